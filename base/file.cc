@@ -1,0 +1,101 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+struct OpenFile {
+  Descriptor fd;
+  size_t num_bytes;
+};
+
+absl::StatusOr<OpenFile> OpenRegular(const std::string& path) {
+  Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) {
+    return errno == ENOENT
+               ? NotFound("no such file: ", path)
+               : FailedPrecondition(path, ": ", std::strerror(errno));
+  }
+  struct stat info;
+  if (fstat(fd.get(), &info) != 0) {
+    return Internal(path, ": ", std::strerror(errno));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return InvalidArgument(path, " is not a regular file");
+  }
+  return OpenFile{std::move(fd), static_cast<size_t>(info.st_size)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadFile(const std::string& path,
+                                     size_t max_bytes) {
+  ASSIGN_OR_RETURN(OpenFile file, OpenRegular(path));
+  if (file.num_bytes > max_bytes) {
+    return InvalidArgument(path, " has ", file.num_bytes, " bytes, at most ",
+                           max_bytes, " are read");
+  }
+  std::string text(file.num_bytes, '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n =
+        read(file.fd.get(), text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      return Internal(path, ": read failed after ", done, " bytes");
+    }
+    done += n;
+  }
+  return text;
+}
+
+absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
+  ASSIGN_OR_RETURN(OpenFile file, OpenRegular(path));
+  if (file.num_bytes == 0) return MappedFile({});
+  void* data =
+      mmap(nullptr, file.num_bytes, PROT_READ, MAP_PRIVATE, file.fd.get(), 0);
+  if (data == MAP_FAILED) {
+    return Internal(path, ": mmap: ", std::strerror(errno));
+  }
+  return MappedFile({static_cast<const std::byte*>(data), file.num_bytes});
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) {
+    munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,38 @@
+// Files, read in one of two ways: whole into a string with a size limit, or
+// mapped into memory read-only (weights).
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace espalier {
+
+// The bytes of the file at `path`.
+// Errors: kNotFound if there is none, kInvalidArgument if it is larger than
+// `max_bytes` or not a regular file, kInternal if reading fails.
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
+
+// A file mapped read-only into memory; unmapped when this dies. The file must
+// not be cut short while it is mapped.
+class MappedFile {
+ public:
+  // Errors: as ReadFile.
+  static absl::StatusOr<MappedFile> Open(const std::string& path);
+
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,136 @@
+#include "base/json.h"
+
+#include <boost/json/serialize.hpp>
+#include <boost/json/stream_parser.hpp>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+// Nesting deeper than this is no request and no configuration of ours.
+constexpr int kMaxDepth = 32;
+
+// Length of the UTF-8 sequence at the start of `text`, 0 if malformed
+// (Unicode 15, table 3-7).
+size_t Utf8Length(std::string_view text) {
+  auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  auto continues = [&](size_t i, int low = 0x80, int high = 0xBF) {
+    return i < text.size() && byte(i) >= low && byte(i) <= high;
+  };
+  const int lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return continues(1) ? 2 : 0;
+  if (lead >= 0xE0 && lead <= 0xEF) {
+    const int low = lead == 0xE0 ? 0xA0 : 0x80;
+    const int high = lead == 0xED ? 0x9F : 0xBF;
+    return continues(1, low, high) && continues(2) ? 3 : 0;
+  }
+  if (lead >= 0xF0 && lead <= 0xF4) {
+    const int low = lead == 0xF0 ? 0x90 : 0x80;
+    const int high = lead == 0xF4 ? 0x8F : 0xBF;
+    return continues(1, low, high) && continues(2) && continues(3) ? 4 : 0;
+  }
+  return 0;
+}
+
+// The first malformed byte of `text`, or npos.
+size_t FindBadUtf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = Utf8Length(text.substr(i));
+    if (length == 0) return i;
+    i += length;
+  }
+  return std::string_view::npos;
+}
+
+void Append(const json::value& value, std::string& out);
+
+void AppendDouble(double value, std::string& out) {
+  if (!std::isfinite(value)) {
+    out += "null";
+    return;
+  }
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value).ptr;
+  const std::string_view text(buffer, end - buffer);
+  out += text;
+  // A number that came as 4.0 stays a floating-point number.
+  if (text.find_first_of(".e") == std::string_view::npos) out += ".0";
+}
+
+void AppendArray(const json::array& array, std::string& out) {
+  out += '[';
+  for (size_t i = 0; i < array.size(); ++i) {
+    if (i > 0) out += ", ";
+    Append(array[i], out);
+  }
+  out += ']';
+}
+
+void AppendObject(const json::object& object, std::string& out) {
+  out += '{';
+  bool first = true;
+  for (const auto& [key, value] : object) {
+    if (!first) out += ", ";
+    first = false;
+    out += json::serialize(json::string_view(key));
+    out += ": ";
+    Append(value, out);
+  }
+  out += '}';
+}
+
+void Append(const json::value& value, std::string& out) {
+  switch (value.kind()) {
+    case json::kind::array:
+      return AppendArray(value.get_array(), out);
+    case json::kind::object:
+      return AppendObject(value.get_object(), out);
+    case json::kind::double_:
+      return AppendDouble(value.get_double(), out);
+    default:
+      out += json::serialize(value);
+  }
+}
+
+}  // namespace
+
+bool IsUtf8(std::string_view text) {
+  return FindBadUtf8(text) == std::string_view::npos;
+}
+
+absl::StatusOr<json::value> ParseJson(std::string_view text) {
+  if (const size_t bad = FindBadUtf8(text); bad != std::string_view::npos) {
+    return InvalidArgument("not UTF-8 at byte ", bad);
+  }
+  json::parse_options options;
+  options.max_depth = kMaxDepth;
+  json::stream_parser parser({}, options);
+  json::error_code error;
+  const size_t consumed = parser.write(text.data(), text.size(), error);
+  if (!error) parser.finish(error);
+  if (error) {
+    return InvalidArgument("not JSON at byte ", consumed, ": ",
+                           error.message());
+  }
+  return parser.release();
+}
+
+std::string WriteJson(const json::value& value) {
+  std::string out;
+  Append(value, out);
+  return out;
+}
+
+json::value JsonFloat(float value) {
+  if (!std::isfinite(value)) return nullptr;
+  char buffer[32];
+  *std::to_chars(buffer, buffer + sizeof(buffer) - 1, value).ptr = '\0';
+  return std::strtod(buffer, nullptr);
+}
+
+}  // namespace espalier

@@ -1,0 +1,32 @@
+// JSON in and out, over Boost.JSON: input is checked (UTF-8, depth, nothing
+// after the value) and errors are values; output writes numbers the short way
+// (0.1, not 1E-1), so that what we print reads well.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace espalier {
+
+namespace json = boost::json;
+
+// Whether `text` is well-formed UTF-8 (no surrogates, no overlong forms).
+bool IsUtf8(std::string_view text);
+
+// Errors: kInvalidArgument naming what is wrong and at which byte.
+absl::StatusOr<json::value> ParseJson(std::string_view text);
+
+// One line, no spaces after separators except after ',' and ':'. A float is
+// written with the fewest digits that read back to the same value; NaN and
+// infinities, which JSON lacks, as null.
+std::string WriteJson(const json::value& value);
+
+// A float32 as a JSON number that writes as shortly as the float32 does
+// (-0.37952831, not -0.37952831387519836).
+json::value JsonFloat(float value);
+
+}  // namespace espalier

@@ -1,0 +1,80 @@
+#include "base/thread_pool.h"
+
+#include "base/check.h"
+
+namespace espalier {
+namespace {
+
+// About 20 microseconds: longer than the gap between two loops of a step,
+// shorter than the gap between two steps is worth.
+constexpr int kSpins = 2000;
+
+inline void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Returns when `value` differs from `old`.
+template <typename T>
+void AwaitChange(const std::atomic<T>& value, T old) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    Pause();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int num_threads) {
+  CHECK_GE(num_threads, 1);
+  for (int i = 1; i < num_threads; ++i) {
+    workers_.emplace_back([this] { WorkerLoop(); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_.store(true, std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+}
+
+void ThreadPool::ParallelFor(int count, const std::function<void(int)>& body) {
+  if (workers_.empty() || count <= 1) {
+    for (int i = 0; i < count; ++i) body(i);
+    return;
+  }
+  count_ = count;
+  body_ = &body;
+  next_index_.store(0, std::memory_order_relaxed);
+  num_busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  RunIndices();
+  for (int busy; (busy = num_busy_.load(std::memory_order_acquire)) > 0;) {
+    AwaitChange(num_busy_, busy);
+  }
+}
+
+void ThreadPool::RunIndices() {
+  for (int i;
+       (i = next_index_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
+    (*body_)(i);
+  }
+}
+
+void ThreadPool::WorkerLoop() {
+  for (uint32_t seen = 0;; ++seen) {
+    AwaitChange(generation_, seen);
+    if (stopping_.load(std::memory_order_relaxed)) return;
+    RunIndices();
+    if (num_busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      num_busy_.notify_all();
+    }
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,29 @@
+# The compiler, and what every target of ours is built with.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+endif()
+
+find_package(Threads REQUIRED)
+
+# Linked privately by every target of ours, never by a user's.
+add_library(espalier_environment INTERFACE)
+target_compile_options(espalier_environment INTERFACE
+  -Wall -Wextra -Wshadow -Wno-sign-compare -Werror
+  # GCC 12 warns about frames of coroutines it generated itself.
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+if(ESPALIER_SANITIZE)
+  target_compile_options(espalier_environment INTERFACE
+    -fsanitize=${ESPALIER_SANITIZE} -fno-sanitize-recover=all
+    -fno-omit-frame-pointer
+    # Asio uses fences, which TSan does not model; it stays correct.
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
+  target_link_options(espalier_environment INTERFACE
+    -fsanitize=${ESPALIER_SANITIZE})
+endif()

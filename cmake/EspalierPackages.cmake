@@ -1,0 +1,15 @@
+# The libraries we stand on. tools/install_dependencies.sh installs them.
+# Abseil and Boost are used as system headers: their warnings are not ours.
+find_package(absl REQUIRED)
+find_package(Boost 1.81 REQUIRED COMPONENTS json)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(HIGHWAY REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
+find_package(CLI11 REQUIRED)
+if(ESPALIER_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(rapidcheck REQUIRED)
+endif()
+if(ESPALIER_BUILD_BENCHMARKS)
+  find_package(benchmark REQUIRED)
+endif()

@@ -1,0 +1,57 @@
+#include "base/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+TEST(JsonTest, WhatIsWrittenReadsBackTheSame) {
+  const std::string line =
+      R"({"a": [1, -2.5, true, null, "x\ny"], "b": {}, "c": 1e+300})";
+  ASSERT_OK_AND_ASSIGN(const json::value value, ParseJson(line));
+  ASSERT_OK_AND_ASSIGN(const json::value again, ParseJson(WriteJson(value)));
+  EXPECT_EQ(value, again);
+  EXPECT_EQ(WriteJson(value), line);
+}
+
+TEST(JsonTest, NumbersAreWrittenShort) {
+  EXPECT_EQ(WriteJson(JsonFloat(0.1f)), "0.1");
+  EXPECT_EQ(WriteJson(JsonFloat(-0.37952831387519836f)), "-0.3795283");
+  EXPECT_EQ(WriteJson(json::value(4.0)), "4.0");
+  EXPECT_EQ(WriteJson(json::value(4)), "4");
+  EXPECT_EQ(WriteJson(JsonFloat(std::numeric_limits<float>::infinity())),
+            "null");
+}
+
+TEST(JsonTest, BadUtf8IsNamedByItsByte) {
+  for (const std::string bad :
+       {"\xC0\xAF", "\xE2\x82", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\x80"}) {
+    EXPECT_FALSE(IsUtf8(bad));
+    EXPECT_THAT(ParseJson("\"ab" + bad + "\""),
+                StatusIs(kInvalid, HasSubstr("not UTF-8 at byte 3")));
+  }
+  EXPECT_TRUE(IsUtf8("é 漢 🎈"));
+}
+
+TEST(JsonTest, BrokenTextIsAnError) {
+  for (const std::string bad : {"", "{", "[1,]", "1 2", "nul", "{\"a\" 1}"}) {
+    EXPECT_THAT(ParseJson(bad), StatusIs(kInvalid, HasSubstr("not JSON")))
+        << bad;
+  }
+  EXPECT_THAT(ParseJson(std::string(100, '[') + std::string(100, ']')),
+              StatusIs(kInvalid, HasSubstr("too deep")));
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,47 @@
+#include "base/status.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "base/check.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::StatusIs;
+
+absl::StatusOr<std::unique_ptr<int>> Make(bool good) {
+  if (!good) return ResourceExhausted("need ", 7, " pages, ", 3, " free");
+  return std::make_unique<int>(5);
+}
+
+absl::StatusOr<int> Use(bool good) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<int> value, Make(good));
+  RETURN_IF_ERROR(absl::OkStatus());
+  return *value;
+}
+
+TEST(StatusTest, MacrosPassValuesDownAndErrorsUp) {
+  EXPECT_EQ(*Use(true), 5);
+  EXPECT_THAT(Use(false), StatusIs(absl::StatusCode::kResourceExhausted,
+                                   "need 7 pages, 3 free"));
+}
+
+TEST(StatusTest, AnnotationKeepsTheCode) {
+  EXPECT_THAT(Annotate(NotFound("no x"), "config.json"),
+              StatusIs(absl::StatusCode::kNotFound, "config.json: no x"));
+  EXPECT_OK(Annotate(absl::OkStatus(), "config.json"));
+}
+
+TEST(StatusTest, CodesAreNamedAsTheRequestFormatDoes) {
+  EXPECT_EQ(CodeName(absl::StatusCode::kInvalidArgument), "INVALID_ARGUMENT");
+}
+
+TEST(CheckDeathTest, AFailedCheckSaysWhatBroke) {
+  EXPECT_DEATH(CHECK_EQ(1 + 1, 3) << "sums", "1 \\+ 1.*2 vs 3 sums");
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,40 @@
+// TokenTree: every hypothesis and every live beam of a group is a path in one
+// append-only tree of back pointers. Forking is free, nothing is ever copied
+// or moved, and a cut beam simply stops growing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace espalier {
+
+class TokenTree {
+ public:
+  // A node of the tree, or the root: the empty path.
+  using Node = int32_t;
+  static constexpr Node kRoot = -1;
+
+  // A new node for `token` after `parent`.
+  Node Append(Node parent, TokenId token);
+
+  TokenId token(Node node) const { return nodes_[node].token; }
+  Node parent(Node node) const { return nodes_[node].parent; }
+  int num_nodes() const { return static_cast<int>(nodes_.size()); }
+
+  // The tokens from the root to `node`, that one included.
+  std::vector<TokenId> Path(Node node) const;
+  // The same, appended to `*tokens`.
+  void AppendPath(Node node, std::vector<TokenId>* tokens) const;
+
+ private:
+  struct Entry {
+    Node parent;
+    TokenId token;
+    int depth;  // tokens on its path
+  };
+  std::vector<Entry> nodes_;
+};
+
+}  // namespace espalier

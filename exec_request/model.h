@@ -1,0 +1,49 @@
+// Model: what a caller's own model implements to get the whole engine. Two
+// methods: what it is, and multi-query evaluation over pages.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "exec_request/step_plan.h"
+
+namespace espalier {
+
+struct ModelDescription {
+  int vocab_size = 0;   // tokens are [0, vocab_size)
+  int max_context = 0;  // prompt and generated tokens together
+  std::vector<TokenId> eos_token_ids;
+  int default_max_new_tokens = 256;
+  // The key/value memory it brought along: pages [0, num_pages) of page_size
+  // tokens each.
+  int num_pages = 0;
+  int page_size = 16;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // Constant for the model's life.
+  virtual const ModelDescription& description() const = 0;
+
+  // Runs one plan. First, if the model keeps anything by sequence or page: for
+  // each of plan.forks copy the parent's state to the child, drop the state of
+  // plan.finished, and make plan.page_copies. Then feed the rows' tokens
+  // (writing what later steps need into the rows' pages) and fill
+  //
+  //   logits  [plan.num_logits, vocab_size]  f32  host  out
+  //
+  // A row's logits must not depend on the other rows of the plan, nor on how
+  // its tokens were divided among plans. Called by one thread at a time; may
+  // block. plan.rows may be empty when there is only state to drop.
+  //
+  // Errors: any; the requests of this plan end with it, others go on.
+  virtual absl::Status Forward(const StepPlan& plan,
+                               std::span<float> logits) = 0;
+};
+
+}  // namespace espalier

@@ -1,0 +1,66 @@
+// Attention over paged keys and values: many-query, causal, grouped-query. A
+// row may bring one token (decode) or many (a chunk of a prompt); there is one
+// function for both.
+//
+// Every query is computed alone, over positions in ascending order in a way
+// that does not see page boundaries: the same bits at any page size, chunking
+// or batch.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/page_copy.h"
+#include "base/thread_pool.h"
+
+namespace espalier {
+
+// The keys and values of one layer.
+//   keys, values  [num_pages, page_size, num_kv_heads, head_dim]  f32  host
+struct KvLayer {
+  std::span<float> keys;
+  std::span<float> values;
+  int page_size = 1;
+  int num_kv_heads = 1;
+  int head_dim = 1;
+};
+
+// One row of the batch: tokens at positions [first_position,
+// first_position + num_tokens) of a sequence whose pages are `pages`.
+struct AttentionRow {
+  int first_token = 0;  // index of its first token in the packed batch
+  int num_tokens = 0;
+  int first_position = 0;
+  std::span<const PageId> pages;
+};
+
+// Writes keys and values of the batch's tokens into their slots.
+//   k, v  [num_tokens, num_kv_heads, head_dim], token t at k + t * stride
+void StoreKeyValues(std::span<const AttentionRow> rows, const float* k,
+                    const float* v, int stride, KvLayer& layer);
+
+// out = softmax(q k^T / sqrt(head_dim)) v, a token at position p attending to
+// positions 0..p of its own sequence.
+//   q    [num_tokens, num_heads, head_dim], token t at q + t * q_stride
+//   out  [num_tokens, num_heads, head_dim]  dense
+// REQUIRES: num_heads % num_kv_heads == 0.
+void Attention(std::span<const AttentionRow> rows, const float* q, int q_stride,
+               int num_heads, const KvLayer& layer, std::span<float> out,
+               ThreadPool& pool);
+
+// Makes the tail copies of a step in one layer: the filled slots only.
+void CopyPages(std::span<const PageCopy> copies, KvLayer& layer);
+
+namespace reference {
+
+// The twin: unpaged, double, one query.
+//   q       [head_dim]
+//   keys    [num_positions, head_dim], values the same
+//   result  [head_dim]
+std::vector<double> Attention(std::span<const float> q,
+                              std::span<const float> keys,
+                              std::span<const float> values);
+
+}  // namespace reference
+}  // namespace espalier

@@ -1,0 +1,50 @@
+// The small kernels of a Llama layer, on float32 rows. Each output depends on
+// its own row alone, in a fixed order of operations.
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace espalier {
+
+// out = x / sqrt(mean(x^2) + epsilon) * weight, row by row.
+//   x, out  [n, weight.size()]; may be the same memory
+void RmsNorm(std::span<const float> x, std::span<const float> weight,
+             float epsilon, std::span<float> out);
+
+// Rotary position embedding, Llama's half-split layout: dimension i pairs with
+// i + head_dim / 2.
+class RotaryTable {
+ public:
+  RotaryTable() = default;
+  // cos and sin of position * inverse_frequencies[i], for all positions.
+  //   inverse_frequencies  [head_dim / 2]
+  RotaryTable(std::span<const double> inverse_frequencies, int num_positions);
+
+  // Rotates `num_heads` heads in place.
+  //   x  [num_heads, head_dim]
+  // REQUIRES: 0 <= position < num_positions.
+  void Rotate(std::span<float> x, int num_heads, int position) const;
+
+ private:
+  int half_dim_ = 0;
+  std::vector<float> cos_;  // [num_positions, half_dim]
+  std::vector<float> sin_;
+};
+
+// out = silu(gate) * up.
+//   gate_up  [n, 2 * size]: a row's gates, then its ups
+//   out      [n, size]
+void SiluMul(std::span<const float> gate_up, int size, std::span<float> out);
+
+// x += y.
+void AddInPlace(std::span<const float> y, std::span<float> x);
+
+namespace reference {
+
+std::vector<double> RmsNorm(std::span<const float> x,
+                            std::span<const float> weight, double epsilon);
+std::vector<double> SiluMul(std::span<const float> gate_up, int size);
+
+}  // namespace reference
+}  // namespace espalier

@@ -1,0 +1,75 @@
+// PageTable: a sequence's pages in order, and its length in tokens. Token t of
+// the sequence lives in slot t % page_size of page t / page_size.
+//
+// Forking shares every page. Only the last, partly filled page is ever copied,
+// and only when a sequence is about to write into it while another holds it:
+// the first writer that finds it shared gets a copy, the last holder writes in
+// place. Copies are not made here; they are reported, and the next step makes
+// them before it writes.
+//
+//   PageTable child = parent.Fork(parent.num_tokens());
+//   RETURN_IF_ERROR(child.Append(1, &copies));  // copies: parent's tail
+//   RETURN_IF_ERROR(parent.Append(1, &copies));  // in place
+//
+// A table belongs to its pool's strand.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/page_copy.h"
+#include "pages/page_pool.h"
+
+namespace espalier {
+
+class PageTable {
+ public:
+  // An empty table. `pool` outlives it.
+  explicit PageTable(PagePool* pool) : pool_(pool) {}
+  PageTable(PageTable&&) = default;
+  PageTable& operator=(PageTable&&) = default;
+  PageTable(const PageTable&) = delete;  // copying is called Fork
+  PageTable& operator=(const PageTable&) = delete;
+
+  // A table of the first `num_tokens` tokens, sharing their pages.
+  // REQUIRES: 0 <= num_tokens <= this->num_tokens().
+  PageTable Fork(int num_tokens) const;
+
+  // Grows the table by `num_new_tokens` writable slots: allocates pages, and
+  // replaces a shared, partly filled tail by a fresh page, appending the copy
+  // to make to `*copies`. Afterwards every page that holds a new slot has this
+  // table as its only holder.
+  // Errors: kResourceExhausted, leaving table, pool and `*copies` unchanged.
+  // REQUIRES: num_new_tokens >= 0.
+  absl::Status Append(int num_new_tokens, std::vector<PageCopy>* copies);
+
+  // Lets go of everything; the table is empty then.
+  void Clear();
+
+  int num_tokens() const { return num_tokens_; }
+  std::span<const PageRef> pages() const { return pages_; }
+
+ private:
+  PagePool* pool_;
+  std::vector<PageRef> pages_;  // [ceil(num_tokens_ / page_size)]
+  int num_tokens_ = 0;
+};
+
+// Pages a table of `num_tokens` tokens has: ceil(num_tokens / page_size).
+constexpr int64_t NumPages(int64_t num_tokens, int page_size) {
+  return (num_tokens + page_size - 1) / page_size;
+}
+
+// The most pages that `num_beams` tables of at most `num_tokens` tokens each
+// hold together when all share the first `num_shared_tokens`: the full pages
+// of the shared part once, the rest once a beam.
+constexpr int64_t WorstCasePages(int64_t num_shared_tokens, int64_t num_tokens,
+                                 int64_t num_beams, int page_size) {
+  const int64_t num_shared = num_shared_tokens / page_size;
+  return num_shared +
+         num_beams * (NumPages(num_tokens, page_size) - num_shared);
+}
+
+}  // namespace espalier

@@ -1,0 +1,27 @@
+// The laws of pages, as pure functions over a snapshot. Debug builds and tests
+// call them after every step; they read everything, so the hot path does not.
+#pragma once
+
+#include <span>
+
+#include "absl/status/status.h"
+#include "base/page_copy.h"
+#include "pages/page_pool.h"
+#include "pages/page_table.h"
+
+namespace espalier {
+
+// Checks, given all the tables that live on `pool`:
+//   - each page's count equals its holders, and a free page has none;
+//   - free + held = total, held <= reserved;
+//   - a table holds exactly the pages its length needs, none of them twice.
+// Errors: kInternal naming the page or table and the two figures.
+absl::Status ValidatePages(const PagePool& pool,
+                           std::span<const PageTable* const> tables);
+
+// Checks the copies of one step: no destination is a source or a destination
+// twice, sizes are in (0, page_size), every destination has one holder.
+absl::Status ValidateCopies(const PagePool& pool,
+                            std::span<const PageCopy> copies);
+
+}  // namespace espalier

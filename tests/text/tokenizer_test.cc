@@ -1,0 +1,202 @@
+#include "text/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <numeric>
+#include <optional>
+#include <random>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "tests/status_matchers.h"
+#include "tests/text/test_tokenizer.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::EnFrDir;
+using ::espalier::testing::EnFrTokenizer;
+using ::espalier::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+// A file that lives as long as this, for models that must not load.
+class ScratchFile {
+ public:
+  explicit ScratchFile(const std::string& bytes)
+      : path_(::testing::TempDir() + "espalier_tokenizer_test_" +
+              std::to_string(getpid())) {
+    std::ofstream(path_, std::ios::binary) << bytes;
+  }
+  ~ScratchFile() { std::remove(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// A character of one to four bytes that is neither a space of any kind nor the
+// sign that stands for one inside pieces.
+std::string RandomCharacter(std::mt19937& random) {
+  const char* const kCharacters[] = {"a",  "e", "t", "Q", "7", "é", "ç",   "œ",
+                                     "漢", "€", "🎈", "!", "-", "'", "\x01"};
+  return kCharacters[random() % std::size(kCharacters)];
+}
+
+// Words with one space between them: what survives the way there and back.
+std::string RandomSentence(std::mt19937& random) {
+  std::string text = RandomCharacter(random);
+  for (int length = random() % 60; length > 0; --length) {
+    if (random() % 4 == 0) text += " " + RandomCharacter(random);
+    text += RandomCharacter(random);
+  }
+  return text;
+}
+
+TEST(TokenizerTest, DecodeUndoesEncode) {
+  std::mt19937 random(20240601);
+  for (int i = 0; i < 500; ++i) {
+    const std::string text = RandomSentence(random);
+    ASSERT_OK_AND_ASSIGN(const auto tokens, EnFrTokenizer().Encode(text));
+    ASSERT_OK_AND_ASSIGN(const std::string again,
+                         EnFrTokenizer().Decode(tokens));
+    EXPECT_EQ(again, text);
+  }
+}
+
+TEST(TokenizerTest, EncodeAddsNeitherBosNorEos) {
+  ASSERT_OK_AND_ASSIGN(const auto tokens, EnFrTokenizer().Encode("Hello."));
+  EXPECT_THAT(tokens,
+              AllOf(Not(IsEmpty()), Not(Contains(1)), Not(Contains(2))));
+  ASSERT_OK_AND_ASSIGN(const auto none, EnFrTokenizer().Encode(""));
+  EXPECT_THAT(none, IsEmpty());
+}
+
+TEST(TokenizerTest, TextCannotSmuggleInControlSymbols) {
+  const std::string text = "a<s>b</s>c<pad>";
+  ASSERT_OK_AND_ASSIGN(const auto tokens, EnFrTokenizer().Encode(text));
+  EXPECT_THAT(tokens, Not(Contains(::testing::AnyOf(1, 2, 3))));
+  ASSERT_OK_AND_ASSIGN(const std::string again, EnFrTokenizer().Decode(tokens));
+  EXPECT_EQ(again, text);
+}
+
+TEST(TokenizerTest, UserDefinedSymbolsSpellThemselves) {
+  ASSERT_OK_AND_ASSIGN(const auto tokens, EnFrTokenizer().Encode("a<fr>"));
+  EXPECT_EQ(tokens.back(), 5);
+  ASSERT_OK_AND_ASSIGN(const std::string again, EnFrTokenizer().Decode(tokens));
+  EXPECT_EQ(again, "a<fr>");
+}
+
+TEST(TokenizerTest, ControlSymbolsVanishAnywhereFromText) {
+  ASSERT_OK_AND_ASSIGN(const auto tokens, EnFrTokenizer().Encode("Merci bien"));
+  std::vector<TokenId> spread = {1};
+  for (const TokenId token : tokens) {
+    spread.insert(spread.end(), {3, token, 2});
+  }
+  ASSERT_OK_AND_ASSIGN(const std::string text, EnFrTokenizer().Decode(spread));
+  EXPECT_EQ(text, "Merci bien");
+}
+
+TEST(TokenizerTest, TextIsUtf8WhateverTheTokens) {
+  std::mt19937 random(7);
+  std::vector<TokenId> tokens(EnFrTokenizer().vocab_size());
+  std::iota(tokens.begin(), tokens.end(), 0);
+  for (int i = 0; i < 20; ++i) {
+    std::shuffle(tokens.begin(), tokens.end(), random);
+    ASSERT_OK_AND_ASSIGN(const std::string text,
+                         EnFrTokenizer().Decode(tokens));
+    EXPECT_TRUE(IsUtf8(text));
+  }
+}
+
+TEST(TokenizerTest, HalfACharacterIsTheReplacementCharacter) {
+  const auto lead = EnFrTokenizer().PieceToId("<0xC3>");
+  const auto rest = EnFrTokenizer().PieceToId("<0xA9>");
+  ASSERT_TRUE(lead && rest);
+  const std::vector<TokenId> whole = {*lead, *rest};
+  ASSERT_OK_AND_ASSIGN(const auto text, EnFrTokenizer().Decode(whole));
+  EXPECT_EQ(text, "é");
+  const std::vector<TokenId> half = {*lead};
+  ASSERT_OK_AND_ASSIGN(const auto broken, EnFrTokenizer().Decode(half));
+  EXPECT_EQ(broken, "\uFFFD");
+}
+
+TEST(TokenizerTest, TokensOutsideTheVocabularyAreNamed) {
+  for (const TokenId bad : {-1, 6000, 1 << 30}) {
+    const std::vector<TokenId> tokens = {300, 301, bad};
+    EXPECT_THAT(
+        EnFrTokenizer().Decode(tokens),
+        StatusIs(kInvalid, "token " + std::to_string(bad) +
+                               " at index 2 is outside the vocabulary of "
+                               "6000"));
+  }
+}
+
+TEST(TokenizerTest, TextThatIsNotUtf8IsAnError) {
+  EXPECT_THAT(EnFrTokenizer().Encode("caf\xE9"),
+              StatusIs(kInvalid, HasSubstr("not UTF-8")));
+}
+
+TEST(TokenizerTest, PiecesAreFoundByTheirExactSpelling) {
+  EXPECT_EQ(EnFrTokenizer().PieceToId("<unk>"), 0);
+  EXPECT_EQ(EnFrTokenizer().PieceToId("<s>"), 1);
+  EXPECT_EQ(EnFrTokenizer().PieceToId("</s>"), 2);
+  EXPECT_EQ(EnFrTokenizer().PieceToId("<en>"), 4);
+  EXPECT_EQ(EnFrTokenizer().PieceToId("<de>"), std::nullopt);
+  EXPECT_EQ(EnFrTokenizer().PieceToId(""), std::nullopt);
+  EXPECT_EQ(EnFrTokenizer().vocab_size(), 6000);
+  EXPECT_EQ(EnFrTokenizer().bos_id(), 1);
+}
+
+TEST(TokenizerTest, BothEmbeddedModelsShareOneVocabulary) {
+  const std::string root = ESPALIER_SOURCE_DIR "/models/";
+  ASSERT_OK_AND_ASSIGN(const auto draft,
+                       Tokenizer::Load(root + "en-fr-draft/tokenizer.model"));
+  ASSERT_OK_AND_ASSIGN(const auto tokens, draft->Encode("She made him cry."));
+  EXPECT_THAT(tokens, ElementsAre(333, 545, 365, 2001, 262));
+}
+
+TEST(TokenizerTest, AMissingFileIsNamed) {
+  const std::string path = EnFrDir() + "/no_such.model";
+  EXPECT_THAT(Tokenizer::Load(path),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path)));
+}
+
+TEST(TokenizerTest, AFileThatIsNoModelIsNamed) {
+  const std::string path = EnFrDir() + "/config.json";
+  EXPECT_THAT(Tokenizer::Load(path),
+              StatusIs(kInvalid, HasSubstr(path + " is no SentencePiece")));
+  EXPECT_THAT(Tokenizer::Load(EnFrDir()),
+              StatusIs(kInvalid, HasSubstr("not a regular file")));
+}
+
+// Cut inside an entry, the file is malformed; cut between two, or empty, it
+// may be a smaller model. It never loads as the whole one.
+TEST(TokenizerTest, ATruncatedModelNeverPassesForTheWholeOne) {
+  ASSERT_OK_AND_ASSIGN(
+      const std::string bytes,
+      ReadFile(EnFrDir() + "/tokenizer.model", size_t{1} << 20));
+  for (size_t length = 0; length < bytes.size(); length += 4999) {
+    const ScratchFile file(bytes.substr(0, length));
+    const auto tokenizer = Tokenizer::Load(file.path());
+    if (tokenizer.ok()) {
+      EXPECT_LT((*tokenizer)->vocab_size(), 6000);
+    } else {
+      EXPECT_THAT(tokenizer, StatusIs(kInvalid, HasSubstr(file.path())));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,73 @@
+// Tokenizer: text to token ids and back, by a SentencePiece model
+// (tokenizer.model). The only door to that library: its statuses and
+// exceptions become absl::Status here.
+//
+// Three kinds of vocabulary entries behave differently. Ordinary pieces (byte
+// pieces among them) spell text. User-defined symbols (<en>, <fr>) spell
+// themselves and are recognised wherever they stand in a text. Control symbols
+// (<s>, </s>, <pad>) spell nothing and are never recognised in a text: a
+// sentence cannot smuggle one in.
+//
+// Thread rule: constant after Load; any thread may call any member.
+//
+//   ASSIGN_OR_RETURN(auto tokenizer, Tokenizer::Load(path));
+//   ASSIGN_OR_RETURN(auto tokens, tokenizer->Encode("How old are you?"));
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+
+namespace sentencepiece {
+class SentencePieceProcessor;
+}  // namespace sentencepiece
+
+namespace espalier {
+
+class Tokenizer {
+ public:
+  // Reads the model at `path`.
+  // Errors: as ReadFile; kInvalidArgument naming the file if it holds no
+  // SentencePiece model.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
+      const std::string& path);
+
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // The pieces of `text` by itself: no BOS, no EOS. Runs of spaces count as
+  // one and outer spaces not at all, where the model was trained that way.
+  // Errors: kInvalidArgument if `text` is not UTF-8.
+  absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text) const;
+
+  // The text that `tokens` spell: UTF-8, bytes that make no character as
+  // U+FFFD. Tokens are read as a whole text, so the space that opens the first
+  // piece is dropped: the texts of two halves do not concatenate.
+  // Errors: kInvalidArgument naming the first token outside the vocabulary.
+  absl::StatusOr<std::string> Decode(std::span<const TokenId> tokens) const;
+
+  // The entry spelled exactly `piece`, of any kind; nullopt if there is none.
+  std::optional<TokenId> PieceToId(std::string_view piece) const;
+
+  // Token ids are [0, vocab_size).
+  int vocab_size() const;
+
+  // The symbol that begins a sequence; nullopt if the model has none.
+  std::optional<TokenId> bos_id() const;
+
+ private:
+  explicit Tokenizer(
+      std::unique_ptr<sentencepiece::SentencePieceProcessor> processor);
+
+  // Constant after construction.
+  std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
+};
+
+}  // namespace espalier

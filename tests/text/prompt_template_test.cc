@@ -1,0 +1,213 @@
+#include "text/prompt_template.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/status_matchers.h"
+#include "tests/text/test_tokenizer.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::EnFrDir;
+using ::espalier::testing::EnFrTokenizer;
+using ::espalier::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+absl::StatusOr<PromptTemplates> Parse(const std::string& text) {
+  return PromptTemplates::Parse(text, EnFrTokenizer());
+}
+
+// A file of one template "t" with this prompt.
+std::string FileWithPrompt(const std::string& prompt) {
+  return R"({"default": "t", "templates": [{"name": "t", "prompt": )" + prompt +
+         "}]}";
+}
+
+TEST(PromptTemplateTest, EmbeddedModelsCarryBothDirections) {
+  for (const std::string& dir : {EnFrDir(), EnFrDir() + "-draft"}) {
+    ASSERT_OK_AND_ASSIGN(const auto templates,
+                         PromptTemplates::Load(dir, EnFrTokenizer()));
+    EXPECT_THAT(templates.names(), ElementsAre("en-fr", "fr-en"));
+    EXPECT_EQ(templates.default_template().name, "en-fr");
+    ASSERT_OK_AND_ASSIGN(const auto* back, templates.Find("fr", "en"));
+    EXPECT_EQ(back->name, "fr-en");
+    EXPECT_EQ(back->description, "French to English");
+    EXPECT_THAT(back->before_text, ElementsAre(1, 5));
+    EXPECT_THAT(back->after_text, ElementsAre(4));
+  }
+}
+
+TEST(PromptTemplateTest, APromptIsTheTextBetweenItsPieces) {
+  ASSERT_OK_AND_ASSIGN(const auto templates,
+                       PromptTemplates::Load(EnFrDir(), EnFrTokenizer()));
+  const PromptTemplate& en_fr = templates.default_template();
+  ASSERT_OK_AND_ASSIGN(const auto prompt,
+                       en_fr.Apply("She made him cry.", EnFrTokenizer()));
+  EXPECT_THAT(prompt, ElementsAre(1, 4, 333, 545, 365, 2001, 262, 5));
+  ASSERT_OK_AND_ASSIGN(const auto empty, en_fr.Apply("", EnFrTokenizer()));
+  EXPECT_THAT(empty, ElementsAre(1, 4, 5));
+  EXPECT_THAT(en_fr.Apply("\xFF", EnFrTokenizer()),
+              StatusIs(kInvalid, HasSubstr("not UTF-8")));
+}
+
+TEST(PromptTemplateTest, ADirectoryWithoutTemplatesPutsBosBeforeTheText) {
+  const std::string dir = ESPALIER_SOURCE_DIR "/tests/text";
+  ASSERT_OK_AND_ASSIGN(const auto templates,
+                       PromptTemplates::Load(dir, EnFrTokenizer()));
+  EXPECT_THAT(templates.names(), ElementsAre("default"));
+  ASSERT_OK_AND_ASSIGN(const auto prompt, templates.default_template().Apply(
+                                              "She made", EnFrTokenizer()));
+  EXPECT_THAT(prompt, ElementsAre(1, 333, 545));
+  EXPECT_THAT(templates.Find("", ""),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("default")));
+}
+
+TEST(PromptTemplateTest, TheTextMayStandFirstOrLastOrAlone) {
+  ASSERT_OK_AND_ASSIGN(const auto first,
+                       Parse(FileWithPrompt(R"([{"text": true}, "<fr>"])")));
+  EXPECT_THAT(first.default_template().before_text, IsEmpty());
+  EXPECT_THAT(first.default_template().after_text, ElementsAre(5));
+  ASSERT_OK_AND_ASSIGN(const auto last,
+                       Parse(FileWithPrompt(R"(["<fr>", {"text": true}])")));
+  EXPECT_THAT(last.default_template().before_text, ElementsAre(5));
+  EXPECT_THAT(last.default_template().after_text, IsEmpty());
+  EXPECT_OK(Parse(FileWithPrompt(R"([{"text": true}])")));
+}
+
+TEST(PromptTemplateTest, AnUnknownTemplateIsAnErrorThatListsWhatThereIs) {
+  ASSERT_OK_AND_ASSIGN(const auto templates,
+                       PromptTemplates::Load(EnFrDir(), EnFrTokenizer()));
+  constexpr char kList[] = "there is: en-fr (en to fr), fr-en (fr to en)";
+  EXPECT_THAT(templates.Find("de-fr"),
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("\"de-fr\""), HasSubstr(kList))));
+  EXPECT_THAT(templates.Find("en", "de"),
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("\"en\" to \"de\""), HasSubstr(kList))));
+}
+
+TEST(PromptTemplateTest, TemplatesKeepTheFilesOrderAndDefault) {
+  ASSERT_OK_AND_ASSIGN(const auto templates, Parse(R"(
+      {"default": "a", "templates": [
+        {"name": "b", "from": "x", "to": "y", "prompt": [{"text": true}]},
+        {"name": "a", "prompt": ["<s>", {"text": true}]},
+        {"name": "c", "prompt": [{"text": true}]}]})"));
+  EXPECT_THAT(templates.names(), ElementsAre("b", "a", "c"));
+  EXPECT_EQ(templates.default_template().name, "a");
+  EXPECT_THAT(templates.default_template().before_text, ElementsAre(1));
+}
+
+TEST(PromptTemplateTest, ErrorsOfAFileNameIt) {
+  namespace fs = std::filesystem;
+  const fs::path dir = fs::path(::testing::TempDir()) /
+                       ("espalier_templates_" + std::to_string(getpid()));
+  fs::create_directory(dir);
+  std::ofstream(dir / "prompt_template.json") << R"({"default": 7})";
+  EXPECT_THAT(PromptTemplates::Load(dir, EnFrTokenizer()),
+              StatusIs(kInvalid, AllOf(HasSubstr(dir / "prompt_template.json"),
+                                       HasSubstr("top level.default"))));
+  fs::remove_all(dir);
+}
+
+struct Malformed {
+  const char* what;     // the law's name
+  std::string text;     // the file
+  const char* message;  // what the error must say
+};
+
+std::ostream& operator<<(std::ostream& out, const Malformed& malformed) {
+  return out << malformed.text;
+}
+
+class MalformedPromptTemplateTest : public ::testing::TestWithParam<Malformed> {
+};
+
+TEST_P(MalformedPromptTemplateTest, NamesPlaceAndValue) {
+  EXPECT_THAT(Parse(GetParam().text),
+              StatusIs(kInvalid, HasSubstr(GetParam().message)));
+}
+
+const Malformed kMalformed[] = {
+    {"NotJson", "{\"default\": ", "not JSON"},
+    {"NotAnObject", "[1]", "top level must be an object, got [1]"},
+    {"UnknownField", R"({"default": "t", "templates": [], "defualt": "t"})",
+     "top level: unknown field \"defualt\"; known fields: default, templates"},
+    {"NoDefault", R"({"templates": []})",
+     "top level: field \"default\" is missing"},
+    {"DefaultOfWrongType", R"({"default": 1, "templates": []})",
+     "top level.default must be a string that is not empty, got 1"},
+    {"NoTemplatesField", R"({"default": "t"})",
+     "top level: field \"templates\" is missing"},
+    {"TemplatesOfWrongType", R"({"default": "t", "templates": {"a": 1}})",
+     "top level.templates must be a list, got {\"a\": 1}"},
+    {"NoTemplates", R"({"default": "t", "templates": []})",
+     "templates must not be empty"},
+    {"TemplateOfWrongType", R"({"default": "t", "templates": ["t"]})",
+     "templates[0] must be an object, got \"t\""},
+    {"UnknownTemplateField",
+     R"({"default": "t", "templates": [{"name": "t", "promt": []}]})",
+     "templates[0]: unknown field \"promt\"; known fields: name, from, to"},
+    {"NoName",
+     R"({"default": "t", "templates": [{"prompt": [{"text": true}]}]})",
+     "templates[0]: field \"name\" is missing"},
+    {"EmptyName",
+     R"({"default": "t", "templates": [{"name": "", "prompt": []}]})",
+     "templates[0].name must be a string that is not empty, got \"\""},
+    {"DescriptionOfWrongType",
+     R"({"default": "t", "templates": [
+         {"name": "t", "description": false, "prompt": [{"text": true}]}]})",
+     "templates[0].description must be a string that is not empty, got false"},
+    {"FromWithoutTo",
+     R"({"default": "t", "templates": [
+         {"name": "t", "from": "en", "prompt": [{"text": true}]}]})",
+     "templates[0]: \"from\" and \"to\" go together, only \"from\" is given"},
+    {"NameTwice",
+     R"({"default": "t", "templates": [
+         {"name": "t", "prompt": [{"text": true}]},
+         {"name": "t", "prompt": [{"text": true}]}]})",
+     "templates[1].name \"t\" is used twice"},
+    {"DirectionTwice",
+     R"({"default": "t", "templates": [
+         {"name": "t", "from": "a", "to": "b", "prompt": [{"text": true}]},
+         {"name": "u", "from": "a", "to": "b", "prompt": [{"text": true}]}]})",
+     "templates[1]: from \"a\" to \"b\" is already the direction of \"t\""},
+    {"DefaultThatIsNone",
+     R"({"default": "x", "templates": [
+         {"name": "t", "prompt": [{"text": true}]}]})",
+     "default: no prompt template \"x\"; there is: t"},
+    {"NoPrompt", R"({"default": "t", "templates": [{"name": "t"}]})",
+     "templates[0]: field \"prompt\" is missing"},
+    {"PromptOfWrongType", FileWithPrompt("\"<s>\""),
+     "templates[0].prompt must be a list, got \"<s>\""},
+    {"UnknownPiece", FileWithPrompt(R"(["<s>", "<de>", {"text": true}])"),
+     "templates[0].prompt[1]: the tokenizer has no piece \"<de>\""},
+    {"PieceOfWrongType", FileWithPrompt(R"([1, {"text": true}])"),
+     "templates[0].prompt[0] must be a piece (a string) or {\"text\": true}, "
+     "got 1"},
+    {"SlotThatIsFalse", FileWithPrompt(R"([{"text": false}])"),
+     "templates[0].prompt[0] must be a piece (a string) or {\"text\": true}, "
+     "got {\"text\": false}"},
+    {"SlotWithMore", FileWithPrompt(R"([{"text": true, "trim": true}])"),
+     "got {\"text\": true, \"trim\": true}"},
+    {"NoSlot", FileWithPrompt(R"(["<s>"])"),
+     "templates[0].prompt needs {\"text\": true} once, has it 0 times"},
+    {"TwoSlots", FileWithPrompt(R"([{"text": true}, {"text": true}])"),
+     "templates[0].prompt needs {\"text\": true} once, has it 2 times"},
+};
+
+INSTANTIATE_TEST_SUITE_P(PromptTemplateTest, MalformedPromptTemplateTest,
+                         ::testing::ValuesIn(kMalformed),
+                         [](const auto& test) { return test.param.what; });
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,100 @@
+#include "text/prompt_template.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "text/prompt_template_file.h"
+
+namespace espalier {
+namespace {
+
+constexpr char kFileName[] = "prompt_template.json";
+constexpr size_t kMaxFileBytes = size_t{1} << 20;
+
+// How a template is listed in an error: its name and direction.
+std::string Describe(const PromptTemplate& prompt) {
+  if (prompt.from.empty()) return prompt.name;
+  return Concat(prompt.name, " (", prompt.from, " to ", prompt.to, ")");
+}
+
+std::string DescribeAll(const std::vector<PromptTemplate>& templates) {
+  std::string all;
+  for (const PromptTemplate& prompt : templates) {
+    if (!all.empty()) all += ", ";
+    all += Describe(prompt);
+  }
+  return all;
+}
+
+PromptTemplate BosAndText(const Tokenizer& tokenizer) {
+  PromptTemplate prompt;
+  prompt.name = "default";
+  if (const auto bos = tokenizer.bos_id()) prompt.before_text.push_back(*bos);
+  return prompt;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<TokenId>> PromptTemplate::Apply(
+    std::string_view text, const Tokenizer& tokenizer) const {
+  ASSIGN_OR_RETURN(const std::vector<TokenId> pieces, tokenizer.Encode(text));
+  std::vector<TokenId> prompt = before_text;
+  prompt.insert(prompt.end(), pieces.begin(), pieces.end());
+  prompt.insert(prompt.end(), after_text.begin(), after_text.end());
+  return prompt;
+}
+
+absl::StatusOr<PromptTemplates> PromptTemplates::Load(
+    const std::string& dir, const Tokenizer& tokenizer) {
+  const std::string path = dir + "/" + kFileName;
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
+  if (absl::IsNotFound(text.status())) {
+    return PromptTemplates({BosAndText(tokenizer)}, 0);
+  }
+  if (!text.ok()) return text.status();
+  absl::StatusOr<PromptTemplates> templates = Parse(*text, tokenizer);
+  if (!templates.ok()) return Annotate(templates.status(), path);
+  return templates;
+}
+
+absl::StatusOr<PromptTemplates> PromptTemplates::Parse(
+    std::string_view text, const Tokenizer& tokenizer) {
+  ASSIGN_OR_RETURN(PromptTemplateFile file,
+                   ParsePromptTemplateFile(text, tokenizer));
+  PromptTemplates templates(std::move(file.templates), 0);
+  const auto chosen = templates.Find(file.default_name);
+  if (!chosen.ok()) {
+    return InvalidArgument("default: ", Message(chosen.status()));
+  }
+  templates.default_idx_ = *chosen - templates.templates_.data();
+  return templates;
+}
+
+absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
+    std::string_view name) const {
+  const auto found = std::ranges::find(templates_, name, &PromptTemplate::name);
+  if (found != templates_.end()) return &*found;
+  return NotFound("no prompt template \"", name,
+                  "\"; there is: ", DescribeAll(templates_));
+}
+
+absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
+    std::string_view from, std::string_view to) const {
+  for (const PromptTemplate& prompt : templates_) {
+    if (!prompt.from.empty() && prompt.from == from && prompt.to == to) {
+      return &prompt;
+    }
+  }
+  return NotFound("no prompt template from \"", from, "\" to \"", to,
+                  "\"; there is: ", DescribeAll(templates_));
+}
+
+std::vector<std::string> PromptTemplates::names() const {
+  std::vector<std::string> names;
+  for (const PromptTemplate& prompt : templates_) names.push_back(prompt.name);
+  return names;
+}
+
+}  // namespace espalier

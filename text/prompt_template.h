@@ -1,0 +1,89 @@
+// Prompt templates: what stands around a caller's text in the prompt that a
+// model was trained on. They belong to the model, so its directory carries
+// them, in prompt_template.json:
+//
+//   {"default": "en-fr",
+//    "templates": [
+//      {"name": "en-fr", "from": "en", "to": "fr",
+//       "description": "English to French",
+//       "prompt": ["<s>", "<en>", {"text": true}, "<fr>"]}]}
+//
+// A string in "prompt" is one vocabulary entry, looked up by its spelling;
+// {"text": true}, exactly once, is where the text goes, encoded by itself.
+// "from" and "to" (a translation direction) come together or not at all, and
+// "description" may be left out. Names are unique, and so are directions.
+//
+// Thread rule: plain values, constant after Load.
+//
+//   ASSIGN_OR_RETURN(auto templates, PromptTemplates::Load(dir, tokenizer));
+//   ASSIGN_OR_RETURN(auto* into_french, templates.Find("en", "fr"));
+//   ASSIGN_OR_RETURN(auto prompt, into_french->Apply("Hello!", tokenizer));
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+
+struct PromptTemplate {
+  std::string name;
+  std::string
+      from;  // language codes of a translation; both empty if it is none
+  std::string to;
+  std::string description;
+  std::vector<TokenId> before_text;
+  std::vector<TokenId> after_text;
+
+  // before_text, the pieces of `text` by itself, after_text.
+  // REQUIRES: `tokenizer` is the one that the template was loaded with.
+  // Errors: as Tokenizer::Encode.
+  absl::StatusOr<std::vector<TokenId>> Apply(std::string_view text,
+                                             const Tokenizer& tokenizer) const;
+};
+
+// The templates of one model: at least one, of which one is the default.
+class PromptTemplates {
+ public:
+  // Those of the model directory `dir`. A directory without
+  // prompt_template.json has one template, named "default": BOS, if the
+  // tokenizer has one, and the text.
+  // Errors: as ReadFile, but for a missing file; as Parse, naming the file.
+  static absl::StatusOr<PromptTemplates> Load(const std::string& dir,
+                                              const Tokenizer& tokenizer);
+
+  // Those that `text`, the content of a prompt_template.json, describes.
+  // Errors: kInvalidArgument naming the field and its value: not JSON, a field
+  // unknown, missing, empty or of the wrong type, a name or direction used
+  // twice, a piece that the tokenizer lacks, a default that is no template.
+  static absl::StatusOr<PromptTemplates> Parse(std::string_view text,
+                                               const Tokenizer& tokenizer);
+
+  // The template of this name, or of this translation direction. The pointer
+  // lives as long as this.
+  // Errors: kNotFound, listing what there is.
+  absl::StatusOr<const PromptTemplate*> Find(std::string_view name) const;
+  absl::StatusOr<const PromptTemplate*> Find(std::string_view from,
+                                             std::string_view to) const;
+
+  const PromptTemplate& default_template() const {
+    return templates_[default_idx_];
+  }
+  // In the file's order.
+  std::vector<std::string> names() const;
+  const std::vector<PromptTemplate>& all() const { return templates_; }
+
+ private:
+  PromptTemplates(std::vector<PromptTemplate> templates, size_t default_idx)
+      : templates_(std::move(templates)), default_idx_(default_idx) {}
+
+  std::vector<PromptTemplate> templates_;  // not empty
+  size_t default_idx_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The main job, shown: a few everyday sentences through the embedded
+# translator, five beams wide, the three best translations of each. Needs
+# build/release/bin/espalier; `make demo` builds it first.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Prints a command as one would type it, then runs it.
+run() {
+  local word line=""
+  for word in "$@"; do
+    [[ $word =~ ^[A-Za-z0-9./_-]+$ ]] || word="\"$word\""
+    line+=" $word"
+  done
+  printf '\n$%s\n' "$line"
+  "$@"
+}
+
+espalier=(build/release/bin/espalier generate -m models/en-fr)
+search=(--num-beams 5 --num-return-sequences 3 --figures)
+
+run "${espalier[@]}" "${search[@]}" \
+  "How old are you?" \
+  "I lost my keys this morning." \
+  "She is waiting for the bus." \
+  "Can you help me, please?" \
+  "We had a lot of fun last night."
+
+run "${espalier[@]}" --from fr --to en "${search[@]}" \
+  "Où est la gare ?" \
+  "Il fait très froid aujourd'hui." \
+  "Je n'ai pas envie de travailler."

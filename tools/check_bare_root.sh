@@ -32,10 +32,12 @@ done
 [[ ${#commands[@]} -gt 0 ]] || commands=("make demo" "make demo" "make test")
 
 project=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=/dev/null
 codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
 readonly keep commands project codename
 root=$(mktemp -d -t espalier-root.XXXXXX)
 readonly root
+chmod 755 "$root"  # apt downloads as a user of its own
 
 clean_up() {
   umount --recursive "$root/proc" 2>/dev/null || true
@@ -50,6 +52,7 @@ trap clean_up EXIT
 # The distribution's own sources of this machine, as sources.list lines; what
 # third parties added is not needed.
 sources() {
+  # shellcheck disable=SC2016  # apt's variables, not the shell's
   apt-get indextargets --format 'deb $(SITE) $(RELEASE) $(COMPONENT)' \
     "Created-By: Packages" |
     awk -v name="$codename" '$3 == name || index($3, name "-") == 1' | sort -u

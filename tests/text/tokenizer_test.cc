@@ -58,7 +58,7 @@ std::string RandomCharacter(std::mt19937& random) {
 std::string RandomSentence(std::mt19937& random) {
   std::string text = RandomCharacter(random);
   for (int length = random() % 60; length > 0; --length) {
-    if (random() % 4 == 0) text += " " + RandomCharacter(random);
+    if (random() % 4 == 0) text += ' ';
     text += RandomCharacter(random);
   }
   return text;

@@ -5,9 +5,10 @@
 #
 # Everything else is CMake's business: cmake --preset debug, and so on.
 #
-# Both build in build/release. The demo is content with whatever configuration
-# it finds there, the tests switch themselves on, so going back and forth
-# costs nothing.
+# Both build in build/release. The demo is content with the configuration it
+# finds there, and without one configures the program alone, which needs no
+# test library; the tests switch themselves on. Going back and forth rebuilds
+# nothing.
 .DEFAULT_GOAL := help
 .PHONY: help demo test clean install-program install-all
 .NOTPARALLEL:  # prerequisites in the order written

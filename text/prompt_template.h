@@ -33,8 +33,7 @@ namespace espalier {
 
 struct PromptTemplate {
   std::string name;
-  std::string
-      from;  // language codes of a translation; both empty if it is none
+  std::string from;  // languages of a translation; both empty if it is none
   std::string to;
   std::string description;
   std::vector<TokenId> before_text;

@@ -6,12 +6,16 @@
 //   MergeCandidates  ranks the tokens of a group's rows on cumulative score.
 //
 // Order and ties, the same on every device:
-//   - a row's tokens are chosen by score, ties to the lower token;
+//   - a row's tokens are chosen by score, ties to the lower token; ScoreDomain
+//     says which score that is and in what order they come back;
 //   - candidates are ranked by (cum_log_prob, lower beam, lower token), and
 //     all arithmetic that decides is float32 with one rounding an operation:
 //     log_prob = (logit - max) - log_sum, cum = cum + log_prob.
+//
 // NaN counts as -inf. A token whose score is -inf is never chosen, so fewer
-// than m may come back.
+// than m may come back, and none of a row that has nothing else. Of logits that
+// are +inf the limit is taken: those tokens share all probability evenly, so
+// that each has log_prob = -log(how many they are), every other token -inf.
 //
 // Source: the candidate rule of transformers 5 `_beam_search`; log-softmax as
 // torch computes it (subtract the maximum, then the log of the sum).
@@ -25,11 +29,19 @@
 
 namespace espalier {
 
-// What edits act on, and what the choice is by.
+// What edits act on, and what the choice is by. The log-sum-exp is that of the
+// raw row in both.
 enum class ScoreDomain {
-  kLogProbs,  // beam search: log-probabilities; cum includes the edits
-  kLogits,    // greedy and sampling: logits; cum sums the model's own
-              // log-probabilities, so edits show only in the choice
+  // Beam search: edits act on log-probabilities, and cum includes them. Of the
+  // tokens without an edit, the m of the highest logits stand for election
+  // with all edited ones; the best m of these by (log_prob, lower token) are
+  // the result, in this order. Rounding can give two logits one log_prob: they
+  // are chosen by logit, and ranked by token.
+  kLogProbs,
+  // Greedy and sampling: edits act on logits, and cum sums the model's own
+  // log-probabilities, so edits show only in the choice: the best m by
+  // (edited logit, lower token), in this order.
+  kLogits,
 };
 
 // One token of a row.
@@ -49,31 +61,39 @@ struct Candidate {
 
 struct RowOptions {
   ScoreDomain domain = ScoreDomain::kLogProbs;
-  int num_candidates = 1;            // m >= 1; clamped to vocab_size
-  float repetition_penalty = 1.0f;   // of edits that are not bans
-  std::span<const TokenEdit> edits;  // sorted by token, each once
+  int num_candidates = 1;                 // m >= 1; clamped to vocab_size
+  float repetition_penalty = 1.0f;        // of edits that are not bans
+  std::span<const TokenEdit> edits = {};  // sorted by token, each once
 };
 
-// The best tokens of one row, best first.
+// The best tokens of one row, best first, in the order of its domain.
 //   logits  [vocab_size]  f32  host; not changed
-// The choice is by score; in kLogits by edited logit, while log_prob is that
-// of the raw logit. Reads the row once, 4 * vocab_size bytes, and allocates
-// only the result. The result is a pure function of the arguments: it does not
-// depend on other rows or on threads.
+// Reads the row once, 4 * vocab_size bytes, and allocates the result and a
+// buffer of O(num_candidates). The result is a pure function of the arguments
+// on one processor: it does not depend on other rows, on threads or on where
+// the row lies in memory.
+// REQUIRES: num_candidates >= 1; edited tokens in [0, vocab_size).
 std::vector<TokenScore> SelectRow(std::span<const float> logits,
                                   const RowOptions& options);
 
 // The `num_candidates` best continuations, best first.
 //   rows           [num_beams]  each best first, as SelectRow gives them
 //   cum_log_probs  [num_beams]  nats, of the sequences so far
+// A continuation whose sum is -inf or NaN is none, so fewer may come back.
+// Costs O((num_beams + num_candidates) * log(num_beams)).
+// REQUIRES: as many sums as rows, num_candidates >= 1.
 std::vector<Candidate> MergeCandidates(
     std::span<const std::vector<TokenScore>> rows,
     std::span<const float> cum_log_probs, int num_candidates);
 
 namespace reference {
 
-// The twins: full sorts, the log-sum-exp in double. Scores differ from the
-// fast form by float32 rounding of the log-sum-exp only.
+// The twins: full sorts, the log-sum-exp in double. A log_prob differs from
+// the fast form's by rounding, at most
+//   2^-23 * (log(vocab_size) + 2 + |log_prob|) nats
+// before a repetition penalty, which scales it. Hence in kLogProbs two tokens
+// that close may swap ranks, and places at the cut if one of them is edited.
+// Choice by logit, and the merge of the same rows, agree to the bit.
 std::vector<TokenScore> SelectRow(std::span<const float> logits,
                                   const RowOptions& options);
 std::vector<Candidate> MergeCandidates(

@@ -1,0 +1,49 @@
+// Row blocks: the vector arithmetic of selection, on a short run of scores
+// that stays in the first-level cache while it is read two or three times.
+// Selection (select.h) walks a row block by block and calls these; nothing
+// else does.
+//
+// A block is any number of whole chunks. Which instruction set runs is chosen
+// once, at the first call, from what the processor offers; values may differ
+// between instruction sets by float32 rounding (with and without fused
+// multiply-add), never between calls, threads, alignments or neighbours.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+
+namespace espalier {
+
+// Scores of a chunk: as many as a mask has bits.
+inline constexpr int kChunkSize = 64;
+
+// All of these take
+//   values  [size]  f32  any alignment
+//   size    > 0, a multiple of kChunkSize
+
+struct BlockMax {
+  float max = 0;  // of the values; unspecified if there is a NaN
+  // Whether any value may be NaN: surely true if one is, and sometimes when
+  // sums overflow.
+  bool maybe_nan = false;
+};
+BlockMax MaxOfBlock(const float* values, int size);
+
+// The sum of exp(value - max), added up in a fixed order. exp(0) is exactly 1;
+// terms are within 2 ulp of exp of the float32 difference down to exp(-17),
+// and within 5 ulp below, where they are too small for it to show. Terms below
+// exp(-87) count as exp(-87), which no sum that contains the maximum can feel.
+// REQUIRES: no NaN, max finite and no value above it.
+double SumOfExp(const float* values, int size, float max);
+
+// Scores above a threshold, found a chunk at a time so that the caller can
+// raise the threshold as it takes them.
+struct ChunkMask {
+  int begin = 0;      // of the chunk in the block; `size` if there is no more
+  uint64_t mask = 0;  // bit i: values[begin + i] > threshold
+};
+// The first chunk from `begin` on (a multiple of kChunkSize) that has any.
+ChunkMask FirstAbove(const float* values, int begin, int size, float threshold);
+
+}  // namespace espalier

@@ -1,5 +1,6 @@
 // The small kernels of a Llama layer, on float32 rows. Each output depends on
-// its own row alone, in a fixed order of operations.
+// its own row alone, in a fixed order of operations. They run on the caller's
+// thread; a caller with many rows divides them.
 #pragma once
 
 #include <span>
@@ -13,7 +14,7 @@ void RmsNorm(std::span<const float> x, std::span<const float> weight,
              float epsilon, std::span<float> out);
 
 // Rotary position embedding, Llama's half-split layout: dimension i pairs with
-// i + head_dim / 2.
+// i + head_dim / 2. Immutable after construction.
 class RotaryTable {
  public:
   RotaryTable() = default;
@@ -32,7 +33,7 @@ class RotaryTable {
   std::vector<float> sin_;
 };
 
-// out = silu(gate) * up.
+// out = silu(gate) * up, where silu(x) = x / (1 + exp(-x)).
 //   gate_up  [n, 2 * size]: a row's gates, then its ups
 //   out      [n, size]
 void SiluMul(std::span<const float> gate_up, int size, std::span<float> out);

@@ -1,0 +1,33 @@
+// AttendOne: the SIMD core of Attention: the queries of one token that share a
+// key/value head, against all positions of its sequence up to its own.
+//
+// Positions are taken in blocks at absolute positions, with a running maximum
+// and sum (online softmax), so the order of operations depends on positions
+// only. Inside a block, keys and values are found through a small table of
+// offsets; nothing else knows about pages.
+// Source: Milakov and Gimelshein 2018, https://arxiv.org/abs/1805.02867.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/ids.h"
+
+namespace espalier {
+
+struct AttentionQuery {
+  const float* q = nullptr;  // [num_queries, head_dim]
+  float* out = nullptr;      // [num_queries, head_dim]
+  int num_queries = 0;       // query heads that share the key/value head
+  int head_dim = 0;
+  int num_positions = 0;  // >= 1; positions [0, num_positions) are attended to
+  std::span<const PageId> pages;
+  int page_size = 0;
+  const float* keys = nullptr;  // this head's keys in slot 0 of page 0
+  const float* values = nullptr;
+  size_t slot_stride = 0;  // floats from one slot to the next
+};
+
+void AttendOne(const AttentionQuery& query);
+
+}  // namespace espalier

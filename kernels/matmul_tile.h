@@ -1,0 +1,44 @@
+// MultiplyTile: the SIMD core of MatMul. A tile is a few rows of x times a run
+// of weight panels over one block of k. The rows of x are a small copy with a
+// constant stride: it stays in the first-level cache, its rows do not compete
+// for the same cache sets (as rows of a power-of-two width do), and the inner
+// loop needs one address register for all of them.
+//
+// Blocks of k change no bits: the chain goes on from y, which holds it
+// exactly.
+#pragma once
+
+#include <cstddef>
+
+namespace espalier {
+
+// Outputs in a panel: two vectors of AVX-512, four of AVX2.
+inline constexpr int kPanelWidth = 32;
+// Steps of k in a block: 12 rows of them fill a third of a 32 KiB cache.
+inline constexpr int kBlockDepth = 256;
+// Floats from one row of a tile to the next: one cache line more than a block.
+inline constexpr int kTileStride = kBlockDepth + 16;
+// No CPU's MaxTileRows() is larger.
+inline constexpr int kTileRowsLimit = 12;
+
+struct MatMulTile {
+  const float* x = nullptr;  // [num_rows, kTileStride]
+  int num_rows = 0;          // in [1, MaxTileRows()]
+  int depth = 0;             // steps of k, in [1, kBlockDepth]
+  // The first panel at the first k of the block; the next panel is
+  // `panel_size` elements further.
+  const std::byte* panels = nullptr;
+  bool is_bfloat16 = false;  // elements are bf16, else f32
+  size_t panel_size = 0;
+  int num_panels = 0;
+  float* y = nullptr;  // [num_rows, y_stride], num_panels * kPanelWidth wide
+  size_t y_stride = 0;
+  bool accumulate = false;  // go on from y, else start at zero
+};
+
+// Rows whose sums this CPU can keep in registers.
+int MaxTileRows();
+
+void MultiplyTile(const MatMulTile& tile);
+
+}  // namespace espalier

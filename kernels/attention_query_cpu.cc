@@ -36,6 +36,7 @@ class Attender {
         out_(query.out + first_query * query.head_dim),
         scale_(1.0f / std::sqrt(static_cast<float>(query.head_dim))) {
     std::fill_n(out_, kQueries * query.head_dim, 0.0f);
+    std::fill_n(maxima_, kQueries, -std::numeric_limits<float>::infinity());
   }
 
   void Run() {

@@ -1,0 +1,47 @@
+// LlamaWeights: the weights of a Llama-family model, packed for its forward
+// pass: q, k, v of a layer as one matrix, gate and up as one. Matrices keep
+// bf16; norms are widened to float32.
+//
+// Tensors the architecture does not name are not read, as in transformers.
+//
+// Thread rule: immutable after loading.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/matmul.h"
+#include "model/checkpoint.h"
+#include "model/llama_config.h"
+
+namespace espalier {
+
+struct LlamaLayerWeights {
+  std::vector<float> attention_norm;  // [hidden_size]
+  PackedMatrix qkv;                   // [q_size + 2 * kv_size, hidden_size]
+  PackedMatrix output;                // [hidden_size, q_size]
+  std::vector<float> mlp_norm;        // [hidden_size]
+  PackedMatrix gate_up;               // [2 * intermediate_size, hidden_size]
+  PackedMatrix down;                  // [hidden_size, intermediate_size]
+};
+
+struct LlamaWeights {
+  PackedMatrix embedding;  // [vocab_size, hidden_size]
+  std::vector<LlamaLayerWeights> layers;
+  std::vector<float> final_norm;  // [hidden_size]
+  PackedMatrix untied_head;       // [vocab_size, hidden_size]; empty if tied
+
+  const PackedMatrix& head() const {
+    return untied_head.num_rows() > 0 ? untied_head : embedding;
+  }
+};
+
+// Finds the tensors under their transformers names, checks the shape and dtype
+// (BF16, F16, F32) of each, and packs them. What is allocated is bounded by
+// the size of the files.
+// Errors: kInvalidArgument naming the tensor and the value,
+// kResourceExhausted if memory runs out.
+absl::StatusOr<LlamaWeights> LoadLlamaWeights(const Checkpoint& checkpoint,
+                                              const LlamaConfig& config);
+
+}  // namespace espalier

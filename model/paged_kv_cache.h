@@ -1,0 +1,68 @@
+// PagedKvCache: the key/value memory of a model, as pages. A page holds
+// `page_size` tokens of keys and values for all layers; which page belongs to
+// whom is decided elsewhere (pages/page_pool.h).
+//
+// Memory is asked for at once and committed by the system page by page, when
+// first written: a large budget costs nothing until it is used.
+//
+//   keys of layer 0 | values of layer 0 | keys of layer 1 | ...
+//   each [num_pages, page_size, num_kv_heads, head_dim] f32
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "base/page_copy.h"
+#include "kernels/attention.h"
+
+namespace espalier {
+
+struct KvCacheShape {
+  int num_layers = 1;
+  int page_size = 16;
+  int num_kv_heads = 1;
+  int head_dim = 1;
+
+  // Keys and values of one page, all layers.
+  int64_t page_bytes() const {
+    return int64_t{2} * num_layers * page_size * num_kv_heads * head_dim *
+           int64_t{sizeof(float)};
+  }
+};
+
+class PagedKvCache {
+ public:
+  // As many pages as `budget_bytes` holds.
+  // Errors: kInvalidArgument if page_size is not in [1, 4096] or the budget
+  // holds no page; kResourceExhausted if the system does not give the memory.
+  static absl::StatusOr<PagedKvCache> Create(const KvCacheShape& shape,
+                                             int64_t budget_bytes);
+
+  PagedKvCache(PagedKvCache&& other) noexcept;
+  PagedKvCache& operator=(PagedKvCache&&) = delete;
+  ~PagedKvCache();
+
+  int num_pages() const { return num_pages_; }
+  const KvCacheShape& shape() const { return shape_; }
+
+  // A view of one layer. REQUIRES: 0 <= layer < shape().num_layers.
+  KvLayer layer(int layer) const;
+
+  // Makes the tail copies of a step in all layers.
+  void CopyPages(std::span<const PageCopy> copies) const;
+
+ private:
+  PagedKvCache(const KvCacheShape& shape, int num_pages,
+               std::span<float> memory)
+      : shape_(shape), num_pages_(num_pages), memory_(memory) {}
+
+  KvCacheShape shape_;
+  int num_pages_;
+  std::span<float> memory_;
+};
+
+}  // namespace espalier

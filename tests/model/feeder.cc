@@ -1,0 +1,103 @@
+#include "tests/model/feeder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "base/check.h"
+
+namespace espalier::testing {
+
+Feeder::Feeder(Model* model) : model_(model) {
+  // Enough for any test, in no order.
+  const int count = std::min(model->description().num_pages, 4000);
+  for (int i = 0; i < count; ++i) free_pages_.push_back(PageId{i});
+  std::shuffle(free_pages_.begin(), free_pages_.end(), std::mt19937(11));
+}
+
+int Feeder::Add() {
+  sequences_.emplace_back();
+  return static_cast<int>(sequences_.size()) - 1;
+}
+
+PageId Feeder::TakePage() {
+  CHECK(!free_pages_.empty());
+  const PageId page = free_pages_.back();
+  free_pages_.pop_back();
+  return page;
+}
+
+int Feeder::Fork(int parent) {
+  const int page_size = model_->description().page_size;
+  Sequence child = sequences_[parent];
+  const int num_copied = child.num_tokens % page_size;
+  if (num_copied > 0) {
+    const PageId from = child.pages.back();
+    child.pages.back() = TakePage();
+    copies_.push_back({from, child.pages.back(), num_copied});
+  }
+  sequences_.push_back(child);
+  return static_cast<int>(sequences_.size()) - 1;
+}
+
+std::vector<Lines> Feeder::Step(const std::vector<Row>& rows) {
+  const int page_size = model_->description().page_size;
+  StepPlan plan;
+  plan.page_copies = std::exchange(copies_, {});
+  for (const Row& row : rows) {
+    Sequence& sequence = sequences_[row.sequence];
+    const int num_tokens = static_cast<int>(row.tokens.size());
+    const int num_logits = row.num_logits < 0 ? num_tokens : row.num_logits;
+    plan.rows.push_back({.sequence = SequenceId{row.sequence},
+                         .first_token = static_cast<int>(plan.tokens.size()),
+                         .num_tokens = num_tokens,
+                         .first_position = sequence.num_tokens,
+                         .num_logits = num_logits,
+                         .first_logits = plan.num_logits});
+    plan.num_logits += num_logits;
+    plan.tokens.insert(plan.tokens.end(), row.tokens.begin(), row.tokens.end());
+    sequence.num_tokens += num_tokens;
+    while (sequence.pages.size() * page_size < sequence.num_tokens) {
+      sequence.pages.push_back(TakePage());
+    }
+    plan.page_indices.insert(plan.page_indices.end(), sequence.pages.begin(),
+                             sequence.pages.end());
+    plan.page_indptr.push_back(static_cast<int>(plan.page_indices.size()));
+  }
+  std::vector<float> logits(
+      size_t(plan.num_logits) * model_->description().vocab_size, NAN);
+  const absl::Status status = model_->Forward(plan, logits);
+  CHECK(status.ok()) << status.ToString();
+  return Split(plan, logits);
+}
+
+std::vector<Lines> Feeder::Split(const StepPlan& plan,
+                                 const std::vector<float>& logits) const {
+  const int vocab_size = model_->description().vocab_size;
+  std::vector<Lines> result;
+  for (const PlanRow& row : plan.rows) {
+    Lines& lines = result.emplace_back();
+    for (int i = 0; i < row.num_logits; ++i) {
+      const auto begin =
+          logits.begin() + int64_t{row.first_logits + i} * vocab_size;
+      lines.emplace_back(begin, begin + vocab_size);
+    }
+  }
+  return result;
+}
+
+Lines FeedAlone(Model* model, const std::vector<TokenId>& tokens, int chunk) {
+  Feeder feeder(model);
+  const int sequence = feeder.Add();
+  Lines lines;
+  for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
+    const size_t end = std::min(tokens.size(), begin + chunk);
+    const std::vector<TokenId> part(tokens.begin() + begin,
+                                    tokens.begin() + end);
+    const Lines more = feeder.Step({{sequence, part}})[0];
+    lines.insert(lines.end(), more.begin(), more.end());
+  }
+  return lines;
+}
+
+}  // namespace espalier::testing

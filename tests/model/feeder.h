@@ -1,0 +1,58 @@
+// Feeder: runs sequences through a model by hand-made plans, any rows at a
+// time, and keeps each sequence's tokens and pages.
+//
+//   Feeder feeder(model.get());
+//   const int a = feeder.Add();
+//   feeder.Step({{a, {1, 4, 7}}});  // logits after each of the 3 tokens
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "base/ids.h"
+#include "exec_request/model.h"
+
+namespace espalier::testing {
+
+// One line of logits a token.
+using Lines = std::vector<std::vector<float>>;
+
+class Feeder {
+ public:
+  explicit Feeder(Model* model);
+
+  // A new, empty sequence.
+  int Add();
+
+  struct Row {
+    int sequence = 0;
+    std::vector<TokenId> tokens;
+    int num_logits = -1;  // -1: one for each token
+  };
+  // Runs one plan with these rows; their logits, by row.
+  std::vector<Lines> Step(const std::vector<Row>& rows);
+
+  // A new sequence with the tokens of `parent`: full pages are shared, a
+  // partly filled one is copied at the next step.
+  int Fork(int parent);
+
+ private:
+  struct Sequence {
+    int num_tokens = 0;
+    std::vector<PageId> pages;
+  };
+
+  PageId TakePage();
+  std::vector<Lines> Split(const StepPlan& plan,
+                           const std::vector<float>& logits) const;
+
+  Model* model_;
+  std::vector<PageId> free_pages_;
+  std::vector<Sequence> sequences_;
+  std::vector<PageCopy> copies_;
+};
+
+// Logits after every token of one sequence, fed `chunk` tokens at a time.
+Lines FeedAlone(Model* model, const std::vector<TokenId>& tokens, int chunk);
+
+}  // namespace espalier::testing

@@ -1,0 +1,241 @@
+#include "model/llama_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "tests/model/feeder.h"
+#include "tests/model/llama_reference.h"
+#include "tests/model/tiny_model.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::FeedAlone;
+using ::espalier::testing::Feeder;
+using ::espalier::testing::FilesOf;
+using ::espalier::testing::Lines;
+using ::espalier::testing::MakeTinyModel;
+using ::espalier::testing::ReferenceLogits;
+using ::espalier::testing::StatusIs;
+using ::espalier::testing::TempDirectory;
+using ::espalier::testing::TinyModel;
+using ::espalier::testing::TinyShape;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+// Logits are near 1, and behind each lie some hundred roundings of 2^-24.
+constexpr double kTolerance = 1e-5;
+
+std::unique_ptr<LlamaModel> LoadTiny(const TinyModel& tiny, ThreadPool& pool,
+                                     int page_size = 16, int num_shards = 1) {
+  const TempDirectory directory(FilesOf(tiny, num_shards));
+  const LlamaOptions options = {.page_size = page_size,
+                                .kv_cache_bytes = 8 << 20};
+  auto model = LlamaModel::Load(directory.path(), options, &pool);
+  EXPECT_OK(model);
+  return *std::move(model);
+}
+
+std::vector<TokenId> RandomTokens(int count, int vocab_size, int seed) {
+  std::mt19937 random(seed);
+  std::vector<TokenId> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back(random() % vocab_size);
+  return tokens;
+}
+
+// The shapes that matter: heads to key/value heads 1, 2, 4 and 5, head sizes,
+// tied or not, and every dtype.
+const TinyShape kShapes[] = {
+    {},
+    {.tied = true},
+    {.dtype = "BF16"},
+    {.num_heads = 5, .num_kv_heads = 1, .dtype = "F16"},
+    {.num_heads = 3, .num_kv_heads = 3, .head_dim = 8, .tied = true},
+    {.vocab_size = 70,
+     .hidden_size = 96,
+     .intermediate_size = 130,
+     .num_layers = 3,
+     .num_heads = 4,
+     .num_kv_heads = 1,
+     .head_dim = 64,
+     .tied = true,
+     .dtype = "BF16"},
+    {.vocab_size = 6,
+     .hidden_size = 1,
+     .intermediate_size = 1,
+     .num_layers = 1,
+     .num_heads = 1,
+     .num_kv_heads = 1,
+     .head_dim = 2},
+};
+
+TEST(LlamaModelTest, MatchesTheTwinForEveryShapePageSizeAndChunk) {
+  ThreadPool pool(1);
+  for (const TinyShape& shape : kShapes) {
+    const TinyModel tiny = MakeTinyModel(shape, 3);
+    const auto tokens = RandomTokens(41, shape.vocab_size, 4);
+    const auto expected = ReferenceLogits(tiny, tokens);
+    for (const int page_size : {1, 3, 16, 64}) {
+      const auto model = LoadTiny(tiny, pool, page_size);
+      for (const int chunk : {1, 7, 41}) {
+        const Lines lines = FeedAlone(model.get(), tokens, chunk);
+        for (size_t t = 0; t < tokens.size(); ++t) {
+          for (int i = 0; i < shape.vocab_size; ++i) {
+            ASSERT_NEAR(lines[t][i], expected[t][i], kTolerance)
+                << "token " << t << " logit " << i << " of shape "
+                << &shape - kShapes << ", page size " << page_size;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(LlamaModelTest, PageSizesChunksAndThreadsChangeNoBits) {
+  for (const TinyShape& shape : kShapes) {
+    const TinyModel tiny = MakeTinyModel(shape, 5);
+    const auto tokens = RandomTokens(90, shape.vocab_size, 6);
+    ThreadPool one(1);
+    const auto reference = LoadTiny(tiny, one);
+    const Lines expected = FeedAlone(reference.get(), tokens, 90);
+    for (const int num_threads : {1, 2, 3}) {
+      ThreadPool pool(num_threads);
+      for (const int page_size : {1, 3, 16, 64}) {
+        const auto model = LoadTiny(tiny, pool, page_size);
+        for (const int chunk : {1, 4, 33, 90}) {
+          ASSERT_EQ(FeedAlone(model.get(), tokens, chunk), expected)
+              << "threads " << num_threads << " page size " << page_size
+              << " chunk " << chunk;
+        }
+      }
+    }
+  }
+}
+
+// Sequences join, grow by a few tokens and pause at random; whatever happens
+// around them, their logits are those they have alone.
+TEST(LlamaModelTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
+  const TinyShape shape = {.dtype = "BF16"};
+  ThreadPool pool(2);
+  const auto model = LoadTiny(MakeTinyModel(shape, 7), pool, 3);
+  constexpr int kNumSequences = 12;
+  std::vector<std::vector<TokenId>> tokens;
+  std::vector<Lines> alone;
+  for (int i = 0; i < kNumSequences; ++i) {
+    tokens.push_back(RandomTokens(5 + 6 * i, shape.vocab_size, i));
+    alone.push_back(FeedAlone(model.get(), tokens[i], 1000));
+  }
+  std::mt19937 random(8);
+  Feeder feeder(model.get());
+  std::vector<size_t> done(kNumSequences, 0);
+  for (int i = 0; i < kNumSequences; ++i) feeder.Add();
+  for (int step = 0; step < 60; ++step) {
+    std::vector<Feeder::Row> rows;
+    for (int i = 0; i < kNumSequences; ++i) {
+      const size_t count =
+          std::min<size_t>(random() % 5, tokens[i].size() - done[i]);
+      if (count == 0) continue;
+      const auto begin = tokens[i].begin() + done[i];
+      rows.push_back({i,
+                      {begin, begin + count},
+                      static_cast<int>(random() % (count + 1))});
+    }
+    std::shuffle(rows.begin(), rows.end(), random);
+    const std::vector<Lines> results = feeder.Step(rows);
+    for (size_t r = 0; r < rows.size(); ++r) {
+      size_t& position = done[rows[r].sequence];
+      position += rows[r].tokens.size();
+      for (size_t i = 0; i < results[r].size(); ++i) {
+        ASSERT_EQ(results[r][i],
+                  alone[rows[r].sequence][position - results[r].size() + i]);
+      }
+    }
+  }
+}
+
+TEST(LlamaModelTest, ACopiedTailPageCarriesItsTokensOn) {
+  const TinyShape shape;
+  ThreadPool pool(1);
+  const auto model = LoadTiny(MakeTinyModel(shape, 9), pool, 4);
+  for (const int num_shared : {1, 3, 4, 6, 7}) {
+    const auto prefix = RandomTokens(num_shared, shape.vocab_size, num_shared);
+    Feeder feeder(model.get());
+    const int parent = feeder.Add();
+    feeder.Step({{parent, prefix, 0}});
+    const int child = feeder.Fork(parent);
+    const auto results = feeder.Step({{parent, {3, 8}}, {child, {9, 1}}});
+    for (int i = 0; i < 2; ++i) {
+      std::vector<TokenId> whole = prefix;
+      for (const TokenId token :
+           i == 0 ? std::vector<TokenId>{3, 8} : std::vector<TokenId>{9, 1}) {
+        whole.push_back(token);
+      }
+      const Lines expected = FeedAlone(model.get(), whole, 100);
+      EXPECT_EQ(results[i], Lines(expected.end() - 2, expected.end()));
+    }
+  }
+}
+
+TEST(LlamaModelTest, ShardsGiveTheModelTheSingleFileGives) {
+  ThreadPool pool(1);
+  const TinyModel tiny = MakeTinyModel({}, 10);
+  const auto tokens = RandomTokens(20, 23, 11);
+  const auto single = LoadTiny(tiny, pool);
+  for (const int num_shards : {2, 5}) {
+    const auto sharded = LoadTiny(tiny, pool, 16, num_shards);
+    EXPECT_EQ(FeedAlone(sharded.get(), tokens, 20),
+              FeedAlone(single.get(), tokens, 20));
+  }
+}
+
+TEST(LlamaModelTest, APlanWithNothingToFeedIsFine) {
+  ThreadPool pool(1);
+  const auto model = LoadTiny(MakeTinyModel({}, 12), pool);
+  EXPECT_OK(model->Forward({}, {}));
+}
+
+TEST(LlamaModelTest, TheDescriptionIsWhatConfigsAndOptionsSay) {
+  ThreadPool pool(1);
+  TinyModel tiny = MakeTinyModel({}, 13);
+  tiny.generation_config["max_new_tokens"] = 77;
+  const auto model = LoadTiny(tiny, pool, 8);
+  const ModelDescription& description = model->description();
+  EXPECT_EQ(description.vocab_size, 23);
+  EXPECT_EQ(description.max_context, 128);
+  EXPECT_EQ(description.eos_token_ids, (std::vector<TokenId>{2, 5}));
+  EXPECT_EQ(description.default_max_new_tokens, 77);
+  EXPECT_EQ(description.page_size, 8);
+  // Two layers of keys and values, 8 tokens of 2 heads of 16 floats.
+  EXPECT_EQ(description.num_pages, (8 << 20) / (2 * 2 * 8 * 2 * 16 * 4));
+}
+
+TEST(LlamaModelTest, OptionsOutOfRangeAreNamed) {
+  ThreadPool pool(1);
+  const TempDirectory directory(FilesOf(MakeTinyModel({}, 14)));
+  for (const int page_size : {0, -1, 4097}) {
+    EXPECT_THAT(
+        LlamaModel::Load(directory.path(), {.page_size = page_size}, &pool),
+        StatusIs(kInvalid, HasSubstr("page_size must be in [1, 4096], got")));
+  }
+  for (const int64_t bytes : {int64_t{0}, int64_t{-5}, int64_t{8191}}) {
+    EXPECT_THAT(
+        LlamaModel::Load(directory.path(), {.kv_cache_bytes = bytes}, &pool),
+        StatusIs(kInvalid, HasSubstr("must hold a page of 8192")));
+  }
+  // 2^31 pages of 2 MiB are more than an address space.
+  const LlamaOptions huge = {.page_size = 4096,
+                             .kv_cache_bytes = int64_t{1} << 62};
+  EXPECT_THAT(
+      LlamaModel::Load(directory.path(), huge, &pool),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("bytes")));
+}
+
+}  // namespace
+}  // namespace espalier

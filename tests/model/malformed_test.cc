@@ -1,0 +1,329 @@
+// Damaged model directories: each is refused with an error that names what is
+// wrong, and nothing in a file can crash the loader.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "model/llama_model.h"
+#include "tests/model/feeder.h"
+#include "tests/model/tiny_model.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::FilesOf;
+using ::espalier::testing::MakeTinyModel;
+using ::espalier::testing::ModelFiles;
+using ::espalier::testing::SafetensorsData;
+using ::espalier::testing::SafetensorsFileOf;
+using ::espalier::testing::SafetensorsHeader;
+using ::espalier::testing::StatusIs;
+using ::espalier::testing::TempDirectory;
+using ::espalier::testing::TinyModel;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kMissing = absl::StatusCode::kNotFound;
+constexpr char kWeights[] = "model.safetensors";
+constexpr char kIndex[] = "model.safetensors.index.json";
+constexpr char kNorm[] = "model.norm.weight";  // the last tensor, [8] F32
+
+TinyModel SmallModel() {
+  return MakeTinyModel({.vocab_size = 10,
+                        .hidden_size = 8,
+                        .intermediate_size = 12,
+                        .num_layers = 1,
+                        .num_heads = 2,
+                        .num_kv_heads = 1,
+                        .head_dim = 4},
+                       1);
+}
+
+absl::Status LoadFiles(const ModelFiles& files) {
+  const TempDirectory directory(files);
+  ThreadPool pool(1);
+  return LlamaModel::Load(directory.path(), {.kv_cache_bytes = 1 << 20}, &pool)
+      .status();
+}
+
+// A way to damage a directory, and what the error must say.
+struct Damage {
+  std::string message;
+  std::function<void(ModelFiles&)> apply;
+  absl::StatusCode code = kInvalid;
+};
+
+void ExpectRefused(const std::vector<Damage>& damages, int num_shards = 1) {
+  const ModelFiles intact = FilesOf(SmallModel(), num_shards);
+  ASSERT_OK(LoadFiles(intact));
+  for (const Damage& damage : damages) {
+    ModelFiles files = intact;
+    damage.apply(files);
+    EXPECT_THAT(LoadFiles(files),
+                StatusIs(damage.code, HasSubstr(damage.message)));
+  }
+}
+
+// Replaces a field of a JSON file by `value`, a JSON text; removes it if that
+// is empty.
+std::function<void(ModelFiles&)> Set(const std::string& file,
+                                     const std::string& key,
+                                     const std::string& value) {
+  return [=](ModelFiles& files) {
+    json::object object = ParseJson(files[file])->as_object();
+    object.erase(key);
+    if (!value.empty()) object[key] = *ParseJson(value);
+    files[file] = WriteJson(object);
+  };
+}
+std::function<void(ModelFiles&)> SetConfig(const std::string& key,
+                                           const std::string& value) {
+  return Set("config.json", key, value);
+}
+
+// Rewrites the header of the weights.
+std::function<void(ModelFiles&)> EditHeader(
+    const std::function<void(json::object&)>& edit) {
+  return [=](ModelFiles& files) {
+    const TinyModel model = SmallModel();
+    json::object header = SafetensorsHeader(model.tensors);
+    edit(header);
+    files[kWeights] =
+        SafetensorsFileOf(WriteJson(header), SafetensorsData(model.tensors));
+  };
+}
+
+// Sets a field of the entry of the final norm.
+std::function<void(ModelFiles&)> SetEntry(const std::string& key,
+                                          const std::string& value) {
+  return EditHeader([=](json::object& header) {
+    header[kNorm].as_object()[key] = *ParseJson(value);
+  });
+}
+
+std::function<void(ModelFiles&)> Replace(const std::string& file,
+                                         const std::string& bytes) {
+  return [=](ModelFiles& files) { files[file] = bytes; };
+}
+
+std::function<void(ModelFiles&)> Remove(const std::string& file) {
+  return [=](ModelFiles& files) { files.erase(file); };
+}
+
+std::string Offsets(int64_t begin_shift, int64_t end_shift) {
+  const json::object header = SafetensorsHeader(SmallModel().tensors);
+  const json::value& offsets = header.at(kNorm).at("data_offsets");
+  return WriteJson({offsets.at(0).as_int64() + begin_shift,
+                    offsets.at(1).as_int64() + end_shift});
+}
+
+TEST(MalformedConfigTest, EveryFieldOutOfRangeIsNamed) {
+  ExpectRefused({
+      {"no such file", Remove("config.json"), kMissing},
+      {"config.json: not JSON", Replace("config.json", "{")},
+      {"config.json: not UTF-8", Replace("config.json", "\"\xFF\"")},
+      {"config.json: must be a JSON object", Replace("config.json", "[]")},
+      {"generation_config.json: not JSON",
+       Replace("generation_config.json", "nope")},
+      {"model_type must be llama, got \"qwen2\"",
+       SetConfig("model_type", "\"qwen2\"")},
+      {"model_type must be llama, got nothing", SetConfig("model_type", "")},
+      {"architectures must be [\"LlamaForCausalLM\"], got [\"MistralFor",
+       SetConfig("architectures", "[\"MistralForCausalLM\"]")},
+      {"hidden_act must be silu, got \"gelu\"",
+       SetConfig("hidden_act", "\"gelu\"")},
+      {"attention_bias true is not supported",
+       SetConfig("attention_bias", "true")},
+      {"mlp_bias must be true or false, got 1", SetConfig("mlp_bias", "1")},
+      {"quantization_config is not supported",
+       SetConfig("quantization_config", "{\"bits\": 4}")},
+      {"vocab_size is missing", SetConfig("vocab_size", "")},
+      {"vocab_size must be an integer in [1, ", SetConfig("vocab_size", "0")},
+      {"hidden_size must be an integer in [1, 1048576], got 8.5",
+       SetConfig("hidden_size", "8.5")},
+      {"intermediate_size must be an integer in [1, 1048576], got -3",
+       SetConfig("intermediate_size", "-3")},
+      {"num_hidden_layers must be an integer in [1, 4096], got 10000000000",
+       SetConfig("num_hidden_layers", "10000000000")},
+      {"num_attention_heads 2 must be a multiple of num_key_value_heads 3",
+       SetConfig("num_key_value_heads", "3")},
+      {"head_dim must be even and at least 2, got 5",
+       SetConfig("head_dim", "5")},
+      {"max_position_embeddings must be an integer in [1, ",
+       SetConfig("max_position_embeddings", "18446744073709551615")},
+      {"rms_norm_eps must be a number in (0, 1], got \"tiny\"",
+       SetConfig("rms_norm_eps", "\"tiny\"")},
+      {"rope_theta must be a number", SetConfig("rope_theta", "-1")},
+      {"rope_type must be default, linear or llama3, got \"yarn\"",
+       SetConfig("rope_scaling", "{\"rope_type\": \"yarn\"}")},
+      {"tie_word_embeddings must be true or false",
+       SetConfig("tie_word_embeddings", "\"no\"")},
+      {"config.json: eos_token_id must be in [0, 10), got 10",
+       SetConfig("eos_token_id", "10")},
+      {"generation_config.json: eos_token_id must be in [0, 10), got -1",
+       Set("generation_config.json", "eos_token_id", "[1, -1]")},
+      {"max_new_tokens must be an integer in [1, ",
+       Set("generation_config.json", "max_new_tokens", "0")},
+  });
+}
+
+TEST(MalformedWeightsTest, EveryBrokenHeaderIsNamed) {
+  ExpectRefused({
+      {"neither model.safetensors nor", Remove(kWeights), kMissing},
+      {"file of 0 bytes has no header", Replace(kWeights, "")},
+      {"file of 7 bytes has no header", Replace(kWeights, "1234567")},
+      {"header length 18446744073709551615 must be within",
+       Replace(kWeights, std::string(8, '\xFF') + "{}")},
+      {"header length 3 must be within 2 bytes",
+       Replace(kWeights, std::string("\3\0\0\0\0\0\0\0{}", 10))},
+      {"header: not JSON", Replace(kWeights, SafetensorsFileOf("{\"a\":", ""))},
+      {"header is no object", Replace(kWeights, SafetensorsFileOf("[]", ""))},
+      {"tensor a: entry must be an object",
+       Replace(kWeights, SafetensorsFileOf("{\"a\": 3}", ""))},
+      {"tensor model.norm.weight: unknown dtype F31",
+       SetEntry("dtype", "\"F31\"")},
+      {"dtype must be a string", SetEntry("dtype", "32")},
+      {"shape must be a list of integers", SetEntry("shape", "8")},
+      {"shape must hold integers in [0, 2^63), got -8",
+       SetEntry("shape", "[-8]")},
+      {"shape must hold integers in [0, 2^63), got 8.5",
+       SetEntry("shape", "[8.5]")},
+      {"shape must hold integers in [0, 2^63), got 18446744073709551615",
+       SetEntry("shape", "[18446744073709551615]")},
+      {"shape overflows",
+       SetEntry("shape", "[4611686018427387904, 4611686018427387904]")},
+      {"data_offsets must be 2 integers, got 3",
+       SetEntry("data_offsets", "[0, 1, 2]")},
+      {"must ascend within", SetEntry("data_offsets", "[40, 8]")},
+      {"must ascend within", SetEntry("data_offsets", Offsets(8, 8))},
+      {"shape and dtype need 36", SetEntry("shape", "[9]")},
+      {"shape and dtype need 16", SetEntry("dtype", "\"BF16\"")},
+      {"the one before ends at", SetEntry("data_offsets", Offsets(-32, -32))},
+      {"the one before ends at", EditHeader([](json::object& header) {
+         header.erase("model.layers.0.mlp.up_proj.weight");
+       })},
+      {"tensors end at",
+       EditHeader([](json::object& header) { header.erase(kNorm); })},
+      {"tensors end at", [](ModelFiles& files) { files[kWeights] += "more"; }},
+      {"must ascend within",
+       [](ModelFiles& files) { files[kWeights].pop_back(); }},
+  });
+}
+
+TEST(MalformedWeightsTest, TensorsMustBeWhatTheConfigSays) {
+  ExpectRefused({
+      {"model.layers.1.input_layernorm.weight",
+       SetConfig("num_hidden_layers", "2")},
+      {"tensor model.embed_tokens.weight must have shape [11, 8] by "
+       "config.json, got [10, 8]",
+       SetConfig("vocab_size", "11")},
+      {"must have shape [10, 1048576] by config.json, got [10, 8]",
+       SetConfig("hidden_size", "1048576")},
+      {"model.layers.0.self_attn.q_proj.weight must have shape [12, 8]",
+       SetConfig("head_dim", "6")},
+      {"mlp.gate_proj.weight must have shape [13, 8]",
+       SetConfig("intermediate_size", "13")},
+      {"tensor model.norm.weight must have shape [8] by config.json, got [1, "
+       "8]",
+       SetEntry("shape", "[1, 8]")},
+      {"tensor model.norm.weight must have dtype BF16, F16 or F32, got I32",
+       SetEntry("dtype", "\"I32\"")},
+  });
+}
+
+TEST(MalformedWeightsTest, EveryBrokenIndexIsNamed) {
+  const auto map_to = [](const std::string& shard) {
+    return Set(kIndex, "weight_map",
+               WriteJson(json::object{{"lm_head.weight", shard}}));
+  };
+  ExpectRefused(
+      {
+          {"index.json: not JSON", Replace(kIndex, "")},
+          {"weight_map must be an object", Replace(kIndex, "{}")},
+          {"weight_map must be an object", Set(kIndex, "weight_map", "[1]")},
+          {"weight_map of lm_head.weight must be a file name",
+           Set(kIndex, "weight_map", "{\"lm_head.weight\": 1}")},
+          {"must be a plain file name, got \"../a\"", map_to("../a")},
+          {"must be a plain file name", map_to("/etc/passwd")},
+          {"must be a plain file name", map_to("a\\b")},
+          {"must be a plain file name", map_to("")},
+          {"must be a plain file name", map_to(".")},
+          {"must be a plain file name", map_to(std::string("a\0b", 3))},
+          {"no such file", map_to("model-9.safetensors"), kMissing},
+          {"no such file", Remove("model-1.safetensors"), kMissing},
+          {"model-1.safetensors: tensor lm_head.weight is missing",
+           map_to("model-1.safetensors")},
+          {"the weights have no tensor model.embed_tokens.weight",
+           map_to("model-0.safetensors")},
+          {"header length",
+           Replace("model-1.safetensors", std::string(8, '\x7F'))},
+      },
+      2);
+}
+
+// Damages one file at a time of a directory, `num_rounds` times, and runs what
+// still loads.
+void Fuzz(int num_rounds,
+          const std::function<void(int round, std::string& bytes)>& damage) {
+  const ModelFiles intact = FilesOf(SmallModel());
+  const TempDirectory directory(intact);
+  ThreadPool pool(1);
+  for (int round = 0; round < num_rounds; ++round) {
+    const auto& [name, bytes] = *std::next(intact.begin(), round % 3);
+    std::string damaged = bytes;
+    damage(round, damaged);
+    directory.Write(name, damaged);
+    const auto model =
+        LlamaModel::Load(directory.path(), {.kv_cache_bytes = 1 << 20}, &pool);
+    if (model.ok()) espalier::testing::FeedAlone(model->get(), {0}, 1);
+    directory.Write(name, bytes);
+  }
+}
+
+TEST(MalformedFuzzTest, NoFlippedBitsCrash) {
+  std::mt19937 random(2);
+  Fuzz(1500, [&](int round, std::string& bytes) {
+    // Mostly in the header, where they hurt.
+    const size_t end = std::min<size_t>(bytes.size(), round % 4 ? 1200 : -1);
+    const int num_flips = 1 + random() % 3;
+    for (int i = 0; i < num_flips; ++i) {
+      bytes[random() % end] ^= 1 << random() % 8;
+    }
+  });
+}
+
+// Digits are what a header is made of: other digits make other sizes.
+TEST(MalformedFuzzTest, NoOtherNumbersCrash) {
+  std::mt19937 random(4);
+  Fuzz(1000, [&](int, std::string& bytes) {
+    const size_t end = std::min<size_t>(bytes.size(), 1200);
+    for (size_t i = 0; i < end; ++i) {
+      if (std::isdigit(bytes[i]) && random() % 16 == 0) {
+        bytes[i] = static_cast<char>('0' + random() % 10);
+      }
+    }
+  });
+}
+
+TEST(MalformedFuzzTest, NoTruncatedFileCrashesOrLoads) {
+  const ModelFiles intact = FilesOf(SmallModel());
+  std::mt19937 random(3);
+  for (const auto& [name, bytes] : intact) {
+    for (int round = 0; round < 60; ++round) {
+      ModelFiles files = intact;
+      files[name].resize(random() % bytes.size());
+      EXPECT_THAT(LoadFiles(files), StatusIs(kInvalid, HasSubstr(name)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace espalier

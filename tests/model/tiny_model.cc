@@ -179,7 +179,10 @@ TempDirectory::~TempDirectory() { std::filesystem::remove_all(path_); }
 
 void TempDirectory::Write(const std::string& name,
                           const std::string& bytes) const {
-  std::ofstream out(path_ + "/" + name, std::ios::binary);
+  const std::string file = path_ + "/" + name;
+  // A new file: cutting an old one short waits for the disk on some systems.
+  std::filesystem::remove(file);
+  std::ofstream out(file, std::ios::binary);
   out << bytes;
   CHECK(out.good()) << name;
 }

@@ -18,9 +18,11 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/check.h"
 #include "base/ids.h"
 
 namespace espalier {
@@ -110,5 +112,37 @@ class PagePool {
   std::vector<PageId> free_;     // a stack
   int64_t num_reserved_ = 0;
 };
+
+inline void PagePool::Retain(PageId page) { ++ref_counts_[page.value]; }
+
+inline void PagePool::Release(PageId page) {
+  DCHECK(ref_counts_[page.value] > 0) << "page " << page << " released twice";
+  if (--ref_counts_[page.value] == 0) free_.push_back(page);
+}
+
+inline PageRef::PageRef(const PageRef& other)
+    : pool_(other.pool_), id_(other.id_) {
+  if (pool_ != nullptr) pool_->Retain(id_);
+}
+
+inline PageRef::PageRef(PageRef&& other) noexcept
+    : pool_(std::exchange(other.pool_, nullptr)), id_(other.id_) {}
+
+inline PageRef& PageRef::operator=(PageRef other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(id_, other.id_);
+  return *this;
+}
+
+inline PageRef::~PageRef() {
+  if (pool_ != nullptr) pool_->Release(id_);
+}
+
+inline PageId PageRef::id() const {
+  DCHECK(pool_ != nullptr) << "no page is held";
+  return id_;
+}
+
+inline bool PageRef::shared() const { return pool_->ref_count(id()) > 1; }
 
 }  // namespace espalier

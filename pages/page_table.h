@@ -52,6 +52,8 @@ class PageTable {
   std::span<const PageRef> pages() const { return pages_; }
 
  private:
+  friend class PageTablePeer;  // plants faults for the validator's tests
+
   PagePool* pool_;
   std::vector<PageRef> pages_;  // [ceil(num_tokens_ / page_size)]
   int num_tokens_ = 0;

@@ -1,0 +1,50 @@
+#include "pages/page_table.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace espalier {
+
+PageTable PageTable::Fork(int num_tokens) const {
+  CHECK(num_tokens >= 0 && num_tokens <= num_tokens_)
+      << "fork of " << num_tokens << " tokens, there are " << num_tokens_;
+  PageTable child(pool_);
+  const int64_t num_pages = NumPages(num_tokens, pool_->page_size());
+  child.pages_.assign(pages_.begin(), pages_.begin() + num_pages);
+  child.num_tokens_ = num_tokens;
+  return child;
+}
+
+absl::Status PageTable::Append(int num_new_tokens,
+                               std::vector<PageCopy>* copies) {
+  CHECK_GE(num_new_tokens, 0) << "tokens to append";
+  if (num_new_tokens == 0) return absl::OkStatus();
+  const int num_tail_tokens = num_tokens_ % pool_->page_size();
+  const bool copy_tail = num_tail_tokens > 0 && pages_.back().shared();
+  const int64_t num_pages =
+      NumPages(int64_t{num_tokens_} + num_new_tokens, pool_->page_size());
+  // Everything is counted before anything is taken: all or nothing.
+  const int64_t num_needed =
+      num_pages - static_cast<int64_t>(pages_.size()) + (copy_tail ? 1 : 0);
+  if (num_needed > pool_->num_free()) {
+    return ResourceExhausted("need ", num_needed, " pages, ", pool_->num_free(),
+                             " free");
+  }
+  if (copy_tail) {
+    PageRef fresh = *pool_->Allocate();
+    copies->push_back({pages_.back().id(), fresh.id(), num_tail_tokens});
+    pages_.back() = std::move(fresh);
+  }
+  while (pages_.size() < num_pages) pages_.push_back(*pool_->Allocate());
+  num_tokens_ += num_new_tokens;
+  return absl::OkStatus();
+}
+
+void PageTable::Clear() {
+  pages_.clear();
+  num_tokens_ = 0;
+}
+
+}  // namespace espalier

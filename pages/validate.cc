@@ -1,0 +1,108 @@
+#include "pages/validate.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+// Checks one table alone and counts its pages into `*num_holders`.
+absl::Status ValidateTable(const PagePool& pool, size_t table_idx,
+                           const PageTable& table,
+                           std::vector<int>* num_holders) {
+  const int64_t num_needed = NumPages(table.num_tokens(), pool.page_size());
+  if (table.pages().size() != num_needed) {
+    return Internal("table ", table_idx, " of ", table.num_tokens(),
+                    " tokens needs ", num_needed, " pages and has ",
+                    table.pages().size());
+  }
+  std::vector<PageId> ids;
+  for (const PageRef& page : table.pages()) {
+    if (page.pool() != &pool) {
+      return Internal("table ", table_idx, " has a page of another pool");
+    }
+    ids.push_back(page.id());
+    ++(*num_holders)[page.id().value];
+  }
+  std::sort(ids.begin(), ids.end());
+  const auto twice = std::adjacent_find(ids.begin(), ids.end());
+  if (twice == ids.end()) return absl::OkStatus();
+  return Internal("table ", table_idx, " has page ", *twice, " twice");
+}
+
+absl::Status ValidateCounts(const PagePool& pool,
+                            const std::vector<int>& num_holders) {
+  int num_counted = 0;
+  for (int id = 0; id < pool.num_pages(); ++id) {
+    const int ref_count = pool.ref_count(PageId{id});
+    if (ref_count != num_holders[id]) {
+      return Internal("page ", id, " counts ", ref_count, " holders and has ",
+                      num_holders[id]);
+    }
+    num_counted += ref_count > 0 ? 1 : 0;
+  }
+  if (num_counted != pool.num_held()) {
+    return Internal(num_counted, " pages have holders, ", pool.num_held(),
+                    " are not free");
+  }
+  if (pool.num_held() > pool.num_reserved()) {
+    return Internal(pool.num_held(), " pages are held, ", pool.num_reserved(),
+                    " are reserved");
+  }
+  return absl::OkStatus();
+}
+
+bool IsPage(const PagePool& pool, PageId page) {
+  return page.value >= 0 && page.value < pool.num_pages();
+}
+
+absl::Status ValidateCopy(const PagePool& pool, const PageCopy& copy) {
+  if (!IsPage(pool, copy.from) || !IsPage(pool, copy.to)) {
+    return Internal("copy ", copy.from, " -> ", copy.to, " in a pool of ",
+                    pool.num_pages(), " pages");
+  }
+  if (copy.num_tokens < 1 || copy.num_tokens >= pool.page_size()) {
+    return Internal("copy ", copy.from, " -> ", copy.to, " of ",
+                    copy.num_tokens, " tokens in pages of ", pool.page_size());
+  }
+  if (pool.ref_count(copy.to) != 1) {
+    return Internal("page ", copy.to, " is copied to and has ",
+                    pool.ref_count(copy.to), " holders");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ValidatePages(const PagePool& pool,
+                           std::span<const PageTable* const> tables) {
+  std::vector<int> num_holders(pool.num_pages());
+  for (size_t i = 0; i < tables.size(); ++i) {
+    RETURN_IF_ERROR(ValidateTable(pool, i, *tables[i], &num_holders));
+  }
+  return ValidateCounts(pool, num_holders);
+}
+
+absl::Status ValidateCopies(const PagePool& pool,
+                            std::span<const PageCopy> copies) {
+  std::vector<bool> is_source(pool.num_pages());
+  std::vector<bool> is_destination(pool.num_pages());
+  for (const PageCopy& copy : copies) {
+    RETURN_IF_ERROR(ValidateCopy(pool, copy));
+    if (is_destination[copy.to.value]) {
+      return Internal("page ", copy.to, " is copied to twice");
+    }
+    is_source[copy.from.value] = true;
+    is_destination[copy.to.value] = true;
+  }
+  for (int id = 0; id < pool.num_pages(); ++id) {
+    if (is_source[id] && is_destination[id]) {
+      return Internal("page ", id, " is copied from and to");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace espalier

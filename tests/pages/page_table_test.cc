@@ -1,0 +1,172 @@
+#include "pages/page_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "pages/validate.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::vector<PageId> Ids(const PageTable& table) {
+  std::vector<PageId> ids;
+  for (const PageRef& page : table.pages()) ids.push_back(page.id());
+  return ids;
+}
+
+// k beams that fork from a prompt of `num_prompt_tokens` and all append one
+// token: how many tail copies it takes.
+size_t NumCopiesOfFork(int num_beams, int num_prompt_tokens, int page_size) {
+  PagePool pool(1000, page_size);
+  std::vector<PageCopy> copies;
+  std::vector<PageTable> beams;
+  beams.emplace_back(&pool);
+  EXPECT_OK(beams[0].Append(num_prompt_tokens, &copies));
+  EXPECT_THAT(copies, IsEmpty());
+  for (int i = 1; i < num_beams; ++i) {
+    beams.push_back(beams[0].Fork(num_prompt_tokens));
+  }
+  for (PageTable& beam : beams) EXPECT_OK(beam.Append(1, &copies));
+  EXPECT_OK(ValidateCopies(pool, copies));
+  for (const PageTable& beam : beams)
+    EXPECT_FALSE(beam.pages().back().shared());
+  return copies.size();
+}
+
+TEST(PageTableTest, BeamsThatShareAPartialTailCostOneCopyLessThanBeams) {
+  for (int num_beams : {1, 2, 3, 8, 33}) {
+    for (int num_prompt_tokens : {1, 15, 17, 35}) {
+      EXPECT_EQ(NumCopiesOfFork(num_beams, num_prompt_tokens, 16),
+                num_beams - 1);
+    }
+  }
+}
+
+TEST(PageTableTest, BeamsThatForkAtAPageBoundaryCostNoCopy) {
+  for (int num_beams : {1, 2, 8, 33}) {
+    EXPECT_EQ(NumCopiesOfFork(num_beams, 32, 16), 0);
+    EXPECT_EQ(NumCopiesOfFork(num_beams, 0, 16), 0);
+    EXPECT_EQ(NumCopiesOfFork(num_beams, 7, 1), 0);
+  }
+}
+
+TEST(PageTableTest, ATableHasTheFewestPagesForItsLength) {
+  PagePool pool(20, 3);
+  PageTable table(&pool);
+  std::vector<PageCopy> copies;
+  for (int num_tokens = 1; num_tokens <= 20; ++num_tokens) {
+    ASSERT_OK(table.Append(1, &copies));
+    EXPECT_EQ(table.num_tokens(), num_tokens);
+    EXPECT_EQ(table.pages().size(), (num_tokens + 2) / 3);
+  }
+  EXPECT_THAT(copies, IsEmpty());
+}
+
+TEST(PageTableTest, FirstWriterOfASharedTailCopiesAndTheLastWritesInPlace) {
+  PagePool pool(10, 4);
+  PageTable parent(&pool);
+  std::vector<PageCopy> copies;
+  ASSERT_OK(parent.Append(6, &copies));
+  const std::vector<PageId> before = Ids(parent);
+  PageTable child = parent.Fork(6);
+  EXPECT_EQ(Ids(child), before);
+
+  ASSERT_OK(child.Append(1, &copies));
+  EXPECT_EQ(Ids(child)[0], before[0]);
+  EXPECT_NE(Ids(child)[1], before[1]);
+  EXPECT_THAT(copies, ElementsAre(PageCopy{before[1], Ids(child)[1], 2}));
+
+  ASSERT_OK(parent.Append(1, &copies));
+  EXPECT_EQ(Ids(parent), before);
+  EXPECT_EQ(copies.size(), 1);
+}
+
+TEST(PageTableTest, AShorterForkCopiesOnlyItsOwnTokensOfTheTail) {
+  PagePool pool(10, 4);
+  PageTable parent(&pool);
+  std::vector<PageCopy> copies;
+  ASSERT_OK(parent.Append(8, &copies));
+  PageTable child = parent.Fork(5);
+  EXPECT_EQ(child.pages().size(), 2);
+  ASSERT_OK(child.Append(1, &copies));
+  EXPECT_THAT(copies, ElementsAre(PageCopy{Ids(parent)[1], Ids(child)[1], 1}));
+}
+
+TEST(PageTableTest, AFullSharedTailIsNeverCopied) {
+  PagePool pool(10, 4);
+  PageTable parent(&pool);
+  std::vector<PageCopy> copies;
+  ASSERT_OK(parent.Append(7, &copies));
+  PageTable child = parent.Fork(4);
+  ASSERT_OK(child.Append(5, &copies));
+  EXPECT_THAT(copies, IsEmpty());
+  EXPECT_EQ(Ids(child)[0], Ids(parent)[0]);
+  EXPECT_EQ(child.pages().size(), 3);
+}
+
+TEST(PageTableTest, AppendingNothingToASharedTailCopiesNothing) {
+  PagePool pool(10, 4);
+  PageTable parent(&pool);
+  std::vector<PageCopy> copies;
+  ASSERT_OK(parent.Append(3, &copies));
+  PageTable child = parent.Fork(3);
+  ASSERT_OK(child.Append(0, &copies));
+  EXPECT_THAT(copies, IsEmpty());
+  EXPECT_EQ(Ids(child), Ids(parent));
+}
+
+TEST(PageTableTest, AFailedAppendLeavesTablePoolAndCopiesUnchanged) {
+  PagePool pool(4, 4);
+  PageTable parent(&pool);
+  std::vector<PageCopy> copies;
+  ASSERT_OK(parent.Append(6, &copies));
+  PageTable child = parent.Fork(6);
+  const std::vector<PageId> before = Ids(child);
+  // One page for the tail's copy, and two for tokens 8 to 12.
+  EXPECT_THAT(
+      child.Append(7, &copies),
+      StatusIs(absl::StatusCode::kResourceExhausted, "need 3 pages, 2 free"));
+  EXPECT_EQ(Ids(child), before);
+  EXPECT_EQ(child.num_tokens(), 6);
+  EXPECT_THAT(copies, IsEmpty());
+  EXPECT_EQ(pool.num_free(), 2);
+  EXPECT_EQ(pool.ref_count(before[1]), 2);
+  EXPECT_OK(child.Append(6, &copies));
+}
+
+TEST(PageTableTest, ClearLetsGoOfPagesThatNobodyElseHolds) {
+  PagePool pool(10, 4);
+  PageTable parent(&pool);
+  std::vector<PageCopy> copies;
+  ASSERT_OK(parent.Append(10, &copies));
+  PageTable child = parent.Fork(5);
+  parent.Clear();
+  EXPECT_EQ(parent.num_tokens(), 0);
+  EXPECT_THAT(parent.pages(), IsEmpty());
+  EXPECT_EQ(pool.num_held(), 2);
+  child.Clear();
+  EXPECT_EQ(pool.num_held(), 0);
+}
+
+TEST(PageTableTest, WorstCaseCountsSharedFullPagesOnce) {
+  EXPECT_EQ(WorstCasePages(32, 48, 4, 16), 2 + 4 * 1);
+  EXPECT_EQ(WorstCasePages(33, 48, 4, 16), 2 + 4 * 1);
+  EXPECT_EQ(WorstCasePages(31, 49, 4, 16), 1 + 4 * 3);
+  EXPECT_EQ(WorstCasePages(32, 32, 4, 16), 2);
+}
+
+TEST(PageTableDeathTest, AForkIsNotLongerThanItsParent) {
+  PagePool pool(1, 16);
+  PageTable table(&pool);
+  EXPECT_DEATH(table.Fork(1), "fork of 1 tokens, there are 0");
+}
+
+}  // namespace
+}  // namespace espalier

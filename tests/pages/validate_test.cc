@@ -1,0 +1,162 @@
+// Every law is broken once, so that a validator which overlooks it fails.
+#include "pages/validate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "tests/status_matchers.h"
+
+namespace espalier {
+
+class PageTablePeer {
+ public:
+  static std::vector<PageRef>& pages(PageTable& table) { return table.pages_; }
+  static int& num_tokens(PageTable& table) { return table.num_tokens_; }
+};
+
+namespace {
+
+using ::espalier::testing::StatusIs;
+using ::testing::HasSubstr;
+using ::testing::Test;
+
+auto IsInternal(const char* message) {
+  return StatusIs(absl::StatusCode::kInternal, HasSubstr(message));
+}
+
+// Two tables of 6 tokens in pages of 4, sharing both pages: 0 and 1.
+class ValidateTest : public Test {
+ protected:
+  ValidateTest() {
+    EXPECT_OK(first_.Append(6, &copies_));
+    second_ = first_.Fork(6);
+  }
+  absl::Status Validate(std::vector<const PageTable*> tables) {
+    return ValidatePages(pool_, tables);
+  }
+
+  PagePool pool_{10, 4};
+  PageReservation promised_ = *pool_.Reserve(10);
+  PageTable first_{&pool_};
+  PageTable second_{&pool_};
+  std::vector<PageCopy> copies_;
+};
+
+TEST_F(ValidateTest, SoundPagesPass) {
+  EXPECT_OK(Validate({&first_, &second_}));
+  EXPECT_OK(second_.Append(3, &copies_));
+  EXPECT_OK(Validate({&second_, &first_}));
+  EXPECT_OK(ValidateCopies(pool_, copies_));
+}
+
+TEST_F(ValidateTest, AMissingTableIsFound) {
+  EXPECT_THAT(Validate({&first_}),
+              IsInternal("page 0 counts 2 holders and has 1"));
+}
+
+TEST_F(ValidateTest, ATableGivenTwiceIsFound) {
+  EXPECT_THAT(Validate({&first_, &first_, &second_}),
+              IsInternal("page 0 counts 2 holders and has 3"));
+}
+
+TEST_F(ValidateTest, AHolderOutsideTheTablesIsFound) {
+  const PageRef leak = first_.pages()[1];
+  EXPECT_THAT(Validate({&first_, &second_}),
+              IsInternal("page 1 counts 3 holders and has 2"));
+}
+
+TEST_F(ValidateTest, ATableWithTooFewPagesIsFound) {
+  PageTablePeer::pages(second_).pop_back();
+  EXPECT_THAT(Validate({&first_, &second_}),
+              IsInternal("table 1 of 6 tokens needs 2 pages and has 1"));
+}
+
+TEST_F(ValidateTest, ATableWithTooManyPagesIsFound) {
+  PageTablePeer::num_tokens(first_) = 4;
+  EXPECT_THAT(Validate({&first_, &second_}),
+              IsInternal("table 0 of 4 tokens needs 1 pages and has 2"));
+}
+
+TEST_F(ValidateTest, APageTwiceInOneTableIsFound) {
+  PageTablePeer::pages(second_)[1] = first_.pages()[0];
+  EXPECT_THAT(Validate({&first_, &second_}),
+              IsInternal("table 1 has page 0 twice"));
+}
+
+TEST_F(ValidateTest, APageOfAnotherPoolIsFound) {
+  PagePool other(10, 4);
+  PageTable stranger(&other);
+  EXPECT_OK(stranger.Append(1, &copies_));
+  EXPECT_THAT(Validate({&first_, &second_, &stranger}),
+              IsInternal("table 2 has a page of another pool"));
+}
+
+TEST_F(ValidateTest, HoldingMoreThanIsReservedIsFound) {
+  PagePool pool(10, 4);
+  PageReservation promised = *pool.Reserve(1);
+  PageTable table(&pool);
+  ASSERT_OK(table.Append(5, &copies_));
+  const PageTable* tables[] = {&table};
+  EXPECT_THAT(ValidatePages(pool, tables),
+              IsInternal("2 pages are held, 1 are reserved"));
+}
+
+class ValidateCopiesTest : public Test {
+ protected:
+  ValidateCopiesTest() {
+    for (int i = 0; i < 4; ++i) held_.push_back(*pool_.Allocate());
+  }
+  absl::Status Validate(std::vector<PageCopy> copies) {
+    return ValidateCopies(pool_, copies);
+  }
+  PageId id(int i) const { return held_[i].id(); }
+
+  PagePool pool_{10, 4};
+  std::vector<PageRef> held_;
+};
+
+TEST_F(ValidateCopiesTest, OneSourceMayHaveManyDestinations) {
+  EXPECT_OK(Validate({{id(0), id(1), 1}, {id(0), id(2), 3}}));
+}
+
+TEST_F(ValidateCopiesTest, ADestinationTwiceIsFound) {
+  EXPECT_THAT(Validate({{id(0), id(2), 1}, {id(1), id(2), 1}}),
+              IsInternal("page 2 is copied to twice"));
+}
+
+TEST_F(ValidateCopiesTest, ADestinationThatIsASourceIsFound) {
+  EXPECT_THAT(Validate({{id(0), id(1), 1}, {id(1), id(2), 1}}),
+              IsInternal("page 1 is copied from and to"));
+  EXPECT_THAT(Validate({{id(1), id(2), 1}, {id(0), id(1), 1}}),
+              IsInternal("page 1 is copied from and to"));
+  EXPECT_THAT(Validate({{id(1), id(1), 1}}),
+              IsInternal("page 1 is copied from and to"));
+}
+
+TEST_F(ValidateCopiesTest, AnEmptyOrFullCopyIsFound) {
+  EXPECT_THAT(Validate({{id(0), id(1), 0}}),
+              IsInternal("copy 0 -> 1 of 0 tokens in pages of 4"));
+  EXPECT_THAT(Validate({{id(0), id(1), 4}}),
+              IsInternal("copy 0 -> 1 of 4 tokens in pages of 4"));
+}
+
+TEST_F(ValidateCopiesTest, ASharedOrFreeDestinationIsFound) {
+  const PageRef twin = held_[1];
+  EXPECT_THAT(Validate({{id(0), id(1), 1}}),
+              IsInternal("page 1 is copied to and has 2 holders"));
+  EXPECT_THAT(Validate({{id(0), PageId{9}, 1}}),
+              IsInternal("page 9 is copied to and has 0 holders"));
+}
+
+TEST_F(ValidateCopiesTest, APageOutsideThePoolIsFound) {
+  EXPECT_THAT(Validate({{PageId{-1}, id(1), 1}}),
+              IsInternal("copy -1 -> 1 in a pool of 10 pages"));
+  EXPECT_THAT(Validate({{id(0), PageId{10}, 1}}),
+              IsInternal("copy 0 -> 10 in a pool of 10 pages"));
+}
+
+}  // namespace
+}  // namespace espalier

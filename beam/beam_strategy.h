@@ -6,14 +6,16 @@
 //   - a candidate hits if it ends in an EOS id or has max_new_tokens tokens;
 //   - the k best that do not hit live on;
 //   - those of the k best that hit enter the finished pool of k with score
-//     cum / t^length_penalty, unless early_stopping is true and the pool was
-//     full, or the request could no longer improve;
+//     cum / t^length_penalty;
 //   - the request can improve while the pool is not full, or the best live
 //     beam's cum / L^length_penalty beats the pool's worst, with L =
 //     max_new_tokens if early_stopping is "never" and length_penalty > 0, else
-//     t; once it cannot, it never can again;
+//     t;
 //   - it ends when it cannot improve, when early_stopping is true and the pool
 //     is full, or when every candidate hit.
+//
+// The reference also keeps a pool from filling after such an end: there a
+// request goes on with its batch, here it is over.
 //
 // One knowing difference: where score processors leave fewer than k possible
 // continuations, fewer beams live and fewer hypotheses come back; the
@@ -47,7 +49,12 @@ class BeamStrategy : public DecodeStrategy {
     float cum_log_prob = 0;
   };
 
+  // Makes beams and hypotheses of the candidates; returns the former.
+  std::vector<Continuation> Rank(std::span<const Candidate> candidates);
+  TokenTree::Node Append(const Candidate& candidate);
+  void Finish(const Candidate& candidate);
   bool IsEos(TokenId token) const;
+  // REQUIRES: some beam is live.
   bool CanImprove() const;
 
   // Constant after construction.
@@ -56,13 +63,12 @@ class BeamStrategy : public DecodeStrategy {
   const int max_new_tokens_;
   const double length_penalty_;
   const EarlyStopping early_stopping_;
-  const std::vector<TokenId> eos_token_ids_;
+  const std::vector<TokenId> eos_token_ids_;  // ascending
 
   TokenTree tree_;
   FinishedPool finished_;
   std::vector<LiveBeam> live_;  // by rank
   int num_generated_ = 0;
-  bool can_improve_ = true;
   bool done_ = false;
 };
 

@@ -1,7 +1,7 @@
 // DecodeStrategy: how the sequences of one request go on. A strategy turns the
 // values of a step (candidates) into decisions (which beams live, which
 // hypotheses are finished); it sees no pages, no device and no other request.
-// Its group (group.h) applies the decisions.
+// Its group (beam_group.h) applies the decisions.
 //
 // Beams are named by rank: 0 is the best live one after the last step. Where a
 // beam's pages lie, its slot, is the group's business and never influences a
@@ -11,6 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "exec_request/request.h"
 #include "exec_request/step_plan.h"
@@ -50,5 +52,8 @@ class DecodeStrategy {
   // The finished hypotheses, best first, at most num_return_sequences.
   virtual std::vector<Hypothesis> Hypotheses() const = 0;
 };
+
+// The error of Advance, saying how many tokens there were by then.
+absl::Status NoTokenPossible(int num_generated);
 
 }  // namespace espalier

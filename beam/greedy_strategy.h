@@ -3,6 +3,7 @@
 // `_sample` without sampling); scores are the model's own log-probabilities.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,11 +25,11 @@ class GreedyStrategy : public DecodeStrategy {
 
  private:
   const int max_new_tokens_;
-  const std::vector<TokenId> eos_token_ids_;
+  const std::vector<TokenId> eos_token_ids_;  // ascending
 
   std::vector<TokenId> tokens_;
   float cum_log_prob_ = 0;
-  FinishReason finish_reason_ = FinishReason::kLength;
+  std::optional<FinishReason> finish_reason_;  // unset: live, or failed
   bool done_ = false;
 };
 

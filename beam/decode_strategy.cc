@@ -1,0 +1,13 @@
+#include "beam/decode_strategy.h"
+
+#include "base/status.h"
+
+namespace espalier {
+
+absl::Status NoTokenPossible(int num_generated) {
+  return FailedPrecondition("no token is possible after ", num_generated,
+                            " generated tokens: score processors ban them "
+                            "all, or the model gave none");
+}
+
+}  // namespace espalier

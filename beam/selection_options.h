@@ -1,0 +1,30 @@
+// What strategies and selection need of a request's options, in the types the
+// kernels use. All take `params` as ValidateParams leaves them.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "base/ids.h"
+#include "exec_request/generation_params.h"
+#include "kernels/score_processors.h"
+
+namespace espalier {
+
+// The EOS ids, ascending, each once.
+std::vector<TokenId> DistinctEosTokenIds(const GenerationParams& params);
+
+// Null if nothing changes a score.
+std::shared_ptr<const ScoreProcessors> MakeScoreProcessors(
+    const GenerationParams& params);
+
+// Beam counts have no upper bound in a request, and no search comes near this
+// one: more beams than int can count behave as that many.
+constexpr int SaturateToInt(int64_t value) {
+  constexpr int64_t kMax = std::numeric_limits<int>::max();
+  return static_cast<int>(value < kMax ? value : kMax);
+}
+
+}  // namespace espalier

@@ -1,0 +1,29 @@
+#include "beam/token_tree.h"
+
+#include "base/check.h"
+
+namespace espalier {
+
+TokenTree::Node TokenTree::Append(Node parent, TokenId token) {
+  CHECK(parent >= kRoot && parent < num_nodes()) << "no node " << parent;
+  const int depth = parent == kRoot ? 1 : nodes_[parent].depth + 1;
+  nodes_.push_back({parent, token, depth});
+  return num_nodes() - 1;
+}
+
+std::vector<TokenId> TokenTree::Path(Node node) const {
+  std::vector<TokenId> tokens;
+  AppendPath(node, &tokens);
+  return tokens;
+}
+
+void TokenTree::AppendPath(Node node, std::vector<TokenId>* tokens) const {
+  if (node == kRoot) return;
+  size_t end = tokens->size() + nodes_[node].depth;
+  tokens->resize(end);
+  for (; node != kRoot; node = nodes_[node].parent) {
+    (*tokens)[--end] = nodes_[node].token;
+  }
+}
+
+}  // namespace espalier

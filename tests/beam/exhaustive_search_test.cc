@@ -1,0 +1,111 @@
+// With beams enough for every continuation, beam search is exhaustive search:
+// the n best of all sequences, whatever the length penalty, as long as it only
+// ends when nothing can improve ("never").
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "beam/beam_strategy.h"
+#include "tests/beam/search_alone.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using testing::LanguageModel;
+using testing::ToyModelOptions;
+
+// All sequences that end in the EOS, token 0, or have `max_length` tokens.
+void Enumerate(const LanguageModel& model, int max_length,
+               double length_penalty, const Hypothesis& prefix,
+               std::vector<Hypothesis>* all) {
+  const std::vector<float> log_probs = model(prefix.tokens);
+  for (size_t token = 0; token < log_probs.size(); ++token) {
+    Hypothesis next = prefix;
+    next.tokens.push_back(static_cast<TokenId>(token));
+    next.cum_log_prob += log_probs[token];
+    const int length = static_cast<int>(next.tokens.size());
+    if (token == 0 || length == max_length) {
+      next.score =
+          LengthPenalizedScore(next.cum_log_prob, length, length_penalty);
+      all->push_back(next);
+    } else {
+      Enumerate(model, max_length, length_penalty, next, all);
+    }
+  }
+}
+
+std::vector<Hypothesis> BestOfAll(const LanguageModel& model, int max_length,
+                                  double length_penalty) {
+  std::vector<Hypothesis> all;
+  Enumerate(model, max_length, length_penalty, Hypothesis(), &all);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Hypothesis& a, const Hypothesis& b) {
+                     return a.score > b.score;
+                   });
+  return all;
+}
+
+// Live beams never outnumber their continuations at the last step.
+int64_t NumContinuations(int vocab_size, int max_length) {
+  int64_t num_beams = vocab_size;
+  for (int i = 1; i < max_length; ++i) num_beams *= vocab_size - 1;
+  return num_beams;
+}
+
+void ExpectExhaustive(const ToyModelOptions& options, int max_length,
+                      double length_penalty, bool pool_may_fill) {
+  const LanguageModel model = testing::ToyLanguageModel(options, {});
+  const std::vector<Hypothesis> all =
+      BestOfAll(model, max_length, length_penalty);
+  GenerationParams params;
+  params.num_beams = pool_may_fill
+                         ? NumContinuations(options.vocab_size, max_length)
+                         : static_cast<int64_t>(all.size()) + 1;
+  params.num_return_sequences = params.num_beams;
+  params.max_new_tokens = max_length;
+  params.length_penalty = length_penalty;
+  params.eos_token_id = {0};
+  params.early_stopping =
+      pool_may_fill ? EarlyStopping::kNever : EarlyStopping::kTrue;
+  BeamStrategy strategy(params);
+  ASSERT_OK(testing::SearchAlone(model, &strategy));
+  const std::vector<Hypothesis> found = strategy.Hypotheses();
+  ASSERT_EQ(found.size(), std::min<size_t>(all.size(), params.num_beams));
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].tokens, all[i].tokens) << "hypothesis " << i;
+    EXPECT_EQ(found[i].score, all[i].score);
+  }
+}
+
+class ExhaustiveSearchTest : public ::testing::TestWithParam<double> {};
+
+TEST_P(ExhaustiveSearchTest, NBestIsThatOfAllSequences) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    for (const float eos_boost : {0.0f, 2.0f}) {
+      for (const auto& [vocab_size, max_length] :
+           {std::pair(2, 6), {3, 4}, {5, 3}, {7, 1}}) {
+        ExpectExhaustive({.vocab_size = vocab_size,
+                          .seed = seed,
+                          .eos_token_ids = {0},
+                          .eos_boost = eos_boost},
+                         max_length, GetParam(), /*pool_may_fill=*/true);
+      }
+    }
+  }
+}
+
+TEST_P(ExhaustiveSearchTest, APoolForAllSequencesTakesThemAll) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    ExpectExhaustive({.vocab_size = 3, .seed = seed, .eos_token_ids = {0}}, 4,
+                     GetParam(), /*pool_may_fill=*/false);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(LengthPenalties, ExhaustiveSearchTest,
+                         ::testing::Values(-1.0, 0.0, 0.6, 1.0, 2.0));
+
+}  // namespace
+}  // namespace espalier

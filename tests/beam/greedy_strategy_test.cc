@@ -1,0 +1,104 @@
+#include "beam/greedy_strategy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/beam/search_alone.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+GenerationParams Params(int64_t max_new_tokens) {
+  GenerationParams params;
+  params.max_new_tokens = max_new_tokens;
+  params.eos_token_id = {0, 9};
+  return params;
+}
+
+std::vector<Candidate> Best(TokenId token, float cum) {
+  return {{.beam = 0, .token = token, .cum_log_prob = cum}};
+}
+
+TEST(GreedyStrategyTest, AsksForOneTokenByLogits) {
+  GreedyStrategy strategy(Params(4));
+  ASSERT_OK(strategy.Advance(Best(5, -0.5f)));
+  PlanSelection selection;
+  strategy.DescribeSelection(&selection);
+  EXPECT_EQ(selection.num_rows, 1);
+  EXPECT_EQ(selection.num_candidates, 1);
+  EXPECT_EQ(selection.domain, ScoreDomain::kLogits);
+  EXPECT_EQ(selection.num_generated, 1);
+  EXPECT_THAT(selection.cum_log_probs, ElementsAre(-0.5f));
+}
+
+TEST(GreedyStrategyTest, EndsAtAnyEosAndReturnsIt) {
+  GreedyStrategy strategy(Params(10));
+  ASSERT_OK_AND_ASSIGN(const auto beams, strategy.Advance(Best(5, -0.5f)));
+  EXPECT_THAT(beams, ElementsAre(Continuation{0, 5}));
+  EXPECT_FALSE(strategy.done());
+  EXPECT_THAT(strategy.Hypotheses(), IsEmpty());
+  ASSERT_OK_AND_ASSIGN(const auto none, strategy.Advance(Best(9, -1.5f)));
+  EXPECT_THAT(none, IsEmpty());
+  EXPECT_TRUE(strategy.done());
+  ASSERT_EQ(strategy.Hypotheses().size(), 1);
+  const Hypothesis hypothesis = strategy.Hypotheses()[0];
+  EXPECT_THAT(hypothesis.tokens, ElementsAre(5, 9));
+  EXPECT_EQ(hypothesis.cum_log_prob, -1.5f);
+  EXPECT_EQ(hypothesis.score, -0.75f);
+  EXPECT_EQ(hypothesis.finish_reason, FinishReason::kEos);
+}
+
+TEST(GreedyStrategyTest, EndsAtTheLengthLimit) {
+  GreedyStrategy strategy(Params(2));
+  ASSERT_OK(strategy.Advance(Best(5, -0.5f)));
+  std::vector<TokenId> tokens = {3};
+  strategy.AppendTokens(0, &tokens);
+  EXPECT_THAT(tokens, ElementsAre(3, 5));
+  ASSERT_OK(strategy.Advance(Best(6, -1.0f)));
+  EXPECT_TRUE(strategy.done());
+  const Hypothesis hypothesis = strategy.Hypotheses().at(0);
+  EXPECT_THAT(hypothesis.tokens, ElementsAre(5, 6));
+  EXPECT_EQ(hypothesis.score, -0.5f);
+  EXPECT_EQ(hypothesis.finish_reason, FinishReason::kLength);
+}
+
+TEST(GreedyStrategyTest, AnEosAtTheLengthLimitCountsAsEos) {
+  GreedyStrategy strategy(Params(1));
+  ASSERT_OK(strategy.Advance(Best(0, -1.0f)));
+  EXPECT_EQ(strategy.Hypotheses().at(0).finish_reason, FinishReason::kEos);
+}
+
+TEST(GreedyStrategyTest, NoPossibleTokenIsAnErrorThatSaysWhere) {
+  GreedyStrategy strategy(Params(4));
+  ASSERT_OK(strategy.Advance(Best(5, -0.5f)));
+  EXPECT_THAT(strategy.Advance({}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("no token is possible after 1 generated")));
+  EXPECT_TRUE(strategy.done());
+  EXPECT_THAT(strategy.Hypotheses(), IsEmpty());
+}
+
+TEST(GreedyStrategyTest, TakesTheBestTokenOfEveryStep) {
+  const testing::ToyModelOptions options = {.eos_token_ids = {0, 9}};
+  const testing::LanguageModel model =
+      testing::ToyLanguageModel(options, {1, 2});
+  GreedyStrategy strategy(Params(20));
+  ASSERT_OK(testing::SearchAlone(model, &strategy));
+  const std::vector<TokenId> tokens = strategy.Hypotheses().at(0).tokens;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const std::vector<float> log_probs = model(std::span(tokens).first(i));
+    EXPECT_EQ(log_probs[tokens[i]],
+              *std::max_element(log_probs.begin(), log_probs.end()));
+  }
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,25 @@
+// Beam search written a second time, straight from the rules of transformers 5
+// (`_beam_search` and its helpers): flat arrays of num_beams entries, scores
+// of -1e9 for what is not there, masks instead of branches. It shares nothing
+// with beam/ but the types of its arguments and results.
+#pragma once
+
+#include <vector>
+
+#include "exec_request/request.h"
+#include "tests/beam/search_alone.h"
+
+namespace espalier::testing {
+
+struct ReferenceResult {
+  std::vector<Hypothesis> hypotheses;
+  int num_steps = 0;
+  // Whether a beam of score -1e9 finished: the model has fewer continuations
+  // than there are beams, and the reference filled up with copies.
+  bool copies_finished = false;
+};
+
+ReferenceResult ReferenceBeamSearch(const LanguageModel& model,
+                                    const GenerationParams& params);
+
+}  // namespace espalier::testing

@@ -1,0 +1,75 @@
+// ToyModel: a language model without a network, for tests of everything around
+// models. Its logits are a hash of the whole history, so any error in what a
+// sequence is taken to be (a page shared wrongly, a copy forgotten, a fork of
+// the wrong parent) changes them.
+//
+// It keeps histories in one of two ways, each an oracle for one half of the
+// plans it gets:
+//   kPages      token ids in page cells, as keys and values are kept; history
+//               is read back through a row's block table;
+//   kSequences  a vector for each sequence, kept by plan.forks and
+//               plan.finished alone.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "exec_request/model.h"
+
+namespace espalier::testing {
+
+struct ToyModelOptions {
+  enum class Memory { kPages, kSequences };
+
+  int vocab_size = 11;
+  int max_context = 256;
+  uint64_t seed = 1;
+  std::vector<TokenId> eos_token_ids = {0};
+  // Added to the logits of EOS ids; the others are uniform in [0, 4).
+  float eos_boost = 0;
+  // How many of a hundred tokens are impossible after a history: -inf.
+  int impossible_percent = 0;
+  int page_size = 3;
+  int num_pages = 200;
+  Memory memory = Memory::kPages;
+};
+
+// The logits after `history`: a pure function of it and the options.
+//   logits  [vocab_size]  f32  out
+void ToyLogits(const ToyModelOptions& options, std::span<const TokenId> history,
+               std::span<float> logits);
+
+class ToyModel : public Model {
+ public:
+  explicit ToyModel(const ToyModelOptions& options);
+
+  const ModelDescription& description() const override { return description_; }
+
+  // Errors: kInternal if the plan is not sound: rows that do not follow on
+  // what their sequence has, forks of unknown sequences or into known ones,
+  // unknown sequences that finish, shapes that disagree. In kPages only the
+  // shapes can be told.
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override;
+
+  // Sequences with state; 0 in kPages.
+  int num_sequences() const { return static_cast<int>(sequences_.size()); }
+
+ private:
+  absl::Status CheckShapes(const StepPlan& plan,
+                           std::span<const float> logits) const;
+  absl::Status ForkAndFinish(const StepPlan& plan);
+  void CopyPages(const StepPlan& plan);
+  absl::Status Feed(const StepPlan& plan, size_t row_idx);
+  std::vector<TokenId> History(const StepPlan& plan, size_t row_idx) const;
+  int CellIndex(std::span<const PageId> pages, int position) const;
+
+  const ToyModelOptions options_;
+  const ModelDescription description_;
+  std::vector<TokenId> cells_;  // [num_pages * page_size]
+  std::unordered_map<SequenceId, std::vector<TokenId>> sequences_;
+};
+
+}  // namespace espalier::testing

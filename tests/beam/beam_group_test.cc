@@ -1,0 +1,312 @@
+#include "beam/beam_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "beam/beam_strategy.h"
+#include "tests/beam/group_driver.h"
+#include "tests/beam/search_alone.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::GroupDriver;
+using ::espalier::testing::StatusIs;
+using ::espalier::testing::ToyModelOptions;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+Request MakeRequest(std::vector<TokenId> prompt, int64_t num_beams,
+                    int64_t max_new_tokens) {
+  Request request;
+  request.prompt_tokens = std::move(prompt);
+  request.params.num_beams = num_beams;
+  request.params.num_return_sequences = num_beams;
+  request.params.max_new_tokens = max_new_tokens;
+  request.params.eos_token_id = std::vector<int64_t>();
+  return request;
+}
+
+// A group for itself on a pool of 20 pages of 4 tokens; the test answers.
+class BeamGroupTest : public ::testing::Test {
+ protected:
+  BeamGroup MakeGroup(const Request& request) {
+    return BeamGroup(RequestId{7}, request,
+                     *pool_.Reserve(BeamGroup::WorstCasePages(request, 4)),
+                     &pool_, &ids_);
+  }
+
+  // What a plan gets from the group and what it leaves for the next.
+  StepPlan Plan(BeamGroup& group, int max_tokens = 100) {
+    StepPlan plan = std::move(next_);
+    next_ = StepPlan();
+    EXPECT_OK(group.PlanStep(max_tokens, &plan));
+    return plan;
+  }
+  absl::Status Answer(BeamGroup& group, std::vector<Candidate> candidates) {
+    return group.Advance({RequestId{7}, std::move(candidates)}, &next_);
+  }
+
+  PagePool pool_{20, 4};
+  SequenceIdSource ids_;
+  StepPlan next_;
+};
+
+std::vector<SequenceId> Sequences(const StepPlan& plan) {
+  std::vector<SequenceId> sequences;
+  for (const PlanRow& row : plan.rows) sequences.push_back(row.sequence);
+  return sequences;
+}
+
+TEST_F(BeamGroupTest, APromptIsFedInChunksAndItsLastTokenSelects) {
+  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7, 8, 9}, 2, 3));
+  EXPECT_TRUE(group.prefilling());
+  EXPECT_EQ(group.num_pending_tokens(), 5);
+
+  StepPlan plan = Plan(group, 2);
+  EXPECT_THAT(plan.tokens, ElementsAre(5, 6));
+  EXPECT_EQ(plan.rows.at(0).first_position, 0);
+  EXPECT_EQ(plan.rows.at(0).num_logits, 0);
+  EXPECT_EQ(plan.num_logits, 0);
+  EXPECT_THAT(plan.selections, IsEmpty());
+  EXPECT_EQ(group.num_pending_tokens(), 3);
+
+  plan = Plan(group, 2);
+  EXPECT_THAT(plan.tokens, ElementsAre(7, 8));
+  EXPECT_EQ(plan.rows.at(0).first_position, 2);
+  EXPECT_THAT(plan.selections, IsEmpty());
+  EXPECT_THAT(plan.page_indices, SizeIs(1));
+
+  plan = Plan(group, 2);
+  EXPECT_THAT(plan.tokens, ElementsAre(9));
+  EXPECT_EQ(plan.rows.at(0).first_position, 4);
+  EXPECT_EQ(plan.rows.at(0).num_logits, 1);
+  EXPECT_THAT(plan.page_indices, SizeIs(2));
+  EXPECT_FALSE(group.prefilling());
+  ASSERT_THAT(plan.selections, SizeIs(1));
+  EXPECT_EQ(plan.selections[0].request, RequestId{7});
+  EXPECT_EQ(plan.selections[0].num_rows, 1);
+  EXPECT_EQ(plan.selections[0].num_candidates, 4);
+}
+
+TEST_F(BeamGroupTest, RowsFollowWhatThePlanAlreadyHas) {
+  BeamGroup group = MakeGroup(MakeRequest({5, 6}, 2, 3));
+  StepPlan plan;
+  plan.rows.push_back({.sequence = {99}, .num_tokens = 3, .num_logits = 2});
+  plan.tokens = {1, 2, 3};
+  plan.num_logits = 2;
+  plan.page_indptr = {0, 1};
+  plan.page_indices = {PageId{19}};
+  ASSERT_OK(group.PlanStep(100, &plan));
+  EXPECT_EQ(plan.rows.at(1).first_token, 3);
+  EXPECT_EQ(plan.rows.at(1).first_logits, 2);
+  EXPECT_EQ(plan.num_logits, 3);
+  EXPECT_THAT(plan.page_indptr, ElementsAre(0, 1, 2));
+  EXPECT_EQ(plan.selections.at(0).first_logits, 2);
+}
+
+TEST_F(BeamGroupTest, BeamsAreRowsInRankOrderThatFeedTheirLastToken) {
+  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7}, 3, 4));
+  const SequenceId first = Plan(group).rows.at(0).sequence;
+  ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}, {0, 3, -3}}));
+  EXPECT_EQ(group.num_pending_tokens(), 3);
+  StepPlan plan = Plan(group);
+  const std::vector<SequenceId> rows = Sequences(plan);
+  EXPECT_THAT(plan.tokens, ElementsAre(1, 2, 3));
+  EXPECT_EQ(rows.at(0), first);
+  EXPECT_THAT(plan.forks, ElementsAre(SequenceFork{first, rows.at(1)},
+                                      SequenceFork{first, rows.at(2)}));
+  EXPECT_THAT(plan.finished, IsEmpty());
+  EXPECT_THAT(plan.selections.at(0).cum_log_probs, ElementsAre(-1, -2, -3));
+
+  // Beam 2 goes on twice and 1 once; beam 0 is cut.
+  ASSERT_OK(Answer(group, {{2, 4, -4}, {1, 5, -5}, {2, 6, -6}}));
+  plan = Plan(group);
+  EXPECT_THAT(plan.tokens, ElementsAre(4, 5, 6));
+  EXPECT_THAT(plan.finished, ElementsAre(first));
+  ASSERT_THAT(plan.forks, SizeIs(1));
+  EXPECT_EQ(plan.forks[0].parent, rows[2]);
+  EXPECT_THAT(Sequences(plan),
+              ElementsAre(rows[2], rows[1], plan.forks[0].child));
+  for (const PlanRow& row : plan.rows) EXPECT_EQ(row.first_position, 4);
+}
+
+TEST_F(BeamGroupTest, TwinsCopyTheTailAndTheBeamInItsSlotWritesInPlace) {
+  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7}, 3, 4));
+  const PageId tail = Plan(group).page_indices.at(0);
+  ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}, {0, 3, -3}}));
+  const StepPlan plan = Plan(group);
+  EXPECT_THAT(plan.row_pages(0), ElementsAre(tail));
+  ASSERT_THAT(plan.page_copies, SizeIs(2));
+  for (const PageCopy& copy : plan.page_copies) {
+    EXPECT_EQ(copy.from, tail);
+    EXPECT_EQ(copy.num_tokens, 3);
+  }
+}
+
+TEST_F(BeamGroupTest, ABeamThatEndsWithoutSuccessorFreesItsSlotAndPages) {
+  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7, 8}, 3, 9));
+  Plan(group);
+  ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}, {0, 3, -3}}));
+  const std::vector<SequenceId> rows = Sequences(Plan(group));
+  EXPECT_EQ(pool_.num_held(), 4);
+
+  ASSERT_OK(Answer(group, {{1, 4, -4}}));
+  EXPECT_EQ(pool_.num_held(), 2);
+  EXPECT_THAT(group.Tables(), SizeIs(1));
+  StepPlan plan = Plan(group);
+  EXPECT_THAT(plan.finished, ElementsAre(rows.at(0), rows.at(2)));
+  EXPECT_THAT(Sequences(plan), ElementsAre(rows.at(1)));
+
+  ASSERT_OK(Answer(group, {{0, 5, -5}, {0, 6, -6}}));
+  plan = Plan(group);
+  EXPECT_THAT(plan.finished, IsEmpty());
+  EXPECT_THAT(plan.forks, SizeIs(1));
+  EXPECT_THAT(group.Tables(), SizeIs(2));
+}
+
+TEST_F(BeamGroupTest, HistoriesAreFilledIfProcessorsNeedThem) {
+  Request request = MakeRequest({5, 6}, 2, 4);
+  request.params.repetition_penalty = 1.5;
+  BeamGroup group = MakeGroup(request);
+  EXPECT_THAT(Plan(group).selections.at(0).histories,
+              ElementsAre(ElementsAre(5, 6)));
+  ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
+  Plan(group);
+  ASSERT_OK(Answer(group, {{1, 3, -3}, {0, 4, -4}}));
+  const StepPlan plan = Plan(group);
+  EXPECT_EQ(plan.selections.at(0).processors->repetition_penalty, 1.5f);
+  EXPECT_THAT(plan.selections.at(0).histories,
+              ElementsAre(ElementsAre(5, 6, 2, 3), ElementsAre(5, 6, 1, 4)));
+}
+
+TEST_F(BeamGroupTest, HistoriesAreLeftOutIfNothingNeedsThem) {
+  Request request = MakeRequest({5, 6}, 2, 4);
+  BeamGroup plain = MakeGroup(request);
+  StepPlan plan = Plan(plain);
+  EXPECT_EQ(plan.selections.at(0).processors, nullptr);
+  EXPECT_THAT(plan.selections.at(0).histories, IsEmpty());
+  request.params.suppress_tokens = {3};
+  BeamGroup banning = MakeGroup(request);
+  plan = Plan(banning);
+  EXPECT_NE(plan.selections.at(0).processors, nullptr);
+  EXPECT_THAT(plan.selections.at(0).histories, IsEmpty());
+}
+
+TEST_F(BeamGroupTest, AtItsEndEverythingIsReleasedAndNamed) {
+  BeamGroup group = MakeGroup(MakeRequest({5, 6}, 2, 2));
+  Plan(group);
+  ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
+  const std::vector<SequenceId> rows = Sequences(Plan(group));
+  ASSERT_OK(Answer(group, {{1, 3, -3}, {0, 4, -4}, {0, 5, -5}}));
+  EXPECT_TRUE(group.done());
+  EXPECT_THAT(next_.finished, ElementsAre(rows.at(0), rows.at(1)));
+  EXPECT_THAT(next_.forks, IsEmpty());
+  EXPECT_EQ(pool_.num_held(), 0);
+  EXPECT_EQ(pool_.num_reserved(), 0);
+  const Result result = group.TakeResult();
+  EXPECT_THAT(result.hypotheses.at(0).tokens, ElementsAre(2, 3));
+  EXPECT_EQ(result.usage.num_prompt_tokens, 2);
+  EXPECT_EQ(result.usage.num_generated_tokens, 4);
+  EXPECT_EQ(result.usage.num_steps, 2);
+}
+
+TEST_F(BeamGroupTest, AnErrorOfTheStrategyEndsTheGroupAndReleasesItsPages) {
+  BeamGroup group = MakeGroup(MakeRequest({5, 6}, 2, 4));
+  Plan(group);
+  ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
+  const std::vector<SequenceId> rows = Sequences(Plan(group));
+  EXPECT_THAT(Answer(group, {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("after 1 generated tokens")));
+  EXPECT_TRUE(group.done());
+  EXPECT_THAT(next_.finished, ElementsAre(rows.at(0), rows.at(1)));
+  EXPECT_EQ(pool_.num_held(), 0);
+  EXPECT_THAT(group.TakeResult().hypotheses, IsEmpty());
+}
+
+TEST_F(BeamGroupTest, AGroupThatNeverRanHasNoSequencesToEnd) {
+  BeamGroup group = MakeGroup(MakeRequest({5, 6}, 2, 4));
+  group.Drop(&next_);
+  EXPECT_THAT(next_.finished, IsEmpty());
+  EXPECT_EQ(pool_.num_reserved(), 0);
+}
+
+TEST_F(BeamGroupTest, AnEmptyPoolLeavesThePlanUnchanged) {
+  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7}, 3, 4));
+  Plan(group);
+  ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}, {0, 3, -3}}));
+  std::vector<PageRef> thief;  // leaves one page for the two tail copies
+  while (pool_.num_free() > 1) thief.push_back(*pool_.Allocate());
+  StepPlan plan = std::move(next_);
+  EXPECT_THAT(group.PlanStep(100, &plan),
+              StatusIs(absl::StatusCode::kInternal,
+                       AllOf(HasSubstr("request 7 was promised 6 pages"),
+                             HasSubstr("need 1 pages, 0 free"))));
+  EXPECT_THAT(plan.rows, IsEmpty());
+  EXPECT_THAT(plan.tokens, IsEmpty());
+  EXPECT_THAT(plan.page_copies, IsEmpty());
+  EXPECT_THAT(plan.selections, IsEmpty());
+  group.Drop(&plan);
+  EXPECT_EQ(pool_.num_held(), thief.size());
+  EXPECT_THAT(plan.finished, SizeIs(3));
+}
+
+TEST_F(BeamGroupTest, TheWorstCaseLeavesOutTheLastToken) {
+  EXPECT_EQ(BeamGroup::WorstCasePages(MakeRequest({1, 2, 3, 4}, 3, 5), 4),
+            1 + 3 * 1);
+  EXPECT_EQ(BeamGroup::WorstCasePages(MakeRequest({1, 2, 3, 4}, 3, 6), 4),
+            1 + 3 * 2);
+  EXPECT_EQ(BeamGroup::WorstCasePages(MakeRequest({1, 2, 3}, 3, 2), 4), 3);
+  EXPECT_EQ(BeamGroup::WorstCasePages(MakeRequest({1, 2, 3}, 3, 1), 4), 1);
+}
+
+// A second strategy, in step with the group, knows every beam's parent.
+TEST(BeamGroupSlotsTest, TheFirstChildOfABeamKeepsItsSequence) {
+  ToyModelOptions options = {.vocab_size = 9, .eos_token_ids = {0}};
+  for (options.seed = 0; options.seed < 30; ++options.seed) {
+    Request request = MakeRequest({1, 2, 3, 4}, 5, 12);
+    request.params.eos_token_id = {0};
+    BeamStrategy strategy(request.params);
+    GroupDriver driver(options);
+    ASSERT_OK(driver.Add(request, 100));
+    ASSERT_OK(driver.Step());
+    while (!driver.done()) {
+      const std::vector<SequenceId> before = Sequences(driver.last_plan());
+      const std::vector<Candidate> candidates =
+          driver.last_result().selections.at(0).candidates;
+      ASSERT_OK_AND_ASSIGN(const auto beams, strategy.Advance(candidates));
+      ASSERT_OK(driver.Step());
+      const StepPlan& plan = driver.last_plan();
+      const std::vector<SequenceId> after = Sequences(plan);
+      ASSERT_EQ(after.size(), beams.size());
+      std::set<int> parents;
+      size_t num_forks = 0;
+      for (size_t rank = 0; rank < beams.size(); ++rank) {
+        const SequenceId parent = before[beams[rank].parent_rank];
+        if (parents.insert(beams[rank].parent_rank).second) {
+          EXPECT_EQ(after[rank], parent);
+        } else {
+          EXPECT_EQ(plan.forks.at(num_forks++),
+                    (SequenceFork{parent, after[rank]}));
+        }
+      }
+      EXPECT_EQ(plan.forks.size(), num_forks);
+      EXPECT_EQ(plan.finished.size(), before.size() - parents.size());
+      for (const SequenceId cut : plan.finished) {
+        EXPECT_THAT(after, ::testing::Not(::testing::Contains(cut)));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,108 @@
+"""The systems that are compared: how each is run once, and what came out."""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tools.embedded_model import ROOT, read_jsonl, write_jsonl
+from tools.peers import common
+
+
+@dataclass
+class Measured:
+    """What a system's runs have shown so far."""
+
+    name: str
+    seconds: list[float] = field(default_factory=list)
+    tokens: list[list[int]] = field(default_factory=list)  # of the last run, by id
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def _execute(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode != 0:
+        sys.exit(f"{command} failed with {done.returncode}:\n{done.stderr}")
+
+
+def _best_tokens(line: dict[str, Any]) -> list[int]:
+    if "error" in line:
+        sys.exit(f"espalier answered request {line['id']}: {line['error']}")
+    return line["hypotheses"][0]["tokens"]
+
+
+def write_requests(sentences: list[dict[str, Any]], path: Path) -> None:
+    params = {
+        "num_beams": common.NUM_BEAMS,
+        "max_new_tokens": common.MAX_NEW_TOKENS,
+    }
+    write_jsonl(
+        path,
+        (
+            {"id": i, "prompt": row["text"], "params": params}
+            for i, row in enumerate(sentences)
+        ),
+    )
+
+
+def run_espalier(args: argparse.Namespace, work: Path, measured: Measured) -> None:
+    """The whole process, loading included: to espalier's disadvantage."""
+    output = work / "espalier.jsonl"
+    files = ["--input", str(work / "requests.jsonl"), "--output", str(output)]
+    command = [str(args.espalier), "batch", "-m", str(args.model), *files]
+    start = time.perf_counter()
+    _execute(command)
+    measured.seconds.append(time.perf_counter() - start)
+    lines = sorted(read_jsonl(output), key=lambda line: line["id"])
+    measured.tokens = [_best_tokens(line) for line in lines]
+
+
+def _run_peer(module: str, options: list[str], work: Path, measured: Measured) -> None:
+    output, timing = work / "peer.jsonl", work / "timing.json"
+    files = ["--output", str(output), "--timing", str(timing)]
+    _execute([sys.executable, "-m", f"tools.peers.{module}", *options, *files])
+    result = json.loads(timing.read_text(encoding="utf-8"))
+    measured.seconds += result["seconds"]
+    measured.settings = result["settings"]
+    measured.tokens = [line["tokens"] for line in read_jsonl(output)]
+
+
+def _shared_options(args: argparse.Namespace) -> list[str]:
+    options = ["--model", args.model, "--sentences", args.sentences]
+    options += ["--threads", args.threads]
+    if args.limit:
+        options += ["--limit", args.limit]
+    return [str(option) for option in options]
+
+
+def run_transformers(batch: int) -> Callable[..., None]:
+    def run(args: argparse.Namespace, work: Path, measured: Measured) -> None:
+        options = [*_shared_options(args), "--batch", str(batch)]
+        _run_peer("transformers_generate", options, work, measured)
+
+    return run
+
+
+def run_ctranslate2(args: argparse.Namespace, work: Path, measured: Measured) -> None:
+    """Tries the settings out in the first round, which does not count."""
+    options = _shared_options(args)
+    if not measured.settings:
+        _run_peer("ctranslate2_generate", [*options, "--repeats", "2"], work, measured)
+        measured.seconds.clear()
+    options += ["--inter-threads", str(measured.settings["inter_threads"])]
+    options += ["--max-batch-size", str(measured.settings["max_batch_size"])]
+    _run_peer("ctranslate2_generate", options, work, measured)
+
+
+REFERENCE = "transformers"
+SYSTEMS: dict[str, Callable[[argparse.Namespace, Path, Measured], None]] = {
+    "espalier": run_espalier,
+    "ctranslate2": run_ctranslate2,
+    "transformers-batch": run_transformers(batch=32),
+    REFERENCE: run_transformers(batch=1),
+}

@@ -68,9 +68,7 @@ def read_prompts(args: argparse.Namespace) -> list[list[int]]:
     return [tokenizer.prompt(row["text"]) for row in rows]
 
 
-def report(
-    args: argparse.Namespace, outputs: Sequence[Output], timing: Timing
-) -> None:
+def report(args: argparse.Namespace, outputs: Sequence[Output], timing: Timing) -> None:
     """Prints the figures, and writes the files that were asked for."""
     print(timing.describe(len(outputs)))
     if args.output:

@@ -26,8 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import sacrebleu
-
+from tools.bleu import bleu
 from tools.embedded_model import ROOT, Tokenizer, read_jsonl
 from tools.peers import common, systems
 from tools.peers.systems import REFERENCE, SYSTEMS, Measured
@@ -55,13 +54,6 @@ def measure(args: argparse.Namespace, work: Path) -> list[Measured]:
     return results
 
 
-def bleu(texts: list[str], sentences: list[Row]) -> float:
-    most = max(len(row["references"]) for row in sentences)
-    padded = [row["references"] + [None] * most for row in sentences]
-    columns = [[row[i] for row in padded] for i in range(most)]
-    return sacrebleu.corpus_bleu(texts, columns).score
-
-
 def agreement(measured: Measured, results: list[Measured]) -> str:
     """How many of the best hypotheses are token for token the reference's."""
     reference = next((r for r in results if r.name == REFERENCE), None)
@@ -72,6 +64,7 @@ def agreement(measured: Measured, results: list[Measured]) -> str:
 
 
 def table(results: list[Measured], sentences: list[Row], tokenizer: Tokenizer) -> str:
+    references = [row["references"] for row in sentences]
     first = statistics.median(results[0].seconds)
     lines = [
         f"| system | runs | seconds: median (range) | sentences/s | tokens/s "
@@ -90,7 +83,7 @@ def table(results: list[Measured], sentences: list[Row], tokenizer: Tokenizer) -
             f"{sum(map(len, r.tokens)) / median:.0f}",
             f"{median / first:.2f}",
             agreement(r, results),
-            f"{bleu(texts, sentences):.2f}",
+            f"{bleu(texts, references):.2f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -129,7 +122,9 @@ def parse_args() -> argparse.Namespace:
     parser = common.comparison_parser(__doc__)
     add = parser.add_argument
     add("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
-    add("--espalier", type=Path, default=ROOT / "build" / "release" / "bin" / "espalier")
+    add(
+        "--espalier", type=Path, default=ROOT / "build" / "release" / "bin" / "espalier"
+    )
     add("--rounds", type=int, default=3)
     args = parser.parse_args()
     if "espalier" in args.systems and not args.espalier.is_file():

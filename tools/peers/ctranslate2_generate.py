@@ -26,7 +26,7 @@ from ctranslate2.converters.transformers import LlamaLoader
 from transformers import LlamaForCausalLM
 from transformers.utils import logging
 
-from tools.embedded_model import EOS, Tokenizer
+from tools.embedded_model import Tokenizer
 from tools.peers import common
 from tools.peers.common import Output, Timing
 

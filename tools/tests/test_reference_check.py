@@ -7,7 +7,9 @@ from tools.reference_check import beams_match, log_probs_match
 
 
 def line(*hypotheses: tuple[list[int], float | None]) -> dict:
-    return {"hypotheses": [{"tokens": t, "score": s, "text": ""} for t, s in hypotheses]}
+    return {
+        "hypotheses": [{"tokens": t, "score": s, "text": ""} for t, s in hypotheses]
+    }
 
 
 class BeamsMatch(unittest.TestCase):

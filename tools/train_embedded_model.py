@@ -10,9 +10,9 @@ attribution. A newer edition of the file gives other splits and other weights.
 
 Writes out/en-fr and out/en-fr-draft (weights in bf16, config, tokenizer) and
 out/splits.json (held-out sentences with their references), and prints BLEU.
-One GPU, about six minutes; training ends by the clock, and the vocabulary depends
-on the release of SentencePiece, so no two runs give the same bits. To see it work
-on a CPU:
+One GPU, about six minutes. Training ends by the clock, so no two runs give the same
+weights; the vocabulary differs from that of models/ too, in about a tenth of its
+pieces. To see it work on a CPU:
 
     python -m tools.train_embedded_model fra.txt out --limit 2000 \\
         --seconds 5 --draft-seconds 2 --num-evaluated 16

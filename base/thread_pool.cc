@@ -1,13 +1,18 @@
 #include "base/thread_pool.h"
 
+#include <chrono>
+#include <thread>
+
 #include "base/check.h"
 
 namespace espalier {
 namespace {
 
-// About 20 microseconds: longer than the gap between two loops of a step,
-// shorter than the gap between two steps is worth.
-constexpr int kSpins = 2000;
+// Loops of one step follow each other within tens of microseconds, steps
+// within hundreds, and waking a sleeping thread can cost a hundred: so a
+// waiting thread spins that long before it sleeps.
+constexpr std::chrono::microseconds kSpinTime(300);
+constexpr int kSpinsPerLook = 64;  // at the clock
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -20,10 +25,17 @@ inline void Pause() {
 // Returns when `value` differs from `old`.
 template <typename T>
 void AwaitChange(const std::atomic<T>& value, T old) {
-  for (int i = 0; i < kSpins; ++i) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    Pause();
-  }
+  const auto changed = [&] {
+    return value.load(std::memory_order_acquire) != old;
+  };
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    for (int i = 0; i < kSpinsPerLook; ++i) {
+      if (changed()) return;
+      Pause();
+    }
+    std::this_thread::yield();  // to whoever has work, if cores are short
+  } while (std::chrono::steady_clock::now() - start < kSpinTime);
   value.wait(old, std::memory_order_acquire);
 }
 

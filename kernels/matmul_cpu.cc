@@ -49,9 +49,13 @@ class Product {
     const int64_t most = num_threads == 1 ? 1 : kTasksPerThread * num_threads;
     const int wanted =
         static_cast<int>(std::clamp<int64_t>(work / kMinTaskWork, 1, most));
-    num_panel_tasks_ = std::max(std::min(wanted, num_panels_),
-                                CeilDiv(num_panels_, kMaxTaskPanels));
+    // By rows first: every task copies its rows of x, and tasks of many rows
+    // and few panels would copy the same rows again and again.
+    num_panel_tasks_ = CeilDiv(num_panels_, kMaxTaskPanels);
     num_block_tasks_ = std::min(CeilDiv(wanted, num_panel_tasks_), num_blocks_);
+    num_panel_tasks_ =
+        std::max(num_panel_tasks_,
+                 std::min(CeilDiv(wanted, num_block_tasks_), num_panels_));
   }
 
   int num_tasks() const { return num_block_tasks_ * num_panel_tasks_; }

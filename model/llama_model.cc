@@ -134,6 +134,12 @@ void LlamaModel::Compute(const StepPlan& plan, std::span<float> logits) {
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     batch.rows.push_back(WholeRow(plan, i));
   }
+  positions_.clear();
+  for (const PlanRow& row : plan.rows) {
+    for (int t = 0; t < row.num_tokens; ++t) {
+      positions_.push_back(row.first_position + t);
+    }
+  }
   Embed(plan.tokens);
   for (int i = 0; i < config_.num_layers; ++i) {
     const LlamaLayerWeights& layer = weights_.layers[i];
@@ -167,15 +173,13 @@ void LlamaModel::StoreProjections(const LlamaLayerWeights& layer,
          *pool_);
   // k follows q, so both are one run of heads.
   const int num_rotated = config_.num_heads + config_.num_kv_heads;
-  for (const AttentionRow& row : batch.rows) {
-    ForRowBlocks(row.num_tokens, [&](int begin, int end) {
-      for (int i = begin; i < end; ++i) {
-        const size_t line = size_t(row.first_token + i) * stride;
-        rotary_.Rotate(qkv.subspan(line, num_rotated * config_.head_dim),
-                       num_rotated, row.first_position + i);
-      }
-    });
-  }
+  ForRowBlocks(batch.num_tokens, [&](int begin, int end) {
+    for (int t = begin; t < end; ++t) {
+      rotary_.Rotate(
+          qkv.subspan(size_t(t) * stride, num_rotated * config_.head_dim),
+          num_rotated, positions_[t]);
+    }
+  });
   const float* k = qkv.data() + config_.q_size();
   StoreKeyValues(batch.rows, k, k + config_.kv_size(), stride, kv_layer);
 }

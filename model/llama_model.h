@@ -99,6 +99,7 @@ class LlamaModel : public Model {
 
   // Scratch of one Forward, kept for the next; each grows to the largest step
   // so far. Lines are tokens.
+  std::vector<int> positions_;     // [n]
   AlignedVector<float> x_;         // [n, hidden_size]  residual stream
   AlignedVector<float> normed_;    // [n, hidden_size]
   AlignedVector<float> qkv_;       // [n, q_size + 2 * kv_size]

@@ -35,7 +35,8 @@ struct GenerationParams {
   // Tokens generated at most; >= 1. Unset: the model's default, but no more
   // than its context leaves room for.
   std::optional<int64_t> max_new_tokens;
-  // EOS is impossible before so many tokens. In [0, max_new_tokens].
+  // EOS is impossible before so many tokens; >= 0. From max_new_tokens on it
+  // never comes, as in the reference.
   int64_t min_new_tokens = 0;
   // Ids that end a sequence. Unset: the model's. Empty: none.
   std::optional<std::vector<int64_t>> eos_token_id;

@@ -41,7 +41,9 @@ class Model {
   // its tokens were divided among plans. Called by one thread at a time; may
   // block. plan.rows may be empty when there is only state to drop.
   //
-  // Errors: any; the requests of this plan end with it, others go on.
+  // Errors: any; the requests of this plan end with it, others go on. Forks
+  // and ended sequences count as done all the same, and sequences may end that
+  // the failed plan was the first to feed.
   virtual absl::Status Forward(const StepPlan& plan,
                                std::span<float> logits) = 0;
 };

@@ -49,6 +49,8 @@ class BeamGroup {
             PagePool* pool, SequenceIdSource* ids);
 
   RequestId id() const { return id_; }
+  // Beams that live at most: rows it needs in a step.
+  int64_t num_beams() const { return request_.params.num_beams; }
 
   // How many tokens it would feed in the next step: what is left of the
   // prompt, or one for each live beam. 0 when done.

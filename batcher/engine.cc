@@ -1,0 +1,243 @@
+#include "batcher/engine.h"
+
+#include <atomic>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/experimental/concurrent_channel.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "base/stopwatch.h"
+
+namespace espalier {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+namespace {
+
+// Carries one answer from the strand to a waiting coroutine.
+template <typename T>
+using AnswerChannel =
+    asio::experimental::concurrent_channel<void(error_code, T)>;
+
+absl::Status ShutDownError() {
+  return MakeError(absl::StatusCode::kCancelled, "the engine is shut down");
+}
+
+}  // namespace
+
+// All state, kept alive by whoever still has business with it: the engine,
+// handlers on their way to the strand, the step in flight.
+class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
+ public:
+  using Strand = asio::strand<asio::any_io_executor>;
+
+  Core(asio::any_io_executor executor, StepExecutor* steps,
+       const EngineOptions& options)
+      : description(steps->description()),
+        strand(asio::make_strand(std::move(executor))),
+        steps_(steps),
+        scheduler_(description, options.scheduler) {}
+
+  RequestId NextId() { return RequestId{next_id_++}; }
+
+  // The rest runs on the strand.
+
+  void Submit(RequestId id, Request request, Scheduler::Done done) {
+    if (stopping_) return done(ShutDownError());
+    scheduler_.Submit(id, std::move(request), std::move(done));
+    PumpSoon();
+  }
+
+  void Cancel(RequestId id) {
+    scheduler_.Cancel(
+        id, MakeError(absl::StatusCode::kCancelled, "cancelled by its caller"));
+    PumpSoon();
+  }
+
+  // `stopped` is called when nothing runs any more.
+  void Stop(std::function<void()> stopped) {
+    stopping_ = true;
+    scheduler_.CancelAll(ShutDownError());
+    on_idle_.push_back(std::move(stopped));
+    PumpSoon();
+  }
+
+  // The step executor may be gone after this.
+  void Detach() {
+    detached_ = true;
+    Stop([] {});
+  }
+
+  EngineFigures Figures() const {
+    EngineFigures figures = figures_;
+    figures.scheduler = scheduler_.figures();
+    figures.num_waiting = scheduler_.num_waiting();
+    figures.num_running = scheduler_.num_running();
+    figures.num_pages_held = scheduler_.pool().num_held();
+    return figures;
+  }
+
+  // Constant after construction.
+  const ModelDescription description;
+  const Strand strand;
+
+ private:
+  // Plans after the handlers that are already queued, so that requests that
+  // arrive together start together.
+  void PumpSoon() {
+    if (std::exchange(pump_posted_, true)) return;
+    asio::post(strand, [self = shared_from_this()] {
+      self->pump_posted_ = false;
+      self->Pump();
+    });
+  }
+
+  void Pump() {
+    if (in_flight_) return;
+    step_watch_ = Stopwatch();
+    StepPlan plan = scheduler_.Plan();
+    const bool only_ended = plan.empty();
+    if (detached_ || (only_ended && plan.finished.empty())) return Idle();
+    if (!only_ended) figures_.plan_time += step_watch_.Elapsed();
+    in_flight_ = true;
+    steps_->Execute(std::move(plan), [self = shared_from_this(), only_ended](
+                                         absl::StatusOr<StepResult> result) {
+      asio::post(self->strand,
+                 [self, only_ended, result = std::move(result)]() mutable {
+                   self->OnStep(std::move(result), only_ended);
+                 });
+    });
+  }
+
+  void OnStep(absl::StatusOr<StepResult> result, bool only_ended) {
+    in_flight_ = false;
+    Stopwatch watch;
+    scheduler_.Advance(std::move(result));
+    if (!only_ended) {
+      figures_.advance_time += watch.Elapsed();
+      figures_.step_time += step_watch_.Elapsed();
+    }
+    Pump();
+  }
+
+  void Idle() {
+    for (const auto& callback : std::exchange(on_idle_, {})) callback();
+  }
+
+  std::atomic<int64_t> next_id_{0};
+
+  // Touched on the strand.
+  StepExecutor* const steps_;
+  Scheduler scheduler_;
+  bool in_flight_ = false;
+  bool pump_posted_ = false;
+  bool stopping_ = false;
+  bool detached_ = false;
+  std::vector<std::function<void()>> on_idle_;
+  Stopwatch step_watch_;  // started with the plan
+  EngineFigures figures_;
+};
+
+namespace {
+
+// Tells the engine when a coroutine stops waiting without an answer, also by
+// being destroyed.
+template <typename Core>
+class CancelUnlessAnswered {
+ public:
+  CancelUnlessAnswered(std::shared_ptr<Core> core, RequestId id)
+      : core_(std::move(core)), id_(id) {}
+  ~CancelUnlessAnswered() {
+    if (core_ == nullptr) return;
+    asio::post(core_->strand, [core = core_, id = id_] { core->Cancel(id); });
+  }
+  void Answered() { core_ = nullptr; }
+
+ private:
+  std::shared_ptr<Core> core_;
+  const RequestId id_;
+};
+
+// Parameters are values: the coroutine may outlive the engine.
+template <typename Core>
+asio::awaitable<absl::StatusOr<Result>> RunRequest(std::shared_ptr<Core> core,
+                                                   Request request) {
+  const absl::Status valid = ValidateRequest(core->description, &request);
+  if (!valid.ok()) co_return valid;
+
+  using Channel = AnswerChannel<absl::StatusOr<Result>>;
+  const auto executor = co_await asio::this_coro::executor;
+  const auto answer = std::make_shared<Channel>(executor, 1);
+  const RequestId id = core->NextId();
+  asio::post(core->strand,
+             [core, id, answer, request = std::move(request)]() mutable {
+               core->Submit(id, std::move(request), [answer](auto result) {
+                 answer->try_send(error_code(), std::move(result));
+               });
+             });
+
+  CancelUnlessAnswered<Core> guard(core, id);
+  co_await asio::this_coro::reset_cancellation_state(
+      asio::enable_total_cancellation());
+  co_await asio::this_coro::throw_if_cancelled(false);
+  auto [error, result] =
+      co_await answer->async_receive(asio::as_tuple(asio::use_awaitable));
+  if (error) {
+    co_return MakeError(absl::StatusCode::kCancelled,
+                        "cancelled by its caller");
+  }
+  guard.Answered();
+  co_return std::move(result);
+}
+
+template <typename Core>
+asio::awaitable<void> RunShutdown(std::shared_ptr<Core> core) {
+  using Channel = AnswerChannel<bool>;
+  const auto executor = co_await asio::this_coro::executor;
+  const auto stopped = std::make_shared<Channel>(executor, 1);
+  asio::post(core->strand, [core, stopped] {
+    core->Stop([stopped] { stopped->try_send(error_code(), true); });
+  });
+  co_await stopped->async_receive(asio::as_tuple(asio::use_awaitable));
+}
+
+template <typename Core>
+asio::awaitable<EngineFigures> ReadFigures(std::shared_ptr<Core> core) {
+  using Channel = AnswerChannel<EngineFigures>;
+  const auto executor = co_await asio::this_coro::executor;
+  const auto answer = std::make_shared<Channel>(executor, 1);
+  asio::post(core->strand, [core, answer] {
+    answer->try_send(error_code(), core->Figures());
+  });
+  auto [error, figures] =
+      co_await answer->async_receive(asio::as_tuple(asio::use_awaitable));
+  co_return figures;
+}
+
+}  // namespace
+
+Engine::Engine(asio::any_io_executor executor, StepExecutor* steps,
+               const EngineOptions& options)
+    : core_(std::make_shared<Core>(std::move(executor), steps, options)) {}
+
+Engine::~Engine() {
+  asio::post(core_->strand, [core = core_] { core->Detach(); });
+}
+
+asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Request request) {
+  return RunRequest(core_, std::move(request));
+}
+
+asio::awaitable<void> Engine::Shutdown() { return RunShutdown(core_); }
+
+asio::awaitable<EngineFigures> Engine::Figures() { return ReadFigures(core_); }
+
+}  // namespace espalier

@@ -1,0 +1,80 @@
+// Engine: the async front door. Any number of coroutines, on any executors,
+// submit requests; one strand owns all state, writes step plans and never
+// waits for the model.
+//
+//   boost::asio::io_context context;
+//   ModelExecutor steps(model.get(), &threads);
+//   Engine engine(context.get_executor(), &steps);
+//   co_spawn(context, [&]() -> awaitable<void> {
+//     absl::StatusOr<Result> result = co_await engine.Generate(request);
+//     ...
+//   }, detached);
+//   context.run();
+//
+// Life: the executor's context and the StepExecutor outlive the engine. The
+// engine is destroyed when no thread runs its context, or after Shutdown() has
+// completed. Requests that still run then are answered with kCancelled.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "batcher/scheduler.h"
+#include "exec_request/request.h"
+#include "exec_request/step_executor.h"
+
+namespace espalier {
+
+struct EngineOptions {
+  SchedulerOptions scheduler;
+};
+
+// What an engine has done since its construction, and holds now.
+struct EngineFigures {
+  SchedulerFigures scheduler;
+  // Time on the strand: writing plans, and applying results.
+  absl::Duration plan_time;
+  absl::Duration advance_time;
+  // From the start of each plan to the end of applying its result, summed.
+  // What forward, select, plan and advance leave of it is hand-over.
+  absl::Duration step_time;
+  // Now.
+  int num_waiting = 0;
+  int num_running = 0;
+  int num_pages_held = 0;
+};
+
+class Engine {
+ public:
+  // Work runs on `executor`, on a strand of the engine's own.
+  Engine(boost::asio::any_io_executor executor, StepExecutor* steps,
+         const EngineOptions& options = {});
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Runs one request to its end. Cancelling the awaiting coroutine (terminal
+  // or total cancellation) or destroying it ends the request at once, in
+  // whatever state it is, and its pages come back.
+  // Errors: kInvalidArgument for a bad request, naming field and value, before
+  // anything is held; kResourceExhausted for one that can never fit, with the
+  // figures; kCancelled if its caller or a shutdown cancelled it;
+  // kFailedPrecondition if no token was possible; and what the model
+  // returned, if a step failed.
+  boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
+
+  // Refuses new requests (kCancelled), cancels those that wait or run, and
+  // completes when the step in flight has ended and nothing is held.
+  boost::asio::awaitable<void> Shutdown();
+
+  boost::asio::awaitable<EngineFigures> Figures();
+
+ private:
+  class Core;
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,191 @@
+#include "batcher/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "pages/validate.h"
+
+namespace espalier {
+
+Scheduler::Scheduler(const ModelDescription& model,
+                     const SchedulerOptions& options)
+    : options_(options), pool_(model.num_pages, model.page_size) {
+  CHECK_GE(options_.max_running, 1);
+  CHECK_GE(options_.max_step_tokens, 1);
+}
+
+Scheduler::~Scheduler() = default;
+
+void Scheduler::Submit(RequestId id, Request request, Done done) {
+  const int page_size = pool_.page_size();
+  const int64_t needed = BeamGroup::WorstCasePages(request, page_size);
+  if (needed > pool_.num_pages()) {
+    done(ResourceExhausted(
+        "the request can never fit: it needs ", needed, " pages of ", page_size,
+        " tokens at worst (", request.prompt_tokens.size(),
+        " prompt tokens, num_beams ", request.params.num_beams,
+        ", max_new_tokens ", *request.params.max_new_tokens, "), there are ",
+        pool_.num_pages()));
+    return;
+  }
+  waiting_.push_back({id, std::move(request), std::move(done)});
+}
+
+StepPlan Scheduler::Plan() {
+  StepPlan plan = std::exchange(next_plan_, StepPlan());
+  int budget = options_.max_step_tokens;
+  for (Running& running : running_) {
+    if (!running.group->prefilling()) PlanGroup(running, &plan, &budget);
+  }
+  for (Running& running : running_) {
+    if (running.group->prefilling() && !running.in_step && budget > 0) {
+      PlanGroup(running, &plan, &budget);
+    }
+  }
+  Admit(&plan, &budget);
+  if (!plan.empty()) CountPlan(plan);
+  if (options_.validate_steps) Validate(plan);
+  return plan;
+}
+
+void Scheduler::PlanGroup(Running& running, StepPlan* plan, int* budget) {
+  const size_t first_token = plan->tokens.size();
+  // Its reservation covers its worst case, so pages cannot run out.
+  const absl::Status status =
+      running.group->PlanStep(std::max(*budget, 1), plan);
+  CHECK(status.ok()) << status.ToString();
+  running.in_step = true;
+  *budget -= static_cast<int>(plan->tokens.size() - first_token);
+}
+
+bool Scheduler::CanAdmit(const Request& request) const {
+  if (running_.empty()) return true;
+  if (num_running() >= options_.max_running) return false;
+  int64_t num_beams = request.params.num_beams;
+  for (const Running& running : running_) {
+    num_beams += running.group->num_beams();
+  }
+  return num_beams <= options_.max_step_tokens;
+}
+
+void Scheduler::Admit(StepPlan* plan, int* budget) {
+  while (!waiting_.empty() && *budget > 0) {
+    Waiting& next = waiting_.front();
+    if (!CanAdmit(next.request)) return;
+    absl::StatusOr<PageReservation> pages = pool_.Reserve(
+        BeamGroup::WorstCasePages(next.request, pool_.page_size()));
+    if (!pages.ok()) return;  // it waits until others have ended
+    running_.push_back(
+        {std::make_unique<BeamGroup>(next.id, std::move(next.request),
+                                     *std::move(pages), &pool_, &sequence_ids_),
+         std::move(next.done)});
+    waiting_.pop_front();
+    PlanGroup(running_.back(), plan, budget);
+  }
+}
+
+void Scheduler::Advance(absl::StatusOr<StepResult> result) {
+  if (result.ok()) {
+    figures_.forward_time += result->forward_time;
+    figures_.select_time += result->select_time;
+    for (const SelectionResult& selection : result->selections) {
+      AdvanceGroup(selection);
+    }
+  }
+  for (Running& running : running_) {
+    const bool in_step = std::exchange(running.in_step, false);
+    if (in_step && !result.ok()) Finish(running, result.status());
+  }
+  EraseFinished();
+  if (options_.validate_steps) Validate(next_plan_);
+}
+
+void Scheduler::AdvanceGroup(const SelectionResult& result) {
+  const auto running = std::find_if(
+      running_.begin(), running_.end(),
+      [&](const Running& r) { return r.group->id() == result.request; });
+  if (running == running_.end()) return;  // cancelled during the step
+  const absl::Status status = running->group->Advance(result, &next_plan_);
+  if (!status.ok()) {
+    Finish(*running, status);
+  } else if (running->group->done()) {
+    Finish(*running, running->group->TakeResult());
+  }
+}
+
+void Scheduler::Finish(Running& running, absl::StatusOr<Result> result) {
+  running.group->Drop(&next_plan_);
+  if (result.ok()) {
+    figures_.num_generated_tokens += result->usage.num_generated_tokens;
+  }
+  running.done(std::move(result));
+}
+
+void Scheduler::EraseFinished() {
+  std::erase_if(running_, [](const Running& r) { return r.group->done(); });
+}
+
+void Scheduler::Cancel(RequestId id, const absl::Status& why) {
+  const auto waiting =
+      std::find_if(waiting_.begin(), waiting_.end(),
+                   [&](const Waiting& w) { return w.id == id; });
+  if (waiting != waiting_.end()) {
+    const Done done = std::move(waiting->done);
+    waiting_.erase(waiting);
+    done(why);
+    return;
+  }
+  for (Running& running : running_) {
+    if (running.group->id() == id) Finish(running, why);
+  }
+  EraseFinished();
+}
+
+void Scheduler::CancelAll(const absl::Status& why) {
+  for (const Waiting& waiting : std::exchange(waiting_, {})) {
+    waiting.done(why);
+  }
+  for (Running& running : running_) Finish(running, why);
+  EraseFinished();
+}
+
+void Scheduler::CountPlan(const StepPlan& plan) {
+  ++figures_.num_steps;
+  int64_t unshared = 0;
+  for (const PageTable* table : Tables()) unshared += table->pages().size();
+  const int64_t held = pool_.num_held();
+  figures_.peak_pages = std::max(figures_.peak_pages, held);
+  figures_.peak_unshared_pages =
+      std::max(figures_.peak_unshared_pages, unshared);
+  figures_.page_steps += held;
+  figures_.unshared_page_steps += unshared;
+  const int num_copies = static_cast<int>(plan.page_copies.size());
+  figures_.num_tail_copies += num_copies;
+  figures_.max_tail_copies = std::max(figures_.max_tail_copies, num_copies);
+  for (const PlanRow& row : plan.rows) {
+    const bool decodes =
+        row.num_tokens == 1 && row.num_logits == 1 && row.first_position > 0;
+    (decodes ? figures_.num_decode_rows : figures_.num_prompt_tokens) +=
+        row.num_tokens;
+  }
+}
+
+std::vector<const PageTable*> Scheduler::Tables() const {
+  std::vector<const PageTable*> tables;
+  for (const Running& running : running_) {
+    const auto more = running.group->Tables();
+    tables.insert(tables.end(), more.begin(), more.end());
+  }
+  return tables;
+}
+
+void Scheduler::Validate(const StepPlan& plan) const {
+  const absl::Status pages = ValidatePages(pool_, Tables());
+  CHECK(pages.ok()) << pages.ToString();
+  const absl::Status copies = ValidateCopies(pool_, plan.page_copies);
+  CHECK(copies.ok()) << copies.ToString();
+}
+
+}  // namespace espalier

@@ -1,0 +1,141 @@
+// Scheduler: who runs in the next step. It holds every request of an engine,
+// writes step plans and applies their results; plain state without threads,
+// clocks or I/O, so that continuous batching can be tested step by step.
+//
+// A request waits, is admitted when its worst case of pages can be promised,
+// feeds its prompt in chunks, decodes, and is answered. It joins and leaves at
+// any step, and nothing about its result depends on the others.
+//
+// Each plan has a budget of tokens. Live beams come first, every one of them;
+// then prompts of running requests, in order of admission; then waiting
+// requests, in order of arrival: nobody is overtaken.
+//
+// A scheduler belongs to one strand. Plan and Advance alternate.
+//
+//   scheduler.Submit(id, request, done);
+//   while (!(plan = scheduler.Plan()).empty()) {
+//     scheduler.Advance(Run(plan));  // calls done, sooner or later
+//   }
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "beam/beam_group.h"
+#include "exec_request/model.h"
+#include "exec_request/request.h"
+#include "exec_request/sequence.h"
+#include "exec_request/step_plan.h"
+#include "pages/page_pool.h"
+
+namespace espalier {
+
+#ifdef NDEBUG
+inline constexpr bool kValidateStepsByDefault = false;
+#else
+inline constexpr bool kValidateStepsByDefault = true;
+#endif
+
+struct SchedulerOptions {
+  // Requests that run together at most. >= 1.
+  int max_running = 256;
+  // Tokens fed in one step. >= 1. Requests are admitted only while their
+  // beams fit together; one with more beams than this runs alone. The default
+  // fills a CPU's multipliers and lets the activations of models of a few
+  // million parameters stay in its caches.
+  int max_step_tokens = 128;
+  // Checks the laws of pages after every plan and result (pages/validate.h).
+  bool validate_steps = kValidateStepsByDefault;
+};
+
+// What a scheduler has done since its construction.
+struct SchedulerFigures {
+  int64_t num_steps = 0;
+  int64_t num_prompt_tokens = 0;     // fed
+  int64_t num_decode_rows = 0;       // live beams fed, one token each
+  int64_t num_generated_tokens = 0;  // in the hypotheses returned
+  int64_t num_tail_copies = 0;
+  int max_tail_copies = 0;  // of one step
+  // Pages held, at most and summed over steps; and the same if every beam had
+  // pages of its own.
+  int64_t peak_pages = 0;
+  int64_t peak_unshared_pages = 0;
+  int64_t page_steps = 0;
+  int64_t unshared_page_steps = 0;
+  // What executors reported.
+  absl::Duration forward_time;
+  absl::Duration select_time;
+};
+
+class Scheduler {
+ public:
+  // Called once a request, on the strand, from within Submit, Advance, Cancel
+  // or CancelAll. It must not call the scheduler.
+  using Done = std::function<void(absl::StatusOr<Result>)>;
+
+  Scheduler(const ModelDescription& model, const SchedulerOptions& options);
+  // Drops what it still holds without an answer.
+  ~Scheduler();
+
+  // Takes a request that has passed ValidateRequest. One that can never fit
+  // is answered at once with kResourceExhausted and the figures.
+  // REQUIRES: `id` was never used before.
+  void Submit(RequestId id, Request request, Done done);
+
+  // The next step. Empty when nobody can run; it may then still name
+  // sequences that ended, for an executor that keeps state.
+  StepPlan Plan();
+
+  // The answer to the last plan. An error ends the requests of that plan with
+  // it, and nobody else.
+  void Advance(absl::StatusOr<StepResult> result);
+
+  // Answers the request with `why` and gives its pages back; at any moment,
+  // also between Plan and Advance. Does nothing if it is not known.
+  void Cancel(RequestId id, const absl::Status& why);
+  void CancelAll(const absl::Status& why);
+
+  int num_waiting() const { return static_cast<int>(waiting_.size()); }
+  int num_running() const { return static_cast<int>(running_.size()); }
+  const PagePool& pool() const { return pool_; }
+  const SchedulerFigures& figures() const { return figures_; }
+
+ private:
+  struct Waiting {
+    RequestId id;
+    Request request;
+    Done done;
+  };
+  struct Running {
+    std::unique_ptr<BeamGroup> group;
+    Done done;
+    bool in_step = false;  // has rows in the plan that runs now
+  };
+
+  // Adds the rows of one group.
+  void PlanGroup(Running& running, StepPlan* plan, int* budget);
+  void Admit(StepPlan* plan, int* budget);
+  bool CanAdmit(const Request& request) const;
+  void AdvanceGroup(const SelectionResult& result);
+  void Finish(Running& running, absl::StatusOr<Result> result);
+  void EraseFinished();
+  void CountPlan(const StepPlan& plan);
+  std::vector<const PageTable*> Tables() const;
+  void Validate(const StepPlan& plan) const;
+
+  // Constant after construction.
+  const SchedulerOptions options_;
+
+  PagePool pool_;  // before the groups: it outlives them
+  SequenceIdSource sequence_ids_;
+  std::deque<Waiting> waiting_;
+  std::vector<Running> running_;  // in order of admission
+  StepPlan next_plan_;            // forks and ended sequences so far
+  SchedulerFigures figures_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,292 @@
+#include "batcher/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/use_future.hpp>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "exec_request/step_executor.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+namespace asio = boost::asio;
+using namespace ::espalier::testing;  // NOLINT
+using ::testing::HasSubstr;
+
+using Answer = std::optional<absl::StatusOr<Result>>;
+
+// Runs a plan only when the test says so, on the test's thread.
+class ManualExecutor : public StepExecutor {
+ public:
+  explicit ManualExecutor(Model* model) : model_(model) {}
+
+  const ModelDescription& description() const override {
+    return model_->description();
+  }
+  void Execute(StepPlan plan, Done done) override {
+    started_.emplace_back(std::move(plan), std::move(done));
+  }
+
+  bool has_step() const { return !started_.empty(); }
+  void RunStep() {
+    auto [plan, done] = std::move(started_.front());
+    started_.pop_front();
+    done(RunPlan(*model_, plan));
+  }
+
+ private:
+  Model* const model_;
+  std::deque<std::pair<StepPlan, Done>> started_;
+};
+
+ToyModelOptions SmallModel() {
+  ToyModelOptions options;
+  options.eos_boost = 2;
+  options.num_pages = 400;
+  options.memory = ToyModelOptions::Memory::kSequences;
+  return options;
+}
+
+EngineOptions Validated(int max_running = 256) {
+  return {{.max_running = max_running, .validate_steps = true}};
+}
+
+// An engine whose every step is under the test's control.
+class ManualEngineTest : public ::testing::Test {
+ protected:
+  // Starts request i; `answers_[i]` is set when it is answered.
+  void Start(const Request& request) {
+    const size_t i = answers_.size();
+    answers_.emplace_back();
+    signals_.push_back(std::make_unique<asio::cancellation_signal>());
+    asio::co_spawn(
+        context_, engine_->Generate(request),
+        asio::bind_cancellation_slot(
+            signals_[i]->slot(),
+            [this, i](std::exception_ptr, absl::StatusOr<Result> result) {
+              answers_[i] = std::move(result);
+            }));
+  }
+  void Poll() {
+    context_.restart();
+    context_.poll();
+  }
+  // Runs at most `count` steps.
+  void RunSteps(int count) {
+    Poll();
+    for (; count > 0 && steps_.has_step(); --count) {
+      steps_.RunStep();
+      Poll();
+    }
+  }
+  void Cancel(int i) { signals_[i]->emit(asio::cancellation_type::terminal); }
+  EngineFigures Figures() {
+    std::future<EngineFigures> figures =
+        asio::co_spawn(context_, engine_->Figures(), asio::use_future);
+    Poll();
+    return figures.get();
+  }
+  void ExpectNothingHeld() {
+    const EngineFigures figures = Figures();
+    EXPECT_EQ(figures.num_pages_held, 0);
+    EXPECT_EQ(figures.num_running, 0);
+    EXPECT_EQ(figures.num_waiting, 0);
+    EXPECT_EQ(model_.num_sequences(), 0);
+  }
+
+  ToyModel model_{SmallModel()};
+  ManualExecutor steps_{&model_};
+  asio::io_context context_;
+  std::unique_ptr<Engine> engine_ =
+      std::make_unique<Engine>(context_.get_executor(), &steps_, Validated(3));
+  std::vector<Answer> answers_;
+  std::vector<std::unique_ptr<asio::cancellation_signal>> signals_;
+};
+
+constexpr int kAll = 1 << 20;
+
+TEST_F(ManualEngineTest, CancellingAtAnyMomentEndsThatRequestAtOnce) {
+  const auto requests = RandomRequests(5, 31, model_.description());
+  for (int moment = 0; moment < 25; ++moment) {
+    answers_.clear();
+    for (const Request& request : requests) Start(request);
+    RunSteps(moment / 2);
+    const int victim = moment % 5;
+    const bool was_answered = answers_[victim].has_value();
+    Cancel(victim);
+    Poll();
+    ASSERT_TRUE(answers_[victim].has_value());  // without another step
+    if (!was_answered) {
+      EXPECT_THAT(*answers_[victim], StatusIs(absl::StatusCode::kCancelled,
+                                              "cancelled by its caller"));
+    }
+    RunSteps(kAll);
+    for (int i = 0; i < 5; ++i) {
+      if (i == victim) continue;
+      ASSERT_OK_AND_ASSIGN(const Result alone,
+                           RunAlone(SmallModel(), requests[i]));
+      ASSERT_TRUE(answers_[i].has_value());
+      ASSERT_OK(*answers_[i]);
+      EXPECT_TRUE(SameResult(**answers_[i], alone));
+    }
+    ExpectNothingHeld();
+  }
+}
+
+TEST_F(ManualEngineTest, ADeadlineCanRaceARequest) {
+  using namespace asio::experimental::awaitable_operators;
+  Request request = RandomRequests(1, 37, model_.description())[0];
+  bool deadline_won = false;
+  asio::co_spawn(
+      context_,
+      [&]() -> asio::awaitable<void> {
+        asio::steady_timer timer(context_, std::chrono::milliseconds(1));
+        const auto first = co_await (engine_->Generate(request) ||
+                                     timer.async_wait(asio::use_awaitable));
+        deadline_won = first.index() == 1;
+      },
+      asio::detached);
+  context_.run_for(std::chrono::milliseconds(200));  // no step is ever run
+  EXPECT_TRUE(deadline_won);
+  RunSteps(kAll);
+  ExpectNothingHeld();
+}
+
+TEST_F(ManualEngineTest, ABadRequestIsRefusedBeforeAnythingIsHeld) {
+  Request request;
+  request.prompt_tokens = {1, 99};
+  Start(request);
+  Poll();
+  ASSERT_TRUE(answers_[0].has_value());
+  EXPECT_THAT(*answers_[0],
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "prompt_tokens[1] must be a token id in [0, 11), got "
+                       "99"));
+  EXPECT_FALSE(steps_.has_step());
+  ExpectNothingHeld();
+}
+
+TEST_F(ManualEngineTest, ShutdownCancelsEveryoneAndWaitsForTheStep) {
+  for (const Request& request : RandomRequests(5, 41, model_.description())) {
+    Start(request);
+  }
+  RunSteps(2);
+  bool stopped = false;
+  asio::co_spawn(context_, engine_->Shutdown(),
+                 [&](std::exception_ptr) { stopped = true; });
+  Poll();
+  EXPECT_FALSE(stopped);  // a step is in flight
+  for (const Answer& answer : answers_) ASSERT_TRUE(answer.has_value());
+  EXPECT_THAT(*answers_.back(), StatusIs(absl::StatusCode::kCancelled,
+                                         "the engine is shut down"));
+  RunSteps(kAll);
+  EXPECT_TRUE(stopped);
+  ExpectNothingHeld();
+
+  Start(RandomRequests(1, 43, model_.description())[0]);
+  Poll();
+  EXPECT_THAT(*answers_.back(), StatusIs(absl::StatusCode::kCancelled,
+                                         "the engine is shut down"));
+}
+
+TEST_F(ManualEngineTest, DestroyingTheEngineAnswersItsRequests) {
+  for (const Request& request : RandomRequests(5, 47, model_.description())) {
+    Start(request);
+  }
+  RunSteps(2);
+  const std::vector<Answer> before = answers_;
+  ASSERT_FALSE(before.back().has_value());
+  engine_.reset();
+  Poll();
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    ASSERT_TRUE(answers_[i].has_value());
+    if (before[i].has_value()) continue;
+    EXPECT_THAT(*answers_[i], StatusIs(absl::StatusCode::kCancelled,
+                                       "the engine is shut down"));
+  }
+  // The step in flight still reports, to nobody.
+  RunSteps(kAll);
+  EXPECT_FALSE(steps_.has_step());
+}
+
+// Callers on several threads, the engine on others, the model on its own.
+TEST(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
+  ToyModel model(SmallModel());
+  ThreadPool threads(2);
+  ModelExecutor steps(&model, &threads);
+  asio::thread_pool engine_threads(2);
+  asio::thread_pool caller_threads(3);
+  Engine engine(engine_threads.get_executor(), &steps, Validated(8));
+  const auto requests = RandomRequests(200, 53, model.description());
+  std::vector<std::future<absl::StatusOr<Result>>> answers;
+  for (const Request& request : requests) {
+    answers.push_back(asio::co_spawn(caller_threads, engine.Generate(request),
+                                     asio::use_future));
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    absl::StatusOr<Result> answer = answers[i].get();
+    ASSERT_OK(answer);
+    ASSERT_OK_AND_ASSIGN(const Result alone,
+                         RunAlone(SmallModel(), requests[i]));
+    EXPECT_TRUE(SameResult(*answer, alone)) << i;
+  }
+  asio::co_spawn(caller_threads, engine.Shutdown(), asio::use_future).get();
+  const EngineFigures figures =
+      asio::co_spawn(caller_threads, engine.Figures(), asio::use_future).get();
+  EXPECT_EQ(figures.num_pages_held, 0);
+  EXPECT_GT(figures.scheduler.num_steps, 0);
+}
+
+TEST(EngineTest, AFailingModelEndsTheRequestsOfThatStepOnly) {
+  // Fails once a row's history holds token 7.
+  class Fragile : public ToyModel {
+   public:
+    using ToyModel::ToyModel;
+    absl::Status Forward(const StepPlan& plan,
+                         std::span<float> logits) override {
+      for (const TokenId token : plan.tokens) {
+        if (token == 7) return absl::DataLossError("cannot do sevens");
+      }
+      return ToyModel::Forward(plan, logits);
+    }
+  };
+  ToyModelOptions options;
+  options.eos_token_ids = {7};  // never fed, so never a cause
+  Fragile model(options);
+  ThreadPool threads(1);
+  ModelExecutor steps(&model, &threads);
+  asio::io_context context;
+  Engine engine(context.get_executor(), &steps, Validated(1));
+  Request good{{1, 2, 3}, {}};
+  Request bad{{1, 7, 3}, {}};
+  std::vector<std::future<absl::StatusOr<Result>>> answers;
+  for (const Request& request : {good, bad, good}) {
+    answers.push_back(
+        asio::co_spawn(context, engine.Generate(request), asio::use_future));
+  }
+  context.run();
+  EXPECT_OK(answers[0].get());
+  EXPECT_THAT(answers[1].get(), StatusIs(absl::StatusCode::kDataLoss,
+                                         HasSubstr("cannot do sevens")));
+  EXPECT_OK(answers[2].get());
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,308 @@
+#include "batcher/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+#include "tests/batcher/toy_requests.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using namespace ::espalier::testing;  // NOLINT
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Memory = ToyModelOptions::Memory;
+
+// Answers by request, in the order in which requests were submitted.
+class Answers {
+ public:
+  explicit Answers(size_t count) : answers_(count) {}
+
+  void Submit(Scheduler& scheduler, int i, const Request& request) {
+    scheduler.Submit(RequestId{i}, request, [this, i](auto result) {
+      ASSERT_FALSE(answers_[i].has_value()) << "answered twice";
+      answers_[i] = std::move(result);
+      order_.push_back(i);
+    });
+  }
+  void SubmitAll(Scheduler& scheduler, const std::vector<Request>& requests) {
+    for (size_t i = 0; i < requests.size(); ++i) {
+      Submit(scheduler, static_cast<int>(i), requests[i]);
+    }
+  }
+
+  bool has(int i) const { return answers_[i].has_value(); }
+  const absl::StatusOr<Result>& operator[](int i) const { return *answers_[i]; }
+  const std::vector<int>& order() const { return order_; }
+
+ private:
+  std::vector<std::optional<absl::StatusOr<Result>>> answers_;
+  std::vector<int> order_;
+};
+
+void ExpectNothingHeld(const Scheduler& scheduler) {
+  EXPECT_EQ(scheduler.num_running(), 0);
+  EXPECT_EQ(scheduler.num_waiting(), 0);
+  EXPECT_EQ(scheduler.pool().num_held(), 0);
+  EXPECT_EQ(scheduler.pool().num_reserved(), 0);
+}
+
+ToyModelOptions SmallModel() {
+  ToyModelOptions options;
+  options.eos_boost = 2;
+  options.num_pages = 400;
+  return options;
+}
+
+TEST(SchedulerTest, AloneOrTogetherIsTheSameToTheBit) {
+  for (const Memory memory : {Memory::kPages, Memory::kSequences}) {
+    for (const int page_size : {1, 3, 16}) {
+      for (const int max_step_tokens : {1, 7, 500}) {
+        ToyModelOptions options = SmallModel();
+        options.memory = memory;
+        options.page_size = page_size;
+        ToyModel model(options);
+        const auto requests = RandomRequests(30, 5, model.description());
+        Scheduler scheduler(model.description(),
+                            {.max_running = 20,
+                             .max_step_tokens = max_step_tokens,
+                             .validate_steps = true});
+        Answers answers(requests.size());
+        // They arrive two at a time, while others run.
+        RunToEnd(scheduler, model, [&](int step) {
+          for (int i = 2 * step; i < 2 * step + 2 && i < 30; ++i) {
+            answers.Submit(scheduler, i, requests[i]);
+          }
+        });
+        for (size_t i = 0; i < requests.size(); ++i) {
+          ASSERT_OK_AND_ASSIGN(const Result alone,
+                               RunAlone(SmallModel(), requests[i]));
+          ASSERT_OK(answers[i]);
+          EXPECT_TRUE(SameResult(*answers[i], alone)) << i;
+        }
+        ExpectNothingHeld(scheduler);
+        EXPECT_EQ(model.num_sequences(), 0);
+      }
+    }
+  }
+}
+
+TEST(SchedulerTest, CancellingAnyRequestAtAnyMomentLeavesTheOthersAsTheyWere) {
+  for (const Memory memory : {Memory::kPages, Memory::kSequences}) {
+    ToyModelOptions options = SmallModel();
+    options.memory = memory;
+    const auto requests = RandomRequests(6, 7, ToyModel(options).description());
+    for (int moment = 0; moment < 30; ++moment) {
+      ToyModel model(options);
+      // Room for three: some wait, some run.
+      Scheduler scheduler(
+          model.description(),
+          {.max_running = 3, .max_step_tokens = 20, .validate_steps = true});
+      Answers answers(requests.size());
+      answers.SubmitAll(scheduler, requests);
+      const int victim = moment % 6;
+      // Even moments: between steps. Odd ones: during a step.
+      for (int step = 0;; ++step) {
+        if (2 * step == moment) {
+          scheduler.Cancel(RequestId{victim}, absl::CancelledError("stop"));
+        }
+        const StepPlan plan = scheduler.Plan();
+        if (plan.empty() && plan.finished.empty()) break;
+        absl::StatusOr<StepResult> result = RunPlan(model, plan);
+        if (2 * step + 1 == moment) {
+          scheduler.Cancel(RequestId{victim}, absl::CancelledError("stop"));
+        }
+        scheduler.Advance(std::move(result));
+      }
+      for (int i = 0; i < 6; ++i) {
+        ASSERT_TRUE(answers.has(i)) << i;
+        if (i == victim && !answers[i].ok()) {
+          EXPECT_THAT(answers[i],
+                      StatusIs(absl::StatusCode::kCancelled, "stop"));
+          continue;
+        }
+        ASSERT_OK_AND_ASSIGN(const Result alone,
+                             RunAlone(options, requests[i]));
+        ASSERT_OK(answers[i]);
+        EXPECT_TRUE(SameResult(*answers[i], alone));
+      }
+      ExpectNothingHeld(scheduler);
+      EXPECT_EQ(model.num_sequences(), 0);
+    }
+  }
+}
+
+TEST(SchedulerTest, AStepFeedsNoMoreThanItsBudget) {
+  ToyModel model(SmallModel());
+  const auto requests = RandomRequests(40, 11, model.description());
+  for (const int budget : {5, 16, 64}) {
+    Scheduler scheduler(model.description(),
+                        {.max_step_tokens = budget, .validate_steps = true});
+    Answers answers(requests.size());
+    answers.SubmitAll(scheduler, requests);
+    size_t most = 0;
+    while (true) {
+      const StepPlan plan = scheduler.Plan();
+      if (plan.empty()) break;
+      most = std::max(most, plan.tokens.size());
+      scheduler.Advance(RunPlan(model, plan));
+    }
+    EXPECT_LE(most, budget);
+    EXPECT_GT(most, budget / 2);
+  }
+}
+
+TEST(SchedulerTest, AGroupWiderThanTheBudgetRunsAlone) {
+  ToyModel model(SmallModel());
+  std::vector<Request> requests = RandomRequests(3, 13, model.description());
+  requests[1].params.num_beams = 9;
+  Scheduler scheduler(model.description(),
+                      {.max_step_tokens = 5, .validate_steps = true});
+  Answers answers(requests.size());
+  answers.SubmitAll(scheduler, requests);
+  RunToEnd(scheduler, model);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_OK_AND_ASSIGN(const Result alone,
+                         RunAlone(SmallModel(), requests[i]));
+    EXPECT_TRUE(SameResult(*answers[i], alone));
+  }
+}
+
+TEST(SchedulerTest, NobodyIsOvertakenOnTheWayIn) {
+  ToyModel model(SmallModel());
+  auto requests = RandomRequests(8, 17, model.description());
+  Scheduler scheduler(model.description(),
+                      {.max_running = 1, .validate_steps = true});
+  Answers answers(requests.size());
+  answers.SubmitAll(scheduler, requests);
+  RunToEnd(scheduler, model);
+  EXPECT_THAT(answers.order(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TEST(SchedulerTest, WithoutPagesRequestsWaitAndAllComeThrough) {
+  ToyModelOptions options = SmallModel();
+  ToyModel unlimited(options);
+  const auto requests = RandomRequests(20, 19, unlimited.description());
+  int64_t most = 0;
+  for (const Request& request : requests) {
+    most = std::max(most, BeamGroup::WorstCasePages(request, 3));
+  }
+  options.num_pages = static_cast<int>(most);  // the widest fits alone
+  ToyModel model(options);
+  Scheduler scheduler(model.description(), {.validate_steps = true});
+  Answers answers(requests.size());
+  answers.SubmitAll(scheduler, requests);
+  RunToEnd(scheduler, model);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_OK_AND_ASSIGN(const Result alone,
+                         RunAlone(SmallModel(), requests[i]));
+    ASSERT_OK(answers[i]);
+    EXPECT_TRUE(SameResult(*answers[i], alone));
+  }
+  ExpectNothingHeld(scheduler);
+}
+
+TEST(SchedulerTest, WhatCanNeverFitIsRefusedAtOnceWithTheFigures) {
+  ToyModelOptions options = SmallModel();
+  options.num_pages = 4;
+  ToyModel model(options);
+  Request request;
+  request.prompt_tokens = {1, 2, 3, 4};
+  request.params.num_beams = 3;
+  request.params.max_new_tokens = 4;
+  ASSERT_OK(ValidateRequest(model.description(), &request));
+  Scheduler scheduler(model.description(), {.validate_steps = true});
+  Answers answers(1);
+  answers.Submit(scheduler, 0, request);
+  ASSERT_TRUE(answers.has(0));
+  EXPECT_THAT(answers[0],
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "the request can never fit: it needs 7 pages of 3 "
+                       "tokens at worst (4 prompt tokens, num_beams 3, "
+                       "max_new_tokens 4), there are 4"));
+  EXPECT_TRUE(scheduler.Plan().empty());
+}
+
+TEST(SchedulerTest, AFailedStepEndsItsRequestsAndNobodyElse) {
+  ToyModel model(SmallModel());
+  const auto requests = RandomRequests(9, 23, model.description());
+  for (int failing_step = 0; failing_step < 12; ++failing_step) {
+    Scheduler scheduler(model.description(),
+                        {.max_running = 3, .validate_steps = true});
+    Answers answers(requests.size());
+    answers.SubmitAll(scheduler, requests);
+    int num_in_step = 0;
+    for (int step = 0;; ++step) {
+      const StepPlan plan = scheduler.Plan();
+      if (plan.empty()) break;
+      absl::StatusOr<StepResult> result = RunPlan(model, plan);
+      if (step == failing_step) {
+        num_in_step = scheduler.num_running();
+        result = absl::InternalError("the device is gone");
+      }
+      scheduler.Advance(std::move(result));
+    }
+    int num_failed = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_TRUE(answers.has(i));
+      if (!answers[i].ok()) {
+        ++num_failed;
+        EXPECT_THAT(answers[i], StatusIs(absl::StatusCode::kInternal,
+                                         "the device is gone"));
+        continue;
+      }
+      ASSERT_OK_AND_ASSIGN(const Result alone,
+                           RunAlone(SmallModel(), requests[i]));
+      EXPECT_TRUE(SameResult(*answers[i], alone));
+    }
+    EXPECT_EQ(num_failed, num_in_step);
+    EXPECT_GT(num_failed, 0);
+    ExpectNothingHeld(scheduler);
+  }
+}
+
+TEST(SchedulerTest, CancelAllAnswersEveryone) {
+  ToyModel model(SmallModel());
+  const auto requests = RandomRequests(9, 29, model.description());
+  Scheduler scheduler(model.description(),
+                      {.max_running = 3, .validate_steps = true});
+  Answers answers(requests.size());
+  answers.SubmitAll(scheduler, requests);
+  scheduler.Advance(RunPlan(model, scheduler.Plan()));
+  scheduler.CancelAll(absl::CancelledError("closing"));
+  for (size_t i = 0; i < requests.size(); ++i) ASSERT_TRUE(answers.has(i));
+  ExpectNothingHeld(scheduler);
+}
+
+// What sharing is worth: a 4-beam search with a prompt of 64 tokens and 32 new
+// ones, on pages of 16.
+TEST(SchedulerTest, BeamsHoldAtMost55PercentOfUnsharedPages) {
+  ToyModelOptions options;
+  options.eos_token_ids = {};  // 32 tokens, whatever comes
+  options.page_size = 16;
+  ToyModel model(options);
+  Request request;
+  request.prompt_tokens.assign(64, 3);
+  request.params.num_beams = 4;
+  request.params.max_new_tokens = 32;
+  ASSERT_OK(ValidateRequest(model.description(), &request));
+  Scheduler scheduler(model.description(), {.validate_steps = true});
+  Answers answers(1);
+  answers.Submit(scheduler, 0, request);
+  RunToEnd(scheduler, model);
+  ASSERT_OK(answers[0]);
+  const SchedulerFigures& figures = scheduler.figures();
+  EXPECT_EQ(figures.peak_unshared_pages, 24);
+  EXPECT_LE(figures.peak_pages, 0.55 * figures.peak_unshared_pages);
+  EXPECT_LE(figures.page_steps, 0.55 * figures.unshared_page_steps);
+  EXPECT_LE(figures.max_tail_copies, 3);
+  EXPECT_GT(figures.num_tail_copies, 0);
+}
+
+}  // namespace
+}  // namespace espalier

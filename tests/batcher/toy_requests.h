@@ -1,0 +1,37 @@
+// Random requests for the toy model, and running a scheduler by hand.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "batcher/scheduler.h"
+#include "exec_request/request.h"
+#include "tests/toy_model.h"
+
+namespace espalier::testing {
+
+// A request of any width, with or without score processors; validated.
+Request RandomRequest(std::mt19937& random, const ModelDescription& model);
+std::vector<Request> RandomRequests(int count, uint32_t seed,
+                                    const ModelDescription& model);
+
+// Runs one plan as an executor would, on this thread.
+absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan);
+
+// Plans and runs until nobody can run; `before_step(n)` is called before the
+// n-th plan and may submit and cancel.
+void RunToEnd(
+    Scheduler& scheduler, Model& model,
+    const std::function<void(int)>& before_step = [](int) {});
+
+// The request's result when nobody else is there.
+absl::StatusOr<Result> RunAlone(const ToyModelOptions& options,
+                                const Request& request);
+
+// Everything that a caller sees, to the bit.
+bool SameResult(const Result& a, const Result& b);
+
+}  // namespace espalier::testing

@@ -1,0 +1,50 @@
+#include "examples/cli/figures.h"
+
+#include "absl/strings/str_format.h"
+
+namespace espalier::cli {
+namespace {
+
+double Percent(double part, double whole) {
+  return whole > 0 ? 100 * part / whole : 0;
+}
+
+double Percent(absl::Duration part, absl::Duration whole) {
+  return Percent(absl::ToDoubleSeconds(part), absl::ToDoubleSeconds(whole));
+}
+
+std::string TimeShares(const EngineFigures& figures) {
+  const SchedulerFigures& scheduler = figures.scheduler;
+  const absl::Duration whole = figures.step_time;
+  const absl::Duration hand_over = whole - scheduler.forward_time -
+                                   scheduler.select_time - figures.plan_time -
+                                   figures.advance_time;
+  return absl::StrFormat(
+      "outside the model %.1f%% of the time (plan %.1f, select %.1f, "
+      "advance %.1f, hand-over %.1f)\n",
+      Percent(whole - scheduler.forward_time, whole),
+      Percent(figures.plan_time, whole), Percent(scheduler.select_time, whole),
+      Percent(figures.advance_time, whole), Percent(hand_over, whole));
+}
+
+}  // namespace
+
+std::string FormatFigures(const EngineFigures& figures, int num_requests,
+                          absl::Duration wall_time) {
+  const SchedulerFigures& s = figures.scheduler;
+  const double seconds = absl::ToDoubleSeconds(wall_time);
+  return absl::StrFormat(
+             "%d requests in %.3f s: %d tokens returned, %.0f tokens/s "
+             "(%.0f/s with all beams)\n",
+             num_requests, seconds, s.num_generated_tokens,
+             s.num_generated_tokens / seconds, s.num_decode_rows / seconds) +
+         absl::StrFormat("%d steps: %d prompt tokens, %d beam rows\n",
+                         s.num_steps, s.num_prompt_tokens, s.num_decode_rows) +
+         absl::StrFormat("%d pages at most, %d without sharing (%.0f%%)\n",
+                         s.peak_pages, s.peak_unshared_pages,
+                         Percent(s.peak_pages, s.peak_unshared_pages)) +
+         absl::StrFormat("%d tail copies\n", s.num_tail_copies) +
+         TimeShares(figures);
+}
+
+}  // namespace espalier::cli

@@ -1,0 +1,166 @@
+#include "examples/cli/generate_command.h"
+
+#include <unistd.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "base/stopwatch.h"
+#include "examples/cli/figures.h"
+#include "examples/cli/options.h"
+#include "examples/cli/progress.h"
+#include "examples/cli/runtime.h"
+
+namespace espalier::cli {
+namespace {
+
+struct GenerateOptions {
+  CommonOptions common;
+  ParamTexts params;
+  std::vector<std::string> texts;
+  std::string file;
+};
+
+std::vector<std::string> NonEmptyLines(std::istream& input) {
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(input, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
+// The texts to run: arguments, or the lines of a file or of stdin.
+absl::StatusOr<std::vector<std::string>> Texts(const GenerateOptions& options) {
+  if (!options.texts.empty() && !options.file.empty()) {
+    return InvalidArgument("give texts or --file, not both");
+  }
+  if (!options.texts.empty()) return options.texts;
+  if (options.file.empty() && isatty(STDIN_FILENO)) {
+    return InvalidArgument(
+        "no text: give it as an argument, with --file, or through a pipe");
+  }
+  if (options.file.empty() || options.file == "-") {
+    return NonEmptyLines(std::cin);
+  }
+  std::ifstream file(options.file);
+  if (!file) return NotFound("cannot read --file ", options.file);
+  return NonEmptyLines(file);
+}
+
+// One text with its hypotheses, best first:
+//   Where is the station?
+//     -0.1529  Où est la gare ?
+void Print(const std::string& text, const Answer& answer) {
+  std::printf("%s\n", text.c_str());
+  for (size_t i = 0; i < answer.texts.size(); ++i) {
+    std::printf("  %8.4f  %s\n", answer.result->hypotheses[i].score,
+                answer.texts[i].c_str());
+  }
+}
+
+// Runs all texts together; answers are in the order of the texts.
+std::vector<Answer> RunAll(Runtime& runtime,
+                           const std::vector<std::string>& texts,
+                           const GenerationParams& params) {
+  std::vector<Answer> answers(texts.size());
+  Progress progress(static_cast<int>(texts.size()));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    boost::asio::co_spawn(runtime.context(),
+                          runtime.Run({texts[i], {}, params}),
+                          [&, i](std::exception_ptr, Answer answer) {
+                            answers[i] = std::move(answer);
+                            progress.Step();
+                          });
+  }
+  runtime.context().run();
+  return answers;
+}
+
+void PrintFigures(Runtime& runtime, int num_requests,
+                  absl::Duration wall_time) {
+  runtime.context().restart();
+  boost::asio::co_spawn(
+      runtime.context(), runtime.engine().Figures(),
+      [&](std::exception_ptr, const EngineFigures& figures) {
+        std::fputs(FormatFigures(figures, num_requests, wall_time).c_str(),
+                   stderr);
+      });
+  runtime.context().run();
+}
+
+// Answers on stdout, errors on stderr; the exit code.
+int PrintAll(const std::vector<std::string>& texts,
+             const std::vector<Answer>& answers) {
+  int num_failed = 0;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (i > 0) std::printf("\n");
+    if (answers[i].result.ok()) {
+      Print(texts[i], answers[i]);
+      continue;
+    }
+    ++num_failed;
+    std::fflush(stdout);
+    std::fprintf(stderr, "espalier: \"%s\": %s\n", texts[i].c_str(),
+                 Message(answers[i].result.status()).c_str());
+  }
+  if (std::fflush(stdout) != 0) return Refuse(Internal("cannot write stdout"));
+  return num_failed > 0 ? kSomeFailed : kAllSucceeded;
+}
+
+absl::StatusOr<int> Generate(const GenerateOptions& options) {
+  ASSIGN_OR_RETURN(const GenerationParams params, ReadParams(options.params));
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, Texts(options));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
+                   Runtime::Load(options.common.runtime));
+  if (!runtime->has_tokenizer()) {
+    return FailedPrecondition(
+        options.common.runtime.model,
+        " has no tokenizer.model: use espalier batch with prompt_tokens");
+  }
+  const Stopwatch watch;
+  const std::vector<Answer> answers = RunAll(*runtime, texts, params);
+  const absl::Duration wall_time = watch.Elapsed();
+  const int exit_code = PrintAll(texts, answers);
+  if (options.common.figures) {
+    PrintFigures(*runtime, static_cast<int>(texts.size()), wall_time);
+  }
+  return exit_code;
+}
+
+constexpr char kExamples[] =
+    "Examples:\n"
+    "  espalier generate -m models/en-fr --num-beams 5 "
+    "--num-return-sequences 3 \"Where is the station?\"\n"
+    "  espalier generate -m models/en-fr --from fr --to en \"Il pleut.\"\n"
+    "  espalier generate -m models/en-fr --num-beams 4 --file letter.txt\n"
+    "\n"
+    "Each text gives its hypotheses, best first, with their scores:\n"
+    "the log-probability divided by length^length_penalty.";
+
+}  // namespace
+
+void AddGenerateCommand(CLI::App* app, int* exit_code) {
+  CLI::App* command = app->add_subcommand("generate", "n-best lists for texts");
+  const auto options = std::make_shared<GenerateOptions>();
+  command->add_option("text", options->texts,
+                      "texts; without any, lines of --file or stdin");
+  command->add_option("-f,--file", options->file,
+                      "one text a line; - is stdin");
+  AddParamOptions(command, &options->params);
+  AddCommonOptions(command, &options->common);
+  command->footer(kExamples);
+  command->callback([options, exit_code] {
+    const absl::StatusOr<int> code = Generate(*options);
+    *exit_code = code.ok() ? *code : Refuse(code.status());
+  });
+}
+
+}  // namespace espalier::cli

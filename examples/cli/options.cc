@@ -1,0 +1,102 @@
+#include "examples/cli/options.h"
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "base/json.h"
+#include "base/status.h"
+
+namespace espalier::cli {
+namespace {
+
+// "num_beams" is --num-beams; a name of one letter is -n.
+std::string Flag(std::string_view name) {
+  std::string flag(name);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return (flag.size() == 1 ? "-" : "--") + flag;
+}
+
+void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
+  constexpr char kGroup[] = "Model";
+  command
+      ->add_option("-m,--model", options->model,
+                   "directory with config.json and model.safetensors")
+      ->required()
+      ->group(kGroup);
+  command
+      ->add_option("--from", options->from,
+                   "language of the prompt, as the model's template names it")
+      ->group(kGroup);
+  command->add_option("--to", options->to, "language of the output")
+      ->group(kGroup);
+  command
+      ->add_option("--template", options->template_name,
+                   "prompt template, by its name in prompt_template.json")
+      ->group(kGroup);
+}
+
+void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
+  const auto add = [&](const char* name, int* value, const char* help, int low,
+                       int high) {
+    command->add_option(name, *value, help)
+        ->check(CLI::Range(low, high))
+        ->capture_default_str()
+        ->group("Engine");
+  };
+  add("--threads", &options->num_threads, "0 is one a core", 0, 1024);
+  add("--page-size", &options->page_size, "tokens a page", 1, 4096);
+  add("--kv-cache-mib", &options->kv_cache_mib,
+      "key/value memory in MiB, touched only as needed", 1, 1 << 20);
+  add("--max-running", &options->max_running,
+      "requests that run together at most", 1, 1 << 20);
+  add("--max-step-tokens", &options->max_step_tokens,
+      "tokens fed in one step at most", 1, 1 << 20);
+}
+
+// A value as typed: JSON where it is JSON, otherwise a string.
+json::value ReadValue(const std::string& text) {
+  absl::StatusOr<json::value> value = ParseJson(text);
+  return value.ok() ? *std::move(value) : json::value(text);
+}
+
+}  // namespace
+
+void AddCommonOptions(CLI::App* command, CommonOptions* options) {
+  AddModelOptions(command, &options->runtime);
+  AddEngineOptions(command, &options->runtime);
+  command
+      ->add_flag("--figures", options->figures,
+                 "print the run's figures on stderr at the end")
+      ->group("Output");
+}
+
+void AddParamOptions(CLI::App* command, ParamTexts* texts) {
+  for (const ParamField& field : ParamFields()) {
+    std::string names = Flag(field.name);
+    if (!field.alias.empty()) names += "," + Flag(field.alias);
+    command
+        ->add_option(names, (*texts)[std::string(field.name)],
+                     std::string(field.help))
+        ->type_name("")
+        ->group("Search");
+  }
+}
+
+absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts) {
+  GenerationParams params;
+  for (const auto& [name, text] : texts) {
+    if (text.empty()) continue;
+    RETURN_IF_ERROR(SetParam(name, ReadValue(text), &params));
+  }
+  return params;
+}
+
+int Refuse(const absl::Status& status) {
+  std::fprintf(stderr, "espalier: %s\n", Message(status).c_str());
+  return kNothingRan;
+}
+
+}  // namespace espalier::cli

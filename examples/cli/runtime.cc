@@ -1,0 +1,119 @@
+#include "examples/cli/runtime.h"
+
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "base/status.h"
+
+namespace espalier::cli {
+namespace {
+
+int NumThreads(int wanted) {
+  if (wanted > 0) return wanted;
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+// The template the options ask for.
+absl::StatusOr<const PromptTemplate*> ChooseTemplate(
+    const RuntimeOptions& options, const PromptTemplates& all) {
+  const bool by_language = !options.from.empty() || !options.to.empty();
+  if (!options.template_name.empty()) {
+    if (by_language) {
+      return InvalidArgument("--template and --from/--to exclude each other");
+    }
+    return all.Find(options.template_name);
+  }
+  if (!by_language) return &all.default_template();
+  if (options.from.empty() || options.to.empty()) {
+    return InvalidArgument("--from and --to come together");
+  }
+  return all.Find(options.from, options.to);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
+    const RuntimeOptions& options) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(options.model, error)) {
+    return NotFound("--model: no such directory: ", options.model);
+  }
+  std::unique_ptr<Runtime> runtime(
+      new Runtime(NumThreads(options.num_threads)));
+  runtime->directory_ = options.model;
+  RETURN_IF_ERROR(runtime->LoadText(options));
+  LlamaOptions llama;
+  llama.page_size = options.page_size;
+  llama.kv_cache_bytes = int64_t{options.kv_cache_mib} << 20;
+  ASSIGN_OR_RETURN(runtime->model_,
+                   LlamaModel::Load(options.model, llama, &runtime->threads_));
+  runtime->steps_ = std::make_unique<ModelExecutor>(runtime->model_.get(),
+                                                    &runtime->threads_);
+  EngineOptions engine;
+  engine.scheduler.max_running = options.max_running;
+  engine.scheduler.max_step_tokens = options.max_step_tokens;
+  runtime->engine_ = std::make_unique<Engine>(runtime->context_.get_executor(),
+                                              runtime->steps_.get(), engine);
+  return runtime;
+}
+
+absl::Status Runtime::LoadText(const RuntimeOptions& options) {
+  const std::string path = directory_ + "/tokenizer.model";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    if (options.template_name.empty() && options.from.empty() &&
+        options.to.empty()) {
+      return absl::OkStatus();
+    }
+    return InvalidArgument("--template, --from and --to need ", path,
+                           ", which is not there");
+  }
+  ASSIGN_OR_RETURN(tokenizer_, Tokenizer::Load(path));
+  ASSIGN_OR_RETURN(const PromptTemplates templates,
+                   PromptTemplates::Load(directory_, *tokenizer_));
+  ASSIGN_OR_RETURN(const PromptTemplate* chosen,
+                   ChooseTemplate(options, templates));
+  template_ = *chosen;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
+  Request request;
+  request.params = std::move(body.params);
+  if (!body.prompt) {
+    request.prompt_tokens = std::move(body.prompt_tokens);
+    return request;
+  }
+  if (!has_tokenizer()) {
+    return FailedPrecondition("prompt needs a tokenizer, and ", directory_,
+                              " has no tokenizer.model; use prompt_tokens");
+  }
+  if (!IsUtf8(*body.prompt)) return InvalidArgument("prompt is not UTF-8");
+  ASSIGN_OR_RETURN(request.prompt_tokens,
+                   template_->Apply(*body.prompt, *tokenizer_));
+  return request;
+}
+
+absl::Status Runtime::Decode(Answer* answer) const {
+  if (!has_tokenizer()) return absl::OkStatus();
+  for (const Hypothesis& hypothesis : answer->result->hypotheses) {
+    ASSIGN_OR_RETURN(std::string text, tokenizer_->Decode(hypothesis.tokens));
+    answer->texts.push_back(std::move(text));
+  }
+  return absl::OkStatus();
+}
+
+boost::asio::awaitable<Answer> Runtime::Run(RequestBody body) {
+  absl::StatusOr<Request> request = MakeRequest(std::move(body));
+  if (!request.ok()) co_return Answer{request.status(), {}};
+  Answer answer;
+  answer.result = co_await engine_->Generate(*std::move(request));
+  if (!answer.result.ok()) co_return answer;
+  if (const absl::Status decoded = Decode(&answer); !decoded.ok()) {
+    co_return Answer{decoded, {}};
+  }
+  co_return answer;
+}
+
+}  // namespace espalier::cli

@@ -1,0 +1,63 @@
+// Your own model in the engine: two methods, and beam search comes with it.
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cmath>
+#include <cstdio>
+
+#include "batcher/engine.h"
+#include "exec_request/step_executor.h"
+
+namespace {
+
+using namespace espalier;
+
+// Counts: after token t, t + 1 is likely, t + 2 less so. Token 9 is the EOS.
+class CountingModel : public Model {
+ public:
+  const ModelDescription& description() const override { return description_; }
+
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
+    for (const PlanRow& row : plan.rows) {
+      if (row.num_logits == 0) continue;
+      const TokenId last = plan.row_tokens(row).back();
+      for (TokenId next = 0; next < 10; ++next) {
+        logits[row.first_logits * 10 + next] = -std::abs(next - (last + 1.3f));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const ModelDescription description_{.vocab_size = 10,
+                                      .max_context = 64,
+                                      .eos_token_ids = {9},
+                                      .num_pages = 64};
+};
+
+}  // namespace
+
+int main() {
+  CountingModel model;
+  ThreadPool threads(1);
+  ModelExecutor steps(&model, &threads);
+  boost::asio::io_context context;
+  Engine engine(context.get_executor(), &steps);
+
+  Request request{.prompt_tokens = {0, 1, 2}, .params = {}};
+  request.params.num_beams = 4;
+  request.params.num_return_sequences = 3;
+  int exit_code = 1;
+  boost::asio::co_spawn(
+      context, engine.Generate(request),
+      [&](std::exception_ptr, const absl::StatusOr<Result>& result) {
+        if (!result.ok()) return;
+        for (const Hypothesis& hypothesis : result->hypotheses) {
+          std::printf("%8.4f ", hypothesis.score);
+          for (const TokenId t : hypothesis.tokens) std::printf(" %d", t);
+          std::printf("\n");
+        }
+        exit_code = 0;
+      });
+  context.run();
+  return exit_code;
+}

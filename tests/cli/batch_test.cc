@@ -1,0 +1,178 @@
+// `espalier batch` as its users meet it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "tests/cli/program.h"
+#include "tests/exec_request/malformed_requests.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kGoodLine[] =
+    R"({"prompt": "It rains.", "params": {"num_beams": 3, "n": 2}})";
+
+ProgramRun RunBatch(const std::string& input,
+                    std::vector<std::string> options = {}) {
+  options.insert(options.begin(), {"batch", "-m", ModelDirectory("en-fr")});
+  return RunEspalier(options, input);
+}
+
+TEST(BatchTest, AMalformedLineGetsItsErrorAndDisturbsNobody) {
+  const json::value good = ParseLines(RunBatch(kGoodLine).out).at(0);
+  std::string input;
+  std::vector<const MalformedRequest*> expected;
+  const std::vector<MalformedRequest> all = MalformedRequests();
+  for (const MalformedRequest& bad : all) {
+    if (bad.line.empty()) continue;  // blank lines are skipped
+    input += bad.line + "\n" + kGoodLine + "\n";
+    expected.push_back(&bad);
+  }
+  const ProgramRun run = RunBatch(input);
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(run.err, "");
+  const std::vector<json::value> lines = ParseLines(run.out);
+  ASSERT_EQ(lines.size(), 2 * expected.size());
+  ASSERT_GE(expected.size(), 60u);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const json::value& error = lines[2 * i].at("error");
+    EXPECT_EQ(error.at("message"), json::value(expected[i]->message));
+    EXPECT_EQ(error.at("code"), json::value("INVALID_ARGUMENT"));
+    EXPECT_EQ(lines[2 * i + 1].at("hypotheses"), good.at("hypotheses"));
+  }
+}
+
+TEST(BatchTest, AnswersComeInInputOrderWithTheirIds) {
+  const ProgramRun run = RunBatch(
+      R"({"id": "long", "prompt": "It rains and it rains and it rains.",)"
+      R"( "params": {"num_beams": 8}})"
+      "\n\n"
+      R"({"prompt": "No."})"
+      "\n"
+      R"({"id": 2.5, "prompt": "Yes."})"
+      "\r\n"
+      R"({"id": -7, "prompt": "Yes."})");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const std::vector<json::value> lines = ParseLines(run.out);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0].at("id"), json::value("long"));
+  EXPECT_EQ(lines[1].at("id"), json::value(1));
+  EXPECT_EQ(lines[2].at("id"), json::value(2.5));
+  EXPECT_EQ(lines[3].at("id"), json::value(-7));
+  EXPECT_EQ(lines[2].at("hypotheses"), lines[3].at("hypotheses"));
+}
+
+TEST(BatchTest, FilesServeAsWellAsPipes) {
+  const ScratchDirectory scratch;
+  const ProgramRun run =
+      RunBatch("", {"--input", scratch.Write("in.jsonl", kGoodLine), "--output",
+                    scratch.path("out.jsonl")});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.out, "");
+  EXPECT_EQ(ReadText(scratch.path("out.jsonl")), RunBatch(kGoodLine).out);
+}
+
+TEST(BatchTest, ARequestThatCanNeverFitIsRefusedWithTheFigures) {
+  const ProgramRun run =
+      RunBatch(R"({"prompt_tokens": [1, 4, 5], "params": {"num_beams": 100}})"
+               "\n" +
+                   std::string(kGoodLine),
+               {"--kv-cache-mib", "10"});
+  EXPECT_EQ(run.exit_code, 1);
+  const std::vector<json::value> lines = ParseLines(run.out);
+  EXPECT_EQ(lines.at(0).at("error").at("code"),
+            json::value("RESOURCE_EXHAUSTED"));
+  EXPECT_EQ(std::string(lines.at(0).at("error").at("message").as_string()),
+            "the request can never fit: it needs 1700 pages of 16 tokens at "
+            "worst (3 prompt tokens, num_beams 100, max_new_tokens 256), "
+            "there are 106");
+  EXPECT_TRUE(lines.at(1).as_object().contains("hypotheses"));
+}
+
+TEST(BatchTest, ImpossibleRequestsEndWithOneClearError) {
+  std::string all_tokens = "[0";
+  for (int i = 1; i < 6000; ++i) all_tokens += "," + std::to_string(i);
+  all_tokens += "]";
+  for (const char* num_beams : {"1", "4"}) {
+    const ProgramRun run =
+        RunBatch(R"({"prompt_tokens": [1, 4, 5], "params": {"num_beams": )" +
+                 std::string(num_beams) + R"(, "suppress_tokens": )" +
+                 all_tokens + "}}\n" + kGoodLine);
+    EXPECT_EQ(run.exit_code, 1);
+    const std::vector<json::value> lines = ParseLines(run.out);
+    EXPECT_EQ(lines.at(0).at("error").at("code"),
+              json::value("FAILED_PRECONDITION"));
+    EXPECT_THAT(std::string(lines.at(0).at("error").at("message").as_string()),
+                HasSubstr("no token is possible"));
+    EXPECT_TRUE(lines.at(1).as_object().contains("hypotheses"));
+  }
+}
+
+TEST(BatchTest, AModelWithoutTokenizerServesTokens) {
+  const ScratchDirectory scratch;
+  for (const char* name :
+       {"config.json", "generation_config.json", "model.safetensors"}) {
+    std::filesystem::create_symlink(ModelDirectory("en-fr") + "/" + name,
+                                    scratch.path(name));
+  }
+  const ProgramRun run =
+      RunEspalier({"batch", "-m", scratch.path()},
+                  R"({"prompt_tokens": [1, 4, 264, 811, 341, 323, 262, 5]})"
+                  "\n" +
+                      std::string(kGoodLine));
+  EXPECT_EQ(run.exit_code, 1);
+  const std::vector<json::value> lines = ParseLines(run.out);
+  const json::value& hypothesis = lines.at(0).at("hypotheses").at(0);
+  EXPECT_FALSE(hypothesis.as_object().contains("text"));
+  EXPECT_FALSE(hypothesis.at("tokens").as_array().empty());
+  EXPECT_THAT(std::string(lines.at(1).at("error").at("message").as_string()),
+              HasSubstr("has no tokenizer.model; use prompt_tokens"));
+}
+
+TEST(BatchTest, WhatCannotRunExitsWithTwo) {
+  const std::string model = ModelDirectory("en-fr");
+  const struct {
+    std::vector<std::string> args;
+    const char* message;
+  } cases[] = {
+      {{}, "subcommand"},
+      {{"translate"}, "subcommand"},
+      {{"batch"}, "--model is required"},
+      {{"batch", "-m", "/nowhere"},
+       "espalier: --model: no such directory: /nowhere"},
+      {{"batch", "-m", model, "--input", "/nowhere/in"},
+       "espalier: cannot read /nowhere/in"},
+      {{"batch", "-m", model, "--input", model},
+       "espalier: cannot read " /* a directory */},
+      {{"batch", "-m", model, "--output", "/nowhere/out"},
+       "espalier: cannot write --output /nowhere/out"},
+      {{"batch", "-m", model, "--page-size", "0"}, "--page-size"},
+      {{"batch", "-m", model, "--colour"}, "--colour"},
+      {{"generate", "-m", model, "--num-beams", "0", "a"},
+       "num_beams must be at least 1, got 0"},
+  };
+  for (const auto& [args, message] : cases) {
+    const ProgramRun run = RunEspalier(args);
+    EXPECT_NE(run.exit_code, 0);
+    EXPECT_THAT(run.err, HasSubstr(message));
+    EXPECT_EQ(run.out, "");
+  }
+}
+
+TEST(BatchTest, FiguresAndNothingElseGoToStderr) {
+  const ProgramRun run = RunBatch(kGoodLine, {"--figures"});
+  EXPECT_EQ(run.out, RunBatch(kGoodLine).out);
+  for (const char* part : {"tokens/s", "steps", "without sharing",
+                           "tail copies", "outside the model"}) {
+    EXPECT_THAT(run.err, HasSubstr(part));
+  }
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -1,0 +1,119 @@
+// `espalier generate` as its users meet it, and the embedding example.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "exec_request/request_json.h"
+#include "tests/cli/program.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::SizeIs;
+
+ProgramRun Generate(std::vector<std::string> args,
+                    const std::string& input = "") {
+  args.insert(args.begin(), {"generate", "-m", ModelDirectory("en-fr")});
+  return RunEspalier(args, input);
+}
+
+TEST(GenerateTest, PrintsTheHypothesesBestFirst) {
+  const ProgramRun run = Generate({"--num-beams", "5", "--num-return-sequences",
+                                   "3", "Where is the station?"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const std::vector<std::string> lines = SplitLines(run.out);
+  ASSERT_THAT(lines, SizeIs(4));
+  EXPECT_EQ(lines[0], "Where is the station?");
+  double last = 0;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    EXPECT_THAT(lines[i], MatchesRegex(" +-[0-9]+\\.[0-9]{4}  .+"));
+    const double score = std::stod(lines[i]);
+    EXPECT_LE(score, last);
+    last = score;
+  }
+  EXPECT_THAT(lines[1], HasSubstr("gare"));
+  EXPECT_EQ(run.err, "");
+}
+
+TEST(GenerateTest, LanguagesOrATemplatesNameChooseTheDirection) {
+  const std::string text = "Il pleut.";
+  const ProgramRun run = Generate({"--from", "fr", "--to", "en", text});
+  EXPECT_THAT(run.out, HasSubstr("raining"));
+  EXPECT_EQ(Generate({"--template", "fr-en", text}).out, run.out);
+  EXPECT_NE(Generate({text}).out, run.out);
+
+  const ProgramRun bad = Generate({"--template", "de-en", text});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("de-en"));
+  EXPECT_THAT(bad.err, HasSubstr("fr-en"));  // says what there is
+  EXPECT_EQ(Generate({"--from", "de", "--to", "en", text}).exit_code, 2);
+}
+
+TEST(GenerateTest, ArgumentsFilesAndPipesAreTheSame) {
+  const ScratchDirectory scratch;
+  const std::string texts = "It rains.\n\nI am hungry.\n";
+  const std::string expected = Generate({"It rains.", "I am hungry."}).out;
+  EXPECT_THAT(SplitLines(expected), SizeIs(5));  // a blank line between
+  EXPECT_EQ(Generate({}, texts).out, expected);
+  EXPECT_EQ(Generate({"--file", "-"}, texts).out, expected);
+  EXPECT_EQ(Generate({"--file", scratch.Write("t", texts)}).out, expected);
+  EXPECT_EQ(Generate({"--file", "/nowhere"}).exit_code, 2);
+  EXPECT_EQ(Generate({"--file", "-", "It rains."}).exit_code, 2);
+}
+
+TEST(GenerateTest, EveryFieldOfTheFormatIsAnOption) {
+  const ProgramRun help = RunEspalier({"generate", "--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const ParamField& field : ParamFields()) {
+    std::string flag = "--" + std::string(field.name);
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    EXPECT_THAT(help.out, HasSubstr(flag));
+  }
+  const std::string plain = Generate({"--num-beams", "4", "It rains."}).out;
+  EXPECT_NE(
+      Generate({"--num-beams", "4", "--length-penalty", "-2", "It rains."}).out,
+      plain);
+  EXPECT_EQ(
+      Generate({"--num-beams", "4", "--early-stopping", "never",
+                "--eos-token-id", "[2]", "--bad-words-ids", "[]", "It rains."})
+          .exit_code,
+      0);
+  const ProgramRun bad = Generate({"--early-stopping", "soon", "It rains."});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("early_stopping must be true, false"));
+}
+
+TEST(GenerateTest, OneFailedTextLeavesTheOthers) {
+  const ProgramRun run = Generate({"It rains.", std::string("\xff"), "No."});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("prompt is not UTF-8"));
+  EXPECT_THAT(run.out, HasSubstr("It rains."));
+  EXPECT_THAT(run.out, HasSubstr("No."));
+}
+
+TEST(GenerateTest, HelpTeaches) {
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"--help"},
+        {"batch", "--help"},
+        {"generate", "--help"}}) {
+    const ProgramRun run = RunEspalier(args);
+    EXPECT_EQ(run.exit_code, 0);
+    EXPECT_THAT(run.out, HasSubstr("espalier"));
+  }
+}
+
+TEST(EmbedTest, AModelOfOnesOwnGetsBeamSearch) {
+  const ProgramRun run = RunProgram(ESPALIER_EMBED, {}, "");
+  EXPECT_EQ(run.exit_code, 0);
+  const std::vector<std::string> lines = SplitLines(run.out);
+  ASSERT_THAT(lines, SizeIs(3));
+  // Counting on by one is the likeliest way to the EOS.
+  EXPECT_THAT(lines[0], HasSubstr(" 9"));
+}
+
+}  // namespace
+}  // namespace espalier::testing

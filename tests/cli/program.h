@@ -1,0 +1,48 @@
+// Runs the espalier program as a user would, and JSON lines for it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace espalier::testing {
+
+struct ProgramRun {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+};
+
+// Runs `espalier ARGS...` with `input` on stdin.
+ProgramRun RunEspalier(const std::vector<std::string>& args,
+                       const std::string& input = "");
+// Runs another program of the build.
+ProgramRun RunProgram(const std::string& program,
+                      const std::vector<std::string>& args,
+                      const std::string& input);
+
+// models/NAME of the source tree.
+std::string ModelDirectory(const std::string& name);
+
+// An empty directory for this test, removed when this dies.
+class ScratchDirectory {
+ public:
+  ScratchDirectory();
+  ~ScratchDirectory();
+  std::string path(const std::string& name = "") const {
+    return (path_ / name).string();
+  }
+  std::string Write(const std::string& name, const std::string& text) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string ReadText(const std::string& path);
+std::vector<std::string> SplitLines(const std::string& text);
+// REQUIRES: every line is JSON.
+std::vector<json::value> ParseLines(const std::string& text);
+
+}  // namespace espalier::testing

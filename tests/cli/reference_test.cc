@@ -1,0 +1,130 @@
+// The reference: 300 requests answered by Hugging Face transformers
+// (tests/data/README.md), run through `espalier batch` all together and one at
+// a time, at several page sizes and chunkings.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "tests/cli/program.h"
+
+namespace espalier::testing {
+namespace {
+
+constexpr double kTolerance = 1e-4;  // relative, on scores
+
+const std::vector<json::value>& Reference() {
+  static const auto* const lines =
+      new std::vector<json::value>(ParseLines(ReadText(
+          std::string(ESPALIER_SOURCE_DIR) + "/tests/data/beam_search.jsonl")));
+  return *lines;
+}
+
+// The reference's requests, asking for all hypotheses it returned.
+std::string Requests() {
+  std::string input;
+  for (const json::value& line : Reference()) {
+    json::object params = line.at("params").as_object();
+    params["num_return_sequences"] = line.at("hypotheses").as_array().size();
+    input += WriteJson({{"prompt_tokens", line.at("prompt_tokens")},
+                        {"params", params}}) +
+             "\n";
+  }
+  return input;
+}
+
+std::string RunBatch(std::vector<std::string> options) {
+  options.insert(options.begin(), {"batch", "-m", ModelDirectory("en-fr")});
+  const ProgramRun run = RunEspalier(options, Requests());
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  return run.out;
+}
+
+// The answer all others are compared with.
+const std::string& Together() {
+  static const auto* const out = new std::string(RunBatch({}));
+  return *out;
+}
+
+bool Close(double a, double b) {
+  return std::abs(a - b) <= kTolerance * std::max(std::abs(a), std::abs(b));
+}
+
+// Null, of greedy search, is close to anything.
+bool ScoresAgree(const json::value& expected, const json::value& actual) {
+  return expected.is_null() ||
+         Close(expected.to_number<double>(), actual.to_number<double>());
+}
+
+// Whether `actual` is what the reference has at `rank`, or what it has at a
+// rank with a score that is the same within the tolerance.
+bool Matches(const json::array& expected, size_t rank,
+             const json::value& actual) {
+  for (const json::value& hypothesis : expected) {
+    if (hypothesis.at("tokens") == actual.at("tokens")) {
+      return ScoresAgree(hypothesis.at("score"), actual.at("score")) &&
+             ScoresAgree(expected[rank].at("score"), actual.at("score"));
+    }
+  }
+  return false;
+}
+
+TEST(ReferenceTest, EveryHypothesisIsTheReferences) {
+  const std::vector<json::value> answers = ParseLines(Together());
+  ASSERT_EQ(Reference().size(), 300u);
+  ASSERT_EQ(answers.size(), Reference().size());
+  int num_hypotheses = 0;
+  int num_swapped = 0;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const json::array& expected = Reference()[i].at("hypotheses").as_array();
+    const json::array& actual = answers[i].at("hypotheses").as_array();
+    ASSERT_EQ(actual.size(), expected.size()) << "line " << i;
+    for (size_t rank = 0; rank < expected.size(); ++rank) {
+      EXPECT_TRUE(Matches(expected, rank, actual[rank]))
+          << "line " << i << ", rank " << rank << ": expected "
+          << WriteJson(expected[rank]) << ", got " << WriteJson(actual[rank]);
+      EXPECT_EQ(actual[rank].at("tokens") == expected[rank].at("tokens") &&
+                    actual[rank].at("text") != expected[rank].at("text"),
+                false);
+      ++num_hypotheses;
+      num_swapped += actual[rank].at("tokens") != expected[rank].at("tokens");
+    }
+  }
+  std::printf("%d hypotheses, %d in another order within the tolerance\n",
+              num_hypotheses, num_swapped);
+}
+
+// Nothing about how requests are run may show in a byte of the answers.
+TEST(ReferenceTest, OneAtATimeGivesTheSameBytes) {
+  EXPECT_EQ(RunBatch({"--max-running", "1"}), Together());
+}
+
+TEST(ReferenceTest, PageSizesGiveTheSameBytes) {
+  for (const char* page_size : {"1", "16", "64"}) {
+    EXPECT_EQ(RunBatch({"--page-size", page_size}), Together()) << page_size;
+  }
+}
+
+TEST(ReferenceTest, OneAtATimeOnPagesOfOneTokenGivesTheSameBytes) {
+  EXPECT_EQ(RunBatch({"--max-running", "1", "--page-size", "1"}), Together());
+}
+
+TEST(ReferenceTest, ChunksOfPromptsAndThreadsGiveTheSameBytes) {
+  EXPECT_EQ(RunBatch({"--max-step-tokens", "13", "--page-size", "3"}),
+            Together());
+  EXPECT_EQ(RunBatch({"--threads", "1"}), Together());
+  EXPECT_EQ(RunBatch({"--threads", "3", "--max-step-tokens", "2000"}),
+            Together());
+}
+
+// With few pages requests wait for one another.
+TEST(ReferenceTest, ScarcePagesGiveTheSameBytes) {
+  EXPECT_EQ(RunBatch({"--kv-cache-mib", "3"}), Together());
+}
+
+}  // namespace
+}  // namespace espalier::testing

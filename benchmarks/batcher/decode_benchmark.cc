@@ -1,0 +1,144 @@
+// Decode throughput of the whole engine on models/en-fr, and where the time of
+// a step goes. Each run translates `requests` sentences with `beams` beams,
+// all submitted at once.
+//
+//   build/release/bin/decode_benchmark
+//
+// Counters: tokens/s (live beams fed, one token each), and the share of the
+// step time of each phase; `outside` is all but the forward pass.
+#include <benchmark/benchmark.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "batcher/engine.h"
+#include "exec_request/step_executor.h"
+#include "model/llama_model.h"
+#include "text/prompt_template.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+namespace {
+
+constexpr char kModel[] = ESPALIER_SOURCE_DIR "/models/en-fr";
+constexpr const char* kSentences[] = {
+    "Where is the station?",        "I have never seen such a thing.",
+    "He asked me what I wanted.",   "The weather is fine today.",
+    "She gave him a book to read.", "We must find another solution.",
+    "Do you know what time it is?", "My brother lives in a small town."};
+
+template <typename T>
+T Must(absl::StatusOr<T> value) {
+  CHECK(value.ok()) << value.status().ToString();
+  return *std::move(value);
+}
+
+// What every run shares.
+struct Bench {
+  ThreadPool threads{
+      static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
+  std::unique_ptr<LlamaModel> model =
+      Must(LlamaModel::Load(kModel, LlamaOptions(), &threads));
+  std::unique_ptr<Tokenizer> tokenizer =
+      Must(Tokenizer::Load(std::string(kModel) + "/tokenizer.model"));
+  PromptTemplates templates = Must(PromptTemplates::Load(kModel, *tokenizer));
+
+  Request MakeRequest(int i, int num_beams) const {
+    Request request;
+    request.prompt_tokens = Must(templates.default_template().Apply(
+        kSentences[i % std::size(kSentences)], *tokenizer));
+    request.params.num_beams = num_beams;
+    request.params.max_new_tokens = 40;
+    return request;
+  }
+};
+
+Bench& SharedBench() {
+  static auto* const bench = new Bench();
+  return *bench;
+}
+
+// Adds up `figures` over runs, and reports at the end.
+class PhaseShares {
+ public:
+  void Add(const EngineFigures& figures) {
+    forward_ += figures.scheduler.forward_time;
+    select_ += figures.scheduler.select_time;
+    plan_ += figures.plan_time;
+    advance_ += figures.advance_time;
+    whole_ += figures.step_time;
+    num_rows_ += figures.scheduler.num_decode_rows;
+    num_steps_ += figures.scheduler.num_steps;
+  }
+
+  void Report(benchmark::State& state) const {
+    state.counters["tokens/s"] =
+        benchmark::Counter(num_rows_, benchmark::Counter::kIsRate);
+    state.counters["us/step"] = absl::ToDoubleMicroseconds(whole_) / num_steps_;
+    state.counters["forward%"] = Percent(forward_);
+    state.counters["select%"] = Percent(select_);
+    state.counters["plan%"] = Percent(plan_);
+    state.counters["advance%"] = Percent(advance_);
+    state.counters["outside%"] = Percent(whole_ - forward_);
+  }
+
+ private:
+  double Percent(absl::Duration part) const {
+    return 100 * absl::FDivDuration(part, whole_);
+  }
+
+  absl::Duration forward_, select_, plan_, advance_, whole_;
+  double num_rows_ = 0;
+  double num_steps_ = 0;
+};
+
+EngineFigures RunOnce(int num_requests, int num_beams) {
+  Bench& bench = SharedBench();
+  ModelExecutor steps(bench.model.get(), &bench.threads);
+  boost::asio::io_context context(1);
+  Engine engine(context.get_executor(), &steps);
+  for (int i = 0; i < num_requests; ++i) {
+    boost::asio::co_spawn(
+        context, engine.Generate(bench.MakeRequest(i, num_beams)),
+        [](std::exception_ptr, const absl::StatusOr<Result>& result) {
+          CHECK(result.ok()) << result.status().ToString();
+        });
+  }
+  context.run();
+  std::future<EngineFigures> figures =
+      boost::asio::co_spawn(context, engine.Figures(), boost::asio::use_future);
+  context.restart();
+  context.run();
+  return figures.get();
+}
+
+void BM_Decode(benchmark::State& state) {
+  PhaseShares shares;
+  for (auto _ : state) {
+    shares.Add(RunOnce(static_cast<int>(state.range(0)),
+                       static_cast<int>(state.range(1))));
+  }
+  shares.Report(state);
+}
+BENCHMARK(BM_Decode)
+    ->ArgNames({"requests", "beams"})
+    ->Args({1, 1})
+    ->Args({1, 4})
+    ->Args({16, 1})
+    ->Args({16, 4})
+    ->Args({16, 8})
+    ->Args({128, 4})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+}  // namespace
+}  // namespace espalier
+
+BENCHMARK_MAIN();

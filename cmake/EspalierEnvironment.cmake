@@ -16,9 +16,10 @@ find_package(Threads REQUIRED)
 add_library(espalier_environment INTERFACE)
 target_compile_options(espalier_environment INTERFACE
   -Wall -Wextra -Wshadow -Wno-sign-compare -Werror
-  # GCC 12 warns about frames of coroutines it generated itself, and about
+  # GCC 12 warns about the frames of coroutines that it made itself, and about
   # "literal" + std::string (GCC bug 105651).
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-restrict>)
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized
+  -Wno-mismatched-new-delete -Wno-restrict>)
 if(ESPALIER_SANITIZE)
   target_compile_options(espalier_environment INTERFACE
     -fsanitize=${ESPALIER_SANITIZE} -fno-sanitize-recover=all

@@ -1,5 +1,3 @@
-include(CTest)
-
 # espalier_library(NAME room SOURCES a.cc ... [DEPS target ...])
 # One library a folder, linked by its alias espalier::room. A library without
 # sources is an interface library.

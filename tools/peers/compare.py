@@ -1,6 +1,6 @@
 """Compares espalier with its peers: the same machine, model and sentences.
 
-    cmake --preset release && cmake --build --preset release --target espalier
+    cmake --preset release && cmake --build --preset release --target espalier_cli
     pip install -r tools/requirements.txt
     python -m tools.peers.compare
 

@@ -54,12 +54,20 @@ ModelDescription Describe(const LlamaConfig& config,
           .page_size = cache.shape().page_size};
 }
 
-AttentionRow WholeRow(const StepPlan& plan, size_t index) {
-  const PlanRow& row = plan.rows[index];
-  return {.first_token = row.first_token,
-          .num_tokens = row.num_tokens,
-          .first_position = row.first_position,
-          .pages = plan.row_pages(index)};
+// The tokens of the plan, in order, as rows of at most kRowBlock tokens: a long
+// chunk of a prompt is work for several threads.
+std::vector<AttentionRow> SplitRows(const StepPlan& plan) {
+  std::vector<AttentionRow> rows;
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlanRow& row = plan.rows[i];
+    for (int begin = 0; begin < row.num_tokens; begin += kRowBlock) {
+      rows.push_back({.first_token = row.first_token + begin,
+                      .num_tokens = std::min(kRowBlock, row.num_tokens - begin),
+                      .first_position = row.first_position + begin,
+                      .pages = plan.row_pages(i)});
+    }
+  }
+  return rows;
 }
 
 }  // namespace
@@ -117,7 +125,10 @@ absl::Status LlamaModel::Forward(const StepPlan& plan,
                                  std::span<float> logits) {
   CHECK_EQ(logits.size(), size_t(plan.num_logits) * config_.vocab_size);
   DCHECK(IsSound(plan)) << "a plan of " << plan.rows.size() << " rows";
-  cache_.CopyPages(plan.page_copies);
+  pool_->ParallelFor(config_.num_layers, [&](int i) {
+    KvLayer layer = cache_.layer(i);
+    CopyPages(plan.page_copies, layer);
+  });
   if (plan.empty()) return absl::OkStatus();
   try {
     Compute(plan, logits);
@@ -128,39 +139,37 @@ absl::Status LlamaModel::Forward(const StepPlan& plan,
   return absl::OkStatus();
 }
 
+// Between the parts of a layer x_ is the residual stream, and normed_ what the
+// next part reads.
 void LlamaModel::Compute(const StepPlan& plan, std::span<float> logits) {
-  Batch batch;
-  batch.num_tokens = static_cast<int>(plan.tokens.size());
-  for (size_t i = 0; i < plan.rows.size(); ++i) {
-    batch.rows.push_back(WholeRow(plan, i));
-  }
-  positions_.clear();
-  for (const PlanRow& row : plan.rows) {
-    for (int t = 0; t < row.num_tokens; ++t) {
-      positions_.push_back(row.first_position + t);
-    }
-  }
+  Batch batch = {.rows = SplitRows(plan),
+                 .num_tokens = static_cast<int>(plan.tokens.size())};
   Embed(plan.tokens);
-  for (int i = 0; i < config_.num_layers; ++i) {
+  const int last = config_.num_layers - 1;
+  for (int i = 0; i <= last; ++i) {
     const LlamaLayerWeights& layer = weights_.layers[i];
     KvLayer kv_layer = cache_.layer(i);
     StoreProjections(layer, batch, kv_layer);
-    if (i + 1 == config_.num_layers) batch = KeepLogitsTokens(plan);
+    if (i == last) batch = KeepLogitsTokens(plan);
     AttendAndAdd(layer, batch, kv_layer);
-    FeedForwardAndAdd(layer, batch.num_tokens);
+    FeedForwardAndAdd(layer, batch.num_tokens,
+                      i == last ? weights_.final_norm
+                                : weights_.layers[i + 1].attention_norm);
   }
-  MatMul(Normalise(weights_.final_norm, batch.num_tokens), weights_.head(),
-         logits, *pool_);
+  MatMul(Normed(batch.num_tokens), weights_.head(), logits, *pool_);
 }
 
 void LlamaModel::Embed(std::span<const TokenId> tokens) {
   const int size = config_.hidden_size;
   const int num_tokens = static_cast<int>(tokens.size());
   const auto x = Lines(x_, num_tokens, size);
+  const auto normed = Lines(normed_, num_tokens, size);
   ForRowBlocks(num_tokens, [&](int begin, int end) {
     for (int t = begin; t < end; ++t) {
       weights_.embedding.CopyRow(tokens[t], LineRange(x, t, t + 1, size));
     }
+    RmsNorm(LineRange(x, begin, end, size), weights_.layers[0].attention_norm,
+            config_.rms_norm_eps, LineRange(normed, begin, end, size));
   });
 }
 
@@ -169,19 +178,20 @@ void LlamaModel::StoreProjections(const LlamaLayerWeights& layer,
                                   const Batch& batch, KvLayer& kv_layer) {
   const int stride = layer.qkv.num_rows();
   const auto qkv = Lines(qkv_, batch.num_tokens, stride);
-  MatMul(Normalise(layer.attention_norm, batch.num_tokens), layer.qkv, qkv,
-         *pool_);
+  MatMul(Normed(batch.num_tokens), layer.qkv, qkv, *pool_);
   // k follows q, so both are one run of heads.
   const int num_rotated = config_.num_heads + config_.num_kv_heads;
-  ForRowBlocks(batch.num_tokens, [&](int begin, int end) {
-    for (int t = begin; t < end; ++t) {
-      rotary_.Rotate(
-          qkv.subspan(size_t(t) * stride, num_rotated * config_.head_dim),
-          num_rotated, positions_[t]);
-    }
-  });
   const float* k = qkv.data() + config_.q_size();
-  StoreKeyValues(batch.rows, k, k + config_.kv_size(), stride, kv_layer);
+  pool_->ParallelFor(static_cast<int>(batch.rows.size()), [&](int i) {
+    const AttentionRow& row = batch.rows[i];
+    for (int t = 0; t < row.num_tokens; ++t) {
+      const size_t line = size_t(row.first_token + t) * stride;
+      rotary_.Rotate(qkv.subspan(line, num_rotated * config_.head_dim),
+                     num_rotated, row.first_position + t);
+    }
+    StoreKeyValues(std::span(&row, 1), k, k + config_.kv_size(), stride,
+                   kv_layer);
+  });
 }
 
 // Moves the lines of x_ and qkv_ whose tokens want logits together, in the
@@ -220,14 +230,15 @@ void LlamaModel::AttendAndAdd(const LlamaLayerWeights& layer,
             kv_layer, attended, *pool_);
   const auto branch = Lines(branch_, batch.num_tokens, config_.hidden_size);
   MatMul(attended, layer.output, branch, *pool_);
-  AddToResidual(branch, batch.num_tokens);
+  AddAndNormalise(branch, layer.mlp_norm, batch.num_tokens);
 }
 
 void LlamaModel::FeedForwardAndAdd(const LlamaLayerWeights& layer,
-                                   int num_tokens) {
+                                   int num_tokens,
+                                   std::span<const float> next_norm) {
   const int size = config_.intermediate_size;
   const auto gate_up = Lines(gate_up_, num_tokens, 2 * size);
-  MatMul(Normalise(layer.mlp_norm, num_tokens), layer.gate_up, gate_up, *pool_);
+  MatMul(Normed(num_tokens), layer.gate_up, gate_up, *pool_);
   const auto gated = Lines(gated_, num_tokens, size);
   ForRowBlocks(num_tokens, [&](int begin, int end) {
     SiluMul(LineRange(std::span<const float>(gate_up), begin, end, 2 * size),
@@ -235,7 +246,7 @@ void LlamaModel::FeedForwardAndAdd(const LlamaLayerWeights& layer,
   });
   const auto branch = Lines(branch_, num_tokens, config_.hidden_size);
   MatMul(gated, layer.down, branch, *pool_);
-  AddToResidual(branch, num_tokens);
+  AddAndNormalise(branch, next_norm, num_tokens);
 }
 
 template <typename Body>
@@ -247,24 +258,21 @@ void LlamaModel::ForRowBlocks(int num_rows, const Body& body) {
   });
 }
 
-std::span<const float> LlamaModel::Normalise(std::span<const float> weight,
-                                             int num_tokens) {
+std::span<const float> LlamaModel::Normed(int num_tokens) const {
+  return std::span(normed_).first(size_t(num_tokens) * config_.hidden_size);
+}
+
+void LlamaModel::AddAndNormalise(std::span<const float> branch,
+                                 std::span<const float> weight,
+                                 int num_tokens) {
   const int size = config_.hidden_size;
   const auto x = Lines(x_, num_tokens, size);
   const auto normed = Lines(normed_, num_tokens, size);
   ForRowBlocks(num_tokens, [&](int begin, int end) {
-    RmsNorm(LineRange(x, begin, end, size), weight, config_.rms_norm_eps,
-            LineRange(normed, begin, end, size));
-  });
-  return normed;
-}
-
-void LlamaModel::AddToResidual(std::span<const float> branch, int num_tokens) {
-  const int size = config_.hidden_size;
-  const auto x = Lines(x_, num_tokens, size);
-  ForRowBlocks(num_tokens, [&](int begin, int end) {
     AddInPlace(LineRange(branch, begin, end, size),
                LineRange(x, begin, end, size));
+    RmsNorm(LineRange(x, begin, end, size), weight, config_.rms_norm_eps,
+            LineRange(normed, begin, end, size));
   });
 }
 

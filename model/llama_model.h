@@ -78,16 +78,17 @@ class LlamaModel : public Model {
   Batch KeepLogitsTokens(const StepPlan& plan);
   void AttendAndAdd(const LlamaLayerWeights& layer, const Batch& batch,
                     const KvLayer& kv_layer);
-  void FeedForwardAndAdd(const LlamaLayerWeights& layer, int num_tokens);
+  void FeedForwardAndAdd(const LlamaLayerWeights& layer, int num_tokens,
+                         std::span<const float> next_norm);
 
   // Calls body(begin, end) for blocks of rows [0, num_rows), on the pool.
   template <typename Body>
   void ForRowBlocks(int num_rows, const Body& body);
-  // normed_ = RmsNorm(x_).
-  std::span<const float> Normalise(std::span<const float> weight,
-                                   int num_tokens);
-  // x_ += branch.
-  void AddToResidual(std::span<const float> branch, int num_tokens);
+  // The first lines of normed_.
+  std::span<const float> Normed(int num_tokens) const;
+  // x_ += branch; normed_ = RmsNorm(x_).
+  void AddAndNormalise(std::span<const float> branch,
+                       std::span<const float> weight, int num_tokens);
 
   // Constant after construction.
   LlamaConfig config_;
@@ -99,7 +100,6 @@ class LlamaModel : public Model {
 
   // Scratch of one Forward, kept for the next; each grows to the largest step
   // so far. Lines are tokens.
-  std::vector<int> positions_;     // [n]
   AlignedVector<float> x_;         // [n, hidden_size]  residual stream
   AlignedVector<float> normed_;    // [n, hidden_size]
   AlignedVector<float> qkv_;       // [n, q_size + 2 * kv_size]

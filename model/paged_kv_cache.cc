@@ -60,11 +60,4 @@ KvLayer PagedKvCache::layer(int layer) const {
           .head_dim = shape_.head_dim};
 }
 
-void PagedKvCache::CopyPages(std::span<const PageCopy> copies) const {
-  for (int i = 0; i < shape_.num_layers; ++i) {
-    KvLayer kv_layer = layer(i);
-    espalier::CopyPages(copies, kv_layer);
-  }
-}
-
 }  // namespace espalier

@@ -52,9 +52,6 @@ class PagedKvCache {
   // A view of one layer. REQUIRES: 0 <= layer < shape().num_layers.
   KvLayer layer(int layer) const;
 
-  // Makes the tail copies of a step in all layers.
-  void CopyPages(std::span<const PageCopy> copies) const;
-
  private:
   PagedKvCache(const KvCacheShape& shape, int num_pages,
                std::span<float> memory)

@@ -11,7 +11,8 @@
 // A row feeds one token (decode) or many (a chunk of a prompt, a resumed
 // history, a draft to verify); multi-query evaluation over the page table is
 // the one operation. Logits are wanted for the last `num_logits` tokens of a
-// row: none for a chunk that does not end its prompt.
+// row: none for a chunk that does not end its prompt. Tokens and lines of
+// logits are in the order of the rows, without gaps.
 #pragma once
 
 #include <cstdint>

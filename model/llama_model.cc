@@ -1,33 +1,22 @@
 #include "model/llama_model.h"
 
 #include <algorithm>
+#include <atomic>
 #include <new>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
-#include "kernels/matmul.h"
 
 namespace espalier {
 namespace {
 
-// Rows that one task of an elementwise kernel takes: about a microsecond.
-constexpr int kRowBlock = 8;
-
-// The first `num_rows` * `num_cols` numbers of `buffer`, which grows to hold
-// them.
-std::span<float> Lines(AlignedVector<float>& buffer, int num_rows,
-                       int num_cols) {
-  const size_t size = size_t(num_rows) * num_cols;
-  if (buffer.size() < size) buffer.resize(size);
-  return std::span(buffer).first(size);
-}
-
-template <typename T>
-std::span<T> LineRange(std::span<T> lines, int begin, int end, int num_cols) {
-  return lines.subspan(size_t(begin) * num_cols,
-                       size_t(end - begin) * num_cols);
-}
+// Tokens a pass of its own must have to be worth reading all weights for: two
+// tiles of rows of a matrix product (kernels/matmul_tile.h).
+constexpr int kMinPassTokens = 24;
+// How much more than its share a pass may have, in percent: passes that run
+// side by side are as slow as the largest.
+constexpr int kMaxPassPercent = 120;
 
 KvCacheShape CacheShape(const LlamaConfig& config, int page_size) {
   return {.num_layers = config.num_layers,
@@ -44,37 +33,18 @@ int NumPositions(const LlamaConfig& config, const PagedKvCache& cache) {
   return static_cast<int>(std::min<int64_t>(config.max_context, num_slots));
 }
 
-ModelDescription Describe(const LlamaConfig& config,
-                          const PagedKvCache& cache) {
+ModelDescription Describe(const LlamaNetwork& network) {
+  const LlamaConfig& config = network.config;
   return {.vocab_size = config.vocab_size,
           .max_context = config.max_context,
           .eos_token_ids = config.eos_token_ids,
           .default_max_new_tokens = config.default_max_new_tokens,
-          .num_pages = cache.num_pages(),
-          .page_size = cache.shape().page_size};
+          .num_pages = network.cache.num_pages(),
+          .page_size = network.cache.shape().page_size};
 }
 
-// The tokens of the plan, in order, as rows of at most kRowBlock tokens: a long
-// chunk of a prompt is work for several threads.
-std::vector<AttentionRow> SplitRows(const StepPlan& plan) {
-  std::vector<AttentionRow> rows;
-  for (size_t i = 0; i < plan.rows.size(); ++i) {
-    const PlanRow& row = plan.rows[i];
-    for (int begin = 0; begin < row.num_tokens; begin += kRowBlock) {
-      rows.push_back({.first_token = row.first_token + begin,
-                      .num_tokens = std::min(kRowBlock, row.num_tokens - begin),
-                      .first_position = row.first_position + begin,
-                      .pages = plan.row_pages(i)});
-    }
-  }
-  return rows;
-}
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Load(
-    const std::string& directory, const LlamaOptions& options,
-    ThreadPool* pool) {
+absl::StatusOr<LlamaNetwork> LoadNetwork(const std::string& directory,
+                                         const LlamaOptions& options) {
   ASSIGN_OR_RETURN(LlamaConfig config, ReadLlamaConfig(directory));
   ASSIGN_OR_RETURN(PagedKvCache cache,
                    PagedKvCache::Create(CacheShape(config, options.page_size),
@@ -82,198 +52,113 @@ absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Load(
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   auto weights = LoadLlamaWeights(checkpoint, config);
   if (!weights.ok()) return Annotate(weights.status(), directory);
+  RotaryTable rotary(InverseFrequencies(config.rope, config.head_dim),
+                     NumPositions(config, cache));
+  return LlamaNetwork{std::move(config), *std::move(weights), std::move(cache),
+                      std::move(rotary)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Load(
+    const std::string& directory, const LlamaOptions& options,
+    ThreadPool* pool) {
   try {
-    return std::unique_ptr<LlamaModel>(new LlamaModel(
-        std::move(config), *std::move(weights), std::move(cache), pool));
+    ASSIGN_OR_RETURN(LlamaNetwork network, LoadNetwork(directory, options));
+    return std::unique_ptr<LlamaModel>(
+        new LlamaModel(std::move(network), pool));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(directory, ": not enough memory for the model");
   }
 }
 
-LlamaModel::LlamaModel(LlamaConfig config, LlamaWeights weights,
-                       PagedKvCache cache, ThreadPool* pool)
-    : config_(std::move(config)),
-      weights_(std::move(weights)),
-      cache_(std::move(cache)),
-      rotary_(InverseFrequencies(config_.rope, config_.head_dim),
-              NumPositions(config_, cache_)),
-      description_(Describe(config_, cache_)),
-      pool_(pool) {}
+LlamaModel::LlamaModel(LlamaNetwork network, ThreadPool* pool)
+    : network_(std::move(network)),
+      description_(Describe(network_)),
+      pool_(pool),
+      passes_(pool->num_threads(), LlamaPass(&network_)) {}
 
-// Whether the plan keeps within this model's tokens, positions and pages.
+// Whether the plan keeps within this model's tokens, positions and pages, and
+// its rows follow each other.
 bool LlamaModel::IsSound(const StepPlan& plan) const {
   const auto in_vocabulary = [&](TokenId token) {
-    return token >= 0 && token < config_.vocab_size;
+    return token >= 0 && token < description_.vocab_size;
   };
   const auto is_page = [&](PageId page) {
-    return page.value >= 0 && page.value < cache_.num_pages();
+    return page.value >= 0 && page.value < description_.num_pages;
   };
+  int num_tokens = 0;
+  int num_logits = 0;
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
     const size_t end = row.first_position + row.num_tokens;
     if (row.first_position < 0 || row.num_tokens < 1 ||
-        row.num_logits > row.num_tokens || end > config_.max_context ||
-        end > plan.row_pages(i).size() * cache_.shape().page_size) {
+        row.num_logits > row.num_tokens || end > description_.max_context ||
+        end > plan.row_pages(i).size() * description_.page_size ||
+        row.first_token != num_tokens ||
+        (row.num_logits > 0 && row.first_logits != num_logits)) {
       return false;
     }
+    num_tokens += row.num_tokens;
+    num_logits += row.num_logits;
   }
   return std::ranges::all_of(plan.tokens, in_vocabulary) &&
          std::ranges::all_of(plan.page_indices, is_page);
 }
 
+std::vector<RowRange> LlamaModel::Divide(const StepPlan& plan) const {
+  const int num_rows = static_cast<int>(plan.rows.size());
+  const int64_t num_tokens = static_cast<int64_t>(plan.tokens.size());
+  const int num_passes = static_cast<int>(passes_.size());
+  const std::vector<RowRange> one = {{0, num_rows}};
+  if (num_tokens < int64_t{num_passes} * kMinPassTokens) return one;
+  std::vector<RowRange> passes;
+  int row = 0;
+  int64_t num_taken = 0;
+  for (int i = 0; i < num_passes; ++i) {
+    const int begin = row;
+    const int64_t before = num_taken;
+    const int64_t goal = num_tokens * (i + 1) / num_passes;
+    while (row < num_rows && num_taken < goal) {
+      num_taken += plan.rows[row++].num_tokens;
+    }
+    // A long chunk of a prompt is one row, and better divided inside.
+    const int64_t share = num_taken - before;
+    if (share == 0 || share * num_passes * 100 > num_tokens * kMaxPassPercent) {
+      return one;
+    }
+    passes.push_back({begin, row});
+  }
+  return passes;
+}
+
 absl::Status LlamaModel::Forward(const StepPlan& plan,
                                  std::span<float> logits) {
-  CHECK_EQ(logits.size(), size_t(plan.num_logits) * config_.vocab_size);
+  CHECK_EQ(logits.size(), size_t(plan.num_logits) * description_.vocab_size);
   DCHECK(IsSound(plan)) << "a plan of " << plan.rows.size() << " rows";
-  pool_->ParallelFor(config_.num_layers, [&](int i) {
-    KvLayer layer = cache_.layer(i);
+  pool_->ParallelFor(network_.config.num_layers, [&](int i) {
+    KvLayer layer = network_.cache.layer(i);
     CopyPages(plan.page_copies, layer);
   });
   if (plan.empty()) return absl::OkStatus();
-  try {
-    Compute(plan, logits);
-  } catch (const std::bad_alloc&) {
-    return ResourceExhausted("not enough memory for a step of ",
-                             plan.tokens.size(), " tokens");
-  }
-  return absl::OkStatus();
-}
-
-// Between the parts of a layer x_ is the residual stream, and normed_ what the
-// next part reads.
-void LlamaModel::Compute(const StepPlan& plan, std::span<float> logits) {
-  Batch batch = {.rows = SplitRows(plan),
-                 .num_tokens = static_cast<int>(plan.tokens.size())};
-  Embed(plan.tokens);
-  const int last = config_.num_layers - 1;
-  for (int i = 0; i <= last; ++i) {
-    const LlamaLayerWeights& layer = weights_.layers[i];
-    KvLayer kv_layer = cache_.layer(i);
-    StoreProjections(layer, batch, kv_layer);
-    if (i == last) batch = KeepLogitsTokens(plan);
-    AttendAndAdd(layer, batch, kv_layer);
-    FeedForwardAndAdd(layer, batch.num_tokens,
-                      i == last ? weights_.final_norm
-                                : weights_.layers[i + 1].attention_norm);
-  }
-  MatMul(Normed(batch.num_tokens), weights_.head(), logits, *pool_);
-}
-
-void LlamaModel::Embed(std::span<const TokenId> tokens) {
-  const int size = config_.hidden_size;
-  const int num_tokens = static_cast<int>(tokens.size());
-  const auto x = Lines(x_, num_tokens, size);
-  const auto normed = Lines(normed_, num_tokens, size);
-  ForRowBlocks(num_tokens, [&](int begin, int end) {
-    for (int t = begin; t < end; ++t) {
-      weights_.embedding.CopyRow(tokens[t], LineRange(x, t, t + 1, size));
+  const std::vector<RowRange> ranges = Divide(plan);
+  std::atomic<bool> out_of_memory = false;
+  const auto run = [&](int i, ThreadPool& pool) {
+    try {
+      passes_[i].Run(plan, ranges[i], logits, pool);
+    } catch (const std::bad_alloc&) {
+      out_of_memory = true;
     }
-    RmsNorm(LineRange(x, begin, end, size), weights_.layers[0].attention_norm,
-            config_.rms_norm_eps, LineRange(normed, begin, end, size));
-  });
-}
-
-// Leaves the tokens' rotated q, k and v in qkv_, and k and v in their pages.
-void LlamaModel::StoreProjections(const LlamaLayerWeights& layer,
-                                  const Batch& batch, KvLayer& kv_layer) {
-  const int stride = layer.qkv.num_rows();
-  const auto qkv = Lines(qkv_, batch.num_tokens, stride);
-  MatMul(Normed(batch.num_tokens), layer.qkv, qkv, *pool_);
-  // k follows q, so both are one run of heads.
-  const int num_rotated = config_.num_heads + config_.num_kv_heads;
-  const float* k = qkv.data() + config_.q_size();
-  pool_->ParallelFor(static_cast<int>(batch.rows.size()), [&](int i) {
-    const AttentionRow& row = batch.rows[i];
-    for (int t = 0; t < row.num_tokens; ++t) {
-      const size_t line = size_t(row.first_token + t) * stride;
-      rotary_.Rotate(qkv.subspan(line, num_rotated * config_.head_dim),
-                     num_rotated, row.first_position + t);
-    }
-    StoreKeyValues(std::span(&row, 1), k, k + config_.kv_size(), stride,
-                   kv_layer);
-  });
-}
-
-// Moves the lines of x_ and qkv_ whose tokens want logits together, in the
-// order of the logits, and returns them as a batch.
-LlamaModel::Batch LlamaModel::KeepLogitsTokens(const StepPlan& plan) {
-  Batch kept;
-  kept.num_tokens = plan.num_logits;
-  for (size_t i = 0; i < plan.rows.size(); ++i) {
-    const PlanRow& row = plan.rows[i];
-    const int num_dropped = row.num_tokens - row.num_logits;
-    kept.rows.push_back({.first_token = row.first_logits,
-                         .num_tokens = row.num_logits,
-                         .first_position = row.first_position + num_dropped,
-                         .pages = plan.row_pages(i)});
-  }
-  const auto keep_lines = [&](AlignedVector<float>& buffer, int num_cols) {
-    const auto to = Lines(kept_, kept.num_tokens, num_cols);
-    for (const PlanRow& row : plan.rows) {
-      const int end = row.first_token + row.num_tokens;
-      const auto lines = LineRange(std::span<const float>(buffer),
-                                   end - row.num_logits, end, num_cols);
-      std::ranges::copy(lines,
-                        to.begin() + int64_t{row.first_logits} * num_cols);
-    }
-    std::swap(buffer, kept_);
   };
-  keep_lines(x_, config_.hidden_size);
-  keep_lines(qkv_, config_.q_size() + 2 * config_.kv_size());
-  return kept;
-}
-
-void LlamaModel::AttendAndAdd(const LlamaLayerWeights& layer,
-                              const Batch& batch, const KvLayer& kv_layer) {
-  const auto attended = Lines(attended_, batch.num_tokens, config_.q_size());
-  Attention(batch.rows, qkv_.data(), layer.qkv.num_rows(), config_.num_heads,
-            kv_layer, attended, *pool_);
-  const auto branch = Lines(branch_, batch.num_tokens, config_.hidden_size);
-  MatMul(attended, layer.output, branch, *pool_);
-  AddAndNormalise(branch, layer.mlp_norm, batch.num_tokens);
-}
-
-void LlamaModel::FeedForwardAndAdd(const LlamaLayerWeights& layer,
-                                   int num_tokens,
-                                   std::span<const float> next_norm) {
-  const int size = config_.intermediate_size;
-  const auto gate_up = Lines(gate_up_, num_tokens, 2 * size);
-  MatMul(Normed(num_tokens), layer.gate_up, gate_up, *pool_);
-  const auto gated = Lines(gated_, num_tokens, size);
-  ForRowBlocks(num_tokens, [&](int begin, int end) {
-    SiluMul(LineRange(std::span<const float>(gate_up), begin, end, 2 * size),
-            size, LineRange(gated, begin, end, size));
-  });
-  const auto branch = Lines(branch_, num_tokens, config_.hidden_size);
-  MatMul(gated, layer.down, branch, *pool_);
-  AddAndNormalise(branch, next_norm, num_tokens);
-}
-
-template <typename Body>
-void LlamaModel::ForRowBlocks(int num_rows, const Body& body) {
-  const int num_blocks = (num_rows + kRowBlock - 1) / kRowBlock;
-  pool_->ParallelFor(num_blocks, [&](int block) {
-    const int begin = block * kRowBlock;
-    body(begin, std::min(begin + kRowBlock, num_rows));
-  });
-}
-
-std::span<const float> LlamaModel::Normed(int num_tokens) const {
-  return std::span(normed_).first(size_t(num_tokens) * config_.hidden_size);
-}
-
-void LlamaModel::AddAndNormalise(std::span<const float> branch,
-                                 std::span<const float> weight,
-                                 int num_tokens) {
-  const int size = config_.hidden_size;
-  const auto x = Lines(x_, num_tokens, size);
-  const auto normed = Lines(normed_, num_tokens, size);
-  ForRowBlocks(num_tokens, [&](int begin, int end) {
-    AddInPlace(LineRange(branch, begin, end, size),
-               LineRange(x, begin, end, size));
-    RmsNorm(LineRange(x, begin, end, size), weight, config_.rms_norm_eps,
-            LineRange(normed, begin, end, size));
-  });
+  if (ranges.size() == 1) {
+    run(0, *pool_);
+  } else {
+    pool_->ParallelFor(static_cast<int>(ranges.size()),
+                       [&](int i) { run(i, one_thread_); });
+  }
+  if (!out_of_memory) return absl::OkStatus();
+  return ResourceExhausted("not enough memory for a step of ",
+                           plan.tokens.size(), " tokens");
 }
 
 }  // namespace espalier

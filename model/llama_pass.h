@@ -1,0 +1,93 @@
+// LlamaPass: the layers of a Llama-family model, run over some rows of a plan,
+// with the scratch this takes.
+//
+//   embed -> [ norm, q k v, rotate, store k v, attend, output, +,
+//              norm, gate up, silu * up, down, + ] x layers -> norm -> head
+//
+// Rows are sequences, and sequences do not read what others write in the same
+// step; so passes over different rows of one plan may run at the same time.
+// A pass itself divides its loops among the threads of the pool it is given.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "exec_request/step_plan.h"
+#include "kernels/aligned_vector.h"
+#include "kernels/attention.h"
+#include "kernels/elementwise.h"
+#include "model/llama_config.h"
+#include "model/llama_weights.h"
+#include "model/paged_kv_cache.h"
+
+namespace espalier {
+
+// What passes share: constant, but for the keys and values behind `cache`.
+struct LlamaNetwork {
+  LlamaConfig config;
+  LlamaWeights weights;
+  PagedKvCache cache;
+  RotaryTable rotary;
+};
+
+// Rows [begin, end) of a plan.
+struct RowRange {
+  int begin = 0;
+  int end = 0;
+};
+
+class LlamaPass {
+ public:
+  // `network` outlives the pass.
+  explicit LlamaPass(const LlamaNetwork* network) : network_(*network) {}
+
+  // Feeds the rows' tokens and fills their lines of logits. Throws
+  // std::bad_alloc.
+  //   logits  [plan.num_logits, vocab_size]  those of all rows of the plan
+  // REQUIRES: `rows` is not empty.
+  void Run(const StepPlan& plan, RowRange rows, std::span<float> logits,
+           ThreadPool& pool);
+
+ private:
+  // The tokens a layer works on, as lines of the scratch.
+  struct Batch {
+    std::vector<AttentionRow> rows;
+    int num_tokens = 0;
+  };
+
+  Batch TokensOf(const StepPlan& plan, RowRange rows) const;
+  void Embed(std::span<const TokenId> tokens);
+  void StoreProjections(const LlamaLayerWeights& layer, const Batch& batch,
+                        KvLayer& kv_layer);
+  Batch KeepLogitsTokens(const StepPlan& plan, RowRange rows);
+  void AttendAndAdd(const LlamaLayerWeights& layer, const Batch& batch,
+                    const KvLayer& kv_layer);
+  void FeedForwardAndAdd(const LlamaLayerWeights& layer, int num_tokens,
+                         std::span<const float> next_norm);
+
+  // Calls body(begin, end) for blocks of lines [0, num_lines), on the pool.
+  template <typename Body>
+  void ForLineBlocks(int num_lines, const Body& body);
+  // The first lines of normed_.
+  std::span<const float> Normed(int num_tokens) const;
+  // x_ += branch; normed_ = RmsNorm(x_).
+  void AddAndNormalise(std::span<const float> branch,
+                       std::span<const float> weight, int num_tokens);
+
+  const LlamaNetwork& network_;
+  ThreadPool* pool_ = nullptr;  // of the present Run
+
+  // Scratch of one Run, kept for the next; each grows to the largest step so
+  // far. Lines are tokens.
+  AlignedVector<float> x_;         // [n, hidden_size]  residual stream
+  AlignedVector<float> normed_;    // [n, hidden_size]
+  AlignedVector<float> qkv_;       // [n, q_size + 2 * kv_size]
+  AlignedVector<float> attended_;  // [n, q_size]
+  AlignedVector<float> gate_up_;   // [n, 2 * intermediate_size]
+  AlignedVector<float> gated_;     // [n, intermediate_size]
+  AlignedVector<float> branch_;    // [n, hidden_size]  what is added to x_
+  AlignedVector<float> kept_;      // lines of x_ or qkv_ that are kept
+};
+
+}  // namespace espalier

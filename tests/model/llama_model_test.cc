@@ -160,6 +160,31 @@ TEST(LlamaModelTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
   }
 }
 
+// Many rows are divided among threads, a few sequences through all layers each.
+TEST(LlamaModelTest, AStepDividedByRowsChangesNoBits) {
+  const TinyShape shape = {.dtype = "BF16"};
+  const TinyModel tiny = MakeTinyModel(shape, 15);
+  constexpr int kNumSequences = 90;
+  for (const int num_threads : {2, 3}) {
+    ThreadPool pool(num_threads);
+    const auto model = LoadTiny(tiny, pool, 3);
+    std::vector<Feeder::Row> rows;
+    std::vector<Lines> alone;
+    Feeder feeder(model.get());
+    for (int i = 0; i < kNumSequences; ++i) {
+      const auto tokens = RandomTokens(1 + i % 3, shape.vocab_size, i);
+      alone.push_back(FeedAlone(model.get(), tokens, 1000));
+      // Some want no logits, the first of all among them.
+      rows.push_back({feeder.Add(), tokens, i % 4 == 0 ? 0 : -1});
+    }
+    const std::vector<Lines> together = feeder.Step(rows);
+    for (int i = 0; i < kNumSequences; ++i) {
+      if (rows[i].num_logits == 0) continue;
+      EXPECT_EQ(together[i], alone[i]) << i << " of " << num_threads;
+    }
+  }
+}
+
 TEST(LlamaModelTest, ACopiedTailPageCarriesItsTokensOn) {
   const TinyShape shape;
   ThreadPool pool(1);

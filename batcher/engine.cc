@@ -2,16 +2,17 @@
 
 #include <atomic>
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/experimental/concurrent_channel.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <functional>
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
 
@@ -27,8 +28,23 @@ template <typename T>
 using AnswerChannel =
     asio::experimental::concurrent_channel<void(error_code, T)>;
 
+// Sends to a channel that is still there. Only the coroutine owns its channel,
+// which must not outlive the coroutine's context.
+template <typename T>
+std::function<void(T)> SendTo(std::weak_ptr<AnswerChannel<T>> channel) {
+  return [channel = std::move(channel)](T value) {
+    if (const auto open = channel.lock()) {
+      open->try_send(error_code(), std::move(value));
+    }
+  };
+}
+
 absl::Status ShutDownError() {
   return MakeError(absl::StatusCode::kCancelled, "the engine is shut down");
+}
+
+absl::Status CancelledByCaller() {
+  return MakeError(absl::StatusCode::kCancelled, "cancelled by its caller");
 }
 
 }  // namespace
@@ -57,8 +73,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   }
 
   void Cancel(RequestId id) {
-    scheduler_.Cancel(
-        id, MakeError(absl::StatusCode::kCancelled, "cancelled by its caller"));
+    scheduler_.Cancel(id, CancelledByCaller());
     PumpSoon();
   }
 
@@ -108,13 +123,17 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
     if (detached_ || (only_ended && plan.finished.empty())) return Idle();
     if (!only_ended) figures_.plan_time += step_watch_.Elapsed();
     in_flight_ = true;
-    steps_->Execute(std::move(plan), [self = shared_from_this(), only_ended](
-                                         absl::StatusOr<StepResult> result) {
-      asio::post(self->strand,
-                 [self, only_ended, result = std::move(result)]() mutable {
-                   self->OnStep(std::move(result), only_ended);
-                 });
-    });
+    // The guard keeps the context running until the step has reported.
+    steps_->Execute(
+        std::move(plan),
+        [self = shared_from_this(), only_ended,
+         guard = asio::make_work_guard(strand.get_inner_executor())](
+            absl::StatusOr<StepResult> result) {
+          asio::post(self->strand,
+                     [self, only_ended, result = std::move(result)]() mutable {
+                       self->OnStep(std::move(result), only_ended);
+                     });
+        });
   }
 
   void OnStep(absl::StatusOr<StepResult> result, bool only_ended) {
@@ -172,51 +191,46 @@ asio::awaitable<absl::StatusOr<Result>> RunRequest(std::shared_ptr<Core> core,
                                                    Request request) {
   const absl::Status valid = ValidateRequest(core->description, &request);
   if (!valid.ok()) co_return valid;
+  const asio::cancellation_state state =
+      co_await asio::this_coro::cancellation_state;
+  if (state.cancelled() != asio::cancellation_type::none) {
+    co_return CancelledByCaller();  // awaiting below would throw
+  }
 
-  using Channel = AnswerChannel<absl::StatusOr<Result>>;
+  using Value = absl::StatusOr<Result>;
   const auto executor = co_await asio::this_coro::executor;
-  const auto answer = std::make_shared<Channel>(executor, 1);
+  const auto answer = std::make_shared<AnswerChannel<Value>>(executor, 1);
   const RequestId id = core->NextId();
-  asio::post(core->strand,
-             [core, id, answer, request = std::move(request)]() mutable {
-               core->Submit(id, std::move(request), [answer](auto result) {
-                 answer->try_send(error_code(), std::move(result));
-               });
-             });
+  asio::post(core->strand, [core, id, send = SendTo<Value>(answer),
+                            request = std::move(request)]() mutable {
+    core->Submit(id, std::move(request), std::move(send));
+  });
 
   CancelUnlessAnswered<Core> guard(core, id);
-  co_await asio::this_coro::reset_cancellation_state(
-      asio::enable_total_cancellation());
-  co_await asio::this_coro::throw_if_cancelled(false);
   auto [error, result] =
       co_await answer->async_receive(asio::as_tuple(asio::use_awaitable));
-  if (error) {
-    co_return MakeError(absl::StatusCode::kCancelled,
-                        "cancelled by its caller");
-  }
+  if (error) co_return CancelledByCaller();
   guard.Answered();
   co_return std::move(result);
 }
 
 template <typename Core>
 asio::awaitable<void> RunShutdown(std::shared_ptr<Core> core) {
-  using Channel = AnswerChannel<bool>;
   const auto executor = co_await asio::this_coro::executor;
-  const auto stopped = std::make_shared<Channel>(executor, 1);
-  asio::post(core->strand, [core, stopped] {
-    core->Stop([stopped] { stopped->try_send(error_code(), true); });
+  const auto stopped = std::make_shared<AnswerChannel<bool>>(executor, 1);
+  asio::post(core->strand, [core, send = SendTo<bool>(stopped)] {
+    core->Stop([send] { send(true); });
   });
   co_await stopped->async_receive(asio::as_tuple(asio::use_awaitable));
 }
 
 template <typename Core>
 asio::awaitable<EngineFigures> ReadFigures(std::shared_ptr<Core> core) {
-  using Channel = AnswerChannel<EngineFigures>;
+  using Value = EngineFigures;
   const auto executor = co_await asio::this_coro::executor;
-  const auto answer = std::make_shared<Channel>(executor, 1);
-  asio::post(core->strand, [core, answer] {
-    answer->try_send(error_code(), core->Figures());
-  });
+  const auto answer = std::make_shared<AnswerChannel<Value>>(executor, 1);
+  asio::post(core->strand,
+             [core, send = SendTo<Value>(answer)] { send(core->Figures()); });
   auto [error, figures] =
       co_await answer->async_receive(asio::as_tuple(asio::use_awaitable));
   co_return figures;

@@ -3,7 +3,7 @@
 // waits for the model.
 //
 //   boost::asio::io_context context;
-//   ModelExecutor steps(model.get(), &threads);
+//   ModelExecutor steps(model.get(), &threads);  // ends before the context
 //   Engine engine(context.get_executor(), &steps);
 //   co_spawn(context, [&]() -> awaitable<void> {
 //     absl::StatusOr<Result> result = co_await engine.Generate(request);
@@ -11,9 +11,11 @@
 //   }, detached);
 //   context.run();
 //
-// Life: the executor's context and the StepExecutor outlive the engine. The
-// engine is destroyed when no thread runs its context, or after Shutdown() has
-// completed. Requests that still run then are answered with kCancelled.
+// Life: the context outlives the StepExecutor, and that outlives the engine.
+// The engine is destroyed when no thread runs its context, or after Shutdown()
+// has completed; requests that still run are answered with kCancelled. A
+// coroutine that awaits the engine may live on another context, which may end
+// first, but not while another thread is answering.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -56,9 +58,10 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Runs one request to its end. Cancelling the awaiting coroutine (terminal
-  // or total cancellation) or destroying it ends the request at once, in
-  // whatever state it is, and its pages come back.
+  // Runs one request to its end. Cancelling the awaiting coroutine (by the
+  // types of cancellation that it lets through; terminal, unless it says
+  // otherwise) or destroying it ends the request at once, in whatever state it
+  // is, and its pages come back.
   // Errors: kInvalidArgument for a bad request, naming field and value, before
   // anything is held; kResourceExhausted for one that can never fit, with the
   // figures; kCancelled if its caller or a shutdown cancelled it;

@@ -1,6 +1,7 @@
 #include "batcher/scheduler.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -9,9 +10,19 @@
 
 namespace espalier {
 
+bool ValidateStepsByDefault() {
+#ifdef NDEBUG
+  return false;
+#else
+  return true;
+#endif
+}
+
 Scheduler::Scheduler(const ModelDescription& model,
                      const SchedulerOptions& options)
-    : options_(options), pool_(model.num_pages, model.page_size) {
+    : options_(options),
+      vocab_size_(model.vocab_size),
+      pool_(model.num_pages, model.page_size) {
   CHECK_GE(options_.max_running, 1);
   CHECK_GE(options_.max_step_tokens, 1);
 }
@@ -45,6 +56,10 @@ StepPlan Scheduler::Plan() {
     }
   }
   Admit(&plan, &budget);
+  asked_.clear();
+  for (const PlanSelection& selection : plan.selections) {
+    asked_.emplace_back(selection.request, selection.num_rows);
+  }
   if (!plan.empty()) CountPlan(plan);
   if (options_.validate_steps) Validate(plan);
   return plan;
@@ -52,12 +67,16 @@ StepPlan Scheduler::Plan() {
 
 void Scheduler::PlanGroup(Running& running, StepPlan* plan, int* budget) {
   const size_t first_token = plan->tokens.size();
+  int64_t& counter = running.group->prefilling() ? figures_.num_prompt_tokens
+                                                 : figures_.num_decode_rows;
   // Its reservation covers its worst case, so pages cannot run out.
   const absl::Status status =
       running.group->PlanStep(std::max(*budget, 1), plan);
   CHECK(status.ok()) << status.ToString();
   running.in_step = true;
-  *budget -= static_cast<int>(plan->tokens.size() - first_token);
+  const int num_tokens = static_cast<int>(plan->tokens.size() - first_token);
+  counter += num_tokens;
+  *budget -= num_tokens;
 }
 
 bool Scheduler::CanAdmit(const Request& request) const {
@@ -86,7 +105,34 @@ void Scheduler::Admit(StepPlan* plan, int* budget) {
   }
 }
 
+absl::Status Scheduler::CheckAnswers(const StepResult& result) const {
+  if (result.selections.size() != asked_.size()) {
+    return Internal("a step of ", asked_.size(), " selections was answered ",
+                    "with ", result.selections.size());
+  }
+  for (size_t i = 0; i < asked_.size(); ++i) {
+    const auto& [request, num_rows] = asked_[i];
+    const SelectionResult& answer = result.selections[i];
+    if (answer.request != request) {
+      return Internal("selection ", i, " of a step is of request ", request,
+                      ", its answer of ", answer.request);
+    }
+    for (const Candidate& candidate : answer.candidates) {
+      if (candidate.beam < 0 || candidate.beam >= num_rows ||
+          candidate.token < 0 || candidate.token >= vocab_size_) {
+        return Internal("a step answered with token ", candidate.token,
+                        " after beam ", candidate.beam, " of ", num_rows);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 void Scheduler::Advance(absl::StatusOr<StepResult> result) {
+  if (result.ok()) {
+    const absl::Status answers = CheckAnswers(*result);
+    if (!answers.ok()) result = answers;
+  }
   if (result.ok()) {
     figures_.forward_time += result->forward_time;
     figures_.select_time += result->select_time;
@@ -164,12 +210,6 @@ void Scheduler::CountPlan(const StepPlan& plan) {
   const int num_copies = static_cast<int>(plan.page_copies.size());
   figures_.num_tail_copies += num_copies;
   figures_.max_tail_copies = std::max(figures_.max_tail_copies, num_copies);
-  for (const PlanRow& row : plan.rows) {
-    const bool decodes =
-        row.num_tokens == 1 && row.num_logits == 1 && row.first_position > 0;
-    (decodes ? figures_.num_decode_rows : figures_.num_prompt_tokens) +=
-        row.num_tokens;
-  }
 }
 
 std::vector<const PageTable*> Scheduler::Tables() const {
@@ -182,10 +222,23 @@ std::vector<const PageTable*> Scheduler::Tables() const {
 }
 
 void Scheduler::Validate(const StepPlan& plan) const {
-  const absl::Status pages = ValidatePages(pool_, Tables());
-  CHECK(pages.ok()) << pages.ToString();
-  const absl::Status copies = ValidateCopies(pool_, plan.page_copies);
-  CHECK(copies.ok()) << copies.ToString();
+  const auto check = [](const absl::Status& status) {
+    CHECK(status.ok()) << status.ToString();
+  };
+  check(ValidatePages(pool_, Tables()));
+  check(ValidateCopies(pool_, plan.page_copies));
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    check(ValidateWrites(pool_, plan.row_pages(i), plan.rows[i].first_position,
+                         plan.rows[i].num_tokens));
+  }
+  for (const Running& running : running_) {
+    std::set<PageId> held;
+    for (const PageTable* table : running.group->Tables()) {
+      for (const PageRef& page : table->pages()) held.insert(page.id());
+    }
+    CHECK_LE(static_cast<int64_t>(held.size()),
+             running.group->num_reserved_pages());
+  }
 }
 
 }  // namespace espalier

@@ -21,6 +21,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -34,11 +35,9 @@
 
 namespace espalier {
 
-#ifdef NDEBUG
-inline constexpr bool kValidateStepsByDefault = false;
-#else
-inline constexpr bool kValidateStepsByDefault = true;
-#endif
+// Whether steps are validated unless options say otherwise: in debug builds of
+// the library.
+bool ValidateStepsByDefault();
 
 struct SchedulerOptions {
   // Requests that run together at most. >= 1.
@@ -49,7 +48,7 @@ struct SchedulerOptions {
   // million parameters stay in its caches.
   int max_step_tokens = 128;
   // Checks the laws of pages after every plan and result (pages/validate.h).
-  bool validate_steps = kValidateStepsByDefault;
+  bool validate_steps = ValidateStepsByDefault();
 };
 
 // What a scheduler has done since its construction.
@@ -91,7 +90,7 @@ class Scheduler {
   StepPlan Plan();
 
   // The answer to the last plan. An error ends the requests of that plan with
-  // it, and nobody else.
+  // it, and nobody else; so does a result that does not answer the plan.
   void Advance(absl::StatusOr<StepResult> result);
 
   // Answers the request with `why` and gives its pages back; at any moment,
@@ -120,6 +119,8 @@ class Scheduler {
   void PlanGroup(Running& running, StepPlan* plan, int* budget);
   void Admit(StepPlan* plan, int* budget);
   bool CanAdmit(const Request& request) const;
+  // Whether `result` answers the selections of the last plan.
+  absl::Status CheckAnswers(const StepResult& result) const;
   void AdvanceGroup(const SelectionResult& result);
   void Finish(Running& running, absl::StatusOr<Result> result);
   void EraseFinished();
@@ -129,12 +130,15 @@ class Scheduler {
 
   // Constant after construction.
   const SchedulerOptions options_;
+  const int vocab_size_;
 
   PagePool pool_;  // before the groups: it outlives them
   SequenceIdSource sequence_ids_;
   std::deque<Waiting> waiting_;
   std::vector<Running> running_;  // in order of admission
   StepPlan next_plan_;            // forks and ended sequences so far
+  // What the plan that runs now asks for: of whom, and of how many rows.
+  std::vector<std::pair<RequestId, int>> asked_;
   SchedulerFigures figures_;
 };
 

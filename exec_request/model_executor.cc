@@ -1,11 +1,15 @@
+#include "exec_request/model_executor.h"
+
+#include <atomic>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <exception>
+#include <new>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "base/stopwatch.h"
-#include "exec_request/step_executor.h"
 
 namespace espalier {
 namespace {
@@ -44,6 +48,20 @@ std::vector<TokenScore> SelectLine(const PlanSelection& selection, int row,
   return SelectRow(logits, options);
 }
 
+// ParallelFor for a body that may throw std::bad_alloc, which is thrown here.
+template <typename Body>
+void AllocatingLoop(ThreadPool& pool, int count, const Body& body) {
+  std::atomic<bool> out_of_memory = false;
+  pool.ParallelFor(count, [&](int i) {
+    try {
+      body(i);
+    } catch (const std::bad_alloc&) {
+      out_of_memory = true;
+    }
+  });
+  if (out_of_memory) throw std::bad_alloc();
+}
+
 }  // namespace
 
 std::vector<SelectionResult> SelectAll(const StepPlan& plan,
@@ -54,7 +72,7 @@ std::vector<SelectionResult> SelectAll(const StepPlan& plan,
   for (const PlanSelection& selection : plan.selections) {
     rows.emplace_back(selection.num_rows);
   }
-  pool.ParallelFor(static_cast<int>(lines.size()), [&](int i) {
+  AllocatingLoop(pool, static_cast<int>(lines.size()), [&](int i) {
     const auto [s, row] = lines[i];
     const PlanSelection& selection = plan.selections[s];
     const size_t line = selection.first_logits + row;
@@ -62,7 +80,7 @@ std::vector<SelectionResult> SelectAll(const StepPlan& plan,
                               logits.subspan(line * vocab_size, vocab_size));
   });
   std::vector<SelectionResult> results(plan.selections.size());
-  pool.ParallelFor(static_cast<int>(results.size()), [&](int s) {
+  AllocatingLoop(pool, static_cast<int>(results.size()), [&](int s) {
     const PlanSelection& selection = plan.selections[s];
     results[s] = {selection.request,
                   MergeCandidates(rows[s], selection.cum_log_probs,
@@ -80,11 +98,25 @@ class ModelExecutor::Worker {
   const ModelDescription& description() const { return model_->description(); }
 
   void Start(StepPlan plan, Done done) {
-    boost::asio::post(thread_, [this, plan = std::move(plan),
-                                done = std::move(done)] { done(Run(plan)); });
+    boost::asio::post(thread_,
+                      [this, plan = std::move(plan), done = std::move(done)] {
+                        done(RunSafely(plan));
+                      });
   }
 
  private:
+  absl::StatusOr<StepResult> RunSafely(const StepPlan& plan) {
+    try {
+      return Run(plan);
+    } catch (const std::bad_alloc&) {
+      return ResourceExhausted("not enough memory for a step of ",
+                               plan.tokens.size(), " tokens and ",
+                               plan.num_logits, " lines of logits");
+    } catch (const std::exception& error) {
+      return Internal("the model threw: ", error.what());
+    }
+  }
+
   absl::StatusOr<StepResult> Run(const StepPlan& plan) {
     const int vocab_size = model_->description().vocab_size;
     Stopwatch watch;

@@ -19,7 +19,7 @@
 
 #include "base/check.h"
 #include "batcher/engine.h"
-#include "exec_request/step_executor.h"
+#include "exec_request/model_executor.h"
 #include "model/llama_model.h"
 #include "text/prompt_template.h"
 #include "text/tokenizer.h"
@@ -101,8 +101,8 @@ class PhaseShares {
 
 EngineFigures RunOnce(int num_requests, int num_beams) {
   Bench& bench = SharedBench();
-  ModelExecutor steps(bench.model.get(), &bench.threads);
   boost::asio::io_context context(1);
+  ModelExecutor steps(bench.model.get(), &bench.threads);
   Engine engine(context.get_executor(), &steps);
   for (int i = 0; i < num_requests; ++i) {
     boost::asio::co_spawn(

@@ -13,7 +13,7 @@
 #include "base/thread_pool.h"
 #include "batcher/engine.h"
 #include "exec_request/request_json.h"
-#include "exec_request/step_executor.h"
+#include "exec_request/model_executor.h"
 #include "model/llama_model.h"
 #include "text/prompt_template.h"
 #include "text/tokenizer.h"

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "batcher/engine.h"
-#include "exec_request/step_executor.h"
+#include "exec_request/model_executor.h"
 
 namespace {
 
@@ -39,8 +39,8 @@ class CountingModel : public Model {
 int main() {
   CountingModel model;
   ThreadPool threads(1);
-  ModelExecutor steps(&model, &threads);
   boost::asio::io_context context;
+  ModelExecutor steps(&model, &threads);
   Engine engine(context.get_executor(), &steps);
 
   Request request{.prompt_tokens = {0, 1, 2}, .params = {}};

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "batcher/engine.h"
-#include "exec_request/step_executor.h"
+#include "exec_request/model_executor.h"
 #include "model/llama_model.h"
 #include "text/prompt_template.h"
 #include "text/tokenizer.h"
@@ -18,8 +18,8 @@ int main(int argc, char** argv) {
   auto tokenizer = Tokenizer::Load(directory + "/tokenizer.model").value();
   auto templates = PromptTemplates::Load(directory, *tokenizer).value();
 
-  ModelExecutor steps(model.get(), &threads);
   boost::asio::io_context context;
+  ModelExecutor steps(model.get(), &threads);
   Engine engine(context.get_executor(), &steps);
 
   Request request;

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec_request/step_executor.h"
+#include "exec_request/model_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
 

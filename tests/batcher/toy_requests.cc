@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "exec_request/step_executor.h"
+#include "exec_request/model_executor.h"
 
 namespace espalier::testing {
 namespace {

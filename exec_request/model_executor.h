@@ -1,0 +1,41 @@
+// ModelExecutor: runs Model::Forward and then selection on a thread of its own,
+// so that the caller's strand never waits.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "exec_request/model.h"
+#include "exec_request/step_executor.h"
+
+namespace espalier {
+
+// Selection over the logits of one plan: kernels/select.h for every group.
+//   logits  [plan.num_logits, vocab_size]  f32  host
+// A group's answer depends on its own rows alone. Throws std::bad_alloc.
+std::vector<SelectionResult> SelectAll(const StepPlan& plan,
+                                       std::span<const float> logits,
+                                       int vocab_size, ThreadPool& pool);
+
+class ModelExecutor : public StepExecutor {
+ public:
+  // Selection runs on `pool`, which may be the model's: a step uses it for
+  // one thing at a time. Both outlive the executor.
+  ModelExecutor(Model* model, ThreadPool* pool);
+  // Finishes the plans that were started; their `done`s are called.
+  ~ModelExecutor() override;
+
+  const ModelDescription& description() const override;
+
+  // Errors, as results: what the model returns; kResourceExhausted if memory
+  // runs out; kInternal if the model throws.
+  void Execute(StepPlan plan, Done done) override;
+
+ private:
+  class Worker;
+  std::unique_ptr<Worker> worker_;
+};
+
+}  // namespace espalier

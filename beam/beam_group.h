@@ -82,6 +82,8 @@ class BeamGroup {
   // REQUIRES: done().
   Result TakeResult() const;
 
+  // Pages promised to it.
+  int64_t num_reserved_pages() const { return reservation_.num_pages(); }
   // For the validator and for figures: tables of the live sequences.
   std::vector<const PageTable*> Tables() const;
 

@@ -105,4 +105,21 @@ absl::Status ValidateCopies(const PagePool& pool,
   return absl::OkStatus();
 }
 
+absl::Status ValidateWrites(const PagePool& pool, std::span<const PageId> pages,
+                            int first_position, int num_tokens) {
+  const int end = first_position + num_tokens;
+  if (NumPages(end, pool.page_size()) > static_cast<int64_t>(pages.size())) {
+    return Internal("a row writes up to position ", end, " of ", pages.size(),
+                    " pages of ", pool.page_size(), " tokens");
+  }
+  for (int i = first_position / pool.page_size();
+       i < NumPages(end, pool.page_size()); ++i) {
+    if (pool.ref_count(pages[i]) != 1) {
+      return Internal("a row writes into page ", pages[i], ", which has ",
+                      pool.ref_count(pages[i]), " holders");
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace espalier

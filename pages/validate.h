@@ -24,4 +24,11 @@ absl::Status ValidatePages(const PagePool& pool,
 absl::Status ValidateCopies(const PagePool& pool,
                             std::span<const PageCopy> copies);
 
+// Checks that nobody else holds a page that a row writes into.
+//   pages  the row's pages in order; its tokens go to slots [first_position,
+//          first_position + num_tokens) of the sequence
+// Errors: kInternal naming the page and its holders, or if pages are missing.
+absl::Status ValidateWrites(const PagePool& pool, std::span<const PageId> pages,
+                            int first_position, int num_tokens);
+
 }  // namespace espalier

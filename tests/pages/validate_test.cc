@@ -158,5 +158,28 @@ TEST_F(ValidateCopiesTest, APageOutsideThePoolIsFound) {
               IsInternal("copy 0 -> 10 in a pool of 10 pages"));
 }
 
+TEST(ValidateWritesTest, AWrittenPageHasOneHolder) {
+  PagePool pool(8, 4);
+  const PageReservation reserved = *pool.Reserve(8);
+  PageTable parent(&pool);
+  std::vector<PageCopy> copies;
+  ASSERT_OK(parent.Append(6, &copies));
+  const PageTable child = parent.Fork(6);
+  const std::vector<PageId> pages = {parent.pages()[0].id(),
+                                     parent.pages()[1].id()};
+  // Position 6 lies in the second page, which both hold.
+  EXPECT_THAT(ValidateWrites(pool, pages, 6, 1),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("2 holders")));
+  ASSERT_OK(parent.Append(1, &copies));
+  EXPECT_OK(ValidateWrites(pool, std::vector{pages[0], parent.pages()[1].id()},
+                           6, 1));
+  // Reading the shared first page is fine, writing it is not.
+  EXPECT_THAT(ValidateWrites(pool, pages, 3, 1),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("2 holders")));
+  EXPECT_THAT(
+      ValidateWrites(pool, pages, 8, 1),
+      StatusIs(absl::StatusCode::kInternal, HasSubstr("up to position 9")));
+}
+
 }  // namespace
 }  // namespace espalier

@@ -1,10 +1,13 @@
 #include "examples/cli/batch_command.h"
 
+#include <sys/stat.h>
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/experimental/concurrent_channel.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cstdio>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,8 +33,9 @@ struct BatchOptions {
   std::string output = "-";
 };
 
-// Lines that are read but not yet written; bounds memory.
+// Lines that are read but not yet written, and their bytes; bounds memory.
 constexpr size_t kMaxOpenLines = 4096;
+constexpr size_t kMaxOpenBytes = 64 << 20;
 
 // Closes what it opened, and nothing else.
 struct CloseFile {
@@ -44,11 +48,15 @@ using OutputFile = std::unique_ptr<FILE, CloseFile>;
 // One run of the subcommand. All of it runs on the runtime's one thread.
 class Batch {
  public:
-  Batch(Runtime* runtime, LineReader* reader, FILE* output)
-      : runtime_(runtime), reader_(reader), output_(output) {}
+  // `flush_lines`: hand on every answer at once.
+  Batch(Runtime* runtime, LineReader* reader, FILE* output, bool flush_lines)
+      : runtime_(runtime),
+        reader_(reader),
+        output_(output),
+        flush_lines_(flush_lines) {}
 
   // Reads, runs and writes everything.
-  // Errors: kInternal if the output cannot be written.
+  // Errors: kInternal if the input cannot be read or the output not written.
   asio::awaitable<absl::Status> Run();
 
   int num_lines() const { return num_lines_; }
@@ -58,18 +66,25 @@ class Batch {
   using Signal =
       asio::experimental::concurrent_channel<void(boost::system::error_code)>;
 
-  void Start(const std::string& line);
-  // Runs one line and puts its answer in its place.
-  asio::awaitable<void> RunLine(std::string line, int64_t index);
+  void Start(std::string line);
+  bool IsFull() const;
+  // Completes when answers may have been written since the last call.
+  asio::awaitable<void> AwaitWritten();
+  // Runs one line and puts its answer in its place, the index-th of all.
+  asio::awaitable<void> RunLine(std::string line, int64_t line_number,
+                                size_t index);
   void WriteReady();
-  asio::awaitable<void> AwaitOpenLinesBelow(size_t limit);
 
   Runtime* const runtime_;
   LineReader* const reader_;
   FILE* const output_;
-  // Answers of lines [num_written_, num_lines_), unset while they run.
+  const bool flush_lines_;
+  // Answers in input order, unset while they run; the first is the
+  // num_written_-th of all.
   std::deque<std::optional<std::string>> open_;
-  int64_t num_written_ = 0;
+  size_t open_bytes_ = 0;  // of their requests
+  size_t num_written_ = 0;
+  int64_t num_read_ = 0;  // blank lines included
   int num_lines_ = 0;
   int num_failed_ = 0;
   bool write_failed_ = false;
@@ -79,43 +94,69 @@ class Batch {
 };
 
 asio::awaitable<absl::Status> Batch::Run() {
+  absl::Status read;
   while (!write_failed_) {
-    const std::vector<std::string> lines = co_await reader_->Next();
-    if (lines.empty()) break;
-    for (const std::string& line : lines) Start(line);
-    co_await AwaitOpenLinesBelow(kMaxOpenLines);
+    absl::StatusOr<std::vector<std::string>> lines =
+        co_await reader_->AsyncRead();
+    read = lines.status();
+    if (!lines.ok() || lines->empty()) break;
+    for (std::string& line : *lines) {
+      Start(std::move(line));
+      while (IsFull()) co_await AwaitWritten();
+    }
   }
   progress_.SetTotal(num_lines_);
-  co_await AwaitOpenLinesBelow(1);
-  if (write_failed_ || std::fflush(output_) != 0) {
+  while (!open_.empty()) co_await AwaitWritten();
+  progress_.End();
+  if (!read.ok()) co_return read;
+  if (write_failed_ || std::fflush(output_) != 0 || std::ferror(output_)) {
     co_return Internal("cannot write the output");
   }
   co_return absl::OkStatus();
 }
 
-void Batch::Start(const std::string& line) {
+void Batch::Start(std::string line) {
+  const int64_t line_number = num_read_++;
   if (line.find_first_not_of(" \t") == std::string::npos) return;
   open_.emplace_back();
-  asio::co_spawn(runtime_->context(), RunLine(line, num_lines_++),
-                 [](std::exception_ptr) {});
+  open_bytes_ += line.size();
+  ++num_lines_;
+  asio::co_spawn(
+      runtime_->context(),
+      RunLine(std::move(line), line_number, num_written_ + open_.size() - 1),
+      [](std::exception_ptr) {});
 }
 
-asio::awaitable<void> Batch::AwaitOpenLinesBelow(size_t limit) {
-  while (open_.size() >= limit) {
-    co_await written_->async_receive(asio::use_awaitable);
-  }
+bool Batch::IsFull() const {
+  return open_.size() >= kMaxOpenLines ||
+         (open_bytes_ >= kMaxOpenBytes && !open_.empty());
 }
 
-asio::awaitable<void> Batch::RunLine(std::string line, int64_t index) {
-  RequestLine request = ParseRequestLine(line);
-  if (request.id.is_null()) request.id = index;
+asio::awaitable<void> Batch::AwaitWritten() {
+  co_await written_->async_receive(asio::use_awaitable);
+}
+
+asio::awaitable<void> Batch::RunLine(std::string line, int64_t line_number,
+                                     size_t index) {
+  RequestLine request;
   Answer answer;
-  if (request.body.ok()) {
-    answer = co_await runtime_->Run(*std::move(request.body));
-  } else {
-    answer.result = request.body.status();
+  try {
+    request = ParseRequestLine(line);
+    if (line.size() > kMaxLineBytes) {
+      request.body = InvalidArgument("a line may have ", kMaxLineBytes,
+                                     " bytes, this one has more");
+    }
+    if (request.body.ok()) {
+      answer = co_await runtime_->Run(*std::move(request.body));
+    } else {
+      answer.result = request.body.status();
+    }
+  } catch (const std::exception& error) {
+    answer = {Internal(error.what()), {}};
   }
+  if (request.id.is_null()) request.id = line_number;
   if (!answer.result.ok()) ++num_failed_;
+  open_bytes_ -= line.size();
   open_[index - num_written_] =
       answer.result.ok()
           ? WriteResultLine(request.id, *answer.result, answer.texts)
@@ -133,9 +174,15 @@ void Batch::WriteReady() {
     if (std::fwrite(line.data(), 1, line.size(), output_) != line.size()) {
       write_failed_ = true;
     }
+    if (flush_lines_ && std::fflush(output_) != 0) write_failed_ = true;
   }
-  if (open_.empty()) std::fflush(output_);  // a reader at a pipe's end waits
   written_->try_send(boost::system::error_code());
+}
+
+// Whether somebody may be waiting at the other end.
+bool IsPipe(FILE* output) {
+  struct stat info;
+  return fstat(fileno(output), &info) == 0 && !S_ISREG(info.st_mode);
 }
 
 absl::StatusOr<OutputFile> OpenOutput(const std::string& path) {
@@ -157,8 +204,8 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
                    LineReader::Open(options.input));
   ASSIGN_OR_RETURN(const OutputFile output, OpenOutput(options.output));
   const Stopwatch watch;
-  Batch batch(runtime.get(), reader.get(), output.get());
-  absl::Status status;
+  Batch batch(runtime.get(), reader.get(), output.get(), IsPipe(output.get()));
+  absl::Status status = Internal("the run was cut short");
   EngineFigures figures;
   asio::co_spawn(
       runtime->context(), RunWithFigures(&batch, runtime.get(), &status),

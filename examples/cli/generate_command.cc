@@ -5,8 +5,6 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +12,7 @@
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "examples/cli/figures.h"
+#include "examples/cli/line_reader.h"
 #include "examples/cli/options.h"
 #include "examples/cli/progress.h"
 #include "examples/cli/runtime.h"
@@ -28,13 +27,20 @@ struct GenerateOptions {
   std::string file;
 };
 
-std::vector<std::string> NonEmptyLines(std::istream& input) {
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(input, line);) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!line.empty()) lines.push_back(line);
+absl::StatusOr<std::vector<std::string>> NonEmptyLines(
+    const std::string& path) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
+                   LineReader::Open(path));
+  std::vector<std::string> texts;
+  while (true) {
+    ASSIGN_OR_RETURN(std::vector<std::string> lines, reader->Read());
+    if (lines.empty()) break;
+    for (std::string& line : lines) {
+      if (!line.empty()) texts.push_back(std::move(line));
+    }
   }
-  return lines;
+  if (texts.empty()) return InvalidArgument("no text in ", path);
+  return texts;
 }
 
 // The texts to run: arguments, or the lines of a file or of stdin.
@@ -47,12 +53,7 @@ absl::StatusOr<std::vector<std::string>> Texts(const GenerateOptions& options) {
     return InvalidArgument(
         "no text: give it as an argument, with --file, or through a pipe");
   }
-  if (options.file.empty() || options.file == "-") {
-    return NonEmptyLines(std::cin);
-  }
-  std::ifstream file(options.file);
-  if (!file) return NotFound("cannot read --file ", options.file);
-  return NonEmptyLines(file);
+  return NonEmptyLines(options.file.empty() ? "-" : options.file);
 }
 
 // One text with its hypotheses, best first:
@@ -90,6 +91,7 @@ void PrintFigures(Runtime& runtime, int num_requests,
   boost::asio::co_spawn(
       runtime.context(), runtime.engine().Figures(),
       [&](std::exception_ptr, const EngineFigures& figures) {
+        std::fputs("\n", stderr);
         std::fputs(FormatFigures(figures, num_requests, wall_time).c_str(),
                    stderr);
       });
@@ -111,7 +113,9 @@ int PrintAll(const std::vector<std::string>& texts,
     std::fprintf(stderr, "espalier: \"%s\": %s\n", texts[i].c_str(),
                  Message(answers[i].result.status()).c_str());
   }
-  if (std::fflush(stdout) != 0) return Refuse(Internal("cannot write stdout"));
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+    return Refuse(Internal("cannot write stdout"));
+  }
   return num_failed > 0 ? kSomeFailed : kAllSucceeded;
 }
 

@@ -1,57 +1,75 @@
 #include "examples/cli/line_reader.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <iostream>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/status.h"
 
 namespace espalier::cli {
-namespace {
-
-// Lines handed over at once; more would only take memory.
-constexpr size_t kMaxLines = 256;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
     const std::string& path) {
-  std::unique_ptr<std::ifstream> file;
-  if (path != "-") {
-    file = std::make_unique<std::ifstream>(path);
-    file->peek();  // a directory opens, and fails when read
-    if (!file->is_open() || file->bad()) {
-      return NotFound("cannot read ", path);
-    }
-    file->clear();
-  }
-  return std::unique_ptr<LineReader>(new LineReader(std::move(file)));
+  const int fd =
+      path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return NotFound("cannot read ", path, ": ", std::strerror(errno));
+  return std::unique_ptr<LineReader>(new LineReader(fd, path));
 }
 
-LineReader::LineReader(std::unique_ptr<std::ifstream> file)
-    : file_(std::move(file)),
-      input_(file_ != nullptr ? static_cast<std::istream&>(*file_) : std::cin) {
+LineReader::LineReader(int fd, std::string path)
+    : fd_(fd), path_(std::move(path)) {}
+
+LineReader::~LineReader() {
+  thread_.join();
+  if (fd_ != STDIN_FILENO) close(fd_);
 }
 
-LineReader::~LineReader() { thread_.join(); }
-
-std::vector<std::string> LineReader::ReadAvailable() {
+absl::StatusOr<std::vector<std::string>> LineReader::Read() {
   std::vector<std::string> lines;
-  std::string line;
-  while (lines.size() < kMaxLines && std::getline(input_, line)) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    lines.push_back(std::move(line));
-    if (input_.rdbuf()->in_avail() <= 0) break;  // the next may take long
+  char buffer[1 << 16];
+  while (lines.empty() && !at_end_) {
+    const ssize_t num_bytes = read(fd_, buffer, sizeof(buffer));
+    if (num_bytes < 0 && errno == EINTR) continue;
+    if (num_bytes < 0) {
+      return Internal("cannot read ", path_, ": ", std::strerror(errno));
+    }
+    at_end_ = num_bytes == 0;
+    Split(std::string_view(buffer, num_bytes), &lines);
+    if (at_end_ && !line_.empty()) EndLine(&lines);
   }
   return lines;
 }
 
-boost::asio::awaitable<std::vector<std::string>> LineReader::Next() {
+void LineReader::Split(std::string_view bytes,
+                       std::vector<std::string>* lines) {
+  while (!bytes.empty()) {
+    const size_t length = std::min(bytes.find('\n'), bytes.size());
+    const size_t room = kMaxLineBytes + 1 - line_.size();
+    line_.append(bytes.substr(0, std::min(length, room)));
+    if (length == bytes.size()) return;
+    EndLine(lines);
+    bytes.remove_prefix(length + 1);
+  }
+}
+
+void LineReader::EndLine(std::vector<std::string>* lines) {
+  if (!line_.empty() && line_.back() == '\r') line_.pop_back();
+  lines->push_back(std::exchange(line_, {}));
+}
+
+boost::asio::awaitable<absl::StatusOr<std::vector<std::string>>>
+LineReader::AsyncRead() {
   return boost::asio::co_spawn(
       thread_,
-      [this]() -> boost::asio::awaitable<std::vector<std::string>> {
-        co_return ReadAvailable();
+      [this]()
+          -> boost::asio::awaitable<absl::StatusOr<std::vector<std::string>>> {
+        co_return Read();
       },
       boost::asio::use_awaitable);
 }

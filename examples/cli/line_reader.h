@@ -1,37 +1,55 @@
-// LineReader: the lines of a file or of stdin, read on a thread of their own,
-// so that a slow pipe never holds up requests that already run.
+// LineReader: the lines of a file, a pipe or stdin, as they come.
+//
+//   ASSIGN_OR_RETURN(const auto reader, LineReader::Open("-"));
+//   while (true) {
+//     ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader->Read());
+//     if (lines.empty()) break;
+//   }
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/thread_pool.hpp>
-#include <fstream>
-#include <istream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 
 namespace espalier::cli {
 
+// A longer line is cut: its first kMaxLineBytes + 1 bytes are handed over.
+inline constexpr size_t kMaxLineBytes = 16 << 20;
+
 class LineReader {
  public:
   // `path` "-" is stdin.
-  // Errors: kNotFound if the file cannot be read.
+  // Errors: kNotFound if it cannot be opened.
   static absl::StatusOr<std::unique_ptr<LineReader>> Open(
       const std::string& path);
   ~LineReader();
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
 
   // The lines that are there, without their line ends: at least one, for which
-  // it waits, or none at the end. One caller at a time.
-  boost::asio::awaitable<std::vector<std::string>> Next();
+  // it waits, or none at the end.
+  // Errors: kInternal if reading fails.
+  absl::StatusOr<std::vector<std::string>> Read();
+
+  // The same, waiting on a thread of its own, so that a slow pipe never holds
+  // up requests that already run. One caller at a time.
+  boost::asio::awaitable<absl::StatusOr<std::vector<std::string>>> AsyncRead();
 
  private:
-  explicit LineReader(std::unique_ptr<std::ifstream> file);
-  std::vector<std::string> ReadAvailable();
+  LineReader(int fd, std::string path);
+  // Takes the complete lines out of `bytes` and what was left before.
+  void Split(std::string_view bytes, std::vector<std::string>* lines);
+  void EndLine(std::vector<std::string>* lines);
 
-  std::unique_ptr<std::ifstream> file_;  // null for stdin
-  std::istream& input_;
+  const int fd_;
+  const std::string path_;
+  std::string line_;  // begun, and not ended yet
+  bool at_end_ = false;
   boost::asio::thread_pool thread_{1};
 };
 

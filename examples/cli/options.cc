@@ -78,8 +78,12 @@ void AddParamOptions(CLI::App* command, ParamTexts* texts) {
     std::string names = Flag(field.name);
     if (!field.alias.empty()) names += "," + Flag(field.alias);
     command
-        ->add_option(names, (*texts)[std::string(field.name)],
-                     std::string(field.help))
+        ->add_option_function<std::string>(
+            names,
+            [texts, name = std::string(field.name)](const std::string& text) {
+              (*texts)[name] = text;
+            },
+            std::string(field.help))
         ->type_name("")
         ->group("Search");
   }
@@ -88,7 +92,6 @@ void AddParamOptions(CLI::App* command, ParamTexts* texts) {
 absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts) {
   GenerationParams params;
   for (const auto& [name, text] : texts) {
-    if (text.empty()) continue;
     RETURN_IF_ERROR(SetParam(name, ReadValue(text), &params));
   }
   return params;

@@ -9,7 +9,7 @@ namespace espalier::cli {
 Progress::Progress(int total)
     : enabled_(isatty(STDERR_FILENO) == 1), total_(total) {}
 
-Progress::~Progress() {
+void Progress::End() {
   if (enabled_) std::fputs("\r\033[K", stderr);
 }
 

@@ -13,11 +13,13 @@ class Progress {
  public:
   // `total` 0 is unknown.
   explicit Progress(int total);
-  ~Progress();  // erases the line
+  ~Progress() { End(); }
 
   void SetTotal(int total) { total_ = total; }
   // Counts one more request as done.
   void Step();
+  // Erases the line.
+  void End();
 
  private:
   const bool enabled_;

@@ -62,7 +62,7 @@ TEST(BatchTest, AnswersComeInInputOrderWithTheirIds) {
   const std::vector<json::value> lines = ParseLines(run.out);
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[0].at("id"), json::value("long"));
-  EXPECT_EQ(lines[1].at("id"), json::value(1));
+  EXPECT_EQ(lines[1].at("id"), json::value(2));  // a blank line is a line
   EXPECT_EQ(lines[2].at("id"), json::value(2.5));
   EXPECT_EQ(lines[3].at("id"), json::value(-7));
   EXPECT_EQ(lines[2].at("hypotheses"), lines[3].at("hypotheses"));
@@ -148,26 +148,48 @@ TEST(BatchTest, WhatCannotRunExitsWithTwo) {
        "espalier: --model: no such directory: /nowhere"},
       {{"batch", "-m", model, "--input", "/nowhere/in"},
        "espalier: cannot read /nowhere/in"},
-      {{"batch", "-m", model, "--input", model},
-       "espalier: cannot read " /* a directory */},
+      {{"batch", "-m", model, "--input", model}, "Is a directory"},
       {{"batch", "-m", model, "--output", "/nowhere/out"},
        "espalier: cannot write --output /nowhere/out"},
       {{"batch", "-m", model, "--page-size", "0"}, "--page-size"},
       {{"batch", "-m", model, "--colour"}, "--colour"},
-      {{"generate", "-m", model, "--num-beams", "0", "a"},
-       "num_beams must be at least 1, got 0"},
+      {{"generate", "-m", model, "--num-beams", "few", "a"},
+       "num_beams must be an integer, got \"few\""},
   };
   for (const auto& [args, message] : cases) {
     const ProgramRun run = RunEspalier(args);
-    EXPECT_NE(run.exit_code, 0);
+    EXPECT_EQ(run.exit_code, 2) << run.err;
     EXPECT_THAT(run.err, HasSubstr(message));
     EXPECT_EQ(run.out, "");
   }
 }
 
+TEST(BatchTest, OutputThatCannotBeWrittenIsAnError) {
+  const ProgramRun run = RunBatch(kGoodLine, {"--output", "/dev/full"});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("cannot write the output"));
+}
+
+TEST(BatchTest, AnEndlessLineIsRefusedAndDisturbsNobody) {
+  const ProgramRun run =
+      RunBatch(std::string(20 << 20, 'x') + "\n" + kGoodLine);
+  EXPECT_EQ(run.exit_code, 1);
+  const std::vector<json::value> lines = ParseLines(run.out);
+  EXPECT_EQ(lines.at(0).at("error").at("message"),
+            json::value("a line may have 16777216 bytes, this one has more"));
+  EXPECT_TRUE(lines.at(1).as_object().contains("hypotheses"));
+}
+
+TEST(BatchTest, NoInputIsNoOutput) {
+  const ProgramRun run = RunBatch("\n \n");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.out + run.err, "");
+}
+
 TEST(BatchTest, FiguresAndNothingElseGoToStderr) {
   const ProgramRun run = RunBatch(kGoodLine, {"--figures"});
   EXPECT_EQ(run.out, RunBatch(kGoodLine).out);
+  EXPECT_EQ(SplitLines(run.err).size(), 5u) << run.err;
   for (const char* part : {"tokens/s", "steps", "without sharing",
                            "tail copies", "outside the model"}) {
     EXPECT_THAT(run.err, HasSubstr(part));

@@ -194,7 +194,7 @@ asio::awaitable<absl::StatusOr<Result>> RunRequest(std::shared_ptr<Core> core,
   const asio::cancellation_state state =
       co_await asio::this_coro::cancellation_state;
   if (state.cancelled() != asio::cancellation_type::none) {
-    co_return CancelledByCaller();  // awaiting below would throw
+    co_return CancelledByCaller();  // and asked not to throw
   }
 
   using Value = absl::StatusOr<Result>;

@@ -15,7 +15,7 @@ namespace espalier {
 struct ModelDescription {
   int vocab_size = 0;   // tokens are [0, vocab_size)
   int max_context = 0;  // prompt and generated tokens together
-  std::vector<TokenId> eos_token_ids;
+  std::vector<TokenId> eos_token_ids = {};
   int default_max_new_tokens = 256;
   // The key/value memory it brought along: pages [0, num_pages) of page_size
   // tokens each.

@@ -30,7 +30,7 @@ namespace espalier {
 
 // One row of the packed batch.
 struct PlanRow {
-  SequenceId sequence;
+  SequenceId sequence = {};
   int first_token = 0;     // index in StepPlan::tokens
   int num_tokens = 0;      // >= 1
   int first_position = 0;  // of its first token in the sequence

@@ -226,6 +226,47 @@ TEST_F(ManualEngineTest, DestroyingTheEngineAnswersItsRequests) {
   EXPECT_FALSE(steps_.has_step());
 }
 
+// A loop of requests must end with the cancellation of one of them.
+TEST_F(ManualEngineTest, GenerateLeavesItsCallersCancellationAsItWas) {
+  const auto requests = RandomRequests(3, 59, model_.description());
+  int num_answers = 0;
+  bool ended = false;
+  asio::cancellation_signal signal;
+  asio::co_spawn(
+      context_,
+      [&]() -> asio::awaitable<void> {
+        for (const Request& request : requests) {
+          const absl::StatusOr<Result> answer =
+              co_await engine_->Generate(request);
+          EXPECT_THAT(answer, StatusIs(absl::StatusCode::kCancelled,
+                                       "cancelled by its caller"));
+          ++num_answers;
+        }
+      },
+      asio::bind_cancellation_slot(signal.slot(),
+                                   [&](std::exception_ptr) { ended = true; }));
+  RunSteps(1);
+  signal.emit(asio::cancellation_type::terminal);
+  RunSteps(kAll);
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(num_answers, 1);  // awaiting the second throws, as ever
+  ExpectNothingHeld();
+}
+
+// The caller's coroutine is destroyed with its context while it waits.
+TEST_F(ManualEngineTest, ACallersContextMayEndBeforeTheEnginesDoes) {
+  {
+    asio::io_context callers;
+    for (const Request& request : RandomRequests(4, 61, model_.description())) {
+      asio::co_spawn(callers, engine_->Generate(request), asio::detached);
+    }
+    callers.poll();
+    RunSteps(2);
+  }
+  RunSteps(kAll);
+  ExpectNothingHeld();
+}
+
 // Callers on several threads, the engine on others, the model on its own.
 TEST(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
   ToyModel model(SmallModel());
@@ -252,6 +293,21 @@ TEST(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
       asio::co_spawn(caller_threads, engine.Figures(), asio::use_future).get();
   EXPECT_EQ(figures.num_pages_held, 0);
   EXPECT_GT(figures.scheduler.num_steps, 0);
+}
+
+// run() must not return between the last answer and the report of the step that
+// drops the sequences.
+TEST(EngineTest, TheContextRunsUntilTheLastStepHasReported) {
+  for (int i = 0; i < 200; ++i) {
+    ToyModel model(SmallModel());
+    ThreadPool threads(1);
+    asio::io_context context;
+    ModelExecutor steps(&model, &threads);
+    Engine engine(context.get_executor(), &steps, Validated());
+    asio::co_spawn(context, engine.Generate({{1, 2}, {}}), asio::detached);
+    context.run();
+    EXPECT_EQ(model.num_sequences(), 0);
+  }
 }
 
 TEST(EngineTest, AFailingModelEndsTheRequestsOfThatStepOnly) {

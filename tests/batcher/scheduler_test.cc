@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -13,7 +14,6 @@ namespace espalier {
 namespace {
 
 using namespace ::espalier::testing;  // NOLINT
-using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Memory = ToyModelOptions::Memory;
@@ -165,11 +165,96 @@ TEST(SchedulerTest, AGroupWiderThanTheBudgetRunsAlone) {
                       {.max_step_tokens = 5, .validate_steps = true});
   Answers answers(requests.size());
   answers.SubmitAll(scheduler, requests);
-  RunToEnd(scheduler, model);
+  bool wide_ran = false;
+  while (true) {
+    const StepPlan plan = scheduler.Plan();
+    if (plan.empty()) break;
+    if (plan.tokens.size() > 5) {
+      wide_ran = true;
+      EXPECT_EQ(plan.selections.size(), 1u);
+      EXPECT_EQ(plan.selections[0].request, RequestId{1});
+    }
+    scheduler.Advance(RunPlan(model, plan));
+  }
+  EXPECT_TRUE(wide_ran);
   for (int i = 0; i < 3; ++i) {
     ASSERT_OK_AND_ASSIGN(const Result alone,
                          RunAlone(SmallModel(), requests[i]));
     EXPECT_TRUE(SameResult(*answers[i], alone));
+  }
+}
+
+// A narrow request that would fit waits behind a wide one that does not.
+TEST(SchedulerTest, NobodyIsOvertakenForWantOfPages) {
+  ToyModelOptions options = SmallModel();
+  options.eos_token_ids = {};
+  options.num_pages = 30;
+  ToyModel model(options);
+  const auto request = [&](int num_beams, int max_new_tokens) {
+    Request r{{1, 2, 3}, {}};
+    r.params.num_beams = num_beams;
+    r.params.max_new_tokens = max_new_tokens;
+    EXPECT_OK(ValidateRequest(model.description(), &r));
+    return r;
+  };
+  // 13, 25 and 3 pages at worst: the second does not fit beside the first.
+  const std::vector<Request> requests = {request(4, 10), request(8, 10),
+                                         request(1, 5)};
+  Scheduler scheduler(model.description(), {.validate_steps = true});
+  Answers answers(requests.size());
+  answers.SubmitAll(scheduler, requests);
+  scheduler.Advance(RunPlan(model, scheduler.Plan()));
+  EXPECT_EQ(scheduler.num_running(), 1);
+  EXPECT_EQ(scheduler.num_waiting(), 2);
+  RunToEnd(scheduler, model);
+  EXPECT_EQ(answers.order().front(), 0);
+  for (int i = 0; i < 3; ++i) EXPECT_OK(answers[i]);
+}
+
+TEST(SchedulerTest, AResultThatDoesNotAnswerThePlanEndsItsRequests) {
+  ToyModel model(SmallModel());
+  const auto requests = RandomRequests(3, 67, model.description());
+  const std::vector<std::function<void(StepResult&)>> faults = {
+      [](StepResult& r) { r.selections.pop_back(); },
+      [](StepResult& r) { r.selections.push_back(r.selections[0]); },
+      [](StepResult& r) { r.selections[0].request = RequestId{99}; },
+      [](StepResult& r) { std::swap(r.selections[0], r.selections[1]); },
+      [](StepResult& r) { r.selections[0].candidates[0].beam = 1; },
+      [](StepResult& r) { r.selections[0].candidates[0].beam = -1; },
+      [](StepResult& r) { r.selections[0].candidates[0].token = 11; }};
+  for (const auto& fault : faults) {
+    Scheduler scheduler(model.description(), {.validate_steps = true});
+    Answers answers(requests.size());
+    answers.SubmitAll(scheduler, requests);
+    absl::StatusOr<StepResult> result = RunPlan(model, scheduler.Plan());
+    fault(*result);
+    scheduler.Advance(std::move(result));
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(answers.has(i));
+      EXPECT_THAT(answers[i],
+                  StatusIs(absl::StatusCode::kInternal, HasSubstr("step")));
+    }
+    ExpectNothingHeld(scheduler);
+  }
+}
+
+TEST(SchedulerTest, FiguresTellPromptTokensFromBeams) {
+  ToyModelOptions options = SmallModel();
+  options.eos_token_ids = {};
+  ToyModel model(options);
+  Request request{{1, 2, 3, 4, 5}, {}};
+  request.params.num_beams = 3;
+  request.params.max_new_tokens = 4;
+  ASSERT_OK(ValidateRequest(model.description(), &request));
+  for (const int budget : {1, 2, 4, 100}) {
+    Scheduler scheduler(model.description(),
+                        {.max_step_tokens = budget, .validate_steps = true});
+    Answers answers(1);
+    answers.Submit(scheduler, 0, request);
+    RunToEnd(scheduler, model);
+    EXPECT_EQ(scheduler.figures().num_prompt_tokens, 5);
+    EXPECT_EQ(scheduler.figures().num_decode_rows, 3 * 3);
+    EXPECT_EQ(scheduler.figures().num_generated_tokens, 4);
   }
 }
 

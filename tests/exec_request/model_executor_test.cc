@@ -1,0 +1,151 @@
+#include "exec_request/model_executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <new>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kVocabSize = 50;
+
+// Fills logits with its step number, and fails in a way that is asked for.
+class CountingModel : public Model {
+ public:
+  const ModelDescription& description() const override { return description_; }
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
+    steps.push_back(plan.tokens.at(0));
+    if (plan.tokens[0] == 1) return absl::DataLossError("bad page");
+    if (plan.tokens[0] == 2) throw std::runtime_error("no idea");
+    if (plan.tokens[0] == 3) throw std::bad_alloc();
+    std::fill(logits.begin(), logits.end(), 0.0f);
+    return absl::OkStatus();
+  }
+
+  std::vector<TokenId> steps;
+
+ private:
+  const ModelDescription description_{.vocab_size = kVocabSize};
+};
+
+StepPlan PlanOf(TokenId token) {
+  StepPlan plan;
+  plan.tokens = {token};
+  plan.rows = {{.num_tokens = 1}};
+  return plan;
+}
+
+TEST(ModelExecutorTest, PlansRunInOrderAndAllReportBeforeItEnds) {
+  CountingModel model;
+  ThreadPool pool(1);
+  std::vector<TokenId> reported;
+  {
+    ModelExecutor executor(&model, &pool);
+    for (const TokenId token : {10, 11, 12, 13}) {
+      executor.Execute(PlanOf(token), [&reported, token](auto result) {
+        EXPECT_OK(result);
+        reported.push_back(token);
+      });
+    }
+  }
+  EXPECT_THAT(model.steps, ElementsAre(10, 11, 12, 13));
+  EXPECT_THAT(reported, ElementsAre(10, 11, 12, 13));
+}
+
+TEST(ModelExecutorTest, WhateverTheModelDoesIsAStatusAndTheNextPlanRuns) {
+  CountingModel model;
+  ThreadPool pool(1);
+  ModelExecutor executor(&model, &pool);
+  const auto run = [&](TokenId token) {
+    std::promise<absl::StatusOr<StepResult>> answer;
+    executor.Execute(PlanOf(token),
+                     [&](auto result) { answer.set_value(std::move(result)); });
+    return answer.get_future().get();
+  };
+  EXPECT_THAT(run(1), StatusIs(absl::StatusCode::kDataLoss, "bad page"));
+  EXPECT_THAT(run(2), StatusIs(absl::StatusCode::kInternal,
+                               "the model threw: no idea"));
+  EXPECT_THAT(run(3), StatusIs(absl::StatusCode::kResourceExhausted,
+                               HasSubstr("not enough memory")));
+  EXPECT_OK(run(4));
+}
+
+// Groups of any width, with and without processors, against the twins.
+TEST(SelectAllTest, EveryGroupGetsWhatItsRowsAloneWouldGive) {
+  std::mt19937 random(71);
+  std::uniform_real_distribution<float> logit(-9, 9);
+  StepPlan plan;
+  for (int i = 0; i < 12; ++i) {
+    PlanSelection selection;
+    selection.request = RequestId{i};
+    selection.first_logits = plan.num_logits;
+    selection.num_rows = 1 + i % 4;
+    selection.num_candidates = 2 * selection.num_rows;
+    selection.domain = i == 4 ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
+    selection.num_generated = i;
+    for (int row = 0; row < selection.num_rows; ++row) {
+      selection.cum_log_probs.push_back(logit(random));
+      selection.histories.push_back({1, 2, 3, row, i});
+    }
+    if (i % 3 == 0) {
+      ScoreProcessors processors;
+      processors.repetition_penalty = 1.7f;
+      processors.suppress_tokens = {i, 40};
+      selection.processors =
+          std::make_shared<const ScoreProcessors>(processors);
+    } else {
+      selection.histories.clear();
+    }
+    plan.num_logits += selection.num_rows;
+    plan.selections.push_back(selection);
+  }
+  std::vector<float> logits(plan.num_logits * kVocabSize);
+  for (float& value : logits) value = logit(random);
+
+  ThreadPool pool(3);
+  const auto results = SelectAll(plan, logits, kVocabSize, pool);
+  ASSERT_EQ(results.size(), plan.selections.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    const PlanSelection& selection = plan.selections[i];
+    std::vector<std::vector<TokenScore>> rows;
+    for (int row = 0; row < selection.num_rows; ++row) {
+      RowOptions options;
+      options.domain = selection.domain;
+      options.num_candidates = selection.num_candidates;
+      std::vector<TokenEdit> edits;
+      if (selection.processors != nullptr) {
+        edits = CollectEdits(*selection.processors, selection.histories[row],
+                             selection.num_generated, kVocabSize);
+        options.edits = edits;
+        options.repetition_penalty = selection.processors->repetition_penalty;
+      }
+      const size_t line = selection.first_logits + row;
+      rows.push_back(reference::SelectRow(
+          std::span(logits).subspan(line * kVocabSize, kVocabSize), options));
+    }
+    const auto expected = reference::MergeCandidates(
+        rows, selection.cum_log_probs, selection.num_candidates);
+    EXPECT_EQ(results[i].request, selection.request);
+    ASSERT_EQ(results[i].candidates.size(), expected.size());
+    for (size_t c = 0; c < expected.size(); ++c) {
+      EXPECT_EQ(results[i].candidates[c].beam, expected[c].beam);
+      EXPECT_EQ(results[i].candidates[c].token, expected[c].token);
+      EXPECT_NEAR(results[i].candidates[c].cum_log_prob,
+                  expected[c].cum_log_prob, 1e-5);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace espalier

@@ -55,6 +55,7 @@ def run_espalier(args: argparse.Namespace, work: Path, measured: Measured) -> No
     output = work / "espalier.jsonl"
     files = ["--input", str(work / "requests.jsonl"), "--output", str(output)]
     command = [str(args.espalier), "batch", "-m", str(args.model), *files]
+    command += ["--threads", str(args.threads)]
     start = time.perf_counter()
     _execute(command)
     measured.seconds.append(time.perf_counter() - start)

@@ -80,10 +80,19 @@ installed_boost() {
   done
 }
 
-# Prints the first Boost version that apt offers.
+# Prints the versions of Boost whose headers are installed, one a line: there
+# is one at most, for they exclude each other.
+installed_boost_headers() {
+  installed 'libboost[0-9]*-dev' | sed -nE 's/^libboost([0-9.]+)-dev$/\1/p'
+}
+
+# Prints the first Boost version that apt offers, before all others one whose
+# headers are here.
 offered_boost() {
-  local version
-  for version in "${boost_versions[@]}"; do
+  local version here
+  here=$(installed_boost_headers)
+  for version in $here "${boost_versions[@]}"; do
+    [[ " ${boost_versions[*]} " == *" $version "* ]] || continue
     if [[ -n "$(apt-cache madison "libboost-json$version-dev")" ]]; then
       echo "$version"
       return
@@ -91,6 +100,19 @@ offered_boost() {
   done
   echo "apt offers none of Boost ${boost_versions[*]}." >&2
   return 1
+}
+
+# Fails, saying why, if the headers of another version than $1 are installed.
+check_boost_conflict() {
+  local version
+  for version in $(installed_boost_headers); do
+    [[ "$version" != "$1" ]] || continue
+    echo "libboost$1-dev, needed here, and libboost$version-dev, which is" \
+      "installed, exclude each other." >&2
+    echo "If nothing needs that one, let apt replace it, and try again:" \
+      "sudo apt-get install libboost$1-dev libboost-json$1-dev" >&2
+    return 1
+  done
 }
 
 # Runs a command as root.
@@ -130,6 +152,7 @@ main() {
   fi
   as_root apt-get -q update || echo "apt-get update failed; going on without."
   boost=${boost:-$(offered_boost)}
+  check_boost_conflict "$boost"
   lines=$(lines_of_groups "$boost" "${groups[@]}")
   install_lines "$(missing <<<"$lines")"
   echo "Installed in $((SECONDS - start)) s."

@@ -1,6 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <chrono>
+#include <system_error>
 #include <thread>
 
 #include "base/check.h"
@@ -43,8 +44,13 @@ void AwaitChange(const std::atomic<T>& value, T old) {
 
 ThreadPool::ThreadPool(int num_threads) {
   CHECK_GE(num_threads, 1);
-  for (int i = 1; i < num_threads; ++i) {
-    workers_.emplace_back([this] { WorkerLoop(); });
+  try {
+    for (int i = 1; i < num_threads; ++i) {
+      workers_.emplace_back([this] { WorkerLoop(); });
+    }
+  } catch (const std::system_error&) {
+    // No more threads to be had. Letting this through would wait for ever, in
+    // the destructors of those that are there.
   }
 }
 

@@ -22,6 +22,8 @@ namespace espalier {
 class ThreadPool {
  public:
   // `num_threads` counts the caller of ParallelFor: a pool of 1 starts none.
+  // Where the system grants fewer threads, the pool goes on with those, and
+  // num_threads() tells.
   // REQUIRES: num_threads >= 1.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();

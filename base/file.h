@@ -12,7 +12,9 @@
 namespace espalier {
 
 // The bytes of the file at `path`.
-// Errors: kNotFound if there is none, kInvalidArgument if it is larger than
+// Errors, naming the file: kNotFound if there is none, kFailedPrecondition with
+// the system's reason if it cannot be opened (no permission, part of the path
+// is no directory, too many open files), kInvalidArgument if it is larger than
 // `max_bytes` or not a regular file, kInternal if reading fails.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
@@ -20,7 +22,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 // not be cut short while it is mapped.
 class MappedFile {
  public:
-  // Errors: as ReadFile.
+  // Errors: as ReadFile, without a limit to the size; kInternal if mapping
+  // fails.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept;

@@ -2,11 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-
+#include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
 
@@ -15,6 +12,7 @@ namespace {
 
 using ::espalier::testing::EnFrDir;
 using ::espalier::testing::EnFrTokenizer;
+using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -108,15 +106,12 @@ TEST(PromptTemplateTest, TemplatesKeepTheFilesOrderAndDefault) {
 }
 
 TEST(PromptTemplateTest, ErrorsOfAFileNameIt) {
-  namespace fs = std::filesystem;
-  const fs::path dir = fs::path(::testing::TempDir()) /
-                       ("espalier_templates_" + std::to_string(getpid()));
-  fs::create_directory(dir);
-  std::ofstream(dir / "prompt_template.json") << R"({"default": 7})";
-  EXPECT_THAT(PromptTemplates::Load(dir, EnFrTokenizer()),
-              StatusIs(kInvalid, AllOf(HasSubstr(dir / "prompt_template.json"),
-                                       HasSubstr("top level.default"))));
-  fs::remove_all(dir);
+  const ScratchDirectory scratch;
+  const std::string path =
+      scratch.Write("prompt_template.json", R"({"default": 7})");
+  EXPECT_THAT(PromptTemplates::Load(scratch.path(), EnFrTokenizer()),
+              StatusIs(kInvalid,
+                       AllOf(HasSubstr(path), HasSubstr("top level.default"))));
 }
 
 struct Malformed {

@@ -2,17 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <fstream>
 #include <numeric>
 #include <optional>
 #include <random>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
 
@@ -21,6 +19,7 @@ namespace {
 
 using ::espalier::testing::EnFrDir;
 using ::espalier::testing::EnFrTokenizer;
+using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::Contains;
@@ -30,21 +29,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
-// A file that lives as long as this, for models that must not load.
-class ScratchFile {
- public:
-  explicit ScratchFile(const std::string& bytes)
-      : path_(::testing::TempDir() + "espalier_tokenizer_test_" +
-              std::to_string(getpid())) {
-    std::ofstream(path_, std::ios::binary) << bytes;
-  }
-  ~ScratchFile() { std::remove(path_.c_str()); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // A character of one to four bytes that is neither a space of any kind nor the
 // sign that stands for one inside pieces.
@@ -187,13 +171,14 @@ TEST(TokenizerTest, ATruncatedModelNeverPassesForTheWholeOne) {
   ASSERT_OK_AND_ASSIGN(
       const std::string bytes,
       ReadFile(EnFrDir() + "/tokenizer.model", size_t{1} << 20));
+  const ScratchDirectory scratch;
   for (size_t length = 0; length < bytes.size(); length += 4999) {
-    const ScratchFile file(bytes.substr(0, length));
-    const auto tokenizer = Tokenizer::Load(file.path());
+    const std::string path = scratch.Write("t.model", bytes.substr(0, length));
+    const auto tokenizer = Tokenizer::Load(path);
     if (tokenizer.ok()) {
       EXPECT_LT((*tokenizer)->vocab_size(), 6000);
     } else {
-      EXPECT_THAT(tokenizer, StatusIs(kInvalid, HasSubstr(file.path())));
+      EXPECT_THAT(tokenizer, StatusIs(kInvalid, HasSubstr(path)));
     }
   }
 }

@@ -4,6 +4,7 @@
 //
 //   build/release/bin/decode_benchmark
 //
+// It runs one thread a usable CPU, and prints how many these are.
 // Counters: tokens/s (live beams fed, one token each), and the share of the
 // step time of each phase; `outside` is all but the forward pass.
 #include <benchmark/benchmark.h>
@@ -14,10 +15,10 @@
 #include <future>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "base/cpu_count.h"
 #include "batcher/engine.h"
 #include "exec_request/model_executor.h"
 #include "model/llama_model.h"
@@ -42,8 +43,7 @@ T Must(absl::StatusOr<T> value) {
 
 // What every run shares.
 struct Bench {
-  ThreadPool threads{
-      static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
+  ThreadPool threads{NumUsableCpus()};
   std::unique_ptr<LlamaModel> model =
       Must(LlamaModel::Load(kModel, LlamaOptions(), &threads));
   std::unique_ptr<Tokenizer> tokenizer =
@@ -141,4 +141,11 @@ BENCHMARK(BM_Decode)
 }  // namespace
 }  // namespace espalier
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::AddCustomContext(
+      "threads", std::to_string(espalier::SharedBench().threads.num_threads()));
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}

@@ -91,10 +91,4 @@ absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
                   "\"; there is: ", DescribeAll(templates_));
 }
 
-std::vector<std::string> PromptTemplates::names() const {
-  std::vector<std::string> names;
-  for (const PromptTemplate& prompt : templates_) names.push_back(prompt.name);
-  return names;
-}
-
 }  // namespace espalier

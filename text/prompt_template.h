@@ -65,7 +65,7 @@ class PromptTemplates {
 
   // The template of this name, or of this translation direction. The pointer
   // lives as long as this.
-  // Errors: kNotFound, listing what there is.
+  // Errors: kNotFound, listing what there is in the file's order.
   absl::StatusOr<const PromptTemplate*> Find(std::string_view name) const;
   absl::StatusOr<const PromptTemplate*> Find(std::string_view from,
                                              std::string_view to) const;
@@ -73,9 +73,6 @@ class PromptTemplates {
   const PromptTemplate& default_template() const {
     return templates_[default_idx_];
   }
-  // In the file's order.
-  std::vector<std::string> names() const;
-  const std::vector<PromptTemplate>& all() const { return templates_; }
 
  private:
   PromptTemplates(std::vector<PromptTemplate> templates, size_t default_idx)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "base/file.h"
@@ -64,18 +65,17 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
 
 absl::StatusOr<std::string> Tokenizer::Decode(
     std::span<const TokenId> tokens) const {
-  const auto bad = std::ranges::find_if(tokens, [&](TokenId token) {
-    return token < 0 || token >= vocab_size();
-  });
+  const auto bad =
+      std::ranges::find_if(tokens, [](TokenId token) { return token < 0; });
   if (bad != tokens.end()) {
     return InvalidArgument("token ", *bad, " at index ", bad - tokens.begin(),
-                           " is outside the vocabulary of ", vocab_size());
+                           " is negative");
   }
+  std::vector<int> ids;
+  std::ranges::copy_if(tokens, std::back_inserter(ids),
+                       [&](TokenId token) { return token < vocab_size(); });
   std::string text;
-  RETURN_IF_ERROR(RunLibrary([&] {
-    return processor_->Decode(std::vector<int>(tokens.begin(), tokens.end()),
-                              &text);
-  }));
+  RETURN_IF_ERROR(RunLibrary([&] { return processor_->Decode(ids, &text); }));
   return text;
 }
 
@@ -88,6 +88,13 @@ std::optional<TokenId> Tokenizer::PieceToId(std::string_view piece) const {
 }
 
 int Tokenizer::vocab_size() const { return processor_->GetPieceSize(); }
+
+absl::Status Tokenizer::CheckFits(int model_vocab_size) const {
+  if (vocab_size() <= model_vocab_size) return absl::OkStatus();
+  return InvalidArgument("the tokenizer has ", vocab_size(),
+                         " tokens, the model's vocabulary only ",
+                         model_vocab_size);
+}
 
 std::optional<TokenId> Tokenizer::bos_id() const {
   const TokenId id = processor_->bos_id();

@@ -49,15 +49,21 @@ class Tokenizer {
 
   // The text that `tokens` spell: UTF-8, bytes that make no character as
   // U+FFFD. Tokens are read as a whole text, so the space that opens the first
-  // piece is dropped: the texts of two halves do not concatenate.
-  // Errors: kInvalidArgument naming the first token outside the vocabulary.
+  // piece is dropped: the texts of two halves do not concatenate. Tokens of
+  // vocab_size() or more spell nothing: models pad their vocabularies.
+  // Errors: kInvalidArgument naming the first token that is negative.
   absl::StatusOr<std::string> Decode(std::span<const TokenId> tokens) const;
 
   // The entry spelled exactly `piece`, of any kind; nullopt if there is none.
   std::optional<TokenId> PieceToId(std::string_view piece) const;
 
-  // Token ids are [0, vocab_size).
+  // Encode's token ids are [0, vocab_size).
   int vocab_size() const;
+
+  // Whether a model with a vocabulary of `model_vocab_size` knows all tokens of
+  // this tokenizer; it may have more, as padding.
+  // Errors: kInvalidArgument naming both sizes.
+  absl::Status CheckFits(int model_vocab_size) const;
 
   // The symbol that begins a sequence; nullopt if the model has none.
   std::optional<TokenId> bos_id() const;

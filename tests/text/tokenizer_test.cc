@@ -116,15 +116,27 @@ TEST(TokenizerTest, HalfACharacterIsTheReplacementCharacter) {
   EXPECT_EQ(broken, "\uFFFD");
 }
 
-TEST(TokenizerTest, TokensOutsideTheVocabularyAreNamed) {
-  for (const TokenId bad : {-1, 6000, 1 << 30}) {
-    const std::vector<TokenId> tokens = {300, 301, bad};
-    EXPECT_THAT(
-        EnFrTokenizer().Decode(tokens),
-        StatusIs(kInvalid, "token " + std::to_string(bad) +
-                               " at index 2 is outside the vocabulary of "
-                               "6000"));
+TEST(TokenizerTest, ANegativeTokenIsNamed) {
+  const std::vector<TokenId> tokens = {300, 301, -1};
+  EXPECT_THAT(EnFrTokenizer().Decode(tokens),
+              StatusIs(kInvalid, "token -1 at index 2 is negative"));
+}
+
+TEST(TokenizerTest, TokensOfThePaddingSpellNothing) {
+  ASSERT_OK_AND_ASSIGN(const auto tokens, EnFrTokenizer().Encode("Merci bien"));
+  std::vector<TokenId> spread = {6000};
+  for (const TokenId token : tokens) {
+    spread.insert(spread.end(), {token, 6001, 1 << 30});
   }
+  ASSERT_OK_AND_ASSIGN(const std::string text, EnFrTokenizer().Decode(spread));
+  EXPECT_EQ(text, "Merci bien");
+}
+
+TEST(TokenizerTest, ATokenizerFitsAModelThatKnowsAllItsTokens) {
+  EXPECT_OK(EnFrTokenizer().CheckFits(6000));
+  EXPECT_OK(EnFrTokenizer().CheckFits(6016));
+  EXPECT_THAT(EnFrTokenizer().CheckFits(5999),
+              StatusIs(kInvalid, AllOf(HasSubstr("6000"), HasSubstr("5999"))));
 }
 
 TEST(TokenizerTest, TextThatIsNotUtf8IsAnError) {

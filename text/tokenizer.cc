@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "text/sentencepiece_check.h"
 
 // The library puts an absl::string_view of its own, std's, beside Abseil's,
 // which makes the name ambiguous. An alias leaves no trace in symbols, so here
@@ -46,8 +47,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
     const std::string& path) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxModelBytes));
   auto processor = std::make_unique<sentencepiece::SentencePieceProcessor>();
-  const absl::Status status =
-      RunLibrary([&] { return processor->LoadFromSerializedProto(bytes); });
+  absl::Status status = CheckSentencePieceModel(bytes);
+  if (status.ok()) {
+    status =
+        RunLibrary([&] { return processor->LoadFromSerializedProto(bytes); });
+  }
   if (!status.ok()) {
     return InvalidArgument(path,
                            " is no SentencePiece model: ", Message(status));

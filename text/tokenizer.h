@@ -32,9 +32,10 @@ namespace espalier {
 
 class Tokenizer {
  public:
-  // Reads the model at `path`.
+  // Reads the model at `path`, of 64 MiB at most. The file need not be trusted
+  // (text/sentencepiece_check.h).
   // Errors: as ReadFile; kInvalidArgument naming the file if it holds no
-  // SentencePiece model.
+  // SentencePiece model, or one that the library is not safe with.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       const std::string& path);
 

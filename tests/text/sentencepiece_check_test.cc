@@ -1,0 +1,198 @@
+#include "text/sentencepiece_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "tests/scratch_directory.h"
+#include "tests/status_matchers.h"
+#include "tests/text/test_tokenizer.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::EnFrDir;
+using ::espalier::testing::ScratchDirectory;
+using ::espalier::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+std::string EnFrPath() { return EnFrDir() + "/tokenizer.model"; }
+std::string RulesPath() {
+  return ESPALIER_SOURCE_DIR "/tests/data/charsmap.model";
+}
+
+std::string Bytes(const std::string& path) {
+  const auto bytes = ReadFile(path, size_t{1} << 20);
+  CHECK(bytes.ok()) << bytes.status().ToString();
+  return *bytes;
+}
+
+// A length-delimited field in Protocol Buffers' wire format.
+std::string Field(int number, const std::string& bytes) {
+  std::string field(1, static_cast<char>(number << 3 | 2));
+  for (size_t rest = bytes.size();; rest >>= 7) {
+    field += static_cast<char>((rest & 0x7F) | (rest > 0x7F ? 0x80 : 0));
+    if (rest <= 0x7F) return field + bytes;
+  }
+}
+
+std::string Piece(const std::string& piece) {
+  return Field(1, Field(1, piece));
+}
+
+std::string UserDefined(const std::string& piece) {
+  return Field(1, Field(1, piece) + "\x18\x04");
+}
+
+// Models of rules: as normalizer_spec and as denormalizer_spec.
+std::vector<std::string> WithMap(const std::string& map) {
+  return {Field(3, Field(2, map)), Field(5, Field(2, map))};
+}
+
+// What no label matches.
+constexpr uint32_t kNone = 0x80000000;
+
+std::string LittleEndian(uint32_t value) {
+  std::string bytes;
+  for (int i = 0; i < 4; ++i) bytes += static_cast<char>(value >> (8 * i));
+  return bytes;
+}
+
+std::string Map(const std::vector<uint32_t>& units,
+                const std::string& results) {
+  std::string map = LittleEndian(4 * units.size());
+  for (const uint32_t unit : units) map += LittleEndian(unit);
+  return map + results;
+}
+
+// The trie of "a", "aa", "aaa", ..., all with the result at `value`.
+std::vector<uint32_t> NestedRules(int num_rules, uint32_t value) {
+  constexpr uint32_t kHasLeaf = 1 << 8;
+  std::vector<uint32_t> units(256 * (num_rules + 2), kNone);
+  units[0] = 256 << 10;
+  for (int i = 1; i <= num_rules; ++i) {
+    const uint32_t idx = 256 * i + 'a', base = 256 * (i + 1);
+    units[idx] = (idx ^ base) << 10 | kHasLeaf | 'a';
+    units[base] = kNone | value;
+  }
+  return units;
+}
+
+void ExpectMapError(const std::string& map, const std::string& message) {
+  for (const std::string& model : WithMap(map)) {
+    EXPECT_THAT(CheckSentencePieceModel(model),
+                StatusIs(kInvalid, HasSubstr(message)));
+  }
+}
+
+TEST(SentencePieceCheckTest, WhatTheLibraryWroteMayPass) {
+  for (const std::string& path : {EnFrPath(), RulesPath()}) {
+    EXPECT_OK(CheckSentencePieceModel(Bytes(path))) << path;
+  }
+}
+
+TEST(SentencePieceCheckTest, APieceHasALimitedLengthAndNoNul) {
+  EXPECT_OK(CheckSentencePieceModel(Piece(std::string(4096, 'a'))));
+  EXPECT_THAT(CheckSentencePieceModel(Piece(std::string(4097, 'a'))),
+              StatusIs(kInvalid, HasSubstr("piece 0 of 4097 bytes")));
+  EXPECT_THAT(CheckSentencePieceModel(Piece("a") + Piece("")),
+              StatusIs(kInvalid, HasSubstr("piece 1 of 0 bytes")));
+  EXPECT_THAT(CheckSentencePieceModel(Piece(std::string("a\0b", 3))),
+              StatusIs(kInvalid, HasSubstr("no NUL")));
+}
+
+TEST(SentencePieceCheckTest, UserDefinedSymbolsNestToALimit) {
+  std::string model, ordinary;
+  for (int length = 64; length >= 1; --length) {
+    model += UserDefined(std::string(length, 'a')) + UserDefined("b");
+  }
+  EXPECT_OK(CheckSentencePieceModel(model + Piece(std::string(65, 'a'))));
+  EXPECT_THAT(
+      CheckSentencePieceModel(model + UserDefined(std::string(65, 'a'))),
+      StatusIs(kInvalid, HasSubstr("more than 64")));
+}
+
+TEST(SentencePieceCheckTest, RulesNestToALimit) {
+  const std::string results("b\0", 2);
+  for (const std::string& model : WithMap(Map(NestedRules(32, 1), results))) {
+    EXPECT_OK(CheckSentencePieceModel(model));
+  }
+  ExpectMapError(Map(NestedRules(33, 1), results), "33 rules begin each other");
+}
+
+TEST(SentencePieceCheckTest, ALookUpStaysInTheMap) {
+  const std::string results("b\0", 2);
+  std::vector<uint32_t> units = NestedRules(1, 2);
+  ExpectMapError(Map(units, results), "result at 2 of 2 bytes");
+  ExpectMapError(Map(NestedRules(1, 1), "bc"), "the last result has no end");
+  units = NestedRules(1, 1);
+  units.pop_back();  // what only another letter would have looked up
+  ExpectMapError(Map(units, results), "leads out of the 767");
+  units = NestedRules(1, 1);
+  units[0] = 0xFFFFFE00;  // the largest offset
+  ExpectMapError(Map(units, results), "unit 0 leads out of the 768");
+  ExpectMapError(Map(std::vector<uint32_t>(256, 0), results),
+                 "a rule of more than 256 bytes");  // unit 0 its own child
+}
+
+TEST(SentencePieceCheckTest, TheSizesInAMapAgree) {
+  const std::string map = Map(NestedRules(1, 0), std::string(1, '\0'));
+  ExpectMapError("ab", "2 bytes");
+  ExpectMapError(LittleEndian(0) + map, "a trie of 0 bytes");
+  ExpectMapError(LittleEndian(6) + map, "a trie of 6 bytes");
+  ExpectMapError(map.substr(0, map.size() - 1), "a trie of 3072 bytes");
+  ExpectMapError(LittleEndian(0xFFFFFFFC) + map, "a trie of 4294967292 bytes");
+}
+
+TEST(SentencePieceCheckTest, RulesApply) {
+  ASSERT_OK_AND_ASSIGN(const auto tokenizer, Tokenizer::Load(RulesPath()));
+  ASSERT_OK_AND_ASSIGN(
+      const auto tokens,
+      tokenizer->Encode("\uFB01ne \uFF21\uFF22\uFF23\u3000cafe\u0301"));
+  ASSERT_OK_AND_ASSIGN(const auto text, tokenizer->Decode(tokens));
+  EXPECT_EQ(text, "fine ABC café");
+}
+
+// Loads the model at `path` `times` times with some bits flipped or its end
+// cut off, and uses what loads.
+void LoadMangled(const std::string& path, int times) {
+  std::mt19937 random(1);
+  const ScratchDirectory scratch;
+  const std::string intact = Bytes(path);
+  int num_loaded = 0;
+  for (int i = 0; i < times; ++i) {
+    std::string bytes = intact;
+    if (i % 8 == 0) bytes.resize(random() % bytes.size());
+    for (int flips = random() % 4; flips >= 0 && !bytes.empty(); --flips) {
+      bytes[random() % bytes.size()] ^= 1 << random() % 8;
+    }
+    const auto tokenizer = Tokenizer::Load(scratch.Write("t.model", bytes));
+    if (!tokenizer.ok()) {
+      EXPECT_EQ(tokenizer.status().code(), kInvalid);
+      continue;
+    }
+    ++num_loaded;
+    const auto tokens = (*tokenizer)
+                            ->Encode(
+                                "\uFB01ne \uFF21<en>\u3000cafe\u0301\u0301 "
+                                "\xF0\x9F\x8E\x88 e fefe");
+    if (tokens.ok()) (*tokenizer)->Decode(*tokens).IgnoreError();
+  }
+  EXPECT_GT(num_loaded, 0);
+}
+
+TEST(SentencePieceCheckTest, AMangledModelIsRefusedOrCanBeUsed) {
+  LoadMangled(RulesPath(), 1000);
+  LoadMangled(EnFrPath(), 100);
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,28 @@
+// A look at a SentencePiece model file before the library gets it. The library
+// trusts some parts of the file: a crafted one makes it overflow its stack or
+// read out of bounds (google/sentencepiece issues 1263 and 1269, pull requests
+// 1265 and 1267, all open in 0.1.97). Those parts are checked here:
+//
+//  - the frame: Protocol Buffers fields that fit into each other;
+//  - pieces: 1 to 4,096 bytes without NUL, at most 2^21 of them, and at most
+//    64 user-defined ones that begin each other (a, ab, abc, ...);
+//  - precompiled_charsmap, the trie of the (de)normalisation rules: whatever
+//    text is looked up, the look-up stays inside the trie, meets at most 32
+//    rules, and each rule's result ends inside the map.
+//
+// What is left to trust is that the library itself has no further hole; how
+// long its results are (a rule may map a letter to megabytes) is not bounded.
+#pragma once
+
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace espalier {
+
+// Takes time in proportion to the size; the trie of the NFKC rules some ten
+// milliseconds.
+// Errors: kInvalidArgument saying what is wrong.
+absl::Status CheckSentencePieceModel(std::string_view model);
+
+}  // namespace espalier

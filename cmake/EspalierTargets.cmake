@@ -1,22 +1,16 @@
-# espalier_library(NAME room SOURCES a.cc ... [DEPS target ...])
-# One library a folder, linked by its alias espalier::room. A library without
-# sources is an interface library.
+# espalier_library(NAME room SOURCES a.cc ... [DEPS target ...]
+#                  [PRIVATE_DEPS target ...])
+# One library a folder, linked by its alias espalier::room. PRIVATE_DEPS are
+# those that no header of the room includes.
 function(espalier_library)
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target espalier_${ARG_NAME})
-  if(ARG_SOURCES)
-    add_library(${target} STATIC ${ARG_SOURCES})
-    target_include_directories(${target} PUBLIC
-      "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>")
-    target_compile_features(${target} PUBLIC cxx_std_20)
-    target_link_libraries(${target} PUBLIC ${ARG_DEPS}
-      PRIVATE espalier_environment)
-  else()
-    add_library(${target} INTERFACE)
-    target_include_directories(${target} INTERFACE
-      "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>")
-    target_link_libraries(${target} INTERFACE ${ARG_DEPS})
-  endif()
+  add_library(${target} STATIC ${ARG_SOURCES})
+  target_include_directories(${target} PUBLIC
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>")
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_link_libraries(${target} PUBLIC ${ARG_DEPS}
+    PRIVATE ${ARG_PRIVATE_DEPS} espalier_environment)
   add_library(espalier::${ARG_NAME} ALIAS ${target})
 endfunction()
 
@@ -27,16 +21,15 @@ function(espalier_program)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} espalier_environment)
 endfunction()
 
-# espalier_test(NAME room_test SOURCES a_test.cc ... DEPS target ... [LABELS l])
+# espalier_test(NAME room_test SOURCES a_test.cc ... DEPS target ...)
 # One executable and one ctest entry a room. Tests find the source tree, for
 # data and models, through ESPALIER_SOURCE_DIR.
 function(espalier_test)
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
   espalier_program(NAME ${ARG_NAME} SOURCES ${ARG_SOURCES}
     DEPS ${ARG_DEPS} GTest::gmock_main rapidcheck)
   target_compile_definitions(${ARG_NAME} PRIVATE
     ESPALIER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
-  set_tests_properties(${ARG_NAME} PROPERTIES
-    TIMEOUT 600 LABELS "${ARG_LABELS}")
+  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT 600)
 endfunction()

@@ -44,6 +44,12 @@ void StoreKeyValues(std::span<const AttentionRow> rows, const float* k,
 // positions 0..p of its own sequence.
 //   q    [num_tokens, num_heads, head_dim], token t at q + t * q_stride
 //   out  [num_tokens, num_heads, head_dim]  dense
+// NaN and infinities, of a head of a token:
+//   - a score (q k^T) that is NaN or +inf makes all of its output NaN, and so
+//     do scores that are all -inf; among others a score of -inf weighs nothing;
+//   - a NaN value makes its dimension NaN whatever its weight, an infinite one
+//     makes it infinite, or NaN where the weight is 0 (or rounds to it).
+// A score that overflows float32 is infinite.
 // REQUIRES: num_heads % num_kv_heads == 0.
 void Attention(std::span<const AttentionRow> rows, const float* q, int q_stride,
                int num_heads, const KvLayer& layer, std::span<float> out,
@@ -54,7 +60,7 @@ void CopyPages(std::span<const PageCopy> copies, KvLayer& layer);
 
 namespace reference {
 
-// The twin: unpaged, double, one query.
+// The twin: unpaged, double, one query; NaN and infinities as above.
 //   q       [head_dim]
 //   keys    [num_positions, head_dim], values the same
 //   result  [head_dim]

@@ -25,6 +25,7 @@ using OneFloat = hn::CappedTag<float, 1>;
 constexpr int kBlock = 64;
 // Queries that share each load of a key or value.
 constexpr int kMaxQueries = 4;
+constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
 
 // The attention of kQueries queries so far, and the block at hand.
 template <int kQueries>
@@ -36,7 +37,7 @@ class Attender {
         out_(query.out + first_query * query.head_dim),
         scale_(1.0f / std::sqrt(static_cast<float>(query.head_dim))) {
     std::fill_n(out_, kQueries * query.head_dim, 0.0f);
-    std::fill_n(maxima_, kQueries, -std::numeric_limits<float>::infinity());
+    std::fill_n(maxima_, kQueries, kMinusInf);
   }
 
   void Run() {
@@ -109,17 +110,20 @@ class Attender {
     float* weights = scores_[h];
     const float maximum =
         std::max(maxima_[h], *std::max_element(weights, weights + count_));
+    // As long as all scores are -inf they are taken relative to 0.
+    const float base = maximum == kMinusInf ? 0.0f : maximum;
     // Lanes past the end weigh exp(-inf) = 0.
-    std::fill(weights + count_, weights + kBlock,
-              -std::numeric_limits<float>::infinity());
+    std::fill(weights + count_, weights + kBlock, kMinusInf);
     auto sum = hn::Zero(d);
     for (int i = 0; i < count_; i += lanes) {
-      const auto weight =
-          hn::Exp(d, hn::Sub(hn::Load(d, weights + i), hn::Set(d, maximum)));
+      const auto x = hn::Sub(hn::Load(d, weights + i), hn::Set(d, base));
+      // Highway's exp of NaN is 0. A NaN weight stays in the sum, and through
+      // it comes to all of the output.
+      const auto weight = hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
       hn::Store(weight, d, weights + i);
       sum = hn::Add(sum, weight);
     }
-    const auto rescale = hn::Exp(d, hn::Set(d, maxima_[h] - maximum));
+    const auto rescale = hn::Exp(d, hn::Set(d, maxima_[h] - base));
     rescale_[h] = hn::GetLane(rescale);
     maxima_[h] = maximum;
     sums_[h] = sums_[h] * rescale_[h] + hn::GetLane(hn::SumOfLanes(d, sum));

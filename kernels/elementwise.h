@@ -1,6 +1,9 @@
 // The small kernels of a Llama layer, on float32 rows. Each output depends on
 // its own row alone, in a fixed order of operations. They run on the caller's
 // thread; a caller with many rows divides them.
+//
+// NaN and infinities propagate as in the formulas: nothing is dropped, and a
+// NaN in an input is a NaN in every output that depends on it.
 #pragma once
 
 #include <span>
@@ -10,6 +13,9 @@ namespace espalier {
 
 // out = x / sqrt(mean(x^2) + epsilon) * weight, row by row.
 //   x, out  [n, weight.size()]; may be the same memory
+// A NaN makes its row NaN; in a row with an infinity, what is infinite becomes
+// NaN and what is finite 0, as it does where the sum of squares overflows
+// float32.
 void RmsNorm(std::span<const float> x, std::span<const float> weight,
              float epsilon, std::span<float> out);
 
@@ -24,6 +30,7 @@ class RotaryTable {
 
   // Rotates `num_heads` heads in place.
   //   x  [num_heads, head_dim]
+  // A NaN makes both numbers of its pair NaN.
   // REQUIRES: 0 <= position < num_positions.
   void Rotate(std::span<float> x, int num_heads, int position) const;
 
@@ -36,6 +43,8 @@ class RotaryTable {
 // out = silu(gate) * up, where silu(x) = x / (1 + exp(-x)).
 //   gate_up  [n, 2 * size]: a row's gates, then its ups
 //   out      [n, size]
+// silu(+inf) is +inf, silu(-inf) NaN (-inf * 0). Below -104 silu is 0, so that
+// an infinite `up` gives NaN there.
 void SiluMul(std::span<const float> gate_up, int size, std::span<float> out);
 
 // x += y.

@@ -222,6 +222,84 @@ TEST(AttentionTest, MatchesTheTwinWhenOnePositionOutweighsTheRest) {
   ExpectMatchesTwin(s, heads, Attend({s}, heads, {})[0]);
 }
 
+// Two numbers that stand for the same value: both NaN, both the same infinity,
+// or within `tolerance`.
+bool SameOrNear(double a, double b, double tolerance) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  return a == b || std::abs(a - b) <= tolerance;
+}
+
+// Sets the scores of head 0 of every token with `position` to `score`, and
+// those of head 1 to its opposite.
+Sequence WithScore(const Heads& heads, int position, float score) {
+  Sequence s = RandomSequence(130, heads, 11);
+  const int dim = heads.head_dim;
+  for (int t = 0; t < s.num_tokens; ++t) {
+    for (int h = 0; h < heads.num_heads; ++h) {
+      float* q = &s.q[(size_t(t) * heads.num_heads + h) * dim];
+      q[0] = h == 1 ? -1.0f : 1.0f;
+    }
+  }
+  s.k[size_t(position) * dim] = score;
+  return s;
+}
+
+TEST(AttentionTest, NanAndInfiniteScoresCountAsInTheTwin) {
+  for (const Heads& heads : {Heads{5, 1, 1}, Heads{3, 1, 40}}) {
+    for (const float score : {NAN, INFINITY, -INFINITY}) {
+      for (const int position : {0, 1, 63, 64, 129}) {
+        const Sequence s = WithScore(heads, position, score);
+        const std::vector<float> out = Attend({s}, heads, {})[0];
+        for (size_t i = 0; i < out.size(); i += heads.head_dim) {
+          const int num_seen = i / heads.head_dim / heads.num_heads + 1;
+          const size_t num_numbers = size_t(num_seen) * heads.head_dim;
+          const auto expected =
+              reference::Attention(std::span(s.q).subspan(i, heads.head_dim),
+                                   std::span(s.k).first(num_numbers),
+                                   std::span(s.v).first(num_numbers));
+          for (int d = 0; d < heads.head_dim; ++d) {
+            ASSERT_PRED3(SameOrNear, out[i + d], expected[d], 1e-4)
+                << "score " << score << " at position " << position
+                << ", number " << i + d;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, ScoresOfMinusInfinityOnlyGiveNan) {
+  const Heads heads = {1, 1, 4};
+  Sequence s = RandomSequence(70, heads, 12);
+  for (int t = 0; t < s.num_tokens; ++t) {
+    s.q[t * 4] = 1.0f;
+    // The first 65 positions: a block and one more.
+    if (t < 65) s.k[t * 4] = -INFINITY;
+  }
+  const std::vector<float> out = Attend({s}, heads, {})[0];
+  for (int i = 0; i < 70 * 4; ++i) {
+    EXPECT_EQ(std::isnan(out[i]), i < 65 * 4) << i;
+  }
+  // Position 65 is the first that weighs anything: all of the weight.
+  for (int d = 0; d < 4; ++d) EXPECT_EQ(out[65 * 4 + d], s.v[65 * 4 + d]);
+}
+
+TEST(AttentionTest, ANanValueMakesItsDimensionNanWhateverItsWeight) {
+  const Heads heads = {1, 1, 20};
+  for (const int position : {0, 63, 64}) {
+    Sequence s = RandomSequence(100, heads, 13);
+    for (int t = 0; t < 100; ++t) s.q[t * 20] = 1.0f;
+    s.k[position * 20] = -INFINITY;
+    s.v[position * 20 + 3] = NAN;
+    const std::vector<float> out = Attend({s}, heads, {})[0];
+    for (int t = position + 1; t < 100; ++t) {
+      for (int d = 0; d < 20; ++d) {
+        EXPECT_EQ(std::isnan(out[t * 20 + d]), d == 3) << t << " " << d;
+      }
+    }
+  }
+}
+
 TEST(AttentionTest, TheFirstTokenSeesOnlyItsOwnValue) {
   const Heads heads = {2, 2, 8};
   const Sequence s = RandomSequence(1, heads, 7);

@@ -69,6 +69,51 @@ TEST(SiluMulTest, MatchesTheTwinAtAnySizeAndMagnitude) {
   }
 }
 
+constexpr float kSpecials[] = {NAN, INFINITY, -INFINITY};
+
+bool SameOrNear(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  return a == b || std::abs(a - b) <= 1e-5 * std::abs(b);
+}
+
+TEST(RmsNormTest, NanAndInfinitiesCountAsInTheTwin) {
+  for (const int size : {1, 16, 17, 100}) {
+    const std::vector<float> weight = RandomFloats(size, size + 1);
+    for (const float special : kSpecials) {
+      for (int where = 0; where < size; ++where) {
+        std::vector<float> x = RandomFloats(size, size);
+        x[where] = special;
+        std::vector<float> out(size);
+        RmsNorm(x, weight, 1e-5f, out);
+        const auto expected = reference::RmsNorm(x, weight, 1e-5f);
+        for (int i = 0; i < size; ++i) {
+          ASSERT_PRED2(SameOrNear, out[i], expected[i])
+              << special << " at " << where << " of " << size;
+        }
+      }
+    }
+  }
+}
+
+TEST(SiluMulTest, NanAndInfinitiesCountAsInTheTwin) {
+  for (const int size : {1, 16, 17, 100}) {
+    for (const float special : kSpecials) {
+      for (int where = 0; where < 2 * size; ++where) {
+        std::vector<float> gate_up = RandomFloats(2 * size, size);
+        for (float& value : gate_up) value /= 4;  // silu is 0 nowhere
+        gate_up[where] = special;
+        std::vector<float> out(size);
+        SiluMul(gate_up, size, out);
+        const auto expected = reference::SiluMul(gate_up, size);
+        for (int i = 0; i < size; ++i) {
+          ASSERT_PRED2(SameOrNear, out[i], expected[i])
+              << special << " at " << where << " of " << size;
+        }
+      }
+    }
+  }
+}
+
 TEST(ElementwiseTest, RowsDoNotSeeEachOther) {
   const int size = 37;
   const std::vector<float> x = RandomFloats(8 * 2 * size, 3);

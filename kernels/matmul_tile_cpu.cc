@@ -21,8 +21,9 @@ using Floats = hn::ScalableTag<float>;
 constexpr int kLanes = hn::MaxLanes(Floats());
 
 // Sums are kRows * 2 vectors; two more hold weights and one a broadcast x.
-// AVX-512 and NEON have 32 registers, the others 16.
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+// AVX-512 (of x86 targets the lower bits are the better ones) and 64-bit Arm
+// have 32 registers, the others 16.
+#if HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
 constexpr int kMaxRows = 12;
 #else
 constexpr int kMaxRows = 6;

@@ -27,6 +27,13 @@ bool Better(const Candidate& a, const Candidate& b) {
   return a.token < b.token;
 }
 
+bool IsSorted(const std::vector<TokenScore>& row) {
+  return std::adjacent_find(row.begin(), row.end(),
+                            [](const TokenScore& a, const TokenScore& b) {
+                              return !(a.log_prob >= b.log_prob);
+                            }) == row.end();
+}
+
 // Rows are sorted, so their best are merged through a heap of one head a row:
 // num_candidates * log(num_beams) instead of a look at every token.
 class Merge {
@@ -34,7 +41,10 @@ class Merge {
   Merge(std::span<const std::vector<TokenScore>> rows,
         std::span<const float> cum_log_probs)
       : rows_(rows), cum_log_probs_(cum_log_probs) {
-    for (int beam = 0; beam < std::ssize(rows); ++beam) Push(beam, 0);
+    for (int beam = 0; beam < std::ssize(rows); ++beam) {
+      DCHECK(IsSorted(rows[beam])) << "the row of beam " << beam;
+      Push(beam, 0);
+    }
   }
 
   bool empty() const { return heap_.empty(); }
@@ -51,7 +61,9 @@ class Merge {
   }
 
  private:
-  // What is -inf or NaN from here on, the rest of the row is too.
+  // Once a sum is -inf the rest of the row is too: log-probabilities fall, and
+  // rounding keeps the order of sums. A NaN comes from the beam's own sum, and
+  // then the rest is NaN as well.
   void Push(int beam, size_t index) {
     if (index == rows_[beam].size()) return;
     const float cum = cum_log_probs_[beam] + rows_[beam][index].log_prob;

@@ -76,12 +76,15 @@ struct RowOptions {
 std::vector<TokenScore> SelectRow(std::span<const float> logits,
                                   const RowOptions& options);
 
-// The `num_candidates` best continuations, best first.
-//   rows           [num_beams]  each best first, as SelectRow gives them
+// The `num_candidates` best continuations, best first (merge_candidates.cc).
+//   rows           [num_beams]  each by falling log_prob, as SelectRow gives
+//                      them in kLogProbs; what it gives in kLogits is in the
+//                      order of edited logits, and fits with one token a row
 //   cum_log_probs  [num_beams]  nats, of the sequences so far
 // A continuation whose sum is -inf or NaN is none, so fewer may come back.
 // Costs O((num_beams + num_candidates) * log(num_beams)).
-// REQUIRES: as many sums as rows, num_candidates >= 1.
+// REQUIRES: as many sums as rows, num_candidates >= 1; rows sorted by log_prob,
+// none of which is NaN.
 std::vector<Candidate> MergeCandidates(
     std::span<const std::vector<TokenScore>> rows,
     std::span<const float> cum_log_probs, int num_candidates);

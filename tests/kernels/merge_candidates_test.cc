@@ -57,6 +57,19 @@ TEST(MergeCandidatesTest, AnImpossibleContinuationIsNone) {
   EXPECT_THAT(MergeCandidates({}, {}, 1), IsEmpty());
 }
 
+// Greedy search gives rows in the order of edited logits.
+TEST(MergeCandidatesTest, ARowOfOneTokenIsSortedAndOthersAreChecked) {
+  EXPECT_THAT(MergeCandidates(Rows{{{7, -3.0f}}}, std::vector<float>{0.0f}, 1),
+              ElementsAre(Candidate{0, 7, -3.0f}));
+#ifdef NDEBUG
+  GTEST_SKIP() << "only debug builds check the order of rows";
+#else
+  const Rows unsorted = {{{1, -1.0f}}, {{7, -kInf}, {8, -1.0f}}};
+  EXPECT_DEATH(MergeCandidates(unsorted, std::vector<float>{0.0f, 0.0f}, 2),
+               "the row of beam 1");
+#endif
+}
+
 // Few distinct values, so that ties within and across beams abound.
 RC_GTEST_PROP(MergeCandidatesTest, EqualsTheTwin, ()) {
   const int num_beams = *rc::gen::inRange(1, 12);

@@ -55,7 +55,7 @@ void RmsNormRow(const float* x, const float* weight, int size, float epsilon,
                 float* out) {
   const float mean = SumOfSquares(x, size) / static_cast<float>(size);
   const float factor = 1.0f / std::sqrt(mean + epsilon);
-  ForEachVector(size, [=](auto d, int i) {
+  ForEachVector(size, [=](auto d, int i) HWY_ATTR {
     const auto scaled = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor));
     hn::StoreU(hn::Mul(scaled, hn::LoadU(d, weight + i)), d, out + i);
   });
@@ -64,7 +64,7 @@ void RmsNormRow(const float* x, const float* weight, int size, float epsilon,
 // silu(x) = x * sigmoid(x); of exp only arguments <= 0 are taken, so nothing
 // overflows.
 void SiluMulRow(const float* gate, const float* up, int size, float* out) {
-  ForEachVector(size, [=](auto d, int i) {
+  ForEachVector(size, [=](auto d, int i) HWY_ATTR {
     const auto one = hn::Set(d, 1.0f);
     const auto x = hn::LoadU(d, gate + i);
     const auto t = hn::Exp(d, hn::Neg(hn::Abs(x)));
@@ -76,7 +76,7 @@ void SiluMulRow(const float* gate, const float* up, int size, float* out) {
 
 void RotateRow(const float* cosines, const float* sines, int half_dim,
                float* x) {
-  ForEachVector(half_dim, [=](auto d, int i) {
+  ForEachVector(half_dim, [=](auto d, int i) HWY_ATTR {
     const auto cosine = hn::LoadU(d, cosines + i);
     const auto sine = hn::LoadU(d, sines + i);
     const auto a = hn::LoadU(d, x + i);
@@ -88,7 +88,7 @@ void RotateRow(const float* cosines, const float* sines, int half_dim,
 }
 
 void AddRow(const float* y, int size, float* x) {
-  ForEachVector(size, [=](auto d, int i) {
+  ForEachVector(size, [=](auto d, int i) HWY_ATTR {
     hn::StoreU(hn::Add(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, x + i);
   });
 }

@@ -8,8 +8,13 @@
 #include <random>
 #include <vector>
 
+#include "tests/kernels/each_target.h"
+
 namespace espalier {
 namespace {
+
+using AttentionTest = TargetTest;
+INSTANTIATE_TEST_SUITE_P(Targets, AttentionTest, EachTarget(), TargetTestName);
 
 std::vector<float> RandomFloats(size_t count, std::mt19937& random,
                                 float scale = 1.0f) {
@@ -201,7 +206,7 @@ void ExpectMatchesTwin(const Sequence& s, const Heads& heads,
   }
 }
 
-TEST(AttentionTest, MatchesTheTwinForAnyHeads) {
+TEST_P(AttentionTest, MatchesTheTwinForAnyHeads) {
   for (const Heads& heads :
        {Heads{1, 1, 1}, Heads{4, 2, 64}, Heads{8, 1, 16}, Heads{3, 3, 10},
         Heads{5, 1, 128}, Heads{6, 2, 80}, Heads{7, 1, 22}}) {
@@ -210,13 +215,13 @@ TEST(AttentionTest, MatchesTheTwinForAnyHeads) {
   }
 }
 
-TEST(AttentionTest, MatchesTheTwinOverManyBlocksOfPositions) {
+TEST_P(AttentionTest, MatchesTheTwinOverManyBlocksOfPositions) {
   const Heads heads = {2, 1, 32};
   const Sequence s = RandomSequence(400, heads, 5);
   ExpectMatchesTwin(s, heads, Attend({s}, heads, {})[0]);
 }
 
-TEST(AttentionTest, MatchesTheTwinWhenOnePositionOutweighsTheRest) {
+TEST_P(AttentionTest, MatchesTheTwinWhenOnePositionOutweighsTheRest) {
   const Heads heads = {4, 2, 64};
   const Sequence s = RandomSequence(200, heads, 6, 100.0f);
   ExpectMatchesTwin(s, heads, Attend({s}, heads, {})[0]);
@@ -244,7 +249,7 @@ Sequence WithScore(const Heads& heads, int position, float score) {
   return s;
 }
 
-TEST(AttentionTest, NanAndInfiniteScoresCountAsInTheTwin) {
+TEST_P(AttentionTest, NanAndInfiniteScoresCountAsInTheTwin) {
   for (const Heads& heads : {Heads{5, 1, 1}, Heads{3, 1, 40}}) {
     for (const float score : {NAN, INFINITY, -INFINITY}) {
       for (const int position : {0, 1, 63, 64, 129}) {
@@ -268,7 +273,7 @@ TEST(AttentionTest, NanAndInfiniteScoresCountAsInTheTwin) {
   }
 }
 
-TEST(AttentionTest, ScoresOfMinusInfinityOnlyGiveNan) {
+TEST_P(AttentionTest, ScoresOfMinusInfinityOnlyGiveNan) {
   const Heads heads = {1, 1, 4};
   Sequence s = RandomSequence(70, heads, 12);
   for (int t = 0; t < s.num_tokens; ++t) {
@@ -284,7 +289,7 @@ TEST(AttentionTest, ScoresOfMinusInfinityOnlyGiveNan) {
   for (int d = 0; d < 4; ++d) EXPECT_EQ(out[65 * 4 + d], s.v[65 * 4 + d]);
 }
 
-TEST(AttentionTest, ANanValueMakesItsDimensionNanWhateverItsWeight) {
+TEST_P(AttentionTest, ANanValueMakesItsDimensionNanWhateverItsWeight) {
   const Heads heads = {1, 1, 20};
   for (const int position : {0, 63, 64}) {
     Sequence s = RandomSequence(100, heads, 13);
@@ -300,13 +305,13 @@ TEST(AttentionTest, ANanValueMakesItsDimensionNanWhateverItsWeight) {
   }
 }
 
-TEST(AttentionTest, TheFirstTokenSeesOnlyItsOwnValue) {
+TEST_P(AttentionTest, TheFirstTokenSeesOnlyItsOwnValue) {
   const Heads heads = {2, 2, 8};
   const Sequence s = RandomSequence(1, heads, 7);
   EXPECT_EQ(Attend({s}, heads, {})[0], s.v);
 }
 
-TEST(AttentionTest, PageSizesChangeNoBits) {
+TEST_P(AttentionTest, PageSizesChangeNoBits) {
   const Heads heads = {4, 2, 64};
   const Sequence s = RandomSequence(150, heads, 8);
   const auto expected = Attend({s}, heads, {.page_size = 256});
@@ -316,7 +321,7 @@ TEST(AttentionTest, PageSizesChangeNoBits) {
   }
 }
 
-TEST(AttentionTest, ChunksChangeNoBits) {
+TEST_P(AttentionTest, ChunksChangeNoBits) {
   const Heads heads = {6, 2, 20};
   const Sequence s = RandomSequence(100, heads, 9);
   const auto expected = Attend({s}, heads, {});
@@ -325,7 +330,7 @@ TEST(AttentionTest, ChunksChangeNoBits) {
   }
 }
 
-TEST(AttentionTest, BatchMatesAndThreadsChangeNoBits) {
+TEST_P(AttentionTest, BatchMatesAndThreadsChangeNoBits) {
   const Heads heads = {4, 1, 32};
   std::vector<Sequence> sequences;
   for (int i = 0; i < 9; ++i) {

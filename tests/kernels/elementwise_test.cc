@@ -6,8 +6,23 @@
 #include <random>
 #include <vector>
 
+#include "tests/kernels/each_target.h"
+
 namespace espalier {
 namespace {
+
+using RmsNormTest = TargetTest;
+using SiluMulTest = TargetTest;
+using ElementwiseTest = TargetTest;
+using AddInPlaceTest = TargetTest;
+using RotaryTableTest = TargetTest;
+INSTANTIATE_TEST_SUITE_P(Targets, RmsNormTest, EachTarget(), TargetTestName);
+INSTANTIATE_TEST_SUITE_P(Targets, SiluMulTest, EachTarget(), TargetTestName);
+INSTANTIATE_TEST_SUITE_P(Targets, ElementwiseTest, EachTarget(),
+                         TargetTestName);
+INSTANTIATE_TEST_SUITE_P(Targets, AddInPlaceTest, EachTarget(), TargetTestName);
+INSTANTIATE_TEST_SUITE_P(Targets, RotaryTableTest, EachTarget(),
+                         TargetTestName);
 
 constexpr double kUnit = 0x1p-24;  // the relative error of one rounding
 
@@ -22,7 +37,7 @@ std::vector<float> RandomFloats(size_t count, int seed) {
   return x;
 }
 
-TEST(RmsNormTest, MatchesTheTwinAtAnySize) {
+TEST_P(RmsNormTest, MatchesTheTwinAtAnySize) {
   for (const int size : {1, 2, 15, 16, 17, 64, 100, 256, 1000}) {
     const std::vector<float> x = RandomFloats(3 * size, size);
     const std::vector<float> weight = RandomFloats(size, size + 1);
@@ -39,7 +54,7 @@ TEST(RmsNormTest, MatchesTheTwinAtAnySize) {
   }
 }
 
-TEST(RmsNormTest, ARowOfZerosStaysZeroAndMayBeDoneInPlace) {
+TEST_P(RmsNormTest, ARowOfZerosStaysZeroAndMayBeDoneInPlace) {
   std::vector<float> x = RandomFloats(40, 1);
   std::fill(x.begin() + 20, x.end(), 0.0f);
   const std::vector<float> weight = RandomFloats(20, 2);
@@ -51,7 +66,7 @@ TEST(RmsNormTest, ARowOfZerosStaysZeroAndMayBeDoneInPlace) {
             std::vector<float>(20, 0.0f));
 }
 
-TEST(SiluMulTest, MatchesTheTwinAtAnySizeAndMagnitude) {
+TEST_P(SiluMulTest, MatchesTheTwinAtAnySizeAndMagnitude) {
   for (const int size : {1, 15, 16, 17, 100}) {
     std::vector<float> gate_up = RandomFloats(4 * size, size);
     gate_up[0] = -1e4f;
@@ -76,7 +91,7 @@ bool SameOrNear(double a, double b) {
   return a == b || std::abs(a - b) <= 1e-5 * std::abs(b);
 }
 
-TEST(RmsNormTest, NanAndInfinitiesCountAsInTheTwin) {
+TEST_P(RmsNormTest, NanAndInfinitiesCountAsInTheTwin) {
   for (const int size : {1, 16, 17, 100}) {
     const std::vector<float> weight = RandomFloats(size, size + 1);
     for (const float special : kSpecials) {
@@ -95,7 +110,7 @@ TEST(RmsNormTest, NanAndInfinitiesCountAsInTheTwin) {
   }
 }
 
-TEST(SiluMulTest, NanAndInfinitiesCountAsInTheTwin) {
+TEST_P(SiluMulTest, NanAndInfinitiesCountAsInTheTwin) {
   for (const int size : {1, 16, 17, 100}) {
     for (const float special : kSpecials) {
       for (int where = 0; where < 2 * size; ++where) {
@@ -114,7 +129,7 @@ TEST(SiluMulTest, NanAndInfinitiesCountAsInTheTwin) {
   }
 }
 
-TEST(ElementwiseTest, RowsDoNotSeeEachOther) {
+TEST_P(ElementwiseTest, RowsDoNotSeeEachOther) {
   const int size = 37;
   const std::vector<float> x = RandomFloats(8 * 2 * size, 3);
   std::vector<float> together(8 * size), alone(size);
@@ -126,7 +141,7 @@ TEST(ElementwiseTest, RowsDoNotSeeEachOther) {
   }
 }
 
-TEST(AddInPlaceTest, AddsExactlyOnce) {
+TEST_P(AddInPlaceTest, AddsExactlyOnce) {
   std::vector<float> x = RandomFloats(45, 4);
   const std::vector<float> y = RandomFloats(45, 5);
   std::vector<float> expected(45);
@@ -143,7 +158,7 @@ std::vector<double> Frequencies(int half_dim) {
   return frequencies;
 }
 
-TEST(RotaryTableTest, TurnsEachPairByPositionTimesFrequency) {
+TEST_P(RotaryTableTest, TurnsEachPairByPositionTimesFrequency) {
   for (const int half_dim : {1, 5, 16, 40}) {
     const std::vector<double> frequencies = Frequencies(half_dim);
     const RotaryTable table(frequencies, 1000);
@@ -167,7 +182,7 @@ TEST(RotaryTableTest, TurnsEachPairByPositionTimesFrequency) {
   }
 }
 
-TEST(RotaryTableTest, ProductsDependOnTheDistanceOfPositionsOnly) {
+TEST_P(RotaryTableTest, ProductsDependOnTheDistanceOfPositionsOnly) {
   const int half_dim = 32;
   const RotaryTable table(Frequencies(half_dim), 200);
   auto product = [&](int q_position, int k_position) {

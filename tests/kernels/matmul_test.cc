@@ -10,6 +10,8 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/kernels/each_target.h"
+
 namespace espalier {
 namespace {
 
@@ -66,19 +68,27 @@ std::vector<float> Slice(std::span<const float> x, size_t begin, size_t size) {
 }
 
 class MatMulTest
-    : public ::testing::TestWithParam<std::tuple<DType, int, int>> {
+    : public ::testing::TestWithParam<std::tuple<int64_t, DType, int, int>> {
  protected:
-  DType dtype() const { return std::get<0>(GetParam()); }
-  int num_cols() const { return std::get<1>(GetParam()); }
-  int num_outputs() const { return std::get<2>(GetParam()); }
+  int64_t target() const { return std::get<0>(GetParam()); }
+  DType dtype() const { return std::get<1>(GetParam()); }
+  int num_cols() const { return std::get<2>(GetParam()); }
+  int num_outputs() const { return std::get<3>(GetParam()); }
+
+ private:
+  TargetChoice choice_{target()};
 };
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, MatMulTest,
-    ::testing::Combine(::testing::Values(DType::kFloat32, DType::kBFloat16,
+    ::testing::Combine(EachTarget(),
+                       ::testing::Values(DType::kFloat32, DType::kBFloat16,
                                          DType::kFloat16),
                        ::testing::Values(1, 7, 256, 257, 700),
                        ::testing::Values(1, 31, 32, 33, 100, 330)));
+
+using MatMulLawsTest = TargetTest;
+INSTANTIATE_TEST_SUITE_P(Targets, MatMulLawsTest, EachTarget(), TargetTestName);
 
 TEST_P(MatMulTest, IsAsNearToTheTwinAsItsLengthAllows) {
   const Weights w = RandomWeights(num_outputs(), num_cols(), dtype());
@@ -92,19 +102,17 @@ TEST_P(MatMulTest, IsAsNearToTheTwinAsItsLengthAllows) {
     const auto sizes = reference::MatMul(x_magnitudes, magnitudes, num_cols());
     const auto y = Multiply(x, w.packed);
     for (size_t i = 0; i < y.size(); ++i) {
-      // A chain of k roundings, each at most half a unit in the last place.
-      const double tolerance = sizes[i] * num_cols() * 0x1p-24;
+      // A chain of k steps of one or two roundings, each at most half a unit
+      // in the last place.
+      const int roundings = HasFusedMultiplyAdd(target()) ? 1 : 2;
+      const double tolerance = sizes[i] * num_cols() * roundings * 0x1p-24;
       ASSERT_NEAR(y[i], expected[i], tolerance) << "n " << n << " at " << i;
     }
   }
 }
 
-TEST_P(MatMulTest, EveryOutputIsOneChainOfFusedMultiplyAdds) {
-#if defined(__x86_64__)
-  if (!__builtin_cpu_supports("fma")) {
-    GTEST_SKIP() << "this CPU has no fused multiply-add";
-  }
-#endif
+// Fused multiply-adds wherever the instruction set has them.
+TEST_P(MatMulTest, EveryOutputIsOneChainOfMultiplyAdds) {
   const Weights w = RandomWeights(num_outputs(), num_cols(), dtype());
   const std::vector<float> x = RandomInputs(5 * num_cols());
   const std::vector<float> y = Multiply(x, w.packed);
@@ -112,12 +120,14 @@ TEST_P(MatMulTest, EveryOutputIsOneChainOfFusedMultiplyAdds) {
     const float* a = &x[i / num_outputs() * num_cols()];
     const float* b = &w.widened[i % num_outputs() * num_cols()];
     float chain = 0;
-    for (int k = 0; k < num_cols(); ++k) chain = std::fma(a[k], b[k], chain);
+    for (int k = 0; k < num_cols(); ++k) {
+      chain = MultiplyAdd(a[k], b[k], chain, target());
+    }
     ASSERT_EQ(y[i], chain) << "output " << i;
   }
 }
 
-TEST(MatMulLawsTest, ARowAloneHasTheBitsOfThatRowAmongOthers) {
+TEST_P(MatMulLawsTest, ARowAloneHasTheBitsOfThatRowAmongOthers) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const int num_cols = 300, num_outputs = 70;
     const Weights w = RandomWeights(num_outputs, num_cols, dtype);
@@ -133,7 +143,7 @@ TEST(MatMulLawsTest, ARowAloneHasTheBitsOfThatRowAmongOthers) {
   }
 }
 
-TEST(MatMulLawsTest, ThreadsChangeNoBits) {
+TEST_P(MatMulLawsTest, ThreadsChangeNoBits) {
   const Weights w = RandomWeights(1000, 520, DType::kBFloat16);
   for (const int n : {1, 2, 30, 100}) {
     const std::vector<float> x = RandomInputs(n * 520);
@@ -144,7 +154,7 @@ TEST(MatMulLawsTest, ThreadsChangeNoBits) {
   }
 }
 
-TEST(MatMulLawsTest, NonFiniteNumbersStayInTheirOwnRowsAndOutputs) {
+TEST_P(MatMulLawsTest, NonFiniteNumbersStayInTheirOwnRowsAndOutputs) {
   const float inf = std::numeric_limits<float>::infinity();
   Weights w = RandomWeights(40, 64, DType::kFloat32);
   std::memcpy(&w.bytes[(5 * 64 + 3) * 4], &inf, 4);
@@ -159,7 +169,7 @@ TEST(MatMulLawsTest, NonFiniteNumbersStayInTheirOwnRowsAndOutputs) {
   }
 }
 
-TEST(MatMulLawsTest, NoRowsAreNoWork) {
+TEST_P(MatMulLawsTest, NoRowsAreNoWork) {
   const Weights w = RandomWeights(4, 8, DType::kFloat32);
   EXPECT_TRUE(Multiply({}, w.packed).empty());
 }

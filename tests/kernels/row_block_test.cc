@@ -6,10 +6,9 @@
 #include <cmath>
 #include <limits>
 #include <random>
-#include <string>
 #include <vector>
 
-#include "hwy/targets.h"
+#include "tests/kernels/each_target.h"
 
 namespace espalier {
 namespace {
@@ -17,34 +16,8 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Runs on one instruction set of those that this processor offers. One that
-// row_block.cc is not compiled for stands for the portable form.
-class RowBlockTest : public ::testing::TestWithParam<int64_t> {
- protected:
-  void SetUp() override { Choose(GetParam()); }
-  void TearDown() override { Choose(0); }
-
- private:
-  // 0: what the processor offers.
-  static void Choose(int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
-
-std::vector<int64_t> SupportedTargets() {
-  std::vector<int64_t> targets;
-  for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
-    targets.push_back(left & -left);
-  }
-  return targets;
-}
-
-INSTANTIATE_TEST_SUITE_P(Targets, RowBlockTest,
-                         ::testing::ValuesIn(SupportedTargets()),
-                         [](const auto& test) {
-                           return std::string(hwy::TargetName(test.param));
-                         });
+using RowBlockTest = TargetTest;
+INSTANTIATE_TEST_SUITE_P(Targets, RowBlockTest, EachTarget(), TargetTestName);
 
 std::vector<float> Uniform(int size, float low, float high, int seed) {
   std::mt19937 random(seed);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/select.h"
+#include "tests/kernels/each_target.h"
 #include "tests/kernels/row_cases.h"
 
 namespace espalier {
@@ -20,7 +21,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(SelectRowSpecialsTest, TokensAtPlusInfinityShareAllProbability) {
+using SelectRowSpecialsTest = TargetTest;
+using SelectRowLawsTest = TargetTest;
+INSTANTIATE_TEST_SUITE_P(Targets, SelectRowSpecialsTest, EachTarget(),
+                         TargetTestName);
+INSTANTIATE_TEST_SUITE_P(Targets, SelectRowLawsTest, EachTarget(),
+                         TargetTestName);
+
+TEST_P(SelectRowSpecialsTest, TokensAtPlusInfinityShareAllProbability) {
   const std::vector<float> logits = {1, kInf, -kInf, kInf, kNan};
   const float half = -std::log(2.0f);
   RowOptions options = {.num_candidates = 5};
@@ -32,7 +40,7 @@ TEST(SelectRowSpecialsTest, TokensAtPlusInfinityShareAllProbability) {
                           TokenScore{0, -kInf}));
 }
 
-TEST(SelectRowSpecialsTest, TheOnlyTokenIsCertain) {
+TEST_P(SelectRowSpecialsTest, TheOnlyTokenIsCertain) {
   EXPECT_THAT(SelectRow(std::vector<float>{-7.25f}, {}),
               ElementsAre(TokenScore{0, 0.0f}));
   EXPECT_THAT(SelectRow(std::vector<float>{kNan, 3e38f, -kInf}, {}),
@@ -40,13 +48,13 @@ TEST(SelectRowSpecialsTest, TheOnlyTokenIsCertain) {
   EXPECT_THAT(SelectRow({}, {}), IsEmpty());
 }
 
-TEST(SelectRowSpecialsTest, ZerosOfBothSignsTie) {
+TEST_P(SelectRowSpecialsTest, ZerosOfBothSignsTie) {
   const std::vector<float> logits = {-0.0f, 0.0f, -0.0f, 0.0f};
   EXPECT_THAT(TokensOf(SelectRow(logits, {.num_candidates = 3})),
               ElementsAre(0, 1, 2));
 }
 
-TEST(SelectRowLawsTest, ProbabilitiesOfAllTokensAddUpToOne) {
+TEST_P(SelectRowLawsTest, ProbabilitiesOfAllTokensAddUpToOne) {
   for (const int size : {1, 100, 6000, 128256}) {
     double sum = 0;
     for (const TokenScore& t :
@@ -57,7 +65,7 @@ TEST(SelectRowLawsTest, ProbabilitiesOfAllTokensAddUpToOne) {
   }
 }
 
-TEST(SelectRowLawsTest, WhereTheRowLiesDoesNotMatter) {
+TEST_P(SelectRowLawsTest, WhereTheRowLiesDoesNotMatter) {
   const std::vector<float> logits = Normal(5003, 5);
   const RowOptions options = {.num_candidates = 300};
   const Scores expected = SelectRow(logits, options);
@@ -69,7 +77,7 @@ TEST(SelectRowLawsTest, WhereTheRowLiesDoesNotMatter) {
   }
 }
 
-TEST(SelectRowLawsTest, TokensAtMinusInfinityChangeNothing) {
+TEST_P(SelectRowLawsTest, TokensAtMinusInfinityChangeNothing) {
   std::vector<float> logits = Normal(1500, 6);
   const RowOptions options = {.num_candidates = 1500};
   const Scores expected = SelectRow(logits, options);
@@ -78,7 +86,7 @@ TEST(SelectRowLawsTest, TokensAtMinusInfinityChangeNothing) {
 }
 
 // Eighths below 2^6 plus 32: no rounding, so not a bit may change.
-TEST(SelectRowLawsTest, AConstantAddedToTheRowChangesNothing) {
+TEST_P(SelectRowLawsTest, AConstantAddedToTheRowChangesNothing) {
   std::vector<float> logits = Normal(4000, 7);
   for (float& l : logits) l = std::round(8 * l) / 8;
   const RowOptions options = {.num_candidates = 500};
@@ -87,7 +95,8 @@ TEST(SelectRowLawsTest, AConstantAddedToTheRowChangesNothing) {
   EXPECT_EQ(SelectRow(logits, options), expected);
 }
 
-RC_GTEST_PROP(SelectRowLawsTest, RenamingTokensRenamesTheResult, ()) {
+RC_GTEST_PROP(SelectRowPropertyTest, RenamingTokensRenamesTheResult, ()) {
+  const TargetChoice choice(*rc::gen::elementOf(Targets()));
   const int size = *rc::gen::inRange(1, 3000);
   std::mt19937 random(*rc::gen::inRange(0, 1000000));
   std::vector<TokenId> new_name(size);
@@ -109,7 +118,7 @@ RC_GTEST_PROP(SelectRowLawsTest, RenamingTokensRenamesTheResult, ()) {
   }
 }
 
-TEST(SelectRowLawsTest, FewerCandidatesAreAPrefixOfMore) {
+TEST_P(SelectRowLawsTest, FewerCandidatesAreAPrefixOfMore) {
   const std::vector<float> logits = Row("ties", 9000);
   RowOptions options = {.domain = ScoreDomain::kLogits, .num_candidates = 9000};
   const Scores all = SelectRow(logits, options);

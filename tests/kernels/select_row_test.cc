@@ -7,10 +7,12 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "kernels/select.h"
+#include "tests/kernels/each_target.h"
 #include "tests/kernels/row_cases.h"
 
 namespace espalier {
@@ -97,32 +99,47 @@ void ExpectAgreementOn(const std::string& kind, int vocab_size,
   }
 }
 
-class SelectRowTest : public ::testing::TestWithParam<std::string> {};
+class SelectRowTest
+    : public ::testing::TestWithParam<std::tuple<int64_t, std::string>> {
+ protected:
+  int64_t target() const { return std::get<0>(GetParam()); }
+  std::string kind() const { return std::get<1>(GetParam()); }
+
+ private:
+  TargetChoice choice_{target()};
+};
 
 TEST_P(SelectRowTest, EqualsTheTwinOnSmallRows) {
   for (const int vocab_size :
        {1, 2, 3, 15, 16, 17, 31, 63, 64, 65, 1000, 1023, 1024, 1025, 2100}) {
-    ExpectAgreementOn(GetParam(), vocab_size,
-                      {1, 2, 8, 16, 64, 1000, 2100, 10000});
+    ExpectAgreementOn(kind(), vocab_size, {1, 2, 8, 16, 64, 1000, 2100, 10000});
   }
 }
 
 TEST_P(SelectRowTest, EqualsTheTwinOnLargeRows) {
-  ExpectAgreementOn(GetParam(), 6000, {1, 16, 1000, 10000});
-  ExpectAgreementOn(GetParam(), 32000, {8, 64, 10000, 32000});
+  ExpectAgreementOn(kind(), 6000, {1, 16, 1000, 10000});
+  ExpectAgreementOn(kind(), 32000, {8, 64, 10000, 32000});
 }
 
 TEST_P(SelectRowTest, EqualsTheTwinOnTheLargestRows) {
-  ExpectAgreementOn(GetParam(), 128256, {16});
-  ExpectAgreementOn(GetParam(), 256000, {10000});
+  ExpectAgreementOn(kind(), 128256, {16});
+  ExpectAgreementOn(kind(), 256000, {10000});
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, SelectRowTest, ::testing::ValuesIn(kKinds),
+INSTANTIATE_TEST_SUITE_P(Rows, SelectRowTest,
+                         ::testing::Combine(EachTarget(),
+                                            ::testing::ValuesIn(kKinds)),
                          [](const auto& test) {
-                           std::string name = test.param;
+                           std::string name =
+                               hwy::TargetName(std::get<0>(test.param));
+                           name += "_" + std::get<1>(test.param);
                            std::ranges::replace(name, ' ', '_');
                            return name;
                          });
+
+using SelectRowEditsTest = TargetTest;
+INSTANTIATE_TEST_SUITE_P(Targets, SelectRowEditsTest, EachTarget(),
+                         TargetTestName);
 
 // Edits at the ends of blocks and chunks, and of the best token.
 std::vector<TokenEdit> EditsOf(const std::vector<float>& logits, int seed) {
@@ -139,7 +156,7 @@ std::vector<TokenEdit> EditsOf(const std::vector<float>& logits, int seed) {
   return edits;
 }
 
-TEST(SelectRowEditsTest, EditedRowsEqualTheTwin) {
+TEST_P(SelectRowEditsTest, EditedRowsEqualTheTwin) {
   for (const std::string& kind : kKinds) {
     for (const int size : {1, 2, 64, 65, 1000, 1024, 1025, 3000, 6000}) {
       const TestRow row(Row(kind, size));
@@ -162,7 +179,7 @@ TEST(SelectRowEditsTest, EditedRowsEqualTheTwin) {
 }
 
 // Worked by hand: lse = log(4 + 2 + 1 + 1) = log 8.
-TEST(SelectRowEditsTest, EditsActOnLogProbsOrOnLogits) {
+TEST_P(SelectRowEditsTest, EditsActOnLogProbsOrOnLogits) {
   const std::vector<float> logits = {std::log(4.0f), std::log(2.0f), 0, 0};
   const std::vector<TokenEdit> edits = {{0, false}, {2, true}};
   RowOptions options = {
@@ -177,7 +194,7 @@ TEST(SelectRowEditsTest, EditsActOnLogProbsOrOnLogits) {
   EXPECT_FLOAT_EQ(by_logit[1].log_prob, -std::log(2.0f));
 }
 
-TEST(SelectRowEditsTest, ARowWithAllTokensBannedOffersNone) {
+TEST_P(SelectRowEditsTest, ARowWithAllTokensBannedOffersNone) {
   const std::vector<float> logits = {1, 2, 3};
   const std::vector<TokenEdit> edits = {{0, true}, {1, true}, {2, true}};
   for (const ScoreDomain domain : kDomains) {

@@ -24,9 +24,11 @@ void BanRepeatedNGrams(std::span<const TokenId> history, size_t n,
   if (history.size() < prefix_size) return;
   const auto prefix = history.last(prefix_size);
   for (size_t i = prefix_size; i < history.size(); ++i) {
+    // From the end: the last tokens of most places differ already.
     const auto earlier = history.subspan(i - prefix_size, prefix_size);
-    if (std::ranges::equal(earlier, prefix))
+    if (std::equal(earlier.rbegin(), earlier.rend(), prefix.rbegin())) {
       edits.push_back({history[i], true});
+    }
   }
 }
 

@@ -54,7 +54,10 @@ struct TokenEdit {
 //                       empty if !processors.needs_history()
 //   num_generated   how many tokens were generated so far
 //   vocab_size      tokens outside [0, vocab_size) are left out
-// Cost: O(num_tokens * log + bad words); nothing for what is off.
+// Cost, with nothing for what is off: the penalty sorts its edits, O(num_tokens
+// log num_tokens); n-grams take O(num_tokens) in most texts, where few places
+// match in more than a token or two, and O(num_tokens * n) where one token
+// repeats; bad words take O(all their tokens).
 std::vector<TokenEdit> CollectEdits(const ScoreProcessors& processors,
                                     std::span<const TokenId> history,
                                     int num_generated, int vocab_size);

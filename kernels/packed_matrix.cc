@@ -1,9 +1,10 @@
-#include <algorithm>
+#include "kernels/packed_matrix.h"
+
 #include <bit>
+#include <cstdint>
 #include <cstring>
 
 #include "base/check.h"
-#include "kernels/matmul.h"
 #include "kernels/matmul_tile.h"
 
 namespace espalier {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/matmul.h"
+#include "kernels/packed_matrix.h"
 #include "model/checkpoint.h"
 #include "model/llama_config.h"
 

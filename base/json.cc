@@ -126,6 +126,18 @@ std::string WriteJson(const json::value& value) {
   return out;
 }
 
+std::string Shown(std::string_view text) {
+  constexpr size_t kLimit = 60;
+  if (text.size() <= kLimit) return std::string(text);
+  size_t end = kLimit;
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "...";
+}
+
+std::string Shown(const json::value* value) {
+  return value == nullptr ? "nothing" : Shown(WriteJson(*value));
+}
+
 json::value JsonFloat(float value) {
   if (!std::isfinite(value)) return nullptr;
   char buffer[32];

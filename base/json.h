@@ -25,6 +25,13 @@ absl::StatusOr<json::value> ParseJson(std::string_view text);
 // infinities, which JSON lacks, as null.
 std::string WriteJson(const json::value& value);
 
+// What an error message shows of a text that may be long: `text`, or its first
+// 60 bytes, less a character that would be cut, and "...".
+// REQUIRES: well-formed UTF-8.
+std::string Shown(std::string_view text);
+// The same of a value as WriteJson gives it; "nothing" if `value` is nullptr.
+std::string Shown(const json::value* value);
+
 // A float32 as a JSON number that writes as shortly as the float32 does
 // (-0.37952831, not -0.37952831387519836).
 json::value JsonFloat(float value);

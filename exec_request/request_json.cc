@@ -12,14 +12,7 @@ namespace {
 
 absl::Status WrongType(std::string_view field, std::string_view wanted,
                        const json::value& value) {
-  std::string got = WriteJson(value);
-  constexpr size_t kShown = 60;
-  if (got.size() > kShown) {
-    size_t end = kShown;  // not in the middle of a character
-    while ((static_cast<unsigned char>(got[end]) & 0xC0) == 0x80) --end;
-    got = got.substr(0, end) + "...";
-  }
-  return InvalidArgument(field, " must be ", wanted, ", got ", got);
+  return InvalidArgument(field, " must be ", wanted, ", got ", Shown(&value));
 }
 
 absl::Status Read(std::string_view field, const json::value& value,

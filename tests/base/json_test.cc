@@ -34,6 +34,20 @@ TEST(JsonTest, NumbersAreWrittenShort) {
             "null");
 }
 
+TEST(JsonTest, LongTextsAreShownUpToAWholeCharacter) {
+  EXPECT_EQ(Shown(std::string(60, 'a')), std::string(60, 'a'));
+  EXPECT_EQ(Shown(std::string(61, 'a')), std::string(60, 'a') + "...");
+  for (const int size : {58, 59}) {
+    const std::string start(size, 'a');
+    EXPECT_EQ(Shown(start + "漢漢"), start + "...");
+  }
+  EXPECT_EQ(Shown(std::string(57, 'a') + "漢漢"),
+            std::string(57, 'a') + "漢...");
+  const json::value list = {1, "b"};
+  EXPECT_EQ(Shown(&list), "[1, \"b\"]");
+  EXPECT_EQ(Shown(nullptr), "nothing");
+}
+
 TEST(JsonTest, BadUtf8IsNamedByItsByte) {
   for (const std::string bad :
        {"\xC0\xAF", "\xE2\x82", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\x80"}) {

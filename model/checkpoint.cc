@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kSingleFile[] = "/model.safetensors";
 constexpr char kIndexFile[] = "/model.safetensors.index.json";
-constexpr size_t kMaxIndexBytes = 100'000'000;
+constexpr size_t kMaxIndexBytes = 16 << 20;
 
 // A shard is a file of the directory itself: a name, no path.
 bool IsPlainFileName(std::string_view name) {
@@ -23,27 +23,24 @@ bool IsPlainFileName(std::string_view name) {
 
 using WeightMap = std::map<std::string, std::string>;  // tensor -> shard
 
-absl::StatusOr<WeightMap> ReadWeightMap(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxIndexBytes));
+absl::StatusOr<WeightMap> ParseWeightMap(std::string_view text) {
   ASSIGN_OR_RETURN(const json::value index, ParseJson(text));
   const json::object* object = index.if_object();
-  const json::value* map = object ? object->if_contains("weight_map") : nullptr;
+  if (object == nullptr) {
+    return InvalidArgument("must be a JSON object, got ", Shown(&index));
+  }
+  const json::value* map = object->if_contains("weight_map");
   if (map == nullptr || !map->is_object()) {
-    return InvalidArgument("weight_map must be an object");
+    return InvalidArgument("weight_map must be an object, got ", Shown(map));
   }
   WeightMap weight_map;
   for (const auto& [key, value] : map->get_object()) {
-    const std::string tensor(key);
-    if (!value.is_string()) {
-      return InvalidArgument("weight_map of ", tensor, " must be a file name");
+    const json::string* shard = value.if_string();
+    if (shard == nullptr || !IsPlainFileName(*shard)) {
+      return InvalidArgument("weight_map of ", Shown(std::string_view(key)),
+                             " must be a plain file name, got ", Shown(&value));
     }
-    const std::string shard(value.get_string());
-    if (!IsPlainFileName(shard)) {
-      return InvalidArgument("weight_map of ", tensor,
-                             " must be a plain file name, got ",
-                             WriteJson(value));
-    }
-    weight_map.emplace(tensor, shard);
+    weight_map.emplace(key, *shard);
   }
   return weight_map;
 }
@@ -52,7 +49,8 @@ absl::StatusOr<WeightMap> ReadWeightMap(const std::string& path) {
 
 absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
   Checkpoint checkpoint;
-  auto file = SafetensorsFile::Open(directory + kSingleFile);
+  checkpoint.path_ = directory + kSingleFile;
+  auto file = SafetensorsFile::Open(checkpoint.path_);
   if (absl::IsNotFound(file.status())) {
     RETURN_IF_ERROR(checkpoint.OpenShards(directory));
     return checkpoint;
@@ -67,13 +65,15 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
 }
 
 absl::Status Checkpoint::OpenShards(const std::string& directory) {
-  const std::string index_path = directory + kIndexFile;
-  auto weight_map = ReadWeightMap(index_path);
-  if (absl::IsNotFound(weight_map.status())) {
+  path_ = directory + kIndexFile;
+  const auto text = ReadFile(path_, kMaxIndexBytes);
+  if (absl::IsNotFound(text.status())) {
     return NotFound(directory, " has neither model.safetensors nor ",
                     "model.safetensors.index.json");
   }
-  if (!weight_map.ok()) return Annotate(weight_map.status(), index_path);
+  RETURN_IF_ERROR(text.status());
+  const auto weight_map = ParseWeightMap(*text);
+  if (!weight_map.ok()) return Annotate(weight_map.status(), path_);
   std::map<std::string, const SafetensorsFile*> shards;
   for (const auto& [tensor, shard] : *weight_map) {
     if (!shards.contains(shard)) {
@@ -88,13 +88,14 @@ absl::Status Checkpoint::OpenShards(const std::string& directory) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const StoredTensor*> Checkpoint::Find(
-    const std::string& name) const {
+absl::StatusOr<LocatedTensor> Checkpoint::Find(const std::string& name) const {
   const auto owner = owners_.find(name);
   if (owner == owners_.end()) {
-    return InvalidArgument("the weights have no tensor ", name);
+    return InvalidArgument(path_, ": tensor ", name, " is missing");
   }
-  return owner->second->Find(name);
+  const SafetensorsFile& file = *owner->second;
+  ASSIGN_OR_RETURN(const StoredTensor* tensor, file.Find(name));
+  return LocatedTensor{tensor, file.path()};
 }
 
 }  // namespace espalier

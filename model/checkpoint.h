@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,20 +20,31 @@
 
 namespace espalier {
 
+// A tensor and the path of the file that it is in; both live as long as the
+// checkpoint.
+struct LocatedTensor {
+  const StoredTensor* tensor = nullptr;  // never null
+  std::string_view path;
+};
+
 class Checkpoint {
  public:
   // Opens and checks all files. Shards lie in the directory itself.
-  // Errors: kNotFound if a file is missing, kInvalidArgument naming the file
-  // and what is wrong with it.
+  // Errors: as SafetensorsFile::Open; kInvalidArgument naming the index, the
+  // tensor and the value, if the index is longer than 16 MiB or something in
+  // it is wrong.
   static absl::StatusOr<Checkpoint> Open(const std::string& directory);
 
-  // The tensor lives as long as the checkpoint.
-  // Errors: kInvalidArgument naming the tensor, if it is missing.
-  absl::StatusOr<const StoredTensor*> Find(const std::string& name) const;
+  // Errors: kInvalidArgument naming path() and the tensor, if it is missing.
+  absl::StatusOr<LocatedTensor> Find(const std::string& name) const;
+
+  // Of the one file, or of the index.
+  const std::string& path() const { return path_; }
 
  private:
   absl::Status OpenShards(const std::string& directory);
 
+  std::string path_;
   // Stable addresses, because `owners_` points at them.
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, const SafetensorsFile*> owners_;  // of each tensor

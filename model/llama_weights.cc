@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -119,15 +120,16 @@ class Loader {
 
   absl::StatusOr<PackedMatrix::Part> FindPart(
       const std::string& name, const std::vector<int64_t>& shape) const {
-    ASSIGN_OR_RETURN(const StoredTensor* tensor, checkpoint_.Find(name));
+    ASSIGN_OR_RETURN(const LocatedTensor located, checkpoint_.Find(name));
+    const auto& [tensor, path] = located;
     if (tensor->shape != shape) {
-      return InvalidArgument("tensor ", name, " must have shape ",
+      return InvalidArgument(path, ": tensor ", name, " must have shape ",
                              ShapeText(shape), " by config.json, got ",
-                             ShapeText(tensor->shape));
+                             Shown(ShapeText(tensor->shape)));
     }
     const std::optional<DType> dtype = ParseDType(tensor->dtype);
     if (!dtype) {
-      return InvalidArgument("tensor ", name,
+      return InvalidArgument(path, ": tensor ", name,
                              " must have dtype BF16, F16 or F32, got ",
                              tensor->dtype);
     }
@@ -145,7 +147,8 @@ absl::StatusOr<LlamaWeights> LoadLlamaWeights(const Checkpoint& checkpoint,
   try {
     return Loader(checkpoint, config).Load();
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted("not enough memory for the weights");
+    return ResourceExhausted(checkpoint.path(),
+                             ": not enough memory for the weights");
   }
 }
 

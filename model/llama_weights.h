@@ -37,9 +37,16 @@ struct LlamaWeights {
 };
 
 // Finds the tensors under their transformers names, checks the shape and dtype
-// (BF16, F16, F32) of each, and packs them. What is allocated is bounded by
-// the size of the files.
-// Errors: kInvalidArgument naming the tensor and the value,
+// (BF16, F16, F32) of each, and packs them.
+//
+// Allocates as many bytes as the tensors have in the files, and twice those of
+// f16, of bf16 norms and of bf16 that is stacked with another type, which all
+// become f32; and a packed matrix has its rows rounded up to a multiple of 32,
+// which next to nothing is in real models. So what a damaged file can ask for
+// is at most 64 times its size (f16 matrices of one row).
+//
+// Errors: kInvalidArgument naming the file (with shards, the one that has the
+// tensor), the tensor and the value, of which 60 bytes are shown;
 // kResourceExhausted if memory runs out.
 absl::StatusOr<LlamaWeights> LoadLlamaWeights(const Checkpoint& checkpoint,
                                               const LlamaConfig& config);

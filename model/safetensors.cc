@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -12,8 +13,9 @@ namespace espalier {
 namespace {
 
 constexpr size_t kLengthBytes = 8;
-// The safetensors library's own limit.
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+// Over 100,000 tensors. The safetensors library allows 100 MB, but a header is
+// parsed whole, into several times its size.
+constexpr uint64_t kMaxHeaderBytes = 16 << 20;
 
 std::optional<int64_t> DTypeBytes(std::string_view dtype) {
   static constexpr std::pair<std::string_view, int> kBytes[] = {
@@ -31,14 +33,15 @@ absl::StatusOr<std::vector<int64_t>> ReadList(const json::object& entry,
                                               std::string_view key) {
   const json::value* value = entry.if_contains(key);
   if (value == nullptr || !value->is_array()) {
-    return InvalidArgument(key, " must be a list of integers");
+    return InvalidArgument(key, " must be a list of integers, got ",
+                           Shown(value));
   }
   std::vector<int64_t> list;
   for (const json::value& item : value->get_array()) {
     // Boost.JSON reads whole numbers as int64 where they fit.
     if (!item.is_int64() || item.get_int64() < 0) {
       return InvalidArgument(key, " must hold integers in [0, 2^63), got ",
-                             WriteJson(item));
+                             Shown(&item));
     }
     list.push_back(item.get_int64());
   }
@@ -48,7 +51,8 @@ absl::StatusOr<std::vector<int64_t>> ReadList(const json::object& entry,
 // The bytes a tensor of this shape and dtype needs.
 absl::StatusOr<int64_t> NeededBytes(const StoredTensor& tensor) {
   const std::optional<int64_t> dtype_bytes = DTypeBytes(tensor.dtype);
-  if (!dtype_bytes) return InvalidArgument("unknown dtype ", tensor.dtype);
+  if (!dtype_bytes)
+    return InvalidArgument("unknown dtype ", Shown(tensor.dtype));
   int64_t bytes = *dtype_bytes;
   for (const int64_t size : tensor.shape) {
     if (__builtin_mul_overflow(bytes, size, &bytes)) {
@@ -62,10 +66,12 @@ absl::StatusOr<int64_t> NeededBytes(const StoredTensor& tensor) {
 absl::StatusOr<StoredTensor> ReadEntry(const json::value& value,
                                        std::span<const std::byte> data) {
   const json::object* entry = value.if_object();
-  if (entry == nullptr) return InvalidArgument("entry must be an object");
+  if (entry == nullptr) {
+    return InvalidArgument("entry must be an object, got ", Shown(&value));
+  }
   const json::value* dtype = entry->if_contains("dtype");
   if (dtype == nullptr || !dtype->is_string()) {
-    return InvalidArgument("dtype must be a string");
+    return InvalidArgument("dtype must be a string, got ", Shown(dtype));
   }
   StoredTensor tensor;
   tensor.dtype = std::string(dtype->get_string());
@@ -74,7 +80,7 @@ absl::StatusOr<StoredTensor> ReadEntry(const json::value& value,
                    ReadList(*entry, "data_offsets"));
   if (offsets.size() != 2) {
     return InvalidArgument("data_offsets must be 2 integers, got ",
-                           offsets.size());
+                           Shown(entry->if_contains("data_offsets")));
   }
   const int64_t begin = offsets[0], end = offsets[1];
   if (begin > end || static_cast<uint64_t>(end) > data.size()) {
@@ -109,7 +115,7 @@ absl::Status CheckCoverage(const std::map<std::string, StoredTensor>& tensors,
   for (const auto& [named, end] : runs) {
     const auto& [begin, name] = named;
     if (begin != covered) {
-      return InvalidArgument("tensor ", *name, ": data begins at ",
+      return InvalidArgument("tensor ", Shown(*name), ": data begins at ",
                              begin - data.data(), ", the one before ends at ",
                              covered - data.data());
     }
@@ -128,8 +134,12 @@ absl::Status CheckCoverage(const std::map<std::string, StoredTensor>& tensors,
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
   SafetensorsFile file(path, std::move(mapped));
-  if (const absl::Status status = file.ReadHeader(); !status.ok()) {
-    return Annotate(status, path);
+  try {
+    if (const absl::Status status = file.ReadHeader(); !status.ok()) {
+      return Annotate(status, path);
+    }
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted(path, ": not enough memory for the header");
   }
   return file;
 }
@@ -150,14 +160,16 @@ absl::Status SafetensorsFile::ReadHeader() {
       reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
   auto header = ParseJson(text);
   if (!header.ok()) return Annotate(header.status(), "header");
-  if (!header->is_object()) return InvalidArgument("header is no object");
+  if (!header->is_object()) {
+    return InvalidArgument("header must be an object, got ", Shown(&*header));
+  }
   const auto data = bytes.subspan(kLengthBytes + length);
   for (const auto& [key, value] : header->get_object()) {
     if (key == "__metadata__") continue;
     const std::string name(key);
     auto tensor = ReadEntry(value, data);
     if (!tensor.ok()) {
-      return Annotate(tensor.status(), Concat("tensor ", name));
+      return Annotate(tensor.status(), Concat("tensor ", Shown(name)));
     }
     tensors_.emplace(name, *std::move(tensor));
   }
@@ -168,7 +180,7 @@ absl::StatusOr<const StoredTensor*> SafetensorsFile::Find(
     const std::string& name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
-    return InvalidArgument(path_, ": tensor ", name, " is missing");
+    return InvalidArgument(path_, ": tensor ", Shown(name), " is missing");
   }
   return &found->second;
 }

@@ -37,13 +37,20 @@ struct StoredTensor {
 
 class SafetensorsFile {
  public:
-  // Errors: kNotFound if there is no such file, kInvalidArgument naming the
-  // file, the tensor and what is wrong with it.
+  // Errors, all naming the file:
+  //   kNotFound            there is none
+  //   kFailedPrecondition  it may not be opened, say for want of permission
+  //   kInvalidArgument     it is no regular file, its header is longer than
+  //                        16 MiB, or something in it is wrong: names the
+  //                        tensor and the value, of which 60 bytes are shown
+  //   kInternal            the system does not map it
+  //   kResourceExhausted   memory runs out
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
 
-  // Errors: kInvalidArgument if the file has no such tensor.
+  // Errors: kInvalidArgument naming file and tensor, if it is missing.
   absl::StatusOr<const StoredTensor*> Find(const std::string& name) const;
 
+  const std::string& path() const { return path_; }
   const std::map<std::string, StoredTensor>& tensors() const {
     return tensors_;
   }

@@ -11,7 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "model/checkpoint.h"
+#include "model/llama_config.h"
 #include "model/llama_model.h"
+#include "model/llama_weights.h"
 #include "tests/model/feeder.h"
 #include "tests/model/tiny_model.h"
 #include "tests/status_matchers.h"
@@ -28,6 +31,7 @@ using ::espalier::testing::SafetensorsHeader;
 using ::espalier::testing::StatusIs;
 using ::espalier::testing::TempDirectory;
 using ::espalier::testing::TinyModel;
+using ::testing::Eq;
 using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -54,6 +58,22 @@ absl::Status LoadFiles(const ModelFiles& files) {
       .status();
 }
 
+absl::Status LoadWeights(const std::string& directory) {
+  ASSIGN_OR_RETURN(const LlamaConfig config, ReadLlamaConfig(directory));
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
+  return LoadLlamaWeights(checkpoint, config).status();
+}
+
+// What LoadWeights says of the files, with DIR for the directory.
+absl::Status WeightsError(const ModelFiles& files) {
+  const TempDirectory directory(files);
+  const absl::Status status = LoadWeights(directory.path());
+  std::string message = Message(status);
+  const size_t at = message.find(directory.path());
+  if (at != message.npos) message.replace(at, directory.path().size(), "DIR");
+  return MakeError(status.code(), message);
+}
+
 // A way to damage a directory, and what the error must say.
 struct Damage {
   std::string message;
@@ -61,14 +81,27 @@ struct Damage {
   absl::StatusCode code = kInvalid;
 };
 
-void ExpectRefused(const std::vector<Damage>& damages, int num_shards = 1) {
-  const ModelFiles intact = FilesOf(SmallModel(), num_shards);
+void ExpectRefused(const std::vector<Damage>& damages) {
+  const ModelFiles intact = FilesOf(SmallModel());
   ASSERT_OK(LoadFiles(intact));
   for (const Damage& damage : damages) {
     ModelFiles files = intact;
     damage.apply(files);
     EXPECT_THAT(LoadFiles(files),
                 StatusIs(damage.code, HasSubstr(damage.message)));
+  }
+}
+
+// The same for weights, where `message` is all of what is said.
+void ExpectWeightsRefused(const std::vector<Damage>& damages,
+                          int num_shards = 1) {
+  const ModelFiles intact = FilesOf(SmallModel(), num_shards);
+  ASSERT_OK(LoadFiles(intact));
+  for (const Damage& damage : damages) {
+    ModelFiles files = intact;
+    damage.apply(files);
+    EXPECT_THAT(WeightsError(files), StatusIs(damage.code, Eq(damage.message)));
+    EXPECT_THAT(LoadFiles(files).code(), Eq(damage.code)) << damage.message;
   }
 }
 
@@ -176,65 +209,122 @@ TEST(MalformedConfigTest, EveryFieldOutOfRangeIsNamed) {
 }
 
 TEST(MalformedWeightsTest, EveryBrokenHeaderIsNamed) {
-  ExpectRefused({
-      {"neither model.safetensors nor", Remove(kWeights), kMissing},
-      {"file of 0 bytes has no header", Replace(kWeights, "")},
-      {"file of 7 bytes has no header", Replace(kWeights, "1234567")},
-      {"header length 18446744073709551615 must be within",
+  ExpectWeightsRefused({
+      {"DIR has neither model.safetensors nor model.safetensors.index.json",
+       Remove(kWeights), kMissing},
+      {"DIR/model.safetensors: file of 0 bytes has no header",
+       Replace(kWeights, "")},
+      {"DIR/model.safetensors: file of 7 bytes has no header",
+       Replace(kWeights, "1234567")},
+      {"DIR/model.safetensors: header length 18446744073709551615 must be "
+       "within 2 bytes and 16777216",
        Replace(kWeights, std::string(8, '\xFF') + "{}")},
-      {"header length 3 must be within 2 bytes",
+      {"DIR/model.safetensors: header length 3 must be within 2 bytes and "
+       "16777216",
        Replace(kWeights, std::string("\3\0\0\0\0\0\0\0{}", 10))},
-      {"header: not JSON", Replace(kWeights, SafetensorsFileOf("{\"a\":", ""))},
-      {"header is no object", Replace(kWeights, SafetensorsFileOf("[]", ""))},
-      {"tensor a: entry must be an object",
+      {"DIR/model.safetensors: header: not JSON at byte 5: incomplete JSON",
+       Replace(kWeights, SafetensorsFileOf("{\"a\":", ""))},
+      {"DIR/model.safetensors: header must be an object, got []",
+       Replace(kWeights, SafetensorsFileOf("[]", ""))},
+      {"DIR/model.safetensors: tensor a: entry must be an object, got 3",
        Replace(kWeights, SafetensorsFileOf("{\"a\": 3}", ""))},
-      {"tensor model.norm.weight: unknown dtype F31",
+      {"DIR/model.safetensors: tensor model.norm.weight: unknown dtype F31",
        SetEntry("dtype", "\"F31\"")},
-      {"dtype must be a string", SetEntry("dtype", "32")},
-      {"shape must be a list of integers", SetEntry("shape", "8")},
-      {"shape must hold integers in [0, 2^63), got -8",
+      {"DIR/model.safetensors: tensor model.norm.weight: dtype must be a "
+       "string, got 32",
+       SetEntry("dtype", "32")},
+      {"DIR/model.safetensors: tensor model.norm.weight: shape must be a list "
+       "of integers, got 8",
+       SetEntry("shape", "8")},
+      {"DIR/model.safetensors: tensor model.norm.weight: shape must be a list "
+       "of integers, got "
+       "\"77777777777777777777777777777777777777777777777777777777777...",
+       SetEntry("shape", "\"" + std::string(60, '7') + "漢\"")},
+      {"DIR/model.safetensors: tensor model.norm.weight: unknown dtype "
+       "7777777777777777777777777777777777777777777777777777777777...",
+       SetEntry("dtype", "\"" + std::string(58, '7') + "漢漢\"")},
+      {"DIR/model.safetensors: tensor "
+       "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn...: entry "
+       "must be an object, got 3",
+       EditHeader(
+           [](json::object& header) { header[std::string(100, 'n')] = 3; })},
+      {"DIR/model.safetensors: tensor model.norm.weight: data_offsets must be "
+       "a list of integers, got nothing",
+       EditHeader([](json::object& header) {
+         header[kNorm].as_object().erase("data_offsets");
+       })},
+      {"DIR/model.safetensors: header length 16777217 must be within 16777217 "
+       "bytes and 16777216",
+       Replace(kWeights, std::string("\1\0\0\1\0\0\0\0", 8) +
+                             std::string((16 << 20) + 1, ' '))},
+      {"DIR/model.safetensors: tensor model.norm.weight: shape must hold "
+       "integers in [0, 2^63), got -8",
        SetEntry("shape", "[-8]")},
-      {"shape must hold integers in [0, 2^63), got 8.5",
+      {"DIR/model.safetensors: tensor model.norm.weight: shape must hold "
+       "integers in [0, 2^63), got 8.5",
        SetEntry("shape", "[8.5]")},
-      {"shape must hold integers in [0, 2^63), got 18446744073709551615",
+      {"DIR/model.safetensors: tensor model.norm.weight: shape must hold "
+       "integers in [0, 2^63), got 18446744073709551615",
        SetEntry("shape", "[18446744073709551615]")},
-      {"shape overflows",
+      {"DIR/model.safetensors: tensor model.norm.weight: shape overflows at "
+       "dimension of 4611686018427387904",
        SetEntry("shape", "[4611686018427387904, 4611686018427387904]")},
-      {"data_offsets must be 2 integers, got 3",
+      {"DIR/model.safetensors: tensor model.norm.weight: data_offsets must be "
+       "2 integers, got [0, 1, 2]",
        SetEntry("data_offsets", "[0, 1, 2]")},
-      {"must ascend within", SetEntry("data_offsets", "[40, 8]")},
-      {"must ascend within", SetEntry("data_offsets", Offsets(8, 8))},
-      {"shape and dtype need 36", SetEntry("shape", "[9]")},
-      {"shape and dtype need 16", SetEntry("dtype", "\"BF16\"")},
-      {"the one before ends at", SetEntry("data_offsets", Offsets(-32, -32))},
-      {"the one before ends at", EditHeader([](json::object& header) {
+      {"DIR/model.safetensors: tensor model.norm.weight: data_offsets [40, 8] "
+       "must ascend within 2656 bytes of data",
+       SetEntry("data_offsets", "[40, 8]")},
+      {"DIR/model.safetensors: tensor model.norm.weight: data_offsets [2632, "
+       "2664] must ascend within 2656 bytes of data",
+       SetEntry("data_offsets", Offsets(8, 8))},
+      {"DIR/model.safetensors: tensor model.norm.weight: data_offsets [2624, "
+       "2656] hold 32 bytes, shape and dtype need 36",
+       SetEntry("shape", "[9]")},
+      {"DIR/model.safetensors: tensor model.norm.weight: data_offsets [2624, "
+       "2656] hold 32 bytes, shape and dtype need 16",
+       SetEntry("dtype", "\"BF16\"")},
+      {"DIR/model.safetensors: tensor model.norm.weight: data begins at 2592, "
+       "the one before ends at 2624",
+       SetEntry("data_offsets", Offsets(-32, -32))},
+      {"DIR/model.safetensors: tensor "
+       "model.layers.0.post_attention_layernorm.weight: data begins at 1824, "
+       "the one before ends at 1440",
+       EditHeader([](json::object& header) {
          header.erase("model.layers.0.mlp.up_proj.weight");
        })},
-      {"tensors end at",
+      {"DIR/model.safetensors: tensors end at 2624, the data at 2656",
        EditHeader([](json::object& header) { header.erase(kNorm); })},
-      {"tensors end at", [](ModelFiles& files) { files[kWeights] += "more"; }},
-      {"must ascend within",
+      {"DIR/model.safetensors: tensors end at 2656, the data at 2660",
+       [](ModelFiles& files) { files[kWeights] += "more"; }},
+      {"DIR/model.safetensors: tensor model.norm.weight: data_offsets [2624, "
+       "2656] must ascend within 2655 bytes of data",
        [](ModelFiles& files) { files[kWeights].pop_back(); }},
   });
 }
 
 TEST(MalformedWeightsTest, TensorsMustBeWhatTheConfigSays) {
-  ExpectRefused({
-      {"model.layers.1.input_layernorm.weight",
+  ExpectWeightsRefused({
+      {"DIR/model.safetensors: tensor model.layers.1.input_layernorm.weight is "
+       "missing",
        SetConfig("num_hidden_layers", "2")},
-      {"tensor model.embed_tokens.weight must have shape [11, 8] by "
-       "config.json, got [10, 8]",
+      {"DIR/model.safetensors: tensor model.embed_tokens.weight must have "
+       "shape [11, 8] by config.json, got [10, 8]",
        SetConfig("vocab_size", "11")},
-      {"must have shape [10, 1048576] by config.json, got [10, 8]",
+      {"DIR/model.safetensors: tensor model.embed_tokens.weight must have "
+       "shape [10, 1048576] by config.json, got [10, 8]",
        SetConfig("hidden_size", "1048576")},
-      {"model.layers.0.self_attn.q_proj.weight must have shape [12, 8]",
+      {"DIR/model.safetensors: tensor model.layers.0.self_attn.q_proj.weight "
+       "must have shape [12, 8] by config.json, got [8, 8]",
        SetConfig("head_dim", "6")},
-      {"mlp.gate_proj.weight must have shape [13, 8]",
+      {"DIR/model.safetensors: tensor model.layers.0.mlp.gate_proj.weight must "
+       "have shape [13, 8] by config.json, got [12, 8]",
        SetConfig("intermediate_size", "13")},
-      {"tensor model.norm.weight must have shape [8] by config.json, got [1, "
-       "8]",
+      {"DIR/model.safetensors: tensor model.norm.weight must have shape [8] by "
+       "config.json, got [1, 8]",
        SetEntry("shape", "[1, 8]")},
-      {"tensor model.norm.weight must have dtype BF16, F16 or F32, got I32",
+      {"DIR/model.safetensors: tensor model.norm.weight must have dtype BF16, "
+       "F16 or F32, got I32",
        SetEntry("dtype", "\"I32\"")},
   });
 }
@@ -244,26 +334,64 @@ TEST(MalformedWeightsTest, EveryBrokenIndexIsNamed) {
     return Set(kIndex, "weight_map",
                WriteJson(json::object{{"lm_head.weight", shard}}));
   };
-  ExpectRefused(
+  ExpectWeightsRefused(
       {
-          {"index.json: not JSON", Replace(kIndex, "")},
-          {"weight_map must be an object", Replace(kIndex, "{}")},
-          {"weight_map must be an object", Set(kIndex, "weight_map", "[1]")},
-          {"weight_map of lm_head.weight must be a file name",
+          {"DIR/model.safetensors.index.json: not JSON at byte 0: incomplete "
+           "JSON",
+           Replace(kIndex, "")},
+          {"DIR/model.safetensors.index.json: must be a JSON object, got [1]",
+           Replace(kIndex, "[1]")},
+          {"DIR/model.safetensors.index.json has 16777217 bytes, at most "
+           "16777216 are read",
+           Replace(kIndex, std::string((16 << 20) + 1, ' '))},
+          {"DIR/model.safetensors.index.json: weight_map must be an object, "
+           "got nothing",
+           Replace(kIndex, "{}")},
+          {"DIR/model.safetensors.index.json: weight_map must be an object, "
+           "got [1]",
+           Set(kIndex, "weight_map", "[1]")},
+          {"DIR/model.safetensors.index.json: weight_map of lm_head.weight "
+           "must be a plain file name, got 1",
            Set(kIndex, "weight_map", "{\"lm_head.weight\": 1}")},
-          {"must be a plain file name, got \"../a\"", map_to("../a")},
-          {"must be a plain file name", map_to("/etc/passwd")},
-          {"must be a plain file name", map_to("a\\b")},
-          {"must be a plain file name", map_to("")},
-          {"must be a plain file name", map_to(".")},
-          {"must be a plain file name", map_to(std::string("a\0b", 3))},
-          {"no such file", map_to("model-9.safetensors"), kMissing},
-          {"no such file", Remove("model-1.safetensors"), kMissing},
-          {"model-1.safetensors: tensor lm_head.weight is missing",
+          {"DIR/model.safetensors.index.json: weight_map of lm_head.weight "
+           "must be a plain file name, got \"../a\"",
+           map_to("../a")},
+          {"DIR/model.safetensors.index.json: weight_map of lm_head.weight "
+           "must be a plain file name, got \"/etc/passwd\"",
+           map_to("/etc/passwd")},
+          {"DIR/model.safetensors.index.json: weight_map of lm_head.weight "
+           "must be a plain file name, got \"a\\\\b\"",
+           map_to("a\\b")},
+          {"DIR/model.safetensors.index.json: weight_map of lm_head.weight "
+           "must be a plain file name, got \"\"",
+           map_to("")},
+          {"DIR/model.safetensors.index.json: weight_map of lm_head.weight "
+           "must be a plain file name, got \".\"",
+           map_to(".")},
+          {"DIR/model.safetensors.index.json: weight_map of lm_head.weight "
+           "must be a plain file name, got \"a\\u0000b\"",
+           map_to(std::string("a\0b", 3))},
+          {"no such file: DIR/model-9.safetensors",
+           map_to("model-9.safetensors"), kMissing},
+          {"no such file: DIR/model-1.safetensors",
+           Remove("model-1.safetensors"), kMissing},
+          {"DIR/model-1.safetensors: tensor lm_head.weight is missing",
            map_to("model-1.safetensors")},
-          {"the weights have no tensor model.embed_tokens.weight",
+          {"DIR/model.safetensors.index.json: tensor model.embed_tokens.weight "
+           "is missing",
            map_to("model-0.safetensors")},
-          {"header length",
+          {"DIR/model-1.safetensors: tensor model.embed_tokens.weight must "
+           "have shape [10, 16] by config.json, got [10, 8]",
+           SetConfig("hidden_size", "16")},
+          {"DIR/model-0.safetensors: tensor lm_head.weight must have dtype "
+           "BF16, F16 or F32, got I32",
+           [](ModelFiles& files) {
+             std::string& bytes = files["model-0.safetensors"];
+             const size_t at = bytes.find("F32");
+             bytes.replace(at, 3, "I32");
+           }},
+          {"DIR/model-1.safetensors: header length 9187201950435737471 must be "
+           "within 0 bytes and 16777216",
            Replace("model-1.safetensors", std::string(8, '\x7F'))},
       },
       2);

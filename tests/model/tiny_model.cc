@@ -1,8 +1,7 @@
 #include "tests/model/tiny_model.h"
 
-#include <unistd.h>
+#include <stdlib.h>  // mkdtemp
 
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -167,11 +166,8 @@ ModelFiles FilesOf(const TinyModel& model, int num_shards) {
 }
 
 TempDirectory::TempDirectory(const ModelFiles& files) {
-  static std::atomic<int> counter = 0;
-  path_ = (std::filesystem::temp_directory_path() /
-           Concat("espalier_model_test_", getpid(), "_", counter++))
-              .string();
-  CHECK(std::filesystem::create_directory(path_)) << path_;
+  path_ = std::filesystem::temp_directory_path() / "espalier_model_test_XXXXXX";
+  CHECK(mkdtemp(path_.data()) != nullptr) << path_;
   for (const auto& [name, bytes] : files) Write(name, bytes);
 }
 

@@ -2,8 +2,12 @@
 // `page_size` tokens of keys and values for all layers; which page belongs to
 // whom is decided elsewhere (pages/page_pool.h).
 //
-// Memory is asked for at once and committed by the system page by page, when
-// first written: a large budget costs nothing until it is used.
+// Memory is only promised: address space is taken at once, and the system
+// commits it page by page when it is first written. A large budget costs
+// nothing until it is used; but it is overcommitted (MAP_NORESERVE), so Create
+// succeeds on budgets larger than what is free, and a real shortage comes later
+// as a page that cannot be committed. That is the system's to handle, by its
+// limits and its out-of-memory killer; no status tells of it.
 //
 //   keys of layer 0 | values of layer 0 | keys of layer 1 | ...
 //   each [num_pages, page_size, num_kv_heads, head_dim] f32
@@ -38,7 +42,8 @@ class PagedKvCache {
  public:
   // As many pages as `budget_bytes` holds.
   // Errors: kInvalidArgument if page_size is not in [1, 4096] or the budget
-  // holds no page; kResourceExhausted if the system does not give the memory.
+  // holds no page; kResourceExhausted if the system does not give the address
+  // space.
   static absl::StatusOr<PagedKvCache> Create(const KvCacheShape& shape,
                                              int64_t budget_bytes);
 

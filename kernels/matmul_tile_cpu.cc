@@ -30,8 +30,9 @@ constexpr int kMaxRows = 6;
 #endif
 static_assert(kMaxRows <= kTileRowsLimit);
 
-// A single row needs more independent chains than two vectors give, to hide
-// the latency of a multiply-add; more rows have enough.
+// To hide the latency of a multiply-add takes about 8 independent chains (4
+// cycles, 2 a cycle). One or two rows come nearer to that with four vectors;
+// from three on, two vectors a row give 6 and more.
 constexpr int NumVectors(int num_rows) { return num_rows <= 2 ? 4 : 2; }
 
 HWY_INLINE hn::Vec<Floats> LoadWeights(const float* w) {

@@ -1,3 +1,4 @@
+// MergeCandidates, the second step of selection, declared in select.h.
 #include <algorithm>
 #include <limits>
 #include <vector>

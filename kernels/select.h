@@ -5,6 +5,9 @@
 //                    log-probabilities is ever written;
 //   MergeCandidates  ranks the tokens of a group's rows on cumulative score.
 //
+// They are one concept in two sources, select_cpu.cc and merge_candidates.cc;
+// the twins of both are in select_reference.cc.
+//
 // Order and ties, the same on every device:
 //   - a row's tokens are chosen by score, ties to the lower token; ScoreDomain
 //     says which score that is and in what order they come back;
@@ -69,14 +72,17 @@ struct RowOptions {
 // The best tokens of one row, best first, in the order of its domain.
 //   logits  [vocab_size]  f32  host; not changed
 // Reads the row once, 4 * vocab_size bytes, and allocates the result and a
-// buffer of O(num_candidates). The result is a pure function of the arguments
-// on one processor: it does not depend on other rows, on threads or on where
-// the row lies in memory.
+// buffer of O(num_candidates). Of 128,256 normally distributed logits the best
+// 16 take 30 us of processor time (16 GiB/s), where the twin takes 13.9 ms, and
+// the best 64 take 36 us: on one thread of an EPYC 9004 (Zen 4, AVX-512),
+//   select_benchmark --benchmark_filter='SelectRow(Fast|Twin)/vocab:128256'
+// The result is a pure function of the arguments on one processor: it does not
+// depend on other rows, on threads or on where the row lies in memory.
 // REQUIRES: num_candidates >= 1; edited tokens in [0, vocab_size).
 std::vector<TokenScore> SelectRow(std::span<const float> logits,
                                   const RowOptions& options);
 
-// The `num_candidates` best continuations, best first (merge_candidates.cc).
+// The `num_candidates` best continuations, best first.
 //   rows           [num_beams]  each by falling log_prob, as SelectRow gives
 //                      them in kLogProbs; what it gives in kLogits is in the
 //                      order of edited logits, and fits with one token a row

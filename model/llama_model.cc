@@ -50,11 +50,10 @@ absl::StatusOr<LlamaNetwork> LoadNetwork(const std::string& directory,
                    PagedKvCache::Create(CacheShape(config, options.page_size),
                                         options.kv_cache_bytes));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
-  auto weights = LoadLlamaWeights(checkpoint, config);
-  if (!weights.ok()) return Annotate(weights.status(), directory);
+  ASSIGN_OR_RETURN(LlamaWeights weights, LoadLlamaWeights(checkpoint, config));
   RotaryTable rotary(InverseFrequencies(config.rope, config.head_dim),
                      NumPositions(config, cache));
-  return LlamaNetwork{std::move(config), *std::move(weights), std::move(cache),
+  return LlamaNetwork{std::move(config), std::move(weights), std::move(cache),
                       std::move(rotary)};
 }
 

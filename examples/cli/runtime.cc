@@ -1,18 +1,15 @@
 #include "examples/cli/runtime.h"
 
 #include <filesystem>
-#include <thread>
 #include <utility>
 
+#include "base/cpu_count.h"
 #include "base/status.h"
 
 namespace espalier::cli {
 namespace {
 
-int NumThreads(int wanted) {
-  if (wanted > 0) return wanted;
-  return std::max(1u, std::thread::hardware_concurrency());
-}
+int NumThreads(int wanted) { return wanted > 0 ? wanted : NumUsableCpus(); }
 
 // The template the options ask for.
 absl::StatusOr<const PromptTemplate*> ChooseTemplate(
@@ -48,6 +45,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
   llama.kv_cache_bytes = int64_t{options.kv_cache_mib} << 20;
   ASSIGN_OR_RETURN(runtime->model_,
                    LlamaModel::Load(options.model, llama, &runtime->threads_));
+  if (runtime->has_tokenizer()) {
+    RETURN_IF_ERROR(runtime->tokenizer_->CheckFits(
+        runtime->model_->description().vocab_size));
+  }
   runtime->steps_ = std::make_unique<ModelExecutor>(runtime->model_.get(),
                                                     &runtime->threads_);
   EngineOptions engine;

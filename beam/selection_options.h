@@ -20,8 +20,8 @@ std::vector<TokenId> DistinctEosTokenIds(const GenerationParams& params);
 std::shared_ptr<const ScoreProcessors> MakeScoreProcessors(
     const GenerationParams& params);
 
-// Beam counts have no upper bound in a request, and no search comes near this
-// one: more beams than int can count behave as that many.
+// Lengths have no upper bound in a request but the model's context, and n-gram
+// sizes none at all: more than int can count behaves as that many.
 constexpr int SaturateToInt(int64_t value) {
   constexpr int64_t kMax = std::numeric_limits<int>::max();
   return static_cast<int>(value < kMax ? value : kMax);

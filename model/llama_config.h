@@ -2,7 +2,7 @@
 // read from a model directory's config.json and generation_config.json under
 // the names transformers gives them.
 //
-// What changes the computation and is not implemented (biases, other
+// What changes the computation and is not supported (biases, other
 // activations, quantised weights, other rotary scalings) is refused by name:
 // a model that loads is computed exactly.
 #pragma once

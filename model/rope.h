@@ -31,7 +31,7 @@ struct RopeParameters {
 // Reads a model's config: `rope_parameters` as transformers 5 writes it, or
 // `rope_theta` and `rope_scaling` as older ones did.
 // Errors: kInvalidArgument naming the field and the value, also for a scaling
-// that is not implemented.
+// that is not supported.
 absl::StatusOr<RopeParameters> ReadRopeParameters(const json::object& config,
                                                   int max_context);
 

@@ -1,5 +1,6 @@
 #include "pages/page_pool.h"
 
+#include "base/check.h"
 #include "base/status.h"
 
 namespace espalier {

@@ -17,12 +17,12 @@
 //   PageRef twin = page;  // retained twice, released by the destructors
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/check.h"
 #include "base/ids.h"
 
 namespace espalier {
@@ -116,7 +116,7 @@ class PagePool {
 inline void PagePool::Retain(PageId page) { ++ref_counts_[page.value]; }
 
 inline void PagePool::Release(PageId page) {
-  DCHECK(ref_counts_[page.value] > 0) << "page " << page << " released twice";
+  assert(ref_counts_[page.value] > 0 && "released twice");
   if (--ref_counts_[page.value] == 0) free_.push_back(page);
 }
 
@@ -139,7 +139,7 @@ inline PageRef::~PageRef() {
 }
 
 inline PageId PageRef::id() const {
-  DCHECK(pool_ != nullptr) << "no page is held";
+  assert(pool_ != nullptr && "no page is held");
   return id_;
 }
 

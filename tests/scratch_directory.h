@@ -27,10 +27,13 @@ class ScratchDirectory {
   ScratchDirectory& operator=(const ScratchDirectory&) = delete;
 
   const std::string& path() const { return path_; }
+  std::string path(const std::string& name) const { return path_ + "/" + name; }
 
   // Writes the file `name`, over the one that is there; the path to it.
   std::string Write(const std::string& name, std::string_view bytes) const {
-    const std::string file = path_ + "/" + name;
+    const std::string file = path(name);
+    // A new file: cutting an old one short waits for the disk on some systems.
+    std::filesystem::remove(file);
     std::ofstream out(file, std::ios::binary);
     out << bytes;
     CHECK(out.flush().good()) << file;

@@ -73,7 +73,7 @@ inside() {
   env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     HOME=/root LANG=C.UTF-8 ${http_proxy:+http_proxy="$http_proxy"} \
     ${https_proxy:+https_proxy="$https_proxy"} \
-    chroot "$root" bash -c "cd /root/espalier 2>/dev/null; $1" </dev/null
+    chroot "$root" bash -c "cd /opt/espalier 2>/dev/null; $1" </dev/null
 }
 
 make_root() {
@@ -85,14 +85,14 @@ make_root() {
   mount -t proc proc "$root/proc"
   inside "apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q -y \
     --no-install-recommends install git make ca-certificates"
-  git clone --quiet --depth 1 "file://$project" "$root/root/espalier"
+  git clone --quiet --depth 1 "file://$project" "$root/opt/espalier"
 }
 
 # Runs the command with number $1, its output to the terminal and a log, and
 # adds a line to the summary.
 summary=""
 run_timed() {
-  local number=$1 command=${commands[$1]} log="$root/root/$1.log"
+  local number=$1 command=${commands[$1]} log="$root/opt/$1.log"
   local start=$EPOCHREALTIME seconds apt
   printf '\n=== %s\n' "$command"
   inside "$command" 2>&1 | tee "$log"

@@ -1,7 +1,6 @@
 #include "tests/cli/program.h"
 
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -40,21 +39,6 @@ ProgramRun RunEspalier(const std::vector<std::string>& args,
 
 std::string ModelDirectory(const std::string& name) {
   return std::string(ESPALIER_SOURCE_DIR) + "/models/" + name;
-}
-
-ScratchDirectory::ScratchDirectory() {
-  std::string name =
-      (std::filesystem::temp_directory_path() / "espalier_XXXXXX").string();
-  CHECK(mkdtemp(name.data()) != nullptr);
-  path_ = name;
-}
-
-ScratchDirectory::~ScratchDirectory() { std::filesystem::remove_all(path_); }
-
-std::string ScratchDirectory::Write(const std::string& name,
-                                    const std::string& text) const {
-  std::ofstream(path_ / name, std::ios::binary) << text;
-  return path(name);
 }
 
 std::string ReadText(const std::string& path) {

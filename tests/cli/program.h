@@ -1,11 +1,11 @@
 // Runs the espalier program as a user would, and JSON lines for it.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "tests/scratch_directory.h"
 
 namespace espalier::testing {
 
@@ -25,20 +25,6 @@ ProgramRun RunProgram(const std::string& program,
 
 // models/NAME of the source tree.
 std::string ModelDirectory(const std::string& name);
-
-// An empty directory for this test, removed when this dies.
-class ScratchDirectory {
- public:
-  ScratchDirectory();
-  ~ScratchDirectory();
-  std::string path(const std::string& name = "") const {
-    return (path_ / name).string();
-  }
-  std::string Write(const std::string& name, const std::string& text) const;
-
- private:
-  std::filesystem::path path_;
-};
 
 std::string ReadText(const std::string& path);
 std::vector<std::string> SplitLines(const std::string& text);

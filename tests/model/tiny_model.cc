@@ -165,22 +165,4 @@ ModelFiles FilesOf(const TinyModel& model, int num_shards) {
   return files;
 }
 
-TempDirectory::TempDirectory(const ModelFiles& files) {
-  path_ = std::filesystem::temp_directory_path() / "espalier_model_test_XXXXXX";
-  CHECK(mkdtemp(path_.data()) != nullptr) << path_;
-  for (const auto& [name, bytes] : files) Write(name, bytes);
-}
-
-TempDirectory::~TempDirectory() { std::filesystem::remove_all(path_); }
-
-void TempDirectory::Write(const std::string& name,
-                          const std::string& bytes) const {
-  const std::string file = path_ + "/" + name;
-  // A new file: cutting an old one short waits for the disk on some systems.
-  std::filesystem::remove(file);
-  std::ofstream out(file, std::ios::binary);
-  out << bytes;
-  CHECK(out.good()) << name;
-}
-
 }  // namespace espalier::testing

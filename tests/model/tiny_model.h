@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "tests/scratch_directory.h"
 
 namespace espalier::testing {
 
@@ -56,18 +57,11 @@ using ModelFiles = std::map<std::string, std::string>;
 ModelFiles FilesOf(const TinyModel& model, int num_shards = 1);
 
 // A directory of its own with these files, gone when this dies.
-class TempDirectory {
+class TempDirectory : public ScratchDirectory {
  public:
-  explicit TempDirectory(const ModelFiles& files);
-  ~TempDirectory();
-  TempDirectory(const TempDirectory&) = delete;
-  TempDirectory& operator=(const TempDirectory&) = delete;
-
-  const std::string& path() const { return path_; }
-  void Write(const std::string& name, const std::string& bytes) const;
-
- private:
-  std::string path_;
+  explicit TempDirectory(const ModelFiles& files) {
+    for (const auto& [name, bytes] : files) Write(name, bytes);
+  }
 };
 
 }  // namespace espalier::testing

@@ -1,7 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <chrono>
-#include <system_error>
+#include <exception>
 #include <thread>
 
 #include "base/check.h"
@@ -48,7 +48,7 @@ ThreadPool::ThreadPool(int num_threads) {
     for (int i = 1; i < num_threads; ++i) {
       workers_.emplace_back([this] { WorkerLoop(); });
     }
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     // No more threads to be had. Letting this through would wait for ever, in
     // the destructors of those that are there.
   }

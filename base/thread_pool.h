@@ -3,9 +3,9 @@
 // loop by spinning briefly and then sleeping, because the loops of one step
 // follow each other within microseconds.
 //
-// Thread rule: one thread at a time calls ParallelFor; it takes part in the
-// work. How a loop is divided never influences a result: each index is
-// computed alone.
+// Thread rule: one thread at a time calls ParallelFor, and takes part in the
+// work; a pool of one thread may be used by many. How a loop is divided never
+// influences a result: each index is computed alone.
 //
 //   ThreadPool pool(2);
 //   pool.ParallelFor(num_tiles, [&](int tile) { ... });

@@ -221,7 +221,7 @@ asio::awaitable<void> RunShutdown(std::shared_ptr<Core> core) {
   asio::post(core->strand, [core, send = SendTo<bool>(stopped)] {
     core->Stop([send] { send(true); });
   });
-  co_await stopped->async_receive(asio::as_tuple(asio::use_awaitable));
+  co_await stopped->async_receive(asio::use_awaitable);
 }
 
 template <typename Core>
@@ -231,9 +231,7 @@ asio::awaitable<EngineFigures> ReadFigures(std::shared_ptr<Core> core) {
   const auto answer = std::make_shared<AnswerChannel<Value>>(executor, 1);
   asio::post(core->strand,
              [core, send = SendTo<Value>(answer)] { send(core->Figures()); });
-  auto [error, figures] =
-      co_await answer->async_receive(asio::as_tuple(asio::use_awaitable));
-  co_return figures;
+  co_return co_await answer->async_receive(asio::use_awaitable);
 }
 
 }  // namespace

@@ -70,9 +70,11 @@ class Engine {
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
 
   // Refuses new requests (kCancelled), cancels those that wait or run, and
-  // completes when the step in flight has ended and nothing is held.
+  // completes when the step in flight has ended and nothing is held. A caller
+  // that is cancelled meanwhile gets boost::system::system_error.
   boost::asio::awaitable<void> Shutdown();
 
+  // Cancelled as Shutdown is.
   boost::asio::awaitable<EngineFigures> Figures();
 
  private:

@@ -91,7 +91,7 @@ bool LlamaModel::IsSound(const StepPlan& plan) const {
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
     const size_t end = row.first_position + row.num_tokens;
-    if (row.first_position < 0 || row.num_tokens < 1 ||
+    if (row.first_position < 0 || row.num_tokens < 1 || row.num_logits < 0 ||
         row.num_logits > row.num_tokens || end > description_.max_context ||
         end > plan.row_pages(i).size() * description_.page_size ||
         row.first_token != num_tokens ||
@@ -101,7 +101,9 @@ bool LlamaModel::IsSound(const StepPlan& plan) const {
     num_tokens += row.num_tokens;
     num_logits += row.num_logits;
   }
-  return std::ranges::all_of(plan.tokens, in_vocabulary) &&
+  return num_tokens == static_cast<int>(plan.tokens.size()) &&
+         num_logits == plan.num_logits &&
+         std::ranges::all_of(plan.tokens, in_vocabulary) &&
          std::ranges::all_of(plan.page_indices, is_page);
 }
 

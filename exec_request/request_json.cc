@@ -93,11 +93,12 @@ absl::Status Set(std::string_view field, const json::value& value,
 using P = GenerationParams;
 
 constexpr std::array kFields = {
-    ParamField{"num_beams", "", "beams that live at a step; 1 is greedy"},
+    ParamField{"num_beams", "",
+               "beams that live at a step; 1, the default, is greedy"},
     ParamField{"num_return_sequences", "n",
-               "hypotheses returned, at most num_beams"},
+               "hypotheses returned; at most num_beams, default 1"},
     ParamField{"length_penalty", "",
-               "exponent on the length that divides the score; any number"},
+               "exponent on the length that divides a beam's score; default 1"},
     ParamField{"early_stopping", "",
                "false, true or never: when a beam search may end"},
     ParamField{"max_new_tokens", "max_tokens",
@@ -113,7 +114,7 @@ constexpr std::array kFields = {
     ParamField{"bad_words_ids", "",
                "list of lists of token ids that may not appear"},
     ParamField{"suppress_tokens", "", "list of token ids that may not appear"},
-    ParamField{"do_sample", "", "false: search"},
+    ParamField{"do_sample", "", "must be false: sampling is not there yet"},
 };
 
 constexpr std::array<Setter, kFields.size()> kSetters = {

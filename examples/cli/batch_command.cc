@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <deque>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,7 +34,8 @@ struct BatchOptions {
   std::string output = "-";
 };
 
-// Lines that are read but not yet written, and their bytes; bounds memory.
+// Lines that are read but not yet written, and bytes of those of them that are
+// not answered yet; bounds memory.
 constexpr size_t kMaxOpenLines = 4096;
 constexpr size_t kMaxOpenBytes = 64 << 20;
 
@@ -88,6 +90,7 @@ class Batch {
   int num_lines_ = 0;
   int num_failed_ = 0;
   bool write_failed_ = false;
+  bool cut_short_ = false;  // a line could not be answered
   std::shared_ptr<Signal> written_ =
       std::make_shared<Signal>(runtime_->context(), 1);
   Progress progress_{0};
@@ -95,19 +98,20 @@ class Batch {
 
 asio::awaitable<absl::Status> Batch::Run() {
   absl::Status read;
-  while (!write_failed_) {
+  while (!write_failed_ && !cut_short_) {
     absl::StatusOr<std::vector<std::string>> lines =
         co_await reader_->AsyncRead();
     read = lines.status();
     if (!lines.ok() || lines->empty()) break;
     for (std::string& line : *lines) {
       Start(std::move(line));
-      while (IsFull()) co_await AwaitWritten();
+      while (IsFull() && !cut_short_) co_await AwaitWritten();
     }
   }
   progress_.SetTotal(num_lines_);
-  while (!open_.empty()) co_await AwaitWritten();
+  while (!open_.empty() && !cut_short_) co_await AwaitWritten();
   progress_.End();
+  if (cut_short_) co_return ResourceExhausted("not enough memory for a line");
   if (!read.ok()) co_return read;
   if (write_failed_ || std::fflush(output_) != 0 || std::ferror(output_)) {
     co_return Internal("cannot write the output");
@@ -138,39 +142,35 @@ asio::awaitable<void> Batch::AwaitWritten() {
 
 asio::awaitable<void> Batch::RunLine(std::string line, int64_t line_number,
                                      size_t index) {
-  RequestLine request;
-  Answer answer;
-  try {
-    request = ParseRequestLine(line);
-    if (line.size() > kMaxLineBytes) {
-      request.body = InvalidArgument("a line may have ", kMaxLineBytes,
-                                     " bytes, this one has more");
-    }
-    if (request.body.ok()) {
-      answer = co_await runtime_->Run(*std::move(request.body));
-    } else {
-      answer.result = request.body.status();
-    }
-  } catch (const std::exception& error) {
-    answer = {Internal(error.what()), {}};
+  RequestLine request = ParseRequestLine(line);
+  if (line.size() > kMaxLineBytes) {
+    request.body = InvalidArgument("a line may have ", kMaxLineBytes,
+                                   " bytes, this one has more");
   }
   if (request.id.is_null()) request.id = line_number;
+  Answer answer;
+  if (request.body.ok()) {
+    answer = co_await runtime_->Run(*std::move(request.body));
+  } else {
+    answer.result = request.body.status();
+  }
   if (!answer.result.ok()) ++num_failed_;
-  open_bytes_ -= line.size();
-  open_[index - num_written_] =
+  std::string text =
       answer.result.ok()
           ? WriteResultLine(request.id, *answer.result, answer.texts)
           : WriteErrorLine(request.id, answer.result.status());
+  text += '\n';
+  open_bytes_ -= line.size();
+  open_[index - num_written_] = std::move(text);
   progress_.Step();
   WriteReady();
 }
 
 void Batch::WriteReady() {
   while (!open_.empty() && open_.front()) {
-    std::string line = *std::move(open_.front());
+    const std::string line = *std::move(open_.front());
     open_.pop_front();
     ++num_written_;
-    line += '\n';
     if (std::fwrite(line.data(), 1, line.size(), output_) != line.size()) {
       write_failed_ = true;
     }
@@ -180,9 +180,20 @@ void Batch::WriteReady() {
 }
 
 // Whether somebody may be waiting at the other end.
-bool IsPipe(FILE* output) {
+bool IsInteractive(FILE* output) {
   struct stat info;
   return fstat(fileno(output), &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+// Opening the output cuts it to nothing, so it must not be the input.
+absl::Status CheckDistinct(const BatchOptions& options) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(options.output, error) &&
+      std::filesystem::equivalent(options.input, options.output, error)) {
+    return InvalidArgument("--input and --output are the same file, ",
+                           options.output);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<OutputFile> OpenOutput(const std::string& path) {
@@ -198,13 +209,15 @@ asio::awaitable<EngineFigures> RunWithFigures(Batch* batch, Runtime* runtime,
 }
 
 absl::StatusOr<int> RunBatch(const BatchOptions& options) {
+  RETURN_IF_ERROR(CheckDistinct(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    Runtime::Load(options.common.runtime));
   ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
                    LineReader::Open(options.input));
   ASSIGN_OR_RETURN(const OutputFile output, OpenOutput(options.output));
   const Stopwatch watch;
-  Batch batch(runtime.get(), reader.get(), output.get(), IsPipe(output.get()));
+  Batch batch(runtime.get(), reader.get(), output.get(),
+              IsInteractive(output.get()));
   absl::Status status = Internal("the run was cut short");
   EngineFigures figures;
   asio::co_spawn(
@@ -232,8 +245,8 @@ constexpr char kExamples[] =
     "\"text\": ..., \"score\": ...}], \"usage\": {...}}\n"
     "  or {\"id\": 1, \"error\": {\"code\": ..., \"message\": ...}}.\n"
     "\n"
-    "Exit code: 0 if every line succeeded, 1 if some failed, 2 if nothing "
-    "could run.";
+    "Exit code: 0 if every line succeeded, 1 if some failed, 2 if it could "
+    "not run, or not read its input or write its output to the end.";
 
 }  // namespace
 

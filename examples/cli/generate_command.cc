@@ -36,6 +36,10 @@ absl::StatusOr<std::vector<std::string>> NonEmptyLines(
     ASSIGN_OR_RETURN(std::vector<std::string> lines, reader->Read());
     if (lines.empty()) break;
     for (std::string& line : lines) {
+      if (line.size() > kMaxLineBytes) {
+        return InvalidArgument("a line of ", path, " has more than ",
+                               kMaxLineBytes, " bytes");
+      }
       if (!line.empty()) texts.push_back(std::move(line));
     }
   }
@@ -47,6 +51,9 @@ absl::StatusOr<std::vector<std::string>> NonEmptyLines(
 absl::StatusOr<std::vector<std::string>> Texts(const GenerateOptions& options) {
   if (!options.texts.empty() && !options.file.empty()) {
     return InvalidArgument("give texts or --file, not both");
+  }
+  if (options.texts == std::vector<std::string>{"-"}) {
+    return NonEmptyLines("-");
   }
   if (!options.texts.empty()) return options.texts;
   if (options.file.empty() && isatty(STDIN_FILENO)) {
@@ -147,7 +154,11 @@ constexpr char kExamples[] =
     "  espalier generate -m models/en-fr --num-beams 4 --file letter.txt\n"
     "\n"
     "Each text gives its hypotheses, best first, with their scores:\n"
-    "the log-probability divided by length^length_penalty.";
+    "the log-probability divided by length^length_penalty, or with one beam "
+    "the\n"
+    "mean. Exit code: 0 if every text succeeded, 1 if some failed, 2 if it\n"
+    "could not run. Without --from and --to the model's default template is\n"
+    "taken; that of models/en-fr is English to French.";
 
 }  // namespace
 
@@ -155,7 +166,7 @@ void AddGenerateCommand(CLI::App* app, int* exit_code) {
   CLI::App* command = app->add_subcommand("generate", "n-best lists for texts");
   const auto options = std::make_shared<GenerateOptions>();
   command->add_option("text", options->texts,
-                      "texts; without any, lines of --file or stdin");
+                      "texts; none, or -, is the lines of stdin");
   command->add_option("-f,--file", options->file,
                       "one text a line; - is stdin");
   AddParamOptions(command, &options->params);

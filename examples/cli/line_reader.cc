@@ -59,7 +59,10 @@ void LineReader::Split(std::string_view bytes,
 }
 
 void LineReader::EndLine(std::vector<std::string>* lines) {
-  if (!line_.empty() && line_.back() == '\r') line_.pop_back();
+  // A cut line keeps its length, which tells that it was cut.
+  if (!line_.empty() && line_.back() == '\r' && line_.size() <= kMaxLineBytes) {
+    line_.pop_back();
+  }
   lines->push_back(std::exchange(line_, {}));
 }
 

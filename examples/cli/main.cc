@@ -10,6 +10,7 @@
 int main(int argc, char** argv) {
   CLI::App app("espalier: beam search over shared, paged memory");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "espalier " ESPALIER_VERSION);
   int exit_code = espalier::cli::kAllSucceeded;
   espalier::cli::AddGenerateCommand(&app, &exit_code);
   espalier::cli::AddBatchCommand(&app, &exit_code);

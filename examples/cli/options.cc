@@ -46,7 +46,8 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
         ->capture_default_str()
         ->group("Engine");
   };
-  add("--threads", &options->num_threads, "0 is one for each CPU it may use", 0, 1024);
+  add("--threads", &options->num_threads, "0 is one for each CPU it may use", 0,
+      1024);
   add("--page-size", &options->page_size, "tokens a page", 1, 4096);
   add("--kv-cache-mib", &options->kv_cache_mib,
       "key/value memory in MiB, touched only as needed", 1, 1 << 20);
@@ -84,7 +85,7 @@ void AddParamOptions(CLI::App* command, ParamTexts* texts) {
               (*texts)[name] = text;
             },
             std::string(field.help))
-        ->type_name("")
+        ->type_name("VALUE")
         ->group("Search");
   }
 }

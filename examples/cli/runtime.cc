@@ -91,6 +91,10 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
                               " has no tokenizer.model; use prompt_tokens");
   }
   if (!IsUtf8(*body.prompt)) return InvalidArgument("prompt is not UTF-8");
+  if (body.prompt->find_first_not_of(" \t\r\n") == std::string::npos) {
+    return InvalidArgument("prompt must not be blank, got \"", *body.prompt,
+                           "\"");
+  }
   ASSIGN_OR_RETURN(request.prompt_tokens,
                    template_->Apply(*body.prompt, *tokenizer_));
   return request;

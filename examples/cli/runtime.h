@@ -28,7 +28,7 @@ struct RuntimeOptions {
   std::string to;
   int page_size = 16;       // tokens
   int kv_cache_mib = 1024;  // address space; touched only as needed
-  int num_threads = 0;      // 0: one a core
+  int num_threads = 0;      // 0: one for each CPU it may use
   int max_running = 256;    // requests
   int max_step_tokens = 128;
 };

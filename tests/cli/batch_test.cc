@@ -180,6 +180,21 @@ TEST(BatchTest, AnEndlessLineIsRefusedAndDisturbsNobody) {
   EXPECT_TRUE(lines.at(1).as_object().contains("hypotheses"));
 }
 
+TEST(BatchTest, TheInputIsNeverOverwritten) {
+  const ScratchDirectory scratch;
+  const std::string file = scratch.Write("requests.jsonl", kGoodLine);
+  const ProgramRun run = RunBatch("", {"--input", file, "--output", file});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--input and --output are the same file"));
+  EXPECT_EQ(ReadText(file), kGoodLine);
+}
+
+TEST(BatchTest, ABlankPromptIsRefused) {
+  const ProgramRun run = RunBatch(R"({"prompt": " \t"})");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.out, HasSubstr("prompt must not be blank"));
+}
+
 TEST(BatchTest, NoInputIsNoOutput) {
   const ProgramRun run = RunBatch("\n \n");
   EXPECT_EQ(run.exit_code, 0);

@@ -60,6 +60,7 @@ TEST(GenerateTest, ArgumentsFilesAndPipesAreTheSame) {
   EXPECT_THAT(SplitLines(expected), SizeIs(5));  // a blank line between
   EXPECT_EQ(Generate({}, texts).out, expected);
   EXPECT_EQ(Generate({"--file", "-"}, texts).out, expected);
+  EXPECT_EQ(Generate({"-"}, texts).out, expected);
   EXPECT_EQ(Generate({"--file", scratch.Write("t", texts)}).out, expected);
   EXPECT_EQ(Generate({"--file", "/nowhere"}).exit_code, 2);
   EXPECT_EQ(Generate({"--file", "-", "It rains."}).exit_code, 2);

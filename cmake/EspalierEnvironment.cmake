@@ -16,13 +16,20 @@ find_package(Threads REQUIRED)
 add_library(espalier_environment INTERFACE)
 # Our code has no warning under GCC 12; those of another compiler must not keep
 # a user from building, so they are errors only where we develop.
-target_compile_options(espalier_environment INTERFACE
+set(espalier_warnings
   -Wall -Wextra -Wshadow -Wno-sign-compare
   $<$<BOOL:${ESPALIER_WERROR}>:-Werror>
   # GCC 12 warns about the frames of coroutines that it made itself, and about
   # "literal" + std::string (GCC bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized
   -Wno-mismatched-new-delete -Wno-restrict>)
+target_compile_options(espalier_environment INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:${espalier_warnings}>
+  # nvcc speaks to the host compiler through -Xcompiler, and its own generated
+  # code is not free of warnings; -lineinfo lets profilers and sanitizers name
+  # source lines, and costs nothing at run time.
+  $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo --expt-relaxed-constexpr
+  --extended-lambda>)
 if(ESPALIER_SANITIZE)
   target_compile_options(espalier_environment INTERFACE
     -fsanitize=${ESPALIER_SANITIZE} -fno-sanitize-recover=all

@@ -1,3 +1,16 @@
+# target_cuda_sources(target SOURCES a.cu ... [DEPS target ...])
+# More sources of a target where ESPALIER_CUDA is on, else nothing; there the
+# target also defines ESPALIER_CUDA, for those who use it too.
+function(target_cuda_sources target)
+  if(NOT ESPALIER_CUDA)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  target_sources(${target} PRIVATE ${ARG_SOURCES})
+  target_link_libraries(${target} PUBLIC ${ARG_DEPS} CUDA::cudart_static)
+  target_compile_definitions(${target} PUBLIC ESPALIER_CUDA)
+endfunction()
+
 # espalier_library(NAME room SOURCES a.cc ... [DEPS target ...]
 #                  [PRIVATE_DEPS target ...])
 # One library a folder, linked by its alias espalier::room. PRIVATE_DEPS are
@@ -32,4 +45,21 @@ function(espalier_test)
     ESPALIER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT 600)
+endfunction()
+
+# espalier_gpu_test(NAME room_gpu_test SOURCES a_gpu_test.cc ... DEPS ...)
+# As espalier_test, for tests that need a device: labelled gpu (ctest -L gpu),
+# and reported as skipped where there is none. Nothing without ESPALIER_CUDA.
+function(espalier_gpu_test)
+  if(NOT ESPALIER_CUDA)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
+  espalier_program(NAME ${ARG_NAME} SOURCES ${ARG_SOURCES}
+    DEPS ${ARG_DEPS} espalier::gpu_test_main rapidcheck)
+  target_compile_definitions(${ARG_NAME} PRIVATE
+    ESPALIER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
+  set_tests_properties(${ARG_NAME} PROPERTIES
+    TIMEOUT 600 LABELS gpu SKIP_RETURN_CODE 77 RUN_SERIAL ON)
 endfunction()

@@ -1,0 +1,101 @@
+#include "base/cuda.h"
+
+#include <algorithm>
+
+namespace espalier {
+
+absl::Status CudaStatus(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  cudaGetLastError();  // clears it, unless it is sticky
+  const char* const what = cudaGetErrorString(error);
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return ResourceExhausted("not enough device memory: ", call);
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorSystemDriverMismatch:
+      return FailedPrecondition("no usable CUDA device: ", what);
+    default:
+      return Internal(call, ": ", what);
+  }
+}
+
+absl::StatusOr<CudaDevice> CudaDevice::Open(int ordinal) {
+  constexpr char kInstead[] = "; --device cpu works everywhere";
+  int count = 0;
+  // Without a driver this says that the driver is too old.
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  if (counted == cudaErrorInsufficientDriver || counted == cudaErrorNoDevice ||
+      (counted == cudaSuccess && count == 0)) {
+    cudaGetLastError();
+    return FailedPrecondition(
+        "no CUDA device: found no NVIDIA driver for CUDA ",
+        CUDART_VERSION / 1000, " with a GPU", kInstead);
+  }
+  RETURN_IF_ERROR(CudaStatus(counted, "cudaGetDeviceCount"));
+  if (ordinal < 0 || ordinal >= count) {
+    return FailedPrecondition("no CUDA device ", ordinal, ": there are ", count,
+                              kInstead);
+  }
+  cudaDeviceProp properties;
+  RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, ordinal));
+  CudaDevice device;
+  device.ordinal = ordinal;
+  device.name = properties.name;
+  device.num_sms = properties.multiProcessorCount;
+  device.compute_capability = properties.major * 10 + properties.minor;
+  device.l2_bytes = properties.l2CacheSize;
+  device.total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  device.max_shared_bytes = static_cast<int>(properties.sharedMemPerBlockOptin);
+  if (device.compute_capability < 80) {
+    return FailedPrecondition(
+        "CUDA device ", ordinal, " (", device.name, ") has compute capability ",
+        properties.major, ".", properties.minor, ", 8.0 is needed", kInstead);
+  }
+  RETURN_IF_CUDA_ERROR(cudaSetDevice(ordinal));
+  return device;
+}
+
+namespace cuda_internal {
+
+absl::StatusOr<void*> AllocateDevice(size_t bytes) {
+  void* memory = nullptr;
+  if (cudaMalloc(&memory, bytes) == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return ResourceExhausted("not enough device memory for ", bytes, " bytes");
+  }
+  RETURN_IF_ERROR(CudaStatus(cudaPeekAtLastError(), "cudaMalloc"));
+  return memory;
+}
+
+absl::StatusOr<void*> AllocatePinned(size_t bytes) {
+  void* memory = nullptr;
+  if (cudaHostAlloc(&memory, bytes, cudaHostAllocMapped) ==
+      cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return ResourceExhausted("not enough pinned host memory for ", bytes,
+                             " bytes");
+  }
+  RETURN_IF_ERROR(CudaStatus(cudaPeekAtLastError(), "cudaHostAlloc"));
+  std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0});
+  return memory;
+}
+
+}  // namespace cuda_internal
+
+absl::StatusOr<CudaStream> CudaStream::Create() {
+  cudaStream_t stream = nullptr;
+  RETURN_IF_CUDA_ERROR(
+      cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return CudaStream(stream);
+}
+
+absl::StatusOr<CudaEvent> CudaEvent::Create() {
+  cudaEvent_t event = nullptr;
+  RETURN_IF_CUDA_ERROR(cudaEventCreate(&event));
+  return CudaEvent(event);
+}
+
+}  // namespace espalier

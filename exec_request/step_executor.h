@@ -18,9 +18,14 @@ class StepExecutor {
 
   virtual const ModelDescription& description() const = 0;
 
+  // Plans that may be started without having reported. More than one needs an
+  // executor that takes continuations (step_plan.h). Constant.
+  virtual int max_plans_in_flight() const { return 1; }
+
   // Starts `plan` and returns at once; `done` is called once, on any thread,
-  // and must only hand the result over. Plans run in the order of the calls.
-  // A result answers every selection of its plan, in the plan's order.
+  // and must only hand the result over. Plans run, and report, in the order of
+  // the calls. A result answers every selection and continuation of its plan,
+  // in the plan's order. A plan that fails loses the state of its groups.
   virtual void Execute(StepPlan plan, Done done) = 0;
 };
 

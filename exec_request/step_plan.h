@@ -13,6 +13,13 @@
 // the one operation. Logits are wanted for the last `num_logits` tokens of a
 // row: none for a chunk that does not end its prompt. Tokens and lines of
 // logits are in the order of the rows, without gaps.
+//
+// Rows say everything, so a plan with rows for a group can be written only
+// when the group's last answer is known. An executor that takes more than one
+// plan in flight keeps each group's state and *goes on by itself*: a
+// GroupContinuation asks for a group's next step without saying what the last
+// one decided (docs/step.md, "Running ahead"). Rows set such a state, whatever
+// it was; a continuation goes on from there.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +45,10 @@ struct PlanRow {
   int first_logits = 0;    // index of its first line of logits
 };
 
-// How to select from the logits of one request's rows.
+// How to select from the logits of one request's rows. The candidates decide
+// the group's next beams: the first `num_slots` of them that do not end in an
+// EOS id. In which slots these live, AssignSlots decides
+// (kernels/assign_slots.h).
 struct PlanSelection {
   RequestId request;
   int first_logits = 0;  // its lines are [first_logits, first_logits + rows)
@@ -47,6 +57,12 @@ struct PlanSelection {
   ScoreDomain domain = ScoreDomain::kLogProbs;
   int num_generated = 0;             // tokens each of the rows has generated
   std::vector<float> cum_log_probs;  // [num_rows], nats
+  // For executors that go on by themselves: the slot each row's beam lives in,
+  // how many slots there are (beams that live at most, if a next step is
+  // possible at all), and the tokens that end a hypothesis.
+  std::vector<int> slots;              // [num_rows], each in [0, num_slots)
+  int num_slots = 1;                   // >= num_rows
+  std::vector<TokenId> eos_token_ids;  // ascending
   // Shared because it is constant for the request's life; null if all is off.
   std::shared_ptr<const ScoreProcessors> processors;
   // Prompt and generated tokens of each row, if the processors need them:
@@ -61,6 +77,33 @@ struct SequenceFork {
   friend bool operator==(const SequenceFork&, const SequenceFork&) = default;
 };
 
+// The next step of a group whose last answer the planner has not read. Before
+// the step, in this order:
+//
+//   1. Twins move, as the last answer decided: the table of a slot that a beam
+//      moved to becomes its parent's pages below position / page_size; and if
+//      position % page_size is not 0, so many tokens of the parent's tail page
+//      are copied to tail_pages[slot].
+//   2. tail_pages[slot] becomes page position / page_size of every slot.
+//
+// Then each beam feeds its last token at `position`, and the group selects from
+// them, rows in rank order. No source of a move is a target of one, so the
+// moves of a step can be made all at once. A slot without a beam has a tail
+// page and nothing else. Where no beam goes on, or the state was lost with a
+// failed plan, nothing is fed and the answer has no candidates.
+struct GroupContinuation {
+  RequestId request;
+  int position = 0;
+  // [num_slots], what each slot writes `position` into: its only holder is the
+  // slot. The same pages as in the last continuation unless a page begins.
+  std::vector<PageId> tail_pages;
+  // As in PlanSelection.
+  int num_candidates = 0;
+  ScoreDomain domain = ScoreDomain::kLogProbs;
+  int num_generated = 0;
+  std::shared_ptr<const ScoreProcessors> processors;  // need no history
+};
+
 struct StepPlan {
   std::vector<PlanRow> rows;
   std::vector<TokenId> tokens;  // [sum of num_tokens]
@@ -72,14 +115,18 @@ struct StepPlan {
   std::vector<PageId> page_indices;
 
   std::vector<PlanSelection> selections;
+  std::vector<GroupContinuation> continuations;  // of other groups
 
   // To be done first, in this order; they concern state the executor or the
-  // model keeps.
+  // model keeps. A group that goes on by itself names no forks, and its
+  // sequences may end without having been named before.
   std::vector<SequenceFork> forks;
   std::vector<SequenceId> finished;  // ended since the last plan
+  std::vector<RequestId> ended;      // groups, since the last plan
   std::vector<PageCopy> page_copies;
 
-  bool empty() const { return rows.empty(); }
+  // Whether nobody runs.
+  bool empty() const { return rows.empty() && continuations.empty(); }
   std::span<const TokenId> row_tokens(const PlanRow& row) const {
     return std::span(tokens).subspan(row.first_token, row.num_tokens);
   }
@@ -89,14 +136,15 @@ struct StepPlan {
   }
 };
 
-// The answer to one PlanSelection.
+// The answer to one PlanSelection or GroupContinuation.
 struct SelectionResult {
   RequestId request;
   std::vector<Candidate> candidates;  // best first; beam is the row's rank
 };
 
 struct StepResult {
-  std::vector<SelectionResult> selections;  // in the plan's order
+  // Of the plan's selections, then of its continuations, in the plan's order.
+  std::vector<SelectionResult> selections;
   // Where the time went.
   absl::Duration forward_time;
   absl::Duration select_time;

@@ -42,6 +42,25 @@ absl::Status PageTable::Append(int num_new_tokens,
   return absl::OkStatus();
 }
 
+PageRef PageTable::TakeTail() {
+  const int num_tail_tokens = num_tokens_ % pool_->page_size();
+  if (num_tail_tokens == 0) return PageRef();
+  PageRef tail = std::move(pages_.back());
+  pages_.pop_back();
+  num_tokens_ -= num_tail_tokens;
+  return tail;
+}
+
+void PageTable::PutTail(PageRef page, int num_tokens) {
+  const int page_size = pool_->page_size();
+  CHECK_EQ(num_tokens_ % page_size, 0) << "tokens in the tail there is";
+  CHECK(num_tokens >= 1 && num_tokens <= page_size)
+      << num_tokens << " tokens in a page of " << page_size;
+  CHECK(page && !page.shared()) << "a tail has one holder";
+  pages_.push_back(std::move(page));
+  num_tokens_ += num_tokens;
+}
+
 void PageTable::Clear() {
   pages_.clear();
   num_tokens_ = 0;

@@ -11,6 +11,14 @@
 //   RETURN_IF_ERROR(child.Append(1, &copies));  // copies: parent's tail
 //   RETURN_IF_ERROR(parent.Append(1, &copies));  // in place
 //
+// Sequences that go on before it is known from whom (docs/step.md, "Running
+// ahead") keep a tail of their own instead: taken out of the table, it waits
+// until the table of full pages is the right one, and is put back.
+//
+//   PageRef tail = child.TakeTail();               // child: full pages alone
+//   child = parent.Fork(parent.num_tokens());      // so has the parent
+//   child.PutTail(std::move(tail), num_tokens);    // not shared, ever
+//
 // A table belongs to its pool's strand.
 #pragma once
 
@@ -44,6 +52,16 @@ class PageTable {
   // Errors: kResourceExhausted, leaving table, pool and `*copies` unchanged.
   // REQUIRES: num_new_tokens >= 0.
   absl::Status Append(int num_new_tokens, std::vector<PageCopy>* copies);
+
+  // Takes out the last page if it is not full, with its tokens; the result
+  // holds nothing if all pages are full.
+  PageRef TakeTail();
+
+  // Grows the table, whose pages are all full, by `page` with `num_tokens`
+  // tokens in it; by whom they are written is the caller's business.
+  // REQUIRES: num_tokens() % page_size == 0, `page` is held and not shared,
+  // 1 <= num_tokens <= page_size.
+  void PutTail(PageRef page, int num_tokens);
 
   // Lets go of everything; the table is empty then.
   void Clear();

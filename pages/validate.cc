@@ -32,6 +32,19 @@ absl::Status ValidateTable(const PagePool& pool, size_t table_idx,
   return Internal("table ", table_idx, " has page ", *twice, " twice");
 }
 
+absl::Status CountTail(const PagePool& pool, size_t tail_idx,
+                       const PageRef& tail, std::vector<int>* num_holders) {
+  if (tail.pool() != &pool) {
+    return Internal("tail ", tail_idx, " is no page of the pool");
+  }
+  if (tail.shared()) {
+    return Internal("tail ", tail_idx, ", page ", tail.id(), ", has ",
+                    pool.ref_count(tail.id()), " holders");
+  }
+  ++(*num_holders)[tail.id().value];
+  return absl::OkStatus();
+}
+
 absl::Status ValidateCounts(const PagePool& pool,
                             const std::vector<int>& num_holders) {
   int num_counted = 0;
@@ -77,10 +90,14 @@ absl::Status ValidateCopy(const PagePool& pool, const PageCopy& copy) {
 }  // namespace
 
 absl::Status ValidatePages(const PagePool& pool,
-                           std::span<const PageTable* const> tables) {
+                           std::span<const PageTable* const> tables,
+                           std::span<const PageRef* const> tails) {
   std::vector<int> num_holders(pool.num_pages());
   for (size_t i = 0; i < tables.size(); ++i) {
     RETURN_IF_ERROR(ValidateTable(pool, i, *tables[i], &num_holders));
+  }
+  for (size_t i = 0; i < tails.size(); ++i) {
+    RETURN_IF_ERROR(CountTail(pool, i, *tails[i], &num_holders));
   }
   return ValidateCounts(pool, num_holders);
 }
@@ -118,6 +135,23 @@ absl::Status ValidateWrites(const PagePool& pool, std::span<const PageId> pages,
       return Internal("a row writes into page ", pages[i], ", which has ",
                       pool.ref_count(pages[i]), " holders");
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateTails(const PagePool& pool,
+                           std::span<const PageId> tails) {
+  std::vector<bool> seen(pool.num_pages());
+  for (const PageId page : tails) {
+    if (!IsPage(pool, page)) {
+      return Internal("tail ", page, " in a pool of ", pool.num_pages(),
+                      " pages");
+    }
+    if (pool.ref_count(page) != 1) {
+      return Internal("tail ", page, " has ", pool.ref_count(page), " holders");
+    }
+    if (seen[page.value]) return Internal("page ", page, " is a tail twice");
+    seen[page.value] = true;
   }
   return absl::OkStatus();
 }

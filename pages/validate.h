@@ -11,13 +11,16 @@
 
 namespace espalier {
 
-// Checks, given all the tables that live on `pool`:
-//   - each page's count equals its holders, and a free page has none;
+// Checks, given all the tables that live on `pool`, and all the tails that are
+// taken out of tables:
+//   - each page's count equals its holders, and a free page has none; a tail
+//     has one;
 //   - free + held = total, held <= reserved;
 //   - a table holds exactly the pages its length needs, none of them twice.
-// Errors: kInternal naming the page or table and the two figures.
+// Errors: kInternal naming the page, table or tail and the two figures.
 absl::Status ValidatePages(const PagePool& pool,
-                           std::span<const PageTable* const> tables);
+                           std::span<const PageTable* const> tables,
+                           std::span<const PageRef* const> tails = {});
 
 // Checks the copies of one step: no destination is a source or a destination
 // twice, sizes are in (0, page_size), every destination has one holder.
@@ -30,5 +33,9 @@ absl::Status ValidateCopies(const PagePool& pool,
 // Errors: kInternal naming the page and its holders, or if pages are missing.
 absl::Status ValidateWrites(const PagePool& pool, std::span<const PageId> pages,
                             int first_position, int num_tokens);
+
+// Checks that tails to be written belong to one slot each: none is given
+// twice, every one has one holder.
+absl::Status ValidateTails(const PagePool& pool, std::span<const PageId> tails);
 
 }  // namespace espalier

@@ -17,7 +17,7 @@
 namespace espalier {
 namespace {
 
-enum class OpKind { kFork, kAppend, kStep, kClear, kMove, kDrop };
+enum class OpKind { kFork, kAppend, kStep, kTwin, kClear, kMove, kDrop };
 
 // One operation; what the numbers select is taken modulo what there is.
 struct Op {
@@ -50,6 +50,8 @@ class World {
         return Append(sequence, op.amount);
       case OpKind::kStep:
         return Step();
+      case OpKind::kTwin:
+        return Twin(sequence, sequences_[op.amount % sequences_.size()]);
       case OpKind::kClear:
         sequence.table.Clear();
         return sequence.tokens.clear();
@@ -154,6 +156,22 @@ class World {
     for (Sequence& sequence : sequences_) Write(sequence);
   }
 
+  // `child` becomes what `parent` is, and keeps its own tail.
+  void Twin(const Sequence& parent, Sequence& child) {
+    if (&parent == &child) return;
+    PageRef tail = child.table.TakeTail();
+    child.tokens.resize(child.table.num_tokens());
+    if (!tail || tail.shared()) return;
+    const int num_tail_tokens = parent.tokens.size() % pool_.page_size();
+    child.table =
+        parent.table.Fork(parent.table.num_tokens() - num_tail_tokens);
+    child.tokens = parent.tokens;
+    if (num_tail_tokens == 0) return;
+    MakeCopies(
+        {{parent.table.pages().back().id(), tail.id(), num_tail_tokens}});
+    child.table.PutTail(std::move(tail), num_tail_tokens);
+  }
+
   PagePool pool_;
   PageReservation promised_;
   std::vector<int> slots_;  // [num_pages * page_size]
@@ -168,6 +186,7 @@ rc::Gen<Op> AnyOp() {
       rc::gen::weightedElement<OpKind>({{4, OpKind::kFork},
                                         {4, OpKind::kAppend},
                                         {4, OpKind::kStep},
+                                        {4, OpKind::kTwin},
                                         {1, OpKind::kClear},
                                         {1, OpKind::kMove},
                                         {2, OpKind::kDrop}}),

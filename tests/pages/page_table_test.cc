@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "pages/validate.h"
@@ -155,6 +156,55 @@ TEST(PageTableTest, ClearLetsGoOfPagesThatNobodyElseHolds) {
   EXPECT_EQ(pool.num_held(), 0);
 }
 
+TEST(PageTableTest, TakingTheTailLeavesTheFullPages) {
+  PagePool pool(10, 4);
+  PageTable table(&pool);
+  std::vector<PageCopy> copies;
+  ASSERT_OK(table.Append(6, &copies));
+  const std::vector<PageId> before = Ids(table);
+  const PageRef tail = table.TakeTail();
+  EXPECT_EQ(tail.id(), before[1]);
+  EXPECT_FALSE(tail.shared());
+  EXPECT_THAT(Ids(table), ElementsAre(before[0]));
+  EXPECT_EQ(table.num_tokens(), 4);
+  EXPECT_FALSE(table.TakeTail());  // what is left is full
+  EXPECT_EQ(table.num_tokens(), 4);
+}
+
+TEST(PageTableTest, ATwinKeepsItsOwnTailAndNothingIsAllocated) {
+  PagePool pool(10, 4);
+  std::vector<PageCopy> copies;
+  PageTable parent(&pool);
+  PageTable dead(&pool);
+  ASSERT_OK(parent.Append(6, &copies));
+  ASSERT_OK(dead.Append(6, &copies));
+  const std::vector<PageId> parent_pages = Ids(parent);
+  const std::vector<PageId> dead_pages = Ids(dead);
+  PageRef parent_tail = parent.TakeTail();
+  PageRef dead_tail = dead.TakeTail();
+
+  PageTable twin = parent.Fork(parent.num_tokens());
+  dead.Clear();
+  parent.PutTail(std::move(parent_tail), 3);
+  twin.PutTail(std::move(dead_tail), 3);
+  EXPECT_THAT(Ids(parent), ElementsAre(parent_pages[0], parent_pages[1]));
+  EXPECT_THAT(Ids(twin), ElementsAre(parent_pages[0], dead_pages[1]));
+  EXPECT_EQ(twin.num_tokens(), 7);
+  EXPECT_EQ(pool.num_held(), 3);
+  EXPECT_THAT(copies, IsEmpty());
+}
+
+TEST(PageTableTest, ATailMayFillItsPage) {
+  PagePool pool(10, 4);
+  PageTable table(&pool);
+  std::vector<PageCopy> copies;
+  table.PutTail(*pool.Allocate(), 4);
+  table.PutTail(*pool.Allocate(), 1);
+  EXPECT_EQ(table.num_tokens(), 5);
+  ASSERT_OK(table.Append(3, &copies));
+  EXPECT_EQ(table.pages().size(), 2);
+}
+
 TEST(PageTableTest, WorstCaseCountsSharedFullPagesOnce) {
   EXPECT_EQ(WorstCasePages(32, 48, 4, 16), 2 + 4 * 1);
   EXPECT_EQ(WorstCasePages(33, 48, 4, 16), 2 + 4 * 1);
@@ -166,6 +216,18 @@ TEST(PageTableDeathTest, AForkIsNotLongerThanItsParent) {
   PagePool pool(1, 16);
   PageTable table(&pool);
   EXPECT_DEATH(table.Fork(1), "fork of 1 tokens, there are 0");
+}
+
+TEST(PageTableDeathTest, ATailIsPutAfterFullPagesAndHasOneHolder) {
+  PagePool pool(10, 4);
+  PageTable table(&pool);
+  std::vector<PageCopy> copies;
+  PageRef page = *pool.Allocate();
+  EXPECT_DEATH(table.PutTail(PageRef(), 1), "one holder");
+  EXPECT_DEATH(table.PutTail(PageRef(page), 1), "one holder");
+  EXPECT_DEATH(table.PutTail(*pool.Allocate(), 5), "5 tokens in a page of 4");
+  ASSERT_OK(table.Append(1, &copies));
+  EXPECT_DEATH(table.PutTail(*pool.Allocate(), 1), "in the tail there is");
 }
 
 }  // namespace

@@ -34,8 +34,9 @@ class ValidateTest : public Test {
     EXPECT_OK(first_.Append(6, &copies_));
     second_ = first_.Fork(6);
   }
-  absl::Status Validate(std::vector<const PageTable*> tables) {
-    return ValidatePages(pool_, tables);
+  absl::Status Validate(std::vector<const PageTable*> tables,
+                        std::vector<const PageRef*> tails = {}) {
+    return ValidatePages(pool_, tables, tails);
   }
 
   PagePool pool_{10, 4};
@@ -92,6 +93,23 @@ TEST_F(ValidateTest, APageOfAnotherPoolIsFound) {
   EXPECT_OK(stranger.Append(1, &copies_));
   EXPECT_THAT(Validate({&first_, &second_, &stranger}),
               IsInternal("table 2 has a page of another pool"));
+}
+
+TEST_F(ValidateTest, ATailHasAHolderAndOneOnly) {
+  ASSERT_OK(second_.Append(1, &copies_));
+  const PageRef tail = second_.TakeTail();
+  EXPECT_OK(Validate({&first_, &second_}, {&tail}));
+  EXPECT_THAT(Validate({&first_, &second_}),
+              IsInternal("page 2 counts 1 holders and has 0"));
+  const PageRef twin = tail;
+  EXPECT_THAT(Validate({&first_, &second_}, {&tail, &twin}),
+              IsInternal("tail 0, page 2, has 2 holders"));
+}
+
+TEST_F(ValidateTest, ATailThatHoldsNothingIsFound) {
+  const PageRef nothing;
+  EXPECT_THAT(Validate({&first_, &second_}, {&nothing}),
+              IsInternal("tail 0 is no page of the pool"));
 }
 
 TEST_F(ValidateTest, HoldingMoreThanIsReservedIsFound) {
@@ -179,6 +197,22 @@ TEST(ValidateWritesTest, AWrittenPageHasOneHolder) {
   EXPECT_THAT(
       ValidateWrites(pool, pages, 8, 1),
       StatusIs(absl::StatusCode::kInternal, HasSubstr("up to position 9")));
+}
+
+TEST(ValidateTailsTest, EveryTailBelongsToOneSlot) {
+  PagePool pool(8, 4);
+  const PageRef first = *pool.Allocate();
+  PageRef second = *pool.Allocate();
+  const auto validate = [&](std::vector<PageId> tails) {
+    return ValidateTails(pool, tails);
+  };
+  EXPECT_OK(validate({first.id(), second.id()}));
+  EXPECT_THAT(validate({first.id(), second.id(), first.id()}),
+              IsInternal("page 0 is a tail twice"));
+  EXPECT_THAT(validate({PageId{8}}), IsInternal("tail 8 in a pool of 8 pages"));
+  const PageRef other = second;
+  EXPECT_THAT(validate({second.id()}), IsInternal("tail 1 has 2 holders"));
+  EXPECT_THAT(validate({PageId{5}}), IsInternal("tail 5 has 0 holders"));
 }
 
 }  // namespace

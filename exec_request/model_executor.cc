@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "exec_request/resident_groups.h"
 
 namespace espalier {
 namespace {
@@ -92,58 +94,79 @@ std::vector<SelectionResult> SelectAll(const StepPlan& plan,
 // The model and what a step needs, touched on the worker thread only.
 class ModelExecutor::Worker {
  public:
-  Worker(Model* model, ThreadPool* pool) : model_(model), pool_(pool) {}
+  Worker(Model* model, ThreadPool* pool, const ModelExecutorOptions& options)
+      : options_(options),
+        model_(model),
+        pool_(pool),
+        groups_(model->description().page_size) {}
   ~Worker() { thread_.join(); }
 
+  const ModelExecutorOptions& options() const { return options_; }
   const ModelDescription& description() const { return model_->description(); }
 
   void Start(StepPlan plan, Done done) {
-    boost::asio::post(thread_,
-                      [this, plan = std::move(plan), done = std::move(done)] {
-                        done(RunSafely(plan));
-                      });
+    boost::asio::post(thread_, [this, plan = std::move(plan),
+                                done = std::move(done)]() mutable {
+      done(RunSafely(&plan));
+    });
   }
 
  private:
-  absl::StatusOr<StepResult> RunSafely(const StepPlan& plan) {
+  absl::StatusOr<StepResult> RunSafely(StepPlan* plan) {
+    absl::StatusOr<StepResult> result = RunCatching(plan);
+    if (!result.ok()) groups_.Lose();
+    return result;
+  }
+
+  absl::StatusOr<StepResult> RunCatching(StepPlan* plan) {
     try {
       return Run(plan);
     } catch (const std::bad_alloc&) {
       return ResourceExhausted("not enough memory for a step of ",
-                               plan.tokens.size(), " tokens and ",
-                               plan.num_logits, " lines of logits");
+                               plan->tokens.size(), " tokens and ",
+                               plan->num_logits, " lines of logits");
     } catch (const std::exception& error) {
       return Internal("the model threw: ", error.what());
     }
   }
 
-  absl::StatusOr<StepResult> Run(const StepPlan& plan) {
+  absl::StatusOr<StepResult> Run(StepPlan* plan) {
     const int vocab_size = model_->description().vocab_size;
     Stopwatch watch;
+    CHECK(options_.run_ahead || plan->continuations.empty());
+    if (options_.run_ahead) groups_.WriteOut(plan);
     StepResult result;
-    const size_t size = static_cast<size_t>(plan.num_logits) * vocab_size;
+    const size_t size = static_cast<size_t>(plan->num_logits) * vocab_size;
     if (logits_.size() < size) logits_.resize(size);
     const std::span<float> logits(logits_.data(), size);
-    RETURN_IF_ERROR(model_->Forward(plan, logits));
+    RETURN_IF_ERROR(model_->Forward(*plan, logits));
     result.forward_time = watch.Lap();
-    result.selections = SelectAll(plan, logits, vocab_size, *pool_);
+    result.selections = SelectAll(*plan, logits, vocab_size, *pool_);
+    if (options_.run_ahead) groups_.Advance(result);
     result.select_time = watch.Lap();
     return result;
   }
 
+  const ModelExecutorOptions options_;
   Model* const model_;
   ThreadPool* const pool_;
+  ResidentGroups groups_;      // without any unless it runs ahead
   std::vector<float> logits_;  // [num_logits, vocab_size] of the last step
   boost::asio::thread_pool thread_{1};
 };
 
-ModelExecutor::ModelExecutor(Model* model, ThreadPool* pool)
-    : worker_(std::make_unique<Worker>(model, pool)) {}
+ModelExecutor::ModelExecutor(Model* model, ThreadPool* pool,
+                             const ModelExecutorOptions& options)
+    : worker_(std::make_unique<Worker>(model, pool, options)) {}
 
 ModelExecutor::~ModelExecutor() = default;
 
 const ModelDescription& ModelExecutor::description() const {
   return worker_->description();
+}
+
+int ModelExecutor::max_plans_in_flight() const {
+  return worker_->options().run_ahead ? 2 : 1;
 }
 
 void ModelExecutor::Execute(StepPlan plan, Done done) {

@@ -19,15 +19,24 @@ std::vector<SelectionResult> SelectAll(const StepPlan& plan,
                                        std::span<const float> logits,
                                        int vocab_size, ThreadPool& pool);
 
+struct ModelExecutorOptions {
+  // Takes two plans in flight, so that a step does not wait for the strand.
+  // For models that keep what they know in pages: what is kept by sequence is
+  // not told who forks, and must have this off.
+  bool run_ahead = false;
+};
+
 class ModelExecutor : public StepExecutor {
  public:
   // Selection runs on `pool`, which may be the model's: a step uses it for
   // one thing at a time. Both outlive the executor.
-  ModelExecutor(Model* model, ThreadPool* pool);
+  ModelExecutor(Model* model, ThreadPool* pool,
+                const ModelExecutorOptions& options = {});
   // Finishes the plans that were started; their `done`s are called.
   ~ModelExecutor() override;
 
   const ModelDescription& description() const override;
+  int max_plans_in_flight() const override;
 
   // Errors, as results: what the model returns; kResourceExhausted if memory
   // runs out; kInternal if the model throws.

@@ -96,12 +96,12 @@ struct GroupContinuation {
   int position = 0;
   // [num_slots], what each slot writes `position` into: its only holder is the
   // slot. The same pages as in the last continuation unless a page begins.
-  std::vector<PageId> tail_pages;
+  std::vector<PageId> tail_pages = {};
   // As in PlanSelection.
   int num_candidates = 0;
   ScoreDomain domain = ScoreDomain::kLogProbs;
   int num_generated = 0;
-  std::shared_ptr<const ScoreProcessors> processors;  // need no history
+  std::shared_ptr<const ScoreProcessors> processors = nullptr;  // no history
 };
 
 struct StepPlan {
@@ -127,6 +127,10 @@ struct StepPlan {
 
   // Whether nobody runs.
   bool empty() const { return rows.empty() && continuations.empty(); }
+  // Whether an executor need not see it: nobody runs, nobody ended.
+  bool says_nothing() const {
+    return empty() && finished.empty() && ended.empty();
+  }
   std::span<const TokenId> row_tokens(const PlanRow& row) const {
     return std::span(tokens).subspan(row.first_token, row.num_tokens);
   }

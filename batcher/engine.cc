@@ -59,6 +59,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
        const EngineOptions& options)
       : description(steps->description()),
         strand(asio::make_strand(std::move(executor))),
+        max_plans_in_flight_(steps->max_plans_in_flight()),
         steps_(steps),
         scheduler_(description, options.scheduler) {}
 
@@ -116,13 +117,19 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   }
 
   void Pump() {
-    if (in_flight_) return;
-    step_watch_ = Stopwatch();
+    while (num_in_flight_ < max_plans_in_flight_ && StartStep()) continue;
+    if (num_in_flight_ == 0) Idle();
+  }
+
+  // False if there is nothing to run.
+  bool StartStep() {
+    if (detached_) return false;
+    Stopwatch watch;
     StepPlan plan = scheduler_.Plan();
+    if (plan.says_nothing()) return false;
+    if (num_in_flight_++ == 0) step_watch_ = watch;
     const bool only_ended = plan.empty();
-    if (detached_ || (only_ended && plan.finished.empty())) return Idle();
-    if (!only_ended) figures_.plan_time += step_watch_.Elapsed();
-    in_flight_ = true;
+    if (!only_ended) figures_.plan_time += watch.Elapsed();
     // The guard keeps the context running until the step has reported.
     steps_->Execute(
         std::move(plan),
@@ -134,15 +141,17 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
                        self->OnStep(std::move(result), only_ended);
                      });
         });
+    return true;
   }
 
   void OnStep(absl::StatusOr<StepResult> result, bool only_ended) {
-    in_flight_ = false;
+    --num_in_flight_;
     Stopwatch watch;
     scheduler_.Advance(std::move(result));
+    const absl::Duration step_time = step_watch_.Lap();
     if (!only_ended) {
       figures_.advance_time += watch.Elapsed();
-      figures_.step_time += step_watch_.Elapsed();
+      figures_.step_time += step_time;
     }
     Pump();
   }
@@ -152,16 +161,17 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   }
 
   std::atomic<int64_t> next_id_{0};
+  const int max_plans_in_flight_;
 
   // Touched on the strand.
   StepExecutor* const steps_;
   Scheduler scheduler_;
-  bool in_flight_ = false;
+  int num_in_flight_ = 0;
   bool pump_posted_ = false;
   bool stopping_ = false;
   bool detached_ = false;
   std::vector<std::function<void()>> on_idle_;
-  Stopwatch step_watch_;  // started with the plan
+  Stopwatch step_watch_;  // since the oldest step in flight began to be so
   EngineFigures figures_;
 };
 

@@ -40,8 +40,10 @@ struct EngineFigures {
   // Time on the strand: writing plans, and applying results.
   absl::Duration plan_time;
   absl::Duration advance_time;
-  // From the start of each plan to the end of applying its result, summed.
-  // What forward, select, plan and advance leave of it is hand-over.
+  // From the start of each plan, or from the end of applying the last result
+  // if that was later, to the end of applying its result, summed. What forward,
+  // select, plan and advance leave of it is hand-over, which can be negative
+  // where plans are written while another step runs.
   absl::Duration step_time;
   // Now.
   int num_waiting = 0;
@@ -70,7 +72,7 @@ class Engine {
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
 
   // Refuses new requests (kCancelled), cancels those that wait or run, and
-  // completes when the step in flight has ended and nothing is held. A caller
+  // completes when the steps in flight have ended and nothing is held. A caller
   // that is cancelled meanwhile gets boost::system::system_error.
   boost::asio::awaitable<void> Shutdown();
 

@@ -47,36 +47,70 @@ void Scheduler::Submit(RequestId id, Request request, Done done) {
 StepPlan Scheduler::Plan() {
   StepPlan plan = std::exchange(next_plan_, StepPlan());
   int budget = options_.max_step_tokens;
+  const bool waits = !in_flight_.empty() && !SomebodyRunsOn();
   for (Running& running : running_) {
-    if (!running.group->prefilling()) PlanGroup(running, &plan, &budget);
+    const BeamGroup& group = *running.group;
+    if (!waits && !group.prefilling() && group.can_plan()) {
+      PlanGroup(running, &plan, &budget);
+    }
   }
   for (Running& running : running_) {
-    if (running.group->prefilling() && !running.in_step && budget > 0) {
+    if (running.group->prefilling() && budget > 0) {
       PlanGroup(running, &plan, &budget);
     }
   }
   Admit(&plan, &budget);
-  asked_.clear();
-  for (const PlanSelection& selection : plan.selections) {
-    asked_.emplace_back(selection.request, selection.num_rows);
+  if (plan.empty() && !in_flight_.empty()) {
+    next_plan_ = std::move(plan);  // what ended is for the next step that runs
+    return StepPlan();
   }
-  if (!plan.empty()) CountPlan(plan);
+  Remember(plan);
   if (options_.validate_steps) Validate(plan);
   return plan;
 }
 
+bool Scheduler::SomebodyRunsOn() const {
+  return std::any_of(running_.begin(), running_.end(), [](const Running& r) {
+    const BeamGroup& group = *r.group;
+    return group.prefilling() || (group.outstanding() && group.can_plan());
+  });
+}
+
 void Scheduler::PlanGroup(Running& running, StepPlan* plan, int* budget) {
+  BeamGroup& group = *running.group;
+  int64_t& counter = group.prefilling() ? figures_.num_prompt_tokens
+                                        : figures_.num_decode_rows;
   const size_t first_token = plan->tokens.size();
-  int64_t& counter = running.group->prefilling() ? figures_.num_prompt_tokens
-                                                 : figures_.num_decode_rows;
+  const size_t num_continuations = plan->continuations.size();
   // Its reservation covers its worst case, so pages cannot run out.
-  const absl::Status status =
-      running.group->PlanStep(std::max(*budget, 1), plan);
+  const absl::Status status = group.PlanStep(std::max(*budget, 1), plan);
   CHECK(status.ok()) << status.ToString();
-  running.in_step = true;
+  planned_.push_back(group.id());
   const int num_tokens = static_cast<int>(plan->tokens.size() - first_token);
   counter += num_tokens;
   *budget -= num_tokens;
+  if (plan->continuations.size() > num_continuations) {
+    // How many of them live is not known yet.
+    *budget -= static_cast<int>(plan->continuations.back().tail_pages.size());
+  }
+}
+
+void Scheduler::Remember(const StepPlan& plan) {
+  PlanInFlight& remembered = in_flight_.emplace_back();
+  remembered.requests = std::exchange(planned_, {});
+  for (const PlanSelection& selection : plan.selections) {
+    remembered.asked.push_back(selection.request);
+  }
+  remembered.num_selections = plan.selections.size();
+  for (const GroupContinuation& continuation : plan.continuations) {
+    remembered.asked.push_back(continuation.request);
+  }
+  remembered.num_page_copies = static_cast<int>(plan.page_copies.size());
+  if (plan.says_nothing()) {
+    in_flight_.pop_back();
+  } else if (in_flight_.size() == 1) {
+    CountStep(in_flight_.front());
+  }
 }
 
 bool Scheduler::CanAdmit(const Request& request) const {
@@ -105,18 +139,28 @@ void Scheduler::Admit(StepPlan* plan, int* budget) {
   }
 }
 
-absl::Status Scheduler::CheckAnswers(const StepResult& result) const {
-  if (result.selections.size() != asked_.size()) {
-    return Internal("a step of ", asked_.size(), " selections was answered ",
-                    "with ", result.selections.size());
+Scheduler::Running* Scheduler::Find(RequestId id) {
+  const auto running =
+      std::find_if(running_.begin(), running_.end(),
+                   [&](const Running& r) { return r.group->id() == id; });
+  return running == running_.end() ? nullptr : &*running;
+}
+
+absl::Status Scheduler::CheckAnswers(const PlanInFlight& plan,
+                                     const StepResult& result) {
+  if (result.selections.size() != plan.asked.size()) {
+    return Internal("a step of ", plan.asked.size(), " selections was ",
+                    "answered with ", result.selections.size());
   }
-  for (size_t i = 0; i < asked_.size(); ++i) {
-    const auto& [request, num_rows] = asked_[i];
+  for (size_t i = 0; i < plan.asked.size(); ++i) {
     const SelectionResult& answer = result.selections[i];
-    if (answer.request != request) {
-      return Internal("selection ", i, " of a step is of request ", request,
-                      ", its answer of ", answer.request);
+    if (answer.request != plan.asked[i]) {
+      return Internal("selection ", i, " of a step is of request ",
+                      plan.asked[i], ", its answer of ", answer.request);
     }
+    const Running* running = Find(answer.request);
+    if (running == nullptr) continue;  // nobody reads it
+    const int num_rows = running->group->num_live_beams();
     for (const Candidate& candidate : answer.candidates) {
       if (candidate.beam < 0 || candidate.beam >= num_rows ||
           candidate.token < 0 || candidate.token >= vocab_size_) {
@@ -129,8 +173,11 @@ absl::Status Scheduler::CheckAnswers(const StepResult& result) const {
 }
 
 void Scheduler::Advance(absl::StatusOr<StepResult> result) {
+  CHECK(!in_flight_.empty()) << "a result without a plan";
+  const PlanInFlight plan = std::move(in_flight_.front());
+  in_flight_.pop_front();
   if (result.ok()) {
-    const absl::Status answers = CheckAnswers(*result);
+    const absl::Status answers = CheckAnswers(plan, *result);
     if (!answers.ok()) result = answers;
   }
   if (result.ok()) {
@@ -139,20 +186,20 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
     for (const SelectionResult& selection : result->selections) {
       AdvanceGroup(selection);
     }
-  }
-  for (Running& running : running_) {
-    const bool in_step = std::exchange(running.in_step, false);
-    if (in_step && !result.ok()) Finish(running, result.status());
+  } else {
+    for (const RequestId request : plan.requests) {
+      Running* running = Find(request);
+      if (running != nullptr) Finish(*running, result.status());
+    }
   }
   EraseFinished();
+  if (!in_flight_.empty()) CountStep(in_flight_.front());
   if (options_.validate_steps) Validate(next_plan_);
 }
 
 void Scheduler::AdvanceGroup(const SelectionResult& result) {
-  const auto running = std::find_if(
-      running_.begin(), running_.end(),
-      [&](const Running& r) { return r.group->id() == result.request; });
-  if (running == running_.end()) return;  // cancelled during the step
+  Running* running = Find(result.request);
+  if (running == nullptr) return;  // it was cancelled, or ended a step before
   const absl::Status status = running->group->Advance(result, &next_plan_);
   if (!status.ok()) {
     Finish(*running, status);
@@ -183,9 +230,9 @@ void Scheduler::Cancel(RequestId id, const absl::Status& why) {
     done(why);
     return;
   }
-  for (Running& running : running_) {
-    if (running.group->id() == id) Finish(running, why);
-  }
+  Running* running = Find(id);
+  if (running == nullptr) return;
+  Finish(*running, why);
   EraseFinished();
 }
 
@@ -197,7 +244,8 @@ void Scheduler::CancelAll(const absl::Status& why) {
   EraseFinished();
 }
 
-void Scheduler::CountPlan(const StepPlan& plan) {
+void Scheduler::CountStep(const PlanInFlight& plan) {
+  if (plan.requests.empty()) return;  // it only says who ended
   ++figures_.num_steps;
   int64_t unshared = 0;
   for (const PageTable* table : Tables()) unshared += table->pages().size();
@@ -207,7 +255,13 @@ void Scheduler::CountPlan(const StepPlan& plan) {
       std::max(figures_.peak_unshared_pages, unshared);
   figures_.page_steps += held;
   figures_.unshared_page_steps += unshared;
-  const int num_copies = static_cast<int>(plan.page_copies.size());
+  int num_copies = plan.num_page_copies;
+  for (size_t i = plan.num_selections; i < plan.asked.size(); ++i) {
+    const Running* running = Find(plan.asked[i]);
+    if (running == nullptr) continue;
+    figures_.num_decode_rows += running->group->num_live_beams();
+    num_copies += running->group->num_tail_copies_ahead();
+  }
   figures_.num_tail_copies += num_copies;
   figures_.max_tail_copies = std::max(figures_.max_tail_copies, num_copies);
 }
@@ -221,24 +275,41 @@ std::vector<const PageTable*> Scheduler::Tables() const {
   return tables;
 }
 
+std::vector<const PageRef*> Scheduler::Tails() const {
+  std::vector<const PageRef*> tails;
+  for (const Running& running : running_) {
+    const auto more = running.group->Tails();
+    tails.insert(tails.end(), more.begin(), more.end());
+  }
+  return tails;
+}
+
 void Scheduler::Validate(const StepPlan& plan) const {
   const auto check = [](const absl::Status& status) {
     CHECK(status.ok()) << status.ToString();
   };
-  check(ValidatePages(pool_, Tables()));
+  check(ValidatePages(pool_, Tables(), Tails()));
   check(ValidateCopies(pool_, plan.page_copies));
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     check(ValidateWrites(pool_, plan.row_pages(i), plan.rows[i].first_position,
                          plan.rows[i].num_tokens));
   }
-  for (const Running& running : running_) {
-    std::set<PageId> held;
-    for (const PageTable* table : running.group->Tables()) {
-      for (const PageRef& page : table->pages()) held.insert(page.id());
-    }
-    CHECK_LE(static_cast<int64_t>(held.size()),
-             running.group->num_reserved_pages());
+  std::vector<PageId> tails;
+  for (const GroupContinuation& continuation : plan.continuations) {
+    tails.insert(tails.end(), continuation.tail_pages.begin(),
+                 continuation.tail_pages.end());
   }
+  check(ValidateTails(pool_, tails));
+  for (const Running& running : running_) ValidateReservation(*running.group);
+}
+
+void Scheduler::ValidateReservation(const BeamGroup& group) const {
+  std::set<PageId> held;
+  for (const PageTable* table : group.Tables()) {
+    for (const PageRef& page : table->pages()) held.insert(page.id());
+  }
+  for (const PageRef* tail : group.Tails()) held.insert(tail->id());
+  CHECK_LE(static_cast<int64_t>(held.size()), group.num_reserved_pages());
 }
 
 }  // namespace espalier

@@ -10,7 +10,11 @@
 // then prompts of running requests, in order of admission; then waiting
 // requests, in order of arrival: nobody is overtaken.
 //
-// A scheduler belongs to one strand. Plan and Advance alternate.
+// A scheduler belongs to one strand. Results come in the order of plans. Plan
+// and Advance alternate; or, for executors that take continuations
+// (step_plan.h), Plan is called again while plans are not answered. Then
+// prompts are fed on, groups go one step ahead of their last answer if they
+// can, and those that cannot join again when it is there.
 //
 //   scheduler.Submit(id, request, done);
 //   while (!(plan = scheduler.Plan()).empty()) {
@@ -51,7 +55,8 @@ struct SchedulerOptions {
   bool validate_steps = ValidateStepsByDefault();
 };
 
-// What a scheduler has done since its construction.
+// What a scheduler has done since its construction. Of a group planned ahead
+// of the answer that ended it, only the step counts.
 struct SchedulerFigures {
   int64_t num_steps = 0;
   int64_t num_prompt_tokens = 0;     // fed
@@ -86,15 +91,20 @@ class Scheduler {
   void Submit(RequestId id, Request request, Done done);
 
   // The next step. Empty when nobody can run; it may then still name
-  // sequences that ended, for an executor that keeps state.
+  // sequences that ended, for an executor that keeps state, but not while
+  // plans are not answered. A plan that says nothing has no answer.
   StepPlan Plan();
 
-  // The answer to the last plan. An error ends the requests of that plan with
-  // it, and nobody else; so does a result that does not answer the plan.
+  // The answer to the oldest plan that has none. An error ends the requests of
+  // that plan with it, and nobody else; so does a result that does not answer
+  // the plan. What it says of requests that are gone is dropped.
+  // REQUIRES: some plan is not answered.
   void Advance(absl::StatusOr<StepResult> result);
 
   // Answers the request with `why` and gives its pages back; at any moment,
-  // also between Plan and Advance. Does nothing if it is not known.
+  // also between Plan and Advance: executors run plans in order, so a page may
+  // be given out while an earlier plan uses it. Does nothing if the request is
+  // not known.
   void Cancel(RequestId id, const absl::Status& why);
   void CancelAll(const absl::Status& why);
 
@@ -112,21 +122,36 @@ class Scheduler {
   struct Running {
     std::unique_ptr<BeamGroup> group;
     Done done;
-    bool in_step = false;  // has rows in the plan that runs now
+  };
+  // What is remembered of a plan until it is answered.
+  struct PlanInFlight {
+    std::vector<RequestId> requests;  // that run in it
+    std::vector<RequestId> asked;     // for answers, in the plan's order
+    size_t num_selections = 0;        // of `asked`; the rest goes on by itself
+    int num_page_copies = 0;
   };
 
-  // Adds the rows of one group.
+  // Whether a group goes ahead of its answer or feeds its prompt. Where none
+  // does, those whose answer is there wait for the others: a step together is
+  // cheaper than two.
+  bool SomebodyRunsOn() const;
+  // Adds what one group runs next.
   void PlanGroup(Running& running, StepPlan* plan, int* budget);
   void Admit(StepPlan* plan, int* budget);
   bool CanAdmit(const Request& request) const;
-  // Whether `result` answers the selections of the last plan.
-  absl::Status CheckAnswers(const StepResult& result) const;
+  void Remember(const StepPlan& plan);
+  Running* Find(RequestId id);
+  // Whether `result` answers `plan`.
+  absl::Status CheckAnswers(const PlanInFlight& plan, const StepResult& result);
   void AdvanceGroup(const SelectionResult& result);
   void Finish(Running& running, absl::StatusOr<Result> result);
   void EraseFinished();
-  void CountPlan(const StepPlan& plan);
+  // Counts the step that runs now, when all answers before it are there.
+  void CountStep(const PlanInFlight& plan);
   std::vector<const PageTable*> Tables() const;
+  std::vector<const PageRef*> Tails() const;
   void Validate(const StepPlan& plan) const;
+  void ValidateReservation(const BeamGroup& group) const;
 
   // Constant after construction.
   const SchedulerOptions options_;
@@ -135,10 +160,10 @@ class Scheduler {
   PagePool pool_;  // before the groups: it outlives them
   SequenceIdSource sequence_ids_;
   std::deque<Waiting> waiting_;
-  std::vector<Running> running_;  // in order of admission
-  StepPlan next_plan_;            // forks and ended sequences so far
-  // What the plan that runs now asks for: of whom, and of how many rows.
-  std::vector<std::pair<RequestId, int>> asked_;
+  std::vector<Running> running_;        // in order of admission
+  StepPlan next_plan_;                  // forks and ended sequences so far
+  std::vector<RequestId> planned_;      // requests of the plan being written
+  std::deque<PlanInFlight> in_flight_;  // oldest first
   SchedulerFigures figures_;
 };
 

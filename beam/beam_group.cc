@@ -19,17 +19,20 @@ std::unique_ptr<DecodeStrategy> MakeStrategy(const GenerationParams& params) {
   return std::make_unique<BeamStrategy>(params);
 }
 
+// Beams that live at most. The last token is never fed; where it is the only
+// one, nothing is fed after the prompt.
+int NumSlots(const GenerationParams& params) {
+  return params.max_new_tokens == 1 ? 1 : SaturateToInt(params.num_beams);
+}
+
 }  // namespace
 
 int64_t BeamGroup::WorstCasePages(const Request& request, int page_size) {
   const int64_t num_prompt_tokens = request.prompt_tokens.size();
   const int64_t max_new_tokens = request.params.max_new_tokens.value();
-  // One token comes from the prompt's logits: nothing is fed after it.
-  const int64_t num_beams =
-      max_new_tokens == 1 ? 1 : SaturateToInt(request.params.num_beams);
   return espalier::WorstCasePages(num_prompt_tokens,
                                   num_prompt_tokens + max_new_tokens - 1,
-                                  num_beams, page_size);
+                                  NumSlots(request.params), page_size);
 }
 
 BeamGroup::BeamGroup(RequestId id, Request request, PageReservation pages,
@@ -37,12 +40,14 @@ BeamGroup::BeamGroup(RequestId id, Request request, PageReservation pages,
     : id_(id),
       request_(std::move(request)),
       processors_(MakeScoreProcessors(request_.params)),
+      eos_token_ids_(DistinctEosTokenIds(request_.params)),
       pool_(pool),
       ids_(ids),
       reservation_(std::move(pages)),
       strategy_(MakeStrategy(request_.params)),
       beams_(1) {
-  slots_.push_back(Sequence{ids_->Next(), PageTable(pool_)});
+  slots_.resize(1);
+  slots_[0].sequence = Sequence{ids_->Next(), PageTable(pool_)};
 }
 
 int BeamGroup::num_pending_tokens() const {
@@ -56,11 +61,20 @@ bool BeamGroup::prefilling() const {
   return !done_ && num_prompt_tokens_fed_ < request_.prompt_tokens.size();
 }
 
+bool BeamGroup::can_plan() const {
+  if (done_ || num_unanswered_ > 1) return false;
+  if (num_unanswered_ == 0) return true;
+  // The step ahead generates the token after the one that is outstanding.
+  return num_steps_ + 2 <= *request_.params.max_new_tokens &&
+         (processors_ == nullptr || !processors_->needs_history());
+}
+
 absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan) {
-  CHECK(!done_) << "request " << id_ << " is done";
+  CHECK(can_plan()) << "request " << id_ << " is done or has to wait";
   CHECK_GE(max_tokens, 1) << "tokens to feed";
-  const absl::Status status =
-      prefilling() ? PlanPrompt(max_tokens, plan) : PlanBeams(plan);
+  const absl::Status status = prefilling()    ? PlanPrompt(max_tokens, plan)
+                              : outstanding() ? PlanAhead(plan)
+                                              : PlanBeams(plan);
   if (status.ok()) return status;
   return Internal("request ", id_, " was promised ", reservation_.num_pages(),
                   " pages: ", Message(status));
@@ -68,7 +82,7 @@ absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan) {
 
 absl::Status BeamGroup::PlanPrompt(int max_tokens, StepPlan* plan) {
   const int num_tokens = std::min(max_tokens, num_pending_tokens());
-  Sequence& sequence = *slots_[0];
+  Sequence& sequence = *slots_[0].sequence;
   RETURN_IF_ERROR(sequence.pages.Append(num_tokens, &plan->page_copies));
   const auto chunk = std::span(request_.prompt_tokens)
                          .subspan(num_prompt_tokens_fed_, num_tokens);
@@ -83,7 +97,8 @@ absl::Status BeamGroup::PlanBeams(StepPlan* plan) {
   RETURN_IF_ERROR(AppendToBeams(plan));
   const int first_logits = plan->num_logits;
   for (const LiveBeam& beam : beams_) {
-    AddRow(*slots_[beam.slot], std::span(&beam.last_token, 1), 1, plan);
+    AddRow(*slots_[beam.slot].sequence, std::span(&beam.last_token, 1), 1,
+           plan);
   }
   AddSelection(first_logits, plan);
   return absl::OkStatus();
@@ -95,13 +110,50 @@ absl::Status BeamGroup::AppendToBeams(StepPlan* plan) {
   const size_t num_copies = plan->page_copies.size();
   for (auto beam = beams_.rbegin(); beam != beams_.rend(); ++beam) {
     const absl::Status status =
-        slots_[beam->slot]->pages.Append(1, &plan->page_copies);
+        slots_[beam->slot].sequence->pages.Append(1, &plan->page_copies);
     if (!status.ok()) {
       plan->page_copies.resize(num_copies);
       return status;
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status BeamGroup::PlanAhead(StepPlan* plan) {
+  RETURN_IF_ERROR(TakeTails());
+  PlanSelection selection;  // of the step that is outstanding
+  strategy_->DescribeSelection(&selection);
+  GroupContinuation continuation = {
+      .request = id_,
+      .position = Position(num_steps_ + 1),
+      .num_candidates = selection.num_candidates,
+      .domain = selection.domain,
+      .num_generated = selection.num_generated + 1,
+      .processors = processors_};
+  for (const Slot& slot : slots_) {
+    continuation.tail_pages.push_back(slot.tail.id());
+  }
+  plan->continuations.push_back(std::move(continuation));
+  ++num_unanswered_;
+  return absl::OkStatus();
+}
+
+// Every slot has the page it writes into: the one its beam writes into now, if
+// that is not full, or the one it has kept, or a fresh one. So a slot never
+// holds two pages for one place in its table, whatever the answer, and the
+// group stays within its worst case.
+absl::Status BeamGroup::TakeTails() {
+  slots_.resize(NumSlots(request_.params));
+  for (Slot& slot : slots_) {
+    if (slot.sequence.has_value()) slot.tail = slot.sequence->pages.TakeTail();
+    if (slot.tail) continue;
+    ASSIGN_OR_RETURN(slot.tail, pool_->Allocate());
+  }
+  return absl::OkStatus();
+}
+
+int BeamGroup::Position(int64_t num_generated) const {
+  return static_cast<int>(request_.prompt_tokens.size() + num_generated - 1);
 }
 
 void BeamGroup::AddRow(const Sequence& sequence,
@@ -124,12 +176,15 @@ void BeamGroup::AddRow(const Sequence& sequence,
   plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
 }
 
-void BeamGroup::AddSelection(int first_logits, StepPlan* plan) const {
+void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
   PlanSelection selection;
   selection.request = id_;
   selection.first_logits = first_logits;
   selection.processors = processors_;
   strategy_->DescribeSelection(&selection);
+  selection.num_slots = NumSlots(request_.params);
+  selection.eos_token_ids = eos_token_ids_;
+  for (const LiveBeam& beam : beams_) selection.slots.push_back(beam.slot);
   if (processors_ != nullptr && processors_->needs_history()) {
     selection.histories.assign(beams_.size(), request_.prompt_tokens);
     for (size_t rank = 0; rank < beams_.size(); ++rank) {
@@ -138,11 +193,14 @@ void BeamGroup::AddSelection(int first_logits, StepPlan* plan) const {
     }
   }
   plan->selections.push_back(std::move(selection));
+  ++num_unanswered_;
 }
 
 absl::Status BeamGroup::Advance(const SelectionResult& result,
                                 StepPlan* next_plan) {
   CHECK(!done_) << "request " << id_ << " is done";
+  CHECK_GE(num_unanswered_, 1) << "request " << id_ << " asked for nothing";
+  --num_unanswered_;
   ++num_steps_;
   const absl::StatusOr<std::vector<Continuation>> beams =
       strategy_->Advance(result.candidates);
@@ -173,6 +231,7 @@ void BeamGroup::Apply(std::span<const Continuation> beams,
   }
   CutBeams(next, parents, next_plan);
   ForkTwins(next, parents, next_plan);
+  PutTails(next, parents);
   beams_ = std::move(next);
 }
 
@@ -183,9 +242,10 @@ void BeamGroup::CutBeams(std::span<const LiveBeam> next,
     if (next[rank].slot == parents[rank]) survives[parents[rank]] = true;
   }
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    if (survives[slot] || !slots_[slot].has_value()) continue;
-    next_plan->finished.push_back(slots_[slot]->id);
-    slots_[slot].reset();
+    std::optional<Sequence>& sequence = slots_[slot].sequence;
+    if (survives[slot] || !sequence.has_value()) continue;
+    next_plan->finished.push_back(sequence->id);
+    sequence.reset();
   }
 }
 
@@ -193,18 +253,40 @@ void BeamGroup::ForkTwins(std::span<const LiveBeam> next,
                           std::span<const int> parents, StepPlan* next_plan) {
   for (size_t rank = 0; rank < next.size(); ++rank) {
     if (next[rank].slot == parents[rank]) continue;
-    const Sequence& parent = *slots_[parents[rank]];
+    const Sequence& parent = *slots_[parents[rank]].sequence;
     const SequenceId child = ids_->Next();
-    next_plan->forks.push_back({parent.id, child});
-    slots_[next[rank].slot] =
+    if (!outstanding()) next_plan->forks.push_back({parent.id, child});
+    slots_[next[rank].slot].sequence =
         Sequence{child, parent.pages.Fork(parent.pages.num_tokens())};
   }
 }
 
+// If the step that the next beams feed in is planned already, the tables have
+// full pages alone, and get what it writes into.
+void BeamGroup::PutTails(std::span<const LiveBeam> next,
+                         std::span<const int> parents) {
+  num_tail_copies_ahead_ = 0;
+  if (!outstanding()) {
+    for (Slot& slot : slots_) slot.tail = PageRef();
+    return;
+  }
+  const int num_tail_tokens = Position(num_steps_) % pool_->page_size();
+  for (size_t rank = 0; rank < next.size(); ++rank) {
+    Slot& slot = slots_[next[rank].slot];
+    slot.sequence->pages.PutTail(std::move(slot.tail), num_tail_tokens + 1);
+    const bool moved = next[rank].slot != parents[rank];
+    if (moved && num_tail_tokens > 0) ++num_tail_copies_ahead_;
+  }
+}
+
 void BeamGroup::Drop(StepPlan* next_plan) {
-  for (const std::optional<Sequence>& sequence : slots_) {
-    if (!sequence.has_value() || sequence->pages.num_tokens() == 0) continue;
-    next_plan->finished.push_back(sequence->id);
+  if (done_) return;
+  if (num_prompt_tokens_fed_ > 0) {
+    next_plan->ended.push_back(id_);
+    for (const Slot& slot : slots_) {
+      if (!slot.sequence.has_value()) continue;
+      next_plan->finished.push_back(slot.sequence->id);
+    }
   }
   slots_.clear();
   beams_.clear();
@@ -226,10 +308,18 @@ Result BeamGroup::TakeResult() const {
 
 std::vector<const PageTable*> BeamGroup::Tables() const {
   std::vector<const PageTable*> tables;
-  for (const std::optional<Sequence>& sequence : slots_) {
-    if (sequence.has_value()) tables.push_back(&sequence->pages);
+  for (const Slot& slot : slots_) {
+    if (slot.sequence.has_value()) tables.push_back(&slot.sequence->pages);
   }
   return tables;
+}
+
+std::vector<const PageRef*> BeamGroup::Tails() const {
+  std::vector<const PageRef*> tails;
+  for (const Slot& slot : slots_) {
+    if (slot.tail) tails.push_back(&slot.tail);
+  }
+  return tails;
 }
 
 }  // namespace espalier

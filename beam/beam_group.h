@@ -7,8 +7,15 @@
 //   its last token's candidates fork it into the slots (first decode step)
 //   one row a live beam, each step                     (decode)
 //
-// A group belongs to its pool's strand. Planning and advancing alternate: a
-// plan that selects for this group is answered before the next is written.
+// For an executor that goes on by itself a group may also plan one step ahead:
+// the step after one that is not answered yet (docs/step.md, "Running ahead").
+// Such a step is planned with a page for every slot to write into, its tail,
+// whoever will live there; answers then move beams among slots with tails that
+// stay.
+//
+// A group belongs to its pool's strand. Answers come in the order of plans; a
+// plan that selects for this group is answered before the next is written, or
+// before the one after that if it goes ahead.
 //
 //   BeamGroup group(id, request, std::move(pages), &pool, &sequence_ids);
 //   StepPlan plan;
@@ -55,27 +62,41 @@ class BeamGroup {
   // How many tokens it would feed in the next step: what is left of the
   // prompt, or one for each live beam. 0 when done.
   int num_pending_tokens() const;
+  // Beams that feed in the step that runs: rows of the next answer. 1 in the
+  // prompt, 0 when done.
+  int num_live_beams() const { return static_cast<int>(beams_.size()); }
   // Whether some of the prompt is not planned yet.
   bool prefilling() const;
 
+  // Whether a step can be planned now. While an answer is outstanding, that is
+  // one ahead of it: if it is the only one, the step is within max_new_tokens,
+  // and score processors need no history.
+  bool can_plan() const;
+  // Whether a plan selected for it and is not answered.
+  bool outstanding() const { return num_unanswered_ > 0; }
+
   // Adds its rows to `*plan`, feeding at most `max_tokens` tokens of the
   // prompt while prefilling, and otherwise one of every live beam; with the
-  // page copies these need. A plan selects for the group unless its chunk
-  // leaves some of the prompt.
+  // page copies these need. Ahead of an answer it adds a continuation. A plan
+  // selects for the group unless its chunk leaves some of the prompt.
   // Errors: kInternal, leaving `*plan` unchanged, if the pool is empty,
   // against the promise of the reservation; the group must be dropped then.
-  // REQUIRES: !done(), max_tokens >= 1.
+  // REQUIRES: can_plan(), max_tokens >= 1.
   absl::Status PlanStep(int max_tokens, StepPlan* plan);
 
-  // Applies a step's answer. Forks of sequences, and those that ended, go into
-  // `*next_plan`.
+  // Applies the oldest outstanding answer. Forks of sequences, and those that
+  // ended, go into `*next_plan`; no forks if the next step is planned already.
   // Errors: as DecodeStrategy::Advance; the group is done then.
-  // REQUIRES: !done().
+  // REQUIRES: !done(), a selection is not answered yet.
   absl::Status Advance(const SelectionResult& result, StepPlan* next_plan);
 
-  // Lets go of all pages; its sequences, as far as a plan ever named them, go
-  // into next_plan->finished. The group is done then.
-  // REQUIRES: `*next_plan` has no rows of this group.
+  // Tail copies that the executor makes by itself for the step that runs: of
+  // twins, in one that was planned ahead.
+  int num_tail_copies_ahead() const { return num_tail_copies_ahead_; }
+
+  // Lets go of all pages; if a plan ever named it, the group and its sequences
+  // go into next_plan->ended and finished. The group is done then.
+  // REQUIRES: `*next_plan` has nothing of this group to run.
   void Drop(StepPlan* next_plan);
 
   bool done() const { return done_; }
@@ -84,43 +105,60 @@ class BeamGroup {
 
   // Pages promised to it.
   int64_t num_reserved_pages() const { return reservation_.num_pages(); }
-  // For the validator and for figures: tables of the live sequences.
+  // For the validator and for figures: tables of the live sequences, and the
+  // tails outside them.
   std::vector<const PageTable*> Tables() const;
+  std::vector<const PageRef*> Tails() const;
 
  private:
   struct LiveBeam {
     int slot = 0;
     TokenId last_token = 0;  // generated, and not fed yet
   };
+  struct Slot {
+    std::optional<Sequence> sequence;  // of the beam that lives here
+    // The page that the step planned ahead writes into, whoever lives here
+    // then. Outside such steps, what a slot without a beam keeps for the next.
+    PageRef tail;
+  };
 
   absl::Status PlanPrompt(int max_tokens, StepPlan* plan);
   absl::Status PlanBeams(StepPlan* plan);
+  absl::Status PlanAhead(StepPlan* plan);
   absl::Status AppendToBeams(StepPlan* plan);
+  absl::Status TakeTails();
   void AddRow(const Sequence& sequence, std::span<const TokenId> tokens,
               int num_logits, StepPlan* plan) const;
-  void AddSelection(int first_logits, StepPlan* plan) const;
+  void AddSelection(int first_logits, StepPlan* plan);
 
   void Apply(std::span<const Continuation> beams, StepPlan* next_plan);
   void CutBeams(std::span<const LiveBeam> next, std::span<const int> parents,
                 StepPlan* next_plan);
   void ForkTwins(std::span<const LiveBeam> next, std::span<const int> parents,
                  StepPlan* next_plan);
+  void PutTails(std::span<const LiveBeam> next, std::span<const int> parents);
+  // Of the token that is fed after `num_generated` tokens.
+  int Position(int64_t num_generated) const;
 
   // Constant after construction.
   const RequestId id_;
   const Request request_;
   const std::shared_ptr<const ScoreProcessors> processors_;  // null if off
+  const std::vector<TokenId> eos_token_ids_;                 // ascending
   PagePool* const pool_;
   SequenceIdSource* const ids_;
 
   PageReservation reservation_;
   std::unique_ptr<DecodeStrategy> strategy_;
   // At most num_beams; grown as beams come alive, since a request may ask for
-  // more beams than there ever are continuations.
-  std::vector<std::optional<Sequence>> slots_;
+  // more beams than there ever are continuations. All of them once it goes
+  // ahead.
+  std::vector<Slot> slots_;
   std::vector<LiveBeam> beams_;  // by rank
   int num_prompt_tokens_fed_ = 0;
-  int64_t num_steps_ = 0;
+  int64_t num_steps_ = 0;   // answered: tokens generated
+  int num_unanswered_ = 0;  // selections, at most 2
+  int num_tail_copies_ahead_ = 0;
   bool done_ = false;
 };
 

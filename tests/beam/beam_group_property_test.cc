@@ -1,5 +1,6 @@
 // A group's result is that of its strategy alone: whatever the page size, the
-// chunks of its prompt and the other groups in its steps. The model reads its
+// chunks of its prompt and the other groups in its steps, and whether it waits
+// for answers or runs ahead of them. The model reads its
 // history from pages, or from the plans' forks and finished sequences, so an
 // error in either changes results.
 #include <gtest/gtest.h>
@@ -21,16 +22,20 @@ namespace {
 using testing::GroupDriver;
 using testing::ToyModelOptions;
 
-ToyModelOptions AnyModel() {
+bool AnyRunAhead() { return *rc::gen::arbitrary<bool>(); }
+
+ToyModelOptions AnyModel(bool run_ahead) {
   ToyModelOptions options;
   options.vocab_size = *rc::gen::inRange(2, 16);
   options.seed = *rc::gen::arbitrary<uint64_t>();
-  options.eos_boost = *rc::gen::element(-4.0f, 0.0f, 2.0f);
+  options.eos_boost = *rc::gen::element(-4.0f, 0.0f, 2.0f, 4.0f);
   options.impossible_percent = *rc::gen::element(0, 0, 20, 70);
   options.page_size = *rc::gen::element(1, 2, 3, 16);
   options.num_pages = 1000;
-  options.memory = *rc::gen::element(ToyModelOptions::Memory::kPages,
-                                     ToyModelOptions::Memory::kSequences);
+  if (!run_ahead) {
+    options.memory = *rc::gen::element(ToyModelOptions::Memory::kPages,
+                                       ToyModelOptions::Memory::kSequences);
+  }
   return options;
 }
 
@@ -87,22 +92,25 @@ void AssertResultIsThatOfTheStrategyAlone(const ToyModelOptions& options,
 int AnyChunk() { return *rc::gen::element(1, 2, 5, 7, 100); }
 
 RC_GTEST_PROP(BeamGroupPropertyTest, ResultIsThatOfTheStrategyAlone, ()) {
-  const ToyModelOptions options = AnyModel();
+  const bool run_ahead = AnyRunAhead();
+  const ToyModelOptions options = AnyModel(run_ahead);
   const Request request = AnyRequest(options);
   const int64_t worst = BeamGroup::WorstCasePages(request, options.page_size);
-  GroupDriver driver(options);
+  GroupDriver driver(options, run_ahead);
   RC_ASSERT(Message(driver.Add(request, AnyChunk())) == "");
   RC_ASSERT(Message(driver.Finish()) == "");
   RC_ASSERT(driver.max_held() <= worst);
   RC_CLASSIFY(driver.max_held() == worst, "held its worst case");
   RC_CLASSIFY(!driver.status(0).ok(), "came to a dead end");
+  RC_CLASSIFY(driver.num_continuations() > 0, "went ahead");
   AssertResultIsThatOfTheStrategyAlone(options, request, driver, 0);
 }
 
 RC_GTEST_PROP(BeamGroupPropertyTest, GroupsOfOnePlanDoNotMeet, ()) {
-  const ToyModelOptions options = AnyModel();
+  const bool run_ahead = AnyRunAhead();
+  const ToyModelOptions options = AnyModel(run_ahead);
   std::vector<Request> requests;
-  GroupDriver driver(options);
+  GroupDriver driver(options, run_ahead);
   const int num_requests = *rc::gen::inRange(2, 5);
   for (int i = 0; i < num_requests; ++i) {
     requests.push_back(AnyRequest(options));
@@ -118,10 +126,11 @@ RC_GTEST_PROP(BeamGroupPropertyTest, GroupsOfOnePlanDoNotMeet, ()) {
 }
 
 RC_GTEST_PROP(BeamGroupPropertyTest, DroppedAtAnyStepNothingIsHeld, ()) {
-  const ToyModelOptions options = AnyModel();
+  const bool run_ahead = AnyRunAhead();
+  const ToyModelOptions options = AnyModel(run_ahead);
   const Request dropped = AnyRequest(options);
   const Request other = AnyRequest(options);
-  GroupDriver driver(options);
+  GroupDriver driver(options, run_ahead);
   RC_ASSERT(Message(driver.Add(dropped, AnyChunk())) == "");
   RC_ASSERT(Message(driver.Add(other, AnyChunk())) == "");
   const int num_steps = *rc::gen::inRange(0, 12);

@@ -3,14 +3,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "pages/validate.h"
 #include "tests/beam/search_alone.h"
 
 namespace espalier::testing {
 
-GroupDriver::GroupDriver(const ToyModelOptions& options)
-    : model_(options), pool_(options.num_pages, options.page_size) {}
+GroupDriver::GroupDriver(const ToyModelOptions& options, bool run_ahead)
+    : model_(options),
+      pool_(options.num_pages, options.page_size),
+      run_ahead_(run_ahead),
+      resident_(options.page_size) {
+  CHECK(!run_ahead || options.memory == ToyModelOptions::Memory::kPages);
+}
 
 absl::Status GroupDriver::Add(const Request& request, int chunk) {
   ASSIGN_OR_RETURN(
@@ -34,23 +40,24 @@ void GroupDriver::Drop(size_t group_idx) {
 
 absl::Status GroupDriver::Step() {
   RETURN_IF_ERROR(Plan());
-  last_plan_ = std::exchange(next_plan_, StepPlan());
-  std::vector<float> logits(last_plan_.num_logits *
-                            model_.description().vocab_size);
-  RETURN_IF_ERROR(model_.Forward(last_plan_, logits));
-  Select(logits);
-  Advance();
+  const bool nobody_runs = next_plan_.empty();
+  RETURN_IF_ERROR(Run());
+  const size_t num_late = run_ahead_ && !nobody_runs ? 1 : 0;
+  while (unanswered_.size() > num_late) {
+    RETURN_IF_ERROR(Advance(unanswered_.front()));
+    unanswered_.pop_front();
+  }
   return CheckPages();
 }
 
 absl::Status GroupDriver::Finish() {
-  while (!done()) RETURN_IF_ERROR(Step());
+  while (!done() || !unanswered_.empty()) RETURN_IF_ERROR(Step());
   RETURN_IF_ERROR(Step());
   if (pool_.num_held() > 0 || pool_.num_reserved() > 0 ||
-      model_.num_sequences() > 0) {
+      model_.num_sequences() > 0 || resident_.num_groups() > 0) {
     return Internal(pool_.num_held(), " pages held, ", pool_.num_reserved(),
-                    " reserved and ", model_.num_sequences(),
-                    " sequences known when all is done");
+                    " reserved, ", model_.num_sequences(), " sequences and ",
+                    resident_.num_groups(), " groups known when all is done");
   }
   return absl::OkStatus();
 }
@@ -58,17 +65,8 @@ absl::Status GroupDriver::Finish() {
 absl::Status GroupDriver::Plan() {
   int num_copies = 0;
   for (Entry& entry : groups_) {
-    BeamGroup& group = *entry.group;
-    if (group.done()) continue;
-    const int num_pending = group.num_pending_tokens();
-    const bool prefilling = group.prefilling();
-    const size_t num_rows = next_plan_.rows.size();
-    RETURN_IF_ERROR(group.PlanStep(entry.chunk, &next_plan_));
-    const size_t num_new_rows = next_plan_.rows.size() - num_rows;
-    if (num_new_rows != (prefilling ? 1 : num_pending)) {
-      return Internal(num_new_rows, " rows for ", num_pending, " tokens");
-    }
-    num_copies += static_cast<int>(num_new_rows) - 1;
+    if (!entry.group->can_plan()) continue;
+    RETURN_IF_ERROR(PlanGroup(entry, &num_copies));
   }
   if (next_plan_.page_copies.size() > num_copies) {
     return Internal(next_plan_.page_copies.size(), " tail copies, at most ",
@@ -79,14 +77,80 @@ absl::Status GroupDriver::Plan() {
   return CheckPages();
 }
 
+absl::Status GroupDriver::PlanGroup(Entry& entry, int* num_copies) {
+  BeamGroup& group = *entry.group;
+  const int num_pending = group.num_pending_tokens();
+  const bool prefilling = group.prefilling();
+  const bool ahead = !prefilling && group.outstanding();
+  const size_t num_rows = next_plan_.rows.size();
+  const size_t num_continuations = next_plan_.continuations.size();
+  RETURN_IF_ERROR(group.PlanStep(entry.chunk, &next_plan_));
+  const size_t num_new_rows = next_plan_.rows.size() - num_rows;
+  if (num_new_rows != (ahead        ? 0
+                       : prefilling ? 1
+                                    : num_pending) ||
+      next_plan_.continuations.size() != num_continuations + (ahead ? 1 : 0)) {
+    return Internal(num_new_rows, " rows for ", num_pending, " tokens");
+  }
+  *num_copies += std::max(static_cast<int>(num_new_rows) - 1, 0);
+  return absl::OkStatus();
+}
+
+absl::Status GroupDriver::Run() {
+  last_plan_ = std::exchange(next_plan_, StepPlan());
+  num_continuations_ += static_cast<int>(last_plan_.continuations.size());
+  if (run_ahead_) {
+    const size_t num_selections = last_plan_.selections.size();
+    resident_.WriteOut(&last_plan_);
+    RETURN_IF_ERROR(CheckWrittenOut(last_plan_));
+    tables_ahead_.clear();
+    for (size_t s = num_selections; s < last_plan_.selections.size(); ++s) {
+      const PlanSelection& selection = last_plan_.selections[s];
+      Tables& tables = tables_ahead_[selection.request];
+      // The rows that continuations are written out as end the plan, and each
+      // has one line of logits.
+      const size_t num_later_lines =
+          last_plan_.num_logits - selection.first_logits;
+      const size_t first_row = last_plan_.rows.size() - num_later_lines;
+      for (int row = 0; row < selection.num_rows; ++row) {
+        const auto pages = last_plan_.row_pages(first_row + row);
+        tables.insert({pages.begin(), pages.end()});
+      }
+    }
+  }
+  std::vector<float> logits(last_plan_.num_logits *
+                            model_.description().vocab_size);
+  RETURN_IF_ERROR(model_.Forward(last_plan_, logits));
+  Select(logits);
+  if (run_ahead_) resident_.Advance(last_result_);
+  unanswered_.push_back(last_result_);
+  return absl::OkStatus();
+}
+
+absl::Status GroupDriver::CheckWrittenOut(const StepPlan& plan) const {
+  RETURN_IF_ERROR(ValidateCopies(pool_, plan.page_copies));
+  for (size_t row = 0; row < plan.rows.size(); ++row) {
+    RETURN_IF_ERROR(ValidateWrites(pool_, plan.row_pages(row),
+                                   plan.rows[row].first_position,
+                                   plan.rows[row].num_tokens));
+    for (const PageId page : plan.row_pages(row)) {
+      if (pool_.ref_count(page) > 0) continue;
+      return Internal("row ", row, " has page ", page, ", which is free");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status GroupDriver::CheckPages() const {
   std::vector<const PageTable*> tables;
+  std::vector<const PageRef*> tails;
   for (const Entry& entry : groups_) {
     for (const PageTable* table : entry.group->Tables()) {
       tables.push_back(table);
     }
+    for (const PageRef* tail : entry.group->Tails()) tails.push_back(tail);
   }
-  return ValidatePages(pool_, tables);
+  return ValidatePages(pool_, tables, tails);
 }
 
 void GroupDriver::Select(std::span<const float> logits) {
@@ -105,11 +169,28 @@ void GroupDriver::Select(std::span<const float> logits) {
   }
 }
 
-void GroupDriver::Advance() {
-  for (const SelectionResult& selection : last_result_.selections) {
+absl::Status GroupDriver::Advance(const StepResult& result) {
+  for (const SelectionResult& selection : result.selections) {
     Entry& entry = groups_[selection.request.value];
+    if (entry.group->done()) continue;  // dropped, or ended a step before
     entry.status = entry.group->Advance(selection, &next_plan_);
+    if (entry.group->outstanding() && !entry.group->done()) {
+      RETURN_IF_ERROR(CheckTablesAhead(*entry.group));
+    }
   }
+  return absl::OkStatus();
+}
+
+absl::Status GroupDriver::CheckTablesAhead(const BeamGroup& group) const {
+  Tables tables;
+  for (const PageTable* table : group.Tables()) {
+    std::vector<PageId> pages;
+    for (const PageRef& page : table->pages()) pages.push_back(page.id());
+    tables.insert(std::move(pages));
+  }
+  if (tables == tables_ahead_.at(group.id())) return absl::OkStatus();
+  return Internal("the tables of request ", group.id(),
+                  " are not those its step ran with");
 }
 
 }  // namespace espalier::testing

@@ -1,13 +1,18 @@
 // GroupDriver: the smallest engine there is. It runs beam groups together on
 // one toy model, a plan at a time, and checks the laws of pages and plans at
-// every step.
+// every step. It may run ahead: then each step is planned and run before the
+// last one's answer is given to its groups.
 #pragma once
 
+#include <deque>
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
 #include "beam/beam_group.h"
+#include "exec_request/resident_groups.h"
 #include "pages/page_pool.h"
 #include "tests/toy_model.h"
 
@@ -15,13 +20,15 @@ namespace espalier::testing {
 
 class GroupDriver {
  public:
-  explicit GroupDriver(const ToyModelOptions& options);
+  // REQUIRES: run_ahead only with a model that keeps its memory in pages.
+  explicit GroupDriver(const ToyModelOptions& options, bool run_ahead = false);
 
   // Adds a group that feeds at most `chunk` tokens of its prompt in a step.
   // Errors: as PagePool::Reserve.
   absl::Status Add(const Request& request, int chunk);
 
-  // Plans all groups that are not done, runs the model, and advances them.
+  // Plans all groups that can run, runs the model, and advances those whose
+  // answer is due.
   // Errors: as BeamGroup::PlanStep; kInternal if a law is broken.
   absl::Status Step();
   // Drops a group before the next step.
@@ -37,12 +44,16 @@ class GroupDriver {
   const absl::Status& status(size_t group_idx) const {
     return groups_[group_idx].status;
   }
-  // The plan that ran last, what it answered, and the most pages ever held.
+  // The plan that ran last, as the model got it, what it answered, and the most
+  // pages ever held.
   const StepPlan& last_plan() const { return last_plan_; }
   const StepResult& last_result() const { return last_result_; }
   int max_held() const { return max_held_; }
+  int num_continuations() const { return num_continuations_; }
 
  private:
+  using Tables = std::multiset<std::vector<PageId>>;
+
   struct Entry {
     std::unique_ptr<BeamGroup> group;
     int chunk;
@@ -51,8 +62,15 @@ class GroupDriver {
 
   absl::Status CheckPages() const;
   absl::Status Plan();
+  // Adds the rows of one group; counts the tail copies these take at most.
+  absl::Status PlanGroup(Entry& entry, int* num_copies);
+  absl::Status Run();
+  // What a written out plan reads and writes must be held by then.
+  absl::Status CheckWrittenOut(const StepPlan& plan) const;
   void Select(std::span<const float> logits);
-  void Advance();
+  absl::Status Advance(const StepResult& result);
+  // That the group's tables are now those its step ahead ran with.
+  absl::Status CheckTablesAhead(const BeamGroup& group) const;
 
   ToyModel model_;
   PagePool pool_;
@@ -61,6 +79,11 @@ class GroupDriver {
   StepPlan next_plan_;
   StepPlan last_plan_;
   StepResult last_result_;
+  const bool run_ahead_;
+  ResidentGroups resident_;
+  std::deque<StepResult> unanswered_;
+  std::map<RequestId, Tables> tables_ahead_;  // that the last plan ran with
+  int num_continuations_ = 0;
   int max_held_ = 0;
 };
 

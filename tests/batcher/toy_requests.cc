@@ -1,6 +1,8 @@
 #include "tests/batcher/toy_requests.h"
 
 #include <algorithm>
+#include <deque>
+#include <utility>
 
 #include "base/check.h"
 #include "exec_request/model_executor.h"
@@ -72,14 +74,36 @@ absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan) {
   return result;
 }
 
+PlanRunner::PlanRunner(Model* model)
+    : model_(model), groups_(model->description().page_size) {}
+
+absl::StatusOr<StepResult> PlanRunner::Run(StepPlan plan) {
+  groups_.WriteOut(&plan);
+  absl::StatusOr<StepResult> result = RunPlan(*model_, plan);
+  if (result.ok()) {
+    groups_.Advance(*result);
+  } else {
+    groups_.Lose();
+  }
+  return result;
+}
+
 void RunToEnd(Scheduler& scheduler, Model& model,
-              const std::function<void(int)>& before_step) {
+              const std::function<void(int)>& before_step,
+              int plans_in_flight) {
+  PlanRunner runner(&model);
+  std::deque<absl::StatusOr<StepResult>> results;
   for (int step = 0;; ++step) {
     before_step(step);
-    const StepPlan plan = scheduler.Plan();
-    if (plan.empty() && plan.finished.empty()) return;
-    scheduler.Advance(RunPlan(model, plan));
+    StepPlan plan = scheduler.Plan();
+    const bool waits = plan.says_nothing();
+    if (!waits) results.push_back(runner.Run(std::move(plan)));
+    if (results.empty()) break;
+    if (!waits && results.size() < plans_in_flight) continue;
+    scheduler.Advance(std::move(results.front()));
+    results.pop_front();
   }
+  CHECK_EQ(runner.num_groups(), 0) << "groups known when all is done";
 }
 
 absl::StatusOr<Result> RunAlone(const ToyModelOptions& options,

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "batcher/scheduler.h"
 #include "exec_request/request.h"
+#include "exec_request/resident_groups.h"
 #include "tests/toy_model.h"
 
 namespace espalier::testing {
@@ -18,14 +19,29 @@ Request RandomRequest(std::mt19937& random, const ModelDescription& model);
 std::vector<Request> RandomRequests(int count, uint32_t seed,
                                     const ModelDescription& model);
 
-// Runs one plan as an executor would, on this thread.
+// Runs one plan without continuations as an executor would, on this thread.
 absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan);
 
+// Runs plans as an executor that goes on by itself would, on this thread.
+class PlanRunner {
+ public:
+  explicit PlanRunner(Model* model);
+  absl::StatusOr<StepResult> Run(StepPlan plan);
+  int num_groups() const { return groups_.num_groups(); }
+
+ private:
+  Model* const model_;
+  ResidentGroups groups_;
+};
+
 // Plans and runs until nobody can run; `before_step(n)` is called before the
-// n-th plan and may submit and cancel.
+// n-th plan and may submit and cancel. With two plans in flight a plan is
+// written and run before the last one's result is given to the scheduler;
+// nobody must be known to the executor in the end.
 void RunToEnd(
     Scheduler& scheduler, Model& model,
-    const std::function<void(int)>& before_step = [](int) {});
+    const std::function<void(int)>& before_step = [](int) {},
+    int plans_in_flight = 1);
 
 // The request's result when nobody else is there.
 absl::StatusOr<Result> RunAlone(const ToyModelOptions& options,

@@ -35,32 +35,42 @@ using Answer = std::optional<absl::StatusOr<Result>>;
 // Runs a plan only when the test says so, on the test's thread.
 class ManualExecutor : public StepExecutor {
  public:
-  explicit ManualExecutor(Model* model) : model_(model) {}
+  ManualExecutor(Model* model, int max_plans_in_flight)
+      : model_(model),
+        runner_(model),
+        max_plans_in_flight_(max_plans_in_flight) {}
 
   const ModelDescription& description() const override {
     return model_->description();
   }
+  int max_plans_in_flight() const override { return max_plans_in_flight_; }
   void Execute(StepPlan plan, Done done) override {
     started_.emplace_back(std::move(plan), std::move(done));
+    EXPECT_LE(started_.size(), max_plans_in_flight_);
   }
 
-  bool has_step() const { return !started_.empty(); }
+  int num_started() const { return static_cast<int>(started_.size()); }
   void RunStep() {
     auto [plan, done] = std::move(started_.front());
     started_.pop_front();
-    done(RunPlan(*model_, plan));
+    done(runner_.Run(std::move(plan)));
   }
+  int num_groups() const { return runner_.num_groups(); }
 
  private:
   Model* const model_;
+  PlanRunner runner_;
+  const int max_plans_in_flight_;
   std::deque<std::pair<StepPlan, Done>> started_;
 };
 
-ToyModelOptions SmallModel() {
+// What goes on by itself is known by its pages alone.
+ToyModelOptions SmallModel(int plans_in_flight = 1) {
   ToyModelOptions options;
   options.eos_boost = 2;
   options.num_pages = 400;
-  options.memory = ToyModelOptions::Memory::kSequences;
+  options.memory = plans_in_flight > 1 ? ToyModelOptions::Memory::kPages
+                                       : ToyModelOptions::Memory::kSequences;
   return options;
 }
 
@@ -68,8 +78,9 @@ EngineOptions Validated(int max_running = 256) {
   return {{.max_running = max_running, .validate_steps = true}};
 }
 
-// An engine whose every step is under the test's control.
-class ManualEngineTest : public ::testing::Test {
+// An engine whose every step is under the test's control; the parameter says
+// how many plans it keeps in flight.
+class ManualEngineTest : public ::testing::TestWithParam<int> {
  protected:
   // Starts request i; `answers_[i]` is set when it is answered.
   void Start(const Request& request) {
@@ -91,7 +102,7 @@ class ManualEngineTest : public ::testing::Test {
   // Runs at most `count` steps.
   void RunSteps(int count) {
     Poll();
-    for (; count > 0 && steps_.has_step(); --count) {
+    for (; count > 0 && steps_.num_started() > 0; --count) {
       steps_.RunStep();
       Poll();
     }
@@ -109,10 +120,11 @@ class ManualEngineTest : public ::testing::Test {
     EXPECT_EQ(figures.num_running, 0);
     EXPECT_EQ(figures.num_waiting, 0);
     EXPECT_EQ(model_.num_sequences(), 0);
+    EXPECT_EQ(steps_.num_groups(), 0);
   }
 
-  ToyModel model_{SmallModel()};
-  ManualExecutor steps_{&model_};
+  ToyModel model_{SmallModel(GetParam())};
+  ManualExecutor steps_{&model_, GetParam()};
   asio::io_context context_;
   std::unique_ptr<Engine> engine_ =
       std::make_unique<Engine>(context_.get_executor(), &steps_, Validated(3));
@@ -122,7 +134,29 @@ class ManualEngineTest : public ::testing::Test {
 
 constexpr int kAll = 1 << 20;
 
-TEST_F(ManualEngineTest, CancellingAtAnyMomentEndsThatRequestAtOnce) {
+INSTANTIATE_TEST_SUITE_P(PlansInFlight, ManualEngineTest,
+                         ::testing::Values(1, 2));
+
+TEST_P(ManualEngineTest, KeepsAsManyPlansInFlightAsItsExecutorTakes) {
+  Request request{{1, 2, 3}, {}};
+  request.params.num_beams = 2;
+  request.params.max_new_tokens = 6;
+  request.params.eos_token_id = std::vector<int64_t>();
+  Start(request);
+  Poll();
+  // The prompt, and five steps; what ended is said last.
+  for (int step = 0; step < 6; ++step) {
+    EXPECT_EQ(steps_.num_started(), step < 5 ? GetParam() : 1);
+    RunSteps(1);
+  }
+  ASSERT_TRUE(answers_[0].has_value());
+  EXPECT_OK(*answers_[0]);
+  RunSteps(1);
+  EXPECT_EQ(Figures().scheduler.num_steps, 6);
+  ExpectNothingHeld();
+}
+
+TEST_P(ManualEngineTest, CancellingAtAnyMomentEndsThatRequestAtOnce) {
   const auto requests = RandomRequests(5, 31, model_.description());
   for (int moment = 0; moment < 25; ++moment) {
     answers_.clear();
@@ -150,7 +184,7 @@ TEST_F(ManualEngineTest, CancellingAtAnyMomentEndsThatRequestAtOnce) {
   }
 }
 
-TEST_F(ManualEngineTest, ADeadlineCanRaceARequest) {
+TEST_P(ManualEngineTest, ADeadlineCanRaceARequest) {
   using namespace asio::experimental::awaitable_operators;
   Request request = RandomRequests(1, 37, model_.description())[0];
   bool deadline_won = false;
@@ -169,7 +203,7 @@ TEST_F(ManualEngineTest, ADeadlineCanRaceARequest) {
   ExpectNothingHeld();
 }
 
-TEST_F(ManualEngineTest, ABadRequestIsRefusedBeforeAnythingIsHeld) {
+TEST_P(ManualEngineTest, ABadRequestIsRefusedBeforeAnythingIsHeld) {
   Request request;
   request.prompt_tokens = {1, 99};
   Start(request);
@@ -179,11 +213,11 @@ TEST_F(ManualEngineTest, ABadRequestIsRefusedBeforeAnythingIsHeld) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "prompt_tokens[1] must be a token id in [0, 11), got "
                        "99"));
-  EXPECT_FALSE(steps_.has_step());
+  EXPECT_EQ(steps_.num_started(), 0);
   ExpectNothingHeld();
 }
 
-TEST_F(ManualEngineTest, ShutdownCancelsEveryoneAndWaitsForTheStep) {
+TEST_P(ManualEngineTest, ShutdownCancelsEveryoneAndWaitsForTheStep) {
   for (const Request& request : RandomRequests(5, 41, model_.description())) {
     Start(request);
   }
@@ -206,7 +240,7 @@ TEST_F(ManualEngineTest, ShutdownCancelsEveryoneAndWaitsForTheStep) {
                                          "the engine is shut down"));
 }
 
-TEST_F(ManualEngineTest, DestroyingTheEngineAnswersItsRequests) {
+TEST_P(ManualEngineTest, DestroyingTheEngineAnswersItsRequests) {
   for (const Request& request : RandomRequests(5, 47, model_.description())) {
     Start(request);
   }
@@ -223,11 +257,11 @@ TEST_F(ManualEngineTest, DestroyingTheEngineAnswersItsRequests) {
   }
   // The step in flight still reports, to nobody.
   RunSteps(kAll);
-  EXPECT_FALSE(steps_.has_step());
+  EXPECT_EQ(steps_.num_started(), 0);
 }
 
 // A loop of requests must end with the cancellation of one of them.
-TEST_F(ManualEngineTest, GenerateLeavesItsCallersCancellationAsItWas) {
+TEST_P(ManualEngineTest, GenerateLeavesItsCallersCancellationAsItWas) {
   const auto requests = RandomRequests(3, 59, model_.description());
   int num_answers = 0;
   bool ended = false;
@@ -254,7 +288,7 @@ TEST_F(ManualEngineTest, GenerateLeavesItsCallersCancellationAsItWas) {
 }
 
 // The caller's coroutine is destroyed with its context while it waits.
-TEST_F(ManualEngineTest, ACallersContextMayEndBeforeTheEnginesDoes) {
+TEST_P(ManualEngineTest, ACallersContextMayEndBeforeTheEnginesDoes) {
   {
     asio::io_context callers;
     for (const Request& request : RandomRequests(4, 61, model_.description())) {
@@ -267,11 +301,21 @@ TEST_F(ManualEngineTest, ACallersContextMayEndBeforeTheEnginesDoes) {
   ExpectNothingHeld();
 }
 
+class EngineTest : public ::testing::TestWithParam<int> {
+ protected:
+  ToyModelOptions SmallModel() const {
+    return espalier::SmallModel(GetParam());
+  }
+  ModelExecutorOptions Steps() const { return {.run_ahead = GetParam() > 1}; }
+};
+
+INSTANTIATE_TEST_SUITE_P(PlansInFlight, EngineTest, ::testing::Values(1, 2));
+
 // Callers on several threads, the engine on others, the model on its own.
-TEST(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
+TEST_P(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
   ToyModel model(SmallModel());
   ThreadPool threads(2);
-  ModelExecutor steps(&model, &threads);
+  ModelExecutor steps(&model, &threads, Steps());
   asio::thread_pool engine_threads(2);
   asio::thread_pool caller_threads(3);
   Engine engine(engine_threads.get_executor(), &steps, Validated(8));
@@ -297,12 +341,12 @@ TEST(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
 
 // run() must not return between the last answer and the report of the step that
 // drops the sequences.
-TEST(EngineTest, TheContextRunsUntilTheLastStepHasReported) {
+TEST_P(EngineTest, TheContextRunsUntilTheLastStepHasReported) {
   for (int i = 0; i < 200; ++i) {
     ToyModel model(SmallModel());
     ThreadPool threads(1);
     asio::io_context context;
-    ModelExecutor steps(&model, &threads);
+    ModelExecutor steps(&model, &threads, Steps());
     Engine engine(context.get_executor(), &steps, Validated());
     asio::co_spawn(context, engine.Generate({{1, 2}, {}}), asio::detached);
     context.run();
@@ -310,7 +354,7 @@ TEST(EngineTest, TheContextRunsUntilTheLastStepHasReported) {
   }
 }
 
-TEST(EngineTest, AFailingModelEndsTheRequestsOfThatStepOnly) {
+TEST_P(EngineTest, AFailingModelEndsTheRequestsOfThatStepOnly) {
   // Fails once a row's history holds token 7.
   class Fragile : public ToyModel {
    public:
@@ -327,7 +371,7 @@ TEST(EngineTest, AFailingModelEndsTheRequestsOfThatStepOnly) {
   options.eos_token_ids = {7};  // never fed, so never a cause
   Fragile model(options);
   ThreadPool threads(1);
-  ModelExecutor steps(&model, &threads);
+  ModelExecutor steps(&model, &threads, Steps());
   asio::io_context context;
   Engine engine(context.get_executor(), &steps, Validated(1));
   Request good{{1, 2, 3}, {}};

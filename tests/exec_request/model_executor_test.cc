@@ -17,6 +17,8 @@ namespace {
 using ::espalier::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr int kVocabSize = 50;
 
@@ -79,6 +81,57 @@ TEST(ModelExecutorTest, WhateverTheModelDoesIsAStatusAndTheNextPlanRuns) {
   EXPECT_THAT(run(3), StatusIs(absl::StatusCode::kResourceExhausted,
                                HasSubstr("not enough memory")));
   EXPECT_OK(run(4));
+}
+
+// A group that goes on by itself feeds what it selected, unless its state was
+// lost: nobody may wait for it in vain then, and others go on.
+TEST(ModelExecutorTest, RunningAheadAGroupGoesOnUntilAPlanOfItsFails) {
+  CountingModel model;
+  ThreadPool pool(1);
+  ModelExecutor executor(&model, &pool, {.run_ahead = true});
+  EXPECT_EQ(executor.max_plans_in_flight(), 2);
+  const auto run = [&](StepPlan plan) {
+    std::promise<absl::StatusOr<StepResult>> answer;
+    executor.Execute(std::move(plan),
+                     [&](auto result) { answer.set_value(std::move(result)); });
+    return answer.get_future().get();
+  };
+  StepPlan prompt = PlanOf(10);
+  prompt.rows[0].num_logits = 1;
+  prompt.num_logits = 1;
+  prompt.page_indptr = {0, 1};
+  prompt.page_indices = {PageId{0}};
+  PlanSelection selection;
+  selection.request = RequestId{5};
+  selection.num_rows = 1;
+  selection.num_candidates = 1;
+  selection.cum_log_probs = {0};
+  selection.slots = {0};
+  selection.processors = std::make_shared<const ScoreProcessors>(
+      ScoreProcessors{.bad_words = {},
+                      .suppress_tokens = {0, 1, 2, 3},
+                      .eos_token_ids = {}});
+  prompt.selections = {selection};
+  StepPlan next;
+  next.continuations.push_back({.request = RequestId{5},
+                                .position = 1,
+                                .tail_pages = {PageId{0}},
+                                .num_candidates = 1});
+  ASSERT_OK(run(prompt));
+  absl::StatusOr<StepResult> result = run(next);  // feeds 4, selects 0
+  ASSERT_OK(result);
+  EXPECT_THAT(result->selections.at(0).candidates, SizeIs(1));
+  EXPECT_OK(run(next));
+  prompt.tokens = {1};
+  EXPECT_THAT(run(prompt), StatusIs(absl::StatusCode::kDataLoss, "bad page"));
+  next.rows = {{.num_tokens = 1}};  // somebody else's
+  next.tokens = {11};
+  next.page_indptr = {0, 0};
+  result = run(next);
+  ASSERT_OK(result);
+  EXPECT_EQ(result->selections.at(0).request, RequestId{5});
+  EXPECT_THAT(result->selections.at(0).candidates, IsEmpty());
+  EXPECT_THAT(model.steps, ElementsAre(10, 4, 0, 1, 11));
 }
 
 // Groups of any width, with and without processors, against the twins.

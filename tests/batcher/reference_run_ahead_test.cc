@@ -1,0 +1,122 @@
+// The reference's 300 requests (tests/data/README.md) through an engine that
+// runs ahead: its hypotheses, and to the bit what an engine gives that waits
+// for every answer.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
+#include <fstream>
+#include <future>
+#include <string>
+#include <vector>
+
+#include "base/cpu_count.h"
+#include "base/json.h"
+#include "batcher/engine.h"
+#include "exec_request/model_executor.h"
+#include "exec_request/request_json.h"
+#include "model/llama_model.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using testing::SameResult;
+using Hypotheses = std::vector<std::vector<TokenId>>;
+
+struct Reference {
+  Request request;
+  Hypotheses hypotheses;  // ascending: some swap ranks within the tolerance
+};
+
+std::vector<TokenId> Tokens(const json::value& hypothesis) {
+  std::vector<TokenId> tokens;
+  for (const json::value& token : hypothesis.at("tokens").as_array()) {
+    tokens.push_back(token.to_number<TokenId>());
+  }
+  return tokens;
+}
+
+Reference ParseReference(const std::string& text) {
+  const absl::StatusOr<json::value> line = ParseJson(text);
+  EXPECT_OK(line);
+  Reference reference;
+  for (const json::value& hypothesis : line->at("hypotheses").as_array()) {
+    reference.hypotheses.push_back(Tokens(hypothesis));
+  }
+  std::sort(reference.hypotheses.begin(), reference.hypotheses.end());
+  json::object params = line->at("params").as_object();
+  params["num_return_sequences"] = reference.hypotheses.size();
+  const RequestLine request = ParseRequestLine(WriteJson(
+      {{"prompt_tokens", line->at("prompt_tokens")}, {"params", params}}));
+  EXPECT_OK(request.body);
+  reference.request = {request.body->prompt_tokens, request.body->params};
+  return reference;
+}
+
+std::vector<Reference> ReadReferences() {
+  std::ifstream file(std::string(ESPALIER_SOURCE_DIR) +
+                     "/tests/data/beam_search.jsonl");
+  std::vector<Reference> references;
+  for (std::string line; std::getline(file, line);) {
+    references.push_back(ParseReference(line));
+  }
+  return references;
+}
+
+Hypotheses SortedTokens(const Result& result) {
+  Hypotheses hypotheses;
+  for (const Hypothesis& hypothesis : result.hypotheses) {
+    hypotheses.push_back(hypothesis.tokens);
+  }
+  std::sort(hypotheses.begin(), hypotheses.end());
+  return hypotheses;
+}
+
+std::vector<absl::StatusOr<Result>> RunAll(
+    Model& model, ThreadPool& threads, const std::vector<Reference>& references,
+    bool run_ahead) {
+  boost::asio::io_context context(1);
+  ModelExecutor steps(&model, &threads, {.run_ahead = run_ahead});
+  Engine engine(context.get_executor(), &steps,
+                {{.validate_steps = run_ahead}});
+  std::vector<std::future<absl::StatusOr<Result>>> answers;
+  for (const Reference& reference : references) {
+    answers.push_back(boost::asio::co_spawn(
+        context, engine.Generate(reference.request), boost::asio::use_future));
+  }
+  context.run();
+  std::vector<absl::StatusOr<Result>> results;
+  for (auto& answer : answers) results.push_back(answer.get());
+  return results;
+}
+
+TEST(ReferenceRunAheadTest, RunningAheadGivesTheReferencesHypotheses) {
+  const std::vector<Reference> references = ReadReferences();
+  ASSERT_EQ(references.size(), 300u);
+  ThreadPool threads(NumUsableCpus());
+  for (const int page_size : {3, 16}) {
+    LlamaOptions options;
+    options.page_size = page_size;
+    options.kv_cache_bytes = int64_t{32} << 20;
+    ASSERT_OK_AND_ASSIGN(
+        const std::unique_ptr<LlamaModel> model,
+        LlamaModel::Load(std::string(ESPALIER_SOURCE_DIR) + "/models/en-fr",
+                         options, &threads));
+    const auto waiting = RunAll(*model, threads, references, false);
+    const auto ahead = RunAll(*model, threads, references, true);
+    for (size_t i = 0; i < references.size(); ++i) {
+      ASSERT_OK(waiting[i]);
+      ASSERT_OK(ahead[i]);
+      EXPECT_TRUE(SameResult(*ahead[i], *waiting[i])) << "line " << i;
+      EXPECT_EQ(SortedTokens(*ahead[i]), references[i].hypotheses)
+          << "line " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace espalier

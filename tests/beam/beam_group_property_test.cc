@@ -106,6 +106,24 @@ RC_GTEST_PROP(BeamGroupPropertyTest, ResultIsThatOfTheStrategyAlone, ()) {
   AssertResultIsThatOfTheStrategyAlone(options, request, driver, 0);
 }
 
+RC_GTEST_PROP(BeamGroupPropertyTest, RunningAheadMayPauseAtAnyStep, ()) {
+  const ToyModelOptions options = AnyModel(true);
+  const Request request = AnyRequest(options);
+  GroupDriver driver(options, true);
+  RC_ASSERT(Message(driver.Add(request, AnyChunk())) == "");
+  while (!driver.done()) {
+    RC_ASSERT(Message(driver.Step()) == "");
+    if (*rc::gen::inRange(0, 3) == 0) {
+      RC_ASSERT(Message(driver.CatchUp()) == "");
+    }
+  }
+  RC_ASSERT(Message(driver.Finish()) == "");
+  RC_ASSERT(driver.max_held() <=
+            BeamGroup::WorstCasePages(request, options.page_size));
+  RC_CLASSIFY(driver.num_continuations() > 0, "went ahead");
+  AssertResultIsThatOfTheStrategyAlone(options, request, driver, 0);
+}
+
 RC_GTEST_PROP(BeamGroupPropertyTest, GroupsOfOnePlanDoNotMeet, ()) {
   const bool run_ahead = AnyRunAhead();
   const ToyModelOptions options = AnyModel(run_ahead);

@@ -260,6 +260,113 @@ TEST_F(BeamGroupTest, AnEmptyPoolLeavesThePlanUnchanged) {
   EXPECT_THAT(plan.finished, SizeIs(3));
 }
 
+std::vector<std::vector<PageId>> PagesOf(const BeamGroup& group) {
+  std::vector<std::vector<PageId>> tables;
+  for (const PageTable* table : group.Tables()) {
+    tables.emplace_back();
+    for (const PageRef& page : table->pages()) {
+      tables.back().push_back(page.id());
+    }
+  }
+  return tables;
+}
+
+TEST_F(BeamGroupTest, AheadOfAnAnswerEverySlotHasAPageToWriteInto) {
+  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7, 8, 9, 10}, 3, 9));
+  EXPECT_EQ(Plan(group).selections.at(0).num_slots, 3);
+  ASSERT_TRUE(group.can_plan());
+  StepPlan plan = Plan(group);
+  EXPECT_THAT(plan.rows, IsEmpty());
+  ASSERT_THAT(plan.continuations, SizeIs(1));
+  GroupContinuation ahead = plan.continuations[0];
+  EXPECT_EQ(ahead.request, RequestId{7});
+  EXPECT_EQ(ahead.position, 6);
+  EXPECT_EQ(ahead.num_candidates, 6);
+  EXPECT_EQ(ahead.num_generated, 1);
+  // Slot 0 goes on in the prompt's second page.
+  EXPECT_THAT(ahead.tail_pages, ElementsAre(PageId{1}, PageId{2}, PageId{3}));
+  EXPECT_FALSE(group.can_plan());
+
+  ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}, {0, 3, -3}}));
+  EXPECT_THAT(next_.forks, IsEmpty());
+  EXPECT_EQ(group.num_tail_copies_ahead(), 2);
+  EXPECT_THAT(PagesOf(group), ElementsAre(ElementsAre(PageId{0}, PageId{1}),
+                                          ElementsAre(PageId{0}, PageId{2}),
+                                          ElementsAre(PageId{0}, PageId{3})));
+  EXPECT_THAT(group.Tails(), IsEmpty());
+
+  // The next step's tails are the same; slot 1 changes hands.
+  ahead = Plan(group).continuations.at(0);
+  EXPECT_EQ(ahead.position, 7);
+  EXPECT_THAT(ahead.tail_pages, ElementsAre(PageId{1}, PageId{2}, PageId{3}));
+  EXPECT_THAT(group.Tails(), SizeIs(3));
+  ASSERT_OK(Answer(group, {{2, 4, -4}, {2, 5, -5}, {0, 6, -6}}));
+  EXPECT_EQ(group.num_tail_copies_ahead(), 1);
+
+  // A page begins: fresh tails, and a twin shares its parent's full page.
+  ahead = Plan(group).continuations.at(0);
+  EXPECT_EQ(ahead.position, 8);
+  EXPECT_THAT(ahead.tail_pages, ElementsAre(PageId{4}, PageId{5}, PageId{6}));
+  ASSERT_OK(Answer(group, {{0, 1, -7}, {0, 2, -8}}));
+  EXPECT_EQ(group.num_tail_copies_ahead(), 0);
+  EXPECT_THAT(PagesOf(group),
+              ElementsAre(ElementsAre(PageId{0}, PageId{3}, PageId{4}),
+                          ElementsAre(PageId{0}, PageId{3}, PageId{6})));
+  EXPECT_THAT(group.Tails(), SizeIs(1));  // slot 1 waits for a beam
+
+  // Without a step ahead everything is as ever.
+  ASSERT_OK(Answer(group, {{1, 1, -9}, {0, 2, -10}, {1, 3, -11}}));
+  EXPECT_THAT(group.Tails(), IsEmpty());
+  plan = Plan(group);
+  EXPECT_THAT(plan.rows, SizeIs(3));
+  EXPECT_THAT(plan.page_copies, SizeIs(1));
+  EXPECT_THAT(plan.selections.at(0).slots, ElementsAre(0, 2, 1));
+}
+
+TEST_F(BeamGroupTest, NoStepIsPlannedAheadOfTheLastToken) {
+  BeamGroup group = MakeGroup(MakeRequest({5, 6}, 2, 3));
+  Plan(group);
+  ASSERT_TRUE(group.can_plan());
+  Plan(group);
+  ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
+  ASSERT_TRUE(group.can_plan());  // the third token
+  Plan(group);
+  ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
+  EXPECT_FALSE(group.can_plan());
+  ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
+  EXPECT_TRUE(group.done());
+  BeamGroup one_token = MakeGroup(MakeRequest({5, 6}, 2, 1));
+  EXPECT_EQ(Plan(one_token).selections.at(0).num_slots, 1);
+  EXPECT_FALSE(one_token.can_plan());
+}
+
+TEST_F(BeamGroupTest, ProcessorsThatNeedAHistoryKeepAGroupFromGoingAhead) {
+  Request request = MakeRequest({5, 6}, 2, 4);
+  request.params.suppress_tokens = {3};
+  BeamGroup banning = MakeGroup(request);
+  Plan(banning);
+  ASSERT_TRUE(banning.can_plan());
+  EXPECT_NE(Plan(banning).continuations.at(0).processors, nullptr);
+  request.params.no_repeat_ngram_size = 2;
+  BeamGroup with_history = MakeGroup(request);
+  Plan(with_history);
+  EXPECT_FALSE(with_history.can_plan());
+}
+
+TEST_F(BeamGroupTest, DroppedAheadOfItsAnswersAGroupHoldsNothing) {
+  BeamGroup group = MakeGroup(MakeRequest({5, 6, 7, 8, 9, 10}, 3, 9));
+  Plan(group);
+  Plan(group);
+  ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
+  Plan(group);
+  EXPECT_GT(pool_.num_held(), 0);
+  group.Drop(&next_);
+  EXPECT_THAT(next_.ended, ElementsAre(RequestId{7}));
+  EXPECT_EQ(pool_.num_held(), 0);
+  EXPECT_EQ(pool_.num_reserved(), 0);
+  EXPECT_FALSE(group.can_plan());
+}
+
 TEST_F(BeamGroupTest, TheWorstCaseLeavesOutTheLastToken) {
   EXPECT_EQ(BeamGroup::WorstCasePages(MakeRequest({1, 2, 3, 4}, 3, 5), 4),
             1 + 3 * 1);

@@ -43,6 +43,12 @@ absl::Status GroupDriver::Step() {
   const bool nobody_runs = next_plan_.empty();
   RETURN_IF_ERROR(Run());
   const size_t num_late = run_ahead_ && !nobody_runs ? 1 : 0;
+  return AdvanceUntil(num_late);
+}
+
+absl::Status GroupDriver::CatchUp() { return AdvanceUntil(0); }
+
+absl::Status GroupDriver::AdvanceUntil(size_t num_late) {
   while (unanswered_.size() > num_late) {
     RETURN_IF_ERROR(Advance(unanswered_.front()));
     unanswered_.pop_front();

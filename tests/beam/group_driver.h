@@ -31,6 +31,9 @@ class GroupDriver {
   // answer is due.
   // Errors: as BeamGroup::PlanStep; kInternal if a law is broken.
   absl::Status Step();
+  // Gives groups the answer that running ahead has left open, so that the next
+  // step is planned from all that is known.
+  absl::Status CatchUp();
   // Drops a group before the next step.
   void Drop(size_t group_idx);
   // Steps until all groups are done, and once more to drop what is left.
@@ -69,6 +72,7 @@ class GroupDriver {
   absl::Status CheckWrittenOut(const StepPlan& plan) const;
   void Select(std::span<const float> logits);
   absl::Status Advance(const StepResult& result);
+  absl::Status AdvanceUntil(size_t num_late);
   // That the group's tables are now those its step ahead ran with.
   absl::Status CheckTablesAhead(const BeamGroup& group) const;
 

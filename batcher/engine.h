@@ -1,6 +1,6 @@
 // Engine: the async front door. Any number of coroutines, on any executors,
-// submit requests; one strand owns all state, writes step plans and never
-// waits for the model.
+// submit requests; one strand owns all state, writes step plans, as many ahead
+// as the executor takes, and never waits for the model.
 //
 //   boost::asio::io_context context;
 //   ModelExecutor steps(model.get(), &threads);  // ends before the context

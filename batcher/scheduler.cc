@@ -140,10 +140,13 @@ void Scheduler::Admit(StepPlan* plan, int* budget) {
 }
 
 Scheduler::Running* Scheduler::Find(RequestId id) {
-  const auto running =
-      std::find_if(running_.begin(), running_.end(),
-                   [&](const Running& r) { return r.group->id() == id; });
-  return running == running_.end() ? nullptr : &*running;
+  const size_t count = running_.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (found_ >= count) found_ = 0;
+    Running& running = running_[found_++];
+    if (running.group->id() == id) return &running;
+  }
+  return nullptr;
 }
 
 absl::Status Scheduler::CheckAnswers(const PlanInFlight& plan,

@@ -140,6 +140,8 @@ class Scheduler {
   void Admit(StepPlan* plan, int* budget);
   bool CanAdmit(const Request& request) const;
   void Remember(const StepPlan& plan);
+  // Null if it does not run. Fast for ids in the order of `running_`, which is
+  // that of plans.
   Running* Find(RequestId id);
   // Whether `result` answers `plan`.
   absl::Status CheckAnswers(const PlanInFlight& plan, const StepResult& result);
@@ -161,6 +163,7 @@ class Scheduler {
   SequenceIdSource sequence_ids_;
   std::deque<Waiting> waiting_;
   std::vector<Running> running_;        // in order of admission
+  size_t found_ = 0;                    // index behind the one found last
   StepPlan next_plan_;                  // forks and ended sequences so far
   std::vector<RequestId> planned_;      // requests of the plan being written
   std::deque<PlanInFlight> in_flight_;  // oldest first

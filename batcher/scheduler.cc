@@ -96,6 +96,7 @@ void Scheduler::PlanGroup(Running& running, StepPlan* plan, int* budget) {
 }
 
 void Scheduler::Remember(const StepPlan& plan) {
+  if (plan.says_nothing()) return;
   PlanInFlight& remembered = in_flight_.emplace_back();
   remembered.requests = std::exchange(planned_, {});
   for (const PlanSelection& selection : plan.selections) {
@@ -106,11 +107,7 @@ void Scheduler::Remember(const StepPlan& plan) {
     remembered.asked.push_back(continuation.request);
   }
   remembered.num_page_copies = static_cast<int>(plan.page_copies.size());
-  if (plan.says_nothing()) {
-    in_flight_.pop_back();
-  } else if (in_flight_.size() == 1) {
-    CountStep(in_flight_.front());
-  }
+  if (in_flight_.size() == 1) CountStep(remembered);
 }
 
 bool Scheduler::CanAdmit(const Request& request) const {

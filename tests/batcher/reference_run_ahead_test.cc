@@ -9,6 +9,7 @@
 #include <boost/asio/use_future.hpp>
 #include <fstream>
 #include <future>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -98,23 +99,21 @@ TEST(ReferenceRunAheadTest, RunningAheadGivesTheReferencesHypotheses) {
   const std::vector<Reference> references = ReadReferences();
   ASSERT_EQ(references.size(), 300u);
   ThreadPool threads(NumUsableCpus());
-  for (const int page_size : {3, 16}) {
-    LlamaOptions options;
-    options.page_size = page_size;
-    options.kv_cache_bytes = int64_t{32} << 20;
-    ASSERT_OK_AND_ASSIGN(
-        const std::unique_ptr<LlamaModel> model,
-        LlamaModel::Load(std::string(ESPALIER_SOURCE_DIR) + "/models/en-fr",
-                         options, &threads));
-    const auto waiting = RunAll(*model, threads, references, false);
-    const auto ahead = RunAll(*model, threads, references, true);
-    for (size_t i = 0; i < references.size(); ++i) {
-      ASSERT_OK(waiting[i]);
-      ASSERT_OK(ahead[i]);
-      EXPECT_TRUE(SameResult(*ahead[i], *waiting[i])) << "line " << i;
-      EXPECT_EQ(SortedTokens(*ahead[i]), references[i].hypotheses)
-          << "line " << i;
-    }
+  LlamaOptions options;
+  options.page_size = 3;  // pages begin, and tails are copied, all the time
+  options.kv_cache_bytes = int64_t{32} << 20;
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<LlamaModel> model,
+      LlamaModel::Load(std::string(ESPALIER_SOURCE_DIR) + "/models/en-fr",
+                       options, &threads));
+  const auto waiting = RunAll(*model, threads, references, false);
+  const auto ahead = RunAll(*model, threads, references, true);
+  for (size_t i = 0; i < references.size(); ++i) {
+    ASSERT_OK(waiting[i]);
+    ASSERT_OK(ahead[i]);
+    EXPECT_TRUE(SameResult(*ahead[i], *waiting[i])) << "line " << i;
+    EXPECT_EQ(SortedTokens(*ahead[i]), references[i].hypotheses)
+        << "line " << i;
   }
 }
 

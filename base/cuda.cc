@@ -62,23 +62,24 @@ namespace cuda_internal {
 
 absl::StatusOr<void*> AllocateDevice(size_t bytes) {
   void* memory = nullptr;
-  if (cudaMalloc(&memory, bytes) == cudaErrorMemoryAllocation) {
+  const cudaError_t error = cudaMalloc(&memory, bytes);
+  if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     return ResourceExhausted("not enough device memory for ", bytes, " bytes");
   }
-  RETURN_IF_ERROR(CudaStatus(cudaPeekAtLastError(), "cudaMalloc"));
+  RETURN_IF_ERROR(CudaStatus(error, "cudaMalloc"));
   return memory;
 }
 
 absl::StatusOr<void*> AllocatePinned(size_t bytes) {
   void* memory = nullptr;
-  if (cudaHostAlloc(&memory, bytes, cudaHostAllocMapped) ==
-      cudaErrorMemoryAllocation) {
+  const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocMapped);
+  if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     return ResourceExhausted("not enough pinned host memory for ", bytes,
                              " bytes");
   }
-  RETURN_IF_ERROR(CudaStatus(cudaPeekAtLastError(), "cudaHostAlloc"));
+  RETURN_IF_ERROR(CudaStatus(error, "cudaHostAlloc"));
   std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0});
   return memory;
 }
@@ -96,6 +97,32 @@ absl::StatusOr<CudaEvent> CudaEvent::Create() {
   cudaEvent_t event = nullptr;
   RETURN_IF_CUDA_ERROR(cudaEventCreate(&event));
   return CudaEvent(event);
+}
+
+CudaCapture::~CudaCapture() {
+  if (!is_open_) return;
+  cudaGraph_t graph = nullptr;
+  cudaStreamEndCapture(stream_, &graph);
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  cudaGetLastError();  // of a capture that could not go on
+}
+
+absl::Status CudaCapture::Begin() {
+  RETURN_IF_CUDA_ERROR(
+      cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  is_open_ = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CudaGraph> CudaCapture::End() {
+  is_open_ = false;
+  cudaGraph_t graph = nullptr;
+  RETURN_IF_CUDA_ERROR(cudaStreamEndCapture(stream_, &graph));
+  cudaGraphExec_t exec = nullptr;
+  const cudaError_t made = cudaGraphInstantiate(&exec, graph, 0);
+  cudaGraphDestroy(graph);
+  RETURN_IF_ERROR(CudaStatus(made, "cudaGraphInstantiate"));
+  return CudaGraph(exec);
 }
 
 }  // namespace espalier

@@ -149,27 +149,33 @@ ESPALIER_CUDA_HANDLE(CudaEvent, cudaEvent_t, cudaEventDestroy);
 ESPALIER_CUDA_HANDLE(CudaGraph, cudaGraphExec_t, cudaGraphExecDestroy);
 #undef ESPALIER_CUDA_HANDLE
 
+// A capture of what goes to a stream, which ends when this dies.
+class CudaCapture {
+ public:
+  explicit CudaCapture(cudaStream_t stream) : stream_(stream) {}
+  CudaCapture(const CudaCapture&) = delete;
+  CudaCapture& operator=(const CudaCapture&) = delete;
+  ~CudaCapture();
+
+  absl::Status Begin();
+  // What was captured, ready to launch.
+  absl::StatusOr<CudaGraph> End();
+
+ private:
+  const cudaStream_t stream_;
+  bool is_open_ = false;
+};
+
 // Captures what `enqueue` (a callable that returns absl::Status) puts on
 // `stream`, without running it.
 // Errors: what `enqueue` returns; kInternal if it cannot be captured.
 template <typename Enqueue>
 absl::StatusOr<CudaGraph> CaptureGraph(cudaStream_t stream,
                                        const Enqueue& enqueue) {
-  RETURN_IF_CUDA_ERROR(
-      cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  const absl::Status enqueued = enqueue();
-  cudaGraph_t graph = nullptr;
-  const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
-  cudaGraphExec_t exec = nullptr;
-  cudaError_t made = ended;
-  if (enqueued.ok() && ended == cudaSuccess) {
-    made = cudaGraphInstantiate(&exec, graph, 0);
-  }
-  if (graph != nullptr) cudaGraphDestroy(graph);
-  CudaGraph result(exec);
-  RETURN_IF_ERROR(enqueued);
-  RETURN_IF_ERROR(CudaStatus(made, "cudaGraphInstantiate"));
-  return result;
+  CudaCapture capture(stream);
+  RETURN_IF_ERROR(capture.Begin());
+  RETURN_IF_ERROR(enqueue());
+  return capture.End();
 }
 
 }  // namespace espalier

@@ -1,13 +1,20 @@
 // Launching kernels, each allowed to start before the one before it in the
 // stream has ended (programmatic dependent launch, compute capability 9.0; an
 // ordinary launch below that). What a kernel does before WaitForPrevious()
-// overlaps the previous kernel's end, so it may touch only what no kernel in
-// flight writes: weights, its own shared memory.
+// overlaps the ends of earlier kernels, so it may touch only what none of those
+// in flight writes: weights, its own shared memory, and what was complete at
+// the last fence.
 //
 // The rule that keeps chains safe: every thread of every kernel of ours calls
-// WaitForPrevious() before its first access to anything that changes, also if
-// it has nothing to do; then all earlier kernels have completed, not just the
-// last.
+// WaitForPrevious(), also if it has nothing to do, and before its first access
+// to anything else; then all earlier kernels have completed, not just the last.
+//
+// A fence is a kernel that calls LetNextStart() only after WaitForPrevious():
+// when any later kernel starts, all that was enqueued before the fence has
+// completed. CudaEmbed is one, so the kernels of a forward pass and of
+// selection read work lists, positions, tables and older keys and values ahead
+// of their waits. A kernel put between the fence and such readers must not
+// write what they read.
 //
 //   __global__ void Scale(float* x, int n) {
 //     LetNextStart();       // its prologue may run beside us
@@ -45,6 +52,7 @@ struct LaunchShape {
   dim3 grid = {1};
   dim3 block = {1};
   size_t shared_bytes = 0;  // dynamic; above 48 KiB see AllowSharedBytes
+  int cluster = 1;  // blocks along x that share a cluster (9.0 and above)
 };
 
 // Lets `kernel` have up to `bytes` of dynamic shared memory. Once a kernel.
@@ -66,11 +74,15 @@ absl::Status Launch(void (*kernel)(Params...), const LaunchShape& shape,
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute early_start = {};
-  early_start.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early_start.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &early_start;
-  config.numAttrs = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = shape.cluster;
+  attributes[1].val.clusterDim.y = 1;
+  attributes[1].val.clusterDim.z = 1;
+  config.attrs = attributes;
+  config.numAttrs = shape.cluster > 1 ? 2 : 1;
   return CudaStatus(
       cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...),
       "cudaLaunchKernelEx");

@@ -2,8 +2,6 @@
 // pass: q, k, v of a layer as one matrix, gate and up as one. Matrices keep
 // bf16; norms are widened to float32.
 //
-// Tensors the architecture does not name are not read, as in transformers.
-//
 // Thread rule: immutable after loading.
 #pragma once
 
@@ -36,8 +34,7 @@ struct LlamaWeights {
   }
 };
 
-// Finds the tensors under their transformers names, checks the shape and dtype
-// (BF16, F16, F32) of each, and packs them.
+// Finds and checks the tensors (llama_tensors.h) and packs them.
 //
 // Allocates as many bytes as the tensors have in the files, and twice those of
 // f16, of bf16 norms and of bf16 that is stacked with another type, which all
@@ -45,9 +42,7 @@ struct LlamaWeights {
 // which next to nothing is in real models. So what a damaged file can ask for
 // is at most 64 times its size (f16 matrices of one row).
 //
-// Errors: kInvalidArgument naming the file (with shards, the one that has the
-// tensor), the tensor and the value, of which 60 bytes are shown;
-// kResourceExhausted if memory runs out.
+// Errors: as FindLlamaTensors; kResourceExhausted if memory runs out.
 absl::StatusOr<LlamaWeights> LoadLlamaWeights(const Checkpoint& checkpoint,
                                               const LlamaConfig& config);
 

@@ -3,9 +3,9 @@
 // to the lower token. +0 and -0 are the same score.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
+#include "base/host_device.h"
 #include "base/ids.h"
 
 namespace espalier {
@@ -14,21 +14,22 @@ namespace espalier {
 // the complement of the token.
 using ScoreKey = uint64_t;
 
+// The builtin, because std::bit_cast is not for device code.
 // REQUIRES: score not NaN.
-inline ScoreKey MakeScoreKey(float score, TokenId token) {
+ESPALIER_HOST_DEVICE inline ScoreKey MakeScoreKey(float score, TokenId token) {
   // Adding zero makes +0 of -0.
-  const uint32_t bits = std::bit_cast<uint32_t>(score + 0.0f);
+  const uint32_t bits = __builtin_bit_cast(uint32_t, score + 0.0f);
   const uint32_t ordered = (bits >> 31) ? ~bits : bits | 0x80000000u;
   return ScoreKey{ordered} << 32 | ~static_cast<uint32_t>(token);
 }
 
-inline float ScoreOf(ScoreKey key) {
+ESPALIER_HOST_DEVICE inline float ScoreOf(ScoreKey key) {
   const auto ordered = static_cast<uint32_t>(key >> 32);
-  return std::bit_cast<float>((ordered >> 31) ? ordered & 0x7FFFFFFFu
-                                              : ~ordered);
+  return __builtin_bit_cast(float,
+                            (ordered >> 31) ? ordered & 0x7FFFFFFFu : ~ordered);
 }
 
-inline TokenId TokenOf(ScoreKey key) {
+ESPALIER_HOST_DEVICE inline TokenId TokenOf(ScoreKey key) {
   return static_cast<TokenId>(~static_cast<uint32_t>(key));
 }
 

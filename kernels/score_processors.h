@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/host_device.h"
 #include "base/ids.h"
 
 namespace espalier {
@@ -63,7 +64,8 @@ std::vector<TokenEdit> CollectEdits(const ScoreProcessors& processors,
                                     int num_generated, int vocab_size);
 
 // The penalty itself: one float32 rounding.
-inline float Penalise(float score, float repetition_penalty) {
+ESPALIER_HOST_DEVICE inline float Penalise(float score,
+                                           float repetition_penalty) {
   return score < 0.0f ? score * repetition_penalty : score / repetition_penalty;
 }
 

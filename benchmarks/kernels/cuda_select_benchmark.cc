@@ -1,0 +1,214 @@
+// Device selection, whole: from logits in device memory to each group's
+// candidates. A graph of calls, each reading other logits, so that they come
+// from memory and not from a cache (over 200 MB in turn).
+//
+//   bin/cuda_select_benchmark        all shapes
+//   bin/cuda_select_benchmark 4 16   those of 4 and of 16 rows
+//
+// Columns: microseconds a call (median of replays), and the bytes of the
+// logits, which are read once, over that time.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+#include "base/cuda.h"
+#include "kernels/cuda_select.h"
+
+namespace espalier {
+namespace {
+
+constexpr size_t kColdBytes = size_t{220} << 20;
+constexpr int kMinCalls = 4, kMaxCalls = 400;
+constexpr int kWarmUps = 3, kReplays = 30;
+
+struct Shape {
+  int num_rows;
+  int vocab_size;
+  DType dtype;
+  int rows_per_group;
+  int num_candidates;
+  int num_edits = 0;   // penalties a row
+  bool equal = false;  // all logits: nothing but ties
+};
+
+constexpr DType kF32 = DType::kFloat32, kBF16 = DType::kBFloat16;
+constexpr Shape kShapes[] = {
+    {4, 32000, kF32, 4, 16},           {4, 32000, kBF16, 4, 16},
+    {1, 128256, kF32, 1, 16},          {1, 128256, kF32, 1, 64},
+    {4, 128256, kF32, 4, 8},           {16, 128256, kF32, 4, 16},
+    {16, 128256, kBF16, 4, 16},        {16, 128256, kF32, 4, 64},
+    {16, 128256, kF32, 16, 64},        {16, 50257, kF32, 4, 16},
+    {64, 128256, kF32, 4, 16},         {256, 128256, kF32, 4, 16},
+    {1024, 128256, kF32, 1, 16},       {1024, 128256, kF32, 1, 64},
+    {1024, 128256, kBF16, 1, 16},      {1024, 128256, kF32, 64, 128},
+    {512, 128256, kF32, 512, 1024},    {1, 151936, kF32, 1, 10000},
+    {5000, 151936, kF32, 5000, 10000}, {4, 128256, kF32, 4, 8, 200},
+    {4, 128256, kF32, 4, 8, 2000},     {4, 128256, kF32, 4, 8, 0, true},
+};
+
+// Normal(0, 3) logits; long ones repeat with a period of a few million.
+class Logits {
+ public:
+  static absl::StatusOr<Logits> Create(size_t size, const Shape& shape) {
+    constexpr size_t kPeriod = 4'000'037;
+    Logits logits;
+    const size_t width = NumBytes(shape.dtype);
+    ASSIGN_OR_RETURN(logits.bytes_, DeviceBuffer<char>::Create(size * width));
+    const std::vector<char> some = Some(std::min(size, kPeriod), shape);
+    for (size_t at = 0; at < size * width; at += some.size()) {
+      RETURN_IF_CUDA_ERROR(cudaMemcpy(logits.bytes_.data() + at, some.data(),
+                                      std::min(some.size(), size * width - at),
+                                      cudaMemcpyHostToDevice));
+    }
+    return logits;
+  }
+  const char* data() const { return bytes_.data(); }
+
+ private:
+  static std::vector<char> Some(size_t size, const Shape& shape) {
+    const DType dtype = shape.dtype;
+    std::mt19937 random(1);
+    std::normal_distribution<float> logit(0, 3);
+    std::vector<char> bytes(size * NumBytes(dtype));
+    for (size_t i = 0; i < size; ++i) {
+      const float x = shape.equal ? 1.5f : logit(random);
+      const char* const from = reinterpret_cast<const char*>(&x);
+      if (dtype == DType::kFloat32) {
+        std::copy_n(from, 4, bytes.data() + i * 4);
+      } else {  // cut off, which is as random
+        std::copy_n(from + 2, 2, bytes.data() + i * 2);
+      }
+    }
+    return bytes;
+  }
+
+  DeviceBuffer<char> bytes_;
+};
+
+template <typename T>
+absl::StatusOr<DeviceBuffer<T>> Upload(const std::vector<T>& values) {
+  ASSIGN_OR_RETURN(auto buffer, DeviceBuffer<T>::Create(values.size()));
+  RETURN_IF_CUDA_ERROR(cudaMemcpy(buffer.data(), values.data(),
+                                  buffer.size_bytes(), cudaMemcpyHostToDevice));
+  return buffer;
+}
+
+absl::StatusOr<float> MedianMicroseconds(const CudaGraph& graph, int num_calls,
+                                         cudaStream_t stream) {
+  ASSIGN_OR_RETURN(const CudaEvent start, CudaEvent::Create());
+  ASSIGN_OR_RETURN(const CudaEvent stop, CudaEvent::Create());
+  std::vector<float> times;
+  for (int i = 0; i < kWarmUps + kReplays; ++i) {
+    RETURN_IF_CUDA_ERROR(cudaEventRecord(start.get(), stream));
+    RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph.get(), stream));
+    RETURN_IF_CUDA_ERROR(cudaEventRecord(stop.get(), stream));
+    RETURN_IF_CUDA_ERROR(cudaEventSynchronize(stop.get()));
+    float ms = 0;
+    RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, start.get(), stop.get()));
+    if (i >= kWarmUps) times.push_back(ms * 1000 / num_calls);
+  }
+  std::nth_element(times.begin(), times.begin() + kReplays / 2, times.end());
+  return times[kReplays / 2];
+}
+
+absl::Status Measure(const Shape& shape, const CudaDevice& device,
+                     cudaStream_t stream) {
+  const size_t call_size = size_t(shape.num_rows) * shape.vocab_size;
+  const size_t call_bytes = call_size * NumBytes(shape.dtype);
+  const int num_buffers = static_cast<int>(std::clamp<size_t>(
+      (kColdBytes + call_bytes - 1) / call_bytes, 1, kMaxCalls));
+  const int num_calls = std::max(num_buffers, kMinCalls);
+  ASSIGN_OR_RETURN(const Logits logits,
+                   Logits::Create(call_size * num_buffers, shape));
+  std::vector<CudaSelectGroup> groups;
+  std::vector<int> row_groups;
+  std::vector<float> cum;
+  std::vector<CudaRowEdits> row_edits;
+  std::vector<TokenEdit> edits;
+  for (int row = 0; row < shape.num_rows; ++row) {
+    if (row % shape.rows_per_group == 0) {
+      const int g = static_cast<int>(groups.size());
+      groups.push_back({row, shape.rows_per_group, shape.num_candidates,
+                        g * shape.num_candidates});
+    }
+    row_groups.push_back(static_cast<int>(groups.size()) - 1);
+    const int begin = static_cast<int>(edits.size());
+    row_edits.push_back({begin, begin + shape.num_edits, 1.2f});
+    for (int i = 0; i < shape.num_edits; ++i) {
+      edits.push_back({i * (shape.vocab_size / shape.num_edits), false});
+    }
+    // Beams some nats apart.
+    cum.push_back(-4.0f * (row % shape.rows_per_group) / shape.rows_per_group);
+  }
+  const int num_groups = static_cast<int>(groups.size());
+  ASSIGN_OR_RETURN(const auto device_groups, Upload(groups));
+  ASSIGN_OR_RETURN(const auto device_row_groups, Upload(row_groups));
+  ASSIGN_OR_RETURN(const auto device_cum, Upload(cum));
+  ASSIGN_OR_RETURN(const auto device_row_edits, Upload(row_edits));
+  ASSIGN_OR_RETURN(const auto device_edits, Upload(edits));
+  ASSIGN_OR_RETURN(const auto device_num_groups,
+                   Upload(std::vector{num_groups}));
+  ASSIGN_OR_RETURN(const auto candidates,
+                   DeviceBuffer<Candidate>::Create(size_t(num_groups) *
+                                                   shape.num_candidates));
+  ASSIGN_OR_RETURN(const auto counts, DeviceBuffer<int>::Create(num_groups));
+  CudaSelectInputs in;
+  in.dtype = shape.dtype;
+  in.num_rows = shape.num_rows;
+  in.vocab_size = shape.vocab_size;
+  in.max_groups = num_groups;
+  in.max_candidates = shape.num_candidates;
+  in.num_groups = device_num_groups.data();
+  in.groups = device_groups.data();
+  in.row_groups = device_row_groups.data();
+  in.cum_log_probs = device_cum.data();
+  if (shape.num_edits > 0) in.row_edits = device_row_edits.data();
+  in.edits = device_edits.data();
+  ASSIGN_OR_RETURN(const auto scratch,
+                   DeviceBuffer<char>::Create(CudaSelectScratchBytes(in)));
+  ASSIGN_OR_RETURN(
+      const CudaGraph graph, CaptureGraph(stream, [&]() -> absl::Status {
+        for (int call = 0; call < num_calls; ++call) {
+          in.logits = logits.data() + call % num_buffers * call_bytes;
+          RETURN_IF_ERROR(CudaSelect(in, {candidates.data(), counts.data()},
+                                     scratch.data(), device, stream));
+        }
+        return absl::OkStatus();
+      }));
+  ASSIGN_OR_RETURN(const float us,
+                   MedianMicroseconds(graph, num_calls, stream));
+  std::printf("%5d x %6d %s  groups of %4d  m %5d  %9.2f us  %6.3f TB/s%s\n",
+              shape.num_rows, shape.vocab_size,
+              shape.dtype == kF32 ? "f32 " : "bf16", shape.rows_per_group,
+              shape.num_candidates, us, call_bytes / us * 1e-6,
+              shape.equal ? "  equal logits"
+              : shape.num_edits > 0
+                  ? Concat("  ", shape.num_edits, " edits a row").c_str()
+                  : "");
+  return absl::OkStatus();
+}
+
+absl::Status Run(const std::vector<int>& rows) {
+  ASSIGN_OR_RETURN(const CudaDevice device, CudaDevice::Open(0));
+  std::printf("%s\n", device.name.c_str());
+  ASSIGN_OR_RETURN(const CudaStream stream, CudaStream::Create());
+  for (const Shape& shape : kShapes) {
+    if (!rows.empty() && !std::ranges::count(rows, shape.num_rows)) continue;
+    RETURN_IF_ERROR(Measure(shape, device, stream.get()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace espalier
+
+int main(int argc, char** argv) {
+  std::vector<int> rows;
+  for (int i = 1; i < argc; ++i) rows.push_back(std::atoi(argv[i]));
+  const absl::Status status = espalier::Run(rows);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "%s\n", espalier::Message(status).c_str());
+  return 1;
+}

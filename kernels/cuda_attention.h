@@ -1,6 +1,6 @@
 // Attention over paged keys and values on the device: kernels/attention.h for
-// any mixture of prompt chunks, decoding rows and shared prefixes, in one
-// launch over a work list.
+// any mixture of prompt chunks, decoding rows and shared prefixes, over one
+// work list.
 //
 // A query is a token of the packed batch; it attends to positions 0 up to its
 // own. An item of work is some queries against a run of positions of one
@@ -19,6 +19,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -44,10 +45,14 @@ struct CudaKvCache {
   int head_dim = 64;
 
   // Elements.
-  int64_t head_stride() const { return int64_t{page_size} * head_dim; }
-  int64_t values_offset() const { return num_kv_heads * head_stride(); }
-  int64_t page_stride() const { return 2 * values_offset(); }
-  int64_t layer_stride() const { return num_pages * page_stride(); }
+  constexpr int64_t head_stride() const {
+    return int64_t{page_size} * head_dim;
+  }
+  constexpr int64_t values_offset() const {
+    return num_kv_heads * head_stride();
+  }
+  constexpr int64_t page_stride() const { return 2 * values_offset(); }
+  constexpr int64_t layer_stride() const { return num_pages * page_stride(); }
 };
 
 // What attention is asked for, in queries of the packed batch.
@@ -55,10 +60,12 @@ struct CudaAttentionRow {
   int first_query = 0;
   int num_queries = 0;    // consecutive positions of one sequence
   int table = 0;          // whose pages hold its keys
-  int kv_begin = 0;       // positions before this are covered by runs
+  int kv_begin = 0;       // whole pages before it are covered by runs
   int max_positions = 0;  // the bound: positions stay below this
 };
 // Positions [kv_begin, kv_end) of `table`, which all the queries attend to.
+// The tables of the queries' own rows name the same pages there: a run that is
+// too short to pay is read through them.
 struct CudaSharedRun {
   int first_query = 0;
   int num_queries = 0;
@@ -83,17 +90,28 @@ struct CudaAttentionItem {
   int kv_begin = 0;
   int kv_end = 0;   // exclusive; above a query's position there is nothing
   int ordinal = 0;  // among the items of each of its queries
+  // Whether earlier steps wrote all positions below its first query's: then
+  // their keys and values may be read before the previous kernel has ended.
+  int is_old = 0;  // a number: lists are compared as bytes
 };
 
 struct CudaAttentionWork {  // host side of a work list
   std::vector<CudaAttentionItem> items;
-  std::vector<int> partial_indptr;  // [queries + 1]  items before a query's
+  // How many items a block each works on, and after these a warp each.
+  std::array<int, 2> item_counts = {0, 0};
+  // [queries + 1]  partial results before a query's: of a query of one item
+  // none, of others one an item.
+  std::vector<int> partial_indptr;
 };
 
 // Divides the work: chunks fill the device, and few enough that items do not
-// exceed `max_items` and partials (items summed over queries) `max_partials`.
-// REQUIRES: every query is of one row; the limits are at least those that one
-// item a run and query needs.
+// exceed `max_items` and partial results `max_partials`.
+// How a query's positions are divided follows, in f32, from its own row and
+// runs alone; in bf16 and f16 which runs pay and the length of a chunk, a power
+// of two, are also chosen by how much work the batch has.
+// REQUIRES: every query is of one row at most; of its positions below
+// max_positions, each before kv_begin is in one run and none after; the limits
+// are at least what one item for every query of every run and row needs.
 CudaAttentionWork PlanCudaAttention(std::span<const CudaAttentionRow> rows,
                                     std::span<const CudaSharedRun> runs,
                                     int num_queries,
@@ -104,17 +122,19 @@ CudaAttentionWork PlanCudaAttention(std::span<const CudaAttentionRow> rows,
 // A work list and what it speaks of, in device memory.
 struct CudaAttentionInputs {
   const CudaAttentionItem* items = nullptr;
-  const int* num_items = nullptr;       // [1]
-  const int* partial_indptr = nullptr;  // [max_queries + 1]
-  int max_queries = 0;                  // host value: bound of queries
-  int max_items = 0;                    // host value: bound of *num_items
-  int max_partials = 0;                 // host value: bound of all partials
-  const int* positions = nullptr;       // [max_queries]
-  const int* tables = nullptr;          // [num_tables, table_stride] page ids
+  const int* item_counts = nullptr;  // [2]  as in CudaAttentionWork
+  // [max_queries + 1]; after the planned queries' all the same as their last,
+  // or merging takes time for lines that nobody asked for.
+  const int* partial_indptr = nullptr;
+  int max_queries = 0;             // host value: bound of queries
+  int max_items = 0;               // host value: bound of all items
+  int max_partials = 0;            // host value: bound of all partials
+  const int* positions = nullptr;  // [max_queries]
+  const int* tables = nullptr;     // [num_tables, table_stride] page ids
   int table_stride = 0;
 };
 
-// Scratch of CudaAttention; the caller zeroes it once, calls leave it fit.
+// Scratch of CudaAttention, in any state.
 size_t CudaAttentionScratchBytes(const CudaAttentionInputs& inputs,
                                  const CudaAttentionShape& shape);
 
@@ -122,9 +142,21 @@ size_t CudaAttentionScratchBytes(const CudaAttentionInputs& inputs,
 //   q    [max_queries, q_stride >= num_heads * head_dim]  dtype  device
 //   out  [max_queries, num_heads * head_dim]              dtype  device
 // Accumulates in float32, scores and weights of f32 inputs in float32 too (no
-// tf32). Positions of a query are divided among items as planned; a query's
+// tf32); weights of 16-bit inputs are rounded to 16 bits before they meet the
+// values. Positions of a query are divided among items as planned; a query's
 // result depends on that division and on nothing else of the batch.
-// Enqueues on `stream`; never allocates, may be captured.
+// NaN and infinities: as kernels/attention.h has it for the positions that a
+// query attends to; a NaN or infinite value at a later position of the same
+// chunk may make it NaN too.
+// Enqueues on `stream`: one launch, and a second that merges partial results
+// unless max_partials says that there are none. Never allocates, may be
+// captured.
+// REQUIRES: the work list was planned for this shape. Work list, positions,
+// tables, and the keys and values that earlier steps wrote, are complete when
+// the kernel before this one starts (CudaEmbed sees to that): they are read
+// ahead of its end.
+// Errors: kInvalidArgument if shapes are impossible or disagree; kInternal if
+// the launch fails.
 absl::Status CudaAttention(const CudaAttentionInputs& inputs,
                            const CudaAttentionShape& shape, const void* q,
                            int q_stride, const CudaKvCache& cache, int layer,

@@ -34,6 +34,10 @@ class RotaryTable {
   // REQUIRES: 0 <= position < num_positions.
   void Rotate(std::span<float> x, int num_heads, int position) const;
 
+  // [num_positions, head_dim / 2] each.
+  std::span<const float> cosines() const { return cos_; }
+  std::span<const float> sines() const { return sin_; }
+
  private:
   int half_dim_ = 0;
   std::vector<float> cos_;  // [num_positions, half_dim]

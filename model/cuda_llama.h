@@ -4,7 +4,16 @@
 //
 // One entry point takes rows of any length: prompt chunks, decoding rows, many
 // at once. All that changes from step to step is in device memory, so a call
-// can be captured in a graph and replayed.
+// can be captured in a graph and replayed. Only the counts are the host's.
+//
+//   embed + norm -> [ q k v, rotate and store k v, attend, output +=, norm,
+//                     gate up silu, down +=, norm ] x layers -> head
+//
+// In the last layer, once keys and values are stored and attention has run,
+// only the tokens that have logits go on.
+//
+// A token's logits depend on its own sequence and, by the rounding of sums
+// alone, on how many tokens a call has and how attention's work was divided.
 //
 // Thread rule: one thread, one stream at a time.
 #pragma once
@@ -29,9 +38,16 @@ struct CudaLlamaOptions {
   // that rows without a beam write to.
   int64_t kv_cache_bytes = int64_t{1} << 30;
   DType dtype = DType::kBFloat16;  // of weights, activations, keys and values
-  int max_tokens = 4096;           // of one call: sizes the scratch
-  int max_logits = 1024;           // lines of logits of one call
+  // Bounds of one call, which size the scratch.
+  int max_tokens = 4096;
+  int max_logits = 1024;  // lines of logits
+  // Of attention's work; 0 stands for as many as divide any call well.
+  int max_attention_items = 0;
+  int max_attention_partials = 0;  // items, summed over tokens
 };
+
+// `options` with its zeros filled in.
+CudaLlamaOptions WithAttentionBounds(CudaLlamaOptions options);
 
 // One call's batch, in device memory except for the counts.
 struct CudaBatch {
@@ -39,7 +55,7 @@ struct CudaBatch {
   const int* tokens = nullptr;        // [num_tokens]
   const int* positions = nullptr;     // [num_tokens]
   const int* token_tables = nullptr;  // [num_tokens]  whose pages it is kept in
-  CudaAttentionInputs attention;      // queries are the tokens
+  CudaAttentionInputs attention = {};  // queries are the tokens
   int num_logits = 0;
   // [num_logits] which tokens have logits; null: the first num_logits.
   const int* logits_tokens = nullptr;
@@ -48,7 +64,10 @@ struct CudaBatch {
 class CudaLlama {
  public:
   // Loads a model directory as LlamaModel does, converting weights to
-  // options.dtype. Errors: as LlamaModel::Load; kResourceExhausted if device
+  // options.dtype.
+  // Errors: as LlamaModel::Load; kInvalidArgument naming the value if the
+  // model has a head_dim or hidden_size the kernels do not take, or a weight
+  // that float16 cannot hold; kResourceExhausted, naming the bytes, if device
   // memory runs out.
   static absl::StatusOr<std::unique_ptr<CudaLlama>> Load(
       const std::string& directory, const CudaLlamaOptions& options,
@@ -69,7 +88,11 @@ class CudaLlama {
 
   // Enqueues one forward pass: writes keys and values of all tokens, fills
   //   logits  [batch.num_logits, vocab_size]  f32  device
-  // Never allocates or waits; may be captured.
+  // Never allocates or waits; may be captured. A token that no item of work
+  // names stores what it should in layer 0 and is otherwise undefined.
+  // REQUIRES: tokens, positions, tables and pages are within their bounds.
+  // Errors: kInvalidArgument if a count is above the options' bounds;
+  // kInternal if a launch is refused.
   virtual absl::Status Enqueue(const CudaBatch& batch, float* logits,
                                cudaStream_t stream) = 0;
 };

@@ -1,0 +1,26 @@
+// What transformers computed in float64 for models/en-fr: 24 sequences, the 12
+// best tokens after every position (tests/data/README.md).
+#pragma once
+
+#include <vector>
+
+#include "base/ids.h"
+
+namespace espalier::testing {
+
+struct LogProbsExample {
+  std::vector<TokenId> tokens;
+  std::vector<std::vector<TokenId>> top_tokens;    // [tokens][12]
+  std::vector<std::vector<double>> top_log_probs;  // nats
+};
+
+std::vector<LogProbsExample> ReadLogProbsExamples();
+
+// Expects that softmax of `logits` gives `tokens` these log-probabilities, and
+// that they are its best tokens, in this order up to differences below the
+// tolerance.
+void ExpectLogProbs(const std::vector<float>& logits,
+                    const std::vector<TokenId>& tokens,
+                    const std::vector<double>& expected, double tolerance);
+
+}  // namespace espalier::testing

@@ -1,0 +1,39 @@
+// What a decode step is measured with: a model's shape, and how many requests
+// and beams of what length decode at once.
+//
+//   8b:8x4/512    the 8b shape, 8 requests with 4 beams each, 512 prompt tokens
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "model/llama_config.h"
+
+namespace espalier {
+
+struct DecodeCase {
+  std::string name;   // as above
+  std::string model;  // 68m, 0.6b, 1b or 8b
+  int num_requests = 1;
+  int num_beams = 1;
+  int num_prompt_tokens = 1;
+
+  // Errors: kInvalidArgument quoting the text.
+  static absl::StatusOr<DecodeCase> Parse(const std::string& text);
+
+  const LlamaConfig& shape() const;
+  int num_rows() const { return num_requests * num_beams; }
+
+  // Bytes that a step reads at least, in 2-byte numbers, when each beam has
+  // `num_generated` tokens: all weights but the table of embeddings (or that,
+  // where it is the output projection too), and keys and values, those of a
+  // prompt once a request.
+  double StepBytes(int num_generated) const;
+  // Multiplications and additions of its matrix products and attention.
+  double StepFlops(int num_generated) const;
+
+ private:
+  double NumWeights() const;
+};
+
+}  // namespace espalier

@@ -1,0 +1,108 @@
+#include "model/cuda_batch_mirror.h"
+
+#include <cstring>
+
+namespace espalier {
+namespace {
+
+template <typename T>
+bool SameBytes(const std::vector<T>& a, const std::vector<T>& b) {
+  static_assert(std::has_unique_object_representations_v<T>);
+  return a.size() == b.size() &&
+         (a.empty() ||
+          std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+}  // namespace
+
+CudaBatchMirror::CudaBatchMirror(const CudaStepMemory* memory,
+                                 const CudaAttentionShape& attention,
+                                 const CudaDevice& device)
+    : memory_(memory),
+      attention_(attention),
+      device_(device),
+      num_groups_(memory->arrays().state.num_groups),
+      groups_(memory->arrays().state.groups),
+      selections_(memory->arrays().state.selections),
+      row_groups_(memory->arrays().state.row_groups),
+      eos_token_ids_(memory->arrays().state.eos_token_ids),
+      token_tables_(memory->arrays().token_tables),
+      row_edits_(memory->arrays().row_edits),
+      edits_(memory->arrays().edits),
+      items_(memory->arrays().items),
+      item_counts_(memory->arrays().item_counts),
+      partial_indptr_(memory->arrays().partial_indptr) {}
+
+void CudaBatchMirror::Send(const CudaBatchImage& image, CudaDelta* delta) {
+  SendGroups(image, delta);
+  SendEdits(image, delta);
+  SendAttention(image, delta);
+  SendPrompts(image, delta);
+}
+
+void CudaBatchMirror::SendGroups(const CudaBatchImage& image,
+                                 CudaDelta* delta) {
+  const int num_groups = image.num_groups();
+  num_groups_.Update({&num_groups, 1}, delta);
+  groups_.Update(image.groups, delta);
+  selections_.Update(image.selections, delta);
+  row_groups_.Update(image.row_groups, delta);
+  eos_token_ids_.Update(image.eos_token_ids, delta);
+  token_tables_.Update(image.token_tables, delta);
+}
+
+// Where no row of the batch has edits the lists are not read.
+void CudaBatchMirror::SendEdits(const CudaBatchImage& image, CudaDelta* delta) {
+  if (image.edits.empty()) return;
+  row_edits_.Update(image.row_edits, delta);
+  edits_.Update(image.edits, delta);
+}
+
+void CudaBatchMirror::SendAttention(const CudaBatchImage& image,
+                                    CudaDelta* delta) {
+  if (planned_tokens_ == image.num_tokens() &&
+      SameBytes(planned_rows_, image.attention_rows) &&
+      SameBytes(planned_runs_, image.shared_runs)) {
+    return;
+  }
+  const CudaStepLimits& limits = memory_->limits();
+  const CudaAttentionWork work = PlanCudaAttention(
+      image.attention_rows, image.shared_runs, image.num_tokens(), attention_,
+      limits.max_items, limits.max_partials, device_);
+  items_.Update(work.items, delta);
+  item_counts_.Update(work.item_counts, delta);
+  partial_indptr_.Update(work.partial_indptr, delta);
+  planned_rows_ = image.attention_rows;
+  planned_runs_ = image.shared_runs;
+  planned_tokens_ = image.num_tokens();
+  has_partials_ = work.partial_indptr.back() > 0;
+}
+
+// Between steps with prompts the device writes over these.
+void CudaBatchMirror::SendPrompts(const CudaBatchImage& image,
+                                  CudaDelta* delta) {
+  const CudaResidentState& state = memory_->arrays().state;
+  const int first = image.num_rows;
+  delta->Put<int>(state.batch_tokens + first, image.prompt_tokens);
+  delta->Put<int>(state.batch_positions + first, image.prompt_positions);
+  delta->Put<int>(state.logits_tokens + first, image.prompt_logits_tokens);
+  delta->Put<float>(state.batch_cum_log_probs + first,
+                    image.prompt_cum_log_probs);
+}
+
+void CudaBatchMirror::Forget() {
+  num_groups_.Forget();
+  groups_.Forget();
+  selections_.Forget();
+  row_groups_.Forget();
+  eos_token_ids_.Forget();
+  token_tables_.Forget();
+  row_edits_.Forget();
+  edits_.Forget();
+  items_.Forget();
+  item_counts_.Forget();
+  partial_indptr_.Forget();
+  planned_tokens_ = -1;
+}
+
+}  // namespace espalier

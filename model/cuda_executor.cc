@@ -1,0 +1,349 @@
+#include "model/cuda_executor.h"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "model/cuda_delta.h"
+#include "model/cuda_driver_thread.h"
+#include "model/cuda_step_builder.h"
+#include "model/cuda_step_memory.h"
+#include "model/cuda_step_runner.h"
+#include "model/cuda_step_times.h"
+#include "pages/page_table.h"
+
+namespace espalier {
+namespace {
+
+// Steps whose memory for the way there and back is in use: two on the device,
+// and one whose answer is being read.
+constexpr int kNumReports = 3;
+
+// Candidates are max(2, 1 + number of EOS ids) a beam, of 12 bytes: there is
+// room for more EOS ids than any model has, even where all rows are in use.
+constexpr int kCandidatesPerRow = 64;
+// Of 8 bytes each.
+constexpr int64_t kMaxEdits = 1 << 23;
+
+CudaStepLimits LimitsOf(const ModelDescription& model,
+                        const CudaLlamaOptions& options) {
+  CudaStepLimits limits;
+  limits.max_rows = std::min(options.max_logits, options.max_tokens);
+  limits.max_tokens = options.max_tokens;
+  limits.num_slots = 2 * limits.max_rows;
+  limits.table_stride = static_cast<int>(
+      std::min<int64_t>(NumPages(model.max_context, model.page_size),
+                        int64_t{model.num_pages} + 1));
+  limits.max_candidates = kCandidatesPerRow * limits.max_rows;
+  limits.max_eos_token_ids = kCandidatesPerRow * limits.max_rows;
+  limits.max_edits = static_cast<int>(
+      std::min(kMaxEdits, int64_t{limits.max_rows} * model.vocab_size));
+  limits.max_items = options.max_attention_items;
+  limits.max_partials = options.max_attention_partials;
+  return limits;
+}
+
+// Pinned memory and the event of a step, used again kNumReports steps later.
+struct StepSlot {
+  PinnedBuffer<CudaDeltaSegment> segments;
+  PinnedBuffer<int> payload;
+  CudaEvent ended;
+};
+
+// Without time stamps: those cost the device 1.2 us between two graphs (H200).
+absl::StatusOr<CudaEvent> MakeEndEvent() {
+  cudaEvent_t event = nullptr;
+  RETURN_IF_CUDA_ERROR(
+      cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return CudaEvent(event);
+}
+
+// Copies values to pinned memory, which grows to the largest delta there was.
+template <typename T>
+absl::Status Fill(std::span<const T> values, PinnedBuffer<T>* buffer) {
+  if (buffer->size() < values.size()) {
+    ASSIGN_OR_RETURN(*buffer, PinnedBuffer<T>::Create(2 * values.size()));
+  }
+  std::copy(values.begin(), values.end(), buffer->data());
+  return absl::OkStatus();
+}
+
+struct Reports {
+  PinnedBuffer<CudaReportRing::Header> headers;
+  PinnedBuffer<int> num_candidates;
+  PinnedBuffer<Candidate> candidates;
+  CudaReportRing ring;
+};
+
+absl::StatusOr<Reports> MakeReports(const CudaStepLimits& limits) {
+  const size_t count = kNumReports;
+  Reports reports;
+  ASSIGN_OR_RETURN(reports.headers,
+                   PinnedBuffer<CudaReportRing::Header>::Create(count));
+  ASSIGN_OR_RETURN(reports.num_candidates,
+                   PinnedBuffer<int>::Create(count * limits.max_rows));
+  ASSIGN_OR_RETURN(reports.candidates, PinnedBuffer<Candidate>::Create(
+                                           count * limits.max_candidates));
+  reports.ring = {.headers = reports.headers.data(),
+                  .num_candidates = reports.num_candidates.data(),
+                  .candidates = reports.candidates.data(),
+                  .num_reports = kNumReports,
+                  .max_groups = limits.max_rows,
+                  .max_candidates = limits.max_candidates};
+  return reports;
+}
+
+std::vector<Candidate> ReadCandidates(const CudaReportRing& ring, int report,
+                                      const CudaAnswerPlace& place) {
+  const int count =
+      ring.num_candidates[report * ring.max_groups + place.group_idx];
+  const Candidate* const first = ring.candidates +
+                                 int64_t{report} * ring.max_candidates +
+                                 place.first_candidate;
+  return std::vector<Candidate>(first, first + count);
+}
+
+}  // namespace
+
+class CudaExecutor::Impl {
+ public:
+  static absl::StatusOr<std::unique_ptr<Impl>> Create(
+      CudaLlama* model, const CudaLlamaOptions& options,
+      const CudaDevice& device);
+  const ModelDescription& description() const { return model_->description(); }
+
+  void Start(StepPlan plan, Done done) {
+    thread_->Post([this, plan = std::move(plan), done = std::move(done)] {
+      return Run(plan, done);
+    });
+  }
+
+  CudaExecutorFigures figures() const {
+    const std::lock_guard lock(mutex_);
+    CudaExecutorFigures figures = figures_;
+    figures.busy = times_.busy();
+    figures.idle = times_.idle();
+    figures.num_gaps = times_.num_gaps();
+    figures.median_gap = times_.MedianGap();
+    return figures;
+  }
+
+ private:
+  struct InFlight {
+    CudaStep step;
+    int slot = 0;  // and report
+    bool was_waiting = false;
+  };
+
+  Impl(CudaLlama* model, const CudaDevice& device)
+      : model_(model), device_(device) {}
+
+  absl::Status Init(const CudaLlamaOptions& options);
+
+  // On the thread.
+  CudaDriverThread::Poll Run(const StepPlan& plan, const Done& done);
+  absl::StatusOr<InFlight> LaunchSafely(const StepPlan& plan);
+  absl::StatusOr<InFlight> Launch(const StepPlan& plan);
+  absl::Status SendDelta(StepSlot& slot);
+  bool IsRunning(int slot) const;
+  void CountLaunch(const CudaStep& step);
+  absl::StatusOr<StepResult> Finish(const InFlight& in_flight);
+  std::vector<SelectionResult> ReadAnswers(const InFlight& in_flight) const;
+
+  // Constant after construction.
+  CudaLlama* const model_;
+  const CudaDevice device_;
+  CudaStream stream_;
+  std::optional<CudaStepMemory> memory_;
+  Reports reports_;
+  std::array<StepSlot, kNumReports> slots_;
+
+  // Touched on the thread.
+  std::unique_ptr<CudaStepRunner> runner_;
+  std::unique_ptr<CudaStepBuilder> builder_;
+  std::optional<CudaDelta> delta_;
+  int64_t num_launched_ = 0;
+
+  mutable std::mutex mutex_;
+  CudaExecutorFigures figures_;  // guarded by mutex_
+  CudaStepTimes times_;          // guarded by mutex_
+
+  std::optional<CudaDriverThread> thread_;  // last: it uses all of the above
+};
+
+absl::StatusOr<std::unique_ptr<CudaExecutor::Impl>> CudaExecutor::Impl::Create(
+    CudaLlama* model, const CudaLlamaOptions& options,
+    const CudaDevice& device) {
+  std::unique_ptr<Impl> impl(new Impl(model, device));
+  RETURN_IF_ERROR(impl->Init(options));
+  return impl;
+}
+
+absl::Status CudaExecutor::Impl::Init(const CudaLlamaOptions& options) {
+  RETURN_IF_CUDA_ERROR(cudaSetDevice(device_.ordinal));
+  const ModelDescription& model = model_->description();
+  const CudaStepLimits limits = LimitsOf(model, WithAttentionBounds(options));
+  ASSIGN_OR_RETURN(stream_, CudaStream::Create());
+  ASSIGN_OR_RETURN(memory_, CudaStepMemory::Create(limits, model_->spare_page(),
+                                                   model.page_size));
+  ASSIGN_OR_RETURN(reports_, MakeReports(limits));
+  for (StepSlot& slot : slots_) {
+    ASSIGN_OR_RETURN(slot.ended, MakeEndEvent());
+  }
+  ASSIGN_OR_RETURN(
+      runner_, CudaStepRunner::Create(model_, &*memory_, reports_.ring, device_,
+                                      stream_.get()));
+  builder_ = std::make_unique<CudaStepBuilder>(model, model_->attention_shape(),
+                                               &*memory_, device_);
+  delta_.emplace(memory_->words());
+  thread_.emplace(kNumReports, [ordinal = device_.ordinal] {
+    cudaSetDevice(ordinal);  // it was possible above
+  });
+  return absl::OkStatus();
+}
+
+CudaDriverThread::Poll CudaExecutor::Impl::Run(const StepPlan& plan,
+                                               const Done& done) {
+  if (plan.empty()) {
+    builder_->DropEnded(plan);
+    return [done] {
+      done(StepResult());
+      return true;
+    };
+  }
+  absl::StatusOr<InFlight> in_flight = LaunchSafely(plan);
+  if (!in_flight.ok()) {
+    // What was enqueued may still read the slot.
+    cudaStreamSynchronize(stream_.get());
+    builder_->Reset(num_launched_);
+    return [done, status = in_flight.status()] {
+      done(status);
+      return true;
+    };
+  }
+  return [this, done, in_flight = *std::move(in_flight)] {
+    if (IsRunning(in_flight.slot)) return false;
+    done(Finish(in_flight));
+    return true;
+  };
+}
+
+absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::LaunchSafely(
+    const StepPlan& plan) {
+  try {
+    return Launch(plan);
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory for a step of ",
+                             plan.tokens.size(), " tokens and ",
+                             plan.continuations.size(), " groups that go on");
+  }
+}
+
+absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
+    const StepPlan& plan) {
+  InFlight in_flight;
+  in_flight.slot = static_cast<int>(num_launched_ % kNumReports);
+  StepSlot& slot = slots_[in_flight.slot];
+  delta_->Clear();
+  ASSIGN_OR_RETURN(in_flight.step, builder_->Build(plan, &*delta_));
+  in_flight.was_waiting =
+      num_launched_ > 0 && IsRunning((num_launched_ - 1) % kNumReports);
+  for (const CudaGroupMove& move : in_flight.step.moves) {
+    RETURN_IF_ERROR(CudaMoveGroup(memory_->arrays().state, move.from, move.to,
+                                  move.num_slots, stream_.get()));
+  }
+  if (!delta_->empty()) RETURN_IF_ERROR(SendDelta(slot));
+  RETURN_IF_ERROR(runner_->Enqueue(in_flight.step));
+  RETURN_IF_CUDA_ERROR(cudaEventRecord(slot.ended.get(), stream_.get()));
+  ++num_launched_;
+  CountLaunch(in_flight.step);
+  return in_flight;
+}
+
+absl::Status CudaExecutor::Impl::SendDelta(StepSlot& slot) {
+  RETURN_IF_ERROR(Fill(delta_->segments(), &slot.segments));
+  RETURN_IF_ERROR(Fill(delta_->payload(), &slot.payload));
+  return CudaApplyDelta(slot.segments.data(),
+                        static_cast<int>(delta_->segments().size()),
+                        slot.payload.data(), memory_->words(),
+                        memory_->arrays().state.clock, stream_.get());
+}
+
+bool CudaExecutor::Impl::IsRunning(int slot) const {
+  if (cudaEventQuery(slots_[slot].ended.get()) != cudaErrorNotReady) {
+    return false;
+  }
+  cudaGetLastError();  // that it is not ready is no error
+  return true;
+}
+
+void CudaExecutor::Impl::CountLaunch(const CudaStep& step) {
+  const std::lock_guard lock(mutex_);
+  ++figures_.num_steps;
+  if (step.only_beams) ++figures_.num_graph_launches;
+  if (!delta_->empty()) ++figures_.num_deltas;
+  figures_.num_graphs = runner_->num_graphs();
+}
+
+absl::StatusOr<StepResult> CudaExecutor::Impl::Finish(
+    const InFlight& in_flight) {
+  RETURN_IF_ERROR(
+      CudaStatus(cudaEventSynchronize(slots_[in_flight.slot].ended.get()),
+                 "a step on the device"));
+  const CudaReportRing::Header header = reports_.headers[in_flight.slot];
+  {
+    const std::lock_guard lock(mutex_);
+    times_.Add(header.started_ns, header.ended_ns, in_flight.was_waiting);
+  }
+  try {
+    StepResult result;
+    result.selections = ReadAnswers(in_flight);
+    result.forward_time =
+        absl::Nanoseconds(header.ended_ns - header.started_ns);
+    return result;
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory for the answers of a step");
+  }
+}
+
+std::vector<SelectionResult> CudaExecutor::Impl::ReadAnswers(
+    const InFlight& in_flight) const {
+  std::vector<SelectionResult> results;
+  for (const CudaStep::Answer& answer : in_flight.step.answers) {
+    SelectionResult& result = results.emplace_back();
+    result.request = answer.request;
+    if (!answer.place.has_value()) continue;
+    result.candidates =
+        ReadCandidates(reports_.ring, in_flight.slot, *answer.place);
+  }
+  return results;
+}
+
+CudaExecutor::CudaExecutor(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+
+CudaExecutor::~CudaExecutor() = default;
+
+absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
+    CudaLlama* model, const CudaLlamaOptions& options,
+    const CudaDevice& device) {
+  ASSIGN_OR_RETURN(auto impl, Impl::Create(model, options, device));
+  return std::unique_ptr<CudaExecutor>(new CudaExecutor(std::move(impl)));
+}
+
+const ModelDescription& CudaExecutor::description() const {
+  return impl_->description();
+}
+
+void CudaExecutor::Execute(StepPlan plan, Done done) {
+  impl_->Start(std::move(plan), std::move(done));
+}
+
+CudaExecutorFigures CudaExecutor::figures() const { return impl_->figures(); }
+
+}  // namespace espalier

@@ -1,0 +1,74 @@
+// CudaStepRunner: what a step enqueues on the device, replayed from a graph
+// where its shape allows, function by function otherwise.
+//
+//   begin ─> tail copies ─> forward pass ─> selection ─> advance and report
+//
+// Graphs are kept by shape, rounded up. Thread rule: one thread, one stream.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "base/cuda.h"
+#include "model/cuda_llama.h"
+#include "model/cuda_step_builder.h"
+#include "model/cuda_step_memory.h"
+
+namespace espalier {
+
+class CudaStepRunner {
+ public:
+  // `model` and `memory` outlive it.
+  // Errors: kResourceExhausted; kInvalidArgument if selection cannot take as
+  // many rows as the limits allow.
+  static absl::StatusOr<std::unique_ptr<CudaStepRunner>> Create(
+      CudaLlama* model, const CudaStepMemory* memory,
+      const CudaReportRing& reports, const CudaDevice& device,
+      cudaStream_t stream);
+
+  // Enqueues the step. Captures a graph if it is the first of its shape.
+  // Errors: as base/cuda.h, kResourceExhausted if there is no memory for a
+  // graph. Some of the step may have been enqueued then.
+  absl::Status Enqueue(const CudaStep& step);
+
+  int num_graphs() const { return static_cast<int>(graphs_.size()); }
+
+ private:
+  // Host values that size launches.
+  struct Shape {
+    int num_rows = 0;
+    int num_tokens = 0;
+    int num_lines = 0;
+    int max_groups = 1;
+    int max_candidates = 1;
+    int max_copies = 0;
+    bool has_edits = false;
+    bool has_partials = false;  // without any, attention is one launch
+    friend auto operator<=>(const Shape&, const Shape&) = default;
+  };
+  CudaStepRunner() = default;
+
+  Shape GraphShape(const CudaStep& step) const;
+  absl::StatusOr<cudaGraphExec_t> FindGraph(const Shape& shape);
+  absl::Status EnqueueEagerly(const CudaStep& step);
+  absl::Status EnqueueAll(const Shape& shape);
+  CudaBatch BatchOf(const Shape& shape) const;
+  CudaSelectInputs SelectInputs(const Shape& shape) const;
+
+  // Constant after construction.
+  CudaLlama* model_ = nullptr;
+  const CudaStepMemory* memory_ = nullptr;
+  CudaReportRing reports_;
+  CudaDevice device_;
+  cudaStream_t stream_ = nullptr;
+  DeviceBuffer<float> logits_;  // [max_rows, vocab_size]
+
+  DeviceBuffer<std::byte> select_scratch_;  // for the largest step
+
+  std::map<Shape, CudaGraph> graphs_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,135 @@
+// A step's batch in the host's vectors, and how batches are padded.
+#include "model/cuda_batch_image.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "model/cuda_step_builder.h"
+
+namespace espalier {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr CudaBatchImage::Shape kShape = {
+    .vocab_size = 10, .page_size = 4, .max_positions = 80};
+
+CudaGroup Group(int first_slot, int num_slots, int num_shared_pages,
+                int position) {
+  CudaGroup group;
+  group.first_slot = first_slot;
+  group.num_slots = num_slots;
+  group.num_shared_pages = num_shared_pages;
+  group.position = position;
+  return group;
+}
+
+CudaGroupRequest Ask(int num_candidates) {
+  CudaGroupRequest request;
+  request.num_candidates = num_candidates;
+  return request;
+}
+
+TEST(CudaBatchImageTest, RowsOfBeamsComeFirstThenPrompts) {
+  CudaBatchImage image(kShape);
+  CudaGroup beams = Group(6, 2, 1, 9);
+  beams.eos_token_ids = {2, 7};
+  EXPECT_EQ(image.AddBeams(beams, Ask(4)).group_idx, 0);
+  EXPECT_EQ(image.AddBeams(Group(3, 1, 5, 70), Ask(1)).first_candidate, 4);
+  const std::vector<TokenId> tokens = {5, 6, 7};
+  EXPECT_EQ(image.AddPrompt(tokens, 8, 40), 5);
+  const int last = image.AddPrompt(tokens, 0, 11);
+  const float cum = 0;
+  const CudaAnswerPlace place =
+      image.AddPromptLines(Group(11, 5, 0, 2), Ask(50), {&last, 1}, {&cum, 1});
+  EXPECT_EQ(place.group_idx, 2);
+  EXPECT_EQ(place.first_candidate, 5);
+
+  EXPECT_EQ(image.num_rows, 3);
+  EXPECT_EQ(image.num_tokens(), 9);
+  EXPECT_EQ(image.num_lines(), 4);
+  EXPECT_THAT(image.token_tables, ElementsAre(6, 7, 3, 40, 40, 40, 11, 11, 11));
+  EXPECT_THAT(image.row_groups, ElementsAre(0, 0, 1, 2));
+  EXPECT_THAT(image.prompt_positions, ElementsAre(8, 9, 10, 0, 1, 2));
+  EXPECT_THAT(image.prompt_logits_tokens, ElementsAre(8));
+  EXPECT_THAT(image.eos_token_ids, ElementsAre(2, 7));
+  // A row of ten logits has ten candidates at most.
+  EXPECT_EQ(image.selections[2].num_candidates, 10);
+  EXPECT_EQ(image.selections[2].first_row, 3);
+  EXPECT_EQ(image.max_candidates, 10);
+}
+
+TEST(CudaBatchImageTest, OnlyGroupsOfSeveralSlotsShareARun) {
+  CudaBatchImage image(kShape);
+  image.AddBeams(Group(0, 1, 2, 9), Ask(1));
+  image.AddBeams(Group(1, 2, 2, 63), Ask(4));
+  image.AddBeams(Group(5, 2, 0, 64), Ask(4));
+  ASSERT_EQ(image.shared_runs.size(), 1u);
+  EXPECT_EQ(image.shared_runs[0].first_query, 1);
+  EXPECT_EQ(image.shared_runs[0].num_queries, 2);
+  EXPECT_EQ(image.shared_runs[0].table, 1);
+  EXPECT_EQ(image.shared_runs[0].kv_end, 8);
+  std::vector<int> begins;
+  std::vector<int> bounds;
+  for (const CudaAttentionRow& row : image.attention_rows) {
+    begins.push_back(row.kv_begin);
+    bounds.push_back(row.max_positions);
+  }
+  EXPECT_THAT(begins, ElementsAre(0, 8, 8, 0, 0));
+  EXPECT_THAT(bounds, ElementsAre(64, 64, 64, 80, 80));
+}
+
+TEST(CudaBatchImageTest, LinesWithoutHistoriesShareOneListOfEdits) {
+  ScoreProcessors processors;
+  processors.suppress_tokens = {3, 8};
+  CudaGroupRequest request = Ask(4);
+  request.processors = &processors;
+  CudaBatchImage image(kShape);
+  image.AddBeams(Group(0, 3, 0, 5), Ask(6));
+  image.AddBeams(Group(3, 2, 0, 5), request);
+  image.Pad(8, 99);
+  EXPECT_EQ(image.edits.size(), 2u);
+  EXPECT_EQ(image.row_edits[2].end, 0);
+  EXPECT_EQ(image.row_edits[3].end, 2);
+  EXPECT_EQ(image.row_edits[4].begin, 0);
+  EXPECT_EQ(image.row_edits[7].end, 0);
+  EXPECT_EQ(image.row_groups[7], -1);
+  EXPECT_EQ(image.token_tables[7], 99);
+  EXPECT_THAT(image.prompt_tokens, IsEmpty());
+}
+
+TEST(CudaBatchImageTest, EveryLiveRowHasTheEditsOfItsHistory) {
+  ScoreProcessors processors;
+  processors.repetition_penalty = 2.0f;
+  const std::vector<std::vector<TokenId>> histories = {{1, 2, 1}, {4}};
+  CudaGroupRequest request = Ask(4);
+  request.processors = &processors;
+  request.histories = histories;
+  CudaBatchImage image(kShape);
+  image.AddBeams(Group(0, 3, 0, 5), request);
+  EXPECT_EQ(image.edits.size(), 3u);
+  EXPECT_EQ(image.row_edits[0].end, 2);
+  EXPECT_EQ(image.row_edits[1].begin, 2);
+  EXPECT_EQ(image.row_edits[1].repetition_penalty, 2.0f);
+  EXPECT_EQ(image.row_edits[2].begin, image.row_edits[2].end);
+}
+
+TEST(PaddedRowsTest, FewShapesAndLittlePadding) {
+  std::vector<int> shapes;
+  for (int rows = 1; rows <= 1000; ++rows) {
+    const int padded = PaddedRows(rows, 1000);
+    ASSERT_GE(padded, rows);
+    ASSERT_LE(padded, 1000);
+    ASSERT_LE(padded, rows <= 16 ? 2 * rows : rows * 3 / 2);
+    if (shapes.empty() || shapes.back() != padded) shapes.push_back(padded);
+  }
+  EXPECT_THAT(shapes, ElementsAre(1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192,
+                                  256, 384, 512, 768, 1000));
+  EXPECT_EQ(PaddedRows(1001, 1000), 1001);  // refused later, with its figure
+}
+
+}  // namespace
+}  // namespace espalier

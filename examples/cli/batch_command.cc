@@ -229,14 +229,17 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
     std::fputs(
         FormatFigures(figures, batch.num_lines(), watch.Elapsed()).c_str(),
         stderr);
+    std::fputs(runtime->backend().FormatFigures().c_str(), stderr);
   }
   return batch.num_failed() > 0 ? kSomeFailed : kAllSucceeded;
 }
 
 constexpr char kExamples[] =
-    "Example:\n"
+    "Examples:\n"
     "  espalier batch -m models/en-fr --input requests.jsonl "
     "--output out.jsonl\n"
+    "  espalier batch -m models/en-fr --device cuda --max-running 1024 "
+    "--input requests.jsonl\n"
     "\n"
     "A line in:   {\"id\": 1, \"prompt\": \"It rains.\", \"params\": "
     "{\"num_beams\": 4}}\n"

@@ -1,5 +1,7 @@
 #include "examples/cli/figures.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
 
 namespace espalier::cli {
@@ -16,9 +18,11 @@ double Percent(absl::Duration part, absl::Duration whole) {
 std::string TimeShares(const EngineFigures& figures) {
   const SchedulerFigures& scheduler = figures.scheduler;
   const absl::Duration whole = figures.step_time;
-  const absl::Duration hand_over = whole - scheduler.forward_time -
-                                   scheduler.select_time - figures.plan_time -
-                                   figures.advance_time;
+  // Plans that are written while a step runs count twice.
+  const absl::Duration hand_over =
+      std::max(absl::ZeroDuration(),
+               whole - scheduler.forward_time - scheduler.select_time -
+                   figures.plan_time - figures.advance_time);
   return absl::StrFormat(
       "outside the model %.1f%% of the time (plan %.1f, select %.1f, "
       "advance %.1f, hand-over %.1f)\n",

@@ -5,6 +5,7 @@
 #include <CLI/Validators.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <string>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -38,23 +39,60 @@ void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
       ->group(kGroup);
 }
 
+// "128 (cpu), 2048 (cuda)"
+std::string ByDevice(int cpu, int cuda) {
+  return std::to_string(cpu) + " (cpu), " + std::to_string(cuda) + " (cuda)";
+}
+
+void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
+  constexpr char kGroup[] = "Device";
+  command
+      ->add_option("--device", options->device,
+                   "cpu; cuda, an NVIDIA GPU; or cuda:1, the second of them")
+      ->capture_default_str()
+      ->group(kGroup);
+  command
+      ->add_option("--dtype", options->dtype,
+                   "f32, f16 or bf16: of weights, activations, keys and "
+                   "values; the CPU computes in f32")
+      ->default_str("f32 (cpu), bf16 (cuda)")
+      ->group(kGroup);
+  command
+      ->add_option("--threads", options->num_threads,
+                   "of the CPU; 0 is one for each CPU it may use")
+      ->check(CLI::Range(0, 1024))
+      ->default_str("0")
+      ->group(kGroup);
+  command
+      ->add_option(
+          "--kv-cache-mib", options->kv_cache_mib,
+          "key/value memory in MiB: on the CPU touched only as needed, "
+          "on a GPU taken at once")
+      ->check(CLI::Range(1, 1 << 20))
+      ->default_str(
+          ByDevice(kCpuDefaults.kv_cache_mib, kCudaDefaults.kv_cache_mib))
+      ->group(kGroup);
+}
+
 void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
-  const auto add = [&](const char* name, int* value, const char* help, int low,
-                       int high) {
-    command->add_option(name, *value, help)
-        ->check(CLI::Range(low, high))
-        ->capture_default_str()
-        ->group("Engine");
-  };
-  add("--threads", &options->num_threads, "0 is one for each CPU it may use", 0,
-      1024);
-  add("--page-size", &options->page_size, "tokens a page", 1, 4096);
-  add("--kv-cache-mib", &options->kv_cache_mib,
-      "key/value memory in MiB, touched only as needed", 1, 1 << 20);
-  add("--max-running", &options->max_running,
-      "requests that run together at most", 1, 1 << 20);
-  add("--max-step-tokens", &options->max_step_tokens,
-      "tokens fed in one step at most", 1, 1 << 20);
+  constexpr char kGroup[] = "Engine";
+  command->add_option("--page-size", options->device.page_size, "tokens a page")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str()
+      ->group(kGroup);
+  command
+      ->add_option("--max-running", options->max_running,
+                   "requests that run together at most")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str()
+      ->group(kGroup);
+  command
+      ->add_option("--max-step-tokens", options->device.max_step_tokens,
+                   "tokens fed in one step at most")
+      ->check(CLI::Range(1, 1 << 20))
+      ->default_str(
+          ByDevice(kCpuDefaults.max_step_tokens, kCudaDefaults.max_step_tokens))
+      ->group(kGroup);
 }
 
 // A value as typed: JSON where it is JSON, otherwise a string.
@@ -67,6 +105,7 @@ json::value ReadValue(const std::string& text) {
 
 void AddCommonOptions(CLI::App* command, CommonOptions* options) {
   AddModelOptions(command, &options->runtime);
+  AddDeviceOptions(command, &options->runtime.device);
   AddEngineOptions(command, &options->runtime);
   command
       ->add_flag("--figures", options->figures,

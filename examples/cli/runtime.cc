@@ -3,13 +3,10 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/cpu_count.h"
 #include "base/status.h"
 
 namespace espalier::cli {
 namespace {
-
-int NumThreads(int wanted) { return wanted > 0 ? wanted : NumUsableCpus(); }
 
 // The template the options ask for.
 absl::StatusOr<const PromptTemplate*> ChooseTemplate(
@@ -32,30 +29,25 @@ absl::StatusOr<const PromptTemplate*> ChooseTemplate(
 
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
     const RuntimeOptions& options) {
+  ASSIGN_OR_RETURN(const BackendOptions backend, Resolve(options.device));
   std::error_code error;
   if (!std::filesystem::is_directory(options.model, error)) {
     return NotFound("--model: no such directory: ", options.model);
   }
-  std::unique_ptr<Runtime> runtime(
-      new Runtime(NumThreads(options.num_threads)));
+  std::unique_ptr<Runtime> runtime(new Runtime());
   runtime->directory_ = options.model;
   RETURN_IF_ERROR(runtime->LoadText(options));
-  LlamaOptions llama;
-  llama.page_size = options.page_size;
-  llama.kv_cache_bytes = int64_t{options.kv_cache_mib} << 20;
-  ASSIGN_OR_RETURN(runtime->model_,
-                   LlamaModel::Load(options.model, llama, &runtime->threads_));
+  ASSIGN_OR_RETURN(runtime->backend_, Backend::Load(options.model, backend));
+  StepExecutor& steps = runtime->backend_->steps();
   if (runtime->has_tokenizer()) {
-    RETURN_IF_ERROR(runtime->tokenizer_->CheckFits(
-        runtime->model_->description().vocab_size));
+    RETURN_IF_ERROR(
+        runtime->tokenizer_->CheckFits(steps.description().vocab_size));
   }
-  runtime->steps_ = std::make_unique<ModelExecutor>(runtime->model_.get(),
-                                                    &runtime->threads_);
   EngineOptions engine;
   engine.scheduler.max_running = options.max_running;
-  engine.scheduler.max_step_tokens = options.max_step_tokens;
+  engine.scheduler.max_step_tokens = backend.max_step_tokens;
   runtime->engine_ = std::make_unique<Engine>(runtime->context_.get_executor(),
-                                              runtime->steps_.get(), engine);
+                                              &steps, engine);
   return runtime;
 }
 

@@ -1,5 +1,6 @@
-// Runtime: a model directory, loaded and ready: the model, its tokenizer and
-// prompt templates if it has them, and an engine on a context of its own.
+// Runtime: a model directory, loaded and ready: the model on its device, its
+// tokenizer and prompt templates if it has them, and an engine on a context of
+// its own.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -10,11 +11,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/thread_pool.h"
 #include "batcher/engine.h"
-#include "exec_request/model_executor.h"
+#include "examples/cli/backend.h"
 #include "exec_request/request_json.h"
-#include "model/llama_model.h"
 #include "text/prompt_template.h"
 #include "text/tokenizer.h"
 
@@ -26,11 +25,8 @@ struct RuntimeOptions {
   std::string template_name;
   std::string from;
   std::string to;
-  int page_size = 16;       // tokens
-  int kv_cache_mib = 1024;  // address space; touched only as needed
-  int num_threads = 0;      // 0: one for each CPU it may use
-  int max_running = 256;    // requests
-  int max_step_tokens = 128;
+  DeviceOptions device;
+  int max_running = 256;  // requests
 };
 
 // What one request came to.
@@ -51,21 +47,20 @@ class Runtime {
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   boost::asio::io_context& context() { return context_; }
   Engine& engine() { return *engine_; }
+  const Backend& backend() const { return *backend_; }
 
  private:
-  explicit Runtime(int num_threads) : threads_(num_threads) {}
+  Runtime() = default;
 
   absl::Status LoadText(const RuntimeOptions& options);
   absl::StatusOr<Request> MakeRequest(RequestBody body) const;
   absl::Status Decode(Answer* answer) const;
 
-  ThreadPool threads_;
   boost::asio::io_context context_{1};
   std::string directory_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<PromptTemplate> template_;
-  std::unique_ptr<LlamaModel> model_;
-  std::unique_ptr<ModelExecutor> steps_;
+  std::unique_ptr<Backend> backend_;
   std::unique_ptr<Engine> engine_;
 };
 

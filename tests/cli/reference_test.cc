@@ -1,46 +1,21 @@
-// The reference: 300 requests answered by Hugging Face transformers
-// (tests/data/README.md), run through `espalier batch` all together and one at
-// a time, at several page sizes and chunkings.
+// The reference's requests through `espalier batch`, all together and one at a
+// time, at several page sizes and chunkings.
+#include "tests/cli/reference.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstdio>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "tests/cli/program.h"
 
 namespace espalier::testing {
 namespace {
 
-constexpr double kTolerance = 1e-4;  // relative, on scores
-
-const std::vector<json::value>& Reference() {
-  static const auto* const lines =
-      new std::vector<json::value>(ParseLines(ReadText(
-          std::string(ESPALIER_SOURCE_DIR) + "/tests/data/beam_search.jsonl")));
-  return *lines;
-}
-
-// The reference's requests, asking for all hypotheses it returned.
-std::string Requests() {
-  std::string input;
-  for (const json::value& line : Reference()) {
-    json::object params = line.at("params").as_object();
-    params["num_return_sequences"] = line.at("hypotheses").as_array().size();
-    input += WriteJson({{"prompt_tokens", line.at("prompt_tokens")},
-                        {"params", params}}) +
-             "\n";
-  }
-  return input;
-}
-
 std::string RunBatch(std::vector<std::string> options) {
   options.insert(options.begin(), {"batch", "-m", ModelDirectory("en-fr")});
-  const ProgramRun run = RunEspalier(options, Requests());
+  const ProgramRun run = RunEspalier(options, ReferenceRequests());
   EXPECT_EQ(run.exit_code, 0) << run.err;
   return run.out;
 }
@@ -51,72 +26,8 @@ const std::string& Together() {
   return *out;
 }
 
-bool Close(double a, double b) {
-  return std::abs(a - b) <= kTolerance * std::max(std::abs(a), std::abs(b));
-}
-
-// Null, of greedy search, is close to anything.
-bool ScoresAgree(const json::value& expected, const json::value& actual) {
-  return expected.is_null() ||
-         Close(expected.to_number<double>(), actual.to_number<double>());
-}
-
-// Whether `actual` is what the reference has at `rank`, or what it has at a
-// rank with a score that is the same within the tolerance.
-bool Matches(const json::array& expected, size_t rank,
-             const json::value& actual) {
-  for (const json::value& hypothesis : expected) {
-    if (hypothesis.at("tokens") == actual.at("tokens")) {
-      return hypothesis.at("text") == actual.at("text") &&
-             ScoresAgree(hypothesis.at("score"), actual.at("score")) &&
-             ScoresAgree(expected[rank].at("score"), actual.at("score"));
-    }
-  }
-  return false;
-}
-
-// What the reference does not say of a hypothesis, but follows.
-void ExpectConsistent(const json::value& line, const json::value& hypothesis) {
-  const json::object& params = line.at("params").as_object();
-  const double num_tokens = hypothesis.at("tokens").as_array().size();
-  const double length_penalty =
-      params.at("num_beams") == 1
-          ? 1.0
-          : params.at("length_penalty").to_number<double>();
-  EXPECT_TRUE(Close(hypothesis.at("score").to_number<double>(),
-                    hypothesis.at("cum_log_prob").to_number<double>() /
-                        std::pow(num_tokens, length_penalty)));
-  const json::value& last = hypothesis.at("tokens").as_array().back();
-  const bool ends_in_eos =
-      last == 2 || (params.contains("eos_token_id") && last == 262);
-  EXPECT_EQ(hypothesis.at("finish_reason"),
-            json::value(ends_in_eos ? "eos" : "length"));
-}
-
 TEST(ReferenceTest, EveryHypothesisIsTheReferences) {
-  const std::vector<json::value> answers = ParseLines(Together());
-  ASSERT_EQ(Reference().size(), 300u);
-  ASSERT_EQ(answers.size(), Reference().size());
-  int num_hypotheses = 0;
-  int num_swapped = 0;
-  for (size_t i = 0; i < answers.size(); ++i) {
-    const json::array& expected = Reference()[i].at("hypotheses").as_array();
-    const json::array& actual = answers[i].at("hypotheses").as_array();
-    ASSERT_EQ(actual.size(), expected.size()) << "line " << i;
-    std::set<std::string> tokens;
-    for (size_t rank = 0; rank < expected.size(); ++rank) {
-      EXPECT_TRUE(Matches(expected, rank, actual[rank]))
-          << "line " << i << ", rank " << rank << ": expected "
-          << WriteJson(expected[rank]) << ", got " << WriteJson(actual[rank]);
-      ExpectConsistent(Reference()[i], actual[rank]);
-      tokens.insert(WriteJson(actual[rank].at("tokens")));
-      ++num_hypotheses;
-      num_swapped += actual[rank].at("tokens") != expected[rank].at("tokens");
-    }
-    EXPECT_EQ(tokens.size(), actual.size()) << "a hypothesis came twice";
-  }
-  std::printf("%d hypotheses, %d in another order within the tolerance\n",
-              num_hypotheses, num_swapped);
+  ExpectReferenceHypotheses(Together());
 }
 
 // Nothing about how requests are run may show in a byte of the answers.

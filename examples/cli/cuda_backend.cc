@@ -1,0 +1,56 @@
+#include "absl/strings/str_format.h"
+#include "base/cuda.h"
+#include "base/status.h"
+#include "examples/cli/backend.h"
+#include "model/cuda_executor.h"
+#include "model/cuda_llama.h"
+
+namespace espalier::cli {
+namespace {
+
+class CudaBackend : public Backend {
+ public:
+  absl::Status LoadModel(const std::string& directory,
+                         const BackendOptions& options) {
+    ASSIGN_OR_RETURN(device_, CudaDevice::Open(options.device.ordinal));
+    // Every token of a step may be a beam's, and then it has logits.
+    const CudaLlamaOptions llama = {.page_size = options.page_size,
+                                    .kv_cache_bytes = options.kv_cache_bytes,
+                                    .dtype = options.dtype,
+                                    .max_tokens = options.max_step_tokens,
+                                    .max_logits = options.max_step_tokens};
+    ASSIGN_OR_RETURN(model_, CudaLlama::Load(directory, llama, device_));
+    ASSIGN_OR_RETURN(steps_,
+                     CudaExecutor::Create(model_.get(), llama, device_));
+    return absl::OkStatus();
+  }
+
+  StepExecutor& steps() override { return *steps_; }
+
+  std::string FormatFigures() const override {
+    const CudaExecutorFigures figures = steps_->figures();
+    return absl::StrFormat(
+        "on %s: %d steps, %d graph launches of %d graphs; busy %.3f s, idle "
+        "between steps %.3f s (median gap %.1f us)\n",
+        device_.name, figures.num_steps, figures.num_graph_launches,
+        figures.num_graphs, absl::ToDoubleSeconds(figures.busy),
+        absl::ToDoubleSeconds(figures.idle),
+        absl::ToDoubleMicroseconds(figures.median_gap));
+  }
+
+ private:
+  CudaDevice device_;
+  std::unique_ptr<CudaLlama> model_;
+  std::unique_ptr<CudaExecutor> steps_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> LoadCudaBackend(
+    const std::string& directory, const BackendOptions& options) {
+  auto backend = std::make_unique<CudaBackend>();
+  RETURN_IF_ERROR(backend->LoadModel(directory, options));
+  return backend;
+}
+
+}  // namespace espalier::cli

@@ -1,0 +1,83 @@
+// --device and --dtype as users meet them, in builds with and without CUDA.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+ProgramRun Generate(std::vector<std::string> args) {
+  args.insert(args.begin(), {"generate", "-m", ModelDirectory("en-fr"),
+                             "--num-beams", "4", "It rains."});
+  return RunEspalier(args);
+}
+
+void ExpectRefused(const ProgramRun& run, const std::string& message) {
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr(message));
+}
+
+TEST(DeviceTest, TheCpuIsTheDefault) {
+  const ProgramRun run = Generate({});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(Generate({"--device", "cpu"}).out, run.out);
+  EXPECT_EQ(Generate({"--device", "cpu", "--dtype", "f32"}).out, run.out);
+}
+
+TEST(DeviceTest, UnknownDevicesAndTypesAreQuoted) {
+  for (const std::string device :
+       {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda1"}) {
+    ExpectRefused(
+        Generate({"--device=" + device}),
+        "--device must be cpu, cuda or cuda:N, got \"" + device + "\"");
+  }
+  for (const std::string device : {"cpu", "cuda"}) {
+    ExpectRefused(Generate({"--device", device, "--dtype", "int8"}),
+                  "--dtype must be f32, f16 or bf16, got \"int8\"");
+  }
+}
+
+TEST(DeviceTest, OptionsOfTheOtherDeviceAreRefused) {
+  for (const std::string dtype : {"bf16", "f16"}) {
+    ExpectRefused(
+        Generate({"--dtype", dtype}),
+        "--dtype " + dtype + " needs --device cuda; the CPU computes in f32");
+  }
+  ExpectRefused(Generate({"--device", "cuda", "--threads", "2"}),
+                "--threads is of --device cpu");
+}
+
+// What is missing, and what works instead.
+TEST(DeviceTest, CudaWorksOrSaysWhatIsMissing) {
+  const ProgramRun run = Generate({"--device", "cuda", "--dtype", "f32"});
+#ifdef ESPALIER_CUDA
+  if (run.exit_code == 0) {
+    EXPECT_EQ(run.out, Generate({}).out);
+    return;
+  }
+  ExpectRefused(run, "no CUDA device");
+#else
+  ExpectRefused(run, "cmake --preset cuda");
+#endif
+  EXPECT_THAT(run.err, HasSubstr("--device cpu works everywhere"));
+}
+
+TEST(DeviceTest, ACudaDeviceThatIsNotThereIsRefused) {
+  ExpectRefused(Generate({"--device", "cuda:1000"}), "--device cpu");
+}
+
+TEST(DeviceTest, HelpSaysWhatDependsOnTheDevice) {
+  const std::string help = RunEspalier({"generate", "--help"}).out;
+  EXPECT_THAT(help, HasSubstr("f32 (cpu), bf16 (cuda)"));
+  EXPECT_THAT(help, HasSubstr("--device cuda"));
+}
+
+}  // namespace
+}  // namespace espalier::testing

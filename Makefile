@@ -9,32 +9,52 @@
 # finds there, and without one configures the program alone, which needs no
 # test library; the tests switch themselves on. Going back and forth rebuilds
 # nothing.
+#
+# Where there is an NVIDIA GPU with its driver and a CUDA compiler, the demo
+# builds in build/cuda and runs on the GPU; make demo DEVICE=cpu or DEVICE=cuda
+# decides it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test clean install-program install-all
+.PHONY: help demo demo-cpu demo-cuda test clean install-program install-all
 .NOTPARALLEL:  # prerequisites in the order written
 
 JOBS ?= $(shell nproc)
 RELEASE := build/release
+CUDA := build/cuda
 
 help:
-	@echo "make demo    build the program and translate a few sentences"
+	@echo "make demo    build the program and translate a few sentences,"
+	@echo "             on a GPU where there is one (DEVICE=cpu: never)"
 	@echo "make test    build everything and run the tests"
 	@echo "make clean   remove what was built"
 	@echo "Both commands install missing packages through apt, and say so."
 
-demo: install-program $(RELEASE)/build.ninja
+# Lazy: only the demo looks for a GPU.
+DEVICE = $(shell tools/find_cuda.sh gpu >&2 && tools/find_cuda.sh compiler >&2 \
+	&& echo cuda || echo cpu)
+
+demo:
+	@$(MAKE) --no-print-directory demo-$(DEVICE)
+
+demo-cpu: install-program $(RELEASE)/build.ninja
 	@cmake --build --preset release -j $(JOBS) --target espalier_cli
-	@tools/demo.sh
+	@tools/demo.sh $(RELEASE) cpu
+
+demo-cuda: install-program $(CUDA)/build.ninja
+	@cmake --build --preset cuda -j $(JOBS) --target espalier_cli
+	@tools/demo.sh $(CUDA) cuda
 
 test: install-all
 	@cmake --preset release
 	@cmake --build --preset release -j $(JOBS)
 	@ctest --preset release
 
-# Depends on nothing: preset `program` would switch off the tests of a
-# configuration that has them.
+# These depend on nothing: presets `program` and `cuda-program` would switch off
+# the tests of a configuration that has them.
 $(RELEASE)/build.ninja:
 	@cmake --preset program
+
+$(CUDA)/build.ninja:
+	@CUDACXX=$$(tools/find_cuda.sh compiler) cmake --preset cuda-program
 
 install-program:
 	@tools/install_dependencies.sh program

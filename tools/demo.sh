@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
 # The main job, shown: a few everyday sentences through the embedded
-# translator, five beams wide, the three best translations of each. Needs
-# build/release/bin/espalier; `make demo` builds it first.
+# translator, five beams wide, the three best translations of each:
+#
+#   tools/demo.sh [BUILD] [DEVICE]   build/release and cpu without
+#
+# Needs BUILD/bin/espalier; `make demo` builds it first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+build=${1:-build/release}
+device=${2:-cpu}
 
 # Prints a command as one would type it, then runs it.
 run() {
@@ -16,7 +21,8 @@ run() {
   "$@"
 }
 
-espalier=(build/release/bin/espalier generate -m models/en-fr)
+espalier=("$build/bin/espalier" generate -m models/en-fr)
+[[ $device == cpu ]] || espalier+=(--device "$device")
 search=(--num-beams 5 --num-return-sequences 3 --figures)
 
 run "${espalier[@]}" "${search[@]}" \

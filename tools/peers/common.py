@@ -47,6 +47,7 @@ def comparison_parser(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--model", type=Path, default=embedded_model.EN_FR)
     parser.add_argument("--sentences", type=Path, default=embedded_model.DEV_SENTENCES)
     parser.add_argument("--limit", type=int, help="use the first sentences only")
+    parser.add_argument("--copies", type=int, help="of each sentence")
     parser.add_argument("--threads", type=int, default=2)
     return parser
 
@@ -62,10 +63,13 @@ def peer_parser(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def read_sentences(args: argparse.Namespace) -> list[dict[str, Any]]:
+    return read_jsonl(args.sentences)[: args.limit] * (args.copies or 1)
+
+
 def read_prompts(args: argparse.Namespace) -> list[list[int]]:
     tokenizer = Tokenizer(args.model)
-    rows = read_jsonl(args.sentences)[: args.limit]
-    return [tokenizer.prompt(row["text"]) for row in rows]
+    return [tokenizer.prompt(row["text"]) for row in read_sentences(args)]
 
 
 def report(args: argparse.Namespace, outputs: Sequence[Output], timing: Timing) -> None:

@@ -2,9 +2,10 @@
 
     python -m tools.peers.transformers_generate --output outputs.jsonl
 
-float32 on the CPU. One prompt at a time, as someone without padding or
-batching would call it; `--batch N` runs N prompts of similar length together,
-padded on the left. Only the calls of `generate` are timed.
+float32 on the CPU, or what `--device` and `--dtype` say. One prompt at a time,
+as someone without padding or batching would call it; `--batch N` runs N prompts
+of similar length together, padded on the left. Only the calls of `generate` are
+timed.
 """
 
 import argparse
@@ -36,7 +37,7 @@ def pad_left(prompts: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def generate(model: LlamaForCausalLM, prompts: list[list[int]]) -> list[Output]:
-    ids, mask = pad_left(prompts)
+    ids, mask = (tensor.to(model.device) for tensor in pad_left(prompts))
     out = model.generate(
         ids,
         attention_mask=mask,
@@ -68,6 +69,8 @@ def run(
 def parse_args() -> argparse.Namespace:
     parser = common.peer_parser(__doc__)
     parser.add_argument("--batch", type=int, default=1, help="prompts run together")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--dtype", default="float32", help="float32 or bfloat16")
     return parser.parse_args()
 
 
@@ -76,7 +79,9 @@ def main() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     torch.set_num_threads(args.threads)
-    model = LlamaForCausalLM.from_pretrained(args.model, dtype=torch.float32).eval()
+    dtype = getattr(torch, args.dtype)
+    model = LlamaForCausalLM.from_pretrained(args.model, dtype=dtype).eval()
+    model.to(args.device)
     prompts = common.read_prompts(args)
     run(model, prompts[: 4 * args.batch], args.batch)  # warms up
     seconds = []
@@ -84,7 +89,8 @@ def main() -> None:
         outputs, taken = run(model, prompts, args.batch)
         seconds.append(taken)
     num_tokens = sum(len(output.tokens) for output in outputs)
-    settings = {"batch": args.batch, "threads": args.threads}
+    where = {"threads": args.threads} if args.device == "cpu" else {"dtype": args.dtype}
+    settings = {"batch": args.batch, **where}
     common.report(args, outputs, Timing(seconds, num_tokens, settings))
 
 

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Measures espalier and its peers on the GPU of this machine, in one run, and
+# prints markdown tables: those of docs/performance.md.
+#
+#   benchmarks/run_gpu.sh [PART]...
+#
+#   select attention matmul   kernels, beside torch's
+#   forward                   the forward pass alone
+#   step                      whole decode steps, beside a CUDA graph of torch's
+#   wide                      512 and 5,000 beams
+#   parity                    results against the reference, and among others
+#   e2e                       500 sentences, beside transformers
+#
+# Without parts, all of them. BIN is the directory of the programs
+# (build/cuda/bin without), PYTHON a Python with tools/requirements.txt and a
+# torch for GPUs (python3 without). A part that fails or takes too long says so
+# and leaves the others; then the exit code is 1.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+readonly bin=${BIN:-build/cuda/bin} python=${PYTHON:-python3}
+work=$(mktemp -d)
+readonly work
+trap 'rm -rf "$work"' EXIT
+
+readonly steps=(68m:5x1/128 68m:16x8/512 1b:1x4/128 1b:8x4/512 8b:1x4/128
+  8b:8x4/512 8b:16x8/512 8b:1x8/8192)
+failed=0
+
+# limited SECONDS COMMAND...: its output, or a line that it failed.
+limited() {
+  local seconds=$1
+  shift
+  timeout "$seconds" "$@" && return
+  failed=1
+  printf '\n**Failed or took longer than %d s: `%s`**\n' "$seconds" "$*"
+}
+
+# What prints columns, not markdown.
+columns() {
+  printf '```\n'
+  limited "$@"
+  printf '```\n\n'
+}
+
+run_kernel() {
+  columns 60 "$bin/cuda_$1_benchmark"
+  limited 60 "$python" benchmarks/peers/torch_kernels.py "$1"
+}
+
+run_select() { run_kernel select; }
+run_attention() { run_kernel attention; }
+run_matmul() { run_kernel matmul; }
+run_forward() { columns 60 "$bin/cuda_forward_benchmark"; }
+
+# torch's figures are a column of the tables; without them it stays empty.
+torch_graph() {
+  : >"$work/torch.jsonl"
+  limited 120 "$python" benchmarks/peers/torch_graph.py \
+    --output "$work/torch.jsonl" "$@"
+}
+
+run_step() {
+  torch_graph "${steps[@]}"
+  limited 120 "$bin/cuda_step_benchmark" --torch "$work/torch.jsonl" \
+    "${steps[@]}"
+}
+
+run_wide() {
+  torch_graph 0.6b:1x512/512
+  limited 90 "$bin/cuda_step_benchmark" --new-tokens 16 \
+    --torch "$work/torch.jsonl" 0.6b:1x512/512 0.6b:1x5000/512
+}
+
+run_parity() {
+  limited 120 "$python" -m tools.parity --espalier "$bin/espalier"
+}
+
+run_e2e() {
+  limited 180 "$python" -m tools.peers.compare --gpu --rounds 3 \
+    --repeats 3 --threads "$(nproc)" --espalier "$bin/espalier" 2>"$work/e2e.err" ||
+    cat "$work/e2e.err"
+}
+
+parts=("$@")
+[[ $# -gt 0 ]] || parts=(select attention matmul forward step wide
+  parity e2e)
+for part in "${parts[@]}"; do
+  if ! declare -F "run_$part" >/dev/null || [[ $part == kernel ]]; then
+    echo "No part $part; see the head of $0." >&2
+    exit 2
+  fi
+done
+
+nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem \
+  --format=csv,noheader || true
+for part in "${parts[@]}"; do
+  start=$SECONDS
+  printf '\n## %s\n\n' "$part"
+  "run_$part"
+  printf '\n(%d s)\n' "$((SECONDS - start))"
+done
+exit "$failed"

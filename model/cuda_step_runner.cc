@@ -40,10 +40,9 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
   const Shape largest = {.num_lines = limits.max_rows,
                          .max_groups = reports.max_groups,
                          .max_candidates = limits.max_candidates};
-  ASSIGN_OR_RETURN(
-      runner->select_scratch_,
-      DeviceBuffer<std::byte>::Create(
-          CudaSelectScratchBytes(runner->SelectInputs(largest))));
+  ASSIGN_OR_RETURN(runner->select_scratch_,
+                   DeviceBuffer<std::byte>::Create(
+                       CudaSelectScratchBytes(runner->SelectInputs(largest))));
   return runner;
 }
 
@@ -72,13 +71,11 @@ CudaStepRunner::Shape CudaStepRunner::GraphShape(const CudaStep& step) const {
           .has_partials = step.has_partials};
 }
 
-absl::StatusOr<cudaGraphExec_t> CudaStepRunner::FindGraph(
-    const Shape& shape) {
+absl::StatusOr<cudaGraphExec_t> CudaStepRunner::FindGraph(const Shape& shape) {
   const auto found = graphs_.find(shape);
   if (found != graphs_.end()) return found->second.get();
-  ASSIGN_OR_RETURN(CudaGraph graph, CaptureGraph(stream_, [&] {
-                     return EnqueueAll(shape);
-                   }));
+  ASSIGN_OR_RETURN(CudaGraph graph,
+                   CaptureGraph(stream_, [&] { return EnqueueAll(shape); }));
   return graphs_.emplace(shape, std::move(graph)).first->second.get();
 }
 
@@ -138,20 +135,20 @@ CudaBatch CudaStepRunner::BatchOf(const Shape& shape) const {
 
 CudaSelectInputs CudaStepRunner::SelectInputs(const Shape& shape) const {
   const CudaStepArrays& arrays = memory_->arrays();
-  return {
-      .num_rows = shape.num_lines,
-      .vocab_size = model_->description().vocab_size,
-      .max_groups = shape.max_groups,
-      .max_candidates = shape.max_candidates,
-      .max_total_candidates = static_cast<int>(std::min<int64_t>(int64_t{shape.max_groups} * shape.max_candidates,
-                                       memory_->limits().max_candidates)),
-      .logits = logits_.data(),
-      .num_groups = arrays.state.num_groups,
-      .groups = arrays.state.selections,
-      .row_groups = arrays.state.row_groups,
-      .cum_log_probs = arrays.state.batch_cum_log_probs,
-      .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
-      .edits = arrays.edits};
+  return {.num_rows = shape.num_lines,
+          .vocab_size = model_->description().vocab_size,
+          .max_groups = shape.max_groups,
+          .max_candidates = shape.max_candidates,
+          .max_total_candidates = static_cast<int>(std::min<int64_t>(
+              int64_t{shape.max_groups} * shape.max_candidates,
+              memory_->limits().max_candidates)),
+          .logits = logits_.data(),
+          .num_groups = arrays.state.num_groups,
+          .groups = arrays.state.selections,
+          .row_groups = arrays.state.row_groups,
+          .cum_log_probs = arrays.state.batch_cum_log_probs,
+          .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
+          .edits = arrays.edits};
 }
 
 }  // namespace espalier

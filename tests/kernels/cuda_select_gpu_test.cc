@@ -123,8 +123,7 @@ class DeviceBatch {
     in.cum_log_probs = cum.data();
     in.row_edits = edits_.empty() ? nullptr : row_edits.data();
     in.edits = edits.data();
-    auto scratch =
-        DeviceBuffer<char>::Create(CudaSelectScratchBytes(in));
+    auto scratch = DeviceBuffer<char>::Create(CudaSelectScratchBytes(in));
     EXPECT_TRUE(scratch.ok());
     EXPECT_EQ(cudaMemset(scratch->data(), 0xFF, scratch->size()), cudaSuccess);
     const auto candidates = Upload(Candidates(num_candidates_, {-1, -1, kNan}));

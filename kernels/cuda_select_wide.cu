@@ -29,7 +29,7 @@
 
 #include "base/status.h"
 #include "kernels/cuda_select_exact.cuh"
-#include "kernels/cuda_select_wide.h"
+#include "kernels/cuda_select_steps.h"
 
 namespace espalier::cuda_select {
 namespace {

@@ -1,0 +1,484 @@
+// The choice among a group's rows once they are read, by one block: for groups
+// of up to kMaxNarrow candidates (cuda_select.cu).
+#include <algorithm>
+
+#include "base/status.h"
+#include "kernels/cuda_select_exact.cuh"
+#include "kernels/cuda_select_row.cuh"
+#include "kernels/cuda_select_steps.h"
+
+namespace espalier::cuda_select {
+namespace {
+
+// Maxima that the threshold is found among, each of a part of the group. Of
+// four times m, 1.15 m elements are expected to reach it.
+constexpr int kFewMaxima = 64;
+constexpr int kMaxFew = kFewMaxima / 4;  // m
+constexpr int kMaxima = 4 * kMaxNarrow;
+// What a block keeps; each of its threads ranks one entry at most.
+constexpr int kMaxEntries = 256;
+constexpr int kMaxFound = 256;
+
+// How a block merges. Which way a launch takes changes no bit of the answer:
+// one warp sums a row, and the threshold decides only what is looked at. Most
+// of the work is the same few hundred instructions in every warp that has a row
+// or a quarter.
+
+// Up to one group for each multiprocessor, so that no block shares its own:
+// what counts is the longest way of a thread.
+struct FewGroups {
+  // Sixteen rows at once. 256 threads take 5 us longer for m = 64, where each
+  // compares twice as much for the threshold and the ranks.
+  static constexpr int kThreads = 512;
+  // Up to 128 registers a thread hold the maxima of a row besides all else; of
+  // 64 some are spilled, which costs up to 5 us.
+  static constexpr int kMinBlocks = 1;
+  // Quarters a warp has on their way at a time: all there are, where m is up
+  // to 24. Four instead of two, or one, take 0.3 us longer.
+  static constexpr int kQuartersAtOnce = 2;
+};
+
+// More groups: what counts is all instructions together, and 512 threads, of
+// which more wait for the others, take 10 % longer.
+struct ManyGroups {
+  static constexpr int kThreads = 256;
+  static constexpr int kMinBlocks = 2;       // they wait for memory in turn
+  static constexpr int kQuartersAtOnce = 4;  // as many in a block as above
+};
+
+// A quarter whose maximum reaches the threshold, and its row.
+struct Found {
+  RowStats stats;
+  float floor;  // of logits
+  int beam;
+  int quarter;
+};
+
+struct MergeShared {
+  alignas(16) uint32_t maxima[kMaxima];  // ordered scores
+  uint32_t cut;
+  int num_found;
+  Found found[kMaxFound];
+  int num_entries;
+  Entry entries[kMaxEntries];
+  int num_left;  // of the entries, in kByLogit
+  // The last chosen, and the first that is not.
+  Entry last;
+  ScoreKey next;
+  // Of MergeRowByRow.
+  ExactShared exact;
+  ScoreKey keys[2][2 * kMaxNarrow];
+};
+
+// Rows in work at once.
+__device__ inline int NumWarps() { return blockDim.x / kWarpSize; }
+
+// What a warp knows once the rows are summed.
+struct Summed {
+  // Of its first row; those of others are in `stats`.
+  RowStats stats;
+  TileBatch batch;
+  // The best scores a lane has among first quarters, second ones, and so on.
+  QuarterMaxima own;
+  bool edited = false;  // whether one of its rows is
+
+  __device__ RowStats StatsAt(const Params& p, const CudaSelectGroup& group,
+                              int beam) const {
+    return beam < NumWarps() ? stats : p.scratch.stats[group.first_row + beam];
+  }
+};
+
+// Calls visit(beam) for this warp's rows.
+template <typename Visit>
+__device__ void ForEachRow(const CudaSelectGroup& group, const Visit& visit) {
+#pragma unroll 1
+  for (int beam = threadIdx.x / kWarpSize; beam < group.num_rows;
+       beam += NumWarps()) {
+    visit(beam);
+  }
+}
+
+template <typename T>
+__device__ void AddScores(const RowView<T>& row, const QuarterMaxima& logits,
+                          QuarterMaxima& scores) {
+  if (!row.alive()) return;
+  scores.Add({row.Score(logits.best.x), row.Score(logits.best.y),
+              row.Score(logits.best.z), row.Score(logits.best.w)});
+}
+
+// The softmax of all rows, to `stats`.
+template <typename T>
+__device__ Summed SumRows(const Params& p, const CudaSelectGroup& group,
+                          bool by_logit) {
+  Summed summed;
+  ForEachRow(group, [&](int beam) {
+    const int row = group.first_row + beam;
+    // Before the tiles, to be waited for together.
+    const CudaRowEdits edits =
+        p.in.row_edits != nullptr ? p.in.row_edits[row] : CudaRowEdits{};
+    TileBatch batch;
+    QuarterMaxima own;
+    const RowStats stats = SumTiles(p, row, batch, own);
+    summed.edited |= edits.end > edits.begin;
+    if (beam < NumWarps()) {
+      summed.stats = stats;
+      summed.batch = batch;
+    }
+    if (threadIdx.x % kWarpSize == 0) p.scratch.stats[row] = stats;
+    AddScores(RowView<T>(p, group, beam, by_logit, stats), own, summed.own);
+  });
+  return summed;
+}
+
+// Takes edited tokens, where there are any, out of all maxima.
+template <typename T>
+__device__ void LeaveEditedOut(const Params& p, const CudaSelectGroup& group,
+                               bool by_logit, Summed& summed) {
+  if (!__syncthreads_or(summed.edited)) return;
+#pragma unroll 1
+  for (int beam = 0; beam < group.num_rows; ++beam) {
+    const RowView<T> row(p, group, beam, by_logit);
+    if (row.alive() && row.has_edits()) LeaveEditedOut(row);
+  }
+  __syncthreads();
+  summed.own = {};
+  ForEachRow(group, [&](int beam) {
+    const RowView<T> row(p, group, beam, by_logit);
+    TileBatch batch;
+    AddScores(row, ReadMaxima(row.maxima(), p.tiles, batch), summed.own);
+    if (beam < NumWarps()) summed.batch = batch;
+  });
+}
+
+// Brings the lanes' maxima to `kSize`: from few lanes all four, from many the
+// best of several.
+template <int kSize>
+__device__ void ShareMaxima(const Params& p, const float4& own, int num_rows,
+                            uint32_t* maxima) {
+  const int rows = min(num_rows, NumWarps());
+  const int per_row = min(p.tiles, kWarpSize);  // lanes that have any
+  const int row = threadIdx.x / kWarpSize;
+  const int lane = threadIdx.x % kWarpSize;
+  const bool has_any = row < rows && lane < per_row;
+  const int index = row * per_row + lane;
+  if (4 * rows * per_row <= kSize) {
+    if (has_any) {
+      reinterpret_cast<uint4*>(maxima)[index] = {
+          Ordered(own.x), Ordered(own.y), Ordered(own.z), Ordered(own.w)};
+    }
+  } else if (2 * rows * per_row <= kSize) {
+    if (has_any) {
+      reinterpret_cast<uint2*>(maxima)[index] = {Ordered(fmaxf(own.x, own.y)),
+                                                 Ordered(fmaxf(own.z, own.w))};
+    }
+  } else if (rows * per_row <= kSize) {
+    if (has_any) maxima[index] = Ordered(MaxOf(own));
+  } else {
+    float best = MaxOf(own);
+    int each = 1;
+    for (; rows * kWarpSize > each * kSize; each *= 2) {
+      best = fmaxf(best, __shfl_xor_sync(kAllLanes, best, each));
+    }
+    if (row < rows && (lane & (each - 1)) == 0) {
+      maxima[threadIdx.x >> (__ffs(each) - 1)] = Ordered(best);
+    }
+  }
+}
+
+// The m-th largest of the shared maxima: at least m elements reach it. 0 if
+// there are fewer.
+template <typename Policy, int kSize>
+__device__ void FindCut(int m, MergeShared& shared) {
+  static_assert(kSize <= Policy::kThreads);
+  constexpr int kLanes = Policy::kThreads / kSize;  // for one maximum
+  constexpr int kCount = kSize / kLanes;            // that each looks at
+  const uint32_t own = shared.maxima[threadIdx.x / kLanes];
+  int above = 0;
+#pragma unroll 8
+  for (int i = 0; i < kCount / 4; ++i) {
+    const uint4 v = reinterpret_cast<const uint4*>(
+        shared.maxima)[i * kLanes + threadIdx.x % kLanes];
+    above += (v.x > own) + (v.y > own) + (v.z > own) + (v.w > own);
+  }
+#pragma unroll
+  for (int distance = 1; distance < kLanes; distance *= 2) {
+    above += __shfl_xor_sync(kAllLanes, above, distance);
+  }
+  const uint32_t lowest =
+      __reduce_min_sync(kAllLanes, above < m ? own : 0xFFFFFFFFu);
+  if (threadIdx.x % kWarpSize == 0) atomicMin(&shared.cut, lowest);
+}
+
+template <typename Policy, int kSize>
+__device__ void FindCut(const Params& p, const CudaSelectGroup& group,
+                        const Summed& summed, MergeShared& shared) {
+  ShareMaxima<kSize>(p, summed.own.best, group.num_rows, shared.maxima);
+  __syncthreads();
+  FindCut<Policy, kSize>(group.num_candidates, shared);
+  __syncthreads();
+}
+
+// Lists the quarters that reach the cut, and takes in edited tokens that do.
+template <typename T, typename Append>
+__device__ void FindQuarters(const Params& p, const CudaSelectGroup& group,
+                             bool by_logit, Summed& summed, float cut,
+                             MergeShared& shared, const Append& append) {
+  const int lane = threadIdx.x % kWarpSize;
+  ForEachRow(group, [&](int beam) {
+    const RowStats stats = summed.StatsAt(p, group, beam);
+    const RowView<T> row(p, group, beam, by_logit, stats);
+    if (!row.alive()) return;
+    if (row.has_edits()) GatherEdited(row, cut, lane, kWarpSize, append);
+    const float floor = row.Floor(cut);
+#pragma unroll 1
+    for (int first = lane; first < p.tiles; first += kBatchStride) {
+      if (beam >= NumWarps() || first != lane) {
+        summed.batch = TileBatch(row.maxima(), first, p.tiles);
+      }
+      unsigned reached = 0;  // four bits a tile
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const float4& q = summed.batch.maxima[i];
+        if (q.x >= floor) reached |= 1u << (4 * i);
+        if (q.y >= floor) reached |= 2u << (4 * i);
+        if (q.z >= floor) reached |= 4u << (4 * i);
+        if (q.w >= floor) reached |= 8u << (4 * i);
+      }
+      if (reached == 0) continue;
+      int i = atomicAdd(&shared.num_found, __popc(reached));
+#pragma unroll 1
+      for (; reached != 0 && i < kMaxFound; reached &= reached - 1, ++i) {
+        const int bit = __ffs(reached) - 1;
+        const int quarter =
+            (first + bit / kQuarters * kWarpSize) * kQuarters + bit % kQuarters;
+        shared.found[i] = {stats, floor, beam, quarter};
+      }
+    }
+  });
+}
+
+// Reads the listed quarters again, several at a time.
+template <typename T, typename Policy, typename Append>
+__device__ void ReadQuarters(const Params& p, const CudaSelectGroup& group,
+                             bool by_logit, float cut,
+                             const MergeShared& shared, const Append& append) {
+  constexpr int kWarps = Policy::kThreads / kWarpSize;
+  constexpr int kAtOnce = Policy::kQuartersAtOnce;
+  const int num_found = min(shared.num_found, kMaxFound);
+  const auto row_of = [&](const Found& found) {
+    return RowView<T>(p, group, found.beam, by_logit, found.stats);
+  };
+#pragma unroll 1
+  for (int base = threadIdx.x / kWarpSize; base < num_found;
+       base += kWarps * kAtOnce) {
+    // Where there are fewer the last one stands in, so that no load waits for
+    // a decision.
+    LaneLogits<T> logits[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const Found& found = shared.found[min(base + i * kWarps, num_found - 1)];
+      logits[i] = LaneLogits<T>(row_of(found), found.quarter);
+    }
+    // A lane hardly ever has more than one, which is then at hand.
+    unsigned reached = 0;
+    float logit = 0;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (base + i * kWarps >= num_found) continue;
+      const Found& found = shared.found[base + i * kWarps];
+      const RowView<T> row = row_of(found);
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) {
+        const float x = logits[i].value(row, j);
+        if (!(x >= found.floor)) continue;
+        reached |= 1u << (i * kPerLane + j);
+        logit = x;
+      }
+    }
+#pragma unroll 1
+    for (bool at_hand = true; reached != 0; at_hand = false) {
+      const int last = kWarpSize - 1 - __clz(reached);
+      reached ^= 1u << last;
+      const Found& found = shared.found[base + last / kPerLane * kWarps];
+      const RowView<T> row = row_of(found);
+      const int token = LaneToken<T>(found.quarter, last % kPerLane);
+      Offer(row, token, at_hand ? logit : row.Logit(token), cut, append);
+    }
+  }
+}
+
+// All elements that reach the cut.
+template <typename T, typename Policy>
+__device__ void GatherEntries(const Params& p, const CudaSelectGroup& group,
+                              bool by_logit, Summed& summed,
+                              MergeShared& shared) {
+  const float cut = CutScore(shared.cut);
+  const auto append = [&](const Entry& entry) {
+    const int i = atomicAdd(&shared.num_entries, 1);
+    if (i < kMaxEntries) shared.entries[i] = entry;
+  };
+  FindQuarters<T>(p, group, by_logit, summed, cut, shared, append);
+  __syncthreads();
+  ReadQuarters<T, Policy>(p, group, by_logit, cut, shared, append);
+  __syncthreads();
+}
+
+// Ranks the entries, each by several lanes that share the comparing, and calls
+// visit(entry, rank) once for each. Keys are distinct, but for those that are
+// 0 and none.
+template <typename Visit>
+__device__ void Rank(MergeShared& shared, int num_entries, const Visit& visit) {
+  const int log_size = num_entries > 1 ? kWarpSize - __clz(num_entries - 1) : 0;
+  const int log_lanes = min(5, __ffs(blockDim.x) - 1 - log_size);
+  const int lanes = 1 << log_lanes;
+  const int index = threadIdx.x >> log_lanes;
+  const ScoreKey own = index < num_entries ? shared.entries[index].key : 0;
+  int rank = 0;
+#pragma unroll 2
+  for (int i = threadIdx.x & (lanes - 1); i < num_entries; i += lanes) {
+    rank += shared.entries[i].key > own;
+  }
+#pragma unroll 1
+  for (int distance = 1; distance < lanes; distance *= 2) {
+    rank += __shfl_xor_sync(kAllLanes, rank, distance);
+  }
+  if ((threadIdx.x & (lanes - 1)) == 0 && own != 0) {
+    visit(shared.entries[index], rank);
+  }
+}
+
+// Writes the entries of rank below m, of which there are `num_best`.
+__device__ void WriteBest(const Params& p, const CudaSelectGroup& group,
+                          int num_entries, int num_best, MergeShared& shared) {
+  const int m = group.num_candidates;
+  Candidate* const out = p.out.candidates + group.first_candidate;
+  Rank(shared, num_entries, [&](const Entry& entry, int rank) {
+    if (rank < m) {
+      out[rank] = CandidateOf(entry.key, entry.beam, p.in.vocab_size);
+    }
+    if (rank == m - 1) shared.last = entry;
+    if (rank == m) shared.next = entry.key;
+  });
+  if (threadIdx.x == 0) p.out.num_candidates[blockIdx.x] = num_best;
+}
+
+// Whether the cut went through elements of one sum and one row that differ
+// otherwise: then it is the row's own choice that decides which stay.
+__device__ bool CutIsDoubtful(const Params& p, int num_entries,
+                              const MergeShared& shared) {
+  if (shared.next >> kScoreBit != shared.last.key >> kScoreBit) return false;
+  bool differs = false;
+  for (int i = threadIdx.x; i < num_entries; i += blockDim.x) {
+    const Entry& entry = shared.entries[i];
+    differs |= entry.key >> kScoreBit == shared.last.key >> kScoreBit &&
+               entry.beam == shared.last.beam &&
+               (entry.edited || entry.logit != shared.last.logit);
+  }
+  return __syncthreads_or(differs);
+}
+
+// In kByLogit: drops all but the m best logits, and goes over to sums.
+template <typename T>
+__device__ __noinline__ void KeepBestLogits(const Params& p,
+                                            const CudaSelectGroup& group,
+                                            int num_entries,
+                                            MergeShared& shared) {
+  ScoreKey key = 0;
+  Entry* own = nullptr;
+  Rank(shared, num_entries, [&](Entry& entry, int rank) {
+    own = &entry;
+    if (rank < group.num_candidates) key = SumKey<T>(entry, p, group, kByLogit);
+  });
+  __syncthreads();
+  if (own != nullptr) own->key = key;
+  if (key != 0) atomicAdd(&shared.num_left, 1);
+  __syncthreads();
+}
+
+// The way that needs no luck. Out of line, and with nothing by reference that
+// the other way keeps in registers.
+template <typename T>
+__device__ __noinline__ void MergeRowByRow(const Params& p,
+                                           MergeShared& shared) {
+  const CudaSelectGroup group = p.in.groups[blockIdx.x];
+  ScoreKey* best = shared.keys[0];
+  ScoreKey* spare = shared.keys[1];
+  const int count = ChooseRowByRow<T>(p, group, best, spare, shared.exact);
+  for (int i = threadIdx.x; i < count; i += blockDim.x) {
+    shared.entries[i] = {best[i], 0, BeamOf(best[i], p.in.vocab_size), false};
+  }
+  __syncthreads();
+  WriteBest(p, group, count, count, shared);
+}
+
+template <typename T, typename Policy>
+__global__ __launch_bounds__(
+    Policy::kThreads,
+    Policy::kMinBlocks) void MergeGroups(const __grid_constant__ Params p) {
+  __shared__ MergeShared shared;
+  LetNextStart();
+  if (threadIdx.x == 0) {
+    shared.cut = 0xFFFFFFFFu;
+    shared.num_found = shared.num_entries = shared.num_left = 0;
+    shared.next = 0;
+    shared.last.key = 0;
+  }
+  for (int i = threadIdx.x; i < kMaxima; i += blockDim.x) {
+    shared.maxima[i] = 0;
+  }
+  __syncthreads();  // for warps that come to the counters without a barrier
+  const CudaSelectGroup group = p.in.groups[blockIdx.x];
+  const int num_groups = *p.in.num_groups;
+  WaitForPrevious();
+  if (static_cast<int>(blockIdx.x) >= num_groups) return;
+  const int m = group.num_candidates;
+  if (m > kMaxNarrow) return;
+  const Mode mode = ModeOf(p, group);
+  const bool by_logit = mode == kByLogit;
+  Summed summed = SumRows<T>(p, group, by_logit);
+  if (p.in.row_edits != nullptr) LeaveEditedOut<T>(p, group, by_logit, summed);
+  if (mode == kRowByRow) return MergeRowByRow<T>(p, shared);
+  if (m <= kMaxFew) {
+    FindCut<Policy, kFewMaxima>(p, group, summed, shared);
+  } else {
+    FindCut<Policy, kMaxima>(p, group, summed, shared);
+  }
+  GatherEntries<T, Policy>(p, group, by_logit, summed, shared);
+  const int num_entries = shared.num_entries;
+  if (num_entries > kMaxEntries || shared.num_found > kMaxFound) {
+    return MergeRowByRow<T>(p, shared);
+  }
+  if (by_logit) KeepBestLogits<T>(p, group, num_entries, shared);
+  const int num_best = by_logit ? shared.num_left : min(m, num_entries);
+  WriteBest(p, group, num_entries, num_best, shared);
+  if (by_logit || num_entries <= m) return;
+  __syncthreads();
+  if (CutIsDoubtful(p, num_entries, shared)) MergeRowByRow<T>(p, shared);
+}
+
+template <typename T, typename Policy>
+absl::Status LaunchMerge(const Params& p, cudaStream_t stream) {
+  return Launch(
+      MergeGroups<T, Policy>,
+      {.grid = dim3(p.in.max_groups), .block = dim3(Policy::kThreads)}, stream,
+      p);
+}
+
+template <typename T>
+absl::Status LaunchMerge(const Params& p, const CudaDevice& device,
+                         cudaStream_t stream) {
+  const bool few = p.in.max_groups <= device.num_sms;
+  return few ? LaunchMerge<T, FewGroups>(p, stream)
+             : LaunchMerge<T, ManyGroups>(p, stream);
+}
+
+}  // namespace
+
+absl::Status MergeNarrowGroups(const Params& p, const CudaDevice& device,
+                               cudaStream_t stream) {
+  return p.in.dtype == DType::kFloat32
+             ? LaunchMerge<float>(p, device, stream)
+             : LaunchMerge<uint16_t>(p, device, stream);
+}
+
+}  // namespace espalier::cuda_select

@@ -3,7 +3,7 @@
 // over the rows and no memory for what ties.
 #pragma once
 
-#include "kernels/cuda_select_row.cuh"
+#include "kernels/cuda_select_group.cuh"
 
 namespace espalier::cuda_select {
 

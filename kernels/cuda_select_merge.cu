@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 #include "kernels/cuda_select_exact.cuh"
-#include "kernels/cuda_select_row.cuh"
+#include "kernels/cuda_select_group.cuh"
 #include "kernels/cuda_select_steps.h"
 
 namespace espalier::cuda_select {

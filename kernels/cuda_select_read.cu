@@ -2,8 +2,8 @@
 // quarters and its sum of exponentials (cuda_select.cu).
 #include <algorithm>
 
-#include "kernels/cuda_select_row.cuh"
 #include "kernels/cuda_select_steps.h"
+#include "kernels/cuda_select_tiles.cuh"
 
 namespace espalier::cuda_select {
 namespace {

@@ -19,7 +19,9 @@ namespace espalier::testing {
 
 class ScratchDirectory {
  public:
-  ScratchDirectory() : path_(::testing::TempDir() + "/espalier_XXXXXX") {
+  // mkdtemp puts six letters of its own in place of the last six.
+  ScratchDirectory()
+      : path_(::testing::TempDir() + "/espalier_" + std::string(6, 'X')) {
     CHECK(mkdtemp(path_.data()) != nullptr) << path_;
   }
   ~ScratchDirectory() { std::filesystem::remove_all(path_); }

@@ -11,139 +11,17 @@
 
 #include "kernels/attention.h"
 #include "kernels/cuda_attention.h"
+#include "tests/kernels/paged_cache.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
 namespace {
 
-// ---- Numbers ----------------------------------------------------------------
-
-uint32_t ToBits(float x, DType dtype) {
-  if (dtype == DType::kFloat16) {
-    return std::bit_cast<uint16_t>(static_cast<_Float16>(x));
-  }
-  const uint32_t bits = std::bit_cast<uint32_t>(x);
-  if (dtype == DType::kFloat32) return bits;
-  if (std::isnan(x)) return 0x7FFF;
-  return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-}
-
-std::vector<std::byte> ToBytes(const std::vector<float>& x, DType dtype) {
-  const size_t size = NumBytes(dtype);
-  std::vector<std::byte> bytes(x.size() * size);
-  for (size_t i = 0; i < x.size(); ++i) {
-    const uint32_t bits = ToBits(x[i], dtype);
-    std::memcpy(&bytes[i * size], &bits, size);
-  }
-  return bytes;
-}
-
-// Random numbers that `dtype` can tell apart.
-class Numbers {
- public:
-  Numbers(DType dtype, int seed) : dtype_(dtype), random_(seed) {}
-  float Next() {
-    const uint32_t bits = ToBits(normal_(random_), dtype_);
-    return LoadAsFloat(reinterpret_cast<const std::byte*>(&bits), dtype_);
-  }
-
- private:
-  const DType dtype_;
-  std::mt19937 random_;
-  std::normal_distribution<float> normal_;
-};
-
-// ---- Device memory ----------------------------------------------------------
-
-template <typename T>
-DeviceBuffer<T> Upload(const std::vector<T>& host) {
-  auto buffer = DeviceBuffer<T>::Create(std::max<size_t>(host.size(), 1));
-  EXPECT_TRUE(buffer.ok());
-  EXPECT_EQ(cudaMemcpy(buffer->data(), host.data(), host.size() * sizeof(T),
-                       cudaMemcpyHostToDevice),
-            cudaSuccess);
-  return *std::move(buffer);
-}
-
-template <typename T>
-std::vector<T> Download(const DeviceBuffer<T>& buffer) {
-  std::vector<T> host(buffer.size());
-  EXPECT_EQ(cudaMemcpy(host.data(), buffer.data(), buffer.size_bytes(),
-                       cudaMemcpyDeviceToHost),
-            cudaSuccess);
-  return host;
-}
-
-// ---- A batch ----------------------------------------------------------------
-
-// Keys and values in pages in a random order; what no sequence owns is NaN.
-class Cache {
- public:
-  Cache(const CudaAttentionShape& shape, int num_pages)
-      : numbers_(shape.dtype, 7), free_(num_pages) {
-    layout_.dtype = shape.dtype;
-    layout_.num_layers = 2;
-    layout_.num_pages = num_pages;
-    layout_.page_size = shape.page_size;
-    layout_.num_kv_heads = shape.num_kv_heads;
-    layout_.head_dim = shape.head_dim;
-    elements_.assign(layout_.num_layers * layout_.layer_stride(), NAN);
-    std::iota(free_.begin(), free_.end(), 0);
-    std::shuffle(free_.begin(), free_.end(), std::mt19937(3));
-  }
-
-  // Makes `table` hold positions up to `num_positions`.
-  void Extend(std::vector<int>& table, int num_positions, int filled = 0) {
-    while (static_cast<int>(table.size()) * layout_.page_size < num_positions) {
-      table.push_back(free_.back());
-      free_.pop_back();
-    }
-    for (int p = filled; p < num_positions; ++p) {
-      for (int h = 0; h < layout_.num_kv_heads; ++h) {
-        for (int i = 0; i < 2 * layout_.head_dim; ++i) {
-          elements_[At(table, p, h, i / layout_.head_dim) +
-                    i % layout_.head_dim] = numbers_.Next();
-        }
-      }
-    }
-  }
-
-  // Keys (0) or values (1) of a head at positions below `count`.
-  std::vector<float> Gather(const std::vector<int>& table, int count, int head,
-                            int which) const {
-    std::vector<float> result;
-    for (int p = 0; p < count; ++p) {
-      const auto at = elements_.begin() + At(table, p, head, which);
-      result.insert(result.end(), at, at + layout_.head_dim);
-    }
-    return result;
-  }
-
-  // One number of a key (0) or value (1).
-  float& At(const std::vector<int>& table, int position, int head, int which,
-            int dim) {
-    return elements_[At(table, position, head, which) + dim];
-  }
-
-  const CudaKvCache& layout() const { return layout_; }
-  std::vector<float>& elements() { return elements_; }
-
-  static constexpr int kLayer = 1;
-
- private:
-  int64_t At(const std::vector<int>& table, int position, int head,
-             int which) const {
-    return kLayer * layout_.layer_stride() +
-           table[position / layout_.page_size] * layout_.page_stride() +
-           which * layout_.values_offset() + head * layout_.head_stride() +
-           position % layout_.page_size * layout_.head_dim;
-  }
-
-  CudaKvCache layout_;
-  Numbers numbers_;
-  std::vector<int> free_;
-  std::vector<float> elements_;
-};
+using testing::Cache;
+using testing::Download;
+using testing::Numbers;
+using testing::ToBytes;
+using testing::Upload;
 
 // Rows as attention is asked for them.
 class Batch {
@@ -477,46 +355,6 @@ TEST(CudaAttentionLawTest, ImpossibleShapesAreRefused) {
                             nullptr, *device, nullptr),
               testing::StatusIs(absl::StatusCode::kInvalidArgument,
                                 ::testing::HasSubstr("cannot share")));
-}
-
-// ---- Tail copies ------------------------------------------------------------
-
-class CudaCopyTailsTest : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(DTypes, CudaCopyTailsTest,
-                         ::testing::Values(kBf16, kF32));
-
-TEST_P(CudaCopyTailsTest, CopiesTheFilledSlotsOfAllLayersAndNothingElse) {
-  for (const int head_dim : {8, 80, 128}) {
-    const CudaAttentionShape shape = {3, 3, head_dim, 16, GetParam()};
-    Cache cache(shape, 40);
-    std::vector<float>& elements = cache.elements();
-    Numbers numbers(shape.dtype, 9);
-    for (float& x : elements) x = numbers.Next();
-    std::vector<PageCopy> copies;
-    for (int i = 0; i < 18; ++i) {
-      copies.push_back({PageId{i / 2}, PageId{39 - i}, i % 16});
-    }
-    const auto memory = Upload(ToBytes(elements, shape.dtype));
-    const auto device_copies = Upload(copies);
-    const int num_copies = 17;  // the last is not asked for
-    const auto device_count = Upload(std::vector<int>{num_copies});
-    CudaKvCache layout = cache.layout();
-    layout.data = memory.data();
-    auto device = CudaDevice::Open(0);
-    ASSERT_OK(CudaCopyTails(device_copies.data(), device_count.data(), 18,
-                            layout, *device, nullptr));
-    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    for (int c = 0; c < num_copies; ++c) {
-      for (int run = 0; run < layout.num_layers * 2 * 3; ++run) {
-        const auto page = elements.begin() + run / 6 * layout.layer_stride() +
-                          run % 6 * layout.head_stride();
-        std::copy_n(page + copies[c].from.value * layout.page_stride(),
-                    copies[c].num_tokens * head_dim,
-                    page + copies[c].to.value * layout.page_stride());
-      }
-    }
-    EXPECT_EQ(Download(memory), ToBytes(elements, shape.dtype)) << head_dim;
-  }
 }
 
 }  // namespace

@@ -168,7 +168,8 @@ class CudaCapture {
 
 // Captures what `enqueue` (a callable that returns absl::Status) puts on
 // `stream`, without running it.
-// Errors: what `enqueue` returns; kInternal if it cannot be captured.
+// Errors: what `enqueue` returns; kResourceExhausted if memory runs out;
+// kInternal if it cannot be captured.
 template <typename Enqueue>
 absl::StatusOr<CudaGraph> CaptureGraph(cudaStream_t stream,
                                        const Enqueue& enqueue) {

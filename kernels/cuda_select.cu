@@ -89,8 +89,7 @@ absl::Status CheckShapes(const CudaSelectInputs& in) {
                            in.vocab_size, " for up to ", in.max_groups,
                            " groups of up to ", in.max_candidates);
   }
-  // The rows are the grid's second dimension.
-  if (in.num_rows > 65535 ||
+  if (in.num_rows > kMaxCudaSelectRows ||
       int64_t{in.num_rows} * in.vocab_size > kMaxCudaSelectLogits) {
     return InvalidArgument("too many logits for one call: ", in.num_rows,
                            " rows of ", in.vocab_size);

@@ -49,6 +49,8 @@ struct CudaRowEdits {
   float repetition_penalty = 1.0f;
 };
 
+// Rows of one call: the second dimension of a grid.
+inline constexpr int kMaxCudaSelectRows = 65535;
 // Logits of one call: places and counts of them are 32-bit numbers.
 inline constexpr int64_t kMaxCudaSelectLogits = 0x7FFFFFFF;
 // Up to so many candidates each, a group is one block's work.
@@ -89,7 +91,8 @@ size_t CudaSelectScratchBytes(const CudaSelectInputs& inputs);
 // REQUIRES: all inputs but the logits are complete when the kernel before this
 // one starts, as in a step (CudaEmbed): they are read ahead of its end.
 // Errors: kInvalidArgument if a shape is impossible, or there are more than
-// 65,535 rows or kMaxCudaSelectLogits; kInternal if a launch is refused.
+// kMaxCudaSelectRows rows or kMaxCudaSelectLogits; kInternal if a launch is
+// refused.
 absl::Status CudaSelect(const CudaSelectInputs& inputs,
                         const CudaSelectOutputs& outputs, void* scratch,
                         const CudaDevice& device, cudaStream_t stream);

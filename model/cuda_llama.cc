@@ -149,7 +149,8 @@ absl::Status LoadedCudaLlama::CheckBounds(const CudaBatch& batch) const {
   const CudaAttentionInputs& attention = batch.attention;
   for (const Bound& bound :
        {Bound{"tokens", batch.num_tokens, options_.max_tokens},
-        Bound{"lines of logits", batch.num_logits, options_.max_logits},
+        Bound{"lines of logits", batch.num_logits,
+              std::min(options_.max_logits, batch.num_tokens)},
         Bound{"queries", attention.max_queries, options_.max_tokens},
         Bound{"items", attention.max_items, options_.max_attention_items},
         Bound{"partials", attention.max_partials,

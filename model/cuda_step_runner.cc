@@ -31,10 +31,12 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
   const CudaStepLimits& limits = memory->limits();
   const int64_t num_logits =
       int64_t{limits.max_rows} * model->description().vocab_size;
-  if (num_logits > kMaxCudaSelectLogits) {
+  if (limits.max_rows > kMaxCudaSelectRows ||
+      num_logits > kMaxCudaSelectLogits) {
     return InvalidArgument("a step of ", limits.max_rows, " rows has ",
-                           num_logits, " logits, at most ",
-                           kMaxCudaSelectLogits, " can be selected from");
+                           num_logits, " logits, at most ", kMaxCudaSelectRows,
+                           " rows and ", kMaxCudaSelectLogits,
+                           " logits can be selected from");
   }
   ASSIGN_OR_RETURN(runner->logits_, DeviceBuffer<float>::Create(num_logits));
   const Shape largest = {.num_lines = limits.max_rows,

@@ -113,11 +113,11 @@ void Scheduler::Remember(const StepPlan& plan) {
 bool Scheduler::CanAdmit(const Request& request) const {
   if (running_.empty()) return true;
   if (num_running() >= options_.max_running) return false;
-  int64_t num_beams = request.params.num_beams;
+  int64_t num_rows = NumSequences(request.params);
   for (const Running& running : running_) {
-    num_beams += running.group->num_beams();
+    num_rows += running.group->num_sequences();
   }
-  return num_beams <= options_.max_step_tokens;
+  return num_rows <= options_.max_step_tokens;
 }
 
 void Scheduler::Admit(StepPlan* plan, int* budget) {
@@ -160,14 +160,7 @@ absl::Status Scheduler::CheckAnswers(const PlanInFlight& plan,
     }
     const Running* running = Find(answer.request);
     if (running == nullptr) continue;  // nobody reads it
-    const int num_rows = running->group->num_live_beams();
-    for (const Candidate& candidate : answer.candidates) {
-      if (candidate.beam < 0 || candidate.beam >= num_rows ||
-          candidate.token < 0 || candidate.token >= vocab_size_) {
-        return Internal("a step answered with token ", candidate.token,
-                        " after beam ", candidate.beam, " of ", num_rows);
-      }
-    }
+    RETURN_IF_ERROR(running->group->CheckAnswer(answer, vocab_size_));
   }
   return absl::OkStatus();
 }

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "beam/beam_strategy.h"
-#include "beam/greedy_strategy.h"
+#include "beam/sample_strategy.h"
 #include "beam/selection_options.h"
 #include "kernels/assign_slots.h"
 #include "pages/page_table.h"
@@ -15,14 +15,14 @@ namespace espalier {
 namespace {
 
 std::unique_ptr<DecodeStrategy> MakeStrategy(const GenerationParams& params) {
-  if (params.num_beams == 1) return std::make_unique<GreedyStrategy>(params);
+  if (params.num_beams == 1) return std::make_unique<SampleStrategy>(params);
   return std::make_unique<BeamStrategy>(params);
 }
 
-// Beams that live at most. The last token is never fed; where it is the only
-// one, nothing is fed after the prompt.
+// Sequences that have pages at most. The last token is never fed; where it is
+// the only one, nothing is fed after the prompt.
 int NumSlots(const GenerationParams& params) {
-  return params.max_new_tokens == 1 ? 1 : SaturateToInt(params.num_beams);
+  return params.max_new_tokens == 1 ? 1 : NumSequences(params);
 }
 
 }  // namespace
@@ -39,8 +39,8 @@ BeamGroup::BeamGroup(RequestId id, Request request, PageReservation pages,
                      PagePool* pool, SequenceIdSource* ids)
     : id_(id),
       request_(std::move(request)),
-      processors_(MakeScoreProcessors(request_.params)),
-      eos_token_ids_(DistinctEosTokenIds(request_.params)),
+      rule_(MakeSelectionRule(request_.params)),
+      finishing_token_ids_(FinishingTokenIds(request_.params)),
       pool_(pool),
       ids_(ids),
       reservation_(std::move(pages)),
@@ -66,7 +66,7 @@ bool BeamGroup::can_plan() const {
   if (num_unanswered_ == 0) return true;
   // The step ahead generates the token after the one that is outstanding.
   return num_steps_ + 2 <= *request_.params.max_new_tokens &&
-         (processors_ == nullptr || !processors_->needs_history());
+         strategy_->runs_ahead() && !rule_->processors.needs_history();
 }
 
 absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan) {
@@ -127,9 +127,8 @@ absl::Status BeamGroup::PlanAhead(StepPlan* plan) {
       .request = id_,
       .position = Position(num_steps_ + 1),
       .num_candidates = selection.num_candidates,
-      .domain = selection.domain,
       .num_generated = selection.num_generated + 1,
-      .processors = processors_};
+      .rule = rule_};
   for (const Slot& slot : slots_) {
     continuation.tail_pages.push_back(slot.tail.id());
   }
@@ -180,12 +179,12 @@ void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
   PlanSelection selection;
   selection.request = id_;
   selection.first_logits = first_logits;
-  selection.processors = processors_;
+  selection.rule = rule_;
   strategy_->DescribeSelection(&selection);
   selection.num_slots = NumSlots(request_.params);
-  selection.eos_token_ids = eos_token_ids_;
+  selection.eos_token_ids = finishing_token_ids_;
   for (const LiveBeam& beam : beams_) selection.slots.push_back(beam.slot);
-  if (processors_ != nullptr && processors_->needs_history()) {
+  if (rule_->processors.needs_history()) {
     selection.histories.assign(beams_.size(), request_.prompt_tokens);
     for (size_t rank = 0; rank < beams_.size(); ++rank) {
       strategy_->AppendTokens(static_cast<int>(rank),
@@ -196,6 +195,26 @@ void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
   ++num_unanswered_;
 }
 
+absl::Status BeamGroup::CheckAnswer(const SelectionResult& result,
+                                    int vocab_size) const {
+  const bool draws = rule_->kind == SelectionKind::kDraws;
+  const int num_rows = num_live_beams();
+  const TokenId lowest = draws ? kNotANumber : 0;
+  for (const Candidate& candidate : result.candidates) {
+    if (candidate.beam < 0 || candidate.beam >= num_rows ||
+        candidate.token < lowest || candidate.token >= vocab_size) {
+      return Internal("a step answered with token ", candidate.token,
+                      " after beam ", candidate.beam, " of ", num_rows);
+    }
+  }
+  if (!draws || done_) return absl::OkStatus();
+  PlanSelection asked;
+  strategy_->DescribeSelection(&asked);
+  if (result.candidates.size() == asked.samples.size()) return absl::OkStatus();
+  return Internal("a step drew ", result.candidates.size(), " tokens for ",
+                  asked.samples.size(), " samples");
+}
+
 absl::Status BeamGroup::Advance(const SelectionResult& result,
                                 StepPlan* next_plan) {
   CHECK(!done_) << "request " << id_ << " is done";
@@ -203,7 +222,7 @@ absl::Status BeamGroup::Advance(const SelectionResult& result,
   --num_unanswered_;
   ++num_steps_;
   const absl::StatusOr<std::vector<Continuation>> beams =
-      strategy_->Advance(result.candidates);
+      strategy_->Advance(result);
   if (strategy_->done()) {
     Drop(next_plan);
     return beams.status();

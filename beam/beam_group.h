@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "beam/decode_strategy.h"
+#include "beam/selection_options.h"
 #include "exec_request/request.h"
 #include "exec_request/sequence.h"
 #include "exec_request/step_plan.h"
@@ -56,8 +57,8 @@ class BeamGroup {
             PagePool* pool, SequenceIdSource* ids);
 
   RequestId id() const { return id_; }
-  // Beams that live at most: rows it needs in a step.
-  int64_t num_beams() const { return request_.params.num_beams; }
+  // Sequences that live at most: rows it needs in a step.
+  int num_sequences() const { return NumSequences(request_.params); }
 
   // How many tokens it would feed in the next step: what is left of the
   // prompt, or one for each live beam. 0 when done.
@@ -84,10 +85,14 @@ class BeamGroup {
   // REQUIRES: can_plan(), max_tokens >= 1.
   absl::Status PlanStep(int max_tokens, StepPlan* plan);
 
+  // Whether `result` can be the oldest outstanding answer.
+  // Errors: kInternal, saying what is wrong with it.
+  absl::Status CheckAnswer(const SelectionResult& result, int vocab_size) const;
+
   // Applies the oldest outstanding answer. Forks of sequences, and those that
   // ended, go into `*next_plan`; no forks if the next step is planned already.
   // Errors: as DecodeStrategy::Advance; the group is done then.
-  // REQUIRES: !done(), a selection is not answered yet.
+  // REQUIRES: !done(), a selection is not answered yet, and CheckAnswer was OK.
   absl::Status Advance(const SelectionResult& result, StepPlan* next_plan);
 
   // Tail copies that the executor makes by itself for the step that runs: of
@@ -143,8 +148,8 @@ class BeamGroup {
   // Constant after construction.
   const RequestId id_;
   const Request request_;
-  const std::shared_ptr<const ScoreProcessors> processors_;  // null if off
-  const std::vector<TokenId> eos_token_ids_;                 // ascending
+  const std::shared_ptr<const SelectionRule> rule_;
+  const std::vector<TokenId> finishing_token_ids_;  // ascending
   PagePool* const pool_;
   SequenceIdSource* const ids_;
 

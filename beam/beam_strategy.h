@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "beam/decode_strategy.h"
+#include "beam/finish_rule.h"
 #include "beam/finished_pool.h"
 #include "beam/token_tree.h"
 
@@ -37,8 +38,9 @@ class BeamStrategy : public DecodeStrategy {
   explicit BeamStrategy(const GenerationParams& params);
 
   void DescribeSelection(PlanSelection* selection) const override;
+  bool runs_ahead() const override { return true; }
   absl::StatusOr<std::vector<Continuation>> Advance(
-      std::span<const Candidate> candidates) override;
+      const SelectionResult& result, std::vector<Decision>* decisions) override;
   bool done() const override { return done_; }
   void AppendTokens(int rank, std::vector<TokenId>* tokens) const override;
   std::vector<Hypothesis> Hypotheses() const override;
@@ -50,20 +52,19 @@ class BeamStrategy : public DecodeStrategy {
   };
 
   // Makes beams and hypotheses of the candidates; returns the former.
-  std::vector<Continuation> Rank(std::span<const Candidate> candidates);
+  std::vector<Continuation> Rank(std::span<const Candidate> candidates,
+                                 std::vector<Decision>* decisions);
   TokenTree::Node Append(const Candidate& candidate);
-  void Finish(const Candidate& candidate);
-  bool IsEos(TokenId token) const;
+  FinishedBeam Finish(const Candidate& candidate, FinishReason reason);
   // REQUIRES: some beam is live.
   bool CanImprove() const;
 
   // Constant after construction.
   const int num_beams_;
   const int num_return_sequences_;
-  const int max_new_tokens_;
   const double length_penalty_;
   const EarlyStopping early_stopping_;
-  const std::vector<TokenId> eos_token_ids_;  // ascending
+  const FinishRule finish_rule_;
 
   TokenTree tree_;
   FinishedPool finished_;

@@ -10,4 +10,9 @@ absl::Status NoTokenPossible(int num_generated) {
                             "all, or the model gave none");
 }
 
+absl::Status NotANumber(int num_generated) {
+  return Internal("the model's logits are not numbers (NaN) after ",
+                  num_generated, " generated tokens");
+}
+
 }  // namespace espalier

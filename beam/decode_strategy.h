@@ -8,12 +8,14 @@
 // result.
 #pragma once
 
-#include <span>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "beam/token_tree.h"
 #include "exec_request/request.h"
 #include "exec_request/step_plan.h"
 
@@ -26,23 +28,43 @@ struct Continuation {
   friend bool operator==(const Continuation&, const Continuation&) = default;
 };
 
+// What became of a candidate, for who wants to see the search.
+struct Decision {
+  enum class What { kKept, kFinished, kCut };
+
+  int candidate_idx = 0;  // in the step's answer
+  What what = What::kCut;
+  std::string_view why;  // of static storage: "eos", "below the beams", ...
+  TokenTree::Node parent = TokenTree::kRoot;
+  std::optional<TokenTree::Node> node = {};  // unless it was cut
+  std::optional<float> score = {};           // of a finished one
+};
+
 class DecodeStrategy {
  public:
   virtual ~DecodeStrategy() = default;
 
-  // What the next step has to select: sets num_rows, num_candidates, domain,
-  // num_generated and cum_log_probs of `*selection`.
+  // What the next step has to select: sets num_rows, num_candidates,
+  // num_generated, cum_log_probs, samples and allowed of `*selection`.
   // REQUIRES: !done().
   virtual void DescribeSelection(PlanSelection* selection) const = 0;
 
-  // Takes a step's candidates, best first, and returns the beams that live
-  // on, best first; empty exactly when the request is done.
+  // Whether the sequences that live after a step follow from its candidates by
+  // the rule of their kind (SelectionKind), so that an executor can go on by
+  // itself. Constant.
+  virtual bool runs_ahead() const = 0;
+
+  // Takes a step's answer and returns the sequences that live on, by rank;
+  // empty exactly when the request is done. If `decisions` is not null it gets
+  // one of every candidate, in their order.
   // Errors: kFailedPrecondition if no token was possible and no hypothesis is
   // finished: score processors ruled everything out, or the model gave no
-  // number above -inf. The request is done then.
+  // number above -inf; kInternal if the model gave NaN to a row that is drawn
+  // from. The request is done then.
   // REQUIRES: !done().
   virtual absl::StatusOr<std::vector<Continuation>> Advance(
-      std::span<const Candidate> candidates) = 0;
+      const SelectionResult& result,
+      std::vector<Decision>* decisions = nullptr) = 0;
 
   virtual bool done() const = 0;
 
@@ -53,7 +75,8 @@ class DecodeStrategy {
   virtual std::vector<Hypothesis> Hypotheses() const = 0;
 };
 
-// The error of Advance, saying how many tokens there were by then.
+// Errors of Advance, saying how many tokens there were by then.
 absl::Status NoTokenPossible(int num_generated);
+absl::Status NotANumber(int num_generated);
 
 }  // namespace espalier

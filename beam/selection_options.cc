@@ -9,35 +9,77 @@ std::vector<TokenId> ToTokens(const std::vector<int64_t>& ids) {
   return std::vector<TokenId>(ids.begin(), ids.end());
 }
 
-bool ChangesScores(const ScoreProcessors& processors) {
-  return processors.needs_history() || !processors.suppress_tokens.empty() ||
-         (processors.min_new_tokens > 0 && !processors.eos_token_ids.empty());
-}
-
-}  // namespace
-
-std::vector<TokenId> DistinctEosTokenIds(const GenerationParams& params) {
-  if (!params.eos_token_id.has_value()) return {};
-  std::vector<TokenId> ids = ToTokens(*params.eos_token_id);
+std::vector<TokenId> Distinct(std::vector<TokenId> ids) {
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
 }
 
-std::shared_ptr<const ScoreProcessors> MakeScoreProcessors(
-    const GenerationParams& params) {
-  auto processors = std::make_shared<ScoreProcessors>();
-  processors->repetition_penalty =
-      static_cast<float>(params.repetition_penalty);
-  processors->no_repeat_ngram_size = SaturateToInt(params.no_repeat_ngram_size);
-  for (const std::vector<int64_t>& words : params.bad_words_ids) {
-    processors->bad_words.push_back(ToTokens(words));
+bool IsBeamSearch(const GenerationParams& params) {
+  return params.num_beams > 1 || params.stochastic;
+}
+
+ScoreProcessors MakeProcessors(const GenerationParams& params) {
+  ScoreProcessors processors;
+  for (const auto& [token, bias] : params.logit_bias) {
+    processors.logit_bias.push_back(
+        {static_cast<TokenId>(token), static_cast<float>(bias)});
   }
-  processors->suppress_tokens = ToTokens(params.suppress_tokens);
-  processors->eos_token_ids = DistinctEosTokenIds(params);
-  processors->min_new_tokens = SaturateToInt(params.min_new_tokens);
-  if (!ChangesScores(*processors)) return nullptr;
+  processors.repetition_penalty = static_cast<float>(params.repetition_penalty);
+  processors.frequency_penalty = static_cast<float>(params.frequency_penalty);
+  processors.presence_penalty = static_cast<float>(params.presence_penalty);
+  processors.no_repeat_ngram_size = SaturateToInt(params.no_repeat_ngram_size);
+  for (const std::vector<int64_t>& words : params.bad_words_ids) {
+    processors.bad_words.push_back(ToTokens(words));
+  }
+  processors.suppress_tokens = ToTokens(params.suppress_tokens);
+  processors.eos_token_ids = FinishingTokenIds(params);
+  processors.min_new_tokens = SaturateToInt(params.min_new_tokens);
+  if (params.allowed_token_ids.has_value()) {
+    processors.allowed_tokens = Distinct(ToTokens(*params.allowed_token_ids));
+  }
   return processors;
+}
+
+SamplingParams MakeSampling(const GenerationParams& params) {
+  if (!params.do_sample && !params.stochastic) return {.temperature = 0.0f};
+  return {.temperature = static_cast<float>(params.temperature),
+          .min_p = static_cast<float>(params.min_p),
+          .top_k = SaturateToInt(params.top_k),
+          .top_p = static_cast<float>(params.top_p),
+          .typical_p = static_cast<float>(params.typical_p),
+          .seed = params.seed.value_or(0)};
+}
+
+}  // namespace
+
+int NumSequences(const GenerationParams& params) {
+  if (IsBeamSearch(params)) return SaturateToInt(params.num_beams);
+  return SaturateToInt(params.best_of.value_or(params.num_return_sequences));
+}
+
+std::vector<TokenId> DistinctEosTokenIds(const GenerationParams& params) {
+  if (!params.eos_token_id.has_value() || params.ignore_eos) return {};
+  return Distinct(ToTokens(*params.eos_token_id));
+}
+
+std::vector<TokenId> FinishingTokenIds(const GenerationParams& params) {
+  std::vector<TokenId> ids = DistinctEosTokenIds(params);
+  ids.insert(ids.end(), params.stop_token_ids.begin(),
+             params.stop_token_ids.end());
+  return Distinct(std::move(ids));
+}
+
+std::shared_ptr<const SelectionRule> MakeSelectionRule(
+    const GenerationParams& params) {
+  SelectionRule rule;
+  const bool beams = IsBeamSearch(params);
+  rule.kind = beams ? SelectionKind::kBeams : SelectionKind::kDraws;
+  rule.domain = beams ? ScoreDomain::kLogProbs : ScoreDomain::kLogits;
+  rule.processors = MakeProcessors(params);
+  rule.sampling = MakeSampling(params);
+  rule.num_logprobs = SaturateToInt(params.logprobs.value_or(-1));
+  return std::make_shared<const SelectionRule>(std::move(rule));
 }
 
 }  // namespace espalier

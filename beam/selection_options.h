@@ -9,15 +9,19 @@
 
 #include "base/ids.h"
 #include "exec_request/generation_params.h"
-#include "kernels/score_processors.h"
+#include "exec_request/step_plan.h"
 
 namespace espalier {
 
-// The EOS ids, ascending, each once.
-std::vector<TokenId> DistinctEosTokenIds(const GenerationParams& params);
+// Sequences that live at a step, at most: beams, or samples.
+int NumSequences(const GenerationParams& params);
 
-// Null if nothing changes a score.
-std::shared_ptr<const ScoreProcessors> MakeScoreProcessors(
+// The EOS ids that end a sequence; and with them the stop ids. Ascending, each
+// once.
+std::vector<TokenId> DistinctEosTokenIds(const GenerationParams& params);
+std::vector<TokenId> FinishingTokenIds(const GenerationParams& params);
+
+std::shared_ptr<const SelectionRule> MakeSelectionRule(
     const GenerationParams& params);
 
 // Lengths have no upper bound in a request but the model's context, and n-gram

@@ -132,6 +132,18 @@ absl::Status ValidateParams(const ModelDescription& model,
   return ValidateBans(model, *params);
 }
 
+std::string_view NameOf(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kEos:
+      return "eos";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+  }
+  return "";
+}
+
 absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
   if (request->prompt_tokens.empty()) {
     return InvalidArgument("prompt_tokens must not be empty, got []");

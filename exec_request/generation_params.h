@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,29 +24,79 @@ enum class EarlyStopping {
   kNever,  // when no live beam can beat it at any length
 };
 
+// How a hypothesis' length t divides its sum (docs/groups.md).
+enum class LengthPenaltyForm {
+  kPower,  // t^length_penalty
+  kWu,     // ((5 + t) / 6)^length_penalty: Wu et al. 2016, equation 14
+};
+
 struct GenerationParams {
-  // Beams that live at a step; 1 is greedy search. >= 1.
+  // Beams that live at a step; beam search if > 1. >= 1.
   int64_t num_beams = 1;
-  // Hypotheses returned, best first. In [1, num_beams].
+  // Hypotheses returned, best first: in beam search in [1, num_beams], else the
+  // number of samples, >= 1.
   int64_t num_return_sequences = 1;
+  // Samples drawn, of which the num_return_sequences best by mean
+  // log-probability are returned. Unset: as many as are returned.
+  std::optional<int64_t> best_of;
   // Exponent on the generated length, the EOS included and the prompt not:
   // score = cum_log_prob / length^length_penalty. Any finite number; > 0
   // favours longer, < 0 shorter hypotheses.
   double length_penalty = 1.0;
+  LengthPenaltyForm length_penalty_form = LengthPenaltyForm::kPower;
   EarlyStopping early_stopping = EarlyStopping::kFalse;
+  // With early_stopping true, round(num_beams * patience) hypotheses end the
+  // search. > 0. Kasai et al. 2022.
+  double patience = 1.0;
+  // Groups of beams that search one after the other at each step, a token's
+  // score lowered by diversity_penalty for each beam of an earlier group that
+  // has just chosen it. num_beams is a multiple. Vijayakumar et al. 2016.
+  int64_t num_beam_groups = 1;
+  double diversity_penalty = 0.0;  // >= 0
+  // Stochastic beam search: num_beams different sequences, drawn without
+  // replacement. Kool et al. 2019.
+  bool stochastic = false;
   // Tokens generated at most; >= 1. Unset: the model's default, but no more
   // than its context leaves room for.
   std::optional<int64_t> max_new_tokens;
-  // EOS is impossible before so many tokens; >= 0. From max_new_tokens on it
-  // never comes, as in the reference.
+  // EOS and stop ids are impossible, and stop strings do not count, before so
+  // many tokens; >= 0. From max_new_tokens on they never come, as in the
+  // reference.
   int64_t min_new_tokens = 0;
   // Ids that end a sequence. Unset: the model's. Empty: none.
   std::optional<std::vector<int64_t>> eos_token_id;
+  // More of them, reported as "stop".
+  std::vector<int64_t> stop_token_ids;
+  bool ignore_eos = false;  // eos_token_id ends nothing
+  // Texts that end a sequence; none empty. The text is cut before the stop, or
+  // after it.
+  std::vector<std::string> stop;
+  bool include_stop = false;
+  // SamplingParams of kernels/sample.h. Others than the defaults need
+  // do_sample (temperature 0 aside, which is greedy).
+  bool do_sample = false;
+  double temperature = 1.0;
+  int64_t top_k = 0;
+  double top_p = 1.0;
+  double min_p = 0.0;
+  double typical_p = 1.0;
+  // Unset: drawn by the engine, and reported.
+  std::optional<uint64_t> seed;
   // ScoreProcessors of kernels/score_processors.h.
   double repetition_penalty = 1.0;  // > 0
+  double frequency_penalty = 0.0;
+  double presence_penalty = 0.0;
   int64_t no_repeat_ngram_size = 0;
+  std::vector<std::pair<int64_t, double>> logit_bias;  // token, bias
   std::vector<std::vector<int64_t>> bad_words_ids;
   std::vector<int64_t> suppress_tokens;
+  std::optional<std::vector<int64_t>> allowed_token_ids;
+  // The output is one of these; none empty.
+  std::optional<std::vector<std::vector<int64_t>>> allowed_sequences;
+  // Log-probabilities of each token and of so many best ones at its place; of
+  // what is generated, and of the prompt. >= 0. Unset: none.
+  std::optional<int64_t> logprobs;
+  std::optional<int64_t> prompt_logprobs;
 };
 
 // Checks `params` for a prompt of `num_prompt_tokens` against `model` and

@@ -1,6 +1,5 @@
 #include "exec_request/model_executor.h"
 
-#include <atomic>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <exception>
@@ -12,85 +11,9 @@
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "exec_request/resident_groups.h"
+#include "exec_request/select_all.h"
 
 namespace espalier {
-namespace {
-
-// One line of logits to select from.
-struct SelectionLine {
-  int selection = 0;  // index in the plan
-  int row = 0;        // rank within its group
-};
-
-std::vector<SelectionLine> Lines(const StepPlan& plan) {
-  std::vector<SelectionLine> lines;
-  for (size_t s = 0; s < plan.selections.size(); ++s) {
-    for (int row = 0; row < plan.selections[s].num_rows; ++row) {
-      lines.push_back({static_cast<int>(s), row});
-    }
-  }
-  return lines;
-}
-
-std::vector<TokenScore> SelectLine(const PlanSelection& selection, int row,
-                                   std::span<const float> logits) {
-  RowOptions options;
-  options.domain = selection.domain;
-  options.num_candidates = selection.num_candidates;
-  std::vector<TokenEdit> edits;
-  if (selection.processors != nullptr) {
-    std::span<const TokenId> history;
-    if (!selection.histories.empty()) history = selection.histories[row];
-    edits =
-        CollectEdits(*selection.processors, history, selection.num_generated,
-                     static_cast<int>(logits.size()));
-    options.repetition_penalty = selection.processors->repetition_penalty;
-    options.edits = edits;
-  }
-  return SelectRow(logits, options);
-}
-
-// ParallelFor for a body that may throw std::bad_alloc, which is thrown here.
-template <typename Body>
-void AllocatingLoop(ThreadPool& pool, int count, const Body& body) {
-  std::atomic<bool> out_of_memory = false;
-  pool.ParallelFor(count, [&](int i) {
-    try {
-      body(i);
-    } catch (const std::bad_alloc&) {
-      out_of_memory = true;
-    }
-  });
-  if (out_of_memory) throw std::bad_alloc();
-}
-
-}  // namespace
-
-std::vector<SelectionResult> SelectAll(const StepPlan& plan,
-                                       std::span<const float> logits,
-                                       int vocab_size, ThreadPool& pool) {
-  const std::vector<SelectionLine> lines = Lines(plan);
-  std::vector<std::vector<std::vector<TokenScore>>> rows;
-  for (const PlanSelection& selection : plan.selections) {
-    rows.emplace_back(selection.num_rows);
-  }
-  AllocatingLoop(pool, static_cast<int>(lines.size()), [&](int i) {
-    const auto [s, row] = lines[i];
-    const PlanSelection& selection = plan.selections[s];
-    const size_t line = selection.first_logits + row;
-    rows[s][row] = SelectLine(selection, row,
-                              logits.subspan(line * vocab_size, vocab_size));
-  });
-  std::vector<SelectionResult> results(plan.selections.size());
-  AllocatingLoop(pool, static_cast<int>(results.size()), [&](int s) {
-    const PlanSelection& selection = plan.selections[s];
-    results[s] = {selection.request,
-                  MergeCandidates(rows[s], selection.cum_log_probs,
-                                  selection.num_candidates)};
-  });
-  return results;
-}
-
 // The model and what a step needs, touched on the worker thread only.
 class ModelExecutor::Worker {
  public:

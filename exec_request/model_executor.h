@@ -3,21 +3,12 @@
 #pragma once
 
 #include <memory>
-#include <span>
-#include <vector>
 
 #include "base/thread_pool.h"
 #include "exec_request/model.h"
 #include "exec_request/step_executor.h"
 
 namespace espalier {
-
-// Selection over the logits of one plan: kernels/select.h for every group.
-//   logits  [plan.num_logits, vocab_size]  f32  host
-// A group's answer depends on its own rows alone. Throws std::bad_alloc.
-std::vector<SelectionResult> SelectAll(const StepPlan& plan,
-                                       std::span<const float> logits,
-                                       int vocab_size, ThreadPool& pool);
 
 struct ModelExecutorOptions {
   // Takes two plans in flight, so that a step does not wait for the strand.

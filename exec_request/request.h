@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "base/ids.h"
 #include "exec_request/generation_params.h"
+#include "exec_request/step_plan.h"
 
 namespace espalier {
 
@@ -16,17 +19,26 @@ struct Request {
   GenerationParams params;
 };
 
-enum class FinishReason { kEos, kLength };
+enum class FinishReason {
+  kEos,
+  kStop,  // a stop id or string, or the end of an allowed sequence
+  kLength,
+};
+
+// "eos", "stop", "length".
+std::string_view NameOf(FinishReason reason);
 
 // A finished sequence.
 struct Hypothesis {
-  std::vector<TokenId> tokens;  // generated ones, an ending EOS included
-  // Beams: cum_log_prob / tokens.size()^length_penalty. Greedy: the mean
+  std::vector<TokenId> tokens;  // generated ones, what ended it included
+  // Beams: cum_log_prob / tokens.size()^length_penalty. Samples: the mean
   // log-probability. Higher is better.
   float score = 0;
-  // Nats. Beams: after score processors. Greedy: the model's own.
+  // Nats. Beams: after score processors. Samples: the model's own.
   float cum_log_prob = 0;
   FinishReason finish_reason = FinishReason::kLength;
+  // [tokens], if the request asks for them.
+  std::vector<TokenLogProb> logprobs = {};
 };
 
 // What a request cost.
@@ -42,6 +54,9 @@ struct Result {
   // processors leave fewer possible.
   std::vector<Hypothesis> hypotheses;
   Usage usage;
+  std::optional<uint64_t> seed = {};  // that it drew with, if it drew
+  // Of the prompt's tokens from the second on, if the request asks for them.
+  std::vector<TokenLogProb> prompt_logprobs = {};
 };
 
 // Checks a request against `model` and fills in defaults. Nothing is held

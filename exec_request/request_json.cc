@@ -223,8 +223,7 @@ json::object HypothesisObject(const Hypothesis& hypothesis,
   if (text != nullptr) object["text"] = *text;
   object["score"] = JsonFloat(hypothesis.score);
   object["cum_log_prob"] = JsonFloat(hypothesis.cum_log_prob);
-  object["finish_reason"] =
-      hypothesis.finish_reason == FinishReason::kEos ? "eos" : "length";
+  object["finish_reason"] = NameOf(hypothesis.finish_reason);
   return object;
 }
 

@@ -56,6 +56,7 @@ ResidentGroups::Group ResidentGroups::FromRows(const StepPlan& plan,
   Group group;
   group.num_slots = selection.num_slots;
   group.eos_token_ids = selection.eos_token_ids;
+  group.samples = selection.samples;
   group.tables.resize(group.num_slots);
   for (size_t rank = 0; rank < rows.size(); ++rank) {
     const int slot = selection.slots[rank];
@@ -72,9 +73,8 @@ void ResidentGroups::WriteOut(const GroupContinuation& continuation,
   selection.request = continuation.request;
   selection.first_logits = plan->num_logits;
   selection.num_candidates = continuation.num_candidates;
-  selection.domain = continuation.domain;
   selection.num_generated = continuation.num_generated;
-  selection.processors = continuation.processors;
+  selection.rule = continuation.rule;
   const auto found = groups_.find(continuation.request);
   if (found != groups_.end()) {
     Group& group = found->second;
@@ -82,7 +82,9 @@ void ResidentGroups::WriteOut(const GroupContinuation& continuation,
     for (const Beam& beam : group.beams) {
       AddRow(group, beam, continuation.position, plan);
       selection.cum_log_probs.push_back(beam.cum_log_prob);
+      if (!group.samples.empty()) selection.samples.push_back(beam.sample);
     }
+    group.samples = selection.samples;
     selection.num_rows = static_cast<int>(group.beams.size());
   }
   plan->selections.push_back(std::move(selection));
@@ -137,16 +139,20 @@ void ResidentGroups::NextBeams(std::span<const Candidate> candidates,
                                Group* group) {
   std::vector<Beam> next;
   std::vector<int> parents;  // slots, by rank
-  for (const Candidate& candidate : candidates) {
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& candidate = candidates[i];
     if (next.size() == group->num_slots) break;
-    if (std::binary_search(group->eos_token_ids.begin(),
+    if (candidate.token < 0 ||  // an error, which ends the group
+        std::binary_search(group->eos_token_ids.begin(),
                            group->eos_token_ids.end(), candidate.token)) {
       continue;
     }
     parents.push_back(group->beams.at(candidate.beam).slot);
-    next.push_back({.parent_slot = parents.back(),
-                    .token = candidate.token,
-                    .cum_log_prob = candidate.cum_log_prob});
+    next.push_back(
+        {.parent_slot = parents.back(),
+         .token = candidate.token,
+         .cum_log_prob = candidate.cum_log_prob,
+         .sample = group->samples.empty() ? 0 : group->samples.at(i)});
   }
   const int num_beams = static_cast<int>(next.size());
   std::vector<int> slots(num_beams);

@@ -47,12 +47,14 @@ class ResidentGroups {
     int parent_slot = 0;  // before the step that it feeds in
     TokenId token = 0;    // generated, and not fed yet
     float cum_log_prob = 0;
+    int sample = 0;  // that it is, if it is one
   };
   struct Group {
     int num_slots = 0;
     std::vector<TokenId> eos_token_ids;       // ascending
     std::vector<std::vector<PageId>> tables;  // [num_slots]
     std::vector<Beam> beams;                  // by rank
+    std::vector<int> samples;                 // that draw in the step that runs
   };
 
   // The group as the rows of `selection` say; `rows` are theirs in the plan.

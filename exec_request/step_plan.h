@@ -30,6 +30,7 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "base/page_copy.h"
+#include "kernels/sample.h"
 #include "kernels/score_processors.h"
 #include "kernels/select.h"
 
@@ -45,29 +46,61 @@ struct PlanRow {
   int first_logits = 0;    // index of its first line of logits
 };
 
-// How to select from the logits of one request's rows. The candidates decide
-// the group's next beams: the first `num_slots` of them that do not end in an
-// EOS id. In which slots these live, AssignSlots decides
-// (kernels/assign_slots.h).
+// What is asked of the logits of a group's rows.
+enum class SelectionKind {
+  // The best continuations of all rows together, by cumulative score. They
+  // decide the group's next beams: the first `num_slots` of them that do not
+  // end in an EOS id. In which slots these live, AssignSlots decides
+  // (kernels/assign_slots.h).
+  kBeams,
+  // The best continuations of each row, one row's after the other's. What
+  // becomes of them only the strategy knows.
+  kRows,
+  // A token for each of `samples` (kernels/sample.h), in this order, drawn from
+  // the row of the same index; or, where there is one row, all from that one.
+  // Those that are no EOS id go on, in this order.
+  kDraws,
+};
+
+// What selection of a request's rows is, constant for the request's life.
+struct SelectionRule {
+  SelectionKind kind = SelectionKind::kBeams;
+  ScoreDomain domain = ScoreDomain::kLogProbs;
+  ScoreProcessors processors;
+  SamplingParams sampling;  // of kDraws
+  // Whether kRows and kBeams choose by perturbed scores (select.h); the noise
+  // of a row is of its rank.
+  bool perturbed = false;
+  // Log-probabilities are reported of what is chosen, and of so many best
+  // tokens of its row; -1: of none.
+  int num_logprobs = -1;
+};
+
+// How to select from the logits of one request's rows.
 struct PlanSelection {
   RequestId request;
   int first_logits = 0;  // its lines are [first_logits, first_logits + rows)
-  int num_rows = 0;      // beams of the group that are alive, in rank order
-  int num_candidates = 0;
-  ScoreDomain domain = ScoreDomain::kLogProbs;
+  int num_rows = 0;      // sequences of the group that are alive, in rank order
+  int num_candidates = 0;            // of all rows in kBeams, of each in kRows
   int num_generated = 0;             // tokens each of the rows has generated
   std::vector<float> cum_log_probs;  // [num_rows], nats
+  // Shared because it is constant for the request's life; never null.
+  std::shared_ptr<const SelectionRule> rule = DefaultRule();
+  std::vector<int> samples;  // of kDraws: which samples of the request draw
   // For executors that go on by themselves: the slot each row's beam lives in,
   // how many slots there are (beams that live at most, if a next step is
   // possible at all), and the tokens that end a hypothesis.
   std::vector<int> slots;              // [num_rows], each in [0, num_slots)
   int num_slots = 1;                   // >= num_rows
   std::vector<TokenId> eos_token_ids;  // ascending
-  // Shared because it is constant for the request's life; null if all is off.
-  std::shared_ptr<const ScoreProcessors> processors;
   // Prompt and generated tokens of each row, if the processors need them:
   // [num_rows] or empty.
   std::vector<std::vector<TokenId>> histories;
+  // The tokens that alone may follow each row, ascending, each once: [num_rows]
+  // or empty. What they point to lives as long as `rule`.
+  std::vector<std::span<const TokenId>> allowed;
+
+  static std::shared_ptr<const SelectionRule> DefaultRule();
 };
 
 // `child` begins as a copy of `parent`, before the step feeds either.
@@ -97,11 +130,19 @@ struct GroupContinuation {
   // [num_slots], what each slot writes `position` into: its only holder is the
   // slot. The same pages as in the last continuation unless a page begins.
   std::vector<PageId> tail_pages = {};
-  // As in PlanSelection.
+  // As in PlanSelection. No processor needs history, no row has tokens that
+  // alone may follow, and the kind is not kRows.
   int num_candidates = 0;
-  ScoreDomain domain = ScoreDomain::kLogProbs;
   int num_generated = 0;
-  std::shared_ptr<const ScoreProcessors> processors = nullptr;  // no history
+  std::shared_ptr<const SelectionRule> rule = PlanSelection::DefaultRule();
+};
+
+// Lines of logits whose next token is known: those of a prompt.
+struct PlanScoring {
+  RequestId request;
+  int first_logits = 0;
+  std::vector<TokenId> tokens;  // that follow, one for each line
+  int num_logprobs = 0;         // best tokens of each line
 };
 
 struct StepPlan {
@@ -116,6 +157,7 @@ struct StepPlan {
 
   std::vector<PlanSelection> selections;
   std::vector<GroupContinuation> continuations;  // of other groups
+  std::vector<PlanScoring> scorings;
 
   // To be done first, in this order; they concern state the executor or the
   // model keeps. A group that goes on by itself names no forks, and its
@@ -140,15 +182,33 @@ struct StepPlan {
   }
 };
 
+// What the model thought of one token.
+struct TokenLogProb {
+  TokenId token = 0;
+  float log_prob = 0;            // nats, of the raw row
+  int rank = 0;                  // 1 + tokens of the row that are likelier
+  std::vector<TokenScore> best;  // of the row, best first
+};
+
 // The answer to one PlanSelection or GroupContinuation.
 struct SelectionResult {
+  RequestId request = {};
+  // kBeams: best first. kRows: by row, best first. kDraws: one for each sample,
+  // whose token may be kNoToken or kNotANumber. `beam` is the row's rank.
+  std::vector<Candidate> candidates = {};
+  std::vector<TokenLogProb> logprobs = {};  // [candidates], if asked for
+};
+
+// The answer to one PlanScoring.
+struct ScoringResult {
   RequestId request;
-  std::vector<Candidate> candidates;  // best first; beam is the row's rank
+  std::vector<TokenLogProb> logprobs;  // [tokens]
 };
 
 struct StepResult {
   // Of the plan's selections, then of its continuations, in the plan's order.
   std::vector<SelectionResult> selections;
+  std::vector<ScoringResult> scorings = {};
   // Where the time went.
   absl::Duration forward_time;
   absl::Duration select_time;

@@ -137,7 +137,7 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
          e += blockDim.x) {
       const TokenEdit edit = row.edit(e);
       const float x = row.Logit(edit.token);
-      if (x > MinusInf()) visit(edit.token, x, edit.banned);
+      if (x > MinusInf()) visit(edit.token, x, edit);
     }
   };
   const auto add_if = [](const auto& add, float score, int token) {
@@ -147,9 +147,9 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
   const ScoreKey logit_cut = KthLargest(
       [&](const auto& add) {
         for_each_token([&](int t, float x) { add(MakeScoreKey(x, t), 1); });
-        for_each_edit([&](int t, float x, bool banned) {
+        for_each_edit([&](int t, float x, const TokenEdit& edit) {
           add(MakeScoreKey(x, t), -1);
-          if (!by_log_prob && !banned) add_if(add, row.Penalised(x), t);
+          if (!by_log_prob && !edit.banned) add_if(add, row.Edited(x, edit), t);
         });
       },
       m, 0, digits);
@@ -165,9 +165,9 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
             }
           };
           for_each_token([&](int t, float x) { add_log_prob(t, x, 1); });
-          for_each_edit([&](int t, float x, bool banned) {
+          for_each_edit([&](int t, float x, const TokenEdit& edit) {
             add_log_prob(t, x, -1);
-            if (!banned) add_if(add, row.Penalised(row.LogProb(x)), t);
+            if (!edit.banned) add_if(add, row.Edited(row.LogProb(x), edit), t);
           });
         },
         m, 0, digits);
@@ -182,10 +182,10 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
     const float l = row.LogProb(x);
     if (MakeScoreKey(l, t) >= log_prob_cut) append_sum(t, l);
   });
-  for_each_edit([&](int t, float x, bool banned) {
-    if (banned) return;
+  for_each_edit([&](int t, float x, const TokenEdit& edit) {
+    if (edit.banned) return;
     const float l = row.LogProb(x);
-    const float score = row.Penalised(by_log_prob ? l : x);
+    const float score = row.Edited(by_log_prob ? l : x, edit);
     const ScoreKey cut = by_log_prob ? log_prob_cut : logit_cut;
     if (score > MinusInf() && MakeScoreKey(score, t) >= cut) {
       append_sum(t, by_log_prob ? score : l);

@@ -186,8 +186,8 @@ class RowView {
   __device__ float Sum(float log_prob) const {
     return __fadd_rn(stats_.cum, log_prob);
   }
-  __device__ float Penalised(float score) const {
-    return Penalise(score, row_edits_.repetition_penalty);
+  __device__ float Edited(float score, const TokenEdit& edit) const {
+    return EditedScore(score, edit, row_edits_.repetition_penalty);
   }
 
   // What an element without an edit is chosen by; rises with the logit.
@@ -206,8 +206,8 @@ class RowView {
     return fmaxf(logit - 0x1p-20f * magnitude, kLowest);  // NaN: the lowest
   }
   // The score of an element that is edited, but not banned.
-  __device__ float EditedScore(float logit) const {
-    return by_logit_ ? Penalised(logit) : Sum(Penalised(LogProb(logit)));
+  __device__ float Score(float logit, const TokenEdit& edit) const {
+    return by_logit_ ? Edited(logit, edit) : Sum(Edited(LogProb(logit), edit));
   }
   __device__ ScoreKey Key(float score, int token) const {
     return MakeScoreKey(score, static_cast<TokenId>(position_ + token));
@@ -321,7 +321,7 @@ __device__ void GatherEdited(const RowView<T>& row, float cut, int thread,
     const TokenEdit edit = row.edit(e);
     if (edit.banned) continue;
     const float logit = row.Logit(edit.token);
-    const float score = row.EditedScore(logit);
+    const float score = row.Score(logit, edit);
     if (score > MinusInf() && score >= cut) {
       append(Entry{row.Key(score, edit.token), logit, row.beam(), true});
     }

@@ -5,10 +5,12 @@
 // own, no copy of the row.
 //
 // Rules are those of transformers 5 (LogitsProcessor subclasses of the same
-// names); bans are order-free, and the penalty comes before all of them.
+// names); those it does not have, frequency and presence penalties, are vLLM's,
+// as is the order, which both share.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,11 +19,24 @@
 
 namespace espalier {
 
-// What one request asks for; constant during its life.
+// Added to the score of a token.
+struct TokenBias {
+  TokenId token = 0;
+  float bias = 0;  // finite
+};
+
+// What one request asks for; constant during its life. In the order in which
+// they act: biases, the repetition penalty, frequency and presence penalties;
+// and bans, which are the same before and after.
 struct ScoreProcessors {
+  std::vector<TokenBias> logit_bias;  // ascending by token, each once
   // > 0; for every distinct token of prompt and generated text: a score < 0 is
   // multiplied by it, any other divided. 1 is off.
   float repetition_penalty = 1.0f;
+  // Subtracted for every token of the generated text: so much for each time it
+  // stands there, and once. 0 is off.
+  float frequency_penalty = 0.0f;
+  float presence_penalty = 0.0f;
   // A token is banned that would complete an n-gram of this size which prompt
   // and generated text already contain. 0 is off.
   int no_repeat_ngram_size = 0;
@@ -34,39 +49,65 @@ struct ScoreProcessors {
   // Banned while fewer than `min_new_tokens` tokens are generated.
   std::vector<TokenId> eos_token_ids;
   int min_new_tokens = 0;
+  // If set, all others are banned always. Ascending, each once, not empty.
+  std::optional<std::vector<TokenId>> allowed_tokens;
 
   // Whether edits depend on the tokens so far.
   bool needs_history() const {
-    return repetition_penalty != 1.0f || no_repeat_ngram_size > 0 ||
+    return repetition_penalty != 1.0f || frequency_penalty != 0.0f ||
+           presence_penalty != 0.0f || no_repeat_ngram_size > 0 ||
            !bad_words.empty();
   }
 };
 
-// One touched token of one row.
+// What is done to the score of one token of one row.
 struct TokenEdit {
   TokenId token = 0;
-  bool banned = false;  // score becomes -inf; otherwise it is penalised
+  bool banned = false;    // the score becomes -inf, whatever else is said
+  bool repeated = false;  // the row's repetition penalty applies
+  float bias = 0.0f;      // added first
+  float penalty = 0.0f;   // subtracted last
 
   friend bool operator==(const TokenEdit&, const TokenEdit&) = default;
 };
 
-// The edits of a row, sorted by token, each token once (a ban wins).
+// The edits of a row.
+struct RowEdits {
+  std::vector<TokenEdit> edits;  // ascending by token, each once
+  // Whether tokens without an edit are banned.
+  bool only_edited = false;
+};
+
+// What the processors do to a row.
 //   history         [num_tokens]  prompt and generated tokens so far; may be
 //                       empty if !processors.needs_history()
-//   num_generated   how many tokens were generated so far
+//   num_generated   how many tokens at its end were generated
 //   vocab_size      tokens outside [0, vocab_size) are left out
-// Cost, with nothing for what is off: the penalty sorts its edits, O(num_tokens
+//   allowed         if not null: tokens that alone may follow here, ascending,
+//                       each once; beside processors.allowed_tokens
+// Cost, with nothing for what is off: penalties sort their edits, O(num_tokens
 // log num_tokens); n-grams take O(num_tokens) in most texts, where few places
 // match in more than a token or two, and O(num_tokens * n) where one token
 // repeats; bad words take O(all their tokens).
-std::vector<TokenEdit> CollectEdits(const ScoreProcessors& processors,
-                                    std::span<const TokenId> history,
-                                    int num_generated, int vocab_size);
+RowEdits CollectEdits(const ScoreProcessors& processors,
+                      std::span<const TokenId> history, int num_generated,
+                      int vocab_size,
+                      const std::span<const TokenId>* allowed = nullptr);
 
-// The penalty itself: one float32 rounding.
+// The repetition penalty: one float32 rounding.
 ESPALIER_HOST_DEVICE inline float Penalise(float score,
                                            float repetition_penalty) {
   return score < 0.0f ? score * repetition_penalty : score / repetition_penalty;
+}
+
+// A score after an edit that is no ban: one float32 rounding an operation,
+// none where an operation is off.
+ESPALIER_HOST_DEVICE inline float EditedScore(float score,
+                                              const TokenEdit& edit,
+                                              float repetition_penalty) {
+  score += edit.bias;
+  if (edit.repeated) score = Penalise(score, repetition_penalty);
+  return score - edit.penalty;
 }
 
 }  // namespace espalier

@@ -65,8 +65,9 @@ struct Candidate {
 struct RowOptions {
   ScoreDomain domain = ScoreDomain::kLogProbs;
   int num_candidates = 1;                 // m >= 1; clamped to vocab_size
-  float repetition_penalty = 1.0f;        // of edits that are not bans
-  std::span<const TokenEdit> edits = {};  // sorted by token, each once
+  float repetition_penalty = 1.0f;        // of edits that say `repeated`
+  std::span<const TokenEdit> edits = {};  // ascending by token, each once
+  bool only_edited = false;               // all other tokens are banned
 };
 
 // The best tokens of one row, best first, in the order of its domain.

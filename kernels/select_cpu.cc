@@ -53,14 +53,21 @@ Block ReadBlock(std::span<const float> row, int begin, float* copy) {
 Block ApplyEdits(const Block& block, int begin, const RowOptions& options,
                  std::span<const TokenEdit>& edits, float* copy) {
   const TokenId end = begin + block.size;
-  if (edits.empty() || edits.front().token >= end) return block;
-  std::copy_n(block.values, block.size, copy);
+  const bool has_edits = !edits.empty() && edits.front().token < end;
+  if (!has_edits && !options.only_edited) return block;
+  if (options.only_edited) {
+    std::fill_n(copy, block.size, -kInf);
+  } else {
+    std::copy_n(block.values, block.size, copy);
+  }
   for (; !edits.empty() && edits.front().token < end;
        edits = edits.subspan(1)) {
-    float& score = copy[edits.front().token - begin];
-    const bool out =
-        edits.front().banned || options.domain == ScoreDomain::kLogProbs;
-    score = out ? -kInf : Penalise(score, options.repetition_penalty);
+    const TokenEdit& edit = edits.front();
+    const int i = edit.token - begin;
+    const bool out = edit.banned || options.domain == ScoreDomain::kLogProbs;
+    copy[i] =
+        out ? -kInf
+            : EditedScore(block.values[i], edit, options.repetition_penalty);
   }
   return {copy, block.size, MaxOfBlock(copy, block.size).max};
 }
@@ -120,7 +127,7 @@ std::vector<ScoreKey> LogProbKeys(std::span<const float> logits,
   for (const TokenEdit& edit : options.edits) {
     if (edit.banned) continue;
     const float log_prob = softmax.LogProb(logits[edit.token]);
-    add(edit.token, Penalise(log_prob, options.repetition_penalty));
+    add(edit.token, EditedScore(log_prob, edit, options.repetition_penalty));
   }
   return keys;
 }

@@ -55,11 +55,13 @@ std::vector<Ranked> Edit(const std::vector<float>& scores,
                          const RowOptions& options) {
   std::vector<Ranked> tokens;
   for (TokenId t = 0; t < std::ssize(scores); ++t) {
-    tokens.push_back({t, scores[t]});
+    tokens.push_back({t, options.only_edited ? -kInf : scores[t]});
   }
   for (const TokenEdit& edit : options.edits) {
     float& score = tokens[edit.token].score;
-    score = edit.banned ? -kInf : Penalise(score, options.repetition_penalty);
+    score = edit.banned ? -kInf
+                        : EditedScore(scores[edit.token], edit,
+                                      options.repetition_penalty);
   }
   return tokens;
 }

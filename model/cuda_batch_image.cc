@@ -37,7 +37,7 @@ CudaAnswerPlace CudaBatchImage::AddGroup(const CudaGroup& group,
                         .num_rows = num_lines,
                         .num_candidates = m,
                         .first_candidate = num_candidates,
-                        .domain = request.domain});
+                        .domain = request.rule->domain});
   groups.push_back({.first_slot = group.first_slot,
                     .num_slots = group.num_slots,
                     .num_shared_pages = group.num_shared_pages,
@@ -54,20 +54,21 @@ CudaAnswerPlace CudaBatchImage::AddGroup(const CudaGroup& group,
 
 CudaRowEdits CudaBatchImage::AddList(const CudaGroupRequest& request,
                                      std::span<const TokenId> history) {
-  const std::vector<TokenEdit> list = CollectEdits(
-      *request.processors, history, request.num_generated, shape.vocab_size);
+  const std::vector<TokenEdit> list =
+      CollectEdits(request.rule->processors, history, request.num_generated,
+                   shape.vocab_size)
+          .edits;
   const int begin = static_cast<int>(edits.size());
   edits.insert(edits.end(), list.begin(), list.end());
   return {.begin = begin,
           .end = static_cast<int>(edits.size()),
-          .repetition_penalty = request.processors->repetition_penalty};
+          .repetition_penalty = request.rule->processors.repetition_penalty};
 }
 
 // Without histories all lines share one list.
 void CudaBatchImage::AddEdits(const CudaGroupRequest& request, int num_lines) {
   const size_t first_line = row_edits.size();
   row_edits.resize(first_line + num_lines);
-  if (request.processors == nullptr) return;
   const auto lines = std::span(row_edits).subspan(first_line);
   if (request.histories.empty()) {
     std::fill(lines.begin(), lines.end(), AddList(request, {}));

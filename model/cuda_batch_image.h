@@ -32,9 +32,8 @@ namespace espalier {
 // GroupContinuation have in common.
 struct CudaGroupRequest {
   int num_candidates = 1;
-  ScoreDomain domain = ScoreDomain::kLogProbs;
   int num_generated = 0;
-  const ScoreProcessors* processors = nullptr;  // null: none
+  const SelectionRule* rule = nullptr;  // not null
   // Of each live row, if the processors need them.
   std::span<const std::vector<TokenId>> histories;
 };

@@ -27,7 +27,7 @@ constexpr int kNumReports = 3;
 // Candidates are max(2, 1 + number of EOS ids) a beam, of 12 bytes: there is
 // room for more EOS ids than any model has, even where all rows are in use.
 constexpr int kCandidatesPerRow = 64;
-// Of 8 bytes each.
+// Of 16 bytes each.
 constexpr int64_t kMaxEdits = 1 << 23;
 
 CudaStepLimits LimitsOf(const ModelDescription& model,

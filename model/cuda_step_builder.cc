@@ -78,9 +78,8 @@ template <typename Ask>  // PlanSelection or GroupContinuation
 CudaGroupRequest RequestOf(const Ask& ask) {
   CudaGroupRequest request;
   request.num_candidates = ask.num_candidates;
-  request.domain = ask.domain;
   request.num_generated = ask.num_generated;
-  request.processors = ask.processors.get();
+  request.rule = ask.rule.get();
   return request;
 }
 

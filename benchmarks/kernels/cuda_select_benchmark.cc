@@ -137,7 +137,8 @@ absl::Status Measure(const Shape& shape, const CudaDevice& device,
     const int begin = static_cast<int>(edits.size());
     row_edits.push_back({begin, begin + shape.num_edits, 1.2f});
     for (int i = 0; i < shape.num_edits; ++i) {
-      edits.push_back({i * (shape.vocab_size / shape.num_edits), false});
+      edits.push_back({.token = i * (shape.vocab_size / shape.num_edits),
+                       .repeated = true});
     }
     // Beams some nats apart.
     cum.push_back(-4.0f * (row % shape.rows_per_group) / shape.rows_per_group);

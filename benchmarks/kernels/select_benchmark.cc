@@ -25,7 +25,9 @@ std::vector<float> NormalLogits(int vocab_size, int seed) {
 // Every 64th token is penalised: a long history.
 std::vector<TokenEdit> SomeEdits(int vocab_size) {
   std::vector<TokenEdit> edits;
-  for (TokenId t = 7; t < vocab_size; t += 64) edits.push_back({t, false});
+  for (TokenId t = 7; t < vocab_size; t += 64) {
+    edits.push_back({.token = t, .repeated = true});
+  }
   return edits;
 }
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "exec_request/model_executor.h"
+#include "exec_request/select_all.h"
 
 namespace espalier::testing {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "beam/beam_strategy.h"
-#include "beam/greedy_strategy.h"
+#include "beam/sample_strategy.h"
 #include "tests/beam/group_driver.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"
@@ -57,7 +57,7 @@ Request AnyRequest(const ToyModelOptions& options) {
 }
 
 std::unique_ptr<DecodeStrategy> MakeStrategy(const GenerationParams& params) {
-  if (params.num_beams == 1) return std::make_unique<GreedyStrategy>(params);
+  if (params.num_beams == 1) return std::make_unique<SampleStrategy>(params);
   return std::make_unique<BeamStrategy>(params);
 }
 

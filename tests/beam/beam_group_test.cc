@@ -183,7 +183,7 @@ TEST_F(BeamGroupTest, HistoriesAreFilledIfProcessorsNeedThem) {
   Plan(group);
   ASSERT_OK(Answer(group, {{1, 3, -3}, {0, 4, -4}}));
   const StepPlan plan = Plan(group);
-  EXPECT_EQ(plan.selections.at(0).processors->repetition_penalty, 1.5f);
+  EXPECT_EQ(plan.selections.at(0).rule->processors.repetition_penalty, 1.5f);
   EXPECT_THAT(plan.selections.at(0).histories,
               ElementsAre(ElementsAre(5, 6, 2, 3), ElementsAre(5, 6, 1, 4)));
 }
@@ -192,12 +192,12 @@ TEST_F(BeamGroupTest, HistoriesAreLeftOutIfNothingNeedsThem) {
   Request request = MakeRequest({5, 6}, 2, 4);
   BeamGroup plain = MakeGroup(request);
   StepPlan plan = Plan(plain);
-  EXPECT_EQ(plan.selections.at(0).processors, nullptr);
   EXPECT_THAT(plan.selections.at(0).histories, IsEmpty());
   request.params.suppress_tokens = {3};
   BeamGroup banning = MakeGroup(request);
   plan = Plan(banning);
-  EXPECT_NE(plan.selections.at(0).processors, nullptr);
+  EXPECT_THAT(plan.selections.at(0).rule->processors.suppress_tokens,
+              ElementsAre(3));
   EXPECT_THAT(plan.selections.at(0).histories, IsEmpty());
 }
 
@@ -346,7 +346,9 @@ TEST_F(BeamGroupTest, ProcessorsThatNeedAHistoryKeepAGroupFromGoingAhead) {
   BeamGroup banning = MakeGroup(request);
   Plan(banning);
   ASSERT_TRUE(banning.can_plan());
-  EXPECT_NE(Plan(banning).continuations.at(0).processors, nullptr);
+  EXPECT_THAT(
+      Plan(banning).continuations.at(0).rule->processors.suppress_tokens,
+      ElementsAre(3));
   request.params.no_repeat_ngram_size = 2;
   BeamGroup with_history = MakeGroup(request);
   Plan(with_history);
@@ -390,7 +392,9 @@ TEST(BeamGroupSlotsTest, TheFirstChildOfABeamKeepsItsSequence) {
       const std::vector<SequenceId> before = Sequences(driver.last_plan());
       const std::vector<Candidate> candidates =
           driver.last_result().selections.at(0).candidates;
-      ASSERT_OK_AND_ASSIGN(const auto beams, strategy.Advance(candidates));
+      ASSERT_OK_AND_ASSIGN(
+          const auto beams,
+          strategy.Advance(SelectionResult{.candidates = candidates}, nullptr));
       ASSERT_OK(driver.Step());
       const StepPlan& plan = driver.last_plan();
       const std::vector<SequenceId> after = Sequences(plan);

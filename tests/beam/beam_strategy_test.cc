@@ -39,7 +39,7 @@ GenerationParams Params(int64_t num_beams,
 // Advances and returns the beams that live on.
 std::vector<Continuation> Step(BeamStrategy& strategy,
                                std::vector<Candidate> candidates) {
-  const auto beams = strategy.Advance(candidates);
+  const auto beams = strategy.Advance({.candidates = candidates}, nullptr);
   EXPECT_OK(beams);
   EXPECT_EQ(beams->empty(), strategy.done());
   return *beams;
@@ -120,7 +120,6 @@ TEST(BeamStrategyTest, SelectsForEveryLiveBeamTwiceTheBeams) {
   PlanSelection selection = Selection(strategy);
   EXPECT_EQ(selection.num_rows, 1);
   EXPECT_EQ(selection.num_candidates, 6);
-  EXPECT_EQ(selection.domain, ScoreDomain::kLogProbs);
   EXPECT_EQ(selection.num_generated, 0);
   EXPECT_THAT(selection.cum_log_probs, ElementsAre(0.0f));
   Step(strategy, {{0, kB, -1}, {0, kEos, -2}, {0, kA, -3}});
@@ -273,7 +272,7 @@ TEST(BeamStrategyTest, WhatFinishedIsTheAnswerWhenAllBeamsDie) {
 TEST(BeamStrategyTest, NoPossibleTokenIsAnErrorThatSaysWhere) {
   BeamStrategy strategy(Params(2));
   Step(strategy, {{0, kA, -1}, {0, kB, -2}});
-  EXPECT_THAT(strategy.Advance({}),
+  EXPECT_THAT(strategy.Advance({}, nullptr),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("no token is possible after 1 generated")));
   EXPECT_TRUE(strategy.done());
@@ -283,7 +282,8 @@ TEST(BeamStrategyTest, NoPossibleTokenIsAnErrorThatSaysWhere) {
 TEST(BeamStrategyDeathTest, ACandidateBelongsToALiveBeam) {
   BeamStrategy strategy(Params(2));
   const std::vector<Candidate> candidates = {{1, kA, -1}};
-  EXPECT_DEATH((void)strategy.Advance(candidates), "candidate of beam 1 of 1");
+  EXPECT_DEATH((void)strategy.Advance({.candidates = candidates}, nullptr),
+               "candidate of beam 1 of 1");
 }
 
 }  // namespace

@@ -170,8 +170,7 @@ void GroupDriver::Select(std::span<const float> logits) {
           LogSoftmax(logits.subspan(line * vocab_size, vocab_size)));
     }
     last_result_.selections.push_back(
-        {selection.request, SelectBySort(log_probs, selection.cum_log_probs,
-                                         selection.num_candidates)});
+        {selection.request, AnswerBySort(selection, log_probs)});
   }
 }
 

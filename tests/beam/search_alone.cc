@@ -52,6 +52,18 @@ std::vector<Candidate> SelectBySort(
   return candidates;
 }
 
+std::vector<Candidate> AnswerBySort(
+    const PlanSelection& selection,
+    const std::vector<std::vector<float>>& log_probs) {
+  std::vector<Candidate> candidates = SelectBySort(
+      log_probs, selection.cum_log_probs, selection.num_candidates);
+  if (!selection.samples.empty() && selection.num_rows > 0 &&
+      candidates.empty()) {
+    candidates.push_back({.token = kNoToken});
+  }
+  return candidates;
+}
+
 std::vector<Candidate> NextCandidates(const DecodeStrategy& strategy,
                                       const LanguageModel& model) {
   PlanSelection selection;
@@ -62,15 +74,15 @@ std::vector<Candidate> NextCandidates(const DecodeStrategy& strategy,
     strategy.AppendTokens(rank, &tokens);
     log_probs.push_back(model(tokens));
   }
-  return SelectBySort(log_probs, selection.cum_log_probs,
-                      selection.num_candidates);
+  return AnswerBySort(selection, log_probs);
 }
 
 absl::StatusOr<int> SearchAlone(const LanguageModel& model,
                                 DecodeStrategy* strategy) {
   int num_steps = 0;
   for (; !strategy->done(); ++num_steps) {
-    const auto beams = strategy->Advance(NextCandidates(*strategy, model));
+    const auto beams =
+        strategy->Advance({.candidates = NextCandidates(*strategy, model)});
     if (!beams.ok()) return beams.status();
   }
   return num_steps;

@@ -29,6 +29,11 @@ std::vector<Candidate> SelectBySort(
     const std::vector<std::vector<float>>& log_probs,
     std::span<const float> cum_log_probs, int num_candidates);
 
+// The answer to a selection of beams, or of one greedy sample.
+std::vector<Candidate> AnswerBySort(
+    const PlanSelection& selection,
+    const std::vector<std::vector<float>>& log_probs);
+
 // The candidates of the strategy's next step.
 std::vector<Candidate> NextCandidates(const DecodeStrategy& strategy,
                                       const LanguageModel& model);

@@ -20,17 +20,7 @@ TEST(DistinctEosTokenIdsTest, AreSortedAndEachOnce) {
   EXPECT_THAT(DistinctEosTokenIds(params), IsEmpty());
 }
 
-TEST(MakeScoreProcessorsTest, IsNullWhereNothingChangesAScore) {
-  GenerationParams params;
-  params.eos_token_id = {2};
-  EXPECT_EQ(MakeScoreProcessors(params), nullptr);
-  // Nothing to ban before min_new_tokens.
-  params.eos_token_id = std::vector<int64_t>();
-  params.min_new_tokens = 3;
-  EXPECT_EQ(MakeScoreProcessors(params), nullptr);
-}
-
-TEST(MakeScoreProcessorsTest, AnyOneOptionIsEnough) {
+TEST(MakeSelectionRuleTest, KnowsWhichOptionsReadTheHistory) {
   using Set = std::function<void(GenerationParams*)>;
   const std::pair<Set, bool> cases[] = {
       {[](auto* params) { params->repetition_penalty = 1.5; }, true},
@@ -46,13 +36,12 @@ TEST(MakeScoreProcessorsTest, AnyOneOptionIsEnough) {
     GenerationParams params;
     params.eos_token_id = {2};
     set(&params);
-    const auto processors = MakeScoreProcessors(params);
-    ASSERT_NE(processors, nullptr);
-    EXPECT_EQ(processors->needs_history(), needs_history);
+    const auto rule = MakeSelectionRule(params);
+    EXPECT_EQ(rule->processors.needs_history(), needs_history);
   }
 }
 
-TEST(MakeScoreProcessorsTest, EveryOptionArrives) {
+TEST(MakeSelectionRuleTest, EveryOptionArrives) {
   GenerationParams params;
   params.repetition_penalty = 1.25;
   params.no_repeat_ngram_size = 3;
@@ -60,7 +49,8 @@ TEST(MakeScoreProcessorsTest, EveryOptionArrives) {
   params.suppress_tokens = {8, 4};
   params.eos_token_id = {5, 2};
   params.min_new_tokens = 6;
-  const auto processors = MakeScoreProcessors(params);
+  const auto rule = MakeSelectionRule(params);
+  const ScoreProcessors* const processors = &rule->processors;
   EXPECT_EQ(processors->repetition_penalty, 1.25f);
   EXPECT_EQ(processors->no_repeat_ngram_size, 3);
   EXPECT_THAT(processors->bad_words,

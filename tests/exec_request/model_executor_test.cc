@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "exec_request/select_all.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -107,10 +108,9 @@ TEST(ModelExecutorTest, RunningAheadAGroupGoesOnUntilAPlanOfItsFails) {
   selection.num_candidates = 1;
   selection.cum_log_probs = {0};
   selection.slots = {0};
-  selection.processors = std::make_shared<const ScoreProcessors>(
-      ScoreProcessors{.bad_words = {},
-                      .suppress_tokens = {0, 1, 2, 3},
-                      .eos_token_ids = {}});
+  SelectionRule rule;
+  rule.processors.suppress_tokens = {0, 1, 2, 3};
+  selection.rule = std::make_shared<const SelectionRule>(rule);
   prompt.selections = {selection};
   StepPlan next;
   next.continuations.push_back({.request = RequestId{5},
@@ -145,21 +145,20 @@ TEST(SelectAllTest, EveryGroupGetsWhatItsRowsAloneWouldGive) {
     selection.first_logits = plan.num_logits;
     selection.num_rows = 1 + i % 4;
     selection.num_candidates = 2 * selection.num_rows;
-    selection.domain = i == 4 ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
+    SelectionRule rule;
+    if (i == 4) rule.domain = ScoreDomain::kLogits;
     selection.num_generated = i;
     for (int row = 0; row < selection.num_rows; ++row) {
       selection.cum_log_probs.push_back(logit(random));
       selection.histories.push_back({1, 2, 3, row, i});
     }
     if (i % 3 == 0) {
-      ScoreProcessors processors;
-      processors.repetition_penalty = 1.7f;
-      processors.suppress_tokens = {i, 40};
-      selection.processors =
-          std::make_shared<const ScoreProcessors>(processors);
+      rule.processors.repetition_penalty = 1.7f;
+      rule.processors.suppress_tokens = {i, 40};
     } else {
       selection.histories.clear();
     }
+    selection.rule = std::make_shared<const SelectionRule>(rule);
     plan.num_logits += selection.num_rows;
     plan.selections.push_back(selection);
   }
@@ -174,14 +173,16 @@ TEST(SelectAllTest, EveryGroupGetsWhatItsRowsAloneWouldGive) {
     std::vector<std::vector<TokenScore>> rows;
     for (int row = 0; row < selection.num_rows; ++row) {
       RowOptions options;
-      options.domain = selection.domain;
+      options.domain = selection.rule->domain;
       options.num_candidates = selection.num_candidates;
       std::vector<TokenEdit> edits;
-      if (selection.processors != nullptr) {
-        edits = CollectEdits(*selection.processors, selection.histories[row],
-                             selection.num_generated, kVocabSize);
+      const ScoreProcessors& processors = selection.rule->processors;
+      if (!selection.histories.empty()) {
+        edits = CollectEdits(processors, selection.histories[row],
+                             selection.num_generated, kVocabSize)
+                    .edits;
         options.edits = edits;
-        options.repetition_penalty = selection.processors->repetition_penalty;
+        options.repetition_penalty = processors.repetition_penalty;
       }
       const size_t line = selection.first_logits + row;
       rows.push_back(reference::SelectRow(

@@ -39,6 +39,15 @@ std::vector<float> Logits(const std::string& kind, int size, int index) {
   return logits;
 }
 
+TokenEdit SomeEdit(TokenId token, std::mt19937& random) {
+  const auto some = [&](float value) { return random() % 2 ? value : 0.0f; };
+  return {.token = token,
+          .banned = random() % 3 == 0,
+          .repeated = random() % 2 == 0,
+          .bias = some(0.75f),
+          .penalty = some(-1.5f)};
+}
+
 std::vector<TokenEdit> Edits(const std::vector<float>& logits, int count,
                              int seed) {
   std::mt19937 random(seed);
@@ -53,11 +62,10 @@ std::vector<TokenEdit> Edits(const std::vector<float>& logits, int count,
                     });
   std::vector<TokenEdit> edits;
   for (size_t i = 0; i < best; i += 2) {
-    edits.push_back({tokens[i], random() % 3 == 0});
+    edits.push_back(SomeEdit(tokens[i], random));
   }
   for (int i = 0; i < count; ++i) {
-    edits.push_back(
-        {static_cast<TokenId>(random() % logits.size()), random() % 3 == 0});
+    edits.push_back(SomeEdit(random() % logits.size(), random));
   }
   std::ranges::sort(edits, {}, &TokenEdit::token);
   const auto rest = std::ranges::unique(edits, {}, &TokenEdit::token);

@@ -25,12 +25,14 @@ using Tokens = std::vector<TokenId>;
 
 constexpr int kVocabSize = 10;
 
-TokenEdit Banned(TokenId token) { return {token, true}; }
-TokenEdit Penalised(TokenId token) { return {token, false}; }
+TokenEdit Banned(TokenId token) { return {.token = token, .banned = true}; }
+TokenEdit Penalised(TokenId token) {
+  return {.token = token, .repeated = true};
+}
 
 std::vector<TokenEdit> Collect(const ScoreProcessors& processors,
                                const Tokens& history, int num_generated = 0) {
-  return CollectEdits(processors, history, num_generated, kVocabSize);
+  return CollectEdits(processors, history, num_generated, kVocabSize).edits;
 }
 
 TEST(ScoreProcessorsTest, NothingAskedIsNothingEdited) {
@@ -143,7 +145,7 @@ class Oracle {
       const bool seen = Contains(history_, {token});
       const bool penalised = seen && processors_.repetition_penalty != 1.0f;
       if (IsBanned(token) || penalised) {
-        edits.push_back({token, IsBanned(token)});
+        edits.push_back(IsBanned(token) ? Banned(token) : Penalised(token));
       }
     }
     return edits;

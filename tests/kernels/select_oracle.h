@@ -221,7 +221,8 @@ inline Scores SelectRowGiven(const std::vector<float>& clean,
     const float score = by_log_prob ? log_prob(edit.token) : clean[edit.token];
     tokens[edit.token].log_prob = -kInf;
     if (edit.banned) continue;
-    edited.push_back({edit.token, Penalise(score, row.repetition_penalty)});
+    edited.push_back(
+        {edit.token, EditedScore(score, edit, row.repetition_penalty)});
   }
   if (by_log_prob) {
     KeepBest(tokens, group.num_candidates);

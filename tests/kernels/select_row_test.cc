@@ -52,11 +52,14 @@ struct TestRow {
 
 // What the result of selection says of every token.
 std::vector<float> Reported(const TestRow& row, const RowOptions& options) {
+  if (options.domain == ScoreDomain::kLogits) return row.log_probs;
   std::vector<float> log_probs = row.log_probs;
-  if (options.domain == ScoreDomain::kLogits) return log_probs;
+  if (options.only_edited) std::ranges::fill(log_probs, -kInf);
   for (const TokenEdit& edit : options.edits) {
     float& l = log_probs[edit.token];
-    l = edit.banned ? -kInf : Penalise(l, options.repetition_penalty);
+    l = edit.banned ? -kInf
+                    : EditedScore(row.log_probs[edit.token], edit,
+                                  options.repetition_penalty);
   }
   return log_probs;
 }
@@ -141,6 +144,15 @@ using SelectRowEditsTest = TargetTest;
 INSTANTIATE_TEST_SUITE_P(Targets, SelectRowEditsTest, EachTarget(),
                          TargetTestName);
 
+TokenEdit SomeEdit(TokenId token, std::mt19937& random) {
+  const auto some = [&](float value) { return random() % 2 ? value : 0.0f; };
+  return {.token = token,
+          .banned = random() % 2 == 0,
+          .repeated = random() % 2 == 0,
+          .bias = some(0.75f),
+          .penalty = some(-1.5f)};
+}
+
 // Edits at the ends of blocks and chunks, and of the best token.
 std::vector<TokenEdit> EditsOf(const std::vector<float>& logits, int seed) {
   const int size = static_cast<int>(logits.size());
@@ -152,7 +164,7 @@ std::vector<TokenEdit> EditsOf(const std::vector<float>& logits, int seed) {
   for (int i = 0; i < 40; ++i) tokens.insert(random() % size);
   tokens.insert(std::ranges::max_element(logits) - logits.begin());
   std::vector<TokenEdit> edits;
-  for (const TokenId t : tokens) edits.push_back({t, random() % 2 == 0});
+  for (const TokenId t : tokens) edits.push_back(SomeEdit(t, random));
   return edits;
 }
 
@@ -167,10 +179,13 @@ TEST_P(SelectRowEditsTest, EditedRowsEqualTheTwin) {
             SCOPED_TRACE(::testing::Message()
                          << kind << " row of " << size << ", penalty "
                          << penalty << ", best " << count);
-            ExpectAgreement(row, {.domain = domain,
-                                  .num_candidates = count,
-                                  .repetition_penalty = penalty,
-                                  .edits = edits});
+            for (const bool only_edited : {false, true}) {
+              ExpectAgreement(row, {.domain = domain,
+                                    .num_candidates = count,
+                                    .repetition_penalty = penalty,
+                                    .edits = edits,
+                                    .only_edited = only_edited});
+            }
           }
         }
       }
@@ -181,7 +196,8 @@ TEST_P(SelectRowEditsTest, EditedRowsEqualTheTwin) {
 // Worked by hand: lse = log(4 + 2 + 1 + 1) = log 8.
 TEST_P(SelectRowEditsTest, EditsActOnLogProbsOrOnLogits) {
   const std::vector<float> logits = {std::log(4.0f), std::log(2.0f), 0, 0};
-  const std::vector<TokenEdit> edits = {{0, false}, {2, true}};
+  const std::vector<TokenEdit> edits = {{.token = 0, .repeated = true},
+                                        {.token = 2, .banned = true}};
   RowOptions options = {
       .num_candidates = 4, .repetition_penalty = 4, .edits = edits};
   Scores by_log_prob = SelectRow(logits, options);
@@ -196,7 +212,9 @@ TEST_P(SelectRowEditsTest, EditsActOnLogProbsOrOnLogits) {
 
 TEST_P(SelectRowEditsTest, ARowWithAllTokensBannedOffersNone) {
   const std::vector<float> logits = {1, 2, 3};
-  const std::vector<TokenEdit> edits = {{0, true}, {1, true}, {2, true}};
+  const std::vector<TokenEdit> edits = {{.token = 0, .banned = true},
+                                        {.token = 1, .banned = true},
+                                        {.token = 2, .banned = true}};
   for (const ScoreDomain domain : kDomains) {
     const RowOptions options = {
         .domain = domain, .num_candidates = 3, .edits = edits};

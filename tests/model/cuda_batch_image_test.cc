@@ -30,6 +30,8 @@ CudaGroup Group(int first_slot, int num_slots, int num_shared_pages,
 CudaGroupRequest Ask(int num_candidates) {
   CudaGroupRequest request;
   request.num_candidates = num_candidates;
+  static const SelectionRule plain;
+  request.rule = &plain;
   return request;
 }
 
@@ -83,10 +85,10 @@ TEST(CudaBatchImageTest, OnlyGroupsOfSeveralSlotsShareARun) {
 }
 
 TEST(CudaBatchImageTest, LinesWithoutHistoriesShareOneListOfEdits) {
-  ScoreProcessors processors;
-  processors.suppress_tokens = {3, 8};
+  SelectionRule rule;
+  rule.processors.suppress_tokens = {3, 8};
   CudaGroupRequest request = Ask(4);
-  request.processors = &processors;
+  request.rule = &rule;
   CudaBatchImage image(kShape);
   image.AddBeams(Group(0, 3, 0, 5), Ask(6));
   image.AddBeams(Group(3, 2, 0, 5), request);
@@ -102,11 +104,11 @@ TEST(CudaBatchImageTest, LinesWithoutHistoriesShareOneListOfEdits) {
 }
 
 TEST(CudaBatchImageTest, EveryLiveRowHasTheEditsOfItsHistory) {
-  ScoreProcessors processors;
-  processors.repetition_penalty = 2.0f;
+  SelectionRule rule;
+  rule.processors.repetition_penalty = 2.0f;
   const std::vector<std::vector<TokenId>> histories = {{1, 2, 1}, {4}};
   CudaGroupRequest request = Ask(4);
-  request.processors = &processors;
+  request.rule = &rule;
   request.histories = histories;
   CudaBatchImage image(kShape);
   image.AddBeams(Group(0, 3, 0, 5), request);

@@ -1,4 +1,4 @@
-#include "beam/greedy_strategy.h"
+#include "beam/sample_strategy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,29 +23,31 @@ GenerationParams Params(int64_t max_new_tokens) {
   return params;
 }
 
-std::vector<Candidate> Best(TokenId token, float cum) {
-  return {{.beam = 0, .token = token, .cum_log_prob = cum}};
+SelectionResult Best(TokenId token, float cum) {
+  return {.candidates = {{.beam = 0, .token = token, .cum_log_prob = cum}}};
 }
 
-TEST(GreedyStrategyTest, AsksForOneTokenByLogits) {
-  GreedyStrategy strategy(Params(4));
-  ASSERT_OK(strategy.Advance(Best(5, -0.5f)));
+TEST(GreedySearchTest, AsksForOneToken) {
+  SampleStrategy strategy(Params(4));
+  ASSERT_OK(strategy.Advance(Best(5, -0.5f), nullptr));
   PlanSelection selection;
   strategy.DescribeSelection(&selection);
   EXPECT_EQ(selection.num_rows, 1);
   EXPECT_EQ(selection.num_candidates, 1);
-  EXPECT_EQ(selection.domain, ScoreDomain::kLogits);
+  EXPECT_THAT(selection.samples, ElementsAre(0));
   EXPECT_EQ(selection.num_generated, 1);
   EXPECT_THAT(selection.cum_log_probs, ElementsAre(-0.5f));
 }
 
-TEST(GreedyStrategyTest, EndsAtAnyEosAndReturnsIt) {
-  GreedyStrategy strategy(Params(10));
-  ASSERT_OK_AND_ASSIGN(const auto beams, strategy.Advance(Best(5, -0.5f)));
+TEST(GreedySearchTest, EndsAtAnyEosAndReturnsIt) {
+  SampleStrategy strategy(Params(10));
+  ASSERT_OK_AND_ASSIGN(const auto beams,
+                       strategy.Advance(Best(5, -0.5f), nullptr));
   EXPECT_THAT(beams, ElementsAre(Continuation{0, 5}));
   EXPECT_FALSE(strategy.done());
   EXPECT_THAT(strategy.Hypotheses(), IsEmpty());
-  ASSERT_OK_AND_ASSIGN(const auto none, strategy.Advance(Best(9, -1.5f)));
+  ASSERT_OK_AND_ASSIGN(const auto none,
+                       strategy.Advance(Best(9, -1.5f), nullptr));
   EXPECT_THAT(none, IsEmpty());
   EXPECT_TRUE(strategy.done());
   ASSERT_EQ(strategy.Hypotheses().size(), 1);
@@ -56,13 +58,13 @@ TEST(GreedyStrategyTest, EndsAtAnyEosAndReturnsIt) {
   EXPECT_EQ(hypothesis.finish_reason, FinishReason::kEos);
 }
 
-TEST(GreedyStrategyTest, EndsAtTheLengthLimit) {
-  GreedyStrategy strategy(Params(2));
-  ASSERT_OK(strategy.Advance(Best(5, -0.5f)));
+TEST(GreedySearchTest, EndsAtTheLengthLimit) {
+  SampleStrategy strategy(Params(2));
+  ASSERT_OK(strategy.Advance(Best(5, -0.5f), nullptr));
   std::vector<TokenId> tokens = {3};
   strategy.AppendTokens(0, &tokens);
   EXPECT_THAT(tokens, ElementsAre(3, 5));
-  ASSERT_OK(strategy.Advance(Best(6, -1.0f)));
+  ASSERT_OK(strategy.Advance(Best(6, -1.0f), nullptr));
   EXPECT_TRUE(strategy.done());
   const Hypothesis hypothesis = strategy.Hypotheses().at(0);
   EXPECT_THAT(hypothesis.tokens, ElementsAre(5, 6));
@@ -70,27 +72,27 @@ TEST(GreedyStrategyTest, EndsAtTheLengthLimit) {
   EXPECT_EQ(hypothesis.finish_reason, FinishReason::kLength);
 }
 
-TEST(GreedyStrategyTest, AnEosAtTheLengthLimitCountsAsEos) {
-  GreedyStrategy strategy(Params(1));
-  ASSERT_OK(strategy.Advance(Best(0, -1.0f)));
+TEST(GreedySearchTest, AnEosAtTheLengthLimitCountsAsEos) {
+  SampleStrategy strategy(Params(1));
+  ASSERT_OK(strategy.Advance(Best(0, -1.0f), nullptr));
   EXPECT_EQ(strategy.Hypotheses().at(0).finish_reason, FinishReason::kEos);
 }
 
-TEST(GreedyStrategyTest, NoPossibleTokenIsAnErrorThatSaysWhere) {
-  GreedyStrategy strategy(Params(4));
-  ASSERT_OK(strategy.Advance(Best(5, -0.5f)));
-  EXPECT_THAT(strategy.Advance({}),
+TEST(GreedySearchTest, NoPossibleTokenIsAnErrorThatSaysWhere) {
+  SampleStrategy strategy(Params(4));
+  ASSERT_OK(strategy.Advance(Best(5, -0.5f), nullptr));
+  EXPECT_THAT(strategy.Advance(Best(kNoToken, 0), nullptr),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("no token is possible after 1 generated")));
   EXPECT_TRUE(strategy.done());
   EXPECT_THAT(strategy.Hypotheses(), IsEmpty());
 }
 
-TEST(GreedyStrategyTest, TakesTheBestTokenOfEveryStep) {
+TEST(GreedySearchTest, TakesTheBestTokenOfEveryStep) {
   const testing::ToyModelOptions options = {.eos_token_ids = {0, 9}};
   const testing::LanguageModel model =
       testing::ToyLanguageModel(options, {1, 2});
-  GreedyStrategy strategy(Params(20));
+  SampleStrategy strategy(Params(20));
   ASSERT_OK(testing::SearchAlone(model, &strategy));
   const std::vector<TokenId> tokens = strategy.Hypotheses().at(0).tokens;
   for (size_t i = 0; i < tokens.size(); ++i) {

@@ -1,0 +1,112 @@
+#include "beam/sample_strategy.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "beam/finished_pool.h"
+#include "beam/selection_options.h"
+
+namespace espalier {
+
+SampleStrategy::SampleStrategy(const GenerationParams& params)
+    : num_return_sequences_(SaturateToInt(params.num_return_sequences)),
+      finish_rule_(params),
+      samples_(NumSequences(params)),
+      live_(samples_.size()) {
+  std::iota(live_.begin(), live_.end(), 0);
+}
+
+void SampleStrategy::DescribeSelection(PlanSelection* selection) const {
+  CHECK(!done_) << "the request is done";
+  selection->num_rows =
+      num_generated_ == 0 ? 1 : static_cast<int>(live_.size());
+  selection->num_candidates = 1;
+  selection->num_generated = num_generated_;
+  selection->samples = live_;
+  selection->cum_log_probs.clear();
+  for (int row = 0; row < selection->num_rows; ++row) {
+    selection->cum_log_probs.push_back(samples_[live_[row]].cum_log_prob);
+  }
+}
+
+absl::StatusOr<std::vector<Continuation>> SampleStrategy::Advance(
+    const SelectionResult& result, std::vector<Decision>* decisions) {
+  CHECK(!done_) << "the request is done";
+  CHECK_EQ(result.candidates.size(), live_.size()) << "tokens drawn";
+  for (const Candidate& drawn : result.candidates) {
+    if (drawn.token >= 0) continue;
+    done_ = true;
+    return drawn.token == kNotANumber ? NotANumber(num_generated_)
+                                      : NoTokenPossible(num_generated_);
+  }
+  ++num_generated_;
+  std::vector<Continuation> continuations;
+  std::vector<int> next;
+  for (size_t i = 0; i < live_.size(); ++i) {
+    const Candidate& drawn = result.candidates[i];
+    Sample& sample = samples_[live_[i]];
+    const TokenTree::Node parent = sample.node;
+    sample.node = tree_.Append(parent, drawn.token);
+    sample.cum_log_prob = drawn.cum_log_prob;
+    sample.finish_reason = finish_rule_.ReasonFor(drawn.token, num_generated_);
+    if (decisions != nullptr) {
+      decisions->push_back(DecisionOn(static_cast<int>(i), parent, sample));
+    }
+    if (!sample.finish_reason.has_value()) {
+      continuations.push_back({drawn.beam, drawn.token});
+      next.push_back(live_[i]);
+    }
+  }
+  live_ = std::move(next);
+  done_ = live_.empty();
+  return continuations;
+}
+
+void SampleStrategy::AppendTokens(int rank,
+                                  std::vector<TokenId>* tokens) const {
+  tree_.AppendPath(samples_[live_[rank]].node, tokens);
+}
+
+Decision SampleStrategy::DecisionOn(int candidate_idx, TokenTree::Node parent,
+                                    const Sample& sample) const {
+  Decision decision = {.candidate_idx = candidate_idx,
+                       .what = Decision::What::kKept,
+                       .why = "drawn",
+                       .parent = parent,
+                       .node = sample.node};
+  if (sample.finish_reason.has_value()) {
+    decision.what = Decision::What::kFinished;
+    decision.why = NameOf(*sample.finish_reason);
+    decision.score = LengthPenalizedScore(sample.cum_log_prob, num_generated_,
+                                          /*length_penalty=*/1.0);
+  }
+  return decision;
+}
+
+Hypothesis SampleStrategy::HypothesisOf(const Sample& sample) const {
+  std::vector<TokenId> tokens = tree_.Path(sample.node);
+  const int length = static_cast<int>(tokens.size());
+  return {.tokens = std::move(tokens),
+          .score = LengthPenalizedScore(sample.cum_log_prob, length, 1.0),
+          .cum_log_prob = sample.cum_log_prob,
+          .finish_reason = *sample.finish_reason};
+}
+
+std::vector<Hypothesis> SampleStrategy::Hypotheses() const {
+  std::vector<Hypothesis> hypotheses;
+  for (const Sample& sample : samples_) {
+    if (!sample.finish_reason.has_value()) continue;
+    hypotheses.push_back(HypothesisOf(sample));
+  }
+  std::ranges::stable_sort(hypotheses, [](const auto& a, const auto& b) {
+    return a.score > b.score;
+  });
+  if (std::ssize(hypotheses) > num_return_sequences_) {
+    hypotheses.resize(num_return_sequences_);
+  }
+  return hypotheses;
+}
+
+}  // namespace espalier

@@ -1,0 +1,55 @@
+// SampleStrategy: sequences that go on by themselves, each by a token drawn at
+// every step, until a token ends it or max_new_tokens is reached. Greedy search
+// is the case of one sample at temperature 0 (transformers 5 `_sample` without
+// sampling).
+//
+// All samples draw their first token from one row, that of the prompt. Ranks
+// are those of the samples that live, in ascending order. Score processors act
+// on logits here; scores are the model's own log-probabilities.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "beam/decode_strategy.h"
+#include "beam/finish_rule.h"
+
+namespace espalier {
+
+class SampleStrategy : public DecodeStrategy {
+ public:
+  // `params` as ValidateParams leaves them.
+  explicit SampleStrategy(const GenerationParams& params);
+
+  void DescribeSelection(PlanSelection* selection) const override;
+  bool runs_ahead() const override { return true; }
+  absl::StatusOr<std::vector<Continuation>> Advance(
+      const SelectionResult& result, std::vector<Decision>* decisions) override;
+  bool done() const override { return done_; }
+  void AppendTokens(int rank, std::vector<TokenId>* tokens) const override;
+  // By mean log-probability; equals in the order of samples.
+  std::vector<Hypothesis> Hypotheses() const override;
+
+ private:
+  struct Sample {
+    TokenTree::Node node = TokenTree::kRoot;
+    float cum_log_prob = 0;
+    std::optional<FinishReason> finish_reason;  // unset: it lives
+  };
+
+  Decision DecisionOn(int candidate_idx, TokenTree::Node parent,
+                      const Sample& sample) const;
+  Hypothesis HypothesisOf(const Sample& sample) const;
+
+  // Constant after construction.
+  const int num_return_sequences_;
+  const FinishRule finish_rule_;
+
+  TokenTree tree_;
+  std::vector<Sample> samples_;
+  std::vector<int> live_;  // samples, ascending
+  int num_generated_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace espalier

@@ -1,0 +1,146 @@
+#include "exec_request/select_all.h"
+
+#include <atomic>
+#include <new>
+
+#include "base/check.h"
+#include "kernels/sample.h"
+#include "kernels/select.h"
+
+namespace espalier {
+namespace {
+
+// What one thread does at once: a row, or a draw from one.
+struct WorkItem {
+  int selection = 0;  // index in the plan
+  int item = 0;       // rank of the row, or index of the draw
+};
+
+int NumItems(const PlanSelection& selection) {
+  return selection.rule->kind == SelectionKind::kDraws
+             ? static_cast<int>(selection.samples.size())
+             : selection.num_rows;
+}
+
+std::vector<WorkItem> WorkItems(const StepPlan& plan) {
+  std::vector<WorkItem> items;
+  for (size_t s = 0; s < plan.selections.size(); ++s) {
+    const int count = NumItems(plan.selections[s]);
+    for (int i = 0; i < count; ++i) items.push_back({static_cast<int>(s), i});
+  }
+  return items;
+}
+
+RowEdits EditsOf(const PlanSelection& selection, int row, int vocab_size) {
+  std::span<const TokenId> history;
+  if (!selection.histories.empty()) history = selection.histories[row];
+  return CollectEdits(
+      selection.rule->processors, history, selection.num_generated, vocab_size,
+      selection.allowed.empty() ? nullptr : &selection.allowed[row]);
+}
+
+std::vector<TokenScore> SelectOne(const PlanSelection& selection, int row,
+                                  std::span<const float> logits) {
+  const SelectionRule& rule = *selection.rule;
+  const RowEdits edits =
+      EditsOf(selection, row, static_cast<int>(logits.size()));
+  return SelectRow(logits,
+                   {.domain = rule.domain,
+                    .num_candidates = selection.num_candidates,
+                    .repetition_penalty = rule.processors.repetition_penalty,
+                    .edits = edits.edits,
+                    .only_edited = edits.only_edited});
+}
+
+// The row that draw `i` is from.
+int RowOfDraw(const PlanSelection& selection, int i) {
+  return selection.num_rows == 1 ? 0 : i;
+}
+
+Candidate DrawOne(const PlanSelection& selection, int i,
+                  std::span<const float> logits) {
+  const SelectionRule& rule = *selection.rule;
+  const int row = RowOfDraw(selection, i);
+  const RowEdits edits =
+      EditsOf(selection, row, static_cast<int>(logits.size()));
+  const Draw draw = DrawRow(
+      logits, {.params = rule.sampling,
+               .sample = static_cast<uint32_t>(selection.samples[i]),
+               .position = static_cast<uint32_t>(selection.num_generated),
+               .repetition_penalty = rule.processors.repetition_penalty,
+               .edits = edits.edits,
+               .only_edited = edits.only_edited});
+  return {row, draw.token, selection.cum_log_probs[row] + draw.log_prob};
+}
+
+// Every row's by itself.
+std::vector<Candidate> InOrder(const PlanSelection& selection,
+                               std::span<const std::vector<TokenScore>> rows) {
+  std::vector<Candidate> candidates;
+  for (int row = 0; row < std::ssize(rows); ++row) {
+    const std::vector<Candidate> of_row =
+        MergeCandidates(rows.subspan(row, 1),
+                        std::span(selection.cum_log_probs).subspan(row, 1),
+                        selection.num_candidates);
+    for (Candidate candidate : of_row) {
+      candidate.beam = row;
+      candidates.push_back(candidate);
+    }
+  }
+  return candidates;
+}
+
+// ParallelFor for a body that may throw std::bad_alloc, which is thrown here.
+template <typename Body>
+void AllocatingLoop(ThreadPool& pool, int count, const Body& body) {
+  std::atomic<bool> out_of_memory = false;
+  pool.ParallelFor(count, [&](int i) {
+    try {
+      body(i);
+    } catch (const std::bad_alloc&) {
+      out_of_memory = true;
+    }
+  });
+  if (out_of_memory) throw std::bad_alloc();
+}
+
+}  // namespace
+
+std::vector<SelectionResult> SelectAll(const StepPlan& plan,
+                                       std::span<const float> logits,
+                                       int vocab_size, ThreadPool& pool) {
+  const std::vector<WorkItem> items = WorkItems(plan);
+  std::vector<std::vector<std::vector<TokenScore>>> rows;
+  std::vector<SelectionResult> results;
+  for (const PlanSelection& selection : plan.selections) {
+    const bool draws = selection.rule->kind == SelectionKind::kDraws;
+    rows.emplace_back(draws ? 0 : selection.num_rows);
+    results.push_back({.request = selection.request});
+    if (draws) results.back().candidates.resize(selection.samples.size());
+  }
+  AllocatingLoop(pool, static_cast<int>(items.size()), [&](int i) {
+    const auto [s, item] = items[i];
+    const PlanSelection& selection = plan.selections[s];
+    const bool draws = selection.rule->kind == SelectionKind::kDraws;
+    const size_t line =
+        selection.first_logits + (draws ? RowOfDraw(selection, item) : item);
+    const auto row = logits.subspan(line * vocab_size, vocab_size);
+    if (draws) {
+      results[s].candidates[item] = DrawOne(selection, item, row);
+    } else {
+      rows[s][item] = SelectOne(selection, item, row);
+    }
+  });
+  AllocatingLoop(pool, static_cast<int>(results.size()), [&](int s) {
+    const PlanSelection& selection = plan.selections[s];
+    if (selection.rule->kind == SelectionKind::kBeams) {
+      results[s].candidates = MergeCandidates(rows[s], selection.cum_log_probs,
+                                              selection.num_candidates);
+    } else if (selection.rule->kind == SelectionKind::kRows) {
+      results[s].candidates = InOrder(selection, rows[s]);
+    }
+  });
+  return results;
+}
+
+}  // namespace espalier

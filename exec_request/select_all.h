@@ -1,0 +1,20 @@
+// What executors on the host do with a plan's logits: the kernels of selection
+// and sampling for every group, on all threads.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "exec_request/step_plan.h"
+
+namespace espalier {
+
+// One answer for each of `plan.selections`.
+//   logits  [plan.num_logits, vocab_size]  f32  host
+// A group's answer depends on its own rows alone. Throws std::bad_alloc.
+std::vector<SelectionResult> SelectAll(const StepPlan& plan,
+                                       std::span<const float> logits,
+                                       int vocab_size, ThreadPool& pool);
+
+}  // namespace espalier

@@ -1,0 +1,11 @@
+#include "exec_request/step_plan.h"
+
+namespace espalier {
+
+std::shared_ptr<const SelectionRule> PlanSelection::DefaultRule() {
+  static const auto* const rule =
+      new std::shared_ptr<const SelectionRule>(new SelectionRule);
+  return *rule;
+}
+
+}  // namespace espalier

@@ -1,0 +1,76 @@
+// Random numbers that are a pure function of what they are for: Philox4x32-10,
+// a counter-based generator. Who else is in the batch, the row something lies
+// in, the device and the order of work cannot change them, and drawing a number
+// twice gives it twice.
+//
+//   key      the request's seed
+//   counter  (index, position, sample, purpose)
+//
+// Different purposes never share numbers: what decides which token is drawn
+// says nothing of what accepts a draft.
+//
+// Source: Salmon et al. 2011, Parallel random numbers: as easy as 1, 2, 3.
+#pragma once
+
+#include <cstdint>
+
+#include "base/host_device.h"
+
+namespace espalier {
+
+enum class RandomPurpose : uint32_t {
+  kDraw = 0,     // which token a sample draws; index 0
+  kPerturb = 1,  // the noise of each token of a beam; index: the token
+};
+
+// One stream of numbers.
+struct RandomKey {
+  uint64_t seed = 0;
+  uint32_t sample = 0;    // sample of the request, or rank of the beam
+  uint32_t position = 0;  // of the token in the generated text, from 0
+  RandomPurpose purpose = RandomPurpose::kDraw;
+};
+
+struct RandomWords {
+  uint32_t words[4];
+};
+
+// Philox4x32-10 itself.
+ESPALIER_HOST_DEVICE inline RandomWords Philox(RandomWords counter,
+                                               uint64_t seed) {
+  uint32_t* const c = counter.words;
+  uint32_t key[2] = {static_cast<uint32_t>(seed),
+                     static_cast<uint32_t>(seed >> 32)};
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t{0xD2511F53u} * c[0];
+    const uint64_t b = uint64_t{0xCD9E8D57u} * c[2];
+    const uint32_t high_a = static_cast<uint32_t>(a >> 32);
+    const uint32_t high_b = static_cast<uint32_t>(b >> 32);
+    c[0] = high_b ^ c[1] ^ key[0];
+    c[2] = high_a ^ c[3] ^ key[1];
+    c[1] = static_cast<uint32_t>(b);
+    c[3] = static_cast<uint32_t>(a);
+    key[0] += 0x9E3779B9u;
+    key[1] += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+ESPALIER_HOST_DEVICE inline RandomWords WordsAt(const RandomKey& key,
+                                                uint32_t index) {
+  return Philox(
+      {{index, key.position, key.sample, static_cast<uint32_t>(key.purpose)}},
+      key.seed);
+}
+
+// In the open interval (0, 1): an odd multiple of 2^-53, so that neither end
+// can come out, in float64 exact.
+ESPALIER_HOST_DEVICE inline double Uniform(const RandomKey& key,
+                                           uint32_t index) {
+  const RandomWords random = WordsAt(key, index);
+  const uint64_t bits =
+      (uint64_t{random.words[0]} << 32 | random.words[1]) >> 12;
+  return (static_cast<double>(bits) + 0.5) * 0x1p-52;
+}
+
+}  // namespace espalier

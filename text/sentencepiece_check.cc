@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/json.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -192,6 +193,17 @@ absl::Status CheckCharsmap(std::string_view map) {
   return TrieCheck(map.substr(0, trie_bytes), map.size() - trie_bytes).Run();
 }
 
+// The rules of the way back to text. A rule's left side may span tokens, so no
+// token's text would be certain before the last one.
+absl::Status CheckDenormalizer(std::string_view spec) {
+  return ForEachField(spec, [](const ProtoField& field) {
+    return field.Is(kPrecompiledCharsmap, ProtoField::kBytes) &&
+                   !field.bytes.empty()
+               ? InvalidArgument("denormalizer_spec has rules")
+               : absl::OkStatus();
+  });
+}
+
 absl::Status CheckNormalizer(std::string_view spec) {
   return ForEachField(spec, [](const ProtoField& field) {
     return field.Is(kPrecompiledCharsmap, ProtoField::kBytes)
@@ -223,6 +235,9 @@ absl::Status CheckPiece(std::string_view message, Pieces* pieces) {
                            piece.size(), " bytes must have 1 to ",
                            kMaxPieceBytes, " and no NUL");
   }
+  if (!IsUtf8(piece)) {
+    return InvalidArgument("piece ", pieces->num_pieces - 1, " is not UTF-8");
+  }
   if (type == kUserDefined) pieces->user_defined.push_back(piece);
   return absl::OkStatus();
 }
@@ -249,9 +264,11 @@ absl::Status CheckSentencePieceModel(std::string_view model) {
     if (field.Is(kPieces, ProtoField::kBytes)) {
       return CheckPiece(field.bytes, &pieces);
     }
-    if (field.Is(kNormalizerSpec, ProtoField::kBytes) ||
-        field.Is(kDenormalizerSpec, ProtoField::kBytes)) {
+    if (field.Is(kNormalizerSpec, ProtoField::kBytes)) {
       return CheckNormalizer(field.bytes);
+    }
+    if (field.Is(kDenormalizerSpec, ProtoField::kBytes)) {
+      return CheckDenormalizer(field.bytes);
     }
     return absl::OkStatus();
   }));

@@ -4,11 +4,14 @@
 // 1265 and 1267, all open in 0.1.97). Those parts are checked here:
 //
 //  - the frame: Protocol Buffers fields that fit into each other;
-//  - pieces: 1 to 4,096 bytes without NUL, at most 2^21 of them, and at most
-//    64 user-defined ones that begin each other (a, ab, abc, ...);
-//  - precompiled_charsmap, the trie of the (de)normalisation rules: whatever
-//    text is looked up, the look-up stays inside the trie, meets at most 32
-//    rules, and each rule's result ends inside the map.
+//  - pieces: 1 to 4,096 bytes of UTF-8 without NUL, at most 2^21 of them, and
+//    at most 64 user-defined ones that begin each other (a, ab, abc, ...);
+//  - precompiled_charsmap, the trie of the normalisation rules: whatever text
+//    is looked up, the look-up stays inside the trie, meets at most 32 rules,
+//    and each rule's result ends inside the map.
+//
+// Rules for the way back (denormalizer_spec), which the models in use do not
+// have, are refused: with them text could not be made token by token.
 //
 // What is left to trust is that the library itself has no further hole; how
 // long its results are (a rule may map a letter to megabytes) is not bounded.

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
+#include "tests/text/made_up_model.h"
 #include "tests/text/test_tokenizer.h"
 #include "text/tokenizer.h"
 
@@ -18,6 +19,7 @@ namespace espalier {
 namespace {
 
 using ::espalier::testing::EnFrDir;
+using ::espalier::testing::Field;
 using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
@@ -35,15 +37,6 @@ std::string Bytes(const std::string& path) {
   return *bytes;
 }
 
-// A length-delimited field in Protocol Buffers' wire format.
-std::string Field(int number, const std::string& bytes) {
-  std::string field(1, static_cast<char>(number << 3 | 2));
-  for (size_t rest = bytes.size();; rest >>= 7) {
-    field += static_cast<char>((rest & 0x7F) | (rest > 0x7F ? 0x80 : 0));
-    if (rest <= 0x7F) return field + bytes;
-  }
-}
-
 std::string Piece(const std::string& piece) {
   return Field(1, Field(1, piece));
 }
@@ -52,10 +45,8 @@ std::string UserDefined(const std::string& piece) {
   return Field(1, Field(1, piece) + "\x18\x04");
 }
 
-// Models of rules: as normalizer_spec and as denormalizer_spec.
-std::vector<std::string> WithMap(const std::string& map) {
-  return {Field(3, Field(2, map)), Field(5, Field(2, map))};
-}
+// A model of rules.
+std::string WithMap(const std::string& map) { return Field(3, Field(2, map)); }
 
 // What no label matches.
 constexpr uint32_t kNone = 0x80000000;
@@ -87,10 +78,8 @@ std::vector<uint32_t> NestedRules(int num_rules, uint32_t value) {
 }
 
 void ExpectMapError(const std::string& map, const std::string& message) {
-  for (const std::string& model : WithMap(map)) {
-    EXPECT_THAT(CheckSentencePieceModel(model),
-                StatusIs(kInvalid, HasSubstr(message)));
-  }
+  EXPECT_THAT(CheckSentencePieceModel(WithMap(map)),
+              StatusIs(kInvalid, HasSubstr(message)));
 }
 
 TEST(SentencePieceCheckTest, WhatTheLibraryWroteMayPass) {
@@ -109,6 +98,19 @@ TEST(SentencePieceCheckTest, APieceHasALimitedLengthAndNoNul) {
               StatusIs(kInvalid, HasSubstr("no NUL")));
 }
 
+TEST(SentencePieceCheckTest, APieceIsUtf8) {
+  EXPECT_OK(CheckSentencePieceModel(Piece("\u2581caf\u00E9")));
+  EXPECT_THAT(CheckSentencePieceModel(Piece("a") + Piece("\xC3")),
+              StatusIs(kInvalid, HasSubstr("piece 1 is not UTF-8")));
+}
+
+TEST(SentencePieceCheckTest, RulesForTheWayBackAreRefused) {
+  const std::string map = Map(NestedRules(1, 1), std::string("b\0", 2));
+  EXPECT_OK(CheckSentencePieceModel(Field(5, Field(2, "") + Field(1, "nfkc"))));
+  EXPECT_THAT(CheckSentencePieceModel(Field(5, Field(2, map))),
+              StatusIs(kInvalid, "denormalizer_spec has rules"));
+}
+
 TEST(SentencePieceCheckTest, UserDefinedSymbolsNestToALimit) {
   std::string model, ordinary;
   for (int length = 64; length >= 1; --length) {
@@ -122,9 +124,7 @@ TEST(SentencePieceCheckTest, UserDefinedSymbolsNestToALimit) {
 
 TEST(SentencePieceCheckTest, RulesNestToALimit) {
   const std::string results("b\0", 2);
-  for (const std::string& model : WithMap(Map(NestedRules(32, 1), results))) {
-    EXPECT_OK(CheckSentencePieceModel(model));
-  }
+  EXPECT_OK(CheckSentencePieceModel(WithMap(Map(NestedRules(32, 1), results))));
   ExpectMapError(Map(NestedRules(33, 1), results), "33 rules begin each other");
 }
 

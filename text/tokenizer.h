@@ -23,6 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "text/token_spellings.h"
 
 namespace sentencepiece {
 class SentencePieceProcessor;
@@ -69,12 +70,16 @@ class Tokenizer {
   // The symbol that begins a sequence; nullopt if the model has none.
   std::optional<TokenId> bos_id() const;
 
+  // What each token adds to a text, for text/incremental_detokenizer.h.
+  const TokenSpellings& spellings() const { return spellings_; }
+
  private:
-  explicit Tokenizer(
-      std::unique_ptr<sentencepiece::SentencePieceProcessor> processor);
+  Tokenizer(std::unique_ptr<sentencepiece::SentencePieceProcessor> processor,
+            TokenSpellings spellings);
 
   // Constant after construction.
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
+  TokenSpellings spellings_;
 };
 
 }  // namespace espalier

@@ -1,0 +1,56 @@
+// IncrementalDetokenizer: the text of a token stream while it grows. Each token
+// gives the text that is certain by then; what later tokens may still change,
+// the bytes of a character that has begun, waits.
+//
+// Law: for any tokens, the pieces that Feed and Finish give, one after the
+// other, are Tokenizer::Decode of all tokens, byte for byte; and each piece is
+// whole characters. So
+//  - byte tokens become a character with the token that completes it, and
+//    U+FFFD each where they make none, as soon as that is certain;
+//  - control symbols spell nothing, yet bytes do not join across them;
+//  - numbers outside the vocabulary spell nothing, and bytes join across them;
+//  - the spaces that open a text fall where the tokenizer drops them.
+//
+// A value of two words that the compiler copies: a beam forks it by copying.
+// Thread rule: none of its own; the tokenizer may be shared.
+//
+//   IncrementalDetokenizer detokenizer(*tokenizer);
+//   std::string text;
+//   for (const TokenId token : tokens) detokenizer.Feed(token, &text);
+//   detokenizer.Finish(&text);
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/ids.h"
+#include "text/token_spellings.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+
+class IncrementalDetokenizer {
+ public:
+  // At the opening of a text. `tokenizer` must outlive this and its copies.
+  explicit IncrementalDetokenizer(const Tokenizer& tokenizer);
+
+  // Appends to `text` what `token` makes certain; in time of what it appends.
+  void Feed(TokenId token, std::string* text);
+
+  // Appends the rest: U+FFFD for each byte that waits. The text is over then.
+  void Finish(std::string* text) { FlushBytes(text); }
+
+ private:
+  void FeedByte(char byte, std::string* text);
+  void FlushBytes(std::string* text);
+  void FeedText(TokenSpelling spelling, std::string* text);
+
+  const TokenSpellings* spellings_;
+  // Whether a space in front of the next kSpacedText falls.
+  bool drops_space_;
+  // The begin of a character: bytes_[0 .. num_bytes_).
+  uint8_t num_bytes_ = 0;
+  char bytes_[3] = {};
+};
+
+}  // namespace espalier

@@ -1,0 +1,47 @@
+// Where stop strings end a text, found without cleverness.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace espalier::testing {
+
+// Where a text ends.
+struct Cut {
+  std::string text;
+  std::optional<int> stop_idx;
+  size_t consumed_bytes = 0;
+
+  bool operator==(const Cut&) const = default;
+};
+
+inline void PrintTo(const Cut& cut, std::ostream* out) {
+  *out << ::testing::PrintToString(cut.text) << " stop "
+       << cut.stop_idx.value_or(-1) << " after " << cut.consumed_bytes;
+}
+
+// The oracle of stop strings: all of them are searched for after every byte of
+// the whole text.
+inline Cut NaiveCut(const std::vector<std::string>& stops,
+                    const std::string& text, bool include_stop) {
+  for (size_t end = 1; end <= text.size(); ++end) {
+    const std::string so_far = text.substr(0, end);
+    std::optional<int> longest;
+    for (size_t i = 0; i < stops.size(); ++i) {
+      if (so_far.ends_with(stops[i]) &&
+          (!longest || stops[i].size() > stops[*longest].size())) {
+        longest = static_cast<int>(i);
+      }
+    }
+    if (!longest) continue;
+    const size_t num_cut = include_stop ? 0 : stops[*longest].size();
+    return {so_far.substr(0, end - num_cut), longest, end};
+  }
+  return {text, std::nullopt, text.size()};
+}
+
+}  // namespace espalier::testing

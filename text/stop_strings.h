@@ -1,0 +1,127 @@
+// StopStrings and StopMatcher: where generated text ends because of what it
+// says. Stop strings are found wherever they stand, also across pieces, and no
+// part of one is shown before it is known that it is none.
+//
+// The stop that ends first wins, for there generation could end; of several
+// that end at one byte, the longest, which begins first. An Aho-Corasick
+// automaton finds it with one look-up a byte, however many stops there are. Its
+// state is the longest suffix of the text that begins a stop, and that is just
+// what must be held back: so a matcher keeps no text, and copying it forks it.
+//
+// Text comes as whole UTF-8 characters, as IncrementalDetokenizer gives them.
+// As stops are UTF-8 too, what is released is whole characters. Texts are
+// compared by bytes: no case folding, no normalisation.
+//
+// Thread rule: StopStrings are constant after construction, any thread may
+// read; a StopMatcher is a value without a rule of its own.
+//
+//   ASSIGN_OR_RETURN(auto stops, StopStrings::Create({"\n\n", "END"}));
+//   StopMatcher matcher(stops);
+//   matcher.Feed("The E").text;  // "The "
+//   matcher.Feed("ND.");         // text "", stopped before ".", after 2 bytes
+//
+// Source: Aho and Corasick 1975, https://doi.org/10.1145/360825.360855.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace espalier {
+
+class StopStrings {
+ public:
+  // Limits of Create. The automaton has a state a byte, and a state takes 2
+  // bytes for each different byte in the stops: a few KiB as a rule, 2 MiB at
+  // the limit.
+  static constexpr size_t kMaxStops = 64;
+  static constexpr size_t kMaxBytes = 4096;  // of all stops together
+
+  // None: nothing stops, and nothing is held back.
+  StopStrings();
+
+  // Equal stops are one, the first.
+  // Errors: kInvalidArgument naming the limit, or the first stop that is empty
+  //         or not UTF-8.
+  static absl::StatusOr<StopStrings> Create(std::vector<std::string> stops);
+
+  const std::vector<std::string>& stops() const { return stops_; }
+
+ private:
+  friend class StopMatcher;
+
+  // A prefix of a stop: the longest one that the text so far ends in.
+  using State = uint16_t;
+  static constexpr State kRoot = 0;  // the empty one
+  static constexpr int16_t kNone = -1;
+
+  struct Node {
+    uint16_t size = 0;         // of the prefix, in bytes
+    int16_t stop_idx = kNone;  // a stop that the prefix begins
+    int16_t match = kNone;     // the longest stop that it ends in
+  };
+
+  void MakeByteClasses();
+  void AddToTrie(int stop_idx);
+  void LinkStates();
+  State& NextOf(State state, int byte_class) {
+    return next_[state * num_classes_ + byte_class];
+  }
+
+  State Next(State state, char byte) const {
+    return next_[state * num_classes_ + class_of_[static_cast<uint8_t>(byte)]];
+  }
+  int Match(State state) const { return nodes_[state].match; }
+  std::string_view Prefix(State state) const;
+
+  std::vector<std::string> stops_;
+  // Bytes that no stop has are all of class 0.
+  std::array<uint8_t, 256> class_of_ = {};
+  int num_classes_ = 1;
+  std::vector<Node> nodes_;  // by state
+  std::vector<State> next_;  // [num_states, num_classes_]
+};
+
+// What a piece of text, or a token, released.
+struct TextPiece {
+  std::string text;
+  // The stop that was hit, if one was.
+  std::optional<int> stop_idx;
+  // How much of the fed text belongs to the text up to the end of the stop: all
+  // of it if none was hit.
+  size_t consumed_bytes = 0;
+};
+
+class StopMatcher {
+ public:
+  // At the beginning of a text. `stops` must outlive this and its copies, at
+  // its place. The text ends before the stop, or after it if `include_stop`.
+  explicit StopMatcher(const StopStrings& stops, bool include_stop = false)
+      : stops_(&stops), include_stop_(include_stop) {}
+
+  // Releases all text but the longest suffix that may begin a stop. After a hit
+  // nothing is released or consumed any more.
+  // REQUIRES: whole characters of UTF-8.
+  TextPiece Feed(std::string_view text);
+
+  // Releases what is held and `text` unmatched; no stop begins in them.
+  std::string FeedUnmatched(std::string_view text);
+
+  // Releases what is held, as nothing follows; nothing after a hit.
+  std::string Finish() { return FeedUnmatched({}); }
+
+  bool stopped() const { return stopped_; }
+
+ private:
+  const StopStrings* stops_;
+  StopStrings::State state_ = StopStrings::kRoot;
+  bool include_stop_;
+  bool stopped_ = false;
+};
+
+}  // namespace espalier

@@ -1,0 +1,70 @@
+// TextStream: the text of one sample or beam while it is generated, from its
+// tokens to where a stop string ends it. A client is sent the pieces; a
+// strategy copies the parent's stream, feeds the candidate's token and sees
+// whether that completes a stop; TextOf gives the text when all is over.
+//
+// Law: the pieces one after the other are TextOf of the same tokens, and that
+// is Tokenizer::Decode cut at the stop that ends first in it
+// (text/incremental_detokenizer.h, text/stop_strings.h). Only generated tokens
+// are fed: a stop in the prompt, or one that begins there, is none.
+//
+// A value of five words that the compiler copies: a beam forks it by copying.
+// Thread rule: none of its own; the tokenizer and the stops may be shared.
+//
+//   TextStream stream(*tokenizer, stops);
+//   for (const TokenId token : tokens) {
+//     const TextPiece piece = stream.Feed(token);
+//     Send(piece.text);
+//     if (piece.stop_idx) break;
+//   }
+//   Send(stream.Finish().text);
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/ids.h"
+#include "text/incremental_detokenizer.h"
+#include "text/stop_strings.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+
+struct TextOptions {
+  // Whether the text ends after the stop, not before it.
+  bool include_stop = false;
+  // No stop begins in what the first so many tokens add.
+  int min_new_tokens = 0;
+};
+
+class TextStream {
+ public:
+  // At the opening of a text. `tokenizer` and `stops` must outlive this and its
+  // copies, at their places.
+  TextStream(const Tokenizer& tokenizer, const StopStrings& stops,
+             const TextOptions& options = {});
+
+  // The text that is certain with `token`, and whether it completes a stop.
+  // After that nothing is released. Tokens outside the vocabulary add nothing,
+  // but they are counted.
+  TextPiece Feed(TokenId token);
+
+  // The rest, as no token follows; it, too, may complete a stop.
+  TextPiece Finish();
+
+  bool stopped() const { return matcher_.stopped(); }
+
+ private:
+  TextPiece Match(std::string_view text);
+
+  IncrementalDetokenizer detokenizer_;
+  StopMatcher matcher_;
+  int num_unmatched_tokens_;  // still to come
+};
+
+// The text of all `tokens`, cut at the first stop.
+std::string TextOf(std::span<const TokenId> tokens, const Tokenizer& tokenizer,
+                   const StopStrings& stops, const TextOptions& options = {});
+
+}  // namespace espalier

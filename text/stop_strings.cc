@@ -129,7 +129,6 @@ TextPiece StopMatcher::Feed(std::string_view text) {
     stopped_ = true;
     piece.stop_idx = match;
     num_kept = include_stop_ ? 0 : stops_->stops()[match].size();
-    state_ = StopStrings::kRoot;  // nothing is held
   }
   piece.text = Begin(held, text, end - num_kept);
   return piece;

@@ -9,6 +9,10 @@
 // are fed: a stop in the prompt, or one that begins there, is none.
 //
 // A value of five words that the compiler copies: a beam forks it by copying.
+// To copy it and feed a token takes 40 ns, with or without stops: 80 us for the
+// 2,000 candidates of 1,000 beams. To decode texts of 40 tokens again instead
+// takes 12 us each (bin/text_stream_benchmark, one core of an AMD EPYC at
+// 2.6 GHz).
 // Thread rule: none of its own; the tokenizer and the stops may be shared.
 //
 //   TextStream stream(*tokenizer, stops);

@@ -10,7 +10,7 @@
 //    is looked up, the look-up stays inside the trie, meets at most 32 rules,
 //    and each rule's result ends inside the map.
 //
-// Rules for the way back (denormalizer_spec), which the models in use do not
+// Rules for the way back (denormalizer_spec), which models in use do not
 // have, are refused: with them text could not be made token by token.
 //
 // What is left to trust is that the library itself has no further hole; how

@@ -36,7 +36,8 @@ class Tokenizer {
   // Reads the model at `path`, of 64 MiB at most. The file need not be trusted
   // (text/sentencepiece_check.h).
   // Errors: as ReadFile; kInvalidArgument naming the file if it holds no
-  // SentencePiece model, or one that the library is not safe with.
+  // SentencePiece model, one that the library is not safe with, or one with
+  // rules that change the text of several tokens together (denormalizer_spec).
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       const std::string& path);
 

@@ -92,6 +92,13 @@ TEST(IncrementalDetokenizerTest, PiecesMakeTheTextOfRandomTokens) {
   }
 }
 
+TEST(IncrementalDetokenizerTest, RulesOfTheWayInDoNotMatter) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto tokenizer,
+      Tokenizer::Load(ESPALIER_SOURCE_DIR "/tests/data/charsmap.model"));
+  ExpectDecodeOfRandomTokens(*tokenizer, {0, 1, 2, 3, 4, 5}, 2000, 7);
+}
+
 // Each sequence of up to three of the telling bytes, which covers all ways that
 // a character can begin, go on and break.
 TEST(IncrementalDetokenizerTest, PiecesMakeTheTextOfAllByteSequences) {

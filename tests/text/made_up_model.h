@@ -16,26 +16,21 @@
 
 namespace espalier::testing {
 
-// A varint field in Protocol Buffers' wire format.
-// REQUIRES: 0 <= value < 128.
-inline std::string VarintField(int number, int value) {
-  std::string field;
-  for (int tag = number << 3; tag > 0; tag >>= 7) {
-    field += static_cast<char>((tag & 0x7F) | (tag > 0x7F ? 0x80 : 0));
+// Fields in Protocol Buffers' wire format.
+inline std::string Varint(size_t value) {
+  std::string varint;
+  for (; value > 0x7F; value >>= 7) {
+    varint += static_cast<char>((value & 0x7F) | 0x80);
   }
-  return field + static_cast<char>(value);
+  return varint + static_cast<char>(value);
 }
 
-// A length-delimited field.
+inline std::string Field(int number, int value) {
+  return Varint(number << 3) + Varint(value);
+}
+
 inline std::string Field(int number, const std::string& bytes) {
-  std::string field;
-  for (int tag = number << 3 | 2; tag > 0; tag >>= 7) {
-    field += static_cast<char>((tag & 0x7F) | (tag > 0x7F ? 0x80 : 0));
-  }
-  for (size_t rest = bytes.size();; rest >>= 7) {
-    field += static_cast<char>((rest & 0x7F) | (rest > 0x7F ? 0x80 : 0));
-    if (rest <= 0x7F) return field + bytes;
-  }
+  return Varint(number << 3 | 2) + Varint(bytes.size()) + bytes;
 }
 
 // As sentencepiece_model.proto numbers them.
@@ -54,18 +49,16 @@ struct MadeUpPiece {
 };
 
 struct MadeUpModel {
-  // The fields that only a test of the format needs stay out.
   std::string Serialized() const {
     std::string model;
     for (const MadeUpPiece& p : pieces) {
-      model += Field(
-          1, Field(1, p.piece) + VarintField(3, static_cast<int>(p.type)));
+      model += Field(1, Field(1, p.piece) + Field(3, static_cast<int>(p.type)));
     }
-    std::string trainer = VarintField(35, byte_fallback);
+    std::string trainer = Field(35, byte_fallback);
     if (unk_surface) trainer += Field(44, *unk_surface);
     return model + Field(2, trainer) +
-           Field(3, VarintField(3, add_dummy_prefix) +
-                        VarintField(4, remove_extra_whitespaces));
+           Field(3, Field(3, add_dummy_prefix) +
+                        Field(4, remove_extra_whitespaces));
   }
 
   // Through a file, as users do.

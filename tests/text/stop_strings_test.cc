@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <type_traits>
 
 #include "base/json.h"
@@ -214,14 +215,44 @@ std::string Utf8(char32_t c) {
   return {static_cast<char>(0xF0 | c >> 18), rest(12), rest(6), rest(0)};
 }
 
-// Characters that have all the 243 bytes of UTF-8 between them.
+// Few characters that have all the 243 bytes of UTF-8 between them.
 Alphabet CharactersOfAllBytes() {
   Alphabet alphabet;
-  for (char32_t c = 0; c < 0x800; ++c) alphabet.push_back(Utf8(c));
-  for (char32_t c = 0x800; c < 0x110000; c += 0x400) {
-    if (IsUtf8(Utf8(c))) alphabet.push_back(Utf8(c));
+  for (char32_t c = 0; c < 0x80; ++c) alphabet.push_back(Utf8(c));
+  for (char32_t i = 0; i < 0x40; ++i) {
+    alphabet.push_back(Utf8((2 + i % 30) << 6 | i));
+  }
+  alphabet.push_back(Utf8(0x800));
+  for (char32_t c = 0x1000; c < 0x10000; c += 0x1000) {
+    alphabet.push_back(Utf8(c));
+  }
+  alphabet.push_back(Utf8(0x10000));
+  for (char32_t c = 0x40000; c < 0x110000; c += 0x40000) {
+    alphabet.push_back(Utf8(c));
   }
   return alphabet;
+}
+
+std::string Joined(const Alphabet& characters) {
+  std::string text;
+  for (const std::string& character : characters) text += character;
+  return text;
+}
+
+TEST(StopStringsTest, NoByteIsTakenForAnother) {
+  const Alphabet alphabet = CharactersOfAllBytes();
+  const std::string stop = Joined(alphabet);
+  ASSERT_EQ(std::set<char>(stop.begin(), stop.end()).size(), 243);
+  const StopStrings stops = Stops({stop});
+  EXPECT_EQ(StopMatcher(stops).Feed(stop).stop_idx, 0);
+  for (size_t i = 0; i < alphabet.size(); ++i) {
+    Alphabet other = alphabet;
+    for (const std::string& character : alphabet) {
+      if (character == alphabet[i]) continue;
+      other[i] = character;
+      ASSERT_FALSE(StopMatcher(stops).Feed(Joined(other)).stop_idx) << i;
+    }
+  }
 }
 
 TEST(StopStringsTest, WorkAtTheLimit) {
@@ -229,7 +260,7 @@ TEST(StopStringsTest, WorkAtTheLimit) {
   std::mt19937 random(4);
   std::vector<std::string> stops;
   for (size_t i = 0; i < StopStrings::kMaxStops; ++i) {
-    stops.push_back(RandomText(alphabet, 40, random));
+    stops.push_back(RandomText(alphabet, 50, random));
     while (stops.back().size() > 64 || !IsUtf8(stops.back())) {
       stops.back().pop_back();
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -21,32 +22,51 @@ bool ValidateStepsByDefault() {
 Scheduler::Scheduler(const ModelDescription& model,
                      const SchedulerOptions& options)
     : options_(options),
+      limits_(model.limits),
+      max_step_tokens_(
+          std::min(options.max_step_tokens, limits_.max_step_tokens)),
       vocab_size_(model.vocab_size),
       pool_(model.num_pages, model.page_size) {
   CHECK_GE(options_.max_running, 1);
-  CHECK_GE(options_.max_step_tokens, 1);
+  CHECK_GE(max_step_tokens_, 1);
+  // The beams of one request are fed together, also beyond the options.
+  CHECK_GE(limits_.max_step_tokens, limits_.max_beams);
 }
 
 Scheduler::~Scheduler() = default;
 
 void Scheduler::Submit(RequestId id, Request request, Done done) {
+  const int64_t num_edits = BeamGroup::WorstCaseEdits(request, vocab_size_);
+  const absl::Status fits = CheckFits(request, num_edits);
+  if (!fits.ok()) return done(fits);
+  waiting_.push_back({id, std::move(request), num_edits, std::move(done)});
+}
+
+absl::Status Scheduler::CheckFits(const Request& request,
+                                  int64_t num_edits) const {
+  const GenerationParams& params = request.params;
+  const std::string sizes =
+      Concat(" at worst (", request.prompt_tokens.size(),
+             " prompt tokens, num_beams ", params.num_beams,
+             ", max_new_tokens ", *params.max_new_tokens, "), there ");
   const int page_size = pool_.page_size();
   const int64_t needed = BeamGroup::WorstCasePages(request, page_size);
   if (needed > pool_.num_pages()) {
-    done(ResourceExhausted(
-        "the request can never fit: it needs ", needed, " pages of ", page_size,
-        " tokens at worst (", request.prompt_tokens.size(),
-        " prompt tokens, num_beams ", request.params.num_beams,
-        ", max_new_tokens ", *request.params.max_new_tokens, "), there are ",
-        pool_.num_pages()));
-    return;
+    return ResourceExhausted("the request can never fit: it needs ", needed,
+                             " pages of ", page_size, " tokens", sizes, "are ",
+                             pool_.num_pages());
   }
-  waiting_.push_back({id, std::move(request), std::move(done)});
+  if (num_edits > limits_.max_score_edits) {
+    return ResourceExhausted(
+        "the request can never fit: its penalties and bans edit ", num_edits,
+        " scores in a step", sizes, "is room for ", limits_.max_score_edits);
+  }
+  return absl::OkStatus();
 }
 
 StepPlan Scheduler::Plan() {
   StepPlan plan = std::exchange(next_plan_, StepPlan());
-  int budget = options_.max_step_tokens;
+  int budget = max_step_tokens_;
   const bool waits = !in_flight_.empty() && !SomebodyRunsOn();
   for (Running& running : running_) {
     const BeamGroup& group = *running.group;
@@ -110,27 +130,30 @@ void Scheduler::Remember(const StepPlan& plan) {
   if (in_flight_.size() == 1) CountStep(remembered);
 }
 
-bool Scheduler::CanAdmit(const Request& request) const {
+bool Scheduler::CanAdmit(const Waiting& next) const {
   if (running_.empty()) return true;
   if (num_running() >= options_.max_running) return false;
-  int64_t num_rows = NumSequences(request.params);
+  int64_t num_rows = NumSequences(next.request.params);
+  int64_t num_edits = next.num_edits;
   for (const Running& running : running_) {
     num_rows += running.group->num_sequences();
+    num_edits += running.num_edits;
   }
-  return num_rows <= options_.max_step_tokens;
+  return num_rows <= std::min(max_step_tokens_, limits_.max_beams) &&
+         num_edits <= limits_.max_score_edits;
 }
 
 void Scheduler::Admit(StepPlan* plan, int* budget) {
   while (!waiting_.empty() && *budget > 0) {
     Waiting& next = waiting_.front();
-    if (!CanAdmit(next.request)) return;
+    if (!CanAdmit(next)) return;
     absl::StatusOr<PageReservation> pages = pool_.Reserve(
         BeamGroup::WorstCasePages(next.request, pool_.page_size()));
     if (!pages.ok()) return;  // it waits until others have ended
     running_.push_back(
         {std::make_unique<BeamGroup>(next.id, std::move(next.request),
                                      *std::move(pages), &pool_, &sequence_ids_),
-         std::move(next.done)});
+         next.num_edits, std::move(next.done)});
     waiting_.pop_front();
     PlanGroup(running_.back(), plan, budget);
   }

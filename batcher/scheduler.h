@@ -2,8 +2,9 @@
 // writes step plans and applies their results; plain state without threads,
 // clocks or I/O, so that continuous batching can be tested step by step.
 //
-// A request waits, is admitted when its worst case of pages can be promised,
-// feeds its prompt in chunks, decodes, and is answered. It joins and leaves at
+// A request waits, is admitted when its worst case can be promised (of pages,
+// and of what else the executor has limits for: StepLimits), feeds its prompt
+// in chunks, decodes, and is answered. It joins and leaves at
 // any step, and nothing about its result depends on the others.
 //
 // Each plan has a budget of tokens. Live beams come first, every one of them;
@@ -46,8 +47,9 @@ bool ValidateStepsByDefault();
 struct SchedulerOptions {
   // Requests that run together at most. >= 1.
   int max_running = 256;
-  // Tokens fed in one step. >= 1. Requests are admitted only while their
-  // beams fit together; one with more beams than this runs alone. The default
+  // Tokens fed in one step, where the executor has room for as many. >= 1.
+  // Requests are admitted only while their beams fit together; one with more
+  // beams than this runs alone. The default
   // fills a CPU's multipliers and lets the activations of models of a few
   // million parameters stay in its caches.
   int max_step_tokens = 128;
@@ -117,10 +119,12 @@ class Scheduler {
   struct Waiting {
     RequestId id;
     Request request;
+    int64_t num_edits = 0;  // of scores, at worst
     Done done;
   };
   struct Running {
     std::unique_ptr<BeamGroup> group;
+    int64_t num_edits = 0;
     Done done;
   };
   // What is remembered of a plan until it is answered.
@@ -138,7 +142,9 @@ class Scheduler {
   // Adds what one group runs next.
   void PlanGroup(Running& running, StepPlan* plan, int* budget);
   void Admit(StepPlan* plan, int* budget);
-  bool CanAdmit(const Request& request) const;
+  bool CanAdmit(const Waiting& next) const;
+  // Errors: kResourceExhausted if the request fits not even alone.
+  absl::Status CheckFits(const Request& request, int64_t num_edits) const;
   void Remember(const StepPlan& plan);
   // Null if it does not run. Fast for ids in the order of `running_`, which is
   // that of plans.
@@ -157,6 +163,8 @@ class Scheduler {
 
   // Constant after construction.
   const SchedulerOptions options_;
+  const StepLimits limits_;
+  const int max_step_tokens_;  // within the limits
   const int vocab_size_;
 
   PagePool pool_;  // before the groups: it outlives them

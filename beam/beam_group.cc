@@ -35,6 +35,16 @@ int64_t BeamGroup::WorstCasePages(const Request& request, int page_size) {
                                   NumSlots(request.params), page_size);
 }
 
+int64_t BeamGroup::WorstCaseEdits(const Request& request, int vocab_size) {
+  const ScoreProcessors processors =
+      MakeSelectionRule(request.params)->processors;
+  const int64_t num_tokens =
+      request.prompt_tokens.size() + request.params.max_new_tokens.value() - 1;
+  const int num_lists =
+      processors.needs_history() ? NumSlots(request.params) : 1;
+  return num_lists * MaxEdits(processors, num_tokens, vocab_size);
+}
+
 BeamGroup::BeamGroup(RequestId id, Request request, PageReservation pages,
                      PagePool* pool, SequenceIdSource* ids)
     : id_(id),

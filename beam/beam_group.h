@@ -51,6 +51,11 @@ class BeamGroup {
   // REQUIRES: `request` has passed ValidateRequest.
   static int64_t WorstCasePages(const Request& request, int page_size);
 
+  // Edits of scores that its rows have together at most, in any step; rows
+  // without a history share theirs.
+  // REQUIRES: as above.
+  static int64_t WorstCaseEdits(const Request& request, int vocab_size);
+
   // `request` has passed ValidateRequest; `pages` covers its WorstCasePages.
   // Pool and ids outlive the group.
   BeamGroup(RequestId id, Request request, PageReservation pages,

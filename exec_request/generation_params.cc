@@ -15,6 +15,8 @@ namespace {
 // More beams than any use has, few enough that candidates per step fit an int.
 constexpr int64_t kMaxBeams = 1 << 20;
 
+constexpr std::string_view kPerStep = " (what a step has room for)";
+
 absl::Status CheckRange(std::string_view field, int64_t value, int64_t low,
                         int64_t high, std::string_view why_high) {
   if (value < low) {
@@ -38,8 +40,11 @@ absl::Status CheckTokens(std::string_view field,
   return absl::OkStatus();
 }
 
-absl::Status ValidateBeams(const GenerationParams& params) {
+absl::Status ValidateBeams(const ModelDescription& model,
+                           const GenerationParams& params) {
   RETURN_IF_ERROR(CheckRange("num_beams", params.num_beams, 1, kMaxBeams, ""));
+  RETURN_IF_ERROR(CheckRange("num_beams", params.num_beams, 1,
+                             model.limits.max_beams, kPerStep));
   return CheckRange("num_return_sequences", params.num_return_sequences, 1,
                     params.num_beams, " (num_beams)");
 }
@@ -81,6 +86,12 @@ absl::Status ValidateEos(const ModelDescription& model,
   RETURN_IF_ERROR(CheckTokens("eos_token_id", ids, model.vocab_size));
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  const int64_t num_ids = ids.size();
+  if (num_ids > model.limits.max_eos_token_ids) {
+    return InvalidArgument("eos_token_id must have at most ",
+                           model.limits.max_eos_token_ids, " ids", kPerStep,
+                           ", got ", num_ids);
+  }
   return absl::OkStatus();
 }
 
@@ -125,7 +136,7 @@ absl::Status ValidateBans(const ModelDescription& model,
 absl::Status ValidateParams(const ModelDescription& model,
                             int64_t num_prompt_tokens,
                             GenerationParams* params) {
-  RETURN_IF_ERROR(ValidateBeams(*params));
+  RETURN_IF_ERROR(ValidateBeams(model, *params));
   RETURN_IF_ERROR(ValidateLengths(model, num_prompt_tokens, params));
   RETURN_IF_ERROR(ValidateEos(model, params));
   RETURN_IF_ERROR(ValidatePenalties(*params));

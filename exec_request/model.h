@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,20 @@
 #include "exec_request/step_plan.h"
 
 namespace espalier {
+
+// What an executor has room for at a time. None of it is bounded by default,
+// as on the host. One request that is beyond it is refused when it is submitted
+// (ValidateRequest; Scheduler::Submit); requests together never are beyond it,
+// because the scheduler lets the next one wait.
+struct StepLimits {
+  int max_step_tokens = std::numeric_limits<int>::max();    // >= max_beams
+  int max_beams = std::numeric_limits<int>::max();          // of all that run
+  int max_eos_token_ids = std::numeric_limits<int>::max();  // of each request
+  // Entries of TokenEdit lists (kernels/score_processors.h), of all that run:
+  // a list for every beam whose edits depend on its history, else one for all
+  // beams of a request.
+  int64_t max_score_edits = std::numeric_limits<int64_t>::max();
+};
 
 struct ModelDescription {
   int vocab_size = 0;   // tokens are [0, vocab_size)
@@ -21,6 +36,7 @@ struct ModelDescription {
   // tokens each.
   int num_pages = 0;
   int page_size = 16;
+  StepLimits limits = {};  // set by the executor, if it has any
 };
 
 class Model {

@@ -59,8 +59,8 @@ struct Result {
   std::vector<TokenLogProb> prompt_logprobs = {};
 };
 
-// Checks a request against `model` and fills in defaults. Nothing is held
-// before this has passed.
+// Checks a request against `model`, its limits included, and fills in defaults.
+// Nothing is held before this has passed.
 // Errors: kInvalidArgument naming the field and the value.
 absl::Status ValidateRequest(const ModelDescription& model, Request* request);
 

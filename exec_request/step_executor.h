@@ -16,6 +16,7 @@ class StepExecutor {
 
   virtual ~StepExecutor() = default;
 
+  // The model's, with the limits of this executor. Constant.
   virtual const ModelDescription& description() const = 0;
 
   // Plans that may be started without having reported. More than one needs an

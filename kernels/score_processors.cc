@@ -159,4 +159,22 @@ RowEdits CollectEdits(const ScoreProcessors& processors,
   return row;
 }
 
+int64_t MaxEdits(const ScoreProcessors& processors, int64_t num_tokens,
+                 int vocab_size) {
+  if (processors.allowed_tokens.has_value()) {
+    return processors.allowed_tokens->size();
+  }
+  int64_t count = processors.logit_bias.size() + processors.bad_words.size();
+  count += processors.suppress_tokens.size();
+  if (processors.min_new_tokens > 0) count += processors.eos_token_ids.size();
+  // Penalties and n-grams touch tokens of the history, each once.
+  if (processors.repetition_penalty != 1.0f ||
+      processors.frequency_penalty != 0.0f ||
+      processors.presence_penalty != 0.0f ||
+      processors.no_repeat_ngram_size > 0) {
+    count += num_tokens;
+  }
+  return std::min<int64_t>(count, vocab_size);
+}
+
 }  // namespace espalier

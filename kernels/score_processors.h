@@ -94,6 +94,11 @@ RowEdits CollectEdits(const ScoreProcessors& processors,
                       int vocab_size,
                       const std::span<const TokenId>* allowed = nullptr);
 
+// How many edits a row of at most `num_tokens` tokens has at most, whatever
+// they are.
+int64_t MaxEdits(const ScoreProcessors& processors, int64_t num_tokens,
+                 int vocab_size);
+
 // The repetition penalty: one float32 rounding.
 ESPALIER_HOST_DEVICE inline float Penalise(float score,
                                            float repetition_penalty) {

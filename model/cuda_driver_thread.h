@@ -23,6 +23,8 @@
 #include <optional>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
+
 namespace espalier {
 
 class CudaDriverThread {
@@ -54,8 +56,8 @@ class CudaDriverThread {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Task> posted_;  // guarded by mutex_
-  bool stopping_ = false;    // guarded by mutex_
+  std::deque<Task> posted_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<bool> has_posted_ = false;
 
   std::thread thread_;

@@ -5,9 +5,11 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "base/status.h"
 #include "model/cuda_delta.h"
 #include "model/cuda_driver_thread.h"
@@ -24,12 +26,16 @@ namespace {
 // and one whose answer is being read.
 constexpr int kNumReports = 3;
 
-// Candidates are max(2, 1 + number of EOS ids) a beam, of 12 bytes: there is
-// room for more EOS ids than any model has, even where all rows are in use.
-constexpr int kCandidatesPerRow = 64;
+// More EOS ids than any model has.
+constexpr int kMaxEosTokenIds = 63;
+// Candidates are max(2, 1 + number of EOS ids) a beam, of 12 bytes.
+constexpr int kCandidatesPerRow = 1 + kMaxEosTokenIds;
 // Of 16 bytes each.
 constexpr int64_t kMaxEdits = 1 << 23;
 
+// Sized for all that is within LimitsOfRequests(): requests whose beams are at
+// most max_rows together have no more groups, slots, rows, candidates and EOS
+// ids than this.
 CudaStepLimits LimitsOf(const ModelDescription& model,
                         const CudaLlamaOptions& options) {
   CudaStepLimits limits;
@@ -40,12 +46,37 @@ CudaStepLimits LimitsOf(const ModelDescription& model,
       std::min<int64_t>(NumPages(model.max_context, model.page_size),
                         int64_t{model.num_pages} + 1));
   limits.max_candidates = kCandidatesPerRow * limits.max_rows;
-  limits.max_eos_token_ids = kCandidatesPerRow * limits.max_rows;
+  limits.max_eos_token_ids = kMaxEosTokenIds * limits.max_rows;
   limits.max_edits = static_cast<int>(
       std::min(kMaxEdits, int64_t{limits.max_rows} * model.vocab_size));
   limits.max_items = options.max_attention_items;
   limits.max_partials = options.max_attention_partials;
   return limits;
+}
+
+StepLimits LimitsOfRequests(const CudaStepLimits& limits) {
+  return {.max_step_tokens = limits.max_tokens,
+          .max_beams = limits.max_rows,
+          .max_eos_token_ids = kMaxEosTokenIds,
+          .max_score_edits = limits.max_edits};
+}
+
+// Attention has room for whatever a step can be: a token is a query of its own
+// pages, and if it is a beam's, of its group's shared ones.
+absl::Status CheckAttention(const CudaStepLimits& limits) {
+  const int64_t num_items = int64_t{limits.max_tokens} + limits.max_rows;
+  if (limits.max_items < num_items) {
+    return InvalidArgument("max_attention_items must be at least ", num_items,
+                           " (tokens and rows of a step), got ",
+                           limits.max_items);
+  }
+  const int64_t num_partials = int64_t{2} * limits.max_tokens;
+  if (limits.max_partials < num_partials) {
+    return InvalidArgument("max_attention_partials must be at least ",
+                           num_partials, " (twice the tokens of a step), got ",
+                           limits.max_partials);
+  }
+  return absl::OkStatus();
 }
 
 // Pinned memory and the event of a step, used again kNumReports steps later.
@@ -115,7 +146,7 @@ class CudaExecutor::Impl {
   static absl::StatusOr<std::unique_ptr<Impl>> Create(
       CudaLlama* model, const CudaLlamaOptions& options,
       const CudaDevice& device);
-  const ModelDescription& description() const { return model_->description(); }
+  const ModelDescription& description() const { return description_; }
 
   void Start(StepPlan plan, Done done) {
     thread_->Post([this, plan = std::move(plan), done = std::move(done)] {
@@ -124,12 +155,17 @@ class CudaExecutor::Impl {
   }
 
   CudaExecutorFigures figures() const {
-    const std::lock_guard lock(mutex_);
-    CudaExecutorFigures figures = figures_;
-    figures.busy = times_.busy();
-    figures.idle = times_.idle();
-    figures.num_gaps = times_.num_gaps();
-    figures.median_gap = times_.MedianGap();
+    CudaExecutorFigures figures;
+    CudaStepTimes times;
+    {
+      const std::lock_guard lock(mutex_);
+      figures = figures_;
+      times = times_;
+    }
+    figures.busy = times.busy();
+    figures.idle = times.idle();
+    figures.num_gaps = times.num_gaps();
+    figures.median_gap = times.MedianGap();
     return figures;
   }
 
@@ -140,10 +176,16 @@ class CudaExecutor::Impl {
     bool was_waiting = false;
   };
 
-  Impl(CudaLlama* model, const CudaDevice& device)
-      : model_(model), device_(device) {}
+  Impl(CudaLlama* model, const CudaLlamaOptions& options,
+       const CudaDevice& device)
+      : model_(model),
+        device_(device),
+        limits_(LimitsOf(model->description(), WithAttentionBounds(options))),
+        description_(model->description()) {
+    description_.limits = LimitsOfRequests(limits_);
+  }
 
-  absl::Status Init(const CudaLlamaOptions& options);
+  absl::Status Init();
 
   // On the thread.
   CudaDriverThread::Poll Run(const StepPlan& plan, const Done& done);
@@ -158,6 +200,8 @@ class CudaExecutor::Impl {
   // Constant after construction.
   CudaLlama* const model_;
   const CudaDevice device_;
+  const CudaStepLimits limits_;
+  ModelDescription description_;
   CudaStream stream_;
   std::optional<CudaStepMemory> memory_;
   Reports reports_;
@@ -169,9 +213,10 @@ class CudaExecutor::Impl {
   std::optional<CudaDelta> delta_;
   int64_t num_launched_ = 0;
 
+  // Written on the thread, read by anybody: the one thing that is shared.
   mutable std::mutex mutex_;
-  CudaExecutorFigures figures_;  // guarded by mutex_
-  CudaStepTimes times_;          // guarded by mutex_
+  CudaExecutorFigures figures_ ABSL_GUARDED_BY(mutex_);
+  CudaStepTimes times_ ABSL_GUARDED_BY(mutex_);
 
   std::optional<CudaDriverThread> thread_;  // last: it uses all of the above
 };
@@ -179,27 +224,27 @@ class CudaExecutor::Impl {
 absl::StatusOr<std::unique_ptr<CudaExecutor::Impl>> CudaExecutor::Impl::Create(
     CudaLlama* model, const CudaLlamaOptions& options,
     const CudaDevice& device) {
-  std::unique_ptr<Impl> impl(new Impl(model, device));
-  RETURN_IF_ERROR(impl->Init(options));
+  std::unique_ptr<Impl> impl(new Impl(model, options, device));
+  RETURN_IF_ERROR(impl->Init());
   return impl;
 }
 
-absl::Status CudaExecutor::Impl::Init(const CudaLlamaOptions& options) {
+absl::Status CudaExecutor::Impl::Init() {
+  RETURN_IF_ERROR(CheckAttention(limits_));
   RETURN_IF_CUDA_ERROR(cudaSetDevice(device_.ordinal));
-  const ModelDescription& model = model_->description();
-  const CudaStepLimits limits = LimitsOf(model, WithAttentionBounds(options));
   ASSIGN_OR_RETURN(stream_, CudaStream::Create());
-  ASSIGN_OR_RETURN(memory_, CudaStepMemory::Create(limits, model_->spare_page(),
-                                                   model.page_size));
-  ASSIGN_OR_RETURN(reports_, MakeReports(limits));
+  ASSIGN_OR_RETURN(memory_,
+                   CudaStepMemory::Create(limits_, model_->spare_page(),
+                                          description_.page_size));
+  ASSIGN_OR_RETURN(reports_, MakeReports(limits_));
   for (StepSlot& slot : slots_) {
     ASSIGN_OR_RETURN(slot.ended, MakeEndEvent());
   }
   ASSIGN_OR_RETURN(
       runner_, CudaStepRunner::Create(model_, &*memory_, reports_.ring, device_,
                                       stream_.get()));
-  builder_ = std::make_unique<CudaStepBuilder>(model, model_->attention_shape(),
-                                               &*memory_, device_);
+  builder_ = std::make_unique<CudaStepBuilder>(
+      description_, model_->attention_shape(), &*memory_, device_);
   delta_.emplace(memory_->words());
   thread_.emplace(kNumReports, [ordinal = device_.ordinal] {
     cudaSetDevice(ordinal);  // it was possible above
@@ -332,8 +377,15 @@ CudaExecutor::~CudaExecutor() = default;
 absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
     CudaLlama* model, const CudaLlamaOptions& options,
     const CudaDevice& device) {
-  ASSIGN_OR_RETURN(auto impl, Impl::Create(model, options, device));
-  return std::unique_ptr<CudaExecutor>(new CudaExecutor(std::move(impl)));
+  try {
+    ASSIGN_OR_RETURN(auto impl, Impl::Create(model, options, device));
+    return std::unique_ptr<CudaExecutor>(new CudaExecutor(std::move(impl)));
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory to keep track of steps of ",
+                             options.max_tokens, " tokens");
+  } catch (const std::system_error& error) {
+    return ResourceExhausted("cannot start a thread: ", error.what());
+  }
 }
 
 const ModelDescription& CudaExecutor::description() const {

@@ -50,15 +50,18 @@ class CudaExecutor : public StepExecutor {
  public:
   // `model` outlives the executor and runs nothing else meanwhile. `options`
   // are those it was loaded with: a step has at most max_tokens tokens, and
-  // max_logits rows that select. A scheduler whose max_step_tokens is at most
-  // both plans no larger steps, except for a request with more beams than that.
-  // Errors: kResourceExhausted if memory runs out, else as base/cuda.h.
+  // max_logits rows that select.
+  // Errors: kInvalidArgument if options bound the work of attention below what
+  // such a step can have, or selection cannot take as many rows;
+  // kResourceExhausted if memory runs out, else as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaExecutor>> Create(
       CudaLlama* model, const CudaLlamaOptions& options,
       const CudaDevice& device);
   // Finishes the plans that were started; their `done`s are called.
   ~CudaExecutor() override;
 
+  // The model's, with limits by which requests are refused, or wait, before a
+  // plan can be too large: no scheduler that keeps them plans such a step.
   const ModelDescription& description() const override;
 
   // One runs, one waits on the device.
@@ -66,8 +69,7 @@ class CudaExecutor : public StepExecutor {
 
   // A result's forward_time is that of the whole step on the device.
   // Errors, as results: kResourceExhausted, with the figures, if a plan is
-  // larger than the options allow (all its requests end with it, so keep the
-  // scheduler within them); kInvalidArgument if a row has more than one
+  // larger than its limits; kInvalidArgument if a row has more than one
   // line of logits; what the model returns; as base/cuda.h. After a failed
   // plan no group is resident: continuations are answered without candidates
   // until rows set them again. An error that leaves the device unusable is

@@ -272,6 +272,16 @@ absl::StatusOr<std::unique_ptr<CudaLlama>> LoadDirectory(
   return LoadedCudaLlama::Create(config, options, device, std::move(weights));
 }
 
+absl::StatusOr<std::unique_ptr<CudaLlama>> MakeRandom(
+    const LlamaConfig& config, const CudaLlamaOptions& options,
+    const CudaDevice& device) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  RETURN_IF_ERROR(CheckConfig(config));
+  ASSIGN_OR_RETURN(CudaLlamaWeights weights,
+                   RandomCudaLlamaWeights(config, options.dtype));
+  return LoadedCudaLlama::Create(config, options, device, std::move(weights));
+}
+
 }  // namespace
 
 // Each token may be in a shared run and have positions of its own: two items.
@@ -297,14 +307,13 @@ absl::StatusOr<std::unique_ptr<CudaLlama>> CudaLlama::Load(
 }
 
 absl::StatusOr<std::unique_ptr<CudaLlama>> CudaLlama::Random(
-    const LlamaConfig& config, const CudaLlamaOptions& given,
+    const LlamaConfig& config, const CudaLlamaOptions& options,
     const CudaDevice& device) {
-  const CudaLlamaOptions options = WithAttentionBounds(given);
-  RETURN_IF_ERROR(CheckOptions(options));
-  RETURN_IF_ERROR(CheckConfig(config));
-  ASSIGN_OR_RETURN(CudaLlamaWeights weights,
-                   RandomCudaLlamaWeights(config, options.dtype));
-  return LoadedCudaLlama::Create(config, options, device, std::move(weights));
+  try {
+    return MakeRandom(config, WithAttentionBounds(options), device);
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory for the model");
+  }
 }
 
 }  // namespace espalier

@@ -27,7 +27,8 @@ ModelDescription Describe(const ToyModelOptions& options) {
           .eos_token_ids = options.eos_token_ids,
           .default_max_new_tokens = 8,
           .num_pages = options.num_pages,
-          .page_size = options.page_size};
+          .page_size = options.page_size,
+          .limits = options.limits};
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ struct ToyModelOptions {
   int page_size = 3;
   int num_pages = 200;
   Memory memory = Memory::kPages;
+  StepLimits limits = {};  // as if of its executor
 };
 
 // The logits after `history`: a pure function of it and the options.

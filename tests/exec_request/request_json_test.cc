@@ -95,6 +95,27 @@ TEST(RequestJsonTest, EosIdsCountOnce) {
   EXPECT_THAT(request.params.eos_token_id, Optional(ElementsAre(2, 9)));
 }
 
+TEST(RequestJsonTest, WhatAnExecutorHasNoRoomForIsNamed) {
+  ModelDescription model = EnFr();
+  model.limits.max_beams = 16;
+  model.limits.max_eos_token_ids = 3;
+  Request request{{1, 4}, {}};
+  request.params.num_beams = 16;
+  request.params.eos_token_id = {{9, 2, 9, 5}};
+  EXPECT_OK(ValidateRequest(model, &request));
+  request.params.num_beams = 17;
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "num_beams must be at most 16 (what a step has room "
+                       "for), got 17"));
+  request.params.num_beams = 2;
+  request.params.eos_token_id = {{9, 2, 5, 7}};
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "eos_token_id must have at most 3 ids (what a step has "
+                       "room for), got 4"));
+}
+
 TEST(RequestJsonTest, MalformedRequestsAreNamed) {
   const std::vector<MalformedRequest> all = MalformedRequests();
   EXPECT_GE(all.size(), 60u);

@@ -129,6 +129,22 @@ TEST(ScoreProcessorsTest, TokensOutsideTheVocabularyAreLeftOut) {
               ElementsAre(Penalised(0), Banned(kVocabSize - 1)));
 }
 
+TEST(ScoreProcessorsTest, MaxEditsCountsWhatIsAsked) {
+  EXPECT_EQ(MaxEdits({}, 9, kVocabSize), 0);
+  ScoreProcessors processors;
+  processors.eos_token_ids = {1, 2};
+  processors.suppress_tokens = {3};
+  EXPECT_EQ(MaxEdits(processors, 9, kVocabSize), 1);
+  processors.min_new_tokens = 1;
+  processors.bad_words = {{4, 5}};
+  EXPECT_EQ(MaxEdits(processors, 9, kVocabSize), 4);
+  processors.no_repeat_ngram_size = 2;
+  EXPECT_EQ(MaxEdits(processors, 3, kVocabSize), 7);
+  processors.repetition_penalty = 1.5f;
+  EXPECT_EQ(MaxEdits(processors, 3, kVocabSize), 7);
+  EXPECT_EQ(MaxEdits(processors, 9, kVocabSize), kVocabSize);
+}
+
 // The rules again, each token asked on its own as the reference's text puts
 // it: would the sequence with this token appended do what is forbidden?
 class Oracle {
@@ -211,8 +227,11 @@ RC_GTEST_PROP(ScoreProcessorsTest, EqualsTheRulesAskedTokenByToken, ()) {
   processors.min_new_tokens = *rc::gen::inRange(0, 3);
   const Tokens history = SomeTokens(0, 24);
   const int num_generated = *rc::gen::inRange(0, 4);
-  RC_ASSERT(Collect(processors, history, num_generated) ==
-            Oracle(processors, history, num_generated).Edits());
+  const std::vector<TokenEdit> edits =
+      Collect(processors, history, num_generated);
+  RC_ASSERT(edits == Oracle(processors, history, num_generated).Edits());
+  RC_ASSERT(static_cast<int64_t>(edits.size()) <=
+            MaxEdits(processors, history.size(), kVocabSize));
 }
 
 }  // namespace

@@ -329,26 +329,6 @@ TEST_F(CudaExecutorTest, WideBeamsGetWhatTheHostGives) {
   PrintFigures(*device.steps);
 }
 
-TEST_F(CudaExecutorTest, AStepThatIsTooLargeFailsAlone) {
-  CudaLlamaOptions options = Float32();
-  options.max_logits = 16;
-  const OnDevice device = Load(options);
-  ASSERT_NE(device.steps, nullptr);
-  std::mt19937 random(5);
-  std::vector<Request> requests = {AnyRequest(random), AnyRequest(random)};
-  requests[0].params.num_beams = 17;
-  requests[0].params.max_new_tokens = 8;
-  requests[1].params.num_beams = 4;
-  requests[1].params.num_return_sequences = 1;
-  const Answers expected = OnHost(requests);
-  DriveOptions drive = {.num_in_flight = 2};
-  drive.scheduler.max_running = 1;
-  const Answers actual = Drive(*device.steps, requests, drive);
-  EXPECT_THAT(actual[0],
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("17")));
-  ExpectSame({expected[1]}, {actual[1]}, "after a failed step");
-}
-
 absl::StatusOr<StepResult> RunPlan(StepExecutor& steps, StepPlan plan) {
   std::promise<absl::StatusOr<StepResult>> done;
   steps.Execute(std::move(plan), [&](absl::StatusOr<StepResult> result) {
@@ -357,30 +337,124 @@ absl::StatusOr<StepResult> RunPlan(StepExecutor& steps, StepPlan plan) {
   return done.get_future().get();
 }
 
-TEST_F(CudaExecutorTest, WhatItCannotRunIsNamedAndTheNextPlanRuns) {
-  const OnDevice device = Load(Float32());
-  ASSERT_NE(device.steps, nullptr);
+// A plan that feeds one token and asks for `num_slots` beams.
+StepPlan PlanOfOneToken(int num_slots) {
   StepPlan plan;
-  plan.rows.push_back({.num_tokens = 2, .num_logits = 2});
-  plan.tokens = {5, 6};
-  plan.num_logits = 2;
+  plan.rows.push_back({.num_tokens = 1, .num_logits = 1});
+  plan.tokens = {5};
+  plan.num_logits = 1;
   plan.page_indptr = {0, 1};
   plan.page_indices = {PageId{0}};
   PlanSelection& selection = plan.selections.emplace_back();
-  selection.num_rows = 2;
-  selection.num_candidates = 4;
-  selection.num_slots = 2;
-  selection.cum_log_probs = {0, 0};
-  selection.slots = {0, 1};
+  selection.num_rows = 1;
+  selection.num_candidates = 2 * num_slots;
+  selection.num_slots = num_slots;
+  selection.cum_log_probs = {0};
+  selection.slots = {0};
+  return plan;
+}
+
+TEST_F(CudaExecutorTest, WhatARequestExceedsIsRefusedWhenItIsSubmitted) {
+  CudaLlamaOptions options = Float32();
+  options.max_logits = 16;
+  const OnDevice device = Load(options);
+  ASSERT_NE(device.steps, nullptr);
+  const ModelDescription& model = device.steps->description();
+  EXPECT_EQ(model.limits.max_beams, 16);
+  EXPECT_EQ(model.limits.max_step_tokens, options.max_tokens);
+  Request request{{5, 6, 7}, {}};
+  request.params.num_beams = 17;
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "num_beams must be at most 16 (what a step has room "
+                       "for), got 17"));
+  request.params.num_beams = 16;
+  request.params.eos_token_id.emplace();
+  for (int id = 0; id < 64; ++id) request.params.eos_token_id->push_back(id);
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "eos_token_id must have at most 63 ids (what a step has "
+                       "room for), got 64"));
+}
+
+// At every limit at once: as many beams, EOS ids and edits as one may have.
+TEST_F(CudaExecutorTest, WhatARequestMayAskForRuns) {
+  CudaLlamaOptions options = Float32();
+  options.max_logits = 16;
+  const OnDevice device = Load(options);
+  ASSERT_NE(device.steps, nullptr);
+  Request request{{5, 6, 7}, {}};
+  request.params.num_beams = 16;
+  request.params.num_return_sequences = 16;
+  request.params.max_new_tokens = 9;
+  request.params.min_new_tokens = 4;
+  request.params.repetition_penalty = 1.2;
+  request.params.eos_token_id.emplace();
+  for (int id = 0; id < 63; ++id) request.params.eos_token_id->push_back(id);
+  for (int id = 63; id < 5000; ++id) {
+    request.params.suppress_tokens.push_back(id);
+  }
+  ASSERT_OK(ValidateRequest(device.steps->description(), &request));
+  ExpectSame(OnHost({request}),
+             Drive(*device.steps, {request}, {.num_in_flight = 2}),
+             "at the limits");
+}
+
+// The scheduler may feed 256 tokens in a step, but only 24 rows can select.
+TEST_F(CudaExecutorTest, RequestsWaitWhereTheirBeamsDoNotFitTogether) {
+  CudaLlamaOptions options = Float32();
+  options.max_logits = 24;
+  const OnDevice device = Load(options);
+  ASSERT_NE(device.steps, nullptr);
+  const std::vector<Request> requests = AnyRequests(40, 5);
+  const Answers expected = OnHost(requests);
+  for (const int num_in_flight : {1, 2}) {
+    ExpectSame(expected,
+               Drive(*device.steps, requests, {.num_in_flight = num_in_flight}),
+               "few rows");
+  }
+}
+
+TEST_F(CudaExecutorTest, APlanThatIsTooLargeFailsAlone) {
+  CudaLlamaOptions options = Float32();
+  options.max_logits = 16;
+  const OnDevice device = Load(options);
+  ASSERT_NE(device.steps, nullptr);
+  EXPECT_THAT(RunPlan(*device.steps, PlanOfOneToken(33)),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("33")));
+  ASSERT_OK_AND_ASSIGN(const StepResult result,
+                       RunPlan(*device.steps, PlanOfOneToken(2)));
+  ASSERT_EQ(result.selections.size(), 1u);
+  EXPECT_EQ(result.selections[0].candidates.size(), 4u);
+}
+
+TEST_F(CudaExecutorTest, AttentionHasRoomForEveryStep) {
+  CudaLlamaOptions options = Float32();
+  options.max_attention_items = options.max_tokens;
+  auto model = CudaLlama::Load(SourcePath("models/en-fr"), options, *device_);
+  ASSERT_OK(model.status());
+  EXPECT_THAT(CudaExecutor::Create(model->get(), options, *device_).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "max_attention_items must be at least 1536 (tokens and "
+                       "rows of a step), got 1024"));
+}
+
+TEST_F(CudaExecutorTest, WhatItCannotRunIsNamedAndTheNextPlanRuns) {
+  const OnDevice device = Load(Float32());
+  ASSERT_NE(device.steps, nullptr);
+  StepPlan plan = PlanOfOneToken(2);
+  plan.rows[0].num_tokens = 2;
+  plan.rows[0].num_logits = 2;
+  plan.tokens = {5, 6};
+  plan.num_logits = 2;
+  plan.selections[0].num_rows = 2;
+  plan.selections[0].cum_log_probs = {0, 0};
+  plan.selections[0].slots = {0, 1};
   EXPECT_THAT(RunPlan(*device.steps, plan),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("2 lines of logits")));
-  plan.rows[0].num_logits = 1;
-  plan.num_logits = 1;
-  plan.selections[0].num_rows = 1;
-  plan.selections[0].cum_log_probs = {0};
-  plan.selections[0].slots = {0};
-  ASSERT_OK_AND_ASSIGN(const StepResult result, RunPlan(*device.steps, plan));
+  ASSERT_OK_AND_ASSIGN(const StepResult result,
+                       RunPlan(*device.steps, PlanOfOneToken(2)));
   ASSERT_EQ(result.selections.size(), 1u);
   EXPECT_EQ(result.selections[0].candidates.size(), 4u);
 }

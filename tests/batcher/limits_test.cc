@@ -1,0 +1,179 @@
+// The limits of an executor: what one request exceeds is refused when it is
+// submitted, and requests together never exceed any.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
+#include <deque>
+#include <future>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "batcher/engine.h"
+#include "exec_request/model_executor.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+namespace asio = boost::asio;
+using namespace ::espalier::testing;  // NOLINT
+
+ToyModelOptions LimitedModel(const StepLimits& limits) {
+  ToyModelOptions options;
+  options.num_pages = 2000;
+  options.limits = limits;
+  return options;
+}
+
+Request MakeRequest(int num_beams, std::vector<TokenId> prompt_tokens) {
+  Request request{std::move(prompt_tokens), {}};
+  request.params.num_beams = num_beams;
+  request.params.max_new_tokens = 4;
+  return request;
+}
+
+TEST(LimitsTest, WhatOneRequestExceedsIsRefusedAndTheOthersGoOn) {
+  ToyModel model(LimitedModel({.max_step_tokens = 8,
+                               .max_beams = 4,
+                               .max_eos_token_ids = 2,
+                               .max_score_edits = 20}));
+  ThreadPool threads(1);
+  ModelExecutor steps(&model, &threads);
+  asio::io_context context;
+  Engine engine(context.get_executor(), &steps,
+                {{.max_step_tokens = 500, .validate_steps = true}});
+  Request penalised = MakeRequest(3, {1, 2, 3, 4});
+  penalised.params.repetition_penalty = 1.5;
+  Request many_eos = MakeRequest(1, {1});
+  many_eos.params.eos_token_id = {{1, 2, 3}};
+  std::vector<std::future<absl::StatusOr<Result>>> answers;
+  for (const Request& request : {MakeRequest(4, {5, 6}), MakeRequest(5, {5, 6}),
+                                 many_eos, penalised, MakeRequest(2, {7})}) {
+    answers.push_back(
+        asio::co_spawn(context, engine.Generate(request), asio::use_future));
+  }
+  context.run();
+  EXPECT_OK(answers[0].get());
+  EXPECT_THAT(answers[1].get(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "num_beams must be at most 4 (what a step has room "
+                       "for), got 5"));
+  EXPECT_THAT(answers[2].get(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "eos_token_id must have at most 2 ids (what a step has "
+                       "room for), got 3"));
+  EXPECT_THAT(answers[3].get(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "the request can never fit: its penalties and bans edit "
+                       "21 scores in a step at worst (4 prompt tokens, "
+                       "num_beams 3, max_new_tokens 4), there is room for 20"));
+  EXPECT_OK(answers[4].get());
+}
+
+// What an executor keeps for a plan and for groups it knows.
+class Load {
+ public:
+  explicit Load(int vocab_size) : vocab_size_(vocab_size) {}
+
+  void ExpectWithin(const StepPlan& plan, const StepLimits& limits) {
+    for (const RequestId request : plan.ended) slots_.erase(request);
+    int64_t num_tokens = plan.tokens.size();
+    int64_t num_edits = 0;
+    for (const PlanSelection& selection : plan.selections) {
+      slots_[selection.request] = selection.num_slots;
+      num_edits += NumEdits(selection.processors.get(), selection.num_generated,
+                            selection.histories);
+    }
+    for (const GroupContinuation& next : plan.continuations) {
+      num_tokens += next.tail_pages.size();
+      num_edits += NumEdits(next.processors.get(), next.num_generated, {});
+    }
+    int64_t num_slots = 0;
+    for (const auto& [request, count] : slots_) num_slots += count;
+    EXPECT_LE(num_tokens, limits.max_step_tokens);
+    EXPECT_LE(num_slots, limits.max_beams);
+    EXPECT_LE(num_edits, limits.max_score_edits);
+    most_edits_ = std::max(most_edits_, num_edits);
+  }
+  int64_t most_edits() const { return most_edits_; }
+
+ private:
+  int64_t NumEdits(const ScoreProcessors* processors, int num_generated,
+                   const std::vector<std::vector<TokenId>>& histories) const {
+    if (processors == nullptr) return 0;
+    const auto count = [&](const std::vector<TokenId>& history) {
+      return static_cast<int64_t>(
+          CollectEdits(*processors, history, num_generated, vocab_size_)
+              .size());
+    };
+    if (!processors->needs_history()) return count({});
+    int64_t sum = 0;
+    for (const auto& history : histories) sum += count(history);
+    return sum;
+  }
+
+  const int vocab_size_;
+  std::map<RequestId, int> slots_;
+  int64_t most_edits_ = 0;
+};
+
+// Runs until nobody can; every plan is within the model's limits.
+void RunWithin(Scheduler& scheduler, Model& model, int plans_in_flight,
+               Load& load) {
+  PlanRunner runner(&model);
+  std::deque<absl::StatusOr<StepResult>> results;
+  while (true) {
+    StepPlan plan = scheduler.Plan();
+    const bool waits = plan.says_nothing();
+    if (!waits) {
+      load.ExpectWithin(plan, model.description().limits);
+      results.push_back(runner.Run(std::move(plan)));
+    }
+    if (results.empty()) return;
+    if (!waits && results.size() < plans_in_flight) continue;
+    scheduler.Advance(std::move(results.front()));
+    results.pop_front();
+  }
+}
+
+TEST(LimitsTest, TogetherRequestsStayWithinAllLimits) {
+  int64_t most_edits = 0;
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    std::mt19937 random(seed);
+    StepLimits limits;
+    limits.max_beams = 5 + random() % 9;
+    limits.max_step_tokens = limits.max_beams + random() % 9;
+    limits.max_score_edits = 55 + random() % 30;
+    const ToyModelOptions options = LimitedModel(limits);
+    ToyModel model(options);
+    const auto requests = RandomRequests(20, seed, model.description());
+    const int plans_in_flight = 1 + seed % 2;
+    Scheduler scheduler(
+        model.description(),
+        {.max_step_tokens = seed % 4 < 2 ? 3 : 500, .validate_steps = true});
+    std::vector<absl::StatusOr<Result>> answers(requests.size());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      scheduler.Submit(
+          RequestId{static_cast<int64_t>(i)}, requests[i],
+          [&answers, i](auto result) { answers[i] = std::move(result); });
+    }
+    Load load(options.vocab_size);
+    RunWithin(scheduler, model, plans_in_flight, load);
+    most_edits = std::max(most_edits, load.most_edits());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_OK_AND_ASSIGN(const Result alone, RunAlone(options, requests[i]));
+      ASSERT_OK(answers[i]);
+      EXPECT_TRUE(SameResult(*answers[i], alone)) << seed << ", " << i;
+    }
+  }
+  EXPECT_GT(most_edits, 40);
+}
+
+}  // namespace
+}  // namespace espalier

@@ -75,11 +75,12 @@ absl::Status WithType(DType dtype, const Body& body) {
 
 // --- norms ---
 
-// A row is one block's. 256 threads: enough loads in flight for a row of 768
-// to 4096 numbers, one to four vectors a thread, while eight blocks share a
-// multiprocessor when there are many rows. Twice as many where addends are
-// loaded too (128 rows of 4096 with two: 0.5 us less). It is fixed, so that
-// sums have one order.
+// A row is one block's. 256 threads where it is read as it is: enough loads in
+// flight for a row of 768 to 4096 numbers, one to four vectors a thread, while
+// eight blocks share a multiprocessor when there are many rows. 512 where
+// addends are loaded too (128 rows of 4096 with two: 0.5 us less). How many
+// rows there are changes neither; but whether a row has addends depends on it
+// (CudaMatMul::AddLater), and with that the order of its sum.
 template <int kThreadsPerRow>
 struct NormPolicy {
   static constexpr int kThreads = kThreadsPerRow;

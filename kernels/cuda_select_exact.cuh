@@ -105,8 +105,6 @@ __device__ ScoreKey KthLargest(const ForEach& for_each, int k, int low_bit,
   return prefix;
 }
 
-// Row-by-row selection: `best` gathers keys of sums, `spare` has room for as
-// many; both [2 * num_candidates], shared or global.
 struct ExactShared {
   DigitCounts digits;
   int count;
@@ -194,6 +192,8 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
 }
 
 // All threads: the keys of the group's best sums, in any order, and how many.
+// `best` gathers keys of sums, `spare` has room for as many; both
+// [2 * num_candidates], shared or global.
 template <typename T>
 __device__ int ChooseRowByRow(const Params& p, const CudaSelectGroup& group,
                               ScoreKey*& best, ScoreKey*& spare,

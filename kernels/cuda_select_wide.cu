@@ -392,8 +392,7 @@ __global__ __launch_bounds__(kGroupThreads) void ChooseGroups(
   ForEachWideGroup(p, blockIdx.x, gridDim.x, [&](const auto& group, int g) {
     const Mode mode = static_cast<Mode>(p.scratch.modes[g]);
     const int count = p.scratch.counts[g];
-    Entry* const entries = p.scratch.entries +
-                           size_t(kEntriesPerCandidate) * group.first_candidate;
+    Entry* const entries = EntriesOf(p, group);
     ScoreKey* const chosen = p.scratch.chosen + group.first_candidate;
     int num_chosen = -1;
     if (mode != kRowByRow &&

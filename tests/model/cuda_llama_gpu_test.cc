@@ -14,6 +14,7 @@
 #include "tests/model/llama_reference.h"
 #include "tests/model/logprobs_examples.h"
 #include "tests/model/tiny_model.h"
+#include "tests/model/twin_checks.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -22,23 +23,24 @@ namespace {
 using ::espalier::testing::CudaPlanBatch;
 using ::espalier::testing::CudaPlanModel;
 using ::espalier::testing::ExpectLogProbs;
+using ::espalier::testing::ExpectMatchesTwin;
 using ::espalier::testing::FeedAlone;
 using ::espalier::testing::Feeder;
 using ::espalier::testing::FilesOf;
+using ::espalier::testing::kFloat32Tolerance;
 using ::espalier::testing::Lines;
 using ::espalier::testing::MakeTinyModel;
+using ::espalier::testing::RandomTokens;
 using ::espalier::testing::ReadLogProbsExamples;
 using ::espalier::testing::ReferenceLogits;
 using ::espalier::testing::StatusIs;
 using ::espalier::testing::TempDirectory;
 using ::espalier::testing::TinyModel;
 using ::espalier::testing::TinyShape;
+using ::espalier::testing::TinyShapes;
 using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
-// Logits are near 1, and behind each lie some hundred roundings of 2^-24.
-constexpr double kTolerance = 1e-5;
 
 CudaDevice Device() {
   const auto device = CudaDevice::Open(0);
@@ -69,66 +71,29 @@ std::unique_ptr<CudaPlanModel> LoadTiny(const TinyModel& tiny,
   return std::make_unique<CudaPlanModel>(*std::move(llama), Device(), batch);
 }
 
-std::vector<TokenId> RandomTokens(int count, int vocab_size, int seed) {
-  std::mt19937 random(seed);
-  std::vector<TokenId> tokens;
-  for (int i = 0; i < count; ++i) tokens.push_back(random() % vocab_size);
-  return tokens;
+// With sizes that are no multiples of 8; heads are on a device.
+std::vector<TinyShape> AllShapes() {
+  std::vector<TinyShape> shapes = TinyShapes();
+  shapes.push_back({.vocab_size = 6,
+                    .hidden_size = 1,
+                    .intermediate_size = 1,
+                    .num_layers = 1,
+                    .num_heads = 1,
+                    .num_kv_heads = 1,
+                    .head_dim = 8});
+  shapes.push_back({.vocab_size = 37,
+                    .hidden_size = 133,
+                    .intermediate_size = 203,
+                    .num_heads = 2,
+                    .num_kv_heads = 1,
+                    .head_dim = 128});
+  return shapes;
 }
 
-// Heads to key/value heads 1, 2, 4 and 5, head sizes, tied or not, every dtype,
-// and sizes that are no multiples of 8.
-const TinyShape kShapes[] = {
-    {},
-    {.tied = true},
-    {.dtype = "BF16"},
-    {.num_heads = 5, .num_kv_heads = 1, .dtype = "F16"},
-    {.num_heads = 3, .num_kv_heads = 3, .head_dim = 8, .tied = true},
-    {.vocab_size = 70,
-     .hidden_size = 96,
-     .intermediate_size = 130,
-     .num_layers = 3,
-     .num_heads = 4,
-     .num_kv_heads = 1,
-     .head_dim = 64,
-     .tied = true,
-     .dtype = "BF16"},
-    {.vocab_size = 6,
-     .hidden_size = 1,
-     .intermediate_size = 1,
-     .num_layers = 1,
-     .num_heads = 1,
-     .num_kv_heads = 1,
-     .head_dim = 8},
-    {.vocab_size = 37,
-     .hidden_size = 133,
-     .intermediate_size = 203,
-     .num_heads = 2,
-     .num_kv_heads = 1,
-     .head_dim = 128},
-};
-
 TEST(CudaLlamaTest, MatchesTheTwinForEveryShapePageSizeAndChunk) {
-  for (const TinyShape& shape : kShapes) {
-    const TinyModel tiny = MakeTinyModel(shape, 3);
-    const auto tokens = RandomTokens(41, shape.vocab_size, 4);
-    const auto expected = ReferenceLogits(tiny, tokens);
-    for (const int page_size : {1, 3, 16, 64}) {
-      const auto model =
-          LoadTiny(tiny, SmallOptions(DType::kFloat32, page_size));
-      for (const int chunk : {1, 7, 41}) {
-        const Lines lines = FeedAlone(model.get(), tokens, chunk);
-        for (size_t t = 0; t < tokens.size(); ++t) {
-          for (int i = 0; i < shape.vocab_size; ++i) {
-            ASSERT_NEAR(lines[t][i], expected[t][i], kTolerance)
-                << "token " << t << " logit " << i << " of shape "
-                << &shape - kShapes << ", page size " << page_size << ", chunk "
-                << chunk;
-          }
-        }
-      }
-    }
-  }
+  ExpectMatchesTwin(AllShapes(), [](const TinyModel& tiny, int page_size) {
+    return LoadTiny(tiny, SmallOptions(DType::kFloat32, page_size));
+  });
 }
 
 // |a - b| / |b| over all numbers.
@@ -147,9 +112,10 @@ double Distance(const Lines& lines, const Expected& expected) {
 
 // An activation is rounded some six times a layer, by up to half a unit each.
 TEST(CudaLlamaTest, SixteenBitsComeAsNearAsTheirRoundingAllows) {
-  for (const TinyShape& shape : kShapes) {
-    const TinyModel tiny = MakeTinyModel(shape, 5);
-    const auto tokens = RandomTokens(70, shape.vocab_size, 6);
+  const std::vector<TinyShape> shapes = AllShapes();
+  for (size_t s = 0; s < shapes.size(); ++s) {
+    const TinyModel tiny = MakeTinyModel(shapes[s], 5);
+    const auto tokens = RandomTokens(70, shapes[s].vocab_size, 6);
     const auto expected = ReferenceLogits(tiny, tokens);
     for (const auto& [dtype, bound] : {std::pair(DType::kBFloat16, 2e-2),
                                        std::pair(DType::kFloat16, 2.5e-3)}) {
@@ -157,7 +123,7 @@ TEST(CudaLlamaTest, SixteenBitsComeAsNearAsTheirRoundingAllows) {
       for (const int chunk : {1, 70}) {
         EXPECT_LT(Distance(FeedAlone(model.get(), tokens, chunk), expected),
                   bound)
-            << "shape " << &shape - kShapes << " chunk " << chunk;
+            << "shape " << s << " chunk " << chunk;
       }
     }
   }
@@ -169,7 +135,7 @@ void ExpectNear(const std::vector<Lines>& got, const std::vector<Lines>& want) {
     ASSERT_EQ(got[r].size(), want[r].size());
     for (size_t t = 0; t < got[r].size(); ++t) {
       for (size_t i = 0; i < got[r][t].size(); ++i) {
-        ASSERT_NEAR(got[r][t][i], want[r][t][i], kTolerance)
+        ASSERT_NEAR(got[r][t][i], want[r][t][i], kFloat32Tolerance)
             << "row " << r << " line " << t << " logit " << i;
       }
     }
@@ -262,12 +228,7 @@ TEST(CudaLlamaTest, LogProbsOfReferenceSequencesMatch) {
   for (const auto& example : examples) {
     const int num_tokens = static_cast<int>(example.tokens.size());
     for (const int chunk : {num_tokens, 3, 1}) {
-      const Lines lines = FeedAlone(&model, example.tokens, chunk);
-      for (int t = 0; t < num_tokens; ++t) {
-        SCOPED_TRACE(::testing::Message() << "after token " << t);
-        ExpectLogProbs(lines[t], example.top_tokens[t],
-                       example.top_log_probs[t], 1e-4);
-      }
+      ExpectLogProbs(FeedAlone(&model, example.tokens, chunk), example, 1e-4);
     }
   }
 }

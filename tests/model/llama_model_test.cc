@@ -4,34 +4,32 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <random>
 #include <vector>
 
 #include "tests/model/feeder.h"
-#include "tests/model/llama_reference.h"
 #include "tests/model/tiny_model.h"
+#include "tests/model/twin_checks.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
 namespace {
 
+using ::espalier::testing::ExpectMatchesTwin;
 using ::espalier::testing::FeedAlone;
 using ::espalier::testing::Feeder;
 using ::espalier::testing::FilesOf;
 using ::espalier::testing::Lines;
 using ::espalier::testing::MakeTinyModel;
-using ::espalier::testing::ReferenceLogits;
+using ::espalier::testing::RandomTokens;
 using ::espalier::testing::StatusIs;
 using ::espalier::testing::TempDirectory;
 using ::espalier::testing::TinyModel;
 using ::espalier::testing::TinyShape;
+using ::espalier::testing::TinyShapes;
 using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
-// Logits are near 1, and behind each lie some hundred roundings of 2^-24.
-constexpr double kTolerance = 1e-5;
 
 std::unique_ptr<LlamaModel> LoadTiny(const TinyModel& tiny, ThreadPool& pool,
                                      int page_size = 16, int num_shards = 1) {
@@ -43,63 +41,27 @@ std::unique_ptr<LlamaModel> LoadTiny(const TinyModel& tiny, ThreadPool& pool,
   return *std::move(model);
 }
 
-std::vector<TokenId> RandomTokens(int count, int vocab_size, int seed) {
-  std::mt19937 random(seed);
-  std::vector<TokenId> tokens;
-  for (int i = 0; i < count; ++i) tokens.push_back(random() % vocab_size);
-  return tokens;
+std::vector<TinyShape> AllShapes() {
+  std::vector<TinyShape> shapes = TinyShapes();
+  shapes.push_back({.vocab_size = 6,
+                    .hidden_size = 1,
+                    .intermediate_size = 1,
+                    .num_layers = 1,
+                    .num_heads = 1,
+                    .num_kv_heads = 1,
+                    .head_dim = 2});
+  return shapes;
 }
-
-// The shapes that matter: heads to key/value heads 1, 2, 4 and 5, head sizes,
-// tied or not, and every dtype.
-const TinyShape kShapes[] = {
-    {},
-    {.tied = true},
-    {.dtype = "BF16"},
-    {.num_heads = 5, .num_kv_heads = 1, .dtype = "F16"},
-    {.num_heads = 3, .num_kv_heads = 3, .head_dim = 8, .tied = true},
-    {.vocab_size = 70,
-     .hidden_size = 96,
-     .intermediate_size = 130,
-     .num_layers = 3,
-     .num_heads = 4,
-     .num_kv_heads = 1,
-     .head_dim = 64,
-     .tied = true,
-     .dtype = "BF16"},
-    {.vocab_size = 6,
-     .hidden_size = 1,
-     .intermediate_size = 1,
-     .num_layers = 1,
-     .num_heads = 1,
-     .num_kv_heads = 1,
-     .head_dim = 2},
-};
 
 TEST(LlamaModelTest, MatchesTheTwinForEveryShapePageSizeAndChunk) {
   ThreadPool pool(1);
-  for (const TinyShape& shape : kShapes) {
-    const TinyModel tiny = MakeTinyModel(shape, 3);
-    const auto tokens = RandomTokens(41, shape.vocab_size, 4);
-    const auto expected = ReferenceLogits(tiny, tokens);
-    for (const int page_size : {1, 3, 16, 64}) {
-      const auto model = LoadTiny(tiny, pool, page_size);
-      for (const int chunk : {1, 7, 41}) {
-        const Lines lines = FeedAlone(model.get(), tokens, chunk);
-        for (size_t t = 0; t < tokens.size(); ++t) {
-          for (int i = 0; i < shape.vocab_size; ++i) {
-            ASSERT_NEAR(lines[t][i], expected[t][i], kTolerance)
-                << "token " << t << " logit " << i << " of shape "
-                << &shape - kShapes << ", page size " << page_size;
-          }
-        }
-      }
-    }
-  }
+  ExpectMatchesTwin(AllShapes(), [&](const TinyModel& tiny, int page_size) {
+    return LoadTiny(tiny, pool, page_size);
+  });
 }
 
 TEST(LlamaModelTest, PageSizesChunksAndThreadsChangeNoBits) {
-  for (const TinyShape& shape : kShapes) {
+  for (const TinyShape& shape : AllShapes()) {
     const TinyModel tiny = MakeTinyModel(shape, 5);
     const auto tokens = RandomTokens(90, shape.vocab_size, 6);
     ThreadPool one(1);

@@ -36,6 +36,27 @@ std::vector<TokenId> BestTokens(const std::vector<double>& log_probs,
   return tokens;
 }
 
+void ExpectLine(const std::vector<float>& logits,
+                const std::vector<TokenId>& tokens,
+                const std::vector<double>& expected, double tolerance) {
+  const std::vector<double> log_probs = LogProbs(logits);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    EXPECT_NEAR(log_probs[tokens[i]], expected[i], tolerance)
+        << "token " << tokens[i];
+  }
+  const std::vector<TokenId> best = BestTokens(log_probs, tokens.size());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (best[i] == tokens[i]) continue;
+    // Another token may stand here only if the reference has it within the
+    // tolerance; past its list's end, our own value must be that close.
+    const auto found = std::find(tokens.begin(), tokens.end(), best[i]);
+    const double value = found == tokens.end()
+                             ? log_probs[best[i]]
+                             : expected[found - tokens.begin()];
+    EXPECT_NEAR(value, expected[i], tolerance) << "rank " << i;
+  }
+}
+
 }  // namespace
 
 std::vector<LogProbsExample> ReadLogProbsExamples() {
@@ -53,24 +74,13 @@ std::vector<LogProbsExample> ReadLogProbsExamples() {
   return examples;
 }
 
-void ExpectLogProbs(const std::vector<float>& logits,
-                    const std::vector<TokenId>& tokens,
-                    const std::vector<double>& expected, double tolerance) {
-  const std::vector<double> log_probs = LogProbs(logits);
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    EXPECT_NEAR(log_probs[tokens[i]], expected[i], tolerance)
-        << "token " << tokens[i];
-  }
-  const std::vector<TokenId> best = BestTokens(log_probs, tokens.size());
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (best[i] == tokens[i]) continue;
-    // Another token may stand here only if the reference has it within the
-    // tolerance; past its list's end, our own value must be that close.
-    const auto found = std::find(tokens.begin(), tokens.end(), best[i]);
-    const double value = found == tokens.end()
-                             ? log_probs[best[i]]
-                             : expected[found - tokens.begin()];
-    EXPECT_NEAR(value, expected[i], tolerance) << "rank " << i;
+void ExpectLogProbs(const Lines& lines, const LogProbsExample& example,
+                    double tolerance) {
+  ASSERT_EQ(lines.size(), example.top_tokens.size());
+  for (size_t t = 0; t < lines.size(); ++t) {
+    SCOPED_TRACE(::testing::Message() << "after token " << t);
+    ExpectLine(lines[t], example.top_tokens[t], example.top_log_probs[t],
+               tolerance);
   }
 }
 

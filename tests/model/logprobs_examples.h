@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "tests/model/feeder.h"
 
 namespace espalier::testing {
 
@@ -16,11 +17,10 @@ struct LogProbsExample {
 
 std::vector<LogProbsExample> ReadLogProbsExamples();
 
-// Expects that softmax of `logits` gives `tokens` these log-probabilities, and
-// that they are its best tokens, in this order up to differences below the
-// tolerance.
-void ExpectLogProbs(const std::vector<float>& logits,
-                    const std::vector<TokenId>& tokens,
-                    const std::vector<double>& expected, double tolerance);
+// Expects that softmax of each of `lines`, the logits after every token, gives
+// the example's tokens their log-probabilities, and that they are its best
+// tokens, in this order up to differences below the tolerance.
+void ExpectLogProbs(const Lines& lines, const LogProbsExample& example,
+                    double tolerance);
 
 }  // namespace espalier::testing

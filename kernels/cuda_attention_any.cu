@@ -36,17 +36,6 @@ __device__ __forceinline__ float ToFloat(__nv_bfloat16 x) {
   return __bfloat162float(x);
 }
 
-__device__ __forceinline__ float4 LoadFour(const float* x) {
-  return *reinterpret_cast<const float4*>(x);
-}
-template <typename T>
-__device__ __forceinline__ float4 LoadFour(const T* x) {
-  const uint2 bits = *reinterpret_cast<const uint2*>(x);
-  const T* const four = reinterpret_cast<const T*>(&bits);
-  return {ToFloat(four[0]), ToFloat(four[1]), ToFloat(four[2]),
-          ToFloat(four[3])};
-}
-
 // How 32 keys, and then their values, lie in shared memory.
 template <typename T>
 struct Stage {
@@ -155,17 +144,6 @@ __device__ __forceinline__ void Score(const Params& params,
   }
 }
 
-__device__ __forceinline__ float WarpMax(float x) {
-  for (int step = 16; step > 0; step /= 2) {
-    x = fmaxf(x, __shfl_xor_sync(~0u, x, step));
-  }
-  return x;
-}
-__device__ __forceinline__ float WarpSum(float x) {
-  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
-  return x;
-}
-
 // A warp's rows: what they attend to, and of their weights so far the maximum
 // and the sum. The same in all lanes.
 struct WarpRows {
@@ -252,14 +230,14 @@ __device__ void StoreRows(const Params& params, const Unit& unit, int first_row,
     for (int dim = 2 * lane; dim < params.head_dim; dim += 64) {
       const float2 x = *reinterpret_cast<const float2*>(&shared.q[r][dim]);
       if (target.result != nullptr) {
-        StoreTwo(target.result + dim, x.x * scale, x.y * scale);
+        StoreTwo({x.x * scale, x.y * scale}, target.result + dim);
       } else {
-        StoreTwo(target.partial + dim, x.x, x.y);
+        StoreTwo({x.x, x.y}, target.partial + dim);
       }
     }
     if (target.result == nullptr && lane == 0) {
-      StoreTwo(target.partial + params.head_dim, shared.maxima[r],
-               shared.sums[r]);
+      StoreTwo({shared.maxima[r], shared.sums[r]},
+               target.partial + params.head_dim);
     }
   }
 }
@@ -276,7 +254,7 @@ __device__ void AttendTile(const Params& params, const Unit& unit, int limit,
     if (begin + step * kPositions < limit) {
       reader.Start(step, ring + step % num_stages * stage.size());
     }
-    EndOfStage();
+    EndStage();
   };
   start(0);
   LoadRows<T>(params, unit, first_row, shared);
@@ -295,9 +273,9 @@ __device__ void AttendTile(const Params& params, const Unit& unit, int limit,
   for (int step = 0; begin + step * kPositions < limit; ++step) {
     if (num_stages > 1) {
       start(step + 1);
-      WaitForAllBut<1>();
+      AwaitStage<1>();
     } else {
-      WaitForAllBut<0>();
+      AwaitStage<0>();
     }
     __syncthreads();
     const T* const keys = ring + step % num_stages * stage.size();

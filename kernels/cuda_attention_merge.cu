@@ -88,8 +88,8 @@ __device__ __forceinline__ void MergeRow(const Params& params, int query,
     const int dim = 4 * (threadIdx.x % 32 + 32 * i);
     const float4& x = all.pieces[i];
     if (dim < params.head_dim) {
-      StoreFour(result + dim,
-                float4{x.x * scale, x.y * scale, x.z * scale, x.w * scale});
+      StoreFour({x.x * scale, x.y * scale, x.z * scale, x.w * scale},
+                result + dim);
     }
   }
 }

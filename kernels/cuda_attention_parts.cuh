@@ -17,6 +17,8 @@
 
 #include "kernels/cuda_attention.h"
 #include "kernels/cuda_attention_work.h"
+#include "kernels/cuda_instructions.cuh"
+#include "kernels/cuda_vectors.cuh"
 
 namespace espalier::cuda_attention {
 
@@ -103,58 +105,21 @@ __device__ inline Row RowOf(const Params& params, const Unit& unit, int row) {
   return {query, unit.kv_head * params.group + row - query * params.group};
 }
 
-__device__ __forceinline__ float Exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // What weights are relative to: a maximum of -inf would make them NaN.
 __device__ __forceinline__ float Shift(float maximum) {
   return maximum == -INFINITY ? 0.0f : maximum;
 }
 
-// ---- Asynchronous copies ----------------------------------------------------
-
-__device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-}
-// 16 bytes to shared memory, past the first level of cache; or zeros.
+// Starts a copy of 16 bytes to shared memory, past the first level of cache; or
+// of zeros.
 __device__ __forceinline__ void CopyOrZero(uint32_t to, const void* from,
                                            bool copy) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
                "l"(from), "r"(copy ? 16 : 0)
                : "memory");
 }
-__device__ __forceinline__ void EndOfStage() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-// Until all but the last kCount stages are there, for this thread's copies.
-template <int kCount>
-__device__ __forceinline__ void WaitForAllBut() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kCount) : "memory");
-}
 
 // ---- Rows -------------------------------------------------------------------
-
-// Two or four numbers, as `to` has them.
-__device__ __forceinline__ void StoreTwo(float* to, float a, float b) {
-  *reinterpret_cast<float2*>(to) = {a, b};
-}
-__device__ __forceinline__ void StoreTwo(__nv_bfloat16* to, float a, float b) {
-  *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(a, b);
-}
-__device__ __forceinline__ void StoreTwo(__half* to, float a, float b) {
-  *reinterpret_cast<__half2*>(to) = __floats2half2_rn(a, b);
-}
-template <typename T>
-__device__ __forceinline__ void StoreFour(T* to, const float4& x) {
-  StoreTwo(to, x.x, x.y);
-  StoreTwo(to + 2, x.z, x.w);
-}
-__device__ __forceinline__ void StoreFour(float* to, const float4& x) {
-  *reinterpret_cast<float4*>(to) = x;
-}
 
 template <typename T>
 __device__ __forceinline__ T* ResultLine(const Params& params, int query,

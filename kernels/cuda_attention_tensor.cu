@@ -75,14 +75,14 @@ __device__ __forceinline__ void StoreSumOfWarps(const Params& params,
     const int dim = 4 * lane + 32 * i;
     const float4& x = sums[i];
     if (target.result != nullptr) {
-      StoreFour(target.result + dim,
-                float4{x.x * scale, x.y * scale, x.z * scale, x.w * scale});
+      StoreFour({x.x * scale, x.y * scale, x.z * scale, x.w * scale},
+                target.result + dim);
     } else {
-      StoreFour(target.partial + dim, x);
+      StoreFour(x, target.partial + dim);
     }
   }
   if (target.result == nullptr && lane == 0) {
-    StoreTwo(target.partial + kHeadDim, maximum, sum);
+    StoreTwo({maximum, sum}, target.partial + kHeadDim);
   }
 }
 
@@ -99,7 +99,7 @@ __device__ __forceinline__ int StartOldSpans(const Params& params,
 #pragma unroll 1
   while (started < count && reader.position(started) + kSpan <= position) {
     reader.Start(started, limit, to + started * Ring<kHeadDim>::kSpanBytes);
-    EndOfStage();
+    EndStage();
     ++started;
   }
   return started;
@@ -144,10 +144,10 @@ __device__ __forceinline__ void AttendToUnit(
     const int stage = (step + kStages) % kStages * R::kSpanBytes;
     if (step >= 0) {
       if (together) {
-        WaitForAllBut<kStages - 2>();
+        AwaitStage<kStages - 2>();
         __syncthreads();
       } else {
-        WaitForAllBut<kStages - 1>();
+        AwaitStage<kStages - 1>();
         __syncwarp();
         tile.template Attend<1, 0>(params, own_spans + stage,
                                    reader.position(step));
@@ -158,7 +158,7 @@ __device__ __forceinline__ void AttendToUnit(
     if (next < num_steps) {
       reader.Start(next, limit, own_spans + next % kStages * R::kSpanBytes);
     }
-    EndOfStage();
+    EndStage();
     if (!together || step < 0 || first_row >= unit.num_rows) continue;
     const int position = begin + step * step_positions;
     if (division == Division::kRows) {

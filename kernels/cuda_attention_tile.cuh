@@ -26,25 +26,6 @@ __device__ __forceinline__ void LoadTransposed(uint32_t (&m)[4],
       : "memory");
 }
 
-// sums [16, 8] += a [16, 16] * b [16, 8], spread over a warp as m16n8k16 wants.
-template <typename T>
-__device__ __forceinline__ void MultiplyAdd(float (&sums)[4],
-                                            const uint32_t (&a)[4], uint32_t b0,
-                                            uint32_t b1) {
-  if constexpr (std::is_same_v<T, __half>) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
 template <typename T>
 __device__ __forceinline__ uint32_t Pack(float low, float high) {
   uint32_t bits;
@@ -227,18 +208,18 @@ class RowTile {
         const float scale = 1.0f / sum_[r];
 #pragma unroll
         for (int n = 0; n < kHeadDim / 8; ++n) {
-          StoreTwo(target.result + 8 * n + 2 * (lane % 4),
-                   sums_[n][2 * r] * scale, sums_[n][2 * r + 1] * scale);
+          StoreTwo({sums_[n][2 * r] * scale, sums_[n][2 * r + 1] * scale},
+                   target.result + 8 * n + 2 * (lane % 4));
         }
         continue;
       }
 #pragma unroll
       for (int n = 0; n < kHeadDim / 8; ++n) {
-        StoreTwo(target.partial + 8 * n + 2 * (lane % 4), sums_[n][2 * r],
-                 sums_[n][2 * r + 1]);
+        StoreTwo({sums_[n][2 * r], sums_[n][2 * r + 1]},
+                 target.partial + 8 * n + 2 * (lane % 4));
       }
       if (lane % 4 == 0) {
-        StoreTwo(target.partial + kHeadDim, maximum_[r], sum_[r]);
+        StoreTwo({maximum_[r], sum_[r]}, target.partial + kHeadDim);
       }
     }
   }
@@ -253,8 +234,8 @@ class RowTile {
       const int row = lane / 4 + 8 * r;
 #pragma unroll
       for (int n = 0; n < kHeadDim / 8; ++n) {
-        StoreTwo(sums + row * kHeadDim + 8 * (n ^ (row & 7)) + 2 * (lane % 4),
-                 sums_[n][2 * r], sums_[n][2 * r + 1]);
+        StoreTwo({sums_[n][2 * r], sums_[n][2 * r + 1]},
+                 sums + row * kHeadDim + 8 * (n ^ (row & 7)) + 2 * (lane % 4));
       }
       if (lane % 4 == 0) weights[row] = {maximum_[r], sum_[r]};
     }

@@ -46,6 +46,7 @@
 #include <cuda_fp16.h>
 
 #include "base/cuda_launch.cuh"
+#include "kernels/cuda_instructions.cuh"
 #include "kernels/cuda_matmul.h"
 
 namespace espalier {
@@ -104,46 +105,17 @@ __device__ __forceinline__ void CopyWeights(uint4* to, const void* from,
                                             bool valid, uint64_t policy) {
   asm volatile(
       "cp.async.cg.shared.global.L2::cache_hint.L2::128B "
-      "[%0], [%1], 16, %2, %3;" ::"r"(
-          static_cast<unsigned>(__cvta_generic_to_shared(to))),
+      "[%0], [%1], 16, %2, %3;" ::"r"(SharedAddress(to)),
       "l"(from), "r"(valid ? 16 : 0), "l"(policy)
       : "memory");
 }
 __device__ __forceinline__ void CopyInputs(uint4* to, const void* from,
                                            bool valid) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
-                   static_cast<unsigned>(__cvta_generic_to_shared(to))),
+                   SharedAddress(to)),
                "l"(from), "r"(valid ? 16 : 0)
                : "memory");
 }
-__device__ __forceinline__ void EndStage() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int kNewer>
-__device__ __forceinline__ void AwaitStage() {  // all but the newest kNewer
-  asm volatile("cp.async.wait_group %0;" ::"n"(kNewer) : "memory");
-}
-
-// sums += a * b, where a is 16 x 16 of w, b is 16 x 8 of x transposed.
-__device__ __forceinline__ void MultiplyAdd(float (&sums)[4], unsigned a0,
-                                            unsigned a1, unsigned a2,
-                                            unsigned a3, unsigned b0,
-                                            unsigned b1, __nv_bfloat16) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-__device__ __forceinline__ void MultiplyAdd(float (&sums)[4], unsigned a0,
-                                            unsigned a1, unsigned a2,
-                                            unsigned a3, unsigned b0,
-                                            unsigned b1, __half) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
 // The tiles of outputs and the steps of k that are a warp's work: pass after
 // pass of kRowTiles tiles, each over all its steps.
 struct WarpWork {
@@ -219,8 +191,8 @@ class Ring {
       const uint4 b = *Vector(stage, 2 * i + 1);
 #pragma unroll
       for (int j = 0; j < Tiling::kColTiles; ++j) {
-        MultiplyAdd(sums[i][j], a.x, b.x, a.y, b.y, x[j].x, x[j].y, T());
-        MultiplyAdd(sums[i][j], a.z, b.z, a.w, b.w, x[j].z, x[j].w, T());
+        MultiplyAdd<T>(sums[i][j], {a.x, b.x, a.y, b.y}, x[j].x, x[j].y);
+        MultiplyAdd<T>(sums[i][j], {a.z, b.z, a.w, b.w}, x[j].z, x[j].w);
       }
     }
   }

@@ -87,12 +87,12 @@ class Load {
     int64_t num_edits = 0;
     for (const PlanSelection& selection : plan.selections) {
       slots_[selection.request] = selection.num_slots;
-      num_edits += NumEdits(selection.processors.get(), selection.num_generated,
+      num_edits += NumEdits(selection.rule->processors, selection.num_generated,
                             selection.histories);
     }
     for (const GroupContinuation& next : plan.continuations) {
       num_tokens += next.tail_pages.size();
-      num_edits += NumEdits(next.processors.get(), next.num_generated, {});
+      num_edits += NumEdits(next.rule->processors, next.num_generated, {});
     }
     int64_t num_slots = 0;
     for (const auto& [request, count] : slots_) num_slots += count;
@@ -104,15 +104,14 @@ class Load {
   int64_t most_edits() const { return most_edits_; }
 
  private:
-  int64_t NumEdits(const ScoreProcessors* processors, int num_generated,
+  int64_t NumEdits(const ScoreProcessors& processors, int num_generated,
                    const std::vector<std::vector<TokenId>>& histories) const {
-    if (processors == nullptr) return 0;
     const auto count = [&](const std::vector<TokenId>& history) {
       return static_cast<int64_t>(
-          CollectEdits(*processors, history, num_generated, vocab_size_)
-              .size());
+          CollectEdits(processors, history, num_generated, vocab_size_)
+              .edits.size());
     };
-    if (!processors->needs_history()) return count({});
+    if (!processors.needs_history()) return count({});
     int64_t sum = 0;
     for (const auto& history : histories) sum += count(history);
     return sum;

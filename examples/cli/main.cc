@@ -6,6 +6,7 @@
 #include "examples/cli/batch_command.h"
 #include "examples/cli/generate_command.h"
 #include "examples/cli/options.h"
+#include "examples/cli/trace_command.h"
 
 int main(int argc, char** argv) {
   CLI::App app("espalier: beam search over shared, paged memory");
@@ -14,6 +15,7 @@ int main(int argc, char** argv) {
   int exit_code = espalier::cli::kAllSucceeded;
   espalier::cli::AddGenerateCommand(&app, &exit_code);
   espalier::cli::AddBatchCommand(&app, &exit_code);
+  espalier::cli::AddTraceCommand(&app, &exit_code);
   app.footer("espalier COMMAND --help explains a command, with examples.");
   try {
     app.parse(argc, argv);

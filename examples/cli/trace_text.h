@@ -1,0 +1,14 @@
+// A trace as text for a terminal: the tree, one candidate a line, indented by
+// step, ★ before the best hypothesis' path and ☆ before those of the others.
+#pragma once
+
+#include <deque>
+#include <string>
+
+#include "examples/cli/trace_tree.h"
+
+namespace espalier::cli {
+
+std::string RenderTraceText(const std::deque<TraceTree>& trees);
+
+}  // namespace espalier::cli

@@ -1,0 +1,93 @@
+// `espalier trace` as its users meet it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/cli/made_up_trace.h"
+#include "tests/cli/program.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+ProgramRun Trace(const std::string& file,
+                 const std::vector<std::string>& args = {},
+                 const std::string& input = "") {
+  std::vector<std::string> all = {"trace", file};
+  all.insert(all.end(), args.begin(), args.end());
+  return RunEspalier(all, input);
+}
+
+TEST(TraceCommandTest, DrawsEveryFormatToAFileOrToStdout) {
+  const ScratchDirectory scratch;
+  const std::string lines = TraceLines(MakeUpTrace({}));
+  const std::string file = scratch.Write("trace.jsonl", lines);
+  const std::vector<std::pair<std::string, std::string>> formats = {
+      {"text", "Request 0: A made-up prompt."},
+      {"svg", "<svg "},
+      {"html", "<!doctype html>"},
+      {"dot", "digraph "}};
+  for (const auto& [format, beginning] : formats) {
+    const ProgramRun run = Trace(file, {"--to", format});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_THAT(run.out, StartsWith(beginning));
+    EXPECT_EQ(Trace("-", {"--to", format}, lines).out, run.out);
+    const std::string output = scratch.path("out");
+    EXPECT_EQ(Trace(file, {"--to", format, "-o", output}).exit_code, 0);
+    EXPECT_EQ(ReadText(output), run.out);
+  }
+  EXPECT_EQ(Trace(file).out, Trace(file, {"--to", "text"}).out);
+}
+
+TEST(TraceCommandTest, OneRequestOfSeveralCanBeChosen) {
+  const std::string lines = TraceLines(MakeUpTrace({.request = 2})) +
+                            TraceLines(MakeUpTrace({.request = 7}));
+  EXPECT_THAT(Trace("-", {}, lines).out, HasSubstr("Request 7"));
+  const ProgramRun run = Trace("-", {"--request", "2"}, lines);
+  EXPECT_THAT(run.out, HasSubstr("Request 2"));
+  EXPECT_THAT(run.out, Not(HasSubstr("Request 7")));
+  EXPECT_EQ(Trace("-", {"--request", "3"}, lines).exit_code, 2);
+}
+
+TEST(TraceCommandTest, AMalformedTraceIsRefusedWithLineAndField) {
+  const ScratchDirectory scratch;
+  const std::string lines = TraceLines(MakeUpTrace({}));
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {lines + "{\"event\": \"end\"}\n", ": request is missing"},
+      {lines.substr(0, lines.size() - 9), ": not JSON at byte"},
+      {lines + lines, ": request 0 begins twice"},
+      {"", "no request in"},
+      {"\n", ":1: not JSON"},
+      {"GIF89a", ":1: not JSON"}};
+  for (const auto& [text, message] : cases) {
+    const std::string file = scratch.Write("bad.jsonl", text);
+    const ProgramRun run = Trace(file, {"--to", "html"});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, StartsWith("espalier: "));
+    EXPECT_THAT(run.err, HasSubstr(message));
+    EXPECT_THAT(run.err, HasSubstr(file));
+  }
+}
+
+TEST(TraceCommandTest, WhatCannotBeReadOrWrittenIsAnError) {
+  EXPECT_EQ(Trace("/nowhere").exit_code, 2);
+  EXPECT_EQ(RunEspalier({"trace"}).exit_code, 2);
+  const std::string lines = TraceLines(MakeUpTrace({}));
+  EXPECT_EQ(Trace("-", {"--to", "png"}, lines).exit_code, 2);
+  const ProgramRun run = Trace("-", {"-o", "/nowhere/x"}, lines);
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("/nowhere/x"));
+}
+
+TEST(TraceCommandTest, HelpTeachesByExample) {
+  EXPECT_THAT(RunEspalier({"trace", "--help"}).out,
+              HasSubstr("espalier trace search.jsonl --to html"));
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -10,7 +10,8 @@ namespace espalier::cli {
 namespace {
 
 constexpr double kColumnWidth = 7.2;  // of a label's column, in its font
-constexpr double kLaneHeight = 24;
+constexpr double kAboveLane = 21;     // its labels stand on its line
+constexpr double kBelowLane = 8;
 constexpr double kHalfLaneHeight = 16;
 constexpr double kBendWidth = 44;
 constexpr double kLabelGap = 12;  // beside a label
@@ -88,9 +89,10 @@ TraceLayout Layout(const TraceTree& tree) {
   TraceLayout layout;
   PlaceColumns(tree, &layout);
   const int per_lane = NumHalfLanes(tree);
-  const double lane_height = kLaneHeight + per_lane * kHalfLaneHeight;
+  const double lane_height =
+      kAboveLane + kBelowLane + per_lane * kHalfLaneHeight;
   for (int slot = 0; slot < tree.num_slots; ++slot) {
-    layout.lanes.push_back(kTop + kLaneHeight / 2 + slot * lane_height);
+    layout.lanes.push_back(kTop + kAboveLane + slot * lane_height);
   }
   layout.height = kTop + tree.num_slots * lane_height;
   layout.root = {layout.columns[0], layout.lanes[0]};
@@ -106,7 +108,7 @@ TraceLayout Layout(const TraceTree& tree) {
     for (size_t i = 0; i < stubs.size(); ++i) {
       const int half = places[i] % per_lane;
       layout.nodes[stubs[i]] = {x, layout.lanes[places[i] / per_lane] +
-                                       kLaneHeight / 2 +
+                                       kBelowLane +
                                        kHalfLaneHeight * (half + 0.5)};
     }
   }

@@ -9,6 +9,7 @@
   const tip = byId("tip");
   const MAX_TIP_ROWS = 14;
   const MAX_TABLE_ROWS = 400;
+  const MIN_FIRST_ZOOM = 0.75;
 
   /* A request: its data, and the elements that show it. */
   const readNode = (list, id) => {
@@ -126,7 +127,7 @@
     slider.value = step;
     for (const node of shown.nodes) {
       const later = node.step > step;
-      const gone = node.pathOf < 0 && node.what !== "finished" &&
+      const gone = node.pathOf < 0 && node.what === "kept" &&
                    node.last < step;
       for (const element of node.elements) {
         element.classList.toggle("later", later);
@@ -170,6 +171,7 @@
 
   const hideTip = () => {
     tip.hidden = true;
+    tip.replaceChildren();
     for (const cell of shown.cells) cell.classList.remove("same");
   };
 
@@ -226,7 +228,10 @@
   const choose = (node) => {
     if (chosen) for (const e of chosen.elements) e.classList.remove("at");
     chosen = node;
-    if (!node) return hideTip();
+    if (!node) {
+      hideTip();
+      return showTable();
+    }
     if (node.step > step) show(node.step);
     for (const element of node.elements) element.classList.add("at");
     const drawn = node.elements.find((e) => e.classList.contains("n"));
@@ -288,8 +293,8 @@
     }
   };
 
-  const fit = () => resize(shown.picture.clientWidth /
-    shown.picture.querySelector("svg").viewBox.baseVal.width);
+  const fitting = () => shown.picture.clientWidth /
+    shown.picture.querySelector("svg").viewBox.baseVal.width;
 
   const showRequest = (index) => {
     stop();
@@ -298,6 +303,8 @@
     for (const request of requests) request.section.hidden = request !== shown;
     slider.max = shown.data.steps;
     show(shown.data.steps);
+    /* A little smaller at first, if all of it is to be seen then. */
+    if (fitting() >= MIN_FIRST_ZOOM) resize(Math.min(1, fitting()));
   };
 
   for (const request of requests) {
@@ -319,7 +326,7 @@
   byId("play").addEventListener("click", play);
   byId("smaller").addEventListener("click", () => resize(shown.zoom / 1.25));
   byId("larger").addEventListener("click", () => resize(shown.zoom * 1.25));
-  byId("fit").addEventListener("click", fit);
+  byId("fit").addEventListener("click", () => resize(fitting()));
   byId("request").addEventListener("change", (event) => {
     showRequest(Number(event.target.value));
   });

@@ -55,9 +55,10 @@ Rows AllRows(const TraceTree& tree) {
 
 // Strength of a cell's colour, of one to the most holders.
 double Strength(int holders, int max_holders) {
-  constexpr double kWeakest = 0.22;
+  constexpr double kWeakest = 0.16;
+  constexpr double kStrongest = 0.85;
   if (max_holders <= 1) return kWeakest;
-  return kWeakest + (1 - kWeakest) * (holders - 1) / (max_holders - 1);
+  return kWeakest + (kStrongest - kWeakest) * (holders - 1) / (max_holders - 1);
 }
 
 }  // namespace
@@ -88,7 +89,7 @@ PageMap DrawPageMap(const TraceTree& tree, const TraceLayout& layout) {
           "<g class=\"p%s\" data-s=\"%d\" data-p=\"%d\">"
           "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
           "fill-opacity=\"%.2f\"/>",
-          strength > 0.6 ? " strong" : "", step, page.value, left + 0.5, y,
+          strength > 0.5 ? " strong" : "", step, page.value, left + 0.5, y,
           width - 1, row_height - 1, strength);
       if (tall) {
         map.drawing += absl::StrFormat(

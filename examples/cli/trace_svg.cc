@@ -31,19 +31,24 @@ int Layer(const TraceNode& node) {
   return node.candidate.fate == CandidateFate::kCut ? 0 : 1;
 }
 
+// The line to a node from where it leaves its parent's, and on to where those
+// of its children leave it.
 std::string Line(const TraceTree& tree, const TraceLayout& layout, int id) {
   const TraceNode& node = tree.nodes[id];
   const int step = node.candidate.step;
   const int parent = node.candidate.parent;
-  const auto from = parent == kTraceRoot ? layout.root : layout.nodes[parent];
+  const double from =
+      parent == kTraceRoot ? layout.root.y : layout.nodes[parent].y;
   const auto to = layout.nodes[id];
   const double bend = layout.bends[step];
-  const double middle = (bend + to.x) / 2;
+  const std::string middle = Px((bend + to.x) / 2);
+  const std::string on =
+      node.children.empty() ? "" : "H" + Px(layout.bends[step + 1]);
   return Concat("<path class=\"e ", Classes(node), "\" data-n=\"", id,
                 "\" stroke-width=\"", Px(1 + 4 * Probability(node.candidate)),
-                "\" d=\"M", Px(from.x), " ", Px(from.y), "H", Px(bend), "C",
-                Px(middle), " ", Px(from.y), " ", Px(middle), " ", Px(to.y),
-                " ", Px(to.x), " ", Px(to.y), "\"/>\n");
+                "\" d=\"M", Px(bend), " ", Px(from), "C", middle, " ", Px(from),
+                " ", middle, " ", Px(to.y), " ", Px(to.x), " ", Px(to.y), on,
+                "\"/>\n");
 }
 
 std::string Dot(const TraceNode& node) {
@@ -65,7 +70,7 @@ std::string Node(const TraceNode& node, const TraceLayout::Point& at) {
   return Concat("<g class=\"n ", Classes(node), "\" data-n=\"",
                 node.candidate.node, "\" transform=\"translate(", Px(at.x), " ",
                 Px(at.y), ")\">", Dot(node), "<text x=\"", goes_on ? 6 : 9,
-                "\" y=\"", goes_on ? -6 : 4, "\">",
+                "\" y=\"", goes_on ? -7 : 4, "\">",
                 EscapeMarkup(NodeLabel(node)), "</text></g>\n");
 }
 
@@ -114,6 +119,10 @@ std::string TreeDrawing(const TraceTree& tree, const TraceLayout& layout) {
       if (Layer(node) != layer) continue;
       out += Line(tree, layout, node.candidate.node);
     }
+  }
+  if (!tree.first.empty()) {
+    out += Concat("<path class=\"stem\" d=\"M", Px(layout.root.x), " ",
+                  Px(layout.root.y), "H", Px(layout.bends[1]), "\"/>\n");
   }
   out += Concat("<g class=\"n root\" transform=\"translate(", Px(layout.root.x),
                 " ", Px(layout.root.y), ")\"><circle r=\"5\"/></g>\n");

@@ -135,23 +135,26 @@ TEST(TracePicturesTest, LabelsNeverLieOverEachOther) {
     const TraceTree& tree = trees.trees().front();
     const TraceLayout layout = Layout(tree);
     for (int step = 1; step <= tree.num_steps(); ++step) {
-      std::vector<double> heights;
+      std::vector<std::pair<double, double>> labels;  // top and bottom
       for (const int id : tree.steps[step - 1]) {
         const TraceNode& node = tree.nodes[id];
-        heights.push_back(layout.nodes[id].y);
-        EXPECT_EQ(layout.nodes[id].x, layout.columns[step]);
-        const double end = layout.nodes[id].x + 7 * NumColumns(NodeLabel(node));
+        const auto [x, y] = layout.nodes[id];
+        EXPECT_EQ(x, layout.columns[step]);
+        const double end = x + 7 * NumColumns(NodeLabel(node));
         EXPECT_LT(end, step < tree.num_steps() ? layout.bends[step + 1]
                                                : layout.width);
-        if (node.candidate.slot) {
-          EXPECT_EQ(layout.nodes[id].y, layout.lanes[*node.candidate.slot]);
+        if (node.kept()) {
+          EXPECT_EQ(y, layout.lanes[*node.candidate.slot]);
+          labels.push_back({y - 18, y + 4});  // above its dot
+        } else {
+          labels.push_back({y - 7, y + 7});  // beside it
         }
       }
-      std::sort(heights.begin(), heights.end());
-      for (size_t i = 1; i < heights.size(); ++i) {
-        EXPECT_GE(heights[i] - heights[i - 1], 14) << "step " << step;
+      std::sort(labels.begin(), labels.end());
+      for (size_t i = 1; i < labels.size(); ++i) {
+        EXPECT_GE(labels[i].first, labels[i - 1].second) << "step " << step;
       }
-      EXPECT_LT(heights.back(), layout.height);
+      EXPECT_LE(labels.back().second, layout.height);
     }
   }
 }

@@ -150,10 +150,10 @@ void Scheduler::Admit(StepPlan* plan, int* budget) {
     absl::StatusOr<PageReservation> pages = pool_.Reserve(
         BeamGroup::WorstCasePages(next.request, pool_.page_size()));
     if (!pages.ok()) return;  // it waits until others have ended
-    running_.push_back(
-        {std::make_unique<BeamGroup>(next.id, std::move(next.request),
-                                     *std::move(pages), &pool_, &sequence_ids_),
-         next.num_edits, std::move(next.done)});
+    running_.push_back({std::make_unique<BeamGroup>(
+                            next.id, std::move(next.request), *std::move(pages),
+                            &pool_, &sequence_ids_, options_.trace),
+                        std::move(next.done)});
     waiting_.pop_front();
     PlanGroup(running_.back(), plan, budget);
   }
@@ -226,6 +226,7 @@ void Scheduler::AdvanceGroup(const SelectionResult& result) {
 
 void Scheduler::Finish(Running& running, absl::StatusOr<Result> result) {
   running.group->Drop(&next_plan_);
+  running.group->TellEnd(result);
   if (result.ok()) {
     figures_.num_generated_tokens += result->usage.num_generated_tokens;
   }

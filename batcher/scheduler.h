@@ -36,6 +36,7 @@
 #include "exec_request/request.h"
 #include "exec_request/sequence.h"
 #include "exec_request/step_plan.h"
+#include "exec_request/trace.h"
 #include "pages/page_pool.h"
 
 namespace espalier {
@@ -55,6 +56,9 @@ struct SchedulerOptions {
   int max_step_tokens = 128;
   // Checks the laws of pages after every plan and result (pages/validate.h).
   bool validate_steps = ValidateStepsByDefault();
+  // Is told what every request does from its admission on, on the scheduler's
+  // strand; outlives the scheduler. Null: nobody wants to know, at no cost.
+  TraceSink* trace = nullptr;
 };
 
 // What a scheduler has done since its construction. Of a group planned ahead

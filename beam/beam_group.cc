@@ -46,7 +46,7 @@ int64_t BeamGroup::WorstCaseEdits(const Request& request, int vocab_size) {
 }
 
 BeamGroup::BeamGroup(RequestId id, Request request, PageReservation pages,
-                     PagePool* pool, SequenceIdSource* ids)
+                     PagePool* pool, SequenceIdSource* ids, TraceSink* trace)
     : id_(id),
       request_(std::move(request)),
       rule_(MakeSelectionRule(request_.params)),
@@ -58,6 +58,9 @@ BeamGroup::BeamGroup(RequestId id, Request request, PageReservation pages,
       beams_(1) {
   slots_.resize(1);
   slots_[0].sequence = Sequence{ids_->Next(), PageTable(pool_)};
+  if (trace != nullptr) {
+    tracer_ = std::make_unique<GroupTracer>(id_, request_, trace);
+  }
 }
 
 int BeamGroup::num_pending_tokens() const {
@@ -231,14 +234,56 @@ absl::Status BeamGroup::Advance(const SelectionResult& result,
   CHECK_GE(num_unanswered_, 1) << "request " << id_ << " asked for nothing";
   --num_unanswered_;
   ++num_steps_;
-  const absl::StatusOr<std::vector<Continuation>> beams =
-      strategy_->Advance(result);
+  if (tracer_ != nullptr) return DecideAndTell(result, next_plan);
+  std::vector<Continuation> beams;
+  return Decide(result, nullptr, &beams, next_plan);
+}
+
+absl::Status BeamGroup::Decide(const SelectionResult& result,
+                               std::vector<Decision>* decisions,
+                               std::vector<Continuation>* beams,
+                               StepPlan* next_plan) {
+  absl::StatusOr<std::vector<Continuation>> live =
+      strategy_->Advance(result, decisions);
   if (strategy_->done()) {
     Drop(next_plan);
-    return beams.status();
+    return live.status();
   }
+  *beams = *std::move(live);
   Apply(*beams, next_plan);
   return absl::OkStatus();
+}
+
+absl::Status BeamGroup::DecideAndTell(const SelectionResult& result,
+                                      StepPlan* next_plan) {
+  tracer_->TellPages(PagesBySlot(), *pool_);
+  const std::vector<int> parents = LiveSlots();
+  std::vector<Decision> decisions;
+  std::vector<Continuation> beams;
+  const absl::Status status = Decide(result, &decisions, &beams, next_plan);
+  tracer_->TellAnswer(result, decisions, parents, beams, LiveSlots());
+  return status;
+}
+
+std::vector<HeldPages> BeamGroup::PagesBySlot() const {
+  std::vector<HeldPages> held;
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    HeldPages pages = {.slot = static_cast<int>(slot), .pages = {}};
+    if (slots_[slot].sequence.has_value()) {
+      for (const PageRef& page : slots_[slot].sequence->pages.pages()) {
+        pages.pages.push_back(page.id());
+      }
+    }
+    if (slots_[slot].tail) pages.pages.push_back(slots_[slot].tail.id());
+    if (!pages.pages.empty()) held.push_back(std::move(pages));
+  }
+  return held;
+}
+
+std::vector<int> BeamGroup::LiveSlots() const {
+  std::vector<int> slots;
+  for (const LiveBeam& beam : beams_) slots.push_back(beam.slot);
+  return slots;
 }
 
 void BeamGroup::Apply(std::span<const Continuation> beams,
@@ -321,6 +366,11 @@ void BeamGroup::Drop(StepPlan* next_plan) {
   beams_.clear();
   reservation_ = PageReservation();
   done_ = true;
+}
+
+void BeamGroup::TellEnd(const absl::StatusOr<Result>& result) {
+  CHECK(done_) << "request " << id_ << " is not done";
+  if (tracer_ != nullptr) tracer_->TellEnd(result);
 }
 
 Result BeamGroup::TakeResult() const {

@@ -36,10 +36,12 @@
 #include <vector>
 
 #include "beam/decode_strategy.h"
+#include "beam/group_tracer.h"
 #include "beam/selection_options.h"
 #include "exec_request/request.h"
 #include "exec_request/sequence.h"
 #include "exec_request/step_plan.h"
+#include "exec_request/trace.h"
 #include "pages/page_pool.h"
 
 namespace espalier {
@@ -57,9 +59,9 @@ class BeamGroup {
   static int64_t WorstCaseEdits(const Request& request, int vocab_size);
 
   // `request` has passed ValidateRequest; `pages` covers its WorstCasePages.
-  // Pool and ids outlive the group.
+  // Pool, ids and `trace`, which may be null, outlive the group.
   BeamGroup(RequestId id, Request request, PageReservation pages,
-            PagePool* pool, SequenceIdSource* ids);
+            PagePool* pool, SequenceIdSource* ids, TraceSink* trace = nullptr);
 
   RequestId id() const { return id_; }
   // Sequences that live at most: rows it needs in a step.
@@ -113,6 +115,10 @@ class BeamGroup {
   // REQUIRES: done().
   Result TakeResult() const;
 
+  // Tells the trace, if there is one, how the request was answered.
+  // REQUIRES: done().
+  void TellEnd(const absl::StatusOr<Result>& result);
+
   // Pages promised to it.
   int64_t num_reserved_pages() const { return reservation_.num_pages(); }
   // For the validator and for figures: tables of the live sequences, and the
@@ -141,6 +147,14 @@ class BeamGroup {
               int num_logits, StepPlan* plan) const;
   void AddSelection(int first_logits, StepPlan* plan);
 
+  std::vector<HeldPages> PagesBySlot() const;
+  std::vector<int> LiveSlots() const;  // by rank
+  // Advances the strategy, and drops the group or moves its beams.
+  absl::Status Decide(const SelectionResult& result,
+                      std::vector<Decision>* decisions,
+                      std::vector<Continuation>* beams, StepPlan* next_plan);
+  absl::Status DecideAndTell(const SelectionResult& result,
+                             StepPlan* next_plan);
   void Apply(std::span<const Continuation> beams, StepPlan* next_plan);
   void CutBeams(std::span<const LiveBeam> next, std::span<const int> parents,
                 StepPlan* next_plan);
@@ -160,6 +174,7 @@ class BeamGroup {
 
   PageReservation reservation_;
   std::unique_ptr<DecodeStrategy> strategy_;
+  std::unique_ptr<GroupTracer> tracer_;  // null if nobody wants to know
   // At most num_beams; grown as beams come alive, since a request may ask for
   // more beams than there ever are continuations. All of them once it goes
   // ahead.

@@ -41,6 +41,9 @@ struct TraceRequest {
   friend bool operator==(const TraceRequest&, const TraceRequest&) = default;
 };
 
+// What there is to say of a request that has passed ValidateRequest.
+TraceRequest DescribeRequest(RequestId id, const Request& request);
+
 // What became of a candidate.
 enum class CandidateFate { kKept, kCut, kFinished };
 // "kept", "cut", "finished".

@@ -187,6 +187,11 @@ std::optional<TokenId> Tokenizer::PieceToId(std::string_view piece) const {
   return id;
 }
 
+std::string Tokenizer::Piece(TokenId token) const {
+  if (token < 0 || token >= vocab_size()) return "";
+  return processor_->IdToPiece(token);
+}
+
 int Tokenizer::vocab_size() const { return processor_->GetPieceSize(); }
 
 absl::Status Tokenizer::CheckFits(int model_vocab_size) const {

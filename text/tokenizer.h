@@ -60,6 +60,10 @@ class Tokenizer {
   // The entry spelled exactly `piece`, of any kind; nullopt if there is none.
   std::optional<TokenId> PieceToId(std::string_view piece) const;
 
+  // What the vocabulary calls `token`: its piece, "▁" for a space, or its
+  // symbol. Empty if there is no such entry.
+  std::string Piece(TokenId token) const;
+
   // Encode's token ids are [0, vocab_size).
   int vocab_size() const;
 

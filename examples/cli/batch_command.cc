@@ -210,11 +210,13 @@ asio::awaitable<EngineFigures> RunWithFigures(Batch* batch, Runtime* runtime,
 
 absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   RETURN_IF_ERROR(CheckDistinct(options));
+  RETURN_IF_ERROR(CheckTrace(options.common, "--input", options.input));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    Runtime::Load(options.common.runtime));
   ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
                    LineReader::Open(options.input));
   ASSIGN_OR_RETURN(const OutputFile output, OpenOutput(options.output));
+  RETURN_IF_ERROR(CheckTrace(options.common, "--output", options.output));
   const Stopwatch watch;
   Batch batch(runtime.get(), reader.get(), output.get(),
               IsInteractive(output.get()));
@@ -231,6 +233,7 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
         stderr);
     std::fputs(runtime->backend().FormatFigures().c_str(), stderr);
   }
+  RETURN_IF_ERROR(runtime->CloseTrace());
   return batch.num_failed() > 0 ? kSomeFailed : kAllSucceeded;
 }
 

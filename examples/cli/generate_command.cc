@@ -129,6 +129,7 @@ int PrintAll(const std::vector<std::string>& texts,
 
 absl::StatusOr<int> Generate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const GenerationParams params, ReadParams(options.params));
+  RETURN_IF_ERROR(CheckTrace(options.common, "--file", options.file));
   ASSIGN_OR_RETURN(const std::vector<std::string> texts, Texts(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    Runtime::Load(options.common.runtime));
@@ -144,6 +145,7 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   if (options.common.figures) {
     PrintFigures(*runtime, static_cast<int>(texts.size()), wall_time);
   }
+  RETURN_IF_ERROR(runtime->CloseTrace());
   return exit_code;
 }
 
@@ -153,6 +155,8 @@ constexpr char kExamples[] =
     "--num-return-sequences 3 \"Where is the station?\"\n"
     "  espalier generate -m models/en-fr --from fr --to en \"Il pleut.\"\n"
     "  espalier generate -m models/en-fr --num-beams 4 --file letter.txt\n"
+    "  espalier generate -m models/en-fr --num-beams 4 --trace search.jsonl "
+    "\"It rains.\"\n"
     "  espalier generate -m models/en-fr --device cuda --num-beams 8 "
     "--figures \"It rains.\"\n"
     "\n"
@@ -160,7 +164,8 @@ constexpr char kExamples[] =
     "the log-probability divided by length^length_penalty, or with one beam "
     "the\n"
     "mean. Exit code: 0 if every text succeeded, 1 if some failed, 2 if it\n"
-    "could not run. Without --from and --to the model's default template is\n"
+    "could not run, or not write its trace. Without --from and --to the "
+    "model's default template is\n"
     "taken; that of models/en-fr is English to French.\n"
     "\n"
     "--device cuda needs an NVIDIA GPU and a program built by preset cuda. In "

@@ -5,6 +5,7 @@
 #include <CLI/Validators.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 
 #include "base/json.h"
@@ -111,6 +112,11 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
       ->add_flag("--figures", options->figures,
                  "print the run's figures on stderr at the end")
       ->group("Output");
+  command
+      ->add_option("--trace", options->runtime.trace,
+                   "write what the search does to this file, for espalier "
+                   "trace to draw")
+      ->group("Output");
 }
 
 void AddParamOptions(CLI::App* command, ParamTexts* texts) {
@@ -135,6 +141,19 @@ absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts) {
     RETURN_IF_ERROR(SetParam(name, ReadValue(text), &params));
   }
   return params;
+}
+
+absl::Status CheckTrace(const CommonOptions& options, const std::string& option,
+                        const std::string& path) {
+  const std::string& trace = options.runtime.trace;
+  if (trace == "-") return InvalidArgument("--trace needs a file, got -");
+  std::error_code error;
+  if (!trace.empty() && std::filesystem::is_regular_file(path, error) &&
+      std::filesystem::equivalent(trace, path, error)) {
+    return InvalidArgument("--trace and ", option, " are the same file, ",
+                           path);
+  }
+  return absl::OkStatus();
 }
 
 int Refuse(const absl::Status& status) {

@@ -30,6 +30,12 @@ void AddParamOptions(CLI::App* command, ParamTexts* texts);
 // Errors: kInvalidArgument naming the field and the value.
 absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts);
 
+// Opening a trace cuts its file to nothing, so it must be no other file of the
+// command; `option` names that one.
+// Errors: kInvalidArgument.
+absl::Status CheckTrace(const CommonOptions& options, const std::string& option,
+                        const std::string& path);
+
 // Prints "espalier: MESSAGE" on stderr and returns kNothingRan.
 int Refuse(const absl::Status& status);
 

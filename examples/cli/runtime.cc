@@ -46,6 +46,12 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
   EngineOptions engine;
   engine.scheduler.max_running = options.max_running;
   engine.scheduler.max_step_tokens = backend.max_step_tokens;
+  if (!options.trace.empty()) {
+    ASSIGN_OR_RETURN(
+        runtime->trace_,
+        TraceRecorder::Open(options.trace, runtime->tokenizer_.get()));
+    engine.scheduler.trace = runtime->trace_.get();
+  }
   runtime->engine_ = std::make_unique<Engine>(runtime->context_.get_executor(),
                                               &steps, engine);
   return runtime;
@@ -99,6 +105,10 @@ absl::Status Runtime::Decode(Answer* answer) const {
     answer->texts.push_back(std::move(text));
   }
   return absl::OkStatus();
+}
+
+absl::Status Runtime::CloseTrace() {
+  return trace_ == nullptr ? absl::OkStatus() : trace_->Close();
 }
 
 boost::asio::awaitable<Answer> Runtime::Run(RequestBody body) {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "batcher/engine.h"
 #include "examples/cli/backend.h"
+#include "examples/cli/trace_recorder.h"
 #include "exec_request/request_json.h"
 #include "text/prompt_template.h"
 #include "text/tokenizer.h"
@@ -26,6 +27,7 @@ struct RuntimeOptions {
   std::string from;
   std::string to;
   DeviceOptions device;
+  std::string trace;      // file to write a trace to; empty: none
   int max_running = 256;  // requests
 };
 
@@ -44,6 +46,10 @@ class Runtime {
   // Runs one request; text goes through the prompt template.
   boost::asio::awaitable<Answer> Run(RequestBody body);
 
+  // Writes what is left of the trace, if there is one; it ends here.
+  // Errors: kInternal naming the file, if it could not be written.
+  absl::Status CloseTrace();
+
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   boost::asio::io_context& context() { return context_; }
   Engine& engine() { return *engine_; }
@@ -61,6 +67,7 @@ class Runtime {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<PromptTemplate> template_;
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<TraceRecorder> trace_;  // null if there is none
   std::unique_ptr<Engine> engine_;
 };
 

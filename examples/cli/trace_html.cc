@@ -143,9 +143,9 @@ std::string Section(const TraceTree& tree, size_t index) {
           layout.width, layout.height, TreeDrawing(tree, layout)));
   if (map.num_pages > 0) {
     out += Concat(
-        "<h3>Pages <small>how many sequences hold each while a step "
-        "runs, 1 to ",
-        map.max_holders, "</small></h3>\n",
+        "<h3>Pages <small>and by how many sequences each is held while a step "
+        "runs: ",
+        map.max_holders, " at most</small></h3>\n",
         Svg("map", "Pages held, steps from left to right", layout.width,
             map.height, map.drawing));
   }

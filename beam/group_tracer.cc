@@ -1,0 +1,153 @@
+#include "beam/group_tracer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace espalier {
+namespace {
+
+CandidateFate FateOf(Decision::What what) {
+  switch (what) {
+    case Decision::What::kKept:
+      return CandidateFate::kKept;
+    case Decision::What::kFinished:
+      return CandidateFate::kFinished;
+    case Decision::What::kCut:
+      return CandidateFate::kCut;
+  }
+  return CandidateFate::kCut;
+}
+
+// How many pages all slots begin with in common.
+size_t NumShared(std::span<const HeldPages> slots) {
+  if (slots.empty()) return 0;
+  const std::vector<PageId>& first = slots.front().pages;
+  size_t shared = first.size();
+  for (const HeldPages& slot : slots) {
+    const auto end = std::mismatch(first.begin(), first.begin() + shared,
+                                   slot.pages.begin(), slot.pages.end());
+    shared = end.first - first.begin();
+  }
+  return shared;
+}
+
+}  // namespace
+
+GroupTracer::GroupTracer(RequestId id, const Request& request, TraceSink* sink)
+    : id_(id), sink_(sink) {
+  sink_->On(DescribeRequest(id, request));
+}
+
+void GroupTracer::TellPages(std::span<const HeldPages> slots,
+                            const PagePool& pool) {
+  TracePages event{.request = id_,
+                   .step = step_ + 1,
+                   .num_held = pool.num_held(),
+                   .num_pages = pool.num_pages()};
+  const size_t shared = NumShared(slots);
+  if (!slots.empty()) {
+    const std::vector<PageId>& pages = slots.front().pages;
+    event.shared.assign(pages.begin(), pages.begin() + shared);
+  }
+  for (const HeldPages& slot : slots) {
+    const auto living = living_.find(slot.slot);
+    event.slots.push_back(
+        {.slot = slot.slot,
+         .node = living == living_.end() ? kTraceRoot : living->second,
+         .pages = {slot.pages.begin() + shared, slot.pages.end()}});
+  }
+  sink_->On(event);
+}
+
+TraceCandidate GroupTracer::Describe(const Candidate& candidate,
+                                     const Decision& decision) const {
+  TraceCandidate event{
+      .request = id_,
+      .step = step_,
+      .node = static_cast<int>(nodes_.size()),
+      .token = candidate.token,
+      .cum_log_prob = candidate.cum_log_prob,
+      .score = decision.score,
+      .fate = FateOf(decision.what),
+      .why = std::string(decision.why),
+  };
+  float before = 0;
+  if (decision.parent != TokenTree::kRoot) {
+    event.parent = tree_nodes_[decision.parent];
+    before = nodes_[event.parent].cum_log_prob;
+  }
+  event.log_prob = candidate.cum_log_prob - before;
+  return event;
+}
+
+void GroupTracer::TellAnswer(const SelectionResult& answer,
+                             std::span<const Decision> decisions,
+                             std::span<const int> parents,
+                             std::span<const Continuation> sequences,
+                             std::span<const int> slots) {
+  ++step_;
+  Slots free;
+  for (size_t rank = 0; rank < sequences.size(); ++rank) {
+    const Continuation& sequence = sequences[rank];
+    free.insert({{sequence.parent_rank, sequence.token}, slots[rank]});
+  }
+  living_.clear();
+  for (const Decision& decision : decisions) {
+    const Candidate& candidate = answer.candidates[decision.candidate_idx];
+    TraceCandidate event = Describe(candidate, decision);
+    event.parent_slot = parents[candidate.beam];
+    if (event.fate == CandidateFate::kKept) {
+      const auto slot = free.find({candidate.beam, candidate.token});
+      if (slot == free.end()) {
+        event.fate = CandidateFate::kCut;
+        event.why = "the search is over";
+      } else {
+        event.slot = slot->second;
+        living_[slot->second] = event.node;
+        free.erase(slot);
+      }
+    } else if (event.fate == CandidateFate::kFinished) {
+      finished_.push_back({.node = event.node,
+                           .score = *event.score,
+                           .finish_reason = event.why});
+    }
+    nodes_.push_back({event.parent, event.token, event.cum_log_prob});
+    if (decision.node.has_value()) {
+      tree_nodes_.resize(
+          std::max<size_t>(tree_nodes_.size(), *decision.node + 1));
+      tree_nodes_[*decision.node] = event.node;
+    }
+    sink_->On(event);
+  }
+}
+
+bool GroupTracer::IsPath(int node, std::span<const TokenId> tokens) const {
+  for (auto token = tokens.rbegin(); token != tokens.rend(); ++token) {
+    if (node == kTraceRoot || nodes_[node].token != *token) return false;
+    node = nodes_[node].parent;
+  }
+  return node == kTraceRoot;
+}
+
+void GroupTracer::TellEnd(const absl::StatusOr<Result>& result) {
+  TraceEnd event{.request = id_};
+  if (!result.ok()) {
+    event.error = result.status();
+    sink_->On(event);
+    return;
+  }
+  for (const Hypothesis& hypothesis : result->hypotheses) {
+    // Samples may be the same; each is told once.
+    const auto found = std::find_if(finished_.begin(), finished_.end(),
+                                    [&](const TraceHypothesis& f) {
+                                      return f.score == hypothesis.score &&
+                                             IsPath(f.node, hypothesis.tokens);
+                                    });
+    if (found == finished_.end()) continue;
+    event.hypotheses.push_back(*found);
+    finished_.erase(found);
+  }
+  sink_->On(event);
+}
+
+}  // namespace espalier

@@ -1,0 +1,73 @@
+// GroupTracer: tells a sink what a group does (exec_request/trace.h). It gives
+// every candidate its place in the tree: strategies know nodes of those alone
+// that go on or finish.
+//
+// Belongs to its group and its strand.
+#pragma once
+
+#include <map>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "beam/decode_strategy.h"
+#include "exec_request/request.h"
+#include "exec_request/step_plan.h"
+#include "exec_request/trace.h"
+#include "pages/page_pool.h"
+
+namespace espalier {
+
+// The pages in one slot.
+struct HeldPages {
+  int slot = 0;
+  std::vector<PageId> pages;
+};
+
+class GroupTracer {
+ public:
+  // `request` begins. `sink` outlives this.
+  GroupTracer(RequestId id, const Request& request, TraceSink* sink);
+
+  // The next step's answer is there: what was held while it ran.
+  void TellPages(std::span<const HeldPages> slots, const PagePool& pool);
+
+  // What the strategy made of it.
+  //   parents    [rows]   slots, by rank
+  //   sequences  by rank  that live on; empty if the group is done
+  //   slots      [sequences]  where they live
+  void TellAnswer(const SelectionResult& answer,
+                  std::span<const Decision> decisions,
+                  std::span<const int> parents,
+                  std::span<const Continuation> sequences,
+                  std::span<const int> slots);
+
+  // The request is answered.
+  void TellEnd(const absl::StatusOr<Result>& result);
+
+ private:
+  // The slots of sequences that live on, by parent's rank and token.
+  using Slots = std::multimap<std::pair<int, TokenId>, int>;
+
+  TraceCandidate Describe(const Candidate& candidate,
+                          const Decision& decision) const;
+  // Whether the path to `node` is `tokens`.
+  bool IsPath(int node, std::span<const TokenId> tokens) const;
+
+  // What is remembered of a candidate.
+  struct Node {
+    int parent = kTraceRoot;
+    TokenId token = 0;
+    float cum_log_prob = 0;
+  };
+
+  const RequestId id_;
+  TraceSink* const sink_;
+  int step_ = 0;
+  std::vector<Node> nodes_;
+  std::vector<int> tree_nodes_;  // by the strategy's node
+  std::map<int, int> living_;    // slot to node
+  std::vector<TraceHypothesis> finished_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,202 @@
+// What a scheduler tells of searches is what they were: the tree holds every
+// candidate once, the winners' paths spell the hypotheses, pages are those of
+// living sequences. And telling changes nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "batcher/scheduler.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using namespace ::espalier::testing;  // NOLINT
+
+// Events by request.
+class Recorder : public TraceSink {
+ public:
+  void On(const TraceEvent& event) override {
+    events[RequestOf(event)].push_back(event);
+  }
+  std::map<RequestId, std::vector<TraceEvent>> events;
+};
+
+using Answers = std::vector<std::optional<absl::StatusOr<Result>>>;
+
+struct Told {
+  Answers answers;
+  Recorder trace;
+};
+
+// Runs the requests together; the third is cancelled before step 5.
+Told RunTogether(const ToyModelOptions& options,
+                 const std::vector<Request>& requests, bool traced,
+                 int plans_in_flight) {
+  Told run;
+  run.answers.resize(requests.size());
+  ToyModel model(options);
+  SchedulerOptions scheduler_options;
+  scheduler_options.validate_steps = true;
+  if (traced) scheduler_options.trace = &run.trace;
+  Scheduler scheduler(model.description(), scheduler_options);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    scheduler.Submit(RequestId{static_cast<int64_t>(i)}, requests[i],
+                     [&answer = run.answers[i]](auto result) {
+                       answer = std::move(result);
+                     });
+  }
+  const auto cancel = [&](int step) {
+    if (step == 5) scheduler.Cancel(RequestId{2}, absl::CancelledError("gone"));
+  };
+  RunToEnd(scheduler, model, cancel, plans_in_flight);
+  return run;
+}
+
+// Reads one request's events and checks them against its answer.
+class Reader {
+ public:
+  explicit Reader(const Request& request) : request_(request) {}
+
+  void Read(const std::vector<TraceEvent>& events,
+            const absl::StatusOr<Result>& answer) {
+    ASSERT_GE(events.size(), 2);
+    ASSERT_TRUE(std::holds_alternative<TraceRequest>(events.front()));
+    EXPECT_EQ(std::get<TraceRequest>(events.front()).prompt_tokens,
+              request_.prompt_tokens);
+    for (size_t i = 1; i + 1 < events.size(); ++i) {
+      if (const auto* pages = std::get_if<TracePages>(&events[i])) {
+        ReadPages(*pages);
+      } else {
+        ReadCandidate(std::get<TraceCandidate>(events[i]));
+      }
+    }
+    ASSERT_TRUE(std::holds_alternative<TraceEnd>(events.back()));
+    ReadEnd(std::get<TraceEnd>(events.back()), answer);
+  }
+
+ private:
+  // Comes first in a step.
+  void ReadPages(const TracePages& event) {
+    EXPECT_EQ(event.step, ++step_);
+    parents_ = std::exchange(living_, {});
+    std::set<PageId> held(event.shared.begin(), event.shared.end());
+    std::map<int, int> told;  // slot to node
+    for (const TraceSlotPages& slot : event.slots) {
+      held.insert(slot.pages.begin(), slot.pages.end());
+      EXPECT_FALSE(event.shared.empty() && slot.pages.empty());
+      if (slot.node != kTraceRoot) told[slot.slot] = slot.node;
+    }
+    EXPECT_EQ(told, parents_) << "step " << step_;
+    EXPECT_LE(held.size(), event.num_held);
+    EXPECT_LE(event.num_held, event.num_pages);
+  }
+
+  void ReadCandidate(const TraceCandidate& event) {
+    EXPECT_EQ(event.step, step_);
+    ASSERT_EQ(event.node, nodes_.size());
+    if (event.parent == kTraceRoot) {
+      EXPECT_EQ(event.step, 1);
+      EXPECT_EQ(event.parent_slot, 0);
+    } else {
+      EXPECT_EQ(parents_.at(event.parent_slot), event.parent);
+    }
+    const float before =
+        event.parent == kTraceRoot ? 0 : nodes_[event.parent].cum_log_prob;
+    EXPECT_NEAR(event.log_prob, event.cum_log_prob - before, 1e-5);
+    EXPECT_EQ(event.slot.has_value(), event.fate == CandidateFate::kKept);
+    EXPECT_EQ(event.score.has_value(), event.fate == CandidateFate::kFinished);
+    EXPECT_FALSE(event.why.empty());
+    if (event.slot) {
+      EXPECT_TRUE(living_.emplace(*event.slot, event.node).second)
+          << "slot " << *event.slot << " is taken";
+    }
+    nodes_.push_back(event);
+  }
+
+  std::vector<TokenId> Path(int node) const {
+    std::vector<TokenId> tokens;
+    for (; node != kTraceRoot; node = nodes_[node].parent) {
+      tokens.insert(tokens.begin(), nodes_[node].token);
+    }
+    return tokens;
+  }
+
+  void ReadEnd(const TraceEnd& end, const absl::StatusOr<Result>& answer) {
+    if (!answer.ok()) {
+      EXPECT_EQ(end.error, answer.status());
+      EXPECT_TRUE(end.hypotheses.empty());
+      return;
+    }
+    EXPECT_EQ(end.error, std::nullopt);
+    EXPECT_EQ(step_, answer->usage.num_steps);
+    EXPECT_TRUE(living_.empty());
+    ASSERT_EQ(end.hypotheses.size(), answer->hypotheses.size());
+    std::set<int> told;
+    for (size_t i = 0; i < end.hypotheses.size(); ++i) {
+      const Hypothesis& hypothesis = answer->hypotheses[i];
+      EXPECT_EQ(Path(end.hypotheses[i].node), hypothesis.tokens);
+      EXPECT_EQ(end.hypotheses[i].score, hypothesis.score);
+      EXPECT_TRUE(told.insert(end.hypotheses[i].node).second);
+    }
+  }
+
+  const Request& request_;
+  int step_ = 0;
+  std::vector<TraceCandidate> nodes_;
+  std::map<int, int> living_;   // slot to node, after the newest step
+  std::map<int, int> parents_;  // before it
+};
+
+TEST(TraceTest, WhatIsToldIsWhatWas) {
+  for (const int plans_in_flight : {1, 2}) {
+    for (uint32_t seed = 0; seed < 12; ++seed) {
+      ToyModelOptions options;
+      options.seed = seed;
+      options.eos_boost = static_cast<float>(seed % 4);
+      options.impossible_percent = seed % 3 == 2 ? 20 : 0;
+      options.num_pages = 2000;
+      const std::vector<Request> requests =
+          RandomRequests(8, seed, ToyModel(options).description());
+      const Told told = RunTogether(options, requests, true, plans_in_flight);
+      const Told silent =
+          RunTogether(options, requests, false, plans_in_flight);
+      EXPECT_EQ(told.trace.events.size(), requests.size());
+      for (size_t i = 0; i < requests.size(); ++i) {
+        ASSERT_TRUE(told.answers[i].has_value());
+        const absl::StatusOr<Result>& answer = *told.answers[i];
+        ASSERT_EQ(answer.status(), silent.answers[i]->status());
+        if (answer.ok()) {
+          EXPECT_TRUE(SameResult(*answer, **silent.answers[i]));
+        }
+        const RequestId id{static_cast<int64_t>(i)};
+        Reader(requests[i]).Read(told.trace.events.at(id), answer);
+      }
+    }
+  }
+}
+
+TEST(TraceTest, ARequestThatNeverBeganIsNotTold) {
+  ToyModelOptions options;
+  options.num_pages = 1;
+  ToyModel model(options);
+  Recorder trace;
+  SchedulerOptions scheduler_options;
+  scheduler_options.trace = &trace;
+  Scheduler scheduler(model.description(), scheduler_options);
+  Request request{.prompt_tokens = {1, 2, 3, 4, 5}, .params = {}};
+  ASSERT_OK(ValidateRequest(model.description(), &request));
+  scheduler.Submit(RequestId{0}, request, [](auto result) {
+    EXPECT_THAT(result, StatusIs(absl::StatusCode::kResourceExhausted,
+                                 ::testing::HasSubstr("never fit")));
+  });
+  EXPECT_TRUE(trace.events.empty());
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job, shown: a few everyday sentences through the embedded
-# translator, five beams wide, the three best translations of each:
+# translator, five beams wide, the three best translations of each; and the
+# tree of one search, as a page for a browser:
 #
 #   tools/demo.sh [BUILD] [DEVICE]   build/release and cpu without
 #
@@ -36,3 +37,11 @@ run "${espalier[@]}" --from fr --to en "${search[@]}" \
   "Où est la gare ?" \
   "Il fait très froid aujourd'hui." \
   "Je n'ai pas envie de travailler."
+
+# Pages of four tokens, so that a short prompt fills some for beams to share.
+run "${espalier[@]}" --num-beams 5 --num-return-sequences 3 --page-size 4 \
+  --trace "$build/demo.jsonl" "How old are you?"
+run "$build/bin/espalier" trace "$build/demo.jsonl" --to html \
+  -o "$build/demo.html"
+printf '\nThe tree of that search is a page for your browser: %s\n' \
+  "$PWD/$build/demo.html"

@@ -28,7 +28,8 @@ std::map<PageId, int> Holders(const TracePages& pages) {
   return holders;
 }
 
-// Rows in the order in which pages came to the request.
+// Rows in the order in which pages came to the request; by id, where several
+// came at once.
 class Rows {
  public:
   int Of(PageId page) {
@@ -45,10 +46,7 @@ class Rows {
 Rows AllRows(const TraceTree& tree) {
   Rows rows;
   for (const TracePages& pages : tree.pages) {
-    for (const PageId page : pages.shared) rows.Of(page);
-    for (const TraceSlotPages& slot : pages.slots) {
-      for (const PageId page : slot.pages) rows.Of(page);
-    }
+    for (const auto& [page, count] : Holders(pages)) rows.Of(page);
   }
   return rows;
 }

@@ -84,6 +84,65 @@ TEST(TraceCommandTest, WhatCannotBeReadOrWrittenIsAnError) {
   EXPECT_THAT(run.err, HasSubstr("/nowhere/x"));
 }
 
+ProgramRun Generate(const std::string& trace, const std::string& text) {
+  return RunEspalier({"generate", "-m", ModelDirectory("en-fr"), "--num-beams",
+                      "4", "--num-return-sequences", "2", "--trace", trace,
+                      text});
+}
+
+TEST(TraceCommandTest, GenerateAndBatchWriteWhatItDraws) {
+  const ScratchDirectory scratch;
+  const std::string file = scratch.path("trace.jsonl");
+  const ProgramRun run = Generate(file, "It rains.");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const ProgramRun drawn = Trace(file);
+  EXPECT_EQ(drawn.exit_code, 0) << drawn.err;
+  EXPECT_THAT(drawn.out, HasSubstr("It rains."));
+  EXPECT_THAT(drawn.out, HasSubstr("★ ·Il"));
+  // The hypotheses as `generate` prints them.
+  for (const std::string& line : SplitLines(run.out)) {
+    EXPECT_THAT(drawn.out, HasSubstr(line.substr(line.find_first_not_of(' '))));
+  }
+
+  const std::string requests =
+      "{\"prompt\": \"It rains.\", \"params\": {\"num_beams\": 3}}\n"
+      "{\"prompt\": \"\"}\n"
+      "{\"prompt_tokens\": [1, 4, 377]}\n";
+  EXPECT_EQ(
+      RunEspalier({"batch", "-m", ModelDirectory("en-fr"), "--trace", file},
+                  requests)
+          .exit_code,
+      1);
+  const ProgramRun both = Trace(file);
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  EXPECT_THAT(both.out, HasSubstr("Request 0"));
+  EXPECT_THAT(both.out, HasSubstr("Request 1"));
+}
+
+TEST(TraceCommandTest, ATraceThatCannotBeWrittenLeavesTheAnswers) {
+  const ProgramRun run = Generate("/dev/full", "It rains.");
+  EXPECT_THAT(run.out, HasSubstr("Il pleut."));
+  EXPECT_EQ(run.err, "espalier: cannot write /dev/full to its end\n");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(Generate("/nowhere/t", "It rains.").err,
+              HasSubstr("cannot write /nowhere/t: No such file"));
+}
+
+TEST(TraceCommandTest, ATraceCutsNoOtherFileToNothing) {
+  const ScratchDirectory scratch;
+  const std::string file = scratch.Write("texts", "It rains.\n");
+  const ProgramRun run = RunEspalier({"generate", "-m", ModelDirectory("en-fr"),
+                                      "--file", file, "--trace", file});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--trace and --file are the same file"));
+  EXPECT_EQ(RunEspalier({"batch", "-m", ModelDirectory("en-fr"), "--input",
+                         file, "--trace", file})
+                .exit_code,
+            2);
+  EXPECT_EQ(ReadText(file), "It rains.\n");
+  EXPECT_THAT(Generate("-", "It rains.").err, HasSubstr("needs a file"));
+}
+
 TEST(TraceCommandTest, HelpTeachesByExample) {
   EXPECT_THAT(RunEspalier({"trace", "--help"}).out,
               HasSubstr("espalier trace search.jsonl --to html"));

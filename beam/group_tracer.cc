@@ -86,39 +86,48 @@ void GroupTracer::TellAnswer(const SelectionResult& answer,
                              std::span<const Continuation> sequences,
                              std::span<const int> slots) {
   ++step_;
+  living_.clear();
   Slots free;
   for (size_t rank = 0; rank < sequences.size(); ++rank) {
     const Continuation& sequence = sequences[rank];
     free.insert({{sequence.parent_rank, sequence.token}, slots[rank]});
   }
-  living_.clear();
   for (const Decision& decision : decisions) {
     const Candidate& candidate = answer.candidates[decision.candidate_idx];
     TraceCandidate event = Describe(candidate, decision);
     event.parent_slot = parents[candidate.beam];
     if (event.fate == CandidateFate::kKept) {
-      const auto slot = free.find({candidate.beam, candidate.token});
-      if (slot == free.end()) {
-        event.fate = CandidateFate::kCut;
-        event.why = "the search is over";
-      } else {
-        event.slot = slot->second;
-        living_[slot->second] = event.node;
-        free.erase(slot);
-      }
-    } else if (event.fate == CandidateFate::kFinished) {
-      finished_.push_back({.node = event.node,
-                           .score = *event.score,
-                           .finish_reason = event.why});
+      TakeSlot({candidate.beam, candidate.token}, &free, &event);
     }
-    nodes_.push_back({event.parent, event.token, event.cum_log_prob});
-    if (decision.node.has_value()) {
-      tree_nodes_.resize(
-          std::max<size_t>(tree_nodes_.size(), *decision.node + 1));
-      tree_nodes_[*decision.node] = event.node;
-    }
+    Remember(event, decision);
     sink_->On(event);
   }
+}
+
+void GroupTracer::TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
+                           TraceCandidate* event) {
+  const auto slot = free->find(sequence);
+  if (slot == free->end()) {  // the group is done
+    event->fate = CandidateFate::kCut;
+    event->why = "the search is over";
+    return;
+  }
+  event->slot = slot->second;
+  living_[slot->second] = event->node;
+  free->erase(slot);
+}
+
+void GroupTracer::Remember(const TraceCandidate& event,
+                           const Decision& decision) {
+  nodes_.push_back({event.parent, event.token, event.cum_log_prob});
+  if (event.fate == CandidateFate::kFinished) {
+    finished_.push_back({.node = event.node,
+                         .score = *event.score,
+                         .finish_reason = event.why});
+  }
+  if (!decision.node.has_value()) return;
+  tree_nodes_.resize(std::max<size_t>(tree_nodes_.size(), *decision.node + 1));
+  tree_nodes_[*decision.node] = event.node;
 }
 
 bool GroupTracer::IsPath(int node, std::span<const TokenId> tokens) const {

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -51,6 +52,10 @@ class GroupTracer {
 
   TraceCandidate Describe(const Candidate& candidate,
                           const Decision& decision) const;
+  // Gives a candidate that was kept the slot its sequence lives in.
+  void TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
+                TraceCandidate* event);
+  void Remember(const TraceCandidate& event, const Decision& decision);
   // Whether the path to `node` is `tokens`.
   bool IsPath(int node, std::span<const TokenId> tokens) const;
 

@@ -54,7 +54,7 @@
     return nodes;
   };
 
-  /* --- Tables ------------------------------------------------------------ */
+  /* --- Tables -------------------------------------------------------------- */
 
   const make = (tag, text, classes) => {
     const element = document.createElement(tag);
@@ -120,7 +120,7 @@
       ...(step > 0 ? [table(nodes, MAX_TABLE_ROWS, chosen)] : []));
   };
 
-  /* --- Steps ------------------------------------------------------------- */
+  /* --- Steps --------------------------------------------------------------- */
 
   const show = (newStep) => {
     step = newStep;
@@ -264,8 +264,8 @@
 
   /* Lights the path of one hypothesis alone; of none if `winner` is -1. */
   const light = (winner) => {
-    const on = new Set(winner < 0 ? []
-                                  : path(shown.nodes[shown.data.winners[winner]]));
+    const last = shown.nodes[shown.data.winners[winner]];
+    const on = new Set(last ? path(last) : []);
     shown.picture.classList.toggle("one", winner >= 0);
     for (const node of shown.nodes) {
       for (const e of node.elements) e.classList.toggle("on", on.has(node));
@@ -275,7 +275,8 @@
   const pressed = () =>
     shown.section.querySelector('.winners [aria-pressed="true"]');
 
-  const lightPressed = () => light(pressed() ? Number(pressed().dataset.w) : -1);
+  const lightPressed = () =>
+    light(pressed() ? Number(pressed().dataset.w) : -1);
 
   const onPress = (button) => {
     const was = pressed();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
@@ -36,11 +35,11 @@ class Rows {
     return rows_.try_emplace(page, static_cast<int>(rows_.size()))
         .first->second;
   }
-  const std::unordered_map<PageId, int>& all() const { return rows_; }
+  const std::map<PageId, int>& all() const { return rows_; }
   int count() const { return static_cast<int>(rows_.size()); }
 
  private:
-  std::unordered_map<PageId, int> rows_;
+  std::map<PageId, int> rows_;
 };
 
 Rows AllRows(const TraceTree& tree) {
@@ -59,42 +58,52 @@ double Strength(int holders, int max_holders) {
   return kWeakest + (kStrongest - kWeakest) * (holders - 1) / (max_holders - 1);
 }
 
+// The cell of a page held by `count` sequences.
+std::string Cell(PageId page, int step, int count, double strength,
+                 const TraceLayout& layout, double y, bool tall) {
+  const double left = layout.columns[step - 1];
+  const double width = layout.columns[step] - left;
+  const double height = tall ? kRowHeight : kThinRowHeight;
+  std::string cell = absl::StrFormat(
+      "<g class=\"p%s\" data-s=\"%d\" data-p=\"%d\">"
+      "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
+      "fill-opacity=\"%.2f\"/>",
+      strength > 0.5 ? " strong" : "", step, page.value, left + 0.5, y,
+      width - 1, height - 1, strength);
+  if (tall) {
+    cell += absl::StrFormat(
+        "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%d</text>",
+        left + width / 2, y + 11, count);
+  }
+  return cell + "</g>\n";
+}
+
+int MaxHolders(const TraceTree& tree) {
+  int most = 0;
+  for (const TracePages& pages : tree.pages) {
+    for (const auto& [page, count] : Holders(pages)) {
+      most = std::max(most, count);
+    }
+  }
+  return most;
+}
+
 }  // namespace
 
 PageMap DrawPageMap(const TraceTree& tree, const TraceLayout& layout) {
-  PageMap map;
-  Rows rows = AllRows(tree);
-  map.num_pages = rows.count();
+  const Rows rows = AllRows(tree);
+  PageMap map = {.drawing = "",
+                 .num_pages = rows.count(),
+                 .max_holders = MaxHolders(tree)};
   const bool tall = map.num_pages <= kMaxTallRows;
   const double row_height = tall ? kRowHeight : kThinRowHeight;
   map.height = kTop + row_height * map.num_pages + kTop;
-  std::vector<std::map<PageId, int>> holders;
   for (const TracePages& pages : tree.pages) {
-    holders.push_back(Holders(pages));
-    for (const auto& [page, count] : holders.back()) {
-      map.max_holders = std::max(map.max_holders, count);
-    }
-  }
-  for (size_t i = 0; i < tree.pages.size(); ++i) {
-    const int step = tree.pages[i].step;
-    if (step > tree.num_steps()) continue;  // it was never answered
-    const double left = layout.columns[step - 1];
-    const double width = layout.columns[step] - left;
-    for (const auto& [page, count] : holders[i]) {
-      const double strength = Strength(count, map.max_holders);
-      const double y = kTop + row_height * rows.Of(page);
-      map.drawing += absl::StrFormat(
-          "<g class=\"p%s\" data-s=\"%d\" data-p=\"%d\">"
-          "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
-          "fill-opacity=\"%.2f\"/>",
-          strength > 0.5 ? " strong" : "", step, page.value, left + 0.5, y,
-          width - 1, row_height - 1, strength);
-      if (tall) {
-        map.drawing += absl::StrFormat(
-            "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%d</text>",
-            left + width / 2, y + 11, count);
-      }
-      map.drawing += "</g>\n";
+    if (pages.step > tree.num_steps()) continue;  // it was never answered
+    for (const auto& [page, count] : Holders(pages)) {
+      map.drawing +=
+          Cell(page, pages.step, count, Strength(count, map.max_holders),
+               layout, kTop + row_height * rows.all().at(page), tall);
     }
   }
   if (!tall) return map;

@@ -1,5 +1,6 @@
 // A trace as text for a terminal: the tree, one candidate a line, indented by
-// step, ★ before the best hypothesis' path and ☆ before those of the others.
+// step; ★ before what is on the path of the best hypothesis, ☆ before what is
+// on those of the others.
 #pragma once
 
 #include <deque>

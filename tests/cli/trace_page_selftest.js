@@ -1,6 +1,6 @@
 /* Uses the page of a trace as a reader would, and leaves what it found in
    <pre id="selftest">: "passed", or a line for each thing that is wrong. Runs
-   in the page, after its own script; window.pageErrors has been there before. */
+   in the page, after its own script; window.pageErrors is older than that. */
 "use strict";
 (() => {
   const wrong = [];
@@ -9,9 +9,11 @@
   };
   const $ = (selector) => document.querySelector(selector);
   const all = (selector) => [...document.querySelectorAll(selector)];
-  const fire = (element, type, options) =>
-    element.dispatchEvent(new (options && options.key ? KeyboardEvent : MouseEvent)(
-      type, {bubbles: true, cancelable: true, ...options}));
+  const fire = (element, type, key) => {
+    const Kind = key ? KeyboardEvent : MouseEvent;
+    element.dispatchEvent(
+      new Kind(type, {bubbles: true, cancelable: true, key}));
+  };
   const seen = (element) => getComputedStyle(element).display !== "none";
 
   const data = JSON.parse($("#data").textContent);
@@ -71,7 +73,7 @@
     /* Keys: right to the end of the best path, and back. */
     picture.focus();
     for (let i = 0; i < request.steps + 3; ++i) {
-      fire(picture, "keydown", {key: "ArrowRight"});
+      fire(picture, "keydown", "ArrowRight");
     }
     const at = all(section + ".n.at");
     check(at.length === 1, `${at.length} candidates are chosen`);
@@ -79,10 +81,10 @@
       check(at[0] && Number(at[0].dataset.n) === request.winners[0],
             "the keys do not lead to the best hypothesis");
     }
-    fire(picture, "keydown", {key: "ArrowUp"});
-    fire(picture, "keydown", {key: "ArrowDown"});
-    fire(picture, "keydown", {key: "ArrowLeft"});
-    fire(picture, "keydown", {key: "Escape"});
+    fire(picture, "keydown", "ArrowUp");
+    fire(picture, "keydown", "ArrowDown");
+    fire(picture, "keydown", "ArrowLeft");
+    fire(picture, "keydown", "Escape");
     check(all(".at").length === 0, "Escape leaves a candidate chosen");
 
     /* A hypothesis lights its path and nothing else. */

@@ -54,7 +54,7 @@
     return nodes;
   };
 
-  /* --- Tables -------------------------------------------------------------- */
+  /* --- Tables ---------------------------------------------------------- */
 
   const make = (tag, text, classes) => {
     const element = document.createElement(tag);
@@ -120,7 +120,7 @@
       ...(step > 0 ? [table(nodes, MAX_TABLE_ROWS, chosen)] : []));
   };
 
-  /* --- Steps --------------------------------------------------------------- */
+  /* --- Steps ----------------------------------------------------------- */
 
   const show = (newStep) => {
     step = newStep;
@@ -167,7 +167,7 @@
     }, 600);
   };
 
-  /* --- What a candidate or a page says of itself --------------------------- */
+  /* --- What a candidate or a page says of itself ----------------------- */
 
   const hideTip = () => {
     tip.hidden = true;
@@ -223,7 +223,7 @@
               bottom: event.clientY});
   };
 
-  /* --- Arrow keys: from candidate to candidate ----------------------------- */
+  /* --- Arrow keys: from candidate to candidate ------------------------- */
 
   const choose = (node) => {
     if (chosen) for (const e of chosen.elements) e.classList.remove("at");
@@ -260,7 +260,7 @@
     choose(next());
   };
 
-  /* --- Hypotheses, size, requests ------------------------------------------ */
+  /* --- Hypotheses, size, requests -------------------------------------- */
 
   /* Lights the path of one hypothesis alone; of none if `winner` is -1. */
   const light = (winner) => {

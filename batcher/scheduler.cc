@@ -153,7 +153,7 @@ void Scheduler::Admit(StepPlan* plan, int* budget) {
     running_.push_back({std::make_unique<BeamGroup>(
                             next.id, std::move(next.request), *std::move(pages),
                             &pool_, &sequence_ids_, options_.trace),
-                        std::move(next.done)});
+                        next.num_edits, std::move(next.done)});
     waiting_.pop_front();
     PlanGroup(running_.back(), plan, budget);
   }

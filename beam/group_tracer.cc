@@ -106,8 +106,9 @@ void GroupTracer::TellAnswer(const SelectionResult& answer,
 
 void GroupTracer::TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
                            TraceCandidate* event) {
-  const auto slot = free->find(sequence);
-  if (slot == free->end()) {  // the group is done
+  // Samples that drew the same token come in the order of their slots.
+  const auto slot = free->lower_bound(sequence);
+  if (slot == free->end() || slot->first != sequence) {  // the group is done
     event->fate = CandidateFate::kCut;
     event->why = "the search is over";
     return;

@@ -58,6 +58,24 @@ Told RunTogether(const ToyModelOptions& options,
   return run;
 }
 
+// Beam searches, and samples in place of every third, as
+// ValidateRequest leaves them.
+std::vector<Request> AnyRequests(int count, uint32_t seed,
+                                 const ModelDescription& model) {
+  std::vector<Request> requests = RandomRequests(count, seed, model);
+  for (size_t i = 0; i < requests.size(); i += 3) {
+    GenerationParams& params = requests[i].params;
+    params.num_beams = 1;
+    params.num_return_sequences = 1 + static_cast<int>(seed % 4);
+    params.best_of = params.num_return_sequences + static_cast<int>(i % 2);
+    params.do_sample = true;
+    // Low, so that samples are the same for some time.
+    params.temperature = 0.5;
+    params.seed = seed;
+  }
+  return requests;
+}
+
 // Reads one request's events and checks them against its answer.
 class Reader {
  public:
@@ -162,7 +180,7 @@ TEST(TraceTest, WhatIsToldIsWhatWas) {
       options.impossible_percent = seed % 3 == 2 ? 20 : 0;
       options.num_pages = 2000;
       const std::vector<Request> requests =
-          RandomRequests(8, seed, ToyModel(options).description());
+          AnyRequests(8, seed, ToyModel(options).description());
       const Told told = RunTogether(options, requests, true, plans_in_flight);
       const Told silent =
           RunTogether(options, requests, false, plans_in_flight);

@@ -185,7 +185,8 @@ constexpr std::string_view kControls =
     "aria-label=\"Smaller\">−</button>\n"
     "<button type=\"button\" id=\"fit\">Fit</button>\n"
     "<button type=\"button\" id=\"larger\" aria-label=\"Larger\">+</button>"
-    "</span>\n<span class=\"legend\"><b class=\"best\">best</b> "
+    "</span>\n<label><input type=\"checkbox\" id=\"cuts\" checked> cut "
+    "candidates</label>\n<span class=\"legend\"><b class=\"best\">best</b> "
     "<b class=\"lit\">returned</b> <b class=\"finished\">finished</b> "
     "<b class=\"kept\">kept</b> <b class=\"cut\">cut</b> · "
     "width: probability</span>\n</div>\n";

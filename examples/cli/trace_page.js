@@ -328,6 +328,9 @@
   byId("smaller").addEventListener("click", () => resize(shown.zoom / 1.25));
   byId("larger").addEventListener("click", () => resize(shown.zoom * 1.25));
   byId("fit").addEventListener("click", () => resize(fitting()));
+  byId("cuts").addEventListener("change", (event) => {
+    document.body.classList.toggle("no-cuts", !event.target.checked);
+  });
   byId("request").addEventListener("change", (event) => {
     showRequest(Number(event.target.value));
   });

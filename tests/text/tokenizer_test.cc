@@ -151,6 +151,10 @@ TEST(TokenizerTest, PiecesAreFoundByTheirExactSpelling) {
   EXPECT_EQ(EnFrTokenizer().PieceToId("<en>"), 4);
   EXPECT_EQ(EnFrTokenizer().PieceToId("<de>"), std::nullopt);
   EXPECT_EQ(EnFrTokenizer().PieceToId(""), std::nullopt);
+  EXPECT_EQ(EnFrTokenizer().Piece(2), "</s>");
+  EXPECT_EQ(EnFrTokenizer().Piece(4), "<en>");
+  EXPECT_EQ(EnFrTokenizer().Piece(-1), "");
+  EXPECT_EQ(EnFrTokenizer().Piece(EnFrTokenizer().vocab_size()), "");
   EXPECT_EQ(EnFrTokenizer().vocab_size(), 6000);
   EXPECT_EQ(EnFrTokenizer().bos_id(), 1);
 }

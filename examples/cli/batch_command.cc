@@ -252,7 +252,8 @@ constexpr char kExamples[] =
     "  or {\"id\": 1, \"error\": {\"code\": ..., \"message\": ...}}.\n"
     "\n"
     "Exit code: 0 if every line succeeded, 1 if some failed, 2 if it could "
-    "not run, or not read its input or write its output to the end.";
+    "not run, or not read its input or write its output, or its trace, to the "
+    "end.";
 
 }  // namespace
 

@@ -18,8 +18,8 @@
 // in a graph (bin/cuda_select_benchmark), m = 16:
 //
 //     rows x logits         in groups of   us    reading alone   torch
-//        4 x  32,000  f32        4          6.3      2.4            57
-//        1 x 128,256  f32        1          6.1      2.4           100
+//        4 x  32,000  f32        4          6.2      2.4            57
+//        1 x 128,256  f32        1          6.0      2.4           100
 //       16 x 128,256  f32        4          8.0      3.9           118
 //       16 x 128,256  bf16       4          7.3      3.2           119
 //      256 x 128,256  f32        4         37                      579

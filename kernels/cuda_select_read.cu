@@ -10,8 +10,13 @@ namespace {
 
 struct ReadPolicy {
   // Warps work alone; eight make a block whose end is cheap to wait for.
-  static constexpr int kWarps = 8;
-  static constexpr int kThreads = kWarps * kWarpSize;
+  static constexpr int kMaxWarps = 8;
+  static constexpr int kMaxThreads = kMaxWarps * kWarpSize;
+  // A small input's blocks have fewer, down to one, as long as half of the
+  // multiprocessors hold them: each takes in and works on less at a time, and
+  // blocks that merge, which need one to themselves, find it free and are there
+  // before the reading ends.
+  static constexpr int kMultiprocessorsPerBlock = 2;
   // 64 registers a thread hold the piece in work and the next one on its way.
   static constexpr int kMinBlocks = 4;
   // Many tiles a warp hide the start of blocks; few spread a small input over
@@ -167,7 +172,7 @@ __device__ inline void FinishTile(const LogSum& own, float* maxima,
 // piece while the one before is worked on.
 template <typename T>
 __global__ __launch_bounds__(
-    ReadPolicy::kThreads,
+    ReadPolicy::kMaxThreads,
     ReadPolicy::kMinBlocks) void ReadTiles(const __grid_constant__ Params p,
                                            int tiles_per_warp) {
   LetNextStart();
@@ -178,9 +183,9 @@ __global__ __launch_bounds__(
   // Both at once, so that they are waited for together.
   if ((group < 0) | !(cum > MinusInf())) return;
   const int warp = threadIdx.x / kWarpSize;
-  const int begin = blockIdx.x * ReadPolicy::kWarps * tiles_per_warp + warp;
-  const int end =
-      min(p.tiles, begin + (tiles_per_warp - 1) * ReadPolicy::kWarps + 1);
+  const int num_warps = blockDim.x / kWarpSize;
+  const int begin = blockIdx.x * num_warps * tiles_per_warp + warp;
+  const int end = min(p.tiles, begin + (tiles_per_warp - 1) * num_warps + 1);
   if (begin >= end) return;
   const int size = p.in.vocab_size;
   const T* const logits =
@@ -193,7 +198,7 @@ __global__ __launch_bounds__(
 #pragma unroll 1
   for (int tile = begin, second = 0; tile < end;) {
     const LanePiece<T> piece = next;
-    const int next_tile = second ? tile + ReadPolicy::kWarps : tile;
+    const int next_tile = second ? tile + num_warps : tile;
     if (next_tile < end) {
       next = LoadPiece(logits, 2 * next_tile + 1 - second, size, aligned);
     }
@@ -212,16 +217,20 @@ absl::Status LaunchRead(const Params& p, const CudaDevice& device,
                         cudaStream_t stream) {
   // As if all rows were alive: which are is known to the device alone.
   const int resident =
-      device.num_sms * ReadPolicy::kMinBlocks * ReadPolicy::kWarps;
+      device.num_sms * ReadPolicy::kMinBlocks * ReadPolicy::kMaxWarps;
   const int64_t tiles = int64_t{p.in.num_rows} * p.tiles;
+  const int warps = static_cast<int>(std::clamp<int64_t>(
+      (tiles * ReadPolicy::kMultiprocessorsPerBlock + device.num_sms - 1) /
+          device.num_sms,
+      1, ReadPolicy::kMaxWarps));
   const int per_warp = static_cast<int>(
       std::clamp<int64_t>(tiles / resident, 1, ReadPolicy::kMaxTilesPerWarp));
-  const int per_block = ReadPolicy::kWarps * per_warp;
+  const int per_block = warps * per_warp;
   const unsigned blocks = (p.tiles + per_block - 1) / per_block;
-  return Launch(ReadTiles<T>,
-                {.grid = dim3(blocks, p.in.num_rows),
-                 .block = dim3(ReadPolicy::kThreads)},
-                stream, p, per_warp);
+  return Launch(
+      ReadTiles<T>,
+      {.grid = dim3(blocks, p.in.num_rows), .block = dim3(warps * kWarpSize)},
+      stream, p, per_warp);
 }
 
 }  // namespace

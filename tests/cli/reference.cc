@@ -5,20 +5,28 @@
 #include <cmath>
 #include <cstdio>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
 #include "tests/cli/program.h"
+#include "tests/reference_cases.h"
 
 namespace espalier::testing {
 namespace {
 
 constexpr double kTolerance = 1e-4;  // relative, on scores
 
+std::vector<json::value> ReadReference() {
+  std::vector<json::value> lines = ParseLines(ReadText(
+      std::string(ESPALIER_SOURCE_DIR) + "/tests/data/beam_search.jsonl"));
+  EXPECT_EQ(lines.size(), 300u);
+  return ReferenceCases(std::move(lines));
+}
+
 const std::vector<json::value>& Reference() {
   static const auto* const lines =
-      new std::vector<json::value>(ParseLines(ReadText(
-          std::string(ESPALIER_SOURCE_DIR) + "/tests/data/beam_search.jsonl")));
+      new std::vector<json::value>(ReadReference());
   return *lines;
 }
 
@@ -80,7 +88,6 @@ std::string ReferenceRequests() {
 
 void ExpectReferenceHypotheses(const std::string& output) {
   const std::vector<json::value> answers = ParseLines(output);
-  ASSERT_EQ(Reference().size(), 300u);
   ASSERT_EQ(answers.size(), Reference().size());
   int num_hypotheses = 0;
   int num_swapped = 0;

@@ -15,6 +15,7 @@
 
 #include "base/cuda.h"
 #include "kernels/cuda_resident.h"
+#include "tests/few_cases.h"
 #include "tests/kernels/resident_host_model.h"
 #include "tests/status_matchers.h"
 
@@ -434,7 +435,8 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
 TEST_P(ResidentTest, EveryStepIsThatOfTheHost) {
   PutGroups();
   ApplyDelta();
-  for (int i = 0; i < GetParam().num_steps; ++i) {
+  const int num_steps = GetParam().num_steps;
+  for (int i = 0; i < testing::Cases(num_steps, num_steps / 3); ++i) {
     RunStep();
     if (HasFailure()) FAIL() << "step " << i;
   }

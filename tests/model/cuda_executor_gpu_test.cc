@@ -23,11 +23,15 @@
 #include "exec_request/request_json.h"
 #include "model/cuda_executor.h"
 #include "model/llama_model.h"
+#include "tests/few_cases.h"
+#include "tests/reference_cases.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
 namespace {
 
+using ::espalier::testing::Cases;
+using ::espalier::testing::ReferenceCases;
 using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
 
@@ -119,7 +123,7 @@ class CudaExecutorTest : public ::testing::Test {
     auto device = CudaDevice::Open(0);
     ASSERT_OK(device.status());
     device_ = new CudaDevice(*device);
-    pool_ = new ThreadPool(NumUsableCpus());
+    pool_ = new ThreadPool(Cases(NumUsableCpus(), 1));
     auto host = LlamaModel::Load(SourcePath("models/en-fr"), {}, pool_);
     ASSERT_OK(host.status());
     host_ = host->release();
@@ -236,7 +240,7 @@ LlamaModel* CudaExecutorTest::host_ = nullptr;
 TEST_F(CudaExecutorTest, RequestsAloneGetWhatTheHostGives) {
   const OnDevice device = Load(Float32());
   ASSERT_NE(device.steps, nullptr);
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < Cases(12, 4); ++i) {
     const std::vector<Request> requests = AnyRequests(1, i);
     const Answers expected = OnHost(requests);
     ExpectSame(expected, Drive(*device.steps, requests, {}), "one in flight");
@@ -247,7 +251,7 @@ TEST_F(CudaExecutorTest, RequestsAloneGetWhatTheHostGives) {
 }
 
 TEST_F(CudaExecutorTest, MixturesGetWhatTheHostGives) {
-  const std::vector<Request> requests = AnyRequests(100, 20240607);
+  const std::vector<Request> requests = AnyRequests(Cases(100, 12), 20240607);
   const Answers expected = OnHost(requests);
   for (const int page_size : {16, 1, 32}) {
     CudaLlamaOptions options = Float32();
@@ -268,7 +272,7 @@ TEST_F(CudaExecutorTest, MixturesGetWhatTheHostGives) {
 // Few tokens a step divide prompts into chunks that share steps with beams; few
 // pages let requests wait for one another, so that pages change hands.
 TEST_F(CudaExecutorTest, ChunksAndScarcePagesGiveWhatTheHostGives) {
-  const std::vector<Request> requests = AnyRequests(60, 99);
+  const std::vector<Request> requests = AnyRequests(Cases(60, 10), 99);
   const Answers expected = OnHost(requests);
   CudaLlamaOptions options = Float32();
   options.page_size = 3;
@@ -285,14 +289,15 @@ TEST_F(CudaExecutorTest, ChunksAndScarcePagesGiveWhatTheHostGives) {
 }
 
 TEST_F(CudaExecutorTest, CancellingAtAnyMomentLeavesTheOthersAlone) {
-  const std::vector<Request> requests = AnyRequests(40, 7);
+  const int num_requests = Cases(40, 16);
+  const std::vector<Request> requests = AnyRequests(num_requests, 7);
   const Answers expected = OnHost(requests);
   const OnDevice device = Load(Float32());
   ASSERT_NE(device.steps, nullptr);
   DriveOptions options = {.num_in_flight = 2};
   options.before_plan = [&](Scheduler& scheduler, int num_plans) {
     if (num_plans % 3 != 1) return;
-    scheduler.Cancel(RequestId{num_plans * 7 % 40},
+    scheduler.Cancel(RequestId{num_plans * 7 % num_requests},
                      absl::CancelledError("by the test"));
   };
   const Answers actual = Drive(*device.steps, requests, options);
@@ -310,7 +315,7 @@ TEST_F(CudaExecutorTest, CancellingAtAnyMomentLeavesTheOthersAlone) {
   }
   comparison.Print("not cancelled");
   EXPECT_GT(num_cancelled, 3);
-  EXPECT_GT(comparison.num_hypotheses, 20);
+  EXPECT_GT(comparison.num_hypotheses, num_requests / 2);
 }
 
 TEST_F(CudaExecutorTest, WideBeamsGetWhatTheHostGives) {
@@ -318,10 +323,10 @@ TEST_F(CudaExecutorTest, WideBeamsGetWhatTheHostGives) {
   std::vector<Request> requests = {AnyRequest(random), AnyRequest(random)};
   requests[0].params.num_beams = 200;
   requests[0].params.num_return_sequences = 200;
-  requests[0].params.max_new_tokens = 9;
+  requests[0].params.max_new_tokens = Cases(9, 3);
   requests[1].params.num_beams = 33;
   requests[1].params.num_return_sequences = 33;
-  requests[1].params.max_new_tokens = 20;
+  requests[1].params.max_new_tokens = Cases(20, 5);
   const OnDevice device = Load(Float32());
   ASSERT_NE(device.steps, nullptr);
   ExpectSame(OnHost(requests),
@@ -480,7 +485,8 @@ TEST_F(CudaExecutorTest, SixteenBitModelsAnswerEverything) {
     const OnDevice device = Load(options);
     ASSERT_NE(device.steps, nullptr);
     for (const absl::StatusOr<Result>& answer :
-         Drive(*device.steps, AnyRequests(60, 11), {.num_in_flight = 2})) {
+         Drive(*device.steps, AnyRequests(Cases(60, 10), 11),
+               {.num_in_flight = 2})) {
       ASSERT_OK(answer.status());
       EXPECT_FALSE(answer->hypotheses.empty());
     }
@@ -497,8 +503,12 @@ struct Reference {
 Reference ReadReference(const ModelDescription& model) {
   Reference reference;
   std::ifstream file(SourcePath("tests/data/beam_search.jsonl"));
+  std::vector<json::value> lines;
   for (std::string line; std::getline(file, line);) {
-    const json::value value = *ParseJson(line);
+    lines.push_back(*ParseJson(line));
+  }
+  EXPECT_EQ(lines.size(), 300u);
+  for (const json::value& value : ReferenceCases(std::move(lines))) {
     json::object params = value.at("params").as_object();
     const json::array& expected = value.at("hypotheses").as_array();
     params["num_return_sequences"] = expected.size();
@@ -523,7 +533,6 @@ Reference ReadReference(const ModelDescription& model) {
 
 TEST_F(CudaExecutorTest, EveryHypothesisIsTheReferences) {
   const Reference reference = ReadReference(host_->description());
-  ASSERT_EQ(reference.requests.size(), 300u);
   for (const int num_in_flight : {1, 2}) {
     const OnDevice device = Load(Float32());
     ASSERT_NE(device.steps, nullptr);

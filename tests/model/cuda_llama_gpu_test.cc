@@ -5,10 +5,12 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "model/cuda_llama.h"
 #include "model/llama_model.h"
+#include "tests/few_cases.h"
 #include "tests/model/cuda_plan_model.h"
 #include "tests/model/feeder.h"
 #include "tests/model/llama_reference.h"
@@ -20,6 +22,7 @@
 namespace espalier {
 namespace {
 
+using ::espalier::testing::Cases;
 using ::espalier::testing::CudaPlanBatch;
 using ::espalier::testing::CudaPlanModel;
 using ::espalier::testing::ExpectLogProbs;
@@ -115,12 +118,13 @@ TEST(CudaLlamaTest, SixteenBitsComeAsNearAsTheirRoundingAllows) {
   const std::vector<TinyShape> shapes = AllShapes();
   for (size_t s = 0; s < shapes.size(); ++s) {
     const TinyModel tiny = MakeTinyModel(shapes[s], 5);
-    const auto tokens = RandomTokens(70, shapes[s].vocab_size, 6);
+    const int num_tokens = Cases(70, 20);
+    const auto tokens = RandomTokens(num_tokens, shapes[s].vocab_size, 6);
     const auto expected = ReferenceLogits(tiny, tokens);
     for (const auto& [dtype, bound] : {std::pair(DType::kBFloat16, 2e-2),
                                        std::pair(DType::kFloat16, 2.5e-3)}) {
       const auto model = LoadTiny(tiny, SmallOptions(dtype));
-      for (const int chunk : {1, 70}) {
+      for (const int chunk : {1, num_tokens}) {
         EXPECT_LT(Distance(FeedAlone(model.get(), tokens, chunk), expected),
                   bound)
             << "shape " << s << " chunk " << chunk;
@@ -163,7 +167,7 @@ TEST(CudaLlamaTest, MixedBatchesMatchTheCpu) {
       cpu.Add();
       lengths.push_back(0 * device.Add());
     }
-    for (int step = 0; step < 60; ++step) {
+    for (int step = 0; step < Cases(60, 25); ++step) {
       const int parent = random() % lengths.size();
       if (step > 10 && lengths.size() < 12 && lengths[parent] > 0) {
         cpu.Fork(parent);
@@ -206,7 +210,7 @@ TEST(CudaLlamaTest, BeamsThatShareAPromptMatchTheCpu) {
     cpu.Fork(0);
     device.Fork(0);
   }
-  for (int step = 0; step < 40; ++step) {
+  for (int step = 0; step < Cases(40, 6); ++step) {
     std::vector<Feeder::Row> rows;
     for (int beam = 0; beam < 8; ++beam) {
       rows.push_back({beam, RandomTokens(1, 23, 100 * step + beam)});
@@ -225,7 +229,8 @@ TEST(CudaLlamaTest, LogProbsOfReferenceSequencesMatch) {
   CudaPlanModel model(*std::move(llama), Device());
   const auto examples = ReadLogProbsExamples();
   ASSERT_EQ(examples.size(), 24u);
-  for (const auto& example : examples) {
+  for (const auto& example :
+       std::span(examples).first(Cases(examples.size(), size_t{3}))) {
     const int num_tokens = static_cast<int>(example.tokens.size());
     for (const int chunk : {num_tokens, 3, 1}) {
       ExpectLogProbs(FeedAlone(&model, example.tokens, chunk), example, 1e-4);

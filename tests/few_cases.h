@@ -1,0 +1,24 @@
+// Few cases instead of many. Under a sanitizer of GPU code a test takes ten to
+// a hundred times as long, and there it needs no more cases than reach all of
+// the code. So where the environment has ESPALIER_FEW_CASES=1, tests that go
+// through many cases leave most of them out; otherwise nothing is left out.
+// tools/sanitize_gpu.sh sets it.
+#pragma once
+
+#include <cstdlib>
+#include <string_view>
+
+namespace espalier::testing {
+
+inline bool FewCases() {
+  const char* const value = std::getenv("ESPALIER_FEW_CASES");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+// How many cases, how large, or which ones.
+template <typename T>
+T Cases(T all, T few) {
+  return FewCases() ? few : all;
+}
+
+}  // namespace espalier::testing

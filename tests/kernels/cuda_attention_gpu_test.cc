@@ -11,6 +11,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cuda_attention.h"
+#include "tests/few_cases.h"
 #include "tests/kernels/paged_cache.h"
 #include "tests/status_matchers.h"
 
@@ -18,6 +19,7 @@ namespace espalier {
 namespace {
 
 using testing::Cache;
+using testing::Cases;
 using testing::Download;
 using testing::Numbers;
 using testing::ToBytes;
@@ -285,25 +287,25 @@ TEST_P(CudaAttentionTest, MatchesTheTwinForMixedBatches) {
 TEST_P(CudaAttentionTest, MatchesTheTwinForLongRuns) {
   const int page_size = GetParam().page_size;
   Batch batch(GetParam(), 16000 / page_size + 60);
-  batch.AddGroup(8, 8192 / page_size, 32);
-  batch.AddRow(3000, 1);
-  batch.AddRow(1000, 80);
+  batch.AddGroup(8, Cases(8192, 1024) / page_size, Cases(32, 3));
+  batch.AddRow(Cases(3000, 600), 1);
+  batch.AddRow(Cases(1000, 200), Cases(80, 20));
   ExpectRight(batch, 7);
 }
 
 TEST_P(CudaAttentionTest, MatchesTheTwinForManyBeams) {
   const int page_size = GetParam().page_size;
   Batch batch(GetParam(), 6000 / page_size + 400);
-  batch.AddGroup(130, 300 / page_size, 8, 200);
-  batch.AddGroup(70, 128 / page_size, 30);
+  batch.AddGroup(130, Cases(300, 128) / page_size, Cases(8, 1), Cases(200, 20));
+  batch.AddGroup(70, 128 / page_size, Cases(30, 2));
   ExpectRight(batch, 9);
 }
 
 TEST_P(CudaAttentionTest, MatchesTheTwinWhenPartialsAreFew) {
   const int page_size = GetParam().page_size;
   Batch batch(GetParam(), 6000 / page_size + 60);
-  batch.AddGroup(8, 3000 / page_size, 5);
-  batch.AddRow(2000, 1);
+  batch.AddGroup(8, Cases(3000, 1500) / page_size, 5);
+  batch.AddRow(Cases(2000, 1000), 1);
   ExpectRight(batch, 1, 17);
 }
 

@@ -277,8 +277,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(CudaMatMulSizesGpuTest, EveryEpilogueIsAsNearAsItsTypeAllows) {
   const auto [dtype, size] = GetParam();
   const Weights weights(size.num_outputs, size.num_cols, dtype);
-  for (const int n : Cases(Rows{1, 2, 5, 8, 9, 16, 31, 32, 33, 128, 300},
-                           Rows{1, 5, 16, 33, 300})) {
+  for (const int n :
+       Cases(Rows{1, 2, 5, 8, 9, 16, 31, 32, 33, 128, 300}, Rows{5, 16, 33})) {
     SCOPED_TRACE(Concat("n ", n));
     const Case c(n, weights);
     const Sums sums = ExactSums(c);
@@ -303,7 +303,7 @@ TEST_P(CudaMatMulSizesGpuTest, EveryEpilogueIsAsNearAsItsTypeAllows) {
 TEST_F(CudaMatMulGpuTest, PartsOfLongSumsMeet) {
   for (const int num_outputs : {300, 4100, 6150}) {
     const Weights weights(num_outputs, 3080, DType::kBFloat16);
-    for (const int n : {3, 8, 13}) {
+    for (const int n : Cases(Rows{3, 8, 13}, Rows{8})) {
       const Case c(n, weights);
       ExpectSums(ExactSums(c), num_outputs, DType::kFloat32, 0,
                  Product(c, CudaEpilogue::kStoreFloat));
@@ -407,7 +407,7 @@ TEST_F(CudaMatMulGpuTest, ChainsGiveTheSameBitsStepByStepAndReplayed) {
   constexpr int kCols = 1024;
   constexpr int kLength = 20;
   const Weights weights(kCols, kCols, DType::kBFloat16);
-  for (const int n : {1, 8, 16, 32, 100}) {
+  for (const int n : Cases(Rows{1, 8, 16, 32, 100}, Rows{8, 32})) {
     const Case c(n, weights);
     auto run = [&](bool captured, bool waits) {
       DeviceBuffer<std::byte> a = Upload(c.x.bytes);

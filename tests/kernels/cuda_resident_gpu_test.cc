@@ -436,7 +436,7 @@ TEST_P(ResidentTest, EveryStepIsThatOfTheHost) {
   PutGroups();
   ApplyDelta();
   const int num_steps = GetParam().num_steps;
-  for (int i = 0; i < testing::Cases(num_steps, num_steps / 3); ++i) {
+  for (int i = 0; i < testing::Cases(num_steps, num_steps / 6); ++i) {
     RunStep();
     if (HasFailure()) FAIL() << "step " << i;
   }

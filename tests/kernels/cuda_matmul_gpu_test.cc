@@ -325,12 +325,22 @@ TEST_F(CudaMatMulGpuTest, WhatIsAddedLaterMakesTheProduct) {
       const int size = n * num_outputs;
       Numbers before;
       for (int i = 0; i < size; ++i) Append(3, DType::kFloat32, before);
-      const DeviceBuffer<std::byte> residual = Upload(before.bytes);
-      const auto left = matmul_->AddLater(
-          c.device_x.data(), n, c.matrix,
-          reinterpret_cast<float*>(residual.data()), stream_.get());
+      DeviceBuffer<std::byte> residual;
+      const auto add_later = [&] {
+        residual = Upload(before.bytes);
+        return matmul_->AddLater(c.device_x.data(), n, c.matrix,
+                                 reinterpret_cast<float*>(residual.data()),
+                                 stream_.get());
+      };
+      auto left = add_later();
       ASSERT_TRUE(left.ok()) << left.status();
       most = std::max(most, left->count);
+      // Again over NaN: every addend is written, whatever was there before.
+      ASSERT_EQ(cudaMemsetAsync(const_cast<float*>(left->data), 0xFF,
+                                size_t{4} * left->count * size, stream_.get()),
+                cudaSuccess);
+      left = add_later();
+      ASSERT_TRUE(left.ok()) << left.status();
       std::vector<float> addends(size_t(left->count) * size);
       ASSERT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
       ASSERT_EQ(cudaMemcpy(addends.data(), left->data, 4 * addends.size(),

@@ -15,6 +15,8 @@
 #   BIN=build/cuda/bin  where the programs are
 #   PROGRAMS=           those to run, instead of all
 #   JOBS=$(nproc)       how many of them run at a time
+#                       (racecheck of a whole model takes gigabytes of memory
+#                       each: fewer, where the system kills one)
 #   LIMIT=1800          seconds for each tool; what has not ended then has failed
 #   LOGS=               a folder to keep what programs and tools print
 #   ESPALIER_FEW_CASES=0  goes through all cases of a test; by default through
@@ -123,7 +125,7 @@ list_shards() {
       list_filtered "$1" "" "-$failing_calls"
       list_filtered "$1" .calls "$failing_calls" --report-api-errors no ;;
     racecheck)
-      # Else what is waiting to be looked at outgrows memory.
+      # Else what waits to be looked at outgrows memory sooner.
       local bounded='--racecheck-num-workers 2 --force-synchronization-limit 16'
       list_filtered "$1" .16bits "$many_rows_of_16_bits" $bounded
       list_filtered "$1" "" "-$many_rows_of_16_bits" $own $bounded ;;

@@ -201,6 +201,8 @@ asio::awaitable<absl::StatusOr<Result>> RunRequest(std::shared_ptr<Core> core,
                                                    Request request) {
   const absl::Status valid = ValidateRequest(core->description, &request);
   if (!valid.ok()) co_return valid;
+  GenerationParams& params = request.params;
+  if (DrawsAtRandom(params) && !params.seed) params.seed = DrawSeed();
   const asio::cancellation_state state =
       co_await asio::this_coro::cancellation_state;
   if (state.cancelled() != asio::cancellation_type::none) {

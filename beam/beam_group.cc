@@ -379,6 +379,7 @@ Result BeamGroup::TakeResult() const {
   result.hypotheses = strategy_->Hypotheses();
   result.usage.num_prompt_tokens = request_.prompt_tokens.size();
   result.usage.num_steps = num_steps_;
+  if (DrawsAtRandom(request_.params)) result.seed = request_.params.seed;
   for (const Hypothesis& hypothesis : result.hypotheses) {
     result.usage.num_generated_tokens += hypothesis.tokens.size();
   }

@@ -15,10 +15,6 @@ std::vector<TokenId> Distinct(std::vector<TokenId> ids) {
   return ids;
 }
 
-bool IsBeamSearch(const GenerationParams& params) {
-  return params.num_beams > 1 || params.stochastic;
-}
-
 ScoreProcessors MakeProcessors(const GenerationParams& params) {
   ScoreProcessors processors;
   for (const auto& [token, bias] : params.logit_bias) {

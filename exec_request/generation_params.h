@@ -94,14 +94,26 @@ struct GenerationParams {
   // The output is one of these; none empty.
   std::optional<std::vector<std::vector<int64_t>>> allowed_sequences;
   // Log-probabilities of each token and of so many best ones at its place; of
-  // what is generated, and of the prompt. >= 0. Unset: none.
+  // what is generated, and of the prompt. In [0, kMaxLogProbs]. Unset: none.
   std::optional<int64_t> logprobs;
   std::optional<int64_t> prompt_logprobs;
 };
 
+// Best tokens that can be asked for at a place: more than the 20 others offer,
+// few enough that a report stays small beside a row of logits.
+inline constexpr int64_t kMaxLogProbs = 64;
+
+// Whether beams, not samples, decode the request.
+bool IsBeamSearch(const GenerationParams& params);
+
+// Whether its result depends on the seed.
+bool DrawsAtRandom(const GenerationParams& params);
+
 // Checks `params` for a prompt of `num_prompt_tokens` against `model` and
 // fills in the model's defaults, so that max_new_tokens and eos_token_id are
-// set afterwards.
+// set afterwards. What has no meaning together is an error, so that no option
+// is ever ignored; but options of beam search may stand beside num_beams 1,
+// the search of width one, which has nothing to rank.
 // Errors: kInvalidArgument naming the field and the value.
 absl::Status ValidateParams(const ModelDescription& model,
                             int64_t num_prompt_tokens,

@@ -56,12 +56,16 @@ struct Result {
   Usage usage;
   std::optional<uint64_t> seed = {};  // that it drew with, if it drew
   // Of the prompt's tokens from the second on, if the request asks for them.
-  std::vector<TokenLogProb> prompt_logprobs = {};
+  std::optional<std::vector<TokenLogProb>> prompt_logprobs = {};
 };
 
 // Checks a request against `model`, its limits included, and fills in defaults.
 // Nothing is held before this has passed.
 // Errors: kInvalidArgument naming the field and the value.
 absl::Status ValidateRequest(const ModelDescription& model, Request* request);
+
+// A seed from the system's source of randomness, for a request that draws and
+// has none.
+uint64_t DrawSeed();
 
 }  // namespace espalier

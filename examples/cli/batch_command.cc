@@ -22,6 +22,8 @@
 #include "examples/cli/options.h"
 #include "examples/cli/progress.h"
 #include "examples/cli/runtime.h"
+#include "exec_request/request_json.h"
+#include "exec_request/result_json.h"
 
 namespace espalier::cli {
 namespace {

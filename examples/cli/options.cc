@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "exec_request/param_fields.h"
 
 namespace espalier::cli {
 namespace {
@@ -102,6 +103,27 @@ json::value ReadValue(const std::string& text) {
   return value.ok() ? *std::move(value) : json::value(text);
 }
 
+// A field of the request format as an option.
+void AddParamOption(CLI::App* command, const ParamField& field,
+                    ParamTexts* texts) {
+  const std::string name(field.name);
+  const std::string help(field.help);
+  std::string flags = Flag(name);
+  if (!field.alias.empty()) flags += "," + Flag(field.alias);
+  const auto set = [texts, name](const std::string& text) {
+    (*texts)[name] = text;
+  };
+  CLI::Option* option = nullptr;
+  if (field.value.empty()) {
+    // --do-sample, or --do-sample=false
+    option = command->add_flag(flags, help)->each(set);
+  } else {
+    option = command->add_option_function<std::string>(flags, set, help)
+                 ->type_name(std::string(field.value));
+  }
+  option->group(std::string(field.group));
+}
+
 }  // namespace
 
 void AddCommonOptions(CLI::App* command, CommonOptions* options) {
@@ -121,17 +143,7 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
 
 void AddParamOptions(CLI::App* command, ParamTexts* texts) {
   for (const ParamField& field : ParamFields()) {
-    std::string names = Flag(field.name);
-    if (!field.alias.empty()) names += "," + Flag(field.alias);
-    command
-        ->add_option_function<std::string>(
-            names,
-            [texts, name = std::string(field.name)](const std::string& text) {
-              (*texts)[name] = text;
-            },
-            std::string(field.help))
-        ->type_name("VALUE")
-        ->group("Search");
+    AddParamOption(command, field, texts);
   }
 }
 

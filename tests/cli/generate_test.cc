@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "exec_request/request_json.h"
+#include "exec_request/param_fields.h"
 #include "tests/cli/program.h"
 
 namespace espalier::testing {

@@ -3,10 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec_request/model.h"
+#include "exec_request/param_fields.h"
+#include "exec_request/result_json.h"
+#include "exec_request/result_json.h"
 #include "tests/exec_request/malformed_requests.h"
 #include "tests/status_matchers.h"
 
@@ -17,7 +25,9 @@ using ::espalier::testing::MalformedRequest;
 using ::espalier::testing::MalformedRequests;
 using ::espalier::testing::StatusIs;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::Optional;
+using ::testing::Pair;
 
 ModelDescription EnFr() {
   ModelDescription model;
@@ -42,7 +52,16 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "early_stopping": "never", "max_tokens": 40, "min_tokens": 2,
         "eos_token_id": [2, 9], "repetition_penalty": 1.5,
         "no_repeat_ngram_size": 3, "bad_words_ids": [[7], [8, 9]],
-        "suppress_tokens": [11], "do_sample": false}})");
+        "suppress_tokens": [11], "do_sample": true,
+        "length_penalty_form": "wu", "patience": 1.5, "num_beam_groups": 5,
+        "diversity_penalty": 0.25, "stochastic": true, "best_of": 7,
+        "temperature": 0.5, "top_k": 50, "top_p": 0.9, "min_p": 0.05,
+        "typical_p": 0.8, "seed": 18446744073709551615,
+        "frequency_penalty": 0.5, "presence_penalty": -0.5,
+        "logit_bias": {"9": -2, "7": 1.5}, "allowed_token_ids": [7, 8],
+        "allowed_sequences": [[7, 8], [9]], "stop_token_ids": [12],
+        "ignore_eos": true, "stop": ["a", "b"], "include_stop": true,
+        "logprobs": 3, "prompt_logprobs": 0}})");
   ASSERT_OK(line.body);
   EXPECT_EQ(line.id, json::value("a-1"));
   EXPECT_EQ(line.body->prompt, std::nullopt);
@@ -60,6 +79,137 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   EXPECT_THAT(params.bad_words_ids,
               ElementsAre(ElementsAre(7), ElementsAre(8, 9)));
   EXPECT_THAT(params.suppress_tokens, ElementsAre(11));
+  EXPECT_TRUE(params.do_sample);
+  EXPECT_EQ(params.length_penalty_form, LengthPenaltyForm::kWu);
+  EXPECT_EQ(params.patience, 1.5);
+  EXPECT_EQ(params.num_beam_groups, 5);
+  EXPECT_EQ(params.diversity_penalty, 0.25);
+  EXPECT_TRUE(params.stochastic);
+  EXPECT_THAT(params.best_of, Optional(7));
+  EXPECT_EQ(params.temperature, 0.5);
+  EXPECT_EQ(params.top_k, 50);
+  EXPECT_EQ(params.top_p, 0.9);
+  EXPECT_EQ(params.min_p, 0.05);
+  EXPECT_EQ(params.typical_p, 0.8);
+  EXPECT_THAT(params.seed, Optional(std::numeric_limits<uint64_t>::max()));
+  EXPECT_EQ(params.frequency_penalty, 0.5);
+  EXPECT_EQ(params.presence_penalty, -0.5);
+  EXPECT_THAT(params.logit_bias, ElementsAre(Pair(9, -2.0), Pair(7, 1.5)));
+  EXPECT_THAT(params.allowed_token_ids, Optional(ElementsAre(7, 8)));
+  EXPECT_THAT(params.allowed_sequences,
+              Optional(ElementsAre(ElementsAre(7, 8), ElementsAre(9))));
+  EXPECT_THAT(params.stop_token_ids, ElementsAre(12));
+  EXPECT_TRUE(params.ignore_eos);
+  EXPECT_THAT(params.stop, ElementsAre("a", "b"));
+  EXPECT_TRUE(params.include_stop);
+  EXPECT_THAT(params.logprobs, Optional(3));
+  EXPECT_THAT(params.prompt_logprobs, Optional(0));
+}
+
+// Of a table, so that no field can be forgotten.
+TEST(RequestJsonTest, EveryFieldOfTheTableHasItsPlace) {
+  std::set<std::string_view> names;
+  std::set<std::string_view> groups;
+  std::string_view group;
+  for (const ParamField& field : ParamFields()) {
+    SCOPED_TRACE(field.name);
+    EXPECT_TRUE(names.insert(field.name).second);
+    if (!field.alias.empty()) {
+      EXPECT_TRUE(names.insert(field.alias).second);
+      EXPECT_EQ(FindParamField(field.alias), &field);
+    }
+    EXPECT_EQ(FindParamField(field.name), &field);
+    EXPECT_FALSE(field.help.empty());
+    if (field.group != group) {
+      EXPECT_TRUE(groups.insert(field.group).second) << "stand together";
+      group = field.group;
+    }
+    // A value of no field's type.
+    GenerationParams params;
+    const absl::Status wrong =
+        SetParam(field.name, json::object({{"x", nullptr}}), &params);
+    EXPECT_THAT(wrong, StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr(std::string(field.name) + " must ")));
+  }
+}
+
+// docs/request_format.md has a row of each.
+TEST(RequestJsonTest, EveryFieldIsDocumented) {
+  std::ifstream file(ESPALIER_SOURCE_DIR "/docs/request_format.md");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  for (const ParamField& field : ParamFields()) {
+    EXPECT_THAT(text, HasSubstr("`" + std::string(field.name) + "`"));
+    if (field.alias.empty()) continue;
+    EXPECT_THAT(text, HasSubstr("`" + std::string(field.alias) + "`"));
+  }
+}
+
+TEST(RequestJsonTest, AStopMayBeOneString) {
+  const RequestLine line =
+      ParseRequestLine(R"({"prompt_tokens": [1], "params": {"stop": "END"}})");
+  ASSERT_OK(line.body);
+  EXPECT_THAT(line.body->params.stop, ElementsAre("END"));
+}
+
+TEST(RequestJsonTest, CombinationsThatMeanSomethingPass) {
+  for (const char* params : {
+           R"({"do_sample": true, "n": 5, "best_of": 9, "temperature": 0.7})",
+           R"({"do_sample": true, "n": 3, "temperature": 0})",
+           R"({"temperature": 0, "seed": 7})",
+           R"({"do_sample": true, "num_beams": 4, "n": 2, "top_p": 0.9})",
+           R"({"stochastic": true, "num_beams": 4, "n": 4, "top_k": 50})",
+           R"({"num_beams": 6, "num_beam_groups": 3, "diversity_penalty": 1})",
+           R"({"num_beams": 4, "early_stopping": true, "patience": 2.5})",
+           R"({"length_penalty": 2, "early_stopping": true})",
+           R"({"n": 3, "do_sample": true, "early_stopping": true})",
+           R"({"num_beams": 9, "allowed_sequences": [[7], [7, 8, 2]]})",
+           R"({"ignore_eos": true, "allowed_sequences": [[7, 2, 8]]})",
+           R"({"stop": ["a"], "include_stop": true, "min_tokens": 300})",
+           R"({"logprobs": 64, "prompt_logprobs": 64})",
+       }) {
+    EXPECT_OK(Check(testing::WithParams(params))) << params;
+  }
+}
+
+TEST(RequestJsonTest, NumbersThatJsonLacksAreRefusedToo) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double inf = std::numeric_limits<double>::infinity();
+  for (double GenerationParams::*field :
+       {&GenerationParams::length_penalty, &GenerationParams::patience,
+        &GenerationParams::diversity_penalty, &GenerationParams::temperature,
+        &GenerationParams::top_p, &GenerationParams::min_p,
+        &GenerationParams::typical_p, &GenerationParams::repetition_penalty,
+        &GenerationParams::frequency_penalty,
+        &GenerationParams::presence_penalty}) {
+    for (const double value : {nan, inf, -inf}) {
+      Request request{{1, 4}, {}};
+      request.params.num_beams = 4;
+      request.params.early_stopping = EarlyStopping::kTrue;
+      request.params.max_new_tokens = 1;
+      request.params.*field = value;
+      EXPECT_EQ(ValidateRequest(EnFr(), &request).code(),
+                absl::StatusCode::kInvalidArgument);
+    }
+  }
+}
+
+TEST(RequestJsonTest, AllowedSequencesSetTheLength) {
+  Request request{{1, 4}, {}};
+  request.params.allowed_sequences = {{7, 8, 9}, {7}};
+  ASSERT_OK(ValidateRequest(EnFr(), &request));
+  EXPECT_THAT(request.params.max_new_tokens, Optional(3));
+}
+
+TEST(RequestJsonTest, BiasesAreSortedAndNameATokenOnce) {
+  Request request{{1, 4}, {}};
+  request.params.logit_bias = {{9, 1.0}, {7, 2.0}};
+  ASSERT_OK(ValidateRequest(EnFr(), &request));
+  EXPECT_THAT(request.params.logit_bias,
+              ElementsAre(Pair(7, 2.0), Pair(9, 1.0)));
+  request.params.logit_bias = {{9, 1.0}, {7, 2.0}, {9, 3.0}};
+  EXPECT_THAT(ValidateRequest(EnFr(), &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "logit_bias must name each token once, got 9 twice"));
 }
 
 TEST(RequestJsonTest, DefaultsAreTheFormats) {
@@ -114,6 +264,29 @@ TEST(RequestJsonTest, WhatAnExecutorHasNoRoomForIsNamed) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "eos_token_id must have at most 3 ids (what a step has "
                        "room for), got 4"));
+  request.params.eos_token_id = {{9, 2}};
+  request.params.stop_token_ids = {5, 9};
+  EXPECT_OK(ValidateRequest(model, &request));
+  request.params.stop_token_ids = {5, 9, 7};
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "eos_token_id and stop_token_ids must have at most 3 "
+                       "ids (what a step has room for), got 4"));
+  request.params.ignore_eos = true;
+  EXPECT_OK(ValidateRequest(model, &request));
+  request = {{1, 4}, {}};
+  request.params.do_sample = true;
+  request.params.num_return_sequences = 17;
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "num_return_sequences must be at most 16 (what a step "
+                       "has room for), got 17"));
+  request.params.num_return_sequences = 1;
+  request.params.best_of = 17;
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "best_of must be at most 16 (what a step has room "
+                       "for), got 17"));
 }
 
 TEST(RequestJsonTest, MalformedRequestsAreNamed) {
@@ -150,6 +323,29 @@ TEST(RequestJsonTest, ResultsAreWrittenAsTheFormatSays) {
             R"("usage": {"prompt_tokens": 3, "cached_tokens": 0, )"
             R"("generated_tokens": 4, "steps": 2}})");
   EXPECT_EQ(WriteResultLine(1, result, {}).find("text"), std::string::npos);
+}
+
+TEST(RequestJsonTest, WhatWasAskedForIsWrittenBesideTheResult) {
+  Result result;
+  result.hypotheses = {
+      {.tokens = {7},
+       .score = -0.25f,
+       .cum_log_prob = -0.25f,
+       .finish_reason = FinishReason::kStop,
+       .logprobs = {{7, -0.25f, 2, {{9, -0.125f}, {7, -0.25f}}}}}};
+  result.usage = {2, 0, 1, 1};
+  result.seed = 18446744073709551615u;
+  result.prompt_logprobs = {{4, -1.5f, 3, {}}};
+  EXPECT_EQ(
+      WriteResultLine("x", result, {}),
+      R"({"id": "x", "hypotheses": [{"tokens": [7], "score": -0.25, )"
+      R"("cum_log_prob": -0.25, "finish_reason": "stop", "logprobs": )"
+      R"([{"token": 7, "log_prob": -0.25, "rank": 2, "top": )"
+      R"([{"token": 9, "log_prob": -0.125}, {"token": 7, "log_prob": -0.25}])"
+      R"(}]}], "usage": {"prompt_tokens": 2, "cached_tokens": 0, )"
+      R"("generated_tokens": 1, "steps": 1}, "seed": 18446744073709551615, )"
+      R"("prompt_logprobs": [null, {"token": 4, "log_prob": -1.5, )"
+      R"("rank": 3, "top": []}]})");
 }
 
 }  // namespace

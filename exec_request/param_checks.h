@@ -1,0 +1,43 @@
+// Checks that validation of a request's options is written in. Each names the
+// field and the value in its error, kInvalidArgument.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "base/status.h"
+
+namespace espalier {
+
+// More beams or samples than any use has, few enough that candidates per step
+// fit an int.
+inline constexpr int64_t kMaxSequences = 1 << 20;
+
+// Why a limit of StepLimits is one.
+inline constexpr std::string_view kPerStep = " (what a step has room for)";
+
+absl::Status CheckAtLeast(std::string_view field, int64_t value, int64_t low);
+
+// That `value` is in [low, high]; `why_high` says why not more, or nothing.
+absl::Status CheckRange(std::string_view field, int64_t value, int64_t low,
+                        int64_t high, std::string_view why_high = "");
+
+// That a number is finite when it is rounded to float32.
+absl::Status CheckFloat32(std::string_view field, double value);
+
+// That each is in [0, vocab_size).
+absl::Status CheckTokens(std::string_view field,
+                         std::span<const int64_t> tokens, int vocab_size);
+
+// That an option which has no meaning here is off: "patience must be 1 without
+// early_stopping true, got 2".
+template <typename T>
+absl::Status CheckOff(std::string_view field, const T& value, const T& off,
+                      std::string_view where) {
+  if (value == off) return absl::OkStatus();
+  return InvalidArgument(field, " must be ", off, " ", where, ", got ", value);
+}
+
+}  // namespace espalier

@@ -1,0 +1,37 @@
+// The fields of `params` in the request format: the one list that parsing, the
+// command line's options and their help are made from.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "base/json.h"
+#include "exec_request/generation_params.h"
+
+namespace espalier {
+
+struct ParamField {
+  std::string_view name;   // "num_beams"
+  std::string_view alias;  // another name for it, or ""
+  std::string_view group;  // what it is about: "Sampling"
+  std::string_view value;  // what it takes: "N"; "" if true or false
+  std::string_view help;   // one line, with limits
+  // Reads the field's value.
+  absl::Status (*read)(std::string_view field, const json::value& value,
+                       GenerationParams* params);
+};
+
+// Groups stand together.
+std::span<const ParamField> ParamFields();
+
+// By name or alias; null if there is none.
+const ParamField* FindParamField(std::string_view name);
+
+// Sets one field of `*params` by its name or alias.
+// Errors: kInvalidArgument naming the field, and the value if it has the
+// wrong type. Ranges are checked later, by ValidateParams.
+absl::Status SetParam(std::string_view name, const json::value& value,
+                      GenerationParams* params);
+
+}  // namespace espalier

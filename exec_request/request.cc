@@ -1,0 +1,40 @@
+#include "exec_request/request.h"
+
+#include <random>
+
+#include "base/status.h"
+#include "exec_request/model.h"
+#include "exec_request/param_checks.h"
+
+namespace espalier {
+
+std::string_view NameOf(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kEos:
+      return "eos";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+  }
+  return "";
+}
+
+absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
+  if (request->prompt_tokens.empty()) {
+    return InvalidArgument("prompt_tokens must not be empty, got []");
+  }
+  RETURN_IF_ERROR(
+      CheckTokens("prompt_tokens",
+                  std::vector<int64_t>(request->prompt_tokens.begin(),
+                                       request->prompt_tokens.end()),
+                  model.vocab_size));
+  return ValidateParams(model, request->prompt_tokens.size(), &request->params);
+}
+
+uint64_t DrawSeed() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+}  // namespace espalier

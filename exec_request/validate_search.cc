@@ -1,0 +1,129 @@
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "base/status.h"
+#include "exec_request/param_checks.h"
+#include "exec_request/validate_params.h"
+
+namespace espalier {
+namespace {
+
+// What ranks and ends a search has no meaning where perturbed
+// log-probabilities do.
+absl::Status ValidateStochastic(const GenerationParams& params) {
+  constexpr std::string_view kWith = "with stochastic";
+  RETURN_IF_ERROR(CheckOff("do_sample", params.do_sample, false, kWith));
+  RETURN_IF_ERROR(
+      CheckOff<int64_t>("num_beam_groups", params.num_beam_groups, 1, kWith));
+  RETURN_IF_ERROR(
+      CheckOff("length_penalty", params.length_penalty, 1.0, kWith));
+  if (params.length_penalty_form != LengthPenaltyForm::kPower) {
+    return InvalidArgument(
+        "length_penalty_form must be \"power\" with stochastic, got \"wu\"");
+  }
+  if (params.early_stopping != EarlyStopping::kFalse) {
+    return InvalidArgument(
+        "early_stopping must be false with stochastic, got ",
+        params.early_stopping == EarlyStopping::kTrue ? "true" : "\"never\"");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateGroups(const GenerationParams& params) {
+  const int64_t num_groups = params.num_beam_groups;
+  RETURN_IF_ERROR(CheckRange("num_beam_groups", num_groups, 1, params.num_beams,
+                             " (num_beams)"));
+  if (params.num_beams % num_groups != 0) {
+    return InvalidArgument("num_beam_groups must divide num_beams, ",
+                           params.num_beams, ", got ", num_groups);
+  }
+  RETURN_IF_ERROR(CheckFloat32("diversity_penalty", params.diversity_penalty));
+  if (params.diversity_penalty < 0) {
+    return InvalidArgument("diversity_penalty must be at least 0, got ",
+                           params.diversity_penalty);
+  }
+  if (num_groups > 1) {
+    return CheckOff("do_sample", params.do_sample, false,
+                    "with num_beam_groups above 1");
+  }
+  return CheckOff("diversity_penalty", params.diversity_penalty, 0.0,
+                  "without num_beam_groups above 1");
+}
+
+// The finished pool has room for the `num_returned` hypotheses.
+absl::Status ValidatePatience(const GenerationParams& params,
+                              int64_t num_returned) {
+  if (params.early_stopping != EarlyStopping::kTrue) {
+    return CheckOff("patience", params.patience, 1.0,
+                    "without early_stopping true");
+  }
+  const double num_kept = std::round(params.num_beams * params.patience);
+  if (!(num_kept >= num_returned && num_kept <= kMaxSequences)) {
+    return InvalidArgument(
+        "patience must make round(num_beams * patience) at least ",
+        num_returned, " (num_return_sequences) and at most ", kMaxSequences,
+        ", got ", params.patience);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateBeams(const ModelDescription& model,
+                           const GenerationParams& params) {
+  RETURN_IF_ERROR(CheckRange("num_beams", params.num_beams, 1,
+                             model.limits.max_beams, kPerStep));
+  RETURN_IF_ERROR(CheckRange("num_return_sequences",
+                             params.num_return_sequences, 1, params.num_beams,
+                             " (num_beams)"));
+  if (params.best_of) {
+    return InvalidArgument("best_of must be unset with beams, got ",
+                           *params.best_of);
+  }
+  RETURN_IF_ERROR(ValidatePatience(params, params.num_return_sequences));
+  return params.stochastic ? ValidateStochastic(params) : absl::OkStatus();
+}
+
+// Greedy search is the case of one sample that is not drawn.
+absl::Status ValidateSamples(const ModelDescription& model,
+                             const GenerationParams& params) {
+  const int64_t max_samples = model.limits.max_beams;
+  const int64_t num_returned = params.num_return_sequences;
+  RETURN_IF_ERROR(
+      CheckRange("num_return_sequences", num_returned, 1, kMaxSequences));
+  RETURN_IF_ERROR(CheckRange("num_return_sequences", num_returned, 1,
+                             max_samples, kPerStep));
+  if (!params.do_sample) {
+    if (num_returned > 1) {
+      return InvalidArgument(
+          "num_return_sequences must be 1 in greedy search (num_beams is 1 "
+          "and do_sample false), got ",
+          num_returned);
+    }
+    if (params.best_of) {
+      return InvalidArgument("best_of must be unset without do_sample, got ",
+                             *params.best_of);
+    }
+  }
+  if (params.best_of) {
+    RETURN_IF_ERROR(CheckRange("best_of", *params.best_of, 1, kMaxSequences));
+    RETURN_IF_ERROR(
+        CheckRange("best_of", *params.best_of, 1, max_samples, kPerStep));
+    if (*params.best_of < num_returned) {
+      return InvalidArgument("best_of must be at least ", num_returned,
+                             " (num_return_sequences), got ", *params.best_of);
+    }
+  }
+  return ValidatePatience(params, 1);
+}
+
+}  // namespace
+
+absl::Status ValidateSearch(const ModelDescription& model,
+                            const GenerationParams& params) {
+  RETURN_IF_ERROR(CheckRange("num_beams", params.num_beams, 1, kMaxSequences));
+  RETURN_IF_ERROR(IsBeamSearch(params) ? ValidateBeams(model, params)
+                                       : ValidateSamples(model, params));
+  return ValidateGroups(params);
+}
+
+}  // namespace espalier

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "exec_request/report_logprobs.h"
 #include "exec_request/resident_groups.h"
 #include "exec_request/select_all.h"
 
@@ -65,6 +66,7 @@ class ModelExecutor::Worker {
     RETURN_IF_ERROR(model_->Forward(*plan, logits));
     result.forward_time = watch.Lap();
     result.selections = SelectAll(*plan, logits, vocab_size, *pool_);
+    result.scorings = ScoreAll(*plan, logits, vocab_size, *pool_);
     if (options_.run_ahead) groups_.Advance(result);
     result.select_time = watch.Lap();
     return result;

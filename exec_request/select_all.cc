@@ -1,9 +1,7 @@
 #include "exec_request/select_all.h"
 
-#include <atomic>
-#include <new>
-
-#include "base/check.h"
+#include "exec_request/allocating_loop.h"
+#include "exec_request/report_logprobs.h"
 #include "kernels/sample.h"
 #include "kernels/select.h"
 
@@ -90,20 +88,6 @@ std::vector<Candidate> InOrder(const PlanSelection& selection,
   return candidates;
 }
 
-// ParallelFor for a body that may throw std::bad_alloc, which is thrown here.
-template <typename Body>
-void AllocatingLoop(ThreadPool& pool, int count, const Body& body) {
-  std::atomic<bool> out_of_memory = false;
-  pool.ParallelFor(count, [&](int i) {
-    try {
-      body(i);
-    } catch (const std::bad_alloc&) {
-      out_of_memory = true;
-    }
-  });
-  if (out_of_memory) throw std::bad_alloc();
-}
-
 }  // namespace
 
 std::vector<SelectionResult> SelectAll(const StepPlan& plan,
@@ -140,6 +124,7 @@ std::vector<SelectionResult> SelectAll(const StepPlan& plan,
       results[s].candidates = InOrder(selection, rows[s]);
     }
   });
+  ReportLogProbs(plan, logits, vocab_size, pool, &results);
   return results;
 }
 

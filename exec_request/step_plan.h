@@ -137,7 +137,8 @@ struct GroupContinuation {
   std::shared_ptr<const SelectionRule> rule = PlanSelection::DefaultRule();
 };
 
-// Lines of logits whose next token is known: those of a prompt.
+// Lines of logits whose next token is known: those of a prompt. Lines of one
+// row: it wants logits of all its tokens.
 struct PlanScoring {
   RequestId request;
   int first_logits = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "exec_request/report_logprobs.h"
 #include "exec_request/select_all.h"
 
 namespace espalier::testing {
@@ -71,6 +72,7 @@ absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan) {
   ThreadPool pool(1);
   StepResult result;
   result.selections = SelectAll(plan, logits, vocab_size, pool);
+  result.scorings = ScoreAll(plan, logits, vocab_size, pool);
   return result;
 }
 

@@ -1,7 +1,11 @@
 #include "exec_request/select_all.h"
 
-#include "exec_request/allocating_loop.h"
-#include "exec_request/report_logprobs.h"
+#include <atomic>
+#include <cmath>
+#include <new>
+
+#include "base/check.h"
+#include "kernels/perturb.h"
 #include "kernels/sample.h"
 #include "kernels/select.h"
 
@@ -37,11 +41,27 @@ RowEdits EditsOf(const PlanSelection& selection, int row, int vocab_size) {
       selection.allowed.empty() ? nullptr : &selection.allowed[row]);
 }
 
+DrawOptions OptionsOfDraw(const PlanSelection& selection, int sample,
+                          const RowEdits& edits) {
+  const SelectionRule& rule = *selection.rule;
+  return {.params = rule.sampling,
+          .sample = static_cast<uint32_t>(sample),
+          .position = static_cast<uint32_t>(selection.num_generated),
+          .repetition_penalty = rule.processors.repetition_penalty,
+          .edits = edits.edits,
+          .only_edited = edits.only_edited};
+}
+
 std::vector<TokenScore> SelectOne(const PlanSelection& selection, int row,
                                   std::span<const float> logits) {
   const SelectionRule& rule = *selection.rule;
   const RowEdits edits =
       EditsOf(selection, row, static_cast<int>(logits.size()));
+  if (rule.perturbed) {
+    return PerturbRow(logits, {.domain = rule.domain,
+                               .num_candidates = selection.num_candidates,
+                               .draw = OptionsOfDraw(selection, row, edits)});
+  }
   return SelectRow(logits,
                    {.domain = rule.domain,
                     .num_candidates = selection.num_candidates,
@@ -57,18 +77,29 @@ int RowOfDraw(const PlanSelection& selection, int i) {
 
 Candidate DrawOne(const PlanSelection& selection, int i,
                   std::span<const float> logits) {
-  const SelectionRule& rule = *selection.rule;
   const int row = RowOfDraw(selection, i);
   const RowEdits edits =
       EditsOf(selection, row, static_cast<int>(logits.size()));
-  const Draw draw = DrawRow(
-      logits, {.params = rule.sampling,
-               .sample = static_cast<uint32_t>(selection.samples[i]),
-               .position = static_cast<uint32_t>(selection.num_generated),
-               .repetition_penalty = rule.processors.repetition_penalty,
-               .edits = edits.edits,
-               .only_edited = edits.only_edited});
+  const Draw draw =
+      DrawRow(logits, OptionsOfDraw(selection, selection.samples[i], edits));
   return {row, draw.token, selection.cum_log_probs[row] + draw.log_prob};
+}
+
+// The continuations of one row, best first: by cumulative score, unless it is
+// the perturbed one that decides.
+std::vector<Candidate> OfRow(const PlanSelection& selection, int row,
+                             const std::vector<TokenScore>& chosen) {
+  const float cum_log_prob = selection.cum_log_probs[row];
+  if (!selection.rule->perturbed) {
+    return MergeCandidates({&chosen, 1}, {&cum_log_prob, 1},
+                           selection.num_candidates);
+  }
+  std::vector<Candidate> candidates;
+  for (const TokenScore& t : chosen) {
+    const float cum = cum_log_prob + t.log_prob;
+    if (!std::isinf(cum)) candidates.push_back({0, t.token, cum});
+  }
+  return candidates;
 }
 
 // Every row's by itself.
@@ -76,11 +107,7 @@ std::vector<Candidate> InOrder(const PlanSelection& selection,
                                std::span<const std::vector<TokenScore>> rows) {
   std::vector<Candidate> candidates;
   for (int row = 0; row < std::ssize(rows); ++row) {
-    const std::vector<Candidate> of_row =
-        MergeCandidates(rows.subspan(row, 1),
-                        std::span(selection.cum_log_probs).subspan(row, 1),
-                        selection.num_candidates);
-    for (Candidate candidate : of_row) {
+    for (Candidate candidate : OfRow(selection, row, rows[row])) {
       candidate.beam = row;
       candidates.push_back(candidate);
     }
@@ -97,6 +124,9 @@ std::vector<SelectionResult> SelectAll(const StepPlan& plan,
   std::vector<std::vector<std::vector<TokenScore>>> rows;
   std::vector<SelectionResult> results;
   for (const PlanSelection& selection : plan.selections) {
+    CHECK(!selection.rule->perturbed ||
+          selection.rule->kind == SelectionKind::kRows)
+        << "only rows are perturbed";
     const bool draws = selection.rule->kind == SelectionKind::kDraws;
     rows.emplace_back(draws ? 0 : selection.num_rows);
     results.push_back({.request = selection.request});

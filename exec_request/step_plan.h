@@ -67,9 +67,10 @@ struct SelectionRule {
   SelectionKind kind = SelectionKind::kBeams;
   ScoreDomain domain = ScoreDomain::kLogProbs;
   ScoreProcessors processors;
-  SamplingParams sampling;  // of kDraws
-  // Whether kRows and kBeams choose by perturbed scores (select.h); the noise
-  // of a row is of its rank.
+  SamplingParams sampling;  // of kDraws, and where perturbed
+  // Whether kRows chooses by perturbed scores (kernels/perturb.h), with
+  // `sampling`: rows come in falling order of these, and a row may consist of
+  // kNotANumber. The noise of a row is of its rank. Of no other kind.
   bool perturbed = false;
   // Log-probabilities are reported of what is chosen, and of so many best
   // tokens of its row; -1: of none.

@@ -20,7 +20,7 @@ namespace espalier {
 
 enum class RandomPurpose : uint32_t {
   kDraw = 0,     // which token a sample draws; index 0
-  kPerturb = 1,  // the noise of each token of a beam; index: the token
+  kPerturb = 1,  // the noise of each token of a beam (gumbel.h)
 };
 
 // One stream of numbers.
@@ -65,12 +65,15 @@ ESPALIER_HOST_DEVICE inline RandomWords WordsAt(const RandomKey& key,
 
 // In the open interval (0, 1): an odd multiple of 2^-53, so that neither end
 // can come out, in float64 exact.
+ESPALIER_HOST_DEVICE inline double UniformOf(uint32_t high, uint32_t low) {
+  const uint64_t bits = (uint64_t{high} << 32 | low) >> 12;
+  return (static_cast<double>(bits) + 0.5) * 0x1p-52;
+}
+
 ESPALIER_HOST_DEVICE inline double Uniform(const RandomKey& key,
                                            uint32_t index) {
   const RandomWords random = WordsAt(key, index);
-  const uint64_t bits =
-      (uint64_t{random.words[0]} << 32 | random.words[1]) >> 12;
-  return (static_cast<double>(bits) + 0.5) * 0x1p-52;
+  return UniformOf(random.words[0], random.words[1]);
 }
 
 }  // namespace espalier

@@ -80,6 +80,16 @@ namespace reference {
 // The twin: sorts, sums in double.
 Draw DrawRow(std::span<const float> logits, const DrawOptions& options);
 
+// The row after its edits, exact to float32's operations.
+std::vector<float> EditedScores(std::span<const float> scores,
+                                const DrawOptions& options);
+
+// The log of the probability of every token of an edited row, nats; -inf for
+// what is out. Greedy: 0 for the token.
+// REQUIRES: no NaN.
+std::vector<double> DrawLogProbabilities(std::span<const float> edited,
+                                         const SamplingParams& params);
+
 // What it draws from: the probability of every token; all 0 where there is
 // none. Greedy: 1 for the token.
 std::vector<double> DrawProbabilities(std::span<const float> logits,

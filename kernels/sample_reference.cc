@@ -12,46 +12,33 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// The edited logits, exact to float32's operations.
-std::vector<float> EditedLogits(std::span<const float> logits,
-                                const DrawOptions& options) {
-  std::vector<float> edited(logits.begin(), logits.end());
-  if (options.only_edited) {
-    std::fill(edited.begin(), edited.end(),
-              -std::numeric_limits<float>::infinity());
-  }
-  for (const TokenEdit& edit : options.edits) {
-    edited[edit.token] = edit.banned ? -std::numeric_limits<float>::infinity()
-                                     : EditedScore(logits[edit.token], edit,
-                                                   options.repetition_penalty);
-  }
-  return edited;
-}
+// What is left of a row: nats, -inf where a token is out.
+using LogProbs = std::vector<double>;
 
-void Normalise(std::vector<double>& p) {
+// So that all probabilities sum up to 1.
+void Normalise(LogProbs& log_probs) {
   double sum = 0;
-  for (const double x : p) sum += x;
-  for (double& x : p) x /= sum;
+  for (const double x : log_probs) sum += std::exp(x);
+  for (double& x : log_probs) x -= std::log(sum);
 }
 
-// exp(logit / temperature), normalised; +inf takes all.
-std::vector<double> Softmax(std::span<const float> logits, double temperature) {
-  const double max = *std::max_element(logits.begin(), logits.end());
-  std::vector<double> p;
-  for (const float logit : logits) {
-    p.push_back(logit == max ? 1.0 : std::exp((logit - max) / temperature));
+// (score - max) / temperature; +inf puts all others out.
+LogProbs Tempered(std::span<const float> scores, double temperature) {
+  const double max = *std::max_element(scores.begin(), scores.end());
+  LogProbs tempered;
+  for (const float score : scores) {
+    tempered.push_back(score == max ? 0 : (score - max) / temperature);
   }
-  Normalise(p);
-  return p;
+  return tempered;
 }
 
-// Puts out what is `worse`-ranked than tokens that have `bound` together.
-// `rank` orders tokens, the first to stay first; equals stay or go together.
+// Puts out what ranks behind tokens that have `bound` together. Ranks order
+// tokens, the first to stay first; equals stay or go together.
 void KeepFirst(double bound, const std::vector<double>& rank,
-               std::vector<double>& p) {
+               LogProbs& log_probs) {
   std::vector<int> order;
-  for (size_t t = 0; t < p.size(); ++t) {
-    if (p[t] > 0) order.push_back(static_cast<int>(t));
+  for (size_t t = 0; t < log_probs.size(); ++t) {
+    if (log_probs[t] > -kInf) order.push_back(static_cast<int>(t));
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return rank[a] < rank[b]; });
@@ -60,80 +47,101 @@ void KeepFirst(double bound, const std::vector<double>& rank,
     size_t end = begin;
     double run = 0;
     while (end < order.size() && rank[order[end]] == rank[order[begin]]) {
-      run += p[order[end++]];
+      run += std::exp(log_probs[order[end++]]);
     }
     if (before >= bound) {
-      for (size_t i = begin; i < order.size(); ++i) p[order[i]] = 0;
+      for (size_t i = begin; i < order.size(); ++i) {
+        log_probs[order[i]] = -kInf;
+      }
       break;
     }
     before += run;
     begin = end;
   }
-  Normalise(p);
+  Normalise(log_probs);
 }
 
-void MinP(const SamplingParams& params, std::vector<double>& p) {
-  if (params.min_p == 0.0f) return;
-  const double bound = params.min_p * *std::max_element(p.begin(), p.end());
-  for (double& x : p) x = x < bound ? 0 : x;
-  Normalise(p);
+// Of `tempered`: the likeliest token has 0 there.
+void MinP(double min_p, LogProbs& tempered) {
+  for (double& x : tempered) x = std::exp(x) < min_p ? -kInf : x;
 }
 
-void TopK(const SamplingParams& params, std::vector<double>& p) {
-  if (params.top_k == 0 || params.top_k >= std::ssize(p)) return;
-  std::vector<double> sorted = p;
-  std::nth_element(sorted.begin(), sorted.begin() + params.top_k - 1,
-                   sorted.end(), std::greater<>());
-  const double bound = sorted[params.top_k - 1];
-  for (double& x : p) x = x < bound ? 0 : x;
-  Normalise(p);
-}
-
-void TopP(const SamplingParams& params, std::vector<double>& p) {
-  if (params.top_p == 1.0f) return;
-  std::vector<double> rank;
-  for (const double x : p) rank.push_back(-x);
-  KeepFirst(params.top_p, rank, p);
-}
-
-void Typical(const SamplingParams& params, std::vector<double>& p) {
-  if (params.typical_p == 1.0f) return;
-  double entropy = 0;
-  for (const double x : p) entropy -= x > 0 ? x * std::log(x) : 0;
-  std::vector<double> rank;
-  for (const double x : p) {
-    rank.push_back(x > 0 ? std::abs(-std::log(x) - entropy) : kInf);
+void TopK(int top_k, std::span<const float> scores, LogProbs& log_probs) {
+  if (top_k == 0 || top_k >= std::ssize(scores)) return;
+  std::vector<float> left;
+  for (size_t t = 0; t < scores.size(); ++t) {
+    if (log_probs[t] > -kInf) left.push_back(scores[t]);
   }
-  KeepFirst(params.typical_p, rank, p);
+  if (top_k >= std::ssize(left)) return;
+  std::nth_element(left.begin(), left.begin() + top_k - 1, left.end(),
+                   std::greater<>());
+  for (size_t t = 0; t < scores.size(); ++t) {
+    if (scores[t] < left[top_k - 1]) log_probs[t] = -kInf;
+  }
+}
+
+void TopP(double top_p, std::span<const float> scores, LogProbs& log_probs) {
+  if (top_p == 1) return;
+  std::vector<double> rank;
+  for (const double score : scores) rank.push_back(-score);
+  KeepFirst(top_p, rank, log_probs);
+}
+
+void Typical(double typical_p, LogProbs& log_probs) {
+  if (typical_p == 1) return;
+  double entropy = 0;
+  for (const double x : log_probs) {
+    if (x > -kInf) entropy -= std::exp(x) * x;
+  }
+  std::vector<double> rank;
+  for (const double x : log_probs) rank.push_back(std::abs(-x - entropy));
+  KeepFirst(typical_p, rank, log_probs);
 }
 
 float RawLogProb(std::span<const float> logits, TokenId token) {
-  const double p = Softmax(logits, 1.0)[token];
-  const double max = *std::max_element(logits.begin(), logits.end());
-  if (std::isinf(max) || p > 0) return static_cast<float>(std::log(p));
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - max);
-  return static_cast<float>(logits[token] - max - std::log(sum));
+  LogProbs raw = Tempered(logits, 1.0);
+  Normalise(raw);
+  return static_cast<float>(raw[token]);
 }
 
 }  // namespace
 
+std::vector<float> EditedScores(std::span<const float> scores,
+                                const DrawOptions& options) {
+  constexpr float kOut = -std::numeric_limits<float>::infinity();
+  std::vector<float> edited(scores.begin(), scores.end());
+  if (options.only_edited) std::fill(edited.begin(), edited.end(), kOut);
+  for (const TokenEdit& edit : options.edits) {
+    edited[edit.token] = edit.banned ? kOut
+                                     : EditedScore(scores[edit.token], edit,
+                                                   options.repetition_penalty);
+  }
+  return edited;
+}
+
+std::vector<double> DrawLogProbabilities(std::span<const float> edited,
+                                         const SamplingParams& params) {
+  const auto best = std::max_element(edited.begin(), edited.end());
+  LogProbs log_probs(edited.size(), -kInf);
+  if (*best == -kInf) return log_probs;
+  if (params.greedy()) {
+    log_probs[best - edited.begin()] = 0;
+    return log_probs;
+  }
+  log_probs = Tempered(edited, params.temperature);
+  MinP(params.min_p, log_probs);
+  TopK(params.top_k, edited, log_probs);
+  Normalise(log_probs);
+  TopP(params.top_p, edited, log_probs);
+  Typical(params.typical_p, log_probs);
+  return log_probs;
+}
+
 std::vector<double> DrawProbabilities(std::span<const float> logits,
                                       const DrawOptions& options) {
-  const std::vector<float> edited = EditedLogits(logits, options);
-  const auto best = std::max_element(edited.begin(), edited.end());
-  std::vector<double> p(edited.size());
-  if (*best == -std::numeric_limits<float>::infinity()) return p;
-  const SamplingParams& params = options.params;
-  if (params.greedy()) {
-    p[best - edited.begin()] = 1;
-    return p;
-  }
-  p = Softmax(edited, params.temperature);
-  MinP(params, p);
-  TopK(params, p);
-  TopP(params, p);
-  Typical(params, p);
+  std::vector<double> p =
+      DrawLogProbabilities(EditedScores(logits, options), options.params);
+  for (double& x : p) x = std::exp(x);
   return p;
 }
 

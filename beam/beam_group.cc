@@ -5,19 +5,13 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "beam/beam_strategy.h"
-#include "beam/sample_strategy.h"
+#include "beam/make_strategy.h"
 #include "beam/selection_options.h"
 #include "kernels/assign_slots.h"
 #include "pages/page_table.h"
 
 namespace espalier {
 namespace {
-
-std::unique_ptr<DecodeStrategy> MakeStrategy(const GenerationParams& params) {
-  if (params.num_beams == 1) return std::make_unique<SampleStrategy>(params);
-  return std::make_unique<BeamStrategy>(params);
-}
 
 // Sequences that have pages at most. The last token is never fed; where it is
 // the only one, nothing is fed after the prompt.
@@ -40,21 +34,28 @@ int64_t BeamGroup::WorstCaseEdits(const Request& request, int vocab_size) {
       MakeSelectionRule(request.params)->processors;
   const int64_t num_tokens =
       request.prompt_tokens.size() + request.params.max_new_tokens.value() - 1;
-  const int num_lists =
-      processors.needs_history() ? NumSlots(request.params) : 1;
-  return num_lists * MaxEdits(processors, num_tokens, vocab_size);
+  const int num_slots = NumSlots(request.params);
+  const int num_lists = processors.needs_history() ? num_slots : 1;
+  int64_t num_edits = num_lists * MaxEdits(processors, num_tokens, vocab_size);
+  if (request.params.allowed_sequences.has_value()) {
+    const int64_t num_sequences = request.params.allowed_sequences->size();
+    num_edits += num_slots * std::min<int64_t>(num_sequences, vocab_size);
+  }
+  return num_edits;
 }
 
 BeamGroup::BeamGroup(RequestId id, Request request, PageReservation pages,
-                     PagePool* pool, SequenceIdSource* ids, TraceSink* trace)
+                     PagePool* pool, SequenceIdSource* ids,
+                     const Tokenizer* tokenizer)
     : id_(id),
       request_(std::move(request)),
-      rule_(MakeSelectionRule(request_.params)),
+      allowed_(AllowedSequences::Make(request_.params)),
+      rule_(MakeSelectionRule(request_.params, allowed_)),
       finishing_token_ids_(FinishingTokenIds(request_.params)),
       pool_(pool),
       ids_(ids),
       reservation_(std::move(pages)),
-      strategy_(MakeStrategy(request_.params)),
+      strategy_(MakeStrategy(request_.params, allowed_, tokenizer)),
       beams_(1) {
   slots_.resize(1);
   slots_[0].sequence = Sequence{ids_->Next(), PageTable(pool_)};
@@ -212,7 +213,7 @@ absl::Status BeamGroup::CheckAnswer(const SelectionResult& result,
                                     int vocab_size) const {
   const bool draws = rule_->kind == SelectionKind::kDraws;
   const int num_rows = num_live_beams();
-  const TokenId lowest = draws ? kNotANumber : 0;
+  const TokenId lowest = draws || rule_->perturbed ? kNotANumber : 0;
   for (const Candidate& candidate : result.candidates) {
     if (candidate.beam < 0 || candidate.beam >= num_rows ||
         candidate.token < lowest || candidate.token >= vocab_size) {
@@ -377,6 +378,7 @@ Result BeamGroup::TakeResult() const {
   CHECK(done_) << "request " << id_ << " is not done";
   Result result;
   result.hypotheses = strategy_->Hypotheses();
+  result.threshold = strategy_->threshold();
   result.usage.num_prompt_tokens = request_.prompt_tokens.size();
   result.usage.num_steps = num_steps_;
   if (DrawsAtRandom(request_.params)) result.seed = request_.params.seed;

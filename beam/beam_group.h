@@ -35,6 +35,7 @@
 #include <span>
 #include <vector>
 
+#include "beam/allowed_sequences.h"
 #include "beam/decode_strategy.h"
 #include "beam/group_tracer.h"
 #include "beam/selection_options.h"
@@ -43,6 +44,7 @@
 #include "exec_request/step_plan.h"
 #include "exec_request/trace.h"
 #include "pages/page_pool.h"
+#include "text/tokenizer.h"
 
 namespace espalier {
 
@@ -58,10 +60,12 @@ class BeamGroup {
   // REQUIRES: as above.
   static int64_t WorstCaseEdits(const Request& request, int vocab_size);
 
-  // `request` has passed ValidateRequest; `pages` covers its WorstCasePages.
-  // Pool, ids and `trace`, which may be null, outlive the group.
+  // `request` has passed ValidateRequest, and CheckStops with `tokenizer`;
+  // `pages` covers its WorstCasePages. Pool, ids and tokenizer outlive the
+  // group.
   BeamGroup(RequestId id, Request request, PageReservation pages,
-            PagePool* pool, SequenceIdSource* ids, TraceSink* trace = nullptr);
+            PagePool* pool, SequenceIdSource* ids,
+            const Tokenizer* tokenizer = nullptr);
 
   RequestId id() const { return id_; }
   // Sequences that live at most: rows it needs in a step.
@@ -167,6 +171,7 @@ class BeamGroup {
   // Constant after construction.
   const RequestId id_;
   const Request request_;
+  const std::shared_ptr<const AllowedSequences> allowed_;  // or null
   const std::shared_ptr<const SelectionRule> rule_;
   const std::vector<TokenId> finishing_token_ids_;  // ascending
   PagePool* const pool_;

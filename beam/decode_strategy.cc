@@ -15,4 +15,12 @@ absl::Status NotANumber(int num_generated) {
                   num_generated, " generated tokens");
 }
 
+absl::Status CheckNumbers(std::span<const Candidate> candidates,
+                          int num_generated) {
+  for (const Candidate& candidate : candidates) {
+    if (candidate.token == kNotANumber) return NotANumber(num_generated);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace espalier

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -56,7 +57,8 @@ class DecodeStrategy {
 
   // Takes a step's answer and returns the sequences that live on, by rank;
   // empty exactly when the request is done. If `decisions` is not null it gets
-  // one of every candidate, in their order.
+  // one of every candidate that ranked; more of one that several groups ranked,
+  // or that ended and went on.
   // Errors: kFailedPrecondition if no token was possible and no hypothesis is
   // finished: score processors ruled everything out, or the model gave no
   // number above -inf; kInternal if the model gave NaN to a row that is drawn
@@ -73,10 +75,16 @@ class DecodeStrategy {
 
   // The finished hypotheses, best first, at most num_return_sequences.
   virtual std::vector<Hypothesis> Hypotheses() const = 0;
+
+  // What Result::threshold says.
+  virtual std::optional<double> threshold() const { return std::nullopt; }
 };
 
 // Errors of Advance, saying how many tokens there were by then.
 absl::Status NoTokenPossible(int num_generated);
 absl::Status NotANumber(int num_generated);
+// NotANumber if there is no number among `candidates`.
+absl::Status CheckNumbers(std::span<const Candidate> candidates,
+                          int num_generated);
 
 }  // namespace espalier

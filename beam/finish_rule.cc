@@ -1,24 +1,93 @@
 #include "beam/finish_rule.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/check.h"
+#include "base/status.h"
 #include "beam/selection_options.h"
 
 namespace espalier {
+namespace {
 
-FinishRule::FinishRule(const GenerationParams& params)
-    : max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
-      eos_token_ids_(DistinctEosTokenIds(params)),
-      token_ids_(FinishingTokenIds(params)) {}
+StopStrings StopsOf(const GenerationParams& params) {
+  absl::StatusOr<StopStrings> stops = StopStrings::Create(params.stop);
+  CHECK(stops.ok()) << stops.status().ToString();
+  return *std::move(stops);
+}
 
-std::optional<FinishReason> FinishRule::ReasonFor(TokenId token,
-                                                  int length) const {
-  if (std::ranges::binary_search(eos_token_ids_, token)) {
-    return FinishReason::kEos;
+}  // namespace
+
+FinishRule::FinishRule(const GenerationParams& params,
+                       std::shared_ptr<const AllowedSequences> allowed,
+                       const Tokenizer* tokenizer)
+    : eos_token_ids_(DistinctEosTokenIds(params)),
+      token_ids_(FinishingTokenIds(params)),
+      allowed_(std::move(allowed)),
+      tokenizer_(params.stop.empty() ? nullptr : tokenizer),
+      stops_(StopsOf(params)),
+      text_options_{.include_stop = params.include_stop,
+                    .min_new_tokens = SaturateToInt(params.min_new_tokens)} {
+  CHECK(params.stop.empty() || tokenizer != nullptr) << "stops need a text";
+}
+
+FinishRule::Progress FinishRule::Begin() const {
+  Progress progress;
+  if (has_stops()) progress.text.emplace(*tokenizer_, stops_, text_options_);
+  return progress;
+}
+
+FinishRule::Outcome FinishRule::Feed(TokenId token, Progress* progress) const {
+  if (allowed_ != nullptr) return FeedAllowed(token, progress);
+  if (std::ranges::binary_search(token_ids_, token)) {
+    const bool is_eos = std::ranges::binary_search(eos_token_ids_, token);
+    return {is_eos ? FinishReason::kEos : FinishReason::kStop, false};
   }
-  if (std::ranges::binary_search(token_ids_, token)) return FinishReason::kStop;
-  if (length >= max_new_tokens_) return FinishReason::kLength;
-  return std::nullopt;
+  if (has_stops() && progress->text->Feed(token).stop_idx.has_value()) {
+    return {FinishReason::kStop, false};
+  }
+  return {};
+}
+
+FinishRule::Outcome FinishRule::FeedAllowed(TokenId token,
+                                            Progress* progress) const {
+  progress->allowed = allowed_->Child(progress->allowed, token);
+  CHECK(progress->allowed != AllowedSequences::kNone)
+      << "token " << token << " may not follow";
+  Outcome outcome;
+  outcome.goes_on = allowed_->num_children(progress->allowed) > 0;
+  if (!allowed_->is_end(progress->allowed)) return outcome;
+  const bool is_eos = std::ranges::binary_search(eos_token_ids_, token);
+  outcome.hit = is_eos ? FinishReason::kEos : FinishReason::kStop;
+  return outcome;
+}
+
+std::optional<std::span<const TokenId>> FinishRule::Next(
+    const Progress& progress) const {
+  if (allowed_ == nullptr) return std::nullopt;
+  return allowed_->Next(progress.allowed);
+}
+
+int FinishRule::num_next(const Progress& progress) const {
+  return allowed_ == nullptr ? 0 : allowed_->num_children(progress.allowed);
+}
+
+int FinishRule::num_dead_ends(const Progress& progress) const {
+  return allowed_ == nullptr ? 0 : allowed_->num_dead_ends(progress.allowed);
+}
+
+absl::Status CheckStops(const GenerationParams& params,
+                        const Tokenizer* tokenizer) {
+  if (params.stop.empty()) return absl::OkStatus();
+  if (tokenizer == nullptr) {
+    return InvalidArgument(
+        "stop must be empty where there is no tokenizer that gives a text to "
+        "find it in, got ",
+        params.stop.size(), " strings");
+  }
+  const absl::Status status = StopStrings::Create(params.stop).status();
+  if (status.ok()) return status;
+  return InvalidArgument("stop: ", Message(status));
 }
 
 }  // namespace espalier

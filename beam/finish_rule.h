@@ -1,31 +1,90 @@
-// FinishRule: which tokens end a sequence, and as what.
+// FinishRule: which tokens may follow a live sequence, and which of them end
+// it, and as what:
+//
+//   allowed sequences   one of them is complete ("stop", or "eos" by an EOS
+//                       id); nothing else ends a sequence then, but it also
+//                       goes on if that is the beginning of another
+//   EOS id              "eos"
+//   stop id             "stop"
+//   stop string         "stop": the token completes one in the text
+//
+// Length is not its matter: max_new_tokens ends what none of these did.
+//
+// What it has to know of a sequence is its Progress, a value that a beam forks
+// by copying.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/ids.h"
+#include "beam/allowed_sequences.h"
 #include "exec_request/generation_params.h"
 #include "exec_request/request.h"
+#include "text/text_stream.h"
 
 namespace espalier {
 
 class FinishRule {
  public:
-  // `params` as ValidateParams leaves them.
-  explicit FinishRule(const GenerationParams& params);
+  struct Progress {
+    AllowedSequences::Node allowed = AllowedSequences::kRoot;
+    std::optional<TextStream> text;  // if there are stop strings
+  };
+  struct Outcome {
+    std::optional<FinishReason> hit;  // how it ends; unset: it does not
+    bool goes_on = true;              // may be so besides
+  };
 
-  // How a sequence ends with `token` as its `length`-th; nullopt if it goes on.
-  std::optional<FinishReason> ReasonFor(TokenId token, int length) const;
+  // `params` as ValidateParams leaves them, and as CheckStops has found them
+  // with this tokenizer, which outlives this and all progress.
+  explicit FinishRule(const GenerationParams& params,
+                      std::shared_ptr<const AllowedSequences> allowed = nullptr,
+                      const Tokenizer* tokenizer = nullptr);
+  // Progress has pointers to the stops.
+  FinishRule(const FinishRule&) = delete;
+  FinishRule& operator=(const FinishRule&) = delete;
 
-  int max_new_tokens() const { return max_new_tokens_; }
+  // Before the first token.
+  Progress Begin() const;
+
+  // What `token` makes of a sequence, whose progress is taken on.
+  // REQUIRES: it may follow.
+  Outcome Feed(TokenId token, Progress* progress) const;
+
+  // The tokens that alone may follow; unset: all.
+  std::optional<std::span<const TokenId>> Next(const Progress& progress) const;
+  // Of these, all and those that nothing may follow.
+  int num_next(const Progress& progress) const;
+  int num_dead_ends(const Progress& progress) const;
+
+  // Whether all tokens may follow, and a token alone says what becomes of its
+  // sequence: it ends if it is one of token_ids().
+  bool is_by_token() const { return allowed_ == nullptr && !has_stops(); }
+  bool restricts() const { return allowed_ != nullptr; }
+
   // EOS and stop ids, ascending, each once.
   const std::vector<TokenId>& token_ids() const { return token_ids_; }
 
  private:
-  int max_new_tokens_;
-  std::vector<TokenId> eos_token_ids_;  // ascending
-  std::vector<TokenId> token_ids_;
+  bool has_stops() const { return tokenizer_ != nullptr; }
+  Outcome FeedAllowed(TokenId token, Progress* progress) const;
+
+  const std::vector<TokenId> eos_token_ids_;  // ascending
+  const std::vector<TokenId> token_ids_;
+  const std::shared_ptr<const AllowedSequences> allowed_;  // or null
+  const Tokenizer* const tokenizer_;  // null if there are no stop strings
+  const StopStrings stops_;
+  const TextOptions text_options_;
 };
+
+// Whether the request's stop strings can be found in its text; `tokenizer` may
+// be null.
+// Errors: kInvalidArgument naming the field and what is wrong with it: beyond
+// the limits of StopStrings::Create, or no tokenizer.
+absl::Status CheckStops(const GenerationParams& params,
+                        const Tokenizer* tokenizer);
 
 }  // namespace espalier

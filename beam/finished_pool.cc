@@ -1,15 +1,8 @@
 #include "beam/finished_pool.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace espalier {
-
-float LengthPenalizedScore(float cum_log_prob, int length,
-                           double length_penalty) {
-  const double power = std::pow(static_cast<double>(length), length_penalty);
-  return cum_log_prob / static_cast<float>(power);
-}
 
 void FinishedPool::Add(const FinishedBeam& beam) {
   if (full()) {

@@ -10,13 +10,6 @@
 
 namespace espalier {
 
-// cum_log_prob / length^length_penalty, each operation rounded to float32 as
-// in the reference. `length` counts generated tokens, an EOS included.
-// Source: transformers 5 `_beam_search`; a power instead of Wu et al. 2016,
-// https://arxiv.org/abs/1609.08144, equation 14.
-float LengthPenalizedScore(float cum_log_prob, int length,
-                           double length_penalty);
-
 struct FinishedBeam {
   TokenTree::Node node = TokenTree::kRoot;
   float score = 0;
@@ -32,7 +25,8 @@ class FinishedPool {
   // Takes `beam` if the pool is not full or it beats the worst.
   void Add(const FinishedBeam& beam);
 
-  bool full() const { return static_cast<int>(beams_.size()) == capacity_; }
+  int size() const { return static_cast<int>(beams_.size()); }
+  bool full() const { return size() == capacity_; }
   // Score of the worst. REQUIRES: not empty.
   float worst_score() const { return beams_.back().score; }
   const std::vector<FinishedBeam>& beams() const { return beams_; }

@@ -5,16 +5,20 @@
 #include <utility>
 
 #include "base/check.h"
-#include "beam/finished_pool.h"
+#include "beam/length_penalty.h"
 #include "beam/selection_options.h"
 
 namespace espalier {
 
-SampleStrategy::SampleStrategy(const GenerationParams& params)
+SampleStrategy::SampleStrategy(const GenerationParams& params,
+                               std::shared_ptr<const AllowedSequences> allowed,
+                               const Tokenizer* tokenizer)
     : num_return_sequences_(SaturateToInt(params.num_return_sequences)),
-      finish_rule_(params),
+      max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
+      finish_rule_(params, std::move(allowed), tokenizer),
       samples_(NumSequences(params)),
       live_(samples_.size()) {
+  for (Sample& sample : samples_) sample.progress = finish_rule_.Begin();
   std::iota(live_.begin(), live_.end(), 0);
 }
 
@@ -26,8 +30,13 @@ void SampleStrategy::DescribeSelection(PlanSelection* selection) const {
   selection->num_generated = num_generated_;
   selection->samples = live_;
   selection->cum_log_probs.clear();
+  selection->allowed.clear();
   for (int row = 0; row < selection->num_rows; ++row) {
-    selection->cum_log_probs.push_back(samples_[live_[row]].cum_log_prob);
+    const Sample& sample = samples_[live_[row]];
+    selection->cum_log_probs.push_back(sample.cum_log_prob);
+    if (finish_rule_.restricts()) {
+      selection->allowed.push_back(*finish_rule_.Next(sample.progress));
+    }
   }
 }
 
@@ -48,9 +57,7 @@ absl::StatusOr<std::vector<Continuation>> SampleStrategy::Advance(
     const Candidate& drawn = result.candidates[i];
     Sample& sample = samples_[live_[i]];
     const TokenTree::Node parent = sample.node;
-    sample.node = tree_.Append(parent, drawn.token);
-    sample.cum_log_prob = drawn.cum_log_prob;
-    sample.finish_reason = finish_rule_.ReasonFor(drawn.token, num_generated_);
+    Grow(drawn, &sample);
     if (decisions != nullptr) {
       decisions->push_back(DecisionOn(static_cast<int>(i), parent, sample));
     }
@@ -62,6 +69,15 @@ absl::StatusOr<std::vector<Continuation>> SampleStrategy::Advance(
   live_ = std::move(next);
   done_ = live_.empty();
   return continuations;
+}
+
+void SampleStrategy::Grow(const Candidate& drawn, Sample* sample) {
+  sample->node = tree_.Append(sample->node, drawn.token);
+  sample->cum_log_prob = drawn.cum_log_prob;
+  sample->finish_reason = finish_rule_.Feed(drawn.token, &sample->progress).hit;
+  if (num_generated_ >= max_new_tokens_ && !sample->finish_reason.has_value()) {
+    sample->finish_reason = FinishReason::kLength;
+  }
 }
 
 void SampleStrategy::AppendTokens(int rank,
@@ -79,8 +95,7 @@ Decision SampleStrategy::DecisionOn(int candidate_idx, TokenTree::Node parent,
   if (sample.finish_reason.has_value()) {
     decision.what = Decision::What::kFinished;
     decision.why = NameOf(*sample.finish_reason);
-    decision.score = LengthPenalizedScore(sample.cum_log_prob, num_generated_,
-                                          /*length_penalty=*/1.0);
+    decision.score = MeanLogProb(sample.cum_log_prob, num_generated_);
   }
   return decision;
 }
@@ -89,7 +104,7 @@ Hypothesis SampleStrategy::HypothesisOf(const Sample& sample) const {
   std::vector<TokenId> tokens = tree_.Path(sample.node);
   const int length = static_cast<int>(tokens.size());
   return {.tokens = std::move(tokens),
-          .score = LengthPenalizedScore(sample.cum_log_prob, length, 1.0),
+          .score = MeanLogProb(sample.cum_log_prob, length),
           .cum_log_prob = sample.cum_log_prob,
           .finish_reason = *sample.finish_reason};
 }

@@ -6,8 +6,13 @@
 // All samples draw their first token from one row, that of the prompt. Ranks
 // are those of the samples that live, in ascending order. Score processors act
 // on logits here; scores are the model's own log-probabilities.
+//
+// Where sequences are allowed, a sample ends with the first that it completes,
+// also if that is the beginning of another: sequences that end in an EOS leave
+// the choice between the two to the model.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -18,11 +23,14 @@ namespace espalier {
 
 class SampleStrategy : public DecodeStrategy {
  public:
-  // `params` as ValidateParams leaves them.
-  explicit SampleStrategy(const GenerationParams& params);
+  // `params` as ValidateParams leaves them; the rest as FinishRule takes it.
+  explicit SampleStrategy(
+      const GenerationParams& params,
+      std::shared_ptr<const AllowedSequences> allowed = nullptr,
+      const Tokenizer* tokenizer = nullptr);
 
   void DescribeSelection(PlanSelection* selection) const override;
-  bool runs_ahead() const override { return true; }
+  bool runs_ahead() const override { return finish_rule_.is_by_token(); }
   absl::StatusOr<std::vector<Continuation>> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
   bool done() const override { return done_; }
@@ -34,15 +42,19 @@ class SampleStrategy : public DecodeStrategy {
   struct Sample {
     TokenTree::Node node = TokenTree::kRoot;
     float cum_log_prob = 0;
+    FinishRule::Progress progress = {};
     std::optional<FinishReason> finish_reason;  // unset: it lives
   };
 
+  // Takes the sample on by `drawn`.
+  void Grow(const Candidate& drawn, Sample* sample);
   Decision DecisionOn(int candidate_idx, TokenTree::Node parent,
                       const Sample& sample) const;
   Hypothesis HypothesisOf(const Sample& sample) const;
 
   // Constant after construction.
   const int num_return_sequences_;
+  const int max_new_tokens_;
   const FinishRule finish_rule_;
 
   TokenTree tree_;

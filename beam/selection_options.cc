@@ -1,6 +1,7 @@
 #include "beam/selection_options.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace espalier {
 namespace {
@@ -37,8 +38,20 @@ ScoreProcessors MakeProcessors(const GenerationParams& params) {
   return processors;
 }
 
+bool Draws(const GenerationParams& params) {
+  return params.do_sample || params.stochastic;
+}
+
+// Beams that do not follow from their best candidates alone are their
+// strategy's to decide.
+SelectionKind KindOf(const GenerationParams& params) {
+  if (!IsBeamSearch(params)) return SelectionKind::kDraws;
+  if (Draws(params) || params.num_beam_groups > 1) return SelectionKind::kRows;
+  return SelectionKind::kBeams;
+}
+
 SamplingParams MakeSampling(const GenerationParams& params) {
-  if (!params.do_sample && !params.stochastic) return {.temperature = 0.0f};
+  if (!Draws(params)) return {.temperature = 0.0f};
   return {.temperature = static_cast<float>(params.temperature),
           .min_p = static_cast<float>(params.min_p),
           .top_k = SaturateToInt(params.top_k),
@@ -48,6 +61,10 @@ SamplingParams MakeSampling(const GenerationParams& params) {
 }
 
 }  // namespace
+
+bool IsBeamSearch(const GenerationParams& params) {
+  return params.num_beams > 1 || params.stochastic;
+}
 
 int NumSequences(const GenerationParams& params) {
   if (IsBeamSearch(params)) return SaturateToInt(params.num_beams);
@@ -67,11 +84,13 @@ std::vector<TokenId> FinishingTokenIds(const GenerationParams& params) {
 }
 
 std::shared_ptr<const SelectionRule> MakeSelectionRule(
-    const GenerationParams& params) {
+    const GenerationParams& params, std::shared_ptr<const void> allowed_owner) {
   SelectionRule rule;
-  const bool beams = IsBeamSearch(params);
-  rule.kind = beams ? SelectionKind::kBeams : SelectionKind::kDraws;
-  rule.domain = beams ? ScoreDomain::kLogProbs : ScoreDomain::kLogits;
+  rule.kind = KindOf(params);
+  rule.perturbed = IsBeamSearch(params) && Draws(params);
+  const bool by_logits = params.stochastic || !IsBeamSearch(params);
+  rule.domain = by_logits ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
+  rule.allowed_owner = std::move(allowed_owner);
   rule.processors = MakeProcessors(params);
   rule.sampling = MakeSampling(params);
   rule.num_logprobs = SaturateToInt(params.logprobs.value_or(-1));

@@ -13,6 +13,9 @@
 
 namespace espalier {
 
+// Whether sequences compete with one another; else they are samples.
+bool IsBeamSearch(const GenerationParams& params);
+
 // Sequences that live at a step, at most: beams, or samples.
 int NumSequences(const GenerationParams& params);
 
@@ -21,8 +24,11 @@ int NumSequences(const GenerationParams& params);
 std::vector<TokenId> DistinctEosTokenIds(const GenerationParams& params);
 std::vector<TokenId> FinishingTokenIds(const GenerationParams& params);
 
+// `allowed_owner` owns what allowed_sequences are looked up in, if there are
+// any.
 std::shared_ptr<const SelectionRule> MakeSelectionRule(
-    const GenerationParams& params);
+    const GenerationParams& params,
+    std::shared_ptr<const void> allowed_owner = nullptr);
 
 // Lengths have no upper bound in a request but the model's context, and n-gram
 // sizes none at all: more than int can count behaves as that many.

@@ -31,10 +31,12 @@ std::string_view NameOf(FinishReason reason);
 // A finished sequence.
 struct Hypothesis {
   std::vector<TokenId> tokens;  // generated ones, what ended it included
-  // Beams: cum_log_prob / tokens.size()^length_penalty. Samples: the mean
+  // Beams: cum_log_prob divided as length_penalty says (beam/length_penalty.h).
+  // Samples: the mean log-probability. Stochastic beams: the perturbed
   // log-probability. Higher is better.
   float score = 0;
-  // Nats. Beams: after score processors. Samples: the model's own.
+  // Nats. Beams: after score processors. Samples: the model's own. Stochastic
+  // beams: of what is drawn from, after processors, temperature and filters.
   float cum_log_prob = 0;
   FinishReason finish_reason = FinishReason::kLength;
   // [tokens], if the request asks for them.
@@ -55,6 +57,11 @@ struct Result {
   std::vector<Hypothesis> hypotheses;
   Usage usage;
   std::optional<uint64_t> seed = {};  // that it drew with, if it drew
+  // Of stochastic beam search: the perturbed log-probability of the best
+  // sequence that was not drawn; unset if all were. A sequence of
+  // log-probability l was drawn with probability 1 - exp(-exp(l - threshold)):
+  // dividing by it makes sums over the hypotheses unbiased (docs/groups.md).
+  std::optional<double> threshold = {};
   // Of the prompt's tokens from the second on, if the request asks for them.
   std::optional<std::vector<TokenLogProb>> prompt_logprobs = {};
 };

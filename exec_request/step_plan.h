@@ -75,6 +75,8 @@ struct SelectionRule {
   // Log-probabilities are reported of what is chosen, and of so many best
   // tokens of its row; -1: of none.
   int num_logprobs = -1;
+  // Keeps alive what PlanSelection::allowed points to.
+  std::shared_ptr<const void> allowed_owner = nullptr;
 };
 
 // How to select from the logits of one request's rows.

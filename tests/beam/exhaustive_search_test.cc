@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <span>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "beam/beam_strategy.h"
@@ -19,7 +21,7 @@ using testing::ToyModelOptions;
 
 // All sequences that end in the EOS, token 0, or have `max_length` tokens.
 void Enumerate(const LanguageModel& model, int max_length,
-               double length_penalty, const Hypothesis& prefix,
+               const LengthPenalty& penalty, const Hypothesis& prefix,
                std::vector<Hypothesis>* all) {
   const std::vector<float> log_probs = model(prefix.tokens);
   for (size_t token = 0; token < log_probs.size(); ++token) {
@@ -28,19 +30,18 @@ void Enumerate(const LanguageModel& model, int max_length,
     next.cum_log_prob += log_probs[token];
     const int length = static_cast<int>(next.tokens.size());
     if (token == 0 || length == max_length) {
-      next.score =
-          LengthPenalizedScore(next.cum_log_prob, length, length_penalty);
+      next.score = penalty.Score(next.cum_log_prob, length);
       all->push_back(next);
     } else {
-      Enumerate(model, max_length, length_penalty, next, all);
+      Enumerate(model, max_length, penalty, next, all);
     }
   }
 }
 
 std::vector<Hypothesis> BestOfAll(const LanguageModel& model, int max_length,
-                                  double length_penalty) {
+                                  const LengthPenalty& penalty) {
   std::vector<Hypothesis> all;
-  Enumerate(model, max_length, length_penalty, Hypothesis(), &all);
+  Enumerate(model, max_length, penalty, Hypothesis(), &all);
   std::stable_sort(all.begin(), all.end(),
                    [](const Hypothesis& a, const Hypothesis& b) {
                      return a.score > b.score;
@@ -55,18 +56,20 @@ int64_t NumContinuations(int vocab_size, int max_length) {
   return num_beams;
 }
 
+using Form = std::pair<LengthPenaltyForm, double>;
+
 void ExpectExhaustive(const ToyModelOptions& options, int max_length,
-                      double length_penalty, bool pool_may_fill) {
+                      const Form& form, bool pool_may_fill) {
   const LanguageModel model = testing::ToyLanguageModel(options, {});
-  const std::vector<Hypothesis> all =
-      BestOfAll(model, max_length, length_penalty);
   GenerationParams params;
+  std::tie(params.length_penalty_form, params.length_penalty) = form;
+  const std::vector<Hypothesis> all =
+      BestOfAll(model, max_length, LengthPenalty(params));
   params.num_beams = pool_may_fill
                          ? NumContinuations(options.vocab_size, max_length)
                          : static_cast<int64_t>(all.size()) + 1;
   params.num_return_sequences = params.num_beams;
   params.max_new_tokens = max_length;
-  params.length_penalty = length_penalty;
   params.eos_token_id = {0};
   params.early_stopping =
       pool_may_fill ? EarlyStopping::kNever : EarlyStopping::kTrue;
@@ -80,7 +83,7 @@ void ExpectExhaustive(const ToyModelOptions& options, int max_length,
   }
 }
 
-class ExhaustiveSearchTest : public ::testing::TestWithParam<double> {};
+class ExhaustiveSearchTest : public ::testing::TestWithParam<Form> {};
 
 TEST_P(ExhaustiveSearchTest, NBestIsThatOfAllSequences) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -105,7 +108,15 @@ TEST_P(ExhaustiveSearchTest, APoolForAllSequencesTakesThemAll) {
 }
 
 INSTANTIATE_TEST_SUITE_P(LengthPenalties, ExhaustiveSearchTest,
-                         ::testing::Values(-1.0, 0.0, 0.6, 1.0, 2.0));
+                         ::testing::Values(Form(LengthPenaltyForm::kPower, -1),
+                                           Form(LengthPenaltyForm::kPower, 0),
+                                           Form(LengthPenaltyForm::kPower, 0.6),
+                                           Form(LengthPenaltyForm::kPower, 1),
+                                           Form(LengthPenaltyForm::kPower, 2),
+                                           Form(LengthPenaltyForm::kWu, -0.5),
+                                           Form(LengthPenaltyForm::kWu, 0.6),
+                                           Form(LengthPenaltyForm::kWu, 1),
+                                           Form(LengthPenaltyForm::kWu, 3)));
 
 }  // namespace
 }  // namespace espalier

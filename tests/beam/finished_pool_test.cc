@@ -23,21 +23,6 @@ std::vector<int> NodesAfter(int capacity, std::initializer_list<float> scores) {
   return nodes;
 }
 
-TEST(LengthPenalizedScoreTest, IsTheSumOverAPowerOfTheLength) {
-  EXPECT_FLOAT_EQ(LengthPenalizedScore(-6, 4, 1.0), -1.5f);
-  EXPECT_FLOAT_EQ(LengthPenalizedScore(-6, 4, 0.0), -6.0f);
-  EXPECT_FLOAT_EQ(LengthPenalizedScore(-6, 4, 2.0), -0.375f);
-  EXPECT_FLOAT_EQ(LengthPenalizedScore(-6, 4, -1.0), -24.0f);
-  EXPECT_FLOAT_EQ(LengthPenalizedScore(-6, 4, 0.5), -3.0f);
-  EXPECT_FLOAT_EQ(LengthPenalizedScore(-6, 1, 1.7), -6.0f);
-}
-
-// 3^0.6 is 1.93318204 as a double and 1.93318200 as a float32. The reference
-// divides by the latter; by the former this would be -1.28612053.
-TEST(LengthPenalizedScoreTest, RoundsThePowerBeforeItDivides) {
-  EXPECT_EQ(LengthPenalizedScore(-2.4863052f, 3, 0.6), -1.28612065f);
-}
-
 TEST(FinishedPoolTest, BeamsAreBestFirst) {
   EXPECT_THAT(NodesAfter(3, {-2, -1, -3}), ElementsAre(1, 0, 2));
 }

@@ -1,0 +1,185 @@
+#include "beam/beam_frontier.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "beam/selection_options.h"
+
+namespace espalier {
+namespace {
+
+Decision KeptDecision(int candidate_idx, TokenTree::Node parent,
+                      TokenTree::Node node) {
+  return {.candidate_idx = candidate_idx,
+          .what = Decision::What::kKept,
+          .why = "among the beams",
+          .parent = parent,
+          .node = node};
+}
+
+Decision FinishedDecision(int candidate_idx, TokenTree::Node parent,
+                          const FinishedBeam& finished) {
+  return {.candidate_idx = candidate_idx,
+          .what = Decision::What::kFinished,
+          .why = NameOf(finished.finish_reason),
+          .parent = parent,
+          .node = finished.node,
+          .score = finished.score};
+}
+
+void Tell(const BeamFrontier::Step& step, const Decision& decision) {
+  if (step.decisions != nullptr) step.decisions->push_back(decision);
+}
+
+// The best first; equals as they ranked.
+void SortBySum(std::vector<LiveBeam>* beams) {
+  std::ranges::stable_sort(*beams, [](const LiveBeam& a, const LiveBeam& b) {
+    return a.cum_log_prob > b.cum_log_prob;
+  });
+}
+
+}  // namespace
+
+std::vector<RankedCandidate> AsRanked(std::span<const Candidate> candidates) {
+  std::vector<RankedCandidate> ranked;
+  ranked.reserve(candidates.size());
+  for (const Candidate& candidate : candidates) {
+    ranked.push_back(
+        {candidate, candidate.beam, static_cast<int>(ranked.size())});
+  }
+  return ranked;
+}
+
+BeamFrontier::BeamFrontier(int num_beams, int pool_capacity,
+                           const FinishRule* rule, const LengthPenalty* penalty,
+                           TokenTree* tree)
+    : num_beams_(num_beams),
+      rule_(rule),
+      penalty_(penalty),
+      tree_(tree),
+      finished_(pool_capacity),
+      live_(1) {
+  live_[0].progress = rule->Begin();
+}
+
+void BeamFrontier::Advance(std::span<const RankedCandidate> candidates,
+                           const Step& step) {
+  std::vector<LiveBeam> next;
+  for (size_t rank = 0; rank < candidates.size(); ++rank) {
+    const RankedCandidate& ranked = candidates[rank];
+    CHECK(ranked.beam >= 0 && ranked.beam < live_.size())
+        << "candidate of beam " << ranked.beam << " of " << live_.size();
+    const bool may_finish = rank < num_beams_;
+    const bool may_live = !step.is_last && next.size() < num_beams_;
+    if (Take(ranked, step, may_finish, may_live, &next)) continue;
+    Tell(step, {.candidate_idx = ranked.candidate_idx,
+                .why = "below the beams",
+                .parent = live_[ranked.beam].node});
+  }
+  SortBySum(&next);
+  live_ = std::move(next);
+}
+
+bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
+                        bool may_finish, bool may_live,
+                        std::vector<LiveBeam>* next) {
+  if (!may_finish && !may_live) return false;
+  const auto& [candidate, beam, candidate_idx] = ranked;
+  const TokenTree::Node parent = live_[beam].node;
+  FinishRule::Progress progress = live_[beam].progress;
+  FinishRule::Outcome outcome = rule_->Feed(candidate.token, &progress);
+  if (step.is_last && !outcome.hit) outcome.hit = FinishReason::kLength;
+  const bool finishes = may_finish && outcome.hit.has_value();
+  const bool lives = may_live && outcome.goes_on;
+  if (!finishes && !lives) return false;
+  const TokenTree::Node node = tree_->Append(parent, candidate.token);
+  if (finishes) {
+    Tell(step, FinishedDecision(candidate_idx, parent,
+                                Finish(node, candidate.cum_log_prob,
+                                       step.length, *outcome.hit)));
+  }
+  if (lives) {
+    next->push_back({.node = node,
+                     .cum_log_prob = candidate.cum_log_prob,
+                     .progress = std::move(progress),
+                     .from = {candidate.beam, candidate.token},
+                     .candidate_idx = candidate_idx});
+    Tell(step, KeptDecision(candidate_idx, parent, node));
+  }
+  return true;
+}
+
+void BeamFrontier::FinishAll(const Step& step) {
+  for (const LiveBeam& beam : live_) {
+    Tell(step, FinishedDecision(beam.candidate_idx, tree_->parent(beam.node),
+                                Finish(beam.node, beam.cum_log_prob,
+                                       step.length, FinishReason::kLength)));
+  }
+  live_.clear();
+}
+
+FinishedBeam BeamFrontier::Finish(TokenTree::Node node, float cum_log_prob,
+                                  int length, FinishReason reason) {
+  const FinishedBeam finished = {
+      .node = node,
+      .score = penalty_->Score(cum_log_prob, length),
+      .cum_log_prob = cum_log_prob,
+      .finish_reason = reason,
+  };
+  finished_.Add(finished);
+  return finished;
+}
+
+void DescribeRows(std::span<const LiveBeam> beams, const FinishRule& rule,
+                  PlanSelection* selection) {
+  selection->num_rows = static_cast<int>(beams.size());
+  selection->cum_log_probs.clear();
+  selection->allowed.clear();
+  for (const LiveBeam& beam : beams) {
+    selection->cum_log_probs.push_back(beam.cum_log_prob);
+    if (rule.restricts()) {
+      selection->allowed.push_back(*rule.Next(beam.progress));
+    }
+  }
+}
+
+int NumCandidates(std::span<const LiveBeam> beams, const FinishRule& rule,
+                  int num_beams) {
+  if (!rule.restricts()) {
+    const int64_t factor = std::max<int64_t>(2, 1 + rule.token_ids().size());
+    return SaturateToInt(factor * num_beams);
+  }
+  int64_t num_next = 0;
+  int64_t num_dead_ends = 0;
+  for (const LiveBeam& beam : beams) {
+    num_next += rule.num_next(beam.progress);
+    num_dead_ends += rule.num_dead_ends(beam.progress);
+  }
+  // Where nothing can go on, only what finishes has to be known.
+  int64_t count = num_beams;
+  if (num_next > num_dead_ends) count += num_dead_ends;
+  return SaturateToInt(
+      std::clamp<int64_t>(count, 1, std::max<int64_t>(1, num_next)));
+}
+
+std::vector<Continuation> ContinuationsOf(std::span<const LiveBeam> beams) {
+  std::vector<Continuation> continuations;
+  for (const LiveBeam& beam : beams) continuations.push_back(beam.from);
+  return continuations;
+}
+
+std::vector<Hypothesis> HypothesesOf(std::span<const FinishedBeam> beams,
+                                     int count, const TokenTree& tree) {
+  std::vector<Hypothesis> hypotheses;
+  for (const FinishedBeam& beam : beams) {
+    if (std::ssize(hypotheses) == count) break;
+    hypotheses.push_back({.tokens = tree.Path(beam.node),
+                          .score = beam.score,
+                          .cum_log_prob = beam.cum_log_prob,
+                          .finish_reason = beam.finish_reason});
+  }
+  return hypotheses;
+}
+
+}  // namespace espalier

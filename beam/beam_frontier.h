@@ -1,0 +1,100 @@
+// BeamFrontier: the live beams of a search, the hypotheses that it has
+// finished, and how a step's candidates make the next of both. With k =
+// num_beams, candidates in the order in which they rank:
+//
+//   - those of the first k that hit (finish_rule.h) enter the finished pool;
+//   - the first k that go on live on, by falling cum_log_prob.
+//
+// Every search by beams is made of frontiers: what differs is where candidates
+// come from, how they rank, and when it is over.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "beam/decode_strategy.h"
+#include "beam/finish_rule.h"
+#include "beam/finished_pool.h"
+#include "beam/length_penalty.h"
+#include "beam/token_tree.h"
+
+namespace espalier {
+
+struct LiveBeam {
+  TokenTree::Node node = TokenTree::kRoot;
+  float cum_log_prob = 0;
+  FinishRule::Progress progress = {};
+  Continuation from = {};  // how it came from a beam of the last step
+  int candidate_idx = 0;   // in that step's answer
+};
+
+// A candidate of the frontier's beams.
+struct RankedCandidate {
+  Candidate candidate;    // `beam` is the row of the step, over all frontiers
+  int beam = 0;           // of this frontier
+  int candidate_idx = 0;  // in the step's answer
+};
+
+// A step's answer as a frontier of all its rows ranks it: as it is.
+std::vector<RankedCandidate> AsRanked(std::span<const Candidate> candidates);
+
+class BeamFrontier {
+ public:
+  struct Step {
+    int length = 0;                              // tokens generated with it
+    bool is_last = false;                        // every candidate ends
+    std::vector<Decision>* decisions = nullptr;  // or nobody wants them
+  };
+
+  // One beam is live, from which all begin. `rule`, `penalty` and `tree`
+  // outlive this.
+  BeamFrontier(int num_beams, int pool_capacity, const FinishRule* rule,
+               const LengthPenalty* penalty, TokenTree* tree);
+
+  // Takes the candidates of a step, by rank. Each gets a decision; one that
+  // ends and goes on gets two.
+  void Advance(std::span<const RankedCandidate> candidates, const Step& step);
+
+  // Finishes all live beams, which are those that the step made; decides on
+  // them once more.
+  void FinishAll(const Step& step);
+
+  // By rank.
+  std::span<const LiveBeam> live() const { return live_; }
+  void Clear() { live_.clear(); }
+  const FinishedPool& finished() const { return finished_; }
+
+ private:
+  // Makes what it can be of a candidate; returns whether it became anything.
+  bool Take(const RankedCandidate& ranked, const Step& step, bool may_finish,
+            bool may_live, std::vector<LiveBeam>* next);
+  FinishedBeam Finish(TokenTree::Node node, float cum_log_prob, int length,
+                      FinishReason reason);
+
+  const int num_beams_;
+  const FinishRule* const rule_;
+  const LengthPenalty* const penalty_;
+  TokenTree* const tree_;
+  FinishedPool finished_;
+  std::vector<LiveBeam> live_;
+};
+
+// What the next step has to select for these beams, row by row: num_rows,
+// cum_log_probs and allowed.
+void DescribeRows(std::span<const LiveBeam> beams, const FinishRule& rule,
+                  PlanSelection* selection);
+
+// How many candidates of `beams` have to be known so that num_beams go on if so
+// many can, whichever hit: as in transformers, max(2, 1 + how many ids end a
+// sequence) * num_beams; where sequences are allowed, those that nothing may
+// follow are counted.
+int NumCandidates(std::span<const LiveBeam> beams, const FinishRule& rule,
+                  int num_beams);
+
+std::vector<Continuation> ContinuationsOf(std::span<const LiveBeam> beams);
+
+// The first `count` of a pool, as a result has them.
+std::vector<Hypothesis> HypothesesOf(std::span<const FinishedBeam> beams,
+                                     int count, const TokenTree& tree);
+
+}  // namespace espalier

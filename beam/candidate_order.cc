@@ -1,0 +1,62 @@
+#include "beam/candidate_order.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "kernels/perturb.h"
+
+namespace espalier {
+namespace {
+
+class BestFirst : public CandidateOrder {
+ public:
+  bool is_best_first() const override { return true; }
+  std::vector<RankedCandidate> Rank(std::span<const Candidate> answer, int,
+                                    int) const override {
+    return AsRanked(answer);
+  }
+};
+
+class DrawingOrder : public CandidateOrder {
+ public:
+  explicit DrawingOrder(uint64_t seed) : seed_(seed) {}
+
+  bool is_best_first() const override { return false; }
+
+  std::vector<RankedCandidate> Rank(std::span<const Candidate> answer,
+                                    int num_generated,
+                                    int num_candidates) const override {
+    std::vector<std::pair<double, RankedCandidate>> perturbed;
+    for (const RankedCandidate& ranked : AsRanked(answer)) {
+      perturbed.push_back({Perturbed(ranked.candidate, num_generated), ranked});
+    }
+    // Ties stay as they are: the lower beam, then the lower token.
+    std::ranges::stable_sort(perturbed, std::greater(),
+                             [](const auto& p) { return p.first; });
+    std::vector<RankedCandidate> drawn;
+    for (const auto& [score, ranked] : perturbed) {
+      if (std::ssize(drawn) == num_candidates) break;
+      drawn.push_back(ranked);
+    }
+    return drawn;
+  }
+
+ private:
+  double Perturbed(const Candidate& candidate, int num_generated) const {
+    const RandomKey key = PerturbKey(seed_, candidate.beam, num_generated);
+    return candidate.cum_log_prob + Gumbel(key, candidate.token);
+  }
+
+  const uint64_t seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<const CandidateOrder> MakeCandidateOrder(
+    const GenerationParams& params) {
+  if (!params.do_sample) return std::make_unique<BestFirst>();
+  return std::make_unique<DrawingOrder>(params.seed.value_or(0));
+}
+
+}  // namespace espalier

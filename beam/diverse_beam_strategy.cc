@@ -1,0 +1,134 @@
+#include "beam/diverse_beam_strategy.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "beam/selection_options.h"
+
+namespace espalier {
+
+DiverseBeamStrategy::DiverseBeamStrategy(
+    const GenerationParams& params,
+    std::shared_ptr<const AllowedSequences> allowed, const Tokenizer* tokenizer)
+    : num_beams_(SaturateToInt(params.num_beams)),
+      group_size_(num_beams_ / SaturateToInt(params.num_beam_groups)),
+      num_return_sequences_(SaturateToInt(params.num_return_sequences)),
+      max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
+      diversity_penalty_(params.diversity_penalty),
+      length_penalty_(params),
+      stop_rule_(params, group_size_),
+      finish_rule_(params, std::move(allowed), tokenizer) {
+  CHECK_EQ(num_beams_ % group_size_, 0) << "beams in groups";
+  for (int g = 0; g < num_beams_ / group_size_; ++g) {
+    groups_.emplace_back(group_size_, stop_rule_.pool_capacity(), &finish_rule_,
+                         &length_penalty_, &tree_);
+  }
+}
+
+// A row's best stay its best but for those that earlier groups have chosen: so
+// many more are asked for as these can choose.
+void DiverseBeamStrategy::DescribeSelection(PlanSelection* selection) const {
+  CHECK(!done_) << "the request is done";
+  std::vector<LiveBeam> rows = LiveBeams();
+  if (num_generated_ == 0) rows.resize(1);
+  DescribeRows(rows, finish_rule_, selection);
+  const int64_t num_own = NumCandidates(rows, finish_rule_, group_size_);
+  selection->num_candidates = SaturateToInt(num_own + num_beams_ - group_size_);
+  selection->num_generated = num_generated_;
+}
+
+std::vector<LiveBeam> DiverseBeamStrategy::LiveBeams() const {
+  std::vector<LiveBeam> beams;
+  for (const BeamFrontier& group : groups_) {
+    beams.insert(beams.end(), group.live().begin(), group.live().end());
+  }
+  return beams;
+}
+
+absl::StatusOr<std::vector<Continuation>> DiverseBeamStrategy::Advance(
+    const SelectionResult& result, std::vector<Decision>* decisions) {
+  CHECK(!done_) << "the request is done";
+  const bool is_first = num_generated_ == 0;
+  ++num_generated_;
+  Choices choices;
+  int first_row = 0;
+  for (BeamFrontier& group : groups_) {
+    if (group.live().empty()) continue;
+    const int num_rows = static_cast<int>(group.live().size());
+    const std::vector<RankedCandidate> candidates =
+        Penalised(group, first_row, result.candidates, choices);
+    if (!is_first) first_row += num_rows;
+    AdvanceGroup(&group, candidates, decisions, &choices);
+  }
+  const std::vector<LiveBeam> live = LiveBeams();
+  done_ = live.empty();
+  if (done_ && Hypotheses().empty()) return NoTokenPossible(num_generated_ - 1);
+  return ContinuationsOf(live);
+}
+
+std::vector<RankedCandidate> DiverseBeamStrategy::Penalised(
+    const BeamFrontier& group, int first_row, std::span<const Candidate> answer,
+    const Choices& choices) const {
+  const int num_rows = static_cast<int>(group.live().size());
+  std::vector<RankedCandidate> candidates;
+  for (RankedCandidate& ranked : AsRanked(answer)) {
+    ranked.beam -= first_row;
+    if (ranked.beam < 0 || ranked.beam >= num_rows) continue;
+    const auto chosen = choices.find(ranked.candidate.token);
+    if (chosen != choices.end()) {
+      ranked.candidate.cum_log_prob -=
+          static_cast<float>(diversity_penalty_ * chosen->second);
+    }
+    candidates.push_back(ranked);
+  }
+  std::ranges::sort(candidates, {}, [](const RankedCandidate& ranked) {
+    const Candidate& candidate = ranked.candidate;
+    return std::tuple(-candidate.cum_log_prob, candidate.beam, candidate.token);
+  });
+  const size_t num_own = NumCandidates(group.live(), finish_rule_, group_size_);
+  if (candidates.size() > num_own) candidates.resize(num_own);
+  return candidates;
+}
+
+void DiverseBeamStrategy::AdvanceGroup(
+    BeamFrontier* group, std::span<const RankedCandidate> candidates,
+    std::vector<Decision>* decisions, Choices* choices) {
+  const BeamFrontier::Step step = {.length = num_generated_,
+                                   .decisions = decisions};
+  group->Advance(candidates, step);
+  for (const LiveBeam& beam : group->live()) ++(*choices)[beam.from.token];
+  if (!candidates.empty() &&
+      stop_rule_.Ends(group->finished(),
+                      candidates.front().candidate.cum_log_prob,
+                      num_generated_)) {
+    group->Clear();
+  }
+  // Only now: a group that is over takes no beams that are cut off.
+  if (num_generated_ >= max_new_tokens_) group->FinishAll(step);
+}
+
+void DiverseBeamStrategy::AppendTokens(int rank,
+                                       std::vector<TokenId>* tokens) const {
+  for (const BeamFrontier& group : groups_) {
+    const int num_live = static_cast<int>(group.live().size());
+    if (rank < num_live) {
+      return tree_.AppendPath(group.live()[rank].node, tokens);
+    }
+    rank -= num_live;
+  }
+}
+
+std::vector<Hypothesis> DiverseBeamStrategy::Hypotheses() const {
+  std::vector<FinishedBeam> all;
+  for (const BeamFrontier& group : groups_) {
+    const std::vector<FinishedBeam>& beams = group.finished().beams();
+    all.insert(all.end(), beams.begin(), beams.end());
+  }
+  std::ranges::stable_sort(
+      all, [](const auto& a, const auto& b) { return a.score > b.score; });
+  return HypothesesOf(all, num_return_sequences_, tree_);
+}
+
+}  // namespace espalier

@@ -1,0 +1,85 @@
+// DiverseBeamStrategy: groups of beams that search one after the other at each
+// step and keep out of each other's way (Hamming diversity), as transformers 4
+// does it (`_group_beam_search` with BeamSearchScorer). With s = num_beams /
+// num_beam_groups beams a group:
+//
+//   - each group begins at the prompt, has its own beams and its own pool of s;
+//   - a token's score is lowered by diversity_penalty for every beam of an
+//     earlier group that has just chosen it, and stays so in the sums;
+//   - then a group's step is that of a beam search of s beams
+//     (beam_frontier.h);
+//   - a group is over when its pool is full and its best candidate, which may
+//     be one that ends, cannot beat the pool's worst (stop_rule.h); at the
+//     length limit all beams of groups that are not over finish;
+//   - the result is the best of all pools.
+//
+// Two knowing differences: score processors act before the penalty, the
+// reference's repetition penalty after it. And a group that is over chooses no
+// more tokens, where the reference counts padding as its choice.
+//
+// Source: Vijayakumar et al. 2016, https://arxiv.org/abs/1610.02424.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "beam/beam_frontier.h"
+#include "beam/decode_strategy.h"
+#include "beam/finish_rule.h"
+#include "beam/length_penalty.h"
+#include "beam/stop_rule.h"
+#include "beam/token_tree.h"
+
+namespace espalier {
+
+class DiverseBeamStrategy : public DecodeStrategy {
+ public:
+  // `params` as ValidateParams leaves them; the rest as FinishRule takes it.
+  explicit DiverseBeamStrategy(
+      const GenerationParams& params,
+      std::shared_ptr<const AllowedSequences> allowed = nullptr,
+      const Tokenizer* tokenizer = nullptr);
+
+  // Rows are the beams of the first group that is not over, then those of the
+  // next; at the first step all begin in one row.
+  void DescribeSelection(PlanSelection* selection) const override;
+  bool runs_ahead() const override { return false; }
+  absl::StatusOr<std::vector<Continuation>> Advance(
+      const SelectionResult& result, std::vector<Decision>* decisions) override;
+  bool done() const override { return done_; }
+  void AppendTokens(int rank, std::vector<TokenId>* tokens) const override;
+  std::vector<Hypothesis> Hypotheses() const override;
+
+ private:
+  // How often each token was chosen in this step.
+  using Choices = std::unordered_map<TokenId, int>;
+
+  // The best candidates of the group whose rows begin with `first_row`, best
+  // first.
+  std::vector<RankedCandidate> Penalised(const BeamFrontier& group,
+                                         int first_row,
+                                         std::span<const Candidate> answer,
+                                         const Choices& choices) const;
+  void AdvanceGroup(BeamFrontier* group,
+                    std::span<const RankedCandidate> candidates,
+                    std::vector<Decision>* decisions, Choices* choices);
+  std::vector<LiveBeam> LiveBeams() const;
+
+  // Constant after construction.
+  const int num_beams_;
+  const int group_size_;
+  const int num_return_sequences_;
+  const int max_new_tokens_;
+  const double diversity_penalty_;
+  const LengthPenalty length_penalty_;
+  const StopRule stop_rule_;
+  const FinishRule finish_rule_;
+
+  TokenTree tree_;
+  std::vector<BeamFrontier> groups_;  // those that are over have no live beams
+  int num_generated_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace espalier

@@ -1,0 +1,23 @@
+// Which strategy a request asks for.
+#pragma once
+
+#include <memory>
+
+#include "beam/allowed_sequences.h"
+#include "beam/decode_strategy.h"
+#include "exec_request/generation_params.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+
+//   stochastic                      StochasticBeamStrategy
+//   num_beams > 1, num_beam_groups  DiverseBeamStrategy
+//   num_beams > 1                   BeamStrategy
+//   else                            SampleStrategy
+// `params` as ValidateParams leaves them; the rest as FinishRule takes it.
+std::unique_ptr<DecodeStrategy> MakeStrategy(
+    const GenerationParams& params,
+    std::shared_ptr<const AllowedSequences> allowed,
+    const Tokenizer* tokenizer);
+
+}  // namespace espalier

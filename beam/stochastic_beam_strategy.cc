@@ -1,0 +1,191 @@
+#include "beam/stochastic_beam_strategy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "beam/selection_options.h"
+#include "kernels/perturb.h"
+
+namespace espalier {
+namespace {
+
+// log(1 - exp(x)) for x <= 0, without cancellation (Maechler 2012).
+double Log1mExp(double x) {
+  return x > -std::numbers::ln2 ? std::log(-std::expm1(x))
+                                : std::log1p(-std::exp(x));
+}
+
+}  // namespace
+
+double ShiftToMaximum(double perturbed, double maximum, double parent) {
+  if (perturbed >= maximum) return parent;
+  const double v = parent - perturbed + Log1mExp(perturbed - maximum);
+  return parent - std::max(0.0, v) - std::log1p(std::exp(-std::abs(v)));
+}
+
+StochasticBeamStrategy::StochasticBeamStrategy(
+    const GenerationParams& params,
+    std::shared_ptr<const AllowedSequences> allowed, const Tokenizer* tokenizer)
+    : num_beams_(SaturateToInt(params.num_beams)),
+      num_return_sequences_(SaturateToInt(params.num_return_sequences)),
+      max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
+      seed_(params.seed.value_or(0)),
+      finish_rule_(params, std::move(allowed), tokenizer),
+      beam_(1),
+      live_(1) {
+  beam_[0].progress = finish_rule_.Begin();
+}
+
+void StochasticBeamStrategy::DescribeSelection(PlanSelection* selection) const {
+  CHECK(!done_) << "the request is done";
+  selection->num_rows = static_cast<int>(live_.size());
+  selection->num_candidates = num_beams_ + 1;
+  selection->num_generated = num_generated_;
+  selection->cum_log_probs.clear();
+  selection->allowed.clear();
+  for (const int idx : live_) {
+    selection->cum_log_probs.push_back(beam_[idx].cum_log_prob);
+    if (finish_rule_.restricts()) {
+      selection->allowed.push_back(*finish_rule_.Next(beam_[idx].progress));
+    }
+  }
+}
+
+absl::StatusOr<std::vector<Continuation>> StochasticBeamStrategy::Advance(
+    const SelectionResult& result, std::vector<Decision>* decisions) {
+  CHECK(!done_) << "the request is done";
+  done_ = true;  // unless it goes on, below
+  RETURN_IF_ERROR(CheckNumbers(result.candidates, num_generated_));
+  const std::vector<Contender> contenders = Contenders(result.candidates);
+  if (contenders.empty()) return NoTokenPossible(num_generated_);
+  ++num_generated_;
+  std::vector<Sequence> next;
+  for (const Contender& contender : contenders) {
+    const bool is_cut = next.size() == num_beams_;
+    if (is_cut) {
+      threshold_ = std::max(threshold_.value_or(contender.perturbed),
+                            contender.perturbed);
+    } else {
+      next.push_back(contender.is_child ? Grow(result.candidates[contender.idx],
+                                               contender.perturbed)
+                                        : beam_[contender.idx]);
+    }
+    if (decisions == nullptr || !contender.is_child) continue;
+    decisions->push_back(
+        DecisionOn(result, contender.idx, is_cut ? nullptr : &next.back()));
+  }
+  beam_ = std::move(next);
+  return GoOn();
+}
+
+std::vector<StochasticBeamStrategy::Contender>
+StochasticBeamStrategy::Contenders(
+    std::span<const Candidate> candidates) const {
+  std::vector<Contender> contenders;
+  for (size_t i = 0; i < beam_.size(); ++i) {
+    if (!beam_[i].finish_reason.has_value()) continue;
+    contenders.push_back({beam_[i].perturbed, static_cast<int>(i), false});
+  }
+  size_t first = 0;
+  while (first < candidates.size()) {
+    size_t end = first + 1;
+    const int row = candidates[first].beam;
+    while (end < candidates.size() && candidates[end].beam == row) ++end;
+    AddChildren(candidates.subspan(first, end - first), static_cast<int>(first),
+                &contenders);
+    first = end;
+  }
+  std::ranges::stable_sort(contenders, [](const auto& a, const auto& b) {
+    return a.perturbed > b.perturbed;
+  });
+  return contenders;
+}
+
+void StochasticBeamStrategy::AddChildren(
+    std::span<const Candidate> candidates, int first_idx,
+    std::vector<Contender>* contenders) const {
+  const int rank = candidates.front().beam;
+  const RandomKey key = PerturbKey(seed_, rank, num_generated_);
+  std::vector<double> perturbed;
+  for (const Candidate& candidate : candidates) {
+    perturbed.push_back(candidate.cum_log_prob + Gumbel(key, candidate.token));
+  }
+  const double maximum = *std::ranges::max_element(perturbed);
+  const bool is_root = num_generated_ == 0;
+  for (size_t i = 0; i < perturbed.size(); ++i) {
+    const double sum = is_root ? perturbed[i]
+                               : ShiftToMaximum(perturbed[i], maximum,
+                                                beam_[live_[rank]].perturbed);
+    contenders->push_back({sum, first_idx + static_cast<int>(i), true});
+  }
+}
+
+StochasticBeamStrategy::Sequence StochasticBeamStrategy::Grow(
+    const Candidate& candidate, double perturbed) {
+  const Sequence& parent = beam_[live_[candidate.beam]];
+  Sequence child = {.node = tree_.Append(parent.node, candidate.token),
+                    .cum_log_prob = candidate.cum_log_prob,
+                    .perturbed = perturbed,
+                    .progress = parent.progress,
+                    .from = {candidate.beam, candidate.token}};
+  child.finish_reason = finish_rule_.Feed(candidate.token, &child.progress).hit;
+  if (num_generated_ >= max_new_tokens_ && !child.finish_reason.has_value()) {
+    child.finish_reason = FinishReason::kLength;
+  }
+  return child;
+}
+
+Decision StochasticBeamStrategy::DecisionOn(const SelectionResult& result,
+                                            int candidate_idx,
+                                            const Sequence* child) const {
+  const Candidate& candidate = result.candidates[candidate_idx];
+  Decision decision = {.candidate_idx = candidate_idx,
+                       .why = "below the beams",
+                       .parent = beam_[live_[candidate.beam]].node};
+  if (child == nullptr) return decision;
+  decision.what = Decision::What::kKept;
+  decision.why = "among the beams";
+  decision.node = child->node;
+  if (child->finish_reason.has_value()) {
+    decision.what = Decision::What::kFinished;
+    decision.why = NameOf(*child->finish_reason);
+    decision.score = static_cast<float>(child->perturbed);
+  }
+  return decision;
+}
+
+std::vector<Continuation> StochasticBeamStrategy::GoOn() {
+  std::vector<Continuation> continuations;
+  live_.clear();
+  for (size_t i = 0; i < beam_.size(); ++i) {
+    if (beam_[i].finish_reason.has_value()) continue;
+    live_.push_back(static_cast<int>(i));
+    continuations.push_back(beam_[i].from);
+  }
+  done_ = live_.empty();
+  return continuations;
+}
+
+void StochasticBeamStrategy::AppendTokens(int rank,
+                                          std::vector<TokenId>* tokens) const {
+  tree_.AppendPath(beam_[live_[rank]].node, tokens);
+}
+
+std::vector<Hypothesis> StochasticBeamStrategy::Hypotheses() const {
+  std::vector<Hypothesis> hypotheses;
+  for (const Sequence& sequence : beam_) {
+    if (std::ssize(hypotheses) == num_return_sequences_) break;
+    if (!sequence.finish_reason.has_value()) continue;
+    hypotheses.push_back({.tokens = tree_.Path(sequence.node),
+                          .score = static_cast<float>(sequence.perturbed),
+                          .cum_log_prob = sequence.cum_log_prob,
+                          .finish_reason = *sequence.finish_reason});
+  }
+  return hypotheses;
+}
+
+}  // namespace espalier

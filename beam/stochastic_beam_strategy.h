@@ -1,0 +1,105 @@
+// StochasticBeamStrategy: num_beams different sequences, drawn without
+// replacement from the distribution that single samples are drawn from.
+//
+// If every sequence had Gumbel noise added to its log-probability l, the k
+// highest would be such a draw. Of a beam the sum G of both is known for the
+// best sequence that begins with it, since that of its parent is: it is the
+// maximum over the children. So a step draws noise for the children and shifts
+// it until the maximum is right; with T the parent's G, Z the children's
+// maximum:
+//
+//   v  = T - g + log(1 - exp(g - Z)),   g = l + noise of a child
+//   G  = T - max(0, v) - log(1 + exp(-|v|))
+//
+// The k highest of all children and of all sequences that are finished already
+// make the next beam: search is exact, a sequence that is cut has k better
+// ones. Children of the root are not shifted: their maximum is the noise of the
+// best sequence of all.
+//
+// The result is in the order of G, which is the order of the draw. `threshold`
+// is the highest G of all that was cut, that is of sequence k + 1; each row
+// gives k + 1 tokens, so none that could be it is missed. It depends on no
+// sequence drawn, which makes the importance weights 1 / P(G > threshold)
+// unbiased.
+//
+// The noise of a row is of the rank of its beam and of the step.
+//
+// Source: Kool et al. 2019, Stochastic beams and where to find them,
+// https://arxiv.org/abs/1903.06059, algorithm 1 and appendix B.3.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "beam/decode_strategy.h"
+#include "beam/finish_rule.h"
+#include "beam/token_tree.h"
+
+namespace espalier {
+
+// The sum G of a child: where `maximum`, that of all children, becomes the
+// parent's. REQUIRES: perturbed <= maximum; none is infinite or NaN.
+double ShiftToMaximum(double perturbed, double maximum, double parent);
+
+class StochasticBeamStrategy : public DecodeStrategy {
+ public:
+  // `params` as ValidateParams leaves them; the rest as FinishRule takes it.
+  explicit StochasticBeamStrategy(
+      const GenerationParams& params,
+      std::shared_ptr<const AllowedSequences> allowed = nullptr,
+      const Tokenizer* tokenizer = nullptr);
+
+  void DescribeSelection(PlanSelection* selection) const override;
+  bool runs_ahead() const override { return false; }
+  absl::StatusOr<std::vector<Continuation>> Advance(
+      const SelectionResult& result, std::vector<Decision>* decisions) override;
+  bool done() const override { return done_; }
+  void AppendTokens(int rank, std::vector<TokenId>* tokens) const override;
+  std::vector<Hypothesis> Hypotheses() const override;
+  std::optional<double> threshold() const override { return threshold_; }
+
+ private:
+  struct Sequence {
+    TokenTree::Node node = TokenTree::kRoot;
+    float cum_log_prob = 0;
+    double perturbed = 0;  // G
+    FinishRule::Progress progress = {};
+    std::optional<FinishReason> finish_reason = {};  // unset: it lives
+    Continuation from = {};  // of the last step, if it lives
+  };
+  // A sequence that a beam could hold next: a child, or one that is finished.
+  struct Contender {
+    double perturbed = 0;
+    int idx = 0;  // of the candidate; or of the sequence that is finished
+    bool is_child = false;
+  };
+
+  std::vector<Contender> Contenders(
+      std::span<const Candidate> candidates) const;
+  // What the children of one row sum to.
+  void AddChildren(std::span<const Candidate> candidates, int first_idx,
+                   std::vector<Contender>* contenders) const;
+  Sequence Grow(const Candidate& candidate, double perturbed);
+  // `child` is null if the candidate is cut.
+  Decision DecisionOn(const SelectionResult& result, int candidate_idx,
+                      const Sequence* child) const;
+  // The beams that live on, now that the beam is the next one.
+  std::vector<Continuation> GoOn();
+
+  // Constant after construction.
+  const int num_beams_;
+  const int num_return_sequences_;
+  const int max_new_tokens_;
+  const uint64_t seed_;
+  const FinishRule finish_rule_;
+
+  TokenTree tree_;
+  std::vector<Sequence> beam_;  // by falling G, at most num_beams
+  std::vector<int> live_;       // of these, by rank
+  std::optional<double> threshold_;
+  int num_generated_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace espalier

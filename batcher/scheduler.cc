@@ -66,7 +66,7 @@ absl::Status Scheduler::CheckFits(const Request& request,
 
 StepPlan Scheduler::Plan() {
   StepPlan plan = std::exchange(next_plan_, StepPlan());
-  int budget = max_step_tokens_;
+  Budget budget = {max_step_tokens_, limits_.max_beams};
   const bool waits = !in_flight_.empty() && !SomebodyRunsOn();
   for (Running& running : running_) {
     const BeamGroup& group = *running.group;
@@ -75,7 +75,7 @@ StepPlan Scheduler::Plan() {
     }
   }
   for (Running& running : running_) {
-    if (running.group->prefilling() && budget > 0) {
+    if (running.group->prefilling() && !budget.is_used_up()) {
       PlanGroup(running, &plan, &budget);
     }
   }
@@ -96,22 +96,27 @@ bool Scheduler::SomebodyRunsOn() const {
   });
 }
 
-void Scheduler::PlanGroup(Running& running, StepPlan* plan, int* budget) {
+void Scheduler::PlanGroup(Running& running, StepPlan* plan, Budget* budget) {
   BeamGroup& group = *running.group;
   int64_t& counter = group.prefilling() ? figures_.num_prompt_tokens
                                         : figures_.num_decode_rows;
   const size_t first_token = plan->tokens.size();
+  const int first_logits = plan->num_logits;
   const size_t num_continuations = plan->continuations.size();
   // Its reservation covers its worst case, so pages cannot run out.
-  const absl::Status status = group.PlanStep(std::max(*budget, 1), plan);
+  const absl::Status status = group.PlanStep(
+      std::max(budget->num_tokens, 1), plan, std::max(budget->num_logits, 1));
   CHECK(status.ok()) << status.ToString();
   planned_.push_back(group.id());
   const int num_tokens = static_cast<int>(plan->tokens.size() - first_token);
   counter += num_tokens;
-  *budget -= num_tokens;
+  budget->num_tokens -= num_tokens;
+  budget->num_logits -= plan->num_logits - first_logits;
   if (plan->continuations.size() > num_continuations) {
     // How many of them live is not known yet.
-    *budget -= static_cast<int>(plan->continuations.back().tail_pages.size());
+    const auto& slots = plan->continuations.back().tail_pages;
+    budget->num_tokens -= static_cast<int>(slots.size());
+    budget->num_logits -= static_cast<int>(slots.size());
   }
 }
 
@@ -125,6 +130,9 @@ void Scheduler::Remember(const StepPlan& plan) {
   remembered.num_selections = plan.selections.size();
   for (const GroupContinuation& continuation : plan.continuations) {
     remembered.asked.push_back(continuation.request);
+  }
+  for (const PlanScoring& scoring : plan.scorings) {
+    remembered.scored.push_back({scoring.request, scoring.tokens.size()});
   }
   remembered.num_page_copies = static_cast<int>(plan.page_copies.size());
   if (in_flight_.size() == 1) CountStep(remembered);
@@ -143,8 +151,8 @@ bool Scheduler::CanAdmit(const Waiting& next) const {
          num_edits <= limits_.max_score_edits;
 }
 
-void Scheduler::Admit(StepPlan* plan, int* budget) {
-  while (!waiting_.empty() && *budget > 0) {
+void Scheduler::Admit(StepPlan* plan, Budget* budget) {
+  while (!waiting_.empty() && !budget->is_used_up()) {
     Waiting& next = waiting_.front();
     if (!CanAdmit(next)) return;
     absl::StatusOr<PageReservation> pages = pool_.Reserve(
@@ -185,7 +193,21 @@ absl::Status Scheduler::CheckAnswers(const PlanInFlight& plan,
     if (running == nullptr) continue;  // nobody reads it
     RETURN_IF_ERROR(running->group->CheckAnswer(answer, vocab_size_));
   }
-  return absl::OkStatus();
+  return CheckScorings(plan, result);
+}
+
+absl::Status Scheduler::CheckScorings(const PlanInFlight& plan,
+                                      const StepResult& result) const {
+  const auto agree = [](const std::pair<RequestId, size_t>& asked,
+                        const ScoringResult& answer) {
+    return asked == std::pair(answer.request, answer.logprobs.size());
+  };
+  if (std::equal(plan.scored.begin(), plan.scored.end(),
+                 result.scorings.begin(), result.scorings.end(), agree)) {
+    return absl::OkStatus();
+  }
+  return Internal("a step of ", plan.scored.size(), " scorings of prompts was ",
+                  "answered with ", result.scorings.size(), " or with others");
 }
 
 void Scheduler::Advance(absl::StatusOr<StepResult> result) {
@@ -199,6 +221,10 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
   if (result.ok()) {
     figures_.forward_time += result->forward_time;
     figures_.select_time += result->select_time;
+    for (const ScoringResult& scoring : result->scorings) {
+      Running* running = Find(scoring.request);
+      if (running != nullptr) running->group->TakeScoring(scoring);
+    }
     for (const SelectionResult& selection : result->selections) {
       AdvanceGroup(selection);
     }

@@ -136,6 +136,8 @@ class Scheduler {
     std::vector<RequestId> requests;  // that run in it
     std::vector<RequestId> asked;     // for answers, in the plan's order
     size_t num_selections = 0;        // of `asked`; the rest goes on by itself
+    // Whose prompt is scored, and how many tokens of it.
+    std::vector<std::pair<RequestId, size_t>> scored;
     int num_page_copies = 0;
   };
 
@@ -143,9 +145,16 @@ class Scheduler {
   // does, those whose answer is there wait for the others: a step together is
   // cheaper than two.
   bool SomebodyRunsOn() const;
+  // What a step may still take.
+  struct Budget {
+    int num_tokens = 0;
+    int num_logits = 0;  // lines of them
+    bool is_used_up() const { return num_tokens < 1 || num_logits < 1; }
+  };
+
   // Adds what one group runs next.
-  void PlanGroup(Running& running, StepPlan* plan, int* budget);
-  void Admit(StepPlan* plan, int* budget);
+  void PlanGroup(Running& running, StepPlan* plan, Budget* budget);
+  void Admit(StepPlan* plan, Budget* budget);
   bool CanAdmit(const Waiting& next) const;
   // Errors: kResourceExhausted if the request fits not even alone.
   absl::Status CheckFits(const Request& request, int64_t num_edits) const;
@@ -155,6 +164,8 @@ class Scheduler {
   Running* Find(RequestId id);
   // Whether `result` answers `plan`.
   absl::Status CheckAnswers(const PlanInFlight& plan, const StepResult& result);
+  absl::Status CheckScorings(const PlanInFlight& plan,
+                             const StepResult& result) const;
   void AdvanceGroup(const SelectionResult& result);
   void Finish(Running& running, absl::StatusOr<Result> result);
   void EraseFinished();

@@ -83,10 +83,13 @@ bool BeamGroup::can_plan() const {
          strategy_->runs_ahead() && !rule_->processors.needs_history();
 }
 
-absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan) {
+absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan,
+                                 int max_logits) {
   CHECK(can_plan()) << "request " << id_ << " is done or has to wait";
   CHECK_GE(max_tokens, 1) << "tokens to feed";
-  const absl::Status status = prefilling()    ? PlanPrompt(max_tokens, plan)
+  CHECK_GE(max_logits, 1) << "lines of logits";
+  const absl::Status status = prefilling()
+                                  ? PlanPrompt(max_tokens, max_logits, plan)
                               : outstanding() ? PlanAhead(plan)
                                               : PlanBeams(plan);
   if (status.ok()) return status;
@@ -94,7 +97,10 @@ absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan) {
                   " pages: ", Message(status));
 }
 
-absl::Status BeamGroup::PlanPrompt(int max_tokens, StepPlan* plan) {
+absl::Status BeamGroup::PlanPrompt(int max_tokens, int max_logits,
+                                   StepPlan* plan) {
+  const bool is_scored = request_.params.prompt_logprobs.has_value();
+  if (is_scored) max_tokens = std::min(max_tokens, max_logits);
   const int num_tokens = std::min(max_tokens, num_pending_tokens());
   Sequence& sequence = *slots_[0].sequence;
   RETURN_IF_ERROR(sequence.pages.Append(num_tokens, &plan->page_copies));
@@ -102,9 +108,30 @@ absl::Status BeamGroup::PlanPrompt(int max_tokens, StepPlan* plan) {
                          .subspan(num_prompt_tokens_fed_, num_tokens);
   num_prompt_tokens_fed_ += num_tokens;
   const int first_logits = plan->num_logits;
-  AddRow(sequence, chunk, prefilling() ? 0 : 1, plan);
-  if (!prefilling()) AddSelection(first_logits, plan);
+  const int num_lines = is_scored ? num_tokens : prefilling() ? 0 : 1;
+  AddRow(sequence, chunk, num_lines, plan);
+  if (is_scored) AddScoring(first_logits, num_lines, plan);
+  if (!prefilling()) AddSelection(first_logits + num_lines - 1, plan);
   return absl::OkStatus();
+}
+
+// The last token of a prompt has no next one.
+void BeamGroup::AddScoring(int first_logits, int num_lines,
+                           StepPlan* plan) const {
+  const std::span<const TokenId> prompt = request_.prompt_tokens;
+  const int first = num_prompt_tokens_fed_ - num_lines + 1;
+  const int end = std::min<int>(first + num_lines, std::ssize(prompt));
+  if (first == end) return;
+  plan->scorings.push_back(
+      {.request = id_,
+       .first_logits = first_logits,
+       .tokens = {prompt.begin() + first, prompt.begin() + end},
+       .num_logprobs = SaturateToInt(*request_.params.prompt_logprobs)});
+}
+
+void BeamGroup::TakeScoring(const ScoringResult& result) {
+  prompt_logprobs_.insert(prompt_logprobs_.end(), result.logprobs.begin(),
+                          result.logprobs.end());
 }
 
 absl::Status BeamGroup::PlanBeams(StepPlan* plan) {
@@ -221,6 +248,12 @@ absl::Status BeamGroup::CheckAnswer(const SelectionResult& result,
                       " after beam ", candidate.beam, " of ", num_rows);
     }
   }
+  if (rule_->num_logprobs >= 0 &&
+      result.logprobs.size() != result.candidates.size()) {
+    return Internal("a step answered with ", result.logprobs.size(),
+                    " log-probabilities of ", result.candidates.size(),
+                    " candidates");
+  }
   if (!draws || done_) return absl::OkStatus();
   PlanSelection asked;
   strategy_->DescribeSelection(&asked);
@@ -235,17 +268,11 @@ absl::Status BeamGroup::Advance(const SelectionResult& result,
   CHECK_GE(num_unanswered_, 1) << "request " << id_ << " asked for nothing";
   --num_unanswered_;
   ++num_steps_;
-  if (tracer_ != nullptr) return DecideAndTell(result, next_plan);
-  std::vector<Continuation> beams;
-  return Decide(result, nullptr, &beams, next_plan);
-}
-
-absl::Status BeamGroup::Decide(const SelectionResult& result,
-                               std::vector<Decision>* decisions,
-                               std::vector<Continuation>* beams,
-                               StepPlan* next_plan) {
-  absl::StatusOr<std::vector<Continuation>> live =
-      strategy_->Advance(result, decisions);
+  const bool reports = rule_->num_logprobs >= 0;
+  std::vector<Decision> decisions;
+  const absl::StatusOr<std::vector<Continuation>> beams =
+      strategy_->Advance(result, reports ? &decisions : nullptr);
+  if (reports) logprobs_.Take(result, decisions);
   if (strategy_->done()) {
     Drop(next_plan);
     return live.status();
@@ -382,7 +409,13 @@ Result BeamGroup::TakeResult() const {
   result.usage.num_prompt_tokens = request_.prompt_tokens.size();
   result.usage.num_steps = num_steps_;
   if (DrawsAtRandom(request_.params)) result.seed = request_.params.seed;
-  for (const Hypothesis& hypothesis : result.hypotheses) {
+  if (request_.params.prompt_logprobs) {
+    result.prompt_logprobs = prompt_logprobs_;
+  }
+  for (Hypothesis& hypothesis : result.hypotheses) {
+    if (rule_->num_logprobs >= 0) {
+      hypothesis.logprobs = logprobs_.Of(hypothesis.tokens);
+    }
     result.usage.num_generated_tokens += hypothesis.tokens.size();
   }
   return result;

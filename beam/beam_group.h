@@ -30,6 +30,7 @@
 //   Result result = group.TakeResult();
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,6 +40,7 @@
 #include "beam/decode_strategy.h"
 #include "beam/group_tracer.h"
 #include "beam/selection_options.h"
+#include "beam/token_logprobs.h"
 #include "exec_request/request.h"
 #include "exec_request/sequence.h"
 #include "exec_request/step_plan.h"
@@ -90,15 +92,22 @@ class BeamGroup {
   // Adds its rows to `*plan`, feeding at most `max_tokens` tokens of the
   // prompt while prefilling, and otherwise one of every live beam; with the
   // page copies these need. Ahead of an answer it adds a continuation. A plan
-  // selects for the group unless its chunk leaves some of the prompt.
+  // selects for the group unless its chunk leaves some of the prompt. A prompt
+  // whose log-probabilities are asked for feeds at most `max_logits` tokens,
+  // each with a line of logits.
   // Errors: kInternal, leaving `*plan` unchanged, if the pool is empty,
   // against the promise of the reservation; the group must be dropped then.
-  // REQUIRES: can_plan(), max_tokens >= 1.
-  absl::Status PlanStep(int max_tokens, StepPlan* plan);
+  // REQUIRES: can_plan(), max_tokens >= 1, max_logits >= 1.
+  absl::Status PlanStep(int max_tokens, StepPlan* plan,
+                        int max_logits = std::numeric_limits<int>::max());
 
   // Whether `result` can be the oldest outstanding answer.
   // Errors: kInternal, saying what is wrong with it.
   absl::Status CheckAnswer(const SelectionResult& result, int vocab_size) const;
+
+  // Takes what a plan that fed some of its prompt says of those tokens. Chunks
+  // come in their order, each before the answer of its plan.
+  void TakeScoring(const ScoringResult& result);
 
   // Applies the oldest outstanding answer. Forks of sequences, and those that
   // ended, go into `*next_plan`; no forks if the next step is planned already.
@@ -142,7 +151,7 @@ class BeamGroup {
     PageRef tail;
   };
 
-  absl::Status PlanPrompt(int max_tokens, StepPlan* plan);
+  absl::Status PlanPrompt(int max_tokens, int max_logits, StepPlan* plan);
   absl::Status PlanBeams(StepPlan* plan);
   absl::Status PlanAhead(StepPlan* plan);
   absl::Status AppendToBeams(StepPlan* plan);
@@ -150,6 +159,8 @@ class BeamGroup {
   void AddRow(const Sequence& sequence, std::span<const TokenId> tokens,
               int num_logits, StepPlan* plan) const;
   void AddSelection(int first_logits, StepPlan* plan);
+  // Of the prompt tokens after the `num_lines` ones that were fed last.
+  void AddScoring(int first_logits, int num_lines, StepPlan* plan) const;
 
   std::vector<HeldPages> PagesBySlot() const;
   std::vector<int> LiveSlots() const;  // by rank
@@ -184,7 +195,9 @@ class BeamGroup {
   // more beams than there ever are continuations. All of them once it goes
   // ahead.
   std::vector<Slot> slots_;
-  std::vector<LiveBeam> beams_;  // by rank
+  std::vector<LiveBeam> beams_;                // by rank
+  std::vector<TokenLogProb> prompt_logprobs_;  // so far, if asked for
+  TokenLogProbs logprobs_;                     // as well
   int num_prompt_tokens_fed_ = 0;
   int64_t num_steps_ = 0;   // answered: tokens generated
   int num_unanswered_ = 0;  // selections, at most 2

@@ -18,8 +18,9 @@ namespace espalier {
 // (ValidateRequest; Scheduler::Submit); requests together never are beyond it,
 // because the scheduler lets the next one wait.
 struct StepLimits {
-  int max_step_tokens = std::numeric_limits<int>::max();    // >= max_beams
-  int max_beams = std::numeric_limits<int>::max();          // of all that run
+  int max_step_tokens = std::numeric_limits<int>::max();  // >= max_beams
+  // Of all that run; and so many lines of logits in a step.
+  int max_beams = std::numeric_limits<int>::max();
   int max_eos_token_ids = std::numeric_limits<int>::max();  // of each request
   // Entries of TokenEdit lists (kernels/score_processors.h), of all that run:
   // a list for every beam whose edits depend on its history, else one for all

@@ -4,7 +4,6 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/experimental/concurrent_channel.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -15,36 +14,17 @@
 
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "batcher/answer_channel.h"
+#include "batcher/event_queue.h"
+#include "batcher/stream_writer.h"
 
 namespace espalier {
 
 namespace asio = boost::asio;
-using boost::system::error_code;
-
 namespace {
-
-// Carries one answer from the strand to a waiting coroutine.
-template <typename T>
-using AnswerChannel =
-    asio::experimental::concurrent_channel<void(error_code, T)>;
-
-// Sends to a channel that is still there. Only the coroutine owns its channel,
-// which must not outlive the coroutine's context.
-template <typename T>
-std::function<void(T)> SendTo(std::weak_ptr<AnswerChannel<T>> channel) {
-  return [channel = std::move(channel)](T value) {
-    if (const auto open = channel.lock()) {
-      open->try_send(error_code(), std::move(value));
-    }
-  };
-}
 
 absl::Status ShutDownError() {
   return MakeError(absl::StatusCode::kCancelled, "the engine is shut down");
-}
-
-absl::Status CancelledByCaller() {
-  return MakeError(absl::StatusCode::kCancelled, "cancelled by its caller");
 }
 
 }  // namespace
@@ -60,6 +40,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
       : description(steps->description()),
         strand(asio::make_strand(std::move(executor))),
         max_plans_in_flight_(steps->max_plans_in_flight()),
+        tokenizer_(options.tokenizer),
         steps_(steps),
         scheduler_(description, options.scheduler) {}
 
@@ -71,6 +52,25 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
     if (stopping_) return done(ShutDownError());
     scheduler_.Submit(id, std::move(request), std::move(done));
     PumpSoon();
+  }
+
+  // Its events go into `queue`.
+  // Errors: why it was refused.
+  absl::Status Stream(RequestId id, Request request,
+                      const StreamOptions& options,
+                      const std::shared_ptr<EventQueue>& queue) {
+    if (stopping_) return ShutDownError();
+    ASSIGN_OR_RETURN(
+        std::unique_ptr<SearchWatcher> writer,
+        MakeStreamWriter(request.params, options, tokenizer_, queue));
+    scheduler_.Submit(
+        id, std::move(request),
+        [queue](absl::StatusOr<Result> result) {
+          queue->End(std::move(result));
+        },
+        std::move(writer));
+    PumpSoon();
+    return queue->error();
   }
 
   void Cancel(RequestId id) {
@@ -162,6 +162,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
 
   std::atomic<int64_t> next_id_{0};
   const int max_plans_in_flight_;
+  const Tokenizer* const tokenizer_;
 
   // Touched on the strand.
   StepExecutor* const steps_;
@@ -177,23 +178,13 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
 
 namespace {
 
-// Tells the engine when a coroutine stops waiting without an answer, also by
-// being destroyed.
+// Ends the request, from any thread.
 template <typename Core>
-class CancelUnlessAnswered {
- public:
-  CancelUnlessAnswered(std::shared_ptr<Core> core, RequestId id)
-      : core_(std::move(core)), id_(id) {}
-  ~CancelUnlessAnswered() {
-    if (core_ == nullptr) return;
-    asio::post(core_->strand, [core = core_, id = id_] { core->Cancel(id); });
-  }
-  void Answered() { core_ = nullptr; }
-
- private:
-  std::shared_ptr<Core> core_;
-  const RequestId id_;
-};
+std::function<void()> Canceller(std::shared_ptr<Core> core, RequestId id) {
+  return [core = std::move(core), id] {
+    asio::post(core->strand, [core, id] { core->Cancel(id); });
+  };
+}
 
 // Parameters are values: the coroutine may outlive the engine.
 template <typename Core>
@@ -218,12 +209,48 @@ asio::awaitable<absl::StatusOr<Result>> RunRequest(std::shared_ptr<Core> core,
     core->Submit(id, std::move(request), std::move(send));
   });
 
-  CancelUnlessAnswered<Core> guard(core, id);
+  CancelUnlessAnswered guard(Canceller(core, id));
   auto [error, result] =
       co_await answer->async_receive(asio::as_tuple(asio::use_awaitable));
   if (error) co_return CancelledByCaller();
   guard.Answered();
   co_return std::move(result);
+}
+
+template <typename Core>
+asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
+    std::shared_ptr<Core> core, Request request, StreamOptions options) {
+  const absl::Status valid = ValidateRequest(core->description, &request);
+  if (!valid.ok()) co_return valid;
+  const asio::cancellation_state state =
+      co_await asio::this_coro::cancellation_state;
+  if (state.cancelled() != asio::cancellation_type::none) {
+    co_return CancelledByCaller();  // and asked not to throw
+  }
+
+  const auto executor = co_await asio::this_coro::executor;
+  const auto answer =
+      std::make_shared<AnswerChannel<absl::Status>>(executor, 1);
+  const auto queue = std::make_shared<EventQueue>();
+  const RequestId id = core->NextId();
+  asio::post(core->strand,
+             [core, id, queue, options, send = SendTo<absl::Status>(answer),
+              request = std::move(request)]() mutable {
+               send(core->Stream(id, std::move(request), options, queue));
+             });
+
+  CancelUnlessAnswered guard(Canceller(core, id));
+  auto [error, accepted] =
+      co_await answer->async_receive(asio::as_tuple(asio::use_awaitable));
+  if (error) co_return CancelledByCaller();
+  guard.Answered();
+  if (!accepted.ok()) co_return accepted;
+  const auto read = [core, queue](EventQueue::Reader reader) {
+    asio::post(core->strand, [queue, reader = std::move(reader)]() mutable {
+      queue->Read(std::move(reader));
+    });
+  };
+  co_return ResultStream({.read = read, .cancel = Canceller(core, id)});
 }
 
 template <typename Core>
@@ -258,6 +285,11 @@ Engine::~Engine() {
 
 asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Request request) {
   return RunRequest(core_, std::move(request));
+}
+
+asio::awaitable<absl::StatusOr<ResultStream>> Engine::Stream(
+    Request request, StreamOptions options) {
+  return OpenStream(core_, std::move(request), options);
 }
 
 asio::awaitable<void> Engine::Shutdown() { return RunShutdown(core_); }

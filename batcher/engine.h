@@ -11,6 +11,8 @@
 //   }, detached);
 //   context.run();
 //
+// A request is awaited (Generate), or read while it runs (Stream).
+//
 // Life: the context outlives the StepExecutor, and that outlives the engine.
 // The engine is destroyed when no thread runs its context, or after Shutdown()
 // has completed; requests that still run are answered with kCancelled. A
@@ -24,14 +26,20 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "batcher/result_stream.h"
 #include "batcher/scheduler.h"
 #include "exec_request/request.h"
 #include "exec_request/step_executor.h"
+#include "exec_request/stream_event.h"
+#include "text/tokenizer.h"
 
 namespace espalier {
 
 struct EngineOptions {
   SchedulerOptions scheduler;
+  // Makes text of what is streamed; outlives the engine and its streams. Null:
+  // events have tokens alone.
+  const Tokenizer* tokenizer = nullptr;
 };
 
 // What an engine has done since its construction, and holds now.
@@ -70,6 +78,13 @@ class Engine {
   // kFailedPrecondition if no token was possible; and what the model
   // returned, if a step failed.
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
+
+  // The same, to be read while it runs (result_stream.h). Cancelled as Generate
+  // is; from then on the stream ends the request.
+  // Errors: kInvalidArgument and kResourceExhausted as Generate, kCancelled
+  // after a shutdown. What goes wrong later the stream tells.
+  boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(
+      Request request, StreamOptions options = {});
 
   // Refuses new requests (kCancelled), cancels those that wait or run, and
   // completes when the steps in flight have ended and nothing is held. A caller

@@ -35,11 +35,13 @@ Scheduler::Scheduler(const ModelDescription& model,
 
 Scheduler::~Scheduler() = default;
 
-void Scheduler::Submit(RequestId id, Request request, Done done) {
+void Scheduler::Submit(RequestId id, Request request, Done done,
+                       std::unique_ptr<SearchWatcher> watcher) {
   const int64_t num_edits = BeamGroup::WorstCaseEdits(request, vocab_size_);
   const absl::Status fits = CheckFits(request, num_edits);
   if (!fits.ok()) return done(fits);
-  waiting_.push_back({id, std::move(request), num_edits, std::move(done)});
+  waiting_.push_back(
+      {id, std::move(request), num_edits, std::move(done), std::move(watcher)});
 }
 
 absl::Status Scheduler::CheckFits(const Request& request,
@@ -158,10 +160,10 @@ void Scheduler::Admit(StepPlan* plan, Budget* budget) {
     absl::StatusOr<PageReservation> pages = pool_.Reserve(
         BeamGroup::WorstCasePages(next.request, pool_.page_size()));
     if (!pages.ok()) return;  // it waits until others have ended
-    running_.push_back({std::make_unique<BeamGroup>(
-                            next.id, std::move(next.request), *std::move(pages),
-                            &pool_, &sequence_ids_, options_.trace),
-                        next.num_edits, std::move(next.done)});
+    running_.push_back(
+        {std::make_unique<BeamGroup>(next.id, std::move(next.request),
+                                     *std::move(pages), &pool_, &sequence_ids_),
+         next.num_edits, std::move(next.done), std::move(next.watcher)});
     waiting_.pop_front();
     PlanGroup(running_.back(), plan, budget);
   }
@@ -243,11 +245,11 @@ void Scheduler::AdvanceGroup(const SelectionResult& result) {
   Running* running = Find(result.request);
   if (running == nullptr) return;  // it was cancelled, or ended a step before
   const absl::Status status = running->group->Advance(result, &next_plan_);
-  if (!status.ok()) {
-    Finish(*running, status);
-  } else if (running->group->done()) {
-    Finish(*running, running->group->TakeResult());
+  if (!status.ok()) return Finish(*running, status);
+  if (running->watcher != nullptr) {
+    running->watcher->OnStep(running->group->strategy());
   }
+  if (running->group->done()) Finish(*running, running->group->TakeResult());
 }
 
 void Scheduler::Finish(Running& running, absl::StatusOr<Result> result) {

@@ -32,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "beam/beam_group.h"
+#include "beam/search_watcher.h"
 #include "exec_request/model.h"
 #include "exec_request/request.h"
 #include "exec_request/sequence.h"
@@ -92,9 +93,11 @@ class Scheduler {
   ~Scheduler();
 
   // Takes a request that has passed ValidateRequest. One that can never fit
-  // is answered at once with kResourceExhausted and the figures.
+  // is answered at once with kResourceExhausted and the figures. `watcher` is
+  // told of each step, before `done` is; null: nobody watches.
   // REQUIRES: `id` was never used before.
-  void Submit(RequestId id, Request request, Done done);
+  void Submit(RequestId id, Request request, Done done,
+              std::unique_ptr<SearchWatcher> watcher = nullptr);
 
   // The next step. Empty when nobody can run; it may then still name
   // sequences that ended, for an executor that keeps state, but not while
@@ -125,11 +128,13 @@ class Scheduler {
     Request request;
     int64_t num_edits = 0;  // of scores, at worst
     Done done;
+    std::unique_ptr<SearchWatcher> watcher;  // null if nobody watches
   };
   struct Running {
     std::unique_ptr<BeamGroup> group;
     int64_t num_edits = 0;
     Done done;
+    std::unique_ptr<SearchWatcher> watcher;  // null if nobody watches
   };
   // What is remembered of a plan until it is answered.
   struct PlanInFlight {

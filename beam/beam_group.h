@@ -125,6 +125,8 @@ class BeamGroup {
   void Drop(StepPlan* next_plan);
 
   bool done() const { return done_; }
+  // For who watches the search.
+  const DecodeStrategy& strategy() const { return *strategy_; }
   // REQUIRES: done().
   Result TakeResult() const;
 

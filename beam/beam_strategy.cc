@@ -67,4 +67,25 @@ std::vector<Hypothesis> BeamStrategy::Hypotheses() const {
                       tree_);
 }
 
+// A hypothesis only ever sinks in the pool, so what is below those that are
+// returned stays there.
+std::vector<SequenceState> BeamStrategy::States() const {
+  std::vector<SequenceState> states;
+  for (const LiveBeam& beam : live_) {
+    if (done_) break;
+    const float score =
+        num_generated_ == 0
+            ? 0.0f
+            : LengthPenalizedScore(beam.cum_log_prob, num_generated_,
+                                   length_penalty_);
+    states.push_back({beam.node, beam.cum_log_prob, score, std::nullopt});
+  }
+  for (const FinishedBeam& beam : finished_.beams()) {
+    if (&beam - finished_.beams().data() == num_return_sequences_) break;
+    states.push_back(
+        {beam.node, beam.cum_log_prob, beam.score, beam.finish_reason});
+  }
+  return states;
+}
+
 }  // namespace espalier

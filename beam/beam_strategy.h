@@ -49,6 +49,8 @@ class BeamStrategy : public DecodeStrategy {
   bool done() const override { return done_; }
   void AppendTokens(int rank, std::vector<TokenId>* tokens) const override;
   std::vector<Hypothesis> Hypotheses() const override;
+  const TokenTree& tree() const override { return tree_; }
+  std::vector<SequenceState> States() const override;
 
  private:
   int NumCandidates() const;

@@ -41,6 +41,14 @@ struct Decision {
   std::optional<float> score = {};           // of a finished one
 };
 
+// A sequence, for who watches how the search goes.
+struct SequenceState {
+  TokenTree::Node node = TokenTree::kRoot;
+  float cum_log_prob = 0;
+  float score = 0;                                 // at its present length
+  std::optional<FinishReason> finish_reason = {};  // unset: it lives
+};
+
 class DecodeStrategy {
  public:
   virtual ~DecodeStrategy() = default;
@@ -76,8 +84,13 @@ class DecodeStrategy {
   // The finished hypotheses, best first, at most num_return_sequences.
   virtual std::vector<Hypothesis> Hypotheses() const = 0;
 
-  // What Result::threshold says.
-  virtual std::optional<double> threshold() const { return std::nullopt; }
+  // What all sequences are paths of.
+  virtual const TokenTree& tree() const = 0;
+
+  // Samples: every one, by number. Beams: every sequence that may still be
+  // returned, or whose descendants may: the live ones by rank, then the
+  // finished ones, best first; when done, those that are returned.
+  virtual std::vector<SequenceState> States() const = 0;
 };
 
 // Errors of Advance, saying how many tokens there were by then.

@@ -124,4 +124,17 @@ std::vector<Hypothesis> SampleStrategy::Hypotheses() const {
   return hypotheses;
 }
 
+std::vector<SequenceState> SampleStrategy::States() const {
+  std::vector<SequenceState> states;
+  for (const Sample& sample : samples_) {
+    const int length = tree_.depth(sample.node);
+    const float score =
+        length == 0 ? 0.0f
+                    : LengthPenalizedScore(sample.cum_log_prob, length, 1.0);
+    states.push_back(
+        {sample.node, sample.cum_log_prob, score, sample.finish_reason});
+  }
+  return states;
+}
+
 }  // namespace espalier

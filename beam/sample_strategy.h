@@ -37,6 +37,8 @@ class SampleStrategy : public DecodeStrategy {
   void AppendTokens(int rank, std::vector<TokenId>* tokens) const override;
   // By mean log-probability; equals in the order of samples.
   std::vector<Hypothesis> Hypotheses() const override;
+  const TokenTree& tree() const override { return tree_; }
+  std::vector<SequenceState> States() const override;
 
  private:
   struct Sample {

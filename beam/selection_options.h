@@ -13,7 +13,7 @@
 
 namespace espalier {
 
-// Whether sequences compete with one another; else they are samples.
+// Whether it searches with beams; else it draws samples (greedy search is one).
 bool IsBeamSearch(const GenerationParams& params);
 
 // Sequences that live at a step, at most: beams, or samples.

@@ -6,8 +6,7 @@ namespace espalier {
 
 TokenTree::Node TokenTree::Append(Node parent, TokenId token) {
   CHECK(parent >= kRoot && parent < num_nodes()) << "no node " << parent;
-  const int depth = parent == kRoot ? 1 : nodes_[parent].depth + 1;
-  nodes_.push_back({parent, token, depth});
+  nodes_.push_back({parent, token, depth(parent) + 1});
   return num_nodes() - 1;
 }
 

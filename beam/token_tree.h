@@ -21,6 +21,8 @@ class TokenTree {
 
   TokenId token(Node node) const { return nodes_[node].token; }
   Node parent(Node node) const { return nodes_[node].parent; }
+  // Tokens on the path to `node`.
+  int depth(Node node) const { return node == kRoot ? 0 : nodes_[node].depth; }
   int num_nodes() const { return static_cast<int>(nodes_.size()); }
 
   // The tokens from the root to `node`, that one included.

@@ -1,0 +1,84 @@
+#include "batcher/event_queue.h"
+
+#include <utility>
+
+namespace espalier {
+namespace {
+
+// Appends what `from` tells to `*to`.
+template <typename Event>
+void Append(const Event& from, Event* to) {
+  to->tokens.insert(to->tokens.end(), from.tokens.begin(), from.tokens.end());
+  to->text += from.text;
+}
+
+}  // namespace
+
+void EventQueue::Extend(SampleEvent event) {
+  if (waiting_idx_.size() <= event.sample) {
+    waiting_idx_.resize(event.sample + 1, -1);
+  }
+  int& idx = waiting_idx_[event.sample];
+  if (idx < 0) {
+    idx = static_cast<int>(samples_.size());
+    samples_.push_back(std::move(event));
+    return;
+  }
+  Append(event, &samples_[idx]);
+  samples_[idx].finish_reason = event.finish_reason;
+}
+
+void EventQueue::Extend(PrefixEvent event) {
+  if (prefix_.has_value()) {
+    Append(event, &*prefix_);
+  } else {
+    prefix_ = std::move(event);
+  }
+}
+
+void EventQueue::Replace(BeamsEvent event) { beams_ = std::move(event); }
+
+void EventQueue::End(absl::StatusOr<Result> result) {
+  ended_ = true;
+  if (result.ok()) {
+    result_ = *std::move(result);
+  } else {
+    error_ = result.status();
+  }
+  Flush();
+}
+
+bool EventQueue::empty() const {
+  return samples_.empty() && !prefix_.has_value() && !beams_.has_value() &&
+         !ended_;
+}
+
+void EventQueue::Flush() {
+  if (reader_ == nullptr || empty()) return;
+  std::exchange(reader_, nullptr)(Take());
+}
+
+void EventQueue::Read(Reader reader) {
+  reader_ = std::move(reader);
+  Flush();
+}
+
+EventBatch EventQueue::Take() {
+  EventBatch batch;
+  const auto take = [&](auto& event) {
+    if (event.has_value()) batch.events.push_back(*std::move(event));
+    event.reset();
+  };
+  take(prefix_);
+  for (SampleEvent& event : samples_) {
+    waiting_idx_[event.sample] = -1;
+    batch.events.push_back(std::move(event));
+  }
+  samples_.clear();
+  take(beams_);
+  take(result_);
+  if (ended_) batch.end = error_;
+  return batch;
+}
+
+}  // namespace espalier

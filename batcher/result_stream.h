@@ -1,0 +1,64 @@
+// ResultStream: the reader's end of a request that streams.
+//
+//   ASSIGN_OR_RETURN(ResultStream stream,
+//                    co_await engine.Stream(request));
+//   while (true) {
+//     ASSIGN_OR_RETURN(const std::optional<StreamEvent> event,
+//                      co_await stream.Next());
+//     if (!event.has_value()) break;
+//     Show(*event);
+//   }
+//
+// (In a coroutine the two macros are written out.)
+//
+// The engine does not wait for a reader: see batcher/event_queue.h for what one
+// who is slow gets, and what that costs. Destroying the stream, or cancelling
+// Next, ends the request at once, in whatever state it is, and its pages come
+// back.
+//
+// Thread rule: one coroutine at a time; it may run on any executor. The stream
+// does not outlive the engine's context; it may outlive the engine.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "batcher/event_queue.h"
+#include "exec_request/stream_event.h"
+
+namespace espalier {
+
+class ResultStream {
+ public:
+  // How it reaches the engine; both may be called on any thread.
+  struct Source {
+    std::function<void(EventQueue::Reader)> read;
+    std::function<void()> cancel;
+  };
+
+  explicit ResultStream(Source source);
+  ~ResultStream();
+  ResultStream(ResultStream&&) = default;
+  ResultStream& operator=(ResultStream&&);
+
+  // The next event, as soon as there is one. The last is the Result that
+  // Generate would have given; nullopt after it.
+  // Errors: those of Generate, in place of the Result, after all that came
+  // before; nullopt after that, too.
+  // REQUIRES: no other Next waits.
+  boost::asio::awaitable<absl::StatusOr<std::optional<StreamEvent>>> Next();
+
+ private:
+  struct State;
+  static boost::asio::awaitable<absl::StatusOr<std::optional<StreamEvent>>>
+  NextOf(std::shared_ptr<State> state);
+
+  void CancelUnlessEnded();
+
+  std::shared_ptr<State> state_;  // null after a move; Next may outlive this
+};
+
+}  // namespace espalier

@@ -1,0 +1,173 @@
+#include "batcher/stream_writer.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "beam/agreed_prefix.h"
+#include "beam/selection_options.h"
+#include "text/stop_strings.h"
+#include "text/text_stream.h"
+
+namespace espalier {
+namespace {
+
+// Begins the texts of one request: all are cut by the same stops.
+class TextSource {
+ public:
+  TextSource(const GenerationParams& params, const Tokenizer* tokenizer,
+             StopStrings stops)
+      : tokenizer_(tokenizer),
+        stops_(std::move(stops)),
+        options_{.include_stop = params.include_stop,
+                 .min_new_tokens = SaturateToInt(params.min_new_tokens)} {}
+
+  // nullopt without a tokenizer. Refers to this.
+  std::optional<TextStream> Begin() const {
+    if (tokenizer_ == nullptr) return std::nullopt;
+    return TextStream(*tokenizer_, stops_, options_);
+  }
+
+ private:
+  const Tokenizer* const tokenizer_;
+  const StopStrings stops_;
+  const TextOptions options_;
+};
+
+std::string Feed(std::span<const TokenId> tokens,
+                 std::optional<TextStream>* text) {
+  std::string fed;
+  if (!text->has_value()) return fed;
+  for (const TokenId token : tokens) fed += (*text)->Feed(token).text;
+  return fed;
+}
+
+std::string Finish(std::optional<TextStream>* text) {
+  return text->has_value() ? (*text)->Finish().text : std::string();
+}
+
+// Tells how each sample grows.
+class SampleWriter : public SearchWatcher {
+ public:
+  SampleWriter(TextSource texts, int num_samples,
+               std::shared_ptr<EventQueue> queue)
+      : texts_(std::move(texts)), queue_(std::move(queue)) {
+    for (int i = 0; i < num_samples; ++i) {
+      samples_.push_back({.text = texts_.Begin()});
+    }
+  }
+
+  void OnStep(const DecodeStrategy& strategy) override {
+    const std::vector<SequenceState> states = strategy.States();
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (samples_[i].ended) continue;
+      Extend(static_cast<int>(i), states[i], strategy.tree());
+    }
+    queue_->Flush();
+  }
+
+ private:
+  struct Sample {
+    TokenTree::Node node = TokenTree::kRoot;  // told up to here
+    bool ended = false;
+    std::optional<TextStream> text;
+  };
+
+  void Extend(int sample_idx, const SequenceState& state,
+              const TokenTree& tree) {
+    Sample& sample = samples_[sample_idx];
+    SampleEvent event = {.sample = sample_idx,
+                         .finish_reason = state.finish_reason};
+    for (auto node = state.node; node != sample.node;
+         node = tree.parent(node)) {
+      event.tokens.push_back(tree.token(node));
+    }
+    std::ranges::reverse(event.tokens);
+    event.text = Feed(event.tokens, &sample.text);
+    if (state.finish_reason.has_value()) event.text += Finish(&sample.text);
+    sample.node = state.node;
+    sample.ended = state.finish_reason.has_value();
+    queue_->Extend(std::move(event));
+  }
+
+  const TextSource texts_;  // at its place: the samples' texts refer to it
+  const std::shared_ptr<EventQueue> queue_;
+  std::vector<Sample> samples_;
+};
+
+// Tells the agreed prefix, and the beams if somebody wants to see them.
+class BeamWriter : public SearchWatcher {
+ public:
+  BeamWriter(TextSource texts, bool tells_beams,
+             std::shared_ptr<EventQueue> queue)
+      : texts_(std::move(texts)),
+        tells_beams_(tells_beams),
+        queue_(std::move(queue)),
+        text_(texts_.Begin()) {}
+
+  void OnStep(const DecodeStrategy& strategy) override {
+    ++num_steps_;
+    const std::vector<SequenceState> states = strategy.States();
+    ExtendPrefix(strategy, states);
+    if (tells_beams_) TellBeams(strategy.tree(), states);
+    queue_->Flush();
+  }
+
+ private:
+  void ExtendPrefix(const DecodeStrategy& strategy,
+                    std::span<const SequenceState> states) {
+    std::vector<TokenTree::Node> nodes;
+    for (const SequenceState& state : states) nodes.push_back(state.node);
+    PrefixEvent event;
+    event.tokens = prefix_.Update(strategy.tree(), nodes);
+    event.text = Feed(event.tokens, &text_);
+    // What the text still holds back is the hypothesis' own if there is no
+    // other one.
+    if (strategy.done() && prefix_.is_everything()) {
+      event.text += Finish(&text_);
+    }
+    if (event.tokens.empty() && event.text.empty()) return;
+    queue_->Extend(std::move(event));
+  }
+
+  void TellBeams(const TokenTree& tree, std::span<const SequenceState> states) {
+    BeamsEvent event = {.num_steps = num_steps_};
+    for (const SequenceState& state : states) {
+      event.beams.push_back({.tokens = tree.Path(state.node),
+                             .score = state.score,
+                             .cum_log_prob = state.cum_log_prob,
+                             .finish_reason = state.finish_reason});
+    }
+    queue_->Replace(std::move(event));
+  }
+
+  const TextSource texts_;  // at its place: the text refers to it
+  const bool tells_beams_;
+  const std::shared_ptr<EventQueue> queue_;
+  AgreedPrefix prefix_;
+  std::optional<TextStream> text_;
+  int64_t num_steps_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SearchWatcher>> MakeStreamWriter(
+    const GenerationParams& params, const StreamOptions& options,
+    const Tokenizer* tokenizer, std::shared_ptr<EventQueue> queue) {
+  StopStrings stops;
+  if (tokenizer != nullptr) {
+    ASSIGN_OR_RETURN(stops, StopStrings::Create(params.stop));
+  }
+  TextSource texts(params, tokenizer, std::move(stops));
+  if (IsBeamSearch(params)) {
+    return std::make_unique<BeamWriter>(std::move(texts), options.beams,
+                                        std::move(queue));
+  }
+  return std::make_unique<SampleWriter>(std::move(texts), NumSequences(params),
+                                        std::move(queue));
+}
+
+}  // namespace espalier

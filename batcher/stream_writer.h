@@ -1,0 +1,23 @@
+// What a request's steps tell its reader: turns where a search stands into
+// events, and tokens into text.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "batcher/event_queue.h"
+#include "beam/search_watcher.h"
+#include "exec_request/generation_params.h"
+#include "exec_request/stream_event.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+
+// Writes into `queue`, on its strand. `params` as ValidateRequest leaves them;
+// `tokenizer`, without which there is no text, outlives it.
+// Errors: kInvalidArgument for `stop`, as StopStrings::Create.
+absl::StatusOr<std::unique_ptr<SearchWatcher>> MakeStreamWriter(
+    const GenerationParams& params, const StreamOptions& options,
+    const Tokenizer* tokenizer, std::shared_ptr<EventQueue> queue);
+
+}  // namespace espalier

@@ -1,0 +1,69 @@
+#include "beam/agreed_prefix.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace espalier {
+
+AgreedPrefix::AgreedPrefix() : places_(1), ends_{kRoot} { Use(kRoot); }
+
+std::vector<TokenId> AgreedPrefix::Update(
+    const TokenTree& tree, std::span<const TokenTree::Node> nodes) {
+  if (nodes.empty()) return {};
+  std::vector<int> ends;
+  for (const TokenTree::Node node : nodes) ends.push_back(PlaceOf(tree, node));
+  // In this order, what they have in common stays in use.
+  for (const int end : ends) Use(end);
+  for (const int end : ends_) Leave(end);
+  ends_ = std::move(ends);
+  std::vector<TokenId> grown;
+  // One use that is no end is one way on.
+  while (places_[agreed_].num_uses == 1 && places_[agreed_].child_xor != 0) {
+    agreed_ = places_[agreed_].child_xor;
+    grown.push_back(places_[agreed_].token);
+  }
+  return grown;
+}
+
+bool AgreedPrefix::is_everything() const {
+  return std::all_of(ends_.begin(), ends_.end(),
+                     [&](int end) { return end == agreed_; });
+}
+
+int AgreedPrefix::PlaceOf(const TokenTree& tree, TokenTree::Node node) {
+  if (node == TokenTree::kRoot) return kRoot;
+  if (place_of_.size() <= node) place_of_.resize(tree.num_nodes(), kNone);
+  if (place_of_[node] == kNone) {
+    // As a rule the parent was a live sequence, so it is known.
+    const int parent = PlaceOf(tree, tree.parent(node));
+    place_of_[node] = ChildOf(parent, tree.token(node));
+  }
+  return place_of_[node];
+}
+
+int AgreedPrefix::ChildOf(int parent, TokenId token) {
+  const uint64_t key = uint64_t{static_cast<uint32_t>(parent)} << 32 |
+                       static_cast<uint32_t>(token);
+  const auto [child, is_new] =
+      children_.emplace(key, static_cast<int>(places_.size()));
+  if (is_new) places_.push_back({.parent = parent, .token = token});
+  return child->second;
+}
+
+void AgreedPrefix::Use(int place) {
+  while (places_[place].num_uses++ == 0 && place != kRoot) {
+    const int parent = places_[place].parent;
+    places_[parent].child_xor ^= place;
+    place = parent;
+  }
+}
+
+void AgreedPrefix::Leave(int place) {
+  while (--places_[place].num_uses == 0 && place != kRoot) {
+    const int parent = places_[place].parent;
+    places_[parent].child_xor ^= place;
+    place = parent;
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,16 @@
+// SearchWatcher: who is told of each step of one request, on its strand.
+#pragma once
+
+#include "beam/decode_strategy.h"
+
+namespace espalier {
+
+class SearchWatcher {
+ public:
+  virtual ~SearchWatcher() = default;
+
+  // `strategy` has taken a step's answer; it may be done.
+  virtual void OnStep(const DecodeStrategy& strategy) = 0;
+};
+
+}  // namespace espalier

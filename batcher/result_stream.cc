@@ -16,7 +16,7 @@ namespace asio = boost::asio;
 
 // Touched by the reader.
 struct ResultStream::State {
-  explicit State(Source source) : source(std::move(source)) {}
+  explicit State(Source from) : source(std::move(from)) {}
 
   // Once. What nobody has read is dropped.
   void Cancel() {

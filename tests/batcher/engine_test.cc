@@ -13,13 +13,13 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "exec_request/model_executor.h"
+#include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
 
@@ -31,52 +31,6 @@ using namespace ::espalier::testing;  // NOLINT
 using ::testing::HasSubstr;
 
 using Answer = std::optional<absl::StatusOr<Result>>;
-
-// Runs a plan only when the test says so, on the test's thread.
-class ManualExecutor : public StepExecutor {
- public:
-  ManualExecutor(Model* model, int max_plans_in_flight)
-      : model_(model),
-        runner_(model),
-        max_plans_in_flight_(max_plans_in_flight) {}
-
-  const ModelDescription& description() const override {
-    return model_->description();
-  }
-  int max_plans_in_flight() const override { return max_plans_in_flight_; }
-  void Execute(StepPlan plan, Done done) override {
-    started_.emplace_back(std::move(plan), std::move(done));
-    EXPECT_LE(started_.size(), max_plans_in_flight_);
-  }
-
-  int num_started() const { return static_cast<int>(started_.size()); }
-  void RunStep() {
-    auto [plan, done] = std::move(started_.front());
-    started_.pop_front();
-    done(runner_.Run(std::move(plan)));
-  }
-  int num_groups() const { return runner_.num_groups(); }
-
- private:
-  Model* const model_;
-  PlanRunner runner_;
-  const int max_plans_in_flight_;
-  std::deque<std::pair<StepPlan, Done>> started_;
-};
-
-// What goes on by itself is known by its pages alone.
-ToyModelOptions SmallModel(int plans_in_flight = 1) {
-  ToyModelOptions options;
-  options.eos_boost = 2;
-  options.num_pages = 400;
-  options.memory = plans_in_flight > 1 ? ToyModelOptions::Memory::kPages
-                                       : ToyModelOptions::Memory::kSequences;
-  return options;
-}
-
-EngineOptions Validated(int max_running = 256) {
-  return {{.max_running = max_running, .validate_steps = true}};
-}
 
 // An engine whose every step is under the test's control; the parameter says
 // how many plans it keeps in flight.
@@ -303,9 +257,7 @@ TEST_P(ManualEngineTest, ACallersContextMayEndBeforeTheEnginesDoes) {
 
 class EngineTest : public ::testing::TestWithParam<int> {
  protected:
-  ToyModelOptions SmallModel() const {
-    return espalier::SmallModel(GetParam());
-  }
+  ToyModelOptions SmallModel() const { return testing::SmallModel(GetParam()); }
   ModelExecutorOptions Steps() const { return {.run_ahead = GetParam() > 1}; }
 };
 

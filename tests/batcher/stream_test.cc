@@ -1,0 +1,647 @@
+// What a request tells while it runs is what it says in the end: of any mixture
+// of requests, however slowly it is read, whoever vanishes when.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/use_future.hpp>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "batcher/engine.h"
+#include "exec_request/model_executor.h"
+#include "tests/batcher/manual_executor.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/status_matchers.h"
+#include "tests/text/test_tokenizer.h"
+#include "text/text_stream.h"
+
+namespace espalier {
+namespace {
+
+namespace asio = boost::asio;
+using namespace ::espalier::testing;  // NOLINT
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int kAll = 1 << 20;
+
+bool IsBeams(const Request& request) { return request.params.num_beams > 1; }
+
+// The tokens of a request's texts are bytes for the most part, which seldom
+// make characters, and symbols.
+ToyModelOptions ByteModel(int plans_in_flight) {
+  ToyModelOptions options = SmallModel(plans_in_flight);
+  options.vocab_size = 262;
+  options.eos_token_ids = {2};
+  options.num_pages = 1000;
+  return options;
+}
+
+// Few different bytes of some characters, so that sequences, characters and
+// stops come about.
+std::vector<int64_t> FewTokens(std::mt19937& random) {
+  std::vector<int64_t> tokens = {2};
+  const Tokenizer& tokenizer = EnFrTokenizer();
+  for (const char* byte :
+       {"<0x61>", "<0xC3>", "<0xA9>", "<0xE2>", "<0x82>", "<0xAC>", "<0x20>"}) {
+    const std::optional<TokenId> token = tokenizer.PieceToId(byte);
+    CHECK(token.has_value() && *token < 262) << byte;
+    if (random() % 4 > 0) tokens.push_back(*token);
+  }
+  std::ranges::sort(tokens);
+  return tokens;
+}
+
+// Any kind of request: greedy, samples, beams; with and without stops.
+Request RandomStreamRequest(std::mt19937& random,
+                            const ModelDescription& model) {
+  Request request = RandomRequest(random, model);
+  GenerationParams& params = request.params;
+  if (!IsBeams(request) && random() % 2 == 0) {
+    params.do_sample = true;
+    params.seed = random();
+    params.best_of = 1 + random() % 4;
+  }
+  if (random() % 2 == 0) params.allowed_token_ids = FewTokens(random);
+  for (const char* stop : {"a", "\u00e9", "a\u00e9a", "\u20ac ", "  "}) {
+    if (random() % 5 == 0) params.stop.emplace_back(stop);
+  }
+  params.include_stop = random() % 2 == 0;
+  return request;
+}
+
+std::vector<Request> RandomStreamRequests(int count, uint32_t seed,
+                                          const ModelDescription& model) {
+  std::mt19937 random(seed);
+  std::vector<Request> requests;
+  for (int i = 0; i < count; ++i) {
+    requests.push_back(RandomStreamRequest(random, model));
+  }
+  return requests;
+}
+
+std::string TextFor(const Request& request,
+                    const std::vector<TokenId>& tokens) {
+  const auto stops = StopStrings::Create(request.params.stop);
+  CHECK(stops.ok());
+  return TextOf(
+      tokens, EnFrTokenizer(), *stops,
+      {.include_stop = request.params.include_stop,
+       .min_new_tokens = static_cast<int>(request.params.min_new_tokens)});
+}
+
+// What a reader has of one sample, or of the agreed prefix.
+struct Told {
+  std::vector<TokenId> tokens;
+  std::string text;
+  std::optional<FinishReason> finish_reason;
+};
+
+template <typename Event>
+void Add(const Event& event, Told* told) {
+  EXPECT_TRUE(IsUtf8(event.text)) << "half a character";
+  told->tokens.insert(told->tokens.end(), event.tokens.begin(),
+                      event.tokens.end());
+  told->text += event.text;
+}
+
+bool StartsWith(const std::vector<TokenId>& tokens,
+                const std::vector<TokenId>& prefix) {
+  return std::ranges::mismatch(tokens, prefix).in2 == prefix.end();
+}
+
+// One who reads a stream, and all that was told so far.
+struct Story {
+  void Take(const StreamEvent& event) {
+    ASSERT_FALSE(result.has_value()) << "told after the result";
+    std::visit([&](const auto& e) { Hear(e); }, event);
+  }
+
+  void Hear(const SampleEvent& event) {
+    Told& sample = samples[event.sample];
+    EXPECT_FALSE(sample.finish_reason.has_value()) << "told after its end";
+    EXPECT_TRUE(!event.tokens.empty() || event.finish_reason.has_value());
+    Add(event, &sample);
+    sample.finish_reason = event.finish_reason;
+  }
+  void Hear(const PrefixEvent& event) {
+    EXPECT_TRUE(!event.tokens.empty() || !event.text.empty());
+    Add(event, &prefix);
+  }
+  void Hear(const BeamsEvent& event) {
+    EXPECT_GT(event.num_steps, beams.num_steps);
+    beams = event;
+    for (const BeamState& beam : beams.beams) {
+      EXPECT_TRUE(StartsWith(beam.tokens, prefix.tokens));
+    }
+  }
+  void Hear(const Result& last) { result = last; }
+
+  std::map<int, Told> samples;
+  Told prefix;
+  BeamsEvent beams;
+  std::optional<Result> result;
+};
+
+void ExpectSamplesTellTheResult(const Request& request, const Story& story) {
+  const GenerationParams& params = request.params;
+  EXPECT_EQ(story.samples.size(),
+            params.best_of.value_or(params.num_return_sequences));
+  for (const auto& [sample, told] : story.samples) {
+    EXPECT_TRUE(told.finish_reason.has_value()) << sample;
+    EXPECT_EQ(told.text, TextFor(request, told.tokens));
+  }
+  for (const Hypothesis& hypothesis : story.result->hypotheses) {
+    EXPECT_TRUE(std::ranges::any_of(story.samples, [&](const auto& sample) {
+      return sample.second.tokens == hypothesis.tokens &&
+             sample.second.finish_reason == hypothesis.finish_reason;
+    }));
+  }
+  EXPECT_THAT(story.prefix.tokens, IsEmpty());
+}
+
+void ExpectPrefixBeginsTheResult(const Request& request, const Story& story) {
+  const std::vector<Hypothesis>& hypotheses = story.result->hypotheses;
+  for (const Hypothesis& hypothesis : hypotheses) {
+    EXPECT_TRUE(StartsWith(hypothesis.tokens, story.prefix.tokens));
+    const std::string text = TextFor(request, hypothesis.tokens);
+    EXPECT_TRUE(text.starts_with(story.prefix.text));
+    if (hypotheses.size() > 1) continue;
+    EXPECT_EQ(story.prefix.tokens, hypothesis.tokens);
+    EXPECT_EQ(story.prefix.text, text);
+  }
+  EXPECT_TRUE(story.samples.empty());
+}
+
+void ExpectTellsTheResult(const Request& request, const Story& story) {
+  ASSERT_TRUE(story.result.has_value());
+  if (IsBeams(request)) {
+    ExpectPrefixBeginsTheResult(request, story);
+  } else {
+    ExpectSamplesTellTheResult(request, story);
+  }
+}
+
+// A reader under the test's control: it reads when it is told to.
+struct Reader {
+  std::optional<absl::StatusOr<ResultStream>> stream;
+  Story story;
+  int num_events = 0;
+  bool waits = false;
+  std::optional<absl::Status> end;
+  std::unique_ptr<asio::cancellation_signal> signal =
+      std::make_unique<asio::cancellation_signal>();
+};
+
+// The parameter says how many plans are in flight.
+class StreamTest : public ::testing::TestWithParam<int> {
+ protected:
+  StreamTest() {
+    EngineOptions options = Validated(4);
+    options.tokenizer = &EnFrTokenizer();
+    engine_ =
+        std::make_unique<Engine>(context_.get_executor(), &steps_, options);
+  }
+
+  Reader& Open(const Request& request, StreamOptions options = {}) {
+    Reader& reader = *readers_.emplace_back(std::make_unique<Reader>());
+    asio::co_spawn(
+        context_, engine_->Stream(request, options),
+        asio::bind_cancellation_slot(
+            reader.signal->slot(),
+            [&](std::exception_ptr, absl::StatusOr<ResultStream> stream) {
+              reader.stream = std::move(stream);
+            }));
+    return reader;
+  }
+  void OpenAll(const std::vector<Request>& requests) {
+    for (const Request& request : requests) Open(request);
+    Poll();
+  }
+  // Reads one event, or waits for it.
+  void Read(Reader& reader) {
+    if (reader.waits || reader.end.has_value()) return;
+    ASSERT_TRUE(reader.stream.has_value());
+    ASSERT_OK(*reader.stream);
+    reader.waits = true;
+    asio::co_spawn(context_, (*reader.stream)->Next(),
+                   asio::bind_cancellation_slot(
+                       reader.signal->slot(),
+                       [&](std::exception_ptr,
+                           absl::StatusOr<std::optional<StreamEvent>> event) {
+                         reader.waits = false;
+                         if (!event.ok()) {
+                           reader.end = event.status();
+                         } else if (!event->has_value()) {
+                           reader.end = absl::OkStatus();
+                         } else {
+                           ++reader.num_events;
+                           reader.story.Take(**event);
+                         }
+                       }));
+    Poll();
+  }
+  // Reads until it waits.
+  void ReadAll(Reader& reader) {
+    while (!reader.waits && !reader.end.has_value()) Read(reader);
+  }
+  void ReadAllToTheEnd() {
+    for (const auto& reader : readers_) {
+      RunSteps(kAll);
+      ReadAll(*reader);
+    }
+  }
+  void Poll() {
+    context_.restart();
+    context_.poll();
+  }
+  void RunSteps(int count) {
+    Poll();
+    for (; count > 0 && steps_.num_started() > 0; --count) {
+      steps_.RunStep();
+      Poll();
+    }
+  }
+  void ExpectAsAlone(const Request& request, const Reader& reader) {
+    ASSERT_OK_AND_ASSIGN(const Result alone, RunAlone(ByteModel(1), request));
+    ASSERT_TRUE(reader.end.has_value());
+    ASSERT_OK(*reader.end);
+    ExpectTellsTheResult(request, reader.story);
+    EXPECT_TRUE(SameResult(*reader.story.result, alone));
+  }
+  void ExpectNothingHeld() {
+    std::future<EngineFigures> future =
+        asio::co_spawn(context_, engine_->Figures(), asio::use_future);
+    Poll();
+    const EngineFigures figures = future.get();
+    EXPECT_EQ(figures.num_pages_held, 0);
+    EXPECT_EQ(figures.num_running, 0);
+    EXPECT_EQ(figures.num_waiting, 0);
+    EXPECT_EQ(model_.num_sequences(), 0);
+    EXPECT_EQ(steps_.num_groups(), 0);
+  }
+
+  ToyModel model_{ByteModel(GetParam())};
+  ManualExecutor steps_{&model_, GetParam()};
+  asio::io_context context_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<std::unique_ptr<Reader>> readers_;  // before the context goes
+};
+
+INSTANTIATE_TEST_SUITE_P(PlansInFlight, StreamTest, ::testing::Values(1, 2));
+
+TEST_P(StreamTest, WhatIsToldIsTheResultHoweverItIsRead) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 60; ++round) {
+    readers_.clear();
+    const auto requests =
+        RandomStreamRequests(8, 100 + round, model_.description());
+    for (const Request& request : requests) {
+      Open(request, {.beams = random() % 2 == 0});
+    }
+    Poll();
+    while (steps_.num_started() > 0) {
+      RunSteps(1 + random() % 3);
+      // Reader 0 is never behind, 7 comes at the end; the others at times.
+      for (size_t i = 0; i < 7; ++i) {
+        if (i == 0) ReadAll(*readers_[i]);
+        if (random() % 8 > i) Read(*readers_[i]);
+      }
+    }
+    ReadAllToTheEnd();
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ExpectAsAlone(requests[i], *readers_[i]);
+      ASSERT_FALSE(HasFailure()) << "round " << round << " request " << i;
+    }
+    ExpectNothingHeld();
+  }
+}
+
+std::vector<TokenId> CommonPrefix(const std::vector<BeamState>& beams) {
+  std::vector<TokenId> common = beams.at(0).tokens;
+  for (const BeamState& beam : beams) {
+    common.erase(std::ranges::mismatch(common, beam.tokens).in1, common.end());
+  }
+  return common;
+}
+
+TEST_P(StreamTest, ThePrefixIsAllThatLiveBeamsAndKeptHypothesesAgreeOn) {
+  int num_early = 0;  // prefixes that grew before the end
+  for (Request request : RandomStreamRequests(300, 7, model_.description())) {
+    if (!IsBeams(request)) continue;
+    Reader& reader = Open(request, {.beams = true});
+    Poll();
+    while (steps_.num_started() > 0) {
+      RunSteps(1);
+      ReadAll(reader);
+      if (reader.story.beams.beams.empty()) continue;  // in the prompt
+      EXPECT_EQ(reader.story.prefix.tokens,
+                CommonPrefix(reader.story.beams.beams));
+      num_early += !reader.end && !reader.story.prefix.tokens.empty();
+    }
+    ReadAllToTheEnd();
+    const std::vector<BeamState>& beams = reader.story.beams.beams;
+    const std::vector<Hypothesis>& hypotheses = reader.story.result->hypotheses;
+    ASSERT_EQ(beams.size(), hypotheses.size());
+    for (size_t i = 0; i < beams.size(); ++i) {
+      EXPECT_EQ(beams[i].tokens, hypotheses[i].tokens);
+      EXPECT_EQ(beams[i].score, hypotheses[i].score);
+      EXPECT_EQ(beams[i].cum_log_prob, hypotheses[i].cum_log_prob);
+      EXPECT_EQ(beams[i].finish_reason, hypotheses[i].finish_reason);
+    }
+  }
+  EXPECT_GT(num_early, 100);
+}
+
+// One event a sample, the prefix, the beams and the result.
+TEST_P(StreamTest, WhoReadsNothingIsOwedNoMoreThanTheOutput) {
+  const auto requests = RandomStreamRequests(40, 11, model_.description());
+  for (const Request& request : requests) {
+    Reader& reader = Open(request, {.beams = true});
+    RunSteps(kAll);  // nobody waits for the reader
+    ExpectNothingHeld();
+    ReadAll(reader);
+    const int num_samples =
+        static_cast<int>(request.params.best_of.value_or(1));
+    EXPECT_LE(reader.num_events, IsBeams(request) ? 3 : num_samples + 1);
+    ExpectAsAlone(request, reader);
+  }
+}
+
+// In every way, at every moment.
+TEST_P(StreamTest, AReaderThatVanishesEndsItsRequestAndNoOther) {
+  const auto requests = RandomStreamRequests(5, 31, model_.description());
+  enum Way { kDestroyed, kCancelledReading, kDestroyedReading, kEnd };
+  for (int moment = 0; moment < 18; ++moment) {
+    for (int way = 0; way < kEnd; ++way) {
+      readers_.clear();
+      OpenAll(requests);
+      RunSteps(moment / 2);
+      Reader& victim = *readers_[moment % 5];
+      if (way != kDestroyed) ReadAll(victim);  // it waits now
+      if (way == kCancelledReading) {
+        victim.signal->emit(asio::cancellation_type::terminal);
+        Poll();
+        EXPECT_FALSE(victim.waits);
+        if (!victim.story.result.has_value()) {
+          EXPECT_THAT(*victim.end, StatusIs(absl::StatusCode::kCancelled,
+                                            "cancelled by its caller"));
+        }
+      } else {
+        victim.stream.reset();
+        Poll();
+        EXPECT_FALSE(victim.waits);  // Next was answered
+      }
+      RunSteps(kAll);
+      ExpectNothingHeld();
+      for (size_t i = 0; i < requests.size(); ++i) {
+        if (readers_[i].get() == &victim) continue;
+        ReadAll(*readers_[i]);
+        ExpectAsAlone(requests[i], *readers_[i]);
+      }
+    }
+  }
+}
+
+TEST_P(StreamTest, AStreamWhoseReaderIsGoneGivesItsPagesBackAtOnce) {
+  Request request{{1, 2, 3}, {}};
+  request.params.max_new_tokens = 50;
+  request.params.eos_token_id = std::vector<int64_t>();
+  Reader& reader = Open(request);
+  RunSteps(3);
+  reader.stream.reset();
+  RunSteps(GetParam() + 1);  // those in flight, and one that says who ended
+  EXPECT_EQ(steps_.num_started(), 0);
+  ExpectNothingHeld();
+}
+
+// The request may be anywhere between its reader and the engine.
+TEST_P(StreamTest, OpeningCanBeCancelledAtAnyMoment) {
+  const Request request = RandomStreamRequests(1, 5, model_.description())[0];
+  int num_cancelled = 0;
+  for (int moment = 0; moment < 8; ++moment) {
+    Reader& reader = Open(request);
+    context_.restart();
+    for (int i = 0; i < moment; ++i) context_.poll_one();
+    reader.signal->emit(asio::cancellation_type::terminal);
+    Poll();
+    ASSERT_TRUE(reader.stream.has_value());
+    if (!reader.stream->ok()) {
+      ++num_cancelled;
+      EXPECT_THAT(*reader.stream, StatusIs(absl::StatusCode::kCancelled,
+                                           "cancelled by its caller"));
+    }
+    reader.stream.reset();
+    RunSteps(kAll);
+    ExpectNothingHeld();
+  }
+  EXPECT_GT(num_cancelled, 0);
+  EXPECT_LT(num_cancelled, 8);
+}
+
+TEST_P(StreamTest, ABadRequestGetsNoStream) {
+  Request bad{{1, 999}, {}};
+  const Reader& refused = Open(bad);
+  Request huge{{1, 2}, {}};
+  huge.params.num_beams = 4000;
+  huge.params.max_new_tokens = 200;
+  const Reader& unfit = Open(huge);
+  Poll();
+  EXPECT_THAT(*refused.stream, StatusIs(absl::StatusCode::kInvalidArgument,
+                                        HasSubstr("prompt_tokens[1]")));
+  EXPECT_THAT(*unfit.stream, StatusIs(absl::StatusCode::kResourceExhausted,
+                                      HasSubstr("can never fit")));
+  EXPECT_EQ(steps_.num_started(), 0);
+  ExpectNothingHeld();
+}
+
+TEST_P(StreamTest, AfterTheEndThereIsNothing) {
+  Request request{{1, 2, 3}, {}};
+  Reader& reader = Open(request);
+  RunSteps(kAll);
+  ReadAll(reader);
+  ASSERT_TRUE(reader.story.result.has_value());
+  for (int i = 0; i < 3; ++i) {
+    reader.end.reset();
+    Read(reader);
+    ASSERT_TRUE(reader.end.has_value());
+    EXPECT_OK(*reader.end);
+  }
+}
+
+TEST_P(StreamTest, ShutdownEndsStreamsAfterWhatTheyHadToTell) {
+  Request request{{1, 2, 3}, {}};
+  request.params.max_new_tokens = 50;
+  request.params.eos_token_id = std::vector<int64_t>();
+  Reader& behind = Open(request);
+  Reader& waiting = Open(request);
+  RunSteps(4);
+  ReadAll(waiting);
+  ASSERT_TRUE(waiting.waits);
+  asio::co_spawn(context_, engine_->Shutdown(), asio::detached);
+  Poll();
+  ReadAll(behind);
+  for (const Reader* reader : {&behind, &waiting}) {
+    ASSERT_TRUE(reader->end.has_value());
+    EXPECT_THAT(*reader->end, StatusIs(absl::StatusCode::kCancelled,
+                                       "the engine is shut down"));
+    EXPECT_EQ(reader->story.samples.at(0).tokens.size(), 4);
+  }
+  RunSteps(kAll);
+  ExpectNothingHeld();
+  const Reader& late = Open(request);
+  Poll();
+  EXPECT_THAT(*late.stream, StatusIs(absl::StatusCode::kCancelled,
+                                     "the engine is shut down"));
+}
+
+TEST_P(StreamTest, StreamsOutliveTheEngine) {
+  Request request{{1, 2, 3}, {}};
+  request.params.max_new_tokens = 50;
+  request.params.eos_token_id = std::vector<int64_t>();
+  Reader& read = Open(request);
+  Open(request);  // is never read
+  RunSteps(3);
+  engine_.reset();
+  ReadAll(read);
+  EXPECT_THAT(*read.end, StatusIs(absl::StatusCode::kCancelled,
+                                  "the engine is shut down"));
+  RunSteps(kAll);
+  readers_.clear();
+  Poll();
+}
+
+TEST_P(StreamTest, WithoutATokenizerThereAreTokensAlone) {
+  engine_ =
+      std::make_unique<Engine>(context_.get_executor(), &steps_, Validated());
+  for (const Request& request :
+       RandomStreamRequests(20, 13, model_.description())) {
+    Reader& reader = Open(request);
+    RunSteps(kAll);
+    ReadAll(reader);
+    ASSERT_OK(*reader.end);
+    EXPECT_EQ(reader.story.prefix.text, "");
+    for (auto& [sample, told] : reader.story.samples) {
+      EXPECT_EQ(told.text, "");
+      EXPECT_THAT(told.tokens, ::testing::Not(IsEmpty()));
+    }
+  }
+}
+
+// Fails once a plan feeds token 7.
+class Fragile : public ToyModel {
+ public:
+  using ToyModel::ToyModel;
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
+    if (std::ranges::find(plan.tokens, 7) != plan.tokens.end()) {
+      return absl::DataLossError("cannot do sevens");
+    }
+    return ToyModel::Forward(plan, logits);
+  }
+};
+
+asio::awaitable<std::pair<Story, absl::Status>> ReadToTheEnd(
+    Engine& engine, Request request, int microseconds_an_event) {
+  Story story;
+  absl::StatusOr<ResultStream> stream =
+      co_await engine.Stream(std::move(request), {.beams = true});
+  if (!stream.ok()) co_return std::pair(story, stream.status());
+  asio::steady_timer timer(co_await asio::this_coro::executor);
+  while (true) {
+    absl::StatusOr<std::optional<StreamEvent>> event = co_await stream->Next();
+    if (!event.ok()) co_return std::pair(story, event.status());
+    if (!event->has_value()) break;
+    story.Take(**event);
+    if (microseconds_an_event == 0) continue;
+    timer.expires_after(std::chrono::microseconds(microseconds_an_event));
+    co_await timer.async_wait(asio::use_awaitable);
+  }
+  co_return std::pair(story, absl::OkStatus());
+}
+
+TEST(StreamErrorTest, AnErrorInTheMiddleComesAfterWhatWasTold) {
+  ToyModelOptions options;
+  options.eos_token_ids = {};
+  Fragile model(options);
+  ThreadPool threads(1);
+  ModelExecutor steps(&model, &threads, {});
+  asio::io_context context;
+  Engine engine(context.get_executor(), &steps, Validated());
+  std::vector<std::future<std::pair<Story, absl::Status>>> ends;
+  for (int first = 1; first < 7; ++first) {
+    Request request{{first}, {}};
+    request.params.max_new_tokens = 40;
+    ends.push_back(asio::co_spawn(context, ReadToTheEnd(engine, request, 0),
+                                  asio::use_future));
+  }
+  context.run();
+  for (auto& end : ends) {
+    const auto [story, status] = end.get();
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss,
+                                 HasSubstr("cannot do sevens")));
+    EXPECT_FALSE(story.result.has_value());
+  }
+}
+
+// Readers of every pace on several threads, the engine on others, the model on
+// its own; some vanish.
+TEST(StreamThreadsTest, ManyReadersOnManyThreads) {
+  const ToyModelOptions options = ByteModel(2);
+  ToyModel model(options);
+  ThreadPool threads(2);
+  ModelExecutor steps(&model, &threads, {.run_ahead = true});
+  asio::thread_pool engine_threads(2);
+  asio::thread_pool reader_threads(3);
+  EngineOptions engine_options = Validated(8);
+  engine_options.tokenizer = &EnFrTokenizer();
+  Engine engine(engine_threads.get_executor(), &steps, engine_options);
+  const auto requests = RandomStreamRequests(150, 53, model.description());
+  std::vector<std::future<std::pair<Story, absl::Status>>> stories;
+  std::vector<std::future<void>> vanishing;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const int pace = i % 3 == 0 ? 0 : i % 3 == 1 ? 50 : 2000;
+    stories.push_back(asio::co_spawn(reader_threads,
+                                     ReadToTheEnd(engine, requests[i], pace),
+                                     asio::use_future));
+    if (i % 5 > 0) continue;
+    vanishing.push_back(asio::co_spawn(
+        reader_threads,
+        [&engine, request = requests[i],
+         count = i % 4]() -> asio::awaitable<void> {
+          auto stream = co_await engine.Stream(request);
+          CHECK(stream.ok());
+          for (size_t k = 0; k < count; ++k) (void)co_await stream->Next();
+        },
+        asio::use_future));
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto [story, status] = stories[i].get();
+    ASSERT_OK(status);
+    ExpectTellsTheResult(requests[i], story);
+    ASSERT_OK_AND_ASSIGN(const Result alone, RunAlone(options, requests[i]));
+    EXPECT_TRUE(SameResult(*story.result, alone)) << i;
+  }
+  for (auto& reader : vanishing) reader.get();
+  asio::co_spawn(reader_threads, engine.Shutdown(), asio::use_future).get();
+  const EngineFigures figures =
+      asio::co_spawn(reader_threads, engine.Figures(), asio::use_future).get();
+  EXPECT_EQ(figures.num_pages_held, 0);
+}
+
+}  // namespace
+}  // namespace espalier

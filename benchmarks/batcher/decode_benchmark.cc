@@ -5,11 +5,14 @@
 //   build/release/bin/decode_benchmark
 //
 // It runs one thread a usable CPU, and prints how many these are.
+// BM_Decode awaits results; BM_Stream reads every request while it runs.
 // Counters: tokens/s (live beams fed, one token each), and the share of the
 // step time of each phase; `outside` is all but the forward pass.
 #include <benchmark/benchmark.h>
 
+#include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
 #include <future>
@@ -99,17 +102,29 @@ class PhaseShares {
   double num_steps_ = 0;
 };
 
-EngineFigures RunOnce(int num_requests, int num_beams) {
+enum class Reading { kResults, kStreams };
+
+boost::asio::awaitable<void> ReadStream(Engine& engine, Request request) {
+  ResultStream stream = Must(co_await engine.Stream(std::move(request)));
+  while (Must(co_await stream.Next()).has_value()) continue;
+}
+
+boost::asio::awaitable<void> ReadResult(Engine& engine, Request request) {
+  Must(co_await engine.Generate(std::move(request)));
+}
+
+EngineFigures RunOnce(int num_requests, int num_beams, Reading reading) {
   Bench& bench = SharedBench();
   boost::asio::io_context context(1);
   ModelExecutor steps(bench.model.get(), &bench.threads);
-  Engine engine(context.get_executor(), &steps);
+  EngineOptions options;
+  options.tokenizer = bench.tokenizer.get();
+  Engine engine(context.get_executor(), &steps, options);
   for (int i = 0; i < num_requests; ++i) {
-    boost::asio::co_spawn(
-        context, engine.Generate(bench.MakeRequest(i, num_beams)),
-        [](std::exception_ptr, const absl::StatusOr<Result>& result) {
-          CHECK(result.ok()) << result.status().ToString();
-        });
+    const auto read = reading == Reading::kStreams ? ReadStream : ReadResult;
+    boost::asio::co_spawn(context,
+                          read(engine, bench.MakeRequest(i, num_beams)),
+                          boost::asio::detached);
   }
   context.run();
   std::future<EngineFigures> figures =
@@ -119,14 +134,16 @@ EngineFigures RunOnce(int num_requests, int num_beams) {
   return figures.get();
 }
 
-void BM_Decode(benchmark::State& state) {
+void Measure(benchmark::State& state, Reading reading) {
   PhaseShares shares;
   for (auto _ : state) {
     shares.Add(RunOnce(static_cast<int>(state.range(0)),
-                       static_cast<int>(state.range(1))));
+                       static_cast<int>(state.range(1)), reading));
   }
   shares.Report(state);
 }
+
+void BM_Decode(benchmark::State& state) { Measure(state, Reading::kResults); }
 BENCHMARK(BM_Decode)
     ->ArgNames({"requests", "beams"})
     ->Args({1, 1})
@@ -134,6 +151,16 @@ BENCHMARK(BM_Decode)
     ->Args({16, 1})
     ->Args({16, 4})
     ->Args({16, 8})
+    ->Args({128, 4})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+// The same, read token by token.
+void BM_Stream(benchmark::State& state) { Measure(state, Reading::kStreams); }
+BENCHMARK(BM_Stream)
+    ->ArgNames({"requests", "beams"})
+    ->Args({16, 1})
+    ->Args({16, 4})
     ->Args({128, 4})
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();

@@ -14,8 +14,10 @@
 #include "examples/cli/figures.h"
 #include "examples/cli/line_reader.h"
 #include "examples/cli/options.h"
+#include "examples/cli/printing.h"
 #include "examples/cli/progress.h"
 #include "examples/cli/runtime.h"
+#include "examples/cli/stream_output.h"
 
 namespace espalier::cli {
 namespace {
@@ -25,6 +27,7 @@ struct GenerateOptions {
   ParamTexts params;
   std::vector<std::string> texts;
   std::string file;
+  bool stream = false;
 };
 
 absl::StatusOr<std::vector<std::string>> NonEmptyLines(
@@ -63,17 +66,6 @@ absl::StatusOr<std::vector<std::string>> Texts(const GenerateOptions& options) {
   return NonEmptyLines(options.file.empty() ? "-" : options.file);
 }
 
-// One text with its hypotheses, best first:
-//   Where is the station?
-//     -0.1529  Où est la gare ?
-void Print(const std::string& text, const Answer& answer) {
-  std::printf("%s\n", text.c_str());
-  for (size_t i = 0; i < answer.texts.size(); ++i) {
-    std::printf("  %8.4f  %s\n", answer.result->hypotheses[i].score,
-                answer.texts[i].c_str());
-  }
-}
-
 // Runs all texts together; answers are in the order of the texts.
 std::vector<Answer> RunAll(Runtime& runtime,
                            const std::vector<std::string>& texts,
@@ -106,21 +98,39 @@ void PrintFigures(Runtime& runtime, int num_requests,
   runtime.context().run();
 }
 
-// Answers on stdout, errors on stderr; the exit code.
+// One text with its hypotheses, best first:
+//   Where is the station?
+//     -0.1529  Où est la gare ?
+// Errors go to stderr. Returns how many failed.
 int PrintAll(const std::vector<std::string>& texts,
              const std::vector<Answer>& answers) {
   int num_failed = 0;
   for (size_t i = 0; i < texts.size(); ++i) {
     if (i > 0) std::printf("\n");
     if (answers[i].result.ok()) {
-      Print(texts[i], answers[i]);
-      continue;
+      std::printf("%s\n", texts[i].c_str());
+      PrintHypotheses(answers[i]);
+    } else {
+      ++num_failed;
+      PrintFailure(texts[i], answers[i].result.status());
     }
-    ++num_failed;
-    std::fflush(stdout);
-    std::fprintf(stderr, "espalier: \"%s\": %s\n", texts[i].c_str(),
-                 Message(answers[i].result.status()).c_str());
   }
+  return num_failed;
+}
+
+// Prints texts while they run. Returns how many failed.
+int StreamToEnd(Runtime& runtime, const std::vector<std::string>& texts,
+                const GenerationParams& params) {
+  int num_failed = 0;
+  boost::asio::co_spawn(
+      runtime.context(), StreamAll(runtime, texts, params),
+      [&](std::exception_ptr, int failed) { num_failed = failed; });
+  runtime.context().run();
+  return num_failed;
+}
+
+// The exit code.
+int CheckWritten(int num_failed) {
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
     return Refuse(Internal("cannot write stdout"));
   }
@@ -139,9 +149,16 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
         " has no tokenizer.model: use espalier batch with prompt_tokens");
   }
   const Stopwatch watch;
-  const std::vector<Answer> answers = RunAll(*runtime, texts, params);
+  std::vector<Answer> answers;
+  int num_failed = 0;
+  if (options.stream) {
+    num_failed = StreamToEnd(*runtime, texts, params);
+  } else {
+    answers = RunAll(*runtime, texts, params);
+  }
   const absl::Duration wall_time = watch.Elapsed();
-  const int exit_code = PrintAll(texts, answers);
+  if (!options.stream) num_failed = PrintAll(texts, answers);
+  const int exit_code = CheckWritten(num_failed);
   if (options.common.figures) {
     PrintFigures(*runtime, static_cast<int>(texts.size()), wall_time);
   }
@@ -155,8 +172,7 @@ constexpr char kExamples[] =
     "--num-return-sequences 3 \"Where is the station?\"\n"
     "  espalier generate -m models/en-fr --from fr --to en \"Il pleut.\"\n"
     "  espalier generate -m models/en-fr --num-beams 4 --file letter.txt\n"
-    "  espalier generate -m models/en-fr --num-beams 4 --trace search.jsonl "
-    "\"It rains.\"\n"
+    "  espalier generate -m models/en-fr --stream \"It rains.\"\n"
     "  espalier generate -m models/en-fr --device cuda --num-beams 8 "
     "--figures \"It rains.\"\n"
     "\n"
@@ -183,6 +199,12 @@ void AddGenerateCommand(CLI::App* app, int* exit_code) {
                       "texts; none, or -, is the lines of stdin");
   command->add_option("-f,--file", options->file,
                       "one text a line; - is stdin");
+  command
+      ->add_flag("--stream", options->stream,
+                 "print text while it is generated: the sample's, or what all "
+                 "beams agree on so far; several samples line by line, each "
+                 "line after the sample's number")
+      ->group("Output");
   AddParamOptions(command, &options->params);
   AddCommonOptions(command, &options->common);
   command->footer(kExamples);

@@ -46,12 +46,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
   EngineOptions engine;
   engine.scheduler.max_running = options.max_running;
   engine.scheduler.max_step_tokens = backend.max_step_tokens;
-  if (!options.trace.empty()) {
-    ASSIGN_OR_RETURN(
-        runtime->trace_,
-        TraceRecorder::Open(options.trace, runtime->tokenizer_.get()));
-    engine.scheduler.trace = runtime->trace_.get();
-  }
+  engine.tokenizer = runtime->tokenizer_.get();
   runtime->engine_ = std::make_unique<Engine>(runtime->context_.get_executor(),
                                               &steps, engine);
   return runtime;
@@ -98,13 +93,15 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
   return request;
 }
 
-absl::Status Runtime::Decode(Answer* answer) const {
-  if (!has_tokenizer()) return absl::OkStatus();
-  for (const Hypothesis& hypothesis : answer->result->hypotheses) {
-    ASSIGN_OR_RETURN(std::string text, tokenizer_->Decode(hypothesis.tokens));
-    answer->texts.push_back(std::move(text));
+Answer Runtime::MakeAnswer(absl::StatusOr<Result> result) const {
+  Answer answer = {std::move(result), {}};
+  if (!answer.result.ok() || !has_tokenizer()) return answer;
+  for (const Hypothesis& hypothesis : answer.result->hypotheses) {
+    absl::StatusOr<std::string> text = tokenizer_->Decode(hypothesis.tokens);
+    if (!text.ok()) return {text.status(), {}};
+    answer.texts.push_back(*std::move(text));
   }
-  return absl::OkStatus();
+  return answer;
 }
 
 absl::Status Runtime::CloseTrace() {
@@ -114,13 +111,14 @@ absl::Status Runtime::CloseTrace() {
 boost::asio::awaitable<Answer> Runtime::Run(RequestBody body) {
   absl::StatusOr<Request> request = MakeRequest(std::move(body));
   if (!request.ok()) co_return Answer{request.status(), {}};
-  Answer answer;
-  answer.result = co_await engine_->Generate(*std::move(request));
-  if (!answer.result.ok()) co_return answer;
-  if (const absl::Status decoded = Decode(&answer); !decoded.ok()) {
-    co_return Answer{decoded, {}};
-  }
-  co_return answer;
+  co_return MakeAnswer(co_await engine_->Generate(*std::move(request)));
+}
+
+boost::asio::awaitable<absl::StatusOr<ResultStream>> Runtime::Stream(
+    RequestBody body) {
+  absl::StatusOr<Request> request = MakeRequest(std::move(body));
+  if (!request.ok()) co_return request.status();
+  co_return co_await engine_->Stream(*std::move(request));
 }
 
 }  // namespace espalier::cli

@@ -46,9 +46,10 @@ class Runtime {
   // Runs one request; text goes through the prompt template.
   boost::asio::awaitable<Answer> Run(RequestBody body);
 
-  // Writes what is left of the trace, if there is one; it ends here.
-  // Errors: kInternal naming the file, if it could not be written.
-  absl::Status CloseTrace();
+  // The same, to be read while it runs; MakeAnswer then makes texts of what it
+  // came to.
+  boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(RequestBody body);
+  Answer MakeAnswer(absl::StatusOr<Result> result) const;
 
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   boost::asio::io_context& context() { return context_; }
@@ -60,7 +61,6 @@ class Runtime {
 
   absl::Status LoadText(const RuntimeOptions& options);
   absl::StatusOr<Request> MakeRequest(RequestBody body) const;
-  absl::Status Decode(Answer* answer) const;
 
   boost::asio::io_context context_{1};
   std::string directory_;

@@ -1,0 +1,19 @@
+// What espalier generate prints for people.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "examples/cli/runtime.h"
+
+namespace espalier::cli {
+
+// Hypotheses, best first, with their scores:
+//     -0.1529  Où est la gare ?
+// REQUIRES: answer.result.ok().
+void PrintHypotheses(const Answer& answer);
+
+// On stderr: which text failed, and why.
+void PrintFailure(const std::string& text, const absl::Status& status);
+
+}  // namespace espalier::cli

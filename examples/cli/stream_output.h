@@ -1,0 +1,24 @@
+// espalier generate --stream: prints texts while they are generated.
+//
+// All texts run together. They are printed one after the other, each as it
+// comes: its one sample, or what all its beams agree on so far, or, of several
+// samples, what each adds, on a line of its own after its number. What is not
+// printed yet waits in its stream, merged.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <string>
+#include <vector>
+
+#include "examples/cli/runtime.h"
+#include "exec_request/generation_params.h"
+
+namespace espalier::cli {
+
+// Returns how many failed. Stops early if stdout cannot be written.
+// REQUIRES: the runtime has a tokenizer; all arguments outlive the coroutine.
+boost::asio::awaitable<int> StreamAll(Runtime& runtime,
+                                      const std::vector<std::string>& texts,
+                                      const GenerationParams& params);
+
+}  // namespace espalier::cli

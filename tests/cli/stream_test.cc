@@ -1,0 +1,74 @@
+// `espalier generate --stream` as its users meet it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+ProgramRun Generate(std::vector<std::string> args) {
+  args.insert(args.begin(), {"generate", "-m", ModelDirectory("en-fr")});
+  return RunEspalier(args);
+}
+
+constexpr size_t kScoreWidth = 12;  // "   -0.1529  "
+
+TEST(StreamTest, OneSamplesTextFollowsItsPrompt) {
+  const std::string text = "Where is the station?";
+  const auto plain = SplitLines(Generate({text}).out);
+  ASSERT_THAT(plain, SizeIs(2));
+  const ProgramRun run = Generate({"--stream", text});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.err, "");
+  EXPECT_THAT(SplitLines(run.out),
+              ElementsAre(text, "  " + plain[1].substr(kScoreWidth)));
+}
+
+TEST(StreamTest, WhatBeamsAgreeOnComesBeforeTheirList) {
+  std::vector<std::string> args = {
+      "--num-beams", "5", "--num-return-sequences", "3",
+      "Where is the station, and who has seen it?"};
+  const auto plain = SplitLines(Generate(args).out);
+  ASSERT_THAT(plain, SizeIs(4));
+  args.insert(args.begin(), "--stream");
+  auto streamed = SplitLines(Generate(args).out);
+  ASSERT_THAT(streamed, SizeIs(5));
+  const std::string agreed = streamed[1].substr(2);
+  EXPECT_GT(agreed.size(), 10);
+  streamed.erase(streamed.begin() + 1);
+  EXPECT_EQ(streamed, plain);
+  for (size_t i = 1; i < plain.size(); ++i) {
+    EXPECT_TRUE(plain[i].substr(kScoreWidth).starts_with(agreed)) << plain[i];
+  }
+}
+
+TEST(StreamTest, TextsComeInTheirOrderAndOneThatFailsLeavesTheOthers) {
+  const ProgramRun run =
+      Generate({"--stream", "It rains.", std::string("\xff"), "I am hungry."});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("prompt is not UTF-8"));
+  const auto lines = SplitLines(run.out);
+  ASSERT_THAT(lines, SizeIs(6));
+  EXPECT_EQ(lines[0], "It rains.");
+  EXPECT_EQ(lines[1], "  Il pleut.");
+  EXPECT_EQ(lines[4], "I am hungry.");
+  EXPECT_EQ(lines[5], "  J'ai faim !");
+}
+
+TEST(StreamTest, ARefusedRequestSaysWhy) {
+  const ProgramRun run =
+      Generate({"--stream", "--num-beams", "0", "It rains."});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("num_beams must be at least 1, got 0"));
+}
+
+}  // namespace
+}  // namespace espalier::testing

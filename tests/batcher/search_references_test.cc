@@ -1,0 +1,154 @@
+// Searches that transformers 5 does not have, against the libraries that have
+// them (tests/data/README.md): diverse groups of beams, and patience. Token for
+// token, scores within 1e-4; hypotheses whose scores are that close may swap.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/cpu_count.h"
+#include "base/json.h"
+#include "batcher/engine.h"
+#include "exec_request/model_executor.h"
+#include "exec_request/request_json.h"
+#include "model/llama_model.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+constexpr double kTolerance = 1e-4;  // relative, on scores
+
+struct Expected {
+  std::vector<TokenId> tokens;
+  double score;
+};
+
+struct Reference {
+  Request request;
+  std::vector<Expected> hypotheses;  // best first
+};
+
+template <typename T>
+void Take(json::object* params, std::string_view name, T* out) {
+  if (!params->contains(name)) return;
+  *out = params->at(name).to_number<T>();
+  params->erase(name);
+}
+
+Reference ParseReference(const std::string& text) {
+  const absl::StatusOr<json::value> line = ParseJson(text);
+  EXPECT_OK(line);
+  Reference reference;
+  for (const json::value& hypothesis : line->at("hypotheses").as_array()) {
+    Expected expected = {{}, hypothesis.at("score").to_number<double>()};
+    for (const json::value& token : hypothesis.at("tokens").as_array()) {
+      expected.tokens.push_back(token.to_number<TokenId>());
+    }
+    reference.hypotheses.push_back(expected);
+  }
+  json::object params = line->at("params").as_object();
+  GenerationParams own;
+  Take(&params, "num_beam_groups", &own.num_beam_groups);
+  Take(&params, "diversity_penalty", &own.diversity_penalty);
+  Take(&params, "patience", &own.patience);
+  params["num_return_sequences"] = reference.hypotheses.size();
+  const RequestLine request = ParseRequestLine(WriteJson(
+      {{"prompt_tokens", line->at("prompt_tokens")}, {"params", params}}));
+  EXPECT_OK(request.body);
+  reference.request = {request.body->prompt_tokens, request.body->params};
+  GenerationParams& all = reference.request.params;
+  all.num_beam_groups = own.num_beam_groups;
+  all.diversity_penalty = own.diversity_penalty;
+  all.patience = own.patience;
+  return reference;
+}
+
+std::vector<Reference> ReadReferences(const std::string& name) {
+  std::ifstream file(std::string(ESPALIER_SOURCE_DIR) + "/tests/data/" + name);
+  std::vector<Reference> references;
+  for (std::string line; std::getline(file, line);) {
+    references.push_back(ParseReference(line));
+  }
+  return references;
+}
+
+std::vector<absl::StatusOr<Result>> RunAll(
+    const std::vector<Reference>& references) {
+  ThreadPool threads(NumUsableCpus());
+  const auto model =
+      LlamaModel::Load(std::string(ESPALIER_SOURCE_DIR) + "/models/en-fr",
+                       {.kv_cache_bytes = int64_t{32} << 20}, &threads);
+  EXPECT_OK(model);
+  boost::asio::io_context context(1);
+  ModelExecutor steps(model->get(), &threads);
+  Engine engine(context.get_executor(), &steps, {{.validate_steps = true}});
+  std::vector<std::future<absl::StatusOr<Result>>> answers;
+  for (const Reference& reference : references) {
+    answers.push_back(boost::asio::co_spawn(
+        context, engine.Generate(reference.request), boost::asio::use_future));
+  }
+  context.run();
+  std::vector<absl::StatusOr<Result>> results;
+  for (auto& answer : answers) results.push_back(answer.get());
+  return results;
+}
+
+bool Close(double a, double b) {
+  return std::abs(a - b) <= kTolerance * std::max(std::abs(a), std::abs(b));
+}
+
+// Whether `actual` is what the reference has at `rank`, or what it has at a
+// rank of the same score within the tolerance.
+bool Matches(const std::vector<Expected>& expected, size_t rank,
+             const Hypothesis& actual) {
+  const auto is_same = [&](const Expected& hypothesis) {
+    return hypothesis.tokens == actual.tokens &&
+           Close(hypothesis.score, actual.score) &&
+           Close(hypothesis.score, expected[rank].score);
+  };
+  return std::ranges::any_of(expected, is_same);
+}
+
+void ExpectReferences(const std::string& name) {
+  const std::vector<Reference> references = ReadReferences(name);
+  ASSERT_EQ(references.size(), 80u);
+  const auto results = RunAll(references);
+  int num_hypotheses = 0;
+  int num_swapped = 0;
+  for (size_t i = 0; i < references.size(); ++i) {
+    ASSERT_OK(results[i]) << "line " << i;
+    const std::vector<Expected>& expected = references[i].hypotheses;
+    const std::vector<Hypothesis>& actual = results[i]->hypotheses;
+    ASSERT_EQ(actual.size(), expected.size()) << "line " << i;
+    for (size_t rank = 0; rank < actual.size(); ++rank) {
+      EXPECT_TRUE(Matches(expected, rank, actual[rank]))
+          << "line " << i << ", rank " << rank << ": score "
+          << actual[rank].score << ", expected " << expected[rank].score;
+      ++num_hypotheses;
+      num_swapped += actual[rank].tokens != expected[rank].tokens;
+    }
+  }
+  std::printf("%s: %d hypotheses, %d in another order within the tolerance\n",
+              name.c_str(), num_hypotheses, num_swapped);
+}
+
+TEST(SearchReferencesTest, DiverseGroupsAreThoseOfTransformers4) {
+  ExpectReferences("diverse_beams.jsonl");
+}
+
+TEST(SearchReferencesTest, PatienceIsThatOfCTranslate2) {
+  ExpectReferences("patience.jsonl");
+}
+
+}  // namespace
+}  // namespace espalier

@@ -192,6 +192,7 @@ struct TokenLogProb {
   float log_prob = 0;            // nats, of the raw row
   int rank = 0;                  // 1 + tokens of the row that are likelier
   std::vector<TokenScore> best;  // of the row, best first
+  friend bool operator==(const TokenLogProb&, const TokenLogProb&) = default;
 };
 
 // The answer to one PlanSelection or GroupContinuation.

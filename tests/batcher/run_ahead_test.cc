@@ -79,7 +79,9 @@ std::vector<Request> AnyRequests(std::mt19937& random, int count,
   std::vector<Request> requests;
   for (int i = 0; i < count; ++i) {
     requests.push_back(RandomRequest(random, model));
-    if (random() % 5 == 0) requests.back().params.num_beams = 20;
+    GenerationParams& params = requests.back().params;
+    const bool is_plain = !params.do_sample && params.num_beam_groups == 1;
+    if (is_plain && random() % 5 == 0) params.num_beams = 20;
   }
   return requests;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <initializer_list>
 #include <utility>
 
 #include "base/check.h"
@@ -15,8 +16,13 @@ int Uniform(std::mt19937& random, int low, int high) {
   return std::uniform_int_distribution<int>(low, high)(random);
 }
 
+template <typename T>
+T OneOf(std::mt19937& random, std::initializer_list<T> values) {
+  return values.begin()[random() % values.size()];
+}
+
 void AddProcessors(std::mt19937& random, GenerationParams* params) {
-  switch (Uniform(random, 0, 5)) {
+  switch (Uniform(random, 0, 9)) {
     case 0:
       params->repetition_penalty = 1.3;
       break;
@@ -29,8 +35,72 @@ void AddProcessors(std::mt19937& random, GenerationParams* params) {
     case 3:
       params->min_new_tokens = std::min<int64_t>(3, *params->max_new_tokens);
       break;
+    case 4:
+      params->frequency_penalty = 0.5;
+      params->logit_bias = {{3, -1.0}, {1, 0.5}};
+      break;
     default:  // none
       break;
+  }
+}
+
+void AddSampling(std::mt19937& random, GenerationParams* params) {
+  params->seed = random();
+  params->temperature = OneOf(random, {0.5, 1.0, 1.0, 3.0});
+  params->top_k = OneOf(random, {0, 0, 3});
+  params->top_p = OneOf(random, {1.0, 1.0, 0.8});
+  params->min_p = OneOf(random, {0.0, 0.0, 0.05});
+  params->typical_p = OneOf(random, {1.0, 1.0, 0.9});
+}
+
+void AddBeams(std::mt19937& random, GenerationParams* params) {
+  params->num_beams = Uniform(random, 1, 5);
+  params->num_return_sequences = Uniform(random, 1, params->num_beams);
+  params->early_stopping = static_cast<EarlyStopping>(Uniform(random, 0, 2));
+  params->length_penalty = Uniform(random, -1, 2);
+}
+
+// Beams of any kind, or samples.
+void AddSearch(std::mt19937& random, GenerationParams* params) {
+  switch (Uniform(random, 0, 9)) {
+    case 0:
+    case 1:
+      params->do_sample = true;
+      params->num_return_sequences = Uniform(random, 1, 4);
+      params->best_of = params->num_return_sequences + Uniform(random, 0, 2);
+      return AddSampling(random, params);
+    case 2:
+      AddBeams(random, params);
+      params->num_beams *= 2;
+      params->num_beam_groups = 2;
+      params->diversity_penalty = OneOf(random, {0.0, 0.5});
+      return;
+    case 3:
+      AddBeams(random, params);
+      params->do_sample = true;
+      return AddSampling(random, params);
+    case 4:
+      params->stochastic = true;
+      params->num_beams = Uniform(random, 1, 4);
+      params->num_return_sequences = Uniform(random, 1, params->num_beams);
+      return AddSampling(random, params);
+    default:
+      return AddBeams(random, params);
+  }
+}
+
+// Ids that end sequences are no tokens of them.
+void AllowSequences(std::mt19937& random, const ModelDescription& model,
+                    GenerationParams* params) {
+  std::vector<std::vector<int64_t>>& sequences =
+      params->allowed_sequences.emplace(Uniform(random, 1, 8));
+  for (std::vector<int64_t>& sequence : sequences) {
+    sequence.resize(Uniform(random, 1, *params->max_new_tokens));
+    for (int64_t& token : sequence) {
+      do {
+        token = Uniform(random, 0, model.vocab_size - 1);
+      } while (std::ranges::count(model.eos_token_ids, token) > 0);
+    }
   }
 }
 
@@ -43,12 +113,12 @@ Request RandomRequest(std::mt19937& random, const ModelDescription& model) {
     request.prompt_tokens.push_back(Uniform(random, 1, model.vocab_size - 1));
   }
   GenerationParams& params = request.params;
-  params.num_beams = Uniform(random, 1, 5);
-  params.num_return_sequences = Uniform(random, 1, params.num_beams);
   params.max_new_tokens = Uniform(random, 1, 12);
-  params.early_stopping = static_cast<EarlyStopping>(Uniform(random, 0, 2));
-  params.length_penalty = Uniform(random, -1, 2);
+  AddSearch(random, &params);
   AddProcessors(random, &params);
+  if (random() % 8 == 0) AllowSequences(random, model, &params);
+  if (random() % 4 == 0) params.logprobs = Uniform(random, 0, 3);
+  if (random() % 4 == 0) params.prompt_logprobs = Uniform(random, 0, 3);
   const absl::Status valid = ValidateRequest(model, &request);
   CHECK(valid.ok()) << valid.ToString();
   return request;
@@ -124,12 +194,14 @@ bool SameResult(const Result& a, const Result& b) {
   const auto same = [](const Hypothesis& x, const Hypothesis& y) {
     return x.tokens == y.tokens && x.score == y.score &&
            x.cum_log_prob == y.cum_log_prob &&
-           x.finish_reason == y.finish_reason;
+           x.finish_reason == y.finish_reason && x.logprobs == y.logprobs;
   };
   return std::equal(a.hypotheses.begin(), a.hypotheses.end(),
                     b.hypotheses.begin(), b.hypotheses.end(), same) &&
          a.usage.num_steps == b.usage.num_steps &&
-         a.usage.num_generated_tokens == b.usage.num_generated_tokens;
+         a.usage.num_generated_tokens == b.usage.num_generated_tokens &&
+         a.seed == b.seed && a.threshold == b.threshold &&
+         a.prompt_logprobs == b.prompt_logprobs;
 }
 
 }  // namespace espalier::testing

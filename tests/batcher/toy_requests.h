@@ -14,7 +14,7 @@
 
 namespace espalier::testing {
 
-// A request of any width, with or without score processors; validated.
+// A request of any kind and width, with or without score processors; validated.
 Request RandomRequest(std::mt19937& random, const ModelDescription& model);
 std::vector<Request> RandomRequests(int count, uint32_t seed,
                                     const ModelDescription& model);

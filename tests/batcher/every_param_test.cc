@@ -1,0 +1,253 @@
+// Every parameter of the request format, in one batch with all the others:
+// each request's line out is, byte for byte, what it is alone, whatever the
+// size of pages, the chunks of prompts, and how many plans are in flight.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "batcher/scheduler.h"
+#include "exec_request/param_fields.h"
+#include "exec_request/request_json.h"
+#include "exec_request/result_json.h"
+#include "model/llama_model.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/status_matchers.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+namespace {
+
+using namespace ::espalier::testing;  // NOLINT
+
+// Params; every field of the format is in one of them at least, and those that
+// act on scores are beside each way to decode.
+constexpr const char* kParams[] = {
+    R"({})",
+    // Beams.
+    R"({"num_beams": 4, "n": 3, "length_penalty": 0.6})",
+    R"({"num_beams": 3, "num_return_sequences": 2, "length_penalty": 2,
+        "length_penalty_form": "wu", "early_stopping": "never"})",
+    R"({"num_beams": 4, "early_stopping": true, "patience": 2, "n": 4})",
+    R"({"num_beams": 6, "n": 6, "num_beam_groups": 3,
+        "diversity_penalty": 0.7})",
+    R"({"num_beams": 4, "num_beam_groups": 4, "early_stopping": true})",
+    R"({"num_beams": 50, "n": 7, "max_new_tokens": 3})",
+    R"({"num_beams": 4, "n": 4, "stochastic": true, "seed": 1})",
+    R"({"num_beams": 3, "n": 3, "stochastic": true, "seed": 2,
+        "temperature": 0.7, "top_k": 9, "logprobs": 1})",
+    R"({"num_beams": 4, "n": 4, "do_sample": true, "seed": 3})",
+    R"({"num_beams": 4, "do_sample": true, "seed": 4, "temperature": 1.5,
+        "top_p": 0.9, "min_p": 0.01, "typical_p": 0.95, "logprobs": 0})",
+    // Samples.
+    R"({"do_sample": true, "n": 3, "seed": 5})",
+    R"({"do_sample": true, "n": 2, "best_of": 5, "seed": 6, "logprobs": 2})",
+    R"({"do_sample": true, "temperature": 0.5, "seed": 7})",
+    R"({"do_sample": true, "temperature": 0, "n": 2})",
+    R"({"temperature": 0})",
+    R"({"do_sample": true, "top_k": 3, "seed": 8})",
+    R"({"do_sample": true, "top_p": 0.6, "seed": 9})",
+    R"({"do_sample": true, "min_p": 0.1, "seed": 10})",
+    R"({"do_sample": true, "typical_p": 0.5, "seed": 11})",
+    R"({"do_sample": true, "n": 2, "temperature": 1.3, "top_k": 20,
+        "top_p": 0.8, "min_p": 0.02, "typical_p": 0.9,
+        "seed": 18446744073709551615})",
+    // Penalties.
+    R"({"repetition_penalty": 1.5})",
+    R"({"num_beams": 3, "repetition_penalty": 0.8})",
+    R"({"frequency_penalty": 0.6, "logit_bias": {"7": -1.5, "9": 1}})",
+    R"({"num_beams": 3, "frequency_penalty": 0.4, "presence_penalty": -0.5})",
+    R"({"do_sample": true, "seed": 12, "presence_penalty": 0.6,
+        "repetition_penalty": 1.2, "logit_bias": {"5": 2.25}})",
+    R"({"no_repeat_ngram_size": 2, "max_tokens": 12})",
+    R"({"num_beams": 4, "no_repeat_ngram_size": 1})",
+    R"({"num_beams": 4, "do_sample": true, "seed": 13,
+        "frequency_penalty": 1, "no_repeat_ngram_size": 2})",
+    R"({"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.3,
+        "repetition_penalty": 1.3, "logit_bias": {"6": -2}})",
+    R"({"num_beams": 3, "stochastic": true, "seed": 14,
+        "presence_penalty": 0.9, "suppress_tokens": [4]})",
+    // Constraints.
+    R"({"bad_words_ids": [[5], [6, 7]], "suppress_tokens": [8, 9]})",
+    R"({"num_beams": 3, "n": 3, "bad_words_ids": [[3], [4, 5]]})",
+    R"({"num_beams": 3, "allowed_token_ids": [0, 2, 5, 6, 7, 8, 9]})",
+    R"({"do_sample": true, "seed": 15, "allowed_token_ids": [2, 5, 6, 7]})",
+    R"({"allowed_sequences": [[5, 6], [5, 6, 7], [8, 9, 10, 11]]})",
+    R"({"num_beams": 5, "n": 4,
+        "allowed_sequences": [[5, 6], [5, 6, 7], [8, 9, 10, 11], [12]]})",
+    R"({"do_sample": true, "n": 4, "seed": 16,
+        "allowed_sequences": [[5, 6], [5, 6, 7], [8, 9, 10, 11], [12]]})",
+    // Stopping.
+    R"({"max_new_tokens": 1})",
+    R"({"min_new_tokens": 5, "max_tokens": 9})",
+    R"({"num_beams": 3, "min_tokens": 4, "max_tokens": 6})",
+    R"({"eos_token_id": [3, 5, 7]})",
+    R"({"num_beams": 3, "eos_token_id": [], "stop_token_ids": [3, 5, 8]})",
+    R"({"ignore_eos": true, "max_new_tokens": 7})",
+    R"({"stop": ["e", "a"]})",
+    R"({"num_beams": 3, "n": 2, "stop": "s", "include_stop": true})",
+    R"({"do_sample": true, "n": 3, "seed": 17, "stop": ["i", "on"]})",
+    // Reports.
+    R"({"logprobs": 3, "prompt_logprobs": 2})",
+    R"({"num_beams": 3, "n": 3, "logprobs": 0, "prompt_logprobs": 0})",
+    R"({"num_beams": 4, "num_beam_groups": 2, "n": 4, "logprobs": 5})",
+};
+
+TEST(EveryParamTest, EveryFieldOfTheFormatIsAmongThem) {
+  std::set<const ParamField*> present;
+  for (const char* params : kParams) {
+    ASSERT_OK_AND_ASSIGN(const json::value value, ParseJson(params));
+    for (const auto& [key, unused] : value.as_object()) {
+      present.insert(FindParamField(key));
+    }
+  }
+  for (const ParamField& field : ParamFields()) {
+    EXPECT_EQ(present.count(&field), 1) << field.name;
+  }
+}
+
+// All params, with prompts of many lengths, for `model`: the same every time.
+std::vector<Request> AllRequests(const ModelDescription& model) {
+  std::mt19937 random(7);
+  std::vector<Request> requests;
+  for (const char* params : kParams) {
+    const RequestLine line = ParseRequestLine(
+        R"({"prompt_tokens": [1], "params": )" + std::string(params) + "}");
+    EXPECT_OK(line.body);
+    Request& request = requests.emplace_back();
+    request.params = line.body->params;
+    if (!request.params.max_new_tokens && !request.params.allowed_sequences) {
+      request.params.max_new_tokens = 8;
+    }
+    const int num_tokens = 1 + static_cast<int>(random() % 20);
+    for (int i = 0; i < num_tokens; ++i) {
+      request.prompt_tokens.push_back(1 + random() % (model.vocab_size - 1));
+    }
+    EXPECT_OK(ValidateRequest(model, &request)) << params;
+  }
+  return requests;
+}
+
+class Runner {
+ public:
+  Runner() {
+    absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
+        Tokenizer::Load(ESPALIER_SOURCE_DIR "/models/en-fr/tokenizer.model");
+    CHECK(tokenizer.ok());
+    tokenizer_ = *std::move(tokenizer);
+  }
+
+  // The lines out of requests that run together, `num_at_once` of which arrive
+  // before each step.
+  std::vector<std::string> Run(Model& model,
+                               const std::vector<Request>& requests,
+                               const SchedulerOptions& options,
+                               int plans_in_flight = 1, int num_at_once = 30) {
+    Scheduler scheduler(model.description(), options, tokenizer_.get());
+    std::vector<std::string> lines(requests.size());
+    size_t next = 0;
+    const auto arrive = [&](int) {
+      for (int i = 0; i < num_at_once && next < requests.size(); ++i, ++next) {
+        scheduler.Submit(RequestId{static_cast<int64_t>(next)}, requests[next],
+                         [&line = lines[next]](absl::StatusOr<Result> result) {
+                           line = result.ok()
+                                      ? WriteResultLine(0, *result, {})
+                                      : WriteErrorLine(0, result.status());
+                         });
+      }
+    };
+    RunToEnd(scheduler, model, arrive, plans_in_flight);
+    return lines;
+  }
+
+  std::vector<std::string> RunEachAlone(Model& model,
+                                        const std::vector<Request>& requests) {
+    std::vector<std::string> lines;
+    for (const Request& request : requests) {
+      lines.push_back(Run(model, {request}, {.max_step_tokens = 500}).at(0));
+    }
+    return lines;
+  }
+
+ private:
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+// Each request twice, so that there are 64 others.
+std::vector<Request> Twice(std::vector<Request> requests) {
+  const size_t size = requests.size();
+  for (size_t i = 0; i < size; ++i) requests.push_back(requests[i]);
+  return requests;
+}
+
+void ExpectSame(const std::vector<std::string>& together,
+                const std::vector<std::string>& alone) {
+  ASSERT_GE(together.size(), 65u);
+  for (size_t i = 0; i < together.size(); ++i) {
+    EXPECT_EQ(together[i], alone[i % alone.size()])
+        << kParams[i % alone.size()];
+  }
+}
+
+TEST(EveryParamTest, TogetherIsAsAloneOnAnyPagesAndPlans) {
+  Runner runner;
+  ToyModelOptions options;
+  options.vocab_size = 40;
+  options.eos_boost = 1;
+  options.page_size = 16;
+  options.num_pages = 2000;
+  ToyModel roomy(options);
+  const std::vector<Request> requests = AllRequests(roomy.description());
+  const std::vector<std::string> alone = runner.RunEachAlone(roomy, requests);
+  const std::set<std::string> distinct(alone.begin(), alone.end());
+  EXPECT_GT(distinct.size(), std::size(kParams) * 9 / 10);
+  for (const int page_size : {1, 3, 64}) {
+    options.page_size = page_size;
+    options.num_pages = 30'000 / page_size;
+    for (const int max_step_tokens : {3, 60, 1000}) {
+      for (const int plans_in_flight : {1, 2}) {
+        SCOPED_TRACE(Concat("pages of ", page_size, ", steps of ",
+                            max_step_tokens, ", in flight ", plans_in_flight));
+        ToyModel model(options);
+        const SchedulerOptions scheduling = {.max_step_tokens = max_step_tokens,
+                                             .validate_steps = true};
+        ExpectSame(
+            runner.Run(model, Twice(requests), scheduling, plans_in_flight),
+            alone);
+      }
+    }
+  }
+}
+
+TEST(EveryParamTest, TogetherIsAsAloneOfALanguageModel) {
+  Runner runner;
+  ThreadPool threads(2);
+  const auto load = [&](int page_size) {
+    LlamaOptions options;
+    options.page_size = page_size;
+    options.kv_cache_bytes = int64_t{64} << 20;
+    return *LlamaModel::Load(ESPALIER_SOURCE_DIR "/models/en-fr", options,
+                             &threads);
+  };
+  const std::unique_ptr<LlamaModel> roomy = load(16);
+  const std::vector<Request> requests = AllRequests(roomy->description());
+  const std::vector<std::string> alone = runner.RunEachAlone(*roomy, requests);
+  for (const int page_size : {1, 64}) {
+    SCOPED_TRACE(page_size);
+    const std::unique_ptr<LlamaModel> model = load(page_size);
+    const int plans_in_flight = page_size == 1 ? 2 : 1;
+    ExpectSame(runner.Run(*model, Twice(requests), {.max_step_tokens = 150},
+                          plans_in_flight),
+               alone);
+  }
+}
+
+}  // namespace
+}  // namespace espalier

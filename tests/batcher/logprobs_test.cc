@@ -1,0 +1,300 @@
+// Log-probabilities of what is generated and of prompts, as a caller sees them:
+// against a full sort of what the model said, and against the reference.
+#include "kernels/logprobs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <boost/json/value_to.hpp>
+#include <fstream>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "batcher/scheduler.h"
+#include "model/llama_model.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using namespace ::espalier::testing;  // NOLINT
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// What ToyLogits says of `token` after `history`, by a full sort.
+void ExpectReport(const ToyModelOptions& options,
+                  std::span<const TokenId> history, TokenId token, int num_best,
+                  const TokenLogProb& report) {
+  std::vector<float> logits(options.vocab_size);
+  ToyLogits(options, history, logits);
+  const RowLogProbs row =
+      reference::LogProbsOfRow(logits, std::span(&token, 1), num_best);
+  EXPECT_EQ(report.token, token);
+  EXPECT_NEAR(report.log_prob, row.tokens[0].log_prob, 1e-5);
+  EXPECT_EQ(report.rank, row.tokens[0].rank);
+  ASSERT_EQ(report.best.size(), row.best.size());
+  for (size_t i = 0; i < row.best.size(); ++i) {
+    EXPECT_EQ(report.best[i].token, row.best[i].token);
+    EXPECT_NEAR(report.best[i].log_prob, row.best[i].log_prob, 1e-5);
+  }
+}
+
+// Of all of `tokens`, which follow `history`.
+void ExpectReports(const ToyModelOptions& options, std::vector<TokenId> history,
+                   std::span<const TokenId> tokens, int num_best,
+                   std::span<const TokenLogProb> reports) {
+  ASSERT_EQ(reports.size(), tokens.size());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    ExpectReport(options, history, tokens[i], num_best, reports[i]);
+    history.push_back(tokens[i]);
+  }
+}
+
+ToyModelOptions AnyModel(std::mt19937& random) {
+  ToyModelOptions options;
+  options.seed = random();
+  options.vocab_size = 4 + static_cast<int>(random() % 40);
+  options.impossible_percent = random() % 3 == 0 ? 20 : 0;
+  options.num_pages = 2000;
+  return options;
+}
+
+TEST(LogProbsTest, EveryTokenOfEveryHypothesisIsReported) {
+  int num_reports = 0;
+  for (uint32_t seed = 0; seed < 400; ++seed) {
+    std::mt19937 random(seed);
+    const ToyModelOptions options = AnyModel(random);
+    Request request = RandomRequest(random, ToyModel(options).description());
+    const int num_best = static_cast<int>(random() % 5);
+    request.params.logprobs = num_best;
+    const absl::StatusOr<Result> result = RunAlone(options, request);
+    if (!result.ok()) continue;  // nothing was possible
+    for (const Hypothesis& hypothesis : result->hypotheses) {
+      ExpectReports(options, request.prompt_tokens, hypothesis.tokens, num_best,
+                    hypothesis.logprobs);
+      num_reports += static_cast<int>(hypothesis.tokens.size());
+    }
+  }
+  EXPECT_GT(num_reports, 3000);
+}
+
+bool TouchesScores(const GenerationParams& params) {
+  return params.repetition_penalty != 1 || !params.logit_bias.empty() ||
+         params.diversity_penalty != 0;
+}
+
+// To the bit where sums are of the same numbers: sampled beams divide theirs by
+// the temperature, stochastic ones sum what they draw from.
+TEST(LogProbsTest, SumToCumLogProbWhereNothingInterferes) {
+  int num_sums = 0;
+  for (uint32_t seed = 0; seed < 400; ++seed) {
+    std::mt19937 random(1000 + seed);
+    const ToyModelOptions options = AnyModel(random);
+    Request request = RandomRequest(random, ToyModel(options).description());
+    const GenerationParams& params = request.params;
+    const bool perturbed =
+        IsBeamSearch(params) && (params.do_sample || params.stochastic);
+    if (perturbed || (IsBeamSearch(params) && TouchesScores(params))) continue;
+    request.params.logprobs = 0;
+    const absl::StatusOr<Result> result = RunAlone(options, request);
+    if (!result.ok()) continue;
+    for (const Hypothesis& hypothesis : result->hypotheses) {
+      float sum = 0;
+      for (const TokenLogProb& token : hypothesis.logprobs) {
+        sum += token.log_prob;
+      }
+      EXPECT_EQ(sum, hypothesis.cum_log_prob) << seed;
+      ++num_sums;
+    }
+  }
+  EXPECT_GT(num_sums, 300);
+}
+
+TEST(LogProbsTest, NothingIsReportedUnasked) {
+  const ToyModelOptions options;
+  Request request{{1, 2, 3}, {}};
+  request.params.num_beams = 3;
+  ASSERT_OK(ValidateRequest(ToyModel(options).description(), &request));
+  ASSERT_OK_AND_ASSIGN(const Result result, RunAlone(options, request));
+  EXPECT_THAT(result.hypotheses[0].logprobs, IsEmpty());
+  EXPECT_EQ(result.prompt_logprobs, std::nullopt);
+}
+
+TEST(LogProbsTest, APromptOfOneTokenHasNone) {
+  const ToyModelOptions options;
+  Request request{{1}, {}};
+  request.params.prompt_logprobs = 2;
+  ASSERT_OK(ValidateRequest(ToyModel(options).description(), &request));
+  ASSERT_OK_AND_ASSIGN(const Result result, RunAlone(options, request));
+  EXPECT_THAT(result.prompt_logprobs, ::testing::Optional(IsEmpty()));
+}
+
+// Runs requests together; no plan has more lines of logits than `max_lines`.
+std::vector<absl::StatusOr<Result>> RunTogether(
+    const ToyModelOptions& options, const std::vector<Request>& requests,
+    int max_step_tokens) {
+  ToyModel model(options);
+  const int max_lines = options.limits.max_beams;
+  Scheduler scheduler(model.description(), {.max_step_tokens = max_step_tokens,
+                                            .validate_steps = true});
+  std::vector<absl::StatusOr<Result>> results(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    scheduler.Submit(RequestId{static_cast<int64_t>(i)}, requests[i],
+                     [&, i](auto result) { results[i] = std::move(result); });
+  }
+  while (true) {
+    const StepPlan plan = scheduler.Plan();
+    EXPECT_LE(plan.num_logits, max_lines);
+    if (plan.says_nothing()) break;
+    scheduler.Advance(RunPlan(model, plan));
+  }
+  return results;
+}
+
+TEST(LogProbsTest, PromptsAreReportedHoweverTheyAreChunked) {
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    std::mt19937 random(2000 + seed);
+    ToyModelOptions options = AnyModel(random);
+    options.page_size = 1 + static_cast<int>(random() % 20);
+    options.limits.max_beams = 10 + static_cast<int>(random() % 10);
+    options.limits.max_step_tokens = 20;
+    std::vector<Request> requests;
+    const int num_best = static_cast<int>(random() % 5);
+    for (int i = 0; i < 8; ++i) {
+      requests.push_back(
+          RandomRequest(random, ToyModel(options).description()));
+      requests.back().params.prompt_logprobs = num_best;
+    }
+    for (const int max_step_tokens : {1, 7, 500}) {
+      const auto results = RunTogether(options, requests, max_step_tokens);
+      for (size_t i = 0; i < requests.size(); ++i) {
+        if (!results[i].ok()) continue;  // nothing was possible
+        const std::vector<TokenId>& prompt = requests[i].prompt_tokens;
+        ASSERT_TRUE(results[i]->prompt_logprobs.has_value());
+        ExpectReports(options, {prompt[0]}, std::span(prompt).subspan(1),
+                      num_best, *results[i]->prompt_logprobs);
+      }
+    }
+  }
+}
+
+// An executor that cannot do it, or does something else.
+TEST(LogProbsTest, AnAnswerWithoutThemEndsTheRequest) {
+  const auto break_selection = [](StepResult* result) {
+    result->selections[0].logprobs.clear();
+  };
+  const auto break_scoring = [](StepResult* result) {
+    result->scorings.clear();
+  };
+  const std::pair<std::function<void(StepResult*)>, const char*> cases[] = {
+      {break_selection, "0 log-probabilities of 6 candidates"},
+      {break_scoring, "a step of 1 scorings of prompts was answered with 0"}};
+  for (const auto& [break_result, message] : cases) {
+    ToyModel model({});
+    Scheduler scheduler(model.description(), {});
+    Request request{{1, 2, 3}, {}};
+    request.params.num_beams = 3;
+    request.params.logprobs = 2;
+    request.params.prompt_logprobs = 2;
+    ASSERT_OK(ValidateRequest(model.description(), &request));
+    absl::StatusOr<Result> answer;
+    scheduler.Submit(RequestId{0}, request,
+                     [&](auto result) { answer = std::move(result); });
+    ASSERT_OK_AND_ASSIGN(StepResult result, RunPlan(model, scheduler.Plan()));
+    break_result(&result);
+    scheduler.Advance(std::move(result));
+    EXPECT_THAT(answer,
+                StatusIs(absl::StatusCode::kInternal, HasSubstr(message)));
+    EXPECT_EQ(scheduler.pool().num_held(), 0);
+  }
+}
+
+// tests/data/logprobs.jsonl: the 12 best after every position.
+struct Example {
+  std::vector<TokenId> tokens;
+  std::vector<std::vector<TokenId>> top_tokens;
+  std::vector<std::vector<double>> top_log_probs;
+};
+
+std::vector<Example> ReadExamples() {
+  std::ifstream file(ESPALIER_SOURCE_DIR "/tests/data/logprobs.jsonl");
+  std::vector<Example> examples;
+  for (std::string line; std::getline(file, line);) {
+    const json::value value = *ParseJson(line);
+    examples.push_back(
+        {json::value_to<std::vector<TokenId>>(value.at("tokens")),
+         json::value_to<std::vector<std::vector<TokenId>>>(
+             value.at("top_tokens")),
+         json::value_to<std::vector<std::vector<double>>>(
+             value.at("top_logprobs"))});
+  }
+  return examples;
+}
+
+// The report of one position. Neighbours in the reference may swap where they
+// lie within the tolerance.
+void ExpectLikeReference(const TokenLogProb& report,
+                         const std::vector<TokenId>& tokens,
+                         const std::vector<double>& log_probs) {
+  constexpr double kTolerance = 1e-4;
+  ASSERT_THAT(report.best, SizeIs(tokens.size()));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    EXPECT_NEAR(report.best[i].log_prob, log_probs[i], kTolerance);
+  }
+  const auto found = std::ranges::find(tokens, report.token);
+  if (found == tokens.end()) {
+    EXPECT_GE(report.rank, static_cast<int>(tokens.size()));
+    EXPECT_LE(report.log_prob, log_probs.back() + kTolerance);
+    return;
+  }
+  const auto place = found - tokens.begin();
+  EXPECT_NEAR(report.log_prob, log_probs[place], kTolerance);
+  ASSERT_LE(report.rank, std::ssize(log_probs));
+  EXPECT_NEAR(log_probs[report.rank - 1], log_probs[place], kTolerance);
+}
+
+TEST(LogProbsTest, PromptsOfTheReferenceAreReportedAsItDoes) {
+  ThreadPool threads(2);
+  LlamaOptions options;
+  options.kv_cache_bytes = int64_t{16} << 20;
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<LlamaModel> model,
+      LlamaModel::Load(std::string(ESPALIER_SOURCE_DIR) + "/models/en-fr",
+                       options, &threads));
+  const std::vector<Example> examples = ReadExamples();
+  ASSERT_THAT(examples, SizeIs(24));
+  Scheduler scheduler(model->description(), {.max_step_tokens = 50});
+  std::vector<Result> results(examples.size());
+  for (size_t i = 0; i < examples.size(); ++i) {
+    Request request{examples[i].tokens, {}};
+    request.params.max_new_tokens = 1;
+    request.params.prompt_logprobs = 12;
+    ASSERT_OK(ValidateRequest(model->description(), &request));
+    scheduler.Submit(RequestId{static_cast<int64_t>(i)}, request,
+                     [&, i](absl::StatusOr<Result> result) {
+                       ASSERT_OK(result);
+                       results[i] = *std::move(result);
+                     });
+  }
+  RunToEnd(scheduler, *model);
+  for (size_t i = 0; i < examples.size(); ++i) {
+    ASSERT_TRUE(results[i].prompt_logprobs.has_value());
+    const auto& reports = *results[i].prompt_logprobs;
+    ASSERT_EQ(reports.size() + 1, examples[i].tokens.size());
+    for (size_t t = 0; t < reports.size(); ++t) {
+      SCOPED_TRACE(::testing::Message() << "example " << i << " token " << t);
+      EXPECT_EQ(reports[t].token, examples[i].tokens[t + 1]);
+      ExpectLikeReference(reports[t], examples[i].top_tokens[t],
+                          examples[i].top_log_probs[t]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace espalier

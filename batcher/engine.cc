@@ -17,6 +17,7 @@
 #include "batcher/answer_channel.h"
 #include "batcher/event_queue.h"
 #include "batcher/stream_writer.h"
+#include "beam/finish_rule.h"
 
 namespace espalier {
 
@@ -38,11 +39,11 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   Core(asio::any_io_executor executor, StepExecutor* steps,
        const EngineOptions& options)
       : description(steps->description()),
+        tokenizer(options.tokenizer),
         strand(asio::make_strand(std::move(executor))),
         max_plans_in_flight_(steps->max_plans_in_flight()),
-        tokenizer_(options.tokenizer),
         steps_(steps),
-        scheduler_(description, options.scheduler) {}
+        scheduler_(description, options.scheduler, options.tokenizer) {}
 
   RequestId NextId() { return RequestId{next_id_++}; }
 
@@ -60,9 +61,8 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
                       const StreamOptions& options,
                       const std::shared_ptr<EventQueue>& queue) {
     if (stopping_) return ShutDownError();
-    ASSIGN_OR_RETURN(
-        std::unique_ptr<SearchWatcher> writer,
-        MakeStreamWriter(request.params, options, tokenizer_, queue));
+    std::unique_ptr<SearchWatcher> writer =
+        MakeStreamWriter(request.params, options, tokenizer, queue);
     scheduler_.Submit(
         id, std::move(request),
         [queue](absl::StatusOr<Result> result) {
@@ -103,6 +103,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
 
   // Constant after construction.
   const ModelDescription description;
+  const Tokenizer* const tokenizer;  // or null
   const Strand strand;
 
  private:
@@ -162,7 +163,6 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
 
   std::atomic<int64_t> next_id_{0};
   const int max_plans_in_flight_;
-  const Tokenizer* const tokenizer_;
 
   // Touched on the strand.
   StepExecutor* const steps_;
@@ -186,14 +186,21 @@ std::function<void()> Canceller(std::shared_ptr<Core> core, RequestId id) {
   };
 }
 
+// Makes the request ready to be submitted, or says what is wrong with it.
+template <typename Core>
+absl::Status Prepare(const Core& core, Request* request) {
+  RETURN_IF_ERROR(ValidateRequest(core.description, request));
+  RETURN_IF_ERROR(CheckStops(request->params, core.tokenizer));
+  GiveSeed(request);
+  return absl::OkStatus();
+}
+
 // Parameters are values: the coroutine may outlive the engine.
 template <typename Core>
 asio::awaitable<absl::StatusOr<Result>> RunRequest(std::shared_ptr<Core> core,
                                                    Request request) {
-  const absl::Status valid = ValidateRequest(core->description, &request);
-  if (!valid.ok()) co_return valid;
-  GenerationParams& params = request.params;
-  if (DrawsAtRandom(params) && !params.seed) params.seed = DrawSeed();
+  const absl::Status ready = Prepare(*core, &request);
+  if (!ready.ok()) co_return ready;
   const asio::cancellation_state state =
       co_await asio::this_coro::cancellation_state;
   if (state.cancelled() != asio::cancellation_type::none) {
@@ -220,8 +227,8 @@ asio::awaitable<absl::StatusOr<Result>> RunRequest(std::shared_ptr<Core> core,
 template <typename Core>
 asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
     std::shared_ptr<Core> core, Request request, StreamOptions options) {
-  const absl::Status valid = ValidateRequest(core->description, &request);
-  if (!valid.ok()) co_return valid;
+  const absl::Status ready = Prepare(*core, &request);
+  if (!ready.ok()) co_return ready;
   const asio::cancellation_state state =
       co_await asio::this_coro::cancellation_state;
   if (state.cancelled() != asio::cancellation_type::none) {

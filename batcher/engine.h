@@ -37,8 +37,9 @@ namespace espalier {
 
 struct EngineOptions {
   SchedulerOptions scheduler;
-  // Makes text of what is streamed; outlives the engine and its streams. Null:
-  // events have tokens alone.
+  // Makes text of what is streamed, and finds stop strings in it; outlives the
+  // engine and its streams. Null: events have tokens alone, and requests with
+  // stop strings are refused.
   const Tokenizer* tokenizer = nullptr;
 };
 

@@ -20,12 +20,14 @@ bool ValidateStepsByDefault() {
 }
 
 Scheduler::Scheduler(const ModelDescription& model,
-                     const SchedulerOptions& options)
+                     const SchedulerOptions& options,
+                     const Tokenizer* tokenizer)
     : options_(options),
       limits_(model.limits),
       max_step_tokens_(
           std::min(options.max_step_tokens, limits_.max_step_tokens)),
       vocab_size_(model.vocab_size),
+      tokenizer_(tokenizer),
       pool_(model.num_pages, model.page_size) {
   CHECK_GE(options_.max_running, 1);
   CHECK_GE(max_step_tokens_, 1);
@@ -162,7 +164,8 @@ void Scheduler::Admit(StepPlan* plan, Budget* budget) {
     if (!pages.ok()) return;  // it waits until others have ended
     running_.push_back(
         {std::make_unique<BeamGroup>(next.id, std::move(next.request),
-                                     *std::move(pages), &pool_, &sequence_ids_),
+                                     *std::move(pages), &pool_, &sequence_ids_,
+                                     tokenizer_),
          next.num_edits, std::move(next.done), std::move(next.watcher)});
     waiting_.pop_front();
     PlanGroup(running_.back(), plan, budget);

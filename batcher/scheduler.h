@@ -39,6 +39,7 @@
 #include "exec_request/step_plan.h"
 #include "exec_request/trace.h"
 #include "pages/page_pool.h"
+#include "text/tokenizer.h"
 
 namespace espalier {
 
@@ -88,11 +89,14 @@ class Scheduler {
   // or CancelAll. It must not call the scheduler.
   using Done = std::function<void(absl::StatusOr<Result>)>;
 
-  Scheduler(const ModelDescription& model, const SchedulerOptions& options);
+  // `tokenizer`, which finds stop strings, outlives this.
+  Scheduler(const ModelDescription& model, const SchedulerOptions& options,
+            const Tokenizer* tokenizer = nullptr);
   // Drops what it still holds without an answer.
   ~Scheduler();
 
-  // Takes a request that has passed ValidateRequest. One that can never fit
+  // Takes a request that has passed ValidateRequest, and CheckStops
+  // (beam/finish_rule.h) with the tokenizer. One that can never fit
   // is answered at once with kResourceExhausted and the figures. `watcher` is
   // told of each step, before `done` is; null: nobody watches.
   // REQUIRES: `id` was never used before.
@@ -186,6 +190,7 @@ class Scheduler {
   const StepLimits limits_;
   const int max_step_tokens_;  // within the limits
   const int vocab_size_;
+  const Tokenizer* const tokenizer_;  // or null
 
   PagePool pool_;  // before the groups: it outlives them
   SequenceIdSource sequence_ids_;

@@ -2,40 +2,18 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/status.h"
 #include "beam/agreed_prefix.h"
+#include "beam/request_text.h"
 #include "beam/selection_options.h"
-#include "text/stop_strings.h"
 #include "text/text_stream.h"
 
 namespace espalier {
 namespace {
-
-// Begins the texts of one request: all are cut by the same stops.
-class TextSource {
- public:
-  TextSource(const GenerationParams& params, const Tokenizer* tokenizer,
-             StopStrings stops)
-      : tokenizer_(tokenizer),
-        stops_(std::move(stops)),
-        options_{.include_stop = params.include_stop,
-                 .min_new_tokens = SaturateToInt(params.min_new_tokens)} {}
-
-  // nullopt without a tokenizer. Refers to this.
-  std::optional<TextStream> Begin() const {
-    if (tokenizer_ == nullptr) return std::nullopt;
-    return TextStream(*tokenizer_, stops_, options_);
-  }
-
- private:
-  const Tokenizer* const tokenizer_;
-  const StopStrings stops_;
-  const TextOptions options_;
-};
 
 std::string Feed(std::span<const TokenId> tokens,
                  std::optional<TextStream>* text) {
@@ -52,10 +30,10 @@ std::string Finish(std::optional<TextStream>* text) {
 // Tells how each sample grows.
 class SampleWriter : public SearchWatcher {
  public:
-  SampleWriter(TextSource texts, int num_samples,
+  SampleWriter(const GenerationParams& params, const Tokenizer* tokenizer,
                std::shared_ptr<EventQueue> queue)
-      : texts_(std::move(texts)), queue_(std::move(queue)) {
-    for (int i = 0; i < num_samples; ++i) {
+      : texts_(params, tokenizer), queue_(std::move(queue)) {
+    for (int i = NumSequences(params); i > 0; --i) {
       samples_.push_back({.text = texts_.Begin()});
     }
   }
@@ -93,7 +71,7 @@ class SampleWriter : public SearchWatcher {
     queue_->Extend(std::move(event));
   }
 
-  const TextSource texts_;  // at its place: the samples' texts refer to it
+  const RequestText texts_;
   const std::shared_ptr<EventQueue> queue_;
   std::vector<Sample> samples_;
 };
@@ -101,10 +79,10 @@ class SampleWriter : public SearchWatcher {
 // Tells the agreed prefix, and the beams if somebody wants to see them.
 class BeamWriter : public SearchWatcher {
  public:
-  BeamWriter(TextSource texts, bool tells_beams,
-             std::shared_ptr<EventQueue> queue)
-      : texts_(std::move(texts)),
-        tells_beams_(tells_beams),
+  BeamWriter(const GenerationParams& params, const StreamOptions& options,
+             const Tokenizer* tokenizer, std::shared_ptr<EventQueue> queue)
+      : texts_(params, tokenizer),
+        tells_beams_(options.beams),
         queue_(std::move(queue)),
         text_(texts_.Begin()) {}
 
@@ -144,7 +122,7 @@ class BeamWriter : public SearchWatcher {
     queue_->Replace(std::move(event));
   }
 
-  const TextSource texts_;  // at its place: the text refers to it
+  const RequestText texts_;
   const bool tells_beams_;
   const std::shared_ptr<EventQueue> queue_;
   AgreedPrefix prefix_;
@@ -154,20 +132,14 @@ class BeamWriter : public SearchWatcher {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SearchWatcher>> MakeStreamWriter(
+std::unique_ptr<SearchWatcher> MakeStreamWriter(
     const GenerationParams& params, const StreamOptions& options,
     const Tokenizer* tokenizer, std::shared_ptr<EventQueue> queue) {
-  StopStrings stops;
-  if (tokenizer != nullptr) {
-    ASSIGN_OR_RETURN(stops, StopStrings::Create(params.stop));
-  }
-  TextSource texts(params, tokenizer, std::move(stops));
   if (IsBeamSearch(params)) {
-    return std::make_unique<BeamWriter>(std::move(texts), options.beams,
+    return std::make_unique<BeamWriter>(params, options, tokenizer,
                                         std::move(queue));
   }
-  return std::make_unique<SampleWriter>(std::move(texts), NumSequences(params),
-                                        std::move(queue));
+  return std::make_unique<SampleWriter>(params, tokenizer, std::move(queue));
 }
 
 }  // namespace espalier

@@ -4,7 +4,6 @@
 
 #include <memory>
 
-#include "absl/status/statusor.h"
 #include "batcher/event_queue.h"
 #include "beam/search_watcher.h"
 #include "exec_request/generation_params.h"
@@ -13,10 +12,10 @@
 
 namespace espalier {
 
-// Writes into `queue`, on its strand. `params` as ValidateRequest leaves them;
-// `tokenizer`, without which there is no text, outlives it.
-// Errors: kInvalidArgument for `stop`, as StopStrings::Create.
-absl::StatusOr<std::unique_ptr<SearchWatcher>> MakeStreamWriter(
+// Writes into `queue`, on its strand. `params` as ValidateRequest leaves them,
+// and as CheckStops has found them with `tokenizer`, which outlives this; null:
+// there is no text.
+std::unique_ptr<SearchWatcher> MakeStreamWriter(
     const GenerationParams& params, const StreamOptions& options,
     const Tokenizer* tokenizer, std::shared_ptr<EventQueue> queue);
 

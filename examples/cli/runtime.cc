@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "beam/request_text.h"
 
 namespace espalier::cli {
 namespace {
@@ -23,6 +24,15 @@ absl::StatusOr<const PromptTemplate*> ChooseTemplate(
     return InvalidArgument("--from and --to come together");
   }
   return all.Find(options.from, options.to);
+}
+
+// What texts depend on; the whole may be large.
+GenerationParams OnlyOfText(const GenerationParams& params) {
+  GenerationParams text;
+  text.stop = params.stop;
+  text.include_stop = params.include_stop;
+  text.min_new_tokens = params.min_new_tokens;
+  return text;
 }
 
 }  // namespace
@@ -93,13 +103,13 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
   return request;
 }
 
-Answer Runtime::MakeAnswer(absl::StatusOr<Result> result) const {
+Answer Runtime::MakeAnswer(const GenerationParams& params,
+                           absl::StatusOr<Result> result) const {
   Answer answer = {std::move(result), {}};
   if (!answer.result.ok() || !has_tokenizer()) return answer;
+  const RequestText text(params, tokenizer_.get());
   for (const Hypothesis& hypothesis : answer.result->hypotheses) {
-    absl::StatusOr<std::string> text = tokenizer_->Decode(hypothesis.tokens);
-    if (!text.ok()) return {text.status(), {}};
-    answer.texts.push_back(*std::move(text));
+    answer.texts.push_back(text.Of(hypothesis.tokens));
   }
   return answer;
 }
@@ -111,7 +121,9 @@ absl::Status Runtime::CloseTrace() {
 boost::asio::awaitable<Answer> Runtime::Run(RequestBody body) {
   absl::StatusOr<Request> request = MakeRequest(std::move(body));
   if (!request.ok()) co_return Answer{request.status(), {}};
-  co_return MakeAnswer(co_await engine_->Generate(*std::move(request)));
+  const GenerationParams params = OnlyOfText(request->params);
+  co_return MakeAnswer(params,
+                       co_await engine_->Generate(*std::move(request)));
 }
 
 boost::asio::awaitable<absl::StatusOr<ResultStream>> Runtime::Stream(

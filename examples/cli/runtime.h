@@ -47,9 +47,10 @@ class Runtime {
   boost::asio::awaitable<Answer> Run(RequestBody body);
 
   // The same, to be read while it runs; MakeAnswer then makes texts of what it
-  // came to.
+  // came to. `params` are the request's.
   boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(RequestBody body);
-  Answer MakeAnswer(absl::StatusOr<Result> result) const;
+  Answer MakeAnswer(const GenerationParams& params,
+                    absl::StatusOr<Result> result) const;
 
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   boost::asio::io_context& context() { return context_; }

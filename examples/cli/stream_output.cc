@@ -74,7 +74,7 @@ asio::awaitable<bool> PrintStream(const Runtime& runtime,
   const bool is_one_sample = !IsBeamSearch(params) && NumSequences(params) == 1;
   StreamPrinter printer(!is_one_sample);
   const Answer answer =
-      runtime.MakeAnswer(co_await PrintUntilResult(*stream, printer));
+      runtime.MakeAnswer(params, co_await PrintUntilResult(*stream, printer));
   printer.EndLine();
   if (!answer.result.ok()) {
     PrintFailure(text, answer.result.status());

@@ -179,9 +179,10 @@ void RunToEnd(Scheduler& scheduler, Model& model,
 }
 
 absl::StatusOr<Result> RunAlone(const ToyModelOptions& options,
-                                const Request& request) {
+                                const Request& request,
+                                const Tokenizer* tokenizer) {
   ToyModel model(options);
-  Scheduler scheduler(model.description(), {.validate_steps = true});
+  Scheduler scheduler(model.description(), {.validate_steps = true}, tokenizer);
   absl::StatusOr<Result> answer;
   scheduler.Submit(RequestId{0}, request, [&](absl::StatusOr<Result> result) {
     answer = std::move(result);

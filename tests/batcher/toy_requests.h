@@ -11,6 +11,7 @@
 #include "exec_request/request.h"
 #include "exec_request/resident_groups.h"
 #include "tests/toy_model.h"
+#include "text/tokenizer.h"
 
 namespace espalier::testing {
 
@@ -43,9 +44,11 @@ void RunToEnd(
     const std::function<void(int)>& before_step = [](int) {},
     int plans_in_flight = 1);
 
-// The request's result when nobody else is there.
+// The request's result when nobody else is there. `tokenizer` finds stop
+// strings.
 absl::StatusOr<Result> RunAlone(const ToyModelOptions& options,
-                                const Request& request);
+                                const Request& request,
+                                const Tokenizer* tokenizer = nullptr);
 
 // Everything that a caller sees, to the bit.
 bool SameResult(const Result& a, const Result& b);

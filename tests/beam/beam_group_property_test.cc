@@ -7,11 +7,11 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
-#include "beam/beam_strategy.h"
-#include "beam/sample_strategy.h"
+#include "beam/make_strategy.h"
 #include "tests/beam/group_driver.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"
@@ -56,9 +56,41 @@ Request AnyRequest(const ToyModelOptions& options) {
   return request;
 }
 
-std::unique_ptr<DecodeStrategy> MakeStrategy(const GenerationParams& params) {
-  if (params.num_beams == 1) return std::make_unique<SampleStrategy>(params);
-  return std::make_unique<BeamStrategy>(params);
+// Makes it one of the searches whose next rows only the strategy knows.
+void MakeOther(const ToyModelOptions& options, GenerationParams* params) {
+  params->seed = *rc::gen::arbitrary<uint64_t>();
+  const auto any_token = rc::gen::inRange<int64_t>(1, options.vocab_size);
+  const auto any_sequence =
+      rc::gen::nonEmpty(rc::gen::container<std::vector<int64_t>>(any_token));
+  switch (*rc::gen::inRange(0, 5)) {
+    case 0:
+      params->num_beam_groups = *rc::gen::inRange(2, 4);
+      params->num_beams *= params->num_beam_groups;
+      params->diversity_penalty = *rc::gen::element(0.0, 0.3, 2.0);
+      break;
+    case 1:
+      params->num_beams += 1;
+      params->do_sample = true;
+      break;
+    case 2:
+      params->stochastic = true;
+      break;
+    case 3:
+      params->do_sample = true;
+      params->num_return_sequences = params->num_beams;
+      params->num_beams = 1;
+      break;
+    default:
+      break;
+  }
+  if (*rc::gen::inRange(0, 3) > 0) return;
+  params->allowed_sequences = *rc::gen::resize(
+      *params->max_new_tokens,
+      rc::gen::nonEmpty(
+          rc::gen::container<std::vector<std::vector<int64_t>>>(any_sequence)));
+  for (std::vector<int64_t>& sequence : *params->allowed_sequences) {
+    sequence.resize(std::min<size_t>(sequence.size(), *params->max_new_tokens));
+  }
 }
 
 void AssertSame(const Result& result, const Request& request,
@@ -79,7 +111,8 @@ void AssertResultIsThatOfTheStrategyAlone(const ToyModelOptions& options,
                                           const Request& request,
                                           const GroupDriver& driver,
                                           size_t group_idx) {
-  const std::unique_ptr<DecodeStrategy> strategy = MakeStrategy(request.params);
+  const std::unique_ptr<DecodeStrategy> strategy =
+      MakeStrategy(request.params, nullptr, nullptr);
   const absl::StatusOr<int> num_steps = testing::SearchAlone(
       testing::ToyLanguageModel(options, request.prompt_tokens),
       strategy.get());
@@ -104,6 +137,34 @@ RC_GTEST_PROP(BeamGroupPropertyTest, ResultIsThatOfTheStrategyAlone, ()) {
   RC_CLASSIFY(!driver.status(0).ok(), "came to a dead end");
   RC_CLASSIFY(driver.num_continuations() > 0, "went ahead");
   AssertResultIsThatOfTheStrategyAlone(options, request, driver, 0);
+}
+
+// The same of every other search, whose answers are the engine's own.
+RC_GTEST_PROP(BeamGroupPropertyTest, OtherSearchesGiveWhatTheyGiveAlone, ()) {
+  const bool run_ahead = AnyRunAhead();
+  const ToyModelOptions options = AnyModel(run_ahead);
+  GroupDriver driver(options, run_ahead);
+  std::vector<Request> requests;
+  for (int i = 0; i < 3; ++i) {
+    requests.push_back(AnyRequest(options));
+    MakeOther(options, &requests[i].params);
+    RC_ASSERT(Message(driver.Add(requests[i], AnyChunk())) == "");
+  }
+  RC_ASSERT(Message(driver.Finish()) == "");
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const absl::StatusOr<Result> alone = testing::SearchAsTheEngine(
+        testing::ToyLogitsModel(options), requests[i]);
+    RC_ASSERT(driver.status(i) == alone.status());
+    if (!alone.ok()) continue;
+    const Result result = driver.group(i).TakeResult();
+    // Plain searches have another oracle, whose logarithms round otherwise.
+    RC_ASSERT(result.hypotheses.size() == alone->hypotheses.size());
+    for (size_t h = 0; h < result.hypotheses.size(); ++h) {
+      RC_ASSERT(result.hypotheses[h].tokens == alone->hypotheses[h].tokens);
+    }
+    RC_ASSERT(result.threshold == alone->threshold);
+  }
+  RC_CLASSIFY(driver.num_continuations() > 0, "went ahead");
 }
 
 RC_GTEST_PROP(BeamGroupPropertyTest, RunningAheadMayPauseAtAnyStep, ()) {

@@ -279,6 +279,66 @@ TEST(BeamStrategyTest, NoPossibleTokenIsAnErrorThatSaysWhere) {
   EXPECT_THAT(strategy.Hypotheses(), IsEmpty());
 }
 
+GenerationParams Patient(double patience) {
+  GenerationParams params = Params(2, EarlyStopping::kTrue);
+  params.patience = patience;
+  return params;
+}
+
+// round(2 * 1.5) = 3 are needed; the third replaces none of the two best.
+TEST(BeamStrategyTest, PatienceWaitsForMoreHypothesesThanBeams) {
+  BeamStrategy strategy(Patient(1.5));
+  Step(strategy, {{0, kEos, -0.5}, {0, kA, -1.0}, {0, kB, -2}});
+  Step(strategy, {{0, kB, -1.2}, {0, kEos, -1.5}, {1, kA, -3}});
+  ASSERT_FALSE(strategy.done());
+  Step(strategy, {{0, kEos, -6}, {0, kA, -7}, {1, kA, -8}});
+  EXPECT_TRUE(strategy.done());
+  EXPECT_THAT(Tokens(strategy),
+              ElementsAre(ElementsAre(kEos), ElementsAre(kA, kEos)));
+}
+
+TEST(BeamStrategyTest, ImpatienceEndsWithFewerHypothesesThanBeams) {
+  for (const double patience : {0.5, 0.1}) {  // at least one
+    BeamStrategy strategy(Patient(patience));
+    Step(strategy, {{0, kA, -0.5}, {0, kEos, -1.0}, {0, kB, -2}});
+    EXPECT_TRUE(strategy.done());
+    EXPECT_THAT(Tokens(strategy), ElementsAre(ElementsAre(kEos)));
+  }
+}
+
+// What ends together enters together, as many as there is room for.
+TEST(BeamStrategyTest, ImpatienceStillTakesAllThatEndTogether) {
+  GenerationParams params = Patient(0.5);
+  params.eos_token_id = {kEos, kC};
+  BeamStrategy strategy(params);
+  Step(strategy, {{0, kEos, -0.5}, {0, kC, -1.0}, {0, kB, -2}});
+  EXPECT_TRUE(strategy.done());
+  EXPECT_THAT(Tokens(strategy),
+              ElementsAre(ElementsAre(kEos), ElementsAre(kC)));
+}
+
+TEST(BeamStrategyTest, StopIdsEndAsStopAndAskForMoreCandidates) {
+  GenerationParams params = Params(2);
+  params.stop_token_ids = {kC, 7};
+  BeamStrategy strategy(params);
+  EXPECT_EQ(Selection(strategy).num_candidates, 8);
+  Step(strategy, {{0, kC, -0.5}, {0, kEos, -1.0}, {0, kB, -2}, {0, kA, -3}});
+  ASSERT_EQ(strategy.Hypotheses().size(), 2);
+  EXPECT_EQ(strategy.Hypotheses()[0].finish_reason, FinishReason::kStop);
+  EXPECT_EQ(strategy.Hypotheses()[1].finish_reason, FinishReason::kEos);
+}
+
+// cum / ((5 + t) / 6)^2: -1 after 1 token, -1.8 * 36 / 49 after 2.
+TEST(BeamStrategyTest, WusFormDividesScores) {
+  GenerationParams params = Params(2, EarlyStopping::kTrue);
+  params.length_penalty_form = LengthPenaltyForm::kWu;
+  params.length_penalty = 2;
+  BeamStrategy strategy(params);
+  Step(strategy, {{0, kEos, -1.0}, {0, kA, -1.5}, {0, kB, -2}});
+  Step(strategy, {{0, kEos, -1.8}, {0, kA, -2.0}, {1, kB, -3}});
+  EXPECT_THAT(Scores(strategy), ElementsAre(Near(-1), Near(-1.8 * 36 / 49)));
+}
+
 TEST(BeamStrategyDeathTest, ACandidateBelongsToALiveBeam) {
   BeamStrategy strategy(Params(2));
   const std::vector<Candidate> candidates = {{1, kA, -1}};

@@ -163,15 +163,22 @@ void GroupDriver::Select(std::span<const float> logits) {
   last_result_ = StepResult();
   const int vocab_size = model_.description().vocab_size;
   for (const PlanSelection& selection : last_plan_.selections) {
-    std::vector<std::vector<float>> log_probs;
+    std::vector<std::vector<float>> rows;
     for (int row = 0; row < selection.num_rows; ++row) {
-      const int line = selection.first_logits + row;
-      log_probs.push_back(
-          LogSoftmax(logits.subspan(line * vocab_size, vocab_size)));
+      const auto line = logits.subspan(
+          (selection.first_logits + row) * vocab_size, vocab_size);
+      rows.emplace_back(line.begin(), line.end());
     }
-    last_result_.selections.push_back(
-        {selection.request, AnswerBySort(selection, log_probs)});
+    last_result_.selections.push_back(Answer(selection, std::move(rows)));
   }
+}
+
+SelectionResult GroupDriver::Answer(const PlanSelection& selection,
+                                    std::vector<std::vector<float>> rows) {
+  if (rows.empty()) return {selection.request};
+  if (!IsPlain(selection)) return AnswerAsTheEngine(selection, rows);
+  for (std::vector<float>& row : rows) row = LogSoftmax(row);
+  return {selection.request, AnswerBySort(selection, rows)};
 }
 
 absl::Status GroupDriver::Advance(const StepResult& result) {

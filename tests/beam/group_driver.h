@@ -71,6 +71,8 @@ class GroupDriver {
   // What a written out plan reads and writes must be held by then.
   absl::Status CheckWrittenOut(const StepPlan& plan) const;
   void Select(std::span<const float> logits);
+  static SelectionResult Answer(const PlanSelection& selection,
+                                std::vector<std::vector<float>> rows);
   absl::Status Advance(const StepResult& result);
   absl::Status AdvanceUntil(size_t num_late);
   // That the group's tables are now those its step ahead ran with.

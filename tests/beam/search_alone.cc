@@ -3,8 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <tuple>
 #include <utility>
+
+#include "base/thread_pool.h"
+#include "beam/make_strategy.h"
+#include "beam/selection_options.h"
+#include "exec_request/select_all.h"
 
 namespace espalier::testing {
 
@@ -86,6 +92,67 @@ absl::StatusOr<int> SearchAlone(const LanguageModel& model,
     if (!beams.ok()) return beams.status();
   }
   return num_steps;
+}
+
+LogitsModel ToyLogitsModel(const ToyModelOptions& options) {
+  return [options](std::span<const TokenId> history) {
+    std::vector<float> logits(options.vocab_size);
+    ToyLogits(options, history, logits);
+    return logits;
+  };
+}
+
+bool IsPlain(const PlanSelection& selection) {
+  const SelectionRule& rule = *selection.rule;
+  const bool is_greedy = rule.kind == SelectionKind::kDraws &&
+                         rule.sampling.greedy() &&
+                         selection.samples.size() == 1;
+  return (rule.kind == SelectionKind::kBeams || is_greedy) &&
+         selection.allowed.empty();
+}
+
+SelectionResult AnswerAsTheEngine(
+    PlanSelection selection, const std::vector<std::vector<float>>& logits) {
+  static ThreadPool* const pool = new ThreadPool(1);
+  std::vector<float> lines;
+  for (const std::vector<float>& row : logits) {
+    lines.insert(lines.end(), row.begin(), row.end());
+  }
+  StepPlan plan;
+  plan.num_logits = static_cast<int>(logits.size());
+  selection.first_logits = 0;
+  plan.selections.push_back(std::move(selection));
+  const int vocab_size = static_cast<int>(logits.front().size());
+  return SelectAll(plan, lines, vocab_size, *pool).front();
+}
+
+SelectionResult NextAnswer(const DecodeStrategy& strategy,
+                           const LogitsModel& model, const Request& request) {
+  PlanSelection selection;
+  strategy.DescribeSelection(&selection);
+  selection.rule = MakeSelectionRule(request.params);
+  std::vector<std::vector<float>> logits;
+  for (int rank = 0; rank < selection.num_rows; ++rank) {
+    selection.histories.push_back(request.prompt_tokens);
+    strategy.AppendTokens(rank, &selection.histories.back());
+    logits.push_back(model(selection.histories.back()));
+  }
+  return AnswerAsTheEngine(std::move(selection), logits);
+}
+
+absl::StatusOr<Result> SearchAsTheEngine(const LogitsModel& model,
+                                         const Request& request,
+                                         const Tokenizer* tokenizer) {
+  const std::unique_ptr<DecodeStrategy> strategy = MakeStrategy(
+      request.params, AllowedSequences::Make(request.params), tokenizer);
+  Result result;
+  for (; !strategy->done(); ++result.usage.num_steps) {
+    const auto beams = strategy->Advance(NextAnswer(*strategy, model, request));
+    if (!beams.ok()) return beams.status();
+  }
+  result.hypotheses = strategy->Hypotheses();
+  result.threshold = strategy->threshold();
+  return result;
 }
 
 }  // namespace espalier::testing

@@ -8,7 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "beam/decode_strategy.h"
+#include "exec_request/request.h"
 #include "tests/toy_model.h"
+#include "text/tokenizer.h"
 
 namespace espalier::testing {
 
@@ -42,5 +44,30 @@ std::vector<Candidate> NextCandidates(const DecodeStrategy& strategy,
 // Errors: as DecodeStrategy::Advance.
 absl::StatusOr<int> SearchAlone(const LanguageModel& model,
                                 DecodeStrategy* strategy);
+
+// The same with everything a request may ask for: as the engine selects, from a
+// model's logits (exec_request/select_all.h).
+using LogitsModel = std::function<std::vector<float>(std::span<const TokenId>)>;
+
+// ToyLogits after the tokens, which begin with the prompt.
+LogitsModel ToyLogitsModel(const ToyModelOptions& options);
+
+// Whether AnswerBySort knows how to answer it: nothing drawn but a greedy
+// token, nothing by rows, every token allowed.
+bool IsPlain(const PlanSelection& selection);
+
+// The engine's answer to a selection, whose rows' logits are [num_rows].
+SelectionResult AnswerAsTheEngine(
+    PlanSelection selection, const std::vector<std::vector<float>>& logits);
+
+// The engine's answer to the next step of a strategy for `request`.
+SelectionResult NextAnswer(const DecodeStrategy& strategy,
+                           const LogitsModel& model, const Request& request);
+
+// Runs `request` by the strategy that it asks for.
+// Errors: as DecodeStrategy::Advance.
+absl::StatusOr<Result> SearchAsTheEngine(const LogitsModel& model,
+                                         const Request& request,
+                                         const Tokenizer* tokenizer = nullptr);
 
 }  // namespace espalier::testing

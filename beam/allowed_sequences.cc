@@ -1,6 +1,7 @@
 #include "beam/allowed_sequences.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "beam/selection_options.h"
 
@@ -24,11 +25,49 @@ int64_t NumPlainTokens(const std::vector<int64_t>& sequence,
   return static_cast<int64_t>(sequence.size()) - (ends ? 1 : 0);
 }
 
-std::vector<Sequence> Sorted(std::span<const Sequence> sequences) {
-  std::vector<Sequence> sorted(sequences.begin(), sequences.end());
-  std::ranges::sort(sorted, [](Sequence a, Sequence b) { return *a < *b; });
-  return sorted;
-}
+// The tokens of all sequences, one after the other: a vector each would cost a
+// miss of the cache for every token that is looked at.
+class FlatSequences {
+ public:
+  explicit FlatSequences(std::span<const Sequence> sequences) {
+    for (const Sequence sequence : sequences) {
+      tokens_.insert(tokens_.end(), sequence->begin(), sequence->end());
+      ends_.push_back(tokens_.size());
+    }
+  }
+
+  std::span<const TokenId> operator[](size_t i) const {
+    const size_t begin = i == 0 ? 0 : ends_[i - 1];
+    return std::span(tokens_).subspan(begin, ends_[i] - begin);
+  }
+
+  // The sequences in ascending order.
+  std::vector<size_t> Sorted() const {
+    std::vector<std::pair<uint64_t, size_t>> keyed;
+    for (size_t i = 0; i < ends_.size(); ++i) keyed.push_back({Key(i), i});
+    std::sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+      if (a.first != b.first) return a.first < b.first;
+      return std::ranges::lexicographical_compare((*this)[a.second],
+                                                  (*this)[b.second]);
+    });
+    std::vector<size_t> sorted;
+    for (const auto& [key, i] : keyed) sorted.push_back(i);
+    return sorted;
+  }
+
+ private:
+  // The first two tokens, which order most pairs without a look at the rest; 0
+  // stands for the end, which sorts first.
+  uint64_t Key(size_t i) const {
+    const std::span<const TokenId> tokens = (*this)[i];
+    const uint64_t first = tokens.empty() ? 0 : tokens[0] + 1;
+    const uint64_t second = tokens.size() < 2 ? 0 : tokens[1] + 1;
+    return first << 32 | second;
+  }
+
+  std::vector<TokenId> tokens_;
+  std::vector<size_t> ends_;
+};
 
 }  // namespace
 
@@ -49,14 +88,15 @@ std::shared_ptr<const AllowedSequences> AllowedSequences::Make(
 // those of the nodes whose children are not numbered yet.
 AllowedSequences::AllowedSequences(std::span<const Sequence> sequences)
     : tokens_(1, 0) {
-  const std::vector<Sequence> sorted = Sorted(sequences);
+  const FlatSequences flat(sequences);
+  const std::vector<size_t> sorted = flat.Sorted();
   std::vector<Range> ranges = {{0, sorted.size(), 0}};
   std::vector<Node> parents = {kNone};
   for (size_t node = 0; node < ranges.size(); ++node) {
     auto [begin, end, depth] = ranges[node];
     // What ends here sorts first.
     bool is_end = false;
-    for (; begin < end && sorted[begin]->size() == depth; ++begin) {
+    for (; begin < end && flat[sorted[begin]].size() == depth; ++begin) {
       is_end = depth > 0;
     }
     is_end_.push_back(is_end);
@@ -64,12 +104,12 @@ AllowedSequences::AllowedSequences(std::span<const Sequence> sequences)
     num_dead_ends_.push_back(0);
     if (begin == end && node > 0) ++num_dead_ends_[parents[node]];
     while (begin < end) {
-      const int64_t token = (*sorted[begin])[depth];
+      const TokenId token = flat[sorted[begin]][depth];
       const size_t first = begin;
-      while (begin < end && (*sorted[begin])[depth] == token) ++begin;
+      while (begin < end && flat[sorted[begin]][depth] == token) ++begin;
       ranges.push_back({first, begin, depth + 1});
       parents.push_back(static_cast<Node>(node));
-      tokens_.push_back(static_cast<TokenId>(token));
+      tokens_.push_back(token);
     }
   }
   first_child_.push_back(static_cast<Node>(ranges.size()));

@@ -83,6 +83,31 @@ void ExpectExhaustive(const ToyModelOptions& options, int max_length,
   }
 }
 
+// With patience for more hypotheses than there are the search ends when no beam
+// lives, and has kept the best of all.
+TEST(PatientSearchTest, PatienceForAllSequencesFindsTheBest) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const LanguageModel model = testing::ToyLanguageModel(
+        {.vocab_size = 3, .seed = seed, .eos_token_ids = {0}}, {});
+    GenerationParams params;
+    params.num_beams = NumContinuations(3, 4);
+    params.num_return_sequences = 5;
+    params.max_new_tokens = 4;
+    params.eos_token_id = {0};
+    params.early_stopping = EarlyStopping::kTrue;
+    const std::vector<Hypothesis> all =
+        BestOfAll(model, 4, LengthPenalty(params));
+    params.patience = static_cast<double>(all.size() + 1) / params.num_beams;
+    BeamStrategy strategy(params);
+    ASSERT_OK(testing::SearchAlone(model, &strategy));
+    const std::vector<Hypothesis> found = strategy.Hypotheses();
+    ASSERT_EQ(found.size(), 5);
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].tokens, all[i].tokens);
+    }
+  }
+}
+
 class ExhaustiveSearchTest : public ::testing::TestWithParam<Form> {};
 
 TEST_P(ExhaustiveSearchTest, NBestIsThatOfAllSequences) {

@@ -24,9 +24,12 @@ std::vector<size_t> TopK(const std::vector<float>& values, size_t k) {
   return indices;
 }
 
-float OverLength(float score, int64_t length, double length_penalty) {
-  return score / static_cast<float>(
-                     std::pow(static_cast<double>(length), length_penalty));
+float OverLength(float score, int64_t length, const GenerationParams& params) {
+  double base = static_cast<double>(length);
+  if (params.length_penalty_form == LengthPenaltyForm::kWu) {
+    base = (5 + base) / 6;
+  }
+  return score / static_cast<float>(std::pow(base, params.length_penalty));
 }
 
 class Search {
@@ -115,8 +118,7 @@ class Search {
     for (size_t i = 0; i < candidates_.size(); ++i) {
       const bool enters = i < k_ && hits_[i];
       if (enters && candidate_sums_[i] < kCopy) result_.copies_finished = true;
-      float score =
-          OverLength(candidate_sums_[i], length_, params_.length_penalty);
+      float score = OverLength(candidate_sums_[i], length_, params_);
       if (closed) score += kNone;
       if (!can_improve_) score += kNone;
       if (!enters) score += kNone;
@@ -138,9 +140,9 @@ class Search {
   void UpdateCanImprove() {
     const bool full_length = params_.early_stopping == EarlyStopping::kNever &&
                              params_.length_penalty > 0;
-    const float best = OverLength(
-        running_scores_[0], full_length ? *params_.max_new_tokens : length_,
-        params_.length_penalty);
+    const float best =
+        OverLength(running_scores_[0],
+                   full_length ? *params_.max_new_tokens : length_, params_);
     const float min =
         *std::min_element(finished_scores_.begin(), finished_scores_.end());
     bool some = false;

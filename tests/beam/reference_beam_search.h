@@ -1,7 +1,8 @@
 // Beam search written a second time, straight from the rules of transformers 5
 // (`_beam_search` and its helpers): flat arrays of num_beams entries, scores
-// of -1e9 for what is not there, masks instead of branches. It shares nothing
-// with beam/ but the types of its arguments and results.
+// of -1e9 for what is not there, masks instead of branches; beside the power,
+// Wu's form of the length penalty. It shares nothing with beam/ but the types
+// of its arguments and results.
 #pragma once
 
 #include <vector>

@@ -41,6 +41,9 @@ GenerationParams AnyParams(const ToyModelOptions& options) {
   params.num_return_sequences = *rc::gen::inRange(1L, params.num_beams + 1);
   params.max_new_tokens = *rc::gen::inRange(1, 15);
   params.length_penalty = *rc::gen::element(-1.0, 0.0, 0.6, 1.0, 2.0);
+  params.length_penalty_form =
+      *rc::gen::element(LengthPenaltyForm::kPower, LengthPenaltyForm::kPower,
+                        LengthPenaltyForm::kWu);
   params.early_stopping = *rc::gen::element(
       EarlyStopping::kFalse, EarlyStopping::kTrue, EarlyStopping::kNever);
   params.eos_token_id = std::vector<int64_t>(options.eos_token_ids.begin(),

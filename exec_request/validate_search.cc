@@ -1,5 +1,5 @@
+#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string_view>
 
 #include "base/status.h"
@@ -58,14 +58,19 @@ absl::Status ValidatePatience(const GenerationParams& params,
     return CheckOff("patience", params.patience, 1.0,
                     "without early_stopping true");
   }
-  const double num_kept = std::round(params.num_beams * params.patience);
-  if (!(num_kept >= num_returned && num_kept <= kMaxSequences)) {
-    return InvalidArgument(
-        "patience must make round(num_beams * patience) at least ",
-        num_returned, " (num_return_sequences) and at most ", kMaxSequences,
-        ", got ", params.patience);
+  if (!(params.patience > 0)) {
+    return InvalidArgument("patience must be above 0, got ", params.patience);
   }
-  return absl::OkStatus();
+  const double num_groups = static_cast<double>(params.num_beam_groups);
+  const double of_group = std::max(
+      1.0, std::round(params.num_beams / num_groups * params.patience));
+  if (num_groups * of_group >= num_returned && of_group <= kMaxSequences) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("patience must end the search with at least ",
+                         num_returned, " (num_return_sequences) and at most ",
+                         kMaxSequences, " finished hypotheses, got ",
+                         params.patience);
 }
 
 absl::Status ValidateBeams(const ModelDescription& model,
@@ -83,37 +88,36 @@ absl::Status ValidateBeams(const ModelDescription& model,
   return params.stochastic ? ValidateStochastic(params) : absl::OkStatus();
 }
 
-// Greedy search is the case of one sample that is not drawn.
+absl::Status ValidateBestOf(const ModelDescription& model,
+                            const GenerationParams& params) {
+  const int64_t count = *params.best_of;
+  RETURN_IF_ERROR(CheckRange("best_of", count, 1, kMaxSequences));
+  RETURN_IF_ERROR(
+      CheckRange("best_of", count, 1, model.limits.max_beams, kPerStep));
+  if (count >= params.num_return_sequences) return absl::OkStatus();
+  return InvalidArgument("best_of must be at least ",
+                         params.num_return_sequences,
+                         " (num_return_sequences), got ", count);
+}
+
 absl::Status ValidateSamples(const ModelDescription& model,
                              const GenerationParams& params) {
-  const int64_t max_samples = model.limits.max_beams;
-  const int64_t num_returned = params.num_return_sequences;
+  const int64_t count = params.num_return_sequences;
+  RETURN_IF_ERROR(CheckRange("num_return_sequences", count, 1, kMaxSequences));
+  RETURN_IF_ERROR(CheckRange("num_return_sequences", count, 1,
+                             model.limits.max_beams, kPerStep));
+  return params.best_of ? ValidateBestOf(model, params) : absl::OkStatus();
+}
+
+absl::Status ValidateGreedy(const GenerationParams& params) {
   RETURN_IF_ERROR(
-      CheckRange("num_return_sequences", num_returned, 1, kMaxSequences));
-  RETURN_IF_ERROR(CheckRange("num_return_sequences", num_returned, 1,
-                             max_samples, kPerStep));
-  if (!params.do_sample) {
-    if (num_returned > 1) {
-      return InvalidArgument(
-          "num_return_sequences must be 1 in greedy search (num_beams is 1 "
-          "and do_sample false), got ",
-          num_returned);
-    }
-    if (params.best_of) {
-      return InvalidArgument("best_of must be unset without do_sample, got ",
-                             *params.best_of);
-    }
-  }
-  if (params.best_of) {
-    RETURN_IF_ERROR(CheckRange("best_of", *params.best_of, 1, kMaxSequences));
-    RETURN_IF_ERROR(
-        CheckRange("best_of", *params.best_of, 1, max_samples, kPerStep));
-    if (*params.best_of < num_returned) {
-      return InvalidArgument("best_of must be at least ", num_returned,
-                             " (num_return_sequences), got ", *params.best_of);
-    }
-  }
-  return ValidatePatience(params, 1);
+      CheckAtLeast("num_return_sequences", params.num_return_sequences, 1));
+  RETURN_IF_ERROR(CheckOff<int64_t>(
+      "num_return_sequences", params.num_return_sequences, 1,
+      "in greedy search (num_beams is 1 and do_sample false)"));
+  if (!params.best_of) return absl::OkStatus();
+  return InvalidArgument("best_of must be unset without do_sample, got ",
+                         *params.best_of);
 }
 
 }  // namespace
@@ -122,8 +126,11 @@ absl::Status ValidateSearch(const ModelDescription& model,
                             const GenerationParams& params) {
   RETURN_IF_ERROR(CheckRange("num_beams", params.num_beams, 1, kMaxSequences));
   RETURN_IF_ERROR(IsBeamSearch(params) ? ValidateBeams(model, params)
-                                       : ValidateSamples(model, params));
-  return ValidateGroups(params);
+                  : params.do_sample   ? ValidateSamples(model, params)
+                                       : ValidateGreedy(params));
+  RETURN_IF_ERROR(ValidateGroups(params));
+  return ValidatePatience(
+      params, IsBeamSearch(params) ? params.num_return_sequences : 1);
 }
 
 }  // namespace espalier

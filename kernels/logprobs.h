@@ -3,8 +3,9 @@
 // beside them; raw, as no edit, temperature or filter touches a report.
 //
 // A log-probability is that of selection (select.h), to the bit, so that those
-// of a sequence add up to its cum_log_prob where nothing was edited. Ranks and
-// the best are by logit, for rounding can make two log-probabilities equal:
+// of a beam add up to its cum_log_prob where nothing was edited; that of a draw
+// (sample.h) may be rounded otherwise. Ranks and the best are by logit, for
+// rounding can make two log-probabilities equal:
 //   rank   1 + tokens of a higher logit; equals share theirs
 //   best   ties to the lower token; -inf is never among them
 //

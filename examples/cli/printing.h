@@ -10,6 +10,7 @@ namespace espalier::cli {
 
 // Hypotheses, best first, with their scores:
 //     -0.1529  Où est la gare ?
+// With them what else the request asked for, and the seed if it drew.
 // REQUIRES: answer.result.ok().
 void PrintHypotheses(const Answer& answer);
 

@@ -107,6 +107,7 @@ Answer Runtime::MakeAnswer(const GenerationParams& params,
                            absl::StatusOr<Result> result) const {
   Answer answer = {std::move(result), {}};
   if (!answer.result.ok() || !has_tokenizer()) return answer;
+  answer.spellings = &tokenizer_->spellings();
   const RequestText text(params, tokenizer_.get());
   for (const Hypothesis& hypothesis : answer.result->hypotheses) {
     answer.texts.push_back(text.Of(hypothesis.tokens));
@@ -122,8 +123,7 @@ boost::asio::awaitable<Answer> Runtime::Run(RequestBody body) {
   absl::StatusOr<Request> request = MakeRequest(std::move(body));
   if (!request.ok()) co_return Answer{request.status(), {}};
   const GenerationParams params = OnlyOfText(request->params);
-  co_return MakeAnswer(params,
-                       co_await engine_->Generate(*std::move(request)));
+  co_return MakeAnswer(params, co_await engine_->Generate(*std::move(request)));
 }
 
 boost::asio::awaitable<absl::StatusOr<ResultStream>> Runtime::Stream(

@@ -35,6 +35,8 @@ struct RuntimeOptions {
 struct Answer {
   absl::StatusOr<Result> result;
   std::vector<std::string> texts;  // [hypotheses]; empty without a tokenizer
+  // Of tokens; the runtime's, or null without a tokenizer.
+  const TokenSpellings* spellings = nullptr;
 };
 
 class Runtime {

@@ -143,6 +143,7 @@ void RunWithin(Scheduler& scheduler, Model& model, int plans_in_flight,
 
 TEST(LimitsTest, TogetherRequestsStayWithinAllLimits) {
   int64_t most_edits = 0;
+  int num_answered = 0;
   for (uint32_t seed = 0; seed < 100; ++seed) {
     std::mt19937 random(seed);
     StepLimits limits;
@@ -166,12 +167,16 @@ TEST(LimitsTest, TogetherRequestsStayWithinAllLimits) {
     RunWithin(scheduler, model, plans_in_flight, load);
     most_edits = std::max(most_edits, load.most_edits());
     for (size_t i = 0; i < requests.size(); ++i) {
-      ASSERT_OK_AND_ASSIGN(const Result alone, RunAlone(options, requests[i]));
-      ASSERT_OK(answers[i]);
-      EXPECT_TRUE(SameResult(*answers[i], alone)) << seed << ", " << i;
+      const absl::StatusOr<Result> alone = RunAlone(options, requests[i]);
+      // Some have more edits than there is room for.
+      ASSERT_EQ(answers[i].status(), alone.status()) << seed << ", " << i;
+      if (!alone.ok()) continue;
+      EXPECT_TRUE(SameResult(*answers[i], *alone)) << seed << ", " << i;
+      ++num_answered;
     }
   }
   EXPECT_GT(most_edits, 40);
+  EXPECT_GT(num_answered, 1800);
 }
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include "exec_request/model.h"
 #include "exec_request/param_fields.h"
 #include "exec_request/result_json.h"
-#include "exec_request/result_json.h"
 #include "tests/exec_request/malformed_requests.h"
 #include "tests/status_matchers.h"
 
@@ -335,6 +334,7 @@ TEST(RequestJsonTest, WhatWasAskedForIsWrittenBesideTheResult) {
        .logprobs = {{7, -0.25f, 2, {{9, -0.125f}, {7, -0.25f}}}}}};
   result.usage = {2, 0, 1, 1};
   result.seed = 18446744073709551615u;
+  result.threshold = -3.5;
   result.prompt_logprobs = {{4, -1.5f, 3, {}}};
   EXPECT_EQ(
       WriteResultLine("x", result, {}),
@@ -344,6 +344,7 @@ TEST(RequestJsonTest, WhatWasAskedForIsWrittenBesideTheResult) {
       R"([{"token": 9, "log_prob": -0.125}, {"token": 7, "log_prob": -0.25}])"
       R"(}]}], "usage": {"prompt_tokens": 2, "cached_tokens": 0, )"
       R"("generated_tokens": 1, "steps": 1}, "seed": 18446744073709551615, )"
+      R"("threshold": -3.5, )"
       R"("prompt_logprobs": [null, {"token": 4, "log_prob": -1.5, )"
       R"("rank": 3, "top": []}]})");
 }

@@ -19,6 +19,18 @@ int NumSlots(const GenerationParams& params) {
   return params.max_new_tokens == 1 ? 1 : NumSequences(params);
 }
 
+// Tokens that may follow all sequences together, where few may. Beams of one
+// search have different tokens behind them, so no two can come to the same
+// allowed sequence; samples and other groups can.
+int64_t WorstCaseAllowed(const GenerationParams& params, int vocab_size) {
+  if (!params.allowed_sequences.has_value()) return 0;
+  const int64_t num_slots = NumSlots(params);
+  const int64_t num_searches =
+      IsBeamSearch(params) ? params.num_beam_groups : num_slots;
+  const int64_t num_sequences = params.allowed_sequences->size();
+  return std::min(num_searches * num_sequences, num_slots * vocab_size);
+}
+
 }  // namespace
 
 int64_t BeamGroup::WorstCasePages(const Request& request, int page_size) {
@@ -37,10 +49,7 @@ int64_t BeamGroup::WorstCaseEdits(const Request& request, int vocab_size) {
   const int num_slots = NumSlots(request.params);
   const int num_lists = processors.needs_history() ? num_slots : 1;
   int64_t num_edits = num_lists * MaxEdits(processors, num_tokens, vocab_size);
-  if (request.params.allowed_sequences.has_value()) {
-    const int64_t num_sequences = request.params.allowed_sequences->size();
-    num_edits += num_slots * std::min<int64_t>(num_sequences, vocab_size);
-  }
+  num_edits += WorstCaseAllowed(request.params, vocab_size);
   return num_edits;
 }
 

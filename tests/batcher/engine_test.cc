@@ -278,11 +278,11 @@ TEST_P(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
                                      asio::use_future));
   }
   for (size_t i = 0; i < requests.size(); ++i) {
-    absl::StatusOr<Result> answer = answers[i].get();
-    ASSERT_OK(answer);
-    ASSERT_OK_AND_ASSIGN(const Result alone,
-                         RunAlone(SmallModel(), requests[i]));
-    EXPECT_TRUE(SameResult(*answer, alone)) << i;
+    const absl::StatusOr<Result> answer = answers[i].get();
+    const absl::StatusOr<Result> alone = RunAlone(SmallModel(), requests[i]);
+    // Some have no token that is possible.
+    ASSERT_EQ(answer.status(), alone.status()) << i;
+    if (alone.ok()) EXPECT_TRUE(SameResult(*answer, *alone)) << i;
   }
   asio::co_spawn(caller_threads, engine.Shutdown(), asio::use_future).get();
   const EngineFigures figures =

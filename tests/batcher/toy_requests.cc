@@ -60,9 +60,8 @@ void AddBeams(std::mt19937& random, GenerationParams* params) {
   params->length_penalty = Uniform(random, -1, 2);
 }
 
-// Beams of any kind, or samples; at most five, or ten in groups.
-// REQUIRES: max_beams >= 5.
-void AddSearch(std::mt19937& random, int max_beams, GenerationParams* params) {
+// Beams of any kind, or samples; at most five.
+void AddSearch(std::mt19937& random, GenerationParams* params) {
   switch (Uniform(random, 0, 9)) {
     case 0:
     case 1:
@@ -72,7 +71,7 @@ void AddSearch(std::mt19937& random, int max_beams, GenerationParams* params) {
       return AddSampling(random, params);
     case 2:
       AddBeams(random, params);
-      params->num_beams = 2 * Uniform(random, 1, std::min(5, max_beams / 2));
+      params->num_beams = 2 * Uniform(random, 1, 2);
       params->num_return_sequences = Uniform(random, 1, params->num_beams);
       params->num_beam_groups = 2;
       params->diversity_penalty = OneOf(random, {0.0, 0.5});
@@ -116,7 +115,7 @@ Request RandomRequest(std::mt19937& random, const ModelDescription& model) {
   }
   GenerationParams& params = request.params;
   params.max_new_tokens = Uniform(random, 1, 12);
-  AddSearch(random, model.limits.max_beams, &params);
+  AddSearch(random, &params);
   AddProcessors(random, &params);
   if (random() % 8 == 0) AllowSequences(random, model, &params);
   if (random() % 4 == 0) params.logprobs = Uniform(random, 0, 3);

@@ -195,6 +195,26 @@ TEST(BatchTest, ABlankPromptIsRefused) {
   EXPECT_THAT(run.out, HasSubstr("prompt must not be blank"));
 }
 
+TEST(BatchTest, WhatARequestAsksForIsReported) {
+  const ProgramRun run = RunBatch(
+      R"({"prompt_tokens": [1, 4, 264, 811, 5], "params": {"do_sample": true, )"
+      R"("max_tokens": 4, "logprobs": 2, "prompt_logprobs": 1}})");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const json::value line = ParseLines(run.out).at(0);
+  EXPECT_TRUE(line.at("seed").is_number());
+  const json::array& prompt = line.at("prompt_logprobs").as_array();
+  ASSERT_EQ(prompt.size(), 5u);
+  EXPECT_TRUE(prompt[0].is_null());
+  EXPECT_EQ(prompt[1].at("token"), json::value(4));
+  const json::value& hypothesis = line.at("hypotheses").at(0);
+  const json::array& tokens = hypothesis.at("logprobs").as_array();
+  ASSERT_EQ(tokens.size(), hypothesis.at("tokens").as_array().size());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    EXPECT_EQ(tokens[i].at("token"), hypothesis.at("tokens").at(i));
+    EXPECT_EQ(tokens[i].at("top").as_array().size(), 2u);
+  }
+}
+
 TEST(BatchTest, NoInputIsNoOutput) {
   const ProgramRun run = RunBatch("\n \n");
   EXPECT_EQ(run.exit_code, 0);

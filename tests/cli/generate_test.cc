@@ -88,6 +88,55 @@ TEST(GenerateTest, EveryFieldOfTheFormatIsAnOption) {
   EXPECT_THAT(bad.err, HasSubstr("early_stopping must be true, false"));
 }
 
+TEST(GenerateTest, HelpIsGroupedByWhatOptionsAreAbout) {
+  const std::string help = RunEspalier({"generate", "--help"}).out;
+  size_t last = 0;
+  for (const char* group : {"Search:", "Sampling:", "Penalties:",
+                            "Constraints:", "Stopping:", "Reports:"}) {
+    const size_t place = help.find(group);
+    ASSERT_NE(place, std::string::npos) << group;
+    EXPECT_GT(place, last) << group;
+    last = place;
+  }
+}
+
+TEST(GenerateTest, ASeedGivesTheSameSamplesAgain) {
+  const std::vector<std::string> sampling = {
+      "--do-sample", "-n", "3", "--temperature", "2", "Where is the station?"};
+  const std::vector<std::string> lines = SplitLines(Generate(sampling).out);
+  ASSERT_THAT(lines, SizeIs(5));
+  ASSERT_THAT(lines[4], MatchesRegex("  seed [0-9]+"));
+  std::vector<std::string> again = sampling;
+  again.insert(again.begin(), {"--seed", lines[4].substr(7)});
+  EXPECT_EQ(SplitLines(Generate(again).out), lines);
+  again[1] = "1";
+  EXPECT_NE(SplitLines(Generate(again).out)[1], lines[1]);
+}
+
+TEST(GenerateTest, FlagsNeedNoValueButTakeOne) {
+  EXPECT_EQ(Generate({"--do-sample=false", "It rains."}).out,
+            Generate({"It rains."}).out);
+  const ProgramRun bad = Generate({"--do-sample=perhaps", "It rains."});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("do_sample must be true or false"));
+}
+
+TEST(GenerateTest, LogProbabilitiesArePrintedByToken) {
+  const ProgramRun run =
+      Generate({"--logprobs", "2", "--prompt-logprobs", "0", "It rains."});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("log prob   rank  token\n"));
+  EXPECT_THAT(run.out, HasSubstr("      1  \" Il\"  of \" Il\" -"));
+  EXPECT_THAT(run.out, HasSubstr("\" rains\"\n"));
+}
+
+TEST(GenerateTest, TheTextIsCutAtItsStop) {
+  const std::string text = "Where is the station?";
+  EXPECT_THAT(Generate({"--stop", " la", text}).out, HasSubstr("  Où est\n"));
+  EXPECT_THAT(Generate({"--stop", R"([" la"])", "--include-stop", text}).out,
+              HasSubstr("  Où est la\n"));
+}
+
 TEST(GenerateTest, OneFailedTextLeavesTheOthers) {
   const ProgramRun run = Generate({"It rains.", std::string("\xff"), "No."});
   EXPECT_EQ(run.exit_code, 1);

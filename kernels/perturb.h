@@ -49,7 +49,7 @@ ESPALIER_HOST_DEVICE inline RandomKey PerturbKey(uint64_t seed, uint32_t rank,
 struct PerturbOptions {
   ScoreDomain domain = ScoreDomain::kLogProbs;
   int num_candidates = 1;  // m >= 1; clamped to vocab_size
-  DrawOptions draw;        // `sample` is the rank
+  DrawOptions draw = {};   // `sample` is the rank
 };
 
 // The best m tokens with their values (log_prob), by falling perturbed score,

@@ -1,5 +1,6 @@
 #include "kernels/row_block.h"
 
+#include <cmath>
 #include <cstring>
 
 // Compiles what follows once for each instruction set; the order matters.
@@ -9,51 +10,38 @@
 #define HWY_TARGET_INCLUDE "kernels/row_block.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/vector_math-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace espalier {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-// At most 16 lanes, so that four vectors never exceed a chunk.
-using Floats = hn::CappedTag<float, 16>;
-using Vec = hn::Vec<Floats>;
-
-// x - n ln 2. With fused multiply-add one constant is enough: its error,
-// 3e-9 |x|, is far below the rounding of x itself. Without, the product must
-// be exact, so its constant is short and the rest comes after.
-HWY_INLINE Vec Reduce(Floats d, Vec x, Vec n) {
-#if HWY_NATIVE_FMA
-  return hn::NegMulAdd(n, hn::Set(d, 0x1.62e43p-1f), x);
-#else
-  const Vec high = hn::NegMulAdd(n, hn::Set(d, 0x1.62e4p-1f), x);
-  return hn::NegMulAdd(n, hn::Set(d, 0x1.7f7d1cp-20f), high);
-#endif
+// Folds four maxima to kBlockGroups.
+HWY_INLINE void StoreGroups(Vec max0, Vec max1, Vec max2, Vec max3,
+                            float* groups) {
+  const Floats d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  const Vec low = hn::Max(max0, max1), high = hn::Max(max2, max3);
+  if (lanes == kBlockGroups) {
+    hn::StoreU(hn::Max(low, high), d, groups);
+  } else if (2 * lanes == kBlockGroups) {
+    hn::StoreU(low, d, groups);
+    hn::StoreU(high, d, groups + lanes);
+  } else {
+    float all[4 * kBlockGroups];
+    hn::StoreU(max0, d, all);
+    hn::StoreU(max1, d, all + lanes);
+    hn::StoreU(max2, d, all + 2 * lanes);
+    hn::StoreU(max3, d, all + 3 * lanes);
+    for (int i = 0; i < kBlockGroups; ++i) {
+      groups[i] = i < 4 * lanes ? all[i] : -HUGE_VALF;
+    }
+  }
 }
 
-// exp(x) for x <= 0: x = n ln 2 + r, exp(r) by a polynomial of degree 6 (our
-// own minimax fit with P(0) = 1, relative error 3e-9; at degree 5 that
-// condition costs all accuracy), 2^n added to the exponent bits.
-HWY_INLINE Vec Exp(Floats d, Vec x) {
-  x = hn::Max(x, hn::Set(d, -87.0f));       // 2^n stays normal
-  const Vec magic = hn::Set(d, 0x1.8p23f);  // leaves n in the low bits
-  const Vec shifted = hn::MulAdd(x, hn::Set(d, 0x1.715476p0f), magic);
-  const Vec r = Reduce(d, x, hn::Sub(shifted, magic));
-  Vec p = hn::Set(d, 0x1.709ba2p-10f);
-  p = hn::MulAdd(p, r, hn::Set(d, 0x1.129052p-7f));
-  p = hn::MulAdd(p, r, hn::Set(d, 0x1.55515ep-5f));
-  p = hn::MulAdd(p, r, hn::Set(d, 0x1.5553c0p-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 0x1.000002p-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  const hn::RebindToSigned<Floats> di;
-  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
-  return hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent));
-}
-
-BlockMax MaxOfBlock(const float* HWY_RESTRICT values, int size) {
+BlockMax MaxAndGroups(const float* HWY_RESTRICT values, int size,
+                      float* HWY_RESTRICT groups) {
   const Floats d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   Vec max0 = hn::LoadU(d, values), max1 = max0, max2 = max0, max3 = max0;
@@ -70,29 +58,22 @@ BlockMax MaxOfBlock(const float* HWY_RESTRICT values, int size) {
     take(i + 2 * lanes, max2, sum2);
     take(i + 3 * lanes, max3, sum3);
   }
+  if (groups != nullptr) StoreGroups(max0, max1, max2, max3, groups);
   const Vec max = hn::Max(hn::Max(max0, max1), hn::Max(max2, max3));
   const Vec sum = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
   return {hn::GetLane(hn::MaxOfLanes(d, max)),
           !hn::AllFalse(d, hn::IsNaN(sum))};
 }
 
-// The sum of a chunk, in double.
-HWY_INLINE double TotalOfChunk(const float* values) {
-  const hn::CappedTag<double, 8> dd;
-  const hn::Rebind<float, decltype(dd)> df;
-  auto total = hn::Zero(dd);
-  for (int i = 0; i < kChunkSize; i += static_cast<int>(hn::Lanes(dd))) {
-    total = hn::Add(total, hn::PromoteTo(dd, hn::LoadU(df, values + i)));
-  }
-  return hn::GetLane(hn::SumOfLanes(dd, total));
-}
-
-double SumOfExp(const float* HWY_RESTRICT values, int size, float max) {
+double SumAndTerms(const float* HWY_RESTRICT values, int size, float max,
+                   float* HWY_RESTRICT terms) {
   const Floats d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   const Vec m = hn::Set(d, max);
   const auto term = [&](int i) HWY_ATTR {
-    return Exp(d, hn::Sub(hn::LoadU(d, values + i), m));
+    const Vec e = Exp(d, hn::Sub(hn::LoadU(d, values + i), m));
+    if (terms != nullptr) hn::StoreU(e, d, terms + i);
+    return e;
   };
   Vec sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
   for (int i = 0; i < size; i += 4 * lanes) {
@@ -142,16 +123,24 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace espalier {
 
-HWY_EXPORT(MaxOfBlock);
-HWY_EXPORT(SumOfExp);
+HWY_EXPORT(MaxAndGroups);
+HWY_EXPORT(SumAndTerms);
 HWY_EXPORT(FirstAbove);
 
 BlockMax MaxOfBlock(const float* values, int size) {
-  return HWY_DYNAMIC_DISPATCH(MaxOfBlock)(values, size);
+  return HWY_DYNAMIC_DISPATCH(MaxAndGroups)(values, size, nullptr);
+}
+
+BlockMax MaxOfBlock(const float* values, int size, float* group_max) {
+  return HWY_DYNAMIC_DISPATCH(MaxAndGroups)(values, size, group_max);
 }
 
 double SumOfExp(const float* values, int size, float max) {
-  return HWY_DYNAMIC_DISPATCH(SumOfExp)(values, size, max);
+  return HWY_DYNAMIC_DISPATCH(SumAndTerms)(values, size, max, nullptr);
+}
+
+double SumOfExp(const float* values, int size, float max, float* terms) {
+  return HWY_DYNAMIC_DISPATCH(SumAndTerms)(values, size, max, terms);
 }
 
 ChunkMask FirstAbove(const float* values, int begin, int size,

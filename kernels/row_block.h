@@ -1,7 +1,7 @@
-// Row blocks: the vector arithmetic of selection, on a short run of scores
-// that stays in the first-level cache while it is read two or three times.
-// Selection (select.h) walks a row block by block and calls these; nothing
-// else does.
+// Row blocks: the vector arithmetic of selection and sampling, on a short run
+// of scores that stays in the first-level cache while it is read two or three
+// times. Both walk a row block by block (select_cpu.cc, edited_row.h) and call
+// these; what is sampling's alone is in weighted_block.h.
 //
 // A block is any number of whole chunks. Which instruction set runs is chosen
 // once, at the first call, from what the processor offers; values may differ
@@ -30,12 +30,21 @@ struct BlockMax {
 };
 BlockMax MaxOfBlock(const float* values, int size);
 
+// The same, and the maxima of kBlockGroups disjoint parts of the block that
+// cover it; which tokens form a part depends on the instruction set.
+inline constexpr int kBlockGroups = 16;
+BlockMax MaxOfBlock(const float* values, int size, float* group_max);
+
 // The sum of exp(value - max), added up in a fixed order. exp(0) is exactly 1;
 // terms are within 2 ulp of exp of the float32 difference down to exp(-17),
 // and within 5 ulp below, where they are too small for it to show. Terms below
 // exp(-87) count as exp(-87), which no sum that contains the maximum can feel.
 // REQUIRES: no NaN, max finite and no value above it.
 double SumOfExp(const float* values, int size, float max);
+
+// The same, to the bit, and writes the terms unless `terms` is null.
+//   terms  [size]  f32  out; not `values`
+double SumOfExp(const float* values, int size, float max, float* terms);
 
 // Scores above a threshold, found a chunk at a time so that the caller can
 // raise the threshold as it takes them.

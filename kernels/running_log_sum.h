@@ -21,15 +21,20 @@ namespace espalier {
 class RunningLogSum {
  public:
   // Adds a block, of which `block_max` is the highest value.
+  // Returns its part of the sum, relative to the max() it leaves, and writes
+  // the terms of that unless `terms` is null or max() is infinite then.
   // REQUIRES: as SumOfExp on `values` and `size`.
-  void Add(const float* values, int size, float block_max) {
-    if (block_max == -kInf) return;
+  double Add(const float* values, int size, float block_max,
+             float* terms = nullptr) {
+    if (block_max == -kInf) return 0;
     if (block_max > max_) {
       sum_ *= std::exp(static_cast<double>(max_) - block_max);
       max_ = block_max;
     }
-    sum_ += max_ == kInf ? std::count(values, values + size, kInf)
-                         : SumOfExp(values, size, max_);
+    const double sum = max_ == kInf ? std::count(values, values + size, kInf)
+                                    : SumOfExp(values, size, max_, terms);
+    sum_ += sum;
+    return sum;
   }
 
   // The highest logit so far; -inf if none was above that.

@@ -1,31 +1,49 @@
-#include <algorithm>
-#include <cmath>
+#include <limits>
 
+#include "base/check.h"
+#include "kernels/edited_row.h"
+#include "kernels/kept_tokens.h"
+#include "kernels/random.h"
 #include "kernels/sample.h"
-#include "kernels/select.h"
 
 namespace espalier {
 namespace {
 
-Draw DrawGreedy(std::span<const float> logits, const DrawOptions& options) {
-  const RowOptions best = {.domain = ScoreDomain::kLogits,
-                           .num_candidates = 1,
-                           .repetition_penalty = options.repetition_penalty,
-                           .edits = options.edits,
-                           .only_edited = options.only_edited};
-  const std::vector<TokenScore> chosen = SelectRow(logits, best);
-  if (chosen.empty()) return {};
-  return {.token = chosen[0].token, .log_prob = chosen[0].log_prob};
+// The best token, ties to the lower one.
+TokenId BestToken(const EditedRow& row) {
+  TokenId first_token = 0;
+  for (const EditedRow::Block& block : row.blocks()) {
+    for (int i = 0; block.max == row.max() && i < block.size; ++i) {
+      if (block.values[i] == row.max()) return first_token + i;
+    }
+    first_token += block.size;
+  }
+  return kNoToken;
+}
+
+TokenId Choose(const EditedRow& row, const DrawOptions& options) {
+  if (options.params.greedy()) return BestToken(row);
+  const RandomKey key = {.seed = options.params.seed,
+                         .sample = options.sample,
+                         .position = options.position,
+                         .purpose = RandomPurpose::kDraw};
+  return KeptTokens(row, options.params).Draw(Uniform(key, 0));
 }
 
 }  // namespace
 
 Draw DrawRow(std::span<const float> logits, const DrawOptions& options) {
-  if (!options.params.greedy()) return reference::DrawRow(logits, options);
-  const bool has_nan = std::any_of(logits.begin(), logits.end(),
-                                   [](float x) { return std::isnan(x); });
-  if (has_nan) return {.token = kNotANumber};
-  return DrawGreedy(logits, options);
+  CHECK(!logits.empty());
+  const int vocab_size = static_cast<int>(logits.size());
+  const EditedRow row(logits, {.repetition_penalty = options.repetition_penalty,
+                               .edits = options.edits,
+                               .only_edited = options.only_edited,
+                               .keep_terms = KeptTokens::WeighsAll(
+                                   options.params, vocab_size)});
+  if (row.has_nan()) return {.token = kNotANumber};
+  if (row.max() == -std::numeric_limits<float>::infinity()) return {};
+  const TokenId token = Choose(row, options);
+  return {.token = token, .log_prob = row.LogProb(token)};
 }
 
 }  // namespace espalier

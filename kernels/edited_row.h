@@ -1,0 +1,81 @@
+// EditedRow: a row of logits as sampling reads it: in blocks that stay where
+// they are unless an edit changes them, with what one pass over them tells: the
+// log-sum-exp of the raw row, the maximum of the edited one, and the maxima of
+// parts of it, from which a low bound for the k-th highest score follows.
+//
+// Thread rule: one thread. Points into the logits.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/row_block.h"
+#include "kernels/running_log_sum.h"
+#include "kernels/score_processors.h"
+
+namespace espalier {
+
+class EditedRow {
+ public:
+  // The first token of block i is i * kBlockSize.
+  static constexpr int kBlockSize = 1024;
+
+  struct Block {
+    const float* values = nullptr;  // after edits
+    int size = 0;                   // whole chunks; -inf beyond the vocabulary
+    float max = 0;
+    // exp(logit - terms_max) of each and their sum, if terms are kept, no edit
+    // touched it, and all is finite.
+    const float* terms = nullptr;
+    float terms_max = 0;
+    double terms_sum = 0;
+  };
+
+  // Edits are as in RowOptions (select.h).
+  struct Options {
+    float repetition_penalty = 1.0f;
+    std::span<const TokenEdit> edits = {};
+    bool only_edited = false;
+    bool keep_terms = false;
+  };
+
+  // Reads the row, up to the first NaN.
+  EditedRow(std::span<const float> logits, const Options& options);
+
+  // Nothing else may be asked then.
+  bool has_nan() const { return has_nan_; }
+
+  int vocab_size() const { return static_cast<int>(logits_.size()); }
+  std::span<const Block> blocks() const { return blocks_; }
+  // The highest edited score; -inf if no token is possible.
+  float max() const { return max_; }
+
+  // Of the raw row, nats: the bits that SelectRow gives.
+  float LogProb(TokenId token) const;
+
+  // A score that at least `count` tokens have or exceed, close to the highest
+  // such; none where count is not small against the row.
+  std::optional<float> LowBound(int count) const;
+
+ private:
+  // The raw block that starts at `begin`; none if it has a NaN.
+  std::optional<Block> Read(int begin);
+  // What edits make of the block that starts at `begin`, into a copy if they
+  // change it. Takes them off the front of `edits`.
+  Block Edit(const Block& raw, int begin, const Options& options,
+             std::span<const TokenEdit>& edits);
+  float* NextGroups();  // of the block to come
+  std::span<const float> logits_;
+  bool has_nan_ = false;
+  float max_ = -std::numeric_limits<float>::infinity();
+  RunningLogSum sum_;
+  std::vector<Block> blocks_;
+  std::vector<float> group_max_;     // [blocks, kBlockGroups]
+  std::unique_ptr<float[]> tail_;    // [kBlockSize], of a last block in part
+  std::unique_ptr<float[]> edited_;  // [blocks, kBlockSize]
+  std::unique_ptr<float[]> terms_;
+};
+
+}  // namespace espalier

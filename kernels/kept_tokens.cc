@@ -1,0 +1,347 @@
+#include "kernels/kept_tokens.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "kernels/score_key.h"
+
+namespace espalier {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+// So many best tokens are tried as the whole nucleus.
+constexpr int kPeakSize = 64;
+// Ties can make a list longer than what was asked for; beyond this, weighing
+// all tokens is faster.
+constexpr size_t kMaxPeakSize = 4 * kPeakSize;
+// A list in double costs about so many times as much a token.
+constexpr int kListCost = 32;
+
+// The k-th float in ascending order, and back.
+uint32_t OrdinalOf(float score) {
+  return static_cast<uint32_t>(MakeScoreKey(score, 0) >> 32);
+}
+float ScoreAt(uint32_t ordinal) { return ScoreOf(ScoreKey{ordinal} << 32); }
+
+// The lowest float in (low, high] that is kept. `keeps` is monotonous.
+// REQUIRES: !keeps(low), keeps(high).
+template <typename Keeps>
+float LowestKept(float low, float high, const Keeps& keeps) {
+  uint32_t out = OrdinalOf(low), in = OrdinalOf(high);
+  while (in - out > 1) {
+    const uint32_t middle = out + (in - out) / 2;
+    (keeps(ScoreAt(middle)) ? in : out) = middle;
+  }
+  return ScoreAt(in);
+}
+
+// Puts out what ranks behind tokens that have `bound` together. Lower ranks
+// stay first; equals stay or go together.
+template <typename Token, typename Rank>
+void KeepFirst(double bound, const Rank& rank_of, std::vector<Token>& tokens) {
+  std::vector<std::pair<double, double>> ranked;  // rank, weight
+  ranked.reserve(tokens.size());
+  for (const Token& t : tokens) ranked.push_back({rank_of(t), t.weight});
+  std::sort(ranked.begin(), ranked.end());
+  double cut = ranked.front().first, before = 0;
+  for (const auto& [rank, weight] : ranked) {
+    if (rank != cut && before >= bound) break;
+    cut = rank;
+    before += weight;
+  }
+  std::erase_if(tokens, [&](const Token& t) { return rank_of(t) > cut; });
+}
+
+}  // namespace
+
+bool KeptTokens::WeighsAll(const SamplingParams& params, int vocab_size) {
+  const bool few = params.top_k > 0 && params.top_k < vocab_size;
+  return !params.greedy() && !few && params.temperature == 1.0f;
+}
+
+KeptTokens::KeptTokens(const EditedRow& row, const SamplingParams& params)
+    : row_(row), params_(params) {
+  if (params_.min_p > 0 && row_.max() < kInf) rule_.low = LowOfMinP();
+  if (ListFew()) {
+    KeepTopK();
+    KeepTopP(ListedWeight());
+    KeepTypical();
+    return;
+  }
+  if (has_top_k()) CutTopK();
+  WeighBlocks();
+  if (ListPeak()) {
+    KeepTopP(TotalMass());
+    KeepTypical();
+    return;
+  }
+  all_weighed_ = true;
+  CutTopP();
+  CutTypical();
+}
+
+bool KeptTokens::has_top_k() const {
+  return params_.top_k > 0 && params_.top_k < row_.vocab_size();
+}
+
+double KeptTokens::WeightOf(float score) const {
+  if (score == row_.max()) return 1.0;
+  const double max = row_.max();
+  return std::exp((score - max) / params_.temperature);
+}
+
+float KeptTokens::LowOfMinP() const {
+  const auto keeps = [&](float score) {
+    return WeightOf(score) >= params_.min_p;
+  };
+  if (keeps(kLowest)) return kLowest;
+  const double guess =
+      row_.max() + params_.temperature * std::log(double{params_.min_p});
+  // Mostly it is one of these four.
+  const uint32_t near = OrdinalOf(static_cast<float>(guess));
+  if (guess > 0.5f * kLowest && !keeps(ScoreAt(near - 2)) &&
+      keeps(ScoreAt(near + 2))) {
+    return LowestKept(ScoreAt(near - 2), ScoreAt(near + 2), keeps);
+  }
+  return LowestKept(kLowest, row_.max(), keeps);
+}
+
+bool KeptTokens::ListFew() {
+  constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+  if (row_.max() == kInf) return List(kInf, kNoLimit);
+  if (has_top_k()) {
+    const std::optional<float> bound = row_.LowBound(params_.top_k);
+    return bound.has_value() && List(std::max(*bound, rule_.low), kNoLimit);
+  }
+  return params_.min_p > 0 && List(rule_.low, row_.vocab_size() / kListCost);
+}
+
+bool KeptTokens::List(float low, size_t limit) {
+  const float below = std::nextafter(low, -kInf);
+  TokenId first_token = 0;
+  for (const EditedRow::Block& block : row_.blocks()) {
+    for (int begin = 0; block.max >= low && begin < block.size;
+         begin += kChunkSize) {
+      ChunkMask found = FirstAbove(block.values, begin, block.size, below);
+      begin = found.begin;
+      for (; found.mask != 0; found.mask &= found.mask - 1) {
+        const int i = begin + std::countr_zero(found.mask);
+        const float score = block.values[i];
+        few_.push_back({first_token + i, score, WeightOf(score)});
+      }
+      if (few_.size() > limit) {
+        few_.clear();
+        return false;
+      }
+    }
+    first_token += block.size;
+  }
+  return true;
+}
+
+void KeptTokens::KeepTopK() {
+  if (!has_top_k() || std::ssize(few_) <= params_.top_k) return;
+  std::vector<float> scores;
+  scores.reserve(few_.size());
+  for (const Token& t : few_) scores.push_back(t.score);
+  const auto kth = scores.begin() + params_.top_k - 1;
+  std::nth_element(scores.begin(), kth, scores.end(), std::greater<>());
+  std::erase_if(few_, [&](const Token& t) { return t.score < *kth; });
+}
+
+void KeptTokens::KeepTopP(double total) {
+  if (params_.top_p == 1.0f) return;
+  KeepFirst(
+      params_.top_p * total, [](const Token& t) { return -double{t.score}; },
+      few_);
+}
+
+void KeptTokens::KeepTypical() {
+  if (params_.typical_p == 1.0f) return;
+  const double total = ListedWeight();
+  const double log_total = std::log(total);
+  const auto surprise = [&](const Token& t) {
+    return t.weight > 0 ? log_total - std::log(t.weight) : HUGE_VAL;
+  };
+  double entropy = 0;
+  for (const Token& t : few_) {
+    if (t.weight > 0) entropy += t.weight / total * surprise(t);
+  }
+  KeepFirst(
+      params_.typical_p * total,
+      [&](const Token& t) { return std::abs(surprise(t) - entropy); }, few_);
+}
+
+double KeptTokens::ListedWeight() const {
+  double total = 0;
+  for (const Token& t : few_) total += t.weight;
+  return total;
+}
+
+void KeptTokens::CutTopK() {
+  static constexpr auto kOnes = [] {
+    std::array<float, EditedRow::kBlockSize> ones{};
+    ones.fill(1.0f);
+    return ones;
+  }();
+  std::vector<WeightedBlock> blocks;
+  for (const EditedRow::Block& block : row_.blocks()) {
+    blocks.push_back({block.values, kOnes.data(), block.size});
+  }
+  rule_.low = FindCut(blocks, rule_, params_.top_k, row_.vocab_size());
+}
+
+void KeptTokens::WeighBlocks() {
+  const size_t num_blocks = row_.blocks().size();
+  weights_ = std::make_unique_for_overwrite<float[]>(num_blocks *
+                                                     EditedRow::kBlockSize);
+  TokenId first_token = 0;
+  for (const EditedRow::Block& block : row_.blocks()) {
+    if (block.max >= rule_.low) {
+      first_tokens_.push_back(first_token);
+      Weigh(block, &weights_[first_token]);
+    }
+    first_token += block.size;
+  }
+  if (rule_.low > kLowest) UpdateMasses();
+}
+
+void KeptTokens::Weigh(const EditedRow::Block& block, float* weights) {
+  // Terms that are small because of a token that is banned have lost
+  // precision, or everything, to underflow.
+  constexpr float kMaxShift = 20;
+  if (params_.temperature == 1.0f && block.terms != nullptr &&
+      block.terms_max - row_.max() < kMaxShift) {
+    const double scale = std::exp(double{block.terms_max} - row_.max());
+    blocks_.push_back(
+        {block.values, block.terms, block.size, static_cast<float>(scale)});
+    masses_.push_back(block.terms_sum * scale);
+    return;
+  }
+  masses_.push_back(WeighBlock(block.values, block.size, row_.max(),
+                               params_.temperature, weights));
+  blocks_.push_back({block.values, weights, block.size});
+}
+
+bool KeptTokens::ListPeak() {
+  const double bound = params_.top_p * TotalMass();
+  // No weight is above 1.
+  if (params_.top_p == 1.0f || bound > kPeakSize) return false;
+  const std::optional<float> low = row_.LowBound(kPeakSize);
+  if (!low.has_value() || !List(std::max(*low, rule_.low), kMaxPeakSize)) {
+    return false;
+  }
+  if (ListedWeight() >= bound) return true;
+  few_.clear();
+  return false;
+}
+
+void KeptTokens::CutTopP() {
+  if (params_.top_p == 1.0f) return;
+  const double total = TotalMass();
+  rule_.low = FindCut(blocks_, rule_, params_.top_p * total, total);
+  UpdateMasses();
+}
+
+void KeptTokens::CutTypical() {
+  if (params_.typical_p == 1.0f) return;
+  // |-log p - entropy| is the distance to the mean of the scores, over the
+  // temperature. What is so low adds nothing to it, though the weights that
+  // stand for zero would.
+  const double total = TotalMass();
+  const double least = row_.max() - 80.0 * params_.temperature;
+  const float low = least > rule_.low ? static_cast<float>(least) : rule_.low;
+  double moment = 0;
+  for (const WeightedBlock& block : blocks_) {
+    moment += block.scale * MomentOfBlock(block.values, block.weights,
+                                          block.size, low, row_.max());
+  }
+  rule_.by_distance = true;
+  rule_.center = static_cast<float>(row_.max() + moment / total);
+  cut_ = FindCut(blocks_, rule_, params_.typical_p * total, total);
+  UpdateMasses();
+}
+
+void KeptTokens::UpdateMasses() {
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    const WeightedBlock& block = blocks_[b];
+    masses_[b] = block.scale * MassOfBlock(block.values, block.weights,
+                                           block.size, rule_, cut_);
+  }
+}
+
+double KeptTokens::TotalMass() const {
+  return std::accumulate(masses_.begin(), masses_.end(), 0.0);
+}
+
+double KeptTokens::LogSum() const {
+  return std::log(all_weighed_ ? TotalMass() : ListedWeight());
+}
+
+TokenId KeptTokens::Draw(double uniform) const {
+  return all_weighed_ ? DrawWeighed(uniform) : DrawListed(uniform);
+}
+
+TokenId KeptTokens::DrawListed(double uniform) const {
+  const double target = uniform * ListedWeight();
+  TokenId token = kNoToken;
+  double sum = 0;
+  for (const Token& t : few_) {
+    if (t.weight == 0) continue;
+    token = t.token;
+    sum += t.weight;
+    if (sum > target) break;
+  }
+  return token;
+}
+
+TokenId KeptTokens::DrawWeighed(double uniform) const {
+  const double target = uniform * TotalMass();
+  double sum = 0;
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    if (sum + masses_[b] <= target) {
+      sum += masses_[b];
+      continue;
+    }
+    const TokenId token = DrawWithin(b, target, sum);
+    if (token != kNoToken) return token;
+  }
+  return LastToken();
+}
+
+TokenId KeptTokens::DrawWithin(size_t b, double target, double& sum) const {
+  const WeightedBlock& block = blocks_[b];
+  for (int begin = 0; begin < block.size; begin += kChunkSize) {
+    const double mass =
+        block.scale * MassOfBlock(block.values + begin, block.weights + begin,
+                                  kChunkSize, rule_, cut_);
+    if (sum + mass <= target) {
+      sum += mass;
+      continue;
+    }
+    for (int i = begin; i < begin + kChunkSize; ++i) {
+      if (rule_.KeyOf(block.values[i]) < cut_) continue;
+      sum += double{block.scale} * block.weights[i];
+      if (sum > target) return first_tokens_[b] + i;
+    }
+  }
+  return kNoToken;
+}
+
+TokenId KeptTokens::LastToken() const {
+  TokenId last = kNoToken;
+  ForEach([&](TokenId token, float score) {
+    if (WeightOf(score) > 0) last = token;
+  });
+  return last;
+}
+
+}  // namespace espalier

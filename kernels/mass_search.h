@@ -1,0 +1,40 @@
+// MassSearch: where in an order of weighted tokens a given mass is reached,
+// without sorting them. What top_p and typical_p ask, and, with all weights 1,
+// a top_k that keeps many.
+//
+// A bracket around the cut is guessed from a sample of the tokens, and one pass
+// splits them in two: those above it, whose weights are summed up, and those
+// within, which are written out. The same again among these, until few are left
+// to sort. A guess that is wrong costs another pass, never the result; where
+// guesses do not help, what is left is sorted.
+//
+// The answer is a pure function of blocks and bound on one processor. The sums
+// are in float32 within a block and in double beyond it, so it is exact but for
+// bounds within rounding of a sum: 1e-7 of the total is more than it ever is.
+//
+// Source: Floyd and Rivest 1975, for quantiles.
+#pragma once
+
+#include <span>
+
+#include "kernels/weighted_block.h"
+
+namespace espalier {
+
+// A run of scores and the weights of each.
+struct WeightedBlock {
+  const float* values = nullptr;   // [size]
+  const float* weights = nullptr;  // [size]
+  int size = 0;                    // > 0, a multiple of kChunkSize
+  float scale = 1;                 // of all its weights
+};
+
+// The lowest key that stays if tokens are taken from the highest key down,
+// equal ones together, until their weights add up to `bound`: all whose betters
+// have less than that. The lowest key there is if they never do. `total` is the
+// sum of the weights of all that have a key above -inf; it only helps to guess.
+// REQUIRES: a token with a key above -inf, no NaN; bound > 0.
+float FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
+              double bound, double total);
+
+}  // namespace espalier

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <cstdint>
 
-#include "hwy/contrib/sort/vqsort.h"
+#include "kernels/scratch.h"
 
 namespace espalier {
 namespace {
@@ -24,10 +24,10 @@ EditedRow::EditedRow(std::span<const float> logits, const Options& options)
   blocks_.reserve(num_blocks);
   group_max_.resize(num_blocks * kBlockGroups);
   if (options.keep_terms) {
-    terms_ = std::make_unique_for_overwrite<float[]>(num_blocks * kBlockSize);
+    terms_ = Scratch(ScratchUse::kTerms, num_blocks * kBlockSize);
   }
   if (options.only_edited || !options.edits.empty()) {
-    edited_ = std::make_unique_for_overwrite<float[]>(num_blocks * kBlockSize);
+    edited_ = Scratch(ScratchUse::kEdited, num_blocks * kBlockSize);
   }
   std::span<const TokenEdit> edits = options.edits;
   for (int begin = 0; begin < vocab_size(); begin += kBlockSize) {
@@ -97,10 +97,20 @@ std::optional<float> EditedRow::LowBound(int count) const {
   // Groups are maxima of disjoint parts, so that as many tokens as groups have
   // a score or more. Beyond half the groups it would be a bad bound.
   if (count > std::ssize(group_max_) / 2) return std::nullopt;
-  std::vector<float> groups = group_max_;
-  hwy::Sorter()(groups.data(), groups.size(), hwy::SortDescending());
-  if (groups[count - 1] == -kInf) return std::nullopt;
-  return groups[count - 1];
+  const auto num_from = [&](float bound) {
+    return std::ranges::count_if(group_max_,
+                                 [&](float max) { return max >= bound; });
+  };
+  // By bisection, as close as one eighth more.
+  float low = -kInf, high = max_, step = 1;
+  for (int i = 0; i < 64; ++i) {
+    const float middle = low == -kInf ? max_ - step : low + 0.5f * (high - low);
+    const int64_t num = num_from(middle);
+    (num >= count ? low : high) = middle;
+    if (num >= count && num <= count + count / 8) break;
+    step *= 2;
+  }
+  return low > -kInf ? std::optional(low) : std::nullopt;
 }
 
 }  // namespace espalier

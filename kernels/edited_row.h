@@ -3,7 +3,8 @@
 // log-sum-exp of the raw row, the maximum of the edited one, and the maxima of
 // parts of it, from which a low bound for the k-th highest score follows.
 //
-// Thread rule: one thread. Points into the logits.
+// Thread rule: one thread, which makes one of them at a time (scratch.h).
+// Points into the logits.
 #pragma once
 
 #include <memory>
@@ -72,10 +73,10 @@ class EditedRow {
   float max_ = -std::numeric_limits<float>::infinity();
   RunningLogSum sum_;
   std::vector<Block> blocks_;
-  std::vector<float> group_max_;     // [blocks, kBlockGroups]
-  std::unique_ptr<float[]> tail_;    // [kBlockSize], of a last block in part
-  std::unique_ptr<float[]> edited_;  // [blocks, kBlockSize]
-  std::unique_ptr<float[]> terms_;
+  std::vector<float> group_max_;   // [blocks, kBlockGroups]
+  std::unique_ptr<float[]> tail_;  // [kBlockSize], of a last block in part
+  float* edited_ = nullptr;        // [blocks, kBlockSize]
+  float* terms_ = nullptr;         // [blocks, kBlockSize]
 };
 
 }  // namespace espalier

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "kernels/score_key.h"
+#include "kernels/scratch.h"
 
 namespace espalier {
 namespace {
@@ -196,18 +197,19 @@ void KeptTokens::CutTopK() {
   for (const EditedRow::Block& block : row_.blocks()) {
     blocks.push_back({block.values, kOnes.data(), block.size});
   }
-  rule_.low = FindCut(blocks, rule_, params_.top_k, row_.vocab_size());
+  rule_.low = std::max(
+      rule_.low, FindCut(blocks, rule_, params_.top_k, row_.vocab_size()));
 }
 
 void KeptTokens::WeighBlocks() {
   const size_t num_blocks = row_.blocks().size();
-  weights_ = std::make_unique_for_overwrite<float[]>(num_blocks *
-                                                     EditedRow::kBlockSize);
+  float* const weights =
+      Scratch(ScratchUse::kWeights, num_blocks * EditedRow::kBlockSize);
   TokenId first_token = 0;
   for (const EditedRow::Block& block : row_.blocks()) {
     if (block.max >= rule_.low) {
       first_tokens_.push_back(first_token);
-      Weigh(block, &weights_[first_token]);
+      Weigh(block, weights + first_token);
     }
     first_token += block.size;
   }
@@ -247,7 +249,8 @@ bool KeptTokens::ListPeak() {
 void KeptTokens::CutTopP() {
   if (params_.top_p == 1.0f) return;
   const double total = TotalMass();
-  rule_.low = FindCut(blocks_, rule_, params_.top_p * total, total);
+  rule_.low = std::max(rule_.low,
+                       FindCut(blocks_, rule_, params_.top_p * total, total));
   UpdateMasses();
 }
 
@@ -265,7 +268,8 @@ void KeptTokens::CutTypical() {
                                           block.size, low, row_.max());
   }
   rule_.by_distance = true;
-  rule_.center = static_cast<float>(row_.max() + moment / total);
+  rule_.origin = row_.max();
+  rule_.center = static_cast<float>(moment / total);
   cut_ = FindCut(blocks_, rule_, params_.typical_p * total, total);
   UpdateMasses();
 }

@@ -7,10 +7,10 @@
 // and each filter moves a cut in the order of scores, or of distances
 // (mass_search.h). Nothing is ever sorted but a few tokens.
 //
-// Thread rule: one thread. Points into the row.
+// Thread rule: one thread, which makes one of them at a time (scratch.h).
+// Points into the row.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -107,7 +107,6 @@ class KeptTokens {
   std::vector<WeightedBlock> blocks_;
   std::vector<TokenId> first_tokens_;  // [blocks_]
   std::vector<double> masses_;         // [blocks_], of what is left
-  std::unique_ptr<float[]> weights_;
 };
 
 }  // namespace espalier

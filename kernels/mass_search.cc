@@ -1,16 +1,15 @@
 #include "kernels/mass_search.h"
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <cstddef>
-#include <functional>
+#include <cstdint>
 #include <limits>
-#include <memory>
 #include <utility>
 #include <vector>
 
-#include "hwy/contrib/sort/vqsort.h"
 #include "kernels/score_key.h"
+#include "kernels/scratch.h"
 
 namespace espalier {
 namespace {
@@ -18,75 +17,32 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-// Few enough to sort.
-constexpr size_t kSortSize = 192;
-// Tokens of a sample, and how many of them on each side of the guess make the
-// bracket. The mass above the guess is off by 0.5 / sqrt(128) = 4 % or less one
-// time in three, so 12 of 128 fail one time in thirty and leave a fifth.
-constexpr int kSampleSize = 128;
-constexpr int kBracket = 12;
+// Few enough to ask again and again for the mass above a key.
+constexpr size_t kFewTokens = 256;
+// A sample's mass above a key is off by 0.5 / sqrt(192) = 4 % or less two times
+// in three, so that a bracket of 10 % to each side fails one time in a hundred.
+constexpr int kSampleSize = 192;
+constexpr double kMargin = 0.1;
 
-// A key and its weight in one number, in the order of keys.
-using WeightedKey = uint64_t;
-
-WeightedKey MakeWeightedKey(float key, float weight) {
-  const ScoreKey ordered = MakeScoreKey(key, 0) >> 32 << 32;
-  return ordered | std::bit_cast<uint32_t>(weight);
+// Floats in ascending order have ascending ordinals.
+uint32_t OrdinalOf(float key) {
+  return static_cast<uint32_t>(MakeScoreKey(key, 0) >> 32);
 }
+float KeyAt(uint32_t ordinal) { return ScoreOf(ScoreKey{ordinal} << 32); }
 
-float WeightOf(WeightedKey key) {
-  return std::bit_cast<float>(static_cast<uint32_t>(key));
-}
-
-void SortFalling(std::vector<WeightedKey>& keys) {
-  hwy::Sorter()(keys.data(), keys.size(), hwy::SortDescending());
-}
-
+// Keys in [low, high].
 struct Bracket {
   float low = kLowest;
   float high = kInf;
 };
 
-// Some of the tokens, evenly spread, best first.
-std::vector<WeightedKey> Sample(std::span<const WeightedBlock> blocks,
-                                const KeyRule& rule, int64_t num_tokens) {
-  const int64_t step = std::max<int64_t>(1, num_tokens / kSampleSize);
-  std::vector<WeightedKey> sample;
-  sample.reserve(2 * kSampleSize);
-  int64_t next = step / 2;  // from the start of the block
-  for (const WeightedBlock& block : blocks) {
-    for (; next < block.size; next += step) {
-      const float key = rule.KeyOf(block.values[next]);
-      if (key == -kInf) continue;
-      sample.push_back(MakeWeightedKey(key, block.weights[next] * block.scale));
-    }
-    next -= block.size;
-  }
-  SortFalling(sample);
-  return sample;
-}
-
-// Where the cut probably is, if the cut is where a sample's share of mass is
-// `share`.
-Bracket Guess(const std::vector<WeightedKey>& sample, double share) {
-  double total = 0;
-  for (const WeightedKey key : sample) total += WeightOf(key);
-  double sum = 0;
-  int at = 0;
-  const int size = static_cast<int>(sample.size());
-  while (at < size && sum < share * total) sum += WeightOf(sample[at++]);
-  Bracket bracket;
-  if (at > kBracket) bracket.high = ScoreOf(sample[at - kBracket - 1]);
-  if (at + kBracket < size) bracket.low = ScoreOf(sample[at + kBracket]);
-  return bracket;
-}
-
-// Keys and weights, whole chunks of them.
+// Some keys and their weights, in memory of the thread's.
 class KeyBuffer {
  public:
-  explicit KeyBuffer(size_t capacity)
-      : keys_(std::make_unique_for_overwrite<float[]>(capacity)),
-        weights_(std::make_unique_for_overwrite<float[]>(capacity)) {}
+  // Of up to `capacity` tokens.
+  KeyBuffer(ScratchUse use, size_t capacity)
+      : keys_(Scratch(use, 2 * (capacity + 2 * kChunkSize))),
+        weights_(keys_ + capacity + 2 * kChunkSize) {}
 
   // Fills it with what is in the bracket, and returns the mass above.
   double Take(std::span<const WeightedBlock> blocks, const KeyRule& rule,
@@ -96,66 +52,105 @@ class KeyBuffer {
     for (const WeightedBlock& block : blocks) {
       const BlockParts parts = PartitionBlock(
           block.values, block.weights, block.size, rule, block.scale,
-          bracket.low, bracket.high, &keys_[size_], &weights_[size_]);
+          bracket.low, bracket.high, keys_ + size_, weights_ + size_);
       above += parts.mass_above;
       size_ += parts.num_between;
     }
-    padded_size_ = (size_ + kChunkSize - 1) / kChunkSize * kChunkSize;
-    std::fill(&keys_[size_], &keys_[padded_size_], -kInf);
-    std::fill(&weights_[size_], &weights_[padded_size_], 0.0f);
+    Pad();
     return above;
+  }
+
+  // Fills it with tokens that are evenly spread.
+  void TakeSample(std::span<const WeightedBlock> blocks, const KeyRule& rule,
+                  int64_t num_tokens) {
+    const int64_t step = std::max<int64_t>(1, num_tokens / kSampleSize);
+    int64_t next = step / 2;  // from the start of the block
+    size_ = 0;
+    for (const WeightedBlock& block : blocks) {
+      for (; next < block.size; next += step) {
+        keys_[size_] = rule.KeyOf(block.values[next]);
+        weights_[size_++] = block.weights[next] * block.scale;
+      }
+      next -= block.size;
+    }
+    Pad();
   }
 
   size_t size() const { return size_; }
   WeightedBlock block() const {
-    return {keys_.get(), weights_.get(), static_cast<int>(padded_size_)};
+    return {keys_, weights_, static_cast<int>(padded_size_)};
   }
-  double Mass() const {
+  double MassFrom(float cut) const {
     if (size_ == 0) return 0;
-    return MassOfBlock(keys_.get(), weights_.get(),
-                       static_cast<int>(padded_size_), {}, kLowest);
+    return MassOfBlock(keys_, weights_, static_cast<int>(padded_size_), {},
+                       cut);
   }
-  std::vector<WeightedKey> Sorted() const {
-    std::vector<WeightedKey> sorted(size_);
-    for (size_t i = 0; i < size_; ++i) {
-      sorted[i] = MakeWeightedKey(keys_[i], weights_[i]);
+
+  // A key above which there is about this share of the mass: found fast rather
+  // than exactly.
+  float KeyNear(double share) const {
+    const double total = MassFrom(kLowest);
+    float low = *std::min_element(keys_, keys_ + size_);
+    float high = *std::max_element(keys_, keys_ + size_);
+    if (low < kLowest) return kLowest;
+    for (int i = 0; i < 12 && low < high; ++i) {
+      const float middle = 0.5f * low + 0.5f * high;
+      const double part = MassFrom(middle) / total;
+      if (std::abs(part - share) < 0.2 * kMargin) return middle;
+      (part > share ? low : high) = middle;
     }
-    SortFalling(sorted);
-    return sorted;
+    return low;
+  }
+
+  // The lowest key in the bracket above which there is less than `bound`.
+  float Cut(double bound, const Bracket& bracket) const {
+    uint32_t out = OrdinalOf(bracket.low) - 1, in = OrdinalOf(bracket.high);
+    while (in - out > 1) {
+      const uint32_t middle = out + (in - out) / 2;
+      (MassFrom(KeyAt(middle + 1)) < bound ? in : out) = middle;
+    }
+    return KeyAt(in);
   }
 
  private:
-  std::unique_ptr<float[]> keys_;
-  std::unique_ptr<float[]> weights_;
+  void Pad() {
+    padded_size_ = (size_ + kChunkSize - 1) / kChunkSize * kChunkSize;
+    std::fill(keys_ + size_, keys_ + padded_size_, -kInf);
+    std::fill(weights_ + size_, weights_ + padded_size_, 0.0f);
+  }
+
+  float* keys_;
+  float* weights_;
   size_t size_ = 0;
   size_t padded_size_ = 0;
 };
 
-// The cut among `sorted`, above which there is a mass of `above`.
-float CutOf(const std::vector<WeightedKey>& sorted, double above,
-            double bound) {
-  float cut = ScoreOf(sorted.front());
-  for (const WeightedKey key : sorted) {
-    if (ScoreOf(key) != cut && above >= bound) break;
-    cut = ScoreOf(key);
-    above += WeightOf(key);
-  }
-  return cut;
+// Where the cut probably is, by a sample.
+//   share  of the mass, that is above the cut
+Bracket Guess(const KeyBuffer& sample, double share) {
+  Bracket bracket;
+  if (share > kMargin) bracket.high = sample.KeyNear(share - kMargin);
+  if (share + kMargin < 1) bracket.low = sample.KeyNear(share + kMargin);
+  return bracket.low < bracket.high ? bracket : Bracket();
 }
 
 // Fills `buffer` with what is in the bracket, or in another one that has the
-// cut, and returns the mass above.
+// cut, which `bracket` becomes; returns the mass above.
 double Narrow(std::span<const WeightedBlock> blocks, const KeyRule& rule,
-              double bound, Bracket bracket, KeyBuffer& buffer) {
+              double bound, Bracket& bracket, KeyBuffer& buffer) {
   double above = buffer.Take(blocks, rule, bracket);
   if (above >= bound) {
-    above = buffer.Take(blocks, rule, {.low = bracket.high});
-  } else if (bracket.low != kLowest && above + buffer.Mass() < bound) {
-    above = buffer.Take(blocks, rule, {.high = bracket.low});
+    bracket = {.low = bracket.high};
+    above = buffer.Take(blocks, rule, bracket);
+  } else if (bracket.low != kLowest &&
+             above + buffer.MassFrom(kLowest) < bound) {
+    bracket = {.high = bracket.low};
+    above = buffer.Take(blocks, rule, bracket);
   }
   // Sums of other parts of a block round otherwise.
-  const bool is_in = above < bound && buffer.size() > 0;
-  return is_in ? above : buffer.Take(blocks, rule, {});
+  if (above < bound && buffer.size() > 0) return above;
+  bracket = {};
+  return buffer.Take(blocks, rule, bracket);
 }
 
 }  // namespace
@@ -164,23 +159,29 @@ float FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
               double bound, double total) {
   int64_t num_tokens = 0;
   for (const WeightedBlock& block : blocks) num_tokens += block.size;
-  KeyBuffer left(num_tokens + 2 * kChunkSize);
+  KeyBuffer left(ScratchUse::kKeys0, num_tokens);
+  KeyBuffer inner(ScratchUse::kKeys1, num_tokens);
+  KeyBuffer sample(ScratchUse::kSample, 2 * kSampleSize);
   Bracket bracket;
-  if (num_tokens > kSortSize) {
-    bracket = Guess(Sample(blocks, rule, num_tokens), bound / total);
+  if (num_tokens > kFewTokens) {
+    sample.TakeSample(blocks, rule, num_tokens);
+    bracket = Guess(sample, bound / total);
   }
   double above = Narrow(blocks, rule, bound, bracket, left);
-  while (left.size() > kSortSize) {
-    const size_t size = left.size();
+  size_t before = num_tokens;
+  while (left.size() > kFewTokens && 2 * left.size() < before) {
+    before = left.size();
     const WeightedBlock block = left.block();
-    bracket = Guess(Sample({&block, 1}, {}, block.size),
-                    (bound - above) / left.Mass());
-    KeyBuffer inner(size + 2 * kChunkSize);
-    above += Narrow({&block, 1}, {}, bound - above, bracket, inner);
-    left = std::move(inner);
-    if (2 * left.size() > size) break;
+    sample.TakeSample({&block, 1}, {}, block.size);
+    Bracket guess = Guess(sample, (bound - above) / left.MassFrom(kLowest));
+    guess = {std::max(guess.low, bracket.low),
+             std::min(guess.high, bracket.high)};
+    above += Narrow({&block, 1}, {}, bound - above, guess, inner);
+    bracket = {std::max(guess.low, bracket.low),
+               std::min(guess.high, bracket.high)};
+    std::swap(left, inner);
   }
-  return CutOf(left.Sorted(), above, bound);
+  return left.Cut(bound - above, bracket);
 }
 
 }  // namespace espalier

@@ -5,8 +5,8 @@
 // A bracket around the cut is guessed from a sample of the tokens, and one pass
 // splits them in two: those above it, whose weights are summed up, and those
 // within, which are written out. The same again among these, until few are left
-// to sort. A guess that is wrong costs another pass, never the result; where
-// guesses do not help, what is left is sorted.
+// or guesses do not help; then the cut is found by bisection. A guess that is
+// wrong costs another pass, never the result.
 //
 // The answer is a pure function of blocks and bound on one processor. The sums
 // are in float32 within a block and in double beyond it, so it is exact but for
@@ -31,9 +31,9 @@ struct WeightedBlock {
 
 // The lowest key that stays if tokens are taken from the highest key down,
 // equal ones together, until their weights add up to `bound`: all whose betters
-// have less than that. The lowest key there is if they never do. `total` is the
-// sum of the weights of all that have a key above -inf; it only helps to guess.
-// REQUIRES: a token with a key above -inf, no NaN; bound > 0.
+// have less than that. If they never do, a key that all tokens have or exceed.
+// `total` is the sum of the weights of all that have a key above -inf; it only
+// helps to guess. REQUIRES: a token with a key above -inf, no NaN; bound > 0.
 float FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
               double bound, double total);
 

@@ -45,10 +45,11 @@ HWY_INLINE double SumOver(int size, const Body& body) {
 }
 
 template <bool kByDistance>
-HWY_INLINE Vec Keys(Vec values, Vec low, Vec center) {
+HWY_INLINE Vec Keys(Vec values, Vec low, Vec origin, Vec center) {
   if constexpr (!kByDistance) return values;
   const Floats d;
-  const Vec keys = hn::Neg(hn::Abs(hn::Sub(values, center)));
+  const Vec difference = hn::Sub(hn::Sub(values, origin), center);
+  const Vec keys = hn::Neg(hn::Abs(difference));
   return hn::IfThenElse(hn::Ge(values, low), keys, hn::Neg(hn::Inf(d)));
 }
 
@@ -80,9 +81,11 @@ double Mass(const float* HWY_RESTRICT values, const float* HWY_RESTRICT weights,
             int size, const KeyRule& rule, float cut) {
   const Floats d;
   const Vec least = hn::Set(d, cut), low = hn::Set(d, rule.low);
+  const Vec origin = hn::Set(d, rule.origin);
   const Vec center = hn::Set(d, rule.center);
   return SumOver(size, [&](int i) HWY_ATTR {
-    const Vec keys = Keys<kByDistance>(hn::LoadU(d, values + i), low, center);
+    const Vec keys =
+        Keys<kByDistance>(hn::LoadU(d, values + i), low, origin, center);
     return hn::IfThenElseZero(hn::Ge(keys, least), hn::LoadU(d, weights + i));
   });
 }
@@ -114,13 +117,14 @@ BlockParts Partition(const float* HWY_RESTRICT values,
                      float* HWY_RESTRICT weights_out) {
   const Floats d;
   const Vec bottom = hn::Set(d, low), top = hn::Set(d, high);
-  const Vec rule_low = hn::Set(d, rule.low), center = hn::Set(d, rule.center);
+  const Vec rule_low = hn::Set(d, rule.low);
+  const Vec origin = hn::Set(d, rule.origin), center = hn::Set(d, rule.center);
   const Vec factor = hn::Set(d, scale);
   size_t count = 0;
   const double above = SumOver(size, [&](int i) HWY_ATTR {
     const Vec weight = hn::LoadU(d, weights + i);
     const Vec keys =
-        Keys<kByDistance>(hn::LoadU(d, values + i), rule_low, center);
+        Keys<kByDistance>(hn::LoadU(d, values + i), rule_low, origin, center);
     const auto is_above = hn::Gt(keys, top);
     const auto between = hn::AndNot(is_above, hn::Ge(keys, bottom));
     hn::StoreU(hn::Compress(keys, between), d, keys_out + count);

@@ -19,14 +19,16 @@ namespace espalier {
 struct KeyRule {
   // Scores below have key -inf: they are out already. Above -inf.
   float low = -std::numeric_limits<float>::max();
-  // If set, the key is how near a score is to `center`, else the score itself.
+  // If set, the key is how near a score is to origin + center, else the score
+  // itself. In two parts because a difference of close scores is exact.
   bool by_distance = false;
+  float origin = 0;
   float center = 0;
 
   // To the bit what the functions below compute.
   float KeyOf(float score) const {
     if (score < low) return -std::numeric_limits<float>::infinity();
-    return by_distance ? -std::abs(score - center) : score;
+    return by_distance ? -std::abs(score - origin - center) : score;
   }
 };
 

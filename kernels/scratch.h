@@ -1,0 +1,26 @@
+// Scratch: memory that a kernel on the host needs while it works on one row.
+// Each thread keeps its own from row to row: blocks of this size go back to the
+// system when they are freed, and their pages, new and cleared with every row,
+// would cost more than the row's arithmetic. Contents are never carried over.
+#pragma once
+
+#include <cstddef>
+
+namespace espalier {
+
+// Who uses it; users that share a name may not be at work at once.
+enum class ScratchUse {
+  kTerms,
+  kEdited,
+  kWeights,
+  kKeys0,
+  kKeys1,
+  kSample,
+  kCount
+};
+
+// At least `size` floats, unspecified, the calling thread's until it asks for
+// the same use again.
+float* Scratch(ScratchUse use, size_t size);
+
+}  // namespace espalier

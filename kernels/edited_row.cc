@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/sample.h"
 #include "kernels/scratch.h"
 
 namespace espalier {
@@ -91,6 +92,29 @@ float EditedRow::LogProb(TokenId token) const {
   const float logit = logits_[token];
   const float difference = logit == sum_.max() ? 0.0f : logit - sum_.max();
   return difference - sum_.log_sum();
+}
+
+std::vector<float> EditedRow::LogProbs() const {
+  const float max = sum_.max(), log_sum = sum_.log_sum();
+  std::vector<float> log_probs;
+  log_probs.reserve(logits_.size());
+  for (const float logit : logits_) {
+    log_probs.push_back((logit == max ? 0.0f : logit - max) - log_sum);
+  }
+  return log_probs;
+}
+
+TokenId EditedRow::BestToken() const {
+  TokenId token = 0;
+  for (const Block& block : blocks_) {
+    if (block.max == max_) {
+      const float* const best =
+          std::find(block.values, block.values + block.size, max_);
+      return token + static_cast<TokenId>(best - block.values);
+    }
+    token += block.size;
+  }
+  return kNoToken;
 }
 
 std::optional<float> EditedRow::LowBound(int count) const {

@@ -56,6 +56,12 @@ class EditedRow {
   // Of the raw row, nats: the bits that SelectRow gives.
   float LogProb(TokenId token) const;
 
+  // Of all tokens. REQUIRES: a token above -inf.
+  std::vector<float> LogProbs() const;
+  // The lowest of the tokens with the highest edited score.
+  // REQUIRES: max() > -inf.
+  TokenId BestToken() const;
+
   // A score that at least `count` tokens have or exceed, close to the highest
   // such; none where count is not small against the row.
   std::optional<float> LowBound(int count) const;

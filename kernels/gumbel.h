@@ -27,16 +27,17 @@ ESPALIER_HOST_DEVICE inline double GumbelOf(double uniform) {
 }
 
 // Two neighbours share a block of random words: token t has words 2 (t % 2) and
-// 2 (t % 2) + 1 of index t / 2.
-ESPALIER_HOST_DEVICE inline double GumbelAt(const RandomWords& random,
-                                            TokenId token) {
+// 2 (t % 2) + 1 of index t / 2, which is `random` here.
+ESPALIER_HOST_DEVICE inline double GumbelUniform(const RandomWords& random,
+                                                 TokenId token) {
   const int first = 2 * (token & 1);
-  return GumbelOf(UniformOf(random.words[first], random.words[first + 1]));
+  return UniformOf(random.words[first], random.words[first + 1]);
 }
 
 // The noise of a token: `key` has purpose kPerturb.
 ESPALIER_HOST_DEVICE inline double Gumbel(const RandomKey& key, TokenId token) {
-  return GumbelAt(WordsAt(key, static_cast<uint32_t>(token) / 2), token);
+  const RandomWords random = WordsAt(key, static_cast<uint32_t>(token) / 2);
+  return GumbelOf(GumbelUniform(random, token));
 }
 
 }  // namespace espalier

@@ -44,7 +44,10 @@ BlockMax MaxAndGroups(const float* HWY_RESTRICT values, int size,
                       float* HWY_RESTRICT groups) {
   const Floats d;
   const int lanes = static_cast<int>(hn::Lanes(d));
-  Vec max0 = hn::LoadU(d, values), max1 = max0, max2 = max0, max3 = max0;
+  Vec max0 = hn::LoadU(d, values);
+  Vec max1 = hn::LoadU(d, values + lanes);
+  Vec max2 = hn::LoadU(d, values + 2 * lanes);
+  Vec max3 = hn::LoadU(d, values + 3 * lanes);
   // A NaN stays in a sum: one addition a vector instead of two comparisons.
   Vec sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
   const auto take = [&](int i, Vec& max, Vec& sum) HWY_ATTR {

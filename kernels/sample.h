@@ -48,7 +48,7 @@ struct SamplingParams {
 
 // One row, and who draws from it.
 struct DrawOptions {
-  SamplingParams params;
+  SamplingParams params = {};
   uint32_t sample = 0;    // of the request
   uint32_t position = 0;  // tokens that it has generated
   // As in RowOptions (select.h).

@@ -9,20 +9,8 @@
 namespace espalier {
 namespace {
 
-// The best token, ties to the lower one.
-TokenId BestToken(const EditedRow& row) {
-  TokenId first_token = 0;
-  for (const EditedRow::Block& block : row.blocks()) {
-    for (int i = 0; block.max == row.max() && i < block.size; ++i) {
-      if (block.values[i] == row.max()) return first_token + i;
-    }
-    first_token += block.size;
-  }
-  return kNoToken;
-}
-
 TokenId Choose(const EditedRow& row, const DrawOptions& options) {
-  if (options.params.greedy()) return BestToken(row);
+  if (options.params.greedy()) return row.BestToken();
   const RandomKey key = {.seed = options.params.seed,
                          .sample = options.sample,
                          .position = options.position,

@@ -87,6 +87,28 @@ TEST_P(RowBlockTest, MaxFindsTheMaximumWhereverItIs) {
   }
 }
 
+// As many tokens as groups have a group's maximum or more, so that no token may
+// count in two.
+TEST_P(RowBlockTest, GroupsAreDisjointAndCoverTheBlock) {
+  for (int where = 0; where < 2 * kChunkSize; ++where) {
+    std::vector<float> values = Uniform(2 * kChunkSize, -9, -1, where);
+    values[where] = -0.5f;
+    float groups[kBlockGroups];
+    MaxOfBlock(values.data(), 2 * kChunkSize, groups);
+    EXPECT_EQ(std::count(groups, groups + kBlockGroups, -0.5f), 1) << where;
+  }
+}
+
+TEST_P(RowBlockTest, TermsAreWhatIsSummed) {
+  const std::vector<float> values = Uniform(2 * kChunkSize, -9, -1, 3);
+  std::vector<float> terms(values.size());
+  EXPECT_EQ(SumOfExp(values.data(), 2 * kChunkSize, 0.0f, terms.data()),
+            SumOfExp(values.data(), 2 * kChunkSize, 0.0f));
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(terms[i] / std::exp(values[i]), 1, 1e-6);
+  }
+}
+
 TEST_P(RowBlockTest, MaxSeesANanWhereverItIs) {
   for (int where = 0; where < 2 * kChunkSize; ++where) {
     std::vector<float> values = Uniform(2 * kChunkSize, -9, -1, where);

@@ -1,0 +1,71 @@
+// P-values of Pearson's chi-square test: how likely counts at least so far
+// from the expected ones are, if these are right.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+
+namespace espalier {
+
+// Q(a, x), the regularised upper incomplete gamma function: by its series for
+// small x, and by Lentz' continued fraction beyond.
+inline double UpperGamma(double a, double x) {
+  if (x <= 0) return 1;
+  const double front = std::exp(a * std::log(x) - x - std::lgamma(a));
+  if (x < a + 1) {
+    double term = 1 / a, sum = term;
+    for (double n = a + 1; term > 1e-17 * sum; ++n) {
+      term *= x / n;
+      sum += term;
+    }
+    return 1 - front * sum;
+  }
+  double b = x + 1 - a, c = 1e300, d = 1 / b, h = d;
+  for (int i = 1; i < 100000; ++i) {
+    const double an = -i * (i - a);
+    b += 2;
+    d = 1 / (an * d + b);
+    c = b + an / c;
+    h *= d * c;
+    if (std::abs(d * c - 1) < 1e-15) break;
+  }
+  return front * h;
+}
+
+// That a chi-square variable of so many degrees of freedom exceeds `statistic`.
+inline double ChiSquareTail(double statistic, int degrees) {
+  return UpperGamma(0.5 * degrees, 0.5 * statistic);
+}
+
+// Of counts that ought to be multinomial with these probabilities. Cells of
+// which fewer than 5 are expected count as one. Whatever ought to be impossible
+// and happened has p-value 0.
+inline double ChiSquarePValue(std::span<const double> probabilities,
+                              std::span<const int64_t> counts) {
+  int64_t total = 0;
+  for (const int64_t count : counts) total += count;
+  double statistic = 0, rest_expected = 0;
+  int64_t rest = 0;
+  int cells = 0;
+  const auto add = [&](double expected, int64_t count) {
+    statistic += (count - expected) * (count - expected) / expected;
+    ++cells;
+  };
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (probabilities[i] == 0 && counts[i] > 0) return 0;
+    const double expected = probabilities[i] * total;
+    if (expected >= 5) {
+      add(expected, counts[i]);
+    } else {
+      rest_expected += expected;
+      rest += counts[i];
+    }
+  }
+  // A handful of rare tokens has no chi-square distribution; that there should
+  // be less than 1 and are many still shows in the cells they are missing from.
+  if (rest_expected >= 1) add(rest_expected, rest);
+  return cells < 2 ? 1 : ChiSquareTail(statistic, cells - 1);
+}
+
+}  // namespace espalier

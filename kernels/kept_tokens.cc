@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "kernels/score_key.h"
 #include "kernels/scratch.h"
@@ -197,8 +198,8 @@ void KeptTokens::CutTopK() {
   for (const EditedRow::Block& block : row_.blocks()) {
     blocks.push_back({block.values, kOnes.data(), block.size});
   }
-  rule_.low = std::max(
-      rule_.low, FindCut(blocks, rule_, params_.top_k, row_.vocab_size()));
+  const Cut cut = FindCut(blocks, rule_, params_.top_k, row_.vocab_size());
+  rule_.low = std::max(rule_.low, cut.key);
 }
 
 void KeptTokens::WeighBlocks() {
@@ -249,9 +250,9 @@ bool KeptTokens::ListPeak() {
 void KeptTokens::CutTopP() {
   if (params_.top_p == 1.0f) return;
   const double total = TotalMass();
-  rule_.low = std::max(rule_.low,
-                       FindCut(blocks_, rule_, params_.top_p * total, total));
-  UpdateMasses();
+  Cut cut = FindCut(blocks_, rule_, params_.top_p * total, total);
+  rule_.low = std::max(rule_.low, cut.key);
+  masses_ = std::move(cut.masses);
 }
 
 void KeptTokens::CutTypical() {
@@ -270,8 +271,9 @@ void KeptTokens::CutTypical() {
   rule_.by_distance = true;
   rule_.origin = row_.max();
   rule_.center = static_cast<float>(moment / total);
-  cut_ = FindCut(blocks_, rule_, params_.typical_p * total, total);
-  UpdateMasses();
+  Cut cut = FindCut(blocks_, rule_, params_.typical_p * total, total);
+  cut_ = cut.key;
+  masses_ = std::move(cut.masses);
 }
 
 void KeptTokens::UpdateMasses() {

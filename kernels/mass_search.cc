@@ -39,25 +39,42 @@ struct Bracket {
 // Some keys and their weights, in memory of the thread's.
 class KeyBuffer {
  public:
-  // Of up to `capacity` tokens.
+  // Of up to `capacity` tokens of whole chunks.
   KeyBuffer(ScratchUse use, size_t capacity)
-      : keys_(Scratch(use, 2 * (capacity + 2 * kChunkSize))),
-        weights_(keys_ + capacity + 2 * kChunkSize) {}
+      : keys_(Scratch(use, 2 * (capacity + kChunkSize))),
+        weights_(keys_ + capacity + kChunkSize) {}
 
-  // Fills it with what is in the bracket, and returns the mass above.
+  // Fills it with what is in the bracket, and returns the mass above. Every
+  // block's part is padded to whole chunks.
   double Take(std::span<const WeightedBlock> blocks, const KeyRule& rule,
               const Bracket& bracket) {
     double above = 0;
-    size_ = 0;
+    size_ = num_keys_ = 0;
+    parts_.clear();
     for (const WeightedBlock& block : blocks) {
       const BlockParts parts = PartitionBlock(
           block.values, block.weights, block.size, rule, block.scale,
           bracket.low, bracket.high, keys_ + size_, weights_ + size_);
+      parts_.push_back({parts.mass_above, size_});
       above += parts.mass_above;
       size_ += parts.num_between;
+      num_keys_ += parts.num_between;
+      Pad();
     }
-    Pad();
     return above;
+  }
+
+  // Of each block that was taken from, the mass of the bracket from `cut` on
+  // and of what is above the bracket.
+  std::vector<double> MassesFrom(float cut) const {
+    std::vector<double> masses;
+    masses.reserve(parts_.size());
+    for (size_t b = 0; b < parts_.size(); ++b) {
+      const auto [above, begin] = parts_[b];
+      const size_t end = b + 1 < parts_.size() ? parts_[b + 1].begin : size_;
+      masses.push_back(above + MassOfPart(begin, end, cut));
+    }
+    return masses;
   }
 
   // Fills it with tokens that are evenly spread.
@@ -66,33 +83,33 @@ class KeyBuffer {
     const int64_t step = std::max<int64_t>(1, num_tokens / kSampleSize);
     int64_t next = step / 2;  // from the start of the block
     size_ = 0;
+    parts_.clear();
     for (const WeightedBlock& block : blocks) {
       for (; next < block.size; next += step) {
-        keys_[size_] = rule.KeyOf(block.values[next]);
-        weights_[size_++] = block.weights[next] * block.scale;
+        const float key = rule.KeyOf(block.values[next]);
+        keys_[size_] = key;
+        weights_[size_] = block.weights[next] * block.scale;
+        size_ += key >= kLowest;
       }
       next -= block.size;
     }
+    num_keys_ = size_;
     Pad();
   }
 
-  size_t size() const { return size_; }
+  size_t num_keys() const { return num_keys_; }
+  size_t num_places() const { return size_; }
   WeightedBlock block() const {
-    return {keys_, weights_, static_cast<int>(padded_size_)};
+    return {keys_, weights_, static_cast<int>(size_)};
   }
-  double MassFrom(float cut) const {
-    if (size_ == 0) return 0;
-    return MassOfBlock(keys_, weights_, static_cast<int>(padded_size_), {},
-                       cut);
-  }
+  double MassFrom(float cut) const { return MassOfPart(0, size_, cut); }
 
   // A key above which there is about this share of the mass: found fast rather
-  // than exactly.
+  // than exactly. REQUIRES: num_keys() > 0.
   float KeyNear(double share) const {
     const double total = MassFrom(kLowest);
-    float low = *std::min_element(keys_, keys_ + size_);
-    float high = *std::max_element(keys_, keys_ + size_);
-    if (low < kLowest) return kLowest;
+    float low = *std::min_element(keys_, keys_ + num_keys_);
+    float high = *std::max_element(keys_, keys_ + num_keys_);
     for (int i = 0; i < 12 && low < high; ++i) {
       const float middle = 0.5f * low + 0.5f * high;
       const double part = MassFrom(middle) / total;
@@ -103,7 +120,7 @@ class KeyBuffer {
   }
 
   // The lowest key in the bracket above which there is less than `bound`.
-  float Cut(double bound, const Bracket& bracket) const {
+  float CutAt(double bound, const Bracket& bracket) const {
     uint32_t out = OrdinalOf(bracket.low) - 1, in = OrdinalOf(bracket.high);
     while (in - out > 1) {
       const uint32_t middle = out + (in - out) / 2;
@@ -113,22 +130,36 @@ class KeyBuffer {
   }
 
  private:
+  struct Part {
+    double above;
+    size_t begin;
+  };
+
+  double MassOfPart(size_t begin, size_t end, float cut) const {
+    if (begin == end) return 0;
+    return MassOfBlock(keys_ + begin, weights_ + begin,
+                       static_cast<int>(end - begin), {}, cut);
+  }
+
   void Pad() {
-    padded_size_ = (size_ + kChunkSize - 1) / kChunkSize * kChunkSize;
-    std::fill(keys_ + size_, keys_ + padded_size_, -kInf);
-    std::fill(weights_ + size_, weights_ + padded_size_, 0.0f);
+    for (; size_ % kChunkSize != 0; ++size_) {
+      keys_[size_] = -kInf;
+      weights_[size_] = 0;
+    }
   }
 
   float* keys_;
   float* weights_;
-  size_t size_ = 0;
-  size_t padded_size_ = 0;
+  size_t size_ = 0;      // whole chunks
+  size_t num_keys_ = 0;  // without what pads them
+  std::vector<Part> parts_;
 };
 
 // Where the cut probably is, by a sample.
 //   share  of the mass, that is above the cut
 Bracket Guess(const KeyBuffer& sample, double share) {
   Bracket bracket;
+  if (sample.num_keys() == 0) return bracket;
   if (share > kMargin) bracket.high = sample.KeyNear(share - kMargin);
   if (share + kMargin < 1) bracket.low = sample.KeyNear(share + kMargin);
   return bracket.low < bracket.high ? bracket : Bracket();
@@ -148,40 +179,48 @@ double Narrow(std::span<const WeightedBlock> blocks, const KeyRule& rule,
     above = buffer.Take(blocks, rule, bracket);
   }
   // Sums of other parts of a block round otherwise.
-  if (above < bound && buffer.size() > 0) return above;
+  if (above < bound && buffer.num_keys() > 0) return above;
   bracket = {};
   return buffer.Take(blocks, rule, bracket);
 }
 
+// The cut in `outer`, all of which is in the bracket.
+float CutWithin(const KeyBuffer& outer, double bound, Bracket bracket,
+                KeyBuffer& sample) {
+  const KeyBuffer* left = &outer;
+  KeyBuffer buffers[2] = {{ScratchUse::kInner0, outer.num_places()},
+                          {ScratchUse::kInner1, outer.num_places()}};
+  size_t before = 2 * outer.num_keys() + 1;
+  for (int i = 0; left->num_keys() > kFewTokens; i = 1 - i) {
+    if (2 * left->num_keys() >= before) break;
+    before = left->num_keys();
+    const WeightedBlock block = left->block();
+    sample.TakeSample({&block, 1}, {}, block.size);
+    Bracket guess = Guess(sample, bound / left->MassFrom(kLowest));
+    bound -= Narrow({&block, 1}, {}, bound, guess, buffers[i]);
+    bracket = {std::max(guess.low, bracket.low),
+               std::min(guess.high, bracket.high)};
+    left = &buffers[i];
+  }
+  return left->CutAt(bound, bracket);
+}
+
 }  // namespace
 
-float FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
-              double bound, double total) {
+Cut FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
+            double bound, double total) {
   int64_t num_tokens = 0;
   for (const WeightedBlock& block : blocks) num_tokens += block.size;
-  KeyBuffer left(ScratchUse::kKeys0, num_tokens);
-  KeyBuffer inner(ScratchUse::kKeys1, num_tokens);
   KeyBuffer sample(ScratchUse::kSample, 2 * kSampleSize);
+  KeyBuffer outer(ScratchUse::kOuter, num_tokens);
   Bracket bracket;
   if (num_tokens > kFewTokens) {
     sample.TakeSample(blocks, rule, num_tokens);
     bracket = Guess(sample, bound / total);
   }
-  double above = Narrow(blocks, rule, bound, bracket, left);
-  size_t before = num_tokens;
-  while (left.size() > kFewTokens && 2 * left.size() < before) {
-    before = left.size();
-    const WeightedBlock block = left.block();
-    sample.TakeSample({&block, 1}, {}, block.size);
-    Bracket guess = Guess(sample, (bound - above) / left.MassFrom(kLowest));
-    guess = {std::max(guess.low, bracket.low),
-             std::min(guess.high, bracket.high)};
-    above += Narrow({&block, 1}, {}, bound - above, guess, inner);
-    bracket = {std::max(guess.low, bracket.low),
-               std::min(guess.high, bracket.high)};
-    std::swap(left, inner);
-  }
-  return left.Cut(bound - above, bracket);
+  bound -= Narrow(blocks, rule, bound, bracket, outer);
+  const float key = CutWithin(outer, bound, bracket, sample);
+  return {key, outer.MassesFrom(key)};
 }
 
 }  // namespace espalier

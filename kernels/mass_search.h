@@ -16,6 +16,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "kernels/weighted_block.h"
 
@@ -29,12 +30,17 @@ struct WeightedBlock {
   float scale = 1;                 // of all its weights
 };
 
-// The lowest key that stays if tokens are taken from the highest key down,
-// equal ones together, until their weights add up to `bound`: all whose betters
-// have less than that. If they never do, a key that all tokens have or exceed.
-// `total` is the sum of the weights of all that have a key above -inf; it only
-// helps to guess. REQUIRES: a token with a key above -inf, no NaN; bound > 0.
-float FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
-              double bound, double total);
+struct Cut {
+  float key = 0;               // what has it or a higher one stays
+  std::vector<double> masses;  // [blocks], what stays of each
+};
+
+// Takes tokens from the highest key down, equal ones together, until their
+// weights add up to `bound`: what stays is all whose betters have less than
+// that. If they never do, all stay. `total` is the sum of the weights of all
+// that have a key above -inf; it only helps to guess.
+// REQUIRES: a token with a key above -inf, no NaN; bound > 0.
+Cut FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
+            double bound, double total);
 
 }  // namespace espalier

@@ -13,9 +13,10 @@ enum class ScratchUse {
   kTerms,
   kEdited,
   kWeights,
-  kKeys0,
-  kKeys1,
   kSample,
+  kOuter,
+  kInner0,
+  kInner1,
   kCount
 };
 

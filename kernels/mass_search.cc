@@ -41,8 +41,8 @@ class KeyBuffer {
  public:
   // Of up to `capacity` tokens of whole chunks.
   KeyBuffer(ScratchUse use, size_t capacity)
-      : keys_(Scratch(use, 2 * (capacity + kChunkSize))),
-        weights_(keys_ + capacity + kChunkSize) {}
+      : keys_(Scratch(use, 2 * (capacity + 2 * kChunkSize))),
+        weights_(keys_ + capacity + 2 * kChunkSize) {}
 
   // Fills it with what is in the bracket, and returns the mass above. Every
   // block's part is padded to whole chunks.
@@ -83,13 +83,18 @@ class KeyBuffer {
     const int64_t step = std::max<int64_t>(1, num_tokens / kSampleSize);
     int64_t next = step / 2;  // from the start of the block
     size_ = 0;
+    lowest_ = kInf;
+    highest_ = -kInf;
     parts_.clear();
     for (const WeightedBlock& block : blocks) {
       for (; next < block.size; next += step) {
         const float key = rule.KeyOf(block.values[next]);
         keys_[size_] = key;
         weights_[size_] = block.weights[next] * block.scale;
-        size_ += key >= kLowest;
+        if (key < kLowest) continue;
+        lowest_ = std::min(lowest_, key);
+        highest_ = std::max(highest_, key);
+        ++size_;
       }
       next -= block.size;
     }
@@ -108,8 +113,7 @@ class KeyBuffer {
   // than exactly. REQUIRES: num_keys() > 0.
   float KeyNear(double share) const {
     const double total = MassFrom(kLowest);
-    float low = *std::min_element(keys_, keys_ + num_keys_);
-    float high = *std::max_element(keys_, keys_ + num_keys_);
+    float low = lowest_, high = highest_;
     for (int i = 0; i < 12 && low < high; ++i) {
       const float middle = 0.5f * low + 0.5f * high;
       const double part = MassFrom(middle) / total;
@@ -142,16 +146,17 @@ class KeyBuffer {
   }
 
   void Pad() {
-    for (; size_ % kChunkSize != 0; ++size_) {
-      keys_[size_] = -kInf;
-      weights_[size_] = 0;
-    }
+    // More than it takes, in a loop of a length that the compiler knows.
+    std::fill_n(keys_ + size_, kChunkSize, -kInf);
+    std::fill_n(weights_ + size_, kChunkSize, 0.0f);
+    size_ = (size_ + kChunkSize - 1) / kChunkSize * kChunkSize;
   }
 
   float* keys_;
   float* weights_;
-  size_t size_ = 0;      // whole chunks
-  size_t num_keys_ = 0;  // without what pads them
+  size_t size_ = 0;                        // whole chunks
+  size_t num_keys_ = 0;                    // without what pads them
+  float lowest_ = kInf, highest_ = -kInf;  // keys of a sample
   std::vector<Part> parts_;
 };
 

@@ -20,41 +20,39 @@ bool HasNan(const float* values, int size) {
 }  // namespace
 
 EditedRow::EditedRow(std::span<const float> logits, const Options& options)
-    : logits_(logits) {
+    : logits_(logits), options_(options) {
   const int num_blocks = (vocab_size() + kBlockSize - 1) / kBlockSize;
   blocks_.reserve(num_blocks);
   group_max_.resize(num_blocks * kBlockGroups);
   if (options.keep_terms) {
     terms_ = Scratch(ScratchUse::kTerms, num_blocks * kBlockSize);
   }
-  if (options.only_edited || !options.edits.empty()) {
-    edited_ = Scratch(ScratchUse::kEdited, num_blocks * kBlockSize);
-  }
   std::span<const TokenEdit> edits = options.edits;
   for (int begin = 0; begin < vocab_size(); begin += kBlockSize) {
-    const std::optional<Block> raw = Read(begin);
-    has_nan_ = !raw.has_value();
+    std::optional<Block> block = Read(begin);
+    has_nan_ = !block.has_value();
     if (has_nan_) return;
-    blocks_.push_back(Edit(*raw, begin, options, edits));
+    Edit(begin, edits, *block);
+    blocks_.push_back(*block);
     max_ = std::max(max_, blocks_.back().max);
   }
 }
 
 std::optional<EditedRow::Block> EditedRow::Read(int begin) {
   const int count = std::min(kBlockSize, vocab_size() - begin);
-  Block block = {.values = &logits_[begin],
+  Block block = {.raw = &logits_[begin],
                  .size = (count + kChunkSize - 1) / kChunkSize * kChunkSize};
   if (block.size != count) {
     tail_ = std::make_unique_for_overwrite<float[]>(kBlockSize);
-    std::copy_n(block.values, count, tail_.get());
+    std::copy_n(block.raw, count, tail_.get());
     std::fill(&tail_[count], &tail_[block.size], -kInf);
-    block.values = tail_.get();
+    block.raw = tail_.get();
   }
-  const BlockMax max = MaxOfBlock(block.values, block.size, NextGroups());
-  if (max.maybe_nan && HasNan(block.values, block.size)) return std::nullopt;
+  const BlockMax max = MaxOfBlock(block.raw, block.size, NextGroups());
+  if (max.maybe_nan && HasNan(block.raw, block.size)) return std::nullopt;
   block.max = max.max;
   float* const terms = terms_ == nullptr ? nullptr : &terms_[begin];
-  block.terms_sum = sum_.Add(block.values, block.size, block.max, terms);
+  block.terms_sum = sum_.Add(block.raw, block.size, block.max, terms);
   block.terms_max = sum_.max();
   if (std::isfinite(block.max) && sum_.max() < kInf) block.terms = terms;
   return block;
@@ -64,28 +62,53 @@ float* EditedRow::NextGroups() {
   return &group_max_[blocks_.size() * kBlockGroups];
 }
 
-EditedRow::Block EditedRow::Edit(const Block& raw, int begin,
-                                 const Options& options,
-                                 std::span<const TokenEdit>& edits) {
-  const TokenId end = begin + raw.size;
-  const bool has_edits = !edits.empty() && edits.front().token < end;
-  if (!has_edits && !options.only_edited) return raw;
-  float* const copy = &edited_[begin];
-  if (options.only_edited) {
-    std::fill_n(copy, raw.size, -kInf);
+void EditedRow::Edit(int begin, std::span<const TokenEdit>& edits,
+                     Block& block) {
+  const TokenId end = begin + block.size;
+  size_t count = 0;
+  while (count < edits.size() && edits[count].token < end) ++count;
+  block.edits = edits.first(count);
+  edits = edits.subspan(count);
+  if (count == 0 && !options_.only_edited) {
+    block.values = block.raw;
+    return;
+  }
+  // For its maxima alone, in memory that the next block uses as well: to write
+  // a whole row costs more than to edit a block again.
+  float* const copy = Scratch(ScratchUse::kBlock, kBlockSize);
+  WriteEdited(block, begin, copy);
+  block.max = MaxOfBlock(copy, block.size, NextGroups()).max;
+  block.terms = nullptr;
+}
+
+void EditedRow::WriteEdited(const Block& block, int begin, float* copy) const {
+  if (options_.only_edited) {
+    std::fill_n(copy, block.size, -kInf);
   } else {
-    std::copy_n(raw.values, raw.size, copy);
+    std::copy_n(block.raw, block.size, copy);
   }
-  for (; !edits.empty() && edits.front().token < end;
-       edits = edits.subspan(1)) {
-    const TokenEdit& edit = edits.front();
-    const int i = edit.token - begin;
-    copy[i] = edit.banned ? -kInf
-                          : EditedScore(raw.values[i], edit,
-                                        options.repetition_penalty);
+  for (const TokenEdit& edit : block.edits) {
+    copy[edit.token - begin] = ScoreOf(edit);
   }
-  const BlockMax max = MaxOfBlock(copy, raw.size, NextGroups());
-  return {.values = copy, .size = raw.size, .max = max.max};
+}
+
+float EditedRow::ScoreOf(const TokenEdit& edit) const {
+  return edit.banned ? -kInf
+                     : EditedScore(logits_[edit.token], edit,
+                                   options_.repetition_penalty);
+}
+
+void EditedRow::CopyEdited() {
+  float* const copies =
+      Scratch(ScratchUse::kEdited, blocks_.size() * kBlockSize);
+  int begin = 0;
+  for (Block& block : blocks_) {
+    if (block.values == nullptr) {
+      WriteEdited(block, begin, copies + begin);
+      block.values = copies + begin;
+    }
+    begin += block.size;
+  }
 }
 
 float EditedRow::LogProb(TokenId token) const {
@@ -105,16 +128,12 @@ std::vector<float> EditedRow::LogProbs() const {
 }
 
 TokenId EditedRow::BestToken() const {
-  TokenId token = 0;
-  for (const Block& block : blocks_) {
-    if (block.max == max_) {
-      const float* const best =
-          std::find(block.values, block.values + block.size, max_);
-      return token + static_cast<TokenId>(best - block.values);
-    }
-    token += block.size;
-  }
-  return kNoToken;
+  TokenId best = kNoToken;
+  ForEachFrom(max_, [&](TokenId token, float) {
+    best = token;
+    return false;
+  });
+  return best;
 }
 
 std::optional<float> EditedRow::LowBound(int count) const {

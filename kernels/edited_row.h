@@ -7,6 +7,9 @@
 // Points into the logits.
 #pragma once
 
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,9 +27,11 @@ class EditedRow {
   static constexpr int kBlockSize = 1024;
 
   struct Block {
-    const float* values = nullptr;  // after edits
+    const float* raw = nullptr;     // before edits
+    const float* values = nullptr;  // after edits, once they were copied
     int size = 0;                   // whole chunks; -inf beyond the vocabulary
-    float max = 0;
+    float max = 0;                  // after edits
+    std::span<const TokenEdit> edits = {};
     // exp(logit - terms_max) of each and their sum, if terms are kept, no edit
     // touched it, and all is finite.
     const float* terms = nullptr;
@@ -50,6 +55,15 @@ class EditedRow {
 
   int vocab_size() const { return static_cast<int>(logits_.size()); }
   std::span<const Block> blocks() const { return blocks_; }
+  // Gives all blocks values of their own where edits change them.
+  void CopyEdited();
+
+  // Calls visit(token, score) for all tokens with an edited score of at least
+  // `low`, tokens ascending, as long as that returns true. REQUIRES: low >
+  // -inf.
+  template <typename Visit>
+  void ForEachFrom(float low, const Visit& visit) const;
+
   // The highest edited score; -inf if no token is possible.
   float max() const { return max_; }
 
@@ -69,20 +83,57 @@ class EditedRow {
  private:
   // The raw block that starts at `begin`; none if it has a NaN.
   std::optional<Block> Read(int begin);
-  // What edits make of the block that starts at `begin`, into a copy if they
-  // change it. Takes them off the front of `edits`.
-  Block Edit(const Block& raw, int begin, const Options& options,
-             std::span<const TokenEdit>& edits);
+  // What edits make of the block that starts at `begin`. Takes them off the
+  // front of `edits`.
+  void Edit(int begin, std::span<const TokenEdit>& edits, Block& block);
+  // The edited scores of a block, into `copy`.
+  void WriteEdited(const Block& block, int begin, float* copy) const;
+  float ScoreOf(const TokenEdit& edit) const;
   float* NextGroups();  // of the block to come
   std::span<const float> logits_;
+  const Options options_;
   bool has_nan_ = false;
   float max_ = -std::numeric_limits<float>::infinity();
   RunningLogSum sum_;
   std::vector<Block> blocks_;
   std::vector<float> group_max_;   // [blocks, kBlockGroups]
   std::unique_ptr<float[]> tail_;  // [kBlockSize], of a last block in part
-  float* edited_ = nullptr;        // [blocks, kBlockSize]
   float* terms_ = nullptr;         // [blocks, kBlockSize]
 };
+
+template <typename Visit>
+void EditedRow::ForEachFrom(float low, const Visit& visit) const {
+  const float below =
+      std::nextafter(low, -std::numeric_limits<float>::infinity());
+  TokenId begin = 0;
+  for (const Block& block : blocks_) {
+    size_t next = 0;  // edit
+    // Edited tokens before `end`; false once visit has enough.
+    const auto visit_edits = [&](TokenId end) {
+      for (; next < block.edits.size() && block.edits[next].token < end;
+           ++next) {
+        const float score = ScoreOf(block.edits[next]);
+        if (score >= low && !visit(block.edits[next].token, score)) {
+          return false;
+        }
+      }
+      return true;
+    };
+    const bool has_others = block.max >= low && !options_.only_edited;
+    for (int chunk = 0; has_others && chunk < block.size; chunk += kChunkSize) {
+      ChunkMask found = FirstAbove(block.raw, chunk, block.size, below);
+      chunk = found.begin;
+      for (; found.mask != 0; found.mask &= found.mask - 1) {
+        const int i = chunk + std::countr_zero(found.mask);
+        if (!visit_edits(begin + i)) return;
+        const bool edited =
+            next < block.edits.size() && block.edits[next].token == begin + i;
+        if (!edited && !visit(begin + i, block.raw[i])) return;
+      }
+    }
+    if (block.max >= low && !visit_edits(begin + block.size)) return;
+    begin += block.size;
+  }
+}
 
 }  // namespace espalier

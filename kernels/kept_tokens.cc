@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -66,10 +65,11 @@ void KeepFirst(double bound, const Rank& rank_of, std::vector<Token>& tokens) {
 
 bool KeptTokens::WeighsAll(const SamplingParams& params, int vocab_size) {
   const bool few = params.top_k > 0 && params.top_k < vocab_size;
-  return !params.greedy() && !few && params.temperature == 1.0f;
+  const bool has_cut = params.top_p < 1.0f || params.typical_p < 1.0f;
+  return !params.greedy() && !few && has_cut && params.temperature == 1.0f;
 }
 
-KeptTokens::KeptTokens(const EditedRow& row, const SamplingParams& params)
+KeptTokens::KeptTokens(EditedRow& row, const SamplingParams& params)
     : row_(row), params_(params) {
   if (params_.min_p > 0 && row_.max() < kInf) rule_.low = LowOfMinP();
   if (ListFew()) {
@@ -78,6 +78,7 @@ KeptTokens::KeptTokens(const EditedRow& row, const SamplingParams& params)
     KeepTypical();
     return;
   }
+  row_.CopyEdited();
   if (has_top_k()) CutTopK();
   WeighBlocks();
   if (ListPeak()) {
@@ -88,6 +89,11 @@ KeptTokens::KeptTokens(const EditedRow& row, const SamplingParams& params)
   all_weighed_ = true;
   CutTopP();
   CutTypical();
+}
+
+bool KeptTokens::has_cut() const {
+  return rule_.low > kLowest || params_.top_p < 1.0f ||
+         params_.typical_p < 1.0f;
 }
 
 bool KeptTokens::has_top_k() const {
@@ -127,26 +133,13 @@ bool KeptTokens::ListFew() {
 }
 
 bool KeptTokens::List(float low, size_t limit) {
-  const float below = std::nextafter(low, -kInf);
-  TokenId first_token = 0;
-  for (const EditedRow::Block& block : row_.blocks()) {
-    for (int begin = 0; block.max >= low && begin < block.size;
-         begin += kChunkSize) {
-      ChunkMask found = FirstAbove(block.values, begin, block.size, below);
-      begin = found.begin;
-      for (; found.mask != 0; found.mask &= found.mask - 1) {
-        const int i = begin + std::countr_zero(found.mask);
-        const float score = block.values[i];
-        few_.push_back({first_token + i, score, WeightOf(score)});
-      }
-      if (few_.size() > limit) {
-        few_.clear();
-        return false;
-      }
-    }
-    first_token += block.size;
-  }
-  return true;
+  row_.ForEachFrom(low, [&](TokenId token, float score) {
+    few_.push_back({token, score, WeightOf(score)});
+    return few_.size() <= limit;
+  });
+  if (few_.size() <= limit) return true;
+  few_.clear();
+  return false;
 }
 
 void KeptTokens::KeepTopK() {
@@ -221,8 +214,10 @@ void KeptTokens::Weigh(const EditedRow::Block& block, float* weights) {
   // Terms that are small because of a token that is banned have lost
   // precision, or everything, to underflow.
   constexpr float kMaxShift = 20;
-  if (params_.temperature == 1.0f && block.terms != nullptr &&
-      block.terms_max - row_.max() < kMaxShift) {
+  const bool has_terms = params_.temperature == 1.0f &&
+                         block.values == block.raw && block.max > -kInf &&
+                         block.terms_max - row_.max() < kMaxShift;
+  if (has_terms && (block.terms != nullptr || !has_cut())) {
     const double scale = std::exp(double{block.terms_max} - row_.max());
     blocks_.push_back(
         {block.values, block.terms, block.size, static_cast<float>(scale)});
@@ -324,7 +319,12 @@ TokenId KeptTokens::DrawWeighed(double uniform) const {
 }
 
 TokenId KeptTokens::DrawWithin(size_t b, double target, double& sum) const {
-  const WeightedBlock& block = blocks_[b];
+  WeightedBlock block = blocks_[b];
+  if (block.weights == nullptr) {
+    float* const weights = Scratch(ScratchUse::kBlock, EditedRow::kBlockSize);
+    WeighBlock(block.values, block.size, row_.max(), 1.0f, weights);
+    block = {block.values, weights, block.size};
+  }
   for (int begin = 0; begin < block.size; begin += kChunkSize) {
     const double mass =
         block.scale * MassOfBlock(block.values + begin, block.weights + begin,

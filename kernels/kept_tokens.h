@@ -28,7 +28,7 @@ class KeptTokens {
   static bool WeighsAll(const SamplingParams& params, int vocab_size);
 
   // REQUIRES: row.max() > -inf; params not greedy.
-  KeptTokens(const EditedRow& row, const SamplingParams& params);
+  KeptTokens(EditedRow& row, const SamplingParams& params);
 
   // The token where the cumulative distribution over ascending tokens exceeds
   // `uniform`.
@@ -60,6 +60,8 @@ class KeptTokens {
   };
 
   bool has_top_k() const;
+  // Whether a cut in the order of tokens is, or will be, anywhere.
+  bool has_cut() const;
   // exp((score - max) / temperature).
   double WeightOf(float score) const;
   // The lowest score that min_p leaves.
@@ -96,7 +98,7 @@ class KeptTokens {
   TokenId LastToken() const;
 
   // Constant.
-  const EditedRow& row_;
+  EditedRow& row_;
   const SamplingParams params_;
 
   bool all_weighed_ = false;
@@ -104,6 +106,8 @@ class KeptTokens {
   // If so: a token is left if its key is at least cut_.
   KeyRule rule_;
   float cut_ = -std::numeric_limits<float>::max();
+  // Weights are null where only sums were kept: the one block that a draw falls
+  // into is weighed then.
   std::vector<WeightedBlock> blocks_;
   std::vector<TokenId> first_tokens_;  // [blocks_]
   std::vector<double> masses_;         // [blocks_], of what is left

@@ -92,7 +92,7 @@ EditedRow::Options EditsOf(const DrawOptions& draw) {
 }
 
 // What is left of a row after its edits, with its values.
-std::vector<TokenScore> PerturbEdited(const EditedRow& row,
+std::vector<TokenScore> PerturbEdited(EditedRow& row,
                                       const PerturbOptions& options) {
   if (row.max() == -kInf) return {};
   const DrawOptions& draw = options.draw;
@@ -123,13 +123,14 @@ std::vector<TokenScore> PerturbRow(std::span<const float> logits,
   CHECK(!logits.empty());
   CHECK_GE(options.num_candidates, 1);
   const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
-  const EditedRow row(
+  EditedRow row(
       logits, by_log_prob ? EditedRow::Options() : EditsOf(options.draw));
   if (row.has_nan()) return {{kNotANumber, 0.0f}};
   if (!by_log_prob) return PerturbEdited(row, options);
   if (row.max() == -kInf) return {};
   const std::vector<float> log_probs = row.LogProbs();
-  return PerturbEdited(EditedRow(log_probs, EditsOf(options.draw)), options);
+  EditedRow edited(log_probs, EditsOf(options.draw));
+  return PerturbEdited(edited, options);
 }
 
 }  // namespace espalier

@@ -9,7 +9,7 @@
 namespace espalier {
 namespace {
 
-TokenId Choose(const EditedRow& row, const DrawOptions& options) {
+TokenId Choose(EditedRow& row, const DrawOptions& options) {
   if (options.params.greedy()) return row.BestToken();
   const RandomKey key = {.seed = options.params.seed,
                          .sample = options.sample,
@@ -23,7 +23,7 @@ TokenId Choose(const EditedRow& row, const DrawOptions& options) {
 Draw DrawRow(std::span<const float> logits, const DrawOptions& options) {
   CHECK(!logits.empty());
   const int vocab_size = static_cast<int>(logits.size());
-  const EditedRow row(logits, {.repetition_penalty = options.repetition_penalty,
+  EditedRow row(logits, {.repetition_penalty = options.repetition_penalty,
                                .edits = options.edits,
                                .only_edited = options.only_edited,
                                .keep_terms = KeptTokens::WeighsAll(

@@ -9,8 +9,10 @@
 //              log-probabilities (as in select.h); these, divided by the
 //              temperature, are the values of the tokens that the filters of
 //              sample.h leave, in its order. Not renormalised, as transformers'
-//              warpers leave it. Temperature 0: the best token alone, with its
-//              edited log-probability.
+//              warpers leave it; but where those keep at least as many tokens
+//              as there are EOS ids, and one, only the likeliest is sure to
+//              stay here. Temperature 0: the best token alone, with its edited
+//              log-probability.
 //   kLogits    stochastic beams: the log of the probability that DrawRow draws
 //              the token with: edits act on logits, then temperature and
 //              filters, renormalised. Temperature 0: the best token alone, with

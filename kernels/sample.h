@@ -72,6 +72,12 @@ struct Draw {
 
 // Draws from one row.
 //   logits  [vocab_size]  f32  host; not changed
+// Reads it once where filters leave few tokens, and sorts nothing but these
+// (kept_tokens.h). Against the twin, sums in float32 within a block may move a
+// boundary between two tokens, or a bound of top_p and typical_p, by 1e-7 of
+// the whole, and two tokens whose distances differ by less than a float32 does
+// may change places in the order of typical_p; min_p and top_k are exact. What
+// it costs against a selection pass: benchmarks/kernels/sample_benchmark.cc.
 // REQUIRES: vocab_size >= 1; edited tokens in [0, vocab_size).
 Draw DrawRow(std::span<const float> logits, const DrawOptions& options);
 

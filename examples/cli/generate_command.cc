@@ -188,6 +188,12 @@ constexpr char kExamples[] =
     "model's default template is\n"
     "taken; that of models/en-fr is English to French.\n"
     "\n"
+    "With --stream one sample's text, or what all beams agree on so far, "
+    "grows\n"
+    "on a line of its own. Several samples come piece by piece, each on a "
+    "line\n"
+    "after its sample's number: [0] Il\n"
+    "\n"
     "--device cuda needs an NVIDIA GPU and a program built by preset cuda. In "
     "bf16\n"
     "scores differ a little from the CPU's, so that near ties may fall the "
@@ -205,9 +211,8 @@ void AddGenerateCommand(CLI::App* app, int* exit_code) {
                       "one text a line; - is stdin");
   command
       ->add_flag("--stream", options->stream,
-                 "print text while it is generated: the sample's, or what all "
-                 "beams agree on so far; several samples line by line, each "
-                 "line after the sample's number")
+                 "print text while it is generated; of beams, what all of them "
+                 "agree on so far")
       ->group("Output");
   AddParamOptions(command, &options->params);
   AddCommonOptions(command, &options->common);

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,39 @@ TEST(StreamTest, WhatBeamsAgreeOnComesBeforeTheirList) {
   for (size_t i = 1; i < plain.size(); ++i) {
     EXPECT_TRUE(plain[i].substr(kScoreWidth).starts_with(agreed)) << plain[i];
   }
+}
+
+TEST(StreamTest, SeveralSamplesComePieceByPieceWithTheirNumbers) {
+  std::vector<std::string> args = {
+      "--do-sample", "--num-return-sequences", "2", "--best-of", "3", "--seed",
+      "7",           "Where is the station?"};
+  const auto plain = SplitLines(Generate(args).out);
+  ASSERT_THAT(plain, SizeIs(3));
+  args.insert(args.begin(), "--stream");
+  const auto streamed = SplitLines(Generate(args).out);
+  std::map<char, std::string> samples;
+  std::vector<std::string> list;
+  for (const std::string& line : streamed) {
+    if (line.starts_with("  [")) {
+      samples[line[3]] += line.substr(6);
+    } else {
+      list.push_back(line);
+    }
+  }
+  EXPECT_EQ(list, plain);
+  EXPECT_THAT(samples, SizeIs(3));
+  for (size_t i = 1; i < plain.size(); ++i) {
+    EXPECT_TRUE(std::ranges::any_of(samples, [&](const auto& sample) {
+      return sample.second == plain[i].substr(kScoreWidth);
+    })) << plain[i];
+  }
+}
+
+TEST(StreamTest, TextEndsBeforeAStop) {
+  const ProgramRun run =
+      Generate({"--stream", "--stop", "trouve", "Where is the station?"});
+  EXPECT_THAT(SplitLines(run.out),
+              ElementsAre("Where is the station?", "  O\u00f9 se "));
 }
 
 TEST(StreamTest, TextsComeInTheirOrderAndOneThatFailsLeavesTheOthers) {

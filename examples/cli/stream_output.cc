@@ -60,6 +60,12 @@ asio::awaitable<absl::StatusOr<Result>> PrintUntilResult(
   }
 }
 
+// Whether there is more to say of a result than its text.
+bool HasReports(const Result& result) {
+  return result.seed.has_value() || result.prompt_logprobs ||
+         !result.hypotheses.front().logprobs.empty();
+}
+
 // True if it succeeded.
 asio::awaitable<bool> PrintStream(const Runtime& runtime,
                                   const std::string& text,
@@ -80,7 +86,7 @@ asio::awaitable<bool> PrintStream(const Runtime& runtime,
     PrintFailure(text, answer.result.status());
     co_return false;
   }
-  if (!is_one_sample) PrintHypotheses(answer);
+  if (!is_one_sample || HasReports(*answer.result)) PrintHypotheses(answer);
   co_return true;
 }
 

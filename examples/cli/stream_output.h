@@ -2,8 +2,9 @@
 //
 // All texts run together. They are printed one after the other, each as it
 // comes: its one sample, or what all its beams agree on so far, or, of several
-// samples, what each adds, on a line of its own after its number. What is not
-// printed yet waits in its stream, merged.
+// samples, what each adds, on a line of its own after its number. The list of
+// hypotheses follows, unless the text of greedy search has said all. What is
+// not printed yet waits in its stream, merged.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -72,57 +72,6 @@ int Uniform(std::mt19937& random, int low, int high) {
   return std::uniform_int_distribution<int>(low, high)(random);
 }
 
-// Any of the ways to go on there are.
-void ChooseSearch(std::mt19937& random, GenerationParams* params) {
-  const int num_sequences = Uniform(random, 2, 5);
-  params->num_beams = params->num_return_sequences = 1;
-  params->seed = random();
-  enum {
-    kGreedy,
-    kSamples,
-    kBestOf,
-    kBeams,
-    kPatient,
-    kGroups,
-    kDrawn,
-    kGumbel
-  };
-  const int kind = Uniform(random, kGreedy, kGumbel);
-  if (kind >= kBeams) {
-    params->num_beams = num_sequences;
-    params->num_return_sequences = Uniform(random, 1, num_sequences);
-  }
-  switch (kind) {
-    case kSamples:
-      params->do_sample = true;
-      params->num_return_sequences = num_sequences;
-      break;
-    case kBestOf:
-      params->do_sample = true;
-      params->num_return_sequences = Uniform(random, 1, num_sequences);
-      params->best_of = num_sequences;
-      break;
-    case kPatient:
-      params->early_stopping = EarlyStopping::kTrue;
-      params->patience = 2.0;
-      params->length_penalty_form = LengthPenaltyForm::kWu;
-      break;
-    case kGroups:
-      params->num_beams *= 2;
-      params->num_beam_groups = 2;
-      params->diversity_penalty = 0.25 * Uniform(random, 0, 4);
-      break;
-    case kDrawn:
-      params->do_sample = true;
-      break;
-    case kGumbel:
-      params->stochastic = true;
-      break;
-    default:
-      break;
-  }
-}
-
 void ConstrainTokens(std::mt19937& random, GenerationParams* params) {
   switch (Uniform(random, 0, 3)) {
     case 0:
@@ -160,8 +109,9 @@ Request RandomStreamRequest(std::mt19937& random,
                             const ModelDescription& model) {
   while (true) {
     Request request = RandomRequest(random, model);
-    ChooseSearch(random, &request.params);
-    ConstrainTokens(random, &request.params);
+    GenerationParams& params = request.params;
+    if (params.early_stopping == EarlyStopping::kTrue) params.patience = 2.0;
+    ConstrainTokens(random, &params);
     // Not every mixture has a meaning.
     if (ValidateRequest(model, &request).ok()) return request;
   }

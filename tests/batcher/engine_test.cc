@@ -282,7 +282,8 @@ TEST_P(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
     const absl::StatusOr<Result> alone = RunAlone(SmallModel(), requests[i]);
     // Some have no token that is possible.
     ASSERT_EQ(answer.status(), alone.status()) << i;
-    if (alone.ok()) EXPECT_TRUE(SameResult(*answer, *alone)) << i;
+    if (!alone.ok()) continue;
+    EXPECT_TRUE(SameResult(*answer, *alone)) << i;
   }
   asio::co_spawn(caller_threads, engine.Shutdown(), asio::use_future).get();
   const EngineFigures figures =

@@ -160,7 +160,9 @@ TEST(SchedulerTest, AStepFeedsNoMoreThanItsBudget) {
 TEST(SchedulerTest, AGroupWiderThanTheBudgetRunsAlone) {
   ToyModel model(SmallModel());
   std::vector<Request> requests = RandomRequests(3, 13, model.description());
-  requests[1].params = {.num_beams = 9, .max_new_tokens = 8};
+  requests[1].params = GenerationParams();
+  requests[1].params.num_beams = 9;
+  requests[1].params.max_new_tokens = 8;
   ASSERT_OK(ValidateRequest(model.description(), &requests[1]));
   Scheduler scheduler(model.description(),
                       {.max_step_tokens = 5, .validate_steps = true});

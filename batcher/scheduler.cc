@@ -39,15 +39,17 @@ Scheduler::~Scheduler() = default;
 
 void Scheduler::Submit(RequestId id, Request request, Done done,
                        std::unique_ptr<SearchWatcher> watcher) {
-  const int64_t num_edits = BeamGroup::WorstCaseEdits(request, vocab_size_);
-  const absl::Status fits = CheckFits(request, num_edits);
+  const Needs needs = {
+      .num_edits = BeamGroup::WorstCaseEdits(request, vocab_size_),
+      .num_candidates = MaxCandidates(request.params, vocab_size_)};
+  const absl::Status fits = CheckFits(request, needs);
   if (!fits.ok()) return done(fits);
   waiting_.push_back(
-      {id, std::move(request), num_edits, std::move(done), std::move(watcher)});
+      {id, std::move(request), needs, std::move(done), std::move(watcher)});
 }
 
 absl::Status Scheduler::CheckFits(const Request& request,
-                                  int64_t num_edits) const {
+                                  const Needs& needs) const {
   const GenerationParams& params = request.params;
   const std::string sizes =
       Concat(" at worst (", request.prompt_tokens.size(),
@@ -60,10 +62,16 @@ absl::Status Scheduler::CheckFits(const Request& request,
                              " pages of ", page_size, " tokens", sizes, "are ",
                              pool_.num_pages());
   }
-  if (num_edits > limits_.max_score_edits) {
+  if (needs.num_edits > limits_.max_score_edits) {
     return ResourceExhausted(
-        "the request can never fit: its penalties and bans edit ", num_edits,
-        " scores in a step", sizes, "is room for ", limits_.max_score_edits);
+        "the request can never fit: its penalties and bans edit ",
+        needs.num_edits, " scores in a step", sizes, "is room for ",
+        limits_.max_score_edits);
+  }
+  if (needs.num_candidates > limits_.max_candidates) {
+    return ResourceExhausted("the request can never fit: it ranks ",
+                             needs.num_candidates, " candidates in a step",
+                             sizes, "is room for ", limits_.max_candidates);
   }
   return absl::OkStatus();
 }
@@ -146,13 +154,15 @@ bool Scheduler::CanAdmit(const Waiting& next) const {
   if (running_.empty()) return true;
   if (num_running() >= options_.max_running) return false;
   int64_t num_rows = NumSequences(next.request.params);
-  int64_t num_edits = next.num_edits;
+  Needs needs = next.needs;
   for (const Running& running : running_) {
     num_rows += running.group->num_sequences();
-    num_edits += running.num_edits;
+    needs.num_edits += running.needs.num_edits;
+    needs.num_candidates += running.needs.num_candidates;
   }
   return num_rows <= std::min(max_step_tokens_, limits_.max_beams) &&
-         num_edits <= limits_.max_score_edits;
+         needs.num_edits <= limits_.max_score_edits &&
+         needs.num_candidates <= limits_.max_candidates;
 }
 
 void Scheduler::Admit(StepPlan* plan, Budget* budget) {
@@ -166,7 +176,7 @@ void Scheduler::Admit(StepPlan* plan, Budget* budget) {
         {std::make_unique<BeamGroup>(next.id, std::move(next.request),
                                      *std::move(pages), &pool_, &sequence_ids_,
                                      tokenizer_),
-         next.num_edits, std::move(next.done), std::move(next.watcher)});
+         next.needs, std::move(next.done), std::move(next.watcher)});
     waiting_.pop_front();
     PlanGroup(running_.back(), plan, budget);
   }

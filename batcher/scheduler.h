@@ -127,16 +127,21 @@ class Scheduler {
   const SchedulerFigures& figures() const { return figures_; }
 
  private:
+  // What a request takes of an executor's limits in a step, at worst.
+  struct Needs {
+    int64_t num_edits = 0;       // of scores
+    int64_t num_candidates = 0;  // of its answer
+  };
   struct Waiting {
     RequestId id;
     Request request;
-    int64_t num_edits = 0;  // of scores, at worst
+    Needs needs;
     Done done;
     std::unique_ptr<SearchWatcher> watcher;  // null if nobody watches
   };
   struct Running {
     std::unique_ptr<BeamGroup> group;
-    int64_t num_edits = 0;
+    Needs needs;
     Done done;
     std::unique_ptr<SearchWatcher> watcher;  // null if nobody watches
   };
@@ -166,7 +171,7 @@ class Scheduler {
   void Admit(StepPlan* plan, Budget* budget);
   bool CanAdmit(const Waiting& next) const;
   // Errors: kResourceExhausted if the request fits not even alone.
-  absl::Status CheckFits(const Request& request, int64_t num_edits) const;
+  absl::Status CheckFits(const Request& request, const Needs& needs) const;
   void Remember(const StepPlan& plan);
   // Null if it does not run. Fast for ids in the order of `running_`, which is
   // that of plans.

@@ -68,20 +68,22 @@ absl::StatusOr<std::vector<Continuation>> DiverseBeamStrategy::Advance(
   return ContinuationsOf(live);
 }
 
+// The answer is by rows.
 std::vector<RankedCandidate> DiverseBeamStrategy::Penalised(
     const BeamFrontier& group, int first_row, std::span<const Candidate> answer,
     const Choices& choices) const {
-  const int num_rows = static_cast<int>(group.live().size());
+  const int end_row = first_row + static_cast<int>(group.live().size());
+  const auto row_of = &Candidate::beam;
+  const auto begin = std::ranges::lower_bound(answer, first_row, {}, row_of);
+  const auto end = std::ranges::lower_bound(answer, end_row, {}, row_of);
   std::vector<RankedCandidate> candidates;
-  for (RankedCandidate& ranked : AsRanked(answer)) {
-    ranked.beam -= first_row;
-    if (ranked.beam < 0 || ranked.beam >= num_rows) continue;
-    const auto chosen = choices.find(ranked.candidate.token);
-    if (chosen != choices.end()) {
-      ranked.candidate.cum_log_prob -=
-          static_cast<float>(diversity_penalty_ * chosen->second);
-    }
-    candidates.push_back(ranked);
+  for (auto candidate = begin; candidate != end; ++candidate) {
+    candidates.push_back({*candidate, candidate->beam - first_row,
+                          static_cast<int>(candidate - answer.begin())});
+    const auto chosen = choices.find(candidate->token);
+    if (chosen == choices.end()) continue;
+    candidates.back().candidate.cum_log_prob -=
+        static_cast<float>(diversity_penalty_ * chosen->second);
   }
   std::ranges::sort(candidates, {}, [](const RankedCandidate& ranked) {
     const Candidate& candidate = ranked.candidate;

@@ -24,6 +24,10 @@ int NumSequences(const GenerationParams& params);
 std::vector<TokenId> DistinctEosTokenIds(const GenerationParams& params);
 std::vector<TokenId> FinishingTokenIds(const GenerationParams& params);
 
+// Candidates that a step's answer has at most: of all rows together where they
+// compete, of each row where the strategy ranks them.
+int64_t MaxCandidates(const GenerationParams& params, int vocab_size);
+
 // `allowed_owner` owns what allowed_sequences are looked up in, if there are
 // any.
 std::shared_ptr<const SelectionRule> MakeSelectionRule(

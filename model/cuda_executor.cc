@@ -58,7 +58,8 @@ StepLimits LimitsOfRequests(const CudaStepLimits& limits) {
   return {.max_step_tokens = limits.max_tokens,
           .max_beams = limits.max_rows,
           .max_eos_token_ids = kMaxEosTokenIds,
-          .max_score_edits = limits.max_edits};
+          .max_score_edits = limits.max_edits,
+          .max_candidates = limits.max_candidates};
 }
 
 // Attention has room for whatever a step can be: a token is a query of its own

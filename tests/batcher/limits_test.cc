@@ -42,7 +42,8 @@ TEST(LimitsTest, WhatOneRequestExceedsIsRefusedAndTheOthersGoOn) {
   ToyModel model(LimitedModel({.max_step_tokens = 8,
                                .max_beams = 4,
                                .max_eos_token_ids = 2,
-                               .max_score_edits = 20}));
+                               .max_score_edits = 20,
+                               .max_candidates = 12}));
   ThreadPool threads(1);
   ModelExecutor steps(&model, &threads);
   asio::io_context context;
@@ -53,8 +54,11 @@ TEST(LimitsTest, WhatOneRequestExceedsIsRefusedAndTheOthersGoOn) {
   Request many_eos = MakeRequest(1, {1});
   many_eos.params.eos_token_id = {{1, 2, 3}};
   std::vector<std::future<absl::StatusOr<Result>>> answers;
-  for (const Request& request : {MakeRequest(4, {5, 6}), MakeRequest(5, {5, 6}),
-                                 many_eos, penalised, MakeRequest(2, {7})}) {
+  Request drawn = MakeRequest(4, {8});
+  drawn.params.stochastic = true;
+  for (const Request& request :
+       {MakeRequest(4, {5, 6}), MakeRequest(5, {5, 6}), many_eos, penalised,
+        MakeRequest(2, {7}), drawn}) {
     answers.push_back(
         asio::co_spawn(context, engine.Generate(request), asio::use_future));
   }
@@ -74,6 +78,11 @@ TEST(LimitsTest, WhatOneRequestExceedsIsRefusedAndTheOthersGoOn) {
                        "21 scores in a step at worst (4 prompt tokens, "
                        "num_beams 3, max_new_tokens 4), there is room for 20"));
   EXPECT_OK(answers[4].get());
+  EXPECT_THAT(answers[5].get(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "the request can never fit: it ranks 20 candidates in a "
+                       "step at worst (1 prompt tokens, num_beams 4, "
+                       "max_new_tokens 4), there is room for 12"));
 }
 
 // What an executor keeps for a plan and for groups it knows.
@@ -85,12 +94,18 @@ class Load {
     for (const RequestId request : plan.ended) slots_.erase(request);
     int64_t num_tokens = plan.tokens.size();
     int64_t num_edits = 0;
+    int64_t num_candidates = 0;
     for (const PlanSelection& selection : plan.selections) {
+      num_candidates += NumCandidates(*selection.rule, selection.num_rows,
+                                      selection.num_candidates);
       slots_[selection.request] = selection.num_slots;
       num_edits += NumEdits(selection.rule->processors, selection.num_generated,
                             selection.histories);
     }
     for (const GroupContinuation& next : plan.continuations) {
+      num_candidates +=
+          NumCandidates(*next.rule, static_cast<int>(next.tail_pages.size()),
+                        next.num_candidates);
       num_tokens += next.tail_pages.size();
       num_edits += NumEdits(next.rule->processors, next.num_generated, {});
     }
@@ -99,11 +114,23 @@ class Load {
     EXPECT_LE(num_tokens, limits.max_step_tokens);
     EXPECT_LE(num_slots, limits.max_beams);
     EXPECT_LE(num_edits, limits.max_score_edits);
+    EXPECT_LE(num_candidates, limits.max_candidates);
     most_edits_ = std::max(most_edits_, num_edits);
+    most_candidates_ = std::max(most_candidates_, num_candidates);
   }
   int64_t most_edits() const { return most_edits_; }
+  int64_t most_candidates() const { return most_candidates_; }
 
  private:
+  int64_t NumCandidates(const SelectionRule& rule, int num_rows,
+                        int num_asked) const {
+    if (rule.kind == SelectionKind::kDraws) return num_rows;
+    if (rule.kind == SelectionKind::kRows) {
+      return int64_t{num_rows} * std::min(num_asked, vocab_size_);
+    }
+    return std::min<int64_t>(num_asked, int64_t{num_rows} * vocab_size_);
+  }
+
   int64_t NumEdits(const ScoreProcessors& processors, int num_generated,
                    const std::vector<std::vector<TokenId>>& histories) const {
     const auto count = [&](const std::vector<TokenId>& history) {
@@ -120,6 +147,7 @@ class Load {
   const int vocab_size_;
   std::map<RequestId, int> slots_;
   int64_t most_edits_ = 0;
+  int64_t most_candidates_ = 0;
 };
 
 // Runs until nobody can; every plan is within the model's limits.
@@ -143,6 +171,7 @@ void RunWithin(Scheduler& scheduler, Model& model, int plans_in_flight,
 
 TEST(LimitsTest, TogetherRequestsStayWithinAllLimits) {
   int64_t most_edits = 0;
+  int64_t most_candidates = 0;
   int num_answered = 0;
   for (uint32_t seed = 0; seed < 100; ++seed) {
     std::mt19937 random(seed);
@@ -150,6 +179,7 @@ TEST(LimitsTest, TogetherRequestsStayWithinAllLimits) {
     limits.max_beams = 5 + random() % 9;
     limits.max_step_tokens = limits.max_beams + random() % 9;
     limits.max_score_edits = 55 + random() % 30;
+    limits.max_candidates = 80 + random() % 60;
     const ToyModelOptions options = LimitedModel(limits);
     ToyModel model(options);
     const auto requests = RandomRequests(20, seed, model.description());
@@ -166,6 +196,7 @@ TEST(LimitsTest, TogetherRequestsStayWithinAllLimits) {
     Load load(options.vocab_size);
     RunWithin(scheduler, model, plans_in_flight, load);
     most_edits = std::max(most_edits, load.most_edits());
+    most_candidates = std::max(most_candidates, load.most_candidates());
     for (size_t i = 0; i < requests.size(); ++i) {
       const absl::StatusOr<Result> alone = RunAlone(options, requests[i]);
       // Some have more edits than there is room for.
@@ -176,6 +207,7 @@ TEST(LimitsTest, TogetherRequestsStayWithinAllLimits) {
     }
   }
   EXPECT_GT(most_edits, 40);
+  EXPECT_GT(most_candidates, 60);
   EXPECT_GT(num_answered, 1800);
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "beam/selection_options.h"
 #include "pages/validate.h"
 #include "tests/beam/search_alone.h"
 
@@ -23,9 +24,11 @@ absl::Status GroupDriver::Add(const Request& request, int chunk) {
       PageReservation pages,
       pool_.Reserve(BeamGroup::WorstCasePages(request, pool_.page_size())));
   const RequestId id{static_cast<int64_t>(groups_.size())};
-  groups_.push_back({std::make_unique<BeamGroup>(id, request, std::move(pages),
-                                                 &pool_, &ids_),
-                     chunk, absl::OkStatus()});
+  groups_.push_back(
+      {std::make_unique<BeamGroup>(id, request, std::move(pages), &pool_,
+                                   &ids_),
+       chunk, MaxCandidates(request.params, model_.description().vocab_size),
+       absl::OkStatus()});
   return absl::OkStatus();
 }
 
@@ -185,6 +188,11 @@ absl::Status GroupDriver::Advance(const StepResult& result) {
   for (const SelectionResult& selection : result.selections) {
     Entry& entry = groups_[selection.request.value];
     if (entry.group->done()) continue;  // dropped, or ended a step before
+    const int64_t num_candidates = selection.candidates.size();
+    if (num_candidates > entry.max_candidates) {
+      return Internal(num_candidates, " candidates, more than ",
+                      entry.max_candidates);
+    }
     entry.status = entry.group->Advance(selection, &next_plan_);
     if (entry.group->outstanding() && !entry.group->done()) {
       RETURN_IF_ERROR(CheckTablesAhead(*entry.group));

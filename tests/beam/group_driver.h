@@ -60,6 +60,7 @@ class GroupDriver {
   struct Entry {
     std::unique_ptr<BeamGroup> group;
     int chunk;
+    int64_t max_candidates;  // of an answer
     absl::Status status;
   };
 

@@ -26,7 +26,8 @@ struct StepLimits {
   // a list for every beam whose edits depend on its history, else one for all
   // beams of a request.
   int64_t max_score_edits = std::numeric_limits<int64_t>::max();
-  // Candidates of an answer (SelectionResult), of all that run.
+  // Candidates in answers (SelectionResult), of all that run; of no row more
+  // than vocab_size.
   int64_t max_candidates = std::numeric_limits<int64_t>::max();
 };
 

@@ -28,7 +28,8 @@ constexpr int kNumReports = 3;
 
 // More EOS ids than any model has.
 constexpr int kMaxEosTokenIds = 63;
-// Candidates are max(2, 1 + number of EOS ids) a beam, of 12 bytes.
+// Candidates are max(2, 1 + number of EOS ids) a beam where beams compete, of
+// 12 bytes. Where they do not there can be more, and fewer requests run.
 constexpr int kCandidatesPerRow = 1 + kMaxEosTokenIds;
 // Of 16 bytes each.
 constexpr int64_t kMaxEdits = 1 << 23;

@@ -31,7 +31,9 @@ namespace espalier {
 // One group's rows and what to choose of them: per row as SelectRow does, and
 // of all these as MergeCandidates does, also in kLogits, where a row's tokens
 // are chosen by edited logit and ranked by what they sum up to.
-// REQUIRES: num_rows >= 1, num_candidates >= 1; no two groups share rows or
+// A group with num_candidates 0 is somebody else's to choose for (CudaSample):
+// its rows are not read and nothing is written for it.
+// REQUIRES: num_rows >= 1, num_candidates >= 0; no two groups share rows or
 // places in `candidates`.
 struct CudaSelectGroup {
   int first_row = 0;  // its rows are [first_row, first_row + num_rows)
@@ -47,6 +49,7 @@ struct CudaRowEdits {
   int begin = 0;
   int end = 0;
   float repetition_penalty = 1.0f;
+  bool only_edited = false;  // all other tokens are banned
 };
 
 // Rows of one call: the second dimension of a grid.

@@ -18,6 +18,9 @@ constexpr int kMaxima = 4 * kMaxNarrow;
 // What a block keeps; each of its threads ranks one entry at most.
 constexpr int kMaxEntries = 256;
 constexpr int kMaxFound = 256;
+// Edits that a row's warp takes in by itself. More are a block's work, row by
+// row.
+constexpr int kManyEdits = 256;
 
 // How a block merges. Which way a launch takes changes no bit of the answer:
 // one warp sums a row, and the threshold decides only what is looked at. Most
@@ -80,7 +83,8 @@ struct Summed {
   TileBatch batch;
   // The best scores a lane has among first quarters, second ones, and so on.
   QuarterMaxima own;
-  bool edited = false;  // whether one of its rows is
+  bool edited = false;      // whether one of its rows is, beside others
+  bool many_edits = false;  // whether one has more than a warp takes by itself
 
   __device__ RowStats StatsAt(const Params& p, const CudaSelectGroup& group,
                               int beam) const {
@@ -106,6 +110,25 @@ __device__ void AddScores(const RowView<T>& row, const QuarterMaxima& logits,
               row.Score(logits.best.z), row.Score(logits.best.w)});
 }
 
+// The same of a row that offers its edited tokens alone, from the first ones.
+template <typename T>
+__device__ __noinline__ void AddEditedScores(const RowView<T>& row,
+                                             QuarterMaxima& scores) {
+  if (!row.alive()) return;
+  const int lane = threadIdx.x % kWarpSize;
+  const CudaRowEdits& edits = row.row_edits();
+  const int end = min(edits.end, edits.begin + kManyEdits);
+  const auto score_at = [&](int e) {
+    if (e >= end || row.edit(e).banned) return MinusInf();
+    return row.Score(row.Logit(row.edit(e).token), row.edit(e));
+  };
+#pragma unroll 1
+  for (int e = edits.begin + lane; e < end; e += 4 * kWarpSize) {
+    scores.Add({score_at(e), score_at(e + kWarpSize),
+                score_at(e + 2 * kWarpSize), score_at(e + 3 * kWarpSize)});
+  }
+}
+
 // The softmax of all rows, to `stats`.
 template <typename T>
 __device__ Summed SumRows(const Params& p, const CudaSelectGroup& group,
@@ -119,13 +142,19 @@ __device__ Summed SumRows(const Params& p, const CudaSelectGroup& group,
     TileBatch batch;
     QuarterMaxima own;
     const RowStats stats = SumTiles(p, row, batch, own);
-    summed.edited |= edits.end > edits.begin;
+    summed.edited |= edits.end > edits.begin && !edits.only_edited;
+    summed.many_edits |= edits.end - edits.begin > kManyEdits;
     if (beam < NumWarps()) {
       summed.stats = stats;
       summed.batch = batch;
     }
     if (threadIdx.x % kWarpSize == 0) p.scratch.stats[row] = stats;
-    AddScores(RowView<T>(p, group, beam, by_logit, stats), own, summed.own);
+    const RowView<T> view(p, group, beam, by_logit, stats);
+    if (edits.only_edited) {
+      AddEditedScores(view, summed.own);
+    } else {
+      AddScores(view, own, summed.own);
+    }
   });
   return summed;
 }
@@ -138,12 +167,14 @@ __device__ void LeaveEditedOut(const Params& p, const CudaSelectGroup& group,
 #pragma unroll 1
   for (int beam = 0; beam < group.num_rows; ++beam) {
     const RowView<T> row(p, group, beam, by_logit);
-    if (row.alive() && row.has_edits()) LeaveEditedOut(row);
+    if (!row.alive() || row.only_edited()) continue;
+    if (row.has_edits()) LeaveEditedOut(row);
   }
   __syncthreads();
   summed.own = {};
   ForEachRow(group, [&](int beam) {
     const RowView<T> row(p, group, beam, by_logit);
+    if (row.only_edited()) return AddEditedScores(row, summed.own);
     TileBatch batch;
     AddScores(row, ReadMaxima(row.maxima(), p.tiles, batch), summed.own);
     if (beam < NumWarps()) summed.batch = batch;
@@ -228,7 +259,11 @@ __device__ void FindQuarters(const Params& p, const CudaSelectGroup& group,
     const RowStats stats = summed.StatsAt(p, group, beam);
     const RowView<T> row(p, group, beam, by_logit, stats);
     if (!row.alive()) return;
-    if (row.has_edits()) GatherEdited(row, cut, lane, kWarpSize, append);
+    const int num_edits = row.row_edits().end - row.row_edits().begin;
+    if (num_edits > 0 && num_edits <= kManyEdits) {
+      GatherEdited(row, cut, lane, kWarpSize, append);
+    }
+    if (row.only_edited()) return;
     const float floor = row.Floor(cut);
 #pragma unroll 1
     for (int first = lane; first < p.tiles; first += kBatchStride) {
@@ -255,6 +290,14 @@ __device__ void FindQuarters(const Params& p, const CudaSelectGroup& group,
       }
     }
   });
+  if (p.in.row_edits == nullptr || !__syncthreads_or(summed.many_edits)) return;
+#pragma unroll 1
+  for (int beam = 0; beam < group.num_rows; ++beam) {
+    const CudaRowEdits& edits = p.in.row_edits[group.first_row + beam];
+    if (edits.end - edits.begin <= kManyEdits) continue;
+    const RowView<T> row(p, group, beam, by_logit);
+    if (row.alive()) GatherEdited(row, cut, threadIdx.x, blockDim.x, append);
+  }
 }
 
 // Reads the listed quarters again, several at a time.
@@ -432,7 +475,7 @@ __global__ __launch_bounds__(
   WaitForPrevious();
   if (static_cast<int>(blockIdx.x) >= num_groups) return;
   const int m = group.num_candidates;
-  if (m > kMaxNarrow) return;
+  if (m > kMaxNarrow || m < 1) return;
   const Mode mode = ModeOf(p, group);
   const bool by_logit = mode == kByLogit;
   Summed summed = SumRows<T>(p, group, by_logit);

@@ -99,43 +99,15 @@ __device__ __noinline__ inline bool HasToken(const TokenEdit* edits, int begin,
   return false;
 }
 
-// One row, as the steps after the reading see it. T is float, or uint16_t for
-// the bits of bfloat16.
+// The logits of one row in memory, and where a quarter's are. T is float, or
+// uint16_t for the bits of bfloat16.
 template <typename T>
-class RowView {
+class RowLogits {
  public:
-  // `by_logit`: scores are edited logits, else sums of log-probabilities.
-  __device__ RowView(const Params& p, const CudaSelectGroup& group, int beam,
-                     bool by_logit)
-      : RowView(p, group, beam, by_logit,
-                p.scratch.stats[group.first_row + beam]) {}
-  __device__ RowView(const Params& p, const CudaSelectGroup& group, int beam,
-                     bool by_logit, const RowStats& stats)
-      : vocab_size_(p.in.vocab_size),
-        by_logit_(by_logit),
-        domain_(group.domain),
-        beam_(beam),
-        position_(static_cast<uint32_t>(beam) * p.in.vocab_size),
-        stats_(stats),
-        edits_(p.in.edits) {
-    const int row = group.first_row + beam;
-    logits_ = static_cast<const T*>(p.in.logits) + size_t(row) * vocab_size_;
-    maxima_ = p.scratch.maxima + size_t(row) * p.tiles * kQuarters;
-    if (p.in.row_edits != nullptr) row_edits_ = p.in.row_edits[row];
-  }
+  __device__ RowLogits(const T* logits, int vocab_size)
+      : vocab_size_(vocab_size), logits_(logits) {}
 
-  __device__ bool alive() const { return stats_.alive(); }
-  __device__ bool has_edits() const {
-    return row_edits_.end > row_edits_.begin;
-  }
-  __device__ const CudaRowEdits& row_edits() const { return row_edits_; }
-  __device__ const TokenEdit& edit(int i) const { return edits_[i]; }
-  __device__ float max() const { return stats_.max; }
-  __device__ int beam() const { return beam_; }
-  __device__ ScoreDomain domain() const { return domain_; }
   __device__ int vocab_size() const { return vocab_size_; }
-  __device__ float* maxima() const { return maxima_; }
-
   __device__ T Raw(int token) const { return logits_[token]; }
   __device__ static float ToFloat(T raw) {
     if constexpr (sizeof(T) == 4) {
@@ -177,6 +149,70 @@ class RowView {
     }
   }
 
+  // Which quarter a token is in: those that the same 8 lanes read, 16 bytes a
+  // lane and load.
+  __device__ static int QuarterOf(int token) {
+    return token / kTileSize * kQuarters + (token >> kRunBits) % kQuarters;
+  }
+  // The i-th token of a quarter's part of the tile's first piece; in the second
+  // one are the tokens kPieceSize further.
+  __device__ static int TokenIn(int quarter, int i) {
+    const int run = i >> kRunBits;
+    return quarter / kQuarters * kTileSize +
+           ((run * kQuarters + quarter % kQuarters) << kRunBits) +
+           (i & ((1 << kRunBits) - 1));
+  }
+
+ private:
+  struct alignas(4 * sizeof(T)) Four {
+    T values[4];
+  };
+
+  // Log of the length of a quarter's runs of consecutive tokens.
+  static constexpr int kRunBits = sizeof(T) == 4 ? 5 : 6;
+
+  int vocab_size_;
+  const T* logits_;
+};
+
+// One row, as the steps after the reading see it.
+template <typename T>
+class RowView : public RowLogits<T> {
+ public:
+  // `by_logit`: scores are edited logits, else sums of log-probabilities.
+  __device__ RowView(const Params& p, const CudaSelectGroup& group, int beam,
+                     bool by_logit)
+      : RowView(p, group, beam, by_logit,
+                p.scratch.stats[group.first_row + beam]) {}
+  __device__ RowView(const Params& p, const CudaSelectGroup& group, int beam,
+                     bool by_logit, const RowStats& stats)
+      : RowLogits<T>(static_cast<const T*>(p.in.logits) +
+                         size_t(group.first_row + beam) * p.in.vocab_size,
+                     p.in.vocab_size),
+        by_logit_(by_logit),
+        domain_(group.domain),
+        beam_(beam),
+        position_(static_cast<uint32_t>(beam) * p.in.vocab_size),
+        stats_(stats),
+        edits_(p.in.edits) {
+    const int row = group.first_row + beam;
+    maxima_ = p.scratch.maxima + size_t(row) * p.tiles * kQuarters;
+    if (p.in.row_edits != nullptr) row_edits_ = p.in.row_edits[row];
+  }
+
+  __device__ bool alive() const { return stats_.alive(); }
+  __device__ bool has_edits() const {
+    return row_edits_.end > row_edits_.begin;
+  }
+  // Whether it offers its edited tokens alone.
+  __device__ bool only_edited() const { return row_edits_.only_edited; }
+  __device__ const CudaRowEdits& row_edits() const { return row_edits_; }
+  __device__ const TokenEdit& edit(int i) const { return edits_[i]; }
+  __device__ float max() const { return stats_.max; }
+  __device__ int beam() const { return beam_; }
+  __device__ ScoreDomain domain() const { return domain_; }
+  __device__ float* maxima() const { return maxima_; }
+
   // Equal infinities differ by nothing (select.h).
   __device__ float LogProb(float logit) const {
     const float difference =
@@ -217,29 +253,7 @@ class RowView {
     return HasToken(edits_, row_edits_.begin, row_edits_.end, token);
   }
 
-  // Which quarter a token is in: those that the same 8 lanes read, 16 bytes a
-  // lane and load.
-  __device__ static int QuarterOf(int token) {
-    return token / kTileSize * kQuarters + (token >> kRunBits) % kQuarters;
-  }
-  // The i-th token of a quarter's part of the tile's first piece; in the second
-  // one are the tokens kPieceSize further.
-  __device__ static int TokenIn(int quarter, int i) {
-    const int run = i >> kRunBits;
-    return quarter / kQuarters * kTileSize +
-           ((run * kQuarters + quarter % kQuarters) << kRunBits) +
-           (i & ((1 << kRunBits) - 1));
-  }
-
  private:
-  struct alignas(4 * sizeof(T)) Four {
-    T values[4];
-  };
-
-  // Log of the length of a quarter's runs of consecutive tokens.
-  static constexpr int kRunBits = sizeof(T) == 4 ? 5 : 6;
-
-  int vocab_size_;
   bool by_logit_;
   ScoreDomain domain_;
   int beam_;
@@ -247,7 +261,6 @@ class RowView {
   RowStats stats_;
   CudaRowEdits row_edits_ = {};
   const TokenEdit* edits_;
-  const T* logits_;
   float* maxima_;
 };
 
@@ -260,7 +273,7 @@ static_assert(kTileSize == 2 * kPieceSize);
 template <typename T>
 __device__ int LaneToken(int quarter, int i) {
   const int lane = threadIdx.x % kWarpSize;
-  return RowView<T>::TokenIn(quarter, lane * kPerPiece) + i % kPerPiece +
+  return RowLogits<T>::TokenIn(quarter, lane * kPerPiece) + i % kPerPiece +
          i / kPerPiece * kPieceSize;
 }
 
@@ -270,7 +283,7 @@ struct LaneLogits {
   alignas(16) T raw[kPerLane];
 
   LaneLogits() = default;
-  __device__ LaneLogits(const RowView<T>& row, int quarter)
+  __device__ LaneLogits(const RowLogits<T>& row, int quarter)
       : first(LaneToken<T>(quarter, 0)) {
     if (row.LoadsFour(quarter)) {
 #pragma unroll
@@ -289,8 +302,8 @@ struct LaneLogits {
     return first + i % kPerPiece + i / kPerPiece * kPieceSize;
   }
   // May be NaN; -inf beyond the row's end.
-  __device__ float value(const RowView<T>& row, int i) const {
-    return token(i) < row.vocab_size() ? RowView<T>::ToFloat(raw[i])
+  __device__ float value(const RowLogits<T>& row, int i) const {
+    return token(i) < row.vocab_size() ? RowLogits<T>::ToFloat(raw[i])
                                        : MinusInf();
   }
 };
@@ -310,11 +323,11 @@ __device__ inline float CutScore(uint32_t cut) {
   return cut == 0 ? MinusInf() : ScoreOf(ScoreKey{cut} << 32);
 }
 
-// Of `num_threads` threads this is `thread`: offers the row's edited tokens
-// whose score is not below `cut`.
-template <typename T, typename Append>
-__device__ void GatherEdited(const RowView<T>& row, float cut, int thread,
-                             int num_threads, const Append& append) {
+// Of `num_threads` threads this is `thread`: calls visit(token, logit, score)
+// for the row's edited tokens that have a score.
+template <typename T, typename Visit>
+__device__ void ForEachEdited(const RowView<T>& row, int thread,
+                              int num_threads, const Visit& visit) {
 #pragma unroll 1
   for (int e = row.row_edits().begin + thread; e < row.row_edits().end;
        e += num_threads) {
@@ -322,10 +335,19 @@ __device__ void GatherEdited(const RowView<T>& row, float cut, int thread,
     if (edit.banned) continue;
     const float logit = row.Logit(edit.token);
     const float score = row.Score(logit, edit);
-    if (score > MinusInf() && score >= cut) {
-      append(Entry{row.Key(score, edit.token), logit, row.beam(), true});
-    }
+    if (score > MinusInf()) visit(edit.token, logit, score);
   }
+}
+
+// The same threads: offers those whose score is not below `cut`.
+template <typename T, typename Append>
+__device__ void GatherEdited(const RowView<T>& row, float cut, int thread,
+                             int num_threads, const Append& append) {
+  ForEachEdited(row, thread, num_threads,
+                [&](int token, float logit, float score) {
+                  if (score < cut) return;
+                  append(Entry{row.Key(score, token), logit, row.beam(), true});
+                });
 }
 
 }  // namespace espalier::cuda_select

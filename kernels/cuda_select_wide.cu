@@ -86,6 +86,23 @@ __device__ void ForEachWideGroup(const Params& p, int first, int stride,
   }
 }
 
+// A warp: the best score that each lane has among the first of the row's edited
+// tokens. So few that a long list takes no longer than a row's tiles.
+template <typename T>
+__device__ float BestOfSomeEdited(const RowView<T>& row) {
+  constexpr int kEach = 8;
+  float max = MinusInf();
+  const int lane = threadIdx.x % kWarpSize;
+  const CudaRowEdits& edits = row.row_edits();
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int e = edits.begin + lane + i * kWarpSize;
+    if (e >= edits.end || row.edit(e).banned) continue;
+    max = fmaxf(max, row.Score(row.Logit(row.edit(e).token), row.edit(e)));
+  }
+  return max;
+}
+
 // A warp a row; the edits of a row, by all.
 template <typename T>
 __global__ __launch_bounds__(kRowThreads) void SumWideRows(
@@ -109,14 +126,17 @@ __global__ __launch_bounds__(kRowThreads) void SumWideRows(
       const WideRow other(p, blockIdx.x * kRows + i);
       if (other.index < 0) continue;
       const RowView<T> view(p, other.group, other.beam, /*by_logit=*/false);
-      if (view.alive() && view.has_edits()) LeaveEditedOut(view);
+      if (!view.alive() || view.only_edited()) continue;
+      if (view.has_edits()) LeaveEditedOut(view);
     }
     __syncthreads();
   }
   if (own.index < 0) return;
   float max = MinusInf();
   const RowView<T> view(p, own.group, own.beam, /*by_logit=*/false, stats);
-  if (view.alive()) {
+  if (view.alive() && view.only_edited()) {
+    max = BestOfSomeEdited(view);
+  } else if (view.alive()) {
     TileBatch batch;
     if (view.has_edits()) maxima = ReadMaxima(view.maxima(), p.tiles, batch);
     max = view.Score(MaxOf(maxima.best));
@@ -148,14 +168,23 @@ __device__ uint32_t CutOfColumns(const Params& p, const CudaSelectGroup& group,
   return static_cast<uint32_t>(key >> kScoreBit);
 }
 
-// The same among the maxima of quarters.
+// The same among the maxima of quarters, and tokens of rows that have no
+// others.
+template <typename T>
 __device__ uint32_t CutOfQuarters(const Params& p, const CudaSelectGroup& group,
                                   bool by_logit, DigitCounts& digits) {
   const ScoreKey key = KthLargest(
       [&](const auto& add) {
         for (int beam = 0; beam < group.num_rows; ++beam) {
-          const RowView<float> row(p, group, beam, by_logit);
+          const RowView<T> row(p, group, beam, by_logit);
           if (!row.alive()) continue;
+          if (row.only_edited()) {
+            ForEachEdited(row, threadIdx.x, kGroupThreads,
+                          [&](int, float, float score) {
+                            add(ScoreKey{Ordered(score)} << kScoreBit, 1);
+                          });
+            continue;
+          }
           for (int q = threadIdx.x; q < p.tiles * kQuarters;
                q += kGroupThreads) {
             const uint32_t ordered = Ordered(row.Score(row.maxima()[q]));
@@ -169,6 +198,7 @@ __device__ uint32_t CutOfQuarters(const Params& p, const CudaSelectGroup& group,
 
 // A threshold that at least m elements reach, from as few maxima as will do;
 // 0 if that is all of them.
+template <typename T>
 __device__ uint32_t FindCut(const Params& p, const CudaSelectGroup& group,
                             bool by_logit, DigitCounts& digits) {
   constexpr int kStep = 4;
@@ -182,11 +212,12 @@ __device__ uint32_t FindCut(const Params& p, const CudaSelectGroup& group,
     cut = CutOfColumns<1>(p, group, digits);
   }
   if (cut == 0 && int64_t{group.num_rows} * p.tiles * kQuarters >= m) {
-    cut = CutOfQuarters(p, group, by_logit, digits);
+    cut = CutOfQuarters<T>(p, group, by_logit, digits);
   }
   return cut;
 }
 
+template <typename T>
 __global__ __launch_bounds__(kGroupThreads) void FindCuts(
     const __grid_constant__ Params p) {
   __shared__ DigitCounts digits;
@@ -195,7 +226,7 @@ __global__ __launch_bounds__(kGroupThreads) void FindCuts(
   ForEachWideGroup(p, blockIdx.x, gridDim.x, [&](const auto& group, int g) {
     Mode mode = ModeOf(p, group);
     uint32_t cut = 0;
-    if (mode != kRowByRow) cut = FindCut(p, group, mode == kByLogit, digits);
+    if (mode != kRowByRow) cut = FindCut<T>(p, group, mode == kByLogit, digits);
     if (threadIdx.x == 0) {
       p.scratch.cuts[g] = cut;
       p.scratch.modes[g] = mode;
@@ -233,7 +264,7 @@ __global__ __launch_bounds__(kRowThreads) void GatherRows(
         __shfl_sync(active, base, leader) + __popc(active & ((1u << lane) - 1));
     if (i < capacity) entries[i] = entry;
   };
-  const int num_quarters = p.tiles * kQuarters;
+  const int num_quarters = row.only_edited() ? 0 : p.tiles * kQuarters;
   // A warp looks at 32 quarters at a time, or where a row has many warps, so
   // few that all have some.
   const int window = gridDim.y > 1 ? kFewQuarters : kWarpSize;
@@ -459,7 +490,7 @@ absl::Status Enqueue(const Params& p, const CudaDevice& device,
                    std::min(p.in.max_groups, kMaxRankGroups)),
       .block = dim3(kRankThreads)};
   RETURN_IF_ERROR(Launch(SumWideRows<T>, rows, stream, p));
-  RETURN_IF_ERROR(Launch(FindCuts, groups, stream, p));
+  RETURN_IF_ERROR(Launch(FindCuts<T>, groups, stream, p));
   RETURN_IF_ERROR(Launch(GatherRows<T>, parts, stream, p));
   for (int i = 0; i < kNumRaises; ++i) {
     RETURN_IF_ERROR(Launch(RaiseCuts, groups, stream, p));

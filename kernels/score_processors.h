@@ -99,10 +99,16 @@ RowEdits CollectEdits(const ScoreProcessors& processors,
 int64_t MaxEdits(const ScoreProcessors& processors, int64_t num_tokens,
                  int vocab_size);
 
-// The repetition penalty: one float32 rounding.
+// The repetition penalty: one float32 rounding, which no compiler may spare by
+// making one operation of this and the next.
 ESPALIER_HOST_DEVICE inline float Penalise(float score,
                                            float repetition_penalty) {
+#ifdef __CUDA_ARCH__
+  return score < 0.0f ? __fmul_rn(score, repetition_penalty)
+                      : __fdiv_rn(score, repetition_penalty);
+#else
   return score < 0.0f ? score * repetition_penalty : score / repetition_penalty;
+#endif
 }
 
 // A score after an edit that is no ban: one float32 rounding an operation,

@@ -111,6 +111,14 @@ std::vector<TestGroup> NarrowGroups(const std::string& kind, int size) {
       MakeGroup(kind, size, 2, 5, kLogits, 40, 0.5f),
       MakeGroup(kind, size, 2, 64, kLogProbs, 300, 0.7f),
   };
+  // Rows that offer their edited tokens alone.
+  groups.push_back(MakeGroup(kind, size, 3, 16, kLogProbs, 40, 1.3f));
+  groups.push_back(MakeGroup(kind, size, 1, 16, kLogits, 300, 1.3f));
+  groups.push_back(MakeGroup(kind, size, 2, 5, kLogits, 20, 0.5f));
+  groups[7].rows[0].only_edited = groups[7].rows[1].only_edited = true;
+  groups[8].rows[0].only_edited = true;
+  groups[9].rows[0].only_edited = groups[9].rows[1].only_edited = true;
+  groups[9].rows[1].edits.clear();
   groups[0].rows[1].cum_log_prob = -kInf;
   groups[3].rows[2].cum_log_prob = kNan;
   // All of a row's sums round to one.
@@ -175,6 +183,12 @@ TEST_P(CudaSelectTest, EqualsTheTwinInGroupsOfManyRows) {
   }
 }
 
+// The same rows, which offer their edited tokens alone.
+TestGroup OnlyEdited(TestGroup group) {
+  for (TestRow& row : group.rows) row.only_edited = true;
+  return group;
+}
+
 // Wide groups beside narrow ones.
 std::vector<TestGroup> WideGroups(const std::string& kind, int size) {
   using enum ScoreDomain;
@@ -186,6 +200,11 @@ std::vector<TestGroup> WideGroups(const std::string& kind, int size) {
       MakeGroup(kind, size, 2, 100, kLogits, 40, 1.3f),
       MakeGroup(kind, size, 1, 3000, kLogProbs, 500, 0.7f),
       MakeGroup(kind, size, 5, 300, kLogProbs, 0, 1),
+      OnlyEdited(MakeGroup(kind, size, 1, 200, kLogProbs, 2500, 1)),
+      OnlyEdited(MakeGroup(kind, size, 40, 70, kLogProbs, 5, 1.3f)),
+      OnlyEdited(MakeGroup(kind, size, 1, 100, kLogits, 600, 1.3f)),
+      OnlyEdited(MakeGroup(kind, size, 1, 10, kLogProbs, 3000, 1)),
+      OnlyEdited(MakeGroup(kind, size, 30, 8, kLogProbs, 20, 1)),
   };
   groups[0].rows[1].cum_log_prob = -kInf;
   groups[5].rows[0].cum_log_prob = -1e9f;

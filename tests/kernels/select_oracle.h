@@ -35,6 +35,7 @@ struct TestRow {
   float cum_log_prob = 0;
   float repetition_penalty = 1;
   std::vector<TokenEdit> edits = {};
+  bool only_edited = false;
 };
 
 struct TestGroup {
@@ -99,7 +100,7 @@ class DeviceBatch {
     in.groups = groups.data();
     in.row_groups = row_groups.data();
     in.cum_log_probs = cum.data();
-    in.row_edits = edits_.empty() ? nullptr : row_edits.data();
+    in.row_edits = has_edits_ ? row_edits.data() : nullptr;
     in.edits = edits.data();
     auto scratch = DeviceBuffer<char>::Create(CudaSelectScratchBytes(in));
     EXPECT_TRUE(scratch.ok());
@@ -122,8 +123,9 @@ class DeviceBatch {
     cum_.push_back(row.cum_log_prob);
     const int begin = static_cast<int>(edits_.size());
     edits_.insert(edits_.end(), row.edits.begin(), row.edits.end());
-    row_edits_.push_back(
-        {begin, static_cast<int>(edits_.size()), row.repetition_penalty});
+    row_edits_.push_back({begin, static_cast<int>(edits_.size()),
+                          row.repetition_penalty, row.only_edited});
+    has_edits_ |= row.only_edited || !row.edits.empty();
   }
 
   void AddGroup(const TestGroup& group, bool spread) {
@@ -166,6 +168,7 @@ class DeviceBatch {
   std::vector<float> cum_;
   std::vector<CudaRowEdits> row_edits_;
   std::vector<TokenEdit> edits_;
+  bool has_edits_ = false;
 };
 
 inline std::vector<Candidates> SelectOnDevice(
@@ -214,8 +217,9 @@ inline Scores SelectRowGiven(const std::vector<float>& clean,
   };
   const bool by_log_prob = group.domain == ScoreDomain::kLogProbs;
   Scores tokens;
-  for (TokenId t = 0; t < std::ssize(clean); ++t)
-    tokens.push_back({t, clean[t]});
+  for (TokenId t = 0; t < std::ssize(clean); ++t) {
+    tokens.push_back({t, row.only_edited ? -kInf : clean[t]});
+  }
   Scores edited;
   for (const TokenEdit& edit : row.edits) {
     const float score = by_log_prob ? log_prob(edit.token) : clean[edit.token];

@@ -4,7 +4,7 @@
 #
 #   benchmarks/run_gpu.sh [PART]...
 #
-#   select attention matmul   kernels, beside torch's
+#   select sample attention matmul   kernels, beside torch's
 #   forward                   the forward pass alone
 #   step                      whole decode steps, beside a CUDA graph of torch's
 #   wide                      512 and 5,000 beams
@@ -48,6 +48,7 @@ run_kernel() {
 }
 
 run_select() { run_kernel select; }
+run_sample() { run_kernel sample; }
 run_attention() { run_kernel attention; }
 run_matmul() { run_kernel matmul; }
 run_forward() { columns 60 "$bin/cuda_forward_benchmark"; }
@@ -82,7 +83,7 @@ run_e2e() {
 }
 
 parts=("$@")
-[[ $# -gt 0 ]] || parts=(select attention matmul forward step wide
+[[ $# -gt 0 ]] || parts=(select sample attention matmul forward step wide
   parity e2e)
 for part in "${parts[@]}"; do
   if ! declare -F "run_$part" >/dev/null || [[ $part == kernel ]]; then

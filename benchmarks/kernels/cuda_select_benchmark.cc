@@ -10,18 +10,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 #include <vector>
 
 #include "base/cuda.h"
+#include "benchmarks/kernels/cold_logits.h"
 #include "kernels/cuda_select.h"
 
 namespace espalier {
 namespace {
-
-constexpr size_t kColdBytes = size_t{220} << 20;
-constexpr int kMinCalls = 4, kMaxCalls = 400;
-constexpr int kWarmUps = 3, kReplays = 30;
 
 struct Shape {
   int num_rows;
@@ -48,80 +44,15 @@ constexpr Shape kShapes[] = {
     {4, 128256, kF32, 4, 8, 2000},     {4, 128256, kF32, 4, 8, 0, true},
 };
 
-// Normal(0, 3) logits; long ones repeat with a period of a few million.
-class Logits {
- public:
-  static absl::StatusOr<Logits> Create(size_t size, const Shape& shape) {
-    constexpr size_t kPeriod = 4'000'037;
-    Logits logits;
-    const size_t width = NumBytes(shape.dtype);
-    ASSIGN_OR_RETURN(logits.bytes_, DeviceBuffer<char>::Create(size * width));
-    const std::vector<char> some = Some(std::min(size, kPeriod), shape);
-    for (size_t at = 0; at < size * width; at += some.size()) {
-      RETURN_IF_CUDA_ERROR(cudaMemcpy(logits.bytes_.data() + at, some.data(),
-                                      std::min(some.size(), size * width - at),
-                                      cudaMemcpyHostToDevice));
-    }
-    return logits;
-  }
-  const char* data() const { return bytes_.data(); }
-
- private:
-  static std::vector<char> Some(size_t size, const Shape& shape) {
-    const DType dtype = shape.dtype;
-    std::mt19937 random(1);
-    std::normal_distribution<float> logit(0, 3);
-    std::vector<char> bytes(size * NumBytes(dtype));
-    for (size_t i = 0; i < size; ++i) {
-      const float x = shape.equal ? 1.5f : logit(random);
-      const char* const from = reinterpret_cast<const char*>(&x);
-      if (dtype == DType::kFloat32) {
-        std::copy_n(from, 4, bytes.data() + i * 4);
-      } else {  // cut off, which is as random
-        std::copy_n(from + 2, 2, bytes.data() + i * 2);
-      }
-    }
-    return bytes;
-  }
-
-  DeviceBuffer<char> bytes_;
-};
-
-template <typename T>
-absl::StatusOr<DeviceBuffer<T>> Upload(const std::vector<T>& values) {
-  ASSIGN_OR_RETURN(auto buffer, DeviceBuffer<T>::Create(values.size()));
-  RETURN_IF_CUDA_ERROR(cudaMemcpy(buffer.data(), values.data(),
-                                  buffer.size_bytes(), cudaMemcpyHostToDevice));
-  return buffer;
-}
-
-absl::StatusOr<float> MedianMicroseconds(const CudaGraph& graph, int num_calls,
-                                         cudaStream_t stream) {
-  ASSIGN_OR_RETURN(const CudaEvent start, CudaEvent::Create());
-  ASSIGN_OR_RETURN(const CudaEvent stop, CudaEvent::Create());
-  std::vector<float> times;
-  for (int i = 0; i < kWarmUps + kReplays; ++i) {
-    RETURN_IF_CUDA_ERROR(cudaEventRecord(start.get(), stream));
-    RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph.get(), stream));
-    RETURN_IF_CUDA_ERROR(cudaEventRecord(stop.get(), stream));
-    RETURN_IF_CUDA_ERROR(cudaEventSynchronize(stop.get()));
-    float ms = 0;
-    RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, start.get(), stop.get()));
-    if (i >= kWarmUps) times.push_back(ms * 1000 / num_calls);
-  }
-  std::nth_element(times.begin(), times.begin() + kReplays / 2, times.end());
-  return times[kReplays / 2];
-}
-
 absl::Status Measure(const Shape& shape, const CudaDevice& device,
                      cudaStream_t stream) {
   const size_t call_size = size_t(shape.num_rows) * shape.vocab_size;
   const size_t call_bytes = call_size * NumBytes(shape.dtype);
-  const int num_buffers = static_cast<int>(std::clamp<size_t>(
-      (kColdBytes + call_bytes - 1) / call_bytes, 1, kMaxCalls));
-  const int num_calls = std::max(num_buffers, kMinCalls);
-  ASSIGN_OR_RETURN(const Logits logits,
-                   Logits::Create(call_size * num_buffers, shape));
+  const int num_buffers = NumColdBuffers(call_bytes);
+  const int num_calls = NumCalls(num_buffers);
+  ASSIGN_OR_RETURN(
+      const Logits logits,
+      Logits::Create(call_size * num_buffers, shape.dtype, shape.equal));
   std::vector<CudaSelectGroup> groups;
   std::vector<int> row_groups;
   std::vector<float> cum;

@@ -1,4 +1,4 @@
-"""What torch takes for selection, attention and matrix products of a decode step.
+"""What torch takes for selection, sampling, attention and matrix products of a decode step.
 
     python benchmarks/peers/torch_kernels.py select attention matmul
 
@@ -80,6 +80,28 @@ def select() -> None:
         print(f"| {rows} × {vocab} | {time:.1f} |", flush=True)
 
 
+def filter_and_draw(logits: torch.Tensor) -> object:
+    """top_k 50, then top_p 0.9, at temperature 0.8."""
+    best, tokens = logits.topk(50, -1)
+    p = torch.softmax(best / 0.8, -1)
+    p = p.masked_fill(p.cumsum(-1) - p >= 0.9, 0)
+    return tokens.gather(-1, p.multinomial(1))
+
+
+def sample() -> None:
+    print("| torch, f32, rows × vocab | softmax + multinomial, µs | top_k + top_p, µs |")
+    print("|---|---|---|")
+    for rows in (1, 8, 64, 512):
+        vocab = 128256
+        copies = num_copies(4.0 * rows * vocab)
+        logits = [3 * random(rows, vocab, dtype=torch.float32) for _ in range(copies)]
+        plain = microseconds(
+            [lambda x=x: torch.softmax(x / 0.8, -1).multinomial(1) for x in logits]
+        )
+        filtered = microseconds([lambda x=x: filter_and_draw(x) for x in logits])
+        print(f"| {rows} × {vocab} | {plain:.1f} | {filtered:.1f} |", flush=True)
+
+
 def attention() -> None:
     """Every beam's keys and values lie apart: torch cannot share a prefix."""
     print("| torch SDPA, bf16, requests × beams, prefix + own | µs a layer |")
@@ -120,6 +142,7 @@ def matmul() -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "select": select,
+    "sample": sample,
     "attention": attention,
     "matmul": matmul,
 }

@@ -1,0 +1,92 @@
+// How kernels that read rows of logits are timed: a graph of calls, each
+// reading other logits, so that they come from memory and not from a cache
+// (over 200 MB in turn), and the median of its replays.
+#pragma once
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "base/cuda.h"
+#include "kernels/packed_matrix.h"
+
+namespace espalier {
+
+// How many inputs of that many bytes are read in turn, and by how many calls.
+inline int NumColdBuffers(size_t call_bytes) {
+  constexpr size_t kColdBytes = size_t{220} << 20;
+  constexpr size_t kMax = 400;
+  return static_cast<int>(
+      std::clamp<size_t>((kColdBytes + call_bytes - 1) / call_bytes, 1, kMax));
+}
+inline int NumCalls(int num_buffers) { return std::max(num_buffers, 4); }
+
+// Normal(0, 3) logits; long ones repeat with a period of a few million.
+class Logits {
+ public:
+  // `size` of them; if `equal`, all the same.
+  static absl::StatusOr<Logits> Create(size_t size, DType dtype,
+                                       bool equal = false) {
+    constexpr size_t kPeriod = 4'000'037;
+    Logits logits;
+    const size_t width = NumBytes(dtype);
+    ASSIGN_OR_RETURN(logits.bytes_, DeviceBuffer<char>::Create(size * width));
+    const std::vector<char> some = Some(std::min(size, kPeriod), dtype, equal);
+    for (size_t at = 0; at < size * width; at += some.size()) {
+      RETURN_IF_CUDA_ERROR(cudaMemcpy(logits.bytes_.data() + at, some.data(),
+                                      std::min(some.size(), size * width - at),
+                                      cudaMemcpyHostToDevice));
+    }
+    return logits;
+  }
+  const char* data() const { return bytes_.data(); }
+
+ private:
+  static std::vector<char> Some(size_t size, DType dtype, bool equal) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> logit(0, 3);
+    std::vector<char> bytes(size * NumBytes(dtype));
+    for (size_t i = 0; i < size; ++i) {
+      const float x = equal ? 1.5f : logit(random);
+      const char* const from = reinterpret_cast<const char*>(&x);
+      if (dtype == DType::kFloat32) {
+        std::copy_n(from, 4, bytes.data() + i * 4);
+      } else {  // cut off, which is as random
+        std::copy_n(from + 2, 2, bytes.data() + i * 2);
+      }
+    }
+    return bytes;
+  }
+
+  DeviceBuffer<char> bytes_;
+};
+
+template <typename T>
+absl::StatusOr<DeviceBuffer<T>> Upload(const std::vector<T>& values) {
+  ASSIGN_OR_RETURN(auto buffer, DeviceBuffer<T>::Create(values.size()));
+  RETURN_IF_CUDA_ERROR(cudaMemcpy(buffer.data(), values.data(),
+                                  buffer.size_bytes(), cudaMemcpyHostToDevice));
+  return buffer;
+}
+
+inline absl::StatusOr<float> MedianMicroseconds(const CudaGraph& graph,
+                                                int num_calls,
+                                                cudaStream_t stream) {
+  constexpr int kWarmUps = 3, kReplays = 30;
+  ASSIGN_OR_RETURN(const CudaEvent start, CudaEvent::Create());
+  ASSIGN_OR_RETURN(const CudaEvent stop, CudaEvent::Create());
+  std::vector<float> times;
+  for (int i = 0; i < kWarmUps + kReplays; ++i) {
+    RETURN_IF_CUDA_ERROR(cudaEventRecord(start.get(), stream));
+    RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph.get(), stream));
+    RETURN_IF_CUDA_ERROR(cudaEventRecord(stop.get(), stream));
+    RETURN_IF_CUDA_ERROR(cudaEventSynchronize(stop.get()));
+    float ms = 0;
+    RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, start.get(), stop.get()));
+    if (i >= kWarmUps) times.push_back(ms * 1000 / num_calls);
+  }
+  std::nth_element(times.begin(), times.begin() + kReplays / 2, times.end());
+  return times[kReplays / 2];
+}
+
+}  // namespace espalier

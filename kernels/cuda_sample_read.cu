@@ -1,0 +1,208 @@
+// Sampling's one reading of all logits: of every tile the maxima of its
+// quarters and the sum of its weights after edits, and its sum of exponentials
+// before them (cuda_sample.cu).
+#include <algorithm>
+
+#include "kernels/cuda_sample_row.cuh"
+#include "kernels/cuda_select_pieces.cuh"
+
+namespace espalier::cuda_sample {
+namespace {
+
+using cuda_select::IsNan;
+using cuda_select::kPieceSize;
+using cuda_select::LanePiece;
+using cuda_select::LoadPiece;
+using cuda_select::LogSum;
+using cuda_select::SumOverWarp;
+
+// As selection reads (ReadPolicy of cuda_select_read.cu), for its reasons.
+struct ReadPolicy {
+  static constexpr int kMaxWarps = 8;
+  static constexpr int kMaxThreads = kMaxWarps * kWarpSize;
+  static constexpr int kMultiprocessorsPerBlock = 2;
+  static constexpr int kMinBlocks = 4;
+  static constexpr int kMaxTilesPerWarp = 2;
+};
+
+// What a lane has of a tile.
+struct LaneTile {
+  LogSum raw;
+  float weights = 0;  // in units of what the maximum weighs
+  bool nan = false;
+};
+
+// 2^x as FastExp2, which the compiler leaves where it is: of 32 in work at once
+// it would have to put some away.
+__device__ float Exp2InPlace(float x) {
+  float e;
+  asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x));
+  return e;
+}
+
+// Sums of exp(x - max), in the order of SumOfExp, and of weights.
+__device__ float2 SumsOf(const float (&x)[16], float max, float scale) {
+  float sums[4] = {};
+  float weights[4] = {};
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    const float difference = x[i] - max;
+    sums[i % 4] += Exp2InPlace(__fmul_rn(difference, 1.44269504f));
+    weights[i % 4] += Exp2InPlace(__fmul_rn(difference, scale));
+  }
+  return {(sums[0] + sums[1]) + (sums[2] + sums[3]),
+          (weights[0] + weights[1]) + (weights[2] + weights[3])};
+}
+
+// Where one is NaN. Rarely asked, so it need not be where it is asked.
+__device__ __noinline__ float2 CarefulSumsOf(const float (&x)[16], float max,
+                                             float scale, bool& nan) {
+#pragma unroll
+  for (int i = 0; i < 16; ++i) nan |= x[i] != x[i];
+  return {cuda_select::CarefulSumOfExp(x, max),
+          CarefulSumOfWeights(x, max, scale)};
+}
+
+// Adds a lane's logits of a piece: raw ones as AddLogits
+// (cuda_select_pieces.cuh), to the bit; and weights, if `same` those.
+__device__ void AddPiece(const float (&x)[16], float scale, bool same,
+                         LaneTile& lane) {
+  float top = lane.raw.max;
+#pragma unroll
+  for (int i = 0; i < 16; ++i) top = fmaxf(top, x[i]);  // ignores NaN
+  float2 sums =
+      same ? float2{cuda_select::SumOfExp(x, top), 0} : SumsOf(x, top, scale);
+  if (IsNan(sums.x)) {
+    float copy[16];
+#pragma unroll
+    for (int i = 0; i < 16; ++i) copy[i] = x[i];
+    bool nan = false;
+    sums = CarefulSumsOf(copy, top, scale, nan);
+    lane.nan |= nan;
+  }
+  lane.weights =
+      WeightSum{lane.raw.max, lane.weights}.Scaled(top, scale) + sums.y;
+  lane.raw = {top, lane.raw.Scaled(top) + sums.x};
+}
+
+// Where a tile's results go.
+struct TileOut {
+  RawTile* raw;
+  float* maxima;
+  float* sums;
+};
+
+// Brings the lanes together. `same`: weights are exponentials of raw logits.
+__device__ void FinishTile(const LaneTile& own, float scale, bool same,
+                           const TileOut& out) {
+  constexpr int kLanes = kWarpSize / kQuarters;  // of a quarter
+  const int lane = threadIdx.x % kWarpSize;
+  float max = own.raw.max;
+#pragma unroll
+  for (int distance = 1; distance < kLanes; distance *= 2) {
+    max = fmaxf(max, __shfl_xor_sync(kAllLanes, max, distance));
+  }
+  float sum = same ? own.raw.Scaled(max)
+                   : WeightSum{own.raw.max, own.weights}.Scaled(max, scale);
+#pragma unroll
+  for (int distance = 1; distance < kLanes; distance *= 2) {
+    sum += __shfl_xor_sync(kAllLanes, sum, distance);
+  }
+  if (lane % kLanes == 0) {
+    out.maxima[lane / kLanes] = max;
+    out.sums[lane / kLanes] = sum;
+  }
+#pragma unroll
+  for (int distance = kLanes; distance < kWarpSize; distance *= 2) {
+    max = fmaxf(max, __shfl_xor_sync(kAllLanes, max, distance));
+  }
+  const float raw_sum = SumOverWarp(own.raw.Scaled(max));
+  const bool nan = __any_sync(kAllLanes, own.nan);
+  if (lane == 0) *out.raw = {max, nan ? NAN : raw_sum};
+}
+
+// Warps read runs of tiles of row blockIdx.y, each piece while the one before
+// is worked on.
+template <typename T>
+__global__ __launch_bounds__(
+    ReadPolicy::kMaxThreads,
+    ReadPolicy::kMinBlocks) void ReadTiles(const __grid_constant__ Params p,
+                                           int tiles_per_warp) {
+  LetNextStart();
+  const int row = blockIdx.y;
+  const int params = p.in.row_params[row];
+  const float cum = p.in.cum_log_probs[row];
+  WaitForPrevious();  // for logits; the rest was there before
+  // Both at once, so that they are waited for together.
+  if ((params < 0) | !(cum > MinusInf())) return;
+  const int warp = threadIdx.x / kWarpSize;
+  const int num_warps = blockDim.x / kWarpSize;
+  const int begin = blockIdx.x * num_warps * tiles_per_warp + warp;
+  const int end =
+      min(p.num_tiles, begin + (tiles_per_warp - 1) * num_warps + 1);
+  if (begin >= end) return;
+  const int size = p.in.vocab_size;
+  const T* const logits =
+      static_cast<const T*>(p.in.logits) + size_t(row) * size;
+  const bool aligned = reinterpret_cast<uintptr_t>(logits) % 16 == 0;
+  LanePiece<T> next = LoadPiece(logits, 2 * begin, size, aligned);
+  // While that is on its way.
+  const float temperature = p.in.params[params].temperature;
+  const float scale = ExponentScale(temperature);
+  // Greedy rows have no use for weights.
+  const bool same = temperature == 1.0f || temperature == 0.0f;
+  const size_t first = size_t(row) * p.num_tiles;
+  LaneTile lane;
+#pragma unroll 1
+  for (int tile = begin, second = 0; tile < end;) {
+    const LanePiece<T> piece = next;
+    const int next_tile = second ? tile + num_warps : tile;
+    if (next_tile < end) {
+      next = LoadPiece(logits, 2 * next_tile + 1 - second, size, aligned);
+    }
+    float x[16];
+    Unpack(piece, x);
+    AddPiece(x, scale, same, lane);
+    if (second) {
+      FinishTile(lane, scale, same,
+                 {p.raw + first + tile,
+                  reinterpret_cast<float*>(p.maxima + first + tile),
+                  reinterpret_cast<float*>(p.sums + first + tile)});
+      lane = {};
+    }
+    tile = next_tile;
+    second = 1 - second;
+  }
+}
+
+template <typename T>
+absl::Status LaunchRead(const Params& p, const CudaDevice& device,
+                        cudaStream_t stream) {
+  // As if all rows were wanted: which are is known to the device alone.
+  const int resident =
+      device.num_sms * ReadPolicy::kMinBlocks * ReadPolicy::kMaxWarps;
+  const int64_t tiles = int64_t{p.in.num_rows} * p.num_tiles;
+  const int warps = static_cast<int>(std::clamp<int64_t>(
+      (tiles * ReadPolicy::kMultiprocessorsPerBlock + device.num_sms - 1) /
+          device.num_sms,
+      1, ReadPolicy::kMaxWarps));
+  const int per_warp = static_cast<int>(
+      std::clamp<int64_t>(tiles / resident, 1, ReadPolicy::kMaxTilesPerWarp));
+  const int per_block = warps * per_warp;
+  const unsigned blocks = (p.num_tiles + per_block - 1) / per_block;
+  return Launch(
+      ReadTiles<T>,
+      {.grid = dim3(blocks, p.in.num_rows), .block = dim3(warps * kWarpSize)},
+      stream, p, per_warp);
+}
+
+}  // namespace
+
+absl::Status ReadRows(const Params& p, const CudaDevice& device,
+                      cudaStream_t stream) {
+  return p.in.dtype == DType::kFloat32
+             ? LaunchRead<float>(p, device, stream)
+             : LaunchRead<uint16_t>(p, device, stream);
+}
+
+}  // namespace espalier::cuda_sample

@@ -90,6 +90,7 @@ __global__ void MoveGroup(CudaResidentState state, int from, int to,
   MoveDown(state.cum_log_probs + from, state.cum_log_probs + to, num_slots,
            same);
   MoveDown(state.slots + from, state.slots + to, num_slots, moved);
+  MoveDown(state.samples + from, state.samples + to, num_slots, same);
   MoveDown(state.sources + from, state.sources + to, num_slots, moved);
   MoveDown(state.tails + from, state.tails + to, num_slots, same);
   if (threadIdx.x == 0) state.positions[to] = state.positions[from];
@@ -114,6 +115,20 @@ __device__ void MoveTwin(const CudaResidentState& state,
   if (num_filled == 0 || Lane() != 0) return;
   state.copies[atomicAdd(state.num_copies, 1)] = {
       PageId{from[num_full_pages]}, PageId{state.tails[slot]}, num_filled};
+}
+
+// What the home's sample draws from its row.
+__device__ void FeedDraw(const CudaResidentState& state,
+                         const CudaResidentGroup& group,
+                         const CudaSelectGroup& selection, int rank,
+                         int position) {
+  state.draws[group.first_draw + rank] = {
+      .row = selection.first_row + rank,
+      .candidate = selection.first_candidate + rank,
+      .beam = rank,
+      .sample = state.samples[group.first_slot + rank],
+      .position =
+          static_cast<uint32_t>(position + 1 - group.num_prompt_tokens)};
 }
 
 __device__ void FeedHome(const CudaResidentState& state,
@@ -150,7 +165,8 @@ __global__ void BeginStep(CudaResidentState state, int num_rows) {
     return;
   }
   const CudaResidentGroup group = state.groups[group_idx];
-  const int first_row = state.selections[group_idx].first_row;
+  const CudaSelectGroup selection = state.selections[group_idx];
+  const int first_row = selection.first_row;
   const int number = row - first_row;  // as a slot, and as a rank
   const int slot = group.first_slot + number;
   const int position = state.positions[group.first_slot];
@@ -160,6 +176,8 @@ __global__ void BeginStep(CudaResidentState state, int num_rows) {
       .tables[int64_t{slot} * state.table_stride + position / state.page_size] =
       state.tails[slot];
   FeedHome(state, group, first_row, number, position);
+  if (group.first_draw < 0) return;
+  FeedDraw(state, group, selection, number, position);
 }
 
 // A block a group. 256 threads take a group of 100 beams in one round of every
@@ -202,8 +220,12 @@ struct GroupView {
         tokens(state.tokens + group.first_slot),
         cum_log_probs(state.cum_log_probs + group.first_slot),
         slots(state.slots + group.first_slot),
+        samples(state.samples + group.first_slot),
+        draws(state.draws + group.first_draw),
         sources(state.sources + group.first_slot),
         eos(state.eos_token_ids + group.first_eos) {}
+
+  __device__ bool draws_samples() const { return group.first_draw >= 0; }
 
   __device__ bool IsEos(TokenId token) const {
     int begin = 0;
@@ -224,6 +246,8 @@ struct GroupView {
   int* const tokens;
   float* const cum_log_probs;
   int* const slots;
+  uint32_t* const samples;
+  const CudaDraw* const draws;  // of samples
   int* const sources;
   const int* const eos;
 };
@@ -234,14 +258,30 @@ struct AdvanceScratch {
   int* free_slots;   // ascending: those without a child
 };
 
+// How many of a group's candidates there are: of samples, as many as draw.
+__device__ int NumCandidates(const GroupView& view, int num_selected) {
+  if (!view.draws_samples()) return num_selected;
+  int count = 0;
+  for (int first = 0; first < view.group.num_draws; first += kAdvanceThreads) {
+    const int i = first + threadIdx.x;
+    count += __syncthreads_count(i < view.group.num_draws &&
+                                 view.draws[i].sample != kNobodyDraws);
+  }
+  return count;
+}
+
 // Makes beams of candidates; returns how many live.
 __device__ int TakeBeams(const GroupView& view, const Candidate* candidates,
                          int num_candidates, const AdvanceScratch& scratch,
                          Scan::TempStorage& storage) {
-  const auto lives = [&](int i) { return !view.IsEos(candidates[i].token); };
+  const auto lives = [&](int i) {
+    const TokenId token = candidates[i].token;
+    return token >= 0 && !view.IsEos(token);
+  };
   const auto take = [&](int i, int rank) {
     view.tokens[rank] = candidates[i].token;
     view.cum_log_probs[rank] = candidates[i].cum_log_prob;
+    if (view.draws_samples()) view.samples[rank] = view.draws[i].sample;
     scratch.parents[rank] =
         view.slots[candidates[i].beam] - view.group.first_slot;
   };
@@ -318,6 +358,7 @@ __device__ void AdvanceGroup(const CudaResidentState& state,
        rank += kAdvanceThreads) {
     view.tokens[rank] = 0;
     view.cum_log_probs[rank] = -INFINITY;
+    view.samples[rank] = kNobodyDraws;
   }
   MoveBeams(view, num_beams, scratch, storage);
   if (threadIdx.x == 0) ++state.positions[view.group.first_slot];
@@ -334,11 +375,12 @@ __global__ void __launch_bounds__(kAdvanceThreads)
   // All loads at once, whether the group exists or not: each takes a while.
   const int num_groups = *state.num_groups;
   const int first = state.selections[group_idx].first_candidate;
-  const int count = num_candidates[group_idx];
+  const int num_selected = num_candidates[group_idx];
   const GroupView view(state, group_idx);
   const int report =
       static_cast<int>((state.clock->num_steps - 1) % reports.num_reports);
   if (group_idx < num_groups) {
+    const int count = NumCandidates(view, num_selected);
     ReportGroup(candidates + first, count, first, group_idx, report, reports);
     AdvanceGroup(state, view, candidates + first, count,
                  {scratch, scratch + kSharedSlots, scratch + 2 * kSharedSlots},

@@ -28,6 +28,11 @@
 // beam feeds token 0 with a cum of -inf: a group always has num_slots rows, and
 // a batch keeps its shape when beams die.
 //
+// A group of samples is kept the same way: a home is a sample that lives, in
+// ascending order, and knows which of its request's it is. CudaBeginStep writes
+// what it draws next (kernels/cuda_sample.h), and the tokens drawn are the
+// group's candidates. Homes without a sample draw nothing.
+//
 // All memory is device memory unless it says otherwise. Nothing here allocates
 // or waits; all but CudaApplyDelta may be captured.
 #pragma once
@@ -39,6 +44,7 @@
 #include "absl/status/status.h"
 #include "base/cuda.h"
 #include "base/page_copy.h"
+#include "kernels/cuda_sample.h"
 #include "kernels/cuda_select.h"
 #include "kernels/select.h"
 
@@ -53,7 +59,15 @@ struct CudaResidentGroup {
   int num_shared_pages = 0;
   int first_eos = 0;  // its EOS ids in `eos_token_ids`
   int num_eos = 0;
+  // Of samples: what they draw is draws[first_draw, first_draw + num_draws),
+  // the i-th for candidate first_candidate + i. -1: not of samples.
+  int first_draw = -1;
+  int num_draws = 0;
+  int num_prompt_tokens = 0;  // of samples: what comes after was generated
 };
+
+// Stands in CudaDraw::sample where nobody draws.
+inline constexpr uint32_t kNobodyDraws = ~uint32_t{0};
 
 // Counts steps, and times them on the device's clock.
 struct CudaStepClock {
@@ -68,6 +82,7 @@ struct CudaResidentState {
   int* tokens = nullptr;
   float* cum_log_probs = nullptr;  // nats; -inf: no beam
   int* slots = nullptr;
+  uint32_t* samples = nullptr;  // of the request; kNobodyDraws: none
   // By slot.
   int* sources = nullptr;  // the slot it takes over before the next step; -1
   int* tails = nullptr;    // the page it writes into
@@ -87,6 +102,9 @@ struct CudaResidentState {
   int* batch_positions = nullptr;        // by slot
   int* logits_tokens = nullptr;          // by rank: which token's logits
   float* batch_cum_log_probs = nullptr;  // by rank
+  // Those of a group's homes, a home each. The host writes the draws of groups
+  // that have no rows below num_rows; those who draw come before nobodies.
+  CudaDraw* draws = nullptr;
   // Tail copies. The host may put some in front before a step.
   PageCopy* copies = nullptr;
   int* num_copies = nullptr;  // [1]
@@ -146,9 +164,11 @@ absl::Status CudaBeginStep(const CudaResidentState& state, int num_rows,
 // After selection: of each group's candidates, best first, the first num_slots
 // whose token is no EOS id become its beams by rank; AssignSlots gives their
 // slots, and homes without a beam get the slots that are left, ascending.
-// Positions grow by one; the candidates go into the report.
+// Positions grow by one; the candidates go into the report. Of samples these
+// are what was drawn, one for each draw that somebody makes; one without a
+// token goes nowhere.
 //   candidates      a group's at its selection's first_candidate
-//   num_candidates  [max_groups]
+//   num_candidates  [max_groups]  not read for groups of samples
 // `max_groups` >= 1 is a bound of *num_groups.
 absl::Status CudaAdvanceGroups(const CudaResidentState& state,
                                const Candidate* candidates,

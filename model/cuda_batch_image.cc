@@ -14,28 +14,55 @@ constexpr int kPlannedPositions = 64;
 
 }  // namespace
 
-CudaAnswerPlace CudaBatchImage::AddBeams(const CudaGroup& group,
-                                         const CudaGroupRequest& request) {
+std::vector<CudaAnswerPart> CudaBatchImage::AddBeams(
+    const CudaGroup& group, const CudaGroupRequest& request) {
   CHECK(prompt_tokens.empty()) << "rows of beams come before prompts";
   const int first_row = num_rows;
-  const CudaAnswerPlace place = AddGroup(group, request, group.num_slots);
+  common_edits_.reset();
+  std::vector<CudaAnswerPart> parts(1);
+  if (request.rule->kind == SelectionKind::kRows) {
+    // In the order of slots, as tokens are: tables of rows then stay the same.
+    std::vector<int> ranks(group.num_slots);
+    for (int rank = 0; rank < group.num_slots; ++rank) {
+      ranks[request.slots[rank]] = rank;
+    }
+    parts.resize(group.num_slots);
+    for (const int rank : ranks) parts[rank] = AddRow(group, request, rank);
+  } else {
+    parts[0] =
+        AddGroup(group, request,
+                 {.num_lines = group.num_slots, .num_draws = group.num_slots});
+  }
   num_rows += group.num_slots;
   for (int slot = 0; slot < group.num_slots; ++slot) {
     token_tables.push_back(group.first_slot + slot);
   }
   AddAttention(group, first_row);
-  return place;
+  return parts;
 }
 
-CudaAnswerPlace CudaBatchImage::AddGroup(const CudaGroup& group,
-                                         const CudaGroupRequest& request,
-                                         int num_lines) {
-  const CudaAnswerPlace place = {num_groups(), num_candidates};
-  const int m = static_cast<int>(std::min<int64_t>(
-      request.num_candidates, int64_t{num_lines} * shape.vocab_size));
-  selections.push_back({.first_row = this->num_lines(),
-                        .num_rows = num_lines,
-                        .num_candidates = m,
+CudaAnswerPart CudaBatchImage::AddRow(const CudaGroup& group,
+                                      const CudaGroupRequest& request,
+                                      int rank) {
+  CudaGroup row = group;
+  row.first_slot += request.slots[rank];
+  row.num_slots = 1;
+  return AddGroup(row, request, {.first_rank = rank, .num_lines = 1});
+}
+
+CudaAnswerPart CudaBatchImage::AddGroup(const CudaGroup& group,
+                                        const CudaGroupRequest& request,
+                                        const Lines& lines) {
+  const bool draws = request.rule->kind == SelectionKind::kDraws;
+  const int first_row = num_lines();
+  CudaAnswerPart part = {num_groups(), num_candidates, lines.first_rank};
+  const int m = draws ? lines.num_draws
+                      : static_cast<int>(std::min<int64_t>(
+                            request.num_candidates,
+                            int64_t{lines.num_lines} * shape.vocab_size));
+  selections.push_back({.first_row = first_row,
+                        .num_rows = lines.num_lines,
+                        .num_candidates = draws ? 0 : m,
                         .first_candidate = num_candidates,
                         .domain = request.rule->domain});
   groups.push_back({.first_slot = group.first_slot,
@@ -45,37 +72,60 @@ CudaAnswerPlace CudaBatchImage::AddGroup(const CudaGroup& group,
                     .num_eos = static_cast<int>(group.eos_token_ids.size())});
   eos_token_ids.insert(eos_token_ids.end(), group.eos_token_ids.begin(),
                        group.eos_token_ids.end());
+  row_params.resize(first_row + lines.num_lines, -1);
+  if (draws) AddDraws(group, request, lines);
+  if (request.rule->num_logprobs >= 0) {
+    part.log_probs = log_probs.AskGroup({.first_row = first_row,
+                                         .num_rows = lines.num_lines,
+                                         .first_candidate = num_candidates,
+                                         .num_candidates = m},
+                                        request.rule->num_logprobs);
+  }
   num_candidates += m;
-  max_candidates = std::max(max_candidates, m);
-  row_groups.insert(row_groups.end(), num_lines, place.group_idx);
-  AddEdits(request, num_lines);
-  return place;
+  if (!draws) max_candidates = std::max(max_candidates, m);
+  row_groups.insert(row_groups.end(), lines.num_lines, part.group_idx);
+  AddEdits(request, lines);
+  return part;
+}
+
+void CudaBatchImage::AddDraws(const CudaGroup& group,
+                              const CudaGroupRequest& request,
+                              const Lines& lines) {
+  std::fill(row_params.end() - lines.num_lines, row_params.end(),
+            static_cast<int>(params.size()));
+  params.push_back(request.rule->sampling);
+  groups.back().first_draw = num_draws;
+  groups.back().num_draws = lines.num_draws;
+  groups.back().num_prompt_tokens = group.position + 1 - request.num_generated;
+  num_draws += lines.num_draws;
 }
 
 CudaRowEdits CudaBatchImage::AddList(const CudaGroupRequest& request,
-                                     std::span<const TokenId> history) {
-  const std::vector<TokenEdit> list =
-      CollectEdits(request.rule->processors, history, request.num_generated,
-                   shape.vocab_size)
-          .edits;
+                                     int rank) {
+  const ScoreProcessors& processors = request.rule->processors;
+  std::span<const TokenId> history;
+  if (!request.histories.empty()) history = request.histories[rank];
+  const RowEdits row =
+      CollectEdits(processors, history, request.num_generated, shape.vocab_size,
+                   request.allowed.empty() ? nullptr : &request.allowed[rank]);
   const int begin = static_cast<int>(edits.size());
-  edits.insert(edits.end(), list.begin(), list.end());
+  edits.insert(edits.end(), row.edits.begin(), row.edits.end());
   return {.begin = begin,
           .end = static_cast<int>(edits.size()),
-          .repetition_penalty = request.rule->processors.repetition_penalty};
+          .repetition_penalty = processors.repetition_penalty,
+          .only_edited = row.only_edited};
 }
 
-// Without histories all lines share one list.
-void CudaBatchImage::AddEdits(const CudaGroupRequest& request, int num_lines) {
-  const size_t first_line = row_edits.size();
-  row_edits.resize(first_line + num_lines);
-  const auto lines = std::span(row_edits).subspan(first_line);
-  if (request.histories.empty()) {
-    std::fill(lines.begin(), lines.end(), AddList(request, {}));
-    return;
-  }
-  for (size_t rank = 0; rank < request.histories.size(); ++rank) {
-    lines[rank] = AddList(request, request.histories[rank]);
+// Where they depend on no history, nor on what is allowed in its place, all
+// lines of a request share one list.
+void CudaBatchImage::AddEdits(const CudaGroupRequest& request,
+                              const Lines& lines) {
+  const bool shared = request.histories.empty() && request.allowed.empty();
+  if (shared && !common_edits_.has_value()) common_edits_ = AddList(request, 0);
+  for (int i = 0; i < lines.num_lines; ++i) {
+    row_edits.push_back(shared ? *common_edits_
+                               : AddList(request, lines.first_rank + i));
+    restricts_rows = restricts_rows || row_edits.back().only_edited;
   }
 }
 
@@ -115,14 +165,61 @@ int CudaBatchImage::AddPrompt(std::span<const TokenId> tokens,
   return num_tokens() - 1;
 }
 
-CudaAnswerPlace CudaBatchImage::AddPromptLines(
+std::vector<CudaAnswerPart> CudaBatchImage::AddPromptLines(
     const CudaGroup& group, const CudaGroupRequest& request,
     std::span<const int> last_tokens, std::span<const float> cum_log_probs) {
+  const int num_new_lines = static_cast<int>(last_tokens.size());
+  const int first_line = num_lines();
+  common_edits_.reset();
   prompt_logits_tokens.insert(prompt_logits_tokens.end(), last_tokens.begin(),
                               last_tokens.end());
   prompt_cum_log_probs.insert(prompt_cum_log_probs.end(), cum_log_probs.begin(),
                               cum_log_probs.end());
-  return AddGroup(group, request, static_cast<int>(last_tokens.size()));
+  std::vector<CudaAnswerPart> parts;
+  if (request.rule->kind == SelectionKind::kRows) {
+    for (int rank = 0; rank < num_new_lines; ++rank) {
+      parts.push_back(AddRow(group, request, rank));
+    }
+    return parts;
+  }
+  parts.push_back(
+      AddGroup(group, request,
+               {.num_lines = num_new_lines,
+                .num_draws = static_cast<int>(request.samples.size())}));
+  if (request.rule->kind == SelectionKind::kDraws) {
+    AddPromptDraws(request, first_line, num_new_lines,
+                   parts[0].first_candidate);
+  }
+  return parts;
+}
+
+void CudaBatchImage::AddPromptDraws(const CudaGroupRequest& request,
+                                    int first_line, int num_lines,
+                                    int first_candidate) {
+  for (int i = 0; i < std::ssize(request.samples); ++i) {
+    const int rank = num_lines == 1 ? 0 : i;
+    prompt_draws.push_back(
+        {.row = first_line + rank,
+         .candidate = first_candidate + i,
+         .beam = rank,
+         .sample = static_cast<uint32_t>(request.samples[i]),
+         .position = static_cast<uint32_t>(request.num_generated)});
+  }
+}
+
+CudaLogProbPlace CudaBatchImage::AddKnownLines(int first_token,
+                                               std::span<const TokenId> next,
+                                               int num_logprobs) {
+  const CudaLogProbPlace place =
+      log_probs.AskKnown(num_lines(), next, num_logprobs);
+  for (size_t i = 0; i < next.size(); ++i) {
+    prompt_logits_tokens.push_back(first_token + static_cast<int>(i));
+  }
+  prompt_cum_log_probs.resize(prompt_logits_tokens.size());
+  row_groups.resize(num_lines() + next.size(), -1);
+  row_edits.resize(num_lines());
+  row_params.resize(num_lines(), -1);
+  return place;
 }
 
 void CudaBatchImage::Pad(int padded_rows, int padding_table) {
@@ -130,6 +227,7 @@ void CudaBatchImage::Pad(int padded_rows, int padding_table) {
   num_rows = padded_rows;
   row_groups.resize(padded_rows, -1);
   row_edits.resize(padded_rows);
+  row_params.resize(padded_rows, -1);
   token_tables.resize(padded_rows, padding_table);
 }
 

@@ -7,15 +7,19 @@
 // What the rows of beams feed the device knows (kernels/cuda_resident.h), so
 // between two steps of the same groups almost nothing here changes.
 //
+// Where a request asks for candidates of each of its rows (kRows), each is a
+// group of one slot for the device; no such group goes on by itself.
+//
 //   CudaBatchImage image(shape);
 //   image.AddBeams(group, request);
 //   const int last = image.AddPrompt(tokens, first_position, table);
-//   image.AddPromptLines(group, request, {&last, 1});
+//   image.AddPromptLines(group, request, {&last, 1}, {&cum_log_prob, 1});
 //
 // Thread rule: a plain value.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,6 +29,7 @@
 #include "kernels/cuda_resident.h"
 #include "kernels/cuda_select.h"
 #include "model/cuda_groups.h"
+#include "model/cuda_logprob_image.h"
 
 namespace espalier {
 
@@ -34,14 +39,19 @@ struct CudaGroupRequest {
   int num_candidates = 1;
   int num_generated = 0;
   const SelectionRule* rule = nullptr;  // not null
-  // Of each live row, if the processors need them.
-  std::span<const std::vector<TokenId>> histories;
+  // As in PlanSelection, by rank; of continuations there are none.
+  std::span<const std::vector<TokenId>> histories = {};
+  std::span<const std::span<const TokenId>> allowed = {};
+  std::span<const int> slots = {};
+  std::span<const int> samples = {};
 };
 
-// Where a group's answer will be.
-struct CudaAnswerPlace {
+// Where an answer will be, or a part of it: of kRows there is a part a row.
+struct CudaAnswerPart {
   int group_idx = 0;
   int first_candidate = 0;
+  int first_rank = 0;  // of the rows that its candidates follow
+  CudaLogProbPlace log_probs = {};
 };
 
 struct CudaBatchImage {
@@ -51,29 +61,35 @@ struct CudaBatchImage {
     int page_size = 1;
     int max_positions = 1;  // that a table reaches
   };
-  explicit CudaBatchImage(const Shape& of) : shape(of) {}
+  explicit CudaBatchImage(const Shape& of)
+      : shape(of), log_probs(of.vocab_size) {}
 
-  // The group's rows, one a slot. Before all prompts.
-  CudaAnswerPlace AddBeams(const CudaGroup& group,
-                           const CudaGroupRequest& request);
+  // The group's rows, one a slot. Before all prompts. Parts are by rank.
+  std::vector<CudaAnswerPart> AddBeams(const CudaGroup& group,
+                                       const CudaGroupRequest& request);
   // Tokens at consecutive positions; returns the last one's index.
   int AddPrompt(std::span<const TokenId> tokens, int first_position, int table);
   // Lines of logits of the tokens `last_tokens`, by rank.
-  CudaAnswerPlace AddPromptLines(const CudaGroup& group,
-                                 const CudaGroupRequest& request,
-                                 std::span<const int> last_tokens,
-                                 std::span<const float> cum_log_probs);
+  std::vector<CudaAnswerPart> AddPromptLines(
+      const CudaGroup& group, const CudaGroupRequest& request,
+      std::span<const int> last_tokens, std::span<const float> cum_log_probs);
+  // Lines of logits of tokens from `first_token` on, which `next` follow. After
+  // all other lines.
+  CudaLogProbPlace AddKnownLines(int first_token, std::span<const TokenId> next,
+                                 int num_logprobs);
   // Rows of nobody, up to `padded_rows`. REQUIRES: there are no prompts.
   void Pad(int padded_rows, int padding_table);
 
   int num_tokens() const { return static_cast<int>(token_tables.size()); }
   int num_lines() const { return static_cast<int>(row_groups.size()); }
   int num_groups() const { return static_cast<int>(groups.size()); }
+  bool has_edits() const { return !edits.empty() || restricts_rows; }
 
   const Shape shape;
-  int num_rows = 0;  // of beams
-  int num_candidates = 0;
-  int max_candidates = 0;  // of a group
+  int num_rows = 0;        // of beams
+  int num_candidates = 0;  // and tokens drawn
+  int max_candidates = 0;  // of a group that is selected for; 0: there is none
+  int num_draws = 0;
 
   std::vector<CudaResidentGroup> groups;
   std::vector<CudaSelectGroup> selections;  // [num_groups]
@@ -81,6 +97,9 @@ struct CudaBatchImage {
   std::vector<int> row_groups;          // [num_lines]
   std::vector<CudaRowEdits> row_edits;  // [num_lines]
   std::vector<TokenEdit> edits;
+  bool restricts_rows = false;  // whether some row is only_edited
+  std::vector<int> row_params;  // [num_lines]
+  std::vector<SamplingParams> params;
   std::vector<int> token_tables;  // [num_tokens]
   std::vector<CudaAttentionRow> attention_rows;
   std::vector<CudaSharedRun> shared_runs;
@@ -90,14 +109,31 @@ struct CudaBatchImage {
   std::vector<int> prompt_positions;
   std::vector<int> prompt_logits_tokens;  // lines [num_rows, num_lines)
   std::vector<float> prompt_cum_log_probs;
+  std::vector<CudaDraw> prompt_draws;  // the last of num_draws
+
+  CudaLogProbImage log_probs;
 
  private:
-  CudaAnswerPlace AddGroup(const CudaGroup& group,
-                           const CudaGroupRequest& request, int num_lines);
-  void AddEdits(const CudaGroupRequest& request, int num_lines);
-  CudaRowEdits AddList(const CudaGroupRequest& request,
-                       std::span<const TokenId> history);
+  // Lines of the group's beams of ranks [first_rank, first_rank + num_lines).
+  struct Lines {
+    int first_rank = 0;
+    int num_lines = 1;
+    int num_draws = 0;  // if the group is of samples
+  };
+  CudaAnswerPart AddGroup(const CudaGroup& group,
+                          const CudaGroupRequest& request, const Lines& lines);
+  CudaAnswerPart AddRow(const CudaGroup& group, const CudaGroupRequest& request,
+                        int rank);
+  void AddDraws(const CudaGroup& group, const CudaGroupRequest& request,
+                const Lines& lines);
+  void AddPromptDraws(const CudaGroupRequest& request, int first_line,
+                      int num_lines, int first_candidate);
+  void AddEdits(const CudaGroupRequest& request, const Lines& lines);
+  CudaRowEdits AddList(const CudaGroupRequest& request, int rank);
   void AddAttention(const CudaGroup& group, int first_row);
+
+  // Of the request whose lines are being added, if they share their edits.
+  std::optional<CudaRowEdits> common_edits_;
 };
 
 }  // namespace espalier

@@ -29,6 +29,13 @@ CudaBatchMirror::CudaBatchMirror(const CudaStepMemory* memory,
       token_tables_(memory->arrays().token_tables),
       row_edits_(memory->arrays().row_edits),
       edits_(memory->arrays().edits),
+      num_draws_(memory->arrays().num_draws),
+      row_params_(memory->arrays().row_params),
+      params_(memory->arrays().params),
+      log_prob_counts_(memory->arrays().log_probs.counts),
+      asking_groups_(memory->arrays().log_probs.asking_groups),
+      best_groups_(memory->arrays().log_probs.best_groups),
+      best_row_groups_(memory->arrays().log_probs.best_row_groups),
       items_(memory->arrays().items),
       item_counts_(memory->arrays().item_counts),
       partial_indptr_(memory->arrays().partial_indptr) {}
@@ -36,6 +43,8 @@ CudaBatchMirror::CudaBatchMirror(const CudaStepMemory* memory,
 void CudaBatchMirror::Send(const CudaBatchImage& image, CudaDelta* delta) {
   SendGroups(image, delta);
   SendEdits(image, delta);
+  SendDraws(image, delta);
+  SendLogProbs(image, delta);
   SendAttention(image, delta);
   SendPrompts(image, delta);
 }
@@ -53,9 +62,40 @@ void CudaBatchMirror::SendGroups(const CudaBatchImage& image,
 
 // Where no row of the batch has edits the lists are not read.
 void CudaBatchMirror::SendEdits(const CudaBatchImage& image, CudaDelta* delta) {
-  if (image.edits.empty()) return;
+  if (!image.has_edits()) return;
   row_edits_.Update(image.row_edits, delta);
   edits_.Update(image.edits, delta);
+}
+
+// Where nobody draws, nothing of this is read. Draws of prompts stand behind
+// those that the device writes.
+void CudaBatchMirror::SendDraws(const CudaBatchImage& image, CudaDelta* delta) {
+  if (image.num_draws == 0) return;
+  num_draws_.Update({&image.num_draws, 1}, delta);
+  row_params_.Update(image.row_params, delta);
+  params_.Update(image.params, delta);
+  const int first =
+      image.num_draws - static_cast<int>(image.prompt_draws.size());
+  delta->Put<CudaDraw>(memory_->arrays().state.draws + first,
+                       image.prompt_draws);
+}
+
+// Where nobody asks, nothing of this is read.
+void CudaBatchMirror::SendLogProbs(const CudaBatchImage& image,
+                                   CudaDelta* delta) {
+  const CudaLogProbImage& asked = image.log_probs;
+  if (asked.num_asked == 0) return;
+  const CudaLogProbCounts counts = asked.counts();
+  log_prob_counts_.Update({&counts, 1}, delta);
+  asking_groups_.Update(asked.asking_groups, delta);
+  best_groups_.Update(asked.best_groups, delta);
+  // Lines behind the last that has any have none.
+  std::vector<int> row_groups = asked.best_row_groups;
+  row_groups.resize(image.num_lines(), -1);
+  best_row_groups_.Update(row_groups, delta);
+  const int first = asked.num_asked - static_cast<int>(asked.known.size());
+  delta->Put<CudaAskedToken>(memory_->arrays().log_probs.asked + first,
+                             asked.known);
 }
 
 void CudaBatchMirror::SendAttention(const CudaBatchImage& image,
@@ -99,6 +139,13 @@ void CudaBatchMirror::Forget() {
   token_tables_.Forget();
   row_edits_.Forget();
   edits_.Forget();
+  num_draws_.Forget();
+  row_params_.Forget();
+  params_.Forget();
+  log_prob_counts_.Forget();
+  asking_groups_.Forget();
+  best_groups_.Forget();
+  best_row_groups_.Forget();
   items_.Forget();
   item_counts_.Forget();
   partial_indptr_.Forget();

@@ -34,6 +34,8 @@ class CudaBatchMirror {
  private:
   void SendGroups(const CudaBatchImage& image, CudaDelta* delta);
   void SendEdits(const CudaBatchImage& image, CudaDelta* delta);
+  void SendDraws(const CudaBatchImage& image, CudaDelta* delta);
+  void SendLogProbs(const CudaBatchImage& image, CudaDelta* delta);
   void SendAttention(const CudaBatchImage& image, CudaDelta* delta);
   void SendPrompts(const CudaBatchImage& image, CudaDelta* delta);
 
@@ -50,6 +52,13 @@ class CudaBatchMirror {
   MirroredArray<int> token_tables_;
   MirroredArray<CudaRowEdits> row_edits_;
   MirroredArray<TokenEdit> edits_;
+  MirroredArray<int> num_draws_;
+  MirroredArray<int> row_params_;
+  MirroredArray<SamplingParams> params_;
+  MirroredArray<CudaLogProbCounts> log_prob_counts_;
+  MirroredArray<CudaAskingGroup> asking_groups_;
+  MirroredArray<CudaSelectGroup> best_groups_;
+  MirroredArray<int> best_row_groups_;
   MirroredArray<CudaAttentionItem> items_;
   MirroredArray<int> item_counts_;
   MirroredArray<int> partial_indptr_;

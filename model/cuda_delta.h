@@ -34,7 +34,7 @@ class CudaDelta {
   // `target` is in device memory, at or after `words`.
   template <typename T>
   void Put(const T* target, std::span<const T> values) {
-    static_assert(std::is_trivially_copyable_v<T> && alignof(T) == 4);
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) % 4 == 0);
     Put(reinterpret_cast<const int*>(target),
         Share({reinterpret_cast<const int*>(values.data()),
                values.size_bytes() / sizeof(int)}));

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "model/cuda_delta.h"
 #include "model/cuda_driver_thread.h"
+#include "model/cuda_reports.h"
 #include "model/cuda_step_builder.h"
 #include "model/cuda_step_memory.h"
 #include "model/cuda_step_runner.h"
@@ -31,6 +32,8 @@ constexpr int kMaxEosTokenIds = 63;
 // Candidates are max(2, 1 + number of EOS ids) a beam where beams compete, of
 // 12 bytes. Where they do not there can be more, and fewer requests run.
 constexpr int kCandidatesPerRow = 1 + kMaxEosTokenIds;
+// Best tokens reported of a line: as many as a request may ask for.
+constexpr int kBestPerRow = 64;
 // Of 16 bytes each.
 constexpr int64_t kMaxEdits = 1 << 23;
 
@@ -47,6 +50,7 @@ CudaStepLimits LimitsOf(const ModelDescription& model,
       std::min<int64_t>(NumPages(model.max_context, model.page_size),
                         int64_t{model.num_pages} + 1));
   limits.max_candidates = kCandidatesPerRow * limits.max_rows;
+  limits.max_best_tokens = kBestPerRow * limits.max_rows;
   limits.max_eos_token_ids = kMaxEosTokenIds * limits.max_rows;
   limits.max_edits = static_cast<int>(
       std::min(kMaxEdits, int64_t{limits.max_rows} * model.vocab_size));
@@ -106,41 +110,6 @@ absl::Status Fill(std::span<const T> values, PinnedBuffer<T>* buffer) {
   return absl::OkStatus();
 }
 
-struct Reports {
-  PinnedBuffer<CudaReportRing::Header> headers;
-  PinnedBuffer<int> num_candidates;
-  PinnedBuffer<Candidate> candidates;
-  CudaReportRing ring;
-};
-
-absl::StatusOr<Reports> MakeReports(const CudaStepLimits& limits) {
-  const size_t count = kNumReports;
-  Reports reports;
-  ASSIGN_OR_RETURN(reports.headers,
-                   PinnedBuffer<CudaReportRing::Header>::Create(count));
-  ASSIGN_OR_RETURN(reports.num_candidates,
-                   PinnedBuffer<int>::Create(count * limits.max_rows));
-  ASSIGN_OR_RETURN(reports.candidates, PinnedBuffer<Candidate>::Create(
-                                           count * limits.max_candidates));
-  reports.ring = {.headers = reports.headers.data(),
-                  .num_candidates = reports.num_candidates.data(),
-                  .candidates = reports.candidates.data(),
-                  .num_reports = kNumReports,
-                  .max_groups = limits.max_rows,
-                  .max_candidates = limits.max_candidates};
-  return reports;
-}
-
-std::vector<Candidate> ReadCandidates(const CudaReportRing& ring, int report,
-                                      const CudaAnswerPlace& place) {
-  const int count =
-      ring.num_candidates[report * ring.max_groups + place.group_idx];
-  const Candidate* const first = ring.candidates +
-                                 int64_t{report} * ring.max_candidates +
-                                 place.first_candidate;
-  return std::vector<Candidate>(first, first + count);
-}
-
 }  // namespace
 
 class CudaExecutor::Impl {
@@ -197,7 +166,6 @@ class CudaExecutor::Impl {
   bool IsRunning(int slot) const;
   void CountLaunch(const CudaStep& step);
   absl::StatusOr<StepResult> Finish(const InFlight& in_flight);
-  std::vector<SelectionResult> ReadAnswers(const InFlight& in_flight) const;
 
   // Constant after construction.
   CudaLlama* const model_;
@@ -206,7 +174,7 @@ class CudaExecutor::Impl {
   ModelDescription description_;
   CudaStream stream_;
   std::optional<CudaStepMemory> memory_;
-  Reports reports_;
+  CudaReports reports_;
   std::array<StepSlot, kNumReports> slots_;
 
   // Touched on the thread.
@@ -238,13 +206,14 @@ absl::Status CudaExecutor::Impl::Init() {
   ASSIGN_OR_RETURN(memory_,
                    CudaStepMemory::Create(limits_, model_->spare_page(),
                                           description_.page_size));
-  ASSIGN_OR_RETURN(reports_, MakeReports(limits_));
+  ASSIGN_OR_RETURN(reports_, CudaReports::Create(limits_, kNumReports));
   for (StepSlot& slot : slots_) {
     ASSIGN_OR_RETURN(slot.ended, MakeEndEvent());
   }
   ASSIGN_OR_RETURN(
-      runner_, CudaStepRunner::Create(model_, &*memory_, reports_.ring, device_,
-                                      stream_.get()));
+      runner_,
+      CudaStepRunner::Create(model_, &*memory_, reports_.ring(),
+                             reports_.log_prob_ring(), device_, stream_.get()));
   builder_ = std::make_unique<CudaStepBuilder>(
       description_, model_->attention_shape(), &*memory_, device_);
   delta_.emplace(memory_->words());
@@ -342,33 +311,25 @@ absl::StatusOr<StepResult> CudaExecutor::Impl::Finish(
   RETURN_IF_ERROR(
       CudaStatus(cudaEventSynchronize(slots_[in_flight.slot].ended.get()),
                  "a step on the device"));
-  const CudaReportRing::Header header = reports_.headers[in_flight.slot];
+  const CudaReportRing::Header header = reports_.header(in_flight.slot);
   {
     const std::lock_guard lock(mutex_);
     times_.Add(header.started_ns, header.ended_ns, in_flight.was_waiting);
   }
   try {
     StepResult result;
-    result.selections = ReadAnswers(in_flight);
+    for (const CudaStep::Answer& answer : in_flight.step.answers) {
+      result.selections.push_back(reports_.Read(in_flight.slot, answer));
+    }
+    for (const CudaStep::Scored& scored : in_flight.step.scorings) {
+      result.scorings.push_back(reports_.Read(in_flight.slot, scored));
+    }
     result.forward_time =
         absl::Nanoseconds(header.ended_ns - header.started_ns);
     return result;
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("not enough memory for the answers of a step");
   }
-}
-
-std::vector<SelectionResult> CudaExecutor::Impl::ReadAnswers(
-    const InFlight& in_flight) const {
-  std::vector<SelectionResult> results;
-  for (const CudaStep::Answer& answer : in_flight.step.answers) {
-    SelectionResult& result = results.emplace_back();
-    result.request = answer.request;
-    if (!answer.place.has_value()) continue;
-    result.candidates =
-        ReadCandidates(reports_.ring, in_flight.slot, *answer.place);
-  }
-  return results;
 }
 
 CudaExecutor::CudaExecutor(std::unique_ptr<Impl> impl)

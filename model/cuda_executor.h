@@ -69,11 +69,11 @@ class CudaExecutor : public StepExecutor {
 
   // A result's forward_time is that of the whole step on the device.
   // Errors, as results: kResourceExhausted, with the figures, if a plan is
-  // larger than its limits; kInvalidArgument if a row has more than one
-  // line of logits; what the model returns; as base/cuda.h. After a failed
-  // plan no group is resident: continuations are answered without candidates
-  // until rows set them again. An error that leaves the device unusable is
-  // that of every later plan.
+  // larger than its limits; kInvalidArgument if a request selects from a line
+  // of logits that is not its row's last; what the model returns; as
+  // base/cuda.h. After a failed plan no group is resident: continuations are
+  // answered without candidates until rows set them again. An error that leaves
+  // the device unusable is that of every later plan.
   void Execute(StepPlan plan, Done done) override;
 
   // At any time, from any thread.

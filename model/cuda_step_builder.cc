@@ -11,25 +11,31 @@
 namespace espalier {
 namespace {
 
+// The row that a line of logits is of.
+int RowOfLine(const StepPlan& plan, int line) {
+  const auto row =
+      std::lower_bound(plan.rows.begin(), plan.rows.end(), line,
+                       [](const PlanRow& r, int wanted) {
+                         return r.first_logits + r.num_logits <= wanted;
+                       });
+  CHECK(row != plan.rows.end()) << "line " << line << " is of no row";
+  return static_cast<int>(row - plan.rows.begin());
+}
+
 // The rows that a selection's lines are of, by rank.
 absl::StatusOr<std::vector<int>> RowsOf(const StepPlan& plan,
                                         const PlanSelection& selection) {
-  const auto row =
-      std::lower_bound(plan.rows.begin(), plan.rows.end(),
-                       selection.first_logits, [](const PlanRow& r, int line) {
-                         return r.first_logits + r.num_logits <= line;
-                       });
   std::vector<int> rows;
-  for (auto r = row; r != plan.rows.end() && rows.size() < selection.num_rows;
-       ++r) {
-    if (r->num_logits == 0) continue;
-    if (r->num_logits != 1) {
-      return InvalidArgument("a row has ", r->num_logits, " lines of logits, ",
-                             "on a CUDA device it has one at most");
-    }
-    rows.push_back(static_cast<int>(r - plan.rows.begin()));
+  for (int rank = 0; rank < selection.num_rows; ++rank) {
+    const int line = selection.first_logits + rank;
+    rows.push_back(RowOfLine(plan, line));
+    const PlanRow& row = plan.rows[rows.back()];
+    const int last = row.first_logits + row.num_logits - 1;
+    if (line == last) continue;
+    return InvalidArgument("a selection is from line ", line,
+                           " of logits, on a CUDA device it is from a row's ",
+                           "last, ", last);
   }
-  CHECK_EQ(rows.size(), static_cast<size_t>(selection.num_rows));
   return rows;
 }
 
@@ -76,10 +82,17 @@ int64_t NumRunQueries(const CudaBatchImage& image) {
 
 template <typename Ask>  // PlanSelection or GroupContinuation
 CudaGroupRequest RequestOf(const Ask& ask) {
-  CudaGroupRequest request;
-  request.num_candidates = ask.num_candidates;
-  request.num_generated = ask.num_generated;
-  request.rule = ask.rule.get();
+  return {.num_candidates = ask.num_candidates,
+          .num_generated = ask.num_generated,
+          .rule = ask.rule.get()};
+}
+
+CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
+  CudaGroupRequest request = RequestOf(selection);
+  request.histories = selection.histories;
+  request.allowed = selection.allowed;
+  request.slots = selection.slots;
+  request.samples = selection.samples;
   return request;
 }
 
@@ -160,9 +173,8 @@ absl::Status CudaStepBuilder::FindSelection(const StepPlan& plan,
   const bool feeds_beams = FeedsBeams(plan, selection, rows);
   CudaGroup* const group = groups_.Find(selection.request);
   RETURN_IF_ERROR(SetGroup(plan, selection, rows, feeds_beams, group));
-  Entry entry = {group, RequestOf(selection), answer, std::move(rows),
+  Entry entry = {group, RequestOfRows(selection), answer, std::move(rows),
                  selection.cum_log_probs};
-  entry.request.histories = selection.histories;
   (feeds_beams ? beams_ : prompts_).push_back(std::move(entry));
   return absl::OkStatus();
 }
@@ -223,13 +235,25 @@ void CudaStepBuilder::PutTables(const StepPlan& plan,
   }
 }
 
+int CudaStepBuilder::HomeOf(const PlanSelection& selection, int rank) {
+  return selection.rule->kind == SelectionKind::kRows ? selection.slots[rank]
+                                                      : rank;
+}
+
 void CudaStepBuilder::PutHomes(const PlanSelection& selection,
                                const CudaGroup& group) {
-  std::vector<int> slots = selection.slots;
-  for (int& slot : slots) slot += group.first_slot;
+  // Each row of kRows is a group of one slot, with a position of its own.
+  const bool rows = selection.rule->kind == SelectionKind::kRows;
+  const int num_homes = rows ? group.num_slots : selection.num_rows;
+  std::vector<int> slots(num_homes);
+  for (int home = 0; home < num_homes; ++home) {
+    slots[home] = group.first_slot + (rows ? home : selection.slots[home]);
+  }
   const CudaResidentState& state = memory_->arrays().state;
   delta_->Put<int>(state.slots + group.first_slot, slots);
-  delta_->Put(state.positions + group.first_slot, group.position);
+  delta_->Put<int>(
+      state.positions + group.first_slot,
+      std::vector<int>(rows ? group.num_slots : 1, group.position));
 }
 
 void CudaStepBuilder::PutBeams(const StepPlan& plan,
@@ -239,28 +263,39 @@ void CudaStepBuilder::PutBeams(const StepPlan& plan,
   const int tail = group.position / shape_.page_size;
   std::vector<int> tokens(rows.size());
   std::vector<int> tails(rows.size());
-  for (size_t rank = 0; rank < rows.size(); ++rank) {
-    tokens[rank] = plan.row_tokens(plan.rows[rows[rank]]).front();
+  std::vector<float> cums(rows.size());
+  for (int rank = 0; rank < std::ssize(rows); ++rank) {
+    const int home = HomeOf(selection, rank);
+    tokens[home] = plan.row_tokens(plan.rows[rows[rank]]).front();
+    cums[home] = selection.cum_log_probs[rank];
     tails[selection.slots[rank]] = plan.row_pages(rows[rank])[tail].value;
   }
   const CudaResidentState& state = memory_->arrays().state;
   const int first = group.first_slot;
   delta_->Put<int>(state.tokens + first, tokens);
-  delta_->Put<float>(state.cum_log_probs + first, selection.cum_log_probs);
+  delta_->Put<float>(state.cum_log_probs + first, cums);
   delta_->Put<int>(state.sources + first, std::vector<int>(rows.size(), -1));
   delta_->Put<int>(state.tails + first, tails);
+  if (selection.rule->kind != SelectionKind::kDraws) return;
+  const std::vector<uint32_t> samples(selection.samples.begin(),
+                                      selection.samples.end());
+  delta_->Put<uint32_t>(state.samples + first, samples);
 }
 
 absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
                                      CudaBatchImage* image, CudaStep* step) {
   for (const PlanSelection& selection : plan.selections) {
-    step->answers.push_back({.request = selection.request});
+    step->answers.push_back(
+        {.request = selection.request,
+         .has_log_probs = selection.rule->num_logprobs >= 0});
   }
   for (const GroupContinuation& continuation : plan.continuations) {
-    step->answers.push_back({.request = continuation.request});
+    step->answers.push_back(
+        {.request = continuation.request,
+         .has_log_probs = continuation.rule->num_logprobs >= 0});
   }
   for (const Entry& entry : beams_) {
-    step->answers[entry.answer].place =
+    step->answers[entry.answer].parts =
         image->AddBeams(*entry.group, entry.request);
   }
   RETURN_IF_ERROR(LayOutPrompts(plan, image, step));
@@ -277,8 +312,11 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
   step->num_lines = image->num_lines();
   step->num_groups = image->num_groups();
   step->max_candidates = image->max_candidates;
+  step->num_draws = image->num_draws;
+  step->num_asked = image->log_probs.num_asked;
+  step->max_best = image->log_probs.max_best;
   step->max_copies = step->num_rows + (step->only_beams ? 0 : num_copies);
-  step->has_edits = !image->edits.empty();
+  step->has_edits = image->has_edits();
   return CheckLimits(*image);
 }
 
@@ -286,18 +324,44 @@ absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
                                             CudaBatchImage* image,
                                             CudaStep* step) {
   ASSIGN_OR_RETURN(const std::vector<int> tables, PromptTables(plan));
-  std::vector<int> last_tokens(plan.rows.size());
+  std::vector<int> first_tokens(plan.rows.size(), -1);
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     if (tables[i] < 0) continue;
     const PlanRow& row = plan.rows[i];
-    last_tokens[i] =
-        image->AddPrompt(plan.row_tokens(row), row.first_position, tables[i]);
+    first_tokens[i] = image->num_tokens();
+    image->AddPrompt(plan.row_tokens(row), row.first_position, tables[i]);
   }
   for (const Entry& entry : prompts_) {
-    std::vector<int> lines;
-    for (const int row : entry.rows) lines.push_back(last_tokens[row]);
-    step->answers[entry.answer].place = image->AddPromptLines(
-        *entry.group, entry.request, lines, entry.cum_log_probs);
+    std::vector<int> last_tokens;
+    for (const int row : entry.rows) {
+      last_tokens.push_back(first_tokens[row] + plan.rows[row].num_tokens - 1);
+    }
+    step->answers[entry.answer].parts = image->AddPromptLines(
+        *entry.group, entry.request, last_tokens, entry.cum_log_probs);
+  }
+  return LayOutScorings(plan, first_tokens, image, step);
+}
+
+absl::Status CudaStepBuilder::LayOutScorings(const StepPlan& plan,
+                                             std::span<const int> first_tokens,
+                                             CudaBatchImage* image,
+                                             CudaStep* step) {
+  for (const PlanScoring& scoring : plan.scorings) {
+    CudaStep::Scored& scored = step->scorings.emplace_back();
+    scored.request = scoring.request;
+    if (scoring.tokens.empty()) continue;
+    const int row_idx = RowOfLine(plan, scoring.first_logits);
+    const PlanRow& row = plan.rows[row_idx];
+    const int skipped = scoring.first_logits - row.first_logits;
+    if (first_tokens[row_idx] < 0 ||
+        skipped + std::ssize(scoring.tokens) > row.num_logits) {
+      return InvalidArgument("lines that are scored must be of one row of a ",
+                             "prompt");
+    }
+    const int first_line = row.num_tokens - row.num_logits + skipped;
+    scored.tokens = scoring.tokens;
+    scored.place = image->AddKnownLines(first_tokens[row_idx] + first_line,
+                                        scoring.tokens, scoring.num_logprobs);
   }
   return absl::OkStatus();
 }
@@ -342,9 +406,12 @@ absl::Status CudaStepBuilder::CheckPages(const StepPlan& plan, int row) const {
 absl::Status CudaStepBuilder::CheckLimits(const CudaBatchImage& image) const {
   const CudaStepLimits& limits = memory_->limits();
   const std::pair<const char*, std::pair<int64_t, int64_t>> figures[] = {
-      {"rows that select", {image.num_lines(), limits.max_rows}},
+      {"lines of logits", {image.num_lines(), limits.max_rows}},
       {"tokens", {image.num_tokens(), limits.max_tokens}},
       {"candidates", {image.num_candidates, limits.max_candidates}},
+      {"draws", {image.num_draws, limits.max_rows}},
+      {"best tokens to report",
+       {image.log_probs.num_best, limits.max_best_tokens}},
       {"EOS ids", {image.eos_token_ids.size(), limits.max_eos_token_ids}},
       {"edits of scores", {image.edits.size(), limits.max_edits}},
       {"items of attention",

@@ -6,7 +6,7 @@
 // beams on the device and are then fed from there, like a continuation: both
 // are rows of beams, and a step that has nothing else can be replayed from a
 // graph. Other rows, those of prompts, set the tables, and selection makes the
-// beams.
+// beams. Samples are beams in all this.
 //
 // Thread rule: plain state, of one thread.
 #pragma once
@@ -34,8 +34,11 @@ struct CudaStep {
   int num_tokens = 0;  // with those of prompts
   int num_lines = 0;   // of logits
   int num_groups = 0;
-  int max_candidates = 0;  // of a group
-  int max_copies = 0;      // of tails
+  int max_candidates = 0;  // of a group that is selected for
+  int num_draws = 0;
+  int num_asked = 0;   // log-probabilities
+  int max_best = 0;    // tokens of a line
+  int max_copies = 0;  // of tails
   bool has_edits = false;
   bool has_partials = false;  // of attention
   bool only_beams = false;    // so that a graph of this shape can run it
@@ -45,9 +48,19 @@ struct CudaStep {
   // One for every selection and continuation of the plan, in its order.
   struct Answer {
     RequestId request = {};
-    std::optional<CudaAnswerPlace> place = std::nullopt;  // none: was not fed
+    // Whether there are log-probabilities of candidates.
+    bool has_log_probs = false;
+    std::vector<CudaAnswerPart> parts = {};  // none: was not fed
   };
   std::vector<Answer> answers;
+
+  // One for every scoring of the plan, in its order.
+  struct Scored {
+    RequestId request = {};
+    std::vector<TokenId> tokens = {};
+    CudaLogProbPlace place = {};
+  };
+  std::vector<Scored> scorings;
 };
 
 class CudaStepBuilder {
@@ -92,6 +105,8 @@ class CudaStepBuilder {
   absl::Status SetGroup(const StepPlan& plan, const PlanSelection& selection,
                         std::span<const int> rows, bool feeds_beams,
                         CudaGroup* group);
+  // Where its ranks have their homes: those of kRows are their slots.
+  static int HomeOf(const PlanSelection& selection, int rank);
   void PutTables(const StepPlan& plan, const PlanSelection& selection,
                  std::span<const int> rows, const CudaGroup& group);
   // Which slots its rows live in, and how far they are.
@@ -104,6 +119,10 @@ class CudaStepBuilder {
                       CudaStep* step);
   absl::Status LayOutPrompts(const StepPlan& plan, CudaBatchImage* image,
                              CudaStep* step);
+  // `first_tokens` of rows in the batch; -1: fed as beams.
+  absl::Status LayOutScorings(const StepPlan& plan,
+                              std::span<const int> first_tokens,
+                              CudaBatchImage* image, CudaStep* step);
   // The table of each row that is fed from the plan; -1 for others.
   absl::StatusOr<std::vector<int>> PromptTables(const StepPlan& plan);
   absl::Status CheckPages(const StepPlan& plan, int row) const;

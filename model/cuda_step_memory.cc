@@ -36,6 +36,19 @@ int64_t NumTables(const CudaStepLimits& limits) {
   return int64_t{limits.num_slots} + 1 + limits.max_rows;
 }
 
+void AddLogProbs(const CudaStepLimits& limits, Layout* layout,
+                 CudaStepLogProbs* log_probs) {
+  layout->Add(&log_probs->counts, 1);
+  layout->Add(&log_probs->asking_groups, limits.max_rows);
+  layout->Add(&log_probs->best_groups, limits.max_rows);
+  layout->Add(&log_probs->best_row_groups, limits.max_rows);
+  layout->Add(&log_probs->zeros, limits.max_rows);
+  layout->Add(&log_probs->asked, limits.max_asked_tokens());
+  layout->Add(&log_probs->scores, limits.max_asked_tokens());
+  layout->Add(&log_probs->best, limits.max_best_tokens);
+  layout->Add(&log_probs->num_found, limits.max_rows);
+}
+
 int64_t LayOut(const CudaStepLimits& limits, int* words,
                CudaStepArrays* arrays) {
   Layout layout(words);
@@ -44,6 +57,7 @@ int64_t LayOut(const CudaStepLimits& limits, int* words,
   layout.Add(&state.tokens, limits.num_slots);
   layout.Add(&state.cum_log_probs, limits.num_slots);
   layout.Add(&state.slots, limits.num_slots);
+  layout.Add(&state.samples, limits.num_slots);
   layout.Add(&state.sources, limits.num_slots);
   layout.Add(&state.tails, limits.num_slots);
   layout.Add(&state.positions, limits.num_slots);
@@ -56,6 +70,7 @@ int64_t LayOut(const CudaStepLimits& limits, int* words,
   layout.Add(&state.batch_positions, limits.max_tokens);
   layout.Add(&state.logits_tokens, limits.max_rows);
   layout.Add(&state.batch_cum_log_probs, limits.max_rows);
+  layout.Add(&state.draws, limits.max_rows);
   layout.Add(&state.copies, limits.num_slots);
   layout.Add(&state.num_copies, 1);
   layout.Add(&state.clock, 1);
@@ -68,6 +83,10 @@ int64_t LayOut(const CudaStepLimits& limits, int* words,
   layout.Add(&arrays->edits, limits.max_edits);
   layout.Add(&arrays->candidates, limits.max_candidates);
   layout.Add(&arrays->num_candidates, limits.max_rows);
+  layout.Add(&arrays->num_draws, 1);
+  layout.Add(&arrays->row_params, limits.max_rows);
+  layout.Add(&arrays->params, limits.max_rows);
+  AddLogProbs(limits, &layout, &arrays->log_probs);
   return layout.num_words();
 }
 

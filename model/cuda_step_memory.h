@@ -10,7 +10,9 @@
 #include "base/cuda.h"
 #include "kernels/cuda_attention.h"
 #include "kernels/cuda_resident.h"
+#include "kernels/cuda_sample.h"
 #include "kernels/cuda_select.h"
+#include "kernels/cuda_step_logprobs.h"
 
 namespace espalier {
 
@@ -22,11 +24,15 @@ struct CudaStepLimits {
   // so that groups seldom have to move to make room for others in a row.
   int num_slots = 2;
   int table_stride = 1;    // pages of a sequence
-  int max_candidates = 4;  // of all groups of a step
+  int max_candidates = 4;  // of all groups of a step, and tokens drawn
   int max_eos_token_ids = 1;
-  int max_edits = 1;  // of all rows of a step
-  int max_items = 1;  // of attention
+  int max_edits = 1;        // of all rows of a step
+  int max_best_tokens = 1;  // reported with log-probabilities, of a step
+  int max_items = 1;        // of attention
   int max_partials = 1;
+
+  // Candidates, and tokens of prompts.
+  int max_asked_tokens() const { return max_candidates + max_rows; }
 };
 
 // What is in it besides `state`. All pointers are to device memory.
@@ -43,6 +49,12 @@ struct CudaStepArrays {
   const TokenEdit* edits = nullptr;         // [max_edits]
   Candidate* candidates = nullptr;          // [max_candidates]
   int* num_candidates = nullptr;            // [max_rows]  by group
+  // Sampling.
+  const int* num_draws = nullptr;          // [1]
+  const int* row_params = nullptr;         // [max_rows]
+  const SamplingParams* params = nullptr;  // [max_rows]
+  // Log-probabilities.
+  CudaStepLogProbs log_probs;
 };
 
 class CudaStepMemory {

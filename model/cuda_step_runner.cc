@@ -16,16 +16,25 @@ int PowerOfTwoFrom(int value) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(value)));
 }
 
+// A bound of how many there are, for few graphs: a power of two within what
+// there can be; 0 for none.
+int GraphBound(int count, int least, int most) {
+  if (count == 0) return 0;
+  return std::min(PowerOfTwoFrom(std::max(count, least)),
+                  std::max(count, most));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
     CudaLlama* model, const CudaStepMemory* memory,
-    const CudaReportRing& reports, const CudaDevice& device,
-    cudaStream_t stream) {
+    const CudaReportRing& reports, const CudaLogProbRing& log_prob_reports,
+    const CudaDevice& device, cudaStream_t stream) {
   std::unique_ptr<CudaStepRunner> runner(new CudaStepRunner);
   runner->model_ = model;
   runner->memory_ = memory;
   runner->reports_ = reports;
+  runner->log_prob_reports_ = log_prob_reports;
   runner->device_ = device;
   runner->stream_ = stream;
   const CudaStepLimits& limits = memory->limits();
@@ -41,10 +50,15 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
   ASSIGN_OR_RETURN(runner->logits_, DeviceBuffer<float>::Create(num_logits));
   const Shape largest = {.num_lines = limits.max_rows,
                          .max_groups = reports.max_groups,
-                         .max_candidates = limits.max_candidates};
-  ASSIGN_OR_RETURN(runner->select_scratch_,
-                   DeviceBuffer<std::byte>::Create(
-                       CudaSelectScratchBytes(runner->SelectInputs(largest))));
+                         .max_candidates = limits.max_candidates,
+                         .max_draws = limits.max_rows,
+                         .max_best = limits.max_best_tokens};
+  const size_t scratch_bytes =
+      std::max({CudaSelectScratchBytes(runner->SelectInputs(largest)),
+                CudaSelectScratchBytes(runner->BestInputs(largest)),
+                CudaSampleScratchBytes(runner->SampleInputs(largest))});
+  ASSIGN_OR_RETURN(runner->scratch_,
+                   DeviceBuffer<std::byte>::Create(scratch_bytes));
   return runner;
 }
 
@@ -55,9 +69,9 @@ absl::Status CudaStepRunner::Enqueue(const CudaStep& step) {
 }
 
 CudaStepRunner::Shape CudaStepRunner::GraphShape(const CudaStep& step) const {
+  const CudaStepLimits& limits = memory_->limits();
   const int max_candidates =
-      std::min(PowerOfTwoFrom(std::max(step.max_candidates, kMinCandidates)),
-               std::max(step.max_candidates, memory_->limits().max_candidates));
+      GraphBound(step.max_candidates, kMinCandidates, limits.max_candidates);
   // Blocks of groups that are not there cost little, graphs more; but wide
   // groups are selected for by many blocks each.
   const int max_groups = max_candidates > kMaxNarrowCudaSelect
@@ -68,6 +82,11 @@ CudaStepRunner::Shape CudaStepRunner::GraphShape(const CudaStep& step) const {
           .num_lines = step.num_rows,
           .max_groups = std::min(max_groups, reports_.max_groups),
           .max_candidates = max_candidates,
+          .max_draws = step.num_draws > 0 ? step.num_rows : 0,
+          .max_asked = GraphBound(step.num_asked, kMinCandidates,
+                                  limits.max_asked_tokens()),
+          .max_best =
+              GraphBound(step.max_best, kMinCandidates, limits.max_best_tokens),
           .max_copies = step.num_rows,
           .has_edits = step.has_edits,
           .has_partials = step.has_partials};
@@ -86,7 +105,10 @@ absl::Status CudaStepRunner::EnqueueEagerly(const CudaStep& step) {
                        .num_tokens = step.num_tokens,
                        .num_lines = step.num_lines,
                        .max_groups = std::max(step.num_groups, 1),
-                       .max_candidates = std::max(step.max_candidates, 1),
+                       .max_candidates = step.max_candidates,
+                       .max_draws = step.num_draws,
+                       .max_asked = step.num_asked,
+                       .max_best = step.max_best,
                        .max_copies = step.max_copies,
                        .has_edits = step.has_edits,
                        .has_partials = step.has_partials};
@@ -104,14 +126,44 @@ absl::Status CudaStepRunner::EnqueueAll(const Shape& shape) {
   if (shape.num_tokens > 0) {
     RETURN_IF_ERROR(model_->Enqueue(BatchOf(shape), logits_.data(), stream_));
   }
-  if (shape.num_lines > 0) {
-    RETURN_IF_ERROR(CudaSelect(SelectInputs(shape),
-                               {arrays.candidates, arrays.num_candidates},
-                               select_scratch_.data(), device_, stream_));
-  }
+  RETURN_IF_ERROR(EnqueueChoice(shape));
+  if (shape.max_asked > 0) RETURN_IF_ERROR(EnqueueLogProbs(shape));
   return CudaAdvanceGroups(arrays.state, arrays.candidates,
                            arrays.num_candidates, reports_, shape.max_groups,
                            stream_);
+}
+
+absl::Status CudaStepRunner::EnqueueChoice(const Shape& shape) {
+  const CudaStepArrays& arrays = memory_->arrays();
+  if (shape.max_candidates > 0) {
+    RETURN_IF_ERROR(CudaSelect(SelectInputs(shape),
+                               {arrays.candidates, arrays.num_candidates},
+                               scratch_.data(), device_, stream_));
+  }
+  if (shape.max_draws == 0) return absl::OkStatus();
+  return CudaSample(SampleInputs(shape), arrays.candidates, scratch_.data(),
+                    device_, stream_);
+}
+
+absl::Status CudaStepRunner::EnqueueLogProbs(const Shape& shape) {
+  const CudaStepArrays& arrays = memory_->arrays();
+  const CudaStepLogProbs& log_probs = arrays.log_probs;
+  const int vocab_size = model_->description().vocab_size;
+  RETURN_IF_ERROR(CudaAskOfCandidates(log_probs, arrays.candidates, vocab_size,
+                                      shape.max_groups, stream_));
+  RETURN_IF_ERROR(CudaLogProbs({.vocab_size = vocab_size,
+                                .max_asked = shape.max_asked,
+                                .logits = logits_.data(),
+                                .num_asked = &log_probs.counts->num_asked,
+                                .asked = log_probs.asked},
+                               log_probs.scores, stream_));
+  if (shape.max_best > 0) {
+    RETURN_IF_ERROR(CudaSelect(BestInputs(shape),
+                               {log_probs.best, log_probs.num_found},
+                               scratch_.data(), device_, stream_));
+  }
+  return CudaReportLogProbs(log_probs, arrays.state.clock, log_prob_reports_,
+                            stream_);
 }
 
 CudaBatch CudaStepRunner::BatchOf(const Shape& shape) const {
@@ -151,6 +203,38 @@ CudaSelectInputs CudaStepRunner::SelectInputs(const Shape& shape) const {
           .cum_log_probs = arrays.state.batch_cum_log_probs,
           .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
           .edits = arrays.edits};
+}
+
+CudaSampleInputs CudaStepRunner::SampleInputs(const Shape& shape) const {
+  const CudaStepArrays& arrays = memory_->arrays();
+  return {.num_rows = shape.num_lines,
+          .vocab_size = model_->description().vocab_size,
+          .max_draws = shape.max_draws,
+          .logits = logits_.data(),
+          .num_draws = arrays.num_draws,
+          .draws = arrays.state.draws,
+          .row_params = arrays.row_params,
+          .params = arrays.params,
+          .cum_log_probs = arrays.state.batch_cum_log_probs,
+          .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
+          .edits = arrays.edits};
+}
+
+// A group a line: its best tokens by the model's own scores.
+CudaSelectInputs CudaStepRunner::BestInputs(const Shape& shape) const {
+  const CudaStepLogProbs& log_probs = memory_->arrays().log_probs;
+  return {.num_rows = shape.num_lines,
+          .vocab_size = model_->description().vocab_size,
+          .max_groups = shape.num_lines,
+          .max_candidates = shape.max_best,
+          .max_total_candidates = static_cast<int>(
+              std::min<int64_t>(int64_t{shape.num_lines} * shape.max_best,
+                                memory_->limits().max_best_tokens)),
+          .logits = logits_.data(),
+          .num_groups = &log_probs.counts->num_best_groups,
+          .groups = log_probs.best_groups,
+          .row_groups = log_probs.best_row_groups,
+          .cum_log_probs = log_probs.zeros};
 }
 
 }  // namespace espalier

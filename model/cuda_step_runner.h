@@ -2,7 +2,11 @@
 // where its shape allows, function by function otherwise.
 //
 //   begin ─> tail copies ─> forward pass ─> selection ─> advance and report
+//                                           sampling
+//                                           log-probabilities
 //
+// What no request of a step asks for is not in it: a step in which nobody draws
+// costs the same with and without a sampler.
 // Graphs are kept by shape, rounded up. Thread rule: one thread, one stream.
 #pragma once
 
@@ -26,8 +30,8 @@ class CudaStepRunner {
   // many rows as the limits allow.
   static absl::StatusOr<std::unique_ptr<CudaStepRunner>> Create(
       CudaLlama* model, const CudaStepMemory* memory,
-      const CudaReportRing& reports, const CudaDevice& device,
-      cudaStream_t stream);
+      const CudaReportRing& reports, const CudaLogProbRing& log_prob_reports,
+      const CudaDevice& device, cudaStream_t stream);
 
   // Enqueues the step. Captures a graph if it is the first of its shape.
   // Errors: as base/cuda.h, kResourceExhausted if there is no memory for a
@@ -43,7 +47,10 @@ class CudaStepRunner {
     int num_tokens = 0;
     int num_lines = 0;
     int max_groups = 1;
-    int max_candidates = 1;
+    int max_candidates = 0;  // of a group that is selected for; 0: none is
+    int max_draws = 0;
+    int max_asked = 0;  // log-probabilities
+    int max_best = 0;   // tokens of a line
     int max_copies = 0;
     bool has_edits = false;
     bool has_partials = false;  // without any, attention is one launch
@@ -57,16 +64,21 @@ class CudaStepRunner {
   absl::Status EnqueueAll(const Shape& shape);
   CudaBatch BatchOf(const Shape& shape) const;
   CudaSelectInputs SelectInputs(const Shape& shape) const;
+  CudaSampleInputs SampleInputs(const Shape& shape) const;
+  CudaSelectInputs BestInputs(const Shape& shape) const;
+  absl::Status EnqueueChoice(const Shape& shape);
+  absl::Status EnqueueLogProbs(const Shape& shape);
 
   // Constant after construction.
   CudaLlama* model_ = nullptr;
   const CudaStepMemory* memory_ = nullptr;
   CudaReportRing reports_;
+  CudaLogProbRing log_prob_reports_;
   CudaDevice device_;
   cudaStream_t stream_ = nullptr;
   DeviceBuffer<float> logits_;  // [max_rows, vocab_size]
 
-  DeviceBuffer<std::byte> select_scratch_;  // for the largest step
+  DeviceBuffer<std::byte> scratch_;  // of one kernel at a time; any step's
 
   std::map<Shape, CudaGraph> graphs_;
 };

@@ -117,14 +117,19 @@ CudaRowEdits CudaBatchImage::AddList(const CudaGroupRequest& request,
 }
 
 // Where they depend on no history, nor on what is allowed in its place, all
-// lines of a request share one list.
+// lines of a request share one list. Lines without a beam have none.
 void CudaBatchImage::AddEdits(const CudaGroupRequest& request,
                               const Lines& lines) {
-  const bool shared = request.histories.empty() && request.allowed.empty();
-  if (shared && !common_edits_.has_value()) common_edits_ = AddList(request, 0);
+  const int num_lists = static_cast<int>(
+      std::max(request.histories.size(), request.allowed.size()));
+  if (num_lists == 0 && !common_edits_.has_value()) {
+    common_edits_ = AddList(request, 0);
+  }
   for (int i = 0; i < lines.num_lines; ++i) {
-    row_edits.push_back(shared ? *common_edits_
-                               : AddList(request, lines.first_rank + i));
+    const int rank = lines.first_rank + i;
+    row_edits.push_back(num_lists == 0     ? *common_edits_
+                        : rank < num_lists ? AddList(request, rank)
+                                           : CudaRowEdits());
     restricts_rows = restricts_rows || row_edits.back().only_edited;
   }
 }

@@ -30,6 +30,8 @@ using testing::MoveTwins;
 
 constexpr int kVocabSize = 50;
 constexpr int kNumReports = 3;
+constexpr int kGroupWords = sizeof(CudaResidentGroup) / sizeof(int);
+constexpr int kDrawWords = sizeof(CudaDraw) / sizeof(int);
 
 // Device memory as one array of words, with a host image of it.
 class Words {
@@ -105,6 +107,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
       group.tokens[0] = Below(kVocabSize);
       group.cums.assign(width, kNoBeam);
       group.cums[0] = -1.5f;
+      if (groups_.size() % 2 == 1) MakeSamples(&group);
       group.slots.resize(width);
       std::iota(group.slots.begin(), group.slots.end(), 0);
       group.tables.assign(width, std::vector<int>(stride_));
@@ -126,17 +129,34 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     num_candidates_ = num_candidates;
   }
 
+  // All of them live.
+  void MakeSamples(HostGroup* group) {
+    const int width = group->on_device.num_slots;
+    group->on_device.first_draw = num_draws_;
+    group->on_device.num_draws = width;
+    group->on_device.num_prompt_tokens = group->position - 2;
+    num_draws_ += width;
+    group->num_beams = width;
+    for (int rank = 0; rank < width; ++rank) {
+      group->tokens[rank] = Below(kVocabSize);
+      group->cums[rank] = -0.25f * rank;
+      group->samples.push_back(3 + 2 * rank);
+    }
+  }
+
   void MakeWords() {
     const int num_groups = static_cast<int>(groups_.size());
     tokens_ = words_.Add(num_slots_);
     cums_ = words_.Add(num_slots_);
     slots_ = words_.Add(num_slots_);
+    samples_ = words_.Add(num_slots_);
+    draws_ = words_.Add(kDrawWords * num_draws_);
     sources_ = words_.Add(num_slots_);
     tails_ = words_.Add(num_slots_);
     tables_ = words_.Add((num_slots_ + 1) * stride_);
     positions_ = words_.Add(num_slots_);
     num_groups_at_ = words_.Add(1);
-    groups_at_ = words_.Add(num_groups * 5);
+    groups_at_ = words_.Add(num_groups * kGroupWords);
     selections_ = words_.Add(num_groups * 5);
     row_groups_ = words_.Add(padded_rows());
     eos_ = words_.Add(num_eos_ + 1);
@@ -154,6 +174,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     state_ = {.tokens = words_.At<int>(tokens_),
               .cum_log_probs = words_.At<float>(cums_),
               .slots = words_.At<int>(slots_),
+              .samples = words_.At<uint32_t>(samples_),
               .sources = words_.At<int>(sources_),
               .tails = words_.At<int>(tails_),
               .tables = words_.At<int>(tables_),
@@ -167,6 +188,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
               .batch_positions = words_.At<int>(batch_positions_),
               .logits_tokens = words_.At<int>(logits_tokens_),
               .batch_cum_log_probs = words_.At<float>(batch_cums_),
+              .draws = words_.At<CudaDraw>(draws_),
               .copies = words_.At<PageCopy>(copies_),
               .num_copies = words_.At<int>(num_copies_),
               .clock = words_.At<CudaStepClock>(clock_),
@@ -230,9 +252,11 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     for (size_t g = 0; g < groups_.size(); ++g) {
       const HostGroup& group = groups_[g];
       const int first = group.on_device.first_slot;
-      Put(groups_at_ + 5 * static_cast<int>(g),
+      Put(groups_at_ + kGroupWords * static_cast<int>(g),
           {first, group.on_device.num_slots, group.on_device.num_shared_pages,
-           group.on_device.first_eos, group.on_device.num_eos});
+           group.on_device.first_eos, group.on_device.num_eos,
+           group.on_device.first_draw, group.on_device.num_draws,
+           group.on_device.num_prompt_tokens});
       Put(selections_ + 5 * static_cast<int>(g),
           {group.selection.first_row, group.selection.num_rows,
            group.selection.num_candidates, group.selection.first_candidate, 0});
@@ -242,6 +266,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
       Put(tokens_ + first, group.tokens);
       Put(cums_ + first, Bits(group.cums));
       Put(slots_ + first, GlobalSlots(group));
+      Put(samples_ + first, {group.samples.begin(), group.samples.end()});
       Put(sources_ + first, std::vector<int>(group.slots.size(), -1));
       Put(tails_ + first, group.tails);
       Put(positions_ + first, {group.position});
@@ -283,6 +308,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
       EXPECT_EQ(Slice(batch_cums_ + row, width), Bits(group.cums));
       EXPECT_EQ(Slice(batch_positions_ + row, width),
                 std::vector<int>(width, group.position));
+      ExpectDraws(group);
       const size_t num_pages = group.position / page_size_ + 1;
       for (int rank = 0; rank < group.num_beams; ++rank) {
         const int slot = group.slots[rank];
@@ -304,6 +330,31 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     }
     std::sort(copies.begin(), copies.end());
     EXPECT_EQ(copies, expected_copies);
+  }
+
+  // A draw of every home, for its own candidate.
+  void ExpectDraws(const HostGroup& group) {
+    for (int rank = 0; rank < std::ssize(group.samples); ++rank) {
+      const int draw = group.on_device.first_draw + rank;
+      const std::vector<int> expected = {
+          group.selection.first_row + rank,
+          group.selection.first_candidate + rank, rank,
+          static_cast<int>(group.samples[rank]),
+          group.position + 1 - group.on_device.num_prompt_tokens};
+      EXPECT_EQ(Slice(draws_ + kDrawWords * draw, kDrawWords), expected);
+    }
+  }
+
+  // A token of each sample that lives; at times none, an error.
+  std::vector<Candidate> AnyDraws(const HostGroup& group) {
+    std::vector<Candidate> candidates;
+    for (int rank = 0; rank < group.num_beams; ++rank) {
+      const TokenId token = Below(500) == 0 ? kNoToken : Below(kVocabSize);
+      candidates.push_back({.beam = rank,
+                            .token = token,
+                            .cum_log_prob = group.cums[rank] - 0.5f});
+    }
+    return candidates;
   }
 
   // Candidates of the live beams, best first, with EOS ids among them; at
@@ -334,8 +385,9 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
                                    std::bit_cast<int>(candidate.cum_log_prob)});
       }
       Put(candidates_ + 3 * groups_[g].selection.first_candidate, words);
+      const bool draws = groups_[g].on_device.num_draws > 0;
       Put(counts_ + static_cast<int>(g),
-          {static_cast<int>(candidates[g].size())});
+          {draws ? 12345 : static_cast<int>(candidates[g].size())});
     }
   }
 
@@ -363,7 +415,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
         ASSERT_OK(CudaMoveGroup(state_, group.first_slot, first,
                                 group.num_slots, stream_.get()));
         group.first_slot = first;
-        Put(groups_at_ + 5 * static_cast<int>(g), {first});
+        Put(groups_at_ + kGroupWords * static_cast<int>(g), {first});
       }
       first += group.num_slots;
     }
@@ -382,7 +434,8 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     ExpectBatch(copies);
     std::vector<std::vector<Candidate>> candidates;
     for (const HostGroup& group : groups_) {
-      candidates.push_back(AnyCandidates(group));
+      candidates.push_back(group.samples.empty() ? AnyCandidates(group)
+                                                 : AnyDraws(group));
     }
     UploadCandidates(candidates);
     ApplyDelta();
@@ -411,11 +464,13 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
   int num_rows_ = 0;
   int num_eos_ = 0;
   int num_candidates_ = 0;
+  int num_draws_ = 0;
   int next_page_ = 1;
   int step_ = 0;
   std::vector<HostGroup> groups_;
 
   Words words_;
+  int samples_, draws_;
   int tokens_, cums_, slots_, sources_, tails_, tables_, positions_;
   int num_groups_at_, groups_at_, selections_, row_groups_, eos_;
   int batch_tokens_, batch_positions_, logits_tokens_, batch_cums_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -26,6 +27,7 @@ struct HostGroup {
   std::vector<int> tokens;
   std::vector<float> cums;
   std::vector<int> slots;
+  std::vector<uint32_t> samples;  // of groups of samples
   int num_beams = 1;
   std::vector<std::pair<int, int>> moves;  // from slot, to slot
   // By slot.
@@ -62,10 +64,14 @@ inline void Advance(HostGroup& group,
   std::vector<int> parents;
   group.tokens.assign(num_slots, 0);
   group.cums.assign(num_slots, kNoBeam);
-  for (const Candidate& candidate : candidates) {
+  const std::vector<uint32_t> drew = group.samples;
+  std::fill(group.samples.begin(), group.samples.end(), kNobodyDraws);
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& candidate = candidates[i];
     const bool is_eos =
         std::binary_search(group.eos.begin(), group.eos.end(), candidate.token);
-    if (is_eos || static_cast<int>(parents.size()) == num_slots) continue;
+    if (is_eos || candidate.token < 0 || parents.size() == num_slots) continue;
+    if (!drew.empty()) group.samples[parents.size()] = drew[i];
     group.tokens[parents.size()] = candidate.token;
     group.cums[parents.size()] = candidate.cum_log_prob;
     parents.push_back(group.slots[candidate.beam]);

@@ -39,16 +39,17 @@ TEST(CudaBatchImageTest, RowsOfBeamsComeFirstThenPrompts) {
   CudaBatchImage image(kShape);
   CudaGroup beams = Group(6, 2, 1, 9);
   beams.eos_token_ids = {2, 7};
-  EXPECT_EQ(image.AddBeams(beams, Ask(4)).group_idx, 0);
-  EXPECT_EQ(image.AddBeams(Group(3, 1, 5, 70), Ask(1)).first_candidate, 4);
+  EXPECT_EQ(image.AddBeams(beams, Ask(4))[0].group_idx, 0);
+  EXPECT_EQ(image.AddBeams(Group(3, 1, 5, 70), Ask(1))[0].first_candidate, 4);
   const std::vector<TokenId> tokens = {5, 6, 7};
   EXPECT_EQ(image.AddPrompt(tokens, 8, 40), 5);
   const int last = image.AddPrompt(tokens, 0, 11);
   const float cum = 0;
-  const CudaAnswerPlace place =
+  const std::vector<CudaAnswerPart> parts =
       image.AddPromptLines(Group(11, 5, 0, 2), Ask(50), {&last, 1}, {&cum, 1});
-  EXPECT_EQ(place.group_idx, 2);
-  EXPECT_EQ(place.first_candidate, 5);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].group_idx, 2);
+  EXPECT_EQ(parts[0].first_candidate, 5);
 
   EXPECT_EQ(image.num_rows, 3);
   EXPECT_EQ(image.num_tokens(), 9);
@@ -117,6 +118,117 @@ TEST(CudaBatchImageTest, EveryLiveRowHasTheEditsOfItsHistory) {
   EXPECT_EQ(image.row_edits[1].begin, 2);
   EXPECT_EQ(image.row_edits[1].repetition_penalty, 2.0f);
   EXPECT_EQ(image.row_edits[2].begin, image.row_edits[2].end);
+}
+
+SelectionRule RuleOf(SelectionKind kind) {
+  SelectionRule rule;
+  rule.kind = kind;
+  rule.domain = kind == SelectionKind::kDraws ? ScoreDomain::kLogits
+                                              : ScoreDomain::kLogProbs;
+  return rule;
+}
+
+TEST(CudaBatchImageTest, RowsThatChooseByThemselvesAreGroupsOfASlot) {
+  const SelectionRule rule = RuleOf(SelectionKind::kRows);
+  const std::vector<int> slots = {2, 0, 1};  // by rank
+  CudaGroupRequest request = {
+      .num_candidates = 4, .rule = &rule, .slots = slots};
+  CudaBatchImage image(kShape);
+  const auto parts = image.AddBeams(Group(5, 3, 1, 9), request);
+  ASSERT_EQ(parts.size(), 3u);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(parts[rank].first_rank, rank);
+    EXPECT_EQ(parts[rank].group_idx, slots[rank]);
+    EXPECT_EQ(parts[rank].first_candidate, 4 * slots[rank]);
+    const CudaResidentGroup& group = image.groups[slots[rank]];
+    EXPECT_EQ(group.first_slot, 5 + slots[rank]);
+    EXPECT_EQ(group.num_slots, 1);
+  }
+  EXPECT_THAT(image.row_groups, ElementsAre(0, 1, 2));
+  EXPECT_THAT(image.token_tables, ElementsAre(5, 6, 7));
+  // They read the pages that they share together all the same.
+  ASSERT_EQ(image.shared_runs.size(), 1u);
+  EXPECT_EQ(image.shared_runs[0].num_queries, 3);
+}
+
+TEST(CudaBatchImageTest, DrawsOfPromptsStandBehindThoseOfTheDevice) {
+  SelectionRule rule = RuleOf(SelectionKind::kDraws);
+  rule.sampling.seed = 5;
+  CudaGroupRequest request = {.num_generated = 6, .rule = &rule};
+  CudaBatchImage image(kShape);
+  image.AddBeams(Group(0, 2, 0, 9), request);
+  image.AddBeams(Group(2, 2, 0, 9), Ask(4));
+  const int last = image.AddPrompt(std::vector<TokenId>{5, 6, 7}, 0, 11);
+  const std::vector<int> samples = {0, 1, 2};
+  const float cum = 0;
+  request.samples = samples;
+  request.num_generated = 0;
+  const auto parts =
+      image.AddPromptLines(Group(4, 3, 0, 2), request, {&last, 1}, {&cum, 1});
+  EXPECT_EQ(image.num_draws, 5);
+  EXPECT_EQ(image.num_candidates, 9);
+  EXPECT_EQ(image.max_candidates, 4);
+  EXPECT_THAT(image.row_params, ElementsAre(0, 0, -1, -1, 1));
+  ASSERT_EQ(image.params.size(), 2u);
+  EXPECT_EQ(image.params[0].seed, 5u);
+  EXPECT_EQ(image.groups[0].first_draw, 0);
+  EXPECT_EQ(image.groups[0].num_prompt_tokens, 4);
+  EXPECT_EQ(image.groups[1].first_draw, -1);
+  EXPECT_EQ(image.groups[2].first_draw, 2);
+  EXPECT_EQ(image.groups[2].num_draws, 3);
+  EXPECT_EQ(image.selections[0].num_candidates, 0);
+  ASSERT_EQ(image.prompt_draws.size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(image.prompt_draws[i].row, 4);
+    EXPECT_EQ(image.prompt_draws[i].beam, 0);
+    EXPECT_EQ(image.prompt_draws[i].candidate, parts[0].first_candidate + i);
+    EXPECT_EQ(image.prompt_draws[i].sample, static_cast<uint32_t>(i));
+  }
+}
+
+TEST(CudaBatchImageTest, RowsWithNothingButWhatIsAllowedAreRestricted) {
+  const SelectionRule rule;
+  const std::vector<TokenId> tokens = {1, 4, 7};
+  const std::vector<std::span<const TokenId>> allowed = {
+      std::span(tokens), std::span(tokens).first(0)};
+  CudaGroupRequest request = Ask(4);
+  request.allowed = allowed;
+  CudaBatchImage image(kShape);
+  image.AddBeams(Group(0, 2, 0, 5), request);
+  EXPECT_TRUE(image.row_edits[0].only_edited);
+  EXPECT_EQ(image.row_edits[0].end, 3);
+  EXPECT_TRUE(image.row_edits[1].only_edited);
+  EXPECT_EQ(image.row_edits[1].begin, image.row_edits[1].end);
+  EXPECT_TRUE(image.has_edits());
+}
+
+TEST(CudaBatchImageTest, LogProbabilitiesAreAskedOfCandidatesThenOfPrompts) {
+  SelectionRule rule;
+  rule.num_logprobs = 3;
+  CudaGroupRequest request = Ask(4);
+  CudaBatchImage image(kShape);
+  image.AddBeams(Group(0, 2, 0, 9), request);
+  request.rule = &rule;
+  const auto parts = image.AddBeams(Group(2, 2, 0, 9), request);
+  image.AddPrompt(std::vector<TokenId>{5, 6, 7}, 0, 11);
+  const CudaLogProbPlace known =
+      image.AddKnownLines(4, std::vector<TokenId>{6, 7}, 50);
+  EXPECT_EQ(parts[0].log_probs.first_asked, 0);
+  EXPECT_EQ(parts[0].log_probs.num_best, 3);
+  EXPECT_EQ(known.first_asked, 4);
+  EXPECT_EQ(known.first_best, 6);
+  EXPECT_EQ(known.first_best_group, 2);
+  EXPECT_EQ(known.num_best, 10);  // there are no more tokens
+  EXPECT_EQ(image.num_lines(), 6);
+  EXPECT_THAT(image.row_groups, ElementsAre(0, 0, 1, 1, -1, -1));
+  EXPECT_THAT(image.prompt_logits_tokens, ElementsAre(4, 5));
+  const CudaLogProbImage& asked = image.log_probs;
+  EXPECT_EQ(asked.counts().num_asked, 6);
+  EXPECT_EQ(asked.counts().num_best, 26);
+  EXPECT_THAT(asked.best_row_groups, ElementsAre(-1, -1, 0, 1, 2, 3));
+  ASSERT_EQ(asked.known.size(), 2u);
+  EXPECT_EQ(asked.known[1].line, 5);
+  EXPECT_EQ(asked.known[1].token, 7);
 }
 
 TEST(PaddedRowsTest, FewShapesAndLittlePadding) {

@@ -5,237 +5,23 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
-#include <deque>
 #include <fstream>
-#include <functional>
-#include <future>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/cpu_count.h"
 #include "base/json.h"
-#include "base/thread_pool.h"
-#include "batcher/scheduler.h"
-#include "exec_request/model_executor.h"
 #include "exec_request/request_json.h"
-#include "model/cuda_executor.h"
-#include "model/llama_model.h"
 #include "tests/few_cases.h"
+#include "tests/model/cuda_executor_fixture.h"
 #include "tests/reference_cases.h"
 #include "tests/status_matchers.h"
 
-namespace espalier {
+namespace espalier::testing {
 namespace {
 
-using ::espalier::testing::Cases;
-using ::espalier::testing::ReferenceCases;
-using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
-
-constexpr double kTolerance = 1e-4;  // relative, on scores
-
-std::string SourcePath(const std::string& path) {
-  return std::string(ESPALIER_SOURCE_DIR) + "/" + path;
-}
-
-using Answers = std::vector<absl::StatusOr<Result>>;
-
-struct DriveOptions {
-  int num_in_flight = 1;
-  SchedulerOptions scheduler = {
-      .max_running = 64, .max_step_tokens = 256, .validate_steps = true};
-  // Called before the n-th plan; may submit and cancel.
-  std::function<void(Scheduler&, int)> before_plan = [](Scheduler&, int) {};
-};
-
-// Runs all requests under one scheduler, as an engine does.
-Answers Drive(StepExecutor& steps, const std::vector<Request>& requests,
-              const DriveOptions& options) {
-  Answers answers(requests.size(), absl::UnknownError("not answered"));
-  Scheduler scheduler(steps.description(), options.scheduler);
-  for (size_t i = 0; i < requests.size(); ++i) {
-    scheduler.Submit(RequestId{static_cast<int64_t>(i)}, requests[i],
-                     [&answers, i](absl::StatusOr<Result> result) {
-                       answers[i] = std::move(result);
-                     });
-  }
-  std::deque<std::future<absl::StatusOr<StepResult>>> in_flight;
-  for (int num_plans = 0;;) {
-    while (static_cast<int>(in_flight.size()) < options.num_in_flight) {
-      options.before_plan(scheduler, num_plans);
-      StepPlan plan = scheduler.Plan();
-      if (plan.empty() && plan.finished.empty() && plan.ended.empty()) break;
-      ++num_plans;
-      const auto done =
-          std::make_shared<std::promise<absl::StatusOr<StepResult>>>();
-      in_flight.push_back(done->get_future());
-      steps.Execute(std::move(plan), [done](absl::StatusOr<StepResult> result) {
-        done->set_value(std::move(result));
-      });
-    }
-    if (in_flight.empty()) break;
-    scheduler.Advance(in_flight.front().get());
-    in_flight.pop_front();
-  }
-  EXPECT_EQ(scheduler.pool().num_held(), 0);
-  return answers;
-}
-
-bool Close(double a, double b) {
-  return std::abs(a - b) <= kTolerance * std::max(std::abs(a), std::abs(b));
-}
-
-// How often the tokens at a rank differ while the scores agree: of that rank,
-// and of the hypothesis with these tokens where the other side has it too.
-struct Comparison {
-  int num_hypotheses = 0;
-  int num_swapped = 0;
-  int num_different = 0;
-
-  void Add(const std::vector<Hypothesis>& expected,
-           const std::vector<Hypothesis>& actual, const std::string& what) {
-    ASSERT_EQ(actual.size(), expected.size()) << what;
-    for (size_t rank = 0; rank < expected.size(); ++rank) {
-      ++num_hypotheses;
-      const bool close = std::isnan(expected[rank].score) ||
-                         Close(expected[rank].score, actual[rank].score);
-      if (!close) ++num_different;
-      EXPECT_TRUE(close) << what << ", rank " << rank << ": score "
-                         << actual[rank].score << ", expected "
-                         << expected[rank].score;
-      num_swapped += expected[rank].tokens != actual[rank].tokens;
-    }
-  }
-  void Print(const char* name) const {
-    std::printf(
-        "%s: %d hypotheses, %d in another order within the tolerance, "
-        "%d different\n",
-        name, num_hypotheses, num_swapped, num_different);
-  }
-};
-
-class CudaExecutorTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    auto device = CudaDevice::Open(0);
-    ASSERT_OK(device.status());
-    device_ = new CudaDevice(*device);
-    pool_ = new ThreadPool(Cases(NumUsableCpus(), 1));
-    auto host = LlamaModel::Load(SourcePath("models/en-fr"), {}, pool_);
-    ASSERT_OK(host.status());
-    host_ = host->release();
-  }
-
-  // A model on the device with its executor.
-  struct OnDevice {
-    std::unique_ptr<CudaLlama> model;
-    std::unique_ptr<CudaExecutor> steps;
-  };
-  static CudaLlamaOptions Float32() {
-    CudaLlamaOptions options;
-    options.dtype = DType::kFloat32;
-    options.max_tokens = 1024;
-    options.max_logits = 512;
-    options.kv_cache_bytes = 256 << 20;
-    return options;
-  }
-  static OnDevice Load(const CudaLlamaOptions& options) {
-    OnDevice on_device;
-    auto model = CudaLlama::Load(SourcePath("models/en-fr"), options, *device_);
-    EXPECT_OK(model.status());
-    if (!model.ok()) return on_device;
-    on_device.model = *std::move(model);
-    auto steps = CudaExecutor::Create(on_device.model.get(), options, *device_);
-    EXPECT_OK(steps.status());
-    if (steps.ok()) on_device.steps = *std::move(steps);
-    return on_device;
-  }
-
-  static Answers OnHost(const std::vector<Request>& requests) {
-    ModelExecutor steps(host_, pool_);
-    return Drive(steps, requests, {});
-  }
-
-  // Of any width, with and without score processors.
-  static Request AnyRequest(std::mt19937& random) {
-    const auto below = [&](int limit) {
-      return static_cast<int>(random() % limit);
-    };
-    const ModelDescription& model = host_->description();
-    Request request;
-    const int num_tokens = 1 + below(below(4) == 0 ? 90 : 24);
-    for (int i = 0; i < num_tokens; ++i) {
-      request.prompt_tokens.push_back(3 + below(model.vocab_size - 3));
-    }
-    GenerationParams& params = request.params;
-    params.num_beams = 1 + below(below(5) == 0 ? 20 : 6);
-    params.num_return_sequences = 1 + below(params.num_beams);
-    params.max_new_tokens = 1 + below(Cases(30, 5));
-    params.early_stopping = static_cast<EarlyStopping>(below(3));
-    params.length_penalty = below(4) - 1;
-    switch (below(8)) {
-      case 0:
-        params.repetition_penalty = 1.3;
-        break;
-      case 1:
-        params.no_repeat_ngram_size = 2;
-        break;
-      case 2:
-        params.suppress_tokens = {5, 300, 262};
-        break;
-      case 3:
-        params.min_new_tokens = std::min<int64_t>(9, *params.max_new_tokens);
-        break;
-      default:
-        break;
-    }
-    const absl::Status valid = ValidateRequest(model, &request);
-    EXPECT_OK(valid);
-    return request;
-  }
-  static std::vector<Request> AnyRequests(int count, uint32_t seed) {
-    std::mt19937 random(seed);
-    std::vector<Request> requests;
-    for (int i = 0; i < count; ++i) requests.push_back(AnyRequest(random));
-    return requests;
-  }
-
-  static void ExpectSame(const Answers& expected, const Answers& actual,
-                         const char* name) {
-    Comparison comparison;
-    for (size_t i = 0; i < expected.size(); ++i) {
-      const std::string what = Concat("request ", i);
-      ASSERT_OK(expected[i].status()) << what;
-      ASSERT_OK(actual[i].status()) << what;
-      comparison.Add(expected[i]->hypotheses, actual[i]->hypotheses, what);
-    }
-    comparison.Print(name);
-    EXPECT_LE(comparison.num_swapped, comparison.num_hypotheses / 100);
-  }
-
-  static void PrintFigures(const CudaExecutor& steps) {
-    const CudaExecutorFigures figures = steps.figures();
-    std::printf(
-        "%ld steps, %ld from %d graphs, %ld deltas, busy %.3f ms a step, "
-        "%ld gaps, median %.1f us, mean %.1f us\n",
-        figures.num_steps, figures.num_graph_launches, figures.num_graphs,
-        figures.num_deltas,
-        absl::ToDoubleMilliseconds(figures.busy) / figures.num_steps,
-        figures.num_gaps, absl::ToDoubleMicroseconds(figures.median_gap),
-        absl::ToDoubleMicroseconds(figures.idle) /
-            std::max<int64_t>(figures.num_gaps, 1));
-  }
-
-  static CudaDevice* device_;
-  static ThreadPool* pool_;
-  static LlamaModel* host_;
-};
-CudaDevice* CudaExecutorTest::device_ = nullptr;
-ThreadPool* CudaExecutorTest::pool_ = nullptr;
-LlamaModel* CudaExecutorTest::host_ = nullptr;
 
 TEST_F(CudaExecutorTest, RequestsAloneGetWhatTheHostGives) {
   const OnDevice device = Load(Float32());
@@ -333,14 +119,6 @@ TEST_F(CudaExecutorTest, WideBeamsGetWhatTheHostGives) {
   ExpectSame(OnHost(requests),
              Drive(*device.steps, requests, {.num_in_flight = 2}), "wide");
   PrintFigures(*device.steps);
-}
-
-absl::StatusOr<StepResult> RunPlan(StepExecutor& steps, StepPlan plan) {
-  std::promise<absl::StatusOr<StepResult>> done;
-  steps.Execute(std::move(plan), [&](absl::StatusOr<StepResult> result) {
-    done.set_value(std::move(result));
-  });
-  return done.get_future().get();
 }
 
 // A plan that feeds one token and asks for `num_slots` beams.
@@ -553,4 +331,4 @@ TEST_F(CudaExecutorTest, EveryHypothesisIsTheReferences) {
 }
 
 }  // namespace
-}  // namespace espalier
+}  // namespace espalier::testing

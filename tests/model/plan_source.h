@@ -1,0 +1,53 @@
+// Plans without a scheduler, of groups that choose in any way: what no strategy
+// asks for yet, and what of it is seen before a strategy is done with it. A
+// group's rows are set once and it goes on by itself; plans need no answers.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exec_request/step_plan.h"
+
+namespace espalier::testing {
+
+class PlanSource {
+ public:
+  explicit PlanSource(int page_size) : page_size_(page_size) {}
+
+  StepPlan plan;
+
+  // A row that feeds `tokens` at the front of its own pages, for whom nobody
+  // asks; returns its index.
+  int AddRow(std::span<const TokenId> tokens, int num_logits);
+  // Asks for the last lines of the last `num_rows` rows. The caller completes
+  // the selection.
+  PlanSelection& AddSelection(RequestId request, int num_rows, int num_slots,
+                              std::shared_ptr<const SelectionRule> rule);
+  // The next step of a group that a selection with one row set.
+  void Continue(const PlanSelection& selection);
+  // The rows of a selection again, each with one of `tokens` behind its own.
+  PlanSelection& FeedRows(PlanSelection selection,
+                          std::span<const TokenId> tokens);
+
+  // The plan, and a new one.
+  StepPlan Take();
+
+ private:
+  struct Group {
+    int position = 0;  // fed last
+    int num_steps = 0;
+    std::vector<PageId> tails;
+    std::vector<std::vector<PageId>> pages;  // of rows
+  };
+  PageId NewPage() { return PageId{next_page_++}; }
+  void AddRow(std::span<const TokenId> tokens, int first_position,
+              int num_logits, std::span<const PageId> pages);
+
+  const int page_size_;
+  int next_page_ = 0;
+  std::map<RequestId, Group> groups_;
+};
+
+}  // namespace espalier::testing

@@ -23,7 +23,7 @@ readonly work
 trap 'rm -rf "$work"' EXIT
 
 readonly steps=(68m:5x1/128 68m:16x8/512 1b:1x4/128 1b:8x4/512 8b:1x4/128
-  8b:8x4/512 8b:16x8/512 8b:1x8/8192)
+  8b:8x4/512 8b:16x8/512 8b:1x8/8192 1b:64x1/128 1b:64s1/128 1b:16x4/128)
 failed=0
 
 # limited SECONDS COMMAND...: its output, or a line that it failed.

@@ -4,6 +4,7 @@
 //
 //   cuda_step_benchmark [--new-tokens N] [--torch FILE] CASE...
 //   cuda_step_benchmark 8b:8x4/512      8 requests, 4 beams, 512 prompt tokens
+//   cuda_step_benchmark 8b:64s1/512     64 requests, a sample each
 //
 // Models: 68m, 0.6b, 1b, 8b. Prompts are random, no token ends a sequence, all
 // requests come at once; the first of two runs warms up. Prints a line of a
@@ -117,7 +118,14 @@ Request RandomRequest(const DecodeCase& c, int vocab_size, int num_new_tokens,
   for (int i = 0; i < c.num_prompt_tokens; ++i) {
     request.prompt_tokens.push_back(random() % vocab_size);
   }
-  request.params.num_beams = c.num_beams;
+  if (c.samples) {
+    request.params.do_sample = true;
+    request.params.top_p = 0.9;
+    request.params.seed = seed;
+    request.params.best_of = c.num_beams;
+  } else {
+    request.params.num_beams = c.num_beams;
+  }
   request.params.max_new_tokens = num_new_tokens;
   request.params.eos_token_id.emplace();
   return request;

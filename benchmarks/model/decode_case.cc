@@ -40,16 +40,18 @@ const std::map<std::string, LlamaConfig>& Shapes() {
 absl::StatusOr<DecodeCase> DecodeCase::Parse(const std::string& text) {
   DecodeCase parsed;
   char model[16] = "";
+  char kind[2] = "";
   char rest;
-  const int num_read = std::sscanf(text.c_str(), "%15[^:]:%dx%d/%d%c", model,
-                                   &parsed.num_requests, &parsed.num_beams,
-                                   &parsed.num_prompt_tokens, &rest);
-  if (num_read != 4 || !Shapes().contains(model) || parsed.num_requests < 1 ||
+  const int num_read = std::sscanf(
+      text.c_str(), "%15[^:]:%d%1[xs]%d/%d%c", model, &parsed.num_requests,
+      kind, &parsed.num_beams, &parsed.num_prompt_tokens, &rest);
+  if (num_read != 5 || !Shapes().contains(model) || parsed.num_requests < 1 ||
       parsed.num_beams < 1 || parsed.num_prompt_tokens < 1) {
     return InvalidArgument("not a case: ", text);
   }
   parsed.name = text;
   parsed.model = model;
+  parsed.samples = kind[0] == 's';
   return parsed;
 }
 

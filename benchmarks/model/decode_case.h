@@ -2,6 +2,7 @@
 // and beams of what length decode at once.
 //
 //   8b:8x4/512    the 8b shape, 8 requests with 4 beams each, 512 prompt tokens
+//   8b:8s4/512    the same with 4 samples each, drawn with a seed and top_p
 #pragma once
 
 #include <string>
@@ -15,7 +16,8 @@ struct DecodeCase {
   std::string name;   // as above
   std::string model;  // 68m, 0.6b, 1b or 8b
   int num_requests = 1;
-  int num_beams = 1;
+  int num_beams = 1;  // or samples
+  bool samples = false;
   int num_prompt_tokens = 1;
 
   // Errors: kInvalidArgument quoting the text.

@@ -20,6 +20,23 @@ namespace {
 
 constexpr double kTolerance = 1e-4;  // relative, on scores
 
+// Asks for samples where beams were asked for, with any filters.
+void MakeSamples(std::mt19937& random, GenerationParams* params) {
+  params->do_sample = true;
+  params->best_of = params->num_beams;
+  params->num_beams = 1;
+  params->num_return_sequences = 1;
+  params->length_penalty = 1.0;
+  params->early_stopping = EarlyStopping::kFalse;
+  params->seed = random();
+  if (random() % 2 == 0) params->temperature = 0.7;
+  if (random() % 2 == 0) params->top_k = 1 + random() % 50;
+  if (random() % 2 == 0) params->top_p = 0.9;
+  if (random() % 4 == 0) params->min_p = 0.05;
+  if (random() % 4 == 0) params->typical_p = 0.8;
+  if (random() % 4 == 0) params->logit_bias = {{17, 4.5}, {300, -2.0}};
+}
+
 }  // namespace
 
 std::string SourcePath(const std::string& path) {
@@ -172,6 +189,7 @@ Request CudaExecutorTest::AnyRequest(std::mt19937& random) {
     default:
       break;
   }
+  if (below(3) == 0) MakeSamples(random, &params);
   const absl::Status valid = ValidateRequest(model, &request);
   EXPECT_OK(valid);
   return request;

@@ -1,6 +1,7 @@
 #include "model/cuda_batch_image.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -73,7 +74,12 @@ CudaAnswerPart CudaBatchImage::AddGroup(const CudaGroup& group,
   eos_token_ids.insert(eos_token_ids.end(), group.eos_token_ids.begin(),
                        group.eos_token_ids.end());
   row_params.resize(first_row + lines.num_lines, -1);
+  perturbed_rows.resize(row_params.size());
+  perturbed_params.resize(row_params.size(), -1);
+  perturbed_selections.push_back(selections.back());
+  perturbed_selections.back().num_candidates = 0;
   if (draws) AddDraws(group, request, lines);
+  if (request.rule->perturbed) AddPerturbed(request, lines.first_rank);
   if (request.rule->num_logprobs >= 0) {
     part.log_probs = log_probs.AskGroup({.first_row = first_row,
                                          .num_rows = lines.num_lines,
@@ -82,7 +88,7 @@ CudaAnswerPart CudaBatchImage::AddGroup(const CudaGroup& group,
                                         request.rule->num_logprobs);
   }
   num_candidates += m;
-  if (!draws) max_candidates = std::max(max_candidates, m);
+  max_candidates = std::max(max_candidates, selections.back().num_candidates);
   row_groups.insert(row_groups.end(), lines.num_lines, part.group_idx);
   AddEdits(request, lines);
   return part;
@@ -98,6 +104,19 @@ void CudaBatchImage::AddDraws(const CudaGroup& group,
   groups.back().num_draws = lines.num_draws;
   groups.back().num_prompt_tokens = group.position + 1 - request.num_generated;
   num_draws += lines.num_draws;
+}
+
+// The row of the last group is not selected for, but perturbed.
+void CudaBatchImage::AddPerturbed(const CudaGroupRequest& request, int rank) {
+  const int m = std::exchange(selections.back().num_candidates, 0);
+  perturbed_selections.back().num_candidates = m;
+  perturbed_rows.back() = {
+      .domain = request.rule->domain,
+      .rank = static_cast<uint32_t>(rank),
+      .position = static_cast<uint32_t>(request.num_generated)};
+  perturbed_params.back() = static_cast<int>(params.size());
+  params.push_back(request.rule->sampling);
+  max_perturbed = std::max(max_perturbed, m);
 }
 
 CudaRowEdits CudaBatchImage::AddList(const CudaGroupRequest& request,
@@ -224,6 +243,8 @@ CudaLogProbPlace CudaBatchImage::AddKnownLines(int first_token,
   row_groups.resize(num_lines() + next.size(), -1);
   row_edits.resize(num_lines());
   row_params.resize(num_lines(), -1);
+  perturbed_rows.resize(num_lines());
+  perturbed_params.resize(num_lines(), -1);
   return place;
 }
 
@@ -233,6 +254,8 @@ void CudaBatchImage::Pad(int padded_rows, int padding_table) {
   row_groups.resize(padded_rows, -1);
   row_edits.resize(padded_rows);
   row_params.resize(padded_rows, -1);
+  perturbed_rows.resize(padded_rows);
+  perturbed_params.resize(padded_rows, -1);
   token_tables.resize(padded_rows, padding_table);
 }
 

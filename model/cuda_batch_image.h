@@ -26,6 +26,7 @@
 #include "base/ids.h"
 #include "exec_request/step_plan.h"
 #include "kernels/cuda_attention.h"
+#include "kernels/cuda_perturb.h"
 #include "kernels/cuda_resident.h"
 #include "kernels/cuda_select.h"
 #include "model/cuda_groups.h"
@@ -89,6 +90,7 @@ struct CudaBatchImage {
   int num_rows = 0;        // of beams
   int num_candidates = 0;  // and tokens drawn
   int max_candidates = 0;  // of a group that is selected for; 0: there is none
+  int max_perturbed = 0;   // of a perturbed row; 0: there is none
   int num_draws = 0;
 
   std::vector<CudaResidentGroup> groups;
@@ -100,7 +102,11 @@ struct CudaBatchImage {
   bool restricts_rows = false;  // whether some row is only_edited
   std::vector<int> row_params;  // [num_lines]
   std::vector<SamplingParams> params;
-  std::vector<int> token_tables;  // [num_tokens]
+  // Of perturbed rows: `selections`, but with candidates of those alone.
+  std::vector<CudaSelectGroup> perturbed_selections;  // [num_groups]
+  std::vector<CudaPerturbRow> perturbed_rows;         // [num_lines]
+  std::vector<int> perturbed_params;                  // [num_lines]
+  std::vector<int> token_tables;                      // [num_tokens]
   std::vector<CudaAttentionRow> attention_rows;
   std::vector<CudaSharedRun> shared_runs;
 
@@ -126,6 +132,7 @@ struct CudaBatchImage {
                         int rank);
   void AddDraws(const CudaGroup& group, const CudaGroupRequest& request,
                 const Lines& lines);
+  void AddPerturbed(const CudaGroupRequest& request, int rank);
   void AddPromptDraws(const CudaGroupRequest& request, int first_line,
                       int num_lines, int first_candidate);
   void AddEdits(const CudaGroupRequest& request, const Lines& lines);

@@ -32,6 +32,9 @@ CudaBatchMirror::CudaBatchMirror(const CudaStepMemory* memory,
       num_draws_(memory->arrays().num_draws),
       row_params_(memory->arrays().row_params),
       params_(memory->arrays().params),
+      perturbed_selections_(memory->arrays().perturbed_selections),
+      perturbed_rows_(memory->arrays().perturbed_rows),
+      perturbed_params_(memory->arrays().perturbed_params),
       log_prob_counts_(memory->arrays().log_probs.counts),
       asking_groups_(memory->arrays().log_probs.asking_groups),
       best_groups_(memory->arrays().log_probs.best_groups),
@@ -44,6 +47,7 @@ void CudaBatchMirror::Send(const CudaBatchImage& image, CudaDelta* delta) {
   SendGroups(image, delta);
   SendEdits(image, delta);
   SendDraws(image, delta);
+  SendPerturbed(image, delta);
   SendLogProbs(image, delta);
   SendAttention(image, delta);
   SendPrompts(image, delta);
@@ -70,14 +74,22 @@ void CudaBatchMirror::SendEdits(const CudaBatchImage& image, CudaDelta* delta) {
 // Where nobody draws, nothing of this is read. Draws of prompts stand behind
 // those that the device writes.
 void CudaBatchMirror::SendDraws(const CudaBatchImage& image, CudaDelta* delta) {
+  params_.Update(image.params, delta);
   if (image.num_draws == 0) return;
   num_draws_.Update({&image.num_draws, 1}, delta);
   row_params_.Update(image.row_params, delta);
-  params_.Update(image.params, delta);
   const int first =
       image.num_draws - static_cast<int>(image.prompt_draws.size());
   delta->Put<CudaDraw>(memory_->arrays().state.draws + first,
                        image.prompt_draws);
+}
+
+void CudaBatchMirror::SendPerturbed(const CudaBatchImage& image,
+                                    CudaDelta* delta) {
+  if (image.max_perturbed == 0) return;
+  perturbed_selections_.Update(image.perturbed_selections, delta);
+  perturbed_rows_.Update(image.perturbed_rows, delta);
+  perturbed_params_.Update(image.perturbed_params, delta);
 }
 
 // Where nobody asks, nothing of this is read.
@@ -142,6 +154,9 @@ void CudaBatchMirror::Forget() {
   num_draws_.Forget();
   row_params_.Forget();
   params_.Forget();
+  perturbed_selections_.Forget();
+  perturbed_rows_.Forget();
+  perturbed_params_.Forget();
   log_prob_counts_.Forget();
   asking_groups_.Forget();
   best_groups_.Forget();

@@ -35,6 +35,7 @@ class CudaBatchMirror {
   void SendGroups(const CudaBatchImage& image, CudaDelta* delta);
   void SendEdits(const CudaBatchImage& image, CudaDelta* delta);
   void SendDraws(const CudaBatchImage& image, CudaDelta* delta);
+  void SendPerturbed(const CudaBatchImage& image, CudaDelta* delta);
   void SendLogProbs(const CudaBatchImage& image, CudaDelta* delta);
   void SendAttention(const CudaBatchImage& image, CudaDelta* delta);
   void SendPrompts(const CudaBatchImage& image, CudaDelta* delta);
@@ -55,6 +56,9 @@ class CudaBatchMirror {
   MirroredArray<int> num_draws_;
   MirroredArray<int> row_params_;
   MirroredArray<SamplingParams> params_;
+  MirroredArray<CudaSelectGroup> perturbed_selections_;
+  MirroredArray<CudaPerturbRow> perturbed_rows_;
+  MirroredArray<int> perturbed_params_;
   MirroredArray<CudaLogProbCounts> log_prob_counts_;
   MirroredArray<CudaAskingGroup> asking_groups_;
   MirroredArray<CudaSelectGroup> best_groups_;

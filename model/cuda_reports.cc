@@ -1,5 +1,7 @@
 #include "model/cuda_reports.h"
 
+#include <cmath>
+
 #include "base/status.h"
 
 namespace espalier {
@@ -40,13 +42,14 @@ SelectionResult CudaReports::Read(int report,
                                   const CudaStep::Answer& answer) const {
   SelectionResult result = {.request = answer.request};
   for (const CudaAnswerPart& part : answer.parts) {
-    ReadPart(report, part, answer.has_log_probs, &result);
+    ReadPart(report, answer, part, &result);
   }
   return result;
 }
 
-void CudaReports::ReadPart(int report, const CudaAnswerPart& part,
-                           bool has_log_probs, SelectionResult* result) const {
+void CudaReports::ReadPart(int report, const CudaStep::Answer& answer,
+                           const CudaAnswerPart& part,
+                           SelectionResult* result) const {
   const int count =
       ring_.num_candidates[report * ring_.max_groups + part.group_idx];
   const Candidate* const first = ring_.candidates +
@@ -54,7 +57,11 @@ void CudaReports::ReadPart(int report, const CudaAnswerPart& part,
                                  part.first_candidate;
   for (int i = 0; i < count; ++i) {
     Candidate candidate = first[i];
-    if (has_log_probs) {
+    if (!answer.cum_log_probs.empty()) {
+      candidate.cum_log_prob += answer.cum_log_probs[part.first_rank];
+      if (std::isinf(candidate.cum_log_prob)) continue;  // below float32
+    }
+    if (answer.has_log_probs) {
       result->logprobs.push_back(ReadLogProb(report, part.log_probs, i,
                                              candidate.beam, candidate.token));
     }
@@ -76,6 +83,7 @@ ScoringResult CudaReports::Read(int report,
 TokenLogProb CudaReports::ReadLogProb(int report, const CudaLogProbPlace& place,
                                       int asked_idx, int line,
                                       TokenId token) const {
+  if (token < 0) return {.token = token, .best = {}};  // there is none
   const CudaTokenScore score =
       scores_[int64_t{report} * log_prob_ring_.max_asked + place.first_asked +
               asked_idx];

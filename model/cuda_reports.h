@@ -33,8 +33,8 @@ class CudaReports {
   ScoringResult Read(int report, const CudaStep::Scored& scored) const;
 
  private:
-  void ReadPart(int report, const CudaAnswerPart& part, bool has_log_probs,
-                SelectionResult* result) const;
+  void ReadPart(int report, const CudaStep::Answer& answer,
+                const CudaAnswerPart& part, SelectionResult* result) const;
   // What is known of asked token number `asked_idx`, and of the best tokens of
   // line number `line` of `place`.
   TokenLogProb ReadLogProb(int report, const CudaLogProbPlace& place,

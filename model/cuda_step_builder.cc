@@ -288,6 +288,9 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
     step->answers.push_back(
         {.request = selection.request,
          .has_log_probs = selection.rule->num_logprobs >= 0});
+    if (selection.rule->perturbed) {
+      step->answers.back().cum_log_probs = selection.cum_log_probs;
+    }
   }
   for (const GroupContinuation& continuation : plan.continuations) {
     step->answers.push_back(
@@ -313,6 +316,7 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
   step->num_groups = image->num_groups();
   step->max_candidates = image->max_candidates;
   step->num_draws = image->num_draws;
+  step->max_perturbed = image->max_perturbed;
   step->num_asked = image->log_probs.num_asked;
   step->max_best = image->log_probs.max_best;
   step->max_copies = step->num_rows + (step->only_beams ? 0 : num_copies);

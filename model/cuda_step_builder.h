@@ -36,9 +36,10 @@ struct CudaStep {
   int num_groups = 0;
   int max_candidates = 0;  // of a group that is selected for
   int num_draws = 0;
-  int num_asked = 0;   // log-probabilities
-  int max_best = 0;    // tokens of a line
-  int max_copies = 0;  // of tails
+  int max_perturbed = 0;  // candidates of a perturbed row
+  int num_asked = 0;      // log-probabilities
+  int max_best = 0;       // tokens of a line
+  int max_copies = 0;     // of tails
   bool has_edits = false;
   bool has_partials = false;  // of attention
   bool only_beams = false;    // so that a graph of this shape can run it
@@ -50,6 +51,8 @@ struct CudaStep {
     RequestId request = {};
     // Whether there are log-probabilities of candidates.
     bool has_log_probs = false;
+    // Of perturbed rows, by rank: theirs are not in the device's sums.
+    std::vector<float> cum_log_probs = {};
     std::vector<CudaAnswerPart> parts = {};  // none: was not fed
   };
   std::vector<Answer> answers;

@@ -86,6 +86,9 @@ int64_t LayOut(const CudaStepLimits& limits, int* words,
   layout.Add(&arrays->num_draws, 1);
   layout.Add(&arrays->row_params, limits.max_rows);
   layout.Add(&arrays->params, limits.max_rows);
+  layout.Add(&arrays->perturbed_selections, limits.max_rows);
+  layout.Add(&arrays->perturbed_rows, limits.max_rows);
+  layout.Add(&arrays->perturbed_params, limits.max_rows);
   AddLogProbs(limits, &layout, &arrays->log_probs);
   return layout.num_words();
 }

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
 #include "kernels/cuda_attention.h"
+#include "kernels/cuda_perturb.h"
 #include "kernels/cuda_resident.h"
 #include "kernels/cuda_sample.h"
 #include "kernels/cuda_select.h"
@@ -53,6 +54,10 @@ struct CudaStepArrays {
   const int* num_draws = nullptr;          // [1]
   const int* row_params = nullptr;         // [max_rows]
   const SamplingParams* params = nullptr;  // [max_rows]
+  // Perturbed rows.
+  const CudaSelectGroup* perturbed_selections = nullptr;  // [max_rows]
+  const CudaPerturbRow* perturbed_rows = nullptr;         // [max_rows]
+  const int* perturbed_params = nullptr;                  // [max_rows]
   // Log-probabilities.
   CudaStepLogProbs log_probs;
 };

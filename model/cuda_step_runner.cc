@@ -48,11 +48,7 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
                            " logits can be selected from");
   }
   ASSIGN_OR_RETURN(runner->logits_, DeviceBuffer<float>::Create(num_logits));
-  const Shape largest = {.num_lines = limits.max_rows,
-                         .max_groups = reports.max_groups,
-                         .max_candidates = limits.max_candidates,
-                         .max_draws = limits.max_rows,
-                         .max_best = limits.max_best_tokens};
+  const Shape largest = runner->LargestShape();
   const size_t scratch_bytes =
       std::max({CudaSelectScratchBytes(runner->SelectInputs(largest)),
                 CudaSelectScratchBytes(runner->BestInputs(largest)),
@@ -62,7 +58,27 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
   return runner;
 }
 
+// As far as scratch is concerned.
+CudaStepRunner::Shape CudaStepRunner::LargestShape() const {
+  const CudaStepLimits& limits = memory_->limits();
+  return {.num_lines = limits.max_rows,
+          .max_groups = reports_.max_groups,
+          .max_candidates = limits.max_candidates,
+          .max_draws = limits.max_rows,
+          .max_perturbed = limits.max_candidates,
+          .max_best = limits.max_best_tokens};
+}
+
+absl::Status CudaStepRunner::MakePerturbScratch() {
+  if (perturb_scratch_.size() > 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(perturb_scratch_,
+                   DeviceBuffer<std::byte>::Create(
+                       CudaPerturbScratchBytes(PerturbInputs(LargestShape()))));
+  return absl::OkStatus();
+}
+
 absl::Status CudaStepRunner::Enqueue(const CudaStep& step) {
+  if (step.max_perturbed > 0) RETURN_IF_ERROR(MakePerturbScratch());
   if (!step.only_beams) return EnqueueEagerly(step);
   ASSIGN_OR_RETURN(const cudaGraphExec_t graph, FindGraph(GraphShape(step)));
   return CudaStatus(cudaGraphLaunch(graph, stream_), "cudaGraphLaunch");
@@ -83,6 +99,8 @@ CudaStepRunner::Shape CudaStepRunner::GraphShape(const CudaStep& step) const {
           .max_groups = std::min(max_groups, reports_.max_groups),
           .max_candidates = max_candidates,
           .max_draws = step.num_draws > 0 ? step.num_rows : 0,
+          .max_perturbed = GraphBound(step.max_perturbed, kMinCandidates,
+                                      limits.max_candidates),
           .max_asked = GraphBound(step.num_asked, kMinCandidates,
                                   limits.max_asked_tokens()),
           .max_best =
@@ -107,6 +125,7 @@ absl::Status CudaStepRunner::EnqueueEagerly(const CudaStep& step) {
                        .max_groups = std::max(step.num_groups, 1),
                        .max_candidates = step.max_candidates,
                        .max_draws = step.num_draws,
+                       .max_perturbed = step.max_perturbed,
                        .max_asked = step.num_asked,
                        .max_best = step.max_best,
                        .max_copies = step.max_copies,
@@ -139,6 +158,11 @@ absl::Status CudaStepRunner::EnqueueChoice(const Shape& shape) {
     RETURN_IF_ERROR(CudaSelect(SelectInputs(shape),
                                {arrays.candidates, arrays.num_candidates},
                                scratch_.data(), device_, stream_));
+  }
+  if (shape.max_perturbed > 0) {
+    RETURN_IF_ERROR(CudaPerturb(PerturbInputs(shape),
+                                {arrays.candidates, arrays.num_candidates},
+                                perturb_scratch_.data(), device_, stream_));
   }
   if (shape.max_draws == 0) return absl::OkStatus();
   return CudaSample(SampleInputs(shape), arrays.candidates, scratch_.data(),
@@ -218,6 +242,18 @@ CudaSampleInputs CudaStepRunner::SampleInputs(const Shape& shape) const {
           .cum_log_probs = arrays.state.batch_cum_log_probs,
           .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
           .edits = arrays.edits};
+}
+
+CudaPerturbInputs CudaStepRunner::PerturbInputs(const Shape& shape) const {
+  const CudaStepArrays& arrays = memory_->arrays();
+  Shape rows = shape;
+  rows.max_candidates = shape.max_perturbed;
+  CudaSelectInputs select = SelectInputs(rows);
+  select.groups = arrays.perturbed_selections;
+  return {.select = select,
+          .rows = arrays.perturbed_rows,
+          .row_params = arrays.perturbed_params,
+          .params = arrays.params};
 }
 
 // A group a line: its best tokens by the model's own scores.

@@ -3,6 +3,7 @@
 //
 //   begin ─> tail copies ─> forward pass ─> selection ─> advance and report
 //                                           sampling
+//                                           perturbed rows
 //                                           log-probabilities
 //
 // What no request of a step asks for is not in it: a step in which nobody draws
@@ -49,8 +50,9 @@ class CudaStepRunner {
     int max_groups = 1;
     int max_candidates = 0;  // of a group that is selected for; 0: none is
     int max_draws = 0;
-    int max_asked = 0;  // log-probabilities
-    int max_best = 0;   // tokens of a line
+    int max_perturbed = 0;  // of a perturbed row; 0: there is none
+    int max_asked = 0;      // log-probabilities
+    int max_best = 0;       // tokens of a line
     int max_copies = 0;
     bool has_edits = false;
     bool has_partials = false;  // without any, attention is one launch
@@ -58,6 +60,7 @@ class CudaStepRunner {
   };
   CudaStepRunner() = default;
 
+  Shape LargestShape() const;
   Shape GraphShape(const CudaStep& step) const;
   absl::StatusOr<cudaGraphExec_t> FindGraph(const Shape& shape);
   absl::Status EnqueueEagerly(const CudaStep& step);
@@ -65,7 +68,9 @@ class CudaStepRunner {
   CudaBatch BatchOf(const Shape& shape) const;
   CudaSelectInputs SelectInputs(const Shape& shape) const;
   CudaSampleInputs SampleInputs(const Shape& shape) const;
+  CudaPerturbInputs PerturbInputs(const Shape& shape) const;
   CudaSelectInputs BestInputs(const Shape& shape) const;
+  absl::Status MakePerturbScratch();
   absl::Status EnqueueChoice(const Shape& shape);
   absl::Status EnqueueLogProbs(const Shape& shape);
 
@@ -79,6 +84,8 @@ class CudaStepRunner {
   DeviceBuffer<float> logits_;  // [max_rows, vocab_size]
 
   DeviceBuffer<std::byte> scratch_;  // of one kernel at a time; any step's
+  // As large as all logits; made when a row is first perturbed.
+  DeviceBuffer<std::byte> perturb_scratch_;
 
   std::map<Shape, CudaGraph> graphs_;
 };

@@ -157,6 +157,61 @@ Answers CudaExecutorTest::OnHost(const std::vector<Request>& requests) {
   return Drive(steps, requests, {});
 }
 
+namespace {
+
+// One of the strategies that choose among rows, or where rows may go.
+void MakeStrategy(std::mt19937& random, int which, GenerationParams* params) {
+  params->num_beams = 2 * (1 + random() % 3);
+  switch (which) {
+    case 0:
+      params->num_beam_groups = 2;
+      params->diversity_penalty = 0.7;
+      break;
+    case 1:
+      params->do_sample = true;
+      params->temperature = 1.2;
+      params->top_k = 40;
+      params->seed = random();
+      break;
+    case 2:
+      params->stochastic = true;
+      params->top_p = 0.95;
+      params->seed = random();
+      break;
+    default:
+      params->allowed_sequences.emplace();
+      for (int i = 0; i < 50; ++i) {
+        params->allowed_sequences->push_back(
+            {static_cast<int64_t>(3 + random() % 5),
+             static_cast<int64_t>(3 + random() % 300),
+             static_cast<int64_t>(3 + random() % 300)});
+      }
+  }
+}
+
+}  // namespace
+
+std::vector<Request> CudaExecutorTest::RequestsOfAllStrategies(int count,
+                                                               uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<Request> requests;
+  for (int i = 0; i < count; ++i) {
+    Request& request = requests.emplace_back();
+    const int num_tokens = 1 + random() % 40;
+    for (int t = 0; t < num_tokens; ++t) {
+      request.prompt_tokens.push_back(
+          3 + random() % (host_->description().vocab_size - 3));
+    }
+    MakeStrategy(random, i % 4, &request.params);
+    request.params.num_return_sequences = request.params.num_beams;
+    request.params.max_new_tokens = 3 + random() % Cases(20, 3);
+    if (random() % 2 == 0) request.params.logprobs = random() % 5;
+    if (random() % 3 == 0) request.params.prompt_logprobs = random() % 3;
+    EXPECT_OK(ValidateRequest(host_->description(), &request));
+  }
+  return requests;
+}
+
 Request CudaExecutorTest::AnyRequest(std::mt19937& random) {
   const auto below = [&](int limit) {
     return static_cast<int>(random() % limit);

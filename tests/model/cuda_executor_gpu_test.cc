@@ -56,6 +56,23 @@ TEST_F(CudaExecutorTest, MixturesGetWhatTheHostGives) {
   }
 }
 
+TEST_F(CudaExecutorTest, EveryStrategyGetsWhatTheHostGives) {
+  std::vector<Request> requests =
+      RequestsOfAllStrategies(Cases(48, 8), 20261120);
+  for (Request& request : AnyRequests(Cases(24, 4), 3)) {
+    requests.push_back(std::move(request));
+  }
+  const Answers expected = OnHost(requests);
+  const OnDevice device = Load(Float32());
+  ASSERT_NE(device.steps, nullptr);
+  for (const int num_in_flight : {1, 2}) {
+    ExpectSame(expected,
+               Drive(*device.steps, requests, {.num_in_flight = num_in_flight}),
+               "all strategies");
+    PrintFigures(*device.steps);
+  }
+}
+
 // Few tokens a step divide prompts into chunks that share steps with beams; few
 // pages let requests wait for one another, so that pages change hands.
 TEST_F(CudaExecutorTest, ChunksAndScarcePagesGiveWhatTheHostGives) {

@@ -231,6 +231,31 @@ TEST(CudaBatchImageTest, LogProbabilitiesAreAskedOfCandidatesThenOfPrompts) {
   EXPECT_EQ(asked.known[1].token, 7);
 }
 
+TEST(CudaBatchImageTest, PerturbedRowsAreChosenForByThemselves) {
+  SelectionRule rule = RuleOf(SelectionKind::kRows);
+  rule.perturbed = true;
+  rule.sampling.seed = 9;
+  const std::vector<int> slots = {1, 0};  // by rank
+  CudaGroupRequest request = {
+      .num_candidates = 4, .num_generated = 3, .rule = &rule, .slots = slots};
+  CudaBatchImage image(kShape);
+  image.AddBeams(Group(0, 1, 0, 9), Ask(2));
+  image.AddBeams(Group(1, 2, 0, 9), request);
+  EXPECT_EQ(image.max_candidates, 2);
+  EXPECT_EQ(image.max_perturbed, 4);
+  EXPECT_EQ(image.selections[0].num_candidates, 2);
+  EXPECT_EQ(image.selections[1].num_candidates, 0);
+  ASSERT_EQ(image.perturbed_selections.size(), 3u);
+  EXPECT_EQ(image.perturbed_selections[0].num_candidates, 0);
+  EXPECT_EQ(image.perturbed_selections[2].num_candidates, 4);
+  EXPECT_THAT(image.row_params, ElementsAre(-1, -1, -1));
+  EXPECT_EQ(image.perturbed_params[0], -1);
+  EXPECT_EQ(image.params[image.perturbed_params[2]].seed, 9u);
+  EXPECT_EQ(image.perturbed_rows[1].rank, 1u);  // in slot 0
+  EXPECT_EQ(image.perturbed_rows[2].rank, 0u);
+  EXPECT_EQ(image.perturbed_rows[2].position, 3u);
+}
+
 TEST(PaddedRowsTest, FewShapesAndLittlePadding) {
   std::vector<int> shapes;
   for (int rows = 1; rows <= 1000; ++rows) {

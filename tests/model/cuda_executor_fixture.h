@@ -38,7 +38,7 @@ Answers Drive(StepExecutor& steps, const std::vector<Request>& requests,
 // Runs one plan and waits for its answer.
 absl::StatusOr<StepResult> RunPlan(StepExecutor& steps, StepPlan plan);
 
-// Equal to 1e-4 of themselves: scores of two devices in float32.
+// Equal to 1e-4 of themselves, or of 0.5: scores of two devices in float32.
 bool Close(double a, double b);
 
 // How often the tokens at a rank differ while the scores agree.

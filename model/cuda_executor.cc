@@ -36,10 +36,18 @@ constexpr int kCandidatesPerRow = 1 + kMaxEosTokenIds;
 constexpr int kBestPerRow = 64;
 // Of 16 bytes each.
 constexpr int64_t kMaxEdits = 1 << 23;
+// Where rows choose by themselves, each has about twice the beams; where
+// sequences are allowed, as many as end at once. 12 bytes each, in four places.
+constexpr int64_t kMaxCandidates = 1 << 19;
+
+int MaxCandidates(int64_t max_rows) {
+  const int64_t count = std::min(2 * max_rows * max_rows, kMaxCandidates);
+  return static_cast<int>(std::max(kCandidatesPerRow * max_rows, count));
+}
 
 // Sized for all that is within LimitsOfRequests(): requests whose beams are at
-// most max_rows together have no more groups, slots, rows, candidates and EOS
-// ids than this.
+// most max_rows together have no more groups, slots, rows, lines and EOS ids
+// than this.
 CudaStepLimits LimitsOf(const ModelDescription& model,
                         const CudaLlamaOptions& options) {
   CudaStepLimits limits;
@@ -49,7 +57,7 @@ CudaStepLimits LimitsOf(const ModelDescription& model,
   limits.table_stride = static_cast<int>(
       std::min<int64_t>(NumPages(model.max_context, model.page_size),
                         int64_t{model.num_pages} + 1));
-  limits.max_candidates = kCandidatesPerRow * limits.max_rows;
+  limits.max_candidates = MaxCandidates(limits.max_rows);
   limits.max_best_tokens = kBestPerRow * limits.max_rows;
   limits.max_eos_token_ids = kMaxEosTokenIds * limits.max_rows;
   limits.max_edits = static_cast<int>(

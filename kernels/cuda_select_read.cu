@@ -63,10 +63,9 @@ __global__ __launch_bounds__(
   const int row = blockIdx.y;
   const int group = p.in.row_groups[row];
   const float cum = p.in.cum_log_probs[row];
-  const int m = group < 0 ? 0 : p.in.groups[group].num_candidates;
   WaitForPrevious();  // for logits; the rest was there before
   // Both at once, so that they are waited for together.
-  if ((m < 1) | !(cum > MinusInf())) return;
+  if ((group < 0) | !(cum > MinusInf())) return;
   const int warp = threadIdx.x / kWarpSize;
   const int num_warps = blockDim.x / kWarpSize;
   const int begin = blockIdx.x * num_warps * tiles_per_warp + warp;

@@ -25,6 +25,7 @@ CudaBatchMirror::CudaBatchMirror(const CudaStepMemory* memory,
       groups_(memory->arrays().state.groups),
       selections_(memory->arrays().state.selections),
       row_groups_(memory->arrays().state.row_groups),
+      select_row_groups_(memory->arrays().select_row_groups),
       eos_token_ids_(memory->arrays().state.eos_token_ids),
       token_tables_(memory->arrays().token_tables),
       row_edits_(memory->arrays().row_edits),
@@ -60,6 +61,11 @@ void CudaBatchMirror::SendGroups(const CudaBatchImage& image,
   groups_.Update(image.groups, delta);
   selections_.Update(image.selections, delta);
   row_groups_.Update(image.row_groups, delta);
+  std::vector<int> selecting = image.row_groups;
+  for (int& group : selecting) {
+    if (group >= 0 && image.selections[group].num_candidates == 0) group = -1;
+  }
+  select_row_groups_.Update(selecting, delta);
   eos_token_ids_.Update(image.eos_token_ids, delta);
   token_tables_.Update(image.token_tables, delta);
 }
@@ -147,6 +153,7 @@ void CudaBatchMirror::Forget() {
   groups_.Forget();
   selections_.Forget();
   row_groups_.Forget();
+  select_row_groups_.Forget();
   eos_token_ids_.Forget();
   token_tables_.Forget();
   row_edits_.Forget();

@@ -49,6 +49,7 @@ class CudaBatchMirror {
   MirroredArray<CudaResidentGroup> groups_;
   MirroredArray<CudaSelectGroup> selections_;
   MirroredArray<int> row_groups_;
+  MirroredArray<int> select_row_groups_;
   MirroredArray<TokenId> eos_token_ids_;
   MirroredArray<int> token_tables_;
   MirroredArray<CudaRowEdits> row_edits_;

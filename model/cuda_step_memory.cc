@@ -79,6 +79,7 @@ int64_t LayOut(const CudaStepLimits& limits, int* words,
   layout.Add(&arrays->items, limits.max_items);
   layout.Add(&arrays->item_counts, 2);
   layout.Add(&arrays->partial_indptr, int64_t{limits.max_tokens} + 1);
+  layout.Add(&arrays->select_row_groups, limits.max_rows);
   layout.Add(&arrays->row_edits, limits.max_rows);
   layout.Add(&arrays->edits, limits.max_edits);
   layout.Add(&arrays->candidates, limits.max_candidates);

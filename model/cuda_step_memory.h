@@ -46,6 +46,7 @@ struct CudaStepArrays {
   const int* item_counts = nullptr;          // [2]
   const int* partial_indptr = nullptr;       // [max_tokens + 1]
   // Selection.
+  const int* select_row_groups = nullptr;   // [max_rows]  -1: none selects
   const CudaRowEdits* row_edits = nullptr;  // [max_rows]
   const TokenEdit* edits = nullptr;         // [max_edits]
   Candidate* candidates = nullptr;          // [max_candidates]

@@ -223,7 +223,7 @@ CudaSelectInputs CudaStepRunner::SelectInputs(const Shape& shape) const {
           .logits = logits_.data(),
           .num_groups = arrays.state.num_groups,
           .groups = arrays.state.selections,
-          .row_groups = arrays.state.row_groups,
+          .row_groups = arrays.select_row_groups,
           .cum_log_probs = arrays.state.batch_cum_log_probs,
           .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
           .edits = arrays.edits};

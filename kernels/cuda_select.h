@@ -32,7 +32,7 @@ namespace espalier {
 // of all these as MergeCandidates does, also in kLogits, where a row's tokens
 // are chosen by edited logit and ranked by what they sum up to.
 // A group with num_candidates 0 is somebody else's to choose for (CudaSample):
-// nothing is written for it, and rows that name it are read for nothing.
+// little of its rows is read, and nothing is written for it.
 // REQUIRES: num_rows >= 1, num_candidates >= 0; no two groups share rows or
 // places in `candidates`.
 struct CudaSelectGroup {

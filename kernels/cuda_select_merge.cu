@@ -111,12 +111,13 @@ __device__ void AddScores(const RowView<T>& row, const QuarterMaxima& logits,
 }
 
 // The same of a row that offers its edited tokens alone, from the first ones.
+// Out of line, and with nothing by reference that other rows keep in registers.
 template <typename T>
-__device__ __noinline__ void AddEditedScores(const RowView<T>& row,
-                                             QuarterMaxima& scores) {
-  if (!row.alive()) return;
+__device__ __noinline__ float4 BestEditedScores(RowView<T> row) {
+  QuarterMaxima best;
+  if (!row.alive()) return best.best;
   const int lane = threadIdx.x % kWarpSize;
-  const CudaRowEdits& edits = row.row_edits();
+  const CudaRowEdits edits = row.row_edits();
   const int end = min(edits.end, edits.begin + kManyEdits);
   const auto score_at = [&](int e) {
     if (e >= end || row.edit(e).banned) return MinusInf();
@@ -124,9 +125,10 @@ __device__ __noinline__ void AddEditedScores(const RowView<T>& row,
   };
 #pragma unroll 1
   for (int e = edits.begin + lane; e < end; e += 4 * kWarpSize) {
-    scores.Add({score_at(e), score_at(e + kWarpSize),
-                score_at(e + 2 * kWarpSize), score_at(e + 3 * kWarpSize)});
+    best.Add({score_at(e), score_at(e + kWarpSize), score_at(e + 2 * kWarpSize),
+              score_at(e + 3 * kWarpSize)});
   }
+  return best.best;
 }
 
 // The softmax of all rows, to `stats`.
@@ -151,7 +153,7 @@ __device__ Summed SumRows(const Params& p, const CudaSelectGroup& group,
     if (threadIdx.x % kWarpSize == 0) p.scratch.stats[row] = stats;
     const RowView<T> view(p, group, beam, by_logit, stats);
     if (edits.only_edited) {
-      AddEditedScores(view, summed.own);
+      summed.own.Add(BestEditedScores(view));
     } else {
       AddScores(view, own, summed.own);
     }
@@ -174,7 +176,7 @@ __device__ void LeaveEditedOut(const Params& p, const CudaSelectGroup& group,
   summed.own = {};
   ForEachRow(group, [&](int beam) {
     const RowView<T> row(p, group, beam, by_logit);
-    if (row.only_edited()) return AddEditedScores(row, summed.own);
+    if (row.only_edited()) return summed.own.Add(BestEditedScores(row));
     TileBatch batch;
     AddScores(row, ReadMaxima(row.maxima(), p.tiles, batch), summed.own);
     if (beam < NumWarps()) summed.batch = batch;
@@ -249,6 +251,26 @@ __device__ void FindCut(const Params& p, const CudaSelectGroup& group,
   __syncthreads();
 }
 
+// Takes in edited tokens of rows that have many, if any have. Out of line, as
+// above.
+template <typename T>
+__device__ __noinline__ void GatherManyEdited(const Params& p, bool by_logit,
+                                              MergeShared& shared) {
+  const CudaSelectGroup group = p.in.groups[blockIdx.x];
+  const float cut = CutScore(shared.cut);
+#pragma unroll 1
+  for (int beam = 0; beam < group.num_rows; ++beam) {
+    const CudaRowEdits& edits = p.in.row_edits[group.first_row + beam];
+    if (edits.end - edits.begin <= kManyEdits) continue;
+    const RowView<T> row(p, group, beam, by_logit);
+    if (!row.alive()) continue;
+    GatherEdited(row, cut, threadIdx.x, blockDim.x, [&](const Entry& entry) {
+      const int i = atomicAdd(&shared.num_entries, 1);
+      if (i < kMaxEntries) shared.entries[i] = entry;
+    });
+  }
+}
+
 // Lists the quarters that reach the cut, and takes in edited tokens that do.
 template <typename T, typename Append>
 __device__ void FindQuarters(const Params& p, const CudaSelectGroup& group,
@@ -290,14 +312,6 @@ __device__ void FindQuarters(const Params& p, const CudaSelectGroup& group,
       }
     }
   });
-  if (p.in.row_edits == nullptr || !__syncthreads_or(summed.many_edits)) return;
-#pragma unroll 1
-  for (int beam = 0; beam < group.num_rows; ++beam) {
-    const CudaRowEdits& edits = p.in.row_edits[group.first_row + beam];
-    if (edits.end - edits.begin <= kManyEdits) continue;
-    const RowView<T> row(p, group, beam, by_logit);
-    if (row.alive()) GatherEdited(row, cut, threadIdx.x, blockDim.x, append);
-  }
 }
 
 // Reads the listed quarters again, several at a time.
@@ -361,6 +375,9 @@ __device__ void GatherEntries(const Params& p, const CudaSelectGroup& group,
     if (i < kMaxEntries) shared.entries[i] = entry;
   };
   FindQuarters<T>(p, group, by_logit, summed, cut, shared, append);
+  if (p.in.row_edits != nullptr && __syncthreads_or(summed.many_edits)) {
+    GatherManyEdited<T>(p, by_logit, shared);
+  }
   __syncthreads();
   ReadQuarters<T, Policy>(p, group, by_logit, cut, shared, append);
   __syncthreads();

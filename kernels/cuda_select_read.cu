@@ -78,6 +78,9 @@ __global__ __launch_bounds__(
   float* const maxima = p.scratch.maxima + size_t(row) * p.tiles * kQuarters;
   float* const sums = p.scratch.sums + size_t(row) * p.tiles;
   LanePiece<T> next = LoadPiece(logits, 2 * begin, size, aligned);
+  // Known while that is on its way, which is for nothing only if the group is
+  // somebody else's.
+  if (p.in.groups[group].num_candidates < 1) return;
   LogSum lane;
 #pragma unroll 1
   for (int tile = begin, second = 0; tile < end;) {

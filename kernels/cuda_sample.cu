@@ -20,20 +20,20 @@
 // at temperature 0.8 (bin/cuda_sample_benchmark; "torch" is
 // benchmarks/peers/torch_kernels.py), in us:
 //
-//     rows                                    1       8      64     512
-//     greedy                                  5.9     6.8    15      74
-//     temperature alone                       7.8     8.9    17      77
-//       torch: softmax, multinomial         117     117     206     998
-//     top_k 50                               12      13      22      95
-//     top_k 50, top_p 0.9, min_p 0.05         9.9    12      20      91
-//       torch: topk, softmax, multinomial    95     113     196     874
-//     ... and 100 penalties a row            14      18      29     130
-//     top_k 1000, temperature 1              90      93     107     373
-//     top_p 0.9                             112     123     137     466
-//     top_p 0.9, temperature 1              339     365     391    1431
+//     rows                                    1     512
+//     greedy                                  5.2    67
+//     temperature alone                       6.1    71
+//       torch: softmax, multinomial         117     998
+//     top_k 50                               10      87
+//     top_k 50, top_p 0.9, min_p 0.05         8.7    83
+//       torch: topk, softmax, multinomial    95     874
+//     ... and 100 penalties a row            12     121
+//     top_k 1000, temperature 1              91     382
+//     top_p 0.9                             113     477
+//     top_p 0.9, temperature 1              341    1419
+//     typical_p 0.9                         275    1156
 //
-// 512 rows are 263 MB: 91 us are 2.9 TB/s.
-#include "base/status.h"
+// 512 rows are 263 MB: 83 us are 3.1 TB/s.
 #include "kernels/cuda_sample.h"
 #include "kernels/cuda_sample_row.cuh"
 

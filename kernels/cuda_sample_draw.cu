@@ -135,16 +135,17 @@ class Sampler {
     const bool few = top_k || params.min_p > 0.0f;
     if (!few && params.top_p == 1.0f && params.typical_p == 1.0f) {
       if (num_tiles_ <= Policy::kThreads) return DrawFromFewTiles(uniform);
-      return ByFirst(DrawFromAll(uniform));
+      Sampler copy = *this;
+      return ByFirst(copy.DrawFromAll(uniform));
     }
     if (few && BoundFew(params) && shared_.num_listed <= kShortList &&
         params.typical_p == 1.0f) {
       return DrawFromShortList(top_k ? params.top_k : kShortList, params.top_p,
                                uniform);
     }
-    Filter(params);
-    const Mass target = Target(uniform, SumKept());
-    return ByFirst(is_listed_ ? DrawFromList(target) : DrawFromRow(target));
+    // What is out of line has a copy, so that this one stays in registers.
+    Sampler copy = *this;
+    return ByFirst(copy.DrawFiltered(params, uniform));
   }
 
   __device__ float LogProb(TokenId token) const {
@@ -202,6 +203,12 @@ class Sampler {
     if (top_k) Lower(FindByDistance(/*by_mass=*/false, params.top_k));
     if (params.top_p < 1.0f) TopP(params.top_p, top_k || params.min_p > 0.0f);
     if (params.typical_p < 1.0f) Typical(params.typical_p);
+  }
+  __device__ __noinline__ TokenId DrawFiltered(SamplingParams params,
+                                               double uniform) {
+    Filter(params);
+    const Mass target = Target(uniform, SumKept());
+    return is_listed_ ? DrawFromList(target) : DrawFromRow(target);
   }
   __device__ void CutFiltered(const SamplingParams& params) {
     if (HasTopK(params) || params.min_p > 0.0f) BoundFew(params);
@@ -728,8 +735,8 @@ class Sampler {
 
   // From few tokens that are listed, each compared with all others by as many
   // lanes as there are for it.
-  __device__ __noinline__ TokenId DrawFromShortList(int top_k, float top_p,
-                                                    double uniform) {
+  __device__ __forceinline__ TokenId DrawFromShortList(int top_k, float top_p,
+                                                       double uniform) {
     constexpr int kLanes = Policy::kThreads / kShortList;
     const int size = shared_.num_listed;
     const int index = threadIdx.x / kLanes;
@@ -781,7 +788,7 @@ class Sampler {
   }
 
   // From all tokens of a row whose tiles all have a thread.
-  __device__ __noinline__ TokenId DrawFromFewTiles(double uniform) {
+  __device__ __forceinline__ TokenId DrawFromFewTiles(double uniform) {
     const int own_tile = threadIdx.x;
     const Mass own = own_tile < num_tiles_ ? MassOfTile(own_tile) : 0;
     Mass total;
@@ -868,7 +875,7 @@ class Sampler {
     __syncthreads();
   }
 
-  __device__ TokenId DrawFromAll(double uniform) {
+  __device__ __noinline__ TokenId DrawFromAll(double uniform) {
     const Mass target = Target(uniform, MassOfTiles());
     FindTile(target, [&](int tile) { return MassOfTile(tile); });
     return DrawFromTile(shared_.tile, target - shared_.before_tile,

@@ -61,6 +61,7 @@ void CudaBatchMirror::SendGroups(const CudaBatchImage& image,
   groups_.Update(image.groups, delta);
   selections_.Update(image.selections, delta);
   row_groups_.Update(image.row_groups, delta);
+  // Rows that are drawn from or perturbed are not CudaSelect's to read.
   std::vector<int> selecting = image.row_groups;
   for (int& group : selecting) {
     if (group >= 0 && image.selections[group].num_candidates == 0) group = -1;

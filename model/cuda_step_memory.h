@@ -45,8 +45,8 @@ struct CudaStepArrays {
   const CudaAttentionItem* items = nullptr;  // [max_items]
   const int* item_counts = nullptr;          // [2]
   const int* partial_indptr = nullptr;       // [max_tokens + 1]
-  // Selection.
-  const int* select_row_groups = nullptr;   // [max_rows]  -1: none selects
+  // Selection. state.row_groups, but -1 where the group is not selected for.
+  const int* select_row_groups = nullptr;   // [max_rows]
   const CudaRowEdits* row_edits = nullptr;  // [max_rows]
   const TokenEdit* edits = nullptr;         // [max_edits]
   Candidate* candidates = nullptr;          // [max_candidates]

@@ -66,7 +66,8 @@ CudaStepRunner::Shape CudaStepRunner::LargestShape() const {
           .max_candidates = limits.max_candidates,
           .max_draws = limits.max_rows,
           .max_perturbed = limits.max_candidates,
-          .max_best = limits.max_best_tokens};
+          .max_best = limits.max_best_tokens,
+          .has_edits = true};
 }
 
 absl::Status CudaStepRunner::MakePerturbScratch() {
@@ -250,6 +251,7 @@ CudaPerturbInputs CudaStepRunner::PerturbInputs(const Shape& shape) const {
   rows.max_candidates = shape.max_perturbed;
   CudaSelectInputs select = SelectInputs(rows);
   select.groups = arrays.perturbed_selections;
+  select.row_groups = arrays.state.row_groups;  // CudaSelect's leave these out
   return {.select = select,
           .rows = arrays.perturbed_rows,
           .row_params = arrays.perturbed_params,

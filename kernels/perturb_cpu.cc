@@ -123,8 +123,8 @@ std::vector<TokenScore> PerturbRow(std::span<const float> logits,
   CHECK(!logits.empty());
   CHECK_GE(options.num_candidates, 1);
   const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
-  EditedRow row(
-      logits, by_log_prob ? EditedRow::Options() : EditsOf(options.draw));
+  EditedRow row(logits,
+                by_log_prob ? EditedRow::Options() : EditsOf(options.draw));
   if (row.has_nan()) return {{kNotANumber, 0.0f}};
   if (!by_log_prob) return PerturbEdited(row, options);
   if (row.max() == -kInf) return {};

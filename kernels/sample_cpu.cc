@@ -24,10 +24,10 @@ Draw DrawRow(std::span<const float> logits, const DrawOptions& options) {
   CHECK(!logits.empty());
   const int vocab_size = static_cast<int>(logits.size());
   EditedRow row(logits, {.repetition_penalty = options.repetition_penalty,
-                               .edits = options.edits,
-                               .only_edited = options.only_edited,
-                               .keep_terms = KeptTokens::WeighsAll(
-                                   options.params, vocab_size)});
+                         .edits = options.edits,
+                         .only_edited = options.only_edited,
+                         .keep_terms = KeptTokens::WeighsAll(options.params,
+                                                             vocab_size)});
   if (row.has_nan()) return {.token = kNotANumber};
   if (row.max() == -std::numeric_limits<float>::infinity()) return {};
   const TokenId token = Choose(row, options);

@@ -2,7 +2,9 @@
 // all such rows of a step. The noise is that of the host, in double; the rank
 // of a token is by value + noise rounded to float32. Correct first: it reads
 // and writes a row of scratch for every row, three readings and two writings
-// in all, in nine launches; rows that are not perturbed are not read.
+// in all, in eight launches or, where a row asks for more than
+// kMaxNarrowCudaSelect candidates, more; rows that are not perturbed are not
+// read.
 //
 // Everything is in device memory, also the number of groups, so that a captured
 // graph serves any composition of a batch.

@@ -1,6 +1,6 @@
 // Sampling's one reading of all logits: of every tile the maxima of its
-// quarters and the sum of its weights after edits, and its sum of exponentials
-// before them (cuda_sample.cu).
+// quarters and what these weigh, and its sum of exponentials. All before edits,
+// which cuda_sample_edit.cu takes in (cuda_sample.cu).
 #include <algorithm>
 
 #include "kernels/cuda_sample_row.cuh"

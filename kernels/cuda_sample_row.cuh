@@ -1,4 +1,4 @@
-// What the two kernels of sampling share: what is known of a tile once it has
+// What the kernels of sampling share: what is known of a tile once it has
 // been read, how a row is edited, and what a logit weighs. Rows are cut into
 // tiles and quarters as selection cuts them (cuda_select_row.cuh).
 //

@@ -5,8 +5,8 @@
 // The noise of a token is a pure function of (seed, rank or sample, position,
 // token), so whoever knows a key can ask again for the noise of one token.
 //
-// Computed in double from 53 random bits: it goes from -3.60 to 36.7, which
-// leaves a tail of 1e-16 uncut, where noise in float32 would end at 16.6 and
+// Computed in double from 52 random bits: it goes from -3.60 to 36.7, which
+// cuts off a tail of 1e-16 alone, where noise in float32 would end at 16.6 and
 // never draw an unlikely token. Host and device agree within a few ulp, not to
 // the bit, as their logarithms do.
 //

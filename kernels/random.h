@@ -7,7 +7,7 @@
 //   counter  (index, position, sample, purpose)
 //
 // Different purposes never share numbers: what decides which token is drawn
-// says nothing of what accepts a draft.
+// says nothing of the noise of a beam.
 //
 // Source: Salmon et al. 2011, Parallel random numbers: as easy as 1, 2, 3.
 #pragma once

@@ -43,7 +43,7 @@ double WeighBlock(const float* values, int size, float max, float temperature,
 double MassOfBlock(const float* values, const float* weights, int size,
                    const KeyRule& rule, float cut);
 
-// The sum of weight * (value - center) of values from rule.low on.
+// The sum of weight * (value - center) of values from `low` on.
 double MomentOfBlock(const float* values, const float* weights, int size,
                      float low, float center);
 

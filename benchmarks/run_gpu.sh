@@ -4,7 +4,8 @@
 #
 #   benchmarks/run_gpu.sh [PART]...
 #
-#   select sample attention matmul   kernels, beside torch's
+#   select sample attention matmul
+#                             kernels, beside torch's
 #   forward                   the forward pass alone
 #   step                      whole decode steps, beside a CUDA graph of torch's
 #   wide                      512 and 5,000 beams
@@ -54,6 +55,7 @@ run_matmul() { run_kernel matmul; }
 run_forward() { columns 60 "$bin/cuda_forward_benchmark"; }
 
 # torch's figures are a column of the tables; without them it stays empty.
+# Its graph draws no samples (MODEL:REQUESTSsSAMPLES/TOKENS).
 torch_graph() {
   : >"$work/torch.jsonl"
   limited 120 "$python" benchmarks/peers/torch_graph.py \
@@ -61,7 +63,11 @@ torch_graph() {
 }
 
 run_step() {
-  torch_graph "${steps[@]}"
+  local step with_torch=()
+  for step in "${steps[@]}"; do
+    [[ $step == *:*s* ]] || with_torch+=("$step")
+  done
+  torch_graph "${with_torch[@]}"
   limited 120 "$bin/cuda_step_benchmark" --torch "$work/torch.jsonl" \
     "${steps[@]}"
 }

@@ -1,6 +1,6 @@
 """What torch takes for selection, sampling, attention and matrix products of a decode step.
 
-    python benchmarks/peers/torch_kernels.py select attention matmul
+    python benchmarks/peers/torch_kernels.py select sample attention matmul
 
 Each figure is one CUDA graph of several calls, the median of its replays,
 divided by the calls. Each call has buffers of its own, more than the L2 cache

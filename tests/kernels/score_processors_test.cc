@@ -9,6 +9,7 @@
 #include <map>
 #include <ostream>
 #include <set>
+#include <span>
 #include <vector>
 
 namespace espalier {
@@ -127,6 +128,54 @@ TEST(ScoreProcessorsTest, TokensOutsideTheVocabularyAreLeftOut) {
   processors.suppress_tokens = {-1, kVocabSize, kVocabSize - 1};
   EXPECT_THAT(Collect(processors, {0, kVocabSize + 5}),
               ElementsAre(Penalised(0), Banned(kVocabSize - 1)));
+}
+
+TEST(ScoreProcessorsTest, GeneratedTokensArePenalisedForEachTimeAndOnce) {
+  ScoreProcessors processors;
+  processors.frequency_penalty = 0.5f;
+  processors.presence_penalty = 0.25f;
+  EXPECT_TRUE(processors.needs_history());
+  EXPECT_THAT(Collect(processors, {3, 1, 4, 4, 3}, 3),
+              ElementsAre(TokenEdit{.token = 3, .penalty = 0.75f},
+                          TokenEdit{.token = 4, .penalty = 1.25f}));
+  EXPECT_THAT(Collect(processors, {3, 1}, 0), IsEmpty());
+}
+
+TEST(ScoreProcessorsTest, BiasesActFirstAndPenaltiesOfTextLast) {
+  ScoreProcessors processors;
+  processors.logit_bias = {{.token = 3, .bias = 1.0f},
+                           {.token = 6, .bias = -2.0f}};
+  EXPECT_FALSE(processors.needs_history());
+  processors.repetition_penalty = 1.5f;
+  processors.frequency_penalty = 0.5f;
+  const std::vector<TokenEdit> edits = Collect(processors, {3}, 1);
+  EXPECT_THAT(
+      edits,
+      ElementsAre(
+          TokenEdit{.token = 3, .repeated = true, .bias = 1, .penalty = 0.5f},
+          TokenEdit{.token = 6, .bias = -2.0f}));
+  EXPECT_EQ(EditedScore(2.0f, edits[0], processors.repetition_penalty), 1.5f);
+  EXPECT_EQ(EditedScore(-4.0f, edits[0], processors.repetition_penalty), -5.0f);
+  EXPECT_EQ(EditedScore(2.0f, edits[1], processors.repetition_penalty), 0.0f);
+}
+
+TEST(ScoreProcessorsTest, WhatIsNotAllowedHasNoEdit) {
+  ScoreProcessors processors;
+  processors.suppress_tokens = {5, 7};
+  const Tokens sequences = {5, 8};
+  const std::span<const TokenId> allowed = sequences;
+  const RowEdits by_sequences =
+      CollectEdits(processors, {}, 0, kVocabSize, &allowed);
+  EXPECT_TRUE(by_sequences.only_edited);
+  EXPECT_THAT(by_sequences.edits, ElementsAre(Banned(5), TokenEdit{8}));
+  processors.allowed_tokens = {2, 5, kVocabSize};
+  const RowEdits by_tokens = CollectEdits(processors, {}, 0, kVocabSize);
+  EXPECT_TRUE(by_tokens.only_edited);
+  EXPECT_THAT(by_tokens.edits, ElementsAre(TokenEdit{2}, Banned(5)));
+  const RowEdits by_both =
+      CollectEdits(processors, {}, 0, kVocabSize, &allowed);
+  EXPECT_TRUE(by_both.only_edited);
+  EXPECT_THAT(by_both.edits, ElementsAre(Banned(5)));
 }
 
 TEST(ScoreProcessorsTest, MaxEditsCountsWhatIsAsked) {

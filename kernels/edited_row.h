@@ -3,8 +3,8 @@
 // log-sum-exp of the raw row, the maximum of the edited one, and the maxima of
 // parts of it, from which a low bound for the k-th highest score follows.
 //
-// Thread rule: one thread, which makes one of them at a time (scratch.h).
-// Points into the logits.
+// Thread rule: one thread, on which one at a time keeps terms, or has copies
+// (scratch.h). Points into the logits.
 #pragma once
 
 #include <bit>

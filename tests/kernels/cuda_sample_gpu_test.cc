@@ -12,6 +12,7 @@
 #include "kernels/cuda_sample.h"
 #include "kernels/random.h"
 #include "tests/device_arrays.h"
+#include "tests/kernels/p_value.h"
 #include "tests/kernels/row_cases.h"
 #include "tests/kernels/select_oracle.h"
 #include "tests/status_matchers.h"
@@ -387,38 +388,6 @@ TEST_P(CudaSampleTest, DeadRowsGiveNoToken) {
   EXPECT_GE(found[3][0].token, 0);
 }
 
-// The chance of a chi-square that is not lower (Wilson and Hilferty 1931).
-double ChiSquareTail(double chi_square, int freedom) {
-  const double variance = 2.0 / (9.0 * freedom);
-  const double z =
-      (std::cbrt(chi_square / freedom) - (1 - variance)) / std::sqrt(variance);
-  return 0.5 * std::erfc(z / std::sqrt(2.0));
-}
-
-double PValue(const std::vector<int>& counts, const std::vector<double>& p,
-              int num_draws) {
-  double chi_square = 0;
-  int cells = 0;
-  double rest = 0, rest_count = 0;  // of tokens too rare for a cell
-  const auto add = [&](double count, double expected) {
-    chi_square += (count - expected) * (count - expected) / expected;
-    ++cells;
-  };
-  for (size_t t = 0; t < p.size(); ++t) {
-    const double expected = p[t] * num_draws;
-    if (p[t] == 0) {
-      EXPECT_EQ(counts[t], 0) << "token " << t << " is out";
-    } else if (expected >= 8) {
-      add(counts[t], expected);
-    } else {
-      rest += expected;
-      rest_count += counts[t];
-    }
-  }
-  if (rest >= 8) add(rest_count, rest);
-  return cells > 1 ? ChiSquareTail(chi_square, cells - 1) : 1;
-}
-
 TEST_P(CudaSampleTest, DrawsFollowTheirProbabilities) {
   double lowest = 1;
   for (const int size : {5, 300, 4096}) {
@@ -432,13 +401,13 @@ TEST_P(CudaSampleTest, DrawsFollowTheirProbabilities) {
       row.options.repetition_penalty = 0.8f;
       const auto p = reference::DrawProbabilities(
           AsRead(row.logits, GetParam()), row.OptionsOf(0));
-      std::vector<int> counts(size);
+      std::vector<int64_t> counts(size);
       const auto found = DrawOnDevice({row}, GetParam());
       for (const Candidate& c : found[0]) {
         ASSERT_GE(c.token, 0);
         ++counts[c.token];
       }
-      const double p_value = PValue(counts, p, row.num_draws);
+      const double p_value = ChiSquarePValue(p, counts);
       EXPECT_GE(p_value, 1e-6) << "size " << size << ", params " << index;
       lowest = std::min(lowest, p_value);
     }

@@ -28,13 +28,18 @@ DiverseBeamStrategy::DiverseBeamStrategy(
 }
 
 // A row's best stay its best but for those that earlier groups have chosen: so
-// many more are asked for as these can choose.
+// many more are asked for as these can choose. Groups may stand on the same
+// allowed sequences, so each counts what ends for itself.
 void DiverseBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
   std::vector<LiveBeam> rows = LiveBeams();
   if (num_generated_ == 0) rows.resize(1);
   DescribeRows(rows, finish_rule_, selection);
-  const int64_t num_own = NumCandidates(rows, finish_rule_, group_size_);
+  int64_t num_own = 1;
+  for (const BeamFrontier& group : groups_) {
+    num_own = std::max<int64_t>(
+        num_own, NumCandidates(group.live(), finish_rule_, group_size_));
+  }
   selection->num_candidates = SaturateToInt(num_own + num_beams_ - group_size_);
   selection->num_generated = num_generated_;
 }

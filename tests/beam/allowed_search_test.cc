@@ -7,7 +7,9 @@
 #include <set>
 #include <vector>
 
+#include "beam/diverse_beam_strategy.h"
 #include "beam/length_penalty.h"
+#include "beam/selection_options.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"
 
@@ -165,6 +167,24 @@ TEST(AllowedSearchTest, ABeamIsNotLostToManyThatEnd) {
   EXPECT_EQ(result.usage.num_steps, 3);
   EXPECT_THAT(result.hypotheses[0].tokens, ElementsAre(2));
   EXPECT_THAT(result.hypotheses[1].tokens, ElementsAre(3));
+}
+
+// Groups that stand on the same sequences ask for no more than was promised
+// for them, whatever ends there.
+TEST(AllowedSearchTest, GroupsAskForNoMoreThanTheirWorstCase) {
+  Sequences fan = {{40, 30, 1}};  // one that goes on, so that ends count
+  for (int64_t token = 1; token < 30; ++token) fan.push_back({40, token});
+  Request request = Allowing(fan, 4);
+  request.params.num_beam_groups = 4;
+  constexpr int kManyTokens = 1000;
+  DiverseBeamStrategy strategy(request.params,
+                               AllowedSequences::Make(request.params));
+  ASSERT_OK(strategy.Advance({.candidates = {{0, 40, -1.0f}}}, nullptr));
+  PlanSelection selection;
+  strategy.DescribeSelection(&selection);
+  EXPECT_EQ(selection.num_rows, 4);
+  EXPECT_LE(selection.num_rows * selection.num_candidates,
+            MaxCandidates(request.params, kManyTokens));
 }
 
 TEST(AllowedSearchTest, ASequenceThatBeginsAnotherEndsAndGoesOn) {

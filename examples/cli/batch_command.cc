@@ -130,7 +130,11 @@ void Batch::Start(std::string line) {
   asio::co_spawn(
       runtime_->context(),
       RunLine(std::move(line), line_number, num_written_ + open_.size() - 1),
-      [](std::exception_ptr) {});
+      [this](std::exception_ptr error) {
+        if (error == nullptr) return;
+        cut_short_ = true;
+        written_->try_send(boost::system::error_code());
+      });
 }
 
 bool Batch::IsFull() const {

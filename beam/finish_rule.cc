@@ -8,15 +8,6 @@
 #include "beam/selection_options.h"
 
 namespace espalier {
-namespace {
-
-StopStrings StopsOf(const GenerationParams& params) {
-  absl::StatusOr<StopStrings> stops = StopStrings::Create(params.stop);
-  CHECK(stops.ok()) << stops.status().ToString();
-  return *std::move(stops);
-}
-
-}  // namespace
 
 FinishRule::FinishRule(const GenerationParams& params,
                        std::shared_ptr<const AllowedSequences> allowed,
@@ -24,17 +15,12 @@ FinishRule::FinishRule(const GenerationParams& params,
     : eos_token_ids_(DistinctEosTokenIds(params)),
       token_ids_(FinishingTokenIds(params)),
       allowed_(std::move(allowed)),
-      tokenizer_(params.stop.empty() ? nullptr : tokenizer),
-      stops_(StopsOf(params)),
-      text_options_{.include_stop = params.include_stop,
-                    .min_new_tokens = SaturateToInt(params.min_new_tokens)} {
+      text_(params, params.stop.empty() ? nullptr : tokenizer) {
   CHECK(params.stop.empty() || tokenizer != nullptr) << "stops need a text";
 }
 
 FinishRule::Progress FinishRule::Begin() const {
-  Progress progress;
-  if (has_stops()) progress.text.emplace(*tokenizer_, stops_, text_options_);
-  return progress;
+  return {.text = text_.Begin()};
 }
 
 FinishRule::Outcome FinishRule::Feed(TokenId token, Progress* progress) const {

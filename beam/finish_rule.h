@@ -21,6 +21,7 @@
 
 #include "base/ids.h"
 #include "beam/allowed_sequences.h"
+#include "beam/request_text.h"
 #include "exec_request/generation_params.h"
 #include "exec_request/request.h"
 #include "text/text_stream.h"
@@ -69,15 +70,13 @@ class FinishRule {
   const std::vector<TokenId>& token_ids() const { return token_ids_; }
 
  private:
-  bool has_stops() const { return tokenizer_ != nullptr; }
+  bool has_stops() const { return text_.has_tokenizer(); }
   Outcome FeedAllowed(TokenId token, Progress* progress) const;
 
   const std::vector<TokenId> eos_token_ids_;  // ascending
   const std::vector<TokenId> token_ids_;
   const std::shared_ptr<const AllowedSequences> allowed_;  // or null
-  const Tokenizer* const tokenizer_;  // null if there are no stop strings
-  const StopStrings stops_;
-  const TextOptions text_options_;
+  const RequestText text_;  // without a tokenizer if there are no stop strings
 };
 
 // Whether the request's stop strings can be found in its text; `tokenizer` may

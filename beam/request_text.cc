@@ -24,12 +24,12 @@ RequestText::RequestText(const GenerationParams& params,
                .min_new_tokens = SaturateToInt(params.min_new_tokens)} {}
 
 std::optional<TextStream> RequestText::Begin() const {
-  if (tokenizer_ == nullptr) return std::nullopt;
+  if (!has_tokenizer()) return std::nullopt;
   return TextStream(*tokenizer_, stops_, options_);
 }
 
 std::string RequestText::Of(std::span<const TokenId> tokens) const {
-  CHECK(tokenizer_ != nullptr) << "a text needs a tokenizer";
+  CHECK(has_tokenizer()) << "a text needs a tokenizer";
   return TextOf(tokens, *tokenizer_, stops_, options_);
 }
 

@@ -24,6 +24,8 @@ class RequestText {
   RequestText(const RequestText&) = delete;
   RequestText& operator=(const RequestText&) = delete;
 
+  bool has_tokenizer() const { return tokenizer_ != nullptr; }
+
   // The text of a sequence, before its first token; nullopt without a
   // tokenizer.
   std::optional<TextStream> Begin() const;

@@ -17,7 +17,7 @@ std::string_view Name(CandidateFate fate) {
 namespace {
 
 std::string_view StrategyName(const GenerationParams& params) {
-  if (params.num_beams > 1) return "beams";
+  if (IsBeamSearch(params)) return "beams";
   return params.do_sample ? "samples" : "greedy";
 }
 
@@ -49,6 +49,9 @@ void DescribeBeams(const GenerationParams& params, Describer* out) {
   const GenerationParams usual;
   out->Add("num_beams", params.num_beams);
   out->Add("length_penalty", params.length_penalty);
+  if (params.length_penalty_form == LengthPenaltyForm::kWu) {
+    out->Add("length_penalty_form", "wu");
+  }
   out->Add("early_stopping", ToJson(params.early_stopping));
   out->AddUnless("patience", params.patience, usual.patience);
   out->AddUnless("num_beam_groups", params.num_beam_groups,
@@ -77,8 +80,8 @@ TraceRequest DescribeRequest(RequestId id, const Request& request) {
                      .strategy = std::string(StrategyName(params)),
                      .prompt_tokens = request.prompt_tokens};
   Describer out(&event.params);
-  if (params.num_beams > 1) DescribeBeams(params, &out);
-  if (params.do_sample) DescribeSamples(params, &out);
+  if (IsBeamSearch(params)) DescribeBeams(params, &out);
+  if (params.do_sample || params.stochastic) DescribeSamples(params, &out);
   if (params.seed) out.Add("seed", *params.seed);
   out.Add("num_return_sequences", params.num_return_sequences);
   if (params.max_new_tokens) out.Add("max_new_tokens", *params.max_new_tokens);

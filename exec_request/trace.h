@@ -64,7 +64,7 @@ struct TraceCandidate {
   float cum_log_prob = 0;           // of the path, nats
   std::optional<float> score = {};  // set if it finished
   CandidateFate fate = CandidateFate::kKept;
-  std::string why = {};  // "among the best k", "eos", ...
+  std::string why = {};  // "among the beams", "eos", ...
   friend bool operator==(const TraceCandidate&,
                          const TraceCandidate&) = default;
 };

@@ -18,6 +18,18 @@ using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
 
+TEST(DescribeRequestTest, StochasticBeamsAreBeamsAndSaySoAndWhatTheyDrawBy) {
+  Request request{{1, 4}, {}};
+  request.params.stochastic = true;
+  request.params.temperature = 0.5;
+  request.params.top_k = 9;
+  const TraceRequest event = DescribeRequest({7}, request);
+  EXPECT_EQ(event.strategy, "beams");
+  EXPECT_EQ(event.params.at("stochastic"), true);
+  EXPECT_EQ(event.params.at("temperature"), 0.5);
+  EXPECT_EQ(event.params.at("top_k"), 9);
+}
+
 // One of each kind, with everything set, and with nothing.
 std::vector<TraceEvent> AllKinds() {
   return {

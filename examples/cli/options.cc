@@ -97,10 +97,14 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
       ->group(kGroup);
 }
 
-// A value as typed: JSON where it is JSON, otherwise a string.
-json::value ReadValue(const std::string& text) {
+// A value as typed: JSON where it is JSON, otherwise a string. Where a text is
+// wanted only JSON strings and lists count, so that --stop 5 means what it says.
+json::value ReadValue(const ParamField& field, const std::string& text) {
   absl::StatusOr<json::value> value = ParseJson(text);
-  return value.ok() ? *std::move(value) : json::value(text);
+  if (!value.ok()) return json::value(text);
+  const bool has_text = value->is_string() || value->is_array();
+  if (field.value == "TEXT" && !has_text) return json::value(text);
+  return *std::move(value);
 }
 
 // A field of the request format as an option.
@@ -150,7 +154,8 @@ void AddParamOptions(CLI::App* command, ParamTexts* texts) {
 absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts) {
   GenerationParams params;
   for (const auto& [name, text] : texts) {
-    RETURN_IF_ERROR(SetParam(name, ReadValue(text), &params));
+    const ParamField& field = *FindParamField(name);  // an option of ours
+    RETURN_IF_ERROR(field.read(name, ReadValue(field, text), &params));
   }
   return params;
 }

@@ -136,6 +136,7 @@ TEST(GenerateTest, TheTextIsCutAtItsStop) {
               HasSubstr("  Où se trouve\n"));
   EXPECT_THAT(Generate({"--stop", R"([" la"])", "--include-stop", text}).out,
               HasSubstr("  Où se trouve la\n"));
+  EXPECT_EQ(Generate({"--stop", "5", text}).exit_code, 0);
 }
 
 TEST(GenerateTest, OneFailedTextLeavesTheOthers) {

@@ -4,8 +4,8 @@
 //
 // A request waits, is admitted when its worst case can be promised (of pages,
 // and of what else the executor has limits for: StepLimits), feeds its prompt
-// in chunks, decodes, and is answered. It joins and leaves at
-// any step, and nothing about its result depends on the others.
+// in chunks, decodes, and is answered. It joins and leaves at any step, and
+// nothing about its result depends on the others.
 //
 // Each plan has a budget of tokens. Live beams come first, every one of them;
 // then prompts of running requests, in order of admission; then waiting
@@ -52,9 +52,8 @@ struct SchedulerOptions {
   int max_running = 256;
   // Tokens fed in one step, where the executor has room for as many. >= 1.
   // Requests are admitted only while their beams fit together; one with more
-  // beams than this runs alone. The default
-  // fills a CPU's multipliers and lets the activations of models of a few
-  // million parameters stay in its caches.
+  // beams than this runs alone. The default fills a CPU's multipliers and lets
+  // the activations of models of a few million parameters stay in its caches.
   int max_step_tokens = 128;
   // Checks the laws of pages after every plan and result (pages/validate.h).
   bool validate_steps = ValidateStepsByDefault();
@@ -96,9 +95,9 @@ class Scheduler {
   ~Scheduler();
 
   // Takes a request that has passed ValidateRequest, and CheckStops
-  // (beam/finish_rule.h) with the tokenizer. One that can never fit
-  // is answered at once with kResourceExhausted and the figures. `watcher` is
-  // told of each step, before `done` is; null: nobody watches.
+  // (beam/finish_rule.h) with the tokenizer. One that can never fit is answered
+  // at once with kResourceExhausted and the figures. `watcher` is told of each
+  // step, before `done` is; null: nobody watches.
   // REQUIRES: `id` was never used before.
   void Submit(RequestId id, Request request, Done done,
               std::unique_ptr<SearchWatcher> watcher = nullptr);

@@ -73,7 +73,7 @@ struct GenerationParams {
   std::vector<std::string> stop;
   bool include_stop = false;
   // SamplingParams of kernels/sample.h. Others than the defaults need
-  // do_sample (temperature 0 aside, which is greedy).
+  // do_sample or stochastic (temperature 0 aside, which is greedy).
   bool do_sample = false;
   double temperature = 1.0;
   int64_t top_k = 0;

@@ -15,6 +15,7 @@
 #include "exec_request/select_all.h"
 
 namespace espalier {
+
 // The model and what a step needs, touched on the worker thread only.
 class ModelExecutor::Worker {
  public:

@@ -1,9 +1,9 @@
 // What a request tells while it runs (batcher/result_stream.h), as values.
 //
-// A request that draws tells how each sample grows. A beam search tells its
-// agreed prefix: the tokens that every live beam and every hypothesis that may
-// still be returned begin with. Both only grow; nothing told is taken back. The
-// last event is the Result.
+// Samples, and greedy search, which is one, tell how each of them grows. A beam
+// search, also one that draws, tells its agreed prefix: the tokens that every
+// live beam and every hypothesis that may still be returned begin with. Both
+// only grow; nothing told is taken back. The last event is the Result.
 //
 // Text is there if the engine has a tokenizer. It comes as whole characters,
 // and lags behind the tokens while they end within a character, or in what may

@@ -17,7 +17,7 @@ std::string_view Mark(const TraceNode& node) {
   return "";
 }
 
-// ", among the best k"
+// "  kept in slot 2: among the beams"
 std::string Fate(const TraceNode& node) {
   const TraceCandidate& candidate = node.candidate;
   std::string fate = Concat("  ", Name(candidate.fate));

@@ -81,6 +81,14 @@ struct Shared {
   Mass of_tile;
 };
 
+// The one of a block. By its own name, and not by reference, functions out of
+// line know that it is shared memory; by reference they go through generic
+// addresses, for atomics too.
+__device__ inline Shared& OfBlock() {
+  __shared__ Shared shared;
+  return shared;
+}
+
 // What a search goes by, from the first element to the last: lower is earlier.
 // If `open`, ranks outside [low, high] share the bins at its ends in the first
 // round.
@@ -107,14 +115,14 @@ constexpr int kWarpsOf = Policy::kThreads / kWarpSize;
 // Before anything else, and before the row is there. The first barrier comes
 // with the maxima.
 template <typename Policy>
-__device__ void Clear(Shared& shared, int vocab_size) {
+__device__ void Clear(int vocab_size) {
   for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {
-    shared.counts[i] = 0;
+    OfBlock().counts[i] = 0;
   }
   if (threadIdx.x != 0) return;
-  shared.num_listed = shared.num_found = 0;
-  shared.bin = -1;
-  shared.token = vocab_size;
+  OfBlock().num_listed = OfBlock().num_found = 0;
+  OfBlock().bin = -1;
+  OfBlock().token = vocab_size;
 }
 
 // A number below `total` for one in (0, 1).
@@ -186,22 +194,22 @@ __device__ Mass SumOnce(Mass sum, Mass (&of_warps)[kMaxWarps]) {
 }
 
 template <typename Policy>
-__device__ void ClearBins(Shared& shared) {
+__device__ void ClearBins() {
   __syncthreads();
   for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {
-    shared.counts[i] = 0;
-    shared.low[i] = shared.high[i] = 0;
+    OfBlock().counts[i] = 0;
+    OfBlock().low[i] = OfBlock().high[i] = 0;
   }
-  if (threadIdx.x == 0) shared.bin = -1;
+  if (threadIdx.x == 0) OfBlock().bin = -1;
   __syncthreads();
 }
 
-__device__ inline void AddToBin(Shared& shared, int bin, Mass mass) {
+__device__ inline void AddToBin(int bin, Mass mass) {
   const uint32_t low = static_cast<uint32_t>(mass);
-  const uint32_t old = atomicAdd(&shared.low[bin], low);
+  const uint32_t old = atomicAdd(&OfBlock().low[bin], low);
   const uint32_t high =
       static_cast<uint32_t>(mass >> 32) + (old + low < old ? 1 : 0);
-  if (high != 0) atomicAdd(&shared.high[bin], high);
+  if (high != 0) atomicAdd(&OfBlock().high[bin], high);
 }
 
 // Ranks [low, high] in bins of 2^shift each; those beyond are at the ends.
@@ -223,12 +231,12 @@ struct BinPair {
 };
 
 template <bool kByMass>
-__device__ BinPair ReadPair(const Shared& shared, int t) {
+__device__ BinPair ReadPair(int t) {
   BinPair pair;
-  pair.counts = reinterpret_cast<const int2*>(shared.counts)[t];
+  pair.counts = reinterpret_cast<const int2*>(OfBlock().counts)[t];
   if constexpr (kByMass) {
-    const uint2 low = reinterpret_cast<const uint2*>(shared.low)[t];
-    const uint2 high = reinterpret_cast<const uint2*>(shared.high)[t];
+    const uint2 low = reinterpret_cast<const uint2*>(OfBlock().low)[t];
+    const uint2 high = reinterpret_cast<const uint2*>(OfBlock().high)[t];
     pair.values[0] = Mass{high.x} << 32 | low.x;
     pair.values[1] = Mass{high.y} << 32 | low.y;
   } else {
@@ -240,13 +248,13 @@ __device__ BinPair ReadPair(const Shared& shared, int t) {
 
 // Finds the first bin at which counts, or masses, reach `target`.
 template <bool kByMass>
-__device__ void FindBin(Shared& shared, Mass target) {
+__device__ void FindBin(Mass target) {
   const int t = threadIdx.x;
   BinPair pair = {};
   Mass sum = 0;
   int count_sum = 0;
   if (t < kBins / 2) {
-    pair = ReadPair<kByMass>(shared, t);
+    pair = ReadPair<kByMass>(t);
     sum = pair.values[0] + pair.values[1];
     count_sum = pair.counts.x + pair.counts.y;
 #pragma unroll
@@ -259,8 +267,8 @@ __device__ void FindBin(Shared& shared, Mass target) {
       }
     }
     if (Lane() == kWarpSize - 1) {
-      shared.sums[Warp()] = sum;
-      shared.count_sums[Warp()] = count_sum;
+      OfBlock().sums[Warp()] = sum;
+      OfBlock().count_sums[Warp()] = count_sum;
     }
   }
   __syncthreads();
@@ -268,17 +276,17 @@ __device__ void FindBin(Shared& shared, Mass target) {
 #pragma unroll
     for (int w = 0; w < kScanWarps; ++w) {
       if (w >= Warp()) break;
-      sum += shared.sums[w];
-      count_sum += shared.count_sums[w];
+      sum += OfBlock().sums[w];
+      count_sum += OfBlock().count_sums[w];
     }
     const Mass middle = sum - pair.values[1];
     const Mass before = middle - pair.values[0];
     if (before < target && target <= sum) {
       const bool second = target > middle;
-      shared.bin = 2 * t + second;
-      shared.before = second ? middle : before;
-      shared.count = second ? pair.counts.y : pair.counts.x;
-      shared.count_up_to = count_sum - (second ? 0 : pair.counts.y);
+      OfBlock().bin = 2 * t + second;
+      OfBlock().before = second ? middle : before;
+      OfBlock().count = second ? pair.counts.y : pair.counts.x;
+      OfBlock().count_up_to = count_sum - (second ? 0 : pair.counts.y);
     }
   }
   __syncthreads();

@@ -10,7 +10,6 @@ template <typename T, typename Policy>
 __global__ __launch_bounds__(
     Policy::kThreads,
     Policy::kMinBlocks) void DrawRows(const __grid_constant__ Params p) {
-  __shared__ Shared shared;
   LetNextStart();
   const int num_draws = *p.in.num_draws;
   const bool exists = static_cast<int>(blockIdx.x) < num_draws;
@@ -30,12 +29,12 @@ __global__ __launch_bounds__(
                                   .position = draw.position,
                                   .purpose = RandomPurpose::kDraw},
                                  0);
-  Clear<Policy>(shared, p.in.vocab_size);
+  Clear<Policy>(p.in.vocab_size);
   WaitForPrevious();
   if (!exists) return;
   Candidate candidate = {draw.beam, kNoToken, MinusInf()};
   if (alive) {
-    Sampler<T, Policy> sampler(p, draw, shared);
+    Sampler<T, Policy> sampler(p, draw);
     candidate.token = sampler.Draw(params, uniform);
     if (candidate.token == kNotMine) return;
     if (candidate.token >= 0) {
@@ -52,18 +51,17 @@ __global__ __launch_bounds__(
     ManyDraws::kThreads,
     ManyDraws::kMinBlocks) void CutRows(const __grid_constant__ Params p,
                                         RowCut* cuts) {
-  __shared__ Shared shared;
   LetNextStart();
   const CudaDraw draw = {.row = static_cast<int>(blockIdx.x)};
   const float cum = p.in.cum_log_probs[draw.row];
   const int row_params = p.in.row_params[draw.row];
   using RowSampler = Sampler<float, ManyDraws>;
-  Clear<ManyDraws>(shared, p.in.vocab_size);
+  Clear<ManyDraws>(p.in.vocab_size);
   WaitForPrevious();
   RowCut cut;
   cut.token = kNoToken;
   if (row_params >= 0 && cum > MinusInf()) {
-    RowSampler sampler(p, draw, shared);
+    RowSampler sampler(p, draw);
     cut = sampler.Cut(p.in.params[row_params]);
   }
   if (threadIdx.x == 0) cuts[draw.row] = cut;

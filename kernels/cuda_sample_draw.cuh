@@ -31,7 +31,7 @@ class Sampler : public RowFilter<T, Policy> {
       Sampler copy = *this;
       return ByFirst(copy.DrawFromAll(uniform));
     }
-    if (few && BoundFew(params) && shared_.num_listed <= kShortList &&
+    if (few && BoundFew(params) && OfBlock().num_listed <= kShortList &&
         params.typical_p == 1.0f) {
       return DrawFromShortList(top_k ? params.top_k : kShortList, params.top_p,
                                uniform);
@@ -91,7 +91,6 @@ class Sampler : public RowFilter<T, Policy> {
   using Base::num_tiles_;
   using Base::ReadMaxima;
   using Base::scale_;
-  using Base::shared_;
   using Base::SumKept;
   using Base::typical_cut_;
   using Base::vocab_size_;
@@ -139,15 +138,15 @@ class Sampler : public RowFilter<T, Policy> {
   __device__ __forceinline__ TokenId DrawFromShortList(int top_k, float top_p,
                                                        double uniform) {
     constexpr int kLanes = Policy::kThreads / kShortList;
-    const int size = shared_.num_listed;
+    const int size = OfBlock().num_listed;
     const int index = threadIdx.x / kLanes;
     const int part = threadIdx.x % kLanes;
     const bool exists = index < size;
-    const Element own = exists ? shared_.list[index] : Element{kNever, 0, 0};
+    const Element own = exists ? OfBlock().list[index] : Element{kNever, 0, 0};
     int num_above = 0;
     Mass above = 0;
     for (int i = part; i < size; i += kLanes) {
-      const Element other = shared_.list[i];
+      const Element other = OfBlock().list[i];
       if (other.distance >= own.distance) continue;
       ++num_above;
       above += other.weight;
@@ -160,22 +159,22 @@ class Sampler : public RowFilter<T, Policy> {
     bool kept = exists && num_above < top_k;
     if (top_p < 1.0f) {
       const Mass total =
-          SumOnce<Policy>(kept && part == 0 ? own.weight : 0, shared_.sums);
+          SumOnce<Policy>(kept && part == 0 ? own.weight : 0, OfBlock().sums);
       kept = kept && above < Share(top_p, total);
     }
     const uint32_t furthest =
         __reduce_max_sync(kAllLanes, kept ? own.distance : 0);
-    if (Lane() == 0) shared_.furthest[Warp()] = furthest;
-    const Mass total =
-        SumOnce<Policy>(kept && part == 0 ? own.weight : 0, shared_.more_sums);
+    if (Lane() == 0) OfBlock().furthest[Warp()] = furthest;
+    const Mass total = SumOnce<Policy>(kept && part == 0 ? own.weight : 0,
+                                       OfBlock().more_sums);
     uint32_t cut = 0;
 #pragma unroll
     for (int w = 0; w < kWarpsOf<Policy>; ++w)
-      cut = max(cut, shared_.furthest[w]);
+      cut = max(cut, OfBlock().furthest[w]);
     const Mass target = Target(uniform, total);
     Mass before = 0;
     for (int i = part; i < size; i += kLanes) {
-      const Element other = shared_.list[i];
+      const Element other = OfBlock().list[i];
       if (other.token < own.token && other.distance <= cut) {
         before += other.weight;
       }
@@ -194,16 +193,16 @@ class Sampler : public RowFilter<T, Policy> {
     const int own_tile = threadIdx.x;
     const Mass own = own_tile < num_tiles_ ? MassOfTile(own_tile) : 0;
     Mass total;
-    const Mass up_to = ScanOverBlock<Policy>(own, shared_.sums, total);
+    const Mass up_to = ScanOverBlock<Policy>(own, OfBlock().sums, total);
     const Mass target = Target(uniform, total);
     if (up_to - own <= target && target < up_to) {
-      shared_.tile = own_tile;
-      shared_.before_tile = up_to - own;
-      shared_.of_tile = own;
+      OfBlock().tile = own_tile;
+      OfBlock().before_tile = up_to - own;
+      OfBlock().of_tile = own;
     }
     __syncthreads();
-    return DrawInTile(shared_.tile, target - shared_.before_tile,
-                      shared_.of_tile);
+    return DrawInTile(OfBlock().tile, target - OfBlock().before_tile,
+                      OfBlock().of_tile);
   }
 
   __device__ TokenId DrawInTile(int tile, Mass target, Mass of_tile) {
@@ -225,7 +224,7 @@ class Sampler : public RowFilter<T, Policy> {
       sum += weights[i];
     }
     Mass total;
-    Mass before = ScanOverBlock<Policy>(sum, shared_.more_sums, total) - sum;
+    Mass before = ScanOverBlock<Policy>(sum, OfBlock().more_sums, total) - sum;
     // Each of its tokens weighs less than a unit, and all less than rounding.
     if (total == 0) return ByFirst(Likeliest());
     target = Rescaled(target, of_tile, total);
@@ -260,18 +259,18 @@ class Sampler : public RowFilter<T, Policy> {
         if (Lane() >= distance) sum += other;
       }
       __syncthreads();
-      if (Lane() == kWarpSize - 1) shared_.sums[Warp()] = sum;
+      if (Lane() == kWarpSize - 1) OfBlock().sums[Warp()] = sum;
       __syncthreads();
       sum += before;
 #pragma unroll
       for (int w = 0; w < kWarpsOf<Policy>; ++w) {
-        if (w < Warp()) sum += shared_.sums[w];
-        before += shared_.sums[w];
+        if (w < Warp()) sum += OfBlock().sums[w];
+        before += OfBlock().sums[w];
       }
       if (sum - own <= target && target < sum) {
-        shared_.tile = tile;
-        shared_.before_tile = sum - own;
-        shared_.of_tile = own;
+        OfBlock().tile = tile;
+        OfBlock().before_tile = sum - own;
+        OfBlock().of_tile = own;
       }
     }
     __syncthreads();
@@ -280,8 +279,8 @@ class Sampler : public RowFilter<T, Policy> {
   __device__ __noinline__ TokenId DrawFromAll(double uniform) {
     const Mass target = Target(uniform, MassOfTiles());
     FindTile(target, [&](int tile) { return MassOfTile(tile); });
-    return DrawFromTile(shared_.tile, target - shared_.before_tile,
-                        shared_.of_tile);
+    return DrawFromTile(OfBlock().tile, target - OfBlock().before_tile,
+                        OfBlock().of_tile);
   }
 
   // From more tokens than a list holds: first the tile, by halves of halves.
@@ -291,7 +290,7 @@ class Sampler : public RowFilter<T, Policy> {
     int shift = 0;
     while ((end - first - 1) >> shift >= kBins) ++shift;
     for (;; shift = max(0, shift - 9)) {
-      ClearBins<Policy>(shared_);
+      ClearBins<Policy>();
       Mass own = 0;
       ForEachInRow(
           cut_, first, end,
@@ -301,12 +300,12 @@ class Sampler : public RowFilter<T, Policy> {
           [&](int quarter) {
             const Mass sum = SumOverWarp(own);
             const int bin = (quarter / kQuarters - first) >> shift;
-            if (Lane() == 0) AddToBin(shared_, bin, sum);
+            if (Lane() == 0) AddToBin(bin, sum);
             own = 0;
           });
-      FindBin<true>(shared_, target + 1);
-      target -= shared_.before;
-      first += shared_.bin << shift;
+      FindBin<true>(target + 1);
+      target -= OfBlock().before;
+      first += OfBlock().bin << shift;
       end = min(end, first + (1 << shift));
       if (shift == 0) break;
     }

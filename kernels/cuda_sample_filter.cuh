@@ -32,7 +32,6 @@ class RowFilter : public RowTokens<T, Policy> {
   using Base::mean_;
   using Base::num_tiles_;
   using Base::scale_;
-  using Base::shared_;
   using Base::typical_cut_;
   using Base::TypicalRankOf;
   using Base::vocab_size_;
@@ -60,7 +59,7 @@ class RowFilter : public RowTokens<T, Policy> {
     ForEach([&](uint32_t distance, int) {
       if (Keeps(distance)) sum += WeightOf(distance);
     });
-    return SumOverBlock<Policy>(sum, shared_.sums);
+    return SumOverBlock<Policy>(sum, OfBlock().sums);
   }
 
   // The lowest rank at which the number of elements of that rank or a lower
@@ -81,24 +80,24 @@ class RowFilter : public RowTokens<T, Policy> {
 #pragma unroll 1
     for (int round = 0; round < max_rounds; ++round) {
       const int shift = ShiftOf(low, high);
-      ClearBins<Policy>(shared_);
+      ClearBins<Policy>();
       for_each([&](uint32_t rank, Mass mass) {
         if (!open && (rank < low || rank > high)) return;
         const int bin = BinOf(rank, low, high, shift);
-        atomicAdd(&shared_.counts[bin], 1);
-        if (by_mass) AddToBin(shared_, bin, mass);
+        atomicAdd(&OfBlock().counts[bin], 1);
+        if (by_mass) AddToBin(bin, mass);
       });
       __syncthreads();
       if (by_mass) {
-        FindBin<true>(shared_, target);
+        FindBin<true>(target);
       } else {
-        FindBin<false>(shared_, target);
+        FindBin<false>(target);
       }
-      const int bin = shared_.bin;
+      const int bin = OfBlock().bin;
       if (bin < 0) return kAll;
-      target -= shared_.before;
-      const int count = shared_.count;
-      const int count_up_to = shared_.count_up_to;
+      target -= OfBlock().before;
+      const int count = OfBlock().count;
+      const int count_up_to = OfBlock().count_up_to;
       const uint32_t begin = low + (static_cast<uint32_t>(bin) << shift);
       const uint32_t end = min(high, begin + ((1u << shift) - 1));
       high = open && end == high ? kAll : end;
@@ -141,14 +140,14 @@ class RowFilter : public RowTokens<T, Policy> {
     for (int q = threadIdx.x; q < num_quarters; q += Policy::kThreads) {
       const uint32_t distance = DistanceOf(maxima_[q]);
       if (distance > cut_) continue;
-      atomicAdd(&shared_.counts[BinOf(distance, range.low, range.high, shift)],
-                1);
+      atomicAdd(
+          &OfBlock().counts[BinOf(distance, range.low, range.high, shift)], 1);
     }
     __syncthreads();
-    FindBin<false>(shared_, k);
-    if (shared_.bin < 0) return;
+    FindBin<false>(k);
+    if (OfBlock().bin < 0) return;
     const uint32_t end =
-        range.low + (static_cast<uint32_t>(shared_.bin + 1) << shift) - 1;
+        range.low + (static_cast<uint32_t>(OfBlock().bin + 1) << shift) - 1;
     // The last bin has what is beyond, too.
     if (end < range.high) Lower(end);
   }
@@ -179,8 +178,8 @@ class RowFilter : public RowTokens<T, Policy> {
       sum += WeightOf(distance);
       if (weight > 0) weighted += __float2ull_rz(weight * exponent * kUnit);
     });
-    sum = SumOverBlock<Policy>(sum, shared_.sums);
-    weighted = SumOverBlock<Policy>(weighted, shared_.sums);
+    sum = SumOverBlock<Policy>(sum, OfBlock().sums);
+    weighted = SumOverBlock<Policy>(weighted, OfBlock().sums);
     mean_ = static_cast<float>(static_cast<double>(weighted) /
                                static_cast<double>(sum));
     typical_cut_ = Find(

@@ -15,9 +15,8 @@ namespace espalier::cuda_sample {
 template <typename T, typename Policy>
 class RowTokens {
  public:
-  __device__ RowTokens(const Params& p, const CudaDraw& draw, Shared& shared)
-      : shared_(shared),
-        vocab_size_(p.in.vocab_size),
+  __device__ RowTokens(const Params& p, const CudaDraw& draw)
+      : vocab_size_(p.in.vocab_size),
         num_tiles_(p.num_tiles),
         logits_(static_cast<const T*>(p.in.logits) +
                     size_t(draw.row) * p.in.vocab_size,
@@ -30,7 +29,7 @@ class RowTokens {
         first_edits_(p.first_edits + size_t(draw.row) * p.num_tiles) {}
 
   __device__ float LogProb(TokenId token) const {
-    return RawRow{shared_.raw_max, shared_.log_sum}.LogProb(
+    return RawRow{OfBlock().raw_max, OfBlock().log_sum}.LogProb(
         logits_.Logit(token));
   }
 
@@ -66,11 +65,11 @@ class RowTokens {
     }
     if (Warp() == kWarpsOf<Policy> - 1) SumRaw();
     max = cuda_select::MaxOverWarp(max);
-    if (Lane() == 0) shared_.maxima[Warp()] = max;
+    if (Lane() == 0) OfBlock().maxima[Warp()] = max;
     nan = __syncthreads_or(nan);
 #pragma unroll
     for (int w = 0; w < kWarpsOf<Policy>; ++w) {
-      max = fmaxf(max, shared_.maxima[w]);
+      max = fmaxf(max, OfBlock().maxima[w]);
     }
     return max;
   }
@@ -78,8 +77,8 @@ class RowTokens {
   __device__ void SumRaw() {
     const RawRow raw = SumRawTiles(raw_, num_tiles_);
     if (Lane() != 0) return;
-    shared_.raw_max = raw.max;
-    shared_.log_sum = raw.log_sum;
+    OfBlock().raw_max = raw.max;
+    OfBlock().log_sum = raw.log_sum;
   }
 
   __device__ float MaxOfTile(int tile) const {
@@ -103,7 +102,7 @@ class RowTokens {
     for (int t = threadIdx.x; t < num_tiles_; t += Policy::kThreads) {
       sum += MassOfTile(t);
     }
-    return SumOverBlock<Policy>(sum, shared_.sums);
+    return SumOverBlock<Policy>(sum, OfBlock().sums);
   }
 
   // Calls visit(distance, token) for every token of tiles [first, end) that is
@@ -117,14 +116,14 @@ class RowTokens {
     for (int base = first * kQuarters; base < end * kQuarters;
          base += Policy::kThreads) {
       __syncthreads();
-      if (threadIdx.x == 0) shared_.num_found = 0;
+      if (threadIdx.x == 0) OfBlock().num_found = 0;
       __syncthreads();
       const int own = base + static_cast<int>(threadIdx.x);
       if (own < end * kQuarters && DistanceOf(maxima_[own]) <= cut) {
-        shared_.found[atomicAdd(&shared_.num_found, 1)] = own;
+        OfBlock().found[atomicAdd(&OfBlock().num_found, 1)] = own;
       }
       __syncthreads();
-      VisitFound<kQuartersAtOnce>(shared_.num_found, cut, visit, end_quarter);
+      VisitFound<kQuartersAtOnce>(OfBlock().num_found, cut, visit, end_quarter);
     }
     __syncthreads();
   }
@@ -142,12 +141,12 @@ class RowTokens {
       for (int a = 0; a < kAtOnce; ++a) {
         loaded[a] = LaneLogits<T>(
             logits_,
-            shared_.found[min(i + a * kWarpsOf<Policy>, num_found - 1)]);
+            OfBlock().found[min(i + a * kWarpsOf<Policy>, num_found - 1)]);
       }
 #pragma unroll
       for (int a = 0; a < kAtOnce; ++a) {
         if (i + a * kWarpsOf<Policy> >= num_found) break;
-        const int quarter = shared_.found[i + a * kWarpsOf<Policy>];
+        const int quarter = OfBlock().found[i + a * kWarpsOf<Policy>];
         VisitQuarter(loaded[a], quarter, cut, visit);
         end_quarter(quarter);
       }
@@ -185,8 +184,8 @@ class RowTokens {
   template <typename Visit>
   __device__ __forceinline__ void ForEach(const Visit& visit) {
     if (!is_listed_) return ForEachInRow(cut_, 0, num_tiles_, visit);
-    for (int i = threadIdx.x; i < shared_.num_listed; i += Policy::kThreads) {
-      const Element element = shared_.list[i];
+    for (int i = threadIdx.x; i < OfBlock().num_listed; i += Policy::kThreads) {
+      const Element element = OfBlock().list[i];
       if (element.distance <= cut_) visit(element.distance, element.token);
     }
   }
@@ -195,16 +194,16 @@ class RowTokens {
   // much.
   __device__ __noinline__ bool List(int first, int end) {
     __syncthreads();
-    if (threadIdx.x == 0) shared_.num_listed = 0;
+    if (threadIdx.x == 0) OfBlock().num_listed = 0;
     ForEachInRow(cut_, first, end, [&](uint32_t distance, int token) {
       Append(distance, token);
     });
-    return shared_.num_listed <= kListSize;
+    return OfBlock().num_listed <= kListSize;
   }
   __device__ void Append(uint32_t distance, int token) {
-    const int i = atomicAdd(&shared_.num_listed, 1);
+    const int i = atomicAdd(&OfBlock().num_listed, 1);
     if (i < kListSize) {
-      shared_.list[i] = {distance, token, WeightOf(distance)};
+      OfBlock().list[i] = {distance, token, WeightOf(distance)};
     }
   }
 
@@ -214,18 +213,18 @@ class RowTokens {
     for (int q = threadIdx.x; q < num_tiles_ * kQuarters;
          q += Policy::kThreads) {
       if (DistanceOf(maxima_[q]) > cut_) continue;
-      const int i = atomicAdd(&shared_.num_found, 1);
-      if (i < kMaxThreads) shared_.found[i] = q;
+      const int i = atomicAdd(&OfBlock().num_found, 1);
+      if (i < kMaxThreads) OfBlock().found[i] = q;
     }
     __syncthreads();
-    const int num_found = shared_.num_found;
+    const int num_found = OfBlock().num_found;
     if (num_found > kMaxThreads) return false;
     VisitFound<kFewAtOnce>(
         num_found, cut_,
         [&](uint32_t distance, int token) { Append(distance, token); },
         [](int) {});
     __syncthreads();
-    return is_listed_ = shared_.num_listed <= kListSize;
+    return is_listed_ = OfBlock().num_listed <= kListSize;
   }
 
   // Usually one warp finds one quarter.
@@ -242,14 +241,13 @@ class RowTokens {
         const int quarter = base + __ffs(left) - 1;
         VisitQuarter(
             LaneLogits<T>(logits_, quarter), quarter, 0,
-            [&](uint32_t, int token) { atomicMin(&shared_.token, token); });
+            [&](uint32_t, int token) { atomicMin(&OfBlock().token, token); });
       }
     }
     __syncthreads();
-    return shared_.token;
+    return OfBlock().token;
   }
 
-  Shared& shared_;
   int vocab_size_;
   int num_tiles_;
   RowLogits<T> logits_;

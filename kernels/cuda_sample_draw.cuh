@@ -114,12 +114,13 @@ class Sampler : public RowFilter<T, Policy> {
   // The token at which what is listed and kept exceeds `target`.
   __device__ __noinline__ TokenId DrawFromList(Mass target) {
     const auto last = static_cast<uint32_t>(vocab_size_ - 1);
+    Sampler row = *this;
     return static_cast<TokenId>(Find(
         /*by_mass=*/true, target + 1, {.low = 0, .high = last, .open = false},
         /*exact=*/true, 32,
         [&](const auto& visit) {
-          ForEach([&](uint32_t distance, int token) {
-            if (Keeps(distance)) visit(token, WeightOf(distance));
+          row.ForEach([&](uint32_t distance, int token) {
+            if (row.Keeps(distance)) visit(token, row.WeightOf(distance));
           });
         },
         [](uint32_t, int) {}));
@@ -288,14 +289,15 @@ class Sampler : public RowFilter<T, Policy> {
     int first = 0;
     int end = num_tiles_;
     int shift = 0;
+    Sampler row = *this;
     while ((end - first - 1) >> shift >= kBins) ++shift;
     for (;; shift = max(0, shift - 9)) {
       ClearBins<Policy>();
       Mass own = 0;
-      ForEachInRow(
+      row.ForEachInRow(
           cut_, first, end,
           [&](uint32_t distance, int) {
-            if (Keeps(distance)) own += WeightOf(distance);
+            if (row.Keeps(distance)) own += row.WeightOf(distance);
           },
           [&](int quarter) {
             const Mass sum = SumOverWarp(own);

@@ -55,9 +55,10 @@ class RowFilter : public RowTokens<T, Policy> {
   }
 
   __device__ __noinline__ Mass SumKept() {
+    RowFilter row = *this;
     Mass sum = 0;
-    ForEach([&](uint32_t distance, int) {
-      if (Keeps(distance)) sum += WeightOf(distance);
+    row.ForEach([&](uint32_t distance, int) {
+      if (row.Keeps(distance)) sum += row.WeightOf(distance);
     });
     return SumOverBlock<Policy>(sum, OfBlock().sums);
   }
@@ -114,8 +115,9 @@ class RowFilter : public RowTokens<T, Policy> {
     return Find(
         by_mass, target, DistanceRange(scale_, cut_), /*exact=*/false, 32,
         [&](const auto& visit) {
-          ForEach([&](uint32_t distance, int) {
-            visit(distance, by_mass ? WeightOf(distance) : 0);
+          RowFilter row = *this;
+          row.ForEach([&](uint32_t distance, int) {
+            visit(distance, by_mass ? row.WeightOf(distance) : 0);
           });
         },
         [&](uint32_t end, int count) {
@@ -172,22 +174,23 @@ class RowFilter : public RowTokens<T, Policy> {
   __device__ __noinline__ void Typical(float typical_p) {
     Mass sum = 0;
     Mass weighted = 0;
-    ForEach([&](uint32_t distance, int) {
-      const float exponent = ExponentOf(distance);
+    RowFilter row = *this;
+    row.ForEach([&](uint32_t distance, int) {
+      const float exponent = row.ExponentOf(distance);
       const float weight = FastExp2(-exponent);
-      sum += WeightOf(distance);
+      sum += row.WeightOf(distance);
       if (weight > 0) weighted += __float2ull_rz(weight * exponent * kUnit);
     });
     sum = SumOverBlock<Policy>(sum, OfBlock().sums);
     weighted = SumOverBlock<Policy>(weighted, OfBlock().sums);
-    mean_ = static_cast<float>(static_cast<double>(weighted) /
-                               static_cast<double>(sum));
+    row.mean_ = mean_ = static_cast<float>(static_cast<double>(weighted) /
+                                           static_cast<double>(sum));
     typical_cut_ = Find(
         /*by_mass=*/true, Share(typical_p, sum), DistanceRange(1.0f, kAll),
         /*exact=*/false, 32,
         [&](const auto& visit) {
-          ForEach([&](uint32_t distance, int) {
-            visit(TypicalRankOf(distance), WeightOf(distance));
+          row.ForEach([&](uint32_t distance, int) {
+            visit(row.TypicalRankOf(distance), row.WeightOf(distance));
           });
         },
         [](uint32_t, int) {});

@@ -180,7 +180,8 @@ class RowTokens {
   }
 
   // Calls visit(distance, token) for every token that is not further than the
-  // cut.
+  // cut. Functions out of line call it on a copy of the row: what no other
+  // function sees the address of stays in registers from token to token.
   template <typename Visit>
   __device__ __forceinline__ void ForEach(const Visit& visit) {
     if (!is_listed_) return ForEachInRow(cut_, 0, num_tiles_, visit);
@@ -195,8 +196,9 @@ class RowTokens {
   __device__ __noinline__ bool List(int first, int end) {
     __syncthreads();
     if (threadIdx.x == 0) OfBlock().num_listed = 0;
-    ForEachInRow(cut_, first, end, [&](uint32_t distance, int token) {
-      Append(distance, token);
+    RowTokens row = *this;
+    row.ForEachInRow(cut_, first, end, [&](uint32_t distance, int token) {
+      row.Append(distance, token);
     });
     return OfBlock().num_listed <= kListSize;
   }

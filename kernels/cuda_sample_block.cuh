@@ -98,11 +98,12 @@ struct RankRange {
   bool open = true;
 };
 
-// Of all positive distances 32 bins for each power of two between 2^-8 and 2^6
-// in the exponent of a weight.
+// Of all positive distances 64 bins for each power of two between 2^-2 and 2^6
+// in the exponent of a weight: most of a row is within one or two of these
+// powers, and tokens that share a bin wait for each other.
 __device__ inline RankRange DistanceRange(float scale, uint32_t cut) {
-  const uint32_t low = __float_as_uint(0x1p-8f / scale);
-  const uint32_t high = min(__float_as_uint(64.0f / scale), cut);
+  const uint32_t low = __float_as_uint(0x1p-2f / scale);
+  const uint32_t high = min(__float_as_uint(64.0f / scale) - 1, cut);
   return {.low = min(low, high), .high = high};
 }
 

@@ -74,6 +74,7 @@ struct Shared {
   // The bin that a search ends in; -1 if it ends in none.
   int bin;
   Mass before;      // what is in bins before it
+  Mass of_bin;      // and in it
   int count;        // elements in it
   int count_up_to;  // and before it
   int tile;         // that a draw ends in
@@ -286,6 +287,7 @@ __device__ void FindBin(Mass target) {
       const bool second = target > middle;
       OfBlock().bin = 2 * t + second;
       OfBlock().before = second ? middle : before;
+      OfBlock().of_bin = second ? pair.values[1] : pair.values[0];
       OfBlock().count = second ? pair.counts.y : pair.counts.x;
       OfBlock().count_up_to = count_sum - (second ? 0 : pair.counts.y);
     }

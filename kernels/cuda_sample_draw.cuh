@@ -57,7 +57,7 @@ class Sampler : public RowFilter<T, Policy> {
       cut.is_greedy = true;
     } else {
       CutFiltered(params);
-      const double total = static_cast<double>(SumKept()) / kUnit;
+      const double total = static_cast<double>(Kept()) / kUnit;
       cut.log_total = static_cast<float>(log(total));
       cut.cut = cut_;
       cut.is_typical = is_typical_;
@@ -81,6 +81,7 @@ class Sampler : public RowFilter<T, Policy> {
   using Base::is_listed_;
   using Base::is_typical_;
   using Base::Keeps;
+  using Base::Kept;
   using Base::Likeliest;
   using Base::List;
   using Base::logits_;
@@ -103,7 +104,7 @@ class Sampler : public RowFilter<T, Policy> {
   __device__ __noinline__ TokenId DrawFiltered(SamplingParams params,
                                                double uniform) {
     Filter(params);
-    const Mass target = Target(uniform, SumKept());
+    const Mass target = Target(uniform, Kept());
     return is_listed_ ? DrawFromList(target) : DrawFromRow(target);
   }
   __device__ void CutFiltered(const SamplingParams& params) {
@@ -123,7 +124,7 @@ class Sampler : public RowFilter<T, Policy> {
             if (row.Keeps(distance)) visit(token, row.WeightOf(distance));
           });
         },
-        [](uint32_t, int) {}));
+        [](uint32_t, int, Mass) {}));
   }
 
   // From one tile: what of it is listed.

@@ -24,6 +24,7 @@ class RowFilter : public RowTokens<T, Policy> {
   using Base::is_listed_;
   using Base::is_typical_;
   using Base::Keeps;
+  using Base::kept_;
   using Base::List;
   using Base::ListFew;
   using Base::Lower;
@@ -54,6 +55,9 @@ class RowFilter : public RowTokens<T, Policy> {
     if (params.typical_p < 1.0f) Typical(params.typical_p);
   }
 
+  // The mass of what is left.
+  __device__ Mass Kept() { return kept_ != 0 ? kept_ : SumKept(); }
+
   __device__ __noinline__ Mass SumKept() {
     RowFilter row = *this;
     Mass sum = 0;
@@ -66,9 +70,10 @@ class RowFilter : public RowTokens<T, Policy> {
   // The lowest rank at which the number of elements of that rank or a lower
   // one, or their mass, reaches `target`; kAll if nothing does. Elements are
   // those for which for_each calls visit(rank, mass). After each round,
-  // narrowed(end, count) is told that this many elements, by count at least,
-  // are not beyond `end`. If not `exact`, the answer may be a higher rank that
-  // no other element has or is below.
+  // narrowed(end, count, sum) is told that this many elements, by count at
+  // least, are not beyond `end`, and their sum of what is added up. If not
+  // `exact`, the answer may be a higher rank that no other element has or is
+  // below.
   template <typename ForEachRank, typename Narrowed>
   __device__ __forceinline__ uint32_t Find(bool by_mass, Mass target,
                                            RankRange range, bool exact,
@@ -78,6 +83,7 @@ class RowFilter : public RowTokens<T, Policy> {
     uint32_t low = range.low;
     uint32_t high = range.high;
     bool open = range.open;
+    Mass passed = 0;
 #pragma unroll 1
     for (int round = 0; round < max_rounds; ++round) {
       const int shift = ShiftOf(low, high);
@@ -97,6 +103,8 @@ class RowFilter : public RowTokens<T, Policy> {
       const int bin = OfBlock().bin;
       if (bin < 0) return kAll;
       target -= OfBlock().before;
+      passed += OfBlock().before;
+      const Mass reached = passed + OfBlock().of_bin;
       const int count = OfBlock().count;
       const int count_up_to = OfBlock().count_up_to;
       const uint32_t begin = low + (static_cast<uint32_t>(bin) << shift);
@@ -104,7 +112,7 @@ class RowFilter : public RowTokens<T, Policy> {
       high = open && end == high ? kAll : end;
       low = open && bin == 0 ? 0 : begin;
       open = false;
-      narrowed(high, count_up_to);
+      narrowed(high, count_up_to, reached);
       if (high == low || (!exact && count == 1)) break;
     }
     return high;
@@ -120,7 +128,8 @@ class RowFilter : public RowTokens<T, Policy> {
             visit(distance, by_mass ? row.WeightOf(distance) : 0);
           });
         },
-        [&](uint32_t end, int count) {
+        [&](uint32_t end, int count, Mass sum) {
+          kept_ = by_mass ? sum : 0;
           if (is_listed_ || count > kListSize) return;
           Lower(end);
           is_listed_ = List(0, num_tiles_);
@@ -193,7 +202,7 @@ class RowFilter : public RowTokens<T, Policy> {
             visit(row.TypicalRankOf(distance), row.WeightOf(distance));
           });
         },
-        [](uint32_t, int) {});
+        [&](uint32_t, int, Mass sum) { kept_ = sum; });
     is_typical_ = true;
   }
 };

@@ -267,6 +267,7 @@ class RowTokens {
   bool is_typical_ = false;
   uint32_t typical_cut_ = kAll;
   float mean_ = 0;  // of exponents, weighted
+  Mass kept_ = 0;   // what that weighs; 0 if no filter came to know
   // Whether the list has all within the cut.
   bool is_listed_ = false;
 };

@@ -175,7 +175,7 @@ void Scheduler::Admit(StepPlan* plan, Budget* budget) {
     running_.push_back(
         {std::make_unique<BeamGroup>(next.id, std::move(next.request),
                                      *std::move(pages), &pool_, &sequence_ids_,
-                                     tokenizer_),
+                                     tokenizer_, options_.trace),
          next.needs, std::move(next.done), std::move(next.watcher)});
     waiting_.pop_front();
     PlanGroup(running_.back(), plan, budget);

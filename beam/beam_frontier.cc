@@ -182,4 +182,23 @@ std::vector<Hypothesis> HypothesesOf(std::span<const FinishedBeam> beams,
   return hypotheses;
 }
 
+void AppendStates(std::span<const LiveBeam> beams, int length,
+                  const LengthPenalty& penalty,
+                  std::vector<SequenceState>* states) {
+  for (const LiveBeam& beam : beams) {
+    const float score =
+        length > 0 ? penalty.Score(beam.cum_log_prob, length) : 0.0f;
+    states->push_back({beam.node, beam.cum_log_prob, score, std::nullopt});
+  }
+}
+
+void AppendStates(std::span<const FinishedBeam> beams, int count,
+                  std::vector<SequenceState>* states) {
+  for (const FinishedBeam& beam : beams) {
+    if (count-- <= 0) break;
+    states->push_back(
+        {beam.node, beam.cum_log_prob, beam.score, beam.finish_reason});
+  }
+}
+
 }  // namespace espalier

@@ -97,4 +97,12 @@ std::vector<Continuation> ContinuationsOf(std::span<const LiveBeam> beams);
 std::vector<Hypothesis> HypothesesOf(std::span<const FinishedBeam> beams,
                                      int count, const TokenTree& tree);
 
+// What a search shows of live beams of `length` tokens, and of the first
+// `count` of a pool.
+void AppendStates(std::span<const LiveBeam> beams, int length,
+                  const LengthPenalty& penalty,
+                  std::vector<SequenceState>* states);
+void AppendStates(std::span<const FinishedBeam> beams, int count,
+                  std::vector<SequenceState>* states);
+
 }  // namespace espalier

@@ -55,7 +55,7 @@ int64_t BeamGroup::WorstCaseEdits(const Request& request, int vocab_size) {
 
 BeamGroup::BeamGroup(RequestId id, Request request, PageReservation pages,
                      PagePool* pool, SequenceIdSource* ids,
-                     const Tokenizer* tokenizer)
+                     const Tokenizer* tokenizer, TraceSink* trace)
     : id_(id),
       request_(std::move(request)),
       allowed_(AllowedSequences::Make(request_.params)),
@@ -257,7 +257,7 @@ absl::Status BeamGroup::CheckAnswer(const SelectionResult& result,
                       " after beam ", candidate.beam, " of ", num_rows);
     }
   }
-  if (rule_->num_logprobs >= 0 &&
+  if (reports_logprobs() &&
       result.logprobs.size() != result.candidates.size()) {
     return Internal("a step answered with ", result.logprobs.size(),
                     " log-probabilities of ", result.candidates.size(),
@@ -277,11 +277,20 @@ absl::Status BeamGroup::Advance(const SelectionResult& result,
   CHECK_GE(num_unanswered_, 1) << "request " << id_ << " asked for nothing";
   --num_unanswered_;
   ++num_steps_;
-  const bool reports = rule_->num_logprobs >= 0;
+  if (tracer_ != nullptr) return DecideAndTell(result, next_plan);
   std::vector<Decision> decisions;
-  const absl::StatusOr<std::vector<Continuation>> beams =
-      strategy_->Advance(result, reports ? &decisions : nullptr);
-  if (reports) logprobs_.Take(result, decisions);
+  std::vector<Continuation> beams;
+  return Decide(result, reports_logprobs() ? &decisions : nullptr, &beams,
+                next_plan);
+}
+
+absl::Status BeamGroup::Decide(const SelectionResult& result,
+                               std::vector<Decision>* decisions,
+                               std::vector<Continuation>* beams,
+                               StepPlan* next_plan) {
+  absl::StatusOr<std::vector<Continuation>> live =
+      strategy_->Advance(result, decisions);
+  if (reports_logprobs()) logprobs_.Take(result, *decisions);
   if (strategy_->done()) {
     Drop(next_plan);
     return live.status();
@@ -422,7 +431,7 @@ Result BeamGroup::TakeResult() const {
     result.prompt_logprobs = prompt_logprobs_;
   }
   for (Hypothesis& hypothesis : result.hypotheses) {
-    if (rule_->num_logprobs >= 0) {
+    if (reports_logprobs()) {
       hypothesis.logprobs = logprobs_.Of(hypothesis.tokens);
     }
     result.usage.num_generated_tokens += hypothesis.tokens.size();

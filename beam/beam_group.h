@@ -63,11 +63,11 @@ class BeamGroup {
   static int64_t WorstCaseEdits(const Request& request, int vocab_size);
 
   // `request` has passed ValidateRequest, and CheckStops with `tokenizer`;
-  // `pages` covers its WorstCasePages. Pool, ids and tokenizer outlive the
-  // group.
+  // `pages` covers its WorstCasePages. Pool, ids, tokenizer and `trace`, of
+  // which the last two may be null, outlive the group.
   BeamGroup(RequestId id, Request request, PageReservation pages,
             PagePool* pool, SequenceIdSource* ids,
-            const Tokenizer* tokenizer = nullptr);
+            const Tokenizer* tokenizer = nullptr, TraceSink* trace = nullptr);
 
   RequestId id() const { return id_; }
   // Sequences that live at most: rows it needs in a step.
@@ -166,7 +166,9 @@ class BeamGroup {
 
   std::vector<HeldPages> PagesBySlot() const;
   std::vector<int> LiveSlots() const;  // by rank
-  // Advances the strategy, and drops the group or moves its beams.
+  bool reports_logprobs() const { return rule_->num_logprobs >= 0; }
+  // Advances the strategy, and drops the group or moves its beams. `decisions`
+  // may be null unless log-probabilities are reported.
   absl::Status Decide(const SelectionResult& result,
                       std::vector<Decision>* decisions,
                       std::vector<Continuation>* beams, StepPlan* next_plan);

@@ -71,20 +71,10 @@ std::vector<Hypothesis> BeamStrategy::Hypotheses() const {
 // returned stays there.
 std::vector<SequenceState> BeamStrategy::States() const {
   std::vector<SequenceState> states;
-  for (const LiveBeam& beam : live_) {
-    if (done_) break;
-    const float score =
-        num_generated_ == 0
-            ? 0.0f
-            : LengthPenalizedScore(beam.cum_log_prob, num_generated_,
-                                   length_penalty_);
-    states.push_back({beam.node, beam.cum_log_prob, score, std::nullopt});
+  if (!done_) {
+    AppendStates(frontier_.live(), num_generated_, length_penalty_, &states);
   }
-  for (const FinishedBeam& beam : finished_.beams()) {
-    if (&beam - finished_.beams().data() == num_return_sequences_) break;
-    states.push_back(
-        {beam.node, beam.cum_log_prob, beam.score, beam.finish_reason});
-  }
+  AppendStates(frontier_.finished().beams(), num_return_sequences_, &states);
   return states;
 }
 

@@ -45,7 +45,7 @@ struct Decision {
 struct SequenceState {
   TokenTree::Node node = TokenTree::kRoot;
   float cum_log_prob = 0;
-  float score = 0;                                 // at its present length
+  float score = 0;  // as Hypothesis has it, at its present length
   std::optional<FinishReason> finish_reason = {};  // unset: it lives
 };
 
@@ -83,6 +83,9 @@ class DecodeStrategy {
 
   // The finished hypotheses, best first, at most num_return_sequences.
   virtual std::vector<Hypothesis> Hypotheses() const = 0;
+
+  // What Result::threshold says.
+  virtual std::optional<double> threshold() const { return std::nullopt; }
 
   // What all sequences are paths of.
   virtual const TokenTree& tree() const = 0;

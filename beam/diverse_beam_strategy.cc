@@ -127,7 +127,7 @@ void DiverseBeamStrategy::AppendTokens(int rank,
   }
 }
 
-std::vector<Hypothesis> DiverseBeamStrategy::Hypotheses() const {
+std::vector<FinishedBeam> DiverseBeamStrategy::Finished() const {
   std::vector<FinishedBeam> all;
   for (const BeamFrontier& group : groups_) {
     const std::vector<FinishedBeam>& beams = group.finished().beams();
@@ -135,7 +135,19 @@ std::vector<Hypothesis> DiverseBeamStrategy::Hypotheses() const {
   }
   std::ranges::stable_sort(
       all, [](const auto& a, const auto& b) { return a.score > b.score; });
-  return HypothesesOf(all, num_return_sequences_, tree_);
+  return all;
+}
+
+std::vector<Hypothesis> DiverseBeamStrategy::Hypotheses() const {
+  return HypothesesOf(Finished(), num_return_sequences_, tree_);
+}
+
+// What leaves a pool leaves it for something better, so no hypothesis rises.
+std::vector<SequenceState> DiverseBeamStrategy::States() const {
+  std::vector<SequenceState> states;
+  AppendStates(LiveBeams(), num_generated_, length_penalty_, &states);
+  AppendStates(Finished(), num_return_sequences_, &states);
+  return states;
 }
 
 }  // namespace espalier

@@ -50,6 +50,8 @@ class DiverseBeamStrategy : public DecodeStrategy {
   bool done() const override { return done_; }
   void AppendTokens(int rank, std::vector<TokenId>* tokens) const override;
   std::vector<Hypothesis> Hypotheses() const override;
+  const TokenTree& tree() const override { return tree_; }
+  std::vector<SequenceState> States() const override;
 
  private:
   // How often each token was chosen in this step.
@@ -65,6 +67,8 @@ class DiverseBeamStrategy : public DecodeStrategy {
                     std::span<const RankedCandidate> candidates,
                     std::vector<Decision>* decisions, Choices* choices);
   std::vector<LiveBeam> LiveBeams() const;
+  // Of all groups, best first.
+  std::vector<FinishedBeam> Finished() const;
 
   // Constant after construction.
   const int num_beams_;

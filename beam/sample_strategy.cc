@@ -129,8 +129,7 @@ std::vector<SequenceState> SampleStrategy::States() const {
   for (const Sample& sample : samples_) {
     const int length = tree_.depth(sample.node);
     const float score =
-        length == 0 ? 0.0f
-                    : LengthPenalizedScore(sample.cum_log_prob, length, 1.0);
+        length > 0 ? MeanLogProb(sample.cum_log_prob, length) : 0.0f;
     states.push_back(
         {sample.node, sample.cum_log_prob, score, sample.finish_reason});
   }

@@ -74,10 +74,6 @@ int64_t MaxAsked(const GenerationParams& params) {
 
 }  // namespace
 
-bool IsBeamSearch(const GenerationParams& params) {
-  return params.num_beams > 1 || params.stochastic;
-}
-
 int NumSequences(const GenerationParams& params) {
   if (IsBeamSearch(params)) return SaturateToInt(params.num_beams);
   return SaturateToInt(params.best_of.value_or(params.num_return_sequences));

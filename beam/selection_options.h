@@ -13,9 +13,6 @@
 
 namespace espalier {
 
-// Whether it searches with beams; else it draws samples (greedy search is one).
-bool IsBeamSearch(const GenerationParams& params);
-
 // Sequences that live at a step, at most: beams, or samples.
 int NumSequences(const GenerationParams& params);
 

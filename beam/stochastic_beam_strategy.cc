@@ -188,4 +188,21 @@ std::vector<Hypothesis> StochasticBeamStrategy::Hypotheses() const {
   return hypotheses;
 }
 
+// All of the beam: a sequence rises where one above it can go no further.
+std::vector<SequenceState> StochasticBeamStrategy::States() const {
+  std::vector<SequenceState> states;
+  for (const Sequence& sequence : beam_) {
+    states.push_back({sequence.node, sequence.cum_log_prob,
+                      static_cast<float>(sequence.perturbed),
+                      sequence.finish_reason});
+  }
+  std::ranges::stable_partition(states, [](const SequenceState& state) {
+    return !state.finish_reason.has_value();
+  });
+  if (done_ && std::ssize(states) > num_return_sequences_) {
+    states.resize(num_return_sequences_);
+  }
+  return states;
+}
+
 }  // namespace espalier

@@ -57,6 +57,8 @@ class StochasticBeamStrategy : public DecodeStrategy {
   bool done() const override { return done_; }
   void AppendTokens(int rank, std::vector<TokenId>* tokens) const override;
   std::vector<Hypothesis> Hypotheses() const override;
+  const TokenTree& tree() const override { return tree_; }
+  std::vector<SequenceState> States() const override;
   std::optional<double> threshold() const override { return threshold_; }
 
  private:

@@ -103,7 +103,7 @@ struct GenerationParams {
 // few enough that a report stays small beside a row of logits.
 inline constexpr int64_t kMaxLogProbs = 64;
 
-// Whether beams, not samples, decode the request.
+// Whether sequences compete with one another; else they are samples.
 bool IsBeamSearch(const GenerationParams& params);
 
 // Whether its result depends on the seed.

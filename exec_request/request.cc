@@ -32,9 +32,11 @@ absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
   return ValidateParams(model, request->prompt_tokens.size(), &request->params);
 }
 
-uint64_t DrawSeed() {
+void GiveSeed(Request* request) {
+  GenerationParams& params = request->params;
+  if (params.seed || !DrawsAtRandom(params)) return;
   std::random_device device;
-  return uint64_t{device()} << 32 | device();
+  params.seed = uint64_t{device()} << 32 | device();
 }
 
 }  // namespace espalier

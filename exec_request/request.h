@@ -71,8 +71,8 @@ struct Result {
 // Errors: kInvalidArgument naming the field and the value.
 absl::Status ValidateRequest(const ModelDescription& model, Request* request);
 
-// A seed from the system's source of randomness, for a request that draws and
-// has none.
-uint64_t DrawSeed();
+// Draws a seed from the system's source of randomness for a request that draws
+// and has none.
+void GiveSeed(Request* request);
 
 }  // namespace espalier

@@ -73,6 +73,7 @@ std::string WriteResultLine(const json::value& id, const Result& result,
                          {"generated_tokens", usage.num_generated_tokens},
                          {"steps", usage.num_steps}}}};
   if (result.seed) line["seed"] = *result.seed;
+  if (result.threshold) line["threshold"] = *result.threshold;
   if (result.prompt_logprobs) {
     line["prompt_logprobs"] = PromptLogProbList(*result.prompt_logprobs);
   }

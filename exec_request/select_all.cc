@@ -1,10 +1,10 @@
 #include "exec_request/select_all.h"
 
-#include <atomic>
 #include <cmath>
-#include <new>
 
 #include "base/check.h"
+#include "exec_request/allocating_loop.h"
+#include "exec_request/report_logprobs.h"
 #include "kernels/perturb.h"
 #include "kernels/sample.h"
 #include "kernels/select.h"

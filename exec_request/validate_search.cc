@@ -51,7 +51,8 @@ absl::Status ValidateGroups(const GenerationParams& params) {
                   "without num_beam_groups above 1");
 }
 
-// The finished pool has room for the `num_returned` hypotheses.
+// So many hypotheses end the search that there are `num_returned`. Groups
+// count for themselves (beam/stop_rule.h).
 absl::Status ValidatePatience(const GenerationParams& params,
                               int64_t num_returned) {
   if (params.early_stopping != EarlyStopping::kTrue) {
@@ -84,7 +85,6 @@ absl::Status ValidateBeams(const ModelDescription& model,
     return InvalidArgument("best_of must be unset with beams, got ",
                            *params.best_of);
   }
-  RETURN_IF_ERROR(ValidatePatience(params, params.num_return_sequences));
   return params.stochastic ? ValidateStochastic(params) : absl::OkStatus();
 }
 

@@ -31,9 +31,9 @@ namespace espalier {
 // One group's rows and what to choose of them: per row as SelectRow does, and
 // of all these as MergeCandidates does, also in kLogits, where a row's tokens
 // are chosen by edited logit and ranked by what they sum up to.
-// A group with num_candidates 0 is somebody else's to choose for (CudaSample,
-// CudaPerturb): nothing is written for it, and rows that name it are read for
-// nothing.
+// A group with num_candidates 0 is somebody else's to choose for (CudaSample):
+// little of its rows is read, and nothing is written for it. Rows that name
+// no group are not read at all.
 // REQUIRES: num_rows >= 1, num_candidates >= 0; no two groups share rows or
 // places in `candidates`.
 struct CudaSelectGroup {

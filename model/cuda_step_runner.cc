@@ -55,6 +55,11 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
                 CudaSampleScratchBytes(runner->SampleInputs(largest))});
   ASSIGN_OR_RETURN(runner->scratch_,
                    DeviceBuffer<std::byte>::Create(scratch_bytes));
+  // Now, so that no step fails for want of it.
+  const size_t perturb_bytes =
+      CudaPerturbScratchBytes(runner->PerturbInputs(largest));
+  ASSIGN_OR_RETURN(runner->perturb_scratch_,
+                   DeviceBuffer<std::byte>::Create(perturb_bytes));
   return runner;
 }
 
@@ -70,16 +75,7 @@ CudaStepRunner::Shape CudaStepRunner::LargestShape() const {
           .has_edits = true};
 }
 
-absl::Status CudaStepRunner::MakePerturbScratch() {
-  if (perturb_scratch_.size() > 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(perturb_scratch_,
-                   DeviceBuffer<std::byte>::Create(
-                       CudaPerturbScratchBytes(PerturbInputs(LargestShape()))));
-  return absl::OkStatus();
-}
-
 absl::Status CudaStepRunner::Enqueue(const CudaStep& step) {
-  if (step.max_perturbed > 0) RETURN_IF_ERROR(MakePerturbScratch());
   if (!step.only_beams) return EnqueueEagerly(step);
   ASSIGN_OR_RETURN(const cudaGraphExec_t graph, FindGraph(GraphShape(step)));
   return CudaStatus(cudaGraphLaunch(graph, stream_), "cudaGraphLaunch");

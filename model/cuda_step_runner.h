@@ -70,7 +70,6 @@ class CudaStepRunner {
   CudaSampleInputs SampleInputs(const Shape& shape) const;
   CudaPerturbInputs PerturbInputs(const Shape& shape) const;
   CudaSelectInputs BestInputs(const Shape& shape) const;
-  absl::Status MakePerturbScratch();
   absl::Status EnqueueChoice(const Shape& shape);
   absl::Status EnqueueLogProbs(const Shape& shape);
 
@@ -84,7 +83,7 @@ class CudaStepRunner {
   DeviceBuffer<float> logits_;  // [max_rows, vocab_size]
 
   DeviceBuffer<std::byte> scratch_;  // of one kernel at a time; any step's
-  // As large as all logits; made when a row is first perturbed.
+  // As large as all logits.
   DeviceBuffer<std::byte> perturb_scratch_;
 
   std::map<Shape, CudaGraph> graphs_;

@@ -177,6 +177,8 @@ constexpr char kExamples[] =
     "  espalier generate -m models/en-fr --logprobs 3 --stop , "
     "\"Yes, it rains.\"\n"
     "  espalier generate -m models/en-fr --stream \"It rains.\"\n"
+    "  espalier generate -m models/en-fr --num-beams 4 --trace search.jsonl "
+    "\"It rains.\"\n"
     "  espalier generate -m models/en-fr --device cuda --num-beams 8 "
     "--figures \"It rains.\"\n"
     "\n"

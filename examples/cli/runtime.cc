@@ -57,6 +57,12 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
   engine.scheduler.max_running = options.max_running;
   engine.scheduler.max_step_tokens = backend.max_step_tokens;
   engine.tokenizer = runtime->tokenizer_.get();
+  if (!options.trace.empty()) {
+    ASSIGN_OR_RETURN(
+        runtime->trace_,
+        TraceRecorder::Open(options.trace, runtime->tokenizer_.get()));
+    engine.scheduler.trace = runtime->trace_.get();
+  }
   runtime->engine_ = std::make_unique<Engine>(runtime->context_.get_executor(),
                                               &steps, engine);
   return runtime;

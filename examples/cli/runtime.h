@@ -53,6 +53,9 @@ class Runtime {
   boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(RequestBody body);
   Answer MakeAnswer(const GenerationParams& params,
                     absl::StatusOr<Result> result) const;
+  // Writes what is left of the trace, if there is one; it ends here.
+  // Errors: kInternal naming the file, if it could not be written.
+  absl::Status CloseTrace();
 
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   boost::asio::io_context& context() { return context_; }

@@ -311,11 +311,13 @@ inline std::vector<MalformedRequest> MalformedRequests() {
              "patience must be above 0, got 0"),
       params(R"({"num_beams": 4, "n": 3, "early_stopping": true,)"
              R"( "patience": 0.5})",
-             "patience must make round(num_beams * patience) at least 3 "
-             "(num_return_sequences) and at most 1048576, got 0.5"),
+             "patience must end the search with at least 3 "
+             "(num_return_sequences) and at most 1048576 finished hypotheses, "
+             "got 0.5"),
       params(R"({"num_beams": 4, "early_stopping": true, "patience": 1e9})",
-             "patience must make round(num_beams * patience) at least 1 "
-             "(num_return_sequences) and at most 1048576, got 1e+09"),
+             "patience must end the search with at least 1 "
+             "(num_return_sequences) and at most 1048576 finished hypotheses, "
+             "got 1e+09"),
       params(R"({"length_penalty_form": "wu", "length_penalty": 400})",
              "length_penalty must keep ((5 + length) / 6)^length_penalty "
              "within float32 up to 256 tokens (max_new_tokens), got 400"),

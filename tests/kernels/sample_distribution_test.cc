@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tests/few_cases.h"
 #include "tests/kernels/sampler_checks.h"
 
 namespace espalier {
 namespace {
+
+using ::espalier::testing::Cases;
 
 // With a hundred tests, a sampler that is right fails once in 10,000 seeds.
 constexpr double kLeastPValue = 1e-6;
@@ -51,7 +54,8 @@ INSTANTIATE_TEST_SUITE_P(VocabularySizes, SampleDistributionTest,
 
 TEST_P(SampleDistributionTest, EveryCombinationOfFiltersIsAsEnumerated) {
   const int vocab_size = GetParam();
-  const int num_draws = std::max(20000, 10 * vocab_size);
+  const int num_draws =
+      Cases(std::max(20000, 10 * vocab_size), std::max(2000, vocab_size));
   double least = 1;
   int num_tests = 0;
   for (int options = 0; options < 64; ++options) {
@@ -69,8 +73,9 @@ TEST_P(SampleDistributionTest, EveryCombinationOfFiltersIsAsEnumerated) {
 
 TEST(SampleManyDrawsTest, AMillionDrawsAreAsEnumerated) {
   for (const int options : {4 + 16, 2 + 4 + 16}) {
-    EXPECT_GE(TwinPValue(RealSampler(), CaseOf(options, 50), 1000000),
-              kLeastPValue)
+    EXPECT_GE(
+        TwinPValue(RealSampler(), CaseOf(options, 50), Cases(1000000, 50000)),
+        kLeastPValue)
         << options;
   }
 }

@@ -98,7 +98,8 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
 }
 
 // A value as typed: JSON where it is JSON, otherwise a string. Where a text is
-// wanted only JSON strings and lists count, so that --stop 5 means what it says.
+// wanted only JSON strings and lists count, so that --stop 5 means what it
+// says.
 json::value ReadValue(const ParamField& field, const std::string& text) {
   absl::StatusOr<json::value> value = ParseJson(text);
   if (!value.ok()) return json::value(text);

@@ -25,35 +25,35 @@ double LabelWidth(const TraceNode& node) {
 
 // The nodes of a step that do not live on, in the order of their parents'
 // slots.
-std::vector<int> Stubs(const TraceTree& tree, const std::vector<int>& step) {
-  std::vector<int> stubs;
+std::vector<int> Twigs(const TraceTree& tree, const std::vector<int>& step) {
+  std::vector<int> twigs;
   for (const int node : step) {
-    if (!tree.nodes[node].kept()) stubs.push_back(node);
+    if (!tree.nodes[node].kept()) twigs.push_back(node);
   }
-  std::stable_sort(stubs.begin(), stubs.end(), [&](int a, int b) {
+  std::stable_sort(twigs.begin(), twigs.end(), [&](int a, int b) {
     return tree.nodes[a].candidate.parent_slot <
            tree.nodes[b].candidate.parent_slot;
   });
-  return stubs;
+  return twigs;
 }
 
 // Half lanes below each lane, so that those of every step find room.
 int NumHalfLanes(const TraceTree& tree) {
   size_t most = 0;
   for (const std::vector<int>& step : tree.steps) {
-    most = std::max(most, Stubs(tree, step).size());
+    most = std::max(most, Twigs(tree, step).size());
   }
   return static_cast<int>((most + tree.num_slots - 1) / tree.num_slots);
 }
 
-// Gives `stubs` half lanes: each the first free one from its parent's on; then,
+// Gives `twigs` half lanes: each the first free one from its parent's on; then,
 // from the end, back to where there are half lanes.
-std::vector<int> HalfLanes(const TraceTree& tree, const std::vector<int>& stubs,
+std::vector<int> HalfLanes(const TraceTree& tree, const std::vector<int>& twigs,
                            int per_lane) {
   std::vector<int> places;
   int next = 0;
-  for (const int stub : stubs) {
-    const int wanted = tree.nodes[stub].candidate.parent_slot * per_lane;
+  for (const int twig : twigs) {
+    const int wanted = tree.nodes[twig].candidate.parent_slot * per_lane;
     places.push_back(std::max(next, wanted));
     next = places.back() + 1;
   }
@@ -103,11 +103,11 @@ TraceLayout Layout(const TraceTree& tree) {
       const std::optional<int>& slot = tree.nodes[node].candidate.slot;
       if (slot) layout.nodes[node] = {x, layout.lanes[*slot]};
     }
-    const std::vector<int> stubs = Stubs(tree, tree.steps[step - 1]);
-    const std::vector<int> places = HalfLanes(tree, stubs, per_lane);
-    for (size_t i = 0; i < stubs.size(); ++i) {
+    const std::vector<int> twigs = Twigs(tree, tree.steps[step - 1]);
+    const std::vector<int> places = HalfLanes(tree, twigs, per_lane);
+    for (size_t i = 0; i < twigs.size(); ++i) {
       const int half = places[i] % per_lane;
-      layout.nodes[stubs[i]] = {x, layout.lanes[places[i] / per_lane] +
+      layout.nodes[twigs[i]] = {x, layout.lanes[places[i] / per_lane] +
                                        kBelowLane +
                                        kHalfLaneHeight * (half + 0.5)};
     }

@@ -13,7 +13,6 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
-#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -21,7 +20,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
 #include "batcher/engine.h"
 #include "beam/selection_options.h"
 #include "exec_request/model_executor.h"
@@ -30,7 +28,6 @@
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
-#include "text/text_stream.h"
 
 namespace espalier {
 namespace {

@@ -11,8 +11,8 @@
 #include "beam/beam_strategy.h"
 #include "beam/candidate_order.h"
 #include "beam/selection_options.h"
-#include "tests/beam/chi_square.h"
 #include "tests/beam/search_alone.h"
+#include "tests/p_value.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -82,7 +82,7 @@ TEST(SampledBeamsTest, CandidatesAreDrawnInTurnFromAllBeamsTogether) {
       probabilities.push_back(a == b ? 0 : first * p[b] / (total - p[a]));
     }
   }
-  const double p_value = testing::PValue(counts, probabilities);
+  const double p_value = testing::ChiSquarePValue(probabilities, counts);
   std::printf("ordered pairs of %d candidates: p = %.3g\n", kNumCells, p_value);
   EXPECT_GE(p_value, kLeastPValue);
 }

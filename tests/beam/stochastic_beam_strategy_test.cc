@@ -16,8 +16,8 @@
 #include "beam/selection_options.h"
 #include "kernels/gumbel.h"
 #include "kernels/sample.h"
-#include "tests/beam/chi_square.h"
 #include "tests/beam/search_alone.h"
+#include "tests/p_value.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -153,7 +153,7 @@ TEST(StochasticBeamStrategyTest, DrawsInTurnFromWhatIsLeft) {
       probabilities.push_back(a == b ? 0 : std::exp(log_a + log_b) / left);
     }
   }
-  const double p_value = testing::PValue(counts, probabilities);
+  const double p_value = testing::ChiSquarePValue(probabilities, counts);
   std::printf("ordered pairs of %zu sequences: p = %.3g\n", count, p_value);
   EXPECT_GE(p_value, kLeastPValue);
 }

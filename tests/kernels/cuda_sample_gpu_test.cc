@@ -12,9 +12,9 @@
 #include "kernels/cuda_sample.h"
 #include "kernels/random.h"
 #include "tests/device_arrays.h"
-#include "tests/kernels/p_value.h"
 #include "tests/kernels/row_cases.h"
 #include "tests/kernels/select_oracle.h"
+#include "tests/p_value.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -407,7 +407,7 @@ TEST_P(CudaSampleTest, DrawsFollowTheirProbabilities) {
         ASSERT_GE(c.token, 0);
         ++counts[c.token];
       }
-      const double p_value = ChiSquarePValue(p, counts);
+      const double p_value = testing::ChiSquarePValue(p, counts);
       EXPECT_GE(p_value, 1e-6) << "size " << size << ", params " << index;
       lowest = std::min(lowest, p_value);
     }

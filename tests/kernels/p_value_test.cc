@@ -1,4 +1,4 @@
-#include "tests/kernels/p_value.h"
+#include "tests/p_value.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace espalier {
+namespace espalier::testing {
 namespace {
 
 TEST(PValueTest, TailsAreThoseOfTheTables) {
@@ -17,9 +17,13 @@ TEST(PValueTest, TailsAreThoseOfTheTables) {
   EXPECT_NEAR(ChiSquareTail(67.328, 100), 0.995, 1e-5);
 }
 
-TEST(PValueTest, TwoDegreesAreAnExponential) {
+// With 2 degrees the tail is exp(-x / 2); with 1 it is that of a normal.
+TEST(PValueTest, TailsHaveTheirClosedForms) {
   for (const double x : {0.0, 0.1, 1.0, 5.0, 40.0, 300.0}) {
     EXPECT_NEAR(ChiSquareTail(x, 2) / std::exp(-x / 2), 1, 1e-12) << x;
+    EXPECT_NEAR(ChiSquareTail(x, 1) / NormalPValue(std::sqrt(x)), 1, 1e-10);
+    EXPECT_NEAR(ChiSquareTail(x, 4) / (std::exp(-x / 2) * (1 + x / 2)), 1,
+                1e-10);
   }
 }
 
@@ -36,6 +40,12 @@ TEST(PValueTest, ItIsUniformWhereTheProbabilitiesAreRight) {
   EXPECT_GT(ChiSquarePValue(std::vector<double>(10, 0.1), tenths), 1e-3);
 }
 
+TEST(PValueTest, CountsAsExpectedAreLikelyAndOthersAreNot) {
+  const std::vector<double> p = {0.5, 0.3, 0.2, 0.0};
+  EXPECT_NEAR(ChiSquarePValue(p, std::vector{500, 300, 200, 0}), 1, 1e-12);
+  EXPECT_LT(ChiSquarePValue(p, std::vector{600, 250, 150, 0}), 1e-8);
+}
+
 TEST(PValueTest, TheImpossibleHasNone) {
   EXPECT_EQ(ChiSquarePValue(std::vector<double>{1, 0},
                             std::vector<int64_t>{1000000, 1}),
@@ -46,4 +56,4 @@ TEST(PValueTest, TheImpossibleHasNone) {
 }
 
 }  // namespace
-}  // namespace espalier
+}  // namespace espalier::testing

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "tests/kernels/each_target.h"
-#include "tests/kernels/p_value.h"
 #include "tests/kernels/row_cases.h"
+#include "tests/p_value.h"
 
 namespace espalier {
 namespace {
@@ -83,7 +83,7 @@ TEST_P(PerturbTest, TwoBestAreADrawWithoutReplacement) {
       const Scores best = PerturbRow(logits, options);
       ++counts[best[0].token * size + best[1].token];
     }
-    EXPECT_GE(ChiSquarePValue(pairs, counts), 1e-6);
+    EXPECT_GE(testing::ChiSquarePValue(pairs, counts), 1e-6);
   }
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/gumbel.h"
-#include "tests/kernels/p_value.h"
+#include "tests/p_value.h"
 
 namespace espalier {
 namespace {
@@ -67,9 +67,9 @@ TEST(GumbelTest, HasItsDistributionAlongTokensAndAlongPositions) {
       const double noise = Gumbel(key, along_tokens ? i : 7);
       ++counts[static_cast<int>(kCells * std::exp(-std::exp(-noise)))];
     }
-    EXPECT_GT(
-        ChiSquarePValue(std::vector<double>(kCells, 1.0 / kCells), counts),
-        1e-6);
+    EXPECT_GT(testing::ChiSquarePValue(
+                  std::vector<double>(kCells, 1.0 / kCells), counts),
+              1e-6);
   }
 }
 

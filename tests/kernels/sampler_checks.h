@@ -15,8 +15,8 @@
 #include "kernels/perturb.h"
 #include "kernels/sample.h"
 #include "kernels/score_processors.h"
-#include "tests/kernels/p_value.h"
 #include "tests/kernels/row_cases.h"
+#include "tests/p_value.h"
 
 namespace espalier {
 
@@ -79,7 +79,7 @@ inline double DrawsPValue(const Sampler& sampler, const DrawCase& c,
     if (token < 0) return 0;
     ++counts[token];
   }
-  return ChiSquarePValue(probabilities, counts);
+  return testing::ChiSquarePValue(probabilities, counts);
 }
 
 // Against the enumerated distribution of the twin.
@@ -116,7 +116,7 @@ inline double PurposesPValue(const Sampler& sampler) {
     const int bin = static_cast<int>(kBins * std::exp(-std::exp(-noise)));
     ++counts[sampler.draw(c, 0, i, 0) * kBins + bin];
   }
-  return ChiSquarePValue(
+  return testing::ChiSquarePValue(
       std::vector<double>(kBins * kBins, 1.0 / (kBins * kBins)), counts);
 }
 
@@ -133,8 +133,8 @@ inline double PairsPValue(const Sampler& sampler) {
     ++samples[token * kTokens + sampler.draw(c, 1, 2 * i, 0)];
   }
   const std::vector<double> even(positions.size(), 1.0 / positions.size());
-  return std::min(ChiSquarePValue(even, positions),
-                  ChiSquarePValue(even, samples));
+  return std::min(testing::ChiSquarePValue(even, positions),
+                  testing::ChiSquarePValue(even, samples));
 }
 
 // The same request in another row draws the same: no chance in it.

@@ -1,12 +1,14 @@
-// P-values of Pearson's chi-square test: how likely counts at least so far
-// from the expected ones are, if these are right.
+// P-values: how likely what was seen, or what is further from what was to be
+// expected, is if the expectation is right. Of counts, by Pearson's chi-square
+// test, and of sums.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <ranges>
 #include <span>
 
-namespace espalier {
+namespace espalier::testing {
 
 // Q(a, x), the regularised upper incomplete gamma function: by its series for
 // small x, and by Lentz' continued fraction beyond.
@@ -38,13 +40,19 @@ inline double ChiSquareTail(double statistic, int degrees) {
   return UpperGamma(0.5 * degrees, 0.5 * statistic);
 }
 
-// Of counts that ought to be multinomial with these probabilities. Cells of
-// which fewer than 5 are expected count as one. Whatever ought to be impossible
-// and happened has p-value 0.
-inline double ChiSquarePValue(std::span<const double> probabilities,
-                              std::span<const int64_t> counts) {
+// That a standard normal variable is as far from 0 as `z`, on either side.
+inline double NormalPValue(double z) {
+  return std::erfc(std::abs(z) / std::sqrt(2));
+}
+
+// Of counts that ought to be multinomial with these probabilities, which sum up
+// to 1. Cells of which fewer than 5 are expected count as one. Whatever ought
+// to be impossible and happened has p-value 0.
+template <std::ranges::random_access_range Counts>
+double ChiSquarePValue(std::span<const double> probabilities,
+                       const Counts& counts) {
   int64_t total = 0;
-  for (const int64_t count : counts) total += count;
+  for (const auto count : counts) total += count;
   double statistic = 0, rest_expected = 0;
   int64_t rest = 0;
   int cells = 0;
@@ -52,7 +60,7 @@ inline double ChiSquarePValue(std::span<const double> probabilities,
     statistic += (count - expected) * (count - expected) / expected;
     ++cells;
   };
-  for (size_t i = 0; i < counts.size(); ++i) {
+  for (size_t i = 0; i < std::size(counts); ++i) {
     if (probabilities[i] == 0 && counts[i] > 0) return 0;
     const double expected = probabilities[i] * total;
     if (expected >= 5) {
@@ -68,4 +76,4 @@ inline double ChiSquarePValue(std::span<const double> probabilities,
   return cells < 2 ? 1 : ChiSquareTail(statistic, cells - 1);
 }
 
-}  // namespace espalier
+}  // namespace espalier::testing

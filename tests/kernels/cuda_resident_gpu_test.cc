@@ -16,6 +16,7 @@
 #include "base/cuda.h"
 #include "kernels/cuda_resident.h"
 #include "tests/few_cases.h"
+#include "tests/kernels/device_words.h"
 #include "tests/kernels/resident_host_model.h"
 #include "tests/status_matchers.h"
 
@@ -23,6 +24,7 @@ namespace espalier {
 namespace {
 
 using testing::Advance;
+using testing::DeviceWords;
 using testing::HostGroup;
 using testing::kNoBeam;
 using testing::Move;
@@ -32,37 +34,6 @@ constexpr int kVocabSize = 50;
 constexpr int kNumReports = 3;
 constexpr int kGroupWords = sizeof(CudaResidentGroup) / sizeof(int);
 constexpr int kDrawWords = sizeof(CudaDraw) / sizeof(int);
-
-// Device memory as one array of words, with a host image of it.
-class Words {
- public:
-  int Add(int count) {
-    const int offset = static_cast<int>(host.size());
-    host.resize(host.size() + (count + 3) / 4 * 4);
-    return offset;
-  }
-  void Upload() {
-    auto buffer = DeviceBuffer<int>::Create(host.size());
-    ASSERT_OK(buffer.status());
-    device = *std::move(buffer);
-    ASSERT_OK(
-        CudaStatus(cudaMemcpy(device.data(), host.data(), device.size_bytes(),
-                              cudaMemcpyHostToDevice),
-                   "cudaMemcpy"));
-  }
-  void Download() {
-    ASSERT_OK(
-        CudaStatus(cudaMemcpy(host.data(), device.data(), device.size_bytes(),
-                              cudaMemcpyDeviceToHost),
-                   "cudaMemcpy"));
-  }
-  template <typename T>
-  T* At(int offset) const {
-    return reinterpret_cast<T*>(device.data() + offset);
-  }
-  std::vector<int> host;
-  DeviceBuffer<int> device;
-};
 
 struct Shape {
   int page_size;
@@ -199,43 +170,19 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     auto counts = PinnedBuffer<int>::Create(kNumReports * num_groups);
     auto reported =
         PinnedBuffer<Candidate>::Create(kNumReports * num_candidates_);
-    auto segments = PinnedBuffer<CudaDeltaSegment>::Create(kMaxSegments);
-    auto payload = PinnedBuffer<int>::Create(kMaxPayload);
-    ASSERT_TRUE(headers.ok() && counts.ok() && reported.ok() && segments.ok() &&
-                payload.ok());
+    ASSERT_TRUE(headers.ok() && counts.ok() && reported.ok());
     headers_ = *std::move(headers);
     reported_counts_ = *std::move(counts);
     reported_ = *std::move(reported);
-    segments_ = *std::move(segments);
-    payload_ = *std::move(payload);
     reports_ = {headers_.data(),  reported_counts_.data(),
                 reported_.data(), kNumReports,
                 num_groups,       num_candidates_};
   }
 
-  // Puts words into the delta, in segments of any length.
   void Put(int target, const std::vector<int>& values) {
-    for (size_t done = 0; done < values.size();) {
-      const int count = static_cast<int>(
-          std::min<size_t>(1 + Below(90), values.size() - done));
-      ASSERT_LT(num_segments_, kMaxSegments);
-      segments_[num_segments_++] = {target + static_cast<int>(done),
-                                    num_payload_, count};
-      for (int i = 0; i < count; ++i) {
-        ASSERT_LT(num_payload_, kMaxPayload);
-        payload_[num_payload_++] = values[done + i];
-      }
-      done += count;
-    }
+    words_.Put(target, values);
   }
-  void ApplyDelta() {
-    ASSERT_OK(CudaApplyDelta(segments_.data(), num_segments_, payload_.data(),
-                             words_.device.data(), state_.clock,
-                             stream_.get()));
-    Wait();
-    num_segments_ = 0;
-    num_payload_ = 0;
-  }
+  void ApplyDelta() { words_.ApplyDelta(state_.clock, stream_.get()); }
   void Wait() {
     ASSERT_OK(CudaStatus(cudaStreamSynchronize(stream_.get()), "kernels"));
   }
@@ -292,10 +239,6 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     }
   }
 
-  std::vector<int> Slice(int offset, size_t count) const {
-    return {words_.host.begin() + offset, words_.host.begin() + offset + count};
-  }
-
   void ExpectBatch(const std::vector<Move>& expected_copies) {
     for (const HostGroup& group : groups_) {
       const int row = group.selection.first_row;
@@ -305,8 +248,8 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
         EXPECT_EQ(token, row + group.slots[rank]);
         EXPECT_EQ(words_.host[batch_tokens_ + token], group.tokens[rank]);
       }
-      EXPECT_EQ(Slice(batch_cums_ + row, width), Bits(group.cums));
-      EXPECT_EQ(Slice(batch_positions_ + row, width),
+      EXPECT_EQ(words_.Slice(batch_cums_ + row, width), Bits(group.cums));
+      EXPECT_EQ(words_.Slice(batch_positions_ + row, width),
                 std::vector<int>(width, group.position));
       ExpectDraws(group);
       const size_t num_pages = group.position / page_size_ + 1;
@@ -314,7 +257,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
         const int slot = group.slots[rank];
         const int global = group.on_device.first_slot + slot;
         const std::vector<int>& table = group.tables[slot];
-        EXPECT_EQ(Slice(tables_ + global * stride_, num_pages),
+        EXPECT_EQ(words_.Slice(tables_ + global * stride_, num_pages),
                   std::vector<int>(table.begin(), table.begin() + num_pages));
       }
     }
@@ -341,7 +284,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
           group.selection.first_candidate + rank, rank,
           static_cast<int>(group.samples[rank]),
           group.position + 1 - group.on_device.num_prompt_tokens};
-      EXPECT_EQ(Slice(draws_ + kDrawWords * draw, kDrawWords), expected);
+      EXPECT_EQ(words_.Slice(draws_ + kDrawWords * draw, kDrawWords), expected);
     }
   }
 
@@ -454,9 +397,6 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
   int Below(int limit) { return static_cast<int>(random_() % limit); }
   int padded_rows() const { return num_rows_ + 5; }
 
-  static constexpr int kMaxSegments = 1 << 17;
-  static constexpr int kMaxPayload = 1 << 20;
-
   std::mt19937 random_{20240607};
   int page_size_ = 1;
   int stride_ = 1;
@@ -469,7 +409,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
   int step_ = 0;
   std::vector<HostGroup> groups_;
 
-  Words words_;
+  DeviceWords words_;
   int samples_, draws_;
   int tokens_, cums_, slots_, sources_, tails_, tables_, positions_;
   int num_groups_at_, groups_at_, selections_, row_groups_, eos_;
@@ -480,10 +420,6 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
   PinnedBuffer<CudaReportRing::Header> headers_;
   PinnedBuffer<int> reported_counts_;
   PinnedBuffer<Candidate> reported_;
-  PinnedBuffer<CudaDeltaSegment> segments_;
-  PinnedBuffer<int> payload_;
-  int num_segments_ = 0;
-  int num_payload_ = 0;
   CudaStream stream_;
 };
 

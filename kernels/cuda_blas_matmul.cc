@@ -70,6 +70,10 @@ absl::StatusOr<std::unique_ptr<CudaBlasMatMul>> CudaBlasMatMul::Create() {
   result->handle_.reset(handle);
   ASSIGN_OR_RETURN(result->workspace_,
                    DeviceBuffer<char>::Create(kWorkspaceBytes));
+  // cuBLASLt writes what it reads there, but not so that every tool sees it
+  // (tools/sanitize_gpu.sh).
+  RETURN_IF_CUDA_ERROR(
+      cudaMemset(result->workspace_.data(), 0, kWorkspaceBytes));
   return result;
 }
 

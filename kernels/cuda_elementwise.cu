@@ -71,11 +71,6 @@ struct ResidualRow {
   __device__ void Keep(int row, int width, int i, float4 value) const {}
 };
 
-// Has a name of its own for tools/sanitize_gpu.xml.
-__device__ float4 LoadAddend(const float* addend) {
-  return *reinterpret_cast<const float4*>(addend);
-}
-
 // With what a product has left to add.
 template <int kCount>
 struct SummedRow {
@@ -89,7 +84,7 @@ struct SummedRow {
     float4 sum = LoadFour(x + at);
 #pragma unroll
     for (int a = 0; a < kCount; ++a) {
-      const float4 more = LoadAddend(addends + a * stride + at);
+      const float4 more = LoadFour(addends + a * stride + at);
       sum = {sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w};
     }
     return sum;

@@ -98,6 +98,10 @@ class CudaMatMul::Impl {
     ASSIGN_OR_RETURN(blas_, CudaBlasMatMul::Create());
     ASSIGN_OR_RETURN(scratch_, DeviceBuffer<float>::Create(size_t(silu_rows_) *
                                                            max_outputs));
+    // As cuBLASLt's workspace, and for the same reason.
+    RETURN_IF_CUDA_ERROR(cudaMemset(scratch_.data(), 0, scratch_.size_bytes()));
+    // Other streams do not wait for that by themselves.
+    RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
     return absl::OkStatus();
   }
 

@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -20,14 +22,14 @@ constexpr double kTolerance = 1e-4;  // relative, on scores
 std::vector<json::value> ReadReference() {
   std::vector<json::value> lines = ParseLines(ReadText(
       std::string(ESPALIER_SOURCE_DIR) + "/tests/data/beam_search.jsonl"));
-  EXPECT_EQ(lines.size(), 300u);
+  EXPECT_EQ(lines.size(), kAllReferenceLines);
   return ReferenceCases(std::move(lines));
 }
 
-const std::vector<json::value>& Reference() {
+std::span<const json::value> Reference(size_t most) {
   static const auto* const lines =
       new std::vector<json::value>(ReadReference());
-  return *lines;
+  return std::span(*lines).first(std::min(lines->size(), most));
 }
 
 bool Close(double a, double b) {
@@ -74,9 +76,9 @@ void ExpectConsistent(const json::value& line, const json::value& hypothesis) {
 
 }  // namespace
 
-std::string ReferenceRequests() {
+std::string ReferenceRequests(size_t most) {
   std::string input;
-  for (const json::value& line : Reference()) {
+  for (const json::value& line : Reference(most)) {
     json::object params = line.at("params").as_object();
     params["num_return_sequences"] = line.at("hypotheses").as_array().size();
     input += WriteJson({{"prompt_tokens", line.at("prompt_tokens")},
@@ -86,13 +88,14 @@ std::string ReferenceRequests() {
   return input;
 }
 
-void ExpectReferenceHypotheses(const std::string& output) {
+void ExpectReferenceHypotheses(const std::string& output, size_t most) {
+  const std::span<const json::value> reference = Reference(most);
   const std::vector<json::value> answers = ParseLines(output);
-  ASSERT_EQ(answers.size(), Reference().size());
+  ASSERT_EQ(answers.size(), reference.size());
   int num_hypotheses = 0;
   int num_swapped = 0;
   for (size_t i = 0; i < answers.size(); ++i) {
-    const json::array& expected = Reference()[i].at("hypotheses").as_array();
+    const json::array& expected = reference[i].at("hypotheses").as_array();
     const json::array& actual = answers[i].at("hypotheses").as_array();
     ASSERT_EQ(actual.size(), expected.size()) << "line " << i;
     std::set<std::string> tokens;
@@ -100,7 +103,7 @@ void ExpectReferenceHypotheses(const std::string& output) {
       EXPECT_TRUE(Matches(expected, rank, actual[rank]))
           << "line " << i << ", rank " << rank << ": expected "
           << WriteJson(expected[rank]) << ", got " << WriteJson(actual[rank]);
-      ExpectConsistent(Reference()[i], actual[rank]);
+      ExpectConsistent(reference[i], actual[rank]);
       tokens.insert(WriteJson(actual[rank].at("tokens")));
       ++num_hypotheses;
       num_swapped += actual[rank].at("tokens") != expected[rank].at("tokens");

@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "exec_request/model_executor.h"
+#include "tests/few_cases.h"
 #include "tests/model/cuda_executor_fixture.h"
 #include "tests/model/plan_source.h"
 #include "tests/status_matchers.h"
@@ -295,10 +296,11 @@ std::vector<StepResult> RunAll(StepExecutor& steps,
 }
 
 TEST_F(CudaExecutorChoiceTest, EveryKindInOneBatchIsTheHosts) {
-  const std::vector<StepPlan> plans = AnyPlans(14);
+  const std::vector<StepPlan> plans = AnyPlans(Cases(14, 7));
   ModelExecutor host(host_, pool_, {.run_ahead = true});
   const std::vector<StepResult> expected = RunAll(host, plans, 1);
-  for (const size_t num_in_flight : {1, 2}) {
+  using Counts = std::vector<size_t>;
+  for (const size_t num_in_flight : Cases(Counts{1, 2}, Counts{2})) {
     const OnDevice device = Load(Float32());
     ASSERT_NE(device.steps, nullptr);
     ASSERT_EQ(device.steps->description().page_size,

@@ -23,10 +23,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// How many plans may be: one by one is how engines begin and end, two is how
+// they run.
+std::vector<int> InFlight() {
+  return Cases(std::vector<int>{1, 2}, std::vector<int>{2});
+}
+
 TEST_F(CudaExecutorTest, RequestsAloneGetWhatTheHostGives) {
   const OnDevice device = Load(Float32());
   ASSERT_NE(device.steps, nullptr);
-  for (int i = 0; i < Cases(12, 3); ++i) {
+  for (int i = 0; i < Cases(12, 2); ++i) {
     const std::vector<Request> requests = AnyRequests(1, i);
     const Answers expected = OnHost(requests);
     ExpectSame(expected, Drive(*device.steps, requests, {}), "one in flight");
@@ -37,7 +43,7 @@ TEST_F(CudaExecutorTest, RequestsAloneGetWhatTheHostGives) {
 }
 
 TEST_F(CudaExecutorTest, MixturesGetWhatTheHostGives) {
-  const std::vector<Request> requests = AnyRequests(Cases(100, 12), 20240607);
+  const std::vector<Request> requests = AnyRequests(Cases(100, 6), 20240607);
   const Answers expected = OnHost(requests);
   for (const int page_size :
        Cases(std::vector<int>{16, 1, 32}, std::vector<int>{16, 1})) {
@@ -45,7 +51,7 @@ TEST_F(CudaExecutorTest, MixturesGetWhatTheHostGives) {
     options.page_size = page_size;
     const OnDevice device = Load(options);
     ASSERT_NE(device.steps, nullptr);
-    for (const int num_in_flight : {1, 2}) {
+    for (const int num_in_flight : InFlight()) {
       ExpectSame(
           expected,
           Drive(*device.steps, requests, {.num_in_flight = num_in_flight}),
@@ -58,14 +64,14 @@ TEST_F(CudaExecutorTest, MixturesGetWhatTheHostGives) {
 
 TEST_F(CudaExecutorTest, EveryStrategyGetsWhatTheHostGives) {
   std::vector<Request> requests =
-      RequestsOfAllStrategies(Cases(48, 8), 20261120);
-  for (Request& request : AnyRequests(Cases(24, 4), 3)) {
+      RequestsOfAllStrategies(Cases(48, 4), 20261120);
+  for (Request& request : AnyRequests(Cases(24, 2), 3)) {
     requests.push_back(std::move(request));
   }
   const Answers expected = OnHost(requests);
   const OnDevice device = Load(Float32());
   ASSERT_NE(device.steps, nullptr);
-  for (const int num_in_flight : {1, 2}) {
+  for (const int num_in_flight : InFlight()) {
     ExpectSame(expected,
                Drive(*device.steps, requests, {.num_in_flight = num_in_flight}),
                "all strategies");
@@ -76,14 +82,14 @@ TEST_F(CudaExecutorTest, EveryStrategyGetsWhatTheHostGives) {
 // Few tokens a step divide prompts into chunks that share steps with beams; few
 // pages let requests wait for one another, so that pages change hands.
 TEST_F(CudaExecutorTest, ChunksAndScarcePagesGiveWhatTheHostGives) {
-  const std::vector<Request> requests = AnyRequests(Cases(60, 10), 99);
+  const std::vector<Request> requests = AnyRequests(Cases(60, 4), 99);
   const Answers expected = OnHost(requests);
   CudaLlamaOptions options = Float32();
   options.page_size = 3;
   options.kv_cache_bytes = 6 << 20;
   const OnDevice device = Load(options);
   ASSERT_NE(device.steps, nullptr);
-  for (const int num_in_flight : {1, 2}) {
+  for (const int num_in_flight : InFlight()) {
     DriveOptions drive = {.num_in_flight = num_in_flight};
     drive.scheduler.max_step_tokens = 23;
     ExpectSame(expected, Drive(*device.steps, requests, drive),
@@ -125,12 +131,13 @@ TEST_F(CudaExecutorTest, CancellingAtAnyMomentLeavesTheOthersAlone) {
 TEST_F(CudaExecutorTest, WideBeamsGetWhatTheHostGives) {
   std::mt19937 random(3);
   std::vector<Request> requests = {AnyRequest(random), AnyRequest(random)};
-  requests[0].params.num_beams = 200;
-  requests[0].params.num_return_sequences = 200;
-  requests[0].params.max_new_tokens = Cases(9, 3);
-  requests[1].params.num_beams = 33;
-  requests[1].params.num_return_sequences = 33;
-  requests[1].params.max_new_tokens = Cases(20, 5);
+  const int num_beams = Cases(200, 33);
+  requests[0].params.num_beams = num_beams;
+  requests[0].params.num_return_sequences = num_beams;
+  requests[0].params.max_new_tokens = Cases(9, 2);
+  requests[1].params.num_beams = Cases(33, 4);
+  requests[1].params.num_return_sequences = Cases(33, 4);
+  requests[1].params.max_new_tokens = Cases(20, 3);
   const OnDevice device = Load(Float32());
   ASSERT_NE(device.steps, nullptr);
   ExpectSame(OnHost(requests),
@@ -187,12 +194,12 @@ TEST_F(CudaExecutorTest, WhatARequestMayAskForRuns) {
   Request request{{5, 6, 7}, {}};
   request.params.num_beams = 16;
   request.params.num_return_sequences = 16;
-  request.params.max_new_tokens = 9;
-  request.params.min_new_tokens = 4;
+  request.params.max_new_tokens = Cases(9, 3);
+  request.params.min_new_tokens = Cases(4, 2);
   request.params.repetition_penalty = 1.2;
   request.params.eos_token_id.emplace();
   for (int id = 0; id < 63; ++id) request.params.eos_token_id->push_back(id);
-  for (int id = 63; id < 5000; ++id) {
+  for (int id = 63; id < Cases(5000, 700); ++id) {
     request.params.suppress_tokens.push_back(id);
   }
   ASSERT_OK(ValidateRequest(device.steps->description(), &request));
@@ -207,9 +214,9 @@ TEST_F(CudaExecutorTest, RequestsWaitWhereTheirBeamsDoNotFitTogether) {
   options.max_logits = 24;
   const OnDevice device = Load(options);
   ASSERT_NE(device.steps, nullptr);
-  const std::vector<Request> requests = AnyRequests(40, 5);
+  const std::vector<Request> requests = AnyRequests(Cases(40, 8), 5);
   const Answers expected = OnHost(requests);
-  for (const int num_in_flight : {1, 2}) {
+  for (const int num_in_flight : InFlight()) {
     ExpectSame(expected,
                Drive(*device.steps, requests, {.num_in_flight = num_in_flight}),
                "few rows");
@@ -281,7 +288,7 @@ TEST_F(CudaExecutorTest, SixteenBitModelsAnswerEverything) {
     const OnDevice device = Load(options);
     ASSERT_NE(device.steps, nullptr);
     for (const absl::StatusOr<Result>& answer :
-         Drive(*device.steps, AnyRequests(Cases(60, 10), 11),
+         Drive(*device.steps, AnyRequests(Cases(60, 2), 11),
                {.num_in_flight = 2})) {
       ASSERT_OK(answer.status());
       EXPECT_FALSE(answer->hypotheses.empty());
@@ -329,7 +336,7 @@ Reference ReadReference(const ModelDescription& model) {
 
 TEST_F(CudaExecutorTest, EveryHypothesisIsTheReferences) {
   const Reference reference = ReadReference(host_->description());
-  for (const int num_in_flight : {1, 2}) {
+  for (const int num_in_flight : InFlight()) {
     const OnDevice device = Load(Float32());
     ASSERT_NE(device.steps, nullptr);
     const Answers answers = Drive(*device.steps, reference.requests,

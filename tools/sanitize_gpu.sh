@@ -14,24 +14,30 @@
 #
 #   BIN=build/cuda/bin  where the programs are
 #   PROGRAMS=           those to run, instead of all
-#   JOBS=$(nproc)       how many of them run at a time
-#                       (racecheck of a whole model takes gigabytes of memory
-#                       each: fewer, where the system kills one)
+#   JOBS=$(nproc)       how many processes run at a time; of racecheck each takes
+#                       2 GB of memory, some 8: fewer, where one is killed
 #   LIMIT=1800          seconds for each tool; what has not ended then has failed
 #   LOGS=               a folder to keep what programs and tools print
 #   ESPALIER_FEW_CASES=0  goes through all cases of a test; by default through
 #                       few (tests/few_cases.h), as a tool slows them 10 to 100
 #                       times
 #
-# Each program runs in many processes, its tests divided among them by gtest
-# (GTEST_TOTAL_SHARDS), the slowest program first. The table at the end counts
-# the tests that gtest says have run, of all that the programs list.
+# Each test that is slow under some tool runs in a process of its own, the
+# slowest first (`slow_tests`); the others share processes. The table at the end
+# counts the tests that gtest says have run, of all that the programs list; those
+# that did not, as they say that there is nothing to test on this device, are
+# named. The slowest of each tool are listed, to keep `slow_tests` up to date. On
+# an H200 with 16 cores racecheck takes 135 s and 28 GB in all, memcheck and
+# initcheck some 40 s each.
 #
 # What is not looked at, and why:
 #
 # - memcheck reports CUDA calls that return errors. The tests named in
 #   `failing_calls` make such calls, to see that our code copes; they run like
 #   all others, but without that report.
+# - racecheck keeps gigabytes of what attention and products of few rows do in
+#   shared memory, if they belong to a whole model. It looks at these kernels
+#   where they are tested by themselves, in kernels_gpu_test.
 # - racecheck and synccheck look at our own kernels (namespace espalier) alone.
 #   But racecheck breaks cuBLASLt's kernels for 16-bit numbers if it looks at
 #   others only. So in the tests of `many_rows_of_16_bits` it looks at all
@@ -53,48 +59,101 @@ CudaLlamaTest.WhatTheDeviceCannotDoIsNamed
 # those: bf16 and f16 are the first twenty of CudaMatMulSizesGpuTest.
 readonly many_rows_of_16_bits='CudaMatMulGpuTest.*:Sizes/*/?:Sizes/*/1?:'\
 'CudaLlamaTest.SixteenBits*:CudaLlamaTest.RandomWeights*:'\
-'CudaExecutorTest.SixteenBitModels*:'\
-'DeviceGpuTest.FiguresSayWhatTheDeviceDid'
+'CudaExecutorTest.SixteenBitModels*'
 readonly own='--kernel-name kernel_substring=8espalier'
 
-# Slowest first.
+# Kernels that racecheck leaves out of whole models.
+readonly only_by_themselves='--kernel-name-exclude kernel_substring=Attend '\
+'--kernel-name-exclude kernel_substring=StreamMatMul'
+
+# Those that take 20 s and more under some tool, slowest first.
+readonly slow_tests=(
+  'CudaLlamaTest.MatchesTheTwin*'
+  'CudaExecutorTest.SixteenBit*'
+  '*/CudaSelectTest.GroupsAreTheSame*'
+  'CudaExecutorTest.EveryHypothesis*'
+  '*/CudaSelectTest.EqualsTheTwinIn*'
+  'CudaExecutorChoiceTest.EveryKind*'
+  'CudaLlamaTest.SixteenBits*'
+  'CudaMatMulGpuTest.WhatIsAddedLater*'
+  'CudaLlamaTest.LogProbs*'
+  'CudaMatMulGpuTest.ARowHasTheSameBits*'
+  'CudaMatMulGpuTest.Chains*'
+  'DeviceGpuTest.*'
+  'CudaExecutorTest.WideBeams*'
+  'CudaExecutorFaultsTest.*'
+  'CudaExecutorTest.Mixtures*'
+  '*/CudaSampleTest.DrawsFollow*'
+  '*/CudaAttentionTest.*Dim256*'
+  '*/CudaSelectTest.EqualsTheTwinOnSmallRows*'
+)
+# So many of the others share a process.
+readonly tests_per_process=5
+
 read -ra programs <<<"${PROGRAMS:-executor_gpu_test cli_gpu_test model_gpu_test \
 kernels_gpu_test base_gpu_test}"
 export BIN=${BIN:-build/cuda/bin} ESPALIER_FEW_CASES=${ESPALIER_FEW_CASES:-1}
 readonly JOBS=${JOBS:-$(nproc)} LIMIT=${LIMIT:-1800}
 
-# How many tests of a program a filter leaves.
-count_tests() {
-  "$BIN/$1" --gtest_list_tests --gtest_filter="$2" 2>/dev/null | grep -c '^  '
+# The names of the tests of a program that a filter leaves, a line each.
+list_tests() {
+  "$BIN/$1" --gtest_list_tests --gtest_filter="$2" 2>/dev/null |
+    awk '/^[^ ]/ {suite = $1} /^  / {print suite $1}'
+}
+
+# What gtest printed of tests that ended in one of these ways.
+ended() {
+  grep -E "^\[ +($1) +\] .* \([0-9]+ ms\)\$" "$2"
+}
+
+# The names of tests that ended so, without gtest's parameters.
+names_of() {
+  ended "$1" "$2" | sed -E 's/.*\] ([^ ,]+).*/\1/' || true
+}
+
+# Of which tests a process tells: those that failed, else the one that it was
+# in, else all of its own.
+#   blamed STATUS OUTPUT TESTS
+blamed() {
+  local names
+  names=$(names_of FAILED "$2")
+  if [[ -z "$names" && $1 != 0 ]]; then
+    names=$(sed -nE 's/^\[ RUN +\] (.*)/\1/p' "$2" | tail -n 1)
+  fi
+  [[ -n "$names" ]] || names=${3//:/ }
+  echo "${names//$'\n'/ }"
 }
 
 # Runs one process and writes LOGS/TOOL.NAME.result: how many tests have run,
-# reports, seconds, and in a few words what is wrong, if anything.
-#   run_shard TOOL NAME PROGRAM INDEX TOTAL GTEST_FILTER [OPTION]...
+# reports, and in a few words what is wrong, if anything.
+#   run_process TOOL NAME PROGRAM TESTS [OPTION]...
 # SLOT numbers the processes that run now: each has ports of its own.
-run_shard() {
-  local tool=$1 name=$2 program=$3 index=$4 total=$5 filter=$6
-  shift 6
-  local log=$LOGS/$tool.$name left=$((DEADLINE - $(date +%s))) status=124
+run_process() {
+  local tool=$1 name=$2 program=$3 tests=$4
+  shift 4
+  local log=$LOGS/$tool.$name left=$((DEADLINE - $(date +%s))) status=""
   local reports theirs ran failed wrong=""
-  touch "$log.out" "$log.report"
+  : >"$log.out"
+  : >"$log.report"
   if [[ $left -gt 0 ]]; then
-    GTEST_TOTAL_SHARDS=$total GTEST_SHARD_INDEX=$index GTEST_FILTER=$filter \
-      timeout --kill-after=5 "$left" compute-sanitizer --tool "$tool" \
-      --port $((49152 + 16 * SLOT)) --launch-timeout 60 --print-limit 100 \
-      --log-file "$log.report" "$@" "$BIN/$program" \
-      >"$log.out" 2>&1 </dev/null && status=0 || status=$?
+    GTEST_FILTER=$tests timeout --kill-after=5 "$left" \
+      compute-sanitizer --tool "$tool" --port $((49152 + 16 * SLOT)) \
+      --launch-timeout 60 --print-limit 100 --log-file "$log.report" "$@" \
+      "$BIN/$program" >"$log.out" 2>&1 </dev/null && status=0 || status=$?
   fi
-  # Names of tests come with a time at their ends only.
-  ran=$(grep -cE '^\[ +(OK|FAILED) +\] .*\([0-9]+ ms\)$' "$log.out") || true
-  failed=$(grep -cE '^\[ +FAILED +\] .*\([0-9]+ ms\)$' "$log.out") || true
+  ran=$(ended "OK|FAILED|SKIPPED" "$log.out" | wc -l) || true
+  failed=$(ended FAILED "$log.out" | wc -l) || true
   reports=$(sed -nE 's/^=+ (ERROR|RACECHECK) SUMMARY: ([0-9]+) .*/\2/p' \
     "$log.report" | awk '{sum += $1} END {if (NR > 0) print sum}')
   theirs=$(grep -E '^=+ [A-Za-z]+: Race reported ' "$log.report" |
     grep -v espalier | grep -cE 'nvjet|xmma|cublas|cutlass') || true
   [[ -z "$reports" ]] || reports=$((reports - theirs))
-  if [[ $status == 124 || $status == 137 ]]; then
+  if [[ -z "$status" ]]; then
+    wrong="not started, for lack of time"
+  elif [[ $status == 124 ]]; then
     wrong="did not end"
+  elif [[ $status == 137 || $status == 9 ]]; then
+    wrong="was killed"
   elif [[ -z "$reports" ]]; then
     wrong="the tool gave up"
   elif [[ $failed -gt 0 ]]; then
@@ -104,44 +163,86 @@ run_shard() {
   elif [[ $status -ne 0 ]]; then
     wrong="exit code $status"
   fi
-  echo "$ran ${reports:-0} $SECONDS $wrong" >"$log.result"
-  [[ -z "$wrong" ]] || echo "$tool, $name of $total: $wrong"
+  echo "$ran ${reports:-0} $wrong" >"$log.result"
+  [[ -z "$wrong" ]] ||
+    echo "$tool, $(blamed "${status:-0}" "$log.out" "$tests"): $wrong"
 }
 
-# The arguments of run_shard, a line each process, for the tests that a filter
-# leaves: list_filtered TOOL SUFFIX GTEST_FILTER [OPTION]...
+# Where a test stands among the slow ones; behind all of them if it is not slow.
+rank_of() {
+  local i
+  for i in "${!slow_tests[@]}"; do
+    # shellcheck disable=SC2053  # a pattern
+    [[ $1 != ${slow_tests[i]} ]] || break
+    ((i += 1))
+  done
+  echo "$i"
+}
+
+# A rank and the arguments of run_process, a line each process, for the tests
+# that a filter leaves: list_filtered TOOL SUFFIX GTEST_FILTER [OPTION]...
 list_filtered() {
-  local tool=$1 suffix=$2 filter=$3 program tests total index
+  local tool=$1 suffix=$2 filter=$3 program test tests rank
+  local -i count total i j
+  local -a others options
   shift 3
   for program in "${programs[@]}"; do
-    tests=$(count_tests "$program" "$filter") || continue
-    total=$((tests < 3 * JOBS ? tests : 3 * JOBS))
-    for ((index = 0; index < total; ++index)); do
-      echo "$tool $program$suffix.$index $program $index $total $filter" "$@"
+    count=0 others=() options=("$@")
+    # shellcheck disable=SC2206  # words
+    [[ $tool != racecheck || $program == kernels_gpu_test ]] ||
+      options+=($only_by_themselves)
+    while read -r test; do
+      rank=$(rank_of "$test")
+      if ((rank < ${#slow_tests[@]})); then
+        echo "$rank $tool $program$suffix.$((count++)) $program $test" \
+          "${options[@]}"
+      else
+        others+=("$test")
+      fi
+    done < <(list_tests "$program" "$filter")
+    total=$(((${#others[@]} + tests_per_process - 1) / tests_per_process))
+    for ((i = 0; i < total; ++i)); do
+      # Neighbours, which take as long, go to different ones.
+      tests=""
+      for ((j = i; j < ${#others[@]}; j += total)); do
+        tests+=:${others[j]}
+      done
+      echo "${#slow_tests[@]} $tool $program$suffix.$((count++)) $program" \
+        "${tests#:}" "${options[@]}"
     done
   done
 }
 
-list_shards() {
+list_processes() {
   # shellcheck disable=SC2086  # options are words
   case "$1" in
     memcheck)
       list_filtered "$1" "" "-$failing_calls"
       list_filtered "$1" .calls "$failing_calls" --report-api-errors no ;;
     racecheck)
-      # Else what waits to be looked at outgrows memory sooner.
-      local bounded='--racecheck-num-workers 2 --force-synchronization-limit 16'
+      # Else what waits to be looked at outgrows memory.
+      local bounded='--racecheck-num-workers 2 --force-synchronization-limit 1'
       list_filtered "$1" .16bits "$many_rows_of_16_bits" $bounded
       list_filtered "$1" "" "-$many_rows_of_16_bits" $own $bounded ;;
-    initcheck)
-      list_filtered "$1" "" "*" ;;
+    initcheck) list_filtered "$1" "" "*" ;;
     synccheck) list_filtered "$1" "" "*" $own ;;
   esac
 }
 
-if [[ "${1:-}" == --shard ]]; then
+# What a tool's processes left out, and what took long.
+print_times() {
+  local tool=$1
+  names_of SKIPPED <(cat "$LOGS/$tool".*.out) |
+    sed "s/^/$tool, left out as there is nothing to test on this device: /"
+  echo "$tool, slowest tests (ms):"
+  ended "OK|FAILED" <(cat "$LOGS/$tool".*.out) |
+    sed -E 's/.*\] ([^ ,]+).* \(([0-9]+) ms\)/\2 \1/' | sort -rn |
+    sed 8q || true
+}
+
+if [[ "${1:-}" == --process ]]; then
   shift
-  run_shard "$@"
+  run_process "$@"
   exit
 fi
 
@@ -157,7 +258,7 @@ command -v compute-sanitizer >/dev/null ||
 for program in "${programs[@]}"; do
   [[ -x "$BIN/$program" ]] ||
     { echo "no $BIN/$program: cmake --build --preset cuda" >&2; exit 1; }
-  tests=$(count_tests "$program" "*") ||
+  tests=$(list_tests "$program" "*" | wc -l) ||
     { "$BIN/$program" --gtest_list_tests >&2; exit 1; }
   num_tests=$((${num_tests:-0} + tests))
 done
@@ -168,7 +269,9 @@ if [[ -z "${LOGS:-}" ]]; then
 fi
 mkdir -p "$LOGS"
 export LOGS
-rm -f "$LOGS"/*.result
+for tool in "$@"; do
+  rm -f "$LOGS/$tool".*.{out,report,result}
+done
 
 table=$(printf '%-10s %6s %9s %10s %8s %8s' tool tests processes 'not clean' \
   reports seconds)
@@ -177,14 +280,17 @@ for tool in "$@"; do
   start=$SECONDS
   DEADLINE=$(($(date +%s) + LIMIT))
   export DEADLINE
-  list_shards "$tool" | xargs -P "$JOBS" --process-slot-var=SLOT -L 1 \
-    "$0" --shard
+  list_processes "$tool" | sort -sn | cut -d ' ' -f 2- |
+    xargs -P "$JOBS" --process-slot-var=SLOT -L 1 "$0" --process
   row=$(cat "$LOGS/$tool".*.result | awk -v of="$num_tests" -v tool="$tool" \
     -v seconds=$((SECONDS - start)) '
-      {ran += $1; reports += $2; bad += NF > 3}
+      {ran += $1; reports += $2; bad += NF > 2}
       END {printf "%-10s %3d/%d %9d %10d %8d %8d", tool, ran, of, NR, bad,
            reports, seconds; exit bad > 0 || ran != of}') || failed=1
   table+=$'\n'$row
+  print_times "$tool"
 done
 printf '\n%s\n' "$table"
+[[ "$ESPALIER_FEW_CASES" != 1 ]] ||
+  echo "Left out: most cases of each test; ESPALIER_FEW_CASES=0 runs all."
 exit "$failed"

@@ -185,7 +185,8 @@ __global__ __launch_bounds__(PerturbPolicy::kThreads) void TakeValues(
   const ScoreDomain domain = p.in.rows[row].domain;
   const float temperature = p.in.params[p.in.row_params[row]].temperature;
   const EditList edits(p.raw.in, row);
-  const int count = p.out.num_candidates[group_idx];
+  // Of a group that is asked for nothing the count is an old one.
+  const int count = min(group.num_candidates, p.out.num_candidates[group_idx]);
   for (int i = lane; i < count; i += kWarpSize) {
     const int token = candidates[i].token;
     float score = logits.Logit(token);

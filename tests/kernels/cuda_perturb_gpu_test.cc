@@ -11,6 +11,7 @@
 #include "base/cuda.h"
 #include "kernels/cuda_perturb.h"
 #include "tests/device_arrays.h"
+#include "tests/few_cases.h"
 #include "tests/kernels/row_cases.h"
 #include "tests/kernels/select_oracle.h"
 
@@ -18,6 +19,7 @@ namespace espalier {
 namespace {
 
 using testing::Candidates;
+using testing::Cases;
 using testing::Download;
 using testing::FromBFloat16;
 using testing::ToBFloat16;
@@ -27,9 +29,11 @@ struct PerturbedRow {
   std::vector<float> logits;
   PerturbOptions options = {};  // edits are below
   std::vector<TokenEdit> edits = {};
+  bool dead = false;
 };
 
-// One call; every row is followed by one that is not perturbed.
+// One call. Every row is followed by one that is not perturbed: of no group, or
+// of one that is not chosen for here.
 std::vector<Candidates> PerturbOnDevice(const std::vector<PerturbedRow>& rows,
                                         DType dtype) {
   std::vector<float> logits;
@@ -40,18 +44,24 @@ std::vector<Candidates> PerturbOnDevice(const std::vector<PerturbedRow>& rows,
   std::vector<CudaPerturbRow> perturbed;
   std::vector<CudaRowEdits> row_edits;
   std::vector<TokenEdit> edits;
+  std::vector<float> cums;
+  std::vector<int> places;  // the rows' groups
   int num_candidates = 0;
   int max_candidates = 1;
   for (const PerturbedRow& row : rows) {
     const DrawOptions& draw = row.options.draw;
     const int m = row.options.num_candidates;
-    groups.push_back(
-        {static_cast<int>(row_groups.size()), 1, m, num_candidates});
-    num_candidates += m;
-    max_candidates = std::max(max_candidates, m);
+    const auto add_group = [&](int num_candidates_of) {
+      groups.push_back({static_cast<int>(row_groups.size()), 1,
+                        num_candidates_of, num_candidates});
+      return static_cast<int>(groups.size()) - 1;
+    };
     for (const bool other : {false, true}) {
       logits.insert(logits.end(), row.logits.begin(), row.logits.end());
-      row_groups.push_back(other ? -1 : static_cast<int>(groups.size()) - 1);
+      const bool has_group = !other || params.size() % 2 == 0;
+      row_groups.push_back(has_group ? add_group(other ? 0 : m) : -1);
+      if (!other) places.push_back(row_groups.back());
+      cums.push_back(row.dead && !other ? -kInf : -3.0f);
       row_params.push_back(other ? -1 : static_cast<int>(params.size()));
       const int begin = static_cast<int>(edits.size());
       if (!other) edits.insert(edits.end(), row.edits.begin(), row.edits.end());
@@ -60,6 +70,8 @@ std::vector<Candidates> PerturbOnDevice(const std::vector<PerturbedRow>& rows,
       perturbed.push_back({row.options.domain, draw.sample, draw.position});
     }
     params.push_back(draw.params);
+    num_candidates += m;
+    max_candidates = std::max(max_candidates, m);
   }
   for (const float x : logits) narrow.push_back(ToBFloat16(x));
   const auto wide_logits = Upload(logits);
@@ -70,7 +82,7 @@ std::vector<Candidates> PerturbOnDevice(const std::vector<PerturbedRow>& rows,
   const auto device_row_params = Upload(row_params);
   const auto device_params = Upload(params);
   const auto device_rows = Upload(perturbed);
-  const auto cum = Upload(std::vector<float>(row_groups.size(), -3.0f));
+  const auto cum = Upload(cums);
   const auto device_row_edits = Upload(row_edits);
   const auto device_edits = Upload(edits);
   CudaPerturbInputs in;
@@ -95,8 +107,11 @@ std::vector<Candidates> PerturbOnDevice(const std::vector<PerturbedRow>& rows,
   const auto scratch = DeviceBuffer<char>::Create(CudaPerturbScratchBytes(in));
   EXPECT_TRUE(scratch.ok());
   EXPECT_EQ(cudaMemset(scratch->data(), 0xFF, scratch->size()), cudaSuccess);
-  const auto candidates = Upload(Candidates(num_candidates, {-1, -77, kNan}));
-  const auto counts = Upload(std::vector<int>(groups.size(), -1));
+  // One more than there are, which stays as it is.
+  const auto candidates =
+      Upload(Candidates(num_candidates + 1, {-1, -77, kNan}));
+  constexpr int kOld = 1 << 20;  // of an earlier call
+  const auto counts = Upload(std::vector<int>(groups.size(), kOld));
   const auto device = CudaDevice::Open(0);
   EXPECT_TRUE(device.ok());
   const auto stream = CudaStream::Create();
@@ -106,12 +121,18 @@ std::vector<Candidates> PerturbOnDevice(const std::vector<PerturbedRow>& rows,
                   .ok());
   EXPECT_EQ(cudaStreamSynchronize(stream->get()), cudaSuccess);
   const Candidates all = Download(candidates);
+  EXPECT_EQ(all.back().token, -77);
   const std::vector<int> found = Download(counts);
   std::vector<Candidates> split;
   for (size_t g = 0; g < groups.size(); ++g) {
-    EXPECT_GE(found[g], 0);
+    const int most = groups[g].num_candidates;
+    EXPECT_TRUE(most == 0 ? found[g] == kOld
+                          : 0 <= found[g] && found[g] <= most);
+  }
+  for (const int g : places) {
+    const int most = groups[g].num_candidates;
     const auto first = all.begin() + groups[g].first_candidate;
-    split.emplace_back(first, first + std::max(found[g], 0));
+    split.emplace_back(first, first + std::clamp(found[g], 0, most));
   }
   return split;
 }
@@ -166,14 +187,17 @@ std::vector<SamplingParams> AllParams() {
   };
 }
 
-std::vector<PerturbedRow> Rows(const std::string& kind, int size) {
+// Rows of all parameters, for up to `most` candidates each.
+std::vector<PerturbedRow> Rows(const std::string& kind, int size,
+                               int most = 20) {
   std::mt19937 random(size);
   std::vector<PerturbedRow> rows;
   for (const SamplingParams& params : AllParams()) {
     for (const auto domain : {ScoreDomain::kLogProbs, ScoreDomain::kLogits}) {
       PerturbedRow row = {.logits = Row(kind, size)};
       row.options.domain = domain;
-      row.options.num_candidates = 1 + static_cast<int>(rows.size()) % 20;
+      row.options.num_candidates =
+          1 + static_cast<int>(rows.size()) * most / 20 % most;
       row.options.draw.params = params;
       row.options.draw.params.seed = random();
       row.options.draw.sample = random() % 8;
@@ -202,15 +226,56 @@ INSTANTIATE_TEST_SUITE_P(DTypes, CudaPerturbTest,
                                                                 : "BFloat16";
                          });
 
+void ExpectEqualsTheTwin(const std::string& kind,
+                         const std::vector<PerturbedRow>& rows, DType dtype) {
+  const auto found = PerturbOnDevice(rows, dtype);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    SCOPED_TRACE(kind + " row " + std::to_string(i) + " of " +
+                 std::to_string(rows[i].logits.size()));
+    ASSERT_NO_FATAL_FAILURE(ExpectNear(rows[i], found[i], dtype));
+  }
+}
+
 TEST_P(CudaPerturbTest, EqualsTheTwinButForRounding) {
   for (const char* kind : {"normal", "ties", "peak", "holes", "nothing"}) {
     for (const int size : {1, 17, 1000, 32003}) {
-      const auto rows = Rows(kind, size);
+      ASSERT_NO_FATAL_FAILURE(
+          ExpectEqualsTheTwin(kind, Rows(kind, size), GetParam()));
+    }
+  }
+}
+
+// More candidates than one block chooses, up to all tokens.
+TEST_P(CudaPerturbTest, EqualsTheTwinWhereManyAreAskedFor) {
+  using Kinds = std::vector<std::string>;
+  for (const std::string& kind :
+       Cases(Kinds{"normal", "ties", "peak", "holes", "nothing"},
+             Kinds{"normal", "holes"})) {
+    for (const int size :
+         Cases(std::vector{1, 17, 1000, 6000}, std::vector{1000})) {
+      ASSERT_NO_FATAL_FAILURE(ExpectEqualsTheTwin(
+          kind, Rows(kind, size, Cases(1000, 300)), GetParam()));
+    }
+  }
+}
+
+// They get no candidates, and the rows beside them theirs.
+TEST_P(CudaPerturbTest, DeadRowsAndThoseThatAreAskedForNothingHaveNone) {
+  for (const char* kind : {"normal", "holes"}) {
+    for (const int most : {20, 300}) {
+      std::vector<PerturbedRow> rows = Rows(kind, 1000, most);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        rows[i].dead = i % 3 == 0;
+        if (i % 3 == 1) rows[i].options.num_candidates = 0;
+      }
       const auto found = PerturbOnDevice(rows, GetParam());
       for (size_t i = 0; i < rows.size(); ++i) {
-        SCOPED_TRACE(std::string(kind) + " row " + std::to_string(i) + " of " +
-                     std::to_string(size));
-        ASSERT_NO_FATAL_FAILURE(ExpectNear(rows[i], found[i], GetParam()));
+        SCOPED_TRACE(std::string(kind) + " row " + std::to_string(i));
+        if (i % 3 < 2) {
+          EXPECT_THAT(found[i], ::testing::IsEmpty());
+        } else {
+          ASSERT_NO_FATAL_FAILURE(ExpectNear(rows[i], found[i], GetParam()));
+        }
       }
     }
   }

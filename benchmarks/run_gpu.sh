@@ -17,7 +17,7 @@
 # torch for GPUs (python3 without). A part that fails or takes too long says so
 # and leaves the others; then the exit code is 1.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 readonly bin=${BIN:-build/cuda/bin} python=${PYTHON:-python3}
 work=$(mktemp -d)
 readonly work
@@ -55,27 +55,34 @@ run_matmul() { run_kernel matmul; }
 run_forward() { columns 60 "$bin/cuda_forward_benchmark"; }
 
 # torch's figures are a column of the tables; without them it stays empty.
-# Its graph draws no samples (MODEL:REQUESTSsSAMPLES/TOKENS).
 torch_graph() {
   : >"$work/torch.jsonl"
   limited 120 "$python" benchmarks/peers/torch_graph.py \
     --output "$work/torch.jsonl" "$@"
 }
 
+# Its graph draws no samples (MODEL:REQUESTSsSAMPLES/TOKENS).
 run_step() {
-  local step with_torch=()
+  local step with_torch=() without=()
   for step in "${steps[@]}"; do
-    [[ $step == *:*s* ]] || with_torch+=("$step")
+    if [[ $step == *:*s* ]]; then
+      without+=("$step")
+    else
+      with_torch+=("$step")
+    fi
   done
   torch_graph "${with_torch[@]}"
   limited 120 "$bin/cuda_step_benchmark" --torch "$work/torch.jsonl" \
     "${steps[@]}"
+  printf '\nLeft out: a graph of torch that draws samples, for %s\n' \
+    "${without[*]}"
 }
 
 run_wide() {
   torch_graph 0.6b:1x512/512
   limited 90 "$bin/cuda_step_benchmark" --new-tokens 16 \
     --torch "$work/torch.jsonl" 0.6b:1x512/512 0.6b:1x5000/512
+  printf '\nLeft out: a graph of torch of 5,000 beams\n'
 }
 
 run_parity() {

@@ -7,47 +7,94 @@
 
 namespace espalier::cuda_select {
 
+// One warp: a row's first edit whose token is not below `token`.
+template <typename T>
+__device__ int FirstEdit(const RowView<T>& row, int token) {
+  const int lane = threadIdx.x % kWarpSize;
+  int begin = row.row_edits().begin;
+  int end = row.row_edits().end;
+  while (begin < end) {
+    const int step = (end - begin + kWarpSize - 1) / kWarpSize;
+    const int at = begin + lane * step;
+    const bool is_below = at < end && row.edit(at).token < token;
+    const int num_below = __popc(__ballot_sync(kAllLanes, is_below));
+    if (num_below == 0) break;
+    end = min(end, begin + num_below * step);
+    begin += (num_below - 1) * step + 1;
+  }
+  return begin;
+}
+
+// One warp: a bit for each of a quarter's tokens that has an edit; lane w has
+// those of indices 32 w to 32 w + 31.
+template <typename T>
+__device__ uint32_t EditedInQuarter(const RowView<T>& row, int quarter) {
+  const int lane = threadIdx.x % kWarpSize;
+  const int tile = quarter / kQuarters;
+  const int end_token = (tile + 1) * kTileSize;
+  uint32_t own = 0;
+  for (int base = FirstEdit(row, tile * kTileSize);; base += kWarpSize) {
+    const int i = base + lane;
+    const int token = i < row.row_edits().end ? row.edit(i).token : end_token;
+    const bool is_here =
+        token < end_token && RowLogits<T>::QuarterOf(token) == quarter;
+    const int index = RowLogits<T>::IndexIn(token);
+#pragma unroll
+    for (int word = 0; word < kQuarterSize / 32; ++word) {
+      const bool is_in_word = is_here && index / 32 == word;
+      const uint32_t bits =
+          __reduce_or_sync(kAllLanes, is_in_word ? 1u << index % 32 : 0);
+      if (lane == word) own |= bits;
+    }
+    if (__any_sync(kAllLanes, token >= end_token)) return own;
+  }
+}
+
+// One warp: the best logit of a quarter whose token has no edit.
+template <typename T>
+__device__ float MaxOfUnedited(const RowView<T>& row, int quarter) {
+  const LaneLogits<T> logits(row, quarter);
+  const uint32_t edited = EditedInQuarter(row, quarter);
+  float own = MinusInf();
+#pragma unroll
+  for (int i = 0; i < kPerLane; i += kPerPiece) {  // a piece is in one word
+    const int index = RowLogits<T>::IndexIn(logits.token(i));
+    const uint32_t gone =
+        __shfl_sync(kAllLanes, edited, index / 32) >> index % 32;
+#pragma unroll
+    for (int j = 0; j < kPerPiece; ++j) {
+      const float x = logits.value(row, i + j);
+      if (x > own && (gone >> j & 1) == 0) own = x;
+    }
+  }
+  return MaxOverWarp(own);
+}
+
 // All threads of a block: takes edited tokens out of the maxima of their
-// quarters. Where one is the maximum, a warp looks for the best of the others.
-// Barriers before and after.
+// quarters. Those in which one is the maximum are marked first, so that each is
+// looked through once, however many of its tokens have edits. Barriers before
+// and after.
 template <typename T>
 __device__ __noinline__ void LeaveEditedOut(RowView<T> row) {
+  const float mark = __uint_as_float(0x7fffffffu);  // NaN: no maximum is
   const CudaRowEdits& edits = row.row_edits();
+  for (int i = edits.begin + threadIdx.x; i < edits.end; i += blockDim.x) {
+    const int token = row.edit(i).token;
+    float& max = row.maxima()[RowLogits<T>::QuarterOf(token)];
+    if (row.Logit(token) >= max) max = mark;
+  }
+  __syncthreads();
   const int lane = threadIdx.x % kWarpSize;
-  for (int base = edits.begin + threadIdx.x - lane; base < edits.end;
-       base += blockDim.x) {
-    int quarter = 0;
-    bool is_max = false;
-    if (base + lane < edits.end) {
-      const int token = row.edit(base + lane).token;
-      quarter = row.QuarterOf(token);
-      is_max = row.Logit(token) >= row.maxima()[quarter];
-    }
-    for (unsigned left = __ballot_sync(kAllLanes, is_max); left != 0;
+  const int num_quarters =
+      (row.vocab_size() + kTileSize - 1) / kTileSize * kQuarters;
+  for (int base = threadIdx.x - lane; base < num_quarters; base += blockDim.x) {
+    const int own = base + lane;
+    const bool is_marked = own < num_quarters && isnan(row.maxima()[own]);
+    for (unsigned left = __ballot_sync(kAllLanes, is_marked); left != 0;
          left &= left - 1) {
-      const int found = __shfl_sync(kAllLanes, quarter, __ffs(left) - 1);
-      const LaneLogits<T> logits(row, found);
-      float max;
-      // The best of all, unless that one is edited, and so on.
-      for (unsigned gone = 0;;) {
-        float own = MinusInf();
-        int at = 0;
-#pragma unroll
-        for (int i = 0; i < kPerLane; ++i) {
-          const float x = logits.value(row, i);
-          if (x > own && (gone >> i & 1) == 0) {
-            own = x;
-            at = i;
-          }
-        }
-        max = MaxOverWarp(own);
-        if (max == MinusInf()) break;
-        const int leader = __ffs(__ballot_sync(kAllLanes, own == max)) - 1;
-        const bool edited = lane == leader && row.IsEdited(logits.token(at));
-        if (edited) gone |= 1u << at;
-        if (!__any_sync(kAllLanes, edited)) break;
-      }
-      if (lane == 0) row.maxima()[found] = max;
+      const int quarter = base + __ffs(left) - 1;
+      const float max = MaxOfUnedited(row, quarter);
+      if (lane == 0) row.maxima()[quarter] = max;
     }
   }
 }

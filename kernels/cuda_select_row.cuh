@@ -162,6 +162,11 @@ class RowLogits {
            ((run * kQuarters + quarter % kQuarters) << kRunBits) +
            (i & ((1 << kRunBits) - 1));
   }
+  // Of a token among all of its quarter, in their order.
+  __device__ static int IndexIn(int token) {
+    const int run = token % kTileSize >> kRunBits;
+    return run / kQuarters << kRunBits | (token & ((1 << kRunBits) - 1));
+  }
 
  private:
   struct alignas(4 * sizeof(T)) Four {

@@ -30,15 +30,22 @@ bool AgreedPrefix::is_everything() const {
                      [&](int end) { return end == agreed_; });
 }
 
+// As a rule the parent was a live sequence, so it is known.
 int AgreedPrefix::PlaceOf(const TokenTree& tree, TokenTree::Node node) {
-  if (node == TokenTree::kRoot) return kRoot;
-  if (place_of_.size() <= node) place_of_.resize(tree.num_nodes(), kNone);
-  if (place_of_[node] == kNone) {
-    // As a rule the parent was a live sequence, so it is known.
-    const int parent = PlaceOf(tree, tree.parent(node));
-    place_of_[node] = ChildOf(parent, tree.token(node));
+  if (place_of_.size() < tree.num_nodes()) {
+    place_of_.resize(tree.num_nodes(), kNone);
   }
-  return place_of_[node];
+  std::vector<TokenTree::Node> unknown;  // from `node` upwards
+  while (node != TokenTree::kRoot && place_of_[node] == kNone) {
+    unknown.push_back(node);
+    node = tree.parent(node);
+  }
+  int place = node == TokenTree::kRoot ? kRoot : place_of_[node];
+  for (; !unknown.empty(); unknown.pop_back()) {
+    place = ChildOf(place, tree.token(unknown.back()));
+    place_of_[unknown.back()] = place;
+  }
+  return place;
 }
 
 int AgreedPrefix::ChildOf(int parent, TokenId token) {

@@ -62,6 +62,18 @@ TEST(AgreedPrefixTest, NothingIsNoNews) {
   EXPECT_TRUE(prefix.is_everything());
 }
 
+// A search may be watched from a late step on, or its beams may agree on a text
+// as long as a context.
+TEST(AgreedPrefixTest, APathOfAnyLengthMayBeNew) {
+  constexpr int kNumTokens = 1000000;
+  TokenTree tree;
+  Node node = TokenTree::kRoot;
+  for (int i = 0; i < kNumTokens; ++i) node = tree.Append(node, i % 7);
+  AgreedPrefix prefix;
+  EXPECT_EQ(prefix.Update(tree, std::vector<Node>{node}), tree.Path(node));
+  EXPECT_TRUE(prefix.is_everything());
+}
+
 std::vector<TokenId> CommonPrefix(const TokenTree& tree,
                                   const std::vector<Node>& nodes) {
   std::vector<TokenId> common = tree.Path(nodes[0]);

@@ -1,6 +1,7 @@
 #include "exec_request/read_json.h"
 
 #include <charconv>
+#include <limits>
 
 namespace espalier {
 namespace {
@@ -37,6 +38,20 @@ absl::Status Read(std::string_view field, const json::value& value,
 }
 
 absl::Status Read(std::string_view field, const json::value& value,
+                  int32_t* out) {
+  constexpr int64_t kMin = std::numeric_limits<int32_t>::min();
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  int64_t number = 0;
+  RETURN_IF_ERROR(Read(field, value, &number));
+  if (number < kMin || number > kMax) {
+    return InvalidArgument(field, " must be in [", kMin, ", ", kMax, "], got ",
+                           number);
+  }
+  *out = static_cast<int32_t>(number);
+  return absl::OkStatus();
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
                   uint64_t* out) {
   if (value.is_uint64()) {
     *out = value.get_uint64();
@@ -57,9 +72,24 @@ absl::Status Read(std::string_view field, const json::value& value,
 }
 
 absl::Status Read(std::string_view field, const json::value& value,
+                  float* out) {
+  double number = 0;
+  RETURN_IF_ERROR(Read(field, value, &number));
+  *out = static_cast<float>(number);
+  return absl::OkStatus();
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
                   std::string* out) {
   if (!value.is_string()) return WrongType(field, "a string", value);
   *out = value.get_string();
+  return absl::OkStatus();
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  json::object* out) {
+  if (!value.is_object()) return WrongType(field, "an object", value);
+  *out = value.get_object();
   return absl::OkStatus();
 }
 

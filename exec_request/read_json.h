@@ -1,6 +1,9 @@
-// Values of the request format, read from JSON. Every error names the field
-// and shows the value: kInvalidArgument, "num_beams must be an integer, got
-// \"4\"".
+// Values of the request format and of traces, read from JSON. Every error names
+// the field and shows the value: kInvalidArgument, "num_beams must be an
+// integer, got \"4\"".
+//
+// Lists and optional values are read by the Read of what they hold: one of
+// these, or one in this namespace that takes a type of it.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/ids.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "exec_request/generation_params.h"
@@ -24,11 +28,16 @@ absl::Status Read(std::string_view field, const json::value& value, bool* out);
 absl::Status Read(std::string_view field, const json::value& value,
                   int64_t* out);
 absl::Status Read(std::string_view field, const json::value& value,
+                  int32_t* out);
+absl::Status Read(std::string_view field, const json::value& value,
                   uint64_t* out);
 absl::Status Read(std::string_view field, const json::value& value,
                   double* out);
+absl::Status Read(std::string_view field, const json::value& value, float* out);
 absl::Status Read(std::string_view field, const json::value& value,
                   std::string* out);
+absl::Status Read(std::string_view field, const json::value& value,
+                  json::object* out);
 // false, true or "never".
 absl::Status Read(std::string_view field, const json::value& value,
                   EarlyStopping* out);
@@ -38,6 +47,12 @@ absl::Status Read(std::string_view field, const json::value& value,
 // {"token id": number}: JSON has no keys but strings.
 absl::Status Read(std::string_view field, const json::value& value,
                   std::vector<std::pair<int64_t, double>>* out);
+
+template <typename Tag, typename Rep>
+absl::Status Read(std::string_view field, const json::value& value,
+                  Id<Tag, Rep>* out) {
+  return Read(field, value, &out->value);
+}
 
 template <typename T>
 absl::Status Read(std::string_view field, const json::value& value,

@@ -4,11 +4,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <limits>
-#include <type_traits>
 #include <utility>
 
 #include "base/status.h"
+#include "exec_request/read_json.h"
 
 namespace espalier {
 namespace {
@@ -95,91 +94,21 @@ json::object Fields(const TraceEnd& event) {
   return object;
 }
 
+}  // namespace
+
 // --- Reading ---------------------------------------------------------------
 
-absl::Status WrongType(std::string_view field, std::string_view wanted,
-                       const json::value& value) {
-  return InvalidArgument(field, " must be ", wanted, ", got ", Shown(&value));
-}
+// Beside the ones of read_json.h, whose lists look for them here.
+static absl::Status Read(std::string_view field, const json::value& value,
+                         CandidateFate* out);
+static absl::Status Read(std::string_view field, const json::value& value,
+                         TraceSlotPages* out);
+static absl::Status Read(std::string_view field, const json::value& value,
+                         TraceHypothesis* out);
+static absl::Status Read(std::string_view field, const json::value& value,
+                         std::optional<absl::Status>* out);
 
-template <typename T>
-requires std::is_integral_v<T> absl::Status Read(std::string_view field,
-                                                 const json::value& value,
-                                                 T* out) {
-  if (!value.is_int64()) return WrongType(field, "an integer", value);
-  const int64_t number = value.get_int64();
-  if (number < std::numeric_limits<T>::min() ||
-      number > std::numeric_limits<T>::max()) {
-    return InvalidArgument(field, " must be in [",
-                           std::numeric_limits<T>::min(), ", ",
-                           std::numeric_limits<T>::max(), "], got ", number);
-  }
-  *out = static_cast<T>(number);
-  return absl::OkStatus();
-}
-
-template <typename Tag, typename Rep>
-absl::Status Read(std::string_view field, const json::value& value,
-                  Id<Tag, Rep>* out) {
-  return Read(field, value, &out->value);
-}
-
-absl::Status Read(std::string_view field, const json::value& value,
-                  float* out) {
-  if (!value.is_number()) return WrongType(field, "a number", value);
-  *out = static_cast<float>(value.to_number<double>());
-  return absl::OkStatus();
-}
-
-absl::Status Read(std::string_view field, const json::value& value,
-                  std::string* out) {
-  if (!value.is_string()) return WrongType(field, "a string", value);
-  *out = std::string(value.get_string());
-  return absl::OkStatus();
-}
-
-absl::Status Read(std::string_view field, const json::value& value,
-                  json::object* out) {
-  if (!value.is_object()) return WrongType(field, "an object", value);
-  *out = value.get_object();
-  return absl::OkStatus();
-}
-
-absl::Status Read(std::string_view field, const json::value& value,
-                  CandidateFate* out) {
-  for (const CandidateFate fate :
-       {CandidateFate::kKept, CandidateFate::kCut, CandidateFate::kFinished}) {
-    if (!value.is_string() || value.get_string() != Name(fate)) continue;
-    *out = fate;
-    return absl::OkStatus();
-  }
-  return WrongType(field, "\"kept\", \"cut\" or \"finished\"", value);
-}
-
-absl::Status Read(std::string_view field, const json::value& value,
-                  TraceSlotPages* out);
-absl::Status Read(std::string_view field, const json::value& value,
-                  TraceHypothesis* out);
-absl::Status Read(std::string_view field, const json::value& value,
-                  absl::Status* out);
-
-template <typename T>
-absl::Status Read(std::string_view field, const json::value& value,
-                  std::vector<T>* out) {
-  if (!value.is_array()) return WrongType(field, "a list", value);
-  const json::array& list = value.get_array();
-  out->resize(list.size());
-  for (size_t i = 0; i < list.size(); ++i) {
-    RETURN_IF_ERROR(Read(Concat(field, "[", i, "]"), list[i], &(*out)[i]));
-  }
-  return absl::OkStatus();
-}
-
-template <typename T>
-absl::Status Read(std::string_view field, const json::value& value,
-                  std::optional<T>* out) {
-  return Read(field, value, &out->emplace());
-}
+namespace {
 
 template <typename T>
 constexpr bool kIsOptional = false;
@@ -234,6 +163,19 @@ absl::StatusOr<Reader> Within(std::string_view field,
   return Reader(Concat(field, "."), value.get_object());
 }
 
+}  // namespace
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  CandidateFate* out) {
+  for (const CandidateFate fate :
+       {CandidateFate::kKept, CandidateFate::kCut, CandidateFate::kFinished}) {
+    if (!value.is_string() || value.get_string() != Name(fate)) continue;
+    *out = fate;
+    return absl::OkStatus();
+  }
+  return WrongType(field, "\"kept\", \"cut\" or \"finished\"", value);
+}
+
 absl::Status Read(std::string_view field, const json::value& value,
                   TraceSlotPages* out) {
   ASSIGN_OR_RETURN(Reader reader, Within(field, value));
@@ -253,7 +195,7 @@ absl::Status Read(std::string_view field, const json::value& value,
 }
 
 absl::Status Read(std::string_view field, const json::value& value,
-                  absl::Status* out) {
+                  std::optional<absl::Status>* out) {
   ASSIGN_OR_RETURN(Reader reader, Within(field, value));
   std::string name, message;
   RETURN_IF_ERROR(
@@ -265,6 +207,8 @@ absl::Status Read(std::string_view field, const json::value& value,
   }
   return InvalidArgument(field, ".code is no code: ", Shown(name));
 }
+
+namespace {
 
 // The reader has been asked for "event" already.
 absl::Status ReadFields(Reader& reader, TraceRequest* event) {

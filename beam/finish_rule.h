@@ -79,10 +79,9 @@ class FinishRule {
   const RequestText text_;  // without a tokenizer if there are no stop strings
 };
 
-// Whether the request's stop strings can be found in its text; `tokenizer` may
-// be null.
-// Errors: kInvalidArgument naming the field and what is wrong with it: beyond
-// the limits of StopStrings::Create, or no tokenizer.
+// Whether there is a text to find the request's stop strings in, which
+// ValidateParams has found right by themselves; `tokenizer` may be null.
+// Errors: kInvalidArgument naming the field, if there is none.
 absl::Status CheckStops(const GenerationParams& params,
                         const Tokenizer* tokenizer);
 

@@ -60,8 +60,7 @@ absl::Status ValidateStopStrings(const GenerationParams& params) {
   if (params.stop.empty()) {
     return CheckOff("include_stop", params.include_stop, false, "without stop");
   }
-  const absl::Status valid = StopStrings::Create(params.stop).status();
-  return valid.ok() ? valid : Annotate(valid, "stop");
+  return Annotate(StopStrings::Check(params.stop), "stop");
 }
 
 // Ascending, each token once.

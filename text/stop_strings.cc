@@ -9,27 +9,6 @@
 namespace espalier {
 namespace {
 
-absl::Status CheckStops(const std::vector<std::string>& stops) {
-  if (stops.size() > StopStrings::kMaxStops) {
-    return InvalidArgument(stops.size(), " stop strings, at most ",
-                           StopStrings::kMaxStops);
-  }
-  size_t num_bytes = 0;
-  for (size_t i = 0; i < stops.size(); ++i) {
-    if (stops[i].empty())
-      return InvalidArgument("stop string ", i, " is empty");
-    if (!IsUtf8(stops[i])) {
-      return InvalidArgument("stop string ", i, " is not UTF-8");
-    }
-    num_bytes += stops[i].size();
-  }
-  if (num_bytes > StopStrings::kMaxBytes) {
-    return InvalidArgument("stop strings of ", num_bytes, " bytes, at most ",
-                           StopStrings::kMaxBytes);
-  }
-  return absl::OkStatus();
-}
-
 // The first `num_bytes` of `held` and `text` as one text.
 std::string Begin(std::string_view held, std::string_view text,
                   size_t num_bytes) {
@@ -42,9 +21,31 @@ std::string Begin(std::string_view held, std::string_view text,
 
 StopStrings::StopStrings() : nodes_(1), next_(1, kRoot) {}
 
+absl::Status StopStrings::Check(const std::vector<std::string>& stops) {
+  if (stops.size() > kMaxStops) {
+    return InvalidArgument(stops.size(), " stop strings, at most ",
+                           kMaxStops);
+  }
+  size_t num_bytes = 0;
+  for (size_t i = 0; i < stops.size(); ++i) {
+    if (stops[i].empty()) {
+      return InvalidArgument("stop string ", i, " is empty");
+    }
+    if (!IsUtf8(stops[i])) {
+      return InvalidArgument("stop string ", i, " is not UTF-8");
+    }
+    num_bytes += stops[i].size();
+  }
+  if (num_bytes > kMaxBytes) {
+    return InvalidArgument("stop strings of ", num_bytes, " bytes, at most ",
+                           kMaxBytes);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<StopStrings> StopStrings::Create(
     std::vector<std::string> stops) {
-  RETURN_IF_ERROR(CheckStops(stops));
+  RETURN_IF_ERROR(Check(stops));
   StopStrings automaton;
   automaton.stops_ = std::move(stops);
   automaton.MakeByteClasses();

@@ -46,9 +46,13 @@ class StopStrings {
   StopStrings();
 
   // Equal stops are one, the first.
+  // Errors: as Check.
+  static absl::StatusOr<StopStrings> Create(std::vector<std::string> stops);
+
+  // Whether Create takes `stops`, without the cost of making anything of them.
   // Errors: kInvalidArgument naming the limit, or the first stop that is empty
   //         or not UTF-8.
-  static absl::StatusOr<StopStrings> Create(std::vector<std::string> stops);
+  static absl::Status Check(const std::vector<std::string>& stops);
 
   const std::vector<std::string>& stops() const { return stops_; }
 

@@ -132,7 +132,8 @@ absl::Status ValidateLengths(const ModelDescription& model,
                              GenerationParams* params) {
   const int64_t room = model.max_context - num_prompt_tokens;
   if (room < 1) {
-    return InvalidArgument("prompt_tokens: the prompt has ", num_prompt_tokens,
+    // The tokens may have been given, or a text that they are of.
+    return InvalidArgument("the prompt has ", num_prompt_tokens,
                            " tokens, which leaves no room in the model's "
                            "context of ",
                            model.max_context);

@@ -233,8 +233,8 @@ TEST(RequestJsonTest, AnUnsetMaxNewTokensIsWhatTheContextLeaves) {
   EXPECT_THAT(
       ValidateRequest(EnFr(), &request),
       StatusIs(absl::StatusCode::kInvalidArgument,
-               "prompt_tokens: the prompt has 1024 tokens, which leaves no "
-               "room in the model's context of 1024"));
+               "the prompt has 1024 tokens, which leaves no room in the "
+               "model's context of 1024"));
 }
 
 TEST(RequestJsonTest, EosIdsCountOnce) {

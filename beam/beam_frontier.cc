@@ -131,19 +131,6 @@ FinishedBeam BeamFrontier::Finish(TokenTree::Node node, float cum_log_prob,
   return finished;
 }
 
-void DescribeRows(std::span<const LiveBeam> beams, const FinishRule& rule,
-                  PlanSelection* selection) {
-  selection->num_rows = static_cast<int>(beams.size());
-  selection->cum_log_probs.clear();
-  selection->allowed.clear();
-  for (const LiveBeam& beam : beams) {
-    selection->cum_log_probs.push_back(beam.cum_log_prob);
-    if (rule.restricts()) {
-      selection->allowed.push_back(*rule.Next(beam.progress));
-    }
-  }
-}
-
 int NumCandidates(std::span<const LiveBeam> beams, const FinishRule& rule,
                   int num_beams) {
   if (!rule.restricts()) {

@@ -79,11 +79,6 @@ class BeamFrontier {
   std::vector<LiveBeam> live_;
 };
 
-// What the next step has to select for these beams, row by row: num_rows,
-// cum_log_probs and allowed.
-void DescribeRows(std::span<const LiveBeam> beams, const FinishRule& rule,
-                  PlanSelection* selection);
-
 // How many candidates of `beams` have to be known so that num_beams go on if so
 // many can, whichever hit: as in transformers, max(2, 1 + how many ids end a
 // sequence) * num_beams; where sequences are allowed, those that nothing may

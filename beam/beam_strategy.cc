@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "beam/describe_rows.h"
 #include "beam/selection_options.h"
 
 namespace espalier {

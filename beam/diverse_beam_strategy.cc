@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "beam/describe_rows.h"
 #include "beam/selection_options.h"
 
 namespace espalier {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "base/check.h"
+#include "beam/describe_rows.h"
 #include "beam/length_penalty.h"
 #include "beam/selection_options.h"
 
@@ -24,20 +26,14 @@ SampleStrategy::SampleStrategy(const GenerationParams& params,
 
 void SampleStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
-  selection->num_rows =
-      num_generated_ == 0 ? 1 : static_cast<int>(live_.size());
+  const size_t num_rows = num_generated_ == 0 ? 1 : live_.size();
+  DescribeRows(live_ | std::views::take(num_rows) |
+                   std::views::transform(
+                       [this](int i) -> const Sample& { return samples_[i]; }),
+               finish_rule_, selection);
   selection->num_candidates = 1;
   selection->num_generated = num_generated_;
   selection->samples = live_;
-  selection->cum_log_probs.clear();
-  selection->allowed.clear();
-  for (int row = 0; row < selection->num_rows; ++row) {
-    const Sample& sample = samples_[live_[row]];
-    selection->cum_log_probs.push_back(sample.cum_log_prob);
-    if (finish_rule_.restricts()) {
-      selection->allowed.push_back(*finish_rule_.Next(sample.progress));
-    }
-  }
 }
 
 absl::StatusOr<std::vector<Continuation>> SampleStrategy::Advance(
@@ -50,14 +46,14 @@ absl::StatusOr<std::vector<Continuation>> SampleStrategy::Advance(
     return drawn.token == kNotANumber ? NotANumber(num_generated_)
                                       : NoTokenPossible(num_generated_);
   }
-  ++num_generated_;
+  const bool is_last = ++num_generated_ >= max_new_tokens_;
   std::vector<Continuation> continuations;
   std::vector<int> next;
   for (size_t i = 0; i < live_.size(); ++i) {
     const Candidate& drawn = result.candidates[i];
     Sample& sample = samples_[live_[i]];
     const TokenTree::Node parent = sample.node;
-    Grow(drawn, &sample);
+    Grow(drawn, is_last, finish_rule_, &tree_, &sample);
     if (decisions != nullptr) {
       decisions->push_back(DecisionOn(static_cast<int>(i), parent, sample));
     }
@@ -69,15 +65,6 @@ absl::StatusOr<std::vector<Continuation>> SampleStrategy::Advance(
   live_ = std::move(next);
   done_ = live_.empty();
   return continuations;
-}
-
-void SampleStrategy::Grow(const Candidate& drawn, Sample* sample) {
-  sample->node = tree_.Append(sample->node, drawn.token);
-  sample->cum_log_prob = drawn.cum_log_prob;
-  sample->finish_reason = finish_rule_.Feed(drawn.token, &sample->progress).hit;
-  if (num_generated_ >= max_new_tokens_ && !sample->finish_reason.has_value()) {
-    sample->finish_reason = FinishReason::kLength;
-  }
 }
 
 void SampleStrategy::AppendTokens(int rank,

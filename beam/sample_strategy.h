@@ -13,11 +13,11 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "beam/decode_strategy.h"
 #include "beam/finish_rule.h"
+#include "beam/growing_sequence.h"
 
 namespace espalier {
 
@@ -41,15 +41,8 @@ class SampleStrategy : public DecodeStrategy {
   std::vector<SequenceState> States() const override;
 
  private:
-  struct Sample {
-    TokenTree::Node node = TokenTree::kRoot;
-    float cum_log_prob = 0;
-    FinishRule::Progress progress = {};
-    std::optional<FinishReason> finish_reason;  // unset: it lives
-  };
+  using Sample = GrowingSequence;
 
-  // Takes the sample on by `drawn`.
-  void Grow(const Candidate& drawn, Sample* sample);
   Decision DecisionOn(int candidate_idx, TokenTree::Node parent,
                       const Sample& sample) const;
   Hypothesis HypothesisOf(const Sample& sample) const;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <ranges>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
+#include "beam/describe_rows.h"
 #include "beam/selection_options.h"
 #include "kernels/perturb.h"
 
@@ -42,17 +44,12 @@ StochasticBeamStrategy::StochasticBeamStrategy(
 
 void StochasticBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
-  selection->num_rows = static_cast<int>(live_.size());
+  DescribeRows(live_ | std::views::transform([this](int i) -> const Sequence& {
+                 return beam_[i];
+               }),
+               finish_rule_, selection);
   selection->num_candidates = num_beams_ + 1;
   selection->num_generated = num_generated_;
-  selection->cum_log_probs.clear();
-  selection->allowed.clear();
-  for (const int idx : live_) {
-    selection->cum_log_probs.push_back(beam_[idx].cum_log_prob);
-    if (finish_rule_.restricts()) {
-      selection->allowed.push_back(*finish_rule_.Next(beam_[idx].progress));
-    }
-  }
 }
 
 absl::StatusOr<std::vector<Continuation>> StochasticBeamStrategy::Advance(
@@ -70,9 +67,10 @@ absl::StatusOr<std::vector<Continuation>> StochasticBeamStrategy::Advance(
       threshold_ = std::max(threshold_.value_or(contender.perturbed),
                             contender.perturbed);
     } else {
-      next.push_back(contender.is_child ? Grow(result.candidates[contender.idx],
-                                               contender.perturbed)
-                                        : beam_[contender.idx]);
+      next.push_back(
+          contender.is_child
+              ? ChildOf(result.candidates[contender.idx], contender.perturbed)
+              : beam_[contender.idx]);
     }
     if (decisions == nullptr || !contender.is_child) continue;
     decisions->push_back(
@@ -124,18 +122,13 @@ void StochasticBeamStrategy::AddChildren(
   }
 }
 
-StochasticBeamStrategy::Sequence StochasticBeamStrategy::Grow(
+StochasticBeamStrategy::Sequence StochasticBeamStrategy::ChildOf(
     const Candidate& candidate, double perturbed) {
-  const Sequence& parent = beam_[live_[candidate.beam]];
-  Sequence child = {.node = tree_.Append(parent.node, candidate.token),
-                    .cum_log_prob = candidate.cum_log_prob,
-                    .perturbed = perturbed,
-                    .progress = parent.progress,
-                    .from = {candidate.beam, candidate.token}};
-  child.finish_reason = finish_rule_.Feed(candidate.token, &child.progress).hit;
-  if (num_generated_ >= max_new_tokens_ && !child.finish_reason.has_value()) {
-    child.finish_reason = FinishReason::kLength;
-  }
+  Sequence child = beam_[live_[candidate.beam]];
+  Grow(candidate, num_generated_ >= max_new_tokens_, finish_rule_, &tree_,
+       &child);
+  child.perturbed = perturbed;
+  child.from = {candidate.beam, candidate.token};
   return child;
 }
 

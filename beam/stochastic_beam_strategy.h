@@ -34,6 +34,7 @@
 
 #include "beam/decode_strategy.h"
 #include "beam/finish_rule.h"
+#include "beam/growing_sequence.h"
 #include "beam/token_tree.h"
 
 namespace espalier {
@@ -62,12 +63,8 @@ class StochasticBeamStrategy : public DecodeStrategy {
   std::optional<double> threshold() const override { return threshold_; }
 
  private:
-  struct Sequence {
-    TokenTree::Node node = TokenTree::kRoot;
-    float cum_log_prob = 0;
-    double perturbed = 0;  // G
-    FinishRule::Progress progress = {};
-    std::optional<FinishReason> finish_reason = {};  // unset: it lives
+  struct Sequence : GrowingSequence {
+    double perturbed = 0;    // G
     Continuation from = {};  // of the last step, if it lives
   };
   // A sequence that a beam could hold next: a child, or one that is finished.
@@ -82,7 +79,7 @@ class StochasticBeamStrategy : public DecodeStrategy {
   // What the children of one row sum to.
   void AddChildren(std::span<const Candidate> candidates, int first_idx,
                    std::vector<Contender>* contenders) const;
-  Sequence Grow(const Candidate& candidate, double perturbed);
+  Sequence ChildOf(const Candidate& candidate, double perturbed);
   // `child` is null if the candidate is cut.
   Decision DecisionOn(const SelectionResult& result, int candidate_idx,
                       const Sequence* child) const;

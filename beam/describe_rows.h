@@ -1,0 +1,27 @@
+// What a strategy says of the rows that the next step selects from: one row a
+// live sequence, whatever kind of sequence that is.
+#pragma once
+
+#include "beam/finish_rule.h"
+#include "exec_request/step_plan.h"
+
+namespace espalier {
+
+// Sets num_rows, cum_log_probs and allowed of `*selection`.
+//   sequences  by rank; each has `cum_log_prob`, and `progress` by `rule`
+template <typename Sequences>
+void DescribeRows(const Sequences& sequences, const FinishRule& rule,
+                  PlanSelection* selection) {
+  selection->num_rows = 0;
+  selection->cum_log_probs.clear();
+  selection->allowed.clear();
+  for (const auto& sequence : sequences) {
+    ++selection->num_rows;
+    selection->cum_log_probs.push_back(sequence.cum_log_prob);
+    if (rule.restricts()) {
+      selection->allowed.push_back(*rule.Next(sequence.progress));
+    }
+  }
+}
+
+}  // namespace espalier

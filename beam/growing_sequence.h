@@ -1,0 +1,28 @@
+// GrowingSequence: a sequence that grows by a token a step until one ends it,
+// and is kept from then on as it is: a sample, or a sequence of a search whose
+// finished ones keep competing.
+#pragma once
+
+#include <optional>
+
+#include "beam/finish_rule.h"
+#include "beam/token_tree.h"
+#include "exec_request/request.h"
+#include "kernels/select.h"
+
+namespace espalier {
+
+struct GrowingSequence {
+  TokenTree::Node node = TokenTree::kRoot;
+  float cum_log_prob = 0;
+  FinishRule::Progress progress = {};
+  std::optional<FinishReason> finish_reason = {};  // unset: it lives
+};
+
+// Takes `*sequence`, a path of `*tree`, on by `candidate`, whose sum becomes
+// its own. If `is_last`, it ends by its length unless something else ends it.
+// REQUIRES: it lives, and the token may follow.
+void Grow(const Candidate& candidate, bool is_last, const FinishRule& rule,
+          TokenTree* tree, GrowingSequence* sequence);
+
+}  // namespace espalier

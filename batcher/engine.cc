@@ -252,10 +252,12 @@ asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
   if (error) co_return CancelledByCaller();
   guard.Answered();
   if (!accepted.ok()) co_return accepted;
-  const auto read = [core, queue](EventQueue::Reader reader) {
-    asio::post(core->strand, [queue, reader = std::move(reader)]() mutable {
-      queue->Read(std::move(reader));
-    });
+  const auto read = [core, queue](int64_t num_received,
+                                  EventQueue::Reader reader) {
+    asio::post(core->strand,
+               [queue, num_received, reader = std::move(reader)]() mutable {
+                 queue->Read(num_received, std::move(reader));
+               });
   };
   co_return ResultStream({.read = read, .cancel = Canceller(core, id)});
 }

@@ -80,8 +80,9 @@ class Engine {
   // returned, if a step failed.
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
 
-  // The same, to be read while it runs (result_stream.h). Cancelled as Generate
-  // is; from then on the stream ends the request.
+  // The same, to be read while it runs (result_stream.h). Until the stream is
+  // there it is cancelled as Generate is; from then on whoever destroys the
+  // stream ends the request.
   // Errors: kInvalidArgument and kResourceExhausted as Generate, kCancelled
   // after a shutdown. What goes wrong later the stream tells.
   boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/check.h"
+
 namespace espalier {
 namespace {
 
@@ -55,29 +57,35 @@ bool EventQueue::empty() const {
 
 void EventQueue::Flush() {
   if (reader_ == nullptr || empty()) return;
-  std::exchange(reader_, nullptr)(Take());
+  ++num_handed_out_;
+  last_ = Take();
+  std::exchange(reader_, nullptr)(last_);
 }
 
-void EventQueue::Read(Reader reader) {
+void EventQueue::Read(int64_t num_received, Reader reader) {
+  CHECK(num_handed_out_ - num_received <= (last_ == nullptr ? 0 : 1))
+      << num_received << " of " << num_handed_out_ << " batches received";
+  if (num_received < num_handed_out_) return reader(last_);
+  last_ = nullptr;
   reader_ = std::move(reader);
   Flush();
 }
 
-EventBatch EventQueue::Take() {
-  EventBatch batch;
+std::shared_ptr<EventBatch> EventQueue::Take() {
+  auto batch = std::make_shared<EventBatch>();
   const auto take = [&](auto& event) {
-    if (event.has_value()) batch.events.push_back(*std::move(event));
+    if (event.has_value()) batch->events.push_back(*std::move(event));
     event.reset();
   };
   take(prefix_);
   for (SampleEvent& event : samples_) {
     waiting_idx_[event.sample] = -1;
-    batch.events.push_back(std::move(event));
+    batch->events.push_back(std::move(event));
   }
   samples_.clear();
   take(beams_);
   take(result_);
-  if (ended_) batch.end = error_;
+  if (ended_) batch->end = error_;
   return batch;
 }
 

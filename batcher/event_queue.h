@@ -5,14 +5,20 @@
 // event that waits; a new state of the beams replaces the one that waits. So a
 // slow reader misses states between, and nothing else.
 //
-// Belongs to the engine's strand.
+// A reader may stop waiting just when it is served, so what was handed out is
+// kept until the reader, who comes back, says that it has got there.
+//
+// Belongs to the engine's strand; a batch that was handed out is its reader's,
+// on any thread.
 //
 //   queue.Extend(SampleEvent{...});  // what a step brought
 //   queue.Flush();                   // to a reader who waits
 //   queue.End(result);
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -31,7 +37,7 @@ struct EventBatch {
 
 class EventQueue {
  public:
-  using Reader = std::function<void(EventBatch)>;
+  using Reader = std::function<void(std::shared_ptr<EventBatch>)>;
 
   void Extend(SampleEvent event);
   void Extend(PrefixEvent event);
@@ -43,15 +49,18 @@ class EventQueue {
   // Hands what waits to the reader who waits, if there are both.
   void Flush();
 
-  // Calls `reader` once: now if something waits, or as soon as it does.
-  void Read(Reader reader);
+  // Calls `reader` once: now if something waits, or as soon as it does; instead
+  // of the one that waits, if there is one. `num_received` batches have got to
+  // the reader so far: if the last one has not, it is the next again.
+  // REQUIRES: all that were handed out but for the last have been received.
+  void Read(int64_t num_received, Reader reader);
 
   // The error that the request ended with; OK before.
   const absl::Status& error() const { return error_; }
 
  private:
   bool empty() const;
-  EventBatch Take();
+  std::shared_ptr<EventBatch> Take();
 
   std::vector<SampleEvent> samples_;  // in the order of their oldest token
   std::vector<int> waiting_idx_;      // by sample: in samples_, or -1
@@ -61,6 +70,8 @@ class EventQueue {
   bool ended_ = false;
   absl::Status error_;
   Reader reader_;
+  int64_t num_handed_out_ = 0;        // batches
+  std::shared_ptr<EventBatch> last_;  // of these, until it is received
 };
 
 }  // namespace espalier

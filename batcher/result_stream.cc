@@ -19,12 +19,15 @@ struct ResultStream::State {
   explicit State(Source from) : source(std::move(from)) {}
 
   // Once. What nobody has read is dropped.
-  void Cancel() {
+  void EndRequest() {
     ended = true;
-    if (source.cancel != nullptr) std::exchange(source.cancel, nullptr)();
+    events.clear();
+    const Source last = std::exchange(source, {});
+    if (last.cancel != nullptr) last.cancel();
   }
 
-  void Take(EventBatch batch) {
+  void Take(EventBatch& batch) {
+    ++num_received;
     std::ranges::move(batch.events, std::back_inserter(events));
     if (!batch.end.has_value()) return;
     ended = true;
@@ -33,6 +36,7 @@ struct ResultStream::State {
   }
 
   Source source;
+  int64_t num_received = 0;        // batches
   std::deque<StreamEvent> events;  // taken over, and not given out yet
   bool ended = false;              // nothing follows `events` but the error
   absl::Status error;              // not given out yet
@@ -41,17 +45,17 @@ struct ResultStream::State {
 ResultStream::ResultStream(Source source)
     : state_(std::make_shared<State>(std::move(source))) {}
 
-ResultStream::~ResultStream() { CancelUnlessEnded(); }
+ResultStream::~ResultStream() { EndRequest(); }
 
 ResultStream& ResultStream::operator=(ResultStream&& other) {
   if (this == &other) return *this;
-  CancelUnlessEnded();
+  EndRequest();
   state_ = std::move(other.state_);
   return *this;
 }
 
-void ResultStream::CancelUnlessEnded() {
-  if (state_ != nullptr) state_->Cancel();
+void ResultStream::EndRequest() {
+  if (state_ != nullptr) state_->EndRequest();
 }
 
 asio::awaitable<absl::StatusOr<std::optional<StreamEvent>>>
@@ -64,20 +68,17 @@ ResultStream::NextOf(std::shared_ptr<State> state) {
   const asio::cancellation_state cancellation =
       co_await asio::this_coro::cancellation_state;
   if (cancellation.cancelled() != asio::cancellation_type::none) {
-    state->Cancel();
     co_return CancelledByCaller();  // and asked not to throw
   }
   if (state->events.empty() && !state->ended) {
     const auto executor = co_await asio::this_coro::executor;
-    const auto answer =
-        std::make_shared<AnswerChannel<EventBatch>>(executor, 1);
-    CancelUnlessAnswered guard([state] { state->Cancel(); });
-    state->source.read(SendTo<EventBatch>(answer));
-    auto [error, batch] =
+    using Value = std::shared_ptr<EventBatch>;
+    const auto answer = std::make_shared<AnswerChannel<Value>>(executor, 1);
+    state->source.read(state->num_received, SendTo<Value>(answer));
+    const auto [error, batch] =
         co_await answer->async_receive(asio::as_tuple(asio::use_awaitable));
     if (error) co_return CancelledByCaller();
-    guard.Answered();
-    state->Take(std::move(batch));
+    state->Take(*batch);
   }
   if (!state->events.empty()) {
     StreamEvent event = std::move(state->events.front());

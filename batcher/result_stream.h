@@ -12,15 +12,19 @@
 // (In a coroutine the two macros are written out.)
 //
 // The engine does not wait for a reader: see batcher/event_queue.h for what one
-// who is slow gets, and what that costs. Destroying the stream, or cancelling
-// Next, ends the request at once, in whatever state it is, and its pages come
-// back.
+// who is slow gets, and what that costs. Destroying the stream ends the request
+// at once, in whatever state it is, and its pages come back.
+//
+// Cancelling Next ends the wait and nothing else: what it waited for is the
+// next Next's. So Next can race a timer, and a reader who is cancelled for good
+// ends the request by letting go of the stream.
 //
 // Thread rule: one coroutine at a time; it may run on any executor. The stream
 // does not outlive the engine's context; it may outlive the engine.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -35,7 +39,7 @@ class ResultStream {
  public:
   // How it reaches the engine; both may be called on any thread.
   struct Source {
-    std::function<void(EventQueue::Reader)> read;
+    std::function<void(int64_t num_received, EventQueue::Reader)> read;
     std::function<void()> cancel;
   };
 
@@ -47,7 +51,9 @@ class ResultStream {
   // The next event, as soon as there is one. The last is the Result that
   // Generate would have given; nullopt after it.
   // Errors: those of Generate, in place of the Result, after all that came
-  // before; nullopt after that, too.
+  // before; nullopt after that, too. kCancelled, from whoever cancelled the
+  // wait
+  // ("cancelled by its caller"): the stream is as it was.
   // REQUIRES: no other Next waits.
   boost::asio::awaitable<absl::StatusOr<std::optional<StreamEvent>>> Next();
 
@@ -56,7 +62,7 @@ class ResultStream {
   static boost::asio::awaitable<absl::StatusOr<std::optional<StreamEvent>>>
   NextOf(std::shared_ptr<State> state);
 
-  void CancelUnlessEnded();
+  void EndRequest();
 
   std::shared_ptr<State> state_;  // null after a move; Next may outlive this
 };

@@ -16,11 +16,12 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// What a reader who comes now gets; nothing if nothing waits.
-std::optional<EventBatch> ReadNow(EventQueue& queue) {
+// What a reader who comes now gets, who has received so many batches; nothing
+// if nothing waits.
+std::optional<EventBatch> ReadNow(EventQueue& queue, int num_received = 0) {
   std::optional<EventBatch> read;
-  queue.Read([&](EventBatch batch) { read = std::move(batch); });
-  if (!read.has_value()) queue.Read(nullptr);
+  queue.Read(num_received, [&](const auto& batch) { read = *batch; });
+  if (!read.has_value()) queue.Read(num_received, nullptr);
   return read;
 }
 
@@ -45,7 +46,7 @@ TEST(EventQueueTest, WhatASampleToldIsMerged) {
   EXPECT_EQ(second.sample, 0);
   EXPECT_THAT(second.tokens, ElementsAre(2));
   EXPECT_EQ(second.finish_reason, std::nullopt);
-  EXPECT_FALSE(ReadNow(queue).has_value());
+  EXPECT_FALSE(ReadNow(queue, 1).has_value());
 }
 
 TEST(EventQueueTest, PrefixesAreMergedAndBeamsReplaced) {
@@ -67,9 +68,9 @@ TEST(EventQueueTest, PrefixesAreMergedAndBeamsReplaced) {
 TEST(EventQueueTest, AReaderWhoWaitsIsServedOnceByTheNextFlush) {
   EventQueue queue;
   int num_served = 0;
-  queue.Read([&](EventBatch batch) {
+  queue.Read(0, [&](const auto& batch) {
     ++num_served;
-    EXPECT_THAT(batch.events, SizeIs(2));
+    EXPECT_THAT(batch->events, SizeIs(2));
   });
   queue.Flush();
   EXPECT_EQ(num_served, 0);
@@ -81,6 +82,35 @@ TEST(EventQueueTest, AReaderWhoWaitsIsServedOnceByTheNextFlush) {
   queue.Extend(SampleEvent{.sample = 0, .tokens = {1}});
   queue.Flush();
   EXPECT_EQ(num_served, 1);
+}
+
+TEST(EventQueueTest, ABatchThatGotLostComesAgain) {
+  EventQueue queue;
+  queue.Extend(PrefixEvent{.tokens = {1}});
+  for (int i = 0; i < 3; ++i) {
+    const auto batch = ReadNow(queue, 0);
+    ASSERT_TRUE(batch.has_value());
+    ASSERT_THAT(batch->events, SizeIs(1));
+    EXPECT_THAT(std::get<PrefixEvent>(batch->events[0]).tokens, ElementsAre(1));
+    queue.Extend(PrefixEvent{.tokens = {2 + i}});
+    queue.Flush();
+  }
+  queue.End(Result());
+  const auto rest = ReadNow(queue, 1);
+  ASSERT_TRUE(rest.has_value());
+  ASSERT_THAT(rest->events, SizeIs(2));
+  EXPECT_THAT(std::get<PrefixEvent>(rest->events[0]).tokens,
+              ElementsAre(2, 3, 4));
+  EXPECT_TRUE(ReadNow(queue, 1)->end.has_value());  // the last, too
+}
+
+TEST(EventQueueTest, ANewReaderTakesThePlaceOfTheOneWhoWaits) {
+  EventQueue queue;
+  bool old_is_served = false;
+  queue.Read(0, [&](const auto&) { old_is_served = true; });
+  EXPECT_FALSE(ReadNow(queue).has_value());
+  queue.End(Result());
+  EXPECT_FALSE(old_is_served);
 }
 
 TEST(EventQueueTest, TheResultOrTheErrorIsTheLast) {

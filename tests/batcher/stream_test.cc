@@ -1,13 +1,10 @@
 // What a request tells while it runs is what it says in the end: of any mixture
-// of requests, however slowly it is read, whoever vanishes when.
+// of requests, however slowly it is read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -24,6 +21,7 @@
 #include "beam/selection_options.h"
 #include "exec_request/model_executor.h"
 #include "tests/batcher/manual_executor.h"
+#include "tests/batcher/stream_fixture.h"
 #include "tests/batcher/stream_story.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
@@ -37,110 +35,7 @@ using namespace ::espalier::testing;  // NOLINT
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr int kAll = 1 << 20;
-
-// A reader under the test's control: it reads when it is told to.
-struct Reader {
-  std::optional<absl::StatusOr<ResultStream>> stream;
-  Story story;
-  int num_events = 0;
-  bool waits = false;
-  std::optional<absl::Status> end;
-  std::unique_ptr<asio::cancellation_signal> signal =
-      std::make_unique<asio::cancellation_signal>();
-};
-
-// The parameter says how many plans are in flight.
-class StreamTest : public ::testing::TestWithParam<int> {
- protected:
-  StreamTest() {
-    EngineOptions options = Validated(4);
-    options.tokenizer = &EnFrTokenizer();
-    engine_ =
-        std::make_unique<Engine>(context_.get_executor(), &steps_, options);
-  }
-
-  Reader& Open(const Request& request, StreamOptions options = {}) {
-    Reader& reader = *readers_.emplace_back(std::make_unique<Reader>());
-    asio::co_spawn(
-        context_, engine_->Stream(request, options),
-        asio::bind_cancellation_slot(
-            reader.signal->slot(),
-            [&](std::exception_ptr, absl::StatusOr<ResultStream> stream) {
-              reader.stream = std::move(stream);
-            }));
-    return reader;
-  }
-  void OpenAll(const std::vector<Request>& requests) {
-    for (const Request& request : requests) Open(request);
-    Poll();
-  }
-  // Reads one event, or waits for it.
-  void Read(Reader& reader) {
-    if (reader.waits || reader.end.has_value()) return;
-    ASSERT_TRUE(reader.stream.has_value());
-    ASSERT_OK(*reader.stream);
-    reader.waits = true;
-    asio::co_spawn(context_, (*reader.stream)->Next(),
-                   asio::bind_cancellation_slot(
-                       reader.signal->slot(),
-                       [&](std::exception_ptr,
-                           absl::StatusOr<std::optional<StreamEvent>> event) {
-                         reader.waits = false;
-                         if (!event.ok()) {
-                           reader.end = event.status();
-                         } else if (!event->has_value()) {
-                           reader.end = absl::OkStatus();
-                         } else {
-                           ++reader.num_events;
-                           reader.story.Take(**event);
-                         }
-                       }));
-    Poll();
-  }
-  // Reads until it waits.
-  void ReadAll(Reader& reader) {
-    while (!reader.waits && !reader.end.has_value()) Read(reader);
-  }
-  void ReadAllToTheEnd() {
-    for (const auto& reader : readers_) {
-      RunSteps(kAll);
-      ReadAll(*reader);
-    }
-  }
-  void Poll() {
-    context_.restart();
-    context_.poll();
-  }
-  void RunSteps(int count) {
-    Poll();
-    for (; count > 0 && steps_.num_started() > 0; --count) {
-      steps_.RunStep();
-      Poll();
-    }
-  }
-  void ExpectAsAlone(const Request& request, const Reader& reader) {
-    ASSERT_TRUE(reader.end.has_value());
-    ExpectIsAsAlone(request, reader.story, *reader.end);
-  }
-  void ExpectNothingHeld() {
-    std::future<EngineFigures> future =
-        asio::co_spawn(context_, engine_->Figures(), asio::use_future);
-    Poll();
-    const EngineFigures figures = future.get();
-    EXPECT_EQ(figures.num_pages_held, 0);
-    EXPECT_EQ(figures.num_running, 0);
-    EXPECT_EQ(figures.num_waiting, 0);
-    EXPECT_EQ(model_.num_sequences(), 0);
-    EXPECT_EQ(steps_.num_groups(), 0);
-  }
-
-  ToyModel model_{ByteModel(GetParam())};
-  ManualExecutor steps_{&model_, GetParam()};
-  asio::io_context context_;
-  std::unique_ptr<Engine> engine_;
-  std::vector<std::unique_ptr<Reader>> readers_;  // before the context goes
-};
+class StreamTest : public StreamFixture {};
 
 INSTANTIATE_TEST_SUITE_P(PlansInFlight, StreamTest, ::testing::Values(1, 2));
 
@@ -222,84 +117,13 @@ TEST_P(StreamTest, WhoReadsNothingIsOwedNoMoreThanTheOutput) {
   const auto requests = RandomStreamRequests(40, 11, model_.description());
   for (const Request& request : requests) {
     Reader& reader = Open(request, {.beams = true});
-    RunSteps(kAll);  // nobody waits for the reader
+    RunSteps(kAllSteps);  // nobody waits for the reader
     ExpectNothingHeld();
     ReadAll(reader);
     const int num_samples = NumSequences(request.params);
     EXPECT_LE(reader.num_events, IsBeams(request) ? 3 : num_samples + 1);
     ExpectAsAlone(request, reader);
   }
-}
-
-// In every way, at every moment.
-TEST_P(StreamTest, AReaderThatVanishesEndsItsRequestAndNoOther) {
-  const auto requests = RandomStreamRequests(5, 31, model_.description());
-  enum Way { kDestroyed, kCancelledReading, kDestroyedReading, kEnd };
-  for (int moment = 0; moment < 18; ++moment) {
-    for (int way = 0; way < kEnd; ++way) {
-      readers_.clear();
-      OpenAll(requests);
-      RunSteps(moment / 2);
-      Reader& victim = *readers_[moment % 5];
-      if (way != kDestroyed) ReadAll(victim);  // it waits now
-      if (way == kCancelledReading) {
-        victim.signal->emit(asio::cancellation_type::terminal);
-        Poll();
-        EXPECT_FALSE(victim.waits);
-        if (!victim.story.result.has_value()) {
-          EXPECT_THAT(*victim.end, StatusIs(absl::StatusCode::kCancelled,
-                                            "cancelled by its caller"));
-        }
-      } else {
-        victim.stream.reset();
-        Poll();
-        EXPECT_FALSE(victim.waits);  // Next was answered
-      }
-      RunSteps(kAll);
-      ExpectNothingHeld();
-      for (size_t i = 0; i < requests.size(); ++i) {
-        if (readers_[i].get() == &victim) continue;
-        ReadAll(*readers_[i]);
-        ExpectAsAlone(requests[i], *readers_[i]);
-      }
-    }
-  }
-}
-
-TEST_P(StreamTest, AStreamWhoseReaderIsGoneGivesItsPagesBackAtOnce) {
-  Request request{{1, 2, 3}, {}};
-  request.params.max_new_tokens = 50;
-  request.params.eos_token_id = std::vector<int64_t>();
-  Reader& reader = Open(request);
-  RunSteps(3);
-  reader.stream.reset();
-  RunSteps(GetParam() + 1);  // those in flight, and one that says who ended
-  EXPECT_EQ(steps_.num_started(), 0);
-  ExpectNothingHeld();
-}
-
-// The request may be anywhere between its reader and the engine.
-TEST_P(StreamTest, OpeningCanBeCancelledAtAnyMoment) {
-  const Request request = RandomStreamRequests(1, 5, model_.description())[0];
-  int num_cancelled = 0;
-  for (int moment = 0; moment < 8; ++moment) {
-    Reader& reader = Open(request);
-    context_.restart();
-    for (int i = 0; i < moment; ++i) context_.poll_one();
-    reader.signal->emit(asio::cancellation_type::terminal);
-    Poll();
-    ASSERT_TRUE(reader.stream.has_value());
-    if (!reader.stream->ok()) {
-      ++num_cancelled;
-      EXPECT_THAT(*reader.stream, StatusIs(absl::StatusCode::kCancelled,
-                                           "cancelled by its caller"));
-    }
-    reader.stream.reset();
-    RunSteps(kAll);
-    ExpectNothingHeld();
-  }
-  EXPECT_GT(num_cancelled, 0);
-  EXPECT_LT(num_cancelled, 8);
 }
 
 TEST_P(StreamTest, ABadRequestGetsNoStream) {
@@ -321,7 +145,7 @@ TEST_P(StreamTest, ABadRequestGetsNoStream) {
 TEST_P(StreamTest, AfterTheEndThereIsNothing) {
   Request request{{1, 2, 3}, {}};
   Reader& reader = Open(request);
-  RunSteps(kAll);
+  RunSteps(kAllSteps);
   ReadAll(reader);
   ASSERT_TRUE(reader.story.result.has_value());
   for (int i = 0; i < 3; ++i) {
@@ -330,48 +154,6 @@ TEST_P(StreamTest, AfterTheEndThereIsNothing) {
     ASSERT_TRUE(reader.end.has_value());
     EXPECT_OK(*reader.end);
   }
-}
-
-TEST_P(StreamTest, ShutdownEndsStreamsAfterWhatTheyHadToTell) {
-  Request request{{1, 2, 3}, {}};
-  request.params.max_new_tokens = 50;
-  request.params.eos_token_id = std::vector<int64_t>();
-  Reader& behind = Open(request);
-  Reader& waiting = Open(request);
-  RunSteps(4);
-  ReadAll(waiting);
-  ASSERT_TRUE(waiting.waits);
-  asio::co_spawn(context_, engine_->Shutdown(), asio::detached);
-  Poll();
-  ReadAll(behind);
-  for (const Reader* reader : {&behind, &waiting}) {
-    ASSERT_TRUE(reader->end.has_value());
-    EXPECT_THAT(*reader->end, StatusIs(absl::StatusCode::kCancelled,
-                                       "the engine is shut down"));
-    EXPECT_EQ(reader->story.samples.at(0).tokens.size(), 4);
-  }
-  RunSteps(kAll);
-  ExpectNothingHeld();
-  const Reader& late = Open(request);
-  Poll();
-  EXPECT_THAT(*late.stream, StatusIs(absl::StatusCode::kCancelled,
-                                     "the engine is shut down"));
-}
-
-TEST_P(StreamTest, StreamsOutliveTheEngine) {
-  Request request{{1, 2, 3}, {}};
-  request.params.max_new_tokens = 50;
-  request.params.eos_token_id = std::vector<int64_t>();
-  Reader& read = Open(request);
-  Open(request);  // is never read
-  RunSteps(3);
-  engine_.reset();
-  ReadAll(read);
-  EXPECT_THAT(*read.end, StatusIs(absl::StatusCode::kCancelled,
-                                  "the engine is shut down"));
-  RunSteps(kAll);
-  readers_.clear();
-  Poll();
 }
 
 TEST_P(StreamTest, WithoutATokenizerThereAreTokensAlone) {
@@ -387,7 +169,7 @@ TEST_P(StreamTest, WithoutATokenizerThereAreTokensAlone) {
     request.params.stop.clear();
     request.params.include_stop = false;
     Reader& reader = Open(request);
-    RunSteps(kAll);
+    RunSteps(kAllSteps);
     ReadAll(reader);
     ASSERT_TRUE(reader.end.has_value());
     EXPECT_EQ(reader.story.prefix.text, "");

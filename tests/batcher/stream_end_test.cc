@@ -1,0 +1,185 @@
+// A stream ends early in one way or another: its reader or the engine goes, or
+// somebody stops waiting.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/cancellation_type.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <random>
+#include <vector>
+
+#include "tests/batcher/stream_fixture.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+namespace asio = boost::asio;
+using namespace ::espalier::testing;  // NOLINT
+
+class StreamEndTest : public StreamFixture {};
+
+INSTANTIATE_TEST_SUITE_P(PlansInFlight, StreamEndTest, ::testing::Values(1, 2));
+
+// In every way, at every moment.
+TEST_P(StreamEndTest, AReaderThatVanishesEndsItsRequestAndNoOther) {
+  const auto requests = RandomStreamRequests(5, 31, model_.description());
+  enum Way { kDestroyed, kCancelledReading, kDestroyedReading, kEnd };
+  for (int moment = 0; moment < 18; ++moment) {
+    for (int way = 0; way < kEnd; ++way) {
+      readers_.clear();
+      OpenAll(requests);
+      RunSteps(moment / 2);
+      Reader& victim = *readers_[moment % 5];
+      if (way != kDestroyed) ReadAll(victim);  // it waits now
+      if (way == kCancelledReading) {
+        victim.signal->emit(asio::cancellation_type::terminal);
+        Poll();
+        EXPECT_FALSE(victim.waits);
+        if (!victim.story.result.has_value()) {
+          EXPECT_THAT(*victim.end, StatusIs(absl::StatusCode::kCancelled,
+                                            "cancelled by its caller"));
+        }
+      }
+      victim.stream.reset();
+      Poll();
+      EXPECT_FALSE(victim.waits);  // Next was answered
+      RunSteps(kAllSteps);
+      ExpectNothingHeld();
+      for (size_t i = 0; i < requests.size(); ++i) {
+        if (readers_[i].get() == &victim) continue;
+        ReadAll(*readers_[i]);
+        ExpectAsAlone(requests[i], *readers_[i]);
+      }
+    }
+  }
+}
+
+// Wherever what it waits for is on its way.
+TEST_P(StreamEndTest, CancellingNextLosesNothing) {
+  std::mt19937 random(17);
+  int num_cancelled = 0;
+  const auto cancel_some = [&] {
+    for (const auto& reader : readers_) {
+      if (!reader->waits || random() % 2 == 0) continue;
+      reader->signal->emit(asio::cancellation_type::terminal);
+    }
+  };
+  const auto poll_a_little = [&] {
+    context_.restart();
+    for (int i = random() % 8; i > 0; --i) context_.poll_one();
+  };
+  for (int round = 0; round < 60; ++round) {
+    readers_.clear();
+    const auto requests =
+        RandomStreamRequests(4, 300 + round, model_.description());
+    for (const Request& request : requests) Open(request, {.beams = true});
+    Poll();
+    while (steps_.num_started() > 0) {
+      for (const auto& reader : readers_) ReadAll(*reader);
+      cancel_some();
+      poll_a_little();
+      steps_.RunStep();
+      poll_a_little();
+      cancel_some();
+      Poll();
+      for (const auto& reader : readers_) {
+        if (!reader->end.has_value() ||
+            *reader->end != absl::CancelledError("cancelled by its caller")) {
+          continue;
+        }
+        ++num_cancelled;
+        reader->end.reset();
+      }
+    }
+    ReadAllToTheEnd();
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ExpectAsAlone(requests[i], *readers_[i]);
+      ASSERT_FALSE(HasFailure()) << "round " << round << " request " << i;
+    }
+    ExpectNothingHeld();
+  }
+  EXPECT_GT(num_cancelled, 300);
+}
+
+TEST_P(StreamEndTest, AStreamWhoseReaderIsGoneGivesItsPagesBackAtOnce) {
+  Request request{{1, 2, 3}, {}};
+  request.params.max_new_tokens = 50;
+  request.params.eos_token_id = std::vector<int64_t>();
+  Reader& reader = Open(request);
+  RunSteps(3);
+  reader.stream.reset();
+  RunSteps(GetParam() + 1);  // those in flight, and one that says who ended
+  EXPECT_EQ(steps_.num_started(), 0);
+  ExpectNothingHeld();
+}
+
+// The request may be anywhere between its reader and the engine.
+TEST_P(StreamEndTest, OpeningCanBeCancelledAtAnyMoment) {
+  const Request request = RandomStreamRequests(1, 5, model_.description())[0];
+  int num_cancelled = 0;
+  for (int moment = 0; moment < 8; ++moment) {
+    Reader& reader = Open(request);
+    context_.restart();
+    for (int i = 0; i < moment; ++i) context_.poll_one();
+    reader.signal->emit(asio::cancellation_type::terminal);
+    Poll();
+    ASSERT_TRUE(reader.stream.has_value());
+    if (!reader.stream->ok()) {
+      ++num_cancelled;
+      EXPECT_THAT(*reader.stream, StatusIs(absl::StatusCode::kCancelled,
+                                           "cancelled by its caller"));
+    }
+    reader.stream.reset();
+    RunSteps(kAllSteps);
+    ExpectNothingHeld();
+  }
+  EXPECT_GT(num_cancelled, 0);
+  EXPECT_LT(num_cancelled, 8);
+}
+
+TEST_P(StreamEndTest, ShutdownEndsStreamsAfterWhatTheyHadToTell) {
+  Request request{{1, 2, 3}, {}};
+  request.params.max_new_tokens = 50;
+  request.params.eos_token_id = std::vector<int64_t>();
+  Reader& behind = Open(request);
+  Reader& waiting = Open(request);
+  RunSteps(4);
+  ReadAll(waiting);
+  ASSERT_TRUE(waiting.waits);
+  asio::co_spawn(context_, engine_->Shutdown(), asio::detached);
+  Poll();
+  ReadAll(behind);
+  for (const Reader* reader : {&behind, &waiting}) {
+    ASSERT_TRUE(reader->end.has_value());
+    EXPECT_THAT(*reader->end, StatusIs(absl::StatusCode::kCancelled,
+                                       "the engine is shut down"));
+    EXPECT_EQ(reader->story.samples.at(0).tokens.size(), 4);
+  }
+  RunSteps(kAllSteps);
+  ExpectNothingHeld();
+  const Reader& late = Open(request);
+  Poll();
+  EXPECT_THAT(*late.stream, StatusIs(absl::StatusCode::kCancelled,
+                                     "the engine is shut down"));
+}
+
+TEST_P(StreamEndTest, StreamsOutliveTheEngine) {
+  Request request{{1, 2, 3}, {}};
+  request.params.max_new_tokens = 50;
+  request.params.eos_token_id = std::vector<int64_t>();
+  Reader& read = Open(request);
+  Open(request);  // is never read
+  RunSteps(3);
+  engine_.reset();
+  ReadAll(read);
+  EXPECT_THAT(*read.end, StatusIs(absl::StatusCode::kCancelled,
+                                  "the engine is shut down"));
+  RunSteps(kAllSteps);
+  readers_.clear();
+  Poll();
+}
+
+}  // namespace
+}  // namespace espalier

@@ -16,8 +16,10 @@
 #include "base/stopwatch.h"
 #include "batcher/answer_channel.h"
 #include "batcher/event_queue.h"
+#include "batcher/execute_once.h"
 #include "batcher/stream_writer.h"
 #include "beam/finish_rule.h"
+#include "beam/prepared_request.h"
 
 namespace espalier {
 
@@ -47,22 +49,24 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
 
   RequestId NextId() { return RequestId{next_id_++}; }
 
+  // The step executor may be gone after this.
+  // REQUIRES: nobody runs on the strand now.
+  void Detach() { detached_ = true; }
+
   // The rest runs on the strand.
 
-  void Submit(RequestId id, Request request, Scheduler::Done done) {
+  void Submit(RequestId id, PreparedRequest request, Scheduler::Done done) {
     if (stopping_) return done(ShutDownError());
     scheduler_.Submit(id, std::move(request), std::move(done));
     PumpSoon();
   }
 
-  // Its events go into `queue`.
+  // Its events go into `queue`, by `writer`.
   // Errors: why it was refused.
-  absl::Status Stream(RequestId id, Request request,
-                      const StreamOptions& options,
+  absl::Status Stream(RequestId id, PreparedRequest request,
+                      std::unique_ptr<SearchWatcher> writer,
                       const std::shared_ptr<EventQueue>& queue) {
     if (stopping_) return ShutDownError();
-    std::unique_ptr<SearchWatcher> writer =
-        MakeStreamWriter(request.params, options, tokenizer, queue);
     scheduler_.Submit(
         id, std::move(request),
         [queue](absl::StatusOr<Result> result) {
@@ -84,12 +88,6 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
     scheduler_.CancelAll(ShutDownError());
     on_idle_.push_back(std::move(stopped));
     PumpSoon();
-  }
-
-  // The step executor may be gone after this.
-  void Detach() {
-    detached_ = true;
-    Stop([] {});
   }
 
   EngineFigures Figures() const {
@@ -186,34 +184,45 @@ std::function<void()> Canceller(std::shared_ptr<Core> core, RequestId id) {
   };
 }
 
-// Makes the request ready to be submitted, or says what is wrong with it.
 template <typename Core>
-absl::Status Prepare(const Core& core, Request* request) {
+absl::Status Validate(const Core& core, Request* request) {
   RETURN_IF_ERROR(ValidateRequest(core.description, request));
-  RETURN_IF_ERROR(CheckStops(request->params, core.tokenizer));
-  GiveSeed(request);
-  return absl::OkStatus();
+  return CheckStops(request->params, core.tokenizer);
+}
+
+// Makes the request ready to be submitted: all the work on it that has not to
+// be done on the strand.
+// Errors: what is wrong with it; kCancelled if its caller was cancelled before,
+// and has asked not to throw then.
+template <typename Core>
+asio::awaitable<absl::StatusOr<PreparedRequest>> Prepare(
+    std::shared_ptr<Core> core, Request request) {
+  const absl::Status valid = Validate(*core, &request);
+  if (!valid.ok()) co_return valid;
+  const asio::cancellation_state state =
+      co_await asio::this_coro::cancellation_state;
+  if (state.cancelled() != asio::cancellation_type::none) {
+    co_return CancelledByCaller();
+  }
+  GiveSeed(&request);
+  co_return PreparedRequest(std::move(request));
 }
 
 // Parameters are values: the coroutine may outlive the engine.
 template <typename Core>
 asio::awaitable<absl::StatusOr<Result>> RunRequest(std::shared_ptr<Core> core,
                                                    Request request) {
-  const absl::Status ready = Prepare(*core, &request);
-  if (!ready.ok()) co_return ready;
-  const asio::cancellation_state state =
-      co_await asio::this_coro::cancellation_state;
-  if (state.cancelled() != asio::cancellation_type::none) {
-    co_return CancelledByCaller();  // and asked not to throw
-  }
+  absl::StatusOr<PreparedRequest> prepared =
+      co_await Prepare(core, std::move(request));
+  if (!prepared.ok()) co_return prepared.status();
 
   using Value = absl::StatusOr<Result>;
   const auto executor = co_await asio::this_coro::executor;
   const auto answer = std::make_shared<AnswerChannel<Value>>(executor, 1);
   const RequestId id = core->NextId();
   asio::post(core->strand, [core, id, send = SendTo<Value>(answer),
-                            request = std::move(request)]() mutable {
-    core->Submit(id, std::move(request), std::move(send));
+                            prepared = *std::move(prepared)]() mutable {
+    core->Submit(id, std::move(prepared), std::move(send));
   });
 
   CancelUnlessAnswered guard(Canceller(core, id));
@@ -227,24 +236,23 @@ asio::awaitable<absl::StatusOr<Result>> RunRequest(std::shared_ptr<Core> core,
 template <typename Core>
 asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
     std::shared_ptr<Core> core, Request request, StreamOptions options) {
-  const absl::Status ready = Prepare(*core, &request);
-  if (!ready.ok()) co_return ready;
-  const asio::cancellation_state state =
-      co_await asio::this_coro::cancellation_state;
-  if (state.cancelled() != asio::cancellation_type::none) {
-    co_return CancelledByCaller();  // and asked not to throw
-  }
+  absl::StatusOr<PreparedRequest> prepared =
+      co_await Prepare(core, std::move(request));
+  if (!prepared.ok()) co_return prepared.status();
 
   const auto executor = co_await asio::this_coro::executor;
   const auto answer =
       std::make_shared<AnswerChannel<absl::Status>>(executor, 1);
   const auto queue = std::make_shared<EventQueue>();
   const RequestId id = core->NextId();
-  asio::post(core->strand,
-             [core, id, queue, options, send = SendTo<absl::Status>(answer),
-              request = std::move(request)]() mutable {
-               send(core->Stream(id, std::move(request), options, queue));
-             });
+  std::unique_ptr<SearchWatcher> writer = MakeStreamWriter(
+      prepared->request.params, options, core->tokenizer, queue);
+  asio::post(
+      core->strand,
+      [core, id, queue, send = SendTo<absl::Status>(answer),
+       prepared = *std::move(prepared), writer = std::move(writer)]() mutable {
+        send(core->Stream(id, std::move(prepared), std::move(writer), queue));
+      });
 
   CancelUnlessAnswered guard(Canceller(core, id));
   auto [error, accepted] =
@@ -289,7 +297,8 @@ Engine::Engine(asio::any_io_executor executor, StepExecutor* steps,
     : core_(std::make_shared<Core>(std::move(executor), steps, options)) {}
 
 Engine::~Engine() {
-  asio::post(core_->strand, [core = core_] { core->Detach(); });
+  core_->Detach();
+  asio::post(core_->strand, [core = core_] { core->Stop([] {}); });
 }
 
 asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Request request) {

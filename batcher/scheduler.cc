@@ -3,13 +3,29 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
+#include "beam/selection_options.h"
 #include "pages/validate.h"
 
 namespace espalier {
+namespace {
+
+// What it is that needs so much, under the names of the request format.
+std::string DescribeSize(const Request& request) {
+  const GenerationParams& params = request.params;
+  const std::string_view count = IsBeamSearch(params) ? "num_beams"
+                                 : params.best_of     ? "best_of"
+                                                      : "num_return_sequences";
+  return Concat(request.prompt_tokens.size(), " prompt tokens, ", count, " ",
+                NumSequences(params), ", max_new_tokens ",
+                *params.max_new_tokens);
+}
+
+}  // namespace
 
 bool ValidateStepsByDefault() {
 #ifdef NDEBUG
@@ -37,24 +53,20 @@ Scheduler::Scheduler(const ModelDescription& model,
 
 Scheduler::~Scheduler() = default;
 
-void Scheduler::Submit(RequestId id, Request request, Done done,
+void Scheduler::Submit(RequestId id, PreparedRequest prepared, Done done,
                        std::unique_ptr<SearchWatcher> watcher) {
-  const Needs needs = {
-      .num_edits = BeamGroup::WorstCaseEdits(request, vocab_size_),
-      .num_candidates = MaxCandidates(request.params, vocab_size_)};
-  const absl::Status fits = CheckFits(request, needs);
+  const Needs needs = {.num_edits = WorstCaseEdits(prepared, vocab_size_),
+                       .num_candidates = MaxCandidates(prepared, vocab_size_)};
+  const absl::Status fits = CheckFits(prepared.request, needs);
   if (!fits.ok()) return done(fits);
   waiting_.push_back(
-      {id, std::move(request), needs, std::move(done), std::move(watcher)});
+      {id, std::move(prepared), needs, std::move(done), std::move(watcher)});
 }
 
 absl::Status Scheduler::CheckFits(const Request& request,
                                   const Needs& needs) const {
-  const GenerationParams& params = request.params;
   const std::string sizes =
-      Concat(" at worst (", request.prompt_tokens.size(),
-             " prompt tokens, num_beams ", params.num_beams,
-             ", max_new_tokens ", *params.max_new_tokens, "), there ");
+      Concat(" at worst (", DescribeSize(request), "), there ");
   const int page_size = pool_.page_size();
   const int64_t needed = BeamGroup::WorstCasePages(request, page_size);
   if (needed > pool_.num_pages()) {
@@ -153,7 +165,7 @@ void Scheduler::Remember(const StepPlan& plan) {
 bool Scheduler::CanAdmit(const Waiting& next) const {
   if (running_.empty()) return true;
   if (num_running() >= options_.max_running) return false;
-  int64_t num_rows = NumSequences(next.request.params);
+  int64_t num_rows = NumSequences(next.prepared.request.params);
   Needs needs = next.needs;
   for (const Running& running : running_) {
     num_rows += running.group->num_sequences();
@@ -170,10 +182,10 @@ void Scheduler::Admit(StepPlan* plan, Budget* budget) {
     Waiting& next = waiting_.front();
     if (!CanAdmit(next)) return;
     absl::StatusOr<PageReservation> pages = pool_.Reserve(
-        BeamGroup::WorstCasePages(next.request, pool_.page_size()));
+        BeamGroup::WorstCasePages(next.prepared.request, pool_.page_size()));
     if (!pages.ok()) return;  // it waits until others have ended
     running_.push_back(
-        {std::make_unique<BeamGroup>(next.id, std::move(next.request),
+        {std::make_unique<BeamGroup>(next.id, std::move(next.prepared),
                                      *std::move(pages), &pool_, &sequence_ids_,
                                      tokenizer_, options_.trace),
          next.needs, std::move(next.done), std::move(next.watcher)});
@@ -187,35 +199,27 @@ Scheduler::Running* Scheduler::Find(RequestId id) {
   for (size_t i = 0; i < count; ++i) {
     if (found_ >= count) found_ = 0;
     Running& running = running_[found_++];
-    if (running.group->id() == id) return &running;
+    if (running.group->id() != id) continue;
+    return running.group->done() ? nullptr : &running;
   }
   return nullptr;
 }
 
 absl::Status Scheduler::CheckAnswers(const PlanInFlight& plan,
-                                     const StepResult& result) {
+                                     const StepResult& result) const {
   if (result.selections.size() != plan.asked.size()) {
     return Internal("a step of ", plan.asked.size(), " selections was ",
                     "answered with ", result.selections.size());
   }
   for (size_t i = 0; i < plan.asked.size(); ++i) {
-    const SelectionResult& answer = result.selections[i];
-    if (answer.request != plan.asked[i]) {
-      return Internal("selection ", i, " of a step is of request ",
-                      plan.asked[i], ", its answer of ", answer.request);
-    }
-    const Running* running = Find(answer.request);
-    if (running == nullptr) continue;  // nobody reads it
-    RETURN_IF_ERROR(running->group->CheckAnswer(answer, vocab_size_));
+    const RequestId answered = result.selections[i].request;
+    if (answered == plan.asked[i]) continue;
+    return Internal("selection ", i, " of a step is of request ", plan.asked[i],
+                    ", its answer of ", answered);
   }
-  return CheckScorings(plan, result);
-}
-
-absl::Status Scheduler::CheckScorings(const PlanInFlight& plan,
-                                      const StepResult& result) const {
   const auto agree = [](const std::pair<RequestId, size_t>& asked,
                         const ScoringResult& answer) {
-    return asked == std::pair(answer.request, answer.logprobs.size());
+    return asked.first == answer.request;
   };
   if (std::equal(plan.scored.begin(), plan.scored.end(),
                  result.scorings.begin(), result.scorings.end(), agree)) {
@@ -236,9 +240,8 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
   if (result.ok()) {
     figures_.forward_time += result->forward_time;
     figures_.select_time += result->select_time;
-    for (const ScoringResult& scoring : result->scorings) {
-      Running* running = Find(scoring.request);
-      if (running != nullptr) running->group->TakeScoring(scoring);
+    for (size_t i = 0; i < plan.scored.size(); ++i) {
+      TakeScoring(result->scorings[i], plan.scored[i].second);
     }
     for (const SelectionResult& selection : result->selections) {
       AdvanceGroup(selection);
@@ -254,15 +257,24 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
   if (options_.validate_steps) Validate(next_plan_);
 }
 
-void Scheduler::AdvanceGroup(const SelectionResult& result) {
+void Scheduler::TakeScoring(const ScoringResult& result, size_t num_tokens) {
   Running* running = Find(result.request);
-  if (running == nullptr) return;  // it was cancelled, or ended a step before
-  const absl::Status status = running->group->Advance(result, &next_plan_);
+  if (running == nullptr) return;
+  const absl::Status status =
+      running->group->TakeScoring(result, num_tokens, vocab_size_);
+  if (!status.ok()) Finish(*running, status);
+}
+
+void Scheduler::AdvanceGroup(const SelectionResult& result) {
+  // It may have been cancelled, or have ended a step before.
+  Running* running = Find(result.request);
+  if (running == nullptr) return;
+  BeamGroup& group = *running->group;
+  absl::Status status = group.CheckAnswer(result, vocab_size_);
+  if (status.ok()) status = group.Advance(result, &next_plan_);
   if (!status.ok()) return Finish(*running, status);
-  if (running->watcher != nullptr) {
-    running->watcher->OnStep(running->group->strategy());
-  }
-  if (running->group->done()) Finish(*running, running->group->TakeResult());
+  if (running->watcher != nullptr) running->watcher->OnStep(group.strategy());
+  if (group.done()) Finish(*running, group.TakeResult());
 }
 
 void Scheduler::Finish(Running& running, absl::StatusOr<Result> result) {

@@ -32,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "beam/beam_group.h"
+#include "beam/prepared_request.h"
 #include "beam/search_watcher.h"
 #include "exec_request/model.h"
 #include "exec_request/request.h"
@@ -94,12 +95,11 @@ class Scheduler {
   // Drops what it still holds without an answer.
   ~Scheduler();
 
-  // Takes a request that has passed ValidateRequest, and CheckStops
-  // (beam/finish_rule.h) with the tokenizer. One that can never fit is answered
-  // at once with kResourceExhausted and the figures. `watcher` is told of each
-  // step, before `done` is; null: nobody watches.
+  // Takes a request. One that can never fit is answered at once with
+  // kResourceExhausted and the figures. `watcher` is told of each step, before
+  // `done` is; null: nobody watches.
   // REQUIRES: `id` was never used before.
-  void Submit(RequestId id, Request request, Done done,
+  void Submit(RequestId id, PreparedRequest prepared, Done done,
               std::unique_ptr<SearchWatcher> watcher = nullptr);
 
   // The next step. Empty when nobody can run; it may then still name
@@ -108,8 +108,9 @@ class Scheduler {
   StepPlan Plan();
 
   // The answer to the oldest plan that has none. An error ends the requests of
-  // that plan with it, and nobody else; so does a result that does not answer
-  // the plan. What it says of requests that are gone is dropped.
+  // that plan, and nobody else; so does a result that lacks answers, or has
+  // them in another order. One that cannot answer what its request asked for
+  // (beam/check_answer.h) ends that alone. Those of requests gone are dropped.
   // REQUIRES: some plan is not answered.
   void Advance(absl::StatusOr<StepResult> result);
 
@@ -133,7 +134,7 @@ class Scheduler {
   };
   struct Waiting {
     RequestId id;
-    Request request;
+    PreparedRequest prepared;
     Needs needs;
     Done done;
     std::unique_ptr<SearchWatcher> watcher;  // null if nobody watches
@@ -172,13 +173,13 @@ class Scheduler {
   // Errors: kResourceExhausted if the request fits not even alone.
   absl::Status CheckFits(const Request& request, const Needs& needs) const;
   void Remember(const StepPlan& plan);
-  // Null if it does not run. Fast for ids in the order of `running_`, which is
-  // that of plans.
+  // Null if it does not run, or not any more. Fast for ids in the order of
+  // `running_`, which is that of plans.
   Running* Find(RequestId id);
-  // Whether `result` answers `plan`.
-  absl::Status CheckAnswers(const PlanInFlight& plan, const StepResult& result);
-  absl::Status CheckScorings(const PlanInFlight& plan,
-                             const StepResult& result) const;
+  // Whether `result` has an answer for everything that `plan` asked.
+  absl::Status CheckAnswers(const PlanInFlight& plan,
+                            const StepResult& result) const;
+  void TakeScoring(const ScoringResult& result, size_t num_tokens);
   void AdvanceGroup(const SelectionResult& result);
   void Finish(Running& running, absl::StatusOr<Result> result);
   void EraseFinished();

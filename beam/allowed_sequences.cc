@@ -100,6 +100,7 @@ AllowedSequences::AllowedSequences(std::span<const Sequence> sequences)
       is_end = depth > 0;
     }
     is_end_.push_back(is_end);
+    num_sequences_ += is_end ? 1 : 0;
     first_child_.push_back(static_cast<Node>(ranges.size()));
     num_dead_ends_.push_back(0);
     if (begin == end && node > 0) ++num_dead_ends_[parents[node]];

@@ -59,6 +59,8 @@ class AllowedSequences {
   // the beginning of another.
   bool is_end(Node node) const { return is_end_[node] != 0; }
   int num_nodes() const { return static_cast<int>(tokens_.size()); }
+  // Different ones.
+  int num_sequences() const { return num_sequences_; }
 
  private:
   // All [num_nodes], first_child_ one more.
@@ -66,6 +68,7 @@ class AllowedSequences {
   std::vector<Node> first_child_;
   std::vector<int32_t> num_dead_ends_;
   std::vector<uint8_t> is_end_;
+  int num_sequences_ = 0;
 };
 
 }  // namespace espalier

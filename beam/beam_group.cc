@@ -5,33 +5,13 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "beam/check_answer.h"
 #include "beam/make_strategy.h"
 #include "beam/selection_options.h"
 #include "kernels/assign_slots.h"
 #include "pages/page_table.h"
 
 namespace espalier {
-namespace {
-
-// Sequences that have pages at most. The last token is never fed; where it is
-// the only one, nothing is fed after the prompt.
-int NumSlots(const GenerationParams& params) {
-  return params.max_new_tokens == 1 ? 1 : NumSequences(params);
-}
-
-// Tokens that may follow all sequences together, where few may. Beams of one
-// search have different tokens behind them, so no two can come to the same
-// allowed sequence; samples and other groups can.
-int64_t WorstCaseAllowed(const GenerationParams& params, int vocab_size) {
-  if (!params.allowed_sequences.has_value()) return 0;
-  const int64_t num_slots = NumSlots(params);
-  const int64_t num_searches =
-      IsBeamSearch(params) ? params.num_beam_groups : num_slots;
-  const int64_t num_sequences = params.allowed_sequences->size();
-  return std::min(num_searches * num_sequences, num_slots * vocab_size);
-}
-
-}  // namespace
 
 int64_t BeamGroup::WorstCasePages(const Request& request, int page_size) {
   const int64_t num_prompt_tokens = request.prompt_tokens.size();
@@ -41,30 +21,19 @@ int64_t BeamGroup::WorstCasePages(const Request& request, int page_size) {
                                   NumSlots(request.params), page_size);
 }
 
-int64_t BeamGroup::WorstCaseEdits(const Request& request, int vocab_size) {
-  const ScoreProcessors processors =
-      MakeSelectionRule(request.params)->processors;
-  const int64_t num_tokens =
-      request.prompt_tokens.size() + request.params.max_new_tokens.value() - 1;
-  const int num_slots = NumSlots(request.params);
-  const int num_lists = processors.needs_history() ? num_slots : 1;
-  int64_t num_edits = num_lists * MaxEdits(processors, num_tokens, vocab_size);
-  num_edits += WorstCaseAllowed(request.params, vocab_size);
-  return num_edits;
-}
-
-BeamGroup::BeamGroup(RequestId id, Request request, PageReservation pages,
-                     PagePool* pool, SequenceIdSource* ids,
-                     const Tokenizer* tokenizer, TraceSink* trace)
+BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared,
+                     PageReservation pages, PagePool* pool,
+                     SequenceIdSource* ids, const Tokenizer* tokenizer,
+                     TraceSink* trace)
     : id_(id),
-      request_(std::move(request)),
-      allowed_(AllowedSequences::Make(request_.params)),
-      rule_(MakeSelectionRule(request_.params, allowed_)),
+      request_(std::move(prepared.request)),
+      rule_(std::move(prepared.rule)),
       finishing_token_ids_(FinishingTokenIds(request_.params)),
       pool_(pool),
       ids_(ids),
       reservation_(std::move(pages)),
-      strategy_(MakeStrategy(request_.params, allowed_, tokenizer)),
+      strategy_(MakeStrategy(request_.params, std::move(prepared.allowed),
+                             tokenizer)),
       beams_(1) {
   slots_.resize(1);
   slots_[0].sequence = Sequence{ids_->Next(), PageTable(pool_)};
@@ -138,15 +107,22 @@ void BeamGroup::AddScoring(int first_logits, int num_lines,
        .num_logprobs = SaturateToInt(*request_.params.prompt_logprobs)});
 }
 
-void BeamGroup::TakeScoring(const ScoringResult& result) {
-  prompt_logprobs_.insert(prompt_logprobs_.end(), result.logprobs.begin(),
-                          result.logprobs.end());
+absl::Status BeamGroup::TakeScoring(const ScoringResult& result,
+                                    size_t num_tokens, int vocab_size) {
+  const std::vector<TokenLogProb>& logprobs = result.logprobs;
+  const auto scored = std::span(request_.prompt_tokens)
+                          .subspan(1 + prompt_logprobs_.size(), num_tokens);
+  const int num_best = SaturateToInt(*request_.params.prompt_logprobs);
+  RETURN_IF_ERROR(CheckLogProbs(logprobs, scored, num_best, vocab_size));
+  prompt_logprobs_.insert(prompt_logprobs_.end(), logprobs.begin(),
+                          logprobs.end());
+  return absl::OkStatus();
 }
 
 absl::Status BeamGroup::PlanBeams(StepPlan* plan) {
   RETURN_IF_ERROR(AppendToBeams(plan));
   const int first_logits = plan->num_logits;
-  for (const LiveBeam& beam : beams_) {
+  for (const PlacedBeam& beam : beams_) {
     AddRow(*slots_[beam.slot].sequence, std::span(&beam.last_token, 1), 1,
            plan);
   }
@@ -233,7 +209,7 @@ void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
   strategy_->DescribeSelection(&selection);
   selection.num_slots = NumSlots(request_.params);
   selection.eos_token_ids = finishing_token_ids_;
-  for (const LiveBeam& beam : beams_) selection.slots.push_back(beam.slot);
+  for (const PlacedBeam& beam : beams_) selection.slots.push_back(beam.slot);
   if (rule_->processors.needs_history()) {
     selection.histories.assign(beams_.size(), request_.prompt_tokens);
     for (size_t rank = 0; rank < beams_.size(); ++rank) {
@@ -247,28 +223,10 @@ void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
 
 absl::Status BeamGroup::CheckAnswer(const SelectionResult& result,
                                     int vocab_size) const {
-  const bool draws = rule_->kind == SelectionKind::kDraws;
-  const int num_rows = num_live_beams();
-  const TokenId lowest = draws || rule_->perturbed ? kNotANumber : 0;
-  for (const Candidate& candidate : result.candidates) {
-    if (candidate.beam < 0 || candidate.beam >= num_rows ||
-        candidate.token < lowest || candidate.token >= vocab_size) {
-      return Internal("a step answered with token ", candidate.token,
-                      " after beam ", candidate.beam, " of ", num_rows);
-    }
-  }
-  if (reports_logprobs() &&
-      result.logprobs.size() != result.candidates.size()) {
-    return Internal("a step answered with ", result.logprobs.size(),
-                    " log-probabilities of ", result.candidates.size(),
-                    " candidates");
-  }
-  if (!draws || done_) return absl::OkStatus();
   PlanSelection asked;
+  asked.rule = rule_;
   strategy_->DescribeSelection(&asked);
-  if (result.candidates.size() == asked.samples.size()) return absl::OkStatus();
-  return Internal("a step drew ", result.candidates.size(), " tokens for ",
-                  asked.samples.size(), " samples");
+  return espalier::CheckAnswer(asked, result, vocab_size);
 }
 
 absl::Status BeamGroup::Advance(const SelectionResult& result,
@@ -328,7 +286,7 @@ std::vector<HeldPages> BeamGroup::PagesBySlot() const {
 
 std::vector<int> BeamGroup::LiveSlots() const {
   std::vector<int> slots;
-  for (const LiveBeam& beam : beams_) slots.push_back(beam.slot);
+  for (const PlacedBeam& beam : beams_) slots.push_back(beam.slot);
   return slots;
 }
 
@@ -345,7 +303,7 @@ void BeamGroup::Apply(std::span<const Continuation> beams,
   const auto has_child = std::make_unique<bool[]>(num_slots);
   AssignSlots(parents.data(), num_beams, num_slots, slots.data(),
               has_child.get());
-  std::vector<LiveBeam> next(num_beams);
+  std::vector<PlacedBeam> next(num_beams);
   for (int rank = 0; rank < num_beams; ++rank) {
     next[rank] = {slots[rank], beams[rank].token};
   }
@@ -355,7 +313,7 @@ void BeamGroup::Apply(std::span<const Continuation> beams,
   beams_ = std::move(next);
 }
 
-void BeamGroup::CutBeams(std::span<const LiveBeam> next,
+void BeamGroup::CutBeams(std::span<const PlacedBeam> next,
                          std::span<const int> parents, StepPlan* next_plan) {
   std::vector<bool> survives(slots_.size());
   for (size_t rank = 0; rank < next.size(); ++rank) {
@@ -369,7 +327,7 @@ void BeamGroup::CutBeams(std::span<const LiveBeam> next,
   }
 }
 
-void BeamGroup::ForkTwins(std::span<const LiveBeam> next,
+void BeamGroup::ForkTwins(std::span<const PlacedBeam> next,
                           std::span<const int> parents, StepPlan* next_plan) {
   for (size_t rank = 0; rank < next.size(); ++rank) {
     if (next[rank].slot == parents[rank]) continue;
@@ -383,7 +341,7 @@ void BeamGroup::ForkTwins(std::span<const LiveBeam> next,
 
 // If the step that the next beams feed in is planned already, the tables have
 // full pages alone, and get what it writes into.
-void BeamGroup::PutTails(std::span<const LiveBeam> next,
+void BeamGroup::PutTails(std::span<const PlacedBeam> next,
                          std::span<const int> parents) {
   num_tail_copies_ahead_ = 0;
   if (!outstanding()) {

@@ -36,9 +36,9 @@
 #include <span>
 #include <vector>
 
-#include "beam/allowed_sequences.h"
 #include "beam/decode_strategy.h"
 #include "beam/group_tracer.h"
+#include "beam/prepared_request.h"
 #include "beam/selection_options.h"
 #include "beam/token_logprobs.h"
 #include "exec_request/request.h"
@@ -57,15 +57,9 @@ class BeamGroup {
   // REQUIRES: `request` has passed ValidateRequest.
   static int64_t WorstCasePages(const Request& request, int page_size);
 
-  // Edits of scores that its rows have together at most, in any step; rows
-  // without a history share theirs.
-  // REQUIRES: as above.
-  static int64_t WorstCaseEdits(const Request& request, int vocab_size);
-
-  // `request` has passed ValidateRequest, and CheckStops with `tokenizer`;
-  // `pages` covers its WorstCasePages. Pool, ids, tokenizer and `trace`, of
-  // which the last two may be null, outlive the group.
-  BeamGroup(RequestId id, Request request, PageReservation pages,
+  // `pages` covers the request's WorstCasePages. Pool, ids, tokenizer and
+  // `trace`, of which the last two may be null, outlive the group.
+  BeamGroup(RequestId id, PreparedRequest prepared, PageReservation pages,
             PagePool* pool, SequenceIdSource* ids,
             const Tokenizer* tokenizer = nullptr, TraceSink* trace = nullptr);
 
@@ -101,13 +95,17 @@ class BeamGroup {
   absl::Status PlanStep(int max_tokens, StepPlan* plan,
                         int max_logits = std::numeric_limits<int>::max());
 
-  // Whether `result` can be the oldest outstanding answer.
-  // Errors: kInternal, saying what is wrong with it.
+  // Whether `result` can be the oldest outstanding answer (check_answer.h).
+  // Errors: kInternal, saying what is wrong with it; the group must be dropped
+  // then.
+  // REQUIRES: !done().
   absl::Status CheckAnswer(const SelectionResult& result, int vocab_size) const;
 
-  // Takes what a plan that fed some of its prompt says of those tokens. Chunks
-  // come in their order, each before the answer of its plan.
-  void TakeScoring(const ScoringResult& result);
+  // Takes what a plan that scored `num_tokens` of its prompt says of them, in
+  // the order of chunks, before the answer of the plan.
+  // Errors: kInternal if it is of other tokens; the group must be dropped then.
+  absl::Status TakeScoring(const ScoringResult& result, size_t num_tokens,
+                           int vocab_size);
 
   // Applies the oldest outstanding answer. Forks of sequences, and those that
   // ended, go into `*next_plan`; no forks if the next step is planned already.
@@ -142,7 +140,8 @@ class BeamGroup {
   std::vector<const PageRef*> Tails() const;
 
  private:
-  struct LiveBeam {
+  // A beam where it lives, and what it feeds next.
+  struct PlacedBeam {
     int slot = 0;
     TokenId last_token = 0;  // generated, and not fed yet
   };
@@ -175,18 +174,17 @@ class BeamGroup {
   absl::Status DecideAndTell(const SelectionResult& result,
                              StepPlan* next_plan);
   void Apply(std::span<const Continuation> beams, StepPlan* next_plan);
-  void CutBeams(std::span<const LiveBeam> next, std::span<const int> parents,
+  void CutBeams(std::span<const PlacedBeam> next, std::span<const int> parents,
                 StepPlan* next_plan);
-  void ForkTwins(std::span<const LiveBeam> next, std::span<const int> parents,
+  void ForkTwins(std::span<const PlacedBeam> next, std::span<const int> parents,
                  StepPlan* next_plan);
-  void PutTails(std::span<const LiveBeam> next, std::span<const int> parents);
+  void PutTails(std::span<const PlacedBeam> next, std::span<const int> parents);
   // Of the token that is fed after `num_generated` tokens.
   int Position(int64_t num_generated) const;
 
   // Constant after construction.
   const RequestId id_;
   const Request request_;
-  const std::shared_ptr<const AllowedSequences> allowed_;  // or null
   const std::shared_ptr<const SelectionRule> rule_;
   const std::vector<TokenId> finishing_token_ids_;  // ascending
   PagePool* const pool_;
@@ -199,7 +197,7 @@ class BeamGroup {
   // more beams than there ever are continuations. All of them once it goes
   // ahead.
   std::vector<Slot> slots_;
-  std::vector<LiveBeam> beams_;                // by rank
+  std::vector<PlacedBeam> beams_;              // by rank
   std::vector<TokenLogProb> prompt_logprobs_;  // so far, if asked for
   TokenLogProbs logprobs_;                     // as well
   int num_prompt_tokens_fed_ = 0;

@@ -60,23 +60,15 @@ SamplingParams MakeSampling(const GenerationParams& params) {
           .seed = params.seed.value_or(0)};
 }
 
-// PlanSelection::num_candidates at most, of a search by beams.
-int64_t MaxAsked(const GenerationParams& params) {
-  if (params.stochastic) return params.num_beams + 1;
-  const int64_t group_size = params.num_beams / params.num_beam_groups;
-  const int64_t num_ends = FinishingTokenIds(params).size();
-  const int64_t num_own =
-      params.allowed_sequences.has_value()
-          ? group_size + std::ssize(*params.allowed_sequences)
-          : std::max<int64_t>(2, 1 + num_ends) * group_size;
-  return num_own + params.num_beams - group_size;
-}
-
 }  // namespace
 
 int NumSequences(const GenerationParams& params) {
   if (IsBeamSearch(params)) return SaturateToInt(params.num_beams);
   return SaturateToInt(params.best_of.value_or(params.num_return_sequences));
+}
+
+int NumSlots(const GenerationParams& params) {
+  return params.max_new_tokens == 1 ? 1 : NumSequences(params);
 }
 
 std::vector<TokenId> DistinctEosTokenIds(const GenerationParams& params) {
@@ -89,19 +81,6 @@ std::vector<TokenId> FinishingTokenIds(const GenerationParams& params) {
   ids.insert(ids.end(), params.stop_token_ids.begin(),
              params.stop_token_ids.end());
   return Distinct(std::move(ids));
-}
-
-int64_t MaxCandidates(const GenerationParams& params, int vocab_size) {
-  const int64_t num_sequences = NumSequences(params);
-  switch (KindOf(params)) {
-    case SelectionKind::kDraws:
-      return num_sequences;
-    case SelectionKind::kBeams:
-      return std::min(MaxAsked(params), num_sequences * vocab_size);
-    case SelectionKind::kRows:
-      return num_sequences * std::min<int64_t>(MaxAsked(params), vocab_size);
-  }
-  return 0;
 }
 
 std::shared_ptr<const SelectionRule> MakeSelectionRule(

@@ -16,14 +16,14 @@ namespace espalier {
 // Sequences that live at a step, at most: beams, or samples.
 int NumSequences(const GenerationParams& params);
 
+// Sequences that have pages, at most. The last token is never fed; where it is
+// the only one, nothing is fed after the prompt.
+int NumSlots(const GenerationParams& params);
+
 // The EOS ids that end a sequence; and with them the stop ids. Ascending, each
 // once.
 std::vector<TokenId> DistinctEosTokenIds(const GenerationParams& params);
 std::vector<TokenId> FinishingTokenIds(const GenerationParams& params);
-
-// Candidates that a step's answer has at most: of all rows together where they
-// compete, of each row where the strategy ranks them.
-int64_t MaxCandidates(const GenerationParams& params, int vocab_size);
 
 // `allowed_owner` owns what allowed_sequences are looked up in, if there are
 // any.

@@ -3,18 +3,24 @@
 //
 //   allowed_sequences_benchmark
 //
-// Build makes the trie; Search is a whole request of 4 steps as an executor on
-// the host selects (exec_request/select_all.h), on one thread, with all its
-// logits ready: what it takes beside the model. Unrestricted is the same search
+// Prepare is what the caller of a request does before it submits it: it makes
+// the trie (Build) and lets go of the lists. Admit is what is left for the
+// strand, where everybody waits: taking the request, planning its first step,
+// letting it go. Search is a whole request of 4 steps as an executor on the
+// host selects (exec_request/select_all.h), on one thread, with all its logits
+// ready: what it takes beside the model. Unrestricted is the same search
 // without the trie.
 #include <benchmark/benchmark.h>
 
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/thread_pool.h"
+#include "batcher/scheduler.h"
 #include "beam/beam_strategy.h"
+#include "beam/prepared_request.h"
 #include "beam/selection_options.h"
 #include "exec_request/select_all.h"
 
@@ -60,6 +66,38 @@ void Build(benchmark::State& state) {
   state.counters["nodes"] = AllowedSequences::Make(params)->num_nodes();
 }
 BENCHMARK(Build)->Unit(benchmark::kMillisecond);
+
+Request MakeRequest() {
+  Request request{{1}, Params()};
+  request.params.logit_bias = {{3, 0.5}};
+  return request;
+}
+
+void Prepare(benchmark::State& state) {
+  const Request request = MakeRequest();
+  for (auto _ : state) {
+    state.PauseTiming();
+    Request copy = request;
+    state.ResumeTiming();
+    benchmark::DoNotOptimize(PreparedRequest(std::move(copy)));
+  }
+}
+BENCHMARK(Prepare)->Unit(benchmark::kMillisecond);
+
+void Admit(benchmark::State& state) {
+  const PreparedRequest prepared(MakeRequest());
+  Scheduler scheduler(
+      {.vocab_size = kVocabSize, .max_context = 100, .num_pages = 1000}, {});
+  const absl::Status gone = absl::CancelledError("");
+  int64_t id = 0;
+  for (auto _ : state) {
+    scheduler.Submit(RequestId{id}, prepared, [](const auto&) {});
+    benchmark::DoNotOptimize(scheduler.Plan());
+    scheduler.Cancel(RequestId{id++}, gone);
+    scheduler.Advance(gone);
+  }
+}
+BENCHMARK(Admit)->Unit(benchmark::kMillisecond);
 
 // Runs the request to its end; returns how many candidates there were.
 int64_t Run(const GenerationParams& params,

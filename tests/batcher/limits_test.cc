@@ -23,6 +23,7 @@ namespace {
 
 namespace asio = boost::asio;
 using namespace ::espalier::testing;  // NOLINT
+using ::testing::HasSubstr;
 
 ToyModelOptions LimitedModel(const StepLimits& limits) {
   ToyModelOptions options;
@@ -85,6 +86,60 @@ TEST(LimitsTest, WhatOneRequestExceedsIsRefusedAndTheOthersGoOn) {
                        "max_new_tokens 4), there is room for 12"));
 }
 
+// A restricted row has an edit for each token that may follow, and none for
+// others, whatever else is asked of it.
+TEST(LimitsTest, ARestrictedRequestEditsNoMoreThanIsAllowed) {
+  Request request = MakeRequest(4, {1, 2, 3});
+  request.params.repetition_penalty = 1.5;
+  request.params.frequency_penalty = 0.5;
+  request.params.logit_bias = {{1, 1.0}, {2, 1.0}, {9, -1.0}};
+  request.params.allowed_sequences = {
+      {{4, 5}, {6, 5}, {7, 5}, {8, 1}, {8, 2}, {8, 2}}};
+  for (const int64_t room : {4, 5}) {
+    ToyModel model(LimitedModel({.max_score_edits = room}));
+    Request validated = request;
+    ASSERT_OK(ValidateRequest(model.description(), &validated));
+    Scheduler scheduler(model.description(), {.validate_steps = true});
+    absl::StatusOr<Result> answer;
+    scheduler.Submit(RequestId{0}, validated,
+                     [&](auto result) { answer = std::move(result); });
+    RunToEnd(scheduler, model);
+    if (room == 5) {
+      EXPECT_OK(answer);
+      continue;
+    }
+    EXPECT_THAT(answer, StatusIs(absl::StatusCode::kResourceExhausted,
+                                 HasSubstr("edit 5 scores in a step")));
+  }
+}
+
+// Errors name what the caller set.
+TEST(LimitsTest, WhatDoesNotFitIsNamedAsItWasGiven) {
+  ToyModelOptions options;
+  options.num_pages = 3;
+  ToyModel model(options);
+  Request beams = MakeRequest(40, {1});
+  Request samples = MakeRequest(1, {1});
+  samples.params.do_sample = true;
+  samples.params.num_return_sequences = 40;
+  Request best = samples;
+  best.params.num_return_sequences = 2;
+  best.params.best_of = 40;
+  for (const auto& [request, field] :
+       {std::pair(beams, "num_beams 40,"),
+        std::pair(samples, "num_return_sequences 40,"),
+        std::pair(best, "best_of 40,")}) {
+    Request validated = request;
+    ASSERT_OK(ValidateRequest(model.description(), &validated));
+    Scheduler scheduler(model.description(), {});
+    absl::StatusOr<Result> answer;
+    scheduler.Submit(RequestId{0}, validated,
+                     [&](auto result) { answer = std::move(result); });
+    EXPECT_THAT(answer, StatusIs(absl::StatusCode::kResourceExhausted,
+                                 HasSubstr(field)));
+  }
+}
+
 // What an executor keeps for a plan and for groups it knows.
 class Load {
  public:
@@ -99,15 +154,17 @@ class Load {
       num_candidates += NumCandidates(*selection.rule, selection.num_rows,
                                       selection.num_candidates);
       slots_[selection.request] = selection.num_slots;
-      num_edits += NumEdits(selection.rule->processors, selection.num_generated,
-                            selection.histories);
+      num_edits += NumEdits(selection);
     }
     for (const GroupContinuation& next : plan.continuations) {
       num_candidates +=
           NumCandidates(*next.rule, static_cast<int>(next.tail_pages.size()),
                         next.num_candidates);
       num_tokens += next.tail_pages.size();
-      num_edits += NumEdits(next.rule->processors, next.num_generated, {});
+      PlanSelection asked;
+      asked.num_generated = next.num_generated;
+      asked.rule = next.rule;
+      num_edits += NumEdits(asked);
     }
     int64_t num_slots = 0;
     for (const auto& [request, count] : slots_) num_slots += count;
@@ -131,16 +188,20 @@ class Load {
     return std::min<int64_t>(num_asked, int64_t{num_rows} * vocab_size_);
   }
 
-  int64_t NumEdits(const ScoreProcessors& processors, int num_generated,
-                   const std::vector<std::vector<TokenId>>& histories) const {
-    const auto count = [&](const std::vector<TokenId>& history) {
-      return static_cast<int64_t>(
-          CollectEdits(processors, history, num_generated, vocab_size_)
-              .edits.size());
-    };
-    if (!processors.needs_history()) return count({});
+  // A list for every row whose edits are its own, else one for all.
+  int64_t NumEdits(const PlanSelection& selection) const {
+    const size_t num_lists = std::max(
+        {size_t{1}, selection.histories.size(), selection.allowed.size()});
     int64_t sum = 0;
-    for (const auto& history : histories) sum += count(history);
+    for (size_t i = 0; i < num_lists; ++i) {
+      std::span<const TokenId> history;
+      if (!selection.histories.empty()) history = selection.histories[i];
+      sum += CollectEdits(
+                 selection.rule->processors, history, selection.num_generated,
+                 vocab_size_,
+                 selection.allowed.empty() ? nullptr : &selection.allowed[i])
+                 .edits.size();
+    }
     return sum;
   }
 

@@ -203,7 +203,7 @@ TEST(LogProbsTest, AnAnswerWithoutThemEndsTheRequest) {
     result->scorings.clear();
   };
   const std::pair<std::function<void(StepResult*)>, const char*> cases[] = {
-      {break_selection, "0 log-probabilities of 6 candidates"},
+      {break_selection, "0 log-probabilities of 6 tokens"},
       {break_scoring, "a step of 1 scorings of prompts was answered with 0"}};
   for (const auto& [break_result, message] : cases) {
     ToyModel model({});

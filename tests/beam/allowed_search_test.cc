@@ -9,6 +9,7 @@
 
 #include "beam/diverse_beam_strategy.h"
 #include "beam/length_penalty.h"
+#include "beam/prepared_request.h"
 #include "beam/selection_options.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"
@@ -184,7 +185,7 @@ TEST(AllowedSearchTest, GroupsAskForNoMoreThanTheirWorstCase) {
   strategy.DescribeSelection(&selection);
   EXPECT_EQ(selection.num_rows, 4);
   EXPECT_LE(selection.num_rows * selection.num_candidates,
-            MaxCandidates(request.params, kManyTokens));
+            MaxCandidates(request, kManyTokens));
 }
 
 TEST(AllowedSearchTest, ASequenceThatBeginsAnotherEndsAndGoesOn) {

@@ -24,11 +24,11 @@ absl::Status GroupDriver::Add(const Request& request, int chunk) {
       PageReservation pages,
       pool_.Reserve(BeamGroup::WorstCasePages(request, pool_.page_size())));
   const RequestId id{static_cast<int64_t>(groups_.size())};
-  groups_.push_back(
-      {std::make_unique<BeamGroup>(id, request, std::move(pages), &pool_,
-                                   &ids_),
-       chunk, MaxCandidates(request.params, model_.description().vocab_size),
-       absl::OkStatus()});
+  groups_.push_back({std::make_unique<BeamGroup>(id, request, std::move(pages),
+                                                 &pool_, &ids_),
+                     chunk,
+                     MaxCandidates(request, model_.description().vocab_size),
+                     absl::OkStatus()});
   return absl::OkStatus();
 }
 

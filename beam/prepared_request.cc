@@ -1,0 +1,71 @@
+#include "beam/prepared_request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "beam/selection_options.h"
+
+namespace espalier {
+namespace {
+
+// Tokens that may follow all sequences together, where few may. Beams of one
+// search have different tokens behind them, so no two can come to the same
+// allowed sequence; samples and other groups can.
+int64_t WorstCaseAllowed(const GenerationParams& params, int num_allowed,
+                         int vocab_size) {
+  const int64_t num_slots = NumSlots(params);
+  const int64_t num_searches =
+      IsBeamSearch(params) ? params.num_beam_groups : num_slots;
+  return std::min(num_searches * num_allowed, num_slots * vocab_size);
+}
+
+// PlanSelection::num_candidates at most, of a search by beams.
+int64_t MaxAsked(const PreparedRequest& prepared) {
+  const GenerationParams& params = prepared.request.params;
+  if (params.stochastic) return params.num_beams + 1;
+  const int64_t group_size = params.num_beams / params.num_beam_groups;
+  const int64_t num_ends = FinishingTokenIds(params).size();
+  const int64_t num_own = prepared.allowed != nullptr
+                              ? group_size + prepared.allowed->num_sequences()
+                              : std::max<int64_t>(2, 1 + num_ends) * group_size;
+  return num_own + params.num_beams - group_size;
+}
+
+}  // namespace
+
+PreparedRequest::PreparedRequest(Request from)
+    : request(std::move(from)),
+      allowed(AllowedSequences::Make(request.params)),
+      rule(MakeSelectionRule(request.params, allowed)) {
+  request.params.allowed_sequences.reset();
+}
+
+// What may not follow needs no edit: a row that is restricted has one for each
+// token that may, whatever its processors are.
+int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
+  const auto& [request, allowed, rule] = prepared;
+  if (allowed != nullptr) {
+    return WorstCaseAllowed(request.params, allowed->num_sequences(),
+                            vocab_size);
+  }
+  const int64_t num_tokens =
+      request.prompt_tokens.size() + request.params.max_new_tokens.value() - 1;
+  const int num_lists =
+      rule->processors.needs_history() ? NumSlots(request.params) : 1;
+  return num_lists * MaxEdits(rule->processors, num_tokens, vocab_size);
+}
+
+int64_t MaxCandidates(const PreparedRequest& prepared, int vocab_size) {
+  const int64_t num_sequences = NumSequences(prepared.request.params);
+  switch (prepared.rule->kind) {
+    case SelectionKind::kDraws:
+      return num_sequences;
+    case SelectionKind::kBeams:
+      return std::min(MaxAsked(prepared), num_sequences * vocab_size);
+    case SelectionKind::kRows:
+      return num_sequences * std::min<int64_t>(MaxAsked(prepared), vocab_size);
+  }
+  return 0;
+}
+
+}  // namespace espalier

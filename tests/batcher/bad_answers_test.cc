@@ -1,0 +1,226 @@
+// Executors that answer what they were not asked: the request that an answer is
+// of ends with an error, all others go on as if nothing had happened.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "batcher/scheduler.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using namespace ::espalier::testing;  // NOLINT
+using ::testing::HasSubstr;
+
+constexpr RequestId kVictim{1};
+
+Request Beams() {
+  Request request{{1, 2, 3}, {}};
+  request.params.num_beams = 3;
+  request.params.max_new_tokens = 6;
+  request.params.eos_token_id = std::vector<int64_t>();
+  return request;
+}
+
+Request Restricted(Request request = Beams()) {
+  request.params.allowed_sequences = {
+      {{3, 4, 5, 6}, {3, 4, 6, 6}, {4, 4, 5, 6}, {5, 5, 5, 6}}};
+  return request;
+}
+
+Request Samples() {
+  Request request = Beams();
+  request.params.num_beams = 1;
+  request.params.do_sample = true;
+  request.params.seed = 3;
+  request.params.num_return_sequences = 3;
+  return request;
+}
+
+Request Diverse() {
+  Request request = Beams();
+  request.params.num_beams = 4;
+  request.params.num_beam_groups = 2;
+  return request;
+}
+
+Request Stochastic() {
+  Request request = Beams();
+  request.params.stochastic = true;
+  request.params.seed = 3;
+  return request;
+}
+
+Request Reported(Request request = Beams()) {
+  request.params.logprobs = 2;
+  request.params.prompt_logprobs = 2;
+  return request;
+}
+
+struct BadAnswer {
+  std::string name;
+  Request request;
+  std::function<void(SelectionResult*)> spoil;
+  std::string message;
+};
+
+void Misname(SelectionResult* answer) { answer->candidates[0].token = 9; }
+void TurnRound(SelectionResult* answer) {
+  std::ranges::reverse(answer->candidates);
+}
+void Misreport(SelectionResult* answer) {
+  std::swap(answer->logprobs[0], answer->logprobs[1]);
+}
+void Forget(SelectionResult* answer) { answer->candidates.pop_back(); }
+
+std::vector<BadAnswer> BadAnswers() {
+  return {
+      {"BeamsNotAllowed", Restricted(), Misname, "which may not follow"},
+      {"SamplesNotAllowed", Restricted(Samples()), Misname,
+       "which may not follow"},
+      {"GroupsNotAllowed", Restricted(Diverse()), Misname,
+       "which may not follow"},
+      {"StochasticNotAllowed", Restricted(Stochastic()), Misname,
+       "which may not follow"},
+      {"BeamsUnsorted", Beams(), TurnRound, "out of order"},
+      {"GroupsUnsorted", Diverse(), TurnRound, "out of order"},
+      {"StochasticUnsorted", Stochastic(), TurnRound, "out of order"},
+      {"SamplesSwapped", Samples(), TurnRound, "drew token 0 from beam"},
+      {"SampleMissing", Samples(), Forget, "drew 2 tokens for 3 samples"},
+      {"LogProbsOfOthers", Reported(), Misreport, "instead of"},
+  };
+}
+
+// Runs three requests, of which the answers of the second are spoilt from its
+// second step on.
+void RunSpoilt(const BadAnswer& bad, const ToyModelOptions& options,
+               std::vector<absl::StatusOr<Result>>* results) {
+  ToyModel model(options);
+  Scheduler scheduler(model.description(), {.validate_steps = true});
+  Request request = bad.request;
+  ASSERT_OK(ValidateRequest(model.description(), &request));
+  const auto others = RandomRequests(2, 5, model.description());
+  const Request requests[] = {others[0], request, others[1]};
+  results->assign(3, absl::UnknownError("not answered"));
+  for (int i = 0; i < 3; ++i) {
+    scheduler.Submit(RequestId{i}, requests[i], [results, i](auto result) {
+      (*results)[i] = std::move(result);
+    });
+  }
+  for (int step = 0;; ++step) {
+    const StepPlan plan = scheduler.Plan();
+    if (plan.says_nothing()) break;
+    ASSERT_OK_AND_ASSIGN(StepResult result, RunPlan(model, plan));
+    for (SelectionResult& answer : result.selections) {
+      if (step > 0 && answer.request == kVictim) bad.spoil(&answer);
+    }
+    scheduler.Advance(std::move(result));
+  }
+  EXPECT_EQ(scheduler.pool().num_held(), 0);
+  EXPECT_EQ(scheduler.pool().num_reserved(), 0);
+  EXPECT_EQ(model.num_sequences(), 0);
+  for (const int i : {0, 2}) {
+    const absl::StatusOr<Result> alone = RunAlone(options, requests[i]);
+    ASSERT_EQ((*results)[i].status(), alone.status());
+    if (alone.ok()) EXPECT_TRUE(SameResult(*(*results)[i], *alone));
+  }
+}
+
+TEST(BadAnswersTest, EndTheirRequestAndNoOther) {
+  for (const BadAnswer& bad : BadAnswers()) {
+    SCOPED_TRACE(bad.name);
+    std::vector<absl::StatusOr<Result>> results;
+    RunSpoilt(bad, {}, &results);
+    EXPECT_THAT(results[1],
+                StatusIs(absl::StatusCode::kInternal, HasSubstr(bad.message)));
+  }
+}
+
+// Of a prompt in two chunks; the other request is scored, too.
+TEST(BadAnswersTest, ScoresOfOtherTokensEndTheirRequestAndNoOther) {
+  const std::function<void(ScoringResult*)> spoils[] = {
+      [](ScoringResult* answer) { answer->logprobs.pop_back(); },
+      [](ScoringResult* answer) { answer->logprobs.push_back({}); },
+      [](ScoringResult* answer) { answer->logprobs[0].token = 9; },
+      [](ScoringResult* answer) {
+        answer->logprobs[0].best.assign(3, {1, -1.0f});
+      }};
+  for (const auto& spoil : spoils) {
+    for (int spoilt_step = 0; spoilt_step < 2; ++spoilt_step) {
+      ToyModel model({});
+      Scheduler scheduler(model.description(),
+                          {.max_step_tokens = 9, .validate_steps = true});
+      std::vector<absl::StatusOr<Result>> results(2);
+      for (int i = 0; i < 2; ++i) {
+        Request request = Reported();
+        request.prompt_tokens = {1, 2, 3, 4, 5, 6};
+        ASSERT_OK(ValidateRequest(model.description(), &request));
+        scheduler.Submit(RequestId{i}, request, [&results, i](auto result) {
+          results[i] = std::move(result);
+        });
+      }
+      for (int step = 0;; ++step) {
+        const StepPlan plan = scheduler.Plan();
+        if (plan.says_nothing()) break;
+        ASSERT_OK_AND_ASSIGN(StepResult result, RunPlan(model, plan));
+        for (ScoringResult& answer : result.scorings) {
+          if (step == spoilt_step && answer.request == kVictim) spoil(&answer);
+        }
+        scheduler.Advance(std::move(result));
+      }
+      EXPECT_OK(results[0]);
+      EXPECT_THAT(results[1],
+                  StatusIs(absl::StatusCode::kInternal, HasSubstr("answered")));
+      EXPECT_EQ(scheduler.pool().num_held(), 0);
+    }
+  }
+}
+
+// It cannot be said whose answer is whose.
+TEST(BadAnswersTest, AnswersMissingEndTheRequestsOfTheStep) {
+  const std::function<void(StepResult*)> spoils[] = {
+      [](StepResult* result) { result->selections.pop_back(); },
+      [](StepResult* result) {
+        std::swap(result->selections[0], result->selections[1]);
+      },
+      [](StepResult* result) { result->selections.clear(); },
+      [](StepResult* result) {
+        result->selections.push_back(result->selections[0]);
+      },
+      [](StepResult* result) { result->scorings.push_back({}); }};
+  for (const auto& spoil : spoils) {
+    ToyModel model({});
+    Scheduler scheduler(model.description(), {.validate_steps = true});
+    Request request = Beams();
+    ASSERT_OK(ValidateRequest(model.description(), &request));
+    std::vector<absl::StatusOr<Result>> results(3);
+    const auto submit = [&](int i) {
+      scheduler.Submit(RequestId{i}, request, [&results, i](auto result) {
+        results[i] = std::move(result);
+      });
+    };
+    submit(0);
+    submit(1);
+    ASSERT_OK_AND_ASSIGN(StepResult result, RunPlan(model, scheduler.Plan()));
+    spoil(&result);
+    submit(2);
+    scheduler.Advance(std::move(result));
+    for (const int i : {0, 1}) {
+      EXPECT_THAT(results[i],
+                  StatusIs(absl::StatusCode::kInternal, HasSubstr("step")));
+    }
+    RunToEnd(scheduler, model);
+    EXPECT_OK(results[2]);
+    EXPECT_EQ(scheduler.pool().num_held(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace espalier

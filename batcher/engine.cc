@@ -8,7 +8,9 @@
 #include <boost/asio/strand.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <deque>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -33,7 +35,7 @@ absl::Status ShutDownError() {
 }  // namespace
 
 // All state, kept alive by whoever still has business with it: the engine,
-// handlers on their way to the strand, the step in flight.
+// handlers on their way to the strand, the steps in flight.
 class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
  public:
   using Strand = asio::strand<asio::any_io_executor>;
@@ -116,42 +118,53 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   }
 
   void Pump() {
-    while (num_in_flight_ < max_plans_in_flight_ && StartStep()) continue;
-    if (num_in_flight_ == 0) Idle();
+    while (std::ssize(in_flight_) < max_plans_in_flight_ && StartStep()) {
+      continue;
+    }
+    if (in_flight_.empty()) Idle();
   }
 
   // False if there is nothing to run.
   bool StartStep() {
-    if (detached_) return false;
+    if (detached_ || plan_was_refused_) return false;
     Stopwatch watch;
     StepPlan plan = scheduler_.Plan();
     if (plan.says_nothing()) return false;
-    if (num_in_flight_++ == 0) step_watch_ = watch;
+    if (in_flight_.empty()) step_watch_ = watch;
     const bool only_ended = plan.empty();
     if (!only_ended) figures_.plan_time += watch.Elapsed();
+    const auto step = std::make_shared<StepInFlight>();
+    step->only_ended = only_ended;
+    in_flight_.push_back(step);
     // The guard keeps the context running until the step has reported.
-    steps_->Execute(
-        std::move(plan),
-        [self = shared_from_this(), only_ended,
+    plan_was_refused_ = !ExecuteOnce(
+        steps_, std::move(plan),
+        [self = shared_from_this(), step,
          guard = asio::make_work_guard(strand.get_inner_executor())](
             absl::StatusOr<StepResult> result) {
           asio::post(self->strand,
-                     [self, only_ended, result = std::move(result)]() mutable {
-                       self->OnStep(std::move(result), only_ended);
+                     [self, step, result = std::move(result)]() mutable {
+                       step->result = std::move(result);
+                       self->TakeResults();
                      });
         });
-    return true;
+    return !plan_was_refused_;
   }
 
-  void OnStep(absl::StatusOr<StepResult> result, bool only_ended) {
-    --num_in_flight_;
-    Stopwatch watch;
-    scheduler_.Advance(std::move(result));
-    const absl::Duration step_time = step_watch_.Lap();
-    if (!only_ended) {
+  // In the order of the steps: one that could not be started reports before
+  // those that still run.
+  void TakeResults() {
+    while (!in_flight_.empty() && in_flight_.front()->result.has_value()) {
+      const std::shared_ptr<StepInFlight> step = std::move(in_flight_.front());
+      in_flight_.pop_front();
+      Stopwatch watch;
+      scheduler_.Advance(*std::move(step->result));
+      const absl::Duration step_time = step_watch_.Lap();
+      if (step->only_ended) continue;
       figures_.advance_time += watch.Elapsed();
       figures_.step_time += step_time;
     }
+    if (in_flight_.empty()) plan_was_refused_ = false;
     Pump();
   }
 
@@ -159,16 +172,24 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
     for (const auto& callback : std::exchange(on_idle_, {})) callback();
   }
 
+  // A plan that the executor was given.
+  struct StepInFlight {
+    bool only_ended = false;  // nobody runs in it
+    std::optional<absl::StatusOr<StepResult>> result = {};
+  };
+
   std::atomic<int64_t> next_id_{0};
+  std::atomic<bool> detached_{false};
   const int max_plans_in_flight_;
 
   // Touched on the strand.
   StepExecutor* const steps_;
   Scheduler scheduler_;
-  int num_in_flight_ = 0;
+  std::deque<std::shared_ptr<StepInFlight>> in_flight_;  // oldest first
+  // The last one: nothing may go on from it.
+  bool plan_was_refused_ = false;
   bool pump_posted_ = false;
   bool stopping_ = false;
-  bool detached_ = false;
   std::vector<std::function<void()>> on_idle_;
   Stopwatch step_watch_;  // since the oldest step in flight began to be so
   EngineFigures figures_;

@@ -52,6 +52,8 @@ class ModelExecutor::Worker {
                                plan->num_logits, " lines of logits");
     } catch (const std::exception& error) {
       return Internal("the model threw: ", error.what());
+    } catch (...) {
+      return Internal("the model threw");
     }
   }
 

@@ -26,7 +26,10 @@ class StepExecutor {
   // Starts `plan` and returns at once; `done` is called once, on any thread,
   // and must only hand the result over. Plans run, and report, in the order of
   // the calls. A result answers every selection and continuation of its plan,
-  // in the plan's order. A plan that fails loses the state of its groups.
+  // in the plan's order. A plan that fails loses the state of its groups. If
+  // an executor throws here, drops `done`, calls it twice, or answers what it
+  // was not asked, an engine ends the requests that it cannot answer with
+  // kInternal, and goes on.
   virtual void Execute(StepPlan plan, Done done) = 0;
 };
 

@@ -78,8 +78,8 @@ class ManualEngineTest : public ::testing::TestWithParam<int> {
   }
 
   ToyModel model_{SmallModel(GetParam())};
-  ManualExecutor steps_{&model_, GetParam()};
   asio::io_context context_;
+  ManualExecutor steps_{&model_, GetParam()};
   std::unique_ptr<Engine> engine_ =
       std::make_unique<Engine>(context_.get_executor(), &steps_, Validated(3));
   std::vector<Answer> answers_;

@@ -1,0 +1,51 @@
+#include "batcher/execute_once.h"
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+// Shared by all copies of what the executor calls.
+class OneAnswer {
+ public:
+  explicit OneAnswer(StepExecutor::Done done) : done_(std::move(done)) {}
+  ~OneAnswer() {
+    Give(Internal("the step executor dropped a step without an answer"));
+  }
+  OneAnswer(const OneAnswer&) = delete;
+  OneAnswer& operator=(const OneAnswer&) = delete;
+
+  void Give(absl::StatusOr<StepResult> result) {
+    if (given_.exchange(true)) return;
+    std::exchange(done_, nullptr)(std::move(result));
+  }
+
+ private:
+  std::atomic<bool> given_ = false;
+  StepExecutor::Done done_;  // of who gives the answer
+};
+
+}  // namespace
+
+bool ExecuteOnce(StepExecutor* steps, StepPlan plan, StepExecutor::Done done) {
+  const auto answer = std::make_shared<OneAnswer>(std::move(done));
+  try {
+    steps->Execute(std::move(plan),
+                   [answer](absl::StatusOr<StepResult> result) {
+                     answer->Give(std::move(result));
+                   });
+    return true;
+  } catch (const std::exception& error) {
+    answer->Give(Internal("the step executor threw: ", error.what()));
+  } catch (...) {
+    answer->Give(Internal("the step executor threw"));
+  }
+  return false;
+}
+
+}  // namespace espalier

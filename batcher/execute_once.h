@@ -1,0 +1,15 @@
+// How an engine starts a step on an executor that may be anybody's.
+#pragma once
+
+#include "exec_request/step_executor.h"
+#include "exec_request/step_plan.h"
+
+namespace espalier {
+
+// Starts `plan` on `steps`, and calls `done` exactly once and then forgets it,
+// on any thread: with the executor's first answer; or with kInternal, if it
+// throws, or drops what it was to call without an answer. Returns false if it
+// threw: then it may not know the plan.
+bool ExecuteOnce(StepExecutor* steps, StepPlan plan, StepExecutor::Done done);
+
+}  // namespace espalier

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct Request {
   // Used exactly as given: no BOS is added. At least one token.
   std::vector<TokenId> prompt_tokens;
   GenerationParams params;
+  // What its caller knows it by, for traces; empty: by nothing.
+  std::string caller_id = {};
 };
 
 enum class FinishReason {

@@ -20,6 +20,7 @@ struct RequestBody {
   std::optional<std::string> prompt;
   std::vector<TokenId> prompt_tokens;
   GenerationParams params;
+  std::string caller_id = {};  // Request::caller_id; not of the line
 };
 
 struct RequestLine {

@@ -79,6 +79,7 @@ TraceRequest DescribeRequest(RequestId id, const Request& request) {
   TraceRequest event{.request = id,
                      .strategy = std::string(StrategyName(params)),
                      .prompt_tokens = request.prompt_tokens};
+  if (!request.caller_id.empty()) event.caller_id = request.caller_id;
   Describer out(&event.params);
   if (IsBeamSearch(params)) DescribeBeams(params, &out);
   if (params.do_sample || params.stochastic) DescribeSamples(params, &out);

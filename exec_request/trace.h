@@ -34,8 +34,9 @@ inline constexpr int kTraceRoot = -1;
 // A request was admitted.
 struct TraceRequest {
   RequestId request = {};
-  std::string strategy = {};  // "greedy", "beams", "samples"
-  json::object params = {};   // the fields of the request format that matter
+  std::optional<std::string> caller_id = {};  // Request::caller_id
+  std::string strategy = {};                  // "greedy", "beams", "samples"
+  json::object params = {};  // the fields of the request format that matter
   std::vector<TokenId> prompt_tokens = {};
   std::string prompt = {};  // what they spell; empty if nobody knows
   friend bool operator==(const TraceRequest&, const TraceRequest&) = default;

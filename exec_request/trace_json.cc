@@ -36,13 +36,15 @@ json::array Pages(const std::vector<PageId>& pages) {
 }
 
 json::object Fields(const TraceRequest& event) {
-  return {{"event", "request"},
-          {"request", event.request.value},
-          {"strategy", Utf8(event.strategy)},
-          {"params", event.params},
-          {"prompt_tokens",
-           json::array(event.prompt_tokens.begin(), event.prompt_tokens.end())},
-          {"prompt", Utf8(event.prompt)}};
+  json::object object = {{"event", "request"},
+                         {"request", event.request.value}};
+  if (event.caller_id) object["id"] = Utf8(*event.caller_id);
+  object["strategy"] = Utf8(event.strategy);
+  object["params"] = event.params;
+  object["prompt_tokens"] =
+      json::array(event.prompt_tokens.begin(), event.prompt_tokens.end());
+  object["prompt"] = Utf8(event.prompt);
+  return object;
 }
 
 json::object Fields(const TraceCandidate& event) {
@@ -213,6 +215,7 @@ namespace {
 // The reader has been asked for "event" already.
 absl::Status ReadFields(Reader& reader, TraceRequest* event) {
   return reader.Field("request", &event->request)
+      .Field("id", &event->caller_id)
       .Field("strategy", &event->strategy)
       .Field("params", &event->params)
       .Field("prompt_tokens", &event->prompt_tokens)

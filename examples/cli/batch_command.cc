@@ -156,6 +156,9 @@ asio::awaitable<void> Batch::RunLine(std::string line, int64_t line_number,
   if (request.id.is_null()) request.id = line_number;
   Answer answer;
   if (request.body.ok()) {
+    request.body->caller_id = request.id.is_string()
+                                  ? std::string(request.id.get_string())
+                                  : WriteJson(request.id);
     answer = co_await runtime_->Run(*std::move(request.body));
   } else {
     answer.result = request.body.status();

@@ -91,6 +91,7 @@ absl::Status Runtime::LoadText(const RuntimeOptions& options) {
 absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
   Request request;
   request.params = std::move(body.params);
+  request.caller_id = std::move(body.caller_id);
   if (!body.prompt) {
     request.prompt_tokens = std::move(body.prompt_tokens);
     return request;

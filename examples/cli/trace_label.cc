@@ -170,6 +170,9 @@ std::string PathText(const TraceTree& tree, int node) {
 
 std::string Title(const TraceTree& tree) {
   std::string title = Concat("Request ", tree.request.request);
+  if (tree.request.caller_id) {
+    title += " (id " + Readable(*tree.request.caller_id) + ")";
+  }
   if (tree.request.prompt.empty()) return title;
   return title + ": " + Readable(tree.request.prompt);
 }

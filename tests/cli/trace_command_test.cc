@@ -107,7 +107,8 @@ TEST(TraceCommandTest, GenerateAndBatchWriteWhatItDraws) {
   const std::string requests =
       "{\"prompt\": \"It rains.\", \"params\": {\"num_beams\": 3}}\n"
       "{\"prompt\": \"\"}\n"
-      "{\"prompt_tokens\": [1, 4, 377]}\n";
+      "{\"prompt_tokens\": [1, 4, 377], \"id\": \"mine\"}\n"
+      "{\"prompt_tokens\": [1, 4, 377], \"id\": 2.5}\n";
   EXPECT_EQ(
       RunEspalier({"batch", "-m", ModelDirectory("en-fr"), "--trace", file},
                   requests)
@@ -115,8 +116,9 @@ TEST(TraceCommandTest, GenerateAndBatchWriteWhatItDraws) {
       1);
   const ProgramRun both = Trace(file);
   EXPECT_EQ(both.exit_code, 0) << both.err;
-  EXPECT_THAT(both.out, HasSubstr("Request 0"));
-  EXPECT_THAT(both.out, HasSubstr("Request 1"));
+  EXPECT_THAT(both.out, HasSubstr("Request 0 (id 0): "));
+  EXPECT_THAT(both.out, HasSubstr("Request 1 (id mine): "));
+  EXPECT_THAT(both.out, HasSubstr("Request 2 (id 2.5): "));
 }
 
 TEST(TraceCommandTest, ATraceThatCannotBeWrittenLeavesTheAnswers) {

@@ -28,12 +28,19 @@ TEST(DescribeRequestTest, StochasticBeamsAreBeamsAndSaySoAndWhatTheyDrawBy) {
   EXPECT_EQ(event.params.at("stochastic"), true);
   EXPECT_EQ(event.params.at("temperature"), 0.5);
   EXPECT_EQ(event.params.at("top_k"), 9);
+  EXPECT_EQ(event.caller_id, std::nullopt);
+}
+
+TEST(DescribeRequestTest, ARequestIsKnownByItsCallersId) {
+  Request request{{1, 4}, {}, "line 7"};
+  EXPECT_EQ(DescribeRequest({7}, request).caller_id, "line 7");
 }
 
 // One of each kind, with everything set, and with nothing.
 std::vector<TraceEvent> AllKinds() {
   return {
       TraceRequest{.request = {7},
+                   .caller_id = "line </b> 7",
                    .strategy = "beams",
                    .params = {{"num_beams", 4},
                               {"length_penalty", -0.5},

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -212,33 +211,6 @@ TEST(SchedulerTest, NobodyIsOvertakenForWantOfPages) {
   RunToEnd(scheduler, model);
   EXPECT_EQ(answers.order().front(), 0);
   for (int i = 0; i < 3; ++i) EXPECT_OK(answers[i]);
-}
-
-TEST(SchedulerTest, AResultThatDoesNotAnswerThePlanEndsItsRequests) {
-  ToyModel model(SmallModel());
-  const auto requests = RandomRequests(3, 67, model.description());
-  const std::vector<std::function<void(StepResult&)>> faults = {
-      [](StepResult& r) { r.selections.pop_back(); },
-      [](StepResult& r) { r.selections.push_back(r.selections[0]); },
-      [](StepResult& r) { r.selections[0].request = RequestId{99}; },
-      [](StepResult& r) { std::swap(r.selections[0], r.selections[1]); },
-      [](StepResult& r) { r.selections[0].candidates[0].beam = 1; },
-      [](StepResult& r) { r.selections[0].candidates[0].beam = -1; },
-      [](StepResult& r) { r.selections[0].candidates[0].token = 11; }};
-  for (const auto& fault : faults) {
-    Scheduler scheduler(model.description(), {.validate_steps = true});
-    Answers answers(requests.size());
-    answers.SubmitAll(scheduler, requests);
-    absl::StatusOr<StepResult> result = RunPlan(model, scheduler.Plan());
-    fault(*result);
-    scheduler.Advance(std::move(result));
-    for (int i = 0; i < 3; ++i) {
-      ASSERT_TRUE(answers.has(i));
-      EXPECT_THAT(answers[i],
-                  StatusIs(absl::StatusCode::kInternal, HasSubstr("step")));
-    }
-    ExpectNothingHeld(scheduler);
-  }
 }
 
 TEST(SchedulerTest, FiguresTellPromptTokensFromBeams) {

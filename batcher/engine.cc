@@ -139,9 +139,8 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
     // The guard keeps the context running until the step has reported.
     plan_was_refused_ = !ExecuteOnce(
         steps_, std::move(plan),
-        [self = shared_from_this(), step,
-         guard = asio::make_work_guard(strand.get_inner_executor())](
-            absl::StatusOr<StepResult> result) {
+        [guard = asio::make_work_guard(strand.get_inner_executor()),
+         self = shared_from_this(), step](absl::StatusOr<StepResult> result) {
           asio::post(self->strand,
                      [self, step, result = std::move(result)]() mutable {
                        step->result = std::move(result);

@@ -267,8 +267,8 @@ INSTANTIATE_TEST_SUITE_P(PlansInFlight, EngineTest, ::testing::Values(1, 2));
 TEST_P(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
   ToyModel model(SmallModel());
   ThreadPool threads(2);
-  ModelExecutor steps(&model, &threads, Steps());
   asio::thread_pool engine_threads(2);
+  ModelExecutor steps(&model, &threads, Steps());
   asio::thread_pool caller_threads(3);
   Engine engine(engine_threads.get_executor(), &steps, Validated(8));
   const auto requests = RandomRequests(200, 53, model.description());
@@ -324,8 +324,8 @@ TEST_P(EngineTest, AFailingModelEndsTheRequestsOfThatStepOnly) {
   options.eos_token_ids = {7};  // never fed, so never a cause
   Fragile model(options);
   ThreadPool threads(1);
-  ModelExecutor steps(&model, &threads, Steps());
   asio::io_context context;
+  ModelExecutor steps(&model, &threads, Steps());
   Engine engine(context.get_executor(), &steps, Validated(1));
   Request good{{1, 2, 3}, {}};
   Request bad{{1, 7, 3}, {}};

@@ -46,8 +46,8 @@ TEST(LimitsTest, WhatOneRequestExceedsIsRefusedAndTheOthersGoOn) {
                                .max_score_edits = 20,
                                .max_candidates = 12}));
   ThreadPool threads(1);
-  ModelExecutor steps(&model, &threads);
   asio::io_context context;
+  ModelExecutor steps(&model, &threads);
   Engine engine(context.get_executor(), &steps,
                 {{.max_step_tokens = 500, .validate_steps = true}});
   Request penalised = MakeRequest(3, {1, 2, 3, 4});

@@ -14,7 +14,6 @@ namespace {
 
 using namespace ::espalier::testing;  // NOLINT
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using Memory = ToyModelOptions::Memory;
 
 // Answers by request, in the order in which requests were submitted.

@@ -216,8 +216,8 @@ TEST(StreamErrorTest, AnErrorInTheMiddleComesAfterWhatWasTold) {
   options.eos_token_ids = {};
   Fragile model(options);
   ThreadPool threads(1);
-  ModelExecutor steps(&model, &threads, {});
   asio::io_context context;
+  ModelExecutor steps(&model, &threads, {});
   Engine engine(context.get_executor(), &steps, Validated());
   std::vector<std::future<std::pair<Story, absl::Status>>> ends;
   for (int first = 1; first < 7; ++first) {
@@ -241,8 +241,8 @@ TEST(StreamThreadsTest, ManyReadersOnManyThreads) {
   const ToyModelOptions options = ByteModel(2);
   ToyModel model(options);
   ThreadPool threads(2);
-  ModelExecutor steps(&model, &threads, {.run_ahead = true});
   asio::thread_pool engine_threads(2);
+  ModelExecutor steps(&model, &threads, {.run_ahead = true});
   asio::thread_pool reader_threads(3);
   EngineOptions engine_options = Validated(8);
   engine_options.tokenizer = &EnFrTokenizer();

@@ -51,8 +51,8 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
 
   RequestId NextId() { return RequestId{next_id_++}; }
 
-  // The step executor may be gone after this.
-  // REQUIRES: nobody runs on the strand now.
+  // The step executor may be gone after this, whatever the strand has queued.
+  // REQUIRES: nobody runs on the strand now, or nothing is left to run.
   void Detach() { detached_ = true; }
 
   // The rest runs on the strand.
@@ -124,7 +124,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
     if (in_flight_.empty()) Idle();
   }
 
-  // False if there is nothing to run.
+  // False if there is nothing to run, or nothing may.
   bool StartStep() {
     if (detached_ || plan_was_refused_) return false;
     Stopwatch watch;

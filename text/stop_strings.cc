@@ -23,8 +23,7 @@ StopStrings::StopStrings() : nodes_(1), next_(1, kRoot) {}
 
 absl::Status StopStrings::Check(const std::vector<std::string>& stops) {
   if (stops.size() > kMaxStops) {
-    return InvalidArgument(stops.size(), " stop strings, at most ",
-                           kMaxStops);
+    return InvalidArgument(stops.size(), " stop strings, at most ", kMaxStops);
   }
   size_t num_bytes = 0;
   for (size_t i = 0; i < stops.size(); ++i) {

@@ -251,7 +251,7 @@ absl::Status BeamGroup::Decide(const SelectionResult& result,
   if (reports_logprobs()) logprobs_.Take(result, *decisions);
   if (strategy_->done()) {
     Drop(next_plan);
-    return live.status();
+    return ExplainNoToken(live.status(), request_.params);
   }
   *beams = *std::move(live);
   Apply(*beams, next_plan);

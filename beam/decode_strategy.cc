@@ -1,18 +1,51 @@
 #include "beam/decode_strategy.h"
 
+#include <string>
+#include <vector>
+
 #include "base/status.h"
+#include "base/wording.h"
 
 namespace espalier {
+namespace {
+
+// The options in use that make tokens impossible.
+std::vector<std::string> BanningOptions(const GenerationParams& params) {
+  std::vector<std::string> names;
+  const auto add = [&](bool in_use, const char* name) {
+    if (in_use) names.push_back(name);
+  };
+  add(params.allowed_token_ids.has_value(), "allowed_token_ids");
+  add(params.allowed_sequences.has_value(), "allowed_sequences");
+  add(!params.suppress_tokens.empty(), "suppress_tokens");
+  add(!params.bad_words_ids.empty(), "bad_words_ids");
+  add(params.no_repeat_ngram_size > 0, "no_repeat_ngram_size");
+  add(params.min_new_tokens > 0, "min_new_tokens");
+  return names;
+}
+
+}  // namespace
+
+absl::Status ExplainNoToken(const absl::Status& status,
+                            const GenerationParams& params) {
+  if (status.code() != absl::StatusCode::kFailedPrecondition) return status;
+  const std::vector<std::string> names = BanningOptions(params);
+  return FailedPrecondition(
+      ToStd(status.message()), ": ",
+      names.empty()
+          ? "the model gives every token probability 0"
+          : Listed(names) + (names.size() == 1 ? " leaves" : " leave") +
+                " none to which the model gives a chance");
+}
 
 absl::Status NoTokenPossible(int num_generated) {
-  return FailedPrecondition("no token is possible after ", num_generated,
-                            " generated tokens: score processors ban them "
-                            "all, or the model gave none");
+  return FailedPrecondition("no token is possible after ",
+                            Counted(num_generated, "generated token"));
 }
 
 absl::Status NotANumber(int num_generated) {
   return Internal("the model's logits are not numbers (NaN) after ",
-                  num_generated, " generated tokens");
+                  Counted(num_generated, "generated token"));
 }
 
 absl::Status CheckNumbers(std::span<const Candidate> candidates,

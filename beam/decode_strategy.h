@@ -99,6 +99,10 @@ class DecodeStrategy {
 // Errors of Advance, saying how many tokens there were by then.
 absl::Status NoTokenPossible(int num_generated);
 absl::Status NotANumber(int num_generated);
+// NoTokenPossible with the options of the request that can leave no token, as
+// its caller wrote them; any other status as it is.
+absl::Status ExplainNoToken(const absl::Status& status,
+                            const GenerationParams& params);
 // NotANumber if there is no number among `candidates`.
 absl::Status CheckNumbers(std::span<const Candidate> candidates,
                           int num_generated);

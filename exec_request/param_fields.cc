@@ -140,8 +140,8 @@ constexpr ParamField kFields[] = {
     {"ignore_eos", "", kStopping, "", "eos_token_id ends nothing",
      Set<&P::ignore_eos>},
     {"stop", "", kStopping, "TEXT",
-     "text, or JSON list of texts, that ends the output, which is cut before "
-     "it",
+     "text that ends the output, which is cut before it; several: give it "
+     "several times, or as a JSON list",
      SetStop},
     {"include_stop", "", kStopping, "", "cut after the stop text, not before",
      Set<&P::include_stop>},

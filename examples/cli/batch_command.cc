@@ -1,11 +1,9 @@
 #include "examples/cli/batch_command.h"
 
-#include <sys/stat.h>
-
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/experimental/concurrent_channel.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <cstdio>
 #include <deque>
 #include <exception>
 #include <filesystem>
@@ -15,11 +13,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "base/wording.h"
 #include "examples/cli/figures.h"
+#include "examples/cli/interrupt.h"
 #include "examples/cli/line_reader.h"
 #include "examples/cli/options.h"
+#include "examples/cli/output.h"
 #include "examples/cli/progress.h"
 #include "examples/cli/runtime.h"
 #include "exec_request/request_json.h"
@@ -41,35 +43,29 @@ struct BatchOptions {
 constexpr size_t kMaxOpenLines = 4096;
 constexpr size_t kMaxOpenBytes = 64 << 20;
 
-// Closes what it opened, and nothing else.
-struct CloseFile {
-  void operator()(FILE* file) const {
-    if (file != stdout) std::fclose(file);
-  }
-};
-using OutputFile = std::unique_ptr<FILE, CloseFile>;
-
 // One run of the subcommand. All of it runs on the runtime's one thread.
 class Batch {
  public:
-  // `flush_lines`: hand on every answer at once.
-  Batch(Runtime* runtime, LineReader* reader, FILE* output, bool flush_lines)
-      : runtime_(runtime),
-        reader_(reader),
-        output_(output),
-        flush_lines_(flush_lines) {}
+  Batch(Runtime* runtime, LineReader* reader, Output* output)
+      : runtime_(runtime), reader_(reader), output_(output) {}
 
-  // Reads, runs and writes everything.
-  // Errors: kInternal if the input cannot be read or the output not written.
+  // Reads, runs and writes everything, up to an error of writing.
+  // Errors: kInternal if the input cannot be read.
   asio::awaitable<absl::Status> Run();
 
+  // Reads no more. Requests that are cancelled from now on get no answer.
+  void Stop();
+
   int num_lines() const { return num_lines_; }
+  int num_unanswered() const { return num_unanswered_; }
   int num_failed() const { return num_failed_; }
 
  private:
   using Signal =
       asio::experimental::concurrent_channel<void(boost::system::error_code)>;
 
+  // The same, and cancels what runs: nobody will read the answers.
+  void End();
   void Start(std::string line);
   bool IsFull() const;
   // Completes when answers may have been written since the last call.
@@ -77,21 +73,23 @@ class Batch {
   // Runs one line and puts its answer in its place, the index-th of all.
   asio::awaitable<void> RunLine(std::string line, int64_t line_number,
                                 size_t index);
+  // Without its line end; empty if it is left out.
+  std::string AnswerLine(const json::value& id, const Answer& answer);
   void WriteReady();
 
   Runtime* const runtime_;
   LineReader* const reader_;
-  FILE* const output_;
-  const bool flush_lines_;
+  Output* const output_;
   // Answers in input order, unset while they run; the first is the
-  // num_written_-th of all.
+  // num_written_-th of all. Those that are left out are empty.
   std::deque<std::optional<std::string>> open_;
   size_t open_bytes_ = 0;  // of their requests
   size_t num_written_ = 0;
   int64_t num_read_ = 0;  // blank lines included
   int num_lines_ = 0;
   int num_failed_ = 0;
-  bool write_failed_ = false;
+  int num_unanswered_ = 0;
+  bool stopped_ = false;
   bool cut_short_ = false;  // a line could not be answered
   std::shared_ptr<Signal> written_ =
       std::make_shared<Signal>(runtime_->context(), 1);
@@ -100,7 +98,7 @@ class Batch {
 
 asio::awaitable<absl::Status> Batch::Run() {
   absl::Status read;
-  while (!write_failed_ && !cut_short_) {
+  while (!output_->failed() && !cut_short_) {
     absl::StatusOr<std::vector<std::string>> lines =
         co_await reader_->AsyncRead();
     read = lines.status();
@@ -112,13 +110,20 @@ asio::awaitable<absl::Status> Batch::Run() {
   }
   progress_.SetTotal(num_lines_);
   while (!open_.empty() && !cut_short_) co_await AwaitWritten();
-  progress_.End();
+  progress_.Erase();
   if (cut_short_) co_return ResourceExhausted("not enough memory for a line");
-  if (!read.ok()) co_return read;
-  if (write_failed_ || std::fflush(output_) != 0 || std::ferror(output_)) {
-    co_return Internal("cannot write the output");
-  }
-  co_return absl::OkStatus();
+  co_return read;
+}
+
+void Batch::End() {
+  Stop();
+  asio::co_spawn(runtime_->context(), runtime_->engine().Shutdown(),
+                 asio::detached);
+}
+
+void Batch::Stop() {
+  stopped_ = true;
+  reader_->Stop();
 }
 
 void Batch::Start(std::string line) {
@@ -133,6 +138,7 @@ void Batch::Start(std::string line) {
       [this](std::exception_ptr error) {
         if (error == nullptr) return;
         cut_short_ = true;
+        reader_->Stop();
         written_->try_send(boost::system::error_code());
       });
 }
@@ -163,35 +169,34 @@ asio::awaitable<void> Batch::RunLine(std::string line, int64_t line_number,
   } else {
     answer.result = request.body.status();
   }
-  if (!answer.result.ok()) ++num_failed_;
-  std::string text =
-      answer.result.ok()
-          ? WriteResultLine(request.id, *answer.result, answer.texts)
-          : WriteErrorLine(request.id, answer.result.status());
-  text += '\n';
   open_bytes_ -= line.size();
-  open_[index - num_written_] = std::move(text);
+  open_[index - num_written_] = AnswerLine(request.id, answer);
   progress_.Step();
   WriteReady();
 }
 
+std::string Batch::AnswerLine(const json::value& id, const Answer& answer) {
+  const absl::Status status = answer.result.status();
+  if (stopped_ && status.code() == absl::StatusCode::kCancelled) {
+    ++num_unanswered_;
+    return "";
+  }
+  if (status.ok()) return WriteResultLine(id, *answer.result, answer.texts);
+  ++num_failed_;
+  return WriteErrorLine(id, status);
+}
+
 void Batch::WriteReady() {
+  if (output_->is_terminal()) progress_.Erase();
   while (!open_.empty() && open_.front()) {
     const std::string line = *std::move(open_.front());
     open_.pop_front();
     ++num_written_;
-    if (std::fwrite(line.data(), 1, line.size(), output_) != line.size()) {
-      write_failed_ = true;
-    }
-    if (flush_lines_ && std::fflush(output_) != 0) write_failed_ = true;
+    if (!line.empty()) output_->Write(line + "\n");
+    if (output_->is_live()) output_->Flush();
   }
+  if (output_->failed() && !stopped_) End();
   written_->try_send(boost::system::error_code());
-}
-
-// Whether somebody may be waiting at the other end.
-bool IsInteractive(FILE* output) {
-  struct stat info;
-  return fstat(fileno(output), &info) == 0 && !S_ISREG(info.st_mode);
 }
 
 // Opening the output cuts it to nothing, so it must not be the input.
@@ -205,16 +210,37 @@ absl::Status CheckDistinct(const BatchOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<OutputFile> OpenOutput(const std::string& path) {
-  FILE* file = path == "-" ? stdout : std::fopen(path.c_str(), "w");
-  if (file == nullptr) return NotFound("cannot write --output ", path);
-  return OutputFile(file);
-}
-
 asio::awaitable<EngineFigures> RunWithFigures(Batch* batch, Runtime* runtime,
                                               absl::Status* status) {
   *status = co_await batch->Run();
   co_return co_await runtime->engine().Figures();
+}
+
+// Runs it to its end, or to a signal, which is returned; 0 if there was none.
+absl::StatusOr<int> RunToEnd(Batch& batch, Runtime& runtime,
+                             EngineFigures* figures) {
+  absl::Status status = Internal("the run was cut short");
+  Interrupt interrupt(runtime, [&] { batch.Stop(); });
+  asio::co_spawn(runtime.context(), RunWithFigures(&batch, &runtime, &status),
+                 [&](std::exception_ptr, EngineFigures f) {
+                   *figures = std::move(f);
+                   interrupt.End();
+                 });
+  runtime.context().run();
+  RETURN_IF_ERROR(status);
+  return interrupt.signal();
+}
+
+void PrintFigures(const EngineFigures& figures, const Batch& batch,
+                  const Backend& backend, absl::Duration wall_time) {
+  PrintToStderr(FormatFigures(figures, batch.num_lines(), wall_time) +
+                backend.FormatFigures());
+}
+
+void PrintInterrupted(const Batch& batch) {
+  PrintToStderr(Concat(
+      "espalier: interrupted: ", Counted(batch.num_lines(), "request"),
+      " read, ", batch.num_lines() - batch.num_unanswered(), " answered\n"));
 }
 
 absl::StatusOr<int> RunBatch(const BatchOptions& options) {
@@ -224,45 +250,40 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
                    Runtime::Load(options.common.runtime));
   ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
                    LineReader::Open(options.input));
-  ASSIGN_OR_RETURN(const OutputFile output, OpenOutput(options.output));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
+                   Output::Open(options.output));
   RETURN_IF_ERROR(CheckTrace(options.common, "--output", options.output));
   const Stopwatch watch;
-  Batch batch(runtime.get(), reader.get(), output.get(),
-              IsInteractive(output.get()));
-  absl::Status status = Internal("the run was cut short");
+  Batch batch(runtime.get(), reader.get(), output.get());
   EngineFigures figures;
-  asio::co_spawn(
-      runtime->context(), RunWithFigures(&batch, runtime.get(), &status),
-      [&](std::exception_ptr, EngineFigures f) { figures = std::move(f); });
-  runtime->context().run();
-  RETURN_IF_ERROR(status);
+  ASSIGN_OR_RETURN(const int signal, RunToEnd(batch, *runtime, &figures));
+  RETURN_IF_ERROR(output->Close());
+  if (signal != 0) PrintInterrupted(batch);
   if (options.common.figures) {
-    std::fputs(
-        FormatFigures(figures, batch.num_lines(), watch.Elapsed()).c_str(),
-        stderr);
-    std::fputs(runtime->backend().FormatFigures().c_str(), stderr);
+    PrintFigures(figures, batch, runtime->backend(), watch.Elapsed());
   }
   RETURN_IF_ERROR(runtime->CloseTrace());
+  if (signal != 0) return ExitCodeOf(signal);
   return batch.num_failed() > 0 ? kSomeFailed : kAllSucceeded;
 }
 
 constexpr char kExamples[] =
-    "Examples:\n"
-    "  espalier batch -m models/en-fr --input requests.jsonl "
-    "--output out.jsonl\n"
-    "  espalier batch -m models/en-fr --device cuda --max-running 1024 "
-    "--input requests.jsonl\n"
-    "\n"
-    "A line in:   {\"id\": 1, \"prompt\": \"It rains.\", \"params\": "
-    "{\"num_beams\": 4}}\n"
-    "  or with \"prompt_tokens\": [1, 4, 337, 5] instead of \"prompt\".\n"
-    "A line out:  {\"id\": 1, \"hypotheses\": [{\"tokens\": [...], "
-    "\"text\": ..., \"score\": ...}], \"usage\": {...}}\n"
-    "  or {\"id\": 1, \"error\": {\"code\": ..., \"message\": ...}}.\n"
-    "\n"
-    "Exit code: 0 if every line succeeded, 1 if some failed, 2 if it could "
-    "not run, or not read its input or write its output, or its trace, to the "
-    "end.";
+    R"(Examples:
+  espalier batch -m models/en-fr --input requests.jsonl --output out.jsonl
+  espalier batch -m models/en-fr --device cuda --max-running 1024 \
+    --input requests.jsonl
+
+A line in:   {"id": 1, "prompt": "It rains.", "params": {"num_beams": 4}}
+  or with "prompt_tokens": [1, 4, 337, 5] instead of "prompt".
+A line out:  {"id": 1, "hypotheses": [{"tokens": [...], "text": ...,
+              "score": ...}], "usage": {...}}
+  or         {"id": 1, "error": {"code": ..., "message": ...}}.
+params are the options of espalier generate, with _ for -;
+docs/request_format.md has them all.
+
+Exit code: 0 if every line succeeded, 1 if some failed, 2 if it could not run,
+or not read its input, or write its output or its trace, to the end. Ctrl-C
+writes the answers that are there; the exit code is 130 then.)";
 
 }  // namespace
 
@@ -270,10 +291,14 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
   CLI::App* command =
       app->add_subcommand("batch", "JSON lines in, JSON lines out");
   const auto options = std::make_shared<BatchOptions>();
-  command->add_option("-i,--input", options->input, "a file; - is stdin")
-      ->capture_default_str();
-  command->add_option("-o,--output", options->output, "a file; - is stdout")
-      ->capture_default_str();
+  command
+      ->add_option("-i,--input", options->input,
+                   "a file; -, the default, is stdin")
+      ->option_text("FILE");
+  command
+      ->add_option("-o,--output", options->output,
+                   "a file; -, the default, is stdout")
+      ->option_text("FILE");
   AddCommonOptions(command, &options->common);
   command->footer(kExamples);
   command->callback([options, exit_code] {

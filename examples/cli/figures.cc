@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "base/wording.h"
 
 namespace espalier::cli {
 namespace {
@@ -38,16 +39,18 @@ std::string FormatFigures(const EngineFigures& figures, int num_requests,
   const SchedulerFigures& s = figures.scheduler;
   const double seconds = absl::ToDoubleSeconds(wall_time);
   return absl::StrFormat(
-             "%d requests in %.3f s: %d tokens returned, %.0f tokens/s "
+             "%s in %.3f s: %s returned, %.0f tokens/s "
              "(%.0f/s with all beams)\n",
-             num_requests, seconds, s.num_generated_tokens,
+             Counted(num_requests, "request"), seconds,
+             Counted(s.num_generated_tokens, "token"),
              s.num_generated_tokens / seconds, s.num_decode_rows / seconds) +
-         absl::StrFormat("%d steps: %d prompt tokens, %d beam rows\n",
-                         s.num_steps, s.num_prompt_tokens, s.num_decode_rows) +
-         absl::StrFormat("%d pages at most, %d without sharing (%.0f%%)\n",
-                         s.peak_pages, s.peak_unshared_pages,
+         absl::StrFormat("%s: %s, %s\n", Counted(s.num_steps, "step"),
+                         Counted(s.num_prompt_tokens, "prompt token"),
+                         Counted(s.num_decode_rows, "beam row")) +
+         absl::StrFormat("%s at most, %d without sharing (%.0f%%)\n",
+                         Counted(s.peak_pages, "page"), s.peak_unshared_pages,
                          Percent(s.peak_pages, s.peak_unshared_pages)) +
-         absl::StrFormat("%d tail copies\n", s.num_tail_copies) +
+         Counted(s.num_tail_copies, "tail copy", "tail copies") + "\n" +
          TimeShares(figures);
 }
 

@@ -4,7 +4,6 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,8 +11,10 @@
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "examples/cli/figures.h"
+#include "examples/cli/interrupt.h"
 #include "examples/cli/line_reader.h"
 #include "examples/cli/options.h"
+#include "examples/cli/output.h"
 #include "examples/cli/printing.h"
 #include "examples/cli/progress.h"
 #include "examples/cli/runtime.h"
@@ -43,7 +44,8 @@ absl::StatusOr<std::vector<std::string>> NonEmptyLines(
         return InvalidArgument("a line of ", path, " has more than ",
                                kMaxLineBytes, " bytes");
       }
-      if (!line.empty()) texts.push_back(std::move(line));
+      const bool is_blank = line.find_first_not_of(" \t") == line.npos;
+      if (!is_blank) texts.push_back(std::move(line));
     }
   }
   if (texts.empty()) return InvalidArgument("no text in ", path);
@@ -66,22 +68,25 @@ absl::StatusOr<std::vector<std::string>> Texts(const GenerateOptions& options) {
   return NonEmptyLines(options.file.empty() ? "-" : options.file);
 }
 
-// Runs all texts together; answers are in the order of the texts.
-std::vector<Answer> RunAll(Runtime& runtime,
-                           const std::vector<std::string>& texts,
-                           const GenerationParams& params) {
-  std::vector<Answer> answers(texts.size());
+// Runs all texts together; answers are in the order of the texts. Those that
+// are cancelled by a signal, which is returned, are kCancelled.
+int RunAll(Runtime& runtime, const std::vector<std::string>& texts,
+           const GenerationParams& params, std::vector<Answer>* answers) {
+  answers->resize(texts.size());
   Progress progress(static_cast<int>(texts.size()));
+  Interrupt interrupt(runtime, [] {});
+  size_t num_done = 0;
   for (size_t i = 0; i < texts.size(); ++i) {
     boost::asio::co_spawn(runtime.context(),
                           runtime.Run({texts[i], {}, params}),
                           [&, i](std::exception_ptr, Answer answer) {
-                            answers[i] = std::move(answer);
+                            (*answers)[i] = std::move(answer);
                             progress.Step();
+                            if (++num_done == texts.size()) interrupt.End();
                           });
   }
   runtime.context().run();
-  return answers;
+  return interrupt.signal();
 }
 
 void PrintFigures(Runtime& runtime, int num_requests,
@@ -90,10 +95,8 @@ void PrintFigures(Runtime& runtime, int num_requests,
   boost::asio::co_spawn(
       runtime.context(), runtime.engine().Figures(),
       [&](std::exception_ptr, const EngineFigures& figures) {
-        std::fputs("\n", stderr);
-        std::fputs(FormatFigures(figures, num_requests, wall_time).c_str(),
-                   stderr);
-        std::fputs(runtime.backend().FormatFigures().c_str(), stderr);
+        PrintToStderr("\n" + FormatFigures(figures, num_requests, wall_time) +
+                      runtime.backend().FormatFigures());
       });
   runtime.context().run();
 }
@@ -101,40 +104,38 @@ void PrintFigures(Runtime& runtime, int num_requests,
 // One text with its hypotheses, best first:
 //   Where is the station?
 //     -0.1529  Où est la gare ?
-// Errors go to stderr. Returns how many failed.
+// Errors go to stderr; what was cancelled is left out. Returns how many failed.
 int PrintAll(const std::vector<std::string>& texts,
-             const std::vector<Answer>& answers) {
+             const std::vector<Answer>& answers, Output& output) {
   int num_failed = 0;
   for (size_t i = 0; i < texts.size(); ++i) {
-    if (i > 0) std::printf("\n");
-    if (answers[i].result.ok()) {
-      std::printf("%s\n", texts[i].c_str());
-      PrintHypotheses(answers[i]);
+    const absl::Status status = answers[i].result.status();
+    if (status.code() == absl::StatusCode::kCancelled) continue;
+    if (i > 0) output.Write("\n");
+    if (status.ok()) {
+      output.Write(texts[i] + "\n" + FormatHypotheses(answers[i]));
     } else {
       ++num_failed;
-      PrintFailure(texts[i], answers[i].result.status());
+      output.Flush();  // what came before comes before
+      PrintFailure(texts[i], status);
     }
   }
   return num_failed;
 }
 
-// Prints texts while they run. Returns how many failed.
+// Prints texts while they run. Returns the signal that ended it, or 0.
 int StreamToEnd(Runtime& runtime, const std::vector<std::string>& texts,
-                const GenerationParams& params) {
-  int num_failed = 0;
-  boost::asio::co_spawn(
-      runtime.context(), StreamAll(runtime, texts, params),
-      [&](std::exception_ptr, int failed) { num_failed = failed; });
+                const GenerationParams& params, Output& output,
+                int* num_failed) {
+  Interrupt interrupt(runtime, [] {});
+  boost::asio::co_spawn(runtime.context(),
+                        StreamAll(runtime, texts, params, output),
+                        [&](std::exception_ptr, int failed) {
+                          *num_failed = failed;
+                          interrupt.End();
+                        });
   runtime.context().run();
-  return num_failed;
-}
-
-// The exit code.
-int CheckWritten(int num_failed) {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    return Refuse(Internal("cannot write stdout"));
-  }
-  return num_failed > 0 ? kSomeFailed : kAllSucceeded;
+  return interrupt.signal();
 }
 
 absl::StatusOr<int> Generate(const GenerateOptions& options) {
@@ -148,69 +149,83 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
         options.common.runtime.model,
         " has no tokenizer.model: use espalier batch with prompt_tokens");
   }
+  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   const Stopwatch watch;
   std::vector<Answer> answers;
   int num_failed = 0;
-  if (options.stream) {
-    num_failed = StreamToEnd(*runtime, texts, params);
-  } else {
-    answers = RunAll(*runtime, texts, params);
-  }
+  const int signal = options.stream ? StreamToEnd(*runtime, texts, params,
+                                                  *output, &num_failed)
+                                    : RunAll(*runtime, texts, params, &answers);
   const absl::Duration wall_time = watch.Elapsed();
-  if (!options.stream) num_failed = PrintAll(texts, answers);
-  const int exit_code = CheckWritten(num_failed);
+  if (!options.stream) num_failed = PrintAll(texts, answers, *output);
+  const absl::Status written = output->Close();
+  if (signal != 0) PrintToStderr("espalier: interrupted\n");
   if (options.common.figures) {
     PrintFigures(*runtime, static_cast<int>(texts.size()), wall_time);
   }
+  RETURN_IF_ERROR(written);
   RETURN_IF_ERROR(runtime->CloseTrace());
-  return exit_code;
+  if (signal != 0) return ExitCodeOf(signal);
+  return num_failed > 0 ? kSomeFailed : kAllSucceeded;
 }
 
 constexpr char kExamples[] =
-    "Examples:\n"
-    "  espalier generate -m models/en-fr --num-beams 5 "
-    "--num-return-sequences 3 \"Where is the station?\"\n"
-    "  espalier generate -m models/en-fr --from fr --to en \"Il pleut.\"\n"
-    "  espalier generate -m models/en-fr --num-beams 4 --file letter.txt\n"
-    "  espalier generate -m models/en-fr --do-sample -n 3 --top-p 0.9 "
-    "\"It rains.\"\n"
-    "  espalier generate -m models/en-fr --logprobs 3 --stop , "
-    "\"Yes, it rains.\"\n"
-    "  espalier generate -m models/en-fr --stream \"It rains.\"\n"
-    "  espalier generate -m models/en-fr --num-beams 4 --trace search.jsonl "
-    "\"It rains.\"\n"
-    "  espalier generate -m models/en-fr --device cuda --num-beams 8 "
-    "--figures \"It rains.\"\n"
-    "\n"
-    "Each text gives its hypotheses, best first, with their scores:\n"
-    "the log-probability divided by length^length_penalty, or with one beam "
-    "the\n"
-    "mean. Exit code: 0 if every text succeeded, 1 if some failed, 2 if it\n"
-    "could not run, or not write its trace. Without --from and --to the "
-    "model's default template is\n"
-    "taken; that of models/en-fr is English to French.\n"
-    "\n"
-    "With --stream one sample's text, or what all beams agree on so far, "
-    "grows\n"
-    "on a line of its own. Several samples come piece by piece, each on a "
-    "line\n"
-    "after its sample's number: [0] Il\n"
-    "\n"
-    "--device cuda needs an NVIDIA GPU and a program built by preset cuda. In "
-    "bf16\n"
-    "scores differ a little from the CPU's, so that near ties may fall the "
-    "other\n"
-    "way; --dtype f32 keeps them within rounding.";
+    R"(Examples:
+  espalier generate -m models/en-fr --num-beams 5 -n 3 "Where is the station?"
+  espalier generate -m models/en-fr --from fr --to en "Il pleut."
+  espalier generate -m models/en-fr --num-beams 4 --file letter.txt
+  espalier generate -m models/en-fr --do-sample -n 3 --top-p 0.9 --seed 1 \
+    "Can you help me, please?"
+  espalier generate -m models/en-fr --logprobs 3 --stop , "Yes, it rains."
+  espalier generate -m models/en-fr --stop , --stop " et" "Yes, it rains."
+  espalier generate -m models/en-fr --stream "It rains."
+  espalier generate -m models/en-fr --num-beams 4 --trace search.jsonl \
+    "It rains."
+  espalier generate -m models/en-fr --device cuda --num-beams 8 --figures \
+    "It rains."
+
+Each text gives its hypotheses, best first, with their scores: the
+log-probability divided by length^length_penalty, or with one beam the mean.
+Without --from and --to the model's default template is taken; that of
+models/en-fr is English to French. What begins with [ or { is JSON.
+
+With --stream one sample's text, or what all beams agree on so far, grows on a
+line of its own. Several samples come piece by piece, each on a line after its
+sample's number: [0] Il
+
+A terminal is shown control characters as \u001b; a file or a pipe gets them as
+they are.
+
+--device cuda needs an NVIDIA GPU and a program built by preset cuda. In bf16
+scores differ a little from the CPU's, so that near ties may fall the other
+way; --dtype f32 keeps them within rounding.
+
+Exit code: 0 if every text succeeded, 1 if some failed, 2 if it could not run,
+or not write its output or its trace. Ctrl-C prints what has finished; the exit
+code is 130 then.)";
+
+// Any number of arguments.
+void AddTexts(CLI::App* command, std::vector<std::string>* texts) {
+  // Each is taken as it is: an option that takes "extra" arguments would part
+  // "[a, b]" into two. One that waits for more arguments than there can be
+  // takes all, those behind "--" included.
+  constexpr int kNeverEnough = CLI::detail::expected_max_vector_size;
+  command
+      ->add_option("text", *texts, "texts; none, or -, is the lines of stdin")
+      ->expected(kNeverEnough, kNeverEnough)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->option_text("...");
+}
 
 }  // namespace
 
 void AddGenerateCommand(CLI::App* app, int* exit_code) {
   CLI::App* command = app->add_subcommand("generate", "n-best lists for texts");
   const auto options = std::make_shared<GenerateOptions>();
-  command->add_option("text", options->texts,
-                      "texts; none, or -, is the lines of stdin");
-  command->add_option("-f,--file", options->file,
-                      "one text a line; - is stdin");
+  AddTexts(command, &options->texts);
+  command->add_option("-f,--file", options->file, "one text a line; - is stdin")
+      ->option_text("FILE");
   command
       ->add_flag("--stream", options->stream,
                  "print text while it is generated; of beams, what all of them "

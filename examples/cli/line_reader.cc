@@ -1,6 +1,8 @@
 #include "examples/cli/line_reader.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,34 +12,52 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
 #include "base/status.h"
 
 namespace espalier::cli {
 
 absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
     const std::string& path) {
+  const bool is_stdin = path == "-";
   const int fd =
-      path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      is_stdin ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NotFound("cannot read ", path, ": ", std::strerror(errno));
-  return std::unique_ptr<LineReader>(new LineReader(fd, path));
+  const int stop_fd = eventfd(0, EFD_CLOEXEC);
+  CHECK_GE(stop_fd, 0) << std::strerror(errno);
+  return std::unique_ptr<LineReader>(
+      new LineReader(fd, stop_fd, is_stdin ? "stdin" : path));
 }
 
-LineReader::LineReader(int fd, std::string path)
-    : fd_(fd), path_(std::move(path)) {}
+LineReader::LineReader(int fd, int stop_fd, std::string name)
+    : fd_(fd), stop_fd_(stop_fd), name_(std::move(name)) {}
 
 LineReader::~LineReader() {
   thread_.join();
+  close(stop_fd_);
   if (fd_ != STDIN_FILENO) close(fd_);
+}
+
+void LineReader::Stop() {
+  const uint64_t one = 1;
+  CHECK_EQ(write(stop_fd_, &one, sizeof(one)), ssize_t{sizeof(one)});
+}
+
+bool LineReader::Wait() const {
+  pollfd fds[] = {{fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
+  while (poll(fds, 2, -1) < 0 && errno == EINTR) {
+  }
+  return fds[1].revents == 0;
 }
 
 absl::StatusOr<std::vector<std::string>> LineReader::Read() {
   std::vector<std::string> lines;
   char buffer[1 << 16];
-  while (lines.empty() && !at_end_) {
+  while (lines.empty() && !at_end_ && Wait()) {
     const ssize_t num_bytes = read(fd_, buffer, sizeof(buffer));
     if (num_bytes < 0 && errno == EINTR) continue;
     if (num_bytes < 0) {
-      return Internal("cannot read ", path_, ": ", std::strerror(errno));
+      return Internal("cannot read ", name_, ": ", std::strerror(errno));
     }
     at_end_ = num_bytes == 0;
     Split(std::string_view(buffer, num_bytes), &lines);
@@ -62,6 +82,10 @@ void LineReader::EndLine(std::vector<std::string>* lines) {
   // A cut line keeps its length, which tells that it was cut.
   if (!line_.empty() && line_.back() == '\r' && line_.size() <= kMaxLineBytes) {
     line_.pop_back();
+  }
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (std::exchange(at_start_, false) && line_.starts_with(kByteOrderMark)) {
+    line_.erase(0, kByteOrderMark.size());
   }
   lines->push_back(std::exchange(line_, {}));
 }

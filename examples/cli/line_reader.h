@@ -1,4 +1,6 @@
-// LineReader: the lines of a file, a pipe or stdin, as they come.
+// LineReader: the lines of a file, a pipe or stdin, as they come. A line ends
+// in
+// "\n" or "\r\n"; a byte order mark before the first is none of its bytes.
 //
 //   ASSIGN_OR_RETURN(const auto reader, LineReader::Open("-"));
 //   while (true) {
@@ -33,21 +35,29 @@ class LineReader {
 
   // The lines that are there, without their line ends: at least one, for which
   // it waits, or none at the end.
-  // Errors: kInternal if reading fails.
+  // Errors: kInternal with the system's reason if reading fails.
   absl::StatusOr<std::vector<std::string>> Read();
 
   // The same, waiting on a thread of its own, so that a slow pipe never holds
   // up requests that already run. One caller at a time.
   boost::asio::awaitable<absl::StatusOr<std::vector<std::string>>> AsyncRead();
 
+  // Ends the input here: a read that waits returns, with nothing, as do those
+  // that come later. Any thread.
+  void Stop();
+
  private:
-  LineReader(int fd, std::string path);
+  LineReader(int fd, int stop_fd, std::string name);
+  // Waits for bytes or the end of the input; false if it was stopped.
+  bool Wait() const;
   // Takes the complete lines out of `bytes` and what was left before.
   void Split(std::string_view bytes, std::vector<std::string>* lines);
   void EndLine(std::vector<std::string>* lines);
 
   const int fd_;
-  const std::string path_;
+  const int stop_fd_;  // an eventfd, readable once stopped
+  const std::string name_;
+  bool at_start_ = true;
   std::string line_;  // begun, and not ended yet
   bool at_end_ = false;
   boost::asio::thread_pool thread_{1};

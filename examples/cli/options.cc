@@ -4,108 +4,158 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 
 #include "base/json.h"
 #include "base/status.h"
+#include "examples/cli/output.h"
 #include "exec_request/param_fields.h"
 
 namespace espalier::cli {
 namespace {
 
-// "num_beams" is --num-beams; a name of one letter is -n.
-std::string Flag(std::string_view name) {
-  std::string flag(name);
-  std::replace(flag.begin(), flag.end(), '_', '-');
-  return (flag.size() == 1 ? "-" : "--") + flag;
-}
-
 void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
   constexpr char kGroup[] = "Model";
   command
       ->add_option("-m,--model", options->model,
-                   "directory with config.json and model.safetensors")
+                   "required: a directory with config.json and "
+                   "model.safetensors")
       ->required()
+      ->option_text("DIR")
       ->group(kGroup);
   command
       ->add_option("--from", options->from,
                    "language of the prompt, as the model's template names it")
+      ->option_text("LANGUAGE")
       ->group(kGroup);
   command->add_option("--to", options->to, "language of the output")
+      ->option_text("LANGUAGE")
       ->group(kGroup);
   command
       ->add_option("--template", options->template_name,
                    "prompt template, by its name in prompt_template.json")
+      ->option_text("NAME")
       ->group(kGroup);
 }
 
-// "128 (cpu), 2048 (cuda)"
+// "default 128, on a GPU 2048"
 std::string ByDevice(int cpu, int cuda) {
-  return std::to_string(cpu) + " (cpu), " + std::to_string(cuda) + " (cuda)";
+  return Concat("default ", cpu, ", on a GPU ", cuda);
 }
 
 void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
   constexpr char kGroup[] = "Device";
   command
       ->add_option("--device", options->device,
-                   "cpu; cuda, an NVIDIA GPU; or cuda:1, the second of them")
-      ->capture_default_str()
+                   "cpu, the default; cuda, an NVIDIA GPU; or cuda:1, the "
+                   "second of them")
+      ->option_text("DEVICE")
       ->group(kGroup);
   command
       ->add_option("--dtype", options->dtype,
                    "f32, f16 or bf16: of weights, activations, keys and "
-                   "values; the CPU computes in f32")
-      ->default_str("f32 (cpu), bf16 (cuda)")
+                   "values; default f32, on a GPU bf16; the CPU computes in "
+                   "f32")
+      ->option_text("DTYPE")
       ->group(kGroup);
   command
       ->add_option("--threads", options->num_threads,
-                   "of the CPU; 0 is one for each CPU it may use")
+                   "of the CPU; 0, the default, is one for each CPU it may use")
       ->check(CLI::Range(0, 1024))
-      ->default_str("0")
+      ->option_text("N")
       ->group(kGroup);
   command
       ->add_option(
           "--kv-cache-mib", options->kv_cache_mib,
-          "key/value memory in MiB: on the CPU touched only as needed, "
-          "on a GPU taken at once")
+          "key/value memory in MiB: on the CPU touched only as "
+          "needed, on a GPU taken at once; " +
+              ByDevice(kCpuDefaults.kv_cache_mib, kCudaDefaults.kv_cache_mib))
       ->check(CLI::Range(1, 1 << 20))
-      ->default_str(
-          ByDevice(kCpuDefaults.kv_cache_mib, kCudaDefaults.kv_cache_mib))
+      ->option_text("N")
       ->group(kGroup);
 }
 
 void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
   constexpr char kGroup[] = "Engine";
-  command->add_option("--page-size", options->device.page_size, "tokens a page")
+  command
+      ->add_option("--page-size", options->device.page_size,
+                   Concat("tokens a page; default ", options->device.page_size))
       ->check(CLI::Range(1, 4096))
-      ->capture_default_str()
+      ->option_text("N")
       ->group(kGroup);
   command
       ->add_option("--max-running", options->max_running,
-                   "requests that run together at most")
+                   Concat("requests that run together at most; default ",
+                          options->max_running))
       ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str()
+      ->option_text("N")
       ->group(kGroup);
   command
       ->add_option("--max-step-tokens", options->device.max_step_tokens,
-                   "tokens fed in one step at most")
+                   "tokens fed in one step at most; " +
+                       ByDevice(kCpuDefaults.max_step_tokens,
+                                kCudaDefaults.max_step_tokens))
       ->check(CLI::Range(1, 1 << 20))
-      ->default_str(
-          ByDevice(kCpuDefaults.max_step_tokens, kCudaDefaults.max_step_tokens))
+      ->option_text("N")
       ->group(kGroup);
 }
 
+// `text` as one argument of a shell.
+std::string Quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+absl::Status NotJson(const ParamField& field, const std::string& text,
+                     const absl::Status& error) {
+  const std::string flag = Flag(field.name);
+  std::string message = Concat(flag, " ", Shown(text), ": ", Message(error));
+  if (field.value == "TEXT") {
+    const json::array as_list = {json::value(text)};
+    message += Concat("; to stop at this very text, give ", flag, " ",
+                      Quoted(WriteJson(as_list)));
+  }
+  return InvalidArgument(message);
+}
+
 // A value as typed: JSON where it is JSON, otherwise a string. Where a text is
-// wanted only JSON strings and lists count, so that --stop 5 means what it
-// says.
-json::value ReadValue(const ParamField& field, const std::string& text) {
+// wanted only JSON strings, lists and objects count, so that --stop 5 means
+// what it says. What begins like a list or an object has to be one: a bracket
+// too few would make another text of it.
+// Errors: kInvalidArgument naming the option.
+absl::StatusOr<json::value> ReadValue(const ParamField& field,
+                                      const std::string& text) {
+  if (!IsUtf8(text)) return InvalidArgument(Flag(field.name), " is not UTF-8");
+  const bool is_bracketed = text.starts_with('[') || text.starts_with('{');
   absl::StatusOr<json::value> value = ParseJson(text);
-  if (!value.ok()) return json::value(text);
-  const bool has_text = value->is_string() || value->is_array();
-  if (field.value == "TEXT" && !has_text) return json::value(text);
+  if (!value.ok() && is_bracketed) return NotJson(field, text, value.status());
+  const bool is_text = field.value == "TEXT" && !is_bracketed;
+  if (!value.ok() || (is_text && !value->is_string())) return json::value(text);
   return *std::move(value);
+}
+
+// The texts of all values together, as one list; a value of another kind is
+// handed on, for the field to refuse.
+absl::StatusOr<json::value> JoinTexts(const ParamField& field,
+                                      const std::vector<std::string>& texts) {
+  json::array all;
+  for (const std::string& text : texts) {
+    ASSIGN_OR_RETURN(json::value value, ReadValue(field, text));
+    if (value.is_object()) return value;
+    if (!value.is_array()) value = json::array{std::move(value)};
+    for (json::value& item : value.as_array()) all.push_back(std::move(item));
+  }
+  return json::value(std::move(all));
+}
+
+absl::StatusOr<json::value> ReadValues(const ParamField& field,
+                                       const std::vector<std::string>& texts) {
+  if (field.value == "TEXT") return JoinTexts(field, texts);
+  if (texts.size() == 1) return ReadValue(field, texts.front());
+  return InvalidArgument(Flag(field.name), " is given ", texts.size(),
+                         " times: ", Shown(texts[0]), ", ", Shown(texts[1]));
 }
 
 // A field of the request format as an option.
@@ -115,21 +165,32 @@ void AddParamOption(CLI::App* command, const ParamField& field,
   const std::string help(field.help);
   std::string flags = Flag(name);
   if (!field.alias.empty()) flags += "," + Flag(field.alias);
-  const auto set = [texts, name](const std::string& text) {
-    (*texts)[name] = text;
-  };
   CLI::Option* option = nullptr;
   if (field.value.empty()) {
     // --do-sample, or --do-sample=false
-    option = command->add_flag(flags, help)->each(set);
+    option = command->add_flag(flags, help)
+                 ->each([texts, name](const std::string& text) {
+                   (*texts)[name].push_back(text);
+                 });
   } else {
-    option = command->add_option_function<std::string>(flags, set, help)
+    const auto set = [texts, name](const CLI::results_t& values) {
+      (*texts)[name] = values;
+      return true;
+    };
+    option = command->add_option(flags, set, help)
                  ->type_name(std::string(field.value));
   }
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   option->group(std::string(field.group));
 }
 
 }  // namespace
+
+std::string Flag(std::string_view name) {
+  std::string flag(name);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return (flag.size() == 1 ? "-" : "--") + flag;
+}
 
 void AddCommonOptions(CLI::App* command, CommonOptions* options) {
   AddModelOptions(command, &options->runtime);
@@ -143,6 +204,7 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
       ->add_option("--trace", options->runtime.trace,
                    "write what the search does to this file, for espalier "
                    "trace to draw")
+      ->option_text("FILE")
       ->group("Output");
 }
 
@@ -154,9 +216,10 @@ void AddParamOptions(CLI::App* command, ParamTexts* texts) {
 
 absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts) {
   GenerationParams params;
-  for (const auto& [name, text] : texts) {
+  for (const auto& [name, values] : texts) {
     const ParamField& field = *FindParamField(name);  // an option of ours
-    RETURN_IF_ERROR(field.read(name, ReadValue(field, text), &params));
+    ASSIGN_OR_RETURN(const json::value value, ReadValues(field, values));
+    RETURN_IF_ERROR(field.read(name, value, &params));
   }
   return params;
 }
@@ -175,7 +238,7 @@ absl::Status CheckTrace(const CommonOptions& options, const std::string& option,
 }
 
 int Refuse(const absl::Status& status) {
-  std::fprintf(stderr, "espalier: %s\n", Message(status).c_str());
+  PrintToStderr(Concat("espalier: ", Message(status), "\n"));
   return kNothingRan;
 }
 

@@ -4,6 +4,8 @@
 #include <CLI/App.hpp>
 #include <map>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "examples/cli/runtime.h"
@@ -23,11 +25,16 @@ struct CommonOptions {
 void AddCommonOptions(CLI::App* command, CommonOptions* options);
 
 // Options --num-beams and so on, one for each field of the request format, as
-// texts: they are read as that field's JSON value.
-using ParamTexts = std::map<std::string, std::string>;
+// texts, in the order given: they are read as that field's JSON value.
+using ParamTexts = std::map<std::string, std::vector<std::string>>;
 void AddParamOptions(CLI::App* command, ParamTexts* texts);
 
-// Errors: kInvalidArgument naming the field and the value.
+// "num_beams" is --num-beams; a name of one letter is -n.
+std::string Flag(std::string_view name);
+
+// --stop may be given several times, and its values come together; any other
+// option once.
+// Errors: kInvalidArgument naming the option or field, and the value.
 absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts);
 
 // Opening a trace cuts its file to nothing, so it must be no other file of the

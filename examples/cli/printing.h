@@ -12,7 +12,7 @@ namespace espalier::cli {
 //     -0.1529  Où est la gare ?
 // With them what else the request asked for, and the seed if it drew.
 // REQUIRES: answer.result.ok().
-void PrintHypotheses(const Answer& answer);
+std::string FormatHypotheses(const Answer& answer);
 
 // On stderr: which text failed, and why.
 void PrintFailure(const std::string& text, const absl::Status& status);

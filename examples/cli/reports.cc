@@ -3,17 +3,19 @@
 #include <cstdio>
 
 #include "base/json.h"
+#include "base/status.h"
 
 namespace espalier::cli {
 namespace {
 
-// As text in quotes, or its id where it has none of its own.
-std::string Named(TokenId token, const TokenSpellings& spellings) {
-  const TokenSpelling spelling = spellings.Of(token);
+// As text in quotes, or by its name where it has no text of its own.
+std::string Named(TokenId token, const Tokenizer& tokenizer) {
+  const TokenSpelling spelling = tokenizer.spellings().Of(token);
   const bool has_text = spelling.kind == SpellingKind::kText ||
                         spelling.kind == SpellingKind::kSpacedText;
-  if (!has_text) return std::to_string(token);
-  return WriteJson(json::value(spelling.text));
+  if (has_text) return WriteJson(json::value(spelling.text));
+  const std::string piece = tokenizer.Piece(token);
+  return piece.empty() ? Concat("#", token) : piece;
 }
 
 std::string Decimal(float log_prob) {
@@ -23,11 +25,11 @@ std::string Decimal(float log_prob) {
 }
 
 std::string FormatBest(std::span<const TokenScore> best,
-                       const TokenSpellings& spellings) {
+                       const Tokenizer& tokenizer) {
   std::string text;
   for (const TokenScore& token : best) {
     if (!text.empty()) text += ", ";
-    text += Named(token.token, spellings) + " " + Decimal(token.log_prob);
+    text += Named(token.token, tokenizer) + " " + Decimal(token.log_prob);
   }
   return text;
 }
@@ -35,15 +37,15 @@ std::string FormatBest(std::span<const TokenScore> best,
 }  // namespace
 
 std::string FormatLogProbs(std::span<const TokenLogProb> logprobs,
-                           const TokenSpellings& spellings) {
+                           const Tokenizer& tokenizer) {
   if (logprobs.empty()) return "";
   std::string text = "      log prob   rank  token\n";
   for (const TokenLogProb& token : logprobs) {
     char line[64];
     std::snprintf(line, sizeof line, "    %10.4f %6d  ", token.log_prob,
                   token.rank);
-    text += line + Named(token.token, spellings);
-    const std::string best = FormatBest(token.best, spellings);
+    text += line + Named(token.token, tokenizer);
+    const std::string best = FormatBest(token.best, tokenizer);
     if (!best.empty()) text += "  of " + best;
     text += '\n';
   }

@@ -5,15 +5,16 @@
 #include <string>
 
 #include "exec_request/step_plan.h"
-#include "text/token_spellings.h"
+#include "text/tokenizer.h"
 
 namespace espalier::cli {
 
 // A table of one line a token; nothing if there is none:
 //       log prob   rank  token
 //        -0.3120      1  " Où"  of " Où" -0.3120, " où" -2.7381
-// Tokens without a text of their own are ids.
+// Tokens without a text of their own are what the vocabulary calls them, </s>
+// or <0x0A>, and #32001 if it does not know them.
 std::string FormatLogProbs(std::span<const TokenLogProb> logprobs,
-                           const TokenSpellings& spellings);
+                           const Tokenizer& tokenizer);
 
 }  // namespace espalier::cli

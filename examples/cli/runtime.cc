@@ -21,9 +21,27 @@ absl::StatusOr<const PromptTemplate*> ChooseTemplate(
   }
   if (!by_language) return &all.default_template();
   if (options.from.empty() || options.to.empty()) {
-    return InvalidArgument("--from and --to come together");
+    return InvalidArgument(
+        options.from.empty() ? "--to needs --from" : "--from needs --to",
+        " beside it: the languages of the prompt and of the output");
   }
   return all.Find(options.from, options.to);
+}
+
+absl::Status CheckModel(const std::string& path) {
+  constexpr char kWhatItIs[] =
+      "; a model is a directory with config.json and model.safetensors";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    return NotFound("--model: no such directory: ", path);
+  }
+  if (!std::filesystem::is_directory(path, error)) {
+    return InvalidArgument("--model: ", path, " is a file", kWhatItIs);
+  }
+  if (!std::filesystem::exists(path + "/config.json", error)) {
+    return InvalidArgument("--model: ", path, " has no config.json", kWhatItIs);
+  }
+  return absl::OkStatus();
 }
 
 // What texts depend on; the whole may be large.
@@ -40,10 +58,7 @@ GenerationParams OnlyOfText(const GenerationParams& params) {
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
     const RuntimeOptions& options) {
   ASSIGN_OR_RETURN(const BackendOptions backend, Resolve(options.device));
-  std::error_code error;
-  if (!std::filesystem::is_directory(options.model, error)) {
-    return NotFound("--model: no such directory: ", options.model);
-  }
+  RETURN_IF_ERROR(CheckModel(options.model));
   std::unique_ptr<Runtime> runtime(new Runtime());
   runtime->directory_ = options.model;
   RETURN_IF_ERROR(runtime->LoadText(options));
@@ -114,7 +129,7 @@ Answer Runtime::MakeAnswer(const GenerationParams& params,
                            absl::StatusOr<Result> result) const {
   Answer answer = {std::move(result), {}};
   if (!answer.result.ok() || !has_tokenizer()) return answer;
-  answer.spellings = &tokenizer_->spellings();
+  answer.tokenizer = tokenizer_.get();
   const RequestText text(params, tokenizer_.get());
   for (const Hypothesis& hypothesis : answer.result->hypotheses) {
     answer.texts.push_back(text.Of(hypothesis.tokens));

@@ -35,8 +35,7 @@ struct RuntimeOptions {
 struct Answer {
   absl::StatusOr<Result> result;
   std::vector<std::string> texts;  // [hypotheses]; empty without a tokenizer
-  // Of tokens; the runtime's, or null without a tokenizer.
-  const TokenSpellings* spellings = nullptr;
+  const Tokenizer* tokenizer = nullptr;  // the runtime's, or null
 };
 
 class Runtime {

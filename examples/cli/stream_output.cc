@@ -1,10 +1,10 @@
 #include "examples/cli/stream_output.h"
 
-#include <cstdio>
 #include <optional>
 #include <utility>
 #include <variant>
 
+#include "base/status.h"
 #include "beam/selection_options.h"
 #include "examples/cli/printing.h"
 
@@ -13,16 +13,17 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Prints one text's events.
+// Prints one text's events. Their texts are whole characters, so that each can
+// be shown by itself.
 class StreamPrinter {
  public:
-  explicit StreamPrinter(bool numbers_samples)
-      : numbers_samples_(numbers_samples) {}
+  StreamPrinter(bool numbers_samples, Output* output)
+      : numbers_samples_(numbers_samples), output_(output) {}
 
   void Print(const SampleEvent& event) {
     if (event.text.empty()) return;
     if (numbers_samples_) {
-      std::printf("  [%d] %s\n", event.sample, event.text.c_str());
+      output_->Write(Concat("  [", event.sample, "] ", event.text, "\n"));
     } else {
       Grow(event.text);
     }
@@ -33,22 +34,24 @@ class StreamPrinter {
 
   // Ends the line that grows, if one does.
   void EndLine() {
-    if (std::exchange(grows_, false)) std::printf("\n");
+    if (std::exchange(grows_, false)) output_->Write("\n");
   }
 
  private:
   void Grow(const std::string& text) {
     if (text.empty()) return;
-    std::printf("%s%s", std::exchange(grows_, true) ? "" : "  ", text.c_str());
+    output_->Write((std::exchange(grows_, true) ? "" : "  ") + text);
   }
 
   const bool numbers_samples_;
+  Output* const output_;
   bool grows_ = false;
 };
 
 // Reads and prints until the result is there.
-asio::awaitable<absl::StatusOr<Result>> PrintUntilResult(
-    ResultStream& stream, StreamPrinter& printer) {
+asio::awaitable<absl::StatusOr<Result>> PrintUntilResult(ResultStream& stream,
+                                                         StreamPrinter& printer,
+                                                         Output& output) {
   while (true) {
     absl::StatusOr<std::optional<StreamEvent>> event = co_await stream.Next();
     if (!event.ok()) co_return event.status();
@@ -56,7 +59,8 @@ asio::awaitable<absl::StatusOr<Result>> PrintUntilResult(
     if (auto* result = std::get_if<Result>(&**event)) {
       co_return std::move(*result);
     }
-    std::fflush(stdout);
+    output.Flush();
+    if (output.failed()) co_return absl::CancelledError("nobody reads");
   }
 }
 
@@ -66,35 +70,33 @@ bool HasReports(const Result& result) {
          !result.hypotheses.front().logprobs.empty();
 }
 
-// True if it succeeded.
-asio::awaitable<bool> PrintStream(const Runtime& runtime,
-                                  const std::string& text,
-                                  const GenerationParams& params,
-                                  absl::StatusOr<ResultStream> stream) {
-  if (!stream.ok()) {
-    PrintFailure(text, stream.status());
-    co_return false;
-  }
-  std::printf("%s\n", text.c_str());
-  std::fflush(stdout);
+// Returns what became of the text.
+asio::awaitable<absl::Status> PrintStream(const Runtime& runtime,
+                                          const std::string& text,
+                                          const GenerationParams& params,
+                                          absl::StatusOr<ResultStream> stream,
+                                          Output& output) {
+  if (!stream.ok()) co_return stream.status();
+  output.Write(text + "\n");
+  output.Flush();
   const bool is_one_sample = !IsBeamSearch(params) && NumSequences(params) == 1;
-  StreamPrinter printer(!is_one_sample);
-  const Answer answer =
-      runtime.MakeAnswer(params, co_await PrintUntilResult(*stream, printer));
+  StreamPrinter printer(!is_one_sample, &output);
+  const Answer answer = runtime.MakeAnswer(
+      params, co_await PrintUntilResult(*stream, printer, output));
   printer.EndLine();
-  if (!answer.result.ok()) {
-    PrintFailure(text, answer.result.status());
-    co_return false;
+  if (!answer.result.ok()) co_return answer.result.status();
+  if (!is_one_sample || HasReports(*answer.result)) {
+    output.Write(FormatHypotheses(answer));
   }
-  if (!is_one_sample || HasReports(*answer.result)) PrintHypotheses(answer);
-  co_return true;
+  output.Flush();
+  co_return absl::OkStatus();
 }
 
 }  // namespace
 
 asio::awaitable<int> StreamAll(Runtime& runtime,
                                const std::vector<std::string>& texts,
-                               const GenerationParams& params) {
+                               const GenerationParams& params, Output& output) {
   std::vector<absl::StatusOr<ResultStream>> streams;
   for (const std::string& text : texts) {
     // GCC 12 destroys a braced temporary in an awaited call twice.
@@ -102,10 +104,15 @@ asio::awaitable<int> StreamAll(Runtime& runtime,
     streams.push_back(co_await runtime.Stream(std::move(body)));
   }
   int num_failed = 0;
-  for (size_t i = 0; i < texts.size() && !std::ferror(stdout); ++i) {
-    if (i > 0) std::printf("\n");
-    num_failed +=
-        !co_await PrintStream(runtime, texts[i], params, std::move(streams[i]));
+  for (size_t i = 0; i < texts.size() && !output.failed(); ++i) {
+    if (i > 0) output.Write("\n");
+    const absl::Status status = co_await PrintStream(
+        runtime, texts[i], params, std::move(streams[i]), output);
+    if (status.code() == absl::StatusCode::kCancelled) break;
+    if (status.ok()) continue;
+    ++num_failed;
+    output.Flush();  // what came before comes before
+    PrintFailure(texts[i], status);
   }
   co_return num_failed;
 }

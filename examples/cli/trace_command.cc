@@ -2,10 +2,7 @@
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <CLI/Validators.hpp>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -15,8 +12,10 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/wording.h"
 #include "examples/cli/line_reader.h"
 #include "examples/cli/options.h"
+#include "examples/cli/output.h"
 #include "examples/cli/trace_dot.h"
 #include "examples/cli/trace_html.h"
 #include "examples/cli/trace_svg.h"
@@ -45,16 +44,44 @@ const std::map<std::string, Render>& Renderers() {
   return *renderers;
 }
 
+// Adds the event to `*trees` if it is wanted; if it begins a request, that
+// one's number to `*numbers`.
 absl::Status AddLine(const TraceOptions& options, std::string_view line,
-                     TraceTrees* trees) {
+                     TraceTrees* trees, std::vector<int64_t>* numbers) {
   if (line.size() > kMaxLineBytes) {
     return InvalidArgument("an event may have ", kMaxLineBytes, " bytes");
   }
   ASSIGN_OR_RETURN(TraceEvent event, ParseTraceLine(line));
+  if (std::holds_alternative<TraceRequest>(event)) {
+    numbers->push_back(RequestOf(event).value);
+  }
   if (options.request && RequestOf(event).value != *options.request) {
     return absl::OkStatus();
   }
   return trees->Add(std::move(event));
+}
+
+// "0", "0 to 41", or "0, 2, 5 and 7 more"
+std::string DescribeNumbers(const std::vector<int64_t>& numbers) {
+  constexpr size_t kMaxListed = 8;
+  const auto [first, last] = std::ranges::minmax(numbers);
+  if (numbers.size() == 1) return Concat(first);
+  if (last - first + 1 == numbers.size()) return Concat(first, " to ", last);
+  const size_t num_listed = std::min(numbers.size(), kMaxListed);
+  std::vector<std::string> words;
+  for (size_t i = 0; i < num_listed; ++i) words.push_back(Concat(numbers[i]));
+  if (num_listed < numbers.size()) {
+    words.push_back(Concat(numbers.size() - num_listed, " more"));
+  }
+  return Listed(words);
+}
+
+absl::Status NoRequest(const TraceOptions& options,
+                       const std::vector<int64_t>& numbers) {
+  if (numbers.empty()) return InvalidArgument("no request in ", options.file);
+  return InvalidArgument("no request ", *options.request, " in ", options.file,
+                         ", which has ", Counted(numbers.size(), "request"),
+                         ": ", DescribeNumbers(numbers));
 }
 
 // Errors: as above, after "FILE:LINE: ", lines counted from 1.
@@ -62,54 +89,48 @@ absl::StatusOr<TraceTrees> ReadTrace(const TraceOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
                    LineReader::Open(options.file));
   TraceTrees trees;
+  std::vector<int64_t> numbers;
   int64_t line_number = 0;
   while (true) {
     ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader->Read());
     if (lines.empty()) break;
     for (const std::string& line : lines) {
       ++line_number;
-      if (const absl::Status status = AddLine(options, line, &trees);
+      if (const absl::Status status = AddLine(options, line, &trees, &numbers);
           !status.ok()) {
         return Annotate(status, Concat(options.file, ":", line_number));
       }
     }
   }
-  if (trees.trees().empty()) {
-    return InvalidArgument("no request in ", options.file);
-  }
+  if (trees.trees().empty()) return NoRequest(options, numbers);
   return trees;
 }
 
-absl::Status Write(const std::string& path, const std::string& text) {
-  FILE* file = path == "-" ? stdout : std::fopen(path.c_str(), "w");
-  if (file == nullptr) {
-    return FailedPrecondition("cannot write --output ", path, ": ",
-                              std::strerror(errno));
-  }
-  bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  written = std::fflush(file) == 0 && written;
-  if (file != stdout) written = std::fclose(file) == 0 && written;
-  if (!written) return Internal("cannot write --output ", path);
-  return absl::OkStatus();
-}
-
 absl::Status Draw(const TraceOptions& options) {
+  const auto render = Renderers().find(options.format);
+  if (render == Renderers().end()) {
+    return InvalidArgument("--to must be text, svg, html or dot, got ",
+                           options.format);
+  }
   ASSIGN_OR_RETURN(const TraceTrees trees, ReadTrace(options));
-  return Write(options.output, Renderers().at(options.format)(trees.trees()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
+                   Output::Open(options.output));
+  output->Write(render->second(trees.trees()));
+  return output->Close();
 }
 
 constexpr char kExamples[] =
-    "Examples:\n"
-    "  espalier generate -m models/en-fr --num-beams 4 --trace search.jsonl "
-    "\"It rains.\"\n"
-    "  espalier trace search.jsonl\n"
-    "  espalier trace search.jsonl --to html -o search.html\n"
-    "  espalier trace search.jsonl --to dot | dot -Tpdf > search.pdf\n"
-    "\n"
-    "text is for the terminal, svg a picture, html a page that replays the\n"
-    "search and shows its pages, dot a graph for Graphviz. docs/trace.md has\n"
-    "the format of the file. Exit code: 0, or 2 if the file cannot be read,\n"
-    "has a bad line, or the picture cannot be written.";
+    R"(Examples:
+  espalier generate -m models/en-fr --num-beams 4 --trace search.jsonl \
+    "It rains."
+  espalier trace search.jsonl
+  espalier trace search.jsonl --to html -o search.html
+  espalier trace search.jsonl --to dot | dot -Tpdf > search.pdf
+
+text is for the terminal, svg a picture, html a page that replays the search
+and shows its pages, dot a graph for Graphviz. docs/trace.md has the format of
+the file. Exit code: 0, or 2 if the file cannot be read, has a bad line, or the
+picture cannot be written.)";
 
 }  // namespace
 
@@ -120,14 +141,20 @@ void AddTraceCommand(CLI::App* app, int* exit_code) {
   command
       ->add_option("file", options->file,
                    "what --trace has written; - is stdin")
-      ->required();
-  command->add_option("--to", options->format, "text, svg, html or dot")
-      ->check(CLI::IsMember(Renderers()))
-      ->capture_default_str();
-  command->add_option("-o,--output", options->output, "a file; - is stdout")
-      ->capture_default_str();
-  command->add_option("--request", options->request,
-                      "the number of the one request to draw");
+      ->required()
+      ->option_text(" ");
+  command
+      ->add_option("--to", options->format,
+                   "text, the default, svg, html or dot")
+      ->option_text("FORMAT");
+  command
+      ->add_option("-o,--output", options->output,
+                   "a file; -, the default, is stdout")
+      ->option_text("FILE");
+  command
+      ->add_option("--request", options->request,
+                   "the number of the one request to draw")
+      ->option_text("N");
   command->footer(kExamples);
   command->callback([options, exit_code] {
     const absl::Status status = Draw(*options);

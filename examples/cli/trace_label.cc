@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/wording.h"
 
 namespace espalier::cli {
 namespace {
@@ -183,10 +184,10 @@ std::string Summary(const TraceTree& tree) {
     ++counts[static_cast<int>(node.candidate.fate)];
   }
   return Concat(Readable(tree.request.strategy), ", ",
-                tree.request.prompt_tokens.size(), " prompt tokens, ",
-                tree.num_steps(), " steps, ", tree.nodes.size(),
-                " candidates: ", counts[0], " kept, ", counts[1], " cut, ",
-                counts[2], " finished");
+                Counted(tree.request.prompt_tokens.size(), "prompt token"),
+                ", ", Counted(tree.num_steps(), "step"), ", ",
+                Counted(tree.nodes.size(), "candidate"), ": ", counts[0],
+                " kept, ", counts[1], " cut, ", counts[2], " finished");
 }
 
 }  // namespace espalier::cli

@@ -219,6 +219,21 @@ TEST_F(BeamGroupTest, AtItsEndEverythingIsReleasedAndNamed) {
   EXPECT_EQ(result.usage.num_steps, 2);
 }
 
+TEST_F(BeamGroupTest, OptionsThatLeaveNoTokenAreNamed) {
+  Request request = MakeRequest({5, 6}, 2, 4);
+  request.params.suppress_tokens = {1};
+  request.params.bad_words_ids = {{2}};
+  request.params.no_repeat_ngram_size = 1;
+  BeamGroup group = MakeGroup(std::move(request));
+  Plan(group);
+  EXPECT_THAT(
+      Answer(group, {}),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               "no token is possible after 0 generated tokens: "
+               "suppress_tokens, bad_words_ids and no_repeat_ngram_size leave "
+               "none to which the model gives a chance"));
+}
+
 TEST_F(BeamGroupTest, AnErrorOfTheStrategyEndsTheGroupAndReleasesItsPages) {
   BeamGroup group = MakeGroup(MakeRequest({5, 6}, 2, 4));
   Plan(group);
@@ -226,7 +241,8 @@ TEST_F(BeamGroupTest, AnErrorOfTheStrategyEndsTheGroupAndReleasesItsPages) {
   const std::vector<SequenceId> rows = Sequences(Plan(group));
   EXPECT_THAT(Answer(group, {}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("after 1 generated tokens")));
+                       HasSubstr("after 1 generated token: the model gives "
+                                 "every token probability 0")));
   EXPECT_TRUE(group.done());
   EXPECT_THAT(next_.finished, ElementsAre(rows.at(0), rows.at(1)));
   EXPECT_EQ(pool_.num_held(), 0);

@@ -75,7 +75,7 @@ TEST(DeviceTest, ACudaDeviceThatIsNotThereIsRefused) {
 
 TEST(DeviceTest, HelpSaysWhatDependsOnTheDevice) {
   const std::string help = RunEspalier({"generate", "--help"}).out;
-  EXPECT_THAT(help, HasSubstr("f32 (cpu), bf16 (cuda)"));
+  EXPECT_THAT(help, HasSubstr("default f32, on a GPU bf16"));
   EXPECT_THAT(help, HasSubstr("--device cuda"));
 }
 

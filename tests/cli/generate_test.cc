@@ -130,6 +130,7 @@ TEST(GenerateTest, LogProbabilitiesArePrintedByToken) {
   EXPECT_THAT(run.out, HasSubstr("log prob   rank  token\n"));
   EXPECT_THAT(run.out, HasSubstr("      1  \" Il\"  of \" Il\" -"));
   EXPECT_THAT(run.out, HasSubstr("\" rain\"\n"));
+  EXPECT_THAT(run.out, HasSubstr("      1  </s>  of </s> -"));
 }
 
 TEST(GenerateTest, TheTextIsCutAtItsStop) {
@@ -139,6 +140,64 @@ TEST(GenerateTest, TheTextIsCutAtItsStop) {
   EXPECT_THAT(Generate({"--stop", R"([" la"])", "--include-stop", text}).out,
               HasSubstr("  Où se trouve la\n"));
   EXPECT_EQ(Generate({"--stop", "5", text}).exit_code, 0);
+}
+
+TEST(GenerateTest, SeveralStopsAllStop) {
+  const std::string text = "Where is the station?";
+  for (const std::vector<std::string>& stops :
+       {std::vector<std::string>{"--stop", "gare", "--stop", " la"},
+        {"--stop", " la", "--stop", "gare"},
+        {"--stop", R"(["gare"])", "--stop", R"([" la", "x"])"}}) {
+    std::vector<std::string> args = {text};
+    args.insert(args.end(), stops.begin(), stops.end());
+    EXPECT_THAT(Generate(args).out, HasSubstr("  Où se trouve\n"));
+  }
+}
+
+TEST(GenerateTest, WhatBeginsLikeJsonHasToBeJson) {
+  const auto error = [](const char* option, const char* value) {
+    const ProgramRun run = Generate({option, value, "It rains."});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.out, "");
+    return run.err;
+  };
+  EXPECT_THAT(error("--stop", R"(["x")"),
+              HasSubstr(R"(--stop ["x": not JSON at byte 4)"));
+  EXPECT_THAT(error("--stop", R"(["x")"),
+              HasSubstr(R"(to stop at this very text, give --stop )"
+                        R"('["[\"x\""]')"));
+  EXPECT_THAT(error("--stop", "{'"), HasSubstr(R"(give --stop '["{'\''"]')"));
+  EXPECT_THAT(error("--stop", "{}"), HasSubstr("a list of strings, got {}"));
+  EXPECT_THAT(error("--bad-words-ids", "[[7]"), HasSubstr("not JSON at byte"));
+  // As it is advised.
+  EXPECT_EQ(Generate({"--stop", R"(["[\"x\""])", "It rains."}).exit_code, 0);
+}
+
+TEST(GenerateTest, OptionsButStopAreGivenOnce) {
+  const ProgramRun run =
+      Generate({"--num-beams", "4", "--num-beams", "5", "It rains."});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--num-beams is given 2 times: 4, 5"));
+}
+
+TEST(GenerateTest, TextsAreTakenAsTheyAre) {
+  const auto lines = SplitLines(Generate({"[a, b]", "--", "-5", "--x"}).out);
+  ASSERT_THAT(lines, SizeIs(8));
+  EXPECT_EQ(lines[0], "[a, b]");
+  EXPECT_EQ(lines[3], "-5");
+  EXPECT_EQ(lines[6], "--x");
+}
+
+TEST(GenerateTest, LinesOfAFileMayBeBlankOrEndInCarriageReturns) {
+  EXPECT_EQ(Generate({}, "\xEF\xBB\xBFIt rains.\r\n \t\r\nNo.\r\n").out,
+            Generate({}, "It rains.\nNo.\n").out);
+}
+
+TEST(GenerateTest, OneLanguageAloneIsRefused) {
+  EXPECT_THAT(Generate({"--from", "en", "No."}).err,
+              HasSubstr("--from needs --to beside it"));
+  EXPECT_THAT(Generate({"--to", "en", "No."}).err,
+              HasSubstr("--to needs --from beside it"));
 }
 
 TEST(GenerateTest, OneFailedTextLeavesTheOthers) {

@@ -28,13 +28,17 @@ ProgramRun RunProgram(const std::string& program,
   command += " < " + Quote(scratch.Write("in", input)) + " > " +
              Quote(scratch.path("out")) + " 2> " + Quote(scratch.path("err"));
   const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-          ReadText(scratch.path("out")), ReadText(scratch.path("err"))};
+  return {ExitCode(status), ReadText(scratch.path("out")),
+          ReadText(scratch.path("err"))};
 }
 
 ProgramRun RunEspalier(const std::vector<std::string>& args,
                        const std::string& input) {
   return RunProgram(ESPALIER_PROGRAM, args, input);
+}
+
+int ExitCode(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 std::string ModelDirectory(const std::string& name) {

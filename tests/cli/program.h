@@ -10,7 +10,7 @@
 namespace espalier::testing {
 
 struct ProgramRun {
-  int exit_code = -1;
+  int exit_code = -1;  // as a shell has it: 128 + N if signal N ended it
   std::string out;
   std::string err;
 };
@@ -22,6 +22,9 @@ ProgramRun RunEspalier(const std::vector<std::string>& args,
 ProgramRun RunProgram(const std::string& program,
                       const std::vector<std::string>& args,
                       const std::string& input);
+
+// ProgramRun::exit_code of what wait() reports.
+int ExitCode(int status);
 
 // models/NAME of the source tree.
 std::string ModelDirectory(const std::string& name);

@@ -50,7 +50,21 @@ TEST(TraceCommandTest, OneRequestOfSeveralCanBeChosen) {
   const ProgramRun run = Trace("-", {"--request", "2"}, lines);
   EXPECT_THAT(run.out, HasSubstr("Request 2"));
   EXPECT_THAT(run.out, Not(HasSubstr("Request 7")));
-  EXPECT_EQ(Trace("-", {"--request", "3"}, lines).exit_code, 2);
+  const ProgramRun none = Trace("-", {"--request", "3"}, lines);
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err,
+              HasSubstr("no request 3 in -, which has 2 requests: 2 and 7"));
+  const std::string one = TraceLines(MakeUpTrace({.request = 4}));
+  EXPECT_THAT(Trace("-", {"--request", "0"}, one).err,
+              HasSubstr("which has 1 request: 4\n"));
+  std::string many;
+  for (const int request : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11}) {
+    many += TraceLines(MakeUpTrace({.request = request}));
+  }
+  EXPECT_THAT(Trace("-", {"--request", "10"}, many).err,
+              HasSubstr("11 requests: 0, 1, 2, 3, 4, 5, 6, 7 and 3 more\n"));
+  EXPECT_THAT(Trace("-", {"--to", "png"}, one).err,
+              HasSubstr("--to must be text, svg, html or dot, got png"));
 }
 
 TEST(TraceCommandTest, AMalformedTraceIsRefusedWithLineAndField) {

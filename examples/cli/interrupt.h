@@ -1,0 +1,43 @@
+// Interrupt: what Ctrl-C (SIGINT) and SIGTERM do while requests run. The first
+// of them ends all requests of a runtime at once, which are answered with
+// kCancelled, so that the command can write what had finished and return. The
+// second ends the program as if nobody listened.
+//
+//   Interrupt interrupt(runtime, [&] { reader.Stop(); });
+//   co_spawn(runtime.context(), Work(),
+//            [&](std::exception_ptr) { interrupt.End(); });
+//   runtime.context().run();
+//   if (interrupt.signal() != 0) ...
+//
+// Thread rule: the runtime's one thread.
+#pragma once
+
+#include <boost/asio/signal_set.hpp>
+#include <functional>
+
+#include "examples/cli/runtime.h"
+
+namespace espalier::cli {
+
+class Interrupt {
+ public:
+  // Listens from now on; a signal that the program was started to ignore, as
+  // those behind `nohup` or in the background of a script are, stays ignored.
+  // `on_signal` is called once, before requests end.
+  Interrupt(Runtime& runtime, std::function<void()> on_signal);
+
+  // Listens no longer, so that the context can run out of work.
+  void End() { signals_.cancel(); }
+
+  // The signal that came, or 0.
+  int signal() const { return signal_; }
+
+ private:
+  boost::asio::signal_set signals_;
+  int signal_ = 0;
+};
+
+// What a program that was ended by `signal` exits with, by convention.
+constexpr int ExitCodeOf(int signal) { return 128 + signal; }
+
+}  // namespace espalier::cli

@@ -1,0 +1,62 @@
+// Output: where a command writes what it was asked for: stdout, or a file.
+//
+// A terminal obeys control characters, and a model may generate any: they would
+// colour the screen, retitle the window, or hide what was printed before. So
+// where the output is a terminal they are shown, not sent (ForTerminal). Files
+// and pipes get every byte as it is.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace espalier::cli {
+
+// `text` with control characters, tab and line feed aside, as JSON may write
+// them (\u001b), so that a JSON text stays the same value; and bytes that are
+// no UTF-8 as \xff. Everything else is as it was.
+std::string ForTerminal(std::string_view text);
+
+// Writes to stderr, where a terminal gets ForTerminal(text).
+void PrintToStderr(std::string_view text);
+
+class Output {
+ public:
+  // Cuts the file at `path` to nothing, or makes it; "-" is stdout.
+  // Errors: kFailedPrecondition naming the path and the system's reason.
+  static absl::StatusOr<std::unique_ptr<Output>> Open(const std::string& path);
+  ~Output();
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  // After an error both do nothing.
+  void Write(std::string_view text);
+  void Flush();
+
+  // Whether something could not be written so far.
+  bool failed() const { return error_ != 0; }
+  // Writes what is buffered, and closes a file.
+  // Errors: kInternal naming the path and the system's reason, if anything
+  // could not be written.
+  absl::Status Close();
+
+  bool is_terminal() const { return is_terminal_; }
+  // Not a regular file: somebody may be waiting at the other end.
+  bool is_live() const { return is_live_; }
+
+ private:
+  Output(FILE* file, std::string name);
+  void Check(bool done);
+
+  FILE* file_;  // null once closed
+  const std::string name_;
+  const bool is_terminal_;
+  const bool is_live_;
+  int error_ = 0;  // errno of the first failure
+};
+
+}  // namespace espalier::cli

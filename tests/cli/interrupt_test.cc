@@ -1,0 +1,123 @@
+// Ctrl-C, SIGTERM and closed pipes in the middle of espalier's work.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/live_program.h"
+#include "tests/cli/program.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+using enum LiveProgram::Ends;
+
+// Takes as long as the model's context lets it.
+constexpr char kLongLine[] =
+    R"({"id": "long", "prompt": "It rains.",)"
+    R"( "params": {"num_beams": 64, "ignore_eos": true, "max_tokens": 200}})"
+    "\n";
+constexpr char kShortLine[] = R"({"id": "short", "prompt": "It rains."})"
+                              "\n";
+
+std::vector<std::string> Batch(std::vector<std::string> more = {}) {
+  more.insert(more.begin(), {"batch", "-m", ModelDirectory("en-fr")});
+  return more;
+}
+
+TEST(InterruptTest, BatchWritesWhatHasFinishedAndEnds) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const ScratchDirectory scratch;
+    const std::string trace = scratch.path("trace");
+    LiveProgram program(Batch({"--trace", trace}), kPipes);
+    program.Write(kShortLine);
+    EXPECT_THAT(program.ReadLine(), HasSubstr("Il pleut."));
+    program.Write(std::string(kLongLine) + kShortLine);
+    while (ReadText(trace).find("\"request\": 2") == std::string::npos) {
+      usleep(1000);
+    }
+    program.Send(signal);
+    const ProgramRun run = program.Wait();  // its input is still open
+    EXPECT_EQ(run.exit_code, 128 + signal);
+    // The long one has no line; the last may have made it.
+    EXPECT_THAT(run.out, ::testing::Not(HasSubstr("long")));
+    EXPECT_THAT(run.err, HasSubstr("interrupted: 3 requests read, "));
+    EXPECT_EQ(RunEspalier({"trace", trace}).exit_code, 0);
+  }
+}
+
+TEST(InterruptTest, BatchThatOnlyWaitsForInputEndsAtOnce) {
+  LiveProgram program(Batch(), kPipes);
+  program.Write(kShortLine);
+  program.ReadLine();
+  program.Send(SIGINT);
+  const ProgramRun run = program.Wait();
+  EXPECT_EQ(run.exit_code, 130);
+  EXPECT_EQ(run.out, "");
+  EXPECT_EQ(run.err, "espalier: interrupted: 1 request read, 1 answered\n");
+}
+
+TEST(InterruptTest, AStreamEndsItsLine) {
+  LiveProgram program(
+      {"generate", "-m", ModelDirectory("en-fr"), "--stream", "--ignore-eos",
+       "--do-sample", "-n", "16", "--max-tokens", "200", "It rains."},
+      kPipes);
+  EXPECT_EQ(program.ReadLine(), "It rains.");
+  EXPECT_THAT(program.ReadLine(), StartsWith("  ["));
+  program.Send(SIGINT);
+  const ProgramRun run = program.Wait();
+  EXPECT_EQ(run.exit_code, 130);
+  EXPECT_TRUE(run.out.empty() || run.out.ends_with('\n')) << run.out;
+  EXPECT_EQ(run.err, "espalier: interrupted\n");
+}
+
+TEST(InterruptTest, ReadersThatLeaveEndTheProgramQuietly) {
+  const ScratchDirectory scratch;
+  std::string lines;
+  for (int i = 0; i < 50; ++i) lines += kShortLine;
+  const std::string pipeline = "'" ESPALIER_PROGRAM "' batch -m '" +
+                               ModelDirectory("en-fr") + "' | head -n 1";
+  const ProgramRun run = RunProgram("/bin/sh", {"-c", pipeline}, lines);
+  EXPECT_EQ(SplitLines(run.out).size(), 1u);
+  EXPECT_THAT(run.err, IsEmpty());
+}
+
+TEST(InterruptTest, WhereTheyCannotItSaysWhy) {
+  const std::string program = "'" ESPALIER_PROGRAM "' ";
+  const std::string model = " -m '" + ModelDirectory("en-fr") + "' ";
+  const struct {
+    std::string command;
+    const char* message;
+  } cases[] = {
+      {"trap '' PIPE; (" + program + "batch" + model + "; echo $? >&2) | :",
+       "cannot write stdout: Broken pipe\n2"},
+      {program + "generate" + model + "No. >/dev/full",
+       "cannot write stdout: No space left on device"},
+      {program + "generate --stream" + model + "No. >/dev/full",
+       "cannot write stdout: No space left on device"},
+      {program + "generate" + model + "No. >&-",
+       "cannot write stdout: Bad file descriptor"},
+      {program + "generate" + model + "<&-",
+       "cannot read stdin: Bad file descriptor"},
+      {program + "batch" + model + "</", "cannot read stdin: Is a directory"},
+      {program + "batch" + model + "-o /dev/full",
+       "cannot write /dev/full: No space left on device"},
+      {program + "batch" + model + "-o /nowhere/out",
+       "cannot write /nowhere/out: No such file or directory"},
+  };
+  for (const auto& [command, message] : cases) {
+    const ProgramRun run = RunProgram("/bin/sh", {"-c", command}, kShortLine);
+    EXPECT_THAT(run.err, HasSubstr(message)) << command;
+    if (command.starts_with("trap")) continue;  // the status is another's
+    EXPECT_EQ(run.exit_code, 2) << command;
+  }
+}
+
+}  // namespace
+}  // namespace espalier::testing

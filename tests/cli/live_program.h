@@ -1,0 +1,55 @@
+// LiveProgram: the espalier program while it runs, at the end of pipes or of a
+// terminal, for tests that talk with it or interrupt it.
+//
+//   LiveProgram program({"batch", "-m", model}, LiveProgram::Ends::kPipes);
+//   program.Write("{...}\n");
+//   EXPECT_THAT(program.ReadLine(), HasSubstr("hypotheses"));
+//   program.Send(SIGINT);
+//   EXPECT_EQ(program.Wait().exit_code, 130);
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+
+namespace espalier::testing {
+
+class LiveProgram {
+ public:
+  // kTerminal: one of 80 columns is stdin, stdout and stderr.
+  enum class Ends { kPipes, kTerminal };
+
+  LiveProgram(const std::vector<std::string>& args, Ends ends);
+  ~LiveProgram();
+  LiveProgram(const LiveProgram&) = delete;
+  LiveProgram& operator=(const LiveProgram&) = delete;
+
+  // To its stdin, and the end of it. REQUIRES: pipes.
+  void Write(const std::string& text);
+  void CloseInput();
+
+  // The next line of its stdout, for which it waits, without its end; at the
+  // end what is left.
+  std::string ReadLine();
+
+  void Send(int signal);
+
+  // Reads until it has ended. A terminal's `out` has all of its output, with
+  // the terminal's "\r\n". What ReadLine has returned is left out.
+  ProgramRun Wait();
+
+ private:
+  // False at the end.
+  bool ReadMore();
+
+  const ScratchDirectory scratch_;
+  pid_t pid_ = -1;  // -1 once it was waited for
+  int in_ = -1;     // -1 once closed
+  int out_ = -1;
+  std::string read_;  // and not returned yet
+};
+
+}  // namespace espalier::testing

@@ -1,5 +1,6 @@
 #include "exec_request/request_json.h"
 
+#include <cmath>
 #include <limits>
 #include <set>
 
@@ -73,8 +74,14 @@ absl::StatusOr<RequestBody> ReadBody(const json::object& object) {
 }
 
 absl::Status CheckId(const json::value& id) {
-  if (id.is_string() || id.is_number()) return absl::OkStatus();
-  return WrongType("id", "a string or a number", id);
+  if (!id.is_string() && !id.is_number()) {
+    return WrongType("id", "a string or a number", id);
+  }
+  // 1e999 reads as infinity, which no answer can echo.
+  if (id.is_double() && !std::isfinite(id.get_double())) {
+    return InvalidArgument("id must be a number that fits into a double");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace

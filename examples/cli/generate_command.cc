@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <string>
@@ -101,6 +102,15 @@ void PrintFigures(Runtime& runtime, int num_requests,
   runtime.context().run();
 }
 
+// Whether all failed for the same reason, which is then the options'.
+bool AllFailedAlike(const std::vector<Answer>& answers) {
+  const absl::Status first = answers.front().result.status();
+  return !first.ok() && answers.size() > 1 &&
+         std::ranges::all_of(answers, [&](const Answer& answer) {
+           return answer.result.status() == first;
+         });
+}
+
 // One text with its hypotheses, best first:
 //   Where is the station?
 //     -0.1529  Où est la gare ?
@@ -108,6 +118,13 @@ void PrintFigures(Runtime& runtime, int num_requests,
 int PrintAll(const std::vector<std::string>& texts,
              const std::vector<Answer>& answers, Output& output) {
   int num_failed = 0;
+  if (AllFailedAlike(answers)) {
+    const absl::Status status = answers.front().result.status();
+    if (status.code() == absl::StatusCode::kCancelled) return 0;
+    PrintToStderr(Concat("espalier: each of the ", texts.size(),
+                         " texts: ", Message(status), "\n"));
+    return static_cast<int>(texts.size());
+  }
   for (size_t i = 0; i < texts.size(); ++i) {
     const absl::Status status = answers[i].result.status();
     if (status.code() == absl::StatusCode::kCancelled) continue;

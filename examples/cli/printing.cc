@@ -1,6 +1,7 @@
 #include "examples/cli/printing.h"
 
 #include "absl/strings/str_format.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "examples/cli/output.h"
 #include "examples/cli/reports.h"
@@ -26,7 +27,9 @@ std::string FormatHypotheses(const Answer& answer) {
 }
 
 void PrintFailure(const std::string& text, const absl::Status& status) {
-  PrintToStderr(Concat("espalier: \"", text, "\": ", Message(status), "\n"));
+  const std::string shown = IsUtf8(text) ? text : ForTerminal(text);
+  PrintToStderr(
+      Concat("espalier: \"", Shown(shown), "\": ", Message(status), "\n"));
 }
 
 }  // namespace espalier::cli

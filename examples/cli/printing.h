@@ -14,7 +14,7 @@ namespace espalier::cli {
 // REQUIRES: answer.result.ok().
 std::string FormatHypotheses(const Answer& answer);
 
-// On stderr: which text failed, and why.
+// On stderr: which text failed, by its beginning, and why.
 void PrintFailure(const std::string& text, const absl::Status& status);
 
 }  // namespace espalier::cli

@@ -92,12 +92,14 @@ std::string DescribeApp(const CLI::App& app) {
   const std::vector<std::string> rest = app.remaining();
   if (rest.empty()) return "a command is needed. " + list;
   const std::string& first = rest.front();
-  if (first.starts_with('-')) {
-    return Concat("no option ", first, " before the command. ", list);
-  }
-  const std::string nearest = Nearest(first, names);
+  const bool is_option = first.starts_with('-');
+  const std::string nearest =
+      Nearest(first, is_option ? OptionNames(app) : names);
   const std::string question =
       nearest.empty() ? ". " : "; did you mean " + nearest + "? ";
+  if (is_option) {
+    return Concat("no option ", first, " before the command", question, list);
+  }
   return Concat("no command \"", first, "\"", question, list);
 }
 

@@ -116,7 +116,8 @@ void AssertResultIsThatOfTheStrategyAlone(const ToyModelOptions& options,
   const absl::StatusOr<int> num_steps = testing::SearchAlone(
       testing::ToyLanguageModel(options, request.prompt_tokens),
       strategy.get());
-  RC_ASSERT(driver.status(group_idx) == num_steps.status());
+  RC_ASSERT(driver.status(group_idx) ==
+            ExplainNoToken(num_steps.status(), request.params));
   const Result result = driver.group(group_idx).TakeResult();
   AssertSame(result, request, strategy->Hypotheses());
   if (num_steps.ok()) RC_ASSERT(result.usage.num_steps == *num_steps);
@@ -154,7 +155,8 @@ RC_GTEST_PROP(BeamGroupPropertyTest, OtherSearchesGiveWhatTheyGiveAlone, ()) {
   for (size_t i = 0; i < requests.size(); ++i) {
     const absl::StatusOr<Result> alone = testing::SearchAsTheEngine(
         testing::ToyLogitsModel(options), requests[i]);
-    RC_ASSERT(driver.status(i) == alone.status());
+    RC_ASSERT(driver.status(i) ==
+              ExplainNoToken(alone.status(), requests[i].params));
     if (!alone.ok()) continue;
     const Result result = driver.group(i).TakeResult();
     // Plain searches have another oracle, whose logarithms round otherwise.

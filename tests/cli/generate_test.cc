@@ -208,6 +208,14 @@ TEST(GenerateTest, OneFailedTextLeavesTheOthers) {
   EXPECT_THAT(run.out, HasSubstr("No."));
 }
 
+TEST(GenerateTest, WhatFailsEveryTextIsSaidOnce) {
+  const ProgramRun run = Generate({"--top-p", "0.5", "It rains.", "No."});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err,
+              MatchesRegex("espalier: each of the 2 texts: top_p must be 1 .*"
+                           "\n"));
+}
+
 TEST(GenerateTest, HelpTeachesByExample) {
   EXPECT_THAT(RunEspalier({"generate", "--help"}).out,
               HasSubstr("espalier generate -m models/en-fr --num-beams 5"));

@@ -23,6 +23,8 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
        "no command \"genrate\"; did you mean generate? The commands are"},
       {{"translate"},
        "no command \"translate\". The commands are generate, batch and trace."},
+      {{"--versoin"},
+       "no option --versoin before the command; did you mean --version?"},
       {{"--model", "x", "generate"}, "no option --model before the command"},
       {{"generate", "--modle", "x"}, "did you mean --model?"},
       {{"generate", "--num_beams=4"},

@@ -50,6 +50,8 @@ inline std::vector<MalformedRequest> MalformedRequests() {
        "id must be a string or a number, got null"},
       {R"({"id": [1], "prompt": "a"})",
        "id must be a string or a number, got [1]"},
+      {R"({"id": 1e999, "prompt": "a"})",
+       "id must be a number that fits into a double"},
       {R"({"id": true, "prompt": "a"})",
        "id must be a string or a number, got true"},
       {R"({"prompt": 7})", "prompt must be a string, got 7"},

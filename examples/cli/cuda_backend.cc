@@ -1,6 +1,7 @@
 #include "absl/strings/str_format.h"
 #include "base/cuda.h"
 #include "base/status.h"
+#include "base/wording.h"
 #include "examples/cli/backend.h"
 #include "model/cuda_executor.h"
 #include "model/cuda_llama.h"
@@ -30,10 +31,12 @@ class CudaBackend : public Backend {
   std::string FormatFigures() const override {
     const CudaExecutorFigures figures = steps_->figures();
     return absl::StrFormat(
-        "on %s: %d steps, %d graph launches of %d graphs; busy %.3f s, idle "
+        "on %s: %s, %s of %s; busy %.3f s, idle "
         "between steps %.3f s (median gap %.1f us)\n",
-        device_.name, figures.num_steps, figures.num_graph_launches,
-        figures.num_graphs, absl::ToDoubleSeconds(figures.busy),
+        device_.name, Counted(figures.num_steps, "step"),
+        Counted(figures.num_graph_launches, "graph launch", "graph launches"),
+        Counted(figures.num_graphs, "graph"),
+        absl::ToDoubleSeconds(figures.busy),
         absl::ToDoubleSeconds(figures.idle),
         absl::ToDoubleMicroseconds(figures.median_gap));
   }

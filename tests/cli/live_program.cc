@@ -13,8 +13,10 @@
 namespace espalier::testing {
 namespace {
 
-// In the child; does not return.
+// In the child; does not return. Whatever the tests run under ignores, the
+// program starts as a shell at a terminal starts it.
 void Become(const std::vector<std::string>& args) {
+  for (const int sent : {SIGINT, SIGTERM, SIGPIPE}) signal(sent, SIG_DFL);
   std::vector<char*> argv = {const_cast<char*>(ESPALIER_PROGRAM)};
   for (const std::string& arg : args) {
     argv.push_back(const_cast<char*>(arg.c_str()));
@@ -53,7 +55,7 @@ LiveProgram::LiveProgram(const std::vector<std::string>& args, Ends ends) {
 
 LiveProgram::~LiveProgram() {
   CloseInput();
-  close(out_);
+  if (out_ >= 0) CloseOutput();
   if (pid_ < 0) return;
   kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
@@ -66,6 +68,8 @@ void LiveProgram::Write(const std::string& text) {
 void LiveProgram::CloseInput() {
   if (in_ >= 0) close(std::exchange(in_, -1));
 }
+
+void LiveProgram::CloseOutput() { close(std::exchange(out_, -1)); }
 
 bool LiveProgram::ReadMore() {
   char buffer[4096];

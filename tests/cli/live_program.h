@@ -35,6 +35,9 @@ class LiveProgram {
   // end what is left.
   std::string ReadLine();
 
+  // Leaves, as a reader that has seen enough.
+  void CloseOutput();
+
   void Send(int signal);
 
   // Reads until it has ended. A terminal's `out` has all of its output, with
@@ -47,7 +50,7 @@ class LiveProgram {
 
   const ScratchDirectory scratch_;
   pid_t pid_ = -1;  // -1 once it was waited for
-  int in_ = -1;     // -1 once closed
+  int in_ = -1;     // both -1 once closed
   int out_ = -1;
   std::string read_;  // and not returned yet
 };

@@ -14,6 +14,7 @@ namespace espalier::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::Not;
 
 const std::string kEscape = "\x1b";
@@ -102,7 +103,7 @@ std::vector<std::string> ProgressLines(std::string out) {
 
 TEST(TerminalTest, LongRunsTellHowFarTheyAre) {
   std::string lines;
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 80; ++i) {
     lines += R"({"prompt": "Where is it, and who has seen it?",)"
              R"( "params": {"num_beams": 16}})"
              "\n";
@@ -123,7 +124,7 @@ TEST(TerminalTest, LongRunsTellHowFarTheyAre) {
   EXPECT_EQ(progress.back(), "");  // nothing stays
   for (const std::string& line : progress) EXPECT_LT(line.size(), 80u);
   EXPECT_THAT(progress.front(),
-              ::testing::MatchesRegex("[0-9]+(/40)? requests?, [0-9]+/s"));
+              MatchesRegex("[0-9]+(/80)? requests?, [0-9]+/s"));
   EXPECT_EQ(RunEspalier(args).err, "");
 }
 

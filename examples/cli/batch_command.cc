@@ -64,7 +64,7 @@ class Batch {
   using Signal =
       asio::experimental::concurrent_channel<void(boost::system::error_code)>;
 
-  // The same, and cancels what runs: nobody will read the answers.
+  // Stops, and cancels what runs: nobody will read the answers.
   void End();
   void Start(std::string line);
   bool IsFull() const;

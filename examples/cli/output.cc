@@ -21,7 +21,7 @@ size_t CharacterLength(unsigned char lead) {
 }
 
 // One character, or one byte that is none.
-std::string Shown(std::string_view character) {
+std::string ShownCharacter(std::string_view character) {
   const auto byte = [&](size_t i) {
     return static_cast<unsigned char>(character[i]);
   };
@@ -49,7 +49,7 @@ std::string ForTerminal(std::string_view text) {
   while (!text.empty()) {
     std::string_view character = text.substr(0, CharacterLength(text[0]));
     if (!IsUtf8(character)) character = text.substr(0, 1);
-    shown += Shown(character);
+    shown += ShownCharacter(character);
     text.remove_prefix(character.size());
   }
   return shown;

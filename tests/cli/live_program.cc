@@ -62,7 +62,8 @@ LiveProgram::~LiveProgram() {
 }
 
 void LiveProgram::Write(const std::string& text) {
-  CHECK_EQ(write(in_, text.data(), text.size()), ssize_t(text.size()));
+  const int fd = in_ >= 0 ? in_ : out_;  // a terminal is both
+  CHECK_EQ(write(fd, text.data(), text.size()), ssize_t(text.size()));
 }
 
 void LiveProgram::CloseInput() {

@@ -27,8 +27,9 @@ class LiveProgram {
   LiveProgram(const LiveProgram&) = delete;
   LiveProgram& operator=(const LiveProgram&) = delete;
 
-  // To its stdin, and the end of it. REQUIRES: pipes.
+  // To its stdin. A terminal repeats it in the output.
   void Write(const std::string& text);
+  // Of pipes; at a terminal people type "\x04".
   void CloseInput();
 
   // The next line of its stdout, for which it waits, without its end; at the

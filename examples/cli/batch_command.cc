@@ -57,7 +57,7 @@ class Batch {
   void Stop();
 
   int num_lines() const { return num_lines_; }
-  int num_unanswered() const { return num_unanswered_; }
+  int num_answered() const { return num_lines_ - num_unanswered_; }
   int num_failed() const { return num_failed_; }
 
  private:
@@ -233,14 +233,14 @@ absl::StatusOr<int> RunToEnd(Batch& batch, Runtime& runtime,
 
 void PrintFigures(const EngineFigures& figures, const Batch& batch,
                   const Backend& backend, absl::Duration wall_time) {
-  PrintToStderr(FormatFigures(figures, batch.num_lines(), wall_time) +
+  PrintToStderr(FormatFigures(figures, batch.num_answered(), wall_time) +
                 backend.FormatFigures());
 }
 
 void PrintInterrupted(const Batch& batch) {
-  PrintToStderr(Concat(
-      "espalier: interrupted: ", Counted(batch.num_lines(), "request"),
-      " read, ", batch.num_lines() - batch.num_unanswered(), " answered\n"));
+  PrintToStderr(
+      Concat("espalier: interrupted: ", Counted(batch.num_lines(), "request"),
+             " read, ", batch.num_answered(), " answered\n"));
 }
 
 absl::StatusOr<int> RunBatch(const BatchOptions& options) {

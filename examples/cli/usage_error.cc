@@ -157,10 +157,11 @@ std::string Described(const CLI::ParseError& error) {
     // --request = x
     return "not a number: " + message.substr(kNoNumber.size());
   }
-  if (message.find("At Most 1 required") != message.npos) {
+  if (message.find(" required but received ") != message.npos) {
     return option + " is given more than once";
   }
-  if (message.find(": 1 required") != message.npos) {
+  if (message.find(" required ") != message.npos &&
+      message.ends_with(" missing")) {
     return option + " needs a value";
   }
   return message;

@@ -63,7 +63,7 @@ def write_requests(sentences: list[dict[str, Any]], path: Path) -> None:
 
 def _seconds_within(figures: str) -> float:
     """Of what `espalier --figures` prints."""
-    match = re.search(r"requests in ([\d.]+) s:", figures)
+    match = re.search(r"requests? in ([\d.]+) s:", figures)
     if match is None:
         sys.exit(f"no figures of a run: {figures}")
     return float(match[1])

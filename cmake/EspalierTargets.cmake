@@ -1,14 +1,25 @@
-# target_cuda_sources(target SOURCES a.cu ... [DEPS target ...])
-# More sources of a target where ESPALIER_CUDA is on, else nothing; there the
-# target also defines ESPALIER_CUDA, for those who use it too.
+# target_cuda_sources(target SOURCES a.cu ... [DEPS target ...]
+#                     [CUDA_LIBRARIES target ...])
+# More sources of a target where ESPALIER_CUDA is on, else nothing. The headers
+# of CUDA are for these sources alone, and for tests and benchmarks of them,
+# which depend on CUDA::cudart_static: everything else is compiled as without
+# CUDA, by the same commands, so that ccache has its objects already.
 function(target_cuda_sources target)
   if(NOT ESPALIER_CUDA)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;CUDA_LIBRARIES" ${ARGN})
   target_sources(${target} PRIVATE ${ARG_SOURCES})
-  target_link_libraries(${target} PUBLIC ${ARG_DEPS} CUDA::cudart_static)
-  target_compile_definitions(${target} PUBLIC ESPALIER_CUDA)
+  foreach(library IN LISTS ARG_CUDA_LIBRARIES ITEMS CUDA::cudart_static)
+    target_link_libraries(${target} PUBLIC $<LINK_ONLY:${library}>)
+  endforeach()
+  target_link_libraries(${target} PUBLIC ${ARG_DEPS})
+  # nvcc finds them by itself.
+  list(FILTER ARG_SOURCES EXCLUDE REGEX "\\.cu$")
+  if(ARG_SOURCES)
+    set_property(SOURCE ${ARG_SOURCES} APPEND PROPERTY COMPILE_OPTIONS
+      -isystem ${CUDAToolkit_INCLUDE_DIRS})
+  endif()
 endfunction()
 
 # espalier_library(NAME room SOURCES a.cc ... [DEPS target ...]
@@ -45,6 +56,19 @@ function(espalier_test)
     ESPALIER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT 600)
+endfunction()
+
+# espalier_cuda_host_test(NAME test SOURCES a_test.cc ... DEPS ...)
+# As espalier_test, for what code for CUDA does on the host, which needs no
+# device: labelled cuda. Nothing without ESPALIER_CUDA.
+function(espalier_cuda_host_test)
+  if(NOT ESPALIER_CUDA)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
+  espalier_test(NAME ${ARG_NAME} SOURCES ${ARG_SOURCES}
+    DEPS ${ARG_DEPS} CUDA::cudart_static)
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS cuda)
 endfunction()
 
 # espalier_gpu_test(NAME room_gpu_test SOURCES a_gpu_test.cc ... DEPS ...)

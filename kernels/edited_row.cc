@@ -23,10 +23,9 @@ EditedRow::EditedRow(std::span<const float> logits, const Options& options)
     : logits_(logits), options_(options) {
   const int num_blocks = (vocab_size() + kBlockSize - 1) / kBlockSize;
   blocks_.reserve(num_blocks);
-  group_max_.resize(num_blocks * kBlockGroups);
-  if (options.keep_terms) {
-    terms_ = Scratch(ScratchUse::kTerms, num_blocks * kBlockSize);
-  }
+  const int num_groups = num_blocks * kBlockGroups;
+  group_max_.resize((num_groups + kChunkSize - 1) / kChunkSize * kChunkSize,
+                    -kInf);
   std::span<const TokenEdit> edits = options.edits;
   for (int begin = 0; begin < vocab_size(); begin += kBlockSize) {
     std::optional<Block> block = Read(begin);
@@ -51,10 +50,9 @@ std::optional<EditedRow::Block> EditedRow::Read(int begin) {
   const BlockMax max = MaxOfBlock(block.raw, block.size, NextGroups());
   if (max.maybe_nan && HasNan(block.raw, block.size)) return std::nullopt;
   block.max = max.max;
-  float* const terms = terms_ == nullptr ? nullptr : &terms_[begin];
-  block.terms_sum = sum_.Add(block.raw, block.size, block.max, terms);
-  block.terms_max = sum_.max();
-  if (std::isfinite(block.max) && sum_.max() < kInf) block.terms = terms;
+  block.sums =
+      sum_.Add(block.raw, block.size, block.max, options_.keep_moments);
+  block.sum_max = sum_.max();
   return block;
 }
 
@@ -78,7 +76,6 @@ void EditedRow::Edit(int begin, std::span<const TokenEdit>& edits,
   float* const copy = Scratch(ScratchUse::kBlock, kBlockSize);
   WriteEdited(block, begin, copy);
   block.max = MaxOfBlock(copy, block.size, NextGroups()).max;
-  block.terms = nullptr;
 }
 
 void EditedRow::WriteEdited(const Block& block, int begin, float* copy) const {
@@ -117,14 +114,11 @@ float EditedRow::LogProb(TokenId token) const {
   return difference - sum_.log_sum();
 }
 
-std::vector<float> EditedRow::LogProbs() const {
+void EditedRow::WriteLogProbs(float* log_probs) const {
   const float max = sum_.max(), log_sum = sum_.log_sum();
-  std::vector<float> log_probs;
-  log_probs.reserve(logits_.size());
-  for (const float logit : logits_) {
-    log_probs.push_back((logit == max ? 0.0f : logit - max) - log_sum);
-  }
-  return log_probs;
+  std::ranges::transform(logits_, log_probs, [&](float logit) {
+    return (logit == max ? 0.0f : logit - max) - log_sum;
+  });
 }
 
 TokenId EditedRow::BestToken() const {

@@ -3,8 +3,8 @@
 // log-sum-exp of the raw row, the maximum of the edited one, and the maxima of
 // parts of it, from which a low bound for the k-th highest score follows.
 //
-// Thread rule: one thread, on which one at a time keeps terms, or has copies
-// (scratch.h). Points into the logits.
+// Thread rule: one thread, on which one at a time has copies (scratch.h).
+// Points into the logits.
 #pragma once
 
 #include <bit>
@@ -32,11 +32,10 @@ class EditedRow {
     int size = 0;                   // whole chunks; -inf beyond the vocabulary
     float max = 0;                  // after edits
     std::span<const TokenEdit> edits = {};
-    // exp(logit - terms_max) of each and their sum, if terms are kept, no edit
-    // touched it, and all is finite.
-    const float* terms = nullptr;
-    float terms_max = 0;
-    double terms_sum = 0;
+    // Before edits: the sum of exp(logit - sum_max) and, if moments are kept,
+    // that of exp(logit - sum_max) * (logit - sum_max).
+    float sum_max = 0;
+    ExpMoments sums = {};
   };
 
   // Edits are as in RowOptions (select.h).
@@ -44,7 +43,7 @@ class EditedRow {
     float repetition_penalty = 1.0f;
     std::span<const TokenEdit> edits = {};
     bool only_edited = false;
-    bool keep_terms = false;
+    bool keep_moments = false;
   };
 
   // Reads the row, up to the first NaN.
@@ -71,10 +70,15 @@ class EditedRow {
   float LogProb(TokenId token) const;
 
   // Of all tokens. REQUIRES: a token above -inf.
-  std::vector<float> LogProbs() const;
+  //   log_probs  [vocab_size]  out
+  void WriteLogProbs(float* log_probs) const;
   // The lowest of the tokens with the highest edited score.
   // REQUIRES: max() > -inf.
   TokenId BestToken() const;
+
+  // The maxima of disjoint parts of the row, after edits; -inf fills them up to
+  // whole chunks.
+  std::span<const float> group_max() const { return group_max_; }
 
   // A score that at least `count` tokens have or exceed, close to the highest
   // such; none where count is not small against the row.
@@ -96,9 +100,8 @@ class EditedRow {
   float max_ = -std::numeric_limits<float>::infinity();
   RunningLogSum sum_;
   std::vector<Block> blocks_;
-  std::vector<float> group_max_;   // [blocks, kBlockGroups]
+  std::vector<float> group_max_;   // [blocks, kBlockGroups], and padding
   std::unique_ptr<float[]> tail_;  // [kBlockSize], of a last block in part
-  float* terms_ = nullptr;         // [blocks, kBlockSize]
 };
 
 template <typename Visit>

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "kernels/score_key.h"
@@ -20,6 +19,8 @@ constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // So many best tokens are tried as the whole nucleus.
 constexpr int kPeakSize = 64;
+// The best tokens of each group have so much of it, or it is no such nucleus.
+constexpr double kPeakShare = 0.9;
 // Ties can make a list longer than what was asked for; beyond this, weighing
 // all tokens is faster.
 constexpr size_t kMaxPeakSize = 4 * kPeakSize;
@@ -63,14 +64,16 @@ void KeepFirst(double bound, const Rank& rank_of, std::vector<Token>& tokens) {
 
 }  // namespace
 
-bool KeptTokens::WeighsAll(const SamplingParams& params, int vocab_size) {
+bool KeptTokens::AsksMoments(const SamplingParams& params, int vocab_size) {
   const bool few = params.top_k > 0 && params.top_k < vocab_size;
-  const bool has_cut = params.top_p < 1.0f || params.typical_p < 1.0f;
-  return !params.greedy() && !few && has_cut && params.temperature == 1.0f;
+  return !params.greedy() && !few && params.typical_p < 1.0f &&
+         params.top_p == 1.0f && params.temperature == 1.0f;
 }
 
 KeptTokens::KeptTokens(EditedRow& row, const SamplingParams& params)
-    : row_(row), params_(params) {
+    : row_(row),
+      params_(params),
+      weight_rule_{.max = row.max(), .temperature = params.temperature} {
   if (params_.min_p > 0 && row_.max() < kInf) rule_.low = LowOfMinP();
   if (ListFew()) {
     KeepTopK();
@@ -89,11 +92,6 @@ KeptTokens::KeptTokens(EditedRow& row, const SamplingParams& params)
   all_weighed_ = true;
   CutTopP();
   CutTypical();
-}
-
-bool KeptTokens::has_cut() const {
-  return rule_.low > kLowest || params_.top_p < 1.0f ||
-         params_.typical_p < 1.0f;
 }
 
 bool KeptTokens::has_top_k() const {
@@ -189,50 +187,59 @@ void KeptTokens::CutTopK() {
   }();
   std::vector<WeightedBlock> blocks;
   for (const EditedRow::Block& block : row_.blocks()) {
-    blocks.push_back({block.values, kOnes.data(), block.size});
+    blocks.push_back(
+        {.values = block.values, .weights = kOnes.data(), .size = block.size});
   }
-  const Cut cut = FindCut(blocks, rule_, params_.top_k, row_.vocab_size());
+  const Cut cut =
+      FindCut(blocks, rule_, weight_rule_, params_.top_k, row_.vocab_size());
   rule_.low = std::max(rule_.low, cut.key);
 }
 
 void KeptTokens::WeighBlocks() {
-  const size_t num_blocks = row_.blocks().size();
-  float* const weights =
-      Scratch(ScratchUse::kWeights, num_blocks * EditedRow::kBlockSize);
   TokenId first_token = 0;
   for (const EditedRow::Block& block : row_.blocks()) {
     if (block.max >= rule_.low) {
+      const WeightSums sums = Weigh(block);
       first_tokens_.push_back(first_token);
-      Weigh(block, weights + first_token);
+      blocks_.push_back({.values = block.values,
+                         .size = block.size,
+                         .mass = sums.mass,
+                         .max = block.max});
+      moment_ += sums.moment;
     }
     first_token += block.size;
   }
-  if (rule_.low > kLowest) UpdateMasses();
 }
 
-void KeptTokens::Weigh(const EditedRow::Block& block, float* weights) {
-  // Terms that are small because of a token that is banned have lost
-  // precision, or everything, to underflow.
+WeightSums KeptTokens::Weigh(const EditedRow::Block& block) const {
+  // Sums that are small because of a token that is banned have lost precision,
+  // or everything, to underflow.
   constexpr float kMaxShift = 20;
-  const bool has_terms = params_.temperature == 1.0f &&
-                         block.values == block.raw && block.max > -kInf &&
-                         block.terms_max - row_.max() < kMaxShift;
-  if (has_terms && (block.terms != nullptr || !has_cut())) {
-    const double scale = std::exp(double{block.terms_max} - row_.max());
-    blocks_.push_back(
-        {block.values, block.terms, block.size, static_cast<float>(scale)});
-    masses_.push_back(block.terms_sum * scale);
-    return;
+  const float shift = block.sum_max - row_.max();
+  const bool has_sums = params_.temperature == 1.0f && rule_.low == kLowest &&
+                        block.values == block.raw && block.max > -kInf &&
+                        shift < kMaxShift;
+  if (!has_sums) {
+    return SumsOfBlock(block.values, block.size, weight_rule_, rule_.low,
+                       params_.typical_p < 1.0f);
   }
-  masses_.push_back(WeighBlock(block.values, block.size, row_.max(),
-                               params_.temperature, weights));
-  blocks_.push_back({block.values, weights, block.size});
+  const double scale = std::exp(double{block.sum_max} - row_.max());
+  return {.mass = scale * block.sums.sum,
+          .moment = scale * (block.sums.moment + shift * block.sums.sum)};
+}
+
+double KeptTokens::MassOfGroups() const {
+  const std::span<const float> maxima = row_.group_max();
+  return SumsOfBlock(maxima.data(), static_cast<int>(maxima.size()),
+                     weight_rule_, kLowest, /*with_moment=*/false)
+      .mass;
 }
 
 bool KeptTokens::ListPeak() {
   const double bound = params_.top_p * TotalMass();
-  // No weight is above 1.
+  // No weight is above 1; and in a peak, few share a group.
   if (params_.top_p == 1.0f || bound > kPeakSize) return false;
+  if (MassOfGroups() < kPeakShare * bound) return false;
   const std::optional<float> low = row_.LowBound(kPeakSize);
   if (!low.has_value() || !List(std::max(*low, rule_.low), kMaxPeakSize)) {
     return false;
@@ -245,42 +252,42 @@ bool KeptTokens::ListPeak() {
 void KeptTokens::CutTopP() {
   if (params_.top_p == 1.0f) return;
   const double total = TotalMass();
-  Cut cut = FindCut(blocks_, rule_, params_.top_p * total, total);
+  const Cut cut =
+      FindCut(blocks_, rule_, weight_rule_, params_.top_p * total, total);
   rule_.low = std::max(rule_.low, cut.key);
-  masses_ = std::move(cut.masses);
+  TakeMasses(cut);
+  if (params_.typical_p == 1.0f) return;
+  moment_ = 0;
+  for (const WeightedBlock& block : blocks_) {
+    if (block.max < rule_.low) continue;
+    moment_ +=
+        SumsOfBlock(block.values, block.size, weight_rule_, rule_.low, true)
+            .moment;
+  }
 }
 
 void KeptTokens::CutTypical() {
   if (params_.typical_p == 1.0f) return;
   // |-log p - entropy| is the distance to the mean of the scores, over the
-  // temperature. What is so low adds nothing to it, though the weights that
-  // stand for zero would.
+  // temperature.
   const double total = TotalMass();
-  const double least = row_.max() - 80.0 * params_.temperature;
-  const float low = least > rule_.low ? static_cast<float>(least) : rule_.low;
-  double moment = 0;
-  for (const WeightedBlock& block : blocks_) {
-    moment += block.scale * MomentOfBlock(block.values, block.weights,
-                                          block.size, low, row_.max());
-  }
   rule_.by_distance = true;
   rule_.origin = row_.max();
-  rule_.center = static_cast<float>(moment / total);
-  Cut cut = FindCut(blocks_, rule_, params_.typical_p * total, total);
+  rule_.center = static_cast<float>(moment_ / total);
+  const Cut cut =
+      FindCut(blocks_, rule_, weight_rule_, params_.typical_p * total, total);
   cut_ = cut.key;
-  masses_ = std::move(cut.masses);
+  TakeMasses(cut);
 }
 
-void KeptTokens::UpdateMasses() {
-  for (size_t b = 0; b < blocks_.size(); ++b) {
-    const WeightedBlock& block = blocks_[b];
-    masses_[b] = block.scale * MassOfBlock(block.values, block.weights,
-                                           block.size, rule_, cut_);
-  }
+void KeptTokens::TakeMasses(const Cut& cut) {
+  for (size_t b = 0; b < blocks_.size(); ++b) blocks_[b].mass = cut.masses[b];
 }
 
 double KeptTokens::TotalMass() const {
-  return std::accumulate(masses_.begin(), masses_.end(), 0.0);
+  double total = 0;
+  for (const WeightedBlock& block : blocks_) total += block.mass;
+  return total;
 }
 
 double KeptTokens::LogSum() const {
@@ -308,8 +315,8 @@ TokenId KeptTokens::DrawWeighed(double uniform) const {
   const double target = uniform * TotalMass();
   double sum = 0;
   for (size_t b = 0; b < blocks_.size(); ++b) {
-    if (sum + masses_[b] <= target) {
-      sum += masses_[b];
+    if (sum + blocks_[b].mass <= target) {
+      sum += blocks_[b].mass;
       continue;
     }
     const TokenId token = DrawWithin(b, target, sum);
@@ -319,23 +326,19 @@ TokenId KeptTokens::DrawWeighed(double uniform) const {
 }
 
 TokenId KeptTokens::DrawWithin(size_t b, double target, double& sum) const {
-  WeightedBlock block = blocks_[b];
-  if (block.weights == nullptr) {
-    float* const weights = Scratch(ScratchUse::kBlock, EditedRow::kBlockSize);
-    WeighBlock(block.values, block.size, row_.max(), 1.0f, weights);
-    block = {block.values, weights, block.size};
-  }
+  const WeightedBlock& block = blocks_[b];
+  float* const weights = Scratch(ScratchUse::kBlock, EditedRow::kBlockSize);
+  WeighBlock(block.values, block.size, weight_rule_, weights);
   for (int begin = 0; begin < block.size; begin += kChunkSize) {
-    const double mass =
-        block.scale * MassOfBlock(block.values + begin, block.weights + begin,
-                                  kChunkSize, rule_, cut_);
+    const double mass = MassOfBlock(block.values + begin, weights + begin,
+                                    kChunkSize, rule_, cut_);
     if (sum + mass <= target) {
       sum += mass;
       continue;
     }
     for (int i = begin; i < begin + kChunkSize; ++i) {
       if (rule_.KeyOf(block.values[i]) < cut_) continue;
-      sum += double{block.scale} * block.weights[i];
+      sum += weights[i];
       if (sum > target) return first_tokens_[b] + i;
     }
   }

@@ -3,14 +3,17 @@
 //
 // Where filters can leave only few tokens, because of top_k or min_p or because
 // so few have the mass that top_p asks for, these are listed and all is done
-// with the list, in double. Otherwise every token gets a weight, in float32,
-// and each filter moves a cut in the order of scores, or of distances
-// (mass_search.h). Nothing is ever sorted but a few tokens.
+// with the list, in double. Otherwise each filter moves a cut in the order of
+// scores, or of distances (mass_search.h), among weights in float32 that are
+// added up, block by block, but never stored. Nothing is ever sorted but a few
+// tokens.
 //
 // Thread rule: one thread, which makes one of them at a time (scratch.h).
 // Points into the row.
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -23,9 +26,8 @@ namespace espalier {
 
 class KeptTokens {
  public:
-  // Whether filters look at weights of all tokens, so that the row should keep
-  // its terms.
-  static bool WeighsAll(const SamplingParams& params, int vocab_size);
+  // Whether the moments that the row can keep are asked for.
+  static bool AsksMoments(const SamplingParams& params, int vocab_size);
 
   // REQUIRES: row.max() > -inf; params not greedy.
   KeptTokens(EditedRow& row, const SamplingParams& params);
@@ -40,14 +42,27 @@ class KeptTokens {
   // Calls visit(token, score) for what is left, tokens ascending.
   template <typename Visit>
   void ForEach(const Visit& visit) const {
+    ForEachOf([](TokenId, const float*) { return ~uint64_t{0}; }, visit);
+  }
+
+  // The same, without tokens that `select` leaves out: select(first, scores)
+  // has bit i if it may want token first + i, for a chunk (row_block.h) that
+  // starts at `first`, a multiple of kChunkSize. It is not asked about lists.
+  template <typename Select, typename Visit>
+  void ForEachOf(const Select& select, const Visit& visit) const {
     if (!all_weighed_) {
       for (const Token& t : few_) visit(t.token, t.score);
       return;
     }
     for (size_t b = 0; b < blocks_.size(); ++b) {
-      for (int i = 0; i < blocks_[b].size; ++i) {
-        const float score = blocks_[b].values[i];
-        if (rule_.KeyOf(score) >= cut_) visit(first_tokens_[b] + i, score);
+      for (int begin = 0; begin < blocks_[b].size; begin += kChunkSize) {
+        const float* const scores = blocks_[b].values + begin;
+        const TokenId first = first_tokens_[b] + begin;
+        for (uint64_t mask = select(first, scores); mask != 0;
+             mask &= mask - 1) {
+          const int i = std::countr_zero(mask);
+          if (rule_.KeyOf(scores[i]) >= cut_) visit(first + i, scores[i]);
+        }
       }
     }
   }
@@ -60,8 +75,6 @@ class KeptTokens {
   };
 
   bool has_top_k() const;
-  // Whether a cut in the order of tokens is, or will be, anywhere.
-  bool has_cut() const;
   // exp((score - max) / temperature).
   double WeightOf(float score) const;
   // The lowest score that min_p leaves.
@@ -81,14 +94,17 @@ class KeptTokens {
 
   // Moves the cut in the order of scores to where top_k has it.
   void CutTopK();
-  // Weights of all blocks that have a token that is left.
+  // Masses and moments of all blocks that have a token that is left.
   void WeighBlocks();
-  void Weigh(const EditedRow::Block& block, float* weights);
+  WeightSums Weigh(const EditedRow::Block& block) const;
   // Where few tokens have all the mass that top_p asks for, lists them.
   bool ListPeak();
+  // Of the likeliest token of each group.
+  double MassOfGroups() const;
   void CutTopP();
   void CutTypical();
-  void UpdateMasses();
+  // Puts out what has a lower key, in the order of the rule.
+  void TakeMasses(const Cut& cut);
   double TotalMass() const;
 
   TokenId DrawListed(double uniform) const;
@@ -100,17 +116,19 @@ class KeptTokens {
   // Constant.
   EditedRow& row_;
   const SamplingParams params_;
+  const WeightRule weight_rule_;
 
   bool all_weighed_ = false;
   std::vector<Token> few_;  // if not, ascending by token
   // If so: a token is left if its key is at least cut_.
   KeyRule rule_;
   float cut_ = -std::numeric_limits<float>::max();
-  // Weights are null where only sums were kept: the one block that a draw falls
-  // into is weighed then.
-  std::vector<WeightedBlock> blocks_;
+  // Without weights: the one block that a draw falls into is weighed then.
+  std::vector<WeightedBlock> blocks_;  // masses of what is left
   std::vector<TokenId> first_tokens_;  // [blocks_]
-  std::vector<double> masses_;         // [blocks_], of what is left
+  // The sum of weight * (score - max) of all with a score from rule_.low on, in
+  // nats; as long as no filter has moved that since.
+  double moment_ = 0;
 };
 
 }  // namespace espalier

@@ -19,10 +19,15 @@ constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // Few enough to ask again and again for the mass above a key.
 constexpr size_t kFewTokens = 256;
-// A sample's mass above a key is off by 0.5 / sqrt(192) = 4 % or less two times
-// in three, so that a bracket of 10 % to each side fails one time in a hundred.
+// Among more, this share of them is written out before the next question.
+constexpr double kShareLeft = 1.0 / 8;
+// The larger, the narrower the bracket and the longer it takes to guess it.
 constexpr int kSampleSize = 192;
-constexpr double kMargin = 0.1;
+// What is below a share of the mass is summed up itself: as a difference it
+// would have the rounding of the whole.
+constexpr double kFewShare = 0.25;
+// Standard deviations to each side: one bracket in a hundred fails.
+constexpr double kMargin = 2.5;
 
 // Floats in ascending order have ascending ordinals.
 uint32_t OrdinalOf(float key) {
@@ -36,6 +41,14 @@ struct Bracket {
   float high = kInf;
 };
 
+// A row in an order.
+struct Search {
+  std::span<const WeightedBlock> blocks;
+  const KeyRule& rule;
+  const WeightRule& weight_rule;
+  bool has_weights() const { return blocks.front().weights != nullptr; }
+};
+
 // Some keys and their weights, in memory of the thread's.
 class KeyBuffer {
  public:
@@ -45,22 +58,15 @@ class KeyBuffer {
         weights_(keys_ + capacity + 2 * kChunkSize) {}
 
   // Fills it with what is in the bracket, and returns the mass above. Every
-  // block's part is padded to whole chunks.
-  double Take(std::span<const WeightedBlock> blocks, const KeyRule& rule,
-              const Bracket& bracket) {
-    double above = 0;
+  // block's part is padded to whole chunks. REQUIRES: the bracket is open at
+  // one end if there are no weights.
+  double Take(const Search& search, const Bracket& bracket) {
     size_ = num_keys_ = 0;
     parts_.clear();
-    for (const WeightedBlock& block : blocks) {
-      const BlockParts parts = PartitionBlock(
-          block.values, block.weights, block.size, rule, block.scale,
-          bracket.low, bracket.high, keys_ + size_, weights_ + size_);
-      parts_.push_back({parts.mass_above, size_});
-      above += parts.mass_above;
-      size_ += parts.num_between;
-      num_keys_ += parts.num_between;
-      Pad();
-    }
+    search.has_weights() ? TakeWeighed(search, bracket)
+                         : TakeUnweighed(search, bracket);
+    double above = 0;
+    for (const Part& part : parts_) above += part.above;
     return above;
   }
 
@@ -70,36 +76,9 @@ class KeyBuffer {
     std::vector<double> masses;
     masses.reserve(parts_.size());
     for (size_t b = 0; b < parts_.size(); ++b) {
-      const auto [above, begin] = parts_[b];
-      const size_t end = b + 1 < parts_.size() ? parts_[b + 1].begin : size_;
-      masses.push_back(above + MassOfPart(begin, end, cut));
+      masses.push_back(parts_[b].above + MassOfPart(b, cut));
     }
     return masses;
-  }
-
-  // Fills it with tokens that are evenly spread.
-  void TakeSample(std::span<const WeightedBlock> blocks, const KeyRule& rule,
-                  int64_t num_tokens) {
-    const int64_t step = std::max<int64_t>(1, num_tokens / kSampleSize);
-    int64_t next = step / 2;  // from the start of the block
-    size_ = 0;
-    lowest_ = kInf;
-    highest_ = -kInf;
-    parts_.clear();
-    for (const WeightedBlock& block : blocks) {
-      for (; next < block.size; next += step) {
-        const float key = rule.KeyOf(block.values[next]);
-        keys_[size_] = key;
-        weights_[size_] = block.weights[next] * block.scale;
-        if (key < kLowest) continue;
-        lowest_ = std::min(lowest_, key);
-        highest_ = std::max(highest_, key);
-        ++size_;
-      }
-      next -= block.size;
-    }
-    num_keys_ = size_;
-    Pad();
   }
 
   size_t num_keys() const { return num_keys_; }
@@ -107,31 +86,7 @@ class KeyBuffer {
   WeightedBlock block() const {
     return {keys_, weights_, static_cast<int>(size_)};
   }
-  double MassFrom(float cut) const { return MassOfPart(0, size_, cut); }
-
-  // A key above which there is about this share of the mass: found fast rather
-  // than exactly. REQUIRES: num_keys() > 0.
-  float KeyNear(double share) const {
-    const double total = MassFrom(kLowest);
-    float low = lowest_, high = highest_;
-    for (int i = 0; i < 12 && low < high; ++i) {
-      const float middle = 0.5f * low + 0.5f * high;
-      const double part = MassFrom(middle) / total;
-      if (std::abs(part - share) < 0.2 * kMargin) return middle;
-      (part > share ? low : high) = middle;
-    }
-    return low;
-  }
-
-  // The lowest key in the bracket above which there is less than `bound`.
-  float CutAt(double bound, const Bracket& bracket) const {
-    uint32_t out = OrdinalOf(bracket.low) - 1, in = OrdinalOf(bracket.high);
-    while (in - out > 1) {
-      const uint32_t middle = out + (in - out) / 2;
-      (MassFrom(KeyAt(middle + 1)) < bound ? in : out) = middle;
-    }
-    return KeyAt(in);
-  }
+  double MassFrom(float cut) const { return MassBetween(0, size_, cut); }
 
  private:
   struct Part {
@@ -139,92 +94,282 @@ class KeyBuffer {
     size_t begin;
   };
 
-  double MassOfPart(size_t begin, size_t end, float cut) const {
+  void TakeWeighed(const Search& search, const Bracket& bracket) {
+    for (const WeightedBlock& block : search.blocks) {
+      const BlockParts parts = PartitionBlock(
+          block.values, block.weights, block.size, search.rule, bracket.low,
+          bracket.high, keys_ + size_, weights_ + size_);
+      parts_.push_back({parts.mass_above, size_});
+      Grow(parts.num_between, 0);
+    }
+  }
+
+  void TakeUnweighed(const Search& search, const Bracket& bracket) {
+    const KeyRule& rule = search.rule;
+    for (const WeightedBlock& block : search.blocks) {
+      parts_.push_back({0, size_});
+      const bool has_any = rule.by_distance || block.max >= bracket.low;
+      if (block.mass == 0 || !has_any) continue;
+      Grow(ListBlock(block.values, block.size, rule, bracket.low, bracket.high,
+                     weights_ + size_),
+           -kInf);
+    }
+    const int size = static_cast<int>(size_);
+    WriteKeys(weights_, size, rule, keys_);
+    WeighBlock(weights_, size, search.weight_rule, weights_);
+    if (bracket.high == kInf) return;
+    for (size_t b = 0; b < parts_.size(); ++b) {
+      parts_[b].above =
+          std::max(0.0, search.blocks[b].mass - MassOfPart(b, kLowest));
+    }
+  }
+
+  double MassOfPart(size_t b, float cut) const {
+    const size_t begin = parts_[b].begin;
+    const size_t end = b + 1 < parts_.size() ? parts_[b + 1].begin : size_;
+    return MassBetween(begin, end, cut);
+  }
+
+  double MassBetween(size_t begin, size_t end, float cut) const {
     if (begin == end) return 0;
     return MassOfBlock(keys_ + begin, weights_ + begin,
                        static_cast<int>(end - begin), {}, cut);
   }
 
-  void Pad() {
+  // By so many tokens that are there already.
+  void Grow(int num_keys, float weight_of_padding) {
+    size_ += num_keys;
+    num_keys_ += num_keys;
     // More than it takes, in a loop of a length that the compiler knows.
     std::fill_n(keys_ + size_, kChunkSize, -kInf);
-    std::fill_n(weights_ + size_, kChunkSize, 0.0f);
+    std::fill_n(weights_ + size_, kChunkSize, weight_of_padding);
     size_ = (size_ + kChunkSize - 1) / kChunkSize * kChunkSize;
   }
 
   float* keys_;
   float* weights_;
-  size_t size_ = 0;                        // whole chunks
-  size_t num_keys_ = 0;                    // without what pads them
-  float lowest_ = kInf, highest_ = -kInf;  // keys of a sample
+  size_t size_ = 0;      // whole chunks
+  size_t num_keys_ = 0;  // without what pads them
   std::vector<Part> parts_;
 };
 
-// Where the cut probably is, by a sample.
-//   share  of the mass, that is above the cut
-Bracket Guess(const KeyBuffer& sample, double share) {
-  Bracket bracket;
-  if (sample.num_keys() == 0) return bracket;
-  if (share > kMargin) bracket.high = sample.KeyNear(share - kMargin);
-  if (share + kMargin < 1) bracket.low = sample.KeyNear(share + kMargin);
-  return bracket.low < bracket.high ? bracket : Bracket();
+// A sample of tokens: where the cut probably is.
+class Sample {
+ public:
+  explicit Sample(const Search& search) {
+    int64_t num_tokens = 0;
+    for (const WeightedBlock& block : search.blocks) num_tokens += block.size;
+    const int64_t step = std::max<int64_t>(1, num_tokens / kSampleSize);
+    int64_t next = step / 2;  // from the start of the block
+    for (const WeightedBlock& block : search.blocks) {
+      for (; next < block.size; next += step) Add(search, block, next);
+      next -= block.size;
+    }
+    Finish(search, static_cast<float>(step));
+  }
+
+  // Both REQUIRE: bound > 0; `total` as for FindCut.
+  Bracket Guess(double bound, double total) const {
+    if (num_keys_ == 0) return {};
+    return {.low = Low(bound, total), .high = High(bound, total)};
+  }
+
+  // The same, open above, or at the end that leaves fewer tokens.
+  Bracket GuessOpen(double bound, double total, bool above) const {
+    if (num_keys_ == 0) return {};
+    const Bracket from = {.low = Low(bound, total)};
+    if (above || 2 * NumIn(from) <= num_keys_) return from;
+    const Bracket to = {.high = High(bound, total)};
+    return NumIn(to) < NumIn(from) ? to : from;
+  }
+
+  // If there is none, +inf and -inf.
+  float lowest() const { return lowest_; }
+  float highest() const { return highest_; }
+
+ private:
+  static constexpr int kCapacity = 2 * kSampleSize + kChunkSize;
+
+  // A sum, of which terms are known that were picked evenly.
+  struct Estimate {
+    double sum = 0;
+    double variance = 0;
+    double margin() const { return kMargin * std::sqrt(variance); }
+    double least() const { return sum - margin(); }
+    double most() const { return sum + margin(); }
+  };
+
+  void Add(const Search& search, const WeightedBlock& block, int64_t i) {
+    const float key = search.rule.KeyOf(block.values[i]);
+    if (key < kLowest) return;
+    lowest_ = std::min(lowest_, key);
+    highest_ = std::max(highest_, key);
+    keys_[num_keys_] = key;
+    weights_[num_keys_] =
+        search.has_weights() ? block.weights[i] : block.values[i];
+    ++num_keys_;
+  }
+
+  // Each token stands for `step`.
+  void Finish(const Search& search, float step) {
+    std::fill_n(keys_ + num_keys_, kChunkSize, -kInf);
+    std::fill_n(weights_ + num_keys_, kChunkSize, 0.0f);
+    size_ = (num_keys_ + kChunkSize - 1) / kChunkSize * kChunkSize;
+    if (!search.has_weights()) {
+      WeighBlock(weights_, size_, search.weight_rule, weights_);
+    }
+    for (int i = 0; i < size_; ++i) weights_[i] *= step;
+  }
+
+  int NumIn(const Bracket& bracket) const {
+    int count = 0;
+    for (int i = 0; i < num_keys_; ++i) {
+      count += keys_[i] >= bracket.low && keys_[i] <= bracket.high;
+    }
+    return count;
+  }
+
+  // Whether tokens that have most of the mass are not all missed.
+  bool HasTop(double total) const {
+    const SplitSums all = SumsOfSplit(keys_, weights_, size_, kLowest);
+    const Estimate estimate = {all.from, all.from_squares};
+    return estimate.least() <= total && total <= estimate.most();
+  }
+
+  float Low(double bound, double total) const {
+    const bool has_top = HasTop(total);
+    return Split([&](const Estimate& from, const Estimate& below) {
+             const double least = total - below.most();
+             return least >= bound || (has_top && from.least() >= bound);
+           })
+        .low;
+  }
+
+  float High(double bound, double total) const {
+    const bool has_top = HasTop(total);
+    return Split([&](const Estimate& from, const Estimate& below) {
+             const double most = total - below.least();
+             return most >= bound && !(has_top && from.most() < bound);
+           })
+        .high;
+  }
+
+  // Two close keys: `holds` says yes of the mass from `low` on and of that
+  // below it, and no of those at `high`.
+  template <typename Predicate>
+  Bracket Split(const Predicate& predicate) const {
+    constexpr int kSteps = 14;  // of 31 that it takes to be exact
+    const auto holds = [&](float key) {
+      const SplitSums sums = SumsOfSplit(keys_, weights_, size_, key);
+      return predicate({sums.from, sums.from_squares},
+                       {sums.below, sums.below_squares});
+    };
+    if (!holds(lowest_)) return {.high = lowest_};
+    if (holds(highest_)) return {.low = highest_};
+    uint32_t in = OrdinalOf(lowest_), out = OrdinalOf(highest_);
+    for (int i = 0; i < kSteps && out - in > 1; ++i) {
+      const uint32_t middle = in + (out - in) / 2;
+      (holds(KeyAt(middle)) ? in : out) = middle;
+    }
+    return {KeyAt(in), KeyAt(out)};
+  }
+
+  float lowest_ = kInf, highest_ = -kInf;
+  int num_keys_ = 0;
+  int size_ = 0;  // whole chunks
+  float keys_[kCapacity];
+  float weights_[kCapacity];
+};
+
+// Fills `buffer` with what is in a bracket that has the cut, which `bracket`
+// becomes, and returns the mass above. guess(bound) tells one to try.
+template <typename Guess>
+double Narrow(const Search& search, double bound, const Guess& guess,
+              Bracket& bracket, KeyBuffer& buffer) {
+  double aim = bound;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    bracket = guess(aim);
+    const double above = buffer.Take(search, bracket);
+    const double missing =
+        bracket.low == kLowest ? 0 : bound - above - buffer.MassFrom(kLowest);
+    // By as much as it was off, it is probably off again.
+    if (above >= bound) {
+      aim = bound - (above - bound);
+    } else if (missing > 0) {
+      aim = bound + missing;
+    } else if (buffer.num_keys() > 0) {
+      return above;
+    }
+  }
+  bracket = {};
+  return buffer.Take(search, bracket);
 }
 
-// Fills `buffer` with what is in the bracket, or in another one that has the
-// cut, which `bracket` becomes; returns the mass above.
-double Narrow(std::span<const WeightedBlock> blocks, const KeyRule& rule,
-              double bound, Bracket& bracket, KeyBuffer& buffer) {
-  double above = buffer.Take(blocks, rule, bracket);
-  if (above >= bound) {
-    bracket = {.low = bracket.high};
-    above = buffer.Take(blocks, rule, bracket);
-  } else if (bracket.low != kLowest &&
-             above + buffer.MassFrom(kLowest) < bound) {
-    bracket = {.high = bracket.low};
-    above = buffer.Take(blocks, rule, bracket);
+// Halves the bracket until it has this share of what is in the buffer, or
+// nothing but the cut.
+Bracket Bisect(const KeyBuffer& buffer, double bound, double share,
+               const Bracket& bracket) {
+  // Above `out` is as much as the bound or more, above `in` less.
+  uint32_t out = OrdinalOf(bracket.low) - 1, in = OrdinalOf(bracket.high);
+  double above_out = buffer.MassFrom(kLowest), above_in = 0;
+  const double few = share * above_out;
+  while (in - out > 1 && above_out - above_in > few) {
+    const uint32_t middle = out + (in - out) / 2;
+    const double above = buffer.MassFrom(KeyAt(middle + 1));
+    (above < bound ? in : out) = middle;
+    (above < bound ? above_in : above_out) = above;
   }
-  // Sums of other parts of a block round otherwise.
-  if (above < bound && buffer.num_keys() > 0) return above;
-  bracket = {};
-  return buffer.Take(blocks, rule, bracket);
+  return {KeyAt(out + 1), KeyAt(in)};
+}
+
+// Makes the bracket end at `key`, if that is in it.
+void Split(const KeyBuffer& buffer, double bound, float key, Bracket& bracket) {
+  if (key <= bracket.low || key >= bracket.high) return;
+  const float above = KeyAt(OrdinalOf(key) + 1);
+  if (buffer.MassFrom(above) < bound) {
+    bracket.high = key;
+  } else {
+    bracket.low = above;
+  }
 }
 
 // The cut in `outer`, all of which is in the bracket.
-float CutWithin(const KeyBuffer& outer, double bound, Bracket bracket,
-                KeyBuffer& sample) {
+float CutWithin(const KeyBuffer& outer, double bound, Bracket bracket) {
   const KeyBuffer* left = &outer;
   KeyBuffer buffers[2] = {{ScratchUse::kInner0, outer.num_places()},
                           {ScratchUse::kInner1, outer.num_places()}};
-  size_t before = 2 * outer.num_keys() + 1;
   for (int i = 0; left->num_keys() > kFewTokens; i = 1 - i) {
-    if (2 * left->num_keys() >= before) break;
-    before = left->num_keys();
+    bracket = Bisect(*left, bound, kShareLeft, bracket);
+    if (bracket.low == bracket.high) return bracket.low;
     const WeightedBlock block = left->block();
-    sample.TakeSample({&block, 1}, {}, block.size);
-    Bracket guess = Guess(sample, bound / left->MassFrom(kLowest));
-    bound -= Narrow({&block, 1}, {}, bound, guess, buffers[i]);
-    bracket = {std::max(guess.low, bracket.low),
-               std::min(guess.high, bracket.high)};
+    bound -= buffers[i].Take({{&block, 1}, {}, {}}, bracket);
     left = &buffers[i];
   }
-  return left->CutAt(bound, bracket);
+  return Bisect(*left, bound, -1, bracket).low;
 }
 
 }  // namespace
 
 Cut FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
-            double bound, double total) {
+            const WeightRule& weight_rule, double bound, double total) {
+  const Search search = {blocks, rule, weight_rule};
   int64_t num_tokens = 0;
   for (const WeightedBlock& block : blocks) num_tokens += block.size;
-  KeyBuffer sample(ScratchUse::kSample, 2 * kSampleSize);
   KeyBuffer outer(ScratchUse::kOuter, num_tokens);
+  const Sample sample(search);
   Bracket bracket;
-  if (num_tokens > kFewTokens) {
-    sample.TakeSample(blocks, rule, num_tokens);
-    bracket = Guess(sample, bound / total);
-  }
-  bound -= Narrow(blocks, rule, bound, bracket, outer);
-  const float key = CutWithin(outer, bound, bracket, sample);
+  bound -= Narrow(
+      search, bound,
+      [&](double aim) {
+        return search.has_weights()
+                   ? sample.Guess(aim, total)
+                   : sample.GuessOpen(aim, total, bound < kFewShare * total);
+      },
+      bracket, outer);
+  // An open end is far away.
+  if (bracket.low == kLowest) Split(outer, bound, sample.lowest(), bracket);
+  if (bracket.high == kInf) Split(outer, bound, sample.highest(), bracket);
+  const float key = CutWithin(outer, bound, bracket);
   return {key, outer.MassesFrom(key)};
 }
 

@@ -4,9 +4,11 @@
 //
 // A bracket around the cut is guessed from a sample of the tokens, and one pass
 // splits them in two: those above it, whose weights are summed up, and those
-// within, which are written out. The same again among these, until few are left
-// or guesses do not help; then the cut is found by bisection. A guess that is
-// wrong costs another pass, never the result.
+// within, which are written out. Where weights are not known yet, the bracket
+// is open at one end: all below the cut, or all above it, are written out,
+// weighed, and the others follow from the mass of a block. The same again among
+// these, until few are left or guesses do not help; then the cut is found by
+// bisection. A guess that is wrong costs another pass, never the result.
 //
 // The answer is a pure function of blocks and bound on one processor. The sums
 // are in float32 within a block and in double beyond it, so it is exact but for
@@ -22,12 +24,16 @@
 
 namespace espalier {
 
-// A run of scores and the weights of each.
+// A run of scores and the weights of each, or how much those add up to: then
+// only scores near the cut are ever weighed.
 struct WeightedBlock {
   const float* values = nullptr;   // [size]
-  const float* weights = nullptr;  // [size]
+  const float* weights = nullptr;  // [size]; null: a WeightRule tells them
   int size = 0;                    // > 0, a multiple of kChunkSize
-  float scale = 1;                 // of all its weights
+  // Where weights is null: of all that have a key above -inf; and the highest
+  // value.
+  double mass = 0;
+  float max = 0;
 };
 
 struct Cut {
@@ -39,8 +45,9 @@ struct Cut {
 // weights add up to `bound`: what stays is all whose betters have less than
 // that. If they never do, all stay. `total` is the sum of the weights of all
 // that have a key above -inf; it only helps to guess.
-// REQUIRES: a token with a key above -inf, no NaN; bound > 0.
+// REQUIRES: a token with a key above -inf, no NaN; bound > 0; either all blocks
+// have weights or none has.
 Cut FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
-            double bound, double total);
+            const WeightRule& weight_rule, double bound, double total);
 
 }  // namespace espalier

@@ -7,6 +7,7 @@
 #include "kernels/edited_row.h"
 #include "kernels/kept_tokens.h"
 #include "kernels/perturb.h"
+#include "kernels/scratch.h"
 
 namespace espalier {
 namespace {
@@ -128,8 +129,9 @@ std::vector<TokenScore> PerturbRow(std::span<const float> logits,
   if (row.has_nan()) return {{kNotANumber, 0.0f}};
   if (!by_log_prob) return PerturbEdited(row, options);
   if (row.max() == -kInf) return {};
-  const std::vector<float> log_probs = row.LogProbs();
-  EditedRow edited(log_probs, EditsOf(options.draw));
+  float* const log_probs = Scratch(ScratchUse::kLogProbs, logits.size());
+  row.WriteLogProbs(log_probs);
+  EditedRow edited({log_probs, logits.size()}, EditsOf(options.draw));
   return PerturbEdited(edited, options);
 }
 

@@ -68,29 +68,37 @@ BlockMax MaxAndGroups(const float* HWY_RESTRICT values, int size,
           !hn::AllFalse(d, hn::IsNaN(sum))};
 }
 
-double SumAndTerms(const float* HWY_RESTRICT values, int size, float max,
-                   float* HWY_RESTRICT terms) {
+template <bool kMoment>
+ExpMoments SumAndMoment(const float* HWY_RESTRICT values, int size, float max) {
   const Floats d;
   const int lanes = static_cast<int>(hn::Lanes(d));
-  const Vec m = hn::Set(d, max);
-  const auto term = [&](int i) HWY_ATTR {
-    const Vec e = Exp(d, hn::Sub(hn::LoadU(d, values + i), m));
-    if (terms != nullptr) hn::StoreU(e, d, terms + i);
-    return e;
-  };
-  Vec sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+  const Vec m = hn::Set(d, max), least = hn::Set(d, -87.0f);
+  Vec sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+  Vec moments[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
   for (int i = 0; i < size; i += 4 * lanes) {
-    sum0 = hn::Add(sum0, term(i));
-    sum1 = hn::Add(sum1, term(i + lanes));
-    sum2 = hn::Add(sum2, term(i + 2 * lanes));
-    sum3 = hn::Add(sum3, term(i + 3 * lanes));
+    for (int k = 0; k < 4; ++k) {
+      const Vec x = hn::Sub(hn::LoadU(d, values + i + k * lanes), m);
+      const Vec term = Exp(d, x);
+      sums[k] = hn::Add(sums[k], term);
+      if constexpr (kMoment) {
+        moments[k] = hn::MulAdd(term, hn::Max(x, least), moments[k]);
+      }
+    }
   }
-  float sums[kChunkSize] = {};  // narrower vectors leave the rest at zero
-  hn::StoreU(sum0, d, sums);
-  hn::StoreU(sum1, d, sums + lanes);
-  hn::StoreU(sum2, d, sums + 2 * lanes);
-  hn::StoreU(sum3, d, sums + 3 * lanes);
-  return TotalOfChunk(sums);
+  const auto total = [&](const Vec* parts) HWY_ATTR {
+    float chunk[kChunkSize] = {};  // narrower vectors leave the rest at zero
+    for (int k = 0; k < 4; ++k) hn::StoreU(parts[k], d, chunk + k * lanes);
+    return TotalOfChunk(chunk);
+  };
+  return {total(sums), kMoment ? total(moments) : 0.0};
+}
+
+ExpMoments SumAlone(const float* values, int size, float max) {
+  return SumAndMoment<false>(values, size, max);
+}
+
+ExpMoments SumWithMoment(const float* values, int size, float max) {
+  return SumAndMoment<true>(values, size, max);
 }
 
 // Bit i: values[i] > threshold.
@@ -127,7 +135,8 @@ HWY_AFTER_NAMESPACE();
 namespace espalier {
 
 HWY_EXPORT(MaxAndGroups);
-HWY_EXPORT(SumAndTerms);
+HWY_EXPORT(SumAlone);
+HWY_EXPORT(SumWithMoment);
 HWY_EXPORT(FirstAbove);
 
 BlockMax MaxOfBlock(const float* values, int size) {
@@ -139,11 +148,11 @@ BlockMax MaxOfBlock(const float* values, int size, float* group_max) {
 }
 
 double SumOfExp(const float* values, int size, float max) {
-  return HWY_DYNAMIC_DISPATCH(SumAndTerms)(values, size, max, nullptr);
+  return HWY_DYNAMIC_DISPATCH(SumAlone)(values, size, max).sum;
 }
 
-double SumOfExp(const float* values, int size, float max, float* terms) {
-  return HWY_DYNAMIC_DISPATCH(SumAndTerms)(values, size, max, terms);
+ExpMoments MomentsOfExp(const float* values, int size, float max) {
+  return HWY_DYNAMIC_DISPATCH(SumWithMoment)(values, size, max);
 }
 
 ChunkMask FirstAbove(const float* values, int begin, int size,

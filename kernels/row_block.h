@@ -42,9 +42,13 @@ BlockMax MaxOfBlock(const float* values, int size, float* group_max);
 // REQUIRES: no NaN, max finite and no value above it.
 double SumOfExp(const float* values, int size, float max);
 
-// The same, to the bit, and writes the terms unless `terms` is null.
-//   terms  [size]  f32  out; not `values`
-double SumOfExp(const float* values, int size, float max, float* terms);
+// The same, to the bit, and the sum of term * (value - max), in which no factor
+// counts as less than -87.
+struct ExpMoments {
+  double sum = 0;
+  double moment = 0;
+};
+ExpMoments MomentsOfExp(const float* values, int size, float max);
 
 // Scores above a threshold, found a chunk at a time so that the caller can
 // raise the threshold as it takes them.

@@ -21,20 +21,19 @@ namespace espalier {
 class RunningLogSum {
  public:
   // Adds a block, of which `block_max` is the highest value.
-  // Returns its part of the sum, relative to the max() it leaves, and writes
-  // the terms of that unless `terms` is null or max() is infinite then.
+  // Returns its part of the sum, relative to the max() it leaves, and if
+  // `with_moment` and max() is finite then, its moment.
   // REQUIRES: as SumOfExp on `values` and `size`.
-  double Add(const float* values, int size, float block_max,
-             float* terms = nullptr) {
-    if (block_max == -kInf) return 0;
+  ExpMoments Add(const float* values, int size, float block_max,
+                 bool with_moment = false) {
+    if (block_max == -kInf) return {};
     if (block_max > max_) {
       sum_ *= std::exp(static_cast<double>(max_) - block_max);
       max_ = block_max;
     }
-    const double sum = max_ == kInf ? std::count(values, values + size, kInf)
-                                    : SumOfExp(values, size, max_, terms);
-    sum_ += sum;
-    return sum;
+    const ExpMoments part = PartOf(values, size, with_moment);
+    sum_ += part.sum;
+    return part;
   }
 
   // The highest logit so far; -inf if none was above that.
@@ -46,6 +45,14 @@ class RunningLogSum {
 
  private:
   static constexpr float kInf = std::numeric_limits<float>::infinity();
+
+  ExpMoments PartOf(const float* values, int size, bool with_moment) const {
+    if (max_ == kInf) {
+      return {.sum = 1.0 * std::count(values, values + size, kInf)};
+    }
+    return with_moment ? MomentsOfExp(values, size, max_)
+                       : ExpMoments{.sum = SumOfExp(values, size, max_)};
+  }
 
   float max_ = -kInf;
   double sum_ = 0;

@@ -26,8 +26,8 @@ Draw DrawRow(std::span<const float> logits, const DrawOptions& options) {
   EditedRow row(logits, {.repetition_penalty = options.repetition_penalty,
                          .edits = options.edits,
                          .only_edited = options.only_edited,
-                         .keep_terms = KeptTokens::WeighsAll(options.params,
-                                                             vocab_size)});
+                         .keep_moments = KeptTokens::AsksMoments(options.params,
+                                                                 vocab_size)});
   if (row.has_nan()) return {.token = kNotANumber};
   if (row.max() == -std::numeric_limits<float>::infinity()) return {};
   const TokenId token = Choose(row, options);

@@ -10,11 +10,9 @@ namespace espalier {
 
 // Who uses it; users that share a name may not be at work at once.
 enum class ScratchUse {
-  kTerms,
   kBlock,
   kEdited,
-  kWeights,
-  kSample,
+  kLogProbs,
   kOuter,
   kInner0,
   kInner1,

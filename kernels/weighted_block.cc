@@ -20,13 +20,15 @@ namespace HWY_NAMESPACE {
 // The sum of four vectors.
 HWY_INLINE double Total(Vec sum0, Vec sum1, Vec sum2, Vec sum3) {
   const Floats d;
-  const int lanes = static_cast<int>(hn::Lanes(d));
-  float sums[kChunkSize] = {};  // narrower vectors leave the rest at zero
-  hn::StoreU(sum0, d, sums);
-  hn::StoreU(sum1, d, sums + lanes);
-  hn::StoreU(sum2, d, sums + 2 * lanes);
-  hn::StoreU(sum3, d, sums + 3 * lanes);
-  return TotalOfChunk(sums);
+  const hn::CappedTag<double, 8> dd;
+  const hn::Rebind<float, decltype(dd)> half;
+  float sums[16] = {};  // narrower vectors leave the rest at zero
+  hn::StoreU(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)), d, sums);
+  auto total = hn::Zero(dd);
+  for (int i = 0; i < 16; i += static_cast<int>(hn::Lanes(dd))) {
+    total = hn::Add(total, hn::PromoteTo(dd, hn::LoadU(half, sums + i)));
+  }
+  return hn::GetLane(hn::SumOfLanes(dd, total));
 }
 
 // The sum of body(i) over a block: four sums, so that additions overlap.
@@ -53,27 +55,71 @@ HWY_INLINE Vec Keys(Vec values, Vec low, Vec origin, Vec center) {
   return hn::IfThenElse(hn::Ge(values, low), keys, hn::Neg(hn::Inf(d)));
 }
 
-double Weigh(const float* HWY_RESTRICT values, int size, float max,
-             float temperature, float* HWY_RESTRICT weights) {
+// (value - max) / temperature, of values from memory.
+class Exponents {
+ public:
+  explicit Exponents(const WeightRule& rule) : max_(rule.max) {
+    // The product with 1 / temperature in two parts: rounding that would tilt
+    // the whole distribution. Where it is so large that the second part might
+    // overflow, nothing but the best tokens counts.
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    const double inverse = std::min(1.0 / rule.temperature, kLargest);
+    high_ = static_cast<float>(inverse);
+    low_ = inverse < 1e6 ? static_cast<float>(inverse - high_) : 0.0f;
+  }
+
+  HWY_INLINE Vec Of(Vec values) const {
+    const Floats d;
+    const Vec difference =
+        hn::Max(hn::Sub(values, hn::Set(d, max_)), hn::Set(d, -1e30f));
+    return hn::MulAdd(difference, hn::Set(d, low_),
+                      hn::Mul(difference, hn::Set(d, high_)));
+  }
+
+ private:
+  float max_, high_, low_;
+};
+
+void WeighBlock(const float* values, int size, const WeightRule& rule,
+                float* weights) {
   const Floats d;
-  const Vec m = hn::Set(d, max);
-  // The product with 1 / temperature in two parts: rounding that would tilt the
-  // whole distribution. Where it is so large that the second part might
-  // overflow, nothing but the best tokens counts.
-  constexpr double kLargest = std::numeric_limits<float>::max();
-  const double inverse = std::min(1.0 / temperature, kLargest);
-  const float inverse_high = static_cast<float>(inverse);
-  const Vec high = hn::Set(d, inverse_high);
-  const Vec low = hn::Set(
-      d, inverse < 1e6 ? static_cast<float>(inverse - inverse_high) : 0.0f);
-  const Vec least = hn::Set(d, -1e30f);
-  return SumOver(size, [&](int i) HWY_ATTR {
-    const Vec difference = hn::Max(hn::Sub(hn::LoadU(d, values + i), m), least);
-    const Vec x = hn::MulAdd(difference, low, hn::Mul(difference, high));
-    const Vec weight = Exp(d, x);
-    hn::StoreU(weight, d, weights + i);
-    return weight;
-  });
+  const Exponents exponents(rule);
+  for (int i = 0; i < size; i += static_cast<int>(hn::Lanes(d))) {
+    const Vec x = exponents.Of(hn::LoadU(d, values + i));
+    hn::StoreU(Exp(d, x), d, weights + i);
+  }
+}
+
+template <bool kMoment>
+WeightSums Sums(const float* HWY_RESTRICT values, int size,
+                const WeightRule& rule, float low) {
+  const Floats d;
+  const Exponents exponents(rule);
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  const Vec bottom = hn::Set(d, low), least = hn::Set(d, -87.0f);
+  Vec masses[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+  Vec moments[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+  for (int i = 0; i < size; i += 4 * lanes) {
+    for (int k = 0; k < 4; ++k) {
+      const Vec v = hn::LoadU(d, values + i + k * lanes);
+      const Vec x = exponents.Of(v);
+      const Vec weight = hn::IfThenElseZero(hn::Ge(v, bottom), Exp(d, x));
+      masses[k] = hn::Add(masses[k], weight);
+      if constexpr (kMoment) {
+        moments[k] = hn::MulAdd(weight, hn::Max(x, least), moments[k]);
+      }
+    }
+  }
+  const double mass = Total(masses[0], masses[1], masses[2], masses[3]);
+  if constexpr (!kMoment) return {.mass = mass};
+  return {mass, Total(moments[0], moments[1], moments[2], moments[3]) *
+                    rule.temperature};
+}
+
+WeightSums SumsOfBlock(const float* values, int size, const WeightRule& rule,
+                       float low, bool with_moment) {
+  return with_moment ? Sums<true>(values, size, rule, low)
+                     : Sums<false>(values, size, rule, low);
 }
 
 template <bool kByDistance>
@@ -97,29 +143,76 @@ double MassOfBlock(const float* values, const float* weights, int size,
                                         std::max(cut, rule.low));
 }
 
-double MomentOfBlock(const float* HWY_RESTRICT values,
-                     const float* HWY_RESTRICT weights, int size, float low,
-                     float center) {
+SplitSums SumsOfSplit(const float* HWY_RESTRICT keys,
+                      const float* HWY_RESTRICT weights, int size, float key) {
   const Floats d;
-  const Vec least = hn::Set(d, low), c = hn::Set(d, center);
-  return SumOver(size, [&](int i) HWY_ATTR {
+  const Vec cut = hn::Set(d, key), lowest = hn::Neg(hn::Inf(d));
+  Vec from = hn::Zero(d), from_squares = from;
+  Vec below = from, below_squares = from;
+  for (int i = 0; i < size; i += static_cast<int>(hn::Lanes(d))) {
+    const Vec k = hn::LoadU(d, keys + i), w = hn::LoadU(d, weights + i);
+    const auto is_from = hn::Ge(k, cut);
+    const Vec high = hn::IfThenElseZero(is_from, w);
+    const Vec low =
+        hn::IfThenElseZero(hn::Gt(k, lowest), hn::IfThenZeroElse(is_from, w));
+    from = hn::Add(from, high);
+    from_squares = hn::MulAdd(high, high, from_squares);
+    below = hn::Add(below, low);
+    below_squares = hn::MulAdd(low, low, below_squares);
+  }
+  const auto sum = [&](Vec v) HWY_ATTR {
+    return double{hn::GetLane(hn::SumOfLanes(d, v))};
+  };
+  return {sum(from), sum(from_squares), sum(below), sum(below_squares)};
+}
+
+template <bool kByDistance>
+int List(const float* HWY_RESTRICT values, int size, const KeyRule& rule,
+         float low, float high, float* HWY_RESTRICT listed) {
+  const Floats d;
+  const Vec bottom = hn::Set(d, low), top = hn::Set(d, high);
+  const Vec rule_low = hn::Set(d, rule.low);
+  const Vec origin = hn::Set(d, rule.origin), center = hn::Set(d, rule.center);
+  size_t count = 0;
+  for (int i = 0; i < size; i += static_cast<int>(hn::Lanes(d))) {
     const Vec v = hn::LoadU(d, values + i);
-    const Vec moment = hn::Mul(hn::LoadU(d, weights + i), hn::Sub(v, c));
-    return hn::IfThenElseZero(hn::Ge(v, least), moment);
-  });
+    const Vec keys = Keys<kByDistance>(v, rule_low, origin, center);
+    const auto within = hn::And(hn::Ge(keys, bottom), hn::Le(keys, top));
+    hn::StoreU(hn::Compress(v, within), d, listed + count);
+    count += hn::CountTrue(d, within);
+  }
+  return static_cast<int>(count);
+}
+
+int ListBlock(const float* values, int size, const KeyRule& rule, float low,
+              float high, float* listed) {
+  return rule.by_distance ? List<true>(values, size, rule, low, high, listed)
+                          : List<false>(values, size, rule,
+                                        std::max(low, rule.low), high, listed);
+}
+
+void WriteKeys(const float* HWY_RESTRICT values, int size, const KeyRule& rule,
+               float* HWY_RESTRICT keys) {
+  const Floats d;
+  const Vec low = hn::Set(d, rule.low);
+  const Vec origin = hn::Set(d, rule.origin), center = hn::Set(d, rule.center);
+  for (int i = 0; i < size; i += static_cast<int>(hn::Lanes(d))) {
+    const Vec v = hn::LoadU(d, values + i);
+    hn::StoreU(rule.by_distance ? Keys<true>(v, low, origin, center) : v, d,
+               keys + i);
+  }
 }
 
 template <bool kByDistance>
 BlockParts Partition(const float* HWY_RESTRICT values,
                      const float* HWY_RESTRICT weights, int size,
-                     const KeyRule& rule, float scale, float low, float high,
+                     const KeyRule& rule, float low, float high,
                      float* HWY_RESTRICT keys_out,
                      float* HWY_RESTRICT weights_out) {
   const Floats d;
   const Vec bottom = hn::Set(d, low), top = hn::Set(d, high);
   const Vec rule_low = hn::Set(d, rule.low);
   const Vec origin = hn::Set(d, rule.origin), center = hn::Set(d, rule.center);
-  const Vec factor = hn::Set(d, scale);
   size_t count = 0;
   const double above = SumOver(size, [&](int i) HWY_ATTR {
     const Vec weight = hn::LoadU(d, weights + i);
@@ -128,20 +221,19 @@ BlockParts Partition(const float* HWY_RESTRICT values,
     const auto is_above = hn::Gt(keys, top);
     const auto between = hn::AndNot(is_above, hn::Ge(keys, bottom));
     hn::StoreU(hn::Compress(keys, between), d, keys_out + count);
-    hn::StoreU(hn::Compress(hn::Mul(weight, factor), between), d,
-               weights_out + count);
+    hn::StoreU(hn::Compress(weight, between), d, weights_out + count);
     count += hn::CountTrue(d, between);
     return hn::IfThenElseZero(is_above, weight);
   });
-  return {above * scale, static_cast<int>(count)};
+  return {above, static_cast<int>(count)};
 }
 
 BlockParts PartitionBlock(const float* values, const float* weights, int size,
-                          const KeyRule& rule, float scale, float low,
-                          float high, float* keys, float* weights_out) {
-  return rule.by_distance ? Partition<true>(values, weights, size, rule, scale,
-                                            low, high, keys, weights_out)
-                          : Partition<false>(values, weights, size, rule, scale,
+                          const KeyRule& rule, float low, float high,
+                          float* keys, float* weights_out) {
+  return rule.by_distance ? Partition<true>(values, weights, size, rule, low,
+                                            high, keys, weights_out)
+                          : Partition<false>(values, weights, size, rule,
                                              std::max(low, rule.low), high,
                                              keys, weights_out);
 }
@@ -153,14 +245,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace espalier {
 
-HWY_EXPORT(Weigh);
+HWY_EXPORT(WeighBlock);
+HWY_EXPORT(SumsOfBlock);
 HWY_EXPORT(MassOfBlock);
-HWY_EXPORT(MomentOfBlock);
+HWY_EXPORT(SumsOfSplit);
+HWY_EXPORT(ListBlock);
+HWY_EXPORT(WriteKeys);
 HWY_EXPORT(PartitionBlock);
 
-double WeighBlock(const float* values, int size, float max, float temperature,
-                  float* weights) {
-  return HWY_DYNAMIC_DISPATCH(Weigh)(values, size, max, temperature, weights);
+void WeighBlock(const float* values, int size, const WeightRule& rule,
+                float* weights) {
+  HWY_DYNAMIC_DISPATCH(WeighBlock)(values, size, rule, weights);
+}
+
+WeightSums SumsOfBlock(const float* values, int size, const WeightRule& rule,
+                       float low, bool with_moment) {
+  return HWY_DYNAMIC_DISPATCH(SumsOfBlock)(values, size, rule, low,
+                                           with_moment);
 }
 
 double MassOfBlock(const float* values, const float* weights, int size,
@@ -168,17 +269,26 @@ double MassOfBlock(const float* values, const float* weights, int size,
   return HWY_DYNAMIC_DISPATCH(MassOfBlock)(values, weights, size, rule, cut);
 }
 
-double MomentOfBlock(const float* values, const float* weights, int size,
-                     float low, float center) {
-  return HWY_DYNAMIC_DISPATCH(MomentOfBlock)(values, weights, size, low,
-                                             center);
+SplitSums SumsOfSplit(const float* keys, const float* weights, int size,
+                      float key) {
+  return HWY_DYNAMIC_DISPATCH(SumsOfSplit)(keys, weights, size, key);
+}
+
+int ListBlock(const float* values, int size, const KeyRule& rule, float low,
+              float high, float* listed) {
+  return HWY_DYNAMIC_DISPATCH(ListBlock)(values, size, rule, low, high, listed);
+}
+
+void WriteKeys(const float* values, int size, const KeyRule& rule,
+               float* keys) {
+  HWY_DYNAMIC_DISPATCH(WriteKeys)(values, size, rule, keys);
 }
 
 BlockParts PartitionBlock(const float* values, const float* weights, int size,
-                          const KeyRule& rule, float scale, float low,
-                          float high, float* keys, float* weights_out) {
-  return HWY_DYNAMIC_DISPATCH(PartitionBlock)(
-      values, weights, size, rule, scale, low, high, keys, weights_out);
+                          const KeyRule& rule, float low, float high,
+                          float* keys, float* weights_out) {
+  return HWY_DYNAMIC_DISPATCH(PartitionBlock)(values, weights, size, rule, low,
+                                              high, keys, weights_out);
 }
 
 }  // namespace espalier

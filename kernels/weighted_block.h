@@ -32,31 +32,62 @@ struct KeyRule {
   }
 };
 
-// Writes exp((value - max) / temperature) for each value and returns the sum.
-// As SumOfExp, but for one more rounding of the exponent.
-// REQUIRES: as SumOfExp; temperature > 0.
-double WeighBlock(const float* values, int size, float max, float temperature,
-                  float* weights);
+// What a score weighs: exp((score - max) / temperature).
+struct WeightRule {
+  float max = 0;          // finite; no score is above it
+  float temperature = 1;  // > 0
+};
+
+// Writes the weight of each value. As the terms of SumOfExp, but for one more
+// rounding of the exponent.
+//   weights  [size]  f32  out; may be `values`
+void WeighBlock(const float* values, int size, const WeightRule& rule,
+                float* weights);
+
+// The sum of the weights of values from `low` on and, if asked for, the sum of
+// weight * (value - max), in which no exponent counts as less than -87.
+struct WeightSums {
+  double mass = 0;
+  double moment = 0;
+};
+WeightSums SumsOfBlock(const float* values, int size, const WeightRule& rule,
+                       float low, bool with_moment);
 
 // The sum of the weights of values whose key is at least `cut`.
 // REQUIRES: cut > -inf.
 double MassOfBlock(const float* values, const float* weights, int size,
                    const KeyRule& rule, float cut);
 
-// The sum of weight * (value - center) of values from `low` on.
-double MomentOfBlock(const float* values, const float* weights, int size,
-                     float low, float center);
+// The sums of weights, and of their squares, of keys from `key` on and of those
+// below, without -inf.
+struct SplitSums {
+  double from = 0, from_squares = 0;
+  double below = 0, below_squares = 0;
+};
+SplitSums SumsOfSplit(const float* keys, const float* weights, int size,
+                      float key);
+
+// Lists the values whose keys are in [low, high], in order, and returns how
+// many there are.
+//   listed  [size + kChunkSize]  f32  out; written beyond the count
+// REQUIRES: -inf < low <= high.
+int ListBlock(const float* values, int size, const KeyRule& rule, float low,
+              float high, float* listed);
+
+// Writes the key of each value.
+//   keys  [size]  f32  out
+void WriteKeys(const float* values, int size, const KeyRule& rule, float* keys);
 
 // A block in two: what is above a bracket, and what is within.
 struct BlockParts {
   double mass_above = 0;  // weights of keys > high
   int num_between = 0;    // keys in [low, high], which are written out
 };
-// Writes the keys in [low, high] in order, and their weights times `scale`.
+// Writes the keys in [low, high] in order, and their weights.
 //   keys, weights_out  [size + kChunkSize]  f32  out; written beyond the count
 // REQUIRES: -inf < low <= high.
 BlockParts PartitionBlock(const float* values, const float* weights, int size,
-                          const KeyRule& rule, float scale, float low,
-                          float high, float* keys, float* weights_out);
+                          const KeyRule& rule, float low, float high,
+                          float* keys, float* weights_out);
 
 }  // namespace espalier

@@ -1,11 +1,11 @@
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <vector>
 
 #include "base/check.h"
 #include "kernels/edited_row.h"
 #include "kernels/kept_tokens.h"
+#include "kernels/noise_block.h"
 #include "kernels/perturb.h"
 #include "kernels/scratch.h"
 
@@ -14,8 +14,7 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// Keeps the m highest perturbed scores of a stream of tokens. Most are turned
-// away by a bound on their noise that costs no logarithm.
+// Keeps the m highest perturbed scores of a stream of tokens.
 class BestPerturbed {
  public:
   // REQUIRES: num_best >= 1.
@@ -24,16 +23,13 @@ class BestPerturbed {
     tokens_.reserve(capacity());
   }
 
+  // What tokens that are added later must exceed.
+  double threshold() const { return threshold_; }
+
   // REQUIRES: tokens ascending; value not NaN, not +inf.
   void Add(TokenId token, float value) {
     if (value == -kInf) return;
-    // Noise above g is a uniform number with -log(uniform) < exp(-g), and
-    // -log(uniform) >= 1 - uniform; the rest is for the rounding of exp.
-    const double most = std::exp(value - threshold_) * (1 + 1e-12);
-    if (most < 0x1p-54) return;
-    const double uniform = UniformAt(token);
-    if (1 - uniform > most) return;
-    const double score = value + GumbelOf(uniform);
+    const double score = value + Gumbel(key_, token);
     if (!(score > threshold_)) return;
     tokens_.push_back({score, {token, value}});
     if (tokens_.size() == capacity()) Prune();
@@ -62,14 +58,6 @@ class BestPerturbed {
 
   size_t capacity() const { return 2 * num_best_ + 64; }
 
-  double UniformAt(TokenId token) {
-    if (token / 2 != pair_) {
-      pair_ = token / 2;
-      random_ = WordsAt(key_, static_cast<uint32_t>(pair_));
-    }
-    return GumbelUniform(random_, token);
-  }
-
   void Prune() {
     if (tokens_.size() <= num_best_) return;
     const auto last = tokens_.begin() + num_best_ - 1;
@@ -81,9 +69,30 @@ class BestPerturbed {
   const size_t num_best_;
   const RandomKey key_;
   double threshold_ = -std::numeric_limits<double>::infinity();
-  TokenId pair_ = -1;  // of tokens, of which random_ is
-  RandomWords random_;
   std::vector<Perturbed> tokens_;
+};
+
+// The words of noise of ascending chunks of tokens, a run of them at a time.
+class NoiseWords {
+ public:
+  explicit NoiseWords(const RandomKey& key) : key_(key) {}
+
+  // Of a chunk that starts at a multiple of kChunkSize.
+  const uint32_t* Of(TokenId first) {
+    const TokenId begin = first / kRun * kRun;
+    if (begin != begin_) {
+      begin_ = begin;
+      WriteNoiseWords(begin, kRun, key_, words_);
+    }
+    return words_ + (first - begin);
+  }
+
+ private:
+  static constexpr int kRun = 16 * kChunkSize;
+
+  const RandomKey key_;
+  TokenId begin_ = -1;
+  uint32_t words_[kRun];
 };
 
 EditedRow::Options EditsOf(const DrawOptions& draw) {
@@ -104,16 +113,23 @@ std::vector<TokenScore> PerturbEdited(EditedRow& row,
   }
   const KeptTokens kept(row, params);
   const double max = row.max(), log_sum = kept.LogSum();
-  BestPerturbed best(std::min(options.num_candidates, row.vocab_size()),
-                     PerturbKey(params.seed, draw.sample, draw.position));
-  kept.ForEach([&](TokenId token, float score) {
-    if (by_log_prob) {
-      best.Add(token, score / params.temperature);
-    } else {
-      const double z = score == max ? 0 : (score - max) / params.temperature;
-      best.Add(token, static_cast<float>(z - log_sum));
-    }
-  });
+  const auto value_of = [&](float score) {
+    if (by_log_prob) return score / params.temperature;
+    const double z = score == max ? 0 : (score - max) / params.temperature;
+    return static_cast<float>(z - log_sum);
+  };
+  const RandomKey key = PerturbKey(params.seed, draw.sample, draw.position);
+  BestPerturbed best(std::min(options.num_candidates, row.vocab_size()), key);
+  NoiseThreshold threshold = {.max = row.max(),
+                              .temperature = params.temperature,
+                              .value_of_max = value_of(row.max())};
+  NoiseWords words(key);
+  kept.ForEachOf(
+      [&](TokenId first, const float* scores) {
+        threshold.threshold = best.threshold();
+        return MayExceed(scores, words.Of(first), threshold);
+      },
+      [&](TokenId token, float score) { best.Add(token, value_of(score)); });
   return best.Take();
 }
 

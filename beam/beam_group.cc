@@ -58,7 +58,7 @@ bool BeamGroup::can_plan() const {
   if (num_unanswered_ == 0) return true;
   // The step ahead generates the token after the one that is outstanding.
   return num_steps_ + 2 <= *request_.params.max_new_tokens &&
-         strategy_->runs_ahead() && !rule_->processors.needs_history();
+         strategy_->runs_ahead();
 }
 
 absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan,

@@ -78,7 +78,7 @@ class BeamGroup {
 
   // Whether a step can be planned now. While an answer is outstanding, that is
   // one ahead of it: if it is the only one, the step is within max_new_tokens,
-  // and score processors need no history.
+  // and the strategy runs ahead.
   bool can_plan() const;
   // Whether a plan selected for it and is not answered.
   bool outstanding() const { return num_unanswered_ > 0; }

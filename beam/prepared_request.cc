@@ -50,9 +50,12 @@ int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
   }
   const int64_t num_tokens =
       request.prompt_tokens.size() + request.params.max_new_tokens.value() - 1;
-  const int num_lists =
-      rule->processors.needs_history() ? NumSlots(request.params) : 1;
-  return num_lists * MaxEdits(rule->processors, num_tokens, vocab_size);
+  const ScoreProcessors& processors = rule->processors;
+  int64_t num_edits = MaxEdits(processors, 0, vocab_size);
+  if (!processors.needs_history()) return num_edits;
+  for (const auto& word : processors.bad_words) num_edits += word.size();
+  return num_edits + NumSlots(request.params) *
+                         MaxEdits(processors, num_tokens, vocab_size);
 }
 
 int64_t MaxCandidates(const PreparedRequest& prepared, int vocab_size) {

@@ -26,7 +26,7 @@ struct PreparedRequest {
 };
 
 // Edits of scores that the rows of its group have together at most, in any
-// step; rows without a history share theirs.
+// step, as StepLimits::max_score_edits counts them.
 int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size);
 
 // Candidates that a step's answer has at most: of all rows together where they

@@ -62,7 +62,10 @@ ResidentGroups::Group ResidentGroups::FromRows(const StepPlan& plan,
     const int slot = selection.slots[rank];
     const std::span<const PageId> pages = plan.row_pages(rows[rank]);
     group.tables[slot].assign(pages.begin(), pages.end());
-    group.beams.push_back({.slot = slot, .parent_slot = slot});
+    Beam& beam = group.beams.emplace_back();
+    beam.slot = beam.parent_slot = slot;
+    if (selection.histories.empty()) continue;
+    beam.history = selection.histories[rank];
   }
   return group;
 }
@@ -83,6 +86,8 @@ void ResidentGroups::WriteOut(const GroupContinuation& continuation,
       AddRow(group, beam, continuation.position, plan);
       selection.cum_log_probs.push_back(beam.cum_log_prob);
       if (!group.samples.empty()) selection.samples.push_back(beam.sample);
+      if (beam.history.empty()) continue;
+      selection.histories.push_back(beam.history);
     }
     group.samples = selection.samples;
     selection.num_rows = static_cast<int>(group.beams.size());
@@ -147,12 +152,15 @@ void ResidentGroups::NextBeams(std::span<const Candidate> candidates,
                            group->eos_token_ids.end(), candidate.token)) {
       continue;
     }
-    parents.push_back(group->beams.at(candidate.beam).slot);
-    next.push_back(
-        {.parent_slot = parents.back(),
-         .token = candidate.token,
-         .cum_log_prob = candidate.cum_log_prob,
-         .sample = group->samples.empty() ? 0 : group->samples.at(i)});
+    const Beam& parent = group->beams.at(candidate.beam);
+    parents.push_back(parent.slot);
+    next.push_back({.parent_slot = parents.back(),
+                    .token = candidate.token,
+                    .cum_log_prob = candidate.cum_log_prob,
+                    .sample = group->samples.empty() ? 0 : group->samples.at(i),
+                    .history = parent.history});
+    if (parent.history.empty()) continue;
+    next.back().history.push_back(candidate.token);
   }
   const int num_beams = static_cast<int>(next.size());
   std::vector<int> slots(num_beams);

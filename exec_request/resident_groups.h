@@ -1,7 +1,8 @@
 // ResidentGroups: what an executor keeps of groups that go on by themselves
 // (step_plan.h), and how they go on: which beams the candidates make, in which
-// slots they live, what their tables hold. This is the form for the host. An
-// executor that keeps the same state elsewhere is checked against it.
+// slots they live, what their tables hold, and their histories where score
+// processors read them. This is the form for the host. An executor that keeps
+// the same state elsewhere is checked against it.
 //
 //   groups.WriteOut(&plan);   // continuations become rows, copies, selections
 //   ... run the plan ...
@@ -48,6 +49,9 @@ class ResidentGroups {
     TokenId token = 0;    // generated, and not fed yet
     float cum_log_prob = 0;
     int sample = 0;  // that it is, if it is one
+    // Prompt and generated tokens up to `token`; empty where no processor needs
+    // them.
+    std::vector<TokenId> history;
   };
   struct Group {
     int num_slots = 0;

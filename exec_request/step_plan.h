@@ -96,8 +96,8 @@ struct PlanSelection {
   std::vector<int> slots;              // [num_rows], each in [0, num_slots)
   int num_slots = 1;                   // >= num_rows
   std::vector<TokenId> eos_token_ids;  // ascending
-  // Prompt and generated tokens of each row, if the processors need them:
-  // [num_rows] or empty.
+  // Prompt and generated tokens of each row, those it feeds included, if the
+  // processors need them: [num_rows] or empty.
   std::vector<std::vector<TokenId>> histories;
   // The tokens that alone may follow each row, ascending, each once: [num_rows]
   // or empty. What they point to lives as long as `rule`.
@@ -133,8 +133,8 @@ struct GroupContinuation {
   // [num_slots], what each slot writes `position` into: its only holder is the
   // slot. The same pages as in the last continuation unless a page begins.
   std::vector<PageId> tail_pages = {};
-  // As in PlanSelection. No processor needs history, no row has tokens that
-  // alone may follow, and the kind is not kRows.
+  // As in PlanSelection; histories are those of parents, and beams' tokens. No
+  // row has tokens that alone may follow, and the kind is not kRows.
   int num_candidates = 0;
   int num_generated = 0;
   std::shared_ptr<const SelectionRule> rule = PlanSelection::DefaultRule();

@@ -5,6 +5,7 @@
 
 #include "base/cuda_launch.cuh"
 #include "kernels/cuda_attention.h"
+#include "kernels/cuda_resident.h"
 
 namespace espalier {
 namespace {
@@ -43,8 +44,22 @@ __device__ __forceinline__ void CopyPieces(const uint4* from, uint4* to,
   }
 }
 
+// The token at each place of each page; of a null `data` nobody asks.
+struct PageTokens {
+  int* data = nullptr;
+  int page_size = 1;
+};
+
+__device__ void CopyTokens(const PageCopy& copy, const PageTokens& tokens) {
+  const int* const from =
+      tokens.data + int64_t{copy.from.value} * tokens.page_size;
+  int* const to = tokens.data + int64_t{copy.to.value} * tokens.page_size;
+  for (int i = threadIdx.x % 32; i < copy.num_tokens; i += 32) to[i] = from[i];
+}
+
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
-    CopyTails(const PageCopy* copies, const int* num_copies, Layout layout) {
+    CopyTails(const PageCopy* copies, const int* num_copies, Layout layout,
+              PageTokens tokens) {
   LetNextStart();
   WaitForPrevious();
   const int runs_per_copy = layout.num_layers * layout.runs_per_page;
@@ -59,14 +74,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     CopyPieces(pages + copy.from.value * layout.page_stride,
                pages + copy.to.value * layout.page_stride,
                copy.num_tokens * layout.slot);
+    if (run == 0 && tokens.data != nullptr) CopyTokens(copy, tokens);
   }
 }
 
-}  // namespace
-
-absl::Status CudaCopyTails(const PageCopy* copies, const int* num_copies,
-                           int max_copies, const CudaKvCache& cache,
-                           const CudaDevice& device, cudaStream_t stream) {
+absl::Status Enqueue(const PageCopy* copies, const int* num_copies,
+                     int max_copies, const CudaKvCache& cache,
+                     const PageTokens& tokens, const CudaDevice& device,
+                     cudaStream_t stream) {
   if (max_copies == 0) return absl::OkStatus();
   const int per_piece = 16 / NumBytes(cache.dtype);  // elements
   if (cache.head_dim % per_piece != 0) {
@@ -86,7 +101,22 @@ absl::Status CudaCopyTails(const PageCopy* copies, const int* num_copies,
   const unsigned grid = static_cast<unsigned>(std::min<int64_t>(
       kBlocksPerSm * device.num_sms, (max_runs + kWarps - 1) / kWarps));
   return Launch(CopyTails, {.grid = grid, .block = kThreads}, stream, copies,
-                num_copies, layout);
+                num_copies, layout, tokens);
+}
+
+}  // namespace
+
+absl::Status CudaCopyTails(const PageCopy* copies, const int* num_copies,
+                           int max_copies, const CudaKvCache& cache,
+                           const CudaDevice& device, cudaStream_t stream) {
+  return Enqueue(copies, num_copies, max_copies, cache, {}, device, stream);
+}
+
+absl::Status CudaCopyBeamTails(const CudaResidentState& state, int max_copies,
+                               const CudaKvCache& cache,
+                               const CudaDevice& device, cudaStream_t stream) {
+  return Enqueue(state.copies, state.num_copies, max_copies, cache,
+                 {state.page_tokens, state.page_size}, device, stream);
 }
 
 }  // namespace espalier

@@ -135,7 +135,11 @@ __device__ void FeedHome(const CudaResidentState& state,
                          const CudaResidentGroup& group, int first_row,
                          int rank, int position) {
   const int home = group.first_slot + rank;
-  const int token = first_row + state.slots[home] - group.first_slot;
+  const int slot = state.slots[home];
+  const int token = first_row + slot - group.first_slot;
+  const int place = position % state.page_size;
+  state.page_tokens[int64_t{state.tails[slot]} * state.page_size + place] =
+      state.tokens[home];
   state.batch_tokens[token] = state.tokens[home];
   state.batch_positions[token] = position;
   state.logits_tokens[first_row + rank] = token;

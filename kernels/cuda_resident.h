@@ -6,7 +6,8 @@
 //                     tail pages, work lists
 //   CudaBeginStep     twins take over their parents' tables and tails; tokens
 //                     and positions of the batch are gathered
-//     (tail copies, forward pass, selection)
+//   CudaCopyBeamTails copies what these tails are filled with
+//     (forward pass, selection)
 //   CudaAdvanceGroups the best candidates become beams, twins get their slots
 //                     (kernels/assign_slots.h), and the host gets its report
 //
@@ -44,6 +45,7 @@
 #include "absl/status/status.h"
 #include "base/cuda.h"
 #include "base/page_copy.h"
+#include "kernels/cuda_attention.h"
 #include "kernels/cuda_sample.h"
 #include "kernels/cuda_select.h"
 #include "kernels/select.h"
@@ -89,6 +91,9 @@ struct CudaResidentState {
   int* tables = nullptr;   // [slots + more, table_stride] page ids
   // By first slot of a group: the position its rows feed next.
   int* positions = nullptr;
+  // The token at each place of each page, [pages, page_size]: the histories of
+  // beams, which lie where their keys and values do.
+  int* page_tokens = nullptr;
 
   // The batch, as the host writes it.
   const int* num_groups = nullptr;              // [1]
@@ -155,11 +160,20 @@ absl::Status CudaMoveGroup(const CudaResidentState& state, int from, int to,
 
 // Before the forward pass, for rows [0, num_rows) of the batch: first moves
 // tables and lists the tail copies these need, then writes each slot's tail
-// into its table, then fills what is its to write of the batch; starts the
-// step's clock if nothing has. Rows of groups of which only some are below
-// num_rows are not allowed.
+// into its table, then fills what is its to write of the batch, and writes down
+// in `page_tokens` what each beam feeds; starts the step's clock if nothing
+// has. Rows of groups of which only some are below num_rows are not allowed.
 absl::Status CudaBeginStep(const CudaResidentState& state, int num_rows,
                            cudaStream_t stream);
+
+// Then: all tail copies of the step, as CudaCopyTails makes them
+// (kernels/cuda_attention.h), of keys, values and tokens. `max_copies` bounds
+// *state.num_copies.
+// REQUIRES: the cache's pages are the state's.
+// Errors: as CudaCopyTails.
+absl::Status CudaCopyBeamTails(const CudaResidentState& state, int max_copies,
+                               const CudaKvCache& cache,
+                               const CudaDevice& device, cudaStream_t stream);
 
 // After selection: of each group's candidates, best first, the first num_slots
 // whose token is no EOS id become its beams by rank; AssignSlots gives their

@@ -8,10 +8,12 @@
 namespace espalier {
 namespace {
 
-// Work lists are planned for lengths up to the next multiple of this, a
-// function of the position alone: a list holds for that many steps, and its
-// longest chunk is mostly filled.
-constexpr int kPlannedPositions = 64;
+// Of a row whose edits the device makes: nobody reads it.
+constexpr CudaRowEdits kMade = {.begin = -1, .end = -1};
+
+int PlannedPositions(int position) {
+  return (position / kPlannedPositions + 1) * kPlannedPositions;
+}
 
 }  // namespace
 
@@ -90,7 +92,7 @@ CudaAnswerPart CudaBatchImage::AddGroup(const CudaGroup& group,
   num_candidates += m;
   max_candidates = std::max(max_candidates, selections.back().num_candidates);
   row_groups.insert(row_groups.end(), lines.num_lines, part.group_idx);
-  AddEdits(request, lines);
+  AddEdits(group, request, lines);
   return part;
 }
 
@@ -137,10 +139,15 @@ CudaRowEdits CudaBatchImage::AddList(const CudaGroupRequest& request,
 
 // Where they depend on no history, nor on what is allowed in its place, all
 // lines of a request share one list. Lines without a beam have none.
-void CudaBatchImage::AddEdits(const CudaGroupRequest& request,
+void CudaBatchImage::AddEdits(const CudaGroup& group,
+                              const CudaGroupRequest& request,
                               const Lines& lines) {
   const int num_lists = static_cast<int>(
       std::max(request.histories.size(), request.allowed.size()));
+  edit_rows.resize(row_groups.size());
+  if (num_lists == 0 && request.rule->processors.needs_history()) {
+    return AddMadeEdits(group, request, lines.num_lines);
+  }
   if (num_lists == 0 && !common_edits_.has_value()) {
     common_edits_ = AddList(request, 0);
   }
@@ -153,6 +160,46 @@ void CudaBatchImage::AddEdits(const CudaGroupRequest& request,
   }
 }
 
+// Any line may have a beam.
+void CudaBatchImage::AddMadeEdits(const CudaGroup& group,
+                                  const CudaGroupRequest& request,
+                                  int num_lines) {
+  row_edits.resize(row_edits.size() + num_lines, kMade);
+  const int rule = static_cast<int>(edit_rules.size());
+  edit_rules.push_back(AddRule(group, request));
+  const int room = static_cast<int>(MaxEdits(request.rule->processors,
+                                             PlannedPositions(group.position),
+                                             shape.vocab_size));
+  for (auto row = edit_rows.end() - num_lines; row != edit_rows.end(); ++row) {
+    num_made_edits += room;
+    const int begin = shape.max_edits - num_made_edits;
+    *row = {.rule = rule, .begin = begin, .end = begin + room};
+  }
+}
+
+// With an empty history, all that is left of a list is what lists have in
+// common.
+CudaEditRule CudaBatchImage::AddRule(const CudaGroup& group,
+                                     const CudaGroupRequest& request) {
+  const ScoreProcessors& processors = request.rule->processors;
+  const CudaRowEdits common = AddList(request, 0);
+  for (const std::vector<TokenId>& word : processors.bad_words) {
+    if (word.size() == 1) continue;  // not of the history
+    for (const TokenId token : word) edits.push_back({.token = token});
+    edits.back().banned = true;
+  }
+  return {.common_begin = common.begin,
+          .common_end = common.end,
+          .words_begin = common.end,
+          .words_end = static_cast<int>(edits.size()),
+          .num_prompt_tokens = group.position + 1 - request.num_generated,
+          .repetition_penalty = processors.repetition_penalty,
+          .frequency_penalty = processors.frequency_penalty,
+          .presence_penalty = processors.presence_penalty,
+          .no_repeat_ngram_size = processors.no_repeat_ngram_size,
+          .only_edited = common.only_edited ? 1 : 0};
+}
+
 void CudaBatchImage::AddAttention(const CudaGroup& group, int first_row) {
   const bool shares = group.num_slots > 1 && group.num_shared_pages > 0;
   const int kv_begin = shares ? group.num_shared_pages * shape.page_size : 0;
@@ -162,8 +209,7 @@ void CudaBatchImage::AddAttention(const CudaGroup& group, int first_row) {
                            .table = group.first_slot,
                            .kv_end = kv_begin});
   }
-  const int bound =
-      (group.position / kPlannedPositions + 1) * kPlannedPositions;
+  const int bound = PlannedPositions(group.position);
   for (int slot = 0; slot < group.num_slots; ++slot) {
     attention_rows.push_back(
         {.first_query = first_row + slot,
@@ -242,6 +288,7 @@ CudaLogProbPlace CudaBatchImage::AddKnownLines(int first_token,
   prompt_cum_log_probs.resize(prompt_logits_tokens.size());
   row_groups.resize(num_lines() + next.size(), -1);
   row_edits.resize(num_lines());
+  edit_rows.resize(num_lines());
   row_params.resize(num_lines(), -1);
   perturbed_rows.resize(num_lines());
   perturbed_params.resize(num_lines(), -1);
@@ -253,6 +300,7 @@ void CudaBatchImage::Pad(int padded_rows, int padding_table) {
   num_rows = padded_rows;
   row_groups.resize(padded_rows, -1);
   row_edits.resize(padded_rows);
+  edit_rows.resize(padded_rows);
   row_params.resize(padded_rows, -1);
   perturbed_rows.resize(padded_rows);
   perturbed_params.resize(padded_rows, -1);

@@ -26,6 +26,7 @@
 #include "base/ids.h"
 #include "exec_request/step_plan.h"
 #include "kernels/cuda_attention.h"
+#include "kernels/cuda_history_edits.h"
 #include "kernels/cuda_perturb.h"
 #include "kernels/cuda_resident.h"
 #include "kernels/cuda_select.h"
@@ -40,7 +41,8 @@ struct CudaGroupRequest {
   int num_candidates = 1;
   int num_generated = 0;
   const SelectionRule* rule = nullptr;  // not null
-  // As in PlanSelection, by rank; of continuations there are none.
+  // As in PlanSelection, by rank; of continuations there are none. Histories
+  // that processors need and that are not given the device has.
   std::span<const std::vector<TokenId>> histories = {};
   std::span<const std::span<const TokenId>> allowed = {};
   std::span<const int> slots = {};
@@ -55,12 +57,19 @@ struct CudaAnswerPart {
   CudaLogProbPlace log_probs = {};
 };
 
+// What is planned by lengths is planned for lengths up to the next multiple of
+// this, a function of the position alone: work lists of attention, and room for
+// edits that follow from histories, hold for that many steps; and a list's
+// longest chunk is mostly filled.
+inline constexpr int kPlannedPositions = 64;
+
 struct CudaBatchImage {
-  // Of the model.
+  // Of the model, and room for edits.
   struct Shape {
     int vocab_size = 1;
     int page_size = 1;
     int max_positions = 1;  // that a table reaches
+    int max_edits = 0;
   };
   explicit CudaBatchImage(const Shape& of)
       : shape(of), log_probs(of.vocab_size) {}
@@ -84,7 +93,11 @@ struct CudaBatchImage {
   int num_tokens() const { return static_cast<int>(token_tables.size()); }
   int num_lines() const { return static_cast<int>(row_groups.size()); }
   int num_groups() const { return static_cast<int>(groups.size()); }
-  bool has_edits() const { return !edits.empty() || restricts_rows; }
+  bool has_edits() const {
+    return !edits.empty() || restricts_rows || makes_edits();
+  }
+  // Whether the device makes some rows' edits, of histories that it keeps.
+  bool makes_edits() const { return !edit_rules.empty(); }
 
   const Shape shape;
   int num_rows = 0;        // of beams
@@ -100,6 +113,10 @@ struct CudaBatchImage {
   std::vector<CudaRowEdits> row_edits;  // [num_lines]
   std::vector<TokenEdit> edits;
   bool restricts_rows = false;  // whether some row is only_edited
+  // Lists that the device makes stand at the end of its array of edits.
+  std::vector<CudaEditRow> edit_rows;  // [num_lines]
+  std::vector<CudaEditRule> edit_rules;
+  int num_made_edits = 0;       // room for them
   std::vector<int> row_params;  // [num_lines]
   std::vector<SamplingParams> params;
   // Of perturbed rows: `selections`, but with candidates of those alone.
@@ -135,8 +152,12 @@ struct CudaBatchImage {
   void AddPerturbed(const CudaGroupRequest& request, int rank);
   void AddPromptDraws(const CudaGroupRequest& request, int first_line,
                       int num_lines, int first_candidate);
-  void AddEdits(const CudaGroupRequest& request, const Lines& lines);
+  void AddEdits(const CudaGroup& group, const CudaGroupRequest& request,
+                const Lines& lines);
   CudaRowEdits AddList(const CudaGroupRequest& request, int rank);
+  void AddMadeEdits(const CudaGroup& group, const CudaGroupRequest& request,
+                    int num_lines);
+  CudaEditRule AddRule(const CudaGroup& group, const CudaGroupRequest& request);
   void AddAttention(const CudaGroup& group, int first_row);
 
   // Of the request whose lines are being added, if they share their edits.

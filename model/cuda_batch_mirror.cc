@@ -30,6 +30,8 @@ CudaBatchMirror::CudaBatchMirror(const CudaStepMemory* memory,
       token_tables_(memory->arrays().token_tables),
       row_edits_(memory->arrays().row_edits),
       edits_(memory->arrays().edits),
+      edit_rows_(memory->arrays().edit_rows),
+      edit_rules_(memory->arrays().edit_rules),
       num_draws_(memory->arrays().num_draws),
       row_params_(memory->arrays().row_params),
       params_(memory->arrays().params),
@@ -71,11 +73,16 @@ void CudaBatchMirror::SendGroups(const CudaBatchImage& image,
   token_tables_.Update(image.token_tables, delta);
 }
 
-// Where no row of the batch has edits the lists are not read.
+// Where no row of the batch has edits the lists are not read. What the device
+// makes of row_edits differs from what was sent, but only where what is sent
+// says that it makes them.
 void CudaBatchMirror::SendEdits(const CudaBatchImage& image, CudaDelta* delta) {
   if (!image.has_edits()) return;
   row_edits_.Update(image.row_edits, delta);
   edits_.Update(image.edits, delta);
+  if (!image.makes_edits()) return;
+  edit_rows_.Update(image.edit_rows, delta);
+  edit_rules_.Update(image.edit_rules, delta);
 }
 
 // Where nobody draws, nothing of this is read. Draws of prompts stand behind
@@ -159,6 +166,8 @@ void CudaBatchMirror::Forget() {
   token_tables_.Forget();
   row_edits_.Forget();
   edits_.Forget();
+  edit_rows_.Forget();
+  edit_rules_.Forget();
   num_draws_.Forget();
   row_params_.Forget();
   params_.Forget();

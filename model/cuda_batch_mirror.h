@@ -54,6 +54,8 @@ class CudaBatchMirror {
   MirroredArray<int> token_tables_;
   MirroredArray<CudaRowEdits> row_edits_;
   MirroredArray<TokenEdit> edits_;
+  MirroredArray<CudaEditRow> edit_rows_;
+  MirroredArray<CudaEditRule> edit_rules_;
   MirroredArray<int> num_draws_;
   MirroredArray<int> row_params_;
   MirroredArray<SamplingParams> params_;

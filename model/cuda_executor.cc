@@ -45,6 +45,12 @@ int MaxCandidates(int64_t max_rows) {
   return static_cast<int>(std::max(kCandidatesPerRow * max_rows, count));
 }
 
+// Lists of rows that the device makes have room for a little more tokens than
+// there are, so that it changes seldom.
+int64_t SpareEdits(const CudaStepLimits& limits) {
+  return int64_t{limits.max_rows} * (kPlannedPositions - 1);
+}
+
 // Sized for all that is within LimitsOfRequests(): requests whose beams are at
 // most max_rows together have no more groups, slots, rows, lines and EOS ids
 // than this.
@@ -60,8 +66,10 @@ CudaStepLimits LimitsOf(const ModelDescription& model,
   limits.max_candidates = MaxCandidates(limits.max_rows);
   limits.max_best_tokens = kBestPerRow * limits.max_rows;
   limits.max_eos_token_ids = kMaxEosTokenIds * limits.max_rows;
+  limits.num_pages = model.num_pages + 1;  // and the spare one
   limits.max_edits = static_cast<int>(
-      std::min(kMaxEdits, int64_t{limits.max_rows} * model.vocab_size));
+      std::min(kMaxEdits, int64_t{limits.max_rows} * model.vocab_size) +
+      SpareEdits(limits));
   limits.max_items = options.max_attention_items;
   limits.max_partials = options.max_attention_partials;
   return limits;
@@ -71,7 +79,7 @@ StepLimits LimitsOfRequests(const CudaStepLimits& limits) {
   return {.max_step_tokens = limits.max_tokens,
           .max_beams = limits.max_rows,
           .max_eos_token_ids = kMaxEosTokenIds,
-          .max_score_edits = limits.max_edits,
+          .max_score_edits = limits.max_edits - SpareEdits(limits),
           .max_candidates = limits.max_candidates};
 }
 

@@ -104,7 +104,8 @@ CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
                                  const CudaDevice& device)
     : shape_{.vocab_size = model.vocab_size,
              .page_size = model.page_size,
-             .max_positions = memory->limits().table_stride * model.page_size},
+             .max_positions = memory->limits().table_stride * model.page_size,
+             .max_edits = memory->limits().max_edits},
       memory_(memory),
       groups_(memory->limits().num_slots),
       mirror_(memory, attention, device) {}
@@ -321,7 +322,24 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
   step->max_best = image->log_probs.max_best;
   step->max_copies = step->num_rows + (step->only_beams ? 0 : num_copies);
   step->has_edits = image->has_edits();
+  step->makes_edits = image->makes_edits();
   return CheckLimits(*image);
+}
+
+void CudaStepBuilder::PutPageTokens(const StepPlan& plan, size_t row) {
+  const std::span<const TokenId> tokens = plan.row_tokens(plan.rows[row]);
+  const std::span<const PageId> pages = plan.row_pages(row);
+  const CudaDelta::Shared fed = delta_->Share(tokens);
+  for (int i = 0; i < fed.count;) {
+    const int position = plan.rows[row].first_position + i;
+    const int place = position % shape_.page_size;
+    const int count = std::min(shape_.page_size - place, fed.count - i);
+    const int64_t page = pages[position / shape_.page_size].value;
+    delta_->Put(
+        memory_->arrays().state.page_tokens + page * shape_.page_size + place,
+        CudaDelta::Shared{fed.source + i, count});
+    i += count;
+  }
 }
 
 absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
@@ -334,6 +352,7 @@ absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
     const PlanRow& row = plan.rows[i];
     first_tokens[i] = image->num_tokens();
     image->AddPrompt(plan.row_tokens(row), row.first_position, tables[i]);
+    PutPageTokens(plan, i);
   }
   for (const Entry& entry : prompts_) {
     std::vector<int> last_tokens;
@@ -417,7 +436,8 @@ absl::Status CudaStepBuilder::CheckLimits(const CudaBatchImage& image) const {
       {"best tokens to report",
        {image.log_probs.num_best, limits.max_best_tokens}},
       {"EOS ids", {image.eos_token_ids.size(), limits.max_eos_token_ids}},
-      {"edits of scores", {image.edits.size(), limits.max_edits}},
+      {"edits of scores",
+       {image.edits.size() + image.num_made_edits, limits.max_edits}},
       {"items of attention",
        {image.num_tokens() + NumRunQueries(image), limits.max_items}},
       {"partial sums of attention",

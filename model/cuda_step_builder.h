@@ -41,6 +41,7 @@ struct CudaStep {
   int max_best = 0;       // tokens of a line
   int max_copies = 0;     // of tails
   bool has_edits = false;
+  bool makes_edits = false;   // of histories
   bool has_partials = false;  // of attention
   bool only_beams = false;    // so that a graph of this shape can run it
 
@@ -120,6 +121,8 @@ class CudaStepBuilder {
 
   absl::Status LayOut(const StepPlan& plan, CudaBatchImage* image,
                       CudaStep* step);
+  // What the row feeds becomes part of its history.
+  void PutPageTokens(const StepPlan& plan, size_t row);
   absl::Status LayOutPrompts(const StepPlan& plan, CudaBatchImage* image,
                              CudaStep* step);
   // `first_tokens` of rows in the batch; -1: fed as beams.

@@ -49,7 +49,7 @@ void AddLogProbs(const CudaStepLimits& limits, Layout* layout,
   layout->Add(&log_probs->num_found, limits.max_rows);
 }
 
-int64_t LayOut(const CudaStepLimits& limits, int* words,
+int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
                CudaStepArrays* arrays) {
   Layout layout(words);
   CudaResidentState& state = arrays->state;
@@ -61,6 +61,7 @@ int64_t LayOut(const CudaStepLimits& limits, int* words,
   layout.Add(&state.sources, limits.num_slots);
   layout.Add(&state.tails, limits.num_slots);
   layout.Add(&state.positions, limits.num_slots);
+  layout.Add(&state.page_tokens, int64_t{limits.num_pages} * page_size);
   layout.Add(&state.num_groups, 1);
   layout.Add(&state.groups, limits.max_rows);
   layout.Add(&state.selections, limits.max_rows);
@@ -82,6 +83,8 @@ int64_t LayOut(const CudaStepLimits& limits, int* words,
   layout.Add(&arrays->select_row_groups, limits.max_rows);
   layout.Add(&arrays->row_edits, limits.max_rows);
   layout.Add(&arrays->edits, limits.max_edits);
+  layout.Add(&arrays->edit_rows, limits.max_rows);
+  layout.Add(&arrays->edit_rules, limits.max_rows);
   layout.Add(&arrays->candidates, limits.max_candidates);
   layout.Add(&arrays->num_candidates, limits.max_rows);
   layout.Add(&arrays->num_draws, 1);
@@ -100,14 +103,15 @@ absl::StatusOr<CudaStepMemory> CudaStepMemory::Create(
     const CudaStepLimits& limits, PageId spare_page, int page_size) {
   CudaStepMemory memory;
   memory.limits_ = limits;
-  const int64_t num_words = LayOut(limits, nullptr, &memory.arrays_);
+  const int64_t num_words = LayOut(limits, page_size, nullptr, &memory.arrays_);
   if (num_words > std::numeric_limits<int>::max()) {
     return ResourceExhausted("a step of up to ", limits.max_rows, " rows of ",
-                             limits.table_stride, " pages needs ",
-                             num_words * 4, " bytes to keep track of");
+                             limits.table_stride, " pages, of ",
+                             limits.num_pages, " in all, needs ", num_words * 4,
+                             " bytes to keep track of");
   }
   ASSIGN_OR_RETURN(memory.words_, DeviceBuffer<int>::Create(num_words));
-  LayOut(limits, memory.words_.data(), &memory.arrays_);
+  LayOut(limits, page_size, memory.words_.data(), &memory.arrays_);
   memory.arrays_.state.table_stride = limits.table_stride;
   memory.arrays_.state.page_size = page_size;
   // All but the tables is zero; they come first. Room for edits alone can be

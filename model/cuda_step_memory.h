@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
 #include "kernels/cuda_attention.h"
+#include "kernels/cuda_history_edits.h"
 #include "kernels/cuda_perturb.h"
 #include "kernels/cuda_resident.h"
 #include "kernels/cuda_sample.h"
@@ -25,6 +26,7 @@ struct CudaStepLimits {
   // so that groups seldom have to move to make room for others in a row.
   int num_slots = 2;
   int table_stride = 1;    // pages of a sequence
+  int num_pages = 1;       // that tables may name
   int max_candidates = 4;  // of all groups of a step, and tokens drawn
   int max_eos_token_ids = 1;
   int max_edits = 1;        // of all rows of a step
@@ -46,11 +48,14 @@ struct CudaStepArrays {
   const int* item_counts = nullptr;          // [2]
   const int* partial_indptr = nullptr;       // [max_tokens + 1]
   // Selection. state.row_groups, but -1 where the group is not selected for.
-  const int* select_row_groups = nullptr;   // [max_rows]
-  const CudaRowEdits* row_edits = nullptr;  // [max_rows]
-  const TokenEdit* edits = nullptr;         // [max_edits]
-  Candidate* candidates = nullptr;          // [max_candidates]
-  int* num_candidates = nullptr;            // [max_rows]  by group
+  const int* select_row_groups = nullptr;  // [max_rows]
+  CudaRowEdits* row_edits = nullptr;       // [max_rows]
+  TokenEdit* edits = nullptr;              // [max_edits]
+  // Of rows whose edits follow from histories.
+  const CudaEditRow* edit_rows = nullptr;    // [max_rows]
+  const CudaEditRule* edit_rules = nullptr;  // [max_rows]
+  Candidate* candidates = nullptr;           // [max_candidates]
+  int* num_candidates = nullptr;             // [max_rows]  by group
   // Sampling.
   const int* num_draws = nullptr;          // [1]
   const int* row_params = nullptr;         // [max_rows]

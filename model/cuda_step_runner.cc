@@ -104,6 +104,7 @@ CudaStepRunner::Shape CudaStepRunner::GraphShape(const CudaStep& step) const {
               GraphBound(step.max_best, kMinCandidates, limits.max_best_tokens),
           .max_copies = step.num_rows,
           .has_edits = step.has_edits,
+          .makes_edits = step.makes_edits,
           .has_partials = step.has_partials};
 }
 
@@ -127,6 +128,7 @@ absl::Status CudaStepRunner::EnqueueEagerly(const CudaStep& step) {
                        .max_best = step.max_best,
                        .max_copies = step.max_copies,
                        .has_edits = step.has_edits,
+                       .makes_edits = step.makes_edits,
                        .has_partials = step.has_partials};
   return EnqueueAll(shape);
 }
@@ -135,9 +137,13 @@ absl::Status CudaStepRunner::EnqueueAll(const Shape& shape) {
   const CudaStepArrays& arrays = memory_->arrays();
   RETURN_IF_ERROR(CudaBeginStep(arrays.state, shape.num_rows, stream_));
   if (shape.max_copies > 0) {
-    RETURN_IF_ERROR(CudaCopyTails(arrays.state.copies, arrays.state.num_copies,
-                                  shape.max_copies, model_->cache(), device_,
-                                  stream_));
+    RETURN_IF_ERROR(CudaCopyBeamTails(arrays.state, shape.max_copies,
+                                      model_->cache(), device_, stream_));
+  }
+  // Before the forward pass: selection reads edits ahead.
+  if (shape.makes_edits) {
+    RETURN_IF_ERROR(CudaCollectEdits(HistoryInputs(shape), arrays.row_edits,
+                                     arrays.edits, stream_));
   }
   if (shape.num_tokens > 0) {
     RETURN_IF_ERROR(model_->Enqueue(BatchOf(shape), logits_.data(), stream_));
@@ -206,6 +212,23 @@ CudaBatch CudaStepRunner::BatchOf(const Shape& shape) const {
                         .table_stride = limits.table_stride},
           .num_logits = shape.num_lines,
           .logits_tokens = arrays.state.logits_tokens};
+}
+
+CudaHistoryInputs CudaStepRunner::HistoryInputs(const Shape& shape) const {
+  const CudaStepArrays& arrays = memory_->arrays();
+  const CudaResidentState& state = arrays.state;
+  return {.num_rows = shape.num_lines,
+          .vocab_size = model_->description().vocab_size,
+          .table_stride = state.table_stride,
+          .page_size = state.page_size,
+          .rows = arrays.edit_rows,
+          .rules = arrays.edit_rules,
+          .cum_log_probs = state.batch_cum_log_probs,
+          .logits_tokens = state.logits_tokens,
+          .positions = state.batch_positions,
+          .token_tables = arrays.token_tables,
+          .tables = state.tables,
+          .page_tokens = state.page_tokens};
 }
 
 CudaSelectInputs CudaStepRunner::SelectInputs(const Shape& shape) const {

@@ -1,10 +1,10 @@
 // CudaStepRunner: what a step enqueues on the device, replayed from a graph
 // where its shape allows, function by function otherwise.
 //
-//   begin ─> tail copies ─> forward pass ─> selection ─> advance and report
-//                                           sampling
-//                                           perturbed rows
-//                                           log-probabilities
+//   begin ─> tail copies ─> edits of     ─> forward ─> selection ─> advance and
+//                           histories       pass       sampling       report
+//                                                      perturbed rows
+//                                                      log-probabilities
 //
 // What no request of a step asks for is not in it: a step in which nobody draws
 // costs the same with and without a sampler.
@@ -55,6 +55,7 @@ class CudaStepRunner {
     int max_best = 0;       // tokens of a line
     int max_copies = 0;
     bool has_edits = false;
+    bool makes_edits = false;   // of histories
     bool has_partials = false;  // without any, attention is one launch
     friend auto operator<=>(const Shape&, const Shape&) = default;
   };
@@ -66,6 +67,7 @@ class CudaStepRunner {
   absl::Status EnqueueEagerly(const CudaStep& step);
   absl::Status EnqueueAll(const Shape& shape);
   CudaBatch BatchOf(const Shape& shape) const;
+  CudaHistoryInputs HistoryInputs(const Shape& shape) const;
   CudaSelectInputs SelectInputs(const Shape& shape) const;
   CudaSampleInputs SampleInputs(const Shape& shape) const;
   CudaPerturbInputs PerturbInputs(const Shape& shape) const;

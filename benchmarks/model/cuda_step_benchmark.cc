@@ -2,13 +2,14 @@
 // selection and bookkeeping, with plans in flight ahead of their answers. The
 // weights are random, so that shapes nobody has weights for can be measured.
 //
-//   cuda_step_benchmark [--new-tokens N] [--torch FILE] CASE...
+//   cuda_step_benchmark [--new-tokens N] [--torch FILE] [--processors] CASE...
 //   cuda_step_benchmark 8b:8x4/512      8 requests, 4 beams, 512 prompt tokens
 //   cuda_step_benchmark 8b:64s1/512     64 requests, a sample each
 //
 // Models: 68m, 0.6b, 1b, 8b. Prompts are random, no token ends a sequence, all
-// requests come at once; the first of two runs warms up. Prints a line of a
-// markdown table a case:
+// requests come at once; the first of two runs warms up. With --processors all
+// have a repetition penalty and repeat no n-gram of three tokens. Prints a line
+// of a markdown table a case:
 //
 //   ms/step   from one step's end to the next's, on average over the steps in
 //             which all beams of all requests decode and nobody joins
@@ -111,8 +112,15 @@ struct Measured {
   absl::Duration gap = {};
 };
 
-Request RandomRequest(const DecodeCase& c, int vocab_size, int num_new_tokens,
-                      int seed) {
+struct Options {
+  int num_new_tokens = 64;
+  bool processors = false;
+  std::string torch;
+  std::vector<DecodeCase> cases;
+};
+
+Request RandomRequest(const DecodeCase& c, int vocab_size,
+                      const Options& options, int seed) {
   std::mt19937 random(seed);
   Request request;
   for (int i = 0; i < c.num_prompt_tokens; ++i) {
@@ -126,7 +134,11 @@ Request RandomRequest(const DecodeCase& c, int vocab_size, int num_new_tokens,
   } else {
     request.params.num_beams = c.num_beams;
   }
-  request.params.max_new_tokens = num_new_tokens;
+  if (options.processors) {
+    request.params.repetition_penalty = 1.2;
+    request.params.no_repeat_ngram_size = 3;
+  }
+  request.params.max_new_tokens = options.num_new_tokens;
   request.params.eos_token_id.emplace();
   return request;
 }
@@ -142,7 +154,7 @@ EngineFigures Figures(boost::asio::io_context& context, Engine& engine) {
 }
 
 Measured RunOnce(const DecodeCase& c, StepExecutor* steps, int max_step_tokens,
-                 int num_new_tokens) {
+                 const Options& run) {
   boost::asio::io_context context(1);
   StepClock clock(steps, c.num_rows());
   EngineOptions options;
@@ -152,8 +164,8 @@ Measured RunOnce(const DecodeCase& c, StepExecutor* steps, int max_step_tokens,
   for (int i = 0; i < c.num_requests; ++i) {
     boost::asio::co_spawn(
         context,
-        engine.Generate(RandomRequest(c, steps->description().vocab_size,
-                                      num_new_tokens, i)),
+        engine.Generate(
+            RandomRequest(c, steps->description().vocab_size, run, i)),
         [](std::exception_ptr, const absl::StatusOr<Result>& result) {
           CHECK(result.ok()) << result.status().ToString();
         });
@@ -180,20 +192,20 @@ int64_t KvBytes(const DecodeCase& c, const LlamaConfig& config,
 }
 
 absl::StatusOr<Measured> Measure(const DecodeCase& c, const CudaDevice& device,
-                                 int num_new_tokens) {
+                                 const Options& options) {
   const LlamaConfig& config = c.shape();
   const int max_step_tokens = std::max(4096, c.num_rows());
   const CudaLlamaOptions llama = {
       .page_size = kPageSize,
-      .kv_cache_bytes = KvBytes(c, config, num_new_tokens),
+      .kv_cache_bytes = KvBytes(c, config, options.num_new_tokens),
       .dtype = DType::kBFloat16,
       .max_tokens = max_step_tokens,
       .max_logits = c.num_rows()};
   ASSIGN_OR_RETURN(const auto model, CudaLlama::Random(config, llama, device));
   ASSIGN_OR_RETURN(const auto steps,
                    CudaExecutor::Create(model.get(), llama, device));
-  RunOnce(c, steps.get(), max_step_tokens, num_new_tokens);
-  Measured measured = RunOnce(c, steps.get(), max_step_tokens, num_new_tokens);
+  RunOnce(c, steps.get(), max_step_tokens, options);
+  Measured measured = RunOnce(c, steps.get(), max_step_tokens, options);
   measured.gap = steps->figures().median_gap;
   return measured;
 }
@@ -216,12 +228,6 @@ absl::StatusOr<std::map<std::string, double>> ReadTorch(
   return steps;
 }
 
-struct Options {
-  int num_new_tokens = 64;
-  std::string torch;
-  std::vector<DecodeCase> cases;
-};
-
 absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -230,6 +236,8 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
       options.num_new_tokens = std::atoi(argv[++i]);
     } else if (arg == "--torch" && i + 1 < argc) {
       options.torch = argv[++i];
+    } else if (arg == "--processors") {
+      options.processors = true;
     } else {
       ASSIGN_OR_RETURN(options.cases.emplace_back(), DecodeCase::Parse(arg));
     }
@@ -265,17 +273,17 @@ absl::Status Run(const Options& options) {
   ASSIGN_OR_RETURN(const auto torch, ReadTorch(options.torch));
   ASSIGN_OR_RETURN(const DeviceRates rates, MeasureRates(device));
   std::printf(
-      "%s, bf16, reads %.2f TB/s, multiplies %.0f TFLOP/s; %d new tokens\n\n",
+      "%s, bf16, reads %.2f TB/s, multiplies %.0f TFLOP/s; %d new tokens%s\n\n",
       device.name.c_str(), rates.bytes_per_s / 1e12, rates.flops_per_s / 1e12,
-      options.num_new_tokens);
+      options.num_new_tokens,
+      options.processors ? ", penalties and n-grams" : "");
   std::printf(
       "| model:requests×beams/prompt | ms/step | busy | gap µs | host µs | "
       "limit ms | "
       "step / limit | torch ms | torch / step | total s |\n"
       "|---|---|---|---|---|---|---|---|---|---|\n");
   for (const DecodeCase& c : options.cases) {
-    const absl::StatusOr<Measured> measured =
-        Measure(c, device, options.num_new_tokens);
+    const absl::StatusOr<Measured> measured = Measure(c, device, options);
     if (!measured.ok()) {
       std::printf("| %s | %s |\n", c.name.c_str(),
                   Message(measured.status()).c_str());

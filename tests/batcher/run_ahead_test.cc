@@ -213,14 +213,13 @@ TEST(RunAheadTest, FailedStepsEndTheirRequestsAndNobodyElse) {
   EXPECT_GT(num_answered, 300);
 }
 
-// A request for the toy model; processors that need history keep it from going
-// ahead.
+// A request for the toy model; beams in groups wait for each answer.
 Request MakeRequest(const ToyModel& model, int num_beams, int max_new_tokens,
-                    bool needs_history = false) {
+                    bool waits = false) {
   Request request{{1, 2, 3, 4, 5}, {}};
   request.params.num_beams = num_beams;
   request.params.max_new_tokens = max_new_tokens;
-  if (needs_history) request.params.repetition_penalty = 1.2;
+  if (waits) request.params.num_beam_groups = 2;
   EXPECT_OK(ValidateRequest(model.description(), &request));
   return request;
 }

@@ -356,7 +356,7 @@ TEST_F(BeamGroupTest, NoStepIsPlannedAheadOfTheLastToken) {
   EXPECT_FALSE(one_token.can_plan());
 }
 
-TEST_F(BeamGroupTest, ProcessorsThatNeedAHistoryKeepAGroupFromGoingAhead) {
+TEST_F(BeamGroupTest, ProcessorsDoNotKeepAGroupFromGoingAhead) {
   Request request = MakeRequest({5, 6}, 2, 4);
   request.params.suppress_tokens = {3};
   BeamGroup banning = MakeGroup(request);
@@ -367,8 +367,23 @@ TEST_F(BeamGroupTest, ProcessorsThatNeedAHistoryKeepAGroupFromGoingAhead) {
       ElementsAre(3));
   request.params.no_repeat_ngram_size = 2;
   BeamGroup with_history = MakeGroup(request);
-  Plan(with_history);
-  EXPECT_FALSE(with_history.can_plan());
+  EXPECT_THAT(Plan(with_history).selections.at(0).histories,
+              ElementsAre(ElementsAre(5, 6)));
+  ASSERT_TRUE(with_history.can_plan());
+  const StepPlan ahead = Plan(with_history);
+  EXPECT_EQ(ahead.continuations.at(0).rule->processors.no_repeat_ngram_size, 2);
+}
+
+TEST_F(BeamGroupTest, TheWorstCaseOfEditsIsWhatAllRowsShareAndWhatEachHas) {
+  Request request = MakeRequest({5, 6}, 2, 4);
+  request.params.suppress_tokens = {3, 4};
+  EXPECT_EQ(WorstCaseEdits(PreparedRequest(request), 1000), 2);
+  request.params.repetition_penalty = 2.0;
+  // Two beams that have generated three tokens.
+  EXPECT_EQ(WorstCaseEdits(PreparedRequest(request), 1000), 2 + 2 * (2 + 5));
+  request.params.bad_words_ids = {{7, 8, 9}};
+  EXPECT_EQ(WorstCaseEdits(PreparedRequest(request), 1000),
+            3 + 2 * (3 + 5) + 3);
 }
 
 TEST_F(BeamGroupTest, DroppedAheadOfItsAnswersAGroupHoldsNothing) {

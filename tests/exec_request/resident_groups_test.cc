@@ -136,6 +136,33 @@ TEST(ResidentGroupsTest, ASlotWithoutABeamKeepsItsTail) {
   EXPECT_THAT(Tables(plan), ElementsAre(Pages({0, 1}), Pages({0, 2})));
 }
 
+TEST(ResidentGroupsTest, ABeamsHistoryIsItsParentsAndItsToken) {
+  ResidentGroups groups(kPageSize);
+  StepPlan plan = PromptPlan(2);
+  plan.selections[0].histories = {{11, 12, 13, 14, 15, 16}};
+  groups.WriteOut(&plan);
+  groups.Advance(Answer({{0, 1, -1}, {0, 2, -2}}));
+  plan = Continuation(6, {1, 2});
+  groups.WriteOut(&plan);
+  EXPECT_THAT(plan.selections[0].histories,
+              ElementsAre(ElementsAre(11, 12, 13, 14, 15, 16, 1),
+                          ElementsAre(11, 12, 13, 14, 15, 16, 2)));
+  groups.Advance(Answer({{1, 3, -3}, {1, kEos, -4}, {1, 4, -5}}));
+  plan = Continuation(7, {1, 2});
+  groups.WriteOut(&plan);
+  EXPECT_THAT(plan.selections[0].histories,
+              ElementsAre(ElementsAre(11, 12, 13, 14, 15, 16, 2, 3),
+                          ElementsAre(11, 12, 13, 14, 15, 16, 2, 4)));
+
+  // Where none is given none is kept.
+  plan = PromptPlan(2);
+  groups.WriteOut(&plan);
+  groups.Advance(Answer({{0, 1, -1}}));
+  plan = Continuation(6, {1, 2});
+  groups.WriteOut(&plan);
+  EXPECT_THAT(plan.selections[0].histories, IsEmpty());
+}
+
 TEST(ResidentGroupsTest, WrittenOutRowsFollowThePlansOwn) {
   ResidentGroups groups(kPageSize);
   StepPlan plan = PromptPlan(2);

@@ -126,6 +126,9 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     tails_ = words_.Add(num_slots_);
     tables_ = words_.Add((num_slots_ + 1) * stride_);
     positions_ = words_.Add(num_slots_);
+    const int pages_per_slot = GetParam().num_steps / page_size_ + 2;
+    page_tokens_ =
+        words_.Add((next_page_ + num_slots_ * pages_per_slot) * page_size_);
     num_groups_at_ = words_.Add(1);
     groups_at_ = words_.Add(num_groups * kGroupWords);
     selections_ = words_.Add(num_groups * 5);
@@ -150,6 +153,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
               .tails = words_.At<int>(tails_),
               .tables = words_.At<int>(tables_),
               .positions = words_.At<int>(positions_),
+              .page_tokens = words_.At<int>(page_tokens_),
               .num_groups = words_.At<int>(num_groups_at_),
               .groups = words_.At<CudaResidentGroup>(groups_at_),
               .selections = words_.At<CudaSelectGroup>(selections_),
@@ -247,6 +251,9 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
         const int token = words_.host[logits_tokens_ + row + rank];
         EXPECT_EQ(token, row + group.slots[rank]);
         EXPECT_EQ(words_.host[batch_tokens_ + token], group.tokens[rank]);
+        const int place = group.tails[group.slots[rank]] * page_size_ +
+                          group.position % page_size_;
+        EXPECT_EQ(words_.host[page_tokens_ + place], group.tokens[rank]);
       }
       EXPECT_EQ(words_.Slice(batch_cums_ + row, width), Bits(group.cums));
       EXPECT_EQ(words_.Slice(batch_positions_ + row, width),
@@ -411,7 +418,8 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
 
   DeviceWords words_;
   int samples_, draws_;
-  int tokens_, cums_, slots_, sources_, tails_, tables_, positions_;
+  int tokens_, cums_, slots_, sources_, tails_, tables_, positions_,
+      page_tokens_;
   int num_groups_at_, groups_at_, selections_, row_groups_, eos_;
   int batch_tokens_, batch_positions_, logits_tokens_, batch_cums_;
   int copies_, num_copies_, clock_, scratch_, candidates_, counts_;

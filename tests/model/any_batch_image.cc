@@ -34,6 +34,7 @@ SelectionRule AnyBatchImage::AnyRule() {
   rule.sampling.seed = random_();
   if (Below(3) == 0) rule.processors.suppress_tokens = {1, 7};
   if (Below(3) == 0) rule.processors.repetition_penalty = 1.5f;
+  if (Below(5) == 0) rule.processors.bad_words = {{9}, {2, 5}, {3, 2, 4}};
   return rule;
 }
 
@@ -44,7 +45,8 @@ AnyBatchImage::Asked AnyBatchImage::AnyAsked(int num_rows) {
   asked.slots.resize(num_rows);
   std::iota(asked.slots.begin(), asked.slots.end(), 0);
   std::ranges::shuffle(asked.slots, random_);
-  if (asked.rule.processors.needs_history()) {
+  // Some histories the device has.
+  if (asked.rule.processors.needs_history() && Below(2) == 0) {
     for (int i = 0; i < num_rows; ++i) {
       asked.histories.push_back(AnyTokens(1 + Below(9)));
     }

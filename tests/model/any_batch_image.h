@@ -19,8 +19,10 @@ class AnyBatchImage {
   static constexpr int kMaxTokens = 128;
   static constexpr int kMaxLines = 96;
   static constexpr int kMaxEdits = 4096;
-  static constexpr CudaBatchImage::Shape kShape = {
-      .vocab_size = 40, .page_size = 4, .max_positions = 80};
+  static constexpr CudaBatchImage::Shape kShape = {.vocab_size = 40,
+                                                   .page_size = 4,
+                                                   .max_positions = 80,
+                                                   .max_edits = kMaxEdits};
 
   explicit AnyBatchImage(uint32_t seed) : random_(seed) {}
 

@@ -27,6 +27,7 @@ TEST(CudaBatchImageLawsTest, EveryLineAndGroupHasOneOfEach) {
   ForAnyImage([](const CudaBatchImage& image) {
     const size_t num_lines = image.num_lines();
     ASSERT_EQ(image.row_edits.size(), num_lines);
+    ASSERT_EQ(image.edit_rows.size(), num_lines);
     ASSERT_EQ(image.row_params.size(), num_lines);
     ASSERT_EQ(image.perturbed_rows.size(), num_lines);
     ASSERT_EQ(image.perturbed_params.size(), num_lines);
@@ -96,7 +97,9 @@ TEST(CudaBatchImageLawsTest, GroupsShareNoPlaceAndLeaveNone) {
 TEST(CudaBatchImageLawsTest, EditsOfALineAreSortedByToken) {
   ForAnyImage([](const CudaBatchImage& image) {
     bool restricts = false;
-    for (const CudaRowEdits& row : image.row_edits) {
+    for (int line = 0; line < image.num_lines(); ++line) {
+      if (image.edit_rows[line].rule >= 0) continue;  // the device's to make
+      const CudaRowEdits& row = image.row_edits[line];
       ASSERT_LE(0, row.begin);
       ASSERT_LE(row.begin, row.end);
       ASSERT_LE(row.end, static_cast<int>(image.edits.size()));
@@ -105,7 +108,34 @@ TEST(CudaBatchImageLawsTest, EditsOfALineAreSortedByToken) {
       }
       restricts |= row.only_edited;
     }
-    ASSERT_EQ(image.has_edits(), restricts || !image.edits.empty());
+    ASSERT_EQ(image.has_edits(),
+              restricts || !image.edits.empty() || image.makes_edits());
+  });
+}
+
+// From the end of the device's edits on, one list's room before the other's.
+TEST(CudaBatchImageLawsTest, ListsThatTheDeviceMakesHaveRoomOfTheirOwn) {
+  ForAnyImage([](const CudaBatchImage& image) {
+    const int num_edits = static_cast<int>(image.edits.size());
+    int end = image.shape.max_edits;
+    for (const CudaEditRow& row : image.edit_rows) {
+      if (row.rule < 0) continue;
+      ASSERT_LT(row.rule, static_cast<int>(image.edit_rules.size()));
+      ASSERT_EQ(row.end, end);
+      ASSERT_LE(row.begin, end);
+      end = row.begin;
+    }
+    ASSERT_EQ(image.num_made_edits, image.shape.max_edits - end);
+    ASSERT_LE(num_edits, end);
+    for (const CudaEditRule& rule : image.edit_rules) {
+      ASSERT_LE(0, rule.common_begin);
+      ASSERT_LE(rule.common_begin, rule.common_end);
+      ASSERT_LE(rule.common_end, rule.words_begin);
+      ASSERT_LE(rule.words_begin, rule.words_end);
+      ASSERT_LE(rule.words_end, num_edits);
+      if (rule.words_begin == rule.words_end) continue;
+      ASSERT_TRUE(image.edits[rule.words_end - 1].banned);
+    }
   });
 }
 

@@ -104,6 +104,65 @@ TEST(CudaBatchImageTest, LinesWithoutHistoriesShareOneListOfEdits) {
   EXPECT_THAT(image.prompt_tokens, IsEmpty());
 }
 
+TEST(CudaBatchImageTest, HistoriesThatAreNotGivenAreForTheDeviceToRead) {
+  SelectionRule rule;
+  rule.processors.suppress_tokens = {3, 8};
+  rule.processors.frequency_penalty = 0.5f;
+  rule.processors.bad_words = {{1}, {2, 4, 5}};
+  CudaGroupRequest request = Ask(4);
+  request.rule = &rule;
+  request.num_generated = 2;
+  CudaBatchImage::Shape shape = kShape;
+  shape.max_edits = 100;
+  CudaBatchImage image(shape);
+  image.AddBeams(Group(0, 1, 0, 5), Ask(2));
+  EXPECT_FALSE(image.makes_edits());
+  image.AddBeams(Group(1, 2, 0, 5), request);
+  image.Pad(4, 99);
+  EXPECT_TRUE(image.has_edits());
+  ASSERT_EQ(image.edit_rules.size(), 1u);
+  const CudaEditRule& made = image.edit_rules[0];
+  EXPECT_EQ(made.common_begin, 0);
+  EXPECT_EQ(made.common_end, 3);
+  EXPECT_EQ(made.words_begin, 3);
+  EXPECT_EQ(made.words_end, 6);
+  EXPECT_EQ(made.num_prompt_tokens, 4);
+  std::vector<TokenId> tokens;
+  std::vector<bool> banned;
+  for (const TokenEdit& edit : image.edits) {
+    tokens.push_back(edit.token);
+    banned.push_back(edit.banned);
+  }
+  EXPECT_THAT(tokens, ElementsAre(1, 3, 8, 2, 4, 5));
+  EXPECT_THAT(banned, ElementsAre(true, true, true, false, false, true));
+  // Room for a vocabulary of ten, from the end on; nobody else's.
+  std::vector<int> rules;
+  for (const CudaEditRow& row : image.edit_rows) rules.push_back(row.rule);
+  EXPECT_THAT(rules, ElementsAre(-1, 0, 0, -1));
+  EXPECT_EQ(image.edit_rows[1].begin, 90);
+  EXPECT_EQ(image.edit_rows[1].end, 100);
+  EXPECT_EQ(image.edit_rows[2].begin, 80);
+  EXPECT_EQ(image.num_made_edits, 20);
+  EXPECT_EQ(image.row_edits[3].begin, 0);
+}
+
+TEST(CudaBatchImageTest, RoomForEditsHoldsAsLongAsWorkListsDo) {
+  SelectionRule rule;
+  rule.processors.repetition_penalty = 0.5f;
+  CudaGroupRequest request = Ask(4);
+  request.rule = &rule;
+  CudaBatchImage::Shape shape = kShape;
+  shape.vocab_size = 1000;
+  shape.max_edits = 500;
+  std::vector<int> begins;
+  for (const int position : {5, 6, 63, 64}) {
+    CudaBatchImage image(shape);
+    image.AddBeams(Group(0, 1, 0, position), request);
+    begins.push_back(image.edit_rows[0].begin);
+  }
+  EXPECT_THAT(begins, ElementsAre(436, 436, 436, 372));
+}
+
 TEST(CudaBatchImageTest, EveryLiveRowHasTheEditsOfItsHistory) {
   SelectionRule rule;
   rule.processors.repetition_penalty = 2.0f;

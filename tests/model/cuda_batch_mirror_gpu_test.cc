@@ -84,6 +84,10 @@ class CudaBatchMirrorGpuTest : public ::testing::Test {
       ExpectAt(arrays().row_edits, image.row_edits);
       ExpectAt(arrays().edits, image.edits);
     }
+    if (image.makes_edits()) {
+      ExpectAt(arrays().edit_rows, image.edit_rows);
+      ExpectAt(arrays().edit_rules, image.edit_rules);
+    }
     const int first = image.num_rows;
     ExpectAt(state.batch_tokens + first, image.prompt_tokens);
     ExpectAt(state.batch_positions + first, image.prompt_positions);
@@ -111,11 +115,7 @@ class CudaBatchMirrorGpuTest : public ::testing::Test {
   }
 
   void ExpectChoice(const CudaBatchImage& image) const {
-    std::vector<int> selecting = image.row_groups;
-    for (int& group : selecting) {
-      if (group >= 0 && image.selections[group].num_candidates == 0) group = -1;
-    }
-    ExpectAt(arrays().select_row_groups, selecting);
+    ExpectAt(arrays().select_row_groups, image.SelectRowGroups());
     if (image.num_draws > 0) {
       ExpectAt(arrays().num_draws, std::vector{image.num_draws});
       ExpectAt(arrays().row_params, image.row_params);

@@ -295,6 +295,14 @@ CudaLogProbPlace CudaBatchImage::AddKnownLines(int first_token,
   return place;
 }
 
+std::vector<int> CudaBatchImage::SelectRowGroups() const {
+  std::vector<int> selecting = row_groups;
+  for (int& group : selecting) {
+    if (group >= 0 && selections[group].num_candidates == 0) group = -1;
+  }
+  return selecting;
+}
+
 void CudaBatchImage::Pad(int padded_rows, int padding_table) {
   CHECK(prompt_tokens.empty()) << "a batch with prompts needs no padding";
   num_rows = padded_rows;

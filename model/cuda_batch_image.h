@@ -90,6 +90,10 @@ struct CudaBatchImage {
   // Rows of nobody, up to `padded_rows`. REQUIRES: there are no prompts.
   void Pad(int padded_rows, int padding_table);
 
+  // By line: the group to select for with CudaSelect. -1 for those of nobody,
+  // and for rows that are drawn from or perturbed, which it need not read.
+  std::vector<int> SelectRowGroups() const;
+
   int num_tokens() const { return static_cast<int>(token_tables.size()); }
   int num_lines() const { return static_cast<int>(row_groups.size()); }
   int num_groups() const { return static_cast<int>(groups.size()); }

@@ -63,12 +63,7 @@ void CudaBatchMirror::SendGroups(const CudaBatchImage& image,
   groups_.Update(image.groups, delta);
   selections_.Update(image.selections, delta);
   row_groups_.Update(image.row_groups, delta);
-  // Rows that are drawn from or perturbed are not CudaSelect's to read.
-  std::vector<int> selecting = image.row_groups;
-  for (int& group : selecting) {
-    if (group >= 0 && image.selections[group].num_candidates == 0) group = -1;
-  }
-  select_row_groups_.Update(selecting, delta);
+  select_row_groups_.Update(image.SelectRowGroups(), delta);
   eos_token_ids_.Update(image.eos_token_ids, delta);
   token_tables_.Update(image.token_tables, delta);
 }

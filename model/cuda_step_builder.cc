@@ -155,7 +155,7 @@ absl::Status CudaStepBuilder::FindGroups(const StepPlan& plan) {
     RETURN_IF_ERROR(FindSelection(plan, selection, answer++));
   }
   for (const GroupContinuation& continuation : plan.continuations) {
-    FindContinuation(continuation, answer++);
+    RETURN_IF_ERROR(FindContinuation(continuation, answer++));
   }
   // In the order of their slots: the same groups have the same rows in the
   // next step, however the plan lists them.
@@ -180,10 +180,15 @@ absl::Status CudaStepBuilder::FindSelection(const StepPlan& plan,
   return absl::OkStatus();
 }
 
-void CudaStepBuilder::FindContinuation(const GroupContinuation& continuation,
-                                       size_t answer) {
+absl::Status CudaStepBuilder::FindContinuation(
+    const GroupContinuation& continuation, size_t answer) {
+  if (continuation.rule->kind == SelectionKind::kRows) {
+    return InvalidArgument(
+        "rows that choose by themselves cannot be continued "
+        "without their last answer");
+  }
   CudaGroup* const group = groups_.Find(continuation.request);
-  if (group == nullptr) return;  // lost with a failed plan
+  if (group == nullptr) return absl::OkStatus();  // lost with a failed plan
   CHECK_EQ(continuation.position, group->position + 1);
   CHECK_EQ(continuation.tail_pages.size(),
            static_cast<size_t>(group->num_slots));
@@ -194,6 +199,7 @@ void CudaStepBuilder::FindContinuation(const GroupContinuation& continuation,
                      Ids(group->tail_pages));
   }
   beams_.push_back({group, RequestOf(continuation), answer, {}, {}});
+  return absl::OkStatus();
 }
 
 absl::Status CudaStepBuilder::SetGroup(const StepPlan& plan,

@@ -103,7 +103,8 @@ class CudaStepBuilder {
   absl::Status FindGroups(const StepPlan& plan);
   absl::Status FindSelection(const StepPlan& plan,
                              const PlanSelection& selection, size_t answer);
-  void FindContinuation(const GroupContinuation& continuation, size_t answer);
+  absl::Status FindContinuation(const GroupContinuation& continuation,
+                                size_t answer);
 
   // Puts what the plan's rows say of a group on the device.
   absl::Status SetGroup(const StepPlan& plan, const PlanSelection& selection,

@@ -85,6 +85,29 @@ TEST(CudaBatchImageTest, OnlyGroupsOfSeveralSlotsShareARun) {
   EXPECT_THAT(bounds, ElementsAre(64, 64, 64, 80, 80));
 }
 
+TEST(CudaBatchImageTest, RowsThatAreDrawnFromOrPerturbedAreNotSelectedFrom) {
+  SelectionRule drawing;
+  drawing.kind = SelectionKind::kDraws;
+  CudaGroupRequest draws = Ask(1);
+  draws.rule = &drawing;
+  SelectionRule perturbing;
+  perturbing.kind = SelectionKind::kRows;
+  perturbing.perturbed = true;
+  const std::vector<int> slots = {0, 1};
+  CudaGroupRequest rows = Ask(3);
+  rows.rule = &perturbing;
+  rows.slots = slots;
+  CudaBatchImage image(kShape);
+  image.AddBeams(Group(0, 2, 0, 5), Ask(4));
+  image.AddBeams(Group(2, 1, 0, 5), draws);
+  image.AddBeams(Group(3, 2, 0, 5), rows);
+  image.AddBeams(Group(5, 1, 0, 5), Ask(2));
+  image.Pad(8, 99);
+  EXPECT_THAT(image.row_groups, ElementsAre(0, 0, 1, 2, 3, 4, -1, -1));
+  EXPECT_THAT(image.SelectRowGroups(),
+              ElementsAre(0, 0, -1, -1, -1, 4, -1, -1));
+}
+
 TEST(CudaBatchImageTest, LinesWithoutHistoriesShareOneListOfEdits) {
   SelectionRule rule;
   rule.processors.suppress_tokens = {3, 8};

@@ -34,6 +34,18 @@ class CudaHistoryTest : public CudaExecutorTest {
     return requests;
   }
 
+  // Where processors ban all that may follow, both say so.
+  static void ExpectSameOrNone(Answers expected, Answers actual,
+                               const char* name) {
+    for (size_t i = expected.size(); i-- > 0;) {
+      if (expected[i].ok()) continue;
+      EXPECT_EQ(actual[i].status(), expected[i].status()) << name << ", " << i;
+      expected.erase(expected.begin() + i);
+      actual.erase(actual.begin() + i);
+    }
+    ExpectSame(expected, actual, name);
+  }
+
  private:
   static int Below(std::mt19937& random, int64_t limit) {
     return static_cast<int>(random() % limit);
@@ -81,7 +93,7 @@ TEST_F(CudaHistoryTest, MixturesGetWhatTheHostGives) {
     const OnDevice device = Load(options);
     ASSERT_NE(device.steps, nullptr);
     for (const int num_in_flight : {1, 2}) {
-      ExpectSame(
+      ExpectSameOrNone(
           expected,
           Drive(*device.steps, requests, {.num_in_flight = num_in_flight}),
           "histories");
@@ -100,7 +112,7 @@ TEST_F(CudaHistoryTest, AloneTheyGetWhatTheHostGives) {
     Answers alone = Drive(*device.steps, {request}, {.num_in_flight = 2});
     actual.push_back(std::move(alone[0]));
   }
-  ExpectSame(expected, actual, "alone");
+  ExpectSameOrNone(expected, actual, "alone");
 }
 
 // Chunks of prompts share steps with beams, pages change hands, and some
@@ -129,7 +141,7 @@ TEST_F(CudaHistoryTest, ChunksScarcePagesAndCancellingLeaveTheOthersAlone) {
     actual.erase(actual.begin() + i);
     expected.erase(expected.begin() + i);
   }
-  ExpectSame(expected, actual, "not cancelled");
+  ExpectSameOrNone(expected, actual, "not cancelled");
   EXPECT_GE(num_cancelled, Cases(3, 0));
 }
 

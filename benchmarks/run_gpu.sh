@@ -8,6 +8,7 @@
 #                             kernels, beside torch's
 #   forward                   the forward pass alone
 #   step                      whole decode steps, beside a CUDA graph of torch's
+#   histories                 edits of scores that follow from histories
 #   wide                      512 and 5,000 beams
 #   parity                    results against the reference, and among others
 #   e2e                       500 sentences, beside transformers
@@ -78,6 +79,13 @@ run_step() {
     "${without[*]}"
 }
 
+run_histories() {
+  local cases=(68m:16x4/128 68m:16x4/2048 1b:16x4/128 68m:64s1/512)
+  columns 60 "$bin/cuda_history_benchmark"
+  limited 60 "$bin/cuda_step_benchmark" --processors "${cases[@]}"
+  limited 60 "$bin/cuda_step_benchmark" "${cases[@]}"
+}
+
 run_wide() {
   torch_graph 0.6b:1x512/512
   limited 90 "$bin/cuda_step_benchmark" --new-tokens 16 \
@@ -96,8 +104,8 @@ run_e2e() {
 }
 
 parts=("$@")
-[[ $# -gt 0 ]] || parts=(select sample attention matmul forward step wide
-  parity e2e)
+[[ $# -gt 0 ]] || parts=(select sample attention matmul forward step
+  histories wide parity e2e)
 for part in "${parts[@]}"; do
   if ! declare -F "run_$part" >/dev/null || [[ $part == kernel ]]; then
     echo "No part $part; see the head of $0." >&2

@@ -164,7 +164,9 @@ class Load {
       PlanSelection asked;
       asked.num_generated = next.num_generated;
       asked.rule = next.rule;
-      num_edits += NumEdits(asked);
+      num_edits += next.rule->processors.needs_history()
+                       ? NumEditsOfHistories(next)
+                       : NumEdits(asked);
     }
     int64_t num_slots = 0;
     for (const auto& [request, count] : slots_) num_slots += count;
@@ -203,6 +205,15 @@ class Load {
                  .edits.size();
     }
     return sum;
+  }
+
+  // What an executor that keeps the histories may have.
+  int64_t NumEditsOfHistories(const GroupContinuation& next) const {
+    const ScoreProcessors& processors = next.rule->processors;
+    int64_t count = MaxEdits(processors, 0, vocab_size_);
+    for (const auto& word : processors.bad_words) count += word.size();
+    return count + std::ssize(next.tail_pages) *
+                       MaxEdits(processors, next.position + 1, vocab_size_);
   }
 
   const int vocab_size_;

@@ -1,0 +1,156 @@
+// Making edits of histories on a GPU: a repetition penalty and bans of n-grams
+// of three tokens.
+//
+//   cuda_history_benchmark
+//
+// Prints microseconds a call, the median over replays of a graph of calls whose
+// rows, pages and lists are each another's, so that none is in a cache.
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "base/check.h"
+#include "base/cuda.h"
+#include "kernels/cuda_history_edits.h"
+
+namespace espalier {
+namespace {
+
+constexpr int kReplays = 15;
+constexpr int kPageSize = 16;
+// More than the second-level cache: so much is touched before anything again.
+constexpr int64_t kTouchedBytes = 200 << 20;
+
+void Check(const absl::Status& status) {
+  CHECK(status.ok()) << status.ToString();
+}
+template <typename T>
+T Get(absl::StatusOr<T> value) {
+  Check(value.status());
+  return *std::move(value);
+}
+template <typename T>
+DeviceBuffer<T> Upload(const std::vector<T>& host) {
+  auto buffer = Get(DeviceBuffer<T>::Create(host.size()));
+  Check(CudaStatus(cudaMemcpy(buffer.data(), host.data(),
+                              host.size() * sizeof(T), cudaMemcpyHostToDevice),
+                   "cudaMemcpy"));
+  return buffer;
+}
+
+struct Case {
+  int num_rows;
+  int num_tokens;  // of each history
+  int vocab_size;
+};
+
+// The rows of so many calls.
+class Calls {
+ public:
+  explicit Calls(const Case& c) : c_(c) {
+    const int64_t bytes =
+        int64_t{c.num_rows} * c.num_tokens * (sizeof(int) + sizeof(TokenEdit));
+    num_calls_ =
+        static_cast<int>(std::clamp<int64_t>(kTouchedBytes / bytes, 8, 256));
+    const int num_rows = num_calls_ * c.num_rows;
+    std::mt19937 random(1);
+    std::vector<int> pages(int64_t{num_rows} * pages_per_row());
+    std::iota(pages.begin(), pages.end(), 0);
+    std::ranges::shuffle(pages, random);
+    std::vector<int> tokens(pages.size() * kPageSize);
+    for (int& token : tokens) token = random() % c.vocab_size;
+    std::vector<CudaEditRow> rows(num_rows);
+    for (int r = 0; r < num_rows; ++r) {
+      rows[r] = {0, r * c.num_tokens, (r + 1) * c.num_tokens};
+    }
+    std::vector<int> each(num_rows);
+    std::iota(each.begin(), each.end(), 0);
+    tables_ = Upload(pages);
+    page_tokens_ = Upload(tokens);
+    rows_ = Upload(rows);
+    each_ = Upload(each);
+    rules_ = Upload(std::vector<CudaEditRule>{
+        {.repetition_penalty = 1.2f, .no_repeat_ngram_size = 3}});
+    cums_ = Upload(std::vector<float>(num_rows, -1.0f));
+    positions_ = Upload(std::vector<int>(num_rows, c.num_tokens - 1));
+    row_edits_ = Get(DeviceBuffer<CudaRowEdits>::Create(num_rows));
+    edits_ =
+        Get(DeviceBuffer<TokenEdit>::Create(int64_t{num_rows} * c.num_tokens));
+  }
+
+  int num_calls() const { return num_calls_; }
+  absl::Status Enqueue(int call, cudaStream_t stream) const {
+    const int64_t first = int64_t{call} * c_.num_rows;
+    return CudaCollectEdits({.num_rows = c_.num_rows,
+                             .vocab_size = c_.vocab_size,
+                             .table_stride = pages_per_row(),
+                             .page_size = kPageSize,
+                             .rows = rows_.data() + first,
+                             .rules = rules_.data(),
+                             .cum_log_probs = cums_.data(),
+                             .logits_tokens = each_.data() + first,
+                             .positions = positions_.data(),
+                             .token_tables = each_.data(),
+                             .tables = tables_.data(),
+                             .page_tokens = page_tokens_.data()},
+                            row_edits_.data() + first, edits_.data(), stream);
+  }
+
+ private:
+  int pages_per_row() const {
+    return (c_.num_tokens + kPageSize - 1) / kPageSize;
+  }
+
+  const Case c_;
+  int num_calls_ = 0;
+  DeviceBuffer<CudaEditRow> rows_;
+  DeviceBuffer<CudaEditRule> rules_;
+  DeviceBuffer<float> cums_;
+  DeviceBuffer<int> each_;
+  DeviceBuffer<int> positions_;
+  DeviceBuffer<int> tables_;
+  DeviceBuffer<int> page_tokens_;
+  DeviceBuffer<CudaRowEdits> row_edits_;
+  DeviceBuffer<TokenEdit> edits_;
+};
+
+double MedianMicroseconds(const Calls& calls, cudaStream_t stream) {
+  const CudaGraph graph = Get(CaptureGraph(stream, [&] {
+    for (int i = 0; i < calls.num_calls(); ++i) {
+      RETURN_IF_ERROR(calls.Enqueue(i, stream));
+    }
+    return absl::OkStatus();
+  }));
+  const CudaEvent begin = Get(CudaEvent::Create());
+  const CudaEvent end = Get(CudaEvent::Create());
+  std::vector<float> times;
+  for (int i = 0; i < kReplays; ++i) {
+    cudaEventRecord(begin.get(), stream);
+    Check(CudaStatus(cudaGraphLaunch(graph.get(), stream), "cudaGraphLaunch"));
+    cudaEventRecord(end.get(), stream);
+    Check(CudaStatus(cudaStreamSynchronize(stream), "the graph"));
+    cudaEventElapsedTime(&times.emplace_back(), begin.get(), end.get());
+  }
+  std::ranges::sort(times);
+  return 1000.0 * times[kReplays / 2] / calls.num_calls();
+}
+
+}  // namespace
+}  // namespace espalier
+
+int main() {
+  using namespace espalier;  // NOLINT
+  const CudaDevice device = Get(CudaDevice::Open(0));
+  const CudaStream stream = Get(CudaStream::Create());
+  std::printf("%s, us a call\n%6s %8s %8s\n", device.name.c_str(), "rows",
+              "tokens", "vocab");
+  for (const Case& c :
+       {Case{4, 200, 32000}, Case{64, 200, 32000}, Case{64, 200, 128256},
+        Case{64, 2000, 128256}, Case{512, 200, 32000}, Case{512, 2000, 128256},
+        Case{4, 16000, 128256}}) {
+    std::printf("%6d %8d %8d %8.2f\n", c.num_rows, c.num_tokens, c.vocab_size,
+                MedianMicroseconds(Calls(c), stream.get()));
+  }
+}

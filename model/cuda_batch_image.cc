@@ -172,7 +172,7 @@ void CudaBatchImage::AddMadeEdits(const CudaGroup& group,
                                              shape.vocab_size));
   for (auto row = edit_rows.end() - num_lines; row != edit_rows.end(); ++row) {
     num_made_edits += room;
-    const int begin = shape.max_edits - num_made_edits;
+    const int begin = static_cast<int>(shape.max_edits - num_made_edits);
     *row = {.rule = rule, .begin = begin, .end = begin + room};
   }
 }

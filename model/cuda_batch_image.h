@@ -120,7 +120,7 @@ struct CudaBatchImage {
   // Lists that the device makes stand at the end of its array of edits.
   std::vector<CudaEditRow> edit_rows;  // [num_lines]
   std::vector<CudaEditRule> edit_rules;
-  int num_made_edits = 0;       // room for them
+  int64_t num_made_edits = 0;   // room for them
   std::vector<int> row_params;  // [num_lines]
   std::vector<SamplingParams> params;
   // Of perturbed rows: `selections`, but with candidates of those alone.

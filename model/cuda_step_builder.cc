@@ -184,8 +184,8 @@ absl::Status CudaStepBuilder::FindContinuation(
     const GroupContinuation& continuation, size_t answer) {
   if (continuation.rule->kind == SelectionKind::kRows) {
     return InvalidArgument(
-        "rows that choose by themselves cannot be continued "
-        "without their last answer");
+        "rows that choose by themselves cannot be continued without their "
+        "last answer");
   }
   CudaGroup* const group = groups_.Find(continuation.request);
   if (group == nullptr) return absl::OkStatus();  // lost with a failed plan

@@ -17,7 +17,7 @@
 //      4 x 16,000        128,256         83.8
 //
 // Blocks of 512 threads are faster where rows are many and histories short
-// (512 x 200: 10.2 us), and slower by half to twice elsewhere.
+// (512 x 200: 10.2 us), and take up to twice as long elsewhere.
 #include <cub/block/block_scan.cuh>
 
 #include "base/cuda_launch.cuh"

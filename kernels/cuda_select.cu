@@ -112,6 +112,9 @@ absl::Status CudaSelect(const CudaSelectInputs& inputs,
   cuda_select::Params p = {.in = inputs, .out = outputs, .scratch = {}};
   cuda_select::LayOut(inputs, static_cast<char*>(scratch), p.scratch);
   p.tiles = cuda_select::NumTiles(inputs);
+  ASSIGN_OR_RETURN(const bool done,
+                   cuda_select::SelectInClusters(p, device, stream));
+  if (done) return absl::OkStatus();
   RETURN_IF_ERROR(cuda_select::ReadAllTiles(p, device, stream));
   RETURN_IF_ERROR(cuda_select::MergeNarrowGroups(p, device, stream));
   if (inputs.max_candidates <= kMaxNarrowCudaSelect) return absl::OkStatus();

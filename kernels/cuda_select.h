@@ -59,6 +59,9 @@ inline constexpr int kMaxCudaSelectRows = 65535;
 inline constexpr int64_t kMaxCudaSelectLogits = 0x7FFFFFFF;
 // Up to so many candidates each, a group is one block's work.
 inline constexpr int kMaxNarrowCudaSelect = 64;
+// Up to so many groups, if narrow and without edits, may be chosen faster: then
+// bounds near the truth pay.
+inline constexpr int kMaxFewCudaSelectGroups = 16;
 
 struct CudaSelectInputs {
   // Host values: they size the launch.
@@ -67,6 +70,9 @@ struct CudaSelectInputs {
   int vocab_size = 0;
   int max_groups = 0;      // bound of *num_groups
   int max_candidates = 1;  // bound of every group's m
+  // Bound of num_rows of every group that has candidates; 0 stands for
+  // num_rows.
+  int max_group_rows = 0;
   // Size of `candidates`; 0 stands for max_groups * max_candidates. Where
   // max_candidates is above 64, scratch has 72 bytes for each.
   int max_total_candidates = 0;

@@ -74,6 +74,19 @@ struct MergeShared {
   ScoreKey keys[2][2 * kMaxNarrow];
 };
 
+// All threads; a barrier after it.
+__device__ inline void Clear(MergeShared& shared) {
+  if (threadIdx.x == 0) {
+    shared.cut = 0xFFFFFFFFu;
+    shared.num_found = shared.num_entries = shared.num_left = 0;
+    shared.next = 0;
+    shared.last.key = 0;
+  }
+  for (int i = threadIdx.x; i < kMaxima; i += blockDim.x) {
+    shared.maxima[i] = 0;
+  }
+}
+
 // Rows in work at once.
 __device__ inline int NumWarps() { return blockDim.x / kWarpSize; }
 
@@ -144,7 +157,8 @@ __device__ Summed SumRows(const Params& p, const CudaSelectGroup& group,
         p.in.row_edits != nullptr ? p.in.row_edits[row] : CudaRowEdits{};
     TileBatch batch;
     QuarterMaxima own;
-    const RowStats stats = SumTiles(p, row, batch, own);
+    const RowStats stats =
+        SumTiles(TilesOf(p, row), p.in.cum_log_probs[row], batch, own);
     summed.edited |= edits.end > edits.begin && !edits.only_edited;
     summed.many_edits |= edits.end - edits.begin > kManyEdits;
     if (beam < NumWarps()) {

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "kernels/cuda_select_cut.cuh"
 #include "kernels/cuda_select_exact.cuh"
+#include "kernels/cuda_select_finish.cuh"
 #include "kernels/cuda_select_group.cuh"
 #include "kernels/cuda_select_steps.h"
 
@@ -143,60 +144,6 @@ __device__ void GatherEntries(const Params& p, const CudaSelectGroup& group,
   __syncthreads();
 }
 
-// Ranks the entries, each by several lanes that share the comparing, and calls
-// visit(entry, rank) once for each. Keys are distinct, but for those that are
-// 0 and none.
-template <typename Visit>
-__device__ void Rank(MergeShared& shared, int num_entries, const Visit& visit) {
-  const int log_size = num_entries > 1 ? kWarpSize - __clz(num_entries - 1) : 0;
-  const int log_lanes = min(5, __ffs(blockDim.x) - 1 - log_size);
-  const int lanes = 1 << log_lanes;
-  const int index = threadIdx.x >> log_lanes;
-  const ScoreKey own = index < num_entries ? shared.entries[index].key : 0;
-  int rank = 0;
-#pragma unroll 2
-  for (int i = threadIdx.x & (lanes - 1); i < num_entries; i += lanes) {
-    rank += shared.entries[i].key > own;
-  }
-#pragma unroll 1
-  for (int distance = 1; distance < lanes; distance *= 2) {
-    rank += __shfl_xor_sync(kAllLanes, rank, distance);
-  }
-  if ((threadIdx.x & (lanes - 1)) == 0 && own != 0) {
-    visit(shared.entries[index], rank);
-  }
-}
-
-// Writes the entries of rank below m, of which there are `num_best`.
-__device__ void WriteBest(const Params& p, const CudaSelectGroup& group,
-                          int num_entries, int num_best, MergeShared& shared) {
-  const int m = group.num_candidates;
-  Candidate* const out = p.out.candidates + group.first_candidate;
-  Rank(shared, num_entries, [&](const Entry& entry, int rank) {
-    if (rank < m) {
-      out[rank] = CandidateOf(entry.key, entry.beam, p.in.vocab_size);
-    }
-    if (rank == m - 1) shared.last = entry;
-    if (rank == m) shared.next = entry.key;
-  });
-  if (threadIdx.x == 0) p.out.num_candidates[blockIdx.x] = num_best;
-}
-
-// Whether the cut went through elements of one sum and one row that differ
-// otherwise: then it is the row's own choice that decides which stay.
-__device__ bool CutIsDoubtful(const Params& p, int num_entries,
-                              const MergeShared& shared) {
-  if (shared.next >> kScoreBit != shared.last.key >> kScoreBit) return false;
-  bool differs = false;
-  for (int i = threadIdx.x; i < num_entries; i += blockDim.x) {
-    const Entry& entry = shared.entries[i];
-    differs |= entry.key >> kScoreBit == shared.last.key >> kScoreBit &&
-               entry.beam == shared.last.beam &&
-               (entry.edited || entry.logit != shared.last.logit);
-  }
-  return __syncthreads_or(differs);
-}
-
 // In kByLogit: drops all but the m best logits, and goes over to sums.
 template <typename T>
 __device__ __noinline__ void KeepBestLogits(const Params& p,
@@ -215,37 +162,13 @@ __device__ __noinline__ void KeepBestLogits(const Params& p,
   __syncthreads();
 }
 
-// The way that needs no luck. Out of line, and with nothing by reference that
-// the other way keeps in registers.
-template <typename T>
-__device__ __noinline__ void MergeRowByRow(const Params& p,
-                                           MergeShared& shared) {
-  const CudaSelectGroup group = p.in.groups[blockIdx.x];
-  ScoreKey* best = shared.keys[0];
-  ScoreKey* spare = shared.keys[1];
-  const int count = ChooseRowByRow<T>(p, group, best, spare, shared.exact);
-  for (int i = threadIdx.x; i < count; i += blockDim.x) {
-    shared.entries[i] = {best[i], 0, BeamOf(best[i], p.in.vocab_size), false};
-  }
-  __syncthreads();
-  WriteBest(p, group, count, count, shared);
-}
-
 template <typename T, typename Policy>
 __global__ __launch_bounds__(
     Policy::kThreads,
     Policy::kMinBlocks) void MergeGroups(const __grid_constant__ Params p) {
   __shared__ MergeShared shared;
   LetNextStart();
-  if (threadIdx.x == 0) {
-    shared.cut = 0xFFFFFFFFu;
-    shared.num_found = shared.num_entries = shared.num_left = 0;
-    shared.next = 0;
-    shared.last.key = 0;
-  }
-  for (int i = threadIdx.x; i < kMaxima; i += blockDim.x) {
-    shared.maxima[i] = 0;
-  }
+  Clear(shared);
   __syncthreads();  // for warps that come to the counters without a barrier
   const CudaSelectGroup group = p.in.groups[blockIdx.x];
   const int num_groups = *p.in.num_groups;
@@ -257,7 +180,7 @@ __global__ __launch_bounds__(
   const bool by_logit = mode == kByLogit;
   Summed summed = SumRows<T>(p, group, by_logit);
   if (p.in.row_edits != nullptr) LeaveEditedOut<T>(p, group, by_logit, summed);
-  if (mode == kRowByRow) return MergeRowByRow<T>(p, shared);
+  if (mode == kRowByRow) return MergeRowByRow<T>(p, blockIdx.x, shared);
   if (m <= kMaxFew) {
     FindCut<Policy, kFewMaxima>(p, group, summed, shared);
   } else {
@@ -266,14 +189,15 @@ __global__ __launch_bounds__(
   GatherEntries<T, Policy>(p, group, by_logit, summed, shared);
   const int num_entries = shared.num_entries;
   if (num_entries > kMaxEntries || shared.num_found > kMaxFound) {
-    return MergeRowByRow<T>(p, shared);
+    return MergeRowByRow<T>(p, blockIdx.x, shared);
   }
   if (by_logit) KeepBestLogits<T>(p, group, num_entries, shared);
   const int num_best = by_logit ? shared.num_left : min(m, num_entries);
-  WriteBest(p, group, num_entries, num_best, shared);
+  WriteBest(p, group, blockIdx.x, num_entries, num_best, shared);
   if (by_logit || num_entries <= m) return;
   __syncthreads();
-  if (CutIsDoubtful(p, num_entries, shared)) MergeRowByRow<T>(p, shared);
+  if (CutIsDoubtful(p, num_entries, shared))
+    MergeRowByRow<T>(p, blockIdx.x, shared);
 }
 
 template <typename T, typename Policy>

@@ -38,11 +38,7 @@ __device__ inline void FinishTile(const LogSum& own, float* maxima,
                                   float* sum) {
   constexpr int kLanes = kWarpSize / kQuarters;  // of a quarter
   const int lane = threadIdx.x % kWarpSize;
-  float max = own.max;
-#pragma unroll
-  for (int distance = 1; distance < kLanes; distance *= 2) {
-    max = fmaxf(max, __shfl_xor_sync(kAllLanes, max, distance));
-  }
+  float max = MaxOverQuarter(own.max);
   if (lane % kLanes == 0) maxima[lane / kLanes] = max;
 #pragma unroll
   for (int distance = kLanes; distance < kWarpSize; distance *= 2) {

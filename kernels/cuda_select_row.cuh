@@ -191,6 +191,13 @@ class RowView : public RowLogits<T> {
                 p.scratch.stats[group.first_row + beam]) {}
   __device__ RowView(const Params& p, const CudaSelectGroup& group, int beam,
                      bool by_logit, const RowStats& stats)
+      : RowView(p, group, beam, by_logit, stats,
+                p.in.row_edits != nullptr
+                    ? p.in.row_edits[group.first_row + beam]
+                    : CudaRowEdits{}) {}
+  __device__ RowView(const Params& p, const CudaSelectGroup& group, int beam,
+                     bool by_logit, const RowStats& stats,
+                     const CudaRowEdits& row_edits)
       : RowLogits<T>(static_cast<const T*>(p.in.logits) +
                          size_t(group.first_row + beam) * p.in.vocab_size,
                      p.in.vocab_size),
@@ -199,11 +206,10 @@ class RowView : public RowLogits<T> {
         beam_(beam),
         position_(static_cast<uint32_t>(beam) * p.in.vocab_size),
         stats_(stats),
-        edits_(p.in.edits) {
-    const int row = group.first_row + beam;
-    maxima_ = p.scratch.maxima + size_t(row) * p.tiles * kQuarters;
-    if (p.in.row_edits != nullptr) row_edits_ = p.in.row_edits[row];
-  }
+        row_edits_(row_edits),
+        edits_(p.in.edits),
+        maxima_(p.scratch.maxima +
+                size_t(group.first_row + beam) * p.tiles * kQuarters) {}
 
   __device__ bool alive() const { return stats_.alive(); }
   __device__ bool has_edits() const {
@@ -264,7 +270,7 @@ class RowView : public RowLogits<T> {
   int beam_;
   uint32_t position_;  // of token 0 in the group
   RowStats stats_;
-  CudaRowEdits row_edits_ = {};
+  CudaRowEdits row_edits_;
   const TokenEdit* edits_;
   float* maxima_;
 };

@@ -13,6 +13,15 @@ __device__ inline float FastExp(float d) {
   return e;
 }
 
+// Over the lanes that have read a quarter of a tile.
+__device__ inline float MaxOverQuarter(float x) {
+#pragma unroll
+  for (int distance = 1; distance < kWarpSize / kQuarters; distance *= 2) {
+    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, distance));
+  }
+  return x;
+}
+
 __device__ inline float MaxOverWarp(float x) {
 #pragma unroll
   for (int distance = kWarpSize / 2; distance > 0; distance /= 2) {
@@ -101,36 +110,45 @@ struct TileBatch {
   }
 };
 
+// What a row's tiles have come to, in any memory.
+struct RowTiles {
+  const float* maxima;  // [tiles, 4]
+  const float* sums;    // [tiles]
+  int tiles;
+};
+
+__device__ inline RowTiles TilesOf(const Params& p, int row) {
+  return {p.scratch.maxima + size_t(row) * p.tiles * kQuarters,
+          p.scratch.sums + size_t(row) * p.tiles, p.tiles};
+}
+
 // One warp: the row's softmax from its tiles, and each lane's maxima, of which
 // `batch` are the first. A dead row comes out as one that offers nothing.
-__device__ inline RowStats SumTiles(const Params& p, int row, TileBatch& batch,
-                                    QuarterMaxima& own) {
+__device__ inline RowStats SumTiles(const RowTiles& row, float cum,
+                                    TileBatch& batch, QuarterMaxima& own) {
   const int lane = threadIdx.x % kWarpSize;
-  const float* const maxima =
-      p.scratch.maxima + size_t(row) * p.tiles * kQuarters;
-  const float* const sums = p.scratch.sums + size_t(row) * p.tiles;
   const auto load_sums = [&](int first, float(&to)[kBatch]) {
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      to[i] = sums[min(first + i * kWarpSize, p.tiles - 1)];
+      to[i] = row.sums[min(first + i * kWarpSize, row.tiles - 1)];
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      if (first + i * kWarpSize >= p.tiles) to[i] = 0;
+      if (first + i * kWarpSize >= row.tiles) to[i] = 0;
     }
   };
   RowStats stats;
-  stats.cum = p.in.cum_log_probs[row];
+  stats.cum = cum;
   LogSum total;
   float batch_sums[kBatch];
-  batch = TileBatch(maxima, lane, p.tiles);
+  batch = TileBatch(row.maxima, lane, row.tiles);
   load_sums(lane, batch_sums);
   batch.AddTo(own);
   batch.AddTo(total, batch_sums);
 #pragma unroll 1
-  for (int first = lane + kBatchStride; first < p.tiles;
+  for (int first = lane + kBatchStride; first < row.tiles;
        first += kBatchStride) {
-    const TileBatch more(maxima, first, p.tiles);
+    const TileBatch more(row.maxima, first, row.tiles);
     load_sums(first, batch_sums);
     more.AddTo(own);
     more.AddTo(total, batch_sums);

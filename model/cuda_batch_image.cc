@@ -80,7 +80,11 @@ CudaAnswerPart CudaBatchImage::AddGroup(const CudaGroup& group,
   perturbed_params.resize(row_params.size(), -1);
   perturbed_selections.push_back(selections.back());
   perturbed_selections.back().num_candidates = 0;
-  if (draws) AddDraws(group, request, lines);
+  if (draws) {
+    AddDraws(group, request, lines);
+  } else {
+    max_group_rows = std::max(max_group_rows, lines.num_lines);
+  }
   if (request.rule->perturbed) AddPerturbed(request, lines.first_rank);
   if (request.rule->num_logprobs >= 0) {
     part.log_probs = log_probs.AskGroup({.first_row = first_row,

@@ -322,6 +322,7 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
   step->num_lines = image->num_lines();
   step->num_groups = image->num_groups();
   step->max_candidates = image->max_candidates;
+  step->max_group_rows = image->max_group_rows;
   step->num_draws = image->num_draws;
   step->max_perturbed = image->max_perturbed;
   step->num_asked = image->log_probs.num_asked;

@@ -35,6 +35,7 @@ struct CudaStep {
   int num_lines = 0;   // of logits
   int num_groups = 0;
   int max_candidates = 0;  // of a group that is selected for
+  int max_group_rows = 0;  // of one that is selected or perturbed for
   int num_draws = 0;
   int max_perturbed = 0;  // candidates of a perturbed row
   int num_asked = 0;      // log-probabilities

@@ -85,9 +85,10 @@ CudaStepRunner::Shape CudaStepRunner::GraphShape(const CudaStep& step) const {
   const CudaStepLimits& limits = memory_->limits();
   const int max_candidates =
       GraphBound(step.max_candidates, kMinCandidates, limits.max_candidates);
-  // Blocks of groups that are not there cost little, graphs more; but wide
-  // groups are selected for by many blocks each.
-  const int max_groups = max_candidates > kMaxNarrowCudaSelect
+  // Blocks of groups that are not there cost little, graphs more; but few
+  // groups, and wide ones, are selected for by many blocks each.
+  const bool few_groups = step.num_groups <= kMaxFewCudaSelectGroups;
+  const int max_groups = few_groups || max_candidates > kMaxNarrowCudaSelect
                              ? PowerOfTwoFrom(step.num_groups)
                              : step.num_rows;
   return {.num_rows = step.num_rows,
@@ -95,6 +96,7 @@ CudaStepRunner::Shape CudaStepRunner::GraphShape(const CudaStep& step) const {
           .num_lines = step.num_rows,
           .max_groups = std::min(max_groups, reports_.max_groups),
           .max_candidates = max_candidates,
+          .max_group_rows = few_groups ? step.max_group_rows : step.num_rows,
           .max_draws = step.num_draws > 0 ? step.num_rows : 0,
           .max_perturbed = GraphBound(step.max_perturbed, kMinCandidates,
                                       limits.max_candidates),
@@ -122,6 +124,7 @@ absl::Status CudaStepRunner::EnqueueEagerly(const CudaStep& step) {
                        .num_lines = step.num_lines,
                        .max_groups = std::max(step.num_groups, 1),
                        .max_candidates = step.max_candidates,
+                       .max_group_rows = step.max_group_rows,
                        .max_draws = step.num_draws,
                        .max_perturbed = step.max_perturbed,
                        .max_asked = step.num_asked,
@@ -237,6 +240,7 @@ CudaSelectInputs CudaStepRunner::SelectInputs(const Shape& shape) const {
           .vocab_size = model_->description().vocab_size,
           .max_groups = shape.max_groups,
           .max_candidates = shape.max_candidates,
+          .max_group_rows = shape.max_group_rows,
           .max_total_candidates = static_cast<int>(std::min<int64_t>(
               int64_t{shape.max_groups} * shape.max_candidates,
               memory_->limits().max_candidates)),
@@ -284,6 +288,7 @@ CudaSelectInputs CudaStepRunner::BestInputs(const Shape& shape) const {
           .vocab_size = model_->description().vocab_size,
           .max_groups = shape.num_lines,
           .max_candidates = shape.max_best,
+          .max_group_rows = 1,
           .max_total_candidates = static_cast<int>(
               std::min<int64_t>(int64_t{shape.num_lines} * shape.max_best,
                                 memory_->limits().max_best_tokens)),

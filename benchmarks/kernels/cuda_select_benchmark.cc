@@ -93,6 +93,7 @@ absl::Status Measure(const Shape& shape, const CudaDevice& device,
   in.vocab_size = shape.vocab_size;
   in.max_groups = num_groups;
   in.max_candidates = shape.num_candidates;
+  in.max_group_rows = shape.rows_per_group;
   in.num_groups = device_num_groups.data();
   in.groups = device_groups.data();
   in.row_groups = device_row_groups.data();

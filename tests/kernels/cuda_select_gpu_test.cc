@@ -186,6 +186,65 @@ TEST_P(CudaSelectTest, EqualsTheTwinInGroupsOfManyRows) {
   }
 }
 
+// Few groups without edits: each a cluster's, if rows are multiples of 16
+// bytes.
+std::vector<TestGroup> FewGroups(const std::string& kind, int size) {
+  using enum ScoreDomain;
+  std::vector<TestGroup> groups = {
+      MakeGroup(kind, size, 4, 16, kLogProbs, 0, 1),
+      MakeGroup(kind, size, 1, 64, kLogProbs, 0, 1),
+      MakeGroup(kind, size, 1, 1, kLogits, 0, 1),
+      MakeGroup(kind, size, 3, 24, kLogits, 0, 1),
+      MakeGroup(kind, size, 2, 64, kLogProbs, 0, 1),
+  };
+  groups[0].rows[1].cum_log_prob = -kInf;
+  groups[3].rows[0].cum_log_prob = kNan;
+  // All of a row's sums round to one.
+  groups[4].rows[0].cum_log_prob = -1e9f;
+  groups[4].rows[1].cum_log_prob = -1e9f;
+  return groups;
+}
+
+TEST_P(CudaSelectTest, EqualsTheTwinInFewGroups) {
+  for (const std::string& kind :
+       Cases(Kinds(std::begin(kKinds), std::end(kKinds)),
+             Kinds{"normal", "near ties", "constant", "infinite", "nothing"})) {
+    for (const int size :
+         Cases(Sizes{8, 504, 512, 1000, 1024, 6000, 32000}, Sizes{8, 6000})) {
+      SCOPED_TRACE(kind + " rows of " + std::to_string(size));
+      ASSERT_NO_FATAL_FAILURE(
+          ExpectEqualsTheTwin(FewGroups(kind, size), GetParam()));
+    }
+  }
+  SCOPED_TRACE("largest rows");
+  ASSERT_NO_FATAL_FAILURE(
+      ExpectEqualsTheTwin(FewGroups("ties", 128256), GetParam()));
+}
+
+// As many rows as a cluster takes, and one more group than there are clusters.
+TEST_P(CudaSelectTest, EqualsTheTwinInGroupsOfSixteen) {
+  for (const int num_groups : {1, 2, 8, 9, 16, 17}) {
+    SCOPED_TRACE(num_groups);
+    ASSERT_NO_FATAL_FAILURE(ExpectEqualsTheTwin(
+        std::vector<TestGroup>(
+            num_groups,
+            MakeGroup("normal", 2048, 16, 32, ScoreDomain::kLogProbs, 0, 1)),
+        GetParam()));
+  }
+}
+
+// However many launches that takes.
+TEST_P(CudaSelectTest, ARowIsTheSameInAClusterAndWithout) {
+  for (const int size : Cases(Sizes{1000, 32000, 128256}, Sizes{32000})) {
+    std::vector<TestGroup> groups = FewGroups("normal", size);
+    const auto few = SelectOnDevice(groups, GetParam());
+    groups.resize(40, groups[2]);
+    auto many = SelectOnDevice(groups, GetParam());
+    many.resize(few.size());
+    EXPECT_EQ(many, few) << size;
+  }
+}
+
 // The same rows, which offer their edited tokens alone.
 TestGroup OnlyEdited(TestGroup group) {
   for (TestRow& row : group.rows) row.only_edited = true;

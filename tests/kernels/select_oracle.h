@@ -92,6 +92,7 @@ class DeviceBatch {
     in.vocab_size = vocab_size_;
     in.max_groups = static_cast<int>(groups_.size());
     in.max_candidates = max_candidates_;
+    in.max_group_rows = max_group_rows_;
     in.max_total_candidates = num_candidates_;
     in.logits = dtype_ == DType::kFloat32
                     ? static_cast<const void*>(logits.data())
@@ -141,6 +142,7 @@ class DeviceBatch {
     added.first_candidate = num_candidates_;
     added.domain = group.domain;
     num_candidates_ += group.num_candidates;
+    max_group_rows_ = std::max(max_group_rows_, added.num_rows);
     max_candidates_ = std::max(max_candidates_, group.num_candidates);
     for (const TestRow& row : group.rows) AddRow(row, index);
     groups_.insert(groups_.end() - 1, added);  // the last stays unused
@@ -161,6 +163,7 @@ class DeviceBatch {
   DType dtype_;
   int vocab_size_ = 0;
   int max_candidates_ = 1;
+  int max_group_rows_ = 1;
   int num_candidates_ = 0;
   std::vector<float> logits_;
   std::vector<CudaSelectGroup> groups_;

@@ -8,6 +8,7 @@
 #include "kernels/cuda_blas_matmul.h"
 #include "kernels/cuda_matmul.h"
 #include "kernels/cuda_stream_matmul.h"
+#include "kernels/cuda_tile_matmul.h"
 
 namespace espalier {
 namespace {
@@ -95,6 +96,7 @@ class CudaMatMul::Impl {
     silu_rows_ = std::min(max_rows, kSiluRows);
     max_outputs_ = max_outputs;
     RETURN_IF_ERROR(PrepareStreamMatMul(device));
+    RETURN_IF_ERROR(PrepareTileMatMul(device));
     ASSIGN_OR_RETURN(blas_, CudaBlasMatMul::Create());
     ASSIGN_OR_RETURN(scratch_, DeviceBuffer<float>::Create(size_t(silu_rows_) *
                                                            max_outputs));
@@ -128,6 +130,9 @@ class CudaMatMul::Impl {
       return StreamMatMul(x, num_rows, w, epilogue, out, device_, stream);
     }
     if (epilogue == CudaEpilogue::kSiluMul) {
+      if (TileMatMulPays(num_rows, w, device_)) {
+        return GatedTileMatMul(x, num_rows, w, out, stream);
+      }
       return RunSiluMul(x, num_rows, w, out, stream);
     }
     const DType out_dtype =

@@ -1,9 +1,9 @@
 // Selection on the device: what kernels/select.h does on the host, with the
 // same order, the same ties and the same treatment of NaN and infinities, for
 // all groups of a step. It takes one launch or two, and eleven more where a
-// group may have more than 64 candidates. A row's answer is a pure function of the
-// row: the same bits among any other rows and at any place. It differs from the
-// host's form by the rounding of log_sum alone, as the twin there does.
+// group may have more than 64 candidates. A row's answer is a pure function of
+// the row: the same bits among any other rows and at any place. It differs from
+// the host's form by the rounding of log_sum alone, as the twin there does.
 //
 // The logits are read once, and a little of them again; a dead row, or one of
 // no group, is not read. What it costs stands in cuda_select.cu and, for groups

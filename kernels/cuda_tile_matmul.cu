@@ -18,6 +18,7 @@
 
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
+#include "kernels/cuda_compiled.cuh"
 #include "kernels/cuda_instructions.cuh"
 #include "kernels/cuda_tile_instructions.cuh"
 #include "kernels/cuda_tile_matmul.h"
@@ -343,7 +344,9 @@ constexpr int kMinRows = 65;
 }  // namespace
 
 absl::Status PrepareTileMatMul(const CudaDevice& device) {
-  if (device.compute_capability != 90) return absl::OkStatus();
+  if (device.compute_capability != 90 || !IsCompiled(MultiplyGated<__half>)) {
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(AllowSharedBytes(MultiplyGated<__nv_bfloat16>, kSharedBytes));
   return AllowSharedBytes(MultiplyGated<__half>, kSharedBytes);
 }
@@ -353,15 +356,17 @@ bool TileMatMulTakes(int num_rows, const CudaMatrix& w,
   return device.compute_capability == 90 && w.dtype != DType::kFloat32 &&
          num_rows <= TilePolicy::kRows &&
          w.num_rows % TilePolicy::kOutputs == 0 &&
-         w.num_cols % TilePolicy::kInputs == 0;
+         w.num_cols % TilePolicy::kInputs == 0 &&
+         IsCompiled(MultiplyGated<__half>);
 }
 
 // Blocks for fewer than two thirds of the multiprocessors leave much of
 // memory's rate unused.
 bool TileMatMulPays(int num_rows, const CudaMatrix& w,
                     const CudaDevice& device) {
-  return TileMatMulTakes(num_rows, w, device) && num_rows >= kMinRows &&
-         w.num_rows / TilePolicy::kOutputs * 3 >= device.num_sms * 2;
+  return num_rows >= kMinRows &&
+         w.num_rows / TilePolicy::kOutputs * 3 >= device.num_sms * 2 &&
+         TileMatMulTakes(num_rows, w, device);
 }
 
 absl::Status GatedTileMatMul(const void* x, int num_rows, const CudaMatrix& w,

@@ -19,9 +19,9 @@ namespace espalier {
 // Once a process and device, before the product below.
 absl::Status PrepareTileMatMul(const CudaDevice& device);
 
-// Whether the product below takes these shapes: compute capability 9.0 and a
-// 16-bit dtype, up to 128 rows, w.num_rows a multiple of 256 and w.num_cols of
-// 128.
+// Whether the product below takes these shapes: compute capability 9.0, in a
+// build for sm_90a, a 16-bit dtype, up to 128 rows, w.num_rows a multiple of
+// 256 and w.num_cols of 128.
 bool TileMatMulTakes(int num_rows, const CudaMatrix& w,
                      const CudaDevice& device);
 // And whether others would be slower.

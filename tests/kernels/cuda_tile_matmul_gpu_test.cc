@@ -29,8 +29,8 @@ class CudaTileMatMulGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     device_ = *CudaDevice::Open(0);
-    if (device_.compute_capability != 90) {
-      GTEST_SKIP() << "needs compute capability 9.0";
+    if (!TileMatMulTakes(1, {nullptr, DType::kBFloat16, 256, 128}, device_)) {
+      GTEST_SKIP() << "needs compute capability 9.0 and a build for sm_90a";
     }
     ASSERT_TRUE(PrepareTileMatMul(device_).ok());
     stream_ = std::move(*CudaStream::Create());

@@ -246,7 +246,9 @@ absl::Status Enqueue(const PerturbParams& p, const CudaDevice& device,
   const LaunchShape each = {
       .grid = dim3((rows + PerturbPolicy::kWarps - 1) / PerturbPolicy::kWarps),
       .block = dim3(PerturbPolicy::kThreads)};
-  RETURN_IF_ERROR(ReadRows(p.raw, device, stream));
+  Params unedited = p.raw;  // of which only raw sums are wanted
+  unedited.in.row_edits = nullptr;
+  RETURN_IF_ERROR(ReadRows(unedited, device, stream));
   RETURN_IF_ERROR(wide ? Launch(ProcessRows<float>, tiles, stream, p)
                        : Launch(ProcessRows<uint16_t>, tiles, stream, p));
   RETURN_IF_ERROR(ReadRows(p.processed, device, stream));

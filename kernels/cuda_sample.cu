@@ -1,9 +1,8 @@
-// Sampling in two launches, or three where rows may have edits:
+// Sampling in two launches:
 //
 //   ReadTiles  reads the logits once and leaves of every tile of 1,024 the
-//              maxima of its quarters, their sums of weights, and the raw
-//              row's sum of exponentials;
-//   EditTiles  reads quarters again in which a token is edited;
+//              maxima of its quarters and their sums of weights, both after
+//              edits, and the raw row's sum of exponentials;
 //   DrawRows   one block a draw. Greedy reads the best quarters again. Without
 //              filters the tiles' sums say which tile the token is in, and that
 //              is read again. With top_k or min_p, the maxima say which few
@@ -13,27 +12,15 @@
 //              and so is the token drawn, in bins of tokens.
 //
 // Where a list would be too long, histograms are made of the row itself, each
-// by reading again all quarters that reach the cut, by the draw's one block: so
-// flat rows with top_p or typical_p alone are slow.
+// by reading again all quarters that reach the cut: so flat rows with top_p or
+// typical_p alone are slow. Of few draws, each has a cluster of up to 16 blocks
+// for that, which share the quarters out, add their histograms up, and put
+// their lists together as soon as one holds all that is left. Many draws have
+// the device to share, and one block each.
 //
-// On an NVIDIA H200, 128,256 normal(0, 3) f32 logits a row, cold, in a graph,
-// at temperature 0.8 (bin/cuda_sample_benchmark; "torch" is
-// benchmarks/peers/torch_kernels.py), in us:
-//
-//     rows                                    1     512
-//     greedy                                  5.2    67
-//     temperature alone                       6.1    71
-//       torch: softmax, multinomial         117     998
-//     top_k 50                               10      87
-//     top_k 50, top_p 0.9, min_p 0.05         8.7    83
-//       torch: topk, softmax, multinomial    95     874
-//     ... and 100 penalties a row            12     121
-//     top_k 1000, temperature 1              91     382
-//     top_p 0.9                             113     477
-//     top_p 0.9, temperature 1              341    1419
-//     typical_p 0.9                         275    1156
-//
-// 512 rows are 263 MB: 83 us are 3.1 TB/s.
+// What it costs stands in docs/performance.md (bin/cuda_sample_benchmark): on
+// an NVIDIA H200, 512 rows of 128,256 f32 logits take 83 us with top_k, top_p
+// and min_p, which is 3.2 TB/s.
 #include "kernels/cuda_sample.h"
 #include "kernels/cuda_sample_row.cuh"
 
@@ -99,9 +86,6 @@ absl::Status CudaSample(const CudaSampleInputs& inputs, Candidate* candidates,
   p.candidates = candidates;
   cuda_sample::LayOutSample(inputs, static_cast<char*>(scratch), p);
   RETURN_IF_ERROR(cuda_sample::ReadRows(p, device, stream));
-  if (inputs.row_edits != nullptr) {
-    RETURN_IF_ERROR(cuda_sample::EditRows(p, device, stream));
-  }
   return cuda_sample::DrawTokens(p, device, stream);
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda_sample_cluster.cuh"
 #include "kernels/cuda_sample_row.cuh"
 
 namespace espalier::cuda_sample {
@@ -34,11 +35,14 @@ constexpr int kShortList = 128;
 struct FewDraws {
   static constexpr int kThreads = 512;
   static constexpr int kMinBlocks = 1;
+  // Up to half as many have several blocks each.
+  static constexpr bool kClusters = true;
 };
 // More: four blocks wait for memory in turn.
 struct ManyDraws {
   static constexpr int kThreads = 256;
   static constexpr int kMinBlocks = 4;
+  static constexpr bool kClusters = false;
 };
 constexpr int kMaxThreads = FewDraws::kThreads;
 constexpr int kMaxWarps = kMaxThreads / kWarpSize;
@@ -47,6 +51,9 @@ constexpr int kFewAtOnce = 4;
 constexpr int kQuartersAtOnce = 2;
 // What all threads but one return.
 constexpr TokenId kNotMine = -3;
+// Sums that blocks of a cluster tell each other; each of these has been taken
+// by all before it is told again.
+enum Told { kToldKept, kToldTypical, kToldWeighted, kNumTold };
 
 struct alignas(16) Element {
   uint32_t distance;
@@ -80,6 +87,9 @@ struct Shared {
   int tile;         // that a draw ends in
   Mass before_tile;
   Mass of_tile;
+  // Of a cluster's blocks.
+  Mass told[kNumTold][kMaxCluster];
+  int listed_before[kMaxCluster + 1];
 };
 
 // The one of a block. By its own name, and not by reference, functions out of
@@ -107,9 +117,6 @@ __device__ inline RankRange DistanceRange(float scale, uint32_t cut) {
   const uint32_t high = min(__float_as_uint(64.0f / scale) - 1, cut);
   return {.low = min(low, high), .high = high};
 }
-
-__device__ inline int Lane() { return threadIdx.x % kWarpSize; }
-__device__ inline int Warp() { return threadIdx.x / kWarpSize; }
 
 template <typename Policy>
 constexpr int kWarpsOf = Policy::kThreads / kWarpSize;
@@ -248,6 +255,97 @@ __device__ BinPair ReadPair(int t) {
   return pair;
 }
 
+// A cluster: adds all blocks' bins up, in each of them. Each block does so for
+// some bins, one lane for each block, and no other looks at these.
+template <typename Policy>
+__device__ void MergeBins(bool by_mass) {
+  if (NumBlocks<Policy>() == 1) return;
+  SyncCluster();
+  const int num_blocks = NumBlocks<Policy>();
+  const int rank = static_cast<int>(threadIdx.x) % num_blocks;
+  for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {
+    const int bin = BlockRank<Policy>() * (kBins / num_blocks) + i / num_blocks;
+    int& at_count = InBlock(OfBlock().counts[bin], rank);
+    uint32_t& at_low = InBlock(OfBlock().low[bin], rank);
+    uint32_t& at_high = InBlock(OfBlock().high[bin], rank);
+    int count = at_count;
+    Mass mass = by_mass ? Mass{at_high} << 32 | at_low : 0;
+    for (int distance = 1; distance < num_blocks; distance *= 2) {
+      count += __shfl_xor_sync(kAllLanes, count, distance);
+      mass += __shfl_xor_sync(kAllLanes, mass, distance);
+    }
+    at_count = count;
+    if (!by_mass) continue;
+    at_low = static_cast<uint32_t>(mass);
+    at_high = static_cast<uint32_t>(mass >> 32);
+  }
+  SyncCluster();
+}
+
+// A cluster: the sum over all blocks.
+template <typename Policy>
+__device__ Mass SumOverCluster(Mass sum, Told what) {
+  sum = SumOverBlock<Policy>(sum, OfBlock().sums);
+  if (NumBlocks<Policy>() == 1) return sum;
+  if (static_cast<int>(threadIdx.x) < NumBlocks<Policy>()) {
+    InBlock(OfBlock().told[what][BlockRank<Policy>()], threadIdx.x) = sum;
+  }
+  SyncCluster();
+  sum = 0;
+  for (int r = 0; r < NumBlocks<Policy>(); ++r) sum += OfBlock().told[what][r];
+  return sum;
+}
+
+// A cluster: puts what blocks have listed together, in each of them; false if
+// that is too much for a list.
+template <typename Policy>
+__device__ bool MergeLists() {
+  constexpr int kEach = kListSize / Policy::kThreads;
+  const int num_blocks = NumBlocks<Policy>();
+  if (num_blocks == 1) return OfBlock().num_listed <= kListSize;
+  SyncCluster();
+  if (Warp() == 0) {
+    const int own =
+        Lane() < num_blocks ? InBlock(OfBlock().num_listed, Lane()) : 0;
+    int sum = own;
+#pragma unroll
+    for (int distance = 1; distance < kMaxCluster; distance *= 2) {
+      const int other = __shfl_up_sync(kAllLanes, sum, distance);
+      if (Lane() >= distance) sum += other;
+    }
+    if (Lane() < num_blocks) OfBlock().listed_before[Lane() + 1] = sum;
+    if (Lane() == 0) OfBlock().listed_before[0] = 0;
+  }
+  __syncthreads();
+  const int total = OfBlock().listed_before[num_blocks];
+  Element elements[kEach];
+  if (total <= kListSize) {
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int i = static_cast<int>(threadIdx.x) + e * Policy::kThreads;
+      int rank = 0;
+      for (int r = 1; r < num_blocks; ++r) {
+        rank += OfBlock().listed_before[r] <= i;
+      }
+      if (i < total) {
+        elements[e] =
+            InBlock(OfBlock().list[i - OfBlock().listed_before[rank]], rank);
+      }
+    }
+  }
+  SyncCluster();
+  if (threadIdx.x == 0) OfBlock().num_listed = total;
+  if (total <= kListSize) {
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int i = static_cast<int>(threadIdx.x) + e * Policy::kThreads;
+      if (i < total) OfBlock().list[i] = elements[e];
+    }
+  }
+  __syncthreads();
+  return total <= kListSize;
+}
+
 // Finds the first bin at which counts, or masses, reach `target`.
 template <bool kByMass>
 __device__ void FindBin(Mass target) {
@@ -257,11 +355,11 @@ __device__ void FindBin(Mass target) {
   int count_sum = 0;
   if (t < kBins / 2) {
     pair = ReadPair<kByMass>(t);
-    sum = pair.values[0] + pair.values[1];
+    if (kByMass) sum = pair.values[0] + pair.values[1];
     count_sum = pair.counts.x + pair.counts.y;
 #pragma unroll
     for (int distance = 1; distance < kWarpSize; distance *= 2) {
-      const Mass other = __shfl_up_sync(kAllLanes, sum, distance);
+      const Mass other = kByMass ? __shfl_up_sync(kAllLanes, sum, distance) : 0;
       const int others = __shfl_up_sync(kAllLanes, count_sum, distance);
       if (Lane() >= distance) {
         sum += other;
@@ -278,9 +376,10 @@ __device__ void FindBin(Mass target) {
 #pragma unroll
     for (int w = 0; w < kScanWarps; ++w) {
       if (w >= Warp()) break;
-      sum += OfBlock().sums[w];
+      if (kByMass) sum += OfBlock().sums[w];
       count_sum += OfBlock().count_sums[w];
     }
+    if (!kByMass) sum = count_sum;
     const Mass middle = sum - pair.values[1];
     const Mass before = middle - pair.values[0];
     if (before < target && target <= sum) {

@@ -12,13 +12,14 @@ __global__ __launch_bounds__(
     Policy::kMinBlocks) void DrawRows(const __grid_constant__ Params p) {
   LetNextStart();
   const int num_draws = *p.in.num_draws;
-  const bool exists = static_cast<int>(blockIdx.x) < num_draws;
+  const int index = static_cast<int>(blockIdx.x) / NumBlocks<Policy>();
+  const bool exists = index < num_draws;
   CudaDraw draw;
   SamplingParams params;
   float cum = MinusInf();
   int row_params = -1;
   if (exists) {
-    draw = p.in.draws[blockIdx.x];
+    draw = p.in.draws[index];
     cum = p.in.cum_log_probs[draw.row];
     row_params = p.in.row_params[draw.row];
   }
@@ -35,12 +36,13 @@ __global__ __launch_bounds__(
   Candidate candidate = {draw.beam, kNoToken, MinusInf()};
   if (alive) {
     Sampler<T, Policy> sampler(p, draw);
-    candidate.token = sampler.Draw(params, uniform);
-    if (candidate.token == kNotMine) return;
-    if (candidate.token >= 0) {
-      candidate.cum_log_prob = __fadd_rn(cum, sampler.LogProb(candidate.token));
+    const Drawn drawn = sampler.Draw(params, uniform);
+    if (drawn.token == kNotMine) return;
+    candidate.token = drawn.token;
+    if (drawn.token >= 0) {
+      candidate.cum_log_prob = __fadd_rn(cum, sampler.LogProb(drawn.logit));
     }
-  } else if (threadIdx.x != 0) {
+  } else if (BlockRank<Policy>() != 0 || threadIdx.x != 0) {
     return;
   }
   p.candidates[draw.candidate] = candidate;
@@ -67,19 +69,47 @@ __global__ __launch_bounds__(
   if (threadIdx.x == 0) cuts[draw.row] = cut;
 }
 
-template <typename T, typename Policy>
-absl::Status LaunchDraw(const Params& p, cudaStream_t stream) {
-  return Launch(DrawRows<T, Policy>,
-                {.grid = dim3(p.in.max_draws), .block = dim3(Policy::kThreads)},
+// Blocks of a draw: a search over a row is shared out among them, and one ends
+// where the first is enough. Where clusters of more than two take over half of
+// the device, they wait for each other, since not all find room side by side.
+// Rows of more tiles than a block has threads, half a million tokens, are too
+// rare for that.
+int ClusterFor(const Params& p, const CudaDevice& device) {
+  const int max_draws = p.in.max_draws;
+  if (device.compute_capability < 90 || p.num_tiles > FewDraws::kThreads) {
+    return 1;
+  }
+  int num_blocks = kMaxCluster;
+  while (num_blocks > 2 && max_draws * num_blocks > device.num_sms / 2) {
+    num_blocks /= 2;
+  }
+  return max_draws * num_blocks <= device.num_sms ? num_blocks : 1;
+}
+
+template <typename T>
+absl::Status LaunchFew(const Params& p, const CudaDevice& device,
+                       cudaStream_t stream) {
+  const int num_blocks = ClusterFor(p, device);
+  const auto kernel = DrawRows<T, FewDraws>;
+  if (num_blocks > 8) {  // which is what every device allows
+    RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+  }
+  return Launch(kernel,
+                {.grid = dim3(p.in.max_draws * num_blocks),
+                 .block = dim3(FewDraws::kThreads),
+                 .cluster = num_blocks},
                 stream, p);
 }
 
 template <typename T>
 absl::Status LaunchDraw(const Params& p, const CudaDevice& device,
                         cudaStream_t stream) {
-  const bool few = p.in.max_draws <= device.num_sms;
-  return few ? LaunchDraw<T, FewDraws>(p, stream)
-             : LaunchDraw<T, ManyDraws>(p, stream);
+  if (p.in.max_draws <= device.num_sms) return LaunchFew<T>(p, device, stream);
+  return Launch(
+      DrawRows<T, ManyDraws>,
+      {.grid = dim3(p.in.max_draws), .block = dim3(ManyDraws::kThreads)},
+      stream, p);
 }
 
 }  // namespace

@@ -9,21 +9,26 @@
 
 namespace espalier::cuda_sample {
 
+struct Drawn {
+  TokenId token = kNotMine;
+  float logit = 0;  // raw
+};
+
 template <typename T, typename Policy>
 class Sampler : public RowFilter<T, Policy> {
  public:
   using Base = RowFilter<T, Policy>;
   using Base::Base;
 
-  // The token drawn, to one thread; kNotMine to all others. `uniform` is in
-  // (0, 1).
-  __device__ TokenId Draw(const SamplingParams& params, double uniform) {
+  // The token drawn, to one thread of one block; kNotMine to all others.
+  // `uniform` is in (0, 1).
+  __device__ Drawn Draw(const SamplingParams& params, double uniform) {
     scale_ = ExponentScale(params.temperature);
     bool nan = false;
     max_ = ReadMaxima(nan);
     if (nan) return ByFirst(kNotANumber);
     if (!(max_ > MinusInf())) return ByFirst(kNoToken);
-    if (params.temperature == 0.0f) return ByFirst(Likeliest());
+    if (params.temperature == 0.0f) return ByFirst(Likeliest(), max_);
     const bool top_k = HasTopK(params);
     const bool few = top_k || params.min_p > 0.0f;
     if (!few && params.top_p == 1.0f && params.typical_p == 1.0f) {
@@ -90,19 +95,31 @@ class Sampler : public RowFilter<T, Policy> {
   using Base::max_;
   using Base::mean_;
   using Base::num_tiles_;
+  using Base::RawLogit;
   using Base::ReadMaxima;
   using Base::scale_;
   using Base::SumKept;
+  using Base::SumRaw;
   using Base::typical_cut_;
   using Base::vocab_size_;
   using Base::WeightOf;
 
-  __device__ static TokenId ByFirst(TokenId token) {
-    return threadIdx.x == 0 ? token : kNotMine;
+  __device__ static bool IsFirst() {
+    return BlockRank<Policy>() == 0 && threadIdx.x == 0;
+  }
+  __device__ Drawn ByFirst(TokenId token) const {
+    if (!IsFirst()) return {};
+    return {token, token < 0 ? 0 : logits_.Logit(token)};
+  }
+  __device__ Drawn ByFirst(TokenId token, float edited) const {
+    if (!IsFirst()) return {};
+    return {token, RawLogit(token, edited)};
   }
 
   __device__ __noinline__ TokenId DrawFiltered(SamplingParams params,
                                                double uniform) {
+    SumRaw();
+    if (NumBlocks<Policy>() > 1) SyncCluster();  // all have begun
     Filter(params);
     const Mass target = Target(uniform, Kept());
     return is_listed_ ? DrawFromList(target) : DrawFromRow(target);
@@ -137,21 +154,27 @@ class Sampler : public RowFilter<T, Policy> {
 
   // From few tokens that are listed, each compared with all others by as many
   // lanes as there are for it.
-  __device__ __forceinline__ TokenId DrawFromShortList(int top_k, float top_p,
-                                                       double uniform) {
+  __device__ __forceinline__ Drawn DrawFromShortList(int top_k, float top_p,
+                                                     double uniform) {
     constexpr int kLanes = Policy::kThreads / kShortList;
+    if (BlockRank<Policy>() != 0) return {};
     const int size = OfBlock().num_listed;
     const int index = threadIdx.x / kLanes;
     const int part = threadIdx.x % kLanes;
     const bool exists = index < size;
     const Element own = exists ? OfBlock().list[index] : Element{kNever, 0, 0};
+    // On its way until it is known whether it is wanted.
+    float logit = 0;
+    if (exists && part == 0) logit = logits_.Logit(own.token);
+    SumRaw();
     int num_above = 0;
     Mass above = 0;
+#pragma unroll 4
     for (int i = part; i < size; i += kLanes) {
       const Element other = OfBlock().list[i];
-      if (other.distance >= own.distance) continue;
-      ++num_above;
-      above += other.weight;
+      const bool is_above = other.distance < own.distance;
+      num_above += is_above ? 1 : 0;
+      above += is_above ? other.weight : 0;
     }
 #pragma unroll
     for (int distance = 1; distance < kLanes; distance *= 2) {
@@ -175,11 +198,11 @@ class Sampler : public RowFilter<T, Policy> {
       cut = max(cut, OfBlock().furthest[w]);
     const Mass target = Target(uniform, total);
     Mass before = 0;
+#pragma unroll 4
     for (int i = part; i < size; i += kLanes) {
       const Element other = OfBlock().list[i];
-      if (other.token < own.token && other.distance <= cut) {
-        before += other.weight;
-      }
+      const bool is_before = other.token < own.token && other.distance <= cut;
+      before += is_before ? other.weight : 0;
     }
 #pragma unroll
     for (int distance = 1; distance < kLanes; distance *= 2) {
@@ -187,11 +210,12 @@ class Sampler : public RowFilter<T, Policy> {
     }
     const bool mine =
         kept && part == 0 && before <= target && target < before + own.weight;
-    return mine ? own.token : kNotMine;
+    return mine ? Drawn{own.token, logit} : Drawn{};
   }
 
   // From all tokens of a row whose tiles all have a thread.
-  __device__ __forceinline__ TokenId DrawFromFewTiles(double uniform) {
+  __device__ __forceinline__ Drawn DrawFromFewTiles(double uniform) {
+    if (BlockRank<Policy>() != 0) return {};
     const int own_tile = threadIdx.x;
     const Mass own = own_tile < num_tiles_ ? MassOfTile(own_tile) : 0;
     Mass total;
@@ -207,12 +231,13 @@ class Sampler : public RowFilter<T, Policy> {
                       OfBlock().of_tile);
   }
 
-  __device__ TokenId DrawInTile(int tile, Mass target, Mass of_tile) {
+  __device__ Drawn DrawInTile(int tile, Mass target, Mass of_tile) {
     constexpr int kEach = kTileSize / Policy::kThreads;
     const int first = tile * kTileSize + static_cast<int>(threadIdx.x) * kEach;
     const auto token_of = [first](int i) { return first + i; };
     float x[kEach];
     logits_.Logits(token_of, x);
+    SumRaw();  // while these are on their way
     if (edits_.any()) {
       EditWindow window(edits_, first_edits_[tile]);
       window.Apply((tile + 1) * kTileSize, token_of, x);
@@ -228,15 +253,17 @@ class Sampler : public RowFilter<T, Policy> {
     Mass total;
     Mass before = ScanOverBlock<Policy>(sum, OfBlock().more_sums, total) - sum;
     // Each of its tokens weighs less than a unit, and all less than rounding.
-    if (total == 0) return ByFirst(Likeliest());
+    if (total == 0) return ByFirst(Likeliest(), max_);
     target = Rescaled(target, of_tile, total);
-    TokenId token = kNotMine;
+    Drawn drawn;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      if (before <= target && target < before + weights[i]) token = first + i;
+      if (before <= target && target < before + weights[i]) {
+        drawn = {first + i, RawLogit(first + i, x[i])};
+      }
       before += weights[i];
     }
-    return token;
+    return drawn;
   }
 
   // A tile's mass as it was read differs by rounding from its tokens'.
@@ -279,6 +306,8 @@ class Sampler : public RowFilter<T, Policy> {
   }
 
   __device__ __noinline__ TokenId DrawFromAll(double uniform) {
+    SumRaw();
+    if (NumBlocks<Policy>() > 1) SyncCluster();  // all have begun
     const Mass target = Target(uniform, MassOfTiles());
     FindTile(target, [&](int tile) { return MassOfTile(tile); });
     return DrawFromTile(OfBlock().tile, target - OfBlock().before_tile,
@@ -306,6 +335,7 @@ class Sampler : public RowFilter<T, Policy> {
             if (Lane() == 0) AddToBin(bin, sum);
             own = 0;
           });
+      MergeBins<Policy>(/*by_mass=*/true);
       FindBin<true>(target + 1);
       target -= OfBlock().before;
       first += OfBlock().bin << shift;

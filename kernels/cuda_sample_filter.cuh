@@ -64,7 +64,8 @@ class RowFilter : public RowTokens<T, Policy> {
     row.ForEach([&](uint32_t distance, int) {
       if (row.Keeps(distance)) sum += row.WeightOf(distance);
     });
-    return SumOverBlock<Policy>(sum, OfBlock().sums);
+    return is_listed_ ? SumOverBlock<Policy>(sum, OfBlock().sums)
+                      : SumOverCluster<Policy>(sum, kToldKept);
   }
 
   // The lowest rank at which the number of elements of that rank or a lower
@@ -87,6 +88,7 @@ class RowFilter : public RowTokens<T, Policy> {
 #pragma unroll 1
     for (int round = 0; round < max_rounds; ++round) {
       const int shift = ShiftOf(low, high);
+      const bool is_listed = is_listed_;
       ClearBins<Policy>();
       for_each([&](uint32_t rank, Mass mass) {
         if (!open && (rank < low || rank > high)) return;
@@ -95,6 +97,7 @@ class RowFilter : public RowTokens<T, Policy> {
         if (by_mass) AddToBin(bin, mass);
       });
       __syncthreads();
+      if (!is_listed) MergeBins<Policy>(by_mass);
       if (by_mass) {
         FindBin<true>(target);
       } else {
@@ -148,13 +151,20 @@ class RowFilter : public RowTokens<T, Policy> {
     if (k > num_quarters) return;
     const RankRange range = DistanceRange(scale_, cut_);
     const int shift = ShiftOf(range.low, range.high);
-    for (int q = threadIdx.x; q < num_quarters; q += Policy::kThreads) {
-      const uint32_t distance = DistanceOf(maxima_[q]);
-      if (distance > cut_) continue;
-      atomicAdd(
-          &OfBlock().counts[BinOf(distance, range.low, range.high, shift)], 1);
+    int num_within = 0;
+    for (int base = 0; base < num_quarters; base += Policy::kThreads) {
+      const int q = base + static_cast<int>(threadIdx.x);
+      const uint32_t distance =
+          q < num_quarters ? DistanceOf(maxima_[q]) : kNever;
+      const bool is_within = distance <= cut_;
+      if (is_within) {
+        atomicAdd(
+            &OfBlock().counts[BinOf(distance, range.low, range.high, shift)],
+            1);
+      }
+      num_within += __syncthreads_count(is_within);
     }
-    __syncthreads();
+    if (num_within < k) return;
     FindBin<false>(k);
     if (OfBlock().bin < 0) return;
     const uint32_t end =
@@ -190,8 +200,13 @@ class RowFilter : public RowTokens<T, Policy> {
       sum += row.WeightOf(distance);
       if (weight > 0) weighted += __float2ull_rz(weight * exponent * kUnit);
     });
-    sum = SumOverBlock<Policy>(sum, OfBlock().sums);
-    weighted = SumOverBlock<Policy>(weighted, OfBlock().sums);
+    if (is_listed_) {
+      sum = SumOverBlock<Policy>(sum, OfBlock().sums);
+      weighted = SumOverBlock<Policy>(weighted, OfBlock().sums);
+    } else {
+      sum = SumOverCluster<Policy>(sum, kToldTypical);
+      weighted = SumOverCluster<Policy>(weighted, kToldWeighted);
+    }
     row.mean_ = mean_ = static_cast<float>(static_cast<double>(weighted) /
                                            static_cast<double>(sum));
     typical_cut_ = Find(

@@ -60,6 +60,7 @@ struct EditList {
   const TokenEdit* edits = nullptr;
   CudaRowEdits row = {};
 
+  EditList() = default;
   __device__ EditList(const CudaSampleInputs& in, int row_idx)
       : edits(in.edits) {
     if (in.row_edits != nullptr) row = in.row_edits[row_idx];
@@ -90,6 +91,7 @@ struct EditList {
 // A run of a row's edits, one a lane, that a warp takes in order.
 class EditWindow {
  public:
+  EditWindow() = default;
   // From edit `first` on.
   __device__ EditWindow(const EditList& list, int first) : list_(list) {
     Load(first);
@@ -118,21 +120,18 @@ class EditWindow {
   // The edit that is next.
   __device__ int next() const { return next_; }
 
-  // Goes past the edits of a tile that ends at `end`, and says which of its
-  // quarters have any.
-  template <typename T>
-  __device__ unsigned Quarters(int end) {
-    unsigned quarters = 0;
+  // Whether an edit is to come of a token below `end`.
+  __device__ bool Has(int end) const {
+    return __any_sync(kAllLanes, IsNext() && own_.token < end);
+  }
+
+  // Goes past the edits of tokens below `end`.
+  __device__ void SkipTo(int end) {
     for (;;) {
-      const bool wanted = IsNext() && own_.token < end;
-      const int own =
-          wanted ? RowLogits<T>::QuarterOf(own_.token) % kQuarters : 0;
-      quarters |= __reduce_or_sync(kAllLanes, wanted ? 1u << own : 0);
-      next_ += __popc(__ballot_sync(kAllLanes, wanted));
-      if (next_ < base_ + kWarpSize || next_ >= list_.row.end) break;
+      next_ += __popc(__ballot_sync(kAllLanes, IsNext() && own_.token < end));
+      if (next_ < base_ + kWarpSize || next_ >= list_.row.end) return;
       Load(next_);
     }
-    return quarters;
   }
 
   // Edits the lanes' values, whose tokens are token_of(i), as far as the next
@@ -298,14 +297,9 @@ size_t LayOutSample(const CudaSampleInputs& inputs, char* base, Params& params);
 // Errors as CudaSample's.
 absl::Status CheckShapes(const CudaSampleInputs& inputs);
 
-// Reads all rows that are drawn from and leaves what tiles and, before edits,
-// quarters come to (cuda_sample_read.cu).
+// Reads all rows that are drawn from and leaves what tiles and quarters come to
+// (cuda_sample_read.cu).
 absl::Status ReadRows(const Params& params, const CudaDevice& device,
-                      cudaStream_t stream);
-
-// Reads quarters with edits again and leaves what they come to after them
-// (cuda_sample_edit.cu).
-absl::Status EditRows(const Params& params, const CudaDevice& device,
                       cudaStream_t stream);
 
 // Draws (cuda_sample_draw.cu).

@@ -28,9 +28,9 @@ class RowTokens {
         raw_(p.raw + size_t(draw.row) * p.num_tiles),
         first_edits_(p.first_edits + size_t(draw.row) * p.num_tiles) {}
 
-  __device__ float LogProb(TokenId token) const {
-    return RawRow{OfBlock().raw_max, OfBlock().log_sum}.LogProb(
-        logits_.Logit(token));
+  // Of a raw logit, after SumRaw and a barrier.
+  __device__ static float LogProb(float logit) {
+    return RawRow{OfBlock().raw_max, OfBlock().log_sum}.LogProb(logit);
   }
 
  protected:
@@ -54,8 +54,7 @@ class RowTokens {
   }
   __device__ void Lower(uint32_t cut) { cut_ = min(cut_, cut); }
 
-  // The best edited logit; and, by one warp, the raw row's log_sum, in the
-  // order of selection (SumTiles), hence to the bit.
+  // The best edited logit.
   __device__ float ReadMaxima(bool& nan) {
     float max = MinusInf();
     for (int t = threadIdx.x; t < num_tiles_; t += Policy::kThreads) {
@@ -63,7 +62,6 @@ class RowTokens {
       const float sum = raw_[t].sum;
       nan |= sum != sum;
     }
-    if (Warp() == kWarpsOf<Policy> - 1) SumRaw();
     max = cuda_select::MaxOverWarp(max);
     if (Lane() == 0) OfBlock().maxima[Warp()] = max;
     nan = __syncthreads_or(nan);
@@ -74,7 +72,10 @@ class RowTokens {
     return max;
   }
 
+  // The last warp, which has the least to do besides: the raw row's log_sum, in
+  // the order of selection (SumTiles), hence to the bit.
   __device__ void SumRaw() {
+    if (Warp() != kWarpsOf<Policy> - 1) return;
     const RawRow raw = SumRawTiles(raw_, num_tiles_);
     if (Lane() != 0) return;
     OfBlock().raw_max = raw.max;
@@ -107,18 +108,20 @@ class RowTokens {
 
   // Calls visit(distance, token) for every token of tiles [first, end) that is
   // not further than `cut`, and end_quarter(quarter) for every warp and quarter
-  // after that. Barriers before and after.
+  // after that. Barriers before and after. Blocks of a cluster share them out.
   template <typename Visit, typename EndQuarter>
   __device__ __forceinline__ void ForEachInRow(uint32_t cut, int first, int end,
                                                const Visit& visit,
                                                const EndQuarter& end_quarter) {
 #pragma unroll 1
-    for (int base = first * kQuarters; base < end * kQuarters;
-         base += Policy::kThreads) {
+    for (int base = first * kQuarters + BlockRank<Policy>();
+         base < end * kQuarters;
+         base += Policy::kThreads * NumBlocks<Policy>()) {
       __syncthreads();
       if (threadIdx.x == 0) OfBlock().num_found = 0;
       __syncthreads();
-      const int own = base + static_cast<int>(threadIdx.x);
+      const int own =
+          base + static_cast<int>(threadIdx.x) * NumBlocks<Policy>();
       if (own < end * kQuarters && DistanceOf(maxima_[own]) <= cut) {
         OfBlock().found[atomicAdd(&OfBlock().num_found, 1)] = own;
       }
@@ -200,7 +203,7 @@ class RowTokens {
     row.ForEachInRow(cut_, first, end, [&](uint32_t distance, int token) {
       row.Append(distance, token);
     });
-    return OfBlock().num_listed <= kListSize;
+    return MergeLists<Policy>();
   }
   __device__ void Append(uint32_t distance, int token) {
     const int i = atomicAdd(&OfBlock().num_listed, 1);
@@ -246,8 +249,14 @@ class RowTokens {
             [&](uint32_t, int token) { atomicMin(&OfBlock().token, token); });
       }
     }
+    SumRaw();
     __syncthreads();
     return OfBlock().token;
+  }
+
+  // The raw logit of a token whose edited one is known, if it is.
+  __device__ float RawLogit(TokenId token, float edited) const {
+    return edits_.any() ? logits_.Logit(token) : edited;
   }
 
   int vocab_size_;

@@ -72,6 +72,15 @@ __device__ LanePiece<T> LoadPiece(const T* row, int piece, int size,
   return loaded;
 }
 
+// The i-th of a lane's tokens of a piece.
+template <typename T>
+__device__ int PieceToken(int piece, int i) {
+  constexpr int kPerLoad = LanePiece<T>::kPerLoad;
+  const int lane = threadIdx.x % kWarpSize;
+  return piece * kPieceSize + i / kPerLoad * (kWarpSize * kPerLoad) +
+         lane * kPerLoad + i % kPerLoad;
+}
+
 __device__ inline void Unpack(const LanePiece<float>& piece, float (&x)[16]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -120,14 +129,23 @@ __device__ inline float CarefulSumOfExp(const float (&x)[16], float max) {
   return sum;
 }
 
-// Adds a lane's logits to what it has of a tile.
-__device__ inline void AddLogits(const float (&x)[16], LogSum& lane) {
+// Adds a lane's logits to what it has of a tile; calls look() where one may be
+// NaN.
+template <typename Look>
+__device__ inline void AddLogits(const float (&x)[16], LogSum& lane,
+                                 const Look& look) {
   float top = lane.max;
 #pragma unroll
   for (int i = 0; i < 16; ++i) top = fmaxf(top, x[i]);  // ignores NaN
   float sum = SumOfExp(x, top);
-  if (IsNan(sum)) sum = CarefulSumOfExp(x, top);
+  if (IsNan(sum)) {
+    sum = CarefulSumOfExp(x, top);
+    look();
+  }
   lane = {top, lane.Scaled(top) + sum};
+}
+__device__ inline void AddLogits(const float (&x)[16], LogSum& lane) {
+  AddLogits(x, lane, [] {});
 }
 
 }  // namespace espalier::cuda_select

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <ostream>
 #include <random>
@@ -35,7 +36,7 @@ inline std::vector<float> Row(const std::string& kind, int size) {
   std::vector<float> logits = Normal(size, size);
   for (int i = 0; i < size; ++i) {
     float& l = logits[i];
-    const int h = (i * 7919 + size) % 101;
+    const int h = static_cast<int>((int64_t{i} * 7919 + size) % 101);
     if (kind == "ties") l = std::round(l);
     if (kind == "near ties") l = 20 + std::ldexp(std::round(l), -19);
     if (kind == "constant") l = -12.3456f;

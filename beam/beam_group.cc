@@ -8,7 +8,7 @@
 #include "beam/check_answer.h"
 #include "beam/make_strategy.h"
 #include "beam/selection_options.h"
-#include "kernels/assign_slots.h"
+#include "kernels/resident/assign_slots.h"
 #include "pages/page_table.h"
 
 namespace espalier {

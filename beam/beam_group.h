@@ -1,7 +1,7 @@
 // BeamGroup: the sequences of one request, from its prompt to its hypotheses.
 // It owns the page tables, writes its rows into step plans, and applies its
 // strategy's decisions to the tables: a surviving beam keeps its slot, a twin
-// forks into the slot of a beam that was cut (kernels/assign_slots.h).
+// forks into the slot of a beam that was cut (kernels/resident/assign_slots.h).
 //
 //   one sequence, slot 0: the prompt, in chunks        (prefill)
 //   its last token's candidates fork it into the slots (first decode step)

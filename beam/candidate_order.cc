@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "kernels/perturb.h"
+#include "kernels/sample/perturb.h"
 
 namespace espalier {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "kernels/sample.h"
+#include "kernels/sample/sample.h"
 
 namespace espalier {
 namespace {

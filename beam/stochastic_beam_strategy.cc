@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "beam/describe_rows.h"
 #include "beam/selection_options.h"
-#include "kernels/perturb.h"
+#include "kernels/sample/perturb.h"
 
 namespace espalier {
 namespace {

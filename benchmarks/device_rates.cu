@@ -3,7 +3,7 @@
 
 #include "base/cuda_launch.cuh"
 #include "benchmarks/device_rates.h"
-#include "kernels/cuda_matmul.h"
+#include "kernels/matmul/cuda_matmul.h"
 
 namespace espalier {
 namespace {

@@ -72,7 +72,7 @@ struct GenerationParams {
   // after it.
   std::vector<std::string> stop;
   bool include_stop = false;
-  // SamplingParams of kernels/sample.h. Others than the defaults need
+  // SamplingParams of kernels/sample/sample.h. Others than the defaults need
   // do_sample or stochastic (temperature 0 aside, which is greedy).
   bool do_sample = false;
   double temperature = 1.0;
@@ -82,7 +82,7 @@ struct GenerationParams {
   double typical_p = 1.0;
   // Unset: drawn by the engine, and reported.
   std::optional<uint64_t> seed;
-  // ScoreProcessors of kernels/score_processors.h.
+  // ScoreProcessors of kernels/select/score_processors.h.
   double repetition_penalty = 1.0;  // > 0
   double frequency_penalty = 0.0;
   double presence_penalty = 0.0;

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "exec_request/allocating_loop.h"
-#include "kernels/logprobs.h"
+#include "kernels/logprobs/logprobs.h"
 
 namespace espalier {
 namespace {

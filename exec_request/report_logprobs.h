@@ -1,6 +1,6 @@
 // What executors on the host report beside a step's answers: log-probabilities
 // of the tokens that were chosen, and of those that a prompt goes on with
-// (kernels/logprobs.h), on all threads. Nothing where nobody asked.
+// (kernels/logprobs/logprobs.h), on all threads. Nothing where nobody asked.
 #pragma once
 
 #include <span>

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "kernels/assign_slots.h"
+#include "kernels/resident/assign_slots.h"
 
 namespace espalier {
 namespace {

@@ -5,9 +5,9 @@
 #include "base/check.h"
 #include "exec_request/allocating_loop.h"
 #include "exec_request/report_logprobs.h"
-#include "kernels/perturb.h"
-#include "kernels/sample.h"
-#include "kernels/select.h"
+#include "kernels/sample/perturb.h"
+#include "kernels/sample/sample.h"
+#include "kernels/select/select.h"
 
 namespace espalier {
 namespace {

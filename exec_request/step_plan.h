@@ -30,9 +30,9 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "base/page_copy.h"
-#include "kernels/sample.h"
-#include "kernels/score_processors.h"
-#include "kernels/select.h"
+#include "kernels/sample/sample.h"
+#include "kernels/select/score_processors.h"
+#include "kernels/select/select.h"
 
 namespace espalier {
 
@@ -51,12 +51,13 @@ enum class SelectionKind {
   // The best continuations of all rows together, by cumulative score. They
   // decide the group's next beams: the first `num_slots` of them that do not
   // end in an EOS id. In which slots these live, AssignSlots decides
-  // (kernels/assign_slots.h).
+  // (kernels/resident/assign_slots.h).
   kBeams,
   // The best continuations of each row, one row's after the other's. What
   // becomes of them only the strategy knows.
   kRows,
-  // A token for each of `samples` (kernels/sample.h), in this order, drawn from
+  // A token for each of `samples` (kernels/sample/sample.h), in this order,
+  // drawn from
   // the row of the same index; or, where there is one row, all from that one.
   // Those that are no EOS id go on, in this order.
   kDraws,
@@ -68,7 +69,7 @@ struct SelectionRule {
   ScoreDomain domain = ScoreDomain::kLogProbs;
   ScoreProcessors processors;
   SamplingParams sampling;  // of kDraws, and where perturbed
-  // Whether kRows chooses by perturbed scores (kernels/perturb.h), with
+  // Whether kRows chooses by perturbed scores (kernels/sample/perturb.h), with
   // `sampling`: rows come in falling order of these, and a row may consist of
   // kNotANumber. The noise of a row is of its rank. Of no other kind.
   bool perturbed = false;

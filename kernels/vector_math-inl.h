@@ -9,7 +9,7 @@
 #endif
 
 #include "hwy/highway.h"
-#include "kernels/row_block.h"
+#include "kernels/select/row_block.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace espalier {

@@ -12,7 +12,7 @@ namespace espalier {
 namespace {
 
 // Tokens a pass of its own must have to be worth reading all weights for: two
-// tiles of rows of a matrix product (kernels/matmul_tile.h).
+// tiles of rows of a matrix product (kernels/matmul/matmul_tile.h).
 constexpr int kMinPassTokens = 24;
 // How much more than its share a pass may have, in percent: passes that run
 // side by side are as slow as the largest.

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "kernels/matmul.h"
+#include "kernels/matmul/matmul.h"
 
 namespace espalier {
 namespace {

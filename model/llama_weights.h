@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/packed_matrix.h"
+#include "kernels/matmul/packed_matrix.h"
 #include "model/checkpoint.h"
 #include "model/llama_config.h"
 

@@ -21,7 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/page_copy.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 namespace espalier {
 

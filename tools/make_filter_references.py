@@ -3,7 +3,7 @@
     python -m tools.make_filter_references --output tests/data/filters.jsonl
 
 Rows of random logits go through transformers' own classes in the order of
-kernels/sample.h (temperature, min_p, top_k, top_p, typical_p), in float64; a
+kernels/sample/sample.h (temperature, min_p, top_k, top_p, typical_p), in float64; a
 line has `logits`, `params` and the `probabilities` that are drawn from, 0 for
 what is filtered out. Rows in which a sum lies close to its bound are drawn
 anew: there, rounding decides.

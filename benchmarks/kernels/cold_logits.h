@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/cuda.h"
-#include "kernels/packed_matrix.h"
+#include "kernels/matmul/packed_matrix.h"
 
 namespace espalier {
 

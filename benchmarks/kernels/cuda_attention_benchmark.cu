@@ -19,7 +19,7 @@
 #include "base/check.h"
 #include "base/cuda.h"
 #include "base/cuda_launch.cuh"
-#include "kernels/cuda_attention.h"
+#include "kernels/attention/cuda_attention.h"
 
 namespace espalier {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/check.h"
 #include "base/cuda.h"
-#include "kernels/cuda_history_edits.h"
+#include "kernels/resident/cuda_history_edits.h"
 
 namespace espalier {
 namespace {

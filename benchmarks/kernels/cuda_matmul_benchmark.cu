@@ -18,8 +18,8 @@
 
 #include "base/cuda.h"
 #include "base/cuda_launch.cuh"
-#include "kernels/cuda_blas_matmul.h"
-#include "kernels/cuda_matmul.h"
+#include "kernels/matmul/cuda_blas_matmul.h"
+#include "kernels/matmul/cuda_matmul.h"
 
 namespace espalier {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/cuda.h"
 #include "benchmarks/kernels/cold_logits.h"
-#include "kernels/cuda_sample.h"
+#include "kernels/sample/cuda_sample.h"
 
 namespace espalier {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "base/cuda.h"
 #include "benchmarks/kernels/cold_logits.h"
-#include "kernels/cuda_select.h"
+#include "kernels/select/cuda_select.h"
 
 namespace espalier {
 namespace {

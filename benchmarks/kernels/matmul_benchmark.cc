@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/matmul.h"
+#include "kernels/matmul/matmul.h"
 
 namespace espalier {
 namespace {

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/perturb.h"
-#include "kernels/sample.h"
-#include "kernels/select.h"
+#include "kernels/sample/perturb.h"
+#include "kernels/sample/sample.h"
+#include "kernels/select/select.h"
 
 namespace espalier {
 namespace {

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/select.h"
+#include "kernels/select/select.h"
 
 namespace espalier {
 namespace {

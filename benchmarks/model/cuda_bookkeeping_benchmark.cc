@@ -12,8 +12,8 @@
 
 #include "base/check.h"
 #include "base/cuda.h"
-#include "model/cuda_delta.h"
-#include "model/cuda_step_memory.h"
+#include "model/cuda/cuda_delta.h"
+#include "model/cuda/cuda_step_memory.h"
 
 namespace espalier {
 namespace {

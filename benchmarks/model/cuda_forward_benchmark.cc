@@ -26,11 +26,11 @@
 
 #include "base/cuda.h"
 #include "benchmarks/device_rates.h"
-#include "kernels/cuda_elementwise.h"
-#include "kernels/cuda_matmul.h"
-#include "model/cuda_llama.h"
-#include "model/cuda_llama_weights.h"
-#include "tests/model/cuda_plan_batch.h"
+#include "kernels/elementwise/cuda_elementwise.h"
+#include "kernels/matmul/cuda_matmul.h"
+#include "model/cuda/cuda_llama.h"
+#include "model/cuda/cuda_llama_weights.h"
+#include "tests/model/cuda/cuda_plan_batch.h"
 
 namespace espalier {
 namespace {

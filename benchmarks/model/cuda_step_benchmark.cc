@@ -45,8 +45,8 @@
 #include "batcher/engine.h"
 #include "benchmarks/device_rates.h"
 #include "benchmarks/model/decode_case.h"
-#include "model/cuda_executor.h"
-#include "model/cuda_llama.h"
+#include "model/cuda/cuda_executor.h"
+#include "model/cuda/cuda_llama.h"
 
 namespace espalier {
 namespace {

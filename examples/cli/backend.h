@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "exec_request/step_executor.h"
-#include "kernels/packed_matrix.h"
+#include "kernels/matmul/packed_matrix.h"
 
 namespace espalier::cli {
 

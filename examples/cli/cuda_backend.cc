@@ -3,8 +3,8 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "examples/cli/backend.h"
-#include "model/cuda_executor.h"
-#include "model/cuda_llama.h"
+#include "model/cuda/cuda_executor.h"
+#include "model/cuda/cuda_llama.h"
 
 namespace espalier::cli {
 namespace {

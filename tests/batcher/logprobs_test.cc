@@ -1,6 +1,6 @@
 // Log-probabilities of what is generated and of prompts, as a caller sees them:
 // against a full sort of what the model said, and against the reference.
-#include "kernels/logprobs.h"
+#include "kernels/logprobs/logprobs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

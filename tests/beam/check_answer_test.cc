@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/sample.h"
+#include "kernels/sample/sample.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "beam/selection_options.h"
-#include "kernels/gumbel.h"
-#include "kernels/sample.h"
+#include "kernels/sample/gumbel.h"
+#include "kernels/sample/sample.h"
 #include "tests/beam/search_alone.h"
 #include "tests/p_value.h"
 #include "tests/status_matchers.h"

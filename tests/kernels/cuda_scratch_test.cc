@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <random>
 
-#include "kernels/cuda_perturb.h"
-#include "kernels/cuda_sample.h"
-#include "kernels/cuda_select.h"
+#include "kernels/sample/cuda_perturb.h"
+#include "kernels/sample/cuda_sample.h"
+#include "kernels/select/cuda_select.h"
 
 namespace espalier {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/cuda.h"
-#include "kernels/cuda_resident.h"
+#include "kernels/resident/cuda_resident.h"
 #include "tests/status_matchers.h"
 
 namespace espalier::testing {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/select.h"
+#include "kernels/select/select.h"
 
 namespace espalier {
 

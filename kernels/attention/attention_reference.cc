@@ -1,0 +1,33 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/attention/attention.h"
+
+namespace espalier::reference {
+
+std::vector<double> Attention(std::span<const float> q,
+                              std::span<const float> keys,
+                              std::span<const float> values) {
+  const size_t head_dim = q.size();
+  const size_t num_positions = keys.size() / head_dim;
+  std::vector<double> scores(num_positions, 0.0);
+  for (size_t p = 0; p < num_positions; ++p) {
+    for (size_t i = 0; i < head_dim; ++i) {
+      scores[p] += double{q[i]} * double{keys[p * head_dim + i]};
+    }
+    scores[p] /= std::sqrt(static_cast<double>(head_dim));
+  }
+  // A NaN comes through the exponential, whether or not it is the maximum.
+  const double maximum = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  for (double& score : scores) sum += score = std::exp(score - maximum);
+  std::vector<double> result(head_dim, 0.0);
+  for (size_t p = 0; p < num_positions; ++p) {
+    for (size_t i = 0; i < head_dim; ++i) {
+      result[i] += scores[p] / sum * double{values[p * head_dim + i]};
+    }
+  }
+  return result;
+}
+
+}  // namespace espalier::reference

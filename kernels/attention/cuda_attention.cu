@@ -1,0 +1,106 @@
+// Attention's host side: checks, and which kernel.
+#include <cmath>
+
+#include "kernels/attention/cuda_attention.h"
+#include "kernels/attention/cuda_attention_launch.cuh"
+#include "kernels/attention/cuda_attention_work.h"
+
+namespace espalier {
+namespace cuda_attention {
+namespace {
+
+absl::Status CheckShapes(const CudaAttentionInputs& inputs,
+                         const CudaAttentionShape& shape,
+                         const CudaKvCache& cache, int layer, int q_stride) {
+  if (shape.num_kv_heads < 1 || shape.num_heads < 1 ||
+      shape.num_heads % shape.num_kv_heads != 0) {
+    return InvalidArgument(shape.num_heads, " heads cannot share ",
+                           shape.num_kv_heads, " key/value heads");
+  }
+  if (shape.head_dim < 8 || shape.head_dim % 8 != 0 || shape.head_dim > 256) {
+    return InvalidArgument("head_dim must be a multiple of 8 up to 256, got ",
+                           shape.head_dim);
+  }
+  if (cache.dtype != shape.dtype || cache.page_size != shape.page_size ||
+      cache.num_kv_heads != shape.num_kv_heads ||
+      cache.head_dim != shape.head_dim || shape.page_size < 1) {
+    return InvalidArgument("the cache is of another shape");
+  }
+  if (layer < 0 || layer >= cache.num_layers) {
+    return InvalidArgument("layer ", layer, " of ", cache.num_layers);
+  }
+  if (q_stride < shape.num_heads * shape.head_dim || q_stride % 8 != 0) {
+    return InvalidArgument("q_stride must be a multiple of 8 of at least ",
+                           shape.num_heads * shape.head_dim, ", got ",
+                           q_stride);
+  }
+  // Division by page_size (cuda_attention_parts.cuh).
+  if (int64_t{inputs.table_stride} * shape.page_size * shape.page_size >=
+      int64_t{1} << 32) {
+    return InvalidArgument("pages of ", shape.page_size,
+                           " tokens are too large for sequences of ",
+                           inputs.table_stride, " pages");
+  }
+  if (inputs.max_items < 0 || inputs.max_queries < 0 ||
+      inputs.max_partials < 0) {
+    return InvalidArgument("bounds must not be negative");
+  }
+  return absl::OkStatus();
+}
+
+Params MakeParams(const CudaAttentionInputs& inputs,
+                  const CudaAttentionShape& shape, const CudaKvCache& cache,
+                  int layer, void* scratch) {
+  Params params;
+  params.inputs = inputs;
+  params.num_heads = shape.num_heads;
+  params.num_kv_heads = shape.num_kv_heads;
+  params.group = HeadsPerKvHead(shape);
+  params.head_dim = shape.head_dim;
+  params.page_size = shape.page_size;
+  params.by_kv_heads = Divisor(shape.num_kv_heads);
+  params.by_group = Divisor(params.group);
+  params.by_page_size = Divisor(shape.page_size);
+  params.head_stride = cache.head_stride();
+  params.values_offset = cache.values_offset();
+  params.page_stride = cache.page_stride();
+  params.cache = static_cast<const char*>(cache.data) +
+                 layer * cache.layer_stride() * NumBytes(cache.dtype);
+  params.score_scale = static_cast<float>(
+      1.4426950408889634 / std::sqrt(static_cast<double>(shape.head_dim)));
+  params.partials = static_cast<float*>(scratch);
+  return params;
+}
+
+}  // namespace
+}  // namespace cuda_attention
+
+size_t CudaAttentionScratchBytes(const CudaAttentionInputs& inputs,
+                                 const CudaAttentionShape& shape) {
+  return sizeof(float) * inputs.max_partials * shape.num_heads *
+         (shape.head_dim + 4);
+}
+
+absl::Status CudaAttention(const CudaAttentionInputs& inputs,
+                           const CudaAttentionShape& shape, const void* q,
+                           int q_stride, const CudaKvCache& cache, int layer,
+                           void* out, void* scratch, const CudaDevice& device,
+                           cudaStream_t stream) {
+  RETURN_IF_ERROR(
+      cuda_attention::CheckShapes(inputs, shape, cache, layer, q_stride));
+  if (inputs.max_items == 0) return absl::OkStatus();
+  cuda_attention::Params params =
+      cuda_attention::MakeParams(inputs, shape, cache, layer, scratch);
+  params.q = q;
+  params.q_stride = q_stride;
+  params.out = out;
+  RETURN_IF_ERROR(
+      AttentionUsesTensorCores(shape)
+          ? cuda_attention::LaunchTensorCores(shape.dtype, params, device,
+                                              stream)
+          : cuda_attention::LaunchAny(shape.dtype, params, device, stream));
+  if (inputs.max_partials == 0) return absl::OkStatus();
+  return cuda_attention::LaunchMerge(shape.dtype, params, device, stream);
+}
+
+}  // namespace espalier

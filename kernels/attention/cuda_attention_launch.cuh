@@ -1,0 +1,26 @@
+// The kernels that CudaAttention is made of.
+#pragma once
+
+#include "absl/status/status.h"
+#include "base/cuda.h"
+#include "kernels/attention/cuda_attention_parts.cuh"
+#include "kernels/matmul/packed_matrix.h"
+
+namespace espalier::cuda_attention {
+
+// 16-bit types and heads of 64 or 128 (AttentionUsesTensorCores).
+absl::Status LaunchTensorCores(DType dtype, const Params& params,
+                               const CudaDevice& device, cudaStream_t stream);
+
+// Every other shape, and f32: products in float32, any page size, heads of any
+// multiple of 8 up to 256.
+absl::Status LaunchAny(DType dtype, const Params& params,
+                       const CudaDevice& device, cudaStream_t stream);
+
+// After either: merges what several items found for a query, in the order of
+// their ordinals.
+//   out = sum_i 2^(m_i - m) o_i / sum_i 2^(m_i - m) l_i,  m = max_i m_i
+absl::Status LaunchMerge(DType dtype, const Params& params,
+                         const CudaDevice& device, cudaStream_t stream);
+
+}  // namespace espalier::cuda_attention

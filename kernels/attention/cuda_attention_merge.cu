@@ -1,0 +1,145 @@
+// The end of attention: merges partial results.
+#include <algorithm>
+
+#include "base/cuda_launch.cuh"
+#include "kernels/attention/cuda_attention_launch.cuh"
+
+namespace espalier::cuda_attention {
+namespace {
+
+// A warp a row, its lanes four dimensions each: a row is one wait for memory,
+// and all rows of a step wait together.
+constexpr int kWarps = 2;
+constexpr int kThreads = 32 * kWarps;
+constexpr int kBlocksPerSm = 12;
+// Lines that are read before the first is added.
+template <int kPieces>
+constexpr int kAtOnce = 8 / kPieces;
+
+// A line of partials as a lane has it.
+template <int kPieces>
+struct Part {
+  float maximum = -INFINITY;
+  float sum = 0;
+  float4 pieces[kPieces] = {};
+};
+
+template <int kPieces>
+__device__ __forceinline__ Part<kPieces> LoadPart(const float* line,
+                                                  int head_dim) {
+  Part<kPieces> part;
+  const float2 weight =
+      __ldcg(reinterpret_cast<const float2*>(line + head_dim));
+  part.maximum = weight.x;
+  part.sum = weight.y;
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    const int dim = 4 * (threadIdx.x % 32 + 32 * i);
+    if (dim < head_dim) {
+      part.pieces[i] = __ldcg(reinterpret_cast<const float4*>(line + dim));
+    }
+  }
+  return part;
+}
+
+// What is 0 counts for nothing whatever its maximum, which may be -inf.
+template <int kPieces>
+__device__ __forceinline__ void Add(const Part<kPieces>& other,
+                                    Part<kPieces>& all) {
+  const float maximum = fmaxf(all.maximum, other.maximum);
+  const float shift = Shift(maximum);
+  const float factor = Exp2(all.maximum - shift);
+  const float other_factor = Exp2(other.maximum - shift);
+  all.maximum = maximum;
+  all.sum = all.sum * factor + other.sum * other_factor;
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    float4& x = all.pieces[i];
+    const float4& y = other.pieces[i];
+    x.x = x.x * factor + y.x * other_factor;
+    x.y = x.y * factor + y.y * other_factor;
+    x.z = x.z * factor + y.z * other_factor;
+    x.w = x.w * factor + y.w * other_factor;
+  }
+}
+
+template <typename T, int kPieces>
+__device__ __forceinline__ void MergeRow(const Params& params, int query,
+                                         int head, int begin, int end) {
+  Part<kPieces> all;
+  for (int first = begin; first < end; first += kAtOnce<kPieces>) {
+    Part<kPieces> parts[kAtOnce<kPieces>];
+#pragma unroll
+    for (int i = 0; i < kAtOnce<kPieces>; ++i) {
+      if (first + i < end) {
+        parts[i] = LoadPart<kPieces>(PartialLine(params, first + i, head),
+                                     params.head_dim);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce<kPieces>; ++i) {
+      if (first + i < end) Add(parts[i], all);
+    }
+  }
+  T* const result = ResultLine<T>(params, query, head);
+  const float scale = 1.0f / all.sum;
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    const int dim = 4 * (threadIdx.x % 32 + 32 * i);
+    const float4& x = all.pieces[i];
+    if (dim < params.head_dim) {
+      StoreFour({x.x * scale, x.y * scale, x.z * scale, x.w * scale},
+                result + dim);
+    }
+  }
+}
+
+// Blocks are queries times groups of kWarps heads.
+template <typename T, int kPieces>
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
+    Merge(const __grid_constant__ Params params) {
+  LetNextStart();
+  const int head = blockIdx.y * kWarps + threadIdx.x / 32;
+  int query = blockIdx.x;
+  // A part of the work list, which is there before the forward pass begins.
+  int begin = params.inputs.partial_indptr[query];
+  int end = params.inputs.partial_indptr[query + 1];
+  WaitForPrevious();
+  if (head >= params.num_heads) return;
+  while (true) {
+    if (begin < end) MergeRow<T, kPieces>(params, query, head, begin, end);
+    query += gridDim.x;
+    if (query >= params.inputs.max_queries) return;
+    begin = params.inputs.partial_indptr[query];
+    end = params.inputs.partial_indptr[query + 1];
+  }
+}
+
+template <typename T>
+absl::Status LaunchTyped(const Params& params, const CudaDevice& device,
+                         cudaStream_t stream) {
+  const int head_groups = (params.num_heads + kWarps - 1) / kWarps;
+  const int num_blocks = kBlocksPerSm * device.num_sms;
+  const dim3 grid(std::clamp(num_blocks / head_groups, 1,
+                             std::max(params.inputs.max_queries, 1)),
+                  head_groups);
+  return Launch(params.head_dim <= 128 ? Merge<T, 1> : Merge<T, 2>,
+                {.grid = grid, .block = kThreads}, stream, params);
+}
+
+}  // namespace
+
+absl::Status LaunchMerge(DType dtype, const Params& params,
+                         const CudaDevice& device, cudaStream_t stream) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return LaunchTyped<float>(params, device, stream);
+    case DType::kFloat16:
+      return LaunchTyped<__half>(params, device, stream);
+    case DType::kBFloat16:
+      return LaunchTyped<__nv_bfloat16>(params, device, stream);
+  }
+  return Internal("no such dtype");
+}
+
+}  // namespace espalier::cuda_attention

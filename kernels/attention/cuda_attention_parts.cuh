@@ -1,0 +1,160 @@
+// What the attention kernels share: a unit of work, and where what it finds
+// goes. An item leaves for each of its rows the sum of weighted values, the sum
+// of weights and the maximum that they are relative to; a second launch merges
+// those of a query (cuda_attention_merge.cu). A query of a single item is
+// stored at once.
+//
+// A kernel this short is bound by latencies, of memory and of fetching code
+// that runs once: loads that depend on each other are few, and loops that do
+// not multiply are not unrolled.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/attention/cuda_attention.h"
+#include "kernels/attention/cuda_attention_work.h"
+#include "kernels/cuda_instructions.cuh"
+#include "kernels/cuda_vectors.cuh"
+
+namespace espalier::cuda_attention {
+
+// Division by a number known before the launch, without the twenty
+// instructions of a division. For n * divisor < 2^32.
+class Divisor {
+ public:
+  Divisor() = default;
+  explicit Divisor(int divisor)
+      : multiplier_(static_cast<uint32_t>(((uint64_t{1} << 32) + divisor - 1) /
+                                          divisor)) {}
+  __device__ __forceinline__ int Divide(int n) const {
+    return multiplier_ == 0 ? n : __umulhi(n, multiplier_);
+  }
+
+ private:
+  uint32_t multiplier_ = 0;  // 2^32 / divisor, rounded up; wraps for 1
+};
+
+struct Params {
+  CudaAttentionInputs inputs;
+  int num_heads = 0;
+  int num_kv_heads = 0;
+  int group = 0;  // query heads of a key/value head
+  int head_dim = 0;
+  int page_size = 0;
+  Divisor by_kv_heads, by_group, by_page_size;
+  int64_t head_stride = 0;  // of the cache, in elements
+  int64_t values_offset = 0;
+  int64_t page_stride = 0;
+  const void* q = nullptr;
+  int q_stride = 0;
+  const void* cache = nullptr;  // of the layer
+  void* out = nullptr;
+  float score_scale = 0;  // of q k^T, to a logarithm to base 2
+  // Scratch. A partial is a query's place in partial_indptr plus the ordinal
+  // of an item; its line has the sums, then maximum, sum of weights, 0, 0.
+  float* partials = nullptr;  // [max_partials, num_heads, head_dim + 4]
+};
+
+// An item for one key/value head.
+struct Unit {
+  CudaAttentionItem item;
+  int kv_head = 0;
+  int num_rows = 0;
+};
+
+// What a warp knows of its unit's queries, in shared memory.
+struct Queries {
+  int limits[kAttentionBlockRows];  // they attend to positions below these
+  int first_partials[kAttentionBlockRows];
+  bool is_partial[kAttentionBlockRows];  // several items have it
+};
+
+// All lanes of a warp. Returns the largest limit.
+__device__ inline int LoadQueries(const Params& params, const Unit& unit,
+                                  Queries& queries) {
+  int limit = 0;
+  __syncwarp();
+#pragma unroll 1
+  for (int i = threadIdx.x % 32; i < unit.item.num_queries; i += 32) {
+    const int query = unit.item.first_query + i;
+    const int position = params.inputs.positions[query];
+    const int begin = params.inputs.partial_indptr[query];
+    const int end = params.inputs.partial_indptr[query + 1];
+    queries.limits[i] = min(position + 1, unit.item.kv_end);
+    queries.first_partials[i] = begin;
+    queries.is_partial[i] = end > begin;
+    limit = max(limit, queries.limits[i]);
+  }
+  __syncwarp();
+  return __reduce_max_sync(~0u, limit);
+}
+
+// Row r of a unit: a query of it, and a head. Rows beyond the last stand for
+// it.
+struct Row {
+  int query = 0;  // of the unit
+  int head = 0;
+};
+__device__ inline Row RowOf(const Params& params, const Unit& unit, int row) {
+  row = min(row, unit.num_rows - 1);
+  const int query = params.by_group.Divide(row);
+  return {query, unit.kv_head * params.group + row - query * params.group};
+}
+
+// What weights are relative to: a maximum of -inf would make them NaN.
+__device__ __forceinline__ float Shift(float maximum) {
+  return maximum == -INFINITY ? 0.0f : maximum;
+}
+
+// Starts a copy of 16 bytes to shared memory, past the first level of cache; or
+// of zeros.
+__device__ __forceinline__ void CopyOrZero(uint32_t to, const void* from,
+                                           bool copy) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
+               "l"(from), "r"(copy ? 16 : 0)
+               : "memory");
+}
+
+// ---- Rows -------------------------------------------------------------------
+
+template <typename T>
+__device__ __forceinline__ T* ResultLine(const Params& params, int query,
+                                         int head) {
+  return static_cast<T*>(params.out) +
+         (int64_t{query} * params.num_heads + head) * params.head_dim;
+}
+__device__ __forceinline__ float* PartialLine(const Params& params,
+                                              int64_t partial, int head) {
+  return params.partials +
+         (partial * params.num_heads + head) * (params.head_dim + 4);
+}
+
+// Where the sums of a unit's row go: a query that this item covers alone is
+// done with it.
+template <typename T>
+struct RowTarget {
+  T* result = nullptr;  // null: `partial`
+  float* partial = nullptr;
+};
+template <typename T>
+__device__ __forceinline__ RowTarget<T> TargetOf(const Params& params,
+                                                 const Unit& unit,
+                                                 const Queries& queries,
+                                                 const Row& row) {
+  RowTarget<T> target;
+  if (!queries.is_partial[row.query]) {
+    target.result =
+        ResultLine<T>(params, unit.item.first_query + row.query, row.head);
+  } else {
+    target.partial = PartialLine(
+        params, queries.first_partials[row.query] + unit.item.ordinal,
+        row.head);
+  }
+  return target;
+}
+
+}  // namespace espalier::cuda_attention

@@ -1,0 +1,312 @@
+// Attention on the tensor cores: bf16 and f16, heads of 64 or 128.
+//
+// Keys and values bound decoding: one cold read of them, of distinct pages with
+// shared runs. On an H200, one layer of 32 heads of 128 on 8 key/value heads,
+// with what merges:
+//   8 beams on 8192 + 32 positions   34.6 MB  19.5 us  1.8 TB/s
+//   1 row of 8192                    33.6 MB  14.7 us  2.3 TB/s
+//   64 rows of 500                    131 MB  37.2 us  3.5 TB/s (4.6 at best)
+// About 5 us of a call are latencies: three loads that depend on each other,
+// code that is fetched, the way to the merging launch. Prompts are bound by
+// mma.sync and what is between: 2048 tokens at 6144 take 0.80 ms, 300 TFLOP/s.
+#include <algorithm>
+
+#include "base/cuda_launch.cuh"
+#include "kernels/attention/cuda_attention_launch.cuh"
+#include "kernels/attention/cuda_attention_tile.cuh"
+
+namespace espalier::cuda_attention {
+namespace {
+
+// ---- Units ------------------------------------------------------------------
+
+// How the warps of a block divide a unit: up to 16 rows, a quarter of the
+// positions each; up to 32, half of the rows and half of the positions; more,
+// a quarter of the rows. Or a warp has a unit of its own.
+enum class Division { kWarpUnits, kPositions, kHalves, kRows };
+
+struct Shared {
+  Queries queries[kWarps];
+  float2 weights[kWarps][kAttentionWarpRows];
+};
+// The smallest devices give a block 99 KiB.
+static_assert(kRingBytes + sizeof(Shared) <= 99 * 1024);
+
+// Stores rows that warps `first`, first + step, ... have a part each of, in
+// shared memory. Eight lanes a row: 16 rows at once.
+template <typename T, int kHeadDim>
+__device__ __forceinline__ void StoreSumOfWarps(const Params& params,
+                                                const Unit& unit, int first,
+                                                int step, const char* ring,
+                                                const Shared& shared) {
+  const int tile_row = threadIdx.x / 8, lane = threadIdx.x % 8;
+  const int row = kAttentionWarpRows * first + tile_row;
+  if (row >= unit.num_rows) return;
+  float maximum = -INFINITY;
+#pragma unroll 1
+  for (int w = first; w < kWarps; w += step) {
+    maximum = fmaxf(maximum, shared.weights[w][tile_row].x);
+  }
+  const float shift = Shift(maximum);
+  float4 sums[kHeadDim / 32] = {};
+  float sum = 0;
+#pragma unroll 2
+  for (int w = first; w < kWarps; w += step) {
+    const float2 weight = shared.weights[w][tile_row];
+    const float factor = Exp2(weight.x - shift);
+    sum += weight.y * factor;
+#pragma unroll
+    for (int i = 0; i < kHeadDim / 32; ++i) {
+      const int at =
+          tile_row * kHeadDim + ((4 * lane + 32 * i) ^ 8 * (tile_row & 7));
+      const float4 part = *reinterpret_cast<const float4*>(
+          ring + w * Ring<kHeadDim>::kWarpBytes + at * sizeof(float));
+      sums[i].x += part.x * factor;
+      sums[i].y += part.y * factor;
+      sums[i].z += part.z * factor;
+      sums[i].w += part.w * factor;
+    }
+  }
+  const RowTarget<T> target = TargetOf<T>(
+      params, unit, shared.queries[threadIdx.x / 32], RowOf(params, unit, row));
+  const float scale = 1.0f / sum;
+#pragma unroll
+  for (int i = 0; i < kHeadDim / 32; ++i) {
+    const int dim = 4 * lane + 32 * i;
+    const float4& x = sums[i];
+    if (target.result != nullptr) {
+      StoreFour({x.x * scale, x.y * scale, x.z * scale, x.w * scale},
+                target.result + dim);
+    } else {
+      StoreFour(x, target.partial + dim);
+    }
+  }
+  if (target.result == nullptr && lane == 0) {
+    StoreTwo({maximum, sum}, target.partial + kHeadDim);
+  }
+}
+
+// Starts copying what earlier steps left of the first `count` spans. Returns
+// how many that are.
+template <typename T, int kHeadDim>
+__device__ __forceinline__ int StartOldSpans(const Params& params,
+                                             const Unit& unit, int limit,
+                                             int count, uint32_t to,
+                                             SpanReader<T, kHeadDim>& reader) {
+  if (!unit.item.is_old) return 0;
+  const int position = params.inputs.positions[unit.item.first_query];
+  int started = 0;
+#pragma unroll 1
+  while (started < count && reader.position(started) + kSpan <= position) {
+    reader.Start(started, limit, to + started * Ring<kHeadDim>::kSpanBytes);
+    EndStage();
+    ++started;
+  }
+  return started;
+}
+
+// Reads the unit's positions and attends to them. A step is a span of every
+// warp that shares the unit. In its first unit a warp waits for the previous
+// kernel when the first copies are on their way.
+template <typename T, int kHeadDim>
+__device__ __forceinline__ void AttendToUnit(
+    const Params& params, const Unit& unit, Division division, int first_row,
+    bool is_first, RowTile<T, kHeadDim>& tile, char* ring, Shared& shared) {
+  using R = Ring<kHeadDim>;
+  constexpr int kStages = R::kNumStages;
+  const int warp = threadIdx.x / 32;
+  const int num_sharing = division == Division::kWarpUnits ? 1 : kWarps;
+  // Whether warps multiply what others copied.
+  const bool together =
+      division == Division::kRows || division == Division::kHalves;
+  SpanReader<T, kHeadDim> reader(params, unit, num_sharing == 1 ? 0 : warp,
+                                 num_sharing);
+  const int limit = LoadQueries(params, unit, shared.queries[warp]);
+  const int begin = together ? unit.item.kv_begin : reader.position(0);
+  const int step_positions = kSpan * num_sharing;
+  const int num_steps =
+      max(limit - begin + step_positions - 1, 0) / step_positions;
+  const uint32_t spans = SharedAddress(ring);
+  const uint32_t own_spans = spans + warp * R::kWarpBytes;
+  // Where warps wait for each other, the next copy takes the place of the step
+  // before, which all are done with then; else of the step just done.
+  const int num_ahead = together ? kStages - 1 : kStages;
+  int num_started = 0;
+  if (is_first) {
+    num_started = StartOldSpans(params, unit, limit, min(num_ahead, num_steps),
+                                own_spans, reader);
+    WaitForPrevious();
+  }
+  tile.LoadRows(params, unit, first_row);
+  tile.SetLimits(shared.queries[warp]);
+#pragma unroll 1
+  for (int step = num_started - num_ahead; step < num_steps; ++step) {
+    const int stage = (step + kStages) % kStages * R::kSpanBytes;
+    if (step >= 0) {
+      if (together) {
+        AwaitStage<kStages - 2>();
+        __syncthreads();
+      } else {
+        AwaitStage<kStages - 1>();
+        __syncwarp();
+        tile.template Attend<1, 0>(params, own_spans + stage,
+                                   reader.position(step));
+        __syncwarp();
+      }
+    }
+    const int next = step + num_ahead;
+    if (next < num_steps) {
+      reader.Start(next, limit, own_spans + next % kStages * R::kSpanBytes);
+    }
+    EndStage();
+    if (!together || step < 0 || first_row >= unit.num_rows) continue;
+    const int position = begin + step * step_positions;
+    if (division == Division::kRows) {
+      tile.template Attend<kWarps, R::kWarpBytes>(params, spans + stage,
+                                                  position);
+    } else {
+      const int half = warp / 2 * 2;  // the first of its two spans
+      tile.template Attend<2, R::kWarpBytes>(
+          params, spans + half * R::kWarpBytes + stage,
+          position + half * kSpan);
+    }
+  }
+}
+
+template <typename T, int kHeadDim>
+__device__ __forceinline__ void DoUnit(const Params& params, const Unit& unit,
+                                       Division division, bool is_first,
+                                       char* ring, Shared& shared) {
+  const int warp = threadIdx.x / 32;
+  const int num_tiles = division == Division::kRows     ? 4
+                        : division == Division::kHalves ? 2
+                                                        : 1;
+  const int first_row = warp % num_tiles * kAttentionWarpRows;
+  RowTile<T, kHeadDim> tile;
+  AttendToUnit(params, unit, division, first_row, is_first, tile, ring, shared);
+  tile.SumOverLanes();
+  if (division == Division::kWarpUnits || division == Division::kRows) {
+    tile.Store(params, unit, shared.queries[warp], first_row);
+  } else {
+    __syncthreads();  // all are done with the ring
+    tile.StoreShared(
+        reinterpret_cast<float*>(ring + warp * Ring<kHeadDim>::kWarpBytes),
+        shared.weights[warp]);
+    __syncthreads();
+#pragma unroll 1
+    for (int t = 0; t < num_tiles; ++t) {
+      StoreSumOfWarps<T, kHeadDim>(params, unit, t, num_tiles, ring, shared);
+    }
+  }
+  if (division != Division::kWarpUnits) __syncthreads();  // the ring is free
+}
+
+// Units are items times key/value heads: first those of a block each, then
+// those of a warp each, four to a block.
+struct Units {
+  int num_of_blocks = 0;
+  int num_of_warps = 0;
+};
+
+// Which unit a warp has in a round of the grid. What it says was loaded is not
+// looked at here, so that it may arrive while the unit before is worked on.
+// Rounds go there and back: units are sorted, and shares shall be equal.
+struct Turn {
+  CudaAttentionItem item;
+  int kv_head = 0;
+  bool is_none = false;  // as all that follow
+  bool of_block = false;
+};
+__device__ __forceinline__ Turn FindTurn(const Params& params,
+                                         const Units& units, int round) {
+  const int grid = gridDim.x, block = blockIdx.x;
+  int u = round * grid + (round % 2 == 0 ? block : grid - 1 - block);
+  Turn turn;
+  int item = params.by_kv_heads.Divide(u);
+  if (round == 0) {
+    // A guess that is right for blocks, so as not to wait for the counts.
+    turn.item = params.inputs.items[min(item, params.inputs.max_items - 1)];
+  }
+  turn.of_block = u < units.num_of_blocks;
+  if (!turn.of_block) {
+    const int w = (u - units.num_of_blocks) * kWarps + threadIdx.x / 32;
+    turn.is_none = w >= units.num_of_warps;
+    if (turn.is_none) return turn;
+    u = units.num_of_blocks + w;
+    item = params.by_kv_heads.Divide(u);
+  }
+  if (round > 0 || !turn.of_block) turn.item = params.inputs.items[item];
+  turn.kv_head = u - item * params.num_kv_heads;
+  return turn;
+}
+
+__device__ __forceinline__ Division DivisionOf(const Turn& turn,
+                                               const Unit& unit) {
+  return !turn.of_block                            ? Division::kWarpUnits
+         : unit.num_rows <= kAttentionWarpRows     ? Division::kPositions
+         : unit.num_rows <= 2 * kAttentionWarpRows ? Division::kHalves
+                                                   : Division::kRows;
+}
+
+template <typename T, int kHeadDim>
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
+    Attend(const __grid_constant__ Params params) {
+  extern __shared__ __align__(128) char ring[];
+  __shared__ Shared shared;
+  LetNextStart();
+  // The work list, positions and tables are there before the forward pass
+  // begins.
+  const Units units = {params.inputs.item_counts[0] * params.num_kv_heads,
+                       params.inputs.item_counts[1] * params.num_kv_heads};
+  Turn next = FindTurn(params, units, 0);
+  if (next.is_none) WaitForPrevious();
+#pragma unroll 1
+  for (int round = 1; !next.is_none; ++round) {
+    const Turn turn = next;
+    next = FindTurn(params, units, round);
+    const Unit unit = {turn.item, turn.kv_head,
+                       turn.item.num_queries * params.group};
+    DoUnit<T, kHeadDim>(params, unit, DivisionOf(turn, unit), round == 1, ring,
+                        shared);
+  }
+}
+
+// A kernel's ring, twice a multiprocessor. Of the current device, so asked for
+// at every launch.
+template <typename... Args>
+absl::Status AllowRings(void (*kernel)(Args...)) {
+  RETURN_IF_ERROR(AllowSharedBytes(kernel, kRingBytes));
+  return CudaStatus(cudaFuncSetAttribute(
+                        kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                        cudaSharedmemCarveoutMaxShared),
+                    "cudaFuncSetAttribute");
+}
+
+template <typename T, int kHeadDim>
+absl::Status LaunchAttend(const Params& params, const CudaDevice& device,
+                          cudaStream_t stream) {
+  constexpr auto kKernel = Attend<T, kHeadDim>;
+  RETURN_IF_ERROR(AllowRings(kKernel));
+  const int64_t max_units =
+      int64_t{params.inputs.max_items} * params.num_kv_heads;
+  const unsigned grid = static_cast<unsigned>(
+      std::min<int64_t>(kBlocksPerSm * device.num_sms, max_units));
+  return Launch(kKernel,
+                {.grid = grid, .block = kThreads, .shared_bytes = kRingBytes},
+                stream, params);
+}
+
+}  // namespace
+
+absl::Status LaunchTensorCores(DType dtype, const Params& params,
+                               const CudaDevice& device, cudaStream_t stream) {
+  const bool wide = params.head_dim == 128;
+  if (dtype == DType::kFloat16) {
+    return wide ? LaunchAttend<__half, 128>(params, device, stream)
+                : LaunchAttend<__half, 64>(params, device, stream);
+  }
+  return wide ? LaunchAttend<__nv_bfloat16, 128>(params, device, stream)
+              : LaunchAttend<__nv_bfloat16, 64>(params, device, stream);
+}
+
+}  // namespace espalier::cuda_attention

@@ -1,0 +1,350 @@
+// Sixteen rows of attention on the tensor cores of a warp, and the copies that
+// bring keys and values to it.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/attention/cuda_attention_parts.cuh"
+
+namespace espalier::cuda_attention {
+
+// ---- Matrix instructions ----------------------------------------------------
+
+__device__ __forceinline__ void LoadMatrices(uint32_t (&m)[4], uint32_t from) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+      : "r"(from)
+      : "memory");
+}
+__device__ __forceinline__ void LoadTransposed(uint32_t (&m)[4],
+                                               uint32_t from) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+      : "r"(from)
+      : "memory");
+}
+
+template <typename T>
+__device__ __forceinline__ uint32_t Pack(float low, float high) {
+  uint32_t bits;
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 pair = __floats2half2_rn(low, high);
+    bits = *reinterpret_cast<const uint32_t*>(&pair);
+  } else {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    bits = *reinterpret_cast<const uint32_t*>(&pair);
+  }
+  return bits;
+}
+
+// ---- Launch configuration ---------------------------------------------------
+
+// Four warps a block: 64 rows, as many as make reading keys and values once
+// for all of them cheap against multiplying. Two blocks a multiprocessor, so
+// that one copies and multiplies while the other waits at a barrier.
+constexpr int kWarps = 4;
+constexpr int kThreads = 32 * kWarps;
+constexpr int kBlocksPerSm = 2;
+// Of 227 KiB of shared memory on Hopper; it also fits the 99 KiB of the
+// smallest devices once. Little's law asks for 40 KiB in flight.
+constexpr int kRingBytes = 96 * 1024;
+// What a warp copies at once: 16 positions, the depth of a matrix instruction
+// and always of one page.
+constexpr int kSpan = 16;
+
+// A warp's part of the ring: stages of a span each.
+template <int kHeadDim>
+struct Ring {
+  static constexpr int kRowBytes = 2 * kHeadDim;
+  static constexpr int kKeysBytes = kSpan * kRowBytes;
+  static constexpr int kSpanBytes = 2 * kKeysBytes;  // keys, then values
+  static constexpr int kWarpBytes = kRingBytes / kWarps;
+  static constexpr int kNumStages = kWarpBytes / kSpanBytes;
+};
+
+// Rows of shared memory are as long as all banks or half of them, so the
+// 16-byte pieces of a row lie in an order that differs between eight rows.
+__device__ __forceinline__ int Swizzle(int row, int piece) {
+  return (piece ^ (row & 7)) * 16;
+}
+
+// ---- A warp's copies --------------------------------------------------------
+
+// Copies the spans first, first + step, ... of a unit's positions to shared
+// memory. Page ids are looked up 32 at a time, one time ahead.
+template <typename T, int kHeadDim>
+class SpanReader {
+ public:
+  __device__ SpanReader(const Params& params, const Unit& unit, int first,
+                        int step)
+      : params_(params),
+        begin_(unit.item.kv_begin + kSpan * first),
+        step_(kSpan * step),
+        table_(params.inputs.tables +
+               int64_t{unit.item.table} * params.inputs.table_stride),
+        head_(static_cast<const T*>(params.cache) +
+              unit.kv_head * params.head_stride) {
+    next_page_ = PageOf(threadIdx.x % 32);
+  }
+
+  __device__ int position(int i) const { return begin_ + i * step_; }
+
+  // Starts copying the i-th, for i = 0, 1, ... in this order. Positions from
+  // `limit` on are not read, but zero.
+  __device__ __forceinline__ void Start(int i, int limit, uint32_t to) {
+    const int lane = threadIdx.x % 32;
+    if (i % 32 == 0) {
+      page_ = next_page_;
+      const int at = position(i + lane);
+      slot_ = at - params_.by_page_size.Divide(at) * params_.page_size;
+      next_page_ = PageOf(i + 32 + lane);
+    }
+    const int page = __shfl_sync(~0u, page_, i % 32);
+    const int slot = __shfl_sync(~0u, slot_, i % 32);
+    const T* const keys =
+        head_ + page * params_.page_stride + slot * kHeadDim + 8 * lane;
+    const T* const values = keys + params_.values_offset;
+    constexpr int kPieces = kHeadDim / 8;  // of a row
+    constexpr int kRowsAtOnce = 32 / kPieces;
+    const int lane_row = lane / kPieces;
+    const int num_rows = limit - position(i) - lane_row;
+#pragma unroll
+    for (int row = 0; row < kSpan; row += kRowsAtOnce) {
+      const uint32_t at = to + (row + lane_row) * Ring<kHeadDim>::kRowBytes +
+                          Swizzle(row + lane_row, lane % kPieces);
+      CopyOrZero(at, keys + row * kHeadDim, row < num_rows);
+      CopyOrZero(at + Ring<kHeadDim>::kKeysBytes, values + row * kHeadDim,
+                 row < num_rows);
+    }
+  }
+
+ private:
+  // A page of the table, though perhaps not one that is filled.
+  __device__ int PageOf(int i) const {
+    const int page = params_.by_page_size.Divide(position(i));
+    return page < params_.inputs.table_stride ? table_[page] : 0;
+  }
+
+  const Params& params_;
+  const int begin_, step_;
+  const int* const table_;
+  const T* const head_;
+  int page_ = 0, slot_ = 0, next_page_;
+};
+
+// ---- A warp's 16 rows -------------------------------------------------------
+
+// Online softmax: values weighted by 2^(score - maximum so far). A lane has
+// rows lane / 4 and that plus 8, and of every eight columns two.
+template <typename T, int kHeadDim>
+class RowTile {
+ public:
+  __device__ __forceinline__ void LoadRows(const Params& params,
+                                           const Unit& unit, int first_row) {
+    const int lane = threadIdx.x % 32;
+    const uint32_t* queries[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      rows_[r] = RowOf(params, unit, first_row + lane / 4 + 8 * r);
+      queries[r] = reinterpret_cast<const uint32_t*>(
+                       static_cast<const T*>(params.q) +
+                       int64_t{unit.item.first_query + rows_[r].query} *
+                           params.q_stride +
+                       rows_[r].head * kHeadDim) +
+                   lane % 4;
+    }
+#pragma unroll
+    for (int k = 0; k < kHeadDim / 16; ++k) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        q_[k][r] = queries[r][8 * k];
+        q_[k][r + 2] = queries[r][8 * k + 4];
+      }
+    }
+  }
+
+  // Before the first Attend.
+  __device__ void SetLimits(const Queries& queries) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) limits_[r] = queries.limits[rows_[r].query];
+    min_limit_ = __reduce_min_sync(~0u, min(limits_[0], limits_[1]));
+  }
+
+  // Attends to kSpans spans of positions, `stride` bytes from each other, of
+  // which the first begins with `position`, in shared memory at `spans`.
+  template <int kSpans, int kStride>
+  __device__ __forceinline__ void Attend(const Params& params, uint32_t spans,
+                                         int position) {
+    float scores[2 * kSpans][4] = {};
+    Score<kSpans, kStride>(spans, scores);
+    if (position + kSpan * kSpans > min_limit_) {
+      Mask<kSpans>(position, scores);
+    }
+    Weigh<kSpans>(params.score_scale, scores);
+    AddValues<kSpans, kStride>(spans + Ring<kHeadDim>::kKeysBytes, scores);
+  }
+
+  // After the last Attend.
+  __device__ __forceinline__ void SumOverLanes() {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      sum_[r] += __shfl_xor_sync(~0u, sum_[r], 1);
+      sum_[r] += __shfl_xor_sync(~0u, sum_[r], 2);
+    }
+  }
+
+  // Stores rows of the unit, after SumOverLanes.
+  __device__ __forceinline__ void Store(const Params& params, const Unit& unit,
+                                        const Queries& queries,
+                                        int first_row) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (first_row + lane / 4 + 8 * r >= unit.num_rows) continue;
+      const RowTarget<T> target = TargetOf<T>(params, unit, queries, rows_[r]);
+      if (target.result != nullptr) {
+        const float scale = 1.0f / sum_[r];
+#pragma unroll
+        for (int n = 0; n < kHeadDim / 8; ++n) {
+          StoreTwo({sums_[n][2 * r] * scale, sums_[n][2 * r + 1] * scale},
+                   target.result + 8 * n + 2 * (lane % 4));
+        }
+        continue;
+      }
+#pragma unroll
+      for (int n = 0; n < kHeadDim / 8; ++n) {
+        StoreTwo({sums_[n][2 * r], sums_[n][2 * r + 1]},
+                 target.partial + 8 * n + 2 * (lane % 4));
+      }
+      if (lane % 4 == 0) {
+        StoreTwo({maximum_[r], sum_[r]}, target.partial + kHeadDim);
+      }
+    }
+  }
+
+  // The same to shared memory: sums [16, kHeadDim], their groups of 8 floats
+  // swizzled, and weights [16].
+  __device__ __forceinline__ void StoreShared(float* sums,
+                                              float2* weights) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = lane / 4 + 8 * r;
+#pragma unroll
+      for (int n = 0; n < kHeadDim / 8; ++n) {
+        StoreTwo({sums_[n][2 * r], sums_[n][2 * r + 1]},
+                 sums + row * kHeadDim + 8 * (n ^ (row & 7)) + 2 * (lane % 4));
+      }
+      if (lane % 4 == 0) weights[row] = {maximum_[r], sum_[r]};
+    }
+  }
+
+ private:
+  template <int kSpans, int kStride>
+  __device__ __forceinline__ void Score(uint32_t spans,
+                                        float (&scores)[2 * kSpans][4]) const {
+    const int lane = threadIdx.x % 32;
+    // Matrices: keys 0..7 and 8..15 of a span, each of 8 dimensions and 8 more.
+    const int row = lane % 8 + lane / 16 * 8;
+    const uint32_t keys = spans + row * Ring<kHeadDim>::kRowBytes;
+#pragma unroll
+    for (int k = 0; k < kHeadDim / 16; ++k) {
+      const int at = Swizzle(row, 2 * k + lane / 8 % 2);
+#pragma unroll
+      for (int s = 0; s < kSpans; ++s) {
+        uint32_t b[4];
+        LoadMatrices(b, keys + s * kStride + at);
+        MultiplyAdd<T>(scores[2 * s], q_[k], b[0], b[1]);
+        MultiplyAdd<T>(scores[2 * s + 1], q_[k], b[2], b[3]);
+      }
+    }
+  }
+
+  template <int kSpans>
+  __device__ __forceinline__ void Mask(int position,
+                                       float (&scores)[2 * kSpans][4]) const {
+    const int first = position + 2 * (threadIdx.x % 4);
+#pragma unroll
+    for (int t = 0; t < 2 * kSpans; ++t) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (first + 8 * t + i % 2 >= limits_[i / 2]) scores[t][i] = -INFINITY;
+      }
+    }
+  }
+
+  // Scores become weights.
+  template <int kSpans>
+  __device__ __forceinline__ void Weigh(float scale,
+                                        float (&scores)[2 * kSpans][4]) {
+    float factors[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float score = -INFINITY;
+#pragma unroll
+      for (int t = 0; t < 2 * kSpans; ++t) {
+        score = fmaxf(score, fmaxf(scores[t][2 * r], scores[t][2 * r + 1]));
+      }
+      score = fmaxf(score, __shfl_xor_sync(~0u, score, 1));
+      score = fmaxf(score, __shfl_xor_sync(~0u, score, 2));
+      const float maximum = fmaxf(maximum_[r], score * scale);
+      const float shift = Shift(maximum);
+      factors[r] = Exp2(maximum_[r] - shift);
+      maximum_[r] = maximum;
+      sum_[r] *= factors[r];
+#pragma unroll
+      for (int t = 0; t < 2 * kSpans; ++t) {
+#pragma unroll
+        for (int i = 2 * r; i < 2 * r + 2; ++i) {
+          scores[t][i] = Exp2(fmaf(scores[t][i], scale, -shift));
+          sum_[r] += scores[t][i];
+        }
+      }
+    }
+    // Maxima seldom change after the first positions.
+    if (__any_sync(~0u, factors[0] != 1.0f || factors[1] != 1.0f)) {
+#pragma unroll
+      for (int n = 0; n < kHeadDim / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums_[n][i] *= factors[i / 2];
+      }
+    }
+  }
+
+  template <int kSpans, int kStride>
+  __device__ __forceinline__ void AddValues(
+      uint32_t spans, const float (&weights)[2 * kSpans][4]) {
+    const int lane = threadIdx.x % 32;
+    // Matrices: values 0..7 and 8..15 of a span, of 8 dimensions and 8 more.
+    const int row = lane % 16;
+    const uint32_t values = spans + row * Ring<kHeadDim>::kRowBytes;
+#pragma unroll
+    for (int s = 0; s < kSpans; ++s) {
+      const float(&low)[4] = weights[2 * s];
+      const float(&high)[4] = weights[2 * s + 1];
+      const uint32_t a[4] = {Pack<T>(low[0], low[1]), Pack<T>(low[2], low[3]),
+                             Pack<T>(high[0], high[1]),
+                             Pack<T>(high[2], high[3])};
+#pragma unroll
+      for (int n = 0; n < kHeadDim / 16; ++n) {
+        uint32_t b[4];
+        LoadTransposed(b,
+                       values + s * kStride + Swizzle(row, 2 * n + lane / 16));
+        MultiplyAdd<T>(sums_[2 * n], a, b[0], b[1]);
+        MultiplyAdd<T>(sums_[2 * n + 1], a, b[2], b[3]);
+      }
+    }
+  }
+
+  Row rows_[2];
+  uint32_t q_[kHeadDim / 16][4];
+  float sums_[kHeadDim / 8][4] = {};
+  float maximum_[2] = {-INFINITY, -INFINITY};
+  float sum_[2] = {0, 0};  // this lane's part
+  int limits_[2];
+  int min_limit_;
+};
+
+}  // namespace espalier::cuda_attention

@@ -1,0 +1,33 @@
+// How attention's work is divided: what the planner and the kernels of
+// cuda_attention.h agree on. Plain C++.
+//
+// The query heads that share a key/value head are rows of one small matrix:
+// row r of an item is head r % group of its query r / group.
+#pragma once
+
+#include "kernels/attention/cuda_attention.h"
+
+namespace espalier {
+
+// Rows that one warp multiplies: those of one matrix instruction.
+inline constexpr int kAttentionWarpRows = 16;
+// Rows that a block of four warps multiplies.
+inline constexpr int kAttentionBlockRows = 64;
+// Rows that the kernel without tensor cores takes at once; a query of more
+// takes several turns.
+inline constexpr int kAttentionAnyRows = 8;
+
+inline int HeadsPerKvHead(const CudaAttentionShape& shape) {
+  return shape.num_heads / shape.num_kv_heads;
+}
+
+// Whether the kernel for the tensor cores takes this shape; all others go to
+// the one that multiplies in float32.
+inline bool AttentionUsesTensorCores(const CudaAttentionShape& shape) {
+  return shape.dtype != DType::kFloat32 &&
+         (shape.head_dim == 64 || shape.head_dim == 128) &&
+         shape.page_size % 16 == 0 &&
+         HeadsPerKvHead(shape) <= kAttentionBlockRows;
+}
+
+}  // namespace espalier

@@ -1,0 +1,425 @@
+// A decode step has a few rows of these kernels between two products, so what
+// they cost is a launch and two or three round trips to L2. On an H200, in a
+// graph of each alone: a norm of 5 rows of 2048 takes 1.04 us (of 128 rows of
+// 4096 2.2 us), rotating and storing 5 tokens of 48 heads of 64 1.2 us.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <cub/block/block_reduce.cuh>
+#include <type_traits>
+
+#include "base/cuda_launch.cuh"
+#include "base/status.h"
+#include "kernels/cuda_vectors.cuh"
+#include "kernels/elementwise/cuda_elementwise.h"
+
+namespace espalier {
+namespace {
+
+// Numbers are read and written four at a time: 16 bytes of f32, 8 of the
+// 16-bit types. Four divide every width and every half of a head.
+constexpr int kVector = 4;
+
+constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
+
+__device__ float SumOfSquares(float4 x) {
+  return (x.x * x.x + x.y * x.y) + (x.z * x.z + x.w * x.w);
+}
+__device__ float4 Scale(float4 x, float factor, float4 weight) {
+  return {x.x * factor * weight.x, x.y * factor * weight.y,
+          x.z * factor * weight.z, x.w * factor * weight.w};
+}
+
+// Calls body(T()) with the type of `dtype`.
+template <typename Body>
+absl::Status WithType(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return body(float());
+    case DType::kBFloat16:
+      return body(__nv_bfloat16());
+    case DType::kFloat16:
+      return body(__half());
+  }
+  return InvalidArgument("dtype ", static_cast<int>(dtype));
+}
+
+// --- norms ---
+
+// A row is one block's. 256 threads where it is read as it is: enough loads in
+// flight for a row of 768 to 4096 numbers, one to four vectors a thread, while
+// eight blocks share a multiprocessor when there are many rows. 512 where
+// addends are loaded too (128 rows of 4096 with two: 0.5 us less). How many
+// rows there are changes neither; but whether a row has addends depends on it
+// (CudaMatMul::AddLater), and with that the order of its sum.
+template <int kThreadsPerRow>
+struct NormPolicy {
+  static constexpr int kThreads = kThreadsPerRow;
+  static constexpr int kBlockWidth = kThreads * kVector;
+  static constexpr int kMaxVectors = kMaxCudaNormWidth / kBlockWidth;
+};
+
+// Where NormRow finds row `row`, and keeps it once all its loads have begun.
+struct ResidualRow {
+  using Policy = NormPolicy<256>;
+  static constexpr bool kIsFirst = false;
+  const float* x;
+  __device__ float4 Load(int row, int width, int i) const {
+    return LoadFour(x + int64_t{row} * width + i);
+  }
+  __device__ void Keep(int row, int width, int i, float4 value) const {}
+};
+
+// With what a product has left to add.
+template <int kCount>
+struct SummedRow {
+  using Policy = NormPolicy<512>;
+  static constexpr bool kIsFirst = false;
+  float* x;
+  const float* addends;
+  int64_t stride;  // from one addend to the next
+  __device__ float4 Load(int row, int width, int i) const {
+    const int64_t at = int64_t{row} * width + i;
+    float4 sum = LoadFour(x + at);
+#pragma unroll
+    for (int a = 0; a < kCount; ++a) {
+      const float4 more = LoadFour(addends + a * stride + at);
+      sum = {sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w};
+    }
+    return sum;
+  }
+  __device__ void Keep(int row, int width, int i, float4 value) const {
+    StoreFour(value, x + int64_t{row} * width + i);
+  }
+};
+
+// From the embedding table, leaving a copy in the residual stream.
+template <typename T>
+struct EmbeddedRow {
+  using Policy = NormPolicy<256>;
+  // The forward pass begins here (CudaEmbed).
+  static constexpr bool kIsFirst = true;
+  const int* tokens;
+  const T* embedding;
+  float* x;
+  __device__ float4 Load(int row, int width, int i) const {
+    return LoadFour(embedding + int64_t{tokens[row]} * width + i);
+  }
+  __device__ void Keep(int row, int width, int i, float4 value) const {
+    StoreFour(value, x + int64_t{row} * width + i);
+  }
+};
+
+// The weights are constant, so they are on their way before the row is known.
+template <int kVectors, typename Row, typename T>
+__global__ void __launch_bounds__(Row::Policy::kThreads)
+    NormRow(Row source, CudaNorm norm, T* out) {
+  using BlockReduce = cub::BlockReduce<float, Row::Policy::kThreads>;
+  __shared__ typename BlockReduce::TempStorage storage;
+  __shared__ float shared_factor;
+  if constexpr (!Row::kIsFirst) LetNextStart();
+  const int first = threadIdx.x * kVector;
+  float4 weight[kVectors];
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = first + v * Row::Policy::kBlockWidth;
+    if (i < norm.width) weight[v] = LoadFour(norm.weight + i);
+  }
+  WaitForPrevious();
+  if constexpr (Row::kIsFirst) LetNextStart();
+  float4 x[kVectors];
+  float sum = 0;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = first + v * Row::Policy::kBlockWidth;
+    // No branch, so that the loads of all vectors are in flight at once: past
+    // the end the last is read again.
+    x[v] = source.Load(blockIdx.x, norm.width, min(i, norm.width - kVector));
+  }
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = first + v * Row::Policy::kBlockWidth;
+    if (i < norm.width) sum += SumOfSquares(x[v]);
+  }
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = first + v * Row::Policy::kBlockWidth;
+    if (i < norm.width) source.Keep(blockIdx.x, norm.width, i, x[v]);
+  }
+  sum = BlockReduce(storage).Sum(sum);
+  if (threadIdx.x == 0) {
+    const float mean = sum / static_cast<float>(norm.size);
+    shared_factor = 1.0f / sqrtf(mean + norm.epsilon);
+  }
+  __syncthreads();
+  const float factor = shared_factor;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = first + v * Row::Policy::kBlockWidth;
+    if (i < norm.width) {
+      StoreFour(Scale(x[v], factor, weight[v]),
+                out + int64_t{blockIdx.x} * norm.width + i);
+    }
+  }
+}
+
+template <int kVectors = 1, typename Row, typename T>
+absl::Status LaunchNorm(const Row& source, int num_rows, const CudaNorm& norm,
+                        T* out, cudaStream_t stream) {
+  if (kVectors * Row::Policy::kBlockWidth < norm.width) {
+    if constexpr (kVectors < Row::Policy::kMaxVectors) {
+      return LaunchNorm<2 * kVectors>(source, num_rows, norm, out, stream);
+    } else {
+      return InvalidArgument("a norm of ", norm.width, " is wider than ",
+                             kMaxCudaNormWidth);
+    }
+  }
+  const LaunchShape shape = {.grid = dim3(num_rows),
+                             .block = Row::Policy::kThreads};
+  return Launch(NormRow<kVectors, Row, T>, shape, stream, source, norm, out);
+}
+
+absl::Status CheckWidth(int width) {
+  if (width > 0 && width % 8 == 0) return absl::OkStatus();
+  return InvalidArgument("a width of ", width, " is not a multiple of 8");
+}
+
+// --- rotary embedding ---
+
+// A thread has one vector of a head's first half and the vector of the second
+// half that it pairs with. Small blocks, because a decode step has few
+// threads' work in all: 5 tokens of 36 heads of 64 are 1440 threads.
+struct RotatePolicy {
+  static constexpr int kThreads = 128;
+};
+
+struct RotateShape {
+  int num_heads = 0;
+  int num_kv_heads = 0;
+  int head_dim = 0;
+  int page_size = 0;
+};
+
+// `pages` is the layer's memory, in the layout of CudaKvCache.
+template <typename T>
+__global__ void __launch_bounds__(RotatePolicy::kThreads)
+    RotateAndStore(T* qkv, RotateShape shape, CudaRotary rotary,
+                   CudaTokenSlots slots, T* pages) {
+  LetNextStart();
+  const int half = shape.head_dim / 2;
+  const int vectors = half / kVector;
+  const int work = blockIdx.y * RotatePolicy::kThreads + threadIdx.x;
+  const int head = work / vectors;
+  const int i = work % vectors * kVector;
+  const int token = blockIdx.x;
+  const int num_rotated = shape.num_heads + shape.num_kv_heads;
+  const int num_all = num_rotated + shape.num_kv_heads;
+  // All but q, k and v is there before the forward pass begins.
+  const int position = slots.positions[token];
+  const int table = slots.token_tables[token];
+  const int page = slots.tables[int64_t{table} * slots.table_stride +
+                                position / shape.page_size];
+  float4 c = {}, s = {};
+  if (head < num_rotated) {
+    const int64_t row = int64_t{position} * half + i;
+    c = LoadFour(rotary.cosines + row);
+    s = LoadFour(rotary.sines + row);
+  }
+  WaitForPrevious();
+  if (head >= num_all) return;
+  T* const from = qkv + (int64_t{token} * num_all + head) * shape.head_dim + i;
+  float4 a = LoadFour(from);
+  float4 b = LoadFour(from + half);
+  if (head < num_rotated) {
+    const float4 x = a;
+    a = {x.x * c.x - b.x * s.x, x.y * c.y - b.y * s.y, x.z * c.z - b.z * s.z,
+         x.w * c.w - b.w * s.w};
+    b = {b.x * c.x + x.x * s.x, b.y * c.y + x.y * s.y, b.z * c.z + x.z * s.z,
+         b.w * c.w + x.w * s.w};
+  }
+  T* to = from;
+  if (head >= shape.num_heads) {
+    // A page is its heads of keys, then its heads of values: in the order in
+    // which k and v follow each other here.
+    const int64_t stored_head =
+        int64_t{page} * 2 * shape.num_kv_heads + (head - shape.num_heads);
+    to = pages +
+         (stored_head * shape.page_size + position % shape.page_size) *
+             shape.head_dim +
+         i;
+  }
+  StoreFour(a, to);
+  StoreFour(b, to + half);
+}
+
+// --- gather ---
+
+// One 16-byte unit a thread: with few rows every load is in flight at once.
+struct GatherPolicy {
+  static constexpr int kThreads = 256;
+};
+
+__global__ void __launch_bounds__(GatherPolicy::kThreads)
+    GatherRows(const int* rows, CudaGather a, CudaGather b) {
+  LetNextStart();
+  WaitForPrevious();
+  const int64_t from_row = rows[blockIdx.x];
+  const int64_t to_row = blockIdx.x;
+  int unit = blockIdx.y * GatherPolicy::kThreads + threadIdx.x;
+  const int a_units = a.row_bytes / 16;
+  const int b_units = b.row_bytes / 16;
+  if (unit < a_units) {
+    static_cast<uint4*>(a.to)[to_row * a_units + unit] =
+        static_cast<const uint4*>(a.from)[from_row * a_units + unit];
+    return;
+  }
+  unit -= a_units;
+  if (unit < b_units) {
+    static_cast<uint4*>(b.to)[to_row * b_units + unit] =
+        static_cast<const uint4*>(b.from)[from_row * b_units + unit];
+  }
+}
+
+// --- random weights ---
+
+// Runs once, at load; a grid that fills any device, looping over rows.
+struct FillPolicy {
+  static constexpr int kThreads = 256;
+  static constexpr int kMaxBlocks = 4096;
+};
+
+// The finaliser of SplitMix64.
+// Source: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number
+// generators".
+__device__ uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+// Box and Muller's first number of a pair.
+__device__ float Normal(uint64_t bits) {
+  const float u = (static_cast<uint32_t>(bits >> 40) + 1) * 0x1p-24f;
+  const float v = static_cast<uint32_t>(bits & 0xFFFFFF) * 0x1p-24f;
+  return sqrtf(-2 * logf(u)) * cospif(2 * v);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(FillPolicy::kThreads)
+    FillNormal(T* data, int num_rows, int num_cols, int stride, float deviation,
+               uint64_t seed) {
+  WaitForPrevious();
+  for (int row = blockIdx.x; row < num_rows; row += gridDim.x) {
+    for (int col = threadIdx.x; col < num_cols; col += blockDim.x) {
+      const uint64_t index = (uint64_t(row) << 32) | uint32_t(col);
+      const uint64_t bits = Mix(Mix(seed + 0x9E3779B97F4A7C15ull) + index);
+      data[int64_t{row} * stride + col] = T(deviation * Normal(Mix(bits)));
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status CudaRmsNorm(const float* x, int num_rows, const CudaNorm& norm,
+                         DType dtype, void* out, cudaStream_t stream) {
+  RETURN_IF_ERROR(CheckWidth(norm.width));
+  if (num_rows == 0) return absl::OkStatus();
+  return WithType(dtype, [&]<typename T>(T) {
+    return LaunchNorm(ResidualRow{x}, num_rows, norm, static_cast<T*>(out),
+                      stream);
+  });
+}
+
+absl::Status CudaAddRmsNorm(float* x, const CudaAddends& addends, int num_rows,
+                            const CudaNorm& norm, DType dtype, void* out,
+                            cudaStream_t stream) {
+  if (addends.count == 0) {
+    return CudaRmsNorm(x, num_rows, norm, dtype, out, stream);
+  }
+  RETURN_IF_ERROR(CheckWidth(norm.width));
+  if (num_rows == 0) return absl::OkStatus();
+  return WithType(dtype, [&]<typename T>(T) {
+    const auto launch = [&]<int kCount>(std::integral_constant<int, kCount>) {
+      const SummedRow<kCount> row = {x, addends.data,
+                                     int64_t{num_rows} * norm.width};
+      return LaunchNorm(row, num_rows, norm, static_cast<T*>(out), stream);
+    };
+    switch (addends.count) {
+      case 2:
+        return launch(std::integral_constant<int, 2>());
+      case 4:
+        return launch(std::integral_constant<int, 4>());
+    }
+    return InvalidArgument(addends.count, " addends, not 2 or 4");
+  });
+}
+
+absl::Status CudaEmbed(const int* tokens, int num_tokens,
+                       const CudaMatrix& embedding, const CudaNorm& norm,
+                       float* x, void* normed, cudaStream_t stream) {
+  RETURN_IF_ERROR(CheckWidth(norm.width));
+  if (embedding.num_cols != norm.width) {
+    return InvalidArgument("an embedding of ", embedding.num_cols,
+                           " columns before a norm of ", norm.width);
+  }
+  if (num_tokens == 0) return absl::OkStatus();
+  return WithType(embedding.dtype, [&]<typename T>(T) {
+    const EmbeddedRow<T> row = {tokens, static_cast<const T*>(embedding.data),
+                                x};
+    return LaunchNorm(row, num_tokens, norm, static_cast<T*>(normed), stream);
+  });
+}
+
+absl::Status CudaRotateAndStore(void* qkv, int num_tokens, int num_heads,
+                                const CudaRotary& rotary,
+                                const CudaTokenSlots& slots,
+                                const CudaKvCache& cache, int layer,
+                                cudaStream_t stream) {
+  if (cache.head_dim < 8 || cache.head_dim % 8 != 0) {
+    return InvalidArgument("a head of ", cache.head_dim,
+                           " is not a multiple of 8");
+  }
+  if (num_tokens == 0) return absl::OkStatus();
+  const RotateShape shape = {num_heads, cache.num_kv_heads, cache.head_dim,
+                             cache.page_size};
+  const int num_threads =
+      (num_heads + 2 * cache.num_kv_heads) * (cache.head_dim / 2 / kVector);
+  const LaunchShape launch = {
+      .grid = dim3(num_tokens, CeilDiv(num_threads, RotatePolicy::kThreads)),
+      .block = RotatePolicy::kThreads};
+  return WithType(cache.dtype, [&]<typename T>(T) {
+    T* const pages = static_cast<T*>(cache.data) + layer * cache.layer_stride();
+    return Launch(RotateAndStore<T>, launch, stream, static_cast<T*>(qkv),
+                  shape, rotary, slots, pages);
+  });
+}
+
+absl::Status CudaGatherRows(const int* rows, int num_rows, const CudaGather& a,
+                            const CudaGather& b, cudaStream_t stream) {
+  if (a.row_bytes % 16 != 0 || b.row_bytes % 16 != 0) {
+    return InvalidArgument("rows of ", a.row_bytes, " and ", b.row_bytes,
+                           " bytes are not multiples of 16");
+  }
+  if (num_rows == 0) return absl::OkStatus();
+  const int num_units = (a.row_bytes + b.row_bytes) / 16;
+  const LaunchShape shape = {
+      .grid = dim3(num_rows, CeilDiv(num_units, GatherPolicy::kThreads)),
+      .block = GatherPolicy::kThreads};
+  return Launch(GatherRows, shape, stream, rows, a, b);
+}
+
+absl::Status CudaFillNormal(void* data, DType dtype, int num_rows, int num_cols,
+                            int stride, float standard_deviation, uint64_t seed,
+                            cudaStream_t stream) {
+  if (num_rows == 0) return absl::OkStatus();
+  const LaunchShape shape = {
+      .grid = dim3(std::min(num_rows, FillPolicy::kMaxBlocks)),
+      .block = FillPolicy::kThreads};
+  return WithType(dtype, [&]<typename T>(T) {
+    return Launch(FillNormal<T>, shape, stream, static_cast<T*>(data), num_rows,
+                  num_cols, stride, standard_deviation, seed);
+  });
+}
+
+}  // namespace espalier

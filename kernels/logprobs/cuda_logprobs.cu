@@ -1,0 +1,145 @@
+// One block a question: it reads the line once, tile by tile as selection and
+// sampling do, so that log_sum has the same bits; counts what is above the
+// asked logit on the way; and adds the tiles up in their order.
+//
+// Bound by reading where hundreds are asked; a few take what one multiprocessor
+// needs to read a line from the second-level cache.
+#include "base/status.h"
+#include "kernels/logprobs/cuda_logprobs.h"
+#include "kernels/select/cuda_select_pieces.cuh"
+
+namespace espalier {
+namespace {
+
+using cuda_select::kAllLanes;
+using cuda_select::kPieceSize;
+using cuda_select::kTileSize;
+using cuda_select::kWarpSize;
+using cuda_select::LanePiece;
+using cuda_select::LogSum;
+using cuda_select::MinusInf;
+using cuda_select::RowLogits;
+
+struct LogProbsPolicy {
+  // A line's pieces in work at once; two blocks share a multiprocessor.
+  static constexpr int kWarps = 16;
+  static constexpr int kThreads = kWarps * kWarpSize;
+  static constexpr int kMinBlocks = 2;
+};
+
+// Tiles of the longest line are summed in batches of this size.
+constexpr int kTilesAtOnce = cuda_select::kBatchStride;
+
+struct LogProbsShared {
+  float maxima[kTilesAtOnce];
+  float sums[kTilesAtOnce];
+  int counts[LogProbsPolicy::kWarps];
+};
+
+// A warp: a tile's sum of exponentials. Adds to `count` what is above `logit`.
+template <typename T>
+__device__ LogSum ReadTile(const T* logits, int tile, int size, bool aligned,
+                           float logit, int& count) {
+  const LanePiece<T> pieces[2] = {
+      cuda_select::LoadPiece(logits, 2 * tile, size, aligned),
+      cuda_select::LoadPiece(logits, 2 * tile + 1, size, aligned)};
+  LogSum lane;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float x[16];
+    Unpack(pieces[half], x);
+    AddLogits(x, lane);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) count += x[i] > logit;
+  }
+  const float max = cuda_select::MaxOverWarp(lane.max);
+  return {max, cuda_select::SumOverWarp(lane.Scaled(max))};
+}
+
+// One warp: adds up to kTilesAtOnce tiles to each lane's sum, as SumTiles does.
+__device__ void AddTiles(const LogProbsShared& shared, int count,
+                         LogSum& total) {
+  const int lane = threadIdx.x % kWarpSize;
+  LogSum of[cuda_select::kBatch];
+  float top = total.max;
+#pragma unroll
+  for (int i = 0; i < cuda_select::kBatch; ++i) {
+    const int tile = lane + i * kWarpSize;
+    if (tile < count) of[i] = {shared.maxima[tile], shared.sums[tile]};
+    top = fmaxf(top, of[i].max);
+  }
+  float sum = total.Scaled(top);
+#pragma unroll
+  for (int i = 0; i < cuda_select::kBatch; ++i) sum += of[i].Scaled(top);
+  total = {top, sum};
+}
+
+template <typename T>
+__global__ __launch_bounds__(
+    LogProbsPolicy::kThreads,
+    LogProbsPolicy::kMinBlocks) void ScoreTokens(const __grid_constant__
+                                                     CudaLogProbsInputs in,
+                                                 CudaTokenScore* scores) {
+  __shared__ LogProbsShared shared;
+  LetNextStart();
+  WaitForPrevious();
+  if (static_cast<int>(blockIdx.x) >= *in.num_asked) return;
+  const CudaAskedToken asked = in.asked[blockIdx.x];
+  const int size = in.vocab_size;
+  const T* const logits =
+      static_cast<const T*>(in.logits) + size_t(asked.line) * size;
+  const bool aligned = reinterpret_cast<uintptr_t>(logits) % 16 == 0;
+  const float logit = RowLogits<T>(logits, size).Logit(asked.token);
+  const int num_tiles = (size + kTileSize - 1) / kTileSize;
+  const int warp = threadIdx.x / kWarpSize;
+  const int lane = threadIdx.x % kWarpSize;
+  int count = 0;
+  LogSum total;
+  for (int first = 0; first < num_tiles; first += kTilesAtOnce) {
+    const int end = min(num_tiles, first + kTilesAtOnce);
+    for (int tile = first + warp; tile < end; tile += LogProbsPolicy::kWarps) {
+      const LogSum sum = ReadTile(logits, tile, size, aligned, logit, count);
+      if (lane != 0) continue;
+      shared.maxima[tile - first] = sum.max;
+      shared.sums[tile - first] = sum.sum;
+    }
+    __syncthreads();
+    if (warp == 0) AddTiles(shared, end - first, total);
+    __syncthreads();
+  }
+  count = __reduce_add_sync(kAllLanes, count);
+  if (lane == 0) shared.counts[warp] = count;
+  __syncthreads();
+  if (warp != 0) return;
+  const float max = cuda_select::MaxOverWarp(total.max);
+  const float log_sum = logf(cuda_select::SumOverWarp(total.Scaled(max)));
+  if (lane != 0) return;
+  count = 0;
+  for (int w = 0; w < LogProbsPolicy::kWarps; ++w) count += shared.counts[w];
+  CudaTokenScore score = {MinusInf(), 1 + count};
+  if (max > MinusInf()) {
+    score.log_prob =
+        __fsub_rn(logit == max ? 0.0f : __fsub_rn(logit, max), log_sum);
+  }
+  scores[blockIdx.x] = score;
+}
+
+}  // namespace
+
+absl::Status CudaLogProbs(const CudaLogProbsInputs& in, CudaTokenScore* scores,
+                          cudaStream_t stream) {
+  if (in.dtype != DType::kFloat32 && in.dtype != DType::kBFloat16) {
+    return InvalidArgument("logits are neither float32 nor bfloat16");
+  }
+  if (in.vocab_size < 1 || in.max_asked < 1) {
+    return InvalidArgument("cannot score up to ", in.max_asked,
+                           " tokens of lines of ", in.vocab_size);
+  }
+  const LaunchShape shape = {.grid = dim3(in.max_asked),
+                             .block = dim3(LogProbsPolicy::kThreads)};
+  return in.dtype == DType::kFloat32
+             ? Launch(ScoreTokens<float>, shape, stream, in, scores)
+             : Launch(ScoreTokens<uint16_t>, shape, stream, in, scores);
+}
+
+}  // namespace espalier

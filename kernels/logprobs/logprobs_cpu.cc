@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "kernels/logprobs/logprobs.h"
+
+// Compiles what follows once for each instruction set; the order matters.
+// clang-format off
+#include "kernels/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/logprobs/logprobs_cpu.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace espalier {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// How many of `values` are above each threshold, added to `counts`.
+//   values      [size]
+//   thresholds  [num_counts]
+void CountAbove(const float* values, int size, const float* thresholds,
+                int* counts, int num_counts) {
+  const hn::CappedTag<float, 16> d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  const int end = size / lanes * lanes;
+  for (int i = 0; i < num_counts; ++i) {
+    const auto threshold = hn::Set(d, thresholds[i]);
+    size_t count = 0;
+    for (int j = 0; j < end; j += lanes) {
+      count += hn::CountTrue(d, hn::Gt(hn::LoadU(d, values + j), threshold));
+    }
+    for (int j = end; j < size; ++j) count += values[j] > thresholds[i];
+    counts[i] += static_cast<int>(count);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace espalier
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace espalier {
+namespace {
+
+HWY_EXPORT(CountAbove);
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// 16 KiB: a block stays in the first-level cache while all thresholds are
+// compared with it.
+constexpr int kBlockSize = 4096;
+
+float NanAsMinusInf(float value) { return std::isnan(value) ? -kInf : value; }
+
+std::vector<int> CountsAbove(std::span<const float> logits,
+                             const std::vector<float>& thresholds) {
+  std::vector<int> counts(thresholds.size());
+  for (size_t begin = 0; begin < logits.size(); begin += kBlockSize) {
+    const auto block = logits.subspan(
+        begin, std::min<size_t>(kBlockSize, logits.size() - begin));
+    HWY_DYNAMIC_DISPATCH(CountAbove)
+    (block.data(), static_cast<int>(block.size()), thresholds.data(),
+     counts.data(), static_cast<int>(counts.size()));
+  }
+  return counts;
+}
+
+// The best of a row, and what they tell of all its tokens.
+class BestOfRow {
+ public:
+  // REQUIRES: num_best >= 1.
+  BestOfRow(std::span<const float> logits, int num_best)
+      : logits_(logits),
+        best_(SelectRow(logits, {.domain = ScoreDomain::kLogits,
+                                 .num_candidates = num_best})),
+        knows_all_(std::ssize(best_) < num_best) {
+    if (!best_.empty()) max_ = Logit(best_.front().token);
+  }
+
+  float Logit(TokenId token) const { return NanAsMinusInf(logits_[token]); }
+
+  // As selection computes it; the best token's is -log_sum.
+  float LogProb(TokenId token) const {
+    if (best_.empty()) return -kInf;
+    const float logit = Logit(token);
+    const float difference = logit == max_ ? 0.0f : logit - max_;
+    return difference + best_.front().log_prob;
+  }
+
+  // Whether all tokens of a higher logit are among the best.
+  bool KnowsRank(float logit) const {
+    return knows_all_ || logit >= Logit(best_.back().token);
+  }
+  int Rank(float logit) const {
+    const auto is_higher = [&](const TokenScore& token) {
+      return Logit(token.token) > logit;
+    };
+    return 1 + static_cast<int>(std::ranges::partition_point(best_, is_higher) -
+                                best_.begin());
+  }
+
+  std::vector<TokenScore> Take(size_t num_best) {
+    if (best_.size() > num_best) best_.resize(num_best);
+    return std::move(best_);
+  }
+
+ private:
+  std::span<const float> logits_;
+  std::vector<TokenScore> best_;
+  bool knows_all_;  // that are above -inf
+  float max_ = -kInf;
+};
+
+}  // namespace
+
+RowLogProbs LogProbsOfRow(std::span<const float> logits,
+                          std::span<const TokenId> tokens, int num_best) {
+  CHECK_GE(num_best, 0);
+  const int vocab_size = static_cast<int>(logits.size());
+  const int num_selected =
+      std::max<int>({num_best, static_cast<int>(tokens.size()), 1});
+  BestOfRow best(logits, std::min(num_selected, vocab_size));
+  RowLogProbs result;
+  std::vector<size_t> unranked;
+  std::vector<float> thresholds;
+  for (const TokenId token : tokens) {
+    CHECK(token >= 0 && token < vocab_size) << "token " << token;
+    const float logit = best.Logit(token);
+    const bool is_ranked = best.KnowsRank(logit);
+    if (!is_ranked) {
+      unranked.push_back(result.tokens.size());
+      thresholds.push_back(logit);
+    }
+    result.tokens.push_back(
+        {best.LogProb(token), is_ranked ? best.Rank(logit) : 1});
+  }
+  if (!unranked.empty()) {
+    const std::vector<int> counts = CountsAbove(logits, thresholds);
+    for (size_t i = 0; i < unranked.size(); ++i) {
+      result.tokens[unranked[i]].rank += counts[i];
+    }
+  }
+  result.best = best.Take(num_best);
+  return result;
+}
+
+}  // namespace espalier
+#endif  // HWY_ONCE

@@ -1,0 +1,92 @@
+// y = x * w^T through cuBLASLt: the products with many rows, and those of f32.
+//
+// Thread rule: one thread, one stream at a time (the workspace is shared).
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <compare>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/cuda.h"
+#include "kernels/matmul/cuda_matmul.h"
+
+namespace espalier {
+
+class CudaBlasMatMul {
+ public:
+  // Errors: kResourceExhausted; kInternal if cuBLASLt fails.
+  static absl::StatusOr<std::unique_ptr<CudaBlasMatMul>> Create();
+
+  // out = x * w^T, or out += x * w^T.
+  //   x    [num_rows, w.num_cols]   the weights' dtype
+  //   out  [num_rows, w.num_rows]   out_dtype: the weights', or f32
+  // All 16-byte aligned. Sums are float32; f32 is multiplied as f32.
+  // The first product of a shape asks cuBLASLt how (some 50 us of the host),
+  // later ones only enqueue: either may be captured.
+  // Errors: kInternal if cuBLASLt has no way, or fails.
+  absl::Status Run(const void* x, int num_rows, const CudaMatrix& w,
+                   DType out_dtype, bool add, void* out, cudaStream_t stream);
+
+  // out[p] = x * w^T over the p-th of `num_parts` equal runs of the inputs.
+  //   out  [num_parts, num_rows, w.num_rows]  f32
+  // REQUIRES: a run is a multiple of 16 bytes.
+  absl::Status RunParts(const void* x, int num_rows, const CudaMatrix& w,
+                        int num_parts, float* out, cudaStream_t stream);
+
+ private:
+  template <auto kDestroy>
+  struct Destroy {
+    template <typename Handle>
+    void operator()(Handle* handle) const {
+      kDestroy(handle);
+    }
+  };
+  template <typename Handle, auto kDestroy>
+  using Owned =
+      std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<kDestroy>>;
+  using OwnedLayout =
+      Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+
+  // What a product is, apart from where its data are.
+  struct Shape {
+    int num_rows = 0;
+    int num_outputs = 0;
+    int num_inputs = 0;
+    DType dtype = DType::kBFloat16;
+    DType out_dtype = DType::kBFloat16;
+    bool add = false;
+    int num_parts = 1;
+    auto operator<=>(const Shape&) const = default;
+  };
+  struct Plan {
+    Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> product;
+    OwnedLayout w;
+    OwnedLayout x;
+    OwnedLayout out;
+    cublasLtMatmulAlgo_t algorithm;
+  };
+
+  CudaBlasMatMul() = default;
+  absl::Status Enqueue(const Shape& shape, const void* x, const void* w,
+                       void* out, cudaStream_t stream);
+  static absl::StatusOr<OwnedLayout> MakeLayout(DType dtype, int num_cols,
+                                                int num_rows);
+  static absl::StatusOr<OwnedLayout> MakeInputLayout(const Shape& shape,
+                                                     int num_rows);
+  static absl::StatusOr<OwnedLayout> MakeOutputLayout(const Shape& shape);
+  absl::StatusOr<Plan> MakePlan(const Shape& shape) const;
+  absl::Status ChooseAlgorithm(const Shape& shape, Plan& plan) const;
+
+  Owned<cublasLtHandle_t, cublasLtDestroy> handle_;
+  DeviceBuffer<char> workspace_;
+  std::map<Shape, Plan> plans_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,89 @@
+// Matrix products of activations with weights on the device: y = x * w^T with
+// what follows it in a Llama layer done on the way out.
+//
+// Few rows are bound by reading the weights, many by the multipliers: up to 16
+// rows our own kernel streams the weights (cuda_stream_matmul.h), beginning
+// before the previous kernel of the stream has ended; above that, and for f32,
+// cuBLASLt (cuda_blas_matmul.h). Gates and ups of 65 to 128 rows, where these
+// are about as long as the other, are a kernel of our own too
+// (cuda_tile_matmul.h).
+//
+// Sums are float32 whatever the inputs; f32 inputs are multiplied as float32
+// (no tf32).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/cuda.h"
+#include "kernels/matmul/packed_matrix.h"
+
+namespace espalier {
+
+// Weights in device memory. They are read ahead of the kernels before: none in
+// flight on the stream may still write them (synchronise after loading).
+//   data  [num_rows, num_cols]  row-major, 16-byte aligned
+// num_cols is a multiple of 8 (zero padded where a model's is not).
+struct CudaMatrix {
+  const void* data = nullptr;
+  DType dtype = DType::kBFloat16;  // kBFloat16, kFloat16 or kFloat32
+  int num_rows = 0;                // outputs
+  int num_cols = 0;                // inputs
+};
+
+// What becomes of the n x num_rows sums, and the shape and type of `out`.
+enum class CudaEpilogue {
+  kStore,       // [n, num_rows]      the weights' dtype
+  kStoreFloat,  // [n, num_rows]      f32
+  kAddFloat,    // [n, num_rows]      f32: out += sums (the residual stream)
+  // [n, num_rows / 2] the weights' dtype: silu(gate) * up, where rows of w come
+  // in blocks of 16: eight gates, then their eight ups. num_rows % 16 == 0.
+  kSiluMul,
+};
+
+// What a product has left for CudaAddRmsNorm to add to the residual stream, in
+// the scratch of its CudaMatMul: good until that one's next call.
+struct CudaAddends {
+  const float* data = nullptr;  // [count, n, num_rows]
+  int count = 0;                // 2 or 4; 0: nothing is left to add
+};
+
+class CudaMatMul {
+ public:
+  // `max_rows` bounds n, `max_outputs` num_rows of kSiluMul products: they size
+  // scratch (4 bytes for each output of at most 1024 rows; and 32 MB for
+  // cuBLASLt). Errors: kResourceExhausted; kInternal if cuBLASLt fails.
+  static absl::StatusOr<std::unique_ptr<CudaMatMul>> Create(
+      const CudaDevice& device, int max_rows, int max_outputs);
+  ~CudaMatMul();
+
+  // out = epilogue(x * w^T).
+  //   x  [num_rows, w.num_cols]  the weights' dtype, dense, 16-byte aligned
+  // `out` is 16-byte aligned and overlaps neither x nor w.
+  // For given shapes the same kernel runs every time: a row's result is the
+  // same bits in every call with as many rows, at any place among them.
+  // Enqueues on `stream`; never allocates device memory or waits, may be
+  // captured. Calls share scratch: one stream at a time.
+  // Errors: kInvalidArgument for shapes that were not planned for; kInternal if
+  // a launch or cuBLASLt fails.
+  absl::Status Run(const void* x, int num_rows, const CudaMatrix& w,
+                   CudaEpilogue epilogue, void* out, cudaStream_t stream);
+
+  // residual += x * w^T, as with kAddFloat, or all of it is left to be added:
+  // some tens of rows keep a whole device busy only if the inputs are divided
+  // among its multiprocessors too, and the sums of the parts are cheaper to add
+  // where they are read next than in a kernel of their own.
+  absl::StatusOr<CudaAddends> AddLater(const void* x, int num_rows,
+                                       const CudaMatrix& w, float* residual,
+                                       cudaStream_t stream);
+
+ private:
+  class Impl;
+  explicit CudaMatMul(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_tile.h"
+
+namespace espalier {
+namespace {
+
+// A task with fewer multiply-adds is not worth waking a thread for: it takes
+// about a microsecond.
+constexpr int64_t kMinTaskWork = 1 << 15;
+// Tasks a thread gets: enough to even out, few enough to keep panels reused.
+constexpr int kTasksPerThread = 4;
+// A task's panels of one block of k: 256 KiB of f32, a quarter of the
+// second-level cache.
+constexpr int kMaxTaskPanels = 8;
+
+int CeilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+// A range of items, as one of several even parts of all.
+struct Range {
+  int begin = 0;
+  int end = 0;
+};
+
+Range EvenPart(int count, int num_parts, int part) {
+  return {static_cast<int>(int64_t{count} * part / num_parts),
+          static_cast<int>(int64_t{count} * (part + 1) / num_parts)};
+}
+
+// One product, divided into tasks: a run of row blocks times a run of panels
+// each, so that the panels are reused from the second-level cache.
+class Product {
+ public:
+  Product(const float* x, int num_rows, const PackedMatrix& w, float* y,
+          int num_threads)
+      : x_(x),
+        num_rows_(num_rows),
+        w_(w),
+        y_(y),
+        element_bytes_(NumBytes(w.dtype())),
+        panel_size_(size_t{kPanelWidth} * w.num_cols()),
+        num_blocks_(CeilDiv(num_rows, MaxTileRows())),
+        num_panels_(CeilDiv(w.num_rows(), kPanelWidth)) {
+    const int64_t work = int64_t{num_rows} * w.num_rows() * w.num_cols();
+    const int64_t most = num_threads == 1 ? 1 : kTasksPerThread * num_threads;
+    const int wanted =
+        static_cast<int>(std::clamp<int64_t>(work / kMinTaskWork, 1, most));
+    // By rows first: every task copies its rows of x, and tasks of many rows
+    // and few panels would copy the same rows again and again.
+    num_panel_tasks_ = CeilDiv(num_panels_, kMaxTaskPanels);
+    num_block_tasks_ = std::min(CeilDiv(wanted, num_panel_tasks_), num_blocks_);
+    num_panel_tasks_ =
+        std::max(num_panel_tasks_,
+                 std::min(CeilDiv(wanted, num_block_tasks_), num_panels_));
+  }
+
+  int num_tasks() const { return num_block_tasks_ * num_panel_tasks_; }
+
+  void RunTask(int task) const {
+    const Range blocks =
+        EvenPart(num_blocks_, num_block_tasks_, task / num_panel_tasks_);
+    const Range panels =
+        EvenPart(num_panels_, num_panel_tasks_, task % num_panel_tasks_);
+    for (int k = 0; k < w_.num_cols(); k += kBlockDepth) {
+      for (int block = blocks.begin; block < blocks.end; ++block) {
+        RunBlock(EvenPart(num_rows_, num_blocks_, block), panels, k);
+      }
+    }
+  }
+
+ private:
+  // A few rows times some panels, at the block of k that begins at `k`.
+  void RunBlock(Range rows, Range panels, int k) const {
+    alignas(64) float x_copy[kTileRowsLimit * kTileStride];
+    MatMulTile tile;
+    tile.x = x_copy;
+    tile.num_rows = rows.end - rows.begin;
+    tile.depth = std::min(kBlockDepth, w_.num_cols() - k);
+    for (int r = 0; r < tile.num_rows; ++r) {
+      std::copy_n(x_ + int64_t{rows.begin + r} * w_.num_cols() + k, tile.depth,
+                  x_copy + r * kTileStride);
+    }
+    tile.panels =
+        w_.panels() +
+        (panel_size_ * panels.begin + size_t{kPanelWidth} * k) * element_bytes_;
+    tile.is_bfloat16 = w_.dtype() == DType::kBFloat16;
+    tile.panel_size = panel_size_;
+    const int num_full_panels = w_.num_rows() / kPanelWidth;
+    tile.num_panels = std::min(panels.end, num_full_panels) - panels.begin;
+    tile.y = y_ + int64_t{rows.begin} * w_.num_rows() +
+             int64_t{panels.begin} * kPanelWidth;
+    tile.y_stride = w_.num_rows();
+    tile.accumulate = k > 0;
+    if (tile.num_panels > 0) MultiplyTile(tile);
+    if (panels.end > num_full_panels) RunRaggedPanel(tile);
+  }
+
+  // The panel after those of `tile`, of which y has only some columns.
+  void RunRaggedPanel(MatMulTile tile) const {
+    alignas(64) float y_copy[kTileRowsLimit * kPanelWidth] = {};
+    const int num_columns = w_.num_rows() % kPanelWidth;
+    const size_t y_stride = std::exchange(tile.y_stride, kPanelWidth);
+    float* y = std::exchange(tile.y, y_copy) + tile.num_panels * kPanelWidth;
+    tile.panels += panel_size_ * tile.num_panels * element_bytes_;
+    tile.num_panels = 1;
+    for (int r = 0; tile.accumulate && r < tile.num_rows; ++r) {
+      std::copy_n(y + r * y_stride, num_columns, y_copy + r * kPanelWidth);
+    }
+    MultiplyTile(tile);
+    for (int r = 0; r < tile.num_rows; ++r) {
+      std::copy_n(y_copy + r * kPanelWidth, num_columns, y + r * y_stride);
+    }
+  }
+
+  const float* x_;
+  int num_rows_;
+  const PackedMatrix& w_;
+  float* y_;
+  size_t element_bytes_;
+  size_t panel_size_;  // in elements
+  int num_blocks_;     // of at most MaxTileRows() rows
+  int num_panels_;
+  int num_panel_tasks_ = 1;
+  int num_block_tasks_ = 1;
+};
+
+}  // namespace
+
+void MatMul(std::span<const float> x, const PackedMatrix& w, std::span<float> y,
+            ThreadPool& pool) {
+  const int num_rows = static_cast<int>(x.size() / w.num_cols());
+  CHECK_EQ(x.size(), size_t(num_rows) * w.num_cols());
+  CHECK_EQ(y.size(), size_t(num_rows) * w.num_rows());
+  if (y.empty()) return;
+  const Product product(x.data(), num_rows, w, y.data(), pool.num_threads());
+  pool.ParallelFor(product.num_tasks(),
+                   [&](int task) { product.RunTask(task); });
+}
+
+}  // namespace espalier

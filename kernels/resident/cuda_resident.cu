@@ -1,0 +1,435 @@
+// Bound by latency, not by bytes: a few dependent reads of a few kilobytes in
+// the second-level cache, and the report's way to the host. On an H200, within
+// a graph (cuda_bookkeeping_benchmark; half of the beams become twins, so
+// that in the second column tables move too):
+//
+//   groups x beams   CudaBeginStep   and CudaAdvanceGroups
+//        1 x 5          1.5 us            5.1 us
+//       16 x 8          1.6 us            5.4 us
+//      128 x 8          1.8 us            6.1 us
+//        1 x 5000       2.3 us           51.2 us
+#include <climits>
+#include <cub/block/block_scan.cuh>
+
+#include "base/cuda_launch.cuh"
+#include "base/status.h"
+#include "kernels/resident/cuda_resident.h"
+
+namespace espalier {
+namespace {
+
+constexpr int kWarpSize = 32;
+
+__device__ int64_t NowNs() {
+  int64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
+// By one thread of a step's first kernel, and of those that may be it.
+__device__ void StartClock(CudaStepClock* clock) {
+  if (clock->started_ns == 0) clock->started_ns = NowNs();
+}
+
+// A warp a segment or row, which are short: eight make a block of usual size.
+constexpr int kWarpsPerBlock = 8;
+
+LaunchShape WarpEach(int count) {
+  const unsigned blocks = (count + kWarpsPerBlock - 1) / kWarpsPerBlock;
+  return {.grid = {blocks > 0 ? blocks : 1},
+          .block = {kWarpsPerBlock * kWarpSize}};
+}
+
+__device__ int WarpIndex() {
+  return blockIdx.x * kWarpsPerBlock + threadIdx.x / kWarpSize;
+}
+__device__ int Lane() { return threadIdx.x % kWarpSize; }
+__device__ bool IsFirstThread() { return blockIdx.x == 0 && threadIdx.x == 0; }
+
+__global__ void ApplyDelta(const CudaDeltaSegment* segments, int num_segments,
+                           const int* payload, int* words,
+                           CudaStepClock* clock) {
+  LetNextStart();
+  WaitForPrevious();
+  if (IsFirstThread()) StartClock(clock);
+  if (WarpIndex() >= num_segments) return;
+  const CudaDeltaSegment segment = segments[WarpIndex()];
+  for (int i = Lane(); i < segment.count; i += kWarpSize) {
+    words[segment.target + i] = payload[segment.source + i];
+  }
+}
+
+constexpr int kMoveThreads = 256;
+
+// All threads together: in order, so that `to` may overlap what is behind it.
+template <typename T, typename Change>
+__device__ void MoveDown(const T* from, T* to, int64_t count,
+                         const Change& change) {
+  for (int64_t begin = 0; begin < count; begin += kMoveThreads) {
+    const int64_t i = begin + threadIdx.x;
+    T value = {};
+    if (i < count) value = change(from[i]);
+    __syncthreads();
+    if (i < count) to[i] = value;
+    __syncthreads();
+  }
+}
+
+__global__ void MoveGroup(CudaResidentState state, int from, int to,
+                          int num_slots) {
+  LetNextStart();
+  WaitForPrevious();
+  const auto same = [](auto value) { return value; };
+  const auto moved = [&](int slot) {
+    return slot < 0 ? slot : slot + to - from;
+  };
+  const int64_t stride = state.table_stride;
+  MoveDown(state.tables + from * stride, state.tables + to * stride,
+           num_slots * stride, same);
+  MoveDown(state.tokens + from, state.tokens + to, num_slots, same);
+  MoveDown(state.cum_log_probs + from, state.cum_log_probs + to, num_slots,
+           same);
+  MoveDown(state.slots + from, state.slots + to, num_slots, moved);
+  MoveDown(state.samples + from, state.samples + to, num_slots, same);
+  MoveDown(state.sources + from, state.sources + to, num_slots, moved);
+  MoveDown(state.tails + from, state.tails + to, num_slots, same);
+  if (threadIdx.x == 0) state.positions[to] = state.positions[from];
+}
+
+// Makes the table of `slot` that of its source, and lists the copy of what is
+// filled of the tail. The source's own warp may write its tail into its table
+// meanwhile: within a page that is the page that is there already.
+__device__ void MoveTwin(const CudaResidentState& state,
+                         const CudaResidentGroup& group, int slot,
+                         int position) {
+  const int source = state.sources[slot];
+  if (source < 0) return;
+  const int num_full_pages = position / state.page_size;
+  int* const to = state.tables + int64_t{slot} * state.table_stride;
+  const int* const from = state.tables + int64_t{source} * state.table_stride;
+  for (int page = group.num_shared_pages + Lane(); page < num_full_pages;
+       page += kWarpSize) {
+    to[page] = from[page];
+  }
+  const int num_filled = position % state.page_size;
+  if (num_filled == 0 || Lane() != 0) return;
+  state.copies[atomicAdd(state.num_copies, 1)] = {
+      PageId{from[num_full_pages]}, PageId{state.tails[slot]}, num_filled};
+}
+
+// What the home's sample draws from its row.
+__device__ void FeedDraw(const CudaResidentState& state,
+                         const CudaResidentGroup& group,
+                         const CudaSelectGroup& selection, int rank,
+                         int position) {
+  state.draws[group.first_draw + rank] = {
+      .row = selection.first_row + rank,
+      .candidate = selection.first_candidate + rank,
+      .beam = rank,
+      .sample = state.samples[group.first_slot + rank],
+      .position =
+          static_cast<uint32_t>(position + 1 - group.num_prompt_tokens)};
+}
+
+__device__ void FeedHome(const CudaResidentState& state,
+                         const CudaResidentGroup& group, int first_row,
+                         int rank, int position) {
+  const int home = group.first_slot + rank;
+  const int slot = state.slots[home];
+  const int token = first_row + slot - group.first_slot;
+  const int place = position % state.page_size;
+  state.page_tokens[int64_t{state.tails[slot]} * state.page_size + place] =
+      state.tokens[home];
+  state.batch_tokens[token] = state.tokens[home];
+  state.batch_positions[token] = position;
+  state.logits_tokens[first_row + rank] = token;
+  state.batch_cum_log_probs[first_row + rank] = state.cum_log_probs[home];
+}
+
+__device__ void FeedPadding(const CudaResidentState& state, int row) {
+  state.batch_tokens[row] = 0;
+  state.batch_positions[row] = 0;
+  state.logits_tokens[row] = row;
+  state.batch_cum_log_probs[row] = -INFINITY;
+}
+
+// A warp a row: of the beam of its rank, and of the slot of the same number.
+__global__ void BeginStep(CudaResidentState state, int num_rows) {
+  LetNextStart();
+  WaitForPrevious();
+  if (IsFirstThread()) {
+    StartClock(state.clock);
+    ++state.clock->num_steps;
+  }
+  const int row = WarpIndex();
+  if (row >= num_rows) return;
+  const int group_idx = state.row_groups[row];
+  if (group_idx < 0) {
+    if (Lane() == 0) FeedPadding(state, row);
+    return;
+  }
+  const CudaResidentGroup group = state.groups[group_idx];
+  const CudaSelectGroup selection = state.selections[group_idx];
+  const int first_row = selection.first_row;
+  const int number = row - first_row;  // as a slot, and as a rank
+  const int slot = group.first_slot + number;
+  const int position = state.positions[group.first_slot];
+  MoveTwin(state, group, slot, position);
+  if (Lane() != 0) return;
+  state
+      .tables[int64_t{slot} * state.table_stride + position / state.page_size] =
+      state.tails[slot];
+  FeedHome(state, group, first_row, number, position);
+  if (group.first_draw < 0) return;
+  FeedDraw(state, group, selection, number, position);
+}
+
+// A block a group. 256 threads take a group of 100 beams in one round of every
+// loop below; groups of thousands take tens of rounds, which is little against
+// a step of thousands of rows.
+constexpr int kAdvanceThreads = 256;
+// Groups up to this width keep their scratch in shared memory: 12 KiB.
+constexpr int kSharedSlots = 1024;
+
+using Scan = cub::BlockScan<int, kAdvanceThreads>;
+
+// Numbers the i in [0, count) for which `wanted(i)`, in order: calls
+// take(i, number), and other(i) for the rest. Stops when `limit` are numbered
+// and returns how many were.
+template <typename Wanted, typename Take, typename Other>
+__device__ int ForNumbered(int count, int limit, Scan::TempStorage& storage,
+                           const Wanted& wanted, const Take& take,
+                           const Other& other) {
+  int num_taken = 0;
+  for (int first = 0; first < count && num_taken < limit;
+       first += kAdvanceThreads) {
+    const int i = first + threadIdx.x;
+    const int flag = i < count && wanted(i) ? 1 : 0;
+    int number;
+    int num_flags;
+    Scan(storage).ExclusiveSum(flag, number, num_flags);
+    __syncthreads();
+    number += num_taken;
+    if (flag != 0 && number < limit) take(i, number);
+    if (flag == 0 && i < count) other(i);
+    num_taken += num_flags;
+  }
+  return num_taken < limit ? num_taken : limit;
+}
+
+// One group's memory, by rank or slot within the group.
+struct GroupView {
+  __device__ GroupView(const CudaResidentState& state, int group_idx)
+      : group(state.groups[group_idx]),
+        tokens(state.tokens + group.first_slot),
+        cum_log_probs(state.cum_log_probs + group.first_slot),
+        slots(state.slots + group.first_slot),
+        samples(state.samples + group.first_slot),
+        draws(state.draws + group.first_draw),
+        sources(state.sources + group.first_slot),
+        eos(state.eos_token_ids + group.first_eos) {}
+
+  __device__ bool draws_samples() const { return group.first_draw >= 0; }
+
+  __device__ bool IsEos(TokenId token) const {
+    int begin = 0;
+    int end = group.num_eos;
+    while (begin < end) {
+      const int middle = (begin + end) / 2;
+      if (eos[middle] == token) return true;
+      if (eos[middle] < token) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    return false;
+  }
+
+  const CudaResidentGroup group;
+  int* const tokens;
+  float* const cum_log_probs;
+  int* const slots;
+  uint32_t* const samples;
+  const CudaDraw* const draws;  // of samples
+  int* const sources;
+  const int* const eos;
+};
+
+struct AdvanceScratch {
+  int* parents;      // by rank: the parent's slot
+  int* first_child;  // by slot: the best rank that goes on from it
+  int* free_slots;   // ascending: those without a child
+};
+
+// How many of a group's candidates there are: of samples, as many as draw.
+__device__ int NumCandidates(const GroupView& view, int num_selected) {
+  if (!view.draws_samples()) return num_selected;
+  int count = 0;
+  for (int first = 0; first < view.group.num_draws; first += kAdvanceThreads) {
+    const int i = first + threadIdx.x;
+    count += __syncthreads_count(i < view.group.num_draws &&
+                                 view.draws[i].sample != kNobodyDraws);
+  }
+  return count;
+}
+
+// Makes beams of candidates; returns how many live.
+__device__ int TakeBeams(const GroupView& view, const Candidate* candidates,
+                         int num_candidates, const AdvanceScratch& scratch,
+                         Scan::TempStorage& storage) {
+  const auto lives = [&](int i) {
+    const TokenId token = candidates[i].token;
+    return token >= 0 && !view.IsEos(token);
+  };
+  const auto take = [&](int i, int rank) {
+    view.tokens[rank] = candidates[i].token;
+    view.cum_log_probs[rank] = candidates[i].cum_log_prob;
+    if (view.draws_samples()) view.samples[rank] = view.draws[i].sample;
+    scratch.parents[rank] =
+        view.slots[candidates[i].beam] - view.group.first_slot;
+  };
+  return ForNumbered(num_candidates, view.group.num_slots, storage, lives, take,
+                     [](int) {});
+}
+
+// AssignSlots in parallel, with the ranks from num_beams on as twins of nobody.
+__device__ void MoveBeams(const GroupView& view, int num_beams,
+                          const AdvanceScratch& scratch,
+                          Scan::TempStorage& storage) {
+  const int num_slots = view.group.num_slots;
+  constexpr int kNone = INT_MAX;
+  for (int slot = threadIdx.x; slot < num_slots; slot += kAdvanceThreads) {
+    scratch.first_child[slot] = kNone;
+    view.sources[slot] = -1;
+  }
+  __syncthreads();
+  for (int rank = threadIdx.x; rank < num_beams; rank += kAdvanceThreads) {
+    atomicMin(&scratch.first_child[scratch.parents[rank]], rank);
+  }
+  __syncthreads();
+  const auto place = [&](int rank, int slot) {
+    view.slots[rank] = view.group.first_slot + slot;
+  };
+  ForNumbered(
+      num_slots, num_slots, storage,
+      [&](int slot) { return scratch.first_child[slot] == kNone; },
+      [&](int slot, int number) { scratch.free_slots[number] = slot; },
+      [](int) {});
+  __syncthreads();
+  ForNumbered(
+      num_slots, num_slots, storage,
+      [&](int rank) {
+        return rank >= num_beams ||
+               scratch.first_child[scratch.parents[rank]] != rank;
+      },
+      [&](int rank, int number) {
+        const int slot = scratch.free_slots[number];
+        place(rank, slot);
+        if (rank >= num_beams) return;
+        view.sources[slot] = view.group.first_slot + scratch.parents[rank];
+      },
+      [&](int rank) { place(rank, scratch.parents[rank]); });
+}
+
+__device__ void ReportGroup(const Candidate* candidates, int num_candidates,
+                            int first_candidate, int group_idx, int report,
+                            const CudaReportRing& reports) {
+  Candidate* const out = reports.candidates +
+                         int64_t{report} * reports.max_candidates +
+                         first_candidate;
+  for (int i = threadIdx.x; i < num_candidates; i += kAdvanceThreads) {
+    out[i] = candidates[i];
+  }
+  if (threadIdx.x != 0) return;
+  reports.num_candidates[report * reports.max_groups + group_idx] =
+      num_candidates;
+}
+
+__device__ void AdvanceGroup(const CudaResidentState& state,
+                             const GroupView& view, const Candidate* candidates,
+                             int num_candidates, AdvanceScratch scratch,
+                             Scan::TempStorage& storage) {
+  if (view.group.num_slots > kSharedSlots) {
+    int* const wide = state.scratch + int64_t{3} * view.group.first_slot;
+    scratch = {wide, wide + view.group.num_slots,
+               wide + 2 * view.group.num_slots};
+  }
+  const int num_beams =
+      TakeBeams(view, candidates, num_candidates, scratch, storage);
+  __syncthreads();
+  for (int rank = num_beams + threadIdx.x; rank < view.group.num_slots;
+       rank += kAdvanceThreads) {
+    view.tokens[rank] = 0;
+    view.cum_log_probs[rank] = -INFINITY;
+    view.samples[rank] = kNobodyDraws;
+  }
+  MoveBeams(view, num_beams, scratch, storage);
+  if (threadIdx.x == 0) ++state.positions[view.group.first_slot];
+}
+
+__global__ void __launch_bounds__(kAdvanceThreads)
+    AdvanceGroups(CudaResidentState state, const Candidate* candidates,
+                  const int* num_candidates, CudaReportRing reports) {
+  __shared__ Scan::TempStorage storage;
+  __shared__ int scratch[3 * kSharedSlots];
+  LetNextStart();
+  WaitForPrevious();
+  const int group_idx = blockIdx.x;
+  // All loads at once, whether the group exists or not: each takes a while.
+  const int num_groups = *state.num_groups;
+  const int first = state.selections[group_idx].first_candidate;
+  const int num_selected = num_candidates[group_idx];
+  const GroupView view(state, group_idx);
+  const int report =
+      static_cast<int>((state.clock->num_steps - 1) % reports.num_reports);
+  if (group_idx < num_groups) {
+    const int count = NumCandidates(view, num_selected);
+    ReportGroup(candidates + first, count, first, group_idx, report, reports);
+    AdvanceGroup(state, view, candidates + first, count,
+                 {scratch, scratch + kSharedSlots, scratch + 2 * kSharedSlots},
+                 storage);
+  }
+  if (!IsFirstThread()) return;
+  reports.headers[report] = {state.clock->started_ns, NowNs()};
+  state.clock->started_ns = 0;
+  *state.num_copies = 0;
+}
+
+}  // namespace
+
+absl::Status CudaApplyDelta(const CudaDeltaSegment* segments, int num_segments,
+                            const int* payload, int* words,
+                            CudaStepClock* clock, cudaStream_t stream) {
+  return Launch(ApplyDelta, WarpEach(num_segments), stream, segments,
+                num_segments, payload, words, clock);
+}
+
+absl::Status CudaMoveGroup(const CudaResidentState& state, int from, int to,
+                           int num_slots, cudaStream_t stream) {
+  return Launch(MoveGroup, {.grid = 1, .block = kMoveThreads}, stream, state,
+                from, to, num_slots);
+}
+
+absl::Status CudaBeginStep(const CudaResidentState& state, int num_rows,
+                           cudaStream_t stream) {
+  return Launch(BeginStep, WarpEach(num_rows), stream, state, num_rows);
+}
+
+absl::Status CudaAdvanceGroups(const CudaResidentState& state,
+                               const Candidate* candidates,
+                               const int* num_candidates,
+                               const CudaReportRing& reports, int max_groups,
+                               cudaStream_t stream) {
+  if (max_groups < 1 || max_groups > reports.max_groups) {
+    return InvalidArgument("a step of up to ", max_groups,
+                           " groups, reports have room for ",
+                           reports.max_groups);
+  }
+  return Launch(
+      AdvanceGroups,
+      {.grid = {static_cast<unsigned>(max_groups)}, .block = {kAdvanceThreads}},
+      stream, state, candidates, num_candidates, reports);
+}
+
+}  // namespace espalier

@@ -1,0 +1,92 @@
+// Sampling in two launches:
+//
+//   ReadTiles  reads the logits once and leaves of every tile of 1,024 the
+//              maxima of its quarters and their sums of weights, both after
+//              edits, and the raw row's sum of exponentials;
+//   DrawRows   one block a draw. Greedy reads the best quarters again. Without
+//              filters the tiles' sums say which tile the token is in, and that
+//              is read again. With top_k or min_p, the maxima say which few
+//              quarters matter, and their tokens are listed. A filter's bound
+//              is then searched for by histograms of counts or weights, of 512
+//              bins in distance from the best, then within the bin it is in;
+//              and so is the token drawn, in bins of tokens.
+//
+// Where a list would be too long, histograms are made of the row itself, each
+// by reading again all quarters that reach the cut: so flat rows with top_p or
+// typical_p alone are slow. Of few draws, each has a cluster of up to 16 blocks
+// for that, which share the quarters out, add their histograms up, and put
+// their lists together as soon as one holds all that is left. Many draws have
+// the device to share, and one block each.
+//
+// What it costs stands in docs/performance.md (bin/cuda_sample_benchmark): on
+// an NVIDIA H200, 512 rows of 128,256 f32 logits take 83 us with top_k, top_p
+// and min_p, which is 3.2 TB/s.
+#include "kernels/sample/cuda_sample.h"
+#include "kernels/sample/cuda_sample_row.cuh"
+
+namespace espalier {
+namespace cuda_sample {
+namespace {
+
+int NumTiles(const CudaSampleInputs& inputs) {
+  return (inputs.vocab_size + kTileSize - 1) / kTileSize;
+}
+
+size_t NumAllTiles(const CudaSampleInputs& inputs) {
+  return size_t(inputs.num_rows) * NumTiles(inputs);
+}
+
+}  // namespace
+
+size_t LayOutSample(const CudaSampleInputs& inputs, char* base, Params& p) {
+  size_t bytes = 0;
+  const size_t tiles = NumAllTiles(inputs);
+  const auto place = [&](auto*& part) {
+    part =
+        reinterpret_cast<std::remove_reference_t<decltype(part)>>(base + bytes);
+    bytes += (tiles * sizeof(*part) + 255) / 256 * 256;
+  };
+  p.in = inputs;
+  place(p.maxima);
+  place(p.sums);
+  place(p.raw);
+  if (inputs.row_edits != nullptr) place(p.first_edits);
+  p.num_tiles = NumTiles(inputs);
+  return bytes;
+}
+
+absl::Status CheckShapes(const CudaSampleInputs& in) {
+  if (in.dtype != DType::kFloat32 && in.dtype != DType::kBFloat16) {
+    return InvalidArgument("logits are neither float32 nor bfloat16");
+  }
+  if (in.num_rows < 1 || in.vocab_size < 1 || in.max_draws < 1) {
+    return InvalidArgument("cannot draw up to ", in.max_draws, " tokens from ",
+                           in.num_rows, " rows of ", in.vocab_size);
+  }
+  if (in.num_rows > kMaxCudaSelectRows || in.vocab_size > kMaxCudaSampleVocab ||
+      int64_t{in.num_rows} * in.vocab_size > kMaxCudaSelectLogits) {
+    return InvalidArgument("too many logits for one call: ", in.num_rows,
+                           " rows of ", in.vocab_size);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cuda_sample
+
+size_t CudaSampleScratchBytes(const CudaSampleInputs& inputs) {
+  cuda_sample::Params p = {};
+  return cuda_sample::LayOutSample(inputs, nullptr, p);
+}
+
+absl::Status CudaSample(const CudaSampleInputs& inputs, Candidate* candidates,
+                        void* scratch, const CudaDevice& device,
+                        cudaStream_t stream) {
+  RETURN_IF_ERROR(cuda_sample::CheckShapes(inputs));
+  cuda_sample::Params p = {};
+  p.candidates = candidates;
+  cuda_sample::LayOutSample(inputs, static_cast<char*>(scratch), p);
+  RETURN_IF_ERROR(cuda_sample::ReadRows(p, device, stream));
+  return cuda_sample::DrawTokens(p, device, stream);
+}
+
+}  // namespace espalier

@@ -1,0 +1,57 @@
+// The blocks that draw one token together (cuda_sample.cu): a cluster, whose
+// blocks reach each other's shared memory. Below compute capability 9.0 it is
+// always one block.
+#pragma once
+
+#include "kernels/sample/cuda_sample_row.cuh"
+
+namespace espalier::cuda_sample {
+
+constexpr int kMaxCluster = 16;
+
+__device__ inline int Lane() { return threadIdx.x % kWarpSize; }
+__device__ inline int Warp() { return threadIdx.x / kWarpSize; }
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+template <typename Policy>
+__device__ int BlockRank() {
+  if constexpr (!Policy::kClusters) return 0;
+  return static_cast<int>(__clusterRelativeBlockRank());
+}
+template <typename Policy>
+__device__ int NumBlocks() {
+  if constexpr (!Policy::kClusters) return 1;
+  return static_cast<int>(__clusterSizeInBlocks());
+}
+// What `own` is in the shared memory of block `rank`. REQUIRES: all blocks have
+// begun; none ends before a SyncCluster() after the access.
+template <typename T>
+__device__ T& InBlock(T& own, int rank) {
+  return *static_cast<T*>(__cluster_map_shared_rank(&own, rank));
+}
+// All threads of all blocks: what they wrote before is there for all.
+__device__ inline void SyncCluster() {
+  __cluster_barrier_arrive();
+  __cluster_barrier_wait();
+}
+
+#else
+
+template <typename Policy>
+__device__ int BlockRank() {
+  return 0;
+}
+template <typename Policy>
+__device__ int NumBlocks() {
+  return 1;
+}
+template <typename T>
+__device__ T& InBlock(T& own, int) {
+  return own;
+}
+__device__ inline void SyncCluster() { __syncthreads(); }
+
+#endif
+
+}  // namespace espalier::cuda_sample

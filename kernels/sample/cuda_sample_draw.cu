@@ -1,0 +1,131 @@
+// One block a draw: from what is known of a row's tiles to its token
+// (cuda_sample.cu).
+#include "kernels/sample/cuda_sample_draw.cuh"
+#include "kernels/sample/random.h"
+
+namespace espalier::cuda_sample {
+namespace {
+
+template <typename T, typename Policy>
+__global__ __launch_bounds__(
+    Policy::kThreads,
+    Policy::kMinBlocks) void DrawRows(const __grid_constant__ Params p) {
+  LetNextStart();
+  const int num_draws = *p.in.num_draws;
+  const int index = static_cast<int>(blockIdx.x) / NumBlocks<Policy>();
+  const bool exists = index < num_draws;
+  CudaDraw draw;
+  SamplingParams params;
+  float cum = MinusInf();
+  int row_params = -1;
+  if (exists) {
+    draw = p.in.draws[index];
+    cum = p.in.cum_log_probs[draw.row];
+    row_params = p.in.row_params[draw.row];
+  }
+  const bool alive = row_params >= 0 && cum > MinusInf();
+  if (alive) params = p.in.params[row_params];
+  const double uniform = Uniform({.seed = params.seed,
+                                  .sample = draw.sample,
+                                  .position = draw.position,
+                                  .purpose = RandomPurpose::kDraw},
+                                 0);
+  Clear<Policy>(p.in.vocab_size);
+  WaitForPrevious();
+  if (!exists) return;
+  Candidate candidate = {draw.beam, kNoToken, MinusInf()};
+  if (alive) {
+    Sampler<T, Policy> sampler(p, draw);
+    const Drawn drawn = sampler.Draw(params, uniform);
+    if (drawn.token == kNotMine) return;
+    candidate.token = drawn.token;
+    if (drawn.token >= 0) {
+      candidate.cum_log_prob = __fadd_rn(cum, sampler.LogProb(drawn.logit));
+    }
+  } else if (BlockRank<Policy>() != 0 || threadIdx.x != 0) {
+    return;
+  }
+  p.candidates[draw.candidate] = candidate;
+}
+
+// What the filters leave of each float32 row.
+__global__ __launch_bounds__(
+    ManyDraws::kThreads,
+    ManyDraws::kMinBlocks) void CutRows(const __grid_constant__ Params p,
+                                        RowCut* cuts) {
+  LetNextStart();
+  const CudaDraw draw = {.row = static_cast<int>(blockIdx.x)};
+  const float cum = p.in.cum_log_probs[draw.row];
+  const int row_params = p.in.row_params[draw.row];
+  using RowSampler = Sampler<float, ManyDraws>;
+  Clear<ManyDraws>(p.in.vocab_size);
+  WaitForPrevious();
+  RowCut cut;
+  cut.token = kNoToken;
+  if (row_params >= 0 && cum > MinusInf()) {
+    RowSampler sampler(p, draw);
+    cut = sampler.Cut(p.in.params[row_params]);
+  }
+  if (threadIdx.x == 0) cuts[draw.row] = cut;
+}
+
+// Blocks of a draw: a search over a row is shared out among them, and one ends
+// where the first is enough. Where clusters of more than two take over half of
+// the device, they wait for each other, since not all find room side by side.
+// Rows of more tiles than a block has threads, half a million tokens, are too
+// rare for that.
+int ClusterFor(const Params& p, const CudaDevice& device) {
+  const int max_draws = p.in.max_draws;
+  if (device.compute_capability < 90 || p.num_tiles > FewDraws::kThreads) {
+    return 1;
+  }
+  int num_blocks = kMaxCluster;
+  while (num_blocks > 2 && max_draws * num_blocks > device.num_sms / 2) {
+    num_blocks /= 2;
+  }
+  return max_draws * num_blocks <= device.num_sms ? num_blocks : 1;
+}
+
+template <typename T>
+absl::Status LaunchFew(const Params& p, const CudaDevice& device,
+                       cudaStream_t stream) {
+  const int num_blocks = ClusterFor(p, device);
+  const auto kernel = DrawRows<T, FewDraws>;
+  if (num_blocks > 8) {  // which is what every device allows
+    RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+  }
+  return Launch(kernel,
+                {.grid = dim3(p.in.max_draws * num_blocks),
+                 .block = dim3(FewDraws::kThreads),
+                 .cluster = num_blocks},
+                stream, p);
+}
+
+template <typename T>
+absl::Status LaunchDraw(const Params& p, const CudaDevice& device,
+                        cudaStream_t stream) {
+  if (p.in.max_draws <= device.num_sms) return LaunchFew<T>(p, device, stream);
+  return Launch(
+      DrawRows<T, ManyDraws>,
+      {.grid = dim3(p.in.max_draws), .block = dim3(ManyDraws::kThreads)},
+      stream, p);
+}
+
+}  // namespace
+
+absl::Status FindRowCuts(const Params& p, RowCut* cuts, cudaStream_t stream) {
+  return Launch(
+      CutRows,
+      {.grid = dim3(p.in.num_rows), .block = dim3(ManyDraws::kThreads)}, stream,
+      p, cuts);
+}
+
+absl::Status DrawTokens(const Params& p, const CudaDevice& device,
+                        cudaStream_t stream) {
+  return p.in.dtype == DType::kFloat32
+             ? LaunchDraw<float>(p, device, stream)
+             : LaunchDraw<uint16_t>(p, device, stream);
+}
+
+}  // namespace espalier::cuda_sample

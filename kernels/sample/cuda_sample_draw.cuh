@@ -1,0 +1,350 @@
+// The draw of one row by one block (cuda_sample.cu). A target below the sum of
+// all that is left is drawn; the token is the one at which sums in the order
+// of tokens exceed it. There is a way for each size of what is left: few tokens
+// that are compared with each other, a list, a row whose tiles say where to
+// look, and a row that is read for it.
+#pragma once
+
+#include "kernels/sample/cuda_sample_filter.cuh"
+
+namespace espalier::cuda_sample {
+
+struct Drawn {
+  TokenId token = kNotMine;
+  float logit = 0;  // raw
+};
+
+template <typename T, typename Policy>
+class Sampler : public RowFilter<T, Policy> {
+ public:
+  using Base = RowFilter<T, Policy>;
+  using Base::Base;
+
+  // The token drawn, to one thread of one block; kNotMine to all others.
+  // `uniform` is in (0, 1).
+  __device__ Drawn Draw(const SamplingParams& params, double uniform) {
+    scale_ = ExponentScale(params.temperature);
+    bool nan = false;
+    max_ = ReadMaxima(nan);
+    if (nan) return ByFirst(kNotANumber);
+    if (!(max_ > MinusInf())) return ByFirst(kNoToken);
+    if (params.temperature == 0.0f) return ByFirst(Likeliest(), max_);
+    const bool top_k = HasTopK(params);
+    const bool few = top_k || params.min_p > 0.0f;
+    if (!few && params.top_p == 1.0f && params.typical_p == 1.0f) {
+      if (num_tiles_ <= Policy::kThreads) return DrawFromFewTiles(uniform);
+      Sampler copy = *this;
+      return ByFirst(copy.DrawFromAll(uniform));
+    }
+    if (few && BoundFew(params) && OfBlock().num_listed <= kShortList &&
+        params.typical_p == 1.0f) {
+      return DrawFromShortList(top_k ? params.top_k : kShortList, params.top_p,
+                               uniform);
+    }
+    // What is out of line has a copy, so that this one stays in registers.
+    Sampler copy = *this;
+    return ByFirst(copy.DrawFiltered(params, uniform));
+  }
+
+  // What the filters leave of the row, to all threads.
+  __device__ RowCut Cut(const SamplingParams& params) {
+    RowCut cut;
+    scale_ = ExponentScale(params.temperature);
+    bool nan = false;
+    cut.max = max_ = ReadMaxima(nan);
+    cut.scale = scale_;
+    if (nan) {
+      cut.token = kNotANumber;
+    } else if (!(max_ > MinusInf())) {
+      cut.token = kNoToken;
+    } else if (params.temperature == 0.0f) {
+      cut.token = Likeliest();
+      cut.is_greedy = true;
+    } else {
+      CutFiltered(params);
+      const double total = static_cast<double>(Kept()) / kUnit;
+      cut.log_total = static_cast<float>(log(total));
+      cut.cut = cut_;
+      cut.is_typical = is_typical_;
+      cut.typical_cut = typical_cut_;
+      cut.mean = mean_;
+    }
+    return cut;
+  }
+
+ private:
+  using Base::BoundFew;
+  using Base::cut_;
+  using Base::DistanceOf;
+  using Base::edits_;
+  using Base::Filter;
+  using Base::Find;
+  using Base::first_edits_;
+  using Base::ForEach;
+  using Base::ForEachInRow;
+  using Base::HasTopK;
+  using Base::is_listed_;
+  using Base::is_typical_;
+  using Base::Keeps;
+  using Base::Kept;
+  using Base::Likeliest;
+  using Base::List;
+  using Base::logits_;
+  using Base::MassOfTile;
+  using Base::MassOfTiles;
+  using Base::max_;
+  using Base::mean_;
+  using Base::num_tiles_;
+  using Base::RawLogit;
+  using Base::ReadMaxima;
+  using Base::scale_;
+  using Base::SumKept;
+  using Base::SumRaw;
+  using Base::typical_cut_;
+  using Base::vocab_size_;
+  using Base::WeightOf;
+
+  __device__ static bool IsFirst() {
+    return BlockRank<Policy>() == 0 && threadIdx.x == 0;
+  }
+  __device__ Drawn ByFirst(TokenId token) const {
+    if (!IsFirst()) return {};
+    return {token, token < 0 ? 0 : logits_.Logit(token)};
+  }
+  __device__ Drawn ByFirst(TokenId token, float edited) const {
+    if (!IsFirst()) return {};
+    return {token, RawLogit(token, edited)};
+  }
+
+  __device__ __noinline__ TokenId DrawFiltered(SamplingParams params,
+                                               double uniform) {
+    SumRaw();
+    if (NumBlocks<Policy>() > 1) SyncCluster();  // all have begun
+    Filter(params);
+    const Mass target = Target(uniform, Kept());
+    return is_listed_ ? DrawFromList(target) : DrawFromRow(target);
+  }
+  __device__ void CutFiltered(const SamplingParams& params) {
+    if (HasTopK(params) || params.min_p > 0.0f) BoundFew(params);
+    Filter(params);
+  }
+
+  // The token at which what is listed and kept exceeds `target`.
+  __device__ __noinline__ TokenId DrawFromList(Mass target) {
+    const auto last = static_cast<uint32_t>(vocab_size_ - 1);
+    Sampler row = *this;
+    return static_cast<TokenId>(Find(
+        /*by_mass=*/true, target + 1, {.low = 0, .high = last, .open = false},
+        /*exact=*/true, 32,
+        [&](const auto& visit) {
+          row.ForEach([&](uint32_t distance, int token) {
+            if (row.Keeps(distance)) visit(token, row.WeightOf(distance));
+          });
+        },
+        [](uint32_t, int, Mass) {}));
+  }
+
+  // From one tile: what of it is listed.
+  __device__ TokenId DrawFromTile(int tile, Mass target, Mass of_tile) {
+    is_listed_ = List(tile, tile + 1);
+    const Mass total = SumKept();
+    if (total == 0) return Likeliest();
+    return DrawFromList(Rescaled(target, of_tile, total));
+  }
+
+  // From few tokens that are listed, each compared with all others by as many
+  // lanes as there are for it.
+  __device__ __forceinline__ Drawn DrawFromShortList(int top_k, float top_p,
+                                                     double uniform) {
+    constexpr int kLanes = Policy::kThreads / kShortList;
+    if (BlockRank<Policy>() != 0) return {};
+    const int size = OfBlock().num_listed;
+    const int index = threadIdx.x / kLanes;
+    const int part = threadIdx.x % kLanes;
+    const bool exists = index < size;
+    const Element own = exists ? OfBlock().list[index] : Element{kNever, 0, 0};
+    // On its way until it is known whether it is wanted.
+    float logit = 0;
+    if (exists && part == 0) logit = logits_.Logit(own.token);
+    SumRaw();
+    int num_above = 0;
+    Mass above = 0;
+#pragma unroll 4
+    for (int i = part; i < size; i += kLanes) {
+      const Element other = OfBlock().list[i];
+      const bool is_above = other.distance < own.distance;
+      num_above += is_above ? 1 : 0;
+      above += is_above ? other.weight : 0;
+    }
+#pragma unroll
+    for (int distance = 1; distance < kLanes; distance *= 2) {
+      num_above += __shfl_xor_sync(kAllLanes, num_above, distance);
+      above += __shfl_xor_sync(kAllLanes, above, distance);
+    }
+    bool kept = exists && num_above < top_k;
+    if (top_p < 1.0f) {
+      const Mass total =
+          SumOnce<Policy>(kept && part == 0 ? own.weight : 0, OfBlock().sums);
+      kept = kept && above < Share(top_p, total);
+    }
+    const uint32_t furthest =
+        __reduce_max_sync(kAllLanes, kept ? own.distance : 0);
+    if (Lane() == 0) OfBlock().furthest[Warp()] = furthest;
+    const Mass total = SumOnce<Policy>(kept && part == 0 ? own.weight : 0,
+                                       OfBlock().more_sums);
+    uint32_t cut = 0;
+#pragma unroll
+    for (int w = 0; w < kWarpsOf<Policy>; ++w)
+      cut = max(cut, OfBlock().furthest[w]);
+    const Mass target = Target(uniform, total);
+    Mass before = 0;
+#pragma unroll 4
+    for (int i = part; i < size; i += kLanes) {
+      const Element other = OfBlock().list[i];
+      const bool is_before = other.token < own.token && other.distance <= cut;
+      before += is_before ? other.weight : 0;
+    }
+#pragma unroll
+    for (int distance = 1; distance < kLanes; distance *= 2) {
+      before += __shfl_xor_sync(kAllLanes, before, distance);
+    }
+    const bool mine =
+        kept && part == 0 && before <= target && target < before + own.weight;
+    return mine ? Drawn{own.token, logit} : Drawn{};
+  }
+
+  // From all tokens of a row whose tiles all have a thread.
+  __device__ __forceinline__ Drawn DrawFromFewTiles(double uniform) {
+    if (BlockRank<Policy>() != 0) return {};
+    const int own_tile = threadIdx.x;
+    const Mass own = own_tile < num_tiles_ ? MassOfTile(own_tile) : 0;
+    Mass total;
+    const Mass up_to = ScanOverBlock<Policy>(own, OfBlock().sums, total);
+    const Mass target = Target(uniform, total);
+    if (up_to - own <= target && target < up_to) {
+      OfBlock().tile = own_tile;
+      OfBlock().before_tile = up_to - own;
+      OfBlock().of_tile = own;
+    }
+    __syncthreads();
+    return DrawInTile(OfBlock().tile, target - OfBlock().before_tile,
+                      OfBlock().of_tile);
+  }
+
+  __device__ Drawn DrawInTile(int tile, Mass target, Mass of_tile) {
+    constexpr int kEach = kTileSize / Policy::kThreads;
+    const int first = tile * kTileSize + static_cast<int>(threadIdx.x) * kEach;
+    const auto token_of = [first](int i) { return first + i; };
+    float x[kEach];
+    logits_.Logits(token_of, x);
+    SumRaw();  // while these are on their way
+    if (edits_.any()) {
+      EditWindow window(edits_, first_edits_[tile]);
+      window.Apply((tile + 1) * kTileSize, token_of, x);
+    }
+    Mass weights[kEach];
+    Mass sum = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const uint32_t distance = DistanceOf(x[i]);
+      weights[i] = distance == kNever ? 0 : WeightOf(distance);
+      sum += weights[i];
+    }
+    Mass total;
+    Mass before = ScanOverBlock<Policy>(sum, OfBlock().more_sums, total) - sum;
+    // Each of its tokens weighs less than a unit, and all less than rounding.
+    if (total == 0) return ByFirst(Likeliest(), max_);
+    target = Rescaled(target, of_tile, total);
+    Drawn drawn;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (before <= target && target < before + weights[i]) {
+        drawn = {first + i, RawLogit(first + i, x[i])};
+      }
+      before += weights[i];
+    }
+    return drawn;
+  }
+
+  // A tile's mass as it was read differs by rounding from its tokens'.
+  __device__ static Mass Rescaled(Mass target, Mass of_tile, Mass total) {
+    if (total == of_tile) return target;
+    return min(total - 1, static_cast<Mass>(static_cast<double>(target) *
+                                            (static_cast<double>(total) /
+                                             static_cast<double>(of_tile))));
+  }
+
+  // Finds the tile at which mass_of(tile) adds up to more than `target`.
+  template <typename MassOf>
+  __device__ void FindTile(Mass target, const MassOf& mass_of) {
+    Mass before = 0;
+    for (int base = 0; base < num_tiles_; base += Policy::kThreads) {
+      const int tile = base + static_cast<int>(threadIdx.x);
+      const Mass own = tile < num_tiles_ ? mass_of(tile) : 0;
+      Mass sum = own;
+#pragma unroll
+      for (int distance = 1; distance < kWarpSize; distance *= 2) {
+        const Mass other = __shfl_up_sync(kAllLanes, sum, distance);
+        if (Lane() >= distance) sum += other;
+      }
+      __syncthreads();
+      if (Lane() == kWarpSize - 1) OfBlock().sums[Warp()] = sum;
+      __syncthreads();
+      sum += before;
+#pragma unroll
+      for (int w = 0; w < kWarpsOf<Policy>; ++w) {
+        if (w < Warp()) sum += OfBlock().sums[w];
+        before += OfBlock().sums[w];
+      }
+      if (sum - own <= target && target < sum) {
+        OfBlock().tile = tile;
+        OfBlock().before_tile = sum - own;
+        OfBlock().of_tile = own;
+      }
+    }
+    __syncthreads();
+  }
+
+  __device__ __noinline__ TokenId DrawFromAll(double uniform) {
+    SumRaw();
+    if (NumBlocks<Policy>() > 1) SyncCluster();  // all have begun
+    const Mass target = Target(uniform, MassOfTiles());
+    FindTile(target, [&](int tile) { return MassOfTile(tile); });
+    return DrawFromTile(OfBlock().tile, target - OfBlock().before_tile,
+                        OfBlock().of_tile);
+  }
+
+  // From more tokens than a list holds: first the tile, by halves of halves.
+  __device__ __noinline__ TokenId DrawFromRow(Mass target) {
+    int first = 0;
+    int end = num_tiles_;
+    int shift = 0;
+    Sampler row = *this;
+    while ((end - first - 1) >> shift >= kBins) ++shift;
+    for (;; shift = max(0, shift - 9)) {
+      ClearBins<Policy>();
+      Mass own = 0;
+      row.ForEachInRow(
+          cut_, first, end,
+          [&](uint32_t distance, int) {
+            if (row.Keeps(distance)) own += row.WeightOf(distance);
+          },
+          [&](int quarter) {
+            const Mass sum = SumOverWarp(own);
+            const int bin = (quarter / kQuarters - first) >> shift;
+            if (Lane() == 0) AddToBin(bin, sum);
+            own = 0;
+          });
+      MergeBins<Policy>(/*by_mass=*/true);
+      FindBin<true>(target + 1);
+      target -= OfBlock().before;
+      first += OfBlock().bin << shift;
+      end = min(end, first + (1 << shift));
+      if (shift == 0) break;
+    }
+    is_listed_ = List(first, first + 1);
+    return DrawFromList(target);
+  }
+};
+
+}  // namespace espalier::cuda_sample

@@ -1,0 +1,134 @@
+// KeptTokens: what the filters of sampling (sample.h) leave of a row, and in
+// which proportions.
+//
+// Where filters can leave only few tokens, because of top_k or min_p or because
+// so few have the mass that top_p asks for, these are listed and all is done
+// with the list, in double. Otherwise each filter moves a cut in the order of
+// scores, or of distances (mass_search.h), among weights in float32 that are
+// added up, block by block, but never stored. Nothing is ever sorted but a few
+// tokens.
+//
+// Thread rule: one thread, which makes one of them at a time (scratch.h).
+// Points into the row.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/sample/edited_row.h"
+#include "kernels/sample/mass_search.h"
+#include "kernels/sample/sample.h"
+
+namespace espalier {
+
+class KeptTokens {
+ public:
+  // Whether the moments that the row can keep are asked for.
+  static bool AsksMoments(const SamplingParams& params, int vocab_size);
+
+  // REQUIRES: row.max() > -inf; params not greedy.
+  KeptTokens(EditedRow& row, const SamplingParams& params);
+
+  // The token where the cumulative distribution over ascending tokens exceeds
+  // `uniform`.
+  TokenId Draw(double uniform) const;
+
+  // log(sum of exp((score - max) / temperature)) of what is left.
+  double LogSum() const;
+
+  // Calls visit(token, score) for what is left, tokens ascending.
+  template <typename Visit>
+  void ForEach(const Visit& visit) const {
+    ForEachOf([](TokenId, const float*) { return ~uint64_t{0}; }, visit);
+  }
+
+  // The same, without tokens that `select` leaves out: select(first, scores)
+  // has bit i if it may want token first + i, for a chunk (row_block.h) that
+  // starts at `first`, a multiple of kChunkSize. It is not asked about lists.
+  template <typename Select, typename Visit>
+  void ForEachOf(const Select& select, const Visit& visit) const {
+    if (!all_weighed_) {
+      for (const Token& t : few_) visit(t.token, t.score);
+      return;
+    }
+    for (size_t b = 0; b < blocks_.size(); ++b) {
+      for (int begin = 0; begin < blocks_[b].size; begin += kChunkSize) {
+        const float* const scores = blocks_[b].values + begin;
+        const TokenId first = first_tokens_[b] + begin;
+        for (uint64_t mask = select(first, scores); mask != 0;
+             mask &= mask - 1) {
+          const int i = std::countr_zero(mask);
+          if (rule_.KeyOf(scores[i]) >= cut_) visit(first + i, scores[i]);
+        }
+      }
+    }
+  }
+
+ private:
+  struct Token {
+    TokenId token;
+    float score;
+    double weight;
+  };
+
+  bool has_top_k() const;
+  // exp((score - max) / temperature).
+  double WeightOf(float score) const;
+  // The lowest score that min_p leaves.
+  float LowOfMinP() const;
+
+  // Lists what is left where that can be found without weighing all tokens.
+  bool ListFew();
+  // Lists all tokens from `low` on and returns true, or gives up if there are
+  // more than `limit`.
+  bool List(float low, size_t limit);
+  void KeepTopK();
+  // Of a list that holds all tokens that these filters can leave; `total` is
+  // the weight of all tokens they act on.
+  void KeepTopP(double total);
+  void KeepTypical();
+  double ListedWeight() const;
+
+  // Moves the cut in the order of scores to where top_k has it.
+  void CutTopK();
+  // Masses and moments of all blocks that have a token that is left.
+  void WeighBlocks();
+  WeightSums Weigh(const EditedRow::Block& block) const;
+  // Where few tokens have all the mass that top_p asks for, lists them.
+  bool ListPeak();
+  // Of the likeliest token of each group.
+  double MassOfGroups() const;
+  void CutTopP();
+  void CutTypical();
+  // Puts out what has a lower key, in the order of the rule.
+  void TakeMasses(const Cut& cut);
+  double TotalMass() const;
+
+  TokenId DrawListed(double uniform) const;
+  TokenId DrawWeighed(double uniform) const;
+  // Goes on in block `b`; kNoToken if it ends before `sum` exceeds `target`.
+  TokenId DrawWithin(size_t b, double target, double& sum) const;
+  TokenId LastToken() const;
+
+  // Constant.
+  EditedRow& row_;
+  const SamplingParams params_;
+  const WeightRule weight_rule_;
+
+  bool all_weighed_ = false;
+  std::vector<Token> few_;  // if not, ascending by token
+  // If so: a token is left if its key is at least cut_.
+  KeyRule rule_;
+  float cut_ = -std::numeric_limits<float>::max();
+  // Without weights: the one block that a draw falls into is weighed then.
+  std::vector<WeightedBlock> blocks_;  // masses of what is left
+  std::vector<TokenId> first_tokens_;  // [blocks_]
+  // The sum of weight * (score - max) of all with a score from rule_.low on, in
+  // nats; as long as no filter has moved that since.
+  double moment_ = 0;
+};
+
+}  // namespace espalier

@@ -1,0 +1,376 @@
+#include "kernels/sample/mass_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "kernels/scratch.h"
+#include "kernels/select/score_key.h"
+
+namespace espalier {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+// Few enough to ask again and again for the mass above a key.
+constexpr size_t kFewTokens = 256;
+// Among more, this share of them is written out before the next question.
+constexpr double kShareLeft = 1.0 / 8;
+// The larger, the narrower the bracket and the longer it takes to guess it.
+constexpr int kSampleSize = 192;
+// What is below a share of the mass is summed up itself: as a difference it
+// would have the rounding of the whole.
+constexpr double kFewShare = 0.25;
+// Standard deviations to each side: one bracket in a hundred fails.
+constexpr double kMargin = 2.5;
+
+// Floats in ascending order have ascending ordinals.
+uint32_t OrdinalOf(float key) {
+  return static_cast<uint32_t>(MakeScoreKey(key, 0) >> 32);
+}
+float KeyAt(uint32_t ordinal) { return ScoreOf(ScoreKey{ordinal} << 32); }
+
+// Keys in [low, high].
+struct Bracket {
+  float low = kLowest;
+  float high = kInf;
+};
+
+// A row in an order.
+struct Search {
+  std::span<const WeightedBlock> blocks;
+  const KeyRule& rule;
+  const WeightRule& weight_rule;
+  bool has_weights() const { return blocks.front().weights != nullptr; }
+};
+
+// Some keys and their weights, in memory of the thread's.
+class KeyBuffer {
+ public:
+  // Of up to `capacity` tokens of whole chunks.
+  KeyBuffer(ScratchUse use, size_t capacity)
+      : keys_(Scratch(use, 2 * (capacity + 2 * kChunkSize))),
+        weights_(keys_ + capacity + 2 * kChunkSize) {}
+
+  // Fills it with what is in the bracket, and returns the mass above. Every
+  // block's part is padded to whole chunks. REQUIRES: the bracket is open at
+  // one end if there are no weights.
+  double Take(const Search& search, const Bracket& bracket) {
+    size_ = num_keys_ = 0;
+    parts_.clear();
+    search.has_weights() ? TakeWeighed(search, bracket)
+                         : TakeUnweighed(search, bracket);
+    double above = 0;
+    for (const Part& part : parts_) above += part.above;
+    return above;
+  }
+
+  // Of each block that was taken from, the mass of the bracket from `cut` on
+  // and of what is above the bracket.
+  std::vector<double> MassesFrom(float cut) const {
+    std::vector<double> masses;
+    masses.reserve(parts_.size());
+    for (size_t b = 0; b < parts_.size(); ++b) {
+      masses.push_back(parts_[b].above + MassOfPart(b, cut));
+    }
+    return masses;
+  }
+
+  size_t num_keys() const { return num_keys_; }
+  size_t num_places() const { return size_; }
+  WeightedBlock block() const {
+    return {keys_, weights_, static_cast<int>(size_)};
+  }
+  double MassFrom(float cut) const { return MassBetween(0, size_, cut); }
+
+ private:
+  struct Part {
+    double above;
+    size_t begin;
+  };
+
+  void TakeWeighed(const Search& search, const Bracket& bracket) {
+    for (const WeightedBlock& block : search.blocks) {
+      const BlockParts parts = PartitionBlock(
+          block.values, block.weights, block.size, search.rule, bracket.low,
+          bracket.high, keys_ + size_, weights_ + size_);
+      parts_.push_back({parts.mass_above, size_});
+      Grow(parts.num_between, 0);
+    }
+  }
+
+  void TakeUnweighed(const Search& search, const Bracket& bracket) {
+    const KeyRule& rule = search.rule;
+    for (const WeightedBlock& block : search.blocks) {
+      parts_.push_back({0, size_});
+      const bool has_any = rule.by_distance || block.max >= bracket.low;
+      if (block.mass == 0 || !has_any) continue;
+      Grow(ListBlock(block.values, block.size, rule, bracket.low, bracket.high,
+                     weights_ + size_),
+           -kInf);
+    }
+    const int size = static_cast<int>(size_);
+    WriteKeys(weights_, size, rule, keys_);
+    WeighBlock(weights_, size, search.weight_rule, weights_);
+    if (bracket.high == kInf) return;
+    for (size_t b = 0; b < parts_.size(); ++b) {
+      parts_[b].above =
+          std::max(0.0, search.blocks[b].mass - MassOfPart(b, kLowest));
+    }
+  }
+
+  double MassOfPart(size_t b, float cut) const {
+    const size_t begin = parts_[b].begin;
+    const size_t end = b + 1 < parts_.size() ? parts_[b + 1].begin : size_;
+    return MassBetween(begin, end, cut);
+  }
+
+  double MassBetween(size_t begin, size_t end, float cut) const {
+    if (begin == end) return 0;
+    return MassOfBlock(keys_ + begin, weights_ + begin,
+                       static_cast<int>(end - begin), {}, cut);
+  }
+
+  // By so many tokens that are there already.
+  void Grow(int num_keys, float weight_of_padding) {
+    size_ += num_keys;
+    num_keys_ += num_keys;
+    // More than it takes, in a loop of a length that the compiler knows.
+    std::fill_n(keys_ + size_, kChunkSize, -kInf);
+    std::fill_n(weights_ + size_, kChunkSize, weight_of_padding);
+    size_ = (size_ + kChunkSize - 1) / kChunkSize * kChunkSize;
+  }
+
+  float* keys_;
+  float* weights_;
+  size_t size_ = 0;      // whole chunks
+  size_t num_keys_ = 0;  // without what pads them
+  std::vector<Part> parts_;
+};
+
+// A sample of tokens: where the cut probably is.
+class Sample {
+ public:
+  explicit Sample(const Search& search) {
+    int64_t num_tokens = 0;
+    for (const WeightedBlock& block : search.blocks) num_tokens += block.size;
+    const int64_t step = std::max<int64_t>(1, num_tokens / kSampleSize);
+    int64_t next = step / 2;  // from the start of the block
+    for (const WeightedBlock& block : search.blocks) {
+      for (; next < block.size; next += step) Add(search, block, next);
+      next -= block.size;
+    }
+    Finish(search, static_cast<float>(step));
+  }
+
+  // Both REQUIRE: bound > 0; `total` as for FindCut.
+  Bracket Guess(double bound, double total) const {
+    if (num_keys_ == 0) return {};
+    return {.low = Low(bound, total), .high = High(bound, total)};
+  }
+
+  // The same, open above, or at the end that leaves fewer tokens.
+  Bracket GuessOpen(double bound, double total, bool above) const {
+    if (num_keys_ == 0) return {};
+    const Bracket from = {.low = Low(bound, total)};
+    if (above || 2 * NumIn(from) <= num_keys_) return from;
+    const Bracket to = {.high = High(bound, total)};
+    return NumIn(to) < NumIn(from) ? to : from;
+  }
+
+  // If there is none, +inf and -inf.
+  float lowest() const { return lowest_; }
+  float highest() const { return highest_; }
+
+ private:
+  static constexpr int kCapacity = 2 * kSampleSize + kChunkSize;
+
+  // A sum, of which terms are known that were picked evenly.
+  struct Estimate {
+    double sum = 0;
+    double variance = 0;
+    double margin() const { return kMargin * std::sqrt(variance); }
+    double least() const { return sum - margin(); }
+    double most() const { return sum + margin(); }
+  };
+
+  void Add(const Search& search, const WeightedBlock& block, int64_t i) {
+    const float key = search.rule.KeyOf(block.values[i]);
+    if (key < kLowest) return;
+    lowest_ = std::min(lowest_, key);
+    highest_ = std::max(highest_, key);
+    keys_[num_keys_] = key;
+    weights_[num_keys_] =
+        search.has_weights() ? block.weights[i] : block.values[i];
+    ++num_keys_;
+  }
+
+  // Each token stands for `step`.
+  void Finish(const Search& search, float step) {
+    std::fill_n(keys_ + num_keys_, kChunkSize, -kInf);
+    std::fill_n(weights_ + num_keys_, kChunkSize, 0.0f);
+    size_ = (num_keys_ + kChunkSize - 1) / kChunkSize * kChunkSize;
+    if (!search.has_weights()) {
+      WeighBlock(weights_, size_, search.weight_rule, weights_);
+    }
+    for (int i = 0; i < size_; ++i) weights_[i] *= step;
+  }
+
+  int NumIn(const Bracket& bracket) const {
+    int count = 0;
+    for (int i = 0; i < num_keys_; ++i) {
+      count += keys_[i] >= bracket.low && keys_[i] <= bracket.high;
+    }
+    return count;
+  }
+
+  // Whether tokens that have most of the mass are not all missed.
+  bool HasTop(double total) const {
+    const SplitSums all = SumsOfSplit(keys_, weights_, size_, kLowest);
+    const Estimate estimate = {all.from, all.from_squares};
+    return estimate.least() <= total && total <= estimate.most();
+  }
+
+  float Low(double bound, double total) const {
+    const bool has_top = HasTop(total);
+    return Split([&](const Estimate& from, const Estimate& below) {
+             const double least = total - below.most();
+             return least >= bound || (has_top && from.least() >= bound);
+           })
+        .low;
+  }
+
+  float High(double bound, double total) const {
+    const bool has_top = HasTop(total);
+    return Split([&](const Estimate& from, const Estimate& below) {
+             const double most = total - below.least();
+             return most >= bound && !(has_top && from.most() < bound);
+           })
+        .high;
+  }
+
+  // Two close keys: `holds` says yes of the mass from `low` on and of that
+  // below it, and no of those at `high`.
+  template <typename Predicate>
+  Bracket Split(const Predicate& predicate) const {
+    constexpr int kSteps = 14;  // of 31 that it takes to be exact
+    const auto holds = [&](float key) {
+      const SplitSums sums = SumsOfSplit(keys_, weights_, size_, key);
+      return predicate({sums.from, sums.from_squares},
+                       {sums.below, sums.below_squares});
+    };
+    if (!holds(lowest_)) return {.high = lowest_};
+    if (holds(highest_)) return {.low = highest_};
+    uint32_t in = OrdinalOf(lowest_), out = OrdinalOf(highest_);
+    for (int i = 0; i < kSteps && out - in > 1; ++i) {
+      const uint32_t middle = in + (out - in) / 2;
+      (holds(KeyAt(middle)) ? in : out) = middle;
+    }
+    return {KeyAt(in), KeyAt(out)};
+  }
+
+  float lowest_ = kInf, highest_ = -kInf;
+  int num_keys_ = 0;
+  int size_ = 0;  // whole chunks
+  float keys_[kCapacity];
+  float weights_[kCapacity];
+};
+
+// Fills `buffer` with what is in a bracket that has the cut, which `bracket`
+// becomes, and returns the mass above. guess(bound) tells one to try.
+template <typename Guess>
+double Narrow(const Search& search, double bound, const Guess& guess,
+              Bracket& bracket, KeyBuffer& buffer) {
+  double aim = bound;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    bracket = guess(aim);
+    const double above = buffer.Take(search, bracket);
+    const double missing =
+        bracket.low == kLowest ? 0 : bound - above - buffer.MassFrom(kLowest);
+    // By as much as it was off, it is probably off again.
+    if (above >= bound) {
+      aim = bound - (above - bound);
+    } else if (missing > 0) {
+      aim = bound + missing;
+    } else if (buffer.num_keys() > 0) {
+      return above;
+    }
+  }
+  bracket = {};
+  return buffer.Take(search, bracket);
+}
+
+// Halves the bracket until it has this share of what is in the buffer, or
+// nothing but the cut.
+Bracket Bisect(const KeyBuffer& buffer, double bound, double share,
+               const Bracket& bracket) {
+  // Above `out` is as much as the bound or more, above `in` less.
+  uint32_t out = OrdinalOf(bracket.low) - 1, in = OrdinalOf(bracket.high);
+  double above_out = buffer.MassFrom(kLowest), above_in = 0;
+  const double few = share * above_out;
+  while (in - out > 1 && above_out - above_in > few) {
+    const uint32_t middle = out + (in - out) / 2;
+    const double above = buffer.MassFrom(KeyAt(middle + 1));
+    (above < bound ? in : out) = middle;
+    (above < bound ? above_in : above_out) = above;
+  }
+  return {KeyAt(out + 1), KeyAt(in)};
+}
+
+// Makes the bracket end at `key`, if that is in it.
+void Split(const KeyBuffer& buffer, double bound, float key, Bracket& bracket) {
+  if (key <= bracket.low || key >= bracket.high) return;
+  const float above = KeyAt(OrdinalOf(key) + 1);
+  if (buffer.MassFrom(above) < bound) {
+    bracket.high = key;
+  } else {
+    bracket.low = above;
+  }
+}
+
+// The cut in `outer`, all of which is in the bracket.
+float CutWithin(const KeyBuffer& outer, double bound, Bracket bracket) {
+  const KeyBuffer* left = &outer;
+  KeyBuffer buffers[2] = {{ScratchUse::kInner0, outer.num_places()},
+                          {ScratchUse::kInner1, outer.num_places()}};
+  for (int i = 0; left->num_keys() > kFewTokens; i = 1 - i) {
+    bracket = Bisect(*left, bound, kShareLeft, bracket);
+    if (bracket.low == bracket.high) return bracket.low;
+    const WeightedBlock block = left->block();
+    bound -= buffers[i].Take({{&block, 1}, {}, {}}, bracket);
+    left = &buffers[i];
+  }
+  return Bisect(*left, bound, -1, bracket).low;
+}
+
+}  // namespace
+
+Cut FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
+            const WeightRule& weight_rule, double bound, double total) {
+  const Search search = {blocks, rule, weight_rule};
+  int64_t num_tokens = 0;
+  for (const WeightedBlock& block : blocks) num_tokens += block.size;
+  KeyBuffer outer(ScratchUse::kOuter, num_tokens);
+  const Sample sample(search);
+  Bracket bracket;
+  bound -= Narrow(
+      search, bound,
+      [&](double aim) {
+        return search.has_weights()
+                   ? sample.Guess(aim, total)
+                   : sample.GuessOpen(aim, total, bound < kFewShare * total);
+      },
+      bracket, outer);
+  // An open end is far away.
+  if (bracket.low == kLowest) Split(outer, bound, sample.lowest(), bracket);
+  if (bracket.high == kInf) Split(outer, bound, sample.highest(), bracket);
+  const float key = CutWithin(outer, bound, bracket);
+  return {key, outer.MassesFrom(key)};
+}
+
+}  // namespace espalier

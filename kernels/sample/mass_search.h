@@ -1,0 +1,53 @@
+// MassSearch: where in an order of weighted tokens a given mass is reached,
+// without sorting them. What top_p and typical_p ask, and, with all weights 1,
+// a top_k that keeps many.
+//
+// A bracket around the cut is guessed from a sample of the tokens, and one pass
+// splits them in two: those above it, whose weights are summed up, and those
+// within, which are written out. Where weights are not known yet, the bracket
+// is open at one end: all below the cut, or all above it, are written out,
+// weighed, and the others follow from the mass of a block. The same again among
+// these, until few are left or guesses do not help; then the cut is found by
+// bisection. A guess that is wrong costs another pass, never the result.
+//
+// The answer is a pure function of blocks and bound on one processor. The sums
+// are in float32 within a block and in double beyond it, so it is exact but for
+// bounds within rounding of a sum: 1e-7 of the total is more than it ever is.
+//
+// Source: Floyd and Rivest 1975, for quantiles.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kernels/sample/weighted_block.h"
+
+namespace espalier {
+
+// A run of scores and the weights of each, or how much those add up to: then
+// only scores near the cut are ever weighed.
+struct WeightedBlock {
+  const float* values = nullptr;   // [size]
+  const float* weights = nullptr;  // [size]; null: a WeightRule tells them
+  int size = 0;                    // > 0, a multiple of kChunkSize
+  // Where weights is null: of all that have a key above -inf; and the highest
+  // value.
+  double mass = 0;
+  float max = 0;
+};
+
+struct Cut {
+  float key = 0;               // what has it or a higher one stays
+  std::vector<double> masses;  // [blocks], what stays of each
+};
+
+// Takes tokens from the highest key down, equal ones together, until their
+// weights add up to `bound`: what stays is all whose betters have less than
+// that. If they never do, all stay. `total` is the sum of the weights of all
+// that have a key above -inf; it only helps to guess.
+// REQUIRES: a token with a key above -inf, no NaN; bound > 0; either all blocks
+// have weights or none has.
+Cut FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
+            const WeightRule& weight_rule, double bound, double total);
+
+}  // namespace espalier

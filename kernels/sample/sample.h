@@ -1,0 +1,105 @@
+// Sampling: one token drawn from a row of logits. What happens to the row, in
+// this order (vLLM's):
+//
+//   edits        bans, biases and penalties (score_processors.h), on logits
+//   temperature  z = logit / temperature; 0 is greedy: the highest edited
+//                logit, ties to the lower token, and nothing below counts
+//   min_p        out goes what is less likely than min_p times the likeliest
+//   top_k        out goes what is below the k-th highest
+//   top_p        p is renormalised; out goes a token if those likelier than it
+//                have top_p or more together
+//   typical_p    p is renormalised, H its entropy; out goes a token if those
+//                with a smaller |-log p - H| have typical_p or more together
+//   draw         from what is left, renormalised
+//
+// Every filter is a threshold, so equal tokens stay or go together: top_k may
+// keep more than k. The likeliest token, and the most typical one, always stay.
+//
+// A draw inverts the cumulative distribution over ascending tokens at one
+// uniform number, a pure function of (seed, sample, position): it does not
+// depend on rows, batch mates or the order of work. Two devices may differ
+// where the number falls within rounding of a boundary between two tokens, and
+// where a filter's sum falls within rounding of its bound.
+//
+// Source: the nucleus: Holtzman et al. 2020; typical sampling: Meister et al.
+// 2023; min_p: Nguyen et al. 2024.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "kernels/select/score_processors.h"
+
+namespace espalier {
+
+// What one request asks for; constant during its life. Defaults are off.
+struct SamplingParams {
+  float temperature = 1.0f;  // >= 0; 0 is greedy
+  float min_p = 0.0f;        // in [0, 1]; 0 is off
+  int top_k = 0;             // 0, or the vocabulary or more, is off
+  float top_p = 1.0f;        // in (0, 1]; 1 is off, exactly
+  float typical_p = 1.0f;    // in (0, 1]; 1 is off, exactly
+  uint64_t seed = 0;
+
+  bool greedy() const { return temperature == 0.0f; }
+};
+
+// One row, and who draws from it.
+struct DrawOptions {
+  SamplingParams params = {};
+  uint32_t sample = 0;    // of the request
+  uint32_t position = 0;  // tokens that it has generated
+  // As in RowOptions (select.h).
+  float repetition_penalty = 1.0f;
+  std::span<const TokenEdit> edits = {};
+  bool only_edited = false;
+};
+
+// Stand for a token where there is none. A row in which any logit is NaN gives
+// kNotANumber; one in which every edited logit is -inf gives kNoToken. Logits
+// of +inf share all probability evenly.
+inline constexpr TokenId kNoToken = -1;
+inline constexpr TokenId kNotANumber = -2;
+
+struct Draw {
+  TokenId token = kNoToken;
+  // Nats; of the raw row, before edits, temperature and filters.
+  float log_prob = 0;
+  friend bool operator==(const Draw&, const Draw&) = default;
+};
+
+// Draws from one row.
+//   logits  [vocab_size]  f32  host; not changed
+// Reads it once where filters leave few tokens, and sorts nothing but these
+// (kept_tokens.h). Against the twin, sums in float32 within a block may move a
+// boundary between two tokens, or a bound of top_p and typical_p, by 1e-7 of
+// the whole, and two tokens whose distances differ by less than a float32 does
+// may change places in the order of typical_p; min_p and top_k are exact. What
+// it costs against a selection pass: benchmarks/kernels/sample_benchmark.cc.
+// REQUIRES: vocab_size >= 1; edited tokens in [0, vocab_size).
+Draw DrawRow(std::span<const float> logits, const DrawOptions& options);
+
+namespace reference {
+
+// The twin: sorts, sums in double.
+Draw DrawRow(std::span<const float> logits, const DrawOptions& options);
+
+// The row after its edits, exact to float32's operations.
+std::vector<float> EditedScores(std::span<const float> scores,
+                                const DrawOptions& options);
+
+// The log of the probability of every token of an edited row, nats; -inf for
+// what is out. Greedy: 0 for the token.
+// REQUIRES: no NaN.
+std::vector<double> DrawLogProbabilities(std::span<const float> edited,
+                                         const SamplingParams& params);
+
+// What it draws from: the probability of every token; all 0 where there is
+// none. Greedy: 1 for the token.
+std::vector<double> DrawProbabilities(std::span<const float> logits,
+                                      const DrawOptions& options);
+
+}  // namespace reference
+}  // namespace espalier

@@ -1,0 +1,110 @@
+// Selection on the device: what kernels/select/select.h does on the host, with
+// the same order, the same ties and the same treatment of NaN and infinities,
+// for all groups of a step. It takes one launch or two, and eleven more where a
+// group may have more than 64 candidates. A row's answer is a pure function of
+// the row: the same bits among any other rows and at any place. It differs from
+// the host's form by the rounding of log_sum alone, as the twin there does.
+//
+// The logits are read once, and a little of them again; a dead row, or one of
+// no group, is not read. What it costs stands in cuda_select.cu and, for groups
+// of more than 64 candidates, in cuda_select_wide.cu. Slow are groups that are
+// chosen row by row: where scores tie by the hundred at the cut, and in kLogits
+// where a group has several living rows and edits.
+//
+// Everything is in device memory, also the number of groups, so that a
+// captured graph serves any composition of a batch of up to `num_rows` rows.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "base/cuda.h"
+#include "kernels/matmul/packed_matrix.h"
+#include "kernels/select/score_processors.h"
+#include "kernels/select/select.h"
+
+namespace espalier {
+
+// One group's rows and what to choose of them: per row as SelectRow does, and
+// of all these as MergeCandidates does, also in kLogits, where a row's tokens
+// are chosen by edited logit and ranked by what they sum up to.
+// A group with num_candidates 0 is somebody else's to choose for (CudaSample):
+// little of its rows is read, and nothing is written for it. Rows that name
+// no group are not read at all.
+// REQUIRES: num_rows >= 1, num_candidates >= 0; no two groups share rows or
+// places in `candidates`.
+struct CudaSelectGroup {
+  int first_row = 0;  // its rows are [first_row, first_row + num_rows)
+  int num_rows = 0;
+  int num_candidates = 1;   // m
+  int first_candidate = 0;  // its place in `candidates`
+  ScoreDomain domain = ScoreDomain::kLogProbs;
+};
+
+// The edits of a row: edits[begin, end), sorted by token, each once.
+// REQUIRES: tokens in [0, vocab_size).
+struct CudaRowEdits {
+  int begin = 0;
+  int end = 0;
+  float repetition_penalty = 1.0f;
+  bool only_edited = false;  // all other tokens are banned
+};
+
+// Rows of one call: the second dimension of a grid.
+inline constexpr int kMaxCudaSelectRows = 65535;
+// Logits of one call: places and counts of them are 32-bit numbers.
+inline constexpr int64_t kMaxCudaSelectLogits = 0x7FFFFFFF;
+// Up to so many candidates each, a group is one block's work.
+inline constexpr int kMaxNarrowCudaSelect = 64;
+// Up to so many groups, if narrow and without edits, may be chosen faster: then
+// bounds near the truth pay.
+inline constexpr int kMaxFewCudaSelectGroups = 16;
+
+struct CudaSelectInputs {
+  // Host values: they size the launch.
+  DType dtype = DType::kFloat32;  // of logits: kFloat32 or kBFloat16
+  int num_rows = 0;               // a bound, as captured
+  int vocab_size = 0;
+  int max_groups = 0;      // bound of *num_groups
+  int max_candidates = 1;  // bound of every group's m
+  // Bound of num_rows of every group that has candidates; 0 stands for
+  // num_rows.
+  int max_group_rows = 0;
+  // Size of `candidates`; 0 stands for max_groups * max_candidates. Where
+  // max_candidates is above 64, scratch has 72 bytes for each.
+  int max_total_candidates = 0;
+
+  // Device memory.
+  // Read fastest where rows begin at multiples of 16 bytes.
+  const void* logits = nullptr;             // [num_rows, vocab_size]
+  const int* num_groups = nullptr;          // [1]
+  const CudaSelectGroup* groups = nullptr;  // [max_groups]
+  const int* row_groups = nullptr;          // [num_rows]; -1: of no group
+  const float* cum_log_probs = nullptr;     // [num_rows] nats; -inf: dead
+  const CudaRowEdits* row_edits = nullptr;  // [num_rows], or null: none
+  const TokenEdit* edits = nullptr;
+};
+
+struct CudaSelectOutputs {
+  Candidate* candidates = nullptr;  // best first; a group's at first_candidate
+  int* num_candidates = nullptr;    // [max_groups]  how many there are
+};
+
+// Bytes of scratch that CudaSelect needs, aligned to 256. Nothing is kept there
+// between calls, so it needs no clearing and may serve others in between.
+size_t CudaSelectScratchBytes(const CudaSelectInputs& inputs);
+
+// Enqueues on `stream` and returns; never allocates, may be captured.
+// REQUIRES: all inputs but the logits are complete when the kernel before this
+// one starts, as in a step (CudaEmbed): they are read ahead of its end.
+// Errors: kInvalidArgument if a shape is impossible, or there are more than
+// kMaxCudaSelectRows rows or kMaxCudaSelectLogits; kInternal if a launch is
+// refused.
+absl::Status CudaSelect(const CudaSelectInputs& inputs,
+                        const CudaSelectOutputs& outputs, void* scratch,
+                        const CudaDevice& device, cudaStream_t stream);
+
+}  // namespace espalier

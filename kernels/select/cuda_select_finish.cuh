@@ -1,0 +1,101 @@
+// The second half of a group's choice by one block: what reaches the threshold
+// is ranked and written, or, where that is not safe, the group is chosen row by
+// row.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/select/cuda_select_cut.cuh"
+#include "kernels/select/cuda_select_exact.cuh"
+#include "kernels/select/cuda_select_group.cuh"
+
+namespace espalier::cuda_select {
+
+// Ranks the entries, each by several lanes that share the comparing, and calls
+// visit(entry, rank) once for each. Keys are distinct, but for those that are
+// 0 and none.
+template <typename Visit>
+__device__ void Rank(MergeShared& shared, int num_entries, const Visit& visit) {
+  const int log_size = num_entries > 1 ? kWarpSize - __clz(num_entries - 1) : 0;
+  const int log_lanes = min(5, __ffs(blockDim.x) - 1 - log_size);
+  const int lanes = 1 << log_lanes;
+  const int index = threadIdx.x >> log_lanes;
+  const ScoreKey own = index < num_entries ? shared.entries[index].key : 0;
+  int rank = 0;
+#pragma unroll 2
+  for (int i = threadIdx.x & (lanes - 1); i < num_entries; i += lanes) {
+    rank += shared.entries[i].key > own;
+  }
+#pragma unroll 1
+  for (int distance = 1; distance < lanes; distance *= 2) {
+    rank += __shfl_xor_sync(kAllLanes, rank, distance);
+  }
+  if ((threadIdx.x & (lanes - 1)) == 0 && own != 0) {
+    visit(shared.entries[index], rank);
+  }
+}
+
+// Writes the entries of rank below m, of which there are `num_best`.
+__device__ inline void WriteBest(const Params& p, const CudaSelectGroup& group,
+                                 int group_idx, int num_entries, int num_best,
+                                 MergeShared& shared) {
+  const int m = group.num_candidates;
+  Candidate* const out = p.out.candidates + group.first_candidate;
+  Rank(shared, num_entries, [&](const Entry& entry, int rank) {
+    if (rank < m) {
+      out[rank] = CandidateOf(entry.key, entry.beam, p.in.vocab_size);
+    }
+    if (rank == m - 1) shared.last = entry;
+    if (rank == m) shared.next = entry.key;
+  });
+  if (threadIdx.x == 0) p.out.num_candidates[group_idx] = num_best;
+}
+
+// Whether the cut went through elements of one sum and one row that differ
+// otherwise: then it is the row's own choice that decides which stay.
+__device__ inline bool CutIsDoubtful(const Params& p, int num_entries,
+                                     const MergeShared& shared) {
+  if (shared.next >> kScoreBit != shared.last.key >> kScoreBit) return false;
+  bool differs = false;
+  for (int i = threadIdx.x; i < num_entries; i += blockDim.x) {
+    const Entry& entry = shared.entries[i];
+    differs |= entry.key >> kScoreBit == shared.last.key >> kScoreBit &&
+               entry.beam == shared.last.beam &&
+               (entry.edited || entry.logit != shared.last.logit);
+  }
+  return __syncthreads_or(differs);
+}
+
+// The way that needs no luck. Out of line, and with nothing by reference that
+// the other way keeps in registers.
+template <typename T>
+__device__ __noinline__ void MergeRowByRow(const Params& p, int group_idx,
+                                           MergeShared& shared) {
+  const CudaSelectGroup group = p.in.groups[group_idx];
+  ScoreKey* best = shared.keys[0];
+  ScoreKey* spare = shared.keys[1];
+  const int count = ChooseRowByRow<T>(p, group, best, spare, shared.exact);
+  for (int i = threadIdx.x; i < count; i += blockDim.x) {
+    shared.entries[i] = {best[i], 0, BeamOf(best[i], p.in.vocab_size), false};
+  }
+  __syncthreads();
+  WriteBest(p, group, group_idx, count, count, shared);
+}
+
+// All threads, once all entries that reach the cut are counted, and kept as far
+// as there is room for them: chooses the best sums of them.
+template <typename T>
+__device__ void FinishGroup(const Params& p, const CudaSelectGroup& group,
+                            int group_idx, MergeShared& shared) {
+  const int m = group.num_candidates;
+  const int num_entries = shared.num_entries;
+  if (num_entries > kMaxEntries) return MergeRowByRow<T>(p, group_idx, shared);
+  WriteBest(p, group, group_idx, num_entries, min(m, num_entries), shared);
+  if (num_entries <= m) return;
+  __syncthreads();
+  if (CutIsDoubtful(p, num_entries, shared)) {
+    MergeRowByRow<T>(p, group_idx, shared);
+  }
+}
+
+}  // namespace espalier::cuda_select

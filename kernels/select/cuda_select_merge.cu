@@ -1,0 +1,228 @@
+// The choice among a group's rows once they are read, by one block: for groups
+// of up to kMaxNarrow candidates (cuda_select.cu).
+#include <algorithm>
+
+#include "base/status.h"
+#include "kernels/select/cuda_select_cut.cuh"
+#include "kernels/select/cuda_select_exact.cuh"
+#include "kernels/select/cuda_select_finish.cuh"
+#include "kernels/select/cuda_select_group.cuh"
+#include "kernels/select/cuda_select_steps.h"
+
+namespace espalier::cuda_select {
+namespace {
+
+// Takes in edited tokens of rows that have many, if any have. Out of line, as
+// above.
+template <typename T>
+__device__ __noinline__ void GatherManyEdited(const Params& p, bool by_logit,
+                                              MergeShared& shared) {
+  const CudaSelectGroup group = p.in.groups[blockIdx.x];
+  const float cut = CutScore(shared.cut);
+#pragma unroll 1
+  for (int beam = 0; beam < group.num_rows; ++beam) {
+    const CudaRowEdits& edits = p.in.row_edits[group.first_row + beam];
+    if (edits.end - edits.begin <= kManyEdits) continue;
+    const RowView<T> row(p, group, beam, by_logit);
+    if (!row.alive()) continue;
+    GatherEdited(row, cut, threadIdx.x, blockDim.x, [&](const Entry& entry) {
+      const int i = atomicAdd(&shared.num_entries, 1);
+      if (i < kMaxEntries) shared.entries[i] = entry;
+    });
+  }
+}
+
+// Lists the quarters that reach the cut, and takes in edited tokens that do.
+template <typename T, typename Append>
+__device__ void FindQuarters(const Params& p, const CudaSelectGroup& group,
+                             bool by_logit, Summed& summed, float cut,
+                             MergeShared& shared, const Append& append) {
+  const int lane = threadIdx.x % kWarpSize;
+  ForEachRow(group, [&](int beam) {
+    const RowStats stats = summed.StatsAt(p, group, beam);
+    const RowView<T> row(p, group, beam, by_logit, stats);
+    if (!row.alive()) return;
+    const int num_edits = row.row_edits().end - row.row_edits().begin;
+    if (num_edits > 0 && num_edits <= kManyEdits) {
+      GatherEdited(row, cut, lane, kWarpSize, append);
+    }
+    if (row.only_edited()) return;
+    const float floor = row.Floor(cut);
+#pragma unroll 1
+    for (int first = lane; first < p.tiles; first += kBatchStride) {
+      if (beam >= NumWarps() || first != lane) {
+        summed.batch = TileBatch(row.maxima(), first, p.tiles);
+      }
+      unsigned reached = 0;  // four bits a tile
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const float4& q = summed.batch.maxima[i];
+        if (q.x >= floor) reached |= 1u << (4 * i);
+        if (q.y >= floor) reached |= 2u << (4 * i);
+        if (q.z >= floor) reached |= 4u << (4 * i);
+        if (q.w >= floor) reached |= 8u << (4 * i);
+      }
+      if (reached == 0) continue;
+      int i = atomicAdd(&shared.num_found, __popc(reached));
+#pragma unroll 1
+      for (; reached != 0 && i < kMaxFound; reached &= reached - 1, ++i) {
+        const int bit = __ffs(reached) - 1;
+        const int quarter =
+            (first + bit / kQuarters * kWarpSize) * kQuarters + bit % kQuarters;
+        shared.found[i] = {stats, floor, beam, quarter};
+      }
+    }
+  });
+}
+
+// Reads the listed quarters again, several at a time.
+template <typename T, typename Policy, typename Append>
+__device__ void ReadQuarters(const Params& p, const CudaSelectGroup& group,
+                             bool by_logit, float cut,
+                             const MergeShared& shared, const Append& append) {
+  constexpr int kWarps = Policy::kThreads / kWarpSize;
+  constexpr int kAtOnce = Policy::kQuartersAtOnce;
+  const int num_found = min(shared.num_found, kMaxFound);
+  const auto row_of = [&](const Found& found) {
+    return RowView<T>(p, group, found.beam, by_logit, found.stats);
+  };
+#pragma unroll 1
+  for (int base = threadIdx.x / kWarpSize; base < num_found;
+       base += kWarps * kAtOnce) {
+    // Where there are fewer the last one stands in, so that no load waits for
+    // a decision.
+    LaneLogits<T> logits[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const Found& found = shared.found[min(base + i * kWarps, num_found - 1)];
+      logits[i] = LaneLogits<T>(row_of(found), found.quarter);
+    }
+    // A lane hardly ever has more than one, which is then at hand.
+    unsigned reached = 0;
+    float logit = 0;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (base + i * kWarps >= num_found) continue;
+      const Found& found = shared.found[base + i * kWarps];
+      const RowView<T> row = row_of(found);
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) {
+        const float x = logits[i].value(row, j);
+        if (!(x >= found.floor)) continue;
+        reached |= 1u << (i * kPerLane + j);
+        logit = x;
+      }
+    }
+#pragma unroll 1
+    for (bool at_hand = true; reached != 0; at_hand = false) {
+      const int last = kWarpSize - 1 - __clz(reached);
+      reached ^= 1u << last;
+      const Found& found = shared.found[base + last / kPerLane * kWarps];
+      const RowView<T> row = row_of(found);
+      const int token = LaneToken<T>(found.quarter, last % kPerLane);
+      Offer(row, token, at_hand ? logit : row.Logit(token), cut, append);
+    }
+  }
+}
+
+// All elements that reach the cut.
+template <typename T, typename Policy>
+__device__ void GatherEntries(const Params& p, const CudaSelectGroup& group,
+                              bool by_logit, Summed& summed,
+                              MergeShared& shared) {
+  const float cut = CutScore(shared.cut);
+  const auto append = [&](const Entry& entry) {
+    const int i = atomicAdd(&shared.num_entries, 1);
+    if (i < kMaxEntries) shared.entries[i] = entry;
+  };
+  FindQuarters<T>(p, group, by_logit, summed, cut, shared, append);
+  if (p.in.row_edits != nullptr && __syncthreads_or(summed.many_edits)) {
+    GatherManyEdited<T>(p, by_logit, shared);
+  }
+  __syncthreads();
+  ReadQuarters<T, Policy>(p, group, by_logit, cut, shared, append);
+  __syncthreads();
+}
+
+// In kByLogit: drops all but the m best logits, and goes over to sums.
+template <typename T>
+__device__ __noinline__ void KeepBestLogits(const Params& p,
+                                            const CudaSelectGroup& group,
+                                            int num_entries,
+                                            MergeShared& shared) {
+  ScoreKey key = 0;
+  Entry* own = nullptr;
+  Rank(shared, num_entries, [&](Entry& entry, int rank) {
+    own = &entry;
+    if (rank < group.num_candidates) key = SumKey<T>(entry, p, group, kByLogit);
+  });
+  __syncthreads();
+  if (own != nullptr) own->key = key;
+  if (key != 0) atomicAdd(&shared.num_left, 1);
+  __syncthreads();
+}
+
+template <typename T, typename Policy>
+__global__ __launch_bounds__(
+    Policy::kThreads,
+    Policy::kMinBlocks) void MergeGroups(const __grid_constant__ Params p) {
+  __shared__ MergeShared shared;
+  LetNextStart();
+  Clear(shared);
+  __syncthreads();  // for warps that come to the counters without a barrier
+  const CudaSelectGroup group = p.in.groups[blockIdx.x];
+  const int num_groups = *p.in.num_groups;
+  WaitForPrevious();
+  if (static_cast<int>(blockIdx.x) >= num_groups) return;
+  const int m = group.num_candidates;
+  if (m > kMaxNarrow || m < 1) return;
+  const Mode mode = ModeOf(p, group);
+  const bool by_logit = mode == kByLogit;
+  Summed summed = SumRows<T>(p, group, by_logit);
+  if (p.in.row_edits != nullptr) LeaveEditedOut<T>(p, group, by_logit, summed);
+  if (mode == kRowByRow) return MergeRowByRow<T>(p, blockIdx.x, shared);
+  if (m <= kMaxFew) {
+    FindCut<Policy, kFewMaxima>(p, group, summed, shared);
+  } else {
+    FindCut<Policy, kMaxima>(p, group, summed, shared);
+  }
+  GatherEntries<T, Policy>(p, group, by_logit, summed, shared);
+  const int num_entries = shared.num_entries;
+  if (num_entries > kMaxEntries || shared.num_found > kMaxFound) {
+    return MergeRowByRow<T>(p, blockIdx.x, shared);
+  }
+  if (by_logit) KeepBestLogits<T>(p, group, num_entries, shared);
+  const int num_best = by_logit ? shared.num_left : min(m, num_entries);
+  WriteBest(p, group, blockIdx.x, num_entries, num_best, shared);
+  if (by_logit || num_entries <= m) return;
+  __syncthreads();
+  if (CutIsDoubtful(p, num_entries, shared))
+    MergeRowByRow<T>(p, blockIdx.x, shared);
+}
+
+template <typename T, typename Policy>
+absl::Status LaunchMerge(const Params& p, cudaStream_t stream) {
+  return Launch(
+      MergeGroups<T, Policy>,
+      {.grid = dim3(p.in.max_groups), .block = dim3(Policy::kThreads)}, stream,
+      p);
+}
+
+template <typename T>
+absl::Status LaunchMerge(const Params& p, const CudaDevice& device,
+                         cudaStream_t stream) {
+  const bool few = p.in.max_groups <= device.num_sms;
+  return few ? LaunchMerge<T, FewGroups>(p, stream)
+             : LaunchMerge<T, ManyGroups>(p, stream);
+}
+
+}  // namespace
+
+absl::Status MergeNarrowGroups(const Params& p, const CudaDevice& device,
+                               cudaStream_t stream) {
+  return p.in.dtype == DType::kFloat32
+             ? LaunchMerge<float>(p, device, stream)
+             : LaunchMerge<uint16_t>(p, device, stream);
+}
+
+}  // namespace espalier::cuda_select

@@ -1,0 +1,315 @@
+// Groups of more than kMaxNarrow candidates: wide beams, and long lists to
+// sample from. The same idea as in cuda_select.cu, with each step spread over
+// the device:
+//
+//   SumWideRows   log-sum-exp of each row, and 32 maxima of it;
+//   FindCuts      one block a group: a threshold under the m-th best sum, as
+//                 the m-th largest of the maxima of all rows;
+//   GatherRows    one block a row: appends what reaches it, 1.15 m expected;
+//   RaiseCuts     a better threshold where too much was gathered, and again;
+//   ChooseGroups  one block a group: cuts that to the m best;
+//   RankChosen    each candidate's place is the number of better ones.
+//
+// Ranking compares every pair, 10^8 of 10,000, which is spread over the device
+// as it is and needs no order between blocks. Each step is one launch for all
+// groups (gathering and raising, some), and passes over those that are narrow.
+//
+// On an NVIDIA H200, f32, the whole call in a graph with logits cold
+// (bin/cuda_select_benchmark):
+//
+//     rows x logits        groups       m       us   reading alone
+//     1024 x 128,256      16 of 64      128    155     120
+//      512 x 128,256       1 of 512    1024    105
+//     5000 x 151,936       1 of 5000  10000    877     675 (4.5 TB/s)
+//        1 x 151,936       1 of 1     10000    355       2.5
+//
+// The last is a wide beam's first step: no threshold can be told from fewer
+// maxima than m, and one block cuts what is gathered to the m best.
+#include <algorithm>
+
+#include "base/status.h"
+#include "kernels/select/cuda_select_exact.cuh"
+#include "kernels/select/cuda_select_steps.h"
+#include "kernels/select/cuda_select_wide.cuh"
+
+namespace espalier::cuda_select {
+namespace {
+
+// A few warps that wait for memory in turn.
+constexpr int kRowThreads = 128;
+// Blocks a multiprocessor that a few rows are gathered by.
+constexpr int kGatherBlocks = 4;
+constexpr int kFewQuarters = 4;
+// How often a threshold is raised for fewer entries, by a factor of four each
+// time. Where that is not enough, scores tie.
+constexpr int kNumRaises = 3;
+
+// A warp: the best score that each lane has among the first of the row's edited
+// tokens. So few that a long list takes no longer than a row's tiles.
+template <typename T>
+__device__ float BestOfSomeEdited(const RowView<T>& row) {
+  constexpr int kEach = 8;
+  float max = MinusInf();
+  const int lane = threadIdx.x % kWarpSize;
+  const CudaRowEdits& edits = row.row_edits();
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int e = edits.begin + lane + i * kWarpSize;
+    if (e >= edits.end || row.edit(e).banned) continue;
+    max = fmaxf(max, row.Score(row.Logit(row.edit(e).token), row.edit(e)));
+  }
+  return max;
+}
+
+// A warp a row; the edits of a row, by all.
+template <typename T>
+__global__ __launch_bounds__(kRowThreads) void SumWideRows(
+    const __grid_constant__ Params p) {
+  LetNextStart();
+  WaitForPrevious();
+  constexpr int kRows = kRowThreads / kWarpSize;
+  const int lane = threadIdx.x % kWarpSize;
+  const int row = blockIdx.x * kRows + threadIdx.x / kWarpSize;
+  const WideRow own(p, row);
+  RowStats stats;
+  QuarterMaxima maxima;
+  if (own.index >= 0) {
+    TileBatch batch;
+    stats = SumTiles(TilesOf(p, row), p.in.cum_log_probs[row], batch, maxima);
+    if (lane == 0) p.scratch.stats[row] = stats;
+  }
+  if (p.in.row_edits != nullptr) {
+    __syncthreads();
+    for (int i = 0; i < kRows; ++i) {
+      const WideRow other(p, blockIdx.x * kRows + i);
+      if (other.index < 0) continue;
+      const RowView<T> view(p, other.group, other.beam, /*by_logit=*/false);
+      if (!view.alive() || view.only_edited()) continue;
+      if (view.has_edits()) LeaveEditedOut(view);
+    }
+    __syncthreads();
+  }
+  if (own.index < 0) return;
+  float max = MinusInf();
+  const RowView<T> view(p, own.group, own.beam, /*by_logit=*/false, stats);
+  if (view.alive() && view.only_edited()) {
+    max = BestOfSomeEdited(view);
+  } else if (view.alive()) {
+    TileBatch batch;
+    if (view.has_edits()) maxima = ReadMaxima(view.maxima(), p.tiles, batch);
+    max = view.Score(MaxOf(maxima.best));
+  }
+  p.scratch.columns[size_t(row) * kColumns + lane] = max;
+}
+
+// The m-th largest of the maxima of the group's rows, `step` of which are taken
+// as one; 0 if there are fewer.
+template <int kStep>
+__device__ uint32_t CutOfColumns(const Params& p, const CudaSelectGroup& group,
+                                 DigitCounts& digits) {
+  const float* const sums =
+      p.scratch.columns + size_t(group.first_row) * kColumns;
+  const int size = group.num_rows * kColumns;
+  const ScoreKey key = KthLargest(
+      [&](const auto& add) {
+#pragma unroll 4
+        for (int i = threadIdx.x * kStep; i < size;
+             i += kGroupThreads * kStep) {
+          float max = sums[i];
+#pragma unroll
+          for (int j = 1; j < kStep; ++j) max = fmaxf(max, sums[i + j]);
+          const uint32_t ordered = Ordered(max);
+          if (ordered != 0) add(ScoreKey{ordered} << kScoreBit, 1);
+        }
+      },
+      group.num_candidates, kScoreBit, digits);
+  return static_cast<uint32_t>(key >> kScoreBit);
+}
+
+// The same among the maxima of quarters, and tokens of rows that have no
+// others.
+template <typename T>
+__device__ uint32_t CutOfQuarters(const Params& p, const CudaSelectGroup& group,
+                                  bool by_logit, DigitCounts& digits) {
+  const ScoreKey key = KthLargest(
+      [&](const auto& add) {
+        for (int beam = 0; beam < group.num_rows; ++beam) {
+          const RowView<T> row(p, group, beam, by_logit);
+          if (!row.alive()) continue;
+          if (row.only_edited()) {
+            ForEachEdited(row, threadIdx.x, kGroupThreads,
+                          [&](int, float, float score) {
+                            add(ScoreKey{Ordered(score)} << kScoreBit, 1);
+                          });
+            continue;
+          }
+          for (int q = threadIdx.x; q < p.tiles * kQuarters;
+               q += kGroupThreads) {
+            const uint32_t ordered = Ordered(row.Score(row.maxima()[q]));
+            if (ordered != 0) add(ScoreKey{ordered} << kScoreBit, 1);
+          }
+        }
+      },
+      group.num_candidates, kScoreBit, digits);
+  return static_cast<uint32_t>(key >> kScoreBit);
+}
+
+// A threshold that at least m elements reach, from as few maxima as will do;
+// 0 if that is all of them.
+template <typename T>
+__device__ uint32_t FindCut(const Params& p, const CudaSelectGroup& group,
+                            bool by_logit, DigitCounts& digits) {
+  constexpr int kStep = 4;
+  const int64_t m = group.num_candidates;
+  const int64_t columns = int64_t{group.num_rows} * kColumns;
+  uint32_t cut = 0;
+  if (!by_logit && columns / kStep >= 4 * m) {
+    cut = CutOfColumns<kStep>(p, group, digits);
+  }
+  if (!by_logit && cut == 0 && columns >= 2 * m) {
+    cut = CutOfColumns<1>(p, group, digits);
+  }
+  if (cut == 0 && int64_t{group.num_rows} * p.tiles * kQuarters >= m) {
+    cut = CutOfQuarters<T>(p, group, by_logit, digits);
+  }
+  return cut;
+}
+
+template <typename T>
+__global__ __launch_bounds__(kGroupThreads) void FindCuts(
+    const __grid_constant__ Params p) {
+  __shared__ DigitCounts digits;
+  LetNextStart();
+  WaitForPrevious();
+  ForEachWideGroup(p, blockIdx.x, gridDim.x, [&](const auto& group, int g) {
+    Mode mode = ModeOf(p, group);
+    uint32_t cut = 0;
+    if (mode != kRowByRow) cut = FindCut<T>(p, group, mode == kByLogit, digits);
+    if (threadIdx.x == 0) {
+      p.scratch.cuts[g] = cut;
+      p.scratch.modes[g] = mode;
+      p.scratch.counts[g] = 0;
+      p.scratch.gathers[g] = mode != kRowByRow;
+    }
+  });
+}
+
+// Blocks share a row's quarters, by blockIdx.y of gridDim.y. After the first
+// time, only for groups whose cut has been raised.
+template <typename T>
+__global__ __launch_bounds__(kRowThreads) void GatherRows(
+    const __grid_constant__ Params p) {
+  LetNextStart();
+  WaitForPrevious();
+  const WideRow own(p, blockIdx.x);
+  if (own.index < 0 || !p.scratch.gathers[own.index]) return;
+  const int mode = p.scratch.modes[own.index];
+  const RowView<T> row(p, own.group, own.beam, mode == kByLogit);
+  if (!row.alive()) return;
+  const float cut = CutScore(p.scratch.cuts[own.index]);
+  const float floor = row.Floor(cut);
+  int* const count = p.scratch.counts + own.index;
+  const int capacity = kEntriesPerCandidate * own.group.num_candidates;
+  Entry* const entries = EntriesOf(p, own.group);
+  const int lane = threadIdx.x % kWarpSize;
+  const auto append = [&](const Entry& entry) {
+    // One addition for the lanes that come here together.
+    const unsigned active = __activemask();
+    const int leader = __ffs(active) - 1;
+    int base = 0;
+    if (lane == leader) base = atomicAdd(count, __popc(active));
+    const int i =
+        __shfl_sync(active, base, leader) + __popc(active & ((1u << lane) - 1));
+    if (i < capacity) entries[i] = entry;
+  };
+  const int num_quarters = row.only_edited() ? 0 : p.tiles * kQuarters;
+  // A warp looks at 32 quarters at a time, or where a row has many warps, so
+  // few that all have some.
+  const int window = gridDim.y > 1 ? kFewQuarters : kWarpSize;
+  const int thread = blockIdx.y * kRowThreads + threadIdx.x;
+  const int num_threads = gridDim.y * kRowThreads;
+  for (int base = thread / kWarpSize * window; base < num_quarters;
+       base += num_threads / kWarpSize * window) {
+    const int quarter = base + lane;
+    const bool exists = lane < window && quarter < num_quarters;
+    const float best = exists ? row.Score(row.maxima()[quarter]) : MinusInf();
+    for (unsigned left =
+             __ballot_sync(kAllLanes, best > MinusInf() && best >= cut);
+         left != 0; left &= left - 1) {
+      const int found = base + __ffs(left) - 1;
+      const LaneLogits<T> logits(row, found);
+#pragma unroll
+      for (int i = 0; i < kPerLane; ++i) {
+        const float x = logits.value(row, i);
+        if (x >= floor) Offer(row, logits.token(i), x, cut, append);
+      }
+      __syncwarp();
+    }
+  }
+  if (row.has_edits()) GatherEdited(row, cut, thread, num_threads, append);
+}
+
+// Where more was gathered than there is room for, the m-th best of what was is
+// a higher threshold: of n elements about n / 4 will reach it.
+__global__ __launch_bounds__(kGroupThreads) void RaiseCuts(
+    const __grid_constant__ Params p) {
+  __shared__ DigitCounts digits;
+  LetNextStart();
+  WaitForPrevious();
+  ForEachWideGroup(p, blockIdx.x, gridDim.x, [&](const auto& group, int g) {
+    const int capacity = kEntriesPerCandidate * group.num_candidates;
+    if (p.scratch.counts[g] <= capacity) {
+      if (threadIdx.x == 0) p.scratch.gathers[g] = false;
+      return;
+    }
+    const Entry* const entries = EntriesOf(p, group);
+    const ScoreKey key = KthLargest(
+        [&](const auto& add) {
+          for (int i = threadIdx.x; i < capacity; i += kGroupThreads) {
+            add(entries[i].key, 1);
+          }
+        },
+        group.num_candidates, kScoreBit, digits);
+    // The lowest key with the digits found stands for all that reach it.
+    if (threadIdx.x == 0) {
+      p.scratch.cuts[g] = static_cast<uint32_t>(key >> kScoreBit);
+      p.scratch.counts[g] = 0;
+    }
+  });
+}
+
+template <typename T>
+absl::Status Enqueue(const Params& p, const CudaDevice& device,
+                     cudaStream_t stream) {
+  constexpr int kRowsPerBlock = kRowThreads / kWarpSize;
+  const LaunchShape rows = {
+      .grid = dim3((p.in.num_rows + kRowsPerBlock - 1) / kRowsPerBlock),
+      .block = dim3(kRowThreads)};
+  // Few rows are shared by many blocks.
+  constexpr int kPerBlock = kRowThreads / kWarpSize * kFewQuarters;
+  const int blocks_per_row =
+      std::clamp(kGatherBlocks * device.num_sms / p.in.num_rows, 1,
+                 (p.tiles * kQuarters + kPerBlock - 1) / kPerBlock);
+  const LaunchShape parts = {
+      .grid = dim3(p.in.num_rows, static_cast<unsigned>(blocks_per_row)),
+      .block = dim3(kRowThreads)};
+  const LaunchShape groups = ShapeOfWideGroups(p);
+  RETURN_IF_ERROR(Launch(SumWideRows<T>, rows, stream, p));
+  RETURN_IF_ERROR(Launch(FindCuts<T>, groups, stream, p));
+  RETURN_IF_ERROR(Launch(GatherRows<T>, parts, stream, p));
+  for (int i = 0; i < kNumRaises; ++i) {
+    RETURN_IF_ERROR(Launch(RaiseCuts, groups, stream, p));
+    RETURN_IF_ERROR(Launch(GatherRows<T>, parts, stream, p));
+  }
+  return ChooseWideGroups(p, stream);
+}
+
+}  // namespace
+
+absl::Status MergeWideGroups(const Params& p, const CudaDevice& device,
+                             cudaStream_t stream) {
+  return p.in.dtype == DType::kFloat32 ? Enqueue<float>(p, device, stream)
+                                       : Enqueue<uint16_t>(p, device, stream);
+}
+
+}  // namespace espalier::cuda_select

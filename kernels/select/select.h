@@ -1,0 +1,114 @@
+// Selection: logits in, a group's best continuations out. Two steps:
+//
+//   SelectRow        one pass over a row of logits gives its log-sum-exp and
+//                    its m best tokens together; no table of
+//                    log-probabilities is ever written;
+//   MergeCandidates  ranks the tokens of a group's rows on cumulative score.
+//
+// They are one concept in two sources, select_cpu.cc and merge_candidates.cc;
+// the twins of both are in select_reference.cc.
+//
+// Order and ties, the same on every device:
+//   - a row's tokens are chosen by score, ties to the lower token; ScoreDomain
+//     says which score that is and in what order they come back;
+//   - candidates are ranked by (cum_log_prob, lower beam, lower token), and
+//     all arithmetic that decides is float32 with one rounding an operation:
+//     log_prob = (logit - max) - log_sum, cum = cum + log_prob.
+//
+// NaN counts as -inf. A token whose score is -inf is never chosen, so fewer
+// than m may come back, and none of a row that has nothing else. Of logits that
+// are +inf the limit is taken: those tokens share all probability evenly, so
+// that each has log_prob = -log(how many they are), every other token -inf.
+//
+// Source: the candidate rule of transformers 5 `_beam_search`; log-softmax as
+// torch computes it (subtract the maximum, then the log of the sum).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "kernels/select/score_processors.h"
+
+namespace espalier {
+
+// What edits act on, and what the choice is by. The log-sum-exp is that of the
+// raw row in both.
+enum class ScoreDomain {
+  // Beam search: edits act on log-probabilities, and cum includes them. Of the
+  // tokens without an edit, the m of the highest logits stand for election
+  // with all edited ones; the best m of these by (log_prob, lower token) are
+  // the result, in this order. Rounding can give two logits one log_prob: they
+  // are chosen by logit, and ranked by token.
+  kLogProbs,
+  // Greedy and sampling: edits act on logits, and cum sums the model's own
+  // log-probabilities, so edits show only in the choice: the best m by
+  // (edited logit, lower token), in this order.
+  kLogits,
+};
+
+// One token of a row.
+struct TokenScore {
+  TokenId token = 0;
+  float log_prob = 0;  // nats; after edits in kLogProbs, before in kLogits
+  friend bool operator==(const TokenScore&, const TokenScore&) = default;
+};
+
+// One continuation of a group.
+struct Candidate {
+  int beam = 0;  // index of the row within its group
+  TokenId token = 0;
+  float cum_log_prob = 0;  // nats; of the sequence including `token`
+  friend bool operator==(const Candidate&, const Candidate&) = default;
+};
+
+struct RowOptions {
+  ScoreDomain domain = ScoreDomain::kLogProbs;
+  int num_candidates = 1;                 // m >= 1; clamped to vocab_size
+  float repetition_penalty = 1.0f;        // of edits that say `repeated`
+  std::span<const TokenEdit> edits = {};  // ascending by token, each once
+  bool only_edited = false;               // all other tokens are banned
+};
+
+// The best tokens of one row, best first, in the order of its domain.
+//   logits  [vocab_size]  f32  host; not changed
+// Reads the row once, 4 * vocab_size bytes, and allocates the result and a
+// buffer of O(num_candidates). Of 128,256 normally distributed logits the best
+// 16 take 30 us of processor time (16 GiB/s), where the twin takes 13.9 ms, and
+// the best 64 take 36 us: on one thread of an EPYC 9004 (Zen 4, AVX-512),
+//   select_benchmark --benchmark_filter='SelectRow(Fast|Twin)/vocab:128256'
+// The result is a pure function of the arguments on one processor: it does not
+// depend on other rows, on threads or on where the row lies in memory.
+// REQUIRES: num_candidates >= 1; edited tokens in [0, vocab_size).
+std::vector<TokenScore> SelectRow(std::span<const float> logits,
+                                  const RowOptions& options);
+
+// The `num_candidates` best continuations, best first.
+//   rows           [num_beams]  each by falling log_prob, as SelectRow gives
+//                      them in kLogProbs; what it gives in kLogits is in the
+//                      order of edited logits, and fits with one token a row
+//   cum_log_probs  [num_beams]  nats, of the sequences so far
+// A continuation whose sum is -inf or NaN is none, so fewer may come back.
+// Costs O((num_beams + num_candidates) * log(num_beams)).
+// REQUIRES: as many sums as rows, num_candidates >= 1; rows sorted by log_prob,
+// none of which is NaN.
+std::vector<Candidate> MergeCandidates(
+    std::span<const std::vector<TokenScore>> rows,
+    std::span<const float> cum_log_probs, int num_candidates);
+
+namespace reference {
+
+// The twins: full sorts, the log-sum-exp in double. A log_prob differs from
+// the fast form's by rounding, at most
+//   2^-23 * (log(vocab_size) + 2 + |log_prob|) nats
+// before a repetition penalty, which scales it. Hence in kLogProbs two tokens
+// that close may swap ranks, and places at the cut if one of them is edited.
+// Choice by logit, and the merge of the same rows, agree to the bit.
+std::vector<TokenScore> SelectRow(std::span<const float> logits,
+                                  const RowOptions& options);
+std::vector<Candidate> MergeCandidates(
+    std::span<const std::vector<TokenScore>> rows,
+    std::span<const float> cum_log_probs, int num_candidates);
+
+}  // namespace reference
+}  // namespace espalier

@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "base/check.h"
+#include "kernels/select/best_tokens.h"
+#include "kernels/select/row_block.h"
+#include "kernels/select/running_log_sum.h"
+#include "kernels/select/score_key.h"
+#include "kernels/select/select.h"
+
+namespace espalier {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// 4 KiB: a block, and the two copies that it may need, stay in a first-level
+// cache of 32 KiB, and the work between blocks is small against their own.
+constexpr int kBlockSize = 1024;
+
+// A run of a row as row_block.h wants it: whole chunks, no NaN.
+struct Block {
+  const float* values;
+  int size;
+  float max;
+};
+
+float NanAsMinusInf(float value) { return std::isnan(value) ? -kInf : value; }
+
+// The block of `row` that starts at `begin`, in place where it can be. `copy`
+// holds it where it cannot: the last one, filled up with -inf, and one that
+// contains NaN.
+Block ReadBlock(std::span<const float> row, int begin, float* copy) {
+  const int left = static_cast<int>(row.size()) - begin;
+  const float* values = row.data() + begin;
+  if (left >= kBlockSize) {
+    const BlockMax max = MaxOfBlock(values, kBlockSize);
+    if (!max.maybe_nan) return {values, kBlockSize, max.max};
+  }
+  const int count = std::min(left, kBlockSize);
+  const int size = (count + kChunkSize - 1) / kChunkSize * kChunkSize;
+  std::transform(values, values + count, copy, NanAsMinusInf);
+  std::fill(copy + count, copy + size, -kInf);
+  return {copy, size, MaxOfBlock(copy, size).max};
+}
+
+// What the choice is by: the block with its edits made, in `copy` if it has
+// any. Takes them off the front of `edits`. In kLogProbs an edited score is
+// known only after the whole row is read, so the token stays out for now.
+Block ApplyEdits(const Block& block, int begin, const RowOptions& options,
+                 std::span<const TokenEdit>& edits, float* copy) {
+  const TokenId end = begin + block.size;
+  const bool has_edits = !edits.empty() && edits.front().token < end;
+  if (!has_edits && !options.only_edited) return block;
+  if (options.only_edited) {
+    std::fill_n(copy, block.size, -kInf);
+  } else {
+    std::copy_n(block.values, block.size, copy);
+  }
+  for (; !edits.empty() && edits.front().token < end;
+       edits = edits.subspan(1)) {
+    const TokenEdit& edit = edits.front();
+    const int i = edit.token - begin;
+    const bool out = edit.banned || options.domain == ScoreDomain::kLogProbs;
+    copy[i] =
+        out ? -kInf
+            : EditedScore(block.values[i], edit, options.repetition_penalty);
+  }
+  return {copy, block.size, MaxOfBlock(copy, block.size).max};
+}
+
+void AddBest(const Block& block, TokenId first_token, BestTokens& best) {
+  if (!(block.max > best.threshold())) return;
+  for (int begin = 0; begin < block.size; begin += kChunkSize) {
+    ChunkMask found =
+        FirstAbove(block.values, begin, block.size, best.threshold());
+    begin = found.begin;
+    for (; found.mask != 0; found.mask &= found.mask - 1) {
+      const int i = begin + std::countr_zero(found.mask);
+      best.Add(block.values[i], first_token + i);
+    }
+  }
+}
+
+struct LogSoftmax {
+  float max;
+  float log_sum;
+
+  // The difference of equal infinities counts as 0 (select.h).
+  float LogProb(float logit) const {
+    const float difference = logit == max ? 0.0f : NanAsMinusInf(logit) - max;
+    return difference - log_sum;
+  }
+};
+
+// The pass over the row.
+LogSoftmax ScanRow(std::span<const float> logits, const RowOptions& options,
+                   BestTokens& best) {
+  RunningLogSum sum;
+  std::span<const TokenEdit> edits = options.edits;
+  float clean[kBlockSize], edited[kBlockSize];
+  for (int begin = 0; begin < std::ssize(logits); begin += kBlockSize) {
+    const Block raw = ReadBlock(logits, begin, clean);
+    sum.Add(raw.values, raw.size, raw.max);
+    AddBest(ApplyEdits(raw, begin, options, edits, edited), begin, best);
+  }
+  return {sum.max(), sum.log_sum()};
+}
+
+// In kLogProbs, what the choice by logit is ranked by in the end: the
+// log-probabilities of the chosen, and of the edited tokens after their edits.
+std::vector<ScoreKey> LogProbKeys(std::span<const float> logits,
+                                  const RowOptions& options,
+                                  const LogSoftmax& softmax,
+                                  const std::vector<ScoreKey>& chosen) {
+  std::vector<ScoreKey> keys;
+  keys.reserve(chosen.size() + options.edits.size());
+  const auto add = [&](TokenId token, float score) {
+    if (score > -kInf) keys.push_back(MakeScoreKey(score, token));
+  };
+  for (const ScoreKey key : chosen) {
+    add(TokenOf(key), softmax.LogProb(logits[TokenOf(key)]));
+  }
+  for (const TokenEdit& edit : options.edits) {
+    if (edit.banned) continue;
+    const float log_prob = softmax.LogProb(logits[edit.token]);
+    add(edit.token, EditedScore(log_prob, edit, options.repetition_penalty));
+  }
+  return keys;
+}
+
+std::vector<TokenScore> Select(std::span<const float> logits,
+                               const RowOptions& options) {
+  const int vocab_size = static_cast<int>(logits.size());
+  const int num_best = std::min(options.num_candidates, vocab_size);
+  const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
+  BestTokens best(num_best, vocab_size);
+  const LogSoftmax softmax = ScanRow(logits, options, best);
+  if (softmax.max == -kInf) return {};
+  std::vector<ScoreKey> keys = best.Take();
+  if (by_log_prob) keys = LogProbKeys(logits, options, softmax, keys);
+  KeepBestSorted(num_best, keys);
+  std::vector<TokenScore> tokens;
+  tokens.reserve(keys.size());
+  for (const ScoreKey key : keys) {
+    const TokenId token = TokenOf(key);
+    tokens.push_back(
+        {token, by_log_prob ? ScoreOf(key) : softmax.LogProb(logits[token])});
+  }
+  return tokens;
+}
+
+}  // namespace
+
+std::vector<TokenScore> SelectRow(std::span<const float> logits,
+                                  const RowOptions& options) {
+  CHECK_GE(options.num_candidates, 1);
+  if (!options.edits.empty()) {
+    CHECK_GE(options.edits.front().token, 0);
+    CHECK_LT(options.edits.back().token, std::ssize(logits));
+  }
+  return logits.empty() ? std::vector<TokenScore>() : Select(logits, options);
+}
+
+}  // namespace espalier

@@ -1,0 +1,82 @@
+// CudaDelta: what the host changes in device memory before a step, collected
+// as segments of 4-byte words for one CudaApplyDelta. MirroredArray: an array
+// that the host alone writes, sent when it differs from what was sent last.
+//
+//   CudaDelta delta(words);
+//   delta.Put(arrays.positions + slot, {&position, 1});
+//   row_groups.Update(groups_of_rows, &delta);  // nothing if nothing changed
+//
+// Thread rule: plain values, of one thread.
+#pragma once
+
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/resident/cuda_resident.h"
+
+namespace espalier {
+
+class CudaDelta {
+ public:
+  // `words` is where targets are counted from.
+  explicit CudaDelta(const int* words) : words_(words) {}
+
+  // Words of the payload, to be put in several places.
+  struct Shared {
+    int source = 0;
+    int count = 0;
+  };
+  Shared Share(std::span<const int> words);
+  void Put(const int* target, Shared words);
+
+  // `target` is in device memory, at or after `words`.
+  template <typename T>
+  void Put(const T* target, std::span<const T> values) {
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) % 4 == 0);
+    Put(reinterpret_cast<const int*>(target),
+        Share({reinterpret_cast<const int*>(values.data()),
+               values.size_bytes() / sizeof(int)}));
+  }
+  template <typename T>
+  void Put(const T* target, const T& value) {
+    Put(target, std::span(&value, 1));
+  }
+
+  bool empty() const { return segments_.empty(); }
+  void Clear();
+  std::span<const CudaDeltaSegment> segments() const { return segments_; }
+  std::span<const int> payload() const { return payload_; }
+
+ private:
+  const int* const words_;
+  std::vector<CudaDeltaSegment> segments_;
+  std::vector<int> payload_;
+};
+
+template <typename T>
+class MirroredArray {
+ public:
+  explicit MirroredArray(const T* target) : target_(target) {}
+
+  // Makes the device's array begin with `values`.
+  void Update(std::span<const T> values, CudaDelta* delta) {
+    const size_t bytes = values.size_bytes();
+    if (sent_.size() >= values.size() &&
+        (bytes == 0 || std::memcmp(sent_.data(), values.data(), bytes) == 0)) {
+      return;
+    }
+    if (sent_.size() < values.size()) sent_.resize(values.size());
+    std::memcpy(sent_.data(), values.data(), bytes);
+    delta->Put(target_, values);
+  }
+  // What was sent is lost.
+  void Forget() { sent_.clear(); }
+
+ private:
+  const T* const target_;
+  std::vector<T> sent_;  // what the device's array begins with
+};
+
+}  // namespace espalier

@@ -1,0 +1,380 @@
+#include "model/cuda/cuda_executor.h"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "base/status.h"
+#include "model/cuda/cuda_delta.h"
+#include "model/cuda/cuda_driver_thread.h"
+#include "model/cuda/cuda_reports.h"
+#include "model/cuda/cuda_step_builder.h"
+#include "model/cuda/cuda_step_memory.h"
+#include "model/cuda/cuda_step_runner.h"
+#include "model/cuda/cuda_step_times.h"
+#include "pages/page_table.h"
+
+namespace espalier {
+namespace {
+
+// Steps whose memory for the way there and back is in use: two on the device,
+// and one whose answer is being read.
+constexpr int kNumReports = 3;
+
+// More EOS ids than any model has.
+constexpr int kMaxEosTokenIds = 63;
+// Candidates are max(2, 1 + number of EOS ids) a beam where beams compete, of
+// 12 bytes. Where they do not there can be more, and fewer requests run.
+constexpr int kCandidatesPerRow = 1 + kMaxEosTokenIds;
+// Best tokens reported of a line: as many as a request may ask for.
+constexpr int kBestPerRow = 64;
+// Of 16 bytes each.
+constexpr int64_t kMaxEdits = 1 << 23;
+// Where rows choose by themselves, each has about twice the beams; where
+// sequences are allowed, as many as end at once. 12 bytes each, in four places.
+constexpr int64_t kMaxCandidates = 1 << 19;
+
+int MaxCandidates(int64_t max_rows) {
+  const int64_t count = std::min(2 * max_rows * max_rows, kMaxCandidates);
+  return static_cast<int>(std::max(kCandidatesPerRow * max_rows, count));
+}
+
+// Lists of rows that the device makes have room for a little more tokens than
+// there are, so that it changes seldom.
+int64_t SpareEdits(const CudaStepLimits& limits) {
+  return int64_t{limits.max_rows} * (kPlannedPositions - 1);
+}
+
+// Sized for all that is within LimitsOfRequests(): requests whose beams are at
+// most max_rows together have no more groups, slots, rows, lines and EOS ids
+// than this.
+CudaStepLimits LimitsOf(const ModelDescription& model,
+                        const CudaLlamaOptions& options) {
+  CudaStepLimits limits;
+  limits.max_rows = std::min(options.max_logits, options.max_tokens);
+  limits.max_tokens = options.max_tokens;
+  limits.num_slots = 2 * limits.max_rows;
+  limits.table_stride = static_cast<int>(
+      std::min<int64_t>(NumPages(model.max_context, model.page_size),
+                        int64_t{model.num_pages} + 1));
+  limits.max_candidates = MaxCandidates(limits.max_rows);
+  limits.max_best_tokens = kBestPerRow * limits.max_rows;
+  limits.max_eos_token_ids = kMaxEosTokenIds * limits.max_rows;
+  limits.num_pages = model.num_pages + 1;  // and the spare one
+  limits.max_edits = static_cast<int>(
+      std::min(kMaxEdits, int64_t{limits.max_rows} * model.vocab_size) +
+      SpareEdits(limits));
+  limits.max_items = options.max_attention_items;
+  limits.max_partials = options.max_attention_partials;
+  return limits;
+}
+
+StepLimits LimitsOfRequests(const CudaStepLimits& limits) {
+  return {.max_step_tokens = limits.max_tokens,
+          .max_beams = limits.max_rows,
+          .max_eos_token_ids = kMaxEosTokenIds,
+          .max_score_edits = limits.max_edits - SpareEdits(limits),
+          .max_candidates = limits.max_candidates};
+}
+
+// Attention has room for whatever a step can be: a token is a query of its own
+// pages, and if it is a beam's, of its group's shared ones.
+absl::Status CheckAttention(const CudaStepLimits& limits) {
+  const int64_t num_items = int64_t{limits.max_tokens} + limits.max_rows;
+  if (limits.max_items < num_items) {
+    return InvalidArgument("max_attention_items must be at least ", num_items,
+                           " (tokens and rows of a step), got ",
+                           limits.max_items);
+  }
+  const int64_t num_partials = int64_t{2} * limits.max_tokens;
+  if (limits.max_partials < num_partials) {
+    return InvalidArgument("max_attention_partials must be at least ",
+                           num_partials, " (twice the tokens of a step), got ",
+                           limits.max_partials);
+  }
+  return absl::OkStatus();
+}
+
+// Pinned memory and the event of a step, used again kNumReports steps later.
+struct StepSlot {
+  PinnedBuffer<CudaDeltaSegment> segments;
+  PinnedBuffer<int> payload;
+  CudaEvent ended;
+};
+
+// Without time stamps: those cost the device 1.2 us between two graphs (H200).
+absl::StatusOr<CudaEvent> MakeEndEvent() {
+  cudaEvent_t event = nullptr;
+  RETURN_IF_CUDA_ERROR(
+      cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return CudaEvent(event);
+}
+
+// Copies values to pinned memory, which grows to the largest delta there was.
+template <typename T>
+absl::Status Fill(std::span<const T> values, PinnedBuffer<T>* buffer) {
+  if (buffer->size() < values.size()) {
+    ASSIGN_OR_RETURN(*buffer, PinnedBuffer<T>::Create(2 * values.size()));
+  }
+  std::copy(values.begin(), values.end(), buffer->data());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+class CudaExecutor::Impl {
+ public:
+  static absl::StatusOr<std::unique_ptr<Impl>> Create(
+      CudaLlama* model, const CudaLlamaOptions& options,
+      const CudaDevice& device);
+  const ModelDescription& description() const { return description_; }
+
+  void Start(StepPlan plan, Done done) {
+    thread_->Post([this, plan = std::move(plan), done = std::move(done)] {
+      return Run(plan, done);
+    });
+  }
+
+  CudaExecutorFigures figures() const {
+    CudaExecutorFigures figures;
+    CudaStepTimes times;
+    {
+      const std::lock_guard lock(mutex_);
+      figures = figures_;
+      times = times_;
+    }
+    figures.busy = times.busy();
+    figures.idle = times.idle();
+    figures.num_gaps = times.num_gaps();
+    figures.median_gap = times.MedianGap();
+    return figures;
+  }
+
+ private:
+  struct InFlight {
+    CudaStep step;
+    int slot = 0;  // and report
+    bool was_waiting = false;
+  };
+
+  Impl(CudaLlama* model, const CudaLlamaOptions& options,
+       const CudaDevice& device)
+      : model_(model),
+        device_(device),
+        limits_(LimitsOf(model->description(), WithAttentionBounds(options))),
+        description_(model->description()) {
+    description_.limits = LimitsOfRequests(limits_);
+  }
+
+  absl::Status Init();
+
+  // On the thread.
+  CudaDriverThread::Poll Run(const StepPlan& plan, const Done& done);
+  absl::StatusOr<InFlight> LaunchSafely(const StepPlan& plan);
+  absl::StatusOr<InFlight> Launch(const StepPlan& plan);
+  absl::Status SendDelta(StepSlot& slot);
+  bool IsRunning(int slot) const;
+  void CountLaunch(const CudaStep& step);
+  absl::StatusOr<StepResult> Finish(const InFlight& in_flight);
+
+  // Constant after construction.
+  CudaLlama* const model_;
+  const CudaDevice device_;
+  const CudaStepLimits limits_;
+  ModelDescription description_;
+  CudaStream stream_;
+  std::optional<CudaStepMemory> memory_;
+  CudaReports reports_;
+  std::array<StepSlot, kNumReports> slots_;
+
+  // Touched on the thread.
+  std::unique_ptr<CudaStepRunner> runner_;
+  std::unique_ptr<CudaStepBuilder> builder_;
+  std::optional<CudaDelta> delta_;
+  int64_t num_launched_ = 0;
+
+  // Written on the thread, read by anybody: the one thing that is shared.
+  mutable std::mutex mutex_;
+  CudaExecutorFigures figures_ ABSL_GUARDED_BY(mutex_);
+  CudaStepTimes times_ ABSL_GUARDED_BY(mutex_);
+
+  std::optional<CudaDriverThread> thread_;  // last: it uses all of the above
+};
+
+absl::StatusOr<std::unique_ptr<CudaExecutor::Impl>> CudaExecutor::Impl::Create(
+    CudaLlama* model, const CudaLlamaOptions& options,
+    const CudaDevice& device) {
+  std::unique_ptr<Impl> impl(new Impl(model, options, device));
+  RETURN_IF_ERROR(impl->Init());
+  return impl;
+}
+
+absl::Status CudaExecutor::Impl::Init() {
+  RETURN_IF_ERROR(CheckAttention(limits_));
+  RETURN_IF_CUDA_ERROR(cudaSetDevice(device_.ordinal));
+  ASSIGN_OR_RETURN(stream_, CudaStream::Create());
+  ASSIGN_OR_RETURN(memory_,
+                   CudaStepMemory::Create(limits_, model_->spare_page(),
+                                          description_.page_size));
+  ASSIGN_OR_RETURN(reports_, CudaReports::Create(limits_, kNumReports));
+  for (StepSlot& slot : slots_) {
+    ASSIGN_OR_RETURN(slot.ended, MakeEndEvent());
+  }
+  ASSIGN_OR_RETURN(
+      runner_,
+      CudaStepRunner::Create(model_, &*memory_, reports_.ring(),
+                             reports_.log_prob_ring(), device_, stream_.get()));
+  builder_ = std::make_unique<CudaStepBuilder>(
+      description_, model_->attention_shape(), &*memory_, device_);
+  delta_.emplace(memory_->words());
+  thread_.emplace(kNumReports, [ordinal = device_.ordinal] {
+    cudaSetDevice(ordinal);  // it was possible above
+  });
+  return absl::OkStatus();
+}
+
+CudaDriverThread::Poll CudaExecutor::Impl::Run(const StepPlan& plan,
+                                               const Done& done) {
+  if (plan.empty()) {
+    builder_->DropEnded(plan);
+    return [done] {
+      done(StepResult());
+      return true;
+    };
+  }
+  absl::StatusOr<InFlight> in_flight = LaunchSafely(plan);
+  if (!in_flight.ok()) {
+    // What was enqueued may still read the slot.
+    cudaStreamSynchronize(stream_.get());
+    builder_->Reset(num_launched_);
+    return [done, status = in_flight.status()] {
+      done(status);
+      return true;
+    };
+  }
+  return [this, done, in_flight = *std::move(in_flight)] {
+    if (IsRunning(in_flight.slot)) return false;
+    done(Finish(in_flight));
+    return true;
+  };
+}
+
+absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::LaunchSafely(
+    const StepPlan& plan) {
+  try {
+    return Launch(plan);
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory for a step of ",
+                             plan.tokens.size(), " tokens and ",
+                             plan.continuations.size(), " groups that go on");
+  }
+}
+
+absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
+    const StepPlan& plan) {
+  InFlight in_flight;
+  in_flight.slot = static_cast<int>(num_launched_ % kNumReports);
+  StepSlot& slot = slots_[in_flight.slot];
+  delta_->Clear();
+  ASSIGN_OR_RETURN(in_flight.step, builder_->Build(plan, &*delta_));
+  in_flight.was_waiting =
+      num_launched_ > 0 && IsRunning((num_launched_ - 1) % kNumReports);
+  for (const CudaGroupMove& move : in_flight.step.moves) {
+    RETURN_IF_ERROR(CudaMoveGroup(memory_->arrays().state, move.from, move.to,
+                                  move.num_slots, stream_.get()));
+  }
+  if (!delta_->empty()) RETURN_IF_ERROR(SendDelta(slot));
+  RETURN_IF_ERROR(runner_->Enqueue(in_flight.step));
+  RETURN_IF_CUDA_ERROR(cudaEventRecord(slot.ended.get(), stream_.get()));
+  ++num_launched_;
+  CountLaunch(in_flight.step);
+  return in_flight;
+}
+
+absl::Status CudaExecutor::Impl::SendDelta(StepSlot& slot) {
+  RETURN_IF_ERROR(Fill(delta_->segments(), &slot.segments));
+  RETURN_IF_ERROR(Fill(delta_->payload(), &slot.payload));
+  return CudaApplyDelta(slot.segments.data(),
+                        static_cast<int>(delta_->segments().size()),
+                        slot.payload.data(), memory_->words(),
+                        memory_->arrays().state.clock, stream_.get());
+}
+
+bool CudaExecutor::Impl::IsRunning(int slot) const {
+  if (cudaEventQuery(slots_[slot].ended.get()) != cudaErrorNotReady) {
+    return false;
+  }
+  cudaGetLastError();  // that it is not ready is no error
+  return true;
+}
+
+void CudaExecutor::Impl::CountLaunch(const CudaStep& step) {
+  const std::lock_guard lock(mutex_);
+  ++figures_.num_steps;
+  if (step.only_beams) ++figures_.num_graph_launches;
+  if (!delta_->empty()) ++figures_.num_deltas;
+  figures_.num_graphs = runner_->num_graphs();
+}
+
+absl::StatusOr<StepResult> CudaExecutor::Impl::Finish(
+    const InFlight& in_flight) {
+  RETURN_IF_ERROR(
+      CudaStatus(cudaEventSynchronize(slots_[in_flight.slot].ended.get()),
+                 "a step on the device"));
+  const CudaReportRing::Header header = reports_.header(in_flight.slot);
+  {
+    const std::lock_guard lock(mutex_);
+    times_.Add(header.started_ns, header.ended_ns, in_flight.was_waiting);
+  }
+  try {
+    StepResult result;
+    for (const CudaStep::Answer& answer : in_flight.step.answers) {
+      result.selections.push_back(reports_.Read(in_flight.slot, answer));
+    }
+    for (const CudaStep::Scored& scored : in_flight.step.scorings) {
+      result.scorings.push_back(reports_.Read(in_flight.slot, scored));
+    }
+    result.forward_time =
+        absl::Nanoseconds(header.ended_ns - header.started_ns);
+    return result;
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory for the answers of a step");
+  }
+}
+
+CudaExecutor::CudaExecutor(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+
+CudaExecutor::~CudaExecutor() = default;
+
+absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
+    CudaLlama* model, const CudaLlamaOptions& options,
+    const CudaDevice& device) {
+  try {
+    ASSIGN_OR_RETURN(auto impl, Impl::Create(model, options, device));
+    return std::unique_ptr<CudaExecutor>(new CudaExecutor(std::move(impl)));
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory to keep track of steps of ",
+                             options.max_tokens, " tokens");
+  } catch (const std::system_error& error) {
+    return ResourceExhausted("cannot start a thread: ", error.what());
+  }
+}
+
+const ModelDescription& CudaExecutor::description() const {
+  return impl_->description();
+}
+
+void CudaExecutor::Execute(StepPlan plan, Done done) {
+  impl_->Start(std::move(plan), std::move(done));
+}
+
+CudaExecutorFigures CudaExecutor::figures() const { return impl_->figures(); }
+
+}  // namespace espalier

@@ -1,0 +1,125 @@
+#include "model/cuda/cuda_llama_memory.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "base/status.h"
+#include "kernels/elementwise/elementwise.h"
+#include "model/rope.h"
+
+namespace espalier {
+namespace {
+
+absl::StatusOr<DeviceBuffer<float>> Upload(std::span<const float> values) {
+  ASSIGN_OR_RETURN(auto buffer, DeviceBuffer<float>::Create(values.size()));
+  RETURN_IF_CUDA_ERROR(cudaMemcpy(buffer.data(), values.data(),
+                                  values.size_bytes(), cudaMemcpyHostToDevice));
+  return buffer;
+}
+
+// No sequence gets further than the pages reach; so the table stays small
+// against the key/value memory, whatever a config claims.
+int NumPositions(const LlamaConfig& config, const CudaKvCache& cache) {
+  const int64_t num_slots = int64_t{cache.num_pages} * cache.page_size;
+  return static_cast<int>(std::min<int64_t>(config.max_context, num_slots));
+}
+
+// Errors with the figures a user can act on, before an allocation fails.
+absl::Status CheckFree(const char* what, size_t bytes) {
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
+  if (bytes <= free_bytes) return absl::OkStatus();
+  return ResourceExhausted(what, " needs ", bytes, " bytes of device memory, ",
+                           free_bytes, " of ", total_bytes, " are free");
+}
+
+// Fills in all pointers of `scratch`; returns the bytes it takes.
+size_t Place(const LlamaConfig& config, const CudaLlamaOptions& options,
+             int hidden_width, int intermediate_width, size_t attention_bytes,
+             std::byte* base, CudaLlamaScratch* scratch) {
+  const size_t item = NumBytes(options.dtype);
+  const size_t tokens = options.max_tokens;
+  const size_t logits = options.max_logits;
+  const size_t q = config.q_size();
+  DevicePlacer placer(base);
+  scratch->x = placer.Take<float>(tokens * hidden_width);
+  scratch->normed = placer.TakeBytes(tokens * hidden_width * item);
+  scratch->qkv = placer.TakeBytes(tokens * (q + 2 * config.kv_size()) * item);
+  scratch->attended = placer.TakeBytes(tokens * q * item);
+  scratch->gated = placer.TakeBytes(tokens * intermediate_width * item);
+  scratch->kept_x = placer.Take<float>(logits * hidden_width);
+  scratch->kept_attended = placer.TakeBytes(logits * q * item);
+  scratch->attention = placer.TakeBytes(attention_bytes);
+  return placer.size();
+}
+
+}  // namespace
+
+absl::StatusOr<DeviceBuffer<std::byte>> ZeroedDeviceMemory(const char* what,
+                                                           size_t bytes) {
+  RETURN_IF_ERROR(CheckFree(what, bytes));
+  auto buffer = DeviceBuffer<std::byte>::Create(bytes);
+  if (!buffer.ok()) return Annotate(buffer.status(), what);
+  RETURN_IF_CUDA_ERROR(cudaMemset(buffer->data(), 0, bytes));
+  return buffer;
+}
+
+absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
+    const LlamaConfig& config, const CudaLlamaOptions& options) {
+  CudaKvMemory kv;
+  kv.cache = {.dtype = options.dtype,
+              .num_layers = config.num_layers,
+              .page_size = options.page_size,
+              .num_kv_heads = config.num_kv_heads,
+              .head_dim = config.head_dim};
+  const int64_t page_bytes =
+      kv.cache.page_stride() * config.num_layers * NumBytes(options.dtype);
+  const int64_t num_pages = std::min<int64_t>(
+      options.kv_cache_bytes / page_bytes, std::numeric_limits<int32_t>::max());
+  if (num_pages < 2) {
+    return InvalidArgument("kv_cache_bytes must hold two pages of ", page_bytes,
+                           " bytes, got ", options.kv_cache_bytes);
+  }
+  kv.cache.num_pages = static_cast<int>(num_pages);
+  ASSIGN_OR_RETURN(kv.memory, ZeroedDeviceMemory("the key/value memory",
+                                                 num_pages * page_bytes));
+  kv.cache.data = kv.memory.data();
+  return kv;
+}
+
+absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const LlamaConfig& config,
+                                                const CudaKvCache& cache) {
+  const RotaryTable table(InverseFrequencies(config.rope, config.head_dim),
+                          NumPositions(config, cache));
+  CudaRotaryMemory rotary;
+  ASSIGN_OR_RETURN(rotary.cosines, Upload(table.cosines()));
+  ASSIGN_OR_RETURN(rotary.sines, Upload(table.sines()));
+  return rotary;
+}
+
+absl::StatusOr<CudaLlamaScratch> AllocateCudaLlamaScratch(
+    const LlamaConfig& config, const CudaLlamaOptions& options,
+    int hidden_width, int intermediate_width,
+    const CudaAttentionShape& attention_shape) {
+  CudaAttentionInputs bounds;
+  bounds.max_queries = options.max_tokens;
+  bounds.max_items = options.max_attention_items;
+  bounds.max_partials = options.max_attention_partials;
+  const size_t attention_bytes =
+      CudaAttentionScratchBytes(bounds, attention_shape);
+  const auto place = [&](std::byte* base, CudaLlamaScratch* scratch) {
+    return Place(config, options, hidden_width, intermediate_width,
+                 attention_bytes, base, scratch);
+  };
+  CudaLlamaScratch scratch;
+  ASSIGN_OR_RETURN(scratch.memory,
+                   ZeroedDeviceMemory("scratch", place(nullptr, &scratch)));
+  place(scratch.memory.data(), &scratch);
+  return scratch;
+}
+
+}  // namespace espalier

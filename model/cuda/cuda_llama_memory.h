@@ -1,0 +1,89 @@
+// The device memory of a CudaLlama besides its weights: keys and values, the
+// rotary table, and what a pass writes on its way. All of it is allocated at
+// load.
+//
+// Errors: kResourceExhausted, naming what and how many bytes, if device memory
+// runs out; kInternal if the device fails.
+#pragma once
+
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+#include "base/cuda.h"
+#include "kernels/attention/cuda_attention.h"
+#include "kernels/elementwise/cuda_elementwise.h"
+#include "model/cuda/cuda_llama.h"
+#include "model/llama_config.h"
+
+namespace espalier {
+
+// Places arrays one after the other from `base` on, where any load of the
+// device may begin. From null it only counts.
+class DevicePlacer {
+ public:
+  explicit DevicePlacer(std::byte* base) : base_(base) {}
+
+  template <typename T>
+  T* Take(size_t size) {
+    return reinterpret_cast<T*>(TakeBytes(size * sizeof(T)));
+  }
+  std::byte* TakeBytes(size_t bytes) {
+    std::byte* const place = base_ + size_;
+    size_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return place;
+  }
+  size_t size() const { return size_; }
+
+ private:
+  static constexpr size_t kAlignment = 256;
+  std::byte* base_;
+  size_t size_ = 0;
+};
+
+// Zeroed device memory, so that nothing that was never written can be NaN.
+// Errors speak of `what`.
+absl::StatusOr<DeviceBuffer<std::byte>> ZeroedDeviceMemory(const char* what,
+                                                           size_t bytes);
+
+struct CudaKvMemory {
+  CudaKvCache cache;
+  DeviceBuffer<std::byte> memory;
+};
+
+// As many pages as options.kv_cache_bytes holds.
+// Errors: also kInvalidArgument if those are fewer than two.
+absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
+    const LlamaConfig& config, const CudaLlamaOptions& options);
+
+struct CudaRotaryMemory {
+  DeviceBuffer<float> cosines;  // [num_positions, head_dim / 2]
+  DeviceBuffer<float> sines;
+
+  CudaRotary view() const { return {cosines.data(), sines.data()}; }
+};
+
+// For all positions that a sequence with pages in `cache` can have.
+absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const LlamaConfig& config,
+                                                const CudaKvCache& cache);
+
+// Lines are tokens; those of T are of the options' dtype.
+struct CudaLlamaScratch {
+  float* x = nullptr;        // [max_tokens, hidden_width]  residual stream
+  void* normed = nullptr;    // [max_tokens, hidden_width]  T
+  void* qkv = nullptr;       // [max_tokens, q_size + 2 * kv_size]  T
+  void* attended = nullptr;  // [max_tokens, q_size]  T
+  void* gated = nullptr;     // [max_tokens, intermediate_width]  T
+  // Lines of the tokens that have logits, where not all have.
+  float* kept_x = nullptr;        // [max_logits, hidden_width]
+  void* kept_attended = nullptr;  // [max_logits, q_size]  T
+  void* attention = nullptr;      // CudaAttention's
+
+  DeviceBuffer<std::byte> memory;
+};
+
+absl::StatusOr<CudaLlamaScratch> AllocateCudaLlamaScratch(
+    const LlamaConfig& config, const CudaLlamaOptions& options,
+    int hidden_width, int intermediate_width,
+    const CudaAttentionShape& attention_shape);
+
+}  // namespace espalier

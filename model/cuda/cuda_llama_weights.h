@@ -1,0 +1,59 @@
+// CudaLlamaWeights: a Llama-family model's weights in device memory, one
+// allocation, in the layout in which the forward pass reads them:
+//
+//   qkv      q, k and v of a layer stacked, as on the host
+//   gate_up  blocks of 16 rows, eight gates and then their eight ups, so that a
+//            product holds both halves of silu(gate) * up at once
+//   widths   hidden_size and intermediate_size rounded up to multiples of 8,
+//            the rows and columns past them zero: they stay zero through the
+//            whole pass
+//
+// Thread rule: immutable after loading.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/cuda.h"
+#include "kernels/matmul/cuda_matmul.h"
+#include "kernels/matmul/packed_matrix.h"
+#include "model/checkpoint.h"
+#include "model/llama_config.h"
+
+namespace espalier {
+
+struct CudaLlamaLayer {
+  float* attention_norm = nullptr;  // [hidden_width]
+  CudaMatrix qkv;                   // [q_size + 2 * kv_size, hidden_width]
+  CudaMatrix output;                // [hidden_width, q_size]
+  float* mlp_norm = nullptr;        // [hidden_width]
+  CudaMatrix gate_up;               // [2 * intermediate_width, hidden_width]
+  CudaMatrix down;                  // [hidden_width, intermediate_width]
+};
+
+struct CudaLlamaWeights {
+  int hidden_width = 0;
+  int intermediate_width = 0;
+  CudaMatrix embedding;  // [vocab_size, hidden_width]
+  CudaMatrix head;       // the same; the same memory if tied
+  float* final_norm = nullptr;
+  std::vector<CudaLlamaLayer> layers;
+
+  DeviceBuffer<std::byte> memory;  // what all of these point into
+};
+
+// Converts the tensors to `dtype`, rounding to nearest even, and uploads them.
+// Throws std::bad_alloc.
+// REQUIRES: q_size and kv_size are multiples of 8.
+// Errors: as FindLlamaTensors; kInvalidArgument naming the tensor and the value
+// if one that is finite has no finite place in float16; kResourceExhausted,
+// naming the bytes, if device memory runs out.
+absl::StatusOr<CudaLlamaWeights> LoadCudaLlamaWeights(
+    const Checkpoint& checkpoint, const LlamaConfig& config, DType dtype);
+
+// Normally distributed weights of deviation 0.02, norms of 1.
+absl::StatusOr<CudaLlamaWeights> RandomCudaLlamaWeights(
+    const LlamaConfig& config, DType dtype);
+
+}  // namespace espalier

@@ -1,0 +1,53 @@
+// CudaLogProbImage: which log-probabilities a step's batch asks for, in vectors
+// of the host: those of groups' candidates, those of lines whose next token is
+// known, and the best tokens of lines (kernels/logprobs/cuda_step_logprobs.h).
+//
+// Thread rule: a plain value.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "kernels/logprobs/cuda_step_logprobs.h"
+
+namespace espalier {
+
+// Where the answers about a candidate list, or some lines, will be.
+struct CudaLogProbPlace {
+  int first_asked = -1;  // of the first token; -1: nothing was asked
+  // Of the first line, whose best tokens are at first_best; the next line's
+  // are `num_best` places behind.
+  int first_best_group = 0;
+  int first_best = 0;
+  int num_best = 0;  // of a line
+};
+
+struct CudaLogProbImage {
+  explicit CudaLogProbImage(int size) : vocab_size(size) {}
+
+  // About the candidates of a group with lines [first_row, first_row +
+  // num_rows), and the `num_logprobs` best tokens of each line.
+  CudaLogProbPlace AskGroup(CudaAskingGroup group, int num_logprobs);
+  // About lines from `first_line` on whose next tokens are known. After all
+  // groups.
+  CudaLogProbPlace AskKnown(int first_line, std::span<const TokenId> next,
+                            int num_logprobs);
+
+  CudaLogProbCounts counts() const;
+
+  const int vocab_size;
+  std::vector<CudaAskingGroup> asking_groups;
+  int num_asked = 0;
+  std::vector<CudaAskedToken> known;  // the last of those asked
+  std::vector<CudaSelectGroup> best_groups;
+  std::vector<int> best_row_groups;  // by line, as far as lines have any
+  int num_best = 0;
+  int max_best = 0;  // of a line
+
+ private:
+  void AddBest(int first_line, int num_lines, int num_logprobs,
+               CudaLogProbPlace* place);
+};
+
+}  // namespace espalier

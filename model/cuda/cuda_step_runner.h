@@ -1,0 +1,95 @@
+// CudaStepRunner: what a step enqueues on the device, replayed from a graph
+// where its shape allows, function by function otherwise.
+//
+//   begin ─> tail copies ─> edits of     ─> forward ─> selection ─> advance and
+//                           histories       pass       sampling       report
+//                                                      perturbed rows
+//                                                      log-probabilities
+//
+// What no request of a step asks for is not in it: a step in which nobody draws
+// costs the same with and without a sampler.
+// Graphs are kept by shape, rounded up. Thread rule: one thread, one stream.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "base/cuda.h"
+#include "model/cuda/cuda_llama.h"
+#include "model/cuda/cuda_step_builder.h"
+#include "model/cuda/cuda_step_memory.h"
+
+namespace espalier {
+
+class CudaStepRunner {
+ public:
+  // `model` and `memory` outlive it.
+  // Errors: kResourceExhausted; kInvalidArgument if selection cannot take as
+  // many rows as the limits allow.
+  static absl::StatusOr<std::unique_ptr<CudaStepRunner>> Create(
+      CudaLlama* model, const CudaStepMemory* memory,
+      const CudaReportRing& reports, const CudaLogProbRing& log_prob_reports,
+      const CudaDevice& device, cudaStream_t stream);
+
+  // Enqueues the step. Captures a graph if it is the first of its shape.
+  // Errors: as base/cuda.h, kResourceExhausted if there is no memory for a
+  // graph. Some of the step may have been enqueued then.
+  absl::Status Enqueue(const CudaStep& step);
+
+  int num_graphs() const { return static_cast<int>(graphs_.size()); }
+
+ private:
+  // Host values that size launches.
+  struct Shape {
+    int num_rows = 0;
+    int num_tokens = 0;
+    int num_lines = 0;
+    int max_groups = 1;
+    int max_candidates = 0;  // of a group that is selected for; 0: none is
+    int max_group_rows = 0;  // of one that is selected or perturbed for
+    int max_draws = 0;
+    int max_perturbed = 0;  // of a perturbed row; 0: there is none
+    int max_asked = 0;      // log-probabilities
+    int max_best = 0;       // tokens of a line
+    int max_copies = 0;
+    bool has_edits = false;
+    bool makes_edits = false;   // of histories
+    bool has_partials = false;  // without any, attention is one launch
+    friend auto operator<=>(const Shape&, const Shape&) = default;
+  };
+  CudaStepRunner() = default;
+
+  Shape LargestShape() const;
+  Shape GraphShape(const CudaStep& step) const;
+  absl::StatusOr<cudaGraphExec_t> FindGraph(const Shape& shape);
+  absl::Status EnqueueEagerly(const CudaStep& step);
+  absl::Status EnqueueAll(const Shape& shape);
+  CudaBatch BatchOf(const Shape& shape) const;
+  CudaHistoryInputs HistoryInputs(const Shape& shape) const;
+  CudaSelectInputs SelectInputs(const Shape& shape) const;
+  CudaSampleInputs SampleInputs(const Shape& shape) const;
+  CudaPerturbInputs PerturbInputs(const Shape& shape) const;
+  CudaSelectInputs BestInputs(const Shape& shape) const;
+  absl::Status EnqueueChoice(const Shape& shape);
+  absl::Status EnqueueLogProbs(const Shape& shape);
+
+  // Constant after construction.
+  CudaLlama* model_ = nullptr;
+  const CudaStepMemory* memory_ = nullptr;
+  CudaReportRing reports_;
+  CudaLogProbRing log_prob_reports_;
+  CudaDevice device_;
+  cudaStream_t stream_ = nullptr;
+  DeviceBuffer<float> logits_;  // [max_rows, vocab_size]
+
+  DeviceBuffer<std::byte> scratch_;  // of one kernel at a time; any step's
+  // As large as all logits.
+  DeviceBuffer<std::byte> perturb_scratch_;
+
+  std::map<Shape, CudaGraph> graphs_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,237 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "kernels/attention/cuda_attention.h"
+#include "kernels/attention/cuda_attention_work.h"
+
+namespace espalier {
+namespace {
+
+struct Asked {
+  std::vector<CudaAttentionRow> rows;
+  std::vector<CudaSharedRun> runs;
+  int num_queries = 0;
+
+  int TotalRunQueries() const {
+    int sum = 0;
+    for (const CudaSharedRun& run : runs) sum += run.num_queries;
+    return sum;
+  }
+};
+
+CudaDevice Hopper() {
+  CudaDevice device;
+  device.num_sms = 132;
+  return device;
+}
+
+CudaAttentionWork Plan(const Asked& asked, const CudaAttentionShape& shape,
+                       int max_items = 1 << 20, int max_partials = 1 << 20) {
+  return PlanCudaAttention(asked.rows, asked.runs, asked.num_queries, shape,
+                           max_items, max_partials, Hopper());
+}
+
+void AddRow(Asked& asked, int num_queries, int kv_begin, int max_positions) {
+  asked.rows.push_back({asked.num_queries, num_queries,
+                        static_cast<int>(asked.rows.size()), kv_begin,
+                        max_positions});
+  asked.num_queries += num_queries;
+}
+
+void AddGroup(Asked& asked, int num_beams, int shared, int tail) {
+  asked.runs.push_back({asked.num_queries, num_beams,
+                        static_cast<int>(asked.rows.size()), 0, shared});
+  for (int b = 0; b < num_beams; ++b) AddRow(asked, 1, shared, shared + tail);
+}
+
+// Two halves that share some more.
+void AddTree(Asked& asked, int num_beams, int shared, int more, int tail) {
+  const int first = asked.num_queries;
+  for (int side = 0; side < 2; ++side) {
+    const int num = side == 0 ? num_beams / 2 : num_beams - num_beams / 2;
+    asked.runs.push_back({asked.num_queries, num,
+                          static_cast<int>(asked.rows.size()), shared,
+                          shared + more});
+    for (int b = 0; b < num; ++b) {
+      AddRow(asked, 1, shared + more, shared + more + tail);
+    }
+  }
+  asked.runs.push_back(
+      {first, num_beams, static_cast<int>(asked.rows.size()) - 1, 0, shared});
+}
+
+Asked RandomBatch(int seed, int page_size) {
+  std::mt19937 random(seed);
+  auto below = [&](int n) { return static_cast<int>(random() % n); };
+  Asked asked;
+  const int num_parts = 1 + below(6);
+  for (int i = 0; i < num_parts; ++i) {
+    const int pages = 1 + below(1 << below(9));
+    const int tail = 1 + below(1 << below(9));
+    switch (below(4)) {
+      case 0:
+        AddRow(asked, 1, 0, 1 + below(1 << (1 + below(13))));
+        break;
+      case 1: {
+        const int num_queries = 1 + below(1 << below(10));
+        AddRow(asked, num_queries, 0, num_queries + below(3000));
+        break;
+      }
+      case 2:
+        AddGroup(asked, 1 + below(1 << below(8)), pages * page_size, tail);
+        break;
+      default:
+        AddTree(asked, 2 + below(40), pages * page_size,
+                (1 + below(20)) * page_size, tail);
+    }
+  }
+  return asked;
+}
+
+constexpr CudaAttentionShape kShapes[] = {
+    {32, 8, 128, 16, DType::kBFloat16}, {12, 12, 64, 32, DType::kFloat16},
+    {20, 1, 64, 16, DType::kBFloat16},  {24, 8, 128, 48, DType::kBFloat16},
+    {32, 8, 128, 16, DType::kFloat32},  {6, 2, 80, 7, DType::kBFloat16}};
+
+// Whose pages hold a position that a query attends to; -1: nobody asked.
+std::vector<int> TablesAsked(const Asked& asked, int query, int size) {
+  std::vector<int> tables(size, -1);
+  for (const CudaAttentionRow& row : asked.rows) {
+    if (query < row.first_query || query >= row.first_query + row.num_queries) {
+      continue;
+    }
+    const int end =
+        row.max_positions - (row.first_query + row.num_queries - 1 - query);
+    std::fill(tables.begin(), tables.begin() + end, row.table);
+  }
+  return tables;
+}
+
+// The same table, or one of a run that covers query and position.
+bool MaySubstitute(const Asked& asked, int query, int position, int table) {
+  return std::any_of(asked.runs.begin(), asked.runs.end(),
+                     [&](const CudaSharedRun& run) {
+                       return run.table == table && query >= run.first_query &&
+                              query < run.first_query + run.num_queries &&
+                              position >= run.kv_begin && position < run.kv_end;
+                     });
+}
+
+void ExpectCoversEverythingOnce(const Asked& asked,
+                                const CudaAttentionWork& work, int query) {
+  constexpr int kMaxPositions = 12000;
+  const std::vector<int> asked_of = TablesAsked(asked, query, kMaxPositions);
+  std::vector<int> times(kMaxPositions);
+  std::vector<int> ordinals;
+  for (const CudaAttentionItem& item : work.items) {
+    if (query < item.first_query ||
+        query >= item.first_query + item.num_queries) {
+      continue;
+    }
+    ordinals.push_back(item.ordinal);
+    ASSERT_LE(item.kv_end, kMaxPositions);
+    for (int p = item.kv_begin; p < item.kv_end; ++p) {
+      ++times[p];
+      ASSERT_TRUE(asked_of[p] == -1 || asked_of[p] == item.table ||
+                  MaySubstitute(asked, query, p, item.table))
+          << "query " << query << " position " << p;
+    }
+  }
+  for (int p = 0; p < kMaxPositions; ++p) {
+    if (asked_of[p] != -1) {
+      ASSERT_EQ(times[p], 1) << "query " << query << " position " << p;
+    }
+  }
+  std::sort(ordinals.begin(), ordinals.end());
+  for (size_t i = 0; i < ordinals.size(); ++i) {
+    ASSERT_EQ(ordinals[i], static_cast<int>(i)) << "query " << query;
+  }
+  ASSERT_EQ(work.partial_indptr[query + 1] - work.partial_indptr[query],
+            ordinals.size() == 1 ? 0 : static_cast<int>(ordinals.size()));
+}
+
+TEST(CudaAttentionPlanTest, EveryQueryMeetsEveryPositionOnce) {
+  for (int seed = 0; seed < 60; ++seed) {
+    const CudaAttentionShape& shape = kShapes[seed % std::size(kShapes)];
+    const Asked asked = RandomBatch(seed, shape.page_size);
+    const CudaAttentionWork work = Plan(asked, shape);
+    const int step = std::max(1, asked.num_queries / 25);
+    for (int q = 0; q < asked.num_queries; q += step) {
+      SCOPED_TRACE(seed);
+      ExpectCoversEverythingOnce(asked, work, q);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(CudaAttentionPlanTest, ItemsFitTheirKernels) {
+  for (int seed = 0; seed < 200; ++seed) {
+    const CudaAttentionShape& shape = kShapes[seed % std::size(kShapes)];
+    const CudaAttentionWork work =
+        Plan(RandomBatch(seed, shape.page_size), shape);
+    const int group = HeadsPerKvHead(shape);
+    ASSERT_EQ(work.item_counts[0] + work.item_counts[1],
+              static_cast<int>(work.items.size()));
+    for (size_t i = 0; i < work.items.size(); ++i) {
+      const CudaAttentionItem& item = work.items[i];
+      ASSERT_LT(item.kv_begin, item.kv_end);
+      if (!AttentionUsesTensorCores(shape)) {
+        ASSERT_LE(item.num_queries, kAttentionAnyRows);
+        continue;
+      }
+      ASSERT_EQ(item.kv_begin % 16, 0);
+      const bool of_block = static_cast<int>(i) < work.item_counts[0];
+      ASSERT_LE(item.num_queries * group,
+                of_block ? kAttentionBlockRows : kAttentionWarpRows);
+    }
+  }
+}
+
+TEST(CudaAttentionPlanTest, LimitsAreKept) {
+  for (int seed = 0; seed < 200; ++seed) {
+    const CudaAttentionShape& shape = kShapes[seed % std::size(kShapes)];
+    const Asked asked = RandomBatch(seed, shape.page_size);
+    // One item for every query of every run and row.
+    const int least = asked.num_queries + asked.TotalRunQueries();
+    for (const int more : {0, 3, 100}) {
+      const CudaAttentionWork work =
+          Plan(asked, shape, least + more, least + more);
+      ASSERT_LE(static_cast<int>(work.items.size()), least + more);
+      ASSERT_LE(work.partial_indptr.back(), least + more);
+      ASSERT_EQ(static_cast<int>(work.partial_indptr.size()),
+                asked.num_queries + 1);
+    }
+  }
+}
+
+TEST(CudaAttentionPlanTest, NothingAskedIsNothingPlanned) {
+  const CudaAttentionWork work = Plan({}, kShapes[0]);
+  EXPECT_TRUE(work.items.empty());
+  EXPECT_EQ(work.partial_indptr, std::vector<int>{0});
+}
+
+// What a query's positions are divided into does not depend on the batch.
+TEST(CudaAttentionPlanTest, Float32IsDividedByItsOwnLengths) {
+  const CudaAttentionShape shape = kShapes[4];
+  Asked alone;
+  AddGroup(alone, 5, 2000, 40);
+  Asked together = alone;
+  for (int i = 0; i < 50; ++i) AddRow(together, 1, 0, 3000);
+  const auto items_of_group = [&](const Asked& asked) {
+    std::vector<std::vector<int>> result;
+    for (const CudaAttentionItem& item : Plan(asked, shape).items) {
+      if (item.first_query >= 5) continue;
+      result.push_back({item.first_query, item.num_queries, item.kv_begin,
+                        item.kv_end, item.ordinal});
+    }
+    std::sort(result.begin(), result.end());
+    return result;
+  };
+  EXPECT_EQ(items_of_group(alone), items_of_group(together));
+}
+
+}  // namespace
+}  // namespace espalier

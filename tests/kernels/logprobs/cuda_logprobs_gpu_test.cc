@@ -1,0 +1,121 @@
+// Log-probabilities of given tokens on the device.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/cuda.h"
+#include "kernels/logprobs/cuda_logprobs.h"
+#include "tests/device_arrays.h"
+#include "tests/kernels/row_cases.h"
+#include "tests/kernels/select/select_oracle.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using testing::Clean;
+using testing::Download;
+using testing::LogSumOf;
+using testing::ToBFloat16;
+using testing::Upload;
+
+std::vector<CudaTokenScore> Score(const std::vector<std::vector<float>>& lines,
+                                  const std::vector<CudaAskedToken>& asked,
+                                  DType dtype) {
+  std::vector<float> logits;
+  std::vector<uint16_t> narrow;
+  for (const auto& line : lines) {
+    logits.insert(logits.end(), line.begin(), line.end());
+  }
+  for (const float x : logits) narrow.push_back(ToBFloat16(x));
+  const auto wide_logits = Upload(logits);
+  const auto narrow_logits = Upload(narrow);
+  std::vector<CudaAskedToken> bound = asked;
+  bound.push_back({0, 0});  // beyond the count
+  const auto device_asked = Upload(bound);
+  const auto num_asked = Upload(std::vector{static_cast<int>(asked.size())});
+  const auto scores =
+      Upload(std::vector<CudaTokenScore>(bound.size(), {kNan, -1}));
+  const CudaLogProbsInputs in = {
+      .dtype = dtype,
+      .vocab_size = static_cast<int>(lines[0].size()),
+      .max_asked = static_cast<int>(bound.size()),
+      .logits = dtype == DType::kFloat32
+                    ? static_cast<const void*>(wide_logits.data())
+                    : narrow_logits.data(),
+      .num_asked = num_asked.data(),
+      .asked = device_asked.data()};
+  const auto stream = CudaStream::Create();
+  EXPECT_TRUE(stream.ok());
+  EXPECT_TRUE(CudaLogProbs(in, scores.data(), stream->get()).ok());
+  EXPECT_EQ(cudaStreamSynchronize(stream->get()), cudaSuccess);
+  auto found = Download(scores);
+  EXPECT_EQ(found.back().rank, -1);
+  found.pop_back();
+  return found;
+}
+
+class CudaLogProbsTest : public ::testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(DTypes, CudaLogProbsTest,
+                         ::testing::Values(DType::kFloat32, DType::kBFloat16),
+                         [](const auto& test) {
+                           return test.param == DType::kFloat32 ? "Float32"
+                                                                : "BFloat16";
+                         });
+
+TEST_P(CudaLogProbsTest, EqualsTheDefinition) {
+  for (const char* kind : {"normal", "ties", "near ties", "constant", "peak",
+                           "holes", "outliers", "infinite", "nothing"}) {
+    for (const int size : {1, 17, 1000, 2049, 32003, 140000}) {
+      SCOPED_TRACE(std::string(kind) + " lines of " + std::to_string(size));
+      std::vector<std::vector<float>> lines(3, Row(kind, size));
+      std::ranges::rotate(lines[1], lines[1].begin() + size / 3);
+      std::vector<CudaAskedToken> asked;
+      for (int i = 0; i < 12; ++i) {
+        asked.push_back({2 - i % 3, (i * 7919 + i % 2) % size});
+      }
+      const auto found = Score(lines, asked, GetParam());
+      for (size_t i = 0; i < asked.size(); ++i) {
+        const auto clean = Clean(lines[asked[i].line], GetParam());
+        const float max = *std::ranges::max_element(clean);
+        const float logit = clean[asked[i].token];
+        const auto likelier =
+            std::ranges::count_if(clean, [&](float x) { return x > logit; });
+        EXPECT_EQ(found[i].rank, 1 + likelier);
+        const float log_prob =
+            max == -kInf ? -kInf
+                         : static_cast<float>((logit == max ? 0 : logit - max) -
+                                              LogSumOf(clean));
+        EXPECT_TRUE(Near(found[i].log_prob, log_prob,
+                         2 * Tolerance(clean.size(), log_prob)))
+            << found[i].log_prob << " instead of " << log_prob;
+      }
+    }
+  }
+}
+
+// What is reported beside a choice is what the choice summed up.
+TEST_P(CudaLogProbsTest, HasTheBitsOfSelection) {
+  for (const int size : {17, 5000, 140000}) {
+    const std::vector<float> line = Row("normal", size);
+    const auto best = testing::SelectOnDevice({{{{line}}, 5}}, GetParam());
+    std::vector<CudaAskedToken> asked;
+    for (const Candidate& c : best[0]) asked.push_back({0, c.token});
+    const auto found = Score({line}, asked, GetParam());
+    for (size_t i = 0; i < asked.size(); ++i) {
+      EXPECT_EQ(found[i].log_prob, best[0][i].cum_log_prob);
+    }
+  }
+}
+
+TEST(CudaLogProbsErrorsTest, ImpossibleShapesAreRefused) {
+  EXPECT_THAT(
+      CudaLogProbs({}, nullptr, nullptr),
+      testing::StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));
+}
+
+}  // namespace
+}  // namespace espalier

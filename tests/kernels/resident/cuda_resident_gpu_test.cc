@@ -1,0 +1,453 @@
+// The kernels that keep beams on the device, step by step against a host model
+// that is written like kernels/resident/assign_slots.h and step_plan.h say it:
+// tokens, sums, slots, tables, tail copies and reports, to the bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include "base/cuda.h"
+#include "kernels/resident/cuda_resident.h"
+#include "tests/few_cases.h"
+#include "tests/kernels/device_words.h"
+#include "tests/kernels/resident/resident_host_model.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using testing::Advance;
+using testing::DeviceWords;
+using testing::HostGroup;
+using testing::kNoBeam;
+using testing::Move;
+using testing::MoveTwins;
+
+constexpr int kVocabSize = 50;
+constexpr int kNumReports = 3;
+constexpr int kGroupWords = sizeof(CudaResidentGroup) / sizeof(int);
+constexpr int kDrawWords = sizeof(CudaDraw) / sizeof(int);
+
+struct Shape {
+  int page_size;
+  std::vector<int> widths;  // of the groups
+  int num_steps;
+  int num_prompt_tokens;
+};
+
+class ResidentTest : public ::testing::TestWithParam<Shape> {
+ protected:
+  void SetUp() override {
+    page_size_ = GetParam().page_size;
+    stride_ =
+        (GetParam().num_prompt_tokens + GetParam().num_steps) / page_size_ + 2;
+    MakeGroups();
+    MakeWords();
+    auto stream = CudaStream::Create();
+    ASSERT_OK(stream.status());
+    stream_ = *std::move(stream);
+  }
+
+  void MakeGroups() {
+    int slot = 3;  // ranges need not begin at 0, nor touch
+    int row = 0;
+    int num_eos = 0;
+    int num_candidates = 0;
+    for (const int width : GetParam().widths) {
+      HostGroup group;
+      group.on_device = {
+          .first_slot = slot, .num_slots = width, .first_eos = num_eos};
+      group.position = GetParam().num_prompt_tokens;
+      group.on_device.num_shared_pages = group.position / page_size_;
+      for (TokenId token = 0; token < kVocabSize; ++token) {
+        if (Below(6) == 0) group.eos.push_back(token);
+      }
+      group.on_device.num_eos = static_cast<int>(group.eos.size());
+      group.selection = {.first_row = row,
+                         .num_rows = width,
+                         .num_candidates = 2 * width,
+                         .first_candidate = num_candidates};
+      group.tokens.assign(width, 0);
+      group.tokens[0] = Below(kVocabSize);
+      group.cums.assign(width, kNoBeam);
+      group.cums[0] = -1.5f;
+      if (groups_.size() % 2 == 1) MakeSamples(&group);
+      group.slots.resize(width);
+      std::iota(group.slots.begin(), group.slots.end(), 0);
+      group.tables.assign(width, std::vector<int>(stride_));
+      for (int i = 0; i < group.on_device.num_shared_pages; ++i) {
+        const int page = next_page_++;
+        for (auto& table : group.tables) table[i] = page;
+      }
+      group.tails.resize(width);
+      for (int& tail : group.tails) tail = next_page_++;
+      slot += width + Below(4);
+      row += width;
+      num_eos += group.on_device.num_eos;
+      num_candidates += 2 * width;
+      groups_.push_back(std::move(group));
+    }
+    num_slots_ = slot;
+    num_rows_ = row;
+    num_eos_ = num_eos;
+    num_candidates_ = num_candidates;
+  }
+
+  // All of them live.
+  void MakeSamples(HostGroup* group) {
+    const int width = group->on_device.num_slots;
+    group->on_device.first_draw = num_draws_;
+    group->on_device.num_draws = width;
+    group->on_device.num_prompt_tokens = group->position - 2;
+    num_draws_ += width;
+    group->num_beams = width;
+    for (int rank = 0; rank < width; ++rank) {
+      group->tokens[rank] = Below(kVocabSize);
+      group->cums[rank] = -0.25f * rank;
+      group->samples.push_back(3 + 2 * rank);
+    }
+  }
+
+  void MakeWords() {
+    const int num_groups = static_cast<int>(groups_.size());
+    tokens_ = words_.Add(num_slots_);
+    cums_ = words_.Add(num_slots_);
+    slots_ = words_.Add(num_slots_);
+    samples_ = words_.Add(num_slots_);
+    draws_ = words_.Add(kDrawWords * num_draws_);
+    sources_ = words_.Add(num_slots_);
+    tails_ = words_.Add(num_slots_);
+    tables_ = words_.Add((num_slots_ + 1) * stride_);
+    positions_ = words_.Add(num_slots_);
+    const int pages_per_slot = GetParam().num_steps / page_size_ + 2;
+    page_tokens_ =
+        words_.Add((next_page_ + num_slots_ * pages_per_slot) * page_size_);
+    num_groups_at_ = words_.Add(1);
+    groups_at_ = words_.Add(num_groups * kGroupWords);
+    selections_ = words_.Add(num_groups * 5);
+    row_groups_ = words_.Add(padded_rows());
+    eos_ = words_.Add(num_eos_ + 1);
+    batch_tokens_ = words_.Add(padded_rows());
+    batch_positions_ = words_.Add(padded_rows());
+    logits_tokens_ = words_.Add(padded_rows());
+    batch_cums_ = words_.Add(padded_rows());
+    copies_ = words_.Add(3 * num_slots_);
+    num_copies_ = words_.Add(1);
+    clock_ = words_.Add(4);
+    scratch_ = words_.Add(3 * num_slots_);
+    candidates_ = words_.Add(3 * num_candidates_);
+    counts_ = words_.Add(num_groups);
+    words_.Upload();
+    state_ = {.tokens = words_.At<int>(tokens_),
+              .cum_log_probs = words_.At<float>(cums_),
+              .slots = words_.At<int>(slots_),
+              .samples = words_.At<uint32_t>(samples_),
+              .sources = words_.At<int>(sources_),
+              .tails = words_.At<int>(tails_),
+              .tables = words_.At<int>(tables_),
+              .positions = words_.At<int>(positions_),
+              .page_tokens = words_.At<int>(page_tokens_),
+              .num_groups = words_.At<int>(num_groups_at_),
+              .groups = words_.At<CudaResidentGroup>(groups_at_),
+              .selections = words_.At<CudaSelectGroup>(selections_),
+              .row_groups = words_.At<int>(row_groups_),
+              .eos_token_ids = words_.At<int>(eos_),
+              .batch_tokens = words_.At<int>(batch_tokens_),
+              .batch_positions = words_.At<int>(batch_positions_),
+              .logits_tokens = words_.At<int>(logits_tokens_),
+              .batch_cum_log_probs = words_.At<float>(batch_cums_),
+              .draws = words_.At<CudaDraw>(draws_),
+              .copies = words_.At<PageCopy>(copies_),
+              .num_copies = words_.At<int>(num_copies_),
+              .clock = words_.At<CudaStepClock>(clock_),
+              .scratch = words_.At<int>(scratch_),
+              .table_stride = stride_,
+              .page_size = page_size_};
+    auto headers = PinnedBuffer<CudaReportRing::Header>::Create(kNumReports);
+    auto counts = PinnedBuffer<int>::Create(kNumReports * num_groups);
+    auto reported =
+        PinnedBuffer<Candidate>::Create(kNumReports * num_candidates_);
+    ASSERT_TRUE(headers.ok() && counts.ok() && reported.ok());
+    headers_ = *std::move(headers);
+    reported_counts_ = *std::move(counts);
+    reported_ = *std::move(reported);
+    reports_ = {headers_.data(),  reported_counts_.data(),
+                reported_.data(), kNumReports,
+                num_groups,       num_candidates_};
+  }
+
+  void Put(int target, const std::vector<int>& values) {
+    words_.Put(target, values);
+  }
+  void ApplyDelta() { words_.ApplyDelta(state_.clock, stream_.get()); }
+  void Wait() {
+    ASSERT_OK(CudaStatus(cudaStreamSynchronize(stream_.get()), "kernels"));
+  }
+
+  static std::vector<int> Bits(const std::vector<float>& values) {
+    std::vector<int> bits;
+    for (const float value : values) bits.push_back(std::bit_cast<int>(value));
+    return bits;
+  }
+
+  void PutGroups() {
+    Put(num_groups_at_, {static_cast<int>(groups_.size())});
+    std::vector<int> row_groups(padded_rows(), -1);
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const HostGroup& group = groups_[g];
+      const int first = group.on_device.first_slot;
+      Put(groups_at_ + kGroupWords * static_cast<int>(g),
+          {first, group.on_device.num_slots, group.on_device.num_shared_pages,
+           group.on_device.first_eos, group.on_device.num_eos,
+           group.on_device.first_draw, group.on_device.num_draws,
+           group.on_device.num_prompt_tokens});
+      Put(selections_ + 5 * static_cast<int>(g),
+          {group.selection.first_row, group.selection.num_rows,
+           group.selection.num_candidates, group.selection.first_candidate, 0});
+      std::fill_n(row_groups.begin() + group.selection.first_row,
+                  group.selection.num_rows, static_cast<int>(g));
+      Put(eos_ + group.on_device.first_eos, group.eos);
+      Put(tokens_ + first, group.tokens);
+      Put(cums_ + first, Bits(group.cums));
+      Put(slots_ + first, GlobalSlots(group));
+      Put(samples_ + first, {group.samples.begin(), group.samples.end()});
+      Put(sources_ + first, std::vector<int>(group.slots.size(), -1));
+      Put(tails_ + first, group.tails);
+      Put(positions_ + first, {group.position});
+      for (int slot = 0; slot < group.on_device.num_slots; ++slot) {
+        Put(tables_ + (first + slot) * stride_, group.tables[slot]);
+      }
+    }
+    Put(row_groups_, row_groups);
+  }
+
+  static std::vector<int> GlobalSlots(const HostGroup& group) {
+    std::vector<int> slots = group.slots;
+    for (int& slot : slots) slot += group.on_device.first_slot;
+    return slots;
+  }
+
+  // A page begins: every slot gets a fresh one ahead.
+  void PutTails() {
+    for (HostGroup& group : groups_) {
+      if (group.position % page_size_ != 0) continue;
+      for (int& tail : group.tails) tail = next_page_++;
+      Put(tails_ + group.on_device.first_slot, group.tails);
+    }
+  }
+
+  void ExpectBatch(const std::vector<Move>& expected_copies) {
+    for (const HostGroup& group : groups_) {
+      const int row = group.selection.first_row;
+      const size_t width = group.tokens.size();
+      for (size_t rank = 0; rank < width; ++rank) {
+        const int token = words_.host[logits_tokens_ + row + rank];
+        EXPECT_EQ(token, row + group.slots[rank]);
+        EXPECT_EQ(words_.host[batch_tokens_ + token], group.tokens[rank]);
+        const int place = group.tails[group.slots[rank]] * page_size_ +
+                          group.position % page_size_;
+        EXPECT_EQ(words_.host[page_tokens_ + place], group.tokens[rank]);
+      }
+      EXPECT_EQ(words_.Slice(batch_cums_ + row, width), Bits(group.cums));
+      EXPECT_EQ(words_.Slice(batch_positions_ + row, width),
+                std::vector<int>(width, group.position));
+      ExpectDraws(group);
+      const size_t num_pages = group.position / page_size_ + 1;
+      for (int rank = 0; rank < group.num_beams; ++rank) {
+        const int slot = group.slots[rank];
+        const int global = group.on_device.first_slot + slot;
+        const std::vector<int>& table = group.tables[slot];
+        EXPECT_EQ(words_.Slice(tables_ + global * stride_, num_pages),
+                  std::vector<int>(table.begin(), table.begin() + num_pages));
+      }
+    }
+    for (int row = num_rows_; row < padded_rows(); ++row) {
+      EXPECT_EQ(words_.host[batch_tokens_ + row], 0);
+      EXPECT_EQ(words_.host[logits_tokens_ + row], row);
+      EXPECT_EQ(words_.host[batch_cums_ + row], std::bit_cast<int>(kNoBeam));
+    }
+    std::vector<Move> copies;
+    for (int i = 0; i < words_.host[num_copies_]; ++i) {
+      const int* copy = &words_.host[copies_ + 3 * i];
+      copies.push_back({copy[0], copy[1], copy[2]});
+    }
+    std::sort(copies.begin(), copies.end());
+    EXPECT_EQ(copies, expected_copies);
+  }
+
+  // A draw of every home, for its own candidate.
+  void ExpectDraws(const HostGroup& group) {
+    for (int rank = 0; rank < std::ssize(group.samples); ++rank) {
+      const int draw = group.on_device.first_draw + rank;
+      const std::vector<int> expected = {
+          group.selection.first_row + rank,
+          group.selection.first_candidate + rank, rank,
+          static_cast<int>(group.samples[rank]),
+          group.position + 1 - group.on_device.num_prompt_tokens};
+      EXPECT_EQ(words_.Slice(draws_ + kDrawWords * draw, kDrawWords), expected);
+    }
+  }
+
+  // A token of each sample that lives; at times none, an error.
+  std::vector<Candidate> AnyDraws(const HostGroup& group) {
+    std::vector<Candidate> candidates;
+    for (int rank = 0; rank < group.num_beams; ++rank) {
+      const TokenId token = Below(500) == 0 ? kNoToken : Below(kVocabSize);
+      candidates.push_back({.beam = rank,
+                            .token = token,
+                            .cum_log_prob = group.cums[rank] - 0.5f});
+    }
+    return candidates;
+  }
+
+  // Candidates of the live beams, best first, with EOS ids among them; at
+  // times few, at times none.
+  std::vector<Candidate> AnyCandidates(const HostGroup& group) {
+    const int limit = group.num_beams == 0 ? 0
+                      : Below(40) == 0
+                          ? Below(group.selection.num_candidates + 1)
+                          : group.selection.num_candidates;
+    const bool few_parents = Below(3) == 0;
+    std::vector<Candidate> candidates;
+    float cum = -static_cast<float>(step_);
+    for (int i = 0; i < limit; ++i) {
+      cum -= Below(100) / 64.0f;
+      const int range = few_parents ? 1 + group.num_beams / 4 : group.num_beams;
+      candidates.push_back({.beam = Below(std::min(range, group.num_beams)),
+                            .token = Below(kVocabSize),
+                            .cum_log_prob = cum});
+    }
+    return candidates;
+  }
+
+  void UploadCandidates(const std::vector<std::vector<Candidate>>& candidates) {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      std::vector<int> words;
+      for (const Candidate& candidate : candidates[g]) {
+        words.insert(words.end(), {candidate.beam, candidate.token,
+                                   std::bit_cast<int>(candidate.cum_log_prob)});
+      }
+      Put(candidates_ + 3 * groups_[g].selection.first_candidate, words);
+      const bool draws = groups_[g].on_device.num_draws > 0;
+      Put(counts_ + static_cast<int>(g),
+          {draws ? 12345 : static_cast<int>(candidates[g].size())});
+    }
+  }
+
+  void ExpectReport(const std::vector<std::vector<Candidate>>& candidates) {
+    const int report = step_ % kNumReports;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const int count = reported_counts_[report * groups_.size() + g];
+      ASSERT_EQ(count, static_cast<int>(candidates[g].size()));
+      const Candidate* const first = reported_.data() +
+                                     report * num_candidates_ +
+                                     groups_[g].selection.first_candidate;
+      EXPECT_EQ(std::vector<Candidate>(first, first + count), candidates[g]);
+    }
+    EXPECT_GT(headers_[report].started_ns, 0);
+    EXPECT_GE(headers_[report].ended_ns, headers_[report].started_ns);
+    EXPECT_EQ(words_.host[num_copies_], 0);
+  }
+
+  // Closes the gaps between the groups' slots.
+  void MoveGroups() {
+    int first = 0;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      CudaResidentGroup& group = groups_[g].on_device;
+      if (first < group.first_slot) {
+        ASSERT_OK(CudaMoveGroup(state_, group.first_slot, first,
+                                group.num_slots, stream_.get()));
+        group.first_slot = first;
+        Put(groups_at_ + kGroupWords * static_cast<int>(g), {first});
+      }
+      first += group.num_slots;
+    }
+  }
+
+  void RunStep() {
+    if (step_ == GetParam().num_steps / 2) MoveGroups();
+    PutTails();
+    ApplyDelta();
+    ASSERT_OK(CudaBeginStep(state_, padded_rows(), stream_.get()));
+    Wait();
+    words_.Download();
+    std::vector<Move> copies;
+    for (HostGroup& group : groups_) MoveTwins(group, page_size_, &copies);
+    std::sort(copies.begin(), copies.end());
+    ExpectBatch(copies);
+    std::vector<std::vector<Candidate>> candidates;
+    for (const HostGroup& group : groups_) {
+      candidates.push_back(group.samples.empty() ? AnyCandidates(group)
+                                                 : AnyDraws(group));
+    }
+    UploadCandidates(candidates);
+    ApplyDelta();
+    ASSERT_OK(CudaAdvanceGroups(
+        state_, words_.At<Candidate>(candidates_), words_.At<int>(counts_),
+        reports_, static_cast<int>(groups_.size()), stream_.get()));
+    Wait();
+    words_.Download();
+    ExpectReport(candidates);
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      Advance(groups_[g], candidates[g]);
+    }
+    ++step_;
+  }
+
+  int Below(int limit) { return static_cast<int>(random_() % limit); }
+  int padded_rows() const { return num_rows_ + 5; }
+
+  std::mt19937 random_{20240607};
+  int page_size_ = 1;
+  int stride_ = 1;
+  int num_slots_ = 0;
+  int num_rows_ = 0;
+  int num_eos_ = 0;
+  int num_candidates_ = 0;
+  int num_draws_ = 0;
+  int next_page_ = 1;
+  int step_ = 0;
+  std::vector<HostGroup> groups_;
+
+  DeviceWords words_;
+  int samples_, draws_;
+  int tokens_, cums_, slots_, sources_, tails_, tables_, positions_,
+      page_tokens_;
+  int num_groups_at_, groups_at_, selections_, row_groups_, eos_;
+  int batch_tokens_, batch_positions_, logits_tokens_, batch_cums_;
+  int copies_, num_copies_, clock_, scratch_, candidates_, counts_;
+  CudaResidentState state_;
+  CudaReportRing reports_;
+  PinnedBuffer<CudaReportRing::Header> headers_;
+  PinnedBuffer<int> reported_counts_;
+  PinnedBuffer<Candidate> reported_;
+  CudaStream stream_;
+};
+
+TEST_P(ResidentTest, EveryStepIsThatOfTheHost) {
+  PutGroups();
+  ApplyDelta();
+  const int num_steps = GetParam().num_steps;
+  for (int i = 0; i < testing::Cases(num_steps, num_steps / 6); ++i) {
+    RunStep();
+    if (HasFailure()) FAIL() << "step " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, ResidentTest,
+    ::testing::Values(Shape{16, {1}, 40, 17}, Shape{4, {5, 1, 3}, 60, 6},
+                      Shape{1, {4, 4}, 30, 3},
+                      Shape{3, {2, 33, 100, 7, 1, 64}, 40, 0},
+                      Shape{16, {255, 256, 257}, 40, 30},
+                      Shape{4, {1024, 1025}, 20, 5}, Shape{2, {5000}, 12, 9}));
+
+}  // namespace
+}  // namespace espalier

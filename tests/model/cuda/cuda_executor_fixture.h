@@ -1,0 +1,88 @@
+// What tests of the executor on a device share: the embedded model on the host
+// and on the device, requests run under a scheduler, and how answers compare.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "batcher/scheduler.h"
+#include "exec_request/request.h"
+#include "exec_request/step_executor.h"
+#include "model/cuda/cuda_executor.h"
+#include "model/llama_model.h"
+
+namespace espalier::testing {
+
+std::string SourcePath(const std::string& path);
+
+using Answers = std::vector<absl::StatusOr<Result>>;
+
+struct DriveOptions {
+  int num_in_flight = 1;
+  SchedulerOptions scheduler = {
+      .max_running = 64, .max_step_tokens = 256, .validate_steps = true};
+  // Called before the n-th plan; may submit and cancel.
+  std::function<void(Scheduler&, int)> before_plan = [](Scheduler&, int) {};
+};
+
+// Runs all requests under one scheduler, as an engine does.
+Answers Drive(StepExecutor& steps, const std::vector<Request>& requests,
+              const DriveOptions& options);
+
+// Runs one plan and waits for its answer.
+absl::StatusOr<StepResult> RunPlan(StepExecutor& steps, StepPlan plan);
+
+// Equal to 1e-4 of themselves, or of 0.5: scores of two devices in float32.
+bool Close(double a, double b);
+
+// How often the tokens at a rank differ while the scores agree.
+struct Comparison {
+  int num_hypotheses = 0;
+  int num_swapped = 0;
+  int num_different = 0;
+
+  void Add(const std::vector<Hypothesis>& expected,
+           const std::vector<Hypothesis>& actual, const std::string& what);
+  void Print(const char* name) const;
+};
+
+class CudaExecutorTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite();
+  static void TearDownTestSuite();
+
+  // A model on the device with its executor.
+  struct OnDevice {
+    std::unique_ptr<CudaLlama> model;
+    std::unique_ptr<CudaExecutor> steps;
+  };
+  static CudaLlamaOptions Float32();
+  // Null where it failed; that is a failure of the test.
+  static OnDevice Load(const CudaLlamaOptions& options);
+
+  static Answers OnHost(const std::vector<Request>& requests);
+
+  // Of any width, with and without score processors.
+  static Request AnyRequest(std::mt19937& random);
+  static std::vector<Request> AnyRequests(int count, uint32_t seed);
+  // Diverse, sampled and stochastic beams, and what is restricted to sequences,
+  // in turn; some report log-probabilities.
+  static std::vector<Request> RequestsOfAllStrategies(int count, uint32_t seed);
+
+  // At most one hypothesis in a hundred has others' tokens at its rank.
+  static void ExpectSame(const Answers& expected, const Answers& actual,
+                         const char* name);
+  static void PrintFigures(const CudaExecutor& steps);
+
+  static CudaDevice* device_;
+  static ThreadPool* pool_;
+  static LlamaModel* host_;
+};
+
+}  // namespace espalier::testing

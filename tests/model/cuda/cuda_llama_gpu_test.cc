@@ -1,0 +1,380 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "model/cuda/cuda_llama.h"
+#include "model/llama_model.h"
+#include "tests/few_cases.h"
+#include "tests/model/cuda/cuda_plan_model.h"
+#include "tests/model/feeder.h"
+#include "tests/model/llama_reference.h"
+#include "tests/model/logprobs_examples.h"
+#include "tests/model/tiny_model.h"
+#include "tests/model/twin_checks.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::Cases;
+using ::espalier::testing::CudaPlanBatch;
+using ::espalier::testing::CudaPlanModel;
+using ::espalier::testing::ExpectLogProbs;
+using ::espalier::testing::ExpectMatchesTwin;
+using ::espalier::testing::FeedAlone;
+using ::espalier::testing::Feeder;
+using ::espalier::testing::FilesOf;
+using ::espalier::testing::kFloat32Tolerance;
+using ::espalier::testing::Lines;
+using ::espalier::testing::MakeTinyModel;
+using ::espalier::testing::RandomTokens;
+using ::espalier::testing::ReadLogProbsExamples;
+using ::espalier::testing::ReferenceLogits;
+using ::espalier::testing::StatusIs;
+using ::espalier::testing::TempDirectory;
+using ::espalier::testing::TinyModel;
+using ::espalier::testing::TinyShape;
+using ::espalier::testing::TinyShapes;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+CudaDevice Device() {
+  const auto device = CudaDevice::Open(0);
+  EXPECT_OK(device);
+  return *device;
+}
+
+CudaLlamaOptions SmallOptions(DType dtype, int page_size = 16) {
+  return {.page_size = page_size,
+          .kv_cache_bytes = 8 << 20,
+          .dtype = dtype,
+          .max_tokens = 256,
+          .max_logits = 256,
+          .max_attention_items = 2048,
+          .max_attention_partials = 4096};
+}
+
+std::unique_ptr<CudaPlanModel> LoadTiny(const TinyModel& tiny,
+                                        const CudaLlamaOptions& options,
+                                        bool share_runs = true) {
+  const TempDirectory directory(FilesOf(tiny));
+  auto llama = CudaLlama::Load(directory.path(), options, Device());
+  EXPECT_OK(llama);
+  const CudaPlanBatch::Options batch = {
+      .share_runs = share_runs,
+      .max_items = options.max_attention_items,
+      .max_partials = options.max_attention_partials};
+  return std::make_unique<CudaPlanModel>(*std::move(llama), Device(), batch);
+}
+
+// With sizes that are no multiples of 8; heads are on a device.
+std::vector<TinyShape> AllShapes() {
+  std::vector<TinyShape> shapes = TinyShapes();
+  shapes.push_back({.vocab_size = 6,
+                    .hidden_size = 1,
+                    .intermediate_size = 1,
+                    .num_layers = 1,
+                    .num_heads = 1,
+                    .num_kv_heads = 1,
+                    .head_dim = 8});
+  shapes.push_back({.vocab_size = 37,
+                    .hidden_size = 133,
+                    .intermediate_size = 203,
+                    .num_heads = 2,
+                    .num_kv_heads = 1,
+                    .head_dim = 128});
+  return shapes;
+}
+
+TEST(CudaLlamaTest, MatchesTheTwinForEveryShapePageSizeAndChunk) {
+  ExpectMatchesTwin(AllShapes(), [](const TinyModel& tiny, int page_size) {
+    return LoadTiny(tiny, SmallOptions(DType::kFloat32, page_size));
+  });
+}
+
+// |a - b| / |b| over all numbers.
+template <typename Expected>
+double Distance(const Lines& lines, const Expected& expected) {
+  double difference = 0;
+  double norm = 0;
+  for (size_t t = 0; t < lines.size(); ++t) {
+    for (size_t i = 0; i < lines[t].size(); ++i) {
+      difference += std::pow(lines[t][i] - expected[t][i], 2);
+      norm += std::pow(expected[t][i], 2);
+    }
+  }
+  return std::sqrt(difference / norm);
+}
+
+// An activation is rounded some six times a layer, by up to half a unit each.
+TEST(CudaLlamaTest, SixteenBitsComeAsNearAsTheirRoundingAllows) {
+  const std::vector<TinyShape> shapes = AllShapes();
+  // Few: heads of 64 and of 128.
+  for (size_t s = Cases(0, 5); s < shapes.size(); s += Cases(1, 2)) {
+    const TinyModel tiny = MakeTinyModel(shapes[s], 5);
+    const int num_tokens = Cases(70, 20);
+    const auto tokens = RandomTokens(num_tokens, shapes[s].vocab_size, 6);
+    const auto expected = ReferenceLogits(tiny, tokens);
+    for (const auto& [dtype, bound] : {std::pair(DType::kBFloat16, 2e-2),
+                                       std::pair(DType::kFloat16, 2.5e-3)}) {
+      const auto model = LoadTiny(tiny, SmallOptions(dtype));
+      for (const int chunk : {Cases(1, 5), num_tokens}) {
+        EXPECT_LT(Distance(FeedAlone(model.get(), tokens, chunk), expected),
+                  bound)
+            << "shape " << s << " chunk " << chunk;
+      }
+    }
+  }
+}
+
+void ExpectNear(const std::vector<Lines>& got, const std::vector<Lines>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t r = 0; r < got.size(); ++r) {
+    ASSERT_EQ(got[r].size(), want[r].size());
+    for (size_t t = 0; t < got[r].size(); ++t) {
+      for (size_t i = 0; i < got[r][t].size(); ++i) {
+        ASSERT_NEAR(got[r][t][i], want[r][t][i], kFloat32Tolerance)
+            << "row " << r << " line " << t << " logit " << i;
+      }
+    }
+  }
+}
+
+// Sequences join, grow by chunks or single tokens, fork and pause at random,
+// with logits for some of the tokens; the CPU's model does the same.
+TEST(CudaLlamaTest, MixedBatchesMatchTheCpu) {
+  ThreadPool pool(1);
+  const TinyModel tiny = MakeTinyModel({.dtype = "BF16"}, 7);
+  const TempDirectory directory(FilesOf(tiny));
+  for (const bool share_runs : {false, true}) {
+    ASSERT_OK_AND_ASSIGN(
+        const auto on_cpu,
+        LlamaModel::Load(directory.path(),
+                         {.page_size = 4, .kv_cache_bytes = 8 << 20}, &pool));
+    const auto on_device =
+        LoadTiny(tiny, SmallOptions(DType::kFloat32, 4), share_runs);
+    Feeder cpu(on_cpu.get());
+    Feeder device(on_device.get());
+    std::mt19937 random(8);
+    std::vector<int> lengths;
+    for (int i = 0; i < 5; ++i) {
+      cpu.Add();
+      lengths.push_back(0 * device.Add());
+    }
+    for (int step = 0; step < Cases(60, 16); ++step) {
+      const int parent = random() % lengths.size();
+      if (step > 10 && lengths.size() < 12 && lengths[parent] > 0) {
+        cpu.Fork(parent);
+        device.Fork(parent);
+        lengths.push_back(lengths[parent]);
+      }
+      std::vector<Feeder::Row> rows;
+      for (size_t i = 0; i < lengths.size(); ++i) {
+        const int most = random() % 3 == 0 ? 9 : 1;
+        const int count =
+            std::min<int>(random() % 4 == 0 ? 0 : most, 100 - lengths[i]);
+        if (count == 0) continue;
+        rows.push_back({static_cast<int>(i), RandomTokens(count, 23, step),
+                        static_cast<int>(random() % (count + 1))});
+        lengths[i] += count;
+      }
+      if (rows.empty()) continue;
+      ASSERT_NO_FATAL_FAILURE(ExpectNear(device.Step(rows), cpu.Step(rows)))
+          << "step " << step << " share_runs " << share_runs;
+    }
+  }
+}
+
+// Beams of one prompt, each a token a step: what the decoding of a group is.
+TEST(CudaLlamaTest, BeamsThatShareAPromptMatchTheCpu) {
+  ThreadPool pool(1);
+  const TinyModel tiny = MakeTinyModel({.max_context = 512}, 9);
+  const TempDirectory directory(FilesOf(tiny));
+  ASSERT_OK_AND_ASSIGN(
+      const auto on_cpu,
+      LlamaModel::Load(directory.path(), {.kv_cache_bytes = 8 << 20}, &pool));
+  const auto on_device = LoadTiny(tiny, SmallOptions(DType::kFloat32));
+  Feeder cpu(on_cpu.get());
+  Feeder device(on_device.get());
+  const std::vector<Feeder::Row> prompt = {{0, RandomTokens(200, 23, 10), 1}};
+  cpu.Add();
+  device.Add();
+  ASSERT_NO_FATAL_FAILURE(ExpectNear(device.Step(prompt), cpu.Step(prompt)));
+  for (int beam = 1; beam < 8; ++beam) {
+    cpu.Fork(0);
+    device.Fork(0);
+  }
+  for (int step = 0; step < Cases(40, 6); ++step) {
+    std::vector<Feeder::Row> rows;
+    for (int beam = 0; beam < 8; ++beam) {
+      rows.push_back({beam, RandomTokens(1, 23, 100 * step + beam)});
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectNear(device.Step(rows), cpu.Step(rows)))
+        << "step " << step;
+  }
+}
+
+TEST(CudaLlamaTest, LogProbsOfReferenceSequencesMatch) {
+  auto llama = CudaLlama::Load(
+      ESPALIER_SOURCE_DIR "/models/en-fr",
+      {.kv_cache_bytes = 64 << 20, .dtype = DType::kFloat32, .max_tokens = 512},
+      Device());
+  ASSERT_OK(llama);
+  CudaPlanModel model(*std::move(llama), Device());
+  const auto examples = ReadLogProbsExamples();
+  ASSERT_EQ(examples.size(), 24u);
+  for (const auto& example :
+       std::span(examples).first(Cases(examples.size(), size_t{1}))) {
+    const int num_tokens = static_cast<int>(example.tokens.size());
+    for (const int chunk : {num_tokens, 3, 1}) {
+      ExpectLogProbs(FeedAlone(&model, example.tokens, chunk), example, 1e-4);
+    }
+  }
+}
+
+// A plan of decoding rows over prompts that were fed before.
+StepPlan DecodePlan(int num_rows, int position, int page_size) {
+  StepPlan plan;
+  const int num_pages = position / page_size + 1;
+  for (int r = 0; r < num_rows; ++r) {
+    plan.rows.push_back({.sequence = SequenceId{r},
+                         .first_token = r,
+                         .num_tokens = 1,
+                         .first_position = position,
+                         .num_logits = 1,
+                         .first_logits = r});
+    plan.tokens.push_back(r);
+    for (int i = 0; i < num_pages; ++i) {
+      plan.page_indices.push_back(PageId{r * num_pages + i});
+    }
+    plan.page_indptr.push_back((r + 1) * num_pages);
+  }
+  plan.num_logits = num_rows;
+  return plan;
+}
+
+TEST(CudaLlamaTest, ACapturedCallReplaysToTheSameBits) {
+  const auto model =
+      LoadTiny(MakeTinyModel({}, 11), SmallOptions(DType::kBFloat16));
+  const StepPlan plan = DecodePlan(5, 37, 16);
+  std::vector<float> eager(5 * 23);
+  ASSERT_OK(model->Forward(plan, eager));
+
+  ASSERT_OK_AND_ASSIGN(
+      const CudaPlanBatch batch,
+      CudaPlanBatch::Create(plan, model->llama(), Device(), {}));
+  ASSERT_OK_AND_ASSIGN(const auto logits, DeviceBuffer<float>::Create(5 * 23));
+  ASSERT_OK_AND_ASSIGN(const CudaStream stream, CudaStream::Create());
+  ASSERT_OK_AND_ASSIGN(const CudaGraph graph, CaptureGraph(stream.get(), [&] {
+                         return model->llama().Enqueue(
+                             batch.view(), logits.data(), stream.get());
+                       }));
+  for (int replay = 0; replay < 3; ++replay) {
+    ASSERT_EQ(
+        cudaMemsetAsync(logits.data(), 0xFF, logits.size_bytes(), stream.get()),
+        cudaSuccess);
+    ASSERT_EQ(cudaGraphLaunch(graph.get(), stream.get()), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
+    std::vector<float> replayed(5 * 23);
+    ASSERT_EQ(cudaMemcpy(replayed.data(), logits.data(), logits.size_bytes(),
+                         cudaMemcpyDefault),
+              cudaSuccess);
+    EXPECT_EQ(replayed, eager);
+  }
+}
+
+TEST(CudaLlamaTest, TheDescriptionIsWhatConfigsAndOptionsSay) {
+  TinyModel tiny = MakeTinyModel({}, 13);
+  tiny.generation_config["max_new_tokens"] = 77;
+  const auto model = LoadTiny(tiny, SmallOptions(DType::kFloat16, 8));
+  const ModelDescription& description = model->description();
+  EXPECT_EQ(description.vocab_size, 23);
+  EXPECT_EQ(description.max_context, 128);
+  EXPECT_EQ(description.eos_token_ids, (std::vector<TokenId>{2, 5}));
+  EXPECT_EQ(description.default_max_new_tokens, 77);
+  EXPECT_EQ(description.page_size, 8);
+  // Two layers of keys and values, 8 tokens of 2 heads of 16 numbers.
+  const int num_pages = (8 << 20) / (2 * 2 * 8 * 2 * 16 * 2);
+  EXPECT_EQ(description.num_pages, num_pages - 1);
+  EXPECT_EQ(model->llama().spare_page(), PageId{num_pages - 1});
+  EXPECT_EQ(model->llama().cache().num_pages, num_pages);
+}
+
+TEST(CudaLlamaTest, WhatTheDeviceCannotDoIsNamed) {
+  const auto load = [](const TinyModel& tiny, const CudaLlamaOptions& options) {
+    const TempDirectory directory(FilesOf(tiny));
+    return CudaLlama::Load(directory.path(), options, Device()).status();
+  };
+  const TinyModel tiny = MakeTinyModel({}, 14);
+  CudaLlamaOptions options = SmallOptions(DType::kFloat32);
+  EXPECT_THAT(
+      load(MakeTinyModel({.head_dim = 12}, 14), options),
+      StatusIs(kInvalid, HasSubstr("head_dim must be a multiple of 8 up to")));
+  options.page_size = 0;
+  EXPECT_THAT(load(tiny, options),
+              StatusIs(kInvalid, HasSubstr("page_size must be in [1, 4096]")));
+  options = SmallOptions(DType::kFloat32);
+  options.kv_cache_bytes = 2 * 8192 - 1;
+  EXPECT_THAT(load(tiny, options),
+              StatusIs(kInvalid, HasSubstr("must hold two pages of 8192")));
+  options.kv_cache_bytes = int64_t{1} << 44;
+  EXPECT_THAT(load(tiny, options),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("bytes of device memory")));
+
+  TinyModel large = MakeTinyModel({.dtype = "BF16"}, 14);
+  large.tensors["model.layers.1.mlp.up_proj.weight"].values[7] = 131072.0f;
+  EXPECT_THAT(
+      load(large, SmallOptions(DType::kFloat16)),
+      StatusIs(kInvalid, HasSubstr("layer 1: up_proj: float16 cannot hold")));
+  EXPECT_OK(load(large, SmallOptions(DType::kBFloat16)));
+}
+
+TEST(CudaLlamaTest, ACallBeyondTheBoundsIsRefused) {
+  const auto model =
+      LoadTiny(MakeTinyModel({}, 15), SmallOptions(DType::kFloat32));
+  CudaBatch batch = {.num_tokens = 257};
+  EXPECT_THAT(model->llama().Enqueue(batch, nullptr, nullptr),
+              StatusIs(kInvalid, HasSubstr("257 tokens, the limit is 256")));
+  batch = {.num_tokens = 1, .num_logits = 300};
+  EXPECT_THAT(model->llama().Enqueue(batch, nullptr, nullptr),
+              StatusIs(kInvalid, HasSubstr("300 lines of logits")));
+  EXPECT_OK(model->llama().Enqueue({}, nullptr, nullptr));
+}
+
+TEST(CudaLlamaTest, RandomWeightsComputeTheSameEveryTime) {
+  LlamaConfig config;
+  config.vocab_size = 100;
+  config.hidden_size = 72;
+  config.intermediate_size = 100;
+  config.num_layers = 2;
+  config.num_heads = 2;
+  config.num_kv_heads = 1;
+  config.head_dim = 64;
+  config.max_context = 128;
+  std::vector<Lines> results;
+  for (int i = 0; i < 2; ++i) {
+    auto llama =
+        CudaLlama::Random(config, SmallOptions(DType::kBFloat16), Device());
+    ASSERT_OK(llama);
+    CudaPlanModel model(*std::move(llama), Device());
+    results.push_back(FeedAlone(&model, RandomTokens(20, 100, 16), 20));
+  }
+  EXPECT_EQ(results[0], results[1]);
+  float largest = 0;
+  for (const float logit : results[0][19]) {
+    ASSERT_TRUE(std::isfinite(logit));
+    largest = std::max(largest, std::abs(logit));
+  }
+  EXPECT_GT(largest, 0.01f);
+}
+
+}  // namespace
+}  // namespace espalier

@@ -37,7 +37,8 @@ PreparedRequest::PreparedRequest(Request from)
     : request(std::move(from)),
       allowed(AllowedSequences::Make(request.params)),
       rule(MakeSelectionRule(request.params, allowed)) {
-  request.params.allowed_sequences.reset();
+  // Empty, not unset: that they were given is part of what errors say.
+  if (allowed != nullptr) request.params.allowed_sequences.emplace();
 }
 
 // What may not follow needs no edit: a row that is restricted has one for each

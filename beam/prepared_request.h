@@ -19,7 +19,7 @@ struct PreparedRequest {
   // tokenizer of its group. Not explicit: it is the same request.
   PreparedRequest(Request from);  // NOLINT(google-explicit-constructor)
 
-  // Its params.allowed_sequences have become `allowed`, and are unset.
+  // Its params.allowed_sequences have become `allowed`, and are empty.
   Request request;
   std::shared_ptr<const AllowedSequences> allowed;  // null: all
   std::shared_ptr<const SelectionRule> rule;        // keeps `allowed` alive

@@ -79,6 +79,12 @@ ResultStream::NextOf(std::shared_ptr<State> state) {
         co_await answer->async_receive(asio::as_tuple(asio::use_awaitable));
     if (error) co_return CancelledByCaller();
     state->Take(*batch);
+    // Who has cancelled since may not look at what comes back.
+    const asio::cancellation_state since =
+        co_await asio::this_coro::cancellation_state;
+    if (since.cancelled() != asio::cancellation_type::none) {
+      co_return CancelledByCaller();
+    }
   }
   if (!state->events.empty()) {
     StreamEvent event = std::move(state->events.front());

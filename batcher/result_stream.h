@@ -16,8 +16,10 @@
 // at once, in whatever state it is, and its pages come back.
 //
 // Cancelling Next ends the wait and nothing else: what it waited for is the
-// next Next's. So Next can race a timer, and a reader who is cancelled for good
-// ends the request by letting go of the stream.
+// next Next's. So Next can race a timer, if the winner of the race looks at
+// what Next returned, too: both may have finished, and asio's operator || drops
+// the value of the second. A reader who is cancelled for good ends the request
+// by letting go of the stream.
 //
 // Thread rule: one coroutine at a time; it may run on any executor. The stream
 // does not outlive the engine's context; it may outlive the engine.
@@ -51,9 +53,8 @@ class ResultStream {
   // The next event, as soon as there is one. The last is the Result that
   // Generate would have given; nullopt after it.
   // Errors: those of Generate, in place of the Result, after all that came
-  // before; nullopt after that, too. kCancelled, from whoever cancelled the
-  // wait
-  // ("cancelled by its caller"): the stream is as it was.
+  // before; nullopt after that, too. kCancelled ("cancelled by its caller") if
+  // the wait was cancelled: nothing is lost then.
   // REQUIRES: no other Next waits.
   boost::asio::awaitable<absl::StatusOr<std::optional<StreamEvent>>> Next();
 

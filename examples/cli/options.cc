@@ -125,9 +125,9 @@ absl::Status NotJson(const ParamField& field, const std::string& text,
 // what it says. What begins like a list or an object has to be one: a bracket
 // too few would make another text of it.
 // Errors: kInvalidArgument naming the option.
+// REQUIRES: well-formed UTF-8.
 absl::StatusOr<json::value> ReadValue(const ParamField& field,
                                       const std::string& text) {
-  if (!IsUtf8(text)) return InvalidArgument(Flag(field.name), " is not UTF-8");
   const bool is_bracketed = text.starts_with('[') || text.starts_with('{');
   absl::StatusOr<json::value> value = ParseJson(text);
   if (!value.ok() && is_bracketed) return NotJson(field, text, value.status());
@@ -137,7 +137,7 @@ absl::StatusOr<json::value> ReadValue(const ParamField& field,
 }
 
 // The texts of all values together, as one list; a value of another kind is
-// handed on, for the field to refuse.
+// handed on, for the field to refuse. Errors and REQUIRES as above.
 absl::StatusOr<json::value> JoinTexts(const ParamField& field,
                                       const std::vector<std::string>& texts) {
   json::array all;
@@ -152,6 +152,9 @@ absl::StatusOr<json::value> JoinTexts(const ParamField& field,
 
 absl::StatusOr<json::value> ReadValues(const ParamField& field,
                                        const std::vector<std::string>& texts) {
+  if (!std::ranges::all_of(texts, IsUtf8)) {
+    return InvalidArgument(Flag(field.name), " is not UTF-8");
+  }
   if (field.value == "TEXT") return JoinTexts(field, texts);
   if (texts.size() == 1) return ReadValue(field, texts.front());
   return InvalidArgument(Flag(field.name), " is given ", texts.size(),

@@ -180,6 +180,21 @@ TEST(GenerateTest, OptionsButStopAreGivenOnce) {
   EXPECT_THAT(run.err, HasSubstr("--num-beams is given 2 times: 4, 5"));
 }
 
+TEST(GenerateTest, ValuesThatAreNoUtf8AreRefused) {
+  const std::string no_text(100, '\x80');
+  for (const char* option : {"--num-beams", "--stop"}) {
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{}, {option, "5"}}) {
+      std::vector<std::string> args = {option, no_text};
+      args.insert(args.end(), more.begin(), more.end());
+      const ProgramRun run = Generate(args, "It rains.\n");
+      EXPECT_EQ(run.exit_code, 2);
+      EXPECT_EQ(run.err,
+                std::string("espalier: ") + option + " is not UTF-8\n");
+    }
+  }
+}
+
 TEST(GenerateTest, TextsAreTakenAsTheyAre) {
   const auto lines = SplitLines(Generate({"[a, b]", "--", "-5", "--x"}).out);
   ASSERT_THAT(lines, SizeIs(8));

@@ -118,6 +118,7 @@ bool AllFailedAlike(const std::vector<Answer>& answers) {
 int PrintAll(const std::vector<std::string>& texts,
              const std::vector<Answer>& answers, Output& output) {
   int num_failed = 0;
+  bool is_first = true;
   if (AllFailedAlike(answers)) {
     const absl::Status status = answers.front().result.status();
     if (status.code() == absl::StatusCode::kCancelled) return 0;
@@ -128,7 +129,7 @@ int PrintAll(const std::vector<std::string>& texts,
   for (size_t i = 0; i < texts.size(); ++i) {
     const absl::Status status = answers[i].result.status();
     if (status.code() == absl::StatusCode::kCancelled) continue;
-    if (i > 0) output.Write("\n");
+    if (!std::exchange(is_first, false)) output.Write("\n");
     if (status.ok()) {
       output.Write(texts[i] + "\n" + FormatHypotheses(answers[i]));
     } else {

@@ -24,7 +24,11 @@ absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
       is_stdin ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NotFound("cannot read ", path, ": ", std::strerror(errno));
   const int stop_fd = eventfd(0, EFD_CLOEXEC);
-  CHECK_GE(stop_fd, 0) << std::strerror(errno);
+  if (stop_fd < 0) {
+    const std::string why = std::strerror(errno);
+    if (!is_stdin) close(fd);
+    return Internal("cannot read ", path, ": ", why);
+  }
   return std::unique_ptr<LineReader>(
       new LineReader(fd, stop_fd, is_stdin ? "stdin" : path));
 }

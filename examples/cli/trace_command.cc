@@ -66,7 +66,9 @@ std::string DescribeNumbers(const std::vector<int64_t>& numbers) {
   constexpr size_t kMaxListed = 8;
   const auto [first, last] = std::ranges::minmax(numbers);
   if (numbers.size() == 1) return Concat(first);
-  if (last - first + 1 == numbers.size()) return Concat(first, " to ", last);
+  // Unsigned, because a file may have numbers that are any distance apart.
+  const uint64_t span = static_cast<uint64_t>(last) - first;
+  if (span + 1 == numbers.size()) return Concat(first, " to ", last);
   const size_t num_listed = std::min(numbers.size(), kMaxListed);
   std::vector<std::string> words;
   for (size_t i = 0; i < num_listed; ++i) words.push_back(Concat(numbers[i]));

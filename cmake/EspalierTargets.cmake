@@ -17,8 +17,11 @@ function(target_cuda_sources target)
   # nvcc finds them by itself.
   list(FILTER ARG_SOURCES EXCLUDE REGEX "\\.cu$")
   if(ARG_SOURCES)
+    # Joined, because from CUDA 13 on there are several.
+    list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND -isystem
+      OUTPUT_VARIABLE include_options)
     set_property(SOURCE ${ARG_SOURCES} APPEND PROPERTY COMPILE_OPTIONS
-      -isystem ${CUDAToolkit_INCLUDE_DIRS})
+      ${include_options})
   endif()
 endfunction()
 

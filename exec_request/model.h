@@ -22,9 +22,10 @@ struct StepLimits {
   // Of all that run; and so many lines of logits in a step.
   int max_beams = std::numeric_limits<int>::max();
   int max_eos_token_ids = std::numeric_limits<int>::max();  // of each request
-  // Entries of TokenEdit lists (score_processors.h), of all that run: one list
-  // for all beams of a request; where edits depend on histories one for every
-  // beam besides, and an entry for every token of bad words.
+  // Entries of TokenEdit lists (kernels/select/score_processors.h), of all that
+  // run: one list for all beams of a request; where edits depend on histories
+  // one for every beam besides, and an entry for every token of bad words.
+  // Where it is said what may follow each row, one for every beam instead.
   int64_t max_score_edits = std::numeric_limits<int64_t>::max();
   // Candidates in answers (SelectionResult), of all that run; of no row more
   // than vocab_size.

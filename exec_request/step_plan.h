@@ -57,9 +57,8 @@ enum class SelectionKind {
   // becomes of them only the strategy knows.
   kRows,
   // A token for each of `samples` (kernels/sample/sample.h), in this order,
-  // drawn from
-  // the row of the same index; or, where there is one row, all from that one.
-  // Those that are no EOS id go on, in this order.
+  // drawn from the row of the same index; or, where there is one row, all from
+  // that one. Those that are no EOS id go on, in this order.
   kDraws,
 };
 

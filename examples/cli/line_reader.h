@@ -1,6 +1,5 @@
 // LineReader: the lines of a file, a pipe or stdin, as they come. A line ends
-// in
-// "\n" or "\r\n"; a byte order mark before the first is none of its bytes.
+// in "\n" or "\r\n"; a byte order mark before the first is none of its bytes.
 //
 //   ASSIGN_OR_RETURN(const auto reader, LineReader::Open("-"));
 //   while (true) {

@@ -257,7 +257,8 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   Batch batch(runtime.get(), reader.get(), output.get());
   EngineFigures figures;
   ASSIGN_OR_RETURN(const int signal, RunToEnd(batch, *runtime, &figures));
-  RETURN_IF_ERROR(output->Close());
+  const absl::Status written = output->Close();
+  if (signal == 0 || !output->interrupted()) RETURN_IF_ERROR(written);
   if (signal != 0) PrintInterrupted(batch);
   if (options.common.figures) {
     PrintFigures(figures, batch, runtime->backend(), watch.Elapsed());

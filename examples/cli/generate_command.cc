@@ -181,7 +181,7 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   if (options.common.figures) {
     PrintFigures(*runtime, static_cast<int>(texts.size()), wall_time);
   }
-  RETURN_IF_ERROR(written);
+  if (signal == 0 || !output->interrupted()) RETURN_IF_ERROR(written);
   RETURN_IF_ERROR(runtime->CloseTrace());
   if (signal != 0) return ExitCodeOf(signal);
   return num_failed > 0 ? kSomeFailed : kAllSucceeded;

@@ -6,6 +6,7 @@
 // and pipes get every byte as it is.
 #pragma once
 
+#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -39,6 +40,8 @@ class Output {
 
   // Whether something could not be written so far.
   bool failed() const { return error_ != 0; }
+  // Whether that was because a signal came while it waited for its reader.
+  bool interrupted() const { return error_ == EINTR; }
   // Writes what is buffered, and closes a file.
   // Errors: kInternal naming the path and the system's reason, if anything
   // could not be written.

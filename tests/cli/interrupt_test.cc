@@ -63,6 +63,21 @@ TEST(InterruptTest, BatchThatOnlyWaitsForInputEndsAtOnce) {
   EXPECT_EQ(run.err, "espalier: interrupted: 1 request read, 1 answered\n");
 }
 
+TEST(InterruptTest, BatchThatWaitsForItsReaderEnds) {
+  LiveProgram program(Batch(), kPipes);
+  std::string lines;
+  for (int i = 0; i < 100; ++i) {
+    lines += R"({"prompt": "It rains.", "params": {"num_beams": 8, "n": 8}})"
+             "\n";
+  }
+  program.Write(lines);
+  usleep(1'000'000);  // mostly enough to fill the pipe that nobody reads
+  program.Send(SIGTERM);
+  const ProgramRun run = program.Wait();
+  EXPECT_EQ(run.exit_code, 128 + SIGTERM) << run.err;
+  EXPECT_THAT(run.err, StartsWith("espalier: interrupted: 100 requests read"));
+}
+
 TEST(InterruptTest, AStreamEndsItsLine) {
   LiveProgram program(
       {"generate", "-m", ModelDirectory("en-fr"), "--stream", "--ignore-eos",

@@ -53,6 +53,7 @@ class EditedRow {
   bool has_nan() const { return has_nan_; }
 
   int vocab_size() const { return static_cast<int>(logits_.size()); }
+  bool keeps_moments() const { return options_.keep_moments; }
   std::span<const Block> blocks() const { return blocks_; }
   // Gives all blocks values of their own where edits change them.
   void CopyEdited();

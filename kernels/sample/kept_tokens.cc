@@ -216,9 +216,12 @@ WeightSums KeptTokens::Weigh(const EditedRow::Block& block) const {
   // or everything, to underflow.
   constexpr float kMaxShift = 20;
   const float shift = block.sum_max - row_.max();
+  // With top_p, what that leaves is added up later.
+  const bool has_moments =
+      params_.typical_p == 1.0f || params_.top_p < 1.0f || row_.keeps_moments();
   const bool has_sums = params_.temperature == 1.0f && rule_.low == kLowest &&
                         block.values == block.raw && block.max > -kInf &&
-                        shift < kMaxShift;
+                        shift < kMaxShift && has_moments;
   if (!has_sums) {
     return SumsOfBlock(block.values, block.size, weight_rule_, rule_.low,
                        params_.typical_p < 1.0f);

@@ -95,10 +95,13 @@ class NoiseWords {
   uint32_t words_[kRun];
 };
 
-EditedRow::Options EditsOf(const DrawOptions& draw) {
-  return {.repetition_penalty = draw.repetition_penalty,
-          .edits = draw.edits,
-          .only_edited = draw.only_edited};
+EditedRow::Options OptionsOf(const DrawOptions& draw, int vocab_size) {
+  return {
+      .repetition_penalty = draw.repetition_penalty,
+      .edits = draw.edits,
+      .only_edited = draw.only_edited,
+      .keep_moments = KeptTokens::AsksMoments(draw.params, vocab_size),
+  };
 }
 
 // What is left of a row after its edits, with its values.
@@ -140,14 +143,15 @@ std::vector<TokenScore> PerturbRow(std::span<const float> logits,
   CHECK(!logits.empty());
   CHECK_GE(options.num_candidates, 1);
   const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
-  EditedRow row(logits,
-                by_log_prob ? EditedRow::Options() : EditsOf(options.draw));
+  const int vocab_size = static_cast<int>(logits.size());
+  const EditedRow::Options edits = OptionsOf(options.draw, vocab_size);
+  EditedRow row(logits, by_log_prob ? EditedRow::Options() : edits);
   if (row.has_nan()) return {{kNotANumber, 0.0f}};
   if (!by_log_prob) return PerturbEdited(row, options);
   if (row.max() == -kInf) return {};
   float* const log_probs = Scratch(ScratchUse::kLogProbs, logits.size());
   row.WriteLogProbs(log_probs);
-  EditedRow edited({log_probs, logits.size()}, EditsOf(options.draw));
+  EditedRow edited({log_probs, logits.size()}, edits);
   return PerturbEdited(edited, options);
 }
 

@@ -46,6 +46,7 @@ TEST_P(PerturbTest, ChoosesWhatTheTwinChooses) {
         std::vector{1.0f, 0.0f, 0.7f, 2.0f}[random() % 4];
     options.draw.params.top_k = std::vector{0, 30, 900}[random() % 3];
     options.draw.params.top_p = random() % 2 == 0 ? 1.0f : 0.8f;
+    options.draw.params.typical_p = random() % 2 == 0 ? 1.0f : 0.6f;
     options.draw.params.seed = i;
     options.draw.repetition_penalty = 1.2f;
     options.draw.edits = edits;

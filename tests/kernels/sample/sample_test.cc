@@ -130,6 +130,19 @@ TEST_P(SampleTest, FiltersThatAreOffChangeNoDraw) {
   }
 }
 
+TEST_P(SampleTest, ATopKThatLeavesAllChangesNoDraw) {
+  std::vector<float> logits = Normal(3000, 1);
+  for (size_t i = 0; i < logits.size(); i += 2) logits[i] = -kInf;
+  for (const float typical_p : {1.0f, 0.5f}) {
+    for (uint32_t i = 0; i < 500; ++i) {
+      DrawOptions options = {.params = {.typical_p = typical_p}, .position = i};
+      const Draw plain = DrawRow(logits, options);
+      options.params.top_k = 2000;
+      ASSERT_EQ(DrawRow(logits, options), plain);
+    }
+  }
+}
+
 TEST_P(SampleTest, TemperatureZeroIsTheBestTokenAndTiesGoToTheLower) {
   std::vector<float> logits = Normal(3000, 2);
   logits[1500] = logits[2500] = 40;

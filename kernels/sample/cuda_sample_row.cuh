@@ -103,7 +103,8 @@ class EditWindow {
     const int lane = threadIdx.x % kWarpSize;
     int begin = list.row.begin;
     int end = list.row.end;
-    while (end - begin > kWarpSize) {
+    // As many as there are lanes are too many: all may be of tokens below.
+    while (end - begin >= kWarpSize) {
       const int step = (end - begin + kWarpSize - 1) / kWarpSize;
       const int probe = begin + lane * step;
       const bool before = probe < end && list.edits[probe].token < token;

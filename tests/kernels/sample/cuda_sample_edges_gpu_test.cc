@@ -108,6 +108,16 @@ TEST(CudaSampleEdgesTest, TakesTenThousandEdits) {
   ExpectEqualsTheTwin(Row("normal", kSize), EditsOf(tokens));
 }
 
+// A warp that looks for a tile's first edit ends at 32 of the tile before it,
+// one a lane.
+TEST(CudaSampleEdgesTest, TakesAWarpAndOneMoreInEachTile) {
+  std::vector<TokenId> tokens;
+  for (int tile = 0; tile < 32; ++tile) {
+    for (int i = 0; i < 33; ++i) tokens.push_back(tile * 1024 + i * 31);
+  }
+  ExpectEqualsTheTwin(Row("normal", kSize), EditsOf(tokens));
+}
+
 // Two values, so that a nucleus ends among equals, which stay together.
 TEST(CudaSampleEdgesTest, ANucleusMayEndAmongEquals) {
   std::vector<float> logits(kSize, -1.0f);

@@ -76,6 +76,8 @@ void CudaBatchMirror::SendEdits(const CudaBatchImage& image, CudaDelta* delta) {
   row_edits_.Update(image.row_edits, delta);
   edits_.Update(image.edits, delta);
   if (!image.makes_edits()) return;
+  // The device writes its lists over what longer ones of the host left there.
+  edits_.ForgetBehind(image.shape.max_edits - image.num_made_edits);
   edit_rows_.Update(image.edit_rows, delta);
   edit_rules_.Update(image.edit_rules, delta);
 }

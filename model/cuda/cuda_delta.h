@@ -73,6 +73,10 @@ class MirroredArray {
   }
   // What was sent is lost.
   void Forget() { sent_.clear(); }
+  // But for the first `count` values.
+  void ForgetBehind(size_t count) {
+    if (count < sent_.size()) sent_.resize(count);
+  }
 
  private:
   const T* const target_;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -50,6 +51,26 @@ TEST(CudaDeltaTest, LongArraysArriveWhole) {
   Apply(delta, &words);
   EXPECT_EQ(std::vector<int>(words.begin() + 100, words.begin() + 877), values);
   EXPECT_EQ(words[99] + words[877], 0);
+}
+
+TEST(MirroredArrayTest, WhatTheDeviceWroteOverIsSentAgain) {
+  std::vector<int> device(8);
+  MirroredArray<int> array(device.data());
+  const std::vector<int> values = {1, 2, 3, 4, 5, 6};
+  const std::vector<int> fewer = {1, 2};
+  for (const auto& sent : {values, fewer, values}) {
+    CudaDelta delta(device.data());
+    array.Update(sent, &delta);
+    Apply(delta, &device);
+    EXPECT_TRUE(std::equal(sent.begin(), sent.end(), device.begin()));
+    if (sent.size() > fewer.size()) continue;
+    std::fill(device.begin() + 4, device.end(), -1);
+    array.ForgetBehind(4);
+  }
+  CudaDelta again(device.data());
+  array.ForgetBehind(6);
+  array.Update(values, &again);
+  EXPECT_TRUE(again.empty());
 }
 
 TEST(MirroredArrayTest, TheDeviceHasTheLastValuesAndUnchangedOnesAreNotSent) {

@@ -51,6 +51,7 @@
 #   WhatIsAddedLaterMakesTheProduct.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+readonly script=tools/sanitize_gpu.sh  # from here
 
 readonly failing_calls=CudaGpuTest.OutOfMemoryIsAStatusAndTheDeviceGoesOn:\
 CudaGpuTest.AnOrdinalThatIsNotThereIsRefused:\
@@ -251,7 +252,7 @@ if [[ $# == 0 ]]; then
 fi
 for tool in "$@"; do
   [[ "$tool" =~ ^(mem|race|init|sync)check$ ]] ||
-    { sed -n '2,/^set/{/^#/s/^# \?//p}' "$0" >&2; exit 2; }
+    { sed -n '2,/^set/{/^#/s/^# \?//p}' "$script" >&2; exit 2; }
 done
 command -v compute-sanitizer >/dev/null ||
   { echo "compute-sanitizer is not on the PATH" >&2; exit 1; }
@@ -281,7 +282,7 @@ for tool in "$@"; do
   DEADLINE=$(($(date +%s) + LIMIT))
   export DEADLINE
   list_processes "$tool" | sort -sn | cut -d ' ' -f 2- |
-    xargs -P "$JOBS" --process-slot-var=SLOT -L 1 "$0" --process
+    xargs -P "$JOBS" --process-slot-var=SLOT -L 1 "$script" --process
   row=$(cat "$LOGS/$tool".*.result | awk -v of="$num_tests" -v tool="$tool" \
     -v seconds=$((SECONDS - start)) '
       {ran += $1; reports += $2; bad += NF > 2}

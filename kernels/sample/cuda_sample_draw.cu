@@ -1,4 +1,4 @@
-// One block a draw: from what is known of a row's tiles to its token
+// A block or a cluster a draw: from what is known of a row's tiles to its token
 // (cuda_sample.cu).
 #include "kernels/sample/cuda_sample_draw.cuh"
 #include "kernels/sample/random.h"

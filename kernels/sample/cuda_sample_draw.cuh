@@ -1,8 +1,8 @@
-// The draw of one row by one block (cuda_sample.cu). A target below the sum of
-// all that is left is drawn; the token is the one at which sums in the order
-// of tokens exceed it. There is a way for each size of what is left: few tokens
-// that are compared with each other, a list, a row whose tiles say where to
-// look, and a row that is read for it.
+// The draw of one token by a block or a cluster (cuda_sample.cu). A target
+// below the sum of all that is left is drawn; the token is the one at which
+// sums in the order of tokens exceed it. There is a way for each size of what
+// is left: few tokens that are compared with each other, a list, a row whose
+// tiles say where to look, and a row that is read for it.
 #pragma once
 
 #include "kernels/sample/cuda_sample_filter.cuh"

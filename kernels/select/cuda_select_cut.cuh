@@ -1,7 +1,7 @@
 // The first half of a group's choice by one block: the softmax of its rows, the
 // best that each of its parts has, and of these a threshold that about m
-// elements reach. What reaches it is gathered and ranked in
-// cuda_select_merge.cu.
+// elements reach. What reaches it is gathered in cuda_select_merge.cu or
+// cuda_select_cluster.cu and ranked in cuda_select_finish.cuh.
 #pragma once
 
 #include <algorithm>

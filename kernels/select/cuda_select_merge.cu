@@ -13,7 +13,7 @@ namespace espalier::cuda_select {
 namespace {
 
 // Takes in edited tokens of rows that have many, if any have. Out of line, as
-// above.
+// MergeRowByRow.
 template <typename T>
 __device__ __noinline__ void GatherManyEdited(const Params& p, bool by_logit,
                                               MergeShared& shared) {

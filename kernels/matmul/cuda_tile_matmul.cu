@@ -294,11 +294,17 @@ using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
 // The driver's, found at run time: nothing of ours is linked with it.
 absl::StatusOr<EncodeTiled> FindEncoder() {
-  constexpr int kSince = 12000;  // CUDA 12.0
+  constexpr const char* kName = "cuTensorMapEncodeTiled";
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result = {};
+#if CUDART_VERSION >= 12050
+  constexpr int kSince = 12000;  // CUDA 12.0
   RETURN_IF_CUDA_ERROR(cudaGetDriverEntryPointByVersion(
-      "cuTensorMapEncodeTiled", &found, kSince, cudaEnableDefault, &result));
+      kName, &found, kSince, cudaEnableDefault, &result));
+#else  // CUDA 12.4 has only what later ones call deprecated.
+  RETURN_IF_CUDA_ERROR(
+      cudaGetDriverEntryPoint(kName, &found, cudaEnableDefault, &result));
+#endif
   if (found == nullptr || result != cudaDriverEntryPointSuccess) {
     return Internal("the driver has no cuTensorMapEncodeTiled");
   }

@@ -55,6 +55,10 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
                 CudaSampleScratchBytes(runner->SampleInputs(largest))});
   ASSIGN_OR_RETURN(runner->scratch_,
                    DeviceBuffer<std::byte>::Create(scratch_bytes));
+  // Selection loads the sums of dead rows, which nobody has written, before it
+  // knows that they are dead; it makes nothing of them, but tools cannot tell.
+  RETURN_IF_CUDA_ERROR(
+      cudaMemsetAsync(runner->scratch_.data(), 0, scratch_bytes, stream));
   // Now, so that no step fails for want of it.
   const size_t perturb_bytes =
       CudaPerturbScratchBytes(runner->PerturbInputs(largest));

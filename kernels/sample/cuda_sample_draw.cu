@@ -1,5 +1,6 @@
 // A block or a cluster a draw: from what is known of a row's tiles to its token
 // (cuda_sample.cu).
+#include "kernels/cuda_kernel_support.cuh"
 #include "kernels/sample/cuda_sample_draw.cuh"
 #include "kernels/sample/random.h"
 
@@ -69,12 +70,19 @@ __global__ __launch_bounds__(
   if (threadIdx.x == 0) cuts[draw.row] = cut;
 }
 
+LaunchShape ShapeOfFew(const Params& p, int num_blocks) {
+  return {.grid = dim3(p.in.max_draws * num_blocks),
+          .block = dim3(FewDraws::kThreads),
+          .cluster = num_blocks};
+}
+
 // Blocks of a draw: a search over a row is shared out among them, and one ends
 // where the first is enough. Where clusters of more than two take over half of
 // the device, they wait for each other, since not all find room side by side.
 // Rows of more tiles than a block has threads, half a million tokens, are too
 // rare for that.
-int ClusterFor(const Params& p, const CudaDevice& device) {
+template <typename T>
+int NumBlocksOfFew(const Params& p, const CudaDevice& device) {
   const int max_draws = p.in.max_draws;
   if (device.compute_capability < 90 || p.num_tiles > FewDraws::kThreads) {
     return 1;
@@ -83,29 +91,22 @@ int ClusterFor(const Params& p, const CudaDevice& device) {
   while (num_blocks > 2 && max_draws * num_blocks > device.num_sms / 2) {
     num_blocks /= 2;
   }
-  return max_draws * num_blocks <= device.num_sms ? num_blocks : 1;
-}
-
-template <typename T>
-absl::Status LaunchFew(const Params& p, const CudaDevice& device,
-                       cudaStream_t stream) {
-  const int num_blocks = ClusterFor(p, device);
-  const auto kernel = DrawRows<T, FewDraws>;
-  if (num_blocks > 8) {  // which is what every device allows
-    RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+  if (max_draws * num_blocks > device.num_sms) return 1;
+  // 16 blocks are more than every device grants.
+  while (num_blocks > 1 && NumActiveClusters(DrawRows<T, FewDraws>,
+                                             ShapeOfFew(p, num_blocks)) == 0) {
+    num_blocks /= 2;
   }
-  return Launch(kernel,
-                {.grid = dim3(p.in.max_draws * num_blocks),
-                 .block = dim3(FewDraws::kThreads),
-                 .cluster = num_blocks},
-                stream, p);
+  return num_blocks;
 }
 
 template <typename T>
 absl::Status LaunchDraw(const Params& p, const CudaDevice& device,
                         cudaStream_t stream) {
-  if (p.in.max_draws <= device.num_sms) return LaunchFew<T>(p, device, stream);
+  if (p.in.max_draws <= device.num_sms) {
+    return Launch(DrawRows<T, FewDraws>,
+                  ShapeOfFew(p, NumBlocksOfFew<T>(p, device)), stream, p);
+  }
   return Launch(
       DrawRows<T, ManyDraws>,
       {.grid = dim3(p.in.max_draws), .block = dim3(ManyDraws::kThreads)},

@@ -14,28 +14,16 @@
 // row by row instead (cuda_select_exact.cuh).
 //
 // Cost: 4 or 2 bytes a logit are read once, 1 % of that is written and read as
-// maxima and sums, and some m quarters of 256 logits are read again. On an
-// NVIDIA H200, whose memory reads 4.6 TB/s at best, logits cold, the whole call
-// in a graph (bin/cuda_select_benchmark), m = 16:
+// maxima and sums, and some m quarters of 256 logits are read again. Figures,
+// beside reading alone and torch, are in docs/performance.md
+// (bin/cuda_select_benchmark). In two launches 4 x 32,000 logits take 6.4 us and
+// 16 x 128,256 8.2 on an H200: of the 3.3 us of merging, nearly a third goes
+// into the sums and as much into reading quarters again, the rest into
+// threshold, list and ranks in like parts, some 2,000 instructions that run
+// once.
 //
-//     rows x logits         in groups of   us    reading alone   torch
-//        4 x  32,000  f32        4          5.0      2.4            57
-//        1 x 128,256  f32        1          4.8      2.4           100
-//       16 x 128,256  f32        4          7.8      3.9           118
-//       16 x 128,256  bf16       4          7.5      3.2           119
-//      256 x 128,256  f32        4         37                      579
-//     1024 x 128,256  f32        1        134    120 (4.4 TB/s)   2048
-//     1024 x 128,256  bf16       1         89     72 (3.6 TB/s)   2423
-//
-// "torch" is log_softmax and a sorted topk of each row alone, torch 2.11
-// (benchmarks/peers/torch_kernels.py). Best of 64 instead of 16: 9.6 us
-// for 16 rows, 174 us for 1,024. In two launches the first row takes 6.4 us and
-// the third 8.2: of the 3.3 us of merging, nearly a third goes into the sums
-// and as much into reading quarters again, the rest into threshold, list and
-// ranks in like parts, some 2,000 instructions that run once.
-//
-// Edits cost more: 4 rows of 128,256 with m = 8, 6.4 us without, take 15 us
-// with 200 penalties a row and 44 us with 2,000. And if all logits of these
+// Edits cost more: 4 rows of 128,256 with m = 8, 6.4 us without, take 14 us
+// with 200 penalties a row and 42 us with 2,000. And if all logits of these
 // rows are equal, choosing row by row takes 0.48 ms.
 #include "base/status.h"
 #include "kernels/select/cuda_select_row.cuh"

@@ -59,9 +59,10 @@ inline constexpr int kMaxCudaSelectRows = 65535;
 inline constexpr int64_t kMaxCudaSelectLogits = 0x7FFFFFFF;
 // Up to so many candidates each, a group is one block's work.
 inline constexpr int kMaxNarrowCudaSelect = 64;
-// Up to so many groups, if narrow and without edits, may be chosen faster: then
-// bounds near the truth pay.
+// Up to so many groups, of up to so many rows each, if narrow and without
+// edits, may be chosen faster: then bounds near the truth pay.
 inline constexpr int kMaxFewCudaSelectGroups = 16;
+inline constexpr int kMaxFewCudaSelectRows = 16;
 
 struct CudaSelectInputs {
   // Host values: they size the launch.

@@ -14,7 +14,7 @@
 // rows of 32,000 take otherwise. Each step's arithmetic is that of the other
 // way, in the same order, so a row's bits are the same.
 #include "base/status.h"
-#include "kernels/cuda_compiled.cuh"
+#include "kernels/cuda_kernel_support.cuh"
 #include "kernels/select/cuda_select_cut.cuh"
 #include "kernels/select/cuda_select_finish.cuh"
 #include "kernels/select/cuda_select_pieces.cuh"
@@ -37,6 +37,7 @@ struct ClusterPolicy {
   static constexpr int kMultiprocessorsPerBlock = 3;
   static constexpr int kThreads = 512;  // 128 registers each
   static constexpr int kWarps = kThreads / kWarpSize;
+  static_assert(kWarps == kMaxFewCudaSelectRows);  // of a group: a warp each
 };
 
 // Tiles that a warp keeps in 64 registers a lane: with 16 blocks, four rows of
@@ -311,29 +312,9 @@ LaunchShape ShapeOf(const Params& p, int num_blocks) {
 // Whether the device has room for all clusters of that many blocks at once.
 template <typename T>
 bool AllowsClusters(const LaunchShape& shape) {
-  if (!IsCompiled(SelectGroups<T>)) return false;
-  if (cudaFuncSetAttribute(SelectGroups<T>,
-                           cudaFuncAttributeNonPortableClusterSizeAllowed,
-                           1) != cudaSuccess) {
-    cudaGetLastError();
-    return false;
-  }
-  cudaLaunchAttribute cluster = {};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = shape.cluster;
-  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = shape.grid;
-  config.blockDim = shape.block;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  int num_clusters = 0;
-  if (cudaOccupancyMaxActiveClusters(&num_clusters, SelectGroups<T>, &config) !=
-      cudaSuccess) {
-    cudaGetLastError();
-    return false;
-  }
-  return num_clusters >= static_cast<int>(shape.grid.y);
+  return IsCompiled(SelectGroups<T>) &&
+         NumActiveClusters(SelectGroups<T>, shape) >=
+             static_cast<int>(shape.grid.y);
 }
 
 // How many blocks a group has; 0 if that does not pay.
@@ -342,7 +323,7 @@ int NumBlocks(const Params& p, const CudaDevice& device) {
   const CudaSelectInputs& in = p.in;
   const int num_rows = in.max_group_rows > 0 ? in.max_group_rows : in.num_rows;
   if (device.compute_capability < 90 || in.row_edits != nullptr ||
-      in.max_candidates > kMaxNarrow || num_rows > ClusterPolicy::kWarps ||
+      in.max_candidates > kMaxNarrow || num_rows > kMaxFewCudaSelectRows ||
       in.vocab_size * sizeof(T) % 16 != 0 ||
       reinterpret_cast<uintptr_t>(in.logits) % 16 != 0) {
     return 0;

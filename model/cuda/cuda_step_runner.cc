@@ -95,12 +95,15 @@ CudaStepRunner::Shape CudaStepRunner::GraphShape(const CudaStep& step) const {
   const int max_groups = few_groups || max_candidates > kMaxNarrowCudaSelect
                              ? PowerOfTwoFrom(step.num_groups)
                              : step.num_rows;
+  const int max_group_rows =
+      few_groups ? std::min(step.max_group_rows, kMaxFewCudaSelectRows + 1)
+                 : step.num_rows;
   return {.num_rows = step.num_rows,
           .num_tokens = step.num_rows,
           .num_lines = step.num_rows,
           .max_groups = std::min(max_groups, reports_.max_groups),
           .max_candidates = max_candidates,
-          .max_group_rows = few_groups ? step.max_group_rows : step.num_rows,
+          .max_group_rows = max_group_rows,
           .max_draws = step.num_draws > 0 ? step.num_rows : 0,
           .max_perturbed = GraphBound(step.max_perturbed, kMinCandidates,
                                       limits.max_candidates),

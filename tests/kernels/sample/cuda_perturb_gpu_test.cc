@@ -182,6 +182,8 @@ std::vector<SamplingParams> AllParams() {
       {.top_k = 50},
       {.top_p = 0.9f},
       {.min_p = 0.01f},
+      {.typical_p = 0.6f},
+      {.top_p = 0.9f, .typical_p = 0.6f},
       {.temperature = 1.5f, .typical_p = 0.7f},
       {.temperature = 0.9f, .min_p = 0.001f, .top_k = 80, .top_p = 0.95f},
   };

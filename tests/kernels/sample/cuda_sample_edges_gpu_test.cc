@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/sample/cuda_sample.h"
+#include "tests/few_cases.h"
 #include "tests/kernels/row_cases.h"
 #include "tests/kernels/sample/cuda_sample_oracle.h"
 
@@ -140,7 +141,8 @@ TEST(CudaSampleEdgesTest, FlatRowsKeepAllThatAreEqual) {
 
 // One block or four: the same bits.
 TEST(CudaSampleEdgesTest, ADrawDoesNotDependOnHowItsRowIsSpread) {
-  for (const int size : {5, 1024, 40000, 151936, 600011}) {
+  for (const int size : testing::Cases(
+           std::vector{5, 1024, 40000, 151936, 600011}, std::vector{5, 6000})) {
     const std::vector<float> logits = Row("normal", size);
     std::vector<SampledRow> rows;
     for (const SamplingParams& params : SomeParams()) {

@@ -131,7 +131,7 @@ TEST_P(CudaSampleTest, EqualsTheTwinOnTheLargestRows) {
 
 // Alone, and in a batch that makes the launch choose other shapes.
 TEST_P(CudaSampleTest, ADrawDoesNotDependOnItsBatch) {
-  std::vector<SampledRow> rows = Rows("normal", 32003);
+  std::vector<SampledRow> rows = Rows("normal", Cases(32003, 3001));
   const auto together = DrawOnDevice(rows, GetParam());
   for (size_t i = 0; i < rows.size(); i += Cases(5, 16)) {
     const auto alone = DrawOnDevice({rows[i]}, GetParam());

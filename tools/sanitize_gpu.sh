@@ -36,9 +36,9 @@
 #   `failing_calls` make such calls, to see that our code copes; they run like
 #   all others, but without that report.
 # - racecheck keeps gigabytes of what attention and products of few rows do in
-#   shared memory, if they belong to a whole model, and takes minutes over
-#   clusters. It looks at these kernels where they are tested by themselves, in
-#   kernels_gpu_test.
+#   shared memory, if they belong to a whole model. It looks at these kernels
+#   where they are tested by themselves, in kernels_gpu_test. (It takes minutes
+#   over clusters, too, but fails if it is to leave those out.)
 # - racecheck and synccheck look at our own kernels (namespace espalier) alone.
 #   But racecheck breaks cuBLASLt's kernels for 16-bit numbers if it looks at
 #   others only. So in the tests of `many_rows_of_16_bits` it looks at all
@@ -66,9 +66,7 @@ readonly own='--kernel-name kernel_substring=8espalier'
 
 # Kernels that racecheck leaves out of whole models.
 readonly only_by_themselves='--kernel-name-exclude kernel_substring=Attend '\
-'--kernel-name-exclude kernel_substring=StreamMatMul '\
-'--kernel-name-exclude kernel_substring=SelectGroups '\
-'--kernel-name-exclude kernel_substring=DrawRows'
+'--kernel-name-exclude kernel_substring=StreamMatMul'
 
 # Those that take 20 s and more under some tool, slowest first.
 readonly slow_tests=(

@@ -33,7 +33,9 @@ DEVICE = $(shell tools/find_cuda.sh gpu >&2 && tools/find_cuda.sh compiler >&2 \
 	&& echo cuda || echo cpu)
 
 demo:
-	@$(MAKE) --no-print-directory demo-$(DEVICE)
+	@device="$(DEVICE)"; case "$$device" in \
+	cpu|cuda) $(MAKE) --no-print-directory "demo-$$device" ;; \
+	*) echo "DEVICE must be cpu or cuda, got $$device" >&2; exit 2 ;; esac
 
 demo-cpu: install-program $(RELEASE)/build.ninja
 	@cmake --build --preset release -j $(JOBS) --target espalier_cli

@@ -6,7 +6,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <deque>
 #include <exception>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -199,11 +198,8 @@ void Batch::WriteReady() {
   written_->try_send(boost::system::error_code());
 }
 
-// Opening the output cuts it to nothing, so it must not be the input.
 absl::Status CheckDistinct(const BatchOptions& options) {
-  std::error_code error;
-  if (std::filesystem::is_regular_file(options.output, error) &&
-      std::filesystem::equivalent(options.input, options.output, error)) {
+  if (IsSameFile(options.input, options.output)) {
     return InvalidArgument("--input and --output are the same file, ",
                            options.output);
   }

@@ -4,7 +4,6 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <string>
 
 #include "base/json.h"
@@ -231,9 +230,7 @@ absl::Status CheckTrace(const CommonOptions& options, const std::string& option,
                         const std::string& path) {
   const std::string& trace = options.runtime.trace;
   if (trace == "-") return InvalidArgument("--trace needs a file, got -");
-  std::error_code error;
-  if (!trace.empty() && std::filesystem::is_regular_file(path, error) &&
-      std::filesystem::equivalent(trace, path, error)) {
+  if (IsSameFile(trace, path)) {
     return InvalidArgument("--trace and ", option, " are the same file, ",
                            path);
   }

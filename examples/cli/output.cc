@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -53,6 +55,12 @@ std::string ForTerminal(std::string_view text) {
     text.remove_prefix(character.size());
   }
   return shown;
+}
+
+bool IsSameFile(const std::string& path, const std::string& other) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) &&
+         std::filesystem::equivalent(path, other, error);
 }
 
 void PrintToStderr(std::string_view text) {

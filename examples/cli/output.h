@@ -22,6 +22,10 @@ namespace espalier::cli {
 // no UTF-8 as \xff. Everything else is as it was.
 std::string ForTerminal(std::string_view text);
 
+// Whether both are names of one regular file: opening it for writing would cut
+// what is read to nothing.
+bool IsSameFile(const std::string& path, const std::string& other);
+
 // Writes to stderr, where a terminal gets ForTerminal(text).
 void PrintToStderr(std::string_view text);
 

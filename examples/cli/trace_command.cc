@@ -114,6 +114,10 @@ absl::Status Draw(const TraceOptions& options) {
     return InvalidArgument("--to must be text, svg, html or dot, got ",
                            options.format);
   }
+  if (IsSameFile(options.file, options.output)) {
+    return InvalidArgument("the trace and --output are the same file, ",
+                           options.output);
+  }
   ASSIGN_OR_RETURN(const TraceTrees trees, ReadTrace(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
                    Output::Open(options.output));

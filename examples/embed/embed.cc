@@ -50,7 +50,10 @@ int main() {
   boost::asio::co_spawn(
       context, engine.Generate(request),
       [&](std::exception_ptr, const absl::StatusOr<Result>& result) {
-        if (!result.ok()) return;
+        if (!result.ok()) {
+          std::fprintf(stderr, "%s\n", result.status().ToString().c_str());
+          return;
+        }
         for (const Hypothesis& hypothesis : result->hypotheses) {
           std::printf("%8.4f ", hypothesis.score);
           for (const TokenId t : hypothesis.tokens) std::printf(" %d", t);

@@ -144,6 +144,16 @@ TEST(TraceCommandTest, ATraceThatCannotBeWrittenLeavesTheAnswers) {
               HasSubstr("cannot write /nowhere/t: No such file"));
 }
 
+TEST(TraceCommandTest, APictureDoesNotReplaceItsTrace) {
+  const ScratchDirectory scratch;
+  const std::string file = scratch.Write("trace", "no trace\n");
+  const ProgramRun run =
+      RunEspalier({"trace", file, "--to", "html", "--output", file});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("the trace and --output are the same file"));
+  EXPECT_EQ(ReadText(file), "no trace\n");
+}
+
 TEST(TraceCommandTest, ATraceCutsNoOtherFileToNothing) {
   const ScratchDirectory scratch;
   const std::string file = scratch.Write("texts", "It rains.\n");

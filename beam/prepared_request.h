@@ -1,8 +1,9 @@
 // PreparedRequest: a request as a group takes it, with what may take long to
 // make of one: of a hundred thousand allowed sequences it is tens of
 // milliseconds. So it is made where the request comes from, and the strand,
-// where everybody waits, only moves it. (The automaton of stop strings the group
-// makes itself, on the strand: of the 4 KiB that they may have, a millisecond.)
+// where everybody waits, only moves it. (The automaton of stop strings the
+// group makes itself, on the strand: of the 4 KiB that they may have, a
+// millisecond.)
 //
 // Thread rule: a value; what it points to is constant.
 #pragma once

@@ -18,8 +18,8 @@
 
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
-#include "kernels/cuda_kernel_support.cuh"
 #include "kernels/cuda_instructions.cuh"
+#include "kernels/cuda_kernel_support.cuh"
 #include "kernels/matmul/cuda_tile_instructions.cuh"
 #include "kernels/matmul/cuda_tile_matmul.h"
 

@@ -16,9 +16,9 @@
 // Cost: 4 or 2 bytes a logit are read once, 1 % of that is written and read as
 // maxima and sums, and some m quarters of 256 logits are read again. Figures,
 // beside reading alone and torch, are in docs/performance.md
-// (bin/cuda_select_benchmark). In two launches 4 x 32,000 logits take 6.4 us and
-// 16 x 128,256 8.2 on an H200: of the 3.3 us of merging, nearly a third goes
-// into the sums and as much into reading quarters again, the rest into
+// (bin/cuda_select_benchmark). In two launches 4 x 32,000 logits take 6.4 us
+// and 16 x 128,256 8.2 on an H200: of the 3.3 us of merging, nearly a third
+// goes into the sums and as much into reading quarters again, the rest into
 // threshold, list and ranks in like parts, some 2,000 instructions that run
 // once.
 //

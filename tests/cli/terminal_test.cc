@@ -46,6 +46,15 @@ std::vector<std::string> ControlArgs(const char* more = nullptr) {
 }
 constexpr char kShown[] = "\\u001b[2J\u00e9\\u009b\\u000d\\u007f\t\\u0000";
 
+// What a slow run writes to erase how far it is, left out.
+std::string WithoutErasing(std::string out) {
+  const std::string erase = "\r\x1b[K";
+  for (size_t at; (at = out.find(erase)) != std::string::npos;) {
+    out.erase(at, erase.size());
+  }
+  return out;
+}
+
 ProgramRun RunOnTerminal(const std::vector<std::string>& args) {
   return LiveProgram(args, LiveProgram::Ends::kTerminal).Wait();
 }
@@ -55,7 +64,7 @@ TEST(TerminalTest, ControlCharactersAreShownToATerminalAndSentToAPipe) {
   EXPECT_EQ(shown.exit_code, 0) << shown.out;
   EXPECT_THAT(shown.out, HasSubstr(kShown));
   EXPECT_THAT(shown.out, HasSubstr("It\\u001b[31m rains."));
-  EXPECT_THAT(shown.out, Not(HasSubstr(kEscape)));
+  EXPECT_THAT(WithoutErasing(shown.out), Not(HasSubstr(kEscape)));
 
   const ProgramRun sent = RunEspalier(ControlArgs());
   EXPECT_THAT(sent.out,
@@ -67,7 +76,7 @@ TEST(TerminalTest, AStreamShowsThemToo) {
   const ProgramRun shown = RunOnTerminal(ControlArgs("--stream"));
   EXPECT_EQ(shown.exit_code, 0) << shown.out;
   EXPECT_THAT(shown.out, HasSubstr(std::string("  ") + kShown));
-  EXPECT_THAT(shown.out, Not(HasSubstr(kEscape)));
+  EXPECT_THAT(WithoutErasing(shown.out), Not(HasSubstr(kEscape)));
 }
 
 TEST(TerminalTest, SoDoMessages) {
@@ -75,7 +84,7 @@ TEST(TerminalTest, SoDoMessages) {
       {"generate", "-m", ModelDirectory("en-fr"), "\x1b[31m", "\xff\xc2"});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.out, HasSubstr("\"\\xff\\xc2\": prompt is not UTF-8"));
-  EXPECT_THAT(run.out, Not(HasSubstr(kEscape)));
+  EXPECT_THAT(WithoutErasing(run.out), Not(HasSubstr(kEscape)));
 }
 
 TEST(TerminalTest, LinesOfBatchStayTheSameJson) {

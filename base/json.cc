@@ -138,6 +138,10 @@ std::string Shown(const json::value* value) {
   return value == nullptr ? "nothing" : Shown(WriteJson(*value));
 }
 
+std::string ShownInQuotes(std::string_view text) {
+  return Shown(WriteJson(json::value(text)));
+}
+
 json::value JsonFloat(float value) {
   if (!std::isfinite(value)) return nullptr;
   char buffer[32];

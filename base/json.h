@@ -31,6 +31,8 @@ std::string WriteJson(const json::value& value);
 std::string Shown(std::string_view text);
 // The same of a value as WriteJson gives it; "nothing" if `value` is nullptr.
 std::string Shown(const json::value* value);
+// The same of a text as JSON writes it, in quotes.
+std::string ShownInQuotes(std::string_view text);
 
 // A float32 as a JSON number that writes as shortly as the float32 does
 // (-0.37952831, not -0.37952831387519836).

@@ -170,8 +170,7 @@ absl::Status SetParam(std::string_view name, const json::value& value,
                       GenerationParams* params) {
   const ParamField* field = FindParamField(name);
   if (field == nullptr) {
-    return InvalidArgument("unknown field ", WriteJson(json::value(name)),
-                           " in params");
+    return InvalidArgument("unknown field ", ShownInQuotes(name), " in params");
   }
   return field->read(name, value, params);
 }

@@ -129,7 +129,7 @@ absl::Status Read(std::string_view field, const json::value& value,
     const std::optional<int64_t> id = IdOf(key);
     if (!id) {
       return InvalidArgument(field, " must have token ids as keys, got ",
-                             WriteJson(json::value(key)));
+                             ShownInQuotes(key));
     }
     out->emplace_back(*id, 0.0);
     RETURN_IF_ERROR(

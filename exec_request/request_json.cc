@@ -57,7 +57,7 @@ absl::Status ReadField(std::string_view key, const json::value& value,
     return ReadPromptTokens(value, &body->prompt_tokens);
   }
   if (key == "params") return ParseParams(value, &body->params);
-  return InvalidArgument("unknown field ", WriteJson(json::value(key)));
+  return InvalidArgument("unknown field ", ShownInQuotes(key));
 }
 
 absl::StatusOr<RequestBody> ReadBody(const json::object& object) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/wording.h"
 #include "exec_request/param_checks.h"
 #include "exec_request/validate_params.h"
 #include "text/stop_strings.h"
@@ -60,7 +61,7 @@ absl::Status ValidateStopStrings(const GenerationParams& params) {
   if (params.stop.empty()) {
     return CheckOff("include_stop", params.include_stop, false, "without stop");
   }
-  return Annotate(StopStrings::Check(params.stop), "stop");
+  return StopStrings::Check(params.stop);
 }
 
 // Ascending, each token once.
@@ -109,18 +110,18 @@ absl::Status ValidateAllowedSequences(const ModelDescription& model,
       CheckSequences("allowed_sequences", sequences, model.vocab_size));
   for (size_t i = 0; i < sequences.size(); ++i) {
     if (std::ssize(sequences[i]) <= *params.max_new_tokens) continue;
-    return InvalidArgument(
-        "allowed_sequences[", i, "] must have at most ", *params.max_new_tokens,
-        " tokens (max_new_tokens), got ", sequences[i].size());
+    return InvalidArgument("allowed_sequences[", i, "] must have at most ",
+                           Counted(*params.max_new_tokens, "token"),
+                           " (max_new_tokens), got ", sequences[i].size());
   }
   if (params.allowed_token_ids) {
     return InvalidArgument(
         "allowed_token_ids must be unset with allowed_sequences, got ",
-        params.allowed_token_ids->size(), " ids");
+        Counted(params.allowed_token_ids->size(), "id"));
   }
   if (!params.stop.empty()) {
     return InvalidArgument("stop must be empty with allowed_sequences, got ",
-                           params.stop.size(), " strings");
+                           Counted(params.stop.size(), "string"));
   }
   return CheckEndings(params);
 }
@@ -133,10 +134,9 @@ absl::Status ValidateLengths(const ModelDescription& model,
   const int64_t room = model.max_context - num_prompt_tokens;
   if (room < 1) {
     // The tokens may have been given, or a text that they are of.
-    return InvalidArgument("the prompt has ", num_prompt_tokens,
-                           " tokens, which leaves no room in the model's "
-                           "context of ",
-                           model.max_context);
+    return InvalidArgument(
+        "the prompt has ", Counted(num_prompt_tokens, "token"),
+        ", which leaves no room in the model's context of ", model.max_context);
   }
   if (!params->max_new_tokens) {
     int64_t wanted = model.default_max_new_tokens;
@@ -148,7 +148,7 @@ absl::Status ValidateLengths(const ModelDescription& model,
   RETURN_IF_ERROR(
       CheckRange("max_new_tokens", *params->max_new_tokens, 1, room,
                  Concat(" (a context of ", model.max_context, " less ",
-                        num_prompt_tokens, " prompt tokens)")));
+                        Counted(num_prompt_tokens, "prompt token"), ")")));
   return CheckAtLeast("min_new_tokens", params->min_new_tokens, 0);
 }
 

@@ -17,7 +17,7 @@ absl::StatusOr<int> ReadInt(const json::object& object, std::string_view key,
   if (!value->is_int64() || value->get_int64() < low ||
       value->get_int64() > high) {
     return InvalidArgument(key, " must be an integer in [", low, ", ", high,
-                           "], got ", WriteJson(*value));
+                           "], got ", Shown(value));
   }
   return static_cast<int>(value->get_int64());
 }
@@ -32,7 +32,7 @@ absl::StatusOr<double> ReadNumber(const json::object& object,
   const double number = value->to_number<double>(error);
   if (error || !(number > low && number <= high)) {
     return InvalidArgument(key, " must be a number in (", low, ", ", high,
-                           "], got ", WriteJson(*value));
+                           "], got ", Shown(value));
   }
   return number;
 }
@@ -42,8 +42,7 @@ absl::StatusOr<bool> ReadBool(const json::object& object, std::string_view key,
   const json::value* value = FindField(object, key);
   if (value == nullptr) return fallback;
   if (!value->is_bool()) {
-    return InvalidArgument(key, " must be true or false, got ",
-                           WriteJson(*value));
+    return InvalidArgument(key, " must be true or false, got ", Shown(value));
   }
   return value->get_bool();
 }

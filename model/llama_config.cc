@@ -30,13 +30,12 @@ absl::StatusOr<json::object> ReadObject(const std::string& path) {
 absl::Status CheckArchitecture(const json::object& config) {
   const json::value* type = FindField(config, "model_type");
   if (type == nullptr || *type != "llama") {
-    return InvalidArgument("model_type must be llama, got ",
-                           type ? WriteJson(*type) : "nothing");
+    return InvalidArgument("model_type must be llama, got ", Shown(type));
   }
   const json::value* names = FindField(config, "architectures");
   if (names == nullptr || *names != json::array{"LlamaForCausalLM"}) {
     return InvalidArgument("architectures must be [\"LlamaForCausalLM\"], got ",
-                           names ? WriteJson(*names) : "nothing");
+                           Shown(names));
   }
   return absl::OkStatus();
 }
@@ -45,8 +44,7 @@ absl::Status CheckArchitecture(const json::object& config) {
 absl::Status CheckFeatures(const json::object& config) {
   const json::value* activation = FindField(config, "hidden_act");
   if (activation != nullptr && *activation != "silu") {
-    return InvalidArgument("hidden_act must be silu, got ",
-                           WriteJson(*activation));
+    return InvalidArgument("hidden_act must be silu, got ", Shown(activation));
   }
   for (const char* key : {"attention_bias", "mlp_bias"}) {
     ASSIGN_OR_RETURN(const bool bias, ReadBool(config, key, false));
@@ -102,7 +100,7 @@ absl::Status ReadEosTokenIds(const json::object& json, LlamaConfig* config) {
     if (!id.is_int64() || id.get_int64() < 0 ||
         id.get_int64() >= config->vocab_size) {
       return InvalidArgument("eos_token_id must be in [0, ", config->vocab_size,
-                             "), got ", WriteJson(id));
+                             "), got ", Shown(&id));
     }
     config->eos_token_ids.push_back(static_cast<TokenId>(id.get_int64()));
   }

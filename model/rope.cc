@@ -20,8 +20,7 @@ absl::StatusOr<const json::object*> FindRope(const json::object& config) {
     const json::value* value = FindField(config, key);
     if (value == nullptr) continue;
     if (!value->is_object()) {
-      return InvalidArgument(key, " must be an object, got ",
-                             WriteJson(*value));
+      return InvalidArgument(key, " must be an object, got ", Shown(value));
     }
     return &value->get_object();
   }
@@ -35,7 +34,7 @@ absl::StatusOr<RopeType> ReadType(const json::object& rope) {
   if (*value == "linear") return RopeType::kLinear;
   if (*value == "llama3") return RopeType::kLlama3;
   return InvalidArgument("rope_type must be default, linear or llama3, got ",
-                         WriteJson(*value));
+                         Shown(value));
 }
 
 absl::Status ReadLlama3(const json::object& rope, int max_context,

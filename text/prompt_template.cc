@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "text/prompt_template_file.h"
 
@@ -76,8 +77,8 @@ absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
     std::string_view name) const {
   const auto found = std::ranges::find(templates_, name, &PromptTemplate::name);
   if (found != templates_.end()) return &*found;
-  return NotFound("no prompt template \"", name,
-                  "\"; there is: ", DescribeAll(templates_));
+  return NotFound("no prompt template ", ShownInQuotes(name),
+                  "; there is: ", DescribeAll(templates_));
 }
 
 absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
@@ -87,8 +88,8 @@ absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(
       return &prompt;
     }
   }
-  return NotFound("no prompt template from \"", from, "\" to \"", to,
-                  "\"; there is: ", DescribeAll(templates_));
+  return NotFound("no prompt template from ", ShownInQuotes(from), " to ",
+                  ShownInQuotes(to), "; there is: ", DescribeAll(templates_));
 }
 
 }  // namespace espalier

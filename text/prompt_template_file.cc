@@ -27,8 +27,8 @@ absl::Status CheckFields(const json::object& object, const std::string& where,
   for (const auto& [key, value] : object) {
     const std::string name(key);
     if (std::ranges::find(known, name) == known.end()) {
-      return InvalidArgument(where, ": unknown field \"", name,
-                             "\"; known fields: ", JoinNames(known));
+      return InvalidArgument(where, ": unknown field ", ShownInQuotes(name),
+                             "; known fields: ", JoinNames(known));
     }
   }
   return absl::OkStatus();
@@ -48,7 +48,7 @@ absl::StatusOr<std::string> NonEmptyString(const json::value& value,
                                            const std::string& where) {
   if (!value.is_string() || value.get_string().empty()) {
     return InvalidArgument(where, " must be a string that is not empty, got ",
-                           WriteJson(value));
+                           Shown(&value));
   }
   return std::string(value.get_string());
 }
@@ -77,7 +77,7 @@ absl::StatusOr<const json::array*> RequiredArray(const json::object& object,
                    RequiredField(object, where, field));
   if (!value->is_array()) {
     return InvalidArgument(where, ".", field, " must be a list, got ",
-                           WriteJson(*value));
+                           Shown(value));
   }
   return &value->get_array();
 }
@@ -85,7 +85,7 @@ absl::StatusOr<const json::array*> RequiredArray(const json::object& object,
 absl::StatusOr<const json::object*> AsObject(const json::value& value,
                                              const std::string& where) {
   if (!value.is_object()) {
-    return InvalidArgument(where, " must be an object, got ", WriteJson(value));
+    return InvalidArgument(where, " must be an object, got ", Shown(&value));
   }
   return &value.get_object();
 }
@@ -99,13 +99,13 @@ absl::StatusOr<TokenId> ParsePiece(const json::value& value,
                                    const Tokenizer& tokenizer) {
   if (!value.is_string()) {
     return InvalidArgument(where, " must be a piece (a string) or ",
-                           R"({"text": true}, got )", WriteJson(value));
+                           R"({"text": true}, got )", Shown(&value));
   }
   const std::string piece(value.get_string());
   const std::optional<TokenId> token = tokenizer.PieceToId(piece);
   if (!token) {
-    return InvalidArgument(where, ": the tokenizer has no piece \"", piece,
-                           "\"");
+    return InvalidArgument(where, ": the tokenizer has no piece ",
+                           ShownInQuotes(piece));
   }
   return *token;
 }

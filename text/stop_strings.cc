@@ -23,21 +23,22 @@ StopStrings::StopStrings() : nodes_(1), next_(1, kRoot) {}
 
 absl::Status StopStrings::Check(const std::vector<std::string>& stops) {
   if (stops.size() > kMaxStops) {
-    return InvalidArgument(stops.size(), " stop strings, at most ", kMaxStops);
+    return InvalidArgument("stop must have at most ", kMaxStops,
+                           " strings, got ", stops.size());
   }
   size_t num_bytes = 0;
   for (size_t i = 0; i < stops.size(); ++i) {
     if (stops[i].empty()) {
-      return InvalidArgument("stop string ", i, " is empty");
+      return InvalidArgument("stop[", i, "] must not be empty, got \"\"");
     }
     if (!IsUtf8(stops[i])) {
-      return InvalidArgument("stop string ", i, " is not UTF-8");
+      return InvalidArgument("stop[", i, "] is not UTF-8");
     }
     num_bytes += stops[i].size();
   }
   if (num_bytes > kMaxBytes) {
-    return InvalidArgument("stop strings of ", num_bytes, " bytes, at most ",
-                           kMaxBytes);
+    return InvalidArgument("stop must have at most ", kMaxBytes,
+                           " bytes together, got ", num_bytes);
   }
   return absl::OkStatus();
 }

@@ -51,7 +51,7 @@ class StopStrings {
 
   // Whether Create takes `stops`, without the cost of making anything of them.
   // Errors: kInvalidArgument naming the limit, or the first stop that is empty
-  //         or not UTF-8.
+  //         or not UTF-8, by the request's field: "stop[0] is not UTF-8".
   static absl::Status Check(const std::vector<std::string>& stops);
 
   const std::vector<std::string>& stops() const { return stops_; }

@@ -46,6 +46,9 @@ TEST(JsonTest, LongTextsAreShownUpToAWholeCharacter) {
   const json::value list = {1, "b"};
   EXPECT_EQ(Shown(&list), "[1, \"b\"]");
   EXPECT_EQ(Shown(nullptr), "nothing");
+  EXPECT_EQ(ShownInQuotes("a\"\n"), R"("a\"\n")");
+  EXPECT_EQ(ShownInQuotes(std::string(80, 'a')),
+            "\"" + std::string(59, 'a') + "...");
 }
 
 TEST(JsonTest, BadUtf8IsNamedByItsByte) {

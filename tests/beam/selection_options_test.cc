@@ -26,9 +26,13 @@ TEST(MakeSelectionRuleTest, KnowsWhichOptionsReadTheHistory) {
       {[](auto* params) { params->repetition_penalty = 1.5; }, true},
       {[](auto* params) { params->no_repeat_ngram_size = 2; }, true},
       {[](auto* params) {
-         params->bad_words_ids = {{1, 2}};
+         params->bad_words_ids = {{3}, {1, 2}};
        },
        true},
+      {[](auto* params) {
+         params->bad_words_ids = {{3}, {4}};
+       },
+       false},
       {[](auto* params) { params->suppress_tokens = {4}; }, false},
       {[](auto* params) { params->min_new_tokens = 1; }, false},
   };

@@ -237,7 +237,7 @@ inline std::vector<MalformedRequest> MalformedRequests() {
              "allowed_token_ids[1] must be a token id in [0, 6000), got 6000"),
       params(R"({"stop_token_ids": [6000]})",
              "stop_token_ids[0] must be a token id in [0, 6000), got 6000"),
-      params(R"({"stop": [""]})", "stop: stop string 0 is empty"),
+      params(R"({"stop": [""]})", "stop[0] must not be empty, got \"\""),
       params(R"({"logprobs": -1})", "logprobs must be at least 0, got -1"),
       params(R"({"logprobs": 65})", "logprobs must be at most 64, got 65"),
       params(R"({"prompt_logprobs": -1})",
@@ -366,9 +366,9 @@ inline std::vector<MalformedRequest> MalformedRequests() {
              "the last, got 8"),
       params(R"({"allowed_sequences": [[7]], "allowed_token_ids": [7]})",
              "allowed_token_ids must be unset with allowed_sequences, got 1 "
-             "ids"),
+             "id"),
       params(R"({"allowed_sequences": [[7]], "stop": "a"})",
-             "stop must be empty with allowed_sequences, got 1 strings"),
+             "stop must be empty with allowed_sequences, got 1 string"),
   };
 }
 

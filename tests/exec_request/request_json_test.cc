@@ -23,6 +23,7 @@ namespace {
 using ::espalier::testing::MalformedRequest;
 using ::espalier::testing::MalformedRequests;
 using ::espalier::testing::StatusIs;
+using ::espalier::testing::WithParams;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Optional;
@@ -295,6 +296,24 @@ TEST(RequestJsonTest, MalformedRequestsAreNamed) {
     EXPECT_THAT(Check(bad.line),
                 StatusIs(absl::StatusCode::kInvalidArgument, bad.message))
         << bad.line;
+  }
+}
+
+TEST(RequestJsonTest, ErrorsShowNoMoreOfAValueThanItsBeginning) {
+  const std::string text = "\"" + std::string(100'000, 'x') + "\"";
+  const std::string list = "[[" + text + "]]";
+  for (const std::string& line :
+       {text, list, "{" + text + ": 1}", R"({"id": )" + list + "}",
+        R"({"prompt": )" + list + "}", R"({"prompt_tokens": )" + text + "}",
+        WithParams("{" + text + ": 1}"),
+        WithParams(R"({"num_beams": )" + text + "}"),
+        WithParams(R"({"stop": )" + list + "}"),
+        WithParams(R"({"logit_bias": {)" + text + ": 1}}")}) {
+    const absl::Status status = Check(line);
+    EXPECT_FALSE(status.ok()) << line.substr(0, 40);
+    EXPECT_LE(status.message().size(), 150u) << status;
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("xxx...")));
   }
 }
 

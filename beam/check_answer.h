@@ -13,9 +13,10 @@ namespace espalier {
 
 // Checked are, as step_plan.h says of SelectionResult: how many candidates
 // there are, of which rows, in which order; that each token is of the
-// vocabulary and may follow its row; that sums are numbers; and, if they were
-// asked for, that log-probabilities are of these tokens. Not whether scores are
-// right.
+// vocabulary and may follow its row, and stands there once unless samples drew
+// it; that sums are numbers, and finite where noise is to be added; and, if
+// they were asked for, that log-probabilities are of these tokens. Not whether
+// scores are right.
 //   asked  what DecodeStrategy::DescribeSelection said, and the rule
 // Costs O(candidates * log(tokens that may follow)).
 // Errors: kInternal saying what is wrong.

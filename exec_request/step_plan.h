@@ -198,8 +198,9 @@ struct TokenLogProb {
 // The answer to one PlanSelection or GroupContinuation.
 struct SelectionResult {
   RequestId request = {};
-  // kBeams: best first. kRows: by row, best first. kDraws: one for each sample,
-  // whose token may be kNoToken or kNotANumber. `beam` is the row's rank.
+  // kBeams: best first. kRows: by row, best first. No continuation of either
+  // comes twice. kDraws: one for each sample, whose token may be kNoToken or
+  // kNotANumber. `beam` is the row's rank.
   std::vector<Candidate> candidates = {};
   std::vector<TokenLogProb> logprobs = {};  // [candidates], if asked for
 };

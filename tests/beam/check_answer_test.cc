@@ -19,6 +19,7 @@ using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
 
 constexpr int kVocabSize = 10;
+constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // Asked of two rows.
 PlanSelection Asked(SelectionKind kind, bool perturbed = false,
@@ -90,11 +91,34 @@ TEST(CheckAnswerTest, RowsComeOneAfterTheOtherEachBestFirst) {
                 "more than 3 candidates");
 }
 
+// Whatever stands between the two, and whatever they sum to.
+TEST(CheckAnswerTest, AContinuationComesOnce) {
+  for (const bool perturbed : {false, true}) {
+    const PlanSelection asked = Asked(SelectionKind::kRows, perturbed);
+    EXPECT_OK(Check(asked, {{0, 5, -1}, {0, 4, -2}, {1, 5, -1}, {1, 4, -2}}));
+    ExpectRefused(
+        Check(asked, {{0, 5, -1}, {1, 4, -1}, {1, 5, -2}, {1, 4, -3}}),
+        "twice with token 4 after beam 1");
+  }
+  const PlanSelection asked = Asked(SelectionKind::kBeams);
+  EXPECT_OK(Check(asked, {{0, 5, -1}, {1, 5, -1}, {0, 4, -2}}));
+  ExpectRefused(Check(asked, {{0, 5, -1}, {1, 5, -1}, {0, 5, -2}}),
+                "twice with token 5 after beam 0");
+}
+
 // What ranks them is not in the answer.
 TEST(CheckAnswerTest, PerturbedRowsAreInAnyOrderAndMayBeNoNumbers) {
   const PlanSelection asked = Asked(SelectionKind::kRows, true);
   EXPECT_OK(Check(asked, {{0, 5, -2}, {0, 4, -1}, {1, kNotANumber, 0}}));
   ExpectRefused(Check(asked, {{1, 5, -1}, {0, 4, -1}}), "out of order, at 1");
+}
+
+TEST(CheckAnswerTest, SumsThatNoiseIsAddedToAreFinite) {
+  for (const float sum : {kInf, -kInf}) {
+    EXPECT_OK(Check(Asked(SelectionKind::kRows), {{0, 5, sum}}));
+    ExpectRefused(Check(Asked(SelectionKind::kRows, true), {{0, 5, sum}}),
+                  "an infinite sum of token 5");
+  }
 }
 
 TEST(CheckAnswerTest, EverySampleDrawsFromItsRow) {

@@ -47,7 +47,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
         strand(asio::make_strand(std::move(executor))),
         max_plans_in_flight_(steps->max_plans_in_flight()),
         steps_(steps),
-        scheduler_(description, options.scheduler, options.tokenizer) {}
+        scheduler_(description, options.scheduler) {}
 
   RequestId NextId() { return RequestId{next_id_++}; }
 
@@ -225,7 +225,7 @@ asio::awaitable<absl::StatusOr<PreparedRequest>> Prepare(
     co_return CancelledByCaller();
   }
   GiveSeed(&request);
-  co_return PreparedRequest(std::move(request));
+  co_return PreparedRequest(std::move(request), core->tokenizer);
 }
 
 // Parameters are values: the coroutine may outlive the engine.
@@ -265,8 +265,8 @@ asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
       std::make_shared<AnswerChannel<absl::Status>>(executor, 1);
   const auto queue = std::make_shared<EventQueue>();
   const RequestId id = core->NextId();
-  std::unique_ptr<SearchWatcher> writer = MakeStreamWriter(
-      prepared->request.params, options, core->tokenizer, queue);
+  std::unique_ptr<SearchWatcher> writer =
+      MakeStreamWriter(*prepared, options, queue);
   asio::post(
       core->strand,
       [core, id, queue, send = SendTo<absl::Status>(answer),

@@ -36,14 +36,12 @@ bool ValidateStepsByDefault() {
 }
 
 Scheduler::Scheduler(const ModelDescription& model,
-                     const SchedulerOptions& options,
-                     const Tokenizer* tokenizer)
+                     const SchedulerOptions& options)
     : options_(options),
       limits_(model.limits),
       max_step_tokens_(
           std::min(options.max_step_tokens, limits_.max_step_tokens)),
       vocab_size_(model.vocab_size),
-      tokenizer_(tokenizer),
       pool_(model.num_pages, model.page_size) {
   CHECK_GE(options_.max_running, 1);
   CHECK_GE(max_step_tokens_, 1);
@@ -187,7 +185,7 @@ void Scheduler::Admit(StepPlan* plan, Budget* budget) {
     running_.push_back(
         {std::make_unique<BeamGroup>(next.id, std::move(next.prepared),
                                      *std::move(pages), &pool_, &sequence_ids_,
-                                     tokenizer_, options_.trace),
+                                     options_.trace),
          next.needs, std::move(next.done), std::move(next.watcher)});
     waiting_.pop_front();
     PlanGroup(running_.back(), plan, budget);

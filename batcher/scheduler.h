@@ -40,7 +40,6 @@
 #include "exec_request/step_plan.h"
 #include "exec_request/trace.h"
 #include "pages/page_pool.h"
-#include "text/tokenizer.h"
 
 namespace espalier {
 
@@ -89,9 +88,7 @@ class Scheduler {
   // or CancelAll. It must not call the scheduler.
   using Done = std::function<void(absl::StatusOr<Result>)>;
 
-  // `tokenizer`, which finds stop strings, outlives this.
-  Scheduler(const ModelDescription& model, const SchedulerOptions& options,
-            const Tokenizer* tokenizer = nullptr);
+  Scheduler(const ModelDescription& model, const SchedulerOptions& options);
   // Drops what it still holds without an answer.
   ~Scheduler();
 
@@ -195,7 +192,6 @@ class Scheduler {
   const StepLimits limits_;
   const int max_step_tokens_;  // within the limits
   const int vocab_size_;
-  const Tokenizer* const tokenizer_;  // or null
 
   PagePool pool_;  // before the groups: it outlives them
   SequenceIdSource sequence_ids_;

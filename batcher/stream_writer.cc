@@ -15,6 +15,12 @@
 namespace espalier {
 namespace {
 
+// A text that begins; nullopt if the request has none.
+std::optional<TextStream> Begin(const RequestText* text) {
+  if (text == nullptr) return std::nullopt;
+  return text->Begin();
+}
+
 std::string Feed(std::span<const TokenId> tokens,
                  std::optional<TextStream>* text) {
   std::string fed;
@@ -30,11 +36,11 @@ std::string Finish(std::optional<TextStream>* text) {
 // Tells how each sample grows.
 class SampleWriter : public SearchWatcher {
  public:
-  SampleWriter(const GenerationParams& params, const Tokenizer* tokenizer,
+  SampleWriter(const PreparedRequest& prepared,
                std::shared_ptr<EventQueue> queue)
-      : texts_(params, tokenizer), queue_(std::move(queue)) {
-    for (int i = NumSequences(params); i > 0; --i) {
-      samples_.push_back({.text = texts_.Begin()});
+      : request_text_(prepared.text), queue_(std::move(queue)) {
+    for (int i = NumSequences(prepared.request.params); i > 0; --i) {
+      samples_.push_back({.text = Begin(request_text_.get())});
     }
   }
 
@@ -71,7 +77,7 @@ class SampleWriter : public SearchWatcher {
     queue_->Extend(std::move(event));
   }
 
-  const RequestText texts_;
+  const std::shared_ptr<const RequestText> request_text_;  // or null
   const std::shared_ptr<EventQueue> queue_;
   std::vector<Sample> samples_;
 };
@@ -79,12 +85,12 @@ class SampleWriter : public SearchWatcher {
 // Tells the agreed prefix, and the beams if somebody wants to see them.
 class BeamWriter : public SearchWatcher {
  public:
-  BeamWriter(const GenerationParams& params, const StreamOptions& options,
-             const Tokenizer* tokenizer, std::shared_ptr<EventQueue> queue)
-      : texts_(params, tokenizer),
+  BeamWriter(const PreparedRequest& prepared, const StreamOptions& options,
+             std::shared_ptr<EventQueue> queue)
+      : request_text_(prepared.text),
         tells_beams_(options.beams),
         queue_(std::move(queue)),
-        text_(texts_.Begin()) {}
+        text_(Begin(request_text_.get())) {}
 
   void OnStep(const DecodeStrategy& strategy) override {
     ++num_steps_;
@@ -122,7 +128,7 @@ class BeamWriter : public SearchWatcher {
     queue_->Replace(std::move(event));
   }
 
-  const RequestText texts_;
+  const std::shared_ptr<const RequestText> request_text_;  // or null
   const bool tells_beams_;
   const std::shared_ptr<EventQueue> queue_;
   AgreedPrefix prefix_;
@@ -133,13 +139,12 @@ class BeamWriter : public SearchWatcher {
 }  // namespace
 
 std::unique_ptr<SearchWatcher> MakeStreamWriter(
-    const GenerationParams& params, const StreamOptions& options,
-    const Tokenizer* tokenizer, std::shared_ptr<EventQueue> queue) {
-  if (IsBeamSearch(params)) {
-    return std::make_unique<BeamWriter>(params, options, tokenizer,
-                                        std::move(queue));
+    const PreparedRequest& prepared, const StreamOptions& options,
+    std::shared_ptr<EventQueue> queue) {
+  if (IsBeamSearch(prepared.request.params)) {
+    return std::make_unique<BeamWriter>(prepared, options, std::move(queue));
   }
-  return std::make_unique<SampleWriter>(params, tokenizer, std::move(queue));
+  return std::make_unique<SampleWriter>(prepared, std::move(queue));
 }
 
 }  // namespace espalier

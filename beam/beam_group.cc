@@ -23,8 +23,7 @@ int64_t BeamGroup::WorstCasePages(const Request& request, int page_size) {
 
 BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared,
                      PageReservation pages, PagePool* pool,
-                     SequenceIdSource* ids, const Tokenizer* tokenizer,
-                     TraceSink* trace)
+                     SequenceIdSource* ids, TraceSink* trace)
     : id_(id),
       request_(std::move(prepared.request)),
       rule_(std::move(prepared.rule)),
@@ -33,7 +32,7 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared,
       ids_(ids),
       reservation_(std::move(pages)),
       strategy_(MakeStrategy(request_.params, std::move(prepared.allowed),
-                             tokenizer)),
+                             std::move(prepared.text))),
       beams_(1) {
   slots_.resize(1);
   slots_[0].sequence = Sequence{ids_->Next(), PageTable(pool_)};

@@ -46,7 +46,6 @@
 #include "exec_request/step_plan.h"
 #include "exec_request/trace.h"
 #include "pages/page_pool.h"
-#include "text/tokenizer.h"
 
 namespace espalier {
 
@@ -57,11 +56,10 @@ class BeamGroup {
   // REQUIRES: `request` has passed ValidateRequest.
   static int64_t WorstCasePages(const Request& request, int page_size);
 
-  // `pages` covers the request's WorstCasePages. Pool, ids, tokenizer and
-  // `trace`, of which the last two may be null, outlive the group.
+  // `pages` covers the request's WorstCasePages. Pool, ids and `trace`, which
+  // may be null, outlive the group.
   BeamGroup(RequestId id, PreparedRequest prepared, PageReservation pages,
-            PagePool* pool, SequenceIdSource* ids,
-            const Tokenizer* tokenizer = nullptr, TraceSink* trace = nullptr);
+            PagePool* pool, SequenceIdSource* ids, TraceSink* trace = nullptr);
 
   RequestId id() const { return id_; }
   // Sequences that live at most: rows it needs in a step.

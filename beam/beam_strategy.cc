@@ -11,13 +11,13 @@ namespace espalier {
 
 BeamStrategy::BeamStrategy(const GenerationParams& params,
                            std::shared_ptr<const AllowedSequences> allowed,
-                           const Tokenizer* tokenizer)
+                           std::shared_ptr<const RequestText> text)
     : num_beams_(SaturateToInt(params.num_beams)),
       num_return_sequences_(SaturateToInt(params.num_return_sequences)),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
       length_penalty_(params),
       stop_rule_(params, num_beams_),
-      finish_rule_(params, std::move(allowed), tokenizer),
+      finish_rule_(params, std::move(allowed), std::move(text)),
       order_(MakeCandidateOrder(params)),
       frontier_(num_beams_, stop_rule_.pool_capacity(), &finish_rule_,
                 &length_penalty_, &tree_) {}

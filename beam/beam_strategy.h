@@ -40,7 +40,7 @@ class BeamStrategy : public DecodeStrategy {
   explicit BeamStrategy(
       const GenerationParams& params,
       std::shared_ptr<const AllowedSequences> allowed = nullptr,
-      const Tokenizer* tokenizer = nullptr);
+      std::shared_ptr<const RequestText> text = nullptr);
 
   void DescribeSelection(PlanSelection* selection) const override;
   bool runs_ahead() const override;

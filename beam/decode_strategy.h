@@ -67,10 +67,10 @@ class DecodeStrategy {
   // empty exactly when the request is done. If `decisions` is not null it gets
   // one of every candidate that ranked; more of one that several groups ranked,
   // or that ended and went on.
-  // Errors: kFailedPrecondition if no token was possible and no hypothesis is
-  // finished: score processors ruled everything out, or the model gave no
-  // number above -inf; kInternal if the model gave NaN to a row that is drawn
-  // from. The request is done then.
+  // Errors: kFailedPrecondition if no token was possible, for a sample or for
+  // all beams with none finished: processors ruled everything out, or the model
+  // gave no number above -inf; kInternal if the model gave NaN to a row that is
+  // drawn from. The request is done then.
   // REQUIRES: !done().
   virtual absl::StatusOr<std::vector<Continuation>> Advance(
       const SelectionResult& result,

@@ -12,7 +12,8 @@ namespace espalier {
 
 DiverseBeamStrategy::DiverseBeamStrategy(
     const GenerationParams& params,
-    std::shared_ptr<const AllowedSequences> allowed, const Tokenizer* tokenizer)
+    std::shared_ptr<const AllowedSequences> allowed,
+    std::shared_ptr<const RequestText> text)
     : num_beams_(SaturateToInt(params.num_beams)),
       group_size_(num_beams_ / SaturateToInt(params.num_beam_groups)),
       num_return_sequences_(SaturateToInt(params.num_return_sequences)),
@@ -20,7 +21,7 @@ DiverseBeamStrategy::DiverseBeamStrategy(
       diversity_penalty_(params.diversity_penalty),
       length_penalty_(params),
       stop_rule_(params, group_size_),
-      finish_rule_(params, std::move(allowed), tokenizer) {
+      finish_rule_(params, std::move(allowed), std::move(text)) {
   CHECK_EQ(num_beams_ % group_size_, 0) << "beams in groups";
   for (int g = 0; g < num_beams_ / group_size_; ++g) {
     groups_.emplace_back(group_size_, stop_rule_.pool_capacity(), &finish_rule_,

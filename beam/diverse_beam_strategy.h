@@ -39,7 +39,7 @@ class DiverseBeamStrategy : public DecodeStrategy {
   explicit DiverseBeamStrategy(
       const GenerationParams& params,
       std::shared_ptr<const AllowedSequences> allowed = nullptr,
-      const Tokenizer* tokenizer = nullptr);
+      std::shared_ptr<const RequestText> text = nullptr);
 
   // Rows are the beams of the first group that is not over, then those of the
   // next; at the first step all begin in one row.

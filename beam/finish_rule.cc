@@ -5,22 +5,25 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "base/wording.h"
 #include "beam/selection_options.h"
 
 namespace espalier {
 
 FinishRule::FinishRule(const GenerationParams& params,
                        std::shared_ptr<const AllowedSequences> allowed,
-                       const Tokenizer* tokenizer)
+                       std::shared_ptr<const RequestText> text)
     : eos_token_ids_(DistinctEosTokenIds(params)),
       token_ids_(FinishingTokenIds(params)),
       allowed_(std::move(allowed)),
-      text_(params, params.stop.empty() ? nullptr : tokenizer) {
-  CHECK(params.stop.empty() || tokenizer != nullptr) << "stops need a text";
+      text_(params.stop.empty() ? nullptr : std::move(text)) {
+  CHECK(params.stop.empty() || has_stops()) << "stops need a text";
 }
 
 FinishRule::Progress FinishRule::Begin() const {
-  return {.text = text_.Begin()};
+  Progress progress;
+  if (has_stops()) progress.text = text_->Begin();
+  return progress;
 }
 
 FinishRule::Outcome FinishRule::Feed(TokenId token, Progress* progress) const {
@@ -68,7 +71,7 @@ absl::Status CheckStops(const GenerationParams& params,
   return InvalidArgument(
       "stop must be empty where there is no tokenizer that gives a text to "
       "find it in, got ",
-      params.stop.size(), " strings");
+      Counted(params.stop.size(), "string"));
 }
 
 }  // namespace espalier

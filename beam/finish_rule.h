@@ -39,12 +39,12 @@ class FinishRule {
     bool goes_on = true;              // may be so besides
   };
 
-  // `params` as ValidateParams leaves them, and as CheckStops has found them
-  // with this tokenizer, which outlives this and all progress.
+  // `params` as ValidateParams leaves them. The others are of these params; a
+  // text there must be if there are stop strings.
   explicit FinishRule(const GenerationParams& params,
                       std::shared_ptr<const AllowedSequences> allowed = nullptr,
-                      const Tokenizer* tokenizer = nullptr);
-  // Progress has pointers to the stops.
+                      std::shared_ptr<const RequestText> text = nullptr);
+  // A strategy's parts point to it.
   FinishRule(const FinishRule&) = delete;
   FinishRule& operator=(const FinishRule&) = delete;
 
@@ -70,13 +70,13 @@ class FinishRule {
   const std::vector<TokenId>& token_ids() const { return token_ids_; }
 
  private:
-  bool has_stops() const { return text_.has_tokenizer(); }
+  bool has_stops() const { return text_ != nullptr; }
   Outcome FeedAllowed(TokenId token, Progress* progress) const;
 
   const std::vector<TokenId> eos_token_ids_;  // ascending
   const std::vector<TokenId> token_ids_;
   const std::shared_ptr<const AllowedSequences> allowed_;  // or null
-  const RequestText text_;  // without a tokenizer if there are no stop strings
+  const std::shared_ptr<const RequestText> text_;  // null: no stop strings
 };
 
 // Whether there is a text to find the request's stop strings in, which

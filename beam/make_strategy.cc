@@ -15,8 +15,9 @@ template <typename Strategy>
 std::unique_ptr<DecodeStrategy> Make(
     const GenerationParams& params,
     std::shared_ptr<const AllowedSequences> allowed,
-    const Tokenizer* tokenizer) {
-  return std::make_unique<Strategy>(params, std::move(allowed), tokenizer);
+    std::shared_ptr<const RequestText> text) {
+  return std::make_unique<Strategy>(params, std::move(allowed),
+                                    std::move(text));
 }
 
 }  // namespace
@@ -24,12 +25,12 @@ std::unique_ptr<DecodeStrategy> Make(
 std::unique_ptr<DecodeStrategy> MakeStrategy(
     const GenerationParams& params,
     std::shared_ptr<const AllowedSequences> allowed,
-    const Tokenizer* tokenizer) {
+    std::shared_ptr<const RequestText> text) {
   const auto make = params.stochastic            ? Make<StochasticBeamStrategy>
                     : !IsBeamSearch(params)      ? Make<SampleStrategy>
                     : params.num_beam_groups > 1 ? Make<DiverseBeamStrategy>
                                                  : Make<BeamStrategy>;
-  return make(params, std::move(allowed), tokenizer);
+  return make(params, std::move(allowed), std::move(text));
 }
 
 }  // namespace espalier

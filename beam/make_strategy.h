@@ -5,8 +5,8 @@
 
 #include "beam/allowed_sequences.h"
 #include "beam/decode_strategy.h"
+#include "beam/request_text.h"
 #include "exec_request/generation_params.h"
-#include "text/tokenizer.h"
 
 namespace espalier {
 
@@ -18,6 +18,6 @@ namespace espalier {
 std::unique_ptr<DecodeStrategy> MakeStrategy(
     const GenerationParams& params,
     std::shared_ptr<const AllowedSequences> allowed,
-    const Tokenizer* tokenizer);
+    std::shared_ptr<const RequestText> text);
 
 }  // namespace espalier

@@ -33,9 +33,10 @@ int64_t MaxAsked(const PreparedRequest& prepared) {
 
 }  // namespace
 
-PreparedRequest::PreparedRequest(Request from)
+PreparedRequest::PreparedRequest(Request from, const Tokenizer* tokenizer)
     : request(std::move(from)),
       allowed(AllowedSequences::Make(request.params)),
+      text(RequestText::Make(request.params, tokenizer)),
       rule(MakeSelectionRule(request.params, allowed)) {
   // Empty, not unset: that they were given is part of what errors say.
   if (allowed != nullptr) request.params.allowed_sequences.emplace();
@@ -44,14 +45,14 @@ PreparedRequest::PreparedRequest(Request from)
 // What may not follow needs no edit: a row that is restricted has one for each
 // token that may, whatever its processors are.
 int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
-  const auto& [request, allowed, rule] = prepared;
-  if (allowed != nullptr) {
-    return WorstCaseAllowed(request.params, allowed->num_sequences(),
+  const Request& request = prepared.request;
+  if (prepared.allowed != nullptr) {
+    return WorstCaseAllowed(request.params, prepared.allowed->num_sequences(),
                             vocab_size);
   }
   const int64_t num_tokens =
       request.prompt_tokens.size() + request.params.max_new_tokens.value() - 1;
-  const ScoreProcessors& processors = rule->processors;
+  const ScoreProcessors& processors = prepared.rule->processors;
   int64_t num_edits = MaxEdits(processors, 0, vocab_size);
   if (!processors.needs_history()) return num_edits;
   for (const auto& word : processors.bad_words) num_edits += word.size();

@@ -1,9 +1,8 @@
 // PreparedRequest: a request as a group takes it, with what may take long to
 // make of one: of a hundred thousand allowed sequences it is tens of
-// milliseconds. So it is made where the request comes from, and the strand,
-// where everybody waits, only moves it. (The automaton of stop strings the
-// group makes itself, on the strand: of the 4 KiB that they may have, a
-// millisecond.)
+// milliseconds, of the 4 KiB that stop strings may have it is one. So it is
+// made where the request comes from, once, and the strand, where everybody
+// waits, only moves it.
 //
 // Thread rule: a value; what it points to is constant.
 #pragma once
@@ -11,20 +10,24 @@
 #include <memory>
 
 #include "beam/allowed_sequences.h"
+#include "beam/request_text.h"
 #include "exec_request/request.h"
 #include "exec_request/step_plan.h"
+#include "text/tokenizer.h"
 
 namespace espalier {
 
 struct PreparedRequest {
-  // `from` has passed ValidateRequest, and CheckStops (finish_rule.h) with the
-  // tokenizer of its group. Not explicit: it is the same request.
-  PreparedRequest(Request from);  // NOLINT(google-explicit-constructor)
+  // `from` has passed ValidateRequest, and CheckStops (finish_rule.h) with
+  // `tokenizer`, which outlives its group.
+  explicit PreparedRequest(Request from, const Tokenizer* tokenizer = nullptr);
 
   // Its params.allowed_sequences have become `allowed`, and are empty.
   Request request;
   std::shared_ptr<const AllowedSequences> allowed;  // null: all
-  std::shared_ptr<const SelectionRule> rule;        // keeps `allowed` alive
+  // Of its group and of who streams it. Null: without a tokenizer.
+  std::shared_ptr<const RequestText> text;
+  std::shared_ptr<const SelectionRule> rule;  // keeps `allowed` alive
 };
 
 // Edits of scores that the rows of its group have together at most, in any

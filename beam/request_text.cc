@@ -16,21 +16,25 @@ StopStrings StopsOf(const GenerationParams& params) {
 
 }  // namespace
 
+std::shared_ptr<const RequestText> RequestText::Make(
+    const GenerationParams& params, const Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return nullptr;
+  return std::make_shared<const RequestText>(params, *tokenizer);
+}
+
 RequestText::RequestText(const GenerationParams& params,
-                         const Tokenizer* tokenizer)
+                         const Tokenizer& tokenizer)
     : tokenizer_(tokenizer),
       stops_(StopsOf(params)),
       options_{.include_stop = params.include_stop,
                .min_new_tokens = SaturateToInt(params.min_new_tokens)} {}
 
-std::optional<TextStream> RequestText::Begin() const {
-  if (!has_tokenizer()) return std::nullopt;
-  return TextStream(*tokenizer_, stops_, options_);
+TextStream RequestText::Begin() const {
+  return TextStream(tokenizer_, stops_, options_);
 }
 
 std::string RequestText::Of(std::span<const TokenId> tokens) const {
-  CHECK(has_tokenizer()) << "a text needs a tokenizer";
-  return TextOf(tokens, *tokenizer_, stops_, options_);
+  return TextOf(tokens, tokenizer_, stops_, options_);
 }
 
 }  // namespace espalier

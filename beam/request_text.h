@@ -1,10 +1,11 @@
 // RequestText: how the texts of one request are made of tokens: by which
 // tokenizer, and cut at which stops.
 //
-// Constant after construction. Streams refer to it, so it stays at its place.
+// Constant after construction, so that a request's group and its stream share
+// one. Streams refer to it, so it stays at its place.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -18,23 +19,23 @@ namespace espalier {
 
 class RequestText {
  public:
-  // `params` as CheckStops (beam/finish_rule.h) has found them with this
-  // tokenizer, which outlives this; null: there are no texts.
-  RequestText(const GenerationParams& params, const Tokenizer* tokenizer);
+  // Null without a tokenizer: there are no texts then. Else as below.
+  static std::shared_ptr<const RequestText> Make(const GenerationParams& params,
+                                                 const Tokenizer* tokenizer);
+
+  // `params` as ValidateParams leaves them; the tokenizer outlives this.
+  RequestText(const GenerationParams& params, const Tokenizer& tokenizer);
   RequestText(const RequestText&) = delete;
   RequestText& operator=(const RequestText&) = delete;
 
-  bool has_tokenizer() const { return tokenizer_ != nullptr; }
+  // The text of a sequence, before its first token.
+  TextStream Begin() const;
 
-  // The text of a sequence, before its first token; nullopt without a
-  // tokenizer.
-  std::optional<TextStream> Begin() const;
-
-  // The text of a hypothesis. REQUIRES: a tokenizer.
+  // The text of a hypothesis.
   std::string Of(std::span<const TokenId> tokens) const;
 
  private:
-  const Tokenizer* const tokenizer_;
+  const Tokenizer& tokenizer_;
   const StopStrings stops_;
   const TextOptions options_;
 };

@@ -14,10 +14,10 @@ namespace espalier {
 
 SampleStrategy::SampleStrategy(const GenerationParams& params,
                                std::shared_ptr<const AllowedSequences> allowed,
-                               const Tokenizer* tokenizer)
+                               std::shared_ptr<const RequestText> text)
     : num_return_sequences_(SaturateToInt(params.num_return_sequences)),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
-      finish_rule_(params, std::move(allowed), tokenizer),
+      finish_rule_(params, std::move(allowed), std::move(text)),
       samples_(NumSequences(params)),
       live_(samples_.size()) {
   for (Sample& sample : samples_) sample.progress = finish_rule_.Begin();

@@ -7,6 +7,9 @@
 // are those of the samples that live, in ascending order. Score processors act
 // on logits here; scores are the model's own log-probabilities.
 //
+// Where no token is possible for one sample the request ends with that error,
+// as in the reference: what the others are would be no draw of so many.
+//
 // Where sequences are allowed, a sample ends with the first that it completes,
 // also if that is the beginning of another: sequences that end in an EOS leave
 // the choice between the two to the model.
@@ -27,7 +30,7 @@ class SampleStrategy : public DecodeStrategy {
   explicit SampleStrategy(
       const GenerationParams& params,
       std::shared_ptr<const AllowedSequences> allowed = nullptr,
-      const Tokenizer* tokenizer = nullptr);
+      std::shared_ptr<const RequestText> text = nullptr);
 
   void DescribeSelection(PlanSelection* selection) const override;
   bool runs_ahead() const override { return finish_rule_.is_by_token(); }

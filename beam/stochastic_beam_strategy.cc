@@ -31,12 +31,13 @@ double ShiftToMaximum(double perturbed, double maximum, double parent) {
 
 StochasticBeamStrategy::StochasticBeamStrategy(
     const GenerationParams& params,
-    std::shared_ptr<const AllowedSequences> allowed, const Tokenizer* tokenizer)
+    std::shared_ptr<const AllowedSequences> allowed,
+    std::shared_ptr<const RequestText> text)
     : num_beams_(SaturateToInt(params.num_beams)),
       num_return_sequences_(SaturateToInt(params.num_return_sequences)),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
       seed_(params.seed.value_or(0)),
-      finish_rule_(params, std::move(allowed), tokenizer),
+      finish_rule_(params, std::move(allowed), std::move(text)),
       beam_(1),
       live_(1) {
   beam_[0].progress = finish_rule_.Begin();

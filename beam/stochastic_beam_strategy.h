@@ -49,7 +49,7 @@ class StochasticBeamStrategy : public DecodeStrategy {
   explicit StochasticBeamStrategy(
       const GenerationParams& params,
       std::shared_ptr<const AllowedSequences> allowed = nullptr,
-      const Tokenizer* tokenizer = nullptr);
+      std::shared_ptr<const RequestText> text = nullptr);
 
   void DescribeSelection(PlanSelection* selection) const override;
   bool runs_ahead() const override { return false; }

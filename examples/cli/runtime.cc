@@ -130,7 +130,7 @@ Answer Runtime::MakeAnswer(const GenerationParams& params,
   Answer answer = {std::move(result), {}};
   if (!answer.result.ok() || !has_tokenizer()) return answer;
   answer.tokenizer = tokenizer_.get();
-  const RequestText text(params, tokenizer_.get());
+  const RequestText text(params, *tokenizer_);
   for (const Hypothesis& hypothesis : answer.result->hypotheses) {
     answer.texts.push_back(text.Of(hypothesis.tokens));
   }

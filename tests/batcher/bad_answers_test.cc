@@ -81,6 +81,9 @@ void Misreport(SelectionResult* answer) {
   std::swap(answer->logprobs[0], answer->logprobs[1]);
 }
 void Forget(SelectionResult* answer) { answer->candidates.pop_back(); }
+void Repeat(SelectionResult* answer) {
+  answer->candidates[1] = answer->candidates[0];
+}
 
 std::vector<BadAnswer> BadAnswers() {
   return {
@@ -98,6 +101,9 @@ std::vector<BadAnswer> BadAnswers() {
       {"StochasticUnsorted", Stochastic(), TurnRound, "out of order"},
       {"SamplesSwapped", Samples(), TurnRound, "drew token 0 from beam"},
       {"SampleMissing", Samples(), Forget, "drew 2 tokens for 3 samples"},
+      {"BeamTwice", Beams(), Repeat, "twice with token"},
+      {"GroupsTwice", Diverse(), Repeat, "twice with token"},
+      {"StochasticTwice", Stochastic(), Repeat, "twice with token"},
       {"LogProbsOfOthers", Reported(), Misreport, "instead of"},
   };
 }
@@ -114,9 +120,9 @@ void RunSpoilt(const BadAnswer& bad, const ToyModelOptions& options,
   const Request requests[] = {others[0], request, others[1]};
   results->assign(3, absl::UnknownError("not answered"));
   for (int i = 0; i < 3; ++i) {
-    scheduler.Submit(RequestId{i}, requests[i], [results, i](auto result) {
-      (*results)[i] = std::move(result);
-    });
+    scheduler.Submit(
+        RequestId{i}, PreparedRequest(requests[i]),
+        [results, i](auto result) { (*results)[i] = std::move(result); });
   }
   for (int step = 0;; ++step) {
     const StepPlan plan = scheduler.Plan();
@@ -167,9 +173,9 @@ TEST(BadAnswersTest, ScoresOfOtherTokensEndTheirRequestAndNoOther) {
         Request request = Reported();
         request.prompt_tokens = {1, 2, 3, 4, 5, 6};
         ASSERT_OK(ValidateRequest(model.description(), &request));
-        scheduler.Submit(RequestId{i}, request, [&results, i](auto result) {
-          results[i] = std::move(result);
-        });
+        scheduler.Submit(
+            RequestId{i}, PreparedRequest(request),
+            [&results, i](auto result) { results[i] = std::move(result); });
       }
       for (int step = 0;; ++step) {
         const StepPlan plan = scheduler.Plan();
@@ -208,9 +214,9 @@ TEST(BadAnswersTest, AnswersMissingEndTheRequestsOfTheStep) {
     ASSERT_OK(ValidateRequest(model.description(), &request));
     std::vector<absl::StatusOr<Result>> results(3);
     const auto submit = [&](int i) {
-      scheduler.Submit(RequestId{i}, request, [&results, i](auto result) {
-        results[i] = std::move(result);
-      });
+      scheduler.Submit(
+          RequestId{i}, PreparedRequest(request),
+          [&results, i](auto result) { results[i] = std::move(result); });
     };
     submit(0);
     submit(1);

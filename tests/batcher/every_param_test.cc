@@ -150,12 +150,13 @@ class Runner {
                                const std::vector<Request>& requests,
                                const SchedulerOptions& options,
                                int plans_in_flight = 1, int num_at_once = 30) {
-    Scheduler scheduler(model.description(), options, tokenizer_.get());
+    Scheduler scheduler(model.description(), options);
     std::vector<std::string> lines(requests.size());
     size_t next = 0;
     const auto arrive = [&](int) {
       for (int i = 0; i < num_at_once && next < requests.size(); ++i, ++next) {
-        scheduler.Submit(RequestId{static_cast<int64_t>(next)}, requests[next],
+        scheduler.Submit(RequestId{static_cast<int64_t>(next)},
+                         PreparedRequest(requests[next], tokenizer_.get()),
                          [&line = lines[next]](absl::StatusOr<Result> result) {
                            line = result.ok()
                                       ? WriteResultLine(0, *result, {})

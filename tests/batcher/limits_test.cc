@@ -101,7 +101,7 @@ TEST(LimitsTest, ARestrictedRequestEditsNoMoreThanIsAllowed) {
     ASSERT_OK(ValidateRequest(model.description(), &validated));
     Scheduler scheduler(model.description(), {.validate_steps = true});
     absl::StatusOr<Result> answer;
-    scheduler.Submit(RequestId{0}, validated,
+    scheduler.Submit(RequestId{0}, PreparedRequest(validated),
                      [&](auto result) { answer = std::move(result); });
     RunToEnd(scheduler, model);
     if (room == 5) {
@@ -133,7 +133,7 @@ TEST(LimitsTest, WhatDoesNotFitIsNamedAsItWasGiven) {
     ASSERT_OK(ValidateRequest(model.description(), &validated));
     Scheduler scheduler(model.description(), {});
     absl::StatusOr<Result> answer;
-    scheduler.Submit(RequestId{0}, validated,
+    scheduler.Submit(RequestId{0}, PreparedRequest(validated),
                      [&](auto result) { answer = std::move(result); });
     EXPECT_THAT(answer, StatusIs(absl::StatusCode::kResourceExhausted,
                                  HasSubstr(field)));
@@ -262,7 +262,7 @@ TEST(LimitsTest, TogetherRequestsStayWithinAllLimits) {
     std::vector<absl::StatusOr<Result>> answers(requests.size());
     for (size_t i = 0; i < requests.size(); ++i) {
       scheduler.Submit(
-          RequestId{static_cast<int64_t>(i)}, requests[i],
+          RequestId{static_cast<int64_t>(i)}, PreparedRequest(requests[i]),
           [&answers, i](auto result) { answers[i] = std::move(result); });
     }
     Load load(options.vocab_size);

@@ -155,7 +155,8 @@ std::vector<absl::StatusOr<Result>> RunTogether(
                                             .validate_steps = true});
   std::vector<absl::StatusOr<Result>> results(requests.size());
   for (size_t i = 0; i < requests.size(); ++i) {
-    scheduler.Submit(RequestId{static_cast<int64_t>(i)}, requests[i],
+    scheduler.Submit(RequestId{static_cast<int64_t>(i)},
+                     PreparedRequest(requests[i]),
                      [&, i](auto result) { results[i] = std::move(result); });
   }
   while (true) {
@@ -214,7 +215,7 @@ TEST(LogProbsTest, AnAnswerWithoutThemEndsTheRequest) {
     request.params.prompt_logprobs = 2;
     ASSERT_OK(ValidateRequest(model.description(), &request));
     absl::StatusOr<Result> answer;
-    scheduler.Submit(RequestId{0}, request,
+    scheduler.Submit(RequestId{0}, PreparedRequest(request),
                      [&](auto result) { answer = std::move(result); });
     ASSERT_OK_AND_ASSIGN(StepResult result, RunPlan(model, scheduler.Plan()));
     break_result(&result);
@@ -286,7 +287,8 @@ TEST(LogProbsTest, PromptsOfTheReferenceAreReportedAsItDoes) {
     request.params.max_new_tokens = 1;
     request.params.prompt_logprobs = 12;
     ASSERT_OK(ValidateRequest(model->description(), &request));
-    scheduler.Submit(RequestId{static_cast<int64_t>(i)}, request,
+    scheduler.Submit(RequestId{static_cast<int64_t>(i)},
+                     PreparedRequest(request),
                      [&, i](absl::StatusOr<Result> result) {
                        ASSERT_OK(result);
                        results[i] = *std::move(result);

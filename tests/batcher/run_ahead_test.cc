@@ -28,10 +28,11 @@ using Answers = std::vector<std::optional<absl::StatusOr<Result>>>;
 
 void Submit(Scheduler& scheduler, int i, const Request& request,
             Answers* answers) {
-  scheduler.Submit(RequestId{i}, request, [answers, i](auto result) {
-    ASSERT_FALSE((*answers)[i].has_value()) << "answered twice";
-    (*answers)[i] = std::move(result);
-  });
+  scheduler.Submit(
+      RequestId{i}, PreparedRequest(request), [answers, i](auto result) {
+        ASSERT_FALSE((*answers)[i].has_value()) << "answered twice";
+        (*answers)[i] = std::move(result);
+      });
 }
 
 void ExpectNothingHeld(const Scheduler& scheduler) {

@@ -22,11 +22,12 @@ class Answers {
   explicit Answers(size_t count) : answers_(count) {}
 
   void Submit(Scheduler& scheduler, int i, const Request& request) {
-    scheduler.Submit(RequestId{i}, request, [this, i](auto result) {
-      ASSERT_FALSE(answers_[i].has_value()) << "answered twice";
-      answers_[i] = std::move(result);
-      order_.push_back(i);
-    });
+    scheduler.Submit(
+        RequestId{i}, PreparedRequest(request), [this, i](auto result) {
+          ASSERT_FALSE(answers_[i].has_value()) << "answered twice";
+          answers_[i] = std::move(result);
+          order_.push_back(i);
+        });
   }
   void SubmitAll(Scheduler& scheduler, const std::vector<Request>& requests) {
     for (size_t i = 0; i < requests.size(); ++i) {

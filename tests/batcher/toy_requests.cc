@@ -183,11 +183,11 @@ absl::StatusOr<Result> RunAlone(const ToyModelOptions& options,
                                 const Request& request,
                                 const Tokenizer* tokenizer) {
   ToyModel model(options);
-  Scheduler scheduler(model.description(), {.validate_steps = true}, tokenizer);
+  Scheduler scheduler(model.description(), {.validate_steps = true});
   absl::StatusOr<Result> answer;
-  scheduler.Submit(RequestId{0}, request, [&](absl::StatusOr<Result> result) {
-    answer = std::move(result);
-  });
+  scheduler.Submit(
+      RequestId{0}, PreparedRequest(request, tokenizer),
+      [&](absl::StatusOr<Result> result) { answer = std::move(result); });
   RunToEnd(scheduler, model);
   return answer;
 }

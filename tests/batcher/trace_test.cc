@@ -46,7 +46,8 @@ Told RunTogether(const ToyModelOptions& options,
   if (traced) scheduler_options.trace = &run.trace;
   Scheduler scheduler(model.description(), scheduler_options);
   for (size_t i = 0; i < requests.size(); ++i) {
-    scheduler.Submit(RequestId{static_cast<int64_t>(i)}, requests[i],
+    scheduler.Submit(RequestId{static_cast<int64_t>(i)},
+                     PreparedRequest(requests[i]),
                      [&answer = run.answers[i]](auto result) {
                        answer = std::move(result);
                      });
@@ -209,7 +210,7 @@ TEST(TraceTest, ARequestThatNeverBeganIsNotTold) {
   Scheduler scheduler(model.description(), scheduler_options);
   Request request{.prompt_tokens = {1, 2, 3, 4, 5}, .params = {}};
   ASSERT_OK(ValidateRequest(model.description(), &request));
-  scheduler.Submit(RequestId{0}, request, [](auto result) {
+  scheduler.Submit(RequestId{0}, PreparedRequest(request), [](auto result) {
     EXPECT_THAT(result, StatusIs(absl::StatusCode::kResourceExhausted,
                                  ::testing::HasSubstr("never fit")));
   });

@@ -185,7 +185,7 @@ TEST(AllowedSearchTest, GroupsAskForNoMoreThanTheirWorstCase) {
   strategy.DescribeSelection(&selection);
   EXPECT_EQ(selection.num_rows, 4);
   EXPECT_LE(selection.num_rows * selection.num_candidates,
-            MaxCandidates(request, kManyTokens));
+            MaxCandidates(PreparedRequest(request), kManyTokens));
 }
 
 TEST(AllowedSearchTest, ASequenceThatBeginsAnotherEndsAndGoesOn) {

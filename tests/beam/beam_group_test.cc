@@ -39,7 +39,7 @@ Request MakeRequest(std::vector<TokenId> prompt, int64_t num_beams,
 class BeamGroupTest : public ::testing::Test {
  protected:
   BeamGroup MakeGroup(const Request& request) {
-    return BeamGroup(RequestId{7}, request,
+    return BeamGroup(RequestId{7}, PreparedRequest(request),
                      *pool_.Reserve(BeamGroup::WorstCasePages(request, 4)),
                      &pool_, &ids_);
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "beam/prepared_request.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
 
@@ -37,7 +38,8 @@ struct End {
 
 // How many tokens of `text` it takes to end, and as what.
 End EndOf(const GenerationParams& params, const std::string& text) {
-  const FinishRule rule(params, nullptr, &EnFrTokenizer());
+  const FinishRule rule(params, nullptr,
+                        RequestText::Make(params, &EnFrTokenizer()));
   FinishRule::Progress progress = rule.Begin();
   int length = 0;
   for (const TokenId token : Encode(text)) {
@@ -82,7 +84,9 @@ TEST(FinishRuleTest, AStopStringEndsWithTheTokenThatCompletesIt) {
   EXPECT_LT(EndOf(params, text).length, num_tokens);
   params.stop = {"absent"};
   EXPECT_EQ(EndOf(params, text).reason, std::nullopt);
-  EXPECT_FALSE(FinishRule(params, nullptr, &EnFrTokenizer()).is_by_token());
+  EXPECT_FALSE(
+      FinishRule(params, nullptr, RequestText::Make(params, &EnFrTokenizer()))
+          .is_by_token());
 }
 
 TEST(FinishRuleTest, StopStringsDoNotCountBeforeMinNewTokens) {
@@ -100,7 +104,8 @@ TEST(FinishRuleTest, StopStringsDoNotCountBeforeMinNewTokens) {
 TEST(FinishRuleTest, ProgressForksByCopying) {
   GenerationParams params = Params();
   params.stop = {"ne sais"};
-  const FinishRule rule(params, nullptr, &EnFrTokenizer());
+  const FinishRule rule(params, nullptr,
+                        RequestText::Make(params, &EnFrTokenizer()));
   FinishRule::Progress parent = rule.Begin();
   const std::vector<TokenId> tokens = Encode("Je ne sais");
   for (size_t i = 0; i + 1 < tokens.size(); ++i) {
@@ -109,6 +114,19 @@ TEST(FinishRuleTest, ProgressForksByCopying) {
   FinishRule::Progress twin = parent;
   EXPECT_EQ(rule.Feed(Encode("veux").front(), &twin).hit, std::nullopt);
   EXPECT_EQ(rule.Feed(tokens.back(), &parent).hit, FinishReason::kStop);
+}
+
+// To make an automaton of them takes long, and the strand waits for a strategy.
+TEST(FinishRuleTest, StopsAreThoseThatWerePreparedWithTheRequest) {
+  GenerationParams params = Params();
+  params.stop = {"ne sais"};
+  const PreparedRequest prepared({{1}, params}, &EnFrTokenizer());
+  const PreparedRequest copy = prepared;
+  EXPECT_EQ(copy.text, prepared.text);
+  const long num_owners = prepared.text.use_count();
+  const FinishRule rule(params, nullptr, copy.text);
+  EXPECT_EQ(prepared.text.use_count(), num_owners + 1);
+  EXPECT_FALSE(rule.is_by_token());
 }
 
 TEST(FinishRuleTest, WhereSequencesAreAllowedTheirEndsAloneCount) {
@@ -138,7 +156,7 @@ TEST(CheckStopsTest, StopsNeedATokenizer) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("stop must be empty where there is no "
                                  "tokenizer that gives a text to find it in, "
-                                 "got 1 strings")));
+                                 "got 1 string")));
 }
 
 }  // namespace

@@ -24,11 +24,13 @@ absl::Status GroupDriver::Add(const Request& request, int chunk) {
       PageReservation pages,
       pool_.Reserve(BeamGroup::WorstCasePages(request, pool_.page_size())));
   const RequestId id{static_cast<int64_t>(groups_.size())};
-  groups_.push_back({std::make_unique<BeamGroup>(id, request, std::move(pages),
-                                                 &pool_, &ids_),
-                     chunk,
-                     MaxCandidates(request, model_.description().vocab_size),
-                     absl::OkStatus()});
+  PreparedRequest prepared(request);
+  const int64_t max_candidates =
+      MaxCandidates(prepared, model_.description().vocab_size);
+  groups_.push_back(
+      {std::make_unique<BeamGroup>(id, std::move(prepared), std::move(pages),
+                                   &pool_, &ids_),
+       chunk, max_candidates, absl::OkStatus()});
   return absl::OkStatus();
 }
 

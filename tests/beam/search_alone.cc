@@ -143,8 +143,9 @@ SelectionResult NextAnswer(const DecodeStrategy& strategy,
 absl::StatusOr<Result> SearchAsTheEngine(const LogitsModel& model,
                                          const Request& request,
                                          const Tokenizer* tokenizer) {
-  const std::unique_ptr<DecodeStrategy> strategy = MakeStrategy(
-      request.params, AllowedSequences::Make(request.params), tokenizer);
+  const std::unique_ptr<DecodeStrategy> strategy =
+      MakeStrategy(request.params, AllowedSequences::Make(request.params),
+                   RequestText::Make(request.params, tokenizer));
   Result result;
   for (; !strategy->done(); ++result.usage.num_steps) {
     const auto beams = strategy->Advance(NextAnswer(*strategy, model, request));

@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -183,35 +184,68 @@ class FailingModel : public ToyModel {
   int num_steps_ = 0;
 };
 
+// Runs requests with two steps that fail, and counts who ended by them
+// and who did not.
+void RunFailing(std::mt19937& random, const ToyModelOptions& options,
+                std::vector<Request> requests, int* num_failed,
+                int* num_answered) {
+  const int first = static_cast<int>(random() % 30);
+  FailingModel model(options, {first, first + 1 + int(random() % 3)});
+  SchedulerOptions scheduling = AnyOptions(random);
+  scheduling.max_running = 3;
+  Scheduler scheduler(model.description(), scheduling);
+  Answers answers(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    Submit(scheduler, static_cast<int>(i), requests[i], &answers);
+  }
+  RunToEnd(
+      scheduler, model, [](int) {}, 2);
+  for (size_t i = answers.size(); i-- > 0;) {
+    ASSERT_TRUE(answers[i].has_value()) << i;
+    if (answers[i]->status().code() != absl::StatusCode::kDataLoss) continue;
+    ++*num_failed;
+    requests.erase(requests.begin() + i);
+    answers.erase(answers.begin() + i);
+  }
+  *num_answered += static_cast<int>(answers.size());
+  ExpectAsAlone(options, requests, answers);
+  ExpectNothingHeld(scheduler);
+}
+
 TEST(RunAheadTest, FailedStepsEndTheirRequestsAndNobodyElse) {
   int num_failed = 0;
   int num_answered = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {
     std::mt19937 random(3000 + seed);
     const ToyModelOptions options = AnyModel(random);
-    const int first = static_cast<int>(random() % 30);
-    FailingModel model(options, {first, first + 1 + int(random() % 3)});
-    auto requests = AnyRequests(random, 10, model.description());
-    SchedulerOptions scheduling = AnyOptions(random);
-    scheduling.max_running = 3;
-    Scheduler scheduler(model.description(), scheduling);
-    Answers answers(requests.size());
-    for (int i = 0; i < 10; ++i) Submit(scheduler, i, requests[i], &answers);
-    RunToEnd(
-        scheduler, model, [](int) {}, 2);
-    for (size_t i = answers.size(); i-- > 0;) {
-      ASSERT_TRUE(answers[i].has_value()) << i;
-      if (answers[i]->status().code() != absl::StatusCode::kDataLoss) continue;
-      ++num_failed;
-      requests.erase(requests.begin() + i);
-      answers.erase(answers.begin() + i);
-    }
-    num_answered += static_cast<int>(answers.size());
-    ExpectAsAlone(options, requests, answers);
-    ExpectNothingHeld(scheduler);
+    auto requests = AnyRequests(random, 10, ToyModel(options).description());
+    RunFailing(random, options, std::move(requests), &num_failed,
+               &num_answered);
   }
   EXPECT_GT(num_failed, 300);
   EXPECT_GT(num_answered, 300);
+}
+
+// An executor keeps every beam's history then: it is lost with the plan's
+// groups, and with no others.
+TEST(RunAheadTest, FailedStepsLeaveTheHistoriesOfOthersAsTheyWere) {
+  int num_failed = 0;
+  int num_answered = 0;
+  for (uint32_t seed = 0; seed < 150; ++seed) {
+    std::mt19937 random(4000 + seed);
+    const ToyModelOptions options = AnyModel(random);
+    auto requests = AnyRequests(random, 10, ToyModel(options).description());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      GenerationParams& params = requests[i].params;
+      if (i % 3 == 0) params.repetition_penalty = 1.7;
+      if (i % 3 == 1) params.no_repeat_ngram_size = 2;
+      if (i % 3 == 2) params.presence_penalty = 0.6;
+    }
+    RunFailing(random, options, std::move(requests), &num_failed,
+               &num_answered);
+  }
+  EXPECT_GT(num_failed, 150);
+  EXPECT_GT(num_answered, 150);
 }
 
 // A request for the toy model; beams in groups wait for each answer.

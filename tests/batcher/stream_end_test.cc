@@ -58,6 +58,42 @@ TEST_P(StreamEndTest, AReaderThatVanishesEndsItsRequestAndNoOther) {
   }
 }
 
+// Of three samples; it reads nothing until everybody else has their results,
+// and goes before its own end or reads all of it.
+TEST_P(StreamEndTest, ASlowReaderOfSeveralSamplesHoldsNobodyUp) {
+  Request request{{1, 2, 3}, {}};
+  request.params.do_sample = true;
+  request.params.seed = 5;
+  request.params.num_return_sequences = 3;
+  request.params.max_new_tokens = 6;
+  ASSERT_OK(ValidateRequest(model_.description(), &request));
+  Request longer = request;
+  longer.params.max_new_tokens = 12;
+  longer.params.eos_token_id = std::vector<int64_t>();
+  for (const bool goes : {true, false}) {
+    readers_.clear();
+    OpenAll({request, longer, request});
+    Reader& slow = *readers_[1];
+    RunSteps(8);  // the others are done
+    for (const int i : {0, 2}) {
+      ReadAll(*readers_[i]);
+      ExpectAsAlone(request, *readers_[i]);
+    }
+    if (goes) {
+      slow.stream.reset();
+      RunSteps(GetParam() + 1);  // those in flight, and one that says who ended
+      EXPECT_EQ(steps_.num_started(), 0);
+      ExpectNothingHeld();
+      continue;
+    }
+    RunSteps(kAllSteps);
+    ExpectNothingHeld();
+    ReadAll(slow);
+    EXPECT_EQ(slow.num_events, 4);  // one a sample, and the result
+    ExpectAsAlone(longer, slow);
+  }
+}
+
 // Wherever what it waits for is on its way.
 TEST_P(StreamEndTest, CancellingNextLosesNothing) {
   std::mt19937 random(17);

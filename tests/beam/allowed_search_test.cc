@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <random>
 #include <set>
 #include <vector>
@@ -152,6 +154,86 @@ TEST(AllowedSearchTest, EveryOutputIsOneOfTheSequencesWhateverTheStrategy) {
     params.do_sample = true;
     params.num_return_sequences = 4;
     ExpectLegal(request, seed);
+  }
+}
+
+// Whatever the others have chosen.
+TEST(AllowedSearchTest, GroupsWiderThanTheSetFindEverySequence) {
+  std::mt19937 random(4);
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const int count = 1 + static_cast<int>(random() % 12);
+    const LogitsModel model = ToyLogitsModel(
+        {.vocab_size = kVocabSize, .seed = seed, .eos_token_ids = {kEos}});
+    for (const double diversity_penalty : {0.0, 0.7}) {
+      Request request =
+          Allowing(RandomSequences(random, count), 3 * (count + 1));
+      request.params.num_beam_groups = 3;
+      request.params.diversity_penalty = diversity_penalty;
+      ASSERT_OK_AND_ASSIGN(const Result result,
+                           SearchAsTheEngine(model, request));
+      const std::vector<Hypothesis> all = ScoreAll(model, request);
+      ASSERT_EQ(result.hypotheses.size(), 3 * all.size());
+      std::map<std::vector<TokenId>, int> num_found;
+      for (size_t i = 0; i < result.hypotheses.size(); ++i) {
+        const Hypothesis& found = result.hypotheses[i];
+        ++num_found[found.tokens];
+        if (diversity_penalty > 0) continue;
+        EXPECT_NEAR(found.score, all[i / 3].score, 1e-5);
+      }
+      for (const Hypothesis& hypothesis : all) {
+        EXPECT_EQ(num_found[hypothesis.tokens], 3);
+      }
+    }
+  }
+}
+
+// The second group, kept from the first one's token, is on a longer sequence.
+TEST(AllowedSearchTest, AGroupThatRunsOutOfTokensLeavesTheOtherGoing) {
+  Request request = Allowing({{2, 3}, {5, 6, 7}}, 2);
+  request.params.num_beam_groups = 2;
+  request.params.diversity_penalty = 9;
+  const LogitsModel model = [](std::span<const TokenId>) {
+    return std::vector<float>({0, 0, 5, 0, 0, 3, 0, 0, 0});
+  };
+  ASSERT_OK_AND_ASSIGN(const Result result, SearchAsTheEngine(model, request));
+  EXPECT_EQ(result.usage.num_steps, 3);
+  ASSERT_EQ(result.hypotheses.size(), 2);
+  std::set<std::vector<TokenId>> found;
+  for (const Hypothesis& hypothesis : result.hypotheses) {
+    found.insert(hypothesis.tokens);
+  }
+  EXPECT_THAT(found, ElementsAre(ElementsAre(2, 3), ElementsAre(5, 6, 7)));
+}
+
+// Beams wider than there are sequences draw all of them, and nothing is left
+// over. EOS ends them all, so that none begins another.
+TEST(AllowedSearchTest, StochasticBeamsWiderThanTheSetDrawEverySequence) {
+  std::mt19937 random(5);
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const int count = 1 + static_cast<int>(random() % 12);
+    std::set<std::vector<int64_t>> sequences;
+    for (std::vector<int64_t>& sequence : RandomSequences(random, count)) {
+      if (sequence.back() != kEos) sequence.push_back(kEos);
+      sequences.insert(sequence);
+    }
+    Request request = Allowing({sequences.begin(), sequences.end()}, 20);
+    request.params.early_stopping = EarlyStopping::kFalse;
+    request.params.stochastic = true;
+    request.params.seed = seed;
+    const LogitsModel model = ToyLogitsModel(
+        {.vocab_size = kVocabSize, .seed = seed, .eos_token_ids = {kEos}});
+    ASSERT_OK_AND_ASSIGN(const Result result,
+                         SearchAsTheEngine(model, request));
+    std::set<std::vector<int64_t>> drawn;
+    double mass = 0;
+    for (const Hypothesis& hypothesis : result.hypotheses) {
+      drawn.insert({hypothesis.tokens.begin(), hypothesis.tokens.end()});
+      mass += std::exp(hypothesis.cum_log_prob);
+    }
+    EXPECT_EQ(drawn, sequences);
+    EXPECT_EQ(result.hypotheses.size(), sequences.size());
+    EXPECT_EQ(result.threshold, std::nullopt);
+    EXPECT_NEAR(mass, 1, 1e-5);
   }
 }
 

@@ -19,8 +19,9 @@ namespace {
 using testing::LanguageModel;
 using testing::ToyModelOptions;
 
-// All sequences that end in the EOS, token 0, or have `max_length` tokens.
-void Enumerate(const LanguageModel& model, int max_length,
+// All sequences that end in an EOS, of which the first `num_eos` tokens are, or
+// have `max_length` tokens.
+void Enumerate(const LanguageModel& model, int max_length, int num_eos,
                const LengthPenalty& penalty, const Hypothesis& prefix,
                std::vector<Hypothesis>* all) {
   const std::vector<float> log_probs = model(prefix.tokens);
@@ -29,19 +30,20 @@ void Enumerate(const LanguageModel& model, int max_length,
     next.tokens.push_back(static_cast<TokenId>(token));
     next.cum_log_prob += log_probs[token];
     const int length = static_cast<int>(next.tokens.size());
-    if (token == 0 || length == max_length) {
+    if (static_cast<int>(token) < num_eos || length == max_length) {
       next.score = penalty.Score(next.cum_log_prob, length);
       all->push_back(next);
     } else {
-      Enumerate(model, max_length, penalty, next, all);
+      Enumerate(model, max_length, num_eos, penalty, next, all);
     }
   }
 }
 
 std::vector<Hypothesis> BestOfAll(const LanguageModel& model, int max_length,
-                                  const LengthPenalty& penalty) {
+                                  const LengthPenalty& penalty,
+                                  int num_eos = 1) {
   std::vector<Hypothesis> all;
-  Enumerate(model, max_length, penalty, Hypothesis(), &all);
+  Enumerate(model, max_length, num_eos, penalty, Hypothesis(), &all);
   std::stable_sort(all.begin(), all.end(),
                    [](const Hypothesis& a, const Hypothesis& b) {
                      return a.score > b.score;
@@ -50,9 +52,9 @@ std::vector<Hypothesis> BestOfAll(const LanguageModel& model, int max_length,
 }
 
 // Live beams never outnumber their continuations at the last step.
-int64_t NumContinuations(int vocab_size, int max_length) {
+int64_t NumContinuations(int vocab_size, int max_length, int num_eos = 1) {
   int64_t num_beams = vocab_size;
-  for (int i = 1; i < max_length; ++i) num_beams *= vocab_size - 1;
+  for (int i = 1; i < max_length; ++i) num_beams *= vocab_size - num_eos;
   return num_beams;
 }
 
@@ -84,26 +86,32 @@ void ExpectExhaustive(const ToyModelOptions& options, int max_length,
 }
 
 // With patience for more hypotheses than there are the search ends when no beam
-// lives, and has kept the best of all.
+// lives, and has kept the best of all, whichever ids end them.
 TEST(PatientSearchTest, PatienceForAllSequencesFindsTheBest) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    const LanguageModel model = testing::ToyLanguageModel(
-        {.vocab_size = 3, .seed = seed, .eos_token_ids = {0}}, {});
-    GenerationParams params;
-    params.num_beams = NumContinuations(3, 4);
-    params.num_return_sequences = 5;
-    params.max_new_tokens = 4;
-    params.eos_token_id = {0};
-    params.early_stopping = EarlyStopping::kTrue;
-    const std::vector<Hypothesis> all =
-        BestOfAll(model, 4, LengthPenalty(params));
-    params.patience = static_cast<double>(all.size() + 1) / params.num_beams;
-    BeamStrategy strategy(params);
-    ASSERT_OK(testing::SearchAlone(model, &strategy));
-    const std::vector<Hypothesis> found = strategy.Hypotheses();
-    ASSERT_EQ(found.size(), 5);
-    for (size_t i = 0; i < found.size(); ++i) {
-      EXPECT_EQ(found[i].tokens, all[i].tokens);
+    for (int num_eos = 1; num_eos <= 3; ++num_eos) {
+      const int vocab_size = 2 + num_eos;
+      const LanguageModel model = testing::ToyLanguageModel(
+          {.vocab_size = vocab_size, .seed = seed, .eos_token_ids = {0}}, {});
+      GenerationParams params;
+      params.num_beams = NumContinuations(vocab_size, 4, num_eos);
+      params.num_return_sequences = 5;
+      params.max_new_tokens = 4;
+      params.eos_token_id.emplace();
+      for (int eos = 0; eos < num_eos; ++eos) {
+        params.eos_token_id->push_back(eos);
+      }
+      params.early_stopping = EarlyStopping::kTrue;
+      const std::vector<Hypothesis> all =
+          BestOfAll(model, 4, LengthPenalty(params), num_eos);
+      params.patience = static_cast<double>(all.size() + 1) / params.num_beams;
+      BeamStrategy strategy(params);
+      ASSERT_OK(testing::SearchAlone(model, &strategy));
+      const std::vector<Hypothesis> found = strategy.Hypotheses();
+      ASSERT_EQ(found.size(), 5);
+      for (size_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(found[i].tokens, all[i].tokens);
+      }
     }
   }
 }

@@ -88,6 +88,19 @@ TEST(GreedySearchTest, NoPossibleTokenIsAnErrorThatSaysWhere) {
   EXPECT_THAT(strategy.Hypotheses(), IsEmpty());
 }
 
+TEST(SampleStrategyTest, ASampleWithoutATokenEndsThoseThatAreFinishedToo) {
+  GenerationParams params = Params(4);
+  params.num_return_sequences = 2;
+  SampleStrategy strategy(params);
+  ASSERT_OK(
+      strategy.Advance({.candidates = {{0, 9, -1}, {0, 5, -1}}}, nullptr));
+  EXPECT_FALSE(strategy.done());
+  EXPECT_THAT(strategy.Advance(Best(kNoToken, 0), nullptr),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("no token is possible after 1 generated")));
+  EXPECT_TRUE(strategy.done());
+}
+
 TEST(GreedySearchTest, TakesTheBestTokenOfEveryStep) {
   const testing::ToyModelOptions options = {.eos_token_ids = {0, 9}};
   const testing::LanguageModel model =

@@ -246,6 +246,51 @@ TEST(ResidentGroupsTest, AFailedPlanLosesItsGroupsAndNoOther) {
   EXPECT_EQ(groups.num_groups(), 1);
 }
 
+TEST(ResidentGroupsTest, AFailedPlanLeavesTheHistoriesOfOthersAsTheyWere) {
+  constexpr RequestId kOther{8};
+  ResidentGroups groups(kPageSize);
+  StepPlan plan = PromptPlan(2, kOther);
+  plan.selections[0].histories = {{21, 22}};
+  groups.WriteOut(&plan);
+  groups.Advance({.selections = {{kOther, {{0, 1, -1}, {0, 2, -2}}}},
+                  .forward_time = {},
+                  .select_time = {}});
+  plan = PromptPlan(2);
+  plan.selections[0].histories = {{11, 12}};
+  groups.WriteOut(&plan);
+  groups.Advance(Answer({{0, 3, -1}, {0, 4, -2}}));
+  plan = Continuation(6, {1, 2});
+  groups.WriteOut(&plan);
+  EXPECT_THAT(plan.selections[0].histories,
+              ElementsAre(ElementsAre(11, 12, 3), ElementsAre(11, 12, 4)));
+  groups.Lose();
+
+  // What is on its way for the lost one feeds nothing, and the other goes on.
+  plan = Continuation(7, {1, 2});
+  plan.continuations.push_back(Continuation(6, {1, 5}).continuations[0]);
+  plan.continuations[1].request = kOther;
+  groups.WriteOut(&plan);
+  EXPECT_THAT(plan.tokens, ElementsAre(1, 2));
+  EXPECT_THAT(plan.page_copies, ElementsAre(PageCopy{{1}, {5}, 2}));
+  ASSERT_THAT(plan.selections, SizeIs(2));
+  EXPECT_THAT(plan.selections[0].histories, IsEmpty());
+  EXPECT_THAT(plan.selections[1].histories,
+              ElementsAre(ElementsAre(21, 22, 1), ElementsAre(21, 22, 2)));
+  groups.Advance({.selections = {{kGroup, {}}, {kOther, {{1, 9, -3}}}},
+                  .forward_time = {},
+                  .select_time = {}});
+
+  // Rows set the lost one anew, and nothing of its old history is left.
+  plan = PromptPlan(2);
+  plan.selections[0].histories = {{31}};
+  plan.continuations = Continuation(7, {1, 5}).continuations;
+  plan.continuations[0].request = kOther;
+  groups.WriteOut(&plan);
+  EXPECT_THAT(plan.selections[0].histories, ElementsAre(ElementsAre(31)));
+  EXPECT_THAT(plan.selections[1].histories,
+              ElementsAre(ElementsAre(21, 22, 2, 9)));
+}
+
 TEST(ResidentGroupsTest, AnEndedGroupIsForgotten) {
   ResidentGroups groups(kPageSize);
   StepPlan plan = PromptPlan(2);

@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,13 +27,6 @@
 namespace espalier {
 
 namespace asio = boost::asio;
-namespace {
-
-absl::Status ShutDownError() {
-  return MakeError(absl::StatusCode::kCancelled, "the engine is shut down");
-}
-
-}  // namespace
 
 // All state, kept alive by whoever still has business with it: the engine,
 // handlers on their way to the strand, the steps in flight.
@@ -58,7 +52,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   // The rest runs on the strand.
 
   void Submit(RequestId id, PreparedRequest request, Scheduler::Done done) {
-    if (stopping_) return done(ShutDownError());
+    if (stopped_by_) return done(*stopped_by_);
     scheduler_.Submit(id, std::move(request), std::move(done));
     PumpSoon();
   }
@@ -68,7 +62,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   absl::Status Stream(RequestId id, PreparedRequest request,
                       std::unique_ptr<SearchWatcher> writer,
                       const std::shared_ptr<EventQueue>& queue) {
-    if (stopping_) return ShutDownError();
+    if (stopped_by_) return *stopped_by_;
     scheduler_.Submit(
         id, std::move(request),
         [queue](absl::StatusOr<Result> result) {
@@ -85,9 +79,11 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   }
 
   // `stopped` is called when nothing runs any more.
-  void Stop(std::function<void()> stopped) {
-    stopping_ = true;
-    scheduler_.CancelAll(ShutDownError());
+  void Stop(const std::string& why, std::function<void()> stopped) {
+    if (!stopped_by_) {
+      stopped_by_ = MakeError(absl::StatusCode::kCancelled, why);
+      scheduler_.CancelAll(*stopped_by_);
+    }
     on_idle_.push_back(std::move(stopped));
     PumpSoon();
   }
@@ -188,7 +184,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   // The last one: nothing may go on from it.
   bool plan_was_refused_ = false;
   bool pump_posted_ = false;
-  bool stopping_ = false;
+  std::optional<absl::Status> stopped_by_;  // what requests get from then on
   std::vector<std::function<void()>> on_idle_;
   Stopwatch step_watch_;  // since the oldest step in flight began to be so
   EngineFigures figures_;
@@ -291,12 +287,13 @@ asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
 }
 
 template <typename Core>
-asio::awaitable<void> RunShutdown(std::shared_ptr<Core> core) {
+asio::awaitable<void> RunShutdown(std::shared_ptr<Core> core, std::string why) {
   const auto executor = co_await asio::this_coro::executor;
   const auto stopped = std::make_shared<AnswerChannel<bool>>(executor, 1);
-  asio::post(core->strand, [core, send = SendTo<bool>(stopped)] {
-    core->Stop([send] { send(true); });
-  });
+  asio::post(core->strand,
+             [core, why = std::move(why), send = SendTo<bool>(stopped)] {
+               core->Stop(why, [send] { send(true); });
+             });
   co_await stopped->async_receive(asio::use_awaitable);
 }
 
@@ -318,7 +315,7 @@ Engine::Engine(asio::any_io_executor executor, StepExecutor* steps,
 
 Engine::~Engine() {
   core_->Detach();
-  asio::post(core_->strand, [core = core_] { core->Stop([] {}); });
+  asio::post(core_->strand, [core = core_] { core->Stop(kShutDown, [] {}); });
 }
 
 asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Request request) {
@@ -330,7 +327,9 @@ asio::awaitable<absl::StatusOr<ResultStream>> Engine::Stream(
   return OpenStream(core_, std::move(request), options);
 }
 
-asio::awaitable<void> Engine::Shutdown() { return RunShutdown(core_); }
+asio::awaitable<void> Engine::Shutdown(std::string_view why) {
+  return RunShutdown(core_, std::string(why));
+}
 
 asio::awaitable<EngineFigures> Engine::Figures() { return ReadFigures(core_); }
 

@@ -23,6 +23,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <memory>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -75,9 +76,9 @@ class Engine {
   // is, and its pages come back.
   // Errors: kInvalidArgument for a bad request, naming field and value, before
   // anything is held; kResourceExhausted for one that can never fit, with the
-  // figures; kCancelled if its caller or a shutdown cancelled it;
-  // kFailedPrecondition if no token was possible; and what the model
-  // returned, if a step failed.
+  // figures, and with kTooFewPages if it lacks pages; kCancelled if its caller
+  // or a shutdown cancelled it; kFailedPrecondition if no token was possible;
+  // and what the model returned, if a step failed.
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
 
   // The same, to be read while it runs (result_stream.h). Until the stream is
@@ -88,15 +89,18 @@ class Engine {
   boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(
       Request request, StreamOptions options = {});
 
-  // Refuses new requests (kCancelled), cancels those that wait or run, and
-  // completes when the steps in flight have ended and nothing is held. A caller
+  // Refuses new requests, cancels those that wait or run, and completes when
+  // the steps in flight have ended and nothing is held. Both kinds are answered
+  // with kCancelled and, of several shutdowns, the first one's `why`. A caller
   // that is cancelled meanwhile gets boost::system::system_error.
-  boost::asio::awaitable<void> Shutdown();
+  boost::asio::awaitable<void> Shutdown(std::string_view why = kShutDown);
 
   // Cancelled as Shutdown is.
   boost::asio::awaitable<EngineFigures> Figures();
 
  private:
+  static constexpr char kShutDown[] = "the engine is shut down";
+
   class Core;
   std::shared_ptr<Core> core_;
 };

@@ -6,23 +6,54 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "base/wording.h"
 #include "beam/selection_options.h"
 #include "pages/validate.h"
 
 namespace espalier {
 namespace {
 
+// The field of the request format that NumSequences is of.
+std::string_view CountName(const GenerationParams& params) {
+  return IsBeamSearch(params) ? "num_beams"
+         : params.best_of     ? "best_of"
+                              : "num_return_sequences";
+}
+
 // What it is that needs so much, under the names of the request format.
 std::string DescribeSize(const Request& request) {
   const GenerationParams& params = request.params;
-  const std::string_view count = IsBeamSearch(params) ? "num_beams"
-                                 : params.best_of     ? "best_of"
-                                                      : "num_return_sequences";
-  return Concat(request.prompt_tokens.size(), " prompt tokens, ", count, " ",
-                NumSequences(params), ", max_new_tokens ",
-                *params.max_new_tokens);
+  return Concat(Counted(request.prompt_tokens.size(), "prompt token"), ", ",
+                CountName(params), " ", NumSequences(params),
+                ", max_new_tokens ", *params.max_new_tokens);
+}
+
+// What to change of a request that needs too many pages: what is above its
+// least, unless the prompt alone takes them.
+std::string HowToFit(const Request& request, const PagePool& pool) {
+  const int64_t num_prompt_tokens = request.prompt_tokens.size();
+  const bool many = NumSequences(request.params) > 1;
+  const bool longer = *request.params.max_new_tokens > 1;
+  if (WorstCasePages(num_prompt_tokens, num_prompt_tokens, 1,
+                     pool.page_size()) > pool.num_pages() ||
+      (!many && !longer)) {
+    return "shorten the prompt";
+  }
+  return Concat("lower ", many ? CountName(request.params) : "",
+                many && longer ? " or " : "", longer ? "max_new_tokens" : "");
+}
+
+absl::Status TooFewPages(const Request& request, int64_t needed,
+                         const PagePool& pool) {
+  absl::Status error = ResourceExhausted(
+      "the request can never fit: it needs ", Counted(needed, "page"), " of ",
+      Counted(pool.page_size(), "token"), " at worst (", DescribeSize(request),
+      "), there are ", pool.num_pages(), "; ", HowToFit(request, pool));
+  error.SetPayload(kTooFewPages, absl::Cord());
+  return error;
 }
 
 }  // namespace
@@ -63,25 +94,19 @@ void Scheduler::Submit(RequestId id, PreparedRequest prepared, Done done,
 
 absl::Status Scheduler::CheckFits(const Request& request,
                                   const Needs& needs) const {
-  const std::string sizes =
-      Concat(" at worst (", DescribeSize(request), "), there ");
-  const int page_size = pool_.page_size();
-  const int64_t needed = BeamGroup::WorstCasePages(request, page_size);
-  if (needed > pool_.num_pages()) {
-    return ResourceExhausted("the request can never fit: it needs ", needed,
-                             " pages of ", page_size, " tokens", sizes, "are ",
-                             pool_.num_pages());
-  }
+  const int64_t needed = BeamGroup::WorstCasePages(request, pool_.page_size());
+  if (needed > pool_.num_pages()) return TooFewPages(request, needed, pool_);
+  const std::string sizes = Concat(
+      " in a step at worst (", DescribeSize(request), "), there is room for ");
   if (needs.num_edits > limits_.max_score_edits) {
     return ResourceExhausted(
         "the request can never fit: its penalties and bans edit ",
-        needs.num_edits, " scores in a step", sizes, "is room for ",
-        limits_.max_score_edits);
+        needs.num_edits, " scores", sizes, limits_.max_score_edits);
   }
   if (needs.num_candidates > limits_.max_candidates) {
     return ResourceExhausted("the request can never fit: it ranks ",
-                             needs.num_candidates, " candidates in a step",
-                             sizes, "is room for ", limits_.max_candidates);
+                             needs.num_candidates, " candidates", sizes,
+                             limits_.max_candidates);
   }
   return absl::OkStatus();
 }

@@ -47,6 +47,10 @@ namespace espalier {
 // the library.
 bool ValidateStepsByDefault();
 
+// Payload of the error of a request that needs more pages than there are: who
+// made the pool may know how to get more of them.
+inline constexpr char kTooFewPages[] = "espalier/too_few_pages";
+
 struct SchedulerOptions {
   // Requests that run together at most. >= 1.
   int max_running = 256;
@@ -93,8 +97,9 @@ class Scheduler {
   ~Scheduler();
 
   // Takes a request. One that can never fit is answered at once with
-  // kResourceExhausted and the figures. `watcher` is told of each step, before
-  // `done` is; null: nobody watches.
+  // kResourceExhausted and the figures, and with kTooFewPages if it lacks
+  // pages. `watcher` is told of each step, before `done` is; null: nobody
+  // watches.
   // REQUIRES: `id` was never used before.
   void Submit(RequestId id, PreparedRequest prepared, Done done,
               std::unique_ptr<SearchWatcher> watcher = nullptr);

@@ -194,6 +194,23 @@ TEST_P(ManualEngineTest, ShutdownCancelsEveryoneAndWaitsForTheStep) {
                                          "the engine is shut down"));
 }
 
+TEST_P(ManualEngineTest, RequestsAreToldWhyItWasShutDown) {
+  Request request{{1, 2, 3}, {}};
+  request.params.ignore_eos = true;
+  Start(request);
+  RunSteps(2);
+  for (const char* why : {"interrupted", "shut down once more"}) {
+    asio::co_spawn(context_, engine_->Shutdown(why), asio::detached);
+  }
+  Start(request);
+  RunSteps(kAll);
+  for (const Answer& answer : answers_) {
+    ASSERT_TRUE(answer.has_value());
+    EXPECT_THAT(*answer, StatusIs(absl::StatusCode::kCancelled, "interrupted"));
+  }
+  ExpectNothingHeld();
+}
+
 TEST_P(ManualEngineTest, DestroyingTheEngineAnswersItsRequests) {
   for (const Request& request : RandomRequests(5, 47, model_.description())) {
     Start(request);

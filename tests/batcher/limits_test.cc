@@ -82,7 +82,7 @@ TEST(LimitsTest, WhatOneRequestExceedsIsRefusedAndTheOthersGoOn) {
   EXPECT_THAT(answers[5].get(),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        "the request can never fit: it ranks 20 candidates in a "
-                       "step at worst (1 prompt tokens, num_beams 4, "
+                       "step at worst (1 prompt token, num_beams 4, "
                        "max_new_tokens 4), there is room for 12"));
 }
 

@@ -284,8 +284,34 @@ TEST(SchedulerTest, WhatCanNeverFitIsRefusedAtOnceWithTheFigures) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        "the request can never fit: it needs 7 pages of 3 "
                        "tokens at worst (4 prompt tokens, num_beams 3, "
-                       "max_new_tokens 4), there are 4"));
+                       "max_new_tokens 4), there are 4; lower num_beams or "
+                       "max_new_tokens"));
+  EXPECT_TRUE(answers[0].status().GetPayload(kTooFewPages).has_value());
   EXPECT_TRUE(scheduler.Plan().empty());
+}
+
+// Nothing is advised that cannot help.
+TEST(SchedulerTest, WhatCanNeverFitIsToldWhatWouldHelp) {
+  ToyModelOptions options = SmallModel();
+  options.num_pages = 4;
+  ToyModel model(options);
+  const auto advice_for = [&](int num_prompt_tokens, int num_beams,
+                              int max_new_tokens) {
+    Request request;
+    request.prompt_tokens.assign(num_prompt_tokens, 1);
+    request.params.num_beams = num_beams;
+    request.params.max_new_tokens = max_new_tokens;
+    EXPECT_OK(ValidateRequest(model.description(), &request));
+    Scheduler scheduler(model.description(), {.validate_steps = true});
+    Answers answers(1);
+    answers.Submit(scheduler, 0, request);
+    const std::string message(answers[0].status().message());
+    return message.substr(message.rfind("; ") + 2);
+  };
+  EXPECT_EQ(advice_for(13, 1, 1), "shorten the prompt");
+  EXPECT_EQ(advice_for(13, 3, 4), "shorten the prompt");
+  EXPECT_EQ(advice_for(4, 1, 10), "lower max_new_tokens");
+  EXPECT_EQ(advice_for(4, 3, 4), "lower num_beams or max_new_tokens");
 }
 
 TEST(SchedulerTest, AFailedStepEndsItsRequestsAndNobodyElse) {

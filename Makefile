@@ -14,7 +14,8 @@
 # builds in build/cuda and runs on the GPU; make demo DEVICE=cpu or DEVICE=cuda
 # decides it.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cpu demo-cuda test clean install-program install-all
+.PHONY: help demo demo-cpu demo-cuda test clean install-program install-all \
+  find-compiler find-gpu
 .NOTPARALLEL:  # prerequisites in the order written
 
 JOBS ?= $(shell nproc)
@@ -41,7 +42,7 @@ demo-cpu: install-program $(RELEASE)/build.ninja
 	@cmake --build --preset release -j $(JOBS) --target espalier_cli
 	@tools/demo.sh $(RELEASE) cpu
 
-demo-cuda: install-program $(CUDA)/build.ninja
+demo-cuda: find-gpu find-compiler install-program $(CUDA)/build.ninja
 	@cmake --build --preset cuda -j $(JOBS) --target espalier_cli
 	@tools/demo.sh $(CUDA) cuda
 
@@ -49,6 +50,16 @@ test: install-all
 	@cmake --preset release
 	@cmake --build --preset release -j $(JOBS)
 	@ctest --preset release
+
+# Asked first, because packages and a build take minutes.
+find-compiler:
+	@tools/find_cuda.sh compiler >/dev/null || { echo "DEVICE=cuda needs nvcc" \
+	  "of CUDA 12.4 or later; DEVICE=cpu works everywhere" >&2; exit 1; }
+
+find-gpu:
+	@tools/find_cuda.sh gpu >/dev/null || { echo "DEVICE=cuda needs an NVIDIA" \
+	  "GPU of compute capability 8.0 or later, with its driver; DEVICE=cpu" \
+	  "works everywhere" >&2; exit 1; }
 
 # These depend on nothing: presets `program` and `cuda-program` would switch off
 # the tests of a configuration that has them.

@@ -6,6 +6,7 @@ torch are stood in for by a few lines each.
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -143,6 +144,41 @@ class SanitizeTest(ScriptTest):
         for pattern in patterns:
             suite = pattern.strip("'").removeprefix("*/").partition(".")[0]
             self.assertIn(f"({suite},", tests)
+
+
+@unittest.skipUnless(shutil.which("make"), "make demo needs make")
+class DemoTest(ScriptTest):
+    def demo(self, capability: str, cuda: str) -> None:
+        gpu = f"print('{capability}, A GPU')" if capability else "raise SystemExit(9)"
+        self.write("nvidia-smi", gpu)
+        self.write("nvcc", f"print('Cuda compilation tools, release {cuda}, V1')")
+        # What would install packages, and what would build.
+        for name in ("dpkg-query", "apt-get", "apt-cache", "sudo", "cmake"):
+            self.write(name, "print('builds'); raise SystemExit(1)")
+        outside = {k: v for k, v in os.environ.items() if "MAKE" not in k}
+        self.done = subprocess.run(
+            ["make", "--no-print-directory", "-C", ROOT, "demo", "DEVICE=cuda"],
+            env={
+                **outside,
+                "PATH": f"{self.bin}:{os.environ['PATH']}",
+                "CUDACXX": "nvcc",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def test_what_is_missing_is_said_before_anything_is_built(self) -> None:
+        for capability, cuda, missing in (
+            ("", "13.0", "needs an NVIDIA GPU"),
+            ("7.5", "13.0", "needs an NVIDIA GPU"),
+            ("9.0", "12.3", "needs nvcc of CUDA 12.4"),
+        ):
+            self.demo(capability, cuda)
+            self.assertNotEqual(self.done.returncode, 0)
+            self.assertEqual(self.done.stdout, "")
+            self.assertIn(missing, self.done.stderr)
+            self.assertIn("DEVICE=cpu works everywhere", self.done.stderr)
 
 
 class MeasureTest(ScriptTest):

@@ -36,8 +36,10 @@ absl::StatusOr<CudaDevice> CudaDevice::Open(int ordinal) {
   }
   RETURN_IF_ERROR(CudaStatus(counted, "cudaGetDeviceCount"));
   if (ordinal < 0 || ordinal >= count) {
-    return FailedPrecondition("no CUDA device ", ordinal, ": there are ", count,
-                              kInstead);
+    return FailedPrecondition(
+        "no CUDA device ", ordinal, ": ",
+        count == 1 ? "the only one is 0" : Concat("there are 0 to ", count - 1),
+        kInstead);
   }
   cudaDeviceProp properties;
   RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, ordinal));

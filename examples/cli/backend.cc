@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/cpu_count.h"
+#include "base/json.h"
 #include "base/status.h"
 
 namespace espalier::cli {
@@ -13,8 +14,8 @@ absl::StatusOr<DType> ParseDType(const std::string& text) {
   if (text == "f32") return DType::kFloat32;
   if (text == "f16") return DType::kFloat16;
   if (text == "bf16") return DType::kBFloat16;
-  return InvalidArgument("--dtype must be f32, f16 or bf16, got \"", text,
-                         "\"");
+  return InvalidArgument("--dtype must be f32, f16 or bf16, got ",
+                         ShownInQuotes(text));
 }
 
 absl::StatusOr<DType> ChooseDType(const DeviceOptions& options,
@@ -43,8 +44,9 @@ absl::StatusOr<DeviceChoice> ParseDevice(const std::string& text) {
     const auto [rest, error] = std::from_chars(begin, end, device.ordinal);
     if (error == std::errc() && rest == end) return device;
   }
-  return InvalidArgument("--device must be cpu, cuda or cuda:N, got \"", text,
-                         "\"");
+  return InvalidArgument(
+      "--device must be cpu, cuda or cuda:N with N from 0, got ",
+      ShownInQuotes(text));
 }
 
 absl::StatusOr<BackendOptions> Resolve(const DeviceOptions& options) {

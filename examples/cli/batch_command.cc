@@ -56,7 +56,7 @@ class Batch {
   void Stop();
 
   int num_lines() const { return num_lines_; }
-  int num_answered() const { return num_lines_ - num_unanswered_; }
+  int num_answered() const { return num_answered_; }
   int num_failed() const { return num_failed_; }
 
  private:
@@ -86,8 +86,8 @@ class Batch {
   size_t num_written_ = 0;
   int64_t num_read_ = 0;  // blank lines included
   int num_lines_ = 0;
+  int num_answered_ = 0;  // and written
   int num_failed_ = 0;
-  int num_unanswered_ = 0;
   bool stopped_ = false;
   bool cut_short_ = false;  // a line could not be answered
   std::shared_ptr<Signal> written_ =
@@ -116,7 +116,8 @@ asio::awaitable<absl::Status> Batch::Run() {
 
 void Batch::End() {
   Stop();
-  asio::co_spawn(runtime_->context(), runtime_->engine().Shutdown(),
+  asio::co_spawn(runtime_->context(),
+                 runtime_->engine().Shutdown("the output cannot be written"),
                  asio::detached);
 }
 
@@ -176,10 +177,7 @@ asio::awaitable<void> Batch::RunLine(std::string line, int64_t line_number,
 
 std::string Batch::AnswerLine(const json::value& id, const Answer& answer) {
   const absl::Status status = answer.result.status();
-  if (stopped_ && status.code() == absl::StatusCode::kCancelled) {
-    ++num_unanswered_;
-    return "";
-  }
+  if (stopped_ && status.code() == absl::StatusCode::kCancelled) return "";
   if (status.ok()) return WriteResultLine(id, *answer.result, answer.texts);
   ++num_failed_;
   return WriteErrorLine(id, status);
@@ -191,8 +189,10 @@ void Batch::WriteReady() {
     const std::string line = *std::move(open_.front());
     open_.pop_front();
     ++num_written_;
-    if (!line.empty()) output_->Write(line + "\n");
+    if (line.empty()) continue;
+    output_->Write(line + "\n");
     if (output_->is_live()) output_->Flush();
+    if (!output_->failed()) ++num_answered_;
   }
   if (output_->failed() && !stopped_) End();
   written_->try_send(boost::system::error_code());

@@ -42,14 +42,14 @@ absl::StatusOr<std::vector<std::string>> NonEmptyLines(
     if (lines.empty()) break;
     for (std::string& line : lines) {
       if (line.size() > kMaxLineBytes) {
-        return InvalidArgument("a line of ", path, " has more than ",
+        return InvalidArgument("a line of ", reader->name(), " has more than ",
                                kMaxLineBytes, " bytes");
       }
       const bool is_blank = line.find_first_not_of(" \t") == line.npos;
       if (!is_blank) texts.push_back(std::move(line));
     }
   }
-  if (texts.empty()) return InvalidArgument("no text in ", path);
+  if (texts.empty()) return InvalidArgument("no text in ", reader->name());
   return texts;
 }
 
@@ -114,42 +114,44 @@ bool AllFailedAlike(const std::vector<Answer>& answers) {
 // One text with its hypotheses, best first:
 //   Where is the station?
 //     -0.1529  Où est la gare ?
-// Errors go to stderr; what was cancelled is left out. Returns how many failed.
-int PrintAll(const std::vector<std::string>& texts,
-             const std::vector<Answer>& answers, Output& output) {
-  int num_failed = 0;
-  bool is_first = true;
+// Errors go to stderr; what was cancelled is left out.
+Outcome PrintAll(const std::vector<std::string>& texts,
+                 const std::vector<Answer>& answers, Output& output) {
   if (AllFailedAlike(answers)) {
     const absl::Status status = answers.front().result.status();
-    if (status.code() == absl::StatusCode::kCancelled) return 0;
+    if (status.code() == absl::StatusCode::kCancelled) return {};
     PrintToStderr(Concat("espalier: each of the ", texts.size(),
                          " texts: ", Message(status), "\n"));
-    return static_cast<int>(texts.size());
+    const int num_texts = static_cast<int>(texts.size());
+    return {.num_answered = num_texts, .num_failed = num_texts};
   }
+  Outcome outcome;
+  bool is_first = true;
   for (size_t i = 0; i < texts.size(); ++i) {
     const absl::Status status = answers[i].result.status();
     if (status.code() == absl::StatusCode::kCancelled) continue;
-    if (!std::exchange(is_first, false)) output.Write("\n");
+    ++outcome.num_answered;
     if (status.ok()) {
+      if (!std::exchange(is_first, false)) output.Write("\n");
       output.Write(texts[i] + "\n" + FormatHypotheses(answers[i]));
     } else {
-      ++num_failed;
+      ++outcome.num_failed;
       output.Flush();  // what came before comes before
       PrintFailure(texts[i], status);
     }
   }
-  return num_failed;
+  return outcome;
 }
 
 // Prints texts while they run. Returns the signal that ended it, or 0.
 int StreamToEnd(Runtime& runtime, const std::vector<std::string>& texts,
                 const GenerationParams& params, Output& output,
-                int* num_failed) {
+                Outcome* outcome) {
   Interrupt interrupt(runtime, [] {});
   boost::asio::co_spawn(runtime.context(),
                         StreamAll(runtime, texts, params, output),
-                        [&](std::exception_ptr, int failed) {
-                          *num_failed = failed;
+                        [&](std::exception_ptr, Outcome streamed) {
+                          *outcome = streamed;
                           interrupt.End();
                         });
   runtime.context().run();
@@ -170,21 +172,21 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   const Stopwatch watch;
   std::vector<Answer> answers;
-  int num_failed = 0;
-  const int signal = options.stream ? StreamToEnd(*runtime, texts, params,
-                                                  *output, &num_failed)
-                                    : RunAll(*runtime, texts, params, &answers);
+  Outcome outcome;
+  const int signal =
+      options.stream ? StreamToEnd(*runtime, texts, params, *output, &outcome)
+                     : RunAll(*runtime, texts, params, &answers);
   const absl::Duration wall_time = watch.Elapsed();
-  if (!options.stream) num_failed = PrintAll(texts, answers, *output);
+  if (!options.stream) outcome = PrintAll(texts, answers, *output);
   const absl::Status written = output->Close();
   if (signal != 0) PrintToStderr("espalier: interrupted\n");
   if (options.common.figures) {
-    PrintFigures(*runtime, static_cast<int>(texts.size()), wall_time);
+    PrintFigures(*runtime, outcome.num_answered, wall_time);
   }
   if (signal == 0 || !output->interrupted()) RETURN_IF_ERROR(written);
   RETURN_IF_ERROR(runtime->CloseTrace());
   if (signal != 0) return ExitCodeOf(signal);
-  return num_failed > 0 ? kSomeFailed : kAllSucceeded;
+  return outcome.num_failed > 0 ? kSomeFailed : kAllSucceeded;
 }
 
 constexpr char kExamples[] =
@@ -229,7 +231,9 @@ void AddTexts(CLI::App* command, std::vector<std::string>* texts) {
   // takes all, those behind "--" included.
   constexpr int kNeverEnough = CLI::detail::expected_max_vector_size;
   command
-      ->add_option("text", *texts, "texts; none, or -, is the lines of stdin")
+      ->add_option("text", *texts,
+                   "texts, behind -- if one begins with -; none, or -, is the "
+                   "lines of stdin")
       ->expected(kNeverEnough, kNeverEnough)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

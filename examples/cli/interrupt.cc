@@ -27,7 +27,8 @@ Interrupt::Interrupt(Runtime& runtime, std::function<void()> on_signal)
     signal_ = signal;
     signals_.clear();  // the next one ends the program
     on_signal();
-    boost::asio::co_spawn(runtime.context(), runtime.engine().Shutdown(),
+    boost::asio::co_spawn(runtime.context(),
+                          runtime.engine().Shutdown("interrupted"),
                           boost::asio::detached);
   });
 }

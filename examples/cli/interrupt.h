@@ -1,8 +1,9 @@
 // Interrupt: what Ctrl-C (SIGINT) and SIGTERM do while requests run. The first
 // of them ends all requests of a runtime at once, which are answered with
-// kCancelled, so that the command can write what had finished and return. The
-// second ends the program as if nobody listened, once the thread has seen the
-// first: one that comes while an answer is being made counts as the same.
+// kCancelled, "interrupted", so that the command can write what had finished
+// and return. The second ends the program as if nobody listened, once the
+// thread has seen the first: one that comes while an answer is being made
+// counts as the same.
 //
 //   Interrupt interrupt(runtime, [&] { reader.Stop(); });
 //   co_spawn(runtime.context(), Work(),

@@ -32,6 +32,9 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
+  // The path, or "stdin".
+  const std::string& name() const { return name_; }
+
   // The lines that are there, without their line ends: at least one, for which
   // it waits, or none at the end.
   // Errors: kInternal with the system's reason if reading fails.

@@ -8,6 +8,12 @@
 
 namespace espalier::cli {
 
+// What became of texts. Those that were cancelled count nowhere.
+struct Outcome {
+  int num_answered = 0;  // the failed ones included
+  int num_failed = 0;
+};
+
 // Hypotheses, best first, with their scores:
 //     -0.1529  Où est la gare ?
 // With them what else the request asked for, and the seed if it drew.

@@ -53,6 +53,12 @@ GenerationParams OnlyOfText(const GenerationParams& params) {
   return text;
 }
 
+// The same error, with what an option of ours could do about it.
+absl::Status WithAdvice(const absl::Status& error) {
+  if (!error.GetPayload(kTooFewPages).has_value()) return error;
+  return MakeError(error.code(), Message(error), ", or raise --kv-cache-mib");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
@@ -117,8 +123,8 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
   }
   if (!IsUtf8(*body.prompt)) return InvalidArgument("prompt is not UTF-8");
   if (body.prompt->find_first_not_of(" \t\r\n") == std::string::npos) {
-    return InvalidArgument("prompt must not be blank, got \"", *body.prompt,
-                           "\"");
+    return InvalidArgument("prompt must not be blank, got ",
+                           ShownInQuotes(*body.prompt));
   }
   ASSIGN_OR_RETURN(request.prompt_tokens,
                    template_->Apply(*body.prompt, *tokenizer_));
@@ -128,6 +134,7 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
 Answer Runtime::MakeAnswer(const GenerationParams& params,
                            absl::StatusOr<Result> result) const {
   Answer answer = {std::move(result), {}};
+  if (!answer.result.ok()) answer.result = WithAdvice(answer.result.status());
   if (!answer.result.ok() || !has_tokenizer()) return answer;
   answer.tokenizer = tokenizer_.get();
   const RequestText text(params, *tokenizer_);
@@ -152,7 +159,10 @@ boost::asio::awaitable<absl::StatusOr<ResultStream>> Runtime::Stream(
     RequestBody body) {
   absl::StatusOr<Request> request = MakeRequest(std::move(body));
   if (!request.ok()) co_return request.status();
-  co_return co_await engine_->Stream(*std::move(request));
+  absl::StatusOr<ResultStream> stream =
+      co_await engine_->Stream(*std::move(request));
+  if (!stream.ok()) co_return WithAdvice(stream.status());
+  co_return std::move(stream);
 }
 
 }  // namespace espalier::cli

@@ -6,7 +6,6 @@
 
 #include "base/status.h"
 #include "beam/selection_options.h"
-#include "examples/cli/printing.h"
 
 namespace espalier::cli {
 namespace {
@@ -94,27 +93,30 @@ asio::awaitable<absl::Status> PrintStream(const Runtime& runtime,
 
 }  // namespace
 
-asio::awaitable<int> StreamAll(Runtime& runtime,
-                               const std::vector<std::string>& texts,
-                               const GenerationParams& params, Output& output) {
+asio::awaitable<Outcome> StreamAll(Runtime& runtime,
+                                   const std::vector<std::string>& texts,
+                                   const GenerationParams& params,
+                                   Output& output) {
   std::vector<absl::StatusOr<ResultStream>> streams;
   for (const std::string& text : texts) {
     // GCC 12 destroys a braced temporary in an awaited call twice.
     RequestBody body = {text, {}, params};
     streams.push_back(co_await runtime.Stream(std::move(body)));
   }
-  int num_failed = 0;
+  Outcome outcome;
+  bool is_first = true;
   for (size_t i = 0; i < texts.size() && !output.failed(); ++i) {
-    if (i > 0) output.Write("\n");
+    if (streams[i].ok() && !std::exchange(is_first, false)) output.Write("\n");
     const absl::Status status = co_await PrintStream(
         runtime, texts[i], params, std::move(streams[i]), output);
     if (status.code() == absl::StatusCode::kCancelled) break;
+    ++outcome.num_answered;
     if (status.ok()) continue;
-    ++num_failed;
+    ++outcome.num_failed;
     output.Flush();  // what came before comes before
     PrintFailure(texts[i], status);
   }
-  co_return num_failed;
+  co_return outcome;
 }
 
 }  // namespace espalier::cli

@@ -12,17 +12,18 @@
 #include <vector>
 
 #include "examples/cli/output.h"
+#include "examples/cli/printing.h"
 #include "examples/cli/runtime.h"
 #include "exec_request/generation_params.h"
 
 namespace espalier::cli {
 
-// Returns how many failed. Stops early if `output` cannot be written, and
-// silently at what was cancelled.
+// Stops early if `output` cannot be written, and silently at what was
+// cancelled.
 // REQUIRES: the runtime has a tokenizer; all arguments outlive the coroutine.
-boost::asio::awaitable<int> StreamAll(Runtime& runtime,
-                                      const std::vector<std::string>& texts,
-                                      const GenerationParams& params,
-                                      Output& output);
+boost::asio::awaitable<Outcome> StreamAll(Runtime& runtime,
+                                          const std::vector<std::string>& texts,
+                                          const GenerationParams& params,
+                                          Output& output);
 
 }  // namespace espalier::cli

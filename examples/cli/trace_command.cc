@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
 #include "examples/cli/line_reader.h"
@@ -49,7 +50,8 @@ const std::map<std::string, Render>& Renderers() {
 absl::Status AddLine(const TraceOptions& options, std::string_view line,
                      TraceTrees* trees, std::vector<int64_t>* numbers) {
   if (line.size() > kMaxLineBytes) {
-    return InvalidArgument("an event may have ", kMaxLineBytes, " bytes");
+    return InvalidArgument("an event may have ", kMaxLineBytes,
+                           " bytes, this one has more");
   }
   ASSIGN_OR_RETURN(TraceEvent event, ParseTraceLine(line));
   if (std::holds_alternative<TraceRequest>(event)) {
@@ -78,10 +80,10 @@ std::string DescribeNumbers(const std::vector<int64_t>& numbers) {
   return Listed(words);
 }
 
-absl::Status NoRequest(const TraceOptions& options,
+absl::Status NoRequest(const TraceOptions& options, const std::string& file,
                        const std::vector<int64_t>& numbers) {
-  if (numbers.empty()) return InvalidArgument("no request in ", options.file);
-  return InvalidArgument("no request ", *options.request, " in ", options.file,
+  if (numbers.empty()) return InvalidArgument("no request in ", file);
+  return InvalidArgument("no request ", *options.request, " in ", file,
                          ", which has ", Counted(numbers.size(), "request"),
                          ": ", DescribeNumbers(numbers));
 }
@@ -100,11 +102,11 @@ absl::StatusOr<TraceTrees> ReadTrace(const TraceOptions& options) {
       ++line_number;
       if (const absl::Status status = AddLine(options, line, &trees, &numbers);
           !status.ok()) {
-        return Annotate(status, Concat(options.file, ":", line_number));
+        return Annotate(status, Concat(reader->name(), ":", line_number));
       }
     }
   }
-  if (trees.trees().empty()) return NoRequest(options, numbers);
+  if (trees.trees().empty()) return NoRequest(options, reader->name(), numbers);
   return trees;
 }
 
@@ -112,7 +114,7 @@ absl::Status Draw(const TraceOptions& options) {
   const auto render = Renderers().find(options.format);
   if (render == Renderers().end()) {
     return InvalidArgument("--to must be text, svg, html or dot, got ",
-                           options.format);
+                           ShownInQuotes(options.format));
   }
   if (IsSameFile(options.file, options.output)) {
     return InvalidArgument("the trace and --output are the same file, ",

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -203,6 +204,12 @@ TEST(GenerateTest, TextsAreTakenAsTheyAre) {
   EXPECT_EQ(lines[6], "--x");
 }
 
+TEST(GenerateTest, ABlankTextIsShownInItsError) {
+  EXPECT_THAT(Generate({"\t" + std::string(100, ' ')}).err,
+              HasSubstr("must not be blank, got \"\\t" + std::string(57, ' ') +
+                        "...\n"));
+}
+
 TEST(GenerateTest, LinesOfAFileMayBeBlankOrEndInCarriageReturns) {
   EXPECT_EQ(Generate({}, "\xEF\xBB\xBFIt rains.\r\n \t\r\nNo.\r\n").out,
             Generate({}, "It rains.\nNo.\n").out);
@@ -223,12 +230,31 @@ TEST(GenerateTest, OneFailedTextLeavesTheOthers) {
   EXPECT_THAT(run.out, HasSubstr("No."));
 }
 
+TEST(GenerateTest, ABlankLineStandsBetweenTextsAndNowhereElse) {
+  for (const char* how : {"--stream", "--stream=false"}) {
+    const std::string out = Generate({how, "It rains.", "No."}).out;
+    EXPECT_EQ(Generate({how, "\xff", "It rains.", "\xff", "No.", " "}).out,
+              out);
+    EXPECT_EQ(std::ranges::count(SplitLines(out), ""), 1);
+  }
+}
+
 TEST(GenerateTest, WhatFailsEveryTextIsSaidOnce) {
   const ProgramRun run = Generate({"--top-p", "0.5", "It rains.", "No."});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.err,
               MatchesRegex("espalier: each of the 2 texts: top_p must be 1 .*"
                            "\n"));
+}
+
+TEST(GenerateTest, WhatCanNeverFitSaysWhatToRaiseOrLower) {
+  for (const char* how : {"--stream", "--stream=false"}) {
+    const ProgramRun run = Generate(
+        {how, "--num-beams", "100", "--kv-cache-mib", "10", "It rains."});
+    EXPECT_EQ(run.exit_code, 1);
+    EXPECT_THAT(run.err, HasSubstr("; lower num_beams or max_new_tokens, or "
+                                   "raise --kv-cache-mib\n"));
+  }
 }
 
 TEST(GenerateTest, HelpTeachesByExample) {
@@ -240,7 +266,7 @@ TEST(GenerateTest, HelpTeachesByExample) {
 }
 
 TEST(GenerateTest, NothingToDoIsAnError) {
-  EXPECT_THAT(Generate({}, "\n\n").err, HasSubstr("no text in -"));
+  EXPECT_THAT(Generate({}, "\n\n").err, HasSubstr("no text in stdin\n"));
   const ProgramRun run = Generate({"--file", ModelDirectory("en-fr")});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.err, HasSubstr("Is a directory"));

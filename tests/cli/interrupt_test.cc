@@ -4,9 +4,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "base/wording.h"
 #include "tests/cli/live_program.h"
 #include "tests/cli/program.h"
 
@@ -48,7 +50,9 @@ TEST(InterruptTest, BatchWritesWhatHasFinishedAndEnds) {
     // The long one has no line; the last may have made it.
     EXPECT_THAT(run.out, Not(HasSubstr("long")));
     EXPECT_THAT(run.err, HasSubstr("interrupted: 3 requests read, "));
-    EXPECT_EQ(RunEspalier({"trace", trace}).exit_code, 0);
+    const ProgramRun drawn = RunEspalier({"trace", trace});
+    EXPECT_EQ(drawn.exit_code, 0) << drawn.err;
+    EXPECT_THAT(drawn.out, HasSubstr("\nCANCELLED: interrupted\n"));
   }
 }
 
@@ -64,18 +68,31 @@ TEST(InterruptTest, BatchThatOnlyWaitsForInputEndsAtOnce) {
 }
 
 TEST(InterruptTest, BatchThatWaitsForItsReaderEnds) {
-  LiveProgram program(Batch(), kPipes);
+  // All run together and end in the same step.
+  LiveProgram program(Batch({"--figures", "--max-step-tokens", "2000"}),
+                      kPipes);
   std::string lines;
   for (int i = 0; i < 100; ++i) {
     lines += R"({"prompt": "It rains.", "params": {"num_beams": 8, "n": 8}})"
              "\n";
   }
   program.Write(lines);
-  usleep(1'000'000);  // mostly enough to fill the pipe that nobody reads
+  // 64 KiB fill the pipe that nobody reads, and all answers are twice that.
+  for (int i = 0; program.NumUnread() < 50'000; ++i) {
+    ASSERT_LT(i, 6000) << "the pipe does not fill within a minute";
+    usleep(10'000);
+  }
+  usleep(500'000);
   program.Send(SIGTERM);
+  usleep(500'000);  // reading at once could let it go on before it sees that
   const ProgramRun run = program.Wait();
   EXPECT_EQ(run.exit_code, 128 + SIGTERM) << run.err;
-  EXPECT_THAT(run.err, StartsWith("espalier: interrupted: 100 requests read"));
+  // What could not be written any more is no answer.
+  const auto num_answers = std::ranges::count(run.out, '\n');
+  EXPECT_THAT(run.err, StartsWith("espalier: interrupted: 100 requests read, " +
+                                  std::to_string(num_answers) + " answered\n"));
+  EXPECT_THAT(run.err,
+              HasSubstr("\n" + Counted(num_answers, "request") + " in "));
 }
 
 TEST(InterruptTest, AStreamEndsItsLine) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,6 +88,12 @@ std::string LiveProgram::ReadLine() {
   const std::string line = read_.substr(0, end);
   read_.erase(0, end == std::string::npos ? end : end + 1);
   return line;
+}
+
+int LiveProgram::NumUnread() const {
+  int num_bytes = 0;
+  CHECK_EQ(ioctl(out_, FIONREAD, &num_bytes), 0);
+  return num_bytes;
 }
 
 void LiveProgram::Send(int signal) { CHECK_EQ(kill(pid_, signal), 0); }

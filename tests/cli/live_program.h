@@ -36,6 +36,9 @@ class LiveProgram {
   // end what is left.
   std::string ReadLine();
 
+  // Bytes of its stdout that wait in the pipe.
+  int NumUnread() const;
+
   // Leaves, as a reader that has seen enough.
   void CloseOutput();
 

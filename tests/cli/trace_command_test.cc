@@ -52,8 +52,9 @@ TEST(TraceCommandTest, OneRequestOfSeveralCanBeChosen) {
   EXPECT_THAT(run.out, Not(HasSubstr("Request 7")));
   const ProgramRun none = Trace("-", {"--request", "3"}, lines);
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err,
-              HasSubstr("no request 3 in -, which has 2 requests: 2 and 7"));
+  EXPECT_THAT(
+      none.err,
+      HasSubstr("no request 3 in stdin, which has 2 requests: 2 and 7"));
   const std::string one = TraceLines(MakeUpTrace({.request = 4}));
   EXPECT_THAT(Trace("-", {"--request", "0"}, one).err,
               HasSubstr("which has 1 request: 4\n"));
@@ -64,7 +65,7 @@ TEST(TraceCommandTest, OneRequestOfSeveralCanBeChosen) {
   EXPECT_THAT(Trace("-", {"--request", "10"}, many).err,
               HasSubstr("11 requests: 0, 1, 2, 3, 4, 5, 6, 7 and 3 more\n"));
   EXPECT_THAT(Trace("-", {"--to", "png"}, one).err,
-              HasSubstr("--to must be text, svg, html or dot, got png"));
+              HasSubstr("--to must be text, svg, html or dot, got \"png\""));
 }
 
 TEST(TraceCommandTest, AMalformedTraceIsRefusedWithLineAndField) {
@@ -76,6 +77,7 @@ TEST(TraceCommandTest, AMalformedTraceIsRefusedWithLineAndField) {
       {lines + lines, ": request 0 begins twice"},
       {"", "no request in"},
       {"\n", ":1: not JSON"},
+      {std::string(17 << 20, 'x'), " bytes, this one has more\n"},
       {"GIF89a", ":1: not JSON"}};
   for (const auto& [text, message] : cases) {
     const std::string file = scratch.Write("bad.jsonl", text);
@@ -91,6 +93,8 @@ TEST(TraceCommandTest, AMalformedTraceIsRefusedWithLineAndField) {
 TEST(TraceCommandTest, WhatCannotBeReadOrWrittenIsAnError) {
   EXPECT_EQ(Trace("/nowhere").exit_code, 2);
   EXPECT_EQ(RunEspalier({"trace"}).exit_code, 2);
+  EXPECT_THAT(Trace("-").err, HasSubstr("no request in stdin\n"));
+  EXPECT_THAT(Trace("-", {}, "x\n").err, HasSubstr(" stdin:1: not JSON"));
   const std::string lines = TraceLines(MakeUpTrace({}));
   EXPECT_EQ(Trace("-", {"--to", "png"}, lines).exit_code, 2);
   const ProgramRun run = Trace("-", {"-o", "/nowhere/x"}, lines);

@@ -42,7 +42,12 @@ int Run(int argc, char** argv) {
   AddGenerateCommand(&app, &exit_code);
   AddBatchCommand(&app, &exit_code);
   AddTraceCommand(&app, &exit_code);
+  for (CLI::App* command : app.get_subcommands(nullptr)) {
+    RefuseEmptyValues(command);
+  }
   app.footer("espalier COMMAND --help explains a command, with examples.");
+  const absl::Status values = CheckValuesAreGiven(app, {argv, argv + argc});
+  if (!values.ok()) return Refuse(values);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

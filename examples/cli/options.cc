@@ -4,6 +4,7 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
+#include <charconv>
 #include <string>
 
 #include "base/json.h"
@@ -13,6 +14,24 @@
 
 namespace espalier::cli {
 namespace {
+
+std::string CheckInRange(const std::string& text, int low, int high) {
+  int value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  const bool is_number = error == std::errc() && rest == end;
+  if (is_number && value >= low && value <= high) return "";
+  return Concat("must be an integer in [", low, ", ", high, "], got ",
+                ShownInQuotes(text));
+}
+
+// An integer from `low` to `high`.
+CLI::Validator InRange(int low, int high) {
+  const auto check = [low, high](const std::string& text) {
+    return CheckInRange(text, low, high);
+  };
+  return CLI::Validator(check, "");
+}
 
 void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
   constexpr char kGroup[] = "Model";
@@ -61,7 +80,7 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
   command
       ->add_option("--threads", options->num_threads,
                    "of the CPU; 0, the default, is one for each CPU it may use")
-      ->check(CLI::Range(0, 1024))
+      ->check(InRange(0, 1024))
       ->option_text("N")
       ->group(kGroup);
   command
@@ -70,7 +89,7 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
           "key/value memory in MiB: on the CPU touched only as "
           "needed, on a GPU taken at once; " +
               ByDevice(kCpuDefaults.kv_cache_mib, kCudaDefaults.kv_cache_mib))
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(InRange(1, 1 << 20))
       ->option_text("N")
       ->group(kGroup);
 }
@@ -80,14 +99,14 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
   command
       ->add_option("--page-size", options->device.page_size,
                    Concat("tokens a page; default ", options->device.page_size))
-      ->check(CLI::Range(1, 4096))
+      ->check(InRange(1, 4096))
       ->option_text("N")
       ->group(kGroup);
   command
       ->add_option("--max-running", options->max_running,
                    Concat("requests that run together at most; default ",
                           options->max_running))
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(InRange(1, 1 << 20))
       ->option_text("N")
       ->group(kGroup);
   command
@@ -95,7 +114,7 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
                    "tokens fed in one step at most; " +
                        ByDevice(kCpuDefaults.max_step_tokens,
                                 kCudaDefaults.max_step_tokens))
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(InRange(1, 1 << 20))
       ->option_text("N")
       ->group(kGroup);
 }
@@ -192,6 +211,17 @@ std::string Flag(std::string_view name) {
   std::string flag(name);
   std::replace(flag.begin(), flag.end(), '_', '-');
   return (flag.size() == 1 ? "-" : "--") + flag;
+}
+
+void RefuseEmptyValues(CLI::App* command) {
+  const auto check = [](const std::string& text) -> std::string {
+    return text.empty() ? "must not be empty" : "";
+  };
+  for (CLI::Option* option : command->get_options()) {
+    if (option->get_items_expected_max() != 1) continue;
+    // Unlike check() this comes before the checks that are there already.
+    option->transform(CLI::Validator(check, ""));
+  }
 }
 
 void AddCommonOptions(CLI::App* command, CommonOptions* options) {

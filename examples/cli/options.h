@@ -37,6 +37,12 @@ std::string Flag(std::string_view name);
 // Errors: kInvalidArgument naming the option or field, and the value.
 absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts);
 
+// Lets no option of `command` have an empty value, as `--trace "$FILE"` gives
+// it where FILE is not set: it would pass for an option that was left out.
+// Several values at once, the texts to run, are left alone: each gets its own
+// answer.
+void RefuseEmptyValues(CLI::App* command);
+
 // Opening a trace cuts its file to nothing, so it must be no other file of the
 // command; `option` names that one.
 // Errors: kInvalidArgument.

@@ -59,6 +59,14 @@ std::vector<const CLI::App*> Commands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
+// Null if there is none of that name.
+const CLI::App* FindCommand(const CLI::App& app, std::string_view name) {
+  for (const CLI::App* command : Commands(app)) {
+    if (command->get_name() == name) return command;
+  }
+  return nullptr;
+}
+
 std::vector<std::string> CommandNames(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : Commands(app)) {
@@ -132,8 +140,16 @@ std::string HintFor(const CLI::App& app, const CLI::App& command,
 
 std::string DescribeOption(const CLI::App& app, const CLI::App& command,
                            const std::string& argument) {
-  const std::string option = argument.substr(0, argument.find('='));
-  const std::string hint = HintFor(app, command, option);
+  const std::string option = argument.substr(0, argument.find_first_of("= "));
+  const bool is_sentence = argument.find(' ') < argument.find('=');
+  if (is_sentence && Has(OptionNames(command), option)) {
+    return Concat(command.get_name(), " takes ", option,
+                  " and its value as two arguments, got \"", argument, "\"");
+  }
+  std::string hint = is_sentence ? "" : HintFor(app, command, option);
+  if (hint.empty() && command.get_name() == "generate") {
+    hint = "a text that begins with - goes behind --";
+  }
   return Concat(command.get_name(), " has no option ", option,
                 hint.empty() ? "" : "; " + hint);
 }
@@ -164,7 +180,15 @@ std::string Described(const CLI::ParseError& error) {
       message.ends_with(" missing")) {
     return option + " needs a value";
   }
+  // What our own checks say: --trace: must not be empty
+  if (message.substr(option.size()).starts_with(": must ")) {
+    return option + message.substr(option.size() + 1);
+  }
   return message;
+}
+
+std::string WithAdvice(const CLI::App& command, const std::string& what) {
+  return Concat(what, "\nespalier ", command.get_name(), " --help says more.");
 }
 
 std::string DescribeCommand(const CLI::App& app, const CLI::App& command,
@@ -204,6 +228,23 @@ std::string Nearest(std::string_view word,
   return nearest;
 }
 
+absl::Status CheckValuesAreGiven(const CLI::App& app,
+                                 std::span<char* const> args) {
+  const CLI::App* const command =
+      args.size() < 2 ? nullptr : FindCommand(app, args[1]);
+  if (command == nullptr) return absl::OkStatus();
+  const std::vector<std::string> options = OptionNames(*command);
+  for (const std::string_view arg : args.subspan(2)) {
+    if (arg == "--") break;
+    const std::string option(arg.substr(0, arg.find('=')));
+    if (option + "=" != arg || !Has(options, option)) continue;
+    return InvalidArgument(WithAdvice(
+        *command,
+        Concat(command->get_name(), ": ", option, " must not be empty")));
+  }
+  return absl::OkStatus();
+}
+
 std::string DescribeUsageError(const CLI::App& app,
                                const CLI::ParseError& error) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
@@ -211,8 +252,7 @@ std::string DescribeUsageError(const CLI::App& app,
     return DescribeApp(app) + "\nespalier --help says more.";
   }
   const CLI::App& command = *chosen.front();
-  return Concat(DescribeCommand(app, command, error), "\nespalier ",
-                command.get_name(), " --help says more.");
+  return WithAdvice(command, DescribeCommand(app, command, error));
 }
 
 }  // namespace espalier::cli

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "absl/status/status.h"
 
 namespace espalier::cli {
 
@@ -14,6 +17,12 @@ namespace espalier::cli {
 // few changed letters make of it; "" if there is none.
 std::string Nearest(std::string_view word,
                     const std::vector<std::string>& names);
+
+// That no argument is `--option=` with nothing behind it: the library would
+// take the next argument for the value.
+// Errors: kInvalidArgument, as DescribeUsageError says it.
+absl::Status CheckValuesAreGiven(const CLI::App& app,
+                                 std::span<char* const> args);
 
 // What is wrong, and on a line of its own where to read more; without
 // "espalier: " and a line end. `error` is what `app` threw when it read the

@@ -99,7 +99,8 @@ TEST(BatchTest, ARequestThatCanNeverFitIsRefusedWithTheFigures) {
   EXPECT_EQ(std::string(lines.at(0).at("error").at("message").as_string()),
             "the request can never fit: it needs 1700 pages of 16 tokens at "
             "worst (3 prompt tokens, num_beams 100, max_new_tokens 256), "
-            "there are 106");
+            "there are 106; lower num_beams or max_new_tokens, or raise "
+            "--kv-cache-mib");
   EXPECT_TRUE(lines.at(1).as_object().contains("hypotheses"));
 }
 
@@ -159,7 +160,10 @@ TEST(BatchTest, WhatCannotRunExitsWithTwo) {
       {{"batch", "-m", model, "--input", model}, "Is a directory"},
       {{"batch", "-m", model, "--output", "/nowhere/out"},
        "espalier: cannot write /nowhere/out: No such file or directory"},
-      {{"batch", "-m", model, "--page-size", "0"}, "--page-size"},
+      {{"batch", "-m", model, "--page-size", "0"},
+       "batch: --page-size must be an integer in [1, 4096], got \"0\""},
+      {{"batch", "-m", model, "--threads", "2.5"},
+       "batch: --threads must be an integer in [0, 1024], got \"2.5\""},
       {{"batch", "-m", model, "--colour"}, "--colour"},
       {{"generate", "-m", model, "--num-beams", "few", "a"},
        "num_beams must be an integer, got \"few\""},

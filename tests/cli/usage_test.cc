@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "tests/cli/program.h"
 
 namespace espalier::testing {
@@ -12,6 +14,18 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+
+// The long names in a help text that a value's name follows.
+std::vector<std::string> OptionsWithAValue(const std::string& help) {
+  std::vector<std::string> options;
+  const std::regex line(
+      "  (?:-\\w,)?(--[a-z-]+)(?:,--[a-z-]+)? [A-Z]+(?: .*)?");
+  for (const std::string& text : SplitLines(help)) {
+    std::smatch match;
+    if (std::regex_match(text, match, line)) options.push_back(match[1]);
+  }
+  return options;
+}
 
 TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
   const struct {
@@ -34,7 +48,18 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"generate", "--n-predict", "4"}, "did you mean --max-new-tokens?"},
       {{"generate", "-p", "No."}, "texts are arguments without an option"},
       {{"generate", "--input", "x"}, "it is an option of batch"},
-      {{"generate", "--quantum", "x"}, "generate has no option --quantum\n"},
+      {{"batch", "--quantum", "x"}, "batch has no option --quantum\n"},
+      {{"generate", "--quantum", "x"},
+       "generate has no option --quantum; a text that begins with - goes "
+       "behind --\n"},
+      {{"generate", "--num beams"},
+       "no option --num; a text that begins with - goes behind --\n"},
+      {{"generate", "--num-beams 4"},
+       "generate takes --num-beams and its value as two arguments, got "
+       "\"--num-beams 4\"\n"},
+      {{"batch", "--input x"},
+       "batch takes --input and its value as two arguments, got \"--input "
+       "x\"\n"},
       {{"batch", "--num-beams", "4"},
        "batch has no option --num-beams; each request has its own, "
        "\"params\": {\"num_beams\": ...}"},
@@ -54,6 +79,40 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
     EXPECT_THAT(run.err, HasSubstr(message));
     EXPECT_THAT(run.err, HasSubstr("--help says more."));
   }
+}
+
+// Of all commands, so that no option can be forgotten.
+TEST(UsageTest, NoOptionTakesAnEmptyValue) {
+  int num_options = 0;
+  for (const char* command : {"generate", "batch", "trace"}) {
+    const std::string help = RunEspalier({command, "--help"}).out;
+    for (const std::string& option : OptionsWithAValue(help)) {
+      ++num_options;
+      // The second must not take what follows for its value.
+      for (const std::vector<std::string>& args :
+           {std::vector<std::string>{command, option, ""},
+            {command, option + "=", "/nowhere"}}) {
+        const ProgramRun run = RunEspalier(args);
+        EXPECT_EQ(run.exit_code, 2);
+        EXPECT_THAT(run.err,
+                    StartsWith(Concat("espalier: ", command, ": ", option,
+                                      " must not be empty\n")));
+      }
+    }
+  }
+  EXPECT_GE(num_options, 50);
+}
+
+TEST(UsageTest, NorDoesAFlagOrAFile) {
+  EXPECT_THAT(RunEspalier({"generate", "--do-sample=", "No."}).err,
+              HasSubstr("--do-sample must not be empty"));
+  EXPECT_THAT(RunEspalier({"generate", "-f", ""}).err,
+              HasSubstr("--file must not be empty"));
+  EXPECT_THAT(RunEspalier({"trace", ""}).err,
+              HasSubstr("trace: file must not be empty"));
+  // Behind -- it is no option.
+  EXPECT_THAT(RunEspalier({"trace", "--", "--to="}).err,
+              HasSubstr("cannot read --to="));
 }
 
 TEST(UsageTest, WhatIsNoModelIsSaidToBeNone) {

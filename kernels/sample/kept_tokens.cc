@@ -27,12 +27,6 @@ constexpr size_t kMaxPeakSize = 4 * kPeakSize;
 // A list in double costs about so many times as much a token.
 constexpr int kListCost = 32;
 
-// The k-th float in ascending order, and back.
-uint32_t OrdinalOf(float score) {
-  return static_cast<uint32_t>(MakeScoreKey(score, 0) >> 32);
-}
-float ScoreAt(uint32_t ordinal) { return ScoreOf(ScoreKey{ordinal} << 32); }
-
 // The lowest float in (low, high] that is kept. `keeps` is monotonous.
 // REQUIRES: !keeps(low), keeps(high).
 template <typename Keeps>
@@ -67,7 +61,7 @@ void KeepFirst(double bound, const Rank& rank_of, std::vector<Token>& tokens) {
 bool KeptTokens::AsksMoments(const SamplingParams& params, int vocab_size) {
   const bool few = params.top_k > 0 && params.top_k < vocab_size;
   return !params.greedy() && !few && params.typical_p < 1.0f &&
-         params.top_p == 1.0f && params.temperature == 1.0f;
+         params.temperature == 1.0f;
 }
 
 KeptTokens::KeptTokens(EditedRow& row, const SamplingParams& params)
@@ -216,9 +210,7 @@ WeightSums KeptTokens::Weigh(const EditedRow::Block& block) const {
   // or everything, to underflow.
   constexpr float kMaxShift = 20;
   const float shift = block.sum_max - row_.max();
-  // With top_p, what that leaves is added up later.
-  const bool has_moments =
-      params_.typical_p == 1.0f || params_.top_p < 1.0f || row_.keeps_moments();
+  const bool has_moments = params_.typical_p == 1.0f || row_.keeps_moments();
   const bool has_sums = params_.temperature == 1.0f && rule_.low == kLowest &&
                         block.values == block.raw && block.max > -kInf &&
                         shift < kMaxShift && has_moments;
@@ -255,18 +247,10 @@ bool KeptTokens::ListPeak() {
 void KeptTokens::CutTopP() {
   if (params_.top_p == 1.0f) return;
   const double total = TotalMass();
-  const Cut cut =
-      FindCut(blocks_, rule_, weight_rule_, params_.top_p * total, total);
+  const Cut cut = FindCut(blocks_, rule_, weight_rule_, params_.top_p * total,
+                          total, params_.typical_p < 1.0f ? &moment_ : nullptr);
   rule_.low = std::max(rule_.low, cut.key);
   TakeMasses(cut);
-  if (params_.typical_p == 1.0f) return;
-  moment_ = 0;
-  for (const WeightedBlock& block : blocks_) {
-    if (block.max < rule_.low) continue;
-    moment_ +=
-        SumsOfBlock(block.values, block.size, weight_rule_, rule_.low, true)
-            .moment;
-  }
 }
 
 void KeptTokens::CutTypical() {

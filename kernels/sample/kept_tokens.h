@@ -126,8 +126,8 @@ class KeptTokens {
   // Without weights: the one block that a draw falls into is weighed then.
   std::vector<WeightedBlock> blocks_;  // masses of what is left
   std::vector<TokenId> first_tokens_;  // [blocks_]
-  // The sum of weight * (score - max) of all with a score from rule_.low on, in
-  // nats; as long as no filter has moved that since.
+  // If typical_p asks for it: the sum of weight * (score - max) of all with a
+  // score from rule_.low on, in nats.
   double moment_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -28,12 +29,6 @@ constexpr int kSampleSize = 192;
 constexpr double kFewShare = 0.25;
 // Standard deviations to each side: one bracket in a hundred fails.
 constexpr double kMargin = 2.5;
-
-// Floats in ascending order have ascending ordinals.
-uint32_t OrdinalOf(float key) {
-  return static_cast<uint32_t>(MakeScoreKey(key, 0) >> 32);
-}
-float KeyAt(uint32_t ordinal) { return ScoreOf(ScoreKey{ordinal} << 32); }
 
 // Keys in [low, high].
 struct Bracket {
@@ -87,6 +82,17 @@ class KeyBuffer {
     return {keys_, weights_, static_cast<int>(size_)};
   }
   double MassFrom(float cut) const { return MassBetween(0, size_, cut); }
+  // Of keys that are scores.
+  double MomentBetween(const WeightRule& rule, float low, float high) const {
+    double moment = 0;
+    for (size_t b = 0; b < parts_.size(); ++b) {
+      const size_t begin = parts_[b].begin;
+      moment +=
+          MomentOfBlock(keys_ + begin, weights_ + begin,
+                        static_cast<int>(EndOf(b) - begin), rule, low, high);
+    }
+    return moment;
+  }
 
  private:
   struct Part {
@@ -124,10 +130,12 @@ class KeyBuffer {
     }
   }
 
+  size_t EndOf(size_t b) const {
+    return b + 1 < parts_.size() ? parts_[b + 1].begin : size_;
+  }
+
   double MassOfPart(size_t b, float cut) const {
-    const size_t begin = parts_[b].begin;
-    const size_t end = b + 1 < parts_.size() ? parts_[b + 1].begin : size_;
-    return MassBetween(begin, end, cut);
+    return MassBetween(parts_[b].begin, EndOf(b), cut);
   }
 
   double MassBetween(size_t begin, size_t end, float cut) const {
@@ -177,10 +185,18 @@ class Sample {
   // The same, open above, or at the end that leaves fewer tokens.
   Bracket GuessOpen(double bound, double total, bool above) const {
     if (num_keys_ == 0) return {};
-    const Bracket from = {.low = Low(bound, total)};
-    if (above || 2 * NumIn(from) <= num_keys_) return from;
-    const Bracket to = {.high = High(bound, total)};
-    return NumIn(to) < NumIn(from) ? to : from;
+    const auto guess = [&](bool from_low) {
+      return from_low ? Bracket{.low = Low(bound, total)}
+                      : Bracket{.high = High(bound, total)};
+    };
+    if (above) return guess(true);
+    // A guess takes some hundredths of a pass over a row; mostly the likelier
+    // of the two will do.
+    const bool few_stay = UpperHalfHas(bound / total);
+    const Bracket likely = guess(few_stay);
+    if (2 * NumIn(likely) <= num_keys_) return likely;
+    const Bracket other = guess(!few_stay);
+    return NumIn(other) < NumIn(likely) ? other : likely;
   }
 
   // If there is none, +inf and -inf.
@@ -219,6 +235,14 @@ class Sample {
       WeighBlock(weights_, size_, search.weight_rule, weights_);
     }
     for (int i = 0; i < size_; ++i) weights_[i] *= step;
+  }
+
+  // Whether the tokens above the mean key have this share of the mass.
+  bool UpperHalfHas(double share) const {
+    const float sum = std::accumulate(keys_, keys_ + num_keys_, 0.0f);
+    const float mean = std::max(sum / static_cast<float>(num_keys_), kLowest);
+    const SplitSums sums = SumsOfSplit(keys_, weights_, size_, mean);
+    return sums.from >= share * (sums.from + sums.below);
   }
 
   int NumIn(const Bracket& bracket) const {
@@ -269,9 +293,9 @@ class Sample {
     uint32_t in = OrdinalOf(lowest_), out = OrdinalOf(highest_);
     for (int i = 0; i < kSteps && out - in > 1; ++i) {
       const uint32_t middle = in + (out - in) / 2;
-      (holds(KeyAt(middle)) ? in : out) = middle;
+      (holds(ScoreAt(middle)) ? in : out) = middle;
     }
-    return {KeyAt(in), KeyAt(out)};
+    return {ScoreAt(in), ScoreAt(out)};
   }
 
   float lowest_ = kInf, highest_ = -kInf;
@@ -315,17 +339,17 @@ Bracket Bisect(const KeyBuffer& buffer, double bound, double share,
   const double few = share * above_out;
   while (in - out > 1 && above_out - above_in > few) {
     const uint32_t middle = out + (in - out) / 2;
-    const double above = buffer.MassFrom(KeyAt(middle + 1));
+    const double above = buffer.MassFrom(ScoreAt(middle + 1));
     (above < bound ? in : out) = middle;
     (above < bound ? above_in : above_out) = above;
   }
-  return {KeyAt(out + 1), KeyAt(in)};
+  return {ScoreAt(out + 1), ScoreAt(in)};
 }
 
 // Makes the bracket end at `key`, if that is in it.
 void Split(const KeyBuffer& buffer, double bound, float key, Bracket& bracket) {
   if (key <= bracket.low || key >= bracket.high) return;
-  const float above = KeyAt(OrdinalOf(key) + 1);
+  const float above = ScoreAt(OrdinalOf(key) + 1);
   if (buffer.MassFrom(above) < bound) {
     bracket.high = key;
   } else {
@@ -351,7 +375,8 @@ float CutWithin(const KeyBuffer& outer, double bound, Bracket bracket) {
 }  // namespace
 
 Cut FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
-            const WeightRule& weight_rule, double bound, double total) {
+            const WeightRule& weight_rule, double bound, double total,
+            double* moment) {
   const Search search = {blocks, rule, weight_rule};
   int64_t num_tokens = 0;
   for (const WeightedBlock& block : blocks) num_tokens += block.size;
@@ -366,10 +391,17 @@ Cut FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
                    : sample.GuessOpen(aim, total, bound < kFewShare * total);
       },
       bracket, outer);
+  const bool lists_top = bracket.high == kInf;
   // An open end is far away.
   if (bracket.low == kLowest) Split(outer, bound, sample.lowest(), bracket);
   if (bracket.high == kInf) Split(outer, bound, sample.highest(), bracket);
   const float key = CutWithin(outer, bound, bracket);
+  if (moment != nullptr) {
+    const float below = std::nextafter(key, -kInf);
+    *moment = lists_top
+                  ? outer.MomentBetween(weight_rule, key, kInf)
+                  : *moment - outer.MomentBetween(weight_rule, kLowest, below);
+  }
   return {key, outer.MassesFrom(key)};
 }
 

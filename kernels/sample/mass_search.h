@@ -45,9 +45,14 @@ struct Cut {
 // weights add up to `bound`: what stays is all whose betters have less than
 // that. If they never do, all stay. `total` is the sum of the weights of all
 // that have a key above -inf; it only helps to guess.
+//
+// If `moment` is not null, the sum of weight * (score - max) of all that have a
+// key above -inf becomes that of what stays.
 // REQUIRES: a token with a key above -inf, no NaN; bound > 0; either all blocks
-// have weights or none has.
+// have weights or none has; a moment only where keys are scores and no block
+// has weights.
 Cut FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
-            const WeightRule& weight_rule, double bound, double total);
+            const WeightRule& weight_rule, double bound, double total,
+            double* moment = nullptr);
 
 }  // namespace espalier

@@ -143,6 +143,22 @@ double MassOfBlock(const float* values, const float* weights, int size,
                                         std::max(cut, rule.low));
 }
 
+double MomentOfBlock(const float* HWY_RESTRICT values,
+                     const float* HWY_RESTRICT weights, int size,
+                     const WeightRule& rule, float low, float high) {
+  const Floats d;
+  const Exponents exponents(rule);
+  const Vec bottom = hn::Set(d, low), top = hn::Set(d, high);
+  const Vec least = hn::Set(d, -87.0f);
+  const double moment = SumOver(size, [&](int i) HWY_ATTR {
+    const Vec v = hn::LoadU(d, values + i);
+    const Vec x = hn::Max(exponents.Of(v), least);
+    const auto within = hn::And(hn::Ge(v, bottom), hn::Le(v, top));
+    return hn::IfThenElseZero(within, hn::Mul(hn::LoadU(d, weights + i), x));
+  });
+  return moment * rule.temperature;
+}
+
 SplitSums SumsOfSplit(const float* HWY_RESTRICT keys,
                       const float* HWY_RESTRICT weights, int size, float key) {
   const Floats d;
@@ -248,6 +264,7 @@ namespace espalier {
 HWY_EXPORT(WeighBlock);
 HWY_EXPORT(SumsOfBlock);
 HWY_EXPORT(MassOfBlock);
+HWY_EXPORT(MomentOfBlock);
 HWY_EXPORT(SumsOfSplit);
 HWY_EXPORT(ListBlock);
 HWY_EXPORT(WriteKeys);
@@ -267,6 +284,12 @@ WeightSums SumsOfBlock(const float* values, int size, const WeightRule& rule,
 double MassOfBlock(const float* values, const float* weights, int size,
                    const KeyRule& rule, float cut) {
   return HWY_DYNAMIC_DISPATCH(MassOfBlock)(values, weights, size, rule, cut);
+}
+
+double MomentOfBlock(const float* values, const float* weights, int size,
+                     const WeightRule& rule, float low, float high) {
+  return HWY_DYNAMIC_DISPATCH(MomentOfBlock)(values, weights, size, rule, low,
+                                             high);
 }
 
 SplitSums SumsOfSplit(const float* keys, const float* weights, int size,

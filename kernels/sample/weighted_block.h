@@ -58,6 +58,11 @@ WeightSums SumsOfBlock(const float* values, int size, const WeightRule& rule,
 double MassOfBlock(const float* values, const float* weights, int size,
                    const KeyRule& rule, float cut);
 
+// The sum of weight * (value - max), as above, of values in [low, high].
+// REQUIRES: -inf < low <= high.
+double MomentOfBlock(const float* values, const float* weights, int size,
+                     const WeightRule& rule, float low, float high);
+
 // The sums of weights, and of their squares, of keys from `key` on and of those
 // below, without -inf.
 struct SplitSums {

@@ -164,5 +164,55 @@ TEST_P(MassSearchTest, WeightsOfARuleGiveWhatStoredWeightsGive) {
   }
 }
 
+// Of all scores from `low` on, term by term.
+double MomentFrom(const std::vector<float>& values, const WeightRule& rule,
+                  float low) {
+  double moment = 0;
+  for (const float value : values) {
+    if (value < low) continue;
+    const double difference = double{value} - rule.max;
+    const double exponent = std::max(difference / rule.temperature, -87.0);
+    moment += std::exp(exponent) * exponent * rule.temperature;
+  }
+  return moment;
+}
+
+// Whichever side of the cut is weighed.
+TEST_P(MassSearchTest, TheMomentBecomesThatOfWhatStays) {
+  constexpr int kBlocks = 9, kSize = kBlocks * 1024;
+  for (const std::string kind :
+       {"normal", "ties", "constant", "rising", "peak", "outliers"}) {
+    const std::vector<float> values = Row(kind, kSize);
+    const float max = *std::ranges::max_element(values);
+    for (const float temperature : {0.3f, 1.0f, 30.0f}) {
+      const WeightRule weight_rule = {.max = max, .temperature = temperature};
+      for (const KeyRule& rule : {KeyRule{}, KeyRule{.low = max - 3}}) {
+        std::vector<WeightedBlock> blocks;
+        double total = 0;
+        for (int b = 0; b < kBlocks; ++b) {
+          const float* const block = &values[b * 1024];
+          blocks.push_back(
+              {.values = block,
+               .size = 1024,
+               .mass =
+                   SumsOfBlock(block, 1024, weight_rule, rule.low, false).mass,
+               .max = *std::max_element(block, block + 1024)});
+          total += blocks.back().mass;
+        }
+        const double whole = MomentFrom(values, weight_rule, rule.low);
+        for (const double share : {0.01, 0.2, 0.3, 0.5, 0.9, 0.999}) {
+          double moment = whole;
+          const Cut cut =
+              FindCut(blocks, rule, weight_rule, share * total, total, &moment);
+          const float low = std::max(cut.key, rule.low);
+          EXPECT_NEAR(moment, MomentFrom(values, weight_rule, low),
+                      2e-6 * std::abs(whole))
+              << kind << " " << share << " " << temperature;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace espalier

@@ -123,6 +123,13 @@ std::vector<TokenEdit> Restrict(const std::vector<TokenEdit>& edits,
 
 }  // namespace
 
+bool ScoreProcessors::needs_history() const {
+  return repetition_penalty != 1.0f || frequency_penalty != 0.0f ||
+         presence_penalty != 0.0f || no_repeat_ngram_size > 0 ||
+         std::ranges::any_of(bad_words,
+                             [](const auto& word) { return word.size() > 1; });
+}
+
 RowEdits CollectEdits(const ScoreProcessors& processors,
                       std::span<const TokenId> history, int num_generated,
                       int vocab_size, const std::span<const TokenId>* allowed) {

@@ -52,12 +52,9 @@ struct ScoreProcessors {
   // If set, all others are banned always. Ascending, each once, not empty.
   std::optional<std::vector<TokenId>> allowed_tokens;
 
-  // Whether edits depend on the tokens so far.
-  bool needs_history() const {
-    return repetition_penalty != 1.0f || frequency_penalty != 0.0f ||
-           presence_penalty != 0.0f || no_repeat_ngram_size > 0 ||
-           !bad_words.empty();
-  }
+  // Whether edits depend on the tokens so far. A bad word of one token does
+  // not: it is banned wherever it would stand.
+  bool needs_history() const;
 };
 
 // What is done to the score of one token of one row.

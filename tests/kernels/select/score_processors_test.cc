@@ -87,6 +87,9 @@ TEST(ScoreProcessorsTest, ABadWordIsBannedWhereItWouldBeCompleted) {
   EXPECT_THAT(Collect(processors, {4, 1, 2}),
               ElementsAre(Banned(3), Banned(5), Banned(8)));
   EXPECT_THAT(Collect(processors, {1, 2, 4}), ElementsAre(Banned(8)));
+  EXPECT_TRUE(processors.needs_history());
+  processors.bad_words.resize(1);
+  EXPECT_FALSE(processors.needs_history());
 }
 
 // The reference compares the length of the whole word with the history, though
@@ -279,6 +282,8 @@ RC_GTEST_PROP(ScoreProcessorsTest, EqualsTheRulesAskedTokenByToken, ()) {
   const std::vector<TokenEdit> edits =
       Collect(processors, history, num_generated);
   RC_ASSERT(edits == Oracle(processors, history, num_generated).Edits());
+  RC_ASSERT(processors.needs_history() ||
+            edits == Collect(processors, {}, num_generated));
   RC_ASSERT(static_cast<int64_t>(edits.size()) <=
             MaxEdits(processors, history.size(), kVocabSize));
 }

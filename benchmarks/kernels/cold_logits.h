@@ -1,6 +1,6 @@
-// How kernels that read rows of logits are timed: a graph of calls, each
-// reading other logits, so that they come from memory and not from a cache
-// (over 200 MB in turn), and the median of its replays.
+// How kernels that read rows of logits are timed (cuda_replays.h): a graph of
+// calls, each reading other logits, so that they come from memory and not from
+// a cache (over 200 MB in turn).
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/cuda.h"
+#include "benchmarks/cuda_replays.h"
 #include "kernels/matmul/packed_matrix.h"
 
 namespace espalier {
@@ -60,33 +61,5 @@ class Logits {
 
   DeviceBuffer<char> bytes_;
 };
-
-template <typename T>
-absl::StatusOr<DeviceBuffer<T>> Upload(const std::vector<T>& values) {
-  ASSIGN_OR_RETURN(auto buffer, DeviceBuffer<T>::Create(values.size()));
-  RETURN_IF_CUDA_ERROR(cudaMemcpy(buffer.data(), values.data(),
-                                  buffer.size_bytes(), cudaMemcpyHostToDevice));
-  return buffer;
-}
-
-inline absl::StatusOr<float> MedianMicroseconds(const CudaGraph& graph,
-                                                int num_calls,
-                                                cudaStream_t stream) {
-  constexpr int kWarmUps = 3, kReplays = 30;
-  ASSIGN_OR_RETURN(const CudaEvent start, CudaEvent::Create());
-  ASSIGN_OR_RETURN(const CudaEvent stop, CudaEvent::Create());
-  std::vector<float> times;
-  for (int i = 0; i < kWarmUps + kReplays; ++i) {
-    RETURN_IF_CUDA_ERROR(cudaEventRecord(start.get(), stream));
-    RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph.get(), stream));
-    RETURN_IF_CUDA_ERROR(cudaEventRecord(stop.get(), stream));
-    RETURN_IF_CUDA_ERROR(cudaEventSynchronize(stop.get()));
-    float ms = 0;
-    RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, start.get(), stop.get()));
-    if (i >= kWarmUps) times.push_back(ms * 1000 / num_calls);
-  }
-  std::nth_element(times.begin(), times.begin() + kReplays / 2, times.end());
-  return times[kReplays / 2];
-}
 
 }  // namespace espalier

@@ -16,9 +16,9 @@
 #include <random>
 #include <vector>
 
-#include "base/check.h"
 #include "base/cuda.h"
 #include "base/cuda_launch.cuh"
+#include "benchmarks/cuda_replays.h"
 #include "kernels/attention/cuda_attention.h"
 
 namespace espalier {
@@ -71,22 +71,6 @@ constexpr Case kFloatCases[] = {
     {"8b  8 on 2048+32", 32, 8, 128, 16, 1, 8, 2048, 32, 1},
     {"8b  512 at 0", 32, 8, 128, 16, 1, 1, 0, 512, 512},
 };
-
-template <typename T>
-T Get(absl::StatusOr<T> value) {
-  CHECK(value.ok()) << Message(value.status());
-  return *std::move(value);
-}
-void Ok(const absl::Status& status) { CHECK(status.ok()) << Message(status); }
-void Ok(cudaError_t error) { Ok(CudaStatus(error, "a CUDA call")); }
-
-template <typename T>
-DeviceBuffer<T> Upload(const std::vector<T>& host) {
-  DeviceBuffer<T> buffer = Get(DeviceBuffer<T>::Create(host.size()));
-  Ok(cudaMemcpy(buffer.data(), host.data(), buffer.size_bytes(),
-                cudaMemcpyHostToDevice));
-  return buffer;
-}
 
 __device__ float ToFloat(float x) { return x; }
 __device__ float ToFloat(__nv_bfloat16 x) { return __bfloat162float(x); }
@@ -225,6 +209,7 @@ class Runner {
  public:
   Runner(const Problem& problem, const CudaDevice& device)
       : problem_(problem), device_(device) {
+    Check(PrepareCudaAttention(problem.shape, device));
     CudaKvCache& cache = problem_.cache;
     memory_ = Random<T>(cache.num_layers * cache.layer_stride(), 1);
     cache.data = memory_.data();
@@ -232,9 +217,9 @@ class Runner {
                          problem.shape.num_heads * problem.shape.head_dim;
     q_ = Random<T>(size, 2);
     out_ = Random<T>(size, 3);
-    positions_ = Upload(problem.positions);
-    tables_ = Upload(problem.tables);
-    table_of_query_ = Upload(problem.table_of_query);
+    positions_ = Get(Upload(problem.positions));
+    tables_ = Get(Upload(problem.tables));
+    table_of_query_ = Get(Upload(problem.table_of_query));
   }
 
   void Plan(bool with_runs) {
@@ -247,10 +232,10 @@ class Runner {
     const CudaAttentionWork work =
         PlanCudaAttention(rows, runs, problem_.num_queries(), problem_.shape,
                           1 << 20, 1 << 20, device_);
-    items_ = Upload(work.items);
-    counts_ =
-        Upload(std::vector(work.item_counts.begin(), work.item_counts.end()));
-    indptr_ = Upload(work.partial_indptr);
+    items_ = Get(Upload(work.items));
+    counts_ = Get(
+        Upload(std::vector(work.item_counts.begin(), work.item_counts.end())));
+    indptr_ = Get(Upload(work.partial_indptr));
     inputs_.items = items_.data();
     inputs_.item_counts = counts_.data();
     inputs_.partial_indptr = indptr_.data();
@@ -260,8 +245,8 @@ class Runner {
     inputs_.positions = positions_.data();
     inputs_.tables = tables_.data();
     inputs_.table_stride = problem_.table_stride;
-    scratch_ = Upload(std::vector<std::byte>(
-        CudaAttentionScratchBytes(inputs_, problem_.shape)));
+    scratch_ = Get(Upload(std::vector<std::byte>(
+        CudaAttentionScratchBytes(inputs_, problem_.shape))));
     block_items_ = work.item_counts[0];
     warp_items_ = work.item_counts[1];
   }
@@ -283,21 +268,21 @@ class Runner {
           static_cast<int>(int64_t{n - 1} * i / std::max(num - 1, 1)));
     }
     const int row = problem_.shape.num_heads * problem_.shape.head_dim;
-    const auto device_queries = Upload(queries);
+    const auto device_queries = Get(Upload(queries));
     auto expected = Get(DeviceBuffer<float>::Create(num * row));
     AttendPlainly<<<dim3(num, problem_.shape.num_heads), 32, 0,
                     stream_.get()>>>(
         problem_.shape, problem_.cache, q_.data(), positions_.data(),
         tables_.data(), table_of_query_.data(), problem_.table_stride,
         device_queries.data(), expected.data());
-    Ok(Enqueue(0));
-    Ok(cudaStreamSynchronize(stream_.get()));
+    Check(Enqueue(0));
+    Check(cudaStreamSynchronize(stream_.get()));
     std::vector<float> a(num * row);
     std::vector<T> b(out_.size());
-    Ok(cudaMemcpy(a.data(), expected.data(), expected.size_bytes(),
-                  cudaMemcpyDeviceToHost));
-    Ok(cudaMemcpy(b.data(), out_.data(), out_.size_bytes(),
-                  cudaMemcpyDeviceToHost));
+    Check(cudaMemcpy(a.data(), expected.data(), expected.size_bytes(),
+                     cudaMemcpyDeviceToHost));
+    Check(cudaMemcpy(b.data(), out_.data(), out_.size_bytes(),
+                     cudaMemcpyDeviceToHost));
     double difference = 0, size = 0;
     for (int i = 0; i < num; ++i) {
       for (int j = 0; j < row; ++j) {
@@ -310,7 +295,7 @@ class Runner {
     return std::sqrt(difference / size);
   }
 
-  // Of one call, the median of 15 replays of a graph of all layers.
+  // Of one call, in a graph of all layers.
   double Microseconds() {
     const int num_layers = problem_.cache.num_layers;
     const CudaGraph graph = Get(CaptureGraph(stream_.get(), [&] {
@@ -319,21 +304,7 @@ class Runner {
       }
       return absl::OkStatus();
     }));
-    const CudaEvent begin = Get(CudaEvent::Create());
-    const CudaEvent end = Get(CudaEvent::Create());
-    std::vector<float> times;
-    for (int i = 0; i < 18; ++i) {
-      Ok(cudaEventRecord(begin.get(), stream_.get()));
-      Ok(cudaGraphLaunch(graph.get(), stream_.get()));
-      Ok(cudaEventRecord(end.get(), stream_.get()));
-      Ok(cudaEventSynchronize(end.get()));
-      float ms = 0;
-      Ok(cudaEventElapsedTime(&ms, begin.get(), end.get()));
-      if (i >= 3) times.push_back(ms);
-    }
-    std::nth_element(times.begin(), times.begin() + times.size() / 2,
-                     times.end());
-    return times[times.size() / 2] * 1e3 / num_layers;
+    return Get(MedianMicroseconds(graph, num_layers, stream_.get()));
   }
 
   int block_items() const { return block_items_; }
@@ -386,8 +357,8 @@ void MeasureCopies(int num_copies, const CudaDevice& device) {
   for (int i = 0; i < kMaxCopies * kCalls; ++i) {
     copies.push_back({PageId{i}, PageId{511 - i}, 8});
   }
-  const auto device_copies = Upload(copies);
-  const auto count = Upload(std::vector<int>{num_copies});
+  const auto device_copies = Get(Upload(copies));
+  const auto count = Get(Upload(std::vector<int>{num_copies}));
   const CudaStream stream = Get(CudaStream::Create());
   const CudaGraph graph = Get(CaptureGraph(stream.get(), [&] {
     for (int i = 0; i < kCalls; ++i) {
@@ -397,20 +368,7 @@ void MeasureCopies(int num_copies, const CudaDevice& device) {
     }
     return absl::OkStatus();
   }));
-  const CudaEvent begin = Get(CudaEvent::Create());
-  const CudaEvent end = Get(CudaEvent::Create());
-  std::vector<float> times;
-  for (int i = 0; i < 13; ++i) {
-    Ok(cudaEventRecord(begin.get(), stream.get()));
-    Ok(cudaGraphLaunch(graph.get(), stream.get()));
-    Ok(cudaEventRecord(end.get(), stream.get()));
-    Ok(cudaEventSynchronize(end.get()));
-    float ms = 0;
-    Ok(cudaEventElapsedTime(&ms, begin.get(), end.get()));
-    times.push_back(ms);
-  }
-  std::sort(times.begin(), times.end());
-  const double us = times[6] * 1e3 / kCalls;
+  const double us = Get(MedianMicroseconds(graph, kCalls, stream.get()));
   const double bytes = 2.0 * num_copies * 32 * 2 * 8 * 8 * 128 * 2;
   std::printf("copy %2d tails of 8 tokens: %6.2f us, %5.2f TB/s\n", num_copies,
               us, bytes / us * 1e-6);

@@ -12,12 +12,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
-#include <vector>
 
 #include "base/cuda.h"
 #include "base/cuda_launch.cuh"
+#include "benchmarks/cuda_replays.h"
 #include "kernels/matmul/cuda_blas_matmul.h"
 #include "kernels/matmul/cuda_matmul.h"
 
@@ -27,7 +26,6 @@ namespace {
 constexpr int64_t kRingBytes = int64_t{3} << 30;
 constexpr int kMaxRows = 128;
 constexpr int kMaxOutputs = 128256;
-constexpr int kReplays = 11;
 
 struct Model {
   const char* name;
@@ -43,20 +41,6 @@ constexpr Model kModels[] = {
     {"1b", 2048, 16, 2048, 512, 8192, 128256},
     {"8b", 4096, 32, 4096, 1024, 14336, 128256},
 };
-
-void ExitOnError(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", Message(status).c_str());
-  std::exit(1);
-}
-template <typename T>
-T ValueOrExit(absl::StatusOr<T> value) {
-  ExitOnError(value.status());
-  return std::move(*value);
-}
-void ExitOnError(cudaError_t error) {
-  ExitOnError(CudaStatus(error, "benchmark"));
-}
 
 // Uniform numbers in [-scale, scale), a hash of their place.
 __global__ void Fill(__nv_bfloat16* out, int64_t size, float scale) {
@@ -130,16 +114,15 @@ enum class Path { kOurs, kBlas, kRead };
 class Bench {
  public:
   Bench()
-      : device_(ValueOrExit(CudaDevice::Open(0))),
-        stream_(ValueOrExit(CudaStream::Create())),
+      : device_(Get(CudaDevice::Open(0))),
+        stream_(Get(CudaStream::Create())),
         ring_(Numbers(kRingBytes / 2, 0.03f)),
         x_(Numbers(size_t{kMaxRows} * 16384, 1.0f)),
         between_(Numbers(size_t{kMaxRows} * 16384, 1.0f)),
         out_(Numbers(size_t{kMaxRows} * kMaxOutputs * 2, 1.0f)),
-        matmul_(ValueOrExit(
-            CudaMatMul::Create(device_, kMaxRows, 2 * kModels[2].ffn))),
-        blas_(ValueOrExit(CudaBlasMatMul::Create())) {
-    ExitOnError(cudaStreamSynchronize(stream_.get()));
+        matmul_(Get(CudaMatMul::Create(device_, kMaxRows, 2 * kModels[2].ffn))),
+        blas_(Get(CudaBlasMatMul::Create())) {
+    Check(cudaStreamSynchronize(stream_.get()));
     std::printf("%s, %d multiprocessors\n", device_.name.c_str(),
                 device_.num_sms);
   }
@@ -173,9 +156,9 @@ class Bench {
   using Half = __nv_bfloat16;
 
   DeviceBuffer<Half> Numbers(size_t size, float scale) {
-    auto buffer = ValueOrExit(DeviceBuffer<Half>::Create(size));
-    ExitOnError(Launch(Fill, {.grid = 1024, .block = 256}, stream_.get(),
-                       buffer.data(), static_cast<int64_t>(size), scale));
+    auto buffer = Get(DeviceBuffer<Half>::Create(size));
+    Check(Launch(Fill, {.grid = 1024, .block = 256}, stream_.get(),
+                 buffer.data(), static_cast<int64_t>(size), scale));
     return buffer;
   }
   float* residual() const { return reinterpret_cast<float*>(out_.data()); }
@@ -193,17 +176,17 @@ class Bench {
                           DType::kBFloat16, num_outputs, num_cols};
     switch (path) {
       case Path::kOurs:
-        ExitOnError(matmul_->Run(x, num_rows, w, epilogue, out, stream_.get()));
+        Check(matmul_->Run(x, num_rows, w, epilogue, out, stream_.get()));
         return;
       case Path::kBlas:
         // Gates and ups are stored as they are: a product alone.
-        ExitOnError(blas_->Run(x, num_rows, w,
-                               epilogue == CudaEpilogue::kStore ||
-                                       epilogue == CudaEpilogue::kSiluMul
-                                   ? DType::kBFloat16
-                                   : DType::kFloat32,
-                               epilogue == CudaEpilogue::kAddFloat, out,
-                               stream_.get()));
+        Check(blas_->Run(x, num_rows, w,
+                         epilogue == CudaEpilogue::kStore ||
+                                 epilogue == CudaEpilogue::kSiluMul
+                             ? DType::kBFloat16
+                             : DType::kFloat32,
+                         epilogue == CudaEpilogue::kAddFloat, out,
+                         stream_.get()));
         return;
       case Path::kRead:
         break;
@@ -212,19 +195,19 @@ class Bench {
     const int64_t vectors_a_block = kReadThreads * kReadVectors;
     const auto grid = static_cast<unsigned>(
         (num_vectors + vectors_a_block - 1) / vectors_a_block);
-    ExitOnError(Launch(Read, {.grid = grid, .block = kReadThreads},
-                       stream_.get(), static_cast<const uint4*>(w.data),
-                       num_vectors, reinterpret_cast<unsigned*>(x_.data())));
+    Check(Launch(Read, {.grid = grid, .block = kReadThreads}, stream_.get(),
+                 static_cast<const uint4*>(w.data), num_vectors,
+                 reinterpret_cast<unsigned*>(x_.data())));
   }
 
   template <typename From>
   void EnqueueBetween(const From* from, Half* to, int from_stride, int size,
                       int num_rows) {
-    ExitOnError(Launch(Between<From>,
-                       {.grid = static_cast<unsigned>(num_rows),
-                        .block = static_cast<unsigned>(size / 4)},
-                       stream_.get(), reinterpret_cast<const Four<From>*>(from),
-                       reinterpret_cast<Four<Half>*>(to), from_stride / 4));
+    Check(Launch(Between<From>,
+                 {.grid = static_cast<unsigned>(num_rows),
+                  .block = static_cast<unsigned>(size / 4)},
+                 stream_.get(), reinterpret_cast<const Four<From>*>(from),
+                 reinterpret_cast<Four<Half>*>(to), from_stride / 4));
   }
 
   void Layer(Path path, const Model& m, int num_rows) {
@@ -246,24 +229,11 @@ class Bench {
 
   // Median microseconds of a graph of what `enqueue` enqueues.
   double Time(const std::function<void()>& enqueue) {
-    const CudaGraph graph = ValueOrExit(CaptureGraph(stream_.get(), [&] {
+    const CudaGraph graph = Get(CaptureGraph(stream_.get(), [&] {
       enqueue();
       return absl::OkStatus();
     }));
-    const CudaEvent begin = ValueOrExit(CudaEvent::Create());
-    const CudaEvent end = ValueOrExit(CudaEvent::Create());
-    std::vector<float> times;
-    for (int i = 0; i < kReplays + 2; ++i) {  // two to warm up
-      ExitOnError(cudaEventRecord(begin.get(), stream_.get()));
-      ExitOnError(cudaGraphLaunch(graph.get(), stream_.get()));
-      ExitOnError(cudaEventRecord(end.get(), stream_.get()));
-      ExitOnError(cudaStreamSynchronize(stream_.get()));
-      float milliseconds = 0;
-      ExitOnError(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
-      if (i >= 2) times.push_back(milliseconds);
-    }
-    std::nth_element(times.begin(), times.begin() + kReplays / 2, times.end());
-    return 1000.0 * times[kReplays / 2];
+    return Get(MedianMicroseconds(graph, /*num_calls=*/1, stream_.get()));
   }
 
   CudaDevice device_;

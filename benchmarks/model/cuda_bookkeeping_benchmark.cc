@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "base/check.h"
 #include "base/cuda.h"
+#include "benchmarks/cuda_replays.h"
 #include "model/cuda/cuda_delta.h"
 #include "model/cuda/cuda_step_memory.h"
 
@@ -21,15 +21,6 @@ namespace {
 constexpr int kStepsInGraph = 100;
 constexpr int kReplays = 15;
 constexpr int kPageSize = 16;
-
-void Check(const absl::Status& status) {
-  CHECK(status.ok()) << status.ToString();
-}
-template <typename T>
-T Get(absl::StatusOr<T> value) {
-  Check(value.status());
-  return *std::move(value);
-}
 
 struct Case {
   int num_groups;

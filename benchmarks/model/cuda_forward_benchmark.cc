@@ -18,13 +18,13 @@
 // before the one before it has ended.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/cuda.h"
+#include "benchmarks/cuda_replays.h"
 #include "benchmarks/device_rates.h"
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/matmul/cuda_matmul.h"
@@ -56,17 +56,6 @@ struct Case {
 constexpr int kPrompts[] = {128, 512, 2048};
 constexpr Case kCases[] = {
     {5, 1, 128}, {1, 4, 128}, {8, 4, 512}, {1, 8, 8192}, {16, 8, 512}};
-
-void Check(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  std::exit(1);
-}
-template <typename T>
-T Take(absl::StatusOr<T> result) {
-  Check(result.status());
-  return *std::move(result);
-}
 
 LlamaConfig ConfigOf(const Shape& shape) {
   LlamaConfig config;
@@ -131,8 +120,8 @@ StepPlan PromptPlanOf(int num_tokens) {
 // Milliseconds of one of many calls, back to back: the median of seven runs.
 template <typename Enqueue>
 double MedianTime(cudaStream_t stream, const Enqueue& enqueue) {
-  const CudaEvent begin = Take(CudaEvent::Create());
-  const CudaEvent end = Take(CudaEvent::Create());
+  const CudaEvent begin = Get(CudaEvent::Create());
+  const CudaEvent end = Get(CudaEvent::Create());
   const auto run = [&](int count) {
     cudaEventRecord(begin.get(), stream);
     for (int i = 0; i < count; ++i) enqueue();
@@ -152,7 +141,7 @@ double MedianTime(cudaStream_t stream, const Enqueue& enqueue) {
 
 template <typename Enqueue>
 double TimeCaptured(cudaStream_t stream, const Enqueue& enqueue) {
-  const CudaGraph graph = Take(CaptureGraph(stream, enqueue));
+  const CudaGraph graph = Get(CaptureGraph(stream, enqueue));
   return MedianTime(stream, [&] { cudaGraphLaunch(graph.get(), stream); });
 }
 
@@ -179,16 +168,16 @@ class Profile {
         llama_(llama),
         device_(device),
         num_rows_(num_rows),
-        matmul_(Take(CudaMatMul::Create(device, num_rows,
-                                        2 * weights.intermediate_width))) {
+        matmul_(Get(CudaMatMul::Create(device, num_rows,
+                                       2 * weights.intermediate_width))) {
     int widest = weights.head.num_rows;
     for (const CudaMatrix& w :
          {weights.layers[0].gate_up, weights.layers[0].qkv}) {
       widest = std::max({widest, w.num_rows, w.num_cols});
     }
     const size_t size = size_t(num_rows) * widest;
-    x_ = Take(DeviceBuffer<float>::Create(size));
-    out_ = Take(DeviceBuffer<float>::Create(size));
+    x_ = Get(DeviceBuffer<float>::Create(size));
+    out_ = Get(DeviceBuffer<float>::Create(size));
     for (const auto* buffer : {&x_, &out_}) {
       Check(CudaFillNormal(buffer->data(), DType::kBFloat16, 1,
                            static_cast<int>(size), static_cast<int>(size), 1.0f,
@@ -224,7 +213,7 @@ class Profile {
     print("norms", TimeCaptured(stream, [&] { return Norms(stream); }));
     print("rotate",
           TimeCaptured(stream, [&] { return Rotate(batch, stream); }));
-    scratch_ = Take(DeviceBuffer<char>::Create(
+    scratch_ = Get(DeviceBuffer<char>::Create(
         CudaAttentionScratchBytes(batch.attention, llama_.attention_shape())));
     print("attention",
           TimeCaptured(stream, [&] { return Attend(batch, stream); }));
@@ -298,14 +287,14 @@ void RunShape(const Shape& shape, bool profile, double read_rate,
                                     .kv_cache_bytes = int64_t{4} << 30,
                                     .dtype = DType::kBFloat16,
                                     .max_tokens = 2048};
-  const auto llama = Take(CudaLlama::Random(config, options, device));
+  const auto llama = Get(CudaLlama::Random(config, options, device));
   FillCache(llama->cache());
   // Of its own for the profile, and to count bytes.
   const CudaLlamaWeights weights =
-      Take(RandomCudaLlamaWeights(config, options.dtype));
+      Get(RandomCudaLlamaWeights(config, options.dtype));
   const double limit = WeightBytes(weights) / read_rate * 1e3;
   const auto time = [&](const StepPlan& plan, const CudaBatch& batch) {
-    const auto logits = Take(DeviceBuffer<float>::Create(
+    const auto logits = Get(DeviceBuffer<float>::Create(
         size_t(plan.num_logits) * shape.vocab_size));
     return TimeCaptured(
         stream, [&] { return llama->Enqueue(batch, logits.data(), stream); });
@@ -313,7 +302,7 @@ void RunShape(const Shape& shape, bool profile, double read_rate,
   for (const Case& c : kCases) {
     const StepPlan plan = PlanOf(c);
     const auto batch =
-        Take(testing::CudaPlanBatch::Create(plan, *llama, device, {}));
+        Get(testing::CudaPlanBatch::Create(plan, *llama, device, {}));
     const double ms = time(plan, batch.view());
     std::printf("%-5s %3d x %d %6d  %9.4f  %9.4f  %5.2f\n", shape.name.data(),
                 c.num_groups, c.num_beams, c.prompt, ms, limit, limit / ms);
@@ -327,7 +316,7 @@ void RunShape(const Shape& shape, bool profile, double read_rate,
   for (const int num_tokens : kPrompts) {
     const StepPlan plan = PromptPlanOf(num_tokens);
     const auto batch =
-        Take(testing::CudaPlanBatch::Create(plan, *llama, device, {}));
+        Get(testing::CudaPlanBatch::Create(plan, *llama, device, {}));
     const double ms = time(plan, batch.view());
     // Two bytes and two operations a weight.
     std::printf("%-5s prompt of %4d  %9.4f  %9.0f TFLOP/s\n", shape.name.data(),
@@ -341,9 +330,9 @@ void Main(const std::vector<std::string_view>& args) {
   };
   const bool profile = has("--profile");
   const bool all = args.size() == (profile ? 1 : 0);
-  const CudaDevice device = Take(CudaDevice::Open(0));
-  const CudaStream stream = Take(CudaStream::Create());
-  const double read_rate = Take(MeasureRates(device)).bytes_per_s;
+  const CudaDevice device = Get(CudaDevice::Open(0));
+  const CudaStream stream = Get(CudaStream::Create());
+  const double read_rate = Get(MeasureRates(device)).bytes_per_s;
   std::printf("%s, reads %.2f TB/s\n", device.name.c_str(), read_rate / 1e12);
   std::printf("shape groups x beams, prompt  ms/step   limit ms  limit/ms\n");
   for (const Shape& shape : kShapes) {

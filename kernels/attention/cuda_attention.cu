@@ -81,6 +81,13 @@ size_t CudaAttentionScratchBytes(const CudaAttentionInputs& inputs,
          (shape.head_dim + 4);
 }
 
+absl::Status PrepareCudaAttention(const CudaAttentionShape& shape,
+                                  const CudaDevice& device) {
+  return AttentionUsesTensorCores(shape)
+             ? cuda_attention::PrepareTensorCores(shape.dtype, shape.head_dim)
+             : cuda_attention::PrepareAny(shape.dtype, device);
+}
+
 absl::Status CudaAttention(const CudaAttentionInputs& inputs,
                            const CudaAttentionShape& shape, const void* q,
                            int q_stride, const CudaKvCache& cache, int layer,

@@ -138,6 +138,11 @@ struct CudaAttentionInputs {
 size_t CudaAttentionScratchBytes(const CudaAttentionInputs& inputs,
                                  const CudaAttentionShape& shape);
 
+// Readies the kernel of such a shape: once a process and device, before the
+// first call below. Errors: kInternal if the device refuses.
+absl::Status PrepareCudaAttention(const CudaAttentionShape& shape,
+                                  const CudaDevice& device);
+
 // out = softmax(q k^T / sqrt(head_dim)) v for every query that an item names.
 //   q    [max_queries, q_stride >= num_heads * head_dim]  dtype  device
 //   out  [max_queries, num_heads * head_dim]              dtype  device
@@ -149,12 +154,12 @@ size_t CudaAttentionScratchBytes(const CudaAttentionInputs& inputs,
 // that a query attends to; a NaN or infinite value at a later position of the
 // same chunk may make it NaN too. Enqueues on `stream`: one launch, and a
 // second that merges partial results unless max_partials says that there are
-// none. Never allocates, may be captured. REQUIRES: the work list was planned
-// for this shape. Work list, positions, tables, and the keys and values that
-// earlier steps wrote, are complete when the kernel before this one starts
-// (CudaEmbed sees to that): they are read ahead of its end. Errors:
-// kInvalidArgument if shapes are impossible or disagree; kInternal if the
-// launch fails.
+// none. Never allocates, may be captured. REQUIRES: PrepareCudaAttention was
+// called; the work list was planned for this shape. Work list, positions,
+// tables, and the keys and values that earlier steps wrote, are complete when
+// the kernel before this one starts (CudaEmbed sees to that): they are read
+// ahead of its end. Errors: kInvalidArgument if shapes are impossible or
+// disagree; kInternal if the launch fails.
 absl::Status CudaAttention(const CudaAttentionInputs& inputs,
                            const CudaAttentionShape& shape, const void* q,
                            int q_stride, const CudaKvCache& cache, int layer,

@@ -323,12 +323,11 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   }
 }
 
+constexpr int kStaticBytes = sizeof(Shared);
+
 template <typename T>
 absl::Status LaunchTyped(const Params& params, const CudaDevice& device,
                          cudaStream_t stream) {
-  constexpr int kStaticBytes = sizeof(Shared);
-  RETURN_IF_ERROR(
-      AllowSharedBytes(AttendAny<T>, device.max_shared_bytes - kStaticBytes));
   const int stage_bytes =
       Stage<T>(params.head_dim).size() * static_cast<int>(sizeof(T));
   const int num_stages =
@@ -345,6 +344,19 @@ absl::Status LaunchTyped(const Params& params, const CudaDevice& device,
 }
 
 }  // namespace
+
+absl::Status PrepareAny(DType dtype, const CudaDevice& device) {
+  const int bytes = device.max_shared_bytes - kStaticBytes;
+  switch (dtype) {
+    case DType::kFloat32:
+      return AllowSharedBytes(AttendAny<float>, bytes);
+    case DType::kFloat16:
+      return AllowSharedBytes(AttendAny<__half>, bytes);
+    case DType::kBFloat16:
+      return AllowSharedBytes(AttendAny<__nv_bfloat16>, bytes);
+  }
+  return Internal("no such dtype");
+}
 
 absl::Status LaunchAny(DType dtype, const Params& params,
                        const CudaDevice& device, cudaStream_t stream) {

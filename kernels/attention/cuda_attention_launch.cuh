@@ -1,4 +1,5 @@
-// The kernels that CudaAttention is made of.
+// The kernels that CudaAttention is made of, each with what is to be asked for
+// once a device before it is launched there.
 #pragma once
 
 #include "absl/status/status.h"
@@ -9,11 +10,13 @@
 namespace espalier::cuda_attention {
 
 // 16-bit types and heads of 64 or 128 (AttentionUsesTensorCores).
+absl::Status PrepareTensorCores(DType dtype, int head_dim);
 absl::Status LaunchTensorCores(DType dtype, const Params& params,
                                const CudaDevice& device, cudaStream_t stream);
 
 // Every other shape, and f32: products in float32, any page size, heads of any
 // multiple of 8 up to 256.
+absl::Status PrepareAny(DType dtype, const CudaDevice& device);
 absl::Status LaunchAny(DType dtype, const Params& params,
                        const CudaDevice& device, cudaStream_t stream);
 

@@ -271,10 +271,21 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   }
 }
 
-// A kernel's ring, twice a multiprocessor. Of the current device, so asked for
-// at every launch.
-template <typename... Args>
-absl::Status AllowRings(void (*kernel)(Args...)) {
+using Kernel = void (*)(Params);
+
+Kernel KernelOf(DType dtype, int head_dim) {
+  const bool wide = head_dim == 128;
+  if (dtype == DType::kFloat16) {
+    return wide ? Attend<__half, 128> : Attend<__half, 64>;
+  }
+  return wide ? Attend<__nv_bfloat16, 128> : Attend<__nv_bfloat16, 64>;
+}
+
+}  // namespace
+
+// The ring, twice a multiprocessor.
+absl::Status PrepareTensorCores(DType dtype, int head_dim) {
+  const Kernel kernel = KernelOf(dtype, head_dim);
   RETURN_IF_ERROR(AllowSharedBytes(kernel, kRingBytes));
   return CudaStatus(cudaFuncSetAttribute(
                         kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
@@ -282,31 +293,15 @@ absl::Status AllowRings(void (*kernel)(Args...)) {
                     "cudaFuncSetAttribute");
 }
 
-template <typename T, int kHeadDim>
-absl::Status LaunchAttend(const Params& params, const CudaDevice& device,
-                          cudaStream_t stream) {
-  constexpr auto kKernel = Attend<T, kHeadDim>;
-  RETURN_IF_ERROR(AllowRings(kKernel));
+absl::Status LaunchTensorCores(DType dtype, const Params& params,
+                               const CudaDevice& device, cudaStream_t stream) {
   const int64_t max_units =
       int64_t{params.inputs.max_items} * params.num_kv_heads;
   const unsigned grid = static_cast<unsigned>(
       std::min<int64_t>(kBlocksPerSm * device.num_sms, max_units));
-  return Launch(kKernel,
+  return Launch(KernelOf(dtype, params.head_dim),
                 {.grid = grid, .block = kThreads, .shared_bytes = kRingBytes},
                 stream, params);
-}
-
-}  // namespace
-
-absl::Status LaunchTensorCores(DType dtype, const Params& params,
-                               const CudaDevice& device, cudaStream_t stream) {
-  const bool wide = params.head_dim == 128;
-  if (dtype == DType::kFloat16) {
-    return wide ? LaunchAttend<__half, 128>(params, device, stream)
-                : LaunchAttend<__half, 64>(params, device, stream);
-  }
-  return wide ? LaunchAttend<__nv_bfloat16, 128>(params, device, stream)
-              : LaunchAttend<__nv_bfloat16, 64>(params, device, stream);
 }
 
 }  // namespace espalier::cuda_attention

@@ -96,7 +96,7 @@ class CudaMatMul::Impl {
     silu_rows_ = std::min(max_rows, kSiluRows);
     max_outputs_ = max_outputs;
     RETURN_IF_ERROR(PrepareStreamMatMul(device));
-    RETURN_IF_ERROR(PrepareTileMatMul(device));
+    ASSIGN_OR_RETURN(tile_, CudaTileMatMul::Create(device));
     ASSIGN_OR_RETURN(blas_, CudaBlasMatMul::Create());
     ASSIGN_OR_RETURN(scratch_, DeviceBuffer<float>::Create(size_t(silu_rows_) *
                                                            max_outputs));
@@ -130,8 +130,8 @@ class CudaMatMul::Impl {
       return StreamMatMul(x, num_rows, w, epilogue, out, device_, stream);
     }
     if (epilogue == CudaEpilogue::kSiluMul) {
-      if (TileMatMulPays(num_rows, w, device_)) {
-        return GatedTileMatMul(x, num_rows, w, out, stream);
+      if (tile_.Pays(num_rows, w)) {
+        return tile_.Run(x, num_rows, w, out, stream);
       }
       return RunSiluMul(x, num_rows, w, out, stream);
     }
@@ -203,6 +203,7 @@ class CudaMatMul::Impl {
   int max_rows_ = 0;
   int silu_rows_ = 0;
   int max_outputs_ = 0;
+  CudaTileMatMul tile_;
   std::unique_ptr<CudaBlasMatMul> blas_;
   DeviceBuffer<float> scratch_;  // [silu_rows_, max_outputs_] of any dtype
 };

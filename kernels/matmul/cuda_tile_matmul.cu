@@ -9,7 +9,6 @@
 //
 // Reading 235 MB of weights in these tiles takes 57 us, reading them in one
 // piece 53.
-#include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -349,40 +348,42 @@ constexpr int kMinRows = 65;
 
 }  // namespace
 
-absl::Status PrepareTileMatMul(const CudaDevice& device) {
+absl::StatusOr<CudaTileMatMul> CudaTileMatMul::Create(
+    const CudaDevice& device) {
+  CudaTileMatMul made;
   if (device.compute_capability != 90 || !IsCompiled(MultiplyGated<__half>)) {
-    return absl::OkStatus();
+    return made;
   }
   RETURN_IF_ERROR(AllowSharedBytes(MultiplyGated<__nv_bfloat16>, kSharedBytes));
-  return AllowSharedBytes(MultiplyGated<__half>, kSharedBytes);
+  RETURN_IF_ERROR(AllowSharedBytes(MultiplyGated<__half>, kSharedBytes));
+  made.num_sms_ = device.num_sms;
+  ASSIGN_OR_RETURN(made.encode_, FindEncoder());
+  return made;
 }
 
-bool TileMatMulTakes(int num_rows, const CudaMatrix& w,
-                     const CudaDevice& device) {
-  return device.compute_capability == 90 && w.dtype != DType::kFloat32 &&
+bool CudaTileMatMul::Takes(int num_rows, const CudaMatrix& w) const {
+  return encode_ != nullptr && w.dtype != DType::kFloat32 &&
          num_rows <= TilePolicy::kRows &&
          w.num_rows % TilePolicy::kOutputs == 0 &&
-         w.num_cols % TilePolicy::kInputs == 0 &&
-         IsCompiled(MultiplyGated<__half>);
+         w.num_cols % TilePolicy::kInputs == 0;
 }
 
 // Blocks for fewer than two thirds of the multiprocessors leave much of
 // memory's rate unused.
-bool TileMatMulPays(int num_rows, const CudaMatrix& w,
-                    const CudaDevice& device) {
+bool CudaTileMatMul::Pays(int num_rows, const CudaMatrix& w) const {
   return num_rows >= kMinRows &&
-         w.num_rows / TilePolicy::kOutputs * 3 >= device.num_sms * 2 &&
-         TileMatMulTakes(num_rows, w, device);
+         w.num_rows / TilePolicy::kOutputs * 3 >= num_sms_ * 2 &&
+         Takes(num_rows, w);
 }
 
-absl::Status GatedTileMatMul(const void* x, int num_rows, const CudaMatrix& w,
-                             void* out, cudaStream_t stream) {
-  ASSIGN_OR_RETURN(const EncodeTiled encode, FindEncoder());
+absl::Status CudaTileMatMul::Run(const void* x, int num_rows,
+                                 const CudaMatrix& w, void* out,
+                                 cudaStream_t stream) const {
   ASSIGN_OR_RETURN(
       const CUtensorMap w_map,
-      DescribeMatrix(encode, w.dtype, w.data, w.num_rows, w.num_cols));
+      DescribeMatrix(encode_, w.dtype, w.data, w.num_rows, w.num_cols));
   ASSIGN_OR_RETURN(const CUtensorMap x_map,
-                   DescribeMatrix(encode, w.dtype, x, num_rows, w.num_cols));
+                   DescribeMatrix(encode_, w.dtype, x, num_rows, w.num_cols));
   const TileProduct product = {.num_rows = num_rows,
                                .num_outputs = w.num_rows,
                                .num_steps = w.num_cols / TilePolicy::kInputs,

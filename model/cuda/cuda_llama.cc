@@ -123,6 +123,7 @@ absl::StatusOr<std::unique_ptr<CudaLlama>> LoadedCudaLlama::Create(
     const CudaDevice& device, CudaLlamaWeights weights) {
   std::unique_ptr<LoadedCudaLlama> model(
       new LoadedCudaLlama(config, options, device, std::move(weights)));
+  RETURN_IF_ERROR(PrepareCudaAttention(model->attention_shape(), device));
   const int hidden_width = model->weights_.hidden_width;
   const int intermediate_width = model->weights_.intermediate_width;
   ASSIGN_OR_RETURN(

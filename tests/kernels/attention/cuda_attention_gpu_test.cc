@@ -86,6 +86,7 @@ class Batch {
   // the same scratch.
   std::vector<std::vector<float>> Run(int max_partials = 1 << 16) {
     auto device = CudaDevice::Open(0);
+    EXPECT_OK(PrepareCudaAttention(shape_, *device));
     const CudaAttentionWork work = PlanCudaAttention(
         rows_, runs_, num_queries(), shape_, 1 << 14, max_partials, *device);
     EXPECT_LE(work.partial_indptr.back(), max_partials);

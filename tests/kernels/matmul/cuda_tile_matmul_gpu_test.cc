@@ -28,11 +28,11 @@ constexpr DType kTypes[] = {DType::kBFloat16, DType::kFloat16};
 class CudaTileMatMulGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    device_ = *CudaDevice::Open(0);
-    if (!TileMatMulTakes(1, {nullptr, DType::kBFloat16, 256, 128}, device_)) {
+    ASSERT_OK_AND_ASSIGN(const CudaDevice device, CudaDevice::Open(0));
+    ASSERT_OK_AND_ASSIGN(matmul_, CudaTileMatMul::Create(device));
+    if (!matmul_.Takes(1, {nullptr, DType::kBFloat16, 256, 128})) {
       GTEST_SKIP() << "needs compute capability 9.0 and a build for sm_90a";
     }
-    ASSERT_TRUE(PrepareTileMatMul(device_).ok());
     stream_ = std::move(*CudaStream::Create());
   }
 
@@ -51,7 +51,7 @@ class CudaTileMatMulGpuTest : public ::testing::Test {
     return bytes;
   }
 
-  CudaDevice device_;
+  CudaTileMatMul matmul_;
   CudaStream stream_;
 };
 
@@ -65,8 +65,7 @@ TEST_F(CudaTileMatMulGpuTest, GatesAndUpsAreAsNearAsTheirTypeAllows) {
         SCOPED_TRACE(Concat(n, " x ", num_cols));
         const Case c(n, weights);
         const auto out = Result(size_t(n) * 256 * 2, [&](std::byte* to) {
-          return GatedTileMatMul(c.device_x.data(), n, c.matrix, to,
-                                 stream_.get());
+          return matmul_.Run(c.device_x.data(), n, c.matrix, to, stream_.get());
         });
         ExpectSiluMul(ExactSums(c), c.matrix, Widened(out, dtype));
         if (HasFailure()) return;
@@ -78,8 +77,7 @@ TEST_F(CudaTileMatMulGpuTest, GatesAndUpsAreAsNearAsTheirTypeAllows) {
 TEST_F(CudaTileMatMulGpuTest, TakesWholeTilesOfUpTo128Rows) {
   const auto takes = [&](int num_rows, int num_outputs, int num_cols,
                          DType dtype) {
-    return TileMatMulTakes(num_rows, {nullptr, dtype, num_outputs, num_cols},
-                           device_);
+    return matmul_.Takes(num_rows, {nullptr, dtype, num_outputs, num_cols});
   };
   EXPECT_TRUE(takes(128, 512, 384, DType::kBFloat16));
   EXPECT_FALSE(takes(129, 512, 384, DType::kBFloat16));
@@ -97,8 +95,8 @@ TEST_F(CudaTileMatMulGpuTest, ChainsGiveTheSameBitsStepByStepAndReplayed) {
     DeviceBuffer<std::byte> a = Upload(c.x.bytes), b = Upload(c.x.bytes);
     const auto enqueue = [&]() -> absl::Status {
       for (int i = 0; i < kLength; ++i) {
-        RETURN_IF_ERROR(GatedTileMatMul(a.data(), kRows, c.matrix, b.data(),
-                                        stream_.get()));
+        RETURN_IF_ERROR(
+            matmul_.Run(a.data(), kRows, c.matrix, b.data(), stream_.get()));
         if (waits) cudaStreamSynchronize(stream_.get());
         std::swap(a, b);
       }

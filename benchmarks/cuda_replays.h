@@ -1,0 +1,63 @@
+// What programs that time a GPU share: arrays on their way to the device, and
+// the median over replays of a graph of calls. What fails ends the program.
+//
+//   const auto x = Get(Upload(std::vector<float>(n, 1.0f)));
+//   const CudaGraph graph = Get(CaptureGraph(stream, [&] { ... }));
+//   const double us = Get(MedianMicroseconds(graph, num_calls, stream));
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "base/cuda.h"
+#include "base/status.h"
+
+namespace espalier {
+
+inline void Check(const absl::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", Message(status).c_str());
+  std::exit(1);
+}
+inline void Check(cudaError_t error) {
+  Check(CudaStatus(error, "a call of the benchmark"));
+}
+template <typename T>
+T Get(absl::StatusOr<T> value) {
+  Check(value.status());
+  return *std::move(value);
+}
+
+template <typename T>
+absl::StatusOr<DeviceBuffer<T>> Upload(const std::vector<T>& values) {
+  ASSIGN_OR_RETURN(auto buffer, DeviceBuffer<T>::Create(values.size()));
+  RETURN_IF_CUDA_ERROR(cudaMemcpy(buffer.data(), values.data(),
+                                  buffer.size_bytes(), cudaMemcpyHostToDevice));
+  return buffer;
+}
+
+// Of one of the `num_calls` calls that `graph` makes.
+inline absl::StatusOr<float> MedianMicroseconds(const CudaGraph& graph,
+                                                int num_calls,
+                                                cudaStream_t stream) {
+  constexpr int kWarmUps = 3, kReplays = 30;
+  ASSIGN_OR_RETURN(const CudaEvent start, CudaEvent::Create());
+  ASSIGN_OR_RETURN(const CudaEvent stop, CudaEvent::Create());
+  std::vector<float> times;
+  for (int i = 0; i < kWarmUps + kReplays; ++i) {
+    RETURN_IF_CUDA_ERROR(cudaEventRecord(start.get(), stream));
+    RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph.get(), stream));
+    RETURN_IF_CUDA_ERROR(cudaEventRecord(stop.get(), stream));
+    RETURN_IF_CUDA_ERROR(cudaEventSynchronize(stop.get()));
+    float ms = 0;
+    RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, start.get(), stop.get()));
+    if (i >= kWarmUps) times.push_back(ms * 1000 / num_calls);
+  }
+  std::nth_element(times.begin(), times.begin() + kReplays / 2, times.end());
+  return times[kReplays / 2];
+}
+
+}  // namespace espalier

@@ -11,34 +11,16 @@
 #include <random>
 #include <vector>
 
-#include "base/check.h"
 #include "base/cuda.h"
+#include "benchmarks/cuda_replays.h"
 #include "kernels/resident/cuda_history_edits.h"
 
 namespace espalier {
 namespace {
 
-constexpr int kReplays = 15;
 constexpr int kPageSize = 16;
 // More than the second-level cache: so much is touched before anything again.
 constexpr int64_t kTouchedBytes = 200 << 20;
-
-void Check(const absl::Status& status) {
-  CHECK(status.ok()) << status.ToString();
-}
-template <typename T>
-T Get(absl::StatusOr<T> value) {
-  Check(value.status());
-  return *std::move(value);
-}
-template <typename T>
-DeviceBuffer<T> Upload(const std::vector<T>& host) {
-  auto buffer = Get(DeviceBuffer<T>::Create(host.size()));
-  Check(CudaStatus(cudaMemcpy(buffer.data(), host.data(),
-                              host.size() * sizeof(T), cudaMemcpyHostToDevice),
-                   "cudaMemcpy"));
-  return buffer;
-}
 
 struct Case {
   int num_rows;
@@ -63,18 +45,18 @@ class Calls {
     for (int& token : tokens) token = random() % c.vocab_size;
     std::vector<CudaEditRow> rows(num_rows);
     for (int r = 0; r < num_rows; ++r) {
-      rows[r] = {0, r * c.num_tokens, (r + 1) * c.num_tokens};
+      rows[r] = {.rule = 0, .begin = r * c.num_tokens};
     }
     std::vector<int> each(num_rows);
     std::iota(each.begin(), each.end(), 0);
-    tables_ = Upload(pages);
-    page_tokens_ = Upload(tokens);
-    rows_ = Upload(rows);
-    each_ = Upload(each);
-    rules_ = Upload(std::vector<CudaEditRule>{
-        {.repetition_penalty = 1.2f, .no_repeat_ngram_size = 3}});
-    cums_ = Upload(std::vector<float>(num_rows, -1.0f));
-    positions_ = Upload(std::vector<int>(num_rows, c.num_tokens - 1));
+    tables_ = Get(Upload(pages));
+    page_tokens_ = Get(Upload(tokens));
+    rows_ = Get(Upload(rows));
+    each_ = Get(Upload(each));
+    rules_ = Get(Upload(std::vector<CudaEditRule>{
+        {.repetition_penalty = 1.2f, .no_repeat_ngram_size = 3}}));
+    cums_ = Get(Upload(std::vector<float>(num_rows, -1.0f)));
+    positions_ = Get(Upload(std::vector<int>(num_rows, c.num_tokens - 1)));
     row_edits_ = Get(DeviceBuffer<CudaRowEdits>::Create(num_rows));
     edits_ =
         Get(DeviceBuffer<TokenEdit>::Create(int64_t{num_rows} * c.num_tokens));
@@ -116,25 +98,14 @@ class Calls {
   DeviceBuffer<TokenEdit> edits_;
 };
 
-double MedianMicroseconds(const Calls& calls, cudaStream_t stream) {
+double Microseconds(const Calls& calls, cudaStream_t stream) {
   const CudaGraph graph = Get(CaptureGraph(stream, [&] {
     for (int i = 0; i < calls.num_calls(); ++i) {
       RETURN_IF_ERROR(calls.Enqueue(i, stream));
     }
     return absl::OkStatus();
   }));
-  const CudaEvent begin = Get(CudaEvent::Create());
-  const CudaEvent end = Get(CudaEvent::Create());
-  std::vector<float> times;
-  for (int i = 0; i < kReplays; ++i) {
-    cudaEventRecord(begin.get(), stream);
-    Check(CudaStatus(cudaGraphLaunch(graph.get(), stream), "cudaGraphLaunch"));
-    cudaEventRecord(end.get(), stream);
-    Check(CudaStatus(cudaStreamSynchronize(stream), "the graph"));
-    cudaEventElapsedTime(&times.emplace_back(), begin.get(), end.get());
-  }
-  std::ranges::sort(times);
-  return 1000.0 * times[kReplays / 2] / calls.num_calls();
+  return Get(MedianMicroseconds(graph, calls.num_calls(), stream));
 }
 
 }  // namespace
@@ -143,6 +114,7 @@ double MedianMicroseconds(const Calls& calls, cudaStream_t stream) {
 int main() {
   using namespace espalier;  // NOLINT
   const CudaDevice device = Get(CudaDevice::Open(0));
+  Check(PrepareCudaCollectEdits());
   const CudaStream stream = Get(CudaStream::Create());
   std::printf("%s, us a call\n%6s %8s %8s\n", device.name.c_str(), "rows",
               "tokens", "vocab");
@@ -151,6 +123,6 @@ int main() {
         Case{64, 2000, 128256}, Case{512, 200, 32000}, Case{512, 2000, 128256},
         Case{4, 16000, 128256}}) {
     std::printf("%6d %8d %8d %8.2f\n", c.num_rows, c.num_tokens, c.vocab_size,
-                MedianMicroseconds(Calls(c), stream.get()));
+                Microseconds(Calls(c), stream.get()));
   }
 }

@@ -32,6 +32,7 @@ struct Shape {
 constexpr DType kF32 = DType::kFloat32, kBF16 = DType::kBFloat16;
 constexpr Shape kShapes[] = {
     {4, 32000, kF32, 4, 16},           {4, 32000, kBF16, 4, 16},
+    {4, 50257, kF32, 4, 16},           {4, 50257, kBF16, 4, 16},
     {1, 128256, kF32, 1, 16},          {1, 128256, kF32, 1, 64},
     {4, 128256, kF32, 4, 8},           {16, 128256, kF32, 4, 16},
     {16, 128256, kBF16, 4, 16},        {16, 128256, kF32, 4, 64},

@@ -302,6 +302,10 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
+absl::Status PrepareCudaCollectEdits() {
+  return AllowSharedBytes(CollectEditsOfRows, EditsPolicy::kBitmapBytes);
+}
+
 absl::Status CudaCollectEdits(const CudaHistoryInputs& inputs,
                               CudaRowEdits* row_edits, TokenEdit* edits,
                               cudaStream_t stream) {
@@ -310,8 +314,6 @@ absl::Status CudaCollectEdits(const CudaHistoryInputs& inputs,
                            inputs.vocab_size, " tokens with pages of ",
                            inputs.page_size, " are not possible");
   }
-  RETURN_IF_ERROR(
-      AllowSharedBytes(CollectEditsOfRows, EditsPolicy::kBitmapBytes));
   return Launch(CollectEditsOfRows,
                 {.grid = {static_cast<unsigned>(inputs.num_rows)},
                  .block = {kThreads},

@@ -43,11 +43,10 @@ struct CudaEditRule {
   int only_edited = 0;  // whether tokens outside the common edits are banned
 };
 
-// A row and the room for its list: edits[begin, end).
+// A row, and where its list begins.
 struct CudaEditRow {
   int rule = -1;  // -1: the row's edits are not made here
   int begin = 0;
-  int end = 0;
 };
 
 struct CudaHistoryInputs {
@@ -68,13 +67,18 @@ struct CudaHistoryInputs {
   const int* page_tokens = nullptr;      // [pages, page_size]
 };
 
-// Writes the list of every row that has a rule into its room, and where it is
-// into row_edits; of a dead row the list is empty. Other rows' are left as they
-// are. Enqueues on `stream` and returns; never allocates, may be captured.
+// Readies the kernel: once a process and device, before the first call below.
+// Errors: kInternal if the device refuses.
+absl::Status PrepareCudaCollectEdits();
+
+// Writes the list of every row that has a rule from its `begin` on, and where
+// it is into row_edits; of a dead row the list is empty. Other rows' are left
+// as they are. Enqueues on `stream` and returns; never allocates, may be
+// captured.
 //   row_edits  [num_rows]
 //   edits      rules' and rows' parts of it; no two rows share room
-// REQUIRES: room for MaxEdits() of a row's tokens; logits_tokens of rows that
-// have a rule are valid.
+// REQUIRES: PrepareCudaCollectEdits was called; room for MaxEdits() of a row's
+// tokens from `begin` on; logits_tokens of rows that have a rule are valid.
 // Errors: kInvalidArgument if a shape is impossible; kInternal if the launch is
 // refused.
 absl::Status CudaCollectEdits(const CudaHistoryInputs& inputs,

@@ -33,10 +33,6 @@ namespace espalier {
 namespace cuda_select {
 namespace {
 
-int NumTiles(const CudaSelectInputs& inputs) {
-  return (inputs.vocab_size + kTileSize - 1) / kTileSize;
-}
-
 size_t MaxTotalCandidates(const CudaSelectInputs& inputs) {
   if (inputs.max_total_candidates > 0) return inputs.max_total_candidates;
   return size_t(inputs.max_groups) * inputs.max_candidates;

@@ -59,10 +59,9 @@ inline constexpr int kMaxCudaSelectRows = 65535;
 inline constexpr int64_t kMaxCudaSelectLogits = 0x7FFFFFFF;
 // Up to so many candidates each, a group is one block's work.
 inline constexpr int kMaxNarrowCudaSelect = 64;
-// Up to so many groups, of up to so many rows each, if narrow and without
-// edits, may be chosen faster: then bounds near the truth pay.
+// Up to so many groups, if narrow and without edits, may be chosen faster: then
+// bounds near the truth pay.
 inline constexpr int kMaxFewCudaSelectGroups = 16;
-inline constexpr int kMaxFewCudaSelectRows = 16;
 
 struct CudaSelectInputs {
   // Host values: they size the launch.
@@ -97,6 +96,13 @@ struct CudaSelectOutputs {
 // Bytes of scratch that CudaSelect needs, aligned to 256. Nothing is kept there
 // between calls, so it needs no clearing and may serve others in between.
 size_t CudaSelectScratchBytes(const CudaSelectInputs& inputs);
+
+// The largest max_group_rows with which CudaSelect enqueues what it does with
+// that of `inputs`: one captured call serves groups of all these sizes, and
+// none is chosen slower than with a bound of its own. There are three at most
+// for inputs that differ in max_group_rows alone.
+int SameCudaSelectRows(const CudaSelectInputs& inputs,
+                       const CudaDevice& device);
 
 // Enqueues on `stream` and returns; never allocates, may be captured.
 // REQUIRES: all inputs but the logits are complete when the kernel before this

@@ -13,6 +13,8 @@
 // reads maxima and some logits again, is spared: 1.4 us of the 6.4 that four
 // rows of 32,000 take otherwise. Each step's arithmetic is that of the other
 // way, in the same order, so a row's bits are the same.
+#include <algorithm>
+
 #include "base/status.h"
 #include "kernels/cuda_kernel_support.cuh"
 #include "kernels/select/cuda_select_cut.cuh"
@@ -37,13 +39,16 @@ struct ClusterPolicy {
   static constexpr int kMultiprocessorsPerBlock = 3;
   static constexpr int kThreads = 512;  // 128 registers each
   static constexpr int kWarps = kThreads / kWarpSize;
-  static_assert(kWarps == kMaxFewCudaSelectRows);  // of a group: a warp each
+  static constexpr int kMaxRows = kWarps;  // of a group: a warp each
+  // Tiles that a warp keeps in 64 registers a lane: with 16 blocks, four rows
+  // of 128,256 float32 logits.
+  static constexpr int MaxTilesPerWarp(int logit_bytes) {
+    return 8 / logit_bytes;
+  }
 };
 
-// Tiles that a warp keeps in 64 registers a lane: with 16 blocks, four rows of
-// 128,256 float32 logits.
 template <typename T>
-constexpr int kHeld = 8 / sizeof(T);
+constexpr int kHeld = ClusterPolicy::MaxTilesPerWarp(sizeof(T));
 template <typename T>
 constexpr int kMaxTiles =
     kHeld<T>* ClusterPolicy::kWarps* ClusterPolicy::kMaxBlocks;
@@ -76,8 +81,7 @@ __device__ uint4 NoLogits() {
   return {kWord, kWord, kWord, kWord};
 }
 
-// A piece of a row that begins at a multiple of 16 bytes and is as long as some
-// of them.
+// A piece of a row of whole vectors.
 template <typename T>
 __device__ LanePiece<T> LoadVectors(const T* row, int piece, int size) {
   constexpr int kPerLoad = LanePiece<T>::kPerLoad;
@@ -147,7 +151,7 @@ __device__ void PlaceTiles(const Params& p, const CudaSelectGroup& group,
   }
 }
 
-template <typename T>
+template <typename T, bool kVectors>
 __device__ void LoadTiles(const Params& p, const CudaSelectGroup& group,
                           HeldTile<T> (&held)[kHeld<T>]) {
   const int size = p.in.vocab_size;
@@ -157,8 +161,14 @@ __device__ void LoadTiles(const Params& p, const CudaSelectGroup& group,
     if (own.beam < 0) continue;
     const T* const row = static_cast<const T*>(p.in.logits) +
                          size_t(group.first_row + own.beam) * size;
-    own.pieces[0] = LoadVectors(row, 2 * own.tile, size);
-    own.pieces[1] = LoadVectors(row, 2 * own.tile + 1, size);
+    if constexpr (kVectors) {
+      own.pieces[0] = LoadVectors(row, 2 * own.tile, size);
+      own.pieces[1] = LoadVectors(row, 2 * own.tile + 1, size);
+    } else {
+      const bool aligned = reinterpret_cast<uintptr_t>(row) % 16 == 0;
+      own.pieces[0] = LoadPiece(row, 2 * own.tile, size, aligned);
+      own.pieces[1] = LoadPiece(row, 2 * own.tile + 1, size, aligned);
+    }
   }
 }
 
@@ -221,34 +231,27 @@ __device__ void SendReached(const HeldTile<T>& own, const RowView<T>& row,
                             float cut, MergeShared* first) {
   const float floor = row.Floor(cut);
   if (!(own.max >= floor)) return;
-  // A lane hardly ever has more than one, which is then at hand.
-  unsigned reached = 0;
-  float logit = 0;
+  Reached reached;
 #pragma unroll
   for (int piece = 0; piece < 2; ++piece) {
     float x[16];
     Unpack(own.pieces[piece], x);
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
-      if (!(x[i] >= floor)) continue;
-      reached |= 1u << (16 * piece + i);
-      logit = x[i];
+      if (x[i] >= floor) reached.Add(16 * piece + i, x[i]);
     }
   }
   const auto append = [&](const Entry& entry) {
     const int i = atomicAdd(&first->num_entries, 1);
     if (i < kMaxEntries) first->entries[i] = entry;
   };
-#pragma unroll 1
-  for (bool at_hand = true; reached != 0; at_hand = false) {
-    const int last = kWarpSize - 1 - __clz(reached);
-    reached ^= 1u << last;
-    const int token = TokenAt<T>(own.tile, last);
-    Offer(row, token, at_hand ? logit : row.Logit(token), cut, append);
-  }
+  reached.ForEach([&](int i, bool at_hand) {
+    const int token = TokenAt<T>(own.tile, i);
+    Offer(row, token, at_hand ? reached.logit : row.Logit(token), cut, append);
+  });
 }
 
-template <typename T>
+template <typename T, bool kVectors>
 __device__ void SelectGroup(const Params& p, ClusterShared<T>& shared) {
   const int group_idx = blockIdx.y;
   const CudaSelectGroup group = p.in.groups[group_idx];
@@ -259,7 +262,7 @@ __device__ void SelectGroup(const Params& p, ClusterShared<T>& shared) {
   if (exists) PlaceTiles(p, group, held);
   WaitForPrevious();  // for logits; the rest was there before
   if (!exists) return;
-  LoadTiles(p, group, held);
+  LoadTiles<T, kVectors>(p, group, held);
   __cluster_barrier_wait();  // all blocks are there
   TellTotals(held, shared);
   __cluster_barrier_arrive();
@@ -283,13 +286,14 @@ __device__ void SelectGroup(const Params& p, ClusterShared<T>& shared) {
   __cluster_barrier_arrive();
   if (blockIdx.x != 0) return;
   __cluster_barrier_wait();
-  FinishGroup<T>(p, group, group_idx, merge);
+  FinishGroup<T>(p, group, group_idx, /*by_logit=*/false, merge);
 }
 
 #endif
 
-// A group's blocks are a cluster: gridDim.x of them.
-template <typename T>
+// A group's blocks are a cluster: gridDim.x of them. `kVectors`: all rows begin
+// at multiples of 16 bytes, and are as long as some of them.
+template <typename T, bool kVectors>
 __global__ __launch_bounds__(ClusterPolicy::kThreads, 1) void SelectGroups(
     const __grid_constant__ Params p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -298,11 +302,20 @@ __global__ __launch_bounds__(ClusterPolicy::kThreads, 1) void SelectGroups(
   Clear(shared.merge);
   // What is cleared is told of by the next barrier, before anybody adds to it.
   __cluster_barrier_arrive_relaxed();
-  SelectGroup(p, shared);
+  SelectGroup<T, kVectors>(p, shared);
 #endif
 }
 
-template <typename T>
+using Kernel = void (*)(Params);
+Kernel KernelOf(const CudaSelectInputs& in) {
+  const bool vectors = int64_t{in.vocab_size} * NumBytes(in.dtype) % 16 == 0 &&
+                       reinterpret_cast<uintptr_t>(in.logits) % 16 == 0;
+  if (in.dtype == DType::kFloat32) {
+    return vectors ? SelectGroups<float, true> : SelectGroups<float, false>;
+  }
+  return vectors ? SelectGroups<uint16_t, true> : SelectGroups<uint16_t, false>;
+}
+
 LaunchShape ShapeOf(const Params& p, int num_blocks) {
   return {.grid = dim3(num_blocks, p.in.max_groups),
           .block = dim3(ClusterPolicy::kThreads),
@@ -310,58 +323,81 @@ LaunchShape ShapeOf(const Params& p, int num_blocks) {
 }
 
 // Whether the device has room for all clusters of that many blocks at once.
-template <typename T>
-bool AllowsClusters(const LaunchShape& shape) {
-  return IsCompiled(SelectGroups<T>) &&
-         NumActiveClusters(SelectGroups<T>, shape) >=
-             static_cast<int>(shape.grid.y);
+bool AllowsClusters(Kernel kernel, const LaunchShape& shape) {
+  return IsCompiled(kernel) &&
+         NumActiveClusters(kernel, shape) >= static_cast<int>(shape.grid.y);
+}
+
+constexpr int kNumsOfBlocks[] = {ClusterPolicy::kMaxBlocks,
+                                 ClusterPolicy::kMinBlocks};
+
+int MaxGroupRows(const CudaSelectInputs& in) {
+  return in.max_group_rows > 0 ? in.max_group_rows : in.num_rows;
+}
+
+// Whether clusters of `blocks` can choose for groups of up to `num_rows` rows
+// faster than two launches, if the device allows them.
+bool Pays(const CudaSelectInputs& in, int num_rows, int blocks,
+          const CudaDevice& device) {
+  const int bytes = NumBytes(in.dtype);
+  if (device.compute_capability < 90 || in.row_edits != nullptr ||
+      in.max_candidates > kMaxNarrow || num_rows > ClusterPolicy::kMaxRows) {
+    return false;
+  }
+  const int num_tiles = num_rows * NumTiles(in);  // of a group
+  const int num_blocks = blocks * in.max_groups;
+  if (num_tiles > blocks * ClusterPolicy::kWarps *
+                      ClusterPolicy::MaxTilesPerWarp(bytes) ||
+      in.max_groups > kMaxFewCudaSelectGroups || num_blocks > device.num_sms) {
+    return false;
+  }
+  return num_tiles * kTileSize * bytes <=
+             blocks * ClusterPolicy::kMaxFewBytes ||
+         num_blocks * ClusterPolicy::kMultiprocessorsPerBlock >= device.num_sms;
 }
 
 // How many blocks a group has; 0 if that does not pay.
-template <typename T>
-int NumBlocks(const Params& p, const CudaDevice& device) {
-  const CudaSelectInputs& in = p.in;
-  const int num_rows = in.max_group_rows > 0 ? in.max_group_rows : in.num_rows;
-  if (device.compute_capability < 90 || in.row_edits != nullptr ||
-      in.max_candidates > kMaxNarrow || num_rows > kMaxFewCudaSelectRows ||
-      in.vocab_size * sizeof(T) % 16 != 0 ||
-      reinterpret_cast<uintptr_t>(in.logits) % 16 != 0) {
-    return 0;
-  }
-  for (const int blocks :
-       {ClusterPolicy::kMaxBlocks, ClusterPolicy::kMinBlocks}) {
-    const int num_tiles = num_rows * p.tiles;  // of a group
-    const int num_blocks = blocks * in.max_groups;
-    if (num_tiles > blocks * ClusterPolicy::kWarps * kHeld<T> ||
-        in.max_groups > kMaxFewCudaSelectGroups ||
-        num_blocks > device.num_sms) {
-      continue;
+int NumBlocks(const Params& p, Kernel kernel, const CudaDevice& device) {
+  for (const int blocks : kNumsOfBlocks) {
+    if (Pays(p.in, MaxGroupRows(p.in), blocks, device) &&
+        AllowsClusters(kernel, ShapeOf(p, blocks))) {
+      return blocks;
     }
-    const bool reads_fast =
-        num_tiles * kTileSize * sizeof(T) <=
-            size_t(blocks) * ClusterPolicy::kMaxFewBytes ||
-        num_blocks * ClusterPolicy::kMultiprocessorsPerBlock >= device.num_sms;
-    if (reads_fast && AllowsClusters<T>(ShapeOf<T>(p, blocks))) return blocks;
   }
   return 0;
-}
-
-template <typename T>
-absl::StatusOr<bool> LaunchClusters(const Params& p, const CudaDevice& device,
-                                    cudaStream_t stream) {
-  const int blocks = NumBlocks<T>(p, device);
-  if (blocks == 0) return false;
-  RETURN_IF_ERROR(Launch(SelectGroups<T>, ShapeOf<T>(p, blocks), stream, p));
-  return true;
 }
 
 }  // namespace
 
 absl::StatusOr<bool> SelectInClusters(const Params& p, const CudaDevice& device,
                                       cudaStream_t stream) {
-  return p.in.dtype == DType::kFloat32
-             ? LaunchClusters<float>(p, device, stream)
-             : LaunchClusters<uint16_t>(p, device, stream);
+  const Kernel kernel = KernelOf(p.in);
+  const int blocks = NumBlocks(p, kernel, device);
+  if (blocks == 0) return false;
+  RETURN_IF_ERROR(Launch(kernel, ShapeOf(p, blocks), stream, p));
+  return true;
 }
 
 }  // namespace espalier::cuda_select
+
+namespace espalier {
+
+// Rows decide nothing but which clusters pay, and more rows never let more pay.
+int SameCudaSelectRows(const CudaSelectInputs& inputs,
+                       const CudaDevice& device) {
+  using namespace cuda_select;  // NOLINT
+  const auto paying = [&](int num_rows) {
+    return std::ranges::count_if(kNumsOfBlocks, [&](int blocks) {
+      return Pays(inputs, num_rows, blocks, device);
+    });
+  };
+  int num_rows = MaxGroupRows(inputs);
+  const auto count = paying(num_rows);
+  if (count == 0) return inputs.num_rows;
+  while (num_rows < inputs.num_rows && paying(num_rows + 1) == count) {
+    ++num_rows;
+  }
+  return num_rows;
+}
+
+}  // namespace espalier

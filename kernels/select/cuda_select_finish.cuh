@@ -11,6 +11,30 @@
 
 namespace espalier::cuda_select {
 
+// Which of a lane's logits, numbered up to 31, reach a floor. Hardly ever more
+// than one, whose logit is then at hand.
+struct Reached {
+  unsigned bits = 0;
+  float logit = 0;  // of the last
+
+  __device__ void Add(int number, float x) {
+    bits |= 1u << number;
+    logit = x;
+  }
+  // Calls visit(number, whether `logit` is its logit), the last one first.
+  // REQUIRES: they were added in their order.
+  template <typename Visit>
+  __device__ void ForEach(const Visit& visit) const {
+    unsigned left = bits;
+#pragma unroll 1
+    for (bool at_hand = true; left != 0; at_hand = false) {
+      const int last = kWarpSize - 1 - __clz(left);
+      left ^= 1u << last;
+      visit(last, at_hand);
+    }
+  }
+};
+
 // Ranks the entries, each by several lanes that share the comparing, and calls
 // visit(entry, rank) once for each. Keys are distinct, but for those that are
 // 0 and none.
@@ -82,16 +106,37 @@ __device__ __noinline__ void MergeRowByRow(const Params& p, int group_idx,
   WriteBest(p, group, group_idx, count, count, shared);
 }
 
+// In kByLogit: drops all but the m best logits, and goes over to sums.
+template <typename T>
+__device__ __noinline__ void KeepBestLogits(const Params& p,
+                                            const CudaSelectGroup& group,
+                                            int num_entries,
+                                            MergeShared& shared) {
+  ScoreKey key = 0;
+  Entry* own = nullptr;
+  Rank(shared, num_entries, [&](Entry& entry, int rank) {
+    own = &entry;
+    if (rank < group.num_candidates) key = SumKey<T>(entry, p, group, kByLogit);
+  });
+  __syncthreads();
+  if (own != nullptr) own->key = key;
+  if (key != 0) atomicAdd(&shared.num_left, 1);
+  __syncthreads();
+}
+
 // All threads, once all entries that reach the cut are counted, and kept as far
-// as there is room for them: chooses the best sums of them.
+// as there is room for them: chooses the best sums of them, `by_logit` in
+// kByLogit.
 template <typename T>
 __device__ void FinishGroup(const Params& p, const CudaSelectGroup& group,
-                            int group_idx, MergeShared& shared) {
+                            int group_idx, bool by_logit, MergeShared& shared) {
   const int m = group.num_candidates;
   const int num_entries = shared.num_entries;
   if (num_entries > kMaxEntries) return MergeRowByRow<T>(p, group_idx, shared);
-  WriteBest(p, group, group_idx, num_entries, min(m, num_entries), shared);
-  if (num_entries <= m) return;
+  if (by_logit) KeepBestLogits<T>(p, group, num_entries, shared);
+  const int num_best = by_logit ? shared.num_left : min(m, num_entries);
+  WriteBest(p, group, group_idx, num_entries, num_best, shared);
+  if (by_logit || num_entries <= m) return;
   __syncthreads();
   if (CutIsDoubtful(p, num_entries, shared)) {
     MergeRowByRow<T>(p, group_idx, shared);

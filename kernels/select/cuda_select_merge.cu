@@ -97,9 +97,7 @@ __device__ void ReadQuarters(const Params& p, const CudaSelectGroup& group,
       const Found& found = shared.found[min(base + i * kWarps, num_found - 1)];
       logits[i] = LaneLogits<T>(row_of(found), found.quarter);
     }
-    // A lane hardly ever has more than one, which is then at hand.
-    unsigned reached = 0;
-    float logit = 0;
+    Reached reached;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       if (base + i * kWarps >= num_found) continue;
@@ -109,19 +107,16 @@ __device__ void ReadQuarters(const Params& p, const CudaSelectGroup& group,
       for (int j = 0; j < kPerLane; ++j) {
         const float x = logits[i].value(row, j);
         if (!(x >= found.floor)) continue;
-        reached |= 1u << (i * kPerLane + j);
-        logit = x;
+        reached.Add(i * kPerLane + j, x);
       }
     }
-#pragma unroll 1
-    for (bool at_hand = true; reached != 0; at_hand = false) {
-      const int last = kWarpSize - 1 - __clz(reached);
-      reached ^= 1u << last;
-      const Found& found = shared.found[base + last / kPerLane * kWarps];
+    reached.ForEach([&](int i, bool at_hand) {
+      const Found& found = shared.found[base + i / kPerLane * kWarps];
       const RowView<T> row = row_of(found);
-      const int token = LaneToken<T>(found.quarter, last % kPerLane);
-      Offer(row, token, at_hand ? logit : row.Logit(token), cut, append);
-    }
+      const int token = LaneToken<T>(found.quarter, i % kPerLane);
+      Offer(row, token, at_hand ? reached.logit : row.Logit(token), cut,
+            append);
+    });
   }
 }
 
@@ -141,24 +136,6 @@ __device__ void GatherEntries(const Params& p, const CudaSelectGroup& group,
   }
   __syncthreads();
   ReadQuarters<T, Policy>(p, group, by_logit, cut, shared, append);
-  __syncthreads();
-}
-
-// In kByLogit: drops all but the m best logits, and goes over to sums.
-template <typename T>
-__device__ __noinline__ void KeepBestLogits(const Params& p,
-                                            const CudaSelectGroup& group,
-                                            int num_entries,
-                                            MergeShared& shared) {
-  ScoreKey key = 0;
-  Entry* own = nullptr;
-  Rank(shared, num_entries, [&](Entry& entry, int rank) {
-    own = &entry;
-    if (rank < group.num_candidates) key = SumKey<T>(entry, p, group, kByLogit);
-  });
-  __syncthreads();
-  if (own != nullptr) own->key = key;
-  if (key != 0) atomicAdd(&shared.num_left, 1);
   __syncthreads();
 }
 
@@ -187,17 +164,10 @@ __global__ __launch_bounds__(
     FindCut<Policy, kMaxima>(p, group, summed, shared);
   }
   GatherEntries<T, Policy>(p, group, by_logit, summed, shared);
-  const int num_entries = shared.num_entries;
-  if (num_entries > kMaxEntries || shared.num_found > kMaxFound) {
+  if (shared.num_found > kMaxFound) {
     return MergeRowByRow<T>(p, blockIdx.x, shared);
   }
-  if (by_logit) KeepBestLogits<T>(p, group, num_entries, shared);
-  const int num_best = by_logit ? shared.num_left : min(m, num_entries);
-  WriteBest(p, group, blockIdx.x, num_entries, num_best, shared);
-  if (by_logit || num_entries <= m) return;
-  __syncthreads();
-  if (CutIsDoubtful(p, num_entries, shared))
-    MergeRowByRow<T>(p, blockIdx.x, shared);
+  FinishGroup<T>(p, group, blockIdx.x, by_logit, shared);
 }
 
 template <typename T, typename Policy>

@@ -12,6 +12,11 @@
 
 namespace espalier::cuda_select {
 
+// Of a row: Params::tiles.
+inline int NumTiles(const CudaSelectInputs& inputs) {
+  return (inputs.vocab_size + kTileSize - 1) / kTileSize;
+}
+
 // The whole selection in one launch, where there are few groups and no edits
 // (cuda_select_cluster.cu). False, and nothing is enqueued, if that cannot be
 // or would not pay.

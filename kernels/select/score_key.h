@@ -14,19 +14,28 @@ namespace espalier {
 // the complement of the token.
 using ScoreKey = uint64_t;
 
+// A score's place among all floats in ascending order, and back: a higher score
+// has a higher ordinal, and the ordinals of neighbours differ by 1, but for
+// those of 0 and the float below it.
 // The builtin, because std::bit_cast is not for device code.
-// REQUIRES: score not NaN.
-ESPALIER_HOST_DEVICE inline ScoreKey MakeScoreKey(float score, TokenId token) {
+// REQUIRES: score not NaN; ordinal of a float.
+ESPALIER_HOST_DEVICE inline uint32_t OrdinalOf(float score) {
   // Adding zero makes +0 of -0.
   const uint32_t bits = __builtin_bit_cast(uint32_t, score + 0.0f);
-  const uint32_t ordered = (bits >> 31) ? ~bits : bits | 0x80000000u;
-  return ScoreKey{ordered} << 32 | ~static_cast<uint32_t>(token);
+  return (bits >> 31) ? ~bits : bits | 0x80000000u;
+}
+ESPALIER_HOST_DEVICE inline float ScoreAt(uint32_t ordinal) {
+  return __builtin_bit_cast(float,
+                            (ordinal >> 31) ? ordinal & 0x7FFFFFFFu : ~ordinal);
+}
+
+// REQUIRES: score not NaN.
+ESPALIER_HOST_DEVICE inline ScoreKey MakeScoreKey(float score, TokenId token) {
+  return ScoreKey{OrdinalOf(score)} << 32 | ~static_cast<uint32_t>(token);
 }
 
 ESPALIER_HOST_DEVICE inline float ScoreOf(ScoreKey key) {
-  const auto ordered = static_cast<uint32_t>(key >> 32);
-  return __builtin_bit_cast(float,
-                            (ordered >> 31) ? ordered & 0x7FFFFFFFu : ~ordered);
+  return ScoreAt(static_cast<uint32_t>(key >> 32));
 }
 
 ESPALIER_HOST_DEVICE inline TokenId TokenOf(ScoreKey key) {

@@ -80,11 +80,7 @@ CudaAnswerPart CudaBatchImage::AddGroup(const CudaGroup& group,
   perturbed_params.resize(row_params.size(), -1);
   perturbed_selections.push_back(selections.back());
   perturbed_selections.back().num_candidates = 0;
-  if (draws) {
-    AddDraws(group, request, lines);
-  } else {
-    max_group_rows = std::max(max_group_rows, lines.num_lines);
-  }
+  if (draws) AddDraws(group, request, lines);
   if (request.rule->perturbed) AddPerturbed(request, lines.first_rank);
   if (request.rule->num_logprobs >= 0) {
     part.log_probs = log_probs.AskGroup({.first_row = first_row,
@@ -94,7 +90,10 @@ CudaAnswerPart CudaBatchImage::AddGroup(const CudaGroup& group,
                                         request.rule->num_logprobs);
   }
   num_candidates += m;
-  max_candidates = std::max(max_candidates, selections.back().num_candidates);
+  if (selections.back().num_candidates > 0) {
+    max_candidates = std::max(max_candidates, m);
+    max_group_rows = std::max(max_group_rows, lines.num_lines);
+  }
   row_groups.insert(row_groups.end(), lines.num_lines, part.group_idx);
   AddEdits(group, request, lines);
   return part;
@@ -176,8 +175,8 @@ void CudaBatchImage::AddMadeEdits(const CudaGroup& group,
                                              shape.vocab_size));
   for (auto row = edit_rows.end() - num_lines; row != edit_rows.end(); ++row) {
     num_made_edits += room;
-    const int begin = static_cast<int>(shape.max_edits - num_made_edits);
-    *row = {.rule = rule, .begin = begin, .end = begin + room};
+    *row = {.rule = rule,
+            .begin = static_cast<int>(shape.max_edits - num_made_edits)};
   }
 }
 

@@ -108,7 +108,7 @@ struct CudaBatchImage {
   int num_rows = 0;        // of beams
   int num_candidates = 0;  // and tokens drawn
   int max_candidates = 0;  // of a group that is selected for; 0: there is none
-  int max_group_rows = 0;  // of a group that is selected or perturbed for
+  int max_group_rows = 0;  // of a group that is selected for
   int max_perturbed = 0;   // of a perturbed row; 0: there is none
   int num_draws = 0;
 

@@ -47,6 +47,7 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
                            " rows and ", kMaxCudaSelectLogits,
                            " logits can be selected from");
   }
+  RETURN_IF_ERROR(PrepareCudaCollectEdits());
   ASSIGN_OR_RETURN(runner->logits_, DeviceBuffer<float>::Create(num_logits));
   const Shape largest = runner->LargestShape();
   const size_t scratch_bytes =
@@ -95,26 +96,26 @@ CudaStepRunner::Shape CudaStepRunner::GraphShape(const CudaStep& step) const {
   const int max_groups = few_groups || max_candidates > kMaxNarrowCudaSelect
                              ? PowerOfTwoFrom(step.num_groups)
                              : step.num_rows;
-  const int max_group_rows =
-      few_groups ? std::min(step.max_group_rows, kMaxFewCudaSelectRows + 1)
-                 : step.num_rows;
-  return {.num_rows = step.num_rows,
-          .num_tokens = step.num_rows,
-          .num_lines = step.num_rows,
-          .max_groups = std::min(max_groups, reports_.max_groups),
-          .max_candidates = max_candidates,
-          .max_group_rows = max_group_rows,
-          .max_draws = step.num_draws > 0 ? step.num_rows : 0,
-          .max_perturbed = GraphBound(step.max_perturbed, kMinCandidates,
-                                      limits.max_candidates),
-          .max_asked = GraphBound(step.num_asked, kMinCandidates,
-                                  limits.max_asked_tokens()),
-          .max_best =
-              GraphBound(step.max_best, kMinCandidates, limits.max_best_tokens),
-          .max_copies = step.num_rows,
-          .has_edits = step.has_edits,
-          .makes_edits = step.makes_edits,
-          .has_partials = step.has_partials};
+  Shape shape = {
+      .num_rows = step.num_rows,
+      .num_tokens = step.num_rows,
+      .num_lines = step.num_rows,
+      .max_groups = std::min(max_groups, reports_.max_groups),
+      .max_candidates = max_candidates,
+      .max_group_rows = step.max_group_rows,
+      .max_draws = step.num_draws > 0 ? step.num_rows : 0,
+      .max_perturbed =
+          GraphBound(step.max_perturbed, kMinCandidates, limits.max_candidates),
+      .max_asked =
+          GraphBound(step.num_asked, kMinCandidates, limits.max_asked_tokens()),
+      .max_best =
+          GraphBound(step.max_best, kMinCandidates, limits.max_best_tokens),
+      .max_copies = step.num_rows,
+      .has_edits = step.has_edits,
+      .makes_edits = step.makes_edits,
+      .has_partials = step.has_partials};
+  shape.max_group_rows = SameCudaSelectRows(SelectInputs(shape), device_);
+  return shape;
 }
 
 absl::StatusOr<cudaGraphExec_t> CudaStepRunner::FindGraph(const Shape& shape) {
@@ -279,6 +280,7 @@ CudaPerturbInputs CudaStepRunner::PerturbInputs(const Shape& shape) const {
   const CudaStepArrays& arrays = memory_->arrays();
   Shape rows = shape;
   rows.max_candidates = shape.max_perturbed;
+  rows.max_group_rows = 1;
   CudaSelectInputs select = SelectInputs(rows);
   select.groups = arrays.perturbed_selections;
   select.row_groups = arrays.state.row_groups;  // CudaSelect's leave these out

@@ -49,7 +49,7 @@ class CudaStepRunner {
     int num_lines = 0;
     int max_groups = 1;
     int max_candidates = 0;  // of a group that is selected for; 0: none is
-    int max_group_rows = 0;  // of one that is selected or perturbed for
+    int max_group_rows = 0;  // of one that is selected for
     int max_draws = 0;
     int max_perturbed = 0;  // of a perturbed row; 0: there is none
     int max_asked = 0;      // log-probabilities

@@ -43,6 +43,7 @@ class Batch {
 
   // Runs all rows at once; each has its list, and nothing else is written.
   void ExpectLists() {
+    ASSERT_OK(PrepareCudaCollectEdits());
     LayOutPages();
     LayOutRules();
     auto edits = Upload(edits_);
@@ -130,7 +131,6 @@ class Batch {
       edits_.resize(edits_.size() + MaxEdits(row.processors, row.history.size(),
                                              vocab_size_),
                     kUntouched);
-      edit_row.end = static_cast<int>(edits_.size());
     }
   }
 

@@ -186,8 +186,7 @@ TEST_P(CudaSelectTest, EqualsTheTwinInGroupsOfManyRows) {
   }
 }
 
-// Few groups without edits: each a cluster's, if rows are multiples of 16
-// bytes.
+// Few groups without edits: each a cluster's.
 std::vector<TestGroup> FewGroups(const std::string& kind, int size) {
   using enum ScoreDomain;
   std::vector<TestGroup> groups = {
@@ -210,7 +209,8 @@ TEST_P(CudaSelectTest, EqualsTheTwinInFewGroups) {
        Cases(Kinds(std::begin(kKinds), std::end(kKinds)),
              Kinds{"near ties", "infinite"})) {
     for (const int size :
-         Cases(Sizes{8, 504, 512, 1000, 1024, 6000, 32000}, Sizes{8, 6000})) {
+         Cases(Sizes{1, 8, 504, 509, 512, 1000, 1024, 2049, 6000, 32000, 50257},
+               Sizes{8, 6001})) {
       SCOPED_TRACE(kind + " rows of " + std::to_string(size));
       ASSERT_NO_FATAL_FAILURE(
           ExpectEqualsTheTwin(FewGroups(kind, size), GetParam()));
@@ -235,7 +235,7 @@ TEST_P(CudaSelectTest, EqualsTheTwinInGroupsOfSixteen) {
 
 // However many launches that takes.
 TEST_P(CudaSelectTest, ARowIsTheSameInAClusterAndWithout) {
-  for (const int size : Cases(Sizes{1000, 32000, 128256}, Sizes{8000})) {
+  for (const int size : Cases(Sizes{1000, 32000, 50257, 128256}, Sizes{7999})) {
     std::vector<TestGroup> groups = FewGroups("normal", size);
     const auto few = SelectOnDevice(groups, GetParam());
     groups.resize(40, groups[2]);

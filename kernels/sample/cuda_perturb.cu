@@ -9,6 +9,7 @@
 //   TakeValues    the values of the tokens chosen, computed again
 #include "base/status.h"
 #include "kernels/sample/cuda_perturb.h"
+#include "kernels/sample/cuda_sample_edits.cuh"
 #include "kernels/sample/cuda_sample_row.cuh"
 
 namespace espalier {

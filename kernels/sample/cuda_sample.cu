@@ -1,4 +1,4 @@
-// Sampling in two launches:
+// Sampling in two launches, or in one:
 //
 //   ReadTiles  reads the logits once and leaves of every tile of 1,024 the
 //              maxima of its quarters and their sums of weights, both after
@@ -9,18 +9,21 @@
 //              quarters matter, and their tokens are listed. A filter's bound
 //              is then searched for by histograms of counts or weights, of 512
 //              bins in distance from the best, then within the bin it is in;
-//              and so is the token drawn, in bins of tokens.
+//              and so is the token drawn, in bins of tokens;
+//   DrawInClusters  both of it for few draws, up to 16 of 131,072 tokens on an
+//              H200: a cluster of blocks each, which keeps its row
+//              (cuda_sample_few.cu).
 //
-// Where a list would be too long, histograms are made of the row itself, each
-// by reading again all quarters that reach the cut: so flat rows with top_p or
-// typical_p alone are slow. Of few draws, each has a cluster of up to 16 blocks
-// for that, which share the quarters out, add their histograms up, and put
-// their lists together as soon as one holds all that is left. Many draws have
-// the device to share, and one block each.
+// Where a list would be too long, the row is gone through again: for a
+// histogram of all quarters that reach the cut, and to list the bin that the
+// cut is in and sum the tiles' rest up. So rows that keep thousands of tokens
+// are slow. Of few draws, each has a cluster of up to 16 blocks for that, which
+// share the quarters out, add their histograms up, and put their lists
+// together. Many draws have the device to share, and one block each.
 //
 // What it costs stands in docs/performance.md (bin/cuda_sample_benchmark): on
-// an NVIDIA H200, 512 rows of 128,256 f32 logits take 83 us with top_k, top_p
-// and min_p, which is 3.2 TB/s.
+// an NVIDIA H200, 512 rows of 128,256 f32 logits take 80 us with top_k, top_p
+// and min_p, which is 3.3 TB/s.
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/sample/cuda_sample_row.cuh"
 
@@ -85,6 +88,9 @@ absl::Status CudaSample(const CudaSampleInputs& inputs, Candidate* candidates,
   cuda_sample::Params p = {};
   p.candidates = candidates;
   cuda_sample::LayOutSample(inputs, static_cast<char*>(scratch), p);
+  ASSIGN_OR_RETURN(const bool is_done,
+                   cuda_sample::DrawFewTokens(p, device, stream));
+  if (is_done) return absl::OkStatus();
   RETURN_IF_ERROR(cuda_sample::ReadRows(p, device, stream));
   return cuda_sample::DrawTokens(p, device, stream);
 }

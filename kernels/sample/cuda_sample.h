@@ -1,11 +1,11 @@
 // Sampling on the device: what kernels/sample/sample.h does on the host, for
-// all samples of a step, greedy ones among them. Two launches. A draw is a pure
-// function of its row, its options and (seed, sample, position): the same bits
-// among any other rows, at any place and however the work is spread, for all
-// sums that decide are sums of integers. It differs from the host's form where
-// the uniform number falls within rounding of a boundary between two tokens,
-// and where what a filter looks at falls within rounding of its bound; choice
-// by logit (greedy, top_k) agrees to the bit.
+// all samples of a step, greedy ones among them. One launch or two. A draw is a
+// pure function of its row, its options and (seed, sample, position): the same
+// bits among any other rows, at any place and however the work is spread, for
+// all sums that decide are sums of integers. It differs from the host's form
+// where the uniform number falls within rounding of a boundary between two
+// tokens, and where what a filter looks at falls within rounding of its bound;
+// choice by logit (greedy, top_k) agrees to the bit.
 //
 // A row pays for its own options alone; cuda_sample.cu says what they cost.
 //

@@ -1,13 +1,6 @@
-// What a block of a draw shares (cuda_sample.cu): the few tokens that it lists,
-// sums over its threads, and histograms.
-//
-// A cut, and a token at the end, is searched for as in a radix sort: a round
-// counts elements, or adds their masses up, in bins of equal ranges of ranks,
-// finds the bin that reaches what is looked for, and the next round parts that
-// one. Sums are of integers, so no order of additions changes one.
+// What a block has while it draws one token (cuda_sample.cu): the few tokens
+// that it lists, histograms, and sums over its threads.
 #pragma once
-
-#include <algorithm>
 
 #include "kernels/sample/cuda_sample_cluster.cuh"
 #include "kernels/sample/cuda_sample_row.cuh"
@@ -17,9 +10,6 @@ namespace espalier::cuda_sample {
 using Mass = unsigned long long;  // a sum of weights, in 2^-40
 
 constexpr float kUnit = 0x1p40f;
-// A distance that no cut lets pass: of banned tokens and of -inf.
-constexpr uint32_t kNever = 0xFFFFFFFFu;
-constexpr uint32_t kAll = kNever - 1;  // a cut that lets all others pass
 
 // Bins of a round of a search, two of each of the threads that add them up.
 constexpr int kBins = 512;
@@ -51,9 +41,8 @@ constexpr int kFewAtOnce = 4;
 constexpr int kQuartersAtOnce = 2;
 // What all threads but one return.
 constexpr TokenId kNotMine = -3;
-// Sums that blocks of a cluster tell each other; each of these has been taken
-// by all before it is told again.
-enum Told { kToldKept, kToldTypical, kToldWeighted, kNumTold };
+// Sums that blocks of a cluster tell each other, each once.
+enum Told { kToldTypical, kToldWeighted, kNumTold };
 
 struct alignas(16) Element {
   uint32_t distance;
@@ -61,15 +50,21 @@ struct alignas(16) Element {
   Mass weight;
 };
 
+// Sums of masses in two halves, as there is no atomic addition of both.
+struct MassBins {
+  alignas(8) uint32_t low[kBins];
+  alignas(8) uint32_t high[kBins];
+};
+
 struct Shared {
   alignas(8) int counts[kBins];
-  alignas(8) uint32_t low[kBins];  // of masses
-  alignas(8) uint32_t high[kBins];
+  MassBins masses;
+  MassBins of_tiles;  // of what is left of them
   Element list[kListSize];
   int num_listed;
+  int num_held;            // by all blocks of a cluster, of what is listed
   int found[kMaxThreads];  // quarters that may hold what is looked for
   int num_found;
-  float maxima[kMaxWarps];
   Mass sums[kMaxWarps];
   Mass more_sums[kMaxWarps];
   uint32_t furthest[kMaxWarps];
@@ -100,38 +95,21 @@ __device__ inline Shared& OfBlock() {
   return shared;
 }
 
-// What a search goes by, from the first element to the last: lower is earlier.
-// If `open`, ranks outside [low, high] share the bins at its ends in the first
-// round.
-struct RankRange {
-  uint32_t low = 0;
-  uint32_t high = kAll;
-  bool open = true;
-};
-
-// Of all positive distances 64 bins for each power of two between 2^-2 and 2^6
-// in the exponent of a weight: most of a row is within one or two of these
-// powers, and tokens that share a bin wait for each other.
-__device__ inline RankRange DistanceRange(float scale, uint32_t cut) {
-  const uint32_t low = __float_as_uint(0x1p-2f / scale);
-  const uint32_t high = min(__float_as_uint(64.0f / scale) - 1, cut);
-  return {.low = min(low, high), .high = high};
-}
-
 template <typename Policy>
 constexpr int kWarpsOf = Policy::kThreads / kWarpSize;
 
-// Before anything else, and before the row is there. The first barrier comes
-// with the maxima.
+// Before anything else, and before the row is there.
 template <typename Policy>
 __device__ void Clear(int vocab_size) {
   for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {
     OfBlock().counts[i] = 0;
   }
-  if (threadIdx.x != 0) return;
-  OfBlock().num_listed = OfBlock().num_found = 0;
-  OfBlock().bin = -1;
-  OfBlock().token = vocab_size;
+  if (threadIdx.x == 0) {
+    OfBlock().bin = -1;
+    OfBlock().num_listed = OfBlock().num_held = OfBlock().num_found = 0;
+    OfBlock().token = vocab_size;
+  }
+  __syncthreads();
 }
 
 // A number below `total` for one in (0, 1).
@@ -147,12 +125,22 @@ __device__ inline Mass Share(double share, Mass total) {
   return max(Mass{1}, min(bound, total));
 }
 
+// In three parts of up to 22 bits, each of which a warp adds up in one step.
 __device__ inline Mass SumOverWarp(Mass sum) {
-#pragma unroll
-  for (int distance = kWarpSize / 2; distance > 0; distance /= 2) {
-    sum += __shfl_xor_sync(kAllLanes, sum, distance);
-  }
-  return sum;
+  constexpr int kBits = 21;
+  const auto sum_from = [&](int bit, Mass mask) -> Mass {
+    return __reduce_add_sync(kAllLanes,
+                             static_cast<unsigned>(sum >> bit & mask));
+  };
+  constexpr Mass kMask = (Mass{1} << kBits) - 1;
+  return sum_from(0, kMask) + (sum_from(kBits, kMask) << kBits) +
+         (sum_from(2 * kBits, ~Mass{0}) << 2 * kBits);
+}
+
+// What all warps have put into `of_warps`.
+template <typename Policy>
+__device__ Mass SumOfWarps(const Mass (&of_warps)[kMaxWarps]) {
+  return SumOverWarp(Lane() < kWarpsOf<Policy> ? of_warps[Lane()] : 0);
 }
 
 // All threads, as below wherever nothing else is said. Barriers before and
@@ -163,10 +151,7 @@ __device__ Mass SumOverBlock(Mass sum, Mass (&of_warps)[kMaxWarps]) {
   __syncthreads();
   if (Lane() == 0) of_warps[Warp()] = sum;
   __syncthreads();
-  Mass total = 0;
-#pragma unroll
-  for (int w = 0; w < kWarpsOf<Policy>; ++w) total += of_warps[w];
-  return total;
+  return SumOfWarps<Policy>(of_warps);
 }
 
 // The sum up to this thread's; and of all, through `of_warps`, with one
@@ -196,90 +181,7 @@ __device__ Mass SumOnce(Mass sum, Mass (&of_warps)[kMaxWarps]) {
   sum = SumOverWarp(sum);
   if (Lane() == 0) of_warps[Warp()] = sum;
   __syncthreads();
-  Mass total = 0;
-#pragma unroll
-  for (int w = 0; w < kWarpsOf<Policy>; ++w) total += of_warps[w];
-  return total;
-}
-
-template <typename Policy>
-__device__ void ClearBins() {
-  __syncthreads();
-  for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {
-    OfBlock().counts[i] = 0;
-    OfBlock().low[i] = OfBlock().high[i] = 0;
-  }
-  if (threadIdx.x == 0) OfBlock().bin = -1;
-  __syncthreads();
-}
-
-__device__ inline void AddToBin(int bin, Mass mass) {
-  const uint32_t low = static_cast<uint32_t>(mass);
-  const uint32_t old = atomicAdd(&OfBlock().low[bin], low);
-  const uint32_t high =
-      static_cast<uint32_t>(mass >> 32) + (old + low < old ? 1 : 0);
-  if (high != 0) atomicAdd(&OfBlock().high[bin], high);
-}
-
-// Ranks [low, high] in bins of 2^shift each; those beyond are at the ends.
-__device__ inline int ShiftOf(uint32_t low, uint32_t high) {
-  static_assert(kBins == 1 << 9);
-  const int bits = high > low ? 32 - __clz(high - low) : 0;
-  return max(0, bits - 9);
-}
-
-__device__ inline int BinOf(uint32_t rank, uint32_t low, uint32_t high,
-                            int shift) {
-  return static_cast<int>((min(max(rank, low), high) - low) >> shift);
-}
-
-// A thread's two bins: of masses, or of counts where those are what counts.
-struct BinPair {
-  int2 counts;
-  Mass values[2];
-};
-
-template <bool kByMass>
-__device__ BinPair ReadPair(int t) {
-  BinPair pair;
-  pair.counts = reinterpret_cast<const int2*>(OfBlock().counts)[t];
-  if constexpr (kByMass) {
-    const uint2 low = reinterpret_cast<const uint2*>(OfBlock().low)[t];
-    const uint2 high = reinterpret_cast<const uint2*>(OfBlock().high)[t];
-    pair.values[0] = Mass{high.x} << 32 | low.x;
-    pair.values[1] = Mass{high.y} << 32 | low.y;
-  } else {
-    pair.values[0] = pair.counts.x;
-    pair.values[1] = pair.counts.y;
-  }
-  return pair;
-}
-
-// A cluster: adds all blocks' bins up, in each of them. Each block does so for
-// some bins, one lane for each block, and no other looks at these.
-template <typename Policy>
-__device__ void MergeBins(bool by_mass) {
-  if (NumBlocks<Policy>() == 1) return;
-  SyncCluster();
-  const int num_blocks = NumBlocks<Policy>();
-  const int rank = static_cast<int>(threadIdx.x) % num_blocks;
-  for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {
-    const int bin = BlockRank<Policy>() * (kBins / num_blocks) + i / num_blocks;
-    int& at_count = InBlock(OfBlock().counts[bin], rank);
-    uint32_t& at_low = InBlock(OfBlock().low[bin], rank);
-    uint32_t& at_high = InBlock(OfBlock().high[bin], rank);
-    int count = at_count;
-    Mass mass = by_mass ? Mass{at_high} << 32 | at_low : 0;
-    for (int distance = 1; distance < num_blocks; distance *= 2) {
-      count += __shfl_xor_sync(kAllLanes, count, distance);
-      mass += __shfl_xor_sync(kAllLanes, mass, distance);
-    }
-    at_count = count;
-    if (!by_mass) continue;
-    at_low = static_cast<uint32_t>(mass);
-    at_high = static_cast<uint32_t>(mass >> 32);
-  }
-  SyncCluster();
+  return SumOfWarps<Policy>(of_warps);
 }
 
 // A cluster: the sum over all blocks.
@@ -344,54 +246,6 @@ __device__ bool MergeLists() {
   }
   __syncthreads();
   return total <= kListSize;
-}
-
-// Finds the first bin at which counts, or masses, reach `target`.
-template <bool kByMass>
-__device__ void FindBin(Mass target) {
-  const int t = threadIdx.x;
-  BinPair pair = {};
-  Mass sum = 0;
-  int count_sum = 0;
-  if (t < kBins / 2) {
-    pair = ReadPair<kByMass>(t);
-    if (kByMass) sum = pair.values[0] + pair.values[1];
-    count_sum = pair.counts.x + pair.counts.y;
-#pragma unroll
-    for (int distance = 1; distance < kWarpSize; distance *= 2) {
-      const Mass other = kByMass ? __shfl_up_sync(kAllLanes, sum, distance) : 0;
-      const int others = __shfl_up_sync(kAllLanes, count_sum, distance);
-      if (Lane() >= distance) {
-        sum += other;
-        count_sum += others;
-      }
-    }
-    if (Lane() == kWarpSize - 1) {
-      OfBlock().sums[Warp()] = sum;
-      OfBlock().count_sums[Warp()] = count_sum;
-    }
-  }
-  __syncthreads();
-  if (t < kBins / 2) {
-#pragma unroll
-    for (int w = 0; w < kScanWarps; ++w) {
-      if (w >= Warp()) break;
-      if (kByMass) sum += OfBlock().sums[w];
-      count_sum += OfBlock().count_sums[w];
-    }
-    if (!kByMass) sum = count_sum;
-    const Mass middle = sum - pair.values[1];
-    const Mass before = middle - pair.values[0];
-    if (before < target && target <= sum) {
-      const bool second = target > middle;
-      OfBlock().bin = 2 * t + second;
-      OfBlock().before = second ? middle : before;
-      OfBlock().of_bin = second ? pair.values[1] : pair.values[0];
-      OfBlock().count = second ? pair.counts.y : pair.counts.x;
-      OfBlock().count_up_to = count_sum - (second ? 0 : pair.counts.y);
-    }
-  }
-  __syncthreads();
 }
 
 }  // namespace espalier::cuda_sample

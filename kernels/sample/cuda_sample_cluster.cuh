@@ -9,9 +9,6 @@ namespace espalier::cuda_sample {
 
 constexpr int kMaxCluster = 16;
 
-__device__ inline int Lane() { return threadIdx.x % kWarpSize; }
-__device__ inline int Warp() { return threadIdx.x / kWarpSize; }
-
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 template <typename Policy>
@@ -30,11 +27,10 @@ template <typename T>
 __device__ T& InBlock(T& own, int rank) {
   return *static_cast<T*>(__cluster_map_shared_rank(&own, rank));
 }
-// All threads of all blocks: what they wrote before is there for all.
-__device__ inline void SyncCluster() {
-  __cluster_barrier_arrive();
-  __cluster_barrier_wait();
-}
+// All threads of all blocks: what they wrote before ArriveCluster() is there
+// for all after WaitCluster(). Those that have ended are not waited for.
+__device__ inline void ArriveCluster() { __cluster_barrier_arrive(); }
+__device__ inline void WaitCluster() { __cluster_barrier_wait(); }
 
 #else
 
@@ -50,8 +46,14 @@ template <typename T>
 __device__ T& InBlock(T& own, int) {
   return own;
 }
-__device__ inline void SyncCluster() { __syncthreads(); }
+__device__ inline void ArriveCluster() {}
+__device__ inline void WaitCluster() { __syncthreads(); }
 
 #endif
+
+__device__ inline void SyncCluster() {
+  ArriveCluster();
+  WaitCluster();
+}
 
 }  // namespace espalier::cuda_sample

@@ -2,7 +2,6 @@
 // (cuda_sample.cu).
 #include "kernels/cuda_kernel_support.cuh"
 #include "kernels/sample/cuda_sample_draw.cuh"
-#include "kernels/sample/random.h"
 
 namespace espalier::cuda_sample {
 namespace {
@@ -12,41 +11,14 @@ __global__ __launch_bounds__(
     Policy::kThreads,
     Policy::kMinBlocks) void DrawRows(const __grid_constant__ Params p) {
   LetNextStart();
-  const int num_draws = *p.in.num_draws;
-  const int index = static_cast<int>(blockIdx.x) / NumBlocks<Policy>();
-  const bool exists = index < num_draws;
-  CudaDraw draw;
-  SamplingParams params;
-  float cum = MinusInf();
-  int row_params = -1;
-  if (exists) {
-    draw = p.in.draws[index];
-    cum = p.in.cum_log_probs[draw.row];
-    row_params = p.in.row_params[draw.row];
-  }
-  const bool alive = row_params >= 0 && cum > MinusInf();
-  if (alive) params = p.in.params[row_params];
-  const double uniform = Uniform({.seed = params.seed,
-                                  .sample = draw.sample,
-                                  .position = draw.position,
-                                  .purpose = RandomPurpose::kDraw},
-                                 0);
+  const DrawTask task(p, static_cast<int>(blockIdx.x) / NumBlocks<Policy>());
   Clear<Policy>(p.in.vocab_size);
   WaitForPrevious();
-  if (!exists) return;
-  Candidate candidate = {draw.beam, kNoToken, MinusInf()};
-  if (alive) {
-    Sampler<T, Policy> sampler(p, draw);
-    const Drawn drawn = sampler.Draw(params, uniform);
-    if (drawn.token == kNotMine) return;
-    candidate.token = drawn.token;
-    if (drawn.token >= 0) {
-      candidate.cum_log_prob = __fadd_rn(cum, sampler.LogProb(drawn.logit));
-    }
-  } else if (BlockRank<Policy>() != 0 || threadIdx.x != 0) {
-    return;
-  }
-  p.candidates[draw.candidate] = candidate;
+  if (!task.exists) return;
+  if (!task.alive) return task.AnswerDead<Policy>(p);
+  Sampler<T, Policy> sampler(p, task.draw, TilesOf(p, task.draw.row));
+  const Drawn drawn = sampler.Draw(task);
+  if (drawn.token != kNotMine) task.Answer(p, drawn);
 }
 
 // What the filters leave of each float32 row.
@@ -64,8 +36,8 @@ __global__ __launch_bounds__(
   RowCut cut;
   cut.token = kNoToken;
   if (row_params >= 0 && cum > MinusInf()) {
-    RowSampler sampler(p, draw);
-    cut = sampler.Cut(p.in.params[row_params]);
+    RowSampler sampler(p, draw, TilesOf(p, draw.row));
+    cut = sampler.Cut(RowOptions(p.in.params[row_params]));
   }
   if (threadIdx.x == 0) cuts[draw.row] = cut;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/sample/cuda_sample_filter.cuh"
+#include "kernels/sample/random.h"
 
 namespace espalier::cuda_sample {
 
@@ -14,46 +15,113 @@ struct Drawn {
   float logit = 0;  // raw
 };
 
+// What is to be drawn, as all threads know it before the row is there.
+struct DrawTask {
+  CudaDraw draw;
+  bool exists;
+  bool alive = false;
+  float cum = -__builtin_inff();
+  RowOptions options;
+  double uniform = 0;
+
+  __device__ DrawTask(const Params& p, int index)
+      : exists(index < *p.in.num_draws) {
+    if (!exists) return;
+    draw = p.in.draws[index];
+    cum = p.in.cum_log_probs[draw.row];
+    const int row_params = p.in.row_params[draw.row];
+    alive = row_params >= 0 && cum > MinusInf();
+    if (!alive) return;
+    options = RowOptions(p.in.params[row_params]);
+    uniform = Uniform({.seed = options.params.seed,
+                       .sample = draw.sample,
+                       .position = draw.position,
+                       .purpose = RandomPurpose::kDraw},
+                      0);
+  }
+
+  // The thread that has drawn, after SumRaw and a barrier.
+  __device__ void Answer(const Params& p, const Drawn& drawn) const {
+    Candidate candidate = {draw.beam, drawn.token, MinusInf()};
+    const RawRow raw = {OfBlock().raw_max, OfBlock().log_sum};
+    if (raw.log_sum != raw.log_sum) {
+      candidate.token = kNotANumber;
+    } else if (drawn.token >= 0) {
+      candidate.cum_log_prob = __fadd_rn(cum, raw.LogProb(drawn.logit));
+    }
+    p.candidates[draw.candidate] = candidate;
+  }
+  template <typename Policy>
+  __device__ void AnswerDead(const Params& p) const {
+    if (BlockRank<Policy>() == 0 && threadIdx.x == 0) {
+      p.candidates[draw.candidate] = {draw.beam, kNoToken, MinusInf()};
+    }
+  }
+};
+
 template <typename T, typename Policy>
 class Sampler : public RowFilter<T, Policy> {
  public:
   using Base = RowFilter<T, Policy>;
   using Base::Base;
 
-  // The token drawn, to one thread of one block; kNotMine to all others.
-  // `uniform` is in (0, 1).
-  __device__ Drawn Draw(const SamplingParams& params, double uniform) {
-    scale_ = ExponentScale(params.temperature);
-    bool nan = false;
-    max_ = ReadMaxima(nan);
-    if (nan) return ByFirst(kNotANumber);
-    if (!(max_ > MinusInf())) return ByFirst(kNoToken);
-    if (params.temperature == 0.0f) return ByFirst(Likeliest(), max_);
-    const bool top_k = HasTopK(params);
-    const bool few = top_k || params.min_p > 0.0f;
-    if (!few && params.top_p == 1.0f && params.typical_p == 1.0f) {
-      if (num_tiles_ <= Policy::kThreads) return DrawFromFewTiles(uniform);
-      Sampler copy = *this;
-      return ByFirst(copy.DrawFromAll(uniform));
+  // The token drawn, to one thread of one block; kNotMine to all others. A NaN
+  // is passed over: SumRaw tells of it. What is held of the row need not be
+  // read again, and where few tokens are kept (KeepsFew) its raw sums are there
+  // only after another barrier of the cluster.
+  template <typename Held = NothingHeld>
+  __device__ Drawn Draw(const DrawTask& task, const Held& held = {}) {
+    const SamplingParams& params = task.options.params;
+    const bool few = KeepsFew(params, vocab_size_);
+    scale_ = task.options.scale;
+    max_ = ReadMaxima();
+    if (!(Held::kHolds && few)) SumRaw();
+    if (!(max_ > MinusInf())) {
+      if (Held::kHolds && few) {
+        SyncCluster();
+        SumRaw();
+      }
+      __syncthreads();
+      return ByFirst(kNoToken);
     }
-    if (few && BoundFew(params) && OfBlock().num_listed <= kShortList &&
-        params.typical_p == 1.0f) {
-      return DrawFromShortList(top_k ? params.top_k : kShortList, params.top_p,
-                               uniform);
+    if (params.temperature == 0.0f) {
+      return BlockRank<Policy>() != 0 ? Drawn{} : ByFirst(Likeliest(), max_);
+    }
+    if (!few && params.top_p == 1.0f && params.typical_p == 1.0f) {
+      if (num_tiles_ <= Policy::kThreads) return DrawFromFewTiles(task.uniform);
+      Sampler copy = *this;
+      return ByFirst(copy.DrawFromAll(task.uniform));
+    }
+    if (few) {
+      const bool listed = BoundFew(task.options, held);
+      if (Held::kHolds) SumRaw();
+      if (listed) {
+        if (BlockRank<Policy>() != 0) return {};
+        const int size = OfBlock().num_listed;
+        const int top_k = HasTopK(params) ? params.top_k : kShortList;
+        if (size <= kShortList && params.typical_p == 1.0f) {
+          return size <= kShortList / 2
+                     ? DrawFromShortList<kShortList / 2>(top_k, params.top_p,
+                                                         task.uniform)
+                     : DrawFromShortList<kShortList>(top_k, params.top_p,
+                                                     task.uniform);
+        }
+      }
     }
     // What is out of line has a copy, so that this one stays in registers.
     Sampler copy = *this;
-    return ByFirst(copy.DrawFiltered(params, uniform));
+    return ByFirst(copy.DrawFiltered(params, task.uniform));
   }
 
   // What the filters leave of the row, to all threads.
-  __device__ RowCut Cut(const SamplingParams& params) {
+  __device__ RowCut Cut(const RowOptions& options) {
+    const SamplingParams& params = options.params;
     RowCut cut;
-    scale_ = ExponentScale(params.temperature);
-    bool nan = false;
-    cut.max = max_ = ReadMaxima(nan);
-    cut.scale = scale_;
-    if (nan) {
+    cut.scale = scale_ = options.scale;
+    cut.max = max_ = ReadMaxima();
+    SumRaw();
+    __syncthreads();
+    if (OfBlock().log_sum != OfBlock().log_sum) {
       cut.token = kNotANumber;
     } else if (!(max_ > MinusInf())) {
       cut.token = kNoToken;
@@ -61,7 +129,8 @@ class Sampler : public RowFilter<T, Policy> {
       cut.token = Likeliest();
       cut.is_greedy = true;
     } else {
-      CutFiltered(params);
+      if (KeepsFew(params, vocab_size_)) BoundFew(options);
+      Filter(params);
       const double total = static_cast<double>(Kept()) / kUnit;
       cut.log_total = static_cast<float>(log(total));
       cut.cut = cut_;
@@ -78,10 +147,9 @@ class Sampler : public RowFilter<T, Policy> {
   using Base::DistanceOf;
   using Base::edits_;
   using Base::Filter;
-  using Base::Find;
   using Base::first_edits_;
   using Base::ForEach;
-  using Base::ForEachInRow;
+  using Base::has_tiles_;
   using Base::HasTopK;
   using Base::is_listed_;
   using Base::is_typical_;
@@ -100,6 +168,8 @@ class Sampler : public RowFilter<T, Policy> {
   using Base::scale_;
   using Base::SumKept;
   using Base::SumRaw;
+  using Base::SumTilesOf;
+  using Base::TileShift;
   using Base::typical_cut_;
   using Base::vocab_size_;
   using Base::WeightOf;
@@ -118,30 +188,27 @@ class Sampler : public RowFilter<T, Policy> {
 
   __device__ __noinline__ TokenId DrawFiltered(SamplingParams params,
                                                double uniform) {
-    SumRaw();
-    if (NumBlocks<Policy>() > 1) SyncCluster();  // all have begun
+    if (!is_listed_ && NumBlocks<Policy>() > 1)
+      SyncCluster();  // all have begun
     Filter(params);
     const Mass target = Target(uniform, Kept());
     return is_listed_ ? DrawFromList(target) : DrawFromRow(target);
   }
-  __device__ void CutFiltered(const SamplingParams& params) {
-    if (HasTopK(params) || params.min_p > 0.0f) BoundFew(params);
-    Filter(params);
-  }
-
   // The token at which what is listed and kept exceeds `target`.
   __device__ __noinline__ TokenId DrawFromList(Mass target) {
     const auto last = static_cast<uint32_t>(vocab_size_ - 1);
+    RankSearch search({.low = 0, .high = last, .open = false}, target + 1,
+                      /*by_mass=*/true);
     Sampler row = *this;
-    return static_cast<TokenId>(Find(
-        /*by_mass=*/true, target + 1, {.low = 0, .high = last, .open = false},
-        /*exact=*/true, 32,
-        [&](const auto& visit) {
-          row.ForEach([&](uint32_t distance, int token) {
-            if (row.Keeps(distance)) visit(token, row.WeightOf(distance));
-          });
-        },
-        [](uint32_t, int, Mass) {}));
+    while (!search.is_exact()) {
+      search.BeginRound<Policy>();
+      row.ForEach([&](uint32_t distance, int token) {
+        if (!row.Keeps(distance)) return;
+        search.Add(token, [&] { return row.WeightOf(distance); });
+      });
+      search.EndRound<Policy>(/*shared_out=*/false);
+    }
+    return static_cast<TokenId>(search.high());
   }
 
   // From one tile: what of it is listed.
@@ -152,12 +219,12 @@ class Sampler : public RowFilter<T, Policy> {
     return DrawFromList(Rescaled(target, of_tile, total));
   }
 
-  // From few tokens that are listed, each compared with all others by as many
-  // lanes as there are for it.
+  // From up to kSize tokens that are listed, each compared with all others by
+  // as many lanes as there are for it.
+  template <int kSize>
   __device__ __forceinline__ Drawn DrawFromShortList(int top_k, float top_p,
                                                      double uniform) {
-    constexpr int kLanes = Policy::kThreads / kShortList;
-    if (BlockRank<Policy>() != 0) return {};
+    constexpr int kLanes = Policy::kThreads / kSize;
     const int size = OfBlock().num_listed;
     const int index = threadIdx.x / kLanes;
     const int part = threadIdx.x % kLanes;
@@ -166,10 +233,9 @@ class Sampler : public RowFilter<T, Policy> {
     // On its way until it is known whether it is wanted.
     float logit = 0;
     if (exists && part == 0) logit = logits_.Logit(own.token);
-    SumRaw();
     int num_above = 0;
     Mass above = 0;
-#pragma unroll 4
+#pragma unroll 1
     for (int i = part; i < size; i += kLanes) {
       const Element other = OfBlock().list[i];
       const bool is_above = other.distance < own.distance;
@@ -192,13 +258,11 @@ class Sampler : public RowFilter<T, Policy> {
     if (Lane() == 0) OfBlock().furthest[Warp()] = furthest;
     const Mass total = SumOnce<Policy>(kept && part == 0 ? own.weight : 0,
                                        OfBlock().more_sums);
-    uint32_t cut = 0;
-#pragma unroll
-    for (int w = 0; w < kWarpsOf<Policy>; ++w)
-      cut = max(cut, OfBlock().furthest[w]);
+    const uint32_t cut = __reduce_max_sync(
+        kAllLanes, OfBlock().furthest[Lane() % kWarpsOf<Policy>]);
     const Mass target = Target(uniform, total);
     Mass before = 0;
-#pragma unroll 4
+#pragma unroll 1
     for (int i = part; i < size; i += kLanes) {
       const Element other = OfBlock().list[i];
       const bool is_before = other.token < own.token && other.distance <= cut;
@@ -237,7 +301,6 @@ class Sampler : public RowFilter<T, Policy> {
     const auto token_of = [first](int i) { return first + i; };
     float x[kEach];
     logits_.Logits(token_of, x);
-    SumRaw();  // while these are on their way
     if (edits_.any()) {
       EditWindow window(edits_, first_edits_[tile]);
       window.Apply((tile + 1) * kTileSize, token_of, x);
@@ -306,41 +369,29 @@ class Sampler : public RowFilter<T, Policy> {
   }
 
   __device__ __noinline__ TokenId DrawFromAll(double uniform) {
-    SumRaw();
-    if (NumBlocks<Policy>() > 1) SyncCluster();  // all have begun
     const Mass target = Target(uniform, MassOfTiles());
     FindTile(target, [&](int tile) { return MassOfTile(tile); });
     return DrawFromTile(OfBlock().tile, target - OfBlock().before_tile,
                         OfBlock().of_tile);
   }
 
-  // From more tokens than a list holds: first the tile, by halves of halves.
+  // From more tokens than a list holds: first the tile, or tiles that share a
+  // bin and then each of them.
   __device__ __noinline__ TokenId DrawFromRow(Mass target) {
     int first = 0;
     int end = num_tiles_;
-    int shift = 0;
-    Sampler row = *this;
-    while ((end - first - 1) >> shift >= kBins) ++shift;
-    for (;; shift = max(0, shift - 9)) {
-      ClearBins<Policy>();
-      Mass own = 0;
-      row.ForEachInRow(
-          cut_, first, end,
-          [&](uint32_t distance, int) {
-            if (row.Keeps(distance)) own += row.WeightOf(distance);
-          },
-          [&](int quarter) {
-            const Mass sum = SumOverWarp(own);
-            const int bin = (quarter / kQuarters - first) >> shift;
-            if (Lane() == 0) AddToBin(bin, sum);
-            own = 0;
-          });
-      MergeBins<Policy>(/*by_mass=*/true);
-      FindBin<true>(target + 1);
+    int shift = TileShift();
+    if (!has_tiles_) SumTilesOf(first, end, shift);
+    for (;;) {
+      if (threadIdx.x == 0) OfBlock().bin = -1;
+      __syncthreads();
+      FindBin<BinsOf::kTiles>(target + 1);
       target -= OfBlock().before;
       first += OfBlock().bin << shift;
       end = min(end, first + (1 << shift));
       if (shift == 0) break;
+      shift = max(0, shift - 9);
+      SumTilesOf(first, end, shift);
     }
     is_listed_ = List(first, first + 1);
     return DrawFromList(target);

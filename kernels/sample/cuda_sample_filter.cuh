@@ -1,7 +1,11 @@
 // What filters leave of a row (cuda_sample.cu): each lowers the cut, the
 // distance up to which tokens stay; typical_p has a cut of its own, of ranks
-// by distance from the mean. Cuts are found by histograms
-// (cuda_sample_block.cuh).
+// by distance from the mean.
+//
+// A row of which a list holds too much is usually gone through twice: for a
+// histogram that says in which bin the cut is, and to list that bin. On the way
+// tiles' sums are taken of what is before it, which is all that a draw needs
+// then. A bin of more tokens than a list holds takes another histogram first.
 //
 // All threads of a block.
 #pragma once
@@ -9,6 +13,22 @@
 #include "kernels/sample/cuda_sample_tokens.cuh"
 
 namespace espalier::cuda_sample {
+
+// What a token's rank is; lower is kept first.
+struct ByDistance {
+  static constexpr bool kIsDistance = true;
+  template <typename Row>
+  __device__ static uint32_t Of(const Row&, uint32_t distance) {
+    return distance;
+  }
+};
+struct ByTypicality {
+  static constexpr bool kIsDistance = false;
+  template <typename Row>
+  __device__ static uint32_t Of(const Row& row, uint32_t distance) {
+    return row.TypicalRankOf(distance);
+  }
+};
 
 template <typename T, typename Policy>
 class RowFilter : public RowTokens<T, Policy> {
@@ -20,13 +40,19 @@ class RowFilter : public RowTokens<T, Policy> {
   using Base::cut_;
   using Base::DistanceOf;
   using Base::ExponentOf;
+  using Base::Floor;
   using Base::ForEach;
+  using Base::ForEachDistance;
+  using Base::ForEachOf;
+  using Base::ForEachQuarter;
+  using Base::has_tiles_;
   using Base::is_listed_;
   using Base::is_typical_;
   using Base::Keeps;
   using Base::kept_;
   using Base::List;
   using Base::ListFew;
+  using Base::ListHeld;
   using Base::Lower;
   using Base::MassOfTiles;
   using Base::maxima_;
@@ -34,17 +60,23 @@ class RowFilter : public RowTokens<T, Policy> {
   using Base::num_tiles_;
   using Base::scale_;
   using Base::typical_cut_;
-  using Base::TypicalRankOf;
   using Base::vocab_size_;
   using Base::WeightOf;
 
   __device__ bool HasTopK(const SamplingParams& params) const {
-    return params.top_k > 0 && params.top_k < vocab_size_;
+    return cuda_sample::HasTopK(params, vocab_size_);
   }
-  // min_p, and a first bound of top_k; whether what that leaves is listed.
-  __device__ bool BoundFew(const SamplingParams& params) {
-    if (params.min_p > 0.0f) MinP(params);
-    if (HasTopK(params)) BoundTopK(params.top_k);
+  // min_p, and a first bound of top_k; whether what that leaves is listed. Of
+  // what is held, the first block has the list.
+  template <typename Held = NothingHeld>
+  __device__ bool BoundFew(const RowOptions& options, const Held& held = {}) {
+    Lower(options.min_p_cut);
+    if (HasTopK(options.params)) BoundTopK(options.params.top_k);
+    if constexpr (Held::kHolds) {
+      if (cut_ != kAll) return ListHeld(held);
+      SyncCluster();  // What others have told is known.
+      return false;
+    }
     return cut_ != kAll && ListFew();
   }
   // The filters after that, however much they leave.
@@ -58,90 +90,151 @@ class RowFilter : public RowTokens<T, Policy> {
   // The mass of what is left.
   __device__ Mass Kept() { return kept_ != 0 ? kept_ : SumKept(); }
 
-  __device__ __noinline__ Mass SumKept() {
+  __device__ Mass SumKept() { return is_listed_ ? SumListed() : SumTiles(); }
+
+  // Tiles that share a bin, to the power of two.
+  __device__ int TileShift() const {
+    int shift = 0;
+    while ((num_tiles_ - 1) >> shift >= kBins) ++shift;
+    return shift;
+  }
+
+  // Sums of what is kept of tiles [first, end), 2^shift in a bin.
+  __device__ __noinline__ void SumTilesOf(int first, int end, int shift) {
+    ClearBins<Policy, BinsOf::kTiles>();
     RowFilter row = *this;
-    Mass sum = 0;
-    row.ForEach([&](uint32_t distance, int) {
-      if (row.Keeps(distance)) sum += row.WeightOf(distance);
-    });
-    return is_listed_ ? SumOverBlock<Policy>(sum, OfBlock().sums)
-                      : SumOverCluster<Policy>(sum, kToldKept);
-  }
-
-  // The lowest rank at which the number of elements of that rank or a lower
-  // one, or their mass, reaches `target`; kAll if nothing does. Elements are
-  // those for which for_each calls visit(rank, mass). After each round,
-  // narrowed(end, count, sum) is told that this many elements, by count at
-  // least, are not beyond `end`, and their sum of what is added up. If not
-  // `exact`, the answer may be a higher rank that no other element has or is
-  // below.
-  template <typename ForEachRank, typename Narrowed>
-  __device__ __forceinline__ uint32_t Find(bool by_mass, Mass target,
-                                           RankRange range, bool exact,
-                                           int max_rounds,
-                                           const ForEachRank& for_each,
-                                           const Narrowed& narrowed) {
-    uint32_t low = range.low;
-    uint32_t high = range.high;
-    bool open = range.open;
-    Mass passed = 0;
-#pragma unroll 1
-    for (int round = 0; round < max_rounds; ++round) {
-      const int shift = ShiftOf(low, high);
-      const bool is_listed = is_listed_;
-      ClearBins<Policy>();
-      for_each([&](uint32_t rank, Mass mass) {
-        if (!open && (rank < low || rank > high)) return;
-        const int bin = BinOf(rank, low, high, shift);
-        atomicAdd(&OfBlock().counts[bin], 1);
-        if (by_mass) AddToBin(bin, mass);
+    const float floor = row.Floor();
+    row.ForEachQuarter(first, end, [&](const LaneTokens<T>& tokens) {
+      Mass sum = 0;
+      row.ForEachOf(tokens, floor, [&](uint32_t distance, int) {
+        if (row.Keeps(distance)) sum += row.WeightOf(distance);
       });
-      __syncthreads();
-      if (!is_listed) MergeBins<Policy>(by_mass);
-      if (by_mass) {
-        FindBin<true>(target);
-      } else {
-        FindBin<false>(target);
-      }
-      const int bin = OfBlock().bin;
-      if (bin < 0) return kAll;
-      target -= OfBlock().before;
-      passed += OfBlock().before;
-      const Mass reached = passed + OfBlock().of_bin;
-      const int count = OfBlock().count;
-      const int count_up_to = OfBlock().count_up_to;
-      const uint32_t begin = low + (static_cast<uint32_t>(bin) << shift);
-      const uint32_t end = min(high, begin + ((1u << shift) - 1));
-      high = open && end == high ? kAll : end;
-      low = open && bin == 0 ? 0 : begin;
-      open = false;
-      narrowed(high, count_up_to, reached);
-      if (high == low || (!exact && count == 1)) break;
-    }
-    return high;
+      AddQuarter(tokens.quarter / kQuarters - first, shift, sum);
+    });
+    MergeBins<Policy, BinsOf::kTiles>();
   }
 
-  // By distance, among those within the cut: how far one may be.
+  // The lowest rank at which the number of tokens of that rank or a lower one,
+  // or their mass, reaches `target`, or a higher rank that no other token has
+  // or is below; kAll if nothing reaches it.
+  template <typename Rank>
+  __device__ __forceinline__ uint32_t FindCut(bool by_mass, Mass target,
+                                              const RankRange& range) {
+    RankSearch search(range, target, by_mass);
+    bool in_list = is_listed_;
+    bool is_collected = false;  // the list has what is in question
+    has_tiles_ = false;
+    kept_ = 0;
+#pragma unroll 1
+    for (;;) {
+      search.BeginRound<Policy>();
+      AddAll<Rank>(search, in_list, /*within_cut=*/!is_collected);
+      if (!search.EndRound<Policy>(/*shared_out=*/!in_list)) return kAll;
+      if (by_mass) kept_ = search.reached();
+      if (search.is_exact() || search.count() == 1) break;
+      if (in_list) continue;
+      if (Rank::kIsDistance && search.count_up_to() <= kListSize) {
+        Lower(search.high());
+        in_list = is_listed_ = List(0, num_tiles_);
+      } else if (search.count() <= kListSize) {
+        Collect<Rank>(search.low(), search.high());
+        in_list = is_collected = true;
+      }
+    }
+    if (is_collected) AddCollected<Rank>(search.high());
+    return search.high();
+  }
+
   __device__ __noinline__ uint32_t FindByDistance(bool by_mass, Mass target) {
-    return Find(
-        by_mass, target, DistanceRange(scale_, cut_), /*exact=*/false, 32,
-        [&](const auto& visit) {
-          RowFilter row = *this;
-          row.ForEach([&](uint32_t distance, int) {
-            visit(distance, by_mass ? row.WeightOf(distance) : 0);
-          });
-        },
-        [&](uint32_t end, int count, Mass sum) {
-          kept_ = by_mass ? sum : 0;
-          if (is_listed_ || count > kListSize) return;
-          Lower(end);
-          is_listed_ = List(0, num_tiles_);
-        });
+    return FindCut<ByDistance>(by_mass, target, DistanceRange(scale_, cut_));
   }
 
  private:
-  __device__ void MinP(const SamplingParams& params) {
-    Lower(__float_as_uint(fabsf(params.temperature * logf(params.min_p))));
+  friend ByTypicality;
+
+  __device__ Mass SumListed() {
+    Mass sum = 0;
+    ForEach([&](uint32_t distance, int) {
+      if (Keeps(distance)) sum += WeightOf(distance);
+    });
+    return SumOverBlock<Policy>(sum, OfBlock().sums);
+  }
+
+  __device__ Mass SumTiles() {
+    SumTilesOf(0, num_tiles_, TileShift());
+    has_tiles_ = true;
+    return SumOfTileBins();
+  }
+  __device__ Mass SumOfTileBins() {
+    Mass sum = 0;
+    for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {
+      sum += Mass{OfBlock().of_tiles.high[i]} << 32 | OfBlock().of_tiles.low[i];
+    }
+    return SumOverBlock<Policy>(sum, OfBlock().sums);
+  }
+
+  // A warp: what its lanes have of a quarter of a tile.
+  __device__ static void AddQuarter(int tile, int shift, Mass sum) {
+    sum = SumOverWarp(sum);
+    if (Lane() == 0 && sum != 0) AddToBin<BinsOf::kTiles>(tile >> shift, sum);
+  }
+
+  // A round of a search among what is within the cut, or among all that is
+  // listed.
+  template <typename Rank>
+  __device__ __noinline__ void AddAll(RankSearch search, bool in_list,
+                                      bool within_cut) {
+    RowFilter row = *this;
+    const auto add = [&](uint32_t distance) {
+      search.Add(Rank::Of(row, distance),
+                 [&] { return row.WeightOf(distance); });
+    };
+    if (!in_list) return row.ForEachDistance(add);
+    for (int i = threadIdx.x; i < OfBlock().num_listed; i += Policy::kThreads) {
+      const uint32_t distance = OfBlock().list[i].distance;
+      if (!within_cut || distance <= row.cut_) add(distance);
+    }
+  }
+
+  // Lists what is in a bin of ranks, and sums up what is before it, tile by
+  // tile.
+  template <typename Rank>
+  __device__ __noinline__ void Collect(uint32_t low, uint32_t high) {
+    ClearBins<Policy, BinsOf::kTiles>();
+    if (threadIdx.x == 0) OfBlock().num_listed = 0;
+    const int shift = TileShift();
+    RowFilter row = *this;
+    const float floor = row.Floor();
+    row.ForEachQuarter(0, num_tiles_, [&](const LaneTokens<T>& tokens) {
+      Mass sum = 0;
+      row.ForEachOf(tokens, floor, [&](uint32_t distance, int token) {
+        const uint32_t rank = Rank::Of(row, distance);
+        if (rank < low) {
+          sum += row.WeightOf(distance);
+        } else if (rank <= high) {
+          row.Append(distance, token);
+        }
+      });
+      AddQuarter(tokens.quarter / kQuarters, shift, sum);
+    });
+    MergeBins<Policy, BinsOf::kTiles>();
+    MergeLists<Policy>();
+  }
+
+  // Adds what of it is within a cut to the sums.
+  template <typename Rank>
+  __device__ void AddCollected(uint32_t cut) {
+    const int shift = TileShift();
+    __syncthreads();
+    for (int i = threadIdx.x; i < OfBlock().num_listed; i += Policy::kThreads) {
+      const Element element = OfBlock().list[i];
+      if (Rank::Of(*this, element.distance) > cut) continue;
+      AddToBin<BinsOf::kTiles>(element.token / kTileSize >> shift,
+                               element.weight);
+    }
+    __syncthreads();
+    has_tiles_ = true;
+    kept_ = SumOfTileBins();
   }
 
   // Quarters' maxima say how far the k-th can be: at least k tokens are not
@@ -165,7 +258,7 @@ class RowFilter : public RowTokens<T, Policy> {
       num_within += __syncthreads_count(is_within);
     }
     if (num_within < k) return;
-    FindBin<false>(k);
+    FindBin<BinsOf::kCounts>(k);
     if (OfBlock().bin < 0) return;
     const uint32_t end =
         range.low + (static_cast<uint32_t>(OfBlock().bin + 1) << shift) - 1;
@@ -177,7 +270,7 @@ class RowFilter : public RowTokens<T, Policy> {
   __device__ void TopP(float top_p, bool few) {
     Mass total;
     if (few) {
-      total = SumKept();
+      total = Kept();
     } else {
       // All tokens together that are further than this have no more than what
       // top_p leaves out.
@@ -209,15 +302,8 @@ class RowFilter : public RowTokens<T, Policy> {
     }
     row.mean_ = mean_ = static_cast<float>(static_cast<double>(weighted) /
                                            static_cast<double>(sum));
-    typical_cut_ = Find(
-        /*by_mass=*/true, Share(typical_p, sum), DistanceRange(1.0f, kAll),
-        /*exact=*/false, 32,
-        [&](const auto& visit) {
-          row.ForEach([&](uint32_t distance, int) {
-            visit(row.TypicalRankOf(distance), row.WeightOf(distance));
-          });
-        },
-        [&](uint32_t, int, Mass sum) { kept_ = sum; });
+    typical_cut_ = FindCut<ByTypicality>(
+        /*by_mass=*/true, Share(typical_p, sum), DistanceRange(1.0f, kAll));
     is_typical_ = true;
   }
 };

@@ -1,6 +1,6 @@
 // What the kernels of sampling share: what is known of a tile once it has
-// been read, how a row is edited, and what a logit weighs. Rows are cut into
-// tiles and quarters as selection cuts them (cuda_select_row.cuh).
+// been read, and what a logit weighs. Rows are cut into tiles and quarters as
+// selection cuts them (cuda_select_row.cuh).
 //
 // All that decides a draw goes by how far a logit is below the row's best
 // edited one: distance = best - logit, one float32 rounding, whose bits are in
@@ -23,6 +23,9 @@ using cuda_select::LaneLogits;
 using cuda_select::MinusInf;
 using cuda_select::RowLogits;
 
+__device__ inline int Lane() { return threadIdx.x % kWarpSize; }
+__device__ inline int Warp() { return threadIdx.x / kWarpSize; }
+
 // Of a tile of a row before edits.
 struct RawTile {
   float max;
@@ -35,7 +38,7 @@ struct Params {
   // [num_rows, tiles]
   RawTile* raw;
   // Of quarters, after edits: the maximum, and the sum of what tokens weigh in
-  // units of what it does.
+  // units of what it does, where that is asked (NeedsWeights).
   float4* maxima;
   float4* sums;
   int* first_edits;  // of tiles; of rows with edits alone
@@ -48,165 +51,45 @@ __device__ inline float ExponentScale(float temperature) {
   return fminf(1.44269504f / temperature, 3.40282347e38f);
 }
 
+__device__ inline bool HasTopK(const SamplingParams& params, int vocab_size) {
+  return params.top_k > 0 && params.top_k < vocab_size;
+}
+// Whether a bound of its own leaves few tokens of a row.
+__device__ inline bool KeepsFew(const SamplingParams& params, int vocab_size) {
+  return params.temperature != 0.0f &&
+         (HasTopK(params, vocab_size) || params.min_p > 0.0f);
+}
+// Whether a draw asks for what tiles weigh. Else it looks at tokens alone.
+__device__ inline bool NeedsWeights(const SamplingParams& params,
+                                    int vocab_size) {
+  return params.temperature != 0.0f && !KeepsFew(params, vocab_size);
+}
+
+// A distance that no cut lets pass: of banned tokens and of -inf.
+constexpr uint32_t kNever = 0xFFFFFFFFu;
+constexpr uint32_t kAll = kNever - 1;  // a cut that lets all others pass
+
+// What is known of a draw before its row is there.
+struct RowOptions {
+  SamplingParams params;
+  float scale = 0;            // of exponents
+  uint32_t min_p_cut = kAll;  // the distance of min_p
+
+  RowOptions() = default;
+  __device__ explicit RowOptions(const SamplingParams& of)
+      : params(of), scale(ExponentScale(of.temperature)) {
+    if (of.min_p > 0.0f) {
+      min_p_cut = __float_as_uint(fabsf(of.temperature * logf(of.min_p)));
+    }
+  }
+};
+
 // 2^x to 2^-22 for x <= 0; tiny results are 0.
 __device__ inline float FastExp2(float x) {
   float e;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x));
   return e;
 }
-
-// A row's edits.
-struct EditList {
-  const TokenEdit* edits = nullptr;
-  CudaRowEdits row = {};
-
-  EditList() = default;
-  __device__ EditList(const CudaSampleInputs& in, int row_idx)
-      : edits(in.edits) {
-    if (in.row_edits != nullptr) row = in.row_edits[row_idx];
-  }
-  __device__ bool any() const { return row.end > row.begin || row.only_edited; }
-
-  // One thread: a token's score after edits.
-  __device__ float Edited(int token, float score) const {
-    int begin = row.begin;
-    int end = row.end;
-    while (begin < end) {
-      const int middle = (begin + end) / 2;
-      if (edits[middle].token < token) {
-        begin = middle + 1;
-      } else {
-        end = middle;
-      }
-    }
-    if (begin == row.end || edits[begin].token != token) {
-      return row.only_edited ? MinusInf() : score;
-    }
-    const TokenEdit& edit = edits[begin];
-    return edit.banned ? MinusInf()
-                       : EditedScore(score, edit, row.repetition_penalty);
-  }
-};
-
-// A run of a row's edits, one a lane, that a warp takes in order.
-class EditWindow {
- public:
-  EditWindow() = default;
-  // From edit `first` on.
-  __device__ EditWindow(const EditList& list, int first) : list_(list) {
-    Load(first);
-    next_ = first;
-  }
-
-  // From the first edit of `token` or a later one on, in few dependent loads.
-  __device__ static EditWindow At(const EditList& list, int token) {
-    const int lane = threadIdx.x % kWarpSize;
-    int begin = list.row.begin;
-    int end = list.row.end;
-    // As many as there are lanes are too many: all may be of tokens below.
-    while (end - begin >= kWarpSize) {
-      const int step = (end - begin + kWarpSize - 1) / kWarpSize;
-      const int probe = begin + lane * step;
-      const bool before = probe < end && list.edits[probe].token < token;
-      const int count = __popc(__ballot_sync(kAllLanes, before));
-      if (count == 0) break;
-      end = min(end, begin + count * step);
-      begin += (count - 1) * step + 1;
-    }
-    EditWindow window(list, begin);
-    window.next_ += __popc(__ballot_sync(kAllLanes, window.own_.token < token));
-    return window;
-  }
-
-  // The edit that is next.
-  __device__ int next() const { return next_; }
-
-  // Whether an edit is to come of a token below `end`.
-  __device__ bool Has(int end) const {
-    return __any_sync(kAllLanes, IsNext() && own_.token < end);
-  }
-
-  // Goes past the edits of tokens below `end`.
-  __device__ void SkipTo(int end) {
-    for (;;) {
-      next_ += __popc(__ballot_sync(kAllLanes, IsNext() && own_.token < end));
-      if (next_ < base_ + kWarpSize || next_ >= list_.row.end) return;
-      Load(next_);
-    }
-  }
-
-  // Edits the lanes' values, whose tokens are token_of(i), as far as the next
-  // edits are of tokens below `end`.
-  template <int kSize, typename TokenOf>
-  __device__ void Apply(int end, const TokenOf& token_of,
-                        float (&values)[kSize]) {
-    unsigned edited = 0;
-    for (;;) {
-      const unsigned wanted =
-          __ballot_sync(kAllLanes, IsNext() && own_.token < end);
-      next_ += __popc(wanted);
-#pragma unroll 1
-      for (unsigned left = wanted; left != 0; left &= left - 1) {
-        ApplyOne(__ffs(left) - 1, token_of, values, edited);
-      }
-      if (next_ < base_ + kWarpSize || next_ >= list_.row.end) break;
-      Load(next_);
-    }
-    if (!list_.row.only_edited) return;
-#pragma unroll
-    for (int i = 0; i < kSize; ++i) {
-      if ((edited >> i & 1) == 0) values[i] = MinusInf();
-    }
-  }
-
- private:
-  // Whether this lane's edit is still to come.
-  __device__ bool IsNext() const {
-    return base_ + static_cast<int>(threadIdx.x) % kWarpSize >= next_;
-  }
-  __device__ void Load(int base) {
-    base_ = base;
-    const int own = base + static_cast<int>(threadIdx.x) % kWarpSize;
-    if (own < list_.row.end) {
-      own_ = list_.edits[own];
-    } else {
-      own_.token = 0x7FFFFFFF;
-    }
-  }
-
-  template <int kSize, typename TokenOf>
-  __device__ void ApplyOne(int lane, const TokenOf& token_of,
-                           float (&values)[kSize], unsigned& edited) const {
-    TokenEdit edit;
-    edit.token = __shfl_sync(kAllLanes, own_.token, lane);
-    edit.banned = __shfl_sync(kAllLanes, int{own_.banned}, lane);
-    edit.repeated = __shfl_sync(kAllLanes, int{own_.repeated}, lane);
-    edit.bias = __shfl_sync(kAllLanes, own_.bias, lane);
-    edit.penalty = __shfl_sync(kAllLanes, own_.penalty, lane);
-    float value = 0;
-    unsigned at = 0;
-#pragma unroll
-    for (int i = 0; i < kSize; ++i) {
-      if (token_of(i) != edit.token) continue;
-      value = values[i];
-      at = 1u << i;
-    }
-    if (at == 0) return;
-    value = edit.banned
-                ? MinusInf()
-                : EditedScore(value, edit, list_.row.repetition_penalty);
-#pragma unroll
-    for (int i = 0; i < kSize; ++i) {
-      if (at == 1u << i) values[i] = value;
-    }
-    edited |= at;
-  }
-
-  EditList list_;
-  TokenEdit own_;
-  int base_;  // the edit of lane 0
-  int next_;
-};
 
 // A row before edits.
 struct RawRow {
@@ -297,6 +180,13 @@ size_t LayOutSample(const CudaSampleInputs& inputs, char* base, Params& params);
 
 // Errors as CudaSample's.
 absl::Status CheckShapes(const CudaSampleInputs& inputs);
+
+// Reads rows and draws in one launch, where there are few draws
+// (cuda_sample_few.cu). False, and nothing is enqueued, if that cannot be or
+// would not pay.
+absl::StatusOr<bool> DrawFewTokens(const Params& params,
+                                   const CudaDevice& device,
+                                   cudaStream_t stream);
 
 // Reads all rows that are drawn from and leaves what tiles and quarters come to
 // (cuda_sample_read.cu).

@@ -8,30 +8,60 @@
 // All threads of a block, wherever nothing else is said.
 #pragma once
 
-#include "kernels/sample/cuda_sample_block.cuh"
+#include "kernels/sample/cuda_sample_bins.cuh"
+#include "kernels/sample/cuda_sample_edits.cuh"
 
 namespace espalier::cuda_sample {
+
+using cuda_select::kPerLane;
+
+// What the tiles of a row have come to, in any memory.
+struct TileTable {
+  const float4* maxima;
+  const float4* sums;
+  const RawTile* raw;
+  const int* first_edits;
+};
+
+__device__ inline TileTable TilesOf(const Params& p, int row) {
+  const size_t first = size_t(row) * p.num_tiles;
+  return {p.maxima + first, p.sums + first, p.raw + first,
+          p.first_edits + first};
+}
+
+// What a lane has of a quarter.
+template <typename T>
+struct LaneTokens {
+  int quarter;
+  int first;               // token
+  float logits[kPerLane];  // edited
+
+  __device__ int token(int j) const {
+    return first + j % cuda_select::kPerPiece +
+           j / cuda_select::kPerPiece * kPieceSize;
+  }
+};
+
+// A row that is read again where it is wanted again.
+struct NothingHeld {
+  static constexpr bool kHolds = false;
+};
 
 template <typename T, typename Policy>
 class RowTokens {
  public:
-  __device__ RowTokens(const Params& p, const CudaDraw& draw)
+  __device__ RowTokens(const Params& p, const CudaDraw& draw,
+                       const TileTable& tiles)
       : vocab_size_(p.in.vocab_size),
         num_tiles_(p.num_tiles),
         logits_(static_cast<const T*>(p.in.logits) +
                     size_t(draw.row) * p.in.vocab_size,
                 p.in.vocab_size),
         edits_(p.in, draw.row),
-        maxima_(reinterpret_cast<const float*>(p.maxima +
-                                               size_t(draw.row) * p.num_tiles)),
-        sums_(p.sums + size_t(draw.row) * p.num_tiles),
-        raw_(p.raw + size_t(draw.row) * p.num_tiles),
-        first_edits_(p.first_edits + size_t(draw.row) * p.num_tiles) {}
-
-  // Of a raw logit, after SumRaw and a barrier.
-  __device__ static float LogProb(float logit) {
-    return RawRow{OfBlock().raw_max, OfBlock().log_sum}.LogProb(logit);
-  }
+        maxima_(&tiles.maxima->x),
+        sums_(tiles.sums),
+        raw_(tiles.raw),
+        first_edits_(tiles.first_edits) {}
 
  protected:
   __device__ uint32_t DistanceOf(float logit) const {
@@ -54,27 +84,27 @@ class RowTokens {
   }
   __device__ void Lower(uint32_t cut) { cut_ = min(cut_, cut); }
 
-  // The best edited logit.
-  __device__ float ReadMaxima(bool& nan) {
+  // Every warp for itself, which takes less time than to wait for others: the
+  // best edited logit.
+  __device__ float ReadMaxima() const {
+    constexpr int kAtOnce = 4;
     float max = MinusInf();
-    for (int t = threadIdx.x; t < num_tiles_; t += Policy::kThreads) {
-      max = fmaxf(max, MaxOfTile(t));
-      const float sum = raw_[t].sum;
-      nan |= sum != sum;
-    }
-    max = cuda_select::MaxOverWarp(max);
-    if (Lane() == 0) OfBlock().maxima[Warp()] = max;
-    nan = __syncthreads_or(nan);
+#pragma unroll 1
+    for (int first = Lane(); first < num_tiles_; first += kAtOnce * kWarpSize) {
 #pragma unroll
-    for (int w = 0; w < kWarpsOf<Policy>; ++w) {
-      max = fmaxf(max, OfBlock().maxima[w]);
+      for (int i = 0; i < kAtOnce; ++i) {
+        // The last one stands in, so that no load waits for a decision.
+        const int tile = min(first + i * kWarpSize, num_tiles_ - 1);
+        max = fmaxf(max, cuda_select::MaxOf(
+                             reinterpret_cast<const float4*>(maxima_)[tile]));
+      }
     }
-    return max;
+    return cuda_select::MaxOverWarp(max);
   }
 
   // The last warp, which has the least to do besides: the raw row's log_sum, in
-  // the order of selection (SumTiles), hence to the bit.
-  __device__ void SumRaw() {
+  // the order of selection (SumTiles), hence to the bit. NaN if a logit is.
+  __device__ void SumRaw() const {
     if (Warp() != kWarpsOf<Policy> - 1) return;
     const RawRow raw = SumRawTiles(raw_, num_tiles_);
     if (Lane() != 0) return;
@@ -82,9 +112,6 @@ class RowTokens {
     OfBlock().log_sum = raw.log_sum;
   }
 
-  __device__ float MaxOfTile(int tile) const {
-    return cuda_select::MaxOf(reinterpret_cast<const float4*>(maxima_)[tile]);
-  }
   __device__ Mass MassOf(float max, float sum) const {
     const uint32_t distance = DistanceOf(max);
     if (distance == kNever) return 0;
@@ -106,13 +133,12 @@ class RowTokens {
     return SumOverBlock<Policy>(sum, OfBlock().sums);
   }
 
-  // Calls visit(distance, token) for every token of tiles [first, end) that is
-  // not further than `cut`, and end_quarter(quarter) for every warp and quarter
-  // after that. Barriers before and after. Blocks of a cluster share them out.
-  template <typename Visit, typename EndQuarter>
-  __device__ __forceinline__ void ForEachInRow(uint32_t cut, int first, int end,
-                                               const Visit& visit,
-                                               const EndQuarter& end_quarter) {
+  // Calls visit(tokens) for every quarter of tiles [first, end) that reaches
+  // the cut: one warp each. Barriers before and after. Blocks of a cluster
+  // share them out.
+  template <typename Visit>
+  __device__ __forceinline__ void ForEachQuarter(int first, int end,
+                                                 const Visit& visit) {
 #pragma unroll 1
     for (int base = first * kQuarters + BlockRank<Policy>();
          base < end * kQuarters;
@@ -122,20 +148,19 @@ class RowTokens {
       __syncthreads();
       const int own =
           base + static_cast<int>(threadIdx.x) * NumBlocks<Policy>();
-      if (own < end * kQuarters && DistanceOf(maxima_[own]) <= cut) {
+      if (own < end * kQuarters && DistanceOf(maxima_[own]) <= cut_) {
         OfBlock().found[atomicAdd(&OfBlock().num_found, 1)] = own;
       }
       __syncthreads();
-      VisitFound<kQuartersAtOnce>(OfBlock().num_found, cut, visit, end_quarter);
+      VisitFound<kQuartersAtOnce>(OfBlock().num_found, visit);
     }
     __syncthreads();
   }
 
   // The quarters that are found, each by a warp.
-  template <int kAtOnce, typename Visit, typename EndQuarter>
-  __device__ __forceinline__ void VisitFound(int num_found, uint32_t cut,
-                                             const Visit& visit,
-                                             const EndQuarter& end_quarter) {
+  template <int kAtOnce, typename Visit>
+  __device__ __forceinline__ void VisitFound(int num_found,
+                                             const Visit& visit) {
 #pragma unroll 1
     for (int i = Warp(); i < num_found; i += kWarpsOf<Policy> * kAtOnce) {
       // The last one stands in, so that no load waits for a decision.
@@ -149,36 +174,52 @@ class RowTokens {
 #pragma unroll
       for (int a = 0; a < kAtOnce; ++a) {
         if (i + a * kWarpsOf<Policy> >= num_found) break;
-        const int quarter = OfBlock().found[i + a * kWarpsOf<Policy>];
-        VisitQuarter(loaded[a], quarter, cut, visit);
-        end_quarter(quarter);
+        visit(TokensOf(loaded[a], OfBlock().found[i + a * kWarpsOf<Policy>]));
       }
     }
   }
-  template <typename Visit>
-  __device__ __forceinline__ void ForEachInRow(uint32_t cut, int first, int end,
-                                               const Visit& visit) {
-    ForEachInRow(cut, first, end, visit, [](int) {});
-  }
 
-  template <typename Visit>
-  __device__ __forceinline__ void VisitQuarter(const LaneLogits<T>& loaded,
-                                               int quarter, uint32_t cut,
-                                               const Visit& visit) {
-    constexpr int kPerLane = cuda_select::kPerLane;
-    float x[kPerLane];
+  __device__ __forceinline__ LaneTokens<T> TokensOf(const LaneLogits<T>& loaded,
+                                                    int quarter) const {
+    LaneTokens<T> tokens = {quarter, loaded.first};
+    float(&x)[kPerLane] = tokens.logits;
+    if ((quarter / kQuarters + 1) * kTileSize <= vocab_size_) {
 #pragma unroll
-    for (int j = 0; j < kPerLane; ++j) x[j] = loaded.value(logits_, j);
+      for (int j = 0; j < kPerLane; ++j) {
+        x[j] = RowLogits<T>::ToFloat(loaded.raw[j]);
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) x[j] = loaded.value(logits_, j);
+    }
     if (edits_.any()) {
       const int tile = quarter / kQuarters;
       EditWindow window(edits_, first_edits_[tile]);
       window.Apply((tile + 1) * kTileSize,
-                   [&](int j) { return loaded.token(j); }, x);
+                   [&](int j) { return tokens.token(j); }, x);
     }
+    return tokens;
+  }
+
+  // Not above the lowest logit within the cut: what rounding may do is taken
+  // off. Above -inf. Spares the distances of most tokens.
+  __device__ float Floor() const {
+    constexpr float kLowest = -3.40282347e38f;
+    const float cut = __uint_as_float(cut_);
+    const float floor = max_ - cut - 0x1p-20f * (fabsf(max_) + cut);
+    return fabsf(floor) <= -kLowest ? floor : kLowest;  // NaN: the lowest
+  }
+
+  // Calls visit(distance, token) for those of a quarter within the cut.
+  template <typename Visit>
+  __device__ __forceinline__ void ForEachOf(const LaneTokens<T>& tokens,
+                                            float floor,
+                                            const Visit& visit) const {
 #pragma unroll
     for (int j = 0; j < kPerLane; ++j) {
-      const uint32_t distance = DistanceOf(x[j]);
-      if (distance <= cut) visit(distance, loaded.token(j));
+      if (!(tokens.logits[j] >= floor)) continue;
+      const uint32_t distance = DistanceOf(tokens.logits[j]);
+      if (distance <= cut_) visit(distance, tokens.token(j));
     }
   }
 
@@ -187,11 +228,50 @@ class RowTokens {
   // function sees the address of stays in registers from token to token.
   template <typename Visit>
   __device__ __forceinline__ void ForEach(const Visit& visit) {
-    if (!is_listed_) return ForEachInRow(cut_, 0, num_tiles_, visit);
+    if (!is_listed_) {
+      const float floor = Floor();
+      return ForEachQuarter(0, num_tiles_, [&](const LaneTokens<T>& tokens) {
+        ForEachOf(tokens, floor, visit);
+      });
+    }
     for (int i = threadIdx.x; i < OfBlock().num_listed; i += Policy::kThreads) {
       const Element element = OfBlock().list[i];
       if (element.distance <= cut_) visit(element.distance, element.token);
     }
+  }
+
+  // Calls visit(distance) for every token within the cut, where none is listed.
+  // As long as one token of 32 is within it, a warp takes all steps of a visit
+  // for that one. So where there is much to do, a quarter's are put down first,
+  // in the room of the list, and visited by lanes side by side.
+  template <typename Visit>
+  __device__ __forceinline__ void ForEachDistance(const Visit& visit) {
+    static_assert(kListSize * sizeof(Element) >=
+                  Policy::kThreads * kPerLane * sizeof(uint32_t));
+    uint32_t* const within = reinterpret_cast<uint32_t*>(OfBlock().list) +
+                             Warp() * cuda_select::kQuarterSize;
+    const float floor = Floor();
+    ForEachQuarter(0, num_tiles_, [&](const LaneTokens<T>& tokens) {
+      if (Policy::kClusters || cut_ == kAll) {
+        return ForEachOf(tokens, floor,
+                         [&](uint32_t distance, int) { visit(distance); });
+      }
+      int size = 0;
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) {
+        const bool near = tokens.logits[j] >= floor;
+        const uint32_t distance = near ? DistanceOf(tokens.logits[j]) : kNever;
+        const bool is_within = distance <= cut_;
+        const unsigned lanes = __ballot_sync(kAllLanes, is_within);
+        if (is_within) {
+          within[size + __popc(lanes & ((1u << Lane()) - 1))] = distance;
+        }
+        size += __popc(lanes);
+      }
+      __syncwarp();
+      for (int i = Lane(); i < size; i += kWarpSize) visit(within[i]);
+      __syncwarp();
+    });
   }
 
   // Lists what tiles [first, end) have within the cut; false if that is too
@@ -200,8 +280,11 @@ class RowTokens {
     __syncthreads();
     if (threadIdx.x == 0) OfBlock().num_listed = 0;
     RowTokens row = *this;
-    row.ForEachInRow(cut_, first, end, [&](uint32_t distance, int token) {
-      row.Append(distance, token);
+    const float floor = row.Floor();
+    row.ForEachQuarter(first, end, [&](const LaneTokens<T>& tokens) {
+      row.ForEachOf(tokens, floor, [&](uint32_t distance, int token) {
+        row.Append(distance, token);
+      });
     });
     return MergeLists<Policy>();
   }
@@ -224,12 +307,39 @@ class RowTokens {
     __syncthreads();
     const int num_found = OfBlock().num_found;
     if (num_found > kMaxThreads) return false;
-    VisitFound<kFewAtOnce>(
-        num_found, cut_,
-        [&](uint32_t distance, int token) { Append(distance, token); },
-        [](int) {});
+    const float floor = Floor();
+    VisitFound<kFewAtOnce>(num_found, [&](const LaneTokens<T>& tokens) {
+      ForEachOf(tokens, floor,
+                [&](uint32_t distance, int token) { Append(distance, token); });
+    });
     __syncthreads();
     return is_listed_ = OfBlock().num_listed <= kListSize;
+  }
+
+  // The same of a row that the warps of a cluster hold in their registers: the
+  // first block lists it. What others have told before is known to it then.
+  template <typename Held>
+  __device__ bool ListHeld(const Held& held) {
+    int& num_listed = InBlock(OfBlock().num_listed, 0);
+    Element* const list = &InBlock(OfBlock().list[0], 0);
+    int count = 0;
+    held.ForEach([&](float x) { return DistanceOf(x) <= cut_; },
+                 [&](float x, int token) {
+                   const uint32_t distance = DistanceOf(x);
+                   const int i = atomicAdd(&num_listed, 1);
+                   if (i < kListSize) {
+                     list[i] = {distance, token, WeightOf(distance)};
+                   }
+                   ++count;
+                 });
+    // All blocks are to know how many there are.
+    count = __reduce_add_sync(kAllLanes, count);
+    if (count > 0 && Lane() < NumBlocks<Policy>()) {
+      atomicAdd(&InBlock(OfBlock().num_held, Lane()), count);
+    }
+    __syncwarp();
+    SyncCluster();
+    return is_listed_ = OfBlock().num_held <= kListSize;
   }
 
   // Usually one warp finds one quarter.
@@ -244,12 +354,14 @@ class RowTokens {
       for (unsigned left = __ballot_sync(kAllLanes, has); left != 0;
            left &= left - 1) {
         const int quarter = base + __ffs(left) - 1;
-        VisitQuarter(
-            LaneLogits<T>(logits_, quarter), quarter, 0,
-            [&](uint32_t, int token) { atomicMin(&OfBlock().token, token); });
+        const auto tokens = TokensOf(LaneLogits<T>(logits_, quarter), quarter);
+#pragma unroll
+        for (int j = 0; j < kPerLane; ++j) {
+          if (DistanceOf(tokens.logits[j]) != 0) continue;
+          atomicMin(&OfBlock().token, tokens.token(j));
+        }
       }
     }
-    SumRaw();
     __syncthreads();
     return OfBlock().token;
   }
@@ -275,9 +387,11 @@ class RowTokens {
   uint32_t cut_ = kAll;
   bool is_typical_ = false;
   uint32_t typical_cut_ = kAll;
-  float mean_ = 0;  // of exponents, weighted
-  Mass kept_ = 0;   // what that weighs; 0 if no filter came to know
-  // Whether the list has all within the cut.
+  float mean_ = 0;          // of exponents, weighted
+  Mass kept_ = 0;           // what that weighs; 0 if no filter came to know
+  bool has_tiles_ = false;  // whether of_tiles has it
+  // Whether the list has all within the cut: that of the first block, where the
+  // row is held (ListHeld).
   bool is_listed_ = false;
 };
 

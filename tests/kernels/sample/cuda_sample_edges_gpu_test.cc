@@ -25,6 +25,7 @@ constexpr int kNoClusters = 80;
 // Greedy, few tokens, and searches.
 std::vector<SamplingParams> SomeParams() {
   return {{.temperature = 0},
+          {.temperature = 0, .top_k = 3},
           {.temperature = 0.9f},
           {.temperature = 0.8f, .min_p = 0.02f, .top_k = 50, .top_p = 0.9f},
           {.temperature = 2, .top_k = 700},
@@ -55,6 +56,11 @@ void ExpectEqualsTheTwin(const std::vector<float>& logits,
   }
   for (const DType dtype : {kF32, DType::kBFloat16}) {
     ASSERT_NO_FATAL_FAILURE(ExpectEqualsTheTwin(rows, dtype));
+  }
+  // In one launch.
+  for (SampledRow& row : rows) {
+    row.num_draws = 2;
+    ASSERT_NO_FATAL_FAILURE(ExpectEqualsTheTwin({row}, kF32));
   }
 }
 
@@ -139,21 +145,96 @@ TEST(CudaSampleEdgesTest, FlatRowsKeepAllThatAreEqual) {
   ASSERT_NO_FATAL_FAILURE(ExpectEqualsTheTwin(rows, kF32));
 }
 
-// One block or four: the same bits.
+// Alone and among others, so that a draw has a cluster of 16 or of 8 blocks in
+// one launch, or one of two blocks or a single block in two: the same bits.
 TEST(CudaSampleEdgesTest, ADrawDoesNotDependOnHowItsRowIsSpread) {
-  for (const int size : testing::Cases(
-           std::vector{5, 1024, 40000, 151936, 600011}, std::vector{5, 6000})) {
-    const std::vector<float> logits = Row("normal", size);
+  const auto expect_same = [](const std::vector<float>& logits) {
     std::vector<SampledRow> rows;
     for (const SamplingParams& params : SomeParams()) {
       rows.push_back(RowOf(logits, params));
-      rows.push_back(RowOf(logits, params, SomeEdits(logits, 100, size)));
+      rows.push_back(RowOf(logits, params, SomeEdits(logits, 100, 7)));
     }
-    for (SampledRow& row : rows) row.num_draws = 1;  // few have clusters
+    // What a row leaves in shared memory is wrong for the next one.
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (float& x : rows[i].logits) x *= 1 + 0.05f * static_cast<float>(i);
+    }
+    for (SampledRow& row : rows) row.num_draws = 1;
+    rows[1].options.only_edited = rows[5].options.only_edited = true;
     for (const DType dtype : {kF32, DType::kBFloat16}) {
-      EXPECT_EQ(DrawOnDevice(rows, dtype),
-                DrawOnDevice(rows, dtype, 0, kNoClusters))
-          << "rows of " << size;
+      const auto without = DrawOnDevice(rows, dtype, 0, kNoClusters);
+      EXPECT_EQ(DrawOnDevice(rows, dtype), without);
+      EXPECT_EQ(DrawOnDevice(rows, dtype, 40), without);
+      EXPECT_EQ(DrawOnDevice(rows, dtype, 1000), without);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        EXPECT_EQ(DrawOnDevice({rows[i]}, dtype)[0], without[i]) << i;
+      }
+    }
+  };
+  for (const int size :
+       testing::Cases(std::vector{5, 1024, 40001, 151936, 300000, 600011},
+                      std::vector{5, 6000})) {
+    SCOPED_TRACE("rows of " + std::to_string(size));
+    expect_same(Row("normal", size));
+  }
+  expect_same(std::vector<float>(testing::Cases(40000, 3000), -kInf));
+  for (const char* kind :
+       {"near ties", "constant", "peak", "holes", "infinite", "nothing"}) {
+    SCOPED_TRACE(kind);
+    expect_same(Row(kind, testing::Cases(40000, 3000)));
+  }
+}
+
+// Tiles of such rows share the bins that say where a draw ends.
+TEST(CudaSampleEdgesTest, TakesMoreTilesThanThereAreBins) {
+  const int size = testing::Cases(600011, 530000);
+  std::vector<SampledRow> rows;
+  for (const SamplingParams& params :
+       {SamplingParams{.temperature = 2, .top_p = 0.9f},
+        SamplingParams{.temperature = 2, .typical_p = 0.9f},
+        SamplingParams{.temperature = 3, .top_k = 5000}}) {
+    rows.push_back(RowOf(Row("normal", size), params));
+    rows.back().num_draws = testing::Cases(4, 1);
+  }
+  ASSERT_NO_FATAL_FAILURE(ExpectEqualsTheTwin(rows, kF32));
+}
+
+// A cluster sends what is within the cut to its first block, which has room for
+// 2,048 and compares up to 128 with each other.
+TEST(CudaSampleEdgesTest, AClusterListsAsManyAsFit) {
+  for (const int num_best : {1, 50, 127, 128, 129, 2047, 2048, 2049, 9000}) {
+    SCOPED_TRACE(num_best);
+    std::vector<float> logits(kSize, -30.0f);
+    for (int i = 0; i < num_best; ++i) {
+      logits[i * 4] = 10 + 0.001f * static_cast<float>(i % 100);
+    }
+    std::vector<SampledRow> rows;
+    for (const SamplingParams& params :
+         {SamplingParams{.min_p = 0.5f},
+          SamplingParams{.min_p = 0.5f, .top_p = 0.7f},
+          SamplingParams{.min_p = 0.5f, .typical_p = 0.7f},
+          SamplingParams{.top_k = 40},
+          SamplingParams{.top_k = 40, .top_p = 0.5f}}) {
+      rows.push_back(RowOf(logits, params));
+      rows.back().num_draws = 3;
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectEqualsTheTwin(rows, kF32));
+  }
+}
+
+TEST(CudaSampleEdgesTest, DeadRowsAndFewDrawsShareALaunch) {
+  std::vector<SampledRow> rows;
+  for (const SamplingParams& params : SomeParams()) {
+    rows.push_back(RowOf(Row("normal", kSize), params));
+    rows.back().num_draws = 1;
+  }
+  const auto expected = DrawOnDevice(rows, kF32);
+  rows[1].cum_log_prob = rows[4].cum_log_prob = -kInf;
+  const auto found = DrawOnDevice(rows, kF32, /*max_draws=*/8);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i == 1 || i == 4) {
+      EXPECT_EQ(found[i][0].token, kNoToken);
+    } else {
+      EXPECT_EQ(found[i], expected[i]);
     }
   }
 }

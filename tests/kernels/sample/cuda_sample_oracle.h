@@ -76,7 +76,12 @@ inline std::vector<testing::Candidates> DrawOnDevice(
     }
   }
   const int num_draws = static_cast<int>(draws.size());
-  draws.resize(std::max(max_draws, num_draws));
+  // Others, which are not to be drawn.
+  while (std::ssize(draws) < max_draws) {
+    draws.push_back({.candidate = static_cast<int>(draws.size()),
+                     .sample = 1000,
+                     .position = 1000});
+  }
   for (const float x : logits) narrow.push_back(testing::ToBFloat16(x));
   auto device = CudaDevice::Open(0);
   EXPECT_TRUE(device.ok());

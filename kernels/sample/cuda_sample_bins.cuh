@@ -1,0 +1,247 @@
+// Histograms of a row, and searches in them (cuda_sample.cu). A cut, and a
+// token at the end, is looked for as in a radix sort: a round counts elements,
+// or adds their masses up, in bins of equal ranges of ranks, finds the bin that
+// reaches what is looked for, and the next round parts that one. Sums are of
+// integers, so no order of additions changes one.
+//
+// All threads, wherever nothing else is said.
+#pragma once
+
+#include "kernels/sample/cuda_sample_block.cuh"
+
+namespace espalier::cuda_sample {
+
+// What a search goes by, from the first element to the last: lower is earlier.
+// If `open`, ranks outside [low, high] share the bins at its ends in the first
+// round.
+struct RankRange {
+  uint32_t low = 0;
+  uint32_t high = kAll;
+  bool open = true;
+};
+
+// Of all positive distances 64 bins for each power of two between 2^-2 and 2^6
+// in the exponent of a weight: most of a row is within one or two of these
+// powers, and tokens that share a bin wait for each other.
+__device__ inline RankRange DistanceRange(float scale, uint32_t cut) {
+  const uint32_t low = __float_as_uint(0x1p-2f / scale);
+  const uint32_t high = min(__float_as_uint(64.0f / scale) - 1, cut);
+  return {.low = min(low, high), .high = high};
+}
+
+// Ranks [low, high] in bins of 2^shift each; those beyond are at the ends.
+__device__ inline int ShiftOf(uint32_t low, uint32_t high) {
+  static_assert(kBins == 1 << 9);
+  const int bits = high > low ? 32 - __clz(high - low) : 0;
+  return max(0, bits - 9);
+}
+__device__ inline int BinOf(uint32_t rank, uint32_t low, uint32_t high,
+                            int shift) {
+  return static_cast<int>((min(max(rank, low), high) - low) >> shift);
+}
+
+// Which of a block's histograms.
+enum class BinsOf { kCounts, kMasses, kTiles };
+
+template <BinsOf kOf>
+__device__ inline MassBins& MassesOf() {
+  return kOf == BinsOf::kTiles ? OfBlock().of_tiles : OfBlock().masses;
+}
+
+// One thread.
+template <BinsOf kOf = BinsOf::kMasses>
+__device__ void AddToBin(int bin, Mass mass) {
+  const uint32_t low = static_cast<uint32_t>(mass);
+  const uint32_t old = atomicAdd(&MassesOf<kOf>().low[bin], low);
+  const uint32_t high =
+      static_cast<uint32_t>(mass >> 32) + (old + low < old ? 1 : 0);
+  if (high != 0) atomicAdd(&MassesOf<kOf>().high[bin], high);
+}
+
+template <typename Policy, BinsOf kOf = BinsOf::kMasses>
+__device__ void ClearBins() {
+  __syncthreads();
+  for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {
+    MassesOf<kOf>().low[i] = MassesOf<kOf>().high[i] = 0;
+    if (kOf != BinsOf::kTiles) OfBlock().counts[i] = 0;
+  }
+  if (threadIdx.x == 0) OfBlock().bin = -1;
+  __syncthreads();
+}
+
+// A cluster: adds all blocks' bins up, in each of them. Each block does so for
+// some bins, one lane for each block, and no other looks at these.
+template <typename Policy, BinsOf kOf>
+__device__ void MergeBins() {
+  __syncthreads();
+  if (NumBlocks<Policy>() == 1) return;
+  SyncCluster();
+  const int num_blocks = NumBlocks<Policy>();
+  const int rank = static_cast<int>(threadIdx.x) % num_blocks;
+  for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {
+    const int bin = BlockRank<Policy>() * (kBins / num_blocks) + i / num_blocks;
+    if constexpr (kOf != BinsOf::kTiles) {
+      int& at_count = InBlock(OfBlock().counts[bin], rank);
+      int count = at_count;
+      for (int distance = 1; distance < num_blocks; distance *= 2) {
+        count += __shfl_xor_sync(kAllLanes, count, distance);
+      }
+      at_count = count;
+    }
+    if constexpr (kOf != BinsOf::kCounts) {
+      uint32_t& at_low = InBlock(MassesOf<kOf>().low[bin], rank);
+      uint32_t& at_high = InBlock(MassesOf<kOf>().high[bin], rank);
+      Mass mass = Mass{at_high} << 32 | at_low;
+      for (int distance = 1; distance < num_blocks; distance *= 2) {
+        mass += __shfl_xor_sync(kAllLanes, mass, distance);
+      }
+      at_low = static_cast<uint32_t>(mass);
+      at_high = static_cast<uint32_t>(mass >> 32);
+    }
+  }
+  SyncCluster();
+}
+
+// A thread's two bins: of masses, or of counts where those are what counts.
+struct BinPair {
+  int2 counts = {};
+  Mass values[2] = {};
+};
+
+template <BinsOf kOf>
+__device__ BinPair ReadPair(int t) {
+  BinPair pair;
+  if (kOf != BinsOf::kTiles) {
+    pair.counts = reinterpret_cast<const int2*>(OfBlock().counts)[t];
+  }
+  if constexpr (kOf == BinsOf::kCounts) {
+    pair.values[0] = pair.counts.x;
+    pair.values[1] = pair.counts.y;
+  } else {
+    const uint2 low = reinterpret_cast<const uint2*>(MassesOf<kOf>().low)[t];
+    const uint2 high = reinterpret_cast<const uint2*>(MassesOf<kOf>().high)[t];
+    pair.values[0] = Mass{high.x} << 32 | low.x;
+    pair.values[1] = Mass{high.y} << 32 | low.y;
+  }
+  return pair;
+}
+
+// Finds the first bin at which counts, or masses, reach `target`.
+template <BinsOf kOf>
+__device__ void FindBin(Mass target) {
+  constexpr bool kByMass = kOf != BinsOf::kCounts;
+  const int t = threadIdx.x;
+  BinPair pair;
+  Mass sum = 0;
+  int count_sum = 0;
+  if (t < kBins / 2) {
+    pair = ReadPair<kOf>(t);
+    if (kByMass) sum = pair.values[0] + pair.values[1];
+    count_sum = pair.counts.x + pair.counts.y;
+#pragma unroll
+    for (int distance = 1; distance < kWarpSize; distance *= 2) {
+      const Mass other = kByMass ? __shfl_up_sync(kAllLanes, sum, distance) : 0;
+      const int others = __shfl_up_sync(kAllLanes, count_sum, distance);
+      if (Lane() >= distance) {
+        sum += other;
+        count_sum += others;
+      }
+    }
+    if (Lane() == kWarpSize - 1) {
+      OfBlock().sums[Warp()] = sum;
+      OfBlock().count_sums[Warp()] = count_sum;
+    }
+  }
+  __syncthreads();
+  if (t < kBins / 2) {
+#pragma unroll
+    for (int w = 0; w < kScanWarps; ++w) {
+      if (w >= Warp()) break;
+      if (kByMass) sum += OfBlock().sums[w];
+      count_sum += OfBlock().count_sums[w];
+    }
+    if (!kByMass) sum = count_sum;
+    const Mass middle = sum - pair.values[1];
+    const Mass before = middle - pair.values[0];
+    if (before < target && target <= sum) {
+      const bool second = target > middle;
+      OfBlock().bin = 2 * t + second;
+      OfBlock().before = second ? middle : before;
+      OfBlock().of_bin = second ? pair.values[1] : pair.values[0];
+      OfBlock().count = second ? pair.counts.y : pair.counts.x;
+      OfBlock().count_up_to = count_sum - (second ? 0 : pair.counts.y);
+    }
+  }
+  __syncthreads();
+}
+
+// A search for the lowest rank at which the number of elements of that rank or
+// a lower one, or their mass, reaches a target.
+class RankSearch {
+ public:
+  __device__ RankSearch(const RankRange& range, Mass target, bool by_mass)
+      : low_(range.low),
+        high_(range.high),
+        open_(range.open),
+        by_mass_(by_mass),
+        target_(target) {}
+
+  template <typename Policy>
+  __device__ void BeginRound() {
+    shift_ = ShiftOf(low_, high_);
+    ClearBins<Policy>();
+  }
+  // One thread: an element, if it is where the search is.
+  template <typename MassOf>
+  __device__ void Add(uint32_t rank, const MassOf& mass_of) const {
+    if (!open_ && (rank < low_ || rank > high_)) return;
+    const int bin = BinOf(rank, low_, high_, shift_);
+    atomicAdd(&OfBlock().counts[bin], 1);
+    if (by_mass_) AddToBin(bin, mass_of());
+  }
+  // After all elements, of all blocks of a cluster if they share them out.
+  // False if they do not reach the target.
+  template <typename Policy>
+  __device__ bool EndRound(bool shared_out) {
+    __syncthreads();
+    if (by_mass_) {
+      if (shared_out) MergeBins<Policy, BinsOf::kMasses>();
+      FindBin<BinsOf::kMasses>(target_);
+    } else {
+      if (shared_out) MergeBins<Policy, BinsOf::kCounts>();
+      FindBin<BinsOf::kCounts>(target_);
+    }
+    const int bin = OfBlock().bin;
+    if (bin < 0) return false;
+    target_ -= OfBlock().before;
+    passed_ += OfBlock().before;
+    num_passed_ += OfBlock().count_up_to - OfBlock().count;
+    const uint32_t begin = low_ + (static_cast<uint32_t>(bin) << shift_);
+    const uint32_t end = min(high_, begin + ((1u << shift_) - 1));
+    high_ = open_ && end == high_ ? kAll : end;
+    low_ = open_ && bin == 0 ? 0 : begin;
+    open_ = false;
+    return true;
+  }
+
+  // Where it has come to.
+  __device__ uint32_t low() const { return low_; }
+  __device__ uint32_t high() const { return high_; }
+  __device__ bool is_exact() const { return high_ == low_; }
+  // Elements there, those up to there, and the sum of the latter.
+  __device__ int count() const { return OfBlock().count; }
+  __device__ int count_up_to() const { return num_passed_ + count(); }
+  __device__ Mass reached() const { return passed_ + OfBlock().of_bin; }
+
+ private:
+  uint32_t low_;
+  uint32_t high_;
+  bool open_;
+  bool by_mass_;
+  int shift_ = 0;
+  Mass target_;
+  Mass passed_ = 0;
+  int num_passed_ = 0;
+};
+
+}  // namespace espalier::cuda_sample

@@ -1,0 +1,245 @@
+// A row's edits, as the warps see them that go through the row in tiles: few,
+// and anywhere. They are ascending by token, so a warp needs a run of them at a
+// time, one a lane.
+#pragma once
+
+#include "kernels/sample/cuda_sample_row.cuh"
+#include "kernels/select/cuda_select_pieces.cuh"
+
+namespace espalier::cuda_sample {
+
+using cuda_select::kPieceSize;
+using cuda_select::LanePiece;
+
+struct EditList {
+  const TokenEdit* edits = nullptr;
+  CudaRowEdits row = {};
+
+  EditList() = default;
+  __device__ EditList(const CudaSampleInputs& in, int row_idx)
+      : edits(in.edits) {
+    if (in.row_edits != nullptr) row = in.row_edits[row_idx];
+  }
+  __device__ bool any() const { return row.end > row.begin || row.only_edited; }
+
+  // One thread: a token's score after an edit of its.
+  __device__ float Edited(const TokenEdit& edit, float score) const {
+    return edit.banned ? MinusInf()
+                       : EditedScore(score, edit, row.repetition_penalty);
+  }
+
+  // One thread: a token's score after edits.
+  __device__ float Edited(int token, float score) const {
+    int begin = row.begin;
+    int end = row.end;
+    while (begin < end) {
+      const int middle = (begin + end) / 2;
+      if (edits[middle].token < token) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    if (begin == row.end || edits[begin].token != token) {
+      return row.only_edited ? MinusInf() : score;
+    }
+    return Edited(edits[begin], score);
+  }
+};
+
+// A warp's logits of up to two pieces, in the order of tokens, where its lanes
+// edit them side by side: the registers of another lane can't be named by a
+// token.
+template <int kPieces>
+struct WarpLogits {
+  alignas(16) float logits[kPieces * kPieceSize];
+  unsigned edited[kWarpSize];  // of each lane's tokens, a bit each
+
+  // Which lane has the token at a place, and which bit it is.
+  template <typename T>
+  __device__ static int LaneOf(int place) {
+    return place / LanePiece<T>::kPerLoad % kWarpSize;
+  }
+  template <typename T>
+  __device__ static int BitOf(int place) {
+    constexpr int kPerLoad = LanePiece<T>::kPerLoad;
+    return place / (kPerLoad * kWarpSize) * kPerLoad + place % kPerLoad;
+  }
+
+  // All lanes' logits in, or out.
+  template <typename T>
+  __device__ void Put(const float (&x)[16 * kPieces]) {
+#pragma unroll
+    for (int i = 0; i < 16 * kPieces; i += 4) {
+      FourAt<T>(i) = {x[i], x[i + 1], x[i + 2], x[i + 3]};
+    }
+  }
+  template <typename T>
+  __device__ void Take(float (&x)[16 * kPieces]) {
+#pragma unroll
+    for (int i = 0; i < 16 * kPieces; i += 4) {
+      const float4 four = FourAt<T>(i);
+      x[i] = four.x;
+      x[i + 1] = four.y;
+      x[i + 2] = four.z;
+      x[i + 3] = four.w;
+    }
+  }
+
+ private:
+  template <typename T>
+  __device__ float4& FourAt(int i) {
+    const int at = cuda_select::PieceToken<T>(i / 16, i % 16);
+    return *reinterpret_cast<float4*>(logits + at);
+  }
+};
+
+// A run of a row's edits, one a lane, that a warp takes in order.
+class EditWindow {
+ public:
+  EditWindow() = default;
+  // From edit `first` on.
+  __device__ EditWindow(const EditList& list, int first) : list_(list) {
+    Load(first);
+    next_ = first;
+  }
+
+  // From the first edit of `token` or a later one on, in few dependent loads.
+  __device__ static EditWindow At(const EditList& list, int token) {
+    int begin = list.row.begin;
+    int end = list.row.end;
+    // As many as there are lanes are too many: all may be of tokens below.
+    while (end - begin >= kWarpSize) {
+      const int step = (end - begin + kWarpSize - 1) / kWarpSize;
+      const int probe = begin + Lane() * step;
+      const bool before = probe < end && list.edits[probe].token < token;
+      const int count = __popc(__ballot_sync(kAllLanes, before));
+      if (count == 0) break;
+      end = min(end, begin + count * step);
+      begin += (count - 1) * step + 1;
+    }
+    EditWindow window(list, begin);
+    window.next_ += __popc(__ballot_sync(kAllLanes, window.token_ < token));
+    return window;
+  }
+
+  // The edit that is next.
+  __device__ int next() const { return next_; }
+
+  // Whether tokens below `end` change that have not been passed.
+  __device__ bool Changes(int end) const {
+    return list_.row.only_edited || Has(end);
+  }
+
+  // Goes past the edits of tokens below `end`.
+  __device__ void SkipTo(int end) {
+    while (Pass(__ballot_sync(kAllLanes, IsNext() && token_ < end))) {
+    }
+  }
+
+  // Edits the lanes' values, whose tokens are token_of(i), as far as the next
+  // edits are of tokens below `end`. Made for one or two edits at a time.
+  template <int kSize, typename TokenOf>
+  __device__ void Apply(int end, const TokenOf& token_of,
+                        float (&values)[kSize]) {
+    unsigned edited = 0;
+    unsigned wanted;
+    do {
+      wanted = __ballot_sync(kAllLanes, IsNext() && token_ < end);
+#pragma unroll 1
+      for (unsigned left = wanted; left != 0; left &= left - 1) {
+        ApplyOne(list_.edits[base_ + __ffs(left) - 1], token_of, values,
+                 edited);
+      }
+    } while (Pass(wanted));
+    if (list_.row.only_edited) KeepOnly(edited, values);
+  }
+
+  // Edits pieces that begin with a token, all lanes at once. The window is at
+  // their first edit.
+  template <typename T, int kPieces>
+  __device__ void ApplyToPieces(int begin, WarpLogits<kPieces>& shared,
+                                float (&values)[16 * kPieces]) {
+    using Shared = WarpLogits<kPieces>;
+    const int end = begin + kPieces * kPieceSize;
+    const bool only_edited = list_.row.only_edited;
+    if (!Changes(end)) return;
+    __syncwarp();  // those before have been taken
+    shared.template Put<T>(values);
+    shared.edited[Lane()] = 0;
+    __syncwarp();
+    unsigned wanted;
+    do {
+      const bool mine = IsNext() && token_ < end;
+      wanted = __ballot_sync(kAllLanes, mine);
+      if (mine) {
+        const int place = token_ - begin;
+        float& value = shared.logits[place];
+        value = list_.Edited(list_.edits[base_ + Lane()], value);
+        if (only_edited) {
+          atomicOr(&shared.edited[Shared::template LaneOf<T>(place)],
+                   1u << Shared::template BitOf<T>(place));
+        }
+      }
+    } while (Pass(wanted));
+    __syncwarp();
+    shared.template Take<T>(values);
+    if (only_edited) KeepOnly(shared.edited[Lane()], values);
+  }
+
+ private:
+  // Whether this lane's edit is still to come.
+  __device__ bool IsNext() const { return base_ + Lane() >= next_; }
+  __device__ bool Has(int end) const {
+    return __any_sync(kAllLanes, IsNext() && token_ < end);
+  }
+  __device__ void Load(int base) {
+    base_ = base;
+    const int own = base + Lane();
+    token_ = own < list_.row.end ? list_.edits[own].token : 0x7FFFFFFF;
+  }
+
+  // Goes past these lanes' edits; true if there may be more of the same, in a
+  // window that is new.
+  __device__ bool Pass(unsigned lanes) {
+    next_ += __popc(lanes);
+    if (next_ < base_ + kWarpSize || next_ >= list_.row.end) return false;
+    Load(next_);
+    return true;
+  }
+
+  template <int kSize, typename TokenOf>
+  __device__ void ApplyOne(const TokenEdit& edit, const TokenOf& token_of,
+                           float (&values)[kSize], unsigned& edited) const {
+    float value = 0;
+    unsigned at = 0;
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) {
+      if (token_of(i) != edit.token) continue;
+      value = values[i];
+      at = 1u << i;
+    }
+    if (at == 0) return;
+    value = list_.Edited(edit, value);
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) {
+      if (at == 1u << i) values[i] = value;
+    }
+    edited |= at;
+  }
+
+  template <int kSize>
+  __device__ static void KeepOnly(unsigned edited, float (&values)[kSize]) {
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) {
+      if ((edited >> i & 1) == 0) values[i] = MinusInf();
+    }
+  }
+
+  EditList list_;
+  int token_;  // of this lane's edit
+  int base_;   // the edit of lane 0
+  int next_;
+};
+
+}  // namespace espalier::cuda_sample

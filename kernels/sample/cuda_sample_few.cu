@@ -1,0 +1,246 @@
+// Few draws, each in one launch: a cluster of blocks reads the row that it
+// draws from and keeps it in its registers.
+//
+//   - Each warp reads up to one tile, edits it, and tells all blocks of the
+//     cluster what it comes to.
+//   - Each block finds the cut for itself, as far as tiles say where it is
+//     (cuda_sample_filter.cuh), which takes less time than to wait for one.
+//   - The warps send the few tokens within it to the first block, which draws.
+//     Where more are left, all blocks go on as in two launches.
+//
+// Greedy rows and those without filters end as in two launches, in the first
+// block. So a chain of two launches and a table of tiles in memory are spared,
+// and where few tokens are kept another reading of the best quarters. The
+// arithmetic of tiles and of draws is that of two launches, so a draw has the
+// same bits.
+#include "base/status.h"
+#include "kernels/cuda_kernel_support.cuh"
+#include "kernels/sample/cuda_sample_draw.cuh"
+#include "kernels/sample/cuda_sample_tile.cuh"
+
+namespace espalier::cuda_sample {
+namespace {
+
+constexpr int kWarps = kWarpsOf<FewDraws>;
+constexpr int kMaxTiles = kWarps * kMaxCluster;
+// Blocks of a draw: with fewer, each reads for so long that two launches, of
+// which the first has all of the device, are faster.
+constexpr int kBlockCounts[] = {16, 8};
+
+struct HeldShared {
+  // Of the whole row.
+  float4 maxima[kMaxTiles];
+  float4 sums[kMaxTiles];
+  RawTile raw[kMaxTiles];
+  int first_edits[kMaxTiles];
+  // Of the block's warps.
+  WarpLogits<2> edited_tiles[kWarps];
+};
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// The tile of a warp, if there is one for it.
+template <typename T>
+class HeldTile {
+ public:
+  static constexpr bool kHolds = true;
+
+  // Neighbours in the row are different blocks'. Before the row is there.
+  __device__ HeldTile(const Params& p, const EditList& edits)
+      : tile_(Warp() * NumBlocks<FewDraws>() + BlockRank<FewDraws>()),
+        exists_(tile_ < p.num_tiles) {
+    if (!exists_ || !edits.any()) return;
+    window_ = EditWindow::At(edits, tile_ * kTileSize);
+    first_edit_ = window_.next();
+    is_edited_ = window_.Changes((tile_ + 1) * kTileSize);
+  }
+
+  __device__ void Load(const Params& p, int row) {
+    if (!exists_) return;
+    const int size = p.in.vocab_size;
+    const T* const logits =
+        static_cast<const T*>(p.in.logits) + size_t(row) * size;
+    const bool aligned = reinterpret_cast<uintptr_t>(logits) % 16 == 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      raw_[i] = cuda_select::LoadPiece(logits, 2 * tile_ + i, size, aligned);
+    }
+  }
+
+  __device__ void Edit(WarpLogits<2>& shared) {
+    if (!exists_) return;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float x[16];
+      Unpack(raw_[i], x);
+#pragma unroll
+      for (int j = 0; j < 16; ++j) edited_[16 * i + j] = x[j];
+    }
+    if (!is_edited_) return;
+    window_.template ApplyToPieces<T>(tile_ * kTileSize, shared, edited_);
+  }
+
+  // Tells all blocks of the cluster, a lane each, its quarters' maxima,
+  __device__ void TellMaxima(HeldShared& shared) {
+    if (!exists_) return;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) max_ = fmaxf(max_, edited_[i]);
+    const float4 maxima = OfQuarters(cuda_select::MaxOverQuarter(max_));
+    if (Lane() >= NumBlocks<FewDraws>()) return;
+    InBlock(shared.maxima[tile_], Lane()) = maxima;
+  }
+
+  // and its sums.
+  __device__ void TellSums(const Weighing& weighing, HeldShared& shared) {
+    if (!exists_) return;
+    LaneTile lane;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float x[16];
+      Unpack(raw_[i], x);
+      if (is_edited_) {
+        AddRaw(x, lane);
+#pragma unroll
+        for (int j = 0; j < 16; ++j) x[j] = edited_[16 * i + j];
+        AddEdited(x, weighing, lane);
+      } else {
+        AddPiece(x, weighing, lane);
+      }
+    }
+    const TileTotals totals = FinishTile(lane, weighing, is_edited_);
+    const float4 sums = OfQuarters(totals.sum);
+    if (Lane() >= NumBlocks<FewDraws>()) return;
+    InBlock(shared.sums[tile_], Lane()) = sums;
+    InBlock(shared.raw[tile_], Lane()) = totals.raw;
+    InBlock(shared.first_edits[tile_], Lane()) = first_edit_;
+  }
+
+  // Calls visit(logit, token), both after edits, for what reaches(logit) lets
+  // pass.
+  template <typename Reaches, typename Visit>
+  __device__ void ForEach(const Reaches& reaches, const Visit& visit) const {
+    if (!exists_ || !reaches(max_)) return;
+    unsigned reached = 0;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      reached |= reaches(edited_[i]) ? 1u << i : 0;
+    }
+#pragma unroll 1
+    for (; reached != 0; reached &= reached - 1) {
+      const int index = __ffs(reached) - 1;
+      float x = 0;
+#pragma unroll
+      for (int i = 0; i < 32; ++i) {
+        if (i == index) x = edited_[i];
+      }
+      visit(x, cuda_select::PieceToken<T>(2 * tile_ + index / 16, index % 16));
+    }
+  }
+
+ private:
+  __device__ static float4 OfQuarters(float x) {
+    constexpr int kLanes = kWarpSize / kQuarters;
+    return {__shfl_sync(kAllLanes, x, 0), __shfl_sync(kAllLanes, x, kLanes),
+            __shfl_sync(kAllLanes, x, 2 * kLanes),
+            __shfl_sync(kAllLanes, x, 3 * kLanes)};
+  }
+
+  int tile_;
+  bool exists_;
+  bool is_edited_ = false;
+  int first_edit_ = 0;
+  EditWindow window_;
+  LanePiece<T> raw_[2];
+  float edited_[32];
+  float max_ = -__builtin_inff();  // of these
+};
+
+template <typename T>
+__device__ void ReadAndDraw(const Params& p, HeldShared& shared) {
+  const DrawTask task(p, static_cast<int>(blockIdx.x) / NumBlocks<FewDraws>());
+  const Weighing weighing(task.options.params, p.in.vocab_size);
+  const bool few = KeepsFew(task.options.params, p.in.vocab_size);
+  HeldTile<T> held(p, task.alive ? EditList(p.in, task.draw.row) : EditList());
+  WaitForPrevious();  // for logits; the rest was there before
+  if (!task.exists) return;
+  if (!task.alive) return task.AnswerDead<FewDraws>(p);
+  held.Load(p, task.draw.row);
+  WaitCluster();  // all blocks are there
+  held.Edit(shared.edited_tiles[Warp()]);
+  held.TellMaxima(shared);
+  // Where few tokens are kept, sums are asked for last.
+  if (!few) held.TellSums(weighing, shared);
+  ArriveCluster();
+  if (few) held.TellSums(weighing, shared);
+  WaitCluster();
+  Sampler<T, FewDraws> sampler(
+      p, task.draw,
+      {shared.maxima, shared.sums, shared.raw, shared.first_edits});
+  const Drawn drawn = sampler.Draw(task, held);
+  if (drawn.token != kNotMine) task.Answer(p, drawn);
+}
+
+#endif
+
+// A draw's blocks are a cluster.
+template <typename T>
+__global__
+__launch_bounds__(FewDraws::kThreads, FewDraws::kMinBlocks) void DrawInClusters(
+    const __grid_constant__ Params p) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(16) char dynamic[];
+  LetNextStart();
+  Clear<FewDraws>(p.in.vocab_size);
+  // What is cleared is told of by the next barrier, before anybody adds to it.
+  ArriveCluster();
+  ReadAndDraw<T>(p, *reinterpret_cast<HeldShared*>(dynamic));
+#endif
+}
+
+LaunchShape ShapeOf(const Params& p, int num_blocks) {
+  return {.grid = dim3(p.in.max_draws * num_blocks),
+          .block = dim3(FewDraws::kThreads),
+          .shared_bytes = sizeof(HeldShared),
+          .cluster = num_blocks};
+}
+
+// How many blocks a draw has; 0 if that does not pay.
+template <typename T>
+absl::StatusOr<int> NumBlocksOf(const Params& p, const CudaDevice& device) {
+  if (device.compute_capability < 90 || !IsCompiled(DrawInClusters<T>) ||
+      sizeof(Shared) + sizeof(HeldShared) > size_t(device.max_shared_bytes)) {
+    return 0;
+  }
+  for (const int blocks : kBlockCounts) {
+    if (p.in.max_draws * blocks > device.num_sms ||
+        p.num_tiles > kWarps * blocks) {
+      continue;
+    }
+    RETURN_IF_ERROR(AllowSharedBytes(DrawInClusters<T>, sizeof(HeldShared)));
+    if (NumActiveClusters(DrawInClusters<T>, ShapeOf(p, blocks)) >=
+        p.in.max_draws) {
+      return blocks;
+    }
+  }
+  return 0;
+}
+
+template <typename T>
+absl::StatusOr<bool> LaunchClusters(const Params& p, const CudaDevice& device,
+                                    cudaStream_t stream) {
+  ASSIGN_OR_RETURN(const int blocks, NumBlocksOf<T>(p, device));
+  if (blocks == 0) return false;
+  RETURN_IF_ERROR(Launch(DrawInClusters<T>, ShapeOf(p, blocks), stream, p));
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> DrawFewTokens(const Params& p, const CudaDevice& device,
+                                   cudaStream_t stream) {
+  return p.in.dtype == DType::kFloat32
+             ? LaunchClusters<float>(p, device, stream)
+             : LaunchClusters<uint16_t>(p, device, stream);
+}
+
+}  // namespace espalier::cuda_sample

@@ -1,0 +1,151 @@
+// What a warp makes of a tile of logits, two pieces one after the other: the
+// maxima of its quarters and what these weigh, both after edits, and its raw
+// sum of exponentials. One order of arithmetic, so that a tile comes to the
+// same bits whoever reads it.
+#pragma once
+
+#include "kernels/sample/cuda_sample_edits.cuh"
+
+namespace espalier::cuda_sample {
+
+using cuda_select::LogSum;
+
+// How the tokens of a row weigh.
+struct Weighing {
+  float scale = 0;      // of exponents (ExponentScale)
+  bool wanted = false;  // whether a draw asks for it
+  // Whether exponentials of raw logits do, where there is no edit.
+  bool raw = true;
+
+  Weighing() = default;
+  __device__ Weighing(const SamplingParams& params, int vocab_size)
+      : scale(ExponentScale(params.temperature)),
+        wanted(NeedsWeights(params, vocab_size)),
+        raw(params.temperature == 1.0f || !wanted) {}
+};
+
+// What a lane has of a tile.
+struct LaneTile {
+  LogSum raw;
+  float max = -__builtin_inff();  // of edited logits
+  float weights = 0;              // in units of what that weighs
+  bool nan = false;
+};
+
+// 2^x as FastExp2, which the compiler leaves where it is: of 32 in work at once
+// it would have to put some away.
+__device__ inline float Exp2InPlace(float x) {
+  float e;
+  asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x));
+  return e;
+}
+
+// Sums of exp(x - max), in the order of SumOfExp, and of weights.
+__device__ inline float2 SumsOf(const float (&x)[16], float max, float scale) {
+  float sums[4] = {};
+  float weights[4] = {};
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    const float difference = x[i] - max;
+    sums[i % 4] += Exp2InPlace(__fmul_rn(difference, 1.44269504f));
+    weights[i % 4] += Exp2InPlace(__fmul_rn(difference, scale));
+  }
+  return {(sums[0] + sums[1]) + (sums[2] + sums[3]),
+          (weights[0] + weights[1]) + (weights[2] + weights[3])};
+}
+
+// Where one is NaN. Rarely asked, so it need not be where it is asked.
+static __device__ __noinline__ float2 CarefulSumsOf(const float (&x)[16],
+                                                    float max, float scale,
+                                                    bool& nan) {
+#pragma unroll
+  for (int i = 0; i < 16; ++i) nan |= x[i] != x[i];
+  return {cuda_select::CarefulSumOfExp(x, max),
+          CarefulSumOfWeights(x, max, scale)};
+}
+
+// Adds a lane's logits of a piece of a tile without edits: raw ones as
+// AddLogits (cuda_select_pieces.cuh), to the bit.
+__device__ inline void AddPiece(const float (&x)[16], const Weighing& weighing,
+                                LaneTile& lane) {
+  float top = lane.raw.max;
+#pragma unroll
+  for (int i = 0; i < 16; ++i) top = fmaxf(top, x[i]);  // ignores NaN
+  float2 sums = weighing.raw ? float2{cuda_select::SumOfExp(x, top), 0}
+                             : SumsOf(x, top, weighing.scale);
+  if (cuda_select::IsNan(sums.x)) {
+    float copy[16];
+#pragma unroll
+    for (int i = 0; i < 16; ++i) copy[i] = x[i];
+    bool nan = false;
+    sums = CarefulSumsOf(copy, top, weighing.scale, nan);
+    lane.nan |= nan;
+  }
+  lane.weights =
+      WeightSum{lane.raw.max, lane.weights}.Scaled(top, weighing.scale) +
+      sums.y;
+  lane.raw = {top, lane.raw.Scaled(top) + sums.x};
+  lane.max = top;
+}
+
+// The same in two parts, of a tile with edits: of raw logits,
+__device__ inline void AddRaw(const float (&x)[16], LaneTile& lane) {
+  cuda_select::AddLogits(x, lane.raw, [&] {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) lane.nan |= x[i] != x[i];
+  });
+}
+
+__device__ inline float SumOfWeights(const float (&x)[16], float max,
+                                     float scale) {
+  float sums[4] = {};
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    sums[i % 4] += Exp2InPlace(__fmul_rn(x[i] - max, scale));
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// and of edited ones.
+__device__ inline void AddEdited(const float (&x)[16], const Weighing& weighing,
+                                 LaneTile& lane) {
+  float top = lane.max;
+#pragma unroll
+  for (int i = 0; i < 16; ++i) top = fmaxf(top, x[i]);
+  if (weighing.wanted) {
+    float sum = SumOfWeights(x, top, weighing.scale);
+    if (cuda_select::IsNan(sum)) {
+      sum = CarefulSumOfWeights(x, top, weighing.scale);
+    }
+    lane.weights =
+        WeightSum{lane.max, lane.weights}.Scaled(top, weighing.scale) + sum;
+  }
+  lane.max = top;
+}
+
+// What lanes have in common once they have brought a tile together.
+struct TileTotals {
+  // Of this lane's quarter.
+  float max;
+  float sum;
+  RawTile raw;
+};
+
+__device__ inline TileTotals FinishTile(const LaneTile& own,
+                                        const Weighing& weighing, bool edited) {
+  TileTotals totals;
+  totals.max = cuda_select::MaxOverQuarter(own.max);
+  totals.sum = weighing.raw && !edited ? own.raw.Scaled(totals.max)
+                                       : WeightSum{own.max, own.weights}.Scaled(
+                                             totals.max, weighing.scale);
+#pragma unroll
+  for (int distance = 1; distance < kWarpSize / kQuarters; distance *= 2) {
+    totals.sum += __shfl_xor_sync(kAllLanes, totals.sum, distance);
+  }
+  totals.raw.max = cuda_select::MaxOverWarp(own.raw.max);
+  const float sum = cuda_select::SumOverWarp(own.raw.Scaled(totals.raw.max));
+  totals.raw.sum = __any_sync(kAllLanes, own.nan) ? NAN : sum;
+  return totals;
+}
+
+}  // namespace espalier::cuda_sample

@@ -14,9 +14,16 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/ids.h"
 #include "kernels/resident/cuda_resident.h"
 
 namespace espalier {
+
+// Page ids, as the device has them.
+inline std::span<const int> Words(std::span<const PageId> pages) {
+  static_assert(sizeof(PageId) == sizeof(int));
+  return {reinterpret_cast<const int*>(pages.data()), pages.size()};
+}
 
 class CudaDelta {
  public:

@@ -7,71 +7,10 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "model/cuda/cuda_group_rows.h"
 
 namespace espalier {
 namespace {
-
-// The row that a line of logits is of.
-int RowOfLine(const StepPlan& plan, int line) {
-  const auto row =
-      std::lower_bound(plan.rows.begin(), plan.rows.end(), line,
-                       [](const PlanRow& r, int wanted) {
-                         return r.first_logits + r.num_logits <= wanted;
-                       });
-  CHECK(row != plan.rows.end()) << "line " << line << " is of no row";
-  return static_cast<int>(row - plan.rows.begin());
-}
-
-// The rows that a selection's lines are of, by rank.
-absl::StatusOr<std::vector<int>> RowsOf(const StepPlan& plan,
-                                        const PlanSelection& selection) {
-  std::vector<int> rows;
-  for (int rank = 0; rank < selection.num_rows; ++rank) {
-    const int line = selection.first_logits + rank;
-    rows.push_back(RowOfLine(plan, line));
-    const PlanRow& row = plan.rows[rows.back()];
-    const int last = row.first_logits + row.num_logits - 1;
-    if (line == last) continue;
-    return InvalidArgument("a selection is from line ", line,
-                           " of logits, on a CUDA device it is from a row's ",
-                           "last, ", last);
-  }
-  return rows;
-}
-
-int LastPosition(const PlanRow& row) {
-  return row.first_position + row.num_tokens - 1;
-}
-
-// A generated token for each slot, to be fed over tables that are complete. A
-// group of which fewer beams live is fed from the plan, row by row: so a step
-// has no more tokens than the plan.
-bool FeedsBeams(const StepPlan& plan, const PlanSelection& selection,
-                std::span<const int> rows) {
-  return selection.num_generated > 0 &&
-         selection.num_rows == selection.num_slots &&
-         std::all_of(rows.begin(), rows.end(),
-                     [&](int row) { return plan.rows[row].num_tokens == 1; });
-}
-
-// How many pages all rows begin with, `limit` at most.
-int NumCommonPages(const StepPlan& plan, std::span<const int> rows, int limit) {
-  const std::span<const PageId> first = plan.row_pages(rows[0]);
-  size_t count = std::min<size_t>(limit, first.size());
-  for (const int row : rows.subspan(1)) {
-    const std::span<const PageId> pages = plan.row_pages(row);
-    count = std::mismatch(first.begin(), first.begin() + count, pages.begin(),
-                          pages.end())
-                .first -
-            first.begin();
-  }
-  return static_cast<int>(count);
-}
-
-std::span<const int> Ids(std::span<const PageId> pages) {
-  static_assert(sizeof(PageId) == sizeof(int));
-  return {reinterpret_cast<const int*>(pages.data()), pages.size()};
-}
 
 // Tokens, counted once for each shared run they are in.
 int64_t NumRunQueries(const CudaBatchImage& image) {
@@ -169,14 +108,13 @@ absl::Status CudaStepBuilder::FindSelection(const StepPlan& plan,
                                             const PlanSelection& selection,
                                             size_t answer) {
   if (selection.num_rows == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(std::vector<int> rows, RowsOf(plan, selection));
-  for (const int row : rows) RETURN_IF_ERROR(CheckPages(plan, row));
-  const bool feeds_beams = FeedsBeams(plan, selection, rows);
+  ASSIGN_OR_RETURN(const auto rows, CudaGroupRows::Find(plan, selection));
+  for (const int row : rows.rows()) RETURN_IF_ERROR(CheckPages(plan, row));
   CudaGroup* const group = groups_.Find(selection.request);
-  RETURN_IF_ERROR(SetGroup(plan, selection, rows, feeds_beams, group));
-  Entry entry = {group, RequestOfRows(selection), answer, std::move(rows),
-                 selection.cum_log_probs};
-  (feeds_beams ? beams_ : prompts_).push_back(std::move(entry));
+  rows.Put(*memory_, shape_.page_size, group, delta_);
+  (rows.feeds_beams() ? beams_ : prompts_)
+      .push_back({group, RequestOfRows(selection), answer, rows.rows(),
+                  selection.cum_log_probs});
   return absl::OkStatus();
 }
 
@@ -196,97 +134,10 @@ absl::Status CudaStepBuilder::FindContinuation(
   if (group->tail_pages != continuation.tail_pages) {
     group->tail_pages = continuation.tail_pages;
     delta_->Put<int>(memory_->arrays().state.tails + group->first_slot,
-                     Ids(group->tail_pages));
+                     Words(group->tail_pages));
   }
   beams_.push_back({group, RequestOf(continuation), answer, {}, {}});
   return absl::OkStatus();
-}
-
-absl::Status CudaStepBuilder::SetGroup(const StepPlan& plan,
-                                       const PlanSelection& selection,
-                                       std::span<const int> rows,
-                                       bool feeds_beams, CudaGroup* group) {
-  const int position = LastPosition(plan.rows[rows[0]]);
-  for (const int row : rows) {
-    if (LastPosition(plan.rows[row]) != position) {
-      return InvalidArgument("rows of one request end at positions ", position,
-                             " and ", LastPosition(plan.rows[row]));
-    }
-  }
-  // Full pages that no beam of the group will write into.
-  const int num_full = (position + (feeds_beams ? 0 : 1)) / shape_.page_size;
-  group->num_shared_pages = NumCommonPages(plan, rows, num_full);
-  group->position = position;
-  group->eos_token_ids = selection.eos_token_ids;
-  group->tail_pages.clear();
-  PutTables(plan, selection, rows, *group);
-  PutHomes(selection, *group);
-  if (feeds_beams) PutBeams(plan, selection, rows, *group);
-  return absl::OkStatus();
-}
-
-void CudaStepBuilder::PutTables(const StepPlan& plan,
-                                const PlanSelection& selection,
-                                std::span<const int> rows,
-                                const CudaGroup& group) {
-  const int num_shared = group.num_shared_pages;
-  const CudaDelta::Shared shared =
-      delta_->Share(Ids(plan.row_pages(rows[0]).first(num_shared)));
-  for (int slot = 0; slot < group.num_slots; ++slot) {
-    delta_->Put(memory_->table(group.first_slot + slot), shared);
-  }
-  for (size_t rank = 0; rank < rows.size(); ++rank) {
-    const int slot = group.first_slot + selection.slots[rank];
-    delta_->Put<int>(memory_->table(slot) + num_shared,
-                     Ids(plan.row_pages(rows[rank]).subspan(num_shared)));
-  }
-}
-
-int CudaStepBuilder::HomeOf(const PlanSelection& selection, int rank) {
-  return selection.rule->kind == SelectionKind::kRows ? selection.slots[rank]
-                                                      : rank;
-}
-
-void CudaStepBuilder::PutHomes(const PlanSelection& selection,
-                               const CudaGroup& group) {
-  // Each row of kRows is a group of one slot, with a position of its own.
-  const bool rows = selection.rule->kind == SelectionKind::kRows;
-  const int num_homes = rows ? group.num_slots : selection.num_rows;
-  std::vector<int> slots(num_homes);
-  for (int home = 0; home < num_homes; ++home) {
-    slots[home] = group.first_slot + (rows ? home : selection.slots[home]);
-  }
-  const CudaResidentState& state = memory_->arrays().state;
-  delta_->Put<int>(state.slots + group.first_slot, slots);
-  delta_->Put<int>(
-      state.positions + group.first_slot,
-      std::vector<int>(rows ? group.num_slots : 1, group.position));
-}
-
-void CudaStepBuilder::PutBeams(const StepPlan& plan,
-                               const PlanSelection& selection,
-                               std::span<const int> rows,
-                               const CudaGroup& group) {
-  const int tail = group.position / shape_.page_size;
-  std::vector<int> tokens(rows.size());
-  std::vector<int> tails(rows.size());
-  std::vector<float> cums(rows.size());
-  for (int rank = 0; rank < std::ssize(rows); ++rank) {
-    const int home = HomeOf(selection, rank);
-    tokens[home] = plan.row_tokens(plan.rows[rows[rank]]).front();
-    cums[home] = selection.cum_log_probs[rank];
-    tails[selection.slots[rank]] = plan.row_pages(rows[rank])[tail].value;
-  }
-  const CudaResidentState& state = memory_->arrays().state;
-  const int first = group.first_slot;
-  delta_->Put<int>(state.tokens + first, tokens);
-  delta_->Put<float>(state.cum_log_probs + first, cums);
-  delta_->Put<int>(state.sources + first, std::vector<int>(rows.size(), -1));
-  delta_->Put<int>(state.tails + first, tails);
-  if (selection.rule->kind != SelectionKind::kDraws) return;
-  const std::vector<uint32_t> samples(selection.samples.begin(),
-                                      selection.samples.end());
-  delta_->Put<uint32_t>(state.samples + first, samples);
 }
 
 absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
@@ -420,7 +271,7 @@ absl::StatusOr<std::vector<int>> CudaStepBuilder::PromptTables(
     }
     tables[i] = memory_->row_table(num_own++);
     RETURN_IF_ERROR(CheckPages(plan, i));
-    delta_->Put<int>(memory_->table(tables[i]), Ids(plan.row_pages(i)));
+    delta_->Put<int>(memory_->table(tables[i]), Words(plan.row_pages(i)));
   }
   return tables;
 }

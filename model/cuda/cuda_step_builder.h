@@ -1,12 +1,11 @@
 // CudaStepBuilder: step plans into what the device is told. It knows which
-// groups live on the device, sets those that come as rows, follows those that
-// go on by themselves, and collects what the device needs in a CudaDelta.
+// groups live on the device, sets those that come as rows
+// (cuda_group_rows.h), follows those that go on by themselves, lays out the
+// step's batch, and collects what the device needs in a CudaDelta.
 //
-// Rows that feed one generated token for each of their group's slots set its
-// beams on the device and are then fed from there, like a continuation: both
-// are rows of beams, and a step that has nothing else can be replayed from a
-// graph. Other rows, those of prompts, set the tables, and selection makes the
-// beams. Samples are beams in all this.
+// Rows that set beams, and continuations, are rows of beams: a step that has
+// nothing else can be replayed from a graph. Other rows, those of prompts, set
+// the tables, and selection makes the beams. Samples are beams in all this.
 //
 // Thread rule: plain state, of one thread.
 #pragma once
@@ -35,7 +34,7 @@ struct CudaStep {
   int num_lines = 0;   // of logits
   int num_groups = 0;
   int max_candidates = 0;  // of a group that is selected for
-  int max_group_rows = 0;  // of one that is selected or perturbed for
+  int max_group_rows = 0;  // of one that is selected for
   int num_draws = 0;
   int max_perturbed = 0;  // candidates of a perturbed row
   int num_asked = 0;      // log-probabilities
@@ -106,20 +105,6 @@ class CudaStepBuilder {
                              const PlanSelection& selection, size_t answer);
   absl::Status FindContinuation(const GroupContinuation& continuation,
                                 size_t answer);
-
-  // Puts what the plan's rows say of a group on the device.
-  absl::Status SetGroup(const StepPlan& plan, const PlanSelection& selection,
-                        std::span<const int> rows, bool feeds_beams,
-                        CudaGroup* group);
-  // Where its ranks have their homes: those of kRows are their slots.
-  static int HomeOf(const PlanSelection& selection, int rank);
-  void PutTables(const StepPlan& plan, const PlanSelection& selection,
-                 std::span<const int> rows, const CudaGroup& group);
-  // Which slots its rows live in, and how far they are.
-  void PutHomes(const PlanSelection& selection, const CudaGroup& group);
-  // What its rows feed, and where they write it.
-  void PutBeams(const StepPlan& plan, const PlanSelection& selection,
-                std::span<const int> rows, const CudaGroup& group);
 
   absl::Status LayOut(const StepPlan& plan, CudaBatchImage* image,
                       CudaStep* step);

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -69,6 +70,20 @@ class CudaBatchMirrorGpuTest : public ::testing::Test {
         payload.data(), memory_->words(), arrays().state.clock, stream_.get()));
     ASSERT_OK(CudaStatus(cudaStreamSynchronize(stream_.get()), "kernels"));
   }
+  // As a step does whose device makes edits: lists anywhere in the room at the
+  // end, and where they are.
+  void WriteMadeEdits(const CudaBatchImage& image) const {
+    const int64_t room = image.num_made_edits;
+    Overwrite(arrays().edits + image.shape.max_edits - room, room);
+    for (int line = 0; line < image.num_lines(); ++line) {
+      if (IsMade(image, line)) Overwrite(arrays().row_edits + line, 1);
+    }
+  }
+  template <typename T>
+  static void Overwrite(const T* array, size_t size) {
+    ASSERT_EQ(cudaMemset(const_cast<T*>(array), 0xEE, size * sizeof(T)),
+              cudaSuccess);
+  }
 
   // What is the device's to compute, or not read, is not compared.
   void ExpectOnDevice(const CudaBatchImage& image) const {
@@ -81,7 +96,11 @@ class CudaBatchMirrorGpuTest : public ::testing::Test {
     ExpectAt(arrays().token_tables, image.token_tables);
     ExpectAt(arrays().params, image.params);
     if (image.has_edits()) {
-      ExpectAt(arrays().row_edits, image.row_edits);
+      for (int line = 0; line < image.num_lines(); ++line) {
+        if (IsMade(image, line)) continue;
+        ExpectAt<CudaRowEdits>(arrays().row_edits + line,
+                               {image.row_edits[line]});
+      }
       ExpectAt(arrays().edits, image.edits);
     }
     if (image.makes_edits()) {
@@ -104,6 +123,10 @@ class CudaBatchMirrorGpuTest : public ::testing::Test {
   std::unique_ptr<CudaBatchMirror> mirror_;
 
  private:
+  static bool IsMade(const CudaBatchImage& image, int line) {
+    return image.edit_rows[line].rule >= 0;
+  }
+
   template <typename T>
   static void ExpectAt(const T* array, const std::vector<T>& expected) {
     std::vector<T> found(expected.size());
@@ -167,10 +190,44 @@ TEST_F(CudaBatchMirrorGpuTest,
     const CudaBatchImage image = any.Make();
     Apply(Send(image));
     ExpectOnDevice(image);
+    WriteMadeEdits(image);
     const CudaDelta again = Send(image);
     // Between steps with prompts the device writes over these.
     EXPECT_EQ(again.empty(), image.prompt_tokens.empty());
     if (HasFailure()) return;
+  }
+}
+
+// Two beams that are asked for in this way, with little room for edits.
+CudaBatchImage ImageOf(const CudaGroupRequest& request) {
+  CudaBatchImage::Shape shape = AnyBatchImage::kShape;
+  shape.max_edits = 100;
+  CudaGroup group;
+  group.num_slots = 2;
+  group.position = 50;
+  CudaBatchImage image(shape);
+  image.AddBeams(group, request);
+  return image;
+}
+
+// Lists of the host that reach into the room where the device makes its own.
+TEST_F(CudaBatchMirrorGpuTest, ListsThatTheDeviceWroteOverAreSentAgain) {
+  SelectionRule listed_rule, made_rule;
+  listed_rule.processors.suppress_tokens.resize(
+      AnyBatchImage::kShape.vocab_size);
+  std::iota(listed_rule.processors.suppress_tokens.begin(),
+            listed_rule.processors.suppress_tokens.end(), 0);
+  made_rule.processors.repetition_penalty = 1.5f;
+  const std::vector<std::vector<TokenId>> histories = {{1}, {2}};
+  const CudaBatchImage listed =
+      ImageOf({.rule = &listed_rule, .histories = histories});
+  const CudaBatchImage made = ImageOf({.rule = &made_rule});
+  ASSERT_EQ(listed.edits.size(), 80u);
+  ASSERT_EQ(made.num_made_edits, 80);
+  for (const CudaBatchImage* const image : {&listed, &made, &listed}) {
+    Apply(Send(*image));
+    ExpectOnDevice(*image);
+    WriteMadeEdits(*image);
   }
 }
 
@@ -180,13 +237,8 @@ TEST_F(CudaBatchMirrorGpuTest, AllOfItIsSentAgainWhereItWasLost) {
     SCOPED_TRACE(Concat("image ", i));
     const CudaBatchImage image = any.Make();
     Apply(Send(image));
-    ASSERT_EQ(cudaMemset(const_cast<int*>(arrays().token_tables), 0xEE,
-                         sizeof(int) * AnyBatchImage::kMaxTokens),
-              cudaSuccess);
-    ASSERT_EQ(
-        cudaMemset(const_cast<CudaResidentGroup*>(arrays().state.groups), 0xEE,
-                   sizeof(CudaResidentGroup) * AnyBatchImage::kMaxLines),
-        cudaSuccess);
+    Overwrite(arrays().token_tables, AnyBatchImage::kMaxTokens);
+    Overwrite(arrays().state.groups, AnyBatchImage::kMaxLines);
     mirror_->Forget();
     Apply(Send(image));
     ExpectOnDevice(image);

@@ -50,7 +50,8 @@ Answers Drive(StepExecutor& steps, const std::vector<Request>& requests,
   Answers answers(requests.size(), absl::UnknownError("not answered"));
   Scheduler scheduler(steps.description(), options.scheduler);
   for (size_t i = 0; i < requests.size(); ++i) {
-    scheduler.Submit(RequestId{static_cast<int64_t>(i)}, requests[i],
+    scheduler.Submit(RequestId{static_cast<int64_t>(i)},
+                     PreparedRequest(requests[i]),
                      [&answers, i](absl::StatusOr<Result> result) {
                        answers[i] = std::move(result);
                      });

@@ -32,13 +32,19 @@ std::vector<int> InFlight() {
 TEST_F(CudaExecutorTest, RequestsAloneGetWhatTheHostGives) {
   const OnDevice device = Load(Float32());
   ASSERT_NE(device.steps, nullptr);
-  for (int i = 0; i < Cases(12, 2); ++i) {
-    const std::vector<Request> requests = AnyRequests(1, i);
+  // If few, a sample and six beams.
+  for (const int seed :
+       Cases(std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+             std::vector<int>{1, 3})) {
+    const std::vector<Request> requests = AnyRequests(1, seed);
     const Answers expected = OnHost(requests);
-    ExpectSame(expected, Drive(*device.steps, requests, {}), "one in flight");
-    ExpectSame(expected, Drive(*device.steps, requests, {.num_in_flight = 2}),
-               "two in flight");
-    if (HasFailure()) FAIL() << "seed " << i;
+    for (const int num_in_flight : InFlight()) {
+      ExpectSame(
+          expected,
+          Drive(*device.steps, requests, {.num_in_flight = num_in_flight}),
+          Concat(num_in_flight, " in flight").c_str());
+    }
+    if (HasFailure()) FAIL() << "seed " << seed;
   }
 }
 
@@ -99,7 +105,7 @@ TEST_F(CudaExecutorTest, ChunksAndScarcePagesGiveWhatTheHostGives) {
 }
 
 TEST_F(CudaExecutorTest, CancellingAtAnyMomentLeavesTheOthersAlone) {
-  const int num_requests = Cases(40, 16);
+  const int num_requests = Cases(40, 6);
   const std::vector<Request> requests = AnyRequests(num_requests, 7);
   const Answers expected = OnHost(requests);
   const OnDevice device = Load(Float32());
@@ -126,6 +132,26 @@ TEST_F(CudaExecutorTest, CancellingAtAnyMomentLeavesTheOthersAlone) {
   comparison.Print("not cancelled");
   EXPECT_GT(num_cancelled, Cases(3, 0));
   EXPECT_GT(comparison.num_hypotheses, num_requests / 2);
+}
+
+// Nine to sixteen beams are padded to 16 rows, their candidates to 32, and they
+// are selected for alike.
+TEST_F(CudaExecutorTest, RequestsOfLikeWidthsShareGraphs) {
+  const OnDevice device = Load(Float32());
+  ASSERT_NE(device.steps, nullptr);
+  for (int num_beams = 9; num_beams <= 16; num_beams += Cases(1, 7)) {
+    Request request{{5, 6, 7}, {}};
+    request.params.num_beams = num_beams;
+    request.params.max_new_tokens = Cases(6, 3);
+    ASSERT_OK(ValidateRequest(device.steps->description(), &request));
+    const Answers answers =
+        Drive(*device.steps, {request}, {.num_in_flight = 2});
+    ASSERT_OK(answers[0].status());
+  }
+  const CudaExecutorFigures figures = device.steps->figures();
+  EXPECT_GT(figures.num_graph_launches, figures.num_graphs);
+  // With and without parts of attention to merge.
+  EXPECT_LE(figures.num_graphs, 2);
 }
 
 TEST_F(CudaExecutorTest, WideBeamsGetWhatTheHostGives) {
@@ -208,13 +234,14 @@ TEST_F(CudaExecutorTest, WhatARequestMayAskForRuns) {
              "at the limits");
 }
 
-// The scheduler may feed 256 tokens in a step, but only 24 rows can select.
+// The scheduler may feed 256 tokens in a step, but only 24 rows can select; the
+// first six requests have 25 beams.
 TEST_F(CudaExecutorTest, RequestsWaitWhereTheirBeamsDoNotFitTogether) {
   CudaLlamaOptions options = Float32();
   options.max_logits = 24;
   const OnDevice device = Load(options);
   ASSERT_NE(device.steps, nullptr);
-  const std::vector<Request> requests = AnyRequests(Cases(40, 8), 5);
+  const std::vector<Request> requests = AnyRequests(Cases(40, 6), 5);
   const Answers expected = OnHost(requests);
   for (const int num_in_flight : InFlight()) {
     ExpectSame(expected,

@@ -48,6 +48,24 @@ function(espalier_program)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} espalier_environment)
 endfunction()
 
+# How a test is compiled and run, of all kinds.
+function(espalier_set_up_test name)
+  target_compile_definitions(${name} PRIVATE
+    ESPALIER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  # To optimize the tests' own code, and with it what they use of headers, takes
+  # longer than it saves. What the libraries are compiled of is optimized.
+  target_compile_options(${name} PRIVATE
+    $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+  add_test(NAME ${name} COMMAND ${name})
+  # Seconds after which it counts as hanging: under a sanitizer, on a slow
+  # machine, the longest takes ten minutes.
+  set_tests_properties(${name} PROPERTIES TIMEOUT 2400)
+  if(ESPALIER_SANITIZE)
+    # All of them run without one (tests/few_cases.h).
+    set_property(TEST ${name} PROPERTY ENVIRONMENT ESPALIER_FEW_CASES=1)
+  endif()
+endfunction()
+
 # espalier_test(NAME room_test SOURCES a_test.cc ... DEPS target ...)
 # One executable and one ctest entry a room. Tests find the source tree, for
 # data and models, through ESPALIER_SOURCE_DIR.
@@ -55,10 +73,23 @@ function(espalier_test)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
   espalier_program(NAME ${ARG_NAME} SOURCES ${ARG_SOURCES}
     DEPS ${ARG_DEPS} GTest::gmock_main rapidcheck)
-  target_compile_definitions(${ARG_NAME} PRIVATE
-    ESPALIER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
-  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT 600)
+  espalier_set_up_test(${ARG_NAME})
+endfunction()
+
+# espalier_properties(NAME room_test SEED s CASES n [MAX_SIZE m])
+# Properties of a test draw the same n cases in every run, under a sanitizer a
+# tenth of them. Run by hand, they draw new ones.
+function(espalier_properties)
+  cmake_parse_arguments(ARG "" "NAME;SEED;CASES;MAX_SIZE" "" ${ARGN})
+  if(ESPALIER_SANITIZE)
+    math(EXPR ARG_CASES "(${ARG_CASES} + 9) / 10")
+  endif()
+  set(params "seed=${ARG_SEED} max_success=${ARG_CASES}")
+  if(ARG_MAX_SIZE)
+    string(APPEND params " max_size=${ARG_MAX_SIZE}")
+  endif()
+  set_property(TEST ${ARG_NAME} APPEND PROPERTY
+    ENVIRONMENT "RC_PARAMS=${params}")
 endfunction()
 
 # espalier_cuda_host_test(NAME test SOURCES a_test.cc ... DEPS ...)
@@ -84,9 +115,7 @@ function(espalier_gpu_test)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
   espalier_program(NAME ${ARG_NAME} SOURCES ${ARG_SOURCES}
     DEPS ${ARG_DEPS} espalier::gpu_test_main rapidcheck)
-  target_compile_definitions(${ARG_NAME} PRIVATE
-    ESPALIER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
+  espalier_set_up_test(${ARG_NAME})
   set_tests_properties(${ARG_NAME} PROPERTIES
-    TIMEOUT 600 LABELS gpu SKIP_RETURN_CODE 77 RUN_SERIAL ON)
+    LABELS gpu SKIP_RETURN_CODE 77 RUN_SERIAL ON)
 endfunction()

@@ -1,8 +1,8 @@
 // Few cases instead of many. Under a sanitizer a test takes ten to a hundred
 // times as long, and there it needs no more cases than reach all of the code.
 // So where the environment has ESPALIER_FEW_CASES=1, tests that go through many
-// cases leave most of them out; otherwise nothing is left out.
-// tools/sanitize_gpu.sh and the sanitized part of .ci/run set it.
+// cases leave most of them out; otherwise nothing is left out. CTest sets it in
+// builds with a sanitizer, and tools/sanitize_gpu.sh does.
 #pragma once
 
 #include <cstdlib>

@@ -11,6 +11,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/cpu_count.h"
@@ -20,6 +21,7 @@
 #include "exec_request/request_json.h"
 #include "model/llama_model.h"
 #include "tests/batcher/toy_requests.h"
+#include "tests/reference_cases.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -41,18 +43,16 @@ std::vector<TokenId> Tokens(const json::value& hypothesis) {
   return tokens;
 }
 
-Reference ParseReference(const std::string& text) {
-  const absl::StatusOr<json::value> line = ParseJson(text);
-  EXPECT_OK(line);
+Reference ParseReference(const json::value& line) {
   Reference reference;
-  for (const json::value& hypothesis : line->at("hypotheses").as_array()) {
+  for (const json::value& hypothesis : line.at("hypotheses").as_array()) {
     reference.hypotheses.push_back(Tokens(hypothesis));
   }
   std::sort(reference.hypotheses.begin(), reference.hypotheses.end());
-  json::object params = line->at("params").as_object();
+  json::object params = line.at("params").as_object();
   params["num_return_sequences"] = reference.hypotheses.size();
   const RequestLine request = ParseRequestLine(WriteJson(
-      {{"prompt_tokens", line->at("prompt_tokens")}, {"params", params}}));
+      {{"prompt_tokens", line.at("prompt_tokens")}, {"params", params}}));
   EXPECT_OK(request.body);
   reference.request = {request.body->prompt_tokens, request.body->params};
   return reference;
@@ -61,8 +61,15 @@ Reference ParseReference(const std::string& text) {
 std::vector<Reference> ReadReferences() {
   std::ifstream file(std::string(ESPALIER_SOURCE_DIR) +
                      "/tests/data/beam_search.jsonl");
-  std::vector<Reference> references;
+  std::vector<json::value> lines;
   for (std::string line; std::getline(file, line);) {
+    const absl::StatusOr<json::value> parsed = ParseJson(line);
+    EXPECT_OK(parsed);
+    lines.push_back(*parsed);
+  }
+  EXPECT_EQ(lines.size(), 300u);
+  std::vector<Reference> references;
+  for (const json::value& line : testing::ReferenceCases(std::move(lines))) {
     references.push_back(ParseReference(line));
   }
   return references;
@@ -97,7 +104,6 @@ std::vector<absl::StatusOr<Result>> RunAll(
 
 TEST(ReferenceRunAheadTest, RunningAheadGivesTheReferencesHypotheses) {
   const std::vector<Reference> references = ReadReferences();
-  ASSERT_EQ(references.size(), 300u);
   ThreadPool threads(NumUsableCpus());
   LlamaOptions options;
   options.page_size = 3;  // pages begin, and tails are copied, all the time

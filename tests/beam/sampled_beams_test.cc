@@ -12,6 +12,7 @@
 #include "beam/candidate_order.h"
 #include "beam/selection_options.h"
 #include "tests/beam/search_alone.h"
+#include "tests/few_cases.h"
 #include "tests/p_value.h"
 #include "tests/status_matchers.h"
 
@@ -19,6 +20,7 @@ namespace espalier {
 namespace {
 
 using testing::AnswerAsTheEngine;
+using testing::Cases;
 using ::testing::ElementsAre;
 using testing::SearchAsTheEngine;
 using testing::ToyLogitsModel;
@@ -65,7 +67,8 @@ TEST(SampledBeamsTest, CandidatesAreDrawnInTurnFromAllBeamsTogether) {
     }
   }
   std::vector<int> counts(kNumCells * kNumCells);
-  for (uint64_t seed = 0; seed < 100000; ++seed) {
+  const uint64_t num_draws = Cases(100000, 5000);
+  for (uint64_t seed = 0; seed < num_draws; ++seed) {
     const GenerationParams params = Sampled(2, seed);
     selection.rule = MakeSelectionRule(params);
     const auto drawn = Drawn(params, selection, rows);

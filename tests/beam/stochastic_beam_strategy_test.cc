@@ -17,12 +17,14 @@
 #include "kernels/sample/gumbel.h"
 #include "kernels/sample/sample.h"
 #include "tests/beam/search_alone.h"
+#include "tests/few_cases.h"
 #include "tests/p_value.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
 namespace {
 
+using testing::Cases;
 using ::testing::HasSubstr;
 using testing::LogitsModel;
 using testing::SearchAsTheEngine;
@@ -140,7 +142,8 @@ TEST(StochasticBeamStrategyTest, DrawsInTurnFromWhatIsLeft) {
   }
   const size_t count = all.size();
   std::vector<int> counts(count * count);
-  for (uint64_t seed = 0; seed < 60000; ++seed) {
+  const uint64_t num_draws = Cases(60000, 3000);
+  for (uint64_t seed = 0; seed < num_draws; ++seed) {
     ASSERT_OK_AND_ASSIGN(const Result result,
                          SearchAsTheEngine(model, SomeRequest(2, seed)));
     const int first = index.at(result.hypotheses[0].tokens);
@@ -179,7 +182,7 @@ void AddInclusions(const std::vector<double>& p, int k, double so_far,
 }
 
 TEST(StochasticBeamStrategyTest, InclusionProbabilitiesAreThoseOfTheDraw) {
-  constexpr int kNumRuns = 40000;
+  const int num_runs = Cases(40000, 2000);
   constexpr int kNumBeams = 3;
   const LogitsModel model = SomeModel();
   const Distribution all = AllSequences(model, SomeRequest(kNumBeams, 0));
@@ -189,7 +192,7 @@ TEST(StochasticBeamStrategyTest, InclusionProbabilitiesAreThoseOfTheDraw) {
   std::vector<double> inclusions(p.size());
   std::vector<bool> drawn(p.size());
   AddInclusions(p, kNumBeams, 1, 1, &drawn, &inclusions);
-  for (uint64_t seed = 0; seed < kNumRuns; ++seed) {
+  for (int seed = 0; seed < num_runs; ++seed) {
     ASSERT_OK_AND_ASSIGN(
         const Result result,
         SearchAsTheEngine(model, SomeRequest(kNumBeams, seed)));
@@ -200,7 +203,7 @@ TEST(StochasticBeamStrategyTest, InclusionProbabilitiesAreThoseOfTheDraw) {
   for (const auto& [tokens, log_prob] : all) {
     const double q = inclusions[i++];
     const double z =
-        (counts[tokens] - kNumRuns * q) / std::sqrt(kNumRuns * q * (1 - q));
+        (counts[tokens] - num_runs * q) / std::sqrt(num_runs * q * (1 - q));
     least = std::min(least, testing::NormalPValue(z));
   }
   std::printf("inclusion of %zu sequences, least p = %.3g\n", p.size(), least);
@@ -225,11 +228,11 @@ double Estimate(const Result& result,
 
 void ExpectUnbiased(const char* what, const Request& base, double expected,
                     const std::function<double(const Hypothesis&)>& f) {
-  constexpr int kNumRuns = 40000;
+  const int num_runs = Cases(40000, 2000);
   const LogitsModel model = SomeModel();
   double sum = 0;
   double squares = 0;
-  for (uint64_t seed = 0; seed < kNumRuns; ++seed) {
+  for (int seed = 0; seed < num_runs; ++seed) {
     Request request = base;
     request.params.seed = 1000000 + seed;
     ASSERT_OK_AND_ASSIGN(const Result result,
@@ -238,9 +241,9 @@ void ExpectUnbiased(const char* what, const Request& base, double expected,
     sum += estimate;
     squares += estimate * estimate;
   }
-  const double mean = sum / kNumRuns;
+  const double mean = sum / num_runs;
   const double deviation =
-      std::sqrt((squares / kNumRuns - mean * mean) / kNumRuns);
+      std::sqrt((squares / num_runs - mean * mean) / num_runs);
   const double z = (mean - expected) / deviation;
   std::printf("%s: mean %.5f, expected %.5f, p = %.3g\n", what, mean, expected,
               testing::NormalPValue(z));

@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "tests/few_cases.h"
 #include "tests/kernels/each_target.h"
 #include "tests/kernels/row_cases.h"
 #include "tests/p_value.h"
@@ -65,6 +66,7 @@ TEST_P(PerturbTest, ChoosesWhatTheTwinChooses) {
 TEST_P(PerturbTest, TwoBestAreADrawWithoutReplacement) {
   const std::vector<float> logits = {0.3f, 1.1f, -0.4f, 0.9f, -2.0f};
   const int size = static_cast<int>(logits.size());
+  const uint32_t num_draws = testing::Cases(100000, 5000);
   for (const ScoreDomain domain :
        {ScoreDomain::kLogProbs, ScoreDomain::kLogits}) {
     PerturbOptions options = {.domain = domain, .num_candidates = 2};
@@ -78,7 +80,7 @@ TEST_P(PerturbTest, TwoBestAreADrawWithoutReplacement) {
       }
     }
     std::vector<int64_t> counts(pairs.size());
-    for (uint32_t i = 0; i < 100000; ++i) {
+    for (uint32_t i = 0; i < num_draws; ++i) {
       options.draw.sample = i % 5;
       options.draw.position = i / 5;
       const Scores best = PerturbRow(logits, options);

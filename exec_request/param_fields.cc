@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <string>
+#include <vector>
 
+#include "base/nearest.h"
 #include "base/status.h"
 #include "exec_request/read_json.h"
 
@@ -166,11 +170,31 @@ const ParamField* FindParamField(std::string_view name) {
   return it == std::end(kFields) ? nullptr : &*it;
 }
 
+namespace {
+
+absl::Status UnknownField(std::string_view name) {
+  std::string hint;
+  if (std::ranges::find(kRequestFields, name) != std::end(kRequestFields)) {
+    hint = "; it belongs beside params";
+  } else {
+    std::vector<std::string_view> names;
+    for (const ParamField& field : kFields) {
+      names.push_back(field.name);
+      if (!field.alias.empty()) names.push_back(field.alias);
+    }
+    hint = DidYouMean(name, names);
+  }
+  return InvalidArgument("unknown field ", ShownInQuotes(name), " in params",
+                         hint);
+}
+
+}  // namespace
+
 absl::Status SetParam(std::string_view name, const json::value& value,
                       GenerationParams* params) {
   const ParamField* field = FindParamField(name);
   if (field == nullptr) {
-    return InvalidArgument("unknown field ", ShownInQuotes(name), " in params");
+    return UnknownField(name);
   }
   return field->read(name, value, params);
 }

@@ -22,6 +22,10 @@ struct ParamField {
                        GenerationParams* params);
 };
 
+// The fields of a request beside those of `params`.
+inline constexpr std::string_view kRequestFields[] = {
+    "id", "prompt", "prompt_tokens", "params"};
+
 // Groups stand together.
 std::span<const ParamField> ParamFields();
 

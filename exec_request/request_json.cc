@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "base/nearest.h"
 #include "base/status.h"
 #include "exec_request/param_fields.h"
 #include "exec_request/read_json.h"
@@ -49,6 +50,13 @@ absl::Status ReadPrompt(const json::value& value, RequestBody* body) {
   return absl::OkStatus();
 }
 
+absl::Status UnknownField(std::string_view key) {
+  return InvalidArgument("unknown field ", ShownInQuotes(key),
+                         FindParamField(key) != nullptr
+                             ? "; it belongs in params"
+                             : DidYouMean(key, kRequestFields));
+}
+
 absl::Status ReadField(std::string_view key, const json::value& value,
                        RequestBody* body) {
   if (key == "id") return absl::OkStatus();  // read by ParseRequestLine
@@ -57,7 +65,7 @@ absl::Status ReadField(std::string_view key, const json::value& value,
     return ReadPromptTokens(value, &body->prompt_tokens);
   }
   if (key == "params") return ParseParams(value, &body->params);
-  return InvalidArgument("unknown field ", ShownInQuotes(key));
+  return UnknownField(key);
 }
 
 absl::StatusOr<RequestBody> ReadBody(const json::object& object) {

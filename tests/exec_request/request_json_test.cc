@@ -26,6 +26,7 @@ using ::espalier::testing::StatusIs;
 using ::espalier::testing::WithParams;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Optional;
 using ::testing::Pair;
 
@@ -296,6 +297,13 @@ TEST(RequestJsonTest, MalformedRequestsAreNamed) {
     EXPECT_THAT(Check(bad.line),
                 StatusIs(absl::StatusCode::kInvalidArgument, bad.message))
         << bad.line;
+  }
+}
+
+TEST(RequestJsonTest, FieldsThatAreNamedAreKnown) {
+  for (const std::string_view field : kRequestFields) {
+    const absl::Status status = Check(Concat("{\"", field, "\": false}"));
+    EXPECT_THAT(status.message(), Not(HasSubstr("unknown field")));
   }
 }
 

@@ -116,9 +116,7 @@ asio::awaitable<absl::Status> Batch::Run() {
 
 void Batch::End() {
   Stop();
-  asio::co_spawn(runtime_->context(),
-                 runtime_->engine().Shutdown("the output cannot be written"),
-                 asio::detached);
+  runtime_->EndRequests(kCannotBeWritten);
 }
 
 void Batch::Stop() {
@@ -194,7 +192,7 @@ void Batch::WriteReady() {
     if (output_->is_live()) output_->Flush();
     if (!output_->failed()) ++num_answered_;
   }
-  if (output_->failed() && !stopped_) End();
+  if (output_->failed() && !output_->interrupted() && !stopped_) End();
   written_->try_send(boost::system::error_code());
 }
 
@@ -214,9 +212,9 @@ asio::awaitable<EngineFigures> RunWithFigures(Batch* batch, Runtime* runtime,
 
 // Runs it to its end, or to a signal, which is returned; 0 if there was none.
 absl::StatusOr<int> RunToEnd(Batch& batch, Runtime& runtime,
-                             EngineFigures* figures) {
+                             const Output& output, EngineFigures* figures) {
   absl::Status status = Internal("the run was cut short");
-  Interrupt interrupt(runtime, [&] { batch.Stop(); });
+  Interrupt interrupt(runtime, output, [&] { batch.Stop(); });
   asio::co_spawn(runtime.context(), RunWithFigures(&batch, &runtime, &status),
                  [&](std::exception_ptr, EngineFigures f) {
                    *figures = std::move(f);
@@ -252,7 +250,8 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   const Stopwatch watch;
   Batch batch(runtime.get(), reader.get(), output.get());
   EngineFigures figures;
-  ASSIGN_OR_RETURN(const int signal, RunToEnd(batch, *runtime, &figures));
+  ASSIGN_OR_RETURN(const int signal,
+                   RunToEnd(batch, *runtime, *output, &figures));
   const absl::Status written = output->Close();
   if (signal == 0 || !output->interrupted()) RETURN_IF_ERROR(written);
   if (signal != 0) PrintInterrupted(batch);

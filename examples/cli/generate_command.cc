@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +20,7 @@
 #include "examples/cli/progress.h"
 #include "examples/cli/runtime.h"
 #include "examples/cli/stream_output.h"
+#include "examples/cli/text_printer.h"
 
 namespace espalier::cli {
 namespace {
@@ -58,8 +59,10 @@ absl::StatusOr<std::vector<std::string>> Texts(const GenerateOptions& options) {
   if (!options.texts.empty() && !options.file.empty()) {
     return InvalidArgument("give texts or --file, not both");
   }
-  if (options.texts == std::vector<std::string>{"-"}) {
-    return NonEmptyLines("-");
+  if (std::ranges::find(options.texts, "-") != options.texts.end()) {
+    if (options.texts.size() == 1) return NonEmptyLines("-");
+    return InvalidArgument(
+        "give texts or -, which is the lines of stdin, not both");
   }
   if (!options.texts.empty()) return options.texts;
   if (options.file.empty() && isatty(STDIN_FILENO)) {
@@ -67,27 +70,6 @@ absl::StatusOr<std::vector<std::string>> Texts(const GenerateOptions& options) {
         "no text: give it as an argument, with --file, or through a pipe");
   }
   return NonEmptyLines(options.file.empty() ? "-" : options.file);
-}
-
-// Runs all texts together; answers are in the order of the texts. Those that
-// are cancelled by a signal, which is returned, are kCancelled.
-int RunAll(Runtime& runtime, const std::vector<std::string>& texts,
-           const GenerationParams& params, std::vector<Answer>* answers) {
-  answers->resize(texts.size());
-  Progress progress(static_cast<int>(texts.size()));
-  Interrupt interrupt(runtime, [] {});
-  size_t num_done = 0;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    boost::asio::co_spawn(runtime.context(),
-                          runtime.Run({texts[i], {}, params}),
-                          [&, i](std::exception_ptr, Answer answer) {
-                            (*answers)[i] = std::move(answer);
-                            progress.Step();
-                            if (++num_done == texts.size()) interrupt.End();
-                          });
-  }
-  runtime.context().run();
-  return interrupt.signal();
 }
 
 void PrintFigures(Runtime& runtime, int num_requests,
@@ -102,52 +84,77 @@ void PrintFigures(Runtime& runtime, int num_requests,
   runtime.context().run();
 }
 
-// Whether all failed for the same reason, which is then the options'.
-bool AllFailedAlike(const std::vector<Answer>& answers) {
-  const absl::Status first = answers.front().result.status();
-  return !first.ok() && answers.size() > 1 &&
-         std::ranges::all_of(answers, [&](const Answer& answer) {
-           return answer.result.status() == first;
-         });
-}
-
-// One text with its hypotheses, best first:
-//   Where is the station?
-//     -0.1529  Où est la gare ?
-// Errors go to stderr; what was cancelled is left out.
-Outcome PrintAll(const std::vector<std::string>& texts,
-                 const std::vector<Answer>& answers, Output& output) {
-  if (AllFailedAlike(answers)) {
-    const absl::Status status = answers.front().result.status();
-    if (status.code() == absl::StatusCode::kCancelled) return {};
-    PrintToStderr(Concat("espalier: each of the ", texts.size(),
-                         " texts: ", Message(status), "\n"));
-    const int num_texts = static_cast<int>(texts.size());
-    return {.num_answered = num_texts, .num_failed = num_texts};
-  }
-  Outcome outcome;
-  bool is_first = true;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    const absl::Status status = answers[i].result.status();
-    if (status.code() == absl::StatusCode::kCancelled) continue;
-    ++outcome.num_answered;
-    if (status.ok()) {
-      if (!std::exchange(is_first, false)) output.Write("\n");
-      output.Write(texts[i] + "\n" + FormatHypotheses(answers[i]));
-    } else {
-      ++outcome.num_failed;
-      output.Flush();  // what came before comes before
-      PrintFailure(texts[i], status);
+// Runs all texts together, and prints each as soon as it and all before it have
+// ended. Those that a signal cancels are left out. While a reader keeps it
+// waiting nothing runs, as in batch, and figures count that.
+class AllTexts {
+ public:
+  AllTexts(Runtime& runtime, const std::vector<std::string>& texts,
+           const GenerationParams& params, Output& output)
+      : runtime_(runtime),
+        texts_(texts),
+        output_(output),
+        answers_(texts.size()),
+        progress_(static_cast<int>(texts.size())),
+        printer_(texts.size(), &output),
+        interrupt_(runtime, output, [] {}) {
+    for (size_t i = 0; i < texts.size(); ++i) {
+      boost::asio::co_spawn(runtime.context(),
+                            runtime.Run({texts[i], {}, params}),
+                            [this, i](std::exception_ptr, Answer answer) {
+                              answers_[i] = std::move(answer);
+                              PrintReady();
+                            });
     }
   }
-  return outcome;
-}
+
+  // Returns the signal that ended it, or 0.
+  int Run(Outcome* outcome) {
+    runtime_.context().run();
+    progress_.Erase();
+    *outcome = printer_.Finish();
+    return interrupt_.signal();
+  }
+
+ private:
+  void PrintReady() {
+    for (; num_printed_ < texts_.size() && answers_[num_printed_];
+         ++num_printed_) {
+      Print(texts_[num_printed_], *std::exchange(answers_[num_printed_], {}));
+    }
+    progress_.Step();
+    if (num_printed_ == texts_.size()) interrupt_.End();
+    if (!output_.failed() || output_.interrupted()) return;
+    if (!std::exchange(gave_up_, true)) runtime_.EndRequests(kCannotBeWritten);
+  }
+
+  void Print(const std::string& text, const Answer& answer) {
+    // Failures are told on stderr, where progress is.
+    if (output_.is_terminal() || printer_.has_failures()) progress_.Erase();
+    if (answer.result.ok()) {
+      printer_.Begin(text);
+      output_.Write(FormatHypotheses(answer));
+      if (output_.is_live()) output_.Flush();
+    }
+    printer_.End(text, answer.result.status());
+  }
+
+  Runtime& runtime_;
+  const std::vector<std::string>& texts_;
+  Output& output_;
+  std::vector<std::optional<Answer>> answers_;  // that were not printed yet
+  size_t num_printed_ = 0;
+  bool gave_up_ = false;
+  Progress progress_;
+  TextPrinter printer_;
+  Interrupt interrupt_;
+};
 
 // Prints texts while they run. Returns the signal that ended it, or 0.
 int StreamToEnd(Runtime& runtime, const std::vector<std::string>& texts,
                 const GenerationParams& params, Output& output,
                 Outcome* outcome) {
-  Interrupt interrupt(runtime, [] {});
+  Interrupt interrupt(runtime, output, [] {});
   boost::asio::co_spawn(runtime.context(),
                         StreamAll(runtime, texts, params, output),
                         [&](std::exception_ptr, Outcome streamed) {
@@ -171,13 +178,11 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   const Stopwatch watch;
-  std::vector<Answer> answers;
   Outcome outcome;
   const int signal =
       options.stream ? StreamToEnd(*runtime, texts, params, *output, &outcome)
-                     : RunAll(*runtime, texts, params, &answers);
+                     : AllTexts(*runtime, texts, params, *output).Run(&outcome);
   const absl::Duration wall_time = watch.Elapsed();
-  if (!options.stream) outcome = PrintAll(texts, answers, *output);
   const absl::Status written = output->Close();
   if (signal != 0) PrintToStderr("espalier: interrupted\n");
   if (options.common.figures) {

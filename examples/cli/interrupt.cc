@@ -1,7 +1,5 @@
 #include "examples/cli/interrupt.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <csignal>
 #include <utility>
 
@@ -16,8 +14,9 @@ bool IsIgnored(int signal) {
 
 }  // namespace
 
-Interrupt::Interrupt(Runtime& runtime, std::function<void()> on_signal)
-    : signals_(runtime.context()) {
+Interrupt::Interrupt(Runtime& runtime, const Output& output,
+                     std::function<void()> on_signal)
+    : output_(output), signals_(runtime.context()) {
   for (const int signal : {SIGINT, SIGTERM}) {
     if (!IsIgnored(signal)) signals_.add(signal);
   }
@@ -27,9 +26,7 @@ Interrupt::Interrupt(Runtime& runtime, std::function<void()> on_signal)
     signal_ = signal;
     signals_.clear();  // the next one ends the program
     on_signal();
-    boost::asio::co_spawn(runtime.context(),
-                          runtime.engine().Shutdown("interrupted"),
-                          boost::asio::detached);
+    runtime.EndRequests("interrupted");
   });
 }
 

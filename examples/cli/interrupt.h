@@ -5,7 +5,7 @@
 // thread has seen the first: one that comes while an answer is being made
 // counts as the same.
 //
-//   Interrupt interrupt(runtime, [&] { reader.Stop(); });
+//   Interrupt interrupt(runtime, output, [&] { reader.Stop(); });
 //   co_spawn(runtime.context(), Work(),
 //            [&](std::exception_ptr) { interrupt.End(); });
 //   runtime.context().run();
@@ -17,6 +17,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <functional>
 
+#include "examples/cli/output.h"
 #include "examples/cli/runtime.h"
 
 namespace espalier::cli {
@@ -25,16 +26,22 @@ class Interrupt {
  public:
   // Listens from now on; a signal that the program was started to ignore, as
   // those behind `nohup` or in the background of a script are, stays ignored.
-  // `on_signal` is called once, before requests end.
-  Interrupt(Runtime& runtime, std::function<void()> on_signal);
+  // `on_signal` is called once, before requests end. `output` is what is
+  // written meanwhile.
+  Interrupt(Runtime& runtime, const Output& output,
+            std::function<void()> on_signal);
 
-  // Listens no longer, so that the context can run out of work.
-  void End() { signals_.cancel(); }
+  // Listens no longer, so that the context can run out of work. A signal that
+  // has ended a write is on its way, and still awaited.
+  void End() {
+    if (!output_.interrupted()) signals_.cancel();
+  }
 
   // The signal that came, or 0.
   int signal() const { return signal_; }
 
  private:
+  const Output& output_;
   boost::asio::signal_set signals_;
   int signal_ = 0;
 };

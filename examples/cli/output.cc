@@ -1,10 +1,14 @@
 #include "examples/cli/output.h"
 
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -37,11 +41,20 @@ std::string ShownCharacter(std::string_view character) {
   return std::string(character);
 }
 
-bool IsTerminal(FILE* file) { return isatty(fileno(file)) == 1; }
-
-bool IsRegularFile(FILE* file) {
+bool IsRegularFile(int fd) {
   struct stat info;
-  return fstat(fileno(file), &info) == 0 && S_ISREG(info.st_mode);
+  return fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+// Writes some of `bytes`, and returns how many, or -1 and errno. Where a reader
+// may keep it waiting it waits for room first, and then writes what fits
+// without waiting: a write that has begun would return what it has done, and
+// not that a signal came.
+ssize_t WriteSome(int fd, bool is_live, std::string_view bytes) {
+  if (!is_live) return write(fd, bytes.data(), bytes.size());
+  pollfd room = {.fd = fd, .events = POLLOUT, .revents = 0};
+  if (poll(&room, 1, -1) < 0) return -1;
+  return write(fd, bytes.data(), std::min<size_t>(bytes.size(), PIPE_BUF));
 }
 
 }  // namespace
@@ -65,49 +78,57 @@ bool IsSameFile(const std::string& path, const std::string& other) {
 
 void PrintToStderr(std::string_view text) {
   const std::string shown =
-      IsTerminal(stderr) ? ForTerminal(text) : std::string(text);
+      isatty(STDERR_FILENO) == 1 ? ForTerminal(text) : std::string(text);
   std::fwrite(shown.data(), 1, shown.size(), stderr);
 }
 
 absl::StatusOr<std::unique_ptr<Output>> Output::Open(const std::string& path) {
-  const bool is_stdout = path == "-";
-  FILE* file = is_stdout ? stdout : std::fopen(path.c_str(), "w");
-  if (file == nullptr) {
+  if (path == "-") {
+    return std::unique_ptr<Output>(new Output(STDOUT_FILENO, "stdout"));
+  }
+  const int fd =
+      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) {
     return FailedPrecondition("cannot write ", path, ": ",
                               std::strerror(errno));
   }
-  return std::unique_ptr<Output>(new Output(file, is_stdout ? "stdout" : path));
+  return std::unique_ptr<Output>(new Output(fd, path));
 }
 
-Output::Output(FILE* file, std::string name)
-    : file_(file),
+Output::Output(int fd, std::string name)
+    : fd_(fd),
       name_(std::move(name)),
-      is_terminal_(IsTerminal(file)),
-      is_live_(!IsRegularFile(file)) {}
+      is_terminal_(isatty(fd) == 1),
+      is_live_(!IsRegularFile(fd)) {}
 
 Output::~Output() {
-  if (file_ != nullptr && file_ != stdout) std::fclose(file_);
-}
-
-void Output::Check(bool done) {
-  if (!done && error_ == 0) error_ = errno;
+  if (is_open_ && fd_ != STDOUT_FILENO) close(fd_);
 }
 
 void Output::Write(std::string_view text) {
+  constexpr size_t kBufferBytes = 1 << 16;
   if (failed()) return;
-  const std::string shown = is_terminal_ ? ForTerminal(text) : std::string();
-  if (is_terminal_) text = shown;
-  Check(std::fwrite(text.data(), 1, text.size(), file_) == text.size());
+  buffer_ += is_terminal_ ? ForTerminal(text) : text;
+  if (buffer_.size() >= kBufferBytes) Flush();
 }
 
 void Output::Flush() {
-  if (!failed()) Check(std::fflush(file_) == 0);
+  std::string_view left = buffer_;
+  while (!left.empty() && !failed()) {
+    const ssize_t num_bytes = WriteSome(fd_, is_live_, left);
+    if (num_bytes >= 0) {
+      left.remove_prefix(num_bytes);
+    } else if (errno != EAGAIN) {
+      error_ = errno;
+    }
+  }
+  buffer_.clear();
 }
 
 absl::Status Output::Close() {
   Flush();
-  FILE* const file = std::exchange(file_, nullptr);
-  if (file != stdout) Check(std::fclose(file) == 0);
+  is_open_ = false;
+  if (fd_ != STDOUT_FILENO && close(fd_) != 0 && !failed()) error_ = errno;
   if (!failed()) return absl::OkStatus();
   return Internal("cannot write ", name_, ": ", std::strerror(error_));
 }

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cerrno>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,6 +28,9 @@ bool IsSameFile(const std::string& path, const std::string& other);
 // Writes to stderr, where a terminal gets ForTerminal(text).
 void PrintToStderr(std::string_view text);
 
+// Why requests end whose answers would be lost.
+inline constexpr char kCannotBeWritten[] = "the output cannot be written";
+
 class Output {
  public:
   // Cuts the file at `path` to nothing, or makes it; "-" is stdout.
@@ -38,7 +40,8 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  // After an error both do nothing.
+  // After an error both do nothing. What is written waits for Flush, or until
+  // much has come together.
   void Write(std::string_view text);
   void Flush();
 
@@ -56,14 +59,15 @@ class Output {
   bool is_live() const { return is_live_; }
 
  private:
-  Output(FILE* file, std::string name);
-  void Check(bool done);
+  Output(int fd, std::string name);
 
-  FILE* file_;  // null once closed
+  const int fd_;
+  bool is_open_ = true;
   const std::string name_;
   const bool is_terminal_;
   const bool is_live_;
-  int error_ = 0;  // errno of the first failure
+  std::string buffer_;  // not written yet
+  int error_ = 0;       // errno of the first failure
 };
 
 }  // namespace espalier::cli

@@ -1,9 +1,6 @@
 #include "examples/cli/printing.h"
 
 #include "absl/strings/str_format.h"
-#include "base/json.h"
-#include "base/status.h"
-#include "examples/cli/output.h"
 #include "examples/cli/reports.h"
 
 namespace espalier::cli {
@@ -24,12 +21,6 @@ std::string FormatHypotheses(const Answer& answer) {
   }
   if (result.seed) text += absl::StrFormat("  seed %d\n", *result.seed);
   return text;
-}
-
-void PrintFailure(const std::string& text, const absl::Status& status) {
-  const std::string shown = IsUtf8(text) ? text : ForTerminal(text);
-  PrintToStderr(
-      Concat("espalier: \"", Shown(shown), "\": ", Message(status), "\n"));
 }
 
 }  // namespace espalier::cli

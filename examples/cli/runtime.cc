@@ -1,5 +1,7 @@
 #include "examples/cli/runtime.h"
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <filesystem>
 #include <utility>
 
@@ -163,6 +165,11 @@ boost::asio::awaitable<absl::StatusOr<ResultStream>> Runtime::Stream(
       co_await engine_->Stream(*std::move(request));
   if (!stream.ok()) co_return WithAdvice(stream.status());
   co_return std::move(stream);
+}
+
+void Runtime::EndRequests(std::string_view why) {
+  boost::asio::co_spawn(context_, engine_->Shutdown(why),
+                        boost::asio::detached);
 }
 
 }  // namespace espalier::cli

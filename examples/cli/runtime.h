@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -52,6 +53,9 @@ class Runtime {
   boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(RequestBody body);
   Answer MakeAnswer(const GenerationParams& params,
                     absl::StatusOr<Result> result) const;
+  // Ends all requests, which are answered with kCancelled and `why`, and
+  // refuses others. Returns at once.
+  void EndRequests(std::string_view why);
   // Writes what is left of the trace, if there is one; it ends here.
   // Errors: kInternal naming the file, if it could not be written.
   absl::Status CloseTrace();

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "beam/selection_options.h"
+#include "examples/cli/printing.h"
 
 namespace espalier::cli {
 namespace {
@@ -69,19 +70,16 @@ bool HasReports(const Result& result) {
          !result.hypotheses.front().logprobs.empty();
 }
 
-// Returns what became of the text.
+// Returns what became of a text that has begun.
 asio::awaitable<absl::Status> PrintStream(const Runtime& runtime,
-                                          const std::string& text,
                                           const GenerationParams& params,
-                                          absl::StatusOr<ResultStream> stream,
+                                          ResultStream& stream,
                                           Output& output) {
-  if (!stream.ok()) co_return stream.status();
-  output.Write(text + "\n");
   output.Flush();
   const bool is_one_sample = !IsBeamSearch(params) && NumSequences(params) == 1;
   StreamPrinter printer(!is_one_sample, &output);
   const Answer answer = runtime.MakeAnswer(
-      params, co_await PrintUntilResult(*stream, printer, output));
+      params, co_await PrintUntilResult(stream, printer, output));
   printer.EndLine();
   if (!answer.result.ok()) co_return answer.result.status();
   if (!is_one_sample || HasReports(*answer.result)) {
@@ -103,20 +101,17 @@ asio::awaitable<Outcome> StreamAll(Runtime& runtime,
     RequestBody body = {text, {}, params};
     streams.push_back(co_await runtime.Stream(std::move(body)));
   }
-  Outcome outcome;
-  bool is_first = true;
+  TextPrinter printer(texts.size(), &output);
   for (size_t i = 0; i < texts.size() && !output.failed(); ++i) {
-    if (streams[i].ok() && !std::exchange(is_first, false)) output.Write("\n");
-    const absl::Status status = co_await PrintStream(
-        runtime, texts[i], params, std::move(streams[i]), output);
+    absl::Status status = streams[i].status();
+    if (status.ok()) {
+      printer.Begin(texts[i]);
+      status = co_await PrintStream(runtime, params, *streams[i], output);
+    }
+    printer.End(texts[i], status);
     if (status.code() == absl::StatusCode::kCancelled) break;
-    ++outcome.num_answered;
-    if (status.ok()) continue;
-    ++outcome.num_failed;
-    output.Flush();  // what came before comes before
-    PrintFailure(texts[i], status);
   }
-  co_return outcome;
+  co_return printer.Finish();
 }
 
 }  // namespace espalier::cli

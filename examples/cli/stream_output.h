@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "examples/cli/output.h"
-#include "examples/cli/printing.h"
 #include "examples/cli/runtime.h"
+#include "examples/cli/text_printer.h"
 #include "exec_request/generation_params.h"
 
 namespace espalier::cli {

@@ -183,6 +183,19 @@ TEST(BatchTest, OutputThatCannotBeWrittenIsAnError) {
               HasSubstr("cannot write /dev/full: No space left on device"));
 }
 
+TEST(BatchTest, ATraceSaysWhyRequestsEndedWithoutAnswer) {
+  const ScratchDirectory scratch;
+  const std::string trace = scratch.path("trace.jsonl");
+  const std::string longer =
+      R"({"prompt": "It rains.", "params": {"max_new_tokens": 250,)"
+      R"( "ignore_eos": true}})";
+  const ProgramRun run = RunBatch(std::string(kGoodLine) + "\n" + longer,
+                                  {"--output", "/dev/full", "--trace", trace});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(RunEspalier({"trace", trace}).out,
+              HasSubstr("\nCANCELLED: the output cannot be written\n"));
+}
+
 TEST(BatchTest, AnEndlessLineIsRefusedAndDisturbsNobody) {
   const ProgramRun run =
       RunBatch(std::string(20 << 20, 'x') + "\n" + kGoodLine);

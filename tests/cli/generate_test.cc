@@ -65,6 +65,8 @@ TEST(GenerateTest, ArgumentsFilesAndPipesAreTheSame) {
   EXPECT_EQ(Generate({"--file", scratch.Write("t", texts)}).out, expected);
   EXPECT_EQ(Generate({"--file", "/nowhere"}).exit_code, 2);
   EXPECT_EQ(Generate({"--file", "-", "It rains."}).exit_code, 2);
+  EXPECT_THAT(Generate({"-", "It rains."}, texts).err,
+              HasSubstr("give texts or -, which is the lines of stdin"));
 }
 
 TEST(GenerateTest, EveryFieldOfTheFormatIsAnOption) {
@@ -240,11 +242,14 @@ TEST(GenerateTest, ABlankLineStandsBetweenTextsAndNowhereElse) {
 }
 
 TEST(GenerateTest, WhatFailsEveryTextIsSaidOnce) {
-  const ProgramRun run = Generate({"--top-p", "0.5", "It rains.", "No."});
-  EXPECT_EQ(run.exit_code, 1);
-  EXPECT_THAT(run.err,
-              MatchesRegex("espalier: each of the 2 texts: top_p must be 1 .*"
-                           "\n"));
+  for (const char* how : {"--stream", "--stream=false"}) {
+    const ProgramRun run =
+        Generate({how, "--top-p", "0.5", "It rains.", "No."});
+    EXPECT_EQ(run.exit_code, 1);
+    EXPECT_THAT(run.err,
+                MatchesRegex("espalier: each of the 2 texts: top_p must be 1 "
+                             ".*\n"));
+  }
 }
 
 TEST(GenerateTest, WhatCanNeverFitSaysWhatToRaiseOrLower) {

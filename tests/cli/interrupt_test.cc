@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/wording.h"
@@ -67,32 +68,91 @@ TEST(InterruptTest, BatchThatOnlyWaitsForInputEndsAtOnce) {
   EXPECT_EQ(run.err, "espalier: interrupted: 1 request read, 1 answered\n");
 }
 
+// Returns when the program waits for its reader: when what waits in the pipe
+// grows no more. Not all of its 16 pages need be filled wholly.
+void FillPipe(const LiveProgram& program) {
+  int num_unread = 0;
+  for (int still = 0; num_unread < 30'000 || still < 50; ++still) {
+    usleep(10'000);
+    const int before = std::exchange(num_unread, program.NumUnread());
+    if (num_unread != before) still = 0;
+    ASSERT_LT(still, 60'000) << "only " << num_unread << " bytes come";
+  }
+}
+
 TEST(InterruptTest, BatchThatWaitsForItsReaderEnds) {
-  // All run together and end in the same step.
+  // All run together, end in the same step, and tell much of little work.
   LiveProgram program(Batch({"--figures", "--max-step-tokens", "2000"}),
                       kPipes);
   std::string lines;
-  for (int i = 0; i < 100; ++i) {
-    lines += R"({"prompt": "It rains.", "params": {"num_beams": 8, "n": 8}})"
+  for (int i = 0; i < 40; ++i) {
+    lines += R"({"prompt": "It rains.", "params": {"num_beams": 8, "n": 8,)"
+             R"( "max_new_tokens": 2, "logprobs": 5}})"
              "\n";
   }
   program.Write(lines);
-  // 64 KiB fill the pipe that nobody reads, and all answers are twice that.
-  for (int i = 0; program.NumUnread() < 50'000; ++i) {
-    ASSERT_LT(i, 6000) << "the pipe does not fill within a minute";
-    usleep(10'000);
-  }
-  usleep(500'000);
+  FillPipe(program);
   program.Send(SIGTERM);
   usleep(500'000);  // reading at once could let it go on before it sees that
   const ProgramRun run = program.Wait();
   EXPECT_EQ(run.exit_code, 128 + SIGTERM) << run.err;
   // What could not be written any more is no answer.
   const auto num_answers = std::ranges::count(run.out, '\n');
-  EXPECT_THAT(run.err, StartsWith("espalier: interrupted: 100 requests read, " +
+  EXPECT_LT(num_answers, 40);
+  EXPECT_THAT(run.err, StartsWith("espalier: interrupted: 40 requests read, " +
                                   std::to_string(num_answers) + " answered\n"));
   EXPECT_THAT(run.err,
               HasSubstr("\n" + Counted(num_answers, "request") + " in "));
+}
+
+TEST(InterruptTest, GeneratePrintsEachTextWhenItsTurnComes) {
+  std::vector<std::string> args = {
+      "generate",      "-m",  ModelDirectory("en-fr"),
+      "--max-running", "1",   "--ignore-eos",
+      "--max-tokens",  "200", "It rains."};
+  args.insert(args.end(), 100, "No.");
+  args.push_back("The last.");
+  LiveProgram program(args, kPipes);
+  EXPECT_EQ(program.ReadLine(), "It rains.");
+  EXPECT_THAT(program.ReadLine(), StartsWith("  "));
+  program.Send(SIGINT);
+  const ProgramRun run = program.Wait();
+  EXPECT_EQ(run.exit_code, 130);
+  EXPECT_THAT(run.out, Not(HasSubstr("The last.")));
+  EXPECT_EQ(run.err, "espalier: interrupted\n");
+}
+
+// One text of 400 KB: the signal finds it within a write, of its last text.
+TEST(InterruptTest, GenerateThatWaitsForItsReaderEnds) {
+  for (const char* how : {"--stream=false", "--stream"}) {
+    const ScratchDirectory scratch;
+    const std::string trace = scratch.path("trace.jsonl");
+    LiveProgram program({"generate", "-m", ModelDirectory("en-fr"), how,
+                         "--num-beams", "64", "-n", "64", "--max-tokens", "4",
+                         "--logprobs", "64", "--trace", trace, "It rains."},
+                        kPipes);
+    FillPipe(program);
+    program.Send(SIGINT);
+    usleep(500'000);  // reading at once could let it go on before it sees that
+    const ProgramRun run = program.Wait();
+    EXPECT_EQ(run.exit_code, 130) << how;
+    EXPECT_LT(run.out.size(), 100'000u);
+    EXPECT_EQ(run.err, "espalier: interrupted\n");
+    EXPECT_EQ(RunEspalier({"trace", trace}).exit_code, 0);
+  }
+}
+
+TEST(InterruptTest, GenerateEndsWhatItCannotWrite) {
+  const ScratchDirectory scratch;
+  const std::string trace = scratch.path("trace.jsonl");
+  const std::string command =
+      std::string(ESPALIER_PROGRAM) + " generate --max-running 1 --trace " +
+      trace + " -m " + ModelDirectory("en-fr") +
+      " --ignore-eos --max-tokens 200 'It rains.' 'No.' >/dev/full";
+  const ProgramRun run = RunProgram("/bin/sh", {"-c", command}, "");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(RunEspalier({"trace", trace}).out,
+              HasSubstr("\nCANCELLED: the output cannot be written\n"));
 }
 
 TEST(InterruptTest, AStreamEndsItsLine) {

@@ -65,7 +65,8 @@ absl::StatusOr<std::vector<std::string>> LineReader::Read() {
     }
     at_end_ = num_bytes == 0;
     Split(std::string_view(buffer, num_bytes), &lines);
-    if (at_end_ && !line_.empty()) EndLine(&lines);
+    ended_within_line_ = at_end_ && !line_.empty();
+    if (ended_within_line_) EndLine(&lines);
   }
   return lines;
 }

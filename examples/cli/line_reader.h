@@ -44,6 +44,10 @@ class LineReader {
   // up requests that already run. One caller at a time.
   boost::asio::awaitable<absl::StatusOr<std::vector<std::string>>> AsyncRead();
 
+  // Whether the input is over and its last line, which was read by itself, had
+  // no end.
+  bool ended_within_line() const { return ended_within_line_; }
+
   // Ends the input here: a read that waits returns, with nothing, as do those
   // that come later. Any thread.
   void Stop();
@@ -62,6 +66,7 @@ class LineReader {
   bool at_start_ = true;
   std::string line_;  // begun, and not ended yet
   bool at_end_ = false;
+  bool ended_within_line_ = false;
   boost::asio::thread_pool thread_{1};
 };
 

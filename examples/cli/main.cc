@@ -46,8 +46,8 @@ int Run(int argc, char** argv) {
     RefuseEmptyValues(command);
   }
   app.footer("espalier COMMAND --help explains a command, with examples.");
-  const absl::Status values = CheckValuesAreGiven(app, {argv, argv + argc});
-  if (!values.ok()) return Refuse(values);
+  const absl::Status arguments = CheckArguments(app, {argv, argv + argc});
+  if (!arguments.ok()) return Refuse(arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

@@ -100,10 +100,15 @@ absl::StatusOr<TraceTrees> ReadTrace(const TraceOptions& options) {
     if (lines.empty()) break;
     for (const std::string& line : lines) {
       ++line_number;
-      if (const absl::Status status = AddLine(options, line, &trees, &numbers);
-          !status.ok()) {
-        return Annotate(status, Concat(reader->name(), ":", line_number));
-      }
+      const absl::Status status = AddLine(options, line, &trees, &numbers);
+      if (status.ok()) continue;
+      const std::string where = Concat(reader->name(), ":", line_number);
+      const bool is_cut = reader->ended_within_line() && line_number > 1 &&
+                          !ParseJson(line).ok();
+      if (!is_cut) return Annotate(status, where);
+      // Whoever wrote it was ended meanwhile, or still writes.
+      PrintToStderr(Concat("espalier: ", where, ": the last line has no end, ",
+                           "and is left out\n"));
     }
   }
   if (trees.trees().empty()) return NoRequest(options, reader->name(), numbers);
@@ -137,7 +142,8 @@ constexpr char kExamples[] =
 
 text is for the terminal, svg a picture, html a page that replays the search
 and shows its pages, dot a graph for Graphviz. docs/trace.md has the format of
-the file. Exit code: 0, or 2 if the file cannot be read, has a bad line, or the
+the file. A last line that breaks off, as of a search that still runs, is left
+out. Exit code: 0, or 2 if the file cannot be read, has a bad line, or the
 picture cannot be written.)";
 
 }  // namespace

@@ -1,9 +1,9 @@
 #include "examples/cli/usage_error.h"
 
 #include <algorithm>
-#include <numeric>
-#include <utility>
+#include <vector>
 
+#include "base/nearest.h"
 #include "base/status.h"
 #include "base/wording.h"
 #include "examples/cli/options.h"
@@ -31,29 +31,6 @@ constexpr Elsewhere kElsewhere[] = {
     {"--ctx-size", "the context is the model's; --kv-cache-mib is its memory"},
     {"-c", "the context is the model's; --kv-cache-mib is its memory"},
 };
-
-// As options are compared: without dashes in front, "-" for "_".
-std::string Folded(std::string_view name) {
-  name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
-  std::string folded(name);
-  std::replace(folded.begin(), folded.end(), '_', '-');
-  return folded;
-}
-
-// Letters to insert, remove or change to make `b` of `a`.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t changed = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 std::vector<const CLI::App*> Commands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
@@ -89,8 +66,28 @@ std::vector<std::string> OptionNames(const CLI::App& command) {
   return names;
 }
 
+std::string Nearest(std::string_view word,
+                    const std::vector<std::string>& names) {
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  return espalier::Nearest(word, views);
+}
+
 bool Has(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
+}
+
+// Whether it is an option that takes a value only behind "=".
+bool IsFlag(const CLI::App& command, std::string_view arg) {
+  if (!arg.starts_with("--")) return false;
+  const CLI::Option* const option =
+      command.get_option_no_throw(std::string(arg));
+  return option != nullptr && option->get_items_expected_max() == 0;
+}
+
+// In Python's spelling, too. Not 1, yes and so on: they may well be texts.
+bool IsTrueOrFalse(std::string_view arg) {
+  const std::string folded = FoldedName(arg);
+  return folded == "true" || folded == "false";
 }
 
 // An app without a command, or with something before it.
@@ -115,10 +112,10 @@ std::string DescribeApp(const CLI::App& app) {
 std::string HintFor(const CLI::App& app, const CLI::App& command,
                     const std::string& option) {
   if (const std::string name = Nearest(option, OptionNames(command));
-      Folded(name) == Folded(option) && !name.empty()) {
+      FoldedName(name) == FoldedName(option) && !name.empty()) {
     return "did you mean " + name + "?";
   }
-  std::string field = Folded(option);
+  std::string field = FoldedName(option);
   std::replace(field.begin(), field.end(), '-', '_');
   if (FindParamField(field) != nullptr && command.get_name() == "batch") {
     return Concat("each request has its own, \"params\": {\"", field,
@@ -130,7 +127,7 @@ std::string HintFor(const CLI::App& app, const CLI::App& command,
     }
   }
   for (const Elsewhere& elsewhere : kElsewhere) {
-    if (Folded(elsewhere.name) == Folded(option)) {
+    if (FoldedName(elsewhere.name) == FoldedName(option)) {
       return std::string(elsewhere.hint);
     }
   }
@@ -206,41 +203,28 @@ std::string DescribeCommand(const CLI::App& app, const CLI::App& command,
 
 }  // namespace
 
-std::string Nearest(std::string_view word,
-                    const std::vector<std::string>& names) {
-  constexpr size_t kShortestPart = 3;  // letters
-  const std::string meant = Folded(word);
-  std::string nearest;
-  size_t fewest = 2 + meant.size() / 4;  // one more than may be wrong
-  for (const std::string& name : names) {
-    const std::string folded = Folded(name);
-    if (folded.size() == 1 && folded != meant) continue;
-    const bool is_part = meant.size() >= kShortestPart &&
-                         folded.find(meant) != std::string::npos;
-    const size_t distance =
-        is_part ? std::min<size_t>(1, folded.size() - meant.size())
-                : EditDistance(meant, folded);
-    if (distance < fewest) {
-      fewest = distance;
-      nearest = name;
-    }
-  }
-  return nearest;
-}
-
-absl::Status CheckValuesAreGiven(const CLI::App& app,
-                                 std::span<char* const> args) {
+absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args) {
   const CLI::App* const command =
       args.size() < 2 ? nullptr : FindCommand(app, args[1]);
   if (command == nullptr) return absl::OkStatus();
   const std::vector<std::string> options = OptionNames(*command);
+  const bool takes_texts = command->get_name() == "generate";
+  std::string_view flag;  // the argument before, if it is one
   for (const std::string_view arg : args.subspan(2)) {
     if (arg == "--") break;
+    std::string what;
     const std::string option(arg.substr(0, arg.find('=')));
-    if (option + "=" != arg || !Has(options, option)) continue;
-    return InvalidArgument(WithAdvice(
-        *command,
-        Concat(command->get_name(), ": ", option, " must not be empty")));
+    if (option + "=" == arg && Has(options, option)) {
+      what = option + " must not be empty";
+    } else if (takes_texts && !flag.empty() && IsTrueOrFalse(arg)) {
+      what = Concat("write ", flag, "=", FoldedName(arg),
+                    "; a text that is just ", arg, " goes behind --");
+    }
+    if (!what.empty()) {
+      return InvalidArgument(
+          WithAdvice(*command, Concat(command->get_name(), ": ", what)));
+    }
+    flag = IsFlag(*command, arg) ? arg : "";
   }
   return absl::OkStatus();
 }

@@ -5,24 +5,16 @@
 #include <CLI/App.hpp>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 
 namespace espalier::cli {
 
-// Of `names` the one that `word` was probably meant to be, both as the command
-// line writes them, dashes in front aside: one that it is a part of, or that a
-// few changed letters make of it; "" if there is none.
-std::string Nearest(std::string_view word,
-                    const std::vector<std::string>& names);
-
-// That no argument is `--option=` with nothing behind it: the library would
-// take the next argument for the value.
+// What the library would misread: `--option=` with nothing behind it takes the
+// next argument for its value, and `true` or `false` behind a flag of generate
+// is a text.
 // Errors: kInvalidArgument, as DescribeUsageError says it.
-absl::Status CheckValuesAreGiven(const CLI::App& app,
-                                 std::span<char* const> args);
+absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args);
 
 // What is wrong, and on a line of its own where to read more; without
 // "espalier: " and a line end. `error` is what `app` threw when it read the

@@ -73,7 +73,8 @@ TEST(TraceCommandTest, AMalformedTraceIsRefusedWithLineAndField) {
   const std::string lines = TraceLines(MakeUpTrace({}));
   const std::vector<std::pair<std::string, std::string>> cases = {
       {lines + "{\"event\": \"end\"}\n", ": request is missing"},
-      {lines.substr(0, lines.size() - 9), ": not JSON at byte"},
+      {lines.substr(0, lines.size() - 9) + "\n", ": not JSON at byte"},
+      {lines + "{\"event\": \"end\"}", ": request is missing"},
       {lines + lines, ": request 0 begins twice"},
       {"", "no request in"},
       {"\n", ":1: not JSON"},
@@ -87,6 +88,29 @@ TEST(TraceCommandTest, AMalformedTraceIsRefusedWithLineAndField) {
     EXPECT_THAT(run.err, StartsWith("espalier: "));
     EXPECT_THAT(run.err, HasSubstr(message));
     EXPECT_THAT(run.err, HasSubstr(file));
+  }
+}
+
+// As one that is still being written, or whose writer was killed.
+TEST(TraceCommandTest, ATraceThatBreaksOffIsDrawnAsFarAsItGoes) {
+  const std::string lines = TraceLines(MakeUpTrace({}));
+  const size_t first = lines.find('\n') + 1;
+  for (const std::string format : {"text", "svg", "html", "dot"}) {
+    const size_t step = format == "text" ? 211 : lines.size() / 3;
+    for (size_t size = first; size < lines.size(); size += step) {
+      const std::string cut = lines.substr(0, size);
+      const std::string whole = cut.substr(0, cut.rfind('\n') + 1);
+      const std::string rest = cut.substr(whole.size());
+      const bool is_cut = !rest.empty() && !ParseJson(rest).ok();
+      const std::string drawn = is_cut || rest.empty() ? whole : cut + "\n";
+      const ProgramRun run = Trace("-", {"--to", format}, cut);
+      EXPECT_EQ(run.exit_code, 0) << size;
+      EXPECT_TRUE(run.out == Trace("-", {"--to", format}, drawn).out) << size;
+      EXPECT_EQ(run.err.ends_with(": the last line has no end, and is left "
+                                  "out\n"),
+                is_cut)
+          << size << run.err;
+    }
   }
 }
 

@@ -13,6 +13,7 @@ namespace espalier::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // The long names in a help text that a value's name follows.
@@ -113,6 +114,27 @@ TEST(UsageTest, NorDoesAFlagOrAFile) {
   // Behind -- it is no option.
   EXPECT_THAT(RunEspalier({"trace", "--", "--to="}).err,
               HasSubstr("cannot read --to="));
+}
+
+TEST(UsageTest, AFlagsValueIsNoText) {
+  EXPECT_THAT(RunEspalier({"generate", "--do-sample", "False", "No."}).err,
+              StartsWith("espalier: generate: write --do-sample=false; a text "
+                         "that is just False goes behind --\n"));
+  EXPECT_THAT(RunEspalier({"batch", "--figures", "true"}).err,
+              Not(HasSubstr("--figures=true")));
+  for (const char* value : {"true", "false"}) {
+    const ProgramRun run = RunEspalier(
+        {"generate", "-m", "/nowhere", "--do-sample", value, "No."});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr(Concat("write --do-sample=", value)));
+    for (const std::vector<std::string>& args :
+         {std::vector<std::string>{"--do-sample", "--", value},
+          {"--stop", value, "No."}}) {
+      std::vector<std::string> all = {"generate", "-m", "/nowhere"};
+      all.insert(all.end(), args.begin(), args.end());
+      EXPECT_THAT(RunEspalier(all).err, HasSubstr("no such directory"));
+    }
+  }
 }
 
 TEST(UsageTest, WhatIsNoModelIsSaidToBeNone) {

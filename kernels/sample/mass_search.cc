@@ -396,11 +396,11 @@ Cut FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
   if (bracket.low == kLowest) Split(outer, bound, sample.lowest(), bracket);
   if (bracket.high == kInf) Split(outer, bound, sample.highest(), bracket);
   const float key = CutWithin(outer, bound, bracket);
-  if (moment != nullptr) {
+  if (moment != nullptr && lists_top) {
+    *moment = outer.MomentBetween(weight_rule, key, kInf);
+  } else if (moment != nullptr && key > kLowest) {
     const float below = std::nextafter(key, -kInf);
-    *moment = lists_top
-                  ? outer.MomentBetween(weight_rule, key, kInf)
-                  : *moment - outer.MomentBetween(weight_rule, kLowest, below);
+    *moment -= outer.MomentBetween(weight_rule, kLowest, below);
   }
   return {key, outer.MassesFrom(key)};
 }

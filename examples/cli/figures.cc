@@ -19,16 +19,18 @@ double Percent(absl::Duration part, absl::Duration whole) {
 std::string TimeShares(const EngineFigures& figures) {
   const SchedulerFigures& scheduler = figures.scheduler;
   const absl::Duration whole = figures.step_time;
-  // Plans that are written while a step runs count twice.
-  const absl::Duration hand_over =
-      std::max(absl::ZeroDuration(),
-               whole - scheduler.forward_time - scheduler.select_time -
-                   figures.plan_time - figures.advance_time);
+  // Clocks that are read on two threads may differ by more than what is left,
+  // and plans that are written while a step runs count twice.
+  const absl::Duration outside =
+      std::max(absl::ZeroDuration(), whole - scheduler.forward_time);
+  const absl::Duration hand_over = std::max(
+      absl::ZeroDuration(), outside - scheduler.select_time -
+                                figures.plan_time - figures.advance_time);
   return absl::StrFormat(
       "outside the model %.1f%% of the time (plan %.1f, select %.1f, "
       "advance %.1f, hand-over %.1f)\n",
-      Percent(whole - scheduler.forward_time, whole),
-      Percent(figures.plan_time, whole), Percent(scheduler.select_time, whole),
+      Percent(outside, whole), Percent(figures.plan_time, whole),
+      Percent(scheduler.select_time, whole),
       Percent(figures.advance_time, whole), Percent(hand_over, whole));
 }
 

@@ -142,9 +142,9 @@ constexpr char kExamples[] =
 
 text is for the terminal, svg a picture, html a page that replays the search
 and shows its pages, dot a graph for Graphviz. docs/trace.md has the format of
-the file. A last line that breaks off, as of a search that still runs, is left
-out. Exit code: 0, or 2 if the file cannot be read, has a bad line, or the
-picture cannot be written.)";
+the file. Where its last line breaks off, as while a search still runs, it is
+drawn up to there. Exit code: 0, or 2 if the file cannot be read, has a bad
+line, or the picture cannot be written.)";
 
 }  // namespace
 

@@ -189,7 +189,7 @@ void Batch::WriteReady() {
     ++num_written_;
     if (line.empty()) continue;
     output_->Write(line + "\n");
-    if (output_->is_live()) output_->Flush();
+    output_->Flush();
     if (!output_->failed()) ++num_answered_;
   }
   if (output_->failed() && !output_->interrupted() && !stopped_) End();

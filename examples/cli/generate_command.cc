@@ -134,7 +134,7 @@ class AllTexts {
     if (answer.result.ok()) {
       printer_.Begin(text);
       output_.Write(FormatHypotheses(answer));
-      if (output_.is_live()) output_.Flush();
+      output_.Flush();
     }
     printer_.End(text, answer.result.status());
   }

@@ -55,8 +55,6 @@ class Output {
   absl::Status Close();
 
   bool is_terminal() const { return is_terminal_; }
-  // Not a regular file: somebody may be waiting at the other end.
-  bool is_live() const { return is_live_; }
 
  private:
   Output(int fd, std::string name);
@@ -65,7 +63,7 @@ class Output {
   bool is_open_ = true;
   const std::string name_;
   const bool is_terminal_;
-  const bool is_live_;
+  const bool is_live_;  // no regular file: a reader may keep it waiting
   std::string buffer_;  // not written yet
   int error_ = 0;       // errno of the first failure
 };

@@ -57,6 +57,17 @@ TEST(InterruptTest, BatchWritesWhatHasFinishedAndEnds) {
   }
 }
 
+TEST(InterruptTest, WhatHasFinishedIsInItsFileWhateverComes) {
+  const ScratchDirectory scratch;
+  const std::string file = scratch.Write("answers.jsonl", "");
+  LiveProgram program(Batch({"--output", file}), kPipes);
+  program.Write(kShortLine);
+  while (!ReadText(file).ends_with("}\n")) usleep(1000);
+  program.Send(SIGKILL);
+  EXPECT_EQ(program.Wait().exit_code, 128 + SIGKILL);
+  EXPECT_THAT(ReadText(file), HasSubstr("Il pleut."));
+}
+
 TEST(InterruptTest, BatchThatOnlyWaitsForInputEndsAtOnce) {
   LiveProgram program(Batch(), kPipes);
   program.Write(kShortLine);

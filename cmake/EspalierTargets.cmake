@@ -50,8 +50,6 @@ endfunction()
 
 # How a test is compiled and run, of all kinds.
 function(espalier_set_up_test name)
-  target_compile_definitions(${name} PRIVATE
-    ESPALIER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   # To optimize the tests' own code, and with it what they use of headers, takes
   # longer than it saves. What the libraries are compiled of is optimized.
   target_compile_options(${name} PRIVATE
@@ -67,12 +65,12 @@ function(espalier_set_up_test name)
 endfunction()
 
 # espalier_test(NAME room_test SOURCES a_test.cc ... DEPS target ...)
-# One executable and one ctest entry a room. Tests find the source tree, for
-# data and models, through ESPALIER_SOURCE_DIR.
+# One executable and one ctest entry a room. Tests find data and
+# models through tests/source_tree.h.
 function(espalier_test)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
   espalier_program(NAME ${ARG_NAME} SOURCES ${ARG_SOURCES}
-    DEPS ${ARG_DEPS} GTest::gmock_main rapidcheck)
+    DEPS ${ARG_DEPS} espalier::source_tree GTest::gmock_main rapidcheck)
   espalier_set_up_test(${ARG_NAME})
 endfunction()
 
@@ -114,7 +112,8 @@ function(espalier_gpu_test)
   endif()
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
   espalier_program(NAME ${ARG_NAME} SOURCES ${ARG_SOURCES}
-    DEPS ${ARG_DEPS} espalier::gpu_test_main rapidcheck)
+    DEPS ${ARG_DEPS} espalier::source_tree espalier::gpu_test_main
+      rapidcheck)
   espalier_set_up_test(${ARG_NAME})
   set_tests_properties(${ARG_NAME} PROPERTIES
     LABELS gpu SKIP_RETURN_CODE 77 RUN_SERIAL ON)

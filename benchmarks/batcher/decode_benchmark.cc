@@ -25,13 +25,14 @@
 #include "batcher/engine.h"
 #include "exec_request/model_executor.h"
 #include "model/llama_model.h"
+#include "tests/source_tree.h"
 #include "text/prompt_template.h"
 #include "text/tokenizer.h"
 
 namespace espalier {
 namespace {
 
-constexpr char kModel[] = ESPALIER_SOURCE_DIR "/models/en-fr";
+const std::string kModel = SourcePath("models/en-fr");
 constexpr const char* kSentences[] = {
     "Where is the station?",        "I have never seen such a thing.",
     "He asked me what I wanted.",   "The weather is fine today.",
@@ -50,7 +51,7 @@ struct Bench {
   std::unique_ptr<LlamaModel> model =
       Must(LlamaModel::Load(kModel, LlamaOptions(), &threads));
   std::unique_ptr<Tokenizer> tokenizer =
-      Must(Tokenizer::Load(std::string(kModel) + "/tokenizer.model"));
+      Must(Tokenizer::Load(kModel + "/tokenizer.model"));
   PromptTemplates templates = Must(PromptTemplates::Load(kModel, *tokenizer));
 
   Request MakeRequest(int i, int num_beams) const {

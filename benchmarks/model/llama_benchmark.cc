@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/llama_model.h"
+#include "tests/source_tree.h"
 
 namespace espalier {
 namespace {
@@ -16,8 +17,7 @@ constexpr int kPosition = 64;
 
 struct Loaded {
   explicit Loaded(int num_threads) : pool(num_threads) {
-    auto loaded =
-        LlamaModel::Load(ESPALIER_SOURCE_DIR "/models/en-fr", {}, &pool);
+    auto loaded = LlamaModel::Load(SourcePath("models/en-fr"), {}, &pool);
     if (!loaded.ok()) std::abort();
     model = *std::move(loaded);
   }

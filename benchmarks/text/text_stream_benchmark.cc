@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "base/check.h"
+#include "tests/source_tree.h"
 #include "text/text_stream.h"
 
 namespace espalier {
 namespace {
 
-const std::string kModel = ESPALIER_SOURCE_DIR "/models/en-fr/tokenizer.model";
+const std::string kModel = SourcePath("models/en-fr/tokenizer.model");
 
 const Tokenizer& EnFr() {
   static const auto tokenizer = Tokenizer::Load(kModel);

@@ -20,6 +20,7 @@
 #include "batcher/engine.h"
 #include "exec_request/model_executor.h"
 #include "model/llama_model.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -58,7 +59,7 @@ class AllowedSequencesEngineTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto model =
-        LlamaModel::Load(std::string(ESPALIER_SOURCE_DIR) + "/models/en-fr",
+        LlamaModel::Load(SourcePath("models/en-fr"),
                          {.kv_cache_bytes = int64_t{64} << 20}, &threads_);
     ASSERT_OK(model);
     model_ = *std::move(model);

@@ -19,6 +19,7 @@
 #include "exec_request/result_json.h"
 #include "model/llama_model.h"
 #include "tests/batcher/toy_requests.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "text/tokenizer.h"
 
@@ -139,7 +140,7 @@ class Runner {
  public:
   Runner() {
     absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
-        Tokenizer::Load(ESPALIER_SOURCE_DIR "/models/en-fr/tokenizer.model");
+        Tokenizer::Load(SourcePath("models/en-fr/tokenizer.model"));
     CHECK(tokenizer.ok());
     tokenizer_ = *std::move(tokenizer);
   }
@@ -234,8 +235,7 @@ TEST(EveryParamTest, TogetherIsAsAloneOfALanguageModel) {
     LlamaOptions options;
     options.page_size = page_size;
     options.kv_cache_bytes = int64_t{64} << 20;
-    return *LlamaModel::Load(ESPALIER_SOURCE_DIR "/models/en-fr", options,
-                             &threads);
+    return *LlamaModel::Load(SourcePath("models/en-fr"), options, &threads);
   };
   const std::unique_ptr<LlamaModel> roomy = load(16);
   const std::vector<Request> requests = AllRequests(roomy->description());

@@ -17,6 +17,7 @@
 #include "batcher/scheduler.h"
 #include "model/llama_model.h"
 #include "tests/batcher/toy_requests.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -234,7 +235,7 @@ struct Example {
 };
 
 std::vector<Example> ReadExamples() {
-  std::ifstream file(ESPALIER_SOURCE_DIR "/tests/data/logprobs.jsonl");
+  std::ifstream file(SourcePath("tests/data/logprobs.jsonl"));
   std::vector<Example> examples;
   for (std::string line; std::getline(file, line);) {
     const json::value value = *ParseJson(line);
@@ -276,8 +277,7 @@ TEST(LogProbsTest, PromptsOfTheReferenceAreReportedAsItDoes) {
   options.kv_cache_bytes = int64_t{16} << 20;
   ASSERT_OK_AND_ASSIGN(
       const std::unique_ptr<LlamaModel> model,
-      LlamaModel::Load(std::string(ESPALIER_SOURCE_DIR) + "/models/en-fr",
-                       options, &threads));
+      LlamaModel::Load(SourcePath("models/en-fr"), options, &threads));
   const std::vector<Example> examples = ReadExamples();
   ASSERT_THAT(examples, SizeIs(24));
   Scheduler scheduler(model->description(), {.max_step_tokens = 50});

@@ -22,6 +22,7 @@
 #include "model/llama_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/reference_cases.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -59,8 +60,7 @@ Reference ParseReference(const json::value& line) {
 }
 
 std::vector<Reference> ReadReferences() {
-  std::ifstream file(std::string(ESPALIER_SOURCE_DIR) +
-                     "/tests/data/beam_search.jsonl");
+  std::ifstream file(SourcePath("tests/data/beam_search.jsonl"));
   std::vector<json::value> lines;
   for (std::string line; std::getline(file, line);) {
     const absl::StatusOr<json::value> parsed = ParseJson(line);
@@ -110,8 +110,7 @@ TEST(ReferenceRunAheadTest, RunningAheadGivesTheReferencesHypotheses) {
   options.kv_cache_bytes = int64_t{32} << 20;
   ASSERT_OK_AND_ASSIGN(
       const std::unique_ptr<LlamaModel> model,
-      LlamaModel::Load(std::string(ESPALIER_SOURCE_DIR) + "/models/en-fr",
-                       options, &threads));
+      LlamaModel::Load(SourcePath("models/en-fr"), options, &threads));
   const auto waiting = RunAll(*model, threads, references, false);
   const auto ahead = RunAll(*model, threads, references, true);
   for (size_t i = 0; i < references.size(); ++i) {

@@ -21,6 +21,7 @@
 #include "exec_request/model_executor.h"
 #include "exec_request/request_json.h"
 #include "model/llama_model.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -74,7 +75,7 @@ Reference ParseReference(const std::string& text) {
 }
 
 std::vector<Reference> ReadReferences(const std::string& name) {
-  std::ifstream file(std::string(ESPALIER_SOURCE_DIR) + "/tests/data/" + name);
+  std::ifstream file(SourcePath("tests/data/" + name));
   std::vector<Reference> references;
   for (std::string line; std::getline(file, line);) {
     references.push_back(ParseReference(line));
@@ -86,7 +87,7 @@ std::vector<absl::StatusOr<Result>> RunAll(
     const std::vector<Reference>& references) {
   ThreadPool threads(NumUsableCpus());
   const auto model =
-      LlamaModel::Load(std::string(ESPALIER_SOURCE_DIR) + "/models/en-fr",
+      LlamaModel::Load(SourcePath("models/en-fr"),
                        {.kv_cache_bytes = int64_t{32} << 20}, &threads);
   EXPECT_OK(model);
   boost::asio::io_context context(1);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/cli/program.h"
+#include "tests/source_tree.h"
 
 namespace espalier::testing {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-const std::string kRoot = ESPALIER_SOURCE_DIR;
+const std::string kRoot = SourcePath();
 
 // A directory with what examples name: the program, models, files.
 class ExamplesTest : public ::testing::Test {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "tests/source_tree.h"
 
 namespace espalier::testing {
 namespace {
@@ -42,7 +43,7 @@ int ExitCode(int status) {
 }
 
 std::string ModelDirectory(const std::string& name) {
-  return std::string(ESPALIER_SOURCE_DIR) + "/models/" + name;
+  return SourcePath("models/" + name);
 }
 
 std::string ReadText(const std::string& path) {

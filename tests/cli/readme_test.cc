@@ -5,13 +5,14 @@
 #include <string>
 
 #include "tests/cli/program.h"
+#include "tests/source_tree.h"
 
 namespace espalier::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kRoot = ESPALIER_SOURCE_DIR;
+const std::string kRoot = SourcePath();
 
 TEST(ReadmeTest, ItsExampleIsTheQuickstartAndPrintsWhatItSays) {
   const std::string readme = ReadText(kRoot + "/README.md");

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "tests/cli/program.h"
 #include "tests/reference_cases.h"
+#include "tests/source_tree.h"
 
 namespace espalier::testing {
 namespace {
@@ -20,8 +21,8 @@ namespace {
 constexpr double kTolerance = 1e-4;  // relative, on scores
 
 std::vector<json::value> ReadReference() {
-  std::vector<json::value> lines = ParseLines(ReadText(
-      std::string(ESPALIER_SOURCE_DIR) + "/tests/data/beam_search.jsonl"));
+  std::vector<json::value> lines =
+      ParseLines(ReadText(SourcePath("tests/data/beam_search.jsonl")));
   EXPECT_EQ(lines.size(), kAllReferenceLines);
   return ReferenceCases(std::move(lines));
 }

@@ -10,6 +10,7 @@
 #include "examples/cli/trace_html.h"
 #include "tests/cli/made_up_trace.h"
 #include "tests/cli/program.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier::testing {
@@ -54,8 +55,7 @@ std::string WithSelfTest(std::string page) {
               "console.error = window.onerror;</script>\n");
   page.insert(page.rfind(body),
               "<script>" +
-                  ReadText(std::string(ESPALIER_SOURCE_DIR) +
-                           "/tests/cli/trace_page_selftest.js") +
+                  ReadText(SourcePath("tests/cli/trace_page_selftest.js")) +
                   "</script>\n");
   return page;
 }

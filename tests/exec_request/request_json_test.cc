@@ -15,6 +15,7 @@
 #include "exec_request/param_fields.h"
 #include "exec_request/result_json.h"
 #include "tests/exec_request/malformed_requests.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -136,7 +137,7 @@ TEST(RequestJsonTest, EveryFieldOfTheTableHasItsPlace) {
 
 // docs/request_format.md has a row of each.
 TEST(RequestJsonTest, EveryFieldIsDocumented) {
-  std::ifstream file(ESPALIER_SOURCE_DIR "/docs/request_format.md");
+  std::ifstream file(SourcePath("docs/request_format.md"));
   const std::string text(std::istreambuf_iterator<char>(file), {});
   for (const ParamField& field : ParamFields()) {
     EXPECT_THAT(text, HasSubstr("`" + std::string(field.name) + "`"));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/model/tiny_model.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -58,7 +59,7 @@ TEST(LlamaConfigTest, TheGenerationConfigsEosIdsReplaceTheModels) {
 
 TEST(LlamaConfigTest, EmbeddedModelsReadAsTheyWereTrained) {
   ASSERT_OK_AND_ASSIGN(const LlamaConfig config,
-                       ReadLlamaConfig(ESPALIER_SOURCE_DIR "/models/en-fr"));
+                       ReadLlamaConfig(SourcePath("models/en-fr")));
   EXPECT_EQ(config.vocab_size, 6000);
   EXPECT_EQ(config.num_layers, 6);
   EXPECT_EQ(config.q_size(), 256);

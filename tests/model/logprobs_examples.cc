@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "tests/source_tree.h"
 
 namespace espalier::testing {
 namespace {
@@ -60,7 +61,7 @@ void ExpectLine(const std::vector<float>& logits,
 }  // namespace
 
 std::vector<LogProbsExample> ReadLogProbsExamples() {
-  std::ifstream file(ESPALIER_SOURCE_DIR "/tests/data/logprobs.jsonl");
+  std::ifstream file(SourcePath("tests/data/logprobs.jsonl"));
   std::vector<LogProbsExample> examples;
   for (std::string line; std::getline(file, line);) {
     const json::value value = *ParseJson(line);

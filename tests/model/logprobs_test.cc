@@ -5,6 +5,7 @@
 #include "model/llama_model.h"
 #include "tests/model/feeder.h"
 #include "tests/model/logprobs_examples.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -20,9 +21,8 @@ constexpr double kTolerance = 1e-4;
 
 TEST(LogProbsTest, EveryPositionOfEveryReferenceSequenceMatches) {
   ThreadPool pool(2);
-  ASSERT_OK_AND_ASSIGN(
-      const auto model,
-      LlamaModel::Load(ESPALIER_SOURCE_DIR "/models/en-fr", {}, &pool));
+  ASSERT_OK_AND_ASSIGN(const auto model,
+                       LlamaModel::Load(SourcePath("models/en-fr"), {}, &pool));
   const auto examples = ReadLogProbsExamples();
   ASSERT_EQ(examples.size(), 24u);
   for (const LogProbsExample& example : examples) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/text/made_up_model.h"
 #include "tests/text/test_tokenizer.h"
@@ -82,7 +83,7 @@ TEST(IncrementalDetokenizerTest, PiecesMakeTheTextOfRandomTokens) {
   for (const char* const name : {"en-fr", "en-fr-draft"}) {
     ASSERT_OK_AND_ASSIGN(
         const auto tokenizer,
-        Tokenizer::Load(ESPALIER_SOURCE_DIR "/models/" + std::string(name) +
+        Tokenizer::Load(SourcePath("models/" + std::string(name)) +
                         "/tokenizer.model"));
     std::vector<TokenId> favourites = TellingBytes(*tokenizer);
     ExpectDecodeOfRandomTokens(*tokenizer, favourites, 20000, 1);
@@ -95,7 +96,7 @@ TEST(IncrementalDetokenizerTest, PiecesMakeTheTextOfRandomTokens) {
 TEST(IncrementalDetokenizerTest, RulesOfTheWayInDoNotMatter) {
   ASSERT_OK_AND_ASSIGN(
       const auto tokenizer,
-      Tokenizer::Load(ESPALIER_SOURCE_DIR "/tests/data/charsmap.model"));
+      Tokenizer::Load(SourcePath("tests/data/charsmap.model")));
   ExpectDecodeOfRandomTokens(*tokenizer, {0, 1, 2, 3, 4, 5}, 2000, 7);
 }
 

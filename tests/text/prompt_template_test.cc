@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/scratch_directory.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
 
@@ -59,7 +60,7 @@ TEST(PromptTemplateTest, APromptIsTheTextBetweenItsPieces) {
 }
 
 TEST(PromptTemplateTest, ADirectoryWithoutTemplatesPutsBosBeforeTheText) {
-  const std::string dir = ESPALIER_SOURCE_DIR "/tests/text";
+  const std::string dir = SourcePath("tests/text");
   ASSERT_OK_AND_ASSIGN(const auto templates,
                        PromptTemplates::Load(dir, EnFrTokenizer()));
   EXPECT_EQ(templates.default_template().name, "default");

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
 #include "text/prompt_template.h"
@@ -23,8 +24,8 @@ constexpr TokenId kEnglish = 4;
 constexpr int kNumLines = 300;
 
 std::vector<json::value> ReferenceLines() {
-  const auto text = ReadFile(
-      ESPALIER_SOURCE_DIR "/tests/data/beam_search.jsonl", size_t{1} << 20);
+  const auto text =
+      ReadFile(SourcePath("tests/data/beam_search.jsonl"), size_t{1} << 20);
   CHECK(text.ok()) << text.status().ToString();
   std::vector<json::value> lines;
   std::istringstream stream(*text);

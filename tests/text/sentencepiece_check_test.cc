@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "tests/scratch_directory.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/text/made_up_model.h"
 #include "tests/text/test_tokenizer.h"
@@ -27,9 +28,7 @@ using ::testing::HasSubstr;
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
 std::string EnFrPath() { return EnFrDir() + "/tokenizer.model"; }
-std::string RulesPath() {
-  return ESPALIER_SOURCE_DIR "/tests/data/charsmap.model";
-}
+std::string RulesPath() { return SourcePath("tests/data/charsmap.model"); }
 
 std::string Bytes(const std::string& path) {
   const auto bytes = ReadFile(path, size_t{1} << 20);

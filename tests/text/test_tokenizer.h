@@ -5,13 +5,12 @@
 #include <string>
 
 #include "base/check.h"
+#include "tests/source_tree.h"
 #include "text/tokenizer.h"
 
 namespace espalier::testing {
 
-inline std::string EnFrDir() {
-  return std::string(ESPALIER_SOURCE_DIR) + "/models/en-fr";
-}
+inline std::string EnFrDir() { return SourcePath("models/en-fr"); }
 
 // Loaded once for all tests; 6,000 entries, byte fallback.
 inline const Tokenizer& EnFrTokenizer() {

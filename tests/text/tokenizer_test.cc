@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "tests/scratch_directory.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
 
@@ -160,7 +161,7 @@ TEST(TokenizerTest, PiecesAreFoundByTheirExactSpelling) {
 }
 
 TEST(TokenizerTest, BothEmbeddedModelsShareOneVocabulary) {
-  const std::string root = ESPALIER_SOURCE_DIR "/models/";
+  const std::string root = SourcePath("models") + "/";
   ASSERT_OK_AND_ASSIGN(const auto draft,
                        Tokenizer::Load(root + "en-fr-draft/tokenizer.model"));
   ASSERT_OK_AND_ASSIGN(const auto tokens, draft->Encode("She made him cry."));

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "kernels/sample/sample.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -37,8 +38,7 @@ SamplingParams ReadParams(const json::object& object) {
 }
 
 TEST(FilterReferencesTest, LeaveWhatTransformersLeave) {
-  std::ifstream file(std::string(ESPALIER_SOURCE_DIR) +
-                     "/tests/data/filters.jsonl");
+  std::ifstream file(SourcePath("tests/data/filters.jsonl"));
   int num_rows = 0;
   for (std::string text; std::getline(file, text); ++num_rows) {
     ASSERT_OK_AND_ASSIGN(const json::value line, ParseJson(text));

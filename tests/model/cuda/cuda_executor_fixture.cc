@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "exec_request/model_executor.h"
 #include "tests/few_cases.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier::testing {
@@ -40,10 +41,6 @@ void MakeSamples(std::mt19937& random, GenerationParams* params) {
 }
 
 }  // namespace
-
-std::string SourcePath(const std::string& path) {
-  return std::string(ESPALIER_SOURCE_DIR) + "/" + path;
-}
 
 Answers Drive(StepExecutor& steps, const std::vector<Request>& requests,
               const DriveOptions& options) {

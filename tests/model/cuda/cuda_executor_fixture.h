@@ -19,8 +19,6 @@
 
 namespace espalier::testing {
 
-std::string SourcePath(const std::string& path);
-
 using Answers = std::vector<absl::StatusOr<Result>>;
 
 struct DriveOptions {

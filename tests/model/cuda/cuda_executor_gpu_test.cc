@@ -16,6 +16,7 @@
 #include "tests/few_cases.h"
 #include "tests/model/cuda/cuda_executor_fixture.h"
 #include "tests/reference_cases.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier::testing {

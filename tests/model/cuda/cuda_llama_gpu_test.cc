@@ -17,6 +17,7 @@
 #include "tests/model/logprobs_examples.h"
 #include "tests/model/tiny_model.h"
 #include "tests/model/twin_checks.h"
+#include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -223,7 +224,7 @@ TEST(CudaLlamaTest, BeamsThatShareAPromptMatchTheCpu) {
 
 TEST(CudaLlamaTest, LogProbsOfReferenceSequencesMatch) {
   auto llama = CudaLlama::Load(
-      ESPALIER_SOURCE_DIR "/models/en-fr",
+      SourcePath("models/en-fr"),
       {.kv_cache_bytes = 64 << 20, .dtype = DType::kFloat32, .max_tokens = 512},
       Device());
   ASSERT_OK(llama);

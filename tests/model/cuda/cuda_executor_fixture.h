@@ -4,37 +4,18 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "batcher/scheduler.h"
 #include "exec_request/request.h"
-#include "exec_request/step_executor.h"
 #include "model/cuda/cuda_executor.h"
 #include "model/llama_model.h"
+#include "tests/model/drive.h"
 
 namespace espalier::testing {
-
-using Answers = std::vector<absl::StatusOr<Result>>;
-
-struct DriveOptions {
-  int num_in_flight = 1;
-  SchedulerOptions scheduler = {
-      .max_running = 64, .max_step_tokens = 256, .validate_steps = true};
-  // Called before the n-th plan; may submit and cancel.
-  std::function<void(Scheduler&, int)> before_plan = [](Scheduler&, int) {};
-};
-
-// Runs all requests under one scheduler, as an engine does.
-Answers Drive(StepExecutor& steps, const std::vector<Request>& requests,
-              const DriveOptions& options);
-
-// Runs one plan and waits for its answer.
-absl::StatusOr<StepResult> RunPlan(StepExecutor& steps, StepPlan plan);
 
 // Equal to 1e-4 of themselves, or of 0.5: scores of two devices in float32.
 bool Close(double a, double b);

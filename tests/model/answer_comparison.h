@@ -1,0 +1,57 @@
+// Whether a request was answered alike twice, beside other requests and alone,
+// when the model's logits are the same but for the rounding of float32.
+//
+// Rounding decides only between candidates that tie within it, so two runs are
+// followed step by step, to the first step in which one has candidates that the
+// other has not:
+//
+//   beams          there, the i-th best scores are equal within the tolerance,
+//                  for every i: what changed places tied (a near tie). Beams
+//                  that tie may have changed places in an earlier step, with
+//                  nothing to see but their order; then other candidates may
+//                  follow (a late tie).
+//   drawn beams    there, at most some candidates differ: noise is the same,
+//                  but a filter may keep a token in one run and not in the
+//                  other.
+//   samples        a sample whose draw is near the border of two tokens takes
+//                  one of them. So they are compared at the end: as many
+//                  samples as are allowed to have others in their place.
+//
+// Without any of these, hypotheses, scores and log-probabilities are equal
+// within the tolerance. Each exception is counted, and the counts are bounded.
+#pragma once
+
+#include <string>
+
+#include "exec_request/request.h"
+#include "tests/model/answer_log.h"
+
+namespace espalier::testing {
+
+// One run of a request.
+struct AnsweredRequest {
+  CandidateLists steps;
+  Result result;
+};
+
+struct AnswerCounts {
+  int num_beams = 0;  // requests that do not draw
+  int num_near_ties = 0;
+  int num_late_ties = 0;
+  int num_drawn_beams = 0;  // requests
+  int num_drawn_ties = 0;
+  int num_samples = 0;
+  int num_other_samples = 0;
+  double most_other_samples = 0;  // share of a request of 100 or more
+
+  void Print(const char* name) const;
+  // Of one run: what is above its bound, else "".
+  std::string AboveBounds() const;
+};
+
+// What differs, else "".
+std::string CompareAnswers(const GenerationParams& params,
+                           const AnsweredRequest& expected,
+                           const AnsweredRequest& actual, AnswerCounts* counts);
+
+}  // namespace espalier::testing

@@ -73,7 +73,9 @@ struct CudaSelectInputs {
   // Bound of num_rows of every group that has candidates; 0 stands for
   // num_rows.
   int max_group_rows = 0;
-  // Size of `candidates`; 0 stands for max_groups * max_candidates. Where
+  // Size of `candidates`: a bound of every group's first_candidate +
+  // num_candidates, also where places in between are of groups that somebody
+  // else chooses for. 0 stands for max_groups * max_candidates. Where
   // max_candidates is above 64, scratch has 72 bytes for each.
   int max_total_candidates = 0;
 

@@ -249,9 +249,9 @@ CudaSelectInputs CudaStepRunner::SelectInputs(const Shape& shape) const {
           .max_groups = shape.max_groups,
           .max_candidates = shape.max_candidates,
           .max_group_rows = shape.max_group_rows,
-          .max_total_candidates = static_cast<int>(std::min<int64_t>(
-              int64_t{shape.max_groups} * shape.max_candidates,
-              memory_->limits().max_candidates)),
+          // Of the step, not of the groups that are selected for: these are
+          // placed behind tokens drawn and candidates of perturbed rows.
+          .max_total_candidates = memory_->limits().max_candidates,
           .logits = logits_.data(),
           .num_groups = arrays.state.num_groups,
           .groups = arrays.state.selections,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/cuda_launch.h"
+
 namespace espalier {
 
 absl::Status CudaStatus(cudaError_t error, const char* call) {
@@ -92,6 +94,7 @@ absl::StatusOr<CudaStream> CudaStream::Create() {
   cudaStream_t stream = nullptr;
   RETURN_IF_CUDA_ERROR(
       cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  cuda_internal::ForgetStream(stream);
   return CudaStream(stream);
 }
 

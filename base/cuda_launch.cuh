@@ -1,48 +1,45 @@
 // Launching kernels, each allowed to start before the one before it in the
-// stream has ended (programmatic dependent launch, compute capability 9.0; an
-// ordinary launch below that). What a kernel does before WaitForPrevious()
-// overlaps the ends of earlier kernels, so it may touch only what none of those
-// in flight writes: weights, its own shared memory, and what was complete at
-// the last fence.
-//
-// The rule that keeps chains safe: every thread of every kernel of ours calls
-// WaitForPrevious(), also if it has nothing to do, and before its first access
-// to anything else; then all earlier kernels have completed, not just the last.
-//
-// A fence is a kernel that calls LetNextStart() only after WaitForPrevious():
-// when any later kernel starts, all that was enqueued before the fence has
-// completed. CudaEmbed is one, so the kernels of a forward pass and of
-// selection read work lists, positions, tables and older keys and values ahead
-// of their waits. A kernel put between the fence and such readers must not
-// write what they read.
+// stream has ended: programmatic dependent launch (PDL), an ordinary launch
+// where the kernel was not compiled for it. The rules of the order, and the
+// names of the parts a kernel can have in it, are in base/grid_dependency.h.
 //
 //   __global__ void Scale(float* x, int n) {
-//     LetNextStart();       // its prologue may run beside us
-//     WaitForPrevious();    // x is complete from here on
+//     LaunchDependents();      // the next kernel's prologue may run beside us
+//     GridDependencyWait();    // x is complete from here on
 //     ...
 //   }
 //   RETURN_IF_ERROR(Launch(Scale, {.grid = 8, .block = 256}, stream, x, n));
 //
-// Below compute capability 9.0 both calls are nothing.
+// Memory that an earlier kernel of the stream writes is written within the
+// lifetime of a kernel that starts early. So it is not read with ld.global.nc,
+// as __ldg and a const __restrict__ parameter do: not behind the wait either.
+//
+// Whether a kernel can wait is decided by what was compiled, never by the
+// device: both calls are nothing in code for less than compute capability 9.0,
+// and a device of 9.0 or more runs such code too, where the driver compiles PTX
+// of compute_80. Launch() asks the runtime which code it is
+// (CompiledCapability), and lets only those start early that wait.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include "base/cuda.h"
+#include "base/cuda_launch.h"
+#include "base/grid_dependency.h"
 
 namespace espalier {
 
 // All threads: the previous kernels of the stream are complete, and what they
-// wrote is visible.
-__device__ __forceinline__ void WaitForPrevious() {
+// wrote is visible (griddepcontrol.wait).
+__device__ __forceinline__ void GridDependencyWait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
 // Once every block has called it (or ended), the next kernel may start its
-// prologue. Promises nothing about memory.
-__device__ __forceinline__ void LetNextStart() {
+// prologue (griddepcontrol.launch_dependents). Promises nothing about memory.
+__device__ __forceinline__ void LaunchDependents() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" :::);
 #endif
@@ -52,8 +49,21 @@ struct LaunchShape {
   dim3 grid = {1};
   dim3 block = {1};
   size_t shared_bytes = 0;  // dynamic; above 48 KiB see AllowSharedBytes
-  int cluster = 1;  // blocks along x that share a cluster (9.0 and above)
+  // Blocks along x that share a cluster. More than 1: only of a kernel whose
+  // CompiledCapability is 90 or more.
+  int cluster = 1;
+  GridDependency dependency = GridDependency::kWaitsFirst;
 };
+
+// The compute capability that the code of `kernel` was compiled for which the
+// calling thread's device runs, __CUDA_ARCH__ / 10: 80 where that is PTX of
+// compute_80, whatever the device. 0 if the device has no code for it. Asks the
+// runtime once a thread, device and kernel.
+template <typename... Params>
+int CompiledCapability(void (*kernel)(Params...)) {
+  return cuda_internal::CompiledCapability(
+      reinterpret_cast<const void*>(kernel));
+}
 
 // Lets `kernel` have up to `bytes` of dynamic shared memory. Once a kernel.
 template <typename... Params>
@@ -64,25 +74,37 @@ absl::Status AllowSharedBytes(void (*kernel)(Params...), size_t bytes) {
       "cudaFuncSetAttribute");
 }
 
-// Enqueues `kernel` and returns.
-// Errors: kInternal if the launch is refused.
+// Enqueues `kernel` and returns. Launches of a stream come from one thread.
+// Errors: kInternal if the launch is refused, if it would read early what an
+// earlier kernel may still be writing (GridDependencyOrder), or if it is of
+// clusters and compiled without them.
 template <typename... Params, typename... Args>
 absl::Status Launch(void (*kernel)(Params...), const LaunchShape& shape,
                     cudaStream_t stream, Args&&... args) {
+  const int capability = CompiledCapability(kernel);
+  RETURN_IF_ERROR(cuda_internal::CheckLaunch(stream, shape.dependency,
+                                             shape.cluster, capability));
+  cudaLaunchAttribute attributes[2] = {};
+  int num_attributes = 0;
+  if (capability >= 90) {
+    cudaLaunchAttribute& early = attributes[num_attributes++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[num_attributes++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = shape.cluster;
+    cluster.val.clusterDim.y = 1;
+    cluster.val.clusterDim.z = 1;
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = shape.grid;
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = shape.cluster;
-  attributes[1].val.clusterDim.y = 1;
-  attributes[1].val.clusterDim.z = 1;
   config.attrs = attributes;
-  config.numAttrs = shape.cluster > 1 ? 2 : 1;
+  config.numAttrs = num_attributes;
   return CudaStatus(
       cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...),
       "cudaLaunchKernelEx");

@@ -28,7 +28,7 @@ __device__ uint32_t AsNumbers(uint32_t bits) {
 
 __global__ void __launch_bounds__(ReadPolicy::kThreads)
     FillRandomly(uint4* data) {
-  WaitForPrevious();
+  GridDependencyWait();
   const uint32_t first = blockIdx.x * ReadPolicy::kThreads * ReadPolicy::kLoads;
   for (int i = 0; i < ReadPolicy::kLoads; ++i) {
     const uint32_t at = first + i * ReadPolicy::kThreads + threadIdx.x;
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(ReadPolicy::kThreads)
 // where a block's sum is one that random bytes hardly have.
 __global__ void __launch_bounds__(ReadPolicy::kThreads)
     ReadOnce(const uint4* data, uint32_t* sum) {
-  WaitForPrevious();
+  GridDependencyWait();
   const uint32_t first = blockIdx.x * ReadPolicy::kThreads * ReadPolicy::kLoads;
   uint4 loaded[ReadPolicy::kLoads];
 #pragma unroll

@@ -44,7 +44,7 @@ constexpr Model kModels[] = {
 
 // Uniform numbers in [-scale, scale), a hash of their place.
 __global__ void Fill(__nv_bfloat16* out, int64_t size, float scale) {
-  WaitForPrevious();
+  GridDependencyWait();
   const int64_t stride = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < size;
        i += stride) {
@@ -61,8 +61,8 @@ constexpr int kReadThreads = 256;
 constexpr int kReadVectors = 16;
 __global__ void __launch_bounds__(kReadThreads)
     Read(const uint4* data, int64_t num_vectors, unsigned* sink) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   uint4 values[kReadVectors] = {};
   const int64_t begin =
       int64_t{blockIdx.x} * kReadThreads * kReadVectors + threadIdx.x;
@@ -86,8 +86,8 @@ struct alignas(4 * sizeof(T)) Four {
 template <typename From>
 __global__ void Between(const Four<From>* from, Four<__nv_bfloat16>* to,
                         int from_stride) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   const Four<From> in = from[blockIdx.x * from_stride + threadIdx.x];
   float sum = 0;
   for (const From value : in.values) {

@@ -156,10 +156,9 @@ absl::Status PrepareCudaAttention(const CudaAttentionShape& shape,
 // second that merges partial results unless max_partials says that there are
 // none. Never allocates, may be captured. REQUIRES: PrepareCudaAttention was
 // called; the work list was planned for this shape. Work list, positions,
-// tables, and the keys and values that earlier steps wrote, are complete when
-// the kernel before this one starts (CudaEmbed sees to that): they are read
-// ahead of its end. Errors: kInvalidArgument if shapes are impossible or
-// disagree; kInternal if the launch fails.
+// tables, and the keys and values that earlier steps wrote, are complete at the
+// last barrier (GridDependency::kReadsEarly). Errors: kInvalidArgument if
+// shapes are impossible or disagree; kInternal if the launch fails.
 absl::Status CudaAttention(const CudaAttentionInputs& inputs,
                            const CudaAttentionShape& shape, const void* q,
                            int q_stride, const CudaKvCache& cache, int layer,

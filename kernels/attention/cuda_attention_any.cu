@@ -300,8 +300,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     AttendAny(const __grid_constant__ Params params, int num_stages) {
   extern __shared__ __align__(16) char ring[];
   __shared__ __align__(16) Shared shared;
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   const int num_units =
       (params.inputs.item_counts[0] + params.inputs.item_counts[1]) *
       params.num_kv_heads;

@@ -98,13 +98,13 @@ __device__ __forceinline__ void MergeRow(const Params& params, int query,
 template <typename T, int kPieces>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     Merge(const __grid_constant__ Params params) {
-  LetNextStart();
+  LaunchDependents();
   const int head = blockIdx.y * kWarps + threadIdx.x / 32;
   int query = blockIdx.x;
   // A part of the work list, which is there before the forward pass begins.
   int begin = params.inputs.partial_indptr[query];
   int end = params.inputs.partial_indptr[query + 1];
-  WaitForPrevious();
+  GridDependencyWait();
   if (head >= params.num_heads) return;
   while (true) {
     if (begin < end) MergeRow<T, kPieces>(params, query, head, begin, end);
@@ -124,7 +124,10 @@ absl::Status LaunchTyped(const Params& params, const CudaDevice& device,
                              std::max(params.inputs.max_queries, 1)),
                   head_groups);
   return Launch(params.head_dim <= 128 ? Merge<T, 1> : Merge<T, 2>,
-                {.grid = grid, .block = kThreads}, stream, params);
+                {.grid = grid,
+                 .block = kThreads,
+                 .dependency = GridDependency::kReadsEarly},
+                stream, params);
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ __device__ __forceinline__ void AttendToUnit(
   if (is_first) {
     num_started = StartOldSpans(params, unit, limit, min(num_ahead, num_steps),
                                 own_spans, reader);
-    WaitForPrevious();
+    GridDependencyWait();
   }
   tile.LoadRows(params, unit, first_row);
   tile.SetLimits(shared.queries[warp]);
@@ -253,13 +253,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     Attend(const __grid_constant__ Params params) {
   extern __shared__ __align__(128) char ring[];
   __shared__ Shared shared;
-  LetNextStart();
+  LaunchDependents();
   // The work list, positions and tables are there before the forward pass
   // begins.
   const Units units = {params.inputs.item_counts[0] * params.num_kv_heads,
                        params.inputs.item_counts[1] * params.num_kv_heads};
   Turn next = FindTurn(params, units, 0);
-  if (next.is_none) WaitForPrevious();
+  if (next.is_none) GridDependencyWait();
 #pragma unroll 1
   for (int round = 1; !next.is_none; ++round) {
     const Turn turn = next;
@@ -300,7 +300,10 @@ absl::Status LaunchTensorCores(DType dtype, const Params& params,
   const unsigned grid = static_cast<unsigned>(
       std::min<int64_t>(kBlocksPerSm * device.num_sms, max_units));
   return Launch(KernelOf(dtype, params.head_dim),
-                {.grid = grid, .block = kThreads, .shared_bytes = kRingBytes},
+                {.grid = grid,
+                 .block = kThreads,
+                 .shared_bytes = kRingBytes,
+                 .dependency = GridDependency::kReadsEarly},
                 stream, params);
 }
 

@@ -60,8 +60,8 @@ __device__ void CopyTokens(const PageCopy& copy, const PageTokens& tokens) {
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     CopyTails(const PageCopy* copies, const int* num_copies, Layout layout,
               PageTokens tokens) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   const int runs_per_copy = layout.num_layers * layout.runs_per_page;
   const int num_runs = *num_copies * runs_per_copy;
   for (int r = blockIdx.x * kWarps + threadIdx.x / 32; r < num_runs;
@@ -100,8 +100,11 @@ absl::Status Enqueue(const PageCopy* copies, const int* num_copies,
       int64_t{max_copies} * layout.num_layers * layout.runs_per_page;
   const unsigned grid = static_cast<unsigned>(std::min<int64_t>(
       kBlocksPerSm * device.num_sms, (max_runs + kWarps - 1) / kWarps));
-  return Launch(CopyTails, {.grid = grid, .block = kThreads}, stream, copies,
-                num_copies, layout, tokens);
+  return Launch(CopyTails,
+                {.grid = grid,
+                 .block = kThreads,
+                 .dependency = GridDependency::kWritesEarlyRead},
+                stream, copies, num_copies, layout, tokens);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ struct NormPolicy {
 // Where NormRow finds row `row`, and keeps it once all its loads have begun.
 struct ResidualRow {
   using Policy = NormPolicy<256>;
-  static constexpr bool kIsFirst = false;
+  static constexpr auto kDependency = GridDependency::kWaitsFirst;
   const float* x;
   __device__ float4 Load(int row, int width, int i) const {
     return LoadFour(x + int64_t{row} * width + i);
@@ -75,7 +75,7 @@ struct ResidualRow {
 template <int kCount>
 struct SummedRow {
   using Policy = NormPolicy<512>;
-  static constexpr bool kIsFirst = false;
+  static constexpr auto kDependency = GridDependency::kWaitsFirst;
   float* x;
   const float* addends;
   int64_t stride;  // from one addend to the next
@@ -99,7 +99,7 @@ template <typename T>
 struct EmbeddedRow {
   using Policy = NormPolicy<256>;
   // The forward pass begins here (CudaEmbed).
-  static constexpr bool kIsFirst = true;
+  static constexpr auto kDependency = GridDependency::kBarrier;
   const int* tokens;
   const T* embedding;
   float* x;
@@ -118,7 +118,8 @@ __global__ void __launch_bounds__(Row::Policy::kThreads)
   using BlockReduce = cub::BlockReduce<float, Row::Policy::kThreads>;
   __shared__ typename BlockReduce::TempStorage storage;
   __shared__ float shared_factor;
-  if constexpr (!Row::kIsFirst) LetNextStart();
+  constexpr bool kIsBarrier = Row::kDependency == GridDependency::kBarrier;
+  if constexpr (!kIsBarrier) LaunchDependents();
   const int first = threadIdx.x * kVector;
   float4 weight[kVectors];
 #pragma unroll
@@ -126,8 +127,8 @@ __global__ void __launch_bounds__(Row::Policy::kThreads)
     const int i = first + v * Row::Policy::kBlockWidth;
     if (i < norm.width) weight[v] = LoadFour(norm.weight + i);
   }
-  WaitForPrevious();
-  if constexpr (Row::kIsFirst) LetNextStart();
+  GridDependencyWait();
+  if constexpr (kIsBarrier) LaunchDependents();
   float4 x[kVectors];
   float sum = 0;
 #pragma unroll
@@ -176,7 +177,8 @@ absl::Status LaunchNorm(const Row& source, int num_rows, const CudaNorm& norm,
     }
   }
   const LaunchShape shape = {.grid = dim3(num_rows),
-                             .block = Row::Policy::kThreads};
+                             .block = Row::Policy::kThreads,
+                             .dependency = Row::kDependency};
   return Launch(NormRow<kVectors, Row, T>, shape, stream, source, norm, out);
 }
 
@@ -206,7 +208,7 @@ template <typename T>
 __global__ void __launch_bounds__(RotatePolicy::kThreads)
     RotateAndStore(T* qkv, RotateShape shape, CudaRotary rotary,
                    CudaTokenSlots slots, T* pages) {
-  LetNextStart();
+  LaunchDependents();
   const int half = shape.head_dim / 2;
   const int vectors = half / kVector;
   const int work = blockIdx.y * RotatePolicy::kThreads + threadIdx.x;
@@ -226,7 +228,7 @@ __global__ void __launch_bounds__(RotatePolicy::kThreads)
     c = LoadFour(rotary.cosines + row);
     s = LoadFour(rotary.sines + row);
   }
-  WaitForPrevious();
+  GridDependencyWait();
   if (head >= num_all) return;
   T* const from = qkv + (int64_t{token} * num_all + head) * shape.head_dim + i;
   float4 a = LoadFour(from);
@@ -262,8 +264,8 @@ struct GatherPolicy {
 
 __global__ void __launch_bounds__(GatherPolicy::kThreads)
     GatherRows(const int* rows, CudaGather a, CudaGather b) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   const int64_t from_row = rows[blockIdx.x];
   const int64_t to_row = blockIdx.x;
   int unit = blockIdx.y * GatherPolicy::kThreads + threadIdx.x;
@@ -309,7 +311,7 @@ template <typename T>
 __global__ void __launch_bounds__(FillPolicy::kThreads)
     FillNormal(T* data, int num_rows, int num_cols, int stride, float deviation,
                uint64_t seed) {
-  WaitForPrevious();
+  GridDependencyWait();
   for (int row = blockIdx.x; row < num_rows; row += gridDim.x) {
     for (int col = threadIdx.x; col < num_cols; col += blockDim.x) {
       const uint64_t index = (uint64_t(row) << 32) | uint32_t(col);
@@ -387,7 +389,8 @@ absl::Status CudaRotateAndStore(void* qkv, int num_tokens, int num_heads,
       (num_heads + 2 * cache.num_kv_heads) * (cache.head_dim / 2 / kVector);
   const LaunchShape launch = {
       .grid = dim3(num_tokens, CeilDiv(num_threads, RotatePolicy::kThreads)),
-      .block = RotatePolicy::kThreads};
+      .block = RotatePolicy::kThreads,
+      .dependency = GridDependency::kReadsEarly};
   return WithType(cache.dtype, [&]<typename T>(T) {
     T* const pages = static_cast<T*>(cache.data) + layer * cache.layer_stride();
     return Launch(RotateAndStore<T>, launch, stream, static_cast<T*>(qkv),

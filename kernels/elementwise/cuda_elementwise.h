@@ -50,10 +50,9 @@ absl::Status CudaAddRmsNorm(float* x, const CudaAddends& addends, int num_rows,
                             cudaStream_t stream);
 
 // x = the tokens' rows of the embedding table, and normed = CudaRmsNorm(x).
-// The one kernel that lets the next start only after it has waited: whatever
-// was enqueued before it has completed when any kernel after it starts. So
-// those may read what a step is made of (positions, tables, work lists, keys
-// and values of earlier steps) before their own WaitForPrevious().
+// The forward pass's GridDependency::kBarrier (base/grid_dependency.h): kernels
+// behind it read what a step is made of (positions, tables, work lists, keys
+// and values of earlier steps) early.
 //   tokens  [num_tokens]         device, each in [0, embedding.num_rows)
 //   x       [num_tokens, width]  f32              device
 //   normed  [num_tokens, width]  embedding.dtype  device
@@ -69,7 +68,7 @@ struct CudaRotary {
 };
 
 // Which slot of which page belongs to a token; all in device memory, and
-// complete when the kernel before the one that reads it starts (CudaEmbed).
+// complete at the last barrier (GridDependency::kReadsEarly).
 struct CudaTokenSlots {
   const int* positions = nullptr;     // [num_tokens]
   const int* token_tables = nullptr;  // [num_tokens]

@@ -81,8 +81,8 @@ __global__ __launch_bounds__(
                                                      CudaLogProbsInputs in,
                                                  CudaTokenScore* scores) {
   __shared__ LogProbsShared shared;
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   if (static_cast<int>(blockIdx.x) >= *in.num_asked) return;
   const CudaAskedToken asked = in.asked[blockIdx.x];
   const int size = in.vocab_size;

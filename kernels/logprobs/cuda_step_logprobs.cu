@@ -12,8 +12,8 @@ constexpr int kAskThreads = 128;
 __global__ void __launch_bounds__(kAskThreads)
     AskOfCandidates(CudaStepLogProbs log_probs, const Candidate* candidates,
                     int vocab_size) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   const int group_idx = blockIdx.x;
   if (group_idx >= log_probs.counts->num_asking_groups) return;
   const CudaAskingGroup group = log_probs.asking_groups[group_idx];
@@ -41,8 +41,8 @@ __device__ void CopyOut(const T* from, int count, T* to) {
 __global__ void __launch_bounds__(kReportThreads)
     ReportLogProbs(CudaStepLogProbs log_probs, const CudaStepClock* clock,
                    CudaLogProbRing reports) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   const CudaLogProbCounts counts = *log_probs.counts;
   const int64_t report = (clock->num_steps - 1) % reports.num_reports;
   CopyOut(log_probs.scores, counts.num_asked,

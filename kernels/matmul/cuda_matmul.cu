@@ -45,8 +45,8 @@ constexpr int kSiluThreads = 256;
 template <typename T>
 __global__ void __launch_bounds__(kSiluThreads)
     SiluMul(const Eight<T>* gate_up, int64_t num_blocks, Eight<T>* out) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   const int64_t i = int64_t{blockIdx.x} * kSiluThreads + threadIdx.x;
   if (i >= num_blocks) return;
   const Eight<T> gates = gate_up[2 * i];

@@ -15,8 +15,8 @@
 //   thread   lane = 4 * g + q: rows g and g + 8 of each tile, row g of every
 //            eight of x, k's 8 q .. 8 q + 7 of a step
 //
-// Weights never change, so the ring is filled before WaitForPrevious(): as the
-// blocks of one kernel end, those of the next take their places and ask for
+// Weights never change, so the ring is filled before GridDependencyWait(): as
+// the blocks of one kernel end, those of the next take their places and ask for
 // weights, up to 20 MB before the inputs are there.
 //
 // Sums of the warps meet in shared memory, those of the parts of k in that of
@@ -425,7 +425,7 @@ __global__ void __launch_bounds__(Tiling::kThreads)
     StreamMatMulKernel(const StreamMatMulArgs args) {
   extern __shared__ uint4 memory[];
   auto& shared = *reinterpret_cast<Shared<Tiling>*>(memory);
-  LetNextStart();
+  LaunchDependents();
   OfferInbox();
   const WarpWork work = WorkOfWarp<Tiling>(args);
   Ring<T, Tiling> ring(args, work, shared.rings[threadIdx.x / 32]);
@@ -433,7 +433,7 @@ __global__ void __launch_bounds__(Tiling::kThreads)
     ring.LoadWeights(i);
     EndStage();
   }
-  WaitForPrevious();
+  GridDependencyWait();
   for (int i = 0; i < Tiling::kStages; ++i) {
     ring.LoadInputs(i);
     EndStage();

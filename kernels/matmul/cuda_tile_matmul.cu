@@ -105,7 +105,7 @@ class Loader {
     for (int unit = 0; unit < num_first; ++unit) {
       if (!Ring::IsX(unit)) Load(unit);
     }
-    WaitForPrevious();  // for x
+    GridDependencyWait();  // for x
     for (int unit = 0; unit < num_first; ++unit) {
       if (Ring::IsX(unit)) Load(unit);
     }
@@ -255,7 +255,7 @@ __device__ void MultiplyAndStore(const CUtensorMap& w, const CUtensorMap& x,
   __shared__ uint64_t full[TilePolicy::kSlots], empty[TilePolicy::kSlots];
   char* const aligned = memory + (1024 - SharedAddress(memory) % 1024) % 1024;
   const Ring ring = {reinterpret_cast<Tile*>(aligned), full, empty};
-  LetNextStart();
+  LaunchDependents();
   if (threadIdx.x == 0) {
     for (int i = 0; i < TilePolicy::kSlots; ++i) {
       InitBarrier(&full[i], 1);
@@ -268,7 +268,7 @@ __device__ void MultiplyAndStore(const CUtensorMap& w, const CUtensorMap& x,
     Loader(w, x, ring).LoadAll(product.num_steps);
     return;
   }
-  WaitForPrevious();
+  GridDependencyWait();
   if (threadIdx.x > TilePolicy::kMultipliers) return;
   Sums sums[TilePolicy::kTiles];
   MultiplyAll<T>(product.num_steps, ring, sums);

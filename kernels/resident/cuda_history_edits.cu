@@ -268,8 +268,8 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ Scan::TempStorage storage;
   __shared__ int edited_before[kThreads];
   extern __shared__ uint32_t bitmaps[];  // three
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   const int row_idx = blockIdx.x;
   // Together, whether the row has a rule or not: each takes a while.
   const CudaEditRow row = in.rows[row_idx];
@@ -317,7 +317,8 @@ absl::Status CudaCollectEdits(const CudaHistoryInputs& inputs,
   return Launch(CollectEditsOfRows,
                 {.grid = {static_cast<unsigned>(inputs.num_rows)},
                  .block = {kThreads},
-                 .shared_bytes = EditsPolicy::kBitmapBytes},
+                 .shared_bytes = EditsPolicy::kBitmapBytes,
+                 .dependency = GridDependency::kWritesEarlyRead},
                 stream, inputs, row_edits, edits);
 }
 

@@ -37,7 +37,8 @@ constexpr int kWarpsPerBlock = 8;
 LaunchShape WarpEach(int count) {
   const unsigned blocks = (count + kWarpsPerBlock - 1) / kWarpsPerBlock;
   return {.grid = {blocks > 0 ? blocks : 1},
-          .block = {kWarpsPerBlock * kWarpSize}};
+          .block = {kWarpsPerBlock * kWarpSize},
+          .dependency = GridDependency::kWritesEarlyRead};
 }
 
 __device__ int WarpIndex() {
@@ -49,8 +50,8 @@ __device__ bool IsFirstThread() { return blockIdx.x == 0 && threadIdx.x == 0; }
 __global__ void ApplyDelta(const CudaDeltaSegment* segments, int num_segments,
                            const int* payload, int* words,
                            CudaStepClock* clock) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   if (IsFirstThread()) StartClock(clock);
   if (WarpIndex() >= num_segments) return;
   const CudaDeltaSegment segment = segments[WarpIndex()];
@@ -77,8 +78,8 @@ __device__ void MoveDown(const T* from, T* to, int64_t count,
 
 __global__ void MoveGroup(CudaResidentState state, int from, int to,
                           int num_slots) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   const auto same = [](auto value) { return value; };
   const auto moved = [&](int slot) {
     return slot < 0 ? slot : slot + to - from;
@@ -155,8 +156,8 @@ __device__ void FeedPadding(const CudaResidentState& state, int row) {
 
 // A warp a row: of the beam of its rank, and of the slot of the same number.
 __global__ void BeginStep(CudaResidentState state, int num_rows) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   if (IsFirstThread()) {
     StartClock(state.clock);
     ++state.clock->num_steps;
@@ -373,8 +374,8 @@ __global__ void __launch_bounds__(kAdvanceThreads)
                   const int* num_candidates, CudaReportRing reports) {
   __shared__ Scan::TempStorage storage;
   __shared__ int scratch[3 * kSharedSlots];
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   const int group_idx = blockIdx.x;
   // All loads at once, whether the group exists or not: each takes a while.
   const int num_groups = *state.num_groups;
@@ -407,8 +408,11 @@ absl::Status CudaApplyDelta(const CudaDeltaSegment* segments, int num_segments,
 
 absl::Status CudaMoveGroup(const CudaResidentState& state, int from, int to,
                            int num_slots, cudaStream_t stream) {
-  return Launch(MoveGroup, {.grid = 1, .block = kMoveThreads}, stream, state,
-                from, to, num_slots);
+  return Launch(MoveGroup,
+                {.grid = 1,
+                 .block = kMoveThreads,
+                 .dependency = GridDependency::kWritesEarlyRead},
+                stream, state, from, to, num_slots);
 }
 
 absl::Status CudaBeginStep(const CudaResidentState& state, int num_rows,
@@ -426,10 +430,11 @@ absl::Status CudaAdvanceGroups(const CudaResidentState& state,
                            " groups, reports have room for ",
                            reports.max_groups);
   }
-  return Launch(
-      AdvanceGroups,
-      {.grid = {static_cast<unsigned>(max_groups)}, .block = {kAdvanceThreads}},
-      stream, state, candidates, num_candidates, reports);
+  return Launch(AdvanceGroups,
+                {.grid = {static_cast<unsigned>(max_groups)},
+                 .block = {kAdvanceThreads},
+                 .dependency = GridDependency::kWritesEarlyRead},
+                stream, state, candidates, num_candidates, reports);
 }
 
 }  // namespace espalier

@@ -58,8 +58,8 @@ __device__ bool HasNan(const RawTile* tiles, int num_tiles) {
 template <typename T>
 __global__ __launch_bounds__(PerturbPolicy::kThreads) void ProcessRows(
     const __grid_constant__ PerturbParams p) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   const int row = blockIdx.y;
   const int num_tiles = p.raw.num_tiles;
   const int tile = blockIdx.x * PerturbPolicy::kWarps + threadIdx.x / kWarpSize;
@@ -121,11 +121,12 @@ __device__ float ValueOf(float score, TokenId token, const RowCut& cut,
 }
 
 // Threads of row blockIdx.y take pairs of tokens, which share random words. A
-// fence (cuda_launch.cuh), for CudaSelect reads `cum` ahead.
+// barrier (base/grid_dependency.h), for CudaSelect reads early what ProcessRows
+// writes of `cum`.
 __global__ __launch_bounds__(PerturbPolicy::kThreads) void PerturbRows(
     const __grid_constant__ PerturbParams p) {
-  WaitForPrevious();
-  LetNextStart();
+  GridDependencyWait();
+  LaunchDependents();
   const int row = blockIdx.y;
   if (!IsWanted(p, row)) return;
   const int size = p.in.select.vocab_size;
@@ -165,8 +166,8 @@ __global__ __launch_bounds__(PerturbPolicy::kThreads) void PerturbRows(
 template <typename T>
 __global__ __launch_bounds__(PerturbPolicy::kThreads) void TakeValues(
     const __grid_constant__ PerturbParams p) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   const int row = blockIdx.x * PerturbPolicy::kWarps + threadIdx.x / kWarpSize;
   if (row >= p.in.select.num_rows || !IsWanted(p, row)) return;
   const int group_idx = p.in.select.row_groups[row];
@@ -250,11 +251,15 @@ absl::Status Enqueue(const PerturbParams& p, const CudaDevice& device,
   Params unedited = p.raw;  // of which only raw sums are wanted
   unedited.in.row_edits = nullptr;
   RETURN_IF_ERROR(ReadRows(unedited, device, stream));
-  RETURN_IF_ERROR(wide ? Launch(ProcessRows<float>, tiles, stream, p)
-                       : Launch(ProcessRows<uint16_t>, tiles, stream, p));
+  LaunchShape processing = tiles;  // it writes `cum`
+  processing.dependency = GridDependency::kWritesEarlyRead;
+  RETURN_IF_ERROR(wide ? Launch(ProcessRows<float>, processing, stream, p)
+                       : Launch(ProcessRows<uint16_t>, processing, stream, p));
   RETURN_IF_ERROR(ReadRows(p.processed, device, stream));
   RETURN_IF_ERROR(FindRowCuts(p.processed, p.cuts, stream));
-  RETURN_IF_ERROR(Launch(PerturbRows, tiles, stream, p));
+  LaunchShape perturbing = tiles;
+  perturbing.dependency = GridDependency::kBarrier;
+  RETURN_IF_ERROR(Launch(PerturbRows, perturbing, stream, p));
   CudaSelectInputs scores = p.in.select;
   scores.dtype = DType::kFloat32;
   scores.logits = p.scores;

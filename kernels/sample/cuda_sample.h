@@ -67,8 +67,8 @@ size_t CudaSampleScratchBytes(const CudaSampleInputs& inputs);
 // kNotANumber, with a cum of -inf, where a logit is NaN, and kNoToken where no
 // token is possible or the row is dead, which is not read. Enqueues on `stream`
 // and returns; never allocates, may be captured.
-// REQUIRES: all inputs but the logits are complete when the kernel before this
-// one starts, as in a step (CudaEmbed): they are read ahead of its end.
+// REQUIRES: all inputs but the logits are complete at the last barrier of the
+// stream, as in a step (GridDependency::kReadsEarly).
 // Errors: kInvalidArgument if a shape is impossible, or there are more than
 // kMaxCudaSelectRows rows, kMaxCudaSelectLogits or kMaxCudaSampleVocab tokens;
 // kInternal if a launch is refused.

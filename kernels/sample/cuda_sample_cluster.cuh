@@ -1,6 +1,6 @@
 // The blocks that draw one token together (cuda_sample.cu): a cluster, whose
-// blocks reach each other's shared memory. Below compute capability 9.0 it is
-// always one block.
+// blocks reach each other's shared memory. In code compiled for less than
+// compute capability 9.0 it is always one block (CompiledCapability).
 #pragma once
 
 #include "kernels/sample/cuda_sample_row.cuh"

@@ -10,10 +10,10 @@ template <typename T, typename Policy>
 __global__ __launch_bounds__(
     Policy::kThreads,
     Policy::kMinBlocks) void DrawRows(const __grid_constant__ Params p) {
-  LetNextStart();
+  LaunchDependents();
   const DrawTask task(p, static_cast<int>(blockIdx.x) / NumBlocks<Policy>());
   Clear<Policy>(p.in.vocab_size);
-  WaitForPrevious();
+  GridDependencyWait();
   if (!task.exists) return;
   if (!task.alive) return task.AnswerDead<Policy>(p);
   Sampler<T, Policy> sampler(p, task.draw, TilesOf(p, task.draw.row));
@@ -26,13 +26,13 @@ __global__ __launch_bounds__(
     ManyDraws::kThreads,
     ManyDraws::kMinBlocks) void CutRows(const __grid_constant__ Params p,
                                         RowCut* cuts) {
-  LetNextStart();
+  LaunchDependents();
   const CudaDraw draw = {.row = static_cast<int>(blockIdx.x)};
   const float cum = p.in.cum_log_probs[draw.row];
   const int row_params = p.in.row_params[draw.row];
   using RowSampler = Sampler<float, ManyDraws>;
   Clear<ManyDraws>(p.in.vocab_size);
-  WaitForPrevious();
+  GridDependencyWait();
   RowCut cut;
   cut.token = kNoToken;
   if (row_params >= 0 && cum > MinusInf()) {
@@ -45,7 +45,8 @@ __global__ __launch_bounds__(
 LaunchShape ShapeOfFew(const Params& p, int num_blocks) {
   return {.grid = dim3(p.in.max_draws * num_blocks),
           .block = dim3(FewDraws::kThreads),
-          .cluster = num_blocks};
+          .cluster = num_blocks,
+          .dependency = GridDependency::kReadsEarly};
 }
 
 // Blocks of a draw: a search over a row is shared out among them, and one ends
@@ -56,7 +57,8 @@ LaunchShape ShapeOfFew(const Params& p, int num_blocks) {
 template <typename T>
 int NumBlocksOfFew(const Params& p, const CudaDevice& device) {
   const int max_draws = p.in.max_draws;
-  if (device.compute_capability < 90 || p.num_tiles > FewDraws::kThreads) {
+  if (CompiledCapability(DrawRows<T, FewDraws>) < 90 ||
+      p.num_tiles > FewDraws::kThreads) {
     return 1;
   }
   int num_blocks = kMaxCluster;
@@ -79,19 +81,21 @@ absl::Status LaunchDraw(const Params& p, const CudaDevice& device,
     return Launch(DrawRows<T, FewDraws>,
                   ShapeOfFew(p, NumBlocksOfFew<T>(p, device)), stream, p);
   }
-  return Launch(
-      DrawRows<T, ManyDraws>,
-      {.grid = dim3(p.in.max_draws), .block = dim3(ManyDraws::kThreads)},
-      stream, p);
+  return Launch(DrawRows<T, ManyDraws>,
+                {.grid = dim3(p.in.max_draws),
+                 .block = dim3(ManyDraws::kThreads),
+                 .dependency = GridDependency::kReadsEarly},
+                stream, p);
 }
 
 }  // namespace
 
 absl::Status FindRowCuts(const Params& p, RowCut* cuts, cudaStream_t stream) {
-  return Launch(
-      CutRows,
-      {.grid = dim3(p.in.num_rows), .block = dim3(ManyDraws::kThreads)}, stream,
-      p, cuts);
+  return Launch(CutRows,
+                {.grid = dim3(p.in.num_rows),
+                 .block = dim3(ManyDraws::kThreads),
+                 .dependency = GridDependency::kReadsEarly},
+                stream, p, cuts);
 }
 
 absl::Status DrawTokens(const Params& p, const CudaDevice& device,

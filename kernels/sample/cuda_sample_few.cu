@@ -161,7 +161,7 @@ __device__ void ReadAndDraw(const Params& p, HeldShared& shared) {
   const Weighing weighing(task.options.params, p.in.vocab_size);
   const bool few = KeepsFew(task.options.params, p.in.vocab_size);
   HeldTile<T> held(p, task.alive ? EditList(p.in, task.draw.row) : EditList());
-  WaitForPrevious();  // for logits; the rest was there before
+  GridDependencyWait();  // for logits; the rest was there before
   if (!task.exists) return;
   if (!task.alive) return task.AnswerDead<FewDraws>(p);
   held.Load(p, task.draw.row);
@@ -189,7 +189,7 @@ __launch_bounds__(FewDraws::kThreads, FewDraws::kMinBlocks) void DrawInClusters(
     const __grid_constant__ Params p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) char dynamic[];
-  LetNextStart();
+  LaunchDependents();
   Clear<FewDraws>(p.in.vocab_size);
   // What is cleared is told of by the next barrier, before anybody adds to it.
   ArriveCluster();
@@ -201,13 +201,14 @@ LaunchShape ShapeOf(const Params& p, int num_blocks) {
   return {.grid = dim3(p.in.max_draws * num_blocks),
           .block = dim3(FewDraws::kThreads),
           .shared_bytes = sizeof(HeldShared),
-          .cluster = num_blocks};
+          .cluster = num_blocks,
+          .dependency = GridDependency::kReadsEarly};
 }
 
 // How many blocks a draw has; 0 if that does not pay.
 template <typename T>
 absl::StatusOr<int> NumBlocksOf(const Params& p, const CudaDevice& device) {
-  if (device.compute_capability < 90 || !IsCompiled(DrawInClusters<T>) ||
+  if (CompiledCapability(DrawInClusters<T>) < 90 ||
       sizeof(Shared) + sizeof(HeldShared) > size_t(device.max_shared_bytes)) {
     return 0;
   }

@@ -27,7 +27,7 @@ __global__ __launch_bounds__(
     ReadPolicy::kMinBlocks) void ReadTiles(const __grid_constant__ Params p,
                                            int tiles_per_warp) {
   constexpr int kLanes = kWarpSize / kQuarters;  // of a quarter
-  LetNextStart();
+  LaunchDependents();
   const int row = blockIdx.y;
   const int params = p.in.row_params[row];
   const float cum = p.in.cum_log_probs[row];
@@ -36,7 +36,7 @@ __global__ __launch_bounds__(
   const int end =
       min(p.num_tiles, begin + (tiles_per_warp - 1) * num_warps + 1);
   const bool wanted = (params >= 0) & (cum > MinusInf());
-  WaitForPrevious();  // for logits
+  GridDependencyWait();  // for logits
   if (!wanted || begin >= end) return;
   const int size = p.in.vocab_size;
   const T* const logits =
@@ -106,10 +106,11 @@ absl::Status LaunchRead(const Params& p, const CudaDevice& device,
       std::clamp<int64_t>(tiles / resident, 1, ReadPolicy::kMaxTilesPerWarp));
   const int per_block = warps * per_warp;
   const unsigned blocks = (p.num_tiles + per_block - 1) / per_block;
-  return Launch(
-      ReadTiles<T, kEdits>,
-      {.grid = dim3(blocks, p.in.num_rows), .block = dim3(warps * kWarpSize)},
-      stream, p, per_warp);
+  return Launch(ReadTiles<T, kEdits>,
+                {.grid = dim3(blocks, p.in.num_rows),
+                 .block = dim3(warps * kWarpSize),
+                 .dependency = GridDependency::kReadsEarly},
+                stream, p, per_warp);
 }
 
 template <typename T>

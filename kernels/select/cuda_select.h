@@ -107,8 +107,8 @@ int SameCudaSelectRows(const CudaSelectInputs& inputs,
                        const CudaDevice& device);
 
 // Enqueues on `stream` and returns; never allocates, may be captured.
-// REQUIRES: all inputs but the logits are complete when the kernel before this
-// one starts, as in a step (CudaEmbed): they are read ahead of its end.
+// REQUIRES: all inputs but the logits are complete at the last barrier of the
+// stream, as in a step (GridDependency::kReadsEarly).
 // Errors: kInvalidArgument if a shape is impossible, or there are more than
 // kMaxCudaSelectRows rows or kMaxCudaSelectLogits; kInternal if a launch is
 // refused.

@@ -260,7 +260,7 @@ __device__ void SelectGroup(const Params& p, ClusterShared<T>& shared) {
   HeldTile<T> held[kHeld<T>];
   const bool exists = group_idx < num_groups && m > 0 && m <= kMaxNarrow;
   if (exists) PlaceTiles(p, group, held);
-  WaitForPrevious();  // for logits; the rest was there before
+  GridDependencyWait();  // for logits; the rest was there before
   if (!exists) return;
   LoadTiles<T, kVectors>(p, group, held);
   __cluster_barrier_wait();  // all blocks are there
@@ -298,7 +298,7 @@ __global__ __launch_bounds__(ClusterPolicy::kThreads, 1) void SelectGroups(
     const __grid_constant__ Params p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   __shared__ ClusterShared<T> shared;
-  LetNextStart();
+  LaunchDependents();
   Clear(shared.merge);
   // What is cleared is told of by the next barrier, before anybody adds to it.
   __cluster_barrier_arrive_relaxed();
@@ -319,12 +319,13 @@ Kernel KernelOf(const CudaSelectInputs& in) {
 LaunchShape ShapeOf(const Params& p, int num_blocks) {
   return {.grid = dim3(num_blocks, p.in.max_groups),
           .block = dim3(ClusterPolicy::kThreads),
-          .cluster = num_blocks};
+          .cluster = num_blocks,
+          .dependency = GridDependency::kReadsEarly};
 }
 
 // Whether the device has room for all clusters of that many blocks at once.
 bool AllowsClusters(Kernel kernel, const LaunchShape& shape) {
-  return IsCompiled(kernel) &&
+  return CompiledCapability(kernel) >= 90 &&
          NumActiveClusters(kernel, shape) >= static_cast<int>(shape.grid.y);
 }
 

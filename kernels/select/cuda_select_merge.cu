@@ -144,12 +144,12 @@ __global__ __launch_bounds__(
     Policy::kThreads,
     Policy::kMinBlocks) void MergeGroups(const __grid_constant__ Params p) {
   __shared__ MergeShared shared;
-  LetNextStart();
+  LaunchDependents();
   Clear(shared);
   __syncthreads();  // for warps that come to the counters without a barrier
   const CudaSelectGroup group = p.in.groups[blockIdx.x];
   const int num_groups = *p.in.num_groups;
-  WaitForPrevious();
+  GridDependencyWait();
   if (static_cast<int>(blockIdx.x) >= num_groups) return;
   const int m = group.num_candidates;
   if (m > kMaxNarrow || m < 1) return;
@@ -172,10 +172,11 @@ __global__ __launch_bounds__(
 
 template <typename T, typename Policy>
 absl::Status LaunchMerge(const Params& p, cudaStream_t stream) {
-  return Launch(
-      MergeGroups<T, Policy>,
-      {.grid = dim3(p.in.max_groups), .block = dim3(Policy::kThreads)}, stream,
-      p);
+  return Launch(MergeGroups<T, Policy>,
+                {.grid = dim3(p.in.max_groups),
+                 .block = dim3(Policy::kThreads),
+                 .dependency = GridDependency::kReadsEarly},
+                stream, p);
 }
 
 template <typename T>

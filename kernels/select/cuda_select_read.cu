@@ -55,11 +55,11 @@ __global__ __launch_bounds__(
     ReadPolicy::kMaxThreads,
     ReadPolicy::kMinBlocks) void ReadTiles(const __grid_constant__ Params p,
                                            int tiles_per_warp) {
-  LetNextStart();
+  LaunchDependents();
   const int row = blockIdx.y;
   const int group = p.in.row_groups[row];
   const float cum = p.in.cum_log_probs[row];
-  WaitForPrevious();  // for logits; the rest was there before
+  GridDependencyWait();  // for logits; the rest was there before
   // Both at once, so that they are waited for together.
   if ((group < 0) | !(cum > MinusInf())) return;
   const int warp = threadIdx.x / kWarpSize;
@@ -110,10 +110,11 @@ absl::Status LaunchRead(const Params& p, const CudaDevice& device,
       std::clamp<int64_t>(tiles / resident, 1, ReadPolicy::kMaxTilesPerWarp));
   const int per_block = warps * per_warp;
   const unsigned blocks = (p.tiles + per_block - 1) / per_block;
-  return Launch(
-      ReadTiles<T>,
-      {.grid = dim3(blocks, p.in.num_rows), .block = dim3(warps * kWarpSize)},
-      stream, p, per_warp);
+  return Launch(ReadTiles<T>,
+                {.grid = dim3(blocks, p.in.num_rows),
+                 .block = dim3(warps * kWarpSize),
+                 .dependency = GridDependency::kReadsEarly},
+                stream, p, per_warp);
 }
 
 }  // namespace

@@ -65,8 +65,8 @@ __device__ float BestOfSomeEdited(const RowView<T>& row) {
 template <typename T>
 __global__ __launch_bounds__(kRowThreads) void SumWideRows(
     const __grid_constant__ Params p) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   constexpr int kRows = kRowThreads / kWarpSize;
   const int lane = threadIdx.x % kWarpSize;
   const int row = blockIdx.x * kRows + threadIdx.x / kWarpSize;
@@ -179,8 +179,8 @@ template <typename T>
 __global__ __launch_bounds__(kGroupThreads) void FindCuts(
     const __grid_constant__ Params p) {
   __shared__ DigitCounts digits;
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   ForEachWideGroup(p, blockIdx.x, gridDim.x, [&](const auto& group, int g) {
     Mode mode = ModeOf(p, group);
     uint32_t cut = 0;
@@ -199,8 +199,8 @@ __global__ __launch_bounds__(kGroupThreads) void FindCuts(
 template <typename T>
 __global__ __launch_bounds__(kRowThreads) void GatherRows(
     const __grid_constant__ Params p) {
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   const WideRow own(p, blockIdx.x);
   if (own.index < 0 || !p.scratch.gathers[own.index]) return;
   const int mode = p.scratch.modes[own.index];
@@ -254,8 +254,8 @@ __global__ __launch_bounds__(kRowThreads) void GatherRows(
 __global__ __launch_bounds__(kGroupThreads) void RaiseCuts(
     const __grid_constant__ Params p) {
   __shared__ DigitCounts digits;
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   ForEachWideGroup(p, blockIdx.x, gridDim.x, [&](const auto& group, int g) {
     const int capacity = kEntriesPerCandidate * group.num_candidates;
     if (p.scratch.counts[g] <= capacity) {

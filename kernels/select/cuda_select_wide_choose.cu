@@ -113,8 +113,8 @@ template <typename T>
 __global__ __launch_bounds__(kGroupThreads) void ChooseGroups(
     const __grid_constant__ Params p) {
   __shared__ ChooseShared shared;
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   ForEachWideGroup(p, blockIdx.x, gridDim.x, [&](const auto& group, int g) {
     const Mode mode = static_cast<Mode>(p.scratch.modes[g]);
     const int count = p.scratch.counts[g];
@@ -137,8 +137,8 @@ __global__ __launch_bounds__(kGroupThreads) void ChooseGroups(
 __global__ __launch_bounds__(kRankThreads) void RankChosen(
     const __grid_constant__ Params p) {
   __shared__ ScoreKey piece[kRankThreads];
-  LetNextStart();
-  WaitForPrevious();
+  LaunchDependents();
+  GridDependencyWait();
   ForEachWideGroup(p, blockIdx.y, gridDim.y, [&](const auto& group, int g) {
     const int count = p.out.num_candidates[g];
     const ScoreKey* const chosen = p.scratch.chosen + group.first_candidate;

@@ -50,12 +50,13 @@ struct Division {
 // Every multiprocessor gets two blocks and the same number of bytes, or nearly:
 // an idle one costs as much as a slow one. Chosen by trying every division in
 // the steps of three models with 4, 8 and 16 rows.
-Division Divide(const StreamMatMulArgs& args, const CudaDevice& device) {
+// `clusters`: the kernel was compiled with them.
+Division Divide(const StreamMatMulArgs& args, bool clusters,
+                const CudaDevice& device) {
   const int tiles = DivideUp(args.num_outputs, 16);
   const int sms = device.num_sms;
   Division division = {.splits = 1, .groups = 2 * sms, .row_tiles = 1};
-  if (device.compute_capability >= 90 && args.num_inputs >= 3072 &&
-      tiles <= 3 * sms) {
+  if (clusters && args.num_inputs >= 3072 && tiles <= 3 * sms) {
     // Few tiles, but enough k to pay for a cluster's exchange (about 1 us).
     division = {.splits = 2, .groups = sms, .row_tiles = 1};
   } else if (DivideUp(tiles, sms) == 3) {
@@ -95,7 +96,11 @@ absl::Status EnqueueDivided(const StreamMatMulArgs& args,
 template <typename T>
 absl::Status EnqueueTyped(const StreamMatMulArgs& args,
                           const CudaDevice& device, cudaStream_t stream) {
-  const Division division = Divide(args, device);
+  // Without them a block's sums would stay in its own memory. All instances are
+  // compiled alike.
+  const bool clusters =
+      CompiledCapability(StreamMatMulKernel<T, TilingOf<1, 1>>) >= 90;
+  const Division division = Divide(args, clusters, device);
   return args.num_rows <= 8 ? EnqueueDivided<T, 1>(args, division, stream)
                             : EnqueueDivided<T, 2>(args, division, stream);
 }

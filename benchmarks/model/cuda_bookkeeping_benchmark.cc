@@ -5,7 +5,8 @@
 //   cuda_bookkeeping_benchmark
 //
 // Prints microseconds a step, without and with advancing, the median over
-// replays of a graph of many steps. Half of the beams are twins that move.
+// replays of a graph of many steps. Half of the beams are twins that move. Then
+// microseconds of moving a group to other slots, by how far it moves.
 #include <algorithm>
 #include <cstdio>
 #include <vector>
@@ -141,6 +142,28 @@ void Run(const Case& c) {
               both);
 }
 
+struct MoveCase {
+  int num_slots;
+  int num_pages;  // of a table
+  int distance;
+};
+
+void RunMove(const MoveCase& c) {
+  const CudaStream stream = Get(CudaStream::Create());
+  CudaStepLimits limits;
+  limits.max_rows = limits.max_tokens = c.num_slots;
+  limits.num_slots = c.num_slots + c.distance;
+  limits.table_stride = c.num_pages;
+  const CudaStepMemory memory =
+      Get(CudaStepMemory::Create(limits, PageId{0}, kPageSize));
+  const double us = MedianMicroseconds(stream.get(), [&] {
+    return CudaMoveGroup(memory.arrays().state, c.distance, 0, c.num_slots,
+                         stream.get());
+  });
+  std::printf("%6d x %-5d %10d %10.2f\n", c.num_slots, c.num_pages, c.distance,
+              us);
+}
+
 }  // namespace
 }  // namespace espalier
 
@@ -152,5 +175,12 @@ int main() {
   for (const Case& c : {Case{1, 1}, Case{1, 5}, Case{16, 8}, Case{128, 8},
                         Case{1, 512}, Case{1, 5000}}) {
     Run(c);
+  }
+  std::printf("\nus a move\n%6s x %-5s %10s %10s\n", "slots", "pages",
+              "distance", "move");
+  for (const MoveCase& c :
+       {MoveCase{5, 64, 5}, MoveCase{64, 512, 8}, MoveCase{5000, 512, 1},
+        MoveCase{5000, 512, 64}, MoveCase{5000, 512, 5000}}) {
+    RunMove(c);
   }
 }

@@ -153,9 +153,9 @@ absl::Status CudaApplyDelta(const CudaDeltaSegment* segments, int num_segments,
                             CudaStepClock* clock, cudaStream_t stream);
 
 // Moves what is known of slots and homes [from, from + num_slots) to [to, to +
-// num_slots), which nobody else uses; the ranges may overlap. For rare use: one
-// block does it.
-// REQUIRES: to < from.
+// num_slots), which nobody else uses; the ranges may overlap. All slots at once
+// if they do not; else as many as the distance, round after round.
+// Errors: kInvalidArgument unless 0 <= to < from and num_slots >= 1.
 absl::Status CudaMoveGroup(const CudaResidentState& state, int from, int to,
                            int num_slots, cudaStream_t stream);
 

@@ -1,0 +1,132 @@
+// Moving a group's slots and homes against a host that copies them one after
+// the other: every word, where the ranges overlap and where they do not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <ostream>
+#include <random>
+#include <vector>
+
+#include "base/cuda.h"
+#include "kernels/resident/cuda_resident.h"
+#include "tests/kernels/device_words.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using testing::DeviceWords;
+
+struct Move {
+  int num_slots;
+  int stride;  // pages of a table
+  int from;
+  int to;
+};
+std::ostream& operator<<(std::ostream& out, const Move& move) {
+  return out << move.num_slots << " slots of " << move.stride << " pages from "
+             << move.from << " to " << move.to;
+}
+
+class MoveGroupTest : public ::testing::TestWithParam<Move> {
+ protected:
+  static constexpr int kNumArrays = 8;
+
+  void SetUp() override {
+    const Move& move = GetParam();
+    const int num_slots = move.from + move.num_slots + 2;
+    for (int i = 0; i < kNumArrays - 1; ++i) {
+      arrays_[i] = words_.Add(num_slots);
+    }
+    arrays_[kTables] = words_.Add(num_slots * move.stride);
+    std::mt19937 random(move.from + 31 * move.stride);
+    // Slots, and those of nobody; all else is as good as any number.
+    for (int& word : words_.host) {
+      word = static_cast<int>(random() % (num_slots + 1)) - 1;
+    }
+    words_.Upload();
+    auto stream = CudaStream::Create();
+    ASSERT_OK(stream.status());
+    stream_ = *std::move(stream);
+  }
+
+  CudaResidentState State() const {
+    return {.tokens = words_.At<int>(arrays_[0]),
+            .cum_log_probs = words_.At<float>(arrays_[1]),
+            .slots = words_.At<int>(arrays_[kSlots]),
+            .samples = words_.At<uint32_t>(arrays_[3]),
+            .sources = words_.At<int>(arrays_[kSources]),
+            .tails = words_.At<int>(arrays_[5]),
+            .tables = words_.At<int>(arrays_[kTables]),
+            .positions = words_.At<int>(arrays_[kPositions]),
+            .table_stride = GetParam().stride};
+  }
+
+  // What the words are to be.
+  std::vector<int> Moved() const {
+    const auto& [num_slots, stride, from, to] = GetParam();
+    std::vector<int> moved = words_.host;
+    const auto copy = [&](int array, int per_slot) {
+      std::copy_n(words_.host.begin() + array + from * per_slot,
+                  num_slots * per_slot, moved.begin() + array + to * per_slot);
+    };
+    for (int i = 0; i < kPositions; ++i) copy(arrays_[i], 1);
+    copy(arrays_[kTables], stride);
+    moved[arrays_[kPositions] + to] = words_.host[arrays_[kPositions] + from];
+    for (const int array : {arrays_[kSlots], arrays_[kSources]}) {
+      for (int i = 0; i < num_slots; ++i) {
+        int& slot = moved[array + to + i];
+        if (slot >= 0) slot += to - from;
+      }
+    }
+    return moved;
+  }
+
+  static constexpr int kSlots = 2, kSources = 4, kPositions = 6, kTables = 7;
+
+  DeviceWords words_;
+  std::array<int, kNumArrays> arrays_ = {};
+  CudaStream stream_;
+};
+
+TEST_P(MoveGroupTest, EveryWordIsWhereTheHostPutsIt) {
+  const Move& move = GetParam();
+  const std::vector<int> expected = Moved();
+  ASSERT_OK(CudaMoveGroup(State(), move.from, move.to, move.num_slots,
+                          stream_.get()));
+  ASSERT_OK(CudaStatus(cudaStreamSynchronize(stream_.get()), "MoveGroup"));
+  words_.Download();
+  const auto difference =
+      std::mismatch(expected.begin(), expected.end(), words_.host.begin());
+  EXPECT_EQ(difference.first - expected.begin(), std::ssize(expected))
+      << "the first word that differs";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Moves, MoveGroupTest,
+    ::testing::Values(
+        // One slot; side by side; far apart.
+        Move{1, 1, 1, 0}, Move{7, 5, 9, 2}, Move{40, 33, 500, 3},
+        // One place down, two, a few: chains of all lengths.
+        Move{2, 4, 1, 0}, Move{15, 3, 4, 3}, Move{16, 3, 4, 3},
+        Move{17, 3, 4, 3}, Move{33, 100, 7, 5}, Move{1000, 40, 37, 0},
+        // One less than the slots, and as many.
+        Move{100, 17, 99, 0}, Move{100, 17, 100, 0}, Move{100, 17, 101, 0},
+        // Wide, with long tables: more than the grid has threads.
+        Move{5000, 512, 1, 0}, Move{5000, 512, 64, 0},
+        Move{5000, 512, 5000, 0}));
+
+TEST(MoveGroupErrorsTest, OnlyDownAndWithinTheSlots) {
+  CudaResidentState state;
+  state.table_stride = 1;
+  for (const auto& [from, to, num_slots] :
+       {std::array{3, 3, 2}, std::array{3, 4, 2}, std::array{3, -1, 2},
+        std::array{3, 1, 0}}) {
+    EXPECT_EQ(CudaMoveGroup(state, from, to, num_slots, nullptr).code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace espalier

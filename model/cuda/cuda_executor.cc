@@ -168,6 +168,7 @@ class CudaExecutor::Impl {
       : model_(model),
         device_(device),
         limits_(LimitsOf(model->description(), WithAttentionBounds(options))),
+        max_graphs_(options.max_graphs),
         description_(model->description()) {
     description_.limits = LimitsOfRequests(limits_);
   }
@@ -180,13 +181,14 @@ class CudaExecutor::Impl {
   absl::StatusOr<InFlight> Launch(const StepPlan& plan);
   absl::Status SendDelta(StepSlot& slot);
   bool IsRunning(int slot) const;
-  void CountLaunch(const CudaStep& step);
+  void CountLaunch();
   absl::StatusOr<StepResult> Finish(const InFlight& in_flight);
 
   // Constant after construction.
   CudaLlama* const model_;
   const CudaDevice device_;
   const CudaStepLimits limits_;
+  const int max_graphs_;
   ModelDescription description_;
   CudaStream stream_;
   std::optional<CudaStepMemory> memory_;
@@ -226,10 +228,10 @@ absl::Status CudaExecutor::Impl::Init() {
   for (StepSlot& slot : slots_) {
     ASSIGN_OR_RETURN(slot.ended, MakeEndEvent());
   }
-  ASSIGN_OR_RETURN(
-      runner_,
-      CudaStepRunner::Create(model_, &*memory_, reports_.ring(),
-                             reports_.log_prob_ring(), device_, stream_.get()));
+  ASSIGN_OR_RETURN(runner_,
+                   CudaStepRunner::Create(model_, &*memory_, reports_.ring(),
+                                          reports_.log_prob_ring(), max_graphs_,
+                                          device_, stream_.get()));
   builder_ = std::make_unique<CudaStepBuilder>(
       description_, model_->attention_shape(), &*memory_, device_);
   delta_.emplace(memory_->words());
@@ -293,7 +295,7 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
   RETURN_IF_ERROR(runner_->Enqueue(in_flight.step));
   RETURN_IF_CUDA_ERROR(cudaEventRecord(slot.ended.get(), stream_.get()));
   ++num_launched_;
-  CountLaunch(in_flight.step);
+  CountLaunch();
   return in_flight;
 }
 
@@ -314,12 +316,15 @@ bool CudaExecutor::Impl::IsRunning(int slot) const {
   return true;
 }
 
-void CudaExecutor::Impl::CountLaunch(const CudaStep& step) {
+void CudaExecutor::Impl::CountLaunch() {
   const std::lock_guard lock(mutex_);
   ++figures_.num_steps;
-  if (step.only_beams) ++figures_.num_graph_launches;
   if (!delta_->empty()) ++figures_.num_deltas;
-  figures_.num_graphs = runner_->num_graphs();
+  const CudaStepRunner::Counts counts = runner_->counts();
+  figures_.num_graph_launches = counts.num_graph_launches;
+  figures_.num_without_graph = counts.num_without_graph;
+  figures_.num_captures = counts.num_captured;
+  figures_.num_graphs = counts.num_graphs;
 }
 
 absl::StatusOr<StepResult> CudaExecutor::Impl::Finish(

@@ -13,8 +13,8 @@
 // requests that join or leave, the tail pages of a page that begins, work lists
 // of attention whose bounds are passed, edits of scores. Graphs are kept by the
 // shape of a batch (rows and candidates, rounded up), never by request, and
-// captured on first use. Steps that feed prompts run the same functions one
-// by one.
+// captured on first use, up to a bound; where there is none for a step, and
+// where it feeds prompts, the same functions run one by one.
 //
 // Thread rule: as StepExecutor. The caller's thread hands plans over and
 // returns; it never waits for the device.
@@ -35,7 +35,9 @@ namespace espalier {
 struct CudaExecutorFigures {
   int64_t num_steps = 0;
   int64_t num_graph_launches = 0;  // of these steps
-  int num_graphs = 0;              // captured
+  int64_t num_without_graph = 0;   // of these, for want of memory or by bound
+  int64_t num_captures = 0;        // of graphs
+  int num_graphs = 0;              // kept
   int64_t num_deltas = 0;          // steps before which something changed
   // On the device's clock, from the first kernel of a step to its last.
   absl::Duration busy;

@@ -44,6 +44,10 @@ struct CudaLlamaOptions {
   // Of attention's work; 0 stands for as many as divide any call well.
   int max_attention_items = 0;
   int max_attention_partials = 0;  // items, summed over tokens
+  // Graphs of steps that a CudaExecutor keeps, of the shapes used last; 0:
+  // none. A step whose graph is not there, or has no memory, runs without:
+  // slower by what launching its kernels one by one takes.
+  int max_graphs = 128;
 };
 
 // `options` with its zeros filled in.

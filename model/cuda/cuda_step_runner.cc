@@ -29,8 +29,11 @@ int GraphBound(int count, int least, int most) {
 absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
     CudaLlama* model, const CudaStepMemory* memory,
     const CudaReportRing& reports, const CudaLogProbRing& log_prob_reports,
-    const CudaDevice& device, cudaStream_t stream) {
-  std::unique_ptr<CudaStepRunner> runner(new CudaStepRunner);
+    int max_graphs, const CudaDevice& device, cudaStream_t stream) {
+  if (max_graphs < 0) {
+    return InvalidArgument("max_graphs must not be negative, got ", max_graphs);
+  }
+  std::unique_ptr<CudaStepRunner> runner(new CudaStepRunner(max_graphs));
   runner->model_ = model;
   runner->memory_ = memory;
   runner->reports_ = reports;
@@ -82,8 +85,23 @@ CudaStepRunner::Shape CudaStepRunner::LargestShape() const {
 
 absl::Status CudaStepRunner::Enqueue(const CudaStep& step) {
   if (!step.only_beams) return EnqueueEagerly(step);
-  ASSIGN_OR_RETURN(const cudaGraphExec_t graph, FindGraph(GraphShape(step)));
-  return CudaStatus(cudaGraphLaunch(graph, stream_), "cudaGraphLaunch");
+  const Shape shape = GraphShape(step);
+  ASSIGN_OR_RETURN(const CudaGraph* const graph,
+                   graphs_.Get(shape, [&] { return Capture(shape); }));
+  if (graph == nullptr) {
+    ++num_without_graph_;
+    return EnqueueAll(shape);
+  }
+  ++num_graph_launches_;
+  return CudaStatus(cudaGraphLaunch(graph->get(), stream_), "cudaGraphLaunch");
+}
+
+// With all the memory it needs on the device, so that no launch fails for it.
+absl::StatusOr<CudaGraph> CudaStepRunner::Capture(const Shape& shape) {
+  ASSIGN_OR_RETURN(CudaGraph graph,
+                   CaptureGraph(stream_, [&] { return EnqueueAll(shape); }));
+  RETURN_IF_CUDA_ERROR(cudaGraphUpload(graph.get(), stream_));
+  return graph;
 }
 
 CudaStepRunner::Shape CudaStepRunner::GraphShape(const CudaStep& step) const {
@@ -118,14 +136,6 @@ CudaStepRunner::Shape CudaStepRunner::GraphShape(const CudaStep& step) const {
   return shape;
 }
 
-absl::StatusOr<cudaGraphExec_t> CudaStepRunner::FindGraph(const Shape& shape) {
-  const auto found = graphs_.find(shape);
-  if (found != graphs_.end()) return found->second.get();
-  ASSIGN_OR_RETURN(CudaGraph graph,
-                   CaptureGraph(stream_, [&] { return EnqueueAll(shape); }));
-  return graphs_.emplace(shape, std::move(graph)).first->second.get();
-}
-
 absl::Status CudaStepRunner::EnqueueEagerly(const CudaStep& step) {
   const Shape shape = {.num_rows = step.num_rows,
                        .num_tokens = step.num_tokens,
@@ -151,7 +161,7 @@ absl::Status CudaStepRunner::EnqueueAll(const Shape& shape) {
     RETURN_IF_ERROR(CudaCopyBeamTails(arrays.state, shape.max_copies,
                                       model_->cache(), device_, stream_));
   }
-  // Before the forward pass: selection reads edits ahead.
+  // Before the forward pass, which is a barrier: selection reads edits early.
   if (shape.makes_edits) {
     RETURN_IF_ERROR(CudaCollectEdits(HistoryInputs(shape), arrays.row_edits,
                                      arrays.edits, stream_));

@@ -8,16 +8,17 @@
 //
 // What no request of a step asks for is not in it: a step in which nobody draws
 // costs the same with and without a sampler.
-// Graphs are kept by shape, rounded up. Thread rule: one thread, one stream.
+// Graphs are kept by shape, rounded up (cuda_graph_cache.h); a step without one
+// enqueues the same kernels one by one. Thread rule: one thread, one stream.
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <tuple>
 
 #include "absl/status/status.h"
 #include "base/cuda.h"
+#include "model/cuda/cuda_graph_cache.h"
 #include "model/cuda/cuda_llama.h"
 #include "model/cuda/cuda_step_builder.h"
 #include "model/cuda/cuda_step_memory.h"
@@ -26,20 +27,30 @@ namespace espalier {
 
 class CudaStepRunner {
  public:
-  // `model` and `memory` outlive it.
+  // `model` and `memory` outlive it. Keeps up to `max_graphs` graphs.
   // Errors: kResourceExhausted; kInvalidArgument if selection cannot take as
   // many rows as the limits allow.
   static absl::StatusOr<std::unique_ptr<CudaStepRunner>> Create(
       CudaLlama* model, const CudaStepMemory* memory,
       const CudaReportRing& reports, const CudaLogProbRing& log_prob_reports,
-      const CudaDevice& device, cudaStream_t stream);
+      int max_graphs, const CudaDevice& device, cudaStream_t stream);
 
-  // Enqueues the step. Captures a graph if it is the first of its shape.
-  // Errors: as base/cuda.h, kResourceExhausted if there is no memory for a
-  // graph. Some of the step may have been enqueued then.
+  // Enqueues the step. Captures a graph if its shape has none.
+  // Errors: as base/cuda.h. Some of the step may have been enqueued then.
   absl::Status Enqueue(const CudaStep& step);
 
-  int num_graphs() const { return static_cast<int>(graphs_.size()); }
+  // Of all steps so far.
+  struct Counts {
+    int64_t num_graph_launches = 0;
+    // That could have been one, but for memory or the bound.
+    int64_t num_without_graph = 0;
+    int64_t num_captured = 0;
+    int num_graphs = 0;  // kept now
+  };
+  Counts counts() const {
+    return {num_graph_launches_, num_without_graph_, graphs_.num_captured(),
+            graphs_.size()};
+  }
 
  private:
   // Host values that size launches.
@@ -60,11 +71,11 @@ class CudaStepRunner {
     bool has_partials = false;  // without any, attention is one launch
     friend auto operator<=>(const Shape&, const Shape&) = default;
   };
-  CudaStepRunner() = default;
+  explicit CudaStepRunner(int max_graphs) : graphs_(max_graphs) {}
 
   Shape LargestShape() const;
   Shape GraphShape(const CudaStep& step) const;
-  absl::StatusOr<cudaGraphExec_t> FindGraph(const Shape& shape);
+  absl::StatusOr<CudaGraph> Capture(const Shape& shape);
   absl::Status EnqueueEagerly(const CudaStep& step);
   absl::Status EnqueueAll(const Shape& shape);
   CudaBatch BatchOf(const Shape& shape) const;
@@ -89,7 +100,9 @@ class CudaStepRunner {
   // As large as all logits.
   DeviceBuffer<std::byte> perturb_scratch_;
 
-  std::map<Shape, CudaGraph> graphs_;
+  CudaGraphCache<Shape, CudaGraph> graphs_;
+  int64_t num_graph_launches_ = 0;
+  int64_t num_without_graph_ = 0;
 };
 
 }  // namespace espalier

@@ -2,7 +2,7 @@
 // after what runs, in order. While something runs it never sleeps, because
 // waking a thread takes as long as a short step; with nothing to do it waits.
 //
-//   CudaDriverThread thread(3, [] { cudaSetDevice(0); });
+//   CudaDriverThread thread(3, [=] { cudaSetDevice(ordinal); });
 //   thread.Post([&]() -> CudaDriverThread::Poll {
 //     Launch();                    // on the thread
 //     return [&] {                 // called again and again, until true

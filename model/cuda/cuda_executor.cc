@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "base/cuda_device_scope.h"
 #include "base/status.h"
 #include "model/cuda/cuda_delta.h"
 #include "model/cuda/cuda_driver_thread.h"
@@ -134,6 +135,7 @@ class CudaExecutor::Impl {
       CudaLlama* model, const CudaLlamaOptions& options,
       const CudaDevice& device);
   const ModelDescription& description() const { return description_; }
+  int ordinal() const { return device_.ordinal; }
 
   void Start(StepPlan plan, Done done) {
     thread_->Post([this, plan = std::move(plan), done = std::move(done)] {
@@ -219,7 +221,6 @@ absl::StatusOr<std::unique_ptr<CudaExecutor::Impl>> CudaExecutor::Impl::Create(
 
 absl::Status CudaExecutor::Impl::Init() {
   RETURN_IF_ERROR(CheckAttention(limits_));
-  RETURN_IF_CUDA_ERROR(cudaSetDevice(device_.ordinal));
   ASSIGN_OR_RETURN(stream_, CudaStream::Create());
   ASSIGN_OR_RETURN(memory_,
                    CudaStepMemory::Create(limits_, model_->spare_page(),
@@ -236,7 +237,7 @@ absl::Status CudaExecutor::Impl::Init() {
       description_, model_->attention_shape(), &*memory_, device_);
   delta_.emplace(memory_->words());
   thread_.emplace(kNumReports, [ordinal = device_.ordinal] {
-    cudaSetDevice(ordinal);  // it was possible above
+    cudaSetDevice(ordinal);  // if that fails, so does every launch (Launch)
   });
   return absl::OkStatus();
 }
@@ -280,6 +281,8 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::LaunchSafely(
 
 absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
     const StepPlan& plan) {
+  ASSIGN_OR_RETURN(const CudaDeviceScope scope,
+                   CudaDeviceScope::Enter(device_.ordinal));
   InFlight in_flight;
   in_flight.slot = static_cast<int>(num_launched_ % kNumReports);
   StepSlot& slot = slots_[in_flight.slot];
@@ -356,12 +359,17 @@ absl::StatusOr<StepResult> CudaExecutor::Impl::Finish(
 CudaExecutor::CudaExecutor(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)) {}
 
-CudaExecutor::~CudaExecutor() = default;
+CudaExecutor::~CudaExecutor() {
+  const auto scope = CudaDeviceScope::EnterIfPossible(impl_->ordinal());
+  impl_.reset();
+}
 
 absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
     CudaLlama* model, const CudaLlamaOptions& options,
     const CudaDevice& device) {
   try {
+    ASSIGN_OR_RETURN(const CudaDeviceScope scope,
+                     CudaDeviceScope::Enter(device.ordinal));
     ASSIGN_OR_RETURN(auto impl, Impl::Create(model, options, device));
     return std::unique_ptr<CudaExecutor>(new CudaExecutor(std::move(impl)));
   } catch (const std::bad_alloc&) {

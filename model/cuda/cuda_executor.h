@@ -17,7 +17,9 @@
 // where it feeds prompts, the same functions run one by one.
 //
 // Thread rule: as StepExecutor. The caller's thread hands plans over and
-// returns; it never waits for the device.
+// returns; it never waits for the device. Executors of one process, on one
+// device or on several, do not touch each other, nor the current device of a
+// caller's thread.
 #pragma once
 
 #include <cstdint>

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "base/cuda_device_scope.h"
 #include "base/status.h"
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/matmul/cuda_matmul.h"
@@ -65,6 +67,10 @@ class LoadedCudaLlama : public CudaLlama {
       const LlamaConfig& config, const CudaLlamaOptions& options,
       const CudaDevice& device, CudaLlamaWeights weights);
 
+  ~LoadedCudaLlama() override {
+    freeing_.emplace(CudaDeviceScope::EnterIfPossible(device_.ordinal));
+  }
+
   const ModelDescription& description() const override { return description_; }
   const LlamaConfig& config() const override { return config_; }
   const CudaKvCache& cache() const override { return kv_.cache; }
@@ -107,6 +113,8 @@ class LoadedCudaLlama : public CudaLlama {
   absl::Status FinishLayer(const CudaLlamaLayer& layer, const Lines& lines,
                            const float* next_norm, cudaStream_t stream);
 
+  // First, so that it is left last: what is owned below is freed on its device.
+  std::optional<CudaDeviceScope> freeing_;
   const LlamaConfig config_;
   const CudaLlamaOptions options_;
   const CudaDevice device_;
@@ -176,6 +184,8 @@ absl::Status LoadedCudaLlama::Enqueue(const CudaBatch& batch, float* logits,
                                       cudaStream_t stream) {
   RETURN_IF_ERROR(CheckBounds(batch));
   if (batch.num_tokens == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const CudaDeviceScope scope,
+                   CudaDeviceScope::Enter(device_.ordinal));
   const auto& layers = weights_.layers;
   RETURN_IF_ERROR(CudaEmbed(batch.tokens, batch.num_tokens, weights_.embedding,
                             Norm(layers[0].attention_norm), scratch_.x,
@@ -301,6 +311,8 @@ absl::StatusOr<std::unique_ptr<CudaLlama>> CudaLlama::Load(
     const std::string& directory, const CudaLlamaOptions& options,
     const CudaDevice& device) {
   try {
+    ASSIGN_OR_RETURN(const CudaDeviceScope scope,
+                     CudaDeviceScope::Enter(device.ordinal));
     return LoadDirectory(directory, WithAttentionBounds(options), device);
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(directory, ": not enough memory for the model");
@@ -311,6 +323,8 @@ absl::StatusOr<std::unique_ptr<CudaLlama>> CudaLlama::Random(
     const LlamaConfig& config, const CudaLlamaOptions& options,
     const CudaDevice& device) {
   try {
+    ASSIGN_OR_RETURN(const CudaDeviceScope scope,
+                     CudaDeviceScope::Enter(device.ordinal));
     return MakeRandom(config, WithAttentionBounds(options), device);
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("not enough memory for the model");

@@ -15,7 +15,8 @@
 // A token's logits depend on its own sequence and, by the rounding of sums
 // alone, on how many tokens a call has and how attention's work was divided.
 //
-// Thread rule: one thread, one stream at a time.
+// Thread rule: one thread, one stream at a time. Every call works on its own
+// device, whatever the calling thread's current one is, and leaves that alone.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "base/cuda.h"
+#include "base/cuda_device_scope.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -32,6 +33,37 @@ TEST(CudaGpuTest, AnOrdinalThatIsNotThereIsRefused) {
                                 ::testing::ContainsRegex(
                                     "^no CUDA device 1048576: (the only one "
                                     "is 0|there are 0 to [0-9]+); ")));
+}
+
+int CurrentDevice() {
+  int device = -1;
+  EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+  return device;
+}
+
+TEST(CudaGpuTest, AScopeGivesTheThreadItsDeviceBack) {
+  int count = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&count), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    {
+      const auto scope = CudaDeviceScope::Enter(ordinal);
+      ASSERT_TRUE(scope.ok());
+      EXPECT_EQ(CurrentDevice(), ordinal);
+      const auto inner = CudaDeviceScope::EnterIfPossible(0);
+      EXPECT_EQ(CurrentDevice(), 0);
+    }
+    EXPECT_EQ(CurrentDevice(), 0);
+  }
+}
+
+TEST(CudaGpuTest, AScopeOfADeviceThatIsNotThereIsRefused) {
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  EXPECT_FALSE(CudaDeviceScope::Enter(1 << 20).ok());
+  EXPECT_EQ(CurrentDevice(), 0);
+  { const auto scope = CudaDeviceScope::EnterIfPossible(1 << 20); }
+  EXPECT_EQ(CurrentDevice(), 0);
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
 }
 
 }  // namespace

@@ -98,13 +98,13 @@ CudaLlamaOptions CudaExecutorTest::Float32() {
 }
 
 CudaExecutorTest::OnDevice CudaExecutorTest::Load(
-    const CudaLlamaOptions& options) {
+    const CudaLlamaOptions& options, const CudaDevice& device) {
   OnDevice on_device;
-  auto model = CudaLlama::Load(SourcePath("models/en-fr"), options, *device_);
+  auto model = CudaLlama::Load(SourcePath("models/en-fr"), options, device);
   EXPECT_OK(model.status());
   if (!model.ok()) return on_device;
   on_device.model = *std::move(model);
-  auto steps = CudaExecutor::Create(on_device.model.get(), options, *device_);
+  auto steps = CudaExecutor::Create(on_device.model.get(), options, device);
   EXPECT_OK(steps.status());
   if (steps.ok()) on_device.steps = *std::move(steps);
   return on_device;

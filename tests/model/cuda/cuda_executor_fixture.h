@@ -43,7 +43,8 @@ class CudaExecutorTest : public ::testing::Test {
   };
   static CudaLlamaOptions Float32();
   // Null where it failed; that is a failure of the test.
-  static OnDevice Load(const CudaLlamaOptions& options);
+  static OnDevice Load(const CudaLlamaOptions& options,
+                       const CudaDevice& device = *device_);
 
   static Answers OnHost(const std::vector<Request>& requests);
 

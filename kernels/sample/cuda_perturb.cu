@@ -251,10 +251,10 @@ absl::Status Enqueue(const PerturbParams& p, const CudaDevice& device,
   Params unedited = p.raw;  // of which only raw sums are wanted
   unedited.in.row_edits = nullptr;
   RETURN_IF_ERROR(ReadRows(unedited, device, stream));
-  LaunchShape processing = tiles;  // it writes `cum`
-  processing.dependency = GridDependency::kWritesEarlyRead;
-  RETURN_IF_ERROR(wide ? Launch(ProcessRows<float>, processing, stream, p)
-                       : Launch(ProcessRows<uint16_t>, processing, stream, p));
+  // It writes `cum`, which CudaSelect alone reads early, behind the barrier
+  // below. What the kernels between read early is older.
+  RETURN_IF_ERROR(wide ? Launch(ProcessRows<float>, tiles, stream, p)
+                       : Launch(ProcessRows<uint16_t>, tiles, stream, p));
   RETURN_IF_ERROR(ReadRows(p.processed, device, stream));
   RETURN_IF_ERROR(FindRowCuts(p.processed, p.cuts, stream));
   LaunchShape perturbing = tiles;

@@ -199,10 +199,19 @@ __global__ __launch_bounds__(PerturbPolicy::kThreads) void TakeValues(
   }
 }
 
-// Lays the parts of scratch memory out from `base`; returns the bytes.
-size_t LayOut(const CudaPerturbInputs& inputs, char* base, PerturbParams& p) {
+static_assert(CudaPerturbLayout::kRawRowBytes == sizeof(RawRow));
+static_assert(CudaPerturbLayout::kRowCutBytes == sizeof(RowCut));
+
+PerturbParams PerturbParamsAt(const CudaPerturbInputs& inputs,
+                              const CudaPerturbLayout& layout, char* base) {
   const CudaSelectInputs& select = inputs.select;
+  PerturbParams p = {};
   p.in = inputs;
+  p.scores = layout.scores.At<float>(base);
+  p.cum = layout.cum.At<float>(base);
+  p.raw_rows = layout.raw_rows.At<RawRow>(base);
+  p.cuts = layout.cuts.At<RowCut>(base);
+  p.select = layout.select.At<char>(base);
   CudaSampleInputs raw;
   raw.dtype = select.dtype;
   raw.num_rows = select.num_rows;
@@ -215,25 +224,12 @@ size_t LayOut(const CudaPerturbInputs& inputs, char* base, PerturbParams& p) {
   CudaSampleInputs processed = raw;
   raw.row_edits = select.row_edits;
   raw.edits = select.edits;
-  size_t bytes = 0;
-  const size_t rows = select.num_rows;
-  const auto place = [&](auto*& part, size_t size) {
-    part =
-        reinterpret_cast<std::remove_reference_t<decltype(part)>>(base + bytes);
-    bytes += (size * sizeof(*part) + 255) / 256 * 256;
-  };
-  place(p.scores, rows * select.vocab_size);
-  place(p.cum, rows);
-  place(p.raw_rows, rows);
-  place(p.cuts, rows);
   processed.dtype = DType::kFloat32;
   processed.logits = p.scores;
-  bytes += LayOutSample(raw, base + bytes, p.raw);
-  bytes += LayOutSample(processed, base + bytes, p.processed);
-  p.select = base + bytes;
-  CudaSelectInputs scores = select;
-  scores.dtype = DType::kFloat32;
-  return bytes + CudaSelectScratchBytes(scores);
+  p.raw = ParamsAt(raw, layout.of_raw_sample, layout.raw_sample.At<char>(base));
+  p.processed = ParamsAt(processed, layout.of_processed_sample,
+                         layout.processed_sample.At<char>(base));
+  return p;
 }
 
 absl::Status Enqueue(const PerturbParams& p, const CudaDevice& device,
@@ -273,17 +269,20 @@ absl::Status Enqueue(const PerturbParams& p, const CudaDevice& device,
 }  // namespace
 }  // namespace cuda_sample
 
+CudaPerturbLayout LayoutOf(const CudaPerturbInputs& inputs) {
+  return {BoundsOf(inputs.select), inputs.select.row_edits != nullptr};
+}
+
 size_t CudaPerturbScratchBytes(const CudaPerturbInputs& inputs) {
-  cuda_sample::PerturbParams p = {};
-  return cuda_sample::LayOut(inputs, nullptr, p);
+  return LayoutOf(inputs).layout.bytes();
 }
 
 absl::Status CudaPerturb(const CudaPerturbInputs& inputs,
                          const CudaSelectOutputs& outputs, void* scratch,
                          const CudaDevice& device, cudaStream_t stream) {
-  cuda_sample::PerturbParams p = {};
+  cuda_sample::PerturbParams p = cuda_sample::PerturbParamsAt(
+      inputs, LayoutOf(inputs), static_cast<char*>(scratch));
   p.out = outputs;
-  cuda_sample::LayOut(inputs, static_cast<char*>(scratch), p);
   RETURN_IF_ERROR(cuda_sample::CheckShapes(p.raw.in));
   return cuda_sample::Enqueue(p, device, stream);
 }

@@ -29,33 +29,19 @@
 
 namespace espalier {
 namespace cuda_sample {
-namespace {
+static_assert(CudaSampleLayout::kQuartersBytes == sizeof(float4));
+static_assert(CudaSampleLayout::kRawTileBytes == sizeof(RawTile));
 
-int NumTiles(const CudaSampleInputs& inputs) {
-  return (inputs.vocab_size + kTileSize - 1) / kTileSize;
-}
-
-size_t NumAllTiles(const CudaSampleInputs& inputs) {
-  return size_t(inputs.num_rows) * NumTiles(inputs);
-}
-
-}  // namespace
-
-size_t LayOutSample(const CudaSampleInputs& inputs, char* base, Params& p) {
-  size_t bytes = 0;
-  const size_t tiles = NumAllTiles(inputs);
-  const auto place = [&](auto*& part) {
-    part =
-        reinterpret_cast<std::remove_reference_t<decltype(part)>>(base + bytes);
-    bytes += (tiles * sizeof(*part) + 255) / 256 * 256;
-  };
+Params ParamsAt(const CudaSampleInputs& inputs, const CudaSampleLayout& layout,
+                void* base) {
+  Params p = {};
   p.in = inputs;
-  place(p.maxima);
-  place(p.sums);
-  place(p.raw);
-  if (inputs.row_edits != nullptr) place(p.first_edits);
-  p.num_tiles = NumTiles(inputs);
-  return bytes;
+  p.maxima = layout.maxima.At<float4>(base);
+  p.sums = layout.sums.At<float4>(base);
+  p.raw = layout.raw.At<RawTile>(base);
+  p.first_edits = layout.first_edits.At<int>(base);
+  p.num_tiles = layout.num_tiles;
+  return p;
 }
 
 absl::Status CheckShapes(const CudaSampleInputs& in) {
@@ -76,18 +62,21 @@ absl::Status CheckShapes(const CudaSampleInputs& in) {
 
 }  // namespace cuda_sample
 
+CudaSampleLayout LayoutOf(const CudaSampleInputs& inputs) {
+  return {inputs.num_rows, inputs.vocab_size, inputs.row_edits != nullptr};
+}
+
 size_t CudaSampleScratchBytes(const CudaSampleInputs& inputs) {
-  cuda_sample::Params p = {};
-  return cuda_sample::LayOutSample(inputs, nullptr, p);
+  return LayoutOf(inputs).layout.bytes();
 }
 
 absl::Status CudaSample(const CudaSampleInputs& inputs, Candidate* candidates,
                         void* scratch, const CudaDevice& device,
                         cudaStream_t stream) {
   RETURN_IF_ERROR(cuda_sample::CheckShapes(inputs));
-  cuda_sample::Params p = {};
+  cuda_sample::Params p =
+      cuda_sample::ParamsAt(inputs, LayoutOf(inputs), scratch);
   p.candidates = candidates;
-  cuda_sample::LayOutSample(inputs, static_cast<char*>(scratch), p);
   ASSIGN_OR_RETURN(const bool is_done,
                    cuda_sample::DrawFewTokens(p, device, stream));
   if (is_done) return absl::OkStatus();

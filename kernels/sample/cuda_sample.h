@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "base/cuda.h"
 #include "kernels/matmul/packed_matrix.h"
+#include "kernels/sample/cuda_sample_layout.h"
 #include "kernels/sample/sample.h"
 #include "kernels/select/cuda_select.h"
 
@@ -57,6 +58,9 @@ struct CudaSampleInputs {
   const CudaRowEdits* row_edits = nullptr;  // [num_rows], or null: none
   const TokenEdit* edits = nullptr;
 };
+
+// The layout of the scratch of a call.
+CudaSampleLayout LayoutOf(const CudaSampleInputs& inputs);
 
 // Bytes of scratch that CudaSample needs, aligned to 256. Nothing is kept there
 // between calls, so it needs no clearing and may serve others in between.

@@ -175,8 +175,9 @@ __device__ float CarefulSumOfWeights(const float (&x)[kSize], float max,
 absl::Status FindRowCuts(const Params& params, RowCut* cuts,
                          cudaStream_t stream);
 
-// Lays the parts of scratch memory out from `base`; returns the bytes.
-size_t LayOutSample(const CudaSampleInputs& inputs, char* base, Params& params);
+// With the parts of scratch memory that begins at `base`.
+Params ParamsAt(const CudaSampleInputs& inputs, const CudaSampleLayout& layout,
+                void* base);
 
 // Errors as CudaSample's.
 absl::Status CheckShapes(const CudaSampleInputs& inputs);

@@ -33,35 +33,26 @@ namespace espalier {
 namespace cuda_select {
 namespace {
 
-size_t MaxTotalCandidates(const CudaSelectInputs& inputs) {
-  if (inputs.max_total_candidates > 0) return inputs.max_total_candidates;
-  return size_t(inputs.max_groups) * inputs.max_candidates;
-}
+static_assert(CudaSelectLayout::kTileSize == kTileSize);
+static_assert(CudaSelectLayout::kQuarters == kQuarters);
+static_assert(CudaSelectLayout::kColumns == kColumns);
+static_assert(CudaSelectLayout::kEntriesPerCandidate == kEntriesPerCandidate);
+static_assert(CudaSelectLayout::kRowStatsBytes == sizeof(RowStats));
+static_assert(CudaSelectLayout::kEntryBytes == sizeof(Entry));
+static_assert(CudaSelectLayout::kKeyBytes == sizeof(ScoreKey));
 
-// Lays the parts of scratch memory out from `base`; returns the bytes.
-size_t LayOut(const CudaSelectInputs& inputs, char* base, Scratch& scratch) {
-  size_t bytes = 0;
-  const auto place = [&](auto*& part, size_t size) {
-    part =
-        reinterpret_cast<std::remove_reference_t<decltype(part)>>(base + bytes);
-    bytes += (size * sizeof(*part) + 255) / 256 * 256;
-  };
-  const size_t rows = inputs.num_rows;
-  const size_t tiles = rows * NumTiles(inputs);
-  place(scratch.maxima, tiles * kQuarters);
-  place(scratch.sums, tiles);
-  place(scratch.stats, rows);
-  if (inputs.max_candidates <= kMaxNarrow) return bytes;
-  const size_t groups = inputs.max_groups;
-  const size_t candidates = MaxTotalCandidates(inputs);
-  place(scratch.columns, rows * kColumns);
-  place(scratch.cuts, groups);
-  place(scratch.modes, groups);
-  place(scratch.counts, groups);
-  place(scratch.gathers, groups);
-  place(scratch.entries, kEntriesPerCandidate * candidates);
-  place(scratch.chosen, candidates);
-  return bytes;
+// Sets the parts of scratch memory that begins at `base`.
+Scratch PartsAt(const CudaSelectLayout& layout, void* base) {
+  return {.maxima = layout.maxima.At<float>(base),
+          .sums = layout.sums.At<float>(base),
+          .stats = layout.stats.At<RowStats>(base),
+          .columns = layout.columns.At<float>(base),
+          .cuts = layout.cuts.At<uint32_t>(base),
+          .modes = layout.modes.At<int>(base),
+          .counts = layout.counts.At<int>(base),
+          .gathers = layout.gathers.At<bool>(base),
+          .entries = layout.entries.At<Entry>(base),
+          .chosen = layout.chosen.At<ScoreKey>(base)};
 }
 
 absl::Status CheckShapes(const CudaSelectInputs& in) {
@@ -85,18 +76,32 @@ absl::Status CheckShapes(const CudaSelectInputs& in) {
 }  // namespace
 }  // namespace cuda_select
 
+CudaSelectBounds BoundsOf(const CudaSelectInputs& inputs) {
+  const int64_t total =
+      inputs.max_total_candidates > 0
+          ? inputs.max_total_candidates
+          : int64_t{inputs.max_groups} * inputs.max_candidates;
+  return {.num_rows = inputs.num_rows,
+          .vocab_size = inputs.vocab_size,
+          .max_groups = inputs.max_groups,
+          .max_candidates = inputs.max_candidates,
+          .max_total_candidates = total};
+}
+
 size_t CudaSelectScratchBytes(const CudaSelectInputs& inputs) {
-  cuda_select::Scratch scratch;
-  return cuda_select::LayOut(inputs, nullptr, scratch);
+  return CudaSelectLayout(BoundsOf(inputs)).layout.bytes();
 }
 
 absl::Status CudaSelect(const CudaSelectInputs& inputs,
                         const CudaSelectOutputs& outputs, void* scratch,
                         const CudaDevice& device, cudaStream_t stream) {
   RETURN_IF_ERROR(cuda_select::CheckShapes(inputs));
-  cuda_select::Params p = {.in = inputs, .out = outputs, .scratch = {}};
-  cuda_select::LayOut(inputs, static_cast<char*>(scratch), p.scratch);
-  p.tiles = cuda_select::NumTiles(inputs);
+  const CudaSelectLayout layout(BoundsOf(inputs));
+  const cuda_select::Params p = {
+      .in = inputs,
+      .out = outputs,
+      .scratch = cuda_select::PartsAt(layout, scratch),
+      .tiles = layout.num_tiles};
   ASSIGN_OR_RETURN(const bool done,
                    cuda_select::SelectInClusters(p, device, stream));
   if (done) return absl::OkStatus();

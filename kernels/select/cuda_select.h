@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "base/cuda.h"
 #include "kernels/matmul/packed_matrix.h"
+#include "kernels/select/cuda_select_layout.h"
 #include "kernels/select/score_processors.h"
 #include "kernels/select/select.h"
 
@@ -57,8 +58,6 @@ struct CudaRowEdits {
 inline constexpr int kMaxCudaSelectRows = 65535;
 // Logits of one call: places and counts of them are 32-bit numbers.
 inline constexpr int64_t kMaxCudaSelectLogits = 0x7FFFFFFF;
-// Up to so many candidates each, a group is one block's work.
-inline constexpr int kMaxNarrowCudaSelect = 64;
 // Up to so many groups, if narrow and without edits, may be chosen faster: then
 // bounds near the truth pay.
 inline constexpr int kMaxFewCudaSelectGroups = 16;
@@ -95,8 +94,12 @@ struct CudaSelectOutputs {
   int* num_candidates = nullptr;    // [max_groups]  how many there are
 };
 
-// Bytes of scratch that CudaSelect needs, aligned to 256. Nothing is kept there
-// between calls, so it needs no clearing and may serve others in between.
+// What sizes the scratch of a call.
+CudaSelectBounds BoundsOf(const CudaSelectInputs& inputs);
+
+// Bytes of scratch that CudaSelect needs, aligned to 256: those of a
+// CudaSelectLayout. Nothing is kept there between calls, so it needs no
+// clearing and may serve others in between.
 size_t CudaSelectScratchBytes(const CudaSelectInputs& inputs);
 
 // The largest max_group_rows with which CudaSelect enqueues what it does with

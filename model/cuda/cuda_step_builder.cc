@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "model/cuda/cuda_group_rows.h"
+#include "model/cuda/cuda_step_shape.h"
 
 namespace espalier {
 namespace {
@@ -36,6 +37,22 @@ CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
 }
 
 }  // namespace
+
+void TakeCounts(const CudaBatchImage& image, int num_copies, CudaStep* step) {
+  step->num_rows = image.num_rows;
+  step->num_tokens = image.num_tokens();
+  step->num_lines = image.num_lines();
+  step->num_groups = image.num_groups();
+  step->max_candidates = image.max_candidates;
+  step->max_group_rows = image.max_group_rows;
+  step->num_draws = image.num_draws;
+  step->max_perturbed = image.max_perturbed;
+  step->num_asked = image.log_probs.num_asked;
+  step->max_best = image.log_probs.max_best;
+  step->max_copies = step->num_rows + (step->only_beams ? 0 : num_copies);
+  step->has_edits = image.has_edits();
+  step->makes_edits = image.makes_edits();
+}
 
 CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
                                  const CudaAttentionShape& attention,
@@ -168,20 +185,11 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
     image->Pad(PaddedRows(image->num_rows, memory_->limits().max_rows),
                memory_->padding_table());
   }
-  step->num_rows = image->num_rows;
-  step->num_tokens = image->num_tokens();
-  step->num_lines = image->num_lines();
-  step->num_groups = image->num_groups();
-  step->max_candidates = image->max_candidates;
-  step->max_group_rows = image->max_group_rows;
-  step->num_draws = image->num_draws;
-  step->max_perturbed = image->max_perturbed;
-  step->num_asked = image->log_probs.num_asked;
-  step->max_best = image->log_probs.max_best;
-  step->max_copies = step->num_rows + (step->only_beams ? 0 : num_copies);
-  step->has_edits = image->has_edits();
-  step->makes_edits = image->makes_edits();
-  return CheckLimits(*image);
+  TakeCounts(*image, num_copies, step);
+  RETURN_IF_ERROR(CheckLimits(*image, *step));
+  DCHECK(ScratchFault(*image, EagerShape(*step), memory_->limits()).empty())
+      << ScratchFault(*image, EagerShape(*step), memory_->limits());
+  return absl::OkStatus();
 }
 
 void CudaStepBuilder::PutPageTokens(const StepPlan& plan, size_t row) {
@@ -284,13 +292,15 @@ absl::Status CudaStepBuilder::CheckPages(const StepPlan& plan, int row) const {
                            memory_->limits().table_stride);
 }
 
-absl::Status CudaStepBuilder::CheckLimits(const CudaBatchImage& image) const {
+absl::Status CudaStepBuilder::CheckLimits(const CudaBatchImage& image,
+                                          const CudaStep& step) const {
   const CudaStepLimits& limits = memory_->limits();
   const std::pair<const char*, std::pair<int64_t, int64_t>> figures[] = {
       {"lines of logits", {image.num_lines(), limits.max_rows}},
       {"tokens", {image.num_tokens(), limits.max_tokens}},
       {"candidates", {image.num_candidates, limits.max_candidates}},
       {"draws", {image.num_draws, limits.max_rows}},
+      {"copies of tail pages", {step.max_copies, limits.num_slots}},
       {"best tokens to report",
        {image.log_probs.num_best, limits.max_best_tokens}},
       {"EOS ids", {image.eos_token_ids.size(), limits.max_eos_token_ids}},

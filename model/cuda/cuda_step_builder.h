@@ -67,6 +67,10 @@ struct CudaStep {
   std::vector<Scored> scorings;
 };
 
+// Sets what the step's launches are sized by, after only_beams. `num_copies` is
+// of the plan.
+void TakeCounts(const CudaBatchImage& image, int num_copies, CudaStep* step);
+
 class CudaStepBuilder {
  public:
   // `memory` outlives it.
@@ -119,7 +123,8 @@ class CudaStepBuilder {
   // The table of each row that is fed from the plan; -1 for others.
   absl::StatusOr<std::vector<int>> PromptTables(const StepPlan& plan);
   absl::Status CheckPages(const StepPlan& plan, int row) const;
-  absl::Status CheckLimits(const CudaBatchImage& image) const;
+  absl::Status CheckLimits(const CudaBatchImage& image,
+                           const CudaStep& step) const;
   void PutCopies(const StepPlan& plan);
 
   // Constant after construction.

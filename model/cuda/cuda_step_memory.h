@@ -15,28 +15,9 @@
 #include "kernels/sample/cuda_perturb.h"
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/select/cuda_select.h"
+#include "model/cuda/cuda_step_limits.h"
 
 namespace espalier {
-
-// Bounds of a step.
-struct CudaStepLimits {
-  int max_rows = 1;    // beams, or slots of beams, that select
-  int max_tokens = 1;  // >= max_rows
-  // Of all resident groups. Twice the rows: for groups that wait a step, and
-  // so that groups seldom have to move to make room for others in a row.
-  int num_slots = 2;
-  int table_stride = 1;    // pages of a sequence
-  int num_pages = 1;       // that tables may name
-  int max_candidates = 4;  // of all groups of a step, and tokens drawn
-  int max_eos_token_ids = 1;
-  int max_edits = 1;        // of all rows of a step
-  int max_best_tokens = 1;  // reported with log-probabilities, of a step
-  int max_items = 1;        // of attention
-  int max_partials = 1;
-
-  // Candidates, and tokens of prompts.
-  int max_asked_tokens() const { return max_candidates + max_rows; }
-};
 
 // What is in it besides `state`. All pointers are to device memory.
 struct CudaStepArrays {

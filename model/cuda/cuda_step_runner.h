@@ -22,6 +22,7 @@
 #include "model/cuda/cuda_llama.h"
 #include "model/cuda/cuda_step_builder.h"
 #include "model/cuda/cuda_step_memory.h"
+#include "model/cuda/cuda_step_shape.h"
 
 namespace espalier {
 
@@ -53,39 +54,21 @@ class CudaStepRunner {
   }
 
  private:
-  // Host values that size launches.
-  struct Shape {
-    int num_rows = 0;
-    int num_tokens = 0;
-    int num_lines = 0;
-    int max_groups = 1;
-    int max_candidates = 0;  // of a group that is selected for; 0: none is
-    int max_group_rows = 0;  // of one that is selected for
-    int max_draws = 0;
-    int max_perturbed = 0;  // of a perturbed row; 0: there is none
-    int max_asked = 0;      // log-probabilities
-    int max_best = 0;       // tokens of a line
-    int max_copies = 0;
-    bool has_edits = false;
-    bool makes_edits = false;   // of histories
-    bool has_partials = false;  // without any, attention is one launch
-    friend auto operator<=>(const Shape&, const Shape&) = default;
-  };
   explicit CudaStepRunner(int max_graphs) : graphs_(max_graphs) {}
 
-  Shape LargestShape() const;
-  Shape GraphShape(const CudaStep& step) const;
-  absl::StatusOr<CudaGraph> Capture(const Shape& shape);
-  absl::Status EnqueueEagerly(const CudaStep& step);
-  absl::Status EnqueueAll(const Shape& shape);
-  CudaBatch BatchOf(const Shape& shape) const;
-  CudaHistoryInputs HistoryInputs(const Shape& shape) const;
-  CudaSelectInputs SelectInputs(const Shape& shape) const;
-  CudaSampleInputs SampleInputs(const Shape& shape) const;
-  CudaPerturbInputs PerturbInputs(const Shape& shape) const;
-  CudaSelectInputs BestInputs(const Shape& shape) const;
-  absl::Status EnqueueChoice(const Shape& shape);
-  absl::Status EnqueueLogProbs(const Shape& shape);
+  CudaStepShape ShapeOfGraph(const CudaStep& step) const;
+  absl::StatusOr<CudaGraph> Capture(const CudaStepShape& shape);
+  absl::Status EnqueueAll(const CudaStepShape& shape);
+  int vocab_size() const { return model_->description().vocab_size; }
+  CudaBatch BatchOf(const CudaStepShape& shape) const;
+  CudaHistoryInputs HistoryInputs(const CudaStepShape& shape) const;
+  CudaSelectInputs InputsWithin(const CudaSelectBounds& bounds) const;
+  CudaSelectInputs SelectInputs(const CudaStepShape& shape) const;
+  CudaSampleInputs SampleInputs(const CudaStepShape& shape) const;
+  CudaPerturbInputs PerturbInputs(const CudaStepShape& shape) const;
+  CudaSelectInputs BestInputs(const CudaStepShape& shape) const;
+  absl::Status EnqueueChoice(const CudaStepShape& shape);
+  absl::Status EnqueueLogProbs(const CudaStepShape& shape);
 
   // Constant after construction.
   CudaLlama* model_ = nullptr;
@@ -100,7 +83,7 @@ class CudaStepRunner {
   // As large as all logits.
   DeviceBuffer<std::byte> perturb_scratch_;
 
-  CudaGraphCache<Shape, CudaGraph> graphs_;
+  CudaGraphCache<CudaStepShape, CudaGraph> graphs_;
   int64_t num_graph_launches_ = 0;
   int64_t num_without_graph_ = 0;
 };

@@ -1,0 +1,48 @@
+// CudaStepLimits: bounds of one step on the device, which size all memory that
+// a step needs. Plain C++.
+#pragma once
+
+#include <cstdint>
+
+#include "exec_request/model.h"
+
+namespace espalier {
+
+// Bounds of a step.
+struct CudaStepLimits {
+  int max_rows = 1;    // beams, or slots of beams, that select
+  int max_tokens = 1;  // >= max_rows
+  // Of all resident groups. Twice the rows: for groups that wait a step, and
+  // so that groups seldom have to move to make room for others in a row.
+  int num_slots = 2;
+  int table_stride = 1;    // pages of a sequence
+  int num_pages = 1;       // that tables may name
+  int max_candidates = 4;  // of all groups of a step, and tokens drawn
+  int max_eos_token_ids = 1;
+  int max_edits = 1;        // of all rows of a step
+  int max_best_tokens = 1;  // reported with log-probabilities, of a step
+  int max_items = 1;        // of attention
+  int max_partials = 1;
+
+  // Candidates, and tokens of prompts.
+  int max_asked_tokens() const { return max_candidates + max_rows; }
+};
+
+// Bounds of a call of the model.
+struct CudaCallBounds {
+  int max_tokens = 1;
+  int max_logits = 1;
+  int max_attention_items = 1;
+  int max_attention_partials = 1;
+};
+
+// Sized for all that is within LimitsOfRequests(): requests whose beams are at
+// most max_rows together have no more groups, slots, rows, lines and EOS ids
+// than this.
+CudaStepLimits StepLimitsOf(const ModelDescription& model,
+                            const CudaCallBounds& bounds);
+
+// What requests may ask for, together.
+StepLimits LimitsOfRequests(const CudaStepLimits& limits);
+
+}  // namespace espalier

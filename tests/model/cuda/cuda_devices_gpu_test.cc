@@ -43,23 +43,6 @@ class CudaDevicesTest : public CudaExecutorTest {
     return devices;
   }
 
-  static void ExpectEqual(const Answers& expected, const Answers& actual) {
-    ASSERT_EQ(actual.size(), expected.size());
-    for (size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_OK(expected[i].status());
-      ASSERT_OK(actual[i].status());
-      ASSERT_EQ(actual[i]->hypotheses.size(), expected[i]->hypotheses.size());
-      for (size_t rank = 0; rank < expected[i]->hypotheses.size(); ++rank) {
-        EXPECT_EQ(actual[i]->hypotheses[rank].tokens,
-                  expected[i]->hypotheses[rank].tokens)
-            << "request " << i;
-        EXPECT_EQ(actual[i]->hypotheses[rank].score,
-                  expected[i]->hypotheses[rank].score)
-            << "request " << i;
-      }
-    }
-  }
-
   const DriveOptions drive_ = {.num_in_flight = 2};
 };
 

@@ -228,6 +228,23 @@ void CudaExecutorTest::ExpectSame(const Answers& expected,
   EXPECT_LE(comparison.num_swapped, comparison.num_hypotheses / 100);
 }
 
+void CudaExecutorTest::ExpectEqual(const Answers& expected,
+                                   const Answers& actual) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    SCOPED_TRACE(Concat("request ", i));
+    ASSERT_OK(expected[i].status());
+    ASSERT_OK(actual[i].status());
+    ASSERT_EQ(actual[i]->hypotheses.size(), expected[i]->hypotheses.size());
+    for (size_t rank = 0; rank < expected[i]->hypotheses.size(); ++rank) {
+      EXPECT_EQ(actual[i]->hypotheses[rank].tokens,
+                expected[i]->hypotheses[rank].tokens);
+      EXPECT_EQ(actual[i]->hypotheses[rank].score,
+                expected[i]->hypotheses[rank].score);
+    }
+  }
+}
+
 void CudaExecutorTest::PrintFigures(const CudaExecutor& steps) {
   const CudaExecutorFigures figures = steps.figures();
   std::printf(

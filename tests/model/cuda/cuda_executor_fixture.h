@@ -58,6 +58,8 @@ class CudaExecutorTest : public ::testing::Test {
   // At most one hypothesis in a hundred has others' tokens at its rank.
   static void ExpectSame(const Answers& expected, const Answers& actual,
                          const char* name);
+  // All tokens and scores, to the bit.
+  static void ExpectEqual(const Answers& expected, const Answers& actual);
   static void PrintFigures(const CudaExecutor& steps);
 
   static CudaDevice* device_;

@@ -32,22 +32,6 @@ class CudaExecutorGraphsTest : public CudaExecutorTest {
     options.max_graphs = max_graphs;
     return Load(options);
   }
-
-  static void ExpectEqual(const Answers& expected, const Answers& actual) {
-    ASSERT_EQ(actual.size(), expected.size());
-    for (size_t i = 0; i < expected.size(); ++i) {
-      SCOPED_TRACE(Concat("request ", i));
-      ASSERT_OK(expected[i].status());
-      ASSERT_OK(actual[i].status());
-      ASSERT_EQ(actual[i]->hypotheses.size(), expected[i]->hypotheses.size());
-      for (size_t rank = 0; rank < expected[i]->hypotheses.size(); ++rank) {
-        EXPECT_EQ(actual[i]->hypotheses[rank].tokens,
-                  expected[i]->hypotheses[rank].tokens);
-        EXPECT_EQ(actual[i]->hypotheses[rank].score,
-                  expected[i]->hypotheses[rank].score);
-      }
-    }
-  }
 };
 
 TEST_F(CudaExecutorGraphsTest, ABoundOfGraphsChangesNoAnswer) {

@@ -22,6 +22,14 @@ bool IsCompiled(void (*kernel)(Params...)) {
   return false;
 }
 
+// Whether `kernel` can be launched in clusters: what was compiled of it has
+// them, and so has `device`, as far as it is said (a test may say that it has
+// none).
+template <typename... Params>
+bool HasClusters(void (*kernel)(Params...), const CudaDevice& device) {
+  return device.compute_capability >= 90 && CompiledCapability(kernel) >= 90;
+}
+
 // How many clusters of that shape the device runs at once; 0 if none. Lets the
 // kernel have clusters of more than 8 blocks, which is what every device of
 // compute capability 9.0 allows.

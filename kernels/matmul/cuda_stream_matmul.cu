@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/cuda_kernel_support.cuh"
 #include "kernels/matmul/cuda_stream_matmul.cuh"
 #include "kernels/matmul/cuda_stream_matmul.h"
 
@@ -99,7 +100,7 @@ absl::Status EnqueueTyped(const StreamMatMulArgs& args,
   // Without them a block's sums would stay in its own memory. All instances are
   // compiled alike.
   const bool clusters =
-      CompiledCapability(StreamMatMulKernel<T, TilingOf<1, 1>>) >= 90;
+      HasClusters(StreamMatMulKernel<T, TilingOf<1, 1>>, device);
   const Division division = Divide(args, clusters, device);
   return args.num_rows <= 8 ? EnqueueDivided<T, 1>(args, division, stream)
                             : EnqueueDivided<T, 2>(args, division, stream);

@@ -57,7 +57,7 @@ LaunchShape ShapeOfFew(const Params& p, int num_blocks) {
 template <typename T>
 int NumBlocksOfFew(const Params& p, const CudaDevice& device) {
   const int max_draws = p.in.max_draws;
-  if (CompiledCapability(DrawRows<T, FewDraws>) < 90 ||
+  if (!HasClusters(DrawRows<T, FewDraws>, device) ||
       p.num_tiles > FewDraws::kThreads) {
     return 1;
   }

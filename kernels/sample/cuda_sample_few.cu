@@ -208,7 +208,7 @@ LaunchShape ShapeOf(const Params& p, int num_blocks) {
 // How many blocks a draw has; 0 if that does not pay.
 template <typename T>
 absl::StatusOr<int> NumBlocksOf(const Params& p, const CudaDevice& device) {
-  if (CompiledCapability(DrawInClusters<T>) < 90 ||
+  if (!HasClusters(DrawInClusters<T>, device) ||
       sizeof(Shared) + sizeof(HeldShared) > size_t(device.max_shared_bytes)) {
     return 0;
   }

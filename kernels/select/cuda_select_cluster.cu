@@ -324,8 +324,9 @@ LaunchShape ShapeOf(const Params& p, int num_blocks) {
 }
 
 // Whether the device has room for all clusters of that many blocks at once.
-bool AllowsClusters(Kernel kernel, const LaunchShape& shape) {
-  return CompiledCapability(kernel) >= 90 &&
+bool AllowsClusters(Kernel kernel, const LaunchShape& shape,
+                    const CudaDevice& device) {
+  return HasClusters(kernel, device) &&
          NumActiveClusters(kernel, shape) >= static_cast<int>(shape.grid.y);
 }
 
@@ -361,7 +362,7 @@ bool Pays(const CudaSelectInputs& in, int num_rows, int blocks,
 int NumBlocks(const Params& p, Kernel kernel, const CudaDevice& device) {
   for (const int blocks : kNumsOfBlocks) {
     if (Pays(p.in, MaxGroupRows(p.in), blocks, device) &&
-        AllowsClusters(kernel, ShapeOf(p, blocks))) {
+        AllowsClusters(kernel, ShapeOf(p, blocks), device)) {
       return blocks;
     }
   }

@@ -110,6 +110,9 @@ TEST_F(CudaLaunchGpuTest, TheCapabilityIsThatOfTheCodeThatRuns) {
   ASSERT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
   EXPECT_EQ(CompiledCapability(TellCapability), (*capability)[0]);
   EXPECT_GE((*capability)[0], 80);
+#ifdef ESPALIER_PTX_CAPABILITY
+  EXPECT_EQ((*capability)[0], ESPALIER_PTX_CAPABILITY);
+#endif
 }
 
 TEST_F(CudaLaunchGpuTest, EachKernelSeesWhatAllBeforeItWrote) {

@@ -20,8 +20,9 @@ find_compiler() {
 find_gpu() {
   local found
   if command -v nvidia-smi >/dev/null; then
+    # Read to its end: head would leave nvidia-smi to fail at the second GPU.
     found=$(nvidia-smi --query-gpu=compute_cap,name --format=csv,noheader |
-      head -1)
+      sed -n 1p)
     [[ "${found%%.*}" =~ ^[0-9]+$ && "${found%%.*}" -ge 8 ]]
     echo "${found#*, }"
   else

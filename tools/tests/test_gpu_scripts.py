@@ -181,6 +181,26 @@ class DemoTest(ScriptTest):
             self.assertIn("DEVICE=cpu works everywhere", self.done.stderr)
 
 
+class FindCudaTest(ScriptTest):
+    def find(self, *lines: str) -> None:
+        """As nvidia-smi on a machine with so many GPUs, one after the other."""
+        prints = "; ".join(
+            f"print({line!r}, flush=True); time.sleep(0.1)" for line in lines
+        )
+        self.write("nvidia-smi", f"import time; {prints}")
+        self.run_script("tools/find_cuda.sh", "gpu")
+
+    def test_the_first_of_several_gpus_is_found(self) -> None:
+        self.find("9.0, A GPU", "9.0, Another", "9.0, A third")
+        self.assertEqual(self.done.returncode, 0)
+        self.assertEqual(self.done.stdout, "A GPU\n")
+
+    def test_a_gpu_that_is_too_old_is_none(self) -> None:
+        self.find("7.5, A GPU", "9.0, Another")
+        self.assertNotEqual(self.done.returncode, 0)
+        self.assertEqual(self.done.stdout, "")
+
+
 class MeasureTest(ScriptTest):
     def measure(self, *parts: str, benchmark: str = "print('figures')") -> None:
         self.write("cuda_step_benchmark", benchmark)

@@ -4,7 +4,7 @@
 #include <exception>
 #include <thread>
 
-#include "base/check.h"
+#include "base/status.h"
 
 namespace espalier {
 namespace {
@@ -42,16 +42,22 @@ void AwaitChange(const std::atomic<T>& value, T old) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int num_threads) {
-  CHECK_GE(num_threads, 1);
+absl::StatusOr<std::shared_ptr<ThreadPool>> ThreadPool::Create(
+    int num_threads) {
+  if (num_threads < 1 || num_threads > kMaxThreads) {
+    return InvalidArgument("num_threads must be in [1, ", kMaxThreads,
+                           "], got ", num_threads);
+  }
+  auto pool = std::make_shared<ThreadPool>();
   try {
     for (int i = 1; i < num_threads; ++i) {
-      workers_.emplace_back([this] { WorkerLoop(); });
+      pool->workers_.emplace_back([pool = pool.get()] { pool->WorkerLoop(); });
     }
   } catch (const std::exception&) {
     // No more threads to be had. Letting this through would wait for ever, in
     // the destructors of those that are there.
   }
+  return pool;
 }
 
 ThreadPool::~ThreadPool() {
@@ -61,13 +67,22 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::ParallelFor(int count, const std::function<void(int)>& body) {
-  if (workers_.empty() || count <= 1) {
-    for (int i = 0; i < count; ++i) body(i);
-    return;
+  for (int i = 0; i < count; ++i) {
+    if (!workers_.empty() && count - i > 1 &&
+        !is_shared_.exchange(true, std::memory_order_acquire)) {
+      ShareLoop(i, count, body);
+      is_shared_.store(false, std::memory_order_release);
+      return;
+    }
+    body(i);
   }
-  count_ = count;
+}
+
+void ThreadPool::ShareLoop(int begin, int end,
+                           const std::function<void(int)>& body) {
+  end_ = end;
   body_ = &body;
-  next_index_.store(0, std::memory_order_relaxed);
+  next_index_.store(begin, std::memory_order_relaxed);
   num_busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
@@ -79,7 +94,7 @@ void ThreadPool::ParallelFor(int count, const std::function<void(int)>& body) {
 
 void ThreadPool::RunIndices() {
   for (int i;
-       (i = next_index_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
+       (i = next_index_.fetch_add(1, std::memory_order_relaxed)) < end_;) {
     (*body_)(i);
   }
 }

@@ -1,51 +1,70 @@
-// ThreadPool: the threads that share one loop at a time (data parallelism
-// inside a step). Pools are passed in, never global. Workers wait for the next
-// loop by spinning briefly and then sleeping, because the loops of one step
-// follow each other within microseconds.
+// ThreadPool: the threads that share loops (data parallelism inside a step).
+// Pools are passed in, never global, and shared by all who use them: two models
+// of one process run on one pool. Workers wait for the next loop by spinning
+// briefly and then sleeping, because the loops of one step follow each other
+// within microseconds.
 //
-// Thread rule: one thread at a time calls ParallelFor, and takes part in the
-// work; a pool of one thread may be used by many. How a loop is divided never
-// influences a result: each index is computed alone.
+// Thread rule: any number of threads call ParallelFor at once, also from within
+// a loop; each takes part in the work of its own. The workers help one loop at
+// a time. Whoever finds them busy begins alone, and is helped as soon as they
+// are free: so nobody waits for another's loop, and none can deadlock. How a
+// loop is divided never influences a result: each index is computed alone.
 //
-//   ThreadPool pool(2);
-//   pool.ParallelFor(num_tiles, [&](int tile) { ... });
+//   ASSIGN_OR_RETURN(std::shared_ptr<ThreadPool> pool, ThreadPool::Create(2));
+//   pool->ParallelFor(num_tiles, [&](int tile) { ... });
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
+
+#include "absl/status/statusor.h"
 
 namespace espalier {
 
 class ThreadPool {
  public:
+  // More than any machine has; far below what a system grants.
+  static constexpr int kMaxThreads = 4096;
+
   // `num_threads` counts the caller of ParallelFor: a pool of 1 starts none.
   // Where the system grants fewer threads, the pool goes on with those, and
   // num_threads() tells.
-  // REQUIRES: num_threads >= 1.
-  explicit ThreadPool(int num_threads);
+  // Errors: kInvalidArgument unless 1 <= num_threads <= kMaxThreads.
+  static absl::StatusOr<std::shared_ptr<ThreadPool>> Create(int num_threads);
+
+  // A pool of 1: every loop runs on its caller's thread.
+  ThreadPool() = default;
+  // No loop runs any more.
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int num_threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(i) for every i in [0, count), on all threads, in any order, and
-  // returns when all calls have returned. `body` must not throw.
+  // Calls body(i) for every i in [0, count), on all threads that are free, in
+  // any order, and returns when all calls have returned. `body` must not throw.
   void ParallelFor(int count, const std::function<void(int)>& body);
 
  private:
+  // REQUIRES: the caller has set is_shared_.
+  void ShareLoop(int begin, int end, const std::function<void(int)>& body);
   void WorkerLoop();
   void RunIndices();
 
-  std::atomic<uint32_t> generation_{0};
+  // Whether the workers are taken. Whoever set it owns the three members of the
+  // loop below, and clears it when its loop has ended.
+  std::atomic<bool> is_shared_{false};
   std::atomic<int> next_index_{0};
-  std::atomic<int> num_busy_{0};
-  std::atomic<bool> stopping_{false};
-  int count_ = 0;
+  int end_ = 0;
   const std::function<void(int)>* body_ = nullptr;
+
+  std::atomic<uint32_t> generation_{0};  // loops shared so far
+  std::atomic<int> num_busy_{0};         // workers in the present one
+  std::atomic<bool> stopping_{false};
   std::vector<std::jthread> workers_;  // last: they use everything above
 };
 

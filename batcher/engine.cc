@@ -10,6 +10,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <deque>
 #include <functional>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,20 +35,16 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
  public:
   using Strand = asio::strand<asio::any_io_executor>;
 
-  Core(asio::any_io_executor executor, StepExecutor* steps,
+  Core(asio::any_io_executor executor, std::shared_ptr<StepExecutor> steps,
        const EngineOptions& options)
       : description(steps->description()),
         tokenizer(options.tokenizer),
         strand(asio::make_strand(std::move(executor))),
         max_plans_in_flight_(steps->max_plans_in_flight()),
-        steps_(steps),
+        steps_(std::move(steps)),
         scheduler_(description, options.scheduler) {}
 
   RequestId NextId() { return RequestId{next_id_++}; }
-
-  // The step executor may be gone after this, whatever the strand has queued.
-  // REQUIRES: nobody runs on the strand now, or nothing is left to run.
-  void Detach() { detached_ = true; }
 
   // The rest runs on the strand.
 
@@ -99,7 +96,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
 
   // Constant after construction.
   const ModelDescription description;
-  const Tokenizer* const tokenizer;  // or null
+  const std::shared_ptr<const Tokenizer> tokenizer;  // or null
   const Strand strand;
 
  private:
@@ -122,7 +119,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
 
   // False if there is nothing to run, or nothing may.
   bool StartStep() {
-    if (detached_ || plan_was_refused_) return false;
+    if (plan_was_refused_) return false;
     Stopwatch watch;
     StepPlan plan = scheduler_.Plan();
     if (plan.says_nothing()) return false;
@@ -134,7 +131,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
     in_flight_.push_back(step);
     // The guard keeps the context running until the step has reported.
     plan_was_refused_ = !ExecuteOnce(
-        steps_, std::move(plan),
+        steps_.get(), std::move(plan),
         [guard = asio::make_work_guard(strand.get_inner_executor()),
          self = shared_from_this(), step](absl::StatusOr<StepResult> result) {
           asio::post(self->strand,
@@ -174,11 +171,10 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   };
 
   std::atomic<int64_t> next_id_{0};
-  std::atomic<bool> detached_{false};
   const int max_plans_in_flight_;
 
   // Touched on the strand.
-  StepExecutor* const steps_;
+  const std::shared_ptr<StepExecutor> steps_;
   Scheduler scheduler_;
   std::deque<std::shared_ptr<StepInFlight>> in_flight_;  // oldest first
   // The last one: nothing may go on from it.
@@ -203,7 +199,7 @@ std::function<void()> Canceller(std::shared_ptr<Core> core, RequestId id) {
 template <typename Core>
 absl::Status Validate(const Core& core, Request* request) {
   RETURN_IF_ERROR(ValidateRequest(core.description, request));
-  return CheckStops(request->params, core.tokenizer);
+  return CheckStops(request->params, core.tokenizer.get());
 }
 
 // Makes the request ready to be submitted: all the work on it that has not to
@@ -309,12 +305,40 @@ asio::awaitable<EngineFigures> ReadFigures(std::shared_ptr<Core> core) {
 
 }  // namespace
 
-Engine::Engine(asio::any_io_executor executor, StepExecutor* steps,
-               const EngineOptions& options)
-    : core_(std::make_shared<Core>(std::move(executor), steps, options)) {}
+absl::StatusOr<Engine> Engine::Create(asio::any_io_executor executor,
+                                      std::shared_ptr<StepExecutor> steps,
+                                      const EngineOptions& options) {
+  if (!executor) return InvalidArgument("executor must not be empty");
+  if (steps == nullptr) return InvalidArgument("steps must not be null");
+  RETURN_IF_ERROR(CheckOptions(options.scheduler));
+  RETURN_IF_ERROR(CheckDescription(steps->description()));
+  if (steps->max_plans_in_flight() < 1) {
+    return InvalidArgument(
+        "max_plans_in_flight() of steps must be at least 1, "
+        "got ",
+        steps->max_plans_in_flight());
+  }
+  try {
+    return Engine(
+        std::make_shared<Core>(std::move(executor), std::move(steps), options));
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory for an engine");
+  }
+}
 
-Engine::~Engine() {
-  core_->Detach();
+Engine::Engine(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+
+Engine::~Engine() { EndRequests(); }
+
+Engine& Engine::operator=(Engine&& other) {
+  if (this == &other) return *this;
+  EndRequests();
+  core_ = std::move(other.core_);
+  return *this;
+}
+
+void Engine::EndRequests() {
+  if (core_ == nullptr) return;
   asio::post(core_->strand, [core = core_] { core->Stop(kShutDown, [] {}); });
 }
 

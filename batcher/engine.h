@@ -3,8 +3,9 @@
 // as the executor takes, and never waits for the model.
 //
 //   boost::asio::io_context context;
-//   ModelExecutor steps(model.get(), &threads);  // ends before the context
-//   Engine engine(context.get_executor(), &steps);
+//   ASSIGN_OR_RETURN(auto steps, ModelExecutor::Create(model, threads));
+//   ASSIGN_OR_RETURN(Engine engine,
+//                    Engine::Create(context.get_executor(), steps));
 //   co_spawn(context, [&]() -> awaitable<void> {
 //     absl::StatusOr<Result> result = co_await engine.Generate(request);
 //     ...
@@ -13,11 +14,10 @@
 //
 // A request is awaited (Generate), or read while it runs (Stream).
 //
-// Life: the context outlives the StepExecutor, and that outlives the engine.
-// The engine is destroyed when no thread runs its context, or after Shutdown()
-// has completed; requests that still run are answered with kCancelled. A
-// coroutine that awaits the engine may live on another context, which may end
-// first, but not while another thread is answering.
+// Life: an engine shares what it uses (the StepExecutor, the tokenizer, the
+// trace sink), so callers let go of all of it, and of the engine, when they
+// like and in any order. Requests that still run then are answered with
+// kCancelled; a step that runs ends by itself.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -38,10 +38,9 @@ namespace espalier {
 
 struct EngineOptions {
   SchedulerOptions scheduler;
-  // Makes text of what is streamed, and finds stop strings in it; outlives the
-  // engine and its streams. Null: events have tokens alone, and requests with
-  // stop strings are refused.
-  const Tokenizer* tokenizer = nullptr;
+  // Makes text of what is streamed, and finds stop strings in it. Null: events
+  // have tokens alone, and requests with stop strings are refused.
+  std::shared_ptr<const Tokenizer> tokenizer = nullptr;
 };
 
 // What an engine has done since its construction, and holds now.
@@ -64,11 +63,16 @@ struct EngineFigures {
 class Engine {
  public:
   // Work runs on `executor`, on a strand of the engine's own.
-  Engine(boost::asio::any_io_executor executor, StepExecutor* steps,
-         const EngineOptions& options = {});
+  // Errors: kInvalidArgument naming the option, or the field of the model's
+  // description, and its value; kResourceExhausted if memory runs out.
+  static absl::StatusOr<Engine> Create(boost::asio::any_io_executor executor,
+                                       std::shared_ptr<StepExecutor> steps,
+                                       const EngineOptions& options = {});
+  // Ends the requests that run. One that was moved from is only destroyed, or
+  // assigned to.
   ~Engine();
-  Engine(const Engine&) = delete;
-  Engine& operator=(const Engine&) = delete;
+  Engine(Engine&&) = default;
+  Engine& operator=(Engine&&);
 
   // Runs one request to its end. Cancelling the awaiting coroutine (by the
   // types of cancellation that it lets through; terminal, unless it says
@@ -102,7 +106,10 @@ class Engine {
   static constexpr char kShutDown[] = "the engine is shut down";
 
   class Core;
-  std::shared_ptr<Core> core_;
+  explicit Engine(std::shared_ptr<Core> core);
+  void EndRequests();
+
+  std::shared_ptr<Core> core_;  // null after a move
 };
 
 }  // namespace espalier

@@ -66,6 +66,18 @@ bool ValidateStepsByDefault() {
 #endif
 }
 
+absl::Status CheckOptions(const SchedulerOptions& options) {
+  if (options.max_running < 1) {
+    return InvalidArgument("scheduler.max_running must be at least 1, got ",
+                           options.max_running);
+  }
+  if (options.max_step_tokens < 1) {
+    return InvalidArgument("scheduler.max_step_tokens must be at least 1, got ",
+                           options.max_step_tokens);
+  }
+  return absl::OkStatus();
+}
+
 Scheduler::Scheduler(const ModelDescription& model,
                      const SchedulerOptions& options)
     : options_(options),
@@ -74,10 +86,11 @@ Scheduler::Scheduler(const ModelDescription& model,
           std::min(options.max_step_tokens, limits_.max_step_tokens)),
       vocab_size_(model.vocab_size),
       pool_(model.num_pages, model.page_size) {
-  CHECK_GE(options_.max_running, 1);
-  CHECK_GE(max_step_tokens_, 1);
-  // The beams of one request are fed together, also beyond the options.
-  CHECK_GE(limits_.max_step_tokens, limits_.max_beams);
+  const auto check = [](const absl::Status& status) {
+    CHECK(status.ok()) << status.ToString();
+  };
+  check(CheckDescription(model));
+  check(CheckOptions(options));
 }
 
 Scheduler::~Scheduler() = default;
@@ -210,7 +223,7 @@ void Scheduler::Admit(StepPlan* plan, Budget* budget) {
     running_.push_back(
         {std::make_unique<BeamGroup>(next.id, std::move(next.prepared),
                                      *std::move(pages), &pool_, &sequence_ids_,
-                                     options_.trace),
+                                     options_.trace.get()),
          next.needs, std::move(next.done), std::move(next.watcher)});
     waiting_.pop_front();
     PlanGroup(running_.back(), plan, budget);

@@ -62,8 +62,8 @@ struct SchedulerOptions {
   // Checks the laws of pages after every plan and result (pages/validate.h).
   bool validate_steps = ValidateStepsByDefault();
   // Is told what every request does from its admission on, on the scheduler's
-  // strand; outlives the scheduler. Null: nobody wants to know, at no cost.
-  TraceSink* trace = nullptr;
+  // strand. Null: nobody wants to know, at no cost.
+  std::shared_ptr<TraceSink> trace = nullptr;
 };
 
 // What a scheduler has done since its construction. Of a group planned ahead
@@ -86,12 +86,16 @@ struct SchedulerFigures {
   absl::Duration select_time;
 };
 
+// Errors: kInvalidArgument naming the option and its value.
+absl::Status CheckOptions(const SchedulerOptions& options);
+
 class Scheduler {
  public:
   // Called once a request, on the strand, from within Submit, Advance, Cancel
   // or CancelAll. It must not call the scheduler.
   using Done = std::function<void(absl::StatusOr<Result>)>;
 
+  // REQUIRES: CheckDescription and CheckOptions find both right.
   Scheduler(const ModelDescription& model, const SchedulerOptions& options);
   // Drops what it still holds without an answer.
   ~Scheduler();

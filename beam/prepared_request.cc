@@ -33,10 +33,11 @@ int64_t MaxAsked(const PreparedRequest& prepared) {
 
 }  // namespace
 
-PreparedRequest::PreparedRequest(Request from, const Tokenizer* tokenizer)
+PreparedRequest::PreparedRequest(Request from,
+                                 std::shared_ptr<const Tokenizer> tokenizer)
     : request(std::move(from)),
       allowed(AllowedSequences::Make(request.params)),
-      text(RequestText::Make(request.params, tokenizer)),
+      text(RequestText::Make(request.params, std::move(tokenizer))),
       rule(MakeSelectionRule(request.params, allowed)) {
   // Empty, not unset: that they were given is part of what errors say.
   if (allowed != nullptr) request.params.allowed_sequences.emplace();

@@ -19,8 +19,9 @@ namespace espalier {
 
 struct PreparedRequest {
   // `from` has passed ValidateRequest, and CheckStops (finish_rule.h) with
-  // `tokenizer`, which outlives its group.
-  explicit PreparedRequest(Request from, const Tokenizer* tokenizer = nullptr);
+  // `tokenizer`.
+  explicit PreparedRequest(
+      Request from, std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
   // Its params.allowed_sequences have become `allowed`, and are empty.
   Request request;

@@ -17,24 +17,25 @@ StopStrings StopsOf(const GenerationParams& params) {
 }  // namespace
 
 std::shared_ptr<const RequestText> RequestText::Make(
-    const GenerationParams& params, const Tokenizer* tokenizer) {
+    const GenerationParams& params,
+    std::shared_ptr<const Tokenizer> tokenizer) {
   if (tokenizer == nullptr) return nullptr;
-  return std::make_shared<const RequestText>(params, *tokenizer);
+  return std::make_shared<const RequestText>(params, std::move(tokenizer));
 }
 
 RequestText::RequestText(const GenerationParams& params,
-                         const Tokenizer& tokenizer)
-    : tokenizer_(tokenizer),
+                         std::shared_ptr<const Tokenizer> tokenizer)
+    : tokenizer_(std::move(tokenizer)),
       stops_(StopsOf(params)),
       options_{.include_stop = params.include_stop,
                .min_new_tokens = SaturateToInt(params.min_new_tokens)} {}
 
 TextStream RequestText::Begin() const {
-  return TextStream(tokenizer_, stops_, options_);
+  return TextStream(*tokenizer_, stops_, options_);
 }
 
 std::string RequestText::Of(std::span<const TokenId> tokens) const {
-  return TextOf(tokens, tokenizer_, stops_, options_);
+  return TextOf(tokens, *tokenizer_, stops_, options_);
 }
 
 }  // namespace espalier

@@ -20,11 +20,14 @@ namespace espalier {
 class RequestText {
  public:
   // Null without a tokenizer: there are no texts then. Else as below.
-  static std::shared_ptr<const RequestText> Make(const GenerationParams& params,
-                                                 const Tokenizer* tokenizer);
+  static std::shared_ptr<const RequestText> Make(
+      const GenerationParams& params,
+      std::shared_ptr<const Tokenizer> tokenizer);
 
-  // `params` as ValidateParams leaves them; the tokenizer outlives this.
-  RequestText(const GenerationParams& params, const Tokenizer& tokenizer);
+  // `params` as ValidateParams leaves them.
+  // REQUIRES: there is a tokenizer.
+  RequestText(const GenerationParams& params,
+              std::shared_ptr<const Tokenizer> tokenizer);
   RequestText(const RequestText&) = delete;
   RequestText& operator=(const RequestText&) = delete;
 
@@ -35,7 +38,7 @@ class RequestText {
   std::string Of(std::span<const TokenId> tokens) const;
 
  private:
-  const Tokenizer& tokenizer_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;
   const StopStrings stops_;
   const TextOptions options_;
 };

@@ -44,6 +44,10 @@ struct ModelDescription {
   StepLimits limits = {};  // set by the executor, if it has any
 };
 
+// What no engine can run with: that would end in a crash, not in refusals.
+// Errors: kInvalidArgument naming the field and its value.
+absl::Status CheckDescription(const ModelDescription& model);
+
 class Model {
  public:
   virtual ~Model() = default;

@@ -4,6 +4,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <exception>
 #include <new>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,12 +20,17 @@ namespace espalier {
 // The model and what a step needs, touched on the worker thread only.
 class ModelExecutor::Worker {
  public:
-  Worker(Model* model, ThreadPool* pool, const ModelExecutorOptions& options)
+  Worker(std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
+         const ModelExecutorOptions& options)
       : options_(options),
-        model_(model),
-        pool_(pool),
-        groups_(model->description().page_size) {}
+        model_(std::move(model)),
+        pool_(std::move(pool)),
+        groups_(model_->description().page_size) {}
   ~Worker() { thread_.join(); }
+
+  bool IsThisThread() {
+    return thread_.get_executor().running_in_this_thread();
+  }
 
   const ModelExecutorOptions& options() const { return options_; }
   const ModelDescription& description() const { return model_->description(); }
@@ -76,18 +82,36 @@ class ModelExecutor::Worker {
   }
 
   const ModelExecutorOptions options_;
-  Model* const model_;
-  ThreadPool* const pool_;
+  const std::shared_ptr<Model> model_;
+  const std::shared_ptr<ThreadPool> pool_;
   ResidentGroups groups_;      // without any unless it runs ahead
   std::vector<float> logits_;  // [num_logits, vocab_size] of the last step
   boost::asio::thread_pool thread_{1};
 };
 
-ModelExecutor::ModelExecutor(Model* model, ThreadPool* pool,
-                             const ModelExecutorOptions& options)
-    : worker_(std::make_unique<Worker>(model, pool, options)) {}
+absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
+    std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
+    const ModelExecutorOptions& options) {
+  if (model == nullptr) return InvalidArgument("model must not be null");
+  if (pool == nullptr) return InvalidArgument("pool must not be null");
+  RETURN_IF_ERROR(CheckDescription(model->description()));
+  try {
+    return std::shared_ptr<ModelExecutor>(new ModelExecutor(
+        std::make_unique<Worker>(std::move(model), std::move(pool), options)));
+  } catch (const std::exception& error) {  // of the system, or bad_alloc
+    return ResourceExhausted("cannot start the thread of a model: ",
+                             error.what());
+  }
+}
 
-ModelExecutor::~ModelExecutor() = default;
+ModelExecutor::ModelExecutor(std::unique_ptr<Worker> worker)
+    : worker_(std::move(worker)) {}
+
+ModelExecutor::~ModelExecutor() {
+  if (!worker_->IsThisThread()) return;
+  // A thread cannot wait for its own end.
+  std::thread([worker = std::move(worker_)] {}).detach();
+}
 
 const ModelDescription& ModelExecutor::description() const {
   return worker_->description();

@@ -1,9 +1,14 @@
 // ModelExecutor: runs Model::Forward and then selection on a thread of its own,
 // so that the caller's strand never waits.
+//
+//   ASSIGN_OR_RETURN(auto pool, ThreadPool::Create(2));
+//   ASSIGN_OR_RETURN(auto steps,
+//                    ModelExecutor::Create(std::make_shared<MyModel>(), pool));
 #pragma once
 
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "base/thread_pool.h"
 #include "exec_request/model.h"
 #include "exec_request/step_executor.h"
@@ -19,11 +24,16 @@ struct ModelExecutorOptions {
 
 class ModelExecutor : public StepExecutor {
  public:
-  // Selection runs on `pool`, which may be the model's: a step uses it for
-  // one thing at a time. Both outlive the executor.
-  ModelExecutor(Model* model, ThreadPool* pool,
-                const ModelExecutorOptions& options = {});
-  // Finishes the plans that were started; their `done`s are called.
+  // `model` runs nothing else as long as the executor lives. Selection runs on
+  // `pool`, which may be the model's and that of other models.
+  // Errors: kInvalidArgument if one of them is null, or the model's description
+  // is not one to run with (CheckDescription); kResourceExhausted if there is
+  // no thread or memory to be had.
+  static absl::StatusOr<std::shared_ptr<ModelExecutor>> Create(
+      std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
+      const ModelExecutorOptions& options = {});
+  // Finishes the plans that were started; their `done`s are called. One of
+  // these may be what lets go of the executor.
   ~ModelExecutor() override;
 
   const ModelDescription& description() const override;
@@ -35,6 +45,8 @@ class ModelExecutor : public StepExecutor {
 
  private:
   class Worker;
+  explicit ModelExecutor(std::unique_ptr<Worker> worker);
+
   std::unique_ptr<Worker> worker_;
 };
 

@@ -61,21 +61,22 @@ absl::StatusOr<LlamaNetwork> LoadNetwork(const std::string& directory,
 
 absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Load(
     const std::string& directory, const LlamaOptions& options,
-    ThreadPool* pool) {
+    std::shared_ptr<ThreadPool> pool) {
+  if (pool == nullptr) return InvalidArgument("pool must not be null");
   try {
     ASSIGN_OR_RETURN(LlamaNetwork network, LoadNetwork(directory, options));
     return std::unique_ptr<LlamaModel>(
-        new LlamaModel(std::move(network), pool));
+        new LlamaModel(std::move(network), std::move(pool)));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(directory, ": not enough memory for the model");
   }
 }
 
-LlamaModel::LlamaModel(LlamaNetwork network, ThreadPool* pool)
+LlamaModel::LlamaModel(LlamaNetwork network, std::shared_ptr<ThreadPool> pool)
     : network_(std::move(network)),
       description_(Describe(network_)),
-      pool_(pool),
-      passes_(pool->num_threads(), LlamaPass(&network_)) {}
+      pool_(std::move(pool)),
+      passes_(pool_->num_threads(), LlamaPass(&network_)) {}
 
 // Whether the plan keeps within this model's tokens, positions and pages, and
 // its rows follow each other.

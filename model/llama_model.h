@@ -13,10 +13,10 @@
 // share the reading of the weights.
 //
 // Thread rule: one thread at a time calls Forward, and the work runs on the
-// pool that was passed in.
+// pool that was passed in, which others may use at the same time.
 //
-//   ThreadPool pool(2);
-//   ASSIGN_OR_RETURN(auto model, LlamaModel::Load("models/en-fr", {}, &pool));
+//   ASSIGN_OR_RETURN(auto pool, ThreadPool::Create(2));
+//   ASSIGN_OR_RETURN(auto model, LlamaModel::Load("models/en-fr", {}, pool));
 //   RETURN_IF_ERROR(model->Forward(plan, logits));
 #pragma once
 
@@ -44,11 +44,11 @@ class LlamaModel : public Model {
   // Loads a model directory as transformers writes it: config.json,
   // generation_config.json, model.safetensors or its shards.
   // Errors: kNotFound if a file is missing; kInvalidArgument naming the file,
-  // field or tensor and the value; kResourceExhausted if memory runs out.
-  // `pool` outlives the model.
+  // field, tensor or option and the value; kResourceExhausted if memory runs
+  // out.
   static absl::StatusOr<std::unique_ptr<LlamaModel>> Load(
       const std::string& directory, const LlamaOptions& options,
-      ThreadPool* pool);
+      std::shared_ptr<ThreadPool> pool);
 
   const ModelDescription& description() const override { return description_; }
 
@@ -58,7 +58,7 @@ class LlamaModel : public Model {
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override;
 
  private:
-  LlamaModel(LlamaNetwork network, ThreadPool* pool);
+  LlamaModel(LlamaNetwork network, std::shared_ptr<ThreadPool> pool);
 
   bool IsSound(const StepPlan& plan) const;
   // Rows for each of the passes that a plan is divided into.
@@ -67,8 +67,8 @@ class LlamaModel : public Model {
   // Constant after construction.
   const LlamaNetwork network_;
   const ModelDescription description_;
-  ThreadPool* const pool_;
-  ThreadPool one_thread_{1};  // of passes that run side by side
+  const std::shared_ptr<ThreadPool> pool_;
+  ThreadPool one_thread_;  // of passes that run side by side
 
   std::vector<LlamaPass> passes_;  // [pool's threads]
 };

@@ -47,10 +47,11 @@ T Must(absl::StatusOr<T> value) {
 
 // What every run shares.
 struct Bench {
-  ThreadPool threads{NumUsableCpus()};
-  std::unique_ptr<LlamaModel> model =
-      Must(LlamaModel::Load(kModel, LlamaOptions(), &threads));
-  std::unique_ptr<Tokenizer> tokenizer =
+  std::shared_ptr<ThreadPool> threads =
+      Must(ThreadPool::Create(NumUsableCpus()));
+  std::shared_ptr<LlamaModel> model =
+      Must(LlamaModel::Load(kModel, LlamaOptions(), threads));
+  std::shared_ptr<const Tokenizer> tokenizer =
       Must(Tokenizer::Load(kModel + "/tokenizer.model"));
   PromptTemplates templates = Must(PromptTemplates::Load(kModel, *tokenizer));
 
@@ -117,10 +118,11 @@ boost::asio::awaitable<void> ReadResult(Engine& engine, Request request) {
 EngineFigures RunOnce(int num_requests, int num_beams, Reading reading) {
   Bench& bench = SharedBench();
   boost::asio::io_context context(1);
-  ModelExecutor steps(bench.model.get(), &bench.threads);
   EngineOptions options;
-  options.tokenizer = bench.tokenizer.get();
-  Engine engine(context.get_executor(), &steps, options);
+  options.tokenizer = bench.tokenizer;
+  Engine engine = Must(Engine::Create(
+      context.get_executor(),
+      Must(ModelExecutor::Create(bench.model, bench.threads)), options));
   for (int i = 0; i < num_requests; ++i) {
     const auto read = reading == Reading::kStreams ? ReadStream : ReadResult;
     boost::asio::co_spawn(context,
@@ -173,7 +175,8 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::AddCustomContext(
-      "threads", std::to_string(espalier::SharedBench().threads.num_threads()));
+      "threads",
+      std::to_string(espalier::SharedBench().threads->num_threads()));
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
 }

@@ -124,7 +124,7 @@ void Search(benchmark::State& state, bool restricted) {
   GenerationParams params = Params();
   if (!restricted) params.allowed_sequences.reset();
   const auto allowed = AllowedSequences::Make(params);
-  ThreadPool pool(1);
+  ThreadPool pool;
   int64_t num_candidates = 0;
   for (auto _ : state) num_candidates += Run(params, allowed, pool);
   state.counters["steps"] = benchmark::Counter(

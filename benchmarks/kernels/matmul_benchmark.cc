@@ -36,12 +36,13 @@ void RunMatMul(benchmark::State& state, DType dtype) {
   const int num_cols = static_cast<int>(state.range(0));
   const int num_outputs = static_cast<int>(state.range(1));
   const int num_rows = static_cast<int>(state.range(2));
-  ThreadPool pool(static_cast<int>(state.range(3)));
+  const auto pool =
+      ThreadPool::Create(static_cast<int>(state.range(3))).value();
   const PackedMatrix w = RandomMatrix(num_outputs, num_cols, dtype);
   std::vector<float> x(size_t(num_rows) * num_cols, 0.5f);
   std::vector<float> y(size_t(num_rows) * num_outputs);
   for (auto _ : state) {
-    MatMul(x, w, y, pool);
+    MatMul(x, w, y, *pool);
     benchmark::ClobberMemory();
   }
   const double weights = double(num_cols) * num_outputs;

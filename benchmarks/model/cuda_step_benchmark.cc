@@ -58,8 +58,8 @@ int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 // Notes when steps end whose every row is a beam that decodes.
 class StepClock : public StepExecutor {
  public:
-  StepClock(StepExecutor* steps, int num_rows)
-      : steps_(steps), num_rows_(num_rows) {}
+  StepClock(std::shared_ptr<StepExecutor> steps, int num_rows)
+      : steps_(std::move(steps)), num_rows_(num_rows) {}
 
   const ModelDescription& description() const override {
     return steps_->description();
@@ -98,7 +98,7 @@ class StepClock : public StepExecutor {
     busy_ += result.forward_time + result.select_time;
   }
 
-  StepExecutor* const steps_;
+  const std::shared_ptr<StepExecutor> steps_;
   const size_t num_rows_;
   std::vector<Clock::time_point> ends_;
   absl::Duration busy_;
@@ -153,13 +153,15 @@ EngineFigures Figures(boost::asio::io_context& context, Engine& engine) {
   return figures;
 }
 
-Measured RunOnce(const DecodeCase& c, StepExecutor* steps, int max_step_tokens,
-                 const Options& run) {
+Measured RunOnce(const DecodeCase& c,
+                 const std::shared_ptr<StepExecutor>& steps,
+                 int max_step_tokens, const Options& run) {
   boost::asio::io_context context(1);
-  StepClock clock(steps, c.num_rows());
+  const auto clock = std::make_shared<StepClock>(steps, c.num_rows());
   EngineOptions options;
   options.scheduler.max_step_tokens = max_step_tokens;
-  Engine engine(context.get_executor(), &clock, options);
+  Engine engine =
+      Engine::Create(context.get_executor(), clock, options).value();
   const Stopwatch watch;
   for (int i = 0; i < c.num_requests; ++i) {
     boost::asio::co_spawn(
@@ -173,8 +175,8 @@ Measured RunOnce(const DecodeCase& c, StepExecutor* steps, int max_step_tokens,
   context.run();
   const absl::Duration total = watch.Elapsed();
   const EngineFigures figures = Figures(context, engine);
-  return {.step = clock.MeanStep(),
-          .busy = clock.MeanBusy(),
+  return {.step = clock->MeanStep(),
+          .busy = clock->MeanBusy(),
           .host = (figures.plan_time + figures.advance_time) /
                   figures.scheduler.num_steps,
           .total = total};
@@ -201,11 +203,11 @@ absl::StatusOr<Measured> Measure(const DecodeCase& c, const CudaDevice& device,
       .dtype = DType::kBFloat16,
       .max_tokens = max_step_tokens,
       .max_logits = c.num_rows()};
-  ASSIGN_OR_RETURN(const auto model, CudaLlama::Random(config, llama, device));
-  ASSIGN_OR_RETURN(const auto steps,
-                   CudaExecutor::Create(model.get(), llama, device));
-  RunOnce(c, steps.get(), max_step_tokens, options);
-  Measured measured = RunOnce(c, steps.get(), max_step_tokens, options);
+  ASSIGN_OR_RETURN(auto model, CudaLlama::Random(config, llama, device));
+  ASSIGN_OR_RETURN(const std::shared_ptr<CudaExecutor> steps,
+                   CudaExecutor::Create(std::move(model), llama, device));
+  RunOnce(c, steps, max_step_tokens, options);
+  Measured measured = RunOnce(c, steps, max_step_tokens, options);
   measured.gap = steps->figures().median_gap;
   return measured;
 }

@@ -16,12 +16,12 @@ namespace {
 constexpr int kPosition = 64;
 
 struct Loaded {
-  explicit Loaded(int num_threads) : pool(num_threads) {
-    auto loaded = LlamaModel::Load(SourcePath("models/en-fr"), {}, &pool);
+  explicit Loaded(int num_threads) {
+    auto loaded = LlamaModel::Load(SourcePath("models/en-fr"), {},
+                                   ThreadPool::Create(num_threads).value());
     if (!loaded.ok()) std::abort();
     model = *std::move(loaded);
   }
-  ThreadPool pool;
   std::unique_ptr<LlamaModel> model;
 };
 

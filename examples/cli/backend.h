@@ -3,7 +3,8 @@
 //
 //   ASSIGN_OR_RETURN(const BackendOptions resolved, Resolve(options));
 //   ASSIGN_OR_RETURN(auto backend, Backend::Load(directory, resolved));
-//   Engine engine(context.get_executor(), &backend->steps(), ...);
+//   ASSIGN_OR_RETURN(auto engine, Engine::Create(context.get_executor(),
+//                                                backend->steps(), ...));
 #pragma once
 
 #include <memory>
@@ -67,7 +68,7 @@ class Backend {
       const std::string& directory, const BackendOptions& options);
   virtual ~Backend() = default;
 
-  virtual StepExecutor& steps() = 0;
+  virtual std::shared_ptr<StepExecutor> steps() = 0;
   // What the device did, for people: some lines, or none.
   virtual std::string FormatFigures() const { return ""; }
 };

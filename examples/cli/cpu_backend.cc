@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "examples/cli/backend.h"
@@ -9,30 +11,28 @@ namespace {
 
 class CpuBackend : public Backend {
  public:
-  explicit CpuBackend(int num_threads) : threads_(num_threads) {}
-
   absl::Status LoadModel(const std::string& directory,
                          const BackendOptions& options) {
     const LlamaOptions llama = {.page_size = options.page_size,
                                 .kv_cache_bytes = options.kv_cache_bytes};
-    ASSIGN_OR_RETURN(model_, LlamaModel::Load(directory, llama, &threads_));
-    steps_ = std::make_unique<ModelExecutor>(model_.get(), &threads_);
+    ASSIGN_OR_RETURN(const auto threads,
+                     ThreadPool::Create(options.num_threads));
+    ASSIGN_OR_RETURN(auto model, LlamaModel::Load(directory, llama, threads));
+    ASSIGN_OR_RETURN(steps_, ModelExecutor::Create(std::move(model), threads));
     return absl::OkStatus();
   }
 
-  StepExecutor& steps() override { return *steps_; }
+  std::shared_ptr<StepExecutor> steps() override { return steps_; }
 
  private:
-  ThreadPool threads_;
-  std::unique_ptr<LlamaModel> model_;
-  std::unique_ptr<ModelExecutor> steps_;
+  std::shared_ptr<ModelExecutor> steps_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> LoadCpuBackend(
     const std::string& directory, const BackendOptions& options) {
-  auto backend = std::make_unique<CpuBackend>(options.num_threads);
+  auto backend = std::make_unique<CpuBackend>();
   RETURN_IF_ERROR(backend->LoadModel(directory, options));
   return backend;
 }

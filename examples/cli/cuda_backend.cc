@@ -20,13 +20,13 @@ class CudaBackend : public Backend {
                                     .dtype = options.dtype,
                                     .max_tokens = options.max_step_tokens,
                                     .max_logits = options.max_step_tokens};
-    ASSIGN_OR_RETURN(model_, CudaLlama::Load(directory, llama, device_));
+    ASSIGN_OR_RETURN(auto model, CudaLlama::Load(directory, llama, device_));
     ASSIGN_OR_RETURN(steps_,
-                     CudaExecutor::Create(model_.get(), llama, device_));
+                     CudaExecutor::Create(std::move(model), llama, device_));
     return absl::OkStatus();
   }
 
-  StepExecutor& steps() override { return *steps_; }
+  std::shared_ptr<StepExecutor> steps() override { return steps_; }
 
   std::string FormatFigures() const override {
     const CudaExecutorFigures figures = steps_->figures();
@@ -43,8 +43,7 @@ class CudaBackend : public Backend {
 
  private:
   CudaDevice device_;
-  std::unique_ptr<CudaLlama> model_;
-  std::unique_ptr<CudaExecutor> steps_;
+  std::shared_ptr<CudaExecutor> steps_;
 };
 
 }  // namespace

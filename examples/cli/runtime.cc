@@ -71,23 +71,23 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
   runtime->directory_ = options.model;
   RETURN_IF_ERROR(runtime->LoadText(options));
   ASSIGN_OR_RETURN(runtime->backend_, Backend::Load(options.model, backend));
-  StepExecutor& steps = runtime->backend_->steps();
+  const std::shared_ptr<StepExecutor> steps = runtime->backend_->steps();
   if (runtime->has_tokenizer()) {
     RETURN_IF_ERROR(
-        runtime->tokenizer_->CheckFits(steps.description().vocab_size));
+        runtime->tokenizer_->CheckFits(steps->description().vocab_size));
   }
   EngineOptions engine;
   engine.scheduler.max_running = options.max_running;
   engine.scheduler.max_step_tokens = backend.max_step_tokens;
-  engine.tokenizer = runtime->tokenizer_.get();
+  engine.tokenizer = runtime->tokenizer_;
   if (!options.trace.empty()) {
-    ASSIGN_OR_RETURN(
-        runtime->trace_,
-        TraceRecorder::Open(options.trace, runtime->tokenizer_.get()));
-    engine.scheduler.trace = runtime->trace_.get();
+    ASSIGN_OR_RETURN(runtime->trace_,
+                     TraceRecorder::Open(options.trace, runtime->tokenizer_));
+    engine.scheduler.trace = runtime->trace_;
   }
-  runtime->engine_ = std::make_unique<Engine>(runtime->context_.get_executor(),
-                                              &steps, engine);
+  ASSIGN_OR_RETURN(
+      runtime->engine_,
+      Engine::Create(runtime->context_.get_executor(), steps, engine));
   return runtime;
 }
 
@@ -139,7 +139,7 @@ Answer Runtime::MakeAnswer(const GenerationParams& params,
   if (!answer.result.ok()) answer.result = WithAdvice(answer.result.status());
   if (!answer.result.ok() || !has_tokenizer()) return answer;
   answer.tokenizer = tokenizer_.get();
-  const RequestText text(params, *tokenizer_);
+  const RequestText text(params, tokenizer_);
   for (const Hypothesis& hypothesis : answer.result->hypotheses) {
     answer.texts.push_back(text.Of(hypothesis.tokens));
   }

@@ -73,11 +73,11 @@ class Runtime {
 
   boost::asio::io_context context_{1};
   std::string directory_;
-  std::unique_ptr<Tokenizer> tokenizer_;
+  std::shared_ptr<const Tokenizer> tokenizer_;  // null if there is none
   std::optional<PromptTemplate> template_;
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<TraceRecorder> trace_;  // null if there is none
-  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<TraceRecorder> trace_;  // null if there is none
+  std::optional<Engine> engine_;
 };
 
 }  // namespace espalier::cli

@@ -22,16 +22,16 @@ void AddText(const Tokenizer&, TraceEnd*) {}
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TraceRecorder>> TraceRecorder::Open(
-    const std::string& path, const Tokenizer* tokenizer) {
+    const std::string& path, std::shared_ptr<const Tokenizer> tokenizer) {
   ASSIGN_OR_RETURN(std::unique_ptr<TraceWriter> writer,
                    TraceWriter::Open(path));
   return std::unique_ptr<TraceRecorder>(
-      new TraceRecorder(std::move(writer), tokenizer));
+      new TraceRecorder(std::move(writer), std::move(tokenizer)));
 }
 
 TraceRecorder::TraceRecorder(std::unique_ptr<TraceWriter> writer,
-                             const Tokenizer* tokenizer)
-    : writer_(std::move(writer)), tokenizer_(tokenizer) {}
+                             std::shared_ptr<const Tokenizer> tokenizer)
+    : writer_(std::move(writer)), tokenizer_(std::move(tokenizer)) {}
 
 void TraceRecorder::On(const TraceEvent& event) {
   if (tokenizer_ == nullptr) return writer_->On(event);

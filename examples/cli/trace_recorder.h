@@ -13,10 +13,10 @@ namespace espalier::cli {
 
 class TraceRecorder : public TraceSink {
  public:
-  // `tokenizer` outlives this; null: texts stay empty.
+  // Without a tokenizer texts stay empty.
   // Errors: as TraceWriter::Open.
   static absl::StatusOr<std::unique_ptr<TraceRecorder>> Open(
-      const std::string& path, const Tokenizer* tokenizer);
+      const std::string& path, std::shared_ptr<const Tokenizer> tokenizer);
 
   void On(const TraceEvent& event) override;
 
@@ -25,10 +25,10 @@ class TraceRecorder : public TraceSink {
 
  private:
   TraceRecorder(std::unique_ptr<TraceWriter> writer,
-                const Tokenizer* tokenizer);
+                std::shared_ptr<const Tokenizer> tokenizer);
 
   const std::unique_ptr<TraceWriter> writer_;
-  const Tokenizer* const tokenizer_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;  // or null
 };
 
 }  // namespace espalier::cli

@@ -3,6 +3,7 @@
 #include <boost/asio/io_context.hpp>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 
 #include "batcher/engine.h"
 #include "exec_request/model_executor.h"
@@ -37,11 +38,11 @@ class CountingModel : public Model {
 }  // namespace
 
 int main() {
-  CountingModel model;
-  ThreadPool threads(1);
+  auto model = std::make_shared<CountingModel>();
+  auto threads = std::make_shared<ThreadPool>();  // this one
   boost::asio::io_context context;
-  ModelExecutor steps(&model, &threads);
-  Engine engine(context.get_executor(), &steps);
+  auto steps = ModelExecutor::Create(model, threads).value();
+  auto engine = Engine::Create(context.get_executor(), steps).value();
 
   Request request{.prompt_tokens = {0, 1, 2}, .params = {}};
   request.params.num_beams = 4;

@@ -13,14 +13,14 @@ using namespace espalier;
 
 int main(int argc, char** argv) {
   const std::string directory = argc > 1 ? argv[1] : "models/en-fr";
-  ThreadPool threads(2);
-  auto model = LlamaModel::Load(directory, {}, &threads).value();
+  auto threads = ThreadPool::Create(2).value();
+  auto model = LlamaModel::Load(directory, {}, threads).value();
   auto tokenizer = Tokenizer::Load(directory + "/tokenizer.model").value();
   auto templates = PromptTemplates::Load(directory, *tokenizer).value();
 
   boost::asio::io_context context;
-  ModelExecutor steps(model.get(), &threads);
-  Engine engine(context.get_executor(), &steps);
+  auto steps = ModelExecutor::Create(std::move(model), threads).value();
+  auto engine = Engine::Create(context.get_executor(), steps).value();
 
   Request request;
   request.prompt_tokens = templates.default_template()

@@ -84,7 +84,7 @@ absl::Status Fill(std::span<const T> values, PinnedBuffer<T>* buffer) {
 class CudaExecutor::Impl {
  public:
   static absl::StatusOr<std::unique_ptr<Impl>> Create(
-      CudaLlama* model, const CudaLlamaOptions& options,
+      std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
       const CudaDevice& device);
   const ModelDescription& description() const { return description_; }
   int ordinal() const { return device_.ordinal; }
@@ -117,14 +117,14 @@ class CudaExecutor::Impl {
     bool was_waiting = false;
   };
 
-  Impl(CudaLlama* model, const CudaLlamaOptions& options,
+  Impl(std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
        const CudaDevice& device)
-      : model_(model),
+      : model_(std::move(model)),
         device_(device),
-        limits_(StepLimitsOf(model->description(),
+        limits_(StepLimitsOf(model_->description(),
                              BoundsOf(WithAttentionBounds(options)))),
         max_graphs_(options.max_graphs),
-        description_(model->description()) {
+        description_(model_->description()) {
     description_.limits = LimitsOfRequests(limits_);
   }
 
@@ -140,7 +140,7 @@ class CudaExecutor::Impl {
   absl::StatusOr<StepResult> Finish(const InFlight& in_flight);
 
   // Constant after construction.
-  CudaLlama* const model_;
+  const std::shared_ptr<CudaLlama> model_;
   const CudaDevice device_;
   const CudaStepLimits limits_;
   const int max_graphs_;
@@ -165,9 +165,9 @@ class CudaExecutor::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<CudaExecutor::Impl>> CudaExecutor::Impl::Create(
-    CudaLlama* model, const CudaLlamaOptions& options,
+    std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
     const CudaDevice& device) {
-  std::unique_ptr<Impl> impl(new Impl(model, options, device));
+  std::unique_ptr<Impl> impl(new Impl(std::move(model), options, device));
   RETURN_IF_ERROR(impl->Init());
   return impl;
 }
@@ -182,10 +182,10 @@ absl::Status CudaExecutor::Impl::Init() {
   for (StepSlot& slot : slots_) {
     ASSIGN_OR_RETURN(slot.ended, MakeEndEvent());
   }
-  ASSIGN_OR_RETURN(runner_,
-                   CudaStepRunner::Create(model_, &*memory_, reports_.ring(),
-                                          reports_.log_prob_ring(), max_graphs_,
-                                          device_, stream_.get()));
+  ASSIGN_OR_RETURN(
+      runner_, CudaStepRunner::Create(model_.get(), &*memory_, reports_.ring(),
+                                      reports_.log_prob_ring(), max_graphs_,
+                                      device_, stream_.get()));
   builder_ = std::make_unique<CudaStepBuilder>(
       description_, model_->attention_shape(), &*memory_, device_);
   delta_.emplace(memory_->words());
@@ -318,12 +318,13 @@ CudaExecutor::~CudaExecutor() {
 }
 
 absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
-    CudaLlama* model, const CudaLlamaOptions& options,
+    std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
     const CudaDevice& device) {
   try {
     ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                      CudaDeviceScope::Enter(device.ordinal));
-    ASSIGN_OR_RETURN(auto impl, Impl::Create(model, options, device));
+    ASSIGN_OR_RETURN(auto impl,
+                     Impl::Create(std::move(model), options, device));
     return std::unique_ptr<CudaExecutor>(new CudaExecutor(std::move(impl)));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("not enough memory to keep track of steps of ",

@@ -52,14 +52,14 @@ struct CudaExecutorFigures {
 
 class CudaExecutor : public StepExecutor {
  public:
-  // `model` outlives the executor and runs nothing else meanwhile. `options`
-  // are those it was loaded with: a step has at most max_tokens tokens, and
+  // `model` runs nothing else as long as the executor lives. `options` are
+  // those it was loaded with: a step has at most max_tokens tokens, and
   // max_logits rows that select.
   // Errors: kInvalidArgument if options bound the work of attention below what
   // such a step can have, or selection cannot take as many rows;
   // kResourceExhausted if memory runs out, else as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaExecutor>> Create(
-      CudaLlama* model, const CudaLlamaOptions& options,
+      std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
       const CudaDevice& device);
   // Finishes the plans that were started; their `done`s are called.
   ~CudaExecutor() override;

@@ -1,33 +1,91 @@
 #include "base/thread_pool.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <memory>
+#include <thread>
 #include <vector>
+
+#include "tests/status_matchers.h"
 
 namespace espalier {
 namespace {
 
+using ::espalier::testing::StatusIs;
+
 TEST(ThreadPoolTest, EveryIndexRunsExactlyOnceInEveryLoop) {
   for (int num_threads : {1, 2, 5}) {
-    ThreadPool pool(num_threads);
-    EXPECT_EQ(pool.num_threads(), num_threads);
+    ASSERT_OK_AND_ASSIGN(const auto pool, ThreadPool::Create(num_threads));
+    EXPECT_EQ(pool->num_threads(), num_threads);
     for (int loop = 0; loop < 500; ++loop) {
       const int count = loop % 17;
       std::vector<std::atomic<int>> calls(count);
-      pool.ParallelFor(count, [&](int i) { ++calls[i]; });
+      pool->ParallelFor(count, [&](int i) { ++calls[i]; });
       for (const auto& n : calls) ASSERT_EQ(n.load(), 1);
     }
   }
 }
 
 TEST(ThreadPoolTest, WorkOfALoopIsVisibleAfterIt) {
-  ThreadPool pool(3);
+  ASSERT_OK_AND_ASSIGN(const auto pool, ThreadPool::Create(3));
   std::vector<int> values(1000, 0);
   for (int loop = 1; loop <= 100; ++loop) {
-    pool.ParallelFor(1000, [&](int i) { values[i] += i; });
+    pool->ParallelFor(1000, [&](int i) { values[i] += i; });
     ASSERT_EQ(values[999], 999 * loop);
   }
+}
+
+TEST(ThreadPoolTest, ANumberOfThreadsOutOfRangeIsNamed) {
+  for (const int num_threads : {0, -1, 4097}) {
+    EXPECT_THAT(ThreadPool::Create(num_threads),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         "num_threads must be in [1, 4096], got " +
+                             std::to_string(num_threads)));
+  }
+  EXPECT_EQ(ThreadPool().num_threads(), 1);
+}
+
+// Loops of several threads, and loops within loops, each with values of its
+// own: none sees an index of another's, and each sees its work when it returns.
+TEST(ThreadPoolTest, LoopsOfManyThreadsDoNotMixUp) {
+  ASSERT_OK_AND_ASSIGN(const auto pool, ThreadPool::Create(3));
+  const auto run_loops = [&](int num_loops) {
+    for (int loop = 0; loop < num_loops; ++loop) {
+      std::vector<int> values(loop % 23, 0);
+      const int size = static_cast<int>(values.size());
+      pool->ParallelFor(size, [&](int i) {
+        std::vector<int> inner(i % 5, 0);
+        pool->ParallelFor(i % 5, [&](int k) { inner[k] += 1; });
+        for (const int n : inner) values[i] += n;
+      });
+      for (int i = 0; i < size; ++i) ASSERT_EQ(values[i], i % 5);
+    }
+  };
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) callers.emplace_back(run_loops, 2000);
+  for (std::thread& caller : callers) caller.join();
+}
+
+// A short loop goes on while somebody's long one has the workers.
+TEST(ThreadPoolTest, NobodyWaitsForALoopThatIsNotTheirs) {
+  ASSERT_OK_AND_ASSIGN(const auto pool, ThreadPool::Create(2));
+  std::atomic<int> num_blocked = 0;
+  std::atomic<bool> may_end = false;
+  std::thread blocker([&] {
+    pool->ParallelFor(2, [&](int) {
+      ++num_blocked;
+      may_end.wait(false);
+    });
+  });
+  while (num_blocked < 2) std::this_thread::yield();
+  int num_calls = 0;  // all on this thread
+  pool->ParallelFor(100, [&](int) { ++num_calls; });
+  EXPECT_EQ(num_calls, 100);
+  may_end = true;
+  may_end.notify_all();
+  blocker.join();
 }
 
 }  // namespace

@@ -20,11 +20,16 @@
 #include "batcher/engine.h"
 #include "exec_request/model_executor.h"
 #include "model/llama_model.h"
+#include "tests/batcher/manual_executor.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
 namespace {
+
+using testing::MakeEngine;
+using testing::MakeExecutor;
+using testing::MakePool;
 
 constexpr int kLength = 4;
 using Sequences = std::vector<std::vector<int64_t>>;
@@ -60,15 +65,15 @@ class AllowedSequencesEngineTest : public ::testing::Test {
   void SetUp() override {
     auto model =
         LlamaModel::Load(SourcePath("models/en-fr"),
-                         {.kv_cache_bytes = int64_t{64} << 20}, &threads_);
+                         {.kv_cache_bytes = int64_t{64} << 20}, threads_);
     ASSERT_OK(model);
     model_ = *std::move(model);
   }
 
   std::vector<Result> RunAll(const std::vector<Request>& requests) {
     boost::asio::io_context context(1);
-    ModelExecutor steps(model_.get(), &threads_);
-    Engine engine(context.get_executor(), &steps);
+    Engine engine = MakeEngine(context.get_executor(),
+                               MakeExecutor(model_.get(), threads_));
     std::vector<std::future<absl::StatusOr<Result>>> answers;
     for (const Request& request : requests) {
       answers.push_back(boost::asio::co_spawn(context, engine.Generate(request),
@@ -84,7 +89,7 @@ class AllowedSequencesEngineTest : public ::testing::Test {
     return results;
   }
 
-  ThreadPool threads_{NumUsableCpus()};
+  const std::shared_ptr<ThreadPool> threads_ = MakePool(NumUsableCpus());
   std::unique_ptr<LlamaModel> model_;
 };
 

@@ -48,7 +48,7 @@ Results RunTogether(const ToyModelOptions& options,
   Results results(requests.size(), absl::UnknownError("not answered"));
   for (size_t i = 0; i < requests.size(); ++i) {
     scheduler.Submit(RequestId{static_cast<int64_t>(i)},
-                     PreparedRequest(requests[i], &EnFrTokenizer()),
+                     PreparedRequest(requests[i], SharedEnFrTokenizer()),
                      [&, i](auto result) { results[i] = std::move(result); });
   }
   RunToEnd(
@@ -111,7 +111,7 @@ TEST(EdgeRequestsTest, StopsCutGreedyTextFromMinNewTokensOn) {
       Request endless = request;
       endless.params.stop.clear();
       ASSERT_OK_AND_ASSIGN(const Result cut,
-                           RunAlone(options, request, &EnFrTokenizer()));
+                           RunAlone(options, request, SharedEnFrTokenizer()));
       ASSERT_OK_AND_ASSIGN(const Result whole, RunAlone(options, endless));
       const StopStrings stops = StopStrings::Create(stop).value();
       TextStream text(EnFrTokenizer(), stops,

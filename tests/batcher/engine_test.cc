@@ -80,8 +80,8 @@ class ManualEngineTest : public ::testing::TestWithParam<int> {
   ToyModel model_{SmallModel(GetParam())};
   asio::io_context context_;
   ManualExecutor steps_{&model_, GetParam()};
-  std::unique_ptr<Engine> engine_ =
-      std::make_unique<Engine>(context_.get_executor(), &steps_, Validated(3));
+  std::unique_ptr<Engine> engine_ = std::make_unique<Engine>(
+      MakeEngine(context_.get_executor(), &steps_, Validated(3)));
   std::vector<Answer> answers_;
   std::vector<std::unique_ptr<asio::cancellation_signal>> signals_;
 };
@@ -283,11 +283,10 @@ INSTANTIATE_TEST_SUITE_P(PlansInFlight, EngineTest, ::testing::Values(1, 2));
 // Callers on several threads, the engine on others, the model on its own.
 TEST_P(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
   ToyModel model(SmallModel());
-  ThreadPool threads(2);
   asio::thread_pool engine_threads(2);
-  ModelExecutor steps(&model, &threads, Steps());
   asio::thread_pool caller_threads(3);
-  Engine engine(engine_threads.get_executor(), &steps, Validated(8));
+  Engine engine = MakeEngine(engine_threads.get_executor(),
+                             MakeExecutor(&model, 2, Steps()), Validated(8));
   const auto requests = RandomRequests(200, 53, model.description());
   std::vector<std::future<absl::StatusOr<Result>>> answers;
   for (const Request& request : requests) {
@@ -314,10 +313,9 @@ TEST_P(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
 TEST_P(EngineTest, TheContextRunsUntilTheLastStepHasReported) {
   for (int i = 0; i < 200; ++i) {
     ToyModel model(SmallModel());
-    ThreadPool threads(1);
     asio::io_context context;
-    ModelExecutor steps(&model, &threads, Steps());
-    Engine engine(context.get_executor(), &steps, Validated());
+    Engine engine = MakeEngine(context.get_executor(),
+                               MakeExecutor(&model, 1, Steps()), Validated());
     asio::co_spawn(context, engine.Generate({{1, 2}, {}}), asio::detached);
     context.run();
     EXPECT_EQ(model.num_sequences(), 0);
@@ -340,10 +338,9 @@ TEST_P(EngineTest, AFailingModelEndsTheRequestsOfThatStepOnly) {
   ToyModelOptions options;
   options.eos_token_ids = {7};  // never fed, so never a cause
   Fragile model(options);
-  ThreadPool threads(1);
   asio::io_context context;
-  ModelExecutor steps(&model, &threads, Steps());
-  Engine engine(context.get_executor(), &steps, Validated(1));
+  Engine engine = MakeEngine(context.get_executor(),
+                             MakeExecutor(&model, 1, Steps()), Validated(1));
   Request good{{1, 2, 3}, {}};
   Request bad{{1, 7, 3}, {}};
   std::vector<std::future<absl::StatusOr<Result>>> answers;

@@ -21,6 +21,7 @@
 #include "tests/batcher/toy_requests.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 #include "text/tokenizer.h"
 
 namespace espalier {
@@ -157,7 +158,7 @@ class Runner {
     const auto arrive = [&](int) {
       for (int i = 0; i < num_at_once && next < requests.size(); ++i, ++next) {
         scheduler.Submit(RequestId{static_cast<int64_t>(next)},
-                         PreparedRequest(requests[next], tokenizer_.get()),
+                         PreparedRequest(requests[next], tokenizer_),
                          [&line = lines[next]](absl::StatusOr<Result> result) {
                            line = result.ok()
                                       ? WriteResultLine(0, *result, {})
@@ -179,7 +180,7 @@ class Runner {
   }
 
  private:
-  std::unique_ptr<Tokenizer> tokenizer_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
 };
 
 // Each request twice, so that there are 64 others.
@@ -230,12 +231,12 @@ TEST(EveryParamTest, TogetherIsAsAloneOnAnyPagesAndPlans) {
 
 TEST(EveryParamTest, TogetherIsAsAloneOfALanguageModel) {
   Runner runner;
-  ThreadPool threads(2);
+  const std::shared_ptr<ThreadPool> threads = MakePool(2);
   const auto load = [&](int page_size) {
     LlamaOptions options;
     options.page_size = page_size;
     options.kv_cache_bytes = int64_t{64} << 20;
-    return *LlamaModel::Load(SourcePath("models/en-fr"), options, &threads);
+    return *LlamaModel::Load(SourcePath("models/en-fr"), options, threads);
   };
   const std::unique_ptr<LlamaModel> roomy = load(16);
   const std::vector<Request> requests = AllRequests(roomy->description());

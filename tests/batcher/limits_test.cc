@@ -15,6 +15,7 @@
 
 #include "batcher/engine.h"
 #include "exec_request/model_executor.h"
+#include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
 
@@ -45,11 +46,10 @@ TEST(LimitsTest, WhatOneRequestExceedsIsRefusedAndTheOthersGoOn) {
                                .max_eos_token_ids = 2,
                                .max_score_edits = 20,
                                .max_candidates = 12}));
-  ThreadPool threads(1);
   asio::io_context context;
-  ModelExecutor steps(&model, &threads);
-  Engine engine(context.get_executor(), &steps,
-                {{.max_step_tokens = 500, .validate_steps = true}});
+  Engine engine =
+      MakeEngine(context.get_executor(), MakeExecutor(&model),
+                 {{.max_step_tokens = 500, .validate_steps = true}});
   Request penalised = MakeRequest(3, {1, 2, 3, 4});
   penalised.params.repetition_penalty = 1.5;
   Request many_eos = MakeRequest(1, {1});

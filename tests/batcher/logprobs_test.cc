@@ -19,6 +19,7 @@
 #include "tests/batcher/toy_requests.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 
 namespace espalier {
 namespace {
@@ -272,12 +273,12 @@ void ExpectLikeReference(const TokenLogProb& report,
 }
 
 TEST(LogProbsTest, PromptsOfTheReferenceAreReportedAsItDoes) {
-  ThreadPool threads(2);
+  const auto threads = MakePool(2);
   LlamaOptions options;
   options.kv_cache_bytes = int64_t{16} << 20;
   ASSERT_OK_AND_ASSIGN(
       const std::unique_ptr<LlamaModel> model,
-      LlamaModel::Load(SourcePath("models/en-fr"), options, &threads));
+      LlamaModel::Load(SourcePath("models/en-fr"), options, threads));
   const std::vector<Example> examples = ReadExamples();
   ASSERT_THAT(examples, SizeIs(24));
   Scheduler scheduler(model->description(), {.max_step_tokens = 50});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <utility>
 
 #include "base/check.h"
@@ -9,6 +10,7 @@
 #include "exec_request/step_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/toy_model.h"
+#include "tests/unowned.h"
 
 namespace espalier::testing {
 
@@ -52,6 +54,21 @@ inline ToyModelOptions SmallModel(int plans_in_flight = 1) {
   options.memory = plans_in_flight > 1 ? ToyModelOptions::Memory::kPages
                                        : ToyModelOptions::Memory::kSequences;
   return options;
+}
+
+// Of what the test owns, or shares.
+inline Engine MakeEngine(const boost::asio::any_io_executor& executor,
+                         std::shared_ptr<StepExecutor> steps,
+                         const EngineOptions& options = {}) {
+  absl::StatusOr<Engine> engine =
+      Engine::Create(executor, std::move(steps), options);
+  CHECK(engine.ok()) << engine.status().ToString();
+  return *std::move(engine);
+}
+inline Engine MakeEngine(const boost::asio::any_io_executor& executor,
+                         StepExecutor* steps,
+                         const EngineOptions& options = {}) {
+  return MakeEngine(executor, Unowned(steps), options);
 }
 
 inline EngineOptions Validated(int max_running = 256) {

@@ -20,6 +20,7 @@
 #include "exec_request/model_executor.h"
 #include "exec_request/request_json.h"
 #include "model/llama_model.h"
+#include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/reference_cases.h"
 #include "tests/source_tree.h"
@@ -28,6 +29,9 @@
 namespace espalier {
 namespace {
 
+using testing::MakeEngine;
+using testing::MakeExecutor;
+using testing::MakePool;
 using testing::SameResult;
 using Hypotheses = std::vector<std::vector<TokenId>>;
 
@@ -85,12 +89,13 @@ Hypotheses SortedTokens(const Result& result) {
 }
 
 std::vector<absl::StatusOr<Result>> RunAll(
-    Model& model, ThreadPool& threads, const std::vector<Reference>& references,
-    bool run_ahead) {
+    Model& model, std::shared_ptr<ThreadPool> threads,
+    const std::vector<Reference>& references, bool run_ahead) {
   boost::asio::io_context context(1);
-  ModelExecutor steps(&model, &threads, {.run_ahead = run_ahead});
-  Engine engine(context.get_executor(), &steps,
-                {{.validate_steps = run_ahead}});
+  Engine engine =
+      MakeEngine(context.get_executor(),
+                 MakeExecutor(&model, threads, {.run_ahead = run_ahead}),
+                 {{.validate_steps = run_ahead}});
   std::vector<std::future<absl::StatusOr<Result>>> answers;
   for (const Reference& reference : references) {
     answers.push_back(boost::asio::co_spawn(
@@ -104,13 +109,13 @@ std::vector<absl::StatusOr<Result>> RunAll(
 
 TEST(ReferenceRunAheadTest, RunningAheadGivesTheReferencesHypotheses) {
   const std::vector<Reference> references = ReadReferences();
-  ThreadPool threads(NumUsableCpus());
+  const auto threads = MakePool(NumUsableCpus());
   LlamaOptions options;
   options.page_size = 3;  // pages begin, and tails are copied, all the time
   options.kv_cache_bytes = int64_t{32} << 20;
   ASSERT_OK_AND_ASSIGN(
       const std::unique_ptr<LlamaModel> model,
-      LlamaModel::Load(SourcePath("models/en-fr"), options, &threads));
+      LlamaModel::Load(SourcePath("models/en-fr"), options, threads));
   const auto waiting = RunAll(*model, threads, references, false);
   const auto ahead = RunAll(*model, threads, references, true);
   for (size_t i = 0; i < references.size(); ++i) {

@@ -21,11 +21,16 @@
 #include "exec_request/model_executor.h"
 #include "exec_request/request_json.h"
 #include "model/llama_model.h"
+#include "tests/batcher/manual_executor.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
 namespace {
+
+using testing::MakeEngine;
+using testing::MakeExecutor;
+using testing::MakePool;
 
 constexpr double kTolerance = 1e-4;  // relative, on scores
 
@@ -85,14 +90,15 @@ std::vector<Reference> ReadReferences(const std::string& name) {
 
 std::vector<absl::StatusOr<Result>> RunAll(
     const std::vector<Reference>& references) {
-  ThreadPool threads(NumUsableCpus());
+  const auto threads = MakePool(NumUsableCpus());
   const auto model =
       LlamaModel::Load(SourcePath("models/en-fr"),
-                       {.kv_cache_bytes = int64_t{32} << 20}, &threads);
+                       {.kv_cache_bytes = int64_t{32} << 20}, threads);
   EXPECT_OK(model);
   boost::asio::io_context context(1);
-  ModelExecutor steps(model->get(), &threads);
-  Engine engine(context.get_executor(), &steps, {{.validate_steps = true}});
+  Engine engine =
+      MakeEngine(context.get_executor(), MakeExecutor(model->get(), threads),
+                 {{.validate_steps = true}});
   std::vector<std::future<absl::StatusOr<Result>>> answers;
   for (const Reference& reference : references) {
     answers.push_back(boost::asio::co_spawn(

@@ -41,9 +41,9 @@ class StreamFixture : public ::testing::TestWithParam<int> {
  protected:
   StreamFixture() {
     EngineOptions options = Validated(4);
-    options.tokenizer = &EnFrTokenizer();
-    engine_ =
-        std::make_unique<Engine>(context_.get_executor(), &steps_, options);
+    options.tokenizer = SharedEnFrTokenizer();
+    engine_ = std::make_unique<Engine>(
+        MakeEngine(context_.get_executor(), &steps_, options));
   }
 
   Reader& Open(const Request& request, StreamOptions options = {}) {

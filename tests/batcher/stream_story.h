@@ -216,7 +216,7 @@ inline void ExpectTellsTheResult(const Request& request, const Story& story) {
 inline void ExpectIsAsAlone(const Request& request, const Story& story,
                             const absl::Status& end) {
   const absl::StatusOr<Result> alone =
-      RunAlone(ByteModel(1), request, &EnFrTokenizer());
+      RunAlone(ByteModel(1), request, SharedEnFrTokenizer());
   ASSERT_EQ(end, alone.status());
   EXPECT_EQ(story.result.has_value(), end.ok());
   if (!end.ok()) return;

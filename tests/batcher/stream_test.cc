@@ -157,8 +157,8 @@ TEST_P(StreamTest, AfterTheEndThereIsNothing) {
 }
 
 TEST_P(StreamTest, WithoutATokenizerThereAreTokensAlone) {
-  engine_ =
-      std::make_unique<Engine>(context_.get_executor(), &steps_, Validated());
+  engine_ = std::make_unique<Engine>(
+      MakeEngine(context_.get_executor(), &steps_, Validated()));
   for (Request request : RandomStreamRequests(20, 13, model_.description())) {
     if (!request.params.stop.empty()) {
       const Reader& refused = Open(request);
@@ -215,10 +215,9 @@ TEST(StreamErrorTest, AnErrorInTheMiddleComesAfterWhatWasTold) {
   ToyModelOptions options;
   options.eos_token_ids = {};
   Fragile model(options);
-  ThreadPool threads(1);
   asio::io_context context;
-  ModelExecutor steps(&model, &threads, {});
-  Engine engine(context.get_executor(), &steps, Validated());
+  Engine engine =
+      MakeEngine(context.get_executor(), MakeExecutor(&model), Validated());
   std::vector<std::future<std::pair<Story, absl::Status>>> ends;
   for (int first = 1; first < 7; ++first) {
     Request request{{first}, {}};
@@ -240,13 +239,13 @@ TEST(StreamErrorTest, AnErrorInTheMiddleComesAfterWhatWasTold) {
 TEST(StreamThreadsTest, ManyReadersOnManyThreads) {
   const ToyModelOptions options = ByteModel(2);
   ToyModel model(options);
-  ThreadPool threads(2);
   asio::thread_pool engine_threads(2);
-  ModelExecutor steps(&model, &threads, {.run_ahead = true});
   asio::thread_pool reader_threads(3);
   EngineOptions engine_options = Validated(8);
-  engine_options.tokenizer = &EnFrTokenizer();
-  Engine engine(engine_threads.get_executor(), &steps, engine_options);
+  engine_options.tokenizer = SharedEnFrTokenizer();
+  Engine engine =
+      MakeEngine(engine_threads.get_executor(),
+                 MakeExecutor(&model, 2, {.run_ahead = true}), engine_options);
   const auto requests = RandomStreamRequests(150, 53, model.description());
   std::vector<std::future<std::pair<Story, absl::Status>>> stories;
   std::vector<std::future<void>> vanishing;

@@ -140,7 +140,7 @@ absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan) {
   std::vector<float> logits(plan.num_logits * vocab_size);
   const absl::Status status = model.Forward(plan, logits);
   if (!status.ok()) return status;
-  ThreadPool pool(1);
+  ThreadPool pool;
   StepResult result;
   result.selections = SelectAll(plan, logits, vocab_size, pool);
   result.scorings = ScoreAll(plan, logits, vocab_size, pool);
@@ -181,12 +181,12 @@ void RunToEnd(Scheduler& scheduler, Model& model,
 
 absl::StatusOr<Result> RunAlone(const ToyModelOptions& options,
                                 const Request& request,
-                                const Tokenizer* tokenizer) {
+                                std::shared_ptr<const Tokenizer> tokenizer) {
   ToyModel model(options);
   Scheduler scheduler(model.description(), {.validate_steps = true});
   absl::StatusOr<Result> answer;
   scheduler.Submit(
-      RequestId{0}, PreparedRequest(request, tokenizer),
+      RequestId{0}, PreparedRequest(request, std::move(tokenizer)),
       [&](absl::StatusOr<Result> result) { answer = std::move(result); });
   RunToEnd(scheduler, model);
   return answer;

@@ -46,9 +46,9 @@ void RunToEnd(
 
 // The request's result when nobody else is there. `tokenizer` finds stop
 // strings.
-absl::StatusOr<Result> RunAlone(const ToyModelOptions& options,
-                                const Request& request,
-                                const Tokenizer* tokenizer = nullptr);
+absl::StatusOr<Result> RunAlone(
+    const ToyModelOptions& options, const Request& request,
+    std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
 // Everything that a caller sees, to the bit.
 bool SameResult(const Result& a, const Result& b);

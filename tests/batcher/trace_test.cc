@@ -12,6 +12,7 @@
 #include "batcher/scheduler.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 
 namespace espalier {
 namespace {
@@ -43,7 +44,7 @@ Told RunTogether(const ToyModelOptions& options,
   ToyModel model(options);
   SchedulerOptions scheduler_options;
   scheduler_options.validate_steps = true;
-  if (traced) scheduler_options.trace = &run.trace;
+  if (traced) scheduler_options.trace = Unowned(&run.trace);
   Scheduler scheduler(model.description(), scheduler_options);
   for (size_t i = 0; i < requests.size(); ++i) {
     scheduler.Submit(RequestId{static_cast<int64_t>(i)},
@@ -206,7 +207,7 @@ TEST(TraceTest, ARequestThatNeverBeganIsNotTold) {
   ToyModel model(options);
   Recorder trace;
   SchedulerOptions scheduler_options;
-  scheduler_options.trace = &trace;
+  scheduler_options.trace = Unowned(&trace);
   Scheduler scheduler(model.description(), scheduler_options);
   Request request{.prompt_tokens = {1, 2, 3, 4, 5}, .params = {}};
   ASSERT_OK(ValidateRequest(model.description(), &request));

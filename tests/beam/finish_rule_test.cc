@@ -17,6 +17,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::EnFrTokenizer;
 using ::testing::HasSubstr;
+using testing::SharedEnFrTokenizer;
 using testing::StatusIs;
 
 GenerationParams Params() {
@@ -39,7 +40,7 @@ struct End {
 // How many tokens of `text` it takes to end, and as what.
 End EndOf(const GenerationParams& params, const std::string& text) {
   const FinishRule rule(params, nullptr,
-                        RequestText::Make(params, &EnFrTokenizer()));
+                        RequestText::Make(params, SharedEnFrTokenizer()));
   FinishRule::Progress progress = rule.Begin();
   int length = 0;
   for (const TokenId token : Encode(text)) {
@@ -84,9 +85,9 @@ TEST(FinishRuleTest, AStopStringEndsWithTheTokenThatCompletesIt) {
   EXPECT_LT(EndOf(params, text).length, num_tokens);
   params.stop = {"absent"};
   EXPECT_EQ(EndOf(params, text).reason, std::nullopt);
-  EXPECT_FALSE(
-      FinishRule(params, nullptr, RequestText::Make(params, &EnFrTokenizer()))
-          .is_by_token());
+  EXPECT_FALSE(FinishRule(params, nullptr,
+                          RequestText::Make(params, SharedEnFrTokenizer()))
+                   .is_by_token());
 }
 
 TEST(FinishRuleTest, StopStringsDoNotCountBeforeMinNewTokens) {
@@ -105,7 +106,7 @@ TEST(FinishRuleTest, ProgressForksByCopying) {
   GenerationParams params = Params();
   params.stop = {"ne sais"};
   const FinishRule rule(params, nullptr,
-                        RequestText::Make(params, &EnFrTokenizer()));
+                        RequestText::Make(params, SharedEnFrTokenizer()));
   FinishRule::Progress parent = rule.Begin();
   const std::vector<TokenId> tokens = Encode("Je ne sais");
   for (size_t i = 0; i + 1 < tokens.size(); ++i) {
@@ -120,7 +121,7 @@ TEST(FinishRuleTest, ProgressForksByCopying) {
 TEST(FinishRuleTest, StopsAreThoseThatWerePreparedWithTheRequest) {
   GenerationParams params = Params();
   params.stop = {"ne sais"};
-  const PreparedRequest prepared({{1}, params}, &EnFrTokenizer());
+  const PreparedRequest prepared({{1}, params}, SharedEnFrTokenizer());
   const PreparedRequest copy = prepared;
   EXPECT_EQ(copy.text, prepared.text);
   const long num_owners = prepared.text.use_count();

@@ -113,7 +113,7 @@ bool IsPlain(const PlanSelection& selection) {
 
 SelectionResult AnswerAsTheEngine(
     PlanSelection selection, const std::vector<std::vector<float>>& logits) {
-  static ThreadPool* const pool = new ThreadPool(1);
+  static ThreadPool* const pool = new ThreadPool;
   std::vector<float> lines;
   for (const std::vector<float>& row : logits) {
     lines.insert(lines.end(), row.begin(), row.end());
@@ -140,12 +140,12 @@ SelectionResult NextAnswer(const DecodeStrategy& strategy,
   return AnswerAsTheEngine(std::move(selection), logits);
 }
 
-absl::StatusOr<Result> SearchAsTheEngine(const LogitsModel& model,
-                                         const Request& request,
-                                         const Tokenizer* tokenizer) {
+absl::StatusOr<Result> SearchAsTheEngine(
+    const LogitsModel& model, const Request& request,
+    std::shared_ptr<const Tokenizer> tokenizer) {
   const std::unique_ptr<DecodeStrategy> strategy =
       MakeStrategy(request.params, AllowedSequences::Make(request.params),
-                   RequestText::Make(request.params, tokenizer));
+                   RequestText::Make(request.params, std::move(tokenizer)));
   Result result;
   for (; !strategy->done(); ++result.usage.num_steps) {
     const auto beams = strategy->Advance(NextAnswer(*strategy, model, request));

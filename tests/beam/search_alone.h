@@ -66,8 +66,8 @@ SelectionResult NextAnswer(const DecodeStrategy& strategy,
 
 // Runs `request` by the strategy that it asks for.
 // Errors: as DecodeStrategy::Advance.
-absl::StatusOr<Result> SearchAsTheEngine(const LogitsModel& model,
-                                         const Request& request,
-                                         const Tokenizer* tokenizer = nullptr);
+absl::StatusOr<Result> SearchAsTheEngine(
+    const LogitsModel& model, const Request& request,
+    std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
 }  // namespace espalier::testing

@@ -15,6 +15,7 @@ namespace {
 
 using testing::EnFrTokenizer;
 using testing::SearchAsTheEngine;
+using testing::SharedEnFrTokenizer;
 using testing::ToyLogitsModel;
 
 GenerationParams Params(uint64_t seed) {
@@ -81,8 +82,9 @@ TEST(StopSearchTest, EverySearchEndsWhereAStopIsCompleted) {
     for (size_t i = 0; i < searches.size(); ++i) {
       Request request = {{1, 4}, searches[i]};
       request.params.min_new_tokens = seed % 3;
-      ASSERT_OK_AND_ASSIGN(const Result result,
-                           SearchAsTheEngine(model, request, &EnFrTokenizer()));
+      ASSERT_OK_AND_ASSIGN(
+          const Result result,
+          SearchAsTheEngine(model, request, SharedEnFrTokenizer()));
       num_stopped[i] += ExpectLawful(result, request.params);
     }
   }

@@ -11,10 +11,13 @@
 
 #include "exec_request/select_all.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 
 namespace espalier {
 namespace {
 
+using ::espalier::testing::MakeExecutor;
+using ::espalier::testing::MakePool;
 using ::espalier::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -39,7 +42,8 @@ class CountingModel : public Model {
   std::vector<TokenId> steps;
 
  private:
-  const ModelDescription description_{.vocab_size = kVocabSize};
+  const ModelDescription description_{
+      .vocab_size = kVocabSize, .max_context = 64, .num_pages = 4};
 };
 
 StepPlan PlanOf(TokenId token) {
@@ -51,12 +55,11 @@ StepPlan PlanOf(TokenId token) {
 
 TEST(ModelExecutorTest, PlansRunInOrderAndAllReportBeforeItEnds) {
   CountingModel model;
-  ThreadPool pool(1);
   std::vector<TokenId> reported;
   {
-    ModelExecutor executor(&model, &pool);
+    const auto executor = MakeExecutor(&model);
     for (const TokenId token : {10, 11, 12, 13}) {
-      executor.Execute(PlanOf(token), [&reported, token](auto result) {
+      executor->Execute(PlanOf(token), [&reported, token](auto result) {
         EXPECT_OK(result);
         reported.push_back(token);
       });
@@ -68,12 +71,12 @@ TEST(ModelExecutorTest, PlansRunInOrderAndAllReportBeforeItEnds) {
 
 TEST(ModelExecutorTest, WhateverTheModelDoesIsAStatusAndTheNextPlanRuns) {
   CountingModel model;
-  ThreadPool pool(1);
-  ModelExecutor executor(&model, &pool);
+  const auto executor = MakeExecutor(&model);
   const auto run = [&](TokenId token) {
     std::promise<absl::StatusOr<StepResult>> answer;
-    executor.Execute(PlanOf(token),
-                     [&](auto result) { answer.set_value(std::move(result)); });
+    executor->Execute(PlanOf(token), [&](auto result) {
+      answer.set_value(std::move(result));
+    });
     return answer.get_future().get();
   };
   EXPECT_THAT(run(1), StatusIs(absl::StatusCode::kDataLoss, "bad page"));
@@ -88,13 +91,13 @@ TEST(ModelExecutorTest, WhateverTheModelDoesIsAStatusAndTheNextPlanRuns) {
 // lost: nobody may wait for it in vain then, and others go on.
 TEST(ModelExecutorTest, RunningAheadAGroupGoesOnUntilAPlanOfItsFails) {
   CountingModel model;
-  ThreadPool pool(1);
-  ModelExecutor executor(&model, &pool, {.run_ahead = true});
-  EXPECT_EQ(executor.max_plans_in_flight(), 2);
+  const auto executor = MakeExecutor(&model, 1, {.run_ahead = true});
+  EXPECT_EQ(executor->max_plans_in_flight(), 2);
   const auto run = [&](StepPlan plan) {
     std::promise<absl::StatusOr<StepResult>> answer;
-    executor.Execute(std::move(plan),
-                     [&](auto result) { answer.set_value(std::move(result)); });
+    executor->Execute(std::move(plan), [&](auto result) {
+      answer.set_value(std::move(result));
+    });
     return answer.get_future().get();
   };
   StepPlan prompt = PlanOf(10);
@@ -165,8 +168,8 @@ TEST(SelectAllTest, EveryGroupGetsWhatItsRowsAloneWouldGive) {
   std::vector<float> logits(plan.num_logits * kVocabSize);
   for (float& value : logits) value = logit(random);
 
-  ThreadPool pool(3);
-  const auto results = SelectAll(plan, logits, kVocabSize, pool);
+  const auto pool = MakePool(3);
+  const auto results = SelectAll(plan, logits, kVocabSize, *pool);
   ASSERT_EQ(results.size(), plan.selections.size());
   for (size_t i = 0; i < results.size(); ++i) {
     const PlanSelection& selection = plan.selections[i];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,7 +22,8 @@ struct DriveOptions {
       .max_running = 64, .max_step_tokens = 256, .validate_steps = true};
   // Called before the n-th plan; may submit and cancel.
   std::function<void(Scheduler&, int)> before_plan = [](Scheduler&, int) {};
-  const Tokenizer* tokenizer = nullptr;  // of requests with stop strings
+  // Of requests with stop strings.
+  std::shared_ptr<const Tokenizer> tokenizer = nullptr;
 };
 
 // Runs all requests under one scheduler. Request i has RequestId{i}.

@@ -11,6 +11,7 @@
 #include "tests/model/tiny_model.h"
 #include "tests/model/twin_checks.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 
 namespace espalier {
 namespace {
@@ -20,6 +21,7 @@ using ::espalier::testing::FeedAlone;
 using ::espalier::testing::Feeder;
 using ::espalier::testing::FilesOf;
 using ::espalier::testing::Lines;
+using ::espalier::testing::MakePool;
 using ::espalier::testing::MakeTinyModel;
 using ::espalier::testing::RandomTokens;
 using ::espalier::testing::StatusIs;
@@ -31,12 +33,13 @@ using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
-std::unique_ptr<LlamaModel> LoadTiny(const TinyModel& tiny, ThreadPool& pool,
+std::unique_ptr<LlamaModel> LoadTiny(const TinyModel& tiny,
+                                     std::shared_ptr<ThreadPool> pool,
                                      int page_size = 16, int num_shards = 1) {
   const TempDirectory directory(FilesOf(tiny, num_shards));
   const LlamaOptions options = {.page_size = page_size,
                                 .kv_cache_bytes = 8 << 20};
-  auto model = LlamaModel::Load(directory.path(), options, &pool);
+  auto model = LlamaModel::Load(directory.path(), options, pool);
   EXPECT_OK(model);
   return *std::move(model);
 }
@@ -54,7 +57,7 @@ std::vector<TinyShape> AllShapes() {
 }
 
 TEST(LlamaModelTest, MatchesTheTwinForEveryShapePageSizeAndChunk) {
-  ThreadPool pool(1);
+  const auto pool = MakePool(1);
   ExpectMatchesTwin(AllShapes(), [&](const TinyModel& tiny, int page_size) {
     return LoadTiny(tiny, pool, page_size);
   });
@@ -64,11 +67,11 @@ TEST(LlamaModelTest, PageSizesChunksAndThreadsChangeNoBits) {
   for (const TinyShape& shape : AllShapes()) {
     const TinyModel tiny = MakeTinyModel(shape, 5);
     const auto tokens = RandomTokens(90, shape.vocab_size, 6);
-    ThreadPool one(1);
+    const auto one = MakePool(1);
     const auto reference = LoadTiny(tiny, one);
     const Lines expected = FeedAlone(reference.get(), tokens, 90);
     for (const int num_threads : {1, 2, 3}) {
-      ThreadPool pool(num_threads);
+      const auto pool = MakePool(num_threads);
       for (const int page_size : {1, 3, 16, 64}) {
         const auto model = LoadTiny(tiny, pool, page_size);
         for (const int chunk : {1, 4, 33, 90}) {
@@ -85,7 +88,7 @@ TEST(LlamaModelTest, PageSizesChunksAndThreadsChangeNoBits) {
 // around them, their logits are those they have alone.
 TEST(LlamaModelTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
   const TinyShape shape = {.dtype = "BF16"};
-  ThreadPool pool(2);
+  const auto pool = MakePool(2);
   const auto model = LoadTiny(MakeTinyModel(shape, 7), pool, 3);
   constexpr int kNumSequences = 12;
   std::vector<std::vector<TokenId>> tokens;
@@ -128,7 +131,7 @@ TEST(LlamaModelTest, AStepDividedByRowsChangesNoBits) {
   const TinyModel tiny = MakeTinyModel(shape, 15);
   constexpr int kNumSequences = 90;
   for (const int num_threads : {2, 3}) {
-    ThreadPool pool(num_threads);
+    const auto pool = MakePool(num_threads);
     const auto model = LoadTiny(tiny, pool, 3);
     std::vector<Feeder::Row> rows;
     std::vector<Lines> alone;
@@ -149,7 +152,7 @@ TEST(LlamaModelTest, AStepDividedByRowsChangesNoBits) {
 
 TEST(LlamaModelTest, ACopiedTailPageCarriesItsTokensOn) {
   const TinyShape shape;
-  ThreadPool pool(1);
+  const auto pool = MakePool(1);
   const auto model = LoadTiny(MakeTinyModel(shape, 9), pool, 4);
   for (const int num_shared : {1, 3, 4, 6, 7}) {
     const auto prefix = RandomTokens(num_shared, shape.vocab_size, num_shared);
@@ -171,7 +174,7 @@ TEST(LlamaModelTest, ACopiedTailPageCarriesItsTokensOn) {
 }
 
 TEST(LlamaModelTest, ShardsGiveTheModelTheSingleFileGives) {
-  ThreadPool pool(1);
+  const auto pool = MakePool(1);
   const TinyModel tiny = MakeTinyModel({}, 10);
   const auto tokens = RandomTokens(20, 23, 11);
   const auto single = LoadTiny(tiny, pool);
@@ -183,13 +186,13 @@ TEST(LlamaModelTest, ShardsGiveTheModelTheSingleFileGives) {
 }
 
 TEST(LlamaModelTest, APlanWithNothingToFeedIsFine) {
-  ThreadPool pool(1);
+  const auto pool = MakePool(1);
   const auto model = LoadTiny(MakeTinyModel({}, 12), pool);
   EXPECT_OK(model->Forward({}, {}));
 }
 
 TEST(LlamaModelTest, TheDescriptionIsWhatConfigsAndOptionsSay) {
-  ThreadPool pool(1);
+  const auto pool = MakePool(1);
   TinyModel tiny = MakeTinyModel({}, 13);
   tiny.generation_config["max_new_tokens"] = 77;
   const auto model = LoadTiny(tiny, pool, 8);
@@ -204,23 +207,23 @@ TEST(LlamaModelTest, TheDescriptionIsWhatConfigsAndOptionsSay) {
 }
 
 TEST(LlamaModelTest, OptionsOutOfRangeAreNamed) {
-  ThreadPool pool(1);
+  const auto pool = MakePool(1);
   const TempDirectory directory(FilesOf(MakeTinyModel({}, 14)));
   for (const int page_size : {0, -1, 4097}) {
     EXPECT_THAT(
-        LlamaModel::Load(directory.path(), {.page_size = page_size}, &pool),
+        LlamaModel::Load(directory.path(), {.page_size = page_size}, pool),
         StatusIs(kInvalid, HasSubstr("page_size must be in [1, 4096], got")));
   }
   for (const int64_t bytes : {int64_t{0}, int64_t{-5}, int64_t{8191}}) {
     EXPECT_THAT(
-        LlamaModel::Load(directory.path(), {.kv_cache_bytes = bytes}, &pool),
+        LlamaModel::Load(directory.path(), {.kv_cache_bytes = bytes}, pool),
         StatusIs(kInvalid, HasSubstr("must hold a page of 8192")));
   }
   // 2^31 pages of 2 MiB are more than an address space.
   const LlamaOptions huge = {.page_size = 4096,
                              .kv_cache_bytes = int64_t{1} << 62};
   EXPECT_THAT(
-      LlamaModel::Load(directory.path(), huge, &pool),
+      LlamaModel::Load(directory.path(), huge, pool),
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("bytes")));
 }
 

@@ -7,6 +7,7 @@
 #include "tests/model/logprobs_examples.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 
 namespace espalier {
 namespace {
@@ -20,9 +21,9 @@ using ::espalier::testing::ReadLogProbsExamples;
 constexpr double kTolerance = 1e-4;
 
 TEST(LogProbsTest, EveryPositionOfEveryReferenceSequenceMatches) {
-  ThreadPool pool(2);
+  const auto pool = ::espalier::testing::MakePool(2);
   ASSERT_OK_AND_ASSIGN(const auto model,
-                       LlamaModel::Load(SourcePath("models/en-fr"), {}, &pool));
+                       LlamaModel::Load(SourcePath("models/en-fr"), {}, pool));
   const auto examples = ReadLogProbsExamples();
   ASSERT_EQ(examples.size(), 24u);
   for (const LogProbsExample& example : examples) {

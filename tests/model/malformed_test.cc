@@ -18,6 +18,7 @@
 #include "tests/model/feeder.h"
 #include "tests/model/tiny_model.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 
 namespace espalier {
 namespace {
@@ -53,8 +54,8 @@ TinyModel SmallModel() {
 
 absl::Status LoadFiles(const ModelFiles& files) {
   const TempDirectory directory(files);
-  ThreadPool pool(1);
-  return LlamaModel::Load(directory.path(), {.kv_cache_bytes = 1 << 20}, &pool)
+  const auto pool = ::espalier::testing::MakePool(1);
+  return LlamaModel::Load(directory.path(), {.kv_cache_bytes = 1 << 20}, pool)
       .status();
 }
 
@@ -403,14 +404,14 @@ void Fuzz(int num_rounds,
           const std::function<void(int round, std::string& bytes)>& damage) {
   const ModelFiles intact = FilesOf(SmallModel());
   const TempDirectory directory(intact);
-  ThreadPool pool(1);
+  const auto pool = ::espalier::testing::MakePool(1);
   for (int round = 0; round < num_rounds; ++round) {
     const auto& [name, bytes] = *std::next(intact.begin(), round % 3);
     std::string damaged = bytes;
     damage(round, damaged);
     directory.Write(name, damaged);
     const auto model =
-        LlamaModel::Load(directory.path(), {.kv_cache_bytes = 1 << 20}, &pool);
+        LlamaModel::Load(directory.path(), {.kv_cache_bytes = 1 << 20}, pool);
     if (model.ok()) espalier::testing::FeedAlone(model->get(), {0}, 1);
     directory.Write(name, bytes);
   }

@@ -22,6 +22,7 @@
 #include "tests/model/mixture_requests.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 #include "text/tokenizer.h"
 
 namespace espalier::testing {
@@ -69,8 +70,8 @@ TEST(MixtureRequestsTest, AllKindsAndWidthsComeUp) {
 
 class MixtureTest : public ::testing::Test {
  protected:
-  MixtureTest() : pool_(2) {
-    auto model = LlamaModel::Load(SourcePath("models/en-fr"), {}, &pool_);
+  MixtureTest() : pool_(MakePool(2)) {
+    auto model = LlamaModel::Load(SourcePath("models/en-fr"), {}, pool_);
     EXPECT_OK(model.status());
     model_ = *std::move(model);
     auto tokenizer =
@@ -85,9 +86,9 @@ class MixtureTest : public ::testing::Test {
         {.max_samples = 12, .max_beams = 8, .max_new_tokens = 4});
   }
   std::vector<AnsweredRequest> Run(const std::vector<Request>& requests) {
-    ModelExecutor steps(model_.get(), &pool_);
-    AnswerLog log(&steps);
-    Answers answers = Drive(log, requests, {.tokenizer = tokenizer_.get()});
+    const auto steps = MakeExecutor(model_.get(), pool_);
+    AnswerLog log(steps.get());
+    Answers answers = Drive(log, requests, {.tokenizer = tokenizer_});
     auto lists = log.Take();
     std::vector<AnsweredRequest> answered;
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -98,9 +99,9 @@ class MixtureTest : public ::testing::Test {
     return answered;
   }
 
-  ThreadPool pool_;
+  const std::shared_ptr<ThreadPool> pool_;
   std::unique_ptr<LlamaModel> model_;
-  std::unique_ptr<Tokenizer> tokenizer_;
+  std::shared_ptr<Tokenizer> tokenizer_;
 };
 
 TEST_F(MixtureTest, OnTheHostRequestsTogetherGetWhatEachGetsAlone) {

@@ -13,10 +13,14 @@ namespace espalier::testing {
 inline std::string EnFrDir() { return SourcePath("models/en-fr"); }
 
 // Loaded once for all tests; 6,000 entries, byte fallback.
-inline const Tokenizer& EnFrTokenizer() {
-  static const auto tokenizer = Tokenizer::Load(EnFrDir() + "/tokenizer.model");
-  CHECK(tokenizer.ok()) << tokenizer.status().ToString();
-  return **tokenizer;
+inline std::shared_ptr<const Tokenizer> SharedEnFrTokenizer() {
+  static const auto tokenizer = [] {
+    auto loaded = Tokenizer::Load(EnFrDir() + "/tokenizer.model");
+    CHECK(loaded.ok()) << loaded.status().ToString();
+    return std::shared_ptr<const Tokenizer>(*std::move(loaded));
+  }();
+  return tokenizer;
 }
+inline const Tokenizer& EnFrTokenizer() { return *SharedEnFrTokenizer(); }
 
 }  // namespace espalier::testing

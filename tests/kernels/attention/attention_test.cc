@@ -138,12 +138,12 @@ std::vector<std::vector<float>> Attend(const std::vector<Sequence>& sequences,
     longest = std::max(longest, s.num_tokens);
   }
   Cache cache(heads, options.page_size, num_pages);
-  ThreadPool pool(options.num_threads);
+  const auto pool = ThreadPool::Create(options.num_threads).value();
   std::vector<std::vector<PageId>> pages;
   for (const Sequence& s : sequences) pages.push_back(cache.Take(s.num_tokens));
   std::vector<std::vector<float>> outputs(sequences.size());
   for (int begin = 0; begin < longest; begin += options.chunk) {
-    AttendStep(sequences, pages, heads, begin, options.chunk, cache, pool,
+    AttendStep(sequences, pages, heads, begin, options.chunk, cache, *pool,
                outputs);
   }
   return outputs;

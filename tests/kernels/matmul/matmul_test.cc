@@ -56,9 +56,9 @@ std::vector<float> RandomInputs(int count, int seed = 2) {
 
 std::vector<float> Multiply(std::span<const float> x, const PackedMatrix& w,
                             int num_threads = 1) {
-  ThreadPool pool(num_threads);
+  const auto pool = ThreadPool::Create(num_threads).value();
   std::vector<float> y(x.size() / w.num_cols() * w.num_rows(), NAN);
-  MatMul(x, w, y, pool);
+  MatMul(x, w, y, *pool);
   return y;
 }
 

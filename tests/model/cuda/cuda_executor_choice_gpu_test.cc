@@ -20,6 +20,7 @@
 #include "tests/model/cuda/cuda_executor_fixture.h"
 #include "tests/model/plan_source.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 
 namespace espalier::testing {
 namespace {
@@ -297,8 +298,8 @@ std::vector<StepResult> RunAll(StepExecutor& steps,
 
 TEST_F(CudaExecutorChoiceTest, EveryKindInOneBatchIsTheHosts) {
   const std::vector<StepPlan> plans = AnyPlans(Cases(14, 7));
-  ModelExecutor host(host_, pool_, {.run_ahead = true});
-  const std::vector<StepResult> expected = RunAll(host, plans, 1);
+  const auto host = MakeExecutor(host_, *pool_, {.run_ahead = true});
+  const std::vector<StepResult> expected = RunAll(*host, plans, 1);
   using Counts = std::vector<size_t>;
   for (const size_t num_in_flight : Cases(Counts{1, 2}, Counts{2})) {
     const OnDevice device = Load(Float32());
@@ -333,8 +334,8 @@ TEST_F(CudaExecutorChoiceTest, WhereNoTokenIsPossibleThatIsSaid) {
   source.Continue(without);
   source.Continue(with);
   plans.push_back(source.Take());
-  ModelExecutor host(host_, pool_, {.run_ahead = true});
-  const std::vector<StepResult> expected = RunAll(host, plans, 1);
+  const auto host = MakeExecutor(host_, *pool_, {.run_ahead = true});
+  const std::vector<StepResult> expected = RunAll(*host, plans, 1);
   const OnDevice device = Load(Float32());
   ASSERT_NE(device.steps, nullptr);
   const std::vector<StepResult> actual = RunAll(*device.steps, plans, 2);

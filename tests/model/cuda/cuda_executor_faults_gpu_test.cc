@@ -15,6 +15,7 @@
 #include "tests/model/cuda/cuda_executor_fixture.h"
 #include "tests/model/tiny_model.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 
 namespace espalier::testing {
 namespace {
@@ -146,20 +147,20 @@ TEST(CudaExecutorFaultsTest, WhoGetsNanOrNoTokenEndsAloneAsOnTheHost) {
   constexpr int kPageSize = 4;
   // So few pages that those with NaN change hands.
   constexpr int64_t kKvCacheBytes = 64 * 2048;
-  ThreadPool pool(1);
+  const auto pool = MakePool(1);
   ASSERT_OK_AND_ASSIGN(
       const std::unique_ptr<LlamaModel> on_host,
       LlamaModel::Load(
           directory.path(),
-          {.page_size = kPageSize, .kv_cache_bytes = kKvCacheBytes}, &pool));
+          {.page_size = kPageSize, .kv_cache_bytes = kKvCacheBytes}, pool));
   std::vector<Asked> asked = AllAsked();
   std::vector<Request> requests;
   for (Asked& one : asked) {
     ASSERT_OK(ValidateRequest(on_host->description(), &one.request));
     requests.push_back(one.request);
   }
-  ModelExecutor host(on_host.get(), &pool);
-  const Answers expected = Drive(host, requests, {});
+  const auto host = MakeExecutor(on_host.get(), pool);
+  const Answers expected = Drive(*host, requests, {});
 
   CudaLlamaOptions options = {.page_size = kPageSize,
                               .kv_cache_bytes = kKvCacheBytes,
@@ -167,10 +168,10 @@ TEST(CudaExecutorFaultsTest, WhoGetsNanOrNoTokenEndsAloneAsOnTheHost) {
                               .max_tokens = 256,
                               .max_logits = 64};
   ASSERT_OK_AND_ASSIGN(const CudaDevice device, CudaDevice::Open(0));
-  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CudaLlama> model,
+  ASSERT_OK_AND_ASSIGN(std::unique_ptr<CudaLlama> model,
                        CudaLlama::Load(directory.path(), options, device));
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CudaExecutor> steps,
-                       CudaExecutor::Create(model.get(), options, device));
+                       CudaExecutor::Create(std::move(model), options, device));
   using Counts = std::vector<int>;
   for (const int num_in_flight : Cases(Counts{1, 2}, Counts{2})) {
     SCOPED_TRACE(Concat(num_in_flight, " in flight"));

@@ -13,6 +13,7 @@
 #include "tests/few_cases.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 
 namespace espalier::testing {
 namespace {
@@ -69,15 +70,15 @@ void Comparison::Print(const char* name) const {
 }
 
 CudaDevice* CudaExecutorTest::device_ = nullptr;
-ThreadPool* CudaExecutorTest::pool_ = nullptr;
+std::shared_ptr<ThreadPool>* CudaExecutorTest::pool_ = nullptr;
 LlamaModel* CudaExecutorTest::host_ = nullptr;
 
 void CudaExecutorTest::SetUpTestSuite() {
   auto device = CudaDevice::Open(0);
   ASSERT_OK(device.status());
   device_ = new CudaDevice(*device);
-  pool_ = new ThreadPool(Cases(NumUsableCpus(), 1));
-  auto host = LlamaModel::Load(SourcePath("models/en-fr"), {}, pool_);
+  pool_ = new std::shared_ptr<ThreadPool>(MakePool(Cases(NumUsableCpus(), 1)));
+  auto host = LlamaModel::Load(SourcePath("models/en-fr"), {}, *pool_);
   ASSERT_OK(host.status());
   host_ = host->release();
 }
@@ -104,15 +105,14 @@ CudaExecutorTest::OnDevice CudaExecutorTest::Load(
   EXPECT_OK(model.status());
   if (!model.ok()) return on_device;
   on_device.model = *std::move(model);
-  auto steps = CudaExecutor::Create(on_device.model.get(), options, device);
+  auto steps = CudaExecutor::Create(on_device.model, options, device);
   EXPECT_OK(steps.status());
   if (steps.ok()) on_device.steps = *std::move(steps);
   return on_device;
 }
 
 Answers CudaExecutorTest::OnHost(const std::vector<Request>& requests) {
-  ModelExecutor steps(host_, pool_);
-  return Drive(steps, requests, {});
+  return Drive(*MakeExecutor(host_, *pool_), requests, {});
 }
 
 namespace {

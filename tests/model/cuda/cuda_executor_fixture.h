@@ -38,7 +38,7 @@ class CudaExecutorTest : public ::testing::Test {
 
   // A model on the device with its executor.
   struct OnDevice {
-    std::unique_ptr<CudaLlama> model;
+    std::shared_ptr<CudaLlama> model;
     std::unique_ptr<CudaExecutor> steps;
   };
   static CudaLlamaOptions Float32();
@@ -63,7 +63,7 @@ class CudaExecutorTest : public ::testing::Test {
   static void PrintFigures(const CudaExecutor& steps);
 
   static CudaDevice* device_;
-  static ThreadPool* pool_;
+  static std::shared_ptr<ThreadPool>* pool_;
   static LlamaModel* host_;
 };
 

@@ -19,6 +19,7 @@
 #include "tests/model/twin_checks.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 
 namespace espalier {
 namespace {
@@ -33,6 +34,7 @@ using ::espalier::testing::Feeder;
 using ::espalier::testing::FilesOf;
 using ::espalier::testing::kFloat32Tolerance;
 using ::espalier::testing::Lines;
+using ::espalier::testing::MakePool;
 using ::espalier::testing::MakeTinyModel;
 using ::espalier::testing::RandomTokens;
 using ::espalier::testing::ReadLogProbsExamples;
@@ -151,14 +153,14 @@ void ExpectNear(const std::vector<Lines>& got, const std::vector<Lines>& want) {
 // Sequences join, grow by chunks or single tokens, fork and pause at random,
 // with logits for some of the tokens; the CPU's model does the same.
 TEST(CudaLlamaTest, MixedBatchesMatchTheCpu) {
-  ThreadPool pool(1);
+  const auto pool = MakePool(1);
   const TinyModel tiny = MakeTinyModel({.dtype = "BF16"}, 7);
   const TempDirectory directory(FilesOf(tiny));
   for (const bool share_runs : {false, true}) {
     ASSERT_OK_AND_ASSIGN(
         const auto on_cpu,
         LlamaModel::Load(directory.path(),
-                         {.page_size = 4, .kv_cache_bytes = 8 << 20}, &pool));
+                         {.page_size = 4, .kv_cache_bytes = 8 << 20}, pool));
     const auto on_device =
         LoadTiny(tiny, SmallOptions(DType::kFloat32, 4), share_runs);
     Feeder cpu(on_cpu.get());
@@ -195,12 +197,12 @@ TEST(CudaLlamaTest, MixedBatchesMatchTheCpu) {
 
 // Beams of one prompt, each a token a step: what the decoding of a group is.
 TEST(CudaLlamaTest, BeamsThatShareAPromptMatchTheCpu) {
-  ThreadPool pool(1);
+  const auto pool = MakePool(1);
   const TinyModel tiny = MakeTinyModel({.max_context = 512}, 9);
   const TempDirectory directory(FilesOf(tiny));
   ASSERT_OK_AND_ASSIGN(
       const auto on_cpu,
-      LlamaModel::Load(directory.path(), {.kv_cache_bytes = 8 << 20}, &pool));
+      LlamaModel::Load(directory.path(), {.kv_cache_bytes = 8 << 20}, pool));
   const auto on_device = LoadTiny(tiny, SmallOptions(DType::kFloat32));
   Feeder cpu(on_cpu.get());
   Feeder device(on_device.get());

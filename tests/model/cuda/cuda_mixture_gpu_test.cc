@@ -86,7 +86,7 @@ class CudaMixtureTest : public CudaExecutorTest,
     auto tokenizer =
         Tokenizer::Load(SourcePath("models/en-fr/tokenizer.model"));
     ASSERT_OK(tokenizer.status());
-    tokenizer_ = tokenizer->release();
+    tokenizer_ = new std::shared_ptr<Tokenizer>(*std::move(tokenizer));
   }
   static void TearDownTestSuite() {
     delete std::exchange(tokenizer_, nullptr);
@@ -107,7 +107,7 @@ class CudaMixtureTest : public CudaExecutorTest,
             .scheduler = {.max_running = mixture.max_running,
                           .max_step_tokens = mixture.max_step_tokens,
                           .validate_steps = FewCases()},
-            .tokenizer = tokenizer_};
+            .tokenizer = *tokenizer_};
   }
 
   // Runs them under one scheduler.
@@ -144,10 +144,10 @@ class CudaMixtureTest : public CudaExecutorTest,
     }
   }
 
-  static Tokenizer* tokenizer_;
+  static std::shared_ptr<Tokenizer>* tokenizer_;
 };
 
-Tokenizer* CudaMixtureTest::tokenizer_ = nullptr;
+std::shared_ptr<Tokenizer>* CudaMixtureTest::tokenizer_ = nullptr;
 
 TEST_P(CudaMixtureTest, RequestsTogetherGetWhatEachGetsAlone) {
   constexpr int kAtOnce = 100;  // whose answers are kept

@@ -1,0 +1,50 @@
+#include "exec_request/model.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+absl::Status CheckAtLeast(std::string_view field, int64_t least,
+                          int64_t value) {
+  if (value >= least) return absl::OkStatus();
+  return InvalidArgument("the model's ", field, " must be at least ", least,
+                         ", got ", value);
+}
+
+}  // namespace
+
+absl::Status CheckDescription(const ModelDescription& model) {
+  RETURN_IF_ERROR(CheckAtLeast("vocab_size", 1, model.vocab_size));
+  RETURN_IF_ERROR(CheckAtLeast("max_context", 1, model.max_context));
+  RETURN_IF_ERROR(
+      CheckAtLeast("default_max_new_tokens", 1, model.default_max_new_tokens));
+  RETURN_IF_ERROR(CheckAtLeast("num_pages", 1, model.num_pages));
+  RETURN_IF_ERROR(CheckAtLeast("page_size", 1, model.page_size));
+  for (const TokenId eos : model.eos_token_ids) {
+    if (eos >= 0 && eos < model.vocab_size) continue;
+    return InvalidArgument(
+        "the model's eos_token_ids must be token ids in [0, ", model.vocab_size,
+        "), got ", eos);
+  }
+  const StepLimits& limits = model.limits;
+  RETURN_IF_ERROR(
+      CheckAtLeast("limits.max_step_tokens", 1, limits.max_step_tokens));
+  RETURN_IF_ERROR(CheckAtLeast("limits.max_beams", 1, limits.max_beams));
+  RETURN_IF_ERROR(
+      CheckAtLeast("limits.max_eos_token_ids", 0, limits.max_eos_token_ids));
+  RETURN_IF_ERROR(
+      CheckAtLeast("limits.max_score_edits", 0, limits.max_score_edits));
+  RETURN_IF_ERROR(
+      CheckAtLeast("limits.max_candidates", 1, limits.max_candidates));
+  if (limits.max_beams <= limits.max_step_tokens) return absl::OkStatus();
+  return InvalidArgument("the model's limits.max_beams must be at most its ",
+                         "limits.max_step_tokens (", limits.max_step_tokens,
+                         "), because the beams of a request run together, got ",
+                         limits.max_beams);
+}
+
+}  // namespace espalier

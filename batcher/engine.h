@@ -26,7 +26,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "batcher/engine_figures.h"
 #include "batcher/result_stream.h"
 #include "batcher/scheduler.h"
 #include "exec_request/request.h"
@@ -41,23 +41,6 @@ struct EngineOptions {
   // Makes text of what is streamed, and finds stop strings in it. Null: events
   // have tokens alone, and requests with stop strings are refused.
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;
-};
-
-// What an engine has done since its construction, and holds now.
-struct EngineFigures {
-  SchedulerFigures scheduler;
-  // Time on the strand: writing plans, and applying results.
-  absl::Duration plan_time;
-  absl::Duration advance_time;
-  // From the start of each plan, or from the end of applying the last result
-  // if that was later, to the end of applying its result, summed. What forward,
-  // select, plan and advance leave of it is hand-over, which can be negative
-  // where plans are written while another step runs.
-  absl::Duration step_time;
-  // Now.
-  int num_waiting = 0;
-  int num_running = 0;
-  int num_pages_held = 0;
 };
 
 class Engine {

@@ -16,6 +16,8 @@
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "base/wording.h"
+#include "examples/cli/async_line_reader.h"
+#include "examples/cli/exit_code.h"
 #include "examples/cli/figures.h"
 #include "examples/cli/interrupt.h"
 #include "examples/cli/line_reader.h"
@@ -31,12 +33,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-struct BatchOptions {
-  CommonOptions common;
-  std::string input = "-";
-  std::string output = "-";
-};
-
 // Lines that are read but not yet written, and bytes of those of them that are
 // not answered yet; bounds memory.
 constexpr size_t kMaxOpenLines = 4096;
@@ -45,7 +41,7 @@ constexpr size_t kMaxOpenBytes = 64 << 20;
 // One run of the subcommand. All of it runs on the runtime's one thread.
 class Batch {
  public:
-  Batch(Runtime* runtime, LineReader* reader, Output* output)
+  Batch(Runtime* runtime, AsyncLineReader* reader, Output* output)
       : runtime_(runtime), reader_(reader), output_(output) {}
 
   // Reads, runs and writes everything, up to an error of writing.
@@ -77,7 +73,7 @@ class Batch {
   void WriteReady();
 
   Runtime* const runtime_;
-  LineReader* const reader_;
+  AsyncLineReader* const reader_;
   Output* const output_;
   // Answers in input order, unset while they run; the first is the
   // num_written_-th of all. Those that are left out are empty.
@@ -98,8 +94,7 @@ class Batch {
 asio::awaitable<absl::Status> Batch::Run() {
   absl::Status read;
   while (!output_->failed() && !cut_short_) {
-    absl::StatusOr<std::vector<std::string>> lines =
-        co_await reader_->AsyncRead();
+    absl::StatusOr<std::vector<std::string>> lines = co_await reader_->Read();
     read = lines.status();
     if (!lines.ok() || lines->empty()) break;
     for (std::string& line : *lines) {
@@ -237,6 +232,8 @@ void PrintInterrupted(const Batch& batch) {
              " read, ", batch.num_answered(), " answered\n"));
 }
 
+}  // namespace
+
 absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   RETURN_IF_ERROR(CheckDistinct(options));
   RETURN_IF_ERROR(CheckTrace(options.common, "--input", options.input));
@@ -248,7 +245,8 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
                    Output::Open(options.output));
   RETURN_IF_ERROR(CheckTrace(options.common, "--output", options.output));
   const Stopwatch watch;
-  Batch batch(runtime.get(), reader.get(), output.get());
+  AsyncLineReader async_reader(reader.get());
+  Batch batch(runtime.get(), &async_reader, output.get());
   EngineFigures figures;
   ASSIGN_OR_RETURN(const int signal,
                    RunToEnd(batch, *runtime, *output, &figures));
@@ -263,7 +261,7 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   return batch.num_failed() > 0 ? kSomeFailed : kAllSucceeded;
 }
 
-constexpr char kExamples[] =
+const char kBatchExamples[] =
     R"(Examples:
   espalier batch -m models/en-fr --input requests.jsonl --output out.jsonl
   espalier batch -m models/en-fr --device cuda --max-running 1024 \
@@ -280,27 +278,5 @@ docs/request_format.md has them all.
 Exit code: 0 if every line succeeded, 1 if some failed, 2 if it could not run,
 or not read its input, or write its output or its trace, to the end. Ctrl-C
 writes the answers that are there; the exit code is 130 then.)";
-
-}  // namespace
-
-void AddBatchCommand(CLI::App* app, int* exit_code) {
-  CLI::App* command =
-      app->add_subcommand("batch", "JSON lines in, JSON lines out");
-  const auto options = std::make_shared<BatchOptions>();
-  command
-      ->add_option("-i,--input", options->input,
-                   "a file; -, the default, is stdin")
-      ->option_text("FILE");
-  command
-      ->add_option("-o,--output", options->output,
-                   "a file; -, the default, is stdout")
-      ->option_text("FILE");
-  AddCommonOptions(command, &options->common);
-  command->footer(kExamples);
-  command->callback([options, exit_code] {
-    const absl::StatusOr<int> code = RunBatch(*options);
-    *exit_code = code.ok() ? *code : Refuse(code.status());
-  });
-}
 
 }  // namespace espalier::cli

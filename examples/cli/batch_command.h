@@ -2,11 +2,24 @@
 // input order (docs/request_format.md). All lines run concurrently.
 #pragma once
 
-#include <CLI/App.hpp>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "examples/cli/options.h"
 
 namespace espalier::cli {
 
-// Adds the subcommand to `app`; `*exit_code` is set when it runs.
-void AddBatchCommand(CLI::App* app, int* exit_code);
+struct BatchOptions {
+  CommonOptions common;
+  std::string input = "-";
+  std::string output = "-";
+};
+
+// Runs the subcommand and returns the program's exit code.
+// Errors: why it could not run, or not read or write to the end.
+absl::StatusOr<int> RunBatch(const BatchOptions& options);
+
+// The end of its help.
+extern const char kBatchExamples[];
 
 }  // namespace espalier::cli

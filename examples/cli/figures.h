@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "batcher/engine.h"
+#include "batcher/engine_figures.h"
 
 namespace espalier::cli {
 

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "examples/cli/exit_code.h"
 #include "examples/cli/figures.h"
 #include "examples/cli/interrupt.h"
 #include "examples/cli/line_reader.h"
@@ -24,14 +25,6 @@
 
 namespace espalier::cli {
 namespace {
-
-struct GenerateOptions {
-  CommonOptions common;
-  ParamTexts params;
-  std::vector<std::string> texts;
-  std::string file;
-  bool stream = false;
-};
 
 absl::StatusOr<std::vector<std::string>> NonEmptyLines(
     const std::string& path) {
@@ -165,6 +158,8 @@ int StreamToEnd(Runtime& runtime, const std::vector<std::string>& texts,
   return interrupt.signal();
 }
 
+}  // namespace
+
 absl::StatusOr<int> Generate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const GenerationParams params, ReadParams(options.params));
   RETURN_IF_ERROR(CheckTrace(options.common, "--file", options.file));
@@ -194,7 +189,7 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   return outcome.num_failed > 0 ? kSomeFailed : kAllSucceeded;
 }
 
-constexpr char kExamples[] =
+const char kGenerateExamples[] =
     R"(Examples:
   espalier generate -m models/en-fr --num-beams 5 -n 3 "Where is the station?"
   espalier generate -m models/en-fr --from fr --to en "Il pleut."
@@ -228,43 +223,5 @@ way; --dtype f32 keeps them within rounding.
 Exit code: 0 if every text succeeded, 1 if some failed, 2 if it could not run,
 or not write its output or its trace. Ctrl-C prints what has finished; the exit
 code is 130 then.)";
-
-// Any number of arguments.
-void AddTexts(CLI::App* command, std::vector<std::string>* texts) {
-  // Each is taken as it is: an option that takes "extra" arguments would part
-  // "[a, b]" into two. One that waits for more arguments than there can be
-  // takes all, those behind "--" included.
-  constexpr int kNeverEnough = CLI::detail::expected_max_vector_size;
-  command
-      ->add_option("text", *texts,
-                   "texts, behind -- if one begins with -; none, or -, is the "
-                   "lines of stdin")
-      ->expected(kNeverEnough, kNeverEnough)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->option_text("...");
-}
-
-}  // namespace
-
-void AddGenerateCommand(CLI::App* app, int* exit_code) {
-  CLI::App* command = app->add_subcommand("generate", "n-best lists for texts");
-  const auto options = std::make_shared<GenerateOptions>();
-  AddTexts(command, &options->texts);
-  command->add_option("-f,--file", options->file, "one text a line; - is stdin")
-      ->option_text("FILE");
-  command
-      ->add_flag("--stream", options->stream,
-                 "print text while it is generated; of beams, what all of them "
-                 "agree on so far")
-      ->group("Output");
-  AddParamOptions(command, &options->params);
-  AddCommonOptions(command, &options->common);
-  command->footer(kExamples);
-  command->callback([options, exit_code] {
-    const absl::StatusOr<int> code = Generate(*options);
-    *exit_code = code.ok() ? *code : Refuse(code.status());
-  });
-}
 
 }  // namespace espalier::cli

@@ -46,7 +46,4 @@ class Interrupt {
   int signal_ = 0;
 };
 
-// What a program that was ended by `signal` exits with, by convention.
-constexpr int ExitCodeOf(int signal) { return 128 + signal; }
-
 }  // namespace espalier::cli

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -37,7 +35,6 @@ LineReader::LineReader(int fd, int stop_fd, std::string name)
     : fd_(fd), stop_fd_(stop_fd), name_(std::move(name)) {}
 
 LineReader::~LineReader() {
-  thread_.join();
   close(stop_fd_);
   if (fd_ != STDIN_FILENO) close(fd_);
 }
@@ -93,17 +90,6 @@ void LineReader::EndLine(std::vector<std::string>* lines) {
     line_.erase(0, kByteOrderMark.size());
   }
   lines->push_back(std::exchange(line_, {}));
-}
-
-boost::asio::awaitable<absl::StatusOr<std::vector<std::string>>>
-LineReader::AsyncRead() {
-  return boost::asio::co_spawn(
-      thread_,
-      [this]()
-          -> boost::asio::awaitable<absl::StatusOr<std::vector<std::string>>> {
-        co_return Read();
-      },
-      boost::asio::use_awaitable);
 }
 
 }  // namespace espalier::cli

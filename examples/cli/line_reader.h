@@ -8,8 +8,6 @@
 //   }
 #pragma once
 
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -40,10 +38,6 @@ class LineReader {
   // Errors: kInternal with the system's reason if reading fails.
   absl::StatusOr<std::vector<std::string>> Read();
 
-  // The same, waiting on a thread of its own, so that a slow pipe never holds
-  // up requests that already run. One caller at a time.
-  boost::asio::awaitable<absl::StatusOr<std::vector<std::string>>> AsyncRead();
-
   // Whether the input is over and its last line, which was read by itself, had
   // no end.
   bool ended_within_line() const { return ended_within_line_; }
@@ -67,7 +61,6 @@ class LineReader {
   std::string line_;  // begun, and not ended yet
   bool at_end_ = false;
   bool ended_within_line_ = false;
-  boost::asio::thread_pool thread_{1};
 };
 
 }  // namespace espalier::cli

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "examples/cli/runtime.h"
+#include "examples/cli/answer.h"
 
 namespace espalier::cli {
 

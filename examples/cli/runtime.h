@@ -9,35 +9,18 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "batcher/engine.h"
+#include "examples/cli/answer.h"
 #include "examples/cli/backend.h"
+#include "examples/cli/runtime_options.h"
 #include "examples/cli/trace_recorder.h"
 #include "exec_request/request_json.h"
 #include "text/prompt_template.h"
 #include "text/tokenizer.h"
 
 namespace espalier::cli {
-
-struct RuntimeOptions {
-  std::string model;  // directory
-  // Which prompt template: by name, or by languages; empty is the default.
-  std::string template_name;
-  std::string from;
-  std::string to;
-  DeviceOptions device;
-  std::string trace;      // file to write a trace to; empty: none
-  int max_running = 256;  // requests
-};
-
-// What one request came to.
-struct Answer {
-  absl::StatusOr<Result> result;
-  std::vector<std::string> texts;  // [hypotheses]; empty without a tokenizer
-  const Tokenizer* tokenizer = nullptr;  // the runtime's, or null
-};
 
 class Runtime {
  public:

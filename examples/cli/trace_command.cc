@@ -1,12 +1,9 @@
 #include "examples/cli/trace_command.h"
 
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +12,6 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "examples/cli/line_reader.h"
-#include "examples/cli/options.h"
 #include "examples/cli/output.h"
 #include "examples/cli/trace_dot.h"
 #include "examples/cli/trace_html.h"
@@ -26,13 +22,6 @@
 
 namespace espalier::cli {
 namespace {
-
-struct TraceOptions {
-  std::string file;
-  std::string format = "text";
-  std::string output = "-";
-  std::optional<int64_t> request;  // only this one
-};
 
 using Render = std::string (*)(const std::deque<TraceTree>&);
 
@@ -115,7 +104,9 @@ absl::StatusOr<TraceTrees> ReadTrace(const TraceOptions& options) {
   return trees;
 }
 
-absl::Status Draw(const TraceOptions& options) {
+}  // namespace
+
+absl::Status DrawTrace(const TraceOptions& options) {
   const auto render = Renderers().find(options.format);
   if (render == Renderers().end()) {
     return InvalidArgument("--to must be text, svg, html or dot, got ",
@@ -132,7 +123,7 @@ absl::Status Draw(const TraceOptions& options) {
   return output->Close();
 }
 
-constexpr char kExamples[] =
+const char kTraceExamples[] =
     R"(Examples:
   espalier generate -m models/en-fr --num-beams 4 --trace search.jsonl \
     "It rains."
@@ -145,35 +136,5 @@ and shows its pages, dot a graph for Graphviz. docs/trace.md has the format of
 the file. Where its last line breaks off, as while a search still runs, it is
 drawn up to there. Exit code: 0, or 2 if the file cannot be read, has a bad
 line, or the picture cannot be written.)";
-
-}  // namespace
-
-void AddTraceCommand(CLI::App* app, int* exit_code) {
-  CLI::App* command =
-      app->add_subcommand("trace", "the tree of a search as a picture");
-  const auto options = std::make_shared<TraceOptions>();
-  command
-      ->add_option("file", options->file,
-                   "what --trace has written; - is stdin")
-      ->required()
-      ->option_text(" ");
-  command
-      ->add_option("--to", options->format,
-                   "text, the default, svg, html or dot")
-      ->option_text("FORMAT");
-  command
-      ->add_option("-o,--output", options->output,
-                   "a file; -, the default, is stdout")
-      ->option_text("FILE");
-  command
-      ->add_option("--request", options->request,
-                   "the number of the one request to draw")
-      ->option_text("N");
-  command->footer(kExamples);
-  command->callback([options, exit_code] {
-    const absl::Status status = Draw(*options);
-    *exit_code = status.ok() ? kAllSucceeded : Refuse(status);
-  });
-}
 
 }  // namespace espalier::cli

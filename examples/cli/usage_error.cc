@@ -1,5 +1,6 @@
 #include "examples/cli/usage_error.h"
 
+#include <CLI/App.hpp>
 #include <algorithm>
 #include <vector>
 

@@ -2,11 +2,15 @@
 // wrong, and what was probably meant.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <span>
 #include <string>
 
 #include "absl/status/status.h"
+
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
 
 namespace espalier::cli {
 

@@ -8,7 +8,7 @@
 namespace espalier {
 namespace {
 
-using Sequence = const std::vector<int64_t>*;
+using TokenList = const std::vector<int64_t>*;
 
 // Sequences that share their first `depth` tokens, which are a node.
 struct Range {
@@ -29,8 +29,8 @@ int64_t NumPlainTokens(const std::vector<int64_t>& sequence,
 // miss of the cache for every token that is looked at.
 class FlatSequences {
  public:
-  explicit FlatSequences(std::span<const Sequence> sequences) {
-    for (const Sequence sequence : sequences) {
+  explicit FlatSequences(std::span<const TokenList> sequences) {
+    for (const TokenList sequence : sequences) {
       tokens_.insert(tokens_.end(), sequence->begin(), sequence->end());
       ends_.push_back(tokens_.size());
     }
@@ -75,7 +75,7 @@ std::shared_ptr<const AllowedSequences> AllowedSequences::Make(
     const GenerationParams& params) {
   if (!params.allowed_sequences.has_value()) return nullptr;
   const std::vector<TokenId> finishing = FinishingTokenIds(params);
-  std::vector<Sequence> possible;
+  std::vector<TokenList> possible;
   for (const std::vector<int64_t>& sequence : *params.allowed_sequences) {
     if (NumPlainTokens(sequence, finishing) >= params.min_new_tokens) {
       possible.push_back(&sequence);
@@ -86,7 +86,7 @@ std::shared_ptr<const AllowedSequences> AllowedSequences::Make(
 
 // Nodes are made in the order of their numbers, so the ranges that wait are
 // those of the nodes whose children are not numbered yet.
-AllowedSequences::AllowedSequences(std::span<const Sequence> sequences)
+AllowedSequences::AllowedSequences(std::span<const TokenList> sequences)
     : tokens_(1, 0) {
   const FlatSequences flat(sequences);
   const std::vector<size_t> sorted = flat.Sorted();

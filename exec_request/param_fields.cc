@@ -172,7 +172,7 @@ const ParamField* FindParamField(std::string_view name) {
 
 namespace {
 
-absl::Status UnknownField(std::string_view name) {
+absl::Status UnknownParam(std::string_view name) {
   std::string hint;
   if (std::ranges::find(kRequestFields, name) != std::end(kRequestFields)) {
     hint = "; it belongs beside params";
@@ -194,7 +194,7 @@ absl::Status SetParam(std::string_view name, const json::value& value,
                       GenerationParams* params) {
   const ParamField* field = FindParamField(name);
   if (field == nullptr) {
-    return UnknownField(name);
+    return UnknownParam(name);
   }
   return field->read(name, value, params);
 }

@@ -55,7 +55,7 @@ void AppendNode(size_t index, const TraceNode& node, std::string* out) {
       candidate.fate == CandidateFate::kCut ? ", style=dashed" : "");
 }
 
-void AppendTree(size_t index, const TraceTree& tree, std::string* out) {
+void AppendCluster(size_t index, const TraceTree& tree, std::string* out) {
   *out += Concat("  subgraph cluster_", index,
                  " {\n    label=", Quoted(Title(tree)), ";\n    ",
                  NodeName(index, kTraceRoot),
@@ -72,7 +72,7 @@ std::string RenderTraceDot(const std::deque<TraceTree>& trees) {
       "  rankdir=LR;\n"
       "  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n"
       "  edge [fontname=\"sans-serif\", fontsize=9, arrowhead=none];\n";
-  for (size_t i = 0; i < trees.size(); ++i) AppendTree(i, trees[i], &out);
+  for (size_t i = 0; i < trees.size(); ++i) AppendCluster(i, trees[i], &out);
   return out + "}\n";
 }
 

@@ -78,7 +78,7 @@ std::string Visible(const Character& character, std::string_view space) {
   return std::string(character.bytes);
 }
 
-int NumColumns(const Character& character) {
+int ColumnsOf(const Character& character) {
   if (IsIn(kCombining, character.code)) return 0;
   return IsIn(kWide, character.code) ? 2 : 1;
 }
@@ -130,7 +130,7 @@ std::string EscapeMarkup(std::string_view text) {
 
 int NumColumns(std::string_view text) {
   int columns = 0;
-  while (!text.empty()) columns += NumColumns(Next(&text));
+  while (!text.empty()) columns += ColumnsOf(Next(&text));
   return columns;
 }
 
@@ -140,7 +140,7 @@ std::string Shortened(std::string_view text, int max_columns) {
   int columns = 0;
   while (true) {
     const Character character = Next(&text);
-    columns += NumColumns(character);
+    columns += ColumnsOf(character);
     if (columns > max_columns - 1) return shortened + "…";
     shortened += character.bytes;
   }

@@ -9,7 +9,7 @@
 namespace espalier::cli {
 namespace {
 
-constexpr double kTop = 6;
+constexpr double kMargin = 6;
 constexpr double kRowHeight = 15;
 // With more rows than this they are thinner, and without words.
 constexpr int kMaxTallRows = 96;
@@ -97,20 +97,20 @@ PageMap DrawPageMap(const TraceTree& tree, const TraceLayout& layout) {
                  .max_holders = MaxHolders(tree)};
   const bool tall = map.num_pages <= kMaxTallRows;
   const double row_height = tall ? kRowHeight : kThinRowHeight;
-  map.height = kTop + row_height * map.num_pages + kTop;
+  map.height = kMargin + row_height * map.num_pages + kMargin;
   for (const TracePages& pages : tree.pages) {
     if (pages.step > tree.num_steps()) continue;  // it was never answered
     for (const auto& [page, count] : Holders(pages)) {
       map.drawing +=
           Cell(page, pages.step, count, Strength(count, map.max_holders),
-               layout, kTop + row_height * rows.all().at(page), tall);
+               layout, kMargin + row_height * rows.all().at(page), tall);
     }
   }
   if (!tall) return map;
   for (const auto& [page, row] : rows.all()) {
     map.drawing += absl::StrFormat(
         "<text class=\"lane\" x=\"0\" y=\"%.1f\">page %d</text>\n",
-        kTop + row_height * row + 11, page.value);
+        kMargin + row_height * row + 11, page.value);
   }
   return map;
 }

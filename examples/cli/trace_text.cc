@@ -28,7 +28,7 @@ std::string Fate(const TraceNode& node) {
   return fate;
 }
 
-std::string Line(const TraceNode& node) {
+std::string NodeText(const TraceNode& node) {
   const TraceCandidate& candidate = node.candidate;
   return Concat(Mark(node), TokenLabel(candidate), "  ",
                 absl::StrFormat("%.2f, sum %.2f", candidate.log_prob,
@@ -56,7 +56,7 @@ void AppendTree(const TraceTree& tree, std::string* out) {
     }
     const TraceNode& node = tree.nodes[(*level.siblings)[level.next++]];
     const bool is_last = level.next == level.siblings->size();
-    *out += indent + (is_last ? "└ " : "├ ") + Line(node);
+    *out += indent + (is_last ? "└ " : "├ ") + NodeText(node);
     const std::string_view below = is_last ? "  " : "│ ";
     indent += below;
     widths.push_back(below.size());

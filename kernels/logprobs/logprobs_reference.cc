@@ -1,14 +1,12 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
+#include "kernels/float_limits.h"
 #include "kernels/logprobs/logprobs.h"
 
 namespace espalier::reference {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // exp(logit - max), where the difference of equal infinities is 0.
 double Weight(float logit, float max) {

@@ -4,13 +4,12 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/float_limits.h"
 #include "kernels/sample/sample.h"
 #include "kernels/scratch.h"
 
 namespace espalier {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 bool HasNan(const float* values, int size) {
   return std::any_of(values, values + size,

@@ -8,14 +8,12 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/float_limits.h"
 #include "kernels/scratch.h"
 #include "kernels/select/score_key.h"
 
 namespace espalier {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // So many best tokens are tried as the whole nucleus.
 constexpr int kPeakSize = 64;

@@ -4,19 +4,16 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "kernels/float_limits.h"
 #include "kernels/scratch.h"
 #include "kernels/select/score_key.h"
 
 namespace espalier {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // Few enough to ask again and again for the mass above a key.
 constexpr size_t kFewTokens = 256;

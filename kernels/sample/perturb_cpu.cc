@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/float_limits.h"
 #include "kernels/sample/edited_row.h"
 #include "kernels/sample/kept_tokens.h"
 #include "kernels/sample/noise_block.h"
@@ -11,8 +12,6 @@
 
 namespace espalier {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // Keeps the m highest perturbed scores of a stream of tokens.
 class BestPerturbed {

@@ -1,14 +1,12 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
+#include "kernels/float_limits.h"
 #include "kernels/sample/perturb.h"
 
 namespace espalier::reference {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 struct Perturbed {
   TokenScore token;

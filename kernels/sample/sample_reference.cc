@@ -4,13 +4,12 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/float_limits.h"
 #include "kernels/sample/random.h"
 #include "kernels/sample/sample.h"
 
 namespace espalier::reference {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // What is left of a row: nats, -inf where a token is out.
 using LogProbs = std::vector<double>;

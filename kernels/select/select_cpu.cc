@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <span>
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/float_limits.h"
 #include "kernels/select/best_tokens.h"
 #include "kernels/select/row_block.h"
 #include "kernels/select/running_log_sum.h"
@@ -14,8 +14,6 @@
 
 namespace espalier {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // 4 KiB: a block, and the two copies that it may need, stay in a first-level
 // cache of 32 KiB, and the work between blocks is small against their own.

@@ -1,14 +1,12 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
+#include "kernels/float_limits.h"
 #include "kernels/select/select.h"
 
 namespace espalier::reference {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // A token and what it is ranked by.
 struct Ranked {
@@ -26,7 +24,7 @@ std::vector<Ranked> Best(std::vector<Ranked> tokens, int count) {
   return tokens;
 }
 
-std::vector<float> LogSoftmax(const std::vector<float>& logits) {
+std::vector<float> LogProbsOf(const std::vector<float>& logits) {
   const float max = *std::max_element(logits.begin(), logits.end());
   if (max == -kInf) return logits;
   const auto difference = [&](auto logit) {
@@ -90,7 +88,7 @@ std::vector<TokenScore> SelectRow(std::span<const float> logits,
                                   const RowOptions& options) {
   if (logits.empty()) return {};
   const std::vector<float> clean = NanAsMinusInf(logits);
-  const std::vector<float> log_probs = LogSoftmax(clean);
+  const std::vector<float> log_probs = LogProbsOf(clean);
   const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
   const std::vector<Ranked> tokens = by_log_prob
                                          ? Contenders(clean, log_probs, options)

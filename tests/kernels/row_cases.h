@@ -3,12 +3,12 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <ostream>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "kernels/float_limits.h"
 #include "kernels/select/select.h"
 
 namespace espalier {
@@ -18,9 +18,6 @@ inline void PrintTo(const TokenScore& t, std::ostream* out) {
 }
 
 using Scores = std::vector<TokenScore>;
-
-inline constexpr float kInf = std::numeric_limits<float>::infinity();
-inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // Logits as a model may give them.
 inline std::vector<float> Normal(int size, int seed) {

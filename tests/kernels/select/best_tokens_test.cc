@@ -5,13 +5,12 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <vector>
+
+#include "kernels/float_limits.h"
 
 namespace espalier {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // The keys that a full sort of all scores keeps.
 std::vector<ScoreKey> SortAll(const std::vector<float>& scores, int count) {

@@ -4,11 +4,11 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <ostream>
 #include <random>
 #include <vector>
 
+#include "kernels/float_limits.h"
 #include "kernels/select/select.h"
 
 namespace espalier {
@@ -23,9 +23,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Rows = std::vector<std::vector<TokenScore>>;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // Best first, as SelectRow gives them.
 void Sort(std::vector<TokenScore>& row) {

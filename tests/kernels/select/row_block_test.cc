@@ -4,17 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <random>
 #include <vector>
 
+#include "kernels/float_limits.h"
 #include "tests/kernels/each_target.h"
 
 namespace espalier {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 using RowBlockTest = TargetTest;
 INSTANTIATE_TEST_SUITE_P(Targets, RowBlockTest, EachTarget(), TargetTestName);

@@ -16,6 +16,13 @@
 #include "base/check.h"
 #include "base/status.h"
 
+namespace espalier {
+
+// What bad input is refused with.
+inline constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+}  // namespace espalier
+
 namespace espalier::testing {
 
 inline absl::Status AsStatus(const absl::Status& status) { return status; }

@@ -14,8 +14,6 @@ namespace {
 using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 TEST(JsonTest, WhatIsWrittenReadsBackTheSame) {
   const std::string line =
       R"({"a": [1, -2.5, true, null, "x\ny"], "b": {}, "c": 1e+300})";

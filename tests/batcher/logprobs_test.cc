@@ -64,7 +64,7 @@ void ExpectReports(const ToyModelOptions& options, std::vector<TokenId> history,
   }
 }
 
-ToyModelOptions AnyModel(std::mt19937& random) {
+ToyModelOptions AnyScoredModel(std::mt19937& random) {
   ToyModelOptions options;
   options.seed = random();
   options.vocab_size = 4 + static_cast<int>(random() % 40);
@@ -77,7 +77,7 @@ TEST(LogProbsTest, EveryTokenOfEveryHypothesisIsReported) {
   int num_reports = 0;
   for (uint32_t seed = 0; seed < 400; ++seed) {
     std::mt19937 random(seed);
-    const ToyModelOptions options = AnyModel(random);
+    const ToyModelOptions options = AnyScoredModel(random);
     Request request = RandomRequest(random, ToyModel(options).description());
     const int num_best = static_cast<int>(random() % 5);
     request.params.logprobs = num_best;
@@ -103,7 +103,7 @@ TEST(LogProbsTest, SumToCumLogProbWhereNothingInterferes) {
   int num_sums = 0;
   for (uint32_t seed = 0; seed < 400; ++seed) {
     std::mt19937 random(1000 + seed);
-    const ToyModelOptions options = AnyModel(random);
+    const ToyModelOptions options = AnyScoredModel(random);
     Request request = RandomRequest(random, ToyModel(options).description());
     const GenerationParams& params = request.params;
     const bool perturbed =
@@ -173,7 +173,7 @@ std::vector<absl::StatusOr<Result>> RunTogether(
 TEST(LogProbsTest, PromptsAreReportedHoweverTheyAreChunked) {
   for (uint32_t seed = 0; seed < 100; ++seed) {
     std::mt19937 random(2000 + seed);
-    ToyModelOptions options = AnyModel(random);
+    ToyModelOptions options = AnyScoredModel(random);
     options.page_size = 1 + static_cast<int>(random() % 20);
     options.limits.max_beams = 10 + static_cast<int>(random() % 10);
     options.limits.max_step_tokens = 20;

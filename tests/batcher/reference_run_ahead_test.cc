@@ -35,12 +35,12 @@ using testing::MakePool;
 using testing::SameResult;
 using Hypotheses = std::vector<std::vector<TokenId>>;
 
-struct Reference {
+struct ReferenceTokens {
   Request request;
   Hypotheses hypotheses;  // ascending: some swap ranks within the tolerance
 };
 
-std::vector<TokenId> Tokens(const json::value& hypothesis) {
+std::vector<TokenId> TokensOf(const json::value& hypothesis) {
   std::vector<TokenId> tokens;
   for (const json::value& token : hypothesis.at("tokens").as_array()) {
     tokens.push_back(token.to_number<TokenId>());
@@ -48,10 +48,10 @@ std::vector<TokenId> Tokens(const json::value& hypothesis) {
   return tokens;
 }
 
-Reference ParseReference(const json::value& line) {
-  Reference reference;
+ReferenceTokens ParseReferenceTokens(const json::value& line) {
+  ReferenceTokens reference;
   for (const json::value& hypothesis : line.at("hypotheses").as_array()) {
-    reference.hypotheses.push_back(Tokens(hypothesis));
+    reference.hypotheses.push_back(TokensOf(hypothesis));
   }
   std::sort(reference.hypotheses.begin(), reference.hypotheses.end());
   json::object params = line.at("params").as_object();
@@ -63,7 +63,7 @@ Reference ParseReference(const json::value& line) {
   return reference;
 }
 
-std::vector<Reference> ReadReferences() {
+std::vector<ReferenceTokens> ReadReferenceTokens() {
   std::ifstream file(SourcePath("tests/data/beam_search.jsonl"));
   std::vector<json::value> lines;
   for (std::string line; std::getline(file, line);) {
@@ -72,9 +72,9 @@ std::vector<Reference> ReadReferences() {
     lines.push_back(*parsed);
   }
   EXPECT_EQ(lines.size(), 300u);
-  std::vector<Reference> references;
+  std::vector<ReferenceTokens> references;
   for (const json::value& line : testing::ReferenceCases(std::move(lines))) {
-    references.push_back(ParseReference(line));
+    references.push_back(ParseReferenceTokens(line));
   }
   return references;
 }
@@ -90,14 +90,14 @@ Hypotheses SortedTokens(const Result& result) {
 
 std::vector<absl::StatusOr<Result>> RunAll(
     Model& model, std::shared_ptr<ThreadPool> threads,
-    const std::vector<Reference>& references, bool run_ahead) {
+    const std::vector<ReferenceTokens>& references, bool run_ahead) {
   boost::asio::io_context context(1);
   Engine engine =
       MakeEngine(context.get_executor(),
                  MakeExecutor(&model, threads, {.run_ahead = run_ahead}),
                  {{.validate_steps = run_ahead}});
   std::vector<std::future<absl::StatusOr<Result>>> answers;
-  for (const Reference& reference : references) {
+  for (const ReferenceTokens& reference : references) {
     answers.push_back(boost::asio::co_spawn(
         context, engine.Generate(reference.request), boost::asio::use_future));
   }
@@ -108,7 +108,7 @@ std::vector<absl::StatusOr<Result>> RunAll(
 }
 
 TEST(ReferenceRunAheadTest, RunningAheadGivesTheReferencesHypotheses) {
-  const std::vector<Reference> references = ReadReferences();
+  const std::vector<ReferenceTokens> references = ReadReferenceTokens();
   const auto threads = MakePool(NumUsableCpus());
   LlamaOptions options;
   options.page_size = 3;  // pages begin, and tails are copied, all the time

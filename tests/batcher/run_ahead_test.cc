@@ -36,13 +36,6 @@ void Submit(Scheduler& scheduler, int i, const Request& request,
       });
 }
 
-void ExpectNothingHeld(const Scheduler& scheduler) {
-  EXPECT_EQ(scheduler.num_running(), 0);
-  EXPECT_EQ(scheduler.num_waiting(), 0);
-  EXPECT_EQ(scheduler.pool().num_held(), 0);
-  EXPECT_EQ(scheduler.pool().num_reserved(), 0);
-}
-
 // The same model with pages of any size gives the same results.
 void ExpectAsAlone(const ToyModelOptions& options,
                    const std::vector<Request>& requests,

@@ -17,9 +17,9 @@ using ::testing::ElementsAre;
 using Memory = ToyModelOptions::Memory;
 
 // Answers by request, in the order in which requests were submitted.
-class Answers {
+class OrderedAnswers {
  public:
-  explicit Answers(size_t count) : answers_(count) {}
+  explicit OrderedAnswers(size_t count) : answers_(count) {}
 
   void Submit(Scheduler& scheduler, int i, const Request& request) {
     scheduler.Submit(
@@ -44,13 +44,6 @@ class Answers {
   std::vector<int> order_;
 };
 
-void ExpectNothingHeld(const Scheduler& scheduler) {
-  EXPECT_EQ(scheduler.num_running(), 0);
-  EXPECT_EQ(scheduler.num_waiting(), 0);
-  EXPECT_EQ(scheduler.pool().num_held(), 0);
-  EXPECT_EQ(scheduler.pool().num_reserved(), 0);
-}
-
 ToyModelOptions SmallModel() {
   ToyModelOptions options;
   options.eos_boost = 2;
@@ -71,7 +64,7 @@ TEST(SchedulerTest, AloneOrTogetherIsTheSameToTheBit) {
                             {.max_running = 20,
                              .max_step_tokens = max_step_tokens,
                              .validate_steps = true});
-        Answers answers(requests.size());
+        OrderedAnswers answers(requests.size());
         // They arrive two at a time, while others run.
         RunToEnd(scheduler, model, [&](int step) {
           for (int i = 2 * step; i < 2 * step + 2 && i < 30; ++i) {
@@ -102,7 +95,7 @@ TEST(SchedulerTest, CancellingAnyRequestAtAnyMomentLeavesTheOthersAsTheyWere) {
       Scheduler scheduler(
           model.description(),
           {.max_running = 3, .max_step_tokens = 20, .validate_steps = true});
-      Answers answers(requests.size());
+      OrderedAnswers answers(requests.size());
       answers.SubmitAll(scheduler, requests);
       const int victim = moment % 6;
       // Even moments: between steps. Odd ones: during a step.
@@ -142,7 +135,7 @@ TEST(SchedulerTest, AStepFeedsNoMoreThanItsBudget) {
   for (const int budget : {5, 16, 64}) {
     Scheduler scheduler(model.description(),
                         {.max_step_tokens = budget, .validate_steps = true});
-    Answers answers(requests.size());
+    OrderedAnswers answers(requests.size());
     answers.SubmitAll(scheduler, requests);
     size_t most = 0;
     while (true) {
@@ -165,7 +158,7 @@ TEST(SchedulerTest, AGroupWiderThanTheBudgetRunsAlone) {
   ASSERT_OK(ValidateRequest(model.description(), &requests[1]));
   Scheduler scheduler(model.description(),
                       {.max_step_tokens = 5, .validate_steps = true});
-  Answers answers(requests.size());
+  OrderedAnswers answers(requests.size());
   answers.SubmitAll(scheduler, requests);
   bool wide_ran = false;
   while (true) {
@@ -203,7 +196,7 @@ TEST(SchedulerTest, NobodyIsOvertakenForWantOfPages) {
   const std::vector<Request> requests = {request(4, 10), request(8, 10),
                                          request(1, 5)};
   Scheduler scheduler(model.description(), {.validate_steps = true});
-  Answers answers(requests.size());
+  OrderedAnswers answers(requests.size());
   answers.SubmitAll(scheduler, requests);
   scheduler.Advance(RunPlan(model, scheduler.Plan()));
   EXPECT_EQ(scheduler.num_running(), 1);
@@ -224,7 +217,7 @@ TEST(SchedulerTest, FiguresTellPromptTokensFromBeams) {
   for (const int budget : {1, 2, 4, 100}) {
     Scheduler scheduler(model.description(),
                         {.max_step_tokens = budget, .validate_steps = true});
-    Answers answers(1);
+    OrderedAnswers answers(1);
     answers.Submit(scheduler, 0, request);
     RunToEnd(scheduler, model);
     EXPECT_EQ(scheduler.figures().num_prompt_tokens, 5);
@@ -238,7 +231,7 @@ TEST(SchedulerTest, NobodyIsOvertakenOnTheWayIn) {
   auto requests = RandomRequests(8, 17, model.description());
   Scheduler scheduler(model.description(),
                       {.max_running = 1, .validate_steps = true});
-  Answers answers(requests.size());
+  OrderedAnswers answers(requests.size());
   answers.SubmitAll(scheduler, requests);
   RunToEnd(scheduler, model);
   EXPECT_THAT(answers.order(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
@@ -255,7 +248,7 @@ TEST(SchedulerTest, WithoutPagesRequestsWaitAndAllComeThrough) {
   options.num_pages = static_cast<int>(most);  // the widest fits alone
   ToyModel model(options);
   Scheduler scheduler(model.description(), {.validate_steps = true});
-  Answers answers(requests.size());
+  OrderedAnswers answers(requests.size());
   answers.SubmitAll(scheduler, requests);
   RunToEnd(scheduler, model);
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -277,7 +270,7 @@ TEST(SchedulerTest, WhatCanNeverFitIsRefusedAtOnceWithTheFigures) {
   request.params.max_new_tokens = 4;
   ASSERT_OK(ValidateRequest(model.description(), &request));
   Scheduler scheduler(model.description(), {.validate_steps = true});
-  Answers answers(1);
+  OrderedAnswers answers(1);
   answers.Submit(scheduler, 0, request);
   ASSERT_TRUE(answers.has(0));
   EXPECT_THAT(answers[0],
@@ -303,7 +296,7 @@ TEST(SchedulerTest, WhatCanNeverFitIsToldWhatWouldHelp) {
     request.params.max_new_tokens = max_new_tokens;
     EXPECT_OK(ValidateRequest(model.description(), &request));
     Scheduler scheduler(model.description(), {.validate_steps = true});
-    Answers answers(1);
+    OrderedAnswers answers(1);
     answers.Submit(scheduler, 0, request);
     const std::string message(answers[0].status().message());
     return message.substr(message.rfind("; ") + 2);
@@ -320,7 +313,7 @@ TEST(SchedulerTest, AFailedStepEndsItsRequestsAndNobodyElse) {
   for (int failing_step = 0; failing_step < 12; ++failing_step) {
     Scheduler scheduler(model.description(),
                         {.max_running = 3, .validate_steps = true});
-    Answers answers(requests.size());
+    OrderedAnswers answers(requests.size());
     answers.SubmitAll(scheduler, requests);
     int num_in_step = 0;
     for (int step = 0;; ++step) {
@@ -357,7 +350,7 @@ TEST(SchedulerTest, CancelAllAnswersEveryone) {
   const auto requests = RandomRequests(9, 29, model.description());
   Scheduler scheduler(model.description(),
                       {.max_running = 3, .validate_steps = true});
-  Answers answers(requests.size());
+  OrderedAnswers answers(requests.size());
   answers.SubmitAll(scheduler, requests);
   scheduler.Advance(RunPlan(model, scheduler.Plan()));
   scheduler.CancelAll(absl::CancelledError("closing"));
@@ -378,7 +371,7 @@ TEST(SchedulerTest, BeamsHoldAtMost55PercentOfUnsharedPages) {
   request.params.max_new_tokens = 32;
   ASSERT_OK(ValidateRequest(model.description(), &request));
   Scheduler scheduler(model.description(), {.validate_steps = true});
-  Answers answers(1);
+  OrderedAnswers answers(1);
   answers.Submit(scheduler, 0, request);
   RunToEnd(scheduler, model);
   ASSERT_OK(answers[0]);

@@ -1,5 +1,7 @@
 #include "tests/batcher/toy_requests.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <deque>
 #include <initializer_list>
@@ -12,7 +14,7 @@
 namespace espalier::testing {
 namespace {
 
-int Uniform(std::mt19937& random, int low, int high) {
+int AnyInt(std::mt19937& random, int low, int high) {
   return std::uniform_int_distribution<int>(low, high)(random);
 }
 
@@ -22,7 +24,7 @@ T OneOf(std::mt19937& random, std::initializer_list<T> values) {
 }
 
 void AddProcessors(std::mt19937& random, GenerationParams* params) {
-  switch (Uniform(random, 0, 9)) {
+  switch (AnyInt(random, 0, 9)) {
     case 0:
       params->repetition_penalty = 1.3;
       break;
@@ -54,25 +56,25 @@ void AddSampling(std::mt19937& random, GenerationParams* params) {
 }
 
 void AddBeams(std::mt19937& random, GenerationParams* params) {
-  params->num_beams = Uniform(random, 1, 5);
-  params->num_return_sequences = Uniform(random, 1, params->num_beams);
-  params->early_stopping = static_cast<EarlyStopping>(Uniform(random, 0, 2));
-  params->length_penalty = Uniform(random, -1, 2);
+  params->num_beams = AnyInt(random, 1, 5);
+  params->num_return_sequences = AnyInt(random, 1, params->num_beams);
+  params->early_stopping = static_cast<EarlyStopping>(AnyInt(random, 0, 2));
+  params->length_penalty = AnyInt(random, -1, 2);
 }
 
 // Beams of any kind, or samples; at most five.
 void AddSearch(std::mt19937& random, GenerationParams* params) {
-  switch (Uniform(random, 0, 9)) {
+  switch (AnyInt(random, 0, 9)) {
     case 0:
     case 1:
       params->do_sample = true;
-      params->num_return_sequences = Uniform(random, 1, 3);
-      params->best_of = params->num_return_sequences + Uniform(random, 0, 2);
+      params->num_return_sequences = AnyInt(random, 1, 3);
+      params->best_of = params->num_return_sequences + AnyInt(random, 0, 2);
       return AddSampling(random, params);
     case 2:
       AddBeams(random, params);
-      params->num_beams = 2 * Uniform(random, 1, 2);
-      params->num_return_sequences = Uniform(random, 1, params->num_beams);
+      params->num_beams = 2 * AnyInt(random, 1, 2);
+      params->num_return_sequences = AnyInt(random, 1, params->num_beams);
       params->num_beam_groups = 2;
       params->diversity_penalty = OneOf(random, {0.0, 0.5});
       return;
@@ -82,8 +84,8 @@ void AddSearch(std::mt19937& random, GenerationParams* params) {
       return AddSampling(random, params);
     case 4:
       params->stochastic = true;
-      params->num_beams = Uniform(random, 1, 4);
-      params->num_return_sequences = Uniform(random, 1, params->num_beams);
+      params->num_beams = AnyInt(random, 1, 4);
+      params->num_return_sequences = AnyInt(random, 1, params->num_beams);
       return AddSampling(random, params);
     default:
       return AddBeams(random, params);
@@ -94,12 +96,12 @@ void AddSearch(std::mt19937& random, GenerationParams* params) {
 void AllowSequences(std::mt19937& random, const ModelDescription& model,
                     GenerationParams* params) {
   std::vector<std::vector<int64_t>>& sequences =
-      params->allowed_sequences.emplace(Uniform(random, 1, 8));
+      params->allowed_sequences.emplace(AnyInt(random, 1, 8));
   for (std::vector<int64_t>& sequence : sequences) {
-    sequence.resize(Uniform(random, 1, *params->max_new_tokens));
+    sequence.resize(AnyInt(random, 1, *params->max_new_tokens));
     for (int64_t& token : sequence) {
       do {
-        token = Uniform(random, 0, model.vocab_size - 1);
+        token = AnyInt(random, 0, model.vocab_size - 1);
       } while (std::ranges::count(model.eos_token_ids, token) > 0);
     }
   }
@@ -109,17 +111,17 @@ void AllowSequences(std::mt19937& random, const ModelDescription& model,
 
 Request RandomRequest(std::mt19937& random, const ModelDescription& model) {
   Request request;
-  const int num_tokens = Uniform(random, 1, 20);
+  const int num_tokens = AnyInt(random, 1, 20);
   for (int i = 0; i < num_tokens; ++i) {
-    request.prompt_tokens.push_back(Uniform(random, 1, model.vocab_size - 1));
+    request.prompt_tokens.push_back(AnyInt(random, 1, model.vocab_size - 1));
   }
   GenerationParams& params = request.params;
-  params.max_new_tokens = Uniform(random, 1, 12);
+  params.max_new_tokens = AnyInt(random, 1, 12);
   AddSearch(random, &params);
   AddProcessors(random, &params);
   if (random() % 8 == 0) AllowSequences(random, model, &params);
-  if (random() % 4 == 0) params.logprobs = Uniform(random, 0, 3);
-  if (random() % 4 == 0) params.prompt_logprobs = Uniform(random, 0, 3);
+  if (random() % 4 == 0) params.logprobs = AnyInt(random, 0, 3);
+  if (random() % 4 == 0) params.prompt_logprobs = AnyInt(random, 0, 3);
   const absl::Status valid = ValidateRequest(model, &request);
   CHECK(valid.ok()) << valid.ToString();
   return request;
@@ -190,6 +192,13 @@ absl::StatusOr<Result> RunAlone(const ToyModelOptions& options,
       [&](absl::StatusOr<Result> result) { answer = std::move(result); });
   RunToEnd(scheduler, model);
   return answer;
+}
+
+void ExpectNothingHeld(const Scheduler& scheduler) {
+  EXPECT_EQ(scheduler.num_running(), 0);
+  EXPECT_EQ(scheduler.num_waiting(), 0);
+  EXPECT_EQ(scheduler.pool().num_held(), 0);
+  EXPECT_EQ(scheduler.pool().num_reserved(), 0);
 }
 
 bool SameResult(const Result& a, const Result& b) {

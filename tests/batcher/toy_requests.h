@@ -50,6 +50,9 @@ absl::StatusOr<Result> RunAlone(
     const ToyModelOptions& options, const Request& request,
     std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
+// Nobody runs or waits, and no page is held or promised.
+void ExpectNothingHeld(const Scheduler& scheduler);
+
 // Everything that a caller sees, to the bit.
 bool SameResult(const Result& a, const Result& b);
 

@@ -26,8 +26,8 @@ using testing::ToyLogitsModel;
 using testing::ToyModelOptions;
 using Sequences = std::vector<std::vector<int64_t>>;
 
-constexpr int kVocabSize = 9;
-constexpr int64_t kEos = 0;
+constexpr int kNumTokens = 9;
+constexpr int64_t kEosToken = 0;
 
 Request Allowing(Sequences sequences, int64_t num_beams) {
   Request request;
@@ -37,7 +37,7 @@ Request Allowing(Sequences sequences, int64_t num_beams) {
   params.num_return_sequences = num_beams;
   params.early_stopping = EarlyStopping::kNever;
   params.max_new_tokens = 6;
-  params.eos_token_id = {kEos};
+  params.eos_token_id = {kEosToken};
   params.allowed_sequences = std::move(sequences);
   return request;
 }
@@ -47,8 +47,8 @@ Sequences RandomSequences(std::mt19937& random, int count) {
   std::set<std::vector<int64_t>> sequences;
   while (sequences.size() < count) {
     std::vector<int64_t> sequence(1 + random() % 5);
-    for (int64_t& token : sequence) token = 1 + random() % (kVocabSize - 1);
-    if (random() % 2 == 0) sequence.push_back(kEos);
+    for (int64_t& token : sequence) token = 1 + random() % (kNumTokens - 1);
+    if (random() % 2 == 0) sequence.push_back(kEosToken);
     sequences.insert(sequence);
   }
   return Sequences(sequences.begin(), sequences.end());
@@ -84,7 +84,7 @@ TEST(AllowedSearchTest, BeamsEnoughForAllGiveThoseOfExhaustiveScoring) {
   std::mt19937 random(2);
   for (uint64_t seed = 0; seed < 60; ++seed) {
     const LogitsModel model = ToyLogitsModel(
-        {.vocab_size = kVocabSize, .seed = seed, .eos_token_ids = {kEos}});
+        {.vocab_size = kNumTokens, .seed = seed, .eos_token_ids = {kEosToken}});
     const int count = 1 + static_cast<int>(random() % 40);
     Request request = Allowing(RandomSequences(random, count), count + 1);
     request.params.length_penalty = (seed % 4) * 0.5;
@@ -98,9 +98,9 @@ TEST(AllowedSearchTest, BeamsEnoughForAllGiveThoseOfExhaustiveScoring) {
     for (size_t i = 0; i < all.size(); ++i) {
       EXPECT_EQ(result.hypotheses[i].tokens, all[i].tokens);
       EXPECT_NEAR(result.hypotheses[i].score, all[i].score, 1e-5);
-      EXPECT_EQ(result.hypotheses[i].finish_reason, all[i].tokens.back() == kEos
-                                                        ? FinishReason::kEos
-                                                        : FinishReason::kStop);
+      EXPECT_EQ(result.hypotheses[i].finish_reason,
+                all[i].tokens.back() == kEosToken ? FinishReason::kEos
+                                                  : FinishReason::kStop);
     }
   }
 }
@@ -109,7 +109,7 @@ TEST(AllowedSearchTest, BeamsEnoughForAllGiveThoseOfExhaustiveScoring) {
 // live beam is never lost to those that end.
 void ExpectLegal(const Request& request, uint64_t seed) {
   const LogitsModel model = ToyLogitsModel(
-      {.vocab_size = kVocabSize, .seed = seed, .eos_token_ids = {kEos}});
+      {.vocab_size = kNumTokens, .seed = seed, .eos_token_ids = {kEosToken}});
   ASSERT_OK_AND_ASSIGN(const Result result, SearchAsTheEngine(model, request));
   const GenerationParams& params = request.params;
   const Sequences& allowed = *params.allowed_sequences;
@@ -163,7 +163,7 @@ TEST(AllowedSearchTest, GroupsWiderThanTheSetFindEverySequence) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const int count = 1 + static_cast<int>(random() % 12);
     const LogitsModel model = ToyLogitsModel(
-        {.vocab_size = kVocabSize, .seed = seed, .eos_token_ids = {kEos}});
+        {.vocab_size = kNumTokens, .seed = seed, .eos_token_ids = {kEosToken}});
     for (const double diversity_penalty : {0.0, 0.7}) {
       Request request =
           Allowing(RandomSequences(random, count), 3 * (count + 1));
@@ -213,7 +213,7 @@ TEST(AllowedSearchTest, StochasticBeamsWiderThanTheSetDrawEverySequence) {
     const int count = 1 + static_cast<int>(random() % 12);
     std::set<std::vector<int64_t>> sequences;
     for (std::vector<int64_t>& sequence : RandomSequences(random, count)) {
-      if (sequence.back() != kEos) sequence.push_back(kEos);
+      if (sequence.back() != kEosToken) sequence.push_back(kEosToken);
       sequences.insert(sequence);
     }
     Request request = Allowing({sequences.begin(), sequences.end()}, 20);
@@ -221,7 +221,7 @@ TEST(AllowedSearchTest, StochasticBeamsWiderThanTheSetDrawEverySequence) {
     request.params.stochastic = true;
     request.params.seed = seed;
     const LogitsModel model = ToyLogitsModel(
-        {.vocab_size = kVocabSize, .seed = seed, .eos_token_ids = {kEos}});
+        {.vocab_size = kNumTokens, .seed = seed, .eos_token_ids = {kEosToken}});
     ASSERT_OK_AND_ASSIGN(const Result result,
                          SearchAsTheEngine(model, request));
     std::set<std::vector<int64_t>> drawn;
@@ -272,14 +272,14 @@ TEST(AllowedSearchTest, GroupsAskForNoMoreThanTheirWorstCase) {
 
 TEST(AllowedSearchTest, ASequenceThatBeginsAnotherEndsAndGoesOn) {
   const Request request = Allowing({{2}, {2, 3}, {2, 3, 4}}, 4);
-  const LogitsModel model = ToyLogitsModel({.vocab_size = kVocabSize});
+  const LogitsModel model = ToyLogitsModel({.vocab_size = kNumTokens});
   ASSERT_OK_AND_ASSIGN(const Result result, SearchAsTheEngine(model, request));
   EXPECT_EQ(result.hypotheses.size(), 3);
 }
 
 TEST(AllowedSearchTest, ASampleEndsWithTheFirstSequenceItCompletes) {
   Request request = Allowing({{2}, {2, 3}, {2, 3, 4}}, 1);
-  const LogitsModel model = ToyLogitsModel({.vocab_size = kVocabSize});
+  const LogitsModel model = ToyLogitsModel({.vocab_size = kNumTokens});
   ASSERT_OK_AND_ASSIGN(const Result result, SearchAsTheEngine(model, request));
   ASSERT_EQ(result.hypotheses.size(), 1);
   EXPECT_THAT(result.hypotheses[0].tokens, ElementsAre(2));

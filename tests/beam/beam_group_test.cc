@@ -60,7 +60,7 @@ class BeamGroupTest : public ::testing::Test {
   StepPlan next_;
 };
 
-std::vector<SequenceId> Sequences(const StepPlan& plan) {
+std::vector<SequenceId> SequencesOf(const StepPlan& plan) {
   std::vector<SequenceId> sequences;
   for (const PlanRow& row : plan.rows) sequences.push_back(row.sequence);
   return sequences;
@@ -119,7 +119,7 @@ TEST_F(BeamGroupTest, BeamsAreRowsInRankOrderThatFeedTheirLastToken) {
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}, {0, 3, -3}}));
   EXPECT_EQ(group.num_pending_tokens(), 3);
   StepPlan plan = Plan(group);
-  const std::vector<SequenceId> rows = Sequences(plan);
+  const std::vector<SequenceId> rows = SequencesOf(plan);
   EXPECT_THAT(plan.tokens, ElementsAre(1, 2, 3));
   EXPECT_EQ(rows.at(0), first);
   EXPECT_THAT(plan.forks, ElementsAre(SequenceFork{first, rows.at(1)},
@@ -134,7 +134,7 @@ TEST_F(BeamGroupTest, BeamsAreRowsInRankOrderThatFeedTheirLastToken) {
   EXPECT_THAT(plan.finished, ElementsAre(first));
   ASSERT_THAT(plan.forks, SizeIs(1));
   EXPECT_EQ(plan.forks[0].parent, rows[2]);
-  EXPECT_THAT(Sequences(plan),
+  EXPECT_THAT(SequencesOf(plan),
               ElementsAre(rows[2], rows[1], plan.forks[0].child));
   for (const PlanRow& row : plan.rows) EXPECT_EQ(row.first_position, 4);
 }
@@ -156,7 +156,7 @@ TEST_F(BeamGroupTest, ABeamThatEndsWithoutSuccessorFreesItsSlotAndPages) {
   BeamGroup group = MakeGroup(MakeRequest({5, 6, 7, 8}, 3, 9));
   Plan(group);
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}, {0, 3, -3}}));
-  const std::vector<SequenceId> rows = Sequences(Plan(group));
+  const std::vector<SequenceId> rows = SequencesOf(Plan(group));
   EXPECT_EQ(pool_.num_held(), 4);
 
   ASSERT_OK(Answer(group, {{1, 4, -4}}));
@@ -164,7 +164,7 @@ TEST_F(BeamGroupTest, ABeamThatEndsWithoutSuccessorFreesItsSlotAndPages) {
   EXPECT_THAT(group.Tables(), SizeIs(1));
   StepPlan plan = Plan(group);
   EXPECT_THAT(plan.finished, ElementsAre(rows.at(0), rows.at(2)));
-  EXPECT_THAT(Sequences(plan), ElementsAre(rows.at(1)));
+  EXPECT_THAT(SequencesOf(plan), ElementsAre(rows.at(1)));
 
   ASSERT_OK(Answer(group, {{0, 5, -5}, {0, 6, -6}}));
   plan = Plan(group);
@@ -205,7 +205,7 @@ TEST_F(BeamGroupTest, AtItsEndEverythingIsReleasedAndNamed) {
   BeamGroup group = MakeGroup(MakeRequest({5, 6}, 2, 2));
   Plan(group);
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
-  const std::vector<SequenceId> rows = Sequences(Plan(group));
+  const std::vector<SequenceId> rows = SequencesOf(Plan(group));
   ASSERT_OK(Answer(group, {{1, 3, -3}, {0, 4, -4}, {0, 5, -5}}));
   EXPECT_TRUE(group.done());
   EXPECT_THAT(next_.finished, ElementsAre(rows.at(0), rows.at(1)));
@@ -238,7 +238,7 @@ TEST_F(BeamGroupTest, AnErrorOfTheStrategyEndsTheGroupAndReleasesItsPages) {
   BeamGroup group = MakeGroup(MakeRequest({5, 6}, 2, 4));
   Plan(group);
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}}));
-  const std::vector<SequenceId> rows = Sequences(Plan(group));
+  const std::vector<SequenceId> rows = SequencesOf(Plan(group));
   EXPECT_THAT(Answer(group, {}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("after 1 generated token: the model gives "
@@ -420,7 +420,7 @@ TEST(BeamGroupSlotsTest, TheFirstChildOfABeamKeepsItsSequence) {
     ASSERT_OK(driver.Add(request, 100));
     ASSERT_OK(driver.Step());
     while (!driver.done()) {
-      const std::vector<SequenceId> before = Sequences(driver.last_plan());
+      const std::vector<SequenceId> before = SequencesOf(driver.last_plan());
       const std::vector<Candidate> candidates =
           driver.last_result().selections.at(0).candidates;
       ASSERT_OK_AND_ASSIGN(
@@ -428,7 +428,7 @@ TEST(BeamGroupSlotsTest, TheFirstChildOfABeamKeepsItsSequence) {
           strategy.Advance(SelectionResult{.candidates = candidates}, nullptr));
       ASSERT_OK(driver.Step());
       const StepPlan& plan = driver.last_plan();
-      const std::vector<SequenceId> after = Sequences(plan);
+      const std::vector<SequenceId> after = SequencesOf(plan);
       ASSERT_EQ(after.size(), beams.size());
       std::set<int> parents;
       size_t num_forks = 0;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/beam/letters.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"
 
@@ -19,11 +20,6 @@ using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr TokenId kEos = 0;
-constexpr TokenId kA = 1;
-constexpr TokenId kB = 2;
-constexpr TokenId kC = 3;
 
 GenerationParams Params(int64_t num_beams,
                         EarlyStopping early_stopping = EarlyStopping::kFalse) {
@@ -45,7 +41,7 @@ std::vector<Continuation> Step(BeamStrategy& strategy,
   return *beams;
 }
 
-std::vector<std::vector<TokenId>> Tokens(const BeamStrategy& strategy) {
+std::vector<std::vector<TokenId>> TokensOf(const BeamStrategy& strategy) {
   std::vector<std::vector<TokenId>> tokens;
   for (const Hypothesis& hypothesis : strategy.Hypotheses()) {
     tokens.push_back(hypothesis.tokens);
@@ -95,8 +91,8 @@ TEST(BeamStrategyTest, ScriptedSearchThatRunsOutOfBeams) {
              {{1.0, 0.0, 0.0}, {1.0, 0.0, 0.0}}},
             strategy);
   EXPECT_TRUE(strategy.done());
-  EXPECT_THAT(Tokens(strategy), ElementsAre(ElementsAre(kA, kEos),
-                                            ElementsAre(kB, kA, kB, kEos)));
+  EXPECT_THAT(TokensOf(strategy), ElementsAre(ElementsAre(kA, kEos),
+                                              ElementsAre(kB, kA, kB, kEos)));
   EXPECT_THAT(Scores(strategy),
               ElementsAre(Near(std::log(0.9) / 2), Near(std::log(0.081) / 4)));
 }
@@ -109,8 +105,8 @@ TEST(BeamStrategyTest, ScriptedSearchThatEndsWithAFullPool) {
              {{0.1, 0.5, 0.4}, {1.0, 0.0, 0.0}}},
             strategy);
   EXPECT_TRUE(strategy.done());
-  EXPECT_THAT(Tokens(strategy), ElementsAre(ElementsAre(kA, kB, kA, kEos),
-                                            ElementsAre(kA, kB, kEos)));
+  EXPECT_THAT(TokensOf(strategy), ElementsAre(ElementsAre(kA, kB, kA, kEos),
+                                              ElementsAre(kA, kB, kEos)));
   EXPECT_THAT(Scores(strategy), ElementsAre(Near(std::log(0.112) / 4),
                                             Near(std::log(0.168) / 3)));
 }
@@ -153,9 +149,9 @@ TEST(BeamStrategyTest, TheBestThatDoNotHitLiveOnInOrder) {
 TEST(BeamStrategyTest, AnEosRankedBelowTheBeamsDoesNotEnterThePool) {
   BeamStrategy strategy(Params(2));
   Step(strategy, {{0, kA, -1}, {0, kEos, -2}, {0, kB, -3}});
-  EXPECT_THAT(Tokens(strategy), ElementsAre(ElementsAre(kEos)));
+  EXPECT_THAT(TokensOf(strategy), ElementsAre(ElementsAre(kEos)));
   Step(strategy, {{0, kA, -2}, {0, kB, -3}, {0, kEos, -3.5}, {1, kA, -4}});
-  EXPECT_THAT(Tokens(strategy), ElementsAre(ElementsAre(kEos)));
+  EXPECT_THAT(TokensOf(strategy), ElementsAre(ElementsAre(kEos)));
 }
 
 TEST(BeamStrategyTest, EarlyStoppingTrueEndsWhenThePoolIsFull) {
@@ -163,7 +159,7 @@ TEST(BeamStrategyTest, EarlyStoppingTrueEndsWhenThePoolIsFull) {
   Step(strategy, {{0, kEos, -0.5}, {0, kA, -1.0}, {0, kB, -2}});
   Step(strategy, {{0, kB, -1.2}, {0, kEos, -1.5}, {1, kA, -3}});
   EXPECT_TRUE(strategy.done());
-  EXPECT_THAT(Tokens(strategy),
+  EXPECT_THAT(TokensOf(strategy),
               ElementsAre(ElementsAre(kEos), ElementsAre(kA, kEos)));
 }
 
@@ -174,7 +170,7 @@ TEST(BeamStrategyTest, EarlyStoppingFalseGoesOnReplacingTheWorst) {
   ASSERT_FALSE(strategy.done());  // -1.2 / 2 beats -1.5 / 2
   Step(strategy, {{0, kEos, -1.25}, {0, kA, -1.3}, {1, kA, -4}});
   EXPECT_FALSE(strategy.done());  // -1.3 / 3 beats -0.5
-  EXPECT_THAT(Tokens(strategy),
+  EXPECT_THAT(TokensOf(strategy),
               ElementsAre(ElementsAre(kA, kB, kEos), ElementsAre(kEos)));
 }
 
@@ -221,7 +217,7 @@ TEST(BeamStrategyTest, EndsWhenEveryCandidateHits) {
   BeamStrategy strategy(params);
   Step(strategy, {{0, kC, -1}, {0, kEos, -2}});
   EXPECT_TRUE(strategy.done());
-  EXPECT_THAT(Tokens(strategy),
+  EXPECT_THAT(TokensOf(strategy),
               ElementsAre(ElementsAre(kC), ElementsAre(kEos)));
 }
 
@@ -233,7 +229,7 @@ TEST(BeamStrategyTest, AtTheLengthLimitTheBestEnterWhetherEosOrNot) {
   Step(strategy,
        {{1, kC, -1.0}, {0, kEos, -1.2}, {0, kB, -1.4}, {1, kEos, -1.5}});
   EXPECT_TRUE(strategy.done());
-  EXPECT_THAT(Tokens(strategy),
+  EXPECT_THAT(TokensOf(strategy),
               ElementsAre(ElementsAre(kB, kC), ElementsAre(kA, kEos)));
   EXPECT_EQ(strategy.Hypotheses()[0].finish_reason, FinishReason::kLength);
   EXPECT_EQ(strategy.Hypotheses()[1].finish_reason, FinishReason::kEos);
@@ -246,7 +242,8 @@ TEST(BeamStrategyTest, ReturnsAsManyHypothesesAsAskedFor) {
   params.max_new_tokens = 1;
   BeamStrategy strategy(params);
   Step(strategy, {{0, kA, -1}, {0, kB, -2}, {0, kEos, -3}, {0, kC, -4}});
-  EXPECT_THAT(Tokens(strategy), ElementsAre(ElementsAre(kA), ElementsAre(kB)));
+  EXPECT_THAT(TokensOf(strategy),
+              ElementsAre(ElementsAre(kA), ElementsAre(kB)));
 }
 
 TEST(BeamStrategyTest, DeadEndsLeaveFewerBeamsAndFewerHypotheses) {
@@ -257,7 +254,7 @@ TEST(BeamStrategyTest, DeadEndsLeaveFewerBeamsAndFewerHypotheses) {
   EXPECT_THAT(Step(strategy, {{1, kA, -3}}), ElementsAre(Continuation{1, kA}));
   Step(strategy, {{0, kC, -4}, {0, kA, -5}});
   EXPECT_TRUE(strategy.done());
-  EXPECT_THAT(Tokens(strategy),
+  EXPECT_THAT(TokensOf(strategy),
               ElementsAre(ElementsAre(kB, kA, kC), ElementsAre(kB, kA, kA)));
 }
 
@@ -266,7 +263,7 @@ TEST(BeamStrategyTest, WhatFinishedIsTheAnswerWhenAllBeamsDie) {
   Step(strategy, {{0, kEos, -1}, {0, kA, -2}});
   Step(strategy, {});
   EXPECT_TRUE(strategy.done());
-  EXPECT_THAT(Tokens(strategy), ElementsAre(ElementsAre(kEos)));
+  EXPECT_THAT(TokensOf(strategy), ElementsAre(ElementsAre(kEos)));
 }
 
 TEST(BeamStrategyTest, NoPossibleTokenIsAnErrorThatSaysWhere) {
@@ -293,7 +290,7 @@ TEST(BeamStrategyTest, PatienceWaitsForMoreHypothesesThanBeams) {
   ASSERT_FALSE(strategy.done());
   Step(strategy, {{0, kEos, -6}, {0, kA, -7}, {1, kA, -8}});
   EXPECT_TRUE(strategy.done());
-  EXPECT_THAT(Tokens(strategy),
+  EXPECT_THAT(TokensOf(strategy),
               ElementsAre(ElementsAre(kEos), ElementsAre(kA, kEos)));
 }
 
@@ -302,7 +299,7 @@ TEST(BeamStrategyTest, ImpatienceEndsWithFewerHypothesesThanBeams) {
     BeamStrategy strategy(Patient(patience));
     Step(strategy, {{0, kA, -0.5}, {0, kEos, -1.0}, {0, kB, -2}});
     EXPECT_TRUE(strategy.done());
-    EXPECT_THAT(Tokens(strategy), ElementsAre(ElementsAre(kEos)));
+    EXPECT_THAT(TokensOf(strategy), ElementsAre(ElementsAre(kEos)));
   }
 }
 
@@ -313,7 +310,7 @@ TEST(BeamStrategyTest, ImpatienceStillTakesAllThatEndTogether) {
   BeamStrategy strategy(params);
   Step(strategy, {{0, kEos, -0.5}, {0, kC, -1.0}, {0, kB, -2}});
   EXPECT_TRUE(strategy.done());
-  EXPECT_THAT(Tokens(strategy),
+  EXPECT_THAT(TokensOf(strategy),
               ElementsAre(ElementsAre(kEos), ElementsAre(kC)));
 }
 

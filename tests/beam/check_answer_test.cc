@@ -18,7 +18,7 @@ namespace {
 using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr int kVocabSize = 10;
+constexpr int kNumAnswerTokens = 10;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // Asked of two rows.
@@ -48,7 +48,7 @@ absl::Status Check(const PlanSelection& asked,
                      {.request = {},
                       .candidates = std::move(candidates),
                       .logprobs = std::move(logprobs)},
-                     kVocabSize);
+                     kNumAnswerTokens);
 }
 
 void ExpectRefused(const absl::Status& status, const std::string& why) {

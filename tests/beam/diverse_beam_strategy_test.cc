@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "beam/beam_strategy.h"
+#include "tests/beam/letters.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"
 
@@ -21,12 +22,8 @@ using testing::SearchAsTheEngine;
 using testing::StatusIs;
 using testing::ToyLogitsModel;
 
-constexpr TokenId kEos = 0;
-constexpr TokenId kA = 1;
-constexpr TokenId kB = 2;
-constexpr TokenId kC = 3;
-
-GenerationParams Params(int64_t num_beams, int64_t num_groups, double penalty) {
+GenerationParams DiverseParams(int64_t num_beams, int64_t num_groups,
+                               double penalty) {
   GenerationParams params;
   params.num_beams = num_beams;
   params.num_return_sequences = num_beams;
@@ -51,7 +48,7 @@ PlanSelection Selection(const DiverseBeamStrategy& strategy) {
 }
 
 TEST(DiverseBeamStrategyTest, AsksOfEachRowWhatAGroupAndThePenalisedMayTake) {
-  DiverseBeamStrategy strategy(Params(6, 3, 0.5));
+  DiverseBeamStrategy strategy(DiverseParams(6, 3, 0.5));
   PlanSelection selection = Selection(strategy);
   EXPECT_EQ(selection.num_rows, 1);
   EXPECT_EQ(selection.num_candidates, 2 * 2 + 4);
@@ -60,7 +57,7 @@ TEST(DiverseBeamStrategyTest, AsksOfEachRowWhatAGroupAndThePenalisedMayTake) {
 }
 
 TEST(DiverseBeamStrategyTest, LaterGroupsPayForEveryBeamThatChoseTheToken) {
-  DiverseBeamStrategy strategy(Params(4, 2, 0.75));
+  DiverseBeamStrategy strategy(DiverseParams(4, 2, 0.75));
   // Group 0 takes A and B; for group 1 these are -1.75 and -2.25, so C is best.
   EXPECT_THAT(Step(strategy, {{0, kA, -1}, {0, kB, -1.5}, {0, kC, -1.625}}),
               ElementsAre(Continuation{0, kA}, Continuation{0, kB},
@@ -82,7 +79,7 @@ TEST(DiverseBeamStrategyTest, LaterGroupsPayForEveryBeamThatChoseTheToken) {
 }
 
 TEST(DiverseBeamStrategyTest, AGroupThatIsOverHasNoRowsAndOthersGoOn) {
-  GenerationParams params = Params(2, 2, 1);
+  GenerationParams params = DiverseParams(2, 2, 1);
   params.early_stopping = EarlyStopping::kTrue;
   DiverseBeamStrategy strategy(params);
   // Group 0 ends with its only place filled; group 1 pays nothing for EOS, but
@@ -100,7 +97,7 @@ TEST(DiverseBeamStrategyTest, AGroupThatIsOverHasNoRowsAndOthersGoOn) {
 }
 
 TEST(DiverseBeamStrategyTest, AtTheLimitBeamsOfGroupsThatAreNotOverFinish) {
-  GenerationParams params = Params(4, 2, 1);
+  GenerationParams params = DiverseParams(4, 2, 1);
   params.max_new_tokens = 1;
   DiverseBeamStrategy strategy(params);
   EXPECT_THAT(Step(strategy,
@@ -116,8 +113,8 @@ TEST(DiverseBeamStrategyTest, AtTheLimitBeamsOfGroupsThatAreNotOverFinish) {
 
 TEST(DiverseBeamStrategyTest, WithoutAPenaltyAllGroupsFindTheSame) {
   const auto model = ToyLogitsModel({.vocab_size = 9, .seed = 3});
-  Request diverse = {{1, 2}, Params(6, 3, 0)};
-  Request plain = {{1, 2}, Params(2, 1, 0)};
+  Request diverse = {{1, 2}, DiverseParams(6, 3, 0)};
+  Request plain = {{1, 2}, DiverseParams(2, 1, 0)};
   diverse.params.early_stopping = EarlyStopping::kNever;
   plain.params.early_stopping = EarlyStopping::kNever;
   ASSERT_OK_AND_ASSIGN(const Result a, SearchAsTheEngine(model, diverse));
@@ -129,7 +126,7 @@ TEST(DiverseBeamStrategyTest, WithoutAPenaltyAllGroupsFindTheSame) {
 }
 
 TEST(DiverseBeamStrategyTest, DecidesOnEveryCandidateOfEveryGroup) {
-  DiverseBeamStrategy strategy(Params(2, 2, 1));
+  DiverseBeamStrategy strategy(DiverseParams(2, 2, 1));
   std::vector<Decision> decisions;
   ASSERT_OK(strategy.Advance(
       {.candidates = {{0, kA, -1}, {0, kB, -1.5}, {0, kC, -3}}}, &decisions));
@@ -143,7 +140,7 @@ TEST(DiverseBeamStrategyTest, DecidesOnEveryCandidateOfEveryGroup) {
 }
 
 TEST(DiverseBeamStrategyTest, NoPossibleTokenIsAnError) {
-  DiverseBeamStrategy strategy(Params(4, 2, 1));
+  DiverseBeamStrategy strategy(DiverseParams(4, 2, 1));
   EXPECT_THAT(strategy.Advance({}, nullptr),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("no token is possible after 0")));

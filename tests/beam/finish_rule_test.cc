@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using testing::SharedEnFrTokenizer;
 using testing::StatusIs;
 
-GenerationParams Params() {
+GenerationParams RuleParams() {
   GenerationParams params;
   params.max_new_tokens = 20;
   params.eos_token_id = {2, 7};
@@ -53,7 +53,7 @@ End EndOf(const GenerationParams& params, const std::string& text) {
 }
 
 TEST(FinishRuleTest, IdsEndASequenceAndAnEosIdIsNamedFirst) {
-  const FinishRule rule(Params());
+  const FinishRule rule(RuleParams());
   FinishRule::Progress progress = rule.Begin();
   EXPECT_EQ(rule.Feed(2, &progress).hit, FinishReason::kEos);
   EXPECT_EQ(rule.Feed(7, &progress).hit, FinishReason::kEos);
@@ -65,7 +65,7 @@ TEST(FinishRuleTest, IdsEndASequenceAndAnEosIdIsNamedFirst) {
 }
 
 TEST(FinishRuleTest, IgnoredEosIdsAreOrdinaryButStopIdsAreNot) {
-  GenerationParams params = Params();
+  GenerationParams params = RuleParams();
   params.ignore_eos = true;
   const FinishRule rule(params);
   FinishRule::Progress progress = rule.Begin();
@@ -74,7 +74,7 @@ TEST(FinishRuleTest, IgnoredEosIdsAreOrdinaryButStopIdsAreNot) {
 }
 
 TEST(FinishRuleTest, AStopStringEndsWithTheTokenThatCompletesIt) {
-  GenerationParams params = Params();
+  GenerationParams params = RuleParams();
   const std::string text = "Je ne sais pas.";
   const int num_tokens = static_cast<int>(Encode(text).size());
   params.stop = {"pas."};
@@ -91,7 +91,7 @@ TEST(FinishRuleTest, AStopStringEndsWithTheTokenThatCompletesIt) {
 }
 
 TEST(FinishRuleTest, StopStringsDoNotCountBeforeMinNewTokens) {
-  GenerationParams params = Params();
+  GenerationParams params = RuleParams();
   params.stop = {"a"};
   const std::string text = "Je ne sais pas.";
   const End first = EndOf(params, text);
@@ -103,7 +103,7 @@ TEST(FinishRuleTest, StopStringsDoNotCountBeforeMinNewTokens) {
 
 // A beam that forks takes its text with it, and the twins go separate ways.
 TEST(FinishRuleTest, ProgressForksByCopying) {
-  GenerationParams params = Params();
+  GenerationParams params = RuleParams();
   params.stop = {"ne sais"};
   const FinishRule rule(params, nullptr,
                         RequestText::Make(params, SharedEnFrTokenizer()));
@@ -119,7 +119,7 @@ TEST(FinishRuleTest, ProgressForksByCopying) {
 
 // To make an automaton of them takes long, and the strand waits for a strategy.
 TEST(FinishRuleTest, StopsAreThoseThatWerePreparedWithTheRequest) {
-  GenerationParams params = Params();
+  GenerationParams params = RuleParams();
   params.stop = {"ne sais"};
   const PreparedRequest prepared({{1}, params}, SharedEnFrTokenizer());
   const PreparedRequest copy = prepared;
@@ -131,7 +131,7 @@ TEST(FinishRuleTest, StopsAreThoseThatWerePreparedWithTheRequest) {
 }
 
 TEST(FinishRuleTest, WhereSequencesAreAllowedTheirEndsAloneCount) {
-  GenerationParams params = Params();
+  GenerationParams params = RuleParams();
   params.allowed_sequences = {{{5, 6}, {5, 6, 2}, {8}}};
   const FinishRule rule(params, AllowedSequences::Make(params));
   EXPECT_FALSE(rule.is_by_token());
@@ -149,7 +149,7 @@ TEST(FinishRuleTest, WhereSequencesAreAllowedTheirEndsAloneCount) {
 }
 
 TEST(CheckStopsTest, StopsNeedATokenizer) {
-  GenerationParams params = Params();
+  GenerationParams params = RuleParams();
   EXPECT_OK(CheckStops(params, nullptr));
   params.stop = {"x"};
   EXPECT_OK(CheckStops(params, &EnFrTokenizer()));

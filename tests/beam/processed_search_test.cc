@@ -18,8 +18,8 @@ using testing::LogitsModel;
 using testing::SearchAsTheEngine;
 using testing::ToyLogitsModel;
 
-constexpr int kVocabSize = 4;
-constexpr int kMaxLength = 4;
+constexpr int kNumLetters = 4;
+constexpr int kMaxLetters = 4;
 
 // The scores of what may follow, by the rules of docs/request_format.md.
 std::vector<float> Processed(const LogitsModel& model, const Request& request,
@@ -31,7 +31,7 @@ std::vector<float> Processed(const LogitsModel& model, const Request& request,
   for (const auto& [token, bias] : params.logit_bias) {
     scores[token] += static_cast<float>(bias);
   }
-  for (TokenId token = 0; token < kVocabSize; ++token) {
+  for (TokenId token = 0; token < kNumLetters; ++token) {
     float& score = scores[token];
     if (std::ranges::count(history, token) > 0) {
       const float penalty = static_cast<float>(params.repetition_penalty);
@@ -48,12 +48,12 @@ void Enumerate(const LogitsModel& model, const Request& request,
                const Hypothesis& prefix, std::vector<Hypothesis>* all) {
   const std::vector<int64_t>& eos = *request.params.eos_token_id;
   const std::vector<float> scores = Processed(model, request, prefix.tokens);
-  for (TokenId token = 0; token < kVocabSize; ++token) {
+  for (TokenId token = 0; token < kNumLetters; ++token) {
     Hypothesis next = prefix;
     next.tokens.push_back(token);
     next.cum_log_prob += scores[token];
     const int length = static_cast<int>(next.tokens.size());
-    if (std::ranges::count(eos, token) == 0 && length < kMaxLength) {
+    if (std::ranges::count(eos, token) == 0 && length < kMaxLetters) {
       Enumerate(model, request, next, all);
       continue;
     }
@@ -71,12 +71,12 @@ TEST_P(ProcessedSearchTest, NBestIsThatOfExhaustiveSearch) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Request request = {{1, 3}, {}};
     GenerationParams& params = request.params;
-    params.max_new_tokens = kMaxLength;
+    params.max_new_tokens = kMaxLetters;
     params.eos_token_id = {0};
     params.early_stopping = EarlyStopping::kTrue;
     GetParam()(&params);
     const LogitsModel model =
-        ToyLogitsModel({.vocab_size = kVocabSize, .seed = seed});
+        ToyLogitsModel({.vocab_size = kNumLetters, .seed = seed});
     std::vector<Hypothesis> all;
     Enumerate(model, request, {}, &all);
     std::ranges::sort(all, [](const Hypothesis& a, const Hypothesis& b) {

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-GenerationParams Params(int64_t max_new_tokens) {
+GenerationParams SampleParams(int64_t max_new_tokens) {
   GenerationParams params;
   params.max_new_tokens = max_new_tokens;
   params.eos_token_id = {0, 9};
@@ -28,7 +28,7 @@ SelectionResult Best(TokenId token, float cum) {
 }
 
 TEST(GreedySearchTest, AsksForOneToken) {
-  SampleStrategy strategy(Params(4));
+  SampleStrategy strategy(SampleParams(4));
   ASSERT_OK(strategy.Advance(Best(5, -0.5f), nullptr));
   PlanSelection selection;
   strategy.DescribeSelection(&selection);
@@ -40,7 +40,7 @@ TEST(GreedySearchTest, AsksForOneToken) {
 }
 
 TEST(GreedySearchTest, EndsAtAnyEosAndReturnsIt) {
-  SampleStrategy strategy(Params(10));
+  SampleStrategy strategy(SampleParams(10));
   ASSERT_OK_AND_ASSIGN(const auto beams,
                        strategy.Advance(Best(5, -0.5f), nullptr));
   EXPECT_THAT(beams, ElementsAre(Continuation{0, 5}));
@@ -59,7 +59,7 @@ TEST(GreedySearchTest, EndsAtAnyEosAndReturnsIt) {
 }
 
 TEST(GreedySearchTest, EndsAtTheLengthLimit) {
-  SampleStrategy strategy(Params(2));
+  SampleStrategy strategy(SampleParams(2));
   ASSERT_OK(strategy.Advance(Best(5, -0.5f), nullptr));
   std::vector<TokenId> tokens = {3};
   strategy.AppendTokens(0, &tokens);
@@ -73,13 +73,13 @@ TEST(GreedySearchTest, EndsAtTheLengthLimit) {
 }
 
 TEST(GreedySearchTest, AnEosAtTheLengthLimitCountsAsEos) {
-  SampleStrategy strategy(Params(1));
+  SampleStrategy strategy(SampleParams(1));
   ASSERT_OK(strategy.Advance(Best(0, -1.0f), nullptr));
   EXPECT_EQ(strategy.Hypotheses().at(0).finish_reason, FinishReason::kEos);
 }
 
 TEST(GreedySearchTest, NoPossibleTokenIsAnErrorThatSaysWhere) {
-  SampleStrategy strategy(Params(4));
+  SampleStrategy strategy(SampleParams(4));
   ASSERT_OK(strategy.Advance(Best(5, -0.5f), nullptr));
   EXPECT_THAT(strategy.Advance(Best(kNoToken, 0), nullptr),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -89,7 +89,7 @@ TEST(GreedySearchTest, NoPossibleTokenIsAnErrorThatSaysWhere) {
 }
 
 TEST(SampleStrategyTest, ASampleWithoutATokenEndsThoseThatAreFinishedToo) {
-  GenerationParams params = Params(4);
+  GenerationParams params = SampleParams(4);
   params.num_return_sequences = 2;
   SampleStrategy strategy(params);
   ASSERT_OK(
@@ -105,7 +105,7 @@ TEST(GreedySearchTest, TakesTheBestTokenOfEveryStep) {
   const testing::ToyModelOptions options = {.eos_token_ids = {0, 9}};
   const testing::LanguageModel model =
       testing::ToyLanguageModel(options, {1, 2});
-  SampleStrategy strategy(Params(20));
+  SampleStrategy strategy(SampleParams(20));
   ASSERT_OK(testing::SearchAlone(model, &strategy));
   const std::vector<TokenId> tokens = strategy.Hypotheses().at(0).tokens;
   for (size_t i = 0; i < tokens.size(); ++i) {

@@ -22,10 +22,9 @@ namespace {
 using testing::AnswerAsTheEngine;
 using testing::Cases;
 using ::testing::ElementsAre;
+using testing::kLeastPValue;
 using testing::SearchAsTheEngine;
 using testing::ToyLogitsModel;
-
-constexpr double kLeastPValue = 1e-6;
 
 GenerationParams Sampled(int64_t num_beams, uint64_t seed) {
   GenerationParams params;

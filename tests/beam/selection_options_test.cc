@@ -21,8 +21,8 @@ TEST(DistinctEosTokenIdsTest, AreSortedAndEachOnce) {
 }
 
 TEST(MakeSelectionRuleTest, KnowsWhichOptionsReadTheHistory) {
-  using Set = std::function<void(GenerationParams*)>;
-  const std::pair<Set, bool> cases[] = {
+  using Change = std::function<void(GenerationParams*)>;
+  const std::pair<Change, bool> cases[] = {
       {[](auto* params) { params->repetition_penalty = 1.5; }, true},
       {[](auto* params) { params->no_repeat_ngram_size = 2; }, true},
       {[](auto* params) {

@@ -26,6 +26,7 @@ namespace {
 
 using testing::Cases;
 using ::testing::HasSubstr;
+using testing::kLeastPValue;
 using testing::LogitsModel;
 using testing::SearchAsTheEngine;
 using testing::StatusIs;
@@ -34,7 +35,6 @@ using Tokens = std::vector<TokenId>;
 
 constexpr int kVocabSize = 4;
 constexpr int kMaxLength = 3;
-constexpr double kLeastPValue = 1e-6;
 
 LogitsModel SomeModel() {
   return ToyLogitsModel({.vocab_size = kVocabSize, .seed = 5});
@@ -55,8 +55,8 @@ Request SomeRequest(int64_t num_beams, uint64_t seed) {
 // The log-probability of every sequence.
 using Distribution = std::map<Tokens, double>;
 
-void Enumerate(const LogitsModel& model, const Request& request,
-               const Tokens& tokens, double log_prob, Distribution* all) {
+void EnumerateDraws(const LogitsModel& model, const Request& request,
+                    const Tokens& tokens, double log_prob, Distribution* all) {
   Tokens history = request.prompt_tokens;
   history.insert(history.end(), tokens.begin(), tokens.end());
   const std::vector<double> next = reference::DrawProbabilities(
@@ -69,14 +69,14 @@ void Enumerate(const LogitsModel& model, const Request& request,
     if (token == 0 || child.size() == request.params.max_new_tokens) {
       (*all)[child] = child_log_prob;
     } else {
-      Enumerate(model, request, child, child_log_prob, all);
+      EnumerateDraws(model, request, child, child_log_prob, all);
     }
   }
 }
 
 Distribution AllSequences(const LogitsModel& model, const Request& request) {
   Distribution all;
-  Enumerate(model, request, {}, 0, &all);
+  EnumerateDraws(model, request, {}, 0, &all);
   return all;
 }
 

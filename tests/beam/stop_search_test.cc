@@ -18,7 +18,7 @@ using testing::SearchAsTheEngine;
 using testing::SharedEnFrTokenizer;
 using testing::ToyLogitsModel;
 
-GenerationParams Params(uint64_t seed) {
+GenerationParams StopParams(uint64_t seed) {
   GenerationParams params;
   params.max_new_tokens = 8;
   params.eos_token_id = {2};
@@ -28,7 +28,7 @@ GenerationParams Params(uint64_t seed) {
 }
 
 std::vector<GenerationParams> EverySearch(uint64_t seed) {
-  std::vector<GenerationParams> searches(6, Params(seed));
+  std::vector<GenerationParams> searches(6, StopParams(seed));
   searches[1].num_return_sequences = 3;
   searches[1].do_sample = true;
   for (size_t i = 2; i < searches.size(); ++i) {

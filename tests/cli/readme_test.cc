@@ -12,12 +12,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kRoot = SourcePath();
-
 TEST(ReadmeTest, ItsExampleIsTheQuickstartAndPrintsWhatItSays) {
-  const std::string readme = ReadText(kRoot + "/README.md");
+  const std::string readme = ReadText(SourcePath("README.md"));
   const std::string source =
-      ReadText(kRoot + "/examples/quickstart/quickstart.cc");
+      ReadText(SourcePath("examples/quickstart/quickstart.cc"));
   EXPECT_THAT(readme, HasSubstr("```cpp\n" + source + "```"));
   const ProgramRun run =
       RunProgram(ESPALIER_QUICKSTART, {ModelDirectory("en-fr")}, "");

@@ -13,7 +13,7 @@
 namespace espalier::testing {
 namespace {
 
-std::string RunBatch(std::vector<std::string> options) {
+std::string BatchOutput(std::vector<std::string> options) {
   options.insert(options.begin(), {"batch", "-m", ModelDirectory("en-fr")});
   const ProgramRun run = RunEspalier(options, ReferenceRequests());
   EXPECT_EQ(run.exit_code, 0) << run.err;
@@ -22,7 +22,7 @@ std::string RunBatch(std::vector<std::string> options) {
 
 // The answer all others are compared with.
 const std::string& Together() {
-  static const auto* const out = new std::string(RunBatch({}));
+  static const auto* const out = new std::string(BatchOutput({}));
   return *out;
 }
 
@@ -32,34 +32,34 @@ TEST(ReferenceTest, EveryHypothesisIsTheReferences) {
 
 // Nothing about how requests are run may show in a byte of the answers.
 TEST(ReferenceTest, OneAtATimeGivesTheSameBytes) {
-  EXPECT_EQ(RunBatch({"--max-running", "1"}), Together());
+  EXPECT_EQ(BatchOutput({"--max-running", "1"}), Together());
 }
 
 TEST(ReferenceTest, PageSizesGiveTheSameBytes) {
   for (const char* page_size : {"1", "16", "64"}) {
-    EXPECT_EQ(RunBatch({"--page-size", page_size}), Together()) << page_size;
+    EXPECT_EQ(BatchOutput({"--page-size", page_size}), Together()) << page_size;
   }
 }
 
 TEST(ReferenceTest, OneAtATimeAtAnyPageSizeGivesTheSameBytes) {
   for (const char* page_size : {"1", "64"}) {  // 16 is the default
-    EXPECT_EQ(RunBatch({"--max-running", "1", "--page-size", page_size}),
+    EXPECT_EQ(BatchOutput({"--max-running", "1", "--page-size", page_size}),
               Together())
         << page_size;
   }
 }
 
 TEST(ReferenceTest, ChunksOfPromptsAndThreadsGiveTheSameBytes) {
-  EXPECT_EQ(RunBatch({"--max-step-tokens", "13", "--page-size", "3"}),
+  EXPECT_EQ(BatchOutput({"--max-step-tokens", "13", "--page-size", "3"}),
             Together());
-  EXPECT_EQ(RunBatch({"--threads", "1"}), Together());
-  EXPECT_EQ(RunBatch({"--threads", "3", "--max-step-tokens", "2000"}),
+  EXPECT_EQ(BatchOutput({"--threads", "1"}), Together());
+  EXPECT_EQ(BatchOutput({"--threads", "3", "--max-step-tokens", "2000"}),
             Together());
 }
 
 // With few pages requests wait for one another.
 TEST(ReferenceTest, ScarcePagesGiveTheSameBytes) {
-  EXPECT_EQ(RunBatch({"--kv-cache-mib", "3"}), Together());
+  EXPECT_EQ(BatchOutput({"--kv-cache-mib", "3"}), Together());
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-ProgramRun Generate(std::vector<std::string> args) {
+ProgramRun GenerateText(std::vector<std::string> args) {
   args.insert(args.begin(), {"generate", "-m", ModelDirectory("en-fr")});
   return RunEspalier(args);
 }
@@ -25,9 +25,9 @@ constexpr size_t kScoreWidth = 12;  // "   -0.1529  "
 
 TEST(StreamTest, OneSamplesTextFollowsItsPrompt) {
   const std::string text = "Where is the station?";
-  const auto plain = SplitLines(Generate({text}).out);
+  const auto plain = SplitLines(GenerateText({text}).out);
   ASSERT_THAT(plain, SizeIs(2));
-  const ProgramRun run = Generate({"--stream", text});
+  const ProgramRun run = GenerateText({"--stream", text});
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_EQ(run.err, "");
   EXPECT_THAT(SplitLines(run.out),
@@ -38,10 +38,10 @@ TEST(StreamTest, WhatBeamsAgreeOnComesBeforeTheirList) {
   std::vector<std::string> args = {
       "--num-beams", "5", "--num-return-sequences", "3",
       "Where is the station, and who has seen it?"};
-  const auto plain = SplitLines(Generate(args).out);
+  const auto plain = SplitLines(GenerateText(args).out);
   ASSERT_THAT(plain, SizeIs(4));
   args.insert(args.begin(), "--stream");
-  auto streamed = SplitLines(Generate(args).out);
+  auto streamed = SplitLines(GenerateText(args).out);
   ASSERT_THAT(streamed, SizeIs(5));
   const std::string agreed = streamed[1].substr(2);
   EXPECT_GT(agreed.size(), 10);
@@ -56,10 +56,10 @@ TEST(StreamTest, SeveralSamplesComePieceByPieceWithTheirNumbers) {
   std::vector<std::string> args = {
       "--do-sample", "--num-return-sequences", "2", "--best-of", "3", "--seed",
       "7",           "Where is the station?"};
-  const auto plain = SplitLines(Generate(args).out);
+  const auto plain = SplitLines(GenerateText(args).out);
   ASSERT_THAT(plain, SizeIs(4));  // with the seed
   args.insert(args.begin(), "--stream");
-  const auto streamed = SplitLines(Generate(args).out);
+  const auto streamed = SplitLines(GenerateText(args).out);
   std::map<char, std::string> samples;
   std::vector<std::string> list;
   for (const std::string& line : streamed) {
@@ -80,14 +80,14 @@ TEST(StreamTest, SeveralSamplesComePieceByPieceWithTheirNumbers) {
 
 TEST(StreamTest, TextEndsBeforeAStop) {
   const ProgramRun run =
-      Generate({"--stream", "--stop", "trouve", "Where is the station?"});
+      GenerateText({"--stream", "--stop", "trouve", "Where is the station?"});
   EXPECT_THAT(SplitLines(run.out),
               ElementsAre("Where is the station?", "  O\u00f9 se "));
 }
 
 TEST(StreamTest, TextsComeInTheirOrderAndOneThatFailsLeavesTheOthers) {
-  const ProgramRun run =
-      Generate({"--stream", "It rains.", std::string("\xff"), "I am hungry."});
+  const ProgramRun run = GenerateText(
+      {"--stream", "It rains.", std::string("\xff"), "I am hungry."});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.err, HasSubstr("prompt is not UTF-8"));
   const auto lines = SplitLines(run.out);
@@ -97,7 +97,7 @@ TEST(StreamTest, TextsComeInTheirOrderAndOneThatFailsLeavesTheOthers) {
 
 TEST(StreamTest, ARefusedRequestSaysWhy) {
   const ProgramRun run =
-      Generate({"--stream", "--num-beams", "0", "It rains."});
+      GenerateText({"--stream", "--num-beams", "0", "It rains."});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.err, HasSubstr("num_beams must be at least 1, got 0"));
 }

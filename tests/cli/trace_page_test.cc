@@ -34,7 +34,7 @@ std::string Chromium() {
     GTEST_SKIP() << "no Chromium: install it to test the page of a trace"; \
   }
 
-cli::TraceTrees Trees(const std::vector<MadeUpSearch>& searches) {
+cli::TraceTrees TreesOf(const std::vector<MadeUpSearch>& searches) {
   cli::TraceTrees trees;
   for (const MadeUpSearch& search : searches) {
     for (const TraceEvent& event : MakeUpTrace(search)) {
@@ -64,7 +64,8 @@ std::string WithSelfTest(std::string page) {
 std::string SelfTest(const std::vector<MadeUpSearch>& searches) {
   const ScratchDirectory scratch;
   const std::string page = scratch.Write(
-      "page.html", WithSelfTest(cli::RenderTraceHtml(Trees(searches).trees())));
+      "page.html",
+      WithSelfTest(cli::RenderTraceHtml(TreesOf(searches).trees())));
   const ProgramRun run = RunProgram(
       "timeout",
       {"120", Chromium(), "--headless=new", "--no-sandbox", "--disable-gpu",

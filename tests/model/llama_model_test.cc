@@ -31,8 +31,6 @@ using ::espalier::testing::TinyShape;
 using ::espalier::testing::TinyShapes;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 std::unique_ptr<LlamaModel> LoadTiny(const TinyModel& tiny,
                                      std::shared_ptr<ThreadPool> pool,
                                      int page_size = 16, int num_shards = 1) {

@@ -21,8 +21,6 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 absl::StatusOr<PromptTemplates> Parse(const std::string& text) {
   return PromptTemplates::Parse(text, EnFrTokenizer());
 }

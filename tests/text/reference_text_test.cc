@@ -37,7 +37,7 @@ std::vector<json::value> ReferenceLines() {
   return lines;
 }
 
-std::vector<TokenId> Tokens(const json::value& value) {
+std::vector<TokenId> TokensOf(const json::value& value) {
   return json::value_to<std::vector<TokenId>>(value);
 }
 
@@ -52,7 +52,7 @@ TEST(ReferenceTextTest, TemplatesGiveTheReferencesPrompts) {
   ASSERT_EQ(lines.size(), kNumLines);
   int num_from_english = 0;
   for (const json::value& line : lines) {
-    const std::vector<TokenId> expected = Tokens(line.at("prompt_tokens"));
+    const std::vector<TokenId> expected = TokensOf(line.at("prompt_tokens"));
     const bool from_english = expected[1] == kEnglish;
     num_from_english += from_english;
     ASSERT_OK_AND_ASSIGN(
@@ -71,7 +71,7 @@ TEST(ReferenceTextTest, DecodeGivesTheReferencesTexts) {
   int num_hypotheses = 0;
   for (const json::value& line : ReferenceLines()) {
     for (const json::value& hypothesis : line.at("hypotheses").as_array()) {
-      const std::vector<TokenId> tokens = Tokens(hypothesis.at("tokens"));
+      const std::vector<TokenId> tokens = TokensOf(hypothesis.at("tokens"));
       ASSERT_OK_AND_ASSIGN(const std::string text,
                            EnFrTokenizer().Decode(tokens));
       EXPECT_EQ(text, Text(hypothesis.at("text")));

@@ -25,8 +25,6 @@ using ::espalier::testing::ScratchDirectory;
 using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 std::string EnFrPath() { return EnFrDir() + "/tokenizer.model"; }
 std::string RulesPath() { return SourcePath("tests/data/charsmap.model"); }
 

@@ -19,8 +19,6 @@ using ::espalier::testing::Cut;
 using ::espalier::testing::NaiveCut;
 using ::espalier::testing::StatusIs;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 StopStrings Stops(const std::vector<std::string>& stops) {
   const auto made = StopStrings::Create(stops);
   CHECK(made.ok()) << made.status().ToString();

@@ -19,7 +19,7 @@ using ::espalier::testing::Cut;
 using ::espalier::testing::EnFrTokenizer;
 using ::espalier::testing::NaiveCut;
 
-StopStrings Stops(const std::vector<std::string>& stops) {
+StopStrings StreamStops(const std::vector<std::string>& stops) {
   const auto made = StopStrings::Create(stops);
   CHECK(made.ok()) << made.status().ToString();
   return *made;
@@ -109,7 +109,7 @@ TEST(TextStreamTest, PiecesMakeTheWholeTextCutAtTheFirstStop) {
     const std::vector<TokenId> tokens = RandomTokens(random);
     const std::vector<std::string> strings =
         SomeStops(Decode(tokens), i % 2 == 0 ? 3 : 12, random);
-    const StopStrings stops = Stops(strings);
+    const StopStrings stops = StreamStops(strings);
     TextOptions options;
     options.include_stop = random() % 2 == 0;
     if (random() % 2 == 0) options.min_new_tokens = random() % 8;
@@ -125,7 +125,7 @@ TEST(TextStreamTest, PiecesMakeTheWholeTextCutAtTheFirstStop) {
 }
 
 TEST(TextStreamTest, AStopMayBeTheTextOfSeveralTokens) {
-  const StopStrings stops = Stops({"beaucoup de"});
+  const StopStrings stops = StreamStops({"beaucoup de"});
   const std::vector<TokenId> tokens = Tokens("Il a beaucoup de chance.");
   EXPECT_EQ(TextOf(tokens, EnFrTokenizer(), stops), "Il a ");
   EXPECT_EQ(TextOf(tokens, EnFrTokenizer(), stops, {.include_stop = true}),
@@ -133,7 +133,7 @@ TEST(TextStreamTest, AStopMayBeTheTextOfSeveralTokens) {
 }
 
 TEST(TextStreamTest, WhatMayBeginAStopWaits) {
-  const StopStrings stops = Stops({" de chance"});
+  const StopStrings stops = StreamStops({" de chance"});
   TextStream stream(EnFrTokenizer(), stops);
   std::string text;
   for (const TokenId token : Tokens("Il a beaucoup de")) {
@@ -144,7 +144,7 @@ TEST(TextStreamTest, WhatMayBeginAStopWaits) {
 }
 
 TEST(TextStreamTest, AStopBeforeMinNewTokensIsText) {
-  const StopStrings stops = Stops({"a"});
+  const StopStrings stops = StreamStops({"a"});
   const std::vector<TokenId> tokens = Tokens("a a a");
   ASSERT_EQ(tokens.size(), 3);
   const auto text_from = [&](int min_new_tokens) {
@@ -158,7 +158,7 @@ TEST(TextStreamTest, AStopBeforeMinNewTokensIsText) {
 }
 
 TEST(TextStreamTest, TheRestMayCompleteAStop) {
-  const StopStrings stops = Stops({"\uFFFD"});
+  const StopStrings stops = StreamStops({"\uFFFD"});
   const auto lead = EnFrTokenizer().PieceToId("<0xC3>");
   ASSERT_TRUE(lead);
   TextStream stream(EnFrTokenizer(), stops);
@@ -169,7 +169,7 @@ TEST(TextStreamTest, TheRestMayCompleteAStop) {
 TEST(TextStreamTest, ACopyIsAForkOfFiveWords) {
   static_assert(std::is_trivially_copyable_v<TextStream>);
   static_assert(sizeof(TextStream) <= 40);
-  const StopStrings stops = Stops({"oui"});
+  const StopStrings stops = StreamStops({"oui"});
   const std::vector<TokenId> tokens = Tokens("oui");
   const std::vector<TokenId> others = Tokens("non");
   const TextStream parent(EnFrTokenizer(), stops);

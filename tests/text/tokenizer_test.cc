@@ -29,8 +29,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-
 // A character of one to four bytes that is neither a space of any kind nor the
 // sign that stands for one inside pieces.
 std::string RandomCharacter(std::mt19937& random) {

@@ -84,8 +84,8 @@ struct AttendOptions {
 };
 
 // The tokens [begin, end) of a tensor with `size` numbers a token.
-std::span<const float> Tokens(const std::vector<float>& x, int begin, int end,
-                              int size) {
+std::span<const float> TokenSpan(const std::vector<float>& x, int begin,
+                                 int end, int size) {
   return std::span(x).subspan(begin * size, (end - begin) * size);
 }
 
@@ -107,9 +107,9 @@ void AttendStep(const std::vector<Sequence>& sequences,
     owners.push_back(s);
     num_tokens += end - begin;
     for (int t = begin; t < end; ++t) {
-      for (const auto& part : {Tokens(sequences[s].q, t, t + 1, q_size),
-                               Tokens(sequences[s].k, t, t + 1, kv_size),
-                               Tokens(sequences[s].v, t, t + 1, kv_size)}) {
+      for (const auto& part : {TokenSpan(sequences[s].q, t, t + 1, q_size),
+                               TokenSpan(sequences[s].k, t, t + 1, kv_size),
+                               TokenSpan(sequences[s].v, t, t + 1, kv_size)}) {
         qkv.insert(qkv.end(), part.begin(), part.end());
       }
     }
@@ -122,7 +122,7 @@ void AttendStep(const std::vector<Sequence>& sequences,
             pool);
   for (size_t r = 0; r < rows.size(); ++r) {
     const int first = rows[r].first_token;
-    const auto part = Tokens(out, first, first + rows[r].num_tokens, q_size);
+    const auto part = TokenSpan(out, first, first + rows[r].num_tokens, q_size);
     std::vector<float>& output = outputs[owners[r]];
     output.insert(output.end(), part.begin(), part.end());
   }

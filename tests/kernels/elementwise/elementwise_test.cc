@@ -86,7 +86,7 @@ TEST_P(SiluMulTest, MatchesTheTwinAtAnySizeAndMagnitude) {
 
 constexpr float kSpecials[] = {NAN, INFINITY, -INFINITY};
 
-bool SameOrNear(double a, double b) {
+bool EqualOrNear(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   return a == b || std::abs(a - b) <= 1e-5 * std::abs(b);
 }
@@ -102,7 +102,7 @@ TEST_P(RmsNormTest, NanAndInfinitiesCountAsInTheTwin) {
         RmsNorm(x, weight, 1e-5f, out);
         const auto expected = reference::RmsNorm(x, weight, 1e-5f);
         for (int i = 0; i < size; ++i) {
-          ASSERT_PRED2(SameOrNear, out[i], expected[i])
+          ASSERT_PRED2(EqualOrNear, out[i], expected[i])
               << special << " at " << where << " of " << size;
         }
       }
@@ -121,7 +121,7 @@ TEST_P(SiluMulTest, NanAndInfinitiesCountAsInTheTwin) {
         SiluMul(gate_up, size, out);
         const auto expected = reference::SiluMul(gate_up, size);
         for (int i = 0; i < size; ++i) {
-          ASSERT_PRED2(SameOrNear, out[i], expected[i])
+          ASSERT_PRED2(EqualOrNear, out[i], expected[i])
               << special << " at " << where << " of " << size;
         }
       }

@@ -19,13 +19,13 @@ using MassSearchTest = TargetTest;
 INSTANTIATE_TEST_SUITE_P(Targets, MassSearchTest, EachTarget(), TargetTestName);
 
 // Weights that sums in float32 do not round.
-struct Tokens {
+struct TokenBlocks {
   std::vector<float> values, weights;
   std::vector<WeightedBlock> blocks;
 };
 
-Tokens RandomTokens(const std::string& kind, int num_blocks, int seed) {
-  Tokens tokens;
+TokenBlocks RandomTokens(const std::string& kind, int num_blocks, int seed) {
+  TokenBlocks tokens;
   std::mt19937 random(seed);
   const int size = num_blocks * 1024;
   tokens.values = Row(kind, size);
@@ -48,7 +48,8 @@ struct Weighted {
 };
 
 // By sorting.
-float Oracle(const Tokens& tokens, const KeyRule& rule, double bound) {
+float SortedOracle(const TokenBlocks& tokens, const KeyRule& rule,
+                   double bound) {
   std::vector<Weighted> sorted;
   for (const WeightedBlock& block : tokens.blocks) {
     for (int i = 0; i < block.size; ++i) {
@@ -73,7 +74,7 @@ TEST_P(MassSearchTest, FindsWhatSortingFinds) {
   for (const std::string kind : {"normal", "ties", "near ties", "constant",
                                  "rising", "peak", "holes", "outliers"}) {
     for (const int num_blocks : {1, 2, 9, 40}) {
-      const Tokens tokens = RandomTokens(kind, num_blocks, num_blocks);
+      const TokenBlocks tokens = RandomTokens(kind, num_blocks, num_blocks);
       for (const KeyRule& rule :
            {KeyRule{}, KeyRule{.low = -0.5f},
             KeyRule{.by_distance = true, .origin = 3, .center = -2.5f}}) {
@@ -92,7 +93,7 @@ TEST_P(MassSearchTest, FindsWhatSortingFinds) {
         for (const double share : {1e-9, 0.01, 0.3, 0.5, 0.9, 0.999, 1.0}) {
           const double bound = share * total;
           const Cut cut = FindCut(tokens.blocks, rule, {}, bound, total);
-          const float expected = Oracle(tokens, rule, bound);
+          const float expected = SortedOracle(tokens, rule, bound);
           // A key between two tokens' does as well.
           for (size_t b = 0; b < tokens.blocks.size(); ++b) {
             const WeightedBlock& block = tokens.blocks[b];
@@ -127,7 +128,7 @@ TEST_P(MassSearchTest, WeightsOfARuleGiveWhatStoredWeightsGive) {
       for (const KeyRule& rule :
            {KeyRule{}, KeyRule{.low = max - 3},
             KeyRule{.by_distance = true, .origin = max, .center = -1.5f}}) {
-        Tokens stored, told;
+        TokenBlocks stored, told;
         double total = 0;
         for (int b = 0; b < kBlocks; ++b) {
           const float* const block = &values[b * 1024];

@@ -12,9 +12,7 @@ namespace espalier {
 namespace {
 
 using ::espalier::testing::Cases;
-
-// With a hundred tests, a sampler that is right fails once in 10,000 seeds.
-constexpr double kLeastPValue = 1e-6;
+using ::espalier::testing::kLeastPValue;
 
 // Some tokens penalised, biased and banned.
 ScoreProcessors SomeProcessors(int vocab_size) {

@@ -12,8 +12,7 @@
 namespace espalier {
 namespace {
 
-// Below this a check fails.
-constexpr double kLeastPValue = 1e-6;
+using ::espalier::testing::kLeastPValue;
 
 RandomKey DrawKey(const DrawCase& c, uint32_t sample, uint32_t position) {
   return {.seed = c.params.seed, .sample = sample, .position = position};

@@ -23,15 +23,4 @@ absl::Status CheckFloat32(std::string_view field, double value) {
                          value);
 }
 
-absl::Status CheckTokens(std::string_view field,
-                         std::span<const int64_t> tokens, int vocab_size) {
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0 || tokens[i] >= vocab_size) {
-      return InvalidArgument(field, "[", i, "] must be a token id in [0, ",
-                             vocab_size, "), got ", tokens[i]);
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace espalier

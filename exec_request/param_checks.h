@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -28,8 +27,16 @@ absl::Status CheckRange(std::string_view field, int64_t value, int64_t low,
 absl::Status CheckFloat32(std::string_view field, double value);
 
 // That each is in [0, vocab_size).
-absl::Status CheckTokens(std::string_view field,
-                         std::span<const int64_t> tokens, int vocab_size);
+template <typename Ids>
+absl::Status CheckTokens(std::string_view field, const Ids& ids,
+                         int vocab_size) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < vocab_size) continue;
+    return InvalidArgument(field, "[", i, "] must be a token id in [0, ",
+                           vocab_size, "), got ", ids[i]);
+  }
+  return absl::OkStatus();
+}
 
 // That an option which has no meaning here is off: "patience must be 1 without
 // early_stopping true, got 2".

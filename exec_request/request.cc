@@ -25,10 +25,7 @@ absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
     return InvalidArgument("prompt_tokens must not be empty, got []");
   }
   RETURN_IF_ERROR(
-      CheckTokens("prompt_tokens",
-                  std::vector<int64_t>(request->prompt_tokens.begin(),
-                                       request->prompt_tokens.end()),
-                  model.vocab_size));
+      CheckTokens("prompt_tokens", request->prompt_tokens, model.vocab_size));
   return ValidateParams(model, request->prompt_tokens.size(), &request->params);
 }
 

@@ -26,11 +26,14 @@ absl::Status ValidateLengths(const ModelDescription& model,
 // Penalties on scores, the length penalty included.
 absl::Status ValidatePenalties(const GenerationParams& params);
 
-// What ends a sequence. Sets eos_token_id if unset, each id once.
+// What ends a sequence. Sets eos_token_id if unset; ids become sets, ascending
+// and each once.
 absl::Status ValidateStops(const ModelDescription& model,
                            GenerationParams* params);
 
-// Which tokens may appear. Puts logit_bias into ascending order.
+// Which tokens may appear. Puts logit_bias into ascending order; lists become
+// sets, ascending and each once, but for allowed_sequences, which
+// beam/allowed_sequences.h makes a trie of.
 absl::Status ValidateConstraints(const ModelDescription& model,
                                  GenerationParams* params);
 

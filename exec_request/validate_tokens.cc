@@ -14,8 +14,16 @@ namespace {
 
 using TokenIds = std::vector<int64_t>;
 
+// Ids, or sequences of them: in ascending order, each once.
+template <typename T>
+void MakeSet(std::vector<T>* items) {
+  std::sort(items->begin(), items->end());
+  items->erase(std::unique(items->begin(), items->end()), items->end());
+}
+
+// REQUIRES: `ids` is a set.
 bool Contains(const TokenIds& ids, int64_t id) {
-  return std::ranges::find(ids, id) != ids.end();
+  return std::ranges::binary_search(ids, id);
 }
 
 int64_t LongestOf(const std::vector<TokenIds>& sequences) {
@@ -31,11 +39,12 @@ absl::Status CheckSequences(std::string_view field,
                             const std::vector<TokenIds>& sequences,
                             int vocab_size) {
   for (size_t i = 0; i < sequences.size(); ++i) {
-    const std::string name = Concat(field, "[", i, "]");
     if (sequences[i].empty()) {
-      return InvalidArgument(name, " must not be empty, got []");
+      return InvalidArgument(field, "[", i, "] must not be empty, got []");
     }
-    RETURN_IF_ERROR(CheckTokens(name, sequences[i], vocab_size));
+    // To name a list costs more than to check it.
+    if (CheckTokens(field, sequences[i], vocab_size).ok()) continue;
+    return CheckTokens(Concat(field, "[", i, "]"), sequences[i], vocab_size);
   }
   return absl::OkStatus();
 }
@@ -47,8 +56,8 @@ absl::Status CheckNumStopIds(const ModelDescription& model,
     ids.insert(ids.end(), params.eos_token_id->begin(),
                params.eos_token_id->end());
   }
-  std::sort(ids.begin(), ids.end());
-  const int64_t num_ids = std::unique(ids.begin(), ids.end()) - ids.begin();
+  MakeSet(&ids);
+  const auto num_ids = std::ssize(ids);
   if (num_ids <= model.limits.max_eos_token_ids) return absl::OkStatus();
   return InvalidArgument(params.stop_token_ids.empty()
                              ? "eos_token_id"
@@ -73,7 +82,8 @@ absl::Status ValidateBias(const ModelDescription& model,
       return InvalidArgument("logit_bias must name token ids in [0, ",
                              model.vocab_size, "), got ", token);
     }
-    RETURN_IF_ERROR(CheckFloat32(Concat("logit_bias of token ", token), bias));
+    if (CheckFloat32("logit_bias", bias).ok()) continue;
+    return CheckFloat32(Concat("logit_bias of token ", token), bias);
   }
   std::sort(biases.begin(), biases.end());
   const auto twin = std::ranges::adjacent_find(
@@ -160,10 +170,10 @@ absl::Status ValidateStops(const ModelDescription& model,
   }
   TokenIds& ids = *params->eos_token_id;
   RETURN_IF_ERROR(CheckTokens("eos_token_id", ids, model.vocab_size));
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  MakeSet(&ids);
   RETURN_IF_ERROR(
       CheckTokens("stop_token_ids", params->stop_token_ids, model.vocab_size));
+  MakeSet(&params->stop_token_ids);
   RETURN_IF_ERROR(CheckNumStopIds(model, *params));
   return ValidateStopStrings(*params);
 }
@@ -182,8 +192,13 @@ absl::Status ValidateConstraints(const ModelDescription& model,
     RETURN_IF_ERROR(CheckTokens("allowed_token_ids", *params->allowed_token_ids,
                                 model.vocab_size));
   }
-  if (!params->allowed_sequences) return absl::OkStatus();
-  return ValidateAllowedSequences(model, *params);
+  if (params->allowed_sequences) {
+    RETURN_IF_ERROR(ValidateAllowedSequences(model, *params));
+  }
+  MakeSet(&params->bad_words_ids);
+  MakeSet(&params->suppress_tokens);
+  if (params->allowed_token_ids) MakeSet(&*params->allowed_token_ids);
+  return absl::OkStatus();
 }
 
 }  // namespace espalier

@@ -6,7 +6,6 @@
 //   const double us = Get(MedianMicroseconds(graph, num_calls, stream));
 #pragma once
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -14,6 +13,7 @@
 
 #include "base/cuda.h"
 #include "base/status.h"
+#include "benchmarks/median.h"
 
 namespace espalier {
 
@@ -56,8 +56,7 @@ inline absl::StatusOr<float> MedianMicroseconds(const CudaGraph& graph,
     RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, start.get(), stop.get()));
     if (i >= kWarmUps) times.push_back(ms * 1000 / num_calls);
   }
-  std::nth_element(times.begin(), times.begin() + kReplays / 2, times.end());
-  return times[kReplays / 2];
+  return Median(std::move(times));
 }
 
 }  // namespace espalier

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/median.h"
 #include "kernels/sample/perturb.h"
 #include "kernels/sample/sample.h"
 #include "kernels/select/select.h"
@@ -71,11 +72,6 @@ double TimeOfRound(const Rows& rows, const Body& body) {
   const double start = ProcessorSeconds();
   for (int i = 0; i < rows.num_rows; ++i) body(rows.row(i), i);
   return 1e6 * (ProcessorSeconds() - start) / rows.num_rows;
-}
-
-double Median(std::vector<double> times) {
-  std::ranges::nth_element(times, times.begin() + times.size() / 2);
-  return times[times.size() / 2];
 }
 
 long long checksum = 0;  // so that nothing is left out

@@ -9,10 +9,12 @@
 // microseconds of moving a group to other slots, by how far it moves.
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "base/cuda.h"
 #include "benchmarks/cuda_replays.h"
+#include "benchmarks/median.h"
 #include "model/cuda/cuda_delta.h"
 #include "model/cuda/cuda_step_memory.h"
 
@@ -125,8 +127,7 @@ double MedianMicroseconds(cudaStream_t stream, const Enqueue& enqueue) {
     Check(CudaStatus(cudaStreamSynchronize(stream), "the graph"));
     cudaEventElapsedTime(&times.emplace_back(), begin.get(), end.get());
   }
-  std::sort(times.begin(), times.end());
-  return 1000.0 * times[kReplays / 2] / kStepsInGraph;
+  return 1000.0 * Median(std::move(times)) / kStepsInGraph;
 }
 
 void Run(const Case& c) {

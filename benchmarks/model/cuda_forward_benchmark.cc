@@ -21,11 +21,13 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/cuda.h"
 #include "benchmarks/cuda_replays.h"
 #include "benchmarks/device_rates.h"
+#include "benchmarks/median.h"
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/matmul/cuda_matmul.h"
 #include "model/cuda/cuda_llama.h"
@@ -135,8 +137,7 @@ double MedianTime(cudaStream_t stream, const Enqueue& enqueue) {
   const int count = std::clamp(static_cast<int>(10 / run(3)), 3, 200);
   std::vector<double> times;
   for (int i = 0; i < 7; ++i) times.push_back(run(count));
-  std::nth_element(times.begin(), times.begin() + 3, times.end());
-  return times[3];
+  return Median(std::move(times));
 }
 
 template <typename Enqueue>

@@ -5,14 +5,13 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
+#include <iterator>
 
 #include "base/status.h"
 
 namespace espalier {
 namespace {
-
-// Nesting deeper than this is no request and no configuration of ours.
-constexpr int kMaxDepth = 32;
 
 // Length of the UTF-8 sequence at the start of `text`, 0 if malformed
 // (Unicode 15, table 3-7).
@@ -37,9 +36,19 @@ size_t Utf8Length(std::string_view text) {
   return 0;
 }
 
+bool AreAscii(const char* bytes) {
+  uint64_t word = 0;
+  std::memcpy(&word, bytes, sizeof(word));
+  return (word & 0x8080808080808080) == 0;
+}
+
 // The first malformed byte of `text`, or npos.
 size_t FindBadUtf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
+    if (text.size() - i >= 8 && AreAscii(text.data() + i)) {
+      i += 8;
+      continue;
+    }
     const size_t length = Utf8Length(text.substr(i));
     if (length == 0) return i;
     i += length;
@@ -49,7 +58,9 @@ size_t FindBadUtf8(std::string_view text) {
 
 void Append(const json::value& value, std::string& out);
 
-void AppendDouble(double value, std::string& out) {
+// A float or a double.
+template <typename Float>
+void AppendNumber(Float value, std::string& out) {
   if (!std::isfinite(value)) {
     out += "null";
     return;
@@ -91,7 +102,7 @@ void Append(const json::value& value, std::string& out) {
     case json::kind::object:
       return AppendObject(value.get_object(), out);
     case json::kind::double_:
-      return AppendDouble(value.get_double(), out);
+      return AppendNumber(value.get_double(), out);
     default:
       out += json::serialize(value);
   }
@@ -103,12 +114,16 @@ bool IsUtf8(std::string_view text) {
   return FindBadUtf8(text) == std::string_view::npos;
 }
 
+absl::Status CheckUtf8(std::string_view text) {
+  const size_t bad = FindBadUtf8(text);
+  if (bad == std::string_view::npos) return absl::OkStatus();
+  return InvalidArgument("not UTF-8 at byte ", bad);
+}
+
 absl::StatusOr<json::value> ParseJson(std::string_view text) {
-  if (const size_t bad = FindBadUtf8(text); bad != std::string_view::npos) {
-    return InvalidArgument("not UTF-8 at byte ", bad);
-  }
+  RETURN_IF_ERROR(CheckUtf8(text));
   json::parse_options options;
-  options.max_depth = kMaxDepth;
+  options.max_depth = kMaxJsonDepth;
   json::stream_parser parser({}, options);
   json::error_code error;
   const size_t consumed = parser.write(text.data(), text.size(), error);
@@ -124,6 +139,19 @@ std::string WriteJson(const json::value& value) {
   std::string out;
   Append(value, out);
   return out;
+}
+
+void AppendJson(std::string_view text, std::string* out) {
+  *out += json::serialize(json::string_view(text));
+}
+
+void AppendJson(double value, std::string* out) { AppendNumber(value, *out); }
+
+void AppendJson(float value, std::string* out) { AppendNumber(value, *out); }
+
+void AppendJson(int64_t value, std::string* out) {
+  char buffer[24];
+  out->append(buffer, std::to_chars(buffer, std::end(buffer), value).ptr);
 }
 
 std::string Shown(std::string_view text) {

@@ -5,17 +5,25 @@
 
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace espalier {
 
 namespace json = boost::json;
 
+// Nesting deeper than this is no request and no configuration of ours.
+inline constexpr int kMaxJsonDepth = 32;
+
 // Whether `text` is well-formed UTF-8 (no surrogates, no overlong forms).
 bool IsUtf8(std::string_view text);
+
+// Errors: kInvalidArgument naming the first byte that is not.
+absl::Status CheckUtf8(std::string_view text);
 
 // Errors: kInvalidArgument naming what is wrong and at which byte.
 absl::StatusOr<json::value> ParseJson(std::string_view text);
@@ -24,6 +32,13 @@ absl::StatusOr<json::value> ParseJson(std::string_view text);
 // written with the fewest digits that read back to the same value; NaN and
 // infinities, which JSON lacks, as null.
 std::string WriteJson(const json::value& value);
+
+// The same, behind what `out` has, of a text (in quotes) and of numbers; as a
+// float JsonFloat is.
+void AppendJson(std::string_view text, std::string* out);
+void AppendJson(double value, std::string* out);
+void AppendJson(float value, std::string* out);
+void AppendJson(int64_t value, std::string* out);
 
 // What an error message shows of a text that may be long: `text`, or its first
 // 60 bytes, less a character that would be cut, and "...".

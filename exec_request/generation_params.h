@@ -97,6 +97,9 @@ struct GenerationParams {
   // what is generated, and of the prompt. In [0, kMaxLogProbs]. Unset: none.
   std::optional<int64_t> logprobs;
   std::optional<int64_t> prompt_logprobs;
+
+  friend bool operator==(const GenerationParams&,
+                         const GenerationParams&) = default;
 };
 
 // Best tokens that can be asked for at a place: more than the 20 others offer,

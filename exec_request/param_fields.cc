@@ -4,31 +4,38 @@
 #include <array>
 #include <iterator>
 #include <string>
-#include <vector>
 
 #include "base/nearest.h"
 #include "base/status.h"
 #include "exec_request/read_json.h"
+#include "exec_request/read_json_text.h"
 
 namespace espalier {
 namespace {
 
 using P = GenerationParams;
 
+// Json is a json::value or a JsonText.
+template <auto Member, typename Json>
+absl::Status SetFrom(std::string_view field, const Json& json, P* params) {
+  return Read(field, json, &(params->*Member));
+}
 template <auto Member>
-absl::Status Set(std::string_view field, const json::value& value, P* params) {
-  return Read(field, value, &(params->*Member));
-}
+constexpr ParamReader Set = {SetFrom<Member, json::value>,
+                             SetFrom<Member, JsonText>};
 
-absl::Status SetEos(std::string_view field, const json::value& value,
-                    P* params) {
-  return ReadIds(field, value, &params->eos_token_id.emplace());
+template <typename Json>
+absl::Status SetEosFrom(std::string_view field, const Json& json, P* params) {
+  return ReadIds(field, json, &params->eos_token_id.emplace());
 }
+constexpr ParamReader kSetEos = {SetEosFrom<json::value>, SetEosFrom<JsonText>};
 
-absl::Status SetStop(std::string_view field, const json::value& value,
-                     P* params) {
-  return ReadTexts(field, value, &params->stop);
+template <typename Json>
+absl::Status SetStopFrom(std::string_view field, const Json& json, P* params) {
+  return ReadTexts(field, json, &params->stop);
 }
+constexpr ParamReader kSetStop = {SetStopFrom<json::value>,
+                                  SetStopFrom<JsonText>};
 
 constexpr std::string_view kSearch = "Search";
 constexpr std::string_view kSampling = "Sampling";
@@ -137,7 +144,7 @@ constexpr ParamField kFields[] = {
      "default 0",
      Set<&P::min_new_tokens>},
     {"eos_token_id", "", kStopping, "ID",
-     "id, or list of ids, that end a sequence; default the model's", SetEos},
+     "id, or list of ids, that end a sequence; default the model's", kSetEos},
     {"stop_token_ids", "", kStopping, "JSON",
      "more token ids that end it, reported as \"stop\": [7, 8]",
      Set<&P::stop_token_ids>},
@@ -146,7 +153,7 @@ constexpr ParamField kFields[] = {
     {"stop", "", kStopping, "TEXT",
      "text that ends the output, which is cut before it; several: give it "
      "several times, or as a JSON list",
-     SetStop},
+     kSetStop},
     {"include_stop", "", kStopping, "", "cut after the stop text, not before",
      Set<&P::include_stop>},
     // Reports.
@@ -170,32 +177,31 @@ const ParamField* FindParamField(std::string_view name) {
   return it == std::end(kFields) ? nullptr : &*it;
 }
 
-namespace {
+std::vector<std::string_view> ParamNames() {
+  std::vector<std::string_view> names;
+  for (const ParamField& field : kFields) {
+    names.push_back(field.name);
+    if (!field.alias.empty()) names.push_back(field.alias);
+  }
+  return names;
+}
 
 absl::Status UnknownParam(std::string_view name) {
-  std::string hint;
-  if (std::ranges::find(kRequestFields, name) != std::end(kRequestFields)) {
+  std::string hint = DidYouMean(name, ParamNames());
+  const std::string beside = Nearest(name, kRequestFields);
+  if (!beside.empty() && beside == name) {
     hint = "; it belongs beside params";
-  } else {
-    std::vector<std::string_view> names;
-    for (const ParamField& field : kFields) {
-      names.push_back(field.name);
-      if (!field.alias.empty()) names.push_back(field.alias);
-    }
-    hint = DidYouMean(name, names);
+  } else if (hint.empty() && !beside.empty()) {
+    hint = Concat("; did you mean ", beside, " beside params?");
   }
   return InvalidArgument("unknown field ", ShownInQuotes(name), " in params",
                          hint);
 }
 
-}  // namespace
-
 absl::Status SetParam(std::string_view name, const json::value& value,
                       GenerationParams* params) {
   const ParamField* field = FindParamField(name);
-  if (field == nullptr) {
-    return UnknownParam(name);
-  }
+  if (field == nullptr) return UnknownParam(name);
   return field->read(name, value, params);
 }
 

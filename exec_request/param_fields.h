@@ -4,12 +4,31 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/json.h"
+#include "base/json_scan.h"
 #include "exec_request/generation_params.h"
 
 namespace espalier {
+
+// Reads a field's value into its place.
+struct ParamReader {
+  absl::Status operator()(std::string_view field, const json::value& value,
+                          GenerationParams* params) const {
+    return from_value(field, value, params);
+  }
+  absl::Status operator()(std::string_view field, const JsonText& json,
+                          GenerationParams* params) const {
+    return from_text(field, json, params);
+  }
+
+  absl::Status (*from_value)(std::string_view, const json::value&,
+                             GenerationParams*);
+  absl::Status (*from_text)(std::string_view, const JsonText&,
+                            GenerationParams*);
+};
 
 struct ParamField {
   std::string_view name;   // "num_beams"
@@ -17,9 +36,7 @@ struct ParamField {
   std::string_view group;  // what it is about: "Sampling"
   std::string_view value;  // what it takes: "N"; "" if true or false
   std::string_view help;   // one line, with limits
-  // Reads the field's value.
-  absl::Status (*read)(std::string_view field, const json::value& value,
-                       GenerationParams* params);
+  ParamReader read;
 };
 
 // The fields of a request beside those of `params`.
@@ -37,5 +54,11 @@ const ParamField* FindParamField(std::string_view name);
 // wrong type. Ranges are checked later, by ValidateParams.
 absl::Status SetParam(std::string_view name, const json::value& value,
                       GenerationParams* params);
+
+// Names and aliases.
+std::vector<std::string_view> ParamNames();
+
+// What is wrong with a name that FindParamField does not find.
+absl::Status UnknownParam(std::string_view name);
 
 }  // namespace espalier

@@ -1,90 +1,130 @@
 #include "exec_request/result_json.h"
 
-#include <utility>
-
+#include "base/json.h"
 #include "base/status.h"
 
 namespace espalier {
 namespace {
 
+// A list: what `append` appends for each item, with commas between.
+template <typename Items, typename AppendItem>
+void AppendList(const Items& items, const AppendItem& append,
+                std::string* out) {
+  *out += '[';
+  bool is_first = true;
+  for (const auto& item : items) {
+    if (!is_first) *out += ", ";
+    is_first = false;
+    append(item);
+  }
+  *out += ']';
+}
+
+template <typename T>
+void AppendField(std::string_view begin, const T& value, std::string* out) {
+  *out += begin;
+  AppendJson(value, out);
+}
+
+void AppendScore(const TokenScore& token, std::string* out) {
+  AppendField(R"({"token": )", int64_t{token.token}, out);
+  AppendField(R"(, "log_prob": )", token.log_prob, out);
+  *out += '}';
+}
+
 // {"token", "log_prob", "rank", "top": [{"token", "log_prob"}, ...]}.
-json::object LogProbObject(const TokenLogProb& logprob) {
-  json::array best;
-  for (const TokenScore& token : logprob.best) {
-    best.push_back(
-        {{"token", token.token}, {"log_prob", JsonFloat(token.log_prob)}});
-  }
-  return {{"token", logprob.token},
-          {"log_prob", JsonFloat(logprob.log_prob)},
-          {"rank", logprob.rank},
-          {"top", std::move(best)}};
+void AppendLogProb(const TokenLogProb& logprob, std::string* out) {
+  AppendField(R"({"token": )", int64_t{logprob.token}, out);
+  AppendField(R"(, "log_prob": )", logprob.log_prob, out);
+  AppendField(R"(, "rank": )", int64_t{logprob.rank}, out);
+  *out += R"(, "top": )";
+  AppendList(
+      logprob.best, [&](const TokenScore& token) { AppendScore(token, out); },
+      out);
+  *out += '}';
 }
 
-json::array LogProbList(std::span<const TokenLogProb> logprobs) {
-  json::array list;
-  for (const TokenLogProb& logprob : logprobs) {
-    list.push_back(LogProbObject(logprob));
-  }
-  return list;
+void AppendLogProbs(std::span<const TokenLogProb> logprobs, std::string* out) {
+  AppendList(
+      logprobs,
+      [&](const TokenLogProb& logprob) { AppendLogProb(logprob, out); }, out);
 }
 
-json::object HypothesisObject(const Hypothesis& hypothesis,
-                              const std::string* text) {
-  json::object object;
-  object["tokens"] =
-      json::array(hypothesis.tokens.begin(), hypothesis.tokens.end());
-  if (text != nullptr) object["text"] = *text;
-  object["score"] = JsonFloat(hypothesis.score);
-  object["cum_log_prob"] = JsonFloat(hypothesis.cum_log_prob);
-  object["finish_reason"] = NameOf(hypothesis.finish_reason);
+void AppendHypothesis(const Hypothesis& hypothesis, const std::string* text,
+                      std::string* out) {
+  *out += R"({"tokens": )";
+  AppendList(
+      hypothesis.tokens,
+      [&](TokenId token) { AppendJson(int64_t{token}, out); }, out);
+  if (text != nullptr) {
+    AppendField(R"(, "text": )", std::string_view(*text), out);
+  }
+  AppendField(R"(, "score": )", hypothesis.score, out);
+  AppendField(R"(, "cum_log_prob": )", hypothesis.cum_log_prob, out);
+  AppendField(R"(, "finish_reason": )", NameOf(hypothesis.finish_reason), out);
   if (!hypothesis.logprobs.empty()) {
-    object["logprobs"] = LogProbList(hypothesis.logprobs);
+    *out += R"(, "logprobs": )";
+    AppendLogProbs(hypothesis.logprobs, out);
   }
-  return object;
+  *out += '}';
 }
 
-json::array HypothesisList(const Result& result,
-                           std::span<const std::string> texts) {
-  json::array list;
-  for (size_t i = 0; i < result.hypotheses.size(); ++i) {
-    list.push_back(HypothesisObject(result.hypotheses[i],
-                                    texts.empty() ? nullptr : &texts[i]));
-  }
-  return list;
+void AppendHypotheses(const Result& result, std::span<const std::string> texts,
+                      std::string* out) {
+  size_t i = 0;
+  AppendList(
+      result.hypotheses,
+      [&](const Hypothesis& hypothesis) {
+        AppendHypothesis(hypothesis, texts.empty() ? nullptr : &texts[i++],
+                         out);
+      },
+      out);
 }
 
-// [prompt tokens]: the first token follows nothing.
-json::array PromptLogProbList(std::span<const TokenLogProb> logprobs) {
-  json::array list = LogProbList(logprobs);
-  list.insert(list.begin(), nullptr);
-  return list;
+void AppendUsage(const Usage& usage, std::string* out) {
+  AppendField(R"({"prompt_tokens": )", usage.num_prompt_tokens, out);
+  AppendField(R"(, "cached_tokens": )", usage.num_cached_tokens, out);
+  AppendField(R"(, "generated_tokens": )", usage.num_generated_tokens, out);
+  AppendField(R"(, "steps": )", usage.num_steps, out);
+  *out += '}';
+}
+
+// The first token of a prompt follows nothing.
+void AppendPromptLogProbs(std::span<const TokenLogProb> logprobs,
+                          std::string* out) {
+  *out += R"(, "prompt_logprobs": [null)";
+  for (const TokenLogProb& logprob : logprobs) {
+    *out += ", ";
+    AppendLogProb(logprob, out);
+  }
+  *out += ']';
 }
 
 }  // namespace
 
-std::string WriteResultLine(const json::value& id, const Result& result,
+std::string WriteResultLine(std::string_view id, const Result& result,
                             std::span<const std::string> texts) {
-  const Usage& usage = result.usage;
-  json::object line = {{"id", id},
-                       {"hypotheses", HypothesisList(result, texts)},
-                       {"usage",
-                        {{"prompt_tokens", usage.num_prompt_tokens},
-                         {"cached_tokens", usage.num_cached_tokens},
-                         {"generated_tokens", usage.num_generated_tokens},
-                         {"steps", usage.num_steps}}}};
-  if (result.seed) line["seed"] = *result.seed;
-  if (result.threshold) line["threshold"] = *result.threshold;
-  if (result.prompt_logprobs) {
-    line["prompt_logprobs"] = PromptLogProbList(*result.prompt_logprobs);
+  std::string line = Concat(R"({"id": )", id, R"(, "hypotheses": )");
+  AppendHypotheses(result, texts, &line);
+  line += R"(, "usage": )";
+  AppendUsage(result.usage, &line);
+  if (result.seed) line += Concat(R"(, "seed": )", *result.seed);
+  if (result.threshold) {
+    AppendField(R"(, "threshold": )", *result.threshold, &line);
   }
-  return WriteJson(line);
+  if (result.prompt_logprobs) {
+    AppendPromptLogProbs(*result.prompt_logprobs, &line);
+  }
+  line += '}';
+  return line;
 }
 
-std::string WriteErrorLine(const json::value& id, const absl::Status& error) {
-  return WriteJson(
-      {{"id", id},
-       {"error",
-        {{"code", CodeName(error.code())}, {"message", Message(error)}}}});
+std::string WriteErrorLine(std::string_view id, const absl::Status& error) {
+  std::string line = Concat(R"({"id": )", id, R"(, "error": {"code": )");
+  AppendJson(std::string_view(CodeName(error.code())), &line);
+  AppendField(R"(, "message": )", ToStd(error.message()), &line);
+  line += "}}";
+  return line;
 }
 
 }  // namespace espalier

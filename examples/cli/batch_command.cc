@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "base/wording.h"
@@ -69,7 +68,7 @@ class Batch {
   asio::awaitable<void> RunLine(std::string line, int64_t line_number,
                                 size_t index);
   // Without its line end; empty if it is left out.
-  std::string AnswerLine(const json::value& id, const Answer& answer);
+  std::string AnswerLine(const std::string& id, const Answer& answer);
   void WriteReady();
 
   Runtime* const runtime_;
@@ -152,12 +151,11 @@ asio::awaitable<void> Batch::RunLine(std::string line, int64_t line_number,
     request.body = InvalidArgument("a line may have ", kMaxLineBytes,
                                    " bytes, this one has more");
   }
-  if (request.id.is_null()) request.id = line_number;
+  if (request.id.empty()) request.id = std::to_string(line_number);
   Answer answer;
   if (request.body.ok()) {
-    request.body->caller_id = request.id.is_string()
-                                  ? std::string(request.id.get_string())
-                                  : WriteJson(request.id);
+    std::string& caller_id = request.body->caller_id;
+    if (caller_id.empty()) caller_id = request.id;
     answer = co_await runtime_->Run(*std::move(request.body));
   } else {
     answer.result = request.body.status();
@@ -168,7 +166,7 @@ asio::awaitable<void> Batch::RunLine(std::string line, int64_t line_number,
   WriteReady();
 }
 
-std::string Batch::AnswerLine(const json::value& id, const Answer& answer) {
+std::string Batch::AnswerLine(const std::string& id, const Answer& answer) {
   const absl::Status status = answer.result.status();
   if (stopped_ && status.code() == absl::StatusCode::kCancelled) return "";
   if (status.ok()) return WriteResultLine(id, *answer.result, answer.texts);

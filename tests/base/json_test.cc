@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cstdint>
 #include <limits>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "tests/status_matchers.h"
 
@@ -30,6 +34,24 @@ TEST(JsonTest, NumbersAreWrittenShort) {
   EXPECT_EQ(WriteJson(json::value(4)), "4");
   EXPECT_EQ(WriteJson(JsonFloat(std::numeric_limits<float>::infinity())),
             "null");
+}
+
+TEST(JsonTest, NumbersAreAppendedAsTheirValuesAreWritten) {
+  std::mt19937 random(1);
+  std::vector<float> floats = {0.0f, -0.0f, 1e10f, 16777216.0f, 1e-45f, 3e38f};
+  for (int i = 0; i < 100'000; ++i) {
+    floats.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
+  }
+  for (const float value : floats) {
+    std::string text;
+    AppendJson(value, &text);
+    EXPECT_EQ(text, WriteJson(JsonFloat(value)));
+  }
+  std::string text = "x";
+  AppendJson(std::numeric_limits<int64_t>::min(), &text);
+  AppendJson(0.1, &text);
+  AppendJson("\"\n", &text);
+  EXPECT_EQ(text, R"(x-92233720368547758080.1"\"\n")");
 }
 
 TEST(JsonTest, LongTextsAreShownUpToAWholeCharacter) {

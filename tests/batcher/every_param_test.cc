@@ -161,8 +161,8 @@ class Runner {
                          PreparedRequest(requests[next], tokenizer_),
                          [&line = lines[next]](absl::StatusOr<Result> result) {
                            line = result.ok()
-                                      ? WriteResultLine(0, *result, {})
-                                      : WriteErrorLine(0, result.status());
+                                      ? WriteResultLine("0", *result, {})
+                                      : WriteErrorLine("0", result.status());
                          });
       }
     };

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <random>
 #include <set>
 #include <string>
 #include <string_view>
@@ -30,6 +31,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Optional;
 using ::testing::Pair;
+using ::testing::StartsWith;
 
 ModelDescription EnFr() {
   ModelDescription model;
@@ -65,7 +67,8 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "ignore_eos": true, "stop": ["a", "b"], "include_stop": true,
         "logprobs": 3, "prompt_logprobs": 0}})");
   ASSERT_OK(line.body);
-  EXPECT_EQ(line.id, json::value("a-1"));
+  EXPECT_EQ(line.id, "\"a-1\"");
+  EXPECT_EQ(line.body->caller_id, "a-1");
   EXPECT_EQ(line.body->prompt, std::nullopt);
   EXPECT_THAT(line.body->prompt_tokens, ElementsAre(1, 4, 5));
   const GenerationParams& params = line.body->params;
@@ -217,7 +220,7 @@ TEST(RequestJsonTest, BiasesAreSortedAndNameATokenOnce) {
 TEST(RequestJsonTest, DefaultsAreTheFormats) {
   RequestLine line = ParseRequestLine(R"({"prompt_tokens": [1, 4, 5]})");
   ASSERT_OK(line.body);
-  EXPECT_TRUE(line.id.is_null());
+  EXPECT_EQ(line.id, "");
   Request request{line.body->prompt_tokens, line.body->params};
   ASSERT_OK(ValidateRequest(EnFr(), &request));
   EXPECT_EQ(request.params.num_beams, 1);
@@ -330,10 +333,165 @@ TEST(RequestJsonTest, ABadLineKeepsItsId) {
   const RequestLine line =
       ParseRequestLine(R"({"id": 7, "prompt": "a", "x": 1})");
   EXPECT_FALSE(line.body.ok());
-  EXPECT_EQ(line.id, json::value(7));
+  EXPECT_EQ(line.id, "7");
   EXPECT_EQ(WriteErrorLine(line.id, line.body.status()),
             R"({"id": 7, "error": {"code": "INVALID_ARGUMENT", )"
             R"("message": "unknown field \"x\""}})");
+}
+
+// As the times of a clock, of which the nearest double has other digits.
+TEST(RequestJsonTest, ANumberAsAnIdIsEchoedAsItStands) {
+  for (const char* id : {"1763814428.1234567", "0.10", "1E3", "-0", "1e999",
+                         "18446744073709551616", "123456789012345678901234"}) {
+    const RequestLine line =
+        ParseRequestLine(Concat(R"({"id":  )", id, R"( , "prompt": "a"})"));
+    EXPECT_EQ(line.id, id);
+    ASSERT_OK(line.body);
+    EXPECT_EQ(line.body->caller_id, id);
+    EXPECT_THAT(WriteErrorLine(line.id, InvalidArgument("x")),
+                StartsWith(Concat(R"({"id": )", id, ",")));
+  }
+  const RequestLine line =
+      ParseRequestLine(R"({"id": "\u00e9\n", "prompt": "a"})");
+  EXPECT_EQ(line.id, R"("é\n")");
+  EXPECT_EQ(line.body->caller_id, "é\n");
+}
+
+TEST(RequestJsonTest, OfAFieldGivenTwiceTheLastCounts) {
+  const RequestLine line = ParseRequestLine(
+      R"({"id": 1, "params": {"x": 1}, "prompt": 5, "prompt": "a",)"
+      R"( "params": {"top_k": "a", "top_k": 3, "n\u0075m_beams": 2,)"
+      R"( "logit_bias": {"7": 1, "8": 2, "7": 3}}, "id": 2})");
+  ASSERT_OK(line.body);
+  EXPECT_EQ(line.id, "2");
+  EXPECT_EQ(line.body->prompt, "a");
+  EXPECT_EQ(line.body->params.top_k, 3);
+  EXPECT_EQ(line.body->params.num_beams, 2);
+  EXPECT_THAT(line.body->params.logit_bias,
+              ElementsAre(Pair(8, 2.0), Pair(7, 3.0)));
+}
+
+TEST(RequestJsonTest, ListsBeyondTheLimitAreRefusedWithTheFigures) {
+  const RequestLineLimits limits = {.max_list_elements = 4};
+  const auto error = [&](const std::string& line) {
+    const RequestLine parsed = ParseRequestLine(line, limits);
+    return parsed.body.ok() ? "" : Message(parsed.body.status());
+  };
+  EXPECT_EQ(error(R"({"prompt_tokens": [1, 2, 3, 4]})"), "");
+  EXPECT_EQ(error(R"({"prompt_tokens": [1, 2, 3, 4, 5]})"),
+            "prompt_tokens must have at most 4 elements, got 5");
+  EXPECT_EQ(error(WithParams(R"({"bad_words_ids": [[7], [8]]})")), "");
+  EXPECT_EQ(error(WithParams(R"({"bad_words_ids": [[7], [8, 9]]})")),
+            "bad_words_ids must have at most 4 elements, got 5");
+  EXPECT_EQ(error(WithParams(R"({"stop": ["a", "b", "c", "d", "[,]"]})")),
+            "stop must have at most 4 elements, got 5");
+  EXPECT_EQ(error(WithParams(R"({"logit_bias": {"1": 1, "2": 1, "3": 1,)"
+                             R"( "4": 1, "5": 1}})")),
+            "logit_bias must have at most 4 elements, got 5");
+  EXPECT_EQ(error(WithParams(R"({"num_beams": [1, 2, 3, 4, 5]})")),
+            "num_beams must have at most 4 elements, got 5");
+}
+
+// Reading a line and reading an option's value are two ways to one thing.
+TEST(RequestJsonTest, ATextReadsAsItsValueDoes) {
+  const char* const kValues[] = {"null",
+                                 "true",
+                                 "false",
+                                 "0",
+                                 "-0",
+                                 "7",
+                                 "-3",
+                                 "1.5",
+                                 "1e3",
+                                 "1E-400",
+                                 "9223372036854775807",
+                                 "9223372036854775808",
+                                 "18446744073709551615",
+                                 R"("")",
+                                 R"("never")",
+                                 R"("wu")",
+                                 R"("power")",
+                                 R"("\u00e9\n")",
+                                 "[]",
+                                 "{}",
+                                 "[1]",
+                                 "[1, 2 ,3]",
+                                 "[1, -2]",
+                                 "[1, 2.5]",
+                                 "[true]",
+                                 R"(["a"])",
+                                 R"(["a", "b\"]"])",
+                                 "[[]]",
+                                 "[[1], [2, 3]]",
+                                 "[[1], 2]",
+                                 "[[1, [2]]]",
+                                 R"([[1], ["a"]])",
+                                 R"({"7": 1})",
+                                 R"({"7": -1.25e-3, "8": 2})",
+                                 R"({"07": 1})",
+                                 R"({"7": "a"})",
+                                 R"({"7": [1]})"};
+  for (const ParamField& field : ParamFields()) {
+    for (const char* const text : kValues) {
+      SCOPED_TRACE(Concat(field.name, ": ", text));
+      const std::string line =
+          WithParams(Concat("{\"", field.name, "\": ", text, "}"));
+      GenerationParams params;
+      const absl::Status status =
+          SetParam(field.name, *ParseJson(text), &params);
+      const RequestLine parsed = ParseRequestLine(line);
+      EXPECT_EQ(parsed.body.ok(), status.ok());
+      if (!status.ok()) {
+        const size_t shown = Message(status).find(", got ");
+        EXPECT_EQ(Message(parsed.body.status()).substr(0, shown),
+                  Message(status).substr(0, shown));
+      } else if (parsed.body.ok()) {
+        EXPECT_TRUE(parsed.body->params == params);
+      }
+    }
+  }
+}
+
+// Any change of a good line gives an answer, and a broken one no request.
+TEST(RequestJsonTest, MutatedLinesAreReadOrRefused) {
+  std::vector<std::string> lines;
+  for (const MalformedRequest& bad : MalformedRequests()) {
+    lines.push_back(bad.line);
+  }
+  lines.push_back(WithParams(
+      R"({"n": 3, "allowed_sequences": [[7, 8], [9]], "stop": ["é", "b"],)"
+      R"( "logit_bias": {"9": -2e0, "7": 1.5}, "temperature": 0.5})"));
+  std::mt19937 random(1);
+  for (int i = 0; i < 30'000; ++i) {
+    std::string line = lines[random() % lines.size()];
+    for (int changes = 1 + random() % 3; changes > 0 && !line.empty();
+         --changes) {
+      const size_t at = random() % line.size();
+      constexpr std::string_view kBytes =
+          "[]{}\",:\\0123456789.-+eEun \xc3\xa9";
+      switch (random() % 4) {
+        case 0:
+          line[at] = static_cast<char>(random());
+          break;
+        case 1:
+          line[at] = kBytes[random() % kBytes.size()];
+          break;
+        case 2:
+          line.insert(at, line.substr(random() % line.size(), random() % 9));
+          break;
+        default:
+          line.erase(at, 1 + random() % 3);
+      }
+    }
+    const absl::Status status = Check(line);
+    if (!ParseJson(line).ok()) {
+      EXPECT_FALSE(status.ok()) << line;
+    }
+    if (!status.ok()) {
+      EXPECT_FALSE(status.message().empty());
+      EXPECT_TRUE(IsUtf8(Message(status))) << line;
+    }
+  }
 }
 
 TEST(RequestJsonTest, ResultsAreWrittenAsTheFormatSays) {
@@ -342,14 +500,14 @@ TEST(RequestJsonTest, ResultsAreWrittenAsTheFormatSays) {
                        {{7, 8}, -0.75f, -1.5f, FinishReason::kLength}};
   result.usage = {3, 0, 4, 2};
   const std::vector<std::string> texts = {"é", "ab"};
-  EXPECT_EQ(WriteResultLine("x", result, texts),
+  EXPECT_EQ(WriteResultLine(R"("x")", result, texts),
             R"({"id": "x", "hypotheses": [{"tokens": [7, 2], "text": "é", )"
             R"("score": -0.25, "cum_log_prob": -0.5, "finish_reason": "eos"}, )"
             R"({"tokens": [7, 8], "text": "ab", "score": -0.75, )"
             R"("cum_log_prob": -1.5, "finish_reason": "length"}], )"
             R"("usage": {"prompt_tokens": 3, "cached_tokens": 0, )"
             R"("generated_tokens": 4, "steps": 2}})");
-  EXPECT_EQ(WriteResultLine(1, result, {}).find("text"), std::string::npos);
+  EXPECT_EQ(WriteResultLine("1", result, {}).find("text"), std::string::npos);
 }
 
 TEST(RequestJsonTest, WhatWasAskedForIsWrittenBesideTheResult) {
@@ -365,7 +523,7 @@ TEST(RequestJsonTest, WhatWasAskedForIsWrittenBesideTheResult) {
   result.threshold = -3.5;
   result.prompt_logprobs = {{4, -1.5f, 3, {}}};
   EXPECT_EQ(
-      WriteResultLine("x", result, {}),
+      WriteResultLine(R"("x")", result, {}),
       R"({"id": "x", "hypotheses": [{"tokens": [7], "score": -0.25, )"
       R"("cum_log_prob": -0.25, "finish_reason": "stop", "logprobs": )"
       R"([{"token": 7, "log_prob": -0.25, "rank": 2, "top": )"

@@ -1,0 +1,304 @@
+#include "base/json_scan.h"
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+constexpr std::string_view kSyntaxError = "syntax error";
+constexpr std::string_view kIncomplete = "incomplete JSON";
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
+// Whether eight bytes of a string are all as they stand: no quote, no
+// backslash, no control character. Each comparison may be wrong about a byte
+// behind one that it is right about, and so is not about all.
+bool ArePlain(const char* bytes) {
+  constexpr uint64_t kOnes = 0x0101010101010101, kHighs = 0x80 * kOnes;
+  uint64_t word = 0;
+  std::memcpy(&word, bytes, sizeof(word));
+  const auto has_less = [](uint64_t w, uint64_t n) {
+    return (w - kOnes * n) & ~w & kHighs;
+  };
+  return (has_less(word, 0x20) | has_less(word ^ (kOnes * '"'), 1) |
+          has_less(word ^ (kOnes * '\\'), 1)) == 0;
+}
+
+// Reads a value from the front of a text. Members return false after an error.
+class Scanner {
+ public:
+  Scanner(std::string_view text, int max_depth, const OnJsonMember* on_member)
+      : begin_(text.data()),
+        at_(begin_),
+        end_(begin_ + text.size()),
+        max_depth_(max_depth),
+        on_member_(on_member) {}
+
+  // The whole text is one value.
+  bool All(JsonText* value) {
+    SkipSpaces();
+    if (!Value(value)) return false;
+    SkipSpaces();
+    return at_ == end_ || Fail("extra data");
+  }
+
+  // One value, with what it holds.
+  bool Value(JsonText* value) {
+    const char* const begin = at_;
+    const int64_t num_before = num_values_;
+    if (!AnyValue()) return false;
+    *value = {std::string_view(begin, at_ - begin), num_values_ - num_before};
+    ++num_values_;
+    return true;
+  }
+
+  void SkipSpaces() {
+    while (at_ < end_ && IsSpace(*at_)) ++at_;
+  }
+
+  absl::Status error() const {
+    return InvalidArgument("not JSON at byte ", at_ - begin_, ": ", error_);
+  }
+
+ private:
+  bool Fail(std::string_view error) {
+    error_ = error;
+    return false;
+  }
+  // At what may not stand here, or at the end.
+  bool Unexpected() { return Fail(at_ < end_ ? kSyntaxError : kIncomplete); }
+
+  bool Is(char c) const { return at_ < end_ && *at_ == c; }
+  bool Take(char c) {
+    if (!Is(c)) return false;
+    ++at_;
+    return true;
+  }
+
+  bool AnyValue() {
+    if (at_ == end_) return Unexpected();
+    switch (*at_) {
+      case '{':
+        return Object();
+      case '[':
+        return Array();
+      case '"':
+        return String();
+      case 't':
+        return Literal("true");
+      case 'f':
+        return Literal("false");
+      case 'n':
+        return Literal("null");
+      default:
+        return Number();
+    }
+  }
+
+  bool Enter() {
+    if (depth_ == kMaxJsonDepth) return Fail("too deep");
+    ++depth_;
+    ++at_;
+    SkipSpaces();
+    return true;
+  }
+  bool Leave() {
+    --depth_;
+    ++at_;
+    return true;
+  }
+
+  // Whether another item follows, whose first byte it goes to; `close` ends
+  // them. False without an error at that end.
+  bool Continues(char close) {
+    SkipSpaces();
+    if (Is(close)) return false;
+    if (!Take(',')) return Unexpected();
+    SkipSpaces();
+    return true;
+  }
+
+  bool Array() {
+    if (!Enter()) return false;
+    if (Is(']')) return Leave();
+    do {
+      if (!AnyValue()) return false;
+      ++num_values_;
+    } while (Continues(']'));
+    return error_.empty() && Leave();
+  }
+
+  bool Object() {
+    if (!Enter()) return false;
+    if (Is('}')) return Leave();
+    do {
+      if (!Member()) return false;
+    } while (Continues('}'));
+    return error_.empty() && Leave();
+  }
+
+  bool Member() {
+    const char* const begin = at_;
+    if (!Is('"')) return Unexpected();
+    if (!String()) return false;
+    const std::string_view key(begin, at_ - begin);
+    SkipSpaces();
+    if (!Take(':')) return Unexpected();
+    SkipSpaces();
+    JsonText value;
+    if (!Value(&value)) return false;
+    if (depth_ <= max_depth_) (*on_member_)(depth_, key, value);
+    return true;
+  }
+
+  bool Literal(std::string_view word) {
+    const size_t length = std::min<size_t>(word.size(), end_ - at_);
+    if (std::string_view(at_, length) != word.substr(0, length)) {
+      return Fail(kSyntaxError);
+    }
+    at_ += length;
+    return length == word.size() || Fail(kIncomplete);
+  }
+
+  bool Digits() {
+    if (at_ == end_ || !IsDigit(*at_)) return Unexpected();
+    while (at_ < end_ && IsDigit(*at_)) ++at_;
+    return true;
+  }
+
+  bool Number() {
+    Take('-');
+    if (!Take('0') && !Digits()) return false;
+    if (Take('.') && !Digits()) return false;
+    if (!Take('e') && !Take('E')) return true;
+    if (!Take('+')) Take('-');
+    return Exponent();
+  }
+
+  // Beyond what an int holds nothing reads it.
+  bool Exponent() {
+    const char* begin = at_;
+    if (!Digits()) return false;
+    while (begin < at_ && *begin == '0') ++begin;
+    constexpr int kMostDigits = std::numeric_limits<int>::digits10 - 1;
+    return at_ - begin <= kMostDigits || Fail("exponent overflow");
+  }
+
+  bool String() {
+    ++at_;
+    while (true) {
+      while (end_ - at_ >= 8 && ArePlain(at_)) at_ += 8;
+      if (at_ == end_) return Unexpected();
+      const auto c = static_cast<unsigned char>(*at_);
+      if (c < 0x20) return Unexpected();
+      ++at_;
+      if (c == '"') return true;
+      if (c == '\\' && !Escape()) return false;
+    }
+  }
+
+  // Behind its backslash.
+  bool Escape() {
+    if (at_ == end_) return Unexpected();
+    if (*at_ != 'u') {
+      if (std::string_view("\"\\/bfnrt").find(*at_) == std::string_view::npos) {
+        return Unexpected();
+      }
+      ++at_;
+      return true;
+    }
+    ++at_;
+    int unit = 0;
+    if (!FourDigits(&unit)) return false;
+    if (unit < 0xD800 || unit > 0xDFFF) return true;
+    // Half of a pair.
+    if (unit > 0xDBFF || !Take('\\') || !Take('u')) return Unexpected();
+    if (!FourDigits(&unit)) return false;
+    return (unit >= 0xDC00 && unit <= 0xDFFF) || Fail(kSyntaxError);
+  }
+
+  bool FourDigits(int* unit) {
+    *unit = 0;
+    for (int i = 0; i < 4; ++i, ++at_) {
+      if (at_ == end_) return Unexpected();
+      const char c = static_cast<char>(*at_ | 0x20);
+      const bool is_letter = c >= 'a' && c <= 'f';
+      if (!is_letter && !IsDigit(*at_)) return Unexpected();
+      *unit = *unit * 16 + (is_letter ? c - 'a' + 10 : *at_ - '0');
+    }
+    return true;
+  }
+
+  const char* const begin_;
+  const char* at_;
+  const char* const end_;
+  const int max_depth_;
+  const OnJsonMember* const on_member_;
+  int depth_ = 0;
+  int64_t num_values_ = 0;  // that have ended
+  std::string_view error_;  // empty: none
+};
+
+}  // namespace
+
+absl::StatusOr<JsonText> ScanJson(std::string_view text, int max_depth,
+                                  OnJsonMember on_member) {
+  RETURN_IF_ERROR(CheckUtf8(text));
+  Scanner scanner(text, max_depth, &on_member);
+  JsonText value;
+  if (!scanner.All(&value)) return scanner.error();
+  return value;
+}
+
+std::string_view FirstValue(std::string_view text) {
+  Scanner scanner(text, 0, nullptr);
+  JsonText value;
+  CHECK(scanner.Value(&value)) << "not checked";
+  return value.text;
+}
+
+JsonItems::JsonItems(std::string_view text)
+    : rest_(text.substr(1)), is_object_(text.front() == '{') {}
+
+bool JsonItems::Next() {
+  value_ = TakeNext();
+  if (value_.empty() || !is_object_) return !value_.empty();
+  key_ = std::exchange(value_, TakeNext());
+  return true;
+}
+
+std::string_view JsonItems::TakeNext() {
+  const size_t begin = rest_.find_first_not_of(" \n\t\r,:");
+  CHECK(begin != std::string_view::npos) << "not checked";
+  rest_.remove_prefix(begin);
+  if (rest_.front() == ']' || rest_.front() == '}') return {};
+  const std::string_view next = FirstValue(rest_);
+  rest_.remove_prefix(next.size());
+  return next;
+}
+
+json::value ParseChecked(std::string_view text) {
+  json::parse_options options;
+  options.max_depth = kMaxJsonDepth;
+  json::error_code error;
+  json::value value = json::parse(text, error, {}, options);
+  CHECK(!error) << "not checked: " << error.message();
+  return value;
+}
+
+std::string Unquoted(std::string_view text) {
+  if (text.find('\\') == std::string_view::npos) {
+    return std::string(text.substr(1, text.size() - 2));
+  }
+  return std::string(ParseChecked(text).get_string());
+}
+
+}  // namespace espalier

@@ -1,0 +1,170 @@
+#include "base/json_scan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::StatusIs;
+using ::testing::ElementsAre;
+
+void Nothing(int, std::string_view, const JsonText&) {}
+
+absl::Status Scan(std::string_view text) {
+  return ScanJson(text, 0, Nothing).status();
+}
+
+TEST(JsonScanTest, MembersAreToldWithWhatTheyHold) {
+  std::vector<std::string> told;
+  const auto tell = [&](int depth, std::string_view key,
+                        const JsonText& value) {
+    told.push_back(
+        Concat(depth, " ", key, " ", value.text, " ", value.num_values));
+  };
+  const std::string text =
+      R"( { "a" : [1, [2,3] ,{}] ,"b":{"c":"]}","d":{"e":1}}, "\u0066": null } )";
+  ASSERT_OK_AND_ASSIGN(const JsonText all, ScanJson(text, 2, tell));
+  EXPECT_EQ(all.text, text.substr(1, text.size() - 2));
+  EXPECT_EQ(all.num_values, 11);
+  EXPECT_THAT(told, ElementsAre(R"(1 "a" [1, [2,3] ,{}] 5)", R"(2 "c" "]}" 0)",
+                                R"(2 "d" {"e":1} 1)",
+                                R"(1 "b" {"c":"]}","d":{"e":1}} 3)",
+                                R"(1 "\u0066" null 0)"));
+}
+
+TEST(JsonScanTest, ItemsAreThoseOfTheText) {
+  std::vector<std::string> items;
+  for (JsonItems list(R"([1 , "a,]" ,[2, 3],{"x" : 4} ])"); list.Next();) {
+    items.emplace_back(list.value());
+  }
+  EXPECT_THAT(items, ElementsAre("1", R"("a,]")", "[2, 3]", R"({"x" : 4})"));
+  items.clear();
+  for (JsonItems object(R"({ "a:" : 1 , "b":[]})"); object.Next();) {
+    items.push_back(Concat(object.key(), object.value()));
+  }
+  EXPECT_THAT(items, ElementsAre(R"("a:"1)", R"("b"[])"));
+  EXPECT_FALSE(JsonItems("[ ]").Next());
+  EXPECT_FALSE(JsonItems("{}").Next());
+}
+
+TEST(JsonScanTest, TextsAreUnquoted) {
+  EXPECT_EQ(Unquoted(R"("")"), "");
+  EXPECT_EQ(Unquoted(R"("é a")"), "é a");
+  EXPECT_EQ(Unquoted(R"("\u00e9\n\"")"), "é\n\"");
+}
+
+TEST(JsonScanTest, ErrorsNameTheByte) {
+  const auto error = [](std::string_view text) { return Message(Scan(text)); };
+  EXPECT_EQ(error(""), "not JSON at byte 0: incomplete JSON");
+  EXPECT_EQ(error(" [1, "), "not JSON at byte 5: incomplete JSON");
+  EXPECT_EQ(error("[1 2]"), "not JSON at byte 3: syntax error");
+  EXPECT_EQ(error("[1]]"), "not JSON at byte 3: extra data");
+  EXPECT_EQ(error("\"a\tb\""), "not JSON at byte 2: syntax error");
+  EXPECT_EQ(error("{\"a\" 1}"), "not JSON at byte 5: syntax error");
+  EXPECT_EQ(error(R"("\ud83d")"), "not JSON at byte 7: syntax error");
+  EXPECT_EQ(error("\"ab\x80\""), "not UTF-8 at byte 3");
+  EXPECT_EQ(error(std::string(40, '[')), "not JSON at byte 32: too deep");
+  EXPECT_EQ(error("1e999999999"), "not JSON at byte 11: exponent overflow");
+}
+
+// Any string of up to some pieces that matter to the grammar.
+std::string RandomText(std::mt19937& random) {
+  static const std::vector<std::string> kPieces = {"[",
+                                                   "]",
+                                                   "{",
+                                                   "}",
+                                                   "\"",
+                                                   ",",
+                                                   ":",
+                                                   " ",
+                                                   "\n",
+                                                   "0",
+                                                   "1",
+                                                   "-",
+                                                   ".",
+                                                   "e",
+                                                   "E",
+                                                   "+",
+                                                   "12345678901234567890",
+                                                   "true",
+                                                   "false",
+                                                   "null",
+                                                   "tru",
+                                                   "\\",
+                                                   "\\n",
+                                                   "\\u00e9",
+                                                   "\\ud83d\\ude00",
+                                                   "\\ud83d",
+                                                   "\\ude00",
+                                                   "é",
+                                                   "a",
+                                                   "\"a\"",
+                                                   "\"a\":",
+                                                   "[1, 2]",
+                                                   "{\"a\": 1}",
+                                                   "1.5e-3",
+                                                   "aaaaaaaaaaaaaaaa",
+                                                   "\x01",
+                                                   "\x7f",
+                                                   "01",
+                                                   "\"\":"};
+  std::string text;
+  for (int n = random() % 12; n >= 0; --n) {
+    text += kPieces[random() % kPieces.size()];
+  }
+  switch (random() % 4) {
+    case 0:
+      return "[" + text + "]";
+    case 1:
+      return "{\"a\": " + text + "}";
+    case 2:
+      return "\"" + text + "\"";
+    default:
+      return text;
+  }
+}
+
+TEST(JsonScanTest, WhatPassesIsWhatTheParserTakes) {
+  std::mt19937 random(1);
+  int num_good = 0;
+  for (int i = 0; i < 300'000; ++i) {
+    const std::string text = RandomText(random);
+    const absl::StatusOr<json::value> value = ParseJson(text);
+    ASSERT_EQ(Scan(text).ok(), value.ok()) << text << "\n"
+                                           << value.status() << Scan(text);
+    if (!value.ok()) continue;
+    ++num_good;
+    EXPECT_EQ(ParseChecked(text), *value);
+  }
+  EXPECT_GT(num_good, 10'000);
+}
+
+// Cut anywhere, and with any byte changed.
+TEST(JsonScanTest, DamagedTextsAreJudgedAsTheParserDoes) {
+  const std::string good =
+      R"({"id": "\u00e9\ud83d\ude00é漢🎈", "a": [1, -2.5e-7, true, null, "x\ny"],)"
+      R"( "b": {}, "c": {"d": [[], [0, 10]], "e": false}, "long": )"
+      R"("0123456789abcdef0123456789abcdef"})";
+  for (size_t length = 0; length <= good.size(); ++length) {
+    const std::string text = good.substr(0, length);
+    EXPECT_EQ(Scan(text).ok(), ParseJson(text).ok()) << text;
+  }
+  for (size_t i = 0; i < good.size(); ++i) {
+    for (int byte = 0; byte < 256; ++byte) {
+      std::string text = good;
+      text[i] = static_cast<char>(byte);
+      ASSERT_EQ(Scan(text).ok(), ParseJson(text).ok()) << i << " " << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace espalier

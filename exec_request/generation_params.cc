@@ -36,6 +36,7 @@ absl::Status ValidateParams(const ModelDescription& model,
   RETURN_IF_ERROR(ValidateStops(model, params));
   RETURN_IF_ERROR(ValidatePenalties(*params));
   RETURN_IF_ERROR(ValidateConstraints(model, params));
+  RETURN_IF_ERROR(ValidateScores(*params));
   return ValidateReports(*params);
 }
 

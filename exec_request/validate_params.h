@@ -37,6 +37,10 @@ absl::Status ValidateStops(const ModelDescription& model,
 absl::Status ValidateConstraints(const ModelDescription& model,
                                  GenerationParams* params);
 
+// That no score comes out of all that as infinite or no number, as long as the
+// model's own are numbers.
+absl::Status ValidateScores(const GenerationParams& params);
+
 // What is reported beside the hypotheses.
 absl::Status ValidateReports(const GenerationParams& params);
 

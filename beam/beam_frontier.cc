@@ -89,7 +89,7 @@ bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
   const TokenTree::Node parent = live_[beam].node;
   FinishRule::Progress progress = live_[beam].progress;
   FinishRule::Outcome outcome = rule_->Feed(candidate.token, &progress);
-  if (step.is_last && !outcome.hit) outcome.hit = FinishReason::kLength;
+  if (step.is_last && !outcome.hit) outcome.hit = rule_->AtFullLength(progress);
   const bool finishes = may_finish && outcome.hit.has_value();
   const bool lives = may_live && outcome.goes_on;
   if (!finishes && !lives) return false;
@@ -112,9 +112,10 @@ bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
 
 void BeamFrontier::FinishAll(const Step& step) {
   for (const LiveBeam& beam : live_) {
-    Tell(step, FinishedDecision(beam.candidate_idx, tree_->parent(beam.node),
-                                Finish(beam.node, beam.cum_log_prob,
-                                       step.length, FinishReason::kLength)));
+    Tell(step,
+         FinishedDecision(beam.candidate_idx, tree_->parent(beam.node),
+                          Finish(beam.node, beam.cum_log_prob, step.length,
+                                 rule_->AtFullLength(beam.progress))));
   }
   live_.clear();
 }

@@ -9,6 +9,15 @@
 #include "beam/selection_options.h"
 
 namespace espalier {
+namespace {
+
+// Whether the text completes a stop as nothing follows, or only `last`.
+bool StopsAtEnd(TextStream text, std::optional<TokenId> last) {
+  if (last && text.Feed(*last).stop_idx) return true;
+  return text.Finish().stop_idx.has_value();
+}
+
+}  // namespace
 
 FinishRule::FinishRule(const GenerationParams& params,
                        std::shared_ptr<const AllowedSequences> allowed,
@@ -30,12 +39,19 @@ FinishRule::Outcome FinishRule::Feed(TokenId token, Progress* progress) const {
   if (allowed_ != nullptr) return FeedAllowed(token, progress);
   if (std::ranges::binary_search(token_ids_, token)) {
     const bool is_eos = std::ranges::binary_search(eos_token_ids_, token);
-    return {is_eos ? FinishReason::kEos : FinishReason::kStop, false};
+    const bool is_cut = has_stops() && StopsAtEnd(*progress->text, token);
+    return {is_eos && !is_cut ? FinishReason::kEos : FinishReason::kStop,
+            false};
   }
   if (has_stops() && progress->text->Feed(token).stop_idx.has_value()) {
     return {FinishReason::kStop, false};
   }
   return {};
+}
+
+FinishReason FinishRule::AtFullLength(const Progress& progress) const {
+  const bool is_cut = has_stops() && StopsAtEnd(*progress.text, std::nullopt);
+  return is_cut ? FinishReason::kStop : FinishReason::kLength;
 }
 
 FinishRule::Outcome FinishRule::FeedAllowed(TokenId token,

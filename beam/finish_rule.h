@@ -4,7 +4,8 @@
 //   allowed sequences   one of them is complete ("stop", or "eos" by an EOS
 //                       id); nothing else ends a sequence then, but it also
 //                       goes on if that is the beginning of another
-//   EOS id              "eos"
+//   EOS id              "eos"; "stop" if the text ends at a stop string that
+//                       is only complete as nothing follows
 //   stop id             "stop"
 //   stop string         "stop": the token completes one in the text
 //
@@ -54,6 +55,11 @@ class FinishRule {
   // What `token` makes of a sequence, whose progress is taken on.
   // REQUIRES: it may follow.
   Outcome Feed(TokenId token, Progress* progress) const;
+
+  // As what a sequence ends that nothing ends but its length: "stop" where the
+  // text that it ends with, the bytes of a character that never came, completes
+  // a stop string.
+  FinishReason AtFullLength(const Progress& progress) const;
 
   // The tokens that alone may follow; unset: all.
   std::optional<std::span<const TokenId>> Next(const Progress& progress) const;

@@ -8,7 +8,7 @@ void Grow(const Candidate& candidate, bool is_last, const FinishRule& rule,
   sequence->cum_log_prob = candidate.cum_log_prob;
   sequence->finish_reason = rule.Feed(candidate.token, &sequence->progress).hit;
   if (is_last && !sequence->finish_reason.has_value()) {
-    sequence->finish_reason = FinishReason::kLength;
+    sequence->finish_reason = rule.AtFullLength(sequence->progress);
   }
 }
 

@@ -41,11 +41,13 @@ std::vector<GenerationParams> EverySearch(uint64_t seed) {
   return searches;
 }
 
+// Whether a stop is complete, as more may follow or `is_over`.
 bool Stops(std::span<const TokenId> tokens, const GenerationParams& params,
-           const StopStrings& stops) {
+           const StopStrings& stops, bool is_over) {
   const int min_new_tokens = static_cast<int>(params.min_new_tokens);
   TextStream stream(EnFrTokenizer(), stops, {.min_new_tokens = min_new_tokens});
   for (const TokenId token : tokens) stream.Feed(token);
+  if (is_over) stream.Finish();
   return stream.stopped();
 }
 
@@ -57,8 +59,8 @@ int ExpectLawful(const Result& result, const GenerationParams& params) {
   for (const Hypothesis& hypothesis : result.hypotheses) {
     const std::span<const TokenId> tokens = hypothesis.tokens;
     const bool stopped = hypothesis.finish_reason == FinishReason::kStop;
-    EXPECT_EQ(Stops(tokens, params, stops), stopped);
-    EXPECT_FALSE(Stops(tokens.first(tokens.size() - 1), params, stops));
+    EXPECT_EQ(Stops(tokens, params, stops, true), stopped);
+    EXPECT_FALSE(Stops(tokens.first(tokens.size() - 1), params, stops, false));
     EXPECT_TRUE(!stopped || tokens.size() > params.min_new_tokens);
     const std::string text =
         TextOf(tokens, EnFrTokenizer(), stops,
@@ -71,6 +73,41 @@ int ExpectLawful(const Result& result, const GenerationParams& params) {
     num_stopped += stopped;
   }
   return num_stopped;
+}
+
+// The last token leaves half a character, U+FFFD in the text, by which alone it
+// stops there: whether its length ended it, or its EOS.
+TEST(StopSearchTest, ATextThatIsCutAsNothingFollowsEndsAsStop) {
+  const std::vector<int64_t> halves = {*EnFrTokenizer().PieceToId("<0xC3>"),
+                                       *EnFrTokenizer().PieceToId("<0xE2>")};
+  for (const bool by_eos : {false, true}) {
+    for (GenerationParams params : EverySearch(1)) {
+      params.stop = {"\uFFFD"};
+      params.max_new_tokens = by_eos ? 2 : 1;
+      params.allowed_token_ids = halves;
+      if (by_eos) {
+        params.allowed_sequences.reset();
+        params.allowed_token_ids->push_back(2);
+        params.logit_bias = {{2, 5.0}};
+        params.min_new_tokens = 0;
+      }
+      params.num_return_sequences =
+          std::min<int64_t>(params.num_return_sequences, halves.size());
+      const auto model =
+          ToyLogitsModel({.vocab_size = 6000, .seed = 1, .eos_token_ids = {2}});
+      ASSERT_OK_AND_ASSIGN(
+          const Result result,
+          SearchAsTheEngine(model, {{1, 4}, params}, &EnFrTokenizer()));
+      const StopStrings stops = StopStrings::Create(params.stop).value();
+      for (const Hypothesis& hypothesis : result.hypotheses) {
+        const bool has_half = hypothesis.tokens.front() != 2;
+        EXPECT_EQ(hypothesis.finish_reason,
+                  has_half ? FinishReason::kStop : FinishReason::kEos);
+        EXPECT_EQ(TextOf(hypothesis.tokens, EnFrTokenizer(), stops), "");
+      }
+      ExpectLawful(result, params);
+    }
+  }
 }
 
 TEST(StopSearchTest, EverySearchEndsWhereAStopIsCompleted) {

@@ -39,8 +39,9 @@ PromptTemplate BosAndText(const Tokenizer& tokenizer) {
 }  // namespace
 
 absl::StatusOr<std::vector<TokenId>> PromptTemplate::Apply(
-    std::string_view text, const Tokenizer& tokenizer) const {
-  ASSIGN_OR_RETURN(const std::vector<TokenId> pieces, tokenizer.Encode(text));
+    std::string_view text, const Tokenizer& tokenizer, int max_tokens) const {
+  ASSIGN_OR_RETURN(const std::vector<TokenId> pieces,
+                   tokenizer.Encode(text, max_tokens));
   std::vector<TokenId> prompt = before_text;
   prompt.insert(prompt.end(), pieces.begin(), pieces.end());
   prompt.insert(prompt.end(), after_text.begin(), after_text.end());
@@ -71,6 +72,15 @@ absl::StatusOr<PromptTemplates> PromptTemplates::Parse(
   }
   templates.default_idx_ = *chosen - templates.templates_.data();
   return templates;
+}
+
+std::vector<TokenId> PromptTemplates::tokens() const {
+  std::vector<TokenId> all;
+  for (const PromptTemplate& prompt : templates_) {
+    all.insert(all.end(), prompt.before_text.begin(), prompt.before_text.end());
+    all.insert(all.end(), prompt.after_text.begin(), prompt.after_text.end());
+  }
+  return all;
 }
 
 absl::StatusOr<const PromptTemplate*> PromptTemplates::Find(

@@ -20,6 +20,7 @@
 //   ASSIGN_OR_RETURN(auto prompt, into_french->Apply("Hello!", tokenizer));
 #pragma once
 
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,11 +40,13 @@ struct PromptTemplate {
   std::vector<TokenId> before_text;
   std::vector<TokenId> after_text;
 
-  // before_text, the pieces of `text` by itself, after_text.
+  // before_text, the pieces of `text` by itself, after_text. What is far more
+  // than `max_tokens` is refused without the cost of its length.
   // REQUIRES: `tokenizer` is the one that the template was loaded with.
   // Errors: as Tokenizer::Encode.
-  absl::StatusOr<std::vector<TokenId>> Apply(std::string_view text,
-                                             const Tokenizer& tokenizer) const;
+  absl::StatusOr<std::vector<TokenId>> Apply(
+      std::string_view text, const Tokenizer& tokenizer,
+      int max_tokens = std::numeric_limits<int>::max()) const;
 };
 
 // The templates of one model: at least one, of which one is the default.
@@ -69,6 +72,9 @@ class PromptTemplates {
   absl::StatusOr<const PromptTemplate*> Find(std::string_view name) const;
   absl::StatusOr<const PromptTemplate*> Find(std::string_view from,
                                              std::string_view to) const;
+
+  // What stands around the texts of all templates: Tokenizer::MarkSpecial.
+  std::vector<TokenId> tokens() const;
 
   const PromptTemplate& default_template() const {
     return templates_[default_idx_];

@@ -258,7 +258,8 @@ absl::Status CheckNesting(std::vector<std::string_view> symbols) {
 
 }  // namespace
 
-absl::Status CheckSentencePieceModel(std::string_view model) {
+absl::Status CheckSentencePieceModel(std::string_view model,
+                                     std::vector<std::string>* user_defined) {
   Pieces pieces;
   RETURN_IF_ERROR(ForEachField(model, [&](const ProtoField& field) {
     if (field.Is(kPieces, ProtoField::kBytes)) {
@@ -272,6 +273,10 @@ absl::Status CheckSentencePieceModel(std::string_view model) {
     }
     return absl::OkStatus();
   }));
+  if (user_defined != nullptr) {
+    user_defined->insert(user_defined->end(), pieces.user_defined.begin(),
+                         pieces.user_defined.end());
+  }
   return CheckNesting(std::move(pieces.user_defined));
 }
 

@@ -17,7 +17,9 @@
 // long its results are (a rule may map a letter to megabytes) is not bounded.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -25,7 +27,10 @@ namespace espalier {
 
 // Takes time in proportion to the size; the trie of the NFKC rules some ten
 // milliseconds.
+// Adds the user-defined symbols to `user_defined`, if it is not null: the
+// library does not tell which they are.
 // Errors: kInvalidArgument saying what is wrong.
-absl::Status CheckSentencePieceModel(std::string_view model);
+absl::Status CheckSentencePieceModel(
+    std::string_view model, std::vector<std::string>* user_defined = nullptr);
 
 }  // namespace espalier

@@ -43,6 +43,11 @@ class TokenSpellings {
  public:
   // The next token, from 0 on.
   void Add(SpellingKind kind, std::string_view text);
+  // Makes `token` kOutside.
+  // REQUIRES: it is in [0, vocab_size()).
+  void Remove(TokenId token) { kinds_[token] = SpellingKind::kOutside; }
+  // Bytes of the longest.
+  size_t max_bytes() const { return max_bytes_; }
   void set_opening_spaces(OpeningSpaces spaces) { opening_spaces_ = spaces; }
 
   // Of any number; outside [0, vocab_size()) it is kOutside.
@@ -60,6 +65,7 @@ class TokenSpellings {
   std::string text_;                    // of all tokens, one after the other
   std::vector<uint32_t> begins_ = {0};  // [vocab_size + 1], into text_
   std::vector<SpellingKind> kinds_;     // [vocab_size]
+  size_t max_bytes_ = 0;
   OpeningSpaces opening_spaces_ = OpeningSpaces::kKept;
 };
 

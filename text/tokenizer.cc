@@ -128,19 +128,38 @@ absl::StatusOr<TokenSpellings> ReadSpellings(const Processor& processor) {
   return spellings;
 }
 
-absl::StatusOr<TokenSpellings> LoadInto(std::string_view model,
-                                        Processor* processor) {
-  RETURN_IF_ERROR(CheckSentencePieceModel(model));
+absl::StatusOr<TokenSpellings> LoadInto(
+    std::string_view model, Processor* processor,
+    std::vector<std::string>* user_defined) {
+  RETURN_IF_ERROR(CheckSentencePieceModel(model, user_defined));
   RETURN_IF_ERROR(
       RunLibrary([&] { return processor->LoadFromSerializedProto(model); }));
   return ReadSpellings(*processor);
 }
 
+// The first `length` bytes of `text` or some less, up to the last space among
+// them, where no token is cut in two; or a character.
+std::string_view Beginning(std::string_view text, size_t length) {
+  const size_t space = text.substr(0, length).rfind(' ');
+  if (space != std::string_view::npos && space > length / 2) {
+    return text.substr(0, space);
+  }
+  while ((static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
+  return text.substr(0, length);
+}
+
+bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
 }  // namespace
 
 Tokenizer::Tokenizer(std::unique_ptr<Processor> processor,
-                     TokenSpellings spellings)
-    : processor_(std::move(processor)), spellings_(std::move(spellings)) {}
+                     TokenSpellings spellings,
+                     std::vector<std::string> user_defined)
+    : processor_(std::move(processor)),
+      spellings_(std::move(spellings)),
+      user_defined_(std::move(user_defined)) {
+  std::ranges::sort(user_defined_);
+}
 
 Tokenizer::~Tokenizer() = default;
 
@@ -148,13 +167,15 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
     const std::string& path) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxModelBytes));
   auto processor = std::make_unique<Processor>();
-  absl::StatusOr<TokenSpellings> spellings = LoadInto(bytes, processor.get());
+  std::vector<std::string> user_defined;
+  absl::StatusOr<TokenSpellings> spellings =
+      LoadInto(bytes, processor.get(), &user_defined);
   if (!spellings.ok()) {
     return InvalidArgument(
         path, " is no SentencePiece model: ", Message(spellings.status()));
   }
-  return std::unique_ptr<Tokenizer>(
-      new Tokenizer(std::move(processor), *std::move(spellings)));
+  return std::unique_ptr<Tokenizer>(new Tokenizer(
+      std::move(processor), *std::move(spellings), std::move(user_defined)));
 }
 
 absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
@@ -163,6 +184,44 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
   std::vector<int> ids;
   RETURN_IF_ERROR(RunLibrary([&] { return processor_->Encode(text, &ids); }));
   return ids;
+}
+
+absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(std::string_view text,
+                                                       int max_tokens) const {
+  // Normalisation drops spaces, and makes one byte of up to four.
+  constexpr size_t kMostShrinking = 4;
+  // Texts have about four bytes a token.
+  constexpr size_t kFirstBytes = 16, kGrowth = 4;
+  const size_t num_tokens = static_cast<size_t>(std::max(max_tokens, 1));
+  const size_t longest = std::max<size_t>(spellings_.max_bytes(), 1);
+  const size_t most_bytes = kMostShrinking * longest * num_tokens;
+  if (text.size() > most_bytes) {
+    const size_t num_bytes = text.size() - std::ranges::count_if(text, IsSpace);
+    if (num_bytes > most_bytes) {
+      return InvalidArgument("the text has ", num_bytes,
+                             " bytes beside its spaces; ", max_tokens,
+                             " tokens can spell no more than ", most_bytes);
+    }
+  }
+  // What a cut changes at the end of a beginning never comes to as many again.
+  for (size_t length = kFirstBytes * num_tokens + longest; length < text.size();
+       length *= kGrowth) {
+    const std::string_view beginning = Beginning(text, length);
+    ASSIGN_OR_RETURN(const std::vector<TokenId> ids, Encode(beginning));
+    if (ids.size() <= 2 * num_tokens) continue;
+    return InvalidArgument("the first ", beginning.size(), " of ", text.size(),
+                           " bytes of the text are ", ids.size(),
+                           " tokens, more than ", max_tokens);
+  }
+  return Encode(text);
+}
+
+void Tokenizer::MarkSpecial(std::span<const TokenId> tokens) {
+  for (const TokenId token : tokens) {
+    if (std::ranges::binary_search(user_defined_, Piece(token))) {
+      spellings_.Remove(token);
+    }
+  }
 }
 
 absl::StatusOr<std::string> Tokenizer::Decode(
@@ -174,8 +233,9 @@ absl::StatusOr<std::string> Tokenizer::Decode(
                            " is negative");
   }
   std::vector<int> ids;
-  std::ranges::copy_if(tokens, std::back_inserter(ids),
-                       [&](TokenId token) { return token < vocab_size(); });
+  std::ranges::copy_if(tokens, std::back_inserter(ids), [&](TokenId token) {
+    return spellings_.Of(token).kind != SpellingKind::kOutside;
+  });
   return LibraryDecode(*processor_, ids);
 }
 

@@ -8,7 +8,14 @@
 // (<s>, </s>, <pad>) spell nothing and are never recognised in a text: a
 // sentence cannot smuggle one in.
 //
-// Thread rule: constant after Load; any thread may call any member.
+// A user-defined symbol may be text, a run of spaces or a line end, or a mark
+// of the model's prompts; the model file does not say which. Those of its
+// prompt templates are marks: special tokens (MarkSpecial), which spell nothing
+// in what is generated, as transformers' skip_special_tokens leaves out control
+// symbols and what its user declared special.
+//
+// Thread rule: constant after Load and MarkSpecial; any thread may then call
+// any member.
 //
 //   ASSIGN_OR_RETURN(auto tokenizer, Tokenizer::Load(path));
 //   ASSIGN_OR_RETURN(auto tokens, tokenizer->Encode("How old are you?"));
@@ -50,6 +57,20 @@ class Tokenizer {
   // Errors: kInvalidArgument if `text` is not UTF-8.
   absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text) const;
 
+  // The same of a text that may be far longer than `max_tokens`, in time of
+  // what those can spell: the library takes a microsecond and 240 bytes of
+  // memory a byte. One that cannot have so few tokens is refused by its bytes,
+  // spaces aside, or by the tokens of its beginning; another may still have
+  // more.
+  // Errors: kInvalidArgument with the figures; as Encode.
+  absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
+                                              int max_tokens) const;
+
+  // Makes the user-defined symbols among `tokens` special: they spell nothing
+  // from now on, as if they were not there. Other tokens stay what they are.
+  // REQUIRES: nobody uses the tokenizer yet, nor has its spellings.
+  void MarkSpecial(std::span<const TokenId> tokens);
+
   // The text that `tokens` spell: UTF-8, bytes that make no character as
   // U+FFFD. Tokens are read as a whole text, so the space that opens the first
   // piece is dropped: the texts of two halves do not concatenate. Tokens of
@@ -80,11 +101,12 @@ class Tokenizer {
 
  private:
   Tokenizer(std::unique_ptr<sentencepiece::SentencePieceProcessor> processor,
-            TokenSpellings spellings);
+            TokenSpellings spellings, std::vector<std::string> user_defined);
 
   // Constant after construction.
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   TokenSpellings spellings_;
+  std::vector<std::string> user_defined_;  // ascending
 };
 
 }  // namespace espalier

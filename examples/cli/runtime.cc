@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "base/wording.h"
 #include "beam/request_text.h"
 
 namespace espalier::cli {
@@ -108,6 +109,7 @@ absl::Status Runtime::LoadText(const RuntimeOptions& options) {
   ASSIGN_OR_RETURN(const PromptTemplate* chosen,
                    ChooseTemplate(options, templates));
   template_ = *chosen;
+  tokenizer_->MarkSpecial(templates.tokens());
   return absl::OkStatus();
 }
 
@@ -128,8 +130,15 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
     return InvalidArgument("prompt must not be blank, got ",
                            ShownInQuotes(*body.prompt));
   }
-  ASSIGN_OR_RETURN(request.prompt_tokens,
-                   template_->Apply(*body.prompt, *tokenizer_));
+  const int max_context = backend_->steps().description().max_context;
+  absl::StatusOr<std::vector<TokenId>> tokens =
+      template_->Apply(*body.prompt, *tokenizer_, max_context);
+  if (!tokens.ok()) {
+    return InvalidArgument("prompt must fit into the model's context of ",
+                           Counted(max_context, "token"), ": ",
+                           Message(tokens.status()));
+  }
+  request.prompt_tokens = *std::move(tokens);
   return request;
 }
 

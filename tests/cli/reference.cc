@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <set>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,13 +45,27 @@ bool ScoresAgree(const json::value& expected, const json::value& actual) {
          Close(expected.to_number<double>(), actual.to_number<double>());
 }
 
+// The reference decodes all tokens; a text has no special ones, which are left
+// out before tokens become text, so no space of theirs opens it.
+std::string WithoutTags(std::string_view text) {
+  std::string rest(text);
+  for (const std::string_view tag : {"<en>", "<fr>"}) {
+    for (size_t at; (at = rest.find(tag)) != std::string::npos;) {
+      rest.erase(at, tag.size());
+      if (at == 0 && rest.starts_with(' ')) rest.erase(0, 1);
+    }
+  }
+  return rest;
+}
+
 // Whether `actual` is what the reference has at `rank`, or what it has at a
 // rank with a score that is the same within the tolerance.
 bool Matches(const json::array& expected, size_t rank,
              const json::value& actual) {
   for (const json::value& hypothesis : expected) {
     if (hypothesis.at("tokens") == actual.at("tokens")) {
-      return hypothesis.at("text") == actual.at("text") &&
+      return WithoutTags(hypothesis.at("text").as_string()) ==
+                 actual.at("text").as_string() &&
              ScoresAgree(hypothesis.at("score"), actual.at("score")) &&
              ScoresAgree(expected[rank].at("score"), actual.at("score"));
     }

@@ -14,6 +14,7 @@
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
+#include "text/incremental_detokenizer.h"
 
 namespace espalier {
 namespace {
@@ -79,6 +80,88 @@ TEST(TokenizerTest, UserDefinedSymbolsSpellThemselves) {
   EXPECT_EQ(tokens.back(), 5);
   ASSERT_OK_AND_ASSIGN(const std::string again, EnFrTokenizer().Decode(tokens));
   EXPECT_EQ(again, "a<fr>");
+}
+
+TEST(TokenizerTest, SpecialTokensSpellNothingAndAreStillRead) {
+  ASSERT_OK_AND_ASSIGN(const auto tokenizer,
+                       Tokenizer::Load(EnFrDir() + "/tokenizer.model"));
+  ASSERT_OK_AND_ASSIGN(const auto tokens, tokenizer->Encode("a<fr> b<en>"));
+  const std::vector<TokenId> ordinary = tokenizer->Encode("Merci bien").value();
+  std::vector<TokenId> marked = {1, 4, 5, -1, 6000};
+  marked.insert(marked.end(), ordinary.begin(), ordinary.end());
+  tokenizer->MarkSpecial(marked);
+  // As transformers' skip_special_tokens: they are left out before tokens
+  // become text, so what stands behind one may open it.
+  EXPECT_EQ(tokenizer->Decode(tokens).value(), "a b");
+  EXPECT_EQ(tokenizer->Encode("a<fr> b<en>").value(), tokens);
+  EXPECT_EQ(tokenizer->Piece(5), "<fr>");
+  EXPECT_EQ(tokenizer->Decode(ordinary).value(), "Merci bien");
+  std::vector<TokenId> opened = {5};
+  opened.insert(opened.end(), ordinary.begin(), ordinary.end());
+  EXPECT_EQ(tokenizer->Decode(opened).value(), "Merci bien");
+  IncrementalDetokenizer detokenizer(*tokenizer);
+  std::string text;
+  for (const TokenId token : opened) detokenizer.Feed(token, &text);
+  EXPECT_EQ(text, "Merci bien");
+}
+
+TEST(TokenizerTest, ATextThatCannotBeSoFewTokensIsRefusedAtOnce) {
+  const Tokenizer& tokenizer = EnFrTokenizer();
+  std::string words, one_word(2 << 20, 'a');
+  while (words.size() < one_word.size()) words += "It rains, je crois. ";
+  EXPECT_THAT(tokenizer.Encode(one_word, 100),
+              StatusIs(kInvalid, HasSubstr("2097152 bytes beside its spaces")));
+  EXPECT_THAT(tokenizer.Encode(words, 100),
+              StatusIs(kInvalid, HasSubstr("beside its spaces; 100 tokens")));
+  words.resize(7000);
+  EXPECT_THAT(
+      tokenizer.Encode(words, 100),
+      StatusIs(kInvalid, AllOf(HasSubstr(" of 7000 bytes of the text are "),
+                               HasSubstr(" tokens, more than 100"))));
+}
+
+TEST(TokenizerTest, OnlyWhatIsLongerIsRefusedForItsLength) {
+  const Tokenizer& tokenizer = EnFrTokenizer();
+  const std::vector<std::string> parts = {"It rains",
+                                          " ",
+                                          "   ",
+                                          "e\u0301",
+                                          "\u3000",
+                                          "漢",
+                                          "internationalisation",
+                                          "aaaaaaaa",
+                                          "<fr>",
+                                          "\uFF21",
+                                          "\n",
+                                          ",",
+                                          "1234567",
+                                          "🎈",
+                                          "\u200b"};
+  std::mt19937 random(1);
+  int num_refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string text;
+    const int num_kinds = 1 + random() % 3;
+    const int first = static_cast<int>(random() % parts.size());
+    for (int n = random() % 400; n >= 0; --n) {
+      text += parts[(first + random() % num_kinds) % parts.size()];
+    }
+    const std::vector<TokenId> all = tokenizer.Encode(text).value();
+    for (const int max_tokens : {1, 10, 60, 400}) {
+      const auto tokens = tokenizer.Encode(text, max_tokens);
+      if (tokens.ok()) {
+        EXPECT_EQ(*tokens, all);
+      } else {
+        EXPECT_GT(std::ssize(all), max_tokens) << text;
+        ++num_refused;
+      }
+    }
+  }
+  EXPECT_GT(num_refused, 100);
+  const std::string spaces(1 << 20, ' ');
+  EXPECT_EQ(
+      tokenizer.Encode(spaces + "It" + spaces + "rains" + spaces, 3).value(),
+      tokenizer.Encode("It rains").value());
 }
 
 TEST(TokenizerTest, ControlSymbolsVanishAnywhereFromText) {

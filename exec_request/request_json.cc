@@ -23,7 +23,7 @@ bool IsRequestField(std::string_view key) {
 // The members of an object, of one key the last, each where its key stands
 // first; up to the first whose key is not known, behind which nothing counts.
 // So they are few, whatever the object is.
-class Fields {
+class ObjectFields {
  public:
   using IsKnown = bool (*)(std::string_view key);
   struct Field {
@@ -31,7 +31,7 @@ class Fields {
     JsonText value;
   };
 
-  explicit Fields(IsKnown is_known) : is_known_(is_known) {}
+  explicit ObjectFields(IsKnown is_known) : is_known_(is_known) {}
 
   void Add(std::string_view quoted_key, const JsonText& value) {
     if (ends_unknown_) return;
@@ -60,8 +60,8 @@ class Fields {
 };
 
 struct LineFields {
-  Fields request{IsRequestField};
-  Fields params{IsParam};  // of the last member "params"
+  ObjectFields request{IsRequestField};
+  ObjectFields params{IsParam};  // of the last member "params"
   // The last member "id", wherever it is.
   std::optional<JsonText> id;
 };
@@ -75,14 +75,14 @@ class FieldTaker {
     const std::string key = Unquoted(quoted_key);
     if (key == "id") fields_.id = value;
     if (key == "params") fields_.params = std::move(inner_);
-    inner_ = Fields(IsParam);
+    inner_ = ObjectFields(IsParam);
     fields_.request.Add(quoted_key, value);
   }
 
   LineFields fields_;
 
  private:
-  Fields inner_{IsParam};
+  ObjectFields inner_{IsParam};
 };
 
 absl::Status CheckSize(std::string_view field, const JsonText& json,
@@ -93,7 +93,7 @@ absl::Status CheckSize(std::string_view field, const JsonText& json,
 }
 
 // Parameters of a line; a field and its alias together are one too many.
-absl::Status ReadParams(const JsonText& json, const Fields& fields,
+absl::Status ReadParams(const JsonText& json, const ObjectFields& fields,
                         const RequestLineLimits& limits,
                         GenerationParams* params) {
   if (!json.is_object()) return WrongType("params", "an object", json.text);

@@ -1,10 +1,11 @@
 #include "examples/cli/batch_command.h"
 
+#include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/experimental/concurrent_channel.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -20,10 +21,12 @@
 #include "examples/cli/figures.h"
 #include "examples/cli/interrupt.h"
 #include "examples/cli/line_reader.h"
+#include "examples/cli/open_lines.h"
 #include "examples/cli/options.h"
 #include "examples/cli/output.h"
 #include "examples/cli/progress.h"
 #include "examples/cli/runtime.h"
+#include "exec_request/param_checks.h"
 #include "exec_request/request_json.h"
 #include "exec_request/result_json.h"
 
@@ -32,16 +35,54 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Lines that are read but not yet written, and bytes of those of them that are
-// not answered yet; bounds memory.
-constexpr size_t kMaxOpenLines = 4096;
-constexpr size_t kMaxOpenBytes = 64 << 20;
+// So long a line is read whole before it is run.
+constexpr int64_t kHighestMaxLineBytes = 1 << 30;
 
-// One run of the subcommand. All of it runs on the runtime's one thread.
+// What a line came to.
+struct LineAnswer {
+  std::string line;  // without its end
+  absl::StatusCode code = absl::StatusCode::kOk;
+};
+
+// Runs one line, and makes all that is made of it where it is spawned.
+asio::awaitable<LineAnswer> RunLine(Runtime* runtime, std::string line,
+                                    int64_t line_number,
+                                    const BatchOptions& options) {
+  RequestLine request = {
+      "", InvalidArgument("a line may have ", options.max_line_bytes,
+                          " bytes, this one has more")};
+  if (std::ssize(line) <= options.max_line_bytes) {
+    request = ParseRequestLine(line, options.limits);
+  }
+  std::string().swap(line);  // its memory is the request's from now on
+  if (request.id.empty()) request.id = std::to_string(line_number);
+  Answer answer;
+  if (request.body.ok()) {
+    std::string& caller_id = request.body->caller_id;
+    if (caller_id.empty()) caller_id = request.id;
+    answer = co_await runtime->Run(*std::move(request.body));
+  } else {
+    answer.result = request.body.status();
+  }
+  const absl::Status status = answer.result.status();
+  if (!status.ok()) {
+    co_return LineAnswer{WriteErrorLine(request.id, status), status.code()};
+  }
+  co_return LineAnswer{
+      WriteResultLine(request.id, *answer.result, answer.texts)};
+}
+
+// One run of the subcommand. Lines become requests, and results lines, on a
+// thread of its own, so that the steps of what runs never wait for that; all
+// else runs on the runtime's one thread.
 class Batch {
  public:
-  Batch(Runtime* runtime, AsyncLineReader* reader, Output* output)
-      : runtime_(runtime), reader_(reader), output_(output) {}
+  Batch(Runtime* runtime, AsyncLineReader* reader, Output* output,
+        const BatchOptions& options)
+      : runtime_(runtime),
+        reader_(reader),
+        output_(output),
+        options_(options) {}
 
   // Reads, runs and writes everything, up to an error of writing.
   // Errors: kInternal if the input cannot be read.
@@ -61,26 +102,23 @@ class Batch {
   // Stops, and cancels what runs: nobody will read the answers.
   void End();
   void Start(std::string line);
-  bool IsFull() const;
   // Completes when answers may have been written since the last call.
   asio::awaitable<void> AwaitWritten();
-  // Runs one line and puts its answer in its place, the index-th of all.
-  asio::awaitable<void> RunLine(std::string line, int64_t line_number,
-                                size_t index);
-  // Without its line end; empty if it is left out.
-  std::string AnswerLine(const std::string& id, const Answer& answer);
+  // Puts the answer in its place; those of requests that were cancelled because
+  // no more are wanted are left out.
+  void Take(size_t number, LineAnswer answer);
+  // A line could not be answered: there is no memory.
+  void CutShort();
   void WriteReady();
 
   Runtime* const runtime_;
   AsyncLineReader* const reader_;
   Output* const output_;
-  // Answers in input order, unset while they run; the first is the
-  // num_written_-th of all. Those that are left out are empty.
-  std::deque<std::optional<std::string>> open_;
-  size_t open_bytes_ = 0;  // of their requests
-  size_t num_written_ = 0;
+  const BatchOptions& options_;
+  OpenLines open_;
   int64_t num_read_ = 0;  // blank lines included
   int num_lines_ = 0;
+  int num_running_ = 0;
   int num_answered_ = 0;  // and written
   int num_failed_ = 0;
   bool stopped_ = false;
@@ -88,6 +126,7 @@ class Batch {
   std::shared_ptr<Signal> written_ =
       std::make_shared<Signal>(runtime_->context(), 1);
   Progress progress_{0};
+  asio::thread_pool lines_{1};  // when it ends nothing runs on it
 };
 
 asio::awaitable<absl::Status> Batch::Run() {
@@ -98,11 +137,13 @@ asio::awaitable<absl::Status> Batch::Run() {
     if (!lines.ok() || lines->empty()) break;
     for (std::string& line : *lines) {
       Start(std::move(line));
-      while (IsFull() && !cut_short_) co_await AwaitWritten();
+      while (open_.is_full() && !cut_short_) co_await AwaitWritten();
     }
   }
   progress_.SetTotal(num_lines_);
-  while (!open_.empty() && !cut_short_) co_await AwaitWritten();
+  while (cut_short_ ? num_running_ > 0 : !open_.empty()) {
+    co_await AwaitWritten();
+  }
   progress_.Erase();
   if (cut_short_) co_return ResourceExhausted("not enough memory for a line");
   co_return read;
@@ -121,72 +162,60 @@ void Batch::Stop() {
 void Batch::Start(std::string line) {
   const int64_t line_number = num_read_++;
   if (line.find_first_not_of(" \t") == std::string::npos) return;
-  open_.emplace_back();
-  open_bytes_ += line.size();
+  const size_t number = open_.Open(line.size());
   ++num_lines_;
-  asio::co_spawn(
-      runtime_->context(),
-      RunLine(std::move(line), line_number, num_written_ + open_.size() - 1),
-      [this](std::exception_ptr error) {
-        if (error == nullptr) return;
-        cut_short_ = true;
-        reader_->Stop();
-        written_->try_send(boost::system::error_code());
-      });
-}
-
-bool Batch::IsFull() const {
-  return open_.size() >= kMaxOpenLines ||
-         (open_bytes_ >= kMaxOpenBytes && !open_.empty());
+  ++num_running_;
+  const auto take = [this, number](std::exception_ptr error,
+                                   LineAnswer answer) {
+    --num_running_;
+    if (error == nullptr) {
+      Take(number, std::move(answer));
+    } else {
+      CutShort();
+    }
+    written_->try_send(boost::system::error_code());
+  };
+  asio::co_spawn(lines_,
+                 RunLine(runtime_, std::move(line), line_number, options_),
+                 asio::bind_executor(runtime_->context(), take));
 }
 
 asio::awaitable<void> Batch::AwaitWritten() {
   co_await written_->async_receive(asio::use_awaitable);
 }
 
-asio::awaitable<void> Batch::RunLine(std::string line, int64_t line_number,
-                                     size_t index) {
-  RequestLine request = ParseRequestLine(line);
-  if (line.size() > kMaxLineBytes) {
-    request.body = InvalidArgument("a line may have ", kMaxLineBytes,
-                                   " bytes, this one has more");
-  }
-  if (request.id.empty()) request.id = std::to_string(line_number);
-  Answer answer;
-  if (request.body.ok()) {
-    std::string& caller_id = request.body->caller_id;
-    if (caller_id.empty()) caller_id = request.id;
-    answer = co_await runtime_->Run(*std::move(request.body));
-  } else {
-    answer.result = request.body.status();
-  }
-  open_bytes_ -= line.size();
-  open_[index - num_written_] = AnswerLine(request.id, answer);
+void Batch::Take(size_t number, LineAnswer answer) {
+  const bool is_left_out =
+      stopped_ && answer.code == absl::StatusCode::kCancelled;
+  if (is_left_out) answer.line.clear();
+  if (!is_left_out && answer.code != absl::StatusCode::kOk) ++num_failed_;
+  open_.Answer(number, std::move(answer.line));
   progress_.Step();
   WriteReady();
 }
 
-std::string Batch::AnswerLine(const std::string& id, const Answer& answer) {
-  const absl::Status status = answer.result.status();
-  if (stopped_ && status.code() == absl::StatusCode::kCancelled) return "";
-  if (status.ok()) return WriteResultLine(id, *answer.result, answer.texts);
-  ++num_failed_;
-  return WriteErrorLine(id, status);
+void Batch::CutShort() {
+  cut_short_ = true;
+  End();
 }
 
 void Batch::WriteReady() {
   if (output_->is_terminal()) progress_.Erase();
-  while (!open_.empty() && open_.front()) {
-    const std::string line = *std::move(open_.front());
-    open_.pop_front();
-    ++num_written_;
-    if (line.empty()) continue;
-    output_->Write(line + "\n");
+  while (const std::optional<std::string> line = open_.Take()) {
+    if (line->empty()) continue;
+    output_->Write(*line);
+    output_->Write("\n");
     output_->Flush();
     if (!output_->failed()) ++num_answered_;
   }
   if (output_->failed() && !output_->interrupted() && !stopped_) End();
-  written_->try_send(boost::system::error_code());
+}
+
+absl::Status CheckLimits(const BatchOptions& options) {
+  RETURN_IF_ERROR(CheckRange("--max-line-bytes", options.max_line_bytes, 1,
+                             kHighestMaxLineBytes));
+  return CheckAtLeast("--max-list-elements", options.limits.max_list_elements,
+                      1);
 }
 
 absl::Status CheckDistinct(const BatchOptions& options) {
@@ -233,18 +262,19 @@ void PrintInterrupted(const Batch& batch) {
 }  // namespace
 
 absl::StatusOr<int> RunBatch(const BatchOptions& options) {
+  RETURN_IF_ERROR(CheckLimits(options));
   RETURN_IF_ERROR(CheckDistinct(options));
   RETURN_IF_ERROR(CheckTrace(options.common, "--input", options.input));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    Runtime::Load(options.common.runtime));
   ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
-                   LineReader::Open(options.input));
+                   LineReader::Open(options.input, options.max_line_bytes));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
                    Output::Open(options.output));
   RETURN_IF_ERROR(CheckTrace(options.common, "--output", options.output));
   const Stopwatch watch;
   AsyncLineReader async_reader(reader.get());
-  Batch batch(runtime.get(), &async_reader, output.get());
+  Batch batch(runtime.get(), &async_reader, output.get(), options);
   EngineFigures figures;
   ASSIGN_OR_RETURN(const int signal,
                    RunToEnd(batch, *runtime, *output, &figures));

@@ -2,10 +2,13 @@
 // input order (docs/request_format.md). All lines run concurrently.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "examples/cli/line_reader.h"
 #include "examples/cli/options.h"
+#include "exec_request/request_json.h"
 
 namespace espalier::cli {
 
@@ -13,6 +16,8 @@ struct BatchOptions {
   CommonOptions common;
   std::string input = "-";
   std::string output = "-";
+  int64_t max_line_bytes = kMaxLineBytes;
+  RequestLineLimits limits;
 };
 
 // Runs the subcommand and returns the program's exit code.

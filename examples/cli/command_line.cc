@@ -261,6 +261,18 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
       ->add_option("-o,--output", options->output,
                    "a file; -, the default, is stdout")
       ->option_text("FILE");
+  command
+      ->add_option("--max-line-bytes", options->max_line_bytes,
+                   Concat("bytes of a line at most; default ", kMaxLineBytes))
+      ->option_text("N")
+      ->group("Limits");
+  command
+      ->add_option("--max-list-elements", options->limits.max_list_elements,
+                   Concat("elements of a field at most, those of lists in it "
+                          "included; default ",
+                          RequestLineLimits().max_list_elements))
+      ->option_text("N")
+      ->group("Limits");
   AddCommonOptions(command, &options->common);
   command->footer(kBatchExamples);
   command->callback([options, exit_code] {

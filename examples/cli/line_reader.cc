@@ -16,7 +16,7 @@
 namespace espalier::cli {
 
 absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
-    const std::string& path) {
+    const std::string& path, size_t max_line_bytes) {
   const bool is_stdin = path == "-";
   const int fd =
       is_stdin ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -28,11 +28,15 @@ absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
     return Internal("cannot read ", path, ": ", why);
   }
   return std::unique_ptr<LineReader>(
-      new LineReader(fd, stop_fd, is_stdin ? "stdin" : path));
+      new LineReader(fd, stop_fd, is_stdin ? "stdin" : path, max_line_bytes));
 }
 
-LineReader::LineReader(int fd, int stop_fd, std::string name)
-    : fd_(fd), stop_fd_(stop_fd), name_(std::move(name)) {}
+LineReader::LineReader(int fd, int stop_fd, std::string name,
+                       size_t max_line_bytes)
+    : fd_(fd),
+      stop_fd_(stop_fd),
+      name_(std::move(name)),
+      max_line_bytes_(max_line_bytes) {}
 
 LineReader::~LineReader() {
   close(stop_fd_);
@@ -72,7 +76,7 @@ void LineReader::Split(std::string_view bytes,
                        std::vector<std::string>* lines) {
   while (!bytes.empty()) {
     const size_t length = std::min(bytes.find('\n'), bytes.size());
-    const size_t room = kMaxLineBytes + 1 - line_.size();
+    const size_t room = max_line_bytes_ + 1 - line_.size();
     line_.append(bytes.substr(0, std::min(length, room)));
     if (length == bytes.size()) return;
     EndLine(lines);
@@ -82,7 +86,8 @@ void LineReader::Split(std::string_view bytes,
 
 void LineReader::EndLine(std::vector<std::string>* lines) {
   // A cut line keeps its length, which tells that it was cut.
-  if (!line_.empty() && line_.back() == '\r' && line_.size() <= kMaxLineBytes) {
+  if (!line_.empty() && line_.back() == '\r' &&
+      line_.size() <= max_line_bytes_) {
     line_.pop_back();
   }
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";

@@ -17,15 +17,16 @@
 
 namespace espalier::cli {
 
-// A longer line is cut: its first kMaxLineBytes + 1 bytes are handed over.
+// Of a line, unless it is said otherwise.
 inline constexpr size_t kMaxLineBytes = 16 << 20;
 
 class LineReader {
  public:
-  // `path` "-" is stdin.
+  // `path` "-" is stdin. A line of more than `max_line_bytes` is cut: that many
+  // bytes and one are handed over, and the rest is passed over, however long.
   // Errors: kNotFound if it cannot be opened.
   static absl::StatusOr<std::unique_ptr<LineReader>> Open(
-      const std::string& path);
+      const std::string& path, size_t max_line_bytes = kMaxLineBytes);
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
@@ -47,7 +48,7 @@ class LineReader {
   void Stop();
 
  private:
-  LineReader(int fd, int stop_fd, std::string name);
+  LineReader(int fd, int stop_fd, std::string name, size_t max_line_bytes);
   // Waits for bytes or the end of the input; false if it was stopped.
   bool Wait() const;
   // Takes the complete lines out of `bytes` and what was left before.
@@ -57,6 +58,7 @@ class LineReader {
   const int fd_;
   const int stop_fd_;  // an eventfd, readable once stopped
   const std::string name_;
+  const size_t max_line_bytes_;
   bool at_start_ = true;
   std::string line_;  // begun, and not ended yet
   bool at_end_ = false;

@@ -28,7 +28,9 @@ class Runtime {
   static absl::StatusOr<std::unique_ptr<Runtime>> Load(
       const RuntimeOptions& options);
 
-  // Runs one request; text goes through the prompt template.
+  // Runs one request; text goes through the prompt template. On any executor:
+  // what it takes to read the request and to make texts of its result is done
+  // there.
   boost::asio::awaitable<Answer> Run(RequestBody body);
 
   // The same, to be read while it runs; MakeAnswer then makes texts of what it

@@ -206,6 +206,67 @@ TEST(BatchTest, AnEndlessLineIsRefusedAndDisturbsNobody) {
   EXPECT_TRUE(lines.at(1).as_object().contains("hypotheses"));
 }
 
+TEST(BatchTest, TheLimitsOfALineAreOptions) {
+  const std::string tokens = R"({"id": 1.50, "prompt_tokens": [1, 4, 264, 5]})";
+  const std::vector<json::value> lines = ParseLines(
+      RunBatch(tokens + "\n" + std::string(200, 'x') + "\n" + kGoodLine,
+               {"--max-line-bytes", "100", "--max-list-elements", "3"})
+          .out);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0].at("error").at("message"),
+            json::value("prompt_tokens must have at most 3 elements, got 4"));
+  EXPECT_EQ(lines[1].at("error").at("message"),
+            json::value("a line may have 100 bytes, this one has more"));
+  EXPECT_TRUE(lines[2].as_object().contains("hypotheses"));
+  for (const char* option : {"--max-line-bytes", "--max-list-elements"}) {
+    const ProgramRun run = RunBatch(kGoodLine, {option, "0"});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err,
+                HasSubstr(std::string(option) + " must be at least 1, got 0"));
+  }
+}
+
+// Each in a second or so, where some took minutes, and gigabytes.
+TEST(BatchTest, HostileLinesDisturbNobody) {
+  const auto list = [](const std::string& item, size_t size) {
+    std::string text = "[" + item;
+    while (text.size() < size) text += "," + item;
+    return text + "]";
+  };
+  constexpr size_t kMiB = 1 << 20;
+  std::string sequence = "[5";
+  for (int i = 0; i < 899; ++i) sequence += "," + std::to_string(6 + i);
+  const std::string good = RunBatch(kGoodLine).out;
+  for (const std::string& line :
+       {WithParams(R"({"allowed_sequences": )" +
+                   list(sequence + "]", kMiB / 2) + R"(, "stop_token_ids": )" +
+                   list("5999", kMiB / 2) + "}"),
+        WithParams(R"({"bad_words_ids": )" + list("[7]", kMiB) + "}"),
+        WithParams(R"({"suppress_tokens": )" + list("7", 15 * kMiB) + "}"),
+        WithParams(R"({"stop": )" + list(R"("")", 4 * kMiB) + "}"),
+        R"({"prompt_tokens": )" + list("7", 15 * kMiB) + "}",
+        R"({"prompt_tokens": )" + list("7", 15 * kMiB),
+        R"({"prompt": ")" + std::string(15 * kMiB, 'a') + R"("})",
+        R"({"prompt": "It )" + std::string(15 * kMiB, ' ') + R"(rains."})",
+        R"({"prompt": [")" + std::string(15 * kMiB, 'a') + R"("]})",
+        std::string(15 * kMiB, '['), std::string(30 * kMiB, '{')}) {
+    const ProgramRun run = RunBatch(line + "\n" + kGoodLine);
+    const std::vector<std::string> answers = SplitLines(run.out);
+    ASSERT_EQ(answers.size(), 2u) << line.substr(0, 80);
+    EXPECT_LT(answers[0].size(), 100'000u);
+    EXPECT_EQ(ParseLines(run.out)[1].at("hypotheses"),
+              ParseLines(good)[0].at("hypotheses"));
+  }
+}
+
+TEST(BatchTest, TextHasNoSpecialTokens) {
+  const ProgramRun run = RunBatch(
+      R"({"prompt_tokens": [1, 4, 337, 5], "params": {"allowed_sequences":)"
+      R"( [[279, 5, 279, 4]]}})");
+  EXPECT_EQ(ParseLines(run.out).at(0).at("hypotheses").at(0).at("text"),
+            json::value("Il Il"));
+}
+
 TEST(BatchTest, TheInputIsNeverOverwritten) {
   const ScratchDirectory scratch;
   const std::string file = scratch.Write("requests.jsonl", kGoodLine);

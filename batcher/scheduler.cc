@@ -306,7 +306,8 @@ void Scheduler::AdvanceGroup(const SelectionResult& result) {
   Running* running = Find(result.request);
   if (running == nullptr) return;
   BeamGroup& group = *running->group;
-  absl::Status status = group.CheckAnswer(result, vocab_size_);
+  absl::Status status = result.error;
+  if (status.ok()) status = group.CheckAnswer(result, vocab_size_);
   if (status.ok()) status = group.Advance(result, &next_plan_);
   if (!status.ok()) return Finish(*running, status);
   if (running->watcher != nullptr) running->watcher->OnStep(group.strategy());

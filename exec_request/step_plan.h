@@ -27,6 +27,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "base/page_copy.h"
@@ -203,6 +204,9 @@ struct SelectionResult {
   // kNotANumber. `beam` is the row's rank.
   std::vector<Candidate> candidates = {};
   std::vector<TokenLogProb> logprobs = {};  // [candidates], if asked for
+  // Ends this request alone: what it asks for the executor has no room for now.
+  // Then there are no candidates.
+  absl::Status error = absl::OkStatus();
 };
 
 // The answer to one PlanScoring.

@@ -154,6 +154,21 @@ TEST(BadAnswersTest, EndTheirRequestAndNoOther) {
   }
 }
 
+// An executor without room for what one request asks.
+TEST(BadAnswersTest, AnErrorEndsItsRequestAndNoOther) {
+  const BadAnswer refused = {
+      "Refused", Stochastic(),
+      [](SelectionResult* answer) {
+        *answer = {.request = answer->request,
+                   .error = absl::ResourceExhaustedError("no memory for it")};
+      },
+      ""};
+  std::vector<absl::StatusOr<Result>> results;
+  RunSpoilt(refused, {}, &results);
+  EXPECT_THAT(results[1], StatusIs(absl::StatusCode::kResourceExhausted,
+                                   "no memory for it"));
+}
+
 // Of a prompt in two chunks; the other request is scored, too.
 TEST(BadAnswersTest, ScoresOfOtherTokensEndTheirRequestAndNoOther) {
   const std::function<void(ScoringResult*)> spoils[] = {

@@ -14,6 +14,9 @@
 #
 #   BIN=build/cuda/bin  where the programs are
 #   PROGRAMS=           those to run, instead of all
+#   TESTS=*             which tests: patterns as gtest has them, with ':' between
+#   SHARD=0/1           I/N: of these tests the I-th of N parts, from 0; each is
+#                       in one part, the same whatever the tool and TESTS are
 #   JOBS=$(nproc)       how many processes run at a time; of racecheck each takes
 #                       2 GB of memory, some 8: fewer, where one is killed
 #   LIMIT=1800          seconds for each tool; what has not ended then has failed
@@ -62,7 +65,7 @@ CudaLlamaTest.WhatTheDeviceCannotDoIsNamed
 # those: bf16 and f16 are the first twenty of CudaMatMulSizesGpuTest.
 readonly many_rows_of_16_bits='CudaMatMulGpuTest.*:Sizes/*/?:Sizes/*/1?:'\
 'CudaLlamaTest.SixteenBits*:CudaLlamaTest.RandomWeights*:'\
-'CudaExecutorTest.SixteenBitModels*'
+'*/CudaExecutorDTypeTest.*'
 readonly own='--kernel-name kernel_substring=8espalier'
 
 # Kernels that racecheck leaves out of whole models.
@@ -72,9 +75,10 @@ readonly only_by_themselves='--kernel-name-exclude kernel_substring=Attend '\
 # Those that take 20 s and more under some tool, slowest first.
 readonly slow_tests=(
   'CudaLlamaTest.MatchesTheTwin*'
-  'CudaExecutorTest.SixteenBit*'
+  '*/CudaExecutorDTypeTest.SixteenBit*'
   '*/CudaSelectTest.GroupsAreTheSame*'
   'CudaExecutorTest.EveryHypothesis*'
+  '*/CudaMixtureTest.*'
   'CudaHistoryTest.*'
   'CudaExecutorTest.RequestsWait*'
   'CudaExecutorTest.Cancelling*'
@@ -108,11 +112,31 @@ read -ra programs <<<"${PROGRAMS:-executor_gpu_test cli_gpu_test model_gpu_test 
 kernels_gpu_test base_gpu_test}"
 export BIN=${BIN:-build/cuda/bin} ESPALIER_FEW_CASES=${ESPALIER_FEW_CASES:-1}
 readonly JOBS=${JOBS:-$(nproc)} LIMIT=${LIMIT:-1800}
+readonly TESTS=${TESTS:-*} SHARD=${SHARD:-0/1}
+
+# Whether TESTS and SHARD leave a test.
+is_wanted() {
+  local pattern sum
+  local -a patterns
+  IFS=: read -ra patterns <<<"$TESTS"
+  for pattern in "${patterns[@]}"; do
+    # shellcheck disable=SC2053  # a pattern
+    [[ $1 == $pattern ]] || continue
+    sum=$(cksum <<<"$1")
+    ((${sum%% *} % ${SHARD#*/} == ${SHARD%/*}))
+    return
+  done
+  return 1
+}
 
 # The names of the tests of a program that a filter leaves, a line each.
 list_tests() {
-  "$BIN/$1" --gtest_list_tests --gtest_filter="$2" 2>/dev/null |
-    awk '/^[^ ]/ {suite = $1} /^  / {print suite $1}'
+  local test tests
+  tests=$("$BIN/$1" --gtest_list_tests --gtest_filter="$2" 2>/dev/null) ||
+    return
+  while read -r test; do
+    if is_wanted "$test"; then echo "$test"; fi
+  done < <(awk '/^[^ ]/ {suite = $1} /^  / {print suite $1}' <<<"$tests")
 }
 
 # What gtest printed of tests that ended in one of these ways.
@@ -267,6 +291,8 @@ for tool in "$@"; do
   [[ "$tool" =~ ^(mem|race|init|sync)check$ ]] ||
     { sed -n '2,/^set/{/^#/s/^# \?//p}' "$script" >&2; exit 2; }
 done
+[[ $SHARD =~ ^[0-9]+/[1-9][0-9]*$ && ${SHARD%/*} -lt ${SHARD#*/} ]] ||
+  { echo "SHARD must be I/N with I below N, got $SHARD" >&2; exit 2; }
 command -v compute-sanitizer >/dev/null ||
   { echo "compute-sanitizer is not on the PATH" >&2; exit 1; }
 for program in "${programs[@]}"; do
@@ -276,6 +302,9 @@ for program in "${programs[@]}"; do
     { "$BIN/$program" --gtest_list_tests >&2; exit 1; }
   num_tests=$((${num_tests:-0} + tests))
 done
+((num_tests > 0)) ||
+  { echo "no test of ${programs[*]} is in TESTS=$TESTS SHARD=$SHARD" >&2
+    exit 1; }
 
 if [[ -z "${LOGS:-}" ]]; then
   LOGS=$(mktemp -d -t sanitize_gpu.XXXXXX)
@@ -305,6 +334,8 @@ for tool in "$@"; do
   print_times "$tool"
 done
 printf '\n%s\n' "$table"
+[[ "$TESTS$SHARD" == "*0/1" ]] ||
+  echo "Left out: all tests but those of TESTS=$TESTS SHARD=$SHARD."
 [[ "$ESPALIER_FEW_CASES" != 1 ]] ||
   echo "Left out: most cases of each test; ESPALIER_FEW_CASES=0 runs all."
 exit "$failed"

@@ -128,6 +128,29 @@ class SanitizeTest(ScriptTest):
         self.assertEqual(self.done.returncode, 1)
         self.assert_says("A.Ends: not started, for lack of time")
 
+    def test_named_tests_alone_run_and_that_is_said(self) -> None:
+        self.sanitize("A.Ends", "A.Fails", "*/B.Ends/0", TESTS="A.E*:*/B.*")
+        self.assertEqual(self.done.returncode, 0, self.done.stdout)
+        self.assertRegex(self.done.stdout, r"initcheck +2/2 ")
+        self.assert_says("all tests but those of TESTS=A.E*:*/B.*")
+
+    def test_each_test_is_in_one_part(self) -> None:
+        names = [f"A.Ends{i}" for i in range(12)]
+        ran = []
+        for part in range(3):
+            self.sanitize(*names, SHARD=f"{part}/3")
+            self.assertEqual(self.done.returncode, 0, self.done.stderr)
+            ran += [n for n in names if f"7 {n}\n" in self.done.stdout]
+        self.assertEqual(sorted(ran), sorted(names))
+
+    def test_parts_that_are_not_there_and_no_tests_are_refused(self) -> None:
+        self.sanitize("A.Ends", SHARD="3/3")
+        self.assertEqual(self.done.returncode, 2)
+        self.assertIn("SHARD must be I/N", self.done.stderr)
+        self.sanitize("A.Ends", TESTS="B.*")
+        self.assertEqual(self.done.returncode, 1)
+        self.assertIn("no test of a_test", self.done.stderr)
+
     def test_without_programs_it_says_how_to_build_them(self) -> None:
         self.write("compute-sanitizer", "")
         self.run_script("tools/sanitize_gpu.sh", PROGRAMS="a_test")

@@ -326,20 +326,23 @@ TEST_F(CudaExecutorTest, AGroupThatIsNotThereGetsNoCandidates) {
   EXPECT_TRUE(result.selections[0].candidates.empty());
 }
 
-TEST_F(CudaExecutorTest, SixteenBitModelsAnswerEverything) {
-  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
-    CudaLlamaOptions options = Float32();
-    options.dtype = dtype;
-    const OnDevice device = Load(options);
-    ASSERT_NE(device.steps, nullptr);
-    for (const absl::StatusOr<Result>& answer :
-         Drive(*device.steps, AnyRequests(Cases(60, 2), 11),
-               {.num_in_flight = 2})) {
-      ASSERT_OK(answer.status());
-      EXPECT_FALSE(answer->hypotheses.empty());
-    }
-    PrintFigures(*device.steps);
+class CudaExecutorDTypeTest : public CudaExecutorTest,
+                              public ::testing::WithParamInterface<DType> {};
+INSTANTIATE_TEST_SUITE_P(SixteenBits, CudaExecutorDTypeTest,
+                         ::testing::Values(DType::kBFloat16, DType::kFloat16));
+
+TEST_P(CudaExecutorDTypeTest, SixteenBitModelsAnswerEverything) {
+  CudaLlamaOptions options = Float32();
+  options.dtype = GetParam();
+  const OnDevice device = Load(options);
+  ASSERT_NE(device.steps, nullptr);
+  for (const absl::StatusOr<Result>& answer :
+       Drive(*device.steps, AnyRequests(Cases(60, 2), 11),
+             {.num_in_flight = 2})) {
+    ASSERT_OK(answer.status());
+    EXPECT_FALSE(answer->hypotheses.empty());
   }
+  PrintFigures(*device.steps);
 }
 
 // The lines of tests/data/beam_search.jsonl.

@@ -26,6 +26,30 @@ void CudaDelta::Put(const int* target, Shared words) {
   }
 }
 
+size_t CopyPiece(const CudaDelta& delta, size_t first,
+                 std::span<CudaDeltaSegment> segments, std::span<int> payload) {
+  const std::span<const CudaDeltaSegment> all = delta.segments();
+  const std::span<const int> words = delta.payload();
+  if (first == 0 && all.size() <= segments.size() &&
+      words.size() <= payload.size()) {
+    std::ranges::copy(all, segments.begin());
+    std::ranges::copy(words, payload.begin());
+    return all.size();
+  }
+  // Words that segments share are copied for each.
+  const size_t most = std::min(all.size() - first, segments.size());
+  size_t count = 0, used = 0;
+  for (; count < most; ++count, used += segments[count - 1].count) {
+    CudaDeltaSegment segment = all[first + count];
+    if (used + segment.count > payload.size()) break;
+    std::ranges::copy(words.subspan(segment.source, segment.count),
+                      payload.begin() + used);
+    segment.source = static_cast<int>(used);
+    segments[count] = segment;
+  }
+  return count;
+}
+
 void CudaDelta::Clear() {
   segments_.clear();
   payload_.clear();

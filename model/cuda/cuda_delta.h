@@ -9,6 +9,7 @@
 // Thread rule: plain values, of one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 #include <span>
 #include <type_traits>
@@ -61,6 +62,13 @@ class CudaDelta {
   std::vector<CudaDeltaSegment> segments_;
   std::vector<int> payload_;
 };
+
+// Copies segments from number `first` on to the front of `segments`, and their
+// words to `payload`: all of the delta where it fits, else as many segments as
+// do. Returns how many.
+// REQUIRES: room for a segment of the longest kind, 64 words.
+size_t CopyPiece(const CudaDelta& delta, size_t first,
+                 std::span<CudaDeltaSegment> segments, std::span<int> payload);
 
 template <typename T>
 class MirroredArray {

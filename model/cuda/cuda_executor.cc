@@ -13,6 +13,7 @@
 #include "base/cuda_device_scope.h"
 #include "base/status.h"
 #include "model/cuda/cuda_delta.h"
+#include "model/cuda/cuda_delta_buffer.h"
 #include "model/cuda/cuda_driver_thread.h"
 #include "model/cuda/cuda_reports.h"
 #include "model/cuda/cuda_step_builder.h"
@@ -56,8 +57,7 @@ absl::Status CheckAttention(const CudaStepLimits& limits) {
 
 // Pinned memory and the event of a step, used again kNumReports steps later.
 struct StepSlot {
-  PinnedBuffer<CudaDeltaSegment> segments;
-  PinnedBuffer<int> payload;
+  CudaDeltaBuffer delta;
   CudaEvent ended;
 };
 
@@ -67,16 +67,6 @@ absl::StatusOr<CudaEvent> MakeEndEvent() {
   RETURN_IF_CUDA_ERROR(
       cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   return CudaEvent(event);
-}
-
-// Copies values to pinned memory, which grows to the largest delta there was.
-template <typename T>
-absl::Status Fill(std::span<const T> values, PinnedBuffer<T>* buffer) {
-  if (buffer->size() < values.size()) {
-    ASSIGN_OR_RETURN(*buffer, PinnedBuffer<T>::Create(2 * values.size()));
-  }
-  std::copy(values.begin(), values.end(), buffer->data());
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -134,7 +124,6 @@ class CudaExecutor::Impl {
   CudaDriverThread::Poll Run(const StepPlan& plan, const Done& done);
   absl::StatusOr<InFlight> LaunchSafely(const StepPlan& plan);
   absl::StatusOr<InFlight> Launch(const StepPlan& plan);
-  absl::Status SendDelta(StepSlot& slot);
   bool IsRunning(int slot) const;
   void CountLaunch();
   absl::StatusOr<StepResult> Finish(const InFlight& in_flight);
@@ -181,6 +170,7 @@ absl::Status CudaExecutor::Impl::Init() {
   ASSIGN_OR_RETURN(reports_, CudaReports::Create(limits_, kNumReports));
   for (StepSlot& slot : slots_) {
     ASSIGN_OR_RETURN(slot.ended, MakeEndEvent());
+    ASSIGN_OR_RETURN(slot.delta, CudaDeltaBuffer::Create());
   }
   ASSIGN_OR_RETURN(
       runner_, CudaStepRunner::Create(model_.get(), &*memory_, reports_.ring(),
@@ -247,21 +237,13 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
     RETURN_IF_ERROR(CudaMoveGroup(memory_->arrays().state, move.from, move.to,
                                   move.num_slots, stream_.get()));
   }
-  if (!delta_->empty()) RETURN_IF_ERROR(SendDelta(slot));
+  RETURN_IF_ERROR(slot.delta.Send(
+      *delta_, memory_->words(), memory_->arrays().state.clock, stream_.get()));
   RETURN_IF_ERROR(runner_->Enqueue(in_flight.step));
   RETURN_IF_CUDA_ERROR(cudaEventRecord(slot.ended.get(), stream_.get()));
   ++num_launched_;
   CountLaunch();
   return in_flight;
-}
-
-absl::Status CudaExecutor::Impl::SendDelta(StepSlot& slot) {
-  RETURN_IF_ERROR(Fill(delta_->segments(), &slot.segments));
-  RETURN_IF_ERROR(Fill(delta_->payload(), &slot.payload));
-  return CudaApplyDelta(slot.segments.data(),
-                        static_cast<int>(delta_->segments().size()),
-                        slot.payload.data(), memory_->words(),
-                        memory_->arrays().state.clock, stream_.get());
 }
 
 bool CudaExecutor::Impl::IsRunning(int slot) const {

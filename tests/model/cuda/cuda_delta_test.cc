@@ -53,6 +53,62 @@ TEST(CudaDeltaTest, LongArraysArriveWhole) {
   EXPECT_EQ(words[99] + words[877], 0);
 }
 
+// What arrives, through a buffer of so many segments and words.
+std::vector<int> ThroughPieces(const CudaDelta& delta, size_t num_segments,
+                               size_t num_payload, size_t num_words,
+                               int* num_pieces) {
+  std::vector<CudaDeltaSegment> segments(num_segments);
+  std::vector<int> payload(num_payload);
+  std::vector<int> words(num_words, -1);
+  *num_pieces = 0;
+  for (size_t sent = 0; sent < delta.segments().size(); ++*num_pieces) {
+    const size_t count = CopyPiece(delta, sent, segments, payload);
+    EXPECT_GT(count, 0u);
+    for (size_t s = 0; s < count; ++s) {
+      for (int i = 0; i < segments[s].count; ++i) {
+        words.at(segments[s].target + i) = payload.at(segments[s].source + i);
+      }
+    }
+    sent += count;
+  }
+  return words;
+}
+
+TEST(CudaDeltaTest, PiecesThatFitABufferAreTheWhole) {
+  std::mt19937 random(5);
+  int most_pieces = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::vector<int> words(20000, -1);
+    CudaDelta delta(words.data());
+    size_t place = 0;
+    std::vector<int> values(random() % 300);
+    std::iota(values.begin(), values.end(), 1);
+    const CudaDelta::Shared shared = delta.Share(values);
+    for (int put = random() % 40; put > 0; --put) {
+      const std::vector<int> own(random() % 90, put);
+      if (random() % 2 == 0) {
+        delta.Put(words.data() + place, shared);
+        place += values.size();
+      } else {
+        delta.Put<int>(words.data() + place, own);
+        place += own.size();
+      }
+    }
+    Apply(delta, &words);
+    int num_pieces = 0;
+    ASSERT_EQ(ThroughPieces(delta, 1 + random() % 200, 64 + random() % 4000,
+                            words.size(), &num_pieces),
+              words);
+    most_pieces = std::max(most_pieces, num_pieces);
+    ASSERT_EQ(
+        ThroughPieces(delta, delta.segments().size(),
+                      delta.payload().size() + 64, words.size(), &num_pieces),
+        words);
+    ASSERT_LE(num_pieces, 1);
+  }
+  EXPECT_GT(most_pieces, 10);
+}
+
 TEST(MirroredArrayTest, WhatTheDeviceWroteOverIsSentAgain) {
   std::vector<int> device(8);
   MirroredArray<int> array(device.data());

@@ -60,6 +60,15 @@ absl::StatusOr<BackendOptions> Resolve(const DeviceOptions& options) {
       int64_t{options.kv_cache_mib.value_or(defaults.kv_cache_mib)} << 20;
   resolved.max_step_tokens =
       options.max_step_tokens.value_or(defaults.max_step_tokens);
+  if (options.max_beams && !resolved.device.is_cuda) {
+    return InvalidArgument("--max-beams is of --device cuda");
+  }
+  if (options.max_beams.value_or(0) > resolved.max_step_tokens) {
+    return InvalidArgument("--max-beams must be at most ",
+                           resolved.max_step_tokens,
+                           " (--max-step-tokens), got ", *options.max_beams);
+  }
+  resolved.max_beams = options.max_beams.value_or(0);
   if (resolved.device.is_cuda && options.num_threads) {
     return InvalidArgument("--threads is of --device cpu");
   }

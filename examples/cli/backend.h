@@ -24,6 +24,8 @@ struct DeviceOptions {
   int page_size = 16;               // tokens
   std::optional<int> kv_cache_mib;  // unset: by device
   std::optional<int> max_step_tokens;  // unset: by device
+  // Of a GPU, and an error elsewhere; unset: by what their logits take.
+  std::optional<int> max_beams;
   // Of the CPU, and an error elsewhere; 0 is one for each CPU it may use.
   std::optional<int> num_threads;
 };
@@ -54,6 +56,7 @@ struct BackendOptions {
   int page_size = 16;          // tokens
   int64_t kv_cache_bytes = 0;  // on the CPU touched only as needed
   int max_step_tokens = 0;
+  int max_beams = 0;    // of a GPU; 0: by what their logits take
   int num_threads = 1;  // of the CPU
 };
 // Errors: kInvalidArgument naming the option.

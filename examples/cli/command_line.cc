@@ -145,6 +145,14 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
       ->check(InRange(1, 1 << 20))
       ->option_text("N")
       ->group(kGroup);
+  command
+      ->add_option("--max-beams", options->device.max_beams,
+                   "of a GPU: beams and samples of all requests that run at "
+                   "most; default what 1 GiB of logits holds, up to "
+                   "--max-step-tokens")
+      ->check(InRange(1, 1 << 20))
+      ->option_text("N")
+      ->group(kGroup);
 }
 
 // The options of the model and of the engine.

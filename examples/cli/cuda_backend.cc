@@ -14,12 +14,11 @@ class CudaBackend : public Backend {
   absl::Status LoadModel(const std::string& directory,
                          const BackendOptions& options) {
     ASSIGN_OR_RETURN(device_, CudaDevice::Open(options.device.ordinal));
-    // Every token of a step may be a beam's, and then it has logits.
     const CudaLlamaOptions llama = {.page_size = options.page_size,
                                     .kv_cache_bytes = options.kv_cache_bytes,
                                     .dtype = options.dtype,
                                     .max_tokens = options.max_step_tokens,
-                                    .max_logits = options.max_step_tokens};
+                                    .max_logits = options.max_beams};
     ASSIGN_OR_RETURN(auto model, CudaLlama::Load(directory, llama, device_));
     ASSIGN_OR_RETURN(steps_,
                      CudaExecutor::Create(std::move(model), llama, device_));
@@ -32,13 +31,14 @@ class CudaBackend : public Backend {
     const CudaExecutorFigures figures = steps_->figures();
     return absl::StrFormat(
         "on %s: %s, %s of %s; busy %.3f s, idle "
-        "between steps %.3f s (median gap %.1f us)\n",
+        "between steps %.3f s (median gap %.1f us)\n%s\n",
         device_.name, Counted(figures.num_steps, "step"),
         Counted(figures.num_graph_launches, "graph launch", "graph launches"),
         Counted(figures.num_graphs, "graph"),
         absl::ToDoubleSeconds(figures.busy),
         absl::ToDoubleSeconds(figures.idle),
-        absl::ToDoubleMicroseconds(figures.median_gap));
+        absl::ToDoubleMicroseconds(figures.median_gap),
+        FormatMemory(figures.memory));
   }
 
  private:

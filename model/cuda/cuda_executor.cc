@@ -111,8 +111,9 @@ class CudaExecutor::Impl {
        const CudaDevice& device)
       : model_(std::move(model)),
         device_(device),
-        limits_(StepLimitsOf(model_->description(),
-                             BoundsOf(WithAttentionBounds(options)))),
+        limits_(StepLimitsOf(
+            model_->description(),
+            BoundsOf(WithBounds(options, model_->description().vocab_size)))),
         max_graphs_(options.max_graphs),
         description_(model_->description()) {
     description_.limits = LimitsOfRequests(limits_);
@@ -124,6 +125,8 @@ class CudaExecutor::Impl {
   CudaDriverThread::Poll Run(const StepPlan& plan, const Done& done);
   absl::StatusOr<InFlight> LaunchSafely(const StepPlan& plan);
   absl::StatusOr<InFlight> Launch(const StepPlan& plan);
+  absl::Status ReserveFor(const StepPlan& plan);
+  CudaMemoryParts MemoryParts() const;
   bool IsRunning(int slot) const;
   void CountLaunch();
   absl::StatusOr<StepResult> Finish(const InFlight& in_flight);
@@ -179,6 +182,10 @@ absl::Status CudaExecutor::Impl::Init() {
   builder_ = std::make_unique<CudaStepBuilder>(
       description_, model_->attention_shape(), &*memory_, device_);
   delta_.emplace(memory_->words());
+  {
+    const std::lock_guard lock(mutex_);
+    figures_.memory = MemoryParts();
+  }
   thread_.emplace(kNumReports, [ordinal = device_.ordinal] {
     cudaSetDevice(ordinal);  // if that fails, so does every launch (Launch)
   });
@@ -230,7 +237,8 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
   in_flight.slot = static_cast<int>(num_launched_ % kNumReports);
   StepSlot& slot = slots_[in_flight.slot];
   delta_->Clear();
-  ASSIGN_OR_RETURN(in_flight.step, builder_->Build(plan, &*delta_));
+  ASSIGN_OR_RETURN(in_flight.step,
+                   builder_->Build(plan, ReserveFor(plan), &*delta_));
   in_flight.was_waiting =
       num_launched_ > 0 && IsRunning((num_launched_ - 1) % kNumReports);
   for (const CudaGroupMove& move : in_flight.step.moves) {
@@ -244,6 +252,32 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
   ++num_launched_;
   CountLaunch();
   return in_flight;
+}
+
+// Memory that only some steps need, when the first of them comes.
+absl::Status CudaExecutor::Impl::ReserveFor(const StepPlan& plan) {
+  const bool perturbs = std::ranges::any_of(
+      plan.selections,
+      [](const PlanSelection& s) { return s.rule->perturbed; });
+  if (!perturbs) return absl::OkStatus();
+  RETURN_IF_ERROR(runner_->ReservePerturbing());
+  const std::lock_guard lock(mutex_);
+  figures_.memory = MemoryParts();
+  return absl::OkStatus();
+}
+
+CudaMemoryParts CudaExecutor::Impl::MemoryParts() const {
+  CudaMemoryParts parts = model_->memory();
+  const CudaMemoryParts of_runner = runner_->memory();
+  parts.insert(parts.end(), of_runner.begin(), of_runner.end());
+  const int64_t tables = memory_->num_table_bytes();
+  parts.push_back({"page tables", tables});
+  parts.push_back({"beams and edits", memory_->num_bytes() - tables});
+  parts.push_back({"answers", reports_.num_bytes(), true});
+  int64_t changes = 0;
+  for (const StepSlot& slot : slots_) changes += slot.delta.num_bytes();
+  parts.push_back({"changes of a step", changes, true});
+  return parts;
 }
 
 bool CudaExecutor::Impl::IsRunning(int slot) const {

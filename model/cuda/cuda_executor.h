@@ -30,6 +30,7 @@
 #include "base/cuda.h"
 #include "exec_request/step_executor.h"
 #include "model/cuda/cuda_llama.h"
+#include "model/cuda/cuda_memory.h"
 
 namespace espalier {
 
@@ -48,6 +49,10 @@ struct CudaExecutorFigures {
   int64_t num_gaps = 0;
   absl::Duration idle;
   absl::Duration median_gap;  // of the last few thousand
+  // What it and its model hold, and for what. All of it is taken at the start,
+  // but for that of drawn beams, when the first come, and of graphs, which is
+  // not among it.
+  CudaMemoryParts memory;
 };
 
 class CudaExecutor : public StepExecutor {

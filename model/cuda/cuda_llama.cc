@@ -82,6 +82,7 @@ class LoadedCudaLlama : public CudaLlama {
             .dtype = options_.dtype};
   }
   PageId spare_page() const override { return {kv_.cache.num_pages - 1}; }
+  CudaMemoryParts memory() const override;
 
   absl::Status Enqueue(const CudaBatch& batch, float* logits,
                        cudaStream_t stream) override;
@@ -147,6 +148,16 @@ absl::StatusOr<std::unique_ptr<CudaLlama>> LoadedCudaLlama::Create(
   model->description_ = Describe(config, model->kv_.cache);
   RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   return model;
+}
+
+CudaMemoryParts LoadedCudaLlama::memory() const {
+  const auto bytes = [](const auto& buffer) {
+    return static_cast<int64_t>(buffer.size_bytes());
+  };
+  return {{"weights", bytes(weights_.memory)},
+          {"keys and values", bytes(kv_.memory)},
+          {"activations", bytes(scratch_.memory)},
+          {"positions", bytes(rotary_.cosines) + bytes(rotary_.sines)}};
 }
 
 absl::Status LoadedCudaLlama::CheckBounds(const CudaBatch& batch) const {
@@ -272,10 +283,11 @@ absl::Status LoadedCudaLlama::FinishLayer(const CudaLlamaLayer& layer,
 }
 
 absl::StatusOr<std::unique_ptr<CudaLlama>> LoadDirectory(
-    const std::string& directory, const CudaLlamaOptions& options,
+    const std::string& directory, const CudaLlamaOptions& given,
     const CudaDevice& device) {
-  RETURN_IF_ERROR(CheckOptions(options));
   ASSIGN_OR_RETURN(const LlamaConfig config, ReadLlamaConfig(directory));
+  const CudaLlamaOptions options = WithBounds(given, config.vocab_size);
+  RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(Annotate(CheckConfig(config), directory));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   ASSIGN_OR_RETURN(CudaLlamaWeights weights,
@@ -284,8 +296,9 @@ absl::StatusOr<std::unique_ptr<CudaLlama>> LoadDirectory(
 }
 
 absl::StatusOr<std::unique_ptr<CudaLlama>> MakeRandom(
-    const LlamaConfig& config, const CudaLlamaOptions& options,
+    const LlamaConfig& config, const CudaLlamaOptions& given,
     const CudaDevice& device) {
+  const CudaLlamaOptions options = WithBounds(given, config.vocab_size);
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(CheckConfig(config));
   ASSIGN_OR_RETURN(CudaLlamaWeights weights,
@@ -297,8 +310,15 @@ absl::StatusOr<std::unique_ptr<CudaLlama>> MakeRandom(
 
 // Each token may be in a shared run and have positions of its own: two items.
 // More, for small calls, let chunks be short enough to fill a device.
-CudaLlamaOptions WithAttentionBounds(CudaLlamaOptions options) {
+CudaLlamaOptions WithBounds(CudaLlamaOptions options, int vocab_size) {
   constexpr int kEnoughItems = 8192;
+  constexpr int64_t kEnoughLogits = (int64_t{1} << 30) / sizeof(float);
+  constexpr int64_t kFewestLines = 256;
+  if (options.max_logits == 0) {
+    options.max_logits = static_cast<int>(std::min<int64_t>(
+        options.max_tokens,
+        std::max(kFewestLines, kEnoughLogits / std::max(vocab_size, 1))));
+  }
   const auto fill = [&](int* bound, int enough) {
     if (*bound == 0) *bound = std::max(2 * options.max_tokens, enough);
   };
@@ -313,7 +333,7 @@ absl::StatusOr<std::unique_ptr<CudaLlama>> CudaLlama::Load(
   try {
     ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                      CudaDeviceScope::Enter(device.ordinal));
-    return LoadDirectory(directory, WithAttentionBounds(options), device);
+    return LoadDirectory(directory, options, device);
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(directory, ": not enough memory for the model");
   }
@@ -325,7 +345,7 @@ absl::StatusOr<std::unique_ptr<CudaLlama>> CudaLlama::Random(
   try {
     ASSIGN_OR_RETURN(const CudaDeviceScope scope,
                      CudaDeviceScope::Enter(device.ordinal));
-    return MakeRandom(config, WithAttentionBounds(options), device);
+    return MakeRandom(config, options, device);
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("not enough memory for the model");
   }

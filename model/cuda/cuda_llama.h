@@ -29,6 +29,7 @@
 #include "exec_request/model.h"
 #include "kernels/attention/cuda_attention.h"
 #include "kernels/matmul/packed_matrix.h"
+#include "model/cuda/cuda_memory.h"
 #include "model/llama_config.h"
 
 namespace espalier {
@@ -41,7 +42,9 @@ struct CudaLlamaOptions {
   DType dtype = DType::kBFloat16;  // of weights, activations, keys and values
   // Bounds of one call, which size the scratch.
   int max_tokens = 4096;
-  int max_logits = 1024;  // lines of logits
+  // Lines of logits: of beams, samples and scored lines of prompts. 0 stands
+  // for as many as 1 GiB of logits holds, but 256 at least, up to max_tokens.
+  int max_logits = 0;
   // Of attention's work; 0 stands for as many as divide any call well.
   int max_attention_items = 0;
   int max_attention_partials = 0;  // items, summed over tokens
@@ -51,8 +54,8 @@ struct CudaLlamaOptions {
   int max_graphs = 128;
 };
 
-// `options` with its zeros filled in.
-CudaLlamaOptions WithAttentionBounds(CudaLlamaOptions options);
+// `options` for a model of so many tokens, with its zeros filled in.
+CudaLlamaOptions WithBounds(CudaLlamaOptions options, int vocab_size);
 
 // One call's batch, in device memory except for the counts.
 struct CudaBatch {
@@ -90,6 +93,8 @@ class CudaLlama {
   virtual CudaAttentionShape attention_shape() const = 0;
   // The page that belongs to nobody: cache().num_pages - 1.
   virtual PageId spare_page() const = 0;
+  // What it holds, and for what. Constant.
+  virtual CudaMemoryParts memory() const = 0;
 
   // Enqueues one forward pass: writes keys and values of all tokens, fills
   //   logits  [batch.num_logits, vocab_size]  f32  device

@@ -27,16 +27,6 @@ int NumPositions(const LlamaConfig& config, const CudaKvCache& cache) {
   return static_cast<int>(std::min<int64_t>(config.max_context, num_slots));
 }
 
-// Errors with the figures a user can act on, before an allocation fails.
-absl::Status CheckFree(const char* what, size_t bytes) {
-  size_t free_bytes = 0;
-  size_t total_bytes = 0;
-  RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
-  if (bytes <= free_bytes) return absl::OkStatus();
-  return ResourceExhausted(what, " needs ", bytes, " bytes of device memory, ",
-                           free_bytes, " of ", total_bytes, " are free");
-}
-
 // Fills in all pointers of `scratch`; returns the bytes it takes.
 size_t Place(const LlamaConfig& config, const CudaLlamaOptions& options,
              int hidden_width, int intermediate_width, size_t attention_bytes,
@@ -58,15 +48,6 @@ size_t Place(const LlamaConfig& config, const CudaLlamaOptions& options,
 }
 
 }  // namespace
-
-absl::StatusOr<DeviceBuffer<std::byte>> ZeroedDeviceMemory(const char* what,
-                                                           size_t bytes) {
-  RETURN_IF_ERROR(CheckFree(what, bytes));
-  auto buffer = DeviceBuffer<std::byte>::Create(bytes);
-  if (!buffer.ok()) return Annotate(buffer.status(), what);
-  RETURN_IF_CUDA_ERROR(cudaMemset(buffer->data(), 0, bytes));
-  return buffer;
-}
 
 absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
     const LlamaConfig& config, const CudaLlamaOptions& options) {

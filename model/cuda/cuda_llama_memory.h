@@ -10,40 +10,32 @@
 
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
+#include "base/device_layout.h"
 #include "kernels/attention/cuda_attention.h"
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "model/cuda/cuda_llama.h"
+#include "model/cuda/cuda_memory.h"
 #include "model/llama_config.h"
 
 namespace espalier {
 
-// Places arrays one after the other from `base` on, where any load of the
-// device may begin. From null it only counts.
+// Places arrays one after the other from `base` on, as a DeviceLayout does.
+// From null it only counts.
 class DevicePlacer {
  public:
   explicit DevicePlacer(std::byte* base) : base_(base) {}
 
   template <typename T>
   T* Take(size_t size) {
-    return reinterpret_cast<T*>(TakeBytes(size * sizeof(T)));
+    return layout_.Add("", size, sizeof(T)).At<T>(base_);
   }
-  std::byte* TakeBytes(size_t bytes) {
-    std::byte* const place = base_ + size_;
-    size_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    return place;
-  }
-  size_t size() const { return size_; }
+  std::byte* TakeBytes(size_t bytes) { return Take<std::byte>(bytes); }
+  size_t size() const { return layout_.bytes(); }
 
  private:
-  static constexpr size_t kAlignment = 256;
-  std::byte* base_;
-  size_t size_ = 0;
+  std::byte* const base_;
+  DeviceLayout layout_;
 };
-
-// Zeroed device memory, so that nothing that was never written can be NaN.
-// Errors speak of `what`.
-absl::StatusOr<DeviceBuffer<std::byte>> ZeroedDeviceMemory(const char* what,
-                                                           size_t bytes);
 
 struct CudaKvMemory {
   CudaKvCache cache;

@@ -38,9 +38,16 @@ absl::StatusOr<CudaReports> CudaReports::Create(const CudaStepLimits& limits,
   return reports;
 }
 
+int64_t CudaReports::num_bytes() const {
+  return static_cast<int64_t>(headers_.size_bytes() +
+                              num_candidates_.size_bytes() +
+                              candidates_.size_bytes() + scores_.size_bytes() +
+                              best_.size_bytes() + num_found_.size_bytes());
+}
+
 SelectionResult CudaReports::Read(int report,
                                   const CudaStep::Answer& answer) const {
-  SelectionResult result = {.request = answer.request};
+  SelectionResult result = {.request = answer.request, .error = answer.error};
   for (const CudaAnswerPart& part : answer.parts) {
     ReadPart(report, answer, part, &result);
   }

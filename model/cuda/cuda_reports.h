@@ -5,6 +5,7 @@
 // Thread rule: read a report when its step has ended, on any thread.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,6 +25,8 @@ class CudaReports {
   // For the device.
   const CudaReportRing& ring() const { return ring_; }
   const CudaLogProbRing& log_prob_ring() const { return log_prob_ring_; }
+
+  int64_t num_bytes() const;
 
   const CudaReportRing::Header& header(int report) const {
     return headers_[report];

@@ -67,8 +67,10 @@ CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
       mirror_(memory, attention, device) {}
 
 absl::StatusOr<CudaStep> CudaStepBuilder::Build(const StepPlan& plan,
+                                                const absl::Status& perturbing,
                                                 CudaDelta* delta) {
   delta_ = delta;
+  perturbing_ = perturbing;
   beams_.clear();
   prompts_.clear();
   DropEnded(plan);
@@ -96,9 +98,14 @@ void CudaStepBuilder::Reset(int64_t num_steps) {
   num_steps_ = num_steps;
 }
 
+bool CudaStepBuilder::IsSet(const PlanSelection& selection) const {
+  return selection.num_rows > 0 &&
+         (perturbing_.ok() || !selection.rule->perturbed);
+}
+
 absl::Status CudaStepBuilder::PlaceGroups(const StepPlan& plan) {
   for (const PlanSelection& selection : plan.selections) {
-    if (selection.num_rows == 0) continue;
+    if (!IsSet(selection)) continue;
     RETURN_IF_ERROR(
         groups_.Set(selection.request, selection.num_slots).status());
   }
@@ -124,7 +131,7 @@ absl::Status CudaStepBuilder::FindGroups(const StepPlan& plan) {
 absl::Status CudaStepBuilder::FindSelection(const StepPlan& plan,
                                             const PlanSelection& selection,
                                             size_t answer) {
-  if (selection.num_rows == 0) return absl::OkStatus();
+  if (!IsSet(selection)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const auto rows, CudaGroupRows::Find(plan, selection));
   for (const int row : rows.rows()) RETURN_IF_ERROR(CheckPages(plan, row));
   CudaGroup* const group = groups_.Find(selection.request);
@@ -165,6 +172,7 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
          .has_log_probs = selection.rule->num_logprobs >= 0});
     if (selection.rule->perturbed) {
       step->answers.back().cum_log_probs = selection.cum_log_probs;
+      step->answers.back().error = perturbing_;
     }
   }
   for (const GroupContinuation& continuation : plan.continuations) {

@@ -55,6 +55,7 @@ struct CudaStep {
     // Of perturbed rows, by rank: theirs are not in the device's sums.
     std::vector<float> cum_log_probs = {};
     std::vector<CudaAnswerPart> parts = {};  // none: was not fed
+    absl::Status error = absl::OkStatus();
   };
   std::vector<Answer> answers;
 
@@ -78,10 +79,14 @@ class CudaStepBuilder {
                   const CudaAttentionShape& attention,
                   const CudaStepMemory* memory, const CudaDevice& device);
 
-  // Adds to `*delta` what the device must know before the step.
+  // Adds to `*delta` what the device must know before the step. Where
+  // `perturbing` is an error, it is the answer of selections from perturbed
+  // rows, whose groups are not set.
   // Errors: as CudaExecutor::Execute; Reset must follow, and the delta must
   // not be used.
-  absl::StatusOr<CudaStep> Build(const StepPlan& plan, CudaDelta* delta);
+  absl::StatusOr<CudaStep> Build(const StepPlan& plan,
+                                 const absl::Status& perturbing,
+                                 CudaDelta* delta);
 
   // Forgets the groups that ended. Build does so too.
   void DropEnded(const StepPlan& plan);
@@ -101,6 +106,8 @@ class CudaStepBuilder {
     std::span<const float> cum_log_probs;
   };
 
+  // Whether rows of the plan set its group.
+  bool IsSet(const PlanSelection& selection) const;
   // Gives slots to groups that the plan's rows set; only then it is known
   // where every group is.
   absl::Status PlaceGroups(const StepPlan& plan);
@@ -138,6 +145,7 @@ class CudaStepBuilder {
 
   // Of the plan being built.
   CudaDelta* delta_ = nullptr;
+  absl::Status perturbing_;
   std::vector<Entry> beams_;
   std::vector<Entry> prompts_;
 };

@@ -1,39 +1,41 @@
 #include "model/cuda/cuda_step_memory.h"
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
+#include "base/device_layout.h"
 #include "base/status.h"
+#include "model/cuda/cuda_memory.h"
 
 namespace espalier {
 namespace {
 
-// Arrays begin on cache lines: 128 bytes.
-constexpr int64_t kAlignment = 32;  // words
+// Arrays begin on cache lines.
+constexpr size_t kAlignment = 128;
 
 // Lays arrays out one after the other: first to count words, with no memory,
 // then to set pointers.
 class Layout {
  public:
-  explicit Layout(int* words) : words_(words) {}
+  explicit Layout(int* words) : words_(words), layout_(kAlignment) {}
 
   template <typename T>
   void Add(T** array, int64_t count) {
-    if (words_ != nullptr) {
-      *array = reinterpret_cast<T*>(words_ + num_words_);
-    }
-    const int64_t words = count * static_cast<int64_t>(sizeof(T)) / 4;
-    num_words_ += (words + kAlignment - 1) / kAlignment * kAlignment;
+    const DeviceRange range = layout_.Add("", count, sizeof(T));
+    if (words_ != nullptr) *array = range.At<T>(words_);
   }
-  int64_t num_words() const { return num_words_; }
+  int64_t num_words() const {
+    return static_cast<int64_t>(layout_.bytes() / sizeof(int));
+  }
 
  private:
   int* const words_;
-  int64_t num_words_ = 0;
+  DeviceLayout layout_;
 };
 
 int64_t NumTables(const CudaStepLimits& limits) {
-  return int64_t{limits.num_slots} + 1 + limits.max_rows;
+  return int64_t{limits.num_slots} + 1 + limits.num_row_tables();
 }
 
 void AddLogProbs(const CudaStepLimits& limits, Layout* layout,
@@ -97,6 +99,19 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
   return layout.num_words();
 }
 
+// In pieces: tables of long contexts are hundreds of megabytes, which the host
+// need not have at once.
+absl::Status FillTables(int* tables, int64_t num_words, int value) {
+  const std::vector<int> piece(std::min<int64_t>(num_words, 1 << 18), value);
+  for (int64_t done = 0; done < num_words; done += std::ssize(piece)) {
+    const int64_t count = std::min<int64_t>(num_words - done, piece.size());
+    RETURN_IF_CUDA_ERROR(cudaMemcpy(tables + done, piece.data(),
+                                    count * sizeof(int),
+                                    cudaMemcpyHostToDevice));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<CudaStepMemory> CudaStepMemory::Create(
@@ -110,7 +125,8 @@ absl::StatusOr<CudaStepMemory> CudaStepMemory::Create(
                              limits.num_pages, " in all, needs ", num_words * 4,
                              " bytes to keep track of");
   }
-  ASSIGN_OR_RETURN(memory.words_, DeviceBuffer<int>::Create(num_words));
+  ASSIGN_OR_RETURN(memory.words_,
+                   TakeDeviceMemory<int>("the state of steps", num_words));
   LayOut(limits, page_size, memory.words_.data(), &memory.arrays_);
   memory.arrays_.state.table_stride = limits.table_stride;
   memory.arrays_.state.page_size = page_size;
@@ -118,11 +134,9 @@ absl::StatusOr<CudaStepMemory> CudaStepMemory::Create(
   // 64 MB: the host does not send that.
   RETURN_IF_CUDA_ERROR(
       cudaMemset(memory.words_.data(), 0, memory.words_.size_bytes()));
-  const std::vector<int> tables(NumTables(limits) * limits.table_stride,
-                                spare_page.value);
-  RETURN_IF_CUDA_ERROR(cudaMemcpy(memory.words_.data(), tables.data(),
-                                  tables.size() * sizeof(int),
-                                  cudaMemcpyHostToDevice));
+  memory.num_table_words_ = NumTables(limits) * limits.table_stride;
+  RETURN_IF_ERROR(FillTables(memory.words_.data(), memory.num_table_words_,
+                             spare_page.value));
   // Other streams do not wait for such a copy by themselves.
   RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
   return memory;

@@ -52,7 +52,7 @@ struct CudaStepArrays {
 class CudaStepMemory {
  public:
   // All tables name `spare_page` everywhere. There is one for every slot, one
-  // for padding, then one for every row that has no slot.
+  // for padding, then those of rows that have no slot.
   // Errors: kResourceExhausted.
   static absl::StatusOr<CudaStepMemory> Create(const CudaStepLimits& limits,
                                                PageId spare_page,
@@ -64,7 +64,14 @@ class CudaStepMemory {
 
   int padding_table() const { return limits_.num_slots; }
   int row_table(int i) const { return limits_.num_slots + 1 + i; }
-  int num_row_tables() const { return limits_.max_rows; }
+  int num_row_tables() const { return limits_.num_row_tables(); }
+  int64_t num_bytes() const {
+    return static_cast<int64_t>(words_.size_bytes());
+  }
+  // Of these, for tables.
+  int64_t num_table_bytes() const {
+    return num_table_words_ * static_cast<int64_t>(sizeof(int));
+  }
   const int* table(int i) const {
     return arrays_.state.tables + int64_t{i} * limits_.table_stride;
   }
@@ -74,6 +81,7 @@ class CudaStepMemory {
 
   CudaStepLimits limits_;
   CudaStepArrays arrays_;
+  int64_t num_table_words_ = 0;
   DeviceBuffer<int> words_;
 };
 

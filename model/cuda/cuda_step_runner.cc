@@ -31,17 +31,35 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
   }
   RETURN_IF_ERROR(PrepareCudaCollectEdits());
   const CudaStepScratch scratch(limits, runner->vocab_size());
-  ASSIGN_OR_RETURN(runner->logits_, DeviceBuffer<float>::Create(num_logits));
-  ASSIGN_OR_RETURN(runner->scratch_,
-                   DeviceBuffer<std::byte>::Create(scratch.choice_bytes));
+  ASSIGN_OR_RETURN(runner->logits_,
+                   TakeDeviceMemory<float>("logits", num_logits));
+  ASSIGN_OR_RETURN(runner->scratch_, TakeDeviceMemory<std::byte>(
+                                         "selection", scratch.choice_bytes));
   // Selection loads the sums of dead rows, which nobody has written, before it
   // knows that they are dead; it makes nothing of them, but tools cannot tell.
   RETURN_IF_CUDA_ERROR(cudaMemsetAsync(runner->scratch_.data(), 0,
                                        scratch.choice_bytes, stream));
   // Now, so that no step fails for want of it.
-  ASSIGN_OR_RETURN(runner->perturb_scratch_,
-                   DeviceBuffer<std::byte>::Create(scratch.perturb_bytes));
   return runner;
+}
+
+absl::Status CudaStepRunner::ReservePerturbing() {
+  if (perturb_scratch_.size() > 0) return absl::OkStatus();
+  const CudaStepScratch scratch(memory_->limits(), vocab_size());
+  ASSIGN_OR_RETURN(perturb_scratch_,
+                   TakeDeviceMemory<std::byte>(
+                       "drawing beams (do_sample or stochastic with beams)",
+                       scratch.perturb_bytes));
+  return absl::OkStatus();
+}
+
+CudaMemoryParts CudaStepRunner::memory() const {
+  const auto bytes = [](const auto& buffer) {
+    return static_cast<int64_t>(buffer.size_bytes());
+  };
+  return {{"logits", bytes(logits_)},
+          {"selection", bytes(scratch_)},
+          {"drawn beams", bytes(perturb_scratch_)}};
 }
 
 absl::Status CudaStepRunner::Enqueue(const CudaStep& step) {

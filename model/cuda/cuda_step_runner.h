@@ -36,6 +36,11 @@ class CudaStepRunner {
       const CudaReportRing& reports, const CudaLogProbRing& log_prob_reports,
       int max_graphs, const CudaDevice& device, cudaStream_t stream);
 
+  // Takes memory for perturbed rows, if it has not yet: as much as all logits
+  // take, which no other step needs. Before the first step that has such rows.
+  // Errors: kResourceExhausted, with the figures; nothing has changed then.
+  absl::Status ReservePerturbing();
+
   // Enqueues the step. Captures a graph if its shape has none.
   // Errors: as base/cuda.h. Some of the step may have been enqueued then.
   absl::Status Enqueue(const CudaStep& step);
@@ -52,6 +57,9 @@ class CudaStepRunner {
     return {num_graph_launches_, num_without_graph_, graphs_.num_captured(),
             graphs_.size()};
   }
+
+  // What it holds now, and for what.
+  CudaMemoryParts memory() const;
 
  private:
   explicit CudaStepRunner(int max_graphs) : graphs_(max_graphs) {}
@@ -80,8 +88,7 @@ class CudaStepRunner {
   DeviceBuffer<float> logits_;  // [max_rows, vocab_size]
 
   DeviceBuffer<std::byte> scratch_;  // of one kernel at a time; any step's
-  // As large as all logits.
-  DeviceBuffer<std::byte> perturb_scratch_;
+  DeviceBuffer<std::byte> perturb_scratch_;  // empty until it is needed
 
   CudaGraphCache<CudaStepShape, CudaGraph> graphs_;
   int64_t num_graph_launches_ = 0;

@@ -49,6 +49,8 @@ TEST_P(DeviceDTypesGpuTest, FiguresSayWhatTheDeviceDid) {
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("Il pleut."));
   EXPECT_THAT(run.err, HasSubstr("graph launches"));
+  EXPECT_THAT(run.err, HasSubstr("device memory "));
+  EXPECT_THAT(run.err, HasSubstr("keys and values "));
 }
 
 }  // namespace

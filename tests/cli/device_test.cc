@@ -52,6 +52,11 @@ TEST(DeviceTest, OptionsOfTheOtherDeviceAreRefused) {
   }
   ExpectRefused(Generate({"--device", "cuda", "--threads", "2"}),
                 "--threads is of --device cpu");
+  ExpectRefused(Generate({"--max-beams", "9"}),
+                "--max-beams is of --device cuda");
+  ExpectRefused(Generate({"--device", "cuda", "--max-beams", "9",
+                          "--max-step-tokens", "8"}),
+                "--max-beams must be at most 8 (--max-step-tokens), got 9");
 }
 
 // What is missing, and what works instead.

@@ -1,6 +1,9 @@
 #include "model/cuda/cuda_batch_mirror.h"
 
 #include <cstring>
+#include <iterator>
+
+#include "base/check.h"
 
 namespace espalier {
 namespace {
@@ -132,6 +135,10 @@ void CudaBatchMirror::SendAttention(const CudaBatchImage& image,
   const CudaAttentionWork work = PlanCudaAttention(
       image.attention_rows, image.shared_runs, image.num_tokens(), attention_,
       limits.max_items, limits.max_partials, device_);
+  DCHECK(std::ssize(work.items) <= limits.max_items &&
+         work.partial_indptr.back() <= limits.max_partials)
+      << work.items.size() << " items, " << work.partial_indptr.back()
+      << " partial results";
   items_.Update(work.items, delta);
   item_counts_.Update(work.item_counts, delta);
   partial_indptr_.Update(work.partial_indptr, delta);

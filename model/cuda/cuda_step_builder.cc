@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -34,6 +35,14 @@ CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
   request.slots = selection.slots;
   request.samples = selection.samples;
   return request;
+}
+
+// Of the step as it will run.
+std::string FaultOf(const CudaBatchImage& image, const CudaStep& step,
+                    const CudaStepLimits& limits) {
+  return ScratchFault(
+      image, step.only_beams ? GraphShape(step, limits) : EagerShape(step),
+      limits);
 }
 
 }  // namespace
@@ -195,8 +204,8 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
   }
   TakeCounts(*image, num_copies, step);
   RETURN_IF_ERROR(CheckLimits(*image, *step));
-  DCHECK(ScratchFault(*image, EagerShape(*step), memory_->limits()).empty())
-      << ScratchFault(*image, EagerShape(*step), memory_->limits());
+  DCHECK(FaultOf(*image, *step, memory_->limits()).empty())
+      << FaultOf(*image, *step, memory_->limits());
   return absl::OkStatus();
 }
 

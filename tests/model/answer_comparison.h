@@ -5,17 +5,20 @@
 // followed step by step, to the first step in which one has candidates that the
 // other has not:
 //
-//   beams          there, the i-th best scores are equal within the tolerance,
-//                  for every i: what changed places tied (a near tie). Beams
-//                  that tie may have changed places in an earlier step, with
-//                  nothing to see but their order; then other candidates may
-//                  follow (a late tie).
-//   drawn beams    there, at most some candidates differ: noise is the same,
-//                  but a filter may keep a token in one run and not in the
-//                  other.
-//   samples        a sample whose draw is near the border of two tokens takes
-//                  one of them. So they are compared at the end: as many
-//                  samples as are allowed to have others in their place.
+//   near tie   there, the i-th best scores are equal within the tolerance, for
+//              every i: what changed places tied.
+//   late tie   beams tied in an earlier step, with nothing to see there but
+//              their order: then other candidates may follow. Where rows choose
+//              by themselves (diverse and drawn beams) the host orders them,
+//              and that is not seen; then the candidates of two beams of eight
+//              or more may be others.
+//   filtered   a filter of drawn beams (top_p and others) kept a token in one
+//              run and not in the other: anything may follow.
+//   samples    a sample whose draw is near the border of two tokens takes one
+//   of
+//              them: by the sum of what all borders move, some per cent in a
+//              few steps. So they are compared at the end: as many samples as
+//              are allowed to have others in their place.
 //
 // Without any of these, hypotheses, scores and log-probabilities are equal
 // within the tolerance. Each exception is counted, and the counts are bounded.
@@ -35,11 +38,11 @@ struct AnsweredRequest {
 };
 
 struct AnswerCounts {
-  int num_beams = 0;  // requests that do not draw
+  int num_beams = 0;  // beam searches, greedy ones among them
   int num_near_ties = 0;
   int num_late_ties = 0;
-  int num_drawn_beams = 0;  // requests
-  int num_drawn_ties = 0;
+  int num_filtered = 0;  // drawn beams with filters
+  int num_filtered_ties = 0;
   int num_samples = 0;
   int num_other_samples = 0;
   double most_other_samples = 0;  // share of a request of 100 or more

@@ -117,7 +117,7 @@ TEST_F(MixtureTest, OnTheHostRequestsTogetherGetWhatEachGetsAlone) {
   }
   counts.Print("on the host");
   EXPECT_EQ(counts.num_near_ties + counts.num_late_ties +
-                counts.num_drawn_ties + counts.num_other_samples,
+                counts.num_filtered_ties + counts.num_other_samples,
             0);
 }
 
@@ -188,15 +188,54 @@ TEST(AnswerComparisonTest, FewSamplesMayBeOthers) {
   }
   AnsweredRequest actual = expected;
   AnswerCounts counts;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 6; ++i) {
     actual.result.hypotheses[i].tokens = {100};
     EXPECT_EQ(CompareAnswers(params, expected, actual, &counts), "");
   }
-  actual.result.hypotheses[3].tokens = {100};
+  actual.result.hypotheses[6].tokens = {100};
   EXPECT_THAT(CompareAnswers(params, expected, actual, &counts),
-              HasSubstr("4 of 40 samples"));
-  EXPECT_EQ(counts.num_samples, 160);
-  EXPECT_EQ(counts.num_other_samples, 10);
+              HasSubstr("7 of 40 samples"));
+  EXPECT_EQ(counts.num_samples, 280);
+  EXPECT_EQ(counts.num_other_samples, 28);
+  EXPECT_THAT(counts.AboveBounds(), HasSubstr("28 other samples of 280"));
+}
+
+// Two steps of ten rows that choose by themselves.
+AnsweredRequest TenRows() {
+  AnsweredRequest run;
+  for (int step = 0; step < 2; ++step) {
+    std::vector<Candidate>& candidates = run.steps.emplace_back();
+    for (int beam = 0; beam < 10; ++beam) {
+      for (int i = 0; i < 4; ++i) {
+        candidates.push_back({.beam = beam,
+                              .token = 10 * beam + i,
+                              .cum_log_prob = -1.0f * beam - 0.1f * i});
+      }
+    }
+  }
+  return run;
+}
+
+TEST(AnswerComparisonTest, BeamsThatTiedUnseenMayBeReplaced) {
+  GenerationParams params;
+  params.num_beams = 10;
+  params.num_beam_groups = 2;
+  AnswerCounts counts;
+  for (const int num_others : {1, 2, 3}) {
+    AnsweredRequest actual = TenRows();
+    for (int i = 0; i < 4 * num_others; ++i) {
+      actual.steps[1][i].token += 1000;
+      actual.steps[1][i].cum_log_prob -= 5;
+    }
+    EXPECT_EQ(CompareAnswers(params, TenRows(), actual, &counts).empty(),
+              num_others <= 2)
+        << num_others;
+    // In a first step there is nothing before it.
+    std::swap(actual.steps[0], actual.steps[1]);
+    EXPECT_NE(CompareAnswers(params, TenRows(), actual, &counts), "");
+  }
+  EXPECT_EQ(counts.num_late_ties, 2);
+  EXPECT_EQ(counts.num_near_ties, 0);
 }
 
 }  // namespace

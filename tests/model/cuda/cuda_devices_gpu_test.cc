@@ -101,13 +101,18 @@ TEST_F(CudaDevicesTest, ExecutorsComeAndGoWhileAnotherRuns) {
 TEST_F(CudaDevicesTest, TheSecondDeviceHasAllOfItsExecutorsMemory) {
   if (NumDevices() < 2) GTEST_SKIP() << "there is one device";
   const std::array<CudaDevice, 2> devices = TwoDevices();
-  size_t before = 0, after = 0, total = 0;
-  ASSERT_EQ(cudaMemGetInfo(&before, &total), cudaSuccess);  // of device 0
+  // Of device 0. Pinned memory, which all devices map, may take a little of it.
+  const auto free_bytes = [] {
+    size_t bytes = 0, total = 0;
+    EXPECT_EQ(cudaMemGetInfo(&bytes, &total), cudaSuccess);
+    return static_cast<int64_t>(bytes);
+  };
+  const int64_t before = free_bytes();
   {
-    const OnDevice loaded = Load(Float32(), devices[1]);
+    const CudaLlamaOptions options = Float32();
+    const OnDevice loaded = Load(options, devices[1]);
     ASSERT_NE(loaded.steps, nullptr);
-    ASSERT_EQ(cudaMemGetInfo(&after, &total), cudaSuccess);
-    EXPECT_EQ(after, before);
+    EXPECT_LT(before - free_bytes(), options.kv_cache_bytes / 4);
     EXPECT_EQ(CurrentDevice(), 0);
   }
   EXPECT_EQ(CurrentDevice(), 0);

@@ -103,6 +103,24 @@ function(espalier_cuda_host_test)
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS cuda)
 endfunction()
 
+# espalier_cuda_dry_run_test(NAME test SOURCES a_test.cc ... DEPS ...)
+# As espalier_cuda_host_test, with tests/cuda_dry_run.h in place of a device.
+function(espalier_cuda_dry_run_test)
+  if(NOT ESPALIER_CUDA)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
+  espalier_cuda_host_test(NAME ${ARG_NAME}
+    SOURCES ${ARG_SOURCES} "${PROJECT_SOURCE_DIR}/tests/cuda_dry_run.cc"
+    DEPS ${ARG_DEPS})
+  foreach(name
+      cudaFree cudaFuncGetAttributes cudaFuncSetAttribute cudaGetDevice
+      cudaLaunchKernelExC cudaMalloc cudaMemcpy cudaMemset cudaMemsetAsync
+      cudaOccupancyMaxActiveClusters cudaStreamSynchronize)
+    target_link_options(${ARG_NAME} PRIVATE -Wl,--wrap=${name})
+  endforeach()
+endfunction()
+
 # espalier_gpu_test(NAME room_gpu_test SOURCES a_gpu_test.cc ... DEPS ...)
 # As espalier_test, for tests that need a device: labelled gpu (ctest -L gpu),
 # and reported as skipped where there is none. Nothing without ESPALIER_CUDA.

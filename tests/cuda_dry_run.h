@@ -1,0 +1,27 @@
+// Code for GPUs, run on the host as far as its launches: instead of a device
+// there is a list of what was launched, and memory that nobody reads. A test
+// program that uses it is linked by espalier_cuda_dry_run_test, with --wrap for
+// the functions of the CUDA runtime that cuda_dry_run.cc stands in for.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <vector>
+
+namespace espalier::testing {
+
+struct DryLaunch {
+  dim3 grid = {1};
+  bool starts_early = false;  // programmatic stream serialization
+  int cluster = 1;            // blocks
+};
+
+// Begins a dry run: what kernels are said to be compiled for, __CUDA_ARCH__ /
+// 10. Returns a stream that no run before had. REQUIRES: all runs of a thread
+// have the same capability, which its first launch of a kernel asks for.
+cudaStream_t BeginDryRun(int capability);
+
+// What was launched since the last call.
+std::vector<DryLaunch> TakeDryLaunches();
+
+}  // namespace espalier::testing

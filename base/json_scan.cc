@@ -130,10 +130,27 @@ class Scanner {
     if (!Enter()) return false;
     if (Is(']')) return Leave();
     do {
+      SkipIntegers();
       if (!AnyValue()) return false;
       ++num_values_;
     } while (Continues(']'));
     return error_.empty() && Leave();
+  }
+
+  // Passes elements, and their commas, that are plain integers before others:
+  // long lists are made of these.
+  void SkipIntegers() {
+    const char* at = at_;
+    while (true) {
+      const char* const begin = at;
+      while (at < end_ && IsDigit(*at)) ++at;
+      const bool is_integer = at > begin && (*begin != '0' || at == begin + 1);
+      if (!is_integer || at == end_ || *at != ',') break;
+      ++num_values_;
+      ++at;
+      while (at < end_ && IsSpace(*at)) ++at;
+      at_ = at;
+    }
   }
 
   bool Object() {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/stopwatch.h"
 #include "benchmarks/median.h"
 #include "exec_request/request_json.h"

@@ -103,13 +103,14 @@ absl::Status Runtime::LoadText(const RuntimeOptions& options) {
     return InvalidArgument("--template, --from and --to need ", path,
                            ", which is not there");
   }
-  ASSIGN_OR_RETURN(tokenizer_, Tokenizer::Load(path));
+  ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Load(path));
   ASSIGN_OR_RETURN(const PromptTemplates templates,
-                   PromptTemplates::Load(directory_, *tokenizer_));
+                   PromptTemplates::Load(directory_, *tokenizer));
   ASSIGN_OR_RETURN(const PromptTemplate* chosen,
                    ChooseTemplate(options, templates));
   template_ = *chosen;
-  tokenizer_->MarkSpecial(templates.tokens());
+  tokenizer->MarkSpecial(templates.tokens());
+  tokenizer_ = std::move(tokenizer);
   return absl::OkStatus();
 }
 
@@ -130,7 +131,7 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
     return InvalidArgument("prompt must not be blank, got ",
                            ShownInQuotes(*body.prompt));
   }
-  const int max_context = backend_->steps().description().max_context;
+  const int max_context = backend_->steps()->description().max_context;
   absl::StatusOr<std::vector<TokenId>> tokens =
       template_->Apply(*body.prompt, *tokenizer_, max_context);
   if (!tokens.ok()) {

@@ -93,7 +93,7 @@ TEST(ExtremeScoresTest, WhatIsAcceptedHasScores) {
   description.eos_token_ids = {2};
   std::mt19937 random(1);
   int num_accepted = 0, num_refused = 0;
-  for (int i = 0; i < 30'000; ++i) {
+  for (int i = 0; i < 10'000; ++i) {
     Request request = AnyRequest(random);
     const absl::Status valid = ValidateRequest(description, &request);
     if (!valid.ok()) {
@@ -115,8 +115,8 @@ TEST(ExtremeScoresTest, WhatIsAcceptedHasScores) {
       EXPECT_TRUE(std::isfinite(hypothesis.cum_log_prob));
     }
   }
-  EXPECT_GT(num_accepted, 5'000);
-  EXPECT_GT(num_refused, 5'000);
+  EXPECT_GT(num_accepted, 2'000);
+  EXPECT_GT(num_refused, 1'000);
 }
 
 // What people do to ban a token, or to forbid nothing, stays what it was.

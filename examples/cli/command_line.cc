@@ -300,7 +300,8 @@ void AddTraceCommand(CLI::App* app, int* exit_code) {
       ->option_text(" ");
   command
       ->add_option("--to", options->format,
-                   "text, the default, svg, html or dot")
+                   "text, svg, html or dot; default what FILE ends in, or "
+                   "text")
       ->option_text("FORMAT");
   command
       ->add_option("-o,--output", options->output,
@@ -308,8 +309,9 @@ void AddTraceCommand(CLI::App* app, int* exit_code) {
       ->option_text("FILE");
   command
       ->add_option("--request", options->request,
-                   "the number of the one request to draw")
-      ->option_text("N");
+                   "the one request to draw: its id, or its number if no id "
+                   "is this")
+      ->option_text("ID");
   command->footer(kTraceExamples);
   command->callback([options, exit_code] {
     const absl::Status status = DrawTrace(*options);

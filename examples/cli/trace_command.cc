@@ -4,10 +4,14 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
@@ -34,62 +38,112 @@ const std::map<std::string, Render>& Renderers() {
   return *renderers;
 }
 
-// Adds the event to `*trees` if it is wanted; if it begins a request, that
-// one's number to `*numbers`.
-absl::Status AddLine(const TraceOptions& options, std::string_view line,
-                     TraceTrees* trees, std::vector<int64_t>* numbers) {
+// By the ending of the output's name where it is not given.
+std::string FormatOf(const TraceOptions& options) {
+  constexpr std::pair<std::string_view, std::string_view> kEndings[] = {
+      {".svg", "svg"}, {".html", "html"}, {".htm", "html"},
+      {".dot", "dot"}, {".gv", "dot"},    {".txt", "text"}};
+  if (!options.format.empty()) return options.format;
+  const std::string name = absl::AsciiStrToLower(options.output);
+  for (const auto& [ending, format] : kEndings) {
+    if (name.ends_with(ending)) return std::string(format);
+  }
+  return "text";
+}
+
+// Reads events, and keeps those of the requests that are wanted.
+class TraceFilter {
+ public:
+  // `request` is TraceOptions::request.
+  explicit TraceFilter(std::optional<std::string> request)
+      : request_(std::move(request)) {}
+
+  // Errors: kInvalidArgument naming what is wrong with the line.
+  absl::Status AddLine(std::string_view line);
+
+  // What was wanted; `file` is what it was read from.
+  // Errors: kInvalidArgument saying which requests there are, if it is none of
+  // them.
+  absl::StatusOr<TraceTrees> Take(const std::string& file);
+
+ private:
+  struct Request {
+    int64_t number;
+    std::optional<std::string> id;
+  };
+
+  std::string DescribeRequests() const;
+
+  const std::optional<std::string> request_;
+  std::vector<Request> requests_;  // all that have begun
+  std::set<int64_t> by_id_;        // numbers of those of the id
+  TraceTrees of_id_;
+  TraceTrees of_number_;  // or all, if there is nothing to choose
+};
+
+absl::Status TraceFilter::AddLine(std::string_view line) {
   if (line.size() > kMaxLineBytes) {
     return InvalidArgument("an event may have ", kMaxLineBytes,
                            " bytes, this one has more");
   }
   ASSIGN_OR_RETURN(TraceEvent event, ParseTraceLine(line));
-  if (std::holds_alternative<TraceRequest>(event)) {
-    numbers->push_back(RequestOf(event).value);
+  const int64_t number = RequestOf(event).value;
+  if (const auto* begin = std::get_if<TraceRequest>(&event)) {
+    requests_.push_back({number, begin->caller_id});
+    if (request_ && begin->caller_id == request_) by_id_.insert(number);
   }
-  if (options.request && RequestOf(event).value != *options.request) {
-    return absl::OkStatus();
-  }
-  return trees->Add(std::move(event));
+  if (by_id_.contains(number)) return of_id_.Add(std::move(event));
+  if (request_ && *request_ != Concat(number)) return absl::OkStatus();
+  return of_number_.Add(std::move(event));
 }
 
-// "0", "0 to 41", or "0, 2, 5 and 7 more"
-std::string DescribeNumbers(const std::vector<int64_t>& numbers) {
+absl::StatusOr<TraceTrees> TraceFilter::Take(const std::string& file) {
+  if (!of_id_.trees().empty()) return std::move(of_id_);
+  if (!of_number_.trees().empty()) return std::move(of_number_);
+  if (requests_.empty()) return InvalidArgument("no request in ", file);
+  return InvalidArgument("no request ", Shown(ForTerminal(*request_)), " in ",
+                         file, ", which has ",
+                         Counted(requests_.size(), "request"), ": ",
+                         DescribeRequests());
+}
+
+// "0", "0 to 41", "0, 2, 5 and 7 more", or "0 (id a) and 1 (id b)"
+std::string TraceFilter::DescribeRequests() const {
   constexpr size_t kMaxListed = 8;
-  const auto [first, last] = std::ranges::minmax(numbers);
-  if (numbers.size() == 1) return Concat(first);
+  const auto [first, last] =
+      std::ranges::minmax(requests_, {}, &Request::number);
+  const bool have_ids = std::ranges::any_of(requests_, [](const Request& r) {
+    return r.id && *r.id != Concat(r.number);
+  });
+  if (requests_.size() == 1 && !have_ids) return Concat(first.number);
   // Unsigned, because a file may have numbers that are any distance apart.
-  const uint64_t span = static_cast<uint64_t>(last) - first;
-  if (span + 1 == numbers.size()) return Concat(first, " to ", last);
-  const size_t num_listed = std::min(numbers.size(), kMaxListed);
+  const uint64_t span = static_cast<uint64_t>(last.number) - first.number;
+  if (span + 1 == requests_.size() && !have_ids) {
+    return Concat(first.number, " to ", last.number);
+  }
+  const size_t num_listed = std::min(requests_.size(), kMaxListed);
   std::vector<std::string> words;
-  for (size_t i = 0; i < num_listed; ++i) words.push_back(Concat(numbers[i]));
-  if (num_listed < numbers.size()) {
-    words.push_back(Concat(numbers.size() - num_listed, " more"));
+  for (const Request& r : std::span(requests_).first(num_listed)) {
+    words.push_back(Concat(r.number, r.id ? " (id " + Shown(*r.id) + ")" : ""));
+  }
+  if (num_listed < requests_.size()) {
+    words.push_back(Concat(requests_.size() - num_listed, " more"));
   }
   return Listed(words);
-}
-
-absl::Status NoRequest(const TraceOptions& options, const std::string& file,
-                       const std::vector<int64_t>& numbers) {
-  if (numbers.empty()) return InvalidArgument("no request in ", file);
-  return InvalidArgument("no request ", *options.request, " in ", file,
-                         ", which has ", Counted(numbers.size(), "request"),
-                         ": ", DescribeNumbers(numbers));
 }
 
 // Errors: as above, after "FILE:LINE: ", lines counted from 1.
 absl::StatusOr<TraceTrees> ReadTrace(const TraceOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
                    LineReader::Open(options.file));
-  TraceTrees trees;
-  std::vector<int64_t> numbers;
+  TraceFilter filter(options.request);
   int64_t line_number = 0;
   while (true) {
     ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader->Read());
     if (lines.empty()) break;
     for (const std::string& line : lines) {
       ++line_number;
-      const absl::Status status = AddLine(options, line, &trees, &numbers);
+      const absl::Status status = filter.AddLine(line);
       if (status.ok()) continue;
       const std::string where = Concat(reader->name(), ":", line_number);
       const bool is_cut = reader->ended_within_line() && line_number > 1 &&
@@ -100,17 +154,18 @@ absl::StatusOr<TraceTrees> ReadTrace(const TraceOptions& options) {
                            "and is left out\n"));
     }
   }
-  if (trees.trees().empty()) return NoRequest(options, reader->name(), numbers);
-  return trees;
+  return filter.Take(reader->name());
 }
 
 }  // namespace
 
 absl::Status DrawTrace(const TraceOptions& options) {
-  const auto render = Renderers().find(options.format);
+  const std::string format = FormatOf(options);
+  const auto render = Renderers().find(format);
   if (render == Renderers().end()) {
-    return InvalidArgument("--to must be text, svg, html or dot, got ",
-                           ShownInQuotes(options.format));
+    return InvalidArgument(
+        "--to must be text, svg, html or dot, got ",
+        ShownInQuotes(IsUtf8(format) ? format : ForTerminal(format)));
   }
   if (IsSameFile(options.file, options.output)) {
     return InvalidArgument("the trace and --output are the same file, ",
@@ -128,7 +183,7 @@ const char kTraceExamples[] =
   espalier generate -m models/en-fr --num-beams 4 --trace search.jsonl \
     "It rains."
   espalier trace search.jsonl
-  espalier trace search.jsonl --to html -o search.html
+  espalier trace search.jsonl -o search.html
   espalier trace search.jsonl --to dot | dot -Tpdf > search.pdf
 
 text is for the terminal, svg a picture, html a page that replays the search

@@ -1,7 +1,6 @@
 // `espalier trace`: a trace as a picture.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -11,9 +10,11 @@ namespace espalier::cli {
 
 struct TraceOptions {
   std::string file;
-  std::string format = "text";
+  std::string format;  // empty: by the ending of `output`, or text
   std::string output = "-";
-  std::optional<int64_t> request;  // only this one
+  // Only requests of this id, as their caller gave it; or, where there is none,
+  // the one of this number.
+  std::optional<std::string> request;
 };
 
 // Errors: what is wrong with the trace or the options, or why the picture could

@@ -61,6 +61,11 @@ void AppendCluster(size_t index, const TraceTree& tree, std::string* out) {
                  NodeName(index, kTraceRoot),
                  " [label=\"prompt\", shape=plaintext];\n");
   for (const TraceNode& node : tree.nodes) AppendNode(index, node, out);
+  const std::string why_none = WhyNoResult(tree);
+  if (!why_none.empty()) {
+    *out += Concat("    t", index, "_end [label=", Quoted(why_none),
+                   ", shape=plaintext];\n");
+  }
   *out += "  }\n";
 }
 

@@ -101,10 +101,9 @@ std::string Svg(std::string_view classes, std::string_view label, double width,
 }
 
 std::string Hypotheses(const TraceTree& tree) {
-  if (!tree.end) return "<p class=\"note\">The trace stops before its end.</p>";
-  if (tree.end->error) {
-    return Concat("<p class=\"note\">", CodeName(tree.end->error->code()), ": ",
-                  EscapeMarkup(Readable(Message(*tree.end->error))), "</p>\n");
+  const std::string why_none = WhyNoResult(tree);
+  if (!why_none.empty()) {
+    return Concat("<p class=\"note\">", EscapeMarkup(why_none), "</p>\n");
   }
   std::string out = "<ol class=\"winners\">\n";
   for (size_t i = 0; i < tree.end->hypotheses.size(); ++i) {

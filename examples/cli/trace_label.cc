@@ -178,6 +178,13 @@ std::string Title(const TraceTree& tree) {
   return title + ": " + Readable(tree.request.prompt);
 }
 
+std::string WhyNoResult(const TraceTree& tree) {
+  if (!tree.end) return "the trace stops before its end";
+  if (!tree.end->error) return "";
+  return Concat(CodeName(tree.end->error->code()), ": ",
+                Readable(Message(*tree.end->error)));
+}
+
 std::string Summary(const TraceTree& tree) {
   int counts[3] = {};
   for (const TraceNode& node : tree.nodes) {

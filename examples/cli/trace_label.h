@@ -47,6 +47,10 @@ std::string PathText(const TraceTree& tree, int node);
 // known.
 std::string Title(const TraceTree& tree);
 
+// How a request came to no result: its error, or that the trace stops before
+// its end; "" if it came to one.
+std::string WhyNoResult(const TraceTree& tree);
+
 // "beams, 10 prompt tokens, 8 steps, 74 candidates: 36 kept, 30 cut, 8
 // finished"
 std::string Summary(const TraceTree& tree);

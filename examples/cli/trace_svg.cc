@@ -97,6 +97,12 @@ std::string Heading(const TraceTree& tree, double* y) {
       Concat("<text class=\"title\" y=\"", Px(*y + 16), "\">",
              EscapeMarkup(Shortened(Title(tree), 100)), "</text>\n");
   *y += kTitleHeight;
+  const std::string why_none = WhyNoResult(tree);
+  if (!why_none.empty()) {
+    out += Concat("<text class=\"hypothesis\" y=\"", Px(*y + 8), "\">",
+                  EscapeMarkup(Shortened(why_none, 100)), "</text>\n");
+    *y += kLineHeight;
+  }
   if (!tree.end) return out;
   for (size_t rank = 0; rank < tree.end->hypotheses.size(); ++rank) {
     const TraceHypothesis& hypothesis = tree.end->hypotheses[rank];

@@ -65,14 +65,9 @@ void AppendTree(const TraceTree& tree, std::string* out) {
 }
 
 void AppendHypotheses(const TraceTree& tree, std::string* out) {
-  if (!tree.end) {
-    *out += "the trace stops before its end\n";
-    return;
-  }
-  if (tree.end->error) {
-    *out += Concat(CodeName(tree.end->error->code()), ": ",
-                   Readable(Message(*tree.end->error)), "\n");
-  }
+  const std::string why_none = WhyNoResult(tree);
+  if (!why_none.empty()) *out += why_none + "\n";
+  if (!tree.end) return;
   for (size_t i = 0; i < tree.end->hypotheses.size(); ++i) {
     const TraceHypothesis& hypothesis = tree.end->hypotheses[i];
     *out += Concat(i == 0 ? "★ " : "☆ ", i + 1, "  ",

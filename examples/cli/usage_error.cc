@@ -166,11 +166,6 @@ std::string DescribeArgument(const CLI::App& command,
 std::string Described(const CLI::ParseError& error) {
   const std::string message = error.what();
   const std::string option = message.substr(0, message.find(':'));
-  constexpr std::string_view kNoNumber = "Could not convert: ";
-  if (message.starts_with(kNoNumber)) {
-    // --request = x
-    return "not a number: " + message.substr(kNoNumber.size());
-  }
   if (message.find(" required but received ") != message.npos) {
     return option + " is given more than once";
   }

@@ -10,6 +10,7 @@
 namespace espalier::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -66,6 +67,72 @@ TEST(TraceCommandTest, OneRequestOfSeveralCanBeChosen) {
               HasSubstr("11 requests: 0, 1, 2, 3, 4, 5, 6, 7 and 3 more\n"));
   EXPECT_THAT(Trace("-", {"--to", "png"}, one).err,
               HasSubstr("--to must be text, svg, html or dot, got \"png\""));
+}
+
+TEST(TraceCommandTest, TheNameOfTheOutputChoosesTheFormat) {
+  const ScratchDirectory scratch;
+  const std::string file =
+      scratch.Write("trace.jsonl", TraceLines(MakeUpTrace({})));
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"a.svg", "svg"}, {"a.HTML", "html"}, {"a.htm", "html"},
+      {"a.dot", "dot"}, {"a.gv", "dot"},    {"a.txt", "text"},
+      {"a", "text"},    {"svg", "text"},    {"a.out", "text"}};
+  for (const auto& [name, format] : cases) {
+    const std::string output = scratch.path(name);
+    EXPECT_EQ(Trace(file, {"-o", output}).exit_code, 0);
+    EXPECT_EQ(ReadText(output), Trace(file, {"--to", format}).out) << name;
+  }
+  EXPECT_EQ(Trace(file, {"-o", scratch.path("b.svg"), "--to", "dot"}).exit_code,
+            0);
+  EXPECT_THAT(ReadText(scratch.path("b.svg")), StartsWith("digraph "));
+}
+
+// A trace of requests with these ids, numbered from 0.
+std::string TraceOfIds(const std::vector<std::string>& ids) {
+  std::string lines;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    std::vector<TraceEvent> events =
+        MakeUpTrace({.request = static_cast<int64_t>(i)});
+    std::get<TraceRequest>(events[0]).caller_id = ids[i];
+    lines += TraceLines(events);
+  }
+  return lines;
+}
+
+TEST(TraceCommandTest, ARequestIsChosenByItsCallersIdOrItsNumber) {
+  // An id may be another's number, or be given twice.
+  const std::string lines = TraceOfIds({"a", "2", "b c", "a", "1e3"});
+  const auto drawn = [&](const std::string& request) {
+    std::vector<std::string> titles;
+    const ProgramRun run = Trace("-", {"--request", request}, lines);
+    for (const std::string& line : SplitLines(run.out)) {
+      if (line.starts_with("Request ")) {
+        titles.push_back(line.substr(0, line.find(':')));
+      }
+    }
+    return titles;
+  };
+  EXPECT_THAT(drawn("a"), ElementsAre("Request 0 (id a)", "Request 3 (id a)"));
+  EXPECT_THAT(drawn("b c"), ElementsAre("Request 2 (id b c)"));
+  EXPECT_THAT(drawn("2"), ElementsAre("Request 1 (id 2)"));
+  EXPECT_THAT(drawn("1e3"), ElementsAre("Request 4 (id 1e3)"));
+  EXPECT_THAT(drawn("3"), ElementsAre("Request 3 (id a)"));
+  EXPECT_THAT(drawn("A"), ElementsAre());
+  EXPECT_EQ(Trace("-", {"--request", "\xff"}, lines).err,
+            "espalier: no request \\xff in stdin, which has 5 requests: "
+            "0 (id a), 1 (id 2), 2 (id b c), 3 (id a) and 4 (id 1e3)\n");
+}
+
+// What is not there yet is said in every picture.
+TEST(TraceCommandTest, ATraceWithoutItsEndSaysSoInEveryFormat) {
+  const std::string whole = TraceLines(MakeUpTrace({}));
+  const std::string cut = TraceLines(MakeUpTrace({.ends = false}));
+  for (const char* format : {"text", "svg", "html", "dot"}) {
+    EXPECT_THAT(Trace("-", {"--to", format}, cut).out,
+                HasSubstr("the trace stops before its end"));
+    EXPECT_THAT(Trace("-", {"--to", format}, whole).out,
+                Not(HasSubstr("the trace stops before its end")));
+  }
 }
 
 TEST(TraceCommandTest, AMalformedTraceIsRefusedWithLineAndField) {
@@ -199,7 +266,7 @@ TEST(TraceCommandTest, ATraceCutsNoOtherFileToNothing) {
 
 TEST(TraceCommandTest, HelpTeachesByExample) {
   EXPECT_THAT(RunEspalier({"trace", "--help"}).out,
-              HasSubstr("espalier trace search.jsonl --to html"));
+              HasSubstr("espalier trace search.jsonl -o search.html"));
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
 #include "exec_request/trace_json.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -285,9 +289,21 @@ absl::StatusOr<TraceEvent> ParseTraceLine(std::string_view line) {
   return InvalidArgument("event must not be empty");
 }
 
+namespace {
+
+// A pipe or a device has nothing to cut.
+bool CutToNothing(int fd) {
+  struct stat info;
+  return fstat(fd, &info) == 0 &&
+         (!S_ISREG(info.st_mode) || ftruncate(fd, 0) == 0);
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Open(
     const std::string& path) {
-  FILE* file = std::fopen(path.c_str(), "w");
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  FILE* const file = fd < 0 ? nullptr : fdopen(fd, "w");
   if (file == nullptr) {
     return FailedPrecondition("cannot write ", path, ": ",
                               std::strerror(errno));
@@ -304,6 +320,8 @@ TraceWriter::~TraceWriter() {
 
 void TraceWriter::On(const TraceEvent& event) {
   if (file_ == nullptr || failed_) return;
+  if (std::exchange(is_first_, false)) failed_ = !CutToNothing(fileno(file_));
+  if (failed_) return;
   const std::string line = WriteTraceLine(event) + "\n";
   failed_ = std::fwrite(line.data(), 1, line.size(), file_) != line.size();
 }

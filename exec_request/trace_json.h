@@ -22,10 +22,12 @@ std::string WriteTraceLine(const TraceEvent& event);
 // fields are an error; nothing is ignored.
 absl::StatusOr<TraceEvent> ParseTraceLine(std::string_view line);
 
-// A sink that writes lines to a file. For one thread at a time.
+// A sink that writes lines to a file. The first event cuts what the file had
+// before to nothing, so that a run which comes to nothing leaves an older trace
+// as it was. For one thread at a time.
 class TraceWriter : public TraceSink {
  public:
-  // Cuts the file at `path` to nothing, or makes it.
+  // Opens the file at `path`, or makes it.
   // Errors: kFailedPrecondition naming the file and the system's reason.
   static absl::StatusOr<std::unique_ptr<TraceWriter>> Open(
       const std::string& path);
@@ -46,6 +48,7 @@ class TraceWriter : public TraceSink {
 
   FILE* file_;  // null once closed
   const std::string path_;
+  bool is_first_ = true;  // no event came yet
   bool failed_ = false;
 };
 

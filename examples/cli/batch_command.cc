@@ -265,13 +265,16 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   RETURN_IF_ERROR(CheckLimits(options));
   RETURN_IF_ERROR(CheckDistinct(options));
   RETURN_IF_ERROR(CheckTrace(options.common, "--input", options.input));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
-                   Runtime::Load(options.common.runtime));
+  RETURN_IF_ERROR(CheckTrace(options.common, "--output", options.output));
   ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
                    LineReader::Open(options.input, options.max_line_bytes));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
+                   Runtime::Load(options.common.runtime));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
                    Output::Open(options.output));
+  // Once more: before, neither file may have been there.
   RETURN_IF_ERROR(CheckTrace(options.common, "--output", options.output));
+  RETURN_IF_ERROR(runtime->OpenTrace());
   const Stopwatch watch;
   AsyncLineReader async_reader(reader.get());
   Batch batch(runtime.get(), &async_reader, output.get(), options);

@@ -172,6 +172,7 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
         " has no tokenizer.model: use espalier batch with prompt_tokens");
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
+  RETURN_IF_ERROR(runtime->OpenTrace());
   const Stopwatch watch;
   Outcome outcome;
   const int signal =

@@ -82,8 +82,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
   engine.scheduler.max_step_tokens = backend.max_step_tokens;
   engine.tokenizer = runtime->tokenizer_;
   if (!options.trace.empty()) {
-    ASSIGN_OR_RETURN(runtime->trace_,
-                     TraceRecorder::Open(options.trace, runtime->tokenizer_));
+    runtime->trace_ =
+        std::make_shared<TraceRecorder>(options.trace, runtime->tokenizer_);
     engine.scheduler.trace = runtime->trace_;
   }
   ASSIGN_OR_RETURN(
@@ -154,6 +154,10 @@ Answer Runtime::MakeAnswer(const GenerationParams& params,
     answer.texts.push_back(text.Of(hypothesis.tokens));
   }
   return answer;
+}
+
+absl::Status Runtime::OpenTrace() {
+  return trace_ == nullptr ? absl::OkStatus() : trace_->Open();
 }
 
 absl::Status Runtime::CloseTrace() {

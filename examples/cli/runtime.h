@@ -41,6 +41,10 @@ class Runtime {
   // Ends all requests, which are answered with kCancelled and `why`, and
   // refuses others. Returns at once.
   void EndRequests(std::string_view why);
+  // Opens the trace's file, if there is one to be written; events that come
+  // before are lost.
+  // Errors: kFailedPrecondition naming the file and the system's reason.
+  absl::Status OpenTrace();
   // Writes what is left of the trace, if there is one; it ends here.
   // Errors: kInternal naming the file, if it could not be written.
   absl::Status CloseTrace();

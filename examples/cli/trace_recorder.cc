@@ -21,23 +21,25 @@ void AddText(const Tokenizer&, TraceEnd*) {}
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TraceRecorder>> TraceRecorder::Open(
-    const std::string& path, std::shared_ptr<const Tokenizer> tokenizer) {
-  ASSIGN_OR_RETURN(std::unique_ptr<TraceWriter> writer,
-                   TraceWriter::Open(path));
-  return std::unique_ptr<TraceRecorder>(
-      new TraceRecorder(std::move(writer), std::move(tokenizer)));
+TraceRecorder::TraceRecorder(std::string path,
+                             std::shared_ptr<const Tokenizer> tokenizer)
+    : path_(std::move(path)), tokenizer_(std::move(tokenizer)) {}
+
+absl::Status TraceRecorder::Open() {
+  ASSIGN_OR_RETURN(writer_, TraceWriter::Open(path_));
+  return absl::OkStatus();
 }
 
-TraceRecorder::TraceRecorder(std::unique_ptr<TraceWriter> writer,
-                             std::shared_ptr<const Tokenizer> tokenizer)
-    : writer_(std::move(writer)), tokenizer_(std::move(tokenizer)) {}
-
 void TraceRecorder::On(const TraceEvent& event) {
+  if (writer_ == nullptr) return;
   if (tokenizer_ == nullptr) return writer_->On(event);
   TraceEvent with_text = event;
   std::visit([&](auto& e) { AddText(*tokenizer_, &e); }, with_text);
   writer_->On(with_text);
+}
+
+absl::Status TraceRecorder::Close() {
+  return writer_ == nullptr ? absl::OkStatus() : writer_->Close();
 }
 
 }  // namespace espalier::cli

@@ -13,21 +13,21 @@ namespace espalier::cli {
 
 class TraceRecorder : public TraceSink {
  public:
-  // Without a tokenizer texts stay empty.
-  // Errors: as TraceWriter::Open.
-  static absl::StatusOr<std::unique_ptr<TraceRecorder>> Open(
-      const std::string& path, std::shared_ptr<const Tokenizer> tokenizer);
+  // For the file at `path`. Without a tokenizer texts stay empty.
+  TraceRecorder(std::string path, std::shared_ptr<const Tokenizer> tokenizer);
 
+  // Errors: as TraceWriter::Open.
+  absl::Status Open();
+
+  // Events that come before Open, or after Close, are lost.
   void On(const TraceEvent& event) override;
 
   // Errors: as TraceWriter::Close.
-  absl::Status Close() { return writer_->Close(); }
+  absl::Status Close();
 
  private:
-  TraceRecorder(std::unique_ptr<TraceWriter> writer,
-                std::shared_ptr<const Tokenizer> tokenizer);
-
-  const std::unique_ptr<TraceWriter> writer_;
+  const std::string path_;
+  std::unique_ptr<TraceWriter> writer_;               // null until it is open
   const std::shared_ptr<const Tokenizer> tokenizer_;  // or null
 };
 

@@ -264,6 +264,44 @@ TEST(TraceCommandTest, ATraceCutsNoOtherFileToNothing) {
   EXPECT_THAT(Generate("-", "It rains.").err, HasSubstr("needs a file"));
 }
 
+// Whatever it is that keeps a command from running.
+TEST(TraceCommandTest, AnOlderTraceIsKeptIfNothingRuns) {
+  const ScratchDirectory scratch;
+  const std::string old = scratch.Write("trace", "older\n");
+  const std::string model = ModelDirectory("en-fr");
+  const std::string requests = scratch.Write("in", "{\"prompt\": \"No.\"}\n");
+  const std::vector<std::vector<std::string>> cases = {
+      {"generate", "-m", "/nowhere", "No."},
+      {"generate", "-m", model, "--file", "/nowhere"},
+      {"generate", "-m", model, "--file", "/"},
+      {"generate", "-m", model, "--file", "/dev/null"},
+      {"generate", "-m", model, "--num-beams", "0", "No."},
+      {"generate", "-m", model, "--num-beams", "few", "No."},
+      {"generate", "-m", model, "--eos-token-id", "100000", "No."},
+      {"generate", "-m", model, "--kv-cache-mib", "1", "No."},
+      {"generate", "-m", model, "--template", "x", "No."},
+      {"generate", "-m", model, " "},
+      {"batch", "-m", "/nowhere", "-i", requests},
+      {"batch", "-m", model, "-i", "/nowhere"},
+      {"batch", "-m", model, "-i", "/"},
+      {"batch", "-m", model, "-i", requests, "-o", "/nowhere/out"},
+      {"batch", "-m", model, "-i", requests, "-o", old},
+      {"batch", "-m", model, "-i", requests, "--page-size", "0"}};
+  for (std::vector<std::string> args : cases) {
+    const std::string new_trace = scratch.path("new");
+    for (const std::string& trace : {old, new_trace}) {
+      std::vector<std::string> all = args;
+      all.insert(all.begin() + 1, {"--trace", trace});
+      if (args.back() == old && trace != old) continue;
+      EXPECT_NE(RunEspalier(all).exit_code, 0);
+      EXPECT_EQ(ReadText(old), "older\n") << ::testing::PrintToString(all);
+      EXPECT_EQ(ReadText(new_trace), "");
+    }
+  }
+  EXPECT_EQ(Generate(old, "It rains.").exit_code, 0);
+  EXPECT_THAT(Trace(old).out, HasSubstr("It rains."));
+}
+
 TEST(TraceCommandTest, HelpTeachesByExample) {
   EXPECT_THAT(RunEspalier({"trace", "--help"}).out,
               HasSubstr("espalier trace search.jsonl -o search.html"));

@@ -153,6 +153,27 @@ TEST(TraceJsonTest, AWrittenFileHoldsTheEventsInOrder) {
   EXPECT_EQ(read, AllKinds());
 }
 
+TEST(TraceJsonTest, AnOlderFileIsCutByTheFirstEvent) {
+  const ScratchDirectory scratch;
+  const std::string path = scratch.Write("trace.jsonl", "older\n");
+  const auto text = [&] {
+    std::ifstream file(path);
+    std::string all;
+    std::getline(file, all, '\0');
+    return all;
+  };
+  auto unused = TraceWriter::Open(path);
+  ASSERT_OK(unused);
+  ASSERT_OK((*unused)->Close());
+  EXPECT_EQ(text(), "older\n");
+  auto writer = TraceWriter::Open(path);
+  ASSERT_OK(writer);
+  EXPECT_EQ(text(), "older\n");
+  (*writer)->On(AllKinds()[0]);
+  ASSERT_OK((*writer)->Close());
+  EXPECT_EQ(text(), WriteTraceLine(AllKinds()[0]) + "\n");
+}
+
 TEST(TraceJsonTest, AFileThatCannotBeWrittenIsReportedOnce) {
   EXPECT_THAT(TraceWriter::Open("/nowhere/trace.jsonl"),
               StatusIs(absl::StatusCode::kFailedPrecondition,

@@ -5,7 +5,10 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <charconv>
+#include <exception>
+#include <functional>
 #include <memory>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "examples/cli/exit_code.h"
 #include "examples/cli/generate_command.h"
 #include "examples/cli/options.h"
+#include "examples/cli/output.h"
 #include "examples/cli/trace_command.h"
 #include "examples/cli/usage_error.h"
 #include "exec_request/param_fields.h"
@@ -43,6 +47,11 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
+// A value in an error, which need not be UTF-8.
+std::string InQuotes(const std::string& text) {
+  return ShownInQuotes(IsUtf8(text) ? text : ForTerminal(text));
+}
+
 std::string CheckInRange(const std::string& text, int low, int high) {
   int value = 0;
   const char* const end = text.data() + text.size();
@@ -50,7 +59,12 @@ std::string CheckInRange(const std::string& text, int low, int high) {
   const bool is_number = error == std::errc() && rest == end;
   if (is_number && value >= low && value <= high) return "";
   return Concat("must be an integer in [", low, ", ", high, "], got ",
-                ShownInQuotes(text));
+                InQuotes(text));
+}
+
+std::string CheckTrueOrFalse(const std::string& text) {
+  if (ReadTrueOrFalse(text)) return "";
+  return Concat("must be true or false, got ", InQuotes(text));
 }
 
 // An integer from `low` to `high`.
@@ -59,6 +73,25 @@ CLI::Validator InRange(int low, int high) {
     return CheckInRange(text, low, high);
   };
   return CLI::Validator(check, "");
+}
+
+// --do-sample, or --do-sample=false.
+CLI::Option* AddFlag(CLI::App* command, const std::string& names,
+                     const std::string& help,
+                     const std::function<void(const std::string&)>& set) {
+  return command->add_flag(names, help)
+      ->each(set)
+      ->check(CLI::Validator(CheckTrueOrFalse, ""))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+CLI::Option* AddFlag(CLI::App* command, const std::string& name,
+                     const std::string& help, bool* flag) {
+  const auto set = [flag](const std::string& text) {
+    *flag = *ReadTrueOrFalse(text);
+  };
+  return AddFlag(command, name, help, set)
+      ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
 }
 
 void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
@@ -160,9 +193,8 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
   AddModelOptions(command, &options->runtime);
   AddDeviceOptions(command, &options->runtime.device);
   AddEngineOptions(command, &options->runtime);
-  command
-      ->add_flag("--figures", options->figures,
-                 "print the run's figures on stderr at the end")
+  AddFlag(command, "--figures", "print the run's figures on stderr at the end",
+          &options->figures)
       ->group("Output");
   command
       ->add_option("--trace", options->runtime.trace,
@@ -179,13 +211,13 @@ void AddParamOption(CLI::App* command, const ParamField& field,
   const std::string help(field.help);
   std::string flags = Flag(name);
   if (!field.alias.empty()) flags += "," + Flag(field.alias);
+  if (field.alias.size() == 1) flags += ",--" + std::string(field.alias);
   CLI::Option* option = nullptr;
   if (field.value.empty()) {
-    // --do-sample, or --do-sample=false
-    option = command->add_flag(flags, help)
-                 ->each([texts, name](const std::string& text) {
-                   (*texts)[name].push_back(text);
-                 });
+    option =
+        AddFlag(command, flags, help, [texts, name](const std::string& text) {
+          (*texts)[name].push_back(text);
+        });
   } else {
     const auto set = [texts, name](const CLI::results_t& values) {
       (*texts)[name] = values;
@@ -237,21 +269,23 @@ void RefuseEmptyValues(CLI::App* command) {
 }
 
 // Each adds a subcommand, which sets `*exit_code` when it runs.
-void AddGenerateCommand(CLI::App* app, int* exit_code) {
+void AddGenerateCommand(CLI::App* app, std::span<char* const> args,
+                        int* exit_code) {
   CLI::App* command = app->add_subcommand("generate", "n-best lists for texts");
   const auto options = std::make_shared<GenerateOptions>();
   AddTexts(command, &options->texts);
   command->add_option("-f,--file", options->file, "one text a line; - is stdin")
       ->option_text("FILE");
-  command
-      ->add_flag("--stream", options->stream,
-                 "print text while it is generated; of beams, what all of them "
-                 "agree on so far")
+  AddFlag(command, "--stream",
+          "print text while it is generated; of beams, what all of them agree "
+          "on so far",
+          &options->stream)
       ->group("Output");
   AddParamOptions(command, &options->params);
   AddCommonOptions(command, &options->common);
   command->footer(kGenerateExamples);
-  command->callback([options, exit_code] {
+  command->callback([command, args, options, exit_code] {
+    options->names = TypedNames(*command, args);
     const absl::StatusOr<int> code = Generate(*options);
     *exit_code = code.ok() ? *code : Refuse(code.status());
   });
@@ -319,31 +353,51 @@ void AddTraceCommand(CLI::App* app, int* exit_code) {
   });
 }
 
-}  // namespace
+// Prints what was asked for instead of a run, as --help, and returns the exit
+// code.
+int PrintHelp(const CLI::App& app, const CLI::Success& asked_for) {
+  std::ostringstream text;
+  const int exit_code = app.exit(asked_for, text, text);
+  absl::StatusOr<std::unique_ptr<Output>> output = Output::Open("-");
+  if (!output.ok()) return Refuse(output.status());
+  (*output)->Write(text.str());
+  const absl::Status written = (*output)->Close();
+  return written.ok() ? exit_code : Refuse(written);
+}
 
-int RunCommandLine(int argc, char** argv) {
+int ParseAndRun(std::span<char* const> args) {
   CLI::App app("espalier: beam search over shared, paged memory", "espalier");
   app.formatter(std::make_shared<HelpFormatter>());  // of commands, too
   app.require_subcommand(1);
   app.set_version_flag("--version", "espalier " ESPALIER_VERSION);
   int exit_code = kAllSucceeded;
-  AddGenerateCommand(&app, &exit_code);
+  AddGenerateCommand(&app, args, &exit_code);
   AddBatchCommand(&app, &exit_code);
   AddTraceCommand(&app, &exit_code);
   for (CLI::App* command : app.get_subcommands(nullptr)) {
     RefuseEmptyValues(command);
   }
   app.footer("espalier COMMAND --help explains a command, with examples.");
-  const absl::Status arguments = CheckArguments(app, {argv, argv + argc});
+  const absl::Status arguments = CheckArguments(app, args);
   if (!arguments.ok()) return Refuse(arguments);
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
+    app.parse(static_cast<int>(args.size()), args.data());
+  } catch (const CLI::Success& asked_for) {
+    return PrintHelp(app, asked_for);
   } catch (const CLI::ParseError& error) {
     return Refuse(InvalidArgument(DescribeUsageError(app, error)));
   }
   return exit_code;
+}
+
+}  // namespace
+
+int RunCommandLine(int argc, char** argv) {
+  try {
+    return ParseAndRun({argv, argv + argc});
+  } catch (const std::exception& error) {  // no memory, no threads
+    return Refuse(ResourceExhausted("cannot go on: ", error.what()));
+  }
 }
 
 }  // namespace espalier::cli

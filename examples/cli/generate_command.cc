@@ -161,7 +161,8 @@ int StreamToEnd(Runtime& runtime, const std::vector<std::string>& texts,
 }  // namespace
 
 absl::StatusOr<int> Generate(const GenerateOptions& options) {
-  ASSIGN_OR_RETURN(const GenerationParams params, ReadParams(options.params));
+  ASSIGN_OR_RETURN(const GenerationParams params,
+                   ReadParams(options.params, options.names));
   RETURN_IF_ERROR(CheckTrace(options.common, "--file", options.file));
   ASSIGN_OR_RETURN(const std::vector<std::string> texts, Texts(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,

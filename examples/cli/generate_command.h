@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "examples/cli/option_names.h"
 #include "examples/cli/options.h"
 
 namespace espalier::cli {
@@ -12,6 +13,7 @@ namespace espalier::cli {
 struct GenerateOptions {
   CommonOptions common;
   ParamTexts params;
+  OptionNames names;  // as typed
   std::vector<std::string> texts;
   std::string file;
   bool stream = false;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "examples/cli/exit_code.h"
@@ -19,13 +21,35 @@ std::string Quoted(const std::string& text) {
   return quoted + "'";
 }
 
-absl::Status NotJson(const ParamField& field, const std::string& text,
-                     const absl::Status& error) {
-  const std::string flag = Flag(field.name);
-  std::string message = Concat(flag, " ", Shown(text), ": ", Message(error));
-  if (field.value == "TEXT") {
+// Reads the texts given for one option.
+class ParamReader {
+ public:
+  // `option` is what the field was typed as; `texts` are not empty.
+  ParamReader(const ParamField& field, std::string option,
+              const std::vector<std::string>& texts)
+      : field_(field), option_(std::move(option)), texts_(texts) {}
+
+  // Errors: kInvalidArgument naming the option and the value.
+  absl::Status ReadInto(GenerationParams* params) const;
+
+ private:
+  absl::Status NotJson(const std::string& text,
+                       const absl::Status& error) const;
+  absl::StatusOr<json::value> ReadOne(const std::string& text) const;
+  absl::StatusOr<json::value> JoinTexts() const;
+  absl::StatusOr<json::value> ReadAll() const;
+
+  const ParamField& field_;
+  const std::string option_;
+  const std::vector<std::string>& texts_;
+};
+
+absl::Status ParamReader::NotJson(const std::string& text,
+                                  const absl::Status& error) const {
+  std::string message = Concat(option_, " ", Shown(text), ": ", Message(error));
+  if (field_.value == "TEXT") {
     const json::array as_list = {json::value(text)};
-    message += Concat("; to stop at this very text, give ", flag, " ",
+    message += Concat("; to stop at this very text, give ", option_, " ",
                       Quoted(WriteJson(as_list)));
   }
   return InvalidArgument(message);
@@ -35,25 +59,23 @@ absl::Status NotJson(const ParamField& field, const std::string& text,
 // wanted only JSON strings, lists and objects count, so that --stop 5 means
 // what it says. What begins like a list or an object has to be one: a bracket
 // too few would make another text of it.
-// Errors: kInvalidArgument naming the option.
 // REQUIRES: well-formed UTF-8.
-absl::StatusOr<json::value> ReadValue(const ParamField& field,
-                                      const std::string& text) {
+absl::StatusOr<json::value> ParamReader::ReadOne(
+    const std::string& text) const {
   const bool is_bracketed = text.starts_with('[') || text.starts_with('{');
   absl::StatusOr<json::value> value = ParseJson(text);
-  if (!value.ok() && is_bracketed) return NotJson(field, text, value.status());
-  const bool is_text = field.value == "TEXT" && !is_bracketed;
+  if (!value.ok() && is_bracketed) return NotJson(text, value.status());
+  const bool is_text = field_.value == "TEXT" && !is_bracketed;
   if (!value.ok() || (is_text && !value->is_string())) return json::value(text);
   return *std::move(value);
 }
 
 // The texts of all values together, as one list; a value of another kind is
-// handed on, for the field to refuse. Errors and REQUIRES as above.
-absl::StatusOr<json::value> JoinTexts(const ParamField& field,
-                                      const std::vector<std::string>& texts) {
+// handed on, for the field to refuse.
+absl::StatusOr<json::value> ParamReader::JoinTexts() const {
   json::array all;
-  for (const std::string& text : texts) {
-    ASSIGN_OR_RETURN(json::value value, ReadValue(field, text));
+  for (const std::string& text : texts_) {
+    ASSIGN_OR_RETURN(json::value value, ReadOne(text));
     if (value.is_object()) return value;
     if (!value.is_array()) value = json::array{std::move(value)};
     for (json::value& item : value.as_array()) all.push_back(std::move(item));
@@ -61,31 +83,48 @@ absl::StatusOr<json::value> JoinTexts(const ParamField& field,
   return json::value(std::move(all));
 }
 
-absl::StatusOr<json::value> ReadValues(const ParamField& field,
-                                       const std::vector<std::string>& texts) {
-  if (!std::ranges::all_of(texts, IsUtf8)) {
-    return InvalidArgument(Flag(field.name), " is not UTF-8");
+absl::StatusOr<json::value> ParamReader::ReadAll() const {
+  if (!std::ranges::all_of(texts_, IsUtf8)) {
+    return InvalidArgument(option_, " is not UTF-8");
   }
-  if (field.value == "TEXT") return JoinTexts(field, texts);
-  if (texts.size() == 1) return ReadValue(field, texts.front());
-  return InvalidArgument(Flag(field.name), " is given ", texts.size(),
-                         " times: ", Shown(texts[0]), ", ", Shown(texts[1]));
+  if (field_.value == "TEXT") return JoinTexts();
+  if (texts_.size() == 1) return ReadOne(texts_.front());
+  return InvalidArgument(option_, " is given ", texts_.size(),
+                         " times: ", Shown(texts_[0]), ", ", Shown(texts_[1]));
+}
+
+absl::Status ParamReader::ReadInto(GenerationParams* params) const {
+  ASSIGN_OR_RETURN(const json::value value, ReadAll());
+  const absl::Status status = field_.read(option_, value, params);
+  const std::optional<bool> truth = ReadTrueOrFalse(texts_.front());
+  if (status.ok() || !truth || texts_.size() > 1) return status;
+  // Its other spellings are no JSON, or numbers.
+  if (field_.read(option_, json::value(*truth), params).ok()) {
+    return absl::OkStatus();
+  }
+  return status;
 }
 
 }  // namespace
 
-std::string Flag(std::string_view name) {
-  std::string flag(name);
-  std::replace(flag.begin(), flag.end(), '_', '-');
-  return (flag.size() == 1 ? "-" : "--") + flag;
+std::optional<bool> ReadTrueOrFalse(std::string_view text) {
+  const std::string folded = absl::AsciiStrToLower(ToAbsl(text));
+  for (const std::string_view yes : {"true", "yes", "on", "1"}) {
+    if (folded == yes) return true;
+  }
+  for (const std::string_view no : {"false", "no", "off", "0"}) {
+    if (folded == no) return false;
+  }
+  return std::nullopt;
 }
 
-absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts) {
+absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
+                                            const OptionNames& names) {
   GenerationParams params;
   for (const auto& [name, values] : texts) {
     const ParamField& field = *FindParamField(name);  // an option of ours
-    ASSIGN_OR_RETURN(const json::value value, ReadValues(field, values));
-    RETURN_IF_ERROR(field.read(name, value, &params));
+    const ParamReader reader(field, names.Of(name), values);
+    RETURN_IF_ERROR(reader.ReadInto(&params));
   }
   return params;
 }

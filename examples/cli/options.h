@@ -3,11 +3,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "examples/cli/option_names.h"
 #include "examples/cli/runtime_options.h"
 #include "exec_request/generation_params.h"
 
@@ -22,13 +24,15 @@ struct CommonOptions {
 // format: texts, in the order given, that are read as that field's JSON value.
 using ParamTexts = std::map<std::string, std::vector<std::string>>;
 
-// "num_beams" is --num-beams; a name of one letter is -n.
-std::string Flag(std::string_view name);
+// A flag's value: true, yes, on or 1; or false, no, off or 0; in any case of
+// letters. Nothing if it is none of these.
+std::optional<bool> ReadTrueOrFalse(std::string_view text);
 
 // --stop may be given several times, and its values come together; any other
-// option once.
-// Errors: kInvalidArgument naming the option or field, and the value.
-absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts);
+// option once. Where a field may be true or false, any spelling of it will do.
+// Errors: kInvalidArgument naming the option as `names` has it, and the value.
+absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
+                                            const OptionNames& names);
 
 // Opening a trace cuts its file to nothing, so it must be no other file of the
 // command; `option` names that one.

@@ -54,7 +54,7 @@ std::vector<std::string> CommandNames(const CLI::App& app) {
 }
 
 // Long and short, with their dashes.
-std::vector<std::string> OptionNames(const CLI::App& command) {
+std::vector<std::string> NamesOfOptions(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) {
@@ -85,10 +85,11 @@ bool IsFlag(const CLI::App& command, std::string_view arg) {
   return option != nullptr && option->get_items_expected_max() == 0;
 }
 
-// In Python's spelling, too. Not 1, yes and so on: they may well be texts.
-bool IsTrueOrFalse(std::string_view arg) {
-  const std::string folded = FoldedName(arg);
-  return folded == "true" || folded == "false";
+// The option that `arg` names, with a value behind it or not; null if none.
+const CLI::Option* OptionOf(const CLI::App& command, std::string_view arg) {
+  const size_t length = arg.starts_with("--") ? arg.find('=') : 2;
+  if (!arg.starts_with('-')) return nullptr;
+  return command.get_option_no_throw(std::string(arg.substr(0, length)));
 }
 
 // An app without a command, or with something before it.
@@ -100,7 +101,7 @@ std::string DescribeApp(const CLI::App& app) {
   const std::string& first = rest.front();
   const bool is_option = first.starts_with('-');
   const std::string nearest =
-      Nearest(first, is_option ? OptionNames(app) : names);
+      Nearest(first, is_option ? NamesOfOptions(app) : names);
   const std::string question =
       nearest.empty() ? ". " : "; did you mean " + nearest + "? ";
   if (is_option) {
@@ -109,38 +110,59 @@ std::string DescribeApp(const CLI::App& app) {
   return Concat("no command \"", first, "\"", question, list);
 }
 
+// The options of other programs that generate has an answer to.
+std::span<const Elsewhere> ElsewhereOf(const CLI::App& command) {
+  if (command.get_name() == "generate") return kElsewhere;
+  return {};
+}
+
+// What was meant by a misspelt option of this or of another program, or "".
+std::string NearestHint(const CLI::App& command, const std::string& option) {
+  std::vector<std::string> names = NamesOfOptions(command);
+  for (const Elsewhere& elsewhere : ElsewhereOf(command)) {
+    names.emplace_back(elsewhere.name);
+  }
+  const std::string nearest = Nearest(option, names);
+  for (const Elsewhere& elsewhere : ElsewhereOf(command)) {
+    if (elsewhere.name == nearest) return std::string(elsewhere.hint);
+  }
+  return nearest.empty() ? "" : "did you mean " + nearest + "?";
+}
+
 // What to do instead of giving `option` to `command`, or "".
 std::string HintFor(const CLI::App& app, const CLI::App& command,
                     const std::string& option) {
-  if (const std::string name = Nearest(option, OptionNames(command));
+  if (const std::string name = Nearest(option, NamesOfOptions(command));
       FoldedName(name) == FoldedName(option) && !name.empty()) {
     return "did you mean " + name + "?";
   }
   std::string field = FoldedName(option);
   std::replace(field.begin(), field.end(), '-', '_');
-  if (FindParamField(field) != nullptr && command.get_name() == "batch") {
-    return Concat("each request has its own, \"params\": {\"", field,
-                  "\": ...}");
+  if (command.get_name() == "batch") {
+    if (FindParamField(field) != nullptr) {
+      return Concat("each request has its own, \"params\": {\"", field,
+                    "\": ...}");
+    }
+    if (field == "prompt") return "each request has its own, \"prompt\": ...";
   }
   for (const CLI::App* other : Commands(app)) {
-    if (other != &command && Has(OptionNames(*other), option)) {
+    if (other != &command && Has(NamesOfOptions(*other), option)) {
       return "it is an option of " + other->get_name();
     }
   }
-  for (const Elsewhere& elsewhere : kElsewhere) {
+  for (const Elsewhere& elsewhere : ElsewhereOf(command)) {
     if (FoldedName(elsewhere.name) == FoldedName(option)) {
       return std::string(elsewhere.hint);
     }
   }
-  const std::string nearest = Nearest(option, OptionNames(command));
-  return nearest.empty() ? "" : "did you mean " + nearest + "?";
+  return NearestHint(command, option);
 }
 
 std::string DescribeOption(const CLI::App& app, const CLI::App& command,
                            const std::string& argument) {
   const std::string option = argument.substr(0, argument.find_first_of("= "));
   const bool is_sentence = argument.find(' ') < argument.find('=');
-  if (is_sentence && Has(OptionNames(command), option)) {
+  if (is_sentence && Has(NamesOfOptions(command), option)) {
     return Concat(command.get_name(), " takes ", option,
                   " and its value as two arguments, got \"", argument, "\"");
   }
@@ -199,11 +221,31 @@ std::string DescribeCommand(const CLI::App& app, const CLI::App& command,
 
 }  // namespace
 
+OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
+  OptionNames names;
+  for (size_t i = 2; i < args.size(); ++i) {
+    const std::string_view arg = args[i];
+    if (arg == "--") break;
+    const CLI::Option* const option = OptionOf(command, arg);
+    if (option == nullptr) continue;
+    const bool is_long = arg.starts_with("--");
+    const std::string_view typed =
+        arg.substr(0, is_long ? arg.find('=') : size_t{2});
+    std::string name(typed.substr(is_long ? 2 : 1));
+    std::replace(name.begin(), name.end(), '-', '_');
+    const ParamField* const field = FindParamField(name);
+    if (field != nullptr) names.SetTyped(field->name, typed);
+    const bool takes_next = option->get_items_expected_max() > 0;
+    if (takes_next && typed == arg) ++i;
+  }
+  return names;
+}
+
 absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args) {
   const CLI::App* const command =
       args.size() < 2 ? nullptr : FindCommand(app, args[1]);
   if (command == nullptr) return absl::OkStatus();
-  const std::vector<std::string> options = OptionNames(*command);
+  const std::vector<std::string> options = NamesOfOptions(*command);
   const bool takes_texts = command->get_name() == "generate";
   std::string_view flag;  // the argument before, if it is one
   for (const std::string_view arg : args.subspan(2)) {
@@ -212,7 +254,7 @@ absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args) {
     const std::string option(arg.substr(0, arg.find('=')));
     if (option + "=" == arg && Has(options, option)) {
       what = option + " must not be empty";
-    } else if (takes_texts && !flag.empty() && IsTrueOrFalse(arg)) {
+    } else if (takes_texts && !flag.empty() && ReadTrueOrFalse(arg)) {
       what = Concat("write ", flag, "=", FoldedName(arg),
                     "; a text that is just ", arg, " goes behind --");
     }

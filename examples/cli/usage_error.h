@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "examples/cli/option_names.h"
 
 namespace CLI {
 class App;
@@ -14,9 +15,13 @@ class ParseError;
 
 namespace espalier::cli {
 
+// How `args` name the fields that are options of `command`, which they were
+// read by.
+OptionNames TypedNames(const CLI::App& command, std::span<char* const> args);
+
 // What the library would misread: `--option=` with nothing behind it takes the
-// next argument for its value, and `true` or `false` behind a flag of generate
-// is a text.
+// next argument for its value, and `true`, `1` and so on behind a flag of
+// generate is a text.
 // Errors: kInvalidArgument, as DescribeUsageError says it.
 absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args);
 

@@ -166,7 +166,7 @@ TEST(BatchTest, WhatCannotRunExitsWithTwo) {
        "batch: --threads must be an integer in [0, 1024], got \"2.5\""},
       {{"batch", "-m", model, "--colour"}, "--colour"},
       {{"generate", "-m", model, "--num-beams", "few", "a"},
-       "num_beams must be an integer, got \"few\""},
+       "--num-beams must be an integer, got \"few\""},
   };
   for (const auto& [args, message] : cases) {
     const ProgramRun run = RunEspalier(args);

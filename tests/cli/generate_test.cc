@@ -88,7 +88,7 @@ TEST(GenerateTest, EveryFieldOfTheFormatIsAnOption) {
       0);
   const ProgramRun bad = Generate({"--early-stopping", "soon", "It rains."});
   EXPECT_EQ(bad.exit_code, 2);
-  EXPECT_THAT(bad.err, HasSubstr("early_stopping must be true, false"));
+  EXPECT_THAT(bad.err, HasSubstr("--early-stopping must be true, false"));
 }
 
 TEST(GenerateTest, HelpIsGroupedByWhatOptionsAreAbout) {
@@ -123,7 +123,7 @@ TEST(GenerateTest, FlagsNeedNoValueButTakeOne) {
             Generate({"It rains."}).out);
   const ProgramRun bad = Generate({"--do-sample=perhaps", "It rains."});
   EXPECT_EQ(bad.exit_code, 2);
-  EXPECT_THAT(bad.err, HasSubstr("do_sample must be true or false"));
+  EXPECT_THAT(bad.err, HasSubstr("--do-sample must be true or false"));
 }
 
 TEST(GenerateTest, LogProbabilitiesArePrintedByToken) {

@@ -70,6 +70,14 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"generate", "-m"}, "generate: --model needs a value"},
       {{"batch", "-m", "a", "-m", "b"}, "--model is given more than once"},
       {{"trace", "a", "b"}, "trace has no use for \"b\""},
+      {{"generate", "--promtp", "No."},
+       "generate has no option --promtp; texts are arguments without an "
+       "option"},
+      {{"batch", "--prompt", "No."},
+       "batch has no option --prompt; each request has its own, \"prompt\": "
+       "...\n"},
+      {{"batch", "--beam-size", "4"}, "batch has no option --beam-size\n"},
+      {{"generate", "--n-predcit", "4"}, "did you mean --max-new-tokens?"},
   };
   for (const auto& [args, message] : cases) {
     const ProgramRun run = RunEspalier(args);
@@ -121,7 +129,8 @@ TEST(UsageTest, AFlagsValueIsNoText) {
                          "that is just False goes behind --\n"));
   EXPECT_THAT(RunEspalier({"batch", "--figures", "true"}).err,
               Not(HasSubstr("--figures=true")));
-  for (const char* value : {"true", "false"}) {
+  for (const char* value :
+       {"true", "false", "1", "0", "yes", "no", "on", "off"}) {
     const ProgramRun run = RunEspalier(
         {"generate", "-m", "/nowhere", "--do-sample", value, "No."});
     EXPECT_EQ(run.exit_code, 2);
@@ -134,6 +143,44 @@ TEST(UsageTest, AFlagsValueIsNoText) {
       EXPECT_THAT(RunEspalier(all).err, HasSubstr("no such directory"));
     }
   }
+}
+
+// The long names in a help text that no value's name follows.
+std::vector<std::string> FlagsIn(const std::string& help) {
+  std::vector<std::string> flags;
+  const std::regex line("  (?:-\\w,)?(--[a-z-]+)(?: {2,}.*)?");
+  for (const std::string& text : SplitLines(help)) {
+    std::smatch match;
+    if (!std::regex_match(text, match, line)) continue;
+    if (match[1] != "--help") flags.push_back(match[1]);
+  }
+  return flags;
+}
+
+// Of both commands, so that no flag can be forgotten.
+TEST(UsageTest, AllFlagsTakeTheSameSpellings) {
+  int num_flags = 0;
+  for (const char* command : {"generate", "batch"}) {
+    for (const std::string& flag :
+         FlagsIn(RunEspalier({command, "--help"}).out)) {
+      ++num_flags;
+      const auto error = [&](const std::string& value) {
+        return RunEspalier({command, "-m", "/nowhere", flag + "=" + value}).err;
+      };
+      for (const char* value :
+           {"true", "True", "yes", "on", "1", "FALSE", "no", "off", "0"}) {
+        EXPECT_THAT(error(value), HasSubstr("no such directory")) << flag;
+      }
+      for (const char* value : {"banana", "2", "-1", "t"}) {
+        EXPECT_THAT(error(value),
+                    StartsWith(Concat("espalier: ", command, ": ", flag,
+                                      " must be true or false, got \"", value,
+                                      "\"\n")));
+      }
+      EXPECT_THAT(error("\xff"), HasSubstr("got \"\\\\xff\"\n"));
+    }
+  }
+  EXPECT_GE(num_flags, 7);
 }
 
 TEST(UsageTest, WhatIsNoModelIsSaidToBeNone) {

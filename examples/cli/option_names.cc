@@ -1,0 +1,62 @@
+#include "examples/cli/option_names.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "base/status.h"
+#include "exec_request/param_fields.h"
+
+namespace espalier::cli {
+namespace {
+
+bool IsNameCharacter(char c) { return absl::ascii_isalnum(c) || c == '_'; }
+
+// The length of what the text begins with: a value in quotes, a word, or a
+// single character.
+size_t FirstLength(std::string_view text) {
+  if (text[0] == '"') {
+    size_t end = 1;
+    while (end < text.size() && text[end] != '"') {
+      end += text[end] == '\\' ? 2 : 1;
+    }
+    return std::min(end + 1, text.size());
+  }
+  const auto end = std::ranges::find_if_not(text, IsNameCharacter);
+  return std::max<size_t>(1, end - text.begin());
+}
+
+}  // namespace
+
+std::string Flag(std::string_view name) {
+  std::string flag(name);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return (flag.size() == 1 ? "-" : "--") + flag;
+}
+
+std::string OptionNames::Of(std::string_view field) const {
+  const auto typed = typed_.find(field);
+  return typed == typed_.end() ? Flag(field) : typed->second;
+}
+
+absl::Status OptionNames::InOptions(const absl::Status& error) const {
+  if (error.ok()) return error;
+  return MakeError(error.code(), InOptions(ToStd(error.message())));
+}
+
+std::string OptionNames::InOptions(std::string_view message) const {
+  std::string text;
+  while (!message.empty()) {
+    const std::string_view word = message.substr(0, FirstLength(message));
+    // Not what is a part of a formula, a path or another name.
+    const bool stands_alone =
+        text.empty() || text.back() == ' ' || text.back() == '(';
+    const ParamField* const field =
+        stands_alone ? FindParamField(word) : nullptr;
+    const bool is_field = field != nullptr && field->name == word;
+    text += is_field ? Of(word) : std::string(word);
+    message.remove_prefix(word.size());
+  }
+  return text;
+}
+
+}  // namespace espalier::cli

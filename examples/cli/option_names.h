@@ -1,0 +1,43 @@
+// OptionNames: what the fields of the request format are called on the command
+// line of espalier generate, and in its errors: the engine says num_beams, its
+// user typed --num-beams.
+//
+//   OptionNames names;
+//   names.SetTyped("num_return_sequences", "-n");
+//   names.InOptions(InvalidArgument("num_return_sequences must be 1 without "
+//                                   "do_sample"));
+//       // -n must be 1 without --do-sample
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace espalier::cli {
+
+// "num_beams" is --num-beams; a name of one letter is -n.
+std::string Flag(std::string_view name);
+
+class OptionNames {
+ public:
+  // The field was given by this one of its options.
+  void SetTyped(std::string_view field, std::string_view option) {
+    typed_[std::string(field)] = option;
+  }
+
+  // The option as typed, or, if it was not, the field's main one.
+  std::string Of(std::string_view field) const;
+
+  // The same error with options for the fields in its message, but for those
+  // in quotes, which are values.
+  absl::Status InOptions(const absl::Status& error) const;
+
+ private:
+  std::string InOptions(std::string_view message) const;
+
+  std::map<std::string, std::string, std::less<>> typed_;  // by field
+};
+
+}  // namespace espalier::cli

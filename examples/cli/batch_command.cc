@@ -233,18 +233,23 @@ asio::awaitable<EngineFigures> RunWithFigures(Batch* batch, Runtime* runtime,
 }
 
 // Runs it to its end, or to a signal, which is returned; 0 if there was none.
-absl::StatusOr<int> RunToEnd(Batch& batch, Runtime& runtime,
-                             const Output& output, EngineFigures* figures) {
+absl::StatusOr<int> RunToEnd(Batch& batch, Runtime& runtime, Output& output,
+                             EngineFigures* figures) {
   absl::Status status = Internal("the run was cut short");
-  Interrupt interrupt(runtime, output, [&] { batch.Stop(); });
+  const auto on_signal = [&] {
+    batch.Stop();
+    runtime.EndRequests(kInterrupted);
+  };
+  ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,
+                   Interrupt::Listen(runtime.context(), output, on_signal));
   asio::co_spawn(runtime.context(), RunWithFigures(&batch, &runtime, &status),
                  [&](std::exception_ptr, EngineFigures f) {
                    *figures = std::move(f);
-                   interrupt.End();
+                   interrupt->End();
                  });
   runtime.context().run();
   RETURN_IF_ERROR(status);
-  return interrupt.signal();
+  return interrupt->signal();
 }
 
 void PrintFigures(const EngineFigures& figures, const Batch& batch,

@@ -83,14 +83,14 @@ void PrintFigures(Runtime& runtime, int num_requests,
 class AllTexts {
  public:
   AllTexts(Runtime& runtime, const std::vector<std::string>& texts,
-           const GenerationParams& params, Output& output)
+           const GenerationParams& params, Output& output, Interrupt& interrupt)
       : runtime_(runtime),
         texts_(texts),
         output_(output),
+        interrupt_(interrupt),
         answers_(texts.size()),
         progress_(static_cast<int>(texts.size())),
-        printer_(texts.size(), &output),
-        interrupt_(runtime, output, [] {}) {
+        printer_(texts.size(), &output) {
     for (size_t i = 0; i < texts.size(); ++i) {
       boost::asio::co_spawn(runtime.context(),
                             runtime.Run({texts[i], {}, params}),
@@ -101,12 +101,10 @@ class AllTexts {
     }
   }
 
-  // Returns the signal that ended it, or 0.
-  int Run(Outcome* outcome) {
+  Outcome Run() {
     runtime_.context().run();
     progress_.Erase();
-    *outcome = printer_.Finish();
-    return interrupt_.signal();
+    return printer_.Finish();
   }
 
  private:
@@ -135,27 +133,27 @@ class AllTexts {
   Runtime& runtime_;
   const std::vector<std::string>& texts_;
   Output& output_;
+  Interrupt& interrupt_;
   std::vector<std::optional<Answer>> answers_;  // that were not printed yet
   size_t num_printed_ = 0;
   bool gave_up_ = false;
   Progress progress_;
   TextPrinter printer_;
-  Interrupt interrupt_;
 };
 
-// Prints texts while they run. Returns the signal that ended it, or 0.
-int StreamToEnd(Runtime& runtime, const std::vector<std::string>& texts,
-                const GenerationParams& params, Output& output,
-                Outcome* outcome) {
-  Interrupt interrupt(runtime, output, [] {});
+// Prints texts while they run.
+Outcome StreamToEnd(Runtime& runtime, const std::vector<std::string>& texts,
+                    const GenerationParams& params, Output& output,
+                    Interrupt& interrupt) {
+  Outcome outcome;
   boost::asio::co_spawn(runtime.context(),
                         StreamAll(runtime, texts, params, output),
                         [&](std::exception_ptr, Outcome streamed) {
-                          *outcome = streamed;
+                          outcome = streamed;
                           interrupt.End();
                         });
   runtime.context().run();
-  return interrupt.signal();
+  return outcome;
 }
 
 }  // namespace
@@ -175,10 +173,15 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   RETURN_IF_ERROR(runtime->OpenTrace());
   const Stopwatch watch;
-  Outcome outcome;
-  const int signal =
-      options.stream ? StreamToEnd(*runtime, texts, params, *output, &outcome)
-                     : AllTexts(*runtime, texts, params, *output).Run(&outcome);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,
+                   Interrupt::Listen(runtime->context(), *output, [&] {
+                     runtime->EndRequests(kInterrupted);
+                   }));
+  const Outcome outcome =
+      options.stream
+          ? StreamToEnd(*runtime, texts, params, *output, *interrupt)
+          : AllTexts(*runtime, texts, params, *output, *interrupt).Run();
+  const int signal = interrupt->signal();
   const absl::Duration wall_time = watch.Elapsed();
   const absl::Status written = output->Close();
   if (signal != 0) PrintToStderr("espalier: interrupted\n");

@@ -1,49 +1,69 @@
 // Interrupt: what Ctrl-C (SIGINT) and SIGTERM do while requests run. The first
-// of them ends all requests of a runtime at once, which are answered with
-// kCancelled, "interrupted", so that the command can write what had finished
-// and return. The second ends the program as if nobody listened, once the
-// thread has seen the first: one that comes while an answer is being made
-// counts as the same.
+// of them lets the command end its requests at once, write what had finished
+// and return. A second one ends the program there and then, whatever it does.
 //
-//   Interrupt interrupt(runtime, output, [&] { reader.Stop(); });
-//   co_spawn(runtime.context(), Work(),
-//            [&](std::exception_ptr) { interrupt.End(); });
-//   runtime.context().run();
-//   if (interrupt.signal() != 0) ...
+//   ASSIGN_OR_RETURN(const auto interrupt,
+//                    Interrupt::Listen(context, output, [&] {
+//                      runtime.EndRequests(kInterrupted);
+//                    }));
+//   co_spawn(context, Work(), [&](std::exception_ptr) { interrupt->End(); });
+//   context.run();
+//   if (interrupt->signal() != 0) ...
 //
-// Thread rule: the runtime's one thread.
+// Signals that follow the first within 0.1 s count as the same: `timeout` sends
+// its signal to the program, and then to the group that the program is in.
+//
+// The handler makes a descriptor readable. The context waits for that, and so
+// does a write that waits for its reader: there is no moment in which a signal
+// is missed.
+//
+// Thread rule: the context's one thread; one Interrupt at a time.
 #pragma once
 
-#include <boost/asio/signal_set.hpp>
 #include <functional>
+#include <memory>
 
+#include "absl/status/statusor.h"
 #include "examples/cli/output.h"
-#include "examples/cli/runtime.h"
+
+namespace boost::asio {
+class io_context;
+}  // namespace boost::asio
 
 namespace espalier::cli {
+
+// Why requests end then.
+inline constexpr char kInterrupted[] = "interrupted";
 
 class Interrupt {
  public:
   // Listens from now on; a signal that the program was started to ignore, as
   // those behind `nohup` or in the background of a script are, stays ignored.
-  // `on_signal` is called once, before requests end. `output` is what is
-  // written meanwhile.
-  Interrupt(Runtime& runtime, const Output& output,
-            std::function<void()> on_signal);
+  // The context calls `on_signal`, once. A wait of `output` for its reader ends
+  // soon after a signal.
+  // Errors: kResourceExhausted with the system's reason, if it has no room for
+  // what listening needs.
+  static absl::StatusOr<std::unique_ptr<Interrupt>> Listen(
+      boost::asio::io_context& context, Output& output,
+      std::function<void()> on_signal);
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
 
-  // Listens no longer, so that the context can run out of work. A signal that
-  // has ended a write is on its way, and still awaited.
-  void End() {
-    if (!output_.interrupted()) signals_.cancel();
-  }
+  // Listens no longer, so that the context can run out of work; the next signal
+  // ends the program.
+  void End();
 
-  // The signal that came, or 0.
-  int signal() const { return signal_; }
+  // The first signal that came before the end, or 0.
+  int signal() const;
 
  private:
-  const Output& output_;
-  boost::asio::signal_set signals_;
-  int signal_ = 0;
+  struct State;
+  explicit Interrupt(std::unique_ptr<State> state);
+
+  void Install();
+
+  const std::unique_ptr<State> state_;
 };
 
 }  // namespace espalier::cli

@@ -46,15 +46,34 @@ bool IsRegularFile(int fd) {
   return fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
 }
 
+// Waits until `fd` takes more, or is broken, which writing then tells. Once
+// `interrupt_fd` is readable a reader has a moment left to make room.
+// Errors: errno, EINTR if it was interrupted.
+bool WaitForRoom(int fd, int interrupt_fd) {
+  constexpr int kMomentMs = 100;
+  pollfd fds[] = {{.fd = fd, .events = POLLOUT, .revents = 0},
+                  {.fd = interrupt_fd, .events = POLLIN, .revents = 0}};
+  while (poll(fds, 2, -1) < 0) {
+    if (errno != EINTR) return false;  // the next round sees what came
+  }
+  if (fds[0].revents != 0) return true;
+  if (poll(fds, 1, kMomentMs) > 0) return true;
+  errno = EINTR;
+  return false;
+}
+
 // Writes some of `bytes`, and returns how many, or -1 and errno. Where a reader
 // may keep it waiting it waits for room first, and then writes what fits
-// without waiting: a write that has begun would return what it has done, and
-// not that a signal came.
-ssize_t WriteSome(int fd, bool is_live, std::string_view bytes) {
+// without waiting.
+ssize_t WriteSome(int fd, bool is_live, int interrupt_fd,
+                  std::string_view bytes) {
   if (!is_live) return write(fd, bytes.data(), bytes.size());
-  pollfd room = {.fd = fd, .events = POLLOUT, .revents = 0};
-  if (poll(&room, 1, -1) < 0) return -1;
-  return write(fd, bytes.data(), std::min<size_t>(bytes.size(), PIPE_BUF));
+  if (!WaitForRoom(fd, interrupt_fd)) return -1;
+  const ssize_t num_bytes =
+      write(fd, bytes.data(), std::min<size_t>(bytes.size(), PIPE_BUF));
+  // A terminal that is held may have waited all the same.
+  if (num_bytes < 0 && errno == EINTR) errno = EAGAIN;
+  return num_bytes;
 }
 
 }  // namespace
@@ -115,10 +134,10 @@ void Output::Write(std::string_view text) {
 void Output::Flush() {
   std::string_view left = buffer_;
   while (!left.empty() && !failed()) {
-    const ssize_t num_bytes = WriteSome(fd_, is_live_, left);
+    const ssize_t num_bytes = WriteSome(fd_, is_live_, interrupt_fd_, left);
     if (num_bytes >= 0) {
       left.remove_prefix(num_bytes);
-    } else if (errno != EAGAIN) {
+    } else if (errno != EAGAIN && (is_live_ || errno != EINTR)) {
       error_ = errno;
     }
   }

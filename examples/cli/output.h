@@ -45,9 +45,12 @@ class Output {
   void Write(std::string_view text);
   void Flush();
 
+  // A wait for a reader ends soon after `fd` has become readable, and for good.
+  void set_interrupt_fd(int fd) { interrupt_fd_ = fd; }
+
   // Whether something could not be written so far.
   bool failed() const { return error_ != 0; }
-  // Whether that was because a signal came while it waited for its reader.
+  // Whether that was because a signal came and its reader took nothing more.
   bool interrupted() const { return error_ == EINTR; }
   // Writes what is buffered, and closes a file.
   // Errors: kInternal naming the path and the system's reason, if anything
@@ -64,6 +67,7 @@ class Output {
   const std::string name_;
   const bool is_terminal_;
   const bool is_live_;  // no regular file: a reader may keep it waiting
+  int interrupt_fd_ = -1;
   std::string buffer_;  // not written yet
   int error_ = 0;       // errno of the first failure
 };

@@ -37,5 +37,39 @@ TEST(SystemLimitsTest, WhatIsAskedForAndCannotBeWrittenIsAnError) {
   }
 }
 
+// From what the loader needs to what a run needs.
+TEST(SystemLimitsTest, TooFewDescriptorsAreAnErrorThatSaysSo) {
+  const ScratchDirectory scratch;
+  const std::string model = " -m '" + ModelDirectory("en-fr") + "' ";
+  const std::string requests =
+      scratch.Write("in", "{\"prompt\": \"It rains.\"}\n");
+  for (const std::string& args :
+       {"generate" + model + "'It rains.'",
+        "generate --stream" + model + "'It rains.'",
+        "generate" + model + "--trace '" + scratch.path("t") + "' 'It rains.'",
+        "batch" + model + "-i '" + requests + "' -o '" + scratch.path("out") +
+            "'"}) {
+    bool ran = false;
+    for (int limit = 4; limit < 20; ++limit) {
+      const ProgramRun run =
+          RunShell(Concat("ulimit -n ", limit, ";"), args, "");
+      EXPECT_THAT(run.exit_code, AnyOf(0, 2)) << limit << " " << run.err;
+      ran = run.exit_code == 0;
+      if (!ran) EXPECT_THAT(run.err, HasSubstr("Too many open files"));
+    }
+    EXPECT_TRUE(ran) << args;
+  }
+}
+
+TEST(SystemLimitsTest, ClosedStandardStreamsTakeNoFilesPlace) {
+  const ScratchDirectory scratch;
+  const std::string trace = scratch.path("trace");
+  const std::string args = "generate -m '" + ModelDirectory("en-fr") +
+                           "' --trace '" + trace + "' 'It rains.'";
+  EXPECT_EQ(RunShell("", args, "<&- >&- 2>&-").exit_code, 2);
+  EXPECT_EQ(RunShell("", "trace '" + trace + "'", "2>&-").exit_code, 0);
+  EXPECT_EQ(RunShell("", args, "<&- 2>&-").exit_code, 0);
+}
+
 }  // namespace
 }  // namespace espalier::testing

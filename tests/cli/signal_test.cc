@@ -1,0 +1,145 @@
+// Signals where they meet a write that waits, and where nothing waits any more:
+// moments that no running program can be stopped at.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "examples/cli/interrupt.h"
+#include "examples/cli/output.h"
+#include "tests/status_matchers.h"
+
+namespace espalier::cli {
+namespace {
+
+using ::testing::ExitedWithCode;
+using ::testing::HasSubstr;
+using ::testing::KilledBySignal;
+
+// Both write a pipe that is stdout.
+class SignalTest : public ::testing::Test {
+ protected:
+  SignalTest() {
+    EXPECT_EQ(pipe(pipe_), 0);
+    stdout_ = dup(STDOUT_FILENO);
+    dup2(pipe_[1], STDOUT_FILENO);
+    output_ = Output::Open("-").value();
+  }
+  ~SignalTest() override {
+    dup2(stdout_, STDOUT_FILENO);
+    for (const int fd : {pipe_[0], pipe_[1], stdout_}) close(fd);
+  }
+
+  std::unique_ptr<Interrupt> Listen() {
+    return Interrupt::Listen(context_, *output_, [this] { ++num_seen_; })
+        .value();
+  }
+
+  // Longer than signals count as one.
+  static void PassTime() { usleep(200'000); }
+
+  int pipe_[2];
+  int stdout_;
+  boost::asio::io_context context_;
+  std::unique_ptr<Output> output_;
+  int num_seen_ = 0;
+};
+
+const std::string kMoreThanAPipeTakes(1 << 20, 'x');
+
+TEST_F(SignalTest, AWriteDoesNotBeginToWaitAfterASignal) {
+  const int signalled = eventfd(1, 0);
+  output_->set_interrupt_fd(signalled);
+  output_->Write(kMoreThanAPipeTakes);
+  output_->Flush();
+  EXPECT_TRUE(output_->interrupted());
+  close(signalled);
+}
+
+TEST_F(SignalTest, AReaderWhoKeepsUpGetsAllAfterASignal) {
+  const int signalled = eventfd(1, 0);
+  output_->set_interrupt_fd(signalled);
+  size_t num_read = 0;
+  std::thread reader([&] {
+    char buffer[4096];
+    while (num_read < kMoreThanAPipeTakes.size()) {
+      num_read += read(pipe_[0], buffer, sizeof(buffer));
+    }
+  });
+  output_->Write(kMoreThanAPipeTakes);
+  EXPECT_OK(output_->Close());
+  reader.join();
+  EXPECT_EQ(num_read, kMoreThanAPipeTakes.size());
+  close(signalled);
+}
+
+TEST_F(SignalTest, OneSignalEndsAWriteThatWaits) {
+  const auto interrupt = Listen();
+  const pid_t self = getpid();
+  std::thread sender([&] {
+    usleep(50'000);
+    kill(self, SIGTERM);
+  });
+  output_->Write(kMoreThanAPipeTakes);
+  output_->Flush();
+  sender.join();
+  EXPECT_TRUE(output_->interrupted());
+  EXPECT_EQ(interrupt->signal(), SIGTERM);
+  context_.run();
+  EXPECT_EQ(num_seen_, 1);
+}
+
+TEST_F(SignalTest, SignalsTogetherAreOneAndTheFirstIsTold) {
+  const auto interrupt = Listen();
+  raise(SIGINT);
+  raise(SIGTERM);
+  raise(SIGINT);
+  context_.run();
+  EXPECT_EQ(interrupt->signal(), SIGINT);
+  EXPECT_EQ(num_seen_, 1);
+}
+
+TEST_F(SignalTest, ASecondSignalEndsTheProgramWhateverItDoes) {
+  EXPECT_EXIT(
+      {
+        const auto interrupt = Listen();
+        raise(SIGINT);
+        PassTime();  // and the context does not run
+        raise(SIGTERM);
+        exit(0);
+      },
+      KilledBySignal(SIGTERM), "");
+}
+
+TEST_F(SignalTest, ASignalAfterTheEndEndsTheProgram) {
+  EXPECT_EXIT(
+      {
+        const auto interrupt = Listen();
+        interrupt->End();
+        context_.run();  // and has nothing to wait for
+        raise(SIGTERM);
+        exit(0);
+      },
+      KilledBySignal(SIGTERM), "");
+}
+
+TEST_F(SignalTest, AnIgnoredSignalStaysIgnored) {
+  EXPECT_EXIT(
+      {
+        signal(SIGINT, SIG_IGN);
+        const auto interrupt = Listen();
+        raise(SIGINT);
+        exit(interrupt->signal());
+      },
+      ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace espalier::cli

@@ -1,71 +1,33 @@
 #include "examples/cli/generate_command.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
-#include <optional>
+#include <exception>
+#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "base/wording.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/figures.h"
-#include "examples/cli/interrupt.h"
-#include "examples/cli/line_reader.h"
-#include "examples/cli/options.h"
 #include "examples/cli/output.h"
-#include "examples/cli/printing.h"
-#include "examples/cli/progress.h"
 #include "examples/cli/runtime.h"
-#include "examples/cli/stream_output.h"
-#include "examples/cli/text_printer.h"
+#include "examples/cli/text_run.h"
+#include "examples/cli/text_source.h"
 
 namespace espalier::cli {
 namespace {
 
-absl::StatusOr<std::vector<std::string>> NonEmptyLines(
-    const std::string& path) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
-                   LineReader::Open(path));
-  std::vector<std::string> texts;
-  while (true) {
-    ASSIGN_OR_RETURN(std::vector<std::string> lines, reader->Read());
-    if (lines.empty()) break;
-    for (std::string& line : lines) {
-      if (line.size() > kMaxLineBytes) {
-        return InvalidArgument("a line of ", reader->name(), " has more than ",
-                               kMaxLineBytes, " bytes");
-      }
-      const bool is_blank = line.find_first_not_of(" \t") == line.npos;
-      if (!is_blank) texts.push_back(std::move(line));
-    }
-  }
-  if (texts.empty()) return InvalidArgument("no text in ", reader->name());
-  return texts;
+absl::StatusOr<std::unique_ptr<Runtime>> LoadWithText(
+    const RuntimeOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Runtime> runtime, Runtime::Load(options));
+  if (runtime->has_tokenizer()) return runtime;
+  return FailedPrecondition(
+      options.model,
+      " has no tokenizer.model: use espalier batch with prompt_tokens");
 }
 
-// The texts to run: arguments, or the lines of a file or of stdin.
-absl::StatusOr<std::vector<std::string>> Texts(const GenerateOptions& options) {
-  if (!options.texts.empty() && !options.file.empty()) {
-    return InvalidArgument("give texts or --file, not both");
-  }
-  if (std::ranges::find(options.texts, "-") != options.texts.end()) {
-    if (options.texts.size() == 1) return NonEmptyLines("-");
-    return InvalidArgument(
-        "give texts or -, which is the lines of stdin, not both");
-  }
-  if (!options.texts.empty()) return options.texts;
-  if (options.file.empty() && isatty(STDIN_FILENO)) {
-    return InvalidArgument(
-        "no text: give it as an argument, with --file, or through a pipe");
-  }
-  return NonEmptyLines(options.file.empty() ? "-" : options.file);
-}
-
-void PrintFigures(Runtime& runtime, int num_requests,
+void PrintFigures(Runtime& runtime, int64_t num_requests,
                   absl::Duration wall_time) {
   runtime.context().restart();
   boost::asio::co_spawn(
@@ -77,83 +39,15 @@ void PrintFigures(Runtime& runtime, int num_requests,
   runtime.context().run();
 }
 
-// Runs all texts together, and prints each as soon as it and all before it have
-// ended. Those that a signal cancels are left out. While a reader keeps it
-// waiting nothing runs, as in batch, and figures count that.
-class AllTexts {
- public:
-  AllTexts(Runtime& runtime, const std::vector<std::string>& texts,
-           const GenerationParams& params, Output& output, Interrupt& interrupt)
-      : runtime_(runtime),
-        texts_(texts),
-        output_(output),
-        interrupt_(interrupt),
-        answers_(texts.size()),
-        progress_(static_cast<int>(texts.size())),
-        printer_(texts.size(), &output) {
-    for (size_t i = 0; i < texts.size(); ++i) {
-      boost::asio::co_spawn(runtime.context(),
-                            runtime.Run({texts[i], {}, params}),
-                            [this, i](std::exception_ptr, Answer answer) {
-                              answers_[i] = std::move(answer);
-                              PrintReady();
-                            });
-    }
-  }
+void PrintInterrupted(const Outcome& outcome) {
+  PrintToStderr(
+      Concat("espalier: interrupted: ", Counted(outcome.num_read, "text"),
+             " read, ", outcome.num_answered, " answered\n"));
+}
 
-  Outcome Run() {
-    runtime_.context().run();
-    progress_.Erase();
-    return printer_.Finish();
-  }
-
- private:
-  void PrintReady() {
-    for (; num_printed_ < texts_.size() && answers_[num_printed_];
-         ++num_printed_) {
-      Print(texts_[num_printed_], *std::exchange(answers_[num_printed_], {}));
-    }
-    progress_.Step();
-    if (num_printed_ == texts_.size()) interrupt_.End();
-    if (!output_.failed() || output_.interrupted()) return;
-    if (!std::exchange(gave_up_, true)) runtime_.EndRequests(kCannotBeWritten);
-  }
-
-  void Print(const std::string& text, const Answer& answer) {
-    // Failures are told on stderr, where progress is.
-    if (output_.is_terminal() || printer_.has_failures()) progress_.Erase();
-    if (answer.result.ok()) {
-      printer_.Begin(text);
-      output_.Write(FormatHypotheses(answer));
-      output_.Flush();
-    }
-    printer_.End(text, answer.result.status());
-  }
-
-  Runtime& runtime_;
-  const std::vector<std::string>& texts_;
-  Output& output_;
-  Interrupt& interrupt_;
-  std::vector<std::optional<Answer>> answers_;  // that were not printed yet
-  size_t num_printed_ = 0;
-  bool gave_up_ = false;
-  Progress progress_;
-  TextPrinter printer_;
-};
-
-// Prints texts while they run.
-Outcome StreamToEnd(Runtime& runtime, const std::vector<std::string>& texts,
-                    const GenerationParams& params, Output& output,
-                    Interrupt& interrupt) {
-  Outcome outcome;
-  boost::asio::co_spawn(runtime.context(),
-                        StreamAll(runtime, texts, params, output),
-                        [&](std::exception_ptr, Outcome streamed) {
-                          outcome = streamed;
-                          interrupt.End();
-                        });
-  runtime.context().run();
-  return outcome;
+int ExitCodeFor(const Outcome& outcome) {
+  if (outcome.num_failed == 0) return kAllSucceeded;
+  return outcome.num_failed < outcome.num_read ? kSomeFailed : kNothingRan;
 }
 
 }  // namespace
@@ -162,36 +56,29 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const GenerationParams params,
                    ReadParams(options.params, options.names));
   RETURN_IF_ERROR(CheckTrace(options.common, "--file", options.file));
-  ASSIGN_OR_RETURN(const std::vector<std::string> texts, Texts(options));
+  ASSIGN_OR_RETURN(const std::unique_ptr<TextSource> source,
+                   TextSource::Open(options.texts, options.file));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
-                   Runtime::Load(options.common.runtime));
-  if (!runtime->has_tokenizer()) {
-    return FailedPrecondition(
-        options.common.runtime.model,
-        " has no tokenizer.model: use espalier batch with prompt_tokens");
-  }
+                   LoadWithText(options.common.runtime));
+  RETURN_IF_ERROR(options.names.InOptions(runtime->CheckParams(params)));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   RETURN_IF_ERROR(runtime->OpenTrace());
   const Stopwatch watch;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,
-                   Interrupt::Listen(runtime->context(), *output, [&] {
-                     runtime->EndRequests(kInterrupted);
-                   }));
-  const Outcome outcome =
-      options.stream
-          ? StreamToEnd(*runtime, texts, params, *output, *interrupt)
-          : AllTexts(*runtime, texts, params, *output, *interrupt).Run();
-  const int signal = interrupt->signal();
+  ASSIGN_OR_RETURN(const RunOutcome run,
+                   RunTexts({*runtime, *source, params, options.names, *output},
+                            options.stream));
   const absl::Duration wall_time = watch.Elapsed();
   const absl::Status written = output->Close();
-  if (signal != 0) PrintToStderr("espalier: interrupted\n");
+  if (run.signal != 0) PrintInterrupted(run.texts);
   if (options.common.figures) {
-    PrintFigures(*runtime, outcome.num_answered, wall_time);
+    PrintFigures(*runtime, run.texts.num_answered, wall_time);
   }
-  if (signal == 0 || !output->interrupted()) RETURN_IF_ERROR(written);
+  if (run.signal == 0 || !output->interrupted()) RETURN_IF_ERROR(written);
   RETURN_IF_ERROR(runtime->CloseTrace());
-  if (signal != 0) return ExitCodeOf(signal);
-  return outcome.num_failed > 0 ? kSomeFailed : kAllSucceeded;
+  if (run.signal != 0) return ExitCodeOf(run.signal);
+  RETURN_IF_ERROR(run.read);
+  if (run.texts.num_read > 0) return ExitCodeFor(run.texts);
+  return InvalidArgument("no text in ", source->name());
 }
 
 const char kGenerateExamples[] =
@@ -216,7 +103,7 @@ models/en-fr is English to French. What begins with [ or { is JSON.
 
 With --stream one sample's text, or what all beams agree on so far, grows on a
 line of its own. Several samples come piece by piece, each on a line after its
-sample's number: [0] Il
+sample's number: [0] Il. The list of hypotheses follows, with these numbers.
 
 A terminal is shown control characters as \u001b; a file or a pipe gets them as
 they are.
@@ -225,8 +112,9 @@ they are.
 scores differ a little from the CPU's, so that near ties may fall the other
 way; --dtype f32 keeps them within rounding.
 
-Exit code: 0 if every text succeeded, 1 if some failed, 2 if it could not run,
-or not write its output or its trace. Ctrl-C prints what has finished; the exit
-code is 130 then.)";
+Exit code: 0 if every text succeeded, 1 if some failed, 2 if none succeeded,
+whatever was wrong: an option's name or value, the model, the texts; or if not
+all could be read, or the output or the trace not be written. Ctrl-C prints what
+has finished; the exit code is 130 then.)";
 
 }  // namespace espalier::cli

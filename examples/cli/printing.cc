@@ -5,7 +5,8 @@
 
 namespace espalier::cli {
 
-std::string FormatHypotheses(const Answer& answer) {
+std::string FormatHypotheses(const Answer& answer,
+                             std::span<const int> samples) {
   const Result& result = *answer.result;
   std::string text;
   if (result.prompt_logprobs) {
@@ -13,6 +14,7 @@ std::string FormatHypotheses(const Answer& answer) {
   }
   for (size_t i = 0; i < answer.texts.size(); ++i) {
     const Hypothesis& hypothesis = result.hypotheses[i];
+    if (!samples.empty()) text += absl::StrFormat("  [%d]", samples[i]);
     text += absl::StrFormat("  %8.4f  %s\n", hypothesis.score, answer.texts[i]);
     text += FormatLogProbs(hypothesis.logprobs, *answer.tokenizer);
   }

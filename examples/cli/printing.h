@@ -1,6 +1,7 @@
 // What espalier generate prints for people.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "examples/cli/answer.h"
@@ -9,8 +10,10 @@ namespace espalier::cli {
 
 // Hypotheses, best first, with their scores:
 //     -0.1529  Où est la gare ?
-// With them what else the request asked for, and the seed if it drew.
+// With them what else the request asked for, and the seed if it drew. `samples`
+// are the numbers of the hypotheses, [2] in front of a score, if there are any.
 // REQUIRES: answer.result.ok().
-std::string FormatHypotheses(const Answer& answer);
+std::string FormatHypotheses(const Answer& answer,
+                             std::span<const int> samples = {});
 
 }  // namespace espalier::cli

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "base/wording.h"
+#include "beam/finish_rule.h"
 #include "beam/request_text.h"
 
 namespace espalier::cli {
@@ -112,6 +113,17 @@ absl::Status Runtime::LoadText(const RuntimeOptions& options) {
   tokenizer->MarkSpecial(templates.tokens());
   tokenizer_ = std::move(tokenizer);
   return absl::OkStatus();
+}
+
+absl::Status Runtime::CheckParams(GenerationParams params) const {
+  constexpr int kShortestPrompt = 1;  // tokens
+  // The default depends on the prompt, and what it limits is not wrong yet.
+  if (!params.max_new_tokens && !params.allowed_sequences) {
+    params.max_new_tokens = 1;
+  }
+  RETURN_IF_ERROR(ValidateParams(backend_->steps()->description(),
+                                 kShortestPrompt, &params));
+  return CheckStops(params, tokenizer_.get());
 }
 
 absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {

@@ -28,6 +28,11 @@ class Runtime {
   static absl::StatusOr<std::unique_ptr<Runtime>> Load(
       const RuntimeOptions& options);
 
+  // Whether `params` are good for some prompt: what is wrong with all of them
+  // is found before there is one.
+  // Errors: as Engine::Generate.
+  absl::Status CheckParams(GenerationParams params) const;
+
   // Runs one request; text goes through the prompt template. On any executor:
   // what it takes to read the request and to make texts of its result is done
   // there.
@@ -39,7 +44,8 @@ class Runtime {
   Answer MakeAnswer(const GenerationParams& params,
                     absl::StatusOr<Result> result) const;
   // Ends all requests, which are answered with kCancelled and `why`, and
-  // refuses others. Returns at once.
+  // refuses others. Returns at once; the context runs out of work when the step
+  // that runs has ended.
   void EndRequests(std::string_view why);
   // Opens the trace's file, if there is one to be written; events that come
   // before are lost.

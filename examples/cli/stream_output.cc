@@ -1,17 +1,29 @@
 #include "examples/cli/stream_output.h"
 
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <deque>
+#include <exception>
+#include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "base/status.h"
 #include "beam/selection_options.h"
 #include "examples/cli/printing.h"
+#include "examples/cli/wakeup.h"
 
 namespace espalier::cli {
 namespace {
 
 namespace asio = boost::asio;
+
+// Texts that run and are not printed yet: each has its whole output waiting at
+// worst.
+constexpr size_t kMaxOpenStreams = 256;
 
 // Prints one text's events. Their texts are whole characters, so that each can
 // be shown by itself.
@@ -21,12 +33,12 @@ class StreamPrinter {
       : numbers_samples_(numbers_samples), output_(output) {}
 
   void Print(const SampleEvent& event) {
+    if (!numbers_samples_) return Grow(event.text);
+    samples_.resize(std::max<size_t>(samples_.size(), event.sample + 1));
+    std::vector<TokenId>& tokens = samples_[event.sample];
+    tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
     if (event.text.empty()) return;
-    if (numbers_samples_) {
-      output_->Write(Concat("  [", event.sample, "] ", event.text, "\n"));
-    } else {
-      Grow(event.text);
-    }
+    output_->Write(Concat("  [", event.sample, "] ", event.text, "\n"));
   }
   void Print(const PrefixEvent& event) { Grow(event.text); }
   void Print(const BeamsEvent&) {}
@@ -37,6 +49,9 @@ class StreamPrinter {
     if (std::exchange(grows_, false)) output_->Write("\n");
   }
 
+  // The numbers of the result's samples, if they were printed with numbers.
+  std::vector<int> NumbersOf(const Result& result);
+
  private:
   void Grow(const std::string& text) {
     if (text.empty()) return;
@@ -45,8 +60,25 @@ class StreamPrinter {
 
   const bool numbers_samples_;
   Output* const output_;
+  std::vector<std::vector<TokenId>> samples_;  // [samples], if numbered
   bool grows_ = false;
 };
+
+std::vector<int> StreamPrinter::NumbersOf(const Result& result) {
+  std::vector<int> numbers;
+  if (!numbers_samples_) return numbers;
+  for (const Hypothesis& hypothesis : result.hypotheses) {
+    // Of samples that are the same each has a number of its own.
+    int number = 0;
+    while (number + 1 < std::ssize(samples_) &&
+           (samples_[number] != hypothesis.tokens ||
+            std::ranges::find(numbers, number) != numbers.end())) {
+      ++number;
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
 
 // Reads and prints until the result is there.
 asio::awaitable<absl::StatusOr<Result>> PrintUntilResult(ResultStream& stream,
@@ -64,54 +96,122 @@ asio::awaitable<absl::StatusOr<Result>> PrintUntilResult(ResultStream& stream,
   }
 }
 
-// Whether there is more to say of a result than its text.
-bool HasReports(const Result& result) {
-  return result.seed.has_value() || result.prompt_logprobs ||
-         !result.hypotheses.front().logprobs.empty();
-}
-
 // Returns what became of a text that has begun.
-asio::awaitable<absl::Status> PrintStream(const Runtime& runtime,
-                                          const GenerationParams& params,
-                                          ResultStream& stream,
-                                          Output& output) {
-  output.Flush();
-  const bool is_one_sample = !IsBeamSearch(params) && NumSequences(params) == 1;
-  StreamPrinter printer(!is_one_sample, &output);
-  const Answer answer = runtime.MakeAnswer(
-      params, co_await PrintUntilResult(stream, printer, output));
+asio::awaitable<absl::Status> PrintStream(const TextRun& run,
+                                          ResultStream& stream) {
+  run.output.Flush();
+  const bool is_samples =
+      !IsBeamSearch(run.params) && NumSequences(run.params) > 1;
+  StreamPrinter printer(is_samples, &run.output);
+  const Answer answer = run.runtime.MakeAnswer(
+      run.params, co_await PrintUntilResult(stream, printer, run.output));
   printer.EndLine();
   if (!answer.result.ok()) co_return answer.result.status();
-  if (!is_one_sample || HasReports(*answer.result)) {
-    output.Write(FormatHypotheses(answer));
-  }
-  output.Flush();
+  run.output.Write(FormatHypotheses(answer, printer.NumbersOf(*answer.result)));
+  run.output.Flush();
   co_return absl::OkStatus();
+}
+
+// Opens streams as texts come, and prints them one after the other. All of it
+// runs on the runtime's one thread. What opens the streams owns it, too.
+class TextStreamer : public std::enable_shared_from_this<TextStreamer> {
+ public:
+  explicit TextStreamer(const TextRun& run)
+      : run_(run),
+        printer_(&run.output),
+        opened_(run.runtime.context()),
+        printed_(run.runtime.context()) {}
+
+  asio::awaitable<RunOutcome> Run();
+
+ private:
+  struct Open {
+    std::string text;
+    absl::StatusOr<ResultStream> stream;
+  };
+
+  // Opens streams until the texts end, or nobody wants more.
+  asio::awaitable<absl::Status> OpenAll();
+  asio::awaitable<void> OpenNext(std::string text);
+  // Prints until nothing is left, or should be.
+  asio::awaitable<void> PrintAll();
+
+  const TextRun run_;
+  TextPrinter printer_;
+  std::deque<Open> open_;
+  Wakeup opened_;   // or all are
+  Wakeup printed_;  // or no more will be
+  int64_t num_read_ = 0;
+  absl::Status read_;  // once all are opened
+  bool all_opened_ = false;
+};
+
+asio::awaitable<RunOutcome> TextStreamer::Run() {
+  asio::co_spawn(
+      run_.runtime.context(), OpenAll(),
+      [self = shared_from_this()](std::exception_ptr error, absl::Status read) {
+        self->read_ =
+            error == nullptr ? read : ResourceExhausted("not enough memory");
+        self->all_opened_ = true;
+        self->opened_.Notify();
+      });
+  co_await PrintAll();
+  run_.source.Stop();
+  open_.clear();
+  printed_.Notify();
+  while (!all_opened_) co_await opened_.Wait();
+  co_return RunOutcome{printer_.Finish(num_read_), read_};
+}
+
+asio::awaitable<absl::Status> TextStreamer::OpenAll() {
+  while (!run_.source.stopped()) {
+    absl::StatusOr<std::vector<std::string>> texts =
+        co_await run_.source.Read();
+    if (!texts.ok() || texts->empty()) co_return texts.status();
+    for (std::string& text : *texts) {
+      while (open_.size() >= kMaxOpenStreams) co_await printed_.Wait();
+      if (run_.source.stopped()) break;
+      ++num_read_;
+      co_await OpenNext(std::move(text));
+    }
+  }
+  co_return absl::OkStatus();
+}
+
+asio::awaitable<void> TextStreamer::OpenNext(std::string text) {
+  absl::StatusOr<ResultStream> stream = TooLong();
+  if (!IsTooLong(text)) {
+    // GCC 12 destroys a braced temporary in an awaited call twice.
+    RequestBody body = {text, {}, run_.params};
+    stream = co_await run_.runtime.Stream(std::move(body));
+  }
+  if (run_.source.stopped()) co_return;
+  open_.push_back({std::move(text), std::move(stream)});
+  opened_.Notify();
+}
+
+asio::awaitable<void> TextStreamer::PrintAll() {
+  while (!run_.output.failed()) {
+    while (open_.empty() && !all_opened_) co_await opened_.Wait();
+    if (open_.empty()) co_return;
+    Open open = std::move(open_.front());
+    open_.pop_front();
+    printed_.Notify();
+    absl::Status status = open.stream.status();
+    if (status.ok()) {
+      printer_.Begin(open.text);
+      status = co_await PrintStream(run_, *open.stream);
+    }
+    printer_.End(open.text, run_.names.InOptions(status));
+    if (status.code() == absl::StatusCode::kCancelled) co_return;
+  }
 }
 
 }  // namespace
 
-asio::awaitable<Outcome> StreamAll(Runtime& runtime,
-                                   const std::vector<std::string>& texts,
-                                   const GenerationParams& params,
-                                   Output& output) {
-  std::vector<absl::StatusOr<ResultStream>> streams;
-  for (const std::string& text : texts) {
-    // GCC 12 destroys a braced temporary in an awaited call twice.
-    RequestBody body = {text, {}, params};
-    streams.push_back(co_await runtime.Stream(std::move(body)));
-  }
-  TextPrinter printer(texts.size(), &output);
-  for (size_t i = 0; i < texts.size() && !output.failed(); ++i) {
-    absl::Status status = streams[i].status();
-    if (status.ok()) {
-      printer.Begin(texts[i]);
-      status = co_await PrintStream(runtime, params, *streams[i], output);
-    }
-    printer.End(texts[i], status);
-    if (status.code() == absl::StatusCode::kCancelled) break;
-  }
-  co_return printer.Finish();
+asio::awaitable<RunOutcome> StreamTexts(const TextRun& run) {
+  const auto streamer = std::make_shared<TextStreamer>(run);
+  co_return co_await streamer->Run();
 }
 
 }  // namespace espalier::cli

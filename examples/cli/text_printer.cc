@@ -4,15 +4,28 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "base/wording.h"
 
 namespace espalier::cli {
 namespace {
 
-// Which text failed, by its beginning, and why.
-void PrintFailure(const std::string& text, const absl::Status& status) {
-  const std::string shown = IsUtf8(text) ? text : ForTerminal(text);
-  PrintToStderr(
-      Concat("espalier: \"", Shown(shown), "\": ", Message(status), "\n"));
+// Failures that are told one by one; a pipe may bring any number.
+constexpr size_t kMaxTold = 1000;
+
+// Carriage returns alone, or before a line feed, are line breaks too.
+std::string OnOneLine(const std::string& text) {
+  std::string line;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool goes_on = text[i] == '\r' && text[i + 1] == '\n';
+    if (goes_on) continue;
+    const bool breaks = text[i] == '\n' || text[i] == '\r';
+    line += breaks ? "↵" : std::string(1, text[i]);
+  }
+  return line;
+}
+
+void PrintError(const std::string& what, const absl::Status& error) {
+  PrintToStderr(Concat("espalier: ", what, ": ", Message(error), "\n"));
 }
 
 }  // namespace
@@ -20,7 +33,7 @@ void PrintFailure(const std::string& text, const absl::Status& status) {
 void TextPrinter::Begin(const std::string& text) {
   TellFailures();
   if (!std::exchange(is_first_, false)) output_.Write("\n");
-  output_.Write(text + "\n");
+  output_.Write(OnOneLine(text) + "\n");
 }
 
 void TextPrinter::End(const std::string& text, const absl::Status& status) {
@@ -31,13 +44,16 @@ void TextPrinter::End(const std::string& text, const absl::Status& status) {
   ++outcome_.num_failed;
   if (status != error_) TellFailures();
   error_ = status;
-  failed_.push_back(text);
+  ++num_untold_;
+  if (failed_.size() < kMaxTold) {
+    failed_.push_back(Shown(IsUtf8(text) ? text : ForTerminal(text)));
+  }
 }
 
-Outcome TextPrinter::Finish() {
-  if (failed_.size() == num_texts_ && num_texts_ > 1) {
-    PrintToStderr(Concat("espalier: each of the ", num_texts_,
-                         " texts: ", Message(error_), "\n"));
+Outcome TextPrinter::Finish(int64_t num_read) {
+  outcome_.num_read = num_read;
+  if (num_untold_ == num_read && num_read > 1) {
+    PrintError(Concat("each of the ", num_read, " texts"), error_);
   } else {
     TellFailures();
   }
@@ -45,10 +61,17 @@ Outcome TextPrinter::Finish() {
 }
 
 void TextPrinter::TellFailures() {
-  if (failed_.empty()) return;
+  if (num_untold_ == 0) return;
   output_.Flush();  // what came before comes before
-  for (const std::string& text : failed_) PrintFailure(text, error_);
+  for (const std::string& text : failed_) {
+    PrintError(Concat("\"", text, "\""), error_);
+  }
+  const int64_t num_more = num_untold_ - std::ssize(failed_);
+  if (num_more > 0) {
+    PrintError("and " + Counted(num_more, "more text"), error_);
+  }
   failed_.clear();
+  num_untold_ = 0;
 }
 
 }  // namespace espalier::cli

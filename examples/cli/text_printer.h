@@ -9,6 +9,7 @@
 // once, at the end.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,20 +18,21 @@
 
 namespace espalier::cli {
 
-// What became of texts. Those that were cancelled, or could not be written,
-// count nowhere.
+// What became of texts. Those that were cancelled, or could not be written, are
+// read and no more.
 struct Outcome {
-  int num_answered = 0;  // the failed ones included
-  int num_failed = 0;
+  int64_t num_read = 0;
+  int64_t num_answered = 0;  // the failed ones included
+  int64_t num_failed = 0;
 };
 
 class TextPrinter {
  public:
   // `output` outlives this.
-  TextPrinter(size_t num_texts, Output* output)
-      : num_texts_(num_texts), output_(*output) {}
+  explicit TextPrinter(Output* output) : output_(*output) {}
 
-  // Begins the next text that there is something to show of, with itself.
+  // Begins the next text that there is something to show of, with itself on a
+  // line: "↵" stands for its line breaks.
   void Begin(const std::string& text);
 
   // The text has ended: as it should, or with an error, which is told. One that
@@ -39,18 +41,19 @@ class TextPrinter {
 
   bool has_failures() const { return outcome_.num_failed > 0; }
 
-  // No more texts come. Called once.
-  Outcome Finish();
+  // No more texts come; there were `num_read`. Called once.
+  Outcome Finish(int64_t num_read);
 
  private:
   void TellFailures();
 
-  const size_t num_texts_;
   Output& output_;
   bool is_first_ = true;
   Outcome outcome_;
-  // Texts that failed, all with one error, and were not told of yet.
+  // Texts that failed, all with one error, and were not told of yet: the
+  // beginnings of the first ones, and how many there are.
   std::vector<std::string> failed_;
+  int64_t num_untold_ = 0;
   absl::Status error_;
 };
 

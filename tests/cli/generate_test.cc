@@ -244,11 +244,10 @@ TEST(GenerateTest, ABlankLineStandsBetweenTextsAndNowhereElse) {
 TEST(GenerateTest, WhatFailsEveryTextIsSaidOnce) {
   for (const char* how : {"--stream", "--stream=false"}) {
     const ProgramRun run =
-        Generate({how, "--top-p", "0.5", "It rains.", "No."});
-    EXPECT_EQ(run.exit_code, 1);
-    EXPECT_THAT(run.err,
-                MatchesRegex("espalier: each of the 2 texts: top_p must be 1 "
-                             ".*\n"));
+        Generate({how, "--kv-cache-mib", "1", "It rains.", "So it does."});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, MatchesRegex("espalier: each of the 2 texts: the "
+                                      "request can never fit: .*\n"));
   }
 }
 
@@ -256,9 +255,30 @@ TEST(GenerateTest, WhatCanNeverFitSaysWhatToRaiseOrLower) {
   for (const char* how : {"--stream", "--stream=false"}) {
     const ProgramRun run = Generate(
         {how, "--num-beams", "100", "--kv-cache-mib", "10", "It rains."});
-    EXPECT_EQ(run.exit_code, 1);
-    EXPECT_THAT(run.err, HasSubstr("; lower num_beams or max_new_tokens, or "
-                                   "raise --kv-cache-mib\n"));
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err,
+                HasSubstr("; lower --num-beams or --max-new-tokens, or raise "
+                          "--kv-cache-mib\n"));
+  }
+}
+
+TEST(GenerateTest, FailuresWithoutEndAreCountedNotKept) {
+  std::string lines;
+  for (int i = 0; i < 1500; ++i) lines += "\xff\n";
+  const ProgramRun run = Generate({}, lines + "No.\n");
+  EXPECT_EQ(run.exit_code, 1);
+  const std::vector<std::string> errors = SplitLines(run.err);
+  ASSERT_THAT(errors, SizeIs(1001));
+  EXPECT_EQ(errors[999], "espalier: \"\\xff\": prompt is not UTF-8");
+  EXPECT_EQ(errors[1000], "espalier: and 500 more texts: prompt is not UTF-8");
+}
+
+TEST(GenerateTest, ATextOfSeveralLinesIsShownOnOne) {
+  for (const char* how : {"--stream", "--stream=false"}) {
+    const std::vector<std::string> lines =
+        SplitLines(Generate({how, "It rains.\r\nNo.\rYes.\n"}).out);
+    EXPECT_EQ(lines.at(0), "It rains.↵No.↵Yes.↵");
+    EXPECT_THAT(lines.at(1), ::testing::StartsWith("  "));
   }
 }
 

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "base/wording.h"
 #include "tests/cli/live_program.h"
 #include "tests/cli/program.h"
@@ -130,7 +132,10 @@ TEST(InterruptTest, GeneratePrintsEachTextWhenItsTurnComes) {
   const ProgramRun run = program.Wait();
   EXPECT_EQ(run.exit_code, 130);
   EXPECT_THAT(run.out, Not(HasSubstr("The last.")));
-  EXPECT_EQ(run.err, "espalier: interrupted\n");
+  // What was printed before, and what came until it saw the signal.
+  const auto num_printed = 1 + std::ranges::count(run.out, '\n') / 3;
+  EXPECT_EQ(run.err, Concat("espalier: interrupted: 102 texts read, ",
+                            num_printed, " answered\n"));
 }
 
 // One text of 400 KB: the signal finds it within a write, of its last text.
@@ -148,8 +153,59 @@ TEST(InterruptTest, GenerateThatWaitsForItsReaderEnds) {
     const ProgramRun run = program.Wait();
     EXPECT_EQ(run.exit_code, 130) << how;
     EXPECT_LT(run.out.size(), 100'000u);
-    EXPECT_EQ(run.err, "espalier: interrupted\n");
+    EXPECT_EQ(run.err, "espalier: interrupted: 1 text read, 0 answered\n");
     EXPECT_EQ(RunEspalier({"trace", trace}).exit_code, 0);
+  }
+}
+
+// It says how much it had read: `head` ends it in the middle, or a signal.
+TEST(InterruptTest, GenerateReadsNoMoreThanItHasRoomFor) {
+  const std::string command =
+      std::string("yes No. | timeout -s INT 3 ") + ESPALIER_PROGRAM +
+      " generate --max-running 1 --num-beams 8 -m " + ModelDirectory("en-fr") +
+      " --ignore-eos --max-tokens 1000 ";
+  for (const int limit : {4096, 256}) {
+    const ProgramRun run = RunProgram(
+        "/bin/sh",
+        {"-c", command + (limit < 4096 ? "--stream" : "--stream=false")}, "");
+    int num_read = 0, num_answered = 0;
+    ASSERT_EQ(sscanf(run.err.c_str(),
+                     "espalier: interrupted: %d texts read, %d answered",
+                     &num_read, &num_answered),
+              2)
+        << run.err;
+    // Of the one that is printed, and one that waits for room.
+    EXPECT_GE(num_read, limit);
+    EXPECT_LE(num_read, limit + num_answered + 2);
+  }
+}
+
+TEST(InterruptTest, GenerateBeginsBeforeItsPipeEnds) {
+  for (const char* how : {"--stream=false", "--stream"}) {
+    LiveProgram program({"generate", "-m", ModelDirectory("en-fr"), how},
+                        kPipes);
+    program.Write("It rains.\n");
+    EXPECT_EQ(program.ReadLine(), "It rains.");
+    EXPECT_THAT(program.ReadLine(), HasSubstr("Il pleut."));
+    program.Write("\nNo.\n");
+    std::string line;
+    while ((line = program.ReadLine()) != "No.") ASSERT_NE(line, "\n");
+    program.CloseInput();
+    EXPECT_EQ(program.Wait().exit_code, 0);
+  }
+}
+
+TEST(InterruptTest, GenerateThatOnlyWaitsForInputEndsAtOnce) {
+  for (const char* how : {"--stream=false", "--stream"}) {
+    LiveProgram program({"generate", "-m", ModelDirectory("en-fr"), how},
+                        kPipes);
+    program.Write("It rains.\n");
+    while (program.ReadLine().find("  -0.1034  Il") == std::string::npos) {
+    }
+    program.Send(SIGTERM);
+    const ProgramRun run = program.Wait();
+    EXPECT_EQ(run.exit_code, 143);
+    EXPECT_EQ(run.err, "espalier: interrupted: 1 text read, 1 answered\n");
   }
 }
 
@@ -177,7 +233,7 @@ TEST(InterruptTest, AStreamEndsItsLine) {
   const ProgramRun run = program.Wait();
   EXPECT_EQ(run.exit_code, 130);
   EXPECT_TRUE(run.out.empty() || run.out.ends_with('\n')) << run.out;
-  EXPECT_EQ(run.err, "espalier: interrupted\n");
+  EXPECT_EQ(run.err, "espalier: interrupted: 1 text read, 0 answered\n");
 }
 
 TEST(InterruptTest, AReaderThatLeavesEndsTheProgramQuietly) {

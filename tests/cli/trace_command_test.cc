@@ -293,7 +293,7 @@ TEST(TraceCommandTest, AnOlderTraceIsKeptIfNothingRuns) {
       std::vector<std::string> all = args;
       all.insert(all.begin() + 1, {"--trace", trace});
       if (args.back() == old && trace != old) continue;
-      EXPECT_NE(RunEspalier(all).exit_code, 0);
+      EXPECT_EQ(RunEspalier(all).exit_code, 2);
       EXPECT_EQ(ReadText(old), "older\n") << ::testing::PrintToString(all);
       EXPECT_EQ(ReadText(new_trace), "");
     }

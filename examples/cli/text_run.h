@@ -1,0 +1,53 @@
+// TextRun: the texts of one espalier generate, on their way from a source to an
+// output. All run together, up to some thousands that are read and not printed
+// yet, so that an endless pipe needs no endless memory. They are printed in
+// their order, each as soon as it and all before it have ended, or, streamed
+// (stream_output.h), while it runs.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "examples/cli/option_names.h"
+#include "examples/cli/output.h"
+#include "examples/cli/runtime.h"
+#include "examples/cli/text_printer.h"
+#include "examples/cli/text_source.h"
+#include "exec_request/generation_params.h"
+
+namespace espalier::cli {
+
+// REQUIRES: the runtime has a tokenizer; all outlive the coroutines below.
+struct TextRun {
+  Runtime& runtime;
+  TextSource& source;
+  const GenerationParams& params;
+  const OptionNames& names;  // of errors
+  Output& output;
+};
+
+// What became of the run.
+struct RunOutcome {
+  Outcome texts;
+  absl::Status read;  // why reading the texts ended before their end
+  int signal = 0;     // that ended it, or 0
+};
+
+// Runs all texts to their end, or until a signal comes. Blocks.
+// Errors: those of Interrupt::Listen.
+absl::StatusOr<RunOutcome> RunTexts(const TextRun& run, bool stream);
+
+// Whether it is a line that was cut where it was read, and the error of it.
+inline bool IsTooLong(const std::string& text) {
+  return text.size() > kMaxLineBytes;
+}
+absl::Status TooLong();
+
+// Prints each text's hypotheses. While a reader keeps it waiting nothing runs,
+// as in batch, and figures count that. If the output cannot be written all
+// requests end; texts that a signal cancels are left out.
+boost::asio::awaitable<RunOutcome> PrintTexts(const TextRun& run);
+
+}  // namespace espalier::cli

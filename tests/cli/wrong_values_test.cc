@@ -1,0 +1,178 @@
+// Wrong values of options, whatever finds them wrong: the command line, the
+// request format, the limits of the model or of the memory. All are told in
+// the words of who typed them, and end with the same exit code.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "exec_request/param_fields.h"
+#include "tests/cli/program.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+ProgramRun GenerateWith(std::vector<std::string> args) {
+  args.insert(args.begin(), {"generate", "-m", ModelDirectory("en-fr")});
+  return RunEspalier(args);
+}
+
+struct WrongValue {
+  std::vector<std::string> args;
+  const char* message;
+  bool shows_late = false;  // when a text has begun
+};
+
+// A list of all token ids: none is left.
+std::string AllTokens() {
+  std::string list = "[0";
+  for (int i = 1; i < 6000; ++i) list += "," + std::to_string(i);
+  return list + "]";
+}
+
+std::vector<WrongValue> WrongValues() {
+  static const std::string* const kAllTokens = new std::string(AllTokens());
+  return {
+      // The command line.
+      {{"--page-size", "0"}, "--page-size must be an integer in [1, 4096]"},
+      {{"--page-size", "99999999999999999999"}, "got \"99999999999999999999\""},
+      {{"--max-running", "-1"}, "--max-running must be an integer in [1, "},
+      {{"--figures=perhaps"}, "--figures must be true or false"},
+      {{"--device", "tpu"}, "--device must be cpu, cuda or cuda:N"},
+      {{"--from", "en"}, "--from needs --to beside it"},
+      {{"--template", "xx"}, "xx"},
+      // The request format.
+      {{"--num-beams", "few"}, "--num-beams must be an integer, got \"few\""},
+      {{"--num-beams", "99999999999999999999"}, "--num-beams must be an int"},
+      {{"--num-beams", "2.5"}, "--num-beams must be an integer, got 2.5"},
+      {{"--top-p", "most"}, "--top-p must be a number, got \"most\""},
+      {{"--seed", "-1"}, "--seed must be an integer in [0, 2^64), got -1"},
+      {{"--stop", "[5]"}, "--stop[0] must be a string, got 5"},
+      {{"--bad-words-ids", "[[7]"}, "--bad-words-ids [[7]: not JSON at byte"},
+      {{"--logit-bias", "{\"x\": 1}"}, "--logit-bias must have token ids as k"},
+      {{"--num-beams", "2", "--num-beams", "3"},
+       "--num-beams is given 2 times"},
+      // Ranges, and options that have no meaning together.
+      {{"--num-beams", "0"}, "--num-beams must be at least 1, got 0"},
+      {{"--num-beams", "-3"}, "--num-beams must be at least 1, got -3"},
+      {{"--num-beams", "1048577"}, "--num-beams must be at most "},
+      {{"-n", "3"},
+       "-n must be 1 in greedy search (--num-beams is 1 and "
+       "--do-sample false), got 3"},
+      {{"--n", "0"}, "--n must be at least 1, got 0"},
+      {{"--n=x"}, "--n must be an integer"},
+      {{"-nx"}, "-n must be an integer"},
+      {{"--num-return-sequences", "0"}, "--num-return-sequences must be at l"},
+      {{"--num-beams", "2", "-n", "3"}, "-n must be at most 2 (--num-beams)"},
+      {{"--max-tokens", "0"}, "--max-tokens must be at least 1, got 0"},
+      {{"--top-p", "0.5"},
+       "--top-p must be 1 without --do-sample or "
+       "--stochastic, got 0.5"},
+      {{"--include-stop"}, "--include-stop must be false without --stop"},
+      {{"--temperature", "1e999"}, "--temperature must be"},
+      {{"--length-penalty", "1e9", "--max-tokens", "9"},
+       "--length-penalty must keep length^length_penalty within float32 up to "
+       "9 tokens (--max-tokens)"},
+      {{"--logprobs", "65"}, "--logprobs must be at most 64, got 65"},
+      // The model.
+      {{"--max-new-tokens", "5000"}, "--max-new-tokens must be at most "},
+      {{"--min-tokens", "-1"}, "--min-tokens must be at least 0, got -1"},
+      {{"--eos-token-id", "6000"}, "--eos-token-id[0] must be a token id in ["},
+      {{"--allowed-token-ids", "[-1]"}, "--allowed-token-ids[0] must be a tok"},
+      {{"--logit-bias", "{\"6000\": 1}"},
+       "--logit-bias must name token ids in"},
+      // The memory.
+      {{"--kv-cache-mib", "1"}, "lower --max-new-tokens, or raise --kv-cache-"},
+      // What the search comes to.
+      {{"--suppress-tokens", *kAllTokens},
+       "--suppress-tokens leaves none to ",
+       true},
+  };
+}
+
+TEST(WrongValuesTest, NothingRunsAndTheOptionIsNamedAsTyped) {
+  for (const WrongValue& wrong : WrongValues()) {
+    for (const char* how : {"--stream", "--stream=false"}) {
+      std::vector<std::string> args = {how};
+      args.insert(args.end(), wrong.args.begin(), wrong.args.end());
+      args.insert(args.end(), {"It rains.", "It rains."});
+      const ProgramRun run = GenerateWith(args);
+      EXPECT_EQ(run.exit_code, 2) << run.err;
+      EXPECT_THAT(run.err, StartsWith("espalier: "));
+      EXPECT_THAT(run.err, HasSubstr(wrong.message));
+      if (wrong.shows_late) continue;
+      // Whatever the number of texts it is told once.
+      EXPECT_EQ(std::ranges::count(run.err, '\n'),
+                run.err.find("--help") == std::string::npos ? 1 : 2)
+          << run.err;
+    }
+  }
+}
+
+// No field's name is left in what people see who typed an option.
+TEST(WrongValuesTest, NoErrorNamesAField) {
+  for (const WrongValue& wrong : WrongValues()) {
+    std::vector<std::string> args = wrong.args;
+    args.push_back("It rains.");
+    const std::string error = GenerateWith(args).err;
+    for (const ParamField& field : ParamFields()) {
+      const std::string name(field.name);
+      if (name.find('_') == std::string::npos) continue;
+      if (name == "length_penalty") continue;  // of the formula
+      EXPECT_EQ(error.find(name), std::string::npos) << error;
+    }
+  }
+}
+
+// What is wrong for all texts is found before there is one.
+TEST(WrongValuesTest, AnEndlessPipeIsNotReadForThem) {
+  const ProgramRun run = RunProgram(
+      "/bin/sh",
+      {"-c", std::string("yes No. | ") + ESPALIER_PROGRAM +
+                 " generate --num-beams 0 -m " + ModelDirectory("en-fr")},
+      "");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.err, "espalier: --num-beams must be at least 1, got 0\n");
+}
+
+TEST(WrongValuesTest, ValuesInQuotesStayAsTheyAre) {
+  EXPECT_THAT(GenerateWith({"--early-stopping", "stop num_beams", "No."}).err,
+              HasSubstr("--early-stopping must be true, false or \"never\", "
+                        "got \"stop num_beams\"\n"));
+}
+
+TEST(WrongValuesTest, TheExitCodeCountsTexts) {
+  EXPECT_EQ(GenerateWith({"No.", "Yes."}).exit_code, 0);
+  EXPECT_EQ(GenerateWith({"No.", " "}).exit_code, 1);
+  EXPECT_EQ(GenerateWith({" ", "\xff", "No."}).exit_code, 1);
+  EXPECT_EQ(GenerateWith({" "}).exit_code, 2);
+  EXPECT_EQ(GenerateWith({" ", "\xff"}).exit_code, 2);
+  EXPECT_EQ(GenerateWith({"--max-new-tokens", "1015", "It rains."}).exit_code,
+            0);
+  // A limit that is the longer text's alone.
+  EXPECT_EQ(GenerateWith({"--max-new-tokens", "1015", "It rains.",
+                          "It rains and rains and rains and rains and rains."})
+                .exit_code,
+            1);
+  EXPECT_THAT(RunEspalier({"generate", "--help"}).out,
+              HasSubstr("Exit code: 0 if every text succeeded, 1 if some "
+                        "failed, 2 if none succeeded"));
+}
+
+TEST(WrongValuesTest, ADefaultIsNoValueOfTheUsers) {
+  // Too large a power of 256, the default, but not of what the prompt leaves.
+  std::string text = "It rains";
+  for (int i = 0; i < 290; ++i) text += " and it rains";
+  const ProgramRun run = GenerateWith(
+      {"--num-beams", "2", "--length-penalty", "16.5", text + "."});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -40,8 +40,16 @@ PromptTemplate BosAndText(const Tokenizer& tokenizer) {
 
 absl::StatusOr<std::vector<TokenId>> PromptTemplate::Apply(
     std::string_view text, const Tokenizer& tokenizer, int max_tokens) const {
-  ASSIGN_OR_RETURN(const std::vector<TokenId> pieces,
-                   tokenizer.Encode(text, max_tokens));
+  const bool is_blank =
+      text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+  std::vector<TokenId> pieces;
+  if (!is_blank) {
+    ASSIGN_OR_RETURN(pieces, tokenizer.Encode(text, max_tokens));
+  }
+  if (pieces.empty()) {
+    return InvalidArgument("prompt must not be blank, got ",
+                           ShownInQuotes(text));
+  }
   std::vector<TokenId> prompt = before_text;
   prompt.insert(prompt.end(), pieces.begin(), pieces.end());
   prompt.insert(prompt.end(), after_text.begin(), after_text.end());

@@ -43,7 +43,8 @@ struct PromptTemplate {
   // before_text, the pieces of `text` by itself, after_text. What is far more
   // than `max_tokens` is refused without the cost of its length.
   // REQUIRES: `tokenizer` is the one that the template was loaded with.
-  // Errors: as Tokenizer::Encode.
+  // Errors: as Tokenizer::Encode; kInvalidArgument if the text is blank: the
+  // model would write something out of nothing.
   absl::StatusOr<std::vector<TokenId>> Apply(
       std::string_view text, const Tokenizer& tokenizer,
       int max_tokens = std::numeric_limits<int>::max()) const;

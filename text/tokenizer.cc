@@ -198,9 +198,9 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(std::string_view text,
   if (text.size() > most_bytes) {
     const size_t num_bytes = text.size() - std::ranges::count_if(text, IsSpace);
     if (num_bytes > most_bytes) {
-      return InvalidArgument("the text has ", num_bytes,
-                             " bytes beside its spaces; ", max_tokens,
-                             " tokens can spell no more than ", most_bytes);
+      return MakeError(absl::StatusCode::kOutOfRange, "the text has ",
+                       num_bytes, " bytes beside its spaces; ", max_tokens,
+                       " tokens can spell no more than ", most_bytes);
     }
   }
   // What a cut changes at the end of a beginning never comes to as many again.
@@ -209,9 +209,10 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(std::string_view text,
     const std::string_view beginning = Beginning(text, length);
     ASSIGN_OR_RETURN(const std::vector<TokenId> ids, Encode(beginning));
     if (ids.size() <= 2 * num_tokens) continue;
-    return InvalidArgument("the first ", beginning.size(), " of ", text.size(),
-                           " bytes of the text are ", ids.size(),
-                           " tokens, more than ", max_tokens);
+    return MakeError(absl::StatusCode::kOutOfRange, "the first ",
+                     beginning.size(), " of ", text.size(),
+                     " bytes of the text are ", ids.size(),
+                     " tokens, more than ", max_tokens);
   }
   return Encode(text);
 }

@@ -62,7 +62,7 @@ class Tokenizer {
   // memory a byte. One that cannot have so few tokens is refused by its bytes,
   // spaces aside, or by the tokens of its beginning; another may still have
   // more.
-  // Errors: kInvalidArgument with the figures; as Encode.
+  // Errors: kOutOfRange with the figures; as Encode.
   absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                               int max_tokens) const;
 

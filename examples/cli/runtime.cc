@@ -139,18 +139,15 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
                               " has no tokenizer.model; use prompt_tokens");
   }
   if (!IsUtf8(*body.prompt)) return InvalidArgument("prompt is not UTF-8");
-  if (body.prompt->find_first_not_of(" \t\r\n") == std::string::npos) {
-    return InvalidArgument("prompt must not be blank, got ",
-                           ShownInQuotes(*body.prompt));
-  }
   const int max_context = backend_->steps()->description().max_context;
   absl::StatusOr<std::vector<TokenId>> tokens =
       template_->Apply(*body.prompt, *tokenizer_, max_context);
-  if (!tokens.ok()) {
+  if (absl::IsOutOfRange(tokens.status())) {
     return InvalidArgument("prompt must fit into the model's context of ",
                            Counted(max_context, "token"), ": ",
                            Message(tokens.status()));
   }
+  RETURN_IF_ERROR(tokens.status());
   request.prompt_tokens = *std::move(tokens);
   return request;
 }

@@ -51,10 +51,20 @@ TEST(PromptTemplateTest, APromptIsTheTextBetweenItsPieces) {
   ASSERT_OK_AND_ASSIGN(const auto prompt,
                        en_fr.Apply("She made him cry.", EnFrTokenizer()));
   EXPECT_THAT(prompt, ElementsAre(1, 4, 333, 545, 365, 2001, 262, 5));
-  ASSERT_OK_AND_ASSIGN(const auto empty, en_fr.Apply("", EnFrTokenizer()));
-  EXPECT_THAT(empty, ElementsAre(1, 4, 5));
   EXPECT_THAT(en_fr.Apply("\xFF", EnFrTokenizer()),
               StatusIs(kInvalid, HasSubstr("not UTF-8")));
+}
+
+// Of nothing the model would make a sentence up. U+3000 becomes a space.
+TEST(PromptTemplateTest, ABlankTextIsRefused) {
+  ASSERT_OK_AND_ASSIGN(const auto templates,
+                       PromptTemplates::Load(EnFrDir(), EnFrTokenizer()));
+  for (const char* blank : {"", " ", " \t\r\n ", "\u3000", " \u3000 "}) {
+    EXPECT_THAT(templates.default_template().Apply(blank, EnFrTokenizer()),
+                StatusIs(kInvalid, HasSubstr("prompt must not be blank, got")))
+        << blank;
+  }
+  EXPECT_OK(templates.default_template().Apply(".", EnFrTokenizer()));
 }
 
 TEST(PromptTemplateTest, ADirectoryWithoutTemplatesPutsBosBeforeTheText) {

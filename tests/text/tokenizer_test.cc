@@ -106,17 +106,18 @@ TEST(TokenizerTest, SpecialTokensSpellNothingAndAreStillRead) {
 }
 
 TEST(TokenizerTest, ATextThatCannotBeSoFewTokensIsRefusedAtOnce) {
+  constexpr auto kTooLong = absl::StatusCode::kOutOfRange;
   const Tokenizer& tokenizer = EnFrTokenizer();
   std::string words, one_word(2 << 20, 'a');
   while (words.size() < one_word.size()) words += "It rains, je crois. ";
   EXPECT_THAT(tokenizer.Encode(one_word, 100),
-              StatusIs(kInvalid, HasSubstr("2097152 bytes beside its spaces")));
+              StatusIs(kTooLong, HasSubstr("2097152 bytes beside its spaces")));
   EXPECT_THAT(tokenizer.Encode(words, 100),
-              StatusIs(kInvalid, HasSubstr("beside its spaces; 100 tokens")));
+              StatusIs(kTooLong, HasSubstr("beside its spaces; 100 tokens")));
   words.resize(7000);
   EXPECT_THAT(
       tokenizer.Encode(words, 100),
-      StatusIs(kInvalid, AllOf(HasSubstr(" of 7000 bytes of the text are "),
+      StatusIs(kTooLong, AllOf(HasSubstr(" of 7000 bytes of the text are "),
                                HasSubstr(" tokens, more than 100"))));
 }
 

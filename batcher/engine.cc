@@ -1,13 +1,8 @@
 #include "batcher/engine.h"
 
 #include <atomic>
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/cancellation_state.hpp>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/strand.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/system/system_error.hpp>
 #include <deque>
 #include <functional>
 #include <new>
@@ -16,11 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
-#include "batcher/answer_channel.h"
+#include "batcher/answer.h"
 #include "batcher/event_queue.h"
 #include "batcher/execute_once.h"
+#include "batcher/mailbox.h"
 #include "batcher/stream_writer.h"
 #include "beam/finish_rule.h"
 #include "beam/prepared_request.h"
@@ -30,58 +27,68 @@ namespace espalier {
 namespace asio = boost::asio;
 
 // All state, kept alive by whoever still has business with it: the engine,
-// handlers on their way to the strand, the steps in flight.
+// work on its way to the strand, the steps in flight. What an executor calls
+// back does not keep it alive: so no executor ends on a thread of its own.
 class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
  public:
-  using Strand = asio::strand<asio::any_io_executor>;
+  static std::shared_ptr<Core> Create(const asio::any_io_executor& executor,
+                                      std::shared_ptr<StepExecutor> steps,
+                                      const EngineOptions& options) {
+    const auto core = std::make_shared<Core>(std::move(steps), options);
+    core->strand_ =
+        Mailbox::Create(executor, [weak = std::weak_ptr<Core>(core)] {
+          if (const auto self = weak.lock()) self->OnContextEnd();
+        });
+    return core;
+  }
 
-  Core(asio::any_io_executor executor, std::shared_ptr<StepExecutor> steps,
-       const EngineOptions& options)
+  Core(std::shared_ptr<StepExecutor> steps, const EngineOptions& options)
       : description(steps->description()),
         tokenizer(options.tokenizer),
-        strand(asio::make_strand(std::move(executor))),
         max_plans_in_flight_(steps->max_plans_in_flight()),
         steps_(std::move(steps)),
         scheduler_(description, options.scheduler) {}
+  ~Core() {
+    if (executor_knows_nobody_) GiveExecutorBack();
+  }
+
+  // Once, before all else.
+  bool TakeExecutor() { return has_executor_ = steps_->sole_use().Take(); }
+
+  // Calls work(core) on the strand, from any thread; destroys it instead if the
+  // context has ended.
+  template <typename Work>
+  void Post(Work work) noexcept {
+    strand_->Post([self = shared_from_this(),
+                   work = std::move(work)]() mutable { work(*self); });
+  }
 
   RequestId NextId() { return RequestId{next_id_++}; }
 
-  // The rest runs on the strand.
+  // The rest runs on the strand, and does not throw: what has no memory for
+  // its work ends the request that it is for, and what tells so waits for some.
 
-  void Submit(RequestId id, PreparedRequest request, Scheduler::Done done) {
+  void Submit(RequestId id, PreparedRequest request,
+              const Scheduler::Done& done,
+              std::unique_ptr<SearchWatcher> watcher = nullptr) {
     if (stopped_by_) return done(*stopped_by_);
-    scheduler_.Submit(id, std::move(request), std::move(done));
+    try {
+      scheduler_.Submit(id, std::move(request), done, std::move(watcher));
+    } catch (const std::bad_alloc&) {
+      return done(OutOfMemory());
+    }
     PumpSoon();
-  }
-
-  // Its events go into `queue`, by `writer`.
-  // Errors: why it was refused.
-  absl::Status Stream(RequestId id, PreparedRequest request,
-                      std::unique_ptr<SearchWatcher> writer,
-                      const std::shared_ptr<EventQueue>& queue) {
-    if (stopped_by_) return *stopped_by_;
-    scheduler_.Submit(
-        id, std::move(request),
-        [queue](absl::StatusOr<Result> result) {
-          queue->End(std::move(result));
-        },
-        std::move(writer));
-    PumpSoon();
-    return queue->error();
   }
 
   void Cancel(RequestId id) {
-    scheduler_.Cancel(id, CancelledByCaller());
+    UntilThereIsMemory([&] { scheduler_.Cancel(id, CancelledByCaller()); });
     PumpSoon();
   }
 
   // `stopped` is called when nothing runs any more.
   void Stop(const std::string& why, std::function<void()> stopped) {
-    if (!stopped_by_) {
-      stopped_by_ = MakeError(absl::StatusCode::kCancelled, why);
-      scheduler_.CancelAll(*stopped_by_);
-    }
-    on_idle_.push_back(std::move(stopped));
+    EndRequests(why);
+    UntilThereIsMemory([&] { on_idle_.push_back(std::move(stopped)); });
     PumpSoon();
   }
 
@@ -97,16 +104,46 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   // Constant after construction.
   const ModelDescription description;
   const std::shared_ptr<const Tokenizer> tokenizer;  // or null
-  const Strand strand;
 
  private:
-  // Plans after the handlers that are already queued, so that requests that
-  // arrive together start together.
+  // A plan that the executor was given.
+  struct StepInFlight {
+    bool only_ended = false;  // nobody runs in it
+    std::optional<absl::StatusOr<StepResult>> result = {};
+  };
+
+  static absl::Status OutOfMemory() {
+    absl::Status status;
+    UntilThereIsMemory([&] {
+      status = ResourceExhausted("not enough memory to take the request");
+    });
+    return status;
+  }
+
+  // For good, with the first reason.
+  void EndRequests(const std::string& why) {
+    if (stopped_by_) return;
+    UntilThereIsMemory(
+        [&] { stopped_by_ = MakeError(absl::StatusCode::kCancelled, why); });
+    UntilThereIsMemory([&] { scheduler_.CancelAll(*stopped_by_); });
+  }
+
+  // Nobody runs on the strand any more: the context's owner is here alone.
+  // Steps in flight report to nobody.
+  void OnContextEnd() {
+    EndRequests("the engine's context has ended");
+    TellIdle();
+    // The last of this, at the end of the block.
+    const std::shared_ptr<Core> self = std::exchange(while_in_flight_, nullptr);
+  }
+
+  // Plans after the work that is already queued, so that requests that arrive
+  // together start together.
   void PumpSoon() {
     if (std::exchange(pump_posted_, true)) return;
-    asio::post(strand, [self = shared_from_this()] {
-      self->pump_posted_ = false;
-      self->Pump();
+    Post([](Core& core) {
+      core.pump_posted_ = false;
+      core.Pump();
     });
   }
 
@@ -114,33 +151,51 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
     while (std::ssize(in_flight_) < max_plans_in_flight_ && StartStep()) {
       continue;
     }
-    if (in_flight_.empty()) Idle();
+    if (!in_flight_.empty()) return;
+    executor_knows_nobody_ = true;
+    if (stopped_by_) GiveExecutorBack();
+    TellIdle();
   }
 
   // False if there is nothing to run, or nothing may.
   bool StartStep() {
     if (plan_was_refused_) return false;
     Stopwatch watch;
+    // Ready before there is a plan, which must then be given to somebody.
+    std::shared_ptr<StepInFlight> step;
+    StepExecutor::Done done;
+    UntilThereIsMemory([&] {
+      step = std::make_shared<StepInFlight>();
+      done = ReportTo(step);
+      in_flight_.push_back(step);
+    });
     StepPlan plan = scheduler_.Plan();
-    if (plan.says_nothing()) return false;
-    if (in_flight_.empty()) step_watch_ = watch;
-    const bool only_ended = plan.empty();
-    if (!only_ended) figures_.plan_time += watch.Elapsed();
-    const auto step = std::make_shared<StepInFlight>();
-    step->only_ended = only_ended;
-    in_flight_.push_back(step);
-    // The guard keeps the context running until the step has reported.
-    plan_was_refused_ = !ExecuteOnce(
-        steps_.get(), std::move(plan),
-        [guard = asio::make_work_guard(strand.get_inner_executor()),
-         self = shared_from_this(), step](absl::StatusOr<StepResult> result) {
-          asio::post(self->strand,
-                     [self, step, result = std::move(result)]() mutable {
-                       step->result = std::move(result);
-                       self->TakeResults();
-                     });
-        });
+    if (plan.says_nothing()) {
+      in_flight_.pop_back();
+      return false;
+    }
+    if (in_flight_.size() == 1) {
+      step_watch_ = watch;
+      while_in_flight_ = shared_from_this();
+      UntilThereIsMemory([&] { strand_->HoldContext(); });
+    }
+    executor_knows_nobody_ = false;
+    step->only_ended = plan.empty();
+    if (!step->only_ended) figures_.plan_time += watch.Elapsed();
+    plan_was_refused_ =
+        !ExecuteOnce(steps_.get(), std::move(plan), std::move(done));
     return !plan_was_refused_;
+  }
+
+  // What takes a step's result to the strand, from any thread.
+  StepExecutor::Done ReportTo(const std::shared_ptr<StepInFlight>& step) {
+    return [strand = strand_, weak = weak_from_this(),
+            step](absl::StatusOr<StepResult> result) {
+      strand->Post([weak, step, result = std::move(result)]() mutable {
+        step->result = std::move(result);
+        if (const auto self = weak.lock()) self->TakeResults();
+      });
+    };
   }
 
   // In the order of the steps: one that could not be started reports before
@@ -156,27 +211,34 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
       figures_.advance_time += watch.Elapsed();
       figures_.step_time += step_time;
     }
-    if (in_flight_.empty()) plan_was_refused_ = false;
+    std::shared_ptr<Core> self;  // the last of this, maybe
+    if (in_flight_.empty()) {
+      plan_was_refused_ = false;
+      self = std::exchange(while_in_flight_, nullptr);
+      strand_->ReleaseContext();
+    }
     Pump();
   }
 
-  void Idle() {
+  void TellIdle() {
     for (const auto& callback : std::exchange(on_idle_, {})) callback();
   }
 
-  // A plan that the executor was given.
-  struct StepInFlight {
-    bool only_ended = false;  // nobody runs in it
-    std::optional<absl::StatusOr<StepResult>> result = {};
-  };
+  void GiveExecutorBack() {
+    if (std::exchange(has_executor_, false)) steps_->sole_use().GiveBack();
+  }
 
   std::atomic<int64_t> next_id_{0};
   const int max_plans_in_flight_;
+  std::shared_ptr<Mailbox> strand_;  // constant after Create
 
   // Touched on the strand.
   const std::shared_ptr<StepExecutor> steps_;
+  bool has_executor_ = false;          // for itself alone
+  bool executor_knows_nobody_ = true;  // it was told of everybody's end
   Scheduler scheduler_;
   std::deque<std::shared_ptr<StepInFlight>> in_flight_;  // oldest first
+  std::shared_ptr<Core> while_in_flight_;                // this, or null
   // The last one: nothing may go on from it.
   bool plan_was_refused_ = false;
   bool pump_posted_ = false;
@@ -188,11 +250,12 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
 
 namespace {
 
-// Ends the request, from any thread.
+// What ends the request, from any thread.
 template <typename Core>
-std::function<void()> Canceller(std::shared_ptr<Core> core, RequestId id) {
-  return [core = std::move(core), id] {
-    asio::post(core->strand, [core, id] { core->Cancel(id); });
+std::function<void()> Canceller(const std::shared_ptr<Core>& core,
+                                RequestId id) {
+  return [core, id] {
+    core->Post([id](Core& on_strand) { on_strand.Cancel(id); });
   };
 }
 
@@ -202,20 +265,22 @@ absl::Status Validate(const Core& core, Request* request) {
   return CheckStops(request->params, core.tokenizer.get());
 }
 
+absl::Status TooLittleMemory() {
+  return ResourceExhausted("not enough memory to prepare the request");
+}
+
 // Makes the request ready to be submitted: all the work on it that has not to
-// be done on the strand.
-// Errors: what is wrong with it; kCancelled if its caller was cancelled before,
-// and has asked not to throw then.
+// be done on the strand. Throws std::bad_alloc.
+// Errors: what is wrong with it; kFailedPrecondition if cancelling it would not
+// be safe; kCancelled if its caller was cancelled before, and has asked not to
+// throw then.
 template <typename Core>
 asio::awaitable<absl::StatusOr<PreparedRequest>> Prepare(
     std::shared_ptr<Core> core, Request request) {
   const absl::Status valid = Validate(*core, &request);
   if (!valid.ok()) co_return valid;
-  const asio::cancellation_state state =
-      co_await asio::this_coro::cancellation_state;
-  if (state.cancelled() != asio::cancellation_type::none) {
-    co_return CancelledByCaller();
-  }
+  const absl::Status can_wait = co_await CheckCanWait();
+  if (!can_wait.ok()) co_return can_wait;
   GiveSeed(&request);
   co_return PreparedRequest(std::move(request), core->tokenizer);
 }
@@ -224,83 +289,105 @@ asio::awaitable<absl::StatusOr<PreparedRequest>> Prepare(
 template <typename Core>
 asio::awaitable<absl::StatusOr<Result>> RunRequest(std::shared_ptr<Core> core,
                                                    Request request) {
-  absl::StatusOr<PreparedRequest> prepared =
-      co_await Prepare(core, std::move(request));
-  if (!prepared.ok()) co_return prepared.status();
+  try {
+    absl::StatusOr<PreparedRequest> prepared =
+        co_await Prepare(core, std::move(request));
+    if (!prepared.ok()) co_return prepared.status();
 
-  using Value = absl::StatusOr<Result>;
-  const auto executor = co_await asio::this_coro::executor;
-  const auto answer = std::make_shared<AnswerChannel<Value>>(executor, 1);
-  const RequestId id = core->NextId();
-  asio::post(core->strand, [core, id, send = SendTo<Value>(answer),
-                            prepared = *std::move(prepared)]() mutable {
-    core->Submit(id, std::move(prepared), std::move(send));
-  });
+    using Value = absl::StatusOr<Result>;
+    const auto answer = std::make_shared<Answer<Value>>();
+    const RequestId id = core->NextId();
+    CancelUnlessAnswered guard(Canceller(core, id));
+    core->Post([id, send = SendTo<Value>(answer, ContextEnded()),
+                prepared = *std::move(prepared)](Core& on_strand) mutable {
+      on_strand.Submit(id, std::move(prepared), send);
+    });
+    std::optional<Value> result = co_await Answer<Value>::Await(answer);
+    if (!result.has_value()) co_return CancelledByCaller();
+    guard.Answered();
+    co_return *std::move(result);
+  } catch (const std::bad_alloc&) {
+    co_return TooLittleMemory();
+  }
+}
 
-  CancelUnlessAnswered guard(Canceller(core, id));
-  auto [error, result] =
-      co_await answer->async_receive(asio::as_tuple(asio::use_awaitable));
-  if (error) co_return CancelledByCaller();
-  guard.Answered();
-  co_return std::move(result);
+Scheduler::Done EndOf(const std::shared_ptr<EventQueue>& queue) {
+  return
+      [queue](absl::StatusOr<Result> result) { queue->End(std::move(result)); };
+}
+
+// A stream of a request that the strand has accepted.
+template <typename Core>
+ResultStream StreamOf(const std::shared_ptr<Core>& core, RequestId id,
+                      const std::shared_ptr<EventQueue>& queue) {
+  const auto read = [core, queue](int64_t num_received,
+                                  EventQueue::Reader reader) {
+    core->Post(
+        [queue, num_received, reader = std::move(reader)](Core&) mutable {
+          queue->Read(num_received, std::move(reader));
+        });
+  };
+  return ResultStream({.read = read, .cancel = Canceller(core, id)});
 }
 
 template <typename Core>
 asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
     std::shared_ptr<Core> core, Request request, StreamOptions options) {
-  absl::StatusOr<PreparedRequest> prepared =
-      co_await Prepare(core, std::move(request));
-  if (!prepared.ok()) co_return prepared.status();
+  try {
+    absl::StatusOr<PreparedRequest> prepared =
+        co_await Prepare(core, std::move(request));
+    if (!prepared.ok()) co_return prepared.status();
 
-  const auto executor = co_await asio::this_coro::executor;
-  const auto answer =
-      std::make_shared<AnswerChannel<absl::Status>>(executor, 1);
-  const auto queue = std::make_shared<EventQueue>();
-  const RequestId id = core->NextId();
-  std::unique_ptr<SearchWatcher> writer =
-      MakeStreamWriter(*prepared, options, queue);
-  asio::post(
-      core->strand,
-      [core, id, queue, send = SendTo<absl::Status>(answer),
-       prepared = *std::move(prepared), writer = std::move(writer)]() mutable {
-        send(core->Stream(id, std::move(prepared), std::move(writer), queue));
-      });
+    const auto answer = std::make_shared<Answer<absl::Status>>();
+    const auto queue = std::make_shared<EventQueue>();
+    const RequestId id = core->NextId();
+    std::unique_ptr<SearchWatcher> writer =
+        MakeStreamWriter(*prepared, options, queue);
+    CancelUnlessAnswered guard(Canceller(core, id));
+    core->Post([id, queue, end = EndOf(queue),
+                send = SendTo<absl::Status>(answer, ContextEnded()),
+                prepared = *std::move(prepared),
+                writer = std::move(writer)](Core& on_strand) mutable {
+      on_strand.Submit(id, std::move(prepared), end, std::move(writer));
+      send(queue->error());
+    });
+    std::optional<absl::Status> accepted =
+        co_await Answer<absl::Status>::Await(answer);
+    if (!accepted.has_value()) co_return CancelledByCaller();
+    ResultStream stream = StreamOf(core, id, queue);
+    guard.Answered();
+    if (!accepted->ok()) co_return *std::move(accepted);
+    co_return std::move(stream);
+  } catch (const std::bad_alloc&) {
+    co_return TooLittleMemory();
+  }
+}
 
-  CancelUnlessAnswered guard(Canceller(core, id));
-  auto [error, accepted] =
-      co_await answer->async_receive(asio::as_tuple(asio::use_awaitable));
-  if (error) co_return CancelledByCaller();
-  guard.Answered();
-  if (!accepted.ok()) co_return accepted;
-  const auto read = [core, queue](int64_t num_received,
-                                  EventQueue::Reader reader) {
-    asio::post(core->strand,
-               [queue, num_received, reader = std::move(reader)]() mutable {
-                 queue->Read(num_received, std::move(reader));
-               });
-  };
-  co_return ResultStream({.read = read, .cancel = Canceller(core, id)});
+[[noreturn]] void ThrowCancelled() {
+  throw boost::system::system_error(asio::error::operation_aborted);
 }
 
 template <typename Core>
 asio::awaitable<void> RunShutdown(std::shared_ptr<Core> core, std::string why) {
-  const auto executor = co_await asio::this_coro::executor;
-  const auto stopped = std::make_shared<AnswerChannel<bool>>(executor, 1);
-  asio::post(core->strand,
-             [core, why = std::move(why), send = SendTo<bool>(stopped)] {
-               core->Stop(why, [send] { send(true); });
-             });
-  co_await stopped->async_receive(asio::use_awaitable);
+  const auto stopped = std::make_shared<Answer<bool>>();
+  core->Post([why = std::move(why),
+              send = SendTo<bool>(stopped, true)](Core& on_strand) {
+    on_strand.Stop(why, [send] { send(true); });
+  });
+  const std::optional<bool> answer = co_await Answer<bool>::Await(stopped);
+  if (!answer.has_value()) ThrowCancelled();
 }
 
 template <typename Core>
 asio::awaitable<EngineFigures> ReadFigures(std::shared_ptr<Core> core) {
   using Value = EngineFigures;
-  const auto executor = co_await asio::this_coro::executor;
-  const auto answer = std::make_shared<AnswerChannel<Value>>(executor, 1);
-  asio::post(core->strand,
-             [core, send = SendTo<Value>(answer)] { send(core->Figures()); });
-  co_return co_await answer->async_receive(asio::use_awaitable);
+  const auto answer = std::make_shared<Answer<Value>>();
+  core->Post([send = SendTo<Value>(answer, Value())](Core& on_strand) {
+    send(on_strand.Figures());
+  });
+  std::optional<Value> figures = co_await Answer<Value>::Await(answer);
+  if (!figures.has_value()) ThrowCancelled();
+  co_return *std::move(figures);
 }
 
 }  // namespace
@@ -314,15 +401,18 @@ absl::StatusOr<Engine> Engine::Create(asio::any_io_executor executor,
   RETURN_IF_ERROR(CheckDescription(steps->description()));
   if (steps->max_plans_in_flight() < 1) {
     return InvalidArgument(
-        "max_plans_in_flight() of steps must be at least 1, "
-        "got ",
+        "max_plans_in_flight() of steps must be at least 1, got ",
         steps->max_plans_in_flight());
   }
   try {
-    return Engine(
-        std::make_shared<Core>(std::move(executor), std::move(steps), options));
+    std::shared_ptr<Core> core = Core::Create(executor, steps, options);
+    if (core->TakeExecutor()) return Engine(std::move(core));
+    return FailedPrecondition(
+        "steps serve another engine, or one left them in the middle of "
+        "requests; await its Shutdown() first");
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted("not enough memory for an engine");
+    return ResourceExhausted("not enough memory for an engine with ",
+                             steps->description().num_pages, " pages");
   }
 }
 
@@ -339,7 +429,7 @@ Engine& Engine::operator=(Engine&& other) {
 
 void Engine::EndRequests() {
   if (core_ == nullptr) return;
-  asio::post(core_->strand, [core = core_] { core->Stop(kShutDown, [] {}); });
+  core_->Post([](Core& core) { core.Stop(kShutDown, [] {}); });
 }
 
 asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Request request) {

@@ -16,8 +16,26 @@
 //
 // Life: an engine shares what it uses (the StepExecutor, the tokenizer, the
 // trace sink), so callers let go of all of it, and of the engine, when they
-// like and in any order. Requests that still run then are answered with
-// kCancelled; a step that runs ends by itself.
+// like and in any order, also while its context runs. Requests that still run
+// then are answered with kCancelled; a step that runs ends by itself, and with
+// it the executor. Contexts may go first, too: the engine's own, as soon as no
+// thread runs it (whoever waits elsewhere is answered with kCancelled), and
+// that of a coroutine that waits, which ends its request. So a thread that
+// blocks until its request is answered may run a context of its own.
+//
+// Racing: a coroutine must be cancelled where it runs; that is asio's rule, of
+// its operator || and make_parallel_group, too. A race with a timer on a
+// context of several threads therefore takes a strand:
+//
+//   co_spawn(make_strand(threads), [&]() -> awaitable<void> {
+//     auto first = co_await (engine.Generate(request) || timer.async_wait());
+//
+// On an asio::thread_pool Generate, Stream and Next are refused with
+// kFailedPrecondition where they could be cancelled without one; how many
+// threads run an io_context nobody knows.
+//
+// Memory: where the host runs out of it the requests that it was for end with
+// kResourceExhausted, and others go on.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -47,7 +65,9 @@ class Engine {
  public:
   // Work runs on `executor`, on a strand of the engine's own.
   // Errors: kInvalidArgument naming the option, or the field of the model's
-  // description, and its value; kResourceExhausted if memory runs out.
+  // description, and its value; kFailedPrecondition if another engine uses
+  // `steps`, until it is gone, or its Shutdown has completed;
+  // kResourceExhausted if memory runs out.
   static absl::StatusOr<Engine> Create(boost::asio::any_io_executor executor,
                                        std::shared_ptr<StepExecutor> steps,
                                        const EngineOptions& options = {});
@@ -63,8 +83,9 @@ class Engine {
   // is, and its pages come back.
   // Errors: kInvalidArgument for a bad request, naming field and value, before
   // anything is held; kResourceExhausted for one that can never fit, with the
-  // figures, and with kTooFewPages if it lacks pages; kCancelled if its caller
-  // or a shutdown cancelled it; kFailedPrecondition if no token was possible;
+  // figures, and with kTooFewPages if it lacks pages, or if memory runs out;
+  // kCancelled if its caller, a shutdown or the end of the engine's context
+  // cancelled it; kFailedPrecondition if no token was possible;
   // and what the model returned, if a step failed.
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
 
@@ -82,7 +103,7 @@ class Engine {
   // that is cancelled meanwhile gets boost::system::system_error.
   boost::asio::awaitable<void> Shutdown(std::string_view why = kShutDown);
 
-  // Cancelled as Shutdown is.
+  // Cancelled as Shutdown is. All zero after the end of the engine's context.
   boost::asio::awaitable<EngineFigures> Figures();
 
  private:

@@ -1,14 +1,13 @@
 #include "batcher/result_stream.h"
 
-#include <boost/asio/as_tuple.hpp>
+#include <atomic>
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <deque>
-#include <iterator>
+#include <new>
 #include <utility>
 
-#include "batcher/answer_channel.h"
+#include "base/status.h"
+#include "batcher/answer.h"
 
 namespace espalier {
 
@@ -21,25 +20,44 @@ struct ResultStream::State {
   // Once. What nobody has read is dropped.
   void EndRequest() {
     ended = true;
-    events.clear();
+    batch = nullptr;
     const Source last = std::exchange(source, {});
     if (last.cancel != nullptr) last.cancel();
   }
 
-  void Take(EventBatch& batch) {
+  void Take(std::shared_ptr<EventBatch> received) {
     ++num_received;
-    std::ranges::move(batch.events, std::back_inserter(events));
-    if (!batch.end.has_value()) return;
+    batch = std::move(received);
+    num_given_out = 0;
+    if (!batch->end.has_value()) return;
     ended = true;
-    error = *std::move(batch.end);
+    error = *batch->end;
     source = {};  // there is nothing to cancel any more
   }
 
+  bool has_event() const {
+    return batch != nullptr && num_given_out < batch->events.size();
+  }
+
+  std::atomic<bool> is_read = false;  // by a Next
   Source source;
-  int64_t num_received = 0;        // batches
-  std::deque<StreamEvent> events;  // taken over, and not given out yet
-  bool ended = false;              // nothing follows `events` but the error
-  absl::Status error;              // not given out yet
+  int64_t num_received = 0;           // batches
+  std::shared_ptr<EventBatch> batch;  // the last of these, or null
+  size_t num_given_out = 0;           // of its events
+  bool ended = false;  // nothing follows the batch's events but the error
+  absl::Status error;  // not given out yet
+};
+
+// Also if the Next is destroyed while it waits.
+class ResultStream::ReadingEnds {
+ public:
+  explicit ReadingEnds(State* state) : state_(*state) {}
+  ~ReadingEnds() { state_.is_read = false; }
+  ReadingEnds(const ReadingEnds&) = delete;
+  ReadingEnds& operator=(const ReadingEnds&) = delete;
+
+ private:
+  State& state_;
 };
 
 ResultStream::ResultStream(Source source)
@@ -65,36 +83,47 @@ ResultStream::Next() {
 
 asio::awaitable<absl::StatusOr<std::optional<StreamEvent>>>
 ResultStream::NextOf(std::shared_ptr<State> state) {
-  const asio::cancellation_state cancellation =
-      co_await asio::this_coro::cancellation_state;
-  if (cancellation.cancelled() != asio::cancellation_type::none) {
-    co_return CancelledByCaller();  // and asked not to throw
+  if (state == nullptr) co_return FailedPrecondition("the stream was moved");
+  if (state->is_read.exchange(true)) {
+    co_return FailedPrecondition("another Next of the stream waits");
   }
-  if (state->events.empty() && !state->ended) {
-    const auto executor = co_await asio::this_coro::executor;
-    using Value = std::shared_ptr<EventBatch>;
-    const auto answer = std::make_shared<AnswerChannel<Value>>(executor, 1);
-    state->source.read(state->num_received, SendTo<Value>(answer));
-    const auto [error, batch] =
-        co_await answer->async_receive(asio::as_tuple(asio::use_awaitable));
-    if (error) co_return CancelledByCaller();
-    state->Take(*batch);
-    // Who has cancelled since may not look at what comes back.
-    const asio::cancellation_state since =
-        co_await asio::this_coro::cancellation_state;
-    if (since.cancelled() != asio::cancellation_type::none) {
-      co_return CancelledByCaller();
+  const ReadingEnds reading_ends(state.get());
+  try {
+    const absl::Status can_wait = co_await CheckCanWait();
+    if (!can_wait.ok()) co_return can_wait;
+    if (!state->has_event() && !state->ended) {
+      const absl::Status received = co_await Receive(state);
+      if (!received.ok()) co_return received;
     }
+  } catch (const std::bad_alloc&) {
+    co_return ResourceExhausted("not enough memory to wait for an event");
   }
-  if (!state->events.empty()) {
-    StreamEvent event = std::move(state->events.front());
-    state->events.pop_front();
-    co_return std::move(event);
+  if (state->has_event()) {
+    co_return std::move(state->batch->events[state->num_given_out++]);
   }
   if (!state->error.ok()) {
     co_return std::exchange(state->error, absl::OkStatus());
   }
   co_return std::nullopt;
+}
+
+asio::awaitable<absl::Status> ResultStream::Receive(
+    std::shared_ptr<State> state) {
+  using Value = std::shared_ptr<EventBatch>;
+  const auto answer = std::make_shared<Answer<Value>>();
+  state->source.read(state->num_received, SendTo<Value>(answer, nullptr));
+  std::optional<Value> batch = co_await Answer<Value>::Await(answer);
+  if (!batch.has_value()) co_return CancelledByCaller();
+  if (*batch == nullptr) {
+    state->EndRequest();
+    co_return ContextEnded();
+  }
+  state->Take(*std::move(batch));
+  // Who has cancelled since may not look at what comes back.
+  const asio::cancellation_state since =
+      co_await asio::this_coro::cancellation_state;
+  const bool is_cancelled = since.cancelled() != asio::cancellation_type::none;
+  co_return is_cancelled ? CancelledByCaller() : absl::OkStatus();
 }
 
 }  // namespace espalier

@@ -18,11 +18,12 @@
 // Cancelling Next ends the wait and nothing else: what it waited for is the
 // next Next's. So Next can race a timer, if the winner of the race looks at
 // what Next returned, too: both may have finished, and asio's operator || drops
-// the value of the second. A reader who is cancelled for good ends the request
-// by letting go of the stream.
+// the value of the second. On several threads a race takes a strand (engine.h).
+// A reader who is cancelled for good ends the request by letting go of the
+// stream.
 //
 // Thread rule: one coroutine at a time; it may run on any executor. The stream
-// does not outlive the engine's context; it may outlive the engine.
+// may outlive the engine and its context, and is told so.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -54,14 +55,19 @@ class ResultStream {
   // Generate would have given; nullopt after it.
   // Errors: those of Generate, in place of the Result, after all that came
   // before; nullopt after that, too. kCancelled ("cancelled by its caller") if
-  // the wait was cancelled: nothing is lost then.
-  // REQUIRES: no other Next waits.
+  // the wait was cancelled, kResourceExhausted if there is no memory to wait:
+  // nothing is lost then. kFailedPrecondition if another Next waits, or where
+  // cancelling would be a race (engine.h).
   boost::asio::awaitable<absl::StatusOr<std::optional<StreamEvent>>> Next();
 
  private:
   struct State;
+  class ReadingEnds;
   static boost::asio::awaitable<absl::StatusOr<std::optional<StreamEvent>>>
   NextOf(std::shared_ptr<State> state);
+  // The next batch.
+  static boost::asio::awaitable<absl::Status> Receive(
+      std::shared_ptr<State> state);
 
   void EndRequest();
 

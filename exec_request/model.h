@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "base/ids.h"
+#include "base/sole_use.h"
 #include "exec_request/step_plan.h"
 
 namespace espalier {
@@ -71,6 +72,12 @@ class Model {
   // the failed plan was the first to feed.
   virtual absl::Status Forward(const StepPlan& plan,
                                std::span<float> logits) = 0;
+
+  // Of an executor, as long as it lives: it knows what the pages hold.
+  SoleUse& sole_use() { return sole_use_; }
+
+ private:
+  SoleUse sole_use_;
 };
 
 }  // namespace espalier

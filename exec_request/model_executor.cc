@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "exec_request/report_logprobs.h"
@@ -26,7 +27,10 @@ class ModelExecutor::Worker {
         model_(std::move(model)),
         pool_(std::move(pool)),
         groups_(model_->description().page_size) {}
-  ~Worker() { thread_.join(); }
+  ~Worker() {
+    thread_.join();
+    model_->sole_use().GiveBack();
+  }
 
   bool IsThisThread() {
     return thread_.get_executor().running_in_this_thread();
@@ -36,9 +40,16 @@ class ModelExecutor::Worker {
   const ModelDescription& description() const { return model_->description(); }
 
   void Start(StepPlan plan, Done done) {
-    boost::asio::post(thread_, [this, plan = std::move(plan),
-                                done = std::move(done)]() mutable {
-      done(RunSafely(&plan));
+    // A plan that is not run would leave others unsaid: who forks, who ended.
+    const auto step = UntilThereIsMemory([&] {
+      return std::make_shared<std::pair<StepPlan, Done>>(std::move(plan),
+                                                         std::move(done));
+    });
+    UntilThereIsMemory([&] {
+      boost::asio::post(thread_, [this, step] {
+        const Done report = std::move(step->second);
+        report(RunSafely(&step->first));
+      });
     });
   }
 
@@ -53,13 +64,16 @@ class ModelExecutor::Worker {
     try {
       return Run(plan);
     } catch (const std::bad_alloc&) {
-      return ResourceExhausted("not enough memory for a step of ",
-                               plan->tokens.size(), " tokens and ",
-                               plan->num_logits, " lines of logits");
+      return UntilThereIsMemory([&] {
+        return ResourceExhausted("not enough memory for a step of ",
+                                 plan->tokens.size(), " tokens and ",
+                                 plan->num_logits, " lines of logits");
+      });
     } catch (const std::exception& error) {
-      return Internal("the model threw: ", error.what());
+      return UntilThereIsMemory(
+          [&] { return Internal("the model threw: ", error.what()); });
     } catch (...) {
-      return Internal("the model threw");
+      return UntilThereIsMemory([] { return Internal("the model threw"); });
     }
   }
 
@@ -95,10 +109,14 @@ absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
   if (model == nullptr) return InvalidArgument("model must not be null");
   if (pool == nullptr) return InvalidArgument("pool must not be null");
   RETURN_IF_ERROR(CheckDescription(model->description()));
+  if (!model->sole_use().Take()) {
+    return FailedPrecondition("the model runs on another executor");
+  }
   try {
-    return std::shared_ptr<ModelExecutor>(new ModelExecutor(
-        std::make_unique<Worker>(std::move(model), std::move(pool), options)));
+    auto worker = std::make_unique<Worker>(model, std::move(pool), options);
+    return std::shared_ptr<ModelExecutor>(new ModelExecutor(std::move(worker)));
   } catch (const std::exception& error) {  // of the system, or bad_alloc
+    model->sole_use().GiveBack();
     return ResourceExhausted("cannot start the thread of a model: ",
                              error.what());
   }

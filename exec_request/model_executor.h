@@ -24,11 +24,11 @@ struct ModelExecutorOptions {
 
 class ModelExecutor : public StepExecutor {
  public:
-  // `model` runs nothing else as long as the executor lives. Selection runs on
-  // `pool`, which may be the model's and that of other models.
+  // Selection runs on `pool`, which may be the model's and that of others.
   // Errors: kInvalidArgument if one of them is null, or the model's description
-  // is not one to run with (CheckDescription); kResourceExhausted if there is
-  // no thread or memory to be had.
+  // is not one to run with (CheckDescription); kFailedPrecondition if the model
+  // runs on another executor; kResourceExhausted if there is no thread or
+  // memory to be had.
   static absl::StatusOr<std::shared_ptr<ModelExecutor>> Create(
       std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
       const ModelExecutorOptions& options = {});

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "absl/status/statusor.h"
+#include "base/sole_use.h"
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
 
@@ -31,6 +32,13 @@ class StepExecutor {
   // was not asked, an engine ends the requests that it cannot answer with
   // kInternal, and goes on.
   virtual void Execute(StepPlan plan, Done done) = 0;
+
+  // Of an engine: from its first plan on, until it has been told of the end of
+  // everybody that plans have named.
+  SoleUse& sole_use() { return sole_use_; }
+
+ private:
+  SoleUse sole_use_;
 };
 
 }  // namespace espalier

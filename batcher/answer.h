@@ -1,0 +1,135 @@
+// Answer: one value on its way from an engine's strand to a coroutine that
+// waits elsewhere.
+//
+// Either side may go first. Who waits may be cancelled, or destroyed with its
+// context; then the value is dropped. Who answers may be destroyed without
+// having done so; then the other value is given that it was made with. So
+// nobody waits in vain.
+//
+//   const auto answer = std::make_shared<Answer<int>>();
+//   core->Post([send = SendTo(answer, -1)] { send(7); });
+//   const std::optional<int> value = co_await Answer<int>::Await(answer);
+//
+// Thread rule: one coroutine awaits, once; any thread answers.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "base/status.h"
+#include "batcher/context_link.h"
+
+namespace espalier {
+
+// A coroutine's sleep, until somebody wakes it.
+class Waiter : public std::enable_shared_from_this<Waiter> {
+ public:
+  // Wakes who sleeps, or the next who wants to.
+  void Wake() noexcept { End(Outcome::kWoken); }
+
+  // Whether it was woken; it was cancelled otherwise.
+  static boost::asio::awaitable<bool> Sleep(std::shared_ptr<Waiter> waiter);
+
+ private:
+  using Handler = absl::AnyInvocable<void(bool) &&>;
+  enum class Outcome { kNone, kWoken, kCancelled };
+
+  void Begin(const boost::asio::any_io_executor& executor, Handler handler);
+  void End(Outcome outcome) noexcept;
+  static void Post(ContextLink& link, Handler handler, Outcome outcome);
+  void OnContextEnd();
+
+  std::mutex mutex_;
+  Outcome outcome_ ABSL_GUARDED_BY(mutex_) = Outcome::kNone;  // the first
+  // While it sleeps.
+  Handler handler_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<ContextLink> link_ ABSL_GUARDED_BY(mutex_);
+};
+
+template <typename T>
+class Answer {
+ public:
+  // Of several, the first counts.
+  void Give(T value) noexcept {
+    if (given_.exchange(true)) return;
+    value_ = std::move(value);
+    waiter_->Wake();
+  }
+
+  // The value; nullopt if the wait was cancelled.
+  static boost::asio::awaitable<std::optional<T>> Await(
+      std::shared_ptr<Answer> answer) {
+    // Written out: GCC 12 miscompiles an awaitable's argument in a condition.
+    const bool is_woken = co_await Waiter::Sleep(answer->waiter_);
+    std::optional<T> value;
+    if (is_woken) value = std::move(answer->value_);
+    co_return value;
+  }
+
+ private:
+  std::atomic<bool> given_{false};
+  std::optional<T> value_;  // the waiter orders writing and reading it
+  const std::shared_ptr<Waiter> waiter_ = std::make_shared<Waiter>();
+};
+
+// Gives `answer`; or, if all copies are destroyed without a call, `otherwise`.
+template <typename T>
+std::function<void(T)> SendTo(std::shared_ptr<Answer<T>> answer, T otherwise) {
+  struct Sender {
+    ~Sender() { answer->Give(std::move(otherwise)); }
+    std::shared_ptr<Answer<T>> answer;
+    T otherwise;
+  };
+  auto sender =
+      std::make_shared<Sender>(std::move(answer), std::move(otherwise));
+  return [sender = std::move(sender)](T value) {
+    sender->answer->Give(std::move(value));
+  };
+}
+
+// Whether the coroutine that awaits this can go on to wait for an answer.
+// Errors: kCancelled if its caller was cancelled before and has asked not to
+// throw then; kFailedPrecondition if cancelling it would be a race: asio asks
+// that a coroutine be cancelled where it runs, which on threads takes a strand.
+// (Of an io_context nobody knows how many threads run it.)
+boost::asio::awaitable<absl::Status> CheckCanWait();
+
+// What a coroutine that is cancelled while it waits is told.
+inline absl::Status CancelledByCaller() {
+  return MakeError(absl::StatusCode::kCancelled, "cancelled by its caller");
+}
+
+// What callers are told whose engine cannot answer any more.
+inline absl::Status ContextEnded() {
+  return MakeError(absl::StatusCode::kCancelled,
+                   "the engine's context has ended");
+}
+
+// Tells the engine when a coroutine stops waiting without an answer, also by
+// being destroyed.
+class CancelUnlessAnswered {
+ public:
+  explicit CancelUnlessAnswered(std::function<void()> cancel)
+      : cancel_(std::move(cancel)) {}
+  ~CancelUnlessAnswered() {
+    if (cancel_ != nullptr) cancel_();
+  }
+  CancelUnlessAnswered(const CancelUnlessAnswered&) = delete;
+  CancelUnlessAnswered& operator=(const CancelUnlessAnswered&) = delete;
+
+  void Answered() { cancel_ = nullptr; }
+
+ private:
+  std::function<void()> cancel_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,54 @@
+#include "batcher/mailbox.h"
+
+namespace espalier {
+
+std::shared_ptr<Mailbox> Mailbox::Create(
+    const boost::asio::any_io_executor& executor,
+    std::function<void()> on_end) {
+  std::shared_ptr<Mailbox> mailbox(new Mailbox(std::move(on_end)));
+  mailbox->link_ = std::make_unique<ContextLink>(
+      executor, [weak = std::weak_ptr<Mailbox>(mailbox)] {
+        if (const auto self = weak.lock()) self->OnContextEnd();
+      });
+  return mailbox;
+}
+
+Mailbox::Mailbox(std::function<void()> on_end) : on_end_(std::move(on_end)) {}
+
+void Mailbox::Schedule() {
+  UntilThereIsMemory(
+      [this] { link_->Post([self = shared_from_this()] { self->Run(); }); });
+}
+
+// As a strand does: what comes meanwhile waits for its turn among the other
+// handlers of the context.
+void Mailbox::Run() {
+  std::vector<Work> batch;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    batch.swap(posted_);
+  }
+  for (Work& work : batch) {
+    // What it refers to is gone before the next runs.
+    Work now = std::move(work);
+    now();
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_scheduled_ = !posted_.empty();
+    if (!is_scheduled_) return;
+  }
+  Schedule();
+}
+
+void Mailbox::OnContextEnd() {
+  std::vector<Work> dropped;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    has_ended_ = true;
+    dropped.swap(posted_);
+  }
+  on_end_();
+}
+
+}  // namespace espalier

@@ -1,0 +1,68 @@
+// Mailbox: work that runs one after the other on a context, in the order it was
+// posted: a strand that outlives its context, and needs no memory that it
+// cannot wait for.
+//
+// Thread rule: any thread posts, at any time.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "base/memory.h"
+#include "batcher/context_link.h"
+
+namespace espalier {
+
+class Mailbox : public std::enable_shared_from_this<Mailbox> {
+ public:
+  using Work = absl::AnyInvocable<void()>;
+
+  // `on_end` is called when the context ends, instead of any work: by the
+  // thread that destroys it, while nothing runs.
+  static std::shared_ptr<Mailbox> Create(
+      const boost::asio::any_io_executor& executor,
+      std::function<void()> on_end);
+
+  // `work` must not throw. After the context's end it is destroyed instead.
+  template <typename F>
+  void Post(F work) noexcept;
+
+  // The context's run() does not return between these.
+  void HoldContext() { link_->Hold(); }
+  void ReleaseContext() { link_->Release(); }
+
+ private:
+  explicit Mailbox(std::function<void()> on_end);
+
+  void Schedule();
+  void Run();
+  void OnContextEnd();
+
+  // Constant after Create.
+  std::function<void()> on_end_;
+  std::unique_ptr<ContextLink> link_;
+
+  std::mutex mutex_;
+  bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_scheduled_ ABSL_GUARDED_BY(mutex_) = false;  // or runs
+  std::vector<Work> posted_ ABSL_GUARDED_BY(mutex_);
+};
+
+template <typename F>
+void Mailbox::Post(F work) noexcept {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (has_ended_) return;
+    UntilThereIsMemory([&] { posted_.emplace_back(std::move(work)); });
+    if (std::exchange(is_scheduled_, true)) return;
+  }
+  Schedule();
+}
+
+}  // namespace espalier

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/memory.h"
 
 namespace espalier {
 namespace {
@@ -57,8 +58,8 @@ bool EventQueue::empty() const {
 
 void EventQueue::Flush() {
   if (reader_ == nullptr || empty()) return;
+  last_ = UntilThereIsMemory([this] { return Take(); });
   ++num_handed_out_;
-  last_ = Take();
   std::exchange(reader_, nullptr)(last_);
 }
 
@@ -73,6 +74,7 @@ void EventQueue::Read(int64_t num_received, Reader reader) {
 
 std::shared_ptr<EventBatch> EventQueue::Take() {
   auto batch = std::make_shared<EventBatch>();
+  batch->events.reserve(samples_.size() + 3);  // nothing fails from here on
   const auto take = [&](auto& event) {
     if (event.has_value()) batch->events.push_back(*std::move(event));
     event.reset();

@@ -46,7 +46,8 @@ class EventQueue {
   // The last event, or the error instead of it; flushes.
   void End(absl::StatusOr<Result> result);
 
-  // Hands what waits to the reader who waits, if there are both.
+  // Hands what waits to the reader who waits, if there are both. It does not
+  // fail, nor do End and Read: events are all that needs memory.
   void Flush();
 
   // Calls `reader` once: now if something waits, or as soon as it does; instead

@@ -3,8 +3,11 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <new>
+#include <string_view>
 #include <utility>
 
+#include "base/memory.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -15,7 +18,9 @@ class OneAnswer {
  public:
   explicit OneAnswer(StepExecutor::Done done) : done_(std::move(done)) {}
   ~OneAnswer() {
-    Give(Internal("the step executor dropped a step without an answer"));
+    if (given_) return;
+    GiveError(absl::StatusCode::kInternal,
+              "the step executor dropped a step without an answer");
   }
   OneAnswer(const OneAnswer&) = delete;
   OneAnswer& operator=(const OneAnswer&) = delete;
@@ -23,6 +28,10 @@ class OneAnswer {
   void Give(absl::StatusOr<StepResult> result) {
     if (given_.exchange(true)) return;
     std::exchange(done_, nullptr)(std::move(result));
+  }
+  void GiveError(absl::StatusCode code, std::string_view what,
+                 std::string_view details = "") {
+    UntilThereIsMemory([&] { Give(MakeError(code, what, details)); });
   }
 
  private:
@@ -33,17 +42,22 @@ class OneAnswer {
 }  // namespace
 
 bool ExecuteOnce(StepExecutor* steps, StepPlan plan, StepExecutor::Done done) {
-  const auto answer = std::make_shared<OneAnswer>(std::move(done));
+  const auto answer = UntilThereIsMemory(
+      [&] { return std::make_shared<OneAnswer>(std::move(done)); });
   try {
     steps->Execute(std::move(plan),
                    [answer](absl::StatusOr<StepResult> result) {
                      answer->Give(std::move(result));
                    });
     return true;
+  } catch (const std::bad_alloc&) {
+    answer->GiveError(absl::StatusCode::kResourceExhausted,
+                      "not enough memory to start a step");
   } catch (const std::exception& error) {
-    answer->Give(Internal("the step executor threw: ", error.what()));
+    answer->GiveError(absl::StatusCode::kInternal,
+                      "the step executor threw: ", error.what());
   } catch (...) {
-    answer->Give(Internal("the step executor threw"));
+    answer->GiveError(absl::StatusCode::kInternal, "the step executor threw");
   }
   return false;
 }

@@ -8,8 +8,9 @@ namespace espalier {
 
 // Starts `plan` on `steps`, and calls `done` exactly once and then forgets it,
 // on any thread: with the executor's first answer; or with kInternal, if it
-// throws, or drops what it was to call without an answer. Returns false if it
-// threw: then it may not know the plan.
+// throws, or drops what it was to call without an answer; or with
+// kResourceExhausted, if it has no memory to start it. Returns false if it
+// threw: then it may not know the plan. Does not throw.
 bool ExecuteOnce(StepExecutor* steps, StepPlan plan, StepExecutor::Done done);
 
 }  // namespace espalier

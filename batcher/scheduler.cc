@@ -1,13 +1,17 @@
 #include "batcher/scheduler.h"
 
 #include <algorithm>
+#include <chrono>
+#include <new>
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/cord.h"
 #include "base/check.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "base/wording.h"
 #include "beam/selection_options.h"
@@ -56,6 +60,15 @@ absl::Status TooFewPages(const Request& request, int64_t needed,
   return error;
 }
 
+// Calls `body`, which only counts or checks.
+template <typename Body>
+void IfThereIsMemory(const Body& body) {
+  try {
+    body();
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 }  // namespace
 
 bool ValidateStepsByDefault() {
@@ -85,6 +98,8 @@ Scheduler::Scheduler(const ModelDescription& model,
       max_step_tokens_(
           std::min(options.max_step_tokens, limits_.max_step_tokens)),
       vocab_size_(model.vocab_size),
+      out_of_memory_(ResourceExhausted(
+          "not enough memory on the host for the request's next step")),
       pool_(model.num_pages, model.page_size) {
   const auto check = [](const absl::Status& status) {
     CHECK(status.ok()) << status.ToString();
@@ -125,28 +140,52 @@ absl::Status Scheduler::CheckFits(const Request& request,
 }
 
 StepPlan Scheduler::Plan() {
-  StepPlan plan = std::exchange(next_plan_, StepPlan());
+  while (true) {
+    StepPlan plan = UntilThereIsMemory(
+        [this] { return std::exchange(next_plan_, StepPlan()); });
+    try {
+      WritePlan(&plan);
+      if (plan.empty() && !in_flight_.empty()) {
+        std::swap(next_plan_, plan);  // what ended is for the next that runs
+        return plan;
+      }
+      if (options_.validate_steps) Validate(plan);
+      Remember(plan);
+      return plan;
+    } catch (const std::bad_alloc&) {
+      AbandonPlan(std::move(plan));
+    }
+  }
+}
+
+void Scheduler::WritePlan(StepPlan* plan) {
   Budget budget = {max_step_tokens_, limits_.max_beams};
   const bool waits = !in_flight_.empty() && !SomebodyRunsOn();
   for (Running& running : running_) {
     const BeamGroup& group = *running.group;
     if (!waits && !group.prefilling() && group.can_plan()) {
-      PlanGroup(running, &plan, &budget);
+      PlanGroup(running, plan, &budget);
     }
   }
   for (Running& running : running_) {
     if (running.group->prefilling() && !budget.is_used_up()) {
-      PlanGroup(running, &plan, &budget);
+      PlanGroup(running, plan, &budget);
     }
   }
-  Admit(&plan, &budget);
-  if (plan.empty() && !in_flight_.empty()) {
-    next_plan_ = std::move(plan);  // what ended is for the next step that runs
-    return StepPlan();
+  Admit(plan, &budget);
+}
+
+void Scheduler::AbandonPlan(StepPlan plan) {
+  planned_.clear();
+  next_plan_.forks = std::move(plan.forks);
+  next_plan_.finished = std::move(plan.finished);
+  next_plan_.ended = std::move(plan.ended);
+  if (running_.empty()) {
+    // Nobody is in the way of what has no memory now.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  Remember(plan);
-  if (options_.validate_steps) Validate(plan);
-  return plan;
+  for (Running& running : running_) Finish(running, out_of_memory_);
+  EraseFinished();
 }
 
 bool Scheduler::SomebodyRunsOn() const {
@@ -182,8 +221,8 @@ void Scheduler::PlanGroup(Running& running, StepPlan* plan, Budget* budget) {
 
 void Scheduler::Remember(const StepPlan& plan) {
   if (plan.says_nothing()) return;
-  PlanInFlight& remembered = in_flight_.emplace_back();
-  remembered.requests = std::exchange(planned_, {});
+  PlanInFlight remembered;
+  remembered.requests = planned_;
   for (const PlanSelection& selection : plan.selections) {
     remembered.asked.push_back(selection.request);
   }
@@ -195,7 +234,13 @@ void Scheduler::Remember(const StepPlan& plan) {
     remembered.scored.push_back({scoring.request, scoring.tokens.size()});
   }
   remembered.num_page_copies = static_cast<int>(plan.page_copies.size());
-  if (in_flight_.size() == 1) CountStep(remembered);
+  in_flight_.push_back(std::move(remembered));
+  // Nothing fails from here on.
+  planned_.clear();
+  for (Running& running : running_) {
+    running.is_known = running.is_known || running.group->was_planned();
+  }
+  if (in_flight_.size() == 1) CountStep(in_flight_.front());
 }
 
 bool Scheduler::CanAdmit(const Waiting& next) const {
@@ -220,14 +265,28 @@ void Scheduler::Admit(StepPlan* plan, Budget* budget) {
     absl::StatusOr<PageReservation> pages = pool_.Reserve(
         BeamGroup::WorstCasePages(next.prepared.request, pool_.page_size()));
     if (!pages.ok()) return;  // it waits until others have ended
-    running_.push_back(
-        {std::make_unique<BeamGroup>(next.id, std::move(next.prepared),
-                                     *std::move(pages), &pool_, &sequence_ids_,
-                                     options_.trace.get()),
-         next.needs, std::move(next.done), std::move(next.watcher)});
+    try {
+      Start(next, *std::move(pages));
+    } catch (const std::bad_alloc&) {
+      const Done done = std::move(next.done);
+      waiting_.pop_front();
+      done(out_of_memory_);
+      continue;
+    }
     waiting_.pop_front();
     PlanGroup(running_.back(), plan, budget);
   }
+}
+
+void Scheduler::Start(Waiting& next, PageReservation pages) {
+  if (running_.size() == running_.capacity()) {
+    running_.reserve(2 * running_.size() + 1);
+  }
+  auto group = std::make_unique<BeamGroup>(
+      next.id, std::move(next.prepared), std::move(pages), &pool_,
+      &sequence_ids_, options_.trace.get());
+  running_.push_back({std::move(group), next.needs, std::move(next.done),
+                      std::move(next.watcher)});
 }
 
 Scheduler::Running* Scheduler::Find(RequestId id) {
@@ -270,8 +329,12 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
   const PlanInFlight plan = std::move(in_flight_.front());
   in_flight_.pop_front();
   if (result.ok()) {
-    const absl::Status answers = CheckAnswers(plan, *result);
-    if (!answers.ok()) result = answers;
+    try {
+      const absl::Status answers = CheckAnswers(plan, *result);
+      if (!answers.ok()) result = answers;
+    } catch (const std::bad_alloc&) {
+      result = out_of_memory_;
+    }
   }
   if (result.ok()) {
     figures_.forward_time += result->forward_time;
@@ -290,14 +353,18 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
   }
   EraseFinished();
   if (!in_flight_.empty()) CountStep(in_flight_.front());
-  if (options_.validate_steps) Validate(next_plan_);
+  if (options_.validate_steps) {
+    IfThereIsMemory([this] { Validate(next_plan_); });
+  }
 }
 
 void Scheduler::TakeScoring(const ScoringResult& result, size_t num_tokens) {
   Running* running = Find(result.request);
   if (running == nullptr) return;
-  const absl::Status status =
-      running->group->TakeScoring(result, num_tokens, vocab_size_);
+  absl::Status status = out_of_memory_;
+  IfThereIsMemory([&] {
+    status = running->group->TakeScoring(result, num_tokens, vocab_size_);
+  });
   if (!status.ok()) Finish(*running, status);
 }
 
@@ -305,18 +372,27 @@ void Scheduler::AdvanceGroup(const SelectionResult& result) {
   // It may have been cancelled, or have ended a step before.
   Running* running = Find(result.request);
   if (running == nullptr) return;
-  BeamGroup& group = *running->group;
+  try {
+    Advance(*running, result);
+  } catch (const std::bad_alloc&) {
+    Finish(*running, out_of_memory_);
+  }
+}
+
+void Scheduler::Advance(Running& running, const SelectionResult& result) {
+  BeamGroup& group = *running.group;
   absl::Status status = result.error;
   if (status.ok()) status = group.CheckAnswer(result, vocab_size_);
   if (status.ok()) status = group.Advance(result, &next_plan_);
-  if (!status.ok()) return Finish(*running, status);
-  if (running->watcher != nullptr) running->watcher->OnStep(group.strategy());
-  if (group.done()) Finish(*running, group.TakeResult());
+  if (!status.ok()) return Finish(running, status);
+  if (running.watcher != nullptr) running.watcher->OnStep(group.strategy());
+  if (group.done()) Finish(running, group.TakeResult());
 }
 
 void Scheduler::Finish(Running& running, absl::StatusOr<Result> result) {
-  running.group->Drop(&next_plan_);
-  running.group->TellEnd(result);
+  UntilThereIsMemory(
+      [&] { running.group->Drop(running.is_known ? &next_plan_ : nullptr); });
+  IfThereIsMemory([&] { running.group->TellEnd(result); });
   if (result.ok()) {
     figures_.num_generated_tokens += result->usage.num_generated_tokens;
   }
@@ -355,7 +431,9 @@ void Scheduler::CountStep(const PlanInFlight& plan) {
   if (plan.requests.empty()) return;  // it only says who ended
   ++figures_.num_steps;
   int64_t unshared = 0;
-  for (const PageTable* table : Tables()) unshared += table->pages().size();
+  IfThereIsMemory([&] {
+    for (const PageTable* table : Tables()) unshared += table->pages().size();
+  });
   const int64_t held = pool_.num_held();
   figures_.peak_pages = std::max(figures_.peak_pages, held);
   figures_.peak_unshared_pages =

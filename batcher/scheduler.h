@@ -11,6 +11,11 @@
 // then prompts of running requests, in order of admission; then waiting
 // requests, in order of arrival: nobody is overtaken.
 //
+// Where memory runs out the requests that it was for end with
+// kResourceExhausted, and the others go on: one whose answer cannot be applied,
+// or all that run where a plan of theirs cannot be written. Submit alone throws
+// std::bad_alloc, and has not taken the request then.
+//
 // A scheduler belongs to one strand. Results come in the order of plans. Plan
 // and Advance alternate; or, for executors that take continuations
 // (step_plan.h), Plan is called again while plans are not answered. Then
@@ -150,6 +155,7 @@ class Scheduler {
     Needs needs;
     Done done;
     std::unique_ptr<SearchWatcher> watcher;  // null if nobody watches
+    bool is_known = false;  // to the executor: a plan has named it
   };
   // What is remembered of a plan until it is answered.
   struct PlanInFlight {
@@ -172,9 +178,15 @@ class Scheduler {
     bool is_used_up() const { return num_tokens < 1 || num_logits < 1; }
   };
 
+  // Of Plan: throws std::bad_alloc, and then AbandonPlan is called.
+  void WritePlan(StepPlan* plan);
+  // `plan` is for nobody: all that run end. What ended before is said next.
+  void AbandonPlan(StepPlan plan);
   // Adds what one group runs next.
   void PlanGroup(Running& running, StepPlan* plan, Budget* budget);
   void Admit(StepPlan* plan, Budget* budget);
+  // Throws std::bad_alloc, and then `next` is unchanged but for its request.
+  void Start(Waiting& next, PageReservation pages);
   bool CanAdmit(const Waiting& next) const;
   // Errors: kResourceExhausted if the request fits not even alone.
   absl::Status CheckFits(const Request& request, const Needs& needs) const;
@@ -187,6 +199,7 @@ class Scheduler {
                             const StepResult& result) const;
   void TakeScoring(const ScoringResult& result, size_t num_tokens);
   void AdvanceGroup(const SelectionResult& result);
+  void Advance(Running& running, const SelectionResult& result);
   void Finish(Running& running, absl::StatusOr<Result> result);
   void EraseFinished();
   // Counts the step that runs now, when all answers before it are there.
@@ -201,6 +214,7 @@ class Scheduler {
   const StepLimits limits_;
   const int max_step_tokens_;  // within the limits
   const int vocab_size_;
+  const absl::Status out_of_memory_;  // made while there is some
 
   PagePool pool_;  // before the groups: it outlives them
   SequenceIdSource sequence_ids_;

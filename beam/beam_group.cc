@@ -12,6 +12,18 @@
 #include "pages/page_table.h"
 
 namespace espalier {
+namespace {
+
+// So that `count` more can be added without failure.
+template <typename T>
+void ReserveMore(size_t count, std::vector<T>* values) {
+  const size_t size = values->size() + count;
+  if (size > values->capacity()) {
+    values->reserve(std::max(size, 2 * values->capacity()));
+  }
+}
+
+}  // namespace
 
 int64_t BeamGroup::WorstCasePages(const Request& request, int page_size) {
   const int64_t num_prompt_tokens = request.prompt_tokens.size();
@@ -332,9 +344,10 @@ void BeamGroup::ForkTwins(std::span<const PlacedBeam> next,
     if (next[rank].slot == parents[rank]) continue;
     const Sequence& parent = *slots_[parents[rank]].sequence;
     const SequenceId child = ids_->Next();
+    Sequence fork = {child, parent.pages.Fork(parent.pages.num_tokens())};
+    // Said of all that live, and of nobody else, also where memory runs out.
     if (!outstanding()) next_plan->forks.push_back({parent.id, child});
-    slots_[next[rank].slot].sequence =
-        Sequence{child, parent.pages.Fork(parent.pages.num_tokens())};
+    slots_[next[rank].slot].sequence = std::move(fork);
   }
 }
 
@@ -358,7 +371,9 @@ void BeamGroup::PutTails(std::span<const PlacedBeam> next,
 
 void BeamGroup::Drop(StepPlan* next_plan) {
   if (done_) return;
-  if (num_prompt_tokens_fed_ > 0) {
+  if (was_planned() && next_plan != nullptr) {
+    ReserveMore(1, &next_plan->ended);
+    ReserveMore(slots_.size(), &next_plan->finished);
     next_plan->ended.push_back(id_);
     for (const Slot& slot : slots_) {
       if (!slot.sequence.has_value()) continue;

@@ -105,18 +105,25 @@ class BeamGroup {
   absl::Status TakeScoring(const ScoringResult& result, size_t num_tokens,
                            int vocab_size);
 
-  // Applies the oldest outstanding answer. Forks of sequences, and those that
-  // ended, go into `*next_plan`; no forks if the next step is planned already.
-  // Errors: as DecodeStrategy::Advance; the group is done then.
-  // REQUIRES: !done(), a selection is not answered yet, and CheckAnswer was OK.
+  // Applies the oldest outstanding answer. Throws std::bad_alloc, and the group
+  // must be dropped then; so must it if PlanStep does. Forks of sequences, and
+  // those that ended, go into `*next_plan`; no forks if the next step is
+  // planned already. Errors: as DecodeStrategy::Advance; the group is done
+  // then. REQUIRES: !done(), a selection is not answered yet, and CheckAnswer
+  // was OK.
   absl::Status Advance(const SelectionResult& result, StepPlan* next_plan);
 
   // Tail copies that the executor makes by itself for the step that runs: of
   // twins, in one that was planned ahead.
   int num_tail_copies_ahead() const { return num_tail_copies_ahead_; }
 
+  // Whether a plan ever named it.
+  bool was_planned() const { return num_prompt_tokens_fed_ > 0; }
+
   // Lets go of all pages; if a plan ever named it, the group and its sequences
-  // go into next_plan->ended and finished. The group is done then.
+  // go into next_plan->ended and finished, unless `next_plan` is null: nobody
+  // got those plans. The group is done then. Throws std::bad_alloc, and has
+  // done nothing then.
   // REQUIRES: `*next_plan` has nothing of this group to run.
   void Drop(StepPlan* next_plan);
 

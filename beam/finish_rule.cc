@@ -85,8 +85,9 @@ absl::Status CheckStops(const GenerationParams& params,
                         const Tokenizer* tokenizer) {
   if (params.stop.empty() || tokenizer != nullptr) return absl::OkStatus();
   return InvalidArgument(
-      "stop must be empty where there is no tokenizer that gives a text to "
-      "find it in, got ",
+      "stop must be empty without a tokenizer (EngineOptions::tokenizer), "
+      "which "
+      "makes the text to find it in, got ",
       Counted(params.stop.size(), "string"));
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/memory.h"
 #include "batcher/engine.h"
 #include "exec_request/step_executor.h"
 #include "tests/batcher/toy_requests.h"
@@ -27,7 +28,8 @@ class ManualExecutor : public StepExecutor {
   }
   int max_plans_in_flight() const override { return max_plans_in_flight_; }
   void Execute(StepPlan plan, Done done) override {
-    started_.emplace_back(std::move(plan), std::move(done));
+    UntilThereIsMemory(
+        [&] { started_.emplace_back(std::move(plan), std::move(done)); });
     CHECK_LE(started_.size(), max_plans_in_flight_);
   }
 

@@ -16,7 +16,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::EnFrTokenizer;
-using ::testing::HasSubstr;
 using testing::SharedEnFrTokenizer;
 using testing::StatusIs;
 
@@ -155,9 +154,9 @@ TEST(CheckStopsTest, StopsNeedATokenizer) {
   EXPECT_OK(CheckStops(params, &EnFrTokenizer()));
   EXPECT_THAT(CheckStops(params, nullptr),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("stop must be empty where there is no "
-                                 "tokenizer that gives a text to find it in, "
-                                 "got 1 string")));
+                       "stop must be empty without a tokenizer "
+                       "(EngineOptions::tokenizer), which makes the text to "
+                       "find it in, got 1 string"));
 }
 
 }  // namespace

@@ -60,6 +60,7 @@ readonly script=tools/sanitize_gpu.sh  # from here
 readonly failing_calls=CudaGpuTest.OutOfMemoryIsAStatusAndTheDeviceGoesOn:\
 CudaGpuTest.AnOrdinalThatIsNotThereIsRefused:\
 CudaGpuTest.AScopeOfADeviceThatIsNotThereIsRefused:\
+CudaExecutorMemoryTest.DrawnBeamsWithoutMemoryEndAlone:\
 CudaLlamaTest.WhatTheDeviceCannotDoIsNamed
 # Products of 16 bits and more than 16 rows, or tests that cannot be parted from
 # those: bf16 and f16 are the first twenty of CudaMatMulSizesGpuTest.

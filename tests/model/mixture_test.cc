@@ -5,13 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "base/thread_pool.h"
 #include "exec_request/model_executor.h"
 #include "model/llama_model.h"
@@ -68,9 +72,34 @@ TEST(MixtureRequestsTest, AllKindsAndWidthsComeUp) {
   EXPECT_EQ(most_beams, MixtureLimits().max_beams);
 }
 
+// A model whose logits are never quite the same: as on a device, where sums are
+// added up in an order that depends on how many rows a step has.
+class NoisyModel : public Model {
+ public:
+  NoisyModel(Model* model, float noise, uint32_t seed)
+      : model_(model), noise_(noise), random_(seed) {}
+
+  const ModelDescription& description() const override {
+    return model_->description();
+  }
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
+    RETURN_IF_ERROR(model_->Forward(plan, logits));
+    for (float& logit : logits) {
+      const float unit = static_cast<float>(random_()) * 0x1p-32f;
+      logit += noise_ * (2 * unit - 1);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  Model* const model_;
+  const float noise_;
+  std::mt19937 random_;
+};
+
 class MixtureTest : public ::testing::Test {
  protected:
-  MixtureTest() : pool_(MakePool(2)) {
+  MixtureTest() : pool_(MakePool(1)) {
     auto model = LlamaModel::Load(SourcePath("models/en-fr"), {}, pool_);
     EXPECT_OK(model.status());
     model_ = *std::move(model);
@@ -86,7 +115,11 @@ class MixtureTest : public ::testing::Test {
         {.max_samples = 12, .max_beams = 8, .max_new_tokens = 4});
   }
   std::vector<AnsweredRequest> Run(const std::vector<Request>& requests) {
-    const auto steps = MakeExecutor(model_.get(), pool_);
+    return Run(model_.get(), requests);
+  }
+  std::vector<AnsweredRequest> Run(Model* model,
+                                   const std::vector<Request>& requests) {
+    const auto steps = MakeExecutor(model, pool_);
     AnswerLog log(steps.get());
     Answers answers = Drive(log, requests, {.tokenizer = tokenizer_});
     auto lists = log.Take();
@@ -119,6 +152,32 @@ TEST_F(MixtureTest, OnTheHostRequestsTogetherGetWhatEachGetsAlone) {
   EXPECT_EQ(counts.num_near_ties + counts.num_late_ties +
                 counts.num_filtered_ties + counts.num_other_samples,
             0);
+}
+
+// With noise as large as float32 rounds logits of 10, what is counted stays
+// within the bounds; a thousand times as much does not pass for rounding.
+TEST_F(MixtureTest, RoundingIsToldFromOtherAnswers) {
+  const std::vector<Request> requests =
+      AnyMixtureRequests(Cases(120, 10), 4, model_->description(),
+                         {.max_samples = 60, .max_beams = 48});
+  NoisyModel noisy(model_.get(), 3e-6f, 1);
+  NoisyModel other(model_.get(), 3e-3f, 2);
+  AnswerCounts counts;
+  AnswerCounts ignored;
+  int num_other = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const GenerationParams& params = requests[i].params;
+    const AnsweredRequest exact = Run({requests[i]})[0];
+    EXPECT_EQ(
+        CompareAnswers(params, exact, Run(&noisy, {requests[i]})[0], &counts),
+        "")
+        << "request " << i;
+    num_other += CompareAnswers(params, exact, Run(&other, {requests[i]})[0],
+                                &ignored) != "";
+  }
+  counts.Print("with noise");
+  EXPECT_EQ(counts.AboveBounds(), "");
+  EXPECT_GT(num_other, std::ssize(requests) / 3);
 }
 
 // Two beams after a step of three candidates.

@@ -259,7 +259,7 @@ absl::Status CudaExecutor::Impl::ReserveFor(const StepPlan& plan) {
   const bool perturbs = std::ranges::any_of(
       plan.selections,
       [](const PlanSelection& s) { return s.rule->perturbed; });
-  if (!perturbs) return absl::OkStatus();
+  if (!perturbs || runner_->has_perturbing()) return absl::OkStatus();
   RETURN_IF_ERROR(runner_->ReservePerturbing());
   const std::lock_guard lock(mutex_);
   figures_.memory = MemoryParts();

@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
 }
 
 absl::Status CudaStepRunner::ReservePerturbing() {
-  if (perturb_scratch_.size() > 0) return absl::OkStatus();
+  if (has_perturbing()) return absl::OkStatus();
   const CudaStepScratch scratch(memory_->limits(), vocab_size());
   ASSIGN_OR_RETURN(perturb_scratch_,
                    TakeDeviceMemory<std::byte>(

@@ -40,6 +40,7 @@ class CudaStepRunner {
   // take, which no other step needs. Before the first step that has such rows.
   // Errors: kResourceExhausted, with the figures; nothing has changed then.
   absl::Status ReservePerturbing();
+  bool has_perturbing() const { return perturb_scratch_.size() > 0; }
 
   // Enqueues the step. Captures a graph if its shape has none.
   // Errors: as base/cuda.h. Some of the step may have been enqueued then.

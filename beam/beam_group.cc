@@ -222,7 +222,7 @@ void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
   selection.eos_token_ids = finishing_token_ids_;
   for (const PlacedBeam& beam : beams_) selection.slots.push_back(beam.slot);
   if (rule_->processors.needs_history()) {
-    selection.histories.assign(beams_.size(), request_.prompt_tokens);
+    selection.histories.resize(beams_.size());
     for (size_t rank = 0; rank < beams_.size(); ++rank) {
       strategy_->AppendTokens(static_cast<int>(rank),
                               &selection.histories[rank]);

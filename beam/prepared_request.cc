@@ -38,7 +38,7 @@ PreparedRequest::PreparedRequest(Request from,
     : request(std::move(from)),
       allowed(AllowedSequences::Make(request.params)),
       text(RequestText::Make(request.params, std::move(tokenizer))),
-      rule(MakeSelectionRule(request.params, allowed)) {
+      rule(MakeSelectionRule(request.params, request.prompt_tokens, allowed)) {
   // Empty, not unset: that they were given is part of what errors say.
   if (allowed != nullptr) request.params.allowed_sequences.emplace();
 }

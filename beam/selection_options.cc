@@ -84,7 +84,8 @@ std::vector<TokenId> FinishingTokenIds(const GenerationParams& params) {
 }
 
 std::shared_ptr<const SelectionRule> MakeSelectionRule(
-    const GenerationParams& params, std::shared_ptr<const void> allowed_owner) {
+    const GenerationParams& params, std::span<const TokenId> prompt,
+    std::shared_ptr<const void> allowed_owner) {
   SelectionRule rule;
   rule.kind = KindOf(params);
   rule.perturbed = IsBeamSearch(params) && Draws(params);
@@ -92,6 +93,7 @@ std::shared_ptr<const SelectionRule> MakeSelectionRule(
   rule.domain = by_logits ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
   rule.allowed_owner = std::move(allowed_owner);
   rule.processors = MakeProcessors(params);
+  rule.edits = std::make_shared<const ScoreEdits>(rule.processors, prompt);
   rule.sampling = MakeSampling(params);
   rule.num_logprobs = SaturateToInt(params.logprobs.value_or(-1));
   return std::make_shared<const SelectionRule>(std::move(rule));

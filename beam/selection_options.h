@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/ids.h"
@@ -25,10 +26,10 @@ int NumSlots(const GenerationParams& params);
 std::vector<TokenId> DistinctEosTokenIds(const GenerationParams& params);
 std::vector<TokenId> FinishingTokenIds(const GenerationParams& params);
 
-// `allowed_owner` owns what allowed_sequences are looked up in, if there are
-// any.
+// With the edits of a request for `prompt`. `allowed_owner` owns what
+// allowed_sequences are looked up in, if there are any.
 std::shared_ptr<const SelectionRule> MakeSelectionRule(
-    const GenerationParams& params,
+    const GenerationParams& params, std::span<const TokenId> prompt = {},
     std::shared_ptr<const void> allowed_owner = nullptr);
 
 // Lengths have no upper bound in a request but the model's context, and n-gram

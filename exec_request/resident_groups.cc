@@ -57,6 +57,7 @@ ResidentGroups::Group ResidentGroups::FromRows(const StepPlan& plan,
   group.num_slots = selection.num_slots;
   group.eos_token_ids = selection.eos_token_ids;
   group.samples = selection.samples;
+  group.keeps_histories = !selection.histories.empty();
   group.tables.resize(group.num_slots);
   for (size_t rank = 0; rank < rows.size(); ++rank) {
     const int slot = selection.slots[rank];
@@ -64,8 +65,7 @@ ResidentGroups::Group ResidentGroups::FromRows(const StepPlan& plan,
     group.tables[slot].assign(pages.begin(), pages.end());
     Beam& beam = group.beams.emplace_back();
     beam.slot = beam.parent_slot = slot;
-    if (selection.histories.empty()) continue;
-    beam.history = selection.histories[rank];
+    if (group.keeps_histories) beam.history = selection.histories[rank];
   }
   return group;
 }
@@ -86,8 +86,7 @@ void ResidentGroups::WriteOut(const GroupContinuation& continuation,
       AddRow(group, beam, continuation.position, plan);
       selection.cum_log_probs.push_back(beam.cum_log_prob);
       if (!group.samples.empty()) selection.samples.push_back(beam.sample);
-      if (beam.history.empty()) continue;
-      selection.histories.push_back(beam.history);
+      if (group.keeps_histories) selection.histories.push_back(beam.history);
     }
     group.samples = selection.samples;
     selection.num_rows = static_cast<int>(group.beams.size());
@@ -159,8 +158,9 @@ void ResidentGroups::NextBeams(std::span<const Candidate> candidates,
                     .cum_log_prob = candidate.cum_log_prob,
                     .sample = group->samples.empty() ? 0 : group->samples.at(i),
                     .history = parent.history});
-    if (parent.history.empty()) continue;
-    next.back().history.push_back(candidate.token);
+    if (group->keeps_histories) {
+      next.back().history.push_back(candidate.token);
+    }
   }
   const int num_beams = static_cast<int>(next.size());
   std::vector<int> slots(num_beams);

@@ -49,8 +49,7 @@ class ResidentGroups {
     TokenId token = 0;    // generated, and not fed yet
     float cum_log_prob = 0;
     int sample = 0;  // that it is, if it is one
-    // Prompt and generated tokens up to `token`; empty where no processor needs
-    // them.
+    // Up to `token`, as PlanSelection::histories are; if they are kept.
     std::vector<TokenId> history;
   };
   struct Group {
@@ -59,6 +58,7 @@ class ResidentGroups {
     std::vector<std::vector<PageId>> tables;  // [num_slots]
     std::vector<Beam> beams;                  // by rank
     std::vector<int> samples;                 // that draw in the step that runs
+    bool keeps_histories = false;             // because processors need them
   };
 
   // The group as the rows of `selection` say; `rows` are theirs in the plan.

@@ -1,6 +1,7 @@
 #include "exec_request/select_all.h"
 
 #include <cmath>
+#include <memory>
 
 #include "base/check.h"
 #include "exec_request/allocating_loop.h"
@@ -33,16 +34,23 @@ std::vector<WorkItem> WorkItems(const StepPlan& plan) {
   return items;
 }
 
-RowEdits EditsOf(const PlanSelection& selection, int row, int vocab_size) {
-  std::span<const TokenId> history;
-  if (!selection.histories.empty()) history = selection.histories[row];
-  return CollectEdits(
-      selection.rule->processors, history, selection.num_generated, vocab_size,
-      selection.allowed.empty() ? nullptr : &selection.allowed[row]);
-}
+// What all rows of a group are selected by.
+struct Group {
+  const PlanSelection& selection;
+  std::shared_ptr<const ScoreEdits> edits;
+
+  ScoreEdits::View EditsOfRow(int row, int vocab_size,
+                              std::vector<TokenEdit>* storage) const {
+    ScoreEdits::Row asked = {.num_generated = selection.num_generated,
+                             .vocab_size = vocab_size};
+    if (!selection.histories.empty()) asked.tail = selection.histories[row];
+    if (!selection.allowed.empty()) asked.allowed = &selection.allowed[row];
+    return edits->OfRow(asked, storage);
+  }
+};
 
 DrawOptions OptionsOfDraw(const PlanSelection& selection, int sample,
-                          const RowEdits& edits) {
+                          const ScoreEdits::View& edits) {
   const SelectionRule& rule = *selection.rule;
   return {.params = rule.sampling,
           .sample = static_cast<uint32_t>(sample),
@@ -52,11 +60,13 @@ DrawOptions OptionsOfDraw(const PlanSelection& selection, int sample,
           .only_edited = edits.only_edited};
 }
 
-std::vector<TokenScore> SelectOne(const PlanSelection& selection, int row,
+std::vector<TokenScore> SelectOne(const Group& group, int row,
                                   std::span<const float> logits) {
+  const PlanSelection& selection = group.selection;
   const SelectionRule& rule = *selection.rule;
-  const RowEdits edits =
-      EditsOf(selection, row, static_cast<int>(logits.size()));
+  std::vector<TokenEdit> storage;
+  const ScoreEdits::View edits =
+      group.EditsOfRow(row, static_cast<int>(logits.size()), &storage);
   if (rule.perturbed) {
     return PerturbRow(logits, {.domain = rule.domain,
                                .num_candidates = selection.num_candidates,
@@ -75,11 +85,12 @@ int RowOfDraw(const PlanSelection& selection, int i) {
   return selection.num_rows == 1 ? 0 : i;
 }
 
-Candidate DrawOne(const PlanSelection& selection, int i,
-                  std::span<const float> logits) {
+Candidate DrawOne(const Group& group, int i, std::span<const float> logits) {
+  const PlanSelection& selection = group.selection;
   const int row = RowOfDraw(selection, i);
-  const RowEdits edits =
-      EditsOf(selection, row, static_cast<int>(logits.size()));
+  std::vector<TokenEdit> storage;
+  const ScoreEdits::View edits =
+      group.EditsOfRow(row, static_cast<int>(logits.size()), &storage);
   const Draw draw =
       DrawRow(logits, OptionsOfDraw(selection, selection.samples[i], edits));
   return {row, draw.token, selection.cum_log_probs[row] + draw.log_prob};
@@ -123,7 +134,9 @@ std::vector<SelectionResult> SelectAll(const StepPlan& plan,
   const std::vector<WorkItem> items = WorkItems(plan);
   std::vector<std::vector<std::vector<TokenScore>>> rows;
   std::vector<SelectionResult> results;
+  std::vector<Group> groups;
   for (const PlanSelection& selection : plan.selections) {
+    groups.push_back({selection, EditsOf(*selection.rule)});
     CHECK(!selection.rule->perturbed ||
           selection.rule->kind == SelectionKind::kRows)
         << "only rows are perturbed";
@@ -140,9 +153,9 @@ std::vector<SelectionResult> SelectAll(const StepPlan& plan,
         selection.first_logits + (draws ? RowOfDraw(selection, item) : item);
     const auto row = logits.subspan(line * vocab_size, vocab_size);
     if (draws) {
-      results[s].candidates[item] = DrawOne(selection, item, row);
+      results[s].candidates[item] = DrawOne(groups[s], item, row);
     } else {
-      rows[s][item] = SelectOne(selection, item, row);
+      rows[s][item] = SelectOne(groups[s], item, row);
     }
   });
   AllocatingLoop(pool, static_cast<int>(results.size()), [&](int s) {

@@ -32,6 +32,7 @@
 #include "base/ids.h"
 #include "base/page_copy.h"
 #include "kernels/sample/sample.h"
+#include "kernels/select/score_edits.h"
 #include "kernels/select/score_processors.h"
 #include "kernels/select/select.h"
 
@@ -68,6 +69,9 @@ struct SelectionRule {
   SelectionKind kind = SelectionKind::kBeams;
   ScoreDomain domain = ScoreDomain::kLogProbs;
   ScoreProcessors processors;
+  // Made of `processors` and the request's prompt. Null: whoever selects makes
+  // them of processors alone.
+  std::shared_ptr<const ScoreEdits> edits = nullptr;
   SamplingParams sampling;  // of kDraws, and where perturbed
   // Whether kRows chooses by perturbed scores (kernels/sample/perturb.h), with
   // `sampling`: rows come in falling order of these, and a row may consist of
@@ -79,6 +83,9 @@ struct SelectionRule {
   // Keeps alive what PlanSelection::allowed points to.
   std::shared_ptr<const void> allowed_owner = nullptr;
 };
+
+// The rule's edits; made of its processors alone where it has none.
+std::shared_ptr<const ScoreEdits> EditsOf(const SelectionRule& rule);
 
 // How to select from the logits of one request's rows.
 struct PlanSelection {
@@ -97,8 +104,9 @@ struct PlanSelection {
   std::vector<int> slots;              // [num_rows], each in [0, num_slots)
   int num_slots = 1;                   // >= num_rows
   std::vector<TokenId> eos_token_ids;  // ascending
-  // Prompt and generated tokens of each row, those it feeds included, if the
-  // processors need them: [num_rows] or empty.
+  // Tokens of each row behind the prompt of rule->edits, those it feeds
+  // included, if the processors need them: [num_rows] or empty. Where the rule
+  // has no edits, prompt and generated tokens.
   std::vector<std::vector<TokenId>> histories;
   // The tokens that alone may follow each row, ascending, each once: [num_rows]
   // or empty. What they point to lives as long as `rule`.

@@ -105,7 +105,7 @@ int64_t Run(const GenerationParams& params,
             ThreadPool& pool) {
   BeamStrategy strategy(params, allowed);
   StepPlan plan;
-  plan.selections.emplace_back().rule = MakeSelectionRule(params, allowed);
+  plan.selections.emplace_back().rule = MakeSelectionRule(params, {}, allowed);
   int64_t num_candidates = 0;
   while (!strategy.done()) {
     PlanSelection& selection = plan.selections[0];

@@ -75,17 +75,14 @@ struct RowEdits {
   bool only_edited = false;
 };
 
-// What the processors do to a row.
+// What the processors do to a row: ScoreEdits (score_edits.h) made for one row
+// alone, for who has no more of them.
 //   history         [num_tokens]  prompt and generated tokens so far; may be
 //                       empty if !processors.needs_history()
 //   num_generated   how many tokens at its end were generated
 //   vocab_size      tokens outside [0, vocab_size) are left out
 //   allowed         if not null: tokens that alone may follow here, ascending,
 //                       each once; beside processors.allowed_tokens
-// Cost, with nothing for what is off: penalties sort their edits, O(num_tokens
-// log num_tokens); n-grams take O(num_tokens) in most texts, where few places
-// match in more than a token or two, and O(num_tokens * n) where one token
-// repeats; bad words take O(all their tokens).
 RowEdits CollectEdits(const ScoreProcessors& processors,
                       std::span<const TokenId> history, int num_generated,
                       int vocab_size,

@@ -124,20 +124,24 @@ void CudaBatchImage::AddPerturbed(const CudaGroupRequest& request, int rank) {
   max_perturbed = std::max(max_perturbed, m);
 }
 
-CudaRowEdits CudaBatchImage::AddList(const CudaGroupRequest& request,
-                                     int rank) {
-  const ScoreProcessors& processors = request.rule->processors;
-  std::span<const TokenId> history;
-  if (!request.histories.empty()) history = request.histories[rank];
-  const RowEdits row =
-      CollectEdits(processors, history, request.num_generated, shape.vocab_size,
-                   request.allowed.empty() ? nullptr : &request.allowed[rank]);
+CudaRowEdits CudaBatchImage::AddView(const CudaGroupRequest& request,
+                                     const ScoreEdits::View& view) {
   const int begin = static_cast<int>(edits.size());
-  edits.insert(edits.end(), row.edits.begin(), row.edits.end());
+  edits.insert(edits.end(), view.edits.begin(), view.edits.end());
   return {.begin = begin,
           .end = static_cast<int>(edits.size()),
-          .repetition_penalty = processors.repetition_penalty,
-          .only_edited = row.only_edited};
+          .repetition_penalty = request.rule->processors.repetition_penalty,
+          .only_edited = view.only_edited};
+}
+
+CudaRowEdits CudaBatchImage::AddList(const CudaGroupRequest& request,
+                                     int rank) {
+  ScoreEdits::Row row = {.num_generated = request.num_generated,
+                         .vocab_size = shape.vocab_size};
+  if (!request.histories.empty()) row.tail = request.histories[rank];
+  if (!request.allowed.empty()) row.allowed = &request.allowed[rank];
+  std::vector<TokenEdit> storage;
+  return AddView(request, EditsOf(*request.rule)->OfRow(row, &storage));
 }
 
 // Where they depend on no history, nor on what is allowed in its place, all
@@ -180,12 +184,12 @@ void CudaBatchImage::AddMadeEdits(const CudaGroup& group,
   }
 }
 
-// With an empty history, all that is left of a list is what lists have in
-// common.
 CudaEditRule CudaBatchImage::AddRule(const CudaGroup& group,
                                      const CudaGroupRequest& request) {
   const ScoreProcessors& processors = request.rule->processors;
-  const CudaRowEdits common = AddList(request, 0);
+  const std::shared_ptr<const ScoreEdits> all = EditsOf(*request.rule);
+  const CudaRowEdits common = AddView(
+      request, all->WithoutText(request.num_generated, shape.vocab_size));
   for (const std::vector<TokenId>& word : processors.bad_words) {
     if (word.size() == 1) continue;  // not of the history
     for (const TokenId token : word) edits.push_back({.token = token});

@@ -160,6 +160,8 @@ struct CudaBatchImage {
                       int num_lines, int first_candidate);
   void AddEdits(const CudaGroup& group, const CudaGroupRequest& request,
                 const Lines& lines);
+  CudaRowEdits AddView(const CudaGroupRequest& request,
+                       const ScoreEdits::View& view);
   CudaRowEdits AddList(const CudaGroupRequest& request, int rank);
   void AddMadeEdits(const CudaGroup& group, const CudaGroupRequest& request,
                     int num_lines);

@@ -196,13 +196,12 @@ class Load {
         {size_t{1}, selection.histories.size(), selection.allowed.size()});
     int64_t sum = 0;
     for (size_t i = 0; i < num_lists; ++i) {
-      std::span<const TokenId> history;
-      if (!selection.histories.empty()) history = selection.histories[i];
-      sum += CollectEdits(
-                 selection.rule->processors, history, selection.num_generated,
-                 vocab_size_,
-                 selection.allowed.empty() ? nullptr : &selection.allowed[i])
-                 .edits.size();
+      ScoreEdits::Row row = {.num_generated = selection.num_generated,
+                             .vocab_size = vocab_size_};
+      if (!selection.histories.empty()) row.tail = selection.histories[i];
+      if (!selection.allowed.empty()) row.allowed = &selection.allowed[i];
+      std::vector<TokenEdit> storage;
+      sum += selection.rule->edits->OfRow(row, &storage).edits.size();
     }
     return sum;
   }

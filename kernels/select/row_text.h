@@ -1,0 +1,22 @@
+// RowText: the tokens that a row goes on from: a prompt, which all rows of a
+// request share, and what is the row's own.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/ids.h"
+
+namespace espalier {
+
+struct RowText {
+  std::span<const TokenId> prompt = {};
+  std::span<const TokenId> tail = {};
+
+  size_t size() const { return prompt.size() + tail.size(); }
+  TokenId operator[](size_t i) const {
+    return i < prompt.size() ? prompt[i] : tail[i - prompt.size()];
+  }
+};
+
+}  // namespace espalier

@@ -112,12 +112,19 @@ Scheduler::~Scheduler() = default;
 
 void Scheduler::Submit(RequestId id, PreparedRequest prepared, Done done,
                        std::unique_ptr<SearchWatcher> watcher) {
-  const Needs needs = {.num_edits = WorstCaseEdits(prepared, vocab_size_),
-                       .num_candidates = MaxCandidates(prepared, vocab_size_)};
+  const Needs needs = NeedsOf(prepared);
   const absl::Status fits = CheckFits(prepared.request, needs);
   if (!fits.ok()) return done(fits);
   waiting_.push_back(
       {id, std::move(prepared), needs, std::move(done), std::move(watcher)});
+}
+
+Scheduler::Needs Scheduler::NeedsOf(const PreparedRequest& prepared) const {
+  Needs needs = {.num_edits = WorstCaseEdits(prepared, vocab_size_),
+                 .num_candidates = MaxCandidates(prepared, vocab_size_)};
+  const int64_t num_best = prepared.request.params.logprobs.value_or(0);
+  needs.num_best = needs.num_candidates * num_best;
+  return needs;
 }
 
 absl::Status Scheduler::CheckFits(const Request& request,
@@ -135,6 +142,11 @@ absl::Status Scheduler::CheckFits(const Request& request,
     return ResourceExhausted("the request can never fit: it ranks ",
                              needs.num_candidates, " candidates", sizes,
                              limits_.max_candidates);
+  }
+  if (needs.num_best > limits_.max_best_tokens) {
+    return ResourceExhausted("the request can never fit: its logprobs report ",
+                             needs.num_best, " tokens beside its candidates",
+                             sizes, limits_.max_best_tokens);
   }
   return absl::OkStatus();
 }
@@ -252,10 +264,12 @@ bool Scheduler::CanAdmit(const Waiting& next) const {
     num_rows += running.group->num_sequences();
     needs.num_edits += running.needs.num_edits;
     needs.num_candidates += running.needs.num_candidates;
+    needs.num_best += running.needs.num_best;
   }
   return num_rows <= std::min(max_step_tokens_, limits_.max_beams) &&
          needs.num_edits <= limits_.max_score_edits &&
-         needs.num_candidates <= limits_.max_candidates;
+         needs.num_candidates <= limits_.max_candidates &&
+         needs.num_best <= limits_.max_best_tokens;
 }
 
 void Scheduler::Admit(StepPlan* plan, Budget* budget) {

@@ -142,6 +142,7 @@ class Scheduler {
   struct Needs {
     int64_t num_edits = 0;       // of scores
     int64_t num_candidates = 0;  // of its answer
+    int64_t num_best = 0;        // tokens reported beside these
   };
   struct Waiting {
     RequestId id;
@@ -187,6 +188,7 @@ class Scheduler {
   void Admit(StepPlan* plan, Budget* budget);
   // Throws std::bad_alloc, and then `next` is unchanged but for its request.
   void Start(Waiting& next, PageReservation pages);
+  Needs NeedsOf(const PreparedRequest& prepared) const;
   bool CanAdmit(const Waiting& next) const;
   // Errors: kResourceExhausted if the request fits not even alone.
   absl::Status CheckFits(const Request& request, const Needs& needs) const;

@@ -40,6 +40,8 @@ absl::Status CheckDescription(const ModelDescription& model) {
       CheckAtLeast("limits.max_score_edits", 0, limits.max_score_edits));
   RETURN_IF_ERROR(
       CheckAtLeast("limits.max_candidates", 1, limits.max_candidates));
+  RETURN_IF_ERROR(
+      CheckAtLeast("limits.max_best_tokens", 0, limits.max_best_tokens));
   if (limits.max_beams <= limits.max_step_tokens) return absl::OkStatus();
   return InvalidArgument("the model's limits.max_beams must be at most its ",
                          "limits.max_step_tokens (", limits.max_step_tokens,

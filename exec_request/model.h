@@ -14,10 +14,11 @@
 
 namespace espalier {
 
-// What an executor has room for at a time. None of it is bounded by default,
-// as on the host. One request that is beyond it is refused when it is submitted
-// (ValidateRequest; Scheduler::Submit); requests together never are beyond it,
-// because the scheduler lets the next one wait.
+// What an executor has room and time for at a time. None of it is bounded by
+// default; ModelExecutorOptions has the bounds of the host. One request that is
+// beyond it is refused when it is submitted (ValidateRequest;
+// Scheduler::Submit); requests together never are beyond it, because the
+// scheduler lets the next one wait.
 struct StepLimits {
   int max_step_tokens = std::numeric_limits<int>::max();  // >= max_beams
   // Of all that run; and so many lines of logits in a step.
@@ -31,6 +32,9 @@ struct StepLimits {
   // Candidates in answers (SelectionResult), of all that run; of no row more
   // than vocab_size.
   int64_t max_candidates = std::numeric_limits<int64_t>::max();
+  // Tokens reported beside candidates (SelectionRule::num_logprobs of each), of
+  // all that run.
+  int64_t max_best_tokens = std::numeric_limits<int64_t>::max();
 };
 
 struct ModelDescription {

@@ -1,5 +1,6 @@
 #include "exec_request/model_executor.h"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <exception>
@@ -18,12 +19,48 @@
 
 namespace espalier {
 
+namespace {
+
+absl::Status CheckBounds(const ModelExecutorOptions& options) {
+  const auto check = [](const char* name, int64_t least, int64_t value) {
+    return value >= least ? absl::OkStatus()
+                          : InvalidArgument(name, " must be at least ", least,
+                                            ", got ", value);
+  };
+  RETURN_IF_ERROR(check("max_beams", 0, options.max_beams));
+  RETURN_IF_ERROR(check("max_candidates", 1, options.max_candidates));
+  return check("max_score_edits", 0, options.max_score_edits);
+}
+
+ModelDescription Limited(ModelDescription description,
+                         const ModelExecutorOptions& options) {
+  constexpr int kMaxBeams = 8192;
+  constexpr int64_t kMaxLogits = int64_t{1} << 28;  // 1 GiB
+  const int64_t num_lines = kMaxLogits / std::max(1, description.vocab_size);
+  const int max_beams =
+      options.max_beams > 0
+          ? options.max_beams
+          : static_cast<int>(std::clamp<int64_t>(num_lines, 1, kMaxBeams));
+  StepLimits& limits = description.limits;
+  limits.max_beams = std::min(limits.max_beams, max_beams);
+  limits.max_candidates =
+      std::min(limits.max_candidates, options.max_candidates);
+  limits.max_best_tokens =
+      std::min(limits.max_best_tokens, options.max_candidates);
+  limits.max_score_edits =
+      std::min(limits.max_score_edits, options.max_score_edits);
+  return description;
+}
+
+}  // namespace
+
 // The model and what a step needs, touched on the worker thread only.
 class ModelExecutor::Worker {
  public:
   Worker(std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
          const ModelExecutorOptions& options)
       : options_(options),
+        description_(Limited(model->description(), options)),
         model_(std::move(model)),
         pool_(std::move(pool)),
         groups_(model_->description().page_size) {}
@@ -37,7 +74,7 @@ class ModelExecutor::Worker {
   }
 
   const ModelExecutorOptions& options() const { return options_; }
-  const ModelDescription& description() const { return model_->description(); }
+  const ModelDescription& description() const { return description_; }
 
   void Start(StepPlan plan, Done done) {
     // A plan that is not run would leave others unsaid: who forks, who ended.
@@ -96,6 +133,7 @@ class ModelExecutor::Worker {
   }
 
   const ModelExecutorOptions options_;
+  const ModelDescription description_;
   const std::shared_ptr<Model> model_;
   const std::shared_ptr<ThreadPool> pool_;
   ResidentGroups groups_;      // without any unless it runs ahead
@@ -109,6 +147,7 @@ absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
   if (model == nullptr) return InvalidArgument("model must not be null");
   if (pool == nullptr) return InvalidArgument("pool must not be null");
   RETURN_IF_ERROR(CheckDescription(model->description()));
+  RETURN_IF_ERROR(CheckBounds(options));
   if (!model->sole_use().Take()) {
     return FailedPrecondition("the model runs on another executor");
   }

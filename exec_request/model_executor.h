@@ -15,20 +15,34 @@
 
 namespace espalier {
 
+// The bounds are what one step may take of a host. A request that is beyond
+// them is refused when it is submitted, and names the figures; requests that
+// are so together wait for each other. Where the model's own limits are lower,
+// those hold.
 struct ModelExecutorOptions {
   // Takes two plans in flight, so that a step does not wait for the strand.
   // For models that keep what they know in pages: what is kept by sequence is
   // not told who forks, and must have this off.
   bool run_ahead = false;
+  // Beams and samples of all requests that run: so many rows go through the
+  // model at once, and each has a line of logits. 0: 8,192, or as many as have
+  // 1 GiB of logits if those are fewer.
+  int max_beams = 0;
+  // Candidates that a step ranks (StepLimits::max_candidates), and best tokens
+  // reported beside them: 24 bytes each at worst.
+  int64_t max_candidates = 1 << 24;
+  // Edits of scores (StepLimits::max_score_edits), of which only one row's are
+  // held by each thread: a bound on work.
+  int64_t max_score_edits = 1 << 26;
 };
 
 class ModelExecutor : public StepExecutor {
  public:
   // Selection runs on `pool`, which may be the model's and that of others.
-  // Errors: kInvalidArgument if one of them is null, or the model's description
-  // is not one to run with (CheckDescription); kFailedPrecondition if the model
-  // runs on another executor; kResourceExhausted if there is no thread or
-  // memory to be had.
+  // Errors: kInvalidArgument if one of them is null, the model's description is
+  // not one to run with (CheckDescription), or a bound is below 1 (0 edits are
+  // fine); kFailedPrecondition if the model runs on another executor;
+  // kResourceExhausted if there is no thread or memory to be had.
   static absl::StatusOr<std::shared_ptr<ModelExecutor>> Create(
       std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
       const ModelExecutorOptions& options = {});

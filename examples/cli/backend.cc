@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 #include "base/cpu_count.h"
 #include "base/json.h"
@@ -16,6 +17,19 @@ absl::StatusOr<DType> ParseDType(const std::string& text) {
   if (text == "bf16") return DType::kBFloat16;
   return InvalidArgument("--dtype must be f32, f16 or bf16, got ",
                          ShownInQuotes(text));
+}
+
+// Errors: kInvalidArgument naming an option that is given though the device
+// decides.
+absl::Status CheckOfCpu(const DeviceOptions& options) {
+  const std::pair<const char*, bool> given[] = {
+      {"--threads", options.num_threads.has_value()},
+      {"--max-candidates", options.max_candidates.has_value()},
+      {"--max-score-edits", options.max_score_edits.has_value()}};
+  for (const auto& [name, is_given] : given) {
+    if (is_given) return InvalidArgument(name, " is of --device cpu");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<DType> ChooseDType(const DeviceOptions& options,
@@ -60,18 +74,18 @@ absl::StatusOr<BackendOptions> Resolve(const DeviceOptions& options) {
       int64_t{options.kv_cache_mib.value_or(defaults.kv_cache_mib)} << 20;
   resolved.max_step_tokens =
       options.max_step_tokens.value_or(defaults.max_step_tokens);
-  if (options.max_beams && !resolved.device.is_cuda) {
-    return InvalidArgument("--max-beams is of --device cuda");
-  }
-  if (options.max_beams.value_or(0) > resolved.max_step_tokens) {
+  if (resolved.device.is_cuda) RETURN_IF_ERROR(CheckOfCpu(options));
+  if (resolved.device.is_cuda &&
+      options.max_beams.value_or(0) > resolved.max_step_tokens) {
     return InvalidArgument("--max-beams must be at most ",
                            resolved.max_step_tokens,
                            " (--max-step-tokens), got ", *options.max_beams);
   }
   resolved.max_beams = options.max_beams.value_or(0);
-  if (resolved.device.is_cuda && options.num_threads) {
-    return InvalidArgument("--threads is of --device cpu");
-  }
+  resolved.max_candidates =
+      options.max_candidates.value_or(resolved.max_candidates);
+  resolved.max_score_edits =
+      options.max_score_edits.value_or(resolved.max_score_edits);
   const int num_threads = options.num_threads.value_or(0);
   resolved.num_threads = num_threads > 0 ? num_threads : NumUsableCpus();
   return resolved;

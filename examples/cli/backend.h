@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "exec_request/model_executor.h"
 #include "exec_request/step_executor.h"
 #include "kernels/matmul/packed_matrix.h"
 
@@ -24,10 +25,14 @@ struct DeviceOptions {
   int page_size = 16;               // tokens
   std::optional<int> kv_cache_mib;  // unset: by device
   std::optional<int> max_step_tokens;  // unset: by device
-  // Of a GPU, and an error elsewhere; unset: by what their logits take.
+  // Beams and samples that run together; unset: by what their logits take.
   std::optional<int> max_beams;
   // Of the CPU, and an error elsewhere; 0 is one for each CPU it may use.
   std::optional<int> num_threads;
+  // What a step may take of the CPU (ModelExecutorOptions); unset: its
+  // defaults. An error elsewhere, where the room that was taken decides.
+  std::optional<int64_t> max_candidates;
+  std::optional<int64_t> max_score_edits;
 };
 
 // What a device gets where its user leaves it open.
@@ -56,7 +61,10 @@ struct BackendOptions {
   int page_size = 16;          // tokens
   int64_t kv_cache_bytes = 0;  // on the CPU touched only as needed
   int max_step_tokens = 0;
-  int max_beams = 0;    // of a GPU; 0: by what their logits take
+  int max_beams = 0;  // 0: by what their logits take
+  // What a step may take of the CPU.
+  int64_t max_candidates = ModelExecutorOptions().max_candidates;
+  int64_t max_score_edits = ModelExecutorOptions().max_score_edits;
   int num_threads = 1;  // of the CPU
 };
 // Errors: kInvalidArgument naming the option.

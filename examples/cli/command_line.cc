@@ -52,8 +52,8 @@ std::string InQuotes(const std::string& text) {
   return ShownInQuotes(IsUtf8(text) ? text : ForTerminal(text));
 }
 
-std::string CheckInRange(const std::string& text, int low, int high) {
-  int value = 0;
+std::string CheckInRange(const std::string& text, int64_t low, int64_t high) {
+  int64_t value = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   const bool is_number = error == std::errc() && rest == end;
@@ -68,7 +68,7 @@ std::string CheckTrueOrFalse(const std::string& text) {
 }
 
 // An integer from `low` to `high`.
-CLI::Validator InRange(int low, int high) {
+CLI::Validator InRange(int64_t low, int64_t high) {
   const auto check = [low, high](const std::string& text) {
     return CheckInRange(text, low, high);
   };
@@ -180,10 +180,27 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
       ->group(kGroup);
   command
       ->add_option("--max-beams", options->device.max_beams,
-                   "of a GPU: beams and samples of all requests that run at "
-                   "most; default what 1 GiB of logits holds, up to "
-                   "--max-step-tokens")
+                   "beams and samples of all requests that run at most; "
+                   "default what 1 GiB of logits holds, up to 8192 on the CPU "
+                   "and --max-step-tokens on a GPU")
       ->check(InRange(1, 1 << 20))
+      ->option_text("N")
+      ->group(kGroup);
+  constexpr ModelExecutorOptions kBounds;
+  command
+      ->add_option("--max-candidates", options->device.max_candidates,
+                   Concat("of the CPU: candidates ranked in one step at most; "
+                          "default ",
+                          kBounds.max_candidates))
+      ->check(InRange(1, int64_t{1} << 40))
+      ->option_text("N")
+      ->group(kGroup);
+  command
+      ->add_option("--max-score-edits", options->device.max_score_edits,
+                   Concat("of the CPU: scores that penalties, biases and bans "
+                          "change in one step at most; default ",
+                          kBounds.max_score_edits))
+      ->check(InRange(1, int64_t{1} << 40))
       ->option_text("N")
       ->group(kGroup);
 }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "batcher/engine.h"
 #include "exec_request/model_executor.h"
 #include "tests/batcher/manual_executor.h"
@@ -110,6 +111,55 @@ TEST(LimitsTest, ARestrictedRequestEditsNoMoreThanIsAllowed) {
     }
     EXPECT_THAT(answer, StatusIs(absl::StatusCode::kResourceExhausted,
                                  HasSubstr("edit 5 scores in a step")));
+  }
+}
+
+// One below each bound fits, the bound fits, one above does not, and says so.
+TEST(LimitsTest, AtTheEdgeOfEachBound) {
+  struct Case {
+    StepLimits limits;  // that the request just fits
+    int64_t StepLimits::*bound;
+    GenerationParams params;
+  };
+  GenerationParams base;
+  base.max_new_tokens = 3;
+  std::vector<Case> cases;
+  GenerationParams sampled = base;  // 6 rows, 12 candidates each but 11 tokens
+  sampled.num_beams = 6;
+  sampled.do_sample = true;
+  cases.push_back(
+      {{.max_candidates = 66}, &StepLimits::max_candidates, sampled});
+  GenerationParams logprobs = base;  // 4 candidates, 7 tokens each
+  logprobs.num_beams = 2;
+  logprobs.logprobs = 7;
+  cases.push_back(
+      {{.max_best_tokens = 28}, &StepLimits::max_best_tokens, logprobs});
+  GenerationParams biased = base;
+  biased.num_beams = 5;
+  biased.logit_bias = {{1, 1.0}, {2, 2.0}, {3, 3.0}};
+  cases.push_back(
+      {{.max_score_edits = 3}, &StepLimits::max_score_edits, biased});
+  for (const Case& c : cases) {
+    for (const int more : {-1, 0, 1}) {
+      StepLimits limits = c.limits;
+      limits.*c.bound += more;
+      ToyModel model(LimitedModel(limits));
+      Request request{{1, 2}, c.params};
+      ASSERT_OK(ValidateRequest(model.description(), &request));
+      Scheduler scheduler(model.description(), {.validate_steps = true});
+      absl::StatusOr<Result> answer;
+      scheduler.Submit(RequestId{0}, PreparedRequest(request),
+                       [&](auto result) { answer = std::move(result); });
+      RunToEnd(scheduler, model);
+      const std::string figures =
+          Concat("there is room for ", c.limits.*c.bound - 1);
+      if (more >= 0) {
+        EXPECT_OK(answer);
+      } else {
+        EXPECT_THAT(answer, StatusIs(absl::StatusCode::kResourceExhausted,
+                                     HasSubstr(figures)));
+      }
+    }
   }
 }
 

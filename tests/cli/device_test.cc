@@ -52,8 +52,10 @@ TEST(DeviceTest, OptionsOfTheOtherDeviceAreRefused) {
   }
   ExpectRefused(Generate({"--device", "cuda", "--threads", "2"}),
                 "--threads is of --device cpu");
-  ExpectRefused(Generate({"--max-beams", "9"}),
-                "--max-beams is of --device cuda");
+  for (const std::string option : {"--max-candidates", "--max-score-edits"}) {
+    ExpectRefused(Generate({"--device", "cuda", option, "2"}),
+                  option + " is of --device cpu");
+  }
   ExpectRefused(Generate({"--device", "cuda", "--max-beams", "9",
                           "--max-step-tokens", "8"}),
                 "--max-beams must be at most 8 (--max-step-tokens), got 9");

@@ -87,6 +87,63 @@ TEST(ModelExecutorTest, WhateverTheModelDoesIsAStatusAndTheNextPlanRuns) {
   EXPECT_OK(run(4));
 }
 
+// What it may take of a host: never nothing, and never more than the model
+// says.
+TEST(ModelExecutorTest, EveryBoundIsFiniteAndTheLowerOneHolds) {
+  class Sized : public CountingModel {
+   public:
+    explicit Sized(const ModelDescription& description)
+        : description_(description) {}
+    const ModelDescription& description() const override {
+      return description_;
+    }
+
+   private:
+    const ModelDescription description_;
+  };
+  const auto limits_of = [](int vocab_size, const ModelExecutorOptions& options,
+                            const StepLimits& of_model) {
+    Sized model({.vocab_size = vocab_size,
+                 .max_context = 8,
+                 .num_pages = 1,
+                 .limits = of_model});
+    return MakeExecutor(&model, 1, options)->description().limits;
+  };
+  EXPECT_EQ(limits_of(6000, {}, {}).max_beams, 8192);
+  EXPECT_EQ(limits_of(1 << 16, {}, {}).max_beams, 4096);
+  EXPECT_EQ(limits_of(1 << 30, {}, {}).max_beams, 1);
+  EXPECT_EQ(limits_of(1 << 16, {.max_beams = 9000}, {}).max_beams, 9000);
+  EXPECT_EQ(limits_of(50, {}, {.max_beams = 3}).max_beams, 3);
+  const StepLimits set =
+      limits_of(50, {.max_candidates = 70, .max_score_edits = 80}, {});
+  EXPECT_EQ(set.max_candidates, 70);
+  EXPECT_EQ(set.max_best_tokens, 70);
+  EXPECT_EQ(set.max_score_edits, 80);
+  const StepLimits of_model = limits_of(
+      50, {},
+      {.max_score_edits = 8, .max_candidates = 7, .max_best_tokens = 6});
+  EXPECT_EQ(of_model.max_candidates, 7);
+  EXPECT_EQ(of_model.max_best_tokens, 6);
+  EXPECT_EQ(of_model.max_score_edits, 8);
+}
+
+TEST(ModelExecutorTest, ABoundThatLeavesNothingIsAnError) {
+  CountingModel model;
+  const auto create = [&](const ModelExecutorOptions& options) {
+    return ModelExecutor::Create(Unowned(&model), MakePool(1), options);
+  };
+  EXPECT_THAT(create({.max_beams = -1}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "max_beams must be at least 0, got -1"));
+  EXPECT_THAT(create({.max_candidates = 0}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "max_candidates must be at least 1, got 0"));
+  EXPECT_THAT(create({.max_score_edits = -5}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "max_score_edits must be at least 0, got -5"));
+  EXPECT_OK(create({.max_candidates = 1, .max_score_edits = 0}));
+}
+
 // A group that goes on by itself feeds what it selected, unless its state was
 // lost: nobody may wait for it in vain then, and others go on.
 TEST(ModelExecutorTest, RunningAheadAGroupGoesOnUntilAPlanOfItsFails) {

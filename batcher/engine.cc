@@ -7,6 +7,7 @@
 #include <functional>
 #include <new>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,6 +65,9 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   }
 
   RequestId NextId() { return RequestId{next_id_++}; }
+
+  // Whatever runs is given up soon, for nobody waits for it; from any thread.
+  void Interrupt() { stop_.request_stop(); }
 
   // The rest runs on the strand, and does not throw: what has no memory for
   // its work ends the request that it is for, and what tells so waits for some.
@@ -126,6 +130,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
     UntilThereIsMemory(
         [&] { stopped_by_ = MakeError(absl::StatusCode::kCancelled, why); });
     UntilThereIsMemory([&] { scheduler_.CancelAll(*stopped_by_); });
+    Interrupt();
   }
 
   // Nobody runs on the strand any more: the context's owner is here alone.
@@ -181,7 +186,10 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
     }
     executor_knows_nobody_ = false;
     step->only_ended = plan.empty();
-    if (!step->only_ended) figures_.plan_time += watch.Elapsed();
+    if (!step->only_ended) {
+      figures_.plan_time += watch.Elapsed();
+      plan.stop = stop_.get_token();
+    }
     plan_was_refused_ =
         !ExecuteOnce(steps_.get(), std::move(plan), std::move(done));
     return !plan_was_refused_;
@@ -229,6 +237,7 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   }
 
   std::atomic<int64_t> next_id_{0};
+  std::stop_source stop_;  // of the steps in flight
   const int max_plans_in_flight_;
   std::shared_ptr<Mailbox> strand_;  // constant after Create
 
@@ -429,6 +438,7 @@ Engine& Engine::operator=(Engine&& other) {
 
 void Engine::EndRequests() {
   if (core_ == nullptr) return;
+  core_->Interrupt();
   core_->Post([](Core& core) { core.Stop(kShutDown, [] {}); });
 }
 

@@ -69,9 +69,11 @@ class Model {
   //
   // A row's logits must not depend on the other rows of the plan, nor on how
   // its tokens were divided among plans. Called by one thread at a time; may
-  // block. plan.rows may be empty when there is only state to drop.
+  // block, and should look at plan.stop every few milliseconds. plan.rows may
+  // be empty when there is only state to drop.
   //
-  // Errors: any; the requests of this plan end with it, others go on. Forks
+  // Errors: any, kCancelled where it gave up because of plan.stop; the requests
+  // of this plan end with it, others go on. Forks
   // and ended sequences count as done all the same, and sequences may end that
   // the failed plan was the first to feed.
   virtual absl::Status Forward(const StepPlan& plan,

@@ -127,6 +127,9 @@ class ModelExecutor::Worker {
     result.forward_time = watch.Lap();
     result.selections = SelectAll(*plan, logits, vocab_size, *pool_);
     result.scorings = ScoreAll(*plan, logits, vocab_size, *pool_);
+    if (plan->stop.stop_requested()) {
+      return MakeError(absl::StatusCode::kCancelled, "the step was given up");
+    }
     if (options_.run_ahead) groups_.Advance(result);
     result.select_time = watch.Lap();
     return result;

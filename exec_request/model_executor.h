@@ -54,7 +54,8 @@ class ModelExecutor : public StepExecutor {
   int max_plans_in_flight() const override;
 
   // Errors, as results: what the model returns; kResourceExhausted if memory
-  // runs out; kInternal if the model throws.
+  // runs out; kInternal if the model throws; kCancelled if plan.stop was
+  // requested, soon after.
   void Execute(StepPlan plan, Done done) override;
 
  private:

@@ -31,11 +31,12 @@ void Answer(const LineWork& work, const RowLogProbs& row) {
   }
 }
 
-void AnswerAll(std::span<const LineWork> works, std::span<const float> logits,
-               int vocab_size, ThreadPool& pool) {
+void AnswerAll(const StepPlan& plan, std::span<const LineWork> works,
+               std::span<const float> logits, int vocab_size,
+               ThreadPool& pool) {
   AllocatingLoop(pool, static_cast<int>(works.size()), [&](int i) {
     const LineWork& work = works[i];
-    if (work.tokens.empty()) return;
+    if (work.tokens.empty() || plan.stop.stop_requested()) return;
     const auto row =
         logits.subspan(size_t{1} * work.line * vocab_size, vocab_size);
     Answer(work, LogProbsOfRow(row, work.tokens, work.num_best));
@@ -68,7 +69,7 @@ void ReportLogProbs(const StepPlan& plan, std::span<const float> logits,
     if (selection.rule->num_logprobs < 0) continue;
     AddLines(selection, &results->at(s), &works);
   }
-  AnswerAll(works, logits, vocab_size, pool);
+  AnswerAll(plan, works, logits, vocab_size, pool);
 }
 
 std::vector<ScoringResult> ScoreAll(const StepPlan& plan,
@@ -88,7 +89,7 @@ std::vector<ScoringResult> ScoreAll(const StepPlan& plan,
       Ask(scoring.tokens[i], &result.logprobs[i], &work);
     }
   }
-  AnswerAll(works, logits, vocab_size, pool);
+  AnswerAll(plan, works, logits, vocab_size, pool);
   return results;
 }
 

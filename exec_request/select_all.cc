@@ -146,6 +146,7 @@ std::vector<SelectionResult> SelectAll(const StepPlan& plan,
     if (draws) results.back().candidates.resize(selection.samples.size());
   }
   AllocatingLoop(pool, static_cast<int>(items.size()), [&](int i) {
+    if (plan.stop.stop_requested()) return;
     const auto [s, item] = items[i];
     const PlanSelection& selection = plan.selections[s];
     const bool draws = selection.rule->kind == SelectionKind::kDraws;
@@ -158,6 +159,7 @@ std::vector<SelectionResult> SelectAll(const StepPlan& plan,
       rows[s][item] = SelectOne(groups[s], item, row);
     }
   });
+  if (plan.stop.stop_requested()) return results;
   AllocatingLoop(pool, static_cast<int>(results.size()), [&](int s) {
     const PlanSelection& selection = plan.selections[s];
     if (selection.rule->kind == SelectionKind::kBeams) {

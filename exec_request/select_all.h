@@ -12,7 +12,8 @@ namespace espalier {
 
 // One answer for each of `plan.selections`.
 //   logits  [plan.num_logits, vocab_size]  f32  host
-// A group's answer depends on its own rows alone. Throws std::bad_alloc.
+// A group's answer depends on its own rows alone. Throws std::bad_alloc. Once
+// plan.stop is requested it returns soon, with answers that mean nothing.
 std::vector<SelectionResult> SelectAll(const StepPlan& plan,
                                        std::span<const float> logits,
                                        int vocab_size, ThreadPool& pool);

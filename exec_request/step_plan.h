@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -179,6 +180,10 @@ struct StepPlan {
   std::vector<SequenceId> finished;  // ended since the last plan
   std::vector<RequestId> ended;      // groups, since the last plan
   std::vector<PageCopy> page_copies;
+
+  // Once a stop is requested nobody waits for the answer: who runs the plan may
+  // give it up at any moment, as failed with kCancelled.
+  std::stop_token stop = {};
 
   // Whether nobody runs.
   bool empty() const { return rows.empty() && continuations.empty(); }

@@ -17,6 +17,10 @@ constexpr int kMinPassTokens = 24;
 // How much more than its share a pass may have, in percent: passes that run
 // side by side are as slow as the largest.
 constexpr int kMaxPassPercent = 120;
+// Tokens that go through the layers together at most: enough that reading all
+// weights again costs a few percent, and so few that what a layer makes of them
+// stays near, and a step can be given up soon.
+constexpr int kMaxPieceTokens = 512;
 
 KvCacheShape CacheShape(const LlamaConfig& config, int page_size) {
   return {.num_layers = config.num_layers,
@@ -55,6 +59,21 @@ absl::StatusOr<LlamaNetwork> LoadNetwork(const std::string& directory,
                      NumPositions(config, cache));
   return LlamaNetwork{std::move(config), std::move(weights), std::move(cache),
                       std::move(rotary)};
+}
+
+// Rows in runs of at most kMaxPieceTokens tokens, unless one has more.
+std::vector<RowRange> Pieces(const StepPlan& plan, RowRange rows) {
+  std::vector<RowRange> pieces;
+  for (int row = rows.begin; row < rows.end;) {
+    const int begin = row;
+    int num_tokens = plan.rows[row++].num_tokens;
+    while (row < rows.end &&
+           num_tokens + plan.rows[row].num_tokens <= kMaxPieceTokens) {
+      num_tokens += plan.rows[row++].num_tokens;
+    }
+    pieces.push_back({begin, row});
+  }
+  return pieces;
 }
 
 }  // namespace
@@ -147,7 +166,9 @@ absl::Status LlamaModel::Forward(const StepPlan& plan,
   std::atomic<bool> out_of_memory = false;
   const auto run = [&](int i, ThreadPool& pool) {
     try {
-      passes_[i].Run(plan, ranges[i], logits, pool);
+      for (const RowRange piece : Pieces(plan, ranges[i])) {
+        passes_[i].Run(plan, piece, logits, pool);
+      }
     } catch (const std::bad_alloc&) {
       out_of_memory = true;
     }
@@ -157,6 +178,9 @@ absl::Status LlamaModel::Forward(const StepPlan& plan,
   } else {
     pool_->ParallelFor(static_cast<int>(ranges.size()),
                        [&](int i) { run(i, one_thread_); });
+  }
+  if (plan.stop.stop_requested()) {
+    return MakeError(absl::StatusCode::kCancelled, "the step was given up");
   }
   if (!out_of_memory) return absl::OkStatus();
   return ResourceExhausted("not enough memory for a step of ",

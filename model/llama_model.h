@@ -8,7 +8,8 @@
 // stops there for it.
 //
 // A step with enough rows is divided by rows: each thread takes some sequences
-// through all layers, and the threads meet once, at the end. A smaller step is
+// through all layers, some hundreds at a time, and the threads meet once, at
+// the end. A smaller step is
 // one pass, whose matrix products are divided by columns: then the threads
 // share the reading of the weights.
 //

@@ -49,6 +49,7 @@ void LlamaPass::Run(const StepPlan& plan, RowRange rows,
   for (int i = 0; i <= last; ++i) {
     const LlamaLayerWeights& layer = weights.layers[i];
     KvLayer kv_layer = network_.cache.layer(i);
+    if (plan.stop.stop_requested()) return;
     StoreProjections(layer, batch, kv_layer);
     if (i == last) batch = KeepLogitsTokens(plan, rows);
     AttendAndAdd(layer, batch, kv_layer);

@@ -42,8 +42,8 @@ class LlamaPass {
   // `network` outlives the pass.
   explicit LlamaPass(const LlamaNetwork* network) : network_(*network) {}
 
-  // Feeds the rows' tokens and fills their lines of logits. Throws
-  // std::bad_alloc.
+  // Feeds the rows' tokens and fills their lines of logits; or gives up before
+  // some layer, once plan.stop is requested. Throws std::bad_alloc.
   //   logits  [plan.num_logits, vocab_size]  those of all rows of the plan
   // REQUIRES: `rows` is not empty.
   void Run(const StepPlan& plan, RowRange rows, std::span<float> logits,

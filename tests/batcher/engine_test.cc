@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -13,8 +14,10 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
+#include <future>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -306,6 +309,40 @@ TEST_P(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
       asio::co_spawn(caller_threads, engine.Figures(), asio::use_future).get();
   EXPECT_EQ(figures.num_pages_held, 0);
   EXPECT_GT(figures.scheduler.num_steps, 0);
+}
+
+// A model that goes on until nobody waits: without an end to its step, neither
+// a shutdown nor the executor would have one.
+TEST_P(EngineTest, AStepInFlightEndsWithTheEngine) {
+  class Endless : public ToyModel {
+   public:
+    using ToyModel::ToyModel;
+    absl::Status Forward(const StepPlan& plan,
+                         std::span<float> logits) override {
+      if (plan.empty()) return ToyModel::Forward(plan, logits);
+      if (!begun.exchange(true)) began.set_value();
+      while (!plan.stop.stop_requested()) std::this_thread::yield();
+      return absl::CancelledError("given up");
+    }
+    std::atomic<bool> begun = false;
+    std::promise<void> began;
+  };
+  for (const bool shuts_down : {true, false}) {
+    Endless model(SmallModel());
+    asio::thread_pool context(1);
+    std::optional<Engine> engine = MakeEngine(
+        context.get_executor(), MakeExecutor(&model, 1, Steps()), Validated());
+    auto answer = asio::co_spawn(context, engine->Generate({{1, 2}, {}}),
+                                 asio::use_future);
+    model.began.get_future().wait();
+    if (shuts_down) {
+      asio::co_spawn(context, engine->Shutdown(), asio::use_future).get();
+    }
+    engine.reset();
+    EXPECT_THAT(answer.get(), StatusIs(absl::StatusCode::kCancelled,
+                                       "the engine is shut down"));
+    context.join();
+  }
 }
 
 // run() must not return between the last answer and the report of the step that

@@ -7,6 +7,8 @@
 #include <new>
 #include <random>
 #include <stdexcept>
+#include <stop_token>
+#include <thread>
 #include <vector>
 
 #include "exec_request/select_all.h"
@@ -19,6 +21,7 @@ namespace {
 using ::espalier::testing::MakeExecutor;
 using ::espalier::testing::MakePool;
 using ::espalier::testing::StatusIs;
+using ::espalier::testing::Unowned;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -85,6 +88,38 @@ TEST(ModelExecutorTest, WhateverTheModelDoesIsAStatusAndTheNextPlanRuns) {
   EXPECT_THAT(run(3), StatusIs(absl::StatusCode::kResourceExhausted,
                                HasSubstr("not enough memory")));
   EXPECT_OK(run(4));
+}
+
+// Runs until nobody waits for it.
+class EndlessModel : public Model {
+ public:
+  const ModelDescription& description() const override { return description_; }
+  absl::Status Forward(const StepPlan& plan, std::span<float>) override {
+    started.set_value();
+    while (!plan.stop.stop_requested()) std::this_thread::yield();
+    return absl::OkStatus();  // as if it had not looked
+  }
+
+  std::promise<void> started;
+
+ private:
+  const ModelDescription description_{
+      .vocab_size = kVocabSize, .max_context = 8, .num_pages = 1};
+};
+
+TEST(ModelExecutorTest, APlanIsGivenUpOnceAStopIsRequested) {
+  EndlessModel model;
+  const auto executor = MakeExecutor(&model);
+  std::stop_source stop;
+  StepPlan plan = PlanOf(10);
+  plan.stop = stop.get_token();
+  std::promise<absl::StatusOr<StepResult>> answer;
+  executor->Execute(std::move(plan),
+                    [&](auto result) { answer.set_value(std::move(result)); });
+  model.started.get_future().wait();
+  stop.request_stop();
+  EXPECT_THAT(answer.get_future().get(),
+              StatusIs(absl::StatusCode::kCancelled, "the step was given up"));
 }
 
 // What it may take of a host: never nothing, and never more than the model

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <stop_token>
 #include <vector>
 
 #include "tests/model/feeder.h"
@@ -146,6 +147,41 @@ TEST(LlamaModelTest, AStepDividedByRowsChangesNoBits) {
       EXPECT_EQ(together[i], alone[i]) << i << " of " << num_threads;
     }
   }
+}
+
+// More than go through the layers together.
+TEST(LlamaModelTest, AStepOfManySequencesIsThatOfEach) {
+  const TinyShape shape;
+  const auto pool = MakePool(2);
+  const auto model = LoadTiny(MakeTinyModel(shape, 15), pool, 3);
+  std::vector<Feeder::Row> rows;
+  std::vector<Lines> alone;
+  Feeder feeder(model.get());
+  for (int i = 0; i < 1300; ++i) {
+    const auto tokens = RandomTokens(1 + i % 3, shape.vocab_size, i);
+    alone.push_back(FeedAlone(model.get(), tokens, 1000));
+    rows.push_back({feeder.Add(), tokens});
+  }
+  EXPECT_EQ(feeder.Step(rows), alone);
+}
+
+TEST(LlamaModelTest, AStepThatNobodyWaitsForIsGivenUp) {
+  const auto pool = MakePool(2);
+  const auto model = LoadTiny(MakeTinyModel({}, 15), pool);
+  StepPlan plan;
+  plan.rows = {{.num_tokens = 1, .num_logits = 1}};
+  plan.tokens = {3};
+  plan.num_logits = 1;
+  plan.page_indptr = {0, 1};
+  plan.page_indices = {PageId{0}};
+  std::vector<float> logits(model->description().vocab_size);
+  std::stop_source stop;
+  plan.stop = stop.get_token();
+  EXPECT_OK(model->Forward(plan, logits));
+  stop.request_stop();
+  EXPECT_EQ(model->Forward(plan, logits).code(), absl::StatusCode::kCancelled);
+  plan.stop = {};
+  EXPECT_OK(model->Forward(plan, logits));
 }
 
 TEST(LlamaModelTest, ACopiedTailPageCarriesItsTokensOn) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <new>
 #include <set>
 #include <string>
@@ -117,6 +118,12 @@ void Scheduler::Submit(RequestId id, PreparedRequest prepared, Done done,
   if (!fits.ok()) return done(fits);
   waiting_.push_back(
       {id, std::move(prepared), needs, std::move(done), std::move(watcher)});
+  try {
+    waiting_by_id_.emplace(id, std::prev(waiting_.end()));
+  } catch (const std::bad_alloc&) {
+    waiting_.pop_back();
+    throw;
+  }
 }
 
 Scheduler::Needs Scheduler::NeedsOf(const PreparedRequest& prepared) const {
@@ -125,6 +132,13 @@ Scheduler::Needs Scheduler::NeedsOf(const PreparedRequest& prepared) const {
   const int64_t num_best = prepared.request.params.logprobs.value_or(0);
   needs.num_best = needs.num_candidates * num_best;
   return needs;
+}
+
+Scheduler::Waiting Scheduler::TakeWaiting() {
+  Waiting first = std::move(waiting_.front());
+  waiting_by_id_.erase(first.id);
+  waiting_.pop_front();
+  return first;
 }
 
 absl::Status Scheduler::CheckFits(const Request& request,
@@ -274,20 +288,18 @@ bool Scheduler::CanAdmit(const Waiting& next) const {
 
 void Scheduler::Admit(StepPlan* plan, Budget* budget) {
   while (!waiting_.empty() && !budget->is_used_up()) {
-    Waiting& next = waiting_.front();
-    if (!CanAdmit(next)) return;
-    absl::StatusOr<PageReservation> pages = pool_.Reserve(
-        BeamGroup::WorstCasePages(next.prepared.request, pool_.page_size()));
+    if (!CanAdmit(waiting_.front())) return;
+    absl::StatusOr<PageReservation> pages =
+        pool_.Reserve(BeamGroup::WorstCasePages(
+            waiting_.front().prepared.request, pool_.page_size()));
     if (!pages.ok()) return;  // it waits until others have ended
+    Waiting next = TakeWaiting();
     try {
       Start(next, *std::move(pages));
     } catch (const std::bad_alloc&) {
-      const Done done = std::move(next.done);
-      waiting_.pop_front();
-      done(out_of_memory_);
+      next.done(out_of_memory_);
       continue;
     }
-    waiting_.pop_front();
     PlanGroup(running_.back(), plan, budget);
   }
 }
@@ -418,12 +430,11 @@ void Scheduler::EraseFinished() {
 }
 
 void Scheduler::Cancel(RequestId id, const absl::Status& why) {
-  const auto waiting =
-      std::find_if(waiting_.begin(), waiting_.end(),
-                   [&](const Waiting& w) { return w.id == id; });
-  if (waiting != waiting_.end()) {
-    const Done done = std::move(waiting->done);
-    waiting_.erase(waiting);
+  const auto waiting = waiting_by_id_.find(id);
+  if (waiting != waiting_by_id_.end()) {
+    const Done done = std::move(waiting->second->done);
+    waiting_.erase(waiting->second);
+    waiting_by_id_.erase(waiting);
     done(why);
     return;
   }
@@ -434,6 +445,7 @@ void Scheduler::Cancel(RequestId id, const absl::Status& why) {
 }
 
 void Scheduler::CancelAll(const absl::Status& why) {
+  waiting_by_id_.clear();
   for (const Waiting& waiting : std::exchange(waiting_, {})) {
     waiting.done(why);
   }

@@ -30,7 +30,9 @@
 
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -128,7 +130,7 @@ class Scheduler {
   // Answers the request with `why` and gives its pages back; at any moment,
   // also between Plan and Advance: executors run plans in order, so a page may
   // be given out while an earlier plan uses it. Does nothing if the request is
-  // not known.
+  // not known. Costs the same however many wait.
   void Cancel(RequestId id, const absl::Status& why);
   void CancelAll(const absl::Status& why);
 
@@ -189,6 +191,8 @@ class Scheduler {
   // Throws std::bad_alloc, and then `next` is unchanged but for its request.
   void Start(Waiting& next, PageReservation pages);
   Needs NeedsOf(const PreparedRequest& prepared) const;
+  // Removes the first that waits.
+  Waiting TakeWaiting();
   bool CanAdmit(const Waiting& next) const;
   // Errors: kResourceExhausted if the request fits not even alone.
   absl::Status CheckFits(const Request& request, const Needs& needs) const;
@@ -220,7 +224,8 @@ class Scheduler {
 
   PagePool pool_;  // before the groups: it outlives them
   SequenceIdSource sequence_ids_;
-  std::deque<Waiting> waiting_;
+  std::list<Waiting> waiting_;  // in order of arrival
+  std::unordered_map<RequestId, std::list<Waiting>::iterator> waiting_by_id_;
   std::vector<Running> running_;        // in order of admission
   size_t found_ = 0;                    // index behind the one found last
   StepPlan next_plan_;                  // forks and ended sequences so far

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -343,6 +345,29 @@ TEST(SchedulerTest, AFailedStepEndsItsRequestsAndNobodyElse) {
     EXPECT_GT(num_failed, 0);
     ExpectNothingHeld(scheduler);
   }
+}
+
+// A search for each among all that wait took minutes.
+TEST(SchedulerTest, HoweverManyWaitEachCanBeCancelledNewestFirst) {
+  constexpr int kNumWaiting = 200'000;
+  ToyModel model(SmallModel());
+  Scheduler scheduler(model.description(), {.max_running = 1});
+  Request request{{1, 2}, {}};
+  ASSERT_OK(ValidateRequest(model.description(), &request));
+  std::vector<int> cancelled;
+  for (int i = 0; i <= kNumWaiting; ++i) {
+    scheduler.Submit(RequestId{i}, PreparedRequest(request), [&, i](auto result) {
+      EXPECT_FALSE(result.ok());
+      cancelled.push_back(i);
+    });
+  }
+  scheduler.Plan();  // 0 runs
+  for (int i = kNumWaiting; i >= 0; --i) {
+    scheduler.Cancel(RequestId{i}, absl::CancelledError("stop"));
+  }
+  ASSERT_EQ(cancelled.size(), kNumWaiting + 1);
+  EXPECT_TRUE(std::ranges::is_sorted(cancelled, std::greater()));
+  ExpectNothingHeld(scheduler);
 }
 
 TEST(SchedulerTest, CancelAllAnswersEveryone) {

@@ -81,6 +81,12 @@ struct Draw {
 // REQUIRES: vocab_size >= 1; edited tokens in [0, vocab_size).
 Draw DrawRow(std::span<const float> logits, const DrawOptions& options);
 
+// The same for each of `samples`, whatever options.sample is, to the bit; the
+// row is read once for all of them.
+std::vector<Draw> DrawSamples(std::span<const float> logits,
+                              const DrawOptions& options,
+                              std::span<const int> samples);
+
 namespace reference {
 
 // The twin: sorts, sums in double.

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "base/check.h"
 #include "kernels/sample/edited_row.h"
@@ -9,18 +11,41 @@
 namespace espalier {
 namespace {
 
-TokenId Choose(EditedRow& row, const DrawOptions& options) {
-  if (options.params.greedy()) return row.BestToken();
+double UniformOf(const DrawOptions& options, int sample) {
   const RandomKey key = {.seed = options.params.seed,
-                         .sample = options.sample,
+                         .sample = static_cast<uint32_t>(sample),
                          .position = options.position,
                          .purpose = RandomPurpose::kDraw};
-  return KeptTokens(row, options.params).Draw(Uniform(key, 0));
+  return Uniform(key, 0);
+}
+
+std::vector<Draw> Choose(EditedRow& row, const DrawOptions& options,
+                         std::span<const int> samples) {
+  std::vector<Draw> draws(samples.size());
+  const auto draw_of = [&](TokenId token) -> Draw {
+    return {.token = token, .log_prob = row.LogProb(token)};
+  };
+  if (options.params.greedy()) {
+    std::ranges::fill(draws, draw_of(row.BestToken()));
+    return draws;
+  }
+  const KeptTokens kept(row, options.params);
+  std::ranges::transform(samples, draws.begin(), [&](int sample) {
+    return draw_of(kept.Draw(UniformOf(options, sample)));
+  });
+  return draws;
 }
 
 }  // namespace
 
 Draw DrawRow(std::span<const float> logits, const DrawOptions& options) {
+  const int sample = static_cast<int>(options.sample);
+  return DrawSamples(logits, options, {&sample, 1}).front();
+}
+
+std::vector<Draw> DrawSamples(std::span<const float> logits,
+                              const DrawOptions& options,
+                              std::span<const int> samples) {
   CHECK(!logits.empty());
   const int vocab_size = static_cast<int>(logits.size());
   EditedRow row(logits, {.repetition_penalty = options.repetition_penalty,
@@ -28,10 +53,13 @@ Draw DrawRow(std::span<const float> logits, const DrawOptions& options) {
                          .only_edited = options.only_edited,
                          .keep_moments = KeptTokens::AsksMoments(options.params,
                                                                  vocab_size)});
-  if (row.has_nan()) return {.token = kNotANumber};
-  if (row.max() == -std::numeric_limits<float>::infinity()) return {};
-  const TokenId token = Choose(row, options);
-  return {.token = token, .log_prob = row.LogProb(token)};
+  if (row.has_nan()) {
+    return std::vector<Draw>(samples.size(), {.token = kNotANumber});
+  }
+  if (row.max() == -std::numeric_limits<float>::infinity()) {
+    return std::vector<Draw>(samples.size());
+  }
+  return Choose(row, options, samples);
 }
 
 }  // namespace espalier

@@ -102,6 +102,22 @@ TEST_P(SampleTest, DrawsWhatTheTwinDraws) {
   std::printf("%d of %d draws differ from the twin's\n", differ, kCases);
 }
 
+TEST_P(SampleTest, SamplesOfOneRowAreThoseDrawnOneByOne) {
+  std::mt19937 random(6);
+  for (int i = 0; i < 500; ++i) {
+    RandomCase c = DrawCase(random);
+    c.options.edits = c.edits;
+    std::vector<int> samples(1 + i % 90);
+    for (int& sample : samples) sample = static_cast<int>(random() % 1000);
+    const std::vector<Draw> draws = DrawSamples(c.logits, c.options, samples);
+    ASSERT_EQ(draws.size(), samples.size());
+    for (size_t d = 0; d < draws.size(); ++d) {
+      c.options.sample = samples[d];
+      ASSERT_EQ(draws[d], DrawRow(c.logits, c.options)) << c.kind;
+    }
+  }
+}
+
 // All tokens that come out in many draws.
 std::set<TokenId> Drawn(std::span<const float> logits, SamplingParams params,
                         std::span<const TokenEdit> edits = {}) {

@@ -34,6 +34,12 @@ void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
   DescribeRows(frontier_.live(), finish_rule_, selection);
   selection->num_candidates = NumCandidates();
+  if (!order_->is_best_first()) {
+    selection->ranking.num_first = NumCandidates();
+  } else if (finish_rule_.is_by_token()) {
+    selection->eos_token_ids = finish_rule_.token_ids();
+    selection->ranking.num_first = num_beams_;
+  }
   selection->num_generated = num_generated_;
 }
 

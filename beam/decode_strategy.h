@@ -54,7 +54,8 @@ class DecodeStrategy {
   virtual ~DecodeStrategy() = default;
 
   // What the next step has to select: sets num_rows, num_candidates,
-  // num_generated, cum_log_probs, samples and allowed of `*selection`.
+  // num_generated, cum_log_probs, samples, allowed and ranking of `*selection`,
+  // and eos_token_ids if the ranking is by them.
   // REQUIRES: !done().
   virtual void DescribeSelection(PlanSelection* selection) const = 0;
 

@@ -1,7 +1,6 @@
 #include "beam/diverse_beam_strategy.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -44,6 +43,26 @@ void DiverseBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   }
   selection->num_candidates = SaturateToInt(num_own + num_beams_ - group_size_);
   selection->num_generated = num_generated_;
+  if (!finish_rule_.is_by_token()) return;
+  selection->eos_token_ids = finish_rule_.token_ids();
+  selection->ranking.groups = RowsOfGroups();
+  selection->ranking.group_size = group_size_;
+  selection->ranking.diversity_penalty = diversity_penalty_;
+}
+
+std::vector<RowRanking::Group> DiverseBeamStrategy::RowsOfGroups() const {
+  std::vector<RowRanking::Group> rows;
+  int first_row = 0;
+  for (const BeamFrontier& group : groups_) {
+    if (group.live().empty()) continue;
+    const int num_rows = static_cast<int>(group.live().size());
+    rows.push_back({.first_row = first_row,
+                    .num_rows = num_rows,
+                    .num_candidates = NumCandidates(group.live(), finish_rule_,
+                                                    group_size_)});
+    if (num_generated_ > 0) first_row += num_rows;
+  }
+  return rows;
 }
 
 std::vector<LiveBeam> DiverseBeamStrategy::LiveBeams() const {
@@ -57,16 +76,14 @@ std::vector<LiveBeam> DiverseBeamStrategy::LiveBeams() const {
 absl::StatusOr<std::vector<Continuation>> DiverseBeamStrategy::Advance(
     const SelectionResult& result, std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
-  const bool is_first = num_generated_ == 0;
+  const std::vector<RowRanking::Group> rows_of_groups = RowsOfGroups();
   ++num_generated_;
-  Choices choices;
-  int first_row = 0;
+  TokenChoices choices;
+  auto rows = rows_of_groups.begin();
   for (BeamFrontier& group : groups_) {
     if (group.live().empty()) continue;
-    const int num_rows = static_cast<int>(group.live().size());
     const std::vector<RankedCandidate> candidates =
-        Penalised(group, first_row, result.candidates, choices);
-    if (!is_first) first_row += num_rows;
+        Penalised(*rows++, result.candidates, choices);
     AdvanceGroup(&group, candidates, decisions, &choices);
   }
   const std::vector<LiveBeam> live = LiveBeams();
@@ -77,33 +94,21 @@ absl::StatusOr<std::vector<Continuation>> DiverseBeamStrategy::Advance(
 
 // The answer is by rows.
 std::vector<RankedCandidate> DiverseBeamStrategy::Penalised(
-    const BeamFrontier& group, int first_row, std::span<const Candidate> answer,
-    const Choices& choices) const {
-  const int end_row = first_row + static_cast<int>(group.live().size());
-  const auto row_of = &Candidate::beam;
-  const auto begin = std::ranges::lower_bound(answer, first_row, {}, row_of);
-  const auto end = std::ranges::lower_bound(answer, end_row, {}, row_of);
+    const RowRanking::Group& group, std::span<const Candidate> answer,
+    const TokenChoices& choices) const {
   std::vector<RankedCandidate> candidates;
-  for (auto candidate = begin; candidate != end; ++candidate) {
-    candidates.push_back({*candidate, candidate->beam - first_row,
-                          static_cast<int>(candidate - answer.begin())});
-    const auto chosen = choices.find(candidate->token);
-    if (chosen == choices.end()) continue;
-    candidates.back().candidate.cum_log_prob -=
-        static_cast<float>(diversity_penalty_ * chosen->second);
+  for (auto [candidate, idx] :
+       BestPenalised(answer, group, choices, diversity_penalty_)) {
+    const int row = candidate.beam;
+    candidate.beam += group.first_row;
+    candidates.push_back({candidate, row, idx});
   }
-  std::ranges::sort(candidates, {}, [](const RankedCandidate& ranked) {
-    const Candidate& candidate = ranked.candidate;
-    return std::tuple(-candidate.cum_log_prob, candidate.beam, candidate.token);
-  });
-  const size_t num_own = NumCandidates(group.live(), finish_rule_, group_size_);
-  if (candidates.size() > num_own) candidates.resize(num_own);
   return candidates;
 }
 
 void DiverseBeamStrategy::AdvanceGroup(
     BeamFrontier* group, std::span<const RankedCandidate> candidates,
-    std::vector<Decision>* decisions, Choices* choices) {
+    std::vector<Decision>* decisions, TokenChoices* choices) {
   const BeamFrontier::Step step = {.length = num_generated_,
                                    .decisions = decisions};
   group->Advance(candidates, step);

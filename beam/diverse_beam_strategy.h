@@ -21,7 +21,6 @@
 #pragma once
 
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "beam/beam_frontier.h"
@@ -30,6 +29,7 @@
 #include "beam/length_penalty.h"
 #include "beam/stop_rule.h"
 #include "beam/token_tree.h"
+#include "exec_request/diverse_choice.h"
 
 namespace espalier {
 
@@ -54,18 +54,15 @@ class DiverseBeamStrategy : public DecodeStrategy {
   std::vector<SequenceState> States() const override;
 
  private:
-  // How often each token was chosen in this step.
-  using Choices = std::unordered_map<TokenId, int>;
-
-  // The best candidates of the group whose rows begin with `first_row`, best
-  // first.
-  std::vector<RankedCandidate> Penalised(const BeamFrontier& group,
-                                         int first_row,
+  // Of each group that is not over.
+  std::vector<RowRanking::Group> RowsOfGroups() const;
+  // The best candidates of a group, best first.
+  std::vector<RankedCandidate> Penalised(const RowRanking::Group& group,
                                          std::span<const Candidate> answer,
-                                         const Choices& choices) const;
+                                         const TokenChoices& choices) const;
   void AdvanceGroup(BeamFrontier* group,
                     std::span<const RankedCandidate> candidates,
-                    std::vector<Decision>* decisions, Choices* choices);
+                    std::vector<Decision>* decisions, TokenChoices* choices);
   std::vector<LiveBeam> LiveBeams() const;
   // Of all groups, best first.
   std::vector<FinishedBeam> Finished() const;

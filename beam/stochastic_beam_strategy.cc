@@ -1,8 +1,6 @@
 #include "beam/stochastic_beam_strategy.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <ranges>
 #include <utility>
 
@@ -13,22 +11,6 @@
 #include "kernels/sample/perturb.h"
 
 namespace espalier {
-namespace {
-
-// log(1 - exp(x)) for x <= 0, without cancellation (Maechler 2012).
-double Log1mExp(double x) {
-  return x > -std::numbers::ln2 ? std::log(-std::expm1(x))
-                                : std::log1p(-std::exp(x));
-}
-
-}  // namespace
-
-double ShiftToMaximum(double perturbed, double maximum, double parent) {
-  if (perturbed >= maximum) return parent;
-  const double v = parent - perturbed + Log1mExp(perturbed - maximum);
-  return parent - std::max(0.0, v) - std::log1p(std::exp(-std::abs(v)));
-}
-
 StochasticBeamStrategy::StochasticBeamStrategy(
     const GenerationParams& params,
     std::shared_ptr<const AllowedSequences> allowed,
@@ -51,6 +33,12 @@ void StochasticBeamStrategy::DescribeSelection(PlanSelection* selection) const {
                finish_rule_, selection);
   selection->num_candidates = num_beams_ + 1;
   selection->num_generated = num_generated_;
+  // One more than live, whose sum is the threshold.
+  selection->ranking.num_first = num_beams_ + 1;
+  if (num_generated_ == 0) return;
+  for (const int i : live_) {
+    selection->ranking.parent_sums.push_back(beam_[i].perturbed);
+  }
 }
 
 absl::StatusOr<std::vector<Continuation>> StochasticBeamStrategy::Advance(
@@ -108,11 +96,8 @@ void StochasticBeamStrategy::AddChildren(
     std::span<const Candidate> candidates, int first_idx,
     std::vector<Contender>* contenders) const {
   const int rank = candidates.front().beam;
-  const RandomKey key = PerturbKey(seed_, rank, num_generated_);
   std::vector<double> perturbed;
-  for (const Candidate& candidate : candidates) {
-    perturbed.push_back(candidate.cum_log_prob + Gumbel(key, candidate.token));
-  }
+  AddNoise(candidates, seed_, rank, num_generated_, &perturbed);
   const double maximum = *std::ranges::max_element(perturbed);
   const bool is_root = num_generated_ == 0;
   for (size_t i = 0; i < perturbed.size(); ++i) {

@@ -9,7 +9,7 @@
 // maximum:
 //
 //   v  = T - g + log(1 - exp(g - Z)),   g = l + noise of a child
-//   G  = T - max(0, v) - log(1 + exp(-|v|))
+//   G  = T - max(0, v) - log(1 + exp(-|v|))        (ShiftToMaximum)
 //
 // The k highest of all children and of all sequences that are finished already
 // make the next beam: search is exact, a sequence that is cut has k better
@@ -38,10 +38,6 @@
 #include "beam/token_tree.h"
 
 namespace espalier {
-
-// The sum G of a child: where `maximum`, that of all children, becomes the
-// parent's. REQUIRES: perturbed <= maximum; none is infinite or NaN.
-double ShiftToMaximum(double perturbed, double maximum, double parent);
 
 class StochasticBeamStrategy : public DecodeStrategy {
  public:

@@ -1,130 +1,177 @@
 #include "exec_request/select_all.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <utility>
 
 #include "base/check.h"
 #include "exec_request/allocating_loop.h"
+#include "exec_request/contenders.h"
 #include "exec_request/report_logprobs.h"
 #include "kernels/sample/perturb.h"
 #include "kernels/sample/sample.h"
+#include "kernels/select/best_candidates.h"
 #include "kernels/select/select.h"
 
 namespace espalier {
 namespace {
 
-// What one thread does at once: a row, or a draw from one.
+// Draws from one row that one thread makes at once, having read the row: enough
+// that the reading costs little beside them.
+constexpr int kDrawsAtOnce = 64;
+
+// What one thread does at once: a row, or draws from one.
 struct WorkItem {
   int selection = 0;  // index in the plan
-  int item = 0;       // rank of the row, or index of the draw
+  int begin = 0;      // rank of the row, or index of the first draw
+  int count = 1;      // of draws
 };
 
-int NumItems(const PlanSelection& selection) {
-  return selection.rule->kind == SelectionKind::kDraws
-             ? static_cast<int>(selection.samples.size())
-             : selection.num_rows;
+bool Draws(const PlanSelection& selection) {
+  return selection.rule->kind == SelectionKind::kDraws;
 }
 
 std::vector<WorkItem> WorkItems(const StepPlan& plan) {
   std::vector<WorkItem> items;
   for (size_t s = 0; s < plan.selections.size(); ++s) {
-    const int count = NumItems(plan.selections[s]);
-    for (int i = 0; i < count; ++i) items.push_back({static_cast<int>(s), i});
+    const PlanSelection& selection = plan.selections[s];
+    const bool draws = Draws(selection);
+    const int end =
+        draws ? static_cast<int>(selection.samples.size()) : selection.num_rows;
+    const int step = draws && selection.num_rows == 1 ? kDrawsAtOnce : 1;
+    for (int i = 0; i < end; i += step) {
+      items.push_back({static_cast<int>(s), i, std::min(step, end - i)});
+    }
   }
   return items;
 }
 
-// What all rows of a group are selected by.
-struct Group {
-  const PlanSelection& selection;
-  std::shared_ptr<const ScoreEdits> edits;
-
-  ScoreEdits::View EditsOfRow(int row, int vocab_size,
-                              std::vector<TokenEdit>* storage) const {
-    ScoreEdits::Row asked = {.num_generated = selection.num_generated,
-                             .vocab_size = vocab_size};
-    if (!selection.histories.empty()) asked.tail = selection.histories[row];
-    if (!selection.allowed.empty()) asked.allowed = &selection.allowed[row];
-    return edits->OfRow(asked, storage);
-  }
-};
-
-DrawOptions OptionsOfDraw(const PlanSelection& selection, int sample,
-                          const ScoreEdits::View& edits) {
-  const SelectionRule& rule = *selection.rule;
-  return {.params = rule.sampling,
-          .sample = static_cast<uint32_t>(sample),
-          .position = static_cast<uint32_t>(selection.num_generated),
-          .repetition_penalty = rule.processors.repetition_penalty,
-          .edits = edits.edits,
-          .only_edited = edits.only_edited};
-}
-
-std::vector<TokenScore> SelectOne(const Group& group, int row,
-                                  std::span<const float> logits) {
-  const PlanSelection& selection = group.selection;
-  const SelectionRule& rule = *selection.rule;
-  std::vector<TokenEdit> storage;
-  const ScoreEdits::View edits =
-      group.EditsOfRow(row, static_cast<int>(logits.size()), &storage);
-  if (rule.perturbed) {
-    return PerturbRow(logits, {.domain = rule.domain,
-                               .num_candidates = selection.num_candidates,
-                               .draw = OptionsOfDraw(selection, row, edits)});
-  }
-  return SelectRow(logits,
-                   {.domain = rule.domain,
-                    .num_candidates = selection.num_candidates,
-                    .repetition_penalty = rule.processors.repetition_penalty,
-                    .edits = edits.edits,
-                    .only_edited = edits.only_edited});
-}
-
-// The row that draw `i` is from.
-int RowOfDraw(const PlanSelection& selection, int i) {
-  return selection.num_rows == 1 ? 0 : i;
-}
-
-Candidate DrawOne(const Group& group, int i, std::span<const float> logits) {
-  const PlanSelection& selection = group.selection;
-  const int row = RowOfDraw(selection, i);
-  std::vector<TokenEdit> storage;
-  const ScoreEdits::View edits =
-      group.EditsOfRow(row, static_cast<int>(logits.size()), &storage);
-  const Draw draw =
-      DrawRow(logits, OptionsOfDraw(selection, selection.samples[i], edits));
-  return {row, draw.token, selection.cum_log_probs[row] + draw.log_prob};
-}
-
-// The continuations of one row, best first: by cumulative score, unless it is
-// the perturbed one that decides.
-std::vector<Candidate> OfRow(const PlanSelection& selection, int row,
-                             const std::vector<TokenScore>& chosen) {
-  const float cum_log_prob = selection.cum_log_probs[row];
-  if (!selection.rule->perturbed) {
-    return MergeCandidates({&chosen, 1}, {&cum_log_prob, 1},
-                           selection.num_candidates);
-  }
-  std::vector<Candidate> candidates;
-  for (const TokenScore& t : chosen) {
-    const float cum = cum_log_prob + t.log_prob;
-    if (!std::isinf(cum)) candidates.push_back({0, t.token, cum});
-  }
-  return candidates;
-}
-
-// Every row's by itself.
-std::vector<Candidate> InOrder(const PlanSelection& selection,
-                               std::span<const std::vector<TokenScore>> rows) {
-  std::vector<Candidate> candidates;
-  for (int row = 0; row < std::ssize(rows); ++row) {
-    for (Candidate candidate : OfRow(selection, row, rows[row])) {
-      candidate.beam = row;
-      candidates.push_back(candidate);
+// The selection of one group, which several threads work at.
+class GroupWork {
+ public:
+  explicit GroupWork(const PlanSelection* selection)
+      : selection_(*selection),
+        rule_(*selection->rule),
+        edits_(EditsOf(rule_)) {
+    CHECK(!rule_.perturbed || rule_.kind == SelectionKind::kRows)
+        << "only rows are perturbed";
+    if (rule_.kind == SelectionKind::kBeams && selection_.num_rows > 0) {
+      const int num_beams = selection_.ranking.num_first;
+      best_ = num_beams == 0
+                  ? std::make_unique<BestCandidates>(selection_.num_candidates)
+                  : std::make_unique<BestCandidates>(selection_.num_candidates,
+                                                     num_beams,
+                                                     selection_.eos_token_ids);
+    } else if (rule_.kind == SelectionKind::kRows) {
+      contenders_ = std::make_unique<Contenders>(selection_);
+    } else if (rule_.kind == SelectionKind::kDraws) {
+      drawn_.resize(selection_.samples.size());
     }
   }
-  return candidates;
-}
+
+  //   logits  [plan.num_logits, vocab_size]  of the plan
+  void Run(const WorkItem& item, std::span<const float> logits,
+           int vocab_size) {
+    const bool one_row = Draws(selection_) && selection_.num_rows == 1;
+    const int row = one_row ? 0 : item.begin;
+    const size_t line = selection_.first_logits + row;
+    const auto scores = logits.subspan(line * vocab_size, vocab_size);
+    std::vector<TokenEdit> storage;
+    const ScoreEdits::View edits = EditsOfRow(row, vocab_size, &storage);
+    if (Draws(selection_)) return DrawFrom(row, item, scores, edits);
+    if (best_ != nullptr) return SelectBest(row, scores, edits);
+    contenders_->Add(row, OfRow(row, scores, edits));
+  }
+
+  // When all items have run.
+  std::vector<Candidate> Take() {
+    if (best_ != nullptr) return best_->Take();
+    if (contenders_ != nullptr) return contenders_->Take();
+    return std::move(drawn_);
+  }
+
+ private:
+  ScoreEdits::View EditsOfRow(int row, int vocab_size,
+                              std::vector<TokenEdit>* storage) const {
+    ScoreEdits::Row asked = {.num_generated = selection_.num_generated,
+                             .vocab_size = vocab_size};
+    if (!selection_.histories.empty()) asked.tail = selection_.histories[row];
+    if (!selection_.allowed.empty()) asked.allowed = &selection_.allowed[row];
+    return edits_->OfRow(asked, storage);
+  }
+
+  DrawOptions OptionsOfDraw(int sample, const ScoreEdits::View& edits) const {
+    return {.params = rule_.sampling,
+            .sample = static_cast<uint32_t>(sample),
+            .position = static_cast<uint32_t>(selection_.num_generated),
+            .repetition_penalty = rule_.processors.repetition_penalty,
+            .edits = edits.edits,
+            .only_edited = edits.only_edited};
+  }
+
+  RowOptions OptionsOfRow(const ScoreEdits::View& edits) const {
+    return {.domain = rule_.domain,
+            .num_candidates = selection_.num_candidates,
+            .repetition_penalty = rule_.processors.repetition_penalty,
+            .edits = edits.edits,
+            .only_edited = edits.only_edited};
+  }
+
+  void DrawFrom(int row, const WorkItem& item, std::span<const float> scores,
+                const ScoreEdits::View& edits) {
+    const auto samples =
+        std::span(selection_.samples).subspan(item.begin, item.count);
+    const std::vector<Draw> draws =
+        DrawSamples(scores, OptionsOfDraw(0, edits), samples);
+    for (int i = 0; i < item.count; ++i) {
+      drawn_[item.begin + i] = {
+          row, draws[i].token,
+          selection_.cum_log_probs[row] + draws[i].log_prob};
+    }
+  }
+
+  void SelectBest(int row, std::span<const float> scores,
+                  const ScoreEdits::View& edits) {
+    RowOptions options = OptionsOfRow(edits);
+    options.cum_log_prob = selection_.cum_log_probs[row];
+    options.min_sum = best_->min_sum();
+    best_->Add(row, SelectRow(scores, options), options.cum_log_prob);
+  }
+
+  // The continuations of one row, best first: by cumulative score, unless it is
+  // the perturbed one that decides.
+  std::vector<Candidate> OfRow(int row, std::span<const float> scores,
+                               const ScoreEdits::View& edits) const {
+    const float cum_log_prob = selection_.cum_log_probs[row];
+    std::vector<Candidate> candidates;
+    if (!rule_.perturbed) {
+      const std::vector<TokenScore> chosen =
+          SelectRow(scores, OptionsOfRow(edits));
+      candidates = MergeCandidates({&chosen, 1}, {&cum_log_prob, 1},
+                                   selection_.num_candidates);
+      for (Candidate& candidate : candidates) candidate.beam = row;
+      return candidates;
+    }
+    for (const TokenScore& t :
+         PerturbRow(scores, {.domain = rule_.domain,
+                            .num_candidates = selection_.num_candidates,
+                            .draw = OptionsOfDraw(row, edits),
+                            .above = contenders_->Above(row)})) {
+      const float cum = cum_log_prob + t.log_prob;
+      if (!std::isinf(cum)) candidates.push_back({row, t.token, cum});
+    }
+    return candidates;
+  }
+
+  const PlanSelection& selection_;
+  const SelectionRule& rule_;
+  const std::shared_ptr<const ScoreEdits> edits_;
+  // One of these, by kind.
+  std::unique_ptr<BestCandidates> best_;
+  std::unique_ptr<Contenders> contenders_;
+  std::vector<Candidate> drawn_;  // [samples]
+};
 
 }  // namespace
 
@@ -132,43 +179,20 @@ std::vector<SelectionResult> SelectAll(const StepPlan& plan,
                                        std::span<const float> logits,
                                        int vocab_size, ThreadPool& pool) {
   const std::vector<WorkItem> items = WorkItems(plan);
-  std::vector<std::vector<std::vector<TokenScore>>> rows;
+  std::vector<GroupWork> groups;
   std::vector<SelectionResult> results;
-  std::vector<Group> groups;
+  groups.reserve(plan.selections.size());
   for (const PlanSelection& selection : plan.selections) {
-    groups.push_back({selection, EditsOf(*selection.rule)});
-    CHECK(!selection.rule->perturbed ||
-          selection.rule->kind == SelectionKind::kRows)
-        << "only rows are perturbed";
-    const bool draws = selection.rule->kind == SelectionKind::kDraws;
-    rows.emplace_back(draws ? 0 : selection.num_rows);
+    groups.emplace_back(&selection);
     results.push_back({.request = selection.request});
-    if (draws) results.back().candidates.resize(selection.samples.size());
   }
   AllocatingLoop(pool, static_cast<int>(items.size()), [&](int i) {
     if (plan.stop.stop_requested()) return;
-    const auto [s, item] = items[i];
-    const PlanSelection& selection = plan.selections[s];
-    const bool draws = selection.rule->kind == SelectionKind::kDraws;
-    const size_t line =
-        selection.first_logits + (draws ? RowOfDraw(selection, item) : item);
-    const auto row = logits.subspan(line * vocab_size, vocab_size);
-    if (draws) {
-      results[s].candidates[item] = DrawOne(groups[s], item, row);
-    } else {
-      rows[s][item] = SelectOne(groups[s], item, row);
-    }
+    groups[items[i].selection].Run(items[i], logits, vocab_size);
   });
   if (plan.stop.stop_requested()) return results;
-  AllocatingLoop(pool, static_cast<int>(results.size()), [&](int s) {
-    const PlanSelection& selection = plan.selections[s];
-    if (selection.rule->kind == SelectionKind::kBeams) {
-      results[s].candidates = MergeCandidates(rows[s], selection.cum_log_probs,
-                                              selection.num_candidates);
-    } else if (selection.rule->kind == SelectionKind::kRows) {
-      results[s].candidates = InOrder(selection, rows[s]);
-    }
-  });
+  AllocatingLoop(pool, static_cast<int>(results.size()),
+                 [&](int s) { results[s].candidates = groups[s].Take(); });
   ReportLogProbs(plan, logits, vocab_size, pool, &results);
   return results;
 }

@@ -1,5 +1,9 @@
 // What executors on the host do with a plan's logits: the kernels of selection
 // and sampling for every group, on all threads.
+//
+// A group never has all candidates of all its rows at once: its best so far
+// tell later rows what cannot matter any more (best_candidates.h,
+// contenders.h). Samples that draw from one row share the reading of it.
 #pragma once
 
 #include <span>

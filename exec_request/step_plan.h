@@ -88,6 +88,31 @@ struct SelectionRule {
 // The rule's edits; made of its processors alone where it has none.
 std::shared_ptr<const ScoreEdits> EditsOf(const SelectionRule& rule);
 
+// How the strategy of a group ranks the candidates of all rows. For
+// executors that have time for it: what cannot come among the first may be left
+// out of the answer (contenders.h); the rest is in the order it would have. An
+// answer that has more of the rows' candidates leads to the same.
+struct RowRanking {
+  // Of kBeams: the beams. What ends in one of eos_token_ids and ranks behind
+  // twice as many may be left out. Of kRows: so many are taken of all rows
+  // together, by perturbed sums: cumulative score + noise
+  // (kernels/sample/perturb.h), in double. 0: not known, all matter.
+  int num_first = 0;
+  // Of stochastic beams behind their first step: what the highest perturbed sum
+  // of a row's children becomes (ShiftToMaximum). [num_rows] or empty.
+  std::vector<double> parent_sums = {};
+  // Of groups that avoid each other's tokens, in their order, instead of the
+  // above (diverse_choice.h). Empty: not known, all matter.
+  struct Group {
+    int first_row = 0;
+    int num_rows = 0;
+    int num_candidates = 0;  // that it ranks
+  };
+  std::vector<Group> groups = {};
+  int group_size = 0;            // beams of each
+  double diversity_penalty = 0;  // >= 0
+};
+
 // How to select from the logits of one request's rows.
 struct PlanSelection {
   RequestId request;
@@ -99,6 +124,7 @@ struct PlanSelection {
   // Shared because it is constant for the request's life; never null.
   std::shared_ptr<const SelectionRule> rule = DefaultRule();
   std::vector<int> samples;  // of kDraws: which samples of the request draw
+  RowRanking ranking;
   // For executors that go on by themselves: the slot each row's beam lives in,
   // how many slots there are (beams that live at most, if a next step is
   // possible at all), and the tokens that end a hypothesis.

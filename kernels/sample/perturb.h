@@ -30,6 +30,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -52,6 +53,9 @@ struct PerturbOptions {
   ScoreDomain domain = ScoreDomain::kLogProbs;
   int num_candidates = 1;  // m >= 1; clamped to vocab_size
   DrawOptions draw = {};   // `sample` is the rank
+  // Tokens may be left out whose perturbed score is not above this, because
+  // there are enough better ones elsewhere.
+  double above = -std::numeric_limits<double>::infinity();
 };
 
 // The best m tokens with their values (log_prob), by falling perturbed score,
@@ -62,6 +66,17 @@ struct PerturbOptions {
 // [0, vocab_size).
 std::vector<TokenScore> PerturbRow(std::span<const float> logits,
                                    const PerturbOptions& options);
+
+// The sums by which rows are merged: cum_log_prob + noise of each candidate of
+// the row of beam `rank`, which has generated `position` tokens.
+//   sums  [candidates]  out
+void AddNoise(std::span<const Candidate> candidates, uint64_t seed,
+              uint32_t rank, uint32_t position, std::vector<double>* sums);
+
+// The sum of a child of a stochastic beam: where `maximum`, that of all
+// children, becomes the parent's (Kool et al. 2019, appendix B.3).
+// REQUIRES: perturbed <= maximum; none is infinite or NaN.
+double ShiftToMaximum(double perturbed, double maximum, double parent);
 
 namespace reference {
 

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "base/check.h"
@@ -17,8 +19,8 @@ namespace {
 class BestPerturbed {
  public:
   // REQUIRES: num_best >= 1.
-  BestPerturbed(size_t num_best, const RandomKey& key)
-      : num_best_(num_best), key_(key) {
+  BestPerturbed(size_t num_best, double above, const RandomKey& key)
+      : num_best_(num_best), key_(key), threshold_(above) {
     tokens_.reserve(capacity());
   }
 
@@ -67,7 +69,7 @@ class BestPerturbed {
 
   const size_t num_best_;
   const RandomKey key_;
-  double threshold_ = -std::numeric_limits<double>::infinity();
+  double threshold_;
   std::vector<Perturbed> tokens_;
 };
 
@@ -121,7 +123,8 @@ std::vector<TokenScore> PerturbEdited(EditedRow& row,
     return static_cast<float>(z - log_sum);
   };
   const RandomKey key = PerturbKey(params.seed, draw.sample, draw.position);
-  BestPerturbed best(std::min(options.num_candidates, row.vocab_size()), key);
+  BestPerturbed best(std::min(options.num_candidates, row.vocab_size()),
+                     options.above, key);
   NoiseThreshold threshold = {.max = row.max(),
                               .temperature = params.temperature,
                               .value_of_max = value_of(row.max())};
@@ -136,6 +139,25 @@ std::vector<TokenScore> PerturbEdited(EditedRow& row,
 }
 
 }  // namespace
+
+void AddNoise(std::span<const Candidate> candidates, uint64_t seed,
+              uint32_t rank, uint32_t position, std::vector<double>* sums) {
+  const RandomKey key = PerturbKey(seed, rank, position);
+  sums->clear();
+  for (const Candidate& candidate : candidates) {
+    sums->push_back(candidate.cum_log_prob + Gumbel(key, candidate.token));
+  }
+}
+
+// log(1 - exp(x)) is taken without cancellation (Maechler 2012).
+double ShiftToMaximum(double perturbed, double maximum, double parent) {
+  if (perturbed >= maximum) return parent;
+  const double x = perturbed - maximum;
+  const double log1mexp = x > -std::numbers::ln2 ? std::log(-std::expm1(x))
+                                                 : std::log1p(-std::exp(x));
+  const double v = parent - perturbed + log1mexp;
+  return parent - std::max(0.0, v) - std::log1p(std::exp(-std::abs(v)));
+}
 
 std::vector<TokenScore> PerturbRow(std::span<const float> logits,
                                    const PerturbOptions& options) {

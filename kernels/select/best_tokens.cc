@@ -46,7 +46,7 @@ BestTokens::BestTokens(int num_best, int num_tokens)
   keys_.reserve(std::min<size_t>(capacity_, num_tokens));
 }
 
-std::vector<ScoreKey> BestTokens::Take() {
+std::vector<ScoreKey> BestTokens::TakeAll() {
   KeepBest(num_best_, keys_);
   return std::exchange(keys_, {});
 }

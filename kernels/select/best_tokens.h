@@ -41,9 +41,20 @@ class BestTokens {
   }
 
   // What is kept, in no particular order, and leaves nothing behind.
-  std::vector<ScoreKey> Take();
+  std::vector<ScoreKey> Take() {
+    return TakeIf([](ScoreKey) { return true; });
+  }
+  // Of what is kept, the keys that pass; a score that does lets all higher ones
+  // do so.
+  template <typename Passes>
+  std::vector<ScoreKey> TakeIf(const Passes& passes) {
+    std::erase_if(keys_, [&](ScoreKey key) { return !passes(key); });
+    return TakeAll();
+  }
 
  private:
+  std::vector<ScoreKey> TakeAll();
+
   // Drops all but the best, and raises the threshold to the worst of them: a
   // later token of that score is a higher token and loses the tie.
   void Prune();

@@ -24,6 +24,7 @@
 // torch computes it (subtract the maximum, then the log of the sum).
 #pragma once
 
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -68,6 +69,10 @@ struct RowOptions {
   float repetition_penalty = 1.0f;        // of edits that say `repeated`
   std::span<const TokenEdit> edits = {};  // ascending by token, each once
   bool only_edited = false;               // all other tokens are banned
+  // Of kLogProbs: tokens are left out whose sum cum_log_prob + log_prob is
+  // below min_sum, because there are enough better ones elsewhere.
+  float cum_log_prob = 0;
+  float min_sum = -std::numeric_limits<float>::infinity();
 };
 
 // The best tokens of one row, best first, in the order of its domain.

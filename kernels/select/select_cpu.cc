@@ -108,6 +108,11 @@ LogSoftmax ScanRow(std::span<const float> logits, const RowOptions& options,
   return {sum.max(), sum.log_sum()};
 }
 
+// Whether a token may be left out of the row's answer.
+bool IsBelow(const RowOptions& options, float log_prob) {
+  return options.cum_log_prob + log_prob < options.min_sum;
+}
+
 // In kLogProbs, what the choice by logit is ranked by in the end: the
 // log-probabilities of the chosen, and of the edited tokens after their edits.
 std::vector<ScoreKey> LogProbKeys(std::span<const float> logits,
@@ -117,7 +122,8 @@ std::vector<ScoreKey> LogProbKeys(std::span<const float> logits,
   std::vector<ScoreKey> keys;
   keys.reserve(chosen.size() + options.edits.size());
   const auto add = [&](TokenId token, float score) {
-    if (score > -kInf) keys.push_back(MakeScoreKey(score, token));
+    if (!(score > -kInf) || IsBelow(options, score)) return;
+    keys.push_back(MakeScoreKey(score, token));
   };
   for (const ScoreKey key : chosen) {
     add(TokenOf(key), softmax.LogProb(logits[TokenOf(key)]));
@@ -138,8 +144,17 @@ std::vector<TokenScore> Select(std::span<const float> logits,
   BestTokens best(num_best, vocab_size);
   const LogSoftmax softmax = ScanRow(logits, options, best);
   if (softmax.max == -kInf) return {};
-  std::vector<ScoreKey> keys = best.Take();
-  if (by_log_prob) keys = LogProbKeys(logits, options, softmax, keys);
+  std::vector<ScoreKey> keys;
+  if (by_log_prob) {
+    // Before the choice, which costs more than to look: of tokens without an
+    // edit, higher logits have no lower log-probability.
+    keys = best.TakeIf([&](ScoreKey key) {
+      return !IsBelow(options, softmax.LogProb(logits[TokenOf(key)]));
+    });
+    keys = LogProbKeys(logits, options, softmax, keys);
+  } else {
+    keys = best.Take();
+  }
   KeepBestSorted(num_best, keys);
   std::vector<TokenScore> tokens;
   tokens.reserve(keys.size());

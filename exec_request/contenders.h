@@ -1,0 +1,67 @@
+// Contenders: of the candidates that the rows of a group give, those that the
+// group's strategy can take, by what it said of its ranking (RowRanking).
+// Executors that leave out the others send, and the strand sorts, a few
+// candidates for each beam instead of a few for each pair of beams.
+//
+//   sampled     the first of all by cum_log_prob + noise
+//   stochastic  the first of all by that sum, shifted to the parent's; and the
+//               highest of each row that has any, which shifts its others
+//   diverse     what each group can choose when those before it have chosen
+//
+// What is left is in the order of rows, and within rows as they came, so that
+// whoever ranks it again breaks ties as if nothing had been left out.
+//
+// Thread rule: rows may be added by several threads.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "exec_request/step_plan.h"
+
+namespace espalier {
+
+class Contenders {
+ public:
+  // `selection` is of kRows, and outlives this.
+  explicit Contenders(const PlanSelection& selection);
+
+  // Candidates of `row` whose value + noise (kernels/sample/perturb.h) is not
+  // above this cannot be taken. Never falls.
+  double Above(int row) const;
+
+  // Takes the candidates of one row, in its order. Throws std::bad_alloc.
+  // REQUIRES: each row comes once, candidate.beam is the row.
+  void Add(int row, std::vector<Candidate> candidates);
+
+  // What can be taken of all rows. Leaves nothing behind.
+  std::vector<Candidate> Take();
+
+ private:
+  struct Row {
+    std::vector<Candidate> candidates;
+    std::vector<double> sums;  // [candidates] or empty: all can be taken
+    int highest = -1;          // which shifts the others, if they are shifted
+  };
+
+  bool by_sums() const { return ranking_.num_first > 0; }
+  // cum_log_prob + noise.
+  std::vector<double> SumsOf(int row,
+                             std::span<const Candidate> candidates) const;
+  // Shifts the sums of a row's candidates; returns which was the highest.
+  size_t Shift(int row, std::vector<double>* sums) const;
+  // Learns from more sums how high the first ones are.
+  void RaiseFloor(std::span<const double> sums);
+
+  const PlanSelection& selection_;
+  const RowRanking& ranking_;
+  std::vector<Row> rows_;
+  // At least num_first sums are as high.
+  std::atomic<double> floor_;
+  std::mutex mutex_;
+  std::vector<double> first_sums_;  // guarded by mutex_
+};
+
+}  // namespace espalier

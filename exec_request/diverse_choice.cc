@@ -1,0 +1,101 @@
+#include "exec_request/diverse_choice.h"
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+namespace espalier {
+namespace {
+
+// On top of a heap is what ranks first.
+struct RanksLater {
+  static auto Key(const Candidate& c) {
+    return std::tuple(-c.cum_log_prob, c.beam, c.token);
+  }
+  bool operator()(const PenalisedCandidate& a,
+                  const PenalisedCandidate& b) const {
+    return Key(a.candidate) > Key(b.candidate);
+  }
+};
+
+using Heap = std::priority_queue<PenalisedCandidate,
+                                 std::vector<PenalisedCandidate>, RanksLater>;
+
+PenalisedCandidate Pop(Heap* heap) {
+  const PenalisedCandidate top = heap->top();
+  heap->pop();
+  return top;
+}
+
+}  // namespace
+
+std::vector<PenalisedCandidate> BestPenalised(std::span<const Candidate> answer,
+                                              const RowRanking::Group& group,
+                                              const TokenChoices& choices,
+                                              double penalty) {
+  Heap heads;    // of rows, as they are; what is behind them ranks later
+  Heap lowered;  // what was taken from rows, as it ranks
+  const auto push_head = [&](size_t idx) {
+    PenalisedCandidate head = {answer[idx], static_cast<int>(idx)};
+    head.candidate.beam -= group.first_row;
+    heads.push(head);
+  };
+  const int end_row = group.first_row + group.num_rows;
+  for (size_t i = std::ranges::lower_bound(answer, group.first_row, {},
+                                           &Candidate::beam) -
+                  answer.begin();
+       i < answer.size() && answer[i].beam < end_row; ++i) {
+    if (i == 0 || answer[i - 1].beam != answer[i].beam) push_head(i);
+  }
+  std::vector<PenalisedCandidate> best;
+  while (std::ssize(best) < group.num_candidates) {
+    if (!lowered.empty() &&
+        (heads.empty() || !RanksLater()(lowered.top(), heads.top()))) {
+      best.push_back(Pop(&lowered));
+      continue;
+    }
+    if (heads.empty()) break;
+    PenalisedCandidate next = Pop(&heads);
+    const size_t behind = next.idx + 1;
+    if (behind < answer.size() &&
+        answer[behind].beam == answer[next.idx].beam) {
+      push_head(behind);
+    }
+    const auto chosen = choices.find(next.candidate.token);
+    if (chosen != choices.end()) {
+      next.candidate.cum_log_prob -=
+          static_cast<float>(penalty * chosen->second);
+    }
+    lowered.push(next);
+  }
+  return best;
+}
+
+std::vector<Candidate> KeepChoosable(const PlanSelection& selection,
+                                     std::vector<Candidate> answer) {
+  const RowRanking& ranking = selection.ranking;
+  if (ranking.groups.empty()) return answer;
+  std::vector<bool> is_ranked(answer.size());
+  TokenChoices choices;
+  for (const RowRanking::Group& group : ranking.groups) {
+    std::vector<TokenId> chosen;
+    for (const auto& [candidate, idx] :
+         BestPenalised(answer, group, choices, ranking.diversity_penalty)) {
+      is_ranked[idx] = true;
+      if (std::ssize(chosen) < ranking.group_size &&
+          !std::ranges::binary_search(selection.eos_token_ids,
+                                      candidate.token)) {
+        chosen.push_back(candidate.token);
+      }
+    }
+    for (const TokenId token : chosen) ++choices[token];
+  }
+  std::vector<Candidate> kept;
+  for (size_t i = 0; i < answer.size(); ++i) {
+    if (is_ranked[i]) kept.push_back(answer[i]);
+  }
+  return kept;
+}
+
+}  // namespace espalier

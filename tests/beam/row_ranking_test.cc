@@ -1,0 +1,145 @@
+// What executors may leave out of an answer by rows (RowRanking) matters to no
+// search: sampled, stochastic and diverse beams end the same with it and
+// without, to the bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "beam/make_strategy.h"
+#include "beam/selection_options.h"
+#include "tests/beam/search_alone.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using namespace ::espalier::testing;  // NOLINT
+
+class AnySearch {
+ public:
+  explicit AnySearch(int seed) : random_(seed) {
+    options.seed = seed;
+    options.vocab_size = 3 + Below(30);
+    options.eos_boost = 0.5f * Below(6);
+    options.impossible_percent = Below(3) == 0 ? Below(90) : 0;
+    GenerationParams& params = request.params;
+    request.prompt_tokens = {1};
+    params.num_beams = 2 + Below(12);
+    params.num_return_sequences = params.num_beams;
+    params.max_new_tokens = 1 + Below(7);
+    params.eos_token_id = {{0}};
+    for (int i = Below(4); i > 0; --i) {
+      params.stop_token_ids.push_back(Below(options.vocab_size));
+    }
+    params.seed = seed;
+    params.temperature = Below(2) == 0 ? 1.0 : 0.25 * (1 + Below(8));
+    if (Below(3) == 0) params.repetition_penalty = 1.5;
+    if (Below(3) == 0) params.top_k = 1 + Below(9);
+    switch (seed % 3) {
+      case 0:
+        params.do_sample = true;
+        break;
+      case 1:
+        params.stochastic = true;
+        break;
+      default:
+        MakeDiverse(&params);
+    }
+  }
+
+  ToyModelOptions options;
+  Request request;
+
+ private:
+  int Below(int end) { return static_cast<int>(random_() % end); }
+
+  void MakeDiverse(GenerationParams* params) {
+    const int size = 1 + Below(4);
+    params->num_beam_groups = 2 + Below(5);
+    params->num_beams = size * params->num_beam_groups;
+    params->num_return_sequences = params->num_beams;
+    params->diversity_penalty = 0.25 * Below(12);
+    params->temperature = 1;
+    params->top_k = 0;
+  }
+
+  std::mt19937 random_;
+};
+
+struct Outcome {
+  absl::Status status;
+  std::vector<Hypothesis> hypotheses;
+  std::optional<double> threshold;
+  size_t num_candidates = 0;  // in all answers
+};
+
+Outcome Search(const AnySearch& search, bool ranks) {
+  const Request& request = search.request;
+  const LogitsModel model = ToyLogitsModel(search.options);
+  const auto strategy = MakeStrategy(request.params, nullptr, nullptr);
+  Outcome outcome;
+  while (!strategy->done()) {
+    PlanSelection selection;
+    strategy->DescribeSelection(&selection);
+    if (!ranks) selection.ranking = {};
+    selection.rule = MakeSelectionRule(request.params);
+    std::vector<std::vector<float>> logits;
+    for (int rank = 0; rank < selection.num_rows; ++rank) {
+      selection.histories.push_back(request.prompt_tokens);
+      strategy->AppendTokens(rank, &selection.histories.back());
+      logits.push_back(model(selection.histories.back()));
+    }
+    const SelectionResult answer = AnswerAsTheEngine(selection, logits);
+    outcome.num_candidates += answer.candidates.size();
+    outcome.status = strategy->Advance(answer).status();
+    if (!outcome.status.ok()) return outcome;
+  }
+  outcome.hypotheses = strategy->Hypotheses();
+  outcome.threshold = strategy->threshold();
+  return outcome;
+}
+
+TEST(RowRankingTest, WhatIsLeftOutChangesNoSearch) {
+  size_t num_left = 0, num_all = 0;
+  for (int seed = 0; seed < 3000; ++seed) {
+    const AnySearch search(seed);
+    const Outcome some = Search(search, true), all = Search(search, false);
+    ASSERT_EQ(some.status, all.status) << seed;
+    ASSERT_EQ(some.threshold, all.threshold) << seed;
+    ASSERT_EQ(some.hypotheses.size(), all.hypotheses.size()) << seed;
+    for (size_t i = 0; i < all.hypotheses.size(); ++i) {
+      const Hypothesis &a = some.hypotheses[i], &b = all.hypotheses[i];
+      ASSERT_EQ(a.tokens, b.tokens) << seed;
+      ASSERT_EQ(a.score, b.score) << seed;
+      ASSERT_EQ(a.cum_log_prob, b.cum_log_prob) << seed;
+      ASSERT_EQ(a.finish_reason, b.finish_reason) << seed;
+    }
+    num_left += some.num_candidates;
+    num_all += all.num_candidates;
+  }
+  EXPECT_LT(2 * num_left, num_all);
+}
+
+// Beams that ask for k * m candidates get a few for each beam.
+TEST(RowRankingTest, AnswersOfManyBeamsAreNotTheirSquare) {
+  for (int kind = 0; kind < 3; ++kind) {
+    AnySearch search(kind);
+    search.options.vocab_size = 500;
+    search.options.impossible_percent = 0;
+    GenerationParams& params = search.request.params;
+    params.num_beams = 120;
+    params.num_return_sequences = 1;
+    params.max_new_tokens = 4;
+    params.top_k = 0;
+    params.temperature = 1;
+    params.stop_token_ids = {};
+    if (kind == 2) params.num_beam_groups = 30;
+    EXPECT_LT(Search(search, true).num_candidates, 4 * 3 * 120) << kind;
+    EXPECT_GT(Search(search, false).num_candidates, 2 * 120 * 120) << kind;
+  }
+}
+
+}  // namespace
+}  // namespace espalier

@@ -44,19 +44,20 @@ struct Mixture {
   int page_size;
   int num_in_flight;
   int64_t kv_cache_mb;
+  int max_graphs;
 };
 
 // Beside each limit in turn: as many requests as fit into a step; some; few
-// lines, so that one wide request fills a step; few pages.
+// lines, so that one wide request fills a step; few pages; few graphs, or none.
 constexpr Mixture kMixtures[] = {
-    {"WideSteps", 2048, 256, 16, 2, 1024},
-    {"FewRequests", 2048, 5, 16, 2, 1024},
-    {"OneByOne", 2048, 64, 32, 1, 1536},
-    {"PagesOfOneToken", 1500, 40, 1, 2, 512},
-    {"MiddlingSteps", 1024, 16, 16, 2, 1024},
-    {"TwoThatFit", 608, 256, 64, 2, 1536},
-    {"NarrowSteps", 256, 256, 16, 2, 512},
-    {"FewPages", 700, 40, 3, 2, 24},
+    {"WideSteps", 2048, 256, 16, 2, 1024, 512},
+    {"FewRequests", 2048, 5, 16, 2, 1024, 4},
+    {"OneByOne", 2048, 64, 32, 1, 1536, 0},
+    {"PagesOfOneToken", 1500, 40, 1, 2, 512, 512},
+    {"MiddlingSteps", 1024, 16, 16, 2, 1024, 512},
+    {"TwoThatFit", 608, 256, 64, 2, 1536, 64},
+    {"NarrowSteps", 256, 256, 16, 2, 512, 512},
+    {"FewPages", 700, 40, 3, 2, 24, 512},
 };
 
 int FromEnvironment(const char* name, int otherwise) {
@@ -101,6 +102,7 @@ class CudaMixtureTest : public CudaExecutorTest,
     options.max_tokens = mixture.max_step_tokens;
     options.max_logits = mixture.max_step_tokens;
     options.page_size = mixture.page_size;
+    options.max_graphs = mixture.max_graphs;
     options.kv_cache_bytes = mixture.kv_cache_mb << 20;
     return Load(options);
   }

@@ -278,7 +278,7 @@ void AnswerCounts::Print(const char* name) const {
 }
 
 std::string AnswerCounts::AboveBounds() const {
-  if (IsAbove(num_near_ties, num_beams, 0.02)) {
+  if (IsAbove(num_near_ties, num_beams, 0.05)) {
     return Concat(num_near_ties, " near ties of ", num_beams, " beam searches");
   }
   if (IsAbove(num_late_ties, num_beams, 0.02)) {

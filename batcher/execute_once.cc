@@ -44,11 +44,13 @@ class OneAnswer {
 bool ExecuteOnce(StepExecutor* steps, StepPlan plan, StepExecutor::Done done) {
   const auto answer = UntilThereIsMemory(
       [&] { return std::make_shared<OneAnswer>(std::move(done)); });
+  StepExecutor::Done report = UntilThereIsMemory([&] {
+    return StepExecutor::Done([answer](absl::StatusOr<StepResult> result) {
+      answer->Give(std::move(result));
+    });
+  });
   try {
-    steps->Execute(std::move(plan),
-                   [answer](absl::StatusOr<StepResult> result) {
-                     answer->Give(std::move(result));
-                   });
+    steps->Execute(std::move(plan), std::move(report));
     return true;
   } catch (const std::bad_alloc&) {
     answer->GiveError(absl::StatusCode::kResourceExhausted,

@@ -97,7 +97,7 @@ TEST(StopSearchTest, ATextThatIsCutAsNothingFollowsEndsAsStop) {
           ToyLogitsModel({.vocab_size = 6000, .seed = 1, .eos_token_ids = {2}});
       ASSERT_OK_AND_ASSIGN(
           const Result result,
-          SearchAsTheEngine(model, {{1, 4}, params}, &EnFrTokenizer()));
+          SearchAsTheEngine(model, {{1, 4}, params}, SharedEnFrTokenizer()));
       const StopStrings stops = StopStrings::Create(params.stop).value();
       for (const Hypothesis& hypothesis : result.hypotheses) {
         const bool has_half = hypothesis.tokens.front() != 2;

@@ -44,6 +44,7 @@ class FakeLlama : public CudaLlama {
     return {.num_heads = 4, .num_kv_heads = 2, .head_dim = 64};
   }
   PageId spare_page() const override { return {99}; }
+  CudaMemoryParts memory() const override { return {}; }
 
   absl::Status Enqueue(const CudaBatch& batch, float*,
                        cudaStream_t stream) override {

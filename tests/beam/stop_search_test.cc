@@ -86,10 +86,8 @@ TEST(StopSearchTest, ATextThatIsCutAsNothingFollowsEndsAsStop) {
       params.max_new_tokens = by_eos ? 2 : 1;
       params.allowed_token_ids = halves;
       if (by_eos) {
-        params.allowed_sequences.reset();
         params.allowed_token_ids->push_back(2);
         params.logit_bias = {{2, 5.0}};
-        params.min_new_tokens = 0;
       }
       params.num_return_sequences =
           std::min<int64_t>(params.num_return_sequences, halves.size());

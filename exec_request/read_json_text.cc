@@ -30,11 +30,12 @@ class Integers {
   // What Next stopped at, and all behind it; "]" at the end.
   std::string_view rest() const { return {at_, size_t(end_ - at_)}; }
 
- private:
+  // What stands between elements.
   static bool IsBetween(char c) {
     return c == ' ' || c == ',' || c == '\n' || c == '\t' || c == '\r';
   }
 
+ private:
   const char* at_;
   const char* const end_;
 };
@@ -85,6 +86,32 @@ absl::Status Read(std::string_view field, const JsonText& json,
   if (rest == "]") return absl::OkStatus();
   return WrongType(Concat(field, "[", out->size(), "]"), Wanted(out->data()),
                    FirstValue(rest));
+}
+
+absl::Status Read(std::string_view field, const JsonText& json,
+                  std::vector<std::vector<int64_t>>* out) {
+  if (!json.is_array()) return WrongType(field, "a list", json.text);
+  out->clear();
+  std::vector<int64_t> ids;  // grows once for all lists
+  std::string_view rest = json.text.substr(1);
+  while (true) {
+    while (Integers::IsBetween(rest.front())) rest.remove_prefix(1);
+    if (rest.front() == ']') return absl::OkStatus();
+    if (rest.front() != '[') {
+      return WrongType(Concat(field, "[", out->size(), "]"), "a list",
+                       FirstValue(rest));
+    }
+    ids.clear();
+    Integers integers(rest);
+    for (int64_t id = 0; integers.Next(&id);) ids.push_back(id);
+    rest = integers.rest();
+    if (rest.front() != ']') {
+      return WrongType(Concat(field, "[", out->size(), "][", ids.size(), "]"),
+                       Wanted(ids.data()), FirstValue(rest));
+    }
+    out->push_back(ids);
+    rest.remove_prefix(1);
+  }
 }
 
 absl::Status Read(std::string_view field, const JsonText& json,

@@ -33,6 +33,8 @@ absl::Status Read(std::string_view field, const JsonText& json,
 
 absl::Status Read(std::string_view field, const JsonText& json,
                   std::vector<int64_t>* out);
+absl::Status Read(std::string_view field, const JsonText& json,
+                  std::vector<std::vector<int64_t>>* out);
 
 template <typename T>
 absl::Status Read(std::string_view field, const JsonText& json,

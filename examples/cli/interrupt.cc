@@ -21,8 +21,10 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM};
 
-// How much later than the first a signal is another one.
-constexpr int64_t kSameSignalNanoseconds = 100'000'000;
+// How much later than the first a signal is another one: a terminal's, of who
+// presses Ctrl-C again; and one that a program sent.
+constexpr int64_t kSamePressNanoseconds = 100'000'000;
+constexpr int64_t kSameSendingNanoseconds = 1'000'000'000;
 
 // What the handler works on. The descriptor is never closed: a handler may be
 // about to write to it.
@@ -40,16 +42,18 @@ int64_t Now() {
 }
 
 // Calls nothing but what signal-safety(7) lists.
-extern "C" void OnSignal(int signal) {
+extern "C" void OnSignal(int signal, siginfo_t* info, void*) {
   const int error = errno;
   const int64_t now = Now();
+  const bool is_sent = info->si_code <= 0;
   int64_t first = 0;
   if (caught_at.compare_exchange_strong(first, now)) {
     caught_signal = signal;
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written =
         write(caught_fd, &one, sizeof(one));
-  } else if (now - first > kSameSignalNanoseconds) {
+  } else if (now - first >
+             (is_sent ? kSameSendingNanoseconds : kSamePressNanoseconds)) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);  // once this has returned
   }
@@ -117,7 +121,8 @@ void Interrupt::Install() {
     sigaction(kSignals[i], nullptr, &before);
     if (before.sa_handler == SIG_IGN) continue;
     struct sigaction action = {};
-    action.sa_handler = OnSignal;
+    action.sa_sigaction = OnSignal;
+    action.sa_flags = SA_SIGINFO;
     sigfillset(&action.sa_mask);
     sigaction(kSignals[i], &action, nullptr);
   }

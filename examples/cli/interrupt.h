@@ -10,8 +10,10 @@
 //   context.run();
 //   if (interrupt->signal() != 0) ...
 //
-// Signals that follow the first within 0.1 s count as the same: `timeout` sends
-// its signal to the program, and then to the group that the program is in.
+// Signals that follow the first within 0.1 s, or within 1 s if a program sent
+// them, count as the same: `timeout` sends its signal to the program, and then
+// to the group that the program is in, which on a busy machine may take a
+// while.
 //
 // The handler makes a descriptor readable. The context waits for that, and so
 // does a write that waits for its reader: there is no moment in which a signal

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
@@ -20,7 +22,6 @@ namespace espalier::cli {
 namespace {
 
 using ::testing::ExitedWithCode;
-using ::testing::HasSubstr;
 using ::testing::KilledBySignal;
 
 // Both write a pipe that is stdout.
@@ -42,8 +43,8 @@ class SignalTest : public ::testing::Test {
         .value();
   }
 
-  // Longer than signals count as one.
-  static void PassTime() { usleep(200'000); }
+  // Longer than signals that a program sends count as one.
+  static void PassTime() { usleep(1'100'000); }
 
   int pipe_[2];
   int stdout_;
@@ -100,6 +101,7 @@ TEST_F(SignalTest, SignalsTogetherAreOneAndTheFirstIsTold) {
   const auto interrupt = Listen();
   raise(SIGINT);
   raise(SIGTERM);
+  usleep(300'000);  // as long as `timeout` may take on a busy machine
   raise(SIGINT);
   context_.run();
   EXPECT_EQ(interrupt->signal(), SIGINT);
@@ -116,6 +118,30 @@ TEST_F(SignalTest, ASecondSignalEndsTheProgramWhateverItDoes) {
         exit(0);
       },
       KilledBySignal(SIGTERM), "");
+}
+
+// Sooner than where a program sends both.
+TEST_F(SignalTest, ASecondCtrlCEndsTheProgramSoon) {
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const auto interrupt = Listen();
+    EXPECT_EQ(write(STDERR_FILENO, "x", 1), 1);
+    for (int i = 0; i < 300; ++i) usleep(100'000);  // signals end a sleep
+    _exit(0);
+  }
+  char ready = 0;
+  EXPECT_EQ(read(terminal, &ready, 1), 1);
+  for (int press = 0; press < 2; ++press) {
+    EXPECT_EQ(write(terminal, "\x03", 1), 1);
+    usleep(300'000);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, WNOHANG), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+  if (status == 0) kill(child, SIGKILL);
+  close(terminal);
 }
 
 TEST_F(SignalTest, ASignalAfterTheEndEndsTheProgram) {

@@ -49,7 +49,8 @@ class HelpFormatter : public CLI::Formatter {
 
 // A value in an error, which need not be UTF-8.
 std::string InQuotes(const std::string& text) {
-  return ShownInQuotes(IsUtf8(text) ? text : ForTerminal(text));
+  if (IsUtf8(text)) return ShownInQuotes(text);
+  return "\"" + Shown(ForTerminal(text)) + "\"";
 }
 
 std::string CheckInRange(const std::string& text, int64_t low, int64_t high) {

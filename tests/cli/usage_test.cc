@@ -177,7 +177,7 @@ TEST(UsageTest, AllFlagsTakeTheSameSpellings) {
                                       " must be true or false, got \"", value,
                                       "\"\n")));
       }
-      EXPECT_THAT(error("\xff"), HasSubstr("got \"\\\\xff\"\n"));
+      EXPECT_THAT(error("\xff"), HasSubstr("got \"\\xff\"\n"));
     }
   }
   EXPECT_GE(num_flags, 7);

@@ -168,7 +168,7 @@ TEST(WrongValuesTest, TheExitCodeCountsTexts) {
 TEST(WrongValuesTest, ADefaultIsNoValueOfTheUsers) {
   // Too large a power of 256, the default, but not of what the prompt leaves.
   std::string text = "It rains";
-  for (int i = 0; i < 290; ++i) text += " and it rains";
+  for (int i = 0; i < 225; ++i) text += " and it rains";
   const ProgramRun run = GenerateWith(
       {"--num-beams", "2", "--length-penalty", "16.5", text + "."});
   EXPECT_EQ(run.exit_code, 0) << run.err;

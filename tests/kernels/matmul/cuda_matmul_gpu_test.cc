@@ -23,7 +23,7 @@ using testing::Download;
 using testing::ExactSums;
 using testing::ExpectSiluMul;
 using testing::ExpectSums;
-using testing::Numbers;
+using testing::MatrixNumbers;
 using testing::Sums;
 using testing::Upload;
 using testing::Weights;
@@ -112,7 +112,7 @@ TEST_P(CudaMatMulSizesGpuTest, EveryEpilogueIsAsNearAsItsTypeAllows) {
     ExpectSums(sums, width, dtype, 0, Product(c, CudaEpilogue::kStore));
     ExpectSums(sums, width, DType::kFloat32, 0,
                Product(c, CudaEpilogue::kStoreFloat));
-    Numbers before;
+    MatrixNumbers before;
     for (int i = 0; i < n * width; ++i) Append(3, DType::kFloat32, before);
     ExpectSums(sums, width, DType::kFloat32, 3,
                Widened(Product(c, CudaEpilogue::kAddFloat, before.bytes),
@@ -149,7 +149,7 @@ TEST_F(CudaMatMulGpuTest, WhatIsAddedLaterMakesTheProduct) {
       SCOPED_TRACE(Concat(n, " x ", num_cols, " x ", num_outputs));
       const Case c(n, weights);
       const int size = n * num_outputs;
-      Numbers before;
+      MatrixNumbers before;
       for (int i = 0; i < size; ++i) Append(3, DType::kFloat32, before);
       DeviceBuffer<std::byte> residual;
       const auto add_later = [&] {

@@ -26,13 +26,13 @@ inline uint16_t HalfBits(float value, DType dtype) {
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-// Numbers of a dtype, and the same exactly as float32.
-struct Numbers {
+// MatrixNumbers of a dtype, and the same exactly as float32.
+struct MatrixNumbers {
   std::vector<std::byte> bytes;
   std::vector<float> widened;
 };
 
-inline void Append(float value, DType dtype, Numbers& numbers) {
+inline void Append(float value, DType dtype, MatrixNumbers& numbers) {
   std::byte bytes[4];
   if (dtype == DType::kFloat32) {
     std::memcpy(bytes, &value, 4);
@@ -44,10 +44,10 @@ inline void Append(float value, DType dtype, Numbers& numbers) {
   numbers.widened.push_back(LoadAsFloat(bytes, dtype));
 }
 
-inline Numbers RandomNumbers(int count, float size, DType dtype, int seed) {
+inline MatrixNumbers RandomNumbers(int count, float size, DType dtype, int seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, size);
-  Numbers numbers;
+  MatrixNumbers numbers;
   for (int i = 0; i < count; ++i) Append(normal(random), dtype, numbers);
   return numbers;
 }
@@ -87,7 +87,7 @@ struct Weights {
         device(Upload(numbers.bytes)),
         matrix{device.data(), dtype, num_outputs, num_cols} {}
 
-  Numbers numbers;
+  MatrixNumbers numbers;
   DeviceBuffer<std::byte> device;
   CudaMatrix matrix;
 };
@@ -103,7 +103,7 @@ struct Case {
         matrix(weights.matrix) {}
 
   int num_rows;
-  Numbers x;
+  MatrixNumbers x;
   DeviceBuffer<std::byte> device_x;
   std::span<const float> w;
   CudaMatrix matrix;

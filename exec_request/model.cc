@@ -8,8 +8,7 @@
 namespace espalier {
 namespace {
 
-absl::Status CheckAtLeast(std::string_view field, int64_t least,
-                          int64_t value) {
+absl::Status CheckField(std::string_view field, int64_t least, int64_t value) {
   if (value >= least) return absl::OkStatus();
   return InvalidArgument("the model's ", field, " must be at least ", least,
                          ", got ", value);
@@ -18,12 +17,12 @@ absl::Status CheckAtLeast(std::string_view field, int64_t least,
 }  // namespace
 
 absl::Status CheckDescription(const ModelDescription& model) {
-  RETURN_IF_ERROR(CheckAtLeast("vocab_size", 1, model.vocab_size));
-  RETURN_IF_ERROR(CheckAtLeast("max_context", 1, model.max_context));
+  RETURN_IF_ERROR(CheckField("vocab_size", 1, model.vocab_size));
+  RETURN_IF_ERROR(CheckField("max_context", 1, model.max_context));
   RETURN_IF_ERROR(
-      CheckAtLeast("default_max_new_tokens", 1, model.default_max_new_tokens));
-  RETURN_IF_ERROR(CheckAtLeast("num_pages", 1, model.num_pages));
-  RETURN_IF_ERROR(CheckAtLeast("page_size", 1, model.page_size));
+      CheckField("default_max_new_tokens", 1, model.default_max_new_tokens));
+  RETURN_IF_ERROR(CheckField("num_pages", 1, model.num_pages));
+  RETURN_IF_ERROR(CheckField("page_size", 1, model.page_size));
   for (const TokenId eos : model.eos_token_ids) {
     if (eos >= 0 && eos < model.vocab_size) continue;
     return InvalidArgument(
@@ -32,16 +31,16 @@ absl::Status CheckDescription(const ModelDescription& model) {
   }
   const StepLimits& limits = model.limits;
   RETURN_IF_ERROR(
-      CheckAtLeast("limits.max_step_tokens", 1, limits.max_step_tokens));
-  RETURN_IF_ERROR(CheckAtLeast("limits.max_beams", 1, limits.max_beams));
+      CheckField("limits.max_step_tokens", 1, limits.max_step_tokens));
+  RETURN_IF_ERROR(CheckField("limits.max_beams", 1, limits.max_beams));
   RETURN_IF_ERROR(
-      CheckAtLeast("limits.max_eos_token_ids", 0, limits.max_eos_token_ids));
+      CheckField("limits.max_eos_token_ids", 0, limits.max_eos_token_ids));
   RETURN_IF_ERROR(
-      CheckAtLeast("limits.max_score_edits", 0, limits.max_score_edits));
+      CheckField("limits.max_score_edits", 0, limits.max_score_edits));
   RETURN_IF_ERROR(
-      CheckAtLeast("limits.max_candidates", 1, limits.max_candidates));
+      CheckField("limits.max_candidates", 1, limits.max_candidates));
   RETURN_IF_ERROR(
-      CheckAtLeast("limits.max_best_tokens", 0, limits.max_best_tokens));
+      CheckField("limits.max_best_tokens", 0, limits.max_best_tokens));
   if (limits.max_beams <= limits.max_step_tokens) return absl::OkStatus();
   return InvalidArgument("the model's limits.max_beams must be at most its ",
                          "limits.max_step_tokens (", limits.max_step_tokens,

@@ -22,7 +22,7 @@ namespace {
 using namespace ::espalier::testing;  // NOLINT
 
 // Tokens are bytes and symbols; few of them are allowed, so that stops come.
-ToyModelOptions ByteModel(uint64_t seed) {
+ToyModelOptions SeededByteModel(uint64_t seed) {
   return {.vocab_size = 262, .seed = seed, .eos_token_ids = {2}};
 }
 
@@ -63,7 +63,7 @@ Results RunTogether(const ToyModelOptions& options,
 TEST(EdgeRequestsTest, TheBestSamplesAreTheFirstOfAllWithTheirLogProbs) {
   int num_stopped = 0;
   for (uint64_t seed = 0; seed < 30; ++seed) {
-    const ToyModelOptions options = ByteModel(seed);
+    const ToyModelOptions options = SeededByteModel(seed);
     Request best = TextRequest({"a", "b c"});
     best.params.do_sample = true;
     best.params.seed = seed;
@@ -102,7 +102,7 @@ TEST(EdgeRequestsTest, TheBestSamplesAreTheFirstOfAllWithTheirLogProbs) {
 TEST(EdgeRequestsTest, StopsCutGreedyTextFromMinNewTokensOn) {
   int num_cut_late = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
-    const ToyModelOptions options = ByteModel(seed);
+    const ToyModelOptions options = SeededByteModel(seed);
     const std::vector<std::string> stop = {"a", "bb"};
     for (const int min_new_tokens : {0, 1, 3, 12}) {
       Request request = TextRequest(stop);

@@ -46,7 +46,7 @@ class OrderedAnswers {
   std::vector<int> order_;
 };
 
-ToyModelOptions SmallModel() {
+ToyModelOptions CrampedModel() {
   ToyModelOptions options;
   options.eos_boost = 2;
   options.num_pages = 400;
@@ -57,7 +57,7 @@ TEST(SchedulerTest, AloneOrTogetherIsTheSameToTheBit) {
   for (const Memory memory : {Memory::kPages, Memory::kSequences}) {
     for (const int page_size : {1, 3, 16}) {
       for (const int max_step_tokens : {1, 7, 500}) {
-        ToyModelOptions options = SmallModel();
+        ToyModelOptions options = CrampedModel();
         options.memory = memory;
         options.page_size = page_size;
         ToyModel model(options);
@@ -75,7 +75,7 @@ TEST(SchedulerTest, AloneOrTogetherIsTheSameToTheBit) {
         });
         for (size_t i = 0; i < requests.size(); ++i) {
           ASSERT_OK_AND_ASSIGN(const Result alone,
-                               RunAlone(SmallModel(), requests[i]));
+                               RunAlone(CrampedModel(), requests[i]));
           ASSERT_OK(answers[i]);
           EXPECT_TRUE(SameResult(*answers[i], alone)) << i;
         }
@@ -88,7 +88,7 @@ TEST(SchedulerTest, AloneOrTogetherIsTheSameToTheBit) {
 
 TEST(SchedulerTest, CancellingAnyRequestAtAnyMomentLeavesTheOthersAsTheyWere) {
   for (const Memory memory : {Memory::kPages, Memory::kSequences}) {
-    ToyModelOptions options = SmallModel();
+    ToyModelOptions options = CrampedModel();
     options.memory = memory;
     const auto requests = RandomRequests(6, 7, ToyModel(options).description());
     for (int moment = 0; moment < 30; ++moment) {
@@ -132,7 +132,7 @@ TEST(SchedulerTest, CancellingAnyRequestAtAnyMomentLeavesTheOthersAsTheyWere) {
 }
 
 TEST(SchedulerTest, AStepFeedsNoMoreThanItsBudget) {
-  ToyModel model(SmallModel());
+  ToyModel model(CrampedModel());
   const auto requests = RandomRequests(40, 11, model.description());
   for (const int budget : {5, 16, 64}) {
     Scheduler scheduler(model.description(),
@@ -152,7 +152,7 @@ TEST(SchedulerTest, AStepFeedsNoMoreThanItsBudget) {
 }
 
 TEST(SchedulerTest, AGroupWiderThanTheBudgetRunsAlone) {
-  ToyModel model(SmallModel());
+  ToyModel model(CrampedModel());
   std::vector<Request> requests = RandomRequests(3, 13, model.description());
   requests[1].params = GenerationParams();
   requests[1].params.num_beams = 9;
@@ -176,14 +176,14 @@ TEST(SchedulerTest, AGroupWiderThanTheBudgetRunsAlone) {
   EXPECT_TRUE(wide_ran);
   for (int i = 0; i < 3; ++i) {
     ASSERT_OK_AND_ASSIGN(const Result alone,
-                         RunAlone(SmallModel(), requests[i]));
+                         RunAlone(CrampedModel(), requests[i]));
     EXPECT_TRUE(SameResult(*answers[i], alone));
   }
 }
 
 // A narrow request that would fit waits behind a wide one that does not.
 TEST(SchedulerTest, NobodyIsOvertakenForWantOfPages) {
-  ToyModelOptions options = SmallModel();
+  ToyModelOptions options = CrampedModel();
   options.eos_token_ids = {};
   options.num_pages = 30;
   ToyModel model(options);
@@ -209,7 +209,7 @@ TEST(SchedulerTest, NobodyIsOvertakenForWantOfPages) {
 }
 
 TEST(SchedulerTest, FiguresTellPromptTokensFromBeams) {
-  ToyModelOptions options = SmallModel();
+  ToyModelOptions options = CrampedModel();
   options.eos_token_ids = {};
   ToyModel model(options);
   Request request{{1, 2, 3, 4, 5}, {}};
@@ -229,7 +229,7 @@ TEST(SchedulerTest, FiguresTellPromptTokensFromBeams) {
 }
 
 TEST(SchedulerTest, NobodyIsOvertakenOnTheWayIn) {
-  ToyModel model(SmallModel());
+  ToyModel model(CrampedModel());
   auto requests = RandomRequests(8, 17, model.description());
   Scheduler scheduler(model.description(),
                       {.max_running = 1, .validate_steps = true});
@@ -240,7 +240,7 @@ TEST(SchedulerTest, NobodyIsOvertakenOnTheWayIn) {
 }
 
 TEST(SchedulerTest, WithoutPagesRequestsWaitAndAllComeThrough) {
-  ToyModelOptions options = SmallModel();
+  ToyModelOptions options = CrampedModel();
   ToyModel unlimited(options);
   const auto requests = RandomRequests(20, 19, unlimited.description());
   int64_t most = 0;
@@ -255,7 +255,7 @@ TEST(SchedulerTest, WithoutPagesRequestsWaitAndAllComeThrough) {
   RunToEnd(scheduler, model);
   for (size_t i = 0; i < requests.size(); ++i) {
     ASSERT_OK_AND_ASSIGN(const Result alone,
-                         RunAlone(SmallModel(), requests[i]));
+                         RunAlone(CrampedModel(), requests[i]));
     ASSERT_OK(answers[i]);
     EXPECT_TRUE(SameResult(*answers[i], alone));
   }
@@ -263,7 +263,7 @@ TEST(SchedulerTest, WithoutPagesRequestsWaitAndAllComeThrough) {
 }
 
 TEST(SchedulerTest, WhatCanNeverFitIsRefusedAtOnceWithTheFigures) {
-  ToyModelOptions options = SmallModel();
+  ToyModelOptions options = CrampedModel();
   options.num_pages = 4;
   ToyModel model(options);
   Request request;
@@ -287,7 +287,7 @@ TEST(SchedulerTest, WhatCanNeverFitIsRefusedAtOnceWithTheFigures) {
 
 // Nothing is advised that cannot help.
 TEST(SchedulerTest, WhatCanNeverFitIsToldWhatWouldHelp) {
-  ToyModelOptions options = SmallModel();
+  ToyModelOptions options = CrampedModel();
   options.num_pages = 4;
   ToyModel model(options);
   const auto advice_for = [&](int num_prompt_tokens, int num_beams,
@@ -310,7 +310,7 @@ TEST(SchedulerTest, WhatCanNeverFitIsToldWhatWouldHelp) {
 }
 
 TEST(SchedulerTest, AFailedStepEndsItsRequestsAndNobodyElse) {
-  ToyModel model(SmallModel());
+  ToyModel model(CrampedModel());
   const auto requests = RandomRequests(9, 23, model.description());
   for (int failing_step = 0; failing_step < 12; ++failing_step) {
     Scheduler scheduler(model.description(),
@@ -338,7 +338,7 @@ TEST(SchedulerTest, AFailedStepEndsItsRequestsAndNobodyElse) {
         continue;
       }
       ASSERT_OK_AND_ASSIGN(const Result alone,
-                           RunAlone(SmallModel(), requests[i]));
+                           RunAlone(CrampedModel(), requests[i]));
       EXPECT_TRUE(SameResult(*answers[i], alone));
     }
     EXPECT_EQ(num_failed, num_in_step);
@@ -371,7 +371,7 @@ TEST(SchedulerTest, HoweverManyWaitEachCanBeCancelledNewestFirst) {
 }
 
 TEST(SchedulerTest, CancelAllAnswersEveryone) {
-  ToyModel model(SmallModel());
+  ToyModel model(CrampedModel());
   const auto requests = RandomRequests(9, 29, model.description());
   Scheduler scheduler(model.description(),
                       {.max_running = 3, .validate_steps = true});

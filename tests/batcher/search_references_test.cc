@@ -32,7 +32,7 @@ using testing::MakeEngine;
 using testing::MakeExecutor;
 using testing::MakePool;
 
-constexpr double kTolerance = 1e-4;  // relative, on scores
+constexpr double kScoreTolerance = 1e-4;  // relative, on scores
 
 struct Expected {
   std::vector<TokenId> tokens;
@@ -111,7 +111,8 @@ std::vector<absl::StatusOr<Result>> RunAll(
 }
 
 bool Close(double a, double b) {
-  return std::abs(a - b) <= kTolerance * std::max(std::abs(a), std::abs(b));
+  return std::abs(a - b) <=
+         kScoreTolerance * std::max(std::abs(a), std::abs(b));
 }
 
 // Whether `actual` is what the reference has at `rank`, or what it has at a

@@ -183,7 +183,7 @@ TEST_P(StreamTest, WithoutATokenizerThereAreTokensAlone) {
 }
 
 // Fails once a plan feeds token 7.
-class Fragile : public ToyModel {
+class FragileModel : public ToyModel {
  public:
   using ToyModel::ToyModel;
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
@@ -216,7 +216,7 @@ asio::awaitable<std::pair<Story, absl::Status>> ReadToTheEnd(
 TEST(StreamErrorTest, AnErrorInTheMiddleComesAfterWhatWasTold) {
   ToyModelOptions options;
   options.eos_token_ids = {};
-  Fragile model(options);
+  FragileModel model(options);
   asio::io_context context;
   Engine engine =
       MakeEngine(context.get_executor(), MakeExecutor(&model), Validated());

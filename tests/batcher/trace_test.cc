@@ -79,9 +79,9 @@ std::vector<Request> AnyRequests(int count, uint32_t seed,
 }
 
 // Reads one request's events and checks them against its answer.
-class Reader {
+class EventReader {
  public:
-  explicit Reader(const Request& request) : request_(request) {}
+  explicit EventReader(const Request& request) : request_(request) {}
 
   void Read(const std::vector<TraceEvent>& events,
             const absl::StatusOr<Result>& answer) {
@@ -195,7 +195,7 @@ TEST(TraceTest, WhatIsToldIsWhatWas) {
           EXPECT_TRUE(SameResult(*answer, **silent.answers[i]));
         }
         const RequestId id{static_cast<int64_t>(i)};
-        Reader(requests[i]).Read(told.trace.events.at(id), answer);
+        EventReader(requests[i]).Read(told.trace.events.at(id), answer);
       }
     }
   }

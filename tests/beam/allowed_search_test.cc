@@ -26,7 +26,7 @@ using testing::ToyLogitsModel;
 using testing::ToyModelOptions;
 using Sequences = std::vector<std::vector<int64_t>>;
 
-constexpr int kNumTokens = 9;
+constexpr int kToyVocabSize = 9;
 constexpr int64_t kEosToken = 0;
 
 Request Allowing(Sequences sequences, int64_t num_beams) {
@@ -47,7 +47,7 @@ Sequences RandomSequences(std::mt19937& random, int count) {
   std::set<std::vector<int64_t>> sequences;
   while (sequences.size() < count) {
     std::vector<int64_t> sequence(1 + random() % 5);
-    for (int64_t& token : sequence) token = 1 + random() % (kNumTokens - 1);
+    for (int64_t& token : sequence) token = 1 + random() % (kToyVocabSize - 1);
     if (random() % 2 == 0) sequence.push_back(kEosToken);
     sequences.insert(sequence);
   }
@@ -83,8 +83,9 @@ std::vector<Hypothesis> ScoreAll(const LogitsModel& model,
 TEST(AllowedSearchTest, BeamsEnoughForAllGiveThoseOfExhaustiveScoring) {
   std::mt19937 random(2);
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    const LogitsModel model = ToyLogitsModel(
-        {.vocab_size = kNumTokens, .seed = seed, .eos_token_ids = {kEosToken}});
+    const LogitsModel model = ToyLogitsModel({.vocab_size = kToyVocabSize,
+                                              .seed = seed,
+                                              .eos_token_ids = {kEosToken}});
     const int count = 1 + static_cast<int>(random() % 40);
     Request request = Allowing(RandomSequences(random, count), count + 1);
     request.params.length_penalty = (seed % 4) * 0.5;
@@ -108,8 +109,9 @@ TEST(AllowedSearchTest, BeamsEnoughForAllGiveThoseOfExhaustiveScoring) {
 // Every strategy gives sequences of the set, and beams as many as there are: a
 // live beam is never lost to those that end.
 void ExpectLegal(const Request& request, uint64_t seed) {
-  const LogitsModel model = ToyLogitsModel(
-      {.vocab_size = kNumTokens, .seed = seed, .eos_token_ids = {kEosToken}});
+  const LogitsModel model = ToyLogitsModel({.vocab_size = kToyVocabSize,
+                                            .seed = seed,
+                                            .eos_token_ids = {kEosToken}});
   ASSERT_OK_AND_ASSIGN(const Result result, SearchAsTheEngine(model, request));
   const GenerationParams& params = request.params;
   const Sequences& allowed = *params.allowed_sequences;
@@ -162,8 +164,9 @@ TEST(AllowedSearchTest, GroupsWiderThanTheSetFindEverySequence) {
   std::mt19937 random(4);
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const int count = 1 + static_cast<int>(random() % 12);
-    const LogitsModel model = ToyLogitsModel(
-        {.vocab_size = kNumTokens, .seed = seed, .eos_token_ids = {kEosToken}});
+    const LogitsModel model = ToyLogitsModel({.vocab_size = kToyVocabSize,
+                                              .seed = seed,
+                                              .eos_token_ids = {kEosToken}});
     for (const double diversity_penalty : {0.0, 0.7}) {
       Request request =
           Allowing(RandomSequences(random, count), 3 * (count + 1));
@@ -220,8 +223,9 @@ TEST(AllowedSearchTest, StochasticBeamsWiderThanTheSetDrawEverySequence) {
     request.params.early_stopping = EarlyStopping::kFalse;
     request.params.stochastic = true;
     request.params.seed = seed;
-    const LogitsModel model = ToyLogitsModel(
-        {.vocab_size = kNumTokens, .seed = seed, .eos_token_ids = {kEosToken}});
+    const LogitsModel model = ToyLogitsModel({.vocab_size = kToyVocabSize,
+                                              .seed = seed,
+                                              .eos_token_ids = {kEosToken}});
     ASSERT_OK_AND_ASSIGN(const Result result,
                          SearchAsTheEngine(model, request));
     std::set<std::vector<int64_t>> drawn;
@@ -272,14 +276,14 @@ TEST(AllowedSearchTest, GroupsAskForNoMoreThanTheirWorstCase) {
 
 TEST(AllowedSearchTest, ASequenceThatBeginsAnotherEndsAndGoesOn) {
   const Request request = Allowing({{2}, {2, 3}, {2, 3, 4}}, 4);
-  const LogitsModel model = ToyLogitsModel({.vocab_size = kNumTokens});
+  const LogitsModel model = ToyLogitsModel({.vocab_size = kToyVocabSize});
   ASSERT_OK_AND_ASSIGN(const Result result, SearchAsTheEngine(model, request));
   EXPECT_EQ(result.hypotheses.size(), 3);
 }
 
 TEST(AllowedSearchTest, ASampleEndsWithTheFirstSequenceItCompletes) {
   Request request = Allowing({{2}, {2, 3}, {2, 3, 4}}, 1);
-  const LogitsModel model = ToyLogitsModel({.vocab_size = kNumTokens});
+  const LogitsModel model = ToyLogitsModel({.vocab_size = kToyVocabSize});
   ASSERT_OK_AND_ASSIGN(const Result result, SearchAsTheEngine(model, request));
   ASSERT_EQ(result.hypotheses.size(), 1);
   EXPECT_THAT(result.hypotheses[0].tokens, ElementsAre(2));

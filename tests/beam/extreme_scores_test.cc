@@ -22,7 +22,7 @@ using testing::SearchAsTheEngine;
 using testing::StatusIs;
 using testing::ToyLogitsModel;
 
-constexpr int kVocabSize = 12;
+constexpr int kExtremeVocabSize = 12;
 
 double Extreme(std::mt19937& random) {
   constexpr double kSizes[] = {1e-45, 1e-40, 1e-38, 1e-33, 1e-20,       1e-4,
@@ -88,7 +88,7 @@ Request AnyRequest(std::mt19937& random) {
 
 TEST(ExtremeScoresTest, WhatIsAcceptedHasScores) {
   ModelDescription description;
-  description.vocab_size = kVocabSize;
+  description.vocab_size = kExtremeVocabSize;
   description.max_context = 1024;
   description.eos_token_ids = {2};
   std::mt19937 random(1);
@@ -104,8 +104,9 @@ TEST(ExtremeScoresTest, WhatIsAcceptedHasScores) {
       ++num_refused;
       continue;
     }
-    const auto model = ToyLogitsModel(
-        {.vocab_size = kVocabSize, .seed = random(), .eos_token_ids = {2}});
+    const auto model = ToyLogitsModel({.vocab_size = kExtremeVocabSize,
+                                       .seed = random(),
+                                       .eos_token_ids = {2}});
     ASSERT_OK_AND_ASSIGN(const Result result,
                          SearchAsTheEngine(model, request));
     ++num_accepted;
@@ -122,7 +123,7 @@ TEST(ExtremeScoresTest, WhatIsAcceptedHasScores) {
 // What people do to ban a token, or to forbid nothing, stays what it was.
 TEST(ExtremeScoresTest, WhatOnlyLowersScoresIsAccepted) {
   ModelDescription description;
-  description.vocab_size = kVocabSize;
+  description.vocab_size = kExtremeVocabSize;
   description.max_context = 1024;
   for (const double bias : {-100.0, -1e9, -1e30, -3.4028234e38}) {
     for (const int num_beams : {1, 4}) {
@@ -137,7 +138,7 @@ TEST(ExtremeScoresTest, WhatOnlyLowersScoresIsAccepted) {
 
 TEST(ExtremeScoresTest, TheOptionThatIsTooMuchIsNamed) {
   ModelDescription description;
-  description.vocab_size = kVocabSize;
+  description.vocab_size = kExtremeVocabSize;
   description.max_context = 1024;
   const auto error = [&](const auto& set) {
     Request request = {{1, 4}, {}};

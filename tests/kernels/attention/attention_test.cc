@@ -170,8 +170,8 @@ double MaxMagnitude(const std::vector<float>& x) {
 // How far float32 may be from exact: a score of `head_dim` products is off by
 // that many roundings of its size, which the exponential turns into a relative
 // error of its weight; sums over positions add one rounding a position.
-double Tolerance(std::span<const float> q, const std::vector<float>& keys,
-                 const std::vector<float>& values, int num_positions) {
+double SumTolerance(std::span<const float> q, const std::vector<float>& keys,
+                    const std::vector<float>& values, int num_positions) {
   double score_size = 0;
   for (int p = 0; p < num_positions; ++p) {
     double sum = 0;
@@ -197,7 +197,7 @@ void ExpectMatchesTwin(const Sequence& s, const Heads& heads,
       const auto values =
           Head(s.v, t + 1, heads.num_kv_heads, h / group, heads.head_dim);
       const auto expected = reference::Attention(q, keys, values);
-      const double tolerance = Tolerance(q, keys, values, t + 1);
+      const double tolerance = SumTolerance(q, keys, values, t + 1);
       for (int i = 0; i < heads.head_dim; ++i) {
         ASSERT_NEAR(out[at + i], expected[i], tolerance)
             << "token " << t << " head " << h << " dimension " << i;

@@ -21,7 +21,7 @@ constexpr double kDoubleInf = std::numeric_limits<double>::infinity();
 using NoiseBlockTest = TargetTest;
 INSTANTIATE_TEST_SUITE_P(Targets, NoiseBlockTest, EachTarget(), TargetTestName);
 
-std::vector<float> Scores(float deviation, int seed) {
+std::vector<float> RandomScores(float deviation, int seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(5, deviation);
   std::vector<float> scores(kChunkSize);
@@ -47,7 +47,7 @@ TEST_P(NoiseBlockTest, MissesNoTokenAboveTheThreshold) {
   for (const float temperature : {1.0f, 0.7f, 1e-3f, 100.0f, 1e-38f}) {
     for (const float deviation : {0.0f, 3.0f, 1e6f, 1e38f}) {
       for (int seed = 0; seed < 20; ++seed) {
-        const std::vector<float> scores = Scores(deviation, seed);
+        const std::vector<float> scores = RandomScores(deviation, seed);
         const RandomKey key = PerturbKey(seed * 0x123456789ull, seed, 77);
         const TokenId first = seed * 62;
         uint32_t words[kChunkSize];
@@ -86,7 +86,7 @@ TEST_P(NoiseBlockTest, MissesNoTokenAboveTheThreshold) {
 TEST_P(NoiseBlockTest, FindsFewTokensBelowTheThreshold) {
   int num_found = 0, num_above = 0;
   for (int seed = 0; seed < 200; ++seed) {
-    const std::vector<float> scores = Scores(1, seed);
+    const std::vector<float> scores = RandomScores(1, seed);
     const RandomKey key = PerturbKey(seed, 1, 2);
     const float max = *std::max_element(scores.begin(), scores.end());
     const double threshold = max + 1;

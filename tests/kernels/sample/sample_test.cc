@@ -51,7 +51,7 @@ std::vector<TokenEdit> RandomEdits(std::mt19937& random, int vocab_size) {
   return edits;
 }
 
-RandomCase DrawCase(std::mt19937& random) {
+RandomCase DrawRandomCase(std::mt19937& random) {
   RandomCase c;
   c.kind =
       OneOf<std::string>(random, {"normal", "ties", "near ties", "constant",
@@ -87,7 +87,7 @@ TEST_P(SampleTest, DrawsWhatTheTwinDraws) {
   std::mt19937 random(5);
   int differ = 0;
   for (int i = 0; i < kCases; ++i) {
-    RandomCase c = DrawCase(random);
+    RandomCase c = DrawRandomCase(random);
     c.options.edits = c.edits;
     const Draw fast = DrawRow(c.logits, c.options);
     const Draw twin = reference::DrawRow(c.logits, c.options);

@@ -16,7 +16,7 @@ namespace {
 using RowBlockTest = TargetTest;
 INSTANTIATE_TEST_SUITE_P(Targets, RowBlockTest, EachTarget(), TargetTestName);
 
-std::vector<float> Uniform(int size, float low, float high, int seed) {
+std::vector<float> UniformFloats(int size, float low, float high, int seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> value(low, high);
   std::vector<float> values(size);
@@ -34,7 +34,7 @@ double ExpOf(float difference) {
 // The largest error of a term between `low` and 0, in ulp of exp.
 double WorstUlp(float low) {
   double worst = 0;
-  for (const float x : Uniform(50000, low, 0, 1)) {
+  for (const float x : UniformFloats(50000, low, 0, 1)) {
     const double exact = std::exp(static_cast<double>(x));
     const double ulp = std::ldexp(1.0, std::ilogb(exact) - 23);
     worst = std::max(worst, std::abs(ExpOf(x) - exact) / ulp);
@@ -61,7 +61,7 @@ TEST_P(RowBlockTest, VeryLowTermsVanish) {
 }
 
 TEST_P(RowBlockTest, SumOfExpAgreesWithDoubleAtEverySizeAndAlignment) {
-  const std::vector<float> values = Uniform(17 * kChunkSize, -30, 0, 2);
+  const std::vector<float> values = UniformFloats(17 * kChunkSize, -30, 0, 2);
   for (int chunks = 1; chunks <= 16; ++chunks) {
     for (int offset = 0; offset < 17; ++offset) {
       double exact = 0;
@@ -76,7 +76,7 @@ TEST_P(RowBlockTest, SumOfExpAgreesWithDoubleAtEverySizeAndAlignment) {
 
 TEST_P(RowBlockTest, MaxFindsTheMaximumWhereverItIs) {
   for (int where = 0; where < 2 * kChunkSize; ++where) {
-    std::vector<float> values = Uniform(2 * kChunkSize, -9, -1, where);
+    std::vector<float> values = UniformFloats(2 * kChunkSize, -9, -1, where);
     values[where] = -0.5f;
     const BlockMax max = MaxOfBlock(values.data(), 2 * kChunkSize);
     EXPECT_EQ(max.max, -0.5f);
@@ -88,7 +88,7 @@ TEST_P(RowBlockTest, MaxFindsTheMaximumWhereverItIs) {
 // count in two.
 TEST_P(RowBlockTest, GroupsAreDisjointAndCoverTheBlock) {
   for (int where = 0; where < 2 * kChunkSize; ++where) {
-    std::vector<float> values = Uniform(2 * kChunkSize, -9, -1, where);
+    std::vector<float> values = UniformFloats(2 * kChunkSize, -9, -1, where);
     values[where] = -0.5f;
     float groups[kBlockGroups];
     MaxOfBlock(values.data(), 2 * kChunkSize, groups);
@@ -97,7 +97,7 @@ TEST_P(RowBlockTest, GroupsAreDisjointAndCoverTheBlock) {
 }
 
 TEST_P(RowBlockTest, MomentsComeWithTheSameSum) {
-  std::vector<float> values = Uniform(2 * kChunkSize, -9, -1, 3);
+  std::vector<float> values = UniformFloats(2 * kChunkSize, -9, -1, 3);
   values[7] = -kInf;
   double moment = 0;
   for (const float v : values) {
@@ -110,7 +110,7 @@ TEST_P(RowBlockTest, MomentsComeWithTheSameSum) {
 
 TEST_P(RowBlockTest, MaxSeesANanWhereverItIs) {
   for (int where = 0; where < 2 * kChunkSize; ++where) {
-    std::vector<float> values = Uniform(2 * kChunkSize, -9, -1, where);
+    std::vector<float> values = UniformFloats(2 * kChunkSize, -9, -1, where);
     values[2 * kChunkSize - 1 - where] = -kInf;
     values[where] = kNan;
     EXPECT_TRUE(MaxOfBlock(values.data(), 2 * kChunkSize).maybe_nan);
@@ -125,7 +125,7 @@ TEST_P(RowBlockTest, InfinitiesAreNotTakenForNan) {
 
 TEST_P(RowBlockTest, FirstAboveVisitsExactlyTheValuesAboveTheThreshold) {
   const int size = 9 * kChunkSize;
-  std::vector<float> values = Uniform(size, 0, 1, 5);
+  std::vector<float> values = UniformFloats(size, 0, 1, 5);
   for (const float threshold : {-1.0f, 0.5f, 0.99f, values[100], 1.0f}) {
     std::vector<int> expected, found;
     for (int i = 0; i < size; ++i) {

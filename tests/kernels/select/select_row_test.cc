@@ -154,7 +154,7 @@ TokenEdit SomeEdit(TokenId token, std::mt19937& random) {
 }
 
 // Edits at the ends of blocks and chunks, and of the best token.
-std::vector<TokenEdit> EditsOf(const std::vector<float>& logits, int seed) {
+std::vector<TokenEdit> RandomEdits(const std::vector<float>& logits, int seed) {
   const int size = static_cast<int>(logits.size());
   std::set<TokenId> tokens = {0, size - 1};
   for (const TokenId t : {1, 63, 64, 127, 1023, 1024, 1025, 2047, 2048}) {
@@ -172,7 +172,7 @@ TEST_P(SelectRowEditsTest, EditedRowsEqualTheTwin) {
   for (const std::string& kind : kKinds) {
     for (const int size : {1, 2, 64, 65, 1000, 1024, 1025, 3000, 6000}) {
       const TestRow row(Row(kind, size));
-      const std::vector<TokenEdit> edits = EditsOf(row.logits, size);
+      const std::vector<TokenEdit> edits = RandomEdits(row.logits, size);
       for (const float penalty : {1.3f, 0.5f, 100.0f}) {
         for (const int count : {1, 5, 64, 7000}) {
           for (const ScoreDomain domain : kDomains) {

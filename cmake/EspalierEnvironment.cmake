@@ -7,7 +7,14 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+  set(espalier_launcher "${CCACHE_PROGRAM}")
+  if(NOT DEFINED ENV{CCACHE_BASEDIR})
+    # The sources of a unity build lie in the build folder. By relative paths
+    # presets release and cuda have the same objects.
+    set(espalier_launcher "${CMAKE_COMMAND}" -E env
+      "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" "${CCACHE_PROGRAM}")
+  endif()
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${espalier_launcher})
 endif()
 
 find_package(Threads REQUIRED)
@@ -22,7 +29,9 @@ set(espalier_warnings
   # GCC 12 warns about the frames of coroutines that it made itself, and about
   # "literal" + std::string (GCC bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized
-  -Wno-mismatched-new-delete -Wno-restrict>)
+  -Wno-mismatched-new-delete -Wno-restrict
+  # Of unnamed namespaces in headers; a unity build includes sources, too.
+  $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage>>)
 target_compile_options(espalier_environment INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:${espalier_warnings}>
   # In C++, one rounding an operation: GCC fuses a product and a sum wherever

@@ -132,6 +132,9 @@ function(espalier_gpu_test)
   espalier_program(NAME ${ARG_NAME} SOURCES ${ARG_SOURCES}
     DEPS ${ARG_DEPS} espalier::source_tree espalier::gpu_test_main
       rapidcheck)
+  # Not as one: what a kernel's test calls its helpers the next one calls its
+  # own, and these sources are long, so that little would be saved.
+  set_target_properties(${ARG_NAME} PROPERTIES UNITY_BUILD OFF)
   espalier_set_up_test(${ARG_NAME})
   set_tests_properties(${ARG_NAME} PROPERTIES
     LABELS gpu SKIP_RETURN_CODE 77 RUN_SERIAL ON)

@@ -8,7 +8,7 @@
 namespace espalier {
 namespace {
 
-bool IsBetter(const Candidate& a, const Candidate& b) {
+bool ComesFirst(const Candidate& a, const Candidate& b) {
   if (a.cum_log_prob != b.cum_log_prob) return a.cum_log_prob > b.cum_log_prob;
   if (a.beam != b.beam) return a.beam < b.beam;
   return a.token < b.token;
@@ -52,7 +52,7 @@ void BestCandidates::Add(int beam, std::span<const TokenScore> tokens,
 void BestCandidates::Prune() {
   if (candidates_.size() < num_best_) return;
   const auto last = candidates_.begin() + (num_best_ - 1);
-  std::nth_element(candidates_.begin(), last, candidates_.end(), IsBetter);
+  std::nth_element(candidates_.begin(), last, candidates_.end(), ComesFirst);
   if (num_beams_ > 0) return PruneEnding();
   candidates_.resize(num_best_);
   min_sum_.store(candidates_.back().cum_log_prob, std::memory_order_relaxed);
@@ -70,15 +70,14 @@ void BestCandidates::PruneEnding() {
     candidates_.resize(num_best_);
     return;
   }
-  candidates_.erase(
-      std::remove_if(behind, candidates_.end(),
-                     [&](const Candidate& c) { return Ends(c); }),
-      candidates_.end());
+  candidates_.erase(std::remove_if(behind, candidates_.end(),
+                                   [&](const Candidate& c) { return Ends(c); }),
+                    candidates_.end());
   const size_t num_kept = num_best_ + num_beams_ - num_lasting;
   if (candidates_.size() < num_kept) return;
   const auto last = candidates_.begin() + (num_kept - 1);
   std::nth_element(candidates_.begin() + num_best_, last, candidates_.end(),
-                   IsBetter);
+                   ComesFirst);
   candidates_.resize(num_kept);
   min_sum_.store(candidates_.back().cum_log_prob, std::memory_order_relaxed);
 }
@@ -86,7 +85,7 @@ void BestCandidates::PruneEnding() {
 std::vector<Candidate> BestCandidates::Take() {
   const std::lock_guard lock(mutex_);
   if (candidates_.size() > num_best_) Prune();
-  std::sort(candidates_.begin(), candidates_.end(), IsBetter);
+  std::sort(candidates_.begin(), candidates_.end(), ComesFirst);
   return std::exchange(candidates_, {});
 }
 

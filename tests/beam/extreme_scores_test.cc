@@ -35,7 +35,7 @@ double SignedExtreme(std::mt19937& random) {
   return random() % 2 == 0 ? Extreme(random) : -Extreme(random);
 }
 
-GenerationParams AnySearch(std::mt19937& random) {
+GenerationParams AnySearchParams(std::mt19937& random) {
   GenerationParams params;
   params.seed = random();
   switch (random() % 6) {
@@ -63,7 +63,7 @@ GenerationParams AnySearch(std::mt19937& random) {
 }
 
 Request AnyRequest(std::mt19937& random) {
-  Request request = {{1, 4}, AnySearch(random)};
+  Request request = {{1, 4}, AnySearchParams(random)};
   GenerationParams& params = request.params;
   params.ignore_eos = random() % 2 == 0;
   params.max_new_tokens = 1 + random() % 8;

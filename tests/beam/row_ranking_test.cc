@@ -75,7 +75,7 @@ struct Outcome {
   size_t num_candidates = 0;  // in all answers
 };
 
-Outcome Search(const AnySearch& search, bool ranks) {
+Outcome RunSearch(const AnySearch& search, bool ranks) {
   const Request& request = search.request;
   const LogitsModel model = ToyLogitsModel(search.options);
   const auto strategy = MakeStrategy(request.params, nullptr, nullptr);
@@ -105,7 +105,7 @@ TEST(RowRankingTest, WhatIsLeftOutChangesNoSearch) {
   size_t num_left = 0, num_all = 0;
   for (int seed = 0; seed < 3000; ++seed) {
     const AnySearch search(seed);
-    const Outcome some = Search(search, true), all = Search(search, false);
+    const Outcome some = RunSearch(search, true), all = Search(search, false);
     ASSERT_EQ(some.status, all.status) << seed;
     ASSERT_EQ(some.threshold, all.threshold) << seed;
     ASSERT_EQ(some.hypotheses.size(), all.hypotheses.size()) << seed;
@@ -136,8 +136,8 @@ TEST(RowRankingTest, AnswersOfManyBeamsAreNotTheirSquare) {
     params.temperature = 1;
     params.stop_token_ids = {};
     if (kind == 2) params.num_beam_groups = 30;
-    EXPECT_LT(Search(search, true).num_candidates, 4 * 3 * 120) << kind;
-    EXPECT_GT(Search(search, false).num_candidates, 2 * 120 * 120) << kind;
+    EXPECT_LT(RunSearch(search, true).num_candidates, 4 * 3 * 120) << kind;
+    EXPECT_GT(RunSearch(search, false).num_candidates, 2 * 120 * 120) << kind;
   }
 }
 

@@ -1,0 +1,102 @@
+"""Which sources may read the headers that take a compiler seconds.
+
+Asio's coroutines and CLI11 cost a source 2 to 10 s of one core, so they are
+behind few sources: a header of ours that includes one must not spread it.
+"""
+
+import fnmatch
+import pathlib
+import re
+import subprocess
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# A header's first folder, and the sources that may reach it by any way.
+MAY_READ = {
+    "boost/asio/": [
+        "batcher/*",
+        "benchmarks/*",
+        "examples/embed/*",
+        "examples/quickstart/*",
+        "examples/cli/async_line_reader.cc",
+        "examples/cli/batch_command.cc",
+        "examples/cli/generate_command.cc",
+        "examples/cli/interrupt.cc",
+        "examples/cli/runtime.cc",
+        "examples/cli/stream_output.cc",
+        "examples/cli/text_run.cc",
+        "examples/cli/text_source.cc",
+        "exec_request/model_executor.cc",
+        "tests/batcher/*",
+        "tests/cli/signal_test.cc",
+    ],
+    "CLI/": [
+        "examples/cli/command_line.cc",
+        "examples/cli/usage_error.cc",
+    ],
+}
+# These read a whole library; its parts have headers of their own.
+NOBODY_READS = ["boost/asio.hpp", "boost/json.hpp", "CLI/CLI.hpp"]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+
+
+def includes_by_file():
+    names = subprocess.run(
+        ["git", "ls-files", "-z", "*.h", "*.cuh", "*.cc", "*.cu"],
+        cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return {name: INCLUDE.findall((ROOT / name).read_text())
+            for name in names.split("\0") if (ROOT / name).is_file()}
+
+
+def ways(source, includes):
+    """Every header that `source` reaches, and the files on the way there."""
+    found = {source: [source]}
+    waiting = [source]
+    while waiting:
+        name = waiting.pop()
+        for header in includes.get(name, []):
+            if header not in found:
+                found[header] = found[name] + [header]
+                waiting.append(header)
+    return found
+
+
+class HeavyHeadersTest(unittest.TestCase):
+    def setUp(self):
+        if not (ROOT / ".git").exists():
+            self.skipTest("not a checkout")
+        self.includes = includes_by_file()
+        self.ways = {name: ways(name, self.includes)
+                     for name in self.includes
+                     if name.endswith((".cc", ".cu"))}
+
+    def test_few_sources_read_them(self):
+        for folder, allowed in MAY_READ.items():
+            for source, found in sorted(self.ways.items()):
+                if any(fnmatch.fnmatch(source, a) for a in allowed):
+                    continue
+                ways_there = [way for header, way in found.items()
+                              if header.startswith(folder)]
+                self.assertFalse(
+                    ways_there, f"{source} reads {folder}: "
+                    + " -> ".join(min(ways_there, key=len, default=[])))
+
+    def test_who_may_read_them_is_there(self):
+        for folder, allowed in MAY_READ.items():
+            for pattern in allowed:
+                self.assertTrue(
+                    any(fnmatch.fnmatch(source, pattern)
+                        and any(h.startswith(folder) for h in found)
+                        for source, found in self.ways.items()),
+                    f"{pattern} does not read {folder}")
+
+    def test_nobody_reads_a_whole_library(self):
+        for name, headers in self.includes.items():
+            for header in headers:
+                self.assertNotIn(header, NOBODY_READS, name)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -14,6 +14,9 @@ function(target_cuda_sources target)
     target_link_libraries(${target} PUBLIC $<LINK_ONLY:${library}>)
   endforeach()
   target_link_libraries(${target} PUBLIC ${ARG_DEPS})
+  # From CMake 3.31 on a unity build would take them, too.
+  set_source_files_properties(${ARG_SOURCES} PROPERTIES
+    SKIP_UNITY_BUILD_INCLUSION ON)
   # nvcc finds them by itself.
   list(FILTER ARG_SOURCES EXCLUDE REGEX "\\.cu$")
   if(ARG_SOURCES)

@@ -105,7 +105,8 @@ TEST(RowRankingTest, WhatIsLeftOutChangesNoSearch) {
   size_t num_left = 0, num_all = 0;
   for (int seed = 0; seed < 3000; ++seed) {
     const AnySearch search(seed);
-    const Outcome some = RunSearch(search, true), all = Search(search, false);
+    const Outcome some = RunSearch(search, true),
+                  all = RunSearch(search, false);
     ASSERT_EQ(some.status, all.status) << seed;
     ASSERT_EQ(some.threshold, all.threshold) << seed;
     ASSERT_EQ(some.hypotheses.size(), all.hypotheses.size()) << seed;

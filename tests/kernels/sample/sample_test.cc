@@ -105,7 +105,7 @@ TEST_P(SampleTest, DrawsWhatTheTwinDraws) {
 TEST_P(SampleTest, SamplesOfOneRowAreThoseDrawnOneByOne) {
   std::mt19937 random(6);
   for (int i = 0; i < 500; ++i) {
-    RandomCase c = DrawCase(random);
+    RandomCase c = DrawRandomCase(random);
     c.options.edits = c.edits;
     std::vector<int> samples(1 + i % 90);
     for (int& sample : samples) sample = static_cast<int>(random() % 1000);

@@ -193,7 +193,7 @@ TEST_P(LifetimesTest, AnyOrderOfDestructionIsSafeInEveryState) {
   std::mt19937 random(GetParam());
   std::vector<World::Part> order;
   for (int i = 0; i < World::kNumParts; ++i) order.push_back(World::Part(i));
-  const int num_rounds = Cases(3000, 300);
+  const int num_rounds = Cases(1000, 200);
   for (int round = 0; round < num_rounds; ++round) {
     World world(GetParam(), MakeTokenizer());
     world.OpenStream();

@@ -24,7 +24,7 @@ constexpr int kSignals[] = {SIGINT, SIGTERM};
 // How much later than the first a signal is another one: a terminal's, of who
 // presses Ctrl-C again; and one that a program sent.
 constexpr int64_t kSamePressNanoseconds = 100'000'000;
-constexpr int64_t kSameSendingNanoseconds = 1'000'000'000;
+constexpr int64_t kSameSendingNanoseconds = 2'000'000'000;
 
 // What the handler works on. The descriptor is never closed: a handler may be
 // about to write to it.

@@ -10,7 +10,7 @@
 //   context.run();
 //   if (interrupt->signal() != 0) ...
 //
-// Signals that follow the first within 0.1 s, or within 1 s if a program sent
+// Signals that follow the first within 0.1 s, or within 2 s if a program sent
 // them, count as the same: `timeout` sends its signal to the program, and then
 // to the group that the program is in, which on a busy machine may take a
 // while.

@@ -44,7 +44,7 @@ class SignalTest : public ::testing::Test {
   }
 
   // Longer than signals that a program sends count as one.
-  static void PassTime() { usleep(1'100'000); }
+  static void PassTime() { usleep(2'100'000); }
 
   int pipe_[2];
   int stdout_;

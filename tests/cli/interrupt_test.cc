@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/stopwatch.h"
 #include "base/wording.h"
 #include "tests/cli/live_program.h"
 #include "tests/cli/program.h"
@@ -57,6 +58,32 @@ TEST(InterruptTest, BatchWritesWhatHasFinishedAndEnds) {
     EXPECT_EQ(drawn.exit_code, 0) << drawn.err;
     EXPECT_THAT(drawn.out, HasSubstr("\nCANCELLED: interrupted\n"));
   }
+}
+
+// A step of 130,000 tokens on one thread, which takes far longer.
+TEST(InterruptTest, ASignalEndsTheProgramWithinALongStep) {
+  std::string tokens = "1, 4";
+  for (int i = 0; i < 850; ++i) tokens += ", 264";
+  const std::string line = Concat("{\"prompt_tokens\": [", tokens, "]}\n");
+  constexpr int kNumLines = 150;
+  std::string lines;
+  for (int i = 0; i < kNumLines; ++i) lines += line;
+  const ScratchDirectory scratch;
+  const std::string trace = scratch.path("trace");
+  LiveProgram program(
+      Batch({"--max-step-tokens", "1000000", "--threads", "1", "--trace", trace,
+             "--input", scratch.Write("in", lines)}),
+      kPipes);
+  // All but those whose events are not written yet have been admitted.
+  const std::string admitted = Concat("\"request\": ", kNumLines - 10);
+  while (ReadText(trace).find(admitted) == std::string::npos) usleep(10'000);
+  usleep(200'000);
+  program.Send(SIGTERM);
+  const Stopwatch watch;
+  const ProgramRun run = program.Wait();
+  EXPECT_LT(watch.Elapsed(), absl::Seconds(2));
+  EXPECT_EQ(run.exit_code, 128 + SIGTERM);
+  EXPECT_EQ(run.err, "espalier: interrupted: 150 requests read, 0 answered\n");
 }
 
 TEST(InterruptTest, WhatHasFinishedIsInItsFileWhateverComes) {

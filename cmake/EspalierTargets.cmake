@@ -118,8 +118,8 @@ function(espalier_cuda_dry_run_test)
     DEPS ${ARG_DEPS})
   foreach(name
       cudaFree cudaFuncGetAttributes cudaFuncSetAttribute cudaGetDevice
-      cudaLaunchKernelExC cudaMalloc cudaMemcpy cudaMemset cudaMemsetAsync
-      cudaOccupancyMaxActiveClusters cudaStreamSynchronize)
+      cudaLaunchKernelExC cudaMalloc cudaMemcpy cudaMemGetInfo cudaMemset
+      cudaMemsetAsync cudaOccupancyMaxActiveClusters cudaStreamSynchronize)
     target_link_options(${ARG_NAME} PRIVATE -Wl,--wrap=${name})
   endforeach()
 endfunction()

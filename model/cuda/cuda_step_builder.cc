@@ -82,6 +82,7 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(const StepPlan& plan,
   perturbing_ = perturbing;
   beams_.clear();
   prompts_.clear();
+  refused_.clear();
   DropEnded(plan);
   RETURN_IF_ERROR(PlaceGroups(plan));
   RETURN_IF_ERROR(FindGroups(plan));
@@ -92,6 +93,7 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(const StepPlan& plan,
   mirror_.Send(image, delta_);
   step.has_partials = mirror_.has_partials();
   PutCopies(plan);
+  DropRefused(plan);
   was_reset_ = false;
   return step;
 }
@@ -107,14 +109,13 @@ void CudaStepBuilder::Reset(int64_t num_steps) {
   num_steps_ = num_steps;
 }
 
-bool CudaStepBuilder::IsSet(const PlanSelection& selection) const {
-  return selection.num_rows > 0 &&
-         (perturbing_.ok() || !selection.rule->perturbed);
+bool CudaStepBuilder::IsRefused(const PlanSelection& selection) const {
+  return !perturbing_.ok() && selection.rule->perturbed;
 }
 
 absl::Status CudaStepBuilder::PlaceGroups(const StepPlan& plan) {
   for (const PlanSelection& selection : plan.selections) {
-    if (!IsSet(selection)) continue;
+    if (selection.num_rows == 0) continue;
     RETURN_IF_ERROR(
         groups_.Set(selection.request, selection.num_slots).status());
   }
@@ -140,14 +141,16 @@ absl::Status CudaStepBuilder::FindGroups(const StepPlan& plan) {
 absl::Status CudaStepBuilder::FindSelection(const StepPlan& plan,
                                             const PlanSelection& selection,
                                             size_t answer) {
-  if (!IsSet(selection)) return absl::OkStatus();
+  if (selection.num_rows == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const auto rows, CudaGroupRows::Find(plan, selection));
   for (const int row : rows.rows()) RETURN_IF_ERROR(CheckPages(plan, row));
   CudaGroup* const group = groups_.Find(selection.request);
   rows.Put(*memory_, shape_.page_size, group, delta_);
-  (rows.feeds_beams() ? beams_ : prompts_)
-      .push_back({group, RequestOfRows(selection), answer, rows.rows(),
-                  selection.cum_log_probs});
+  std::vector<Entry>& entries = IsRefused(selection) ? refused_
+                                : rows.feeds_beams() ? beams_
+                                                     : prompts_;
+  entries.push_back({group, RequestOfRows(selection), answer, rows.rows(),
+                     selection.cum_log_probs});
   return absl::OkStatus();
 }
 
@@ -280,11 +283,12 @@ absl::StatusOr<std::vector<int>> CudaStepBuilder::PromptTables(
   for (const Entry& entry : beams_) {
     for (const int row : entry.rows) tables[row] = -1;
   }
-  for (const Entry& entry : prompts_) {
-    const PlanSelection& selection = plan.selections[entry.answer];
-    for (size_t rank = 0; rank < entry.rows.size(); ++rank) {
-      tables[entry.rows[rank]] =
-          entry.group->first_slot + selection.slots[rank];
+  for (const std::vector<Entry>* const entries : {&prompts_, &refused_}) {
+    for (const Entry& entry : *entries) {
+      const std::vector<int>& slots = plan.selections[entry.answer].slots;
+      for (size_t rank = 0; rank < entry.rows.size(); ++rank) {
+        tables[entry.rows[rank]] = entry.group->first_slot + slots[rank];
+      }
     }
   }
   int num_own = 0;
@@ -349,6 +353,13 @@ void CudaStepBuilder::PutCopies(const StepPlan& plan) {
   const auto words =
       std::bit_cast<std::array<int, sizeof(clock) / sizeof(int)>>(clock);
   delta_->Put<int>(reinterpret_cast<const int*>(state.clock), words);
+}
+
+// Their slots, of which the step has the tables, are free from the next on.
+void CudaStepBuilder::DropRefused(const StepPlan& plan) {
+  for (const Entry& entry : refused_) {
+    groups_.Drop(plan.selections[entry.answer].request);
+  }
 }
 
 int PaddedRows(int num_rows, int max_rows) {

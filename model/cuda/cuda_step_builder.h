@@ -81,7 +81,7 @@ class CudaStepBuilder {
 
   // Adds to `*delta` what the device must know before the step. Where
   // `perturbing` is an error, it is the answer of selections from perturbed
-  // rows, whose groups are not set.
+  // rows: their rows are fed, and their groups are dropped behind the step.
   // Errors: as CudaExecutor::Execute; Reset must follow, and the delta must
   // not be used.
   absl::StatusOr<CudaStep> Build(const StepPlan& plan,
@@ -106,8 +106,8 @@ class CudaStepBuilder {
     std::span<const float> cum_log_probs;
   };
 
-  // Whether rows of the plan set its group.
-  bool IsSet(const PlanSelection& selection) const;
+  // Whether the error of perturbing is its answer.
+  bool IsRefused(const PlanSelection& selection) const;
   // Gives slots to groups that the plan's rows set; only then it is known
   // where every group is.
   absl::Status PlaceGroups(const StepPlan& plan);
@@ -133,6 +133,7 @@ class CudaStepBuilder {
   absl::Status CheckLimits(const CudaBatchImage& image,
                            const CudaStep& step) const;
   void PutCopies(const StepPlan& plan);
+  void DropRefused(const StepPlan& plan);
 
   // Constant after construction.
   const CudaBatchImage::Shape shape_;
@@ -148,6 +149,7 @@ class CudaStepBuilder {
   absl::Status perturbing_;
   std::vector<Entry> beams_;
   std::vector<Entry> prompts_;
+  std::vector<Entry> refused_;  // whose rows are fed from the plan
 };
 
 // How many rows a batch of `num_rows` beams is padded to: few shapes, so few

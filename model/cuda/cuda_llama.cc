@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/matmul/cuda_matmul.h"
+#include "kernels/select/cuda_select.h"
 #include "model/checkpoint.h"
 #include "model/cuda/cuda_llama_memory.h"
 #include "model/cuda/cuda_llama_weights.h"
@@ -315,9 +316,9 @@ CudaLlamaOptions WithBounds(CudaLlamaOptions options, int vocab_size) {
   constexpr int64_t kEnoughLogits = (int64_t{1} << 30) / sizeof(float);
   constexpr int64_t kFewestLines = 256;
   if (options.max_logits == 0) {
-    options.max_logits = static_cast<int>(std::min<int64_t>(
-        options.max_tokens,
-        std::max(kFewestLines, kEnoughLogits / std::max(vocab_size, 1))));
+    const int64_t most = std::min(options.max_tokens, kMaxCudaSelectRows);
+    options.max_logits = static_cast<int>(std::min(
+        most, std::max(kFewestLines, kEnoughLogits / std::max(vocab_size, 1))));
   }
   const auto fill = [&](int* bound, int enough) {
     if (*bound == 0) *bound = std::max(2 * options.max_tokens, enough);

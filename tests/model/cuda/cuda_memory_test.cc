@@ -30,6 +30,7 @@ TEST(CudaLlamaOptionsTest, LogitsTakeAGibibyteUnlessMoreAreAskedFor) {
   EXPECT_EQ(LinesOf(128, 151936), 128);
   EXPECT_EQ(LinesOf(2048, 1 << 22), 256);
   EXPECT_EQ(LinesOf(8192, 128256, 5000), 5000);
+  EXPECT_EQ(LinesOf(65536, 4096), kMaxCudaSelectRows);
 }
 
 TEST(CudaStepLimitsTest, TablesAreOfSlotsAndAFewRowsMore) {

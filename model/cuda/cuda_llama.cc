@@ -49,6 +49,10 @@ absl::Status CheckOptions(const CudaLlamaOptions& options) {
                              bound);
     }
   }
+  if (options.max_graphs < 0) {
+    return InvalidArgument("max_graphs must not be negative, got ",
+                           options.max_graphs);
+  }
   return absl::OkStatus();
 }
 

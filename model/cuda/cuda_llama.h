@@ -74,10 +74,11 @@ class CudaLlama {
  public:
   // Loads a model directory as LlamaModel does, converting weights to
   // options.dtype.
-  // Errors: as LlamaModel::Load; kInvalidArgument naming the value if the
-  // model has a head_dim or hidden_size the kernels do not take, or a weight
-  // that float16 cannot hold; kResourceExhausted, naming the bytes, if device
-  // memory runs out.
+  // Errors: as LlamaModel::Load; kInvalidArgument naming the value if an option
+  // is out of range (a negative max_graphs among them), the model has a
+  // head_dim or hidden_size the kernels do not take, or a weight that float16
+  // cannot hold; kResourceExhausted, naming the bytes, if device memory runs
+  // out.
   static absl::StatusOr<std::unique_ptr<CudaLlama>> Load(
       const std::string& directory, const CudaLlamaOptions& options,
       const CudaDevice& device);

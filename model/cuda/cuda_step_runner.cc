@@ -10,9 +10,6 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
     CudaLlama* model, const CudaStepMemory* memory,
     const CudaReportRing& reports, const CudaLogProbRing& log_prob_reports,
     int max_graphs, const CudaDevice& device, cudaStream_t stream) {
-  if (max_graphs < 0) {
-    return InvalidArgument("max_graphs must not be negative, got ", max_graphs);
-  }
   std::unique_ptr<CudaStepRunner> runner(new CudaStepRunner(max_graphs));
   runner->model_ = model;
   runner->memory_ = memory;

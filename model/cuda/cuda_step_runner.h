@@ -29,6 +29,7 @@ namespace espalier {
 class CudaStepRunner {
  public:
   // `model` and `memory` outlive it. Keeps up to `max_graphs` graphs.
+  // REQUIRES: max_graphs >= 0.
   // Errors: kResourceExhausted; kInvalidArgument if selection cannot take as
   // many rows as the limits allow.
   static absl::StatusOr<std::unique_ptr<CudaStepRunner>> Create(

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "base/status.h"
 #include "tests/few_cases.h"
 #include "tests/model/answer_comparison.h"
@@ -61,7 +62,10 @@ constexpr Mixture kMixtures[] = {
 
 int FromEnvironment(const char* name, int otherwise) {
   const char* const value = std::getenv(name);
-  return value == nullptr ? otherwise : std::atoi(value);
+  if (value == nullptr) return otherwise;
+  int number = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(value, &number)) << name << "=" << value;
+  return number;
 }
 
 int NumRequests() {
@@ -179,6 +183,7 @@ std::shared_ptr<Tokenizer>* CudaMixtureTest::tokenizer_ = nullptr;
 
 TEST_P(CudaMixtureTest, RequestsTogetherGetWhatEachGetsAlone) {
   constexpr int kAtOnce = 100;  // whose answers are kept
+  ASSERT_GT(NumRequests(), 0);
   const Mixture& mixture = GetParam();
   const OnDevice device = LoadFor(mixture);
   ASSERT_NE(device.steps, nullptr);

@@ -284,7 +284,7 @@ std::string AnswerCounts::AboveBounds() const {
   if (IsAbove(num_late_ties, num_beams, 0.02)) {
     return Concat(num_late_ties, " late ties of ", num_beams, " beam searches");
   }
-  if (IsAbove(num_filtered_ties, num_filtered, 0.4)) {
+  if (IsAbove(num_filtered_ties, num_filtered, 0.05)) {
     return Concat(num_filtered_ties, " ties of ", num_filtered,
                   " drawn beam searches with filters");
   }

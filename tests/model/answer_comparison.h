@@ -15,10 +15,9 @@
 //   filtered   a filter of drawn beams (top_p and others) kept a token in one
 //              run and not in the other: anything may follow.
 //   samples    a sample whose draw is near the border of two tokens takes one
-//   of
-//              them: by the sum of what all borders move, some per cent in a
-//              few steps. So they are compared at the end: as many samples as
-//              are allowed to have others in their place.
+//              of them: by the sum of what all borders move, some per cent in
+//              a few steps. So they are compared at the end: as many samples
+//              as are allowed to have others in their place.
 //
 // Without any of these, hypotheses, scores and log-probabilities are equal
 // within the tolerance. Each exception is counted, and the counts are bounded.

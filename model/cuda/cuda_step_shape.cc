@@ -142,15 +142,49 @@ std::string ArraysFault(const CudaBatchImage& image,
   return "";
 }
 
-std::string SampleFault(const CudaStepShape& shape, int vocab_size,
-                        size_t bytes) {
-  const CudaSampleLayout layout(shape.num_lines, vocab_size, shape.has_edits);
+// Draws of prompts, which the host lists: each of a line of the group that has
+// its candidate, in its own place. The others the device makes of first_draw.
+std::string DrawsFault(const CudaBatchImage& image,
+                       const CudaStepLimits& limits) {
+  DeviceLayout layout;
+  const DeviceRange candidates =
+      layout.Add("candidates drawn", limits.max_candidates, sizeof(Candidate));
+  LayoutAudit audit;
+  for (const CudaDraw& draw : image.prompt_draws) {
+    if (draw.row < 0 || draw.row >= image.num_lines()) {
+      return Concat("a draw from line ", draw.row, " of ", image.num_lines());
+    }
+    const int group_idx = image.row_groups[draw.row];
+    if (group_idx < 0) return Concat("a draw from nobody's line ", draw.row);
+    const int place =
+        draw.candidate - image.selections[group_idx].first_candidate;
+    const int num_draws = image.groups[group_idx].num_draws;
+    if (place < 0 || place >= num_draws) {
+      return Concat("draw ", place, " of ", num_draws, " of group ", group_idx);
+    }
+    audit.Use(candidates, draw.candidate, 1);
+  }
+  return audit.fault();
+}
+
+std::string SampleFault(const CudaBatchImage& image, const CudaStepShape& shape,
+                        const CudaStepLimits& limits, size_t bytes) {
+  const CudaSampleLayout layout(shape.num_lines, image.shape.vocab_size,
+                                shape.has_edits);
   if (layout.layout.bytes() > bytes) {
     return Concat("scratch of ", layout.layout.bytes(), " bytes in ", bytes);
   }
+  if (image.num_draws > shape.max_draws) {
+    return Concat(image.num_draws, " draws, the bound is ", shape.max_draws);
+  }
   LayoutAudit audit;
-  layout.AuditRows(0, shape.num_lines, &audit);
-  return audit.fault();
+  for (int i = 0; i < image.num_groups(); ++i) {
+    const CudaSelectGroup& rows = image.selections[i];
+    if (image.groups[i].first_draw < 0) continue;
+    layout.AuditRows(rows.first_row, rows.num_rows, &audit);
+  }
+  const std::string fault = audit.fault();
+  return fault.empty() ? DrawsFault(image, limits) : fault;
 }
 
 }  // namespace
@@ -262,7 +296,7 @@ std::string ScratchFault(const CudaBatchImage& image,
                   BestBounds(shape, limits, vocab_size), scratch.choice_bytes);
   }
   if (shape.max_draws > 0) {
-    faults.push_back(SampleFault(shape, vocab_size, scratch.choice_bytes));
+    faults.push_back(SampleFault(image, shape, limits, scratch.choice_bytes));
   }
   if (shape.max_perturbed > 0) {
     const CudaSelectBounds bounds = PerturbBounds(shape, limits, vocab_size);

@@ -233,6 +233,38 @@ TEST(CudaStepShapeTest, GroupsInOnePlaceAreSeen) {
               HasSubstr("overlaps maxima"));
 }
 
+// Of four draws from the one line of a prompt, behind two samples.
+CudaBatchImage DrawsOfPrompt(const SelectionRule& draws) {
+  CudaBatchImage image({.vocab_size = 1500, .max_positions = 512});
+  image.AddBeams(GroupAt(0, 2), {.rule = &draws});
+  const std::vector<TokenId> tokens(3, 7);
+  const int last = image.AddPrompt(tokens, 0, 2);
+  const std::vector<int> samples = {0, 1, 2, 3};
+  const float cum = 0;
+  image.AddPromptLines(GroupAt(2, 4),
+                       {.rule = &draws, .slots = samples, .samples = samples},
+                       {&last, 1}, {&cum, 1});
+  return image;
+}
+
+TEST(CudaStepShapeTest, DrawsOfOtherLinesOrIntoOtherPlacesAreSeen) {
+  SelectionRule draws;
+  draws.kind = SelectionKind::kDraws;
+  const auto fault = [&](size_t draw, int row, int candidate) {
+    CudaBatchImage image = DrawsOfPrompt(draws);
+    EXPECT_EQ(image.prompt_draws.size(), 4u);
+    image.prompt_draws[draw].row += row;
+    image.prompt_draws[draw].candidate += candidate;
+    return ScratchFault(image, EagerShape(StepOf(image)), SmallLimits());
+  };
+  EXPECT_EQ(fault(3, 0, 0), "");
+  EXPECT_THAT(fault(3, 1, 0), HasSubstr("a draw from line 3 of 3"));
+  EXPECT_THAT(fault(0, -1, 0), HasSubstr("of group 0"));
+  EXPECT_THAT(fault(0, 0, -1), HasSubstr("draw -1 of 4 of group 1"));
+  EXPECT_THAT(fault(3, 0, 1), HasSubstr("draw 4 of 4 of group 1"));
+  EXPECT_THAT(fault(2, 0, 1), HasSubstr("overlaps candidates drawn"));
+}
+
 // Sized by the groups that are selected for, as scratch once was, the entries
 // of these groups would lie behind their part.
 TEST(CudaStepShapeTest, CandidatesOfAllGroupsSizeWideSelection) {

@@ -137,8 +137,14 @@ absl::StatusOr<TokenSpellings> LoadInto(
   return ReadSpellings(*processor);
 }
 
+absl::Status CheckEncodable(std::string_view text) {
+  if (IsUtf8(text)) return absl::OkStatus();
+  return InvalidArgument("text to encode is not UTF-8");
+}
+
 // The first `length` bytes of `text` or some less, up to the last space among
 // them, where no token is cut in two; or a character.
+// REQUIRES: well-formed UTF-8 of more than `length` bytes.
 std::string_view Beginning(std::string_view text, size_t length) {
   const size_t space = text.substr(0, length).rfind(' ');
   if (space != std::string_view::npos && space > length / 2) {
@@ -180,7 +186,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
 
 absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
     std::string_view text) const {
-  if (!IsUtf8(text)) return InvalidArgument("text to encode is not UTF-8");
+  RETURN_IF_ERROR(CheckEncodable(text));
   std::vector<int> ids;
   RETURN_IF_ERROR(RunLibrary([&] { return processor_->Encode(text, &ids); }));
   return ids;
@@ -188,6 +194,7 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
 
 absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(std::string_view text,
                                                        int max_tokens) const {
+  RETURN_IF_ERROR(CheckEncodable(text));
   // Normalisation drops spaces, and makes one byte of up to four.
   constexpr size_t kMostShrinking = 4;
   // Texts have about four bytes a token.

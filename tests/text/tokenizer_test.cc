@@ -225,6 +225,11 @@ TEST(TokenizerTest, ATokenizerFitsAModelThatKnowsAllItsTokens) {
 TEST(TokenizerTest, TextThatIsNotUtf8IsAnError) {
   EXPECT_THAT(EnFrTokenizer().Encode("caf\xE9"),
               StatusIs(kInvalid, HasSubstr("not UTF-8")));
+  // Of a length that is judged by the beginning, and of one by the bytes.
+  for (const int length : {1, 100, 500, 1 << 20}) {
+    EXPECT_THAT(EnFrTokenizer().Encode(std::string(length, '\x80'), 10),
+                StatusIs(kInvalid, HasSubstr("not UTF-8")));
+  }
 }
 
 TEST(TokenizerTest, PiecesAreFoundByTheirExactSpelling) {

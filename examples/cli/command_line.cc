@@ -81,15 +81,15 @@ CLI::Option* AddFlag(CLI::App* command, const std::string& names,
                      const std::string& help,
                      const std::function<void(const std::string&)>& set) {
   return command->add_flag(names, help)
-      ->each(set)
       ->check(CLI::Validator(CheckTrueOrFalse, ""))
+      ->each(set)  // of what the check has let through
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 CLI::Option* AddFlag(CLI::App* command, const std::string& name,
                      const std::string& help, bool* flag) {
   const auto set = [flag](const std::string& text) {
-    *flag = *ReadTrueOrFalse(text);
+    *flag = ReadTrueOrFalse(text).value();
   };
   return AddFlag(command, name, help, set)
       ->multi_option_policy(CLI::MultiOptionPolicy::Throw);

@@ -219,9 +219,9 @@ absl::Status CheckLimits(const BatchOptions& options) {
 }
 
 absl::Status CheckDistinct(const BatchOptions& options) {
-  if (IsSameFile(options.input, options.output)) {
-    return InvalidArgument("--input and --output are the same file, ",
-                           options.output);
+  const std::string output = OutputPath(options.output);
+  if (IsSameFile(InputPath(options.input), output)) {
+    return InvalidArgument("--input and --output are the same file, ", output);
   }
   return absl::OkStatus();
 }
@@ -269,8 +269,10 @@ void PrintInterrupted(const Batch& batch) {
 absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   RETURN_IF_ERROR(CheckLimits(options));
   RETURN_IF_ERROR(CheckDistinct(options));
-  RETURN_IF_ERROR(CheckTrace(options.common, "--input", options.input));
-  RETURN_IF_ERROR(CheckTrace(options.common, "--output", options.output));
+  RETURN_IF_ERROR(
+      CheckTrace(options.common, "--input", InputPath(options.input)));
+  RETURN_IF_ERROR(
+      CheckTrace(options.common, "--output", OutputPath(options.output)));
   ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
                    LineReader::Open(options.input, options.max_line_bytes));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
@@ -278,7 +280,8 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
                    Output::Open(options.output));
   // Once more: before, neither file may have been there.
-  RETURN_IF_ERROR(CheckTrace(options.common, "--output", options.output));
+  RETURN_IF_ERROR(
+      CheckTrace(options.common, "--output", OutputPath(options.output)));
   RETURN_IF_ERROR(runtime->OpenTrace());
   const Stopwatch watch;
   AsyncLineReader async_reader(reader.get());

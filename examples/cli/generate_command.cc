@@ -27,6 +27,15 @@ absl::StatusOr<std::unique_ptr<Runtime>> LoadWithText(
       " has no tokenizer.model: use espalier batch with prompt_tokens");
 }
 
+// Texts that are arguments leave stdin alone.
+absl::Status CheckTraceOfTexts(const GenerateOptions& options) {
+  const bool is_stdin = options.texts.empty() || options.texts[0] == "-";
+  const std::string file =
+      options.file.empty() && is_stdin ? "-" : options.file;
+  RETURN_IF_ERROR(CheckTrace(options.common, "--file", InputPath(file)));
+  return CheckTrace(options.common, "stdout", OutputPath("-"));
+}
+
 void PrintFigures(Runtime& runtime, int64_t num_requests,
                   absl::Duration wall_time) {
   runtime.context().restart();
@@ -55,7 +64,7 @@ int ExitCodeFor(const Outcome& outcome) {
 absl::StatusOr<int> Generate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const GenerationParams params,
                    ReadParams(options.params, options.names));
-  RETURN_IF_ERROR(CheckTrace(options.common, "--file", options.file));
+  RETURN_IF_ERROR(CheckTraceOfTexts(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<TextSource> source,
                    TextSource::Open(options.texts, options.file));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,

@@ -135,7 +135,7 @@ absl::Status CheckTrace(const CommonOptions& options, const std::string& option,
   if (trace == "-") return InvalidArgument("--trace needs a file, got -");
   if (IsSameFile(trace, path)) {
     return InvalidArgument("--trace and ", option, " are the same file, ",
-                           path);
+                           trace);
   }
   return absl::OkStatus();
 }

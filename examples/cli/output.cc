@@ -89,6 +89,14 @@ std::string ForTerminal(std::string_view text) {
   return shown;
 }
 
+std::string InputPath(const std::string& path) {
+  return path == "-" ? "/dev/stdin" : path;
+}
+
+std::string OutputPath(const std::string& path) {
+  return path == "-" ? "/dev/stdout" : path;
+}
+
 bool IsSameFile(const std::string& path, const std::string& other) {
   std::error_code error;
   return std::filesystem::is_regular_file(path, error) &&

@@ -21,8 +21,13 @@ namespace espalier::cli {
 // no UTF-8 as \xff. Everything else is as it was.
 std::string ForTerminal(std::string_view text);
 
-// Whether both are names of one regular file: opening it for writing would cut
-// what is read to nothing.
+// What the system calls the file that a command reads or writes: "-" is stdin
+// for an input, and stdout for an output.
+std::string InputPath(const std::string& path);
+std::string OutputPath(const std::string& path);
+
+// Whether both are the system's names of one regular file: opening it for
+// writing would cut what is read to nothing.
 bool IsSameFile(const std::string& path, const std::string& other);
 
 // Writes to stderr, where a terminal gets ForTerminal(text).

@@ -167,9 +167,9 @@ absl::Status DrawTrace(const TraceOptions& options) {
         "--to must be text, svg, html or dot, got ",
         ShownInQuotes(IsUtf8(format) ? format : ForTerminal(format)));
   }
-  if (IsSameFile(options.file, options.output)) {
-    return InvalidArgument("the trace and --output are the same file, ",
-                           options.output);
+  const std::string path = OutputPath(options.output);
+  if (IsSameFile(InputPath(options.file), path)) {
+    return InvalidArgument("the trace and --output are the same file, ", path);
   }
   ASSIGN_OR_RETURN(const TraceTrees trees, ReadTrace(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,

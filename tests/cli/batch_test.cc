@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/status.h"
 #include "tests/cli/program.h"
 #include "tests/exec_request/malformed_requests.h"
 
@@ -274,6 +275,37 @@ TEST(BatchTest, TheInputIsNeverOverwritten) {
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.err, HasSubstr("--input and --output are the same file"));
   EXPECT_EQ(ReadText(file), kGoodLine);
+}
+
+// What the shell opens has no name on the command line, and "-" is no name.
+TEST(BatchTest, TheStandardStreamsAreFilesToo) {
+  const ScratchDirectory scratch;
+  const std::string requests = scratch.Write("in", kGoodLine);
+  scratch.Write("-", "a file of this name");
+  const auto run = [&](const std::string& args) {
+    return RunProgram("/bin/sh",
+                      {"-c", "cd '" + scratch.path() + "'; '" +
+                                 ESPALIER_PROGRAM "' batch -m '" +
+                                 ModelDirectory("en-fr") + "' " + args},
+                      kGoodLine);
+  };
+  const struct {
+    const char* args;
+    const char* message;
+  } cases[] = {
+      {"-o in < in", "--input and --output are the same file, in\n"},
+      {"--trace in < in", "--trace and --input are the same file, in\n"},
+      {"--trace out > out", "--trace and --output are the same file, out\n"},
+      {"< in >> in", "--input and --output are the same file, /dev/stdout\n"}};
+  for (const auto& [args, message] : cases) {
+    const ProgramRun refused = run(args);
+    EXPECT_EQ(refused.exit_code, 2) << args;
+    EXPECT_EQ(refused.err, Concat("espalier: ", message));
+    EXPECT_EQ(ReadText(requests), kGoodLine);
+  }
+  const ProgramRun streams = run("");
+  EXPECT_EQ(streams.err, "");
+  EXPECT_EQ(streams.out, RunBatch(kGoodLine).out);
 }
 
 TEST(BatchTest, ABlankPromptIsRefused) {

@@ -264,6 +264,26 @@ TEST(TraceCommandTest, ATraceCutsNoOtherFileToNothing) {
   EXPECT_THAT(Generate("-", "It rains.").err, HasSubstr("needs a file"));
 }
 
+TEST(TraceCommandTest, NorAFileThatTheShellOpened) {
+  const ScratchDirectory scratch;
+  const std::string file = scratch.Write("texts", "It rains.\n");
+  const std::string quoted = "'" + file + "'";
+  const std::string generate =
+      "generate -m '" + ModelDirectory("en-fr") + "' --trace " + quoted + " ";
+  const std::pair<std::string, const char*> cases[] = {
+      {generate + "< " + quoted, "--trace and --file are the same file"},
+      {generate + "No. >> " + quoted, "--trace and stdout are the same file"},
+      {"trace - -o " + quoted + " < " + quoted,
+       "the trace and --output are the same file"}};
+  for (const auto& [args, message] : cases) {
+    const ProgramRun run =
+        RunProgram("/bin/sh", {"-c", "'" ESPALIER_PROGRAM "' " + args}, "");
+    EXPECT_EQ(run.exit_code, 2) << args;
+    EXPECT_THAT(run.err, HasSubstr(message));
+    EXPECT_EQ(ReadText(file), "It rains.\n");
+  }
+}
+
 // Whatever it is that keeps a command from running.
 TEST(TraceCommandTest, AnOlderTraceIsKeptIfNothingRuns) {
   const ScratchDirectory scratch;

@@ -26,7 +26,6 @@
 #include "examples/cli/output.h"
 #include "examples/cli/progress.h"
 #include "examples/cli/runtime.h"
-#include "exec_request/param_checks.h"
 #include "exec_request/request_json.h"
 #include "exec_request/result_json.h"
 
@@ -34,9 +33,6 @@ namespace espalier::cli {
 namespace {
 
 namespace asio = boost::asio;
-
-// So long a line is read whole before it is run.
-constexpr int64_t kHighestMaxLineBytes = 1 << 30;
 
 // What a line came to.
 struct LineAnswer {
@@ -211,13 +207,6 @@ void Batch::WriteReady() {
   if (output_->failed() && !output_->interrupted() && !stopped_) End();
 }
 
-absl::Status CheckLimits(const BatchOptions& options) {
-  RETURN_IF_ERROR(CheckRange("--max-line-bytes", options.max_line_bytes, 1,
-                             kHighestMaxLineBytes));
-  return CheckAtLeast("--max-list-elements", options.limits.max_list_elements,
-                      1);
-}
-
 absl::Status CheckDistinct(const BatchOptions& options) {
   const std::string output = OutputPath(options.output);
   if (IsSameFile(InputPath(options.input), output)) {
@@ -267,7 +256,6 @@ void PrintInterrupted(const Batch& batch) {
 }  // namespace
 
 absl::StatusOr<int> RunBatch(const BatchOptions& options) {
-  RETURN_IF_ERROR(CheckLimits(options));
   RETURN_IF_ERROR(CheckDistinct(options));
   RETURN_IF_ERROR(
       CheckTrace(options.common, "--input", InputPath(options.input)));

@@ -324,6 +324,7 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
   command
       ->add_option("--max-line-bytes", options->max_line_bytes,
                    Concat("bytes of a line at most; default ", kMaxLineBytes))
+      ->check(InRange(1, 1 << 30))
       ->option_text("N")
       ->group("Limits");
   command
@@ -331,6 +332,7 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
                    Concat("elements of a field at most, those of lists in it "
                           "included; default ",
                           RequestLineLimits().max_list_elements))
+      ->check(InRange(1, 1 << 30))
       ->option_text("N")
       ->group("Limits");
   AddCommonOptions(command, &options->common);

@@ -220,10 +220,14 @@ TEST(BatchTest, TheLimitsOfALineAreOptions) {
             json::value("a line may have 100 bytes, this one has more"));
   EXPECT_TRUE(lines[2].as_object().contains("hypotheses"));
   for (const char* option : {"--max-line-bytes", "--max-list-elements"}) {
-    const ProgramRun run = RunBatch(kGoodLine, {option, "0"});
-    EXPECT_EQ(run.exit_code, 2);
-    EXPECT_THAT(run.err,
-                HasSubstr(std::string(option) + " must be at least 1, got 0"));
+    for (const char* value : {"0", "-1", "1073741825", "1e6", "perhaps"}) {
+      const ProgramRun run = RunBatch(kGoodLine, {option, value});
+      EXPECT_EQ(run.exit_code, 2);
+      EXPECT_THAT(run.err, HasSubstr(Concat(
+                               option, " must be an integer in [1, 1073741824]",
+                               ", got \"", value, "\"\n")));
+    }
+    EXPECT_EQ(RunBatch(kGoodLine, {option, "1073741824"}).exit_code, 0);
   }
 }
 

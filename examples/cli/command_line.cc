@@ -53,14 +53,19 @@ std::string InQuotes(const std::string& text) {
   return "\"" + Shown(ForTerminal(text)) + "\"";
 }
 
-std::string CheckInRange(const std::string& text, int64_t low, int64_t high) {
+// Leaves the number that was meant in `*text`, without leading zeros, which
+// would make an octal one of it for CLI11.
+std::string ReadInRange(int64_t low, int64_t high, std::string* text) {
   int64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  const char* const end = text->data() + text->size();
+  const auto [rest, error] = std::from_chars(text->data(), end, value);
   const bool is_number = error == std::errc() && rest == end;
-  if (is_number && value >= low && value <= high) return "";
-  return Concat("must be an integer in [", low, ", ", high, "], got ",
-                InQuotes(text));
+  if (!is_number || value < low || value > high) {
+    return Concat("must be an integer in [", low, ", ", high, "], got ",
+                  InQuotes(*text));
+  }
+  *text = std::to_string(value);
+  return "";
 }
 
 std::string CheckTrueOrFalse(const std::string& text) {
@@ -68,12 +73,12 @@ std::string CheckTrueOrFalse(const std::string& text) {
   return Concat("must be true or false, got ", InQuotes(text));
 }
 
-// An integer from `low` to `high`.
+// An integer from `low` to `high`, in decimal. For transform().
 CLI::Validator InRange(int64_t low, int64_t high) {
-  const auto check = [low, high](const std::string& text) {
-    return CheckInRange(text, low, high);
+  const auto read = [low, high](std::string& text) {
+    return ReadInRange(low, high, &text);
   };
-  return CLI::Validator(check, "");
+  return CLI::Validator(read, "");
 }
 
 // --do-sample, or --do-sample=false.
@@ -142,7 +147,7 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
   command
       ->add_option("--threads", options->num_threads,
                    "of the CPU; 0, the default, is one for each CPU it may use")
-      ->check(InRange(0, 1024))
+      ->transform(InRange(0, 1024))
       ->option_text("N")
       ->group(kGroup);
   command
@@ -151,7 +156,7 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
           "key/value memory in MiB: on the CPU touched only as "
           "needed, on a GPU taken at once; " +
               ByDevice(kCpuDefaults.kv_cache_mib, kCudaDefaults.kv_cache_mib))
-      ->check(InRange(1, 1 << 20))
+      ->transform(InRange(1, 1 << 20))
       ->option_text("N")
       ->group(kGroup);
 }
@@ -161,14 +166,14 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
   command
       ->add_option("--page-size", options->device.page_size,
                    Concat("tokens a page; default ", options->device.page_size))
-      ->check(InRange(1, 4096))
+      ->transform(InRange(1, 4096))
       ->option_text("N")
       ->group(kGroup);
   command
       ->add_option("--max-running", options->max_running,
                    Concat("requests that run together at most; default ",
                           options->max_running))
-      ->check(InRange(1, 1 << 20))
+      ->transform(InRange(1, 1 << 20))
       ->option_text("N")
       ->group(kGroup);
   command
@@ -176,7 +181,7 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
                    "tokens fed in one step at most; " +
                        ByDevice(kCpuDefaults.max_step_tokens,
                                 kCudaDefaults.max_step_tokens))
-      ->check(InRange(1, 1 << 20))
+      ->transform(InRange(1, 1 << 20))
       ->option_text("N")
       ->group(kGroup);
   command
@@ -184,7 +189,7 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
                    "beams and samples of all requests that run at most; "
                    "default what 1 GiB of logits holds, up to 8192 on the CPU "
                    "and --max-step-tokens on a GPU")
-      ->check(InRange(1, 1 << 20))
+      ->transform(InRange(1, 1 << 20))
       ->option_text("N")
       ->group(kGroup);
   constexpr ModelExecutorOptions kBounds;
@@ -193,7 +198,7 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
                    Concat("of the CPU: candidates ranked in one step at most; "
                           "default ",
                           kBounds.max_candidates))
-      ->check(InRange(1, int64_t{1} << 40))
+      ->transform(InRange(1, int64_t{1} << 40))
       ->option_text("N")
       ->group(kGroup);
   command
@@ -201,7 +206,7 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
                    Concat("of the CPU: scores that penalties, biases and bans "
                           "change in one step at most; default ",
                           kBounds.max_score_edits))
-      ->check(InRange(1, int64_t{1} << 40))
+      ->transform(InRange(1, int64_t{1} << 40))
       ->option_text("N")
       ->group(kGroup);
 }
@@ -324,7 +329,7 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
   command
       ->add_option("--max-line-bytes", options->max_line_bytes,
                    Concat("bytes of a line at most; default ", kMaxLineBytes))
-      ->check(InRange(1, 1 << 30))
+      ->transform(InRange(1, 1 << 30))
       ->option_text("N")
       ->group("Limits");
   command
@@ -332,7 +337,7 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
                    Concat("elements of a field at most, those of lists in it "
                           "included; default ",
                           RequestLineLimits().max_list_elements))
-      ->check(InRange(1, 1 << 30))
+      ->transform(InRange(1, 1 << 30))
       ->option_text("N")
       ->group("Limits");
   AddCommonOptions(command, &options->common);

@@ -229,6 +229,9 @@ TEST(BatchTest, TheLimitsOfALineAreOptions) {
     }
     EXPECT_EQ(RunBatch(kGoodLine, {option, "1073741824"}).exit_code, 0);
   }
+  // A number is decimal, with zeros in front too.
+  EXPECT_THAT(RunBatch(kGoodLine, {"--max-line-bytes", "010"}).out,
+              HasSubstr("a line may have 10 bytes"));
 }
 
 // Each in a second or so, where some took minutes, and gigabytes.

@@ -155,11 +155,17 @@ asio::awaitable<RunOutcome> TextStreamer::Run() {
         self->all_opened_ = true;
         self->opened_.Notify();
       });
-  co_await PrintAll();
+  std::exception_ptr error;
+  try {
+    co_await PrintAll();
+  } catch (...) {  // what opens the streams has to end all the same
+    error = std::current_exception();
+  }
   run_.source.Stop();
   open_.clear();
   printed_.Notify();
   while (!all_opened_) co_await opened_.Wait();
+  if (error != nullptr) std::rethrow_exception(error);
   co_return RunOutcome{printer_.Finish(num_read_), read_};
 }
 

@@ -170,6 +170,7 @@ absl::StatusOr<RunOutcome> RunTexts(const TextRun& run, bool stream) {
                    if (error == nullptr) {
                      outcome = std::move(ended);
                    } else {
+                     run.source.Stop();
                      run.runtime.EndRequests(Message(outcome.read));
                    }
                    interrupt->End();

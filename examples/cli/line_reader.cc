@@ -14,6 +14,11 @@
 #include "base/status.h"
 
 namespace espalier::cli {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(
     const std::string& path, size_t max_line_bytes) {
@@ -76,7 +81,8 @@ void LineReader::Split(std::string_view bytes,
                        std::vector<std::string>* lines) {
   while (!bytes.empty()) {
     const size_t length = std::min(bytes.find('\n'), bytes.size());
-    const size_t room = max_line_bytes_ + 1 - line_.size();
+    const size_t mark = at_start_ ? kByteOrderMark.size() : 0;
+    const size_t room = mark + max_line_bytes_ + 1 - line_.size();
     line_.append(bytes.substr(0, std::min(length, room)));
     if (length == bytes.size()) return;
     EndLine(lines);
@@ -85,14 +91,16 @@ void LineReader::Split(std::string_view bytes,
 }
 
 void LineReader::EndLine(std::vector<std::string>* lines) {
-  // A cut line keeps its length, which tells that it was cut.
+  // A cut line keeps its length, which tells that it was cut. The first had
+  // room for the mark beside it.
+  if (std::exchange(at_start_, false)) {
+    if (line_.starts_with(kByteOrderMark))
+      line_.erase(0, kByteOrderMark.size());
+    line_.resize(std::min(line_.size(), max_line_bytes_ + 1));
+  }
   if (!line_.empty() && line_.back() == '\r' &&
       line_.size() <= max_line_bytes_) {
     line_.pop_back();
-  }
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (std::exchange(at_start_, false) && line_.starts_with(kByteOrderMark)) {
-    line_.erase(0, kByteOrderMark.size());
   }
   lines->push_back(std::exchange(line_, {}));
 }

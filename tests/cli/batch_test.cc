@@ -77,6 +77,24 @@ TEST(BatchTest, AByteOrderMarkIsNoPartOfTheFirstLine) {
   EXPECT_EQ(run.out, RunBatch(kGoodLine).out);
 }
 
+TEST(BatchTest, NorOfItsLength) {
+  const std::string line(kGoodLine);
+  for (const std::string mark : {"", "\xEF\xBB\xBF"}) {
+    for (int num_fewer : {0, 1, 2, 3, 4}) {
+      const ProgramRun run = RunBatch(
+          mark + line + "\n" + line.substr(0, 20),
+          {"--max-line-bytes", std::to_string(line.size() - num_fewer)});
+      EXPECT_EQ(run.exit_code, 1);
+      const json::value first = ParseLines(run.out).at(0);
+      EXPECT_EQ(first.as_object().contains("hypotheses"), num_fewer == 0);
+      if (num_fewer == 0) continue;
+      EXPECT_THAT(run.out,
+                  HasSubstr(Concat("a line may have ", line.size() - num_fewer,
+                                   " bytes")));
+    }
+  }
+}
+
 TEST(BatchTest, FilesServeAsWellAsPipes) {
   const ScratchDirectory scratch;
   const ProgramRun run =

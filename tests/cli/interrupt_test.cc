@@ -185,25 +185,43 @@ TEST(InterruptTest, GenerateThatWaitsForItsReaderEnds) {
   }
 }
 
-// It says how much it had read: `head` ends it in the middle, or a signal.
+// What an interrupted program says that it has read, and answered.
+struct Counts {
+  int num_read = 0;
+  int num_answered = 0;
+};
+
+// Runs `input | espalier generate ARGS`, one text at a time, and interrupts it
+// when it has had the time to read `num_texts`: a second, or more if that was
+// too little.
+Counts InterruptGenerate(const std::string& input, const std::string& args,
+                         int num_texts) {
+  constexpr char kFormat[] =
+      "espalier: interrupted: %d texts read, %d answered";
+  Counts counts;
+  for (int seconds = 1; counts.num_read < num_texts && seconds <= 32;
+       seconds *= 2) {
+    const std::string command =
+        Concat(input, " | timeout -s INT ", seconds, " '", ESPALIER_PROGRAM,
+               "' generate --max-running 1 --ignore-eos --max-tokens 1000 -m '",
+               ModelDirectory("en-fr"), "' ", args);
+    const ProgramRun run = RunProgram("/bin/sh", {"-c", command}, "");
+    const size_t told = run.err.find("espalier: interrupted: ");
+    if (told == std::string::npos) continue;  // it did not listen yet
+    sscanf(run.err.c_str() + told, kFormat, &counts.num_read,
+           &counts.num_answered);
+  }
+  return counts;
+}
+
 TEST(InterruptTest, GenerateReadsNoMoreThanItHasRoomFor) {
-  const std::string command =
-      std::string("yes No. | timeout -s INT 3 ") + ESPALIER_PROGRAM +
-      " generate --max-running 1 --num-beams 8 -m " + ModelDirectory("en-fr") +
-      " --ignore-eos --max-tokens 1000 ";
-  for (const int limit : {4096, 256}) {
-    const ProgramRun run = RunProgram(
-        "/bin/sh",
-        {"-c", command + (limit < 4096 ? "--stream" : "--stream=false")}, "");
-    int num_read = 0, num_answered = 0;
-    ASSERT_EQ(sscanf(run.err.c_str(),
-                     "espalier: interrupted: %d texts read, %d answered",
-                     &num_read, &num_answered),
-              2)
-        << run.err;
+  const std::pair<const char*, int> cases[] = {
+      {"--num-beams 8 --stream=false", 4096}, {"--num-beams 8 --stream", 256}};
+  for (const auto& [args, limit] : cases) {
+    const Counts counts = InterruptGenerate("yes No.", args, limit);
     // Of the one that is printed, and one that waits for room.
-    EXPECT_GE(num_read, limit);
-    EXPECT_LE(num_read, limit + num_answered + 2);
+    EXPECT_GE(counts.num_read, limit) << args;
+    EXPECT_LE(counts.num_read, limit + counts.num_answered + 2) << args;
   }
 }
 

@@ -133,14 +133,16 @@ class TextStreamer : public std::enable_shared_from_this<TextStreamer> {
   // Opens streams until the texts end, or nobody wants more.
   asio::awaitable<absl::Status> OpenAll();
   asio::awaitable<void> OpenNext(std::string text);
+  bool IsFull() const;
   // Prints until nothing is left, or should be.
   asio::awaitable<void> PrintAll();
 
   const TextRun run_;
   TextPrinter printer_;
   std::deque<Open> open_;
-  Wakeup opened_;   // or all are
-  Wakeup printed_;  // or no more will be
+  size_t open_bytes_ = 0;  // of their texts
+  Wakeup opened_;          // or all are
+  Wakeup printed_;         // or no more will be
   int64_t num_read_ = 0;
   absl::Status read_;  // once all are opened
   bool all_opened_ = false;
@@ -175,13 +177,18 @@ asio::awaitable<absl::Status> TextStreamer::OpenAll() {
         co_await run_.source.Read();
     if (!texts.ok() || texts->empty()) co_return texts.status();
     for (std::string& text : *texts) {
-      while (open_.size() >= kMaxOpenStreams) co_await printed_.Wait();
+      while (IsFull()) co_await printed_.Wait();
       if (run_.source.stopped()) break;
       ++num_read_;
       co_await OpenNext(std::move(text));
     }
   }
   co_return absl::OkStatus();
+}
+
+bool TextStreamer::IsFull() const {
+  return open_.size() >= kMaxOpenStreams ||
+         (open_bytes_ >= kMaxWaitingBytes && !open_.empty());
 }
 
 asio::awaitable<void> TextStreamer::OpenNext(std::string text) {
@@ -192,6 +199,7 @@ asio::awaitable<void> TextStreamer::OpenNext(std::string text) {
     stream = co_await run_.runtime.Stream(std::move(body));
   }
   if (run_.source.stopped()) co_return;
+  open_bytes_ += text.size();
   open_.push_back({std::move(text), std::move(stream)});
   opened_.Notify();
 }
@@ -202,6 +210,7 @@ asio::awaitable<void> TextStreamer::PrintAll() {
     if (open_.empty()) co_return;
     Open open = std::move(open_.front());
     open_.pop_front();
+    open_bytes_ -= open.text.size();
     printed_.Notify();
     absl::Status status = open.stream.status();
     if (status.ok()) {

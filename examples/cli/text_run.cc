@@ -20,10 +20,8 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Texts that are read and not printed yet, and bytes of them and of what there
-// is to print of them.
+// Texts that are read and not printed yet.
 constexpr size_t kMaxWaitingTexts = 4096;
-constexpr size_t kMaxWaitingBytes = 64 << 20;
 
 asio::awaitable<Answer> RunText(const TextRun& run, std::string text) {
   if (IsTooLong(text)) co_return Answer{TooLong(), {}};

@@ -19,6 +19,10 @@
 
 namespace espalier::cli {
 
+// Bytes of texts that are read and not printed yet, and of what there is to
+// print of them: with as many no text is read.
+inline constexpr size_t kMaxWaitingBytes = 64 << 20;
+
 // REQUIRES: the runtime has a tokenizer; all outlive the coroutines below.
 struct TextRun {
   Runtime& runtime;

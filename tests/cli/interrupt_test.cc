@@ -225,6 +225,22 @@ TEST(InterruptTest, GenerateReadsNoMoreThanItHasRoomFor) {
   }
 }
 
+// Texts that are too long for the model wait behind one that is not.
+TEST(InterruptTest, GenerateHoldsNoMoreBytesThanItHasRoomFor) {
+  const ScratchDirectory scratch;
+  const std::string text =
+      scratch.Write("text", std::string(4 << 20, 'a') + "\n");
+  const std::string input =
+      Concat("(echo No.; while cat '", text, "'; do :; done) 2>/dev/null");
+  constexpr int kLimit = 16;  // of 64 MiB
+  for (const char* how : {"--stream=false", "--stream"}) {
+    const Counts counts =
+        InterruptGenerate(input, std::string("--num-beams 64 ") + how, kLimit);
+    EXPECT_GE(counts.num_read, kLimit) << how;
+    EXPECT_LE(counts.num_read, kLimit + counts.num_answered + 4) << how;
+  }
+}
+
 TEST(InterruptTest, GenerateBeginsBeforeItsPipeEnds) {
   for (const char* how : {"--stream=false", "--stream"}) {
     LiveProgram program({"generate", "-m", ModelDirectory("en-fr"), how},

@@ -2,10 +2,7 @@
 
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/experimental/concurrent_channel.hpp>
 #include <boost/asio/thread_pool.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -26,6 +23,7 @@
 #include "examples/cli/output.h"
 #include "examples/cli/progress.h"
 #include "examples/cli/runtime.h"
+#include "examples/cli/wakeup.h"
 #include "exec_request/request_json.h"
 #include "exec_request/result_json.h"
 
@@ -78,7 +76,8 @@ class Batch {
       : runtime_(runtime),
         reader_(reader),
         output_(output),
-        options_(options) {}
+        options_(options),
+        written_(runtime->context()) {}
 
   // Reads, runs and writes everything, up to an error of writing.
   // Errors: kInternal if the input cannot be read.
@@ -92,14 +91,9 @@ class Batch {
   int num_failed() const { return num_failed_; }
 
  private:
-  using Signal =
-      asio::experimental::concurrent_channel<void(boost::system::error_code)>;
-
   // Stops, and cancels what runs: nobody will read the answers.
   void End();
   void Start(std::string line);
-  // Completes when answers may have been written since the last call.
-  asio::awaitable<void> AwaitWritten();
   // Puts the answer in its place; those of requests that were cancelled because
   // no more are wanted are left out.
   void Take(size_t number, LineAnswer answer);
@@ -119,8 +113,7 @@ class Batch {
   int num_failed_ = 0;
   bool stopped_ = false;
   bool cut_short_ = false;  // a line could not be answered
-  std::shared_ptr<Signal> written_ =
-      std::make_shared<Signal>(runtime_->context(), 1);
+  Wakeup written_;          // a line has its answer, or has none
   Progress progress_{0};
   asio::thread_pool lines_{1};  // when it ends nothing runs on it
 };
@@ -133,12 +126,12 @@ asio::awaitable<absl::Status> Batch::Run() {
     if (!lines.ok() || lines->empty()) break;
     for (std::string& line : *lines) {
       Start(std::move(line));
-      while (open_.is_full() && !cut_short_) co_await AwaitWritten();
+      while (open_.is_full() && !cut_short_) co_await written_.Wait();
     }
   }
   progress_.SetTotal(num_lines_);
   while (cut_short_ ? num_running_ > 0 : !open_.empty()) {
-    co_await AwaitWritten();
+    co_await written_.Wait();
   }
   progress_.Erase();
   if (cut_short_) co_return ResourceExhausted("not enough memory for a line");
@@ -169,15 +162,11 @@ void Batch::Start(std::string line) {
     } else {
       CutShort();
     }
-    written_->try_send(boost::system::error_code());
+    written_.Notify();
   };
   asio::co_spawn(lines_,
                  RunLine(runtime_, std::move(line), line_number, options_),
                  asio::bind_executor(runtime_->context(), take));
-}
-
-asio::awaitable<void> Batch::AwaitWritten() {
-  co_await written_->async_receive(asio::use_awaitable);
 }
 
 void Batch::Take(size_t number, LineAnswer answer) {

@@ -210,24 +210,34 @@ asio::awaitable<EngineFigures> RunWithFigures(Batch* batch, Runtime* runtime,
   co_return co_await runtime->engine().Figures();
 }
 
-// Runs it to its end, or to a signal, which is returned; 0 if there was none.
-absl::StatusOr<int> RunToEnd(Batch& batch, Runtime& runtime, Output& output,
-                             EngineFigures* figures) {
-  absl::Status status = Internal("the run was cut short");
+// What became of the run.
+struct BatchEnd {
+  absl::Status status;  // why it stopped before the end of its input
+  int signal = 0;       // that ended it, or 0
+  EngineFigures figures;
+};
+
+// Runs it to its end, or to a signal.
+// Errors: those of Interrupt::Listen.
+absl::StatusOr<BatchEnd> RunToEnd(Batch& batch, Runtime& runtime,
+                                  Output& output) {
+  BatchEnd end;
+  end.status = Internal("the run was cut short");
   const auto on_signal = [&] {
     batch.Stop();
     runtime.EndRequests(kInterrupted);
   };
   ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,
                    Interrupt::Listen(runtime.context(), output, on_signal));
-  asio::co_spawn(runtime.context(), RunWithFigures(&batch, &runtime, &status),
-                 [&](std::exception_ptr, EngineFigures f) {
-                   *figures = std::move(f);
+  asio::co_spawn(runtime.context(),
+                 RunWithFigures(&batch, &runtime, &end.status),
+                 [&](std::exception_ptr, EngineFigures figures) {
+                   end.figures = std::move(figures);
                    interrupt->End();
                  });
   runtime.context().run();
-  RETURN_IF_ERROR(status);
-  return interrupt->signal();
+  end.signal = interrupt->signal();
+  return end;
 }
 
 void PrintFigures(const EngineFigures& figures, const Batch& batch,
@@ -263,17 +273,16 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   const Stopwatch watch;
   AsyncLineReader async_reader(reader.get());
   Batch batch(runtime.get(), &async_reader, output.get(), options);
-  EngineFigures figures;
-  ASSIGN_OR_RETURN(const int signal,
-                   RunToEnd(batch, *runtime, *output, &figures));
+  ASSIGN_OR_RETURN(const BatchEnd end, RunToEnd(batch, *runtime, *output));
   const absl::Status written = output->Close();
-  if (signal == 0 || !output->interrupted()) RETURN_IF_ERROR(written);
-  if (signal != 0) PrintInterrupted(batch);
+  if (end.signal != 0) PrintInterrupted(batch);
   if (options.common.figures) {
-    PrintFigures(figures, batch, runtime->backend(), watch.Elapsed());
+    PrintFigures(end.figures, batch, runtime->backend(), watch.Elapsed());
   }
+  if (end.signal == 0 || !output->interrupted()) RETURN_IF_ERROR(written);
   RETURN_IF_ERROR(runtime->CloseTrace());
-  if (signal != 0) return ExitCodeOf(signal);
+  if (end.signal != 0) return ExitCodeOf(end.signal);
+  RETURN_IF_ERROR(end.status);
   return batch.num_failed() > 0 ? kSomeFailed : kAllSucceeded;
 }
 

@@ -365,6 +365,19 @@ TEST(BatchTest, NoInputIsNoOutput) {
   EXPECT_EQ(run.out + run.err, "");
 }
 
+TEST(BatchTest, FiguresAreToldOfARunThatEndsInAnError) {
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"--input", ModelDirectory("en-fr")},
+        {"--output", "/dev/full"}}) {
+    std::vector<std::string> options = args;
+    options.push_back("--figures");
+    const ProgramRun run = RunBatch(kGoodLine, options);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, StartsWith("0 requests in "));
+    EXPECT_THAT(run.err, HasSubstr("\nespalier: cannot "));
+  }
+}
+
 TEST(BatchTest, FiguresAndNothingElseGoToStderr) {
   const ProgramRun run = RunBatch(kGoodLine, {"--figures"});
   EXPECT_EQ(run.out, RunBatch(kGoodLine).out);

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/cpu_count.h"
-#include "base/json.h"
 #include "base/status.h"
+#include "examples/cli/output.h"
 
 namespace espalier::cli {
 namespace {
@@ -16,7 +16,7 @@ absl::StatusOr<DType> ParseDType(const std::string& text) {
   if (text == "f16") return DType::kFloat16;
   if (text == "bf16") return DType::kBFloat16;
   return InvalidArgument("--dtype must be f32, f16 or bf16, got ",
-                         ShownInQuotes(text));
+                         InQuotes(text));
 }
 
 // Errors: kInvalidArgument naming an option that is given though the device
@@ -60,7 +60,7 @@ absl::StatusOr<DeviceChoice> ParseDevice(const std::string& text) {
   }
   return InvalidArgument(
       "--device must be cpu, cuda or cuda:N with N from 0, got ",
-      ShownInQuotes(text));
+      InQuotes(text));
 }
 
 absl::StatusOr<BackendOptions> Resolve(const DeviceOptions& options) {

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "base/status.h"
 #include "examples/cli/batch_command.h"
 #include "examples/cli/exit_code.h"
@@ -46,12 +45,6 @@ class HelpFormatter : public CLI::Formatter {
     return text;
   }
 };
-
-// A value in an error, which need not be UTF-8.
-std::string InQuotes(const std::string& text) {
-  if (IsUtf8(text)) return ShownInQuotes(text);
-  return "\"" + Shown(ForTerminal(text)) + "\"";
-}
 
 // Leaves the number that was meant in `*text`, without leading zeros, which
 // would make an octal one of it for CLI11.

@@ -89,6 +89,11 @@ std::string ForTerminal(std::string_view text) {
   return shown;
 }
 
+std::string InQuotes(std::string_view typed) {
+  if (IsUtf8(typed)) return ShownInQuotes(typed);
+  return "\"" + Shown(ForTerminal(typed)) + "\"";
+}
+
 std::string InputPath(const std::string& path) {
   return path == "-" ? "/dev/stdin" : path;
 }

@@ -21,6 +21,10 @@ namespace espalier::cli {
 // no UTF-8 as \xff. Everything else is as it was.
 std::string ForTerminal(std::string_view text);
 
+// The beginning of what somebody has typed, in quotes, for an error: as
+// ShownInQuotes, or as for a terminal where it is not UTF-8.
+std::string InQuotes(std::string_view typed);
+
 // What the system calls the file that a command reads or writes: "-" is stdin
 // for an input, and stdout for an output.
 std::string InputPath(const std::string& path);

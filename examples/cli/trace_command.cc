@@ -163,9 +163,8 @@ absl::Status DrawTrace(const TraceOptions& options) {
   const std::string format = FormatOf(options);
   const auto render = Renderers().find(format);
   if (render == Renderers().end()) {
-    return InvalidArgument(
-        "--to must be text, svg, html or dot, got ",
-        ShownInQuotes(IsUtf8(format) ? format : ForTerminal(format)));
+    return InvalidArgument("--to must be text, svg, html or dot, got ",
+                           InQuotes(format));
   }
   const std::string path = OutputPath(options.output);
   if (IsSameFile(InputPath(options.file), path)) {

@@ -45,6 +45,9 @@ std::vector<WrongValue> WrongValues() {
       {{"--max-running", "-1"}, "--max-running must be an integer in [1, "},
       {{"--figures=perhaps"}, "--figures must be true or false"},
       {{"--device", "tpu"}, "--device must be cpu, cuda or cuda:N"},
+      {{"--device", "\xff"}, "N from 0, got \"\\xff\"\n"},
+      {{"--dtype", "\xff"}, "f32, f16 or bf16, got \"\\xff\"\n"},
+      {{"--threads", "\xff"}, "in [0, 1024], got \"\\xff\"\n"},
       {{"--from", "en"}, "--from needs --to beside it"},
       {{"--template", "xx"}, "xx"},
       // The request format.

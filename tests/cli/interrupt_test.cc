@@ -185,6 +185,17 @@ TEST(InterruptTest, GenerateThatWaitsForItsReaderEnds) {
   }
 }
 
+// Reads up to a line that has `part`. Fails where there is none.
+void ReadLinesUpTo(LiveProgram& program, const std::string& part) {
+  std::string read;
+  for (int i = 0; i < 100; ++i) {
+    const std::string line = program.ReadLine();
+    if (line.find(part) != std::string::npos) return;
+    read += line + "\n";
+  }
+  FAIL() << "no line with " << part << " comes after\n" << read;
+}
+
 // What an interrupted program says that it has read, and answered.
 struct Counts {
   int num_read = 0;
@@ -249,8 +260,7 @@ TEST(InterruptTest, GenerateBeginsBeforeItsPipeEnds) {
     EXPECT_EQ(program.ReadLine(), "It rains.");
     EXPECT_THAT(program.ReadLine(), HasSubstr("Il pleut."));
     program.Write("\nNo.\n");
-    std::string line;
-    while ((line = program.ReadLine()) != "No.") ASSERT_NE(line, "\n");
+    ASSERT_NO_FATAL_FAILURE(ReadLinesUpTo(program, "No."));
     program.CloseInput();
     EXPECT_EQ(program.Wait().exit_code, 0);
   }
@@ -261,8 +271,7 @@ TEST(InterruptTest, GenerateThatOnlyWaitsForInputEndsAtOnce) {
     LiveProgram program({"generate", "-m", ModelDirectory("en-fr"), how},
                         kPipes);
     program.Write("It rains.\n");
-    while (program.ReadLine().find("  -0.1034  Il") == std::string::npos) {
-    }
+    ASSERT_NO_FATAL_FAILURE(ReadLinesUpTo(program, "  -0.1034  Il"));
     program.Send(SIGTERM);
     const ProgramRun run = program.Wait();
     EXPECT_EQ(run.exit_code, 143);

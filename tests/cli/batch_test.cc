@@ -252,7 +252,6 @@ TEST(BatchTest, TheLimitsOfALineAreOptions) {
               HasSubstr("a line may have 10 bytes"));
 }
 
-// Each in a second or so, where some took minutes, and gigabytes.
 TEST(BatchTest, HostileLinesDisturbNobody) {
   const auto list = [](const std::string& item, size_t size) {
     std::string text = "[" + item;

@@ -138,9 +138,17 @@ TEST_F(SignalTest, ASecondCtrlCEndsTheProgramSoon) {
     usleep(300'000);
   }
   int status = 0;
-  EXPECT_EQ(waitpid(child, &status, WNOHANG), child);
+  pid_t ended = 0;
+  for (int i = 0; i < 100 && ended == 0; ++i) {  // ten seconds
+    usleep(100'000);
+    ended = waitpid(child, &status, WNOHANG);
+  }
+  EXPECT_EQ(ended, child);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
-  if (status == 0) kill(child, SIGKILL);
+  if (ended == 0) {
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+  }
   close(terminal);
 }
 

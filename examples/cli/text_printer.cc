@@ -9,8 +9,8 @@
 namespace espalier::cli {
 namespace {
 
-// Failures that are told one by one; a pipe may bring any number.
-constexpr size_t kMaxTold = 1000;
+// Failures that are listed one by one; a pipe may bring any number.
+constexpr size_t kMaxListedTexts = 1000;
 
 // Carriage returns alone, or before a line feed, are line breaks too.
 std::string OnOneLine(const std::string& text) {
@@ -31,7 +31,7 @@ void PrintError(const std::string& what, const absl::Status& error) {
 }  // namespace
 
 void TextPrinter::Begin(const std::string& text) {
-  TellFailures();
+  ReportFailures();
   if (!std::exchange(is_first_, false)) output_.Write("\n");
   output_.Write(OnOneLine(text) + "\n");
 }
@@ -42,36 +42,36 @@ void TextPrinter::End(const std::string& text, const absl::Status& status) {
   ++outcome_.num_answered;
   if (status.ok()) return;
   ++outcome_.num_failed;
-  if (status != error_) TellFailures();
+  if (status != error_) ReportFailures();
   error_ = status;
-  ++num_untold_;
-  if (failed_.size() < kMaxTold) {
+  ++num_unreported_;
+  if (failed_.size() < kMaxListedTexts) {
     failed_.push_back(Shown(IsUtf8(text) ? text : ForTerminal(text)));
   }
 }
 
 Outcome TextPrinter::Finish(int64_t num_read) {
   outcome_.num_read = num_read;
-  if (num_untold_ == num_read && num_read > 1) {
+  if (num_unreported_ == num_read && num_read > 1) {
     PrintError(Concat("each of the ", num_read, " texts"), error_);
   } else {
-    TellFailures();
+    ReportFailures();
   }
   return outcome_;
 }
 
-void TextPrinter::TellFailures() {
-  if (num_untold_ == 0) return;
+void TextPrinter::ReportFailures() {
+  if (num_unreported_ == 0) return;
   output_.Flush();  // what came before comes before
   for (const std::string& text : failed_) {
     PrintError(Concat("\"", text, "\""), error_);
   }
-  const int64_t num_more = num_untold_ - std::ssize(failed_);
+  const int64_t num_more = num_unreported_ - std::ssize(failed_);
   if (num_more > 0) {
     PrintError("and " + Counted(num_more, "more text"), error_);
   }
   failed_.clear();
-  num_untold_ = 0;
+  num_unreported_ = 0;
 }
 
 }  // namespace espalier::cli

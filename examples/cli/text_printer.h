@@ -45,15 +45,15 @@ class TextPrinter {
   Outcome Finish(int64_t num_read);
 
  private:
-  void TellFailures();
+  void ReportFailures();
 
   Output& output_;
   bool is_first_ = true;
   Outcome outcome_;
-  // Texts that failed, all with one error, and were not told of yet: the
+  // Texts that failed, all with one error, and were not reported yet: the
   // beginnings of the first ones, and how many there are.
   std::vector<std::string> failed_;
-  int64_t num_untold_ = 0;
+  int64_t num_unreported_ = 0;
   absl::Status error_;
 };
 

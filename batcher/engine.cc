@@ -438,8 +438,9 @@ Engine& Engine::operator=(Engine&& other) {
 
 void Engine::EndRequests() {
   if (core_ == nullptr) return;
-  core_->Interrupt();
+  // In this order: requests are told of the shutdown, not of a step given up.
   core_->Post([](Core& core) { core.Stop(kShutDown, [] {}); });
+  core_->Interrupt();
 }
 
 asio::awaitable<absl::StatusOr<Result>> Engine::Generate(Request request) {

@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -405,6 +406,36 @@ TEST_P(LifetimesTest, WhoWaitsElsewhereIsToldThatTheContextHasEnded) {
     EXPECT_EQ(GenerateAndWait(engine, LongRequest(1)).status(), ended);
     asio::co_spawn(callers, engine.Shutdown(), asio::use_future).get();
   }
+}
+
+// Gives its step up as soon as it is asked to.
+struct YieldingExecutor : StepExecutor {
+  const ModelDescription& description() const override {
+    return model.description();
+  }
+  void Execute(StepPlan plan, Done done) override {
+    on_stop.emplace(plan.stop, [done = std::move(done)] {
+      done(absl::CancelledError("the step was given up"));
+    });
+  }
+  ToyModel model{SmallModel()};
+  std::optional<std::stop_callback<std::function<void()>>> on_stop;
+};
+
+TEST(ShutdownTest, RequestsAreToldOfItAndNotOfAStepGivenUp) {
+  auto steps = std::make_shared<YieldingExecutor>();
+  asio::io_context context;
+  auto engine =
+      std::make_unique<Engine>(MakeEngine(context.get_executor(), steps));
+  auto answer = asio::co_spawn(context, engine->Generate(LongRequest(4)),
+                               asio::use_future);
+  context.poll();
+  ASSERT_TRUE(steps->on_stop.has_value());
+  engine.reset();
+  context.restart();
+  context.poll();
+  EXPECT_EQ(answer.get().status(),
+            absl::CancelledError("the engine is shut down"));
 }
 
 // Fails, and in real programs hangs, if it is destroyed where it reports.

@@ -6,7 +6,6 @@
 #include <boost/asio/prefer.hpp>
 #include <boost/asio/query.hpp>
 #include <unordered_set>
-#include <vector>
 
 namespace espalier {
 
@@ -35,17 +34,13 @@ class ContextGate {
   // The context ends.
   void Close() {
     std::unordered_set<std::shared_ptr<ContextLink::Entry>> entries;
-    std::vector<std::function<void()>> callbacks;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       is_open_ = false;
       entries.swap(entries_);
-      for (const auto& entry : entries) {
-        entry->ends.reset();
-        callbacks.push_back(std::move(entry->on_end));
-      }
+      for (const auto& entry : entries) entry->ends.reset();
     }
-    for (const auto& callback : callbacks) callback();
+    for (const auto& entry : entries) entry->on_end();
   }
 
   std::mutex& mutex() { return mutex_; }

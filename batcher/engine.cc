@@ -9,6 +9,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -89,8 +90,9 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
     PumpSoon();
   }
 
-  // `stopped` is called when nothing runs any more.
-  void Stop(const std::string& why, std::function<void()> stopped) {
+  // `stopped` is called when nothing runs any more. It was made elsewhere: who
+  // makes one allocates.
+  void Stop(std::string_view why, std::function<void()> stopped) {
     EndRequests(why);
     UntilThereIsMemory([&] { on_idle_.push_back(std::move(stopped)); });
     PumpSoon();
@@ -125,10 +127,10 @@ class Engine::Core : public std::enable_shared_from_this<Engine::Core> {
   }
 
   // For good, with the first reason.
-  void EndRequests(const std::string& why) {
+  void EndRequests(std::string_view why) {
     if (stopped_by_) return;
     UntilThereIsMemory(
-        [&] { stopped_by_ = MakeError(absl::StatusCode::kCancelled, why); });
+        [&] { stopped_by_ = absl::CancelledError(ToAbsl(why)); });
     UntilThereIsMemory([&] { scheduler_.CancelAll(*stopped_by_); });
     Interrupt();
   }
@@ -379,10 +381,13 @@ asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
 template <typename Core>
 asio::awaitable<void> RunShutdown(std::shared_ptr<Core> core, std::string why) {
   const auto stopped = std::make_shared<Answer<bool>>();
-  core->Post([why = std::move(why),
-              send = SendTo<bool>(stopped, true)](Core& on_strand) {
-    on_strand.Stop(why, [send] { send(true); });
-  });
+  std::function<void()> tell = [send = SendTo<bool>(stopped, true)] {
+    send(true);
+  };
+  core->Post(
+      [why = std::move(why), tell = std::move(tell)](Core& on_strand) mutable {
+        on_strand.Stop(why, std::move(tell));
+      });
   const std::optional<bool> answer = co_await Answer<bool>::Await(stopped);
   if (!answer.has_value()) ThrowCancelled();
 }

@@ -6,10 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -67,6 +70,22 @@ class AllocatingSink : public TraceSink {
   std::optional<TraceEvent> last_;
 };
 
+asio::awaitable<absl::StatusOr<Result>> Ask(Engine& engine, Request request,
+                                            bool as_stream) {
+  if (!as_stream) co_return co_await engine.Generate(std::move(request));
+  auto stream = co_await engine.Stream(std::move(request), {.beams = true});
+  if (!stream.ok()) co_return stream.status();
+  absl::StatusOr<Result> answer = absl::UnknownError("no result");
+  while (true) {
+    auto event = co_await stream->Next();
+    if (!event.ok()) co_return event.status();
+    if (!event->has_value()) co_return answer;
+    if (auto* result = std::get_if<Result>(&**event)) {
+      answer = std::move(*result);
+    }
+  }
+}
+
 class OutOfMemoryTest : public ::testing::TestWithParam<int> {
  protected:
   OutOfMemoryTest() {
@@ -104,23 +123,7 @@ bool OutOfMemoryTest::Run(int64_t num_good, int num_failures) {
     asio::co_spawn(
         callers,
         [&, i]() -> asio::awaitable<void> {
-          if (i % 2 == 0) {
-            answers[i] = co_await engine.Generate(requests_[i]);
-            co_return;
-          }
-          auto stream = co_await engine.Stream(requests_[i], {.beams = true});
-          if (!stream.ok()) {
-            answers[i] = stream.status();
-            co_return;
-          }
-          while (true) {
-            auto event = co_await stream->Next();
-            if (!event.ok()) answers[i] = event.status();
-            if (!event.ok() || !event->has_value()) co_return;
-            if (auto* result = std::get_if<Result>(&**event)) {
-              answers[i] = std::move(*result);
-            }
-          }
+          answers[i] = co_await Ask(engine, requests_[i], i % 2 != 0);
         },
         asio::detached);
   }
@@ -189,6 +192,136 @@ TEST_P(OutOfMemoryTest, AFailedAllocationEndsWhatItWasForAndNothingElse) {
 TEST_P(OutOfMemoryTest, SeveralFailuresInARowAreSurvivedToo) {
   for (int64_t num_good = 1; Run(num_good, 7); num_good += Cases(37, 409)) {
     ASSERT_FALSE(HasFailure()) << "allocation " << num_good;
+  }
+}
+
+struct Ending {
+  enum Kind { kCancel, kShutdown, kDestroyEngine, kDestroyContext } kind;
+  const char* told;  // what requests are
+};
+
+constexpr Ending kEndings[] = {
+    {Ending::kCancel, "cancelled by its caller"},
+    {Ending::kShutdown, "the engine is shut down"},
+    {Ending::kDestroyEngine, "the engine is shut down"},
+    {Ending::kDestroyContext, "the engine's context has ended"},
+};
+
+// Requests that wait, run and are read, and their end all at once.
+class EndOfAll {
+ public:
+  EndOfAll();
+
+  // While the allocation after `num_good` fails, where the engine's own work
+  // is done. Returns whether one did.
+  bool Run(const Ending& ending, int64_t num_good);
+
+ private:
+  static constexpr int kNumRequests = 4;
+
+  void Poll();
+  void Begin(Ending::Kind kind);
+  template <typename Work>
+  void Count(const Work& work) {
+    allocations_left = left_;
+    failures_left = failures_;
+    work();
+    left_ = std::exchange(allocations_left, -1);
+    failures_ = failures_left;
+  }
+
+  int64_t left_ = -1;
+  int failures_ = 0;
+  ToyModel model_{ByteModel(1)};
+  std::shared_ptr<ManualExecutor> steps_ =
+      std::make_shared<ManualExecutor>(&model_, 1);
+  std::optional<absl::Status> answers_[kNumRequests];
+  asio::cancellation_signal signals_[kNumRequests];
+  std::unique_ptr<asio::io_context> strand_ =
+      std::make_unique<asio::io_context>();
+  asio::io_context callers_;
+  std::unique_ptr<Engine> engine_ = std::make_unique<Engine>(
+      MakeEngine(strand_->get_executor(), steps_, Validated(2)));
+};
+
+EndOfAll::EndOfAll() {
+  Request request{{1, 2, 3, 4}, {}};
+  request.params.num_beams = 2;
+  request.params.max_new_tokens = 8;
+  request.params.ignore_eos = true;
+  for (int i = 0; i < kNumRequests; ++i) {
+    const auto take = [this, i](std::exception_ptr,
+                                absl::StatusOr<Result> answer) {
+      answers_[i] = answer.status();
+    };
+    asio::co_spawn(callers_, Ask(*engine_, request, i % 2 != 0),
+                   asio::bind_cancellation_slot(signals_[i].slot(), take));
+  }
+  Poll();
+  steps_->RunStep();
+  Poll();
+}
+
+void EndOfAll::Poll() {
+  for (int i = 0; i < 3; ++i) {
+    callers_.restart();
+    callers_.poll();
+    if (strand_ == nullptr) continue;
+    strand_->restart();
+    Count([this] { strand_->poll(); });
+  }
+  callers_.restart();
+  callers_.poll();
+}
+
+void EndOfAll::Begin(Ending::Kind kind) {
+  switch (kind) {
+    case Ending::kCancel:
+      for (auto& signal : signals_) {
+        signal.emit(asio::cancellation_type::terminal);
+      }
+      return;
+    case Ending::kShutdown:
+      asio::co_spawn(callers_, engine_->Shutdown(), asio::detached);
+      return;
+    case Ending::kDestroyEngine:
+      return Count([this] { engine_.reset(); });
+    case Ending::kDestroyContext:
+      return Count([this] { strand_.reset(); });
+  }
+}
+
+bool EndOfAll::Run(const Ending& ending, int64_t num_good) {
+  left_ = num_good;
+  failures_ = 1;
+  Begin(ending.kind);
+  Poll();
+  while (steps_->num_started() > 0) {
+    steps_->RunStep();
+    Poll();
+  }
+  for (const auto& answer : answers_) {
+    EXPECT_EQ(answer, absl::CancelledError(ending.told));
+  }
+  if (strand_ != nullptr) {
+    EXPECT_EQ(model_.num_sequences(), 0);
+    EXPECT_EQ(steps_->num_groups(), 0);
+  }
+  engine_.reset();
+  Poll();
+  EXPECT_EQ(steps_.use_count(), 1);
+  return failures_ == 0;
+}
+
+TEST(EndOfAllTest, NeedsNoMemoryThatItCannotWaitFor) {
+  for (const Ending& ending : kEndings) {
+    int64_t num_good = 1;
+    while (EndOfAll().Run(ending, num_good)) {
+      ASSERT_FALSE(::testing::Test::HasFailure())
+          << ending.told << ", allocation " << num_good;
+      ++num_good;
+    }
+    EXPECT_GT(num_good, 5) << ending.told;
   }
 }
 

@@ -61,18 +61,17 @@ void Waiter::Begin(const asio::any_io_executor& executor, Handler handler) {
   Post(*link, std::move(handler), outcome);
 }
 
+// The mutex is held until nothing of the handler is left here, and then nothing
+// of the link: a context that ends meanwhile waits for that in OnContextEnd, so
+// the handler is not destroyed behind its context. Its gate's mutex is locked
+// while this one is held, never the other way round.
 void Waiter::End(Outcome outcome) noexcept {
-  Handler handler;
-  std::shared_ptr<ContextLink> link;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (outcome_ != Outcome::kNone) return;
-    outcome_ = outcome;
-    handler = std::exchange(handler_, nullptr);
-    link = std::exchange(link_, nullptr);
-  }
-  if (handler == nullptr) return;  // nobody sleeps yet, or any more
-  Post(*link, std::move(handler), outcome);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (outcome_ != Outcome::kNone) return;
+  outcome_ = outcome;
+  if (handler_ == nullptr) return;  // nobody sleeps yet, or any more
+  const auto link = std::exchange(link_, nullptr);
+  Post(*link, std::exchange(handler_, nullptr), outcome);
 }
 
 void Waiter::Post(ContextLink& link, Handler handler, Outcome outcome) {

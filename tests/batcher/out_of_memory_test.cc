@@ -12,14 +12,18 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <future>
 #include <memory>
 #include <new>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "batcher/answer.h"
 #include "batcher/engine.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/stream_story.h"
@@ -32,8 +36,13 @@ namespace {
 // Allocations of this thread until some fail; negative: none do.
 thread_local int64_t allocations_left = -1;
 thread_local int failures_left = 0;
+// Called once, before this thread's next allocation; or null.
+thread_local const std::function<void()>* at_allocation = nullptr;
 
 void* Allocate(std::size_t size) {
+  if (const auto* const call = std::exchange(at_allocation, nullptr)) {
+    (*call)();
+  }
   if (allocations_left > 0) --allocations_left;
   if (allocations_left == 0 && failures_left > 0) {
     --failures_left;
@@ -323,6 +332,31 @@ TEST(EndOfAllTest, NeedsNoMemoryThatItCannotWaitFor) {
     }
     EXPECT_GT(num_good, 5) << ending.told;
   }
+}
+
+asio::awaitable<void> AwaitAnswer(std::shared_ptr<Answer<int>> answer) {
+  co_await Answer<int>::Await(answer);
+}
+
+// The context of who waits ends between the answer and its way there, which
+// takes memory: it waits until nothing of it is left with who answers.
+TEST(AnswerTest, AContextDoesNotEndWhileItIsAnswered) {
+  auto context = std::make_unique<asio::io_context>();
+  const auto answer = std::make_shared<Answer<int>>();
+  asio::co_spawn(*context, AwaitAnswer(answer), asio::detached);
+  context->poll();
+  std::future<void> end;
+  bool waits = false;
+  const std::function<void()> end_context = [&] {
+    end = std::async(std::launch::async, [&] { context.reset(); });
+    waits = end.wait_for(std::chrono::milliseconds(200)) ==
+            std::future_status::timeout;
+  };
+  at_allocation = &end_context;
+  answer->Give(1);
+  EXPECT_EQ(at_allocation, nullptr);
+  EXPECT_TRUE(waits);
+  end.get();
 }
 
 }  // namespace

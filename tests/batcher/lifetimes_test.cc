@@ -517,7 +517,7 @@ TEST(RaceTest, OnAStrandARaceIsSafeHoweverItEnds) {
   std::vector<std::future<void>> races;
   for (int i = 0; i < Cases(200, 60); ++i) {
     races.push_back(asio::co_spawn(asio::make_strand(threads),
-                                   race(i % 50 * 20), asio::use_future));
+                                   race(50 + i % 50 * 20), asio::use_future));
   }
   for (auto& one : races) one.get();
   EXPECT_GT(num_late, 0);

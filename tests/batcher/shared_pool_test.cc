@@ -80,7 +80,7 @@ std::vector<Answers> RunTogether(
 }
 
 TEST(SharedPoolTest, TwoModelsOnOnePoolAnswerAsAlone) {
-  const int count = Cases(100, 12);
+  const int count = Cases(100, 6);
   const std::vector<std::vector<Request>> requests = {AnyRequests(count, 1),
                                                       AnyRequests(count, 2)};
   const std::vector<Answers> together = RunTogether(requests, 3);

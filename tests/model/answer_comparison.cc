@@ -144,26 +144,37 @@ std::string MatchHypotheses(const Result& expected, const Result& actual,
   return "";
 }
 
-std::string CompareSamples(const AnsweredRequest& expected,
+bool HasFilters(const GenerationParams& params) {
+  return params.top_k > 0 || params.top_p < 1 || params.min_p > 0 ||
+         params.typical_p < 1;
+}
+
+std::string CompareSamples(const GenerationParams& params,
+                           const AnsweredRequest& expected,
                            const AnsweredRequest& actual,
                            AnswerCounts* counts) {
   const int count = static_cast<int>(expected.result.hypotheses.size());
   int num_others = 0;
   const std::string difference =
       MatchHypotheses(expected.result, actual.result, &num_others);
-  counts->num_samples += count;
-  counts->num_other_samples += num_others;
-  if (count >= 100) {
-    counts->most_other_samples = std::max(
-        counts->most_other_samples, static_cast<double>(num_others) / count);
-  }
+  ++counts->num_sampled;
   if (!difference.empty()) return difference;
   if (std::ssize(actual.result.hypotheses) != count) {
     return Concat(actual.result.hypotheses.size(), " samples, expected ",
                   count);
   }
   if (num_others > 2 + kOtherSamples * count) {
-    return Concat(num_others, " of ", count, " samples are others");
+    if (!HasFilters(params)) {
+      return Concat(num_others, " of ", count, " samples are others");
+    }
+    ++counts->num_shifted;
+    return "";
+  }
+  counts->num_samples += count;
+  counts->num_other_samples += num_others;
+  if (count >= 100) {
+    counts->most_other_samples = std::max(
+        counts->most_other_samples, static_cast<double>(num_others) / count);
   }
   return "";
 }
@@ -179,8 +190,7 @@ struct Search {
   explicit Search(const GenerationParams& params) {
     const bool draws = DrawsAtRandom(params);
     by_rows = draws || params.num_beam_groups > 1;
-    filters = draws && (params.top_k > 0 || params.top_p < 1 ||
-                        params.min_p > 0 || params.typical_p < 1);
+    filters = draws && HasFilters(params);
     num_beams = static_cast<int>(params.num_beams);
   }
 };
@@ -218,10 +228,11 @@ Course FollowBeams(const Search& search, const AnsweredRequest& expected,
     changed_places = changed_places || !SameOrder(a, b);
   }
   int num_others = 0;
-  if (!MatchHypotheses(expected.result, actual.result, &num_others).empty()) {
-    return Course::kDifferent;
-  }
-  if (num_others == 0) return Course::kSame;
+  const bool match =
+      MatchHypotheses(expected.result, actual.result, &num_others).empty();
+  if (match && num_others == 0) return Course::kSame;
+  if (search.filters) return Course::kFilteredTie;
+  if (!match) return Course::kDifferent;
   if (ScoresAreClose(expected.result.hypotheses, actual.result.hypotheses,
                      [](const Hypothesis& h) { return h.score; })) {
     return Course::kNearTie;
@@ -271,10 +282,11 @@ bool IsAbove(int number, int count, double share) {
 void AnswerCounts::Print(const char* name) const {
   std::printf(
       "%s: %d beam searches, %d near ties, %d late ones; %d with filters, %d "
-      "ties; %d samples, %d others, at most %.1f%% of a request\n",
+      "ties; %d samples, %d others, at most %.1f%% of a request; %d of %d "
+      "sampled requests shifted\n",
       name, num_beams, num_near_ties, num_late_ties, num_filtered,
       num_filtered_ties, num_samples, num_other_samples,
-      100 * most_other_samples);
+      100 * most_other_samples, num_shifted, num_sampled);
 }
 
 std::string AnswerCounts::AboveBounds() const {
@@ -290,6 +302,10 @@ std::string AnswerCounts::AboveBounds() const {
   }
   if (IsAbove(num_other_samples, num_samples, 0.03)) {
     return Concat(num_other_samples, " other samples of ", num_samples);
+  }
+  if (IsAbove(num_shifted, num_sampled, 0.01)) {
+    return Concat(num_shifted, " of ", num_sampled,
+                  " sampled requests are shifted");
   }
   return "";
 }
@@ -308,7 +324,7 @@ std::string CompareAnswers(const GenerationParams& params,
     if (!difference.empty()) return "prompt_logprobs: " + difference;
   }
   const bool samples = params.do_sample && !IsBeamSearch(params);
-  return samples ? CompareSamples(expected, actual, counts)
+  return samples ? CompareSamples(params, expected, actual, counts)
                  : CompareBeams(params, expected, actual, counts);
 }
 

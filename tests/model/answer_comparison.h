@@ -15,9 +15,14 @@
 //   filtered   a filter of drawn beams (top_p and others) kept a token in one
 //              run and not in the other: anything may follow.
 //   samples    a sample whose draw is near the border of two tokens takes one
-//              of them: by the sum of what all borders move, some per cent in
-//              a few steps. So they are compared at the end: as many samples
-//              as are allowed to have others in their place.
+//              of them: by the sum of what all borders move, some per cent in a
+//              few steps. So they are compared at the end: as many samples as
+//              are allowed to have others in their place.
+//   shifted    where thousands of tokens are kept, a thousand of them to a nat,
+//              the last one that a filter keeps is another in a row out of a
+//              hundred. That moves every border of tokens between the two by up
+//              to half a token, for all samples that have the same text so far:
+//              a third of them may take the next token that is kept.
 //
 // Without any of these, hypotheses, scores and log-probabilities are equal
 // within the tolerance. Each exception is counted, and the counts are bounded.
@@ -42,7 +47,9 @@ struct AnswerCounts {
   int num_late_ties = 0;
   int num_filtered = 0;  // drawn beams with filters
   int num_filtered_ties = 0;
-  int num_samples = 0;
+  int num_sampled = 0;  // requests
+  int num_shifted = 0;  // of them
+  int num_samples = 0;  // of the others
   int num_other_samples = 0;
   double most_other_samples = 0;  // share of a request of 100 or more
 

@@ -254,9 +254,33 @@ TEST(AnswerComparisonTest, FewSamplesMayBeOthers) {
   actual.result.hypotheses[6].tokens = {100};
   EXPECT_THAT(CompareAnswers(params, expected, actual, &counts),
               HasSubstr("7 of 40 samples"));
-  EXPECT_EQ(counts.num_samples, 280);
-  EXPECT_EQ(counts.num_other_samples, 28);
-  EXPECT_THAT(counts.AboveBounds(), HasSubstr("28 other samples of 280"));
+  EXPECT_EQ(counts.num_samples, 240);
+  EXPECT_EQ(counts.num_other_samples, 21);
+  EXPECT_THAT(counts.AboveBounds(), HasSubstr("21 other samples of 240"));
+}
+
+// A filter that keeps another token moves the borders of all that follow.
+TEST(AnswerComparisonTest, FewFilteredRequestsMayBeShifted) {
+  GenerationParams params;
+  params.do_sample = true;
+  params.num_return_sequences = 40;
+  params.top_p = 0.9;
+  AnsweredRequest expected;
+  for (int i = 0; i < 40; ++i) {
+    expected.result.hypotheses.push_back({.tokens = {i}});
+  }
+  AnsweredRequest actual = expected;
+  for (int i = 0; i < 20; ++i) actual.result.hypotheses[i].tokens = {100};
+  AnswerCounts counts;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(counts.AboveBounds(), "");
+    EXPECT_EQ(CompareAnswers(params, expected, actual, &counts), "");
+  }
+  EXPECT_EQ(counts.num_other_samples, 0);
+  EXPECT_THAT(counts.AboveBounds(), HasSubstr("3 of 3 sampled requests"));
+  params.top_p = 1;
+  EXPECT_THAT(CompareAnswers(params, expected, actual, &counts),
+              HasSubstr("20 of 40 samples"));
 }
 
 // Two steps of ten rows that choose by themselves.

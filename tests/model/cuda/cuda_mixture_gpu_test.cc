@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -30,6 +31,7 @@
 #include "tests/model/mixture_requests.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 #include "text/tokenizer.h"
 
 namespace espalier::testing {
@@ -94,6 +96,33 @@ std::string Describe(const GenerationParams& params) {
       ", min_p ", params.min_p, ", typical_p ", params.typical_p);
 }
 
+// The first candidates that differ in tokens or by more than rounding.
+std::string FirstDifference(const AnsweredRequest& a,
+                            const AnsweredRequest& b) {
+  constexpr int kMostShown = 12;
+  for (size_t step = 0; step < std::min(a.steps.size(), b.steps.size());
+       ++step) {
+    std::string shown;
+    int num_shown = 0;
+    const auto& x = a.steps[step];
+    const auto& y = b.steps[step];
+    for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+      const bool same =
+          x[i].beam == y[i].beam && x[i].token == y[i].token &&
+          std::abs(x[i].cum_log_prob - y[i].cum_log_prob) <= 1e-3f;
+      if (same || ++num_shown > kMostShown) continue;
+      shown += Concat(" [", i, "] beam ", x[i].beam, " token ", x[i].token, " ",
+                      x[i].cum_log_prob, " / ", y[i].beam, " ", y[i].token, " ",
+                      y[i].cum_log_prob);
+    }
+    if (num_shown > 0 || x.size() != y.size()) {
+      return Concat("step ", step, ": ", num_shown, " of ", x.size(), " and ",
+                    y.size(), " differ:", shown);
+    }
+  }
+  return "no step differs";
+}
+
 class CudaMixtureTest : public CudaExecutorTest,
                         public ::testing::WithParamInterface<Mixture> {
  protected:
@@ -147,6 +176,23 @@ class CudaMixtureTest : public CudaExecutorTest,
     return answered;
   }
 
+  // Which of the two the host agrees with.
+  static std::string CompareWithTheHost(const Request& request,
+                                        const AnsweredRequest& alone,
+                                        const AnsweredRequest& together) {
+    const auto steps = MakeExecutor(host_, *pool_);
+    const auto on_host = Run(*steps, {request}, {.tokenizer = *tokenizer_});
+    if (!on_host[0].ok()) return on_host[0].status().ToString();
+    AnswerCounts ignored;
+    const auto compare = [&](const AnsweredRequest& answered) {
+      return CompareAnswers(request.params, *on_host[0], answered, &ignored);
+    };
+    return Concat("alone against the host: \"", compare(alone), "\", ",
+                  FirstDifference(*on_host[0], alone),
+                  "; together against the host: \"", compare(together), "\", ",
+                  FirstDifference(*on_host[0], together));
+  }
+
   // Returns how many have no result: that can never fit into a step, or to
   // whose constraints no token is left. They have none alone, either.
   static int ExpectSameAsAlone(StepExecutor& steps, const Mixture& mixture,
@@ -169,9 +215,12 @@ class CudaMixtureTest : public CudaExecutorTest,
         ++num_without_result;
         continue;
       }
-      EXPECT_EQ(
-          CompareAnswers(requests[i].params, *alone, *together[i], counts), "")
-          << name;
+      const std::string difference =
+          CompareAnswers(requests[i].params, *alone, *together[i], counts);
+      if (difference.empty()) continue;
+      ADD_FAILURE() << name << ": " << difference << "; "
+                    << FirstDifference(*alone, *together[i]) << "; "
+                    << CompareWithTheHost(requests[i], *alone, *together[i]);
     }
     return num_without_result;
   }

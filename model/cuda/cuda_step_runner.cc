@@ -18,16 +18,16 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
   runner->device_ = device;
   runner->stream_ = stream;
   const CudaStepLimits& limits = memory->limits();
-  const int64_t num_logits = int64_t{limits.max_rows} * runner->vocab_size();
+  const CudaStepScratch scratch(limits, runner->vocab_size());
+  const size_t num_logits = scratch.logits_bytes / sizeof(float);
   if (limits.max_rows > kMaxCudaSelectRows ||
-      num_logits > kMaxCudaSelectLogits) {
+      num_logits > size_t{kMaxCudaSelectLogits}) {
     return InvalidArgument("a step of ", limits.max_rows, " rows has ",
                            num_logits, " logits, at most ", kMaxCudaSelectRows,
                            " rows and ", kMaxCudaSelectLogits,
                            " logits can be selected from");
   }
   RETURN_IF_ERROR(PrepareCudaCollectEdits());
-  const CudaStepScratch scratch(limits, runner->vocab_size());
   ASSIGN_OR_RETURN(runner->logits_,
                    TakeDeviceMemory<float>("logits", num_logits));
   ASSIGN_OR_RETURN(runner->scratch_, TakeDeviceMemory<std::byte>(
@@ -36,7 +36,6 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
   // knows that they are dead; it makes nothing of them, but tools cannot tell.
   RETURN_IF_CUDA_ERROR(cudaMemsetAsync(runner->scratch_.data(), 0,
                                        scratch.choice_bytes, stream));
-  // Now, so that no step fails for want of it.
   return runner;
 }
 

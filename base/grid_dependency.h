@@ -21,7 +21,9 @@
 //   writes        writes       barrier    reads early       reads early
 //
 // So no kernel that reads early may follow one that writes such memory, unless
-// a barrier is between them. Launch() refuses a chain that breaks this.
+// a barrier is between them. Launch() refuses a chain that breaks this; of a
+// graph, when it is captured: replays of it, and what is between them, are not
+// looked at.
 #pragma once
 
 #include "absl/status/status.h"
@@ -30,7 +32,8 @@ namespace espalier {
 
 enum class GridDependency {
   // Waits before its first access to anything but constants. Nothing that it
-  // writes is read by a kernel that has not waited.
+  // writes is read by a kernel that has not waited, unless behind a barrier
+  // that the same function enqueues (kernels/sample/cuda_perturb.cu).
   kWaitsFirst,
   kReadsEarly,
   kWritesEarlyRead,  // and waits first

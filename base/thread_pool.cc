@@ -68,7 +68,9 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::ParallelFor(int count, const std::function<void(int)>& body) {
   for (int i = 0; i < count; ++i) {
+    // The look before it leaves the flag in the caches of all who wait for it.
     if (!workers_.empty() && count - i > 1 &&
+        !is_shared_.load(std::memory_order_relaxed) &&
         !is_shared_.exchange(true, std::memory_order_acquire)) {
       ShareLoop(i, count, body);
       is_shared_.store(false, std::memory_order_release);

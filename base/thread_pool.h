@@ -38,7 +38,7 @@ class ThreadPool {
 
   // A pool of 1: every loop runs on its caller's thread.
   ThreadPool() = default;
-  // No loop runs any more.
+  // REQUIRES: no loop runs.
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -58,8 +58,9 @@ class ThreadPool {
   // Whether the workers are taken. Whoever set it owns the three members of the
   // loop below, and clears it when its loop has ended.
   std::atomic<bool> is_shared_{false};
-  std::atomic<int> next_index_{0};
-  int end_ = 0;
+  // In a cache line of its own: all who run a loop write it at every index.
+  alignas(64) std::atomic<int> next_index_{0};
+  alignas(64) int end_ = 0;
   const std::function<void(int)>* body_ = nullptr;
 
   std::atomic<uint32_t> generation_{0};  // loops shared so far

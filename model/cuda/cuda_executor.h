@@ -49,9 +49,8 @@ struct CudaExecutorFigures {
   int64_t num_gaps = 0;
   absl::Duration idle;
   absl::Duration median_gap;  // of the last few thousand
-  // What it and its model hold, and for what. All of it is taken at the start,
-  // but for that of drawn beams, when the first come, and of graphs, which is
-  // not among it.
+  // What it and its model hold, and for what. Allocated at creation, except
+  // scratch of drawn beams (at first use). Graph memory is not counted.
   CudaMemoryParts memory;
 };
 

@@ -20,7 +20,7 @@ struct CudaMemoryPart {
 using CudaMemoryParts = std::vector<CudaMemoryPart>;
 
 // "device memory 4.31 GiB: keys and values 4.00 GiB, weights 16.9 MiB, ...;
-// pinned memory 52.1 MiB: reports ...", largest first.
+// pinned memory 52.1 MiB: answers ...", largest first.
 std::string FormatMemory(const CudaMemoryParts& parts);
 
 // Errors: kResourceExhausted, with `what` and the figures a user can act on, if

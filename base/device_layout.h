@@ -1,6 +1,6 @@
 // DeviceLayout: where the arrays in one piece of device memory are. Every
-// offset and size of scratch comes from one, so that the host can tell, without
-// a device, what a kernel may index:
+// offset and size of selection's and sampling's scratch comes from one, so that
+// the host can tell, without a device, what a kernel may index:
 //
 //   two ranges of a layout never overlap, and what a step indexes of a range
 //   lies inside it, whatever mixture of requests the limits allow.

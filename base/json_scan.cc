@@ -200,7 +200,7 @@ class Scanner {
     return Exponent();
   }
 
-  // Beyond what an int holds nothing reads it.
+  // Any of so many digits is an int; a longer one says 0 or infinity.
   bool Exponent() {
     const char* begin = at_;
     if (!Digits()) return false;

@@ -26,7 +26,7 @@ inline uint16_t HalfBits(float value, DType dtype) {
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-// MatrixNumbers of a dtype, and the same exactly as float32.
+// Numbers of a dtype, and the same exactly as float32.
 struct MatrixNumbers {
   std::vector<std::byte> bytes;
   std::vector<float> widened;
@@ -44,7 +44,8 @@ inline void Append(float value, DType dtype, MatrixNumbers& numbers) {
   numbers.widened.push_back(LoadAsFloat(bytes, dtype));
 }
 
-inline MatrixNumbers RandomNumbers(int count, float size, DType dtype, int seed) {
+inline MatrixNumbers RandomNumbers(int count, float size, DType dtype,
+                                   int seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0, size);
   MatrixNumbers numbers;

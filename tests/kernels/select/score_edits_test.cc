@@ -125,7 +125,7 @@ TEST(ScoreEditsTest, RowsWithoutEditsOfTheirOwnShareOneList) {
 
 // One look at each token: n-grams of half the text, all of which match but for
 // the last token, took the product of both.
-TEST(ScoreEditsTest, ATextThatRepeatsOneTokenTakesNoLongerThanAnyOther) {
+TEST(ScoreEditsTest, NgramsOfHalfALongTextOfOneTokenAreFound) {
   ScoreProcessors processors;
   processors.no_repeat_ngram_size = 1 << 19;
   Tokens prompt(1 << 20, 7);

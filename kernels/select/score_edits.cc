@@ -43,9 +43,6 @@ void MergeByToken(std::vector<TokenEdit>* edits) {
     }
   }
   edits->resize(count);
-  for (TokenEdit& edit : *edits) {
-    if (edit.banned) edit = {.token = edit.token, .banned = true};
-  }
 }
 
 // The edits of tokens in [0, vocab_size).
@@ -191,8 +188,8 @@ ScoreEdits::Shared ScoreEdits::MakeShared(const ScoreProcessors& processors,
     shared.without_text = std::move(all);
   } else {
     const std::vector<TokenId>& allowed = *processors.allowed_tokens;
-    const int end = allowed.empty() ? 0 : allowed.back() + 1;
-    Restrict(all, {}, allowed, /*only_a=*/false, end, &shared.without_text);
+    Restrict(all, {}, allowed, /*only_a=*/false, allowed.back() + 1,
+             &shared.without_text);
   }
   if (!prompt_has_edits_) return shared;
   std::vector<TokenEdit> of_prompt;

@@ -8,7 +8,6 @@
 //       16 x 8          1.6 us            5.4 us
 //      128 x 8          1.8 us            6.1 us
 //        1 x 5000       2.3 us           51.2 us
-#include <algorithm>
 #include <climits>
 #include <cub/block/block_scan.cuh>
 
@@ -59,83 +58,6 @@ __global__ void ApplyDelta(const CudaDeltaSegment* segments, int num_segments,
   for (int i = Lane(); i < segment.count; i += kWarpSize) {
     words[segment.target + i] = payload[segment.source + i];
   }
-}
-
-// Where a slot is moved to may be another's that is not moved yet, if the
-// ranges overlap: slot s goes to the place of slot s - distance. So slots that
-// are a multiple of `distance` apart make a chain, moved in ascending order,
-// and what is known of a slot, word by word, moves by itself. A thread takes a
-// word of a chain; its loads of kMoveAtOnce slots are under way together,
-// before the first of them is written, which is behind all of these places.
-struct MovePolicy {
-  static constexpr int kThreads = 256;
-  static constexpr int kMaxBlocks = 4096;
-  static constexpr int kAtOnce = 16;
-};
-
-// One word of each slot.
-struct MovedWord {
-  int* words;  // of slot 0
-  int64_t stride;
-  bool is_slot;  // a slot's number, which changes with it
-};
-
-constexpr int kNumSlotWords = 6;  // besides its table
-
-__device__ MovedWord WordOfSlot(const CudaResidentState& state, int word) {
-  switch (word) {
-    case 0:
-      return {state.tokens, 1, false};
-    case 1:
-      return {reinterpret_cast<int*>(state.cum_log_probs), 1, false};
-    case 2:
-      return {state.slots, 1, true};
-    case 3:
-      return {reinterpret_cast<int*>(state.samples), 1, false};
-    case 4:
-      return {state.sources, 1, true};
-    case 5:
-      return {state.tails, 1, false};
-    default:
-      return {state.tables + (word - kNumSlotWords), state.table_stride, false};
-  }
-}
-
-__device__ void MoveChain(const MovedWord& word, int from, int distance,
-                          int first, int num_slots) {
-  for (int begin = first; begin < num_slots;
-       begin += MovePolicy::kAtOnce * distance) {
-    int values[MovePolicy::kAtOnce];
-#pragma unroll
-    for (int i = 0; i < MovePolicy::kAtOnce; ++i) {
-      const int64_t slot = int64_t{begin} + int64_t{i} * distance;
-      if (slot < num_slots) values[i] = word.words[(from + slot) * word.stride];
-    }
-#pragma unroll
-    for (int i = 0; i < MovePolicy::kAtOnce; ++i) {
-      const int64_t slot = int64_t{begin} + int64_t{i} * distance;
-      if (slot >= num_slots) break;
-      const bool shifts = word.is_slot && values[i] >= 0;
-      word.words[(from - distance + slot) * word.stride] =
-          shifts ? values[i] - distance : values[i];
-    }
-  }
-}
-
-__global__ void __launch_bounds__(MovePolicy::kThreads)
-    MoveGroup(CudaResidentState state, int from, int to, int num_slots) {
-  LaunchDependents();
-  GridDependencyWait();
-  const int distance = from - to;
-  const int num_words = kNumSlotWords + state.table_stride;
-  const int64_t num_chains = min(distance, num_slots);
-  const int64_t num_threads = int64_t{gridDim.x} * MovePolicy::kThreads;
-  for (int64_t i = int64_t{blockIdx.x} * MovePolicy::kThreads + threadIdx.x;
-       i < num_chains * num_words; i += num_threads) {
-    MoveChain(WordOfSlot(state, static_cast<int>(i % num_words)), from,
-              distance, static_cast<int>(i / num_words), num_slots);
-  }
-  if (IsFirstThread()) state.positions[to] = state.positions[from];
 }
 
 // Makes the table of `slot` that of its source, and lists the copy of what is
@@ -445,24 +367,6 @@ absl::Status CudaApplyDelta(const CudaDeltaSegment* segments, int num_segments,
                             CudaStepClock* clock, cudaStream_t stream) {
   return Launch(ApplyDelta, WarpEach(num_segments), stream, segments,
                 num_segments, payload, words, clock);
-}
-
-absl::Status CudaMoveGroup(const CudaResidentState& state, int from, int to,
-                           int num_slots, cudaStream_t stream) {
-  if (to < 0 || to >= from || num_slots < 1) {
-    return InvalidArgument("cannot move ", num_slots, " slots from ", from,
-                           " to ", to);
-  }
-  const int64_t num_moved = int64_t{std::min(from - to, num_slots)} *
-                            (kNumSlotWords + state.table_stride);
-  const int64_t num_blocks =
-      (num_moved + MovePolicy::kThreads - 1) / MovePolicy::kThreads;
-  return Launch(MoveGroup,
-                {.grid = {static_cast<unsigned>(
-                     std::min<int64_t>(num_blocks, MovePolicy::kMaxBlocks))},
-                 .block = {MovePolicy::kThreads},
-                 .dependency = GridDependency::kWritesEarlyRead},
-                stream, state, from, to, num_slots);
 }
 
 absl::Status CudaBeginStep(const CudaResidentState& state, int num_rows,

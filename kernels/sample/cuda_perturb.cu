@@ -269,9 +269,14 @@ absl::Status Enqueue(const PerturbParams& p, const CudaDevice& device,
 }  // namespace
 }  // namespace cuda_sample
 
+namespace {
+
+// The layout of the scratch of a call.
 CudaPerturbLayout LayoutOf(const CudaPerturbInputs& inputs) {
   return {BoundsOf(inputs.select), inputs.select.row_edits != nullptr};
 }
+
+}  // namespace
 
 size_t CudaPerturbScratchBytes(const CudaPerturbInputs& inputs) {
   return LayoutOf(inputs).layout.bytes();

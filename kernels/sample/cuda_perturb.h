@@ -42,9 +42,6 @@ struct CudaPerturbInputs {
   const SamplingParams* params = nullptr;  // what row_params points into
 };
 
-// The layout of the scratch of a call.
-CudaPerturbLayout LayoutOf(const CudaPerturbInputs& inputs);
-
 // Bytes of scratch that CudaPerturb needs, aligned to 256.
 size_t CudaPerturbScratchBytes(const CudaPerturbInputs& inputs);
 

@@ -62,9 +62,14 @@ absl::Status CheckShapes(const CudaSampleInputs& in) {
 
 }  // namespace cuda_sample
 
+namespace {
+
+// The layout of the scratch of a call.
 CudaSampleLayout LayoutOf(const CudaSampleInputs& inputs) {
   return {inputs.num_rows, inputs.vocab_size, inputs.row_edits != nullptr};
 }
+
+}  // namespace
 
 size_t CudaSampleScratchBytes(const CudaSampleInputs& inputs) {
   return LayoutOf(inputs).layout.bytes();

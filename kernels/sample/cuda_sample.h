@@ -59,9 +59,6 @@ struct CudaSampleInputs {
   const TokenEdit* edits = nullptr;
 };
 
-// The layout of the scratch of a call.
-CudaSampleLayout LayoutOf(const CudaSampleInputs& inputs);
-
 // Bytes of scratch that CudaSample needs, aligned to 256. Nothing is kept there
 // between calls, so it needs no clearing and may serve others in between.
 size_t CudaSampleScratchBytes(const CudaSampleInputs& inputs);

@@ -154,7 +154,30 @@ std::string_view Beginning(std::string_view text, size_t length) {
   return text.substr(0, length);
 }
 
-bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+// Bytes of the space that `text` begins with, or 0 if it begins with none. What
+// has no width counts as well: normalization rules drop it, too.
+size_t SpaceLength(std::string_view text) {
+  const unsigned char lead = text[0];
+  if (lead < 0x80) return lead == ' ' || (lead >= '\t' && lead <= '\r') ? 1 : 0;
+  const std::string_view two = text.substr(0, 2), three = text.substr(0, 3);
+  if (two == "\u0085" || two == "\u00a0") return 2;
+  if (three >= "\u2000" && three <= "\u200f") return 3;
+  for (const std::string_view space :
+       {"\u1680", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\ufeff"}) {
+    if (three == space) return 3;
+  }
+  return 0;
+}
+
+size_t NumSpaceBytes(std::string_view text) {
+  size_t num_bytes = 0;
+  while (!text.empty()) {
+    const size_t length = SpaceLength(text);
+    num_bytes += length;
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return num_bytes;
+}
 
 }  // namespace
 
@@ -203,7 +226,7 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(std::string_view text,
   const size_t longest = std::max<size_t>(spellings_.max_bytes(), 1);
   const size_t most_bytes = kMostShrinking * longest * num_tokens;
   if (text.size() > most_bytes) {
-    const size_t num_bytes = text.size() - std::ranges::count_if(text, IsSpace);
+    const size_t num_bytes = text.size() - NumSpaceBytes(text);
     if (num_bytes > most_bytes) {
       return MakeError(absl::StatusCode::kOutOfRange, "the text has ",
                        num_bytes, " bytes beside its spaces; ", max_tokens,

@@ -60,8 +60,10 @@ class Tokenizer {
   // The same of a text that may be far longer than `max_tokens`, in time of
   // what those can spell: the library takes a microsecond and 240 bytes of
   // memory a byte. One that cannot have so few tokens is refused by its bytes,
-  // spaces aside, or by the tokens of its beginning; another may still have
-  // more.
+  // Unicode's spaces aside, or by the tokens of its beginning; another may
+  // still have more. So is one of few tokens if its bytes are a long run of
+  // characters that the vocabulary cannot spell, which the library makes one
+  // unknown token, or that normalization rules of the model drop beside spaces.
   // Errors: kOutOfRange with the figures; as Encode.
   absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                               int max_tokens) const;

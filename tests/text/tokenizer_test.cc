@@ -121,23 +121,10 @@ TEST(TokenizerTest, ATextThatCannotBeSoFewTokensIsRefusedAtOnce) {
                                HasSubstr(" tokens, more than 100"))));
 }
 
-TEST(TokenizerTest, OnlyWhatIsLongerIsRefusedForItsLength) {
-  const Tokenizer& tokenizer = EnFrTokenizer();
-  const std::vector<std::string> parts = {"It rains",
-                                          " ",
-                                          "   ",
-                                          "e\u0301",
-                                          "\u3000",
-                                          "漢",
-                                          "internationalisation",
-                                          "aaaaaaaa",
-                                          "<fr>",
-                                          "\uFF21",
-                                          "\n",
-                                          ",",
-                                          "1234567",
-                                          "🎈",
-                                          "\u200b"};
+// Runs texts made of `parts` through both ways of encoding, and returns how
+// many were refused for their length: only those may be that have more tokens.
+int CheckRefusals(const Tokenizer& tokenizer,
+                  const std::vector<std::string>& parts) {
   std::mt19937 random(1);
   int num_refused = 0;
   for (int i = 0; i < 300; ++i) {
@@ -158,11 +145,46 @@ TEST(TokenizerTest, OnlyWhatIsLongerIsRefusedForItsLength) {
       }
     }
   }
-  EXPECT_GT(num_refused, 100);
+  return num_refused;
+}
+
+TEST(TokenizerTest, OnlyWhatIsLongerIsRefusedForItsLength) {
+  const Tokenizer& tokenizer = EnFrTokenizer();
+  const std::vector<std::string> parts = {"It rains",
+                                          " ",
+                                          "   ",
+                                          "e\u0301",
+                                          "\u3000",
+                                          "漢",
+                                          "internationalisation",
+                                          "aaaaaaaa",
+                                          "<fr>",
+                                          "\uFF21",
+                                          "\n",
+                                          ",",
+                                          "1234567",
+                                          "🎈",
+                                          "\u200b"};
+  EXPECT_GT(CheckRefusals(tokenizer, parts), 100);
   const std::string spaces(1 << 20, ' ');
   EXPECT_EQ(
       tokenizer.Encode(spaces + "It" + spaces + "rains" + spaces, 3).value(),
       tokenizer.Encode("It rains").value());
+}
+
+// Its rules make one space of many that are three bytes each.
+TEST(TokenizerTest, SpacesOfOtherScriptsAreNoLength) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto tokenizer,
+      Tokenizer::Load(SourcePath("tests/data/charsmap.model")));
+  EXPECT_GT(
+      CheckRefusals(*tokenizer, {"fine", " ", "\u3000", "\uFB01", "\uFF21",
+                                 "\u3000 \u3000", "cab", "face"}),
+      100);
+  std::string spaces;
+  for (int i = 0; i < 10'000; ++i) spaces += "\u3000";
+  EXPECT_EQ(tokenizer->Encode("fine" + spaces + "cab", 2).value(),
+            tokenizer->Encode("fine cab").value());
 }
 
 TEST(TokenizerTest, ControlSymbolsVanishAnywhereFromText) {

@@ -212,10 +212,10 @@ Counts InterruptGenerate(const std::string& input, const std::string& args,
   Counts counts;
   for (int seconds = 1; counts.num_read < num_texts && seconds <= 32;
        seconds *= 2) {
-    const std::string command =
-        Concat(input, " | timeout -s INT ", seconds, " '", ESPALIER_PROGRAM,
-               "' generate --max-running 1 --ignore-eos --max-tokens 1000 -m '",
-               ModelDirectory("en-fr"), "' ", args);
+    const std::string command = Concat(
+        input, " | timeout -k 30 -s INT ", seconds, " '", ESPALIER_PROGRAM,
+        "' generate --max-running 1 --ignore-eos --max-tokens 1000 -m '",
+        ModelDirectory("en-fr"), "' ", args);
     const ProgramRun run = RunProgram("/bin/sh", {"-c", command}, "");
     const size_t told = run.err.find("espalier: interrupted: ");
     if (told == std::string::npos) continue;  // it did not listen yet

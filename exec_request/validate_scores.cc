@@ -27,7 +27,8 @@ absl::Status TooLarge(std::string_view field, double value,
 // The largest sum that a sequence can come to, option by option in the order in
 // which they act (kernels/select/score_processors.h). Log-probabilities are
 // below 0, so what raises scores is these alone; what lowers them too far is as
-// good as a ban.
+// good as a ban. Not so what groups of beams take off a token: a token that is
+// the only one may still be chosen, and its sums must be numbers.
 class LargestSum {
  public:
   explicit LargestSum(const GenerationParams& params)
@@ -44,6 +45,11 @@ class LargestSum {
     if (params_.do_sample) {
       score_ = std::max(score_, kUnlikely) / params_.temperature;
       RETURN_IF_ERROR(CheckSum("temperature", params_.temperature));
+    }
+    cost_of_others_ = params_.diversity_penalty *
+                      static_cast<double>(NumBeamsOfOtherGroups());
+    if (!IsFinite(cost_of_others_ * length_)) {
+      return TooLarge("diversity_penalty", params_.diversity_penalty, params_);
     }
     return CheckLengthPenalty();
   }
@@ -65,6 +71,11 @@ class LargestSum {
     return TooLarge(field, value, params_);
   }
 
+  // That may all have taken the token before.
+  int64_t NumBeamsOfOtherGroups() const {
+    return params_.num_beams - params_.num_beams / params_.num_beam_groups;
+  }
+
   // Below 0 it makes sums larger, and low ones lower.
   absl::Status CheckLengthPenalty() const {
     if (params_.length_penalty >= 0) return absl::OkStatus();
@@ -73,7 +84,7 @@ class LargestSum {
     double low =
         (kUnlikely - lowest_bias_) * std::max(1.0, params_.repetition_penalty) +
         std::max(0.0, params_.frequency_penalty) * length_ +
-        std::max(0.0, params_.presence_penalty);
+        std::max(0.0, params_.presence_penalty) + cost_of_others_;
     if (params_.do_sample) low /= params_.temperature;
     const double sum = std::max(score_, low) * length_;
     if (IsFinite(sum / std::pow(base, params_.length_penalty))) {
@@ -86,6 +97,7 @@ class LargestSum {
   const double length_;
   double score_ = 0;  // of a token, at most
   double lowest_bias_ = 0;
+  double cost_of_others_ = 0;  // of a token, at most, in groups of beams
 };
 
 }  // namespace

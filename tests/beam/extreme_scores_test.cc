@@ -83,6 +83,10 @@ Request AnyRequest(std::mt19937& random) {
       params.logit_bias[0].first == params.logit_bias[1].first) {
     params.logit_bias.pop_back();
   }
+  if (random() % 4 == 0) {
+    params.allowed_token_ids = {5};
+    if (random() % 2 == 0) params.allowed_token_ids->push_back(7);
+  }
   return request;
 }
 
@@ -92,7 +96,7 @@ TEST(ExtremeScoresTest, WhatIsAcceptedHasScores) {
   description.max_context = 1024;
   description.eos_token_ids = {2};
   std::mt19937 random(1);
-  int num_accepted = 0, num_refused = 0;
+  int num_accepted = 0, num_refused = 0, num_banned = 0;
   for (int i = 0; i < 10'000; ++i) {
     Request request = AnyRequest(random);
     const absl::Status valid = ValidateRequest(description, &request);
@@ -107,8 +111,13 @@ TEST(ExtremeScoresTest, WhatIsAcceptedHasScores) {
     const auto model = ToyLogitsModel({.vocab_size = kExtremeVocabSize,
                                        .seed = random(),
                                        .eos_token_ids = {2}});
-    ASSERT_OK_AND_ASSIGN(const Result result,
-                         SearchAsTheEngine(model, request));
+    const absl::StatusOr<Result> answer = SearchAsTheEngine(model, request);
+    if (request.params.allowed_token_ids &&
+        absl::IsFailedPrecondition(answer.status())) {
+      ++num_banned;  // scores too low are bans, here of all that is allowed
+      continue;
+    }
+    ASSERT_OK_AND_ASSIGN(const Result result, answer);
     ++num_accepted;
     EXPECT_FALSE(result.hypotheses.empty());
     for (const Hypothesis& hypothesis : result.hypotheses) {
@@ -118,6 +127,7 @@ TEST(ExtremeScoresTest, WhatIsAcceptedHasScores) {
   }
   EXPECT_GT(num_accepted, 2'000);
   EXPECT_GT(num_refused, 1'000);
+  EXPECT_LT(num_banned, 1'000);
 }
 
 // What people do to ban a token, or to forbid nothing, stays what it was.
@@ -166,6 +176,11 @@ TEST(ExtremeScoresTest, TheOptionThatIsTooMuchIsNamed) {
               HasSubstr("temperature must keep sums"));
   EXPECT_THAT(error([](GenerationParams& p) { p.length_penalty = -29; }),
               HasSubstr("length_penalty must keep sums"));
+  EXPECT_THAT(error([](GenerationParams& p) {
+                p.num_beam_groups = 2;
+                p.diversity_penalty = 1e37;  // of 2 beams, over 20 tokens
+              }),
+              HasSubstr("diversity_penalty must keep sums"));
 }
 
 }  // namespace

@@ -92,9 +92,28 @@ class ModelExecutor::Worker {
 
  private:
   absl::StatusOr<StepResult> RunSafely(StepPlan* plan) {
+    is_model_told_ = false;
     absl::StatusOr<StepResult> result = RunCatching(plan);
     if (!result.ok()) groups_.Lose();
+    if (!is_model_told_) {
+      Append(plan->forks, &untold_forks_);
+      Append(plan->finished, &untold_finished_);
+    }
     return result;
+  }
+
+  template <typename T>
+  static void Append(const std::vector<T>& from, std::vector<T>* to) {
+    UntilThereIsMemory(
+        [&] { to->insert(to->end(), from.begin(), from.end()); });
+  }
+
+  // Puts `*untold` in front of what `*plan` says.
+  template <typename T>
+  static void TellFirst(std::vector<T>* untold, std::vector<T>* plan) {
+    if (untold->empty()) return;
+    Append(*plan, untold);
+    *plan = std::exchange(*untold, {});
   }
 
   absl::StatusOr<StepResult> RunCatching(StepPlan* plan) {
@@ -123,6 +142,9 @@ class ModelExecutor::Worker {
     const size_t size = static_cast<size_t>(plan->num_logits) * vocab_size;
     if (logits_.size() < size) logits_.resize(size);
     const std::span<float> logits(logits_.data(), size);
+    TellFirst(&untold_forks_, &plan->forks);
+    TellFirst(&untold_finished_, &plan->finished);
+    is_model_told_ = true;
     RETURN_IF_ERROR(model_->Forward(*plan, logits));
     result.forward_time = watch.Lap();
     result.selections = SelectAll(*plan, logits, vocab_size, *pool_);
@@ -139,8 +161,12 @@ class ModelExecutor::Worker {
   const ModelDescription description_;
   const std::shared_ptr<Model> model_;
   const std::shared_ptr<ThreadPool> pool_;
-  ResidentGroups groups_;      // without any unless it runs ahead
-  std::vector<float> logits_;  // [num_logits, vocab_size] of the last step
+  // Of plans that failed before the model saw them: the next one says it.
+  std::vector<SequenceFork> untold_forks_;
+  std::vector<SequenceId> untold_finished_;
+  bool is_model_told_ = false;  // of the plan that runs
+  ResidentGroups groups_;       // without any unless it runs ahead
+  std::vector<float> logits_;   // [num_logits, vocab_size] of the last step
   boost::asio::thread_pool thread_{1};
 };
 

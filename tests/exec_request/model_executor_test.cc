@@ -107,6 +107,49 @@ class EndlessModel : public Model {
       .vocab_size = kVocabSize, .max_context = 8, .num_pages = 1};
 };
 
+// Runs out of memory before it sees a plan, if it is asked to.
+class ForgetfulModel : public Model {
+ public:
+  const ModelDescription& description() const override {
+    if (fails) throw std::bad_alloc();
+    return description_;
+  }
+  absl::Status Forward(const StepPlan& plan, std::span<float>) override {
+    forks.insert(forks.end(), plan.forks.begin(), plan.forks.end());
+    finished.insert(finished.end(), plan.finished.begin(), plan.finished.end());
+    return absl::OkStatus();
+  }
+
+  bool fails = false;
+  std::vector<SequenceFork> forks;
+  std::vector<SequenceId> finished;
+
+ private:
+  const ModelDescription description_{
+      .vocab_size = kVocabSize, .max_context = 64, .num_pages = 4};
+};
+
+TEST(ModelExecutorTest, WhatTheModelWasNotToldTheNextPlanSaysFirst) {
+  ForgetfulModel model;
+  const auto executor = MakeExecutor(&model);
+  std::vector<SequenceFork> forks;
+  std::vector<SequenceId> finished;
+  for (int i = 0; i < 6; ++i) {
+    model.fails = i % 3 != 2;
+    StepPlan plan = PlanOf(10);
+    plan.forks = {{SequenceId{i}, SequenceId{i + 10}}};
+    plan.finished = {SequenceId{i + 20}, SequenceId{i + 30}};
+    forks.insert(forks.end(), plan.forks.begin(), plan.forks.end());
+    finished.insert(finished.end(), plan.finished.begin(), plan.finished.end());
+    std::promise<absl::Status> answer;
+    executor->Execute(std::move(plan),
+                      [&](auto result) { answer.set_value(result.status()); });
+    EXPECT_EQ(answer.get_future().get().ok(), !model.fails);
+  }
+  EXPECT_EQ(model.forks, forks);
+  EXPECT_EQ(model.finished, finished);
+}
+
 TEST(ModelExecutorTest, APlanIsGivenUpOnceAStopIsRequested) {
   EndlessModel model;
   const auto executor = MakeExecutor(&model);

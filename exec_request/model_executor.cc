@@ -64,10 +64,7 @@ class ModelExecutor::Worker {
         model_(std::move(model)),
         pool_(std::move(pool)),
         groups_(model_->description().page_size) {}
-  ~Worker() {
-    thread_.join();
-    model_->sole_use().GiveBack();
-  }
+  ~Worker() { thread_.join(); }
 
   bool IsThisThread() {
     return thread_.get_executor().running_in_this_thread();
@@ -159,7 +156,7 @@ class ModelExecutor::Worker {
 
   const ModelExecutorOptions options_;
   const ModelDescription description_;
-  const std::shared_ptr<Model> model_;
+  const std::shared_ptr<Model> model_;  // given back with the last of this
   const std::shared_ptr<ThreadPool> pool_;
   // Of plans that failed before the model saw them: the next one says it.
   std::vector<SequenceFork> untold_forks_;
@@ -181,10 +178,13 @@ absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
     return FailedPrecondition("the model runs on another executor");
   }
   try {
-    auto worker = std::make_unique<Worker>(model, std::move(pool), options);
+    // Given back once, whoever is the last to have it, also if this fails.
+    std::shared_ptr<Model> taken(
+        model.get(), [model](Model* used) { used->sole_use().GiveBack(); });
+    auto worker =
+        std::make_unique<Worker>(std::move(taken), std::move(pool), options);
     return std::shared_ptr<ModelExecutor>(new ModelExecutor(std::move(worker)));
   } catch (const std::exception& error) {  // of the system, or bad_alloc
-    model->sole_use().GiveBack();
     return ResourceExhausted("cannot start the thread of a model: ",
                              error.what());
   }

@@ -35,8 +35,11 @@ std::vector<RequestId> AskedOf(const StepPlan& plan) {
 }  // namespace
 
 void ResidentGroups::WriteOut(StepPlan* plan) {
-  asked_ = AskedOf(*plan);
+  // First what cannot fail: a plan that does before it has said whom it asks
+  // takes nobody of the last one's with it (Lose).
+  asked_.clear();
   for (const RequestId group : plan->ended) groups_.erase(group);
+  asked_ = AskedOf(*plan);
   const std::vector<int> rows = RowsOfLines(*plan);
   for (const PlanSelection& selection : plan->selections) {
     groups_[selection.request] = FromRows(

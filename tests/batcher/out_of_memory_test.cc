@@ -25,6 +25,7 @@
 
 #include "batcher/answer.h"
 #include "batcher/engine.h"
+#include "exec_request/resident_groups.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/stream_story.h"
 #include "tests/batcher/toy_requests.h"
@@ -198,13 +199,13 @@ TEST_P(OutOfMemoryTest, AFailedAllocationEndsWhatItWasForAndNothingElse) {
   EXPECT_EQ(num_ended_, 0);
   const int stride = Cases(1, 41);
   int64_t num_good = 1;
-  while (Run(num_good, 1)) {
+  int num_runs = 0;
+  for (; Run(num_good, 1); ++num_runs) {
     ASSERT_FALSE(HasFailure()) << "allocation " << num_good;
     num_good += num_good < 200 ? 1 : stride;
   }
   EXPECT_GT(num_good, 1000);
-  std::printf("%d requests ended by %d failures\n", num_ended_,
-              static_cast<int>(num_good));
+  std::printf("%d requests ended by %d failures\n", num_ended_, num_runs);
   // Of four requests that run; most failures are of one alone.
   EXPECT_LT(num_ended_, 3 * num_good);
 }
@@ -369,6 +370,42 @@ TEST(AnswerTest, AContextDoesNotEndWhileItIsAnswered) {
   EXPECT_EQ(at_allocation, nullptr);
   EXPECT_TRUE(waits);
   end.get();
+}
+
+// A plan that fails before it has said whom it asks loses nobody of the one
+// before.
+TEST(ResidentGroupsTest, AFailureAtTheFirstAllocationLosesNobody) {
+  ResidentGroups groups(/*page_size=*/4);
+  StepPlan plan;
+  plan.rows = {{.num_tokens = 1, .num_logits = 1}};
+  plan.tokens = {5};
+  plan.num_logits = 1;
+  plan.page_indptr = {0, 1};
+  plan.page_indices = {PageId{0}};
+  PlanSelection& selection = plan.selections.emplace_back();
+  selection.request = RequestId{8};
+  selection.num_rows = 1;
+  selection.num_candidates = 2;
+  selection.cum_log_probs = {0};
+  selection.slots = {0};
+  StepPlan next = plan;
+  next.selections[0].request = RequestId{7};
+  groups.WriteOut(&plan);
+  groups.Advance({.selections = {{RequestId{8}, {{0, 1, -1}}}},
+                  .forward_time = {},
+                  .select_time = {}});
+  allocations_left = 1;
+  failures_left = 1;
+  bool failed = false;
+  try {
+    groups.WriteOut(&next);
+  } catch (const std::bad_alloc&) {
+    failed = true;
+  }
+  allocations_left = -1;
+  EXPECT_TRUE(failed);
+  groups.Lose();
+  EXPECT_EQ(groups.num_groups(), 1);
 }
 
 }  // namespace

@@ -289,12 +289,15 @@ bool Scheduler::CanAdmit(const Waiting& next) const {
 void Scheduler::Admit(StepPlan* plan, Budget* budget) {
   while (!waiting_.empty() && !budget->is_used_up()) {
     if (!CanAdmit(waiting_.front())) return;
-    absl::StatusOr<PageReservation> pages =
-        pool_.Reserve(BeamGroup::WorstCasePages(
-            waiting_.front().prepared.request, pool_.page_size()));
-    if (!pages.ok()) return;  // it waits until others have ended
+    const int64_t num_pages = BeamGroup::WorstCasePages(
+        waiting_.front().prepared.request, pool_.page_size());
+    // It waits until others have ended. Asked before, for the pool would
+    // describe at every plan how full it is.
+    if (pool_.num_reserved() + num_pages > pool_.num_pages()) return;
     Waiting next = TakeWaiting();
     try {
+      absl::StatusOr<PageReservation> pages = pool_.Reserve(num_pages);
+      CHECK(pages.ok()) << pages.status().ToString();
       Start(next, *std::move(pages));
     } catch (const std::bad_alloc&) {
       next.done(out_of_memory_);

@@ -25,6 +25,8 @@
 
 #include "batcher/answer.h"
 #include "batcher/engine.h"
+#include "batcher/scheduler.h"
+#include "beam/beam_group.h"
 #include "exec_request/resident_groups.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/stream_story.h"
@@ -406,6 +408,29 @@ TEST(ResidentGroupsTest, AFailureAtTheFirstAllocationLosesNobody) {
   EXPECT_TRUE(failed);
   groups.Lose();
   EXPECT_EQ(groups.num_groups(), 1);
+}
+
+// What the plan takes that starts a request of a pool that then is full.
+int64_t AllocationsOfPlan(bool somebody_waits) {
+  Request request{{1, 2, 3, 4}, {}};
+  request.params.max_new_tokens = 4;
+  ToyModelOptions options;
+  options.num_pages = BeamGroup::WorstCasePages(request, options.page_size);
+  const ToyModel model(options);
+  Scheduler scheduler(model.description(), {});
+  for (int i = 0; i < (somebody_waits ? 2 : 1); ++i) {
+    scheduler.Submit(RequestId{i}, PreparedRequest(request), [](auto) {});
+  }
+  constexpr int64_t kMany = 1 << 30;
+  allocations_left = kMany;
+  const StepPlan plan = scheduler.Plan();
+  const int64_t count = kMany - std::exchange(allocations_left, -1);
+  EXPECT_EQ(scheduler.num_running(), 1);
+  return count;
+}
+
+TEST(SchedulerTest, WhoWaitsForPagesTakesNoMemoryOfThoseThatRun) {
+  EXPECT_EQ(AllocationsOfPlan(true), AllocationsOfPlan(false));
 }
 
 }  // namespace

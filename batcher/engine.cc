@@ -277,7 +277,10 @@ absl::Status Validate(const Core& core, Request* request) {
 }
 
 absl::Status TooLittleMemory() {
-  return ResourceExhausted("not enough memory to prepare the request");
+  return UntilThereIsMemory([] {
+    return absl::ResourceExhaustedError(
+        "not enough memory to prepare the request");
+  });
 }
 
 // Makes the request ready to be submitted: all the work on it that has not to

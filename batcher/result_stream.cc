@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "batcher/answer.h"
 
@@ -96,7 +97,10 @@ ResultStream::NextOf(std::shared_ptr<State> state) {
       if (!received.ok()) co_return received;
     }
   } catch (const std::bad_alloc&) {
-    co_return ResourceExhausted("not enough memory to wait for an event");
+    co_return UntilThereIsMemory([] {
+      return absl::ResourceExhaustedError(
+          "not enough memory to wait for an event");
+    });
   }
   if (state->has_event()) {
     co_return std::move(state->batch->events[state->num_given_out++]);

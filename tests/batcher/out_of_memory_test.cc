@@ -433,5 +433,38 @@ TEST(SchedulerTest, WhoWaitsForPagesTakesNoMemoryOfThoseThatRun) {
   EXPECT_EQ(AllocationsOfPlan(true), AllocationsOfPlan(false));
 }
 
+// The memory that callers lack for a request, and then for its error.
+TEST(CallersTest, WithoutMemoryARequestIsRefusedAllTheSame) {
+  int num_refused = 0;
+  for (int64_t num_good = 1;; ++num_good) {
+    ToyModel model(ByteModel(1));
+    asio::io_context strand;
+    asio::io_context callers;
+    Engine engine = MakeEngine(strand.get_executor(),
+                               std::make_shared<ManualExecutor>(&model, 1));
+    Request request{{1, 2, 3, 4}, {}};
+    request.params.max_new_tokens = 4;
+    std::optional<absl::Status> answer;
+    std::exception_ptr error;
+    asio::co_spawn(callers, engine.Generate(request),
+                   [&](std::exception_ptr e, absl::StatusOr<Result> result) {
+                     allocations_left = -1;
+                     error = e;
+                     answer = result.status();
+                   });
+    allocations_left = num_good;
+    failures_left = 2;
+    callers.poll();
+    allocations_left = -1;
+    EXPECT_EQ(error, nullptr);
+    if (failures_left == 2) break;
+    if (!answer.has_value()) continue;  // what it lacked it has waited for
+    ++num_refused;
+    EXPECT_THAT(*answer, StatusIs(absl::StatusCode::kResourceExhausted,
+                                  ::testing::HasSubstr("not enough memory")));
+  }
+  EXPECT_GT(num_refused, 2);
+}
+
 }  // namespace
 }  // namespace espalier

@@ -8,10 +8,10 @@
 // stops there for it.
 //
 // A step with enough rows is divided by rows: each thread takes some sequences
-// through all layers, some hundreds at a time, and the threads meet once, at
-// the end. A smaller step is
-// one pass, whose matrix products are divided by columns: then the threads
-// share the reading of the weights.
+// through all layers, at most 512 tokens at a time but for a longer row, which
+// goes alone, and the threads meet once, at the end. A smaller step is one
+// pass, whose matrix products are divided by columns: then the threads share
+// the reading of the weights.
 //
 // Thread rule: one thread at a time calls Forward, and the work runs on the
 // pool that was passed in, which others may use at the same time.
@@ -55,7 +55,8 @@ class LlamaModel : public Model {
 
   // REQUIRES: what requests are checked for before they are planned: tokens
   // below vocab_size, positions below max_context; and pages of this model.
-  // Errors: kResourceExhausted if there is no memory for so many tokens.
+  // Errors: kResourceExhausted if there is no memory for so many tokens;
+  // kCancelled if plan.stop was requested.
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override;
 
  private:

@@ -203,6 +203,7 @@ void Scheduler::WritePlan(StepPlan* plan) {
 
 void Scheduler::AbandonPlan(StepPlan plan) {
   planned_.clear();
+  planned_counts_ = {};
   next_plan_.forks = std::move(plan.forks);
   next_plan_.finished = std::move(plan.finished);
   next_plan_.ended = std::move(plan.ended);
@@ -223,8 +224,8 @@ bool Scheduler::SomebodyRunsOn() const {
 
 void Scheduler::PlanGroup(Running& running, StepPlan* plan, Budget* budget) {
   BeamGroup& group = *running.group;
-  int64_t& counter = group.prefilling() ? figures_.num_prompt_tokens
-                                        : figures_.num_decode_rows;
+  int64_t& counter = group.prefilling() ? planned_counts_.num_prompt_tokens
+                                        : planned_counts_.num_decode_rows;
   const size_t first_token = plan->tokens.size();
   const int first_logits = plan->num_logits;
   const size_t num_continuations = plan->continuations.size();
@@ -263,6 +264,9 @@ void Scheduler::Remember(const StepPlan& plan) {
   in_flight_.push_back(std::move(remembered));
   // Nothing fails from here on.
   planned_.clear();
+  const PlanCounts counts = std::exchange(planned_counts_, {});
+  figures_.num_prompt_tokens += counts.num_prompt_tokens;
+  figures_.num_decode_rows += counts.num_decode_rows;
   for (Running& running : running_) {
     running.is_known = running.is_known || running.group->was_planned();
   }

@@ -170,6 +170,12 @@ class Scheduler {
     int num_page_copies = 0;
   };
 
+  // What a plan feeds.
+  struct PlanCounts {
+    int64_t num_prompt_tokens = 0;
+    int64_t num_decode_rows = 0;
+  };
+
   // Whether a group goes ahead of its answer or feeds its prompt. Where none
   // does, those whose answer is there wait for the others: a step together is
   // cheaper than two.
@@ -230,6 +236,7 @@ class Scheduler {
   size_t found_ = 0;                    // index behind the one found last
   StepPlan next_plan_;                  // forks and ended sequences so far
   std::vector<RequestId> planned_;      // requests of the plan being written
+  PlanCounts planned_counts_;           // of it; its continuations are not in
   std::deque<PlanInFlight> in_flight_;  // oldest first
   SchedulerFigures figures_;
 };

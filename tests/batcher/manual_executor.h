@@ -1,7 +1,9 @@
 // An executor whose every step is under a test's control, and engines for it.
 #pragma once
 
+#include <cstdint>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -28,11 +30,14 @@ class ManualExecutor : public StepExecutor {
   }
   int max_plans_in_flight() const override { return max_plans_in_flight_; }
   void Execute(StepPlan plan, Done done) override {
+    num_tokens_ += std::ssize(plan.tokens);
     UntilThereIsMemory(
         [&] { started_.emplace_back(std::move(plan), std::move(done)); });
     CHECK_LE(started_.size(), max_plans_in_flight_);
   }
 
+  // Of all plans, continuations not counted.
+  int64_t num_tokens() const { return num_tokens_; }
   int num_started() const { return static_cast<int>(started_.size()); }
   void RunStep() {
     auto [plan, done] = std::move(started_.front());
@@ -45,6 +50,7 @@ class ManualExecutor : public StepExecutor {
   Model* const model_;
   PlanRunner runner_;
   const int max_plans_in_flight_;
+  int64_t num_tokens_ = 0;
   std::deque<std::pair<StepPlan, Done>> started_;
 };
 

@@ -191,6 +191,10 @@ bool OutOfMemoryTest::Run(int64_t num_good, int num_failures) {
   EXPECT_EQ(held.num_pages_held, 0);
   EXPECT_EQ(held.num_running, 0);
   EXPECT_EQ(held.num_waiting, 0);
+  if (GetParam() == 1) {  // of plans that came to be
+    const SchedulerFigures& fed = held.scheduler;
+    EXPECT_EQ(fed.num_prompt_tokens + fed.num_decode_rows, steps->num_tokens());
+  }
   EXPECT_EQ(model_.num_sequences(), 0);
   EXPECT_EQ(steps->num_groups(), 0);
   return failures < num_failures;

@@ -62,6 +62,8 @@ function(espalier_set_up_test name)
   # machine, the longest takes ten minutes.
   set_tests_properties(${name} PROPERTIES TIMEOUT 2400)
   if(ESPALIER_SANITIZE)
+    # Compiles in half of the time of -O1.
+    target_compile_options(${name} PRIVATE -O0)
     # All of them run without one (tests/few_cases.h).
     set_property(TEST ${name} PROPERTY ENVIRONMENT ESPALIER_FEW_CASES=1)
   endif()

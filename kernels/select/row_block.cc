@@ -1,5 +1,6 @@
 #include "kernels/select/row_block.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -40,6 +41,19 @@ HWY_INLINE void StoreGroups(Vec max0, Vec max1, Vec max2, Vec max3,
   }
 }
 
+// The greatest lane.
+HWY_INLINE float MaxLane(Vec v) {
+  const Floats d;
+#if HWY_TARGET == HWY_EMU128
+  // MaxOfLanes begins with the least finite number there, above -inf.
+  float lanes[hn::MaxLanes(d)];
+  hn::StoreU(v, d, lanes);
+  return *std::max_element(lanes, lanes + hn::Lanes(d));
+#else
+  return hn::GetLane(hn::MaxOfLanes(d, v));
+#endif
+}
+
 BlockMax MaxAndGroups(const float* HWY_RESTRICT values, int size,
                       float* HWY_RESTRICT groups) {
   const Floats d;
@@ -64,8 +78,7 @@ BlockMax MaxAndGroups(const float* HWY_RESTRICT values, int size,
   if (groups != nullptr) StoreGroups(max0, max1, max2, max3, groups);
   const Vec max = hn::Max(hn::Max(max0, max1), hn::Max(max2, max3));
   const Vec sum = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
-  return {hn::GetLane(hn::MaxOfLanes(d, max)),
-          !hn::AllFalse(d, hn::IsNaN(sum))};
+  return {MaxLane(max), !hn::AllFalse(d, hn::IsNaN(sum))};
 }
 
 template <bool kMoment>

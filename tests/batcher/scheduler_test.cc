@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
 

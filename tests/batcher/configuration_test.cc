@@ -165,8 +165,8 @@ TEST(ConfigurationTest, AModelRunsOnOneExecutorAtATime) {
 }
 
 TEST(ConfigurationTest, AnExecutorServesOneEngineAtATime) {
+  ToyModel model(SmallModel());  // the context's end uses it
   boost::asio::io_context context;
-  ToyModel model(SmallModel());
   const auto steps = MakeExecutor(&model);
   {
     const Engine engine = MakeEngine(context.get_executor(), steps);

@@ -94,8 +94,8 @@ void RunWithRudeness(Rudeness rudeness, int rude_step, int plans_in_flight) {
   // Known by its pages alone, it misses nothing of a plan that it never saw.
   options.memory = ToyModelOptions::Memory::kPages;
   ToyModel model(options);
-  asio::io_context context;
   RudeExecutor steps(&model, plans_in_flight > 1, rudeness, rude_step);
+  asio::io_context context;  // whose end uses steps
   Engine engine = MakeEngine(context.get_executor(), &steps, Validated(3));
   int num_errors = 0;
   for (int round = 0; round < 2; ++round) {

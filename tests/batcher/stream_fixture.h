@@ -123,8 +123,8 @@ class StreamFixture : public ::testing::TestWithParam<int> {
   }
 
   ToyModel model_{ByteModel(GetParam())};
+  ManualExecutor steps_{&model_, GetParam()};  // the context's end uses it
   boost::asio::io_context context_;
-  ManualExecutor steps_{&model_, GetParam()};
   std::unique_ptr<Engine> engine_;
   std::vector<std::unique_ptr<Reader>> readers_;  // before the context goes
 };

@@ -1,7 +1,7 @@
 #include "exec_request/generation_params.h"
 
 #include "base/status.h"
-#include "exec_request/model.h"
+#include "exec_request/model_description.h"
 #include "exec_request/param_checks.h"
 #include "exec_request/validate_params.h"
 

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "base/status.h"
-#include "exec_request/model.h"
+#include "exec_request/model_description.h"
 #include "exec_request/param_checks.h"
 
 namespace espalier {

@@ -9,8 +9,9 @@
 
 #include "absl/status/status.h"
 #include "base/ids.h"
+#include "base/token_log_prob.h"
 #include "exec_request/generation_params.h"
-#include "exec_request/step_plan.h"
+#include "exec_request/model_description.h"
 
 namespace espalier {
 

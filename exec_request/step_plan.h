@@ -32,6 +32,7 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "base/page_copy.h"
+#include "base/token_log_prob.h"
 #include "kernels/sample/sample.h"
 #include "kernels/select/score_edits.h"
 #include "kernels/select/score_processors.h"
@@ -224,15 +225,6 @@ struct StepPlan {
     return std::span(page_indices)
         .subspan(page_indptr[row], page_indptr[row + 1] - page_indptr[row]);
   }
-};
-
-// What the model thought of one token.
-struct TokenLogProb {
-  TokenId token = 0;
-  float log_prob = 0;            // nats, of the raw row
-  int rank = 0;                  // 1 + tokens of the row that are likelier
-  std::vector<TokenScore> best;  // of the row, best first
-  friend bool operator==(const TokenLogProb&, const TokenLogProb&) = default;
 };
 
 // The answer to one PlanSelection or GroupContinuation.

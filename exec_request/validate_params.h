@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "exec_request/generation_params.h"
-#include "exec_request/model.h"
+#include "exec_request/model_description.h"
 
 namespace espalier {
 

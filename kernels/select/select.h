@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/token_log_prob.h"
 #include "kernels/select/score_processors.h"
 
 namespace espalier {
@@ -46,13 +47,6 @@ enum class ScoreDomain {
   // log-probabilities, so edits show only in the choice: the best m by
   // (edited logit, lower token), in this order.
   kLogits,
-};
-
-// One token of a row.
-struct TokenScore {
-  TokenId token = 0;
-  float log_prob = 0;  // nats; after edits in kLogProbs, before in kLogits
-  friend bool operator==(const TokenScore&, const TokenScore&) = default;
 };
 
 // One continuation of a group.

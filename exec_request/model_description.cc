@@ -1,4 +1,4 @@
-#include "exec_request/model.h"
+#include "exec_request/model_description.h"
 
 #include <algorithm>
 #include <string_view>

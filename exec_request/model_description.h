@@ -1,0 +1,53 @@
+// ModelDescription: what a model is, as far as requests and their memory are
+// concerned, and what its executor has room for.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/ids.h"
+
+namespace espalier {
+
+// What an executor has room and time for at a time. None of it is bounded by
+// default; ModelExecutorOptions has the bounds of the host. One request that is
+// beyond it is refused when it is submitted (ValidateRequest;
+// Scheduler::Submit); requests together never are beyond it, because the
+// scheduler lets the next one wait.
+struct StepLimits {
+  int max_step_tokens = std::numeric_limits<int>::max();  // >= max_beams
+  // Of all that run; and so many lines of logits in a step.
+  int max_beams = std::numeric_limits<int>::max();
+  int max_eos_token_ids = std::numeric_limits<int>::max();  // of each request
+  // Entries of TokenEdit lists (kernels/select/score_processors.h), of all that
+  // run: one list for all beams of a request; where edits depend on histories
+  // one for every beam besides, and an entry for every token of bad words.
+  // Where it is said what may follow each row, one for every beam instead.
+  int64_t max_score_edits = std::numeric_limits<int64_t>::max();
+  // Candidates in answers (SelectionResult), of all that run; of no row more
+  // than vocab_size.
+  int64_t max_candidates = std::numeric_limits<int64_t>::max();
+  // Tokens reported beside candidates (SelectionRule::num_logprobs of each), of
+  // all that run.
+  int64_t max_best_tokens = std::numeric_limits<int64_t>::max();
+};
+
+struct ModelDescription {
+  int vocab_size = 0;   // tokens are [0, vocab_size)
+  int max_context = 0;  // prompt and generated tokens together
+  std::vector<TokenId> eos_token_ids = {};
+  int default_max_new_tokens = 256;
+  // The key/value memory it brought along: pages [0, num_pages) of page_size
+  // tokens each.
+  int num_pages = 0;
+  int page_size = 16;
+  StepLimits limits = {};  // set by the executor, if it has any
+};
+
+// What no engine can run with: that would end in a crash, not in refusals.
+// Errors: kInvalidArgument naming the field and its value.
+absl::Status CheckDescription(const ModelDescription& model);
+
+}  // namespace espalier

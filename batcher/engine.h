@@ -47,9 +47,9 @@
 #include "batcher/engine_figures.h"
 #include "batcher/result_stream.h"
 #include "batcher/scheduler.h"
-#include "exec_request/request.h"
 #include "exec_request/step_executor.h"
-#include "exec_request/stream_event.h"
+#include "request/request.h"
+#include "request/stream_event.h"
 #include "text/tokenizer.h"
 
 namespace espalier {

@@ -24,7 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "exec_request/stream_event.h"
+#include "request/stream_event.h"
 
 namespace espalier {
 

@@ -34,7 +34,7 @@
 
 #include "absl/status/statusor.h"
 #include "batcher/event_queue.h"
-#include "exec_request/stream_event.h"
+#include "request/stream_event.h"
 
 namespace espalier {
 

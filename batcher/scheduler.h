@@ -41,12 +41,12 @@
 #include "beam/beam_group.h"
 #include "beam/prepared_request.h"
 #include "beam/search_watcher.h"
+#include "beam/sequence.h"
 #include "exec_request/model.h"
-#include "exec_request/request.h"
-#include "exec_request/sequence.h"
 #include "exec_request/step_plan.h"
-#include "exec_request/trace.h"
 #include "pages/page_pool.h"
+#include "request/request.h"
+#include "trace/trace.h"
 
 namespace espalier {
 

@@ -7,7 +7,7 @@
 #include "batcher/event_queue.h"
 #include "beam/prepared_request.h"
 #include "beam/search_watcher.h"
-#include "exec_request/stream_event.h"
+#include "request/stream_event.h"
 
 namespace espalier {
 

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "exec_request/generation_params.h"
+#include "request/generation_params.h"
 
 namespace espalier {
 

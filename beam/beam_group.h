@@ -40,12 +40,12 @@
 #include "beam/group_tracer.h"
 #include "beam/prepared_request.h"
 #include "beam/selection_options.h"
+#include "beam/sequence.h"
 #include "beam/token_logprobs.h"
-#include "exec_request/request.h"
-#include "exec_request/sequence.h"
 #include "exec_request/step_plan.h"
-#include "exec_request/trace.h"
 #include "pages/page_pool.h"
+#include "request/request.h"
+#include "trace/trace.h"
 
 namespace espalier {
 

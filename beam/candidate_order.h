@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "beam/beam_frontier.h"
-#include "exec_request/generation_params.h"
+#include "request/generation_params.h"
 
 namespace espalier {
 

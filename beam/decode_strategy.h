@@ -17,8 +17,8 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "beam/token_tree.h"
-#include "exec_request/request.h"
 #include "exec_request/step_plan.h"
+#include "request/request.h"
 
 namespace espalier {
 

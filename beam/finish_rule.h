@@ -23,8 +23,8 @@
 #include "base/ids.h"
 #include "beam/allowed_sequences.h"
 #include "beam/request_text.h"
-#include "exec_request/generation_params.h"
-#include "exec_request/request.h"
+#include "request/generation_params.h"
+#include "request/request.h"
 #include "text/text_stream.h"
 
 namespace espalier {

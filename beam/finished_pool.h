@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "beam/token_tree.h"
-#include "exec_request/request.h"
+#include "request/request.h"
 
 namespace espalier {
 

@@ -1,4 +1,4 @@
-// GroupTracer: tells a sink what a group does (exec_request/trace.h). It gives
+// GroupTracer: tells a sink what a group does (trace/trace.h). It gives
 // every candidate its place in the tree: strategies know nodes of those alone
 // that go on or finish.
 //
@@ -12,10 +12,10 @@
 
 #include "absl/status/statusor.h"
 #include "beam/decode_strategy.h"
-#include "exec_request/request.h"
 #include "exec_request/step_plan.h"
-#include "exec_request/trace.h"
 #include "pages/page_pool.h"
+#include "request/request.h"
+#include "trace/trace.h"
 
 namespace espalier {
 

@@ -7,8 +7,8 @@
 
 #include "beam/finish_rule.h"
 #include "beam/token_tree.h"
-#include "exec_request/request.h"
 #include "kernels/select/select.h"
+#include "request/request.h"
 
 namespace espalier {
 

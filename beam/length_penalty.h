@@ -11,7 +11,7 @@
 // Source: Wu et al. 2016, https://arxiv.org/abs/1609.08144, equation 14.
 #pragma once
 
-#include "exec_request/generation_params.h"
+#include "request/generation_params.h"
 
 namespace espalier {
 

@@ -6,7 +6,7 @@
 #include "beam/allowed_sequences.h"
 #include "beam/decode_strategy.h"
 #include "beam/request_text.h"
-#include "exec_request/generation_params.h"
+#include "request/generation_params.h"
 
 namespace espalier {
 

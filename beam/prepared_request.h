@@ -11,8 +11,8 @@
 
 #include "beam/allowed_sequences.h"
 #include "beam/request_text.h"
-#include "exec_request/request.h"
 #include "exec_request/step_plan.h"
+#include "request/request.h"
 #include "text/tokenizer.h"
 
 namespace espalier {

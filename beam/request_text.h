@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/ids.h"
-#include "exec_request/generation_params.h"
+#include "request/generation_params.h"
 #include "text/stop_strings.h"
 #include "text/text_stream.h"
 #include "text/tokenizer.h"

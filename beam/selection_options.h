@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "exec_request/generation_params.h"
 #include "exec_request/step_plan.h"
+#include "request/generation_params.h"
 
 namespace espalier {
 

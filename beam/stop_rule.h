@@ -20,7 +20,7 @@
 
 #include "beam/finished_pool.h"
 #include "beam/length_penalty.h"
-#include "exec_request/generation_params.h"
+#include "request/generation_params.h"
 
 namespace espalier {
 

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/thread_pool.h"
-#include "exec_request/model_executor.h"
+#include "executor/host/model_executor.h"
 
 namespace espalier::testing {
 

@@ -23,7 +23,7 @@
 #include "base/check.h"
 #include "base/cpu_count.h"
 #include "batcher/engine.h"
-#include "exec_request/model_executor.h"
+#include "executor/host/model_executor.h"
 #include "model/llama_model.h"
 #include "tests/source_tree.h"
 #include "text/prompt_template.h"

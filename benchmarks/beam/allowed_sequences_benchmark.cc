@@ -7,7 +7,7 @@
 // the trie (Build) and lets go of the lists. Admit is what is left for the
 // strand, where everybody waits: taking the request, planning its first step,
 // letting it go. It was 2 us beside 40 ms. Search is a whole request of 4 steps
-// as an executor on the host selects (exec_request/select_all.h), on one
+// as an executor on the host selects (executor/host/select_all.h), on one
 // thread, with all its logits ready: what it takes beside the model.
 // Unrestricted is the same search without the trie.
 #include <benchmark/benchmark.h>
@@ -22,7 +22,7 @@
 #include "beam/beam_strategy.h"
 #include "beam/prepared_request.h"
 #include "beam/selection_options.h"
-#include "exec_request/select_all.h"
+#include "executor/host/select_all.h"
 
 namespace espalier {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "exec_request/request.h"
+#include "request/request.h"
 #include "text/tokenizer.h"
 
 namespace espalier::cli {

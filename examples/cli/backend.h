@@ -12,8 +12,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "exec_request/model_executor.h"
 #include "exec_request/step_executor.h"
+#include "executor/host/model_executor.h"
 #include "kernels/matmul/packed_matrix.h"
 
 namespace espalier::cli {

@@ -24,8 +24,8 @@
 #include "examples/cli/progress.h"
 #include "examples/cli/runtime.h"
 #include "examples/cli/wakeup.h"
-#include "exec_request/request_json.h"
-#include "exec_request/result_json.h"
+#include "request/json/request_json.h"
+#include "request/json/result_json.h"
 
 namespace espalier::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "examples/cli/line_reader.h"
 #include "examples/cli/options.h"
-#include "exec_request/request_json.h"
+#include "request/json/request_json.h"
 
 namespace espalier::cli {
 

@@ -21,7 +21,7 @@
 #include "examples/cli/output.h"
 #include "examples/cli/trace_command.h"
 #include "examples/cli/usage_error.h"
-#include "exec_request/param_fields.h"
+#include "request/json/param_fields.h"
 
 namespace espalier::cli {
 namespace {

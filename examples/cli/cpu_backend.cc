@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "examples/cli/backend.h"
-#include "exec_request/model_executor.h"
+#include "executor/host/model_executor.h"
 #include "model/llama_model.h"
 
 namespace espalier::cli {

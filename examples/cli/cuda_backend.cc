@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "examples/cli/backend.h"
-#include "model/cuda/cuda_executor.h"
+#include "executor/cuda/cuda_executor.h"
 #include "model/cuda/cuda_llama.h"
 
 namespace espalier::cli {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "base/status.h"
-#include "exec_request/param_fields.h"
+#include "request/json/param_fields.h"
 
 namespace espalier::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/output.h"
-#include "exec_request/param_fields.h"
+#include "request/json/param_fields.h"
 
 namespace espalier::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "examples/cli/option_names.h"
 #include "examples/cli/runtime_options.h"
-#include "exec_request/generation_params.h"
+#include "request/generation_params.h"
 
 namespace espalier::cli {
 

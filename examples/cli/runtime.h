@@ -16,7 +16,7 @@
 #include "examples/cli/backend.h"
 #include "examples/cli/runtime_options.h"
 #include "examples/cli/trace_recorder.h"
-#include "exec_request/request_json.h"
+#include "request/json/request_json.h"
 #include "text/prompt_template.h"
 #include "text/tokenizer.h"
 

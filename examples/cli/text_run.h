@@ -15,7 +15,7 @@
 #include "examples/cli/runtime.h"
 #include "examples/cli/text_printer.h"
 #include "examples/cli/text_source.h"
-#include "exec_request/generation_params.h"
+#include "request/generation_params.h"
 
 namespace espalier::cli {
 

@@ -17,12 +17,12 @@
 #include "base/wording.h"
 #include "examples/cli/line_reader.h"
 #include "examples/cli/output.h"
-#include "examples/cli/trace_dot.h"
-#include "examples/cli/trace_html.h"
-#include "examples/cli/trace_svg.h"
-#include "examples/cli/trace_text.h"
-#include "examples/cli/trace_tree.h"
-#include "exec_request/trace_json.h"
+#include "trace/trace_dot.h"
+#include "trace/trace_html.h"
+#include "trace/trace_json.h"
+#include "trace/trace_svg.h"
+#include "trace/trace_text.h"
+#include "trace/trace_tree.h"
 
 namespace espalier::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "exec_request/trace_json.h"
 #include "text/tokenizer.h"
+#include "trace/trace_json.h"
 
 namespace espalier::cli {
 

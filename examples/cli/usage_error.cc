@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "base/wording.h"
 #include "examples/cli/options.h"
-#include "exec_request/param_fields.h"
+#include "request/json/param_fields.h"
 
 namespace espalier::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "batcher/engine.h"
-#include "exec_request/model_executor.h"
+#include "executor/host/model_executor.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "batcher/engine.h"
-#include "exec_request/model_executor.h"
+#include "executor/host/model_executor.h"
 #include "model/llama_model.h"
 #include "text/prompt_template.h"
 #include "text/tokenizer.h"

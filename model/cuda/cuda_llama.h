@@ -26,10 +26,10 @@
 
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
+#include "base/cuda_memory.h"
 #include "exec_request/model.h"
 #include "kernels/attention/cuda_attention.h"
 #include "kernels/matmul/packed_matrix.h"
-#include "model/cuda/cuda_memory.h"
 #include "model/llama_config.h"
 
 namespace espalier {

@@ -10,11 +10,11 @@
 
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
+#include "base/cuda_memory.h"
 #include "base/device_layout.h"
 #include "kernels/attention/cuda_attention.h"
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "model/cuda/cuda_llama.h"
-#include "model/cuda/cuda_memory.h"
 #include "model/llama_config.h"
 
 namespace espalier {

@@ -18,7 +18,7 @@
 
 #include "base/cpu_count.h"
 #include "batcher/engine.h"
-#include "exec_request/model_executor.h"
+#include "executor/host/model_executor.h"
 #include "model/llama_model.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/source_tree.h"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "batcher/engine.h"
-#include "exec_request/model_executor.h"
+#include "executor/host/model_executor.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/status_matchers.h"
 

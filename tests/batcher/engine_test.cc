@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec_request/model_executor.h"
+#include "executor/host/model_executor.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"

@@ -27,7 +27,7 @@
 #include "batcher/engine.h"
 #include "batcher/scheduler.h"
 #include "beam/beam_group.h"
-#include "exec_request/resident_groups.h"
+#include "executor/host/resident_groups.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/stream_story.h"
 #include "tests/batcher/toy_requests.h"

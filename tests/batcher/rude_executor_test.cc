@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "batcher/engine.h"
-#include "exec_request/model_executor.h"
+#include "executor/host/model_executor.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"

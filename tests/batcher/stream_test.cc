@@ -19,7 +19,7 @@
 
 #include "batcher/engine.h"
 #include "beam/selection_options.h"
-#include "exec_request/model_executor.h"
+#include "executor/host/model_executor.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/stream_fixture.h"
 #include "tests/batcher/stream_story.h"

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "exec_request/report_logprobs.h"
-#include "exec_request/select_all.h"
+#include "executor/host/report_logprobs.h"
+#include "executor/host/select_all.h"
 
 namespace espalier::testing {
 namespace {

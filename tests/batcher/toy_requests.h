@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "batcher/scheduler.h"
-#include "exec_request/request.h"
-#include "exec_request/resident_groups.h"
+#include "executor/host/resident_groups.h"
+#include "request/request.h"
 #include "tests/toy_model.h"
 #include "text/tokenizer.h"
 

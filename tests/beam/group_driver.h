@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "beam/beam_group.h"
-#include "exec_request/resident_groups.h"
+#include "executor/host/resident_groups.h"
 #include "pages/page_pool.h"
 #include "tests/toy_model.h"
 

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "exec_request/request.h"
+#include "request/request.h"
 #include "tests/beam/search_alone.h"
 
 namespace espalier::testing {

@@ -10,7 +10,7 @@
 #include "base/thread_pool.h"
 #include "beam/make_strategy.h"
 #include "beam/selection_options.h"
-#include "exec_request/select_all.h"
+#include "executor/host/select_all.h"
 
 namespace espalier::testing {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "beam/decode_strategy.h"
-#include "exec_request/request.h"
+#include "request/request.h"
 #include "tests/toy_model.h"
 #include "text/tokenizer.h"
 
@@ -46,7 +46,7 @@ absl::StatusOr<int> SearchAlone(const LanguageModel& model,
                                 DecodeStrategy* strategy);
 
 // The same with everything a request may ask for: as the engine selects, from a
-// model's logits (exec_request/select_all.h).
+// model's logits (executor/host/select_all.h).
 using LogitsModel = std::function<std::vector<float>(std::span<const TokenId>)>;
 
 // ToyLogits after the tokens, which begin with the prompt.

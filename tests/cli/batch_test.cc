@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "tests/cli/program.h"
-#include "tests/exec_request/malformed_requests.h"
+#include "tests/request/json/malformed_requests.h"
 
 namespace espalier::testing {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "tests/cli/made_up_trace.h"
 #include "tests/cli/program.h"
+#include "tests/trace/made_up_trace.h"
 
 namespace espalier::testing {
 namespace {

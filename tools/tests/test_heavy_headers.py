@@ -27,7 +27,7 @@ MAY_READ = {
         "examples/cli/stream_output.cc",
         "examples/cli/text_run.cc",
         "examples/cli/text_source.cc",
-        "exec_request/model_executor.cc",
+        "executor/host/model_executor.cc",
         "tests/batcher/*",
         "tests/cli/signal_test.cc",
     ],

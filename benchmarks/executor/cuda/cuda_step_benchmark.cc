@@ -1,0 +1,313 @@
+// The whole decode step on a GPU, as the engine runs it: forward pass,
+// selection and bookkeeping, with plans in flight ahead of their answers. The
+// weights are random, so that shapes nobody has weights for can be measured.
+//
+//   cuda_step_benchmark [--new-tokens N] [--torch FILE] [--processors] CASE...
+//   cuda_step_benchmark 8b:8x4/512      8 requests, 4 beams, 512 prompt tokens
+//   cuda_step_benchmark 8b:64s1/512     64 requests, a sample each
+//
+// Models: 68m, 0.6b, 1b, 8b. Prompts are random, no token ends a sequence, all
+// requests come at once; the first of two runs warms up. With --processors all
+// have a repetition penalty and repeat no n-gram of three tokens. Prints a line
+// of a markdown table a case:
+//
+//   ms/step   from one step's end to the next's, on average over the steps in
+//             which all beams of all requests decode and nobody joins
+//   busy      from its first kernel to its last, by the device's clock
+//   gap       the median time in which the device waited for the next step
+//   host      the engine's thread: writing a plan and applying an answer
+//   limit     what the step has to read, at the rate that a plain kernel
+//   reached
+//             in this very run, or to multiply, at that of a large product:
+//             whichever takes longer. Prompts count once a request, generated
+//             tokens for each beam
+//   torch     what benchmarks/peers/torch_graph.py wrote into FILE
+//   total     the whole run, prompts included
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/check.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "base/stopwatch.h"
+#include "batcher/engine.h"
+#include "benchmarks/device_rates.h"
+#include "benchmarks/executor/cuda/decode_case.h"
+#include "executor/cuda/cuda_executor.h"
+#include "model/cuda/cuda_llama.h"
+
+namespace espalier {
+namespace {
+
+constexpr int kPageSize = 16;
+
+int CeilDiv(int a, int b) { return (a + b - 1) / b; }
+
+// Notes when steps end whose every row is a beam that decodes.
+class StepClock : public StepExecutor {
+ public:
+  StepClock(std::shared_ptr<StepExecutor> steps, int num_rows)
+      : steps_(std::move(steps)), num_rows_(num_rows) {}
+
+  const ModelDescription& description() const override {
+    return steps_->description();
+  }
+  int max_plans_in_flight() const override {
+    return steps_->max_plans_in_flight();
+  }
+  void Execute(StepPlan plan, Done done) override {
+    const bool full = IsFull(plan);
+    steps_->Execute(std::move(plan), [this, full, done = std::move(done)](
+                                         absl::StatusOr<StepResult> result) {
+      if (full && result.ok()) Note(*result);
+      done(std::move(result));
+    });
+  }
+
+  int num_steps() const { return static_cast<int>(ends_.size()) - 1; }
+  absl::Duration MeanStep() const {
+    CHECK(num_steps() > 0) << "no two full steps";
+    return absl::FromChrono(ends_.back() - ends_.front()) / num_steps();
+  }
+  absl::Duration MeanBusy() const { return busy_ / (num_steps() + 1); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool IsFull(const StepPlan& plan) const {
+    size_t num_rows = plan.rows.size();
+    for (const GroupContinuation& group : plan.continuations) {
+      num_rows += group.tail_pages.size();
+    }
+    return num_rows == num_rows_ && plan.tokens.size() == plan.rows.size();
+  }
+  void Note(const StepResult& result) {
+    ends_.push_back(Clock::now());
+    busy_ += result.forward_time + result.select_time;
+  }
+
+  const std::shared_ptr<StepExecutor> steps_;
+  const size_t num_rows_;
+  std::vector<Clock::time_point> ends_;
+  absl::Duration busy_;
+};
+
+struct Measured {
+  absl::Duration step;
+  absl::Duration busy;
+  absl::Duration host;
+  absl::Duration total;
+  absl::Duration gap = {};
+};
+
+struct Options {
+  int num_new_tokens = 64;
+  bool processors = false;
+  std::string torch;
+  std::vector<DecodeCase> cases;
+};
+
+Request RandomRequest(const DecodeCase& c, int vocab_size,
+                      const Options& options, int seed) {
+  std::mt19937 random(seed);
+  Request request;
+  for (int i = 0; i < c.num_prompt_tokens; ++i) {
+    request.prompt_tokens.push_back(random() % vocab_size);
+  }
+  if (c.samples) {
+    request.params.do_sample = true;
+    request.params.top_p = 0.9;
+    request.params.seed = seed;
+    request.params.best_of = c.num_beams;
+  } else {
+    request.params.num_beams = c.num_beams;
+  }
+  if (options.processors) {
+    request.params.repetition_penalty = 1.2;
+    request.params.no_repeat_ngram_size = 3;
+  }
+  request.params.max_new_tokens = options.num_new_tokens;
+  request.params.eos_token_id.emplace();
+  return request;
+}
+
+EngineFigures Figures(boost::asio::io_context& context, Engine& engine) {
+  EngineFigures figures;
+  boost::asio::co_spawn(
+      context, engine.Figures(),
+      [&](std::exception_ptr, EngineFigures f) { figures = std::move(f); });
+  context.restart();
+  context.run();
+  return figures;
+}
+
+Measured RunOnce(const DecodeCase& c,
+                 const std::shared_ptr<StepExecutor>& steps,
+                 int max_step_tokens, const Options& run) {
+  boost::asio::io_context context(1);
+  const auto clock = std::make_shared<StepClock>(steps, c.num_rows());
+  EngineOptions options;
+  options.scheduler.max_step_tokens = max_step_tokens;
+  Engine engine =
+      Engine::Create(context.get_executor(), clock, options).value();
+  const Stopwatch watch;
+  for (int i = 0; i < c.num_requests; ++i) {
+    boost::asio::co_spawn(
+        context,
+        engine.Generate(
+            RandomRequest(c, steps->description().vocab_size, run, i)),
+        [](std::exception_ptr, const absl::StatusOr<Result>& result) {
+          CHECK(result.ok()) << result.status().ToString();
+        });
+  }
+  context.run();
+  const absl::Duration total = watch.Elapsed();
+  const EngineFigures figures = Figures(context, engine);
+  return {.step = clock->MeanStep(),
+          .busy = clock->MeanBusy(),
+          .host = (figures.plan_time + figures.advance_time) /
+                  figures.scheduler.num_steps,
+          .total = total};
+}
+
+// The worst case of pages that the scheduler promises, and some.
+int64_t KvBytes(const DecodeCase& c, const LlamaConfig& config,
+                int num_new_tokens) {
+  const int64_t pages =
+      c.num_requests *
+          (CeilDiv(c.num_prompt_tokens, kPageSize) +
+           int64_t{c.num_beams} * (CeilDiv(num_new_tokens, kPageSize) + 2)) +
+      64;
+  return pages * kPageSize * 4 * config.num_layers * config.kv_size();
+}
+
+absl::StatusOr<Measured> Measure(const DecodeCase& c, const CudaDevice& device,
+                                 const Options& options) {
+  const LlamaConfig& config = c.shape();
+  const int max_step_tokens = std::max(4096, c.num_rows());
+  const CudaLlamaOptions llama = {
+      .page_size = kPageSize,
+      .kv_cache_bytes = KvBytes(c, config, options.num_new_tokens),
+      .dtype = DType::kBFloat16,
+      .max_tokens = max_step_tokens,
+      .max_logits = c.num_rows()};
+  ASSIGN_OR_RETURN(auto model, CudaLlama::Random(config, llama, device));
+  ASSIGN_OR_RETURN(const std::shared_ptr<CudaExecutor> steps,
+                   CudaExecutor::Create(std::move(model), llama, device));
+  RunOnce(c, steps, max_step_tokens, options);
+  Measured measured = RunOnce(c, steps, max_step_tokens, options);
+  measured.gap = steps->figures().median_gap;
+  return measured;
+}
+
+// Milliseconds of torch's step by case, from the lines of `path`.
+absl::StatusOr<std::map<std::string, double>> ReadTorch(
+    const std::string& path) {
+  std::map<std::string, double> steps;
+  if (path.empty()) return steps;
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1 << 20));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    ASSIGN_OR_RETURN(const json::value value, ParseJson(line));
+    const std::string name = Concat(std::string(value.at("model").as_string()),
+                                    ":", value.at("requests").as_int64(), "x",
+                                    value.at("beams").as_int64(), "/",
+                                    value.at("prompt").as_int64());
+    steps[name] = value.at("step_ms").as_double();
+  }
+  return steps;
+}
+
+absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "--new-tokens" && i + 1 < argc) {
+      options.num_new_tokens = std::atoi(argv[++i]);
+    } else if (arg == "--torch" && i + 1 < argc) {
+      options.torch = argv[++i];
+    } else if (arg == "--processors") {
+      options.processors = true;
+    } else {
+      ASSIGN_OR_RETURN(options.cases.emplace_back(), DecodeCase::Parse(arg));
+    }
+  }
+  if (options.num_new_tokens < 4) {
+    return InvalidArgument("--new-tokens must be at least 4");
+  }
+  return options;
+}
+
+double LimitMs(const DecodeCase& c, const DeviceRates& rates,
+               int num_generated) {
+  return 1e3 * std::max(c.StepBytes(num_generated) / rates.bytes_per_s,
+                        c.StepFlops(num_generated) / rates.flops_per_s);
+}
+
+void PrintLine(const DecodeCase& c, const Measured& m, double limit_ms,
+               std::optional<double> torch_ms) {
+  const double step_ms = absl::ToDoubleMilliseconds(m.step);
+  const std::string torch =
+      torch_ms ? absl::StrFormat("%.3f | %.2f", *torch_ms, *torch_ms / step_ms)
+               : "– | –";
+  std::printf("| %s | %.4f | %.4f | %.1f | %.1f | %.4f | %.2f | %s | %.3f |\n",
+              c.name.c_str(), step_ms, absl::ToDoubleMilliseconds(m.busy),
+              absl::ToDoubleMicroseconds(m.gap),
+              absl::ToDoubleMicroseconds(m.host), limit_ms, step_ms / limit_ms,
+              torch.c_str(), absl::ToDoubleSeconds(m.total));
+  std::fflush(stdout);
+}
+
+absl::Status Run(const Options& options) {
+  ASSIGN_OR_RETURN(const CudaDevice device, CudaDevice::Open(0));
+  ASSIGN_OR_RETURN(const auto torch, ReadTorch(options.torch));
+  ASSIGN_OR_RETURN(const DeviceRates rates, MeasureRates(device));
+  std::printf(
+      "%s, bf16, reads %.2f TB/s, multiplies %.0f TFLOP/s; %d new tokens%s\n\n",
+      device.name.c_str(), rates.bytes_per_s / 1e12, rates.flops_per_s / 1e12,
+      options.num_new_tokens,
+      options.processors ? ", penalties and n-grams" : "");
+  std::printf(
+      "| model:requests×beams/prompt | ms/step | busy | gap µs | host µs | "
+      "limit ms | "
+      "step / limit | torch ms | torch / step | total s |\n"
+      "|---|---|---|---|---|---|---|---|---|---|\n");
+  for (const DecodeCase& c : options.cases) {
+    const absl::StatusOr<Measured> measured = Measure(c, device, options);
+    if (!measured.ok()) {
+      std::printf("| %s | %s |\n", c.name.c_str(),
+                  Message(measured.status()).c_str());
+      continue;
+    }
+    const auto found = torch.find(c.name);
+    PrintLine(
+        c, *measured, LimitMs(c, rates, options.num_new_tokens / 2),
+        found == torch.end() ? std::nullopt : std::optional(found->second));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace espalier
+
+int main(int argc, char** argv) {
+  const auto options = espalier::ParseOptions(argc, argv);
+  const absl::Status status =
+      options.ok() ? espalier::Run(*options) : options.status();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "cuda_step_benchmark: %s\n",
+               espalier::Message(status).c_str());
+  return 1;
+}

@@ -1,0 +1,83 @@
+#include "benchmarks/executor/cuda/decode_case.h"
+
+#include <cstdio>
+#include <map>
+
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+constexpr int kMaxContext = 16384;
+
+LlamaConfig Shape(int hidden, int layers, int heads, int kv_heads, int head_dim,
+                  int ffn, int vocab, bool tied) {
+  LlamaConfig config;
+  config.hidden_size = hidden;
+  config.num_layers = layers;
+  config.num_heads = heads;
+  config.num_kv_heads = kv_heads;
+  config.head_dim = head_dim;
+  config.intermediate_size = ffn;
+  config.vocab_size = vocab;
+  config.tie_word_embeddings = tied;
+  config.max_context = kMaxContext;
+  return config;
+}
+
+// Those of benchmarks/peers/torch_graph.py.
+const std::map<std::string, LlamaConfig>& Shapes() {
+  static const auto* const shapes = new std::map<std::string, LlamaConfig>{
+      {"68m", Shape(768, 2, 12, 12, 64, 3072, 32000, false)},
+      {"0.6b", Shape(1024, 28, 16, 8, 128, 3072, 151936, true)},
+      {"1b", Shape(2048, 16, 32, 8, 64, 8192, 128256, true)},
+      {"8b", Shape(4096, 32, 32, 8, 128, 14336, 128256, false)}};
+  return *shapes;
+}
+
+}  // namespace
+
+absl::StatusOr<DecodeCase> DecodeCase::Parse(const std::string& text) {
+  DecodeCase parsed;
+  char model[16] = "";
+  char kind[2] = "";
+  char rest;
+  const int num_read = std::sscanf(
+      text.c_str(), "%15[^:]:%d%1[xs]%d/%d%c", model, &parsed.num_requests,
+      kind, &parsed.num_beams, &parsed.num_prompt_tokens, &rest);
+  if (num_read != 5 || !Shapes().contains(model) || parsed.num_requests < 1 ||
+      parsed.num_beams < 1 || parsed.num_prompt_tokens < 1) {
+    return InvalidArgument("not a case: ", text);
+  }
+  parsed.name = text;
+  parsed.model = model;
+  parsed.samples = kind[0] == 's';
+  return parsed;
+}
+
+const LlamaConfig& DecodeCase::shape() const { return Shapes().at(model); }
+
+double DecodeCase::NumWeights() const {
+  const LlamaConfig& config = shape();
+  const double projections =
+      double(config.hidden_size) * (2 * config.q_size() + 2 * config.kv_size());
+  const double mlp = 3.0 * config.hidden_size * config.intermediate_size;
+  return config.num_layers * (projections + mlp) +
+         double(config.vocab_size) * config.hidden_size;
+}
+
+double DecodeCase::StepBytes(int num_generated) const {
+  const double num_tokens =
+      num_requests * (num_prompt_tokens + double(num_beams) * num_generated);
+  const double token = 2.0 * shape().num_layers * shape().kv_size();
+  return 2 * (NumWeights() + num_tokens * token);
+}
+
+double DecodeCase::StepFlops(int num_generated) const {
+  const double num_tokens = num_prompt_tokens + num_generated;
+  const double attention =
+      2 * num_tokens * shape().num_layers * shape().q_size();
+  return 2 * num_rows() * (NumWeights() + attention);
+}
+
+}  // namespace espalier

@@ -1,0 +1,143 @@
+#include "executor/contenders.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "exec_request/diverse_choice.h"
+#include "kernels/sample/perturb.h"
+
+namespace espalier {
+namespace {
+
+constexpr double kNoFloor = -std::numeric_limits<double>::infinity();
+
+// A candidate as one of all rows.
+struct Place {
+  double sum;
+  int row;
+  int idx;  // in the row
+
+  // In the order of ranks, where ties stay as they came.
+  bool operator<(const Place& other) const {
+    return std::tuple(-sum, row, idx) <
+           std::tuple(-other.sum, other.row, other.idx);
+  }
+};
+
+}  // namespace
+
+Contenders::Contenders(const PlanSelection& selection)
+    : selection_(selection),
+      ranking_(selection.ranking),
+      rows_(selection.num_rows),
+      floor_(kNoFloor) {}
+
+// A candidate's cumulative score is rounded to float32 once: by less than
+// 2^-24 of itself. Where its sum reaches the floor, the score is no further
+// below it than noise goes, which ends at 36.7.
+double Contenders::Above(int row) const {
+  const double floor = floor_.load(std::memory_order_relaxed);
+  if (floor == kNoFloor || !ranking_.parent_sums.empty()) return kNoFloor;
+  const double cum = selection_.cum_log_probs[row];
+  const double slack = 0x1p-22 * (std::abs(cum) + std::abs(floor) + 64);
+  return floor - cum - slack;
+}
+
+std::vector<double> Contenders::SumsOf(
+    int row, std::span<const Candidate> candidates) const {
+  std::vector<double> sums;
+  AddNoise(candidates, selection_.rule->sampling.seed, row,
+           selection_.num_generated, &sums);
+  return sums;
+}
+
+size_t Contenders::Shift(int row, std::vector<double>* sums) const {
+  const auto highest = std::ranges::max_element(*sums);
+  const size_t idx = highest - sums->begin();
+  const double maximum = *highest;
+  for (double& sum : *sums) {
+    sum = ShiftToMaximum(sum, maximum, ranking_.parent_sums[row]);
+  }
+  return idx;
+}
+
+void Contenders::Add(int row, std::vector<Candidate> candidates) {
+  Row& added = rows_[row];
+  // A row that is not a number ends the request: it stays.
+  if (!by_sums() || candidates.empty() || candidates[0].token < 0) {
+    added.candidates = std::move(candidates);
+    return;
+  }
+  std::vector<double> sums = SumsOf(row, candidates);
+  const bool shifts = !ranking_.parent_sums.empty();
+  const size_t highest = shifts ? Shift(row, &sums) : sums.size();
+  RaiseFloor(sums);
+  const double floor = floor_.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (sums[i] < floor && i != highest) continue;
+    if (i == highest) added.highest = static_cast<int>(added.sums.size());
+    added.candidates.push_back(candidates[i]);
+    added.sums.push_back(sums[i]);
+  }
+}
+
+void Contenders::RaiseFloor(std::span<const double> sums) {
+  const size_t num_first = ranking_.num_first;
+  const double floor = floor_.load(std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  std::ranges::copy_if(sums, std::back_inserter(first_sums_),
+                       [&](double sum) { return sum >= floor; });
+  if (first_sums_.size() < 2 * num_first) return;
+  const auto last = first_sums_.begin() + (num_first - 1);
+  std::nth_element(first_sums_.begin(), last, first_sums_.end(),
+                   std::greater<>());
+  first_sums_.resize(num_first);
+  floor_.store(first_sums_.back(), std::memory_order_relaxed);
+}
+
+std::vector<Candidate> Contenders::Take() {
+  std::vector<Candidate> taken;
+  const auto take_all = [&](const Row& row) {
+    taken.insert(taken.end(), row.candidates.begin(), row.candidates.end());
+  };
+  if (!by_sums()) {
+    for (const Row& row : rows_) take_all(row);
+    return KeepChoosable(selection_, std::move(taken));
+  }
+  const double floor = floor_.load(std::memory_order_relaxed);
+  std::vector<Place> places;
+  for (int row = 0; row < std::ssize(rows_); ++row) {
+    for (int i = 0; i < std::ssize(rows_[row].sums); ++i) {
+      const double sum = rows_[row].sums[i];
+      if (sum >= floor) places.push_back({sum, row, i});
+    }
+  }
+  const size_t num_first = ranking_.num_first;
+  if (places.size() > num_first) {
+    std::nth_element(places.begin(), places.begin() + num_first, places.end());
+    places.resize(num_first);
+  }
+  std::vector<std::vector<bool>> is_first(rows_.size());
+  for (const auto& [sum, row, idx] : places) {
+    is_first[row].resize(rows_[row].sums.size());
+    is_first[row][idx] = true;
+  }
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    const Row& row = rows_[r];
+    if (row.sums.empty()) take_all(row);
+    if (is_first[r].empty()) continue;
+    if (row.highest >= 0) is_first[r][row.highest] = true;
+    for (size_t i = 0; i < row.candidates.size(); ++i) {
+      if (is_first[r][i]) taken.push_back(row.candidates[i]);
+    }
+  }
+  rows_.clear();
+  return taken;
+}
+
+}  // namespace espalier

@@ -1,0 +1,325 @@
+#include "executor/cuda/cuda_batch_image.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace espalier {
+namespace {
+
+// Of a row whose edits the device makes: nobody reads it.
+constexpr CudaRowEdits kMade = {.begin = -1, .end = -1};
+
+int PlannedPositions(int position) {
+  return (position / kPlannedPositions + 1) * kPlannedPositions;
+}
+
+}  // namespace
+
+std::vector<CudaAnswerPart> CudaBatchImage::AddBeams(
+    const CudaGroup& group, const CudaGroupRequest& request) {
+  CHECK(prompt_tokens.empty()) << "rows of beams come before prompts";
+  const int first_row = num_rows;
+  common_edits_.reset();
+  std::vector<CudaAnswerPart> parts(1);
+  if (request.rule->kind == SelectionKind::kRows) {
+    // In the order of slots, as tokens are: tables of rows then stay the same.
+    std::vector<int> ranks(group.num_slots);
+    for (int rank = 0; rank < group.num_slots; ++rank) {
+      ranks[request.slots[rank]] = rank;
+    }
+    parts.resize(group.num_slots);
+    for (const int rank : ranks) parts[rank] = AddRow(group, request, rank);
+  } else {
+    parts[0] =
+        AddGroup(group, request,
+                 {.num_lines = group.num_slots, .num_draws = group.num_slots});
+  }
+  num_rows += group.num_slots;
+  for (int slot = 0; slot < group.num_slots; ++slot) {
+    token_tables.push_back(group.first_slot + slot);
+  }
+  AddAttention(group, first_row);
+  return parts;
+}
+
+CudaAnswerPart CudaBatchImage::AddRow(const CudaGroup& group,
+                                      const CudaGroupRequest& request,
+                                      int rank) {
+  CudaGroup row = group;
+  row.first_slot += request.slots[rank];
+  row.num_slots = 1;
+  return AddGroup(row, request, {.first_rank = rank, .num_lines = 1});
+}
+
+CudaAnswerPart CudaBatchImage::AddGroup(const CudaGroup& group,
+                                        const CudaGroupRequest& request,
+                                        const Lines& lines) {
+  const bool draws = request.rule->kind == SelectionKind::kDraws;
+  const int first_row = num_lines();
+  CudaAnswerPart part = {num_groups(), num_candidates, lines.first_rank};
+  const int m = draws ? lines.num_draws
+                      : static_cast<int>(std::min<int64_t>(
+                            request.num_candidates,
+                            int64_t{lines.num_lines} * shape.vocab_size));
+  selections.push_back({.first_row = first_row,
+                        .num_rows = lines.num_lines,
+                        .num_candidates = draws ? 0 : m,
+                        .first_candidate = num_candidates,
+                        .domain = request.rule->domain});
+  groups.push_back({.first_slot = group.first_slot,
+                    .num_slots = group.num_slots,
+                    .num_shared_pages = group.num_shared_pages,
+                    .first_eos = static_cast<int>(eos_token_ids.size()),
+                    .num_eos = static_cast<int>(group.eos_token_ids.size())});
+  eos_token_ids.insert(eos_token_ids.end(), group.eos_token_ids.begin(),
+                       group.eos_token_ids.end());
+  row_params.resize(first_row + lines.num_lines, -1);
+  perturbed_rows.resize(row_params.size());
+  perturbed_params.resize(row_params.size(), -1);
+  perturbed_selections.push_back(selections.back());
+  perturbed_selections.back().num_candidates = 0;
+  if (draws) AddDraws(group, request, lines);
+  if (request.rule->perturbed) AddPerturbed(request, lines.first_rank);
+  if (request.rule->num_logprobs >= 0) {
+    part.log_probs = log_probs.AskGroup({.first_row = first_row,
+                                         .num_rows = lines.num_lines,
+                                         .first_candidate = num_candidates,
+                                         .num_candidates = m},
+                                        request.rule->num_logprobs);
+  }
+  num_candidates += m;
+  if (selections.back().num_candidates > 0) {
+    max_candidates = std::max(max_candidates, m);
+    max_group_rows = std::max(max_group_rows, lines.num_lines);
+  }
+  row_groups.insert(row_groups.end(), lines.num_lines, part.group_idx);
+  AddEdits(group, request, lines);
+  return part;
+}
+
+void CudaBatchImage::AddDraws(const CudaGroup& group,
+                              const CudaGroupRequest& request,
+                              const Lines& lines) {
+  std::fill(row_params.end() - lines.num_lines, row_params.end(),
+            static_cast<int>(params.size()));
+  params.push_back(request.rule->sampling);
+  groups.back().first_draw = num_draws;
+  groups.back().num_draws = lines.num_draws;
+  groups.back().num_prompt_tokens = group.position + 1 - request.num_generated;
+  num_draws += lines.num_draws;
+}
+
+// The row of the last group is not selected for, but perturbed.
+void CudaBatchImage::AddPerturbed(const CudaGroupRequest& request, int rank) {
+  const int m = std::exchange(selections.back().num_candidates, 0);
+  perturbed_selections.back().num_candidates = m;
+  perturbed_rows.back() = {
+      .domain = request.rule->domain,
+      .rank = static_cast<uint32_t>(rank),
+      .position = static_cast<uint32_t>(request.num_generated)};
+  perturbed_params.back() = static_cast<int>(params.size());
+  params.push_back(request.rule->sampling);
+  max_perturbed = std::max(max_perturbed, m);
+}
+
+CudaRowEdits CudaBatchImage::AddView(const CudaGroupRequest& request,
+                                     const ScoreEdits::View& view) {
+  const int begin = static_cast<int>(edits.size());
+  edits.insert(edits.end(), view.edits.begin(), view.edits.end());
+  return {.begin = begin,
+          .end = static_cast<int>(edits.size()),
+          .repetition_penalty = request.rule->processors.repetition_penalty,
+          .only_edited = view.only_edited};
+}
+
+CudaRowEdits CudaBatchImage::AddList(const CudaGroupRequest& request,
+                                     int rank) {
+  ScoreEdits::Row row = {.num_generated = request.num_generated,
+                         .vocab_size = shape.vocab_size};
+  if (!request.histories.empty()) row.tail = request.histories[rank];
+  if (!request.allowed.empty()) row.allowed = &request.allowed[rank];
+  std::vector<TokenEdit> storage;
+  return AddView(request, EditsOf(*request.rule)->OfRow(row, &storage));
+}
+
+// Where they depend on no history, nor on what is allowed in its place, all
+// lines of a request share one list. Lines without a beam have none.
+void CudaBatchImage::AddEdits(const CudaGroup& group,
+                              const CudaGroupRequest& request,
+                              const Lines& lines) {
+  const int num_lists = static_cast<int>(
+      std::max(request.histories.size(), request.allowed.size()));
+  edit_rows.resize(row_groups.size());
+  if (num_lists == 0 && request.rule->processors.needs_history()) {
+    return AddMadeEdits(group, request, lines.num_lines);
+  }
+  if (num_lists == 0 && !common_edits_.has_value()) {
+    common_edits_ = AddList(request, 0);
+  }
+  for (int i = 0; i < lines.num_lines; ++i) {
+    const int rank = lines.first_rank + i;
+    row_edits.push_back(num_lists == 0     ? *common_edits_
+                        : rank < num_lists ? AddList(request, rank)
+                                           : CudaRowEdits());
+    restricts_rows = restricts_rows || row_edits.back().only_edited;
+  }
+}
+
+// Any line may have a beam.
+void CudaBatchImage::AddMadeEdits(const CudaGroup& group,
+                                  const CudaGroupRequest& request,
+                                  int num_lines) {
+  row_edits.resize(row_edits.size() + num_lines, kMade);
+  const int rule = static_cast<int>(edit_rules.size());
+  edit_rules.push_back(AddRule(group, request));
+  const int room = static_cast<int>(MaxEdits(request.rule->processors,
+                                             PlannedPositions(group.position),
+                                             shape.vocab_size));
+  for (auto row = edit_rows.end() - num_lines; row != edit_rows.end(); ++row) {
+    num_made_edits += room;
+    *row = {.rule = rule,
+            .begin = static_cast<int>(shape.max_edits - num_made_edits)};
+  }
+}
+
+CudaEditRule CudaBatchImage::AddRule(const CudaGroup& group,
+                                     const CudaGroupRequest& request) {
+  const ScoreProcessors& processors = request.rule->processors;
+  const std::shared_ptr<const ScoreEdits> all = EditsOf(*request.rule);
+  const CudaRowEdits common = AddView(
+      request, all->WithoutText(request.num_generated, shape.vocab_size));
+  for (const std::vector<TokenId>& word : processors.bad_words) {
+    if (word.size() == 1) continue;  // not of the history
+    for (const TokenId token : word) edits.push_back({.token = token});
+    edits.back().banned = true;
+  }
+  return {.common_begin = common.begin,
+          .common_end = common.end,
+          .words_begin = common.end,
+          .words_end = static_cast<int>(edits.size()),
+          .num_prompt_tokens = group.position + 1 - request.num_generated,
+          .repetition_penalty = processors.repetition_penalty,
+          .frequency_penalty = processors.frequency_penalty,
+          .presence_penalty = processors.presence_penalty,
+          .no_repeat_ngram_size = processors.no_repeat_ngram_size,
+          .only_edited = common.only_edited ? 1 : 0};
+}
+
+void CudaBatchImage::AddAttention(const CudaGroup& group, int first_row) {
+  const bool shares = group.num_slots > 1 && group.num_shared_pages > 0;
+  const int kv_begin = shares ? group.num_shared_pages * shape.page_size : 0;
+  if (shares) {
+    shared_runs.push_back({.first_query = first_row,
+                           .num_queries = group.num_slots,
+                           .table = group.first_slot,
+                           .kv_end = kv_begin});
+  }
+  const int bound = PlannedPositions(group.position);
+  for (int slot = 0; slot < group.num_slots; ++slot) {
+    attention_rows.push_back(
+        {.first_query = first_row + slot,
+         .num_queries = 1,
+         .table = group.first_slot + slot,
+         .kv_begin = kv_begin,
+         .max_positions = std::min(bound, shape.max_positions)});
+  }
+}
+
+int CudaBatchImage::AddPrompt(std::span<const TokenId> tokens,
+                              int first_position, int table) {
+  const int num_new_tokens = static_cast<int>(tokens.size());
+  attention_rows.push_back({.first_query = num_tokens(),
+                            .num_queries = num_new_tokens,
+                            .table = table,
+                            .max_positions = first_position + num_new_tokens});
+  prompt_tokens.insert(prompt_tokens.end(), tokens.begin(), tokens.end());
+  for (int i = 0; i < num_new_tokens; ++i) {
+    prompt_positions.push_back(first_position + i);
+  }
+  token_tables.insert(token_tables.end(), num_new_tokens, table);
+  return num_tokens() - 1;
+}
+
+std::vector<CudaAnswerPart> CudaBatchImage::AddPromptLines(
+    const CudaGroup& group, const CudaGroupRequest& request,
+    std::span<const int> last_tokens, std::span<const float> cum_log_probs) {
+  const int num_new_lines = static_cast<int>(last_tokens.size());
+  const int first_line = num_lines();
+  common_edits_.reset();
+  prompt_logits_tokens.insert(prompt_logits_tokens.end(), last_tokens.begin(),
+                              last_tokens.end());
+  prompt_cum_log_probs.insert(prompt_cum_log_probs.end(), cum_log_probs.begin(),
+                              cum_log_probs.end());
+  std::vector<CudaAnswerPart> parts;
+  if (request.rule->kind == SelectionKind::kRows) {
+    for (int rank = 0; rank < num_new_lines; ++rank) {
+      parts.push_back(AddRow(group, request, rank));
+    }
+    return parts;
+  }
+  parts.push_back(
+      AddGroup(group, request,
+               {.num_lines = num_new_lines,
+                .num_draws = static_cast<int>(request.samples.size())}));
+  if (request.rule->kind == SelectionKind::kDraws) {
+    AddPromptDraws(request, first_line, num_new_lines,
+                   parts[0].first_candidate);
+  }
+  return parts;
+}
+
+void CudaBatchImage::AddPromptDraws(const CudaGroupRequest& request,
+                                    int first_line, int num_lines,
+                                    int first_candidate) {
+  for (int i = 0; i < std::ssize(request.samples); ++i) {
+    const int rank = num_lines == 1 ? 0 : i;
+    prompt_draws.push_back(
+        {.row = first_line + rank,
+         .candidate = first_candidate + i,
+         .beam = rank,
+         .sample = static_cast<uint32_t>(request.samples[i]),
+         .position = static_cast<uint32_t>(request.num_generated)});
+  }
+}
+
+CudaLogProbPlace CudaBatchImage::AddKnownLines(int first_token,
+                                               std::span<const TokenId> next,
+                                               int num_logprobs) {
+  const CudaLogProbPlace place =
+      log_probs.AskKnown(num_lines(), next, num_logprobs);
+  for (size_t i = 0; i < next.size(); ++i) {
+    prompt_logits_tokens.push_back(first_token + static_cast<int>(i));
+  }
+  prompt_cum_log_probs.resize(prompt_logits_tokens.size());
+  row_groups.resize(num_lines() + next.size(), -1);
+  row_edits.resize(num_lines());
+  edit_rows.resize(num_lines());
+  row_params.resize(num_lines(), -1);
+  perturbed_rows.resize(num_lines());
+  perturbed_params.resize(num_lines(), -1);
+  return place;
+}
+
+std::vector<int> CudaBatchImage::SelectRowGroups() const {
+  std::vector<int> selecting = row_groups;
+  for (int& group : selecting) {
+    if (group >= 0 && selections[group].num_candidates == 0) group = -1;
+  }
+  return selecting;
+}
+
+void CudaBatchImage::Pad(int padded_rows, int padding_table) {
+  CHECK(prompt_tokens.empty()) << "a batch with prompts needs no padding";
+  num_rows = padded_rows;
+  row_groups.resize(padded_rows, -1);
+  row_edits.resize(padded_rows);
+  edit_rows.resize(padded_rows);
+  row_params.resize(padded_rows, -1);
+  perturbed_rows.resize(padded_rows);
+  perturbed_params.resize(padded_rows, -1);
+  token_tables.resize(padded_rows, padding_table);
+}
+
+}  // namespace espalier

@@ -1,0 +1,175 @@
+// CudaBatchImage: one step's batch as the device will see it, in vectors of
+// the host. Rows of beams come first, then tokens of prompts:
+//
+//   tokens  [ group 0: a slot each | group 1 | ... | prompt | prompt | ... ]
+//   lines   [ group 0: a rank each | group 1 | ... | of prompts that end   ]
+//
+// What the rows of beams feed the device knows
+// (kernels/resident/cuda_resident.h), so between two steps of the same groups
+// almost nothing here changes.
+//
+// Where a request asks for candidates of each of its rows (kRows), each is a
+// group of one slot for the device; no such group goes on by itself.
+//
+//   CudaBatchImage image(shape);
+//   image.AddBeams(group, request);
+//   const int last = image.AddPrompt(tokens, first_position, table);
+//   image.AddPromptLines(group, request, {&last, 1}, {&cum_log_prob, 1});
+//
+// Thread rule: a plain value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "exec_request/step_plan.h"
+#include "executor/cuda/cuda_groups.h"
+#include "executor/cuda/cuda_logprob_image.h"
+#include "kernels/attention/cuda_attention.h"
+#include "kernels/resident/cuda_history_edits.h"
+#include "kernels/resident/cuda_resident.h"
+#include "kernels/sample/cuda_perturb.h"
+#include "kernels/select/cuda_select.h"
+
+namespace espalier {
+
+// What a group asks of a step's logits: what PlanSelection and
+// GroupContinuation have in common.
+struct CudaGroupRequest {
+  int num_candidates = 1;
+  int num_generated = 0;
+  const SelectionRule* rule = nullptr;  // not null
+  // As in PlanSelection, by rank; of continuations there are none. Histories
+  // that processors need and that are not given the device has.
+  std::span<const std::vector<TokenId>> histories = {};
+  std::span<const std::span<const TokenId>> allowed = {};
+  std::span<const int> slots = {};
+  std::span<const int> samples = {};
+};
+
+// Where an answer will be, or a part of it: of kRows there is a part a row.
+struct CudaAnswerPart {
+  int group_idx = 0;
+  int first_candidate = 0;
+  int first_rank = 0;  // of the rows that its candidates follow
+  CudaLogProbPlace log_probs = {};
+};
+
+// What is planned by lengths is planned for lengths up to the next multiple of
+// this, a function of the position alone: work lists of attention, and room for
+// edits that follow from histories, hold for that many steps; and a list's
+// longest chunk is mostly filled.
+inline constexpr int kPlannedPositions = 64;
+
+struct CudaBatchImage {
+  // Of the model, and room for edits.
+  struct Shape {
+    int vocab_size = 1;
+    int page_size = 1;
+    int max_positions = 1;  // that a table reaches
+    int max_edits = 0;
+  };
+  explicit CudaBatchImage(const Shape& of)
+      : shape(of), log_probs(of.vocab_size) {}
+
+  // The group's rows, one a slot. Before all prompts. Parts are by rank.
+  std::vector<CudaAnswerPart> AddBeams(const CudaGroup& group,
+                                       const CudaGroupRequest& request);
+  // Tokens at consecutive positions; returns the last one's index.
+  int AddPrompt(std::span<const TokenId> tokens, int first_position, int table);
+  // Lines of logits of the tokens `last_tokens`, by rank.
+  std::vector<CudaAnswerPart> AddPromptLines(
+      const CudaGroup& group, const CudaGroupRequest& request,
+      std::span<const int> last_tokens, std::span<const float> cum_log_probs);
+  // Lines of logits of tokens from `first_token` on, which `next` follow. After
+  // all other lines.
+  CudaLogProbPlace AddKnownLines(int first_token, std::span<const TokenId> next,
+                                 int num_logprobs);
+  // Rows of nobody, up to `padded_rows`. REQUIRES: there are no prompts.
+  void Pad(int padded_rows, int padding_table);
+
+  // By line: the group to select for with CudaSelect. -1 for those of nobody,
+  // and for rows that are drawn from or perturbed, which it need not read.
+  std::vector<int> SelectRowGroups() const;
+
+  int num_tokens() const { return static_cast<int>(token_tables.size()); }
+  int num_lines() const { return static_cast<int>(row_groups.size()); }
+  int num_groups() const { return static_cast<int>(groups.size()); }
+  bool has_edits() const {
+    return !edits.empty() || restricts_rows || makes_edits();
+  }
+  // Whether the device makes some rows' edits, of histories that it keeps.
+  bool makes_edits() const { return !edit_rules.empty(); }
+
+  const Shape shape;
+  int num_rows = 0;        // of beams
+  int num_candidates = 0;  // and tokens drawn
+  int max_candidates = 0;  // of a group that is selected for; 0: there is none
+  int max_group_rows = 0;  // of a group that is selected for
+  int max_perturbed = 0;   // of a perturbed row; 0: there is none
+  int num_draws = 0;
+
+  std::vector<CudaResidentGroup> groups;
+  std::vector<CudaSelectGroup> selections;  // [num_groups]
+  std::vector<TokenId> eos_token_ids;
+  std::vector<int> row_groups;          // [num_lines]
+  std::vector<CudaRowEdits> row_edits;  // [num_lines]
+  std::vector<TokenEdit> edits;
+  bool restricts_rows = false;  // whether some row is only_edited
+  // Lists that the device makes stand at the end of its array of edits.
+  std::vector<CudaEditRow> edit_rows;  // [num_lines]
+  std::vector<CudaEditRule> edit_rules;
+  int64_t num_made_edits = 0;   // room for them
+  std::vector<int> row_params;  // [num_lines]
+  std::vector<SamplingParams> params;
+  // Of perturbed rows: `selections`, but with candidates of those alone.
+  std::vector<CudaSelectGroup> perturbed_selections;  // [num_groups]
+  std::vector<CudaPerturbRow> perturbed_rows;         // [num_lines]
+  std::vector<int> perturbed_params;                  // [num_lines]
+  std::vector<int> token_tables;                      // [num_tokens]
+  std::vector<CudaAttentionRow> attention_rows;
+  std::vector<CudaSharedRun> shared_runs;
+
+  // Of prompts only.
+  std::vector<TokenId> prompt_tokens;  // tokens [num_rows, num_tokens)
+  std::vector<int> prompt_positions;
+  std::vector<int> prompt_logits_tokens;  // lines [num_rows, num_lines)
+  std::vector<float> prompt_cum_log_probs;
+  std::vector<CudaDraw> prompt_draws;  // the last of num_draws
+
+  CudaLogProbImage log_probs;
+
+ private:
+  // Lines of the group's beams of ranks [first_rank, first_rank + num_lines).
+  struct Lines {
+    int first_rank = 0;
+    int num_lines = 1;
+    int num_draws = 0;  // if the group is of samples
+  };
+  CudaAnswerPart AddGroup(const CudaGroup& group,
+                          const CudaGroupRequest& request, const Lines& lines);
+  CudaAnswerPart AddRow(const CudaGroup& group, const CudaGroupRequest& request,
+                        int rank);
+  void AddDraws(const CudaGroup& group, const CudaGroupRequest& request,
+                const Lines& lines);
+  void AddPerturbed(const CudaGroupRequest& request, int rank);
+  void AddPromptDraws(const CudaGroupRequest& request, int first_line,
+                      int num_lines, int first_candidate);
+  void AddEdits(const CudaGroup& group, const CudaGroupRequest& request,
+                const Lines& lines);
+  CudaRowEdits AddView(const CudaGroupRequest& request,
+                       const ScoreEdits::View& view);
+  CudaRowEdits AddList(const CudaGroupRequest& request, int rank);
+  void AddMadeEdits(const CudaGroup& group, const CudaGroupRequest& request,
+                    int num_lines);
+  CudaEditRule AddRule(const CudaGroup& group, const CudaGroupRequest& request);
+  void AddAttention(const CudaGroup& group, int first_row);
+
+  // Of the request whose lines are being added, if they share their edits.
+  std::optional<CudaRowEdits> common_edits_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,80 @@
+// CudaBatchMirror: what the device has of the batch. Sends an image's arrays
+// as far as they differ from those of the last step, and plans attention's
+// work anew when rows, tables or bounds of lengths changed.
+//
+// Thread rule: plain state, of one thread.
+#pragma once
+
+#include <vector>
+
+#include "base/cuda.h"
+#include "executor/cuda/cuda_batch_image.h"
+#include "executor/cuda/cuda_delta.h"
+#include "executor/cuda/cuda_step_memory.h"
+
+namespace espalier {
+
+class CudaBatchMirror {
+ public:
+  // `memory` outlives it.
+  CudaBatchMirror(const CudaStepMemory* memory,
+                  const CudaAttentionShape& attention,
+                  const CudaDevice& device);
+
+  // REQUIRES: the image is within the memory's limits.
+  void Send(const CudaBatchImage& image, CudaDelta* delta);
+
+  // Whether some query of the last work list is of several items, whose
+  // results are to be merged.
+  bool has_partials() const { return has_partials_; }
+
+  // What was sent is lost: all of it is sent with the next image.
+  void Forget();
+
+ private:
+  void SendGroups(const CudaBatchImage& image, CudaDelta* delta);
+  void SendEdits(const CudaBatchImage& image, CudaDelta* delta);
+  void SendDraws(const CudaBatchImage& image, CudaDelta* delta);
+  void SendPerturbed(const CudaBatchImage& image, CudaDelta* delta);
+  void SendLogProbs(const CudaBatchImage& image, CudaDelta* delta);
+  void SendAttention(const CudaBatchImage& image, CudaDelta* delta);
+  void SendPrompts(const CudaBatchImage& image, CudaDelta* delta);
+
+  // Constant after construction.
+  const CudaStepMemory* const memory_;
+  const CudaAttentionShape attention_;
+  const CudaDevice device_;
+
+  MirroredArray<int> num_groups_;
+  MirroredArray<CudaResidentGroup> groups_;
+  MirroredArray<CudaSelectGroup> selections_;
+  MirroredArray<int> row_groups_;
+  MirroredArray<int> select_row_groups_;
+  MirroredArray<TokenId> eos_token_ids_;
+  MirroredArray<int> token_tables_;
+  MirroredArray<CudaRowEdits> row_edits_;
+  MirroredArray<TokenEdit> edits_;
+  MirroredArray<CudaEditRow> edit_rows_;
+  MirroredArray<CudaEditRule> edit_rules_;
+  MirroredArray<int> num_draws_;
+  MirroredArray<int> row_params_;
+  MirroredArray<SamplingParams> params_;
+  MirroredArray<CudaSelectGroup> perturbed_selections_;
+  MirroredArray<CudaPerturbRow> perturbed_rows_;
+  MirroredArray<int> perturbed_params_;
+  MirroredArray<CudaLogProbCounts> log_prob_counts_;
+  MirroredArray<CudaAskingGroup> asking_groups_;
+  MirroredArray<CudaSelectGroup> best_groups_;
+  MirroredArray<int> best_row_groups_;
+  MirroredArray<CudaAttentionItem> items_;
+  MirroredArray<int> item_counts_;
+  MirroredArray<int> partial_indptr_;
+
+  // What the last work list was planned for.
+  std::vector<CudaAttentionRow> planned_rows_;
+  std::vector<CudaSharedRun> planned_runs_;
+  int planned_tokens_ = -1;
+  bool has_partials_ = false;
+};
+
+}  // namespace espalier

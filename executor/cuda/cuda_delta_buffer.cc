@@ -1,0 +1,38 @@
+#include "executor/cuda/cuda_delta_buffer.h"
+
+#include <algorithm>
+#include <span>
+
+namespace espalier {
+namespace {
+
+// Room for a batch of some thousand rows, and the tables and edits of requests
+// that join it: 2.8 MB.
+constexpr size_t kNumSegments = 1 << 16;
+constexpr size_t kNumWords = 1 << 19;
+
+}  // namespace
+
+absl::StatusOr<CudaDeltaBuffer> CudaDeltaBuffer::Create() {
+  CudaDeltaBuffer buffer;
+  ASSIGN_OR_RETURN(buffer.segments_,
+                   PinnedBuffer<CudaDeltaSegment>::Create(kNumSegments));
+  ASSIGN_OR_RETURN(buffer.payload_, PinnedBuffer<int>::Create(kNumWords));
+  return buffer;
+}
+
+absl::Status CudaDeltaBuffer::Send(const CudaDelta& delta, int* words,
+                                   CudaStepClock* clock, cudaStream_t stream) {
+  const std::span segments(segments_.data(), segments_.size());
+  const std::span payload(payload_.data(), payload_.size());
+  for (size_t sent = 0; sent < delta.segments().size();) {
+    if (sent > 0) RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream));
+    const size_t count = CopyPiece(delta, sent, segments, payload);
+    RETURN_IF_ERROR(CudaApplyDelta(segments.data(), static_cast<int>(count),
+                                   payload.data(), words, clock, stream));
+    sent += count;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace espalier

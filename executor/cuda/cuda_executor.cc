@@ -1,0 +1,363 @@
+#include "executor/cuda/cuda_executor.h"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "base/cuda_device_scope.h"
+#include "base/status.h"
+#include "executor/cuda/cuda_delta.h"
+#include "executor/cuda/cuda_delta_buffer.h"
+#include "executor/cuda/cuda_driver_thread.h"
+#include "executor/cuda/cuda_reports.h"
+#include "executor/cuda/cuda_step_builder.h"
+#include "executor/cuda/cuda_step_limits.h"
+#include "executor/cuda/cuda_step_memory.h"
+#include "executor/cuda/cuda_step_runner.h"
+#include "executor/cuda/cuda_step_times.h"
+#include "pages/page_table.h"
+
+namespace espalier {
+namespace {
+
+// Steps whose memory for the way there and back is in use: two on the device,
+// and one whose answer is being read.
+constexpr int kNumReports = 3;
+
+CudaCallBounds BoundsOf(const CudaLlamaOptions& options) {
+  return {.max_tokens = options.max_tokens,
+          .max_logits = options.max_logits,
+          .max_attention_items = options.max_attention_items,
+          .max_attention_partials = options.max_attention_partials};
+}
+
+// Attention has room for whatever a step can be: a token is a query of its own
+// pages, and if it is a beam's, of its group's shared ones.
+absl::Status CheckAttention(const CudaStepLimits& limits) {
+  const int64_t num_items = int64_t{limits.max_tokens} + limits.max_rows;
+  if (limits.max_items < num_items) {
+    return InvalidArgument("max_attention_items must be at least ", num_items,
+                           " (tokens and rows of a step), got ",
+                           limits.max_items);
+  }
+  const int64_t num_partials = int64_t{2} * limits.max_tokens;
+  if (limits.max_partials < num_partials) {
+    return InvalidArgument("max_attention_partials must be at least ",
+                           num_partials, " (twice the tokens of a step), got ",
+                           limits.max_partials);
+  }
+  return absl::OkStatus();
+}
+
+// Pinned memory and the event of a step, used again kNumReports steps later.
+struct StepSlot {
+  CudaDeltaBuffer delta;
+  CudaEvent ended;
+};
+
+// Without time stamps: those cost the device 1.2 us between two graphs (H200).
+absl::StatusOr<CudaEvent> MakeEndEvent() {
+  cudaEvent_t event = nullptr;
+  RETURN_IF_CUDA_ERROR(
+      cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return CudaEvent(event);
+}
+
+}  // namespace
+
+class CudaExecutor::Impl {
+ public:
+  static absl::StatusOr<std::unique_ptr<Impl>> Create(
+      std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
+      const CudaDevice& device);
+  const ModelDescription& description() const { return description_; }
+  int ordinal() const { return device_.ordinal; }
+
+  void Start(StepPlan plan, Done done) {
+    thread_->Post([this, plan = std::move(plan), done = std::move(done)] {
+      return Run(plan, done);
+    });
+  }
+
+  CudaExecutorFigures figures() const {
+    CudaExecutorFigures figures;
+    CudaStepTimes times;
+    {
+      const std::lock_guard lock(mutex_);
+      figures = figures_;
+      times = times_;
+    }
+    figures.busy = times.busy();
+    figures.idle = times.idle();
+    figures.num_gaps = times.num_gaps();
+    figures.median_gap = times.MedianGap();
+    return figures;
+  }
+
+ private:
+  struct InFlight {
+    CudaStep step;
+    int slot = 0;  // and report
+    bool was_waiting = false;
+  };
+
+  Impl(std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
+       const CudaDevice& device)
+      : model_(std::move(model)),
+        device_(device),
+        limits_(StepLimitsOf(
+            model_->description(),
+            BoundsOf(WithBounds(options, model_->description().vocab_size)))),
+        max_graphs_(options.max_graphs),
+        description_(model_->description()) {
+    description_.limits = LimitsOfRequests(limits_);
+  }
+
+  absl::Status Init();
+
+  // On the thread.
+  CudaDriverThread::Poll Run(const StepPlan& plan, const Done& done);
+  absl::StatusOr<InFlight> LaunchSafely(const StepPlan& plan);
+  absl::StatusOr<InFlight> Launch(const StepPlan& plan);
+  absl::Status ReserveFor(const StepPlan& plan);
+  CudaMemoryParts MemoryParts() const;
+  bool IsRunning(int slot) const;
+  void CountLaunch();
+  absl::StatusOr<StepResult> Finish(const InFlight& in_flight);
+
+  // Constant after construction.
+  const std::shared_ptr<CudaLlama> model_;
+  const CudaDevice device_;
+  const CudaStepLimits limits_;
+  const int max_graphs_;
+  ModelDescription description_;
+  CudaStream stream_;
+  std::optional<CudaStepMemory> memory_;
+  CudaReports reports_;
+  std::array<StepSlot, kNumReports> slots_;
+
+  // Touched on the thread.
+  std::unique_ptr<CudaStepRunner> runner_;
+  std::unique_ptr<CudaStepBuilder> builder_;
+  std::optional<CudaDelta> delta_;
+  int64_t num_launched_ = 0;
+
+  // Written on the thread, read by anybody: the one thing that is shared.
+  mutable std::mutex mutex_;
+  CudaExecutorFigures figures_ ABSL_GUARDED_BY(mutex_);
+  CudaStepTimes times_ ABSL_GUARDED_BY(mutex_);
+
+  std::optional<CudaDriverThread> thread_;  // last: it uses all of the above
+};
+
+absl::StatusOr<std::unique_ptr<CudaExecutor::Impl>> CudaExecutor::Impl::Create(
+    std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
+    const CudaDevice& device) {
+  std::unique_ptr<Impl> impl(new Impl(std::move(model), options, device));
+  RETURN_IF_ERROR(impl->Init());
+  return impl;
+}
+
+absl::Status CudaExecutor::Impl::Init() {
+  RETURN_IF_ERROR(CheckAttention(limits_));
+  ASSIGN_OR_RETURN(stream_, CudaStream::Create());
+  ASSIGN_OR_RETURN(memory_,
+                   CudaStepMemory::Create(limits_, model_->spare_page(),
+                                          description_.page_size));
+  ASSIGN_OR_RETURN(reports_, CudaReports::Create(limits_, kNumReports));
+  for (StepSlot& slot : slots_) {
+    ASSIGN_OR_RETURN(slot.ended, MakeEndEvent());
+    ASSIGN_OR_RETURN(slot.delta, CudaDeltaBuffer::Create());
+  }
+  ASSIGN_OR_RETURN(
+      runner_, CudaStepRunner::Create(model_.get(), &*memory_, reports_.ring(),
+                                      reports_.log_prob_ring(), max_graphs_,
+                                      device_, stream_.get()));
+  builder_ = std::make_unique<CudaStepBuilder>(
+      description_, model_->attention_shape(), &*memory_, device_);
+  delta_.emplace(memory_->words());
+  {
+    const std::lock_guard lock(mutex_);
+    figures_.memory = MemoryParts();
+  }
+  thread_.emplace(kNumReports, [ordinal = device_.ordinal] {
+    cudaSetDevice(ordinal);  // if that fails, so does every launch (Launch)
+  });
+  return absl::OkStatus();
+}
+
+CudaDriverThread::Poll CudaExecutor::Impl::Run(const StepPlan& plan,
+                                               const Done& done) {
+  if (plan.empty()) {
+    builder_->DropEnded(plan);
+    return [done] {
+      done(StepResult());
+      return true;
+    };
+  }
+  absl::StatusOr<InFlight> in_flight = LaunchSafely(plan);
+  if (!in_flight.ok()) {
+    // What was enqueued may still read the slot.
+    cudaStreamSynchronize(stream_.get());
+    builder_->Reset(num_launched_);
+    return [done, status = in_flight.status()] {
+      done(status);
+      return true;
+    };
+  }
+  return [this, done, in_flight = *std::move(in_flight)] {
+    if (IsRunning(in_flight.slot)) return false;
+    done(Finish(in_flight));
+    return true;
+  };
+}
+
+absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::LaunchSafely(
+    const StepPlan& plan) {
+  try {
+    return Launch(plan);
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory for a step of ",
+                             plan.tokens.size(), " tokens and ",
+                             plan.continuations.size(), " groups that go on");
+  }
+}
+
+absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
+    const StepPlan& plan) {
+  ASSIGN_OR_RETURN(const CudaDeviceScope scope,
+                   CudaDeviceScope::Enter(device_.ordinal));
+  InFlight in_flight;
+  in_flight.slot = static_cast<int>(num_launched_ % kNumReports);
+  StepSlot& slot = slots_[in_flight.slot];
+  delta_->Clear();
+  ASSIGN_OR_RETURN(in_flight.step,
+                   builder_->Build(plan, ReserveFor(plan), &*delta_));
+  in_flight.was_waiting =
+      num_launched_ > 0 && IsRunning((num_launched_ - 1) % kNumReports);
+  for (const CudaGroupMove& move : in_flight.step.moves) {
+    RETURN_IF_ERROR(CudaMoveGroup(memory_->arrays().state, move.from, move.to,
+                                  move.num_slots, stream_.get()));
+  }
+  RETURN_IF_ERROR(slot.delta.Send(
+      *delta_, memory_->words(), memory_->arrays().state.clock, stream_.get()));
+  RETURN_IF_ERROR(runner_->Enqueue(in_flight.step));
+  RETURN_IF_CUDA_ERROR(cudaEventRecord(slot.ended.get(), stream_.get()));
+  ++num_launched_;
+  CountLaunch();
+  return in_flight;
+}
+
+// Memory that only some steps need, when the first of them comes.
+absl::Status CudaExecutor::Impl::ReserveFor(const StepPlan& plan) {
+  const bool perturbs = std::ranges::any_of(
+      plan.selections,
+      [](const PlanSelection& s) { return s.rule->perturbed; });
+  if (!perturbs || runner_->has_perturbing()) return absl::OkStatus();
+  RETURN_IF_ERROR(runner_->ReservePerturbing());
+  const std::lock_guard lock(mutex_);
+  figures_.memory = MemoryParts();
+  return absl::OkStatus();
+}
+
+CudaMemoryParts CudaExecutor::Impl::MemoryParts() const {
+  CudaMemoryParts parts = model_->memory();
+  const CudaMemoryParts of_runner = runner_->memory();
+  parts.insert(parts.end(), of_runner.begin(), of_runner.end());
+  const int64_t tables = memory_->num_table_bytes();
+  parts.push_back({"page tables", tables});
+  parts.push_back({"beams and edits", memory_->num_bytes() - tables});
+  parts.push_back({"answers", reports_.num_bytes(), true});
+  int64_t changes = 0;
+  for (const StepSlot& slot : slots_) changes += slot.delta.num_bytes();
+  parts.push_back({"changes of a step", changes, true});
+  return parts;
+}
+
+bool CudaExecutor::Impl::IsRunning(int slot) const {
+  if (cudaEventQuery(slots_[slot].ended.get()) != cudaErrorNotReady) {
+    return false;
+  }
+  cudaGetLastError();  // that it is not ready is no error
+  return true;
+}
+
+void CudaExecutor::Impl::CountLaunch() {
+  const std::lock_guard lock(mutex_);
+  ++figures_.num_steps;
+  if (!delta_->empty()) ++figures_.num_deltas;
+  const CudaStepRunner::Counts counts = runner_->counts();
+  figures_.num_graph_launches = counts.num_graph_launches;
+  figures_.num_without_graph = counts.num_without_graph;
+  figures_.num_captures = counts.num_captured;
+  figures_.num_graphs = counts.num_graphs;
+}
+
+absl::StatusOr<StepResult> CudaExecutor::Impl::Finish(
+    const InFlight& in_flight) {
+  RETURN_IF_ERROR(
+      CudaStatus(cudaEventSynchronize(slots_[in_flight.slot].ended.get()),
+                 "a step on the device"));
+  const CudaReportRing::Header header = reports_.header(in_flight.slot);
+  {
+    const std::lock_guard lock(mutex_);
+    times_.Add(header.started_ns, header.ended_ns, in_flight.was_waiting);
+  }
+  try {
+    StepResult result;
+    for (const CudaStep::Answer& answer : in_flight.step.answers) {
+      result.selections.push_back(reports_.Read(in_flight.slot, answer));
+    }
+    for (const CudaStep::Scored& scored : in_flight.step.scorings) {
+      result.scorings.push_back(reports_.Read(in_flight.slot, scored));
+    }
+    result.forward_time =
+        absl::Nanoseconds(header.ended_ns - header.started_ns);
+    return result;
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory for the answers of a step");
+  }
+}
+
+CudaExecutor::CudaExecutor(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+
+CudaExecutor::~CudaExecutor() {
+  const auto scope = CudaDeviceScope::EnterIfPossible(impl_->ordinal());
+  impl_.reset();
+}
+
+absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
+    std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
+    const CudaDevice& device) {
+  try {
+    ASSIGN_OR_RETURN(const CudaDeviceScope scope,
+                     CudaDeviceScope::Enter(device.ordinal));
+    ASSIGN_OR_RETURN(auto impl,
+                     Impl::Create(std::move(model), options, device));
+    return std::unique_ptr<CudaExecutor>(new CudaExecutor(std::move(impl)));
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory to keep track of steps of ",
+                             options.max_tokens, " tokens");
+  } catch (const std::system_error& error) {
+    return ResourceExhausted("cannot start a thread: ", error.what());
+  }
+}
+
+const ModelDescription& CudaExecutor::description() const {
+  return impl_->description();
+}
+
+void CudaExecutor::Execute(StepPlan plan, Done done) {
+  impl_->Start(std::move(plan), std::move(done));
+}
+
+CudaExecutorFigures CudaExecutor::figures() const { return impl_->figures(); }
+
+}  // namespace espalier

@@ -1,0 +1,376 @@
+#include "executor/cuda/cuda_step_builder.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "executor/cuda/cuda_group_rows.h"
+#include "executor/cuda/cuda_step_shape.h"
+
+namespace espalier {
+namespace {
+
+// Tokens, counted once for each shared run they are in.
+int64_t NumRunQueries(const CudaBatchImage& image) {
+  int64_t count = 0;
+  for (const CudaSharedRun& run : image.shared_runs) count += run.num_queries;
+  return count;
+}
+
+template <typename Ask>  // PlanSelection or GroupContinuation
+CudaGroupRequest RequestOf(const Ask& ask) {
+  return {.num_candidates = ask.num_candidates,
+          .num_generated = ask.num_generated,
+          .rule = ask.rule.get()};
+}
+
+CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
+  CudaGroupRequest request = RequestOf(selection);
+  request.histories = selection.histories;
+  request.allowed = selection.allowed;
+  request.slots = selection.slots;
+  request.samples = selection.samples;
+  return request;
+}
+
+// Of the step as it will run.
+std::string FaultOf(const CudaBatchImage& image, const CudaStep& step,
+                    const CudaStepLimits& limits) {
+  return ScratchFault(
+      image, step.only_beams ? GraphShape(step, limits) : EagerShape(step),
+      limits);
+}
+
+}  // namespace
+
+void TakeCounts(const CudaBatchImage& image, int num_copies, CudaStep* step) {
+  step->num_rows = image.num_rows;
+  step->num_tokens = image.num_tokens();
+  step->num_lines = image.num_lines();
+  step->num_groups = image.num_groups();
+  step->max_candidates = image.max_candidates;
+  step->max_group_rows = image.max_group_rows;
+  step->num_draws = image.num_draws;
+  step->max_perturbed = image.max_perturbed;
+  step->num_asked = image.log_probs.num_asked;
+  step->max_best = image.log_probs.max_best;
+  step->max_copies = step->num_rows + (step->only_beams ? 0 : num_copies);
+  step->has_edits = image.has_edits();
+  step->makes_edits = image.makes_edits();
+}
+
+CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
+                                 const CudaAttentionShape& attention,
+                                 const CudaStepMemory* memory,
+                                 const CudaDevice& device)
+    : shape_{.vocab_size = model.vocab_size,
+             .page_size = model.page_size,
+             .max_positions = memory->limits().table_stride * model.page_size,
+             .max_edits = memory->limits().max_edits},
+      memory_(memory),
+      groups_(memory->limits().num_slots),
+      mirror_(memory, attention, device) {}
+
+absl::StatusOr<CudaStep> CudaStepBuilder::Build(const StepPlan& plan,
+                                                const absl::Status& perturbing,
+                                                CudaDelta* delta) {
+  delta_ = delta;
+  perturbing_ = perturbing;
+  beams_.clear();
+  prompts_.clear();
+  refused_.clear();
+  DropEnded(plan);
+  RETURN_IF_ERROR(PlaceGroups(plan));
+  RETURN_IF_ERROR(FindGroups(plan));
+  CudaStep step;
+  step.moves = groups_.TakeMoves();
+  CudaBatchImage image(shape_);
+  RETURN_IF_ERROR(LayOut(plan, &image, &step));
+  mirror_.Send(image, delta_);
+  step.has_partials = mirror_.has_partials();
+  PutCopies(plan);
+  DropRefused(plan);
+  was_reset_ = false;
+  return step;
+}
+
+void CudaStepBuilder::DropEnded(const StepPlan& plan) {
+  for (const RequestId request : plan.ended) groups_.Drop(request);
+}
+
+void CudaStepBuilder::Reset(int64_t num_steps) {
+  groups_.Clear();
+  mirror_.Forget();
+  was_reset_ = true;
+  num_steps_ = num_steps;
+}
+
+bool CudaStepBuilder::IsRefused(const PlanSelection& selection) const {
+  return !perturbing_.ok() && selection.rule->perturbed;
+}
+
+absl::Status CudaStepBuilder::PlaceGroups(const StepPlan& plan) {
+  for (const PlanSelection& selection : plan.selections) {
+    if (selection.num_rows == 0) continue;
+    RETURN_IF_ERROR(
+        groups_.Set(selection.request, selection.num_slots).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaStepBuilder::FindGroups(const StepPlan& plan) {
+  size_t answer = 0;
+  for (const PlanSelection& selection : plan.selections) {
+    RETURN_IF_ERROR(FindSelection(plan, selection, answer++));
+  }
+  for (const GroupContinuation& continuation : plan.continuations) {
+    RETURN_IF_ERROR(FindContinuation(continuation, answer++));
+  }
+  // In the order of their slots: the same groups have the same rows in the
+  // next step, however the plan lists them.
+  std::sort(beams_.begin(), beams_.end(), [](const Entry& a, const Entry& b) {
+    return a.group->first_slot < b.group->first_slot;
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CudaStepBuilder::FindSelection(const StepPlan& plan,
+                                            const PlanSelection& selection,
+                                            size_t answer) {
+  if (selection.num_rows == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto rows, CudaGroupRows::Find(plan, selection));
+  for (const int row : rows.rows()) RETURN_IF_ERROR(CheckPages(plan, row));
+  CudaGroup* const group = groups_.Find(selection.request);
+  rows.Put(*memory_, shape_.page_size, group, delta_);
+  std::vector<Entry>& entries = IsRefused(selection) ? refused_
+                                : rows.feeds_beams() ? beams_
+                                                     : prompts_;
+  entries.push_back({group, RequestOfRows(selection), answer, rows.rows(),
+                     selection.cum_log_probs});
+  return absl::OkStatus();
+}
+
+absl::Status CudaStepBuilder::FindContinuation(
+    const GroupContinuation& continuation, size_t answer) {
+  if (continuation.rule->kind == SelectionKind::kRows) {
+    return InvalidArgument(
+        "rows that choose by themselves cannot be continued without their "
+        "last answer");
+  }
+  CudaGroup* const group = groups_.Find(continuation.request);
+  if (group == nullptr) return absl::OkStatus();  // lost with a failed plan
+  CHECK_EQ(continuation.position, group->position + 1);
+  CHECK_EQ(continuation.tail_pages.size(),
+           static_cast<size_t>(group->num_slots));
+  group->position = continuation.position;
+  if (group->tail_pages != continuation.tail_pages) {
+    group->tail_pages = continuation.tail_pages;
+    delta_->Put<int>(memory_->arrays().state.tails + group->first_slot,
+                     Words(group->tail_pages));
+  }
+  beams_.push_back({group, RequestOf(continuation), answer, {}, {}});
+  return absl::OkStatus();
+}
+
+absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
+                                     CudaBatchImage* image, CudaStep* step) {
+  for (const PlanSelection& selection : plan.selections) {
+    step->answers.push_back(
+        {.request = selection.request,
+         .has_log_probs = selection.rule->num_logprobs >= 0});
+    if (selection.rule->perturbed) {
+      step->answers.back().cum_log_probs = selection.cum_log_probs;
+      step->answers.back().error = perturbing_;
+    }
+  }
+  for (const GroupContinuation& continuation : plan.continuations) {
+    step->answers.push_back(
+        {.request = continuation.request,
+         .has_log_probs = continuation.rule->num_logprobs >= 0});
+  }
+  for (const Entry& entry : beams_) {
+    step->answers[entry.answer].parts =
+        image->AddBeams(*entry.group, entry.request);
+  }
+  RETURN_IF_ERROR(LayOutPrompts(plan, image, step));
+  // The plan's copies are of its own rows.
+  const int num_copies = static_cast<int>(plan.page_copies.size());
+  step->only_beams = image->prompt_tokens.empty() && image->num_rows > 0 &&
+                     num_copies <= static_cast<int>(plan.rows.size());
+  if (step->only_beams) {
+    image->Pad(PaddedRows(image->num_rows, memory_->limits().max_rows),
+               memory_->padding_table());
+  }
+  TakeCounts(*image, num_copies, step);
+  RETURN_IF_ERROR(CheckLimits(*image, *step));
+  DCHECK(FaultOf(*image, *step, memory_->limits()).empty())
+      << FaultOf(*image, *step, memory_->limits());
+  return absl::OkStatus();
+}
+
+void CudaStepBuilder::PutPageTokens(const StepPlan& plan, size_t row) {
+  const std::span<const TokenId> tokens = plan.row_tokens(plan.rows[row]);
+  const std::span<const PageId> pages = plan.row_pages(row);
+  const CudaDelta::Shared fed = delta_->Share(tokens);
+  for (int i = 0; i < fed.count;) {
+    const int position = plan.rows[row].first_position + i;
+    const int place = position % shape_.page_size;
+    const int count = std::min(shape_.page_size - place, fed.count - i);
+    const int64_t page = pages[position / shape_.page_size].value;
+    delta_->Put(
+        memory_->arrays().state.page_tokens + page * shape_.page_size + place,
+        CudaDelta::Shared{fed.source + i, count});
+    i += count;
+  }
+}
+
+absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
+                                            CudaBatchImage* image,
+                                            CudaStep* step) {
+  ASSIGN_OR_RETURN(const std::vector<int> tables, PromptTables(plan));
+  std::vector<int> first_tokens(plan.rows.size(), -1);
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    if (tables[i] < 0) continue;
+    const PlanRow& row = plan.rows[i];
+    first_tokens[i] = image->num_tokens();
+    image->AddPrompt(plan.row_tokens(row), row.first_position, tables[i]);
+    PutPageTokens(plan, i);
+  }
+  for (const Entry& entry : prompts_) {
+    std::vector<int> last_tokens;
+    for (const int row : entry.rows) {
+      last_tokens.push_back(first_tokens[row] + plan.rows[row].num_tokens - 1);
+    }
+    step->answers[entry.answer].parts = image->AddPromptLines(
+        *entry.group, entry.request, last_tokens, entry.cum_log_probs);
+  }
+  return LayOutScorings(plan, first_tokens, image, step);
+}
+
+absl::Status CudaStepBuilder::LayOutScorings(const StepPlan& plan,
+                                             std::span<const int> first_tokens,
+                                             CudaBatchImage* image,
+                                             CudaStep* step) {
+  for (const PlanScoring& scoring : plan.scorings) {
+    CudaStep::Scored& scored = step->scorings.emplace_back();
+    scored.request = scoring.request;
+    if (scoring.tokens.empty()) continue;
+    const int row_idx = RowOfLine(plan, scoring.first_logits);
+    const PlanRow& row = plan.rows[row_idx];
+    const int skipped = scoring.first_logits - row.first_logits;
+    if (first_tokens[row_idx] < 0 ||
+        skipped + std::ssize(scoring.tokens) > row.num_logits) {
+      return InvalidArgument("lines that are scored must be of one row of a ",
+                             "prompt");
+    }
+    const int first_line = row.num_tokens - row.num_logits + skipped;
+    scored.tokens = scoring.tokens;
+    scored.place = image->AddKnownLines(first_tokens[row_idx] + first_line,
+                                        scoring.tokens, scoring.num_logprobs);
+  }
+  return absl::OkStatus();
+}
+
+// Rows that no group asks about, chunks of prompts, get tables for the step.
+absl::StatusOr<std::vector<int>> CudaStepBuilder::PromptTables(
+    const StepPlan& plan) {
+  constexpr int kOwn = -2;
+  std::vector<int> tables(plan.rows.size(), kOwn);
+  for (const Entry& entry : beams_) {
+    for (const int row : entry.rows) tables[row] = -1;
+  }
+  for (const std::vector<Entry>* const entries : {&prompts_, &refused_}) {
+    for (const Entry& entry : *entries) {
+      const std::vector<int>& slots = plan.selections[entry.answer].slots;
+      for (size_t rank = 0; rank < entry.rows.size(); ++rank) {
+        tables[entry.rows[rank]] = entry.group->first_slot + slots[rank];
+      }
+    }
+  }
+  int num_own = 0;
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    if (tables[i] != kOwn) continue;
+    if (num_own == memory_->num_row_tables()) {
+      return ResourceExhausted("a step feeds parts of more than ", num_own,
+                               " prompts");
+    }
+    tables[i] = memory_->row_table(num_own++);
+    RETURN_IF_ERROR(CheckPages(plan, i));
+    delta_->Put<int>(memory_->table(tables[i]), Words(plan.row_pages(i)));
+  }
+  return tables;
+}
+
+absl::Status CudaStepBuilder::CheckPages(const StepPlan& plan, int row) const {
+  const int num_pages = static_cast<int>(plan.row_pages(row).size());
+  if (num_pages <= memory_->limits().table_stride) return absl::OkStatus();
+  return ResourceExhausted("a row has ", num_pages,
+                           " pages, there is room for ",
+                           memory_->limits().table_stride);
+}
+
+absl::Status CudaStepBuilder::CheckLimits(const CudaBatchImage& image,
+                                          const CudaStep& step) const {
+  const CudaStepLimits& limits = memory_->limits();
+  const std::pair<const char*, std::pair<int64_t, int64_t>> figures[] = {
+      {"lines of logits", {image.num_lines(), limits.max_rows}},
+      {"tokens", {image.num_tokens(), limits.max_tokens}},
+      {"candidates", {image.num_candidates, limits.max_candidates}},
+      {"draws", {image.num_draws, limits.max_rows}},
+      {"copies of tail pages", {step.max_copies, limits.num_slots}},
+      {"best tokens to report",
+       {image.log_probs.num_best, limits.max_best_tokens}},
+      {"EOS ids", {image.eos_token_ids.size(), limits.max_eos_token_ids}},
+      {"edits of scores",
+       {image.edits.size() + image.num_made_edits, limits.max_edits}},
+      {"items of attention",
+       {image.num_tokens() + NumRunQueries(image), limits.max_items}},
+      {"partial sums of attention",
+       {2 * int64_t{image.num_tokens()}, limits.max_partials}},
+  };
+  for (const auto& [what, figure] : figures) {
+    if (figure.first <= figure.second) continue;
+    return ResourceExhausted("a step has ", figure.first, " ", what,
+                             ", the executor has room for ", figure.second);
+  }
+  return absl::OkStatus();
+}
+
+void CudaStepBuilder::PutCopies(const StepPlan& plan) {
+  const CudaResidentState& state = memory_->arrays().state;
+  const int num_copies = static_cast<int>(plan.page_copies.size());
+  if (num_copies > 0 || was_reset_) {
+    delta_->Put<PageCopy>(state.copies, plan.page_copies);
+    delta_->Put(state.num_copies, num_copies);
+  }
+  if (!was_reset_) return;
+  // Of a step that ran in part, the start is forgotten.
+  const CudaStepClock clock = {.started_ns = 0, .num_steps = num_steps_};
+  const auto words =
+      std::bit_cast<std::array<int, sizeof(clock) / sizeof(int)>>(clock);
+  delta_->Put<int>(reinterpret_cast<const int*>(state.clock), words);
+}
+
+// Their slots, of which the step has the tables, are free from the next on.
+void CudaStepBuilder::DropRefused(const StepPlan& plan) {
+  for (const Entry& entry : refused_) {
+    groups_.Drop(plan.selections[entry.answer].request);
+  }
+}
+
+int PaddedRows(int num_rows, int max_rows) {
+  // Two sizes an octave from 16 on, where a row begins to cost something.
+  int padded = 1;
+  while (padded < num_rows) {
+    const int half = padded / 2;
+    padded =
+        padded >= 16 && num_rows <= padded + half ? padded + half : 2 * padded;
+  }
+  return std::max(num_rows, std::min(padded, max_rows));
+}
+
+}  // namespace espalier

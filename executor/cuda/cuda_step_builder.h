@@ -1,0 +1,159 @@
+// CudaStepBuilder: step plans into what the device is told. It knows which
+// groups live on the device, sets those that come as rows
+// (cuda_group_rows.h), follows those that go on by themselves, lays out the
+// step's batch, and collects what the device needs in a CudaDelta.
+//
+// Rows that set beams, and continuations, are rows of beams: a step that has
+// nothing else can be replayed from a graph. Other rows, those of prompts, set
+// the tables, and selection makes the beams. Samples are beams in all this.
+//
+// Thread rule: plain state, of one thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/cuda.h"
+#include "exec_request/model.h"
+#include "exec_request/step_plan.h"
+#include "executor/cuda/cuda_batch_image.h"
+#include "executor/cuda/cuda_batch_mirror.h"
+#include "executor/cuda/cuda_delta.h"
+#include "executor/cuda/cuda_groups.h"
+#include "executor/cuda/cuda_step_memory.h"
+
+namespace espalier {
+
+// The shape of a step, and who asked for what.
+struct CudaStep {
+  int num_rows = 0;    // of beams; padded, if there is nothing else
+  int num_tokens = 0;  // with those of prompts
+  int num_lines = 0;   // of logits
+  int num_groups = 0;
+  int max_candidates = 0;  // of a group that is selected for
+  int max_group_rows = 0;  // of one that is selected for
+  int num_draws = 0;
+  int max_perturbed = 0;  // candidates of a perturbed row
+  int num_asked = 0;      // log-probabilities
+  int max_best = 0;       // tokens of a line
+  int max_copies = 0;     // of tails
+  bool has_edits = false;
+  bool makes_edits = false;   // of histories
+  bool has_partials = false;  // of attention
+  bool only_beams = false;    // so that a graph of this shape can run it
+
+  std::vector<CudaGroupMove> moves;  // before the delta
+
+  // One for every selection and continuation of the plan, in its order.
+  struct Answer {
+    RequestId request = {};
+    // Whether there are log-probabilities of candidates.
+    bool has_log_probs = false;
+    // Of perturbed rows, by rank: theirs are not in the device's sums.
+    std::vector<float> cum_log_probs = {};
+    std::vector<CudaAnswerPart> parts = {};  // none: was not fed
+    absl::Status error = absl::OkStatus();
+  };
+  std::vector<Answer> answers;
+
+  // One for every scoring of the plan, in its order.
+  struct Scored {
+    RequestId request = {};
+    std::vector<TokenId> tokens = {};
+    CudaLogProbPlace place = {};
+  };
+  std::vector<Scored> scorings;
+};
+
+// Sets what the step's launches are sized by, after only_beams. `num_copies` is
+// of the plan.
+void TakeCounts(const CudaBatchImage& image, int num_copies, CudaStep* step);
+
+class CudaStepBuilder {
+ public:
+  // `memory` outlives it.
+  CudaStepBuilder(const ModelDescription& model,
+                  const CudaAttentionShape& attention,
+                  const CudaStepMemory* memory, const CudaDevice& device);
+
+  // Adds to `*delta` what the device must know before the step. Where
+  // `perturbing` is an error, it is the answer of selections from perturbed
+  // rows: their rows are fed, and their groups are dropped behind the step.
+  // Errors: as CudaExecutor::Execute; Reset must follow, and the delta must
+  // not be used.
+  absl::StatusOr<CudaStep> Build(const StepPlan& plan,
+                                 const absl::Status& perturbing,
+                                 CudaDelta* delta);
+
+  // Forgets the groups that ended. Build does so too.
+  void DropEnded(const StepPlan& plan);
+
+  // No group is on the device and nothing else is known of what it has, but
+  // that steps [0, num_steps) of reports were written.
+  void Reset(int64_t num_steps);
+
+ private:
+  // A group with its rows in the batch.
+  struct Entry {
+    CudaGroup* group = nullptr;
+    CudaGroupRequest request;
+    size_t answer = 0;
+    // Of groups whose prompt the plan feeds.
+    std::vector<int> rows;  // of the plan, by rank
+    std::span<const float> cum_log_probs;
+  };
+
+  // Whether the error of perturbing is its answer.
+  bool IsRefused(const PlanSelection& selection) const;
+  // Gives slots to groups that the plan's rows set; only then it is known
+  // where every group is.
+  absl::Status PlaceGroups(const StepPlan& plan);
+  absl::Status FindGroups(const StepPlan& plan);
+  absl::Status FindSelection(const StepPlan& plan,
+                             const PlanSelection& selection, size_t answer);
+  absl::Status FindContinuation(const GroupContinuation& continuation,
+                                size_t answer);
+
+  absl::Status LayOut(const StepPlan& plan, CudaBatchImage* image,
+                      CudaStep* step);
+  // What the row feeds becomes part of its history.
+  void PutPageTokens(const StepPlan& plan, size_t row);
+  absl::Status LayOutPrompts(const StepPlan& plan, CudaBatchImage* image,
+                             CudaStep* step);
+  // `first_tokens` of rows in the batch; -1: fed as beams.
+  absl::Status LayOutScorings(const StepPlan& plan,
+                              std::span<const int> first_tokens,
+                              CudaBatchImage* image, CudaStep* step);
+  // The table of each row that is fed from the plan; -1 for others.
+  absl::StatusOr<std::vector<int>> PromptTables(const StepPlan& plan);
+  absl::Status CheckPages(const StepPlan& plan, int row) const;
+  absl::Status CheckLimits(const CudaBatchImage& image,
+                           const CudaStep& step) const;
+  void PutCopies(const StepPlan& plan);
+  void DropRefused(const StepPlan& plan);
+
+  // Constant after construction.
+  const CudaBatchImage::Shape shape_;
+  const CudaStepMemory* const memory_;
+
+  CudaGroups groups_;
+  CudaBatchMirror mirror_;
+  bool was_reset_ = false;  // since the last step
+  int64_t num_steps_ = 0;   // at the last reset
+
+  // Of the plan being built.
+  CudaDelta* delta_ = nullptr;
+  absl::Status perturbing_;
+  std::vector<Entry> beams_;
+  std::vector<Entry> prompts_;
+  std::vector<Entry> refused_;  // whose rows are fed from the plan
+};
+
+// How many rows a batch of `num_rows` beams is padded to: few shapes, so few
+// graphs, and little padding. At most max(num_rows, max_rows).
+int PaddedRows(int num_rows, int max_rows);
+
+}  // namespace espalier

@@ -1,0 +1,314 @@
+#include "executor/cuda/cuda_step_shape.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "base/status.h"
+#include "executor/cuda/cuda_batch_image.h"
+#include "executor/cuda/cuda_step_builder.h"
+
+namespace espalier {
+namespace {
+
+// The least bound of a group's candidates: 16 cost what fewer do.
+constexpr int kMinCandidates = 16;
+
+int PowerOfTwoFrom(int value) {
+  return static_cast<int>(std::bit_ceil(static_cast<unsigned>(value)));
+}
+
+// A bound of how many there are, for few graphs: a power of two within what
+// there can be; 0 for none.
+int GraphBound(int count, int least, int most) {
+  if (count == 0) return 0;
+  return std::min(PowerOfTwoFrom(std::max(count, least)),
+                  std::max(count, most));
+}
+
+// As far as scratch is concerned.
+CudaStepShape LargestShape(const CudaStepLimits& limits) {
+  return {.num_lines = limits.max_rows,
+          .max_groups = limits.max_rows,
+          .max_candidates = limits.max_candidates,
+          .max_draws = limits.max_rows,
+          .max_perturbed = limits.max_candidates,
+          .max_best = limits.max_best_tokens,
+          .has_edits = true};
+}
+
+CudaSelectPlace PlaceOf(const CudaSelectGroup& group, size_t group_idx) {
+  return {.group_idx = static_cast<int>(group_idx),
+          .first_row = group.first_row,
+          .num_rows = group.num_rows,
+          .num_candidates = group.num_candidates,
+          .first_candidate = group.first_candidate};
+}
+
+// Adds what a selection indexes, for the groups that it chooses for; returns
+// what is above its bounds.
+template <typename Layout>
+std::string AuditGroups(const std::vector<CudaSelectGroup>& groups,
+                        const CudaSelectBounds& bounds, const Layout& layout,
+                        LayoutAudit* audit) {
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const CudaSelectPlace place = PlaceOf(groups[i], i);
+    if (place.num_candidates == 0) continue;
+    if (place.num_candidates > bounds.max_candidates) {
+      return Concat("group ", i, " has ", place.num_candidates,
+                    " candidates, the bound is ", bounds.max_candidates);
+    }
+    if (place.group_idx >= bounds.max_groups) {
+      return Concat("group ", i, " of at most ", bounds.max_groups);
+    }
+    layout.AuditGroup(place, audit);
+  }
+  return "";
+}
+
+// One use of scratch: what a selection's groups index, of `bytes` there are.
+template <typename Layout>
+std::string SelectionFault(const std::vector<CudaSelectGroup>& groups,
+                           const CudaSelectBounds& bounds, const Layout& layout,
+                           size_t bytes) {
+  if (layout.layout.bytes() > bytes) {
+    return Concat("scratch of ", layout.layout.bytes(), " bytes in ", bytes);
+  }
+  LayoutAudit audit;
+  const std::string above = AuditGroups(groups, bounds, layout, &audit);
+  return above.empty() ? audit.fault() : above;
+}
+
+// Places of the groups' candidates, whoever chooses them.
+std::string CandidatesFault(const CudaBatchImage& image,
+                            const CudaStepLimits& limits) {
+  DeviceLayout layout;
+  const DeviceRange candidates =
+      layout.Add("candidates", limits.max_candidates, sizeof(Candidate));
+  LayoutAudit audit;
+  for (int i = 0; i < image.num_groups(); ++i) {
+    const int count = image.selections[i].num_candidates +
+                      image.perturbed_selections[i].num_candidates +
+                      image.groups[i].num_draws;
+    audit.Use(candidates, image.selections[i].first_candidate, count);
+  }
+  return audit.fault();
+}
+
+// Lists of edits: those of the host from the front, those that the device makes
+// from the back.
+std::string EditsFault(const CudaBatchImage& image,
+                       const CudaStepLimits& limits) {
+  DeviceLayout layout;
+  const DeviceRange edits =
+      layout.Add("edits", limits.max_edits, sizeof(TokenEdit));
+  LayoutAudit audit;
+  audit.Use(edits, 0, static_cast<int64_t>(image.edits.size()));
+  audit.Use(edits, int64_t{limits.max_edits} - image.num_made_edits,
+            image.num_made_edits);
+  return audit.fault();
+}
+
+// Arrays of the batch: each has as many as the limits say at most.
+std::string ArraysFault(const CudaBatchImage& image,
+                        const CudaStepLimits& limits) {
+  const struct {
+    const char* name;
+    size_t count;
+    int most;
+  } arrays[] = {
+      {"groups", image.groups.size(), limits.max_rows},
+      {"lines", image.row_groups.size(), limits.max_rows},
+      {"params", image.params.size(), limits.max_rows},
+      {"edit rules", image.edit_rules.size(), limits.max_rows},
+      {"edit rows", image.edit_rows.size(), limits.max_rows},
+      {"groups that ask", image.log_probs.asking_groups.size(),
+       limits.max_rows},
+      {"lines of best tokens", image.log_probs.best_groups.size(),
+       limits.max_rows},
+      {"tokens asked about", static_cast<size_t>(image.log_probs.num_asked),
+       limits.max_asked_tokens()},
+      {"best tokens", static_cast<size_t>(image.log_probs.num_best),
+       limits.max_best_tokens},
+      {"draws", static_cast<size_t>(image.num_draws), limits.max_rows},
+      {"EOS ids", image.eos_token_ids.size(), limits.max_eos_token_ids},
+      {"tokens", image.token_tables.size(), limits.max_tokens},
+  };
+  for (const auto& array : arrays) {
+    if (array.count <= static_cast<size_t>(array.most)) continue;
+    return Concat(array.count, " ", array.name, ", there is room for ",
+                  array.most);
+  }
+  return "";
+}
+
+// Draws of prompts, which the host lists: each of a line of the group that has
+// its candidate, in its own place. The others the device makes of first_draw.
+std::string DrawsFault(const CudaBatchImage& image,
+                       const CudaStepLimits& limits) {
+  DeviceLayout layout;
+  const DeviceRange candidates =
+      layout.Add("candidates drawn", limits.max_candidates, sizeof(Candidate));
+  LayoutAudit audit;
+  for (const CudaDraw& draw : image.prompt_draws) {
+    if (draw.row < 0 || draw.row >= image.num_lines()) {
+      return Concat("a draw from line ", draw.row, " of ", image.num_lines());
+    }
+    const int group_idx = image.row_groups[draw.row];
+    if (group_idx < 0) return Concat("a draw from nobody's line ", draw.row);
+    const int place =
+        draw.candidate - image.selections[group_idx].first_candidate;
+    const int num_draws = image.groups[group_idx].num_draws;
+    if (place < 0 || place >= num_draws) {
+      return Concat("draw ", place, " of ", num_draws, " of group ", group_idx);
+    }
+    audit.Use(candidates, draw.candidate, 1);
+  }
+  return audit.fault();
+}
+
+std::string SampleFault(const CudaBatchImage& image, const CudaStepShape& shape,
+                        const CudaStepLimits& limits, size_t bytes) {
+  const CudaSampleLayout layout(shape.num_lines, image.shape.vocab_size,
+                                shape.has_edits);
+  if (layout.layout.bytes() > bytes) {
+    return Concat("scratch of ", layout.layout.bytes(), " bytes in ", bytes);
+  }
+  if (image.num_draws > shape.max_draws) {
+    return Concat(image.num_draws, " draws, the bound is ", shape.max_draws);
+  }
+  LayoutAudit audit;
+  for (int i = 0; i < image.num_groups(); ++i) {
+    const CudaSelectGroup& rows = image.selections[i];
+    if (image.groups[i].first_draw < 0) continue;
+    layout.AuditRows(rows.first_row, rows.num_rows, &audit);
+  }
+  const std::string fault = audit.fault();
+  return fault.empty() ? DrawsFault(image, limits) : fault;
+}
+
+}  // namespace
+
+CudaStepShape EagerShape(const CudaStep& step) {
+  return {.num_rows = step.num_rows,
+          .num_tokens = step.num_tokens,
+          .num_lines = step.num_lines,
+          .max_groups = std::max(step.num_groups, 1),
+          .max_candidates = step.max_candidates,
+          .max_group_rows = step.max_group_rows,
+          .max_draws = step.num_draws,
+          .max_perturbed = step.max_perturbed,
+          .max_asked = step.num_asked,
+          .max_best = step.max_best,
+          .max_copies = step.max_copies,
+          .has_edits = step.has_edits,
+          .makes_edits = step.makes_edits,
+          .has_partials = step.has_partials};
+}
+
+CudaStepShape GraphShape(const CudaStep& step, const CudaStepLimits& limits) {
+  const int max_candidates =
+      GraphBound(step.max_candidates, kMinCandidates, limits.max_candidates);
+  // Blocks of groups that are not there cost little, graphs more; but few
+  // groups, and wide ones, are selected for by many blocks each.
+  const bool few_groups = step.num_groups <= kMaxFewCudaSelectGroups;
+  const int max_groups = few_groups || max_candidates > kMaxNarrowCudaSelect
+                             ? PowerOfTwoFrom(step.num_groups)
+                             : step.num_rows;
+  return {.num_rows = step.num_rows,
+          .num_tokens = step.num_rows,
+          .num_lines = step.num_rows,
+          .max_groups = std::min(max_groups, limits.max_rows),
+          .max_candidates = max_candidates,
+          .max_group_rows = step.max_group_rows,
+          .max_draws = step.num_draws > 0 ? step.num_rows : 0,
+          .max_perturbed = GraphBound(step.max_perturbed, kMinCandidates,
+                                      limits.max_candidates),
+          .max_asked = GraphBound(step.num_asked, kMinCandidates,
+                                  limits.max_asked_tokens()),
+          .max_best =
+              GraphBound(step.max_best, kMinCandidates, limits.max_best_tokens),
+          .max_copies = step.num_rows,
+          .has_edits = step.has_edits,
+          .makes_edits = step.makes_edits,
+          .has_partials = step.has_partials};
+}
+
+CudaSelectBounds SelectBounds(const CudaStepShape& shape,
+                              const CudaStepLimits& limits, int vocab_size) {
+  // Candidates of the step, not of the groups that are selected for: these are
+  // placed behind tokens drawn and candidates of perturbed rows.
+  return {.num_rows = shape.num_lines,
+          .vocab_size = vocab_size,
+          .max_groups = shape.max_groups,
+          .max_candidates = shape.max_candidates,
+          .max_total_candidates = limits.max_candidates};
+}
+
+CudaSelectBounds PerturbBounds(const CudaStepShape& shape,
+                               const CudaStepLimits& limits, int vocab_size) {
+  CudaSelectBounds bounds = SelectBounds(shape, limits, vocab_size);
+  bounds.max_candidates = shape.max_perturbed;
+  return bounds;
+}
+
+CudaSelectBounds BestBounds(const CudaStepShape& shape,
+                            const CudaStepLimits& limits, int vocab_size) {
+  return {.num_rows = shape.num_lines,
+          .vocab_size = vocab_size,
+          .max_groups = shape.num_lines,
+          .max_candidates = shape.max_best,
+          .max_total_candidates = limits.max_best_tokens};
+}
+
+CudaStepScratch::CudaStepScratch(const CudaStepLimits& limits, int vocab_size) {
+  const CudaStepShape largest = LargestShape(limits);
+  const CudaSelectLayout select(SelectBounds(largest, limits, vocab_size));
+  const CudaSelectLayout best(BestBounds(largest, limits, vocab_size));
+  const CudaSampleLayout sample(largest.num_lines, vocab_size, true);
+  const CudaPerturbLayout perturb(PerturbBounds(largest, limits, vocab_size),
+                                  true);
+  logits_bytes = size_t(limits.max_rows) * vocab_size * sizeof(float);
+  choice_bytes = std::max(
+      {select.layout.bytes(), best.layout.bytes(), sample.layout.bytes()});
+  perturb_bytes = perturb.layout.bytes();
+}
+
+std::string ScratchFault(const CudaBatchImage& image,
+                         const CudaStepShape& shape,
+                         const CudaStepLimits& limits) {
+  const int vocab_size = image.shape.vocab_size;
+  const CudaStepScratch scratch(limits, vocab_size);
+  std::vector<std::string> faults = {CandidatesFault(image, limits),
+                                     EditsFault(image, limits),
+                                     ArraysFault(image, limits)};
+  const auto add_selection = [&](const std::vector<CudaSelectGroup>& groups,
+                                 const CudaSelectBounds& bounds, size_t bytes) {
+    faults.push_back(
+        SelectionFault(groups, bounds, CudaSelectLayout(bounds), bytes));
+  };
+  if (shape.max_candidates > 0) {
+    add_selection(image.selections, SelectBounds(shape, limits, vocab_size),
+                  scratch.choice_bytes);
+  }
+  if (shape.max_best > 0) {
+    add_selection(image.log_probs.best_groups,
+                  BestBounds(shape, limits, vocab_size), scratch.choice_bytes);
+  }
+  if (shape.max_draws > 0) {
+    faults.push_back(SampleFault(image, shape, limits, scratch.choice_bytes));
+  }
+  if (shape.max_perturbed > 0) {
+    const CudaSelectBounds bounds = PerturbBounds(shape, limits, vocab_size);
+    const CudaPerturbLayout perturb(bounds, shape.has_edits);
+    faults.push_back(SelectionFault(image.perturbed_selections, bounds, perturb,
+                                    scratch.perturb_bytes));
+    add_selection(image.perturbed_selections, bounds, perturb.select.count);
+  }
+  for (const std::string& fault : faults) {
+    if (!fault.empty()) return fault;
+  }
+  return "";
+}
+
+}  // namespace espalier

@@ -1,0 +1,70 @@
+// CudaStepShape: the host values that size the launches of a step, and what
+// they make of the step's scratch. Plain C++; tests on the host check that what
+// kernels index is what there is room for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/device_layout.h"
+#include "executor/cuda/cuda_step_limits.h"
+#include "kernels/sample/cuda_sample_layout.h"
+#include "kernels/select/cuda_select_layout.h"
+
+namespace espalier {
+
+struct CudaBatchImage;
+struct CudaStep;
+
+struct CudaStepShape {
+  int num_rows = 0;
+  int num_tokens = 0;
+  int num_lines = 0;
+  int max_groups = 1;
+  int max_candidates = 0;  // of a group that is selected for; 0: none is
+  int max_group_rows = 0;  // of one that is selected for
+  int max_draws = 0;
+  int max_perturbed = 0;  // of a perturbed row; 0: there is none
+  int max_asked = 0;      // log-probabilities
+  int max_best = 0;       // tokens of a line
+  int max_copies = 0;
+  bool has_edits = false;
+  bool makes_edits = false;   // of histories
+  bool has_partials = false;  // without any, attention is one launch
+  friend auto operator<=>(const CudaStepShape&, const CudaStepShape&) = default;
+};
+
+// Of a step that is enqueued function by function.
+CudaStepShape EagerShape(const CudaStep& step);
+// Of the graph that a step can be replayed from: rounded up, for few graphs.
+CudaStepShape GraphShape(const CudaStep& step, const CudaStepLimits& limits);
+
+// Bounds of the selections of a step. That of perturbed rows has a group a row,
+// of the batch's groups, as CudaSelect's own; that of best tokens a group a
+// line.
+CudaSelectBounds SelectBounds(const CudaStepShape& shape,
+                              const CudaStepLimits& limits, int vocab_size);
+CudaSelectBounds PerturbBounds(const CudaStepShape& shape,
+                               const CudaStepLimits& limits, int vocab_size);
+CudaSelectBounds BestBounds(const CudaStepShape& shape,
+                            const CudaStepLimits& limits, int vocab_size);
+
+// The scratch of choosing, for every step within the limits. Selection,
+// sampling and the selection of best tokens take turns in `choice`: nothing is
+// kept there between them.
+struct CudaStepScratch {
+  CudaStepScratch(const CudaStepLimits& limits, int vocab_size);
+
+  size_t logits_bytes = 0;  // [max_rows, vocab_size]  f32
+  size_t choice_bytes = 0;
+  size_t perturb_bytes = 0;  // as large as all logits, and more
+};
+
+// What kernels would index of a step's memory that it has not, or that two of
+// them, or two groups, would both write; "" if there is nothing, as must be.
+// `shape` is one of the step's.
+std::string ScratchFault(const CudaBatchImage& image,
+                         const CudaStepShape& shape,
+                         const CudaStepLimits& limits);
+
+}  // namespace espalier

@@ -1,0 +1,214 @@
+#include "executor/host/model_executor.h"
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <exception>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/stopwatch.h"
+#include "executor/host/report_logprobs.h"
+#include "executor/host/resident_groups.h"
+#include "executor/host/select_all.h"
+
+namespace espalier {
+
+namespace {
+
+absl::Status CheckBounds(const ModelExecutorOptions& options) {
+  const auto check = [](const char* name, int64_t least, int64_t value) {
+    return value >= least ? absl::OkStatus()
+                          : InvalidArgument(name, " must be at least ", least,
+                                            ", got ", value);
+  };
+  RETURN_IF_ERROR(check("max_beams", 0, options.max_beams));
+  RETURN_IF_ERROR(check("max_candidates", 1, options.max_candidates));
+  return check("max_score_edits", 0, options.max_score_edits);
+}
+
+ModelDescription Limited(ModelDescription description,
+                         const ModelExecutorOptions& options) {
+  constexpr int kMaxBeams = 8192;
+  constexpr int64_t kMaxLogits = int64_t{1} << 28;  // 1 GiB
+  const int64_t num_lines = kMaxLogits / std::max(1, description.vocab_size);
+  const int max_beams =
+      options.max_beams > 0
+          ? options.max_beams
+          : static_cast<int>(std::clamp<int64_t>(num_lines, 1, kMaxBeams));
+  StepLimits& limits = description.limits;
+  limits.max_beams = std::min(limits.max_beams, max_beams);
+  limits.max_candidates =
+      std::min(limits.max_candidates, options.max_candidates);
+  limits.max_best_tokens =
+      std::min(limits.max_best_tokens, options.max_candidates);
+  limits.max_score_edits =
+      std::min(limits.max_score_edits, options.max_score_edits);
+  return description;
+}
+
+}  // namespace
+
+// The model and what a step needs, touched on the worker thread only.
+class ModelExecutor::Worker {
+ public:
+  Worker(std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
+         const ModelExecutorOptions& options)
+      : options_(options),
+        description_(Limited(model->description(), options)),
+        model_(std::move(model)),
+        pool_(std::move(pool)),
+        groups_(model_->description().page_size) {}
+  ~Worker() { thread_.join(); }
+
+  bool IsThisThread() {
+    return thread_.get_executor().running_in_this_thread();
+  }
+
+  const ModelExecutorOptions& options() const { return options_; }
+  const ModelDescription& description() const { return description_; }
+
+  void Start(StepPlan plan, Done done) {
+    // A plan that is not run would leave others unsaid: who forks, who ended.
+    const auto step = UntilThereIsMemory([&] {
+      return std::make_shared<std::pair<StepPlan, Done>>(std::move(plan),
+                                                         std::move(done));
+    });
+    UntilThereIsMemory([&] {
+      boost::asio::post(thread_, [this, step] {
+        const Done report = std::move(step->second);
+        report(RunSafely(&step->first));
+      });
+    });
+  }
+
+ private:
+  absl::StatusOr<StepResult> RunSafely(StepPlan* plan) {
+    is_model_told_ = false;
+    absl::StatusOr<StepResult> result = RunCatching(plan);
+    if (!result.ok()) groups_.Lose();
+    if (!is_model_told_) {
+      Append(plan->forks, &untold_forks_);
+      Append(plan->finished, &untold_finished_);
+    }
+    return result;
+  }
+
+  template <typename T>
+  static void Append(const std::vector<T>& from, std::vector<T>* to) {
+    UntilThereIsMemory(
+        [&] { to->insert(to->end(), from.begin(), from.end()); });
+  }
+
+  // Puts `*untold` in front of what `*plan` says.
+  template <typename T>
+  static void TellFirst(std::vector<T>* untold, std::vector<T>* plan) {
+    if (untold->empty()) return;
+    Append(*plan, untold);
+    *plan = std::exchange(*untold, {});
+  }
+
+  absl::StatusOr<StepResult> RunCatching(StepPlan* plan) {
+    try {
+      return Run(plan);
+    } catch (const std::bad_alloc&) {
+      return UntilThereIsMemory([&] {
+        return ResourceExhausted("not enough memory for a step of ",
+                                 plan->tokens.size(), " tokens and ",
+                                 plan->num_logits, " lines of logits");
+      });
+    } catch (const std::exception& error) {
+      return UntilThereIsMemory(
+          [&] { return Internal("the model threw: ", error.what()); });
+    } catch (...) {
+      return UntilThereIsMemory([] { return Internal("the model threw"); });
+    }
+  }
+
+  absl::StatusOr<StepResult> Run(StepPlan* plan) {
+    const int vocab_size = model_->description().vocab_size;
+    Stopwatch watch;
+    CHECK(options_.run_ahead || plan->continuations.empty());
+    if (options_.run_ahead) groups_.WriteOut(plan);
+    StepResult result;
+    const size_t size = static_cast<size_t>(plan->num_logits) * vocab_size;
+    if (logits_.size() < size) logits_.resize(size);
+    const std::span<float> logits(logits_.data(), size);
+    TellFirst(&untold_forks_, &plan->forks);
+    TellFirst(&untold_finished_, &plan->finished);
+    is_model_told_ = true;
+    RETURN_IF_ERROR(model_->Forward(*plan, logits));
+    result.forward_time = watch.Lap();
+    result.selections = SelectAll(*plan, logits, vocab_size, *pool_);
+    result.scorings = ScoreAll(*plan, logits, vocab_size, *pool_);
+    if (plan->stop.stop_requested()) {
+      return MakeError(absl::StatusCode::kCancelled, "the step was given up");
+    }
+    if (options_.run_ahead) groups_.Advance(result);
+    result.select_time = watch.Lap();
+    return result;
+  }
+
+  const ModelExecutorOptions options_;
+  const ModelDescription description_;
+  const std::shared_ptr<Model> model_;  // given back with the last of this
+  const std::shared_ptr<ThreadPool> pool_;
+  // Of plans that failed before the model saw them: the next one says it.
+  std::vector<SequenceFork> untold_forks_;
+  std::vector<SequenceId> untold_finished_;
+  bool is_model_told_ = false;  // of the plan that runs
+  ResidentGroups groups_;       // without any unless it runs ahead
+  std::vector<float> logits_;   // [num_logits, vocab_size] of the last step
+  boost::asio::thread_pool thread_{1};
+};
+
+absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
+    std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
+    const ModelExecutorOptions& options) {
+  if (model == nullptr) return InvalidArgument("model must not be null");
+  if (pool == nullptr) return InvalidArgument("pool must not be null");
+  RETURN_IF_ERROR(CheckDescription(model->description()));
+  RETURN_IF_ERROR(CheckBounds(options));
+  if (!model->sole_use().Take()) {
+    return FailedPrecondition("the model runs on another executor");
+  }
+  try {
+    // Given back once, whoever is the last to have it, also if this fails.
+    std::shared_ptr<Model> taken(
+        model.get(), [model](Model* used) { used->sole_use().GiveBack(); });
+    auto worker =
+        std::make_unique<Worker>(std::move(taken), std::move(pool), options);
+    return std::shared_ptr<ModelExecutor>(new ModelExecutor(std::move(worker)));
+  } catch (const std::exception& error) {  // of the system, or bad_alloc
+    return ResourceExhausted("cannot start the thread of a model: ",
+                             error.what());
+  }
+}
+
+ModelExecutor::ModelExecutor(std::unique_ptr<Worker> worker)
+    : worker_(std::move(worker)) {}
+
+ModelExecutor::~ModelExecutor() {
+  if (!worker_->IsThisThread()) return;
+  // A thread cannot wait for its own end.
+  std::thread([worker = std::move(worker_)] {}).detach();
+}
+
+const ModelDescription& ModelExecutor::description() const {
+  return worker_->description();
+}
+
+int ModelExecutor::max_plans_in_flight() const {
+  return worker_->options().run_ahead ? 2 : 1;
+}
+
+void ModelExecutor::Execute(StepPlan plan, Done done) {
+  worker_->Start(std::move(plan), std::move(done));
+}
+
+}  // namespace espalier

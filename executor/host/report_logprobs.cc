@@ -1,0 +1,96 @@
+#include "executor/host/report_logprobs.h"
+
+#include <utility>
+
+#include "executor/host/allocating_loop.h"
+#include "kernels/logprobs/logprobs.h"
+
+namespace espalier {
+namespace {
+
+// One line of logits, the tokens it is asked about, and where its answers go.
+struct LineWork {
+  int line = 0;
+  int num_best = 0;
+  std::vector<TokenId> tokens = {};
+  std::vector<TokenLogProb*> answers = {};  // [tokens]
+};
+
+void Ask(TokenId token, TokenLogProb* answer, LineWork* work) {
+  answer->token = token;
+  if (token < 0) return;  // kNoToken, kNotANumber
+  work->tokens.push_back(token);
+  work->answers.push_back(answer);
+}
+
+void Answer(const LineWork& work, const RowLogProbs& row) {
+  for (size_t i = 0; i < work.tokens.size(); ++i) {
+    work.answers[i]->log_prob = row.tokens[i].log_prob;
+    work.answers[i]->rank = row.tokens[i].rank;
+    work.answers[i]->best = row.best;
+  }
+}
+
+void AnswerAll(const StepPlan& plan, std::span<const LineWork> works,
+               std::span<const float> logits, int vocab_size,
+               ThreadPool& pool) {
+  AllocatingLoop(pool, static_cast<int>(works.size()), [&](int i) {
+    const LineWork& work = works[i];
+    if (work.tokens.empty() || plan.stop.stop_requested()) return;
+    const auto row =
+        logits.subspan(size_t{1} * work.line * vocab_size, vocab_size);
+    Answer(work, LogProbsOfRow(row, work.tokens, work.num_best));
+  });
+}
+
+void AddLines(const PlanSelection& selection, SelectionResult* result,
+              std::vector<LineWork>* works) {
+  const size_t first = works->size();
+  for (int row = 0; row < selection.num_rows; ++row) {
+    works->push_back({.line = selection.first_logits + row,
+                      .num_best = selection.rule->num_logprobs});
+  }
+  result->logprobs.resize(result->candidates.size());
+  for (size_t i = 0; i < result->candidates.size(); ++i) {
+    const Candidate& candidate = result->candidates[i];
+    Ask(candidate.token, &result->logprobs[i],
+        &works->at(first + candidate.beam));
+  }
+}
+
+}  // namespace
+
+void ReportLogProbs(const StepPlan& plan, std::span<const float> logits,
+                    int vocab_size, ThreadPool& pool,
+                    std::vector<SelectionResult>* results) {
+  std::vector<LineWork> works;
+  for (size_t s = 0; s < plan.selections.size(); ++s) {
+    const PlanSelection& selection = plan.selections[s];
+    if (selection.rule->num_logprobs < 0) continue;
+    AddLines(selection, &results->at(s), &works);
+  }
+  AnswerAll(plan, works, logits, vocab_size, pool);
+}
+
+std::vector<ScoringResult> ScoreAll(const StepPlan& plan,
+                                    std::span<const float> logits,
+                                    int vocab_size, ThreadPool& pool) {
+  std::vector<ScoringResult> results;
+  results.reserve(plan.scorings.size());
+  std::vector<LineWork> works;
+  for (const PlanScoring& scoring : plan.scorings) {
+    ScoringResult& result = results.emplace_back();
+    result.request = scoring.request;
+    result.logprobs.resize(scoring.tokens.size());
+    for (size_t i = 0; i < scoring.tokens.size(); ++i) {
+      LineWork& work = works.emplace_back(
+          LineWork{.line = scoring.first_logits + static_cast<int>(i),
+                   .num_best = scoring.num_logprobs});
+      Ask(scoring.tokens[i], &result.logprobs[i], &work);
+    }
+  }
+  AnswerAll(plan, works, logits, vocab_size, pool);
+  return results;
+}
+
+}  // namespace espalier

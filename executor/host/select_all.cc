@@ -1,0 +1,200 @@
+#include "executor/host/select_all.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "base/check.h"
+#include "executor/contenders.h"
+#include "executor/host/allocating_loop.h"
+#include "executor/host/report_logprobs.h"
+#include "kernels/sample/perturb.h"
+#include "kernels/sample/sample.h"
+#include "kernels/select/best_candidates.h"
+#include "kernels/select/select.h"
+
+namespace espalier {
+namespace {
+
+// Draws from one row that one thread makes at once, having read the row: enough
+// that the reading costs little beside them.
+constexpr int kDrawsAtOnce = 64;
+
+// What one thread does at once: a row, or draws from one.
+struct WorkItem {
+  int selection = 0;  // index in the plan
+  int begin = 0;      // rank of the row, or index of the first draw
+  int count = 1;      // of draws
+};
+
+bool Draws(const PlanSelection& selection) {
+  return selection.rule->kind == SelectionKind::kDraws;
+}
+
+std::vector<WorkItem> WorkItems(const StepPlan& plan) {
+  std::vector<WorkItem> items;
+  for (size_t s = 0; s < plan.selections.size(); ++s) {
+    const PlanSelection& selection = plan.selections[s];
+    const bool draws = Draws(selection);
+    const int end =
+        draws ? static_cast<int>(selection.samples.size()) : selection.num_rows;
+    const int step = draws && selection.num_rows == 1 ? kDrawsAtOnce : 1;
+    for (int i = 0; i < end; i += step) {
+      items.push_back({static_cast<int>(s), i, std::min(step, end - i)});
+    }
+  }
+  return items;
+}
+
+// The selection of one group, which several threads work at.
+class GroupWork {
+ public:
+  explicit GroupWork(const PlanSelection* selection)
+      : selection_(*selection),
+        rule_(*selection->rule),
+        edits_(EditsOf(rule_)) {
+    CHECK(!rule_.perturbed || rule_.kind == SelectionKind::kRows)
+        << "only rows are perturbed";
+    if (rule_.kind == SelectionKind::kBeams && selection_.num_rows > 0) {
+      const int num_beams = selection_.ranking.num_first;
+      best_ = num_beams == 0
+                  ? std::make_unique<BestCandidates>(selection_.num_candidates)
+                  : std::make_unique<BestCandidates>(selection_.num_candidates,
+                                                     num_beams,
+                                                     selection_.eos_token_ids);
+    } else if (rule_.kind == SelectionKind::kRows) {
+      contenders_ = std::make_unique<Contenders>(selection_);
+    } else if (rule_.kind == SelectionKind::kDraws) {
+      drawn_.resize(selection_.samples.size());
+    }
+  }
+
+  //   logits  [plan.num_logits, vocab_size]  of the plan
+  void Run(const WorkItem& item, std::span<const float> logits,
+           int vocab_size) {
+    const bool one_row = Draws(selection_) && selection_.num_rows == 1;
+    const int row = one_row ? 0 : item.begin;
+    const size_t line = selection_.first_logits + row;
+    const auto scores = logits.subspan(line * vocab_size, vocab_size);
+    std::vector<TokenEdit> storage;
+    const ScoreEdits::View edits = EditsOfRow(row, vocab_size, &storage);
+    if (Draws(selection_)) return DrawFrom(row, item, scores, edits);
+    if (best_ != nullptr) return SelectBest(row, scores, edits);
+    contenders_->Add(row, OfRow(row, scores, edits));
+  }
+
+  // When all items have run.
+  std::vector<Candidate> Take() {
+    if (best_ != nullptr) return best_->Take();
+    if (contenders_ != nullptr) return contenders_->Take();
+    return std::move(drawn_);
+  }
+
+ private:
+  ScoreEdits::View EditsOfRow(int row, int vocab_size,
+                              std::vector<TokenEdit>* storage) const {
+    ScoreEdits::Row asked = {.num_generated = selection_.num_generated,
+                             .vocab_size = vocab_size};
+    if (!selection_.histories.empty()) asked.tail = selection_.histories[row];
+    if (!selection_.allowed.empty()) asked.allowed = &selection_.allowed[row];
+    return edits_->OfRow(asked, storage);
+  }
+
+  DrawOptions OptionsOfDraw(int sample, const ScoreEdits::View& edits) const {
+    return {.params = rule_.sampling,
+            .sample = static_cast<uint32_t>(sample),
+            .position = static_cast<uint32_t>(selection_.num_generated),
+            .repetition_penalty = rule_.processors.repetition_penalty,
+            .edits = edits.edits,
+            .only_edited = edits.only_edited};
+  }
+
+  RowOptions OptionsOfRow(const ScoreEdits::View& edits) const {
+    return {.domain = rule_.domain,
+            .num_candidates = selection_.num_candidates,
+            .repetition_penalty = rule_.processors.repetition_penalty,
+            .edits = edits.edits,
+            .only_edited = edits.only_edited};
+  }
+
+  void DrawFrom(int row, const WorkItem& item, std::span<const float> scores,
+                const ScoreEdits::View& edits) {
+    const auto samples =
+        std::span(selection_.samples).subspan(item.begin, item.count);
+    const std::vector<Draw> draws =
+        DrawSamples(scores, OptionsOfDraw(0, edits), samples);
+    for (int i = 0; i < item.count; ++i) {
+      drawn_[item.begin + i] = {
+          row, draws[i].token,
+          selection_.cum_log_probs[row] + draws[i].log_prob};
+    }
+  }
+
+  void SelectBest(int row, std::span<const float> scores,
+                  const ScoreEdits::View& edits) {
+    RowOptions options = OptionsOfRow(edits);
+    options.cum_log_prob = selection_.cum_log_probs[row];
+    options.min_sum = best_->min_sum();
+    best_->Add(row, SelectRow(scores, options), options.cum_log_prob);
+  }
+
+  // The continuations of one row, best first: by cumulative score, unless it is
+  // the perturbed one that decides.
+  std::vector<Candidate> OfRow(int row, std::span<const float> scores,
+                               const ScoreEdits::View& edits) const {
+    const float cum_log_prob = selection_.cum_log_probs[row];
+    std::vector<Candidate> candidates;
+    if (!rule_.perturbed) {
+      const std::vector<TokenScore> chosen =
+          SelectRow(scores, OptionsOfRow(edits));
+      candidates = MergeCandidates({&chosen, 1}, {&cum_log_prob, 1},
+                                   selection_.num_candidates);
+      for (Candidate& candidate : candidates) candidate.beam = row;
+      return candidates;
+    }
+    for (const TokenScore& t :
+         PerturbRow(scores, {.domain = rule_.domain,
+                            .num_candidates = selection_.num_candidates,
+                            .draw = OptionsOfDraw(row, edits),
+                            .above = contenders_->Above(row)})) {
+      const float cum = cum_log_prob + t.log_prob;
+      if (!std::isinf(cum)) candidates.push_back({row, t.token, cum});
+    }
+    return candidates;
+  }
+
+  const PlanSelection& selection_;
+  const SelectionRule& rule_;
+  const std::shared_ptr<const ScoreEdits> edits_;
+  // One of these, by kind.
+  std::unique_ptr<BestCandidates> best_;
+  std::unique_ptr<Contenders> contenders_;
+  std::vector<Candidate> drawn_;  // [samples]
+};
+
+}  // namespace
+
+std::vector<SelectionResult> SelectAll(const StepPlan& plan,
+                                       std::span<const float> logits,
+                                       int vocab_size, ThreadPool& pool) {
+  const std::vector<WorkItem> items = WorkItems(plan);
+  std::vector<GroupWork> groups;
+  std::vector<SelectionResult> results;
+  groups.reserve(plan.selections.size());
+  for (const PlanSelection& selection : plan.selections) {
+    groups.emplace_back(&selection);
+    results.push_back({.request = selection.request});
+  }
+  AllocatingLoop(pool, static_cast<int>(items.size()), [&](int i) {
+    if (plan.stop.stop_requested()) return;
+    groups[items[i].selection].Run(items[i], logits, vocab_size);
+  });
+  if (plan.stop.stop_requested()) return results;
+  AllocatingLoop(pool, static_cast<int>(results.size()),
+                 [&](int s) { results[s].candidates = groups[s].Take(); });
+  ReportLogProbs(plan, logits, vocab_size, pool, &results);
+  return results;
+}
+
+}  // namespace espalier

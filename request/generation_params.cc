@@ -1,0 +1,43 @@
+#include "request/generation_params.h"
+
+#include "base/status.h"
+#include "exec_request/model_description.h"
+#include "request/param_checks.h"
+#include "request/validate_params.h"
+
+namespace espalier {
+
+bool IsBeamSearch(const GenerationParams& params) {
+  return params.num_beams > 1 || params.stochastic;
+}
+
+bool DrawsAtRandom(const GenerationParams& params) {
+  const bool greedy = static_cast<float>(params.temperature) == 0;
+  return params.stochastic || (params.do_sample && !greedy);
+}
+
+absl::Status ValidateReports(const GenerationParams& params) {
+  if (params.logprobs) {
+    RETURN_IF_ERROR(CheckRange("logprobs", *params.logprobs, 0, kMaxLogProbs));
+  }
+  if (params.prompt_logprobs) {
+    return CheckRange("prompt_logprobs", *params.prompt_logprobs, 0,
+                      kMaxLogProbs);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateParams(const ModelDescription& model,
+                            int64_t num_prompt_tokens,
+                            GenerationParams* params) {
+  RETURN_IF_ERROR(ValidateSearch(model, *params));
+  RETURN_IF_ERROR(ValidateSampling(*params));
+  RETURN_IF_ERROR(ValidateLengths(model, num_prompt_tokens, params));
+  RETURN_IF_ERROR(ValidateStops(model, params));
+  RETURN_IF_ERROR(ValidatePenalties(*params));
+  RETURN_IF_ERROR(ValidateConstraints(model, params));
+  RETURN_IF_ERROR(ValidateScores(*params));
+  return ValidateReports(*params);
+}
+
+}  // namespace espalier

@@ -1,0 +1,208 @@
+#include "request/json/param_fields.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string>
+
+#include "base/nearest.h"
+#include "base/status.h"
+#include "request/json/read_json.h"
+#include "request/json/read_json_text.h"
+
+namespace espalier {
+namespace {
+
+using P = GenerationParams;
+
+// Json is a json::value or a JsonText.
+template <auto Member, typename Json>
+absl::Status SetFrom(std::string_view field, const Json& json, P* params) {
+  return Read(field, json, &(params->*Member));
+}
+template <auto Member>
+constexpr ParamReader Set = {SetFrom<Member, json::value>,
+                             SetFrom<Member, JsonText>};
+
+template <typename Json>
+absl::Status SetEosFrom(std::string_view field, const Json& json, P* params) {
+  return ReadIds(field, json, &params->eos_token_id.emplace());
+}
+constexpr ParamReader kSetEos = {SetEosFrom<json::value>, SetEosFrom<JsonText>};
+
+template <typename Json>
+absl::Status SetStopFrom(std::string_view field, const Json& json, P* params) {
+  return ReadTexts(field, json, &params->stop);
+}
+constexpr ParamReader kSetStop = {SetStopFrom<json::value>,
+                                  SetStopFrom<JsonText>};
+
+constexpr std::string_view kSearch = "Search";
+constexpr std::string_view kSampling = "Sampling";
+constexpr std::string_view kPenalties = "Penalties";
+constexpr std::string_view kConstraints = "Constraints";
+constexpr std::string_view kStopping = "Stopping";
+constexpr std::string_view kReports = "Reports";
+
+constexpr ParamField kFields[] = {
+    // Search.
+    {"num_beams", "", kSearch, "N",
+     "beams that live at a step; default 1: greedy, or sampling",
+     Set<&P::num_beams>},
+    {"num_return_sequences", "n", kSearch, "N",
+     "hypotheses returned, best first: at most num_beams, or the number of "
+     "samples; default 1",
+     Set<&P::num_return_sequences>},
+    {"length_penalty", "", kSearch, "X",
+     "exponent on the length that divides a beam's score: > 0 favours longer "
+     "ones; default 1",
+     Set<&P::length_penalty>},
+    {"length_penalty_form", "", kSearch, "FORM",
+     "power, length^X, the default; or wu, ((5 + length) / 6)^X",
+     Set<&P::length_penalty_form>},
+    {"early_stopping", "", kSearch, "WHEN",
+     "true, at num_beams hypotheses; false, the default, when no beam is "
+     "better now; never, when none can become so",
+     Set<&P::early_stopping>},
+    {"patience", "", kSearch, "X",
+     "with early_stopping true: round(num_beams * X) hypotheses end the "
+     "search; default 1",
+     Set<&P::patience>},
+    {"num_beam_groups", "", kSearch, "N",
+     "groups of beams that avoid each other's tokens; divides num_beams; "
+     "default 1",
+     Set<&P::num_beam_groups>},
+    {"diversity_penalty", "", kSearch, "X",
+     "what a token costs for each beam of an earlier group that just took it; "
+     ">= 0; default 0",
+     Set<&P::diversity_penalty>},
+    {"stochastic", "", kSearch, "",
+     "stochastic beam search: num_beams different sequences, drawn without "
+     "replacement",
+     Set<&P::stochastic>},
+    // Sampling.
+    {"do_sample", "", kSampling, "",
+     "draw tokens; with num_beams above 1, beams by perturbed scores",
+     Set<&P::do_sample>},
+    {"best_of", "", kSampling, "N",
+     "samples drawn, of which the num_return_sequences best by mean "
+     "log-probability are returned",
+     Set<&P::best_of>},
+    {"temperature", "", kSampling, "X",
+     "divides the logits; 0 is greedy; default 1", Set<&P::temperature>},
+    {"top_k", "", kSampling, "N",
+     "only the N likeliest tokens and their equals; 0, the default, is off",
+     Set<&P::top_k>},
+    {"top_p", "", kSampling, "P",
+     "only the likeliest tokens that have P together; in (0, 1]; default 1",
+     Set<&P::top_p>},
+    {"min_p", "", kSampling, "P",
+     "only tokens at least P times as likely as the likeliest; in [0, 1]; "
+     "default 0",
+     Set<&P::min_p>},
+    {"typical_p", "", kSampling, "P",
+     "only the most typical tokens that have P together; in (0, 1]; default 1",
+     Set<&P::typical_p>},
+    {"seed", "", kSampling, "N",
+     "the same request with the same seed gives the same result; default: "
+     "drawn, and reported",
+     Set<&P::seed>},
+    // Penalties.
+    {"repetition_penalty", "", kPenalties, "X",
+     "> 1 makes tokens of prompt and output less likely; > 0; default 1",
+     Set<&P::repetition_penalty>},
+    {"frequency_penalty", "", kPenalties, "X",
+     "subtracted from a token's score for each time the output has it; "
+     "default 0",
+     Set<&P::frequency_penalty>},
+    {"presence_penalty", "", kPenalties, "X",
+     "subtracted from a token's score if the output has it; default 0",
+     Set<&P::presence_penalty>},
+    {"no_repeat_ngram_size", "", kPenalties, "N",
+     "n-grams of this size appear at most once; 0, the default, is off",
+     Set<&P::no_repeat_ngram_size>},
+    {"logit_bias", "", kPenalties, "JSON",
+     "added to the scores of tokens: {\"7\": -2.5, \"9\": 1}",
+     Set<&P::logit_bias>},
+    // Constraints.
+    {"bad_words_ids", "", kConstraints, "JSON",
+     "sequences of token ids that may not appear: [[7], [8, 9]]",
+     Set<&P::bad_words_ids>},
+    {"suppress_tokens", "", kConstraints, "JSON",
+     "token ids that may not appear: [7, 8]", Set<&P::suppress_tokens>},
+    {"allowed_token_ids", "", kConstraints, "JSON",
+     "token ids that alone may appear: [2, 7, 8]", Set<&P::allowed_token_ids>},
+    {"allowed_sequences", "", kConstraints, "JSON",
+     "the output is one of these sequences of token ids: [[7, 8], [7, 9, 9]]",
+     Set<&P::allowed_sequences>},
+    // Stopping.
+    {"max_new_tokens", "max_tokens", kStopping, "N",
+     "tokens generated at most; default the model's, or 256",
+     Set<&P::max_new_tokens>},
+    {"min_new_tokens", "min_tokens", kStopping, "N",
+     "tokens before which nothing but max_new_tokens ends the output; "
+     "default 0",
+     Set<&P::min_new_tokens>},
+    {"eos_token_id", "", kStopping, "ID",
+     "id, or list of ids, that end a sequence; default the model's", kSetEos},
+    {"stop_token_ids", "", kStopping, "JSON",
+     "more token ids that end it, reported as \"stop\": [7, 8]",
+     Set<&P::stop_token_ids>},
+    {"ignore_eos", "", kStopping, "", "eos_token_id ends nothing",
+     Set<&P::ignore_eos>},
+    {"stop", "", kStopping, "TEXT",
+     "text that ends the output, which is cut before it; several: give it "
+     "several times, or as a JSON list",
+     kSetStop},
+    {"include_stop", "", kStopping, "", "cut after the stop text, not before",
+     Set<&P::include_stop>},
+    // Reports.
+    {"logprobs", "", kReports, "N",
+     "log-probability and rank of each token generated, and the N best at its "
+     "place; 0 to 64",
+     Set<&P::logprobs>},
+    {"prompt_logprobs", "", kReports, "N",
+     "the same of the prompt's tokens, the first excepted; 0 to 64",
+     Set<&P::prompt_logprobs>},
+};
+
+}  // namespace
+
+std::span<const ParamField> ParamFields() { return kFields; }
+
+const ParamField* FindParamField(std::string_view name) {
+  const auto it = std::ranges::find_if(kFields, [&](const ParamField& field) {
+    return field.name == name || (!name.empty() && field.alias == name);
+  });
+  return it == std::end(kFields) ? nullptr : &*it;
+}
+
+std::vector<std::string_view> ParamNames() {
+  std::vector<std::string_view> names;
+  for (const ParamField& field : kFields) {
+    names.push_back(field.name);
+    if (!field.alias.empty()) names.push_back(field.alias);
+  }
+  return names;
+}
+
+absl::Status UnknownParam(std::string_view name) {
+  std::string hint = DidYouMean(name, ParamNames());
+  const std::string beside = Nearest(name, kRequestFields);
+  if (!beside.empty() && beside == name) {
+    hint = "; it belongs beside params";
+  } else if (hint.empty() && !beside.empty()) {
+    hint = Concat("; did you mean ", beside, " beside params?");
+  }
+  return InvalidArgument("unknown field ", ShownInQuotes(name), " in params",
+                         hint);
+}
+
+absl::Status SetParam(std::string_view name, const json::value& value,
+                      GenerationParams* params) {
+  const ParamField* field = FindParamField(name);
+  if (field == nullptr) return UnknownParam(name);
+  return field->read(name, value, params);
+}
+
+}  // namespace espalier

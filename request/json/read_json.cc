@@ -1,0 +1,158 @@
+#include "request/json/read_json.h"
+
+#include <charconv>
+#include <limits>
+
+namespace espalier {
+
+absl::Status WrongType(std::string_view field, std::string_view wanted,
+                       const json::value& value) {
+  return WrongType(field, wanted, std::string_view(WriteJson(value)));
+}
+
+absl::Status WrongType(std::string_view field, std::string_view wanted,
+                       std::string_view text) {
+  return InvalidArgument(field, " must be ", wanted, ", got ", Shown(text));
+}
+
+bool Take(const json::value& value, bool* out) {
+  if (!value.is_bool()) return false;
+  *out = value.get_bool();
+  return true;
+}
+std::string_view Wanted(const bool*) { return "true or false"; }
+
+bool Take(const json::value& value, int64_t* out) {
+  if (!value.is_int64()) return false;
+  *out = value.get_int64();
+  return true;
+}
+std::string_view Wanted(const int64_t*) { return "an integer"; }
+
+bool Take(const json::value& value, uint64_t* out) {
+  const bool is_natural = value.is_int64() && value.get_int64() >= 0;
+  if (!value.is_uint64() && !is_natural) return false;
+  *out = value.to_number<uint64_t>();
+  return true;
+}
+std::string_view Wanted(const uint64_t*) { return "an integer in [0, 2^64)"; }
+
+bool Take(const json::value& value, double* out) {
+  if (!value.is_number()) return false;
+  *out = value.to_number<double>();
+  return true;
+}
+std::string_view Wanted(const double*) { return "a number"; }
+
+bool Take(const json::value& value, std::string* out) {
+  if (!value.is_string()) return false;
+  *out = value.get_string();
+  return true;
+}
+std::string_view Wanted(const std::string*) { return "a string"; }
+
+bool Take(const json::value& value, json::object* out) {
+  if (!value.is_object()) return false;
+  *out = value.get_object();
+  return true;
+}
+std::string_view Wanted(const json::object*) { return "an object"; }
+
+bool Take(const json::value& value, EarlyStopping* out) {
+  if (value.is_bool()) {
+    *out = value.get_bool() ? EarlyStopping::kTrue : EarlyStopping::kFalse;
+    return true;
+  }
+  if (!value.is_string() || value.get_string() != "never") return false;
+  *out = EarlyStopping::kNever;
+  return true;
+}
+std::string_view Wanted(const EarlyStopping*) {
+  return "true, false or \"never\"";
+}
+
+bool Take(const json::value& value, LengthPenaltyForm* out) {
+  if (!value.is_string()) return false;
+  const bool is_power = value.get_string() == "power";
+  if (!is_power && value.get_string() != "wu") return false;
+  *out = is_power ? LengthPenaltyForm::kPower : LengthPenaltyForm::kWu;
+  return true;
+}
+std::string_view Wanted(const LengthPenaltyForm*) {
+  return "\"power\" or \"wu\"";
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  int32_t* out) {
+  constexpr int64_t kMin = std::numeric_limits<int32_t>::min();
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  int64_t number = 0;
+  RETURN_IF_ERROR(Read(field, value, &number));
+  if (number < kMin || number > kMax) {
+    return InvalidArgument(field, " must be in [", kMin, ", ", kMax, "], got ",
+                           number);
+  }
+  *out = static_cast<int32_t>(number);
+  return absl::OkStatus();
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  float* out) {
+  double number = 0;
+  RETURN_IF_ERROR(Read(field, value, &number));
+  *out = static_cast<float>(number);
+  return absl::OkStatus();
+}
+
+std::optional<int64_t> IdOfKey(std::string_view key) {
+  int64_t id = 0;
+  const char* end = key.data() + key.size();
+  const auto parsed = std::from_chars(key.data(), end, id);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  if (std::to_string(id) != key) return std::nullopt;
+  return id;
+}
+
+absl::Status WrongKey(std::string_view field, std::string_view key) {
+  return InvalidArgument(field, " must have token ids as keys, got ",
+                         ShownInQuotes(key));
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  std::vector<std::pair<int64_t, double>>* out) {
+  if (!value.is_object()) {
+    return WrongType(field, kBiasesWanted, value);
+  }
+  out->clear();
+  for (const auto& [key, bias] : value.get_object()) {
+    const std::optional<int64_t> id = IdOfKey(key);
+    if (!id) return WrongKey(field, key);
+    out->emplace_back(*id, 0.0);
+    if (Take(bias, &out->back().second)) continue;
+    return WrongType(Concat(field, " of token ", *id),
+                     Wanted(&out->back().second), bias);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadIds(std::string_view field, const json::value& value,
+                     std::vector<int64_t>* out) {
+  if (value.is_array()) return Read(field, value, out);
+  if (!value.is_int64()) {
+    return WrongType(field, kIdsWanted, value);
+  }
+  *out = {value.get_int64()};
+  return absl::OkStatus();
+}
+
+absl::Status ReadTexts(std::string_view field, const json::value& value,
+                       std::vector<std::string>* out) {
+  if (value.is_array()) return Read(field, value, out);
+  if (!value.is_string()) {
+    return WrongType(field, kTextsWanted, value);
+  }
+  *out = {std::string(value.get_string())};
+  return absl::OkStatus();
+}
+
+}  // namespace espalier

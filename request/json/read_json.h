@@ -1,0 +1,116 @@
+// Values of the request format and of traces, read from JSON. Every error names
+// the field and shows the value: kInvalidArgument, "num_beams must be an
+// integer, got \"4\"".
+//
+// Lists and optional values are read by the Read of what they hold: one of
+// these, or one in this namespace that takes a type of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "request/generation_params.h"
+
+namespace espalier {
+
+// What is no value that `field` takes.
+absl::Status WrongType(std::string_view field, std::string_view wanted,
+                       const json::value& value);
+// The same, shown as its text.
+absl::Status WrongType(std::string_view field, std::string_view wanted,
+                       std::string_view text);
+
+// Sets `*out` to a value of its type; false if it is none.
+bool Take(const json::value& value, bool* out);
+bool Take(const json::value& value, int64_t* out);
+bool Take(const json::value& value, uint64_t* out);
+bool Take(const json::value& value, double* out);
+bool Take(const json::value& value, std::string* out);
+bool Take(const json::value& value, json::object* out);
+// false, true or "never".
+bool Take(const json::value& value, EarlyStopping* out);
+// "power" or "wu".
+bool Take(const json::value& value, LengthPenaltyForm* out);
+
+// What Take takes, in words.
+std::string_view Wanted(const bool*);
+std::string_view Wanted(const int64_t*);
+std::string_view Wanted(const uint64_t*);
+std::string_view Wanted(const double*);
+std::string_view Wanted(const std::string*);
+std::string_view Wanted(const json::object*);
+std::string_view Wanted(const EarlyStopping*);
+std::string_view Wanted(const LengthPenaltyForm*);
+
+template <typename T>
+concept JsonScalar = requires(const json::value& value, T* out) {
+  Take(value, out);
+  Wanted(out);
+};
+
+template <JsonScalar T>
+absl::Status Read(std::string_view field, const json::value& value, T* out) {
+  if (Take(value, out)) return absl::OkStatus();
+  return WrongType(field, Wanted(out), value);
+}
+absl::Status Read(std::string_view field, const json::value& value,
+                  int32_t* out);
+absl::Status Read(std::string_view field, const json::value& value, float* out);
+// A key of an object as an id, if it is one as JSON would write it: no sign, no
+// zeros in front, so that no two keys are the same id.
+std::optional<int64_t> IdOfKey(std::string_view key);
+absl::Status WrongKey(std::string_view field, std::string_view key);
+
+inline constexpr std::string_view kBiasesWanted =
+    "an object of token ids and biases";
+inline constexpr std::string_view kIdsWanted =
+    "a token id or a list of token ids";
+inline constexpr std::string_view kTextsWanted =
+    "a string or a list of strings";
+
+// {"token id": number}: JSON has no keys but strings.
+absl::Status Read(std::string_view field, const json::value& value,
+                  std::vector<std::pair<int64_t, double>>* out);
+
+template <typename Tag, typename Rep>
+absl::Status Read(std::string_view field, const json::value& value,
+                  Id<Tag, Rep>* out) {
+  return Read(field, value, &out->value);
+}
+
+template <typename T>
+absl::Status Read(std::string_view field, const json::value& value,
+                  std::vector<T>* out) {
+  if (!value.is_array()) return WrongType(field, "a list", value);
+  const json::array& list = value.get_array();
+  out->resize(list.size());
+  for (size_t i = 0; i < list.size(); ++i) {
+    // To name an element costs far more than to read it.
+    if (Read(field, list[i], &(*out)[i]).ok()) continue;
+    return Read(Concat(field, "[", i, "]"), list[i], &(*out)[i]);
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status Read(std::string_view field, const json::value& value,
+                  std::optional<T>* out) {
+  return Read(field, value, &out->emplace());
+}
+
+// A token id, or a list of them.
+absl::Status ReadIds(std::string_view field, const json::value& value,
+                     std::vector<int64_t>* out);
+// A string, or a list of them.
+absl::Status ReadTexts(std::string_view field, const json::value& value,
+                       std::vector<std::string>* out);
+
+}  // namespace espalier

@@ -1,0 +1,209 @@
+#include "request/json/request_json.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "base/json_scan.h"
+#include "base/nearest.h"
+#include "base/status.h"
+#include "request/json/param_fields.h"
+#include "request/json/read_json_text.h"
+
+namespace espalier {
+namespace {
+
+bool IsParam(std::string_view key) { return FindParamField(key) != nullptr; }
+bool IsRequestField(std::string_view key) {
+  return std::ranges::find(kRequestFields, key) != std::end(kRequestFields);
+}
+
+// The members of an object, of one key the last, each where its key stands
+// first; up to the first whose key is not known, behind which nothing counts.
+// So they are few, whatever the object is.
+class ObjectFields {
+ public:
+  using IsKnown = bool (*)(std::string_view key);
+  struct Field {
+    std::string key;
+    JsonText value;
+  };
+
+  explicit ObjectFields(IsKnown is_known) : is_known_(is_known) {}
+
+  void Add(std::string_view quoted_key, const JsonText& value) {
+    if (ends_unknown_) return;
+    std::string key = Unquoted(quoted_key);
+    const auto same = std::ranges::find(fields_, key, &Field::key);
+    if (same != fields_.end()) {
+      same->value = value;
+      return;
+    }
+    ends_unknown_ = !is_known_(key);
+    fields_.push_back({std::move(key), value});
+  }
+
+  const JsonText* Find(std::string_view key) const {
+    const auto found = std::ranges::find(fields_, key, &Field::key);
+    return found == fields_.end() ? nullptr : &found->value;
+  }
+
+  auto begin() const { return fields_.begin(); }
+  auto end() const { return fields_.end(); }
+
+ private:
+  IsKnown is_known_;
+  std::vector<Field> fields_;
+  bool ends_unknown_ = false;
+};
+
+struct LineFields {
+  ObjectFields request{IsRequestField};
+  ObjectFields params{IsParam};  // of the last member "params"
+  // The last member "id", wherever it is.
+  std::optional<JsonText> id;
+};
+
+// Takes the fields of a line as they are found, those of params before
+// "params" itself.
+class FieldTaker {
+ public:
+  void Take(int depth, std::string_view quoted_key, const JsonText& value) {
+    if (depth == 2) return inner_.Add(quoted_key, value);
+    const std::string key = Unquoted(quoted_key);
+    if (key == "id") fields_.id = value;
+    if (key == "params") fields_.params = std::move(inner_);
+    inner_ = ObjectFields(IsParam);
+    fields_.request.Add(quoted_key, value);
+  }
+
+  LineFields fields_;
+
+ private:
+  ObjectFields inner_{IsParam};
+};
+
+absl::Status CheckSize(std::string_view field, const JsonText& json,
+                       const RequestLineLimits& limits) {
+  if (json.num_values <= limits.max_list_elements) return absl::OkStatus();
+  return InvalidArgument(field, " must have at most ", limits.max_list_elements,
+                         " elements, got ", json.num_values);
+}
+
+// Parameters of a line; a field and its alias together are one too many.
+absl::Status ReadParams(const JsonText& json, const ObjectFields& fields,
+                        const RequestLineLimits& limits,
+                        GenerationParams* params) {
+  if (!json.is_object()) return WrongType("params", "an object", json.text);
+  std::set<const ParamField*> seen;
+  for (const auto& [key, value] : fields) {
+    const ParamField* field = FindParamField(key);
+    if (field == nullptr) return UnknownParam(key);
+    if (!seen.insert(field).second) {
+      return InvalidArgument(field->name, " and ", field->alias,
+                             " are the same field, got both");
+    }
+    RETURN_IF_ERROR(CheckSize(key, value, limits));
+    RETURN_IF_ERROR(field->read(key, value, params));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadPromptTokens(const JsonText& json, std::vector<TokenId>* out) {
+  std::vector<int64_t> ids;
+  RETURN_IF_ERROR(Read("prompt_tokens", json, &ids));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] > std::numeric_limits<TokenId>::max()) {
+      return InvalidArgument("prompt_tokens[", i, "] must be a token id, got ",
+                             ids[i]);
+    }
+  }
+  out->assign(ids.begin(), ids.end());
+  return absl::OkStatus();
+}
+
+absl::Status ReadPrompt(const JsonText& json, RequestBody* body) {
+  RETURN_IF_ERROR(Read("prompt", json, &body->prompt));
+  if (!body->prompt->empty()) return absl::OkStatus();
+  return InvalidArgument("prompt must not be empty, got \"\"");
+}
+
+absl::Status UnknownField(std::string_view key) {
+  std::string hint = DidYouMean(key, kRequestFields);
+  const std::string within = Nearest(key, ParamNames());
+  if (IsParam(key)) {
+    hint = "; it belongs in params";
+  } else if (hint.empty() && !within.empty()) {
+    hint = Concat("; did you mean ", within, " in params?");
+  }
+  return InvalidArgument("unknown field ", ShownInQuotes(key), hint);
+}
+
+absl::StatusOr<RequestBody> ReadBody(const LineFields& fields,
+                                     const RequestLineLimits& limits) {
+  RequestBody body;
+  for (const auto& [key, value] : fields.request) {
+    if (key == "id") continue;  // read by ParseRequestLine
+    if (key == "params") {
+      RETURN_IF_ERROR(ReadParams(value, fields.params, limits, &body.params));
+    } else if (key == "prompt") {
+      RETURN_IF_ERROR(ReadPrompt(value, &body));
+    } else if (key == "prompt_tokens") {
+      RETURN_IF_ERROR(CheckSize(key, value, limits));
+      RETURN_IF_ERROR(ReadPromptTokens(value, &body.prompt_tokens));
+    } else {
+      return UnknownField(key);
+    }
+  }
+  const bool has_prompt = fields.request.Find("prompt") != nullptr;
+  const bool has_tokens = fields.request.Find("prompt_tokens") != nullptr;
+  if (has_prompt == has_tokens) {
+    return InvalidArgument("a request needs one of prompt and prompt_tokens, ",
+                           has_prompt ? "got both" : "got neither");
+  }
+  return body;
+}
+
+// The id as JSON to be echoed, and as its caller knows it.
+absl::Status ReadId(const JsonText& json, std::string* echoed,
+                    std::string* caller_id) {
+  if (json.is_string()) {
+    *caller_id = Unquoted(json.text);
+    *echoed = WriteJson(json::value(*caller_id));
+    return absl::OkStatus();
+  }
+  if (!json.is_number()) {
+    return WrongType("id", "a string or a number", json.text);
+  }
+  *echoed = *caller_id = std::string(json.text);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+RequestLine ParseRequestLine(std::string_view line,
+                             const RequestLineLimits& limits) {
+  FieldTaker taker;
+  const auto take = [&](int depth, std::string_view key,
+                        const JsonText& value) {
+    taker.Take(depth, key, value);
+  };
+  const absl::StatusOr<JsonText> json = ScanJson(line, 2, take);
+  if (!json.ok()) return {"", json.status()};
+  if (!json->is_object()) {
+    return {"", WrongType("a request", "a JSON object", json->text)};
+  }
+  RequestLine result{"", absl::StatusOr<RequestBody>()};
+  std::string caller_id;
+  if (const auto& id = taker.fields_.id) {
+    const absl::Status status = ReadId(*id, &result.id, &caller_id);
+    if (!status.ok()) return {"", status};
+  }
+  result.body = ReadBody(taker.fields_, limits);
+  if (result.body.ok()) result.body->caller_id = std::move(caller_id);
+  return result;
+}
+
+}  // namespace espalier

@@ -1,0 +1,49 @@
+// The request format, the way in: one JSON object a line
+// (docs/request_format.md). Every field is known or an error that names it;
+// none is ever ignored. The way out is result_json.h.
+//
+// A line is looked at once, and its lists are read straight into the request:
+// some nanoseconds a number, and no memory beside the request's own
+// (request_json_benchmark).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "request/generation_params.h"
+
+namespace espalier {
+
+// What a line asks for: a text or tokens, one of the two.
+struct RequestBody {
+  std::optional<std::string> prompt;
+  std::vector<TokenId> prompt_tokens;
+  GenerationParams params;
+  std::string caller_id =
+      {};  // Request::caller_id: the line's id, if it has one
+};
+
+struct RequestLine {
+  // As JSON, to be echoed: a string, or a number as it was written. Empty if
+  // the line has none or is broken.
+  std::string id;
+  absl::StatusOr<RequestBody> body;
+};
+
+// How much a line may ask for.
+struct RequestLineLimits {
+  // Of a list or an object that a field is; of lists in it, and what they hold.
+  int64_t max_list_elements = 1 << 20;
+};
+
+// Errors, of the body: kInvalidArgument naming the byte or the field, and the
+// value.
+RequestLine ParseRequestLine(std::string_view line,
+                             const RequestLineLimits& limits = {});
+
+}  // namespace espalier

@@ -1,0 +1,130 @@
+#include "request/json/result_json.h"
+
+#include "base/json.h"
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+// A list: what `append` appends for each item, with commas between.
+template <typename Items, typename AppendItem>
+void AppendList(const Items& items, const AppendItem& append,
+                std::string* out) {
+  *out += '[';
+  bool is_first = true;
+  for (const auto& item : items) {
+    if (!is_first) *out += ", ";
+    is_first = false;
+    append(item);
+  }
+  *out += ']';
+}
+
+template <typename T>
+void AppendField(std::string_view begin, const T& value, std::string* out) {
+  *out += begin;
+  AppendJson(value, out);
+}
+
+void AppendScore(const TokenScore& token, std::string* out) {
+  AppendField(R"({"token": )", int64_t{token.token}, out);
+  AppendField(R"(, "log_prob": )", token.log_prob, out);
+  *out += '}';
+}
+
+// {"token", "log_prob", "rank", "top": [{"token", "log_prob"}, ...]}.
+void AppendLogProb(const TokenLogProb& logprob, std::string* out) {
+  AppendField(R"({"token": )", int64_t{logprob.token}, out);
+  AppendField(R"(, "log_prob": )", logprob.log_prob, out);
+  AppendField(R"(, "rank": )", int64_t{logprob.rank}, out);
+  *out += R"(, "top": )";
+  AppendList(
+      logprob.best, [&](const TokenScore& token) { AppendScore(token, out); },
+      out);
+  *out += '}';
+}
+
+void AppendLogProbs(std::span<const TokenLogProb> logprobs, std::string* out) {
+  AppendList(
+      logprobs,
+      [&](const TokenLogProb& logprob) { AppendLogProb(logprob, out); }, out);
+}
+
+void AppendHypothesis(const Hypothesis& hypothesis, const std::string* text,
+                      std::string* out) {
+  *out += R"({"tokens": )";
+  AppendList(
+      hypothesis.tokens,
+      [&](TokenId token) { AppendJson(int64_t{token}, out); }, out);
+  if (text != nullptr) {
+    AppendField(R"(, "text": )", std::string_view(*text), out);
+  }
+  AppendField(R"(, "score": )", hypothesis.score, out);
+  AppendField(R"(, "cum_log_prob": )", hypothesis.cum_log_prob, out);
+  AppendField(R"(, "finish_reason": )", NameOf(hypothesis.finish_reason), out);
+  if (!hypothesis.logprobs.empty()) {
+    *out += R"(, "logprobs": )";
+    AppendLogProbs(hypothesis.logprobs, out);
+  }
+  *out += '}';
+}
+
+void AppendHypotheses(const Result& result, std::span<const std::string> texts,
+                      std::string* out) {
+  size_t i = 0;
+  AppendList(
+      result.hypotheses,
+      [&](const Hypothesis& hypothesis) {
+        AppendHypothesis(hypothesis, texts.empty() ? nullptr : &texts[i++],
+                         out);
+      },
+      out);
+}
+
+void AppendUsage(const Usage& usage, std::string* out) {
+  AppendField(R"({"prompt_tokens": )", usage.num_prompt_tokens, out);
+  AppendField(R"(, "cached_tokens": )", usage.num_cached_tokens, out);
+  AppendField(R"(, "generated_tokens": )", usage.num_generated_tokens, out);
+  AppendField(R"(, "steps": )", usage.num_steps, out);
+  *out += '}';
+}
+
+// The first token of a prompt follows nothing.
+void AppendPromptLogProbs(std::span<const TokenLogProb> logprobs,
+                          std::string* out) {
+  *out += R"(, "prompt_logprobs": [null)";
+  for (const TokenLogProb& logprob : logprobs) {
+    *out += ", ";
+    AppendLogProb(logprob, out);
+  }
+  *out += ']';
+}
+
+}  // namespace
+
+std::string WriteResultLine(std::string_view id, const Result& result,
+                            std::span<const std::string> texts) {
+  std::string line = Concat(R"({"id": )", id, R"(, "hypotheses": )");
+  AppendHypotheses(result, texts, &line);
+  line += R"(, "usage": )";
+  AppendUsage(result.usage, &line);
+  if (result.seed) line += Concat(R"(, "seed": )", *result.seed);
+  if (result.threshold) {
+    AppendField(R"(, "threshold": )", *result.threshold, &line);
+  }
+  if (result.prompt_logprobs) {
+    AppendPromptLogProbs(*result.prompt_logprobs, &line);
+  }
+  line += '}';
+  return line;
+}
+
+std::string WriteErrorLine(std::string_view id, const absl::Status& error) {
+  std::string line = Concat(R"({"id": )", id, R"(, "error": {"code": )");
+  AppendJson(std::string_view(CodeName(error.code())), &line);
+  AppendField(R"(, "message": )", ToStd(error.message()), &line);
+  line += "}}";
+  return line;
+}
+
+}  // namespace espalier

@@ -1,0 +1,39 @@
+#include "request/request.h"
+
+#include <random>
+
+#include "base/status.h"
+#include "exec_request/model_description.h"
+#include "request/param_checks.h"
+
+namespace espalier {
+
+std::string_view NameOf(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kEos:
+      return "eos";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+  }
+  return "";
+}
+
+absl::Status ValidateRequest(const ModelDescription& model, Request* request) {
+  if (request->prompt_tokens.empty()) {
+    return InvalidArgument("prompt_tokens must not be empty, got []");
+  }
+  RETURN_IF_ERROR(
+      CheckTokens("prompt_tokens", request->prompt_tokens, model.vocab_size));
+  return ValidateParams(model, request->prompt_tokens.size(), &request->params);
+}
+
+void GiveSeed(Request* request) {
+  GenerationParams& params = request->params;
+  if (params.seed || !DrawsAtRandom(params)) return;
+  std::random_device device;
+  params.seed = uint64_t{device()} << 32 | device();
+}
+
+}  // namespace espalier

@@ -1,0 +1,82 @@
+// Request and Result: what goes into an engine and what comes out, as values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "base/token_log_prob.h"
+#include "exec_request/model_description.h"
+#include "request/generation_params.h"
+
+namespace espalier {
+
+struct Request {
+  // Used exactly as given: no BOS is added. At least one token.
+  std::vector<TokenId> prompt_tokens;
+  GenerationParams params;
+  // What its caller knows it by, for traces; empty: by nothing.
+  std::string caller_id = {};
+};
+
+enum class FinishReason {
+  kEos,
+  kStop,  // a stop id or string, or the end of an allowed sequence
+  kLength,
+};
+
+// "eos", "stop", "length".
+std::string_view NameOf(FinishReason reason);
+
+// A finished sequence.
+struct Hypothesis {
+  std::vector<TokenId> tokens;  // generated ones, what ended it included
+  // Beams: cum_log_prob divided as length_penalty says (beam/length_penalty.h).
+  // Samples: the mean log-probability. Stochastic beams: the perturbed
+  // log-probability. Higher is better.
+  float score = 0;
+  // Nats. Beams: after score processors. Samples: the model's own. Stochastic
+  // beams: of what is drawn from, after processors, temperature and filters.
+  float cum_log_prob = 0;
+  FinishReason finish_reason = FinishReason::kLength;
+  // [tokens], if the request asks for them.
+  std::vector<TokenLogProb> logprobs = {};
+};
+
+// What a request cost.
+struct Usage {
+  int64_t num_prompt_tokens = 0;
+  int64_t num_cached_tokens = 0;     // of the prompt, not computed again
+  int64_t num_generated_tokens = 0;  // in the hypotheses returned
+  int64_t num_steps = 0;             // decode steps, the first one included
+};
+
+struct Result {
+  // Best first, at most num_return_sequences. Fewer only where score
+  // processors leave fewer possible.
+  std::vector<Hypothesis> hypotheses;
+  Usage usage;
+  std::optional<uint64_t> seed = {};  // that it drew with, if it drew
+  // Of stochastic beam search: the perturbed log-probability of the best
+  // sequence that was not drawn; unset if all were. A sequence of
+  // log-probability l was drawn with probability 1 - exp(-exp(l - threshold)):
+  // dividing by it makes sums over the hypotheses unbiased (docs/groups.md).
+  std::optional<double> threshold = {};
+  // Of the prompt's tokens from the second on, if the request asks for them.
+  std::optional<std::vector<TokenLogProb>> prompt_logprobs = {};
+};
+
+// Checks a request against `model`, its limits included, and fills in defaults.
+// Nothing is held before this has passed.
+// Errors: kInvalidArgument naming the field and the value.
+absl::Status ValidateRequest(const ModelDescription& model, Request* request);
+
+// Draws a seed from the system's source of randomness for a request that draws
+// and has none.
+void GiveSeed(Request* request);
+
+}  // namespace espalier

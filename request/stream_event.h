@@ -1,0 +1,64 @@
+// What a request tells while it runs (batcher/result_stream.h), as values.
+//
+// Samples, and greedy search, which is one, tell how each of them grows. A beam
+// search, also one that draws, tells its agreed prefix: the tokens that every
+// live beam and every hypothesis that may still be returned begin with. Both
+// only grow; nothing told is taken back. The last event is the Result.
+//
+// Text is there if the engine has a tokenizer. It comes as whole characters,
+// and lags behind the tokens while they end within a character, or in what may
+// be the start of a stop string.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "request/request.h"
+
+namespace espalier {
+
+struct StreamOptions {
+  // Beams: tell the state of the search too.
+  bool beams = false;
+};
+
+// How one sample went on. The tokens of its events, one after the other, are
+// those of its hypothesis, and the texts are the hypothesis' text.
+struct SampleEvent {
+  int sample = 0;  // from 0
+  std::vector<TokenId> tokens = {};
+  std::string text = {};
+  // Set in its last event.
+  std::optional<FinishReason> finish_reason = {};
+};
+
+// How the agreed prefix went on. The tokens of these events, one after the
+// other, begin every hypothesis that is returned, and the texts its text.
+struct PrefixEvent {
+  std::vector<TokenId> tokens = {};
+  std::string text = {};
+};
+
+// A sequence of a beam search.
+struct BeamState {
+  std::vector<TokenId> tokens;  // generated, from the first on
+  float score = 0;              // of a live one: at its present length
+  float cum_log_prob = 0;
+  std::optional<FinishReason> finish_reason = {};  // unset: it lives
+};
+
+// Where a beam search stands.
+struct BeamsEvent {
+  int64_t num_steps = 0;  // so far
+  // The live beams by rank, then the hypotheses that may still be returned,
+  // best first.
+  std::vector<BeamState> beams = {};
+};
+
+using StreamEvent = std::variant<SampleEvent, PrefixEvent, BeamsEvent, Result>;
+
+}  // namespace espalier

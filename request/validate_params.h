@@ -1,0 +1,47 @@
+// The parts of ValidateParams (generation_params.h), by concept and in the
+// order in which they run: a part may rely on those before it.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "exec_request/model_description.h"
+#include "request/generation_params.h"
+
+namespace espalier {
+
+// How many sequences there are and how they go on: beams, samples, groups,
+// stochastic beams, when a search may end.
+absl::Status ValidateSearch(const ModelDescription& model,
+                            const GenerationParams& params);
+
+// What a token is drawn by.
+absl::Status ValidateSampling(const GenerationParams& params);
+
+// Sets max_new_tokens if unset.
+absl::Status ValidateLengths(const ModelDescription& model,
+                             int64_t num_prompt_tokens,
+                             GenerationParams* params);
+
+// Penalties on scores, the length penalty included.
+absl::Status ValidatePenalties(const GenerationParams& params);
+
+// What ends a sequence. Sets eos_token_id if unset; ids become sets, ascending
+// and each once.
+absl::Status ValidateStops(const ModelDescription& model,
+                           GenerationParams* params);
+
+// Which tokens may appear. Puts logit_bias into ascending order; lists become
+// sets, ascending and each once, but for allowed_sequences, which
+// beam/allowed_sequences.h makes a trie of.
+absl::Status ValidateConstraints(const ModelDescription& model,
+                                 GenerationParams* params);
+
+// That no score comes out of all that as infinite or no number, as long as the
+// model's own are numbers.
+absl::Status ValidateScores(const GenerationParams& params);
+
+// What is reported beside the hypotheses.
+absl::Status ValidateReports(const GenerationParams& params);
+
+}  // namespace espalier

@@ -1,0 +1,92 @@
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "request/param_checks.h"
+#include "request/validate_params.h"
+
+namespace espalier {
+namespace {
+
+// Rounded as the kernels read it.
+absl::Status CheckProbability(std::string_view field, double value) {
+  const float rounded = static_cast<float>(value);
+  if (rounded > 0.0f && rounded <= 1.0f && value <= 1.0) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(field, " must be in (0, 1], got ", value);
+}
+
+absl::Status CheckSamplingRanges(const GenerationParams& params) {
+  RETURN_IF_ERROR(CheckFloat32("temperature", params.temperature));
+  if (params.temperature < 0) {
+    return InvalidArgument("temperature must be at least 0, got ",
+                           params.temperature);
+  }
+  RETURN_IF_ERROR(CheckAtLeast("top_k", params.top_k, 0));
+  RETURN_IF_ERROR(CheckProbability("top_p", params.top_p));
+  if (!(params.min_p >= 0 && params.min_p <= 1)) {
+    return InvalidArgument("min_p must be in [0, 1], got ", params.min_p);
+  }
+  return CheckProbability("typical_p", params.typical_p);
+}
+
+// Without drawing there is nothing to filter; temperature 0 says as much.
+absl::Status CheckNothingToDraw(const GenerationParams& params) {
+  constexpr std::string_view kWithout = "without do_sample or stochastic";
+  if (params.temperature != 0) {
+    RETURN_IF_ERROR(CheckOff("temperature", params.temperature, 1.0, kWithout));
+  }
+  RETURN_IF_ERROR(CheckOff<int64_t>("top_k", params.top_k, 0, kWithout));
+  RETURN_IF_ERROR(CheckOff("top_p", params.top_p, 1.0, kWithout));
+  RETURN_IF_ERROR(CheckOff("min_p", params.min_p, 0.0, kWithout));
+  return CheckOff("typical_p", params.typical_p, 1.0, kWithout);
+}
+
+// Every divisor of a score is a normal float32; 1 at the first token.
+absl::Status ValidateLengthPenalty(const GenerationParams& params) {
+  const bool is_wu = params.length_penalty_form == LengthPenaltyForm::kWu;
+  const double length = static_cast<double>(*params.max_new_tokens);
+  const double base = is_wu ? (5 + length) / 6 : length;
+  const float divisor =
+      static_cast<float>(std::pow(base, params.length_penalty));
+  if (std::isfinite(params.length_penalty) && std::isnormal(divisor)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(
+      "length_penalty must keep ",
+      is_wu ? "((5 + length) / 6)^length_penalty" : "length^length_penalty",
+      " within float32 up to ", *params.max_new_tokens,
+      " tokens (max_new_tokens), got ", params.length_penalty);
+}
+
+}  // namespace
+
+absl::Status ValidateSampling(const GenerationParams& params) {
+  RETURN_IF_ERROR(CheckSamplingRanges(params));
+  if (!params.do_sample && !params.stochastic) {
+    return CheckNothingToDraw(params);
+  }
+  if (IsBeamSearch(params) && static_cast<float>(params.temperature) == 0) {
+    return InvalidArgument("temperature must be above 0 with beams, got ",
+                           params.temperature);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidatePenalties(const GenerationParams& params) {
+  const float repetition = static_cast<float>(params.repetition_penalty);
+  if (!(repetition > 0.0f) || !std::isfinite(repetition)) {
+    return InvalidArgument(
+        "repetition_penalty must be positive and within float32, got ",
+        params.repetition_penalty);
+  }
+  RETURN_IF_ERROR(CheckFloat32("frequency_penalty", params.frequency_penalty));
+  RETURN_IF_ERROR(CheckFloat32("presence_penalty", params.presence_penalty));
+  RETURN_IF_ERROR(
+      CheckAtLeast("no_repeat_ngram_size", params.no_repeat_ngram_size, 0));
+  return ValidateLengthPenalty(params);
+}
+
+}  // namespace espalier

@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/wording.h"
+#include "request/param_checks.h"
+#include "request/validate_params.h"
+
+namespace espalier {
+namespace {
+
+// Nats: no model that says anything gives a token less than exp(-10^4).
+constexpr double kUnlikely = 1e4;
+
+bool IsFinite(double value) { return std::isfinite(static_cast<float>(value)); }
+
+absl::Status TooLarge(std::string_view field, double value,
+                      const GenerationParams& params) {
+  return InvalidArgument(field,
+                         " must keep sums of scores within float32 over ",
+                         Counted(*params.max_new_tokens, "token"),
+                         " (max_new_tokens), got ", value);
+}
+
+// The largest sum that a sequence can come to, option by option in the order in
+// which they act (kernels/select/score_processors.h). Log-probabilities are
+// below 0, so what raises scores is these alone; what lowers them too far is as
+// good as a ban. Not so what groups of beams take off a token: a token that is
+// the only one may still be chosen, and its sums must be numbers.
+class LargestSum {
+ public:
+  explicit LargestSum(const GenerationParams& params)
+      : params_(params), length_(static_cast<double>(*params.max_new_tokens)) {}
+
+  absl::Status Check() {
+    RETURN_IF_ERROR(AddBias());
+    score_ /= std::min(1.0, params_.repetition_penalty);
+    RETURN_IF_ERROR(CheckSum("repetition_penalty", params_.repetition_penalty));
+    score_ += std::max(0.0, -params_.frequency_penalty) * length_;
+    RETURN_IF_ERROR(CheckSum("frequency_penalty", params_.frequency_penalty));
+    score_ += std::max(0.0, -params_.presence_penalty);
+    RETURN_IF_ERROR(CheckSum("presence_penalty", params_.presence_penalty));
+    if (params_.do_sample) {
+      score_ = std::max(score_, kUnlikely) / params_.temperature;
+      RETURN_IF_ERROR(CheckSum("temperature", params_.temperature));
+    }
+    cost_of_others_ = params_.diversity_penalty *
+                      static_cast<double>(NumBeamsOfOtherGroups());
+    if (!IsFinite(cost_of_others_ * length_)) {
+      return TooLarge("diversity_penalty", params_.diversity_penalty, params_);
+    }
+    return CheckLengthPenalty();
+  }
+
+ private:
+  absl::Status AddBias() {
+    for (const auto& [token, bias] : params_.logit_bias) {
+      lowest_bias_ = std::min(lowest_bias_, bias);
+      if (bias <= score_) continue;
+      score_ = bias;
+      if (IsFinite(score_ * length_)) continue;
+      return TooLarge(Concat("logit_bias of token ", token), bias, params_);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckSum(std::string_view field, double value) const {
+    if (IsFinite(score_ * length_)) return absl::OkStatus();
+    return TooLarge(field, value, params_);
+  }
+
+  // That may all have taken the token before.
+  int64_t NumBeamsOfOtherGroups() const {
+    return params_.num_beams - params_.num_beams / params_.num_beam_groups;
+  }
+
+  // Below 0 it makes sums larger, and low ones lower.
+  absl::Status CheckLengthPenalty() const {
+    if (params_.length_penalty >= 0) return absl::OkStatus();
+    const bool is_wu = params_.length_penalty_form == LengthPenaltyForm::kWu;
+    const double base = is_wu ? (5 + length_) / 6 : length_;
+    double low =
+        (kUnlikely - lowest_bias_) * std::max(1.0, params_.repetition_penalty) +
+        std::max(0.0, params_.frequency_penalty) * length_ +
+        std::max(0.0, params_.presence_penalty) + cost_of_others_;
+    if (params_.do_sample) low /= params_.temperature;
+    const double sum = std::max(score_, low) * length_;
+    if (IsFinite(sum / std::pow(base, params_.length_penalty))) {
+      return absl::OkStatus();
+    }
+    return TooLarge("length_penalty", params_.length_penalty, params_);
+  }
+
+  const GenerationParams& params_;
+  const double length_;
+  double score_ = 0;  // of a token, at most
+  double lowest_bias_ = 0;
+  double cost_of_others_ = 0;  // of a token, at most, in groups of beams
+};
+
+}  // namespace
+
+absl::Status ValidateScores(const GenerationParams& params) {
+  const double length = static_cast<double>(*params.max_new_tokens);
+  // Of a token that stands at every place: what is infinite here may be so
+  // before, with the other sign.
+  const double frequency = std::abs(params.frequency_penalty) * length;
+  if (!IsFinite(frequency)) {
+    return TooLarge("frequency_penalty", params.frequency_penalty, params);
+  }
+  if (!IsFinite(frequency + std::abs(params.presence_penalty))) {
+    return TooLarge("presence_penalty", params.presence_penalty, params);
+  }
+  // Samples and stochastic beams do not add up what options make of scores.
+  if (!IsBeamSearch(params) || params.stochastic) return absl::OkStatus();
+  return LargestSum(params).Check();
+}
+
+}  // namespace espalier

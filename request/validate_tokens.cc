@@ -1,0 +1,204 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "base/wording.h"
+#include "request/param_checks.h"
+#include "request/validate_params.h"
+#include "text/stop_strings.h"
+
+namespace espalier {
+namespace {
+
+using TokenIds = std::vector<int64_t>;
+
+// Ids, or sequences of them: in ascending order, each once.
+template <typename T>
+void MakeSet(std::vector<T>* items) {
+  std::sort(items->begin(), items->end());
+  items->erase(std::unique(items->begin(), items->end()), items->end());
+}
+
+// REQUIRES: `ids` is a set.
+bool Contains(const TokenIds& ids, int64_t id) {
+  return std::ranges::binary_search(ids, id);
+}
+
+int64_t LongestOf(const std::vector<TokenIds>& sequences) {
+  int64_t longest = 0;
+  for (const TokenIds& sequence : sequences) {
+    longest = std::max<int64_t>(longest, sequence.size());
+  }
+  return longest;
+}
+
+// Non-empty lists of tokens.
+absl::Status CheckSequences(std::string_view field,
+                            const std::vector<TokenIds>& sequences,
+                            int vocab_size) {
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    if (sequences[i].empty()) {
+      return InvalidArgument(field, "[", i, "] must not be empty, got []");
+    }
+    // To name a list costs more than to check it.
+    if (CheckTokens(field, sequences[i], vocab_size).ok()) continue;
+    return CheckTokens(Concat(field, "[", i, "]"), sequences[i], vocab_size);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNumStopIds(const ModelDescription& model,
+                             const GenerationParams& params) {
+  TokenIds ids = params.stop_token_ids;
+  if (!params.ignore_eos) {
+    ids.insert(ids.end(), params.eos_token_id->begin(),
+               params.eos_token_id->end());
+  }
+  MakeSet(&ids);
+  const auto num_ids = std::ssize(ids);
+  if (num_ids <= model.limits.max_eos_token_ids) return absl::OkStatus();
+  return InvalidArgument(params.stop_token_ids.empty()
+                             ? "eos_token_id"
+                             : "eos_token_id and stop_token_ids",
+                         " must have at most ", model.limits.max_eos_token_ids,
+                         " ids", kPerStep, ", got ", num_ids);
+}
+
+absl::Status ValidateStopStrings(const GenerationParams& params) {
+  if (params.stop.empty()) {
+    return CheckOff("include_stop", params.include_stop, false, "without stop");
+  }
+  return StopStrings::Check(params.stop);
+}
+
+// Ascending, each token once.
+absl::Status ValidateBias(const ModelDescription& model,
+                          GenerationParams* params) {
+  auto& biases = params->logit_bias;
+  for (const auto& [token, bias] : biases) {
+    if (token < 0 || token >= model.vocab_size) {
+      return InvalidArgument("logit_bias must name token ids in [0, ",
+                             model.vocab_size, "), got ", token);
+    }
+    if (CheckFloat32("logit_bias", bias).ok()) continue;
+    return CheckFloat32(Concat("logit_bias of token ", token), bias);
+  }
+  std::sort(biases.begin(), biases.end());
+  const auto twin = std::ranges::adjacent_find(
+      biases, {}, &std::pair<int64_t, double>::first);
+  if (twin == biases.end()) return absl::OkStatus();
+  return InvalidArgument("logit_bias must name each token once, got ",
+                         twin->first, " twice");
+}
+
+// A sequence ends where it ends: an id that ends sequences may only be last.
+absl::Status CheckEndings(const GenerationParams& params) {
+  const auto& sequences = *params.allowed_sequences;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    for (size_t j = 0; j + 1 < sequences[i].size(); ++j) {
+      const int64_t token = sequences[i][j];
+      const bool is_eos =
+          !params.ignore_eos && Contains(*params.eos_token_id, token);
+      if (!is_eos && !Contains(params.stop_token_ids, token)) continue;
+      return InvalidArgument("allowed_sequences[", i, "][", j,
+                             "] must not be an ", is_eos ? "EOS" : "ending",
+                             " id unless it is the last, got ", token);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateAllowedSequences(const ModelDescription& model,
+                                      const GenerationParams& params) {
+  const auto& sequences = *params.allowed_sequences;
+  if (sequences.empty()) {
+    return InvalidArgument("allowed_sequences must not be empty, got []");
+  }
+  RETURN_IF_ERROR(
+      CheckSequences("allowed_sequences", sequences, model.vocab_size));
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    if (std::ssize(sequences[i]) <= *params.max_new_tokens) continue;
+    return InvalidArgument("allowed_sequences[", i, "] must have at most ",
+                           Counted(*params.max_new_tokens, "token"),
+                           " (max_new_tokens), got ", sequences[i].size());
+  }
+  if (params.allowed_token_ids) {
+    return InvalidArgument(
+        "allowed_token_ids must be unset with allowed_sequences, got ",
+        Counted(params.allowed_token_ids->size(), "id"));
+  }
+  if (!params.stop.empty()) {
+    return InvalidArgument("stop must be empty with allowed_sequences, got ",
+                           Counted(params.stop.size(), "string"));
+  }
+  return CheckEndings(params);
+}
+
+}  // namespace
+
+absl::Status ValidateLengths(const ModelDescription& model,
+                             int64_t num_prompt_tokens,
+                             GenerationParams* params) {
+  const int64_t room = model.max_context - num_prompt_tokens;
+  if (room < 1) {
+    // The tokens may have been given, or a text that they are of.
+    return InvalidArgument(
+        "the prompt has ", Counted(num_prompt_tokens, "token"),
+        ", which leaves no room in the model's context of ", model.max_context);
+  }
+  if (!params->max_new_tokens) {
+    int64_t wanted = model.default_max_new_tokens;
+    if (params->allowed_sequences) {
+      wanted = std::max<int64_t>(1, LongestOf(*params->allowed_sequences));
+    }
+    params->max_new_tokens = std::min(wanted, room);
+  }
+  RETURN_IF_ERROR(
+      CheckRange("max_new_tokens", *params->max_new_tokens, 1, room,
+                 Concat(" (a context of ", model.max_context, " less ",
+                        Counted(num_prompt_tokens, "prompt token"), ")")));
+  return CheckAtLeast("min_new_tokens", params->min_new_tokens, 0);
+}
+
+absl::Status ValidateStops(const ModelDescription& model,
+                           GenerationParams* params) {
+  if (!params->eos_token_id) {
+    params->eos_token_id.emplace(model.eos_token_ids.begin(),
+                                 model.eos_token_ids.end());
+  }
+  TokenIds& ids = *params->eos_token_id;
+  RETURN_IF_ERROR(CheckTokens("eos_token_id", ids, model.vocab_size));
+  MakeSet(&ids);
+  RETURN_IF_ERROR(
+      CheckTokens("stop_token_ids", params->stop_token_ids, model.vocab_size));
+  MakeSet(&params->stop_token_ids);
+  RETURN_IF_ERROR(CheckNumStopIds(model, *params));
+  return ValidateStopStrings(*params);
+}
+
+absl::Status ValidateConstraints(const ModelDescription& model,
+                                 GenerationParams* params) {
+  RETURN_IF_ERROR(ValidateBias(model, params));
+  RETURN_IF_ERROR(
+      CheckSequences("bad_words_ids", params->bad_words_ids, model.vocab_size));
+  RETURN_IF_ERROR(CheckTokens("suppress_tokens", params->suppress_tokens,
+                              model.vocab_size));
+  if (params->allowed_token_ids) {
+    if (params->allowed_token_ids->empty()) {
+      return InvalidArgument("allowed_token_ids must not be empty, got []");
+    }
+    RETURN_IF_ERROR(CheckTokens("allowed_token_ids", *params->allowed_token_ids,
+                                model.vocab_size));
+  }
+  if (params->allowed_sequences) {
+    RETURN_IF_ERROR(ValidateAllowedSequences(model, *params));
+  }
+  MakeSet(&params->bad_words_ids);
+  MakeSet(&params->suppress_tokens);
+  if (params->allowed_token_ids) MakeSet(&*params->allowed_token_ids);
+  return absl::OkStatus();
+}
+
+}  // namespace espalier

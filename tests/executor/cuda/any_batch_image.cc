@@ -1,0 +1,114 @@
+#include "tests/executor/cuda/any_batch_image.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace espalier::testing {
+
+std::vector<TokenId> AnyBatchImage::AnyTokens(int count) {
+  std::vector<TokenId> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back(Below(kShape.vocab_size));
+  return tokens;
+}
+
+CudaGroup AnyBatchImage::AnyGroup(int num_slots) {
+  CudaGroup group;
+  group.first_slot = num_slots_;
+  group.num_slots = num_slots;
+  group.position = 20 + Below(50);
+  group.num_shared_pages = Below(4);
+  group.eos_token_ids = AnyTokens(Below(3));
+  num_slots_ += num_slots;
+  return group;
+}
+
+SelectionRule AnyBatchImage::AnyRule() {
+  constexpr SelectionKind kKinds[] = {
+      SelectionKind::kBeams, SelectionKind::kRows, SelectionKind::kDraws};
+  SelectionRule rule;
+  rule.kind = kKinds[Below(3)];
+  const bool draws = rule.kind == SelectionKind::kDraws;
+  rule.domain = draws ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
+  rule.perturbed = rule.kind == SelectionKind::kRows && Below(2) == 0;
+  rule.num_logprobs = Below(4) - 1;
+  rule.sampling.seed = random_();
+  if (Below(3) == 0) rule.processors.suppress_tokens = {1, 7};
+  if (Below(3) == 0) rule.processors.repetition_penalty = 1.5f;
+  if (Below(5) == 0) rule.processors.bad_words = {{9}, {2, 5}, {3, 2, 4}};
+  return rule;
+}
+
+AnyBatchImage::Asked AnyBatchImage::AnyAsked(int num_rows) {
+  Asked asked = {.rule = AnyRule(),
+                 .num_candidates = 1 + Below(2 * kShape.vocab_size),
+                 .num_generated = Below(9)};
+  asked.slots.resize(num_rows);
+  std::iota(asked.slots.begin(), asked.slots.end(), 0);
+  std::ranges::shuffle(asked.slots, random_);
+  // Some histories the device has.
+  if (asked.rule.processors.needs_history() && Below(2) == 0) {
+    for (int i = 0; i < num_rows; ++i) {
+      asked.histories.push_back(AnyTokens(1 + Below(9)));
+    }
+  }
+  if (Below(4) == 0) {
+    for (int i = 0; i < num_rows; ++i) {
+      asked.allowed_tokens.push_back(AnyTokens(Below(4)));
+      std::vector<TokenId>& tokens = asked.allowed_tokens.back();
+      std::ranges::sort(tokens);
+      tokens.erase(std::ranges::unique(tokens).begin(), tokens.end());
+    }
+    asked.allowed.assign(asked.allowed_tokens.begin(),
+                         asked.allowed_tokens.end());
+  }
+  return asked;
+}
+
+// A chunk, or the last one of rows that are chosen for.
+void AnyBatchImage::AddPrompt(CudaBatchImage* image) {
+  if (Below(3) == 0) {
+    image->AddPrompt(AnyTokens(1 + Below(9)), Below(20), num_slots_++);
+    return;
+  }
+  const int num_rows = 1 + Below(3);
+  Asked asked = AnyAsked(num_rows);
+  if (asked.rule.kind == SelectionKind::kDraws) {
+    asked.samples.resize(num_rows == 1 ? 1 + Below(4) : num_rows);
+    std::iota(asked.samples.begin(), asked.samples.end(), Below(3));
+  }
+  const CudaGroup group =
+      AnyGroup(std::max<int>(num_rows, static_cast<int>(asked.samples.size())));
+  std::vector<int> last_tokens;
+  std::vector<float> cum_log_probs;
+  for (int row = 0; row < num_rows; ++row) {
+    last_tokens.push_back(image->AddPrompt(AnyTokens(1 + Below(5)), Below(20),
+                                           group.first_slot + row));
+    cum_log_probs.push_back(-0.5f * static_cast<float>(Below(9)));
+  }
+  image->AddPromptLines(group, asked.view(), last_tokens, cum_log_probs);
+}
+
+void AnyBatchImage::AddKnown(CudaBatchImage* image) {
+  const std::vector<TokenId> tokens = AnyTokens(1 + Below(5));
+  const int last = image->AddPrompt(tokens, 0, num_slots_++);
+  const int count = static_cast<int>(tokens.size());
+  image->AddKnownLines(last + 1 - count, AnyTokens(count), Below(4));
+}
+
+CudaBatchImage AnyBatchImage::Make() {
+  num_slots_ = 0;
+  CudaBatchImage image(kShape);
+  for (int i = Below(4); i > 0; --i) {
+    const int width = 1 + Below(5);
+    image.AddBeams(AnyGroup(width), AnyAsked(width).view());
+  }
+  if (Below(2) == 0) {
+    image.Pad(image.num_rows + Below(4), /*padding_table=*/kMaxSlots);
+    return image;
+  }
+  for (int i = Below(4); i > 0; --i) AddPrompt(&image);
+  if (Below(2) == 0) AddKnown(&image);
+  return image;
+}
+
+}  // namespace espalier::testing

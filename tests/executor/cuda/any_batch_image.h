@@ -1,0 +1,66 @@
+// Images of batches of any composition that a step can have: groups that go on
+// by themselves and rows of every kind, then padding, or prompts and lines that
+// are scored.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "executor/cuda/cuda_batch_image.h"
+
+namespace espalier::testing {
+
+class AnyBatchImage {
+ public:
+  // The most that an image has of each.
+  static constexpr int kMaxSlots = 48;
+  static constexpr int kMaxTokens = 128;
+  static constexpr int kMaxLines = 96;
+  static constexpr int kMaxEdits = 4096;
+  static constexpr CudaBatchImage::Shape kShape = {.vocab_size = 40,
+                                                   .page_size = 4,
+                                                   .max_positions = 80,
+                                                   .max_edits = kMaxEdits};
+
+  explicit AnyBatchImage(uint32_t seed) : random_(seed) {}
+
+  CudaBatchImage Make();
+
+ private:
+  // A request with what its spans point to.
+  struct Asked {
+    SelectionRule rule;
+    int num_candidates = 1;
+    int num_generated = 0;
+    std::vector<std::vector<TokenId>> histories = {};
+    std::vector<std::vector<TokenId>> allowed_tokens = {};
+    std::vector<std::span<const TokenId>> allowed = {};
+    std::vector<int> slots = {};
+    std::vector<int> samples = {};
+
+    CudaGroupRequest view() const {
+      return {.num_candidates = num_candidates,
+              .num_generated = num_generated,
+              .rule = &rule,
+              .histories = histories,
+              .allowed = allowed,
+              .slots = slots,
+              .samples = samples};
+    }
+  };
+
+  int Below(int limit) { return static_cast<int>(random_() % limit); }
+  std::vector<TokenId> AnyTokens(int count);
+  CudaGroup AnyGroup(int num_slots);
+  SelectionRule AnyRule();
+  Asked AnyAsked(int num_rows);
+  void AddPrompt(CudaBatchImage* image);
+  void AddKnown(CudaBatchImage* image);
+
+  std::mt19937 random_;
+  int num_slots_ = 0;  // of the image that is being made
+};
+
+}  // namespace espalier::testing

@@ -1,0 +1,250 @@
+// What the device has of a batch after any other batches: all of it that a step
+// reads, and nothing is sent twice.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "executor/cuda/cuda_batch_mirror.h"
+#include "kernels/resident/cuda_resident.h"
+#include "tests/device_arrays.h"
+#include "tests/executor/cuda/any_batch_image.h"
+#include "tests/few_cases.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using testing::AnyBatchImage;
+using testing::Cases;
+using testing::Upload;
+
+constexpr CudaAttentionShape kAttention = {.num_heads = 4,
+                                           .num_kv_heads = 2,
+                                           .head_dim = 16,
+                                           .page_size = 4,
+                                           .dtype = DType::kFloat32};
+
+CudaStepLimits Limits() {
+  return {.max_rows = AnyBatchImage::kMaxLines,
+          .max_tokens = AnyBatchImage::kMaxTokens,
+          .num_slots = AnyBatchImage::kMaxSlots,
+          .table_stride = 8,
+          .max_candidates = 2048,
+          .max_eos_token_ids = 64,
+          .max_edits = AnyBatchImage::kMaxEdits,
+          .max_best_tokens = 1024,
+          .max_items = 1024,
+          .max_partials = 1024};
+}
+
+class CudaBatchMirrorGpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(device_, CudaDevice::Open(0));
+    auto memory = CudaStepMemory::Create(Limits(), PageId{0}, 4);
+    ASSERT_OK(memory.status());
+    memory_ = std::make_unique<CudaStepMemory>(*std::move(memory));
+    mirror_ =
+        std::make_unique<CudaBatchMirror>(memory_.get(), kAttention, device_);
+    auto stream = CudaStream::Create();
+    ASSERT_OK(stream.status());
+    stream_ = *std::move(stream);
+  }
+
+  CudaDelta Send(const CudaBatchImage& image) {
+    CudaDelta delta(memory_->words());
+    mirror_->Send(image, &delta);
+    return delta;
+  }
+  void Apply(const CudaDelta& delta) {
+    const auto segments = Upload(std::vector<CudaDeltaSegment>(
+        delta.segments().begin(), delta.segments().end()));
+    const auto payload = Upload(
+        std::vector<int>(delta.payload().begin(), delta.payload().end()));
+    ASSERT_OK(CudaApplyDelta(
+        segments.data(), static_cast<int>(delta.segments().size()),
+        payload.data(), memory_->words(), arrays().state.clock, stream_.get()));
+    ASSERT_OK(CudaStatus(cudaStreamSynchronize(stream_.get()), "kernels"));
+  }
+  // As a step does whose device makes edits: lists anywhere in the room at the
+  // end, and where they are.
+  void WriteMadeEdits(const CudaBatchImage& image) const {
+    const int64_t room = image.num_made_edits;
+    Overwrite(arrays().edits + image.shape.max_edits - room, room);
+    for (int line = 0; line < image.num_lines(); ++line) {
+      if (IsMade(image, line)) Overwrite(arrays().row_edits + line, 1);
+    }
+  }
+  template <typename T>
+  static void Overwrite(const T* array, size_t size) {
+    ASSERT_EQ(cudaMemset(const_cast<T*>(array), 0xEE, size * sizeof(T)),
+              cudaSuccess);
+  }
+
+  // What is the device's to compute, or not read, is not compared.
+  void ExpectOnDevice(const CudaBatchImage& image) const {
+    const CudaResidentState& state = arrays().state;
+    ExpectAt(state.num_groups, std::vector{image.num_groups()});
+    ExpectAt(state.groups, image.groups);
+    ExpectAt(state.selections, image.selections);
+    ExpectAt(state.row_groups, image.row_groups);
+    ExpectAt(state.eos_token_ids, image.eos_token_ids);
+    ExpectAt(arrays().token_tables, image.token_tables);
+    ExpectAt(arrays().params, image.params);
+    if (image.has_edits()) {
+      for (int line = 0; line < image.num_lines(); ++line) {
+        if (IsMade(image, line)) continue;
+        ExpectAt<CudaRowEdits>(arrays().row_edits + line,
+                               {image.row_edits[line]});
+      }
+      ExpectAt(arrays().edits, image.edits);
+    }
+    if (image.makes_edits()) {
+      ExpectAt(arrays().edit_rows, image.edit_rows);
+      ExpectAt(arrays().edit_rules, image.edit_rules);
+    }
+    const int first = image.num_rows;
+    ExpectAt(state.batch_tokens + first, image.prompt_tokens);
+    ExpectAt(state.batch_positions + first, image.prompt_positions);
+    ExpectAt(state.logits_tokens + first, image.prompt_logits_tokens);
+    ExpectAt(state.batch_cum_log_probs + first, image.prompt_cum_log_probs);
+    ExpectChoice(image);
+    ExpectLogProbs(image);
+    ExpectAttention(image);
+  }
+
+  const CudaStepArrays& arrays() const { return memory_->arrays(); }
+
+  std::unique_ptr<CudaStepMemory> memory_;
+  std::unique_ptr<CudaBatchMirror> mirror_;
+
+ private:
+  static bool IsMade(const CudaBatchImage& image, int line) {
+    return image.edit_rows[line].rule >= 0;
+  }
+
+  template <typename T>
+  static void ExpectAt(const T* array, const std::vector<T>& expected) {
+    std::vector<T> found(expected.size());
+    const size_t bytes = expected.size() * sizeof(T);
+    if (bytes == 0) return;
+    ASSERT_EQ(cudaMemcpy(found.data(), array, bytes, cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    EXPECT_EQ(std::memcmp(found.data(), expected.data(), bytes), 0);
+  }
+
+  void ExpectChoice(const CudaBatchImage& image) const {
+    ExpectAt(arrays().select_row_groups, image.SelectRowGroups());
+    if (image.num_draws > 0) {
+      ExpectAt(arrays().num_draws, std::vector{image.num_draws});
+      ExpectAt(arrays().row_params, image.row_params);
+      ExpectAt<CudaDraw>(
+          arrays().state.draws + image.num_draws - image.prompt_draws.size(),
+          image.prompt_draws);
+    }
+    if (image.max_perturbed > 0) {
+      ExpectAt(arrays().perturbed_selections, image.perturbed_selections);
+      ExpectAt(arrays().perturbed_rows, image.perturbed_rows);
+      ExpectAt(arrays().perturbed_params, image.perturbed_params);
+    }
+  }
+
+  void ExpectLogProbs(const CudaBatchImage& image) const {
+    const CudaLogProbImage& asked = image.log_probs;
+    if (asked.num_asked == 0) return;
+    const CudaStepLogProbs& device = arrays().log_probs;
+    ExpectAt<CudaLogProbCounts>(device.counts, {asked.counts()});
+    ExpectAt(device.asking_groups, asked.asking_groups);
+    ExpectAt(device.best_groups, asked.best_groups);
+    std::vector<int> row_groups = asked.best_row_groups;
+    row_groups.resize(image.num_lines(), -1);
+    ExpectAt(device.best_row_groups, row_groups);
+    ExpectAt<CudaAskedToken>(
+        device.asked + asked.num_asked - asked.known.size(), asked.known);
+  }
+
+  void ExpectAttention(const CudaBatchImage& image) const {
+    const CudaAttentionWork work = PlanCudaAttention(
+        image.attention_rows, image.shared_runs, image.num_tokens(), kAttention,
+        Limits().max_items, Limits().max_partials, device_);
+    ExpectAt(arrays().items, work.items);
+    ExpectAt<int>(arrays().item_counts,
+                  {work.item_counts.begin(), work.item_counts.end()});
+    ExpectAt(arrays().partial_indptr, work.partial_indptr);
+    EXPECT_EQ(mirror_->has_partials(), work.partial_indptr.back() > 0);
+  }
+
+  CudaDevice device_;
+  CudaStream stream_;
+};
+
+TEST_F(CudaBatchMirrorGpuTest,
+       TheDeviceHasWhatAStepReadsAndNothingIsSentTwice) {
+  AnyBatchImage any(7);
+  for (int i = 0; i < Cases(400, 40); ++i) {
+    SCOPED_TRACE(Concat("image ", i));
+    const CudaBatchImage image = any.Make();
+    Apply(Send(image));
+    ExpectOnDevice(image);
+    WriteMadeEdits(image);
+    const CudaDelta again = Send(image);
+    // Between steps with prompts the device writes over these.
+    EXPECT_EQ(again.empty(), image.prompt_tokens.empty());
+    if (HasFailure()) return;
+  }
+}
+
+// Two beams that are asked for in this way, with little room for edits.
+CudaBatchImage ImageOf(const CudaGroupRequest& request) {
+  CudaBatchImage::Shape shape = AnyBatchImage::kShape;
+  shape.max_edits = 100;
+  CudaGroup group;
+  group.num_slots = 2;
+  group.position = 50;
+  CudaBatchImage image(shape);
+  image.AddBeams(group, request);
+  return image;
+}
+
+// Lists of the host that reach into the room where the device makes its own.
+TEST_F(CudaBatchMirrorGpuTest, ListsThatTheDeviceWroteOverAreSentAgain) {
+  SelectionRule listed_rule, made_rule;
+  listed_rule.processors.suppress_tokens.resize(
+      AnyBatchImage::kShape.vocab_size);
+  std::iota(listed_rule.processors.suppress_tokens.begin(),
+            listed_rule.processors.suppress_tokens.end(), 0);
+  made_rule.processors.repetition_penalty = 1.5f;
+  const std::vector<std::vector<TokenId>> histories = {{1}, {2}};
+  const CudaBatchImage listed =
+      ImageOf({.rule = &listed_rule, .histories = histories});
+  const CudaBatchImage made = ImageOf({.rule = &made_rule});
+  ASSERT_EQ(listed.edits.size(), 80u);
+  ASSERT_EQ(made.num_made_edits, 80);
+  for (const CudaBatchImage* const image : {&listed, &made, &listed}) {
+    Apply(Send(*image));
+    ExpectOnDevice(*image);
+    WriteMadeEdits(*image);
+  }
+}
+
+TEST_F(CudaBatchMirrorGpuTest, AllOfItIsSentAgainWhereItWasLost) {
+  AnyBatchImage any(8);
+  for (int i = 0; i < Cases(50, 5); ++i) {
+    SCOPED_TRACE(Concat("image ", i));
+    const CudaBatchImage image = any.Make();
+    Apply(Send(image));
+    Overwrite(arrays().token_tables, AnyBatchImage::kMaxTokens);
+    Overwrite(arrays().state.groups, AnyBatchImage::kMaxLines);
+    mirror_->Forget();
+    Apply(Send(image));
+    ExpectOnDevice(image);
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,358 @@
+// What the executor on the device answers to plans, next to what the host
+// answers to the same: every kind of choice, by groups that go on by
+// themselves and by rows, all in one batch, with log-probabilities.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <future>
+#include <memory>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "executor/host/model_executor.h"
+#include "tests/executor/cuda/cuda_executor_fixture.h"
+#include "tests/executor/plan_source.h"
+#include "tests/few_cases.h"
+#include "tests/status_matchers.h"
+#include "tests/unowned.h"
+
+namespace espalier::testing {
+namespace {
+
+constexpr TokenId kEos = 2;
+
+SelectionRule RuleOf(SelectionKind kind, int num_logprobs) {
+  SelectionRule rule;
+  rule.kind = kind;
+  rule.domain = kind == SelectionKind::kDraws ? ScoreDomain::kLogits
+                                              : ScoreDomain::kLogProbs;
+  rule.num_logprobs = num_logprobs;
+  return rule;
+}
+
+std::shared_ptr<const SelectionRule> Share(SelectionRule rule) {
+  return std::make_shared<const SelectionRule>(std::move(rule));
+}
+
+// How answers of two executors compare.
+struct Differences {
+  int num_candidates = 0;
+  int num_other_tokens = 0;  // drawn, or in another order
+  int num_ranks = 0;         // of tokens, and of the best beside them
+  int num_other_ranks = 0;
+
+  void Print(const char* name) const {
+    std::printf("%s: %d candidates, %d others, %d ranks, %d others\n", name,
+                num_candidates, num_other_tokens, num_ranks, num_other_ranks);
+  }
+};
+
+void CompareLogProbs(std::span<const TokenLogProb> expected,
+                     std::span<const TokenLogProb> actual, Differences* d) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    d->num_ranks += 1 + static_cast<int>(expected[i].best.size());
+    EXPECT_EQ(actual[i].token, expected[i].token);
+    EXPECT_NEAR(actual[i].log_prob, expected[i].log_prob, 2e-4);
+    d->num_other_ranks += actual[i].rank != expected[i].rank;
+    EXPECT_NEAR(actual[i].rank, expected[i].rank, 2);
+    ASSERT_EQ(actual[i].best.size(), expected[i].best.size());
+    for (size_t b = 0; b < expected[i].best.size(); ++b) {
+      EXPECT_NEAR(actual[i].best[b].log_prob, expected[i].best[b].log_prob,
+                  2e-4);
+      d->num_other_ranks +=
+          actual[i].best[b].token != expected[i].best[b].token;
+    }
+  }
+}
+
+void CompareSelections(const SelectionResult& expected,
+                       const SelectionResult& actual, Differences* d) {
+  EXPECT_EQ(actual.request, expected.request);
+  ASSERT_EQ(actual.candidates.size(), expected.candidates.size());
+  int num_others = 0;
+  for (size_t i = 0; i < expected.candidates.size(); ++i) {
+    const Candidate& a = actual.candidates[i];
+    const Candidate& e = expected.candidates[i];
+    ++d->num_candidates;
+    num_others += a.beam != e.beam || a.token != e.token;
+    EXPECT_TRUE(a.cum_log_prob == e.cum_log_prob ||
+                Close(a.cum_log_prob, e.cum_log_prob))
+        << a.cum_log_prob << ", expected " << e.cum_log_prob;
+  }
+  d->num_other_tokens += num_others;
+  if (num_others > 0) return;  // those are of other tokens
+  CompareLogProbs(expected.logprobs, actual.logprobs, d);
+}
+
+Differences Compare(const StepResult& expected, const StepResult& actual) {
+  Differences d;
+  EXPECT_EQ(actual.selections.size(), expected.selections.size());
+  if (actual.selections.size() != expected.selections.size()) return d;
+  for (size_t i = 0; i < expected.selections.size(); ++i) {
+    SCOPED_TRACE(Concat("answer ", i));
+    CompareSelections(expected.selections[i], actual.selections[i], &d);
+  }
+  EXPECT_EQ(actual.scorings.size(), expected.scorings.size());
+  if (actual.scorings.size() != expected.scorings.size()) return d;
+  for (size_t i = 0; i < expected.scorings.size(); ++i) {
+    SCOPED_TRACE(Concat("scoring ", i));
+    EXPECT_EQ(actual.scorings[i].request, expected.scorings[i].request);
+    CompareLogProbs(expected.scorings[i].logprobs, actual.scorings[i].logprobs,
+                    &d);
+  }
+  return d;
+}
+
+class CudaExecutorChoiceTest : public CudaExecutorTest {
+ protected:
+  std::vector<TokenId> AnyTokens(int count) {
+    std::vector<TokenId> tokens;
+    for (int i = 0; i < count; ++i) {
+      tokens.push_back(3 + random_() % (host_->description().vocab_size - 3));
+    }
+    return tokens;
+  }
+
+  // A group of one row.
+  PlanSelection& AddPrompt(PlanSource& source, int num_tokens, int num_slots,
+                           SelectionRule rule) {
+    source.AddRow(AnyTokens(num_tokens), 1);
+    return source.AddSelection(RequestId{next_request_++}, 1, num_slots,
+                               Share(std::move(rule)));
+  }
+  PlanSelection& AddBeams(PlanSource& source, int num_tokens, int num_beams,
+                          SelectionRule rule) {
+    PlanSelection& selection =
+        AddPrompt(source, num_tokens, num_beams, std::move(rule));
+    selection.num_candidates = 2 * num_beams;
+    selection.eos_token_ids = {kEos};
+    return selection;
+  }
+  PlanSelection& AddSamples(PlanSource& source, int num_tokens, int num_samples,
+                            SelectionRule rule) {
+    PlanSelection& selection =
+        AddPrompt(source, num_tokens, num_samples, std::move(rule));
+    selection.num_candidates = 1;
+    for (int i = 0; i < num_samples; ++i) selection.samples.push_back(i);
+    // Some end soon.
+    selection.eos_token_ids = {kEos};
+    for (TokenId token = 3; token < 300; token += 3) {
+      selection.eos_token_ids.push_back(token);
+    }
+    return selection;
+  }
+
+  std::vector<PlanSelection> AddGroupsThatGoOn(PlanSource& source);
+  std::vector<PlanSelection> AddRows(PlanSource& source);
+  void AddScorings(PlanSource& source);
+  std::vector<StepPlan> AnyPlans(int num_steps);
+
+  std::mt19937 random_{20261120};
+  int64_t next_request_ = 0;
+  // What rows may be restricted to.
+  const std::vector<TokenId> allowed_ = {4, 5, 9, 17, 100, 101, 102, 250, 400};
+};
+
+std::vector<PlanSelection> CudaExecutorChoiceTest::AddGroupsThatGoOn(
+    PlanSource& source) {
+  std::vector<PlanSelection> groups;
+  groups.push_back(AddBeams(source, 7, 4, RuleOf(SelectionKind::kBeams, -1)));
+  SelectionRule rule = RuleOf(SelectionKind::kBeams, 5);
+  rule.processors.suppress_tokens = {5, 300, 262};
+  groups.push_back(AddBeams(source, 16, 5, rule));
+  rule = RuleOf(SelectionKind::kBeams, 0);
+  rule.processors.allowed_tokens = allowed_;
+  groups.push_back(AddBeams(source, 3, 3, rule));
+
+  rule = RuleOf(SelectionKind::kDraws, -1);
+  rule.sampling = {.temperature = 0.0f};
+  groups.push_back(AddSamples(source, 11, 1, rule));
+  rule.sampling = {.temperature = 1.0f, .seed = 1};
+  groups.push_back(AddSamples(source, 15, 6, rule));
+  rule.num_logprobs = 3;
+  rule.sampling = {.temperature = 1.5f, .top_k = 40, .top_p = 0.9f, .seed = 2};
+  groups.push_back(AddSamples(source, 33, 5, rule));
+  rule.num_logprobs = 64;
+  rule.sampling = {.temperature = 0.8f, .min_p = 0.02f, .seed = 3};
+  rule.processors.logit_bias = {{.token = 7, .bias = 9.0f},
+                                {.token = 9, .bias = -3.0f}};
+  groups.push_back(AddSamples(source, 2, 9, rule));
+  rule = RuleOf(SelectionKind::kDraws, 1);
+  rule.sampling = {.temperature = 1.0f, .typical_p = 0.7f, .seed = 4};
+  rule.processors.allowed_tokens = allowed_;
+  groups.push_back(AddSamples(source, 20, 3, rule));
+  return groups;
+}
+
+// Rows that are fed again, over slots in any order.
+std::vector<PlanSelection> CudaExecutorChoiceTest::AddRows(PlanSource& source) {
+  std::vector<PlanSelection> groups;
+  const auto add = [&](int num_rows, int num_tokens, const SelectionRule& rule,
+                       bool restricted) {
+    std::vector<std::vector<TokenId>> histories;
+    for (int i = 0; i < num_rows; ++i) {
+      histories.push_back(AnyTokens(num_tokens));
+      source.AddRow(histories.back(), 1);
+    }
+    PlanSelection& selection = source.AddSelection(
+        RequestId{next_request_++}, num_rows, num_rows, Share(rule));
+    selection.num_candidates = 7;
+    std::ranges::reverse(selection.slots);
+    if (rule.processors.needs_history()) selection.histories = histories;
+    for (int i = 0; restricted && i < num_rows; ++i) {
+      selection.allowed.push_back(std::span(allowed_).subspan(2 * i));
+    }
+    groups.push_back(selection);
+  };
+  add(3, 9, RuleOf(SelectionKind::kRows, -1), false);
+  SelectionRule rule = RuleOf(SelectionKind::kRows, 4);
+  rule.processors.suppress_tokens = {5, 6, 7};
+  rule.processors.repetition_penalty = 1.4f;
+  add(4, 15, rule, false);
+  add(4, 18, RuleOf(SelectionKind::kRows, 2), true);
+  add(3, 5, RuleOf(SelectionKind::kBeams, 0), true);
+  rule = RuleOf(SelectionKind::kBeams, -1);
+  rule.processors.no_repeat_ngram_size = 1;
+  add(2, 30, rule, false);
+  rule = RuleOf(SelectionKind::kRows, 3);
+  rule.perturbed = true;
+  rule.sampling = {.temperature = 1.3f, .top_k = 30, .seed = 11};
+  add(3, 12, rule, false);
+  rule.domain = ScoreDomain::kLogits;  // stochastic beams
+  rule.sampling = {.temperature = 1.0f, .top_p = 0.95f, .seed = 12};
+  add(4, 4, rule, false);
+  add(4, 7, rule, true);
+  return groups;
+}
+
+// A chunk of a prompt, and the end of another, of which the next token is
+// chosen too.
+void CudaExecutorChoiceTest::AddScorings(PlanSource& source) {
+  const std::vector<TokenId> tokens = AnyTokens(12);
+  source.plan.scorings.push_back({.request = RequestId{next_request_++},
+                                  .first_logits = source.plan.num_logits,
+                                  .tokens = AnyTokens(12),
+                                  .num_logprobs = 4});
+  source.AddRow(tokens, 12);
+  source.plan.scorings.push_back({.request = RequestId{next_request_},
+                                  .first_logits = source.plan.num_logits,
+                                  .tokens = {tokens.begin() + 1, tokens.end()},
+                                  .num_logprobs = 0});
+  source.AddRow(tokens, 12);
+  SelectionRule rule = RuleOf(SelectionKind::kDraws, 2);
+  rule.sampling.temperature = 0.0f;
+  PlanSelection& selection = source.AddSelection(RequestId{next_request_++}, 1,
+                                                 1, Share(std::move(rule)));
+  selection.samples = {0};
+}
+
+// Plans of a few steps, each with all that can be asked for.
+std::vector<StepPlan> CudaExecutorChoiceTest::AnyPlans(int num_steps) {
+  PlanSource source(host_->description().page_size);
+  std::vector<StepPlan> plans;
+  const std::vector<PlanSelection> groups = AddGroupsThatGoOn(source);
+  std::vector<PlanSelection> rows = AddRows(source);
+  AddScorings(source);
+  plans.push_back(source.Take());
+  while (std::ssize(plans) < num_steps) {
+    for (const PlanSelection& group : groups) source.Continue(group);
+    for (PlanSelection& group : rows) {
+      const std::vector<TokenId> tokens = AnyTokens(group.num_rows);
+      for (size_t i = 0; i < group.histories.size(); ++i) {
+        group.histories[i].push_back(tokens[i]);
+      }
+      group = source.FeedRows(group, tokens);
+    }
+    if (plans.size() == 5) AddScorings(source);
+    plans.push_back(source.Take());
+  }
+  return plans;
+}
+
+std::vector<StepResult> RunAll(StepExecutor& steps,
+                               const std::vector<StepPlan>& plans,
+                               size_t num_in_flight) {
+  std::vector<std::promise<absl::StatusOr<StepResult>>> done(plans.size());
+  std::vector<StepResult> results;
+  const auto take_oldest = [&] {
+    absl::StatusOr<StepResult> result = done[results.size()].get_future().get();
+    EXPECT_OK(result.status());
+    results.push_back(result.ok() ? *std::move(result) : StepResult());
+  };
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (i - results.size() == num_in_flight) take_oldest();
+    steps.Execute(plans[i], [&done, i](absl::StatusOr<StepResult> result) {
+      done[i].set_value(std::move(result));
+    });
+  }
+  while (results.size() < plans.size()) take_oldest();
+  return results;
+}
+
+TEST_F(CudaExecutorChoiceTest, EveryKindInOneBatchIsTheHosts) {
+  const std::vector<StepPlan> plans = AnyPlans(Cases(14, 7));
+  const auto host = MakeExecutor(host_, *pool_, {.run_ahead = true});
+  const std::vector<StepResult> expected = RunAll(*host, plans, 1);
+  using Counts = std::vector<size_t>;
+  for (const size_t num_in_flight : Cases(Counts{1, 2}, Counts{2})) {
+    const OnDevice device = Load(Float32());
+    ASSERT_NE(device.steps, nullptr);
+    ASSERT_EQ(device.steps->description().page_size,
+              host_->description().page_size);
+    const std::vector<StepResult> actual =
+        RunAll(*device.steps, plans, num_in_flight);
+    for (size_t i = 0; i < plans.size(); ++i) {
+      SCOPED_TRACE(Concat("step ", i));
+      const Differences d = Compare(expected[i], actual[i]);
+      d.Print(Concat("step ", i, ", ", num_in_flight, " in flight").c_str());
+      EXPECT_EQ(d.num_other_tokens, 0);
+      // Two log-probabilities may lie within rounding of each other.
+      EXPECT_LE(d.num_other_ranks, d.num_ranks / 100);
+    }
+    PrintFigures(*device.steps);
+  }
+}
+
+TEST_F(CudaExecutorChoiceTest, WhereNoTokenIsPossibleThatIsSaid) {
+  PlanSource source(host_->description().page_size);
+  SelectionRule rule = RuleOf(SelectionKind::kDraws, 1);
+  PlanSelection& none = AddSamples(source, 5, 3, rule);
+  none.allowed = {std::span<const TokenId>()};
+  const PlanSelection without = none;
+  const PlanSelection with = AddSamples(source, 5, 3, rule);
+  PlanSelection& beams =
+      AddBeams(source, 5, 3, RuleOf(SelectionKind::kBeams, -1));
+  beams.allowed = {std::span<const TokenId>()};
+  std::vector<StepPlan> plans = {source.Take()};
+  source.Continue(without);
+  source.Continue(with);
+  plans.push_back(source.Take());
+  const auto host = MakeExecutor(host_, *pool_, {.run_ahead = true});
+  const std::vector<StepResult> expected = RunAll(*host, plans, 1);
+  const OnDevice device = Load(Float32());
+  ASSERT_NE(device.steps, nullptr);
+  const std::vector<StepResult> actual = RunAll(*device.steps, plans, 2);
+  ASSERT_EQ(actual[0].selections[0].candidates.size(), 3u);
+  for (const Candidate& candidate : actual[0].selections[0].candidates) {
+    EXPECT_EQ(candidate.token, kNoToken);
+  }
+  EXPECT_TRUE(actual[0].selections[2].candidates.empty());
+  EXPECT_TRUE(actual[1].selections[0].candidates.empty());
+  Differences d;
+  for (int step : {0, 1}) {
+    CompareSelections(expected[step].selections[1], actual[step].selections[1],
+                      &d);
+  }
+  EXPECT_EQ(d.num_candidates, 6);
+  EXPECT_EQ(d.num_other_tokens, 0);
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -1,0 +1,70 @@
+// What tests of the executor on a device share: the embedded model on the host
+// and on the device, requests run under a scheduler, and how answers compare.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "executor/cuda/cuda_executor.h"
+#include "model/llama_model.h"
+#include "request/request.h"
+#include "tests/executor/drive.h"
+
+namespace espalier::testing {
+
+// Equal to 1e-4 of themselves, or of 0.5: scores of two devices in float32.
+bool Close(double a, double b);
+
+// How often the tokens at a rank differ while the scores agree.
+struct Comparison {
+  int num_hypotheses = 0;
+  int num_swapped = 0;
+  int num_different = 0;
+
+  void Add(const std::vector<Hypothesis>& expected,
+           const std::vector<Hypothesis>& actual, const std::string& what);
+  void Print(const char* name) const;
+};
+
+class CudaExecutorTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite();
+  static void TearDownTestSuite();
+
+  // A model on the device with its executor.
+  struct OnDevice {
+    std::shared_ptr<CudaLlama> model;
+    std::unique_ptr<CudaExecutor> steps;
+  };
+  static CudaLlamaOptions Float32();
+  // Null where it failed; that is a failure of the test.
+  static OnDevice Load(const CudaLlamaOptions& options,
+                       const CudaDevice& device = *device_);
+
+  static Answers OnHost(const std::vector<Request>& requests);
+
+  // Of any width, with and without score processors.
+  static Request AnyRequest(std::mt19937& random);
+  static std::vector<Request> AnyRequests(int count, uint32_t seed);
+  // Diverse, sampled and stochastic beams, and what is restricted to sequences,
+  // in turn; some report log-probabilities.
+  static std::vector<Request> RequestsOfAllStrategies(int count, uint32_t seed);
+
+  // At most one hypothesis in a hundred has others' tokens at its rank.
+  static void ExpectSame(const Answers& expected, const Answers& actual,
+                         const char* name);
+  // All tokens and scores, to the bit.
+  static void ExpectEqual(const Answers& expected, const Answers& actual);
+  static void PrintFigures(const CudaExecutor& steps);
+
+  static CudaDevice* device_;
+  static std::shared_ptr<ThreadPool>* pool_;
+  static LlamaModel* host_;
+};
+
+}  // namespace espalier::testing

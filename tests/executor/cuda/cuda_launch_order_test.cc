@@ -1,0 +1,239 @@
+// What steps launch, on the host: whatever a step is made of, its kernels that
+// start early follow each other as base/grid_dependency.h asks, and code that
+// cannot wait is launched neither early nor in clusters. No device is needed.
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "executor/cuda/cuda_step_runner.h"
+#include "kernels/elementwise/cuda_elementwise.h"
+#include "kernels/matmul/cuda_stream_matmul.h"
+#include "tests/cuda_dry_run.h"
+#include "tests/status_matchers.h"
+
+namespace espalier::testing {
+namespace {
+
+constexpr int kMaxRows = 64;
+constexpr int kMaxTokens = 256;
+
+// As far as the host decides by it.
+CudaDevice Hopper() {
+  CudaDevice device;
+  device.num_sms = 132;
+  device.compute_capability = 90;
+  device.max_shared_bytes = 227 << 10;
+  return device;
+}
+
+// The kernels of a forward pass of one layer, without the products, which read
+// nothing early but weights.
+class FakeLlama : public CudaLlama {
+ public:
+  explicit FakeLlama(bool embeds) : embeds_(embeds) {}
+
+  const ModelDescription& description() const override { return description_; }
+  const LlamaConfig& config() const override { return config_; }
+  const CudaKvCache& cache() const override { return cache_; }
+  CudaAttentionShape attention_shape() const override {
+    return {.num_heads = 4, .num_kv_heads = 2, .head_dim = 64};
+  }
+  PageId spare_page() const override { return {99}; }
+  CudaMemoryParts memory() const override { return {}; }
+
+  absl::Status Enqueue(const CudaBatch& batch, float*,
+                       cudaStream_t stream) override {
+    constexpr int kWidth = 256;
+    const CudaNorm norm = {.size = kWidth, .width = kWidth};
+    if (embeds_) {
+      RETURN_IF_ERROR(CudaEmbed(batch.tokens, batch.num_tokens,
+                                {.num_rows = 32000, .num_cols = kWidth}, norm,
+                                nullptr, nullptr, stream));
+    }
+    const CudaTokenSlots slots = {.table_stride = batch.attention.table_stride};
+    RETURN_IF_ERROR(CudaRotateAndStore(nullptr, batch.num_tokens, 4, {}, slots,
+                                       cache_, 0, stream));
+    RETURN_IF_ERROR(CudaAttention(batch.attention, attention_shape(), nullptr,
+                                  8 * 64, cache_, 0, nullptr, nullptr, Hopper(),
+                                  stream));
+    if (batch.num_logits == 0) return absl::OkStatus();
+    RETURN_IF_ERROR(CudaGatherRows(batch.logits_tokens, batch.num_logits,
+                                   {.row_bytes = 16}, {.row_bytes = 16},
+                                   stream));
+    return CudaRmsNorm(nullptr, batch.num_logits, norm, DType::kBFloat16,
+                       nullptr, stream);
+  }
+
+ private:
+  const bool embeds_;
+  ModelDescription description_ = {
+      .vocab_size = 32000, .max_context = 512, .num_pages = 99};
+  LlamaConfig config_;
+  CudaKvCache cache_ = {.num_layers = 1,
+                        .num_pages = 100,
+                        .page_size = 16,
+                        .num_kv_heads = 2,
+                        .head_dim = 64};
+};
+
+// A runner without a device.
+class DryRunner {
+ public:
+  explicit DryRunner(int capability, bool embeds = true)
+      : llama_(embeds), stream_(BeginDryRun(capability)) {
+    const CudaStepLimits limits = {.max_rows = kMaxRows,
+                                   .max_tokens = kMaxTokens,
+                                   .num_slots = 2 * kMaxRows,
+                                   .table_stride = 32,
+                                   .num_pages = 100,
+                                   .max_candidates = 2000,
+                                   .max_edits = 1000,
+                                   .max_best_tokens = 500,
+                                   .max_items = 1000,
+                                   .max_partials = 1000};
+    auto memory = CudaStepMemory::Create(limits, PageId{99}, 16);
+    CHECK(memory.ok());
+    memory_ = std::make_unique<CudaStepMemory>(*std::move(memory));
+    auto runner =
+        CudaStepRunner::Create(&llama_, memory_.get(),
+                               {.max_groups = kMaxRows, .max_candidates = 2000},
+                               {}, /*max_graphs=*/0, Hopper(), stream_);
+    CHECK(runner.ok());
+    runner_ = *std::move(runner);
+  }
+
+  absl::Status Run(const CudaStep& step) {
+    const CudaResidentState& state = memory_->arrays().state;
+    for (const CudaGroupMove& move : step.moves) {
+      RETURN_IF_ERROR(
+          CudaMoveGroup(state, move.from, move.to, move.num_slots, stream_));
+    }
+    RETURN_IF_ERROR(CudaApplyDelta(nullptr, 1, nullptr, memory_->words(),
+                                   state.clock, stream_));
+    return runner_->Enqueue(step);
+  }
+
+ private:
+  FakeLlama llama_;
+  cudaStream_t stream_;
+  std::unique_ptr<CudaStepMemory> memory_;
+  std::unique_ptr<CudaStepRunner> runner_;
+};
+
+// Any step, of all kinds of choice and mixtures of them.
+CudaStep AnyStep() {
+  const auto upto = [](int bound) { return *rc::gen::inRange(0, bound + 1); };
+  const auto maybe = [&](int bound) {
+    return upto(1) == 0 ? 0 : 1 + upto(bound - 1);
+  };
+  CudaStep step;
+  step.num_rows = 1 + upto(kMaxRows - 1);
+  step.only_beams = upto(1) == 0;
+  step.num_tokens = step.only_beams
+                        ? step.num_rows
+                        : std::min(kMaxTokens, step.num_rows + upto(100));
+  step.num_lines =
+      step.only_beams ? step.num_rows : std::min(kMaxRows, step.num_tokens);
+  step.num_groups = 1 + upto(step.num_rows - 1);
+  step.max_candidates = maybe(100);
+  step.max_group_rows = 1 + upto(step.num_rows - 1);
+  step.num_draws = maybe(step.num_rows);
+  step.max_perturbed = maybe(40);
+  step.num_asked = maybe(100);
+  step.max_best = step.num_asked > 0 ? maybe(5) : 0;
+  step.max_copies = maybe(step.num_rows);
+  step.has_edits = upto(1) == 0;
+  step.makes_edits = step.has_edits && upto(1) == 0;
+  step.has_partials = upto(1) == 0;
+  if (upto(9) == 0) step.moves.push_back({5, 2, 2});
+  return step;
+}
+
+RC_GTEST_PROP(CudaLaunchOrderTest, KernelsOfAnyStepsAreInOrder, ()) {
+  DryRunner runner(90);
+  for (int i = 0; i < 5; ++i) {
+    const absl::Status status = runner.Run(AnyStep());
+    if (!status.ok()) RC_FAIL(std::string(status.message()));
+  }
+  const std::vector<DryLaunch> launches = TakeDryLaunches();
+  RC_ASSERT(launches.size() > 20u);
+  for (const DryLaunch& launch : launches) RC_ASSERT(launch.starts_early);
+}
+
+// Threads, because a thread asks once what a kernel was compiled for.
+template <typename Body>
+void OnThread(const Body& body) {
+  std::thread(body).join();
+}
+
+CudaStep StepOfEverything() {
+  CudaStep step;
+  step.num_rows = step.num_lines = 4;
+  step.num_tokens = 9;
+  step.num_groups = 2;
+  step.max_candidates = 8;
+  step.max_group_rows = 2;
+  step.num_draws = 2;
+  step.max_perturbed = 4;
+  step.num_asked = 3;
+  step.max_best = 2;
+  step.max_copies = 2;
+  step.has_partials = true;
+  return step;
+}
+
+TEST(CudaLaunchOrderTest, CodeThatCannotWaitStartsNeitherEarlyNorInClusters) {
+  const auto num_clusters = [](const std::vector<DryLaunch>& launches) {
+    return std::ranges::count_if(
+        launches, [](const DryLaunch& launch) { return launch.cluster > 1; });
+  };
+  OnThread([&] {
+    DryRunner runner(90);
+    EXPECT_OK(runner.Run(StepOfEverything()));
+    EXPECT_GT(num_clusters(TakeDryLaunches()), 2);
+  });
+  OnThread([&] {
+    DryRunner runner(80);
+    EXPECT_OK(runner.Run(StepOfEverything()));
+    const std::vector<DryLaunch> launches = TakeDryLaunches();
+    EXPECT_EQ(num_clusters(launches), 0);
+    EXPECT_EQ(std::ranges::count_if(
+                  launches,
+                  [](const DryLaunch& launch) { return launch.starts_early; }),
+              0);
+  });
+}
+
+// Divided in two with clusters, whole without: a block alone would add up what
+// nobody has sent it.
+TEST(CudaLaunchOrderTest, ProductsAreDividedOnlyAmongBlocksThatExchangeSums) {
+  const CudaMatrix w = {nullptr, DType::kBFloat16, 768, 3072};
+  for (const int capability : {80, 90, 100}) {
+    OnThread([&] {
+      const cudaStream_t stream = BeginDryRun(capability);
+      EXPECT_OK(StreamMatMul(nullptr, 4, w, CudaEpilogue::kStore, nullptr,
+                             Hopper(), stream));
+      const std::vector<DryLaunch> launches = TakeDryLaunches();
+      ASSERT_EQ(launches.size(), 1u);
+      const int blocks = capability >= 90 ? 2 : 1;
+      EXPECT_EQ(launches[0].cluster, blocks);
+      EXPECT_EQ(launches[0].grid.x, blocks);
+      EXPECT_EQ(launches[0].starts_early, capability >= 90);
+    });
+  }
+}
+
+TEST(CudaLaunchOrderTest, AForwardPassWithoutItsBarrierIsRefused) {
+  DryRunner runner(90, /*embeds=*/false);
+  EXPECT_THAT(
+      runner.Run(StepOfEverything()),
+      StatusIs(absl::StatusCode::kInternal, ::testing::HasSubstr("barrier")));
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -1,0 +1,269 @@
+// Batch invariance on the device: random requests over all parameters and
+// widths, run together, are answered as each is alone, in float32, whatever the
+// limits of a step, the size of pages and the number of plans in flight.
+// tests/executor/answer_comparison.h says what rounding may change.
+//
+// Of the environment:
+//
+//   ESPALIER_MIXTURE_REQUESTS=320  how many requests, of all mixtures together;
+//                                  10000 is the long form, some minutes
+//   ESPALIER_MIXTURE_SEED=1        which requests
+//   ESPALIER_FEW_CASES=1           a few narrow requests, for sanitizers
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "base/status.h"
+#include "tests/executor/answer_comparison.h"
+#include "tests/executor/answer_log.h"
+#include "tests/executor/cuda/cuda_executor_fixture.h"
+#include "tests/executor/mixture_requests.h"
+#include "tests/few_cases.h"
+#include "tests/source_tree.h"
+#include "tests/status_matchers.h"
+#include "tests/unowned.h"
+#include "text/tokenizer.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::AnyOf;
+
+struct Mixture {
+  const char* name;
+  int max_step_tokens;  // also the lines of logits of a step
+  int max_running;
+  int page_size;
+  int num_in_flight;
+  int64_t kv_cache_mb;
+  int max_graphs;
+};
+
+// Beside each limit in turn: as many requests as fit into a step; some; few
+// lines, so that one wide request fills a step; few pages; few graphs, or none.
+constexpr Mixture kMixtures[] = {
+    {"WideSteps", 2048, 256, 16, 2, 1024, 512},
+    {"FewRequests", 2048, 5, 16, 2, 1024, 4},
+    {"OneByOne", 2048, 64, 32, 1, 1536, 0},
+    {"PagesOfOneToken", 1500, 40, 1, 2, 512, 512},
+    {"MiddlingSteps", 1024, 16, 16, 2, 1024, 512},
+    {"TwoThatFit", 608, 256, 64, 2, 1536, 64},
+    {"NarrowSteps", 256, 256, 16, 2, 512, 512},
+    {"FewPages", 700, 40, 3, 2, 24, 512},
+};
+
+int FromEnvironment(const char* name, int otherwise) {
+  const char* const value = std::getenv(name);
+  if (value == nullptr) return otherwise;
+  int number = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(value, &number)) << name << "=" << value;
+  return number;
+}
+
+int NumRequests() {
+  const int all = FromEnvironment("ESPALIER_MIXTURE_REQUESTS", 320);
+  const int num_mixtures = static_cast<int>(std::size(kMixtures));
+  return Cases((all + num_mixtures - 1) / num_mixtures, 6);
+}
+
+MixtureLimits LimitsOf(const Mixture& mixture) {
+  // Groups of more than 64 candidates beside samples, and little else.
+  if (FewCases()) {
+    return {.max_samples = 70, .max_beams = 36, .max_new_tokens = 3};
+  }
+  MixtureLimits limits;
+  // A request takes pages of all its sequences.
+  if (mixture.kv_cache_mb < 100) limits.max_samples = 100;
+  return limits;
+}
+
+std::string Describe(const GenerationParams& params) {
+  return Concat(
+      params.num_beams, " beams in ", params.num_beam_groups, " groups, ",
+      params.best_of.value_or(params.num_return_sequences), " sequences of ",
+      params.max_new_tokens.value_or(0), " tokens, temperature ",
+      params.temperature, ", top_k ", params.top_k, ", top_p ", params.top_p,
+      ", min_p ", params.min_p, ", typical_p ", params.typical_p);
+}
+
+// The first candidates that differ in tokens or by more than rounding.
+std::string FirstDifference(const AnsweredRequest& a,
+                            const AnsweredRequest& b) {
+  constexpr int kMostShown = 12;
+  for (size_t step = 0; step < std::min(a.steps.size(), b.steps.size());
+       ++step) {
+    std::string shown;
+    int num_shown = 0;
+    const auto& x = a.steps[step];
+    const auto& y = b.steps[step];
+    for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+      const bool same =
+          x[i].beam == y[i].beam && x[i].token == y[i].token &&
+          std::abs(x[i].cum_log_prob - y[i].cum_log_prob) <= 1e-3f;
+      if (same || ++num_shown > kMostShown) continue;
+      shown += Concat(" [", i, "] beam ", x[i].beam, " token ", x[i].token, " ",
+                      x[i].cum_log_prob, " / ", y[i].beam, " ", y[i].token, " ",
+                      y[i].cum_log_prob);
+    }
+    if (num_shown > 0 || x.size() != y.size()) {
+      return Concat("step ", step, ": ", num_shown, " of ", x.size(), " and ",
+                    y.size(), " differ:", shown);
+    }
+  }
+  return "no step differs";
+}
+
+class CudaMixtureTest : public CudaExecutorTest,
+                        public ::testing::WithParamInterface<Mixture> {
+ protected:
+  static void SetUpTestSuite() {
+    CudaExecutorTest::SetUpTestSuite();
+    auto tokenizer =
+        Tokenizer::Load(SourcePath("models/en-fr/tokenizer.model"));
+    ASSERT_OK(tokenizer.status());
+    tokenizer_ = new std::shared_ptr<Tokenizer>(*std::move(tokenizer));
+  }
+  static void TearDownTestSuite() {
+    delete std::exchange(tokenizer_, nullptr);
+    CudaExecutorTest::TearDownTestSuite();
+  }
+
+  static OnDevice LoadFor(const Mixture& mixture) {
+    CudaLlamaOptions options = Float32();
+    options.max_tokens = mixture.max_step_tokens;
+    options.max_logits = mixture.max_step_tokens;
+    options.page_size = mixture.page_size;
+    options.max_graphs = mixture.max_graphs;
+    options.kv_cache_bytes = mixture.kv_cache_mb << 20;
+    return Load(options);
+  }
+
+  static DriveOptions DriveFor(const Mixture& mixture) {
+    return {.num_in_flight = mixture.num_in_flight,
+            .scheduler = {.max_running = mixture.max_running,
+                          .max_step_tokens = mixture.max_step_tokens,
+                          .validate_steps = FewCases()},
+            .tokenizer = *tokenizer_};
+  }
+
+  // Runs them under one scheduler.
+  static std::vector<absl::StatusOr<AnsweredRequest>> Run(
+      StepExecutor& steps, const std::vector<Request>& requests,
+      const DriveOptions& options) {
+    AnswerLog log(&steps);
+    Answers answers = Drive(log, requests, options);
+    std::map<RequestId, CandidateLists> lists = log.Take();
+    std::vector<absl::StatusOr<AnsweredRequest>> answered;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      if (!answers[i].ok()) {
+        answered.push_back(answers[i].status());
+        continue;
+      }
+      answered.push_back(
+          AnsweredRequest{std::move(lists[RequestId{static_cast<int64_t>(i)}]),
+                          *std::move(answers[i])});
+    }
+    return answered;
+  }
+
+  // Which of the two the host agrees with.
+  static std::string CompareWithTheHost(const Request& request,
+                                        const AnsweredRequest& alone,
+                                        const AnsweredRequest& together) {
+    const auto steps = MakeExecutor(host_, *pool_);
+    const auto on_host = Run(*steps, {request}, {.tokenizer = *tokenizer_});
+    if (!on_host[0].ok()) return on_host[0].status().ToString();
+    AnswerCounts ignored;
+    const auto compare = [&](const AnsweredRequest& answered) {
+      return CompareAnswers(request.params, *on_host[0], answered, &ignored);
+    };
+    return Concat("alone against the host: \"", compare(alone), "\", ",
+                  FirstDifference(*on_host[0], alone),
+                  "; together against the host: \"", compare(together), "\", ",
+                  FirstDifference(*on_host[0], together));
+  }
+
+  // Returns how many have no result: that can never fit into a step, or to
+  // whose constraints no token is left. They have none alone, either.
+  static int ExpectSameAsAlone(StepExecutor& steps, const Mixture& mixture,
+                               const std::vector<Request>& requests,
+                               const std::string& what, AnswerCounts* counts) {
+    const std::vector<absl::StatusOr<AnsweredRequest>> together =
+        Run(steps, requests, DriveFor(mixture));
+    int num_without_result = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const absl::StatusOr<AnsweredRequest> alone =
+          Run(steps, {requests[i]}, DriveFor(mixture))[0];
+      const std::string name =
+          Concat(what, ", request ", i, ": ", Describe(requests[i].params));
+      EXPECT_EQ(alone.status(), together[i].status()) << name;
+      if (!alone.ok() || !together[i].ok()) {
+        EXPECT_THAT(alone.status().code(),
+                    AnyOf(absl::StatusCode::kResourceExhausted,
+                          absl::StatusCode::kFailedPrecondition))
+            << name;
+        ++num_without_result;
+        continue;
+      }
+      const std::string difference =
+          CompareAnswers(requests[i].params, *alone, *together[i], counts);
+      if (difference.empty()) continue;
+      ADD_FAILURE() << name << ": " << difference << "; "
+                    << FirstDifference(*alone, *together[i]) << "; "
+                    << CompareWithTheHost(requests[i], *alone, *together[i]);
+    }
+    return num_without_result;
+  }
+
+  static std::shared_ptr<Tokenizer>* tokenizer_;
+};
+
+std::shared_ptr<Tokenizer>* CudaMixtureTest::tokenizer_ = nullptr;
+
+TEST_P(CudaMixtureTest, RequestsTogetherGetWhatEachGetsAlone) {
+  constexpr int kAtOnce = 100;  // whose answers are kept
+  ASSERT_GT(NumRequests(), 0);
+  const Mixture& mixture = GetParam();
+  const OnDevice device = LoadFor(mixture);
+  ASSERT_NE(device.steps, nullptr);
+  const auto number =
+      std::ranges::find(kMixtures, mixture.name, &Mixture::name) - kMixtures;
+  const int seed = FromEnvironment("ESPALIER_MIXTURE_SEED", 1) * 100 +
+                   static_cast<int>(number);
+  std::mt19937 random(seed);
+  AnswerCounts counts;
+  int num_without_result = 0;
+  for (int left = NumRequests(); left > 0; left -= kAtOnce) {
+    std::vector<Request> requests;
+    for (int i = 0; i < std::min(left, kAtOnce); ++i) {
+      requests.push_back(AnyMixtureRequest(random, device.steps->description(),
+                                           LimitsOf(mixture)));
+    }
+    num_without_result +=
+        ExpectSameAsAlone(*device.steps, mixture, requests,
+                          Concat("seed ", seed, ", ", left, " left"), &counts);
+  }
+  counts.Print(mixture.name);
+  EXPECT_EQ(counts.AboveBounds(), "");
+  EXPECT_LE(num_without_result, NumRequests() / 10) << "without";
+  PrintFigures(*device.steps);
+}
+
+INSTANTIATE_TEST_SUITE_P(Mixtures, CudaMixtureTest,
+                         ::testing::ValuesIn(kMixtures),
+                         [](const ::testing::TestParamInfo<Mixture>& tested) {
+                           return tested.param.name;
+                         });
+
+}  // namespace
+}  // namespace espalier::testing

@@ -1,0 +1,129 @@
+// Plans as the device is told of them, where a step has no room for some of
+// their requests. No device is needed.
+#include "executor/cuda/cuda_step_builder.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tests/cuda_dry_run.h"
+#include "tests/executor/plan_source.h"
+#include "tests/status_matchers.h"
+
+namespace espalier::testing {
+namespace {
+
+constexpr int kBuilderPageSize = 16;
+constexpr CudaStepLimits kBuilderLimits = {.max_rows = 128,
+                                           .max_tokens = 512,
+                                           .num_slots = 256,
+                                           .table_stride = 4,
+                                           .num_pages = 1000,
+                                           .max_candidates = 2000,
+                                           .max_eos_token_ids = 128,
+                                           .max_best_tokens = 512,
+                                           .max_items = 2048,
+                                           .max_partials = 2048};
+
+class CudaStepBuilderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    BeginDryRun(90);
+    auto memory =
+        CudaStepMemory::Create(kBuilderLimits, PageId{999}, kBuilderPageSize);
+    ASSERT_OK(memory.status());
+    memory_ = std::make_unique<CudaStepMemory>(*std::move(memory));
+    CudaDevice device;
+    device.num_sms = 132;
+    device.compute_capability = 90;
+    builder_ = std::make_unique<CudaStepBuilder>(
+        ModelDescription{.vocab_size = 1000,
+                         .max_context = 64,
+                         .num_pages = 999,
+                         .page_size = kBuilderPageSize},
+        CudaAttentionShape{.num_heads = 4, .num_kv_heads = 2, .head_dim = 64},
+        memory_.get(), device);
+  }
+
+  // A prompt of three tokens before beams.
+  void AddPrompt(int request, std::shared_ptr<const SelectionRule> rule) {
+    const TokenId tokens[] = {5, 6, 7};
+    source_.AddRow(tokens, 3);
+    source_.AddSelection(RequestId{request}, 1, 2, std::move(rule))
+        .num_candidates = 4;
+  }
+  // Scores the prompt that was added last.
+  void ScorePrompt(int request) {
+    source_.plan.scorings.push_back(
+        {.request = RequestId{request},
+         .first_logits = source_.plan.num_logits - 3,
+         .tokens = {6, 7}});
+  }
+
+  absl::StatusOr<CudaStep> Build(const absl::Status& perturbing) {
+    CudaDelta delta(memory_->words());
+    return builder_->Build(source_.Take(), perturbing, &delta);
+  }
+
+  PlanSource source_{kBuilderPageSize};
+  std::unique_ptr<CudaStepMemory> memory_;
+  std::unique_ptr<CudaStepBuilder> builder_;
+};
+
+std::shared_ptr<const SelectionRule> DrawnBeams() {
+  SelectionRule rule;
+  rule.kind = SelectionKind::kRows;
+  rule.perturbed = true;
+  return std::make_shared<const SelectionRule>(rule);
+}
+
+// More than there are tables for rows of no group.
+TEST_F(CudaStepBuilderTest, NoRoomToDrawBeamsEndsThoseRequestsAlone) {
+  const int num_drawn = memory_->num_row_tables() + 1;
+  for (int i = 0; i < num_drawn; ++i) AddPrompt(i, DrawnBeams());
+  ScorePrompt(num_drawn - 1);
+  for (int i = 0; i < memory_->num_row_tables(); ++i) {
+    source_.AddRow(std::vector<TokenId>{8}, 0);
+  }
+  AddPrompt(num_drawn, PlanSelection::DefaultRule());
+  const absl::Status none = absl::ResourceExhaustedError("no scratch");
+  const absl::StatusOr<CudaStep> step = Build(none);
+  ASSERT_OK(step.status());
+  ASSERT_EQ(step->answers.size(), static_cast<size_t>(num_drawn) + 1);
+  for (int i = 0; i < num_drawn; ++i) {
+    EXPECT_EQ(step->answers[i].error, none);
+    EXPECT_TRUE(step->answers[i].parts.empty());
+  }
+  EXPECT_OK(step->answers.back().error);
+  EXPECT_EQ(step->answers.back().parts.size(), 1u);
+  EXPECT_EQ(step->max_perturbed, 0);
+  EXPECT_EQ(step->scorings[0].tokens.size(), 2u);
+}
+
+// Their slots are free again: as many come in each step as one has room for.
+TEST_F(CudaStepBuilderTest, RequestsThatCannotDrawKeepNoSlots) {
+  for (int step = 0; step < 4; ++step) {
+    for (int i = 0; i < 100; ++i) {
+      source_.AddRow(std::vector<TokenId>{8}, 1);
+      source_.AddSelection(RequestId{100 * step + i}, 1, 1, DrawnBeams());
+    }
+    EXPECT_OK(Build(absl::ResourceExhaustedError("no scratch")).status());
+  }
+}
+
+// With room, the same steps draw.
+TEST_F(CudaStepBuilderTest, RequestsThatCanDrawAreAnswered) {
+  for (int i = 0; i < 100; ++i) {
+    source_.AddRow(std::vector<TokenId>{8}, 1);
+    source_.AddSelection(RequestId{i}, 1, 1, DrawnBeams()).num_candidates = 4;
+  }
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  EXPECT_EQ(step->max_perturbed, 4);
+  EXPECT_EQ(step->answers[99].parts.size(), 1u);
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -1,0 +1,289 @@
+// The law of device scratch: whatever mixture of requests the limits allow, no
+// two groups of a step write to the same place, and what kernels index lies
+// inside what there is; in graphs and without.
+#include "executor/cuda/cuda_step_shape.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "executor/cuda/cuda_batch_image.h"
+#include "executor/cuda/cuda_step_builder.h"
+#include "executor/cuda/cuda_step_limits.h"
+#include "tests/few_cases.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::Cases;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+CudaGroup GroupAt(int first_slot, int num_slots) {
+  CudaGroup group;
+  group.first_slot = first_slot;
+  group.num_slots = num_slots;
+  return group;
+}
+
+// A step of requests of every kind, as wide and as many as limits allow.
+class AnyStep {
+ public:
+  explicit AnyStep(uint32_t seed) : random_(seed) {
+    const int max_rows = OneOf({1, 7, 64, 300, 2048});
+    const ModelDescription model = {.vocab_size = OneOf({40, 1500, 6000}),
+                                    .max_context = 512,
+                                    .eos_token_ids = {2},
+                                    .num_pages = 4000};
+    limits_ = StepLimitsOf(model, {.max_tokens = max_rows + Below(500),
+                                   .max_logits = max_rows,
+                                   .max_attention_items = 8192,
+                                   .max_attention_partials = 16384});
+    image_shape_ = {.vocab_size = model.vocab_size,
+                    .page_size = model.page_size,
+                    .max_positions = 512,
+                    .max_edits = limits_.max_edits};
+  }
+
+  const CudaStepLimits& limits() const { return limits_; }
+
+  CudaBatchImage Make() {
+    CudaBatchImage image(image_shape_);
+    num_slots_ = 0;
+    for (int i = Below(12); i > 0; --i) AddRequest(&image);
+    if (Below(2) == 0) {
+      const int most = std::min(limits_.max_rows, image.num_rows + 8);
+      image.Pad(std::max(1, image.num_rows + Below(most - image.num_rows + 1)),
+                limits_.num_slots);
+      return image;
+    }
+    for (int i = Below(12); i > 0; --i) AddPrompt(&image);
+    return image;
+  }
+
+ private:
+  int Below(int limit) { return static_cast<int>(random_() % limit); }
+  int OneOf(std::initializer_list<int> values) {
+    return values.begin()[Below(static_cast<int>(values.size()))];
+  }
+
+  // What fits beside what is there; 0: nothing.
+  int AnyWidth(const CudaBatchImage& image) {
+    const int left = limits_.max_rows - std::max(image.num_lines(), num_slots_);
+    if (left < 1) return 0;
+    return 1 + Below(std::min(left, OneOf({4, 40, 130, 600})));
+  }
+
+  // Of `width` beams or samples; no candidates if there is no room.
+  SelectionRule AnyRule() {
+    SelectionRule rule;
+    rule.kind = static_cast<SelectionKind>(Below(3));
+    rule.perturbed = rule.kind == SelectionKind::kRows && Below(2) == 0;
+    rule.num_logprobs = Below(3) == 0 ? Below(65) : -1;
+    if (Below(3) == 0) rule.processors.suppress_tokens = {3, 5};
+    if (Below(5) == 0) rule.processors.no_repeat_ngram_size = 2;
+    return rule;
+  }
+
+  struct Asked {
+    SelectionRule rule;
+    CudaGroup group;
+    int num_candidates = 1;
+    std::vector<int> slots = {};
+    std::vector<int> samples = {};
+
+    CudaGroupRequest request() const {
+      return {.num_candidates = num_candidates,
+              .rule = &rule,
+              .slots = slots,
+              .samples = samples};
+    }
+  };
+
+  // False if its candidates do not fit.
+  bool Ask(const CudaBatchImage& image, int width, int num_lines,
+           Asked* asked) {
+    asked->rule = AnyRule();
+    asked->group = GroupAt(num_slots_, width);
+    asked->group.position = 5 + Below(100);
+    asked->group.eos_token_ids.resize(1 + Below(4), 2);
+    asked->num_candidates =
+        (1 + static_cast<int>(asked->group.eos_token_ids.size())) * width;
+    asked->slots.resize(width);
+    std::iota(asked->slots.begin(), asked->slots.end(), 0);
+    if (asked->rule.kind == SelectionKind::kDraws) {
+      asked->samples = asked->slots;
+    }
+    const int64_t count =
+        asked->rule.kind == SelectionKind::kRows
+            ? int64_t{num_lines} *
+                  std::min(asked->num_candidates, image_shape_.vocab_size)
+            : asked->num_candidates;
+    return image.num_candidates + count <= limits_.max_candidates;
+  }
+
+  void AddRequest(CudaBatchImage* image) {
+    const int width = AnyWidth(*image);
+    Asked asked;
+    if (width == 0 || !Ask(*image, width, width, &asked)) return;
+    image->AddBeams(asked.group, asked.request());
+    num_slots_ += width;
+  }
+
+  // One line, of which all beams or samples come.
+  void AddPrompt(CudaBatchImage* image) {
+    if (image->num_tokens() + 3 > limits_.max_tokens ||
+        image->num_lines() + 3 > limits_.max_rows) {
+      return;
+    }
+    const std::vector<TokenId> tokens(3, 7);
+    const int last = image->AddPrompt(tokens, 0, num_slots_);
+    if (Below(5) == 0) return;
+    const int width = AnyWidth(*image);
+    Asked asked;
+    if (width == 0 || !Ask(*image, width, 1, &asked)) return;
+    if (image->num_draws + width > limits_.max_rows) return;
+    const float cum = 0;
+    image->AddPromptLines(asked.group, asked.request(), {&last, 1}, {&cum, 1});
+    num_slots_ += width;
+  }
+
+  std::mt19937 random_;
+  CudaStepLimits limits_;
+  CudaBatchImage::Shape image_shape_;
+  int num_slots_ = 0;
+};
+
+CudaStep StepOf(const CudaBatchImage& image) {
+  CudaStep step;
+  step.only_beams = image.prompt_tokens.empty() && image.num_rows > 0;
+  TakeCounts(image, 0, &step);
+  return step;
+}
+
+TEST(CudaStepShapeTest, WhatKernelsIndexIsTheirsInEveryMixture) {
+  int num_wide_beside_draws = 0, num_wide_perturbed = 0, num_graphs = 0;
+  for (int seed = 0; seed < Cases(6000, 600); ++seed) {
+    AnyStep any(seed);
+    const CudaBatchImage image = any.Make();
+    const CudaStep step = StepOf(image);
+    if (step.num_lines == 0) continue;
+    ASSERT_EQ(ScratchFault(image, EagerShape(step), any.limits()), "")
+        << "seed " << seed;
+    const bool wide = step.max_candidates > kMaxNarrowCudaSelect;
+    num_wide_beside_draws += wide && step.num_draws > 0;
+    num_wide_perturbed += step.max_perturbed > kMaxNarrowCudaSelect;
+    if (!step.only_beams) continue;
+    ++num_graphs;
+    ASSERT_EQ(ScratchFault(image, GraphShape(step, any.limits()), any.limits()),
+              "")
+        << "seed " << seed;
+  }
+  EXPECT_GT(num_wide_beside_draws, Cases(500, 50));
+  EXPECT_GT(num_wide_perturbed, Cases(500, 50));
+  EXPECT_GT(num_graphs, Cases(500, 50));
+}
+
+// Two groups of 40 and 64 beams behind 300 samples.
+CudaBatchImage WideBesideSamples() {
+  CudaBatchImage image({.vocab_size = 1500, .max_positions = 512});
+  SelectionRule draws;
+  draws.kind = SelectionKind::kDraws;
+  SelectionRule beams;
+  image.AddBeams(GroupAt(0, 300), {.rule = &draws});
+  image.AddBeams(GroupAt(300, 40), {.num_candidates = 80, .rule = &beams});
+  image.AddBeams(GroupAt(340, 64), {.num_candidates = 128, .rule = &beams});
+  return image;
+}
+
+CudaStepLimits SmallLimits() {
+  CudaStepLimits limits;
+  limits.max_rows = 512;
+  limits.max_tokens = 512;
+  limits.max_candidates = 512;
+  limits.max_eos_token_ids = 512;
+  return limits;
+}
+
+TEST(CudaStepShapeTest, ScratchThatIsTooSmallIsSeen) {
+  const CudaBatchImage image = WideBesideSamples();
+  const CudaStepShape shape = EagerShape(StepOf(image));
+  CudaStepLimits limits = SmallLimits();
+  EXPECT_EQ(ScratchFault(image, shape, limits), "");
+  limits.max_candidates = 507;
+  EXPECT_THAT(ScratchFault(image, shape, limits), HasSubstr("candidates"));
+  limits = SmallLimits();
+  limits.max_rows = 403;
+  EXPECT_THAT(ScratchFault(image, shape, limits), Not(""));
+}
+
+TEST(CudaStepShapeTest, GroupsInOnePlaceAreSeen) {
+  CudaBatchImage image = WideBesideSamples();
+  const CudaStepShape shape = EagerShape(StepOf(image));
+  image.selections[2].first_candidate -= 1;
+  EXPECT_THAT(ScratchFault(image, shape, SmallLimits()),
+              HasSubstr("overlaps candidates"));
+  CudaBatchImage other = WideBesideSamples();
+  other.selections[2].first_row -= 1;
+  EXPECT_THAT(ScratchFault(other, shape, SmallLimits()),
+              HasSubstr("overlaps maxima"));
+}
+
+// Of four draws from the one line of a prompt, behind two samples.
+CudaBatchImage DrawsOfPrompt(const SelectionRule& draws) {
+  CudaBatchImage image({.vocab_size = 1500, .max_positions = 512});
+  image.AddBeams(GroupAt(0, 2), {.rule = &draws});
+  const std::vector<TokenId> tokens(3, 7);
+  const int last = image.AddPrompt(tokens, 0, 2);
+  const std::vector<int> samples = {0, 1, 2, 3};
+  const float cum = 0;
+  image.AddPromptLines(GroupAt(2, 4),
+                       {.rule = &draws, .slots = samples, .samples = samples},
+                       {&last, 1}, {&cum, 1});
+  return image;
+}
+
+TEST(CudaStepShapeTest, DrawsOfOtherLinesOrIntoOtherPlacesAreSeen) {
+  SelectionRule draws;
+  draws.kind = SelectionKind::kDraws;
+  const auto fault = [&](size_t draw, int row, int candidate) {
+    CudaBatchImage image = DrawsOfPrompt(draws);
+    EXPECT_EQ(image.prompt_draws.size(), 4u);
+    image.prompt_draws[draw].row += row;
+    image.prompt_draws[draw].candidate += candidate;
+    return ScratchFault(image, EagerShape(StepOf(image)), SmallLimits());
+  };
+  EXPECT_EQ(fault(3, 0, 0), "");
+  EXPECT_THAT(fault(3, 1, 0), HasSubstr("a draw from line 3 of 3"));
+  EXPECT_THAT(fault(0, -1, 0), HasSubstr("of group 0"));
+  EXPECT_THAT(fault(0, 0, -1), HasSubstr("draw -1 of 4 of group 1"));
+  EXPECT_THAT(fault(3, 0, 1), HasSubstr("draw 4 of 4 of group 1"));
+  EXPECT_THAT(fault(2, 0, 1), HasSubstr("overlaps candidates drawn"));
+}
+
+// Sized by the groups that are selected for, as scratch once was, the entries
+// of these groups would lie behind their part.
+TEST(CudaStepShapeTest, CandidatesOfAllGroupsSizeWideSelection) {
+  const CudaBatchImage image = WideBesideSamples();
+  const CudaSelectBounds bounds = {.num_rows = image.num_lines(),
+                                   .vocab_size = 1500,
+                                   .max_groups = 3,
+                                   .max_candidates = 128,
+                                   .max_total_candidates = 3 * 128};
+  const CudaSelectLayout layout(bounds);
+  LayoutAudit audit;
+  layout.AuditGroup({.group_idx = 2,
+                     .first_row = 340,
+                     .num_rows = 64,
+                     .num_candidates = 128,
+                     .first_candidate = image.selections[2].first_candidate},
+                    &audit);
+  EXPECT_EQ(audit.fault(), "items [1520, 2032) of entries, which has 1536");
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,539 @@
+#include "request/json/request_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <random>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec_request/model.h"
+#include "request/json/param_fields.h"
+#include "request/json/result_json.h"
+#include "tests/request/json/malformed_requests.h"
+#include "tests/source_tree.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::MalformedRequest;
+using ::espalier::testing::MalformedRequests;
+using ::espalier::testing::StatusIs;
+using ::espalier::testing::WithParams;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::Optional;
+using ::testing::Pair;
+using ::testing::StartsWith;
+
+ModelDescription EnFr() {
+  ModelDescription model;
+  model.vocab_size = 6000;
+  model.max_context = 1024;
+  model.eos_token_ids = {2};
+  return model;
+}
+
+// What the engine would say of a line whose prompt is tokens.
+absl::Status Check(const std::string& line) {
+  RequestLine parsed = ParseRequestLine(line);
+  if (!parsed.body.ok()) return parsed.body.status();
+  Request request{parsed.body->prompt_tokens, parsed.body->params};
+  return ValidateRequest(EnFr(), &request);
+}
+
+TEST(RequestJsonTest, EveryFieldOfALineArrives) {
+  const RequestLine line = ParseRequestLine(R"({
+      "id": "a-1", "prompt_tokens": [1, 4, 5],
+      "params": {"num_beams": 5, "n": 3, "length_penalty": -0.5,
+        "early_stopping": "never", "max_tokens": 40, "min_tokens": 2,
+        "eos_token_id": [2, 9], "repetition_penalty": 1.5,
+        "no_repeat_ngram_size": 3, "bad_words_ids": [[7], [8, 9]],
+        "suppress_tokens": [11], "do_sample": true,
+        "length_penalty_form": "wu", "patience": 1.5, "num_beam_groups": 5,
+        "diversity_penalty": 0.25, "stochastic": true, "best_of": 7,
+        "temperature": 0.5, "top_k": 50, "top_p": 0.9, "min_p": 0.05,
+        "typical_p": 0.8, "seed": 18446744073709551615,
+        "frequency_penalty": 0.5, "presence_penalty": -0.5,
+        "logit_bias": {"9": -2, "7": 1.5}, "allowed_token_ids": [7, 8],
+        "allowed_sequences": [[7, 8], [9]], "stop_token_ids": [12],
+        "ignore_eos": true, "stop": ["a", "b"], "include_stop": true,
+        "logprobs": 3, "prompt_logprobs": 0}})");
+  ASSERT_OK(line.body);
+  EXPECT_EQ(line.id, "\"a-1\"");
+  EXPECT_EQ(line.body->caller_id, "a-1");
+  EXPECT_EQ(line.body->prompt, std::nullopt);
+  EXPECT_THAT(line.body->prompt_tokens, ElementsAre(1, 4, 5));
+  const GenerationParams& params = line.body->params;
+  EXPECT_EQ(params.num_beams, 5);
+  EXPECT_EQ(params.num_return_sequences, 3);
+  EXPECT_EQ(params.length_penalty, -0.5);
+  EXPECT_EQ(params.early_stopping, EarlyStopping::kNever);
+  EXPECT_THAT(params.max_new_tokens, Optional(40));
+  EXPECT_EQ(params.min_new_tokens, 2);
+  EXPECT_THAT(params.eos_token_id, Optional(ElementsAre(2, 9)));
+  EXPECT_EQ(params.repetition_penalty, 1.5);
+  EXPECT_EQ(params.no_repeat_ngram_size, 3);
+  EXPECT_THAT(params.bad_words_ids,
+              ElementsAre(ElementsAre(7), ElementsAre(8, 9)));
+  EXPECT_THAT(params.suppress_tokens, ElementsAre(11));
+  EXPECT_TRUE(params.do_sample);
+  EXPECT_EQ(params.length_penalty_form, LengthPenaltyForm::kWu);
+  EXPECT_EQ(params.patience, 1.5);
+  EXPECT_EQ(params.num_beam_groups, 5);
+  EXPECT_EQ(params.diversity_penalty, 0.25);
+  EXPECT_TRUE(params.stochastic);
+  EXPECT_THAT(params.best_of, Optional(7));
+  EXPECT_EQ(params.temperature, 0.5);
+  EXPECT_EQ(params.top_k, 50);
+  EXPECT_EQ(params.top_p, 0.9);
+  EXPECT_EQ(params.min_p, 0.05);
+  EXPECT_EQ(params.typical_p, 0.8);
+  EXPECT_THAT(params.seed, Optional(std::numeric_limits<uint64_t>::max()));
+  EXPECT_EQ(params.frequency_penalty, 0.5);
+  EXPECT_EQ(params.presence_penalty, -0.5);
+  EXPECT_THAT(params.logit_bias, ElementsAre(Pair(9, -2.0), Pair(7, 1.5)));
+  EXPECT_THAT(params.allowed_token_ids, Optional(ElementsAre(7, 8)));
+  EXPECT_THAT(params.allowed_sequences,
+              Optional(ElementsAre(ElementsAre(7, 8), ElementsAre(9))));
+  EXPECT_THAT(params.stop_token_ids, ElementsAre(12));
+  EXPECT_TRUE(params.ignore_eos);
+  EXPECT_THAT(params.stop, ElementsAre("a", "b"));
+  EXPECT_TRUE(params.include_stop);
+  EXPECT_THAT(params.logprobs, Optional(3));
+  EXPECT_THAT(params.prompt_logprobs, Optional(0));
+}
+
+// Of a table, so that no field can be forgotten.
+TEST(RequestJsonTest, EveryFieldOfTheTableHasItsPlace) {
+  std::set<std::string_view> names;
+  std::set<std::string_view> groups;
+  std::string_view group;
+  for (const ParamField& field : ParamFields()) {
+    SCOPED_TRACE(field.name);
+    EXPECT_TRUE(names.insert(field.name).second);
+    if (!field.alias.empty()) {
+      EXPECT_TRUE(names.insert(field.alias).second);
+      EXPECT_EQ(FindParamField(field.alias), &field);
+    }
+    EXPECT_EQ(FindParamField(field.name), &field);
+    EXPECT_FALSE(field.help.empty());
+    if (field.group != group) {
+      EXPECT_TRUE(groups.insert(field.group).second) << "stand together";
+      group = field.group;
+    }
+    // A value of no field's type.
+    GenerationParams params;
+    const absl::Status wrong =
+        SetParam(field.name, json::object({{"x", nullptr}}), &params);
+    EXPECT_THAT(wrong, StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr(std::string(field.name) + " must ")));
+  }
+}
+
+// docs/request_format.md has a row of each.
+TEST(RequestJsonTest, EveryFieldIsDocumented) {
+  std::ifstream file(SourcePath("docs/request_format.md"));
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  for (const ParamField& field : ParamFields()) {
+    EXPECT_THAT(text, HasSubstr("`" + std::string(field.name) + "`"));
+    if (field.alias.empty()) continue;
+    EXPECT_THAT(text, HasSubstr("`" + std::string(field.alias) + "`"));
+  }
+}
+
+TEST(RequestJsonTest, AStopMayBeOneString) {
+  const RequestLine line =
+      ParseRequestLine(R"({"prompt_tokens": [1], "params": {"stop": "END"}})");
+  ASSERT_OK(line.body);
+  EXPECT_THAT(line.body->params.stop, ElementsAre("END"));
+}
+
+TEST(RequestJsonTest, CombinationsThatMeanSomethingPass) {
+  for (const char* params : {
+           R"({"do_sample": true, "n": 5, "best_of": 9, "temperature": 0.7})",
+           R"({"do_sample": true, "n": 3, "temperature": 0})",
+           R"({"temperature": 0, "seed": 7})",
+           R"({"do_sample": true, "num_beams": 4, "n": 2, "top_p": 0.9})",
+           R"({"stochastic": true, "num_beams": 4, "n": 4, "top_k": 50})",
+           R"({"num_beams": 6, "num_beam_groups": 3, "diversity_penalty": 1})",
+           R"({"num_beams": 4, "early_stopping": true, "patience": 2.5})",
+           R"({"length_penalty": 2, "early_stopping": true})",
+           R"({"n": 3, "do_sample": true, "early_stopping": true})",
+           R"({"num_beams": 9, "allowed_sequences": [[7], [7, 8, 2]]})",
+           R"({"ignore_eos": true, "allowed_sequences": [[7, 2, 8]]})",
+           R"({"stop": ["a"], "include_stop": true, "min_tokens": 300})",
+           R"({"logprobs": 64, "prompt_logprobs": 64})",
+       }) {
+    EXPECT_OK(Check(testing::WithParams(params))) << params;
+  }
+}
+
+TEST(RequestJsonTest, NumbersThatJsonLacksAreRefusedToo) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double inf = std::numeric_limits<double>::infinity();
+  for (double GenerationParams::*field :
+       {&GenerationParams::length_penalty, &GenerationParams::patience,
+        &GenerationParams::diversity_penalty, &GenerationParams::temperature,
+        &GenerationParams::top_p, &GenerationParams::min_p,
+        &GenerationParams::typical_p, &GenerationParams::repetition_penalty,
+        &GenerationParams::frequency_penalty,
+        &GenerationParams::presence_penalty}) {
+    for (const double value : {nan, inf, -inf}) {
+      Request request{{1, 4}, {}};
+      request.params.num_beams = 4;
+      request.params.early_stopping = EarlyStopping::kTrue;
+      request.params.max_new_tokens = 1;
+      request.params.*field = value;
+      EXPECT_EQ(ValidateRequest(EnFr(), &request).code(),
+                absl::StatusCode::kInvalidArgument);
+    }
+  }
+}
+
+TEST(RequestJsonTest, AllowedSequencesSetTheLength) {
+  Request request{{1, 4}, {}};
+  request.params.allowed_sequences = {{7, 8, 9}, {7}};
+  ASSERT_OK(ValidateRequest(EnFr(), &request));
+  EXPECT_THAT(request.params.max_new_tokens, Optional(3));
+}
+
+TEST(RequestJsonTest, BiasesAreSortedAndNameATokenOnce) {
+  Request request{{1, 4}, {}};
+  request.params.logit_bias = {{9, 1.0}, {7, 2.0}};
+  ASSERT_OK(ValidateRequest(EnFr(), &request));
+  EXPECT_THAT(request.params.logit_bias,
+              ElementsAre(Pair(7, 2.0), Pair(9, 1.0)));
+  request.params.logit_bias = {{9, 1.0}, {7, 2.0}, {9, 3.0}};
+  EXPECT_THAT(ValidateRequest(EnFr(), &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "logit_bias must name each token once, got 9 twice"));
+}
+
+TEST(RequestJsonTest, DefaultsAreTheFormats) {
+  RequestLine line = ParseRequestLine(R"({"prompt_tokens": [1, 4, 5]})");
+  ASSERT_OK(line.body);
+  EXPECT_EQ(line.id, "");
+  Request request{line.body->prompt_tokens, line.body->params};
+  ASSERT_OK(ValidateRequest(EnFr(), &request));
+  EXPECT_EQ(request.params.num_beams, 1);
+  EXPECT_EQ(request.params.num_return_sequences, 1);
+  EXPECT_EQ(request.params.length_penalty, 1.0);
+  EXPECT_EQ(request.params.early_stopping, EarlyStopping::kFalse);
+  EXPECT_THAT(request.params.max_new_tokens, Optional(256));
+  EXPECT_THAT(request.params.eos_token_id, Optional(ElementsAre(2)));
+}
+
+TEST(RequestJsonTest, AnUnsetMaxNewTokensIsWhatTheContextLeaves) {
+  Request request{std::vector<TokenId>(1000, 7), {}};
+  ASSERT_OK(ValidateRequest(EnFr(), &request));
+  EXPECT_THAT(request.params.max_new_tokens, Optional(24));
+  request = {std::vector<TokenId>(1024, 7), {}};
+  EXPECT_THAT(
+      ValidateRequest(EnFr(), &request),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               "the prompt has 1024 tokens, which leaves no room in the "
+               "model's context of 1024"));
+}
+
+TEST(RequestJsonTest, EosIdsCountOnce) {
+  Request request{{1}, {}};
+  request.params.eos_token_id = {{9, 2, 9}};
+  ASSERT_OK(ValidateRequest(EnFr(), &request));
+  EXPECT_THAT(request.params.eos_token_id, Optional(ElementsAre(2, 9)));
+}
+
+TEST(RequestJsonTest, WhatAnExecutorHasNoRoomForIsNamed) {
+  ModelDescription model = EnFr();
+  model.limits.max_beams = 16;
+  model.limits.max_eos_token_ids = 3;
+  Request request{{1, 4}, {}};
+  request.params.num_beams = 16;
+  request.params.eos_token_id = {{9, 2, 9, 5}};
+  EXPECT_OK(ValidateRequest(model, &request));
+  request.params.num_beams = 17;
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "num_beams must be at most 16 (what a step has room "
+                       "for), got 17"));
+  request.params.num_beams = 2;
+  request.params.eos_token_id = {{9, 2, 5, 7}};
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "eos_token_id must have at most 3 ids (what a step has "
+                       "room for), got 4"));
+  request.params.eos_token_id = {{9, 2}};
+  request.params.stop_token_ids = {5, 9};
+  EXPECT_OK(ValidateRequest(model, &request));
+  request.params.stop_token_ids = {5, 9, 7};
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "eos_token_id and stop_token_ids must have at most 3 "
+                       "ids (what a step has room for), got 4"));
+  request.params.ignore_eos = true;
+  EXPECT_OK(ValidateRequest(model, &request));
+  request = {{1, 4}, {}};
+  request.params.do_sample = true;
+  request.params.num_return_sequences = 17;
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "num_return_sequences must be at most 16 (what a step "
+                       "has room for), got 17"));
+  request.params.num_return_sequences = 1;
+  request.params.best_of = 17;
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "best_of must be at most 16 (what a step has room "
+                       "for), got 17"));
+}
+
+TEST(RequestJsonTest, MalformedRequestsAreNamed) {
+  const std::vector<MalformedRequest> all = MalformedRequests();
+  EXPECT_GE(all.size(), 60u);
+  for (const MalformedRequest& bad : all) {
+    EXPECT_THAT(Check(bad.line),
+                StatusIs(absl::StatusCode::kInvalidArgument, bad.message))
+        << bad.line;
+  }
+}
+
+TEST(RequestJsonTest, FieldsThatAreNamedAreKnown) {
+  for (const std::string_view field : kRequestFields) {
+    const absl::Status status = Check(Concat("{\"", field, "\": false}"));
+    EXPECT_THAT(status.message(), Not(HasSubstr("unknown field")));
+  }
+}
+
+TEST(RequestJsonTest, ErrorsShowNoMoreOfAValueThanItsBeginning) {
+  const std::string text = "\"" + std::string(100'000, 'x') + "\"";
+  const std::string list = "[[" + text + "]]";
+  for (const std::string& line :
+       {text, list, "{" + text + ": 1}", R"({"id": )" + list + "}",
+        R"({"prompt": )" + list + "}", R"({"prompt_tokens": )" + text + "}",
+        WithParams("{" + text + ": 1}"),
+        WithParams(R"({"num_beams": )" + text + "}"),
+        WithParams(R"({"stop": )" + list + "}"),
+        WithParams(R"({"logit_bias": {)" + text + ": 1}}")}) {
+    const absl::Status status = Check(line);
+    EXPECT_FALSE(status.ok()) << line.substr(0, 40);
+    EXPECT_LE(status.message().size(), 150u) << status;
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("xxx...")));
+  }
+}
+
+TEST(RequestJsonTest, ABadLineKeepsItsId) {
+  const RequestLine line =
+      ParseRequestLine(R"({"id": 7, "prompt": "a", "x": 1})");
+  EXPECT_FALSE(line.body.ok());
+  EXPECT_EQ(line.id, "7");
+  EXPECT_EQ(WriteErrorLine(line.id, line.body.status()),
+            R"({"id": 7, "error": {"code": "INVALID_ARGUMENT", )"
+            R"("message": "unknown field \"x\""}})");
+}
+
+// As the times of a clock, of which the nearest double has other digits.
+TEST(RequestJsonTest, ANumberAsAnIdIsEchoedAsItStands) {
+  for (const char* id : {"1763814428.1234567", "0.10", "1E3", "-0", "1e999",
+                         "18446744073709551616", "123456789012345678901234"}) {
+    const RequestLine line =
+        ParseRequestLine(Concat(R"({"id":  )", id, R"( , "prompt": "a"})"));
+    EXPECT_EQ(line.id, id);
+    ASSERT_OK(line.body);
+    EXPECT_EQ(line.body->caller_id, id);
+    EXPECT_THAT(WriteErrorLine(line.id, InvalidArgument("x")),
+                StartsWith(Concat(R"({"id": )", id, ",")));
+  }
+  const RequestLine line =
+      ParseRequestLine(R"({"id": "\u00e9\n", "prompt": "a"})");
+  EXPECT_EQ(line.id, R"("é\n")");
+  EXPECT_EQ(line.body->caller_id, "é\n");
+}
+
+TEST(RequestJsonTest, OfAFieldGivenTwiceTheLastCounts) {
+  const RequestLine line = ParseRequestLine(
+      R"({"id": 1, "params": {"x": 1}, "prompt": 5, "prompt": "a",)"
+      R"( "params": {"top_k": "a", "top_k": 3, "n\u0075m_beams": 2,)"
+      R"( "logit_bias": {"7": 1, "8": 2, "7": 3}}, "id": 2})");
+  ASSERT_OK(line.body);
+  EXPECT_EQ(line.id, "2");
+  EXPECT_EQ(line.body->prompt, "a");
+  EXPECT_EQ(line.body->params.top_k, 3);
+  EXPECT_EQ(line.body->params.num_beams, 2);
+  EXPECT_THAT(line.body->params.logit_bias,
+              ElementsAre(Pair(8, 2.0), Pair(7, 3.0)));
+}
+
+TEST(RequestJsonTest, ListsBeyondTheLimitAreRefusedWithTheFigures) {
+  const RequestLineLimits limits = {.max_list_elements = 4};
+  const auto error = [&](const std::string& line) {
+    const RequestLine parsed = ParseRequestLine(line, limits);
+    return parsed.body.ok() ? "" : Message(parsed.body.status());
+  };
+  EXPECT_EQ(error(R"({"prompt_tokens": [1, 2, 3, 4]})"), "");
+  EXPECT_EQ(error(R"({"prompt_tokens": [1, 2, 3, 4, 5]})"),
+            "prompt_tokens must have at most 4 elements, got 5");
+  EXPECT_EQ(error(WithParams(R"({"bad_words_ids": [[7], [8]]})")), "");
+  EXPECT_EQ(error(WithParams(R"({"bad_words_ids": [[7], [8, 9]]})")),
+            "bad_words_ids must have at most 4 elements, got 5");
+  EXPECT_EQ(error(WithParams(R"({"stop": ["a", "b", "c", "d", "[,]"]})")),
+            "stop must have at most 4 elements, got 5");
+  EXPECT_EQ(error(WithParams(R"({"logit_bias": {"1": 1, "2": 1, "3": 1,)"
+                             R"( "4": 1, "5": 1}})")),
+            "logit_bias must have at most 4 elements, got 5");
+  EXPECT_EQ(error(WithParams(R"({"num_beams": [1, 2, 3, 4, 5]})")),
+            "num_beams must have at most 4 elements, got 5");
+}
+
+// Reading a line and reading an option's value are two ways to one thing.
+TEST(RequestJsonTest, ATextReadsAsItsValueDoes) {
+  const char* const kValues[] = {"null",
+                                 "true",
+                                 "false",
+                                 "0",
+                                 "-0",
+                                 "7",
+                                 "-3",
+                                 "1.5",
+                                 "1e3",
+                                 "1E-400",
+                                 "9223372036854775807",
+                                 "9223372036854775808",
+                                 "18446744073709551615",
+                                 R"("")",
+                                 R"("never")",
+                                 R"("wu")",
+                                 R"("power")",
+                                 R"("\u00e9\n")",
+                                 "[]",
+                                 "{}",
+                                 "[1]",
+                                 "[1, 2 ,3]",
+                                 "[1, -2]",
+                                 "[1, 2.5]",
+                                 "[true]",
+                                 R"(["a"])",
+                                 R"(["a", "b\"]"])",
+                                 "[[]]",
+                                 "[[1], [2, 3]]",
+                                 "[[1], 2]",
+                                 "[[1, [2]]]",
+                                 R"([[1], ["a"]])",
+                                 R"({"7": 1})",
+                                 R"({"7": -1.25e-3, "8": 2})",
+                                 R"({"07": 1})",
+                                 R"({"7": "a"})",
+                                 R"({"7": [1]})"};
+  for (const ParamField& field : ParamFields()) {
+    for (const char* const text : kValues) {
+      SCOPED_TRACE(Concat(field.name, ": ", text));
+      const std::string line =
+          WithParams(Concat("{\"", field.name, "\": ", text, "}"));
+      GenerationParams params;
+      const absl::Status status =
+          SetParam(field.name, *ParseJson(text), &params);
+      const RequestLine parsed = ParseRequestLine(line);
+      EXPECT_EQ(parsed.body.ok(), status.ok());
+      if (!status.ok()) {
+        const size_t shown = Message(status).find(", got ");
+        EXPECT_EQ(Message(parsed.body.status()).substr(0, shown),
+                  Message(status).substr(0, shown));
+      } else if (parsed.body.ok()) {
+        EXPECT_TRUE(parsed.body->params == params);
+      }
+    }
+  }
+}
+
+// Any change of a good line gives an answer, and a broken one no request.
+TEST(RequestJsonTest, MutatedLinesAreReadOrRefused) {
+  std::vector<std::string> lines;
+  for (const MalformedRequest& bad : MalformedRequests()) {
+    lines.push_back(bad.line);
+  }
+  lines.push_back(WithParams(
+      R"({"n": 3, "allowed_sequences": [[7, 8], [9]], "stop": ["é", "b"],)"
+      R"( "logit_bias": {"9": -2e0, "7": 1.5}, "temperature": 0.5})"));
+  std::mt19937 random(1);
+  for (int i = 0; i < 30'000; ++i) {
+    std::string line = lines[random() % lines.size()];
+    for (int changes = 1 + random() % 3; changes > 0 && !line.empty();
+         --changes) {
+      const size_t at = random() % line.size();
+      constexpr std::string_view kBytes =
+          "[]{}\",:\\0123456789.-+eEun \xc3\xa9";
+      switch (random() % 4) {
+        case 0:
+          line[at] = static_cast<char>(random());
+          break;
+        case 1:
+          line[at] = kBytes[random() % kBytes.size()];
+          break;
+        case 2:
+          line.insert(at, line.substr(random() % line.size(), random() % 9));
+          break;
+        default:
+          line.erase(at, 1 + random() % 3);
+      }
+    }
+    const absl::Status status = Check(line);
+    if (!ParseJson(line).ok()) {
+      EXPECT_FALSE(status.ok()) << line;
+    }
+    if (!status.ok()) {
+      EXPECT_FALSE(status.message().empty());
+      EXPECT_TRUE(IsUtf8(Message(status))) << line;
+    }
+  }
+}
+
+TEST(RequestJsonTest, ResultsAreWrittenAsTheFormatSays) {
+  Result result;
+  result.hypotheses = {{{7, 2}, -0.25f, -0.5f, FinishReason::kEos},
+                       {{7, 8}, -0.75f, -1.5f, FinishReason::kLength}};
+  result.usage = {3, 0, 4, 2};
+  const std::vector<std::string> texts = {"é", "ab"};
+  EXPECT_EQ(WriteResultLine(R"("x")", result, texts),
+            R"({"id": "x", "hypotheses": [{"tokens": [7, 2], "text": "é", )"
+            R"("score": -0.25, "cum_log_prob": -0.5, "finish_reason": "eos"}, )"
+            R"({"tokens": [7, 8], "text": "ab", "score": -0.75, )"
+            R"("cum_log_prob": -1.5, "finish_reason": "length"}], )"
+            R"("usage": {"prompt_tokens": 3, "cached_tokens": 0, )"
+            R"("generated_tokens": 4, "steps": 2}})");
+  EXPECT_EQ(WriteResultLine("1", result, {}).find("text"), std::string::npos);
+}
+
+TEST(RequestJsonTest, WhatWasAskedForIsWrittenBesideTheResult) {
+  Result result;
+  result.hypotheses = {
+      {.tokens = {7},
+       .score = -0.25f,
+       .cum_log_prob = -0.25f,
+       .finish_reason = FinishReason::kStop,
+       .logprobs = {{7, -0.25f, 2, {{9, -0.125f}, {7, -0.25f}}}}}};
+  result.usage = {2, 0, 1, 1};
+  result.seed = 18446744073709551615u;
+  result.threshold = -3.5;
+  result.prompt_logprobs = {{4, -1.5f, 3, {}}};
+  EXPECT_EQ(
+      WriteResultLine(R"("x")", result, {}),
+      R"({"id": "x", "hypotheses": [{"tokens": [7], "score": -0.25, )"
+      R"("cum_log_prob": -0.25, "finish_reason": "stop", "logprobs": )"
+      R"([{"token": 7, "log_prob": -0.25, "rank": 2, "top": )"
+      R"([{"token": 9, "log_prob": -0.125}, {"token": 7, "log_prob": -0.25}])"
+      R"(}]}], "usage": {"prompt_tokens": 2, "cached_tokens": 0, )"
+      R"("generated_tokens": 1, "steps": 1}, "seed": 18446744073709551615, )"
+      R"("threshold": -3.5, )"
+      R"("prompt_logprobs": [null, {"token": 4, "log_prob": -1.5, )"
+      R"("rank": 3, "top": []}]})");
+}
+
+}  // namespace
+}  // namespace espalier

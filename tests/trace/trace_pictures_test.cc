@@ -1,0 +1,319 @@
+// Pictures of traces, by what they promise: every candidate stands in them
+// once, winners are lit, and no text is ever anything but text.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/status_matchers.h"
+#include "tests/trace/made_up_trace.h"
+#include "trace/trace_dot.h"
+#include "trace/trace_html.h"
+#include "trace/trace_json.h"
+#include "trace/trace_label.h"
+#include "trace/trace_layout.h"
+#include "trace/trace_page_map.h"
+#include "trace/trace_svg.h"
+#include "trace/trace_text.h"
+
+namespace espalier::cli {
+namespace {
+
+using ::espalier::testing::MadeUpSearch;
+using ::espalier::testing::MakeUpTrace;
+using ::espalier::testing::StatusIs;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TraceTrees Trees(const std::vector<MadeUpSearch>& searches) {
+  TraceTrees trees;
+  for (const MadeUpSearch& search : searches) {
+    for (const TraceEvent& event : MakeUpTrace(search)) {
+      EXPECT_OK(trees.Add(event));
+    }
+  }
+  return trees;
+}
+
+const std::vector<MadeUpSearch>& Searches() {
+  static const std::vector<MadeUpSearch> searches = {
+      {.request = 3, .num_beams = 4, .num_steps = 8},
+      {.request = 1, .num_beams = 1, .num_steps = 1},
+      {.request = 9, .num_beams = 17, .num_steps = 5, .seed = 4},
+      {.request = 8, .num_beams = 2, .num_steps = 40, .ends = false}};
+  return searches;
+}
+
+int Count(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) {
+    ++count;
+  }
+  return count;
+}
+
+TEST(TracePicturesTest, EveryCandidateStandsOnceInTheTree) {
+  for (const MadeUpSearch& search : Searches()) {
+    const std::vector<TraceEvent> events = MakeUpTrace(search);
+    const TraceTrees trees = Trees({search});
+    const std::string svg = RenderTraceSvg(trees.trees());
+    const std::string dot = RenderTraceDot(trees.trees());
+    const std::string html = RenderTraceHtml(trees.trees());
+    int num_candidates = 0;
+    for (const TraceEvent& event : events) {
+      const auto* candidate = std::get_if<TraceCandidate>(&event);
+      if (candidate == nullptr) continue;
+      ++num_candidates;
+      const std::string id = Concat(candidate->node);
+      // Its dot and the line to it.
+      EXPECT_EQ(Count(svg, "data-n=\"" + id + "\""), 2) << id;
+      EXPECT_EQ(Count(html, "data-n=\"" + id + "\""), 2) << id;
+      EXPECT_EQ(Count(dot, "    t0_" + id + " ["), 1) << id;
+      const std::string parent =
+          candidate->parent < 0 ? "root" : Concat(candidate->parent);
+      EXPECT_EQ(Count(dot, "t0_" + parent + " -> t0_" + id + " ["), 1) << id;
+    }
+    const std::string text = RenderTraceText(trees.trees());
+    EXPECT_EQ(Count(text, "├ ") + Count(text, "└ "), num_candidates) << text;
+  }
+}
+
+TEST(TracePicturesTest, WinnersPathsAreLitAndNothingElse) {
+  const TraceTrees trees = Trees(Searches());
+  for (const TraceTree& tree : trees.trees()) {
+    std::vector<int> path_of(tree.nodes.size(), -1);
+    if (tree.end) {
+      for (int rank = tree.end->hypotheses.size() - 1; rank >= 0; --rank) {
+        int node = tree.end->hypotheses[rank].node;
+        EXPECT_EQ(tree.nodes[node].end_of, rank);
+        for (; node >= 0; node = tree.nodes[node].candidate.parent) {
+          path_of[node] = rank;
+        }
+      }
+    }
+    for (size_t i = 0; i < tree.nodes.size(); ++i) {
+      EXPECT_EQ(tree.nodes[i].path_of, path_of[i]);
+    }
+    const int num_lit = std::count_if(path_of.begin(), path_of.end(),
+                                      [](int rank) { return rank >= 0; });
+    const int num_best = std::count(path_of.begin(), path_of.end(), 0);
+    const std::string drawing = TreeDrawing(tree, Layout(tree));
+    EXPECT_EQ(Count(drawing, " lit"), 2 * num_lit);
+    EXPECT_EQ(Count(drawing, " lit best"), 2 * num_best);
+  }
+}
+
+TEST(TracePicturesTest, PathsReadAsText) {
+  TraceTrees trees;
+  EXPECT_OK(trees.Add(TraceRequest{.prompt = " Hello\nyou"}));
+  const std::vector<std::string> texts = {"▁It", "▁is", "n't", "</s>"};
+  for (int i = 0; i < 4; ++i) {
+    TraceCandidate event{
+        .step = i + 1, .node = i, .parent = i - 1, .text = texts[i]};
+    if (i < 3) event.slot = 0;
+    if (i == 3) {
+      event.fate = CandidateFate::kFinished;
+      event.why = "eos";
+      event.score = -1;
+    }
+    EXPECT_OK(trees.Add(event));
+  }
+  const TraceTree& tree = trees.trees().front();
+  EXPECT_EQ(PathText(tree, 3), "It isn't");
+  EXPECT_EQ(Title(tree), "Request 0: Hello↵you");
+  EXPECT_EQ(TokenLabel(tree.nodes[0].candidate), "·It");
+  EXPECT_EQ(TokenLabel({.token = 279}), "#279");
+}
+
+TEST(TracePicturesTest, LabelsNeverLieOverEachOther) {
+  for (const MadeUpSearch& search : Searches()) {
+    const TraceTrees trees = Trees({search});
+    const TraceTree& tree = trees.trees().front();
+    const TraceLayout layout = Layout(tree);
+    for (int step = 1; step <= tree.num_steps(); ++step) {
+      std::vector<std::pair<double, double>> labels;  // top and bottom
+      for (const int id : tree.steps[step - 1]) {
+        const TraceNode& node = tree.nodes[id];
+        const auto [x, y] = layout.nodes[id];
+        EXPECT_EQ(x, layout.columns[step]);
+        const double end = x + 7 * NumColumns(NodeLabel(node));
+        EXPECT_LT(end, step < tree.num_steps() ? layout.bends[step + 1]
+                                               : layout.width);
+        if (node.kept()) {
+          EXPECT_EQ(y, layout.lanes[*node.candidate.slot]);
+          labels.push_back({y - 18, y + 4});  // above its dot
+        } else {
+          labels.push_back({y - 7, y + 7});  // beside it
+        }
+      }
+      std::sort(labels.begin(), labels.end());
+      for (size_t i = 1; i < labels.size(); ++i) {
+        EXPECT_GE(labels[i].first, labels[i - 1].second) << "step " << step;
+      }
+      EXPECT_LE(labels.back().second, layout.height);
+    }
+  }
+}
+
+TEST(TracePicturesTest, ThePageMapHasACellForEachPageHeld) {
+  const TraceTrees trees = Trees({{.num_beams = 4, .num_steps = 9}});
+  const TraceTree& tree = trees.trees().front();
+  const PageMap map = DrawPageMap(tree, Layout(tree));
+  int num_cells = 0;
+  for (const TracePages& pages : tree.pages) {
+    std::set<PageId> held(pages.shared.begin(), pages.shared.end());
+    for (const TraceSlotPages& slot : pages.slots) {
+      held.insert(slot.pages.begin(), slot.pages.end());
+    }
+    for (const PageId page : held) {
+      ++num_cells;
+      EXPECT_EQ(Count(map.drawing, Concat("data-s=\"", pages.step,
+                                          "\" data-p=\"", page, "\"")),
+                1);
+    }
+  }
+  EXPECT_EQ(Count(map.drawing, "data-p="), num_cells);
+  EXPECT_EQ(map.max_holders, 4);
+}
+
+// Texts that would be markup, script, a string's end or an address.
+std::vector<std::string> Hostile() {
+  return {"</script><script>alert(1)</script>",
+          "<!--<script>",
+          "<img src=x onerror=alert(1)>",
+          "\"'`]]>",
+          "\\\"\\N",
+          "https://evil.example/",
+          "&lt;&#47;",
+          "a\nb\r\tc\u2028d\u202Ee",
+          std::string("\0\x1B\x7F", 3)};
+}
+
+TEST(TracePicturesTest, NoTextIsEverMarkup) {
+  std::vector<TraceEvent> events = MakeUpTrace({.texts = Hostile()});
+  for (TraceEvent& event : events) {
+    if (auto* request = std::get_if<TraceRequest>(&event)) {
+      request->prompt = request->strategy = Hostile()[0];
+      request->params = {{Hostile()[0], Hostile()[2]}};
+    } else if (auto* candidate = std::get_if<TraceCandidate>(&event)) {
+      candidate->why += Hostile()[0];
+    } else if (auto* end = std::get_if<TraceEnd>(&event)) {
+      end->hypotheses[0].finish_reason = Hostile()[0];
+    }
+  }
+  TraceTrees trees;
+  for (const TraceEvent& event : events) EXPECT_OK(trees.Add(event));
+  const std::string html = RenderTraceHtml(trees.trees());
+  const std::string svg = RenderTraceSvg(trees.trees());
+  const TraceTrees plain = Trees({{}});
+  const std::string plain_html = RenderTraceHtml(plain.trees());
+  const std::string plain_svg = RenderTraceSvg(plain.trees());
+  // The same elements as a trace of harmless texts has.
+  for (const std::string part :
+       {"<script", "</script", "<!--", "<img", "</", "<t"}) {
+    EXPECT_EQ(Count(html, part), Count(plain_html, part)) << part;
+    EXPECT_EQ(Count(svg, part), Count(plain_svg, part)) << part;
+  }
+  for (const char control : {'\0', '\x1B', '\x7F', '\r'}) {
+    EXPECT_EQ(html.find(control), std::string::npos);
+    EXPECT_EQ(svg.find(control), std::string::npos);
+  }
+  const std::string dot = RenderTraceDot(trees.trees());
+  for (size_t at = 0; at < dot.size();) {  // quotes are in pairs, on one line
+    const size_t line_end = dot.find('\n', at);
+    bool quoted = false;
+    for (; at < line_end; ++at) {
+      if (quoted && dot[at] == '\\') {
+        ++at;
+      } else if (dot[at] == '"') {
+        quoted = !quoted;
+      }
+    }
+    EXPECT_FALSE(quoted) << dot.substr(0, line_end);
+    ++at;
+  }
+}
+
+TEST(TracePicturesTest, ThePageRefersToNothingOutside) {
+  for (const auto& texts : {std::vector<std::string>{" vine"}, Hostile()}) {
+    const TraceTrees trees = Trees({{.texts = texts}});
+    const std::string html = RenderTraceHtml(trees.trees());
+    EXPECT_EQ(Count(html, "//"), 0);
+    for (const std::string part :
+         {"http:", " src=\"", "href=", "url(", "@import", "fetch("}) {
+      EXPECT_EQ(Count(html, part), 0) << part;
+    }
+  }
+}
+
+TEST(TraceTreesTest, EventsThatCannotFollowAreRefused) {
+  const TraceEvent begin = TraceRequest{};
+  const TraceEvent kept = TraceCandidate{.slot = 0};
+  const TraceEvent finished = TraceCandidate{
+      .node = 1, .score = -1.f, .fate = CandidateFate::kFinished};
+  const TraceEvent end = TraceEnd{.hypotheses = {{.node = 1}}};
+  const std::vector<std::pair<std::vector<TraceEvent>, std::string>> cases = {
+      {{kept}, "request 0 has not begun"},
+      {{begin, begin}, "request 0 begins twice"},
+      {{begin, kept, finished, end, end}, "request 0 has ended"},
+      {{begin, TraceCandidate{.node = 1, .slot = 0}}, "node must be 0, got 1"},
+      {{begin, TraceCandidate{.parent = 0, .slot = 0}},
+       "parent must be a candidate before, got 0"},
+      {{begin, TraceCandidate{.step = 2, .slot = 0}},
+       "step must be 1 after the root, got 2"},
+      {{begin, TraceCandidate{}}, "slot must be there exactly if"},
+      {{begin, TraceCandidate{.slot = 0, .score = 1.f}},
+       "score must be there exactly if"},
+      {{begin, TraceCandidate{.slot = -1}}, "slot must be in [0, "},
+      {{begin, TraceCandidate{.parent_slot = 1 << 30, .slot = 0}},
+       "parent_slot must be in [0, "},
+      {{begin, kept, TraceCandidate{.node = 1, .slot = 0}},
+       "slot 0 is taken in step 1"},
+      {{begin, kept, finished,
+        TraceCandidate{.step = 2, .node = 2, .parent = 1, .slot = 0}},
+       "parent must be a candidate that was kept, 1 was finished"},
+      {{begin, kept,
+        TraceCandidate{.step = 3, .node = 1, .parent = 0, .slot = 0}},
+       "step must be 2 after node 0, got 3"},
+      {{begin, kept,
+        TraceCandidate{
+            .step = 2, .node = 1, .parent = 0, .parent_slot = 1, .slot = 0}},
+       "parent_slot must be 0, where node 0 lives, got 1"},
+      {{begin, TracePages{.step = 2}}, "step must be in (0, 1], got 2"},
+      {{begin, TracePages{.slots = {{.node = 4}}}},
+       "slots.node must be a candidate before, got 4"},
+      {{begin, kept, TraceEnd{.hypotheses = {{.node = 0}}}},
+       "hypotheses.node must be a candidate that finished, got 0"},
+      {{begin, TraceEnd{.hypotheses = {{.node = 0}}}},
+       "hypotheses.node must be a candidate before, got 0"}};
+  for (const auto& [events, message] : cases) {
+    TraceTrees trees;
+    for (size_t i = 0; i + 1 < events.size(); ++i) {
+      ASSERT_OK(trees.Add(events[i])) << message;
+    }
+    EXPECT_THAT(
+        trees.Add(events.back()),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
+  }
+}
+
+TEST(TracePicturesTest, ARequestWithoutStepsOrWithAnErrorIsDrawnToo) {
+  TraceTrees trees;
+  EXPECT_OK(trees.Add(TraceRequest{.request = {1}}));
+  EXPECT_OK(trees.Add(TraceRequest{.request = {2}}));
+  EXPECT_OK(trees.Add(TraceEnd{
+      .request = {2}, .error = absl::CancelledError("the caller <left>")}));
+  EXPECT_THAT(RenderTraceHtml(trees.trees()),
+              HasSubstr("CANCELLED: the caller &lt;left&gt;"));
+  EXPECT_THAT(RenderTraceText(trees.trees()),
+              HasSubstr("CANCELLED: the caller <left>"));
+  EXPECT_THAT(RenderTraceSvg(trees.trees()), HasSubstr("Request 2"));
+  EXPECT_THAT(RenderTraceDot(trees.trees()), HasSubstr("cluster_1"));
+}
+
+}  // namespace
+}  // namespace espalier::cli

@@ -1,0 +1,105 @@
+#include "trace/trace.h"
+
+namespace espalier {
+
+std::string_view Name(CandidateFate fate) {
+  switch (fate) {
+    case CandidateFate::kKept:
+      return "kept";
+    case CandidateFate::kCut:
+      return "cut";
+    case CandidateFate::kFinished:
+      return "finished";
+  }
+  return "";
+}
+
+namespace {
+
+std::string_view StrategyName(const GenerationParams& params) {
+  if (IsBeamSearch(params)) return "beams";
+  return params.do_sample ? "samples" : "greedy";
+}
+
+json::value ToJson(EarlyStopping early_stopping) {
+  if (early_stopping == EarlyStopping::kNever) return "never";
+  return early_stopping == EarlyStopping::kTrue;
+}
+
+// Adds the fields of a search's width and end, and those of the others that
+// are not what they are by default.
+class Describer {
+ public:
+  explicit Describer(json::object* out) : out_(out) {}
+
+  template <typename T>
+  void Add(std::string_view name, const T& value) {
+    (*out_)[name] = value;
+  }
+  template <typename T>
+  void AddUnless(std::string_view name, const T& value, const T& usual) {
+    if (value != usual) Add(name, value);
+  }
+
+ private:
+  json::object* const out_;
+};
+
+void DescribeBeams(const GenerationParams& params, Describer* out) {
+  const GenerationParams usual;
+  out->Add("num_beams", params.num_beams);
+  out->Add("length_penalty", params.length_penalty);
+  if (params.length_penalty_form == LengthPenaltyForm::kWu) {
+    out->Add("length_penalty_form", "wu");
+  }
+  out->Add("early_stopping", ToJson(params.early_stopping));
+  out->AddUnless("patience", params.patience, usual.patience);
+  out->AddUnless("num_beam_groups", params.num_beam_groups,
+                 usual.num_beam_groups);
+  out->AddUnless("diversity_penalty", params.diversity_penalty,
+                 usual.diversity_penalty);
+  out->AddUnless("stochastic", params.stochastic, usual.stochastic);
+}
+
+void DescribeSamples(const GenerationParams& params, Describer* out) {
+  const GenerationParams usual;
+  if (params.best_of) out->Add("best_of", *params.best_of);
+  out->Add("temperature", params.temperature);
+  out->AddUnless("top_k", params.top_k, usual.top_k);
+  out->AddUnless("top_p", params.top_p, usual.top_p);
+  out->AddUnless("min_p", params.min_p, usual.min_p);
+  out->AddUnless("typical_p", params.typical_p, usual.typical_p);
+}
+
+}  // namespace
+
+TraceRequest DescribeRequest(RequestId id, const Request& request) {
+  const GenerationParams& params = request.params;
+  const GenerationParams usual;
+  TraceRequest event{.request = id,
+                     .strategy = std::string(StrategyName(params)),
+                     .prompt_tokens = request.prompt_tokens};
+  if (!request.caller_id.empty()) event.caller_id = request.caller_id;
+  Describer out(&event.params);
+  if (IsBeamSearch(params)) DescribeBeams(params, &out);
+  if (params.do_sample || params.stochastic) DescribeSamples(params, &out);
+  if (params.seed) out.Add("seed", *params.seed);
+  out.Add("num_return_sequences", params.num_return_sequences);
+  if (params.max_new_tokens) out.Add("max_new_tokens", *params.max_new_tokens);
+  out.AddUnless("min_new_tokens", params.min_new_tokens, usual.min_new_tokens);
+  out.AddUnless("repetition_penalty", params.repetition_penalty,
+                usual.repetition_penalty);
+  out.AddUnless("frequency_penalty", params.frequency_penalty,
+                usual.frequency_penalty);
+  out.AddUnless("presence_penalty", params.presence_penalty,
+                usual.presence_penalty);
+  out.AddUnless("no_repeat_ngram_size", params.no_repeat_ngram_size,
+                usual.no_repeat_ngram_size);
+  return event;
+}
+
+RequestId RequestOf(const TraceEvent& event) {
+  return std::visit([](const auto& e) { return e.request; }, event);
+}
+
+}  // namespace espalier

@@ -1,0 +1,126 @@
+// A trace: what a search did, step by step, as events. Engines hand events to
+// a TraceSink when they are given one (SchedulerOptions::trace), and cost
+// nothing otherwise. trace_json.h writes events to a file and reads them back;
+// `espalier trace` draws them (docs/trace.md).
+//
+// A request's events come in this order, those of several requests mixed:
+//
+//   TraceRequest                        once
+//   TracePages, then TraceCandidates    a step: what was held while it ran, and
+//                                       what its answer came to, best first
+//   TraceEnd                            once
+//
+// Candidates are the nodes of a tree of tokens, numbered from 0 within their
+// request; the root, -1, is the prompt.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "base/json.h"
+#include "request/request.h"
+
+namespace espalier {
+
+// A node of a request's tree of candidates, or the root.
+inline constexpr int kTraceRoot = -1;
+
+// A request was admitted.
+struct TraceRequest {
+  RequestId request = {};
+  std::optional<std::string> caller_id = {};  // Request::caller_id
+  std::string strategy = {};                  // "greedy", "beams", "samples"
+  json::object params = {};  // the fields of the request format that matter
+  std::vector<TokenId> prompt_tokens = {};
+  std::string prompt = {};  // what they spell; empty if nobody knows
+  friend bool operator==(const TraceRequest&, const TraceRequest&) = default;
+};
+
+// What there is to say of a request that has passed ValidateRequest.
+TraceRequest DescribeRequest(RequestId id, const Request& request);
+
+// What became of a candidate.
+enum class CandidateFate { kKept, kCut, kFinished };
+// "kept", "cut", "finished".
+std::string_view Name(CandidateFate fate);
+
+// A step's answer offered a continuation of a live sequence.
+struct TraceCandidate {
+  RequestId request = {};
+  int step = 1;             // tokens generated, this one included; from 1
+  int node = 0;             // its own: 0, 1, 2, ... in the order of events
+  int parent = kTraceRoot;  // the node it continues, kept in the step before
+  int parent_slot = 0;      // where the parent lived
+  // Where it lives from now on; unset unless it was kept.
+  std::optional<int> slot = {};
+  TokenId token = 0;
+  std::string text = {};            // the token's; empty if nobody knows
+  float log_prob = 0;               // of the token, nats
+  float cum_log_prob = 0;           // of the path, nats
+  std::optional<float> score = {};  // set if it finished
+  CandidateFate fate = CandidateFate::kKept;
+  std::string why = {};  // "among the beams", "eos", ...
+  friend bool operator==(const TraceCandidate&,
+                         const TraceCandidate&) = default;
+};
+
+// The pages a live sequence holds.
+struct TraceSlotPages {
+  int slot = 0;
+  int node = kTraceRoot;           // the sequence's last
+  std::vector<PageId> pages = {};  // behind TracePages::shared, in order
+  friend bool operator==(const TraceSlotPages&,
+                         const TraceSlotPages&) = default;
+};
+
+// The pages a request held while a step ran.
+struct TracePages {
+  RequestId request = {};
+  int step = 1;                     // the step whose candidates follow
+  std::vector<PageId> shared = {};  // every slot's table begins with these
+  std::vector<TraceSlotPages> slots = {};  // of live sequences
+  // Of the pool, by all requests; and its size.
+  int64_t num_held = 0;
+  int64_t num_pages = 0;
+  friend bool operator==(const TracePages&, const TracePages&) = default;
+};
+
+// A hypothesis of the result, or a sample.
+struct TraceHypothesis {
+  int node = 0;  // its last
+  float score = 0;
+  std::string finish_reason = {};  // as in the request format
+  friend bool operator==(const TraceHypothesis&,
+                         const TraceHypothesis&) = default;
+};
+
+// A request was answered.
+struct TraceEnd {
+  RequestId request = {};
+  std::vector<TraceHypothesis> hypotheses =
+      {};  // best first; none after an error
+  std::optional<absl::Status> error = {};
+  friend bool operator==(const TraceEnd&, const TraceEnd&) = default;
+};
+
+using TraceEvent =
+    std::variant<TraceRequest, TraceCandidate, TracePages, TraceEnd>;
+
+// Which request an event is of.
+RequestId RequestOf(const TraceEvent& event);
+
+// Takes events as they happen, on the strand of the engine that they are of.
+// It must not call the engine, and what goes wrong in it stays in it.
+class TraceSink {
+ public:
+  virtual ~TraceSink() = default;
+  virtual void On(const TraceEvent& event) = 0;
+};
+
+}  // namespace espalier

@@ -1,0 +1,337 @@
+#include "trace/trace_json.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/status.h"
+#include "request/json/read_json.h"
+
+namespace espalier {
+namespace {
+
+// --- Writing ---------------------------------------------------------------
+
+// A text as JSON can have it.
+json::string Utf8(std::string_view text) {
+  if (IsUtf8(text)) return json::string(text.data(), text.size());
+  json::string clean;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t length = std::min<size_t>(4, text.size() - begin);
+    while (length > 0 && !IsUtf8(text.substr(begin, length))) --length;
+    const std::string_view piece =
+        length > 0 ? text.substr(begin, length) : "\xEF\xBF\xBD";
+    clean.append(json::string_view(piece.data(), piece.size()));
+    begin += std::max<size_t>(length, 1);
+  }
+  return clean;
+}
+
+json::array Pages(const std::vector<PageId>& pages) {
+  json::array array;
+  for (const PageId page : pages) array.push_back(page.value);
+  return array;
+}
+
+json::object Fields(const TraceRequest& event) {
+  json::object object = {{"event", "request"},
+                         {"request", event.request.value}};
+  if (event.caller_id) object["id"] = Utf8(*event.caller_id);
+  object["strategy"] = Utf8(event.strategy);
+  object["params"] = event.params;
+  object["prompt_tokens"] =
+      json::array(event.prompt_tokens.begin(), event.prompt_tokens.end());
+  object["prompt"] = Utf8(event.prompt);
+  return object;
+}
+
+json::object Fields(const TraceCandidate& event) {
+  json::object object = {
+      {"event", "candidate"},   {"request", event.request.value},
+      {"step", event.step},     {"node", event.node},
+      {"parent", event.parent}, {"parent_slot", event.parent_slot}};
+  if (event.slot) object["slot"] = *event.slot;
+  object["token"] = event.token;
+  object["text"] = Utf8(event.text);
+  object["log_prob"] = JsonFloat(event.log_prob);
+  object["cum_log_prob"] = JsonFloat(event.cum_log_prob);
+  if (event.score) object["score"] = JsonFloat(*event.score);
+  object["what"] = Name(event.fate);
+  object["why"] = Utf8(event.why);
+  return object;
+}
+
+json::object Fields(const TracePages& event) {
+  json::array slots;
+  for (const TraceSlotPages& slot : event.slots) {
+    slots.push_back({{"slot", slot.slot},
+                     {"node", slot.node},
+                     {"pages", Pages(slot.pages)}});
+  }
+  return {{"event", "pages"},
+          {"request", event.request.value},
+          {"step", event.step},
+          {"shared", Pages(event.shared)},
+          {"slots", std::move(slots)},
+          {"num_held", event.num_held},
+          {"num_pages", event.num_pages}};
+}
+
+json::object Fields(const TraceEnd& event) {
+  json::array hypotheses;
+  for (const TraceHypothesis& hypothesis : event.hypotheses) {
+    hypotheses.push_back({{"node", hypothesis.node},
+                          {"score", JsonFloat(hypothesis.score)},
+                          {"finish_reason", Utf8(hypothesis.finish_reason)}});
+  }
+  json::object object = {{"event", "end"},
+                         {"request", event.request.value},
+                         {"hypotheses", std::move(hypotheses)}};
+  if (event.error) {
+    object["error"] = {{"code", CodeName(event.error->code())},
+                       {"message", Utf8(Message(*event.error))}};
+  }
+  return object;
+}
+
+}  // namespace
+
+// --- Reading ---------------------------------------------------------------
+
+// Beside the ones of read_json.h, whose lists look for them here.
+static absl::Status Read(std::string_view field, const json::value& value,
+                         CandidateFate* out);
+static absl::Status Read(std::string_view field, const json::value& value,
+                         TraceSlotPages* out);
+static absl::Status Read(std::string_view field, const json::value& value,
+                         TraceHypothesis* out);
+static absl::Status Read(std::string_view field, const json::value& value,
+                         std::optional<absl::Status>* out);
+
+namespace {
+
+template <typename T>
+constexpr bool kIsOptional = false;
+template <typename T>
+constexpr bool kIsOptional<std::optional<T>> = true;
+
+// The fields of one object: each is read once, and at the end none is left.
+class Reader {
+ public:
+  // `where` is put before the names of fields: "" or "slots[2].".
+  Reader(std::string where, const json::object& object)
+      : where_(std::move(where)), object_(object) {}
+
+  // Reads a field into `*out`; it must be there unless `*out` is optional.
+  template <typename T>
+  Reader& Field(std::string_view name, T* out) {
+    names_.push_back(name);
+    if (!error_.ok()) return *this;
+    const json::value* value = object_.if_contains(name);
+    if (value != nullptr) {
+      error_ = Read(Concat(where_, name), *value, out);
+    } else if (!kIsOptional<T>) {
+      error_ = InvalidArgument(where_, name, " is missing");
+    }
+    return *this;
+  }
+
+  absl::Status first_error() const { return error_; }
+
+  // Errors: the first; a field that was not asked for.
+  absl::Status Finish() const {
+    if (!error_.ok()) return error_;
+    for (const auto& [key, value] : object_) {
+      if (std::find(names_.begin(), names_.end(), key) == names_.end()) {
+        return InvalidArgument("unknown field ", where_, Shown(key));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string where_;
+  const json::object& object_;
+  std::vector<std::string_view> names_;
+  absl::Status error_;
+};
+
+// The same for an object within `field`.
+absl::StatusOr<Reader> Within(std::string_view field,
+                              const json::value& value) {
+  if (!value.is_object()) return WrongType(field, "an object", value);
+  return Reader(Concat(field, "."), value.get_object());
+}
+
+}  // namespace
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  CandidateFate* out) {
+  for (const CandidateFate fate :
+       {CandidateFate::kKept, CandidateFate::kCut, CandidateFate::kFinished}) {
+    if (!value.is_string() || value.get_string() != Name(fate)) continue;
+    *out = fate;
+    return absl::OkStatus();
+  }
+  return WrongType(field, "\"kept\", \"cut\" or \"finished\"", value);
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  TraceSlotPages* out) {
+  ASSIGN_OR_RETURN(Reader reader, Within(field, value));
+  return reader.Field("slot", &out->slot)
+      .Field("node", &out->node)
+      .Field("pages", &out->pages)
+      .Finish();
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  TraceHypothesis* out) {
+  ASSIGN_OR_RETURN(Reader reader, Within(field, value));
+  return reader.Field("node", &out->node)
+      .Field("score", &out->score)
+      .Field("finish_reason", &out->finish_reason)
+      .Finish();
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  std::optional<absl::Status>* out) {
+  ASSIGN_OR_RETURN(Reader reader, Within(field, value));
+  std::string name, message;
+  RETURN_IF_ERROR(
+      reader.Field("code", &name).Field("message", &message).Finish());
+  for (int code = 1; code <= 16; ++code) {
+    if (CodeName(static_cast<absl::StatusCode>(code)) != name) continue;
+    *out = absl::Status(static_cast<absl::StatusCode>(code), ToAbsl(message));
+    return absl::OkStatus();
+  }
+  return InvalidArgument(field, ".code is no code: ", Shown(name));
+}
+
+namespace {
+
+// The reader has been asked for "event" already.
+absl::Status ReadFields(Reader& reader, TraceRequest* event) {
+  return reader.Field("request", &event->request)
+      .Field("id", &event->caller_id)
+      .Field("strategy", &event->strategy)
+      .Field("params", &event->params)
+      .Field("prompt_tokens", &event->prompt_tokens)
+      .Field("prompt", &event->prompt)
+      .Finish();
+}
+
+absl::Status ReadFields(Reader& reader, TraceCandidate* event) {
+  return reader.Field("request", &event->request)
+      .Field("step", &event->step)
+      .Field("node", &event->node)
+      .Field("parent", &event->parent)
+      .Field("parent_slot", &event->parent_slot)
+      .Field("slot", &event->slot)
+      .Field("token", &event->token)
+      .Field("text", &event->text)
+      .Field("log_prob", &event->log_prob)
+      .Field("cum_log_prob", &event->cum_log_prob)
+      .Field("score", &event->score)
+      .Field("what", &event->fate)
+      .Field("why", &event->why)
+      .Finish();
+}
+
+absl::Status ReadFields(Reader& reader, TracePages* event) {
+  return reader.Field("request", &event->request)
+      .Field("step", &event->step)
+      .Field("shared", &event->shared)
+      .Field("slots", &event->slots)
+      .Field("num_held", &event->num_held)
+      .Field("num_pages", &event->num_pages)
+      .Finish();
+}
+
+absl::Status ReadFields(Reader& reader, TraceEnd* event) {
+  return reader.Field("request", &event->request)
+      .Field("hypotheses", &event->hypotheses)
+      .Field("error", &event->error)
+      .Finish();
+}
+
+template <typename Event>
+absl::StatusOr<TraceEvent> ReadEvent(Reader& reader) {
+  Event event;
+  RETURN_IF_ERROR(ReadFields(reader, &event));
+  return TraceEvent(std::move(event));
+}
+
+}  // namespace
+
+std::string WriteTraceLine(const TraceEvent& event) {
+  return WriteJson(std::visit([](const auto& e) { return Fields(e); }, event));
+}
+
+absl::StatusOr<TraceEvent> ParseTraceLine(std::string_view line) {
+  ASSIGN_OR_RETURN(const json::value value, ParseJson(line));
+  if (!value.is_object()) return WrongType("an event", "a JSON object", value);
+  Reader reader("", value.get_object());
+  std::string kind;
+  reader.Field("event", &kind);
+  if (kind == "request") return ReadEvent<TraceRequest>(reader);
+  if (kind == "candidate") return ReadEvent<TraceCandidate>(reader);
+  if (kind == "pages") return ReadEvent<TracePages>(reader);
+  if (kind == "end") return ReadEvent<TraceEnd>(reader);
+  if (!kind.empty()) return InvalidArgument("unknown event ", Shown(kind));
+  RETURN_IF_ERROR(reader.first_error());
+  return InvalidArgument("event must not be empty");
+}
+
+namespace {
+
+// A pipe or a device has nothing to cut.
+bool CutToNothing(int fd) {
+  struct stat info;
+  return fstat(fd, &info) == 0 &&
+         (!S_ISREG(info.st_mode) || ftruncate(fd, 0) == 0);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Open(
+    const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  FILE* const file = fd < 0 ? nullptr : fdopen(fd, "w");
+  if (file == nullptr) {
+    return FailedPrecondition("cannot write ", path, ": ",
+                              std::strerror(errno));
+  }
+  return std::unique_ptr<TraceWriter>(new TraceWriter(file, path));
+}
+
+TraceWriter::TraceWriter(FILE* file, std::string path)
+    : file_(file), path_(std::move(path)) {}
+
+TraceWriter::~TraceWriter() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+void TraceWriter::On(const TraceEvent& event) {
+  if (file_ == nullptr || failed_) return;
+  if (std::exchange(is_first_, false)) failed_ = !CutToNothing(fileno(file_));
+  if (failed_) return;
+  const std::string line = WriteTraceLine(event) + "\n";
+  failed_ = std::fwrite(line.data(), 1, line.size(), file_) != line.size();
+}
+
+absl::Status TraceWriter::Close() {
+  if (file_ != nullptr && std::fclose(std::exchange(file_, nullptr)) != 0) {
+    failed_ = true;
+  }
+  if (failed_) return Internal("cannot write ", path_, " to its end");
+  return absl::OkStatus();
+}
+
+}  // namespace espalier

@@ -1,0 +1,126 @@
+#include "trace/trace_layout.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/status.h"
+#include "trace/trace_label.h"
+
+namespace espalier {
+namespace {
+
+constexpr double kColumnWidth = 7.2;  // of a label's column, in its font
+constexpr double kAboveLane = 21;     // its labels stand on its line
+constexpr double kBelowLane = 8;
+constexpr double kHalfLaneHeight = 16;
+constexpr double kBendWidth = 44;
+constexpr double kLabelGap = 12;  // beside a label
+constexpr double kLeft = 92;      // for the names of slots
+constexpr double kTop = 34;       // for the numbers of steps
+constexpr double kTail = 8;       // behind the last label
+
+double LabelWidth(const TraceNode& node) {
+  return kColumnWidth * NumColumns(NodeLabel(node));
+}
+
+// The nodes of a step that do not live on, in the order of their parents'
+// slots.
+std::vector<int> Twigs(const TraceTree& tree, const std::vector<int>& step) {
+  std::vector<int> twigs;
+  for (const int node : step) {
+    if (!tree.nodes[node].kept()) twigs.push_back(node);
+  }
+  std::stable_sort(twigs.begin(), twigs.end(), [&](int a, int b) {
+    return tree.nodes[a].candidate.parent_slot <
+           tree.nodes[b].candidate.parent_slot;
+  });
+  return twigs;
+}
+
+// Half lanes below each lane, so that those of every step find room.
+int NumHalfLanes(const TraceTree& tree) {
+  size_t most = 0;
+  for (const std::vector<int>& step : tree.steps) {
+    most = std::max(most, Twigs(tree, step).size());
+  }
+  return static_cast<int>((most + tree.num_slots - 1) / tree.num_slots);
+}
+
+// Gives `twigs` half lanes: each the first free one from its parent's on; then,
+// from the end, back to where there are half lanes.
+std::vector<int> HalfLanes(const TraceTree& tree, const std::vector<int>& twigs,
+                           int per_lane) {
+  std::vector<int> places;
+  int next = 0;
+  for (const int twig : twigs) {
+    const int wanted = tree.nodes[twig].candidate.parent_slot * per_lane;
+    places.push_back(std::max(next, wanted));
+    next = places.back() + 1;
+  }
+  int end = tree.num_slots * per_lane;
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+    end = std::min(*place, end - 1);
+    *place = end;
+  }
+  return places;
+}
+
+void PlaceColumns(const TraceTree& tree, TraceLayout* layout) {
+  double x = kLeft;
+  double label = 0;  // the widest of the column before
+  layout->columns = {x};
+  layout->bends = {x};
+  for (const std::vector<int>& step : tree.steps) {
+    const double bend = x + (label > 0 ? label + 2 * kLabelGap : kLabelGap);
+    x = bend + kBendWidth;
+    layout->bends.push_back(bend);
+    layout->columns.push_back(x);
+    label = 0;
+    for (const int node : step) {
+      label = std::max(label, LabelWidth(tree.nodes[node]));
+    }
+  }
+  layout->width = x + kLabelGap + label + kTail;
+}
+
+}  // namespace
+
+TraceLayout Layout(const TraceTree& tree) {
+  TraceLayout layout;
+  PlaceColumns(tree, &layout);
+  const int per_lane = NumHalfLanes(tree);
+  const double lane_height =
+      kAboveLane + kBelowLane + per_lane * kHalfLaneHeight;
+  for (int slot = 0; slot < tree.num_slots; ++slot) {
+    layout.lanes.push_back(kTop + kAboveLane + slot * lane_height);
+  }
+  layout.height = kTop + tree.num_slots * lane_height;
+  layout.root = {layout.columns[0], layout.lanes[0]};
+  layout.nodes.resize(tree.nodes.size());
+  for (int step = 1; step <= tree.num_steps(); ++step) {
+    const double x = layout.columns[step];
+    for (const int node : tree.steps[step - 1]) {
+      const std::optional<int>& slot = tree.nodes[node].candidate.slot;
+      if (slot) layout.nodes[node] = {x, layout.lanes[*slot]};
+    }
+    const std::vector<int> twigs = Twigs(tree, tree.steps[step - 1]);
+    const std::vector<int> places = HalfLanes(tree, twigs, per_lane);
+    for (size_t i = 0; i < twigs.size(); ++i) {
+      const int half = places[i] % per_lane;
+      layout.nodes[twigs[i]] = {x, layout.lanes[places[i] / per_lane] +
+                                       kBelowLane +
+                                       kHalfLaneHeight * (half + 0.5)};
+    }
+  }
+  return layout;
+}
+
+std::string NodeLabel(const TraceNode& node) {
+  const TraceCandidate& candidate = node.candidate;
+  std::string label = Shortened(TokenLabel(candidate), kMaxLabelColumns);
+  if (candidate.score) label += Concat(" ", ScoreLabel(*candidate.score));
+  if (node.end_of >= 0) label += Concat(" #", node.end_of + 1);
+  return label;
+}
+
+}  // namespace espalier

@@ -1,0 +1,118 @@
+#include "trace/trace_page_map.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+constexpr double kMargin = 6;
+constexpr double kRowHeight = 15;
+// With more rows than this they are thinner, and without words.
+constexpr int kMaxTallRows = 96;
+constexpr double kThinRowHeight = 4;
+
+// How many of a request's sequences hold each of its pages.
+std::map<PageId, int> Holders(const TracePages& pages) {
+  std::map<PageId, int> holders;
+  for (const PageId page : pages.shared) {
+    holders[page] += static_cast<int>(pages.slots.size());
+  }
+  for (const TraceSlotPages& slot : pages.slots) {
+    for (const PageId page : slot.pages) ++holders[page];
+  }
+  return holders;
+}
+
+// Rows in the order in which pages came to the request; by id, where several
+// came at once.
+class Rows {
+ public:
+  int Of(PageId page) {
+    return rows_.try_emplace(page, static_cast<int>(rows_.size()))
+        .first->second;
+  }
+  const std::map<PageId, int>& all() const { return rows_; }
+  int count() const { return static_cast<int>(rows_.size()); }
+
+ private:
+  std::map<PageId, int> rows_;
+};
+
+Rows AllRows(const TraceTree& tree) {
+  Rows rows;
+  for (const TracePages& pages : tree.pages) {
+    for (const auto& [page, count] : Holders(pages)) rows.Of(page);
+  }
+  return rows;
+}
+
+// Strength of a cell's colour, of one to the most holders.
+double Strength(int holders, int max_holders) {
+  constexpr double kWeakest = 0.16;
+  constexpr double kStrongest = 0.85;
+  if (max_holders <= 1) return kWeakest;
+  return kWeakest + (kStrongest - kWeakest) * (holders - 1) / (max_holders - 1);
+}
+
+// The cell of a page held by `count` sequences.
+std::string Cell(PageId page, int step, int count, double strength,
+                 const TraceLayout& layout, double y, bool tall) {
+  const double left = layout.columns[step - 1];
+  const double width = layout.columns[step] - left;
+  const double height = tall ? kRowHeight : kThinRowHeight;
+  std::string cell = absl::StrFormat(
+      "<g class=\"p%s\" data-s=\"%d\" data-p=\"%d\">"
+      "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
+      "fill-opacity=\"%.2f\"/>",
+      strength > 0.5 ? " strong" : "", step, page.value, left + 0.5, y,
+      width - 1, height - 1, strength);
+  if (tall) {
+    cell += absl::StrFormat(
+        "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%d</text>",
+        left + width / 2, y + 11, count);
+  }
+  return cell + "</g>\n";
+}
+
+int MaxHolders(const TraceTree& tree) {
+  int most = 0;
+  for (const TracePages& pages : tree.pages) {
+    for (const auto& [page, count] : Holders(pages)) {
+      most = std::max(most, count);
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+PageMap DrawPageMap(const TraceTree& tree, const TraceLayout& layout) {
+  const Rows rows = AllRows(tree);
+  PageMap map = {.drawing = "",
+                 .num_pages = rows.count(),
+                 .max_holders = MaxHolders(tree)};
+  const bool tall = map.num_pages <= kMaxTallRows;
+  const double row_height = tall ? kRowHeight : kThinRowHeight;
+  map.height = kMargin + row_height * map.num_pages + kMargin;
+  for (const TracePages& pages : tree.pages) {
+    if (pages.step > tree.num_steps()) continue;  // it was never answered
+    for (const auto& [page, count] : Holders(pages)) {
+      map.drawing +=
+          Cell(page, pages.step, count, Strength(count, map.max_holders),
+               layout, kMargin + row_height * rows.all().at(page), tall);
+    }
+  }
+  if (!tall) return map;
+  for (const auto& [page, row] : rows.all()) {
+    map.drawing += absl::StrFormat(
+        "<text class=\"lane\" x=\"0\" y=\"%.1f\">page %d</text>\n",
+        kMargin + row_height * row + 11, page.value);
+  }
+  return map;
+}
+
+}  // namespace espalier

@@ -1,0 +1,165 @@
+#include "trace/trace_tree.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+// No search has more slots, and a picture of them no end.
+constexpr int kMaxSlots = 1 << 20;
+
+absl::Status CheckNode(const TraceTree& tree, std::string_view field,
+                       int node) {
+  if (node >= 0 && node < tree.nodes.size()) return absl::OkStatus();
+  return InvalidArgument(field, " must be a candidate before, got ", node);
+}
+
+absl::Status CheckParent(const TraceTree& tree, const TraceCandidate& event) {
+  if (event.parent == kTraceRoot) {
+    if (event.step == 1) return absl::OkStatus();
+    return InvalidArgument("step must be 1 after the root, got ", event.step);
+  }
+  RETURN_IF_ERROR(CheckNode(tree, "parent", event.parent));
+  const TraceCandidate& parent = tree.nodes[event.parent].candidate;
+  if (parent.fate != CandidateFate::kKept) {
+    return InvalidArgument("parent must be a candidate that was kept, ",
+                           event.parent, " was ", Name(parent.fate));
+  }
+  if (event.step != parent.step + 1) {
+    return InvalidArgument("step must be ", parent.step + 1, " after node ",
+                           event.parent, ", got ", event.step);
+  }
+  if (event.parent_slot != *parent.slot) {
+    return InvalidArgument("parent_slot must be ", *parent.slot,
+                           ", where node ", event.parent, " lives, got ",
+                           event.parent_slot);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCandidate(const TraceTree& tree,
+                            const TraceCandidate& event) {
+  if (event.node != tree.nodes.size()) {
+    return InvalidArgument("node must be ", tree.nodes.size(), ", got ",
+                           event.node);
+  }
+  RETURN_IF_ERROR(CheckParent(tree, event));
+  if (event.step < tree.num_steps()) {
+    return InvalidArgument("step must be ", tree.num_steps(),
+                           " or the one after it, got ", event.step);
+  }
+  if (event.parent_slot < 0 || event.parent_slot >= kMaxSlots) {
+    return InvalidArgument("parent_slot must be in [0, ", kMaxSlots, "), got ",
+                           event.parent_slot);
+  }
+  if (event.slot.has_value() != (event.fate == CandidateFate::kKept)) {
+    return InvalidArgument("slot must be there exactly if what is \"kept\"");
+  }
+  if (event.slot && (*event.slot < 0 || *event.slot >= kMaxSlots)) {
+    return InvalidArgument("slot must be in [0, ", kMaxSlots, "), got ",
+                           *event.slot);
+  }
+  if (event.score.has_value() != (event.fate == CandidateFate::kFinished)) {
+    return InvalidArgument(
+        "score must be there exactly if what is \"finished\"");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<int> TraceTree::Path(int node) const {
+  std::vector<int> path;
+  for (; node != kTraceRoot; node = nodes[node].candidate.parent) {
+    path.push_back(node);
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+absl::Status TraceTrees::Add(TraceEvent event) {
+  const RequestId id = RequestOf(event);
+  const bool begins = std::holds_alternative<TraceRequest>(event);
+  const auto known = open_.find(id);
+  if (begins && known != open_.end()) {
+    return InvalidArgument("request ", id, " begins twice");
+  }
+  if (!begins && known == open_.end()) {
+    return InvalidArgument("request ", id, " has not begun");
+  }
+  if (begins) {
+    open_[id].tree = &trees_.emplace_back();
+  } else if (known->second.tree->end) {
+    return InvalidArgument("request ", id, " has ended");
+  }
+  return std::visit([&](auto& e) { return AddTo(open_[id], std::move(e)); },
+                    event);
+}
+
+absl::Status TraceTrees::AddTo(Open& open, TraceRequest event) {
+  open.tree->request = std::move(event);
+  return absl::OkStatus();
+}
+
+absl::Status TraceTrees::AddTo(Open& open, TraceCandidate event) {
+  TraceTree& tree = *open.tree;
+  RETURN_IF_ERROR(CheckCandidate(tree, event));
+  const bool new_step = event.step > tree.num_steps();
+  if (event.slot && !new_step && open.taken.count(*event.slot) > 0) {
+    return InvalidArgument("slot ", *event.slot, " is taken in step ",
+                           event.step);
+  }
+  if (new_step) {
+    tree.steps.emplace_back();
+    open.taken.clear();
+  }
+  if (event.slot) open.taken.insert(*event.slot);
+  tree.num_slots = std::max(
+      {tree.num_slots, event.parent_slot + 1, event.slot.value_or(0) + 1});
+  tree.steps.back().push_back(event.node);
+  (event.parent == kTraceRoot ? tree.first : tree.nodes[event.parent].children)
+      .push_back(event.node);
+  tree.nodes.push_back({.candidate = std::move(event), .children = {}});
+  return absl::OkStatus();
+}
+
+absl::Status TraceTrees::AddTo(Open& open, TracePages event) {
+  TraceTree& tree = *open.tree;
+  const int last = tree.pages.empty() ? 0 : tree.pages.back().step;
+  if (event.step <= last || event.step > tree.num_steps() + 1) {
+    return InvalidArgument("step must be in (", last, ", ",
+                           tree.num_steps() + 1, "], got ", event.step);
+  }
+  for (const TraceSlotPages& slot : event.slots) {
+    if (slot.node == kTraceRoot) continue;
+    RETURN_IF_ERROR(CheckNode(tree, "slots.node", slot.node));
+  }
+  tree.pages.push_back(std::move(event));
+  return absl::OkStatus();
+}
+
+absl::Status TraceTrees::AddTo(Open& open, TraceEnd event) {
+  TraceTree& tree = *open.tree;
+  for (const TraceHypothesis& hypothesis : event.hypotheses) {
+    RETURN_IF_ERROR(CheckNode(tree, "hypotheses.node", hypothesis.node));
+    if (tree.nodes[hypothesis.node].candidate.fate !=
+        CandidateFate::kFinished) {
+      return InvalidArgument("hypotheses.node must be a candidate that ",
+                             "finished, got ", hypothesis.node);
+    }
+  }
+  // From worst to best, so that the best has the last word.
+  for (int rank = static_cast<int>(event.hypotheses.size()) - 1; rank >= 0;
+       --rank) {
+    const int last = event.hypotheses[rank].node;
+    tree.nodes[last].end_of = rank;
+    for (const int node : tree.Path(last)) tree.nodes[node].path_of = rank;
+  }
+  tree.end = std::move(event);
+  return absl::OkStatus();
+}
+
+}  // namespace espalier

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Fails where an include points up, or to another room of the same floor.
+
+    tools/check_layers.py [ROOT]
+
+The rooms and their floors are those of the picture in docs/architecture.md:
+the first fenced block with a line " floor 1   ...". A file belongs to the room
+with the longest name that its path begins with, and every folder with sources
+must belong to one. Tests, benchmarks and tools may include anything.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+SOURCES = {".h", ".cc", ".cu", ".cuh"}
+UNCHECKED = {"tests", "benchmarks", "tools", "build"}
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+ROOM = re.compile(r"^ (?:floor (\d+) +| {10,})([a-z_]+(?:/[a-z_]+)*/)(?: |$)")
+
+
+def read_floors(text: str) -> dict[str, int]:
+    """The floor of each room of the picture in `text`, by the room's name."""
+    for block in re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        floors: dict[str, int] = {}
+        floor = None
+        for line in block.splitlines():
+            match = ROOM.match(line)
+            if not match:
+                continue
+            floor = int(match[1]) if match[1] else floor
+            if floor is not None:
+                floors[match[2]] = floor
+        if 1 in floors.values():
+            return floors
+    raise ValueError("no picture of rooms with their floors")
+
+
+def room_of(path: str, floors: dict[str, int]) -> str | None:
+    rooms = [room for room in floors if path.startswith(room)]
+    return max(rooms, key=len, default=None)
+
+
+def find_faults(root: Path) -> list[str]:
+    floors = read_floors((root / "docs/architecture.md").read_text())
+    faults = []
+    for room in floors:
+        if not (root / room).is_dir():
+            faults.append(f"docs/architecture.md: there is no {room}")
+    for source in sorted(root.rglob("*")):
+        path = source.relative_to(root).as_posix()
+        top = path.split("/")[0]
+        if source.suffix not in SOURCES or top in UNCHECKED or top[0] == ".":
+            continue
+        room = room_of(path, floors)
+        if room is None:
+            faults.append(f"{path}: in no room of docs/architecture.md")
+            continue
+        for included in INCLUDE.findall(source.read_text()):
+            other = room_of(included, floors)
+            if other is None or other == room or floors[other] < floors[room]:
+                continue
+            way = "beside it" if floors[other] == floors[room] else "above it"
+            faults.append(f"{path}: includes {included}; {other} is {way}")
+    return faults
+
+
+def main() -> int:
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1])
+    faults = find_faults(root)
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

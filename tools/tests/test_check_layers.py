@@ -1,0 +1,79 @@
+"""What tools/check_layers.py calls a fault, and that the project has none."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tools import check_layers  # noqa: E402
+
+PICTURE = """# Map
+
+```
+$ not the picture
+```
+
+```
+ floor 3   top/            uses all
+ floor 2   left/           one
+                           of two
+           left/inner/     the same floor
+           right/          the other
+ floor 1   base/           what all use
+```
+"""
+
+
+class CheckLayersTest(unittest.TestCase):
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = pathlib.Path(directory.name)
+        self.write("docs/architecture.md", PICTURE)
+        for room in ("top", "left/inner", "right", "base"):
+            self.write(f"{room}/a.h", "")
+
+    def write(self, path, text):
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text)
+
+    def faults(self):
+        return check_layers.find_faults(self.root)
+
+    def test_includes_that_point_down_or_stay_are_right(self):
+        self.write("top/b.cc", '#include "left/inner/a.h"\n#include "top/a.h"\n')
+        self.write("left/b.h", '#include <left>\n#include "base/a.h"\n')
+        self.write("tests/b.cc", '#include "top/a.h"\n')
+        self.assertEqual(self.faults(), [])
+
+    def test_an_include_that_points_up_is_named(self):
+        self.write("base/b.cc", '#include "base/a.h"\n#include "top/a.h"\n')
+        self.assertEqual(self.faults(),
+                         ["base/b.cc: includes top/a.h; top/ is above it"])
+
+    def test_rooms_of_a_floor_do_not_know_each_other(self):
+        self.write("right/b.cu", '#include "left/inner/a.h"\n')
+        self.write("left/b.h", '#include "left/inner/a.h"\n')
+        self.assertEqual(
+            self.faults(),
+            ["left/b.h: includes left/inner/a.h; left/inner/ is beside it",
+             "right/b.cu: includes left/inner/a.h; left/inner/ is beside it"])
+
+    def test_picture_and_folders_agree(self):
+        self.write("attic/a.h", "")
+        (self.root / "right/a.h").unlink()
+        (self.root / "right").rmdir()
+        self.assertEqual(self.faults(),
+                         ["docs/architecture.md: there is no right/",
+                          "attic/a.h: in no room of docs/architecture.md"])
+
+    def test_the_project_has_no_fault(self):
+        self.assertEqual(check_layers.find_faults(ROOT), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "exec_request/diverse_choice.h"
+#include "kernels/sample/gumbel.h"
 #include "kernels/sample/perturb.h"
 
 namespace espalier {
@@ -50,10 +51,35 @@ double Contenders::Above(int row) const {
 
 std::vector<double> Contenders::SumsOf(
     int row, std::span<const Candidate> candidates) const {
+  const RandomKey key =
+      PerturbKey(selection_.rule->sampling.seed, row, selection_.num_generated);
   std::vector<double> sums;
-  AddNoise(candidates, selection_.rule->sampling.seed, row,
-           selection_.num_generated, &sums);
+  double maximum = kNoFloor;
+  for (const Candidate& candidate : candidates) {
+    const double sum = candidate.cum_log_prob + Gumbel(key, candidate.token);
+    if (std::isnan(sum)) return {};
+    sums.push_back(sum);
+    maximum = std::max(maximum, sum);
+    if (EndsBehind(row, sum, maximum)) break;
+  }
   return sums;
+}
+
+// The order is that of value + noise, where sums have cum_log_prob, rounded to
+// float32 once: by less than 2^-24 of itself, which is no further from the sum
+// than noise goes, 36.7. So a sum that stands behind is higher by less than the
+// slack below, that of devices' noise included. ShiftToMaximum keeps the order
+// but for the rounding of double; and where the maximum may stand behind it is
+// the parent's sum that is too low.
+bool Contenders::EndsBehind(int row, double sum, double maximum) const {
+  const double floor = floor_.load(std::memory_order_relaxed);
+  if (floor == kNoFloor) return false;
+  const double most = sum + 0x1p-22 * (std::abs(sum) + 64);
+  if (ranking_.parent_sums.empty()) return most < floor;
+  const double parent = ranking_.parent_sums[row];
+  const double slack =
+      0x1p-40 * (std::abs(most) + std::abs(maximum) + std::abs(parent) + 64);
+  return ShiftToMaximum(most, maximum, parent) + slack < floor;
 }
 
 size_t Contenders::Shift(int row, std::vector<double>* sums) const {
@@ -68,12 +94,15 @@ size_t Contenders::Shift(int row, std::vector<double>* sums) const {
 
 void Contenders::Add(int row, std::vector<Candidate> candidates) {
   Row& added = rows_[row];
+  std::vector<double> sums;
   // A row that is not a number ends the request: it stays.
-  if (!by_sums() || candidates.empty() || candidates[0].token < 0) {
+  if (by_sums() && !candidates.empty() && candidates[0].token >= 0) {
+    sums = SumsOf(row, candidates);
+  }
+  if (sums.empty()) {
     added.candidates = std::move(candidates);
     return;
   }
-  std::vector<double> sums = SumsOf(row, candidates);
   const bool shifts = !ranking_.parent_sums.empty();
   const size_t highest = shifts ? Shift(row, &sums) : sums.size();
   RaiseFloor(sums);

@@ -8,6 +8,10 @@
 //               highest of each row that has any, which shifts its others
 //   diverse     what each group can choose when those before it have chosen
 //
+// A perturbed row comes in falling order of value + noise (step_plan.h). So
+// what stands behind a candidate too low to be taken is not looked at: of k
+// rows of k + 1 candidates, noise is computed for a few of each.
+//
 // What is left is in the order of rows, and within rows as they came, so that
 // whoever ranks it again breaks ties as if nothing had been left out.
 //
@@ -32,7 +36,8 @@ class Contenders {
   // above this cannot be taken. Never falls.
   double Above(int row) const;
 
-  // Takes the candidates of one row, in its order. Throws std::bad_alloc.
+  // Takes the candidates of one row, in its order. A row of which something is
+  // no number stays as it is. Throws std::bad_alloc.
   // REQUIRES: each row comes once, candidate.beam is the row.
   void Add(int row, std::vector<Candidate> candidates);
 
@@ -47,9 +52,13 @@ class Contenders {
   };
 
   bool by_sums() const { return ranking_.num_first > 0; }
-  // cum_log_prob + noise.
+  // cum_log_prob + noise, of the first candidates: none of the others can be
+  // taken, nor is one the highest of a row of which some can. Empty: some sum
+  // is no number.
   std::vector<double> SumsOf(int row,
                              std::span<const Candidate> candidates) const;
+  // Whether that holds of all that stand behind a candidate of this sum.
+  bool EndsBehind(int row, double sum, double maximum) const;
   // Shifts the sums of a row's candidates; returns which was the highest.
   size_t Shift(int row, std::vector<double>* sums) const;
   // Learns from more sums how high the first ones are.

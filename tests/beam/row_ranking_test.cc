@@ -1,6 +1,7 @@
 // What executors may leave out of an answer by rows (RowRanking) matters to no
 // search: sampled, stochastic and diverse beams end the same with it and
-// without, to the bit.
+// without, to the bit; and an executor that has whole rows first, as on a
+// device, leaves the same as one that ranks them while they are read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 
 #include "beam/make_strategy.h"
 #include "beam/selection_options.h"
+#include "exec_request/contenders.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"
 
@@ -75,6 +77,23 @@ struct Outcome {
   size_t num_candidates = 0;  // in all answers
 };
 
+// What is left of the answer with all candidates.
+std::vector<Candidate> Left(const PlanSelection& selection,
+                            const std::vector<std::vector<float>>& logits) {
+  PlanSelection whole = selection;
+  whole.ranking = {};
+  std::vector<std::vector<Candidate>> rows(selection.num_rows);
+  for (const Candidate& candidate :
+       AnswerAsTheEngine(whole, logits).candidates) {
+    rows[candidate.beam].push_back(candidate);
+  }
+  Contenders contenders(selection);
+  for (int row = 0; row < selection.num_rows; ++row) {
+    contenders.Add(row, rows[row]);
+  }
+  return contenders.Take();
+}
+
 Outcome RunSearch(const AnySearch& search, bool ranks) {
   const Request& request = search.request;
   const LogitsModel model = ToyLogitsModel(search.options);
@@ -92,6 +111,9 @@ Outcome RunSearch(const AnySearch& search, bool ranks) {
       logits.push_back(model(selection.histories.back()));
     }
     const SelectionResult answer = AnswerAsTheEngine(selection, logits);
+    if (ranks) {
+      EXPECT_EQ(answer.candidates, Left(selection, logits));
+    }
     outcome.num_candidates += answer.candidates.size();
     outcome.status = strategy->Advance(answer).status();
     if (!outcome.status.ok()) return outcome;

@@ -80,9 +80,9 @@ class CudaExecutor::Impl {
   int ordinal() const { return device_.ordinal; }
 
   void Start(StepPlan plan, Done done) {
-    thread_->Post([this, plan = std::move(plan), done = std::move(done)] {
-      return Run(plan, done);
-    });
+    thread_->Post([this,
+                   plan = std::make_shared<const StepPlan>(std::move(plan)),
+                   done = std::move(done)] { return Run(plan, done); });
   }
 
   CudaExecutorFigures figures() const {
@@ -102,8 +102,9 @@ class CudaExecutor::Impl {
 
  private:
   struct InFlight {
-    CudaStep step;
-    int slot = 0;  // and report
+    std::shared_ptr<const StepPlan> plan;
+    CudaStep step;  // of `plan`
+    int slot = 0;   // and report
     bool was_waiting = false;
   };
 
@@ -122,7 +123,8 @@ class CudaExecutor::Impl {
   absl::Status Init();
 
   // On the thread.
-  CudaDriverThread::Poll Run(const StepPlan& plan, const Done& done);
+  CudaDriverThread::Poll Run(const std::shared_ptr<const StepPlan>& plan,
+                             const Done& done);
   absl::StatusOr<InFlight> LaunchSafely(const StepPlan& plan);
   absl::StatusOr<InFlight> Launch(const StepPlan& plan);
   absl::Status ReserveFor(const StepPlan& plan);
@@ -192,16 +194,16 @@ absl::Status CudaExecutor::Impl::Init() {
   return absl::OkStatus();
 }
 
-CudaDriverThread::Poll CudaExecutor::Impl::Run(const StepPlan& plan,
-                                               const Done& done) {
-  if (plan.empty()) {
-    builder_->DropEnded(plan);
+CudaDriverThread::Poll CudaExecutor::Impl::Run(
+    const std::shared_ptr<const StepPlan>& plan, const Done& done) {
+  if (plan->empty()) {
+    builder_->DropEnded(*plan);
     return [done] {
       done(StepResult());
       return true;
     };
   }
-  absl::StatusOr<InFlight> in_flight = LaunchSafely(plan);
+  absl::StatusOr<InFlight> in_flight = LaunchSafely(*plan);
   if (!in_flight.ok()) {
     // What was enqueued may still read the slot.
     cudaStreamSynchronize(stream_.get());
@@ -211,6 +213,7 @@ CudaDriverThread::Poll CudaExecutor::Impl::Run(const StepPlan& plan,
       return true;
     };
   }
+  in_flight->plan = plan;
   return [this, done, in_flight = *std::move(in_flight)] {
     if (IsRunning(in_flight.slot)) return false;
     done(Finish(in_flight));
@@ -304,7 +307,8 @@ absl::StatusOr<StepResult> CudaExecutor::Impl::Finish(
   RETURN_IF_ERROR(
       CudaStatus(cudaEventSynchronize(slots_[in_flight.slot].ended.get()),
                  "a step on the device"));
-  const CudaReportRing::Header header = reports_.header(in_flight.slot);
+  const CudaReportReader report = reports_.reader(in_flight.slot);
+  const CudaReportRing::Header header = report.header();
   {
     const std::lock_guard lock(mutex_);
     times_.Add(header.started_ns, header.ended_ns, in_flight.was_waiting);
@@ -312,10 +316,10 @@ absl::StatusOr<StepResult> CudaExecutor::Impl::Finish(
   try {
     StepResult result;
     for (const CudaStep::Answer& answer : in_flight.step.answers) {
-      result.selections.push_back(reports_.Read(in_flight.slot, answer));
+      result.selections.push_back(report.Read(answer));
     }
     for (const CudaStep::Scored& scored : in_flight.step.scorings) {
-      result.scorings.push_back(reports_.Read(in_flight.slot, scored));
+      result.scorings.push_back(report.Read(scored));
     }
     result.forward_time =
         absl::Nanoseconds(header.ended_ns - header.started_ns);

@@ -182,10 +182,9 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
     step->answers.push_back(
         {.request = selection.request,
          .has_log_probs = selection.rule->num_logprobs >= 0});
-    if (selection.rule->perturbed) {
-      step->answers.back().cum_log_probs = selection.cum_log_probs;
-      step->answers.back().error = perturbing_;
-    }
+    if (selection.rule->kind != SelectionKind::kRows) continue;
+    step->answers.back().rows = &selection;
+    if (selection.rule->perturbed) step->answers.back().error = perturbing_;
   }
   for (const GroupContinuation& continuation : plan.continuations) {
     step->answers.push_back(

@@ -52,8 +52,8 @@ struct CudaStep {
     RequestId request = {};
     // Whether there are log-probabilities of candidates.
     bool has_log_probs = false;
-    // Of perturbed rows, by rank: theirs are not in the device's sums.
-    std::vector<float> cum_log_probs = {};
+    // Of kRows, by which rows are ranked; of the plan, which lives as long.
+    const PlanSelection* rows = nullptr;
     std::vector<CudaAnswerPart> parts = {};  // none: was not fed
     absl::Status error = absl::OkStatus();
   };

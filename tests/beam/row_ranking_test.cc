@@ -10,7 +10,7 @@
 
 #include "beam/make_strategy.h"
 #include "beam/selection_options.h"
-#include "exec_request/contenders.h"
+#include "executor/contenders.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"
 

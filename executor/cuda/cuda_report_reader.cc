@@ -1,0 +1,104 @@
+#include "executor/cuda/cuda_report_reader.h"
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "executor/contenders.h"
+
+namespace espalier {
+
+CudaReportReader::CudaReportReader(const CudaReportRing& ring,
+                                   const CudaLogProbRing& log_prob_ring,
+                                   int report)
+    : header_(ring.headers[report]),
+      num_candidates_(ring.num_candidates + int64_t{report} * ring.max_groups),
+      candidates_(ring.candidates + int64_t{report} * ring.max_candidates),
+      scores_(log_prob_ring.scores + int64_t{report} * log_prob_ring.max_asked),
+      best_(log_prob_ring.best + int64_t{report} * log_prob_ring.max_best),
+      num_found_(log_prob_ring.num_found +
+                 int64_t{report} * log_prob_ring.max_lines) {}
+
+SelectionResult CudaReportReader::Read(const CudaStep::Answer& answer) const {
+  SelectionResult result = {.request = answer.request, .error = answer.error};
+  if (answer.rows != nullptr) {
+    Contenders contenders(*answer.rows);
+    for (const CudaAnswerPart& row : answer.parts) {
+      contenders.Add(row.first_rank, CandidatesOf(answer, row));
+    }
+    result.candidates = contenders.Take();
+  } else if (!answer.parts.empty()) {
+    result.candidates = CandidatesOf(answer, answer.parts.front());
+  }
+  if (answer.has_log_probs) {
+    result.logprobs = LogProbsOf(answer, result.candidates);
+  }
+  return result;
+}
+
+std::vector<Candidate> CudaReportReader::CandidatesOf(
+    const CudaStep::Answer& answer, const CudaAnswerPart& part) const {
+  const PlanSelection* const rows = answer.rows;
+  // Perturbed scores leave out what the row's beam had before.
+  const bool adds = rows != nullptr && rows->rule->perturbed;
+  const std::span all(candidates_ + part.first_candidate,
+                      num_candidates_[part.group_idx]);
+  std::vector<Candidate> candidates;
+  candidates.reserve(all.size());
+  for (Candidate candidate : all) {
+    if (adds) {
+      candidate.cum_log_prob += rows->cum_log_probs[part.first_rank];
+      if (std::isinf(candidate.cum_log_prob)) continue;  // below float32
+    }
+    candidate.beam += part.first_rank;
+    candidates.push_back(candidate);
+  }
+  return candidates;
+}
+
+std::vector<TokenLogProb> CudaReportReader::LogProbsOf(
+    const CudaStep::Answer& answer,
+    std::span<const Candidate> candidates) const {
+  std::vector<TokenLogProb> log_probs;
+  log_probs.reserve(candidates.size());
+  for (const CudaAnswerPart& part : answer.parts) {
+    const int count = num_candidates_[part.group_idx];
+    for (int i = 0; i < count && log_probs.size() < candidates.size(); ++i) {
+      const auto& [line, token, sum] = candidates_[part.first_candidate + i];
+      const Candidate& next = candidates[log_probs.size()];
+      if (next.beam != part.first_rank + line || next.token != token) continue;
+      log_probs.push_back(ReadLogProb(part.log_probs, i, line, token));
+    }
+  }
+  return log_probs;
+}
+
+ScoringResult CudaReportReader::Read(const CudaStep::Scored& scored) const {
+  ScoringResult result = {.request = scored.request, .logprobs = {}};
+  for (int i = 0; i < std::ssize(scored.tokens); ++i) {
+    result.logprobs.push_back(
+        ReadLogProb(scored.place, i, i, scored.tokens[i]));
+  }
+  return result;
+}
+
+TokenLogProb CudaReportReader::ReadLogProb(const CudaLogProbPlace& place,
+                                           int asked_idx, int line,
+                                           TokenId token) const {
+  if (token < 0) return {.token = token, .best = {}};  // there is none
+  const CudaTokenScore score = scores_[place.first_asked + asked_idx];
+  TokenLogProb result = {.token = token,
+                         .log_prob = score.log_prob,
+                         .rank = score.rank,
+                         .best = {}};
+  if (place.num_best == 0) return result;
+  const int num_found = num_found_[place.first_best_group + line];
+  const Candidate* const best =
+      best_ + place.first_best + line * place.num_best;
+  for (int i = 0; i < num_found; ++i) {
+    result.best.push_back({best[i].token, best[i].cum_log_prob});
+  }
+  return result;
+}
+
+}  // namespace espalier

@@ -1,0 +1,54 @@
+// CudaReportReader: what a step on the device has written of its answers, as
+// the results that executors give.
+//
+// The device answers kRows with all candidates of each row. Of these a reader
+// leaves what the group's strategy can take, as executors on the host do
+// (executor/contenders.h), and log-probabilities of that alone.
+//
+// Thread rule: a plain value; the report does not change while it is read.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "exec_request/step_plan.h"
+#include "executor/cuda/cuda_step_builder.h"
+#include "kernels/logprobs/cuda_step_logprobs.h"
+#include "kernels/resident/cuda_resident.h"
+
+namespace espalier {
+
+class CudaReportReader {
+ public:
+  // Of report number `report` of both rings.
+  CudaReportReader(const CudaReportRing& ring,
+                   const CudaLogProbRing& log_prob_ring, int report);
+
+  CudaReportRing::Header header() const { return header_; }
+  // Throw std::bad_alloc.
+  SelectionResult Read(const CudaStep::Answer& answer) const;
+  ScoringResult Read(const CudaStep::Scored& scored) const;
+
+ private:
+  // Those of the part that are of this answer.
+  std::vector<Candidate> CandidatesOf(const CudaStep::Answer& answer,
+                                      const CudaAnswerPart& part) const;
+  // `candidates` of the answer, some of which may be left out, in its order.
+  std::vector<TokenLogProb> LogProbsOf(
+      const CudaStep::Answer& answer,
+      std::span<const Candidate> candidates) const;
+  // What is known of asked token number `asked_idx`, and of the best tokens of
+  // line number `line` of `place`.
+  TokenLogProb ReadLogProb(const CudaLogProbPlace& place, int asked_idx,
+                           int line, TokenId token) const;
+
+  CudaReportRing::Header header_;
+  // Of this report.
+  const int* num_candidates_;
+  const Candidate* candidates_;
+  const CudaTokenScore* scores_;
+  const Candidate* best_;
+  const int* num_found_;
+};
+
+}  // namespace espalier

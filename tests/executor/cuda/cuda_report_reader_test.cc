@@ -1,0 +1,225 @@
+// Reports as the device writes them, in memory of the host.
+#include "executor/cuda/cuda_report_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "executor/contenders.h"
+#include "kernels/sample/perturb.h"
+#include "kernels/sample/sample.h"
+
+namespace espalier {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int kMaxGroups = 64;
+constexpr int kMaxCandidates = 2000;
+constexpr int kNumBest = 2;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// The second of two reports. Log-probabilities say where they were written.
+class FakeReport {
+ public:
+  FakeReport()
+      : headers_(2),
+        num_candidates_(2 * kMaxGroups),
+        candidates_(2 * kMaxCandidates),
+        scores_(2 * kMaxCandidates),
+        best_(2 * kMaxGroups * kNumBest),
+        num_found_(2 * kMaxGroups, kNumBest) {
+    for (int i = 0; i < kMaxCandidates; ++i) {
+      scores_[kMaxCandidates + i] = {.log_prob = -1.0f * i, .rank = 1 + i};
+    }
+    for (int i = 0; i < kMaxGroups * kNumBest; ++i) {
+      best_[kMaxGroups * kNumBest + i] = {0, i, 0};
+    }
+  }
+
+  // Writes the candidates of a group of one line or several.
+  CudaAnswerPart Write(const std::vector<Candidate>& candidates, int first_rank,
+                       int num_lines = 1) {
+    const CudaAnswerPart part = {
+        .group_idx = num_groups_++,
+        .first_candidate = num_written_,
+        .first_rank = first_rank,
+        .log_probs = {.first_asked = num_written_,
+                      .first_best_group = num_lines_,
+                      .first_best = num_lines_ * kNumBest,
+                      .num_best = kNumBest}};
+    num_candidates_[kMaxGroups + part.group_idx] =
+        static_cast<int>(candidates.size());
+    std::ranges::copy(candidates,
+                      candidates_.begin() + kMaxCandidates + num_written_);
+    num_written_ += static_cast<int>(candidates.size());
+    num_lines_ += num_lines;
+    return part;
+  }
+
+  SelectionResult Read(const CudaStep::Answer& answer) {
+    const CudaReportRing ring = {.headers = headers_.data(),
+                                 .num_candidates = num_candidates_.data(),
+                                 .candidates = candidates_.data(),
+                                 .num_reports = 2,
+                                 .max_groups = kMaxGroups,
+                                 .max_candidates = kMaxCandidates};
+    const CudaLogProbRing log_prob_ring = {.scores = scores_.data(),
+                                           .best = best_.data(),
+                                           .num_found = num_found_.data(),
+                                           .num_reports = 2,
+                                           .max_asked = kMaxCandidates,
+                                           .max_best = kMaxGroups * kNumBest,
+                                           .max_lines = kMaxGroups};
+    return CudaReportReader(ring, log_prob_ring, 1).Read(answer);
+  }
+
+  // Of the candidate in place `place`, whose line is number `line` of all.
+  static TokenLogProb LogProbOf(TokenId token, int place, int line) {
+    return {.token = token,
+            .log_prob = -1.0f * place,
+            .rank = 1 + place,
+            .best = {{line * kNumBest, 0}, {line * kNumBest + 1, 0}}};
+  }
+
+ private:
+  std::vector<CudaReportRing::Header> headers_;
+  std::vector<int> num_candidates_;
+  std::vector<Candidate> candidates_;
+  std::vector<CudaTokenScore> scores_;
+  std::vector<Candidate> best_;
+  std::vector<int> num_found_;
+  int num_groups_ = 0;
+  int num_written_ = 0;
+  int num_lines_ = 0;
+};
+
+TEST(CudaReportReaderTest, GroupsAreReadAsTheyAre) {
+  FakeReport report;
+  report.Write({{0, 8, -1}}, 0);
+  const CudaAnswerPart part =
+      report.Write({{1, 5, -1}, {0, 5, -2}, {0, kNoToken, 0}}, 0, 2);
+  const SelectionResult result =
+      report.Read({.has_log_probs = true, .parts = {part}});
+  EXPECT_THAT(result.candidates,
+              ElementsAre(Candidate{1, 5, -1}, Candidate{0, 5, -2},
+                          Candidate{0, kNoToken, 0}));
+  EXPECT_THAT(result.logprobs,
+              ElementsAre(FakeReport::LogProbOf(5, 1, 2),
+                          FakeReport::LogProbOf(5, 2, 1),
+                          TokenLogProb{.token = kNoToken, .best = {}}));
+  // That was not fed.
+  EXPECT_THAT(report.Read({.has_log_probs = true}).candidates, IsEmpty());
+}
+
+// A sampled (0), stochastic (1) or diverse (2) search's rows.
+class AnyRows {
+ public:
+  explicit AnyRows(int seed) : random_(seed) {
+    auto rule = std::make_shared<SelectionRule>();
+    const int kind = seed % 3;
+    rule->kind = SelectionKind::kRows;
+    rule->perturbed = kind < 2;
+    rule->sampling.seed = seed;
+    selection.rule = rule;
+    selection.num_rows = 1 + Below(9);
+    selection.num_candidates = 2 + Below(20);
+    for (int row = 0; row < selection.num_rows; ++row) {
+      selection.cum_log_probs.push_back(-0.5f * row);
+    }
+    RowRanking& ranking = selection.ranking;
+    if (kind == 2) {
+      ranking.group_size = 1;
+      ranking.diversity_penalty = 0.5;
+      for (int row = 0; row < selection.num_rows; ++row) {
+        ranking.groups.push_back({row, 1, 2});
+      }
+      return;
+    }
+    ranking.num_first = 1 + Below(12);
+    if (kind == 1) ranking.parent_sums.assign(selection.num_rows, -1.0);
+  }
+
+  // What the device writes of a row: perturbed rows lack the beam's own sum.
+  std::vector<Candidate> Device(int row) {
+    std::vector<Candidate> values;
+    for (TokenId token = 0; token < 40; ++token) {
+      values.push_back({0, token, -0.1f * static_cast<float>(Below(80))});
+    }
+    std::vector<double> keys;
+    AddNoise(values, selection.rule->sampling.seed, row,
+             selection.num_generated, &keys);
+    const bool perturbed = selection.rule->perturbed;
+    std::ranges::sort(values, [&](const Candidate& a, const Candidate& b) {
+      const double x = perturbed ? keys[a.token] : a.cum_log_prob;
+      const double y = perturbed ? keys[b.token] : b.cum_log_prob;
+      return x != y ? x > y : a.token < b.token;
+    });
+    values.resize(selection.num_candidates);
+    // Below what float32 reaches.
+    if (perturbed && Below(3) == 0) values.back().cum_log_prob = -kInfinity;
+    return values;
+  }
+
+  PlanSelection selection;
+
+ private:
+  int Below(int end) { return static_cast<int>(random_() % end); }
+
+  std::mt19937 random_;
+};
+
+TEST(CudaReportReaderTest, OfRowsThereIsWhatCanBeTakenWithItsLogProbs) {
+  size_t num_left = 0, num_all = 0;
+  for (int seed = 0; seed < 600; ++seed) {
+    AnyRows search(seed);
+    PlanSelection& selection = search.selection;
+    FakeReport report;
+    report.Write({{0, 8, -1}, {0, 9, -1}}, 0);
+    CudaStep::Answer answer = {.has_log_probs = true, .rows = &selection};
+    Contenders contenders(selection);
+    std::vector<TokenLogProb> log_probs;  // [candidates of the device]
+    int place = 2;
+    for (int row = 0; row < selection.num_rows; ++row) {
+      std::vector<Candidate> candidates = search.Device(row);
+      answer.parts.push_back(report.Write(candidates, row));
+      for (Candidate& candidate : candidates) {
+        log_probs.push_back(
+            FakeReport::LogProbOf(candidate.token, place++, 1 + row));
+        candidate.beam = row;
+        if (!selection.rule->perturbed) continue;
+        candidate.cum_log_prob += selection.cum_log_probs[row];
+      }
+      std::erase_if(candidates, [](const Candidate& c) {
+        return c.cum_log_prob == -kInfinity;
+      });
+      contenders.Add(row, candidates);
+    }
+    const SelectionResult result = report.Read(answer);
+    ASSERT_EQ(result.candidates, contenders.Take()) << seed;
+    ASSERT_EQ(result.logprobs.size(), result.candidates.size()) << seed;
+    for (size_t i = 0; i < result.candidates.size(); ++i) {
+      const auto& [row, token, sum] = result.candidates[i];
+      const auto expected = std::find_if(
+          log_probs.begin() + row * selection.num_candidates, log_probs.end(),
+          [&](const TokenLogProb& l) { return l.token == token; });
+      ASSERT_EQ(result.logprobs[i], *expected) << seed;
+    }
+    num_left += result.candidates.size();
+    // Where the strategy does not say how it ranks, there is everything.
+    selection.ranking = {};
+    const SelectionResult all = report.Read(answer);
+    ASSERT_EQ(all.logprobs.size(), all.candidates.size()) << seed;
+    num_all += all.candidates.size();
+  }
+  EXPECT_LT(2 * num_left, num_all);
+}
+
+}  // namespace
+}  // namespace espalier

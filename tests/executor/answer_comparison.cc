@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "kernels/sample/perturb.h"
 
 namespace espalier::testing {
 namespace {
@@ -183,15 +184,27 @@ enum class Course { kSame, kNearTie, kLateTie, kFilteredTie, kDifferent };
 
 // How a beam search chooses.
 struct Search {
-  bool by_rows = false;  // each row by itself, in an order of the host's
-  bool filters = false;  // and what is drawn from is cut off somewhere
+  bool by_rows = false;   // each row by itself, in an order of the host's
+  bool filters = false;   // and what is drawn from is cut off somewhere
+  bool perturbs = false;  // by sums with noise
+  uint64_t seed = 0;
   int num_beams = 1;
 
   explicit Search(const GenerationParams& params) {
     const bool draws = DrawsAtRandom(params);
+    perturbs = draws;
+    seed = params.seed.value_or(0);
     by_rows = draws || params.num_beam_groups > 1;
     filters = draws && HasFilters(params);
     num_beams = static_cast<int>(params.num_beams);
+  }
+
+  // By which candidates of step `step` are answered, but for the shift of
+  // stochastic beams.
+  double SumOf(const Candidate& candidate, size_t step) const {
+    if (!perturbs || candidate.token < 0) return candidate.cum_log_prob;
+    const RandomKey key = PerturbKey(seed, candidate.beam, step);
+    return candidate.cum_log_prob + Gumbel(key, candidate.token);
   }
 };
 
@@ -201,8 +214,9 @@ Course CourseOfDifferent(const Search& search,
                          const std::vector<Candidate>& actual, size_t step,
                          bool changed_places) {
   if (search.filters) return Course::kFilteredTie;
-  if (ScoresAreClose(expected, actual,
-                     [](const Candidate& c) { return c.cum_log_prob; })) {
+  if (ScoresAreClose(expected, actual, [&](const Candidate& c) {
+        return search.SumOf(c, step);
+      })) {
     return Course::kNearTie;
   }
   if (changed_places) return Course::kLateTie;

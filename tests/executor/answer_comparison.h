@@ -6,7 +6,8 @@
 // other has not:
 //
 //   near tie   there, the i-th best scores are equal within the tolerance, for
-//              every i: what changed places tied.
+//              every i: what changed places tied. Of drawn beams, the sums
+//              with noise that they rank by.
 //   late tie   beams tied in an earlier step, with nothing to see there but
 //              their order: then other candidates may follow. Where rows choose
 //              by themselves (diverse and drawn beams) the host orders them,

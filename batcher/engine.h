@@ -99,9 +99,9 @@ class Engine {
 
   // Refuses new requests, cancels those that wait or run, and completes when
   // the steps in flight have ended, which are given up soon (StepPlan::stop),
-  // and nothing is held. Both kinds are answered
-  // with kCancelled and, of several shutdowns, the first one's `why`. A caller
-  // that is cancelled meanwhile gets boost::system::system_error.
+  // and nothing is held. Both kinds are answered with kCancelled and, of
+  // several shutdowns, the first one's `why`. A caller that is cancelled
+  // meanwhile gets boost::system::system_error.
   boost::asio::awaitable<void> Shutdown(std::string_view why = kShutDown);
 
   // Cancelled as Shutdown is. All zero after the end of the engine's context.

@@ -357,10 +357,11 @@ TEST(SchedulerTest, HoweverManyWaitEachCanBeCancelledNewestFirst) {
   ASSERT_OK(ValidateRequest(model.description(), &request));
   std::vector<int> cancelled;
   for (int i = 0; i <= kNumWaiting; ++i) {
-    scheduler.Submit(RequestId{i}, PreparedRequest(request), [&, i](auto result) {
-      EXPECT_FALSE(result.ok());
-      cancelled.push_back(i);
-    });
+    scheduler.Submit(RequestId{i}, PreparedRequest(request),
+                     [&, i](auto result) {
+                       EXPECT_FALSE(result.ok());
+                       cancelled.push_back(i);
+                     });
   }
   scheduler.Plan();  // 0 runs
   for (int i = kNumWaiting; i >= 0; --i) {

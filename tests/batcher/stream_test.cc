@@ -165,8 +165,9 @@ TEST_P(StreamTest, WithoutATokenizerThereAreTokensAlone) {
     if (!request.params.stop.empty()) {
       const Reader& refused = Open(request);
       Poll();
-      EXPECT_THAT(*refused.stream, StatusIs(absl::StatusCode::kInvalidArgument,
-                                            HasSubstr("EngineOptions::tokenizer")));
+      EXPECT_THAT(*refused.stream,
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           HasSubstr("EngineOptions::tokenizer")));
     }
     request.params.stop.clear();
     request.params.include_stop = false;

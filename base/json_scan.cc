@@ -126,27 +126,46 @@ class Scanner {
     return true;
   }
 
+  // Lists within a list are gone through in one loop with it.
   bool Array() {
+    const int outer_depth = depth_;
     if (!Enter()) return false;
-    if (Is(']')) return Leave();
-    do {
-      SkipIntegers();
-      if (!AnyValue()) return false;
+    bool at_end = Is(']');  // of the innermost list
+    while (true) {
+      if (!at_end) at_end = SkipIntegers();
+      if (at_end) {
+        Leave();
+        if (depth_ == outer_depth) return true;
+      } else if (Is('[')) {
+        if (!Enter()) return false;
+        at_end = Is(']');
+        continue;
+      } else if (!AnyValue()) {
+        return false;
+      }
       ++num_values_;
-    } while (Continues(']'));
-    return error_.empty() && Leave();
+      at_end = !Continues(']');
+      if (at_end && !error_.empty()) return false;
+    }
   }
 
   // Passes elements, and their commas, that are plain integers before others:
-  // long lists are made of these.
-  void SkipIntegers() {
+  // long lists are made of these. Whether they end the list, to whose bracket
+  // it goes then.
+  bool SkipIntegers() {
     const char* at = at_;
     while (true) {
       const char* const begin = at;
       while (at < end_ && IsDigit(*at)) ++at;
       const bool is_integer = at > begin && (*begin != '0' || at == begin + 1);
-      if (!is_integer || at == end_ || *at != ',') break;
+      if (!is_integer || at == end_) return false;
+      const bool is_last = *at == ']';
+      if (!is_last && *at != ',') return false;
       ++num_values_;
+      if (is_last) {
+        at_ = at;
+        return true;
+      }
       ++at;
       while (at < end_ && IsSpace(*at)) ++at;
       at_ = at;

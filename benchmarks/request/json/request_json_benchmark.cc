@@ -89,6 +89,10 @@ void ReportAll() {
   Report("a list beyond the limit", Params("stop_token_ids", ListOf("31999")),
          {});
   Report("lists beyond the limit", Params("bad_words_ids", ListOf("[7]")), {});
+  Report("lists of two beyond the limit",
+         Params("bad_words_ids", ListOf("[7,8]")), {});
+  Report("lists of lists beyond the limit",
+         Params("bad_words_ids", ListOf("[[7]]")), {});
   Report("an unknown field", R"({"id": 1, "x": )" + ListOf("31999") + "}");
   Report("no end", R"({"id": 1, "prompt_tokens": )" + ListOf("31999"));
 }

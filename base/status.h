@@ -26,10 +26,12 @@ inline std::string_view ToStd(absl::string_view text) {
   return std::string_view(text.data(), text.size());
 }
 
-// The arguments, as a stream would write them, one after the other.
+// The arguments, as a stream would write them, one after the other. Throws
+// std::bad_alloc rather than leave out some.
 template <typename... Args>
 std::string Concat(const Args&... args) {
   std::ostringstream out;
+  out.exceptions(std::ios::badbit);  // passes on what a stream would swallow
   out << std::boolalpha;
   (out << ... << args);
   return std::move(out).str();

@@ -1,8 +1,9 @@
 #include "executor/host/model_executor.h"
 
 #include <algorithm>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <exception>
 #include <new>
 #include <thread>
@@ -54,7 +55,8 @@ ModelDescription Limited(ModelDescription description,
 
 }  // namespace
 
-// The model and what a step needs, touched on the worker thread only.
+// The model and what a step needs, touched on the worker thread only. That
+// thread has a part in it, and so can outlive the executor.
 class ModelExecutor::Worker {
  public:
   Worker(std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
@@ -64,10 +66,22 @@ class ModelExecutor::Worker {
         model_(std::move(model)),
         pool_(std::move(pool)),
         groups_(model_->description().page_size) {}
-  ~Worker() { thread_.join(); }
 
-  bool IsThisThread() {
-    return thread_.get_executor().running_in_this_thread();
+  // Throws std::system_error.
+  static void StartThread(const std::shared_ptr<Worker>& worker) {
+    worker->thread_ = std::thread([worker] { worker->context_.run(); });
+  }
+
+  // Waits for the plans that were started, but on the worker thread, which runs
+  // them when this has returned and then ends.
+  void EndThread() {
+    more_plans_.reset();
+    if (!thread_.joinable()) return;  // it did not start
+    if (thread_.get_id() == std::this_thread::get_id()) {
+      thread_.detach();
+    } else {
+      thread_.join();
+    }
   }
 
   const ModelExecutorOptions& options() const { return options_; }
@@ -80,7 +94,7 @@ class ModelExecutor::Worker {
                                                          std::move(done));
     });
     UntilThereIsMemory([&] {
-      boost::asio::post(thread_, [this, step] {
+      boost::asio::post(context_, [this, step] {
         const Done report = std::move(step->second);
         report(RunSafely(&step->first));
       });
@@ -164,7 +178,10 @@ class ModelExecutor::Worker {
   bool is_model_told_ = false;  // of the plan that runs
   ResidentGroups groups_;       // without any unless it runs ahead
   std::vector<float> logits_;   // [num_logits, vocab_size] of the last step
-  boost::asio::thread_pool thread_{1};
+  boost::asio::io_context context_;  // of the plans that were started
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
+      more_plans_{context_.get_executor()};
+  std::thread thread_;
 };
 
 absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
@@ -181,23 +198,21 @@ absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
     // Given back once, whoever is the last to have it, also if this fails.
     std::shared_ptr<Model> taken(
         model.get(), [model](Model* used) { used->sole_use().GiveBack(); });
-    auto worker =
-        std::make_unique<Worker>(std::move(taken), std::move(pool), options);
-    return std::shared_ptr<ModelExecutor>(new ModelExecutor(std::move(worker)));
+    const auto worker =
+        std::make_shared<Worker>(std::move(taken), std::move(pool), options);
+    std::unique_ptr<ModelExecutor> executor(new ModelExecutor(worker));
+    Worker::StartThread(worker);
+    return std::shared_ptr<ModelExecutor>(std::move(executor));
   } catch (const std::exception& error) {  // of the system, or bad_alloc
     return ResourceExhausted("cannot start the thread of a model: ",
                              error.what());
   }
 }
 
-ModelExecutor::ModelExecutor(std::unique_ptr<Worker> worker)
+ModelExecutor::ModelExecutor(std::shared_ptr<Worker> worker)
     : worker_(std::move(worker)) {}
 
-ModelExecutor::~ModelExecutor() {
-  if (!worker_->IsThisThread()) return;
-  // A thread cannot wait for its own end.
-  std::thread([worker = std::move(worker_)] {}).detach();
-}
+ModelExecutor::~ModelExecutor() { worker_->EndThread(); }
 
 const ModelDescription& ModelExecutor::description() const {
   return worker_->description();

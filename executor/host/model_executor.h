@@ -46,8 +46,11 @@ class ModelExecutor : public StepExecutor {
   static absl::StatusOr<std::shared_ptr<ModelExecutor>> Create(
       std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
       const ModelExecutorOptions& options = {});
-  // Finishes the plans that were started; their `done`s are called. One of
-  // these may be what lets go of the executor.
+  // Waits until the plans that were started are finished and their `done`s
+  // called. One of these may be what lets go of the executor: then nothing
+  // waits, the executor's thread finishes the others after it, lets go of the
+  // model and the pool, and ends. No thread is started for it, so this cannot
+  // fail.
   ~ModelExecutor() override;
 
   const ModelDescription& description() const override;
@@ -60,9 +63,9 @@ class ModelExecutor : public StepExecutor {
 
  private:
   class Worker;
-  explicit ModelExecutor(std::unique_ptr<Worker> worker);
+  explicit ModelExecutor(std::shared_ptr<Worker> worker);
 
-  std::unique_ptr<Worker> worker_;
+  const std::shared_ptr<Worker> worker_;
 };
 
 }  // namespace espalier

@@ -82,7 +82,8 @@ void LineReader::Split(std::string_view bytes,
   while (!bytes.empty()) {
     const size_t length = std::min(bytes.find('\n'), bytes.size());
     const size_t mark = at_start_ ? kByteOrderMark.size() : 0;
-    const size_t room = mark + max_line_bytes_ + 1 - line_.size();
+    // Beside the bytes of a line there is room for "\r", and for one too many.
+    const size_t room = mark + max_line_bytes_ + 2 - line_.size();
     line_.append(bytes.substr(0, std::min(length, room)));
     if (length == bytes.size()) return;
     EndLine(lines);
@@ -91,17 +92,13 @@ void LineReader::Split(std::string_view bytes,
 }
 
 void LineReader::EndLine(std::vector<std::string>* lines) {
-  // A cut line keeps its length, which tells that it was cut. The first had
-  // room for the mark beside it.
-  if (std::exchange(at_start_, false)) {
-    if (line_.starts_with(kByteOrderMark))
-      line_.erase(0, kByteOrderMark.size());
-    line_.resize(std::min(line_.size(), max_line_bytes_ + 1));
+  if (std::exchange(at_start_, false) && line_.starts_with(kByteOrderMark)) {
+    line_.erase(0, kByteOrderMark.size());
   }
-  if (!line_.empty() && line_.back() == '\r' &&
-      line_.size() <= max_line_bytes_) {
-    line_.pop_back();
-  }
+  // Where a line was cut behind a "\r" of its own, it is too long without it.
+  if (!line_.empty() && line_.back() == '\r') line_.pop_back();
+  // A cut line keeps its length, which tells that it was cut.
+  line_.resize(std::min(line_.size(), max_line_bytes_ + 1));
   lines->push_back(std::exchange(line_, {}));
 }
 

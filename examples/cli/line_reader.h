@@ -22,8 +22,9 @@ inline constexpr size_t kMaxLineBytes = 16 << 20;
 
 class LineReader {
  public:
-  // `path` "-" is stdin. A line of more than `max_line_bytes` is cut: that many
-  // bytes and one are handed over, and the rest is passed over, however long.
+  // `path` "-" is stdin. A line of more than `max_line_bytes`, its end not
+  // counted, is cut: that many bytes and one are handed over, and the rest is
+  // passed over, however long.
   // Errors: kNotFound if it cannot be opened.
   static absl::StatusOr<std::unique_ptr<LineReader>> Open(
       const std::string& path, size_t max_line_bytes = kMaxLineBytes);

@@ -95,6 +95,23 @@ TEST(BatchTest, NorOfItsLength) {
   }
 }
 
+TEST(BatchTest, NorIsALineEnd) {
+  const std::string line(kGoodLine);
+  for (const std::string mark : {"", "\xEF\xBB\xBF"}) {
+    for (const std::string end : {"\n", "\r\n"}) {
+      for (int num_fewer : {0, 1, 2, 3}) {
+        const ProgramRun run = RunBatch(
+            mark + line + end + line + end,
+            {"--max-line-bytes", std::to_string(line.size() - num_fewer)});
+        for (const json::value& answer : ParseLines(run.out)) {
+          EXPECT_EQ(answer.as_object().contains("hypotheses"), num_fewer == 0)
+              << num_fewer << " fewer: " << run.out;
+        }
+      }
+    }
+  }
+}
+
 TEST(BatchTest, FilesServeAsWellAsPipes) {
   const ScratchDirectory scratch;
   const ProgramRun run =

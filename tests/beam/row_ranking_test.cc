@@ -5,14 +5,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
+#include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "beam/make_strategy.h"
 #include "beam/selection_options.h"
 #include "executor/contenders.h"
 #include "tests/beam/search_alone.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 
 namespace espalier {
 namespace {
@@ -77,16 +83,41 @@ struct Outcome {
   size_t num_candidates = 0;  // in all answers
 };
 
-// What is left of the answer with all candidates.
-std::vector<Candidate> Left(const PlanSelection& selection,
-                            const std::vector<std::vector<float>>& logits) {
-  PlanSelection whole = selection;
-  whole.ranking = {};
+// What the strategy asks for next, and the logits of its rows.
+struct Asked {
+  PlanSelection selection;
+  std::vector<std::vector<float>> logits;
+};
+
+Asked Ask(const DecodeStrategy& strategy, const Request& request,
+          const LogitsModel& model) {
+  Asked asked;
+  PlanSelection& selection = asked.selection;
+  strategy.DescribeSelection(&selection);
+  selection.rule = MakeSelectionRule(request.params);
+  for (int rank = 0; rank < selection.num_rows; ++rank) {
+    selection.histories.push_back(request.prompt_tokens);
+    strategy.AppendTokens(rank, &selection.histories.back());
+    asked.logits.push_back(model(selection.histories.back()));
+  }
+  return asked;
+}
+
+// All candidates of a selection, by row.
+std::vector<std::vector<Candidate>> CandidatesOfRows(const Asked& asked) {
+  PlanSelection selection = asked.selection;
+  selection.ranking = {};
   std::vector<std::vector<Candidate>> rows(selection.num_rows);
   for (const Candidate& candidate :
-       AnswerAsTheEngine(whole, logits).candidates) {
+       AnswerAsTheEngine(std::move(selection), asked.logits).candidates) {
     rows[candidate.beam].push_back(candidate);
   }
+  return rows;
+}
+
+// What Contenders leave of the rows, one after the other.
+std::vector<Candidate> Left(const PlanSelection& selection,
+                            const std::vector<std::vector<Candidate>>& rows) {
   Contenders contenders(selection);
   for (int row = 0; row < selection.num_rows; ++row) {
     contenders.Add(row, rows[row]);
@@ -100,19 +131,13 @@ Outcome RunSearch(const AnySearch& search, bool ranks) {
   const auto strategy = MakeStrategy(request.params, nullptr, nullptr);
   Outcome outcome;
   while (!strategy->done()) {
-    PlanSelection selection;
-    strategy->DescribeSelection(&selection);
-    if (!ranks) selection.ranking = {};
-    selection.rule = MakeSelectionRule(request.params);
-    std::vector<std::vector<float>> logits;
-    for (int rank = 0; rank < selection.num_rows; ++rank) {
-      selection.histories.push_back(request.prompt_tokens);
-      strategy->AppendTokens(rank, &selection.histories.back());
-      logits.push_back(model(selection.histories.back()));
-    }
-    const SelectionResult answer = AnswerAsTheEngine(selection, logits);
+    Asked asked = Ask(*strategy, request, model);
+    if (!ranks) asked.selection.ranking = {};
+    const SelectionResult answer =
+        AnswerAsTheEngine(asked.selection, asked.logits);
     if (ranks) {
-      EXPECT_EQ(answer.candidates, Left(selection, logits));
+      EXPECT_EQ(answer.candidates,
+                Left(asked.selection, CandidatesOfRows(asked)));
     }
     outcome.num_candidates += answer.candidates.size();
     outcome.status = strategy->Advance(answer).status();
@@ -161,6 +186,47 @@ TEST(RowRankingTest, AnswersOfManyBeamsAreNotTheirSquare) {
     if (kind == 2) params.num_beam_groups = 30;
     EXPECT_LT(RunSearch(search, true).num_candidates, 4 * 3 * 120) << kind;
     EXPECT_GT(RunSearch(search, false).num_candidates, 2 * 120 * 120) << kind;
+  }
+}
+
+// What Contenders leave of the rows, which come in `order`.
+std::vector<Candidate> TakeInOrder(
+    const PlanSelection& selection,
+    const std::vector<std::vector<Candidate>>& rows,
+    const std::vector<int>& order, ThreadPool& pool) {
+  Contenders contenders(selection);
+  pool.ParallelFor(static_cast<int>(order.size()),
+                   [&](int i) { contenders.Add(order[i], rows[order[i]]); });
+  return contenders.Take();
+}
+
+// Rows that come from several threads, in any order, leave what they leave one
+// after the other.
+TEST(RowRankingTest, WhatIsLeftOutDoesNotDependOnTheOrderOfRows) {
+  const std::shared_ptr<ThreadPool> three = MakePool(3);
+  std::mt19937 random(1);
+  for (int seed = 0; seed < 600; ++seed) {
+    AnySearch search(seed);
+    GenerationParams& params = search.request.params;
+    params.num_beams *= 5;
+    params.num_return_sequences = 1;
+    const LogitsModel model = ToyLogitsModel(search.options);
+    const auto strategy = MakeStrategy(params, nullptr, nullptr);
+    while (!strategy->done()) {
+      const Asked asked = Ask(*strategy, search.request, model);
+      const auto rows = CandidatesOfRows(asked);
+      std::vector<int> order(rows.size());
+      std::iota(order.begin(), order.end(), 0);
+      SelectionResult result{.request = asked.selection.request};
+      result.candidates = Left(asked.selection, rows);
+      for (int round = 0; round < 3; ++round) {
+        std::ranges::shuffle(order, random);
+        ASSERT_TRUE(TakeInOrder(asked.selection, rows, order, *three) ==
+                    result.candidates)
+            << seed;
+      }
+      if (!strategy->Advance(result).ok()) break;
+    }
   }
 }
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "kernels/sample/perturb.h"
+#include "kernels/perturb/perturb.h"
 
 namespace espalier {
 namespace {

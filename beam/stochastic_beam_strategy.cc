@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "beam/describe_rows.h"
 #include "beam/selection_options.h"
-#include "kernels/sample/perturb.h"
+#include "kernels/perturb/perturb.h"
 
 namespace espalier {
 StochasticBeamStrategy::StochasticBeamStrategy(

@@ -21,7 +21,7 @@ struct StepLimits {
   // Of all that run; and so many lines of logits in a step.
   int max_beams = std::numeric_limits<int>::max();
   int max_eos_token_ids = std::numeric_limits<int>::max();  // of each request
-  // Entries of TokenEdit lists (kernels/select/score_processors.h), of all that
+  // Entries of TokenEdit lists (kernels/logits/score_processors.h), of all that
   // run: one list for all beams of a request; where edits depend on histories
   // one for every beam besides, and an entry for every token of bad words.
   // Where it is said what may follow each row, one for every beam instead.

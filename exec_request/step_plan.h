@@ -33,9 +33,9 @@
 #include "base/ids.h"
 #include "base/page_copy.h"
 #include "base/token_log_prob.h"
+#include "kernels/logits/score_edits.h"
+#include "kernels/logits/score_processors.h"
 #include "kernels/sample/sample.h"
-#include "kernels/select/score_edits.h"
-#include "kernels/select/score_processors.h"
 #include "kernels/select/select.h"
 
 namespace espalier {
@@ -75,7 +75,7 @@ struct SelectionRule {
   // them of processors alone.
   std::shared_ptr<const ScoreEdits> edits = nullptr;
   SamplingParams sampling;  // of kDraws, and where perturbed
-  // Whether kRows chooses by perturbed scores (kernels/sample/perturb.h), with
+  // Whether kRows chooses by perturbed scores (kernels/perturb/perturb.h), with
   // `sampling`: rows come in falling order of these, and a row may consist of
   // kNotANumber. The noise of a row is of its rank. Of no other kind.
   bool perturbed = false;
@@ -97,7 +97,7 @@ struct RowRanking {
   // Of kBeams: the beams. What ends in one of eos_token_ids and ranks behind
   // twice as many may be left out. Of kRows: so many are taken of all rows
   // together, by perturbed sums: cumulative score + noise
-  // (kernels/sample/perturb.h), in double. 0: not known, all matter.
+  // (kernels/perturb/perturb.h), in double. 0: not known, all matter.
   int num_first = 0;
   // Of stochastic beams behind their first step: what the highest perturbed sum
   // of a row's children becomes (ShiftToMaximum). [num_rows] or empty.

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "exec_request/diverse_choice.h"
-#include "kernels/sample/gumbel.h"
-#include "kernels/sample/perturb.h"
+#include "kernels/perturb/gumbel.h"
+#include "kernels/perturb/perturb.h"
 
 namespace espalier {
 namespace {

@@ -32,7 +32,7 @@ class Contenders {
   // `selection` is of kRows, and outlives this.
   explicit Contenders(const PlanSelection& selection);
 
-  // Candidates of `row` whose value + noise (kernels/sample/perturb.h) is not
+  // Candidates of `row` whose value + noise (kernels/perturb/perturb.h) is not
   // above this cannot be taken. Never falls.
   double Above(int row) const;
 

@@ -17,9 +17,9 @@
 #include "kernels/aligned_vector.h"
 #include "kernels/attention/attention.h"
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/kv_cache/paged_kv_cache.h"
 #include "model/llama_config.h"
 #include "model/llama_weights.h"
-#include "model/paged_kv_cache.h"
 
 namespace espalier {
 

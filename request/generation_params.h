@@ -82,7 +82,7 @@ struct GenerationParams {
   double typical_p = 1.0;
   // Unset: drawn by the engine, and reported.
   std::optional<uint64_t> seed;
-  // ScoreProcessors of kernels/select/score_processors.h.
+  // ScoreProcessors of kernels/logits/score_processors.h.
   double repetition_penalty = 1.0;  // > 0
   double frequency_penalty = 0.0;
   double presence_penalty = 0.0;

@@ -25,7 +25,7 @@ absl::Status TooLarge(std::string_view field, double value,
 }
 
 // The largest sum that a sequence can come to, option by option in the order in
-// which they act (kernels/select/score_processors.h). Log-probabilities are
+// which they act (kernels/logits/score_processors.h). Log-probabilities are
 // below 0, so what raises scores is these alone; what lowers them too far is as
 // good as a ban. Not so what groups of beams take off a token: a token that is
 // the only one may still be chosen, and its sums must be numbers.

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "benchmarks/median.h"
-#include "kernels/sample/perturb.h"
+#include "kernels/perturb/perturb.h"
 #include "kernels/sample/sample.h"
 #include "kernels/select/select.h"
 

@@ -29,9 +29,9 @@
 #include "executor/cuda/cuda_groups.h"
 #include "executor/cuda/cuda_logprob_image.h"
 #include "kernels/attention/cuda_attention.h"
+#include "kernels/perturb/cuda_perturb.h"
 #include "kernels/resident/cuda_history_edits.h"
 #include "kernels/resident/cuda_resident.h"
-#include "kernels/sample/cuda_perturb.h"
 #include "kernels/select/cuda_select.h"
 
 namespace espalier {

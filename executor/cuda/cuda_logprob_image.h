@@ -1,6 +1,6 @@
 // CudaLogProbImage: which log-probabilities a step's batch asks for, in vectors
 // of the host: those of groups' candidates, those of lines whose next token is
-// known, and the best tokens of lines (kernels/logprobs/cuda_step_logprobs.h).
+// known, and the best tokens of lines (kernels/resident/cuda_step_logprobs.h).
 //
 // Thread rule: a plain value.
 #pragma once
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "kernels/logprobs/cuda_step_logprobs.h"
+#include "kernels/resident/cuda_step_logprobs.h"
 
 namespace espalier {
 

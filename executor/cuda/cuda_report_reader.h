@@ -13,8 +13,8 @@
 
 #include "exec_request/step_plan.h"
 #include "executor/cuda/cuda_step_builder.h"
-#include "kernels/logprobs/cuda_step_logprobs.h"
 #include "kernels/resident/cuda_resident.h"
+#include "kernels/resident/cuda_step_logprobs.h"
 
 namespace espalier {
 

@@ -10,10 +10,10 @@
 #include "base/cuda.h"
 #include "executor/cuda/cuda_step_limits.h"
 #include "kernels/attention/cuda_attention.h"
-#include "kernels/logprobs/cuda_step_logprobs.h"
+#include "kernels/perturb/cuda_perturb.h"
 #include "kernels/resident/cuda_history_edits.h"
 #include "kernels/resident/cuda_resident.h"
-#include "kernels/sample/cuda_perturb.h"
+#include "kernels/resident/cuda_step_logprobs.h"
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/select/cuda_select.h"
 

@@ -9,7 +9,7 @@
 #include "executor/contenders.h"
 #include "executor/host/allocating_loop.h"
 #include "executor/host/report_logprobs.h"
-#include "kernels/sample/perturb.h"
+#include "kernels/perturb/perturb.h"
 #include "kernels/sample/sample.h"
 #include "kernels/select/best_candidates.h"
 #include "kernels/select/select.h"

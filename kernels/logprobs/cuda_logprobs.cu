@@ -5,8 +5,8 @@
 // Bound by reading where hundreds are asked; a few take what one multiprocessor
 // needs to read a line from the second-level cache.
 #include "base/status.h"
+#include "kernels/logits/cuda_row_pieces.cuh"
 #include "kernels/logprobs/cuda_logprobs.h"
-#include "kernels/select/cuda_select_pieces.cuh"
 
 namespace espalier {
 namespace {

@@ -1,5 +1,5 @@
 // The edits that a row's history asks for, on the device: what CollectEdits
-// (kernels/select/score_processors.h) does on the host, with the same lists to
+// (kernels/logits/score_processors.h) does on the host, with the same lists to
 // the bit, so that groups whose score processors read the history go on by
 // themselves. One launch before the forward pass, and only in steps that have
 // such rows.
@@ -20,8 +20,8 @@
 
 #include "absl/status/status.h"
 #include "base/cuda.h"
+#include "kernels/logits/score_processors.h"
 #include "kernels/select/cuda_select.h"
-#include "kernels/select/score_processors.h"
 
 namespace espalier {
 

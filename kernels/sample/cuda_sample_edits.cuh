@@ -3,8 +3,8 @@
 // time, one a lane.
 #pragma once
 
+#include "kernels/logits/cuda_row_pieces.cuh"
 #include "kernels/sample/cuda_sample_row.cuh"
-#include "kernels/select/cuda_select_pieces.cuh"
 
 namespace espalier::cuda_sample {
 

@@ -9,9 +9,9 @@
 // summation, hence no spread of the work, changes a bit.
 #pragma once
 
+#include "kernels/logits/cuda_row_tiles.cuh"
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/select/cuda_select_row.cuh"
-#include "kernels/select/cuda_select_tiles.cuh"
 
 namespace espalier::cuda_sample {
 

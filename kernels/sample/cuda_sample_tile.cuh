@@ -65,7 +65,7 @@ static __device__ __noinline__ float2 CarefulSumsOf(const float (&x)[16],
 }
 
 // Adds a lane's logits of a piece of a tile without edits: raw ones as
-// AddLogits (cuda_select_pieces.cuh), to the bit.
+// AddLogits (cuda_row_pieces.cuh), to the bit.
 __device__ inline void AddPiece(const float (&x)[16], const Weighing& weighing,
                                 LaneTile& lane) {
   float top = lane.raw.max;

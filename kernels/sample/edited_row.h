@@ -15,9 +15,9 @@
 #include <span>
 #include <vector>
 
-#include "kernels/select/row_block.h"
-#include "kernels/select/running_log_sum.h"
-#include "kernels/select/score_processors.h"
+#include "kernels/logits/row_block.h"
+#include "kernels/logits/running_log_sum.h"
+#include "kernels/logits/score_processors.h"
 
 namespace espalier {
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "kernels/float_limits.h"
+#include "kernels/logits/score_key.h"
 #include "kernels/scratch.h"
-#include "kernels/select/score_key.h"
 
 namespace espalier {
 namespace {

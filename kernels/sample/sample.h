@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "kernels/select/score_processors.h"
+#include "kernels/logits/score_processors.h"
 
 namespace espalier {
 

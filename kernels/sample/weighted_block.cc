@@ -10,7 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/sample/weighted_block.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kernels/vector_math-inl.h"
+#include "kernels/logits/vector_math-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();

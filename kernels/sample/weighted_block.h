@@ -11,7 +11,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/select/row_block.h"
+#include "kernels/logits/row_block.h"
 
 namespace espalier {
 

@@ -22,9 +22,9 @@
 
 #include "absl/status/status.h"
 #include "base/cuda.h"
+#include "kernels/logits/score_processors.h"
 #include "kernels/matmul/packed_matrix.h"
 #include "kernels/select/cuda_select_layout.h"
-#include "kernels/select/score_processors.h"
 #include "kernels/select/select.h"
 
 namespace espalier {

@@ -17,11 +17,11 @@
 
 #include "base/status.h"
 #include "kernels/cuda_kernel_support.cuh"
+#include "kernels/logits/cuda_row_pieces.cuh"
+#include "kernels/logits/cuda_row_tiles.cuh"
 #include "kernels/select/cuda_select_cut.cuh"
 #include "kernels/select/cuda_select_finish.cuh"
-#include "kernels/select/cuda_select_pieces.cuh"
 #include "kernels/select/cuda_select_steps.h"
-#include "kernels/select/cuda_select_tiles.cuh"
 
 namespace espalier::cuda_select {
 namespace {

@@ -2,9 +2,9 @@
 // quarters and its sum of exponentials (cuda_select.cu).
 #include <algorithm>
 
-#include "kernels/select/cuda_select_pieces.cuh"
+#include "kernels/logits/cuda_row_pieces.cuh"
+#include "kernels/logits/cuda_row_tiles.cuh"
 #include "kernels/select/cuda_select_steps.h"
-#include "kernels/select/cuda_select_tiles.cuh"
 
 namespace espalier::cuda_select {
 namespace {

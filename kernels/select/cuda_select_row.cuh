@@ -12,8 +12,8 @@
 #include <cstdint>
 
 #include "base/cuda_launch.cuh"
+#include "kernels/logits/score_key.h"
 #include "kernels/select/cuda_select.h"
-#include "kernels/select/score_key.h"
 
 namespace espalier::cuda_select {
 

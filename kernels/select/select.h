@@ -30,7 +30,7 @@
 
 #include "base/ids.h"
 #include "base/token_log_prob.h"
-#include "kernels/select/score_processors.h"
+#include "kernels/logits/score_processors.h"
 
 namespace espalier {
 

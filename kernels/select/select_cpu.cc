@@ -6,10 +6,10 @@
 
 #include "base/check.h"
 #include "kernels/float_limits.h"
-#include "kernels/select/best_tokens.h"
-#include "kernels/select/row_block.h"
-#include "kernels/select/running_log_sum.h"
-#include "kernels/select/score_key.h"
+#include "kernels/logits/best_tokens.h"
+#include "kernels/logits/row_block.h"
+#include "kernels/logits/running_log_sum.h"
+#include "kernels/logits/score_key.h"
 #include "kernels/select/select.h"
 
 namespace espalier {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "beam/selection_options.h"
-#include "kernels/sample/gumbel.h"
-#include "kernels/sample/perturb.h"
+#include "kernels/perturb/gumbel.h"
+#include "kernels/perturb/perturb.h"
 #include "kernels/sample/sample.h"
 #include "tests/beam/search_alone.h"
 #include "tests/few_cases.h"

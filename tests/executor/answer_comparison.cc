@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "kernels/sample/perturb.h"
+#include "kernels/perturb/perturb.h"
 
 namespace espalier::testing {
 namespace {

@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/sample/perturb.h"
+#include "kernels/perturb/perturb.h"
 #include "tests/few_cases.h"
 
 namespace espalier {

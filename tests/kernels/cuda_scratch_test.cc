@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <random>
 
-#include "kernels/sample/cuda_perturb.h"
+#include "kernels/perturb/cuda_perturb.h"
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/select/cuda_select.h"
 

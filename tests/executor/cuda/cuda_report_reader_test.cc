@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "executor/contenders.h"
-#include "kernels/sample/perturb.h"
+#include "kernels/perturb/perturb.h"
 #include "kernels/sample/sample.h"
 
 namespace espalier {

@@ -12,7 +12,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cuda_attention.h"
 #include "tests/few_cases.h"
-#include "tests/kernels/attention/paged_cache.h"
+#include "tests/kernels/kv_cache/paged_cache.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/sample/gumbel.h"
+#include "kernels/perturb/gumbel.h"
 #include "tests/p_value.h"
 
 namespace espalier {

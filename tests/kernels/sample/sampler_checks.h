@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/sample/perturb.h"
+#include "kernels/logits/score_processors.h"
+#include "kernels/perturb/perturb.h"
 #include "kernels/sample/sample.h"
-#include "kernels/select/score_processors.h"
 #include "tests/kernels/row_cases.h"
 #include "tests/p_value.h"
 

@@ -1,0 +1,153 @@
+// A row's logits on their way through a warp, piece by piece: how they are
+// loaded, and what a lane's 16 of a piece add to its sum of exponentials.
+// Selection and sampling read rows alike, so that a row's log_sum has the same
+// bits in both.
+#pragma once
+
+#include "kernels/logits/cuda_row_tiles.cuh"
+
+namespace espalier::cuda_select {
+
+// A lane's 16 logits of a piece as they lie in memory.
+template <typename T>
+struct LanePiece {
+  static constexpr int kPerLoad = 16 / sizeof(T);
+  static constexpr int kLoads = kPieceSize / kWarpSize / kPerLoad;
+  uint4 words[kLoads];
+};
+
+// Streams through: the little that is read again comes from the second level.
+// Not ld.global.nc, which is for what nobody writes while the kernel runs: it
+// may start before the kernel that writes the logits has ended.
+__device__ inline uint4 LoadOnce(const void* from) {
+  uint4 v;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from));
+  return v;
+}
+
+__device__ inline uint32_t BitsAt(const float* row, int i, int size) {
+  return i < size ? __float_as_uint(row[i]) : 0xFF800000u;  // -inf
+}
+__device__ inline uint32_t BitsAt(const uint16_t* row, int i, int size) {
+  return i < size ? row[i] : 0xFF80u;  // -inf
+}
+
+// Words made of single elements: at a row's end, and of a row that does not
+// start at a multiple of 16 bytes. The same lanes get the same elements.
+template <typename T>
+__device__ uint4 LoadElements(const T* row, int begin, int size) {
+  uint32_t words[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (sizeof(T) == 4) {
+      words[i] = BitsAt(row, begin + i, size);
+    } else {
+      words[i] = BitsAt(row, begin + 2 * i, size) |
+                 BitsAt(row, begin + 2 * i + 1, size) << 16;
+    }
+  }
+  return {words[0], words[1], words[2], words[3]};
+}
+
+template <typename T>
+__device__ LanePiece<T> LoadPiece(const T* row, int piece, int size,
+                                  bool aligned) {
+  constexpr int kPerLoad = LanePiece<T>::kPerLoad;
+  const int begin =
+      piece * kPieceSize + static_cast<int>(threadIdx.x % kWarpSize) * kPerLoad;
+  const bool whole = aligned && (piece + 1) * kPieceSize <= size;
+  constexpr int kStride = kWarpSize * kPerLoad;
+  LanePiece<T> loaded;
+  if (whole) {
+#pragma unroll
+    for (int i = 0; i < LanePiece<T>::kLoads; ++i) {
+      loaded.words[i] = LoadOnce(row + begin + i * kStride);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < LanePiece<T>::kLoads; ++i) {
+      loaded.words[i] = LoadElements(row, begin + i * kStride, size);
+    }
+  }
+  return loaded;
+}
+
+// The i-th of a lane's tokens of a piece.
+template <typename T>
+__device__ int PieceToken(int piece, int i) {
+  constexpr int kPerLoad = LanePiece<T>::kPerLoad;
+  const int lane = threadIdx.x % kWarpSize;
+  return piece * kPieceSize + i / kPerLoad * (kWarpSize * kPerLoad) +
+         lane * kPerLoad + i % kPerLoad;
+}
+
+__device__ inline void Unpack(const LanePiece<float>& piece, float (&x)[16]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    x[4 * i] = __uint_as_float(piece.words[i].x);
+    x[4 * i + 1] = __uint_as_float(piece.words[i].y);
+    x[4 * i + 2] = __uint_as_float(piece.words[i].z);
+    x[4 * i + 3] = __uint_as_float(piece.words[i].w);
+  }
+}
+__device__ inline void Unpack(const LanePiece<uint16_t>& piece,
+                              float (&x)[16]) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const uint32_t words[4] = {piece.words[i].x, piece.words[i].y,
+                               piece.words[i].z, piece.words[i].w};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      x[8 * i + 2 * j] = __uint_as_float(words[j] << 16);
+      x[8 * i + 2 * j + 1] = __uint_as_float(words[j] & 0xFFFF0000u);
+    }
+  }
+}
+
+__device__ inline float SumOfExp(const float (&x)[16], float max) {
+  float sums[4] = {};
+#pragma unroll
+  for (int i = 0; i < 16; ++i) sums[i % 4] += FastExp(x[i] - max);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// The assembler concludes from max >= x that no exponential is NaN, which does
+// not hold for infinities, and would leave the question out. It cannot see
+// through a shuffle.
+__device__ inline bool IsNan(float sum) {
+  return isnan(__shfl_sync(kAllLanes, sum, threadIdx.x % kWarpSize));
+}
+
+// Where that is NaN: there is NaN among the logits, or `max` is infinite.
+__device__ inline float CarefulSumOfExp(const float (&x)[16], float max) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    const float e = x[i] == max ? 1.0f : FastExp(x[i] - max);
+    sum += x[i] > MinusInf() ? e : 0.0f;
+  }
+  return sum;
+}
+
+// Adds a lane's logits to what it has of a tile; calls look() where one may be
+// NaN.
+template <typename Look>
+__device__ inline void AddLogits(const float (&x)[16], LogSum& lane,
+                                 const Look& look) {
+  float top = lane.max;
+#pragma unroll
+  for (int i = 0; i < 16; ++i) top = fmaxf(top, x[i]);  // ignores NaN
+  float sum = SumOfExp(x, top);
+  if (IsNan(sum)) {
+    sum = CarefulSumOfExp(x, top);
+    look();
+  }
+  lane = {top, lane.Scaled(top) + sum};
+}
+__device__ inline void AddLogits(const float (&x)[16], LogSum& lane) {
+  AddLogits(x, lane, [] {});
+}
+
+}  // namespace espalier::cuda_select

@@ -1,0 +1,285 @@
+#include "kernels/logits/score_edits.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace espalier {
+namespace {
+
+void BanAll(std::span<const TokenId> tokens, std::vector<TokenEdit>* edits) {
+  for (const TokenId token : tokens) {
+    edits->push_back({.token = token, .banned = true});
+  }
+}
+
+std::vector<TokenId> Distinct(std::span<const TokenId> tokens) {
+  std::vector<TokenId> distinct(tokens.begin(), tokens.end());
+  std::ranges::sort(distinct);
+  const auto rest = std::ranges::unique(distinct);
+  distinct.erase(rest.begin(), rest.end());
+  return distinct;
+}
+
+// Two edits of one token as one. A ban says all there is to say.
+TokenEdit Together(const TokenEdit& a, const TokenEdit& b) {
+  if (a.banned || b.banned) return {.token = a.token, .banned = true};
+  return {.token = a.token,
+          .repeated = a.repeated || b.repeated,
+          .bias = a.bias + b.bias,
+          .penalty = a.penalty + b.penalty};
+}
+
+// Sorted by token, those of one token made one.
+void MergeByToken(std::vector<TokenEdit>* edits) {
+  std::ranges::stable_sort(*edits, {}, &TokenEdit::token);
+  size_t count = 0;
+  for (const TokenEdit& edit : *edits) {
+    if (count > 0 && (*edits)[count - 1].token == edit.token) {
+      (*edits)[count - 1] = Together((*edits)[count - 1], edit);
+    } else {
+      (*edits)[count++] = edit;
+    }
+  }
+  edits->resize(count);
+}
+
+// The edits of tokens in [0, vocab_size).
+std::span<const TokenEdit> InVocabulary(std::span<const TokenEdit> edits,
+                                        int vocab_size) {
+  const auto token_of = &TokenEdit::token;
+  const auto begin = std::ranges::lower_bound(edits, 0, {}, token_of);
+  const auto end = std::ranges::lower_bound(edits, vocab_size, {}, token_of);
+  return begin < end ? std::span(begin, end) : std::span<const TokenEdit>();
+}
+
+// Finds tokens that are asked for in ascending order. Steps that double make it
+// as fast for few of them as for all.
+class Finder {
+ public:
+  explicit Finder(std::span<const TokenEdit> edits) : edits_(edits) {}
+
+  const TokenEdit* Find(TokenId token) {
+    size_t step = 1;
+    while (step < edits_.size() && edits_[step - 1].token < token) step *= 2;
+    const auto near = edits_.first(std::min(step, edits_.size()));
+    const auto found =
+        std::ranges::lower_bound(near, token, {}, &TokenEdit::token);
+    edits_ = edits_.subspan(found - near.begin());
+    const bool is_there = !edits_.empty() && edits_.front().token == token;
+    return is_there ? &edits_.front() : nullptr;
+  }
+
+ private:
+  std::span<const TokenEdit> edits_;
+};
+
+// Those of one token together, `a` first.
+void MergeEdits(std::span<const TokenEdit> a, std::span<const TokenEdit> b,
+                std::vector<TokenEdit>* merged) {
+  merged->reserve(a.size() + b.size());
+  while (!a.empty() && !b.empty()) {
+    const TokenId next = std::min(a.front().token, b.front().token);
+    const bool of_a = a.front().token == next, of_b = b.front().token == next;
+    merged->push_back(of_a && of_b ? Together(a.front(), b.front())
+                      : of_a       ? a.front()
+                                   : b.front());
+    a = a.subspan(of_a ? 1 : 0);
+    b = b.subspan(of_b ? 1 : 0);
+  }
+  merged->insert(merged->end(), a.begin(), a.end());
+  merged->insert(merged->end(), b.begin(), b.end());
+}
+
+// Of the edits in `a` and `b`, those of tokens that are allowed, and one for
+// each other of these; where `only_a` it is left out unless `a` has it.
+void Restrict(std::span<const TokenEdit> a, std::span<const TokenEdit> b,
+              std::span<const TokenId> allowed, bool only_a, int vocab_size,
+              std::vector<TokenEdit>* kept) {
+  Finder in_a(a), in_b(b);
+  for (const TokenId token : allowed) {
+    if (token < 0 || token >= vocab_size) continue;
+    const TokenEdit* const of_a = in_a.Find(token);
+    const TokenEdit* const of_b = in_b.Find(token);
+    if (only_a && of_a == nullptr) continue;
+    kept->push_back(of_a != nullptr && of_b != nullptr ? Together(*of_a, *of_b)
+                    : of_a != nullptr                  ? *of_a
+                    : of_b != nullptr                  ? *of_b
+                                      : TokenEdit{.token = token});
+  }
+}
+
+// For each place of the last `size` tokens of the text before its end, the
+// token that follows there (Knuth, Morris, Pratt 1977: one look at each token,
+// however much of the text repeats).
+void AppendFollowers(const RowText& text, size_t size,
+                     std::vector<TokenId>* tokens) {
+  if (text.size() <= size) return;
+  std::vector<TokenId> pattern(size);
+  for (size_t i = 0; i < size; ++i) {
+    pattern[i] = text[text.size() - size + i];
+  }
+  // Of the first i + 1 tokens of the pattern: how many of its own first ones
+  // they end with, fewer than i + 1.
+  std::vector<size_t> borders(size);
+  const auto grow = [&](size_t border, TokenId token) {
+    while (border > 0 && pattern[border] != token) border = borders[border - 1];
+    return border + (pattern[border] == token ? 1 : 0);
+  };
+  for (size_t i = 1; i < size; ++i) {
+    borders[i] = grow(borders[i - 1], pattern[i]);
+  }
+  size_t matched = 0;
+  const auto read = [&](TokenId token, TokenId next) {
+    matched = grow(matched, token);
+    if (matched < size) return;
+    tokens->push_back(next);
+    matched = borders[size - 1];
+  };
+  const std::span<const TokenId> prompt = text.prompt, tail = text.tail;
+  for (size_t i = 0; i + 1 < prompt.size(); ++i) read(prompt[i], prompt[i + 1]);
+  if (!prompt.empty() && !tail.empty()) read(prompt.back(), tail.front());
+  for (size_t i = 0; i + 1 < tail.size(); ++i) read(tail[i], tail[i + 1]);
+}
+
+}  // namespace
+
+ScoreEdits::ScoreEdits(const ScoreProcessors& processors,
+                       std::span<const TokenId> prompt)
+    : repetition_penalty_(processors.repetition_penalty),
+      frequency_penalty_(processors.frequency_penalty),
+      presence_penalty_(processors.presence_penalty),
+      ngram_size_(processors.no_repeat_ngram_size),
+      min_new_tokens_(processors.min_new_tokens),
+      needs_history_(processors.needs_history()),
+      restricts_(processors.allowed_tokens.has_value()),
+      prompt_(needs_history_
+                  ? std::vector<TokenId>(prompt.begin(), prompt.end())
+                  : std::vector<TokenId>()),
+      prompt_has_edits_(!prompt_.empty() &&
+                        (repetition_penalty_ != 1.0f || ngram_size_ == 1)) {
+  for (const std::vector<TokenId>& word : processors.bad_words) {
+    DCHECK(!word.empty()) << "an empty bad word";
+    if (word.size() > 1) words_.Add(word);
+  }
+  after_min_ = MakeShared(processors, /*bans_eos=*/false);
+  if (min_new_tokens_ > 0) {
+    before_min_ = MakeShared(processors, /*bans_eos=*/true);
+  }
+}
+
+ScoreEdits::Shared ScoreEdits::MakeShared(const ScoreProcessors& processors,
+                                          bool bans_eos) const {
+  std::vector<TokenEdit> all;
+  for (const TokenBias& bias : processors.logit_bias) {
+    all.push_back({.token = bias.token, .bias = bias.bias});
+  }
+  const std::vector<TokenId> eos = Distinct(processors.eos_token_ids);
+  for (const std::vector<TokenId>& word : processors.bad_words) {
+    if (word.size() > 1 || std::ranges::binary_search(eos, word[0])) continue;
+    all.push_back({.token = word[0], .banned = true});
+  }
+  BanAll(processors.suppress_tokens, &all);
+  if (bans_eos) BanAll(eos, &all);
+  MergeByToken(&all);
+  Shared shared;
+  if (!restricts_) {
+    shared.without_text = std::move(all);
+  } else {
+    const std::vector<TokenId>& allowed = *processors.allowed_tokens;
+    Restrict(all, {}, allowed, /*only_a=*/false, allowed.back() + 1,
+             &shared.without_text);
+  }
+  if (!prompt_has_edits_) return shared;
+  std::vector<TokenEdit> of_prompt;
+  for (const TokenId token : Distinct(prompt_)) {
+    of_prompt.push_back({.token = token,
+                         .banned = ngram_size_ == 1,
+                         .repeated = ngram_size_ != 1});
+  }
+  if (restricts_) {
+    Restrict(shared.without_text, of_prompt, *processors.allowed_tokens,
+             /*only_a=*/true, processors.allowed_tokens->back() + 1,
+             &shared.with_prompt);
+  } else {
+    MergeEdits(shared.without_text, of_prompt, &shared.with_prompt);
+  }
+  return shared;
+}
+
+const ScoreEdits::Shared& ScoreEdits::SharedAt(int num_generated) const {
+  return num_generated < min_new_tokens_ ? before_min_ : after_min_;
+}
+
+ScoreEdits::View ScoreEdits::WithoutText(int num_generated,
+                                         int vocab_size) const {
+  return {InVocabulary(SharedAt(num_generated).without_text, vocab_size),
+          restricts_};
+}
+
+ScoreEdits::View ScoreEdits::OfRow(const Row& row,
+                                   std::vector<TokenEdit>* storage) const {
+  const Shared& shared = SharedAt(row.num_generated);
+  const std::span<const TokenEdit> common =
+      InVocabulary(prompt_has_edits_ ? shared.with_prompt : shared.without_text,
+                   row.vocab_size);
+  const std::vector<TokenEdit> own = OwnEdits(row);
+  const auto of_row = InVocabulary(own, row.vocab_size);
+  if (of_row.empty() && row.allowed == nullptr) return {common, restricts_};
+  storage->clear();
+  if (row.allowed != nullptr) {
+    Restrict(common, of_row, *row.allowed, restricts_, row.vocab_size, storage);
+  } else if (restricts_) {
+    storage->assign(common.begin(), common.end());
+    Finder in_row(of_row);
+    for (TokenEdit& edit : *storage) {
+      const TokenEdit* const more = in_row.Find(edit.token);
+      if (more != nullptr) edit = Together(edit, *more);
+    }
+  } else {
+    MergeEdits(common, of_row, storage);
+  }
+  return {*storage, restricts_ || row.allowed != nullptr};
+}
+
+std::vector<TokenEdit> ScoreEdits::OwnEdits(const Row& row) const {
+  std::vector<TokenEdit> edits;
+  if (!needs_history_) return edits;
+  PenaliseTail(row.tail, row.num_generated, &edits);
+  const RowText text = {.prompt = prompt_, .tail = row.tail};
+  std::vector<TokenId> banned;
+  if (ngram_size_ == 1) {
+    BanAll(row.tail, &edits);
+  } else if (ngram_size_ > 1) {
+    AppendFollowers(text, ngram_size_ - 1, &banned);
+  }
+  words_.AppendDue(text, &banned);
+  BanAll(banned, &edits);
+  MergeByToken(&edits);
+  return edits;
+}
+
+void ScoreEdits::PenaliseTail(std::span<const TokenId> tail, int num_generated,
+                              std::vector<TokenEdit>* edits) const {
+  if (repetition_penalty_ != 1.0f) {
+    for (const TokenId token : Distinct(tail)) {
+      edits->push_back({.token = token, .repeated = true});
+    }
+  }
+  if (frequency_penalty_ == 0.0f && presence_penalty_ == 0.0f) return;
+  const auto generated =
+      tail.last(std::min<size_t>(num_generated, tail.size()));
+  std::vector<TokenId> tokens(generated.begin(), generated.end());
+  std::ranges::sort(tokens);
+  for (auto it = tokens.begin(); it != tokens.end();) {
+    const auto end = std::upper_bound(it, tokens.end(), *it);
+    const float count = static_cast<float>(end - it);
+    edits->push_back(
+        {.token = *it,
+         .penalty = frequency_penalty_ * count + presence_penalty_});
+    it = end;
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,87 @@
+// ScoreEdits: the edits of one request's rows (score_processors.h). What does
+// not depend on a row is made once: the edits that every row has, those that
+// the prompt's tokens lead to, and a trie of the bad words. A step then pays
+// for what is the row's own: its generated tokens, the words that end there,
+// and one reading of the text where n-grams may not repeat.
+//
+//   const ScoreEdits edits(processors, prompt);  // once a request
+//   std::vector<TokenEdit> storage;              // of a row
+//   const ScoreEdits::View view = edits.OfRow({.tail = tail, ...}, &storage);
+//
+// Thread rule: constant after construction.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "kernels/logits/bad_word_trie.h"
+#include "kernels/logits/row_text.h"
+#include "kernels/logits/score_processors.h"
+
+namespace espalier {
+
+class ScoreEdits {
+ public:
+  struct Row {
+    // Tokens behind the prompt; may be empty if !processors.needs_history().
+    std::span<const TokenId> tail = {};
+    int num_generated = 0;  // of these, at the end
+    int vocab_size = 0;     // tokens outside [0, vocab_size) are left out
+    // If not null: tokens that alone may follow here, ascending, each once;
+    // beside processors.allowed_tokens.
+    const std::span<const TokenId>* allowed = nullptr;
+  };
+  struct View {
+    std::span<const TokenEdit> edits;  // ascending by token, each once
+    bool only_edited = false;          // tokens without an edit are banned
+  };
+
+  // `prompt` is what the text of every row begins with; it is copied if edits
+  // depend on it. Costs O(n log n) for n tokens in both.
+  explicit ScoreEdits(const ScoreProcessors& processors,
+                      std::span<const TokenId> prompt = {});
+
+  // What the processors do to a row. The view is of `*storage`, or of this
+  // object where the row has no edits of its own; that costs nothing. Else it
+  // costs O(edits), and what is on of these: O(tail log tail) for penalties,
+  // O(prompt + tail) for n-grams, O(longest word) for bad words; and where few
+  // tokens are allowed, O(log edits) for each instead of O(edits).
+  View OfRow(const Row& row, std::vector<TokenEdit>* storage) const;
+
+  // What the processors do to a row without a text.
+  View WithoutText(int num_generated, int vocab_size) const;
+
+  // Empty if no edit depends on it.
+  const std::vector<TokenId>& prompt() const { return prompt_; }
+
+ private:
+  // Edits that many rows share.
+  struct Shared {
+    std::vector<TokenEdit> without_text;
+    std::vector<TokenEdit> with_prompt;  // empty if they are the same
+  };
+  Shared MakeShared(const ScoreProcessors& processors, bool bans_eos) const;
+  const Shared& SharedAt(int num_generated) const;
+
+  // Of a row's own tokens, each token once.
+  std::vector<TokenEdit> OwnEdits(const Row& row) const;
+  void PenaliseTail(std::span<const TokenId> tail, int num_generated,
+                    std::vector<TokenEdit>* edits) const;
+
+  // Constant after construction.
+  const float repetition_penalty_;
+  const float frequency_penalty_;
+  const float presence_penalty_;
+  const int ngram_size_;
+  const int min_new_tokens_;
+  const bool needs_history_;
+  const bool restricts_;  // there are allowed tokens
+  const std::vector<TokenId> prompt_;
+  const bool prompt_has_edits_;
+  BadWordTrie words_;
+  Shared before_min_;  // while min_new_tokens bans the EOS ids
+  Shared after_min_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,50 @@
+#include "kernels/logits/score_processors.h"
+
+#include <algorithm>
+
+#include "kernels/logits/score_edits.h"
+
+namespace espalier {
+bool ScoreProcessors::needs_history() const {
+  return repetition_penalty != 1.0f || frequency_penalty != 0.0f ||
+         presence_penalty != 0.0f || no_repeat_ngram_size > 0 ||
+         std::ranges::any_of(bad_words,
+                             [](const auto& word) { return word.size() > 1; });
+}
+
+RowEdits CollectEdits(const ScoreProcessors& processors,
+                      std::span<const TokenId> history, int num_generated,
+                      int vocab_size, const std::span<const TokenId>* allowed) {
+  RowEdits row;
+  const ScoreEdits edits(processors);
+  const ScoreEdits::View view = edits.OfRow({.tail = history,
+                                             .num_generated = num_generated,
+                                             .vocab_size = vocab_size,
+                                             .allowed = allowed},
+                                            &row.edits);
+  if (view.edits.data() != row.edits.data()) {
+    row.edits.assign(view.edits.begin(), view.edits.end());
+  }
+  row.only_edited = view.only_edited;
+  return row;
+}
+
+int64_t MaxEdits(const ScoreProcessors& processors, int64_t num_tokens,
+                 int vocab_size) {
+  if (processors.allowed_tokens.has_value()) {
+    return processors.allowed_tokens->size();
+  }
+  int64_t count = processors.logit_bias.size() + processors.bad_words.size();
+  count += processors.suppress_tokens.size();
+  if (processors.min_new_tokens > 0) count += processors.eos_token_ids.size();
+  // Penalties and n-grams touch tokens of the history, each once.
+  if (processors.repetition_penalty != 1.0f ||
+      processors.frequency_penalty != 0.0f ||
+      processors.presence_penalty != 0.0f ||
+      processors.no_repeat_ngram_size > 0) {
+    count += num_tokens;
+  }
+  return std::min<int64_t>(count, vocab_size);
+}
+
+}  // namespace espalier

@@ -1,0 +1,76 @@
+// Bound by latency: a few thousand words, and their way to the host.
+#include "base/cuda_launch.cuh"
+#include "base/status.h"
+#include "kernels/resident/cuda_step_logprobs.h"
+
+namespace espalier {
+namespace {
+
+// A block a group; a group of 64 beams has 128 candidates.
+constexpr int kAskThreads = 128;
+
+__global__ void __launch_bounds__(kAskThreads)
+    AskOfCandidates(CudaStepLogProbs log_probs, const Candidate* candidates,
+                    int vocab_size) {
+  LaunchDependents();
+  GridDependencyWait();
+  const int group_idx = blockIdx.x;
+  if (group_idx >= log_probs.counts->num_asking_groups) return;
+  const CudaAskingGroup group = log_probs.asking_groups[group_idx];
+  for (int i = threadIdx.x; i < group.num_candidates; i += kAskThreads) {
+    // Places without a candidate have what was there before.
+    const Candidate candidate = candidates[group.first_candidate + i];
+    const int row = min(max(candidate.beam, 0), group.num_rows - 1);
+    const int token = min(max(candidate.token, 0), vocab_size - 1);
+    log_probs.asked[group.first_asked + i] = {group.first_row + row, token};
+  }
+}
+
+// Enough to have a report of thousands of words under way to the host at once.
+constexpr int kReportThreads = 256;
+constexpr int kReportBlocks = 16;
+
+template <typename T>
+__device__ void CopyOut(const T* from, int count, T* to) {
+  for (int i = blockIdx.x * kReportThreads + threadIdx.x; i < count;
+       i += kReportBlocks * kReportThreads) {
+    to[i] = from[i];
+  }
+}
+
+__global__ void __launch_bounds__(kReportThreads)
+    ReportLogProbs(CudaStepLogProbs log_probs, const CudaStepClock* clock,
+                   CudaLogProbRing reports) {
+  LaunchDependents();
+  GridDependencyWait();
+  const CudaLogProbCounts counts = *log_probs.counts;
+  const int64_t report = (clock->num_steps - 1) % reports.num_reports;
+  CopyOut(log_probs.scores, counts.num_asked,
+          reports.scores + report * reports.max_asked);
+  CopyOut(log_probs.best, counts.num_best,
+          reports.best + report * reports.max_best);
+  CopyOut(log_probs.num_found, counts.num_best_groups,
+          reports.num_found + report * reports.max_lines);
+}
+
+}  // namespace
+
+absl::Status CudaAskOfCandidates(const CudaStepLogProbs& log_probs,
+                                 const Candidate* candidates, int vocab_size,
+                                 int max_groups, cudaStream_t stream) {
+  return Launch(
+      AskOfCandidates,
+      {.grid = {static_cast<unsigned>(max_groups)}, .block = {kAskThreads}},
+      stream, log_probs, candidates, vocab_size);
+}
+
+absl::Status CudaReportLogProbs(const CudaStepLogProbs& log_probs,
+                                const CudaStepClock* clock,
+                                const CudaLogProbRing& reports,
+                                cudaStream_t stream) {
+  return Launch(ReportLogProbs,
+                {.grid = {kReportBlocks}, .block = {kReportThreads}}, stream,
+                log_probs, clock, reports);
+}
+
+}  // namespace espalier

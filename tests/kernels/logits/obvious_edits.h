@@ -1,0 +1,165 @@
+// The edits of a row made in the obvious way, for one row and from all of its
+// text: the oracle of score_edits.h.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "kernels/logits/score_processors.h"
+
+namespace espalier::testing {
+
+inline void BanAll(std::span<const TokenId> tokens,
+                   std::vector<TokenEdit>& edits) {
+  for (const TokenId token : tokens) {
+    edits.push_back({.token = token, .banned = true});
+  }
+}
+
+// The history's distinct tokens, each with what its presence does to it.
+inline void PenaliseHistory(const ScoreProcessors& processors,
+                            std::span<const TokenId> history, int num_generated,
+                            std::vector<TokenEdit>& edits) {
+  const bool repeats = processors.repetition_penalty != 1.0f;
+  const bool counts = processors.frequency_penalty != 0.0f ||
+                      processors.presence_penalty != 0.0f;
+  if (repeats) {
+    for (const TokenId token : history) {
+      edits.push_back({.token = token, .repeated = true});
+    }
+  }
+  if (!counts) return;
+  const auto generated =
+      history.last(std::min<size_t>(num_generated, history.size()));
+  std::vector<TokenId> tokens(generated.begin(), generated.end());
+  std::ranges::sort(tokens);
+  for (auto it = tokens.begin(); it != tokens.end();) {
+    const auto end = std::upper_bound(it, tokens.end(), *it);
+    const float count = static_cast<float>(end - it);
+    edits.push_back({.token = *it,
+                     .penalty = processors.frequency_penalty * count +
+                                processors.presence_penalty});
+    it = end;
+  }
+}
+
+// Bans what followed the last n - 1 tokens wherever they occurred before; with
+// n = 1 that is every token so far.
+inline void BanRepeatedNGrams(std::span<const TokenId> history, size_t n,
+                              std::vector<TokenEdit>& edits) {
+  const size_t prefix_size = n - 1;
+  if (history.size() < prefix_size) return;
+  const auto prefix = history.last(prefix_size);
+  for (size_t i = prefix_size; i < history.size(); ++i) {
+    // From the end: the last tokens of most places differ already.
+    const auto earlier = history.subspan(i - prefix_size, prefix_size);
+    if (std::equal(earlier.rbegin(), earlier.rend(), prefix.rbegin())) {
+      edits.push_back({.token = history[i], .banned = true});
+    }
+  }
+}
+
+// Whether the next token could complete `word`.
+inline bool IsDue(std::span<const TokenId> word,
+                  std::span<const TokenId> history) {
+  if (word.size() == 1) return true;
+  if (word.size() > history.size()) return false;
+  const auto prefix = word.first(word.size() - 1);
+  return std::ranges::equal(prefix, history.last(prefix.size()));
+}
+
+inline void BanBadWords(const ScoreProcessors& processors,
+                        std::span<const TokenId> history,
+                        std::vector<TokenEdit>& edits) {
+  const auto& eos = processors.eos_token_ids;
+  for (const std::vector<TokenId>& word : processors.bad_words) {
+    const bool is_eos =
+        word.size() == 1 && std::ranges::find(eos, word[0]) != eos.end();
+    if (is_eos || !IsDue(word, history)) continue;
+    edits.push_back({.token = word.back(), .banned = true});
+  }
+}
+
+// Two edits of one token as one.
+inline TokenEdit Together(const TokenEdit& a, const TokenEdit& b) {
+  return {.token = a.token,
+          .banned = a.banned || b.banned,
+          .repeated = a.repeated || b.repeated,
+          .bias = a.bias + b.bias,
+          .penalty = a.penalty + b.penalty};
+}
+
+// Sorted by token, those of one token made one. A ban says all there is to say.
+inline void MergeByToken(int vocab_size, std::vector<TokenEdit>& edits) {
+  std::erase_if(edits, [&](const TokenEdit& edit) {
+    return edit.token < 0 || edit.token >= vocab_size;
+  });
+  std::ranges::stable_sort(edits, {}, &TokenEdit::token);
+  size_t count = 0;
+  for (const TokenEdit& edit : edits) {
+    if (count > 0 && edits[count - 1].token == edit.token) {
+      edits[count - 1] = Together(edits[count - 1], edit);
+    } else {
+      edits[count++] = edit;
+    }
+  }
+  edits.resize(count);
+  for (TokenEdit& edit : edits) {
+    if (edit.banned) edit = {.token = edit.token, .banned = true};
+  }
+}
+
+// Of `edits`, those of tokens in `allowed`, and one for each other of these.
+inline std::vector<TokenEdit> Restrict(const std::vector<TokenEdit>& edits,
+                                       std::span<const TokenId> allowed,
+                                       int vocab_size) {
+  std::vector<TokenEdit> kept;
+  auto edit = edits.begin();
+  for (const TokenId token : allowed) {
+    if (token < 0 || token >= vocab_size) continue;
+    while (edit != edits.end() && edit->token < token) ++edit;
+    const bool edited = edit != edits.end() && edit->token == token;
+    kept.push_back(edited ? *edit : TokenEdit{.token = token});
+  }
+  return kept;
+}
+
+inline RowEdits ObviousEdits(const ScoreProcessors& processors,
+                             std::span<const TokenId> history,
+                             int num_generated, int vocab_size,
+                             const std::span<const TokenId>* allowed) {
+  RowEdits row;
+  std::vector<TokenEdit>& edits = row.edits;
+  for (const TokenBias& bias : processors.logit_bias) {
+    edits.push_back({.token = bias.token, .bias = bias.bias});
+  }
+  PenaliseHistory(processors, history, num_generated, edits);
+  if (processors.no_repeat_ngram_size > 0) {
+    BanRepeatedNGrams(history, processors.no_repeat_ngram_size, edits);
+  }
+  BanBadWords(processors, history, edits);
+  BanAll(processors.suppress_tokens, edits);
+  if (num_generated < processors.min_new_tokens) {
+    BanAll(processors.eos_token_ids, edits);
+  }
+  MergeByToken(vocab_size, edits);
+  if (processors.allowed_tokens.has_value()) {
+    edits = Restrict(edits, *processors.allowed_tokens, vocab_size);
+    row.only_edited = true;
+  }
+  if (allowed != nullptr) {
+    // Where both restrict, what the processors do not allow is not there.
+    if (row.only_edited) {
+      std::erase_if(edits, [&](const TokenEdit& edit) {
+        return !std::ranges::binary_search(*allowed, edit.token);
+      });
+    } else {
+      edits = Restrict(edits, *allowed, vocab_size);
+    }
+    row.only_edited = true;
+  }
+  return row;
+}
+
+}  // namespace espalier::testing

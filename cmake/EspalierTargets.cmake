@@ -119,9 +119,12 @@ function(espalier_cuda_dry_run_test)
     SOURCES ${ARG_SOURCES} "${PROJECT_SOURCE_DIR}/tests/cuda_dry_run.cc"
     DEPS ${ARG_DEPS})
   foreach(name
-      cudaFree cudaFuncGetAttributes cudaFuncSetAttribute cudaGetDevice
-      cudaLaunchKernelExC cudaMalloc cudaMemcpy cudaMemGetInfo cudaMemset
-      cudaMemsetAsync cudaOccupancyMaxActiveClusters cudaStreamSynchronize)
+      cudaEventCreateWithFlags cudaEventDestroy cudaEventQuery cudaEventRecord
+      cudaEventSynchronize cudaFree cudaFreeHost cudaFuncGetAttributes
+      cudaFuncSetAttribute cudaGetDevice cudaHostAlloc cudaLaunchKernelExC
+      cudaMalloc cudaMemcpy cudaMemGetInfo cudaMemset cudaMemsetAsync
+      cudaOccupancyMaxActiveClusters cudaSetDevice cudaStreamCreateWithFlags
+      cudaStreamDestroy cudaStreamSynchronize)
     target_link_options(${ARG_NAME} PRIVATE -Wl,--wrap=${name})
   endforeach()
 endfunction()

@@ -1,60 +1,119 @@
 #include "tests/cuda_dry_run.h"
 
 #include <cstdint>
+#include <cstdlib>
+#include <mutex>
 #include <utility>
+
+#include "absl/base/thread_annotations.h"
 
 namespace espalier::testing {
 namespace {
 
-int compiled_capability = 90;
-uintptr_t next_address = 0x1000;
-std::vector<DryLaunch> launches;
+thread_local int current_device = 0;
+
+// Executors launch on threads of their own.
+std::mutex mutex;
+int compiled_capability ABSL_GUARDED_BY(mutex) = 90;
+uintptr_t next_address ABSL_GUARDED_BY(mutex) = 0x1000;
+std::vector<DryLaunch> launches ABSL_GUARDED_BY(mutex);
+std::set<int> devices ABSL_GUARDED_BY(mutex);
+
+// What happens now depends on the thread's current device.
+cudaError_t UseDevice() {
+  const std::lock_guard lock(mutex);
+  devices.insert(current_device);
+  return cudaSuccess;
+}
+
+template <typename Handle>
+cudaError_t MakeHandle(Handle* handle) {
+  const std::lock_guard lock(mutex);
+  devices.insert(current_device);
+  next_address += 0x1000;
+  *handle = reinterpret_cast<Handle>(next_address);
+  return cudaSuccess;
+}
 
 }  // namespace
 
 cudaStream_t BeginDryRun(int capability) {
+  const std::lock_guard lock(mutex);
   compiled_capability = capability;
   launches.clear();
+  devices.clear();
   next_address += 0x1000;
   return reinterpret_cast<cudaStream_t>(next_address);
 }
 
-std::vector<DryLaunch> TakeDryLaunches() { return std::exchange(launches, {}); }
+std::vector<DryLaunch> TakeDryLaunches() {
+  const std::lock_guard lock(mutex);
+  return std::exchange(launches, {});
+}
+
+std::set<int> TakeDryDevices() {
+  const std::lock_guard lock(mutex);
+  return std::exchange(devices, {});
+}
 
 extern "C" {
 
 // NOLINTBEGIN: the linker gives these their names.
 cudaError_t __wrap_cudaMalloc(void** memory, size_t) {
-  next_address += 0x1000;
-  *memory = reinterpret_cast<void*>(next_address);
-  return cudaSuccess;
+  return MakeHandle(memory);
 }
+cudaError_t __wrap_cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  *memory = std::malloc(bytes);
+  return *memory == nullptr ? cudaErrorMemoryAllocation : UseDevice();
+}
+cudaError_t __wrap_cudaFreeHost(void* memory) {
+  std::free(memory);
+  return UseDevice();
+}
+cudaError_t __wrap_cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  return MakeHandle(stream);
+}
+cudaError_t __wrap_cudaStreamDestroy(cudaStream_t) { return UseDevice(); }
+cudaError_t __wrap_cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return MakeHandle(event);
+}
+cudaError_t __wrap_cudaEventDestroy(cudaEvent_t) { return UseDevice(); }
+cudaError_t __wrap_cudaEventRecord(cudaEvent_t, cudaStream_t) {
+  return UseDevice();
+}
+cudaError_t __wrap_cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t __wrap_cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 cudaError_t __wrap_cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   *free_bytes = *total_bytes = size_t{1} << 40;
   return cudaSuccess;
 }
-cudaError_t __wrap_cudaFree(void*) { return cudaSuccess; }
-cudaError_t __wrap_cudaMemset(void*, int, size_t) { return cudaSuccess; }
+cudaError_t __wrap_cudaFree(void*) { return UseDevice(); }
+cudaError_t __wrap_cudaMemset(void*, int, size_t) { return UseDevice(); }
 cudaError_t __wrap_cudaMemsetAsync(void*, int, size_t, cudaStream_t) {
-  return cudaSuccess;
+  return UseDevice();
 }
 cudaError_t __wrap_cudaMemcpy(void*, const void*, size_t, cudaMemcpyKind) {
   return cudaSuccess;
 }
 cudaError_t __wrap_cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 cudaError_t __wrap_cudaGetDevice(int* device) {
-  *device = 0;
+  *device = current_device;
+  return cudaSuccess;
+}
+cudaError_t __wrap_cudaSetDevice(int device) {
+  current_device = device;
   return cudaSuccess;
 }
 cudaError_t __wrap_cudaFuncGetAttributes(cudaFuncAttributes* attributes,
                                          const void*) {
+  const std::lock_guard lock(mutex);
   *attributes = {};
   attributes->ptxVersion = compiled_capability;
   attributes->sharedSizeBytes = compiled_capability >= 90 ? 1 : 0;
   return cudaSuccess;
 }
 cudaError_t __wrap_cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
-  return cudaSuccess;
+  return UseDevice();
 }
 // As a device would where the launch is allowed, also of code without clusters.
 cudaError_t __wrap_cudaOccupancyMaxActiveClusters(int* num_clusters,
@@ -75,6 +134,8 @@ cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t* config,
       launch.cluster = static_cast<int>(attribute.val.clusterDim.x);
     }
   }
+  const std::lock_guard lock(mutex);
+  devices.insert(current_device);
   launches.push_back(launch);
   return cudaSuccess;
 }

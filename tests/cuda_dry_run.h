@@ -1,11 +1,14 @@
-// Code for GPUs, run on the host as far as its launches: instead of a device
-// there is a list of what was launched, and memory that nobody reads. A test
+// Code for GPUs, run on the host as far as its launches: instead of devices
+// there is a list of what was launched, and memory that nobody reads. All work
+// is done as soon as it is enqueued. Pinned memory is real; graphs there are
+// none. A test
 // program that uses it is linked by espalier_cuda_dry_run_test, with --wrap for
 // the functions of the CUDA runtime that cuda_dry_run.cc stands in for.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <set>
 #include <vector>
 
 namespace espalier::testing {
@@ -23,5 +26,9 @@ cudaStream_t BeginDryRun(int capability);
 
 // What was launched since the last call.
 std::vector<DryLaunch> TakeDryLaunches();
+
+// The devices that were the calling thread's current one where something was
+// allocated, freed, created, destroyed or launched since the last call.
+std::set<int> TakeDryDevices();
 
 }  // namespace espalier::testing

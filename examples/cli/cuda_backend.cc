@@ -20,8 +20,7 @@ class CudaBackend : public Backend {
                                     .max_tokens = options.max_step_tokens,
                                     .max_logits = options.max_beams};
     ASSIGN_OR_RETURN(auto model, CudaLlama::Load(directory, llama, device_));
-    ASSIGN_OR_RETURN(steps_,
-                     CudaExecutor::Create(std::move(model), llama, device_));
+    ASSIGN_OR_RETURN(steps_, CudaExecutor::Create(std::move(model)));
     return absl::OkStatus();
   }
 

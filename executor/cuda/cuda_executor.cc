@@ -30,11 +30,10 @@ namespace {
 // and one whose answer is being read.
 constexpr int kNumReports = 3;
 
-CudaCallBounds BoundsOf(const CudaLlamaOptions& options) {
-  return {.max_tokens = options.max_tokens,
-          .max_logits = options.max_logits,
-          .max_attention_items = options.max_attention_items,
-          .max_attention_partials = options.max_attention_partials};
+absl::Status CheckOptions(const CudaExecutorOptions& options) {
+  if (options.max_graphs >= 0) return absl::OkStatus();
+  return InvalidArgument("max_graphs must not be negative, got ",
+                         options.max_graphs);
 }
 
 // Attention has room for whatever a step can be: a token is a query of its own
@@ -74,10 +73,9 @@ absl::StatusOr<CudaEvent> MakeEndEvent() {
 class CudaExecutor::Impl {
  public:
   static absl::StatusOr<std::unique_ptr<Impl>> Create(
-      std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
-      const CudaDevice& device);
+      std::shared_ptr<CudaModel> model, const CudaExecutorOptions& options);
   const ModelDescription& description() const { return description_; }
-  int ordinal() const { return device_.ordinal; }
+  int ordinal() const { return model_->device().ordinal; }
 
   void Start(StepPlan plan, Done done) {
     thread_->Post([this,
@@ -108,13 +106,9 @@ class CudaExecutor::Impl {
     bool was_waiting = false;
   };
 
-  Impl(std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
-       const CudaDevice& device)
+  Impl(std::shared_ptr<CudaModel> model, const CudaExecutorOptions& options)
       : model_(std::move(model)),
-        device_(device),
-        limits_(StepLimitsOf(
-            model_->description(),
-            BoundsOf(WithBounds(options, model_->description().vocab_size)))),
+        limits_(StepLimitsOf(model_->description(), model_->bounds())),
         max_graphs_(options.max_graphs),
         description_(model_->description()) {
     description_.limits = LimitsOfRequests(limits_);
@@ -134,8 +128,7 @@ class CudaExecutor::Impl {
   absl::StatusOr<StepResult> Finish(const InFlight& in_flight);
 
   // Constant after construction.
-  const std::shared_ptr<CudaLlama> model_;
-  const CudaDevice device_;
+  const std::shared_ptr<CudaModel> model_;
   const CudaStepLimits limits_;
   const int max_graphs_;
   ModelDescription description_;
@@ -159,9 +152,8 @@ class CudaExecutor::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<CudaExecutor::Impl>> CudaExecutor::Impl::Create(
-    std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
-    const CudaDevice& device) {
-  std::unique_ptr<Impl> impl(new Impl(std::move(model), options, device));
+    std::shared_ptr<CudaModel> model, const CudaExecutorOptions& options) {
+  std::unique_ptr<Impl> impl(new Impl(std::move(model), options));
   RETURN_IF_ERROR(impl->Init());
   return impl;
 }
@@ -180,15 +172,15 @@ absl::Status CudaExecutor::Impl::Init() {
   ASSIGN_OR_RETURN(
       runner_, CudaStepRunner::Create(model_.get(), &*memory_, reports_.ring(),
                                       reports_.log_prob_ring(), max_graphs_,
-                                      device_, stream_.get()));
+                                      stream_.get()));
   builder_ = std::make_unique<CudaStepBuilder>(
-      description_, model_->attention_shape(), &*memory_, device_);
+      description_, model_->attention_shape(), &*memory_, model_->device());
   delta_.emplace(memory_->words());
   {
     const std::lock_guard lock(mutex_);
     figures_.memory = MemoryParts();
   }
-  thread_.emplace(kNumReports, [ordinal = device_.ordinal] {
+  thread_.emplace(kNumReports, [ordinal = ordinal()] {
     cudaSetDevice(ordinal);  // if that fails, so does every launch (Launch)
   });
   return absl::OkStatus();
@@ -235,7 +227,7 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::LaunchSafely(
 absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
     const StepPlan& plan) {
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
-                   CudaDeviceScope::Enter(device_.ordinal));
+                   CudaDeviceScope::Enter(ordinal()));
   InFlight in_flight;
   in_flight.slot = static_cast<int>(num_launched_ % kNumReports);
   StepSlot& slot = slots_[in_flight.slot];
@@ -338,17 +330,17 @@ CudaExecutor::~CudaExecutor() {
 }
 
 absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
-    std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
-    const CudaDevice& device) {
+    std::shared_ptr<CudaModel> model, const CudaExecutorOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  const int max_tokens = model->bounds().max_tokens;
   try {
     ASSIGN_OR_RETURN(const CudaDeviceScope scope,
-                     CudaDeviceScope::Enter(device.ordinal));
-    ASSIGN_OR_RETURN(auto impl,
-                     Impl::Create(std::move(model), options, device));
+                     CudaDeviceScope::Enter(model->device().ordinal));
+    ASSIGN_OR_RETURN(auto impl, Impl::Create(std::move(model), options));
     return std::unique_ptr<CudaExecutor>(new CudaExecutor(std::move(impl)));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("not enough memory to keep track of steps of ",
-                             options.max_tokens, " tokens");
+                             max_tokens, " tokens");
   } catch (const std::system_error& error) {
     return ResourceExhausted("cannot start a thread: ", error.what());
   }

@@ -29,10 +29,17 @@
 #include "absl/time/time.h"
 #include "base/cuda.h"
 #include "base/cuda_memory.h"
+#include "exec_request/cuda_model.h"
 #include "exec_request/step_executor.h"
-#include "model/cuda/cuda_llama.h"
 
 namespace espalier {
+
+struct CudaExecutorOptions {
+  // Graphs of steps to keep, of the shapes used last; 0: none. A step whose
+  // graph is not there, or has no memory, runs without: slower by what
+  // launching its kernels one by one takes.
+  int max_graphs = 128;
+};
 
 // What a CudaExecutor has done since its construction.
 struct CudaExecutorFigures {
@@ -56,15 +63,15 @@ struct CudaExecutorFigures {
 
 class CudaExecutor : public StepExecutor {
  public:
-  // `model` runs nothing else as long as the executor lives. `options` are
-  // those it was loaded with: a step has at most max_tokens tokens, and
-  // max_logits rows that select.
-  // Errors: kInvalidArgument if options bound the work of attention below what
-  // such a step can have, or selection cannot take as many rows;
-  // kResourceExhausted if memory runs out, else as base/cuda.h.
+  // Runs steps on the model's device, within its bounds of a call: a step has
+  // at most max_tokens tokens, and max_logits rows that select. `model` runs
+  // nothing else as long as the executor lives.
+  // Errors: kInvalidArgument if max_graphs is negative, if the model bounds the
+  // work of attention below what such a step can have, or selection cannot take
+  // as many rows; kResourceExhausted if memory runs out, else as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaExecutor>> Create(
-      std::shared_ptr<CudaLlama> model, const CudaLlamaOptions& options,
-      const CudaDevice& device);
+      std::shared_ptr<CudaModel> model,
+      const CudaExecutorOptions& options = {});
   // Finishes the plans that were started; their `done`s are called.
   ~CudaExecutor() override;
 

@@ -1,10 +1,10 @@
 // CudaStepLimits: bounds of one step on the device, which size all memory that
-// a step needs. Plain C++.
+// a step needs. Plain C++, but for headers of CUDA.
 #pragma once
 
 #include <cstdint>
 
-#include "exec_request/model.h"
+#include "exec_request/cuda_model.h"
 
 namespace espalier {
 
@@ -30,14 +30,6 @@ struct CudaStepLimits {
   int num_row_tables() const { return max_rows < 64 ? max_rows : 64; }
   // Candidates, and tokens of prompts.
   int max_asked_tokens() const { return max_candidates + max_rows; }
-};
-
-// Bounds of a call of the model.
-struct CudaCallBounds {
-  int max_tokens = 1;
-  int max_logits = 1;
-  int max_attention_items = 1;
-  int max_attention_partials = 1;
 };
 
 // Sized for all that is within LimitsOfRequests(): requests whose beams are at

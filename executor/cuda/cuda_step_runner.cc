@@ -7,15 +7,14 @@
 namespace espalier {
 
 absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
-    CudaLlama* model, const CudaStepMemory* memory,
+    CudaModel* model, const CudaStepMemory* memory,
     const CudaReportRing& reports, const CudaLogProbRing& log_prob_reports,
-    int max_graphs, const CudaDevice& device, cudaStream_t stream) {
+    int max_graphs, cudaStream_t stream) {
   std::unique_ptr<CudaStepRunner> runner(new CudaStepRunner(max_graphs));
   runner->model_ = model;
   runner->memory_ = memory;
   runner->reports_ = reports;
   runner->log_prob_reports_ = log_prob_reports;
-  runner->device_ = device;
   runner->stream_ = stream;
   const CudaStepLimits& limits = memory->limits();
   const CudaStepScratch scratch(limits, runner->vocab_size());
@@ -81,7 +80,8 @@ absl::StatusOr<CudaGraph> CudaStepRunner::Capture(const CudaStepShape& shape) {
 
 CudaStepShape CudaStepRunner::ShapeOfGraph(const CudaStep& step) const {
   CudaStepShape shape = GraphShape(step, memory_->limits());
-  shape.max_group_rows = SameCudaSelectRows(SelectInputs(shape), device_);
+  shape.max_group_rows =
+      SameCudaSelectRows(SelectInputs(shape), model_->device());
   return shape;
 }
 
@@ -90,7 +90,8 @@ absl::Status CudaStepRunner::EnqueueAll(const CudaStepShape& shape) {
   RETURN_IF_ERROR(CudaBeginStep(arrays.state, shape.num_rows, stream_));
   if (shape.max_copies > 0) {
     RETURN_IF_ERROR(CudaCopyBeamTails(arrays.state, shape.max_copies,
-                                      model_->cache(), device_, stream_));
+                                      model_->cache(), model_->device(),
+                                      stream_));
   }
   // Before the forward pass, which is a barrier: selection reads edits early.
   if (shape.makes_edits) {
@@ -112,16 +113,16 @@ absl::Status CudaStepRunner::EnqueueChoice(const CudaStepShape& shape) {
   if (shape.max_candidates > 0) {
     RETURN_IF_ERROR(CudaSelect(SelectInputs(shape),
                                {arrays.candidates, arrays.num_candidates},
-                               scratch_.data(), device_, stream_));
+                               scratch_.data(), model_->device(), stream_));
   }
   if (shape.max_perturbed > 0) {
-    RETURN_IF_ERROR(CudaPerturb(PerturbInputs(shape),
-                                {arrays.candidates, arrays.num_candidates},
-                                perturb_scratch_.data(), device_, stream_));
+    RETURN_IF_ERROR(CudaPerturb(
+        PerturbInputs(shape), {arrays.candidates, arrays.num_candidates},
+        perturb_scratch_.data(), model_->device(), stream_));
   }
   if (shape.max_draws == 0) return absl::OkStatus();
   return CudaSample(SampleInputs(shape), arrays.candidates, scratch_.data(),
-                    device_, stream_);
+                    model_->device(), stream_);
 }
 
 absl::Status CudaStepRunner::EnqueueLogProbs(const CudaStepShape& shape) {
@@ -138,7 +139,7 @@ absl::Status CudaStepRunner::EnqueueLogProbs(const CudaStepShape& shape) {
   if (shape.max_best > 0) {
     RETURN_IF_ERROR(CudaSelect(BestInputs(shape),
                                {log_probs.best, log_probs.num_found},
-                               scratch_.data(), device_, stream_));
+                               scratch_.data(), model_->device(), stream_));
   }
   return CudaReportLogProbs(log_probs, arrays.state.clock, log_prob_reports_,
                             stream_);

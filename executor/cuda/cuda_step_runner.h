@@ -18,11 +18,11 @@
 
 #include "absl/status/status.h"
 #include "base/cuda.h"
+#include "exec_request/cuda_model.h"
 #include "executor/cuda/cuda_graph_cache.h"
 #include "executor/cuda/cuda_step_builder.h"
 #include "executor/cuda/cuda_step_memory.h"
 #include "executor/cuda/cuda_step_shape.h"
-#include "model/cuda/cuda_llama.h"
 
 namespace espalier {
 
@@ -33,9 +33,9 @@ class CudaStepRunner {
   // Errors: kResourceExhausted; kInvalidArgument if selection cannot take as
   // many rows as the limits allow.
   static absl::StatusOr<std::unique_ptr<CudaStepRunner>> Create(
-      CudaLlama* model, const CudaStepMemory* memory,
+      CudaModel* model, const CudaStepMemory* memory,
       const CudaReportRing& reports, const CudaLogProbRing& log_prob_reports,
-      int max_graphs, const CudaDevice& device, cudaStream_t stream);
+      int max_graphs, cudaStream_t stream);
 
   // Takes memory for perturbed rows, if it has not yet: as much as all logits
   // take, which no other step needs. Before the first step that has such rows.
@@ -81,11 +81,10 @@ class CudaStepRunner {
   absl::Status EnqueueLogProbs(const CudaStepShape& shape);
 
   // Constant after construction.
-  CudaLlama* model_ = nullptr;
+  CudaModel* model_ = nullptr;
   const CudaStepMemory* memory_ = nullptr;
   CudaReportRing reports_;
   CudaLogProbRing log_prob_reports_;
-  CudaDevice device_;
   cudaStream_t stream_ = nullptr;
   DeviceBuffer<float> logits_;  // [max_rows, vocab_size]
 

@@ -49,11 +49,14 @@ absl::Status CheckOptions(const CudaLlamaOptions& options) {
                              bound);
     }
   }
-  if (options.max_graphs < 0) {
-    return InvalidArgument("max_graphs must not be negative, got ",
-                           options.max_graphs);
-  }
   return absl::OkStatus();
+}
+
+CudaCallBounds BoundsOf(const CudaLlamaOptions& options) {
+  return {.max_tokens = options.max_tokens,
+          .max_logits = options.max_logits,
+          .max_attention_items = options.max_attention_items,
+          .max_attention_partials = options.max_attention_partials};
 }
 
 ModelDescription Describe(const LlamaConfig& config, const CudaKvCache& cache) {
@@ -78,6 +81,8 @@ class LoadedCudaLlama : public CudaLlama {
 
   const ModelDescription& description() const override { return description_; }
   const LlamaConfig& config() const override { return config_; }
+  const CudaDevice& device() const override { return device_; }
+  const CudaCallBounds& bounds() const override { return bounds_; }
   const CudaKvCache& cache() const override { return kv_.cache; }
   CudaAttentionShape attention_shape() const override {
     return {.num_heads = config_.num_heads,
@@ -105,6 +110,7 @@ class LoadedCudaLlama : public CudaLlama {
                   const CudaDevice& device, CudaLlamaWeights weights)
       : config_(config),
         options_(options),
+        bounds_(BoundsOf(options)),
         device_(device),
         weights_(std::move(weights)) {}
 
@@ -123,6 +129,7 @@ class LoadedCudaLlama : public CudaLlama {
   std::optional<CudaDeviceScope> freeing_;
   const LlamaConfig config_;
   const CudaLlamaOptions options_;
+  const CudaCallBounds bounds_;
   const CudaDevice device_;
   const CudaLlamaWeights weights_;
   ModelDescription description_;
@@ -173,13 +180,13 @@ absl::Status LoadedCudaLlama::CheckBounds(const CudaBatch& batch) const {
   };
   const CudaAttentionInputs& attention = batch.attention;
   for (const Bound& bound :
-       {Bound{"tokens", batch.num_tokens, options_.max_tokens},
+       {Bound{"tokens", batch.num_tokens, bounds_.max_tokens},
         Bound{"lines of logits", batch.num_logits,
-              std::min(options_.max_logits, batch.num_tokens)},
-        Bound{"queries", attention.max_queries, options_.max_tokens},
-        Bound{"items", attention.max_items, options_.max_attention_items},
+              std::min(bounds_.max_logits, batch.num_tokens)},
+        Bound{"queries", attention.max_queries, bounds_.max_tokens},
+        Bound{"items", attention.max_items, bounds_.max_attention_items},
         Bound{"partials", attention.max_partials,
-              options_.max_attention_partials}}) {
+              bounds_.max_attention_partials}}) {
     if (bound.value >= 0 && bound.value <= bound.limit) continue;
     return InvalidArgument("a call of ", bound.value, " ", bound.name,
                            ", the limit is ", bound.limit);

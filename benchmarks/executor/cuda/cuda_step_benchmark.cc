@@ -205,7 +205,7 @@ absl::StatusOr<Measured> Measure(const DecodeCase& c, const CudaDevice& device,
       .max_logits = c.num_rows()};
   ASSIGN_OR_RETURN(auto model, CudaLlama::Random(config, llama, device));
   ASSIGN_OR_RETURN(const std::shared_ptr<CudaExecutor> steps,
-                   CudaExecutor::Create(std::move(model), llama, device));
+                   CudaExecutor::Create(std::move(model)));
   RunOnce(c, steps, max_step_tokens, options);
   Measured measured = RunOnce(c, steps, max_step_tokens, options);
   measured.gap = steps->figures().median_gap;

@@ -171,7 +171,7 @@ TEST(CudaExecutorFaultsTest, WhoGetsNanOrNoTokenEndsAloneAsOnTheHost) {
   ASSERT_OK_AND_ASSIGN(std::unique_ptr<CudaLlama> model,
                        CudaLlama::Load(directory.path(), options, device));
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CudaExecutor> steps,
-                       CudaExecutor::Create(std::move(model), options, device));
+                       CudaExecutor::Create(std::move(model)));
   using Counts = std::vector<int>;
   for (const int num_in_flight : Cases(Counts{1, 2}, Counts{2})) {
     SCOPED_TRACE(Concat(num_in_flight, " in flight"));

@@ -99,13 +99,14 @@ CudaLlamaOptions CudaExecutorTest::Float32() {
 }
 
 CudaExecutorTest::OnDevice CudaExecutorTest::Load(
-    const CudaLlamaOptions& options, const CudaDevice& device) {
+    const CudaLlamaOptions& options, const CudaDevice& device,
+    const CudaExecutorOptions& executor) {
   OnDevice on_device;
   auto model = CudaLlama::Load(SourcePath("models/en-fr"), options, device);
   EXPECT_OK(model.status());
   if (!model.ok()) return on_device;
   on_device.model = *std::move(model);
-  auto steps = CudaExecutor::Create(on_device.model, options, device);
+  auto steps = CudaExecutor::Create(on_device.model, executor);
   EXPECT_OK(steps.status());
   if (steps.ok()) on_device.steps = *std::move(steps);
   return on_device;

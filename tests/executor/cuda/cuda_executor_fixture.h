@@ -11,6 +11,7 @@
 
 #include "base/thread_pool.h"
 #include "executor/cuda/cuda_executor.h"
+#include "model/cuda/cuda_llama.h"
 #include "model/llama_model.h"
 #include "request/request.h"
 #include "tests/executor/drive.h"
@@ -44,7 +45,8 @@ class CudaExecutorTest : public ::testing::Test {
   static CudaLlamaOptions Float32();
   // Null where it failed; that is a failure of the test.
   static OnDevice Load(const CudaLlamaOptions& options,
-                       const CudaDevice& device = *device_);
+                       const CudaDevice& device = *device_,
+                       const CudaExecutorOptions& executor = {});
 
   static Answers OnHost(const std::vector<Request>& requests);
 

@@ -269,11 +269,10 @@ TEST_F(CudaExecutorTest, AttentionHasRoomForEveryStep) {
   options.max_attention_items = options.max_tokens;
   auto model = CudaLlama::Load(SourcePath("models/en-fr"), options, *device_);
   ASSERT_OK(model.status());
-  EXPECT_THAT(
-      CudaExecutor::Create(*std::move(model), options, *device_).status(),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               "max_attention_items must be at least 1536 (tokens and "
-               "rows of a step), got 1024"));
+  EXPECT_THAT(CudaExecutor::Create(*std::move(model)).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "max_attention_items must be at least 1536 (tokens and "
+                       "rows of a step), got 1024"));
 }
 
 TEST_F(CudaExecutorTest, WhatItCannotRunIsNamedAndTheNextPlanRuns) {

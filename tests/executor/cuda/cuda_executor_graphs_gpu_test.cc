@@ -28,9 +28,7 @@ class CudaExecutorGraphsTest : public CudaExecutorTest {
   }
 
   static OnDevice LoadWith(int max_graphs) {
-    CudaLlamaOptions options = Float32();
-    options.max_graphs = max_graphs;
-    return Load(options);
+    return Load(Float32(), *device_, {.max_graphs = max_graphs});
   }
 };
 

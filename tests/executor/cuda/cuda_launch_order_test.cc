@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "executor/cuda/cuda_step_runner.h"
-#include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/matmul/cuda_stream_matmul.h"
 #include "tests/cuda_dry_run.h"
+#include "tests/executor/cuda/fake_cuda_model.h"
 #include "tests/status_matchers.h"
 
 namespace espalier::testing {
@@ -22,70 +22,11 @@ namespace {
 constexpr int kMaxRows = 64;
 constexpr int kMaxTokens = 256;
 
-// As far as the host decides by it.
-CudaDevice Hopper() {
-  CudaDevice device;
-  device.num_sms = 132;
-  device.compute_capability = 90;
-  device.max_shared_bytes = 227 << 10;
-  return device;
-}
-
-// The kernels of a forward pass of one layer, without the products, which read
-// nothing early but weights.
-class FakeLlama : public CudaLlama {
- public:
-  explicit FakeLlama(bool embeds) : embeds_(embeds) {}
-
-  const ModelDescription& description() const override { return description_; }
-  const LlamaConfig& config() const override { return config_; }
-  const CudaKvCache& cache() const override { return cache_; }
-  CudaAttentionShape attention_shape() const override {
-    return {.num_heads = 4, .num_kv_heads = 2, .head_dim = 64};
-  }
-  PageId spare_page() const override { return {99}; }
-  CudaMemoryParts memory() const override { return {}; }
-
-  absl::Status Enqueue(const CudaBatch& batch, float*,
-                       cudaStream_t stream) override {
-    constexpr int kWidth = 256;
-    const CudaNorm norm = {.size = kWidth, .width = kWidth};
-    if (embeds_) {
-      RETURN_IF_ERROR(CudaEmbed(batch.tokens, batch.num_tokens,
-                                {.num_rows = 32000, .num_cols = kWidth}, norm,
-                                nullptr, nullptr, stream));
-    }
-    const CudaTokenSlots slots = {.table_stride = batch.attention.table_stride};
-    RETURN_IF_ERROR(CudaRotateAndStore(nullptr, batch.num_tokens, 4, {}, slots,
-                                       cache_, 0, stream));
-    RETURN_IF_ERROR(CudaAttention(batch.attention, attention_shape(), nullptr,
-                                  8 * 64, cache_, 0, nullptr, nullptr, Hopper(),
-                                  stream));
-    if (batch.num_logits == 0) return absl::OkStatus();
-    RETURN_IF_ERROR(CudaGatherRows(batch.logits_tokens, batch.num_logits,
-                                   {.row_bytes = 16}, {.row_bytes = 16},
-                                   stream));
-    return CudaRmsNorm(nullptr, batch.num_logits, norm, DType::kBFloat16,
-                       nullptr, stream);
-  }
-
- private:
-  const bool embeds_;
-  ModelDescription description_ = {
-      .vocab_size = 32000, .max_context = 512, .num_pages = 99};
-  LlamaConfig config_;
-  CudaKvCache cache_ = {.num_layers = 1,
-                        .num_pages = 100,
-                        .page_size = 16,
-                        .num_kv_heads = 2,
-                        .head_dim = 64};
-};
-
 // A runner without a device.
 class DryRunner {
  public:
-  explicit DryRunner(int capability, bool embeds = true)
-      : llama_(embeds), stream_(BeginDryRun(capability)) {
+  explicit DryRunner(int capability, bool has_barrier = true)
+      : model_(HopperDevice(0), has_barrier), stream_(BeginDryRun(capability)) {
     const CudaStepLimits limits = {.max_rows = kMaxRows,
                                    .max_tokens = kMaxTokens,
                                    .num_slots = 2 * kMaxRows,
@@ -100,9 +41,9 @@ class DryRunner {
     CHECK(memory.ok());
     memory_ = std::make_unique<CudaStepMemory>(*std::move(memory));
     auto runner =
-        CudaStepRunner::Create(&llama_, memory_.get(),
+        CudaStepRunner::Create(&model_, memory_.get(),
                                {.max_groups = kMaxRows, .max_candidates = 2000},
-                               {}, /*max_graphs=*/0, Hopper(), stream_);
+                               {}, /*max_graphs=*/0, stream_);
     CHECK(runner.ok());
     runner_ = *std::move(runner);
   }
@@ -119,7 +60,7 @@ class DryRunner {
   }
 
  private:
-  FakeLlama llama_;
+  FakeCudaModel model_;
   cudaStream_t stream_;
   std::unique_ptr<CudaStepMemory> memory_;
   std::unique_ptr<CudaStepRunner> runner_;
@@ -217,7 +158,7 @@ TEST(CudaLaunchOrderTest, ProductsAreDividedOnlyAmongBlocksThatExchangeSums) {
     OnThread([&] {
       const cudaStream_t stream = BeginDryRun(capability);
       EXPECT_OK(StreamMatMul(nullptr, 4, w, CudaEpilogue::kStore, nullptr,
-                             Hopper(), stream));
+                             HopperDevice(0), stream));
       const std::vector<DryLaunch> launches = TakeDryLaunches();
       ASSERT_EQ(launches.size(), 1u);
       const int blocks = capability >= 90 ? 2 : 1;
@@ -229,7 +170,7 @@ TEST(CudaLaunchOrderTest, ProductsAreDividedOnlyAmongBlocksThatExchangeSums) {
 }
 
 TEST(CudaLaunchOrderTest, AForwardPassWithoutItsBarrierIsRefused) {
-  DryRunner runner(90, /*embeds=*/false);
+  DryRunner runner(90, /*has_barrier=*/false);
   EXPECT_THAT(
       runner.Run(StepOfEverything()),
       StatusIs(absl::StatusCode::kInternal, ::testing::HasSubstr("barrier")));

@@ -143,9 +143,8 @@ class CudaMixtureTest : public CudaExecutorTest,
     options.max_tokens = mixture.max_step_tokens;
     options.max_logits = mixture.max_step_tokens;
     options.page_size = mixture.page_size;
-    options.max_graphs = mixture.max_graphs;
     options.kv_cache_bytes = mixture.kv_cache_mb << 20;
-    return Load(options);
+    return Load(options, *device_, {.max_graphs = mixture.max_graphs});
   }
 
   static DriveOptions DriveFor(const Mixture& mixture) {

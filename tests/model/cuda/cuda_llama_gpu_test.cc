@@ -324,10 +324,6 @@ TEST(CudaLlamaTest, WhatTheDeviceCannotDoIsNamed) {
   EXPECT_THAT(load(tiny, options),
               StatusIs(kInvalid, HasSubstr("page_size must be in [1, 4096]")));
   options = SmallOptions(DType::kFloat32);
-  options.max_graphs = -1;
-  EXPECT_THAT(load(tiny, options),
-              StatusIs(kInvalid, "max_graphs must not be negative, got -1"));
-  options = SmallOptions(DType::kFloat32);
   options.kv_cache_bytes = 2 * 8192 - 1;
   EXPECT_THAT(load(tiny, options),
               StatusIs(kInvalid, HasSubstr("must hold two pages of 8192")));

@@ -61,9 +61,12 @@ void PageTable::PutTail(PageRef page, int num_tokens) {
   num_tokens_ += num_tokens;
 }
 
-void PageTable::Clear() {
-  pages_.clear();
-  num_tokens_ = 0;
+void PageTable::Truncate(int num_tokens) {
+  CHECK(num_tokens >= 0 && num_tokens <= num_tokens_)
+      << "truncation to " << num_tokens << " tokens, there are " << num_tokens_;
+  const int64_t num_pages = NumPages(num_tokens, pool_->page_size());
+  pages_.erase(pages_.begin() + num_pages, pages_.end());
+  num_tokens_ = num_tokens;
 }
 
 }  // namespace espalier

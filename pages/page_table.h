@@ -11,6 +11,13 @@
 //   RETURN_IF_ERROR(child.Append(1, &copies));  // copies: parent's tail
 //   RETURN_IF_ERROR(parent.Append(1, &copies));  // in place
 //
+// Truncating drops tokens from the end (a rollback), and never touches a page:
+// one that only the dropped tokens needed is released, and the one that becomes
+// the tail is copied by the next append if another table holds it.
+//
+//   child.Truncate(5);                           // page 1, if pages are of 4
+//   RETURN_IF_ERROR(child.Append(1, &copies));   // copies 1 token if shared
+//
 // Sequences that go on before it is known from whom (docs/step.md, "Running
 // ahead") keep a tail of their own instead: taken out of the table, it waits
 // until the table of full pages is the right one, and is put back.
@@ -53,6 +60,13 @@ class PageTable {
   // REQUIRES: num_new_tokens >= 0.
   absl::Status Append(int num_new_tokens, std::vector<PageCopy>* copies);
 
+  // Keeps the first `num_tokens` tokens and releases the pages behind them.
+  // Other tables that hold these pages keep them as they are.
+  // A page released may be allocated again at once. So the copies that Append
+  // has reported must be in a plan already, and plans run in order.
+  // REQUIRES: 0 <= num_tokens <= this->num_tokens().
+  void Truncate(int num_tokens);
+
   // Takes out the last page if it is not full, with its tokens; the result
   // holds nothing if all pages are full.
   PageRef TakeTail();
@@ -63,8 +77,8 @@ class PageTable {
   // 1 <= num_tokens <= page_size.
   void PutTail(PageRef page, int num_tokens);
 
-  // Lets go of everything; the table is empty then.
-  void Clear();
+  // Truncate(0).
+  void Clear() { Truncate(0); }
 
   int num_tokens() const { return num_tokens_; }
   std::span<const PageRef> pages() const { return pages_; }

@@ -1,7 +1,7 @@
 // Pages against a model without any: each sequence is a plain vector of
-// tokens. Whatever is forked, appended, cleared or moved, a sequence read back
-// through its table, from memory that saw only the recorded copies and writes
-// to slots, is its vector.
+// tokens. Whatever is forked, appended, truncated, cleared or moved, a sequence
+// read back through its table, from memory that saw only the recorded copies
+// and writes to slots, is its vector.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -17,7 +17,16 @@
 namespace espalier {
 namespace {
 
-enum class OpKind { kFork, kAppend, kStep, kTwin, kClear, kMove, kDrop };
+enum class OpKind {
+  kFork,
+  kAppend,
+  kTruncate,
+  kStep,
+  kTwin,
+  kClear,
+  kMove,
+  kDrop
+};
 
 // One operation; what the numbers select is taken modulo what there is.
 struct Op {
@@ -48,6 +57,8 @@ class World {
         return Fork(sequence, op.amount);
       case OpKind::kAppend:
         return Append(sequence, op.amount);
+      case OpKind::kTruncate:
+        return Truncate(sequence, op.amount);
       case OpKind::kStep:
         return Step();
       case OpKind::kTwin:
@@ -75,6 +86,7 @@ class World {
   int num_held() const { return pool_.num_held(); }
   int num_failures() const { return num_failures_; }
   int num_copies() const { return num_copies_; }
+  int num_rollbacks() const { return num_rollbacks_; }
   void DropAll() { sequences_.clear(); }
 
  private:
@@ -145,6 +157,20 @@ class World {
     Write(sequence);
   }
 
+  // Drops as many tokens as `amount` says, and never allocates.
+  void Truncate(Sequence& sequence, int amount) {
+    const int num_tokens = static_cast<int>(sequence.tokens.size());
+    const int num_left = num_tokens - amount % (num_tokens + 1);
+    const int num_free = pool_.num_free();
+    const bool into_shared =
+        num_left % pool_.page_size() > 0 &&
+        sequence.table.pages()[num_left / pool_.page_size()].shared();
+    if (num_left < num_tokens && into_shared) ++num_rollbacks_;
+    sequence.table.Truncate(num_left);
+    sequence.tokens.resize(num_left);
+    RC_ASSERT(pool_.num_free() >= num_free);
+  }
+
   // As the engine steps: every sequence appends, then all copies are made,
   // then all write.
   void Step() {
@@ -179,12 +205,14 @@ class World {
   int next_token_ = 0;
   int num_failures_ = 0;
   int num_copies_ = 0;
+  int num_rollbacks_ = 0;  // into a page that another holds too
 };
 
 rc::Gen<Op> AnyOp() {
   return rc::gen::construct<Op>(
       rc::gen::weightedElement<OpKind>({{4, OpKind::kFork},
                                         {4, OpKind::kAppend},
+                                        {4, OpKind::kTruncate},
                                         {4, OpKind::kStep},
                                         {4, OpKind::kTwin},
                                         {1, OpKind::kClear},
@@ -204,6 +232,7 @@ RC_GTEST_PROP(PageModelTest, ASequenceReadsBackAsItsTokens, ()) {
   }
   RC_CLASSIFY(world.num_failures() > 0, "an append failed");
   RC_CLASSIFY(world.num_copies() > 0, "a tail was copied");
+  RC_CLASSIFY(world.num_rollbacks() > 0, "truncated into a shared page");
   world.DropAll();
   RC_ASSERT(world.num_held() == 0);
 }

@@ -156,6 +156,68 @@ TEST(PageTableTest, ClearLetsGoOfPagesThatNobodyElseHolds) {
   EXPECT_EQ(pool.num_held(), 0);
 }
 
+TEST(PageTableTest, TruncatingReleasesThePagesBehindTheLastToken) {
+  PagePool pool(10, 4);
+  PageTable table(&pool);
+  std::vector<PageCopy> copies;
+  ASSERT_OK(table.Append(10, &copies));
+  const std::vector<PageId> before = Ids(table);
+  const std::vector<std::pair<int, size_t>> lengths = {
+      {10, 3}, {9, 3}, {8, 2}, {5, 2}, {4, 1}, {1, 1}, {0, 0}};
+  for (const auto& [num_tokens, num_pages] : lengths) {
+    table.Truncate(num_tokens);
+    EXPECT_EQ(table.num_tokens(), num_tokens);
+    EXPECT_EQ(Ids(table),
+              std::vector<PageId>(before.begin(), before.begin() + num_pages));
+    EXPECT_EQ(pool.num_held(), num_pages);
+  }
+}
+
+TEST(PageTableTest, ATruncatedTableWritesInPlaceWhatItAloneHolds) {
+  PagePool pool(10, 4);
+  PageTable table(&pool);
+  std::vector<PageCopy> copies;
+  ASSERT_OK(table.Append(7, &copies));
+  const std::vector<PageId> before = Ids(table);
+  table.Truncate(2);
+  ASSERT_OK(table.Append(2, &copies));
+  EXPECT_THAT(Ids(table), ElementsAre(before[0]));
+  EXPECT_THAT(copies, IsEmpty());
+}
+
+// The page was full when it was shared, so that nobody expected a writer.
+TEST(PageTableTest, WhoTruncatesIntoASharedPageCopiesItBeforeWriting) {
+  PagePool pool(10, 4);
+  PageTable parent(&pool);
+  std::vector<PageCopy> copies;
+  ASSERT_OK(parent.Append(8, &copies));
+  PageTable child = parent.Fork(8);
+  const std::vector<PageId> before = Ids(parent);
+  child.Truncate(6);
+  EXPECT_EQ(Ids(child), before);  // nothing is copied yet
+  EXPECT_THAT(copies, IsEmpty());
+
+  ASSERT_OK(child.Append(1, &copies));
+  EXPECT_EQ(Ids(parent), before);
+  EXPECT_EQ(Ids(child)[0], before[0]);
+  EXPECT_NE(Ids(child)[1], before[1]);
+  EXPECT_THAT(copies, ElementsAre(PageCopy{before[1], Ids(child)[1], 2}));
+  EXPECT_OK(ValidateCopies(pool, copies));
+}
+
+TEST(PageTableTest, TruncatingToAPageBoundaryCostsNoCopy) {
+  PagePool pool(10, 4);
+  PageTable parent(&pool);
+  std::vector<PageCopy> copies;
+  ASSERT_OK(parent.Append(6, &copies));
+  PageTable child = parent.Fork(6);
+  child.Truncate(4);
+  EXPECT_EQ(pool.ref_count(Ids(parent)[1]), 1);
+  ASSERT_OK(child.Append(1, &copies));
+  ASSERT_OK(parent.Append(1, &copies));
+  EXPECT_THAT(copies, IsEmpty());
+}
+
 TEST(PageTableTest, TakingTheTailLeavesTheFullPages) {
   PagePool pool(10, 4);
   PageTable table(&pool);
@@ -216,6 +278,13 @@ TEST(PageTableDeathTest, AForkIsNotLongerThanItsParent) {
   PagePool pool(1, 16);
   PageTable table(&pool);
   EXPECT_DEATH(table.Fork(1), "fork of 1 tokens, there are 0");
+}
+
+TEST(PageTableDeathTest, TruncatingMakesNoTableLonger) {
+  PagePool pool(1, 16);
+  PageTable table(&pool);
+  EXPECT_DEATH(table.Truncate(1), "truncation to 1 tokens, there are 0");
+  EXPECT_DEATH(table.Truncate(-1), "truncation to -1 tokens, there are 0");
 }
 
 TEST(PageTableDeathTest, ATailIsPutAfterFullPagesAndHasOneHolder) {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <iterator>
 #include <new>
-#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -143,7 +142,7 @@ Scheduler::Waiting Scheduler::TakeWaiting() {
 
 absl::Status Scheduler::CheckFits(const Request& request,
                                   const Needs& needs) const {
-  const int64_t needed = BeamGroup::WorstCasePages(request, pool_.page_size());
+  const int64_t needed = GroupPages::WorstCase(request, pool_.page_size());
   if (needed > pool_.num_pages()) return TooFewPages(request, needed, pool_);
   const std::string sizes = Concat(
       " in a step at worst (", DescribeSize(request), "), there is room for ");
@@ -293,7 +292,7 @@ bool Scheduler::CanAdmit(const Waiting& next) const {
 void Scheduler::Admit(StepPlan* plan, Budget* budget) {
   while (!waiting_.empty() && !budget->is_used_up()) {
     if (!CanAdmit(waiting_.front())) return;
-    const int64_t num_pages = BeamGroup::WorstCasePages(
+    const int64_t num_pages = GroupPages::WorstCase(
         waiting_.front().prepared.request, pool_.page_size());
     // It waits until others have ended. Asked before, for the pool would
     // describe at every plan how full it is.
@@ -478,7 +477,7 @@ void Scheduler::CountStep(const PlanInFlight& plan) {
     const Running* running = Find(plan.asked[i]);
     if (running == nullptr) continue;
     figures_.num_decode_rows += running->group->num_live_beams();
-    num_copies += running->group->num_tail_copies_ahead();
+    num_copies += running->group->pages().num_tail_copies_ahead();
   }
   figures_.num_tail_copies += num_copies;
   figures_.max_tail_copies = std::max(figures_.max_tail_copies, num_copies);
@@ -487,7 +486,7 @@ void Scheduler::CountStep(const PlanInFlight& plan) {
 std::vector<const PageTable*> Scheduler::Tables() const {
   std::vector<const PageTable*> tables;
   for (const Running& running : running_) {
-    const auto more = running.group->Tables();
+    const auto more = running.group->pages().Tables();
     tables.insert(tables.end(), more.begin(), more.end());
   }
   return tables;
@@ -496,7 +495,7 @@ std::vector<const PageTable*> Scheduler::Tables() const {
 std::vector<const PageRef*> Scheduler::Tails() const {
   std::vector<const PageRef*> tails;
   for (const Running& running : running_) {
-    const auto more = running.group->Tails();
+    const auto more = running.group->pages().Tails();
     tails.insert(tails.end(), more.begin(), more.end());
   }
   return tails;
@@ -518,16 +517,11 @@ void Scheduler::Validate(const StepPlan& plan) const {
                  continuation.tail_pages.end());
   }
   check(ValidateTails(pool_, tails));
-  for (const Running& running : running_) ValidateReservation(*running.group);
-}
-
-void Scheduler::ValidateReservation(const BeamGroup& group) const {
-  std::set<PageId> held;
-  for (const PageTable* table : group.Tables()) {
-    for (const PageRef& page : table->pages()) held.insert(page.id());
+  for (const Running& running : running_) {
+    const GroupPages& pages = running.group->pages();
+    check(ValidateReservation(pages.Tables(), pages.Tails(),
+                              pages.num_reserved_pages()));
   }
-  for (const PageRef* tail : group.Tails()) held.insert(tail->id());
-  CHECK_LE(static_cast<int64_t>(held.size()), group.num_reserved_pages());
 }
 
 }  // namespace espalier

@@ -219,7 +219,6 @@ class Scheduler {
   std::vector<const PageTable*> Tables() const;
   std::vector<const PageRef*> Tails() const;
   void Validate(const StepPlan& plan) const;
-  void ValidateReservation(const BeamGroup& group) const;
 
   // Constant after construction.
   const SchedulerOptions options_;

@@ -8,30 +8,19 @@
 #include "beam/check_answer.h"
 #include "beam/make_strategy.h"
 #include "beam/selection_options.h"
-#include "kernels/resident/assign_slots.h"
-#include "pages/page_table.h"
 
 namespace espalier {
 namespace {
 
-// So that `count` more can be added without failure.
+// So that one more can be added without failure.
 template <typename T>
-void ReserveMore(size_t count, std::vector<T>* values) {
-  const size_t size = values->size() + count;
-  if (size > values->capacity()) {
-    values->reserve(std::max(size, 2 * values->capacity()));
+void ReserveOneMore(std::vector<T>* values) {
+  if (values->size() == values->capacity()) {
+    values->reserve(std::max<size_t>(1, 2 * values->capacity()));
   }
 }
 
 }  // namespace
-
-int64_t BeamGroup::WorstCasePages(const Request& request, int page_size) {
-  const int64_t num_prompt_tokens = request.prompt_tokens.size();
-  const int64_t max_new_tokens = request.params.max_new_tokens.value();
-  return espalier::WorstCasePages(num_prompt_tokens,
-                                  num_prompt_tokens + max_new_tokens - 1,
-                                  NumSlots(request.params), page_size);
-}
 
 BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared,
                      PageReservation pages, PagePool* pool,
@@ -40,14 +29,9 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared,
       request_(std::move(prepared.request)),
       rule_(std::move(prepared.rule)),
       finishing_token_ids_(FinishingTokenIds(request_.params)),
-      pool_(pool),
-      ids_(ids),
-      reservation_(std::move(pages)),
+      pages_(NumSlots(request_.params), std::move(pages), pool, ids),
       strategy_(MakeStrategy(request_.params, std::move(prepared.allowed),
-                             std::move(prepared.text))),
-      beams_(1) {
-  slots_.resize(1);
-  slots_[0].sequence = Sequence{ids_->Next(), PageTable(pool_)};
+                             std::move(prepared.text))) {
   if (trace != nullptr) {
     tracer_ = std::make_unique<GroupTracer>(id_, request_, trace);
   }
@@ -55,7 +39,7 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared,
 
 int BeamGroup::num_pending_tokens() const {
   if (done_) return 0;
-  if (!prefilling()) return static_cast<int>(beams_.size());
+  if (!prefilling()) return num_live_beams();
   return static_cast<int>(request_.prompt_tokens.size()) -
          num_prompt_tokens_fed_;
 }
@@ -82,8 +66,8 @@ absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan,
                               : outstanding() ? PlanAhead(plan)
                                               : PlanBeams(plan);
   if (status.ok()) return status;
-  return Internal("request ", id_, " was promised ", reservation_.num_pages(),
-                  " pages: ", Message(status));
+  return Internal("request ", id_, " was promised ",
+                  pages_.num_reserved_pages(), " pages: ", Message(status));
 }
 
 absl::Status BeamGroup::PlanPrompt(int max_tokens, int max_logits,
@@ -91,14 +75,13 @@ absl::Status BeamGroup::PlanPrompt(int max_tokens, int max_logits,
   const bool is_scored = request_.params.prompt_logprobs.has_value();
   if (is_scored) max_tokens = std::min(max_tokens, max_logits);
   const int num_tokens = std::min(max_tokens, num_pending_tokens());
-  Sequence& sequence = *slots_[0].sequence;
-  RETURN_IF_ERROR(sequence.pages.Append(num_tokens, &plan->page_copies));
+  RETURN_IF_ERROR(pages_.Append(num_tokens, &plan->page_copies));
   const auto chunk = std::span(request_.prompt_tokens)
                          .subspan(num_prompt_tokens_fed_, num_tokens);
   num_prompt_tokens_fed_ += num_tokens;
   const int first_logits = plan->num_logits;
   const int num_lines = is_scored ? num_tokens : prefilling() ? 0 : 1;
-  AddRow(sequence, chunk, num_lines, plan);
+  AddRow(pages_.sequence(0), chunk, num_lines, plan);
   if (is_scored) AddScoring(first_logits, num_lines, plan);
   if (!prefilling()) AddSelection(first_logits + num_lines - 1, plan);
   return absl::OkStatus();
@@ -131,33 +114,16 @@ absl::Status BeamGroup::TakeScoring(const ScoringResult& result,
 }
 
 absl::Status BeamGroup::PlanBeams(StepPlan* plan) {
-  RETURN_IF_ERROR(AppendToBeams(plan));
+  RETURN_IF_ERROR(pages_.Append(1, &plan->page_copies));
   const int first_logits = plan->num_logits;
-  for (const PlacedBeam& beam : beams_) {
-    AddRow(*slots_[beam.slot].sequence, std::span(&beam.last_token, 1), 1,
-           plan);
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    AddRow(pages_.sequence(rank), std::span(&last_tokens_[rank], 1), 1, plan);
   }
   AddSelection(first_logits, plan);
   return absl::OkStatus();
 }
 
-// Last rank first: twins rank below the beam they fork from, so that the
-// twins copy the tail and the beam that kept its slot writes in place.
-absl::Status BeamGroup::AppendToBeams(StepPlan* plan) {
-  const size_t num_copies = plan->page_copies.size();
-  for (auto beam = beams_.rbegin(); beam != beams_.rend(); ++beam) {
-    const absl::Status status =
-        slots_[beam->slot].sequence->pages.Append(1, &plan->page_copies);
-    if (!status.ok()) {
-      plan->page_copies.resize(num_copies);
-      return status;
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status BeamGroup::PlanAhead(StepPlan* plan) {
-  RETURN_IF_ERROR(TakeTails());
   PlanSelection selection;  // of the step that is outstanding
   strategy_->DescribeSelection(&selection);
   GroupContinuation continuation = {
@@ -166,25 +132,9 @@ absl::Status BeamGroup::PlanAhead(StepPlan* plan) {
       .num_candidates = selection.num_candidates,
       .num_generated = selection.num_generated + 1,
       .rule = rule_};
-  for (const Slot& slot : slots_) {
-    continuation.tail_pages.push_back(slot.tail.id());
-  }
+  ASSIGN_OR_RETURN(continuation.tail_pages, pages_.ReserveTails());
   plan->continuations.push_back(std::move(continuation));
   ++num_unanswered_;
-  return absl::OkStatus();
-}
-
-// Every slot has the page it writes into: the one its beam writes into now, if
-// that is not full, or the one it has kept, or a fresh one. So a slot never
-// holds two pages for one place in its table, whatever the answer, and the
-// group stays within its worst case.
-absl::Status BeamGroup::TakeTails() {
-  slots_.resize(NumSlots(request_.params));
-  for (Slot& slot : slots_) {
-    if (slot.sequence.has_value()) slot.tail = slot.sequence->pages.TakeTail();
-    if (slot.tail) continue;
-    ASSIGN_OR_RETURN(slot.tail, pool_->Allocate());
-  }
   return absl::OkStatus();
 }
 
@@ -220,12 +170,11 @@ void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
   strategy_->DescribeSelection(&selection);
   selection.num_slots = NumSlots(request_.params);
   selection.eos_token_ids = finishing_token_ids_;
-  for (const PlacedBeam& beam : beams_) selection.slots.push_back(beam.slot);
+  selection.slots = pages_.slots();
   if (rule_->processors.needs_history()) {
-    selection.histories.resize(beams_.size());
-    for (size_t rank = 0; rank < beams_.size(); ++rank) {
-      strategy_->AppendTokens(static_cast<int>(rank),
-                              &selection.histories[rank]);
+    selection.histories.resize(num_live_beams());
+    for (int rank = 0; rank < num_live_beams(); ++rank) {
+      strategy_->AppendTokens(rank, &selection.histories[rank]);
     }
   }
   plan->selections.push_back(std::move(selection));
@@ -271,118 +220,37 @@ absl::Status BeamGroup::Decide(const SelectionResult& result,
 
 absl::Status BeamGroup::DecideAndTell(const SelectionResult& result,
                                       StepPlan* next_plan) {
-  tracer_->TellPages(PagesBySlot(), *pool_);
-  const std::vector<int> parents = LiveSlots();
+  tracer_->TellPages(pages_.PagesBySlot(), pages_.pool());
+  const std::vector<int> parents = pages_.slots();
   std::vector<Decision> decisions;
   std::vector<Continuation> beams;
   const absl::Status status = Decide(result, &decisions, &beams, next_plan);
-  tracer_->TellAnswer(result, decisions, parents, beams, LiveSlots());
+  tracer_->TellAnswer(result, decisions, parents, beams, pages_.slots());
   return status;
-}
-
-std::vector<HeldPages> BeamGroup::PagesBySlot() const {
-  std::vector<HeldPages> held;
-  for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    HeldPages pages = {.slot = static_cast<int>(slot), .pages = {}};
-    if (slots_[slot].sequence.has_value()) {
-      for (const PageRef& page : slots_[slot].sequence->pages.pages()) {
-        pages.pages.push_back(page.id());
-      }
-    }
-    if (slots_[slot].tail) pages.pages.push_back(slots_[slot].tail.id());
-    if (!pages.pages.empty()) held.push_back(std::move(pages));
-  }
-  return held;
-}
-
-std::vector<int> BeamGroup::LiveSlots() const {
-  std::vector<int> slots;
-  for (const PlacedBeam& beam : beams_) slots.push_back(beam.slot);
-  return slots;
 }
 
 void BeamGroup::Apply(std::span<const Continuation> beams,
                       StepPlan* next_plan) {
-  const int num_beams = static_cast<int>(beams.size());
-  if (slots_.size() < beams.size()) slots_.resize(beams.size());
-  const int num_slots = static_cast<int>(slots_.size());
-  std::vector<int> parents;  // slots, by rank
+  std::vector<int> parent_ranks;
+  std::vector<TokenId> tokens;
   for (const Continuation& beam : beams) {
-    parents.push_back(beams_[beam.parent_rank].slot);
+    parent_ranks.push_back(beam.parent_rank);
+    tokens.push_back(beam.token);
   }
-  std::vector<int> slots(num_beams);
-  const auto has_child = std::make_unique<bool[]>(num_slots);
-  AssignSlots(parents.data(), num_beams, num_slots, slots.data(),
-              has_child.get());
-  std::vector<PlacedBeam> next(num_beams);
-  for (int rank = 0; rank < num_beams; ++rank) {
-    next[rank] = {slots[rank], beams[rank].token};
-  }
-  CutBeams(next, parents, next_plan);
-  ForkTwins(next, parents, next_plan);
-  PutTails(next, parents);
-  beams_ = std::move(next);
-}
-
-void BeamGroup::CutBeams(std::span<const PlacedBeam> next,
-                         std::span<const int> parents, StepPlan* next_plan) {
-  std::vector<bool> survives(slots_.size());
-  for (size_t rank = 0; rank < next.size(); ++rank) {
-    if (next[rank].slot == parents[rank]) survives[parents[rank]] = true;
-  }
-  for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    std::optional<Sequence>& sequence = slots_[slot].sequence;
-    if (survives[slot] || !sequence.has_value()) continue;
-    next_plan->finished.push_back(sequence->id);
-    sequence.reset();
-  }
-}
-
-void BeamGroup::ForkTwins(std::span<const PlacedBeam> next,
-                          std::span<const int> parents, StepPlan* next_plan) {
-  for (size_t rank = 0; rank < next.size(); ++rank) {
-    if (next[rank].slot == parents[rank]) continue;
-    const Sequence& parent = *slots_[parents[rank]].sequence;
-    const SequenceId child = ids_->Next();
-    Sequence fork = {child, parent.pages.Fork(parent.pages.num_tokens())};
-    // Said of all that live, and of nobody else, also where memory runs out.
-    if (!outstanding()) next_plan->forks.push_back({parent.id, child});
-    slots_[next[rank].slot].sequence = std::move(fork);
-  }
-}
-
-// If the step that the next beams feed in is planned already, the tables have
-// full pages alone, and get what it writes into.
-void BeamGroup::PutTails(std::span<const PlacedBeam> next,
-                         std::span<const int> parents) {
-  num_tail_copies_ahead_ = 0;
-  if (!outstanding()) {
-    for (Slot& slot : slots_) slot.tail = PageRef();
-    return;
-  }
-  const int num_tail_tokens = Position(num_steps_) % pool_->page_size();
-  for (size_t rank = 0; rank < next.size(); ++rank) {
-    Slot& slot = slots_[next[rank].slot];
-    slot.sequence->pages.PutTail(std::move(slot.tail), num_tail_tokens + 1);
-    const bool moved = next[rank].slot != parents[rank];
-    if (moved && num_tail_tokens > 0) ++num_tail_copies_ahead_;
-  }
+  pages_.Reorder(parent_ranks, next_plan);
+  last_tokens_ = std::move(tokens);
 }
 
 void BeamGroup::Drop(StepPlan* next_plan) {
   if (done_) return;
   if (was_planned() && next_plan != nullptr) {
-    ReserveMore(1, &next_plan->ended);
-    ReserveMore(slots_.size(), &next_plan->finished);
+    ReserveOneMore(&next_plan->ended);
+    pages_.Release(&next_plan->finished);
     next_plan->ended.push_back(id_);
-    for (const Slot& slot : slots_) {
-      if (!slot.sequence.has_value()) continue;
-      next_plan->finished.push_back(slot.sequence->id);
-    }
+  } else {
+    pages_.Release(nullptr);
   }
-  slots_.clear();
-  beams_.clear();
-  reservation_ = PageReservation();
+  last_tokens_.clear();
   done_ = true;
 }
 
@@ -409,22 +277,6 @@ Result BeamGroup::TakeResult() const {
     result.usage.num_generated_tokens += hypothesis.tokens.size();
   }
   return result;
-}
-
-std::vector<const PageTable*> BeamGroup::Tables() const {
-  std::vector<const PageTable*> tables;
-  for (const Slot& slot : slots_) {
-    if (slot.sequence.has_value()) tables.push_back(&slot.sequence->pages);
-  }
-  return tables;
-}
-
-std::vector<const PageRef*> BeamGroup::Tails() const {
-  std::vector<const PageRef*> tails;
-  for (const Slot& slot : slots_) {
-    if (slot.tail) tails.push_back(&slot.tail);
-  }
-  return tails;
 }
 
 }  // namespace espalier

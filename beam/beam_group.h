@@ -1,7 +1,7 @@
 // BeamGroup: the sequences of one request, from its prompt to its hypotheses.
-// It owns the page tables, writes its rows into step plans, and applies its
-// strategy's decisions to the tables: a surviving beam keeps its slot, a twin
-// forks into the slot of a beam that was cut (kernels/resident/assign_slots.h).
+// It writes its rows into step plans, and lets its pages follow its strategy's
+// decisions (group_pages.h): a surviving beam keeps its slot, a twin forks into
+// the slot of a beam that was cut.
 //
 //   one sequence, slot 0: the prompt, in chunks        (prefill)
 //   its last token's candidates fork it into the slots (first decode step)
@@ -10,8 +10,7 @@
 // For an executor that goes on by itself a group may also plan one step ahead:
 // the step after one that is not answered yet (docs/step.md, "Running ahead").
 // Such a step is planned with a page for every slot to write into, its tail,
-// whoever will live there; answers then move beams among slots with tails that
-// stay.
+// whoever will live there.
 //
 // A group belongs to its pool's strand. Answers come in the order of plans; a
 // plan that selects for this group is answered before the next is written, or
@@ -32,11 +31,11 @@
 
 #include <limits>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "beam/decode_strategy.h"
+#include "beam/group_pages.h"
 #include "beam/group_tracer.h"
 #include "beam/prepared_request.h"
 #include "beam/selection_options.h"
@@ -51,13 +50,8 @@ namespace espalier {
 
 class BeamGroup {
  public:
-  // Pages that a group for `request` holds at most, at any time. The last
-  // token generated is never fed, so it needs no slot.
-  // REQUIRES: `request` has passed ValidateRequest.
-  static int64_t WorstCasePages(const Request& request, int page_size);
-
-  // `pages` covers the request's WorstCasePages. Pool, ids and `trace`, which
-  // may be null, outlive the group.
+  // `pages` covers GroupPages::WorstCase of the request. Pool, ids and `trace`,
+  // which may be null, outlive the group.
   BeamGroup(RequestId id, PreparedRequest prepared, PageReservation pages,
             PagePool* pool, SequenceIdSource* ids, TraceSink* trace = nullptr);
 
@@ -70,7 +64,7 @@ class BeamGroup {
   int num_pending_tokens() const;
   // Beams that feed in the step that runs: rows of the next answer. 1 in the
   // prompt, 0 when done.
-  int num_live_beams() const { return static_cast<int>(beams_.size()); }
+  int num_live_beams() const { return pages_.num_sequences(); }
   // Whether some of the prompt is not planned yet.
   bool prefilling() const;
 
@@ -113,10 +107,6 @@ class BeamGroup {
   // was OK.
   absl::Status Advance(const SelectionResult& result, StepPlan* next_plan);
 
-  // Tail copies that the executor makes by itself for the step that runs: of
-  // twins, in one that was planned ahead.
-  int num_tail_copies_ahead() const { return num_tail_copies_ahead_; }
-
   // Whether a plan ever named it.
   bool was_planned() const { return num_prompt_tokens_fed_ > 0; }
 
@@ -130,6 +120,8 @@ class BeamGroup {
   bool done() const { return done_; }
   // For who watches the search.
   const DecodeStrategy& strategy() const { return *strategy_; }
+  // For the validator and for figures.
+  const GroupPages& pages() const { return pages_; }
   // REQUIRES: done().
   Result TakeResult() const;
 
@@ -137,39 +129,16 @@ class BeamGroup {
   // REQUIRES: done().
   void TellEnd(const absl::StatusOr<Result>& result);
 
-  // Pages promised to it.
-  int64_t num_reserved_pages() const { return reservation_.num_pages(); }
-  // For the validator and for figures: tables of the live sequences, and the
-  // tails outside them.
-  std::vector<const PageTable*> Tables() const;
-  std::vector<const PageRef*> Tails() const;
-
  private:
-  // A beam where it lives, and what it feeds next.
-  struct PlacedBeam {
-    int slot = 0;
-    TokenId last_token = 0;  // generated, and not fed yet
-  };
-  struct Slot {
-    std::optional<Sequence> sequence;  // of the beam that lives here
-    // The page that the step planned ahead writes into, whoever lives here
-    // then. Outside such steps, what a slot without a beam keeps for the next.
-    PageRef tail;
-  };
-
   absl::Status PlanPrompt(int max_tokens, int max_logits, StepPlan* plan);
   absl::Status PlanBeams(StepPlan* plan);
   absl::Status PlanAhead(StepPlan* plan);
-  absl::Status AppendToBeams(StepPlan* plan);
-  absl::Status TakeTails();
   void AddRow(const Sequence& sequence, std::span<const TokenId> tokens,
               int num_logits, StepPlan* plan) const;
   void AddSelection(int first_logits, StepPlan* plan);
   // Of the prompt tokens after the `num_lines` ones that were fed last.
   void AddScoring(int first_logits, int num_lines, StepPlan* plan) const;
 
-  std::vector<HeldPages> PagesBySlot() const;
-  std::vector<int> LiveSlots() const;  // by rank
   bool reports_logprobs() const { return rule_->num_logprobs >= 0; }
   // Advances the strategy, and drops the group or moves its beams. `decisions`
   // may be null unless log-probabilities are reported.
@@ -179,11 +148,6 @@ class BeamGroup {
   absl::Status DecideAndTell(const SelectionResult& result,
                              StepPlan* next_plan);
   void Apply(std::span<const Continuation> beams, StepPlan* next_plan);
-  void CutBeams(std::span<const PlacedBeam> next, std::span<const int> parents,
-                StepPlan* next_plan);
-  void ForkTwins(std::span<const PlacedBeam> next, std::span<const int> parents,
-                 StepPlan* next_plan);
-  void PutTails(std::span<const PlacedBeam> next, std::span<const int> parents);
   // Of the token that is fed after `num_generated` tokens.
   int Position(int64_t num_generated) const;
 
@@ -192,23 +156,16 @@ class BeamGroup {
   const Request request_;
   const std::shared_ptr<const SelectionRule> rule_;
   const std::vector<TokenId> finishing_token_ids_;  // ascending
-  PagePool* const pool_;
-  SequenceIdSource* const ids_;
 
-  PageReservation reservation_;
+  GroupPages pages_;
   std::unique_ptr<DecodeStrategy> strategy_;
   std::unique_ptr<GroupTracer> tracer_;  // null if nobody wants to know
-  // At most num_beams; grown as beams come alive, since a request may ask for
-  // more beams than there ever are continuations. All of them once it goes
-  // ahead.
-  std::vector<Slot> slots_;
-  std::vector<PlacedBeam> beams_;              // by rank
+  std::vector<TokenId> last_tokens_;     // by rank: generated, and not fed yet
   std::vector<TokenLogProb> prompt_logprobs_;  // so far, if asked for
   TokenLogProbs logprobs_;                     // as well
   int num_prompt_tokens_fed_ = 0;
   int64_t num_steps_ = 0;   // answered: tokens generated
   int num_unanswered_ = 0;  // selections, at most 2
-  int num_tail_copies_ahead_ = 0;
   bool done_ = false;
 };
 

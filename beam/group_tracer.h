@@ -12,18 +12,13 @@
 
 #include "absl/status/statusor.h"
 #include "beam/decode_strategy.h"
+#include "beam/group_pages.h"
 #include "exec_request/step_plan.h"
 #include "pages/page_pool.h"
 #include "request/request.h"
 #include "trace/trace.h"
 
 namespace espalier {
-
-// The pages in one slot.
-struct HeldPages {
-  int slot = 0;
-  std::vector<PageId> pages;
-};
 
 class GroupTracer {
  public:

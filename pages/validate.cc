@@ -102,6 +102,22 @@ absl::Status ValidatePages(const PagePool& pool,
   return ValidateCounts(pool, num_holders);
 }
 
+absl::Status ValidateReservation(std::span<const PageTable* const> tables,
+                                 std::span<const PageRef* const> tails,
+                                 int64_t num_reserved) {
+  std::vector<PageId> held;
+  for (const PageTable* table : tables) {
+    for (const PageRef& page : table->pages()) held.push_back(page.id());
+  }
+  for (const PageRef* tail : tails) held.push_back(tail->id());
+  std::sort(held.begin(), held.end());
+  held.erase(std::unique(held.begin(), held.end()), held.end());
+  const int64_t num_held = std::ssize(held);
+  if (num_held <= num_reserved) return absl::OkStatus();
+  return Internal("a group holds ", num_held, " pages, ", num_reserved,
+                  " are reserved for it");
+}
+
 absl::Status ValidateCopies(const PagePool& pool,
                             std::span<const PageCopy> copies) {
   std::vector<bool> is_source(pool.num_pages());

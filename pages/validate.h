@@ -2,6 +2,7 @@
 // call them after every step; they read everything, so the hot path does not.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "absl/status/status.h"
@@ -21,6 +22,12 @@ namespace espalier {
 absl::Status ValidatePages(const PagePool& pool,
                            std::span<const PageTable* const> tables,
                            std::span<const PageRef* const> tails = {});
+
+// Checks that the tables and tails of one group hold no more pages together
+// than are reserved for it. A page that several hold counts once.
+absl::Status ValidateReservation(std::span<const PageTable* const> tables,
+                                 std::span<const PageRef* const> tails,
+                                 int64_t num_reserved);
 
 // Checks the copies of one step: no destination is a source or a destination
 // twice, sizes are in (0, page_size), every destination has one holder.

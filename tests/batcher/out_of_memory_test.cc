@@ -419,7 +419,7 @@ int64_t AllocationsOfPlan(bool somebody_waits) {
   Request request{{1, 2, 3, 4}, {}};
   request.params.max_new_tokens = 4;
   ToyModelOptions options;
-  options.num_pages = BeamGroup::WorstCasePages(request, options.page_size);
+  options.num_pages = GroupPages::WorstCase(request, options.page_size);
   const ToyModel model(options);
   Scheduler scheduler(model.description(), {});
   for (int i = 0; i < (somebody_waits ? 2 : 1); ++i) {

@@ -114,8 +114,7 @@ TEST(RunAheadTest, WithoutPagesRequestsWaitAndAllComeThrough) {
     const auto requests = AnyRequests(random, 12, roomy.description());
     int64_t most = 0;
     for (const Request& request : requests) {
-      most =
-          std::max(most, BeamGroup::WorstCasePages(request, options.page_size));
+      most = std::max(most, GroupPages::WorstCase(request, options.page_size));
     }
     options.num_pages = static_cast<int>(most);  // the widest fits alone
     ToyModel model(options);

@@ -246,7 +246,7 @@ TEST(SchedulerTest, WithoutPagesRequestsWaitAndAllComeThrough) {
   const auto requests = RandomRequests(20, 19, unlimited.description());
   int64_t most = 0;
   for (const Request& request : requests) {
-    most = std::max(most, BeamGroup::WorstCasePages(request, 3));
+    most = std::max(most, GroupPages::WorstCase(request, 3));
   }
   options.num_pages = static_cast<int>(most);  // the widest fits alone
   ToyModel model(options);

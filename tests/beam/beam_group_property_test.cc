@@ -129,7 +129,7 @@ RC_GTEST_PROP(BeamGroupPropertyTest, ResultIsThatOfTheStrategyAlone, ()) {
   const bool run_ahead = AnyRunAhead();
   const ToyModelOptions options = AnyModel(run_ahead);
   const Request request = AnyRequest(options);
-  const int64_t worst = BeamGroup::WorstCasePages(request, options.page_size);
+  const int64_t worst = GroupPages::WorstCase(request, options.page_size);
   GroupDriver driver(options, run_ahead);
   RC_ASSERT(Message(driver.Add(request, AnyChunk())) == "");
   RC_ASSERT(Message(driver.Finish()) == "");
@@ -182,7 +182,7 @@ RC_GTEST_PROP(BeamGroupPropertyTest, RunningAheadMayPauseAtAnyStep, ()) {
   }
   RC_ASSERT(Message(driver.Finish()) == "");
   RC_ASSERT(driver.max_held() <=
-            BeamGroup::WorstCasePages(request, options.page_size));
+            GroupPages::WorstCase(request, options.page_size));
   RC_CLASSIFY(driver.num_continuations() > 0, "went ahead");
   AssertResultIsThatOfTheStrategyAlone(options, request, driver, 0);
 }
@@ -219,7 +219,7 @@ RC_GTEST_PROP(BeamGroupPropertyTest, DroppedAtAnyStepNothingIsHeld, ()) {
   RC_CLASSIFY(!driver.group(0).done(), "dropped before its end");
   driver.Drop(0);
   RC_ASSERT(driver.group(0).done());
-  RC_ASSERT(driver.group(0).Tables().empty());
+  RC_ASSERT(driver.group(0).pages().Tables().empty());
   RC_ASSERT(driver.group(0).num_pending_tokens() == 0);
   RC_ASSERT(Message(driver.Finish()) == "");
   AssertResultIsThatOfTheStrategyAlone(options, other, driver, 1);

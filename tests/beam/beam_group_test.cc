@@ -40,8 +40,8 @@ class BeamGroupTest : public ::testing::Test {
  protected:
   BeamGroup MakeGroup(const Request& request) {
     return BeamGroup(RequestId{7}, PreparedRequest(request),
-                     *pool_.Reserve(BeamGroup::WorstCasePages(request, 4)),
-                     &pool_, &ids_);
+                     *pool_.Reserve(GroupPages::WorstCase(request, 4)), &pool_,
+                     &ids_);
   }
 
   // What a plan gets from the group and what it leaves for the next.
@@ -161,7 +161,7 @@ TEST_F(BeamGroupTest, ABeamThatEndsWithoutSuccessorFreesItsSlotAndPages) {
 
   ASSERT_OK(Answer(group, {{1, 4, -4}}));
   EXPECT_EQ(pool_.num_held(), 2);
-  EXPECT_THAT(group.Tables(), SizeIs(1));
+  EXPECT_THAT(group.pages().Tables(), SizeIs(1));
   StepPlan plan = Plan(group);
   EXPECT_THAT(plan.finished, ElementsAre(rows.at(0), rows.at(2)));
   EXPECT_THAT(SequencesOf(plan), ElementsAre(rows.at(1)));
@@ -170,7 +170,7 @@ TEST_F(BeamGroupTest, ABeamThatEndsWithoutSuccessorFreesItsSlotAndPages) {
   plan = Plan(group);
   EXPECT_THAT(plan.finished, IsEmpty());
   EXPECT_THAT(plan.forks, SizeIs(1));
-  EXPECT_THAT(group.Tables(), SizeIs(2));
+  EXPECT_THAT(group.pages().Tables(), SizeIs(2));
 }
 
 TEST_F(BeamGroupTest, HistoriesAreFilledIfProcessorsNeedThem) {
@@ -279,7 +279,7 @@ TEST_F(BeamGroupTest, AnEmptyPoolLeavesThePlanUnchanged) {
 
 std::vector<std::vector<PageId>> PagesOf(const BeamGroup& group) {
   std::vector<std::vector<PageId>> tables;
-  for (const PageTable* table : group.Tables()) {
+  for (const PageTable* table : group.pages().Tables()) {
     tables.emplace_back();
     for (const PageRef& page : table->pages()) {
       tables.back().push_back(page.id());
@@ -306,34 +306,34 @@ TEST_F(BeamGroupTest, AheadOfAnAnswerEverySlotHasAPageToWriteInto) {
 
   ASSERT_OK(Answer(group, {{0, 1, -1}, {0, 2, -2}, {0, 3, -3}}));
   EXPECT_THAT(next_.forks, IsEmpty());
-  EXPECT_EQ(group.num_tail_copies_ahead(), 2);
+  EXPECT_EQ(group.pages().num_tail_copies_ahead(), 2);
   EXPECT_THAT(PagesOf(group), ElementsAre(ElementsAre(PageId{0}, PageId{1}),
                                           ElementsAre(PageId{0}, PageId{2}),
                                           ElementsAre(PageId{0}, PageId{3})));
-  EXPECT_THAT(group.Tails(), IsEmpty());
+  EXPECT_THAT(group.pages().Tails(), IsEmpty());
 
   // The next step's tails are the same; slot 1 changes hands.
   ahead = Plan(group).continuations.at(0);
   EXPECT_EQ(ahead.position, 7);
   EXPECT_THAT(ahead.tail_pages, ElementsAre(PageId{1}, PageId{2}, PageId{3}));
-  EXPECT_THAT(group.Tails(), SizeIs(3));
+  EXPECT_THAT(group.pages().Tails(), IsEmpty());  // all are in their tables
   ASSERT_OK(Answer(group, {{2, 4, -4}, {2, 5, -5}, {0, 6, -6}}));
-  EXPECT_EQ(group.num_tail_copies_ahead(), 1);
+  EXPECT_EQ(group.pages().num_tail_copies_ahead(), 1);
 
   // A page begins: fresh tails, and a twin shares its parent's full page.
   ahead = Plan(group).continuations.at(0);
   EXPECT_EQ(ahead.position, 8);
   EXPECT_THAT(ahead.tail_pages, ElementsAre(PageId{4}, PageId{5}, PageId{6}));
   ASSERT_OK(Answer(group, {{0, 1, -7}, {0, 2, -8}}));
-  EXPECT_EQ(group.num_tail_copies_ahead(), 0);
+  EXPECT_EQ(group.pages().num_tail_copies_ahead(), 0);
   EXPECT_THAT(PagesOf(group),
               ElementsAre(ElementsAre(PageId{0}, PageId{3}, PageId{4}),
                           ElementsAre(PageId{0}, PageId{3}, PageId{6})));
-  EXPECT_THAT(group.Tails(), SizeIs(1));  // slot 1 waits for a beam
+  EXPECT_THAT(group.pages().Tails(), SizeIs(1));  // slot 1 waits for a beam
 
   // Without a step ahead everything is as ever.
   ASSERT_OK(Answer(group, {{1, 1, -9}, {0, 2, -10}, {1, 3, -11}}));
-  EXPECT_THAT(group.Tails(), IsEmpty());
+  EXPECT_THAT(group.pages().Tails(), IsEmpty());
   plan = Plan(group);
   EXPECT_THAT(plan.rows, SizeIs(3));
   EXPECT_THAT(plan.page_copies, SizeIs(1));
@@ -399,15 +399,6 @@ TEST_F(BeamGroupTest, DroppedAheadOfItsAnswersAGroupHoldsNothing) {
   EXPECT_EQ(pool_.num_held(), 0);
   EXPECT_EQ(pool_.num_reserved(), 0);
   EXPECT_FALSE(group.can_plan());
-}
-
-TEST_F(BeamGroupTest, TheWorstCaseLeavesOutTheLastToken) {
-  EXPECT_EQ(BeamGroup::WorstCasePages(MakeRequest({1, 2, 3, 4}, 3, 5), 4),
-            1 + 3 * 1);
-  EXPECT_EQ(BeamGroup::WorstCasePages(MakeRequest({1, 2, 3, 4}, 3, 6), 4),
-            1 + 3 * 2);
-  EXPECT_EQ(BeamGroup::WorstCasePages(MakeRequest({1, 2, 3}, 3, 2), 4), 3);
-  EXPECT_EQ(BeamGroup::WorstCasePages(MakeRequest({1, 2, 3}, 3, 1), 4), 1);
 }
 
 // A second strategy, in step with the group, knows every beam's parent.

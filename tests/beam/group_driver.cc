@@ -20,9 +20,8 @@ GroupDriver::GroupDriver(const ToyModelOptions& options, bool run_ahead)
 }
 
 absl::Status GroupDriver::Add(const Request& request, int chunk) {
-  ASSIGN_OR_RETURN(
-      PageReservation pages,
-      pool_.Reserve(BeamGroup::WorstCasePages(request, pool_.page_size())));
+  const int64_t num_pages = GroupPages::WorstCase(request, pool_.page_size());
+  ASSIGN_OR_RETURN(PageReservation pages, pool_.Reserve(num_pages));
   const RequestId id{static_cast<int64_t>(groups_.size())};
   PreparedRequest prepared(request);
   const int64_t max_candidates =
@@ -156,10 +155,13 @@ absl::Status GroupDriver::CheckPages() const {
   std::vector<const PageTable*> tables;
   std::vector<const PageRef*> tails;
   for (const Entry& entry : groups_) {
-    for (const PageTable* table : entry.group->Tables()) {
-      tables.push_back(table);
-    }
-    for (const PageRef* tail : entry.group->Tails()) tails.push_back(tail);
+    const GroupPages& pages = entry.group->pages();
+    const std::vector<const PageTable*> held = pages.Tables();
+    const std::vector<const PageRef*> reserved = pages.Tails();
+    RETURN_IF_ERROR(
+        ValidateReservation(held, reserved, pages.num_reserved_pages()));
+    tables.insert(tables.end(), held.begin(), held.end());
+    tails.insert(tails.end(), reserved.begin(), reserved.end());
   }
   return ValidatePages(pool_, tables, tails);
 }
@@ -205,7 +207,7 @@ absl::Status GroupDriver::Advance(const StepResult& result) {
 
 absl::Status GroupDriver::CheckTablesAhead(const BeamGroup& group) const {
   Tables tables;
-  for (const PageTable* table : group.Tables()) {
+  for (const PageTable* table : group.pages().Tables()) {
     std::vector<PageId> pages;
     for (const PageRef& page : table->pages()) pages.push_back(page.id());
     tables.insert(std::move(pages));

@@ -122,6 +122,17 @@ TEST_F(ValidateTest, HoldingMoreThanIsReservedIsFound) {
               IsInternal("2 pages are held, 1 are reserved"));
 }
 
+TEST_F(ValidateTest, AGroupHoldsNoMoreThanIsReservedForIt) {
+  ASSERT_OK(second_.Append(3, &copies_));  // a tail copy and a page
+  const PageRef tail = *pool_.Allocate();
+  const PageTable* tables[] = {&first_, &second_};
+  const PageRef* tails[] = {&tail};
+  EXPECT_OK(ValidateReservation(tables, tails, 5));
+  EXPECT_THAT(ValidateReservation(tables, tails, 4),
+              IsInternal("a group holds 5 pages, 4 are reserved for it"));
+  EXPECT_OK(ValidateReservation(tables, {}, 4));
+}
+
 class ValidateCopiesTest : public Test {
  protected:
   ValidateCopiesTest() {

@@ -1,0 +1,197 @@
+#include "beam/group_pages.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "beam/selection_options.h"
+#include "kernels/resident/assign_slots.h"
+#include "pages/page_table.h"
+
+namespace espalier {
+
+int64_t GroupPages::WorstCase(const Request& request, int page_size) {
+  const int64_t num_prompt_tokens = request.prompt_tokens.size();
+  const int64_t max_new_tokens = request.params.max_new_tokens.value();
+  return WorstCasePages(num_prompt_tokens,
+                        num_prompt_tokens + max_new_tokens - 1,
+                        NumSlots(request.params), page_size);
+}
+
+GroupPages::GroupPages(int num_slots, PageReservation reservation,
+                       PagePool* pool, SequenceIdSource* ids)
+    : pool_(pool),
+      ids_(ids),
+      num_slots_(num_slots),
+      reservation_(std::move(reservation)),
+      slots_(1),
+      slots_by_rank_(1) {
+  slots_[0].sequence = Sequence{ids_->Next(), PageTable(pool_)};
+}
+
+// Last rank first: children rank below the one that stays in their parent's
+// slot, so that they copy the tail and it writes in place.
+absl::Status GroupPages::Append(int num_tokens, std::vector<PageCopy>* copies) {
+  CHECK(!has_reserved_tails_) << "a step is planned ahead";
+  const size_t num_copies = copies->size();
+  for (auto slot = slots_by_rank_.rbegin(); slot != slots_by_rank_.rend();
+       ++slot) {
+    const absl::Status status =
+        slots_[*slot].sequence->pages.Append(num_tokens, copies);
+    if (!status.ok()) {
+      copies->resize(num_copies);
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool GroupPages::HasRoomInTail(const Slot& slot) const {
+  return slot.sequence.has_value() &&
+         slot.sequence->pages.num_tokens() % pool_->page_size() > 0;
+}
+
+absl::StatusOr<std::vector<PageId>> GroupPages::ReserveTails() {
+  CHECK(!has_reserved_tails_) << "a step is planned ahead";
+  slots_.resize(num_slots_);
+  std::vector<PageId> tails;
+  for (Slot& slot : slots_) {
+    if (HasRoomInTail(slot)) {
+      tails.push_back(slot.sequence->pages.pages().back().id());
+      continue;
+    }
+    if (!slot.tail) {
+      ASSIGN_OR_RETURN(slot.tail, pool_->Allocate());
+    }
+    tails.push_back(slot.tail.id());
+  }
+  has_reserved_tails_ = true;
+  return tails;
+}
+
+void GroupPages::Reorder(std::span<const int> parent_ranks,
+                         StepPlan* next_plan) {
+  const int num_children = static_cast<int>(parent_ranks.size());
+  CHECK(num_children >= 1 && num_children <= num_slots_)
+      << num_children << " sequences in " << num_slots_ << " slots";
+  if (slots_.size() < parent_ranks.size()) slots_.resize(num_children);
+  std::vector<int> parents;  // slots, by rank of the child
+  for (const int rank : parent_ranks) parents.push_back(slots_by_rank_[rank]);
+  std::vector<int> slots(num_children);
+  const int num_slots = static_cast<int>(slots_.size());
+  const auto has_child = std::make_unique<bool[]>(num_slots);
+  AssignSlots(parents.data(), num_children, num_slots, slots.data(),
+              has_child.get());
+  std::vector<int> num_tail_tokens;
+  if (has_reserved_tails_) num_tail_tokens = DetachTails();
+  PruneSequences(slots, parents, next_plan);
+  ForkChildren(slots, parents, next_plan);
+  AttachTails(slots, parents, num_tail_tokens);
+  slots_by_rank_ = std::move(slots);
+}
+
+std::vector<int> GroupPages::DetachTails() {
+  std::vector<int> num_tail_tokens(slots_.size());
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (!HasRoomInTail(slot)) continue;
+    num_tail_tokens[i] = slot.sequence->pages.num_tokens() % pool_->page_size();
+    slot.tail = slot.sequence->pages.TakeTail();
+  }
+  return num_tail_tokens;
+}
+
+void GroupPages::PruneSequences(std::span<const int> slots,
+                                std::span<const int> parents,
+                                StepPlan* next_plan) {
+  std::vector<bool> survives(slots_.size());
+  for (size_t rank = 0; rank < slots.size(); ++rank) {
+    if (slots[rank] == parents[rank]) survives[parents[rank]] = true;
+  }
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    std::optional<Sequence>& sequence = slots_[slot].sequence;
+    if (survives[slot] || !sequence.has_value()) continue;
+    next_plan->finished.push_back(sequence->id);
+    sequence.reset();
+  }
+}
+
+void GroupPages::ForkChildren(std::span<const int> slots,
+                              std::span<const int> parents,
+                              StepPlan* next_plan) {
+  for (size_t rank = 0; rank < slots.size(); ++rank) {
+    if (slots[rank] == parents[rank]) continue;
+    const Sequence& parent = *slots_[parents[rank]].sequence;
+    const SequenceId child = ids_->Next();
+    Sequence fork = {child, parent.pages.Fork(parent.pages.num_tokens())};
+    // Said of all that live, and of nobody else, also where memory runs out.
+    if (!has_reserved_tails_) next_plan->forks.push_back({parent.id, child});
+    slots_[slots[rank]].sequence = std::move(fork);
+  }
+}
+
+void GroupPages::AttachTails(std::span<const int> slots,
+                             std::span<const int> parents,
+                             std::span<const int> num_tail_tokens) {
+  num_tail_copies_ahead_ = 0;
+  if (!std::exchange(has_reserved_tails_, false)) {
+    for (Slot& slot : slots_) slot.tail = PageRef();
+    return;
+  }
+  for (size_t rank = 0; rank < slots.size(); ++rank) {
+    Slot& slot = slots_[slots[rank]];
+    const int num_tokens = num_tail_tokens[parents[rank]];
+    slot.sequence->pages.PutTail(std::move(slot.tail), num_tokens + 1);
+    const bool has_moved = slots[rank] != parents[rank];
+    if (has_moved && num_tokens > 0) ++num_tail_copies_ahead_;
+  }
+}
+
+void GroupPages::Release(std::vector<SequenceId>* finished) {
+  if (finished != nullptr) {
+    std::vector<SequenceId> ids;
+    for (const Slot& slot : slots_) {
+      if (slot.sequence.has_value()) ids.push_back(slot.sequence->id);
+    }
+    finished->insert(finished->end(), ids.begin(), ids.end());
+  }
+  slots_.clear();
+  slots_by_rank_.clear();
+  reservation_ = PageReservation();
+  has_reserved_tails_ = false;
+}
+
+std::vector<const PageTable*> GroupPages::Tables() const {
+  std::vector<const PageTable*> tables;
+  for (const Slot& slot : slots_) {
+    if (slot.sequence.has_value()) tables.push_back(&slot.sequence->pages);
+  }
+  return tables;
+}
+
+std::vector<const PageRef*> GroupPages::Tails() const {
+  std::vector<const PageRef*> tails;
+  for (const Slot& slot : slots_) {
+    if (slot.tail) tails.push_back(&slot.tail);
+  }
+  return tails;
+}
+
+std::vector<HeldPages> GroupPages::PagesBySlot() const {
+  std::vector<HeldPages> held;
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    HeldPages pages = {.slot = static_cast<int>(slot), .pages = {}};
+    if (slots_[slot].sequence.has_value()) {
+      for (const PageRef& page : slots_[slot].sequence->pages.pages()) {
+        pages.pages.push_back(page.id());
+      }
+    }
+    if (slots_[slot].tail) pages.pages.push_back(slots_[slot].tail.id());
+    if (!pages.pages.empty()) held.push_back(std::move(pages));
+  }
+  return held;
+}
+
+}  // namespace espalier

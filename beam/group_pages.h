@@ -1,0 +1,151 @@
+// GroupPages: the pages of one group. Its sequences live in slots, each with a
+// page table of its own; what they may hold together is reserved at admission.
+// The group (beam_group.h) names sequences by rank, best first, and knows
+// tokens and scores; which slot a rank lives in, which table is forked and
+// which page is written is decided here.
+//
+// A decode step takes two calls:
+//
+//   RETURN_IF_ERROR(pages.Append(1, &plan.page_copies));  // to plan it
+//   pages.Reorder(parent_ranks, &next_plan);              // its answer
+//
+// Reorder keeps the first child of each parent in the parent's slot, forks the
+// others into slots of sequences that were pruned, and releases what only these
+// held (kernels/resident/assign_slots.h).
+//
+// A step may be planned before the answer of the last one is known
+// (docs/step.md, "Running ahead"). Then every slot gets the page that it will
+// write into, its tail, whoever lives there by then:
+//
+//   ASSIGN_OR_RETURN(tails, pages.ReserveTails());        // to plan it
+//   pages.Reorder(parent_ranks, &next_plan);              // the answer before
+//
+// That Reorder makes the tables that the planned step runs with: each child has
+// its parent's full pages, its own slot's tail, and one token more. The
+// executor copies the filled part of a tail where a child has moved.
+//
+// Invariants, checked in tests by pages/validate.h:
+//   - a page that is about to be written has one holder;
+//   - the group holds at most WorstCase pages, and its reservation has as many;
+//   - a sequence's length is that of its table, at any time.
+// Release gives back everything, also after a call that failed or threw.
+//
+// Belongs to its pool's strand.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "beam/sequence.h"
+#include "exec_request/step_plan.h"
+#include "pages/page_pool.h"
+#include "request/request.h"
+
+namespace espalier {
+
+// The pages in one slot, in the order of its table.
+struct HeldPages {
+  int slot = 0;
+  std::vector<PageId> pages;
+};
+
+class GroupPages {
+ public:
+  // Pages that a group for `request` holds at most, at any time. The last
+  // token generated is never fed, so it needs no page.
+  // REQUIRES: `request` has passed ValidateRequest.
+  static int64_t WorstCase(const Request& request, int page_size);
+
+  // One sequence without tokens, in slot 0. `reservation` covers the worst case
+  // of `num_slots` sequences. Pool and ids outlive this.
+  // REQUIRES: num_slots >= 1.
+  GroupPages(int num_slots, PageReservation reservation, PagePool* pool,
+             SequenceIdSource* ids);
+
+  // Live sequences; none after Release.
+  int num_sequences() const { return static_cast<int>(slots_by_rank_.size()); }
+  // The slot each of them lives in, by rank.
+  const std::vector<int>& slots() const { return slots_by_rank_; }
+  // REQUIRES: 0 <= rank < num_sequences().
+  const Sequence& sequence(int rank) const {
+    return *slots_[slots_by_rank_[rank]].sequence;
+  }
+
+  // Grows every live sequence by `num_tokens` writable tokens, with the copies
+  // of shared tails that this takes. Sequences of lower rank copy, and the one
+  // that all others were forked from writes in place.
+  // Errors: kResourceExhausted, leaving `*copies` unchanged, if the pool is
+  // empty, against the reservation. Release is all that may follow.
+  // REQUIRES: no tails are reserved.
+  absl::Status Append(int num_tokens, std::vector<PageCopy>* copies);
+
+  // Plans a step ahead of an answer. Gives every slot a page for the next
+  // token, and returns it by slot: the one that its sequence writes into now,
+  // if that is not full, or the one that it has kept, or a fresh one. So no
+  // slot holds two pages for one place in its table, and the worst case is the
+  // same. Errors: as Append. REQUIRES: no tails are reserved.
+  absl::StatusOr<std::vector<PageId>> ReserveTails();
+
+  // The next sequences are the children of these ranks, by rank. Sequences that
+  // end and, unless tails are reserved, those that are forked go into
+  // `*next_plan`. Reserved tails become part of the children's tables; those of
+  // slots without a sequence wait for the next ReserveTails, or are released if
+  // none were reserved. Throws std::bad_alloc; Release is all that may follow.
+  // REQUIRES: 1 <= parent_ranks.size() <= num_slots, each a live rank.
+  void Reorder(std::span<const int> parent_ranks, StepPlan* next_plan);
+
+  // Tails that the executor copied for the step whose tables the last Reorder
+  // made; 0 if that was not planned ahead.
+  int num_tail_copies_ahead() const { return num_tail_copies_ahead_; }
+
+  // Gives back all pages and the reservation. If `finished` is not null, the
+  // live sequences are appended to it. Throws std::bad_alloc, and has done
+  // nothing then.
+  void Release(std::vector<SequenceId>* finished);
+
+  const PagePool& pool() const { return *pool_; }
+  int64_t num_reserved_pages() const { return reservation_.num_pages(); }
+  // For the validator and for figures: tables of the live sequences, and the
+  // reserved tails that are not part of one.
+  std::vector<const PageTable*> Tables() const;
+  std::vector<const PageRef*> Tails() const;
+  // Of the slots that hold any.
+  std::vector<HeldPages> PagesBySlot() const;
+
+ private:
+  struct Slot {
+    std::optional<Sequence> sequence;  // that lives here
+    // Reserved for the next token of whoever lives here then. Null if the tail
+    // of the sequence's table has room.
+    PageRef tail;
+  };
+
+  bool HasRoomInTail(const Slot& slot) const;
+  // Takes the tails with room out of the tables; returns the tokens in them, by
+  // slot.
+  std::vector<int> DetachTails();
+  // Of the sequences that have no child in their slot.
+  void PruneSequences(std::span<const int> slots, std::span<const int> parents,
+                      StepPlan* next_plan);
+  void ForkChildren(std::span<const int> slots, std::span<const int> parents,
+                    StepPlan* next_plan);
+  void AttachTails(std::span<const int> slots, std::span<const int> parents,
+                   std::span<const int> num_tail_tokens);
+
+  PagePool* pool_;
+  SequenceIdSource* ids_;
+  int num_slots_;
+  PageReservation reservation_;
+  // At most num_slots_; grown as sequences come alive, since a request may ask
+  // for more than there ever are continuations. All once tails are reserved.
+  std::vector<Slot> slots_;
+  std::vector<int> slots_by_rank_;
+  bool has_reserved_tails_ = false;
+  int num_tail_copies_ahead_ = 0;
+};
+
+}  // namespace espalier

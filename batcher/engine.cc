@@ -20,9 +20,12 @@
 #include "batcher/event_queue.h"
 #include "batcher/execute_once.h"
 #include "batcher/mailbox.h"
+#include "batcher/scheduler.h"
 #include "batcher/stream_writer.h"
 #include "beam/finish_rule.h"
 #include "beam/prepared_request.h"
+#include "exec_request/step_executor.h"
+#include "text/tokenizer.h"
 
 namespace espalier {
 

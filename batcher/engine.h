@@ -45,21 +45,15 @@
 
 #include "absl/status/statusor.h"
 #include "batcher/engine_figures.h"
+#include "batcher/engine_options.h"
 #include "batcher/result_stream.h"
-#include "batcher/scheduler.h"
-#include "exec_request/step_executor.h"
+#include "batcher/too_few_pages.h"
 #include "request/request.h"
 #include "request/stream_event.h"
-#include "text/tokenizer.h"
 
 namespace espalier {
 
-struct EngineOptions {
-  SchedulerOptions scheduler;
-  // Makes text of what is streamed, and finds stop strings in it. Null: events
-  // have tokens alone, and requests with stop strings are refused.
-  std::shared_ptr<const Tokenizer> tokenizer = nullptr;
-};
+class StepExecutor;  // exec_request/step_executor.h
 
 class Engine {
  public:

@@ -1,10 +1,31 @@
 // EngineFigures: what an engine (engine.h) tells of itself.
 #pragma once
 
+#include <cstdint>
+
 #include "absl/time/time.h"
-#include "batcher/scheduler.h"
 
 namespace espalier {
+
+// What a scheduler has done since its construction. Of a group planned ahead
+// of the answer that ended it, only the step counts.
+struct SchedulerFigures {
+  int64_t num_steps = 0;
+  int64_t num_prompt_tokens = 0;     // fed
+  int64_t num_decode_rows = 0;       // live beams fed, one token each
+  int64_t num_generated_tokens = 0;  // in the hypotheses returned
+  int64_t num_tail_copies = 0;
+  int max_tail_copies = 0;  // of one step
+  // Pages held, at most and summed over steps; and the same if every beam had
+  // pages of its own.
+  int64_t peak_pages = 0;
+  int64_t peak_unshared_pages = 0;
+  int64_t page_steps = 0;
+  int64_t unshared_page_steps = 0;
+  // What executors reported.
+  absl::Duration forward_time;
+  absl::Duration select_time;
+};
 
 // What an engine has done since its construction, and holds now.
 struct EngineFigures {

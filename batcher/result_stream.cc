@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "batcher/answer.h"
+#include "batcher/event_queue.h"
 
 namespace espalier {
 

@@ -33,16 +33,19 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "batcher/event_queue.h"
 #include "request/stream_event.h"
 
 namespace espalier {
+
+struct EventBatch;  // batcher/event_queue.h
 
 class ResultStream {
  public:
   // How it reaches the engine; both may be called on any thread.
   struct Source {
-    std::function<void(int64_t num_received, EventQueue::Reader)> read;
+    std::function<void(int64_t num_received,
+                       std::function<void(std::shared_ptr<EventBatch>)>)>
+        read;
     std::function<void()> cancel;
   };
 

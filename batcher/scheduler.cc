@@ -71,26 +71,6 @@ void IfThereIsMemory(const Body& body) {
 
 }  // namespace
 
-bool ValidateStepsByDefault() {
-#ifdef NDEBUG
-  return false;
-#else
-  return true;
-#endif
-}
-
-absl::Status CheckOptions(const SchedulerOptions& options) {
-  if (options.max_running < 1) {
-    return InvalidArgument("scheduler.max_running must be at least 1, got ",
-                           options.max_running);
-  }
-  if (options.max_step_tokens < 1) {
-    return InvalidArgument("scheduler.max_step_tokens must be at least 1, got ",
-                           options.max_step_tokens);
-  }
-  return absl::OkStatus();
-}
-
 Scheduler::Scheduler(const ModelDescription& model,
                      const SchedulerOptions& options)
     : options_(options),

@@ -37,7 +37,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "batcher/engine_figures.h"
+#include "batcher/engine_options.h"
+#include "batcher/too_few_pages.h"
 #include "beam/beam_group.h"
 #include "beam/prepared_request.h"
 #include "beam/search_watcher.h"
@@ -49,52 +51,6 @@
 #include "trace/trace.h"
 
 namespace espalier {
-
-// Whether steps are validated unless options say otherwise: in debug builds of
-// the library.
-bool ValidateStepsByDefault();
-
-// Payload of the error of a request that needs more pages than there are: who
-// made the pool may know how to get more of them.
-inline constexpr char kTooFewPages[] = "espalier/too_few_pages";
-
-struct SchedulerOptions {
-  // Requests that run together at most. >= 1.
-  int max_running = 256;
-  // Tokens fed in one step, where the executor has room for as many. >= 1.
-  // Requests are admitted only while their beams fit together; one with more
-  // beams than this runs alone. The default fills a CPU's multipliers and lets
-  // the activations of models of a few million parameters stay in its caches.
-  int max_step_tokens = 128;
-  // Checks the laws of pages after every plan and result (pages/validate.h).
-  bool validate_steps = ValidateStepsByDefault();
-  // Is told what every request does from its admission on, on the scheduler's
-  // strand. Null: nobody wants to know, at no cost.
-  std::shared_ptr<TraceSink> trace = nullptr;
-};
-
-// What a scheduler has done since its construction. Of a group planned ahead
-// of the answer that ended it, only the step counts.
-struct SchedulerFigures {
-  int64_t num_steps = 0;
-  int64_t num_prompt_tokens = 0;     // fed
-  int64_t num_decode_rows = 0;       // live beams fed, one token each
-  int64_t num_generated_tokens = 0;  // in the hypotheses returned
-  int64_t num_tail_copies = 0;
-  int max_tail_copies = 0;  // of one step
-  // Pages held, at most and summed over steps; and the same if every beam had
-  // pages of its own.
-  int64_t peak_pages = 0;
-  int64_t peak_unshared_pages = 0;
-  int64_t page_steps = 0;
-  int64_t unshared_page_steps = 0;
-  // What executors reported.
-  absl::Duration forward_time;
-  absl::Duration select_time;
-};
-
-// Errors: kInvalidArgument naming the option and its value.
-absl::Status CheckOptions(const SchedulerOptions& options);
 
 class Scheduler {
  public:

@@ -1,0 +1,42 @@
+// What an engine (engine.h) and its scheduler can be told at construction.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+
+namespace espalier {
+
+class Tokenizer;  // text/tokenizer.h
+class TraceSink;  // trace/trace.h
+
+// Whether steps are validated unless options say otherwise: in debug builds of
+// the library.
+bool ValidateStepsByDefault();
+
+struct SchedulerOptions {
+  // Requests that run together at most. >= 1.
+  int max_running = 256;
+  // Tokens fed in one step, where the executor has room for as many. >= 1.
+  // Requests are admitted only while their beams fit together; one with more
+  // beams than this runs alone. The default fills a CPU's multipliers and lets
+  // the activations of models of a few million parameters stay in its caches.
+  int max_step_tokens = 128;
+  // Checks the laws of pages after every plan and result (pages/validate.h).
+  bool validate_steps = ValidateStepsByDefault();
+  // Is told what every request does from its admission on, on the scheduler's
+  // strand. Null: nobody wants to know, at no cost.
+  std::shared_ptr<TraceSink> trace = nullptr;
+};
+
+// Errors: kInvalidArgument naming the option and its value.
+absl::Status CheckOptions(const SchedulerOptions& options);
+
+struct EngineOptions {
+  SchedulerOptions scheduler;
+  // Makes text of what is streamed, and finds stop strings in it. Null: events
+  // have tokens alone, and requests with stop strings are refused.
+  std::shared_ptr<const Tokenizer> tokenizer = nullptr;
+};
+
+}  // namespace espalier

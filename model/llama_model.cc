@@ -4,9 +4,11 @@
 #include <atomic>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/status.h"
+#include "model/llama_pass.h"
 
 namespace espalier {
 namespace {
@@ -78,20 +80,28 @@ std::vector<RowRange> Pieces(const StepPlan& plan, RowRange rows) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Load(
-    const std::string& directory, const LlamaOptions& options,
-    std::shared_ptr<ThreadPool> pool) {
-  if (pool == nullptr) return InvalidArgument("pool must not be null");
-  try {
-    ASSIGN_OR_RETURN(LlamaNetwork network, LoadNetwork(directory, options));
-    return std::unique_ptr<LlamaModel>(
-        new LlamaModel(std::move(network), std::move(pool)));
-  } catch (const std::bad_alloc&) {
-    return ResourceExhausted(directory, ": not enough memory for the model");
-  }
-}
+class LlamaModel::Impl {
+ public:
+  Impl(LlamaNetwork network, std::shared_ptr<ThreadPool> pool);
 
-LlamaModel::LlamaModel(LlamaNetwork network, std::shared_ptr<ThreadPool> pool)
+  const ModelDescription& description() const { return description_; }
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits);
+
+ private:
+  bool IsSound(const StepPlan& plan) const;
+  // Rows for each of the passes that a plan is divided into.
+  std::vector<RowRange> Divide(const StepPlan& plan) const;
+
+  // Constant after construction.
+  const LlamaNetwork network_;
+  const ModelDescription description_;
+  const std::shared_ptr<ThreadPool> pool_;
+  ThreadPool one_thread_;  // of passes that run side by side
+
+  std::vector<LlamaPass> passes_;  // [pool's threads]
+};
+
+LlamaModel::Impl::Impl(LlamaNetwork network, std::shared_ptr<ThreadPool> pool)
     : network_(std::move(network)),
       description_(Describe(network_)),
       pool_(std::move(pool)),
@@ -99,7 +109,7 @@ LlamaModel::LlamaModel(LlamaNetwork network, std::shared_ptr<ThreadPool> pool)
 
 // Whether the plan keeps within this model's tokens, positions and pages, and
 // its rows follow each other.
-bool LlamaModel::IsSound(const StepPlan& plan) const {
+bool LlamaModel::Impl::IsSound(const StepPlan& plan) const {
   const auto in_vocabulary = [&](TokenId token) {
     return token >= 0 && token < description_.vocab_size;
   };
@@ -127,7 +137,7 @@ bool LlamaModel::IsSound(const StepPlan& plan) const {
          std::ranges::all_of(plan.page_indices, is_page);
 }
 
-std::vector<RowRange> LlamaModel::Divide(const StepPlan& plan) const {
+std::vector<RowRange> LlamaModel::Impl::Divide(const StepPlan& plan) const {
   const int num_rows = static_cast<int>(plan.rows.size());
   const int64_t num_tokens = static_cast<int64_t>(plan.tokens.size());
   const int num_passes = static_cast<int>(passes_.size());
@@ -153,8 +163,8 @@ std::vector<RowRange> LlamaModel::Divide(const StepPlan& plan) const {
   return passes;
 }
 
-absl::Status LlamaModel::Forward(const StepPlan& plan,
-                                 std::span<float> logits) {
+absl::Status LlamaModel::Impl::Forward(const StepPlan& plan,
+                                       std::span<float> logits) {
   CHECK_EQ(logits.size(), size_t(plan.num_logits) * description_.vocab_size);
   DCHECK(IsSound(plan)) << "a plan of " << plan.rows.size() << " rows";
   pool_->ParallelFor(network_.config.num_layers, [&](int i) {
@@ -185,6 +195,31 @@ absl::Status LlamaModel::Forward(const StepPlan& plan,
   if (!out_of_memory) return absl::OkStatus();
   return ResourceExhausted("not enough memory for a step of ",
                            plan.tokens.size(), " tokens");
+}
+
+absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Load(
+    const std::string& directory, const LlamaOptions& options,
+    std::shared_ptr<ThreadPool> pool) {
+  if (pool == nullptr) return InvalidArgument("pool must not be null");
+  try {
+    ASSIGN_OR_RETURN(LlamaNetwork network, LoadNetwork(directory, options));
+    return std::unique_ptr<LlamaModel>(new LlamaModel(
+        std::make_unique<Impl>(std::move(network), std::move(pool))));
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted(directory, ": not enough memory for the model");
+  }
+}
+
+LlamaModel::LlamaModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LlamaModel::~LlamaModel() = default;
+
+const ModelDescription& LlamaModel::description() const {
+  return impl_->description();
+}
+
+absl::Status LlamaModel::Forward(const StepPlan& plan,
+                                 std::span<float> logits) {
+  return impl_->Forward(plan, logits);
 }
 
 }  // namespace espalier

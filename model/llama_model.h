@@ -25,12 +25,10 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/thread_pool.h"
 #include "exec_request/model.h"
-#include "model/llama_pass.h"
 
 namespace espalier {
 
@@ -51,7 +49,9 @@ class LlamaModel : public Model {
       const std::string& directory, const LlamaOptions& options,
       std::shared_ptr<ThreadPool> pool);
 
-  const ModelDescription& description() const override { return description_; }
+  ~LlamaModel() override;
+
+  const ModelDescription& description() const override;
 
   // REQUIRES: what requests are checked for before they are planned: tokens
   // below vocab_size, positions below max_context; and pages of this model.
@@ -60,19 +60,10 @@ class LlamaModel : public Model {
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override;
 
  private:
-  LlamaModel(LlamaNetwork network, std::shared_ptr<ThreadPool> pool);
+  class Impl;
+  explicit LlamaModel(std::unique_ptr<Impl> impl);
 
-  bool IsSound(const StepPlan& plan) const;
-  // Rows for each of the passes that a plan is divided into.
-  std::vector<RowRange> Divide(const StepPlan& plan) const;
-
-  // Constant after construction.
-  const LlamaNetwork network_;
-  const ModelDescription description_;
-  const std::shared_ptr<ThreadPool> pool_;
-  ThreadPool one_thread_;  // of passes that run side by side
-
-  std::vector<LlamaPass> passes_;  // [pool's threads]
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace espalier

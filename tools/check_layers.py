@@ -10,11 +10,12 @@ must belong to one. Tests, benchmarks and tools may include anything.
 """
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 SOURCES = {".h", ".cc", ".cu", ".cuh"}
-UNCHECKED = {"tests", "benchmarks", "tools", "build"}
+UNCHECKED = {"tests", "benchmarks", "tools", "build", ".git"}
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 ROOM = re.compile(r"^ (?:floor (\d+) +| {10,})([a-z_]+(?:/[a-z_]+)*/)(?: |$)")
 
@@ -41,22 +42,30 @@ def room_of(path: str, floors: dict[str, int]) -> str | None:
     return max(rooms, key=len, default=None)
 
 
+def files_of(root: Path) -> list[str]:
+    """What git tracks; where there is no git, all files."""
+    if (root / ".git").exists():
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True,
+                                capture_output=True, text=True).stdout
+        return [name for name in listed.split("\0") if (root / name).is_file()]
+    return [path.relative_to(root).as_posix() for path in root.rglob("*")]
+
+
 def find_faults(root: Path) -> list[str]:
     floors = read_floors((root / "docs/architecture.md").read_text())
     faults = []
     for room in floors:
         if not (root / room).is_dir():
             faults.append(f"docs/architecture.md: there is no {room}")
-    for source in sorted(root.rglob("*")):
-        path = source.relative_to(root).as_posix()
+    for path in sorted(files_of(root)):
         top = path.split("/")[0]
-        if source.suffix not in SOURCES or top in UNCHECKED or top[0] == ".":
+        if Path(path).suffix not in SOURCES or top in UNCHECKED:
             continue
         room = room_of(path, floors)
         if room is None:
             faults.append(f"{path}: in no room of docs/architecture.md")
             continue
-        for included in INCLUDE.findall(source.read_text()):
+        for included in INCLUDE.findall((root / path).read_text()):
             other = room_of(included, floors)
             if other is None or other == room or floors[other] < floors[room]:
                 continue

@@ -1,0 +1,9 @@
+// Engines on NVIDIA GPUs, where the library is built for them: the interface
+// that a caller's own model on a GPU implements, the Llama-family model, and
+// the executor that runs steps of either.
+#pragma once
+
+#include "base/cuda.h"
+#include "exec_request/cuda_model.h"
+#include "executor/cuda/cuda_executor.h"
+#include "model/cuda/cuda_llama.h"

@@ -1,0 +1,6 @@
+// Models: the interface that a caller's own model implements, and the
+// Llama-family model on the CPU.
+#pragma once
+
+#include "exec_request/model.h"
+#include "model/llama_model.h"

@@ -1,0 +1,5 @@
+// What an engine is asked: a prompt's tokens, and GenerationParams.
+#pragma once
+
+#include "request/generation_params.h"
+#include "request/request.h"

@@ -30,8 +30,9 @@ endfunction()
 
 # espalier_library(NAME room SOURCES a.cc ... [DEPS target ...]
 #                  [PRIVATE_DEPS target ...])
-# One library a folder, linked by its alias espalier::room. PRIVATE_DEPS are
-# those that no header of the room includes.
+# One library a folder, linked by its alias espalier::room, and listed in the
+# global property ESPALIER_ROOMS. PRIVATE_DEPS are those that no header of the
+# room includes.
 function(espalier_library)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target espalier_${ARG_NAME})
@@ -42,6 +43,7 @@ function(espalier_library)
   target_link_libraries(${target} PUBLIC ${ARG_DEPS}
     PRIVATE ${ARG_PRIVATE_DEPS} espalier_environment)
   add_library(espalier::${ARG_NAME} ALIAS ${target})
+  set_property(GLOBAL APPEND PROPERTY ESPALIER_ROOMS ${target})
 endfunction()
 
 # espalier_program(NAME program SOURCES a.cc ... DEPS target ...)

@@ -29,6 +29,7 @@ MAY_READ = {
         "examples/cli/text_source.cc",
         "executor/host/model_executor.cc",
         "tests/batcher/*",
+        "tests/consumer/*",
         "tests/cli/signal_test.cc",
     ],
     "CLI/": [

@@ -1,0 +1,127 @@
+// Reads a translation while it is searched for, and one when it is there, with
+// the installed headers alone.
+#include <espalier/engine.h>
+#include <espalier/executor.h>
+#include <espalier/model.h>
+#include <espalier/request.h>
+#include <espalier/result.h>
+#include <espalier/status.h>
+#include <espalier/tokenizer.h>
+#include <espalier/trace.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace {
+
+using boost::asio::awaitable;
+
+// Counts what a search does.
+class Counter : public espalier::TraceSink {
+ public:
+  void On(const espalier::TraceEvent&) override { ++num_events_; }
+  int num_events() const { return num_events_; }
+
+ private:
+  int num_events_ = 0;
+};
+
+// All that a request passes through.
+struct Translator {
+  std::shared_ptr<espalier::Tokenizer> tokenizer;
+  espalier::PromptTemplate prompt;
+  std::shared_ptr<espalier::StepExecutor> steps;
+};
+
+absl::StatusOr<Translator> Load(const std::string& directory) {
+  auto threads = espalier::ThreadPool::Create(2);
+  if (!threads.ok()) return threads.status();
+  auto model = espalier::LlamaModel::Load(directory, {}, *threads);
+  if (!model.ok()) return model.status();
+  auto steps = espalier::ModelExecutor::Create(*std::move(model), *threads);
+  if (!steps.ok()) return steps.status();
+  auto tokenizer = espalier::Tokenizer::Load(directory + "/tokenizer.model");
+  if (!tokenizer.ok()) return tokenizer.status();
+  const auto templates =
+      espalier::PromptTemplates::Load(directory, **tokenizer);
+  if (!templates.ok()) return templates.status();
+  (*tokenizer)->MarkSpecial(templates->tokens());
+  return Translator{*std::move(tokenizer), templates->default_template(),
+                    *std::move(steps)};
+}
+
+awaitable<absl::Status> Translate(const Translator& translator,
+                                  espalier::Engine& engine) {
+  espalier::Request request;
+  auto prompt =
+      translator.prompt.Apply("Where is the station?", *translator.tokenizer);
+  if (!prompt.ok()) co_return prompt.status();
+  request.prompt_tokens = *std::move(prompt);
+  request.params.num_beams = 4;
+  request.params.num_return_sequences = 2;
+
+  auto stream = co_await engine.Stream(request);
+  if (!stream.ok()) co_return stream.status();
+  std::string streamed;
+  while (true) {
+    const auto event = co_await stream->Next();
+    if (!event.ok()) co_return event.status();
+    if (!event->has_value()) break;
+    if (const auto* prefix = std::get_if<espalier::PrefixEvent>(&**event)) {
+      streamed += prefix->text;
+    }
+  }
+
+  const absl::StatusOr<espalier::Result> result =
+      co_await engine.Generate(request);
+  if (!result.ok()) co_return result.status();
+  for (const espalier::Hypothesis& hypothesis : result->hypotheses) {
+    const auto text = translator.tokenizer->Decode(hypothesis.tokens);
+    if (!text.ok()) co_return text.status();
+    std::printf("%8.4f  %s\n", hypothesis.score, text->c_str());
+    if (text->compare(0, streamed.size(), streamed) != 0) {
+      co_return absl::InternalError("it does not begin as the stream told");
+    }
+  }
+
+  request.params.num_beams = 0;
+  const auto refused = co_await engine.Generate(std::move(request));
+  std::printf("%s\n", refused.status().ToString().c_str());
+  co_await engine.Shutdown();
+  co_return absl::OkStatus();
+}
+
+absl::Status Run(const std::string& directory) {
+  const absl::StatusOr<Translator> translator = Load(directory);
+  if (!translator.ok()) return translator.status();
+  boost::asio::io_context context;
+  const auto counter = std::make_shared<Counter>();
+  auto engine = espalier::Engine::Create(
+      context.get_executor(), translator->steps,
+      {.scheduler = {.trace = counter}, .tokenizer = translator->tokenizer});
+  if (!engine.ok()) return engine.status();
+  absl::Status status;
+  boost::asio::co_spawn(
+      context, Translate(*translator, *engine),
+      [&](std::exception_ptr, const absl::Status& result) { status = result; });
+  context.run();
+  if (counter->num_events() == 0) return absl::InternalError("no trace");
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const absl::Status status = Run(argc > 1 ? argv[1] : "models/en-fr");
+  if (status.ok()) return 0;
+  std::cerr << status.ToString() << '\n';
+  return 1;
+}

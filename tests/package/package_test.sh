@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Installs what was built to a scratch directory, moves it, and builds and runs
+# tests/consumer/ on what is there: by find_package, with the shared and the
+# static library, and by pkg-config.
+#
+#   tests/package/package_test.sh BUILD_DIR CXX VERSION [cuda]
+#
+# CXX is the compiler of the build. With "cuda" the build is one for GPUs.
+set -euo pipefail
+readonly build=$1 cxx=$2 version=$3 cuda=${4:-}
+source=$(cd "$(dirname "$0")/../.." && pwd)
+readonly source consumer=$source/tests/consumer
+scratch=$(mktemp -d)
+readonly scratch prefix=$scratch/moved
+trap 'rm -rf "$scratch"' EXIT
+export CXX=$cxx
+
+section() { printf '=== %s (after %d s)\n' "$1" "$SECONDS"; }
+fail() { echo "package_test: $*" >&2; exit 1; }
+
+readonly expected=' -0.0864  Où se trouve la gare ?
+ -0.3720  Où est la gare ?
+INVALID_ARGUMENT: num_beams must be at least 1, got 0'
+check_run() {  # the program, and what runs it
+  local out
+  out=$("$@" "$source/models/en-fr")
+  [[ "$out" == "$expected" ]] || fail "$* printed: $out"
+}
+
+section "install"
+cmake --install "$build" --prefix "$scratch/installed" >"$scratch/log" ||
+  fail "$(cat "$scratch/log")"
+# No path of the build's prefix is in what was installed.
+mv "$scratch/installed" "$prefix"
+lib=$(dirname "$(find "$prefix" -name libespalier.a)")
+readonly lib so=$lib/libespalier.so
+[[ "$("$prefix/bin/espalier" --version)" == *"$version"* ]] ||
+  fail "bin/espalier --version"
+
+section "headers"
+[[ "$(ls "$prefix/include")" == espalier ]] || fail "$(ls "$prefix/include")"
+# Headers of ours include each other by names below espalier/.
+if grep -rnE '#include "(base|batcher|beam|exec_request|executor|kernels|model|pages|request|text|trace)/' \
+    "$prefix/include"; then
+  fail "included by a name that is not installed"
+fi
+# The macros of cuda.h are for sources for CUDA.
+if find "$prefix/include" -name '*.h' ! -path '*/cuda*' \
+    ! -path '*/base/status.h' ! -path '*/base/host_device.h' -print0 |
+    xargs -0 grep -nE '^ *# *define +(ESPALIER_)?[A-Z]' ; then
+  fail "a macro in a public header"
+fi
+
+section "symbols"
+nm -DC --defined-only "$so" | cut -c 18- >"$scratch/exported"
+grep '^[uV] boost::asio::detail::' \
+  <(nm -C --defined-only "$lib/libespalier.a" | cut -c 18-) |
+  sort -u >"$scratch/state" || true
+grep -q 'call_stack.*::top_$' "$scratch/state" || fail "no state of Asio's"
+if hidden=$(grep -vxFf "$scratch/exported" "$scratch/state"); then
+  fail "state of Asio's that programs would have a second one of: $hidden"
+fi
+if grep -E 'espalier::(Scheduler|BeamGroup|PagePool|LlamaPass|reference)\b' \
+    "$scratch/exported"; then
+  fail "exported, and no part of the API"
+fi
+for name in 'Engine::Generate(' 'Tokenizer::Load(' 'LlamaModel::Load('; do
+  grep -qF "T espalier::$name" "$scratch/exported" || fail "no $name exported"
+done
+
+for kind in shared static; do
+  section "find_package: $kind"
+  cmake -S "$consumer" -B "$scratch/$kind" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCONSUMER_COMPONENTS="$kind${cuda:+;$cuda}" -DCMAKE_CXX_FLAGS=-O0 \
+    >"$scratch/log"
+  cmake --build "$scratch/$kind" -j "$(nproc)" >"$scratch/log" ||
+    fail "$(cat "$scratch/log")"
+  check_run "$scratch/$kind/consumer"
+  if [[ -n "$cuda" ]]; then
+    "$scratch/$kind/cuda_consumer" "$source/models/en-fr"
+  fi
+done
+ldd "$scratch/shared/consumer" | grep -q libespalier.so || fail "not shared"
+! ldd "$scratch/static/consumer" | grep libespalier.so || fail "not static"
+
+section "pkg-config"
+export PKG_CONFIG_PATH=$lib/pkgconfig
+[[ "$(pkg-config --modversion espalier)" == "$version" ]] || fail "modversion"
+# shellcheck disable=SC2046
+"$cxx" -std=c++20 -O0 $(pkg-config --cflags espalier) -c "$consumer/main.cc" \
+  -o "$scratch/main.o"
+# shellcheck disable=SC2046
+"$cxx" "$scratch/main.o" $(pkg-config --libs espalier) -o "$scratch/by_name"
+check_run env LD_LIBRARY_PATH="$lib" "$scratch/by_name"
+libs=$(pkg-config --static --libs espalier)
+# shellcheck disable=SC2086
+"$cxx" "$scratch/main.o" ${libs/-lespalier/-l:libespalier.a} \
+  -o "$scratch/by_name_static"
+check_run "$scratch/by_name_static"
+
+section "done"

@@ -41,11 +41,12 @@ int BeamGroup::num_pending_tokens() const {
   if (done_) return 0;
   if (!prefilling()) return num_live_beams();
   return static_cast<int>(request_.prompt_tokens.size()) -
-         num_prompt_tokens_fed_;
+         pages_.sequence(0).num_tokens();
 }
 
 bool BeamGroup::prefilling() const {
-  return !done_ && num_prompt_tokens_fed_ < request_.prompt_tokens.size();
+  return !done_ &&
+         pages_.sequence(0).num_tokens() < request_.prompt_tokens.size();
 }
 
 bool BeamGroup::can_plan() const {
@@ -75,13 +76,14 @@ absl::Status BeamGroup::PlanPrompt(int max_tokens, int max_logits,
   const bool is_scored = request_.params.prompt_logprobs.has_value();
   if (is_scored) max_tokens = std::min(max_tokens, max_logits);
   const int num_tokens = std::min(max_tokens, num_pending_tokens());
-  RETURN_IF_ERROR(pages_.Append(num_tokens, &plan->page_copies));
+  const Sequence& sequence = pages_.sequence(0);
   const auto chunk = std::span(request_.prompt_tokens)
-                         .subspan(num_prompt_tokens_fed_, num_tokens);
-  num_prompt_tokens_fed_ += num_tokens;
+                         .subspan(sequence.num_tokens(), num_tokens);
+  RETURN_IF_ERROR(pages_.Append(std::span(&num_tokens, 1), &plan->page_copies));
+  was_planned_ = true;
   const int first_logits = plan->num_logits;
   const int num_lines = is_scored ? num_tokens : prefilling() ? 0 : 1;
-  AddRow(pages_.sequence(0), chunk, num_lines, plan);
+  AddRow(sequence, chunk, num_lines, plan);
   if (is_scored) AddScoring(first_logits, num_lines, plan);
   if (!prefilling()) AddSelection(first_logits + num_lines - 1, plan);
   return absl::OkStatus();
@@ -91,7 +93,7 @@ absl::Status BeamGroup::PlanPrompt(int max_tokens, int max_logits,
 void BeamGroup::AddScoring(int first_logits, int num_lines,
                            StepPlan* plan) const {
   const std::span<const TokenId> prompt = request_.prompt_tokens;
-  const int first = num_prompt_tokens_fed_ - num_lines + 1;
+  const int first = pages_.sequence(0).num_tokens() - num_lines + 1;
   const int end = std::min<int>(first + num_lines, std::ssize(prompt));
   if (first == end) return;
   plan->scorings.push_back(
@@ -114,7 +116,8 @@ absl::Status BeamGroup::TakeScoring(const ScoringResult& result,
 }
 
 absl::Status BeamGroup::PlanBeams(StepPlan* plan) {
-  RETURN_IF_ERROR(pages_.Append(1, &plan->page_copies));
+  const std::vector<int> num_tokens(num_live_beams(), 1);
+  RETURN_IF_ERROR(pages_.Append(num_tokens, &plan->page_copies));
   const int first_logits = plan->num_logits;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     AddRow(pages_.sequence(rank), std::span(&last_tokens_[rank], 1), 1, plan);
@@ -128,7 +131,7 @@ absl::Status BeamGroup::PlanAhead(StepPlan* plan) {
   strategy_->DescribeSelection(&selection);
   GroupContinuation continuation = {
       .request = id_,
-      .position = Position(num_steps_ + 1),
+      .position = PositionAhead(),
       .num_candidates = selection.num_candidates,
       .num_generated = selection.num_generated + 1,
       .rule = rule_};
@@ -138,8 +141,13 @@ absl::Status BeamGroup::PlanAhead(StepPlan* plan) {
   return absl::OkStatus();
 }
 
-int BeamGroup::Position(int64_t num_generated) const {
-  return static_cast<int>(request_.prompt_tokens.size() + num_generated - 1);
+int BeamGroup::PositionAhead() const {
+  const int position = pages_.sequence(0).num_tokens();
+  for (int rank = 1; rank < num_live_beams(); ++rank) {
+    CHECK_EQ(pages_.sequence(rank).num_tokens(), position)
+        << "length of beam " << rank << " of request " << id_;
+  }
+  return position;
 }
 
 void BeamGroup::AddRow(const Sequence& sequence,
@@ -150,7 +158,7 @@ void BeamGroup::AddRow(const Sequence& sequence,
       .sequence = sequence.id,
       .first_token = static_cast<int>(plan->tokens.size()),
       .num_tokens = num_tokens,
-      .first_position = sequence.pages.num_tokens() - num_tokens,
+      .first_position = sequence.num_tokens() - num_tokens,
       .num_logits = num_logits,
       .first_logits = plan->num_logits,
   });

@@ -108,7 +108,7 @@ class BeamGroup {
   absl::Status Advance(const SelectionResult& result, StepPlan* next_plan);
 
   // Whether a plan ever named it.
-  bool was_planned() const { return num_prompt_tokens_fed_ > 0; }
+  bool was_planned() const { return was_planned_; }
 
   // Lets go of all pages; if a plan ever named it, the group and its sequences
   // go into next_plan->ended and finished, unless `next_plan` is null: nobody
@@ -148,8 +148,9 @@ class BeamGroup {
   absl::Status DecideAndTell(const SelectionResult& result,
                              StepPlan* next_plan);
   void Apply(std::span<const Continuation> beams, StepPlan* next_plan);
-  // Of the token that is fed after `num_generated` tokens.
-  int Position(int64_t num_generated) const;
+  // Of the next token of every beam, for a step ahead: a continuation names
+  // one position, so beams that go ahead have one length.
+  int PositionAhead() const;
 
   // Constant after construction.
   const RequestId id_;
@@ -163,9 +164,9 @@ class BeamGroup {
   std::vector<TokenId> last_tokens_;     // by rank: generated, and not fed yet
   std::vector<TokenLogProb> prompt_logprobs_;  // so far, if asked for
   TokenLogProbs logprobs_;                     // as well
-  int num_prompt_tokens_fed_ = 0;
-  int64_t num_steps_ = 0;   // answered: tokens generated
-  int num_unanswered_ = 0;  // selections, at most 2
+  int64_t num_steps_ = 0;                      // answered: tokens generated
+  int num_unanswered_ = 0;                     // selections, at most 2
+  bool was_planned_ = false;
   bool done_ = false;
 };
 

@@ -33,13 +33,14 @@ GroupPages::GroupPages(int num_slots, PageReservation reservation,
 
 // Last rank first: children rank below the one that stays in their parent's
 // slot, so that they copy the tail and it writes in place.
-absl::Status GroupPages::Append(int num_tokens, std::vector<PageCopy>* copies) {
+absl::Status GroupPages::Append(std::span<const int> num_tokens,
+                                std::vector<PageCopy>* copies) {
   CHECK(!has_reserved_tails_) << "a step is planned ahead";
+  CHECK_EQ(num_tokens.size(), slots_by_rank_.size()) << "sequences to grow";
   const size_t num_copies = copies->size();
-  for (auto slot = slots_by_rank_.rbegin(); slot != slots_by_rank_.rend();
-       ++slot) {
-    const absl::Status status =
-        slots_[*slot].sequence->pages.Append(num_tokens, copies);
+  for (int rank = num_sequences() - 1; rank >= 0; --rank) {
+    Sequence& sequence = *slots_[slots_by_rank_[rank]].sequence;
+    const absl::Status status = sequence.pages.Append(num_tokens[rank], copies);
     if (!status.ok()) {
       copies->resize(num_copies);
       return status;
@@ -50,7 +51,7 @@ absl::Status GroupPages::Append(int num_tokens, std::vector<PageCopy>* copies) {
 
 bool GroupPages::HasRoomInTail(const Slot& slot) const {
   return slot.sequence.has_value() &&
-         slot.sequence->pages.num_tokens() % pool_->page_size() > 0;
+         slot.sequence->num_tokens() % pool_->page_size() > 0;
 }
 
 absl::StatusOr<std::vector<PageId>> GroupPages::ReserveTails() {
@@ -59,7 +60,9 @@ absl::StatusOr<std::vector<PageId>> GroupPages::ReserveTails() {
   std::vector<PageId> tails;
   for (Slot& slot : slots_) {
     if (HasRoomInTail(slot)) {
-      tails.push_back(slot.sequence->pages.pages().back().id());
+      const PageRef& tail = slot.sequence->pages.pages().back();
+      CHECK(!tail.shared()) << "a sequence has fed nothing since its fork";
+      tails.push_back(tail.id());
       continue;
     }
     if (!slot.tail) {
@@ -97,7 +100,7 @@ std::vector<int> GroupPages::DetachTails() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     if (!HasRoomInTail(slot)) continue;
-    num_tail_tokens[i] = slot.sequence->pages.num_tokens() % pool_->page_size();
+    num_tail_tokens[i] = slot.sequence->num_tokens() % pool_->page_size();
     slot.tail = slot.sequence->pages.TakeTail();
   }
   return num_tail_tokens;
@@ -125,7 +128,7 @@ void GroupPages::ForkChildren(std::span<const int> slots,
     if (slots[rank] == parents[rank]) continue;
     const Sequence& parent = *slots_[parents[rank]].sequence;
     const SequenceId child = ids_->Next();
-    Sequence fork = {child, parent.pages.Fork(parent.pages.num_tokens())};
+    Sequence fork = {child, parent.pages.Fork(parent.num_tokens())};
     // Said of all that live, and of nobody else, also where memory runs out.
     if (!has_reserved_tails_) next_plan->forks.push_back({parent.id, child});
     slots_[slots[rank]].sequence = std::move(fork);

@@ -6,8 +6,8 @@
 //
 // A decode step takes two calls:
 //
-//   RETURN_IF_ERROR(pages.Append(1, &plan.page_copies));  // to plan it
-//   pages.Reorder(parent_ranks, &next_plan);              // its answer
+//   RETURN_IF_ERROR(pages.Append(num_tokens, &plan.page_copies));  // plans it
+//   pages.Reorder(parent_ranks, &next_plan);  // does what its answer says
 //
 // Reorder keeps the first child of each parent in the parent's slot, forks the
 // others into slots of sequences that were pruned, and releases what only these
@@ -75,19 +75,23 @@ class GroupPages {
     return *slots_[slots_by_rank_[rank]].sequence;
   }
 
-  // Grows every live sequence by `num_tokens` writable tokens, with the copies
-  // of shared tails that this takes. Sequences of lower rank copy, and the one
-  // that all others were forked from writes in place.
+  // Grows each live sequence by writable tokens, with the copies of shared
+  // tails that this takes. Of sequences that share a tail the best one writes
+  // in place and the others copy.
+  //   num_tokens  [num_sequences()]  to be fed, by rank, each >= 1
   // Errors: kResourceExhausted, leaving `*copies` unchanged, if the pool is
   // empty, against the reservation. Release is all that may follow.
   // REQUIRES: no tails are reserved.
-  absl::Status Append(int num_tokens, std::vector<PageCopy>* copies);
+  absl::Status Append(std::span<const int> num_tokens,
+                      std::vector<PageCopy>* copies);
 
   // Plans a step ahead of an answer. Gives every slot a page for the next
   // token, and returns it by slot: the one that its sequence writes into now,
   // if that is not full, or the one that it has kept, or a fresh one. So no
   // slot holds two pages for one place in its table, and the worst case is the
-  // same. Errors: as Append. REQUIRES: no tails are reserved.
+  // same.
+  // Errors: as Append.
+  // REQUIRES: no tails are reserved; each sequence is fed since it was forked.
   absl::StatusOr<std::vector<PageId>> ReserveTails();
 
   // The next sequences are the children of these ranks, by rank. Sequences that

@@ -1,5 +1,6 @@
 // Sequence: one token stream, the owner of one page table. Its tokens are read
-// from its group's token tree, or are the prompt's.
+// from its group's token tree, or are the prompt's. How many of them are fed is
+// its own: sequences of one group may have different lengths.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,9 @@ namespace espalier {
 struct Sequence {
   SequenceId id;
   PageTable pages;  // of the tokens fed so far
+
+  // Tokens fed, or planned to be: the position of the next one.
+  int num_tokens() const { return pages.num_tokens(); }
 };
 
 // Gives each sequence of an engine an id of its own. Used on the strand.

@@ -21,6 +21,7 @@ std::vector<CudaAnswerPart> CudaBatchImage::AddBeams(
     const CudaGroup& group, const CudaGroupRequest& request) {
   CHECK(prompt_tokens.empty()) << "rows of beams come before prompts";
   const int first_row = num_rows;
+  AddLines(group.num_slots);
   common_edits_.reset();
   std::vector<CudaAnswerPart> parts(1);
   if (request.rule->kind == SelectionKind::kRows) {
@@ -30,11 +31,15 @@ std::vector<CudaAnswerPart> CudaBatchImage::AddBeams(
       ranks[request.slots[rank]] = rank;
     }
     parts.resize(group.num_slots);
-    for (const int rank : ranks) parts[rank] = AddRow(group, request, rank);
+    for (int slot = 0; slot < group.num_slots; ++slot) {
+      const int rank = ranks[slot];
+      parts[rank] = AddRow(group, request, first_row + slot, rank);
+    }
   } else {
-    parts[0] =
-        AddGroup(group, request,
-                 {.num_lines = group.num_slots, .num_draws = group.num_slots});
+    parts[0] = AddGroup(group, request,
+                        {.first_line = first_row,
+                         .num_lines = group.num_slots,
+                         .num_draws = group.num_slots});
   }
   num_rows += group.num_slots;
   for (int slot = 0; slot < group.num_slots; ++slot) {
@@ -45,25 +50,37 @@ std::vector<CudaAnswerPart> CudaBatchImage::AddBeams(
 }
 
 CudaAnswerPart CudaBatchImage::AddRow(const CudaGroup& group,
-                                      const CudaGroupRequest& request,
+                                      const CudaGroupRequest& request, int line,
                                       int rank) {
   CudaGroup row = group;
   row.first_slot += request.slots[rank];
   row.num_slots = 1;
-  return AddGroup(row, request, {.first_rank = rank, .num_lines = 1});
+  return AddGroup(row, request,
+                  {.first_line = line, .first_rank = rank, .num_lines = 1});
+}
+
+void CudaBatchImage::AddLines(int count) {
+  const size_t size = row_groups.size() + count;
+  ForEachBatchArray(
+      [&]<typename Array>(const CudaArrayInfo& info, Array& array) {
+        if constexpr (requires { array.resize(size); }) {
+          using Entry = typename Array::value_type;
+          if (info.by_line) array.resize(size, InactiveEntry<Entry>());
+        }
+      },
+      *this);
 }
 
 CudaAnswerPart CudaBatchImage::AddGroup(const CudaGroup& group,
                                         const CudaGroupRequest& request,
                                         const Lines& lines) {
   const bool draws = request.rule->kind == SelectionKind::kDraws;
-  const int first_row = num_lines();
   CudaAnswerPart part = {num_groups(), num_candidates, lines.first_rank};
   const int m = draws ? lines.num_draws
                       : static_cast<int>(std::min<int64_t>(
                             request.num_candidates,
                             int64_t{lines.num_lines} * shape.vocab_size));
-  selections.push_back({.first_row = first_row,
+  selections.push_back({.first_row = lines.first_line,
                         .num_rows = lines.num_lines,
                         .num_candidates = draws ? 0 : m,
                         .first_candidate = num_candidates,
@@ -75,26 +92,27 @@ CudaAnswerPart CudaBatchImage::AddGroup(const CudaGroup& group,
                     .num_eos = static_cast<int>(group.eos_token_ids.size())});
   eos_token_ids.insert(eos_token_ids.end(), group.eos_token_ids.begin(),
                        group.eos_token_ids.end());
-  row_params.resize(first_row + lines.num_lines, -1);
-  perturbed_rows.resize(row_params.size());
-  perturbed_params.resize(row_params.size(), -1);
   perturbed_selections.push_back(selections.back());
   perturbed_selections.back().num_candidates = 0;
   if (draws) AddDraws(group, request, lines);
-  if (request.rule->perturbed) AddPerturbed(request, lines.first_rank);
+  if (request.rule->perturbed) AddPerturbed(request, lines);
   if (request.rule->num_logprobs >= 0) {
-    part.log_probs = log_probs.AskGroup({.first_row = first_row,
+    part.log_probs = log_probs.AskGroup({.first_row = lines.first_line,
                                          .num_rows = lines.num_lines,
                                          .first_candidate = num_candidates,
                                          .num_candidates = m},
-                                        request.rule->num_logprobs);
+                                        request.rule->num_logprobs, this);
   }
   num_candidates += m;
+  ++group_count[0];
+  std::fill_n(row_groups.begin() + lines.first_line, lines.num_lines,
+              part.group_idx);
   if (selections.back().num_candidates > 0) {
     max_candidates = std::max(max_candidates, m);
     max_group_rows = std::max(max_group_rows, lines.num_lines);
+    std::fill_n(select_row_groups.begin() + lines.first_line, lines.num_lines,
+                part.group_idx);
   }
-  row_groups.insert(row_groups.end(), lines.num_lines, part.group_idx);
   AddEdits(group, request, lines);
   return part;
 }
@@ -102,24 +120,25 @@ CudaAnswerPart CudaBatchImage::AddGroup(const CudaGroup& group,
 void CudaBatchImage::AddDraws(const CudaGroup& group,
                               const CudaGroupRequest& request,
                               const Lines& lines) {
-  std::fill(row_params.end() - lines.num_lines, row_params.end(),
-            static_cast<int>(params.size()));
+  std::fill_n(row_params.begin() + lines.first_line, lines.num_lines,
+              static_cast<int>(params.size()));
   params.push_back(request.rule->sampling);
-  groups.back().first_draw = num_draws;
+  groups.back().first_draw = num_draws();
   groups.back().num_draws = lines.num_draws;
   groups.back().num_prompt_tokens = group.position + 1 - request.num_generated;
-  num_draws += lines.num_draws;
+  draw_count[0] += lines.num_draws;
 }
 
 // The row of the last group is not selected for, but perturbed.
-void CudaBatchImage::AddPerturbed(const CudaGroupRequest& request, int rank) {
+void CudaBatchImage::AddPerturbed(const CudaGroupRequest& request,
+                                  const Lines& lines) {
   const int m = std::exchange(selections.back().num_candidates, 0);
   perturbed_selections.back().num_candidates = m;
-  perturbed_rows.back() = {
+  perturbed_rows[lines.first_line] = {
       .domain = request.rule->domain,
-      .rank = static_cast<uint32_t>(rank),
+      .rank = static_cast<uint32_t>(lines.first_rank),
       .position = static_cast<uint32_t>(request.num_generated)};
-  perturbed_params.back() = static_cast<int>(params.size());
+  perturbed_params[lines.first_line] = static_cast<int>(params.size());
   params.push_back(request.rule->sampling);
   max_perturbed = std::max(max_perturbed, m);
 }
@@ -151,36 +170,39 @@ void CudaBatchImage::AddEdits(const CudaGroup& group,
                               const Lines& lines) {
   const int num_lists = static_cast<int>(
       std::max(request.histories.size(), request.allowed.size()));
-  edit_rows.resize(row_groups.size());
   if (num_lists == 0 && request.rule->processors.needs_history()) {
-    return AddMadeEdits(group, request, lines.num_lines);
+    return AddMadeEdits(group, request, lines);
   }
   if (num_lists == 0 && !common_edits_.has_value()) {
     common_edits_ = AddList(request, 0);
   }
   for (int i = 0; i < lines.num_lines; ++i) {
     const int rank = lines.first_rank + i;
-    row_edits.push_back(num_lists == 0     ? *common_edits_
-                        : rank < num_lists ? AddList(request, rank)
-                                           : CudaRowEdits());
-    restricts_rows = restricts_rows || row_edits.back().only_edited;
+    CudaRowEdits& of_row = row_edits[lines.first_line + i];
+    if (num_lists == 0) {
+      of_row = *common_edits_;
+    } else if (rank < num_lists) {
+      of_row = AddList(request, rank);
+    }
+    restricts_rows = restricts_rows || of_row.only_edited;
   }
 }
 
 // Any line may have a beam.
 void CudaBatchImage::AddMadeEdits(const CudaGroup& group,
                                   const CudaGroupRequest& request,
-                                  int num_lines) {
-  row_edits.resize(row_edits.size() + num_lines, kMade);
+                                  const Lines& lines) {
+  std::fill_n(row_edits.begin() + lines.first_line, lines.num_lines, kMade);
   const int rule = static_cast<int>(edit_rules.size());
   edit_rules.push_back(AddRule(group, request));
   const int room = static_cast<int>(MaxEdits(request.rule->processors,
                                              PlannedPositions(group.position),
                                              shape.vocab_size));
-  for (auto row = edit_rows.end() - num_lines; row != edit_rows.end(); ++row) {
+  for (int i = 0; i < lines.num_lines; ++i) {
     num_made_edits += room;
-    *row = {.rule = rule,
-            .begin = static_cast<int>(shape.max_edits - num_made_edits)};
+    edit_rows[lines.first_line + i] = {
+        .rule = rule,
+        .begin = static_cast<int>(shape.max_edits - num_made_edits)};
   }
 }
 
@@ -247,6 +269,7 @@ std::vector<CudaAnswerPart> CudaBatchImage::AddPromptLines(
     std::span<const int> last_tokens, std::span<const float> cum_log_probs) {
   const int num_new_lines = static_cast<int>(last_tokens.size());
   const int first_line = num_lines();
+  AddLines(num_new_lines);
   common_edits_.reset();
   prompt_logits_tokens.insert(prompt_logits_tokens.end(), last_tokens.begin(),
                               last_tokens.end());
@@ -255,13 +278,14 @@ std::vector<CudaAnswerPart> CudaBatchImage::AddPromptLines(
   std::vector<CudaAnswerPart> parts;
   if (request.rule->kind == SelectionKind::kRows) {
     for (int rank = 0; rank < num_new_lines; ++rank) {
-      parts.push_back(AddRow(group, request, rank));
+      parts.push_back(AddRow(group, request, first_line + rank, rank));
     }
     return parts;
   }
   parts.push_back(
       AddGroup(group, request,
-               {.num_lines = num_new_lines,
+               {.first_line = first_line,
+                .num_lines = num_new_lines,
                 .num_draws = static_cast<int>(request.samples.size())}));
   if (request.rule->kind == SelectionKind::kDraws) {
     AddPromptDraws(request, first_line, num_new_lines,
@@ -287,39 +311,38 @@ void CudaBatchImage::AddPromptDraws(const CudaGroupRequest& request,
 CudaLogProbPlace CudaBatchImage::AddKnownLines(int first_token,
                                                std::span<const TokenId> next,
                                                int num_logprobs) {
-  const CudaLogProbPlace place =
-      log_probs.AskKnown(num_lines(), next, num_logprobs);
+  const int first_line = num_lines();
+  AddLines(static_cast<int>(next.size()));
   for (size_t i = 0; i < next.size(); ++i) {
     prompt_logits_tokens.push_back(first_token + static_cast<int>(i));
   }
   prompt_cum_log_probs.resize(prompt_logits_tokens.size());
-  row_groups.resize(num_lines() + next.size(), -1);
-  row_edits.resize(num_lines());
-  edit_rows.resize(num_lines());
-  row_params.resize(num_lines(), -1);
-  perturbed_rows.resize(num_lines());
-  perturbed_params.resize(num_lines(), -1);
-  return place;
-}
-
-std::vector<int> CudaBatchImage::SelectRowGroups() const {
-  std::vector<int> selecting = row_groups;
-  for (int& group : selecting) {
-    if (group >= 0 && selections[group].num_candidates == 0) group = -1;
-  }
-  return selecting;
+  return log_probs.AskKnown(first_line, next, num_logprobs, this);
 }
 
 void CudaBatchImage::Pad(int padded_rows, int padding_table) {
   CHECK(prompt_tokens.empty()) << "a batch with prompts needs no padding";
+  AddLines(padded_rows - num_rows);
   num_rows = padded_rows;
-  row_groups.resize(padded_rows, -1);
-  row_edits.resize(padded_rows);
-  edit_rows.resize(padded_rows);
-  row_params.resize(padded_rows, -1);
-  perturbed_rows.resize(padded_rows);
-  perturbed_params.resize(padded_rows, -1);
   token_tables.resize(padded_rows, padding_table);
+}
+
+bool CudaBatchImage::HasReaders(CudaArrayReaders readers) const {
+  switch (readers) {
+    case CudaArrayReaders::kAll:
+      return true;
+    case CudaArrayReaders::kWithEdits:
+      return has_edits();
+    case CudaArrayReaders::kWithMadeEdits:
+      return makes_edits();
+    case CudaArrayReaders::kWithDraws:
+      return num_draws() > 0;
+    case CudaArrayReaders::kWithPerturbed:
+      return max_perturbed > 0;
+    case CudaArrayReaders::kWithLogProbs:
+      return num_asked() > 0;
+  }
+  return false;
 }
 
 }  // namespace espalier

@@ -6,7 +6,7 @@
 //
 // What the rows of beams feed the device knows
 // (kernels/resident/cuda_resident.h), so between two steps of the same groups
-// almost nothing here changes.
+// almost nothing here changes. Its arrays are those of cuda_batch_arrays.h.
 //
 // Where a request asks for candidates of each of its rows (kRows), each is a
 // group of one slot for the device; no such group goes on by itself.
@@ -26,13 +26,10 @@
 
 #include "base/ids.h"
 #include "exec_request/step_plan.h"
+#include "executor/cuda/cuda_batch_arrays.h"
 #include "executor/cuda/cuda_groups.h"
 #include "executor/cuda/cuda_logprob_image.h"
 #include "kernels/attention/cuda_attention.h"
-#include "kernels/perturb/cuda_perturb.h"
-#include "kernels/resident/cuda_history_edits.h"
-#include "kernels/resident/cuda_resident.h"
-#include "kernels/select/cuda_select.h"
 
 namespace espalier {
 
@@ -64,7 +61,7 @@ struct CudaAnswerPart {
 // longest chunk is mostly filled.
 inline constexpr int kPlannedPositions = 64;
 
-struct CudaBatchImage {
+struct CudaBatchImage : CudaBatchArrays<HostArray> {
   // Of the model, and room for edits.
   struct Shape {
     int vocab_size = 1;
@@ -91,18 +88,18 @@ struct CudaBatchImage {
   // Rows of nobody, up to `padded_rows`. REQUIRES: there are no prompts.
   void Pad(int padded_rows, int padding_table);
 
-  // By line: the group to select for with CudaSelect. -1 for those of nobody,
-  // and for rows that are drawn from or perturbed, which it need not read.
-  std::vector<int> SelectRowGroups() const;
-
   int num_tokens() const { return static_cast<int>(token_tables.size()); }
   int num_lines() const { return static_cast<int>(row_groups.size()); }
-  int num_groups() const { return static_cast<int>(groups.size()); }
+  int num_groups() const { return group_count[0]; }
+  int num_draws() const { return draw_count[0]; }
+  int num_asked() const { return log_prob_counts[0].num_asked; }
   bool has_edits() const {
     return !edits.empty() || restricts_rows || makes_edits();
   }
   // Whether the device makes some rows' edits, of histories that it keeps.
   bool makes_edits() const { return !edit_rules.empty(); }
+  // Whether the step reads arrays for such steps.
+  bool HasReaders(CudaArrayReaders readers) const;
 
   const Shape shape;
   int num_rows = 0;        // of beams
@@ -110,26 +107,10 @@ struct CudaBatchImage {
   int max_candidates = 0;  // of a group that is selected for; 0: there is none
   int max_group_rows = 0;  // of a group that is selected for
   int max_perturbed = 0;   // of a perturbed row; 0: there is none
-  int num_draws = 0;
-
-  std::vector<CudaResidentGroup> groups;
-  std::vector<CudaSelectGroup> selections;  // [num_groups]
-  std::vector<TokenId> eos_token_ids;
-  std::vector<int> row_groups;          // [num_lines]
-  std::vector<CudaRowEdits> row_edits;  // [num_lines]
-  std::vector<TokenEdit> edits;
   bool restricts_rows = false;  // whether some row is only_edited
-  // Lists that the device makes stand at the end of its array of edits.
-  std::vector<CudaEditRow> edit_rows;  // [num_lines]
-  std::vector<CudaEditRule> edit_rules;
-  int64_t num_made_edits = 0;   // room for them
-  std::vector<int> row_params;  // [num_lines]
-  std::vector<SamplingParams> params;
-  // Of perturbed rows: `selections`, but with candidates of those alone.
-  std::vector<CudaSelectGroup> perturbed_selections;  // [num_groups]
-  std::vector<CudaPerturbRow> perturbed_rows;         // [num_lines]
-  std::vector<int> perturbed_params;                  // [num_lines]
-  std::vector<int> token_tables;                      // [num_tokens]
+  int64_t num_made_edits = 0;   // room for those that the device makes
+
+  // What attention is planned for.
   std::vector<CudaAttentionRow> attention_rows;
   std::vector<CudaSharedRun> shared_runs;
 
@@ -138,24 +119,27 @@ struct CudaBatchImage {
   std::vector<int> prompt_positions;
   std::vector<int> prompt_logits_tokens;  // lines [num_rows, num_lines)
   std::vector<float> prompt_cum_log_probs;
-  std::vector<CudaDraw> prompt_draws;  // the last of num_draws
+  std::vector<CudaDraw> prompt_draws;  // the last of num_draws()
 
   CudaLogProbImage log_probs;
 
  private:
   // Lines of the group's beams of ranks [first_rank, first_rank + num_lines).
   struct Lines {
+    int first_line = 0;
     int first_rank = 0;
     int num_lines = 1;
     int num_draws = 0;  // if the group is of samples
   };
+  // Lines that no array says anything of, behind all others.
+  void AddLines(int count);
   CudaAnswerPart AddGroup(const CudaGroup& group,
                           const CudaGroupRequest& request, const Lines& lines);
   CudaAnswerPart AddRow(const CudaGroup& group, const CudaGroupRequest& request,
-                        int rank);
+                        int line, int rank);
   void AddDraws(const CudaGroup& group, const CudaGroupRequest& request,
                 const Lines& lines);
-  void AddPerturbed(const CudaGroupRequest& request, int rank);
+  void AddPerturbed(const CudaGroupRequest& request, const Lines& lines);
   void AddPromptDraws(const CudaGroupRequest& request, int first_line,
                       int num_lines, int first_candidate);
   void AddEdits(const CudaGroup& group, const CudaGroupRequest& request,
@@ -164,7 +148,7 @@ struct CudaBatchImage {
                        const ScoreEdits::View& view);
   CudaRowEdits AddList(const CudaGroupRequest& request, int rank);
   void AddMadeEdits(const CudaGroup& group, const CudaGroupRequest& request,
-                    int num_lines);
+                    const Lines& lines);
   CudaEditRule AddRule(const CudaGroup& group, const CudaGroupRequest& request);
   void AddAttention(const CudaGroup& group, int first_row);
 

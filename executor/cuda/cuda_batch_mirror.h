@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/cuda.h"
+#include "executor/cuda/cuda_batch_arrays.h"
 #include "executor/cuda/cuda_batch_image.h"
 #include "executor/cuda/cuda_delta.h"
 #include "executor/cuda/cuda_step_memory.h"
@@ -32,11 +33,6 @@ class CudaBatchMirror {
   void Forget();
 
  private:
-  void SendGroups(const CudaBatchImage& image, CudaDelta* delta);
-  void SendEdits(const CudaBatchImage& image, CudaDelta* delta);
-  void SendDraws(const CudaBatchImage& image, CudaDelta* delta);
-  void SendPerturbed(const CudaBatchImage& image, CudaDelta* delta);
-  void SendLogProbs(const CudaBatchImage& image, CudaDelta* delta);
   void SendAttention(const CudaBatchImage& image, CudaDelta* delta);
   void SendPrompts(const CudaBatchImage& image, CudaDelta* delta);
 
@@ -45,30 +41,8 @@ class CudaBatchMirror {
   const CudaAttentionShape attention_;
   const CudaDevice device_;
 
-  MirroredArray<int> num_groups_;
-  MirroredArray<CudaResidentGroup> groups_;
-  MirroredArray<CudaSelectGroup> selections_;
-  MirroredArray<int> row_groups_;
-  MirroredArray<int> select_row_groups_;
-  MirroredArray<TokenId> eos_token_ids_;
-  MirroredArray<int> token_tables_;
-  MirroredArray<CudaRowEdits> row_edits_;
-  MirroredArray<TokenEdit> edits_;
-  MirroredArray<CudaEditRow> edit_rows_;
-  MirroredArray<CudaEditRule> edit_rules_;
-  MirroredArray<int> num_draws_;
-  MirroredArray<int> row_params_;
-  MirroredArray<SamplingParams> params_;
-  MirroredArray<CudaSelectGroup> perturbed_selections_;
-  MirroredArray<CudaPerturbRow> perturbed_rows_;
-  MirroredArray<int> perturbed_params_;
-  MirroredArray<CudaLogProbCounts> log_prob_counts_;
-  MirroredArray<CudaAskingGroup> asking_groups_;
-  MirroredArray<CudaSelectGroup> best_groups_;
-  MirroredArray<int> best_row_groups_;
-  MirroredArray<CudaAttentionItem> items_;
-  MirroredArray<int> item_counts_;
-  MirroredArray<int> partial_indptr_;
+  CudaBatchArrays<SentArray> sent_;
+  CudaAttentionArrays<SentArray> sent_work_;
 
   // What the last work list was planned for.
   std::vector<CudaAttentionRow> planned_rows_;

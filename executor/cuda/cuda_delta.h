@@ -1,10 +1,12 @@
 // CudaDelta: what the host changes in device memory before a step, collected
-// as segments of 4-byte words for one CudaApplyDelta. MirroredArray: an array
-// that the host alone writes, sent when it differs from what was sent last.
+// as segments of 4-byte words for one CudaApplyDelta. MirroredArray: what was
+// sent of an array that the host alone writes, so that it is sent when it
+// differs from that.
 //
 //   CudaDelta delta(words);
 //   delta.Put(arrays.positions + slot, {&position, 1});
-//   row_groups.Update(groups_of_rows, &delta);  // nothing if nothing changed
+//   // Nothing if nothing changed.
+//   row_groups.Update(groups_of_rows, arrays.row_groups, &delta);
 //
 // Thread rule: plain values, of one thread.
 #pragma once
@@ -73,10 +75,8 @@ size_t CopyPiece(const CudaDelta& delta, size_t first,
 template <typename T>
 class MirroredArray {
  public:
-  explicit MirroredArray(const T* target) : target_(target) {}
-
-  // Makes the device's array begin with `values`.
-  void Update(std::span<const T> values, CudaDelta* delta) {
+  // Makes the device's array, always the same, begin with `values`.
+  void Update(std::span<const T> values, const T* target, CudaDelta* delta) {
     const size_t bytes = values.size_bytes();
     if (sent_.size() >= values.size() &&
         (bytes == 0 || std::memcmp(sent_.data(), values.data(), bytes) == 0)) {
@@ -84,7 +84,7 @@ class MirroredArray {
     }
     if (sent_.size() < values.size()) sent_.resize(values.size());
     std::memcpy(sent_.data(), values.data(), bytes);
-    delta->Put(target_, values);
+    delta->Put(target, values);
   }
   // What was sent is lost.
   void Forget() { sent_.clear(); }
@@ -94,7 +94,6 @@ class MirroredArray {
   }
 
  private:
-  const T* const target_;
   std::vector<T> sent_;  // what the device's array begins with
 };
 

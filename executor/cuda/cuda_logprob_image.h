@@ -1,6 +1,7 @@
-// CudaLogProbImage: which log-probabilities a step's batch asks for, in vectors
-// of the host: those of groups' candidates, those of lines whose next token is
-// known, and the best tokens of lines (kernels/resident/cuda_step_logprobs.h).
+// CudaLogProbImage: which log-probabilities a step's batch asks for: those of
+// groups' candidates, those of lines whose next token is known, and the best
+// tokens of lines (kernels/resident/cuda_step_logprobs.h). It writes the
+// batch's arrays of them.
 //
 // Thread rule: a plain value.
 #pragma once
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "executor/cuda/cuda_batch_arrays.h"
 #include "kernels/resident/cuda_step_logprobs.h"
 
 namespace espalier {
@@ -28,26 +30,22 @@ struct CudaLogProbImage {
 
   // About the candidates of a group with lines [first_row, first_row +
   // num_rows), and the `num_logprobs` best tokens of each line.
-  CudaLogProbPlace AskGroup(CudaAskingGroup group, int num_logprobs);
+  // The batch has these lines.
+  CudaLogProbPlace AskGroup(CudaAskingGroup group, int num_logprobs,
+                            CudaBatchArrays<HostArray>* batch);
   // About lines from `first_line` on whose next tokens are known. After all
   // groups.
   CudaLogProbPlace AskKnown(int first_line, std::span<const TokenId> next,
-                            int num_logprobs);
-
-  CudaLogProbCounts counts() const;
+                            int num_logprobs,
+                            CudaBatchArrays<HostArray>* batch);
 
   const int vocab_size;
-  std::vector<CudaAskingGroup> asking_groups;
-  int num_asked = 0;
   std::vector<CudaAskedToken> known;  // the last of those asked
-  std::vector<CudaSelectGroup> best_groups;
-  std::vector<int> best_row_groups;  // by line, as far as lines have any
-  int num_best = 0;
-  int max_best = 0;  // of a line
+  int max_best = 0;                   // of a line
 
  private:
   void AddBest(int first_line, int num_lines, int num_logprobs,
-               CudaLogProbPlace* place);
+               CudaBatchArrays<HostArray>* batch, CudaLogProbPlace* place);
 };
 
 }  // namespace espalier

@@ -54,9 +54,9 @@ void TakeCounts(const CudaBatchImage& image, int num_copies, CudaStep* step) {
   step->num_groups = image.num_groups();
   step->max_candidates = image.max_candidates;
   step->max_group_rows = image.max_group_rows;
-  step->num_draws = image.num_draws;
+  step->num_draws = image.num_draws();
   step->max_perturbed = image.max_perturbed;
-  step->num_asked = image.log_probs.num_asked;
+  step->num_asked = image.num_asked();
   step->max_best = image.log_probs.max_best;
   step->max_copies = step->num_rows + (step->only_beams ? 0 : num_copies);
   step->has_edits = image.has_edits();
@@ -319,10 +319,10 @@ absl::Status CudaStepBuilder::CheckLimits(const CudaBatchImage& image,
       {"lines of logits", {image.num_lines(), limits.max_rows}},
       {"tokens", {image.num_tokens(), limits.max_tokens}},
       {"candidates", {image.num_candidates, limits.max_candidates}},
-      {"draws", {image.num_draws, limits.max_rows}},
+      {"draws", {image.num_draws(), limits.max_rows}},
       {"copies of tail pages", {step.max_copies, limits.num_slots}},
       {"best tokens to report",
-       {image.log_probs.num_best, limits.max_best_tokens}},
+       {image.log_prob_counts[0].num_best, limits.max_best_tokens}},
       {"EOS ids", {image.eos_token_ids.size(), limits.max_eos_token_ids}},
       {"edits of scores",
        {image.edits.size() + image.num_made_edits, limits.max_edits}},

@@ -40,15 +40,26 @@ int64_t NumTables(const CudaStepLimits& limits) {
 
 void AddLogProbs(const CudaStepLimits& limits, Layout* layout,
                  CudaStepLogProbs* log_probs) {
-  layout->Add(&log_probs->counts, 1);
-  layout->Add(&log_probs->asking_groups, limits.max_rows);
-  layout->Add(&log_probs->best_groups, limits.max_rows);
-  layout->Add(&log_probs->best_row_groups, limits.max_rows);
   layout->Add(&log_probs->zeros, limits.max_rows);
   layout->Add(&log_probs->asked, limits.max_asked_tokens());
   layout->Add(&log_probs->scores, limits.max_asked_tokens());
   layout->Add(&log_probs->best, limits.max_best_tokens);
   layout->Add(&log_probs->num_found, limits.max_rows);
+}
+
+// In what kernels get.
+void NameBatchArrays(CudaStepArrays* arrays) {
+  CudaResidentState& state = arrays->state;
+  state.num_groups = arrays->group_count;
+  state.groups = arrays->groups;
+  state.selections = arrays->selections;
+  state.row_groups = arrays->row_groups;
+  state.eos_token_ids = arrays->eos_token_ids;
+  CudaStepLogProbs& log_probs = arrays->log_probs;
+  log_probs.counts = arrays->log_prob_counts;
+  log_probs.asking_groups = arrays->asking_groups;
+  log_probs.best_groups = arrays->best_groups;
+  log_probs.best_row_groups = arrays->best_row_groups;
 }
 
 int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
@@ -64,11 +75,6 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
   layout.Add(&state.tails, limits.num_slots);
   layout.Add(&state.positions, limits.num_slots);
   layout.Add(&state.page_tokens, int64_t{limits.num_pages} * page_size);
-  layout.Add(&state.num_groups, 1);
-  layout.Add(&state.groups, limits.max_rows);
-  layout.Add(&state.selections, limits.max_rows);
-  layout.Add(&state.row_groups, limits.max_rows);
-  layout.Add(&state.eos_token_ids, limits.max_eos_token_ids);
   layout.Add(&state.batch_tokens, limits.max_tokens);
   layout.Add(&state.batch_positions, limits.max_tokens);
   layout.Add(&state.logits_tokens, limits.max_rows);
@@ -78,24 +84,15 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
   layout.Add(&state.num_copies, 1);
   layout.Add(&state.clock, 1);
   layout.Add(&state.scratch, int64_t{3} * limits.num_slots);
-  layout.Add(&arrays->token_tables, limits.max_tokens);
-  layout.Add(&arrays->items, limits.max_items);
-  layout.Add(&arrays->item_counts, 2);
-  layout.Add(&arrays->partial_indptr, int64_t{limits.max_tokens} + 1);
-  layout.Add(&arrays->select_row_groups, limits.max_rows);
-  layout.Add(&arrays->row_edits, limits.max_rows);
-  layout.Add(&arrays->edits, limits.max_edits);
-  layout.Add(&arrays->edit_rows, limits.max_rows);
-  layout.Add(&arrays->edit_rules, limits.max_rows);
   layout.Add(&arrays->candidates, limits.max_candidates);
   layout.Add(&arrays->num_candidates, limits.max_rows);
-  layout.Add(&arrays->num_draws, 1);
-  layout.Add(&arrays->row_params, limits.max_rows);
-  layout.Add(&arrays->params, limits.max_rows);
-  layout.Add(&arrays->perturbed_selections, limits.max_rows);
-  layout.Add(&arrays->perturbed_rows, limits.max_rows);
-  layout.Add(&arrays->perturbed_params, limits.max_rows);
+  const auto add = [&](const CudaArrayInfo& info, auto*& array) {
+    layout.Add(&array, info.max_size(limits));
+  };
+  ForEachBatchArray(add, *arrays);
+  ForEachAttentionArray(add, *arrays);
   AddLogProbs(limits, &layout, &arrays->log_probs);
+  NameBatchArrays(arrays);
   return layout.num_words();
 }
 

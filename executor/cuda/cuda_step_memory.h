@@ -8,44 +8,20 @@
 
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
+#include "executor/cuda/cuda_batch_arrays.h"
 #include "executor/cuda/cuda_step_limits.h"
-#include "kernels/attention/cuda_attention.h"
-#include "kernels/perturb/cuda_perturb.h"
-#include "kernels/resident/cuda_history_edits.h"
 #include "kernels/resident/cuda_resident.h"
 #include "kernels/resident/cuda_step_logprobs.h"
-#include "kernels/sample/cuda_sample.h"
-#include "kernels/select/cuda_select.h"
 
 namespace espalier {
 
-// What is in it besides `state`. All pointers are to device memory.
-struct CudaStepArrays {
+// What is in it. All pointers are to device memory. Kernels get `state` and
+// `log_probs` as they are, so these name some of the batch's arrays too.
+struct CudaStepArrays : CudaBatchArrays<DeviceArray>,
+                        CudaAttentionArrays<DeviceArray> {
   CudaResidentState state;
-  // By token of the batch.
-  const int* token_tables = nullptr;  // [max_tokens]
-  // Attention.
-  const CudaAttentionItem* items = nullptr;  // [max_items]
-  const int* item_counts = nullptr;          // [2]
-  const int* partial_indptr = nullptr;       // [max_tokens + 1]
-  // Selection. state.row_groups, but -1 where the group is not selected for.
-  const int* select_row_groups = nullptr;  // [max_rows]
-  CudaRowEdits* row_edits = nullptr;       // [max_rows]
-  TokenEdit* edits = nullptr;              // [max_edits]
-  // Of rows whose edits follow from histories.
-  const CudaEditRow* edit_rows = nullptr;    // [max_rows]
-  const CudaEditRule* edit_rules = nullptr;  // [max_rows]
-  Candidate* candidates = nullptr;           // [max_candidates]
-  int* num_candidates = nullptr;             // [max_rows]  by group
-  // Sampling.
-  const int* num_draws = nullptr;          // [1]
-  const int* row_params = nullptr;         // [max_rows]
-  const SamplingParams* params = nullptr;  // [max_rows]
-  // Perturbed rows.
-  const CudaSelectGroup* perturbed_selections = nullptr;  // [max_rows]
-  const CudaPerturbRow* perturbed_rows = nullptr;         // [max_rows]
-  const int* perturbed_params = nullptr;                  // [max_rows]
-  // Log-probabilities.
+  Candidate* candidates = nullptr;  // [max_candidates]
+  int* num_candidates = nullptr;    // [max_rows]  by group
   CudaStepLogProbs log_probs;
 };
 

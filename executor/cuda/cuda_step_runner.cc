@@ -217,7 +217,7 @@ CudaSampleInputs CudaStepRunner::SampleInputs(
           .vocab_size = vocab_size(),
           .max_draws = shape.max_draws,
           .logits = logits_.data(),
-          .num_draws = arrays.num_draws,
+          .num_draws = arrays.draw_count,
           .draws = arrays.state.draws,
           .row_params = arrays.row_params,
           .params = arrays.params,

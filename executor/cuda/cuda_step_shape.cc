@@ -112,34 +112,21 @@ std::string EditsFault(const CudaBatchImage& image,
 // Arrays of the batch: each has as many as the limits say at most.
 std::string ArraysFault(const CudaBatchImage& image,
                         const CudaStepLimits& limits) {
-  const struct {
-    const char* name;
-    size_t count;
-    int most;
-  } arrays[] = {
-      {"groups", image.groups.size(), limits.max_rows},
-      {"lines", image.row_groups.size(), limits.max_rows},
-      {"params", image.params.size(), limits.max_rows},
-      {"edit rules", image.edit_rules.size(), limits.max_rows},
-      {"edit rows", image.edit_rows.size(), limits.max_rows},
-      {"groups that ask", image.log_probs.asking_groups.size(),
-       limits.max_rows},
-      {"lines of best tokens", image.log_probs.best_groups.size(),
-       limits.max_rows},
-      {"tokens asked about", static_cast<size_t>(image.log_probs.num_asked),
-       limits.max_asked_tokens()},
-      {"best tokens", static_cast<size_t>(image.log_probs.num_best),
-       limits.max_best_tokens},
-      {"draws", static_cast<size_t>(image.num_draws), limits.max_rows},
-      {"EOS ids", image.eos_token_ids.size(), limits.max_eos_token_ids},
-      {"tokens", image.token_tables.size(), limits.max_tokens},
+  std::string fault;
+  const auto check = [&](const char* name, size_t count, int64_t most) {
+    if (!fault.empty() || count <= static_cast<size_t>(most)) return;
+    fault = Concat(count, " ", name, ", there is room for ", most);
   };
-  for (const auto& array : arrays) {
-    if (array.count <= static_cast<size_t>(array.most)) continue;
-    return Concat(array.count, " ", array.name, ", there is room for ",
-                  array.most);
-  }
-  return "";
+  ForEachBatchArray(
+      [&](const CudaArrayInfo& info, const auto& array) {
+        check(info.name, array.size(), info.max_size(limits));
+      },
+      image);
+  check("tokens asked about", image.num_asked(), limits.max_asked_tokens());
+  check("best tokens", image.log_prob_counts[0].num_best,
+        limits.max_best_tokens);
+  check("draws", image.num_draws(), limits.max_rows);
+  return fault;
 }
 
 // Draws of prompts, which the host lists: each of a line of the group that has
@@ -174,8 +161,8 @@ std::string SampleFault(const CudaBatchImage& image, const CudaStepShape& shape,
   if (layout.layout.bytes() > bytes) {
     return Concat("scratch of ", layout.layout.bytes(), " bytes in ", bytes);
   }
-  if (image.num_draws > shape.max_draws) {
-    return Concat(image.num_draws, " draws, the bound is ", shape.max_draws);
+  if (image.num_draws() > shape.max_draws) {
+    return Concat(image.num_draws(), " draws, the bound is ", shape.max_draws);
   }
   LayoutAudit audit;
   for (int i = 0; i < image.num_groups(); ++i) {
@@ -292,8 +279,8 @@ std::string ScratchFault(const CudaBatchImage& image,
                   scratch.choice_bytes);
   }
   if (shape.max_best > 0) {
-    add_selection(image.log_probs.best_groups,
-                  BestBounds(shape, limits, vocab_size), scratch.choice_bytes);
+    add_selection(image.best_groups, BestBounds(shape, limits, vocab_size),
+                  scratch.choice_bytes);
   }
   if (shape.max_draws > 0) {
     faults.push_back(SampleFault(image, shape, limits, scratch.choice_bytes));

@@ -26,12 +26,13 @@ void ForAnyImage(const Law& law) {
 TEST(CudaBatchImageLawsTest, EveryLineAndGroupHasOneOfEach) {
   ForAnyImage([](const CudaBatchImage& image) {
     const size_t num_lines = image.num_lines();
+    ASSERT_EQ(image.select_row_groups.size(), num_lines);
     ASSERT_EQ(image.row_edits.size(), num_lines);
     ASSERT_EQ(image.edit_rows.size(), num_lines);
     ASSERT_EQ(image.row_params.size(), num_lines);
     ASSERT_EQ(image.perturbed_rows.size(), num_lines);
     ASSERT_EQ(image.perturbed_params.size(), num_lines);
-    ASSERT_LE(image.log_probs.best_row_groups.size(), num_lines);
+    ASSERT_EQ(image.best_row_groups.size(), num_lines);
     const size_t num_groups = image.num_groups();
     ASSERT_EQ(image.selections.size(), num_groups);
     ASSERT_EQ(image.perturbed_selections.size(), num_groups);
@@ -87,7 +88,7 @@ TEST(CudaBatchImageLawsTest, GroupsShareNoPlaceAndLeaveNone) {
       ASSERT_LE(perturbed.num_candidates, image.max_perturbed);
     }
     ASSERT_EQ(next_place, image.num_candidates);
-    ASSERT_EQ(next_draw, image.num_draws);
+    ASSERT_EQ(next_draw, image.num_draws());
     for (int line = next_line; line < image.num_lines(); ++line) {
       ASSERT_EQ(image.row_groups[line], -1);
     }

@@ -104,7 +104,7 @@ TEST(CudaBatchImageTest, RowsThatAreDrawnFromOrPerturbedAreNotSelectedFrom) {
   image.AddBeams(Group(5, 1, 0, 5), Ask(2));
   image.Pad(8, 99);
   EXPECT_THAT(image.row_groups, ElementsAre(0, 0, 1, 2, 3, 4, -1, -1));
-  EXPECT_THAT(image.SelectRowGroups(),
+  EXPECT_THAT(image.select_row_groups,
               ElementsAre(0, 0, -1, -1, -1, 4, -1, -1));
 }
 
@@ -246,7 +246,7 @@ TEST(CudaBatchImageTest, DrawsOfPromptsStandBehindThoseOfTheDevice) {
   request.num_generated = 0;
   const auto parts =
       image.AddPromptLines(Group(4, 3, 0, 2), request, {&last, 1}, {&cum, 1});
-  EXPECT_EQ(image.num_draws, 5);
+  EXPECT_EQ(image.num_draws(), 5);
   EXPECT_EQ(image.num_candidates, 9);
   EXPECT_EQ(image.max_candidates, 4);
   EXPECT_THAT(image.row_params, ElementsAre(0, 0, -1, -1, 1));
@@ -303,13 +303,16 @@ TEST(CudaBatchImageTest, LogProbabilitiesAreAskedOfCandidatesThenOfPrompts) {
   EXPECT_EQ(image.num_lines(), 6);
   EXPECT_THAT(image.row_groups, ElementsAre(0, 0, 1, 1, -1, -1));
   EXPECT_THAT(image.prompt_logits_tokens, ElementsAre(4, 5));
-  const CudaLogProbImage& asked = image.log_probs;
-  EXPECT_EQ(asked.counts().num_asked, 6);
-  EXPECT_EQ(asked.counts().num_best, 26);
-  EXPECT_THAT(asked.best_row_groups, ElementsAre(-1, -1, 0, 1, 2, 3));
-  ASSERT_EQ(asked.known.size(), 2u);
-  EXPECT_EQ(asked.known[1].line, 5);
-  EXPECT_EQ(asked.known[1].token, 7);
+  const CudaLogProbCounts& counts = image.log_prob_counts[0];
+  EXPECT_EQ(counts.num_asking_groups, 1);
+  EXPECT_EQ(counts.num_asked, 6);
+  EXPECT_EQ(counts.num_best_groups, 4);
+  EXPECT_EQ(counts.num_best, 26);
+  EXPECT_THAT(image.best_row_groups, ElementsAre(-1, -1, 0, 1, 2, 3));
+  const std::vector<CudaAskedToken>& known_tokens = image.log_probs.known;
+  ASSERT_EQ(known_tokens.size(), 2u);
+  EXPECT_EQ(known_tokens[1].line, 5);
+  EXPECT_EQ(known_tokens[1].token, 7);
 }
 
 TEST(CudaBatchImageTest, PerturbedRowsAreChosenForByThemselves) {

@@ -138,12 +138,12 @@ class CudaBatchMirrorGpuTest : public ::testing::Test {
   }
 
   void ExpectChoice(const CudaBatchImage& image) const {
-    ExpectAt(arrays().select_row_groups, image.SelectRowGroups());
-    if (image.num_draws > 0) {
-      ExpectAt(arrays().num_draws, std::vector{image.num_draws});
+    ExpectAt(arrays().select_row_groups, image.select_row_groups);
+    if (image.num_draws() > 0) {
+      ExpectAt(arrays().draw_count, std::vector{image.num_draws()});
       ExpectAt(arrays().row_params, image.row_params);
       ExpectAt<CudaDraw>(
-          arrays().state.draws + image.num_draws - image.prompt_draws.size(),
+          arrays().state.draws + image.num_draws() - image.prompt_draws.size(),
           image.prompt_draws);
     }
     if (image.max_perturbed > 0) {
@@ -154,17 +154,15 @@ class CudaBatchMirrorGpuTest : public ::testing::Test {
   }
 
   void ExpectLogProbs(const CudaBatchImage& image) const {
-    const CudaLogProbImage& asked = image.log_probs;
-    if (asked.num_asked == 0) return;
+    if (image.num_asked() == 0) return;
     const CudaStepLogProbs& device = arrays().log_probs;
-    ExpectAt<CudaLogProbCounts>(device.counts, {asked.counts()});
-    ExpectAt(device.asking_groups, asked.asking_groups);
-    ExpectAt(device.best_groups, asked.best_groups);
-    std::vector<int> row_groups = asked.best_row_groups;
-    row_groups.resize(image.num_lines(), -1);
-    ExpectAt(device.best_row_groups, row_groups);
-    ExpectAt<CudaAskedToken>(
-        device.asked + asked.num_asked - asked.known.size(), asked.known);
+    ExpectAt<CudaLogProbCounts>(device.counts, {image.log_prob_counts[0]});
+    ExpectAt(device.asking_groups, image.asking_groups);
+    ExpectAt(device.best_groups, image.best_groups);
+    ExpectAt(device.best_row_groups, image.best_row_groups);
+    const std::vector<CudaAskedToken>& known = image.log_probs.known;
+    ExpectAt<CudaAskedToken>(device.asked + image.num_asked() - known.size(),
+                             known);
   }
 
   void ExpectAttention(const CudaBatchImage& image) const {

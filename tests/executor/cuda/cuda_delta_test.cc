@@ -111,12 +111,12 @@ TEST(CudaDeltaTest, PiecesThatFitABufferAreTheWhole) {
 
 TEST(MirroredArrayTest, WhatTheDeviceWroteOverIsSentAgain) {
   std::vector<int> device(8);
-  MirroredArray<int> array(device.data());
+  MirroredArray<int> array;
   const std::vector<int> values = {1, 2, 3, 4, 5, 6};
   const std::vector<int> fewer = {1, 2};
   for (const auto& sent : {values, fewer, values}) {
     CudaDelta delta(device.data());
-    array.Update(sent, &delta);
+    array.Update(sent, device.data(), &delta);
     Apply(delta, &device);
     EXPECT_TRUE(std::equal(sent.begin(), sent.end(), device.begin()));
     if (sent.size() > fewer.size()) continue;
@@ -125,14 +125,14 @@ TEST(MirroredArrayTest, WhatTheDeviceWroteOverIsSentAgain) {
   }
   CudaDelta again(device.data());
   array.ForgetBehind(6);
-  array.Update(values, &again);
+  array.Update(values, device.data(), &again);
   EXPECT_TRUE(again.empty());
 }
 
 TEST(MirroredArrayTest, TheDeviceHasTheLastValuesAndUnchangedOnesAreNotSent) {
   std::mt19937 random(3);
   std::vector<int> device(20);
-  MirroredArray<int> array(device.data());
+  MirroredArray<int> array;
   std::vector<int> values;
   int num_sent = 0;
   for (int i = 0; i < 500; ++i) {
@@ -145,12 +145,12 @@ TEST(MirroredArrayTest, TheDeviceHasTheLastValuesAndUnchangedOnesAreNotSent) {
       array.Forget();
       device.assign(20, -1);
     }
-    array.Update(values, &delta);
+    array.Update(values, device.data(), &delta);
     num_sent += !delta.empty();
     Apply(delta, &device);
     ASSERT_TRUE(std::equal(values.begin(), values.end(), device.begin()));
     CudaDelta second(device.data());
-    array.Update(values, &second);
+    array.Update(values, device.data(), &second);
     ASSERT_TRUE(second.empty());
   }
   EXPECT_LT(num_sent, 400);

@@ -146,7 +146,7 @@ class AnyStep {
     const int width = AnyWidth(*image);
     Asked asked;
     if (width == 0 || !Ask(*image, width, 1, &asked)) return;
-    if (image->num_draws + width > limits_.max_rows) return;
+    if (image->num_draws() + width > limits_.max_rows) return;
     const float cum = 0;
     image->AddPromptLines(asked.group, asked.request(), {&last, 1}, {&cum, 1});
     num_slots_ += width;

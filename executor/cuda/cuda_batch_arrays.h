@@ -1,0 +1,170 @@
+// CudaBatchArrays: the arrays of a step's batch that the host alone plans and
+// kernels read. Each is declared once, here, with its size and the steps that
+// read it. What is done with all arrays alike walks the list:
+//
+//   CudaBatchArrays<HostArray>    of one step, on the host: CudaBatchImage
+//   CudaBatchArrays<DeviceArray>  in device memory: CudaStepArrays
+//   CudaBatchArrays<SentArray>    what the device has of them: CudaBatchMirror
+//
+//   ForEachBatchArray(
+//       [&](const CudaArrayInfo& info, auto& sent, const auto& host) { ... },
+//       sent, image);
+//
+// A new input of the batch takes a member and a line here, its values
+// (cuda_batch_image.cc), and the kernel that reads it (cuda_step_runner.cc).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "base/ids.h"
+#include "executor/cuda/cuda_delta.h"
+#include "executor/cuda/cuda_step_limits.h"
+#include "kernels/attention/cuda_attention.h"
+#include "kernels/perturb/cuda_perturb.h"
+#include "kernels/resident/cuda_history_edits.h"
+#include "kernels/resident/cuda_resident.h"
+#include "kernels/resident/cuda_step_logprobs.h"
+#include "kernels/sample/cuda_sample.h"
+#include "kernels/select/cuda_select.h"
+
+namespace espalier {
+
+// kSize entries; 0: as many as the batch has.
+template <typename T, size_t kSize = 0>
+using HostArray =
+    std::conditional_t<kSize == 0, std::vector<T>, std::array<T, kSize>>;
+template <typename T, size_t = 0>
+using DeviceArray = T*;
+template <typename T, size_t = 0>
+using SentArray = MirroredArray<T>;
+
+// Steps that read an array. It is not sent before others.
+enum class CudaArrayReaders {
+  kAll,
+  kWithEdits,      // some row has edits of scores
+  kWithMadeEdits,  // the device makes some row's edits, of histories
+  kWithDraws,
+  kWithPerturbed,  // rows
+  kWithLogProbs,   // asked for
+};
+
+struct CudaArrayInfo {
+  const char* name;  // in a message: "7 draws"
+  // Its entries at most: a limit of steps, if it has one, and some more.
+  int CudaStepLimits::*limit = nullptr;
+  int more = 0;
+  CudaArrayReaders readers = CudaArrayReaders::kAll;
+  // Whether it has an entry for each line of logits. That of a line that the
+  // array says nothing of is InactiveEntry().
+  bool by_line = false;
+
+  constexpr int64_t max_size(const CudaStepLimits& limits) const {
+    return (limit == nullptr ? 0 : int64_t{limits.*limit}) + more;
+  }
+};
+
+template <typename T>
+constexpr T InactiveEntry() {
+  if constexpr (std::is_same_v<T, int>) {
+    return -1;  // an index
+  } else {
+    return T();
+  }
+}
+
+template <template <typename T, size_t kSize = 0> typename Array>
+struct CudaBatchArrays {
+  Array<int, 1> group_count{};
+  Array<CudaResidentGroup> groups{};
+  Array<CudaSelectGroup> selections{};  // by group
+  Array<int> row_groups{};              // by line
+  // By line: row_groups, where the group is one to select for with CudaSelect.
+  // Lines that are drawn from or perturbed it need not read.
+  Array<int> select_row_groups{};
+  Array<TokenId> eos_token_ids{};
+  Array<int> token_tables{};  // by token
+  Array<SamplingParams> params{};
+
+  Array<CudaRowEdits> row_edits{};  // by line
+  // Lists that the device makes are at the end of its array.
+  Array<TokenEdit> edits{};
+  Array<CudaEditRow> edit_rows{};  // by line
+  Array<CudaEditRule> edit_rules{};
+
+  Array<int, 1> draw_count{};
+  Array<int> row_params{};  // by line
+
+  // By group: `selections`, but with candidates of perturbed rows alone.
+  Array<CudaSelectGroup> perturbed_selections{};
+  Array<CudaPerturbRow> perturbed_rows{};  // by line
+  Array<int> perturbed_params{};           // by line
+
+  Array<CudaLogProbCounts, 1> log_prob_counts{};
+  Array<CudaAskingGroup> asking_groups{};
+  Array<CudaSelectGroup> best_groups{};  // a line each
+  Array<int> best_row_groups{};          // by line
+};
+
+// The work list of attention, as CudaAttentionWork has it.
+template <template <typename T, size_t kSize = 0> typename Array>
+struct CudaAttentionArrays {
+  Array<CudaAttentionItem> items{};
+  Array<int, 2> item_counts{};
+  Array<int> partial_indptr{};
+};
+
+// Calls fn(info, array of each of `all`...) for every array, in this order.
+template <typename Fn, typename... All>
+constexpr void ForEachBatchArray(const Fn& fn, All&&... all) {
+  using Info = CudaArrayInfo;
+  using enum CudaArrayReaders;
+  constexpr auto kRows = &CudaStepLimits::max_rows;
+  constexpr auto kTokens = &CudaStepLimits::max_tokens;
+  constexpr auto kEos = &CudaStepLimits::max_eos_token_ids;
+  constexpr auto kEdits = &CudaStepLimits::max_edits;
+  const auto line = [](const char* name, CudaArrayReaders readers = kAll) {
+    return Info{name, kRows, 0, readers, /*by_line=*/true};
+  };
+  fn(Info{"counts of groups", nullptr, 1}, all.group_count...);
+  fn(Info{"groups", kRows}, all.groups...);
+  fn(Info{"selections", kRows}, all.selections...);
+  fn(line("lines"), all.row_groups...);
+  fn(line("lines to select from"), all.select_row_groups...);
+  fn(Info{"EOS ids", kEos}, all.eos_token_ids...);
+  fn(Info{"tokens", kTokens}, all.token_tables...);
+  fn(Info{"sampling parameters", kRows}, all.params...);
+
+  fn(line("edited lines", kWithEdits), all.row_edits...);
+  fn(Info{"edits", kEdits, 0, kWithEdits}, all.edits...);
+  fn(line("lines with histories", kWithMadeEdits), all.edit_rows...);
+  fn(Info{"edit rules", kRows, 0, kWithMadeEdits}, all.edit_rules...);
+
+  fn(Info{"counts of draws", nullptr, 1, kWithDraws}, all.draw_count...);
+  fn(line("lines to draw from", kWithDraws), all.row_params...);
+
+  fn(Info{"perturbed selections", kRows, 0, kWithPerturbed},
+     all.perturbed_selections...);
+  fn(line("perturbed lines", kWithPerturbed), all.perturbed_rows...);
+  fn(line("parameters of lines", kWithPerturbed), all.perturbed_params...);
+
+  fn(Info{"counts of log-probabilities", nullptr, 1, kWithLogProbs},
+     all.log_prob_counts...);
+  fn(Info{"groups that ask", kRows, 0, kWithLogProbs}, all.asking_groups...);
+  fn(Info{"lines of best tokens", kRows, 0, kWithLogProbs}, all.best_groups...);
+  fn(line("lines that ask", kWithLogProbs), all.best_row_groups...);
+}
+
+template <typename Fn, typename... All>
+constexpr void ForEachAttentionArray(const Fn& fn, All&&... all) {
+  using Info = CudaArrayInfo;
+  fn(Info{"items", &CudaStepLimits::max_items}, all.items...);
+  fn(Info{"counts of items", nullptr, 2}, all.item_counts...);
+  fn(Info{"partial results", &CudaStepLimits::max_tokens, 1},
+     all.partial_indptr...);
+}
+
+}  // namespace espalier

@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "executor/cuda/cuda_group_rows.h"
-#include "executor/cuda/cuda_step_shape.h"
 
 namespace espalier {
 namespace {
@@ -41,27 +40,11 @@ CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
 std::string FaultOf(const CudaBatchImage& image, const CudaStep& step,
                     const CudaStepLimits& limits) {
   return ScratchFault(
-      image, step.only_beams ? GraphShape(step, limits) : EagerShape(step),
+      image, step.only_beams ? GraphShape(step.shape, limits) : step.shape,
       limits);
 }
 
 }  // namespace
-
-void TakeCounts(const CudaBatchImage& image, int num_copies, CudaStep* step) {
-  step->num_rows = image.num_rows;
-  step->num_tokens = image.num_tokens();
-  step->num_lines = image.num_lines();
-  step->num_groups = image.num_groups();
-  step->max_candidates = image.max_candidates;
-  step->max_group_rows = image.max_group_rows;
-  step->num_draws = image.num_draws();
-  step->max_perturbed = image.max_perturbed;
-  step->num_asked = image.num_asked();
-  step->max_best = image.log_probs.max_best;
-  step->max_copies = step->num_rows + (step->only_beams ? 0 : num_copies);
-  step->has_edits = image.has_edits();
-  step->makes_edits = image.makes_edits();
-}
 
 CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
                                  const CudaAttentionShape& attention,
@@ -91,7 +74,7 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(const StepPlan& plan,
   CudaBatchImage image(shape_);
   RETURN_IF_ERROR(LayOut(plan, &image, &step));
   mirror_.Send(image, delta_);
-  step.has_partials = mirror_.has_partials();
+  step.shape.has_partials = mirror_.has_partials();
   PutCopies(plan);
   DropRefused(plan);
   was_reset_ = false;
@@ -204,7 +187,7 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
     image->Pad(PaddedRows(image->num_rows, memory_->limits().max_rows),
                memory_->padding_table());
   }
-  TakeCounts(*image, num_copies, step);
+  step->shape = ShapeOf(*image, step->only_beams ? 0 : num_copies);
   RETURN_IF_ERROR(CheckLimits(*image, *step));
   DCHECK(FaultOf(*image, *step, memory_->limits()).empty())
       << FaultOf(*image, *step, memory_->limits());
@@ -320,7 +303,7 @@ absl::Status CudaStepBuilder::CheckLimits(const CudaBatchImage& image,
       {"tokens", {image.num_tokens(), limits.max_tokens}},
       {"candidates", {image.num_candidates, limits.max_candidates}},
       {"draws", {image.num_draws(), limits.max_rows}},
-      {"copies of tail pages", {step.max_copies, limits.num_slots}},
+      {"copies of tail pages", {step.shape.max_copies, limits.num_slots}},
       {"best tokens to report",
        {image.log_prob_counts[0].num_best, limits.max_best_tokens}},
       {"EOS ids", {image.eos_token_ids.size(), limits.max_eos_token_ids}},

@@ -24,26 +24,14 @@
 #include "executor/cuda/cuda_delta.h"
 #include "executor/cuda/cuda_groups.h"
 #include "executor/cuda/cuda_step_memory.h"
+#include "executor/cuda/cuda_step_shape.h"
 
 namespace espalier {
 
 // The shape of a step, and who asked for what.
 struct CudaStep {
-  int num_rows = 0;    // of beams; padded, if there is nothing else
-  int num_tokens = 0;  // with those of prompts
-  int num_lines = 0;   // of logits
-  int num_groups = 0;
-  int max_candidates = 0;  // of a group that is selected for
-  int max_group_rows = 0;  // of one that is selected for
-  int num_draws = 0;
-  int max_perturbed = 0;  // candidates of a perturbed row
-  int num_asked = 0;      // log-probabilities
-  int max_best = 0;       // tokens of a line
-  int max_copies = 0;     // of tails
-  bool has_edits = false;
-  bool makes_edits = false;   // of histories
-  bool has_partials = false;  // of attention
-  bool only_beams = false;    // so that a graph of this shape can run it
+  CudaStepShape shape;
+  bool only_beams = false;  // so that a graph of its shape can run it
 
   std::vector<CudaGroupMove> moves;  // before the delta
 
@@ -67,10 +55,6 @@ struct CudaStep {
   };
   std::vector<Scored> scorings;
 };
-
-// Sets what the step's launches are sized by, after only_beams. `num_copies` is
-// of the plan.
-void TakeCounts(const CudaBatchImage& image, int num_copies, CudaStep* step);
 
 class CudaStepBuilder {
  public:

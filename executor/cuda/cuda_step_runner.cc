@@ -58,8 +58,8 @@ CudaMemoryParts CudaStepRunner::memory() const {
 }
 
 absl::Status CudaStepRunner::Enqueue(const CudaStep& step) {
-  if (!step.only_beams) return EnqueueAll(EagerShape(step));
-  const CudaStepShape shape = ShapeOfGraph(step);
+  if (!step.only_beams) return EnqueueAll(step.shape);
+  const CudaStepShape shape = ShapeOfGraph(step.shape);
   ASSIGN_OR_RETURN(const CudaGraph* const graph,
                    graphs_.Get(shape, [&] { return Capture(shape); }));
   if (graph == nullptr) {
@@ -78,7 +78,7 @@ absl::StatusOr<CudaGraph> CudaStepRunner::Capture(const CudaStepShape& shape) {
   return graph;
 }
 
-CudaStepShape CudaStepRunner::ShapeOfGraph(const CudaStep& step) const {
+CudaStepShape CudaStepRunner::ShapeOfGraph(const CudaStepShape& step) const {
   CudaStepShape shape = GraphShape(step, memory_->limits());
   shape.max_group_rows =
       SameCudaSelectRows(SelectInputs(shape), model_->device());

@@ -66,7 +66,7 @@ class CudaStepRunner {
  private:
   explicit CudaStepRunner(int max_graphs) : graphs_(max_graphs) {}
 
-  CudaStepShape ShapeOfGraph(const CudaStep& step) const;
+  CudaStepShape ShapeOfGraph(const CudaStepShape& step) const;
   absl::StatusOr<CudaGraph> Capture(const CudaStepShape& shape);
   absl::Status EnqueueAll(const CudaStepShape& shape);
   int vocab_size() const { return model_->description().vocab_size; }

@@ -6,7 +6,6 @@
 
 #include "base/status.h"
 #include "executor/cuda/cuda_batch_image.h"
-#include "executor/cuda/cuda_step_builder.h"
 
 namespace espalier {
 namespace {
@@ -176,49 +175,44 @@ std::string SampleFault(const CudaBatchImage& image, const CudaStepShape& shape,
 
 }  // namespace
 
-CudaStepShape EagerShape(const CudaStep& step) {
-  return {.num_rows = step.num_rows,
-          .num_tokens = step.num_tokens,
-          .num_lines = step.num_lines,
-          .max_groups = std::max(step.num_groups, 1),
-          .max_candidates = step.max_candidates,
-          .max_group_rows = step.max_group_rows,
-          .max_draws = step.num_draws,
-          .max_perturbed = step.max_perturbed,
-          .max_asked = step.num_asked,
-          .max_best = step.max_best,
-          .max_copies = step.max_copies,
-          .has_edits = step.has_edits,
-          .makes_edits = step.makes_edits,
-          .has_partials = step.has_partials};
+CudaStepShape ShapeOf(const CudaBatchImage& image, int num_copies) {
+  return {.num_rows = image.num_rows,
+          .num_tokens = image.num_tokens(),
+          .num_lines = image.num_lines(),
+          .max_groups = std::max(image.num_groups(), 1),
+          .max_candidates = image.max_candidates,
+          .max_group_rows = image.max_group_rows,
+          .max_draws = image.num_draws(),
+          .max_perturbed = image.max_perturbed,
+          .max_asked = image.num_asked(),
+          .max_best = image.log_probs.max_best,
+          .max_copies = image.num_rows + num_copies,
+          .has_edits = image.has_edits(),
+          .makes_edits = image.makes_edits()};
 }
 
-CudaStepShape GraphShape(const CudaStep& step, const CudaStepLimits& limits) {
-  const int max_candidates =
+CudaStepShape GraphShape(const CudaStepShape& step,
+                         const CudaStepLimits& limits) {
+  CudaStepShape shape = step;
+  shape.num_tokens = shape.num_lines = shape.max_copies = step.num_rows;
+  shape.max_candidates =
       GraphBound(step.max_candidates, kMinCandidates, limits.max_candidates);
   // Blocks of groups that are not there cost little, graphs more; but few
   // groups, and wide ones, are selected for by many blocks each.
-  const bool few_groups = step.num_groups <= kMaxFewCudaSelectGroups;
-  const int max_groups = few_groups || max_candidates > kMaxNarrowCudaSelect
-                             ? PowerOfTwoFrom(step.num_groups)
-                             : step.num_rows;
-  return {.num_rows = step.num_rows,
-          .num_tokens = step.num_rows,
-          .num_lines = step.num_rows,
-          .max_groups = std::min(max_groups, limits.max_rows),
-          .max_candidates = max_candidates,
-          .max_group_rows = step.max_group_rows,
-          .max_draws = step.num_draws > 0 ? step.num_rows : 0,
-          .max_perturbed = GraphBound(step.max_perturbed, kMinCandidates,
-                                      limits.max_candidates),
-          .max_asked = GraphBound(step.num_asked, kMinCandidates,
-                                  limits.max_asked_tokens()),
-          .max_best =
-              GraphBound(step.max_best, kMinCandidates, limits.max_best_tokens),
-          .max_copies = step.num_rows,
-          .has_edits = step.has_edits,
-          .makes_edits = step.makes_edits,
-          .has_partials = step.has_partials};
+  const bool few_groups = step.max_groups <= kMaxFewCudaSelectGroups;
+  const int max_groups =
+      few_groups || shape.max_candidates > kMaxNarrowCudaSelect
+          ? PowerOfTwoFrom(step.max_groups)
+          : step.num_rows;
+  shape.max_groups = std::min(max_groups, limits.max_rows);
+  shape.max_draws = step.max_draws > 0 ? step.num_rows : 0;
+  shape.max_perturbed =
+      GraphBound(step.max_perturbed, kMinCandidates, limits.max_candidates);
+  shape.max_asked =
+      GraphBound(step.max_asked, kMinCandidates, limits.max_asked_tokens());
+  shape.max_best =
+      GraphBound(step.max_best, kMinCandidates, limits.max_best_tokens);
+  return shape;
 }
 
 CudaSelectBounds SelectBounds(const CudaStepShape& shape,

@@ -1,6 +1,8 @@
 // CudaStepShape: the host values that size the launches of a step, and what
-// they make of the step's scratch. Plain C++; tests on the host check that what
-// kernels index is what there is room for.
+// they make of the step's scratch. A step that is enqueued function by function
+// has the counts of its batch; a graph has bounds of them, rounded up, so that
+// many steps replay it. Plain C++; tests on the host check that what kernels
+// index is what there is room for.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +16,11 @@
 namespace espalier {
 
 struct CudaBatchImage;
-struct CudaStep;
 
 struct CudaStepShape {
-  int num_rows = 0;
-  int num_tokens = 0;
-  int num_lines = 0;
+  int num_rows = 0;    // of beams; padded, if there is nothing else
+  int num_tokens = 0;  // with those of prompts
+  int num_lines = 0;   // of logits
   int max_groups = 1;
   int max_candidates = 0;  // of a group that is selected for; 0: none is
   int max_group_rows = 0;  // of one that is selected for
@@ -27,17 +28,19 @@ struct CudaStepShape {
   int max_perturbed = 0;  // of a perturbed row; 0: there is none
   int max_asked = 0;      // log-probabilities
   int max_best = 0;       // tokens of a line
-  int max_copies = 0;
+  int max_copies = 0;     // of tails
   bool has_edits = false;
   bool makes_edits = false;   // of histories
   bool has_partials = false;  // without any, attention is one launch
   friend auto operator<=>(const CudaStepShape&, const CudaStepShape&) = default;
 };
 
-// Of a step that is enqueued function by function.
-CudaStepShape EagerShape(const CudaStep& step);
-// Of the graph that a step can be replayed from: rounded up, for few graphs.
-CudaStepShape GraphShape(const CudaStep& step, const CudaStepLimits& limits);
+// Of the batch, before attention is planned: without has_partials. `num_copies`
+// is of the plan, beside those that rows of beams may need.
+CudaStepShape ShapeOf(const CudaBatchImage& image, int num_copies);
+// Of the graph that a step of that shape, of beams alone, can be replayed from.
+CudaStepShape GraphShape(const CudaStepShape& step,
+                         const CudaStepLimits& limits);
 
 // Bounds of the selections of a step. That of perturbed rows has a group a row,
 // of the batch's groups, as CudaSelect's own; that of best tokens a group a

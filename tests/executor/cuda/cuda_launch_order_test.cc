@@ -73,24 +73,25 @@ CudaStep AnyStep() {
     return upto(1) == 0 ? 0 : 1 + upto(bound - 1);
   };
   CudaStep step;
-  step.num_rows = 1 + upto(kMaxRows - 1);
   step.only_beams = upto(1) == 0;
-  step.num_tokens = step.only_beams
-                        ? step.num_rows
-                        : std::min(kMaxTokens, step.num_rows + upto(100));
-  step.num_lines =
-      step.only_beams ? step.num_rows : std::min(kMaxRows, step.num_tokens);
-  step.num_groups = 1 + upto(step.num_rows - 1);
-  step.max_candidates = maybe(100);
-  step.max_group_rows = 1 + upto(step.num_rows - 1);
-  step.num_draws = maybe(step.num_rows);
-  step.max_perturbed = maybe(40);
-  step.num_asked = maybe(100);
-  step.max_best = step.num_asked > 0 ? maybe(5) : 0;
-  step.max_copies = maybe(step.num_rows);
-  step.has_edits = upto(1) == 0;
-  step.makes_edits = step.has_edits && upto(1) == 0;
-  step.has_partials = upto(1) == 0;
+  CudaStepShape& shape = step.shape;
+  shape.num_rows = 1 + upto(kMaxRows - 1);
+  shape.num_tokens = step.only_beams
+                         ? shape.num_rows
+                         : std::min(kMaxTokens, shape.num_rows + upto(100));
+  shape.num_lines =
+      step.only_beams ? shape.num_rows : std::min(kMaxRows, shape.num_tokens);
+  shape.max_groups = 1 + upto(shape.num_rows - 1);
+  shape.max_candidates = maybe(100);
+  shape.max_group_rows = 1 + upto(shape.num_rows - 1);
+  shape.max_draws = maybe(shape.num_rows);
+  shape.max_perturbed = maybe(40);
+  shape.max_asked = maybe(100);
+  shape.max_best = shape.max_asked > 0 ? maybe(5) : 0;
+  shape.max_copies = maybe(shape.num_rows);
+  shape.has_edits = upto(1) == 0;
+  shape.makes_edits = shape.has_edits && upto(1) == 0;
+  shape.has_partials = upto(1) == 0;
   if (upto(9) == 0) step.moves.push_back({5, 2, 2});
   return step;
 }
@@ -114,17 +115,18 @@ void OnThread(const Body& body) {
 
 CudaStep StepOfEverything() {
   CudaStep step;
-  step.num_rows = step.num_lines = 4;
-  step.num_tokens = 9;
-  step.num_groups = 2;
-  step.max_candidates = 8;
-  step.max_group_rows = 2;
-  step.num_draws = 2;
-  step.max_perturbed = 4;
-  step.num_asked = 3;
-  step.max_best = 2;
-  step.max_copies = 2;
-  step.has_partials = true;
+  step.shape = {.num_rows = 4,
+                .num_tokens = 9,
+                .num_lines = 4,
+                .max_groups = 2,
+                .max_candidates = 8,
+                .max_group_rows = 2,
+                .max_draws = 2,
+                .max_perturbed = 4,
+                .max_asked = 3,
+                .max_best = 2,
+                .max_copies = 2,
+                .has_partials = true};
   return step;
 }
 

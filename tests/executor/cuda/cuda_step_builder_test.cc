@@ -98,7 +98,7 @@ TEST_F(CudaStepBuilderTest, NoRoomToDrawBeamsEndsThoseRequestsAlone) {
   }
   EXPECT_OK(step->answers.back().error);
   EXPECT_EQ(step->answers.back().parts.size(), 1u);
-  EXPECT_EQ(step->max_perturbed, 0);
+  EXPECT_EQ(step->shape.max_perturbed, 0);
   EXPECT_EQ(step->scorings[0].tokens.size(), 2u);
 }
 
@@ -121,7 +121,7 @@ TEST_F(CudaStepBuilderTest, RequestsThatCanDrawAreAnswered) {
   }
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
-  EXPECT_EQ(step->max_perturbed, 4);
+  EXPECT_EQ(step->shape.max_perturbed, 4);
   EXPECT_EQ(step->answers[99].parts.size(), 1u);
 }
 

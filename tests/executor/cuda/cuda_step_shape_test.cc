@@ -158,29 +158,21 @@ class AnyStep {
   int num_slots_ = 0;
 };
 
-CudaStep StepOf(const CudaBatchImage& image) {
-  CudaStep step;
-  step.only_beams = image.prompt_tokens.empty() && image.num_rows > 0;
-  TakeCounts(image, 0, &step);
-  return step;
-}
-
 TEST(CudaStepShapeTest, WhatKernelsIndexIsTheirsInEveryMixture) {
   int num_wide_beside_draws = 0, num_wide_perturbed = 0, num_graphs = 0;
   for (int seed = 0; seed < Cases(6000, 600); ++seed) {
     AnyStep any(seed);
     const CudaBatchImage image = any.Make();
-    const CudaStep step = StepOf(image);
-    if (step.num_lines == 0) continue;
-    ASSERT_EQ(ScratchFault(image, EagerShape(step), any.limits()), "")
-        << "seed " << seed;
-    const bool wide = step.max_candidates > kMaxNarrowCudaSelect;
-    num_wide_beside_draws += wide && step.num_draws > 0;
-    num_wide_perturbed += step.max_perturbed > kMaxNarrowCudaSelect;
-    if (!step.only_beams) continue;
+    const CudaStepShape shape = ShapeOf(image, 0);
+    if (shape.num_lines == 0) continue;
+    ASSERT_EQ(ScratchFault(image, shape, any.limits()), "") << "seed " << seed;
+    const bool wide = shape.max_candidates > kMaxNarrowCudaSelect;
+    num_wide_beside_draws += wide && shape.max_draws > 0;
+    num_wide_perturbed += shape.max_perturbed > kMaxNarrowCudaSelect;
+    if (!image.prompt_tokens.empty() || image.num_rows == 0) continue;
     ++num_graphs;
-    ASSERT_EQ(ScratchFault(image, GraphShape(step, any.limits()), any.limits()),
-              "")
+    ASSERT_EQ(
+        ScratchFault(image, GraphShape(shape, any.limits()), any.limits()), "")
         << "seed " << seed;
   }
   EXPECT_GT(num_wide_beside_draws, Cases(500, 50));
@@ -211,7 +203,7 @@ CudaStepLimits SmallLimits() {
 
 TEST(CudaStepShapeTest, ScratchThatIsTooSmallIsSeen) {
   const CudaBatchImage image = WideBesideSamples();
-  const CudaStepShape shape = EagerShape(StepOf(image));
+  const CudaStepShape shape = ShapeOf(image, 0);
   CudaStepLimits limits = SmallLimits();
   EXPECT_EQ(ScratchFault(image, shape, limits), "");
   limits.max_candidates = 507;
@@ -223,7 +215,7 @@ TEST(CudaStepShapeTest, ScratchThatIsTooSmallIsSeen) {
 
 TEST(CudaStepShapeTest, GroupsInOnePlaceAreSeen) {
   CudaBatchImage image = WideBesideSamples();
-  const CudaStepShape shape = EagerShape(StepOf(image));
+  const CudaStepShape shape = ShapeOf(image, 0);
   image.selections[2].first_candidate -= 1;
   EXPECT_THAT(ScratchFault(image, shape, SmallLimits()),
               HasSubstr("overlaps candidates"));
@@ -255,7 +247,7 @@ TEST(CudaStepShapeTest, DrawsOfOtherLinesOrIntoOtherPlacesAreSeen) {
     EXPECT_EQ(image.prompt_draws.size(), 4u);
     image.prompt_draws[draw].row += row;
     image.prompt_draws[draw].candidate += candidate;
-    return ScratchFault(image, EagerShape(StepOf(image)), SmallLimits());
+    return ScratchFault(image, ShapeOf(image, 0), SmallLimits());
   };
   EXPECT_EQ(fault(3, 0, 0), "");
   EXPECT_THAT(fault(3, 1, 0), HasSubstr("a draw from line 3 of 3"));

@@ -25,7 +25,7 @@ absl::Status CudaStatus(cudaError_t error, const char* call) {
 }
 
 absl::StatusOr<CudaDevice> CudaDevice::Open(int ordinal) {
-  constexpr char kInstead[] = "; --device cpu works everywhere";
+  constexpr char kInstead[] = "; device cpu works everywhere";
   int count = 0;
   // Without a driver this says that the driver is too old.
   const cudaError_t counted = cudaGetDeviceCount(&count);

@@ -45,7 +45,7 @@ struct CudaDevice {
   int max_shared_bytes = 0;  // dynamic shared memory a block may ask for
 
   // Errors: kFailedPrecondition, saying what is missing (driver, device, a
-  // capability of at least 8.0) and that --device cpu works everywhere.
+  // capability of at least 8.0) and that device cpu works everywhere.
   static absl::StatusOr<CudaDevice> Open(int ordinal);
 };
 

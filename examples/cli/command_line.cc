@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "espalier/backend.h"
 #include "examples/cli/batch_command.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/generate_command.h"
@@ -118,37 +119,37 @@ void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
 }
 
 // "default 128, on a GPU 2048"
-std::string ByDevice(int cpu, int cuda) {
+std::string ByDevice(int64_t cpu, int64_t cuda) {
   return Concat("default ", cpu, ", on a GPU ", cuda);
 }
 
-void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
+void AddDeviceOptions(CLI::App* command, RuntimeOptions* options) {
   constexpr char kGroup[] = "Device";
   command
-      ->add_option("--device", options->device,
-                   "cpu, the default; cuda, an NVIDIA GPU; or cuda:1, the "
-                   "second of them")
+      ->add_option("--device", options->generator.device,
+                   "cpu, the default; cuda, an NVIDIA GPU; cuda:1, the second "
+                   "of them; or auto, a GPU if there is one")
       ->option_text("DEVICE")
       ->group(kGroup);
   command
-      ->add_option("--dtype", options->dtype,
+      ->add_option("--dtype", options->generator.dtype,
                    "f32, f16 or bf16: of weights, activations, keys and "
                    "values; default f32, on a GPU bf16; the CPU computes in "
                    "f32")
       ->option_text("DTYPE")
       ->group(kGroup);
   command
-      ->add_option("--threads", options->num_threads,
+      ->add_option("--threads", options->generator.num_threads,
                    "of the CPU; 0, the default, is one for each CPU it may use")
       ->transform(InRange(0, 1024))
       ->option_text("N")
       ->group(kGroup);
   command
-      ->add_option(
-          "--kv-cache-mib", options->kv_cache_mib,
-          "key/value memory in MiB: on the CPU touched only as "
-          "needed, on a GPU taken at once; " +
-              ByDevice(kCpuDefaults.kv_cache_mib, kCudaDefaults.kv_cache_mib))
+      ->add_option("--kv-cache-mib", options->kv_cache_mib,
+                   "key/value memory in MiB: on the CPU touched only as "
+                   "needed, on a GPU taken at once; " +
+                       ByDevice(kCpuDefaults.kv_cache_bytes >> 20,
+                                kCudaDefaults.kv_cache_bytes >> 20))
       ->transform(InRange(1, 1 << 20))
       ->option_text("N")
       ->group(kGroup);
@@ -157,20 +158,20 @@ void AddDeviceOptions(CLI::App* command, DeviceOptions* options) {
 void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
   constexpr char kGroup[] = "Engine";
   command
-      ->add_option("--page-size", options->device.page_size,
-                   Concat("tokens a page; default ", options->device.page_size))
+      ->add_option("--page-size", options->generator.page_size,
+                   Concat("tokens a page; default ", kDefaultPageSize))
       ->transform(InRange(1, 4096))
       ->option_text("N")
       ->group(kGroup);
   command
-      ->add_option("--max-running", options->max_running,
+      ->add_option("--max-running", options->generator.max_running,
                    Concat("requests that run together at most; default ",
-                          options->max_running))
+                          options->generator.max_running))
       ->transform(InRange(1, 1 << 20))
       ->option_text("N")
       ->group(kGroup);
   command
-      ->add_option("--max-step-tokens", options->device.max_step_tokens,
+      ->add_option("--max-step-tokens", options->generator.max_step_tokens,
                    "tokens fed in one step at most; " +
                        ByDevice(kCpuDefaults.max_step_tokens,
                                 kCudaDefaults.max_step_tokens))
@@ -178,7 +179,7 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
       ->option_text("N")
       ->group(kGroup);
   command
-      ->add_option("--max-beams", options->device.max_beams,
+      ->add_option("--max-beams", options->generator.max_beams,
                    "beams and samples of all requests that run at most; "
                    "default what 1 GiB of logits holds, up to 8192 on the CPU "
                    "and --max-step-tokens on a GPU")
@@ -187,7 +188,7 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
       ->group(kGroup);
   constexpr ModelExecutorOptions kBounds;
   command
-      ->add_option("--max-candidates", options->device.max_candidates,
+      ->add_option("--max-candidates", options->generator.max_candidates,
                    Concat("of the CPU: candidates ranked in one step at most; "
                           "default ",
                           kBounds.max_candidates))
@@ -195,7 +196,7 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
       ->option_text("N")
       ->group(kGroup);
   command
-      ->add_option("--max-score-edits", options->device.max_score_edits,
+      ->add_option("--max-score-edits", options->generator.max_score_edits,
                    Concat("of the CPU: scores that penalties, biases and bans "
                           "change in one step at most; default ",
                           kBounds.max_score_edits))
@@ -207,7 +208,7 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
 // The options of the model and of the engine.
 void AddCommonOptions(CLI::App* command, CommonOptions* options) {
   AddModelOptions(command, &options->runtime);
-  AddDeviceOptions(command, &options->runtime.device);
+  AddDeviceOptions(command, &options->runtime);
   AddEngineOptions(command, &options->runtime);
   AddFlag(command, "--figures", "print the run's figures on stderr at the end",
           &options->figures)

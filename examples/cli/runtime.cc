@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/status.h"
-#include "base/wording.h"
 #include "beam/finish_rule.h"
-#include "beam/request_text.h"
+#include "espalier/generator_options.h"
+#include "examples/cli/option_names.h"
 
 namespace espalier::cli {
 namespace {
@@ -48,13 +48,19 @@ absl::Status CheckModel(const std::string& path) {
   return absl::OkStatus();
 }
 
-// What texts depend on; the whole may be large.
-GenerationParams OnlyOfText(const GenerationParams& params) {
-  GenerationParams text;
-  text.stop = params.stop;
-  text.include_stop = params.include_stop;
-  text.min_new_tokens = params.min_new_tokens;
-  return text;
+// What the fields of GeneratorOptions are called on the command line.
+std::string OptionName(std::string_view field) {
+  if (field == "num_threads") return "--threads";
+  if (field == "kv_cache_bytes") return "--kv-cache-mib";
+  return Flag(field);
+}
+
+absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {
+  GeneratorOptions generator = options.generator;
+  if (options.kv_cache_mib.has_value()) {
+    generator.kv_cache_bytes = int64_t{*options.kv_cache_mib} << 20;
+  }
+  return Resolve(generator, OptionName);
 }
 
 // The same error, with what an option of ours could do about it.
@@ -67,7 +73,7 @@ absl::Status WithAdvice(const absl::Status& error) {
 
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
     const RuntimeOptions& options) {
-  ASSIGN_OR_RETURN(const BackendOptions backend, Resolve(options.device));
+  ASSIGN_OR_RETURN(const BackendOptions backend, ResolveBackend(options));
   RETURN_IF_ERROR(CheckModel(options.model));
   std::unique_ptr<Runtime> runtime(new Runtime());
   runtime->directory_ = options.model;
@@ -79,7 +85,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
         runtime->tokenizer_->CheckFits(steps->description().vocab_size));
   }
   EngineOptions engine;
-  engine.scheduler.max_running = options.max_running;
+  engine.scheduler.max_running = options.generator.max_running;
   engine.scheduler.max_step_tokens = backend.max_step_tokens;
   engine.tokenizer = runtime->tokenizer_;
   if (!options.trace.empty()) {
@@ -94,24 +100,19 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
 }
 
 absl::Status Runtime::LoadText(const RuntimeOptions& options) {
-  const std::string path = directory_ + "/tokenizer.model";
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
+  ASSIGN_OR_RETURN(const ModelText text, ModelText::Load(directory_));
+  if (text.tokenizer == nullptr) {
     if (options.template_name.empty() && options.from.empty() &&
         options.to.empty()) {
       return absl::OkStatus();
     }
-    return InvalidArgument("--template, --from and --to need ", path,
-                           ", which is not there");
+    return InvalidArgument("--template, --from and --to need ", directory_,
+                           "/tokenizer.model, which is not there");
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Load(path));
-  ASSIGN_OR_RETURN(const PromptTemplates templates,
-                   PromptTemplates::Load(directory_, *tokenizer));
   ASSIGN_OR_RETURN(const PromptTemplate* chosen,
-                   ChooseTemplate(options, templates));
+                   ChooseTemplate(options, *text.templates));
   template_ = *chosen;
-  tokenizer->MarkSpecial(templates.tokens());
-  tokenizer_ = std::move(tokenizer);
+  tokenizer_ = text.tokenizer;
   return absl::OkStatus();
 }
 
@@ -138,17 +139,9 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
     return FailedPrecondition("prompt needs a tokenizer, and ", directory_,
                               " has no tokenizer.model; use prompt_tokens");
   }
-  if (!IsUtf8(*body.prompt)) return InvalidArgument("prompt is not UTF-8");
-  const int max_context = backend_->steps()->description().max_context;
-  absl::StatusOr<std::vector<TokenId>> tokens =
-      template_->Apply(*body.prompt, *tokenizer_, max_context);
-  if (absl::IsOutOfRange(tokens.status())) {
-    return InvalidArgument("prompt must fit into the model's context of ",
-                           Counted(max_context, "token"), ": ",
-                           Message(tokens.status()));
-  }
-  RETURN_IF_ERROR(tokens.status());
-  request.prompt_tokens = *std::move(tokens);
+  ASSIGN_OR_RETURN(request.prompt_tokens,
+                   PromptTokens(*body.prompt, *template_, *tokenizer_,
+                                backend_->steps()->description().max_context));
   return request;
 }
 
@@ -158,10 +151,7 @@ Answer Runtime::MakeAnswer(const GenerationParams& params,
   if (!answer.result.ok()) answer.result = WithAdvice(answer.result.status());
   if (!answer.result.ok() || !has_tokenizer()) return answer;
   answer.tokenizer = tokenizer_.get();
-  const RequestText text(params, tokenizer_);
-  for (const Hypothesis& hypothesis : answer.result->hypotheses) {
-    answer.texts.push_back(text.Of(hypothesis.tokens));
-  }
+  answer.texts = TextsOf(*answer.result, params, tokenizer_);
   return answer;
 }
 

@@ -12,8 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "batcher/engine.h"
+#include "espalier/backend.h"
+#include "espalier/model_text.h"
 #include "examples/cli/answer.h"
-#include "examples/cli/backend.h"
 #include "examples/cli/runtime_options.h"
 #include "examples/cli/trace_recorder.h"
 #include "request/json/request_json.h"

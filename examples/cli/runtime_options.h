@@ -1,9 +1,10 @@
 // What a user chooses of a runtime (runtime.h).
 #pragma once
 
+#include <optional>
 #include <string>
 
-#include "examples/cli/backend.h"
+#include "espalier/generator_options.h"
 
 namespace espalier::cli {
 
@@ -13,9 +14,10 @@ struct RuntimeOptions {
   std::string template_name;
   std::string from;
   std::string to;
-  DeviceOptions device;
-  std::string trace;      // file to write a trace to; empty: none
-  int max_running = 256;  // requests
+  // But for max_waiting, and kv_cache_bytes, which is in MiB here.
+  GeneratorOptions generator;
+  std::optional<int> kv_cache_mib;  // unset: by device
+  std::string trace;                // file to write a trace to; empty: none
 };
 
 }  // namespace espalier::cli

@@ -44,7 +44,7 @@ std::vector<WrongValue> WrongValues() {
       {{"--page-size", "99999999999999999999"}, "got \"99999999999999999999\""},
       {{"--max-running", "-1"}, "--max-running must be an integer in [1, "},
       {{"--figures=perhaps"}, "--figures must be true or false"},
-      {{"--device", "tpu"}, "--device must be cpu, cuda or cuda:N"},
+      {{"--device", "tpu"}, "--device must be auto, cpu, cuda or cuda:N"},
       {{"--device", "\xff"}, "N from 0, got \"\\xff\"\n"},
       {{"--dtype", "\xff"}, "f32, f16 or bf16, got \"\\xff\"\n"},
       {{"--threads", "\xff"}, "in [0, 1024], got \"\\xff\"\n"},

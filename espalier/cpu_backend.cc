@@ -2,11 +2,11 @@
 
 #include "base/status.h"
 #include "base/thread_pool.h"
-#include "examples/cli/backend.h"
+#include "espalier/backend.h"
 #include "executor/host/model_executor.h"
 #include "model/llama_model.h"
 
-namespace espalier::cli {
+namespace espalier {
 namespace {
 
 class CpuBackend : public Backend {
@@ -42,4 +42,4 @@ absl::StatusOr<std::unique_ptr<Backend>> LoadCpuBackend(
   return backend;
 }
 
-}  // namespace espalier::cli
+}  // namespace espalier

@@ -10,56 +10,42 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
+#include "espalier/generator_options.h"
 #include "exec_request/step_executor.h"
 #include "executor/host/model_executor.h"
 #include "kernels/matmul/packed_matrix.h"
 
-namespace espalier::cli {
-
-// What a user chooses.
-struct DeviceOptions {
-  std::string device = "cpu";       // "cpu", "cuda", or "cuda:1" for an ordinal
-  std::string dtype;                // "f32", "f16", "bf16"; empty: by device
-  int page_size = 16;               // tokens
-  std::optional<int> kv_cache_mib;  // unset: by device
-  std::optional<int> max_step_tokens;  // unset: by device
-  // Beams and samples that run together; unset: by what their logits take.
-  std::optional<int> max_beams;
-  // Of the CPU, and an error elsewhere; 0 is one for each CPU it may use.
-  std::optional<int> num_threads;
-  // What a step may take of the CPU (ModelExecutorOptions); unset: its
-  // defaults. An error elsewhere, where the room that was taken decides.
-  std::optional<int64_t> max_candidates;
-  std::optional<int64_t> max_score_edits;
-};
+namespace espalier {
 
 // What a device gets where its user leaves it open.
 struct DeviceDefaults {
   DType dtype;
-  int kv_cache_mib;
+  int64_t kv_cache_bytes;
   // Fills the device's multipliers; on the CPU it also lets the activations of
   // small models stay in the caches.
   int max_step_tokens;
 };
-inline constexpr DeviceDefaults kCpuDefaults = {DType::kFloat32, 1024, 128};
-inline constexpr DeviceDefaults kCudaDefaults = {DType::kBFloat16, 4096, 2048};
+inline constexpr DeviceDefaults kCpuDefaults = {DType::kFloat32,
+                                                int64_t{1} << 30, 128};
+inline constexpr DeviceDefaults kCudaDefaults = {DType::kBFloat16,
+                                                 int64_t{4} << 30, 2048};
+inline constexpr int kDefaultPageSize = 16;  // tokens
 
-// A device as --device names it.
+// A device as options name it.
 struct DeviceChoice {
   bool is_cuda = false;
   int ordinal = 0;
 };
-// Errors: kInvalidArgument quoting the text.
-absl::StatusOr<DeviceChoice> ParseDevice(const std::string& text);
 
-// The options with nothing left open.
+// GeneratorOptions with nothing left open.
 struct BackendOptions {
   DeviceChoice device;
   DType dtype = DType::kFloat32;
-  int page_size = 16;          // tokens
-  int64_t kv_cache_bytes = 0;  // on the CPU touched only as needed
+  int page_size = kDefaultPageSize;  // tokens
+  int64_t kv_cache_bytes = 0;        // on the CPU touched only as needed
   int max_step_tokens = 0;
   int max_beams = 0;  // 0: by what their logits take
   // What a step may take of the CPU.
@@ -67,8 +53,14 @@ struct BackendOptions {
   int64_t max_score_edits = ModelExecutorOptions().max_score_edits;
   int num_threads = 1;  // of the CPU
 };
-// Errors: kInvalidArgument naming the option.
-absl::StatusOr<BackendOptions> Resolve(const DeviceOptions& options);
+
+// What an option is called in errors, by its field in GeneratorOptions.
+using OptionNamer = std::string (*)(std::string_view field);
+std::string FieldName(std::string_view field);
+
+// Errors: kInvalidArgument naming the option and its value.
+absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options,
+                                       OptionNamer name = FieldName);
 
 class Backend {
  public:
@@ -84,11 +76,13 @@ class Backend {
   virtual std::string FormatFigures() const { return ""; }
 };
 
-// Backend::Load of either kind. A build without ESPALIER_CUDA has
-// no_cuda_backend.cc, which refuses and says how to build.
+// Backend::Load of either kind, and whether there is a GPU to run on. A build
+// without ESPALIER_CUDA has no_cuda_backend.cc, which refuses and says how to
+// build.
 absl::StatusOr<std::unique_ptr<Backend>> LoadCpuBackend(
     const std::string& directory, const BackendOptions& options);
 absl::StatusOr<std::unique_ptr<Backend>> LoadCudaBackend(
     const std::string& directory, const BackendOptions& options);
+bool HasCudaDevice(int ordinal);
 
-}  // namespace espalier::cli
+}  // namespace espalier

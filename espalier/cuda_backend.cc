@@ -2,11 +2,11 @@
 #include "base/cuda.h"
 #include "base/status.h"
 #include "base/wording.h"
-#include "examples/cli/backend.h"
+#include "espalier/backend.h"
 #include "executor/cuda/cuda_executor.h"
 #include "model/cuda/cuda_llama.h"
 
-namespace espalier::cli {
+namespace espalier {
 namespace {
 
 class CudaBackend : public Backend {
@@ -54,4 +54,6 @@ absl::StatusOr<std::unique_ptr<Backend>> LoadCudaBackend(
   return backend;
 }
 
-}  // namespace espalier::cli
+bool HasCudaDevice(int ordinal) { return CudaDevice::Open(ordinal).ok(); }
+
+}  // namespace espalier

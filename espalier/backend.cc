@@ -1,0 +1,156 @@
+#include "espalier/backend.h"
+
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "base/cpu_count.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+std::string InQuotes(const std::string& text) {
+  if (IsUtf8(text)) return ShownInQuotes(text);
+  return Concat('"', absl::CHexEscape(text), '"');
+}
+
+// Checks options against each other, and names them in errors.
+class Resolver {
+ public:
+  Resolver(const GeneratorOptions& options, OptionNamer name)
+      : options_(options), name_(name) {}
+
+  absl::StatusOr<BackendOptions> Resolve() const;
+
+ private:
+  absl::StatusOr<DeviceChoice> ChooseDevice() const;
+  absl::StatusOr<DType> ParseDType() const;
+  absl::StatusOr<DType> ChooseDType(const DeviceChoice& device) const;
+  // Errors: kInvalidArgument naming an option that is given though the device
+  // decides. What is "auto" may be the CPU.
+  absl::Status CheckOfCpu() const;
+  absl::Status CheckRange() const;
+
+  const GeneratorOptions& options_;
+  const OptionNamer name_;
+};
+
+absl::StatusOr<DeviceChoice> Resolver::ChooseDevice() const {
+  const std::string& text = options_.device;
+  if (text == "cpu") return DeviceChoice{};
+  if (text == "cuda") return DeviceChoice{.is_cuda = true};
+  if (text == "auto") return DeviceChoice{.is_cuda = HasCudaDevice(0)};
+  constexpr std::string_view kPrefix = "cuda:";
+  DeviceChoice device{.is_cuda = true};
+  const char* const begin = text.data() + kPrefix.size();
+  const char* const end = text.data() + text.size();
+  if (text.starts_with(kPrefix) && begin != end && *begin != '-') {
+    const auto [rest, error] = std::from_chars(begin, end, device.ordinal);
+    if (error == std::errc() && rest == end) return device;
+  }
+  return InvalidArgument(name_("device"),
+                         " must be auto, cpu, cuda or cuda:N with N from 0, "
+                         "got ",
+                         InQuotes(text));
+}
+
+absl::StatusOr<DType> Resolver::ParseDType() const {
+  if (options_.dtype == "f32") return DType::kFloat32;
+  if (options_.dtype == "f16") return DType::kFloat16;
+  if (options_.dtype == "bf16") return DType::kBFloat16;
+  return InvalidArgument(name_("dtype"), " must be f32, f16 or bf16, got ",
+                         InQuotes(options_.dtype));
+}
+
+absl::StatusOr<DType> Resolver::ChooseDType(const DeviceChoice& device) const {
+  if (options_.dtype.empty()) {
+    return (device.is_cuda ? kCudaDefaults : kCpuDefaults).dtype;
+  }
+  ASSIGN_OR_RETURN(const DType dtype, ParseDType());
+  if (!device.is_cuda && dtype != DType::kFloat32) {
+    return InvalidArgument(name_("dtype"), " ", options_.dtype, " needs ",
+                           name_("device"), " cuda; the CPU computes in f32");
+  }
+  return dtype;
+}
+
+absl::Status Resolver::CheckOfCpu() const {
+  if (options_.device == "auto") return absl::OkStatus();
+  const std::pair<const char*, bool> given[] = {
+      {"num_threads", options_.num_threads != 0},
+      {"max_candidates", options_.max_candidates.has_value()},
+      {"max_score_edits", options_.max_score_edits.has_value()}};
+  for (const auto& [field, is_given] : given) {
+    if (is_given) {
+      return InvalidArgument(name_(field), " is of ", name_("device"), " cpu");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Resolver::CheckRange() const {
+  if (options_.num_threads < 0) {
+    return InvalidArgument(name_("num_threads"),
+                           " must be at least 0, one for each CPU, got ",
+                           options_.num_threads);
+  }
+  const std::pair<const char*, std::optional<int64_t>> positive[] = {
+      {"kv_cache_bytes", options_.kv_cache_bytes},
+      {"page_size", options_.page_size},
+      {"max_step_tokens", options_.max_step_tokens},
+      {"max_beams", options_.max_beams}};
+  for (const auto& [field, value] : positive) {
+    if (value.value_or(1) >= 1) continue;
+    return InvalidArgument(name_(field), " must be at least 1, got ", *value);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BackendOptions> Resolver::Resolve() const {
+  RETURN_IF_ERROR(CheckRange());
+  BackendOptions resolved;
+  ASSIGN_OR_RETURN(resolved.device, ChooseDevice());
+  ASSIGN_OR_RETURN(resolved.dtype, ChooseDType(resolved.device));
+  const DeviceDefaults& defaults =
+      resolved.device.is_cuda ? kCudaDefaults : kCpuDefaults;
+  resolved.page_size = options_.page_size.value_or(kDefaultPageSize);
+  resolved.kv_cache_bytes =
+      options_.kv_cache_bytes.value_or(defaults.kv_cache_bytes);
+  resolved.max_step_tokens =
+      options_.max_step_tokens.value_or(defaults.max_step_tokens);
+  if (resolved.device.is_cuda) RETURN_IF_ERROR(CheckOfCpu());
+  if (resolved.device.is_cuda &&
+      options_.max_beams.value_or(0) > resolved.max_step_tokens) {
+    return InvalidArgument(
+        name_("max_beams"), " must be at most ", resolved.max_step_tokens, " (",
+        name_("max_step_tokens"), "), got ", *options_.max_beams);
+  }
+  resolved.max_beams = options_.max_beams.value_or(0);
+  resolved.max_candidates =
+      options_.max_candidates.value_or(resolved.max_candidates);
+  resolved.max_score_edits =
+      options_.max_score_edits.value_or(resolved.max_score_edits);
+  resolved.num_threads =
+      options_.num_threads > 0 ? options_.num_threads : NumUsableCpus();
+  return resolved;
+}
+
+}  // namespace
+
+std::string FieldName(std::string_view field) { return std::string(field); }
+
+absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options,
+                                       OptionNamer name) {
+  return Resolver(options, name).Resolve();
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> Backend::Load(
+    const std::string& directory, const BackendOptions& options) {
+  return options.device.is_cuda ? LoadCudaBackend(directory, options)
+                                : LoadCpuBackend(directory, options);
+}
+
+}  // namespace espalier

@@ -1,0 +1,43 @@
+// GeneratorOptions: what a generator (generator.h) runs on, and its limits.
+// What is left unset is chosen by the device.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace espalier {
+
+struct GeneratorOptions {
+  // "cpu"; "cuda", an NVIDIA GPU, or "cuda:1" for the second of them; "auto",
+  // the first GPU if there is one that this build can use, otherwise the CPU.
+  std::string device = "cpu";
+  // Of weights, activations, keys and values: "f32", "f16" or "bf16". Empty:
+  // f32 on the CPU, which computes in nothing else, and bf16 on a GPU.
+  std::string dtype = {};
+  // Of the CPU; 0 is one for each CPU that the process may use. An error with
+  // "cuda".
+  int num_threads = 0;
+
+  // Key/value memory: on the CPU touched only as needed, on a GPU taken at
+  // once. Unset: 1 GiB on the CPU, 4 GiB on a GPU.
+  std::optional<int64_t> kv_cache_bytes = {};
+  std::optional<int> page_size = {};  // tokens; in [1, 4096]; unset: 16
+
+  // Tokens fed in one step; >= 1. Unset: 128 on the CPU, 2,048 on a GPU.
+  std::optional<int> max_step_tokens = {};
+  // Beams and samples of all requests that run; >= 1. Unset: what 1 GiB of
+  // logits holds, at most 8,192 on the CPU and max_step_tokens on a GPU.
+  std::optional<int> max_beams = {};
+  // What a step may take of the CPU (ModelExecutorOptions); unset: its
+  // defaults. An error with "cuda".
+  std::optional<int64_t> max_candidates = {};
+  std::optional<int64_t> max_score_edits = {};
+
+  int max_running = 256;  // requests that run together; >= 1
+  // Requests that wait until others end; >= 0. One that comes when max_running
+  // + max_waiting are open already is refused with kResourceExhausted.
+  int max_waiting = 1024;
+};
+
+}  // namespace espalier

@@ -1,0 +1,47 @@
+// ModelText: how a model directory turns text into prompts and results into
+// text: its tokenizer and prompt templates, if it has them.
+//
+// Thread rule: constant after Load; any thread may call.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "request/generation_params.h"
+#include "request/request.h"
+#include "text/prompt_template.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+
+struct ModelText {
+  // A directory without tokenizer.model has no text: both are empty.
+  // Errors: as Tokenizer::Load and PromptTemplates::Load.
+  static absl::StatusOr<ModelText> Load(const std::string& directory);
+
+  std::shared_ptr<const Tokenizer> tokenizer = nullptr;
+  std::optional<PromptTemplates> templates = {};
+};
+
+// The prompt that `text` makes by `prompt_template`, which belongs to
+// `tokenizer`.
+// Errors: kInvalidArgument if it is blank, not UTF-8, or longer than
+// `max_context` tokens.
+absl::StatusOr<std::vector<TokenId>> PromptTokens(
+    const std::string& text, const PromptTemplate& prompt_template,
+    const Tokenizer& tokenizer, int max_context);
+
+// What texts depend on; the whole may be large.
+GenerationParams OnlyOfText(const GenerationParams& params);
+
+// The text of each hypothesis, cut at stops; none without a tokenizer.
+// `params` are the request's, or OnlyOfText of them.
+std::vector<std::string> TextsOf(const Result& result,
+                                 const GenerationParams& params,
+                                 std::shared_ptr<const Tokenizer> tokenizer);
+
+}  // namespace espalier

@@ -1,0 +1,17 @@
+// What device cuda is in a build for the CPU alone.
+#include "base/status.h"
+#include "espalier/backend.h"
+
+namespace espalier {
+
+absl::StatusOr<std::unique_ptr<Backend>> LoadCudaBackend(
+    const std::string&, const BackendOptions&) {
+  return FailedPrecondition(
+      "device cuda: this build is for the CPU alone; preset cuda builds for "
+      "NVIDIA GPUs too (cmake --preset cuda, which needs nvcc), and device cpu "
+      "works everywhere");
+}
+
+bool HasCudaDevice(int) { return false; }
+
+}  // namespace espalier

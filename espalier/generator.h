@@ -1,0 +1,193 @@
+// Generator: a model directory, or a model of your own, ready to generate. It
+// owns all it takes: model, tokenizer, prompt templates, engine, threads.
+//
+//   absl::StatusOr<Generator> generator = Generator::Load("models/en-fr");
+//   if (!generator.ok()) ...
+//   GenerationRequest request{"Where is the station?"};
+//   request.params.num_beams = 4;
+//   absl::StatusOr<Generation> output =
+//       generator->Generate(request, {.timeout = absl::Seconds(2)});
+//   if (output.ok()) Show(output->texts[0]);
+//
+// Thread rule: any number of threads call any member at any time, also from
+// within a callback, a Stream's function or a stop callback. Requests of all
+// threads run together. What runs where:
+//
+//   the caller's thread     prompts become tokens; of Generate, GenerateAll and
+//                           Stream also results text; Stream's function
+//   the callback thread     callbacks of GenerateAsync, one after the other
+//   others of the generator everything else; nothing there waits for a caller
+//
+// So a slow Stream function delays its own request alone, and a slow callback
+// other callbacks. A callback may block (Generate, a future), but not on
+// another callback. A Model of your own must not call the generator that runs
+// it.
+//
+// End: Shutdown, or the destructor, on any thread, whatever runs. Calls that
+// are open on other threads are answered with kCancelled and return. Nothing is
+// waited for but a step that runs, which gives up soon, and callbacks.
+//
+// Exceptions: none comes out, but what a Stream's function throws, which ends
+// its request. What a callback throws is dropped.
+//
+// Coroutines: engine() is the same engine for Asio's (batcher/engine.h).
+#pragma once
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "espalier/generator_options.h"
+#include "request/request.h"
+#include "request/stream_event.h"
+
+namespace espalier {
+
+class Engine;          // batcher/engine.h
+struct EngineFigures;  // batcher/engine_figures.h
+class GeneratorCore;
+class Model;      // exec_request/model.h
+class Tokenizer;  // text/tokenizer.h
+
+// What is to be gone on from: text, or tokens.
+class Prompt {
+ public:
+  // Text, through the model's default prompt template. Where there are none
+  // (no prompt_template.json, Create), BOS and the text.
+  Prompt(std::string text)  // NOLINT: as a string is a prompt
+      : Prompt(Kind::kText, std::move(text), {}) {}
+  Prompt(const char* text) : Prompt(std::string(text)) {}  // NOLINT
+  // Tokens, exactly as given: no BOS is added.
+  Prompt(std::vector<TokenId> tokens)  // NOLINT
+      : tokens_(std::move(tokens)) {}
+
+  // Text, through another template of the model, by its name.
+  static Prompt Templated(std::string text, std::string template_name) {
+    return Prompt(Kind::kText, std::move(text), std::move(template_name));
+  }
+  // The tokens of the text alone, no template and no BOS.
+  static Prompt Raw(std::string text) {
+    return Prompt(Kind::kRaw, std::move(text), {});
+  }
+
+ private:
+  friend class GeneratorCore;
+  enum class Kind { kTokens, kText, kRaw };
+  Prompt(Kind kind, std::string text, std::string template_name)
+      : kind_(kind),
+        text_(std::move(text)),
+        template_name_(std::move(template_name)) {}
+
+  Kind kind_ = Kind::kTokens;
+  std::string text_;
+  std::string template_name_;  // empty: the default
+  std::vector<TokenId> tokens_;
+};
+
+struct GenerationRequest {
+  Prompt prompt;
+  GenerationParams params = {};
+};
+
+struct CallOptions {
+  // From the call on; then it ends with kDeadlineExceeded.
+  absl::Duration timeout = absl::InfiniteDuration();
+  // Ends it with kCancelled.
+  std::stop_token stop = {};
+};
+
+struct Generation : Result {
+  // Of the hypotheses, cut at stops. Empty without a tokenizer.
+  std::vector<std::string> texts;
+};
+
+class Generator {
+ public:
+  using Callback = std::function<void(absl::StatusOr<Generation>)>;
+  // False ends the request.
+  using EventFunction = std::function<bool(const StreamEvent&)>;
+
+  // Loads a model directory (docs/cpp_api.md).
+  // Errors: kInvalidArgument naming the option, file or field that is wrong;
+  // kNotFound; kFailedPrecondition saying what the machine or this build lacks;
+  // kResourceExhausted if memory or threads do.
+  static absl::StatusOr<Generator> Load(const std::string& directory,
+                                        const GeneratorOptions& options = {});
+  // Runs a model of your own, on the CPU as far as this is concerned. Without a
+  // tokenizer prompts are tokens, and there are no texts. What is the model's
+  // (device, dtype, key/value memory) must be unset in `options`.
+  static absl::StatusOr<Generator> Create(
+      std::shared_ptr<Model> model,
+      std::shared_ptr<const Tokenizer> tokenizer = nullptr,
+      const GeneratorOptions& options = {});
+  // As Shutdown. From within a callback those that wait are still called.
+  ~Generator();
+  // One that was moved from is only destroyed, or assigned to.
+  Generator(Generator&&) = default;
+  Generator& operator=(Generator&&);
+
+  // All of the following answer with: kInvalidArgument for a bad request,
+  // naming field and value, before anything is held; kResourceExhausted for one
+  // that can never fit, with the figures, if memory runs out, or at once if
+  // max_running + max_waiting requests are open (generator_options.h);
+  // kDeadlineExceeded, kCancelled by the call's options, or after the
+  // generator's end; kFailedPrecondition if no token was possible, or for text
+  // without a tokenizer; and what the model returned, if a step failed. A
+  // request that has ended holds nothing.
+
+  // Blocks until the request has ended.
+  absl::StatusOr<Generation> Generate(GenerationRequest request,
+                                      const CallOptions& call = {});
+
+  // Returns at once. A future that is let go of ends nothing: use call.stop.
+  std::future<absl::StatusOr<Generation>> GenerateAsync(
+      GenerationRequest request, const CallOptions& call = {});
+  // `callback` is called once, on the callback thread, also if there is nothing
+  // to run.
+  void GenerateAsync(GenerationRequest request, Callback callback,
+                     const CallOptions& call = {});
+
+  // Blocks until all have ended; one answer for each, in order. Where so many
+  // requests are open as may be, it waits for room instead of being refused.
+  std::vector<absl::StatusOr<Generation>> GenerateAll(
+      std::vector<GenerationRequest> requests, const CallOptions& call = {});
+
+  // Calls `on_event` while the request runs, and returns what Generate would;
+  // the event of the Result is left out. kCancelled if `on_event` returned
+  // false. Events that wait are merged (docs/streams.md).
+  absl::StatusOr<Generation> Stream(GenerationRequest request,
+                                    const EventFunction& on_event,
+                                    const CallOptions& call = {},
+                                    const StreamOptions& options = {});
+
+  // Refuses requests from now on, ends those that are open with kCancelled and
+  // the first `why`, and returns when no step runs and all callbacks have
+  // returned: but from within a callback it does not wait for these.
+  void Shutdown(std::string_view why = "the generator is shut down");
+
+  EngineFigures Figures();
+
+  // The limits of the model.
+  const ModelDescription& description() const;
+  std::shared_ptr<const Tokenizer> tokenizer() const;  // or null
+
+  // For coroutines: the engine, and a request of it made of one of ours.
+  // Requests there do not count as open ones. The engine lives as long as this.
+  Engine& engine();
+  absl::StatusOr<Request> MakeRequest(GenerationRequest request) const;
+
+ private:
+  explicit Generator(std::shared_ptr<GeneratorCore> core);
+
+  std::shared_ptr<GeneratorCore> core_;  // null after a move
+};
+
+}  // namespace espalier

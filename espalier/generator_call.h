@@ -1,0 +1,160 @@
+// Call: one call of a user of a generator, from any thread: its timeout, its
+// stop token, and what it awaits of the engine, one operation at a time.
+//
+//   const auto call = Call::Make(core, options, deadline);
+//   absl::StatusOr<Result> result = call->Await<Result>(
+//       [&] { return core->engine().Generate(request); });
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <exception>
+#include <functional>
+#include <future>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stop_token>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/status.h"
+#include "espalier/generator_core.h"
+
+namespace espalier {
+
+class Call : public std::enable_shared_from_this<Call> {
+ public:
+  template <typename T>
+  using Start =
+      absl::AnyInvocable<boost::asio::awaitable<absl::StatusOr<T>>() &&>;
+  template <typename T>
+  using Done = absl::AnyInvocable<void(absl::StatusOr<T>) &&>;
+
+  // Use Make.
+  Call(std::shared_ptr<GeneratorCore> core, const CallOptions& options,
+       const GeneratorCore::Deadline& deadline);
+  // `deadline` is the end of options.timeout. Throws std::bad_alloc.
+  static std::shared_ptr<Call> Make(std::shared_ptr<GeneratorCore> core,
+                                    const CallOptions& options,
+                                    const GeneratorCore::Deadline& deadline);
+
+  // Calls `start` on the calls thread, and `done` once with what it came to:
+  // there, or here if nothing can run. Throws std::bad_alloc, and then `done`
+  // is not called.
+  template <typename T>
+  void Run(Start<T> start, Done<T> done);
+
+  // The same, and waits for it.
+  // REQUIRES: not on the calls thread.
+  template <typename T>
+  absl::StatusOr<T> Await(Start<T> start);
+
+ private:
+  template <typename T>
+  struct Operation {
+    Start<T> start;
+    Done<T> done;
+  };
+
+  // The rest runs on the calls thread.
+  template <typename T>
+  void Begin(int64_t number, const std::shared_ptr<Operation<T>>& operation);
+  template <typename T>
+  void Finish(int64_t number, Operation<T>& operation,
+              absl::StatusOr<T> result);
+  void WatchTime();
+  void End(absl::Status why);
+
+  const std::shared_ptr<GeneratorCore> core_;  // before the timer
+  const absl::Duration timeout_;
+  const GeneratorCore::Deadline deadline_;
+
+  // Touched on the calls thread.
+  std::optional<boost::asio::steady_timer> timer_;  // once it runs
+  boost::asio::cancellation_signal signal_;
+  bool is_waiting_ = false;  // for the engine
+  absl::Status ended_by_;    // not OK: nothing is to be awaited any more
+
+  // Last: it uses the others. Set before the call is used.
+  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
+};
+
+// When `timeout` from now is over; max() for never.
+GeneratorCore::Deadline DeadlineOf(absl::Duration timeout);
+absl::Status TimedOut(absl::Duration timeout);
+absl::Status StoppedByCaller();
+// Of what an operation threw: it was cancelled, or there is no memory.
+absl::Status StatusOf(std::exception_ptr error);
+
+template <typename T>
+void Call::Run(Start<T> start, Done<T> done) {
+  auto operation =
+      std::make_shared<Operation<T>>(std::move(start), std::move(done));
+  const std::optional<int64_t> number = core_->BeginOperation();
+  if (!number.has_value()) {
+    return std::move(operation->done)(
+        absl::CancelledError("the generator is destroyed"));
+  }
+  try {
+    boost::asio::post(core_->calls_context(),
+                      [self = shared_from_this(), number = *number, operation] {
+                        self->Begin(number, operation);
+                      });
+  } catch (...) {
+    core_->EndOperation(*number);
+    throw;
+  }
+}
+
+template <typename T>
+void Call::Begin(int64_t number,
+                 const std::shared_ptr<Operation<T>>& operation) {
+  try {
+    if (!timer_.has_value()) WatchTime();
+    if (!ended_by_.ok()) return Finish<T>(number, *operation, ended_by_);
+    const auto finish = [self = shared_from_this(), number, operation](
+                            std::exception_ptr error,
+                            absl::StatusOr<T> result) {
+      self->is_waiting_ = false;
+      if (error != nullptr) result = StatusOf(error);
+      self->Finish<T>(number, *operation, std::move(result));
+    };
+    is_waiting_ = true;
+    boost::asio::co_spawn(
+        core_->calls_context(), std::move(operation->start)(),
+        boost::asio::bind_cancellation_slot(signal_.slot(), finish));
+  } catch (const std::bad_alloc&) {
+    is_waiting_ = false;
+    Finish<T>(number, *operation,
+              absl::ResourceExhaustedError("not enough memory for the call"));
+  }
+}
+
+template <typename T>
+void Call::Finish(int64_t number, Operation<T>& operation,
+                  absl::StatusOr<T> result) {
+  // What was there in time counts.
+  if (!result.ok() && !ended_by_.ok()) result = ended_by_;
+  std::move(operation.done)(std::move(result));
+  core_->EndOperation(number);
+}
+
+template <typename T>
+absl::StatusOr<T> Call::Await(Start<T> start) {
+  std::promise<absl::StatusOr<T>> promise;
+  std::future<absl::StatusOr<T>> future = promise.get_future();
+  Run<T>(std::move(start),
+         [promise = std::move(promise)](absl::StatusOr<T> result) mutable {
+           promise.set_value(std::move(result));
+         });
+  return future.get();
+}
+
+}  // namespace espalier

@@ -1,0 +1,195 @@
+#include "espalier/generator_core.h"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <new>
+#include <system_error>
+
+#include "base/status.h"
+#include "espalier/generator_call.h"
+
+namespace espalier {
+
+namespace asio = boost::asio;
+
+namespace {
+
+PromptTemplate DefaultTemplate(const ModelText& text) {
+  if (text.templates.has_value()) return text.templates->default_template();
+  PromptTemplate bos_and_text;
+  if (text.tokenizer != nullptr && text.tokenizer->bos_id().has_value()) {
+    bos_and_text.before_text.push_back(*text.tokenizer->bos_id());
+  }
+  return bos_and_text;
+}
+
+std::thread ThreadOf(asio::io_context& context) {
+  return std::thread([&context] {
+    const auto until_stopped = asio::make_work_guard(context);
+    context.run();
+  });
+}
+
+asio::awaitable<absl::StatusOr<bool>> ShutDownEngine(Engine& engine,
+                                                     std::string why) {
+  co_await engine.Shutdown(why);
+  co_return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<GeneratorCore>> GeneratorCore::Create(
+    GeneratorParts parts) {
+  try {
+    auto core = std::make_shared<GeneratorCore>(std::move(parts));
+    RETURN_IF_ERROR(core->Start());
+    return core;
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory for a generator");
+  } catch (const std::system_error& error) {
+    return ResourceExhausted("cannot start a generator: ", error.what());
+  }
+}
+
+GeneratorCore::GeneratorCore(GeneratorParts parts)
+    : parts_(std::move(parts)),
+      max_open_(int64_t{parts_.engine.scheduler.max_running} +
+                parts_.max_waiting),
+      default_template_(DefaultTemplate(parts_.text)) {}
+
+absl::Status GeneratorCore::Start() {
+  ASSIGN_OR_RETURN(engine_, Engine::Create(engine_context_.get_executor(),
+                                           parts_.steps, parts_.engine));
+  // The first timer of a context takes descriptors.
+  const asio::steady_timer first_timer(calls_context_);
+  callbacks_ = std::make_unique<CallbackThread>();
+  engine_thread_ = ThreadOf(engine_context_);
+  calls_thread_ = ThreadOf(calls_context_);
+  return absl::OkStatus();
+}
+
+GeneratorCore::~GeneratorCore() { StopThreads(); }
+
+void GeneratorCore::StopThreads() {
+  calls_context_.stop();
+  if (calls_thread_.joinable()) calls_thread_.join();
+  engine_context_.stop();
+  if (engine_thread_.joinable()) engine_thread_.join();
+}
+
+absl::StatusOr<GeneratorCore::Place> GeneratorCore::TakePlace() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_by_.has_value()) return *closed_by_;
+  if (!has_room()) {
+    return ResourceExhausted("too many requests are open: ", num_open_,
+                             ", of which max_waiting, ", parts_.max_waiting,
+                             ", wait until one of max_running, ",
+                             parts_.engine.scheduler.max_running, ", ends");
+  }
+  ++num_open_;
+  return Place(shared_from_this());
+}
+
+absl::StatusOr<GeneratorCore::Place> GeneratorCore::WaitForPlace(
+    const CallOptions& options, const Deadline& deadline) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto is_over = [&] { return closed_by_.has_value() || has_room(); };
+  if (deadline == Deadline::max()) {
+    changed_.wait(lock, options.stop, is_over);
+  } else {
+    changed_.wait_until(lock, options.stop, deadline, is_over);
+  }
+  if (closed_by_.has_value()) return *closed_by_;
+  if (options.stop.stop_requested()) return StoppedByCaller();
+  if (!has_room()) return TimedOut(options.timeout);
+  ++num_open_;
+  return Place(shared_from_this());
+}
+
+void GeneratorCore::GivePlaceBack() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  --num_open_;
+  changed_.notify_all();
+}
+
+std::optional<int64_t> GeneratorCore::BeginOperation() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (has_ended_) return std::nullopt;
+  operations_.insert(num_operations_);
+  return num_operations_++;
+}
+
+void GeneratorCore::EndOperation(int64_t operation) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  operations_.erase(operation);
+  changed_.notify_all();
+}
+
+absl::StatusOr<const PromptTemplate*> GeneratorCore::FindTemplate(
+    const std::string& name) const {
+  if (name.empty()) return &default_template_;
+  if (parts_.text.templates.has_value()) {
+    return parts_.text.templates->Find(name);
+  }
+  return NotFound("no prompt template \"", name,
+                  "\": a model of one's own has the default alone");
+}
+
+absl::StatusOr<Request> GeneratorCore::MakeRequest(
+    GenerationRequest from) const {
+  Request request;
+  request.params = std::move(from.params);
+  Prompt& prompt = from.prompt;
+  if (prompt.kind_ == Prompt::Kind::kTokens) {
+    request.prompt_tokens = std::move(prompt.tokens_);
+    return request;
+  }
+  if (tokenizer() == nullptr) {
+    return FailedPrecondition(
+        "prompt is text, and there is no tokenizer; give tokens");
+  }
+  const PromptTemplate raw;
+  const PromptTemplate* prompt_template = &raw;
+  if (prompt.kind_ == Prompt::Kind::kText) {
+    ASSIGN_OR_RETURN(prompt_template, FindTemplate(prompt.template_name_));
+  }
+  ASSIGN_OR_RETURN(request.prompt_tokens,
+                   PromptTokens(prompt.text_, *prompt_template, *tokenizer(),
+                                description().max_context));
+  return request;
+}
+
+void GeneratorCore::Close(std::string_view why) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!closed_by_.has_value()) closed_by_ = absl::CancelledError(ToAbsl(why));
+  changed_.notify_all();
+}
+
+void GeneratorCore::Shutdown(std::string_view why) {
+  Close(why);
+  const auto call = Call::Make(shared_from_this(), {}, Deadline::max());
+  (void)call->Await<bool>(
+      [&] { return ShutDownEngine(*engine_, std::string(why)); });
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const int64_t num_before = num_operations_;
+    changed_.wait(lock, [&] {
+      return operations_.empty() || *operations_.begin() >= num_before;
+    });
+  }
+  callbacks_->Drain();
+}
+
+void GeneratorCore::End() {
+  Shutdown("the generator is destroyed");
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    has_ended_ = true;
+    changed_.wait(lock, [&] { return operations_.empty(); });
+  }
+  StopThreads();
+  engine_.reset();
+  callbacks_->Drain();
+}
+
+}  // namespace espalier

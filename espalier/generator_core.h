@@ -1,0 +1,141 @@
+// GeneratorCore: the threads of a generator (generator.h), and how calls from
+// any thread reach the engine and are answered.
+//
+//   engine thread    the engine's strand: plans, results
+//   calls thread     a coroutine for each request that is awaited; timeouts
+//   callback thread  callbacks of callers, one after the other
+//
+// A call of a user is a Call here. What it awaits of the engine is an
+// operation: it runs on the calls thread and ends with one answer, or early by
+// the call's timeout or stop token. A core ends when all operations have, and
+// takes no more then: so no answer is lost with its threads.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "batcher/engine.h"
+#include "espalier/callback_thread.h"
+#include "espalier/generator.h"
+#include "espalier/model_text.h"
+#include "exec_request/step_executor.h"
+#include "text/prompt_template.h"
+
+namespace espalier {
+
+// What a core is made of.
+struct GeneratorParts {
+  std::shared_ptr<StepExecutor> steps;
+  ModelText text;
+  EngineOptions engine;
+  int max_waiting = 0;
+  // What could be done where pages are too few: ", or ...".
+  std::string advice = {};
+};
+
+class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  // One of the max_running + max_waiting requests that are open.
+  class Place {
+   public:
+    explicit Place(std::shared_ptr<GeneratorCore> core)
+        : core_(std::move(core)) {}
+    Place(Place&&) = default;
+    Place& operator=(Place&&) = delete;
+    ~Place() {
+      if (core_ != nullptr) core_->GivePlaceBack();
+    }
+
+   private:
+    std::shared_ptr<GeneratorCore> core_;
+  };
+
+  static absl::StatusOr<std::shared_ptr<GeneratorCore>> Create(
+      GeneratorParts parts);
+  // Use Create.
+  explicit GeneratorCore(GeneratorParts parts);
+  ~GeneratorCore();
+
+  // Errors: kResourceExhausted naming max_waiting; kCancelled after Shutdown.
+  absl::StatusOr<Place> TakePlace();
+  // The same, but waits until there is one.
+  // Errors: kDeadlineExceeded, kCancelled.
+  absl::StatusOr<Place> WaitForPlace(const CallOptions& options,
+                                     const Deadline& deadline);
+
+  absl::StatusOr<Request> MakeRequest(GenerationRequest request) const;
+
+  // Refuses requests from now on, ends those that are open, and returns when
+  // all have been answered and no step runs.
+  void Shutdown(std::string_view why);
+  // The same for good: of the threads only that of callbacks is left. Once.
+  void End();
+
+  Engine& engine() { return *engine_; }
+  CallbackThread& callbacks() { return *callbacks_; }
+  const ModelDescription& description() const {
+    return parts_.steps->description();
+  }
+  const std::shared_ptr<const Tokenizer>& tokenizer() const {
+    return parts_.text.tokenizer;
+  }
+  const std::string& advice() const { return parts_.advice; }
+  boost::asio::io_context& calls_context() { return calls_context_; }
+
+  // Around everything that runs on the calls thread for somebody. Begin
+  // returns nothing after End: nothing may be posted any more. Throws
+  // std::bad_alloc.
+  std::optional<int64_t> BeginOperation();
+  void EndOperation(int64_t operation);
+
+ private:
+  // Throws where there is no thread, descriptor or memory to be had.
+  absl::Status Start();
+  absl::StatusOr<const PromptTemplate*> FindTemplate(
+      const std::string& name) const;
+  void GivePlaceBack();
+  void Close(std::string_view why);
+  bool has_room() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return num_open_ < max_open_;
+  }
+  void StopThreads();
+
+  // Constant after Start.
+  const GeneratorParts parts_;
+  const int64_t max_open_;
+  PromptTemplate default_template_;
+  std::unique_ptr<CallbackThread> callbacks_;
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  int64_t num_open_ ABSL_GUARDED_BY(mutex_) = 0;  // places taken
+  // Those that have not ended, by number.
+  std::set<int64_t> operations_ ABSL_GUARDED_BY(mutex_);
+  int64_t num_operations_ ABSL_GUARDED_BY(mutex_) = 0;  // begun so far
+  bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> closed_by_ ABSL_GUARDED_BY(mutex_);
+
+  boost::asio::io_context engine_context_{1};
+  boost::asio::io_context calls_context_{1};
+  std::optional<Engine> engine_;  // used on the calls thread
+  std::thread engine_thread_;
+  std::thread calls_thread_;
+};
+
+}  // namespace espalier

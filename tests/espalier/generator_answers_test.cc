@@ -1,0 +1,185 @@
+// A generator answers as the engine does when the request is alone: however it
+// is called, from however many threads, whatever happens to others.
+#include <atomic>
+#include <random>
+
+#include "tests/espalier/generator_fixture.h"
+#include "tests/few_cases.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// How a request may be run.
+enum class Way { kGenerate, kFuture, kCallback, kAll, kStream };
+constexpr int kNumWays = 5;
+
+class GeneratorAnswersTest : public GeneratorFixture {
+ protected:
+  GeneratorAnswersTest() : GeneratorFixture(TextModel()) {
+    Make({.num_threads = 2}, SharedEnFrTokenizer());
+  }
+
+  absl::StatusOr<Generation> Run(Way way, const Request& request,
+                                 const CallOptions& call) {
+    const GenerationRequest from = FrontDoorRequest(request);
+    switch (way) {
+      case Way::kGenerate:
+        return generator_->Generate(from, call);
+      case Way::kFuture:
+        return generator_->GenerateAsync(from, call).get();
+      case Way::kCallback: {
+        std::promise<absl::StatusOr<Generation>> promise;
+        generator_->GenerateAsync(
+            from,
+            [&](absl::StatusOr<Generation> answer) {
+              promise.set_value(std::move(answer));
+            },
+            call);
+        return promise.get_future().get();
+      }
+      case Way::kAll:
+        return generator_->GenerateAll({from}, call).at(0);
+      case Way::kStream:
+        break;
+    }
+    Story story;
+    absl::StatusOr<Generation> answer = generator_->Stream(
+        from,
+        [&](const StreamEvent& event) {
+          story.Take(event);
+          return true;
+        },
+        call);
+    if (!answer.ok()) return answer;
+    story.Take(static_cast<const Result&>(*answer));
+    ExpectTellsTheResult(request, story);
+    return answer;
+  }
+
+  void ExpectAsAlone(const Request& request,
+                     const absl::StatusOr<Generation>& answer) {
+    const absl::StatusOr<Result> alone =
+        RunAlone(model_options_, request, SharedEnFrTokenizer());
+    ASSERT_EQ(answer.status(), alone.status());
+    if (!answer.ok()) return;
+    EXPECT_TRUE(SameResult(*answer, *alone));
+    std::vector<std::string> texts;
+    for (const Hypothesis& hypothesis : alone->hypotheses) {
+      texts.push_back(TextFor(request, hypothesis.tokens));
+    }
+    EXPECT_THAT(answer->texts, ElementsAreArray(texts));
+  }
+};
+
+TEST_F(GeneratorAnswersTest, EveryWayToCallAnswersAsAlone) {
+  const auto requests =
+      RandomStreamRequests(Cases(60, 10), 1, generator_->description());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ExpectAsAlone(requests[i], Run(Way(i % kNumWays), requests[i], {}));
+    ASSERT_FALSE(HasFailure()) << "request " << i;
+  }
+  ExpectNothingHeld();
+}
+
+// Of each thread all requests run, some with a timeout or a stop at a random
+// moment: these either answer as alone or with what ended them.
+TEST_F(GeneratorAnswersTest, ManyThreadsGetWhatEachWouldAlone) {
+  std::atomic<int> num_ended_early = 0;
+  const auto client = [&](int seed) {
+    std::mt19937 random(seed);
+    for (const Request& request :
+         RandomStreamRequests(Cases(24, 6), seed, generator_->description())) {
+      CallOptions call;
+      std::stop_source stop;
+      std::jthread stopper;
+      const int fate = random() % 4;
+      if (fate == 0) call.timeout = absl::Microseconds(random() % 3000);
+      if (fate == 1) {
+        call.stop = stop.get_token();
+        const auto delay = std::chrono::microseconds(random() % 3000);
+        stopper = std::jthread([&stop, delay] {
+          std::this_thread::sleep_for(delay);
+          stop.request_stop();
+        });
+      }
+      const auto answer = Run(Way(random() % kNumWays), request, call);
+      const bool is_ended_early = absl::IsDeadlineExceeded(answer.status()) ||
+                                  absl::IsCancelled(answer.status());
+      num_ended_early += is_ended_early;
+      if (!is_ended_early) ExpectAsAlone(request, answer);
+      const auto end = fate == 0 ? absl::StatusCode::kDeadlineExceeded
+                                 : absl::StatusCode::kCancelled;
+      if (is_ended_early) {
+        EXPECT_LT(fate, 2);
+        EXPECT_EQ(answer.status().code(), end);
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> clients;
+    for (int seed = 0; seed < 8; ++seed) clients.emplace_back(client, seed);
+  }
+  EXPECT_GT(num_ended_early, 0);
+  ExpectNothingHeld();
+}
+
+TEST_F(GeneratorAnswersTest, AllAreAnsweredInOrder) {
+  const auto requests =
+      RandomStreamRequests(Cases(40, 10), 5, generator_->description());
+  std::vector<GenerationRequest> all;
+  for (const Request& request : requests) {
+    all.push_back(FrontDoorRequest(request));
+  }
+  all.insert(all.begin() + 3, GenerationRequest{std::vector<TokenId>{}});
+  auto answers = generator_->GenerateAll(all);
+  ASSERT_THAT(answers, SizeIs(all.size()));
+  EXPECT_THAT(answers[3], StatusIs(kInvalid, HasSubstr("prompt")));
+  answers.erase(answers.begin() + 3);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ExpectAsAlone(requests[i], answers[i]);
+  }
+}
+
+TEST_F(GeneratorAnswersTest, TextIsBosAndItsPiecesOrThePiecesAlone) {
+  const std::vector<TokenId> pieces = *EnFrTokenizer().Encode("It rains.");
+  std::vector<TokenId> with_bos = {*EnFrTokenizer().bos_id()};
+  with_bos.insert(with_bos.end(), pieces.begin(), pieces.end());
+  EXPECT_EQ(generator_->MakeRequest({"It rains."})->prompt_tokens, with_bos);
+  EXPECT_EQ(generator_->MakeRequest({Prompt::Raw("It rains.")})->prompt_tokens,
+            pieces);
+  EXPECT_THAT(generator_->Generate({" "}), StatusIs(kInvalid, HasSubstr("")));
+  EXPECT_THAT(generator_->Generate({"\xff"}),
+              StatusIs(kInvalid, HasSubstr("not UTF-8")));
+  EXPECT_THAT(generator_->Generate({Prompt::Templated("It rains.", "en-fr")}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"en-fr\"")));
+}
+
+TEST_F(GeneratorAnswersTest, WrongParametersAreNamedHoweverItIsCalled) {
+  Request request;
+  request.prompt_tokens = {1};
+  request.params.num_beams = 0;
+  for (int way = 0; way < kNumWays; ++way) {
+    EXPECT_THAT(Run(Way(way), request, {}),
+                StatusIs(kInvalid, HasSubstr("num_beams")));
+  }
+  ExpectNothingHeld();
+}
+
+class WithoutTextTest : public GeneratorFixture {};
+
+TEST_F(WithoutTextTest, TextIsRefusedAndTokensHaveNone) {
+  Make();
+  EXPECT_THAT(generator_->Generate({"It rains."}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("no tokenizer")));
+  const auto answer = generator_->Generate(Simple());
+  ASSERT_OK(answer);
+  EXPECT_THAT(answer->texts, SizeIs(0));
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -1,0 +1,125 @@
+// Generators of model directories, and options that are wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "espalier/generator.h"
+#include "tests/scratch_directory.h"
+#include "tests/status_matchers.h"
+#include "tests/text/test_tokenizer.h"
+#include "tests/toy_model.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+absl::Status LoadStatus(const GeneratorOptions& options) {
+  return Generator::Load(EnFrDir(), options).status();
+}
+
+TEST(GeneratorLoadTest, TextsAreThoseOfTheEmbeddedTranslator) {
+  for (const std::string device : {"cpu", "auto"}) {
+    auto generator =
+        Generator::Load(EnFrDir(), {.device = device, .dtype = "f32"});
+    ASSERT_OK(generator);
+    GenerationRequest request{"How old are you?"};
+    request.params.num_beams = 5;
+    request.params.num_return_sequences = 3;
+    auto answer = generator->Generate(request);
+    ASSERT_OK(answer);
+    EXPECT_THAT(answer->texts,
+                ElementsAre("Quel âge avez-vous ?", "Quel âge as-tu ?",
+                            "De quel âge as-tu ?"));
+    request.params.stop = {" âge"};
+    answer = generator->Generate(request);
+    ASSERT_OK(answer);
+    EXPECT_EQ(answer->texts[0], "Quel");
+    request = {Prompt::Templated("Où est la gare ?", "fr-en")};
+    request.params.num_beams = 5;
+    answer = generator->Generate(request);
+    ASSERT_OK(answer);
+    EXPECT_EQ(answer->texts[0], "Where is the station?");
+  }
+}
+
+TEST(GeneratorLoadTest, WrongOptionsAreNamed) {
+  const auto named = [](const std::string& message) {
+    return StatusIs(kInvalid, HasSubstr(message));
+  };
+  EXPECT_THAT(LoadStatus({.device = "gpu"}),
+              named("device must be auto, cpu, cuda or cuda:N with N from 0, "
+                    "got \"gpu\""));
+  EXPECT_THAT(LoadStatus({.dtype = "int8"}),
+              named("dtype must be f32, f16 or bf16, got \"int8\""));
+  EXPECT_THAT(LoadStatus({.dtype = "bf16"}),
+              named("dtype bf16 needs device cuda"));
+  EXPECT_THAT(LoadStatus({.num_threads = -1}), named("num_threads"));
+  EXPECT_THAT(LoadStatus({.num_threads = 1 << 20}), named("num_threads"));
+  EXPECT_THAT(LoadStatus({.kv_cache_bytes = 0}), named("kv_cache_bytes"));
+  EXPECT_THAT(LoadStatus({.kv_cache_bytes = 5}), named("kv_cache_bytes"));
+  EXPECT_THAT(LoadStatus({.page_size = 0}), named("page_size"));
+  EXPECT_THAT(LoadStatus({.page_size = 5000}), named("page_size"));
+  EXPECT_THAT(LoadStatus({.max_step_tokens = 0}), named("max_step_tokens"));
+  EXPECT_THAT(LoadStatus({.max_beams = -3}), named("max_beams"));
+  EXPECT_THAT(LoadStatus({.max_candidates = 0}), named("max_candidates"));
+  EXPECT_THAT(LoadStatus({.max_running = 0}), named("max_running"));
+  EXPECT_THAT(LoadStatus({.max_waiting = -1}), named("max_waiting"));
+  EXPECT_THAT(LoadStatus({.device = "cuda", .num_threads = 2}),
+              named("num_threads is of device cpu"));
+}
+
+#ifndef ESPALIER_CUDA
+TEST(GeneratorLoadTest, CudaIsRefusedWithWhatToDo) {
+  EXPECT_THAT(LoadStatus({.device = "cuda:0"}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("cmake --preset cuda")));
+}
+#endif
+
+TEST(GeneratorLoadTest, MissingModelsAreNamed) {
+  const ScratchDirectory scratch;
+  EXPECT_THAT(Generator::Load(scratch.path("nowhere")).status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("nowhere")));
+  EXPECT_THAT(Generator::Load("").status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("config.json")));
+}
+
+TEST(GeneratorLoadTest, TooFewPagesSayWhatToDo) {
+  auto generator = Generator::Load(EnFrDir(), {.kv_cache_bytes = 1 << 18});
+  ASSERT_OK(generator);
+  GenerationRequest request{"It rains."};
+  request.params.num_beams = 50;
+  request.params.max_new_tokens = 100;
+  EXPECT_THAT(generator->Generate(request),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr(", or raise kv_cache_bytes")));
+}
+
+TEST(GeneratorCreateTest, WhatAModelDecidesMustBeUnset) {
+  const auto status = [](const GeneratorOptions& options) {
+    return Generator::Create(std::make_shared<ToyModel>(ToyModelOptions()),
+                             nullptr, options)
+        .status();
+  };
+  EXPECT_THAT(status({.device = "cuda"}),
+              StatusIs(kInvalid, HasSubstr("cuda")));
+  EXPECT_THAT(status({.dtype = "f32"}), StatusIs(kInvalid, HasSubstr("dtype")));
+  EXPECT_THAT(status({.page_size = 16}),
+              StatusIs(kInvalid, HasSubstr("page_size")));
+  EXPECT_THAT(status({.kv_cache_bytes = 1 << 20}),
+              StatusIs(kInvalid, HasSubstr("kv_cache_bytes")));
+  EXPECT_THAT(Generator::Create(nullptr).status(),
+              StatusIs(kInvalid, HasSubstr("null")));
+  EXPECT_THAT(Generator::Create(std::make_shared<ToyModel>(ToyModelOptions()),
+                                SharedEnFrTokenizer())
+                  .status(),
+              StatusIs(kInvalid, HasSubstr("vocabulary")));
+  EXPECT_OK(status({.num_threads = 1, .max_beams = 4}));
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -1,18 +1,17 @@
 // Your own model in the engine: two methods, and beam search comes with it.
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
 #include <cmath>
 #include <cstdio>
 #include <memory>
 
-#include "batcher/engine.h"
-#include "executor/host/model_executor.h"
+#include "espalier/generator.h"
+#include "exec_request/model.h"
 
 namespace {
 
 using namespace espalier;
 
 // Counts: after token t, t + 1 is likely, t + 2 less so. Token 9 is the EOS.
+// Its methods run on a thread of the generator's, one call at a time.
 class CountingModel : public Model {
  public:
   const ModelDescription& description() const override { return description_; }
@@ -35,33 +34,26 @@ class CountingModel : public Model {
                                       .num_pages = 64};
 };
 
+int Fail(const absl::Status& error) {
+  std::fprintf(stderr, "%s\n", error.ToString().c_str());
+  return 1;
+}
+
 }  // namespace
 
 int main() {
-  auto model = std::make_shared<CountingModel>();
-  auto threads = std::make_shared<ThreadPool>();  // this one
-  boost::asio::io_context context;
-  auto steps = ModelExecutor::Create(model, threads).value();
-  auto engine = Engine::Create(context.get_executor(), steps).value();
+  absl::StatusOr<Generator> generator =
+      Generator::Create(std::make_shared<CountingModel>());
+  if (!generator.ok()) return Fail(generator.status());
 
-  Request request{.prompt_tokens = {0, 1, 2}, .params = {}};
+  GenerationRequest request{std::vector<TokenId>{0, 1, 2}};
   request.params.num_beams = 4;
   request.params.num_return_sequences = 3;
-  int exit_code = 1;
-  boost::asio::co_spawn(
-      context, engine.Generate(request),
-      [&](std::exception_ptr, const absl::StatusOr<Result>& result) {
-        if (!result.ok()) {
-          std::fprintf(stderr, "%s\n", result.status().ToString().c_str());
-          return;
-        }
-        for (const Hypothesis& hypothesis : result->hypotheses) {
-          std::printf("%8.4f ", hypothesis.score);
-          for (const TokenId t : hypothesis.tokens) std::printf(" %d", t);
-          std::printf("\n");
-        }
-        exit_code = 0;
-      });
-  context.run();
-  return exit_code;
+  const absl::StatusOr<Generation> output = generator->Generate(request);
+  if (!output.ok()) return Fail(output.status());
+  for (const Hypothesis& hypothesis : output->hypotheses) {
+    std::printf("%8.4f ", hypothesis.score);
+    for (const TokenId t : hypothesis.tokens) std::printf(" %d", t);
+    std::printf("\n");
+  }
 }

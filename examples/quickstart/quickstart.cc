@@ -1,40 +1,30 @@
-// The embedded translator in the engine, from text to text.
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
+// The embedded translator, from text to text.
 #include <cstdio>
 
-#include "batcher/engine.h"
-#include "executor/host/model_executor.h"
-#include "model/llama_model.h"
-#include "text/prompt_template.h"
-#include "text/tokenizer.h"
+#include "espalier/generator.h"
 
 using namespace espalier;
 
+int Fail(const absl::Status& error) {
+  std::fprintf(stderr, "%s\n", error.ToString().c_str());
+  return 1;
+}
+
 int main(int argc, char** argv) {
+  // Model and engine run on threads of the generator's own.
   const std::string directory = argc > 1 ? argv[1] : "models/en-fr";
-  auto threads = ThreadPool::Create(2).value();
-  auto model = LlamaModel::Load(directory, {}, threads).value();
-  auto tokenizer = Tokenizer::Load(directory + "/tokenizer.model").value();
-  auto templates = PromptTemplates::Load(directory, *tokenizer).value();
+  absl::StatusOr<Generator> generator = Generator::Load(directory);
+  if (!generator.ok()) return Fail(generator.status());
 
-  boost::asio::io_context context;
-  auto steps = ModelExecutor::Create(std::move(model), threads).value();
-  auto engine = Engine::Create(context.get_executor(), steps).value();
-
-  Request request;
-  request.prompt_tokens = templates.default_template()
-                              .Apply("Where is the station?", *tokenizer)
-                              .value();
+  GenerationRequest request{"Where is the station?"};
   request.params.num_beams = 4;
   request.params.num_return_sequences = 2;
-  boost::asio::co_spawn(
-      context, engine.Generate(request),
-      [&](std::exception_ptr, const absl::StatusOr<Result>& result) {
-        for (const Hypothesis& hypothesis : result.value().hypotheses) {
-          std::printf("%8.4f  %s\n", hypothesis.score,
-                      tokenizer->Decode(hypothesis.tokens).value().c_str());
-        }
-      });
-  context.run();
+  // Blocks this thread; any number of others may call, too.
+  const absl::StatusOr<Generation> output =
+      generator->Generate(request, {.timeout = absl::Seconds(60)});
+  if (!output.ok()) return Fail(output.status());
+  for (size_t i = 0; i < output->texts.size(); ++i) {
+    std::printf("%8.4f  %s\n", output->hypotheses[i].score,
+                output->texts[i].c_str());
+  }
 }

@@ -8,6 +8,7 @@ include(CMakePackageConfigHelpers)
 set(espalier_public_headers
   espalier/engine.h
   espalier/executor.h
+  espalier/generator.h
   espalier/model.h
   espalier/request.h
   espalier/result.h

@@ -2,7 +2,6 @@
 // reads, and nothing is sent twice.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -12,6 +11,7 @@
 #include "kernels/resident/cuda_resident.h"
 #include "tests/device_arrays.h"
 #include "tests/executor/cuda/any_batch_image.h"
+#include "tests/executor/cuda/expect_batch.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"
 
@@ -20,6 +20,9 @@ namespace {
 
 using testing::AnyBatchImage;
 using testing::Cases;
+using testing::ExpectBatch;
+using testing::ExpectWork;
+using testing::IsMadeByTheStep;
 using testing::Upload;
 
 constexpr CudaAttentionShape kAttention = {.num_heads = 4,
@@ -76,7 +79,7 @@ class CudaBatchMirrorGpuTest : public ::testing::Test {
     const int64_t room = image.num_made_edits;
     Overwrite(arrays().edits + image.shape.max_edits - room, room);
     for (int line = 0; line < image.num_lines(); ++line) {
-      if (IsMade(image, line)) Overwrite(arrays().row_edits + line, 1);
+      if (IsMadeByTheStep(image, line)) Overwrite(arrays().row_edits + line, 1);
     }
   }
   template <typename T>
@@ -85,36 +88,14 @@ class CudaBatchMirrorGpuTest : public ::testing::Test {
               cudaSuccess);
   }
 
-  // What is the device's to compute, or not read, is not compared.
   void ExpectOnDevice(const CudaBatchImage& image) const {
-    const CudaResidentState& state = arrays().state;
-    ExpectAt(state.num_groups, std::vector{image.num_groups()});
-    ExpectAt(state.groups, image.groups);
-    ExpectAt(state.selections, image.selections);
-    ExpectAt(state.row_groups, image.row_groups);
-    ExpectAt(state.eos_token_ids, image.eos_token_ids);
-    ExpectAt(arrays().token_tables, image.token_tables);
-    ExpectAt(arrays().params, image.params);
-    if (image.has_edits()) {
-      for (int line = 0; line < image.num_lines(); ++line) {
-        if (IsMade(image, line)) continue;
-        ExpectAt<CudaRowEdits>(arrays().row_edits + line,
-                               {image.row_edits[line]});
-      }
-      ExpectAt(arrays().edits, image.edits);
-    }
-    if (image.makes_edits()) {
-      ExpectAt(arrays().edit_rows, image.edit_rows);
-      ExpectAt(arrays().edit_rules, image.edit_rules);
-    }
-    const int first = image.num_rows;
-    ExpectAt(state.batch_tokens + first, image.prompt_tokens);
-    ExpectAt(state.batch_positions + first, image.prompt_positions);
-    ExpectAt(state.logits_tokens + first, image.prompt_logits_tokens);
-    ExpectAt(state.batch_cum_log_probs + first, image.prompt_cum_log_probs);
-    ExpectChoice(image);
-    ExpectLogProbs(image);
-    ExpectAttention(image);
+    const auto read = [](const void* from, void* to, size_t bytes) {
+      ASSERT_EQ(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost),
+                cudaSuccess);
+    };
+    ExpectBatch(image, arrays(), read);
+    EXPECT_EQ(mirror_->has_partials(),
+              ExpectWork(image, arrays(), kAttention, Limits(), device_, read));
   }
 
   const CudaStepArrays& arrays() const { return memory_->arrays(); }
@@ -123,59 +104,6 @@ class CudaBatchMirrorGpuTest : public ::testing::Test {
   std::unique_ptr<CudaBatchMirror> mirror_;
 
  private:
-  static bool IsMade(const CudaBatchImage& image, int line) {
-    return image.edit_rows[line].rule >= 0;
-  }
-
-  template <typename T>
-  static void ExpectAt(const T* array, const std::vector<T>& expected) {
-    std::vector<T> found(expected.size());
-    const size_t bytes = expected.size() * sizeof(T);
-    if (bytes == 0) return;
-    ASSERT_EQ(cudaMemcpy(found.data(), array, bytes, cudaMemcpyDeviceToHost),
-              cudaSuccess);
-    EXPECT_EQ(std::memcmp(found.data(), expected.data(), bytes), 0);
-  }
-
-  void ExpectChoice(const CudaBatchImage& image) const {
-    ExpectAt(arrays().select_row_groups, image.select_row_groups);
-    if (image.num_draws() > 0) {
-      ExpectAt(arrays().draw_count, std::vector{image.num_draws()});
-      ExpectAt(arrays().row_params, image.row_params);
-      ExpectAt<CudaDraw>(
-          arrays().state.draws + image.num_draws() - image.prompt_draws.size(),
-          image.prompt_draws);
-    }
-    if (image.max_perturbed > 0) {
-      ExpectAt(arrays().perturbed_selections, image.perturbed_selections);
-      ExpectAt(arrays().perturbed_rows, image.perturbed_rows);
-      ExpectAt(arrays().perturbed_params, image.perturbed_params);
-    }
-  }
-
-  void ExpectLogProbs(const CudaBatchImage& image) const {
-    if (image.num_asked() == 0) return;
-    const CudaStepLogProbs& device = arrays().log_probs;
-    ExpectAt<CudaLogProbCounts>(device.counts, {image.log_prob_counts[0]});
-    ExpectAt(device.asking_groups, image.asking_groups);
-    ExpectAt(device.best_groups, image.best_groups);
-    ExpectAt(device.best_row_groups, image.best_row_groups);
-    const std::vector<CudaAskedToken>& known = image.log_probs.known;
-    ExpectAt<CudaAskedToken>(device.asked + image.num_asked() - known.size(),
-                             known);
-  }
-
-  void ExpectAttention(const CudaBatchImage& image) const {
-    const CudaAttentionWork work = PlanCudaAttention(
-        image.attention_rows, image.shared_runs, image.num_tokens(), kAttention,
-        Limits().max_items, Limits().max_partials, device_);
-    ExpectAt(arrays().items, work.items);
-    ExpectAt<int>(arrays().item_counts,
-                  {work.item_counts.begin(), work.item_counts.end()});
-    ExpectAt(arrays().partial_indptr, work.partial_indptr);
-    EXPECT_EQ(mirror_->has_partials(), work.partial_indptr.back() > 0);
-  }
-
   CudaDevice device_;
   CudaStream stream_;
 };

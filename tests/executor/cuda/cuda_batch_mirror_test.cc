@@ -1,6 +1,6 @@
 // What the device has of a batch after any other batches, with words of the
-// host in place of its memory: every listed array that a step reads, each in a
-// place of its own, and nothing is sent twice. Needs no device.
+// host in place of its memory: every array that a step reads, each in a place
+// of its own, and nothing is sent twice. Needs no device.
 #include "executor/cuda/cuda_batch_mirror.h"
 
 #include <gtest/gtest.h>
@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "tests/cuda_dry_run.h"
 #include "tests/executor/cuda/any_batch_image.h"
+#include "tests/executor/cuda/expect_batch.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"
 
@@ -47,11 +48,10 @@ class CudaBatchMirrorTest : public ::testing::Test {
     auto memory = CudaStepMemory::Create(kMirrorLimits, PageId{0}, 4);
     ASSERT_OK(memory.status());
     memory_ = std::make_unique<CudaStepMemory>(*std::move(memory));
-    CudaDevice device;
-    device.num_sms = 132;
-    device.compute_capability = 90;
+    device_.num_sms = 132;
+    device_.compute_capability = 90;
     mirror_ = std::make_unique<CudaBatchMirror>(memory_.get(), kMirrorAttention,
-                                                device);
+                                                device_);
     words_.assign(memory_->num_bytes() / sizeof(int), 0);
   }
 
@@ -73,7 +73,7 @@ class CudaBatchMirrorTest : public ::testing::Test {
     Lose(arrays().edits + image.shape.max_edits - image.num_made_edits,
          image.num_made_edits);
     for (int line = 0; line < image.num_lines(); ++line) {
-      if (IsMade(image, line)) Lose(arrays().row_edits + line, 1);
+      if (IsMadeByTheStep(image, line)) Lose(arrays().row_edits + line, 1);
     }
   }
 
@@ -84,41 +84,23 @@ class CudaBatchMirrorTest : public ::testing::Test {
   }
 
   void ExpectSent(const CudaBatchImage& image) const {
-    ForEachBatchArray(
-        [&](const CudaArrayInfo& info, const auto* on_device,
-            const auto& values) {
-          if (!image.HasReaders(info.readers)) return;
-          for (size_t i = 0; i < values.size(); ++i) {
-            if (IsMadeHere(image, on_device, i)) continue;
-            EXPECT_TRUE(IsThere(on_device + i, values[i]))
-                << info.name << ", entry " << i;
-          }
-        },
-        arrays(), image);
+    const auto read = [this](const void* from, void* to, size_t bytes) {
+      std::memcpy(to, words_.data() + PlaceOf(from), bytes);
+    };
+    ExpectBatch(image, arrays(), read);
+    EXPECT_EQ(mirror_->has_partials(),
+              ExpectWork(image, arrays(), kMirrorAttention, kMirrorLimits,
+                         device_, read));
   }
 
   std::unique_ptr<CudaStepMemory> memory_;
   std::unique_ptr<CudaBatchMirror> mirror_;
 
  private:
-  static bool IsMade(const CudaBatchImage& image, int line) {
-    return image.edit_rows[line].rule >= 0;
-  }
-  // Whether the step writes that entry of the array.
-  bool IsMadeHere(const CudaBatchImage& image, const void* array,
-                  size_t i) const {
-    return array == arrays().row_edits && IsMade(image, static_cast<int>(i));
-  }
-
   int64_t PlaceOf(const void* address) const {
     return static_cast<const int*>(address) - memory_->words();
   }
-  template <typename T>
-  bool IsThere(const T* address, const T& value) const {
-    return std::memcmp(words_.data() + PlaceOf(address), &value, sizeof(T)) ==
-           0;
-  }
-
+  CudaDevice device_;
   std::vector<int> words_;  // in place of the device's
 };
 

@@ -1,0 +1,32 @@
+// What a step reads of a batch, array by array and by its own account of which
+// steps read which: an oracle for the list that sending walks
+// (cuda_batch_arrays.h). Device memory is read through a function, so that the
+// same holds for a device and for words of the host in its place.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+#include "executor/cuda/cuda_batch_image.h"
+#include "executor/cuda/cuda_step_memory.h"
+
+namespace espalier::testing {
+
+// Copies `bytes` from device memory.
+using ReadDevice =
+    std::function<void(const void* from, void* to, size_t bytes)>;
+
+// Whether the step makes the edits of that line.
+bool IsMadeByTheStep(const CudaBatchImage& image, int line);
+
+// What is the device's to compute, or not read, is not compared.
+void ExpectBatch(const CudaBatchImage& image, const CudaStepArrays& arrays,
+                 const ReadDevice& read);
+
+// That the work list is the one for the image; returns whether some query of
+// it has partial results.
+bool ExpectWork(const CudaBatchImage& image, const CudaStepArrays& arrays,
+                const CudaAttentionShape& shape, const CudaStepLimits& limits,
+                const CudaDevice& device, const ReadDevice& read);
+
+}  // namespace espalier::testing

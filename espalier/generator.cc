@@ -4,7 +4,6 @@
 #include <optional>
 #include <variant>
 
-#include "base/cpu_count.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "batcher/engine.h"
@@ -28,10 +27,6 @@ struct Finisher {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::string advice;
 };
-
-absl::Status OutOfMemory() {
-  return absl::ResourceExhaustedError("not enough memory for the request");
-}
 
 absl::StatusOr<Generation> Finisher::operator()(
     absl::StatusOr<Result> result) const try {
@@ -124,31 +119,40 @@ Future SubmitForFuture(const std::shared_ptr<GeneratorCore>& core,
   return future;
 }
 
-void CallBack(const std::shared_ptr<GeneratorCore>& core,
-              std::shared_ptr<Generator::Callback> callback,
-              absl::Status error) {
-  core->callbacks().Post([callback = std::move(callback),
-                          error = std::move(error)] { (*callback)(error); });
-}
+// A callback and what it is to be called with: all that its way takes memory
+// for, made before the way begins.
+struct Delivery {
+  Generator::Callback callback;
+  absl::StatusOr<Result> result = absl::UnknownError("");
+  std::optional<OpenRequest> request = {};  // unset: there was nothing to run
+};
 
 // The place is free when the callback's turn has come: so those that wait for a
-// slow one count as open. Throws std::bad_alloc; nothing is called then.
+// slow one count as open.
+void Deliver(GeneratorCore& core, std::shared_ptr<Delivery> delivery) {
+  core.callbacks().Post([delivery = std::move(delivery)] {
+    if (!delivery->request.has_value()) {
+      return delivery->callback(delivery->result.status());
+    }
+    { const GeneratorCore::Place ends = std::move(delivery->request->place); }
+    delivery->callback(
+        delivery->request->finisher(std::move(delivery->result)));
+  });
+}
+
+// Throws std::bad_alloc; nothing is called then.
 void SubmitForCallback(const std::shared_ptr<GeneratorCore>& core,
                        OpenRequest open,
-                       std::shared_ptr<Generator::Callback> callback,
+                       const std::shared_ptr<Delivery>& delivery,
                        const CallOptions& options,
                        const GeneratorCore::Deadline& deadline) {
-  auto post = [core = core.get(), callback = std::move(callback)](
-                  absl::StatusOr<Result> result, OpenRequest request) mutable {
-    core->callbacks().Post([callback = std::move(callback),
-                            result = std::move(result),
-                            request = std::move(request)]() mutable {
-      { const GeneratorCore::Place ends = std::move(request.place); }
-      (*callback)(request.finisher(std::move(result)));
-    });
-  };
   Submit(Call::Make(core, options, deadline), core, std::move(open),
-         std::move(post));
+         [core = core.get(), delivery](absl::StatusOr<Result> result,
+                                       OpenRequest request) mutable {
+           delivery->result = std::move(result);
+           delivery->request.emplace(std::move(request));
+           Deliver(*core, std::move(delivery));
+         });
 }
 
 // A request that streams.
@@ -331,14 +335,19 @@ void Generator::GenerateAsync(GenerationRequest request, Callback callback,
                               const CallOptions& options) {
   const std::shared_ptr<GeneratorCore> core = core_;
   const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
-  const auto shared = std::make_shared<Callback>(std::move(callback));
+  const auto delivery =
+      std::make_shared<Delivery>(Delivery{std::move(callback)});
   try {
     absl::StatusOr<OpenRequest> open = Open(core, std::move(request));
-    if (!open.ok()) return CallBack(core, shared, open.status());
-    SubmitForCallback(core, *std::move(open), shared, options, deadline);
+    if (open.ok()) {
+      return SubmitForCallback(core, *std::move(open), delivery, options,
+                               deadline);
+    }
+    delivery->result = open.status();
   } catch (const std::bad_alloc&) {
-    CallBack(core, shared, OutOfMemory());
+    delivery->result = OutOfMemory();
   }
+  Deliver(*core, delivery);
 }
 
 std::vector<absl::StatusOr<Generation>> Generator::GenerateAll(

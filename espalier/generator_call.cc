@@ -18,20 +18,29 @@ GeneratorCore::Deadline DeadlineOf(absl::Duration timeout) {
 }
 
 absl::Status TimedOut(absl::Duration timeout) {
-  return MakeError(absl::StatusCode::kDeadlineExceeded,
-                   "the request has not ended within its timeout of ",
-                   absl::FormatDuration(timeout));
+  return UntilThereIsMemory([&] {
+    return MakeError(absl::StatusCode::kDeadlineExceeded,
+                     "the request has not ended within its timeout of ",
+                     absl::FormatDuration(timeout));
+  });
 }
 
 absl::Status StoppedByCaller() {
-  return absl::CancelledError("cancelled by its caller");
+  return UntilThereIsMemory(
+      [] { return absl::CancelledError("cancelled by its caller"); });
+}
+
+absl::Status OutOfMemory() {
+  return UntilThereIsMemory([] {
+    return absl::ResourceExhaustedError("not enough memory for the request");
+  });
 }
 
 absl::Status StatusOf(std::exception_ptr error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("not enough memory for the call");
+    return OutOfMemory();
   } catch (...) {
     return StoppedByCaller();
   }

@@ -12,10 +12,11 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <condition_variable>
 #include <exception>
 #include <functional>
-#include <future>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <stop_token>
@@ -35,7 +36,7 @@ class Call : public std::enable_shared_from_this<Call> {
   using Start =
       absl::AnyInvocable<boost::asio::awaitable<absl::StatusOr<T>>() &&>;
   template <typename T>
-  using Done = absl::AnyInvocable<void(absl::StatusOr<T>) &&>;
+  using Done = absl::AnyInvocable<void(absl::StatusOr<T>) &&>;  // no throw
 
   // Use Make.
   Call(std::shared_ptr<GeneratorCore> core, const CallOptions& options,
@@ -86,10 +87,11 @@ class Call : public std::enable_shared_from_this<Call> {
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 
-// When `timeout` from now is over; max() for never.
+// When `timeout` from now is over; max() for never. These do not throw.
 GeneratorCore::Deadline DeadlineOf(absl::Duration timeout);
 absl::Status TimedOut(absl::Duration timeout);
 absl::Status StoppedByCaller();
+absl::Status OutOfMemory();
 // Of what an operation threw: it was cancelled, or there is no memory.
 absl::Status StatusOf(std::exception_ptr error);
 
@@ -132,8 +134,7 @@ void Call::Begin(int64_t number,
         boost::asio::bind_cancellation_slot(signal_.slot(), finish));
   } catch (const std::bad_alloc&) {
     is_waiting_ = false;
-    Finish<T>(number, *operation,
-              absl::ResourceExhaustedError("not enough memory for the call"));
+    Finish<T>(number, *operation, OutOfMemory());
   }
 }
 
@@ -148,13 +149,20 @@ void Call::Finish(int64_t number, Operation<T>& operation,
 
 template <typename T>
 absl::StatusOr<T> Call::Await(Start<T> start) {
-  std::promise<absl::StatusOr<T>> promise;
-  std::future<absl::StatusOr<T>> future = promise.get_future();
-  Run<T>(std::move(start),
-         [promise = std::move(promise)](absl::StatusOr<T> result) mutable {
-           promise.set_value(std::move(result));
-         });
-  return future.get();
+  struct Answer {
+    std::mutex mutex;
+    std::condition_variable is_there;
+    std::optional<absl::StatusOr<T>> value;
+  };
+  const auto answer = std::make_shared<Answer>();
+  Run<T>(std::move(start), [answer](absl::StatusOr<T> result) {
+    const std::lock_guard<std::mutex> lock(answer->mutex);
+    answer->value.emplace(std::move(result));
+    answer->is_there.notify_one();
+  });
+  std::unique_lock<std::mutex> lock(answer->mutex);
+  answer->is_there.wait(lock, [&] { return answer->value.has_value(); });
+  return *std::move(answer->value);
 }
 
 }  // namespace espalier

@@ -5,6 +5,7 @@
 #include <new>
 #include <system_error>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "espalier/generator_call.h"
 
@@ -161,15 +162,23 @@ absl::StatusOr<Request> GeneratorCore::MakeRequest(
 
 void GeneratorCore::Close(std::string_view why) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!closed_by_.has_value()) closed_by_ = absl::CancelledError(ToAbsl(why));
+  if (closed_by_.has_value()) return;
+  closed_by_ =
+      UntilThereIsMemory([&] { return absl::CancelledError(ToAbsl(why)); });
   changed_.notify_all();
 }
 
 void GeneratorCore::Shutdown(std::string_view why) {
   Close(why);
-  const auto call = Call::Make(shared_from_this(), {}, Deadline::max());
-  (void)call->Await<bool>(
-      [&] { return ShutDownEngine(*engine_, std::string(why)); });
+  absl::Status status;
+  do {
+    status = UntilThereIsMemory([&] {
+      return Call::Make(shared_from_this(), {}, Deadline::max())
+          ->Await<bool>(
+              [&] { return ShutDownEngine(*engine_, std::string(why)); })
+          .status();
+    });
+  } while (absl::IsResourceExhausted(status));
   {
     std::unique_lock<std::mutex> lock(mutex_);
     const int64_t num_before = num_operations_;

@@ -1,0 +1,160 @@
+// A generator that runs out of memory ends what it was for, and nothing else:
+// never the program. Allocations of all threads fail once, in turn.
+//
+// A program of its own, because it replaces operator new.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <optional>
+
+#include "tests/espalier/generator_fixture.h"
+#include "tests/few_cases.h"
+
+namespace {
+
+// Allocations until some fail; negative: none do.
+std::atomic<int64_t> num_allocations_left = -1;
+std::atomic<int> num_failures_left = 0;
+
+void* Allocate(std::size_t size) {
+  if (num_failures_left > 0 && --num_allocations_left <= 0 &&
+      num_failures_left-- > 0) {
+    throw std::bad_alloc();
+  }
+  void* const memory = std::malloc(size > 0 ? size : 1);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return Allocate(size); }
+void* operator new[](std::size_t size) { return Allocate(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace espalier::testing {
+namespace {
+
+void FailAfter(int64_t count, int num_failures) {
+  num_allocations_left = count;
+  num_failures_left = num_failures;
+}
+
+class GeneratorOutOfMemoryTest : public GeneratorFixture {
+ protected:
+  // What `run` answers, or throws for its caller's own want of memory, while an
+  // allocation fails; nothing once it needs fewer than `count`.
+  template <typename Run>
+  std::optional<absl::Status> RunFailing(int64_t count, int num_failures,
+                                         const Run& run) {
+    FailAfter(count, num_failures);
+    std::optional<absl::Status> status;
+    try {
+      status = run();
+    } catch (const std::bad_alloc&) {
+      FailAfter(-1, 0);
+      return absl::ResourceExhaustedError("");
+    }
+    const bool has_failed = num_failures_left == 0;
+    FailAfter(-1, 0);
+    if (!has_failed) return std::nullopt;
+    return status;
+  }
+
+  template <typename Run>
+  void TryAll(const Run& run) {
+    Make({.num_threads = 1});
+    const auto alone = generator_->Generate(Simple());
+    ASSERT_OK(alone);
+    for (const int num_failures : {1, 3}) {
+      int64_t num_good = 0;
+      int64_t num_refused = 0;
+      // Threads take turns as they like, so one run alone is no end.
+      for (int64_t count = 1; num_good < 5; count += Cases(1, 7)) {
+        const auto status = RunFailing(count, num_failures, run);
+        num_good += !status.has_value();
+        num_refused += status.has_value() && !status->ok();
+        if (count % 10 == 0) {
+          ExpectNothingHeld();
+          const auto after = generator_->Generate(Simple());
+          ASSERT_OK(after);
+          EXPECT_TRUE(SameResult(*after, *alone));
+        }
+      }
+      EXPECT_GT(num_refused, 3);
+    }
+  }
+};
+
+TEST_F(GeneratorOutOfMemoryTest, Generate) {
+  TryAll([&] { return generator_->Generate(Simple()).status(); });
+}
+
+TEST_F(GeneratorOutOfMemoryTest, GenerateWithATimeout) {
+  TryAll([&] {
+    return generator_->Generate(Simple(), {.timeout = absl::Hours(1)}).status();
+  });
+}
+
+TEST_F(GeneratorOutOfMemoryTest, Futures) {
+  TryAll([&] { return generator_->GenerateAsync(Simple()).get().status(); });
+}
+
+TEST_F(GeneratorOutOfMemoryTest, Callbacks) {
+  TryAll([&] {
+    std::atomic<bool> is_called = false;
+    absl::Status status;
+    generator_->GenerateAsync(Simple(),
+                              [&](const absl::StatusOr<Generation>& answer) {
+                                status = answer.status();
+                                is_called = true;
+                                is_called.notify_one();
+                              });
+    is_called.wait(false);
+    return status;
+  });
+}
+
+TEST_F(GeneratorOutOfMemoryTest, Streams) {
+  TryAll([&] { return generator_->Stream(Simple(1), kIgnoreEvents).status(); });
+}
+
+TEST_F(GeneratorOutOfMemoryTest, ShutdownSucceedsNevertheless) {
+  for (int64_t count = 1; count < 60; ++count) {
+    Make({.num_threads = 1});
+    model_->Hold(true);
+    auto future = generator_->GenerateAsync(Simple());
+    FailAfter(count, 2);
+    generator_->Shutdown();
+    FailAfter(-1, 0);
+    EXPECT_FALSE(future.get().ok());
+    ExpectNothingHeld();
+    FailAfter(count, 2);
+    generator_.reset();
+    FailAfter(-1, 0);
+  }
+}
+
+TEST_F(GeneratorOutOfMemoryTest, CreateIsRefused) {
+  int64_t count = 1;
+  for (int num_good = 0; num_good < 5; ++count) {
+    FailAfter(count, 1);
+    try {
+      const auto made =
+          Generator::Create(std::make_shared<ToyModel>(model_options_), nullptr,
+                            {.num_threads = 1});
+      num_good += num_failures_left > 0 && made.ok();
+    } catch (const std::bad_alloc&) {
+    }
+    FailAfter(-1, 0);
+  }
+  EXPECT_GT(count, 20);
+}
+
+}  // namespace
+}  // namespace espalier::testing

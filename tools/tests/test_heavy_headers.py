@@ -95,6 +95,12 @@ class HeavyHeadersTest(unittest.TestCase):
                         for source, found in self.ways.items()),
                     f"{pattern} does not read {folder}")
 
+    def test_the_front_door_reads_no_engine(self):
+        for header, way in ways("espalier/generator.h", self.includes).items():
+            self.assertFalse(
+                header.startswith(("boost/", "batcher/", "beam/", "kernels/")),
+                " -> ".join(way))
+
     def test_nobody_reads_a_whole_library(self):
         for name, headers in self.includes.items():
             for header in headers:

@@ -13,10 +13,10 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "base/dtype.h"
 #include "espalier/generator_options.h"
 #include "exec_request/step_executor.h"
 #include "executor/host/model_executor.h"
-#include "kernels/matmul/packed_matrix.h"
 
 namespace espalier {
 

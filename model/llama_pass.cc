@@ -110,7 +110,7 @@ void LlamaPass::StoreProjections(const LlamaLayerWeights& layer,
       network_.config.num_heads + network_.config.num_kv_heads;
   const float* k = qkv.data() + network_.config.q_size();
   pool_->ParallelFor(static_cast<int>(batch.rows.size()), [&](int i) {
-    const AttentionRow& row = batch.rows[i];
+    const PagedRow& row = batch.rows[i];
     for (int t = 0; t < row.num_tokens; ++t) {
       const size_t line = size_t(row.first_token + t) * stride;
       network_.rotary.Rotate(

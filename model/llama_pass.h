@@ -52,7 +52,7 @@ class LlamaPass {
  private:
   // The tokens a layer works on, as lines of the scratch.
   struct Batch {
-    std::vector<AttentionRow> rows;
+    std::vector<PagedRow> rows;
     int num_tokens = 0;
   };
 

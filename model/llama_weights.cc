@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <new>
 
+#include "base/load_as_float.h"
 #include "base/status.h"
 #include "model/llama_tensors.h"
 

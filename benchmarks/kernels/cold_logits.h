@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/cuda.h"
+#include "base/dtype.h"
 #include "benchmarks/cuda_replays.h"
-#include "kernels/matmul/packed_matrix.h"
 
 namespace espalier {
 

@@ -20,6 +20,7 @@
 #include "base/cuda_launch.cuh"
 #include "benchmarks/cuda_replays.h"
 #include "kernels/attention/cuda_attention.h"
+#include "kernels/kv_cache/cuda_copy_tails.h"
 
 namespace espalier {
 namespace {
@@ -363,7 +364,7 @@ void MeasureCopies(int num_copies, const CudaDevice& device) {
   const CudaGraph graph = Get(CaptureGraph(stream.get(), [&] {
     for (int i = 0; i < kCalls; ++i) {
       RETURN_IF_ERROR(CudaCopyTails(device_copies.data() + i * kMaxCopies,
-                                    count.data(), kMaxCopies, cache, device,
+                                    count.data(), kMaxCopies, cache, {}, device,
                                     stream.get()));
     }
     return absl::OkStatus();

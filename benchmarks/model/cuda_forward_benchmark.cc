@@ -29,6 +29,7 @@
 #include "benchmarks/device_rates.h"
 #include "benchmarks/median.h"
 #include "kernels/elementwise/cuda_elementwise.h"
+#include "kernels/kv_cache/cuda_rotate_and_store.h"
 #include "kernels/matmul/cuda_matmul.h"
 #include "model/cuda/cuda_llama.h"
 #include "model/cuda/cuda_llama_weights.h"

@@ -10,35 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "base/ids.h"
-#include "base/page_copy.h"
 #include "base/thread_pool.h"
+#include "kernels/kv_cache/kv_layer.h"
 
 namespace espalier {
-
-// The keys and values of one layer.
-//   keys, values  [num_pages, page_size, num_kv_heads, head_dim]  f32  host
-struct KvLayer {
-  std::span<float> keys;
-  std::span<float> values;
-  int page_size = 1;
-  int num_kv_heads = 1;
-  int head_dim = 1;
-};
-
-// One row of the batch: tokens at positions [first_position,
-// first_position + num_tokens) of a sequence whose pages are `pages`.
-struct AttentionRow {
-  int first_token = 0;  // index of its first token in the packed batch
-  int num_tokens = 0;
-  int first_position = 0;
-  std::span<const PageId> pages;
-};
-
-// Writes keys and values of the batch's tokens into their slots.
-//   k, v  [num_tokens, num_kv_heads, head_dim], token t at k + t * stride
-void StoreKeyValues(std::span<const AttentionRow> rows, const float* k,
-                    const float* v, int stride, KvLayer& layer);
 
 // out = softmax(q k^T / sqrt(head_dim)) v, a token at position p attending to
 // positions 0..p of its own sequence.
@@ -51,12 +26,9 @@ void StoreKeyValues(std::span<const AttentionRow> rows, const float* k,
 //     makes it infinite, or NaN where the weight is 0 (or rounds to it).
 // A score that overflows float32 is infinite.
 // REQUIRES: num_heads % num_kv_heads == 0.
-void Attention(std::span<const AttentionRow> rows, const float* q, int q_stride,
+void Attention(std::span<const PagedRow> rows, const float* q, int q_stride,
                int num_heads, const KvLayer& layer, std::span<float> out,
                ThreadPool& pool);
-
-// Makes the tail copies of a step in one layer: the filled slots only.
-void CopyPages(std::span<const PageCopy> copies, KvLayer& layer);
 
 namespace reference {
 

@@ -27,33 +27,10 @@
 
 #include "absl/status/status.h"
 #include "base/cuda.h"
-#include "base/page_copy.h"
-#include "kernels/matmul/packed_matrix.h"
+#include "base/dtype.h"
+#include "kernels/kv_cache/cuda_kv_cache.h"
 
 namespace espalier {
-
-// The key/value memory of all layers on the device.
-//   [num_layers][num_pages][2: keys, values][num_kv_heads][page_size][head_dim]
-// so that the keys of one head of one page are contiguous.
-struct CudaKvCache {
-  void* data = nullptr;
-  DType dtype = DType::kBFloat16;  // kBFloat16, kFloat16 or kFloat32
-  int num_layers = 1;
-  int num_pages = 0;
-  int page_size = 16;  // tokens
-  int num_kv_heads = 1;
-  int head_dim = 64;
-
-  // Elements.
-  constexpr int64_t head_stride() const {
-    return int64_t{page_size} * head_dim;
-  }
-  constexpr int64_t values_offset() const {
-    return num_kv_heads * head_stride();
-  }
-  constexpr int64_t page_stride() const { return 2 * values_offset(); }
-  constexpr int64_t layer_stride() const { return num_pages * page_stride(); }
-};
 
 // What attention is asked for, in queries of the packed batch.
 struct CudaAttentionRow {
@@ -164,13 +141,5 @@ absl::Status CudaAttention(const CudaAttentionInputs& inputs,
                            int q_stride, const CudaKvCache& cache, int layer,
                            void* out, void* scratch, const CudaDevice& device,
                            cudaStream_t stream);
-
-// All tail copies of a step, over all layers, in one launch: the filled slots
-// only. No copy's source is another's target.
-//   copies      [max_copies]  device
-//   num_copies  [1]           device
-absl::Status CudaCopyTails(const PageCopy* copies, const int* num_copies,
-                           int max_copies, const CudaKvCache& cache,
-                           const CudaDevice& device, cudaStream_t stream);
 
 }  // namespace espalier

@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "base/cuda.h"
+#include "base/dtype.h"
 #include "kernels/attention/cuda_attention_parts.cuh"
-#include "kernels/matmul/packed_matrix.h"
 
 namespace espalier::cuda_attention {
 

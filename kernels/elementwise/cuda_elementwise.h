@@ -18,9 +18,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "kernels/attention/cuda_attention.h"
-#include "kernels/matmul/cuda_matmul.h"
-#include "kernels/matmul/packed_matrix.h"
+#include "base/dtype.h"
+#include "kernels/cuda_matrix.h"
 
 namespace espalier {
 
@@ -60,35 +59,6 @@ absl::Status CudaAddRmsNorm(float* x, const CudaAddends& addends, int num_rows,
 absl::Status CudaEmbed(const int* tokens, int num_tokens,
                        const CudaMatrix& embedding, const CudaNorm& norm,
                        float* x, void* normed, cudaStream_t stream);
-
-// RotaryTable (kernels/elementwise/elementwise.h) in device memory, constant.
-struct CudaRotary {
-  const float* cosines = nullptr;  // [num_positions, head_dim / 2]
-  const float* sines = nullptr;
-};
-
-// Which slot of which page belongs to a token; all in device memory, and
-// complete at the last barrier (GridDependency::kReadsEarly).
-struct CudaTokenSlots {
-  const int* positions = nullptr;     // [num_tokens]
-  const int* token_tables = nullptr;  // [num_tokens]
-  const int* tables = nullptr;        // [num_tables, table_stride] page ids
-  int table_stride = 0;
-};
-
-// Rotates q in place (half-split layout: dimension i pairs with
-// i + head_dim / 2), and writes rotated k, and v, to the tokens' slots.
-//   qkv  [num_tokens, (num_heads + 2 * cache.num_kv_heads) * head_dim]
-//            cache.dtype  device  q then k then v; k and v are left as they are
-// Where two tokens have one slot, as rows without a sequence have that share
-// the spare page, it is left with numbers of both.
-// REQUIRES: head_dim % 8 == 0; positions are within the rotary table and
-// tables.
-absl::Status CudaRotateAndStore(void* qkv, int num_tokens, int num_heads,
-                                const CudaRotary& rotary,
-                                const CudaTokenSlots& slots,
-                                const CudaKvCache& cache, int layer,
-                                cudaStream_t stream);
 
 // Rows of 16-byte units to be gathered; `from` and `to` do not overlap.
 struct CudaGather {

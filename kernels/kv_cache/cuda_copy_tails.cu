@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/cuda_launch.cuh"
-#include "kernels/attention/cuda_attention.h"
-#include "kernels/resident/cuda_resident.h"
+#include "base/status.h"
+#include "kernels/kv_cache/cuda_copy_tails.h"
 
 namespace espalier {
 namespace {
@@ -44,13 +44,7 @@ __device__ __forceinline__ void CopyPieces(const uint4* from, uint4* to,
   }
 }
 
-// The token at each place of each page; of a null `data` nobody asks.
-struct PageTokens {
-  int* data = nullptr;
-  int page_size = 1;
-};
-
-__device__ void CopyTokens(const PageCopy& copy, const PageTokens& tokens) {
+__device__ void CopyTokens(const PageCopy& copy, const CudaPageTokens& tokens) {
   const int* const from =
       tokens.data + int64_t{copy.from.value} * tokens.page_size;
   int* const to = tokens.data + int64_t{copy.to.value} * tokens.page_size;
@@ -59,7 +53,7 @@ __device__ void CopyTokens(const PageCopy& copy, const PageTokens& tokens) {
 
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     CopyTails(const PageCopy* copies, const int* num_copies, Layout layout,
-              PageTokens tokens) {
+              CudaPageTokens tokens) {
   LaunchDependents();
   GridDependencyWait();
   const int runs_per_copy = layout.num_layers * layout.runs_per_page;
@@ -78,10 +72,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   }
 }
 
-absl::Status Enqueue(const PageCopy* copies, const int* num_copies,
-                     int max_copies, const CudaKvCache& cache,
-                     const PageTokens& tokens, const CudaDevice& device,
-                     cudaStream_t stream) {
+}  // namespace
+
+absl::Status CudaCopyTails(const PageCopy* copies, const int* num_copies,
+                           int max_copies, const CudaKvCache& cache,
+                           const CudaPageTokens& tokens,
+                           const CudaDevice& device, cudaStream_t stream) {
   if (max_copies == 0) return absl::OkStatus();
   const int per_piece = 16 / NumBytes(cache.dtype);  // elements
   if (cache.head_dim % per_piece != 0) {
@@ -105,21 +101,6 @@ absl::Status Enqueue(const PageCopy* copies, const int* num_copies,
                  .block = kThreads,
                  .dependency = GridDependency::kWritesEarlyRead},
                 stream, copies, num_copies, layout, tokens);
-}
-
-}  // namespace
-
-absl::Status CudaCopyTails(const PageCopy* copies, const int* num_copies,
-                           int max_copies, const CudaKvCache& cache,
-                           const CudaDevice& device, cudaStream_t stream) {
-  return Enqueue(copies, num_copies, max_copies, cache, {}, device, stream);
-}
-
-absl::Status CudaCopyBeamTails(const CudaResidentState& state, int max_copies,
-                               const CudaKvCache& cache,
-                               const CudaDevice& device, cudaStream_t stream) {
-  return Enqueue(state.copies, state.num_copies, max_copies, cache,
-                 {state.page_tokens, state.page_size}, device, stream);
 }
 
 }  // namespace espalier

@@ -20,8 +20,7 @@
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "base/page_copy.h"
-#include "kernels/attention/attention.h"
+#include "kernels/kv_cache/kv_layer.h"
 
 namespace espalier {
 

@@ -19,20 +19,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
-#include "kernels/matmul/packed_matrix.h"
+#include "kernels/cuda_matrix.h"
 
 namespace espalier {
-
-// Weights in device memory. They are read ahead of the kernels before: none in
-// flight on the stream may still write them (synchronise after loading).
-//   data  [num_rows, num_cols]  row-major, 16-byte aligned
-// num_cols is a multiple of 8 (zero padded where a model's is not).
-struct CudaMatrix {
-  const void* data = nullptr;
-  DType dtype = DType::kBFloat16;  // kBFloat16, kFloat16 or kFloat32
-  int num_rows = 0;                // outputs
-  int num_cols = 0;                // inputs
-};
 
 // What becomes of the n x num_rows sums, and the shape and type of `out`.
 enum class CudaEpilogue {
@@ -42,13 +31,6 @@ enum class CudaEpilogue {
   // [n, num_rows / 2] the weights' dtype: silu(gate) * up, where rows of w come
   // in blocks of 16: eight gates, then their eight ups. num_rows % 16 == 0.
   kSiluMul,
-};
-
-// What a product has left for CudaAddRmsNorm to add to the residual stream, in
-// the scratch of its CudaMatMul: good until that one's next call.
-struct CudaAddends {
-  const float* data = nullptr;  // [count, n, num_rows]
-  int count = 0;                // 2 or 4; 0: nothing is left to add
 };
 
 class CudaMatMul {

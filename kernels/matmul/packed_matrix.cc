@@ -1,10 +1,10 @@
 #include "kernels/matmul/packed_matrix.h"
 
 #include <bit>
-#include <cstdint>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/load_as_float.h"
 #include "kernels/matmul/matmul_tile.h"
 
 namespace espalier {
@@ -12,29 +12,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little,
               "weights are used as they lie in the file");
-
-float HalfToFloat(uint16_t half) {
-  const uint32_t sign = (half & 0x8000u) << 16;
-  const uint32_t magnitude = half & 0x7FFFu;
-  if (magnitude >= 0x7C00u) {  // infinity, NaN
-    return std::bit_cast<float>(sign | 0x7F800000u | (magnitude << 13));
-  }
-  // After the shift the exponent is 112 too small; scaling by 2^112 is exact
-  // and turns denormals into normal numbers.
-  const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(scaled));
-}
-
-float BFloat16ToFloat(uint16_t bits) {
-  return std::bit_cast<float>(uint32_t{bits} << 16);
-}
-
-template <typename T>
-T Load(const std::byte* data) {
-  T value;
-  std::memcpy(&value, data, sizeof(T));
-  return value;
-}
 
 // Where element (row, k) lies in the panels, in elements.
 size_t PanelOffset(int row, int k, int num_cols) {
@@ -66,19 +43,6 @@ void PackPart(const PackedMatrix::Part& part, int first_row, int num_cols,
 }
 
 }  // namespace
-
-float LoadAsFloat(const std::byte* data, DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return Load<float>(data);
-    case DType::kBFloat16:
-      return BFloat16ToFloat(Load<uint16_t>(data));
-    case DType::kFloat16:
-      return HalfToFloat(Load<uint16_t>(data));
-  }
-  CHECK(false) << "dtype " << static_cast<int>(dtype);
-  return 0.0f;
-}
 
 PackedMatrix PackedMatrix::Pack(std::span<const Part> parts, int num_cols) {
   CHECK_GE(num_cols, 1);

@@ -13,16 +13,10 @@
 #include <cstddef>
 #include <span>
 
+#include "base/dtype.h"
 #include "kernels/aligned_vector.h"
 
 namespace espalier {
-
-enum class DType { kFloat32, kBFloat16, kFloat16 };
-
-constexpr int NumBytes(DType dtype) { return dtype == DType::kFloat32 ? 4 : 2; }
-
-// Exact widening of one stored number, little-endian, any alignment.
-float LoadAsFloat(const std::byte* data, DType dtype);
 
 // Immutable, movable.
 class PackedMatrix {

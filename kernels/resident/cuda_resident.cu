@@ -13,6 +13,7 @@
 
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
+#include "kernels/kv_cache/cuda_copy_tails.h"
 #include "kernels/resident/cuda_resident.h"
 
 namespace espalier {
@@ -389,6 +390,13 @@ absl::Status CudaAdvanceGroups(const CudaResidentState& state,
                  .block = {kAdvanceThreads},
                  .dependency = GridDependency::kWritesEarlyRead},
                 stream, state, candidates, num_candidates, reports);
+}
+
+absl::Status CudaCopyBeamTails(const CudaResidentState& state, int max_copies,
+                               const CudaKvCache& cache,
+                               const CudaDevice& device, cudaStream_t stream) {
+  return CudaCopyTails(state.copies, state.num_copies, max_copies, cache,
+                       {state.page_tokens, state.page_size}, device, stream);
 }
 
 }  // namespace espalier

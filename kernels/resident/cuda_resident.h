@@ -46,7 +46,7 @@
 #include "absl/status/status.h"
 #include "base/cuda.h"
 #include "base/page_copy.h"
-#include "kernels/attention/cuda_attention.h"
+#include "kernels/kv_cache/cuda_kv_cache.h"
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/select/cuda_select.h"
 #include "kernels/select/select.h"
@@ -168,7 +168,7 @@ absl::Status CudaBeginStep(const CudaResidentState& state, int num_rows,
                            cudaStream_t stream);
 
 // Then: all tail copies of the step, as CudaCopyTails makes them
-// (kernels/attention/cuda_attention.h), of keys, values and tokens.
+// (kernels/kv_cache/cuda_copy_tails.h), of keys, values and tokens.
 // `max_copies` bounds *state.num_copies. REQUIRES: the cache's pages are the
 // state's. Errors: as CudaCopyTails.
 absl::Status CudaCopyBeamTails(const CudaResidentState& state, int max_copies,

@@ -10,6 +10,7 @@
 #include "base/cuda_device_scope.h"
 #include "base/status.h"
 #include "kernels/elementwise/cuda_elementwise.h"
+#include "kernels/kv_cache/cuda_rotate_and_store.h"
 #include "kernels/matmul/cuda_matmul.h"
 #include "kernels/select/cuda_select.h"
 #include "model/checkpoint.h"

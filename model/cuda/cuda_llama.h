@@ -22,8 +22,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
+#include "base/dtype.h"
 #include "exec_request/cuda_model.h"
-#include "kernels/matmul/packed_matrix.h"
 #include "model/llama_config.h"
 
 namespace espalier {

@@ -14,6 +14,7 @@
 #include "base/device_layout.h"
 #include "kernels/attention/cuda_attention.h"
 #include "kernels/elementwise/cuda_elementwise.h"
+#include "kernels/kv_cache/cuda_rotate_and_store.h"
 #include "model/cuda/cuda_llama.h"
 #include "model/llama_config.h"
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/load_as_float.h"
 #include "base/status.h"
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "model/cuda/cuda_llama_memory.h"

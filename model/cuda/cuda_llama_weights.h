@@ -16,8 +16,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
+#include "base/dtype.h"
 #include "kernels/matmul/cuda_matmul.h"
-#include "kernels/matmul/packed_matrix.h"
 #include "model/checkpoint.h"
 #include "model/llama_config.h"
 

@@ -3,6 +3,7 @@
 #include "base/cuda_device_scope.h"
 #include "base/status.h"
 #include "kernels/elementwise/cuda_elementwise.h"
+#include "kernels/kv_cache/cuda_rotate_and_store.h"
 
 namespace espalier::testing {
 

@@ -96,7 +96,7 @@ void AttendStep(const std::vector<Sequence>& sequences,
                 ThreadPool& pool, std::vector<std::vector<float>>& outputs) {
   const int q_size = heads.num_heads * heads.head_dim;
   const int kv_size = heads.num_kv_heads * heads.head_dim;
-  std::vector<AttentionRow> rows;
+  std::vector<PagedRow> rows;
   std::vector<size_t> owners;
   std::vector<float> qkv;
   int num_tokens = 0;
@@ -343,28 +343,6 @@ TEST_P(AttentionTest, BatchMatesAndThreadsChangeNoBits) {
       EXPECT_EQ(Attend({sequences[i]}, heads, {})[0], together[i]) << i;
     }
   }
-}
-
-TEST(CopyPagesTest, CopiesTheFilledSlotsAndNothingElse) {
-  const Heads heads = {2, 2, 3};
-  const int page_size = 5, slot = 6;
-  Cache cache(heads, page_size, 4);
-  KvLayer& layer = cache.layer();
-  std::iota(layer.keys.begin(), layer.keys.end(), 0.0f);
-  std::iota(layer.values.begin(), layer.values.end(), 1000.0f);
-  std::vector<float> keys(layer.keys.begin(), layer.keys.end());
-  std::vector<float> values(layer.values.begin(), layer.values.end());
-  const std::vector<PageCopy> copies = {{PageId{0}, PageId{2}, 3},
-                                        {PageId{0}, PageId{3}, 1}};
-  CopyPages(copies, layer);
-  for (const PageCopy& copy : copies) {
-    for (int i = 0; i < copy.num_tokens * slot; ++i) {
-      keys[copy.to.value * page_size * slot + i] = keys[i];
-      values[copy.to.value * page_size * slot + i] = values[i];
-    }
-  }
-  EXPECT_TRUE(std::ranges::equal(layer.keys, keys));
-  EXPECT_TRUE(std::ranges::equal(layer.values, values));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/load_as_float.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cuda_attention.h"
 #include "tests/few_cases.h"
@@ -29,7 +30,9 @@ using testing::Upload;
 class Batch {
  public:
   explicit Batch(const CudaAttentionShape& shape, int num_pages = 3000)
-      : shape_(shape), cache_(shape, num_pages) {}
+      : shape_(shape),
+        cache_(shape.dtype, shape.num_kv_heads, shape.head_dim, shape.page_size,
+               num_pages) {}
 
   // A chunk of `num_tokens` from `first_position` on; decoding if it is one.
   // Planned for `ahead` positions more.

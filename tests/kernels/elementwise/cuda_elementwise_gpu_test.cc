@@ -1,118 +1,29 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <numeric>
-#include <random>
+#include <utility>
 #include <vector>
 
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/elementwise/elementwise.h"
+#include "tests/kernels/float_arrays.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
 namespace {
 
+using ::espalier::testing::DeviceArray;
+using ::espalier::testing::DeviceInts;
+using ::espalier::testing::kDTypes;
+using ::espalier::testing::kPoison;
+using ::espalier::testing::RandomFloats;
+using ::espalier::testing::Rounded;
 using ::espalier::testing::StatusIs;
+using ::espalier::testing::Unit;
 using ::testing::Each;
 using ::testing::HasSubstr;
-
-constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16,
-                             DType::kFloat16};
-constexpr float kPoison = -12345.0f;
-
-// The relative error of one rounding to `dtype`.
-double Unit(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return 0x1p-24;
-    case DType::kBFloat16:
-      return 0x1p-8;
-    case DType::kFloat16:
-      return 0x1p-11;
-  }
-  return 0;
-}
-
-std::vector<std::byte> Narrow(const std::vector<float>& values, DType dtype) {
-  std::vector<std::byte> bytes(values.size() * NumBytes(dtype));
-  for (size_t i = 0; i < values.size(); ++i) {
-    std::byte* const to = &bytes[i * NumBytes(dtype)];
-    if (dtype == DType::kFloat32) std::memcpy(to, &values[i], 4);
-    const __nv_bfloat16 brain = __float2bfloat16_rn(values[i]);
-    if (dtype == DType::kBFloat16) std::memcpy(to, &brain, 2);
-    const __half half = __float2half_rn(values[i]);
-    if (dtype == DType::kFloat16) std::memcpy(to, &half, 2);
-  }
-  return bytes;
-}
-
-std::vector<float> Widen(const std::vector<std::byte>& bytes, DType dtype) {
-  std::vector<float> values(bytes.size() / NumBytes(dtype));
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = LoadAsFloat(&bytes[i * NumBytes(dtype)], dtype);
-  }
-  return values;
-}
-
-// What `dtype` makes of the values.
-std::vector<float> Rounded(const std::vector<float>& values, DType dtype) {
-  return Widen(Narrow(values, dtype), dtype);
-}
-
-// An array on the device, written and read as float32 whatever it holds.
-class DeviceArray {
- public:
-  DeviceArray(const std::vector<float>& values, DType dtype) : dtype_(dtype) {
-    const std::vector<std::byte> bytes = Narrow(values, dtype);
-    auto buffer = DeviceBuffer<std::byte>::Create(bytes.size());
-    EXPECT_OK(buffer);
-    buffer_ = *std::move(buffer);
-    EXPECT_EQ(cudaMemcpy(data(), bytes.data(), bytes.size(), cudaMemcpyDefault),
-              cudaSuccess);
-  }
-  static DeviceArray Poisoned(size_t size, DType dtype) {
-    return DeviceArray(std::vector<float>(size, kPoison), dtype);
-  }
-
-  void* data() const { return buffer_.data(); }
-  float* floats() const { return reinterpret_cast<float*>(buffer_.data()); }
-  std::vector<float> Read() const {
-    std::vector<std::byte> bytes(buffer_.size());
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    EXPECT_EQ(cudaMemcpy(bytes.data(), data(), bytes.size(), cudaMemcpyDefault),
-              cudaSuccess);
-    return Widen(bytes, dtype_);
-  }
-
- private:
-  DType dtype_;
-  DeviceBuffer<std::byte> buffer_;
-};
-
-DeviceBuffer<int> DeviceInts(const std::vector<int>& values) {
-  auto buffer = DeviceBuffer<int>::Create(values.size());
-  EXPECT_OK(buffer);
-  EXPECT_EQ(cudaMemcpy(buffer->data(), values.data(), buffer->size_bytes(),
-                       cudaMemcpyDefault),
-            cudaSuccess);
-  return *std::move(buffer);
-}
-
-// Normal numbers with an outlier here and there.
-std::vector<float> RandomFloats(size_t count, int seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(count);
-  for (size_t i = 0; i < count; ++i) {
-    x[i] = normal(random) * (i % 11 == 5 ? 50.0f : 1.0f);
-  }
-  return x;
-}
 
 // Rows of `size` numbers, and zeros up to a multiple of 8.
 struct PaddedRows {
@@ -272,104 +183,6 @@ TEST(CudaEmbedTest, CopiesRowsAndNormalisesThem) {
       }
     }
     EXPECT_EQ(normed.Read(), alone.Read());
-  }
-}
-
-struct RotateCase {
-  int num_heads;
-  int num_kv_heads;
-  int head_dim;
-  int page_size;
-};
-
-// Two layers of seven pages, of which tokens write to a few slots.
-void ExpectRotatesAndStores(const RotateCase& c, DType dtype) {
-  const int num_tokens = 5;
-  const std::vector<int> positions = {0, 7, 8, 9, 20};
-  const std::vector<int> token_tables = {1, 0, 0, 0, 1};
-  const int stride = 21 / c.page_size + 1;
-  std::vector<int> tables(2 * stride);
-  std::iota(tables.begin(), tables.end(), 0);
-  std::shuffle(tables.begin(), tables.end(), std::mt19937(8));
-  const int line = (c.num_heads + 2 * c.num_kv_heads) * c.head_dim;
-  const std::vector<float> qkv =
-      Rounded(RandomFloats(size_t(num_tokens) * line, 9), dtype);
-
-  CudaKvCache cache = {.dtype = dtype,
-                       .num_layers = 2,
-                       .num_pages = 2 * stride,
-                       .page_size = c.page_size,
-                       .num_kv_heads = c.num_kv_heads,
-                       .head_dim = c.head_dim};
-  const auto pages = DeviceArray::Poisoned(2 * cache.layer_stride(), dtype);
-  cache.data = pages.data();
-  std::vector<double> frequencies;
-  for (int i = 0; i < c.head_dim / 2; ++i) {
-    frequencies.push_back(std::pow(100.0, -2.0 * i / c.head_dim));
-  }
-  const RotaryTable table(frequencies, 21);
-  const DeviceArray cosines({table.cosines().begin(), table.cosines().end()},
-                            DType::kFloat32);
-  const DeviceArray sines({table.sines().begin(), table.sines().end()},
-                          DType::kFloat32);
-  const DeviceArray qkv_array(qkv, dtype);
-  const DeviceBuffer<int> position_buffer = DeviceInts(positions);
-  const DeviceBuffer<int> token_table_buffer = DeviceInts(token_tables);
-  const DeviceBuffer<int> table_buffer = DeviceInts(tables);
-  const CudaTokenSlots slots = {position_buffer.data(),
-                                token_table_buffer.data(), table_buffer.data(),
-                                stride};
-  ASSERT_OK(CudaRotateAndStore(qkv_array.data(), num_tokens, c.num_heads,
-                               {cosines.floats(), sines.floats()}, slots, cache,
-                               /*layer=*/1, nullptr));
-
-  // Rotated on the host; then everything is compared, poison included.
-  std::vector<float> rotated = qkv;
-  for (int t = 0; t < num_tokens; ++t) {
-    const int num_rotated = c.num_heads + c.num_kv_heads;
-    table.Rotate(
-        std::span(rotated).subspan(size_t(t) * line, num_rotated * c.head_dim),
-        num_rotated, positions[t]);
-  }
-  std::vector<float> expected_qkv = qkv;
-  std::vector<float> expected_pages(2 * cache.layer_stride(),
-                                    Rounded({kPoison}, dtype)[0]);
-  for (int t = 0; t < num_tokens; ++t) {
-    const int page =
-        tables[token_tables[t] * stride + positions[t] / c.page_size];
-    for (int i = 0; i < line; ++i) {
-      const float value = rotated[size_t(t) * line + i];
-      const int head = i / c.head_dim - c.num_heads;
-      if (head < 0) {
-        expected_qkv[size_t(t) * line + i] = value;
-      } else {
-        expected_pages[cache.layer_stride() + page * cache.page_stride() +
-                       head * cache.head_stride() +
-                       positions[t] % c.page_size * c.head_dim +
-                       i % c.head_dim] = value;
-      }
-    }
-  }
-  const auto expect_near = [&](const std::vector<float>& got,
-                               const std::vector<float>& expected) {
-    ASSERT_EQ(got.size(), expected.size());
-    for (size_t i = 0; i < got.size(); ++i) {
-      // Two products of numbers up to some 200, added, and one rounding.
-      ASSERT_NEAR(got[i], expected[i],
-                  200 * 0x1p-23 + 1.01 * Unit(dtype) * std::abs(expected[i]))
-          << "at " << i << " of head_dim " << c.head_dim;
-    }
-  };
-  expect_near(qkv_array.Read(), expected_qkv);
-  expect_near(pages.Read(), expected_pages);
-}
-
-TEST(CudaRotateAndStoreTest, MatchesTheHostAndTouchesNothingElse) {
-  const RotateCase cases[] = {{1, 1, 8, 1},     {4, 2, 16, 3},
-                              {5, 1, 24, 16},   {12, 12, 64, 16},
-                              {32, 8, 128, 64}, {2, 1, 256, 16}};
-  for (const RotateCase& c : cases) {
-    for (const DType dtype : kDTypes) ExpectRotatesAndStores(c, dtype);
   }
 }
 

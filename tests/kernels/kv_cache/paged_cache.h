@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "base/cuda.h"
-#include "kernels/attention/cuda_attention.h"
+#include "base/load_as_float.h"
+#include "kernels/kv_cache/cuda_kv_cache.h"
 #include "tests/device_arrays.h"
 
 namespace espalier::testing {
@@ -57,14 +58,17 @@ class Numbers {
 // Keys and values in pages in a random order; what no sequence owns is NaN.
 class Cache {
  public:
-  Cache(const CudaAttentionShape& shape, int num_pages)
-      : numbers_(shape.dtype, 7), free_(num_pages) {
-    layout_.dtype = shape.dtype;
-    layout_.num_layers = 2;
-    layout_.num_pages = num_pages;
-    layout_.page_size = shape.page_size;
-    layout_.num_kv_heads = shape.num_kv_heads;
-    layout_.head_dim = shape.head_dim;
+  // Of two layers, in pages of `page_size` tokens.
+  Cache(DType dtype, int num_kv_heads, int head_dim, int page_size,
+        int num_pages)
+      : layout_{.dtype = dtype,
+                .num_layers = 2,
+                .num_pages = num_pages,
+                .page_size = page_size,
+                .num_kv_heads = num_kv_heads,
+                .head_dim = head_dim},
+        numbers_(dtype, 7),
+        free_(num_pages) {
     elements_.assign(layout_.num_layers * layout_.layer_stride(), NAN);
     std::iota(free_.begin(), free_.end(), 0);
     std::shuffle(free_.begin(), free_.end(), std::mt19937(3));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/cuda.h"
+#include "base/load_as_float.h"
 #include "kernels/matmul/cuda_matmul.h"
 #include "kernels/matmul/matmul.h"
 

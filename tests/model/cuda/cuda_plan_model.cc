@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "kernels/kv_cache/cuda_copy_tails.h"
+
 namespace espalier::testing {
 
 absl::Status CudaPlanModel::CopyTails(const std::vector<PageCopy>& copies) {
@@ -14,7 +16,7 @@ absl::Status CudaPlanModel::CopyTails(const std::vector<PageCopy>& copies) {
   RETURN_IF_CUDA_ERROR(
       cudaMemcpy(num_copies.data(), &count, sizeof(count), cudaMemcpyDefault));
   RETURN_IF_ERROR(CudaCopyTails(on_device.data(), num_copies.data(), count,
-                                llama_->cache(), device_, nullptr));
+                                llama_->cache(), {}, device_, nullptr));
   RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   return absl::OkStatus();
 }

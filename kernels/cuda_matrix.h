@@ -1,0 +1,27 @@
+// Weights and sums of matrix products in device memory, as those who make them
+// and those who read them on see them.
+#pragma once
+
+#include "base/dtype.h"
+
+namespace espalier {
+
+// Weights in device memory. They are read ahead of the kernels before: none in
+// flight on the stream may still write them (synchronise after loading).
+//   data  [num_rows, num_cols]  row-major, 16-byte aligned
+// num_cols is a multiple of 8 (zero padded where a model's is not).
+struct CudaMatrix {
+  const void* data = nullptr;
+  DType dtype = DType::kBFloat16;  // kBFloat16, kFloat16 or kFloat32
+  int num_rows = 0;                // outputs
+  int num_cols = 0;                // inputs
+};
+
+// What a product has left for CudaAddRmsNorm to add to the residual stream, in
+// the scratch of its CudaMatMul: good until that one's next call.
+struct CudaAddends {
+  const float* data = nullptr;  // [count, n, num_rows]
+  int count = 0;                // 2 or 4; 0: nothing is left to add
+};
+
+}  // namespace espalier

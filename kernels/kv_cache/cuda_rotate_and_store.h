@@ -1,0 +1,45 @@
+// The way of a step's queries, keys and values from the product that makes them
+// to attention: rotated, and stored in the tokens' pages.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "absl/status/status.h"
+#include "kernels/kv_cache/cuda_kv_cache.h"
+
+namespace espalier {
+
+// RotaryTable (kernels/elementwise/elementwise.h) in device memory, constant.
+struct CudaRotary {
+  const float* cosines = nullptr;  // [num_positions, head_dim / 2]
+  const float* sines = nullptr;
+};
+
+// Which slot of which page belongs to a token; all in device memory, and
+// complete at the last barrier (GridDependency::kReadsEarly).
+struct CudaTokenSlots {
+  const int* positions = nullptr;     // [num_tokens]
+  const int* token_tables = nullptr;  // [num_tokens]
+  const int* tables = nullptr;        // [num_tables, table_stride] page ids
+  int table_stride = 0;
+};
+
+// Rotates q in place (half-split layout: dimension i pairs with
+// i + head_dim / 2), and writes rotated k, and v, to the tokens' slots.
+//   qkv  [num_tokens, (num_heads + 2 * cache.num_kv_heads) * head_dim]
+//            cache.dtype  device  q then k then v; k and v are left as they are
+// Where two tokens have one slot, as rows without a sequence have that share
+// the spare page, it is left with numbers of both.
+// Arithmetic is float32 in every dtype, rounded once on the way out. Enqueues
+// on `stream` and returns; never allocates, may be captured. Errors:
+// kInvalidArgument if a shape is not supported, kInternal if the launch is
+// refused.
+// REQUIRES: head_dim % 8 == 0; positions are within the rotary table and
+// tables.
+absl::Status CudaRotateAndStore(void* qkv, int num_tokens, int num_heads,
+                                const CudaRotary& rotary,
+                                const CudaTokenSlots& slots,
+                                const CudaKvCache& cache, int layer,
+                                cudaStream_t stream);
+
+}  // namespace espalier

@@ -19,11 +19,11 @@ absl::StatusOr<std::unique_ptr<CudaStepRunner>> CudaStepRunner::Create(
   const CudaStepLimits& limits = memory->limits();
   const CudaStepScratch scratch(limits, runner->vocab_size());
   const size_t num_logits = scratch.logits_bytes / sizeof(float);
-  if (limits.max_rows > kMaxCudaSelectRows ||
-      num_logits > size_t{kMaxCudaSelectLogits}) {
+  if (limits.max_rows > kMaxCudaLogitsRows ||
+      num_logits > size_t{kMaxCudaLogits}) {
     return InvalidArgument("a step of ", limits.max_rows, " rows has ",
-                           num_logits, " logits, at most ", kMaxCudaSelectRows,
-                           " rows and ", kMaxCudaSelectLogits,
+                           num_logits, " logits, at most ", kMaxCudaLogitsRows,
+                           " rows and ", kMaxCudaLogits,
                            " logits can be selected from");
   }
   RETURN_IF_ERROR(PrepareCudaCollectEdits());

@@ -10,6 +10,7 @@
 
 #include "base/device_layout.h"
 #include "executor/cuda/cuda_step_limits.h"
+#include "kernels/perturb/cuda_perturb_layout.h"
 #include "kernels/sample/cuda_sample_layout.h"
 #include "kernels/select/cuda_select_layout.h"
 

@@ -6,7 +6,7 @@
 
 #include "kernels/logits/cuda_row_tiles.cuh"
 
-namespace espalier::cuda_select {
+namespace espalier::cuda_logits {
 
 // A lane's 16 logits of a piece as they lie in memory.
 template <typename T>
@@ -150,4 +150,4 @@ __device__ inline void AddLogits(const float (&x)[16], LogSum& lane) {
   AddLogits(x, lane, [] {});
 }
 
-}  // namespace espalier::cuda_select
+}  // namespace espalier::cuda_logits

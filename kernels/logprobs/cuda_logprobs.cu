@@ -4,6 +4,7 @@
 //
 // Bound by reading where hundreds are asked; a few take what one multiprocessor
 // needs to read a line from the second-level cache.
+#include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/logits/cuda_row_pieces.cuh"
 #include "kernels/logprobs/cuda_logprobs.h"
@@ -11,14 +12,13 @@
 namespace espalier {
 namespace {
 
-using cuda_select::kAllLanes;
-using cuda_select::kPieceSize;
-using cuda_select::kTileSize;
-using cuda_select::kWarpSize;
-using cuda_select::LanePiece;
-using cuda_select::LogSum;
-using cuda_select::MinusInf;
-using cuda_select::RowLogits;
+using cuda_logits::kAllLanes;
+using cuda_logits::kPieceSize;
+using cuda_logits::kWarpSize;
+using cuda_logits::LanePiece;
+using cuda_logits::LogSum;
+using cuda_logits::MinusInf;
+using cuda_logits::RowLogits;
 
 struct LogProbsPolicy {
   // A line's pieces in work at once; two blocks share a multiprocessor.
@@ -28,7 +28,7 @@ struct LogProbsPolicy {
 };
 
 // Tiles of the longest line are summed in batches of this size.
-constexpr int kTilesAtOnce = cuda_select::kBatchStride;
+constexpr int kTilesAtOnce = cuda_logits::kBatchStride;
 
 struct LogProbsShared {
   float maxima[kTilesAtOnce];
@@ -41,8 +41,8 @@ template <typename T>
 __device__ LogSum ReadTile(const T* logits, int tile, int size, bool aligned,
                            float logit, int& count) {
   const LanePiece<T> pieces[2] = {
-      cuda_select::LoadPiece(logits, 2 * tile, size, aligned),
-      cuda_select::LoadPiece(logits, 2 * tile + 1, size, aligned)};
+      cuda_logits::LoadPiece(logits, 2 * tile, size, aligned),
+      cuda_logits::LoadPiece(logits, 2 * tile + 1, size, aligned)};
   LogSum lane;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -52,25 +52,25 @@ __device__ LogSum ReadTile(const T* logits, int tile, int size, bool aligned,
 #pragma unroll
     for (int i = 0; i < 16; ++i) count += x[i] > logit;
   }
-  const float max = cuda_select::MaxOverWarp(lane.max);
-  return {max, cuda_select::SumOverWarp(lane.Scaled(max))};
+  const float max = cuda_logits::MaxOverWarp(lane.max);
+  return {max, cuda_logits::SumOverWarp(lane.Scaled(max))};
 }
 
 // One warp: adds up to kTilesAtOnce tiles to each lane's sum, as SumTiles does.
 __device__ void AddTiles(const LogProbsShared& shared, int count,
                          LogSum& total) {
   const int lane = threadIdx.x % kWarpSize;
-  LogSum of[cuda_select::kBatch];
+  LogSum of[cuda_logits::kBatch];
   float top = total.max;
 #pragma unroll
-  for (int i = 0; i < cuda_select::kBatch; ++i) {
+  for (int i = 0; i < cuda_logits::kBatch; ++i) {
     const int tile = lane + i * kWarpSize;
     if (tile < count) of[i] = {shared.maxima[tile], shared.sums[tile]};
     top = fmaxf(top, of[i].max);
   }
   float sum = total.Scaled(top);
 #pragma unroll
-  for (int i = 0; i < cuda_select::kBatch; ++i) sum += of[i].Scaled(top);
+  for (int i = 0; i < cuda_logits::kBatch; ++i) sum += of[i].Scaled(top);
   total = {top, sum};
 }
 
@@ -90,7 +90,7 @@ __global__ __launch_bounds__(
       static_cast<const T*>(in.logits) + size_t(asked.line) * size;
   const bool aligned = reinterpret_cast<uintptr_t>(logits) % 16 == 0;
   const float logit = RowLogits<T>(logits, size).Logit(asked.token);
-  const int num_tiles = (size + kTileSize - 1) / kTileSize;
+  const int num_tiles = cuda_logits::NumTiles(size);
   const int warp = threadIdx.x / kWarpSize;
   const int lane = threadIdx.x % kWarpSize;
   int count = 0;
@@ -111,8 +111,8 @@ __global__ __launch_bounds__(
   if (lane == 0) shared.counts[warp] = count;
   __syncthreads();
   if (warp != 0) return;
-  const float max = cuda_select::MaxOverWarp(total.max);
-  const float log_sum = logf(cuda_select::SumOverWarp(total.Scaled(max)));
+  const float max = cuda_logits::MaxOverWarp(total.max);
+  const float log_sum = logf(cuda_logits::SumOverWarp(total.Scaled(max)));
   if (lane != 0) return;
   count = 0;
   for (int w = 0; w < LogProbsPolicy::kWarps; ++w) count += shared.counts[w];

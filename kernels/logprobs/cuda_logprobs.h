@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "base/cuda.h"
+#include "base/dtype.h"
 #include "base/ids.h"
-#include "kernels/matmul/packed_matrix.h"
 
 namespace espalier {
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "kernels/select/select.h"
+#include "base/token_log_prob.h"
 
 namespace espalier {
 

@@ -1,8 +1,9 @@
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "base/check.h"
+#include "kernels/float_limits.h"
+#include "kernels/logits/row_scan.h"
+#include "kernels/logits/score_key.h"
 #include "kernels/logprobs/logprobs.h"
 
 // Compiles what follows once for each instruction set; the order matters.
@@ -49,13 +50,9 @@ namespace {
 
 HWY_EXPORT(CountAbove);
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
 // 16 KiB: a block stays in the first-level cache while all thresholds are
 // compared with it.
 constexpr int kBlockSize = 4096;
-
-float NanAsMinusInf(float value) { return std::isnan(value) ? -kInf : value; }
 
 std::vector<int> CountsAbove(std::span<const float> logits,
                              const std::vector<float>& thresholds) {
@@ -74,22 +71,22 @@ std::vector<int> CountsAbove(std::span<const float> logits,
 class BestOfRow {
  public:
   // REQUIRES: num_best >= 1.
-  BestOfRow(std::span<const float> logits, int num_best)
-      : logits_(logits),
-        best_(SelectRow(logits, {.domain = ScoreDomain::kLogits,
-                                 .num_candidates = num_best})),
-        knows_all_(std::ssize(best_) < num_best) {
-    if (!best_.empty()) max_ = Logit(best_.front().token);
+  BestOfRow(std::span<const float> logits, int num_best) : logits_(logits) {
+    BestTokens best(num_best, static_cast<int>(logits.size()));
+    softmax_ =
+        ScanRow(logits, best, [](const RowBlock& block, int) { return block; });
+    std::vector<ScoreKey> keys = best.Take();
+    KeepBestSorted(num_best, keys);
+    for (const ScoreKey key : keys) {
+      best_.push_back({TokenOf(key), LogProb(TokenOf(key))});
+    }
+    knows_all_ = std::ssize(best_) < num_best;
   }
 
   float Logit(TokenId token) const { return NanAsMinusInf(logits_[token]); }
 
-  // As selection computes it; the best token's is -log_sum.
   float LogProb(TokenId token) const {
-    if (best_.empty()) return -kInf;
-    const float logit = Logit(token);
-    const float difference = logit == max_ ? 0.0f : logit - max_;
-    return difference + best_.front().log_prob;
+    return softmax_.max > -kInf ? softmax_.LogProb(logits_[token]) : -kInf;
   }
 
   // Whether all tokens of a higher logit are among the best.
@@ -111,9 +108,9 @@ class BestOfRow {
 
  private:
   std::span<const float> logits_;
+  LogSoftmax softmax_;
   std::vector<TokenScore> best_;
   bool knows_all_;  // that are above -inf
-  float max_ = -kInf;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 //   PerturbRows   value + noise of what is left, in place
 //   CudaSelect    the best of these, as if they were logits
 //   TakeValues    the values of the tokens chosen, computed again
+#include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/perturb/cuda_perturb.h"
 #include "kernels/sample/cuda_sample_edits.cuh"

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "base/cuda.h"
+#include "kernels/perturb/cuda_perturb_layout.h"
 #include "kernels/perturb/perturb.h"
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/select/cuda_select.h"

@@ -52,8 +52,8 @@ absl::Status CheckShapes(const CudaSampleInputs& in) {
     return InvalidArgument("cannot draw up to ", in.max_draws, " tokens from ",
                            in.num_rows, " rows of ", in.vocab_size);
   }
-  if (in.num_rows > kMaxCudaSelectRows || in.vocab_size > kMaxCudaSampleVocab ||
-      int64_t{in.num_rows} * in.vocab_size > kMaxCudaSelectLogits) {
+  if (in.num_rows > kMaxCudaLogitsRows || in.vocab_size > kMaxCudaSampleVocab ||
+      int64_t{in.num_rows} * in.vocab_size > kMaxCudaLogits) {
     return InvalidArgument("too many logits for one call: ", in.num_rows,
                            " rows of ", in.vocab_size);
   }

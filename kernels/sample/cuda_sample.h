@@ -21,10 +21,11 @@
 
 #include "absl/status/status.h"
 #include "base/cuda.h"
-#include "kernels/matmul/packed_matrix.h"
+#include "base/dtype.h"
+#include "kernels/logits/candidate.h"
+#include "kernels/logits/cuda_row_edits.h"
 #include "kernels/sample/cuda_sample_layout.h"
 #include "kernels/sample/sample.h"
-#include "kernels/select/cuda_select.h"
 
 namespace espalier {
 
@@ -71,7 +72,7 @@ size_t CudaSampleScratchBytes(const CudaSampleInputs& inputs);
 // REQUIRES: all inputs but the logits are complete at the last barrier of the
 // stream, as in a step (GridDependency::kReadsEarly).
 // Errors: kInvalidArgument if a shape is impossible, or there are more than
-// kMaxCudaSelectRows rows, kMaxCudaSelectLogits or kMaxCudaSampleVocab tokens;
+// kMaxCudaLogitsRows rows, kMaxCudaLogits or kMaxCudaSampleVocab tokens;
 // kInternal if a launch is refused.
 absl::Status CudaSample(const CudaSampleInputs& inputs, Candidate* candidates,
                         void* scratch, const CudaDevice& device,

@@ -8,8 +8,8 @@
 
 namespace espalier::cuda_sample {
 
-using cuda_select::kPieceSize;
-using cuda_select::LanePiece;
+using cuda_logits::kPieceSize;
+using cuda_logits::LanePiece;
 
 struct EditList {
   const TokenEdit* edits = nullptr;
@@ -89,7 +89,7 @@ struct WarpLogits {
  private:
   template <typename T>
   __device__ float4& FourAt(int i) {
-    const int at = cuda_select::PieceToken<T>(i / 16, i % 16);
+    const int at = cuda_logits::PieceToken<T>(i / 16, i % 16);
     return *reinterpret_cast<float4*>(logits + at);
   }
 };

@@ -63,7 +63,7 @@ class HeldTile {
     const bool aligned = reinterpret_cast<uintptr_t>(logits) % 16 == 0;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      raw_[i] = cuda_select::LoadPiece(logits, 2 * tile_ + i, size, aligned);
+      raw_[i] = cuda_logits::LoadPiece(logits, 2 * tile_ + i, size, aligned);
     }
   }
 
@@ -85,7 +85,7 @@ class HeldTile {
     if (!exists_) return;
 #pragma unroll
     for (int i = 0; i < 32; ++i) max_ = fmaxf(max_, edited_[i]);
-    const float4 maxima = OfQuarters(cuda_select::MaxOverQuarter(max_));
+    const float4 maxima = OfQuarters(cuda_logits::MaxOverQuarter(max_));
     if (Lane() >= NumBlocks<FewDraws>()) return;
     InBlock(shared.maxima[tile_], Lane()) = maxima;
   }
@@ -133,7 +133,7 @@ class HeldTile {
       for (int i = 0; i < 32; ++i) {
         if (i == index) x = edited_[i];
       }
-      visit(x, cuda_select::PieceToken<T>(2 * tile_ + index / 16, index % 16));
+      visit(x, cuda_logits::PieceToken<T>(2 * tile_ + index / 16, index % 16));
     }
   }
 

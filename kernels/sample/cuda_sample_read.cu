@@ -8,7 +8,7 @@
 namespace espalier::cuda_sample {
 namespace {
 
-using cuda_select::LoadPiece;
+using cuda_logits::LoadPiece;
 
 // As selection reads (ReadPolicy of cuda_select_read.cu), for its reasons.
 struct ReadPolicy {

@@ -1,6 +1,6 @@
 // What the kernels of sampling share: what is known of a tile once it has
 // been read, and what a logit weighs. Rows are cut into tiles and quarters as
-// selection cuts them (cuda_select_row.cuh).
+// selection cuts them (kernels/logits/cuda_row_logits.cuh).
 //
 // All that decides a draw goes by how far a logit is below the row's best
 // edited one: distance = best - logit, one float32 rounding, whose bits are in
@@ -9,19 +9,20 @@
 // summation, hence no spread of the work, changes a bit.
 #pragma once
 
+#include "base/cuda_launch.cuh"
+#include "kernels/logits/cuda_row_logits.cuh"
 #include "kernels/logits/cuda_row_tiles.cuh"
 #include "kernels/sample/cuda_sample.h"
-#include "kernels/select/cuda_select_row.cuh"
 
 namespace espalier::cuda_sample {
 
-using cuda_select::kAllLanes;
-using cuda_select::kQuarters;
-using cuda_select::kTileSize;
-using cuda_select::kWarpSize;
-using cuda_select::LaneLogits;
-using cuda_select::MinusInf;
-using cuda_select::RowLogits;
+using cuda_logits::kAllLanes;
+using cuda_logits::kQuarters;
+using cuda_logits::kTileSize;
+using cuda_logits::kWarpSize;
+using cuda_logits::LaneLogits;
+using cuda_logits::MinusInf;
+using cuda_logits::RowLogits;
 
 __device__ inline int Lane() { return threadIdx.x % kWarpSize; }
 __device__ inline int Warp() { return threadIdx.x / kWarpSize; }
@@ -106,11 +107,11 @@ struct RawRow {
 // A warp: that from its tiles, in the order of selection (SumTiles), hence to
 // the bit.
 __device__ inline RawRow SumRawTiles(const RawTile* tiles, int num_tiles) {
-  using cuda_select::kBatch;
-  using cuda_select::LogSum;
+  using cuda_logits::kBatch;
+  using cuda_logits::LogSum;
   LogSum total;
   for (int first = static_cast<int>(threadIdx.x) % kWarpSize; first < num_tiles;
-       first += cuda_select::kBatchStride) {
+       first += cuda_logits::kBatchStride) {
     LogSum of[kBatch];
     float top = total.max;
 #pragma unroll
@@ -125,8 +126,8 @@ __device__ inline RawRow SumRawTiles(const RawTile* tiles, int num_tiles) {
     for (int i = 0; i < kBatch; ++i) sum += of[i].Scaled(top);
     total = {top, sum};
   }
-  const float top = cuda_select::MaxOverWarp(total.max);
-  return {top, logf(cuda_select::SumOverWarp(total.Scaled(top)))};
+  const float top = cuda_logits::MaxOverWarp(total.max);
+  return {top, logf(cuda_logits::SumOverWarp(total.Scaled(top)))};
 }
 
 // What filters leave of a row.

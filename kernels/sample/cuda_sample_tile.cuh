@@ -8,7 +8,7 @@
 
 namespace espalier::cuda_sample {
 
-using cuda_select::LogSum;
+using cuda_logits::LogSum;
 
 // How the tokens of a row weigh.
 struct Weighing {
@@ -60,7 +60,7 @@ static __device__ __noinline__ float2 CarefulSumsOf(const float (&x)[16],
                                                     bool& nan) {
 #pragma unroll
   for (int i = 0; i < 16; ++i) nan |= x[i] != x[i];
-  return {cuda_select::CarefulSumOfExp(x, max),
+  return {cuda_logits::CarefulSumOfExp(x, max),
           CarefulSumOfWeights(x, max, scale)};
 }
 
@@ -71,9 +71,9 @@ __device__ inline void AddPiece(const float (&x)[16], const Weighing& weighing,
   float top = lane.raw.max;
 #pragma unroll
   for (int i = 0; i < 16; ++i) top = fmaxf(top, x[i]);  // ignores NaN
-  float2 sums = weighing.raw ? float2{cuda_select::SumOfExp(x, top), 0}
+  float2 sums = weighing.raw ? float2{cuda_logits::SumOfExp(x, top), 0}
                              : SumsOf(x, top, weighing.scale);
-  if (cuda_select::IsNan(sums.x)) {
+  if (cuda_logits::IsNan(sums.x)) {
     float copy[16];
 #pragma unroll
     for (int i = 0; i < 16; ++i) copy[i] = x[i];
@@ -90,7 +90,7 @@ __device__ inline void AddPiece(const float (&x)[16], const Weighing& weighing,
 
 // The same in two parts, of a tile with edits: of raw logits,
 __device__ inline void AddRaw(const float (&x)[16], LaneTile& lane) {
-  cuda_select::AddLogits(x, lane.raw, [&] {
+  cuda_logits::AddLogits(x, lane.raw, [&] {
 #pragma unroll
     for (int i = 0; i < 16; ++i) lane.nan |= x[i] != x[i];
   });
@@ -114,7 +114,7 @@ __device__ inline void AddEdited(const float (&x)[16], const Weighing& weighing,
   for (int i = 0; i < 16; ++i) top = fmaxf(top, x[i]);
   if (weighing.wanted) {
     float sum = SumOfWeights(x, top, weighing.scale);
-    if (cuda_select::IsNan(sum)) {
+    if (cuda_logits::IsNan(sum)) {
       sum = CarefulSumOfWeights(x, top, weighing.scale);
     }
     lane.weights =
@@ -134,7 +134,7 @@ struct TileTotals {
 __device__ inline TileTotals FinishTile(const LaneTile& own,
                                         const Weighing& weighing, bool edited) {
   TileTotals totals;
-  totals.max = cuda_select::MaxOverQuarter(own.max);
+  totals.max = cuda_logits::MaxOverQuarter(own.max);
   totals.sum = weighing.raw && !edited ? own.raw.Scaled(totals.max)
                                        : WeightSum{own.max, own.weights}.Scaled(
                                              totals.max, weighing.scale);
@@ -142,8 +142,8 @@ __device__ inline TileTotals FinishTile(const LaneTile& own,
   for (int distance = 1; distance < kWarpSize / kQuarters; distance *= 2) {
     totals.sum += __shfl_xor_sync(kAllLanes, totals.sum, distance);
   }
-  totals.raw.max = cuda_select::MaxOverWarp(own.raw.max);
-  const float sum = cuda_select::SumOverWarp(own.raw.Scaled(totals.raw.max));
+  totals.raw.max = cuda_logits::MaxOverWarp(own.raw.max);
+  const float sum = cuda_logits::SumOverWarp(own.raw.Scaled(totals.raw.max));
   totals.raw.sum = __any_sync(kAllLanes, own.nan) ? NAN : sum;
   return totals;
 }

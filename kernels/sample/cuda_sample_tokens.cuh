@@ -13,7 +13,7 @@
 
 namespace espalier::cuda_sample {
 
-using cuda_select::kPerLane;
+using cuda_logits::kPerLane;
 
 // What the tiles of a row have come to, in any memory.
 struct TileTable {
@@ -37,8 +37,8 @@ struct LaneTokens {
   float logits[kPerLane];  // edited
 
   __device__ int token(int j) const {
-    return first + j % cuda_select::kPerPiece +
-           j / cuda_select::kPerPiece * kPieceSize;
+    return first + j % cuda_logits::kPerPiece +
+           j / cuda_logits::kPerPiece * kPieceSize;
   }
 };
 
@@ -95,11 +95,11 @@ class RowTokens {
       for (int i = 0; i < kAtOnce; ++i) {
         // The last one stands in, so that no load waits for a decision.
         const int tile = min(first + i * kWarpSize, num_tiles_ - 1);
-        max = fmaxf(max, cuda_select::MaxOf(
+        max = fmaxf(max, cuda_logits::MaxOf(
                              reinterpret_cast<const float4*>(maxima_)[tile]));
       }
     }
-    return cuda_select::MaxOverWarp(max);
+    return cuda_logits::MaxOverWarp(max);
   }
 
   // The last warp, which has the least to do besides: the raw row's log_sum, in
@@ -249,7 +249,7 @@ class RowTokens {
     static_assert(kListSize * sizeof(Element) >=
                   Policy::kThreads * kPerLane * sizeof(uint32_t));
     uint32_t* const within = reinterpret_cast<uint32_t*>(OfBlock().list) +
-                             Warp() * cuda_select::kQuarterSize;
+                             Warp() * cuda_logits::kQuarterSize;
     const float floor = Floor();
     ForEachQuarter(0, num_tiles_, [&](const LaneTokens<T>& tokens) {
       if (Policy::kClusters || cut_ == kAll) {

@@ -33,8 +33,6 @@ namespace espalier {
 namespace cuda_select {
 namespace {
 
-static_assert(CudaSelectLayout::kTileSize == kTileSize);
-static_assert(CudaSelectLayout::kQuarters == kQuarters);
 static_assert(CudaSelectLayout::kColumns == kColumns);
 static_assert(CudaSelectLayout::kEntriesPerCandidate == kEntriesPerCandidate);
 static_assert(CudaSelectLayout::kRowStatsBytes == sizeof(RowStats));
@@ -65,8 +63,8 @@ absl::Status CheckShapes(const CudaSelectInputs& in) {
                            in.vocab_size, " for up to ", in.max_groups,
                            " groups of up to ", in.max_candidates);
   }
-  if (in.num_rows > kMaxCudaSelectRows ||
-      int64_t{in.num_rows} * in.vocab_size > kMaxCudaSelectLogits) {
+  if (in.num_rows > kMaxCudaLogitsRows ||
+      int64_t{in.num_rows} * in.vocab_size > kMaxCudaLogits) {
     return InvalidArgument("too many logits for one call: ", in.num_rows,
                            " rows of ", in.vocab_size);
   }

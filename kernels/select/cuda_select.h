@@ -22,10 +22,10 @@
 
 #include "absl/status/status.h"
 #include "base/cuda.h"
-#include "kernels/logits/score_processors.h"
-#include "kernels/matmul/packed_matrix.h"
+#include "base/dtype.h"
+#include "kernels/logits/candidate.h"
+#include "kernels/logits/cuda_row_edits.h"
 #include "kernels/select/cuda_select_layout.h"
-#include "kernels/select/select.h"
 
 namespace espalier {
 
@@ -45,19 +45,6 @@ struct CudaSelectGroup {
   ScoreDomain domain = ScoreDomain::kLogProbs;
 };
 
-// The edits of a row: edits[begin, end), sorted by token, each once.
-// REQUIRES: tokens in [0, vocab_size).
-struct CudaRowEdits {
-  int begin = 0;
-  int end = 0;
-  float repetition_penalty = 1.0f;
-  bool only_edited = false;  // all other tokens are banned
-};
-
-// Rows of one call: the second dimension of a grid.
-inline constexpr int kMaxCudaSelectRows = 65535;
-// Logits of one call: places and counts of them are 32-bit numbers.
-inline constexpr int64_t kMaxCudaSelectLogits = 0x7FFFFFFF;
 // Up to so many groups, if narrow and without edits, may be chosen faster: then
 // bounds near the truth pay.
 inline constexpr int kMaxFewCudaSelectGroups = 16;
@@ -113,7 +100,7 @@ int SameCudaSelectRows(const CudaSelectInputs& inputs,
 // REQUIRES: all inputs but the logits are complete at the last barrier of the
 // stream, as in a step (GridDependency::kReadsEarly).
 // Errors: kInvalidArgument if a shape is impossible, or there are more than
-// kMaxCudaSelectRows rows or kMaxCudaSelectLogits; kInternal if a launch is
+// kMaxCudaLogitsRows rows or kMaxCudaLogits; kInternal if a launch is
 // refused.
 absl::Status CudaSelect(const CudaSelectInputs& inputs,
                         const CudaSelectOutputs& outputs, void* scratch,

@@ -18,13 +18,17 @@
 #include "base/status.h"
 #include "kernels/cuda_kernel_support.cuh"
 #include "kernels/logits/cuda_row_pieces.cuh"
-#include "kernels/logits/cuda_row_tiles.cuh"
 #include "kernels/select/cuda_select_cut.cuh"
 #include "kernels/select/cuda_select_finish.cuh"
 #include "kernels/select/cuda_select_steps.h"
+#include "kernels/select/cuda_select_tiles.cuh"
 
 namespace espalier::cuda_select {
 namespace {
+
+using cuda_logits::LanePiece;
+using cuda_logits::LoadOnce;
+using cuda_logits::LoadPiece;
 
 struct ClusterPolicy {
   // A group of the largest size has a part of the device of its own (a

@@ -2,8 +2,8 @@
 // are kept out of the maxima, and what a chosen element says of itself.
 #pragma once
 
-#include "kernels/logits/cuda_row_tiles.cuh"
 #include "kernels/select/cuda_select_row.cuh"
+#include "kernels/select/cuda_select_tiles.cuh"
 
 namespace espalier::cuda_select {
 

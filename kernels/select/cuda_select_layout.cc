@@ -1,9 +1,13 @@
 #include "kernels/select/cuda_select_layout.h"
 
+#include "kernels/logits/cuda_tile_shape.h"
+
 namespace espalier {
 
+using cuda_logits::kQuarters;
+
 CudaSelectLayout::CudaSelectLayout(const CudaSelectBounds& bounds)
-    : num_tiles((bounds.vocab_size + kTileSize - 1) / kTileSize) {
+    : num_tiles(cuda_logits::NumTiles(bounds.vocab_size)) {
   const size_t rows = bounds.num_rows;
   const size_t tiles = rows * num_tiles;
   maxima = layout.Add("maxima", tiles * kQuarters, sizeof(float));

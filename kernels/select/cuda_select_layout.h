@@ -38,9 +38,6 @@ struct CudaSelectPlace {
 struct CudaSelectLayout {
   explicit CudaSelectLayout(const CudaSelectBounds& bounds);
 
-  // Of a row that is read in tiles.
-  static constexpr int kTileSize = 1024;
-  static constexpr int kQuarters = 4;  // of a tile
   // Of a row of a wide group: maxima for a first threshold.
   static constexpr int kColumns = 32;
   // Entries that a wide group has room for, in multiples of its candidates.

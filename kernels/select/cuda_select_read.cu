@@ -3,11 +3,14 @@
 #include <algorithm>
 
 #include "kernels/logits/cuda_row_pieces.cuh"
-#include "kernels/logits/cuda_row_tiles.cuh"
 #include "kernels/select/cuda_select_steps.h"
+#include "kernels/select/cuda_select_tiles.cuh"
 
 namespace espalier::cuda_select {
 namespace {
+
+using cuda_logits::LanePiece;
+using cuda_logits::LoadPiece;
 
 struct ReadPolicy {
   // Warps work alone; eight make a block whose end is cheap to wait for.

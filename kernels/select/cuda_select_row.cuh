@@ -1,35 +1,36 @@
-// What the kernels of selection share: how a row is cut into pieces, what is
-// known of a row once it has been read, and what an element's score is.
-//
-// A row is read as tiles of 1,024 logits, each by one warp, and of a tile
-// remain the sum of its exponentials and the maxima of its four quarters. All
-// that follows needs only those, and the few quarters whose maximum says that
-// they hold a good token. Tiles are fixed pieces of a row and are summed in a
-// fixed order, so how a launch spreads them over the device changes no bit.
+// What the kernels of selection share: what is known of a row once it has been
+// read, and what an element's score is. Rows are read as
+// kernels/logits/cuda_row_logits.cuh says.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "base/cuda_launch.cuh"
+#include "kernels/logits/cuda_row_logits.cuh"
 #include "kernels/logits/score_key.h"
 #include "kernels/select/cuda_select.h"
 
 namespace espalier::cuda_select {
 
-constexpr int kWarpSize = 32;
-constexpr unsigned kAllLanes = 0xFFFFFFFFu;
-constexpr int kPieceSize = 512;  // 16 logits a lane, loaded at once
-constexpr int kTileSize = 1024;
-constexpr int kQuarters = 4;  // of a tile, 8 lanes each
-constexpr int kQuarterSize = kTileSize / kQuarters;
+using cuda_logits::kAllLanes;
+using cuda_logits::kPerLane;
+using cuda_logits::kPerPiece;
+using cuda_logits::kPieceSize;
+using cuda_logits::kQuarters;
+using cuda_logits::kQuarterSize;
+using cuda_logits::kTileSize;
+using cuda_logits::kWarpSize;
+using cuda_logits::LaneLogits;
+using cuda_logits::LaneToken;
+using cuda_logits::MinusInf;
+using cuda_logits::RowLogits;
+
 constexpr int kColumns = 32;  // maxima of a row for a first threshold
 // Entries that a wide group has room for, in multiples of m.
 constexpr int kEntriesPerCandidate = 4;
 // Up to this many candidates one block finishes a group by itself.
 constexpr int kMaxNarrow = kMaxNarrowCudaSelect;
-
-__device__ inline float MinusInf() { return -__int_as_float(0x7F800000); }
 
 // A row's softmax, and what its sequence has summed up to.
 struct RowStats {
@@ -98,87 +99,6 @@ __device__ __noinline__ inline bool HasToken(const TokenEdit* edits, int begin,
   }
   return false;
 }
-
-// The logits of one row in memory, and where a quarter's are. T is float, or
-// uint16_t for the bits of bfloat16.
-template <typename T>
-class RowLogits {
- public:
-  __device__ RowLogits(const T* logits, int vocab_size)
-      : vocab_size_(vocab_size), logits_(logits) {}
-
-  __device__ int vocab_size() const { return vocab_size_; }
-  __device__ T Raw(int token) const { return logits_[token]; }
-  __device__ static float ToFloat(T raw) {
-    if constexpr (sizeof(T) == 4) {
-      return raw;
-    } else {
-      return __uint_as_float(uint32_t{raw} << 16);
-    }
-  }
-  // NaN counts as -inf.
-  __device__ static float Clean(T raw) {
-    const float x = ToFloat(raw);
-    return x == x ? x : MinusInf();
-  }
-  __device__ float Logit(int token) const { return Clean(Raw(token)); }
-  // Whether four consecutive logits of a quarter's tile can be loaded at once,
-  // and that.
-  __device__ bool LoadsFour(int quarter) const {
-    return reinterpret_cast<uintptr_t>(logits_) % sizeof(Four) == 0 &&
-           (quarter / kQuarters + 1) * kTileSize <= vocab_size_;
-  }
-  __device__ void LoadFour(int token, T* to) const {
-    const Four four = *reinterpret_cast<const Four*>(logits_ + token);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) to[i] = four.values[i];
-  }
-  // kSize of them, all waited for together: token_of(i) may be beyond the row's
-  // end, where -inf is.
-  template <int kSize, typename TokenOf>
-  __device__ void Logits(const TokenOf& token_of,
-                         float (&values)[kSize]) const {
-    T raw[kSize];
-#pragma unroll
-    for (int i = 0; i < kSize; ++i) {
-      raw[i] = Raw(min(token_of(i), vocab_size_ - 1));
-    }
-#pragma unroll
-    for (int i = 0; i < kSize; ++i) {
-      values[i] = token_of(i) < vocab_size_ ? Clean(raw[i]) : MinusInf();
-    }
-  }
-
-  // Which quarter a token is in: those that the same 8 lanes read, 16 bytes a
-  // lane and load.
-  __device__ static int QuarterOf(int token) {
-    return token / kTileSize * kQuarters + (token >> kRunBits) % kQuarters;
-  }
-  // The i-th token of a quarter's part of the tile's first piece; in the second
-  // one are the tokens kPieceSize further.
-  __device__ static int TokenIn(int quarter, int i) {
-    const int run = i >> kRunBits;
-    return quarter / kQuarters * kTileSize +
-           ((run * kQuarters + quarter % kQuarters) << kRunBits) +
-           (i & ((1 << kRunBits) - 1));
-  }
-  // Of a token among all of its quarter, in their order.
-  __device__ static int IndexIn(int token) {
-    const int run = token % kTileSize >> kRunBits;
-    return run / kQuarters << kRunBits | (token & ((1 << kRunBits) - 1));
-  }
-
- private:
-  struct alignas(4 * sizeof(T)) Four {
-    T values[4];
-  };
-
-  // Log of the length of a quarter's runs of consecutive tokens.
-  static constexpr int kRunBits = sizeof(T) == 4 ? 5 : 6;
-
-  int vocab_size_;
-  const T* logits_;
-};
 
 // One row, as the steps after the reading see it.
 template <typename T>
@@ -273,50 +193,6 @@ class RowView : public RowLogits<T> {
   CudaRowEdits row_edits_;
   const TokenEdit* edits_;
   float* maxima_;
-};
-
-// A lane's logits of a quarter, of both pieces of the tile, as loaded: nothing
-// is made of them until all are on their way.
-constexpr int kPerLane = kQuarterSize / kWarpSize;
-constexpr int kPerPiece = kPerLane / 2;
-static_assert(kTileSize == 2 * kPieceSize);
-
-template <typename T>
-__device__ int LaneToken(int quarter, int i) {
-  const int lane = threadIdx.x % kWarpSize;
-  return RowLogits<T>::TokenIn(quarter, lane * kPerPiece) + i % kPerPiece +
-         i / kPerPiece * kPieceSize;
-}
-
-template <typename T>
-struct LaneLogits {
-  int first;  // token
-  alignas(16) T raw[kPerLane];
-
-  LaneLogits() = default;
-  __device__ LaneLogits(const RowLogits<T>& row, int quarter)
-      : first(LaneToken<T>(quarter, 0)) {
-    if (row.LoadsFour(quarter)) {
-#pragma unroll
-      for (int i = 0; i < kPerLane; i += kPerPiece) {
-        row.LoadFour(token(i), raw + i);
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kPerLane; ++i) {
-        raw[i] = row.Raw(min(token(i), row.vocab_size() - 1));
-      }
-    }
-  }
-
-  __device__ int token(int i) const {
-    return first + i % kPerPiece + i / kPerPiece * kPieceSize;
-  }
-  // May be NaN; -inf beyond the row's end.
-  __device__ float value(const RowLogits<T>& row, int i) const {
-    return token(i) < row.vocab_size() ? RowLogits<T>::ToFloat(raw[i])
-                                       : MinusInf();
-  }
 };
 
 // Offers token `token` if its score is not below `cut` and it has no edit.

@@ -14,7 +14,7 @@ namespace espalier::cuda_select {
 
 // Of a row: Params::tiles.
 inline int NumTiles(const CudaSelectInputs& inputs) {
-  return (inputs.vocab_size + kTileSize - 1) / kTileSize;
+  return cuda_logits::NumTiles(inputs.vocab_size);
 }
 
 // The whole selection in one launch, where there are few groups and no edits

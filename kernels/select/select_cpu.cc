@@ -1,55 +1,22 @@
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <span>
 #include <vector>
 
 #include "base/check.h"
 #include "kernels/float_limits.h"
 #include "kernels/logits/best_tokens.h"
-#include "kernels/logits/row_block.h"
-#include "kernels/logits/running_log_sum.h"
+#include "kernels/logits/row_scan.h"
 #include "kernels/logits/score_key.h"
 #include "kernels/select/select.h"
 
 namespace espalier {
 namespace {
 
-// 4 KiB: a block, and the two copies that it may need, stay in a first-level
-// cache of 32 KiB, and the work between blocks is small against their own.
-constexpr int kBlockSize = 1024;
-
-// A run of a row as row_block.h wants it: whole chunks, no NaN.
-struct Block {
-  const float* values;
-  int size;
-  float max;
-};
-
-float NanAsMinusInf(float value) { return std::isnan(value) ? -kInf : value; }
-
-// The block of `row` that starts at `begin`, in place where it can be. `copy`
-// holds it where it cannot: the last one, filled up with -inf, and one that
-// contains NaN.
-Block ReadBlock(std::span<const float> row, int begin, float* copy) {
-  const int left = static_cast<int>(row.size()) - begin;
-  const float* values = row.data() + begin;
-  if (left >= kBlockSize) {
-    const BlockMax max = MaxOfBlock(values, kBlockSize);
-    if (!max.maybe_nan) return {values, kBlockSize, max.max};
-  }
-  const int count = std::min(left, kBlockSize);
-  const int size = (count + kChunkSize - 1) / kChunkSize * kChunkSize;
-  std::transform(values, values + count, copy, NanAsMinusInf);
-  std::fill(copy + count, copy + size, -kInf);
-  return {copy, size, MaxOfBlock(copy, size).max};
-}
-
 // What the choice is by: the block with its edits made, in `copy` if it has
 // any. Takes them off the front of `edits`. In kLogProbs an edited score is
 // known only after the whole row is read, so the token stays out for now.
-Block ApplyEdits(const Block& block, int begin, const RowOptions& options,
-                 std::span<const TokenEdit>& edits, float* copy) {
+RowBlock ApplyEdits(const RowBlock& block, int begin, const RowOptions& options,
+                    std::span<const TokenEdit>& edits, float* copy) {
   const TokenId end = begin + block.size;
   const bool has_edits = !edits.empty() && edits.front().token < end;
   if (!has_edits && !options.only_edited) return block;
@@ -70,42 +37,14 @@ Block ApplyEdits(const Block& block, int begin, const RowOptions& options,
   return {copy, block.size, MaxOfBlock(copy, block.size).max};
 }
 
-void AddBest(const Block& block, TokenId first_token, BestTokens& best) {
-  if (!(block.max > best.threshold())) return;
-  for (int begin = 0; begin < block.size; begin += kChunkSize) {
-    ChunkMask found =
-        FirstAbove(block.values, begin, block.size, best.threshold());
-    begin = found.begin;
-    for (; found.mask != 0; found.mask &= found.mask - 1) {
-      const int i = begin + std::countr_zero(found.mask);
-      best.Add(block.values[i], first_token + i);
-    }
-  }
-}
-
-struct LogSoftmax {
-  float max;
-  float log_sum;
-
-  // The difference of equal infinities counts as 0 (select.h).
-  float LogProb(float logit) const {
-    const float difference = logit == max ? 0.0f : NanAsMinusInf(logit) - max;
-    return difference - log_sum;
-  }
-};
-
 // The pass over the row.
 LogSoftmax ScanRow(std::span<const float> logits, const RowOptions& options,
                    BestTokens& best) {
-  RunningLogSum sum;
   std::span<const TokenEdit> edits = options.edits;
-  float clean[kBlockSize], edited[kBlockSize];
-  for (int begin = 0; begin < std::ssize(logits); begin += kBlockSize) {
-    const Block raw = ReadBlock(logits, begin, clean);
-    sum.Add(raw.values, raw.size, raw.max);
-    AddBest(ApplyEdits(raw, begin, options, edits, edited), begin, best);
-  }
-  return {sum.max(), sum.log_sum()};
+  float edited[kRowBlockSize];
+  return ScanRow(logits, best, [&](const RowBlock& block, int begin) {
+    return ApplyEdits(block, begin, options, edits, edited);
+  });
 }
 
 // Whether a token may be left out of the row's answer.

@@ -328,7 +328,7 @@ CudaLlamaOptions WithBounds(CudaLlamaOptions options, int vocab_size) {
   constexpr int64_t kEnoughLogits = (int64_t{1} << 30) / sizeof(float);
   constexpr int64_t kFewestLines = 256;
   if (options.max_logits == 0) {
-    const int64_t most = std::min(options.max_tokens, kMaxCudaSelectRows);
+    const int64_t most = std::min(options.max_tokens, kMaxCudaLogitsRows);
     options.max_logits = static_cast<int>(std::min(
         most, std::max(kFewestLines, kEnoughLogits / std::max(vocab_size, 1))));
   }

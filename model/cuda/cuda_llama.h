@@ -38,7 +38,7 @@ struct CudaLlamaOptions {
   int max_tokens = 4096;
   // Lines of logits: of beams, samples and scored lines of prompts. 0 stands
   // for as many as 1 GiB of logits holds, but 256 at least, up to max_tokens
-  // and kMaxCudaSelectRows.
+  // and kMaxCudaLogitsRows.
   int max_logits = 0;
   // Of attention's work; 0 stands for as many as divide any call well.
   int max_attention_items = 0;

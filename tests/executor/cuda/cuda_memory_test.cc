@@ -25,12 +25,12 @@ int LinesOf(int max_tokens, int vocab_size, int max_logits = 0) {
 TEST(CudaLlamaOptionsTest, LogitsTakeAGibibyteUnlessMoreAreAskedFor) {
   EXPECT_EQ(LinesOf(8192, 128256), 2092);
   EXPECT_EQ(LinesOf(16384, 151936), 1766);
-  EXPECT_LE(int64_t{LinesOf(16384, 151936)} * 151936, kMaxCudaSelectLogits);
+  EXPECT_LE(int64_t{LinesOf(16384, 151936)} * 151936, kMaxCudaLogits);
   EXPECT_EQ(LinesOf(2048, 6000), 2048);
   EXPECT_EQ(LinesOf(128, 151936), 128);
   EXPECT_EQ(LinesOf(2048, 1 << 22), 256);
   EXPECT_EQ(LinesOf(8192, 128256, 5000), 5000);
-  EXPECT_EQ(LinesOf(65536, 4096), kMaxCudaSelectRows);
+  EXPECT_EQ(LinesOf(65536, 4096), kMaxCudaLogitsRows);
 }
 
 TEST(CudaStepLimitsTest, TablesAreOfSlotsAndAFewRowsMore) {

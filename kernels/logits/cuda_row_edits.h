@@ -1,0 +1,25 @@
+// What kernels are told of rows of logits on the device, and how many rows they
+// take.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/logits/score_processors.h"
+
+namespace espalier {
+
+// The edits of a row: edits[begin, end), sorted by token, each once.
+// REQUIRES: tokens in [0, vocab_size).
+struct CudaRowEdits {
+  int begin = 0;
+  int end = 0;
+  float repetition_penalty = 1.0f;
+  bool only_edited = false;  // all other tokens are banned
+};
+
+// Rows of one call: the second dimension of a grid.
+inline constexpr int kMaxCudaLogitsRows = 65535;
+// Logits of one call: places and counts of them are 32-bit numbers.
+inline constexpr int64_t kMaxCudaLogits = 0x7FFFFFFF;
+
+}  // namespace espalier

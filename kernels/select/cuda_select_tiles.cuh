@@ -1,0 +1,84 @@
+// What the tiles of a row come to in selection: its softmax, and the best
+// maxima that each lane of a warp has of it.
+#pragma once
+
+#include "kernels/logits/cuda_row_tiles.cuh"
+#include "kernels/select/cuda_select_row.cuh"
+
+namespace espalier::cuda_select {
+
+using cuda_logits::kBatch;
+using cuda_logits::kBatchStride;
+using cuda_logits::LogSum;
+using cuda_logits::MaxOf;
+using cuda_logits::MaxOverQuarter;
+using cuda_logits::MaxOverWarp;
+using cuda_logits::QuarterMaxima;
+using cuda_logits::SumOverWarp;
+using cuda_logits::TileBatch;
+
+// What a row's tiles have come to, in any memory.
+struct RowTiles {
+  const float* maxima;  // [tiles, 4]
+  const float* sums;    // [tiles]
+  int tiles;
+};
+
+__device__ inline RowTiles TilesOf(const Params& p, int row) {
+  return {p.scratch.maxima + size_t(row) * p.tiles * kQuarters,
+          p.scratch.sums + size_t(row) * p.tiles, p.tiles};
+}
+
+// One warp: the row's softmax from its tiles, and each lane's maxima, of which
+// `batch` are the first. A dead row comes out as one that offers nothing.
+__device__ inline RowStats SumTiles(const RowTiles& row, float cum,
+                                    TileBatch& batch, QuarterMaxima& own) {
+  const int lane = threadIdx.x % kWarpSize;
+  const auto load_sums = [&](int first, float(&to)[kBatch]) {
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      to[i] = row.sums[min(first + i * kWarpSize, row.tiles - 1)];
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      if (first + i * kWarpSize >= row.tiles) to[i] = 0;
+    }
+  };
+  RowStats stats;
+  stats.cum = cum;
+  LogSum total;
+  float batch_sums[kBatch];
+  batch = TileBatch(row.maxima, lane, row.tiles);
+  load_sums(lane, batch_sums);
+  batch.AddTo(own);
+  batch.AddTo(total, batch_sums);
+#pragma unroll 1
+  for (int first = lane + kBatchStride; first < row.tiles;
+       first += kBatchStride) {
+    const TileBatch more(row.maxima, first, row.tiles);
+    load_sums(first, batch_sums);
+    more.AddTo(own);
+    more.AddTo(total, batch_sums);
+  }
+  const float top = MaxOverWarp(total.max);
+  stats.log_sum = logf(SumOverWarp(total.Scaled(top)));
+  // A dead row's tiles are from another step.
+  if (stats.cum > MinusInf()) stats.max = top;
+  return stats;
+}
+
+// One warp: the same maxima, read again.
+__device__ inline QuarterMaxima ReadMaxima(const float* row_maxima, int tiles,
+                                           TileBatch& batch) {
+  const int lane = threadIdx.x % kWarpSize;
+  QuarterMaxima own;
+  batch = TileBatch(row_maxima, lane, tiles);
+  batch.AddTo(own);
+#pragma unroll 1
+  for (int first = lane + kBatchStride; first < tiles; first += kBatchStride) {
+    TileBatch(row_maxima, first, tiles).AddTo(own);
+  }
+  return own;
+}
+
+}  // namespace espalier::cuda_select

@@ -3,10 +3,11 @@
 
     tools/check_layers.py [ROOT]
 
-The rooms and their floors are those of the picture in docs/architecture.md:
-the first fenced block with a line " floor 1   ...". A file belongs to the room
-with the longest name that its path begins with, and every folder with sources
-must belong to one. Tests, benchmarks and tools may include anything.
+The rooms and their floors are those of the pictures in docs/architecture.md,
+the fenced blocks with lines " floor 1   ...". A floor 2.3 is inside a room of
+floor 2: other rooms of floor 2 stand beside all of it. A file belongs to the
+room with the longest name that its path begins with, and every folder with
+sources must belong to one. Tests, benchmarks and tools may include anything.
 """
 
 import re
@@ -17,27 +18,30 @@ from pathlib import Path
 SOURCES = {".h", ".cc", ".cu", ".cuh"}
 UNCHECKED = {"tests", "benchmarks", "tools", "build", ".git"}
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
-ROOM = re.compile(r"^ (?:floor (\d+) +| {10,})([a-z_]+(?:/[a-z_]+)*/)(?: |$)")
+ROOM = re.compile(r"^ (?:floor ([\d.]+) +| {10,})([a-z_]+(?:/[a-z_]+)*/)(?: |$)")
+
+Floor = tuple[int, ...]
 
 
-def read_floors(text: str) -> dict[str, int]:
-    """The floor of each room of the picture in `text`, by the room's name."""
+def read_floors(text: str) -> dict[str, Floor]:
+    """The floor of each room of the pictures in `text`, by the room's name."""
+    floors: dict[str, Floor] = {}
     for block in re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        floors: dict[str, int] = {}
         floor = None
         for line in block.splitlines():
             match = ROOM.match(line)
             if not match:
                 continue
-            floor = int(match[1]) if match[1] else floor
+            if match[1]:
+                floor = tuple(int(part) for part in match[1].split("."))
             if floor is not None:
                 floors[match[2]] = floor
-        if 1 in floors.values():
-            return floors
-    raise ValueError("no picture of rooms with their floors")
+    if (1,) not in floors.values():
+        raise ValueError("no picture of rooms with their floors")
+    return floors
 
 
-def room_of(path: str, floors: dict[str, int]) -> str | None:
+def room_of(path: str, floors: dict[str, Floor]) -> str | None:
     rooms = [room for room in floors if path.startswith(room)]
     return max(rooms, key=len, default=None)
 
@@ -49,6 +53,14 @@ def files_of(root: Path) -> list[str]:
                                 capture_output=True, text=True).stdout
         return [name for name in listed.split("\0") if (root / name).is_file()]
     return [path.relative_to(root).as_posix() for path in root.rglob("*")]
+
+
+def where(other: str, room: str, floors: dict[str, Floor]) -> str:
+    """Where `other` is, seen from `room`."""
+    own, its = floors[room], floors[other]
+    if own[0] == its[0] and room.split("/")[0] != other.split("/")[0]:
+        return "beside"
+    return "below" if its < own else "above" if its > own else "beside"
 
 
 def find_faults(root: Path) -> list[str]:
@@ -67,10 +79,12 @@ def find_faults(root: Path) -> list[str]:
             continue
         for included in INCLUDE.findall((root / path).read_text()):
             other = room_of(included, floors)
-            if other is None or other == room or floors[other] < floors[room]:
+            if other is None or other == room:
                 continue
-            way = "beside it" if floors[other] == floors[room] else "above it"
-            faults.append(f"{path}: includes {included}; {other} is {way}")
+            way = where(other, room, floors)
+            if way != "below":
+                faults.append(
+                    f"{path}: includes {included}; {other} is {way} it")
     return faults
 
 

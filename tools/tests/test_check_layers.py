@@ -24,6 +24,13 @@ $ not the picture
            right/          the other
  floor 1   base/           what all use
 ```
+
+Inside of one:
+
+```
+ floor 2.2 right/upper/
+ floor 2.1 right/
+```
 """
 
 
@@ -34,7 +41,7 @@ class CheckLayersTest(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.root = pathlib.Path(directory.name)
         self.write("docs/architecture.md", PICTURE)
-        for room in ("top", "left/inner", "right", "base"):
+        for room in ("top", "left/inner", "right/upper", "right", "base"):
             self.write(f"{room}/a.h", "")
 
     def write(self, path, text):
@@ -63,12 +70,24 @@ class CheckLayersTest(unittest.TestCase):
             ["left/b.h: includes left/inner/a.h; left/inner/ is beside it",
              "right/b.cu: includes left/inner/a.h; left/inner/ is beside it"])
 
+    def test_floors_inside_a_room_are_beside_its_neighbours(self):
+        self.write("right/upper/b.h", '#include "right/a.h"\n')
+        self.write("right/b.h", '#include "right/upper/a.h"\n')
+        self.write("right/upper/c.h", '#include "left/a.h"\n')
+        self.write("left/b.h", '#include "right/upper/a.h"\n')
+        self.write("top/b.h", '#include "right/upper/a.h"\n')
+        self.assertEqual(
+            self.faults(),
+            ["left/b.h: includes right/upper/a.h; right/upper/ is beside it",
+             "right/b.h: includes right/upper/a.h; right/upper/ is above it",
+             "right/upper/c.h: includes left/a.h; left/ is beside it"])
+
     def test_picture_and_folders_agree(self):
         self.write("attic/a.h", "")
-        (self.root / "right/a.h").unlink()
-        (self.root / "right").rmdir()
+        (self.root / "left/inner/a.h").unlink()
+        (self.root / "left/inner").rmdir()
         self.assertEqual(self.faults(),
-                         ["docs/architecture.md: there is no right/",
+                         ["docs/architecture.md: there is no left/inner/",
                           "attic/a.h: in no room of docs/architecture.md"])
 
     def test_the_project_has_no_fault(self):

@@ -53,6 +53,7 @@
 
 namespace espalier {
 
+class EngineCore;    // batcher/engine_core.h
 class StepExecutor;  // exec_request/step_executor.h
 
 class Engine {
@@ -104,11 +105,10 @@ class Engine {
  private:
   static constexpr char kShutDown[] = "the engine is shut down";
 
-  class Core;
-  explicit Engine(std::shared_ptr<Core> core);
+  explicit Engine(std::shared_ptr<EngineCore> core);
   void EndRequests();
 
-  std::shared_ptr<Core> core_;  // null after a move
+  std::shared_ptr<EngineCore> core_;  // null after a move
 };
 
 }  // namespace espalier

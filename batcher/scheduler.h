@@ -2,10 +2,9 @@
 // writes step plans and applies their results; plain state without threads,
 // clocks or I/O, so that continuous batching can be tested step by step.
 //
-// A request waits, is admitted when its worst case can be promised (of pages,
-// and of what else the executor has limits for: StepLimits), feeds its prompt
-// in chunks, decodes, and is answered. It joins and leaves at any step, and
-// nothing about its result depends on the others.
+// A request waits, is admitted when its worst case fits (admission.h), feeds
+// its prompt in chunks, decodes, and is answered. It joins and leaves at any
+// step, and nothing about its result depends on the others.
 //
 // Each plan has a budget of tokens. Live beams come first, every one of them;
 // then prompts of running requests, in order of admission; then waiting
@@ -28,18 +27,15 @@
 //   }
 #pragma once
 
-#include <deque>
 #include <functional>
-#include <list>
 #include <memory>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "batcher/admission.h"
 #include "batcher/engine_figures.h"
 #include "batcher/engine_options.h"
-#include "batcher/too_few_pages.h"
+#include "batcher/plans_in_flight.h"
 #include "beam/beam_group.h"
 #include "beam/prepared_request.h"
 #include "beam/search_watcher.h"
@@ -48,7 +44,6 @@
 #include "exec_request/step_plan.h"
 #include "pages/page_pool.h"
 #include "request/request.h"
-#include "trace/trace.h"
 
 namespace espalier {
 
@@ -90,42 +85,19 @@ class Scheduler {
   void Cancel(RequestId id, const absl::Status& why);
   void CancelAll(const absl::Status& why);
 
-  int num_waiting() const { return static_cast<int>(waiting_.size()); }
+  int num_waiting() const { return waiting_.size(); }
   int num_running() const { return static_cast<int>(running_.size()); }
   const PagePool& pool() const { return pool_; }
   const SchedulerFigures& figures() const { return figures_; }
 
  private:
-  // What a request takes of an executor's limits in a step, at worst.
-  struct Needs {
-    int64_t num_edits = 0;       // of scores
-    int64_t num_candidates = 0;  // of its answer
-    int64_t num_best = 0;        // tokens reported beside these
-  };
-  struct Waiting {
-    RequestId id;
-    PreparedRequest prepared;
-    Needs needs;
-    Done done;
-    std::unique_ptr<SearchWatcher> watcher;  // null if nobody watches
-  };
   struct Running {
     std::unique_ptr<BeamGroup> group;
-    Needs needs;
+    RequestNeeds needs;
     Done done;
     std::unique_ptr<SearchWatcher> watcher;  // null if nobody watches
     bool is_known = false;  // to the executor: a plan has named it
   };
-  // What is remembered of a plan until it is answered.
-  struct PlanInFlight {
-    std::vector<RequestId> requests;  // that run in it
-    std::vector<RequestId> asked;     // for answers, in the plan's order
-    size_t num_selections = 0;        // of `asked`; the rest goes on by itself
-    // Whose prompt is scored, and how many tokens of it.
-    std::vector<std::pair<RequestId, size_t>> scored;
-    int num_page_copies = 0;
-  };
-
   // What a plan feeds.
   struct PlanCounts {
     int64_t num_prompt_tokens = 0;
@@ -151,48 +123,38 @@ class Scheduler {
   void PlanGroup(Running& running, StepPlan* plan, Budget* budget);
   void Admit(StepPlan* plan, Budget* budget);
   // Throws std::bad_alloc, and then `next` is unchanged but for its request.
-  void Start(Waiting& next, PageReservation pages);
-  Needs NeedsOf(const PreparedRequest& prepared) const;
-  // Removes the first that waits.
-  Waiting TakeWaiting();
-  bool CanAdmit(const Waiting& next) const;
-  // Errors: kResourceExhausted if the request fits not even alone.
-  absl::Status CheckFits(const Request& request, const Needs& needs) const;
+  void Start(WaitingRequest& next);
+  // Of all that run.
+  RequestNeeds NeedsOfRunning() const;
   void Remember(const StepPlan& plan);
   // Null if it does not run, or not any more. Fast for ids in the order of
   // `running_`, which is that of plans.
   Running* Find(RequestId id);
-  // Whether `result` has an answer for everything that `plan` asked.
-  absl::Status CheckAnswers(const PlanInFlight& plan,
-                            const StepResult& result) const;
   void TakeScoring(const ScoringResult& result, size_t num_tokens);
   void AdvanceGroup(const SelectionResult& result);
   void Advance(Running& running, const SelectionResult& result);
   void Finish(Running& running, absl::StatusOr<Result> result);
   void EraseFinished();
   // Counts the step that runs now, when all answers before it are there.
-  void CountStep(const PlanInFlight& plan);
-  std::vector<const PageTable*> Tables() const;
-  std::vector<const PageRef*> Tails() const;
+  void CountStep();
   void Validate(const StepPlan& plan) const;
 
   // Constant after construction.
   const SchedulerOptions options_;
-  const StepLimits limits_;
-  const int max_step_tokens_;  // within the limits
   const int vocab_size_;
+  const int max_logits_;              // of a step
   const absl::Status out_of_memory_;  // made while there is some
 
   PagePool pool_;  // before the groups: it outlives them
+  const Admission admission_;
   SequenceIdSource sequence_ids_;
-  std::list<Waiting> waiting_;  // in order of arrival
-  std::unordered_map<RequestId, std::list<Waiting>::iterator> waiting_by_id_;
-  std::vector<Running> running_;        // in order of admission
-  size_t found_ = 0;                    // index behind the one found last
-  StepPlan next_plan_;                  // forks and ended sequences so far
-  std::vector<RequestId> planned_;      // requests of the plan being written
-  PlanCounts planned_counts_;           // of it; its continuations are not in
-  std::deque<PlanInFlight> in_flight_;  // oldest first
+  WaitingRequests waiting_;
+  std::vector<Running> running_;    // in order of admission
+  size_t found_ = 0;                // index behind the one found last
+  StepPlan next_plan_;              // forks and ended sequences so far
+  std::vector<RequestId> planned_;  // requests of the plan being written
+  PlanCounts planned_counts_;       // of it; its continuations are not in
+  PlansInFlight in_flight_;
   SchedulerFigures figures_;
 };
 

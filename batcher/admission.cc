@@ -1,0 +1,161 @@
+#include "batcher/admission.h"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "base/status.h"
+#include "base/wording.h"
+#include "beam/group_pages.h"
+#include "beam/selection_options.h"
+#include "pages/page_table.h"
+
+namespace espalier {
+namespace {
+
+// The field of the request format that NumSequences is of.
+std::string_view CountName(const GenerationParams& params) {
+  return IsBeamSearch(params) ? "num_beams"
+         : params.best_of     ? "best_of"
+                              : "num_return_sequences";
+}
+
+// What it is that needs so much, under the names of the request format.
+std::string DescribeSize(const Request& request) {
+  const GenerationParams& params = request.params;
+  return Concat(Counted(request.prompt_tokens.size(), "prompt token"), ", ",
+                CountName(params), " ", NumSequences(params),
+                ", max_new_tokens ", *params.max_new_tokens);
+}
+
+// What to change of a request that needs too many pages: what is above its
+// least, unless the prompt alone takes them.
+std::string HowToFit(const Request& request, const PagePool& pool) {
+  const int64_t num_prompt_tokens = request.prompt_tokens.size();
+  const bool many = NumSequences(request.params) > 1;
+  const bool longer = *request.params.max_new_tokens > 1;
+  if (WorstCasePages(num_prompt_tokens, num_prompt_tokens, 1,
+                     pool.page_size()) > pool.num_pages() ||
+      (!many && !longer)) {
+    return "shorten the prompt";
+  }
+  return Concat("lower ", many ? CountName(request.params) : "",
+                many && longer ? " or " : "", longer ? "max_new_tokens" : "");
+}
+
+absl::Status TooFewPages(const Request& request, int64_t needed,
+                         const PagePool& pool) {
+  absl::Status error = ResourceExhausted(
+      "the request can never fit: it needs ", Counted(needed, "page"), " of ",
+      Counted(pool.page_size(), "token"), " at worst (", DescribeSize(request),
+      "), there are ", pool.num_pages(), "; ", HowToFit(request, pool));
+  error.SetPayload(kTooFewPages, absl::Cord());
+  return error;
+}
+
+}  // namespace
+
+RequestNeeds& RequestNeeds::operator+=(const RequestNeeds& other) {
+  num_pages += other.num_pages;
+  num_sequences += other.num_sequences;
+  num_edits += other.num_edits;
+  num_candidates += other.num_candidates;
+  num_best += other.num_best;
+  return *this;
+}
+
+Admission::Admission(const ModelDescription& model,
+                     const SchedulerOptions& options, const PagePool* pool)
+    : limits_(model.limits),
+      max_step_tokens_(
+          std::min(options.max_step_tokens, limits_.max_step_tokens)),
+      max_running_(options.max_running),
+      vocab_size_(model.vocab_size),
+      pool_(pool) {}
+
+RequestNeeds Admission::NeedsOf(const PreparedRequest& prepared) const {
+  const Request& request = prepared.request;
+  RequestNeeds needs = {
+      .num_pages = GroupPages::WorstCase(request, pool_->page_size()),
+      .num_sequences = NumSequences(request.params),
+      .num_edits = WorstCaseEdits(prepared, vocab_size_),
+      .num_candidates = MaxCandidates(prepared, vocab_size_)};
+  needs.num_best = needs.num_candidates * request.params.logprobs.value_or(0);
+  return needs;
+}
+
+absl::Status Admission::CheckFits(const Request& request,
+                                  const RequestNeeds& needs) const {
+  if (needs.num_pages > pool_->num_pages()) {
+    return TooFewPages(request, needs.num_pages, *pool_);
+  }
+  const std::string sizes = Concat(
+      " in a step at worst (", DescribeSize(request), "), there is room for ");
+  if (needs.num_edits > limits_.max_score_edits) {
+    return ResourceExhausted(
+        "the request can never fit: its penalties and bans edit ",
+        needs.num_edits, " scores", sizes, limits_.max_score_edits);
+  }
+  if (needs.num_candidates > limits_.max_candidates) {
+    return ResourceExhausted("the request can never fit: it ranks ",
+                             needs.num_candidates, " candidates", sizes,
+                             limits_.max_candidates);
+  }
+  if (needs.num_best > limits_.max_best_tokens) {
+    return ResourceExhausted("the request can never fit: its logprobs report ",
+                             needs.num_best, " tokens beside its candidates",
+                             sizes, limits_.max_best_tokens);
+  }
+  return absl::OkStatus();
+}
+
+bool Admission::CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
+                         int num_running) const {
+  if (pool_->num_reserved() + next.num_pages > pool_->num_pages()) return false;
+  if (num_running == 0) return true;
+  if (num_running >= max_running_) return false;
+  RequestNeeds total = running;
+  total += next;
+  return total.num_sequences <= std::min(max_step_tokens_, limits_.max_beams) &&
+         total.num_edits <= limits_.max_score_edits &&
+         total.num_candidates <= limits_.max_candidates &&
+         total.num_best <= limits_.max_best_tokens;
+}
+
+void WaitingRequests::Push(WaitingRequest request) {
+  const RequestId id = request.id;
+  requests_.push_back(std::move(request));
+  try {
+    by_id_.emplace(id, std::prev(requests_.end()));
+  } catch (const std::bad_alloc&) {
+    requests_.pop_back();
+    throw;
+  }
+}
+
+WaitingRequest WaitingRequests::TakeFront() {
+  WaitingRequest first = std::move(requests_.front());
+  by_id_.erase(first.id);
+  requests_.pop_front();
+  return first;
+}
+
+std::optional<WaitingRequest> WaitingRequests::Take(RequestId id) {
+  const auto found = by_id_.find(id);
+  if (found == by_id_.end()) return std::nullopt;
+  std::optional<WaitingRequest> request(std::move(*found->second));
+  requests_.erase(found->second);
+  by_id_.erase(found);
+  return request;
+}
+
+std::list<WaitingRequest> WaitingRequests::TakeAll() {
+  by_id_.clear();
+  return std::exchange(requests_, {});
+}
+
+}  // namespace espalier

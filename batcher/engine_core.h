@@ -1,0 +1,127 @@
+// EngineCore: an engine (engine.h) behind its coroutines. It owns the strand,
+// the scheduler that lives on it, and the use of the executor: plans go to the
+// executor, as many ahead as it takes, and results come back to the strand.
+//
+// All state is kept alive by whoever still has business with it: the engine,
+// work on its way to the strand, the steps in flight. What an executor calls
+// back does not keep it alive: so no executor ends on a thread of its own.
+//
+// Thread rule: Post, NextId and Interrupt from any thread; the rest on the
+// strand.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/any_io_executor.hpp>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/stopwatch.h"
+#include "batcher/engine_figures.h"
+#include "batcher/engine_options.h"
+#include "batcher/mailbox.h"
+#include "batcher/scheduler.h"
+#include "beam/prepared_request.h"
+#include "beam/search_watcher.h"
+#include "exec_request/step_executor.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+
+class EngineCore : public std::enable_shared_from_this<EngineCore> {
+ public:
+  static std::shared_ptr<EngineCore> Create(
+      const boost::asio::any_io_executor& executor,
+      std::shared_ptr<StepExecutor> steps, const EngineOptions& options);
+  EngineCore(std::shared_ptr<StepExecutor> steps, const EngineOptions& options);
+  ~EngineCore();
+
+  // Once, before all else. False if another engine uses the executor.
+  bool TakeExecutor();
+
+  // Calls work(core) on the strand, from any thread; destroys it instead if the
+  // context has ended.
+  template <typename Work>
+  void Post(Work work) noexcept {
+    strand_->Post([self = shared_from_this(),
+                   work = std::move(work)]() mutable { work(*self); });
+  }
+
+  RequestId NextId() { return RequestId{next_id_++}; }
+
+  // Whatever runs is given up soon, for nobody waits for it; from any thread.
+  void Interrupt() { stop_.request_stop(); }
+
+  // The rest runs on the strand, and does not throw: what has no memory for
+  // its work ends the request that it is for, and what tells so waits for some.
+
+  void Submit(RequestId id, PreparedRequest request,
+              const Scheduler::Done& done,
+              std::unique_ptr<SearchWatcher> watcher = nullptr);
+  void Cancel(RequestId id);
+
+  // `stopped` is called when nothing runs any more. It was made elsewhere: who
+  // makes one allocates.
+  void Stop(std::string_view why, std::function<void()> stopped);
+
+  EngineFigures Figures() const;
+
+  // Constant after construction.
+  const ModelDescription description;
+  const std::shared_ptr<const Tokenizer> tokenizer;  // or null
+
+ private:
+  // A plan that the executor was given.
+  struct StepInFlight {
+    bool only_ended = false;  // nobody runs in it
+    std::optional<absl::StatusOr<StepResult>> result = {};
+  };
+
+  // For good, with the first reason.
+  void EndRequests(std::string_view why);
+  // Nobody runs on the strand any more: the context's owner is here alone.
+  // Steps in flight report to nobody.
+  void OnContextEnd();
+  // Plans after the work that is already queued, so that requests that arrive
+  // together start together.
+  void PumpSoon();
+  void Pump();
+  // False if there is nothing to run, or nothing may.
+  bool StartStep();
+  // What takes a step's result to the strand, from any thread.
+  StepExecutor::Done ReportTo(const std::shared_ptr<StepInFlight>& step);
+  // In the order of the steps: one that could not be started reports before
+  // those that still run.
+  void TakeResults();
+  void TellIdle();
+  void GiveExecutorBack();
+
+  std::atomic<int64_t> next_id_{0};
+  std::stop_source stop_;  // of the steps in flight
+  const int max_plans_in_flight_;
+  std::shared_ptr<Mailbox> strand_;  // constant after Create
+
+  // Touched on the strand.
+  const std::shared_ptr<StepExecutor> steps_;
+  bool has_executor_ = false;          // for itself alone
+  bool executor_knows_nobody_ = true;  // it was told of everybody's end
+  Scheduler scheduler_;
+  std::deque<std::shared_ptr<StepInFlight>> in_flight_;  // oldest first
+  std::shared_ptr<EngineCore> while_in_flight_;          // this, or null
+  // The last one: nothing may go on from it.
+  bool plan_was_refused_ = false;
+  bool pump_posted_ = false;
+  std::optional<absl::Status> stopped_by_;  // what requests get from then on
+  std::vector<std::function<void()>> on_idle_;
+  Stopwatch step_watch_;  // since the oldest step in flight began to be so
+  EngineFigures figures_;
+};
+
+}  // namespace espalier

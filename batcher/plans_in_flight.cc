@@ -1,0 +1,69 @@
+#include "batcher/plans_in_flight.h"
+
+#include <algorithm>
+
+#include "base/status.h"
+
+namespace espalier {
+
+absl::Status CheckAnswers(const PlanInFlight& plan, const StepResult& result) {
+  if (result.selections.size() != plan.asked.size()) {
+    return Internal("a step of ", plan.asked.size(), " selections was ",
+                    "answered with ", result.selections.size());
+  }
+  for (size_t i = 0; i < plan.asked.size(); ++i) {
+    const RequestId answered = result.selections[i].request;
+    if (answered == plan.asked[i]) continue;
+    return Internal("selection ", i, " of a step is of request ", plan.asked[i],
+                    ", its answer of ", answered);
+  }
+  const auto agree = [](const std::pair<RequestId, size_t>& asked,
+                        const ScoringResult& answer) {
+    return asked.first == answer.request;
+  };
+  if (std::equal(plan.scored.begin(), plan.scored.end(),
+                 result.scorings.begin(), result.scorings.end(), agree)) {
+    return absl::OkStatus();
+  }
+  return Internal("a step of ", plan.scored.size(), " scorings of prompts was ",
+                  "answered with ", result.scorings.size(), " or with others");
+}
+
+void PlansInFlight::Push(const StepPlan& plan,
+                         std::span<const RequestId> requests) {
+  PlanInFlight remembered;
+  remembered.requests.assign(requests.begin(), requests.end());
+  for (const PlanSelection& selection : plan.selections) {
+    remembered.asked.push_back(selection.request);
+  }
+  remembered.num_selections = plan.selections.size();
+  for (const GroupContinuation& continuation : plan.continuations) {
+    remembered.asked.push_back(continuation.request);
+  }
+  for (const PlanScoring& scoring : plan.scorings) {
+    remembered.scored.push_back({scoring.request, scoring.tokens.size()});
+  }
+  remembered.num_page_copies = static_cast<int>(plan.page_copies.size());
+  plans_.push_back(std::move(remembered));
+}
+
+PlanInFlight PlansInFlight::TakeOldest() {
+  PlanInFlight oldest = std::move(plans_.front());
+  plans_.pop_front();
+  return oldest;
+}
+
+void AddStep(const StepCounts& step, SchedulerFigures* figures) {
+  ++figures->num_steps;
+  figures->peak_pages = std::max(figures->peak_pages, step.num_pages);
+  figures->peak_unshared_pages =
+      std::max(figures->peak_unshared_pages, step.num_unshared_pages);
+  figures->page_steps += step.num_pages;
+  figures->unshared_page_steps += step.num_unshared_pages;
+  figures->num_decode_rows += step.num_rows_ahead;
+  figures->num_tail_copies += step.num_tail_copies;
+  figures->max_tail_copies =
+      std::max(figures->max_tail_copies, step.num_tail_copies);
+}
+
+}  // namespace espalier

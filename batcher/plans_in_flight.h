@@ -1,0 +1,68 @@
+// PlansInFlight: what a scheduler remembers of the plans that an executor has
+// and has not answered, and the figures of their steps.
+//
+// Answers come in the order of plans, so the oldest plan is the one that runs
+// now. It is counted when all answers before it are there: only then is it
+// known what a plan ahead of an answer feeds.
+//
+// Belongs to its scheduler's strand.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "batcher/engine_figures.h"
+#include "exec_request/step_plan.h"
+
+namespace espalier {
+
+// What is remembered of one plan.
+struct PlanInFlight {
+  std::vector<RequestId> requests;  // that run in it
+  std::vector<RequestId> asked;     // for answers, in the plan's order
+  size_t num_selections = 0;        // of `asked`; the rest are continuations
+  std::vector<std::pair<RequestId, size_t>> scored;  // tokens of whose prompt
+  int num_page_copies = 0;
+
+  // Of groups that are planned ahead of an answer.
+  std::span<const RequestId> continuations() const {
+    return std::span(asked).subspan(num_selections);
+  }
+};
+
+// Errors: kInternal unless `result` has an answer to everything that the plan
+// asked, in its order.
+absl::Status CheckAnswers(const PlanInFlight& plan, const StepResult& result);
+
+class PlansInFlight {
+ public:
+  bool empty() const { return plans_.empty(); }
+
+  // Adds `plan`, in which `requests` run. Throws std::bad_alloc, and has done
+  // nothing then.
+  void Push(const StepPlan& plan, std::span<const RequestId> requests);
+  // REQUIRES: !empty().
+  const PlanInFlight& oldest() const { return plans_.front(); }
+  PlanInFlight TakeOldest();
+
+ private:
+  std::deque<PlanInFlight> plans_;  // oldest first
+};
+
+// What one step counts.
+struct StepCounts {
+  int64_t num_pages = 0;           // held
+  int64_t num_unshared_pages = 0;  // if every beam had pages of its own
+  int num_tail_copies = 0;
+  int64_t num_rows_ahead = 0;  // fed by groups that were planned ahead
+};
+
+void AddStep(const StepCounts& step, SchedulerFigures* figures);
+
+}  // namespace espalier

@@ -1,0 +1,50 @@
+#include "batcher/validate_step.h"
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/check.h"
+#include "pages/validate.h"
+
+namespace espalier {
+namespace {
+
+void CheckLaw(const absl::Status& status) {
+  CHECK(status.ok()) << status.ToString();
+}
+
+void ValidateGroups(const PagePool& pool,
+                    std::span<const GroupPages* const> groups) {
+  std::vector<const PageTable*> all_tables;
+  std::vector<const PageRef*> all_tails;
+  for (const GroupPages* group : groups) {
+    const std::vector<const PageTable*> tables = group->Tables();
+    const std::vector<const PageRef*> tails = group->Tails();
+    CheckLaw(ValidateReservation(tables, tails, group->num_reserved_pages()));
+    all_tables.insert(all_tables.end(), tables.begin(), tables.end());
+    all_tails.insert(all_tails.end(), tails.begin(), tails.end());
+  }
+  CheckLaw(ValidatePages(pool, all_tables, all_tails));
+}
+
+}  // namespace
+
+void ValidateStep(const PagePool& pool,
+                  std::span<const GroupPages* const> groups,
+                  const StepPlan& plan) {
+  ValidateGroups(pool, groups);
+  CheckLaw(ValidateCopies(pool, plan.page_copies));
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    CheckLaw(ValidateWrites(pool, plan.row_pages(i),
+                            plan.rows[i].first_position,
+                            plan.rows[i].num_tokens));
+  }
+  std::vector<PageId> tails;
+  for (const GroupContinuation& continuation : plan.continuations) {
+    tails.insert(tails.end(), continuation.tail_pages.begin(),
+                 continuation.tail_pages.end());
+  }
+  CheckLaw(ValidateTails(pool, tails));
+}
+
+}  // namespace espalier

@@ -1,0 +1,19 @@
+// The laws of pages over a scheduler's state, for debug builds and tests
+// (SchedulerOptions::validate_steps).
+#pragma once
+
+#include <span>
+
+#include "beam/group_pages.h"
+#include "exec_request/step_plan.h"
+#include "pages/page_pool.h"
+
+namespace espalier {
+
+// Dies unless the laws of pages/validate.h hold of `pool`, whose holders are
+// `groups` alone, and of what `plan` copies and writes. Throws std::bad_alloc.
+void ValidateStep(const PagePool& pool,
+                  std::span<const GroupPages* const> groups,
+                  const StepPlan& plan);
+
+}  // namespace espalier

@@ -1,0 +1,122 @@
+#include "batcher/admission.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <list>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::StatusIs;
+using ::testing::HasSubstr;
+
+PreparedRequest Prepared(int num_prompt_tokens, int num_beams) {
+  Request request;
+  request.prompt_tokens.resize(num_prompt_tokens);
+  request.params.num_beams = num_beams;
+  request.params.max_new_tokens = 5;
+  request.params.eos_token_id = std::vector<int64_t>();
+  return PreparedRequest(std::move(request));
+}
+
+// A pool of 10 pages of 4 tokens, 3 requests and 6 rows a step.
+class AdmissionTest : public ::testing::Test {
+ protected:
+  AdmissionTest() {
+    model_.vocab_size = 100;
+    model_.limits.max_candidates = 20;
+  }
+  Admission Make() const {
+    return Admission(model_, {.max_running = 3, .max_step_tokens = 6}, &pool_);
+  }
+
+  PagePool pool_{10, 4};
+  ModelDescription model_;
+};
+
+TEST_F(AdmissionTest, NeedsAreTheWorstCase) {
+  PreparedRequest prepared = Prepared(4, 3);
+  prepared.request.params.logprobs = 2;
+  const RequestNeeds needs = Make().NeedsOf(prepared);
+  EXPECT_EQ(needs.num_pages, 1 + 3 * 1);
+  EXPECT_EQ(needs.num_sequences, 3);
+  EXPECT_EQ(needs.num_candidates, 6);
+  EXPECT_EQ(needs.num_best, 12);
+  EXPECT_EQ(needs.num_edits, 0);
+}
+
+TEST_F(AdmissionTest, WhatNeverFitsIsRefusedWithTheFigures) {
+  const Admission admission = Make();
+  const auto check = [&](const PreparedRequest& prepared) {
+    return admission.CheckFits(prepared.request, admission.NeedsOf(prepared));
+  };
+  EXPECT_OK(check(Prepared(4, 9)));
+  const absl::Status too_long = check(Prepared(50, 1));
+  EXPECT_THAT(too_long, StatusIs(absl::StatusCode::kResourceExhausted,
+                                 HasSubstr("it needs 14 pages of 4 tokens")));
+  EXPECT_TRUE(too_long.GetPayload(kTooFewPages).has_value());
+  model_.limits.max_candidates = 7;
+  const Admission narrow = Make();
+  const PreparedRequest wide = Prepared(1, 4);
+  const absl::Status too_wide =
+      narrow.CheckFits(wide.request, narrow.NeedsOf(wide));
+  EXPECT_THAT(too_wide, StatusIs(absl::StatusCode::kResourceExhausted,
+                                 HasSubstr("ranks 8 candidates")));
+  EXPECT_FALSE(too_wide.GetPayload(kTooFewPages).has_value());
+}
+
+TEST_F(AdmissionTest, ARequestRunsBesideOthersWhileAllFit) {
+  const Admission admission = Make();
+  const RequestNeeds next = {.num_pages = 1, .num_sequences = 2};
+  EXPECT_TRUE(admission.CanAdmit(next, {.num_sequences = 4}, 2));
+  EXPECT_FALSE(admission.CanAdmit(next, {.num_sequences = 4}, 3));
+  EXPECT_FALSE(admission.CanAdmit(next, {.num_sequences = 5}, 2));
+  EXPECT_FALSE(
+      admission.CanAdmit({.num_candidates = 11}, {.num_candidates = 10}, 1));
+}
+
+TEST_F(AdmissionTest, AloneARequestRunsHoweverManyRowsItHas) {
+  EXPECT_TRUE(Make().CanAdmit({.num_sequences = 100}, {}, 0));
+}
+
+TEST_F(AdmissionTest, PagesThatAreReservedAreNotThere) {
+  const Admission admission = Make();
+  const PageReservation reserved = *pool_.Reserve(7);
+  EXPECT_TRUE(admission.CanAdmit({.num_pages = 3}, {}, 0));
+  EXPECT_FALSE(admission.CanAdmit({.num_pages = 4}, {}, 0));
+}
+
+WaitingRequest WaitingWithId(int64_t id) {
+  return {.id = RequestId{id},
+          .prepared = Prepared(1, 1),
+          .needs = {.num_pages = id},
+          .done = [](const absl::StatusOr<Result>&) {},
+          .watcher = nullptr};
+}
+
+TEST(WaitingRequestsTest, RequestsLeaveInTheOrderOfArrivalOrById) {
+  WaitingRequests waiting;
+  EXPECT_TRUE(waiting.empty());
+  for (int64_t id = 1; id <= 5; ++id) waiting.Push(WaitingWithId(id));
+  EXPECT_EQ(waiting.size(), 5);
+  EXPECT_EQ(waiting.front().id, RequestId{1});
+  EXPECT_EQ(waiting.TakeFront().needs.num_pages, 1);
+  EXPECT_EQ(waiting.Take(RequestId{3})->needs.num_pages, 3);
+  EXPECT_FALSE(waiting.Take(RequestId{3}).has_value());
+  EXPECT_FALSE(waiting.Take(RequestId{1}).has_value());
+  EXPECT_EQ(waiting.TakeFront().id, RequestId{2});
+  const std::list<WaitingRequest> rest = waiting.TakeAll();
+  EXPECT_EQ(rest.size(), 2);
+  EXPECT_EQ(rest.front().id, RequestId{4});
+  EXPECT_TRUE(waiting.empty());
+  EXPECT_FALSE(waiting.Take(RequestId{5}).has_value());
+}
+
+}  // namespace
+}  // namespace espalier

@@ -45,10 +45,11 @@ __device__ __forceinline__ void LaunchDependents() {
 #endif
 }
 
-struct LaunchShape {
+struct LaunchConfig {
   dim3 grid = {1};
   dim3 block = {1};
-  size_t shared_bytes = 0;  // dynamic; above 48 KiB see AllowSharedBytes
+  size_t shared_bytes =
+      0;  // dynamic; above 48 KiB see SetMaxDynamicSharedMemory
   // Blocks along x that share a cluster. More than 1: only of a kernel whose
   // CompiledCapability is 90 or more.
   int cluster = 1;
@@ -67,7 +68,8 @@ int CompiledCapability(void (*kernel)(Params...)) {
 
 // Lets `kernel` have up to `bytes` of dynamic shared memory. Once a kernel.
 template <typename... Params>
-absl::Status AllowSharedBytes(void (*kernel)(Params...), size_t bytes) {
+absl::Status SetMaxDynamicSharedMemory(void (*kernel)(Params...),
+                                       size_t bytes) {
   return CudaStatus(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(bytes)),
@@ -79,7 +81,7 @@ absl::Status AllowSharedBytes(void (*kernel)(Params...), size_t bytes) {
 // earlier kernel may still be writing (GridDependencyOrder), or if it is of
 // clusters and compiled without them.
 template <typename... Params, typename... Args>
-absl::Status Launch(void (*kernel)(Params...), const LaunchShape& shape,
+absl::Status Launch(void (*kernel)(Params...), const LaunchConfig& shape,
                     cudaStream_t stream, Args&&... args) {
   const int capability = CompiledCapability(kernel);
   RETURN_IF_ERROR(cuda_internal::CheckLaunch(stream, shape.dependency,

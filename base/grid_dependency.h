@@ -33,7 +33,7 @@ namespace espalier {
 enum class GridDependency {
   // Waits before its first access to anything but constants. Nothing that it
   // writes is read by a kernel that has not waited, unless behind a barrier
-  // that the same function enqueues (kernels/perturb/cuda_perturb.cu).
+  // that the same function enqueues (kernels/gumbel_topk/cuda_gumbel_topk.cu).
   kWaitsFirst,
   kReadsEarly,
   kWritesEarlyRead,  // and waits first

@@ -12,15 +12,15 @@ namespace espalier {
 
 // "1 request", "3 requests", "0 copies"; `many` is the plural where it is not
 // `one` with an s.
-inline std::string Counted(int64_t number, std::string_view one,
-                           std::string_view many = "") {
+inline std::string Pluralize(int64_t number, std::string_view one,
+                             std::string_view many = "") {
   if (number == 1) return Concat("1 ", one);
   return many.empty() ? Concat(number, " ", one, "s")
                       : Concat(number, " ", many);
 }
 
 // "a", "a and b", "a, b and c"
-inline std::string Listed(std::span<const std::string> words) {
+inline std::string JoinWithAnd(std::span<const std::string> words) {
   std::string list;
   for (size_t i = 0; i < words.size(); ++i) {
     if (i > 0) list += i + 1 == words.size() ? " and " : ", ";

@@ -27,14 +27,14 @@ std::string_view CountName(const GenerationParams& params) {
 // What it is that needs so much, under the names of the request format.
 std::string DescribeSize(const Request& request) {
   const GenerationParams& params = request.params;
-  return Concat(Counted(request.prompt_tokens.size(), "prompt token"), ", ",
+  return Concat(Pluralize(request.prompt_tokens.size(), "prompt token"), ", ",
                 CountName(params), " ", NumSequences(params),
                 ", max_new_tokens ", *params.max_new_tokens);
 }
 
 // What to change of a request that needs too many pages: what is above its
 // least, unless the prompt alone takes them.
-std::string HowToFit(const Request& request, const PagePool& pool) {
+std::string CapacityHint(const Request& request, const PagePool& pool) {
   const int64_t num_prompt_tokens = request.prompt_tokens.size();
   const bool many = NumSequences(request.params) > 1;
   const bool longer = *request.params.max_new_tokens > 1;
@@ -50,9 +50,10 @@ std::string HowToFit(const Request& request, const PagePool& pool) {
 absl::Status TooFewPages(const Request& request, int64_t needed,
                          const PagePool& pool) {
   absl::Status error = ResourceExhausted(
-      "the request can never fit: it needs ", Counted(needed, "page"), " of ",
-      Counted(pool.page_size(), "token"), " at worst (", DescribeSize(request),
-      "), there are ", pool.num_pages(), "; ", HowToFit(request, pool));
+      "the request can never fit: it needs ", Pluralize(needed, "page"), " of ",
+      Pluralize(pool.page_size(), "token"), " at worst (",
+      DescribeSize(request), "), there are ", pool.num_pages(), "; ",
+      CapacityHint(request, pool));
   error.SetPayload(kTooFewPages, absl::Cord());
   return error;
 }

@@ -116,15 +116,15 @@ inline absl::Status ContextEnded() {
 
 // Tells the engine when a coroutine stops waiting without an answer, also by
 // being destroyed.
-class CancelUnlessAnswered {
+class CancelOnDestruction {
  public:
-  explicit CancelUnlessAnswered(std::function<void()> cancel)
+  explicit CancelOnDestruction(std::function<void()> cancel)
       : cancel_(std::move(cancel)) {}
-  ~CancelUnlessAnswered() {
+  ~CancelOnDestruction() {
     if (cancel_ != nullptr) cancel_();
   }
-  CancelUnlessAnswered(const CancelUnlessAnswered&) = delete;
-  CancelUnlessAnswered& operator=(const CancelUnlessAnswered&) = delete;
+  CancelOnDestruction(const CancelOnDestruction&) = delete;
+  CancelOnDestruction& operator=(const CancelOnDestruction&) = delete;
 
   void Answered() { cancel_ = nullptr; }
 

@@ -15,8 +15,8 @@
 #include "batcher/engine_core.h"
 #include "batcher/event_queue.h"
 #include "batcher/stream_writer.h"
-#include "beam/finish_rule.h"
 #include "beam/prepared_request.h"
+#include "beam/stopping_criteria.h"
 #include "exec_request/step_executor.h"
 #include "text/tokenizer.h"
 
@@ -72,7 +72,7 @@ asio::awaitable<absl::StatusOr<Result>> RunRequest(
     using Value = absl::StatusOr<Result>;
     const auto answer = std::make_shared<Answer<Value>>();
     const RequestId id = core->NextId();
-    CancelUnlessAnswered guard(Canceller(core, id));
+    CancelOnDestruction guard(Canceller(core, id));
     core->Post(
         [id, send = SendTo<Value>(answer, ContextEnded()),
          prepared = *std::move(prepared)](EngineCore& on_strand) mutable {
@@ -117,7 +117,7 @@ asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
     const RequestId id = core->NextId();
     std::unique_ptr<SearchWatcher> writer =
         MakeStreamWriter(*prepared, options, queue);
-    CancelUnlessAnswered guard(Canceller(core, id));
+    CancelOnDestruction guard(Canceller(core, id));
     core->Post([id, queue, end = EndOf(queue),
                 send = SendTo<absl::Status>(answer, ContextEnded()),
                 prepared = *std::move(prepared),

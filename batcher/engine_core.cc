@@ -56,18 +56,18 @@ void EngineCore::Submit(RequestId id, PreparedRequest request,
   } catch (const std::bad_alloc&) {
     return done(TooLittleMemoryToTake());
   }
-  PumpSoon();
+  PostStep();
 }
 
 void EngineCore::Cancel(RequestId id) {
   UntilThereIsMemory([&] { scheduler_.Cancel(id, CancelledByCaller()); });
-  PumpSoon();
+  PostStep();
 }
 
 void EngineCore::Stop(std::string_view why, std::function<void()> stopped) {
   EndRequests(why);
   UntilThereIsMemory([&] { on_idle_.push_back(std::move(stopped)); });
-  PumpSoon();
+  PostStep();
 }
 
 EngineFigures EngineCore::Figures() const {
@@ -94,7 +94,7 @@ void EngineCore::OnContextEnd() {
       std::exchange(while_in_flight_, nullptr);
 }
 
-void EngineCore::PumpSoon() {
+void EngineCore::PostStep() {
   if (std::exchange(pump_posted_, true)) return;
   Post([](EngineCore& core) {
     core.pump_posted_ = false;
@@ -124,7 +124,7 @@ bool EngineCore::StartStep() {
     in_flight_.push_back(step);
   });
   StepPlan plan = scheduler_.Plan();
-  if (plan.says_nothing()) {
+  if (plan.is_noop()) {
     in_flight_.pop_back();
     return false;
   }

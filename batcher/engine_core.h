@@ -91,7 +91,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   void OnContextEnd();
   // Plans after the work that is already queued, so that requests that arrive
   // together start together.
-  void PumpSoon();
+  void PostStep();
   void Pump();
   // False if there is nothing to run, or nothing may.
   bool StartStep();

@@ -31,7 +31,7 @@ void EventQueue::Extend(SampleEvent event) {
   samples_[idx].finish_reason = event.finish_reason;
 }
 
-void EventQueue::Extend(PrefixEvent event) {
+void EventQueue::Extend(StablePrefixEvent event) {
   if (prefix_.has_value()) {
     Append(event, &*prefix_);
   } else {

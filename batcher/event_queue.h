@@ -40,7 +40,7 @@ class EventQueue {
   using Reader = std::function<void(std::shared_ptr<EventBatch>)>;
 
   void Extend(SampleEvent event);
-  void Extend(PrefixEvent event);
+  void Extend(StablePrefixEvent event);
   void Replace(BeamsEvent event);
 
   // The last event, or the error instead of it; flushes.
@@ -65,7 +65,7 @@ class EventQueue {
 
   std::vector<SampleEvent> samples_;  // in the order of their oldest token
   std::vector<int> waiting_idx_;      // by sample: in samples_, or -1
-  std::optional<PrefixEvent> prefix_;
+  std::optional<StablePrefixEvent> prefix_;
   std::optional<BeamsEvent> beams_;
   std::optional<Result> result_;
   bool ended_ = false;

@@ -18,7 +18,7 @@ absl::Status CheckAnswers(const PlanInFlight& plan, const StepResult& result) {
                     ", its answer of ", answered);
   }
   const auto agree = [](const std::pair<RequestId, size_t>& asked,
-                        const ScoringResult& answer) {
+                        const PromptLogprobsResult& answer) {
     return asked.first == answer.request;
   };
   if (std::equal(plan.scored.begin(), plan.scored.end(),
@@ -40,7 +40,7 @@ void PlansInFlight::Push(const StepPlan& plan,
   for (const GroupContinuation& continuation : plan.continuations) {
     remembered.asked.push_back(continuation.request);
   }
-  for (const PlanScoring& scoring : plan.scorings) {
+  for (const PlanPromptLogprobs& scoring : plan.scorings) {
     remembered.scored.push_back({scoring.request, scoring.tokens.size()});
   }
   remembered.num_page_copies = static_cast<int>(plan.page_copies.size());

@@ -74,7 +74,7 @@ StepPlan Scheduler::Plan() {
 
 void Scheduler::WritePlan(StepPlan* plan) {
   Budget budget = {admission_.max_step_tokens(), max_logits_};
-  const bool waits = !in_flight_.empty() && !SomebodyRunsOn();
+  const bool waits = !in_flight_.empty() && !AnyGroupSchedulable();
   for (Running& running : running_) {
     const BeamGroup& group = *running.group;
     if (!waits && !group.prefilling() && group.can_plan()) {
@@ -103,7 +103,7 @@ void Scheduler::AbandonPlan(StepPlan plan) {
   EraseFinished();
 }
 
-bool Scheduler::SomebodyRunsOn() const {
+bool Scheduler::AnyGroupSchedulable() const {
   return std::any_of(running_.begin(), running_.end(), [](const Running& r) {
     const BeamGroup& group = *r.group;
     return group.prefilling() || (group.outstanding() && group.can_plan());
@@ -135,7 +135,7 @@ void Scheduler::PlanGroup(Running& running, StepPlan* plan, Budget* budget) {
 }
 
 void Scheduler::Remember(const StepPlan& plan) {
-  if (plan.says_nothing()) return;
+  if (plan.is_noop()) return;
   const bool runs_now = in_flight_.empty();
   in_flight_.Push(plan, planned_);
   // Nothing fails from here on.
@@ -229,7 +229,8 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
   }
 }
 
-void Scheduler::TakeScoring(const ScoringResult& result, size_t num_tokens) {
+void Scheduler::TakeScoring(const PromptLogprobsResult& result,
+                            size_t num_tokens) {
   Running* running = Find(result.request);
   if (running == nullptr) return;
   absl::Status status = out_of_memory_;
@@ -253,7 +254,7 @@ void Scheduler::AdvanceGroup(const SelectionResult& result) {
 void Scheduler::Advance(Running& running, const SelectionResult& result) {
   BeamGroup& group = *running.group;
   absl::Status status = result.error;
-  if (status.ok()) status = group.CheckAnswer(result, vocab_size_);
+  if (status.ok()) status = group.ValidateResult(result, vocab_size_);
   if (status.ok()) status = group.Advance(result, &next_plan_);
   if (!status.ok()) return Finish(running, status);
   if (running.watcher != nullptr) running.watcher->OnStep(group.strategy());
@@ -263,7 +264,7 @@ void Scheduler::Advance(Running& running, const SelectionResult& result) {
 void Scheduler::Finish(Running& running, absl::StatusOr<Result> result) {
   UntilThereIsMemory(
       [&] { running.group->Drop(running.is_known ? &next_plan_ : nullptr); });
-  IfThereIsMemory([&] { running.group->TellEnd(result); });
+  IfThereIsMemory([&] { running.group->RecordEnd(result); });
   if (result.ok()) {
     figures_.num_generated_tokens += result->usage.num_generated_tokens;
   }

@@ -74,7 +74,8 @@ class Scheduler {
   // The answer to the oldest plan that has none. An error ends the requests of
   // that plan, and nobody else; so does a result that lacks answers, or has
   // them in another order. One that cannot answer what its request asked for
-  // (beam/check_answer.h) ends that alone. Those of requests gone are dropped.
+  // (beam/validate_result.h) ends that alone. Those of requests gone are
+  // dropped.
   // REQUIRES: some plan is not answered.
   void Advance(absl::StatusOr<StepResult> result);
 
@@ -107,7 +108,7 @@ class Scheduler {
   // Whether a group goes ahead of its answer or feeds its prompt. Where none
   // does, those whose answer is there wait for the others: a step together is
   // cheaper than two.
-  bool SomebodyRunsOn() const;
+  bool AnyGroupSchedulable() const;
   // What a step may still take.
   struct Budget {
     int num_tokens = 0;
@@ -130,7 +131,7 @@ class Scheduler {
   // Null if it does not run, or not any more. Fast for ids in the order of
   // `running_`, which is that of plans.
   Running* Find(RequestId id);
-  void TakeScoring(const ScoringResult& result, size_t num_tokens);
+  void TakeScoring(const PromptLogprobsResult& result, size_t num_tokens);
   void AdvanceGroup(const SelectionResult& result);
   void Advance(Running& running, const SelectionResult& result);
   void Finish(Running& running, absl::StatusOr<Result> result);

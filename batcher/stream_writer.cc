@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "beam/agreed_prefix.h"
 #include "beam/request_text.h"
 #include "beam/selection_options.h"
+#include "beam/stable_prefix.h"
 #include "text/text_stream.h"
 
 namespace espalier {
@@ -105,7 +105,7 @@ class BeamWriter : public SearchWatcher {
                     std::span<const SequenceState> states) {
     std::vector<TokenTree::Node> nodes;
     for (const SequenceState& state : states) nodes.push_back(state.node);
-    PrefixEvent event;
+    StablePrefixEvent event;
     event.tokens = prefix_.Update(strategy.tree(), nodes);
     event.text = Feed(event.tokens, &text_);
     // What the text still holds back is the hypothesis' own if there is no
@@ -131,7 +131,7 @@ class BeamWriter : public SearchWatcher {
   const std::shared_ptr<const RequestText> request_text_;  // or null
   const bool tells_beams_;
   const std::shared_ptr<EventQueue> queue_;
-  AgreedPrefix prefix_;
+  StablePrefix prefix_;
   std::optional<TextStream> text_;
   int64_t num_steps_ = 0;
 };

@@ -52,8 +52,8 @@ std::vector<RankedCandidate> AsRanked(std::span<const Candidate> candidates) {
 }
 
 BeamFrontier::BeamFrontier(int num_beams, int pool_capacity,
-                           const FinishRule* rule, const LengthPenalty* penalty,
-                           TokenTree* tree)
+                           const StoppingCriteria* rule,
+                           const LengthPenalty* penalty, TokenTree* tree)
     : num_beams_(num_beams),
       rule_(rule),
       penalty_(penalty),
@@ -87,8 +87,8 @@ bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
   if (!may_finish && !may_live) return false;
   const auto& [candidate, beam, candidate_idx] = ranked;
   const TokenTree::Node parent = live_[beam].node;
-  FinishRule::Progress progress = live_[beam].progress;
-  FinishRule::Outcome outcome = rule_->Feed(candidate.token, &progress);
+  StoppingCriteria::Progress progress = live_[beam].progress;
+  StoppingCriteria::Outcome outcome = rule_->Feed(candidate.token, &progress);
   if (step.is_last && !outcome.hit) outcome.hit = rule_->AtFullLength(progress);
   const bool finishes = may_finish && outcome.hit.has_value();
   const bool lives = may_live && outcome.goes_on;
@@ -132,21 +132,21 @@ FinishedBeam BeamFrontier::Finish(TokenTree::Node node, float cum_log_prob,
   return finished;
 }
 
-int NumCandidates(std::span<const LiveBeam> beams, const FinishRule& rule,
+int NumCandidates(std::span<const LiveBeam> beams, const StoppingCriteria& rule,
                   int num_beams) {
   if (!rule.restricts()) {
     const int64_t factor = std::max<int64_t>(2, 1 + rule.token_ids().size());
     return SaturateToInt(factor * num_beams);
   }
   int64_t num_next = 0;
-  int64_t num_dead_ends = 0;
+  int64_t num_leaf_children = 0;
   for (const LiveBeam& beam : beams) {
     num_next += rule.num_next(beam.progress);
-    num_dead_ends += rule.num_dead_ends(beam.progress);
+    num_leaf_children += rule.num_leaf_children(beam.progress);
   }
   // Where nothing can go on, only what finishes has to be known.
   int64_t count = num_beams;
-  if (num_next > num_dead_ends) count += num_dead_ends;
+  if (num_next > num_leaf_children) count += num_leaf_children;
   return SaturateToInt(
       std::clamp<int64_t>(count, 1, std::max<int64_t>(1, num_next)));
 }

@@ -2,7 +2,8 @@
 // finished, and how a step's candidates make the next of both. With k =
 // num_beams, candidates in the order in which they rank:
 //
-//   - those of the first k that hit (finish_rule.h) enter the finished pool;
+//   - those of the first k that hit (stopping_criteria.h) enter the finished
+//   pool;
 //   - the first k that go on live on, by falling cum_log_prob.
 //
 // Every search by beams is made of frontiers: what differs is where candidates
@@ -13,9 +14,9 @@
 #include <vector>
 
 #include "beam/decode_strategy.h"
-#include "beam/finish_rule.h"
 #include "beam/finished_pool.h"
 #include "beam/length_penalty.h"
+#include "beam/stopping_criteria.h"
 #include "beam/token_tree.h"
 
 namespace espalier {
@@ -23,7 +24,7 @@ namespace espalier {
 struct LiveBeam {
   TokenTree::Node node = TokenTree::kRoot;
   float cum_log_prob = 0;
-  FinishRule::Progress progress = {};
+  StoppingCriteria::Progress progress = {};
   Continuation from = {};  // how it came from a beam of the last step
   int candidate_idx = 0;   // in that step's answer
 };
@@ -48,7 +49,7 @@ class BeamFrontier {
 
   // One beam is live, from which all begin. `rule`, `penalty` and `tree`
   // outlive this.
-  BeamFrontier(int num_beams, int pool_capacity, const FinishRule* rule,
+  BeamFrontier(int num_beams, int pool_capacity, const StoppingCriteria* rule,
                const LengthPenalty* penalty, TokenTree* tree);
 
   // Takes the candidates of a step, by rank. Each gets a decision; one that
@@ -72,7 +73,7 @@ class BeamFrontier {
                       FinishReason reason);
 
   const int num_beams_;
-  const FinishRule* const rule_;
+  const StoppingCriteria* const rule_;
   const LengthPenalty* const penalty_;
   TokenTree* const tree_;
   FinishedPool finished_;
@@ -83,7 +84,7 @@ class BeamFrontier {
 // many can, whichever hit: as in transformers, max(2, 1 + how many ids end a
 // sequence) * num_beams; where sequences are allowed, those that nothing may
 // follow are counted.
-int NumCandidates(std::span<const LiveBeam> beams, const FinishRule& rule,
+int NumCandidates(std::span<const LiveBeam> beams, const StoppingCriteria& rule,
                   int num_beams);
 
 std::vector<Continuation> ContinuationsOf(std::span<const LiveBeam> beams);

@@ -5,9 +5,9 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "beam/check_answer.h"
 #include "beam/make_strategy.h"
 #include "beam/selection_options.h"
+#include "beam/validate_result.h"
 
 namespace espalier {
 namespace {
@@ -54,7 +54,7 @@ bool BeamGroup::can_plan() const {
   if (num_unanswered_ == 0) return true;
   // The step ahead generates the token after the one that is outstanding.
   return num_steps_ + 2 <= *request_.params.max_new_tokens &&
-         strategy_->runs_ahead();
+         strategy_->supports_async_scheduling();
 }
 
 absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan,
@@ -64,7 +64,7 @@ absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan,
   CHECK_GE(max_logits, 1) << "lines of logits";
   const absl::Status status = prefilling()
                                   ? PlanPrompt(max_tokens, max_logits, plan)
-                              : outstanding() ? PlanAhead(plan)
+                              : outstanding() ? PlanNextAsync(plan)
                                               : PlanBeams(plan);
   if (status.ok()) return status;
   return Internal("request ", id_, " was promised ",
@@ -103,7 +103,7 @@ void BeamGroup::AddScoring(int first_logits, int num_lines,
        .num_logprobs = SaturateToInt(*request_.params.prompt_logprobs)});
 }
 
-absl::Status BeamGroup::TakeScoring(const ScoringResult& result,
+absl::Status BeamGroup::TakeScoring(const PromptLogprobsResult& result,
                                     size_t num_tokens, int vocab_size) {
   const std::vector<TokenLogProb>& logprobs = result.logprobs;
   const auto scored = std::span(request_.prompt_tokens)
@@ -126,7 +126,7 @@ absl::Status BeamGroup::PlanBeams(StepPlan* plan) {
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::PlanAhead(StepPlan* plan) {
+absl::Status BeamGroup::PlanNextAsync(StepPlan* plan) {
   PlanSelection selection;  // of the step that is outstanding
   strategy_->DescribeSelection(&selection);
   GroupContinuation continuation = {
@@ -189,12 +189,12 @@ void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
   ++num_unanswered_;
 }
 
-absl::Status BeamGroup::CheckAnswer(const SelectionResult& result,
-                                    int vocab_size) const {
+absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
+                                       int vocab_size) const {
   PlanSelection asked;
   asked.rule = rule_;
   strategy_->DescribeSelection(&asked);
-  return espalier::CheckAnswer(asked, result, vocab_size);
+  return espalier::ValidateResult(asked, result, vocab_size);
 }
 
 absl::Status BeamGroup::Advance(const SelectionResult& result,
@@ -228,12 +228,12 @@ absl::Status BeamGroup::Decide(const SelectionResult& result,
 
 absl::Status BeamGroup::DecideAndTell(const SelectionResult& result,
                                       StepPlan* next_plan) {
-  tracer_->TellPages(pages_.PagesBySlot(), pages_.pool());
+  tracer_->RecordPages(pages_.PagesBySlot(), pages_.pool());
   const std::vector<int> parents = pages_.slots();
   std::vector<Decision> decisions;
   std::vector<Continuation> beams;
   const absl::Status status = Decide(result, &decisions, &beams, next_plan);
-  tracer_->TellAnswer(result, decisions, parents, beams, pages_.slots());
+  tracer_->RecordStep(result, decisions, parents, beams, pages_.slots());
   return status;
 }
 
@@ -262,9 +262,9 @@ void BeamGroup::Drop(StepPlan* next_plan) {
   done_ = true;
 }
 
-void BeamGroup::TellEnd(const absl::StatusOr<Result>& result) {
+void BeamGroup::RecordEnd(const absl::StatusOr<Result>& result) {
   CHECK(done_) << "request " << id_ << " is not done";
-  if (tracer_ != nullptr) tracer_->TellEnd(result);
+  if (tracer_ != nullptr) tracer_->RecordEnd(result);
 }
 
 Result BeamGroup::TakeResult() const {

@@ -87,24 +87,26 @@ class BeamGroup {
   absl::Status PlanStep(int max_tokens, StepPlan* plan,
                         int max_logits = std::numeric_limits<int>::max());
 
-  // Whether `result` can be the oldest outstanding answer (check_answer.h).
+  // Whether `result` can be the oldest outstanding answer (validate_result.h).
   // Errors: kInternal, saying what is wrong with it; the group must be dropped
   // then.
   // REQUIRES: !done().
-  absl::Status CheckAnswer(const SelectionResult& result, int vocab_size) const;
+  absl::Status ValidateResult(const SelectionResult& result,
+                              int vocab_size) const;
 
   // Takes what a plan that scored `num_tokens` of its prompt says of them, in
   // the order of chunks, before the answer of the plan.
   // Errors: kInternal if it is of other tokens; the group must be dropped then.
-  absl::Status TakeScoring(const ScoringResult& result, size_t num_tokens,
-                           int vocab_size);
+  absl::Status TakeScoring(const PromptLogprobsResult& result,
+                           size_t num_tokens, int vocab_size);
 
   // Applies the oldest outstanding answer. Throws std::bad_alloc, and the group
   // must be dropped then; so must it if PlanStep does. Forks of sequences, and
   // those that ended, go into `*next_plan`; no forks if the next step is
   // planned already. Errors: as DecodeStrategy::Advance; the group is done
-  // then. REQUIRES: !done(), a selection is not answered yet, and CheckAnswer
-  // was OK.
+  // then.
+  // REQUIRES: !done(), a selection is not answered yet, and
+  // ValidateResult was OK.
   absl::Status Advance(const SelectionResult& result, StepPlan* next_plan);
 
   // Whether a plan ever named it.
@@ -127,12 +129,12 @@ class BeamGroup {
 
   // Tells the trace, if there is one, how the request was answered.
   // REQUIRES: done().
-  void TellEnd(const absl::StatusOr<Result>& result);
+  void RecordEnd(const absl::StatusOr<Result>& result);
 
  private:
   absl::Status PlanPrompt(int max_tokens, int max_logits, StepPlan* plan);
   absl::Status PlanBeams(StepPlan* plan);
-  absl::Status PlanAhead(StepPlan* plan);
+  absl::Status PlanNextAsync(StepPlan* plan);
   void AddRow(const Sequence& sequence, std::span<const TokenId> tokens,
               int num_logits, StepPlan* plan) const;
   void AddSelection(int first_logits, StepPlan* plan);
@@ -155,7 +157,7 @@ class BeamGroup {
   // Constant after construction.
   const RequestId id_;
   const Request request_;
-  const std::shared_ptr<const SelectionRule> rule_;
+  const std::shared_ptr<const SelectionParams> rule_;
   const std::vector<TokenId> finishing_token_ids_;  // ascending
 
   GroupPages pages_;

@@ -10,34 +10,35 @@
 namespace espalier {
 
 BeamStrategy::BeamStrategy(const GenerationParams& params,
-                           std::shared_ptr<const AllowedSequences> allowed,
+                           std::shared_ptr<const AllowedSequenceTrie> allowed,
                            std::shared_ptr<const RequestText> text)
     : num_beams_(SaturateToInt(params.num_beams)),
       num_return_sequences_(SaturateToInt(params.num_return_sequences)),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
       length_penalty_(params),
-      stop_rule_(params, num_beams_),
-      finish_rule_(params, std::move(allowed), std::move(text)),
+      search_termination_(params, num_beams_),
+      stopping_criteria_(params, std::move(allowed), std::move(text)),
       order_(MakeCandidateOrder(params)),
-      frontier_(num_beams_, stop_rule_.pool_capacity(), &finish_rule_,
-                &length_penalty_, &tree_) {}
+      frontier_(num_beams_, search_termination_.pool_capacity(),
+                &stopping_criteria_, &length_penalty_, &tree_) {}
 
-bool BeamStrategy::runs_ahead() const {
-  return order_->is_best_first() && finish_rule_.is_by_token();
+bool BeamStrategy::supports_async_scheduling() const {
+  return order_->is_best_first() && stopping_criteria_.is_by_token();
 }
 
 int BeamStrategy::NumCandidates() const {
-  return espalier::NumCandidates(frontier_.live(), finish_rule_, num_beams_);
+  return espalier::NumCandidates(frontier_.live(), stopping_criteria_,
+                                 num_beams_);
 }
 
 void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
-  DescribeRows(frontier_.live(), finish_rule_, selection);
+  DescribeRows(frontier_.live(), stopping_criteria_, selection);
   selection->num_candidates = NumCandidates();
   if (!order_->is_best_first()) {
     selection->ranking.num_first = NumCandidates();
-  } else if (finish_rule_.is_by_token()) {
-    selection->eos_token_ids = finish_rule_.token_ids();
+  } else if (stopping_criteria_.is_by_token()) {
+    selection->eos_token_ids = stopping_criteria_.token_ids();
     selection->ranking.num_first = num_beams_;
   }
   selection->num_generated = num_generated_;
@@ -49,7 +50,7 @@ absl::StatusOr<std::vector<Continuation>> BeamStrategy::Advance(
   done_ = true;  // unless it goes on, below
   RETURN_IF_ERROR(CheckNumbers(result.candidates, num_generated_));
   if (result.candidates.empty() && frontier_.finished().size() == 0) {
-    return NoTokenPossible(num_generated_);
+    return AllTokensMasked(num_generated_);
   }
   const std::vector<RankedCandidate> ranked =
       order_->Rank(result.candidates, num_generated_, NumCandidates());
@@ -59,8 +60,8 @@ absl::StatusOr<std::vector<Continuation>> BeamStrategy::Advance(
                              .decisions = decisions});
   const std::span<const LiveBeam> live = frontier_.live();
   done_ = live.empty() ||
-          stop_rule_.Ends(frontier_.finished(), live.front().cum_log_prob,
-                          num_generated_);
+          search_termination_.Ends(frontier_.finished(),
+                                   live.front().cum_log_prob, num_generated_);
   if (done_) return std::vector<Continuation>();
   return ContinuationsOf(live);
 }

@@ -4,13 +4,14 @@
 //
 //   - the m best continuations of the live beams are the candidates; with
 //     do_sample, m that are drawn (candidate_order.h);
-//   - a candidate hits if it ends in an EOS id, or however else finish_rule.h
+//   - a candidate hits if it ends in an EOS id, or however else
+//   stopping_criteria.h
 //     says, or has max_new_tokens tokens;
 //   - the k best that do not hit live on; of candidates that are drawn, the
 //     first k, the best of them leading;
 //   - those of the k best, or first, that hit enter the finished pool of k with
 //     score cum / t^length_penalty (length_penalty.h);
-//   - it ends when stop_rule.h says so, or when every candidate hit.
+//   - it ends when search_termination.h says so, or when every candidate hit.
 //
 // The reference also keeps a pool from filling after such an end: there a
 // request goes on with its batch, here it is over.
@@ -27,23 +28,24 @@
 #include "beam/beam_frontier.h"
 #include "beam/candidate_order.h"
 #include "beam/decode_strategy.h"
-#include "beam/finish_rule.h"
 #include "beam/length_penalty.h"
-#include "beam/stop_rule.h"
+#include "beam/search_termination.h"
+#include "beam/stopping_criteria.h"
 #include "beam/token_tree.h"
 
 namespace espalier {
 
 class BeamStrategy : public DecodeStrategy {
  public:
-  // `params` as ValidateParams leaves them; the rest as FinishRule takes it.
+  // `params` as ValidateParams leaves them; the rest as StoppingCriteria takes
+  // it.
   explicit BeamStrategy(
       const GenerationParams& params,
-      std::shared_ptr<const AllowedSequences> allowed = nullptr,
+      std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
       std::shared_ptr<const RequestText> text = nullptr);
 
   void DescribeSelection(PlanSelection* selection) const override;
-  bool runs_ahead() const override;
+  bool supports_async_scheduling() const override;
   absl::StatusOr<std::vector<Continuation>> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
   bool done() const override { return done_; }
@@ -60,8 +62,8 @@ class BeamStrategy : public DecodeStrategy {
   const int num_return_sequences_;
   const int max_new_tokens_;
   const LengthPenalty length_penalty_;
-  const StopRule stop_rule_;
-  const FinishRule finish_rule_;
+  const SearchTermination search_termination_;
+  const StoppingCriteria stopping_criteria_;
   const std::unique_ptr<const CandidateOrder> order_;
 
   TokenTree tree_;

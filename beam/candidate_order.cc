@@ -4,12 +4,12 @@
 #include <functional>
 #include <utility>
 
-#include "kernels/perturb/perturb.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
 
 namespace espalier {
 namespace {
 
-class BestFirst : public CandidateOrder {
+class TopKRanking : public CandidateOrder {
  public:
   bool is_best_first() const override { return true; }
   std::vector<RankedCandidate> Rank(std::span<const Candidate> answer, int,
@@ -18,24 +18,25 @@ class BestFirst : public CandidateOrder {
   }
 };
 
-class DrawingOrder : public CandidateOrder {
+class GumbelTopKRanking : public CandidateOrder {
  public:
-  explicit DrawingOrder(uint64_t seed) : seed_(seed) {}
+  explicit GumbelTopKRanking(uint64_t seed) : seed_(seed) {}
 
   bool is_best_first() const override { return false; }
 
   std::vector<RankedCandidate> Rank(std::span<const Candidate> answer,
                                     int num_generated,
                                     int num_candidates) const override {
-    std::vector<std::pair<double, RankedCandidate>> perturbed;
+    std::vector<std::pair<double, RankedCandidate>> gumbel_top_k;
     for (const RankedCandidate& ranked : AsRanked(answer)) {
-      perturbed.push_back({Perturbed(ranked.candidate, num_generated), ranked});
+      gumbel_top_k.push_back(
+          {Perturbed(ranked.candidate, num_generated), ranked});
     }
     // Ties stay as they are: the lower beam, then the lower token.
-    std::ranges::stable_sort(perturbed, std::greater(),
+    std::ranges::stable_sort(gumbel_top_k, std::greater(),
                              [](const auto& p) { return p.first; });
     std::vector<RankedCandidate> drawn;
-    for (const auto& [score, ranked] : perturbed) {
+    for (const auto& [score, ranked] : gumbel_top_k) {
       if (std::ssize(drawn) == num_candidates) break;
       drawn.push_back(ranked);
     }
@@ -44,7 +45,7 @@ class DrawingOrder : public CandidateOrder {
 
  private:
   double Perturbed(const Candidate& candidate, int num_generated) const {
-    const RandomKey key = PerturbKey(seed_, candidate.beam, num_generated);
+    const RandomKey key = GumbelKey(seed_, candidate.beam, num_generated);
     return candidate.cum_log_prob + Gumbel(key, candidate.token);
   }
 
@@ -55,8 +56,8 @@ class DrawingOrder : public CandidateOrder {
 
 std::unique_ptr<const CandidateOrder> MakeCandidateOrder(
     const GenerationParams& params) {
-  if (!params.do_sample) return std::make_unique<BestFirst>();
-  return std::make_unique<DrawingOrder>(params.seed.value_or(0));
+  if (!params.do_sample) return std::make_unique<TopKRanking>();
+  return std::make_unique<GumbelTopKRanking>(params.seed.value_or(0));
 }
 
 }  // namespace espalier

@@ -6,7 +6,7 @@
 //                  without putting them back, each with probability
 //                  proportional to exp(cumulative score): transformers' beam
 //                  sampling. Those are the highest of score + Gumbel noise, in
-//                  this order (kernels/perturb/gumbel.h).
+//                  this order (kernels/gumbel_topk/gumbel.h).
 //
 // For drawing, rows give their own candidates, drawn within the row; the noise
 // of each is computed again here, and ranks them all. The noise of a row is of

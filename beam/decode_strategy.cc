@@ -34,18 +34,18 @@ absl::Status ExplainNoToken(const absl::Status& status,
       ToStd(status.message()), ": ",
       names.empty()
           ? "the model gives every token probability 0"
-          : Listed(names) + (names.size() == 1 ? " leaves" : " leave") +
+          : JoinWithAnd(names) + (names.size() == 1 ? " leaves" : " leave") +
                 " none to which the model gives a chance");
 }
 
-absl::Status NoTokenPossible(int num_generated) {
+absl::Status AllTokensMasked(int num_generated) {
   return FailedPrecondition("no token is possible after ",
-                            Counted(num_generated, "generated token"));
+                            Pluralize(num_generated, "generated token"));
 }
 
 absl::Status NotANumber(int num_generated) {
   return Internal("the model's logits are not numbers (NaN) after ",
-                  Counted(num_generated, "generated token"));
+                  Pluralize(num_generated, "generated token"));
 }
 
 absl::Status CheckNumbers(std::span<const Candidate> candidates,

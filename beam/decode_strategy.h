@@ -62,7 +62,7 @@ class DecodeStrategy {
   // Whether the sequences that live after a step follow from its candidates by
   // the rule of their kind (SelectionKind), so that an executor can go on by
   // itself. Constant.
-  virtual bool runs_ahead() const = 0;
+  virtual bool supports_async_scheduling() const = 0;
 
   // Takes a step's answer and returns the sequences that live on, by rank;
   // empty exactly when the request is done. If `decisions` is not null it gets
@@ -98,9 +98,9 @@ class DecodeStrategy {
 };
 
 // Errors of Advance, saying how many tokens there were by then.
-absl::Status NoTokenPossible(int num_generated);
+absl::Status AllTokensMasked(int num_generated);
 absl::Status NotANumber(int num_generated);
-// NoTokenPossible with the options of the request that can leave no token, as
+// AllTokensMasked with the options of the request that can leave no token, as
 // its caller wrote them; any other status as it is.
 absl::Status ExplainNoToken(const absl::Status& status,
                             const GenerationParams& params);

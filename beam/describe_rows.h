@@ -2,7 +2,7 @@
 // live sequence, whatever kind of sequence that is.
 #pragma once
 
-#include "beam/finish_rule.h"
+#include "beam/stopping_criteria.h"
 #include "exec_request/step_plan.h"
 
 namespace espalier {
@@ -10,7 +10,7 @@ namespace espalier {
 // Sets num_rows, cum_log_probs and allowed of `*selection`.
 //   sequences  by rank; each has `cum_log_prob`, and `progress` by `rule`
 template <typename Sequences>
-void DescribeRows(const Sequences& sequences, const FinishRule& rule,
+void DescribeRows(const Sequences& sequences, const StoppingCriteria& rule,
                   PlanSelection* selection) {
   selection->num_rows = 0;
   selection->cum_log_probs.clear();

@@ -11,7 +11,7 @@ namespace espalier {
 
 DiverseBeamStrategy::DiverseBeamStrategy(
     const GenerationParams& params,
-    std::shared_ptr<const AllowedSequences> allowed,
+    std::shared_ptr<const AllowedSequenceTrie> allowed,
     std::shared_ptr<const RequestText> text)
     : num_beams_(SaturateToInt(params.num_beams)),
       group_size_(num_beams_ / SaturateToInt(params.num_beam_groups)),
@@ -19,12 +19,12 @@ DiverseBeamStrategy::DiverseBeamStrategy(
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
       diversity_penalty_(params.diversity_penalty),
       length_penalty_(params),
-      stop_rule_(params, group_size_),
-      finish_rule_(params, std::move(allowed), std::move(text)) {
+      search_termination_(params, group_size_),
+      stopping_criteria_(params, std::move(allowed), std::move(text)) {
   CHECK_EQ(num_beams_ % group_size_, 0) << "beams in groups";
   for (int g = 0; g < num_beams_ / group_size_; ++g) {
-    groups_.emplace_back(group_size_, stop_rule_.pool_capacity(), &finish_rule_,
-                         &length_penalty_, &tree_);
+    groups_.emplace_back(group_size_, search_termination_.pool_capacity(),
+                         &stopping_criteria_, &length_penalty_, &tree_);
   }
 }
 
@@ -35,16 +35,16 @@ void DiverseBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
   std::vector<LiveBeam> rows = LiveBeams();
   if (num_generated_ == 0) rows.resize(1);
-  DescribeRows(rows, finish_rule_, selection);
+  DescribeRows(rows, stopping_criteria_, selection);
   int64_t num_own = 1;
   for (const BeamFrontier& group : groups_) {
     num_own = std::max<int64_t>(
-        num_own, NumCandidates(group.live(), finish_rule_, group_size_));
+        num_own, NumCandidates(group.live(), stopping_criteria_, group_size_));
   }
   selection->num_candidates = SaturateToInt(num_own + num_beams_ - group_size_);
   selection->num_generated = num_generated_;
-  if (!finish_rule_.is_by_token()) return;
-  selection->eos_token_ids = finish_rule_.token_ids();
+  if (!stopping_criteria_.is_by_token()) return;
+  selection->eos_token_ids = stopping_criteria_.token_ids();
   selection->ranking.groups = RowsOfGroups();
   selection->ranking.group_size = group_size_;
   selection->ranking.diversity_penalty = diversity_penalty_;
@@ -58,8 +58,8 @@ std::vector<RowRanking::Group> DiverseBeamStrategy::RowsOfGroups() const {
     const int num_rows = static_cast<int>(group.live().size());
     rows.push_back({.first_row = first_row,
                     .num_rows = num_rows,
-                    .num_candidates = NumCandidates(group.live(), finish_rule_,
-                                                    group_size_)});
+                    .num_candidates = NumCandidates(
+                        group.live(), stopping_criteria_, group_size_)});
     if (num_generated_ > 0) first_row += num_rows;
   }
   return rows;
@@ -88,7 +88,7 @@ absl::StatusOr<std::vector<Continuation>> DiverseBeamStrategy::Advance(
   }
   const std::vector<LiveBeam> live = LiveBeams();
   done_ = live.empty();
-  if (done_ && Hypotheses().empty()) return NoTokenPossible(num_generated_ - 1);
+  if (done_ && Hypotheses().empty()) return AllTokensMasked(num_generated_ - 1);
   return ContinuationsOf(live);
 }
 
@@ -114,9 +114,9 @@ void DiverseBeamStrategy::AdvanceGroup(
   group->Advance(candidates, step);
   for (const LiveBeam& beam : group->live()) ++(*choices)[beam.from.token];
   if (!candidates.empty() &&
-      stop_rule_.Ends(group->finished(),
-                      candidates.front().candidate.cum_log_prob,
-                      num_generated_)) {
+      search_termination_.Ends(group->finished(),
+                               candidates.front().candidate.cum_log_prob,
+                               num_generated_)) {
     group->Clear();
   }
   // Only now: a group that is over takes no beams that are cut off.

@@ -9,8 +9,8 @@
 //   - then a group's step is that of a beam search of s beams
 //     (beam_frontier.h);
 //   - a group is over when its pool is full and its best candidate, which may
-//     be one that ends, cannot beat the pool's worst (stop_rule.h); at the
-//     length limit all beams of groups that are not over finish;
+//     be one that ends, cannot beat the pool's worst (search_termination.h); at
+//     the length limit all beams of groups that are not over finish;
 //   - the result is the best of all pools.
 //
 // Two knowing differences: score processors act before the penalty, the
@@ -25,9 +25,9 @@
 
 #include "beam/beam_frontier.h"
 #include "beam/decode_strategy.h"
-#include "beam/finish_rule.h"
 #include "beam/length_penalty.h"
-#include "beam/stop_rule.h"
+#include "beam/search_termination.h"
+#include "beam/stopping_criteria.h"
 #include "beam/token_tree.h"
 #include "exec_request/diverse_choice.h"
 
@@ -35,16 +35,17 @@ namespace espalier {
 
 class DiverseBeamStrategy : public DecodeStrategy {
  public:
-  // `params` as ValidateParams leaves them; the rest as FinishRule takes it.
+  // `params` as ValidateParams leaves them; the rest as StoppingCriteria takes
+  // it.
   explicit DiverseBeamStrategy(
       const GenerationParams& params,
-      std::shared_ptr<const AllowedSequences> allowed = nullptr,
+      std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
       std::shared_ptr<const RequestText> text = nullptr);
 
   // Rows are the beams of the first group that is not over, then those of the
   // next; at the first step all begin in one row.
   void DescribeSelection(PlanSelection* selection) const override;
-  bool runs_ahead() const override { return false; }
+  bool supports_async_scheduling() const override { return false; }
   absl::StatusOr<std::vector<Continuation>> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
   bool done() const override { return done_; }
@@ -74,8 +75,8 @@ class DiverseBeamStrategy : public DecodeStrategy {
   const int max_new_tokens_;
   const double diversity_penalty_;
   const LengthPenalty length_penalty_;
-  const StopRule stop_rule_;
-  const FinishRule finish_rule_;
+  const SearchTermination search_termination_;
+  const StoppingCriteria stopping_criteria_;
 
   TokenTree tree_;
   std::vector<BeamFrontier> groups_;  // those that are over have no live beams

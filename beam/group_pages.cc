@@ -101,7 +101,7 @@ std::vector<int> GroupPages::DetachTails() {
     Slot& slot = slots_[i];
     if (!HasRoomInTail(slot)) continue;
     num_tail_tokens[i] = slot.sequence->num_tokens() % pool_->page_size();
-    slot.tail = slot.sequence->pages.TakeTail();
+    slot.tail = slot.sequence->pages.DetachTail();
   }
   return num_tail_tokens;
 }
@@ -146,7 +146,7 @@ void GroupPages::AttachTails(std::span<const int> slots,
   for (size_t rank = 0; rank < slots.size(); ++rank) {
     Slot& slot = slots_[slots[rank]];
     const int num_tokens = num_tail_tokens[parents[rank]];
-    slot.sequence->pages.PutTail(std::move(slot.tail), num_tokens + 1);
+    slot.sequence->pages.AttachTail(std::move(slot.tail), num_tokens + 1);
     const bool has_moved = slots[rank] != parents[rank];
     if (has_moved && num_tokens > 0) ++num_tail_copies_ahead_;
   }

@@ -38,8 +38,8 @@ GroupTracer::GroupTracer(RequestId id, const Request& request, TraceSink* sink)
   sink_->On(DescribeRequest(id, request));
 }
 
-void GroupTracer::TellPages(std::span<const HeldPages> slots,
-                            const PagePool& pool) {
+void GroupTracer::RecordPages(std::span<const HeldPages> slots,
+                              const PagePool& pool) {
   TracePages event{.request = id_,
                    .step = step_ + 1,
                    .num_held = pool.num_held(),
@@ -80,7 +80,7 @@ TraceCandidate GroupTracer::Describe(const Candidate& candidate,
   return event;
 }
 
-void GroupTracer::TellAnswer(const SelectionResult& answer,
+void GroupTracer::RecordStep(const SelectionResult& answer,
                              std::span<const Decision> decisions,
                              std::span<const int> parents,
                              std::span<const Continuation> sequences,
@@ -139,7 +139,7 @@ bool GroupTracer::IsPath(int node, std::span<const TokenId> tokens) const {
   return node == kTraceRoot;
 }
 
-void GroupTracer::TellEnd(const absl::StatusOr<Result>& result) {
+void GroupTracer::RecordEnd(const absl::StatusOr<Result>& result) {
   TraceEnd event{.request = id_};
   if (!result.ok()) {
     event.error = result.status();

@@ -26,20 +26,20 @@ class GroupTracer {
   GroupTracer(RequestId id, const Request& request, TraceSink* sink);
 
   // The next step's answer is there: what was held while it ran.
-  void TellPages(std::span<const HeldPages> slots, const PagePool& pool);
+  void RecordPages(std::span<const HeldPages> slots, const PagePool& pool);
 
   // What the strategy made of it.
   //   parents    [rows]   slots, by rank
   //   sequences  by rank  that live on; empty if the group is done
   //   slots      [sequences]  where they live
-  void TellAnswer(const SelectionResult& answer,
+  void RecordStep(const SelectionResult& answer,
                   std::span<const Decision> decisions,
                   std::span<const int> parents,
                   std::span<const Continuation> sequences,
                   std::span<const int> slots);
 
   // The request is answered.
-  void TellEnd(const absl::StatusOr<Result>& result);
+  void RecordEnd(const absl::StatusOr<Result>& result);
 
  private:
   // The slots of sequences that live on, by parent's rank and token.

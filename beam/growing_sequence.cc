@@ -2,8 +2,9 @@
 
 namespace espalier {
 
-void Grow(const Candidate& candidate, bool is_last, const FinishRule& rule,
-          TokenTree* tree, GrowingSequence* sequence) {
+void Grow(const Candidate& candidate, bool is_last,
+          const StoppingCriteria& rule, TokenTree* tree,
+          GrowingSequence* sequence) {
   sequence->node = tree->Append(sequence->node, candidate.token);
   sequence->cum_log_prob = candidate.cum_log_prob;
   sequence->finish_reason = rule.Feed(candidate.token, &sequence->progress).hit;

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "beam/finish_rule.h"
+#include "beam/stopping_criteria.h"
 #include "beam/token_tree.h"
 #include "kernels/select/select.h"
 #include "request/request.h"
@@ -15,14 +15,15 @@ namespace espalier {
 struct GrowingSequence {
   TokenTree::Node node = TokenTree::kRoot;
   float cum_log_prob = 0;
-  FinishRule::Progress progress = {};
+  StoppingCriteria::Progress progress = {};
   std::optional<FinishReason> finish_reason = {};  // unset: it lives
 };
 
 // Takes `*sequence`, a path of `*tree`, on by `candidate`, whose sum becomes
 // its own. If `is_last`, it ends by its length unless something else ends it.
 // REQUIRES: it lives, and the token may follow.
-void Grow(const Candidate& candidate, bool is_last, const FinishRule& rule,
-          TokenTree* tree, GrowingSequence* sequence);
+void Grow(const Candidate& candidate, bool is_last,
+          const StoppingCriteria& rule, TokenTree* tree,
+          GrowingSequence* sequence);
 
 }  // namespace espalier

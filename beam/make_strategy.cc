@@ -14,7 +14,7 @@ namespace {
 template <typename Strategy>
 std::unique_ptr<DecodeStrategy> Make(
     const GenerationParams& params,
-    std::shared_ptr<const AllowedSequences> allowed,
+    std::shared_ptr<const AllowedSequenceTrie> allowed,
     std::shared_ptr<const RequestText> text) {
   return std::make_unique<Strategy>(params, std::move(allowed),
                                     std::move(text));
@@ -24,7 +24,7 @@ std::unique_ptr<DecodeStrategy> Make(
 
 std::unique_ptr<DecodeStrategy> MakeStrategy(
     const GenerationParams& params,
-    std::shared_ptr<const AllowedSequences> allowed,
+    std::shared_ptr<const AllowedSequenceTrie> allowed,
     std::shared_ptr<const RequestText> text) {
   const auto make = params.stochastic            ? Make<StochasticBeamStrategy>
                     : !IsBeamSearch(params)      ? Make<SampleStrategy>

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "beam/allowed_sequences.h"
+#include "beam/allowed_sequence_trie.h"
 #include "beam/decode_strategy.h"
 #include "beam/request_text.h"
 #include "request/generation_params.h"
@@ -14,10 +14,11 @@ namespace espalier {
 //   num_beams > 1, num_beam_groups  DiverseBeamStrategy
 //   num_beams > 1                   BeamStrategy
 //   else                            SampleStrategy
-// `params` as ValidateParams leaves them; the rest as FinishRule takes it.
+// `params` as ValidateParams leaves them; the rest as StoppingCriteria takes
+// it.
 std::unique_ptr<DecodeStrategy> MakeStrategy(
     const GenerationParams& params,
-    std::shared_ptr<const AllowedSequences> allowed,
+    std::shared_ptr<const AllowedSequenceTrie> allowed,
     std::shared_ptr<const RequestText> text);
 
 }  // namespace espalier

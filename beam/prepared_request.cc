@@ -36,9 +36,10 @@ int64_t MaxAsked(const PreparedRequest& prepared) {
 PreparedRequest::PreparedRequest(Request from,
                                  std::shared_ptr<const Tokenizer> tokenizer)
     : request(std::move(from)),
-      allowed(AllowedSequences::Make(request.params)),
+      allowed(AllowedSequenceTrie::Make(request.params)),
       text(RequestText::Make(request.params, std::move(tokenizer))),
-      rule(MakeSelectionRule(request.params, request.prompt_tokens, allowed)) {
+      rule(
+          MakeSelectionParams(request.params, request.prompt_tokens, allowed)) {
   // Empty, not unset: that they were given is part of what errors say.
   if (allowed != nullptr) request.params.allowed_sequences.emplace();
 }

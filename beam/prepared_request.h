@@ -9,7 +9,7 @@
 
 #include <memory>
 
-#include "beam/allowed_sequences.h"
+#include "beam/allowed_sequence_trie.h"
 #include "beam/request_text.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
@@ -18,17 +18,17 @@
 namespace espalier {
 
 struct PreparedRequest {
-  // `from` has passed ValidateRequest, and CheckStops (finish_rule.h) with
-  // `tokenizer`.
+  // `from` has passed ValidateRequest, and CheckStops (stopping_criteria.h)
+  // with `tokenizer`.
   explicit PreparedRequest(
       Request from, std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
   // Its params.allowed_sequences have become `allowed`, and are empty.
   Request request;
-  std::shared_ptr<const AllowedSequences> allowed;  // null: all
+  std::shared_ptr<const AllowedSequenceTrie> allowed;  // null: all
   // Of its group and of who streams it. Null: without a tokenizer.
   std::shared_ptr<const RequestText> text;
-  std::shared_ptr<const SelectionRule> rule;  // keeps `allowed` alive
+  std::shared_ptr<const SelectionParams> rule;  // keeps `allowed` alive
 };
 
 // Edits of scores that the rows of its group have together at most, in any

@@ -12,15 +12,16 @@
 
 namespace espalier {
 
-SampleStrategy::SampleStrategy(const GenerationParams& params,
-                               std::shared_ptr<const AllowedSequences> allowed,
-                               std::shared_ptr<const RequestText> text)
+SampleStrategy::SampleStrategy(
+    const GenerationParams& params,
+    std::shared_ptr<const AllowedSequenceTrie> allowed,
+    std::shared_ptr<const RequestText> text)
     : num_return_sequences_(SaturateToInt(params.num_return_sequences)),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
-      finish_rule_(params, std::move(allowed), std::move(text)),
+      stopping_criteria_(params, std::move(allowed), std::move(text)),
       samples_(NumSequences(params)),
       live_(samples_.size()) {
-  for (Sample& sample : samples_) sample.progress = finish_rule_.Begin();
+  for (Sample& sample : samples_) sample.progress = stopping_criteria_.Begin();
   std::iota(live_.begin(), live_.end(), 0);
 }
 
@@ -30,7 +31,7 @@ void SampleStrategy::DescribeSelection(PlanSelection* selection) const {
   DescribeRows(live_ | std::views::take(num_rows) |
                    std::views::transform(
                        [this](int i) -> const Sample& { return samples_[i]; }),
-               finish_rule_, selection);
+               stopping_criteria_, selection);
   selection->num_candidates = 1;
   selection->num_generated = num_generated_;
   selection->samples = live_;
@@ -44,7 +45,7 @@ absl::StatusOr<std::vector<Continuation>> SampleStrategy::Advance(
     if (drawn.token >= 0) continue;
     done_ = true;
     return drawn.token == kNotANumber ? NotANumber(num_generated_)
-                                      : NoTokenPossible(num_generated_);
+                                      : AllTokensMasked(num_generated_);
   }
   const bool is_last = ++num_generated_ >= max_new_tokens_;
   std::vector<Continuation> continuations;
@@ -53,7 +54,7 @@ absl::StatusOr<std::vector<Continuation>> SampleStrategy::Advance(
     const Candidate& drawn = result.candidates[i];
     Sample& sample = samples_[live_[i]];
     const TokenTree::Node parent = sample.node;
-    Grow(drawn, is_last, finish_rule_, &tree_, &sample);
+    Grow(drawn, is_last, stopping_criteria_, &tree_, &sample);
     if (decisions != nullptr) {
       decisions->push_back(DecisionOn(static_cast<int>(i), parent, sample));
     }

@@ -19,21 +19,24 @@
 #include <vector>
 
 #include "beam/decode_strategy.h"
-#include "beam/finish_rule.h"
 #include "beam/growing_sequence.h"
+#include "beam/stopping_criteria.h"
 
 namespace espalier {
 
 class SampleStrategy : public DecodeStrategy {
  public:
-  // `params` as ValidateParams leaves them; the rest as FinishRule takes it.
+  // `params` as ValidateParams leaves them; the rest as StoppingCriteria takes
+  // it.
   explicit SampleStrategy(
       const GenerationParams& params,
-      std::shared_ptr<const AllowedSequences> allowed = nullptr,
+      std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
       std::shared_ptr<const RequestText> text = nullptr);
 
   void DescribeSelection(PlanSelection* selection) const override;
-  bool runs_ahead() const override { return finish_rule_.is_by_token(); }
+  bool supports_async_scheduling() const override {
+    return stopping_criteria_.is_by_token();
+  }
   absl::StatusOr<std::vector<Continuation>> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
   bool done() const override { return done_; }
@@ -53,7 +56,7 @@ class SampleStrategy : public DecodeStrategy {
   // Constant after construction.
   const int num_return_sequences_;
   const int max_new_tokens_;
-  const FinishRule finish_rule_;
+  const StoppingCriteria stopping_criteria_;
 
   TokenTree tree_;
   std::vector<Sample> samples_;

@@ -83,12 +83,12 @@ std::vector<TokenId> FinishingTokenIds(const GenerationParams& params) {
   return Distinct(std::move(ids));
 }
 
-std::shared_ptr<const SelectionRule> MakeSelectionRule(
+std::shared_ptr<const SelectionParams> MakeSelectionParams(
     const GenerationParams& params, std::span<const TokenId> prompt,
     std::shared_ptr<const void> allowed_owner) {
-  SelectionRule rule;
+  SelectionParams rule;
   rule.kind = KindOf(params);
-  rule.perturbed = IsBeamSearch(params) && Draws(params);
+  rule.gumbel_top_k = IsBeamSearch(params) && Draws(params);
   const bool by_logits = params.stochastic || !IsBeamSearch(params);
   rule.domain = by_logits ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
   rule.allowed_owner = std::move(allowed_owner);
@@ -96,7 +96,7 @@ std::shared_ptr<const SelectionRule> MakeSelectionRule(
   rule.edits = std::make_shared<const ScoreEdits>(rule.processors, prompt);
   rule.sampling = MakeSampling(params);
   rule.num_logprobs = SaturateToInt(params.logprobs.value_or(-1));
-  return std::make_shared<const SelectionRule>(std::move(rule));
+  return std::make_shared<const SelectionParams>(std::move(rule));
 }
 
 }  // namespace espalier

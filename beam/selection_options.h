@@ -28,7 +28,7 @@ std::vector<TokenId> FinishingTokenIds(const GenerationParams& params);
 
 // With the edits of a request for `prompt`. `allowed_owner` owns what
 // allowed_sequences are looked up in, if there are any.
-std::shared_ptr<const SelectionRule> MakeSelectionRule(
+std::shared_ptr<const SelectionParams> MakeSelectionParams(
     const GenerationParams& params, std::span<const TokenId> prompt = {},
     std::shared_ptr<const void> allowed_owner = nullptr);
 

@@ -8,21 +8,21 @@
 #include "base/status.h"
 #include "beam/describe_rows.h"
 #include "beam/selection_options.h"
-#include "kernels/perturb/perturb.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
 
 namespace espalier {
 StochasticBeamStrategy::StochasticBeamStrategy(
     const GenerationParams& params,
-    std::shared_ptr<const AllowedSequences> allowed,
+    std::shared_ptr<const AllowedSequenceTrie> allowed,
     std::shared_ptr<const RequestText> text)
     : num_beams_(SaturateToInt(params.num_beams)),
       num_return_sequences_(SaturateToInt(params.num_return_sequences)),
       max_new_tokens_(SaturateToInt(params.max_new_tokens.value())),
       seed_(params.seed.value_or(0)),
-      finish_rule_(params, std::move(allowed), std::move(text)),
+      stopping_criteria_(params, std::move(allowed), std::move(text)),
       beam_(1),
       live_(1) {
-  beam_[0].progress = finish_rule_.Begin();
+  beam_[0].progress = stopping_criteria_.Begin();
 }
 
 void StochasticBeamStrategy::DescribeSelection(PlanSelection* selection) const {
@@ -30,14 +30,14 @@ void StochasticBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   DescribeRows(live_ | std::views::transform([this](int i) -> const Sequence& {
                  return beam_[i];
                }),
-               finish_rule_, selection);
+               stopping_criteria_, selection);
   selection->num_candidates = num_beams_ + 1;
   selection->num_generated = num_generated_;
   // One more than live, whose sum is the threshold.
   selection->ranking.num_first = num_beams_ + 1;
   if (num_generated_ == 0) return;
   for (const int i : live_) {
-    selection->ranking.parent_sums.push_back(beam_[i].perturbed);
+    selection->ranking.parent_sums.push_back(beam_[i].gumbel_top_k);
   }
 }
 
@@ -47,19 +47,19 @@ absl::StatusOr<std::vector<Continuation>> StochasticBeamStrategy::Advance(
   done_ = true;  // unless it goes on, below
   RETURN_IF_ERROR(CheckNumbers(result.candidates, num_generated_));
   const std::vector<Contender> contenders = Contenders(result.candidates);
-  if (contenders.empty()) return NoTokenPossible(num_generated_);
+  if (contenders.empty()) return AllTokensMasked(num_generated_);
   ++num_generated_;
   std::vector<Sequence> next;
   for (const Contender& contender : contenders) {
     const bool is_cut = next.size() == num_beams_;
     if (is_cut) {
-      threshold_ = std::max(threshold_.value_or(contender.perturbed),
-                            contender.perturbed);
+      threshold_ = std::max(threshold_.value_or(contender.gumbel_top_k),
+                            contender.gumbel_top_k);
     } else {
-      next.push_back(
-          contender.is_child
-              ? ChildOf(result.candidates[contender.idx], contender.perturbed)
-              : beam_[contender.idx]);
+      next.push_back(contender.is_child
+                         ? ChildOf(result.candidates[contender.idx],
+                                   contender.gumbel_top_k)
+                         : beam_[contender.idx]);
     }
     if (decisions == nullptr || !contender.is_child) continue;
     decisions->push_back(
@@ -75,7 +75,7 @@ StochasticBeamStrategy::Contenders(
   std::vector<Contender> contenders;
   for (size_t i = 0; i < beam_.size(); ++i) {
     if (!beam_[i].finish_reason.has_value()) continue;
-    contenders.push_back({beam_[i].perturbed, static_cast<int>(i), false});
+    contenders.push_back({beam_[i].gumbel_top_k, static_cast<int>(i), false});
   }
   size_t first = 0;
   while (first < candidates.size()) {
@@ -87,7 +87,7 @@ StochasticBeamStrategy::Contenders(
     first = end;
   }
   std::ranges::stable_sort(contenders, [](const auto& a, const auto& b) {
-    return a.perturbed > b.perturbed;
+    return a.gumbel_top_k > b.gumbel_top_k;
   });
   return contenders;
 }
@@ -96,24 +96,25 @@ void StochasticBeamStrategy::AddChildren(
     std::span<const Candidate> candidates, int first_idx,
     std::vector<Contender>* contenders) const {
   const int rank = candidates.front().beam;
-  std::vector<double> perturbed;
-  AddNoise(candidates, seed_, rank, num_generated_, &perturbed);
-  const double maximum = *std::ranges::max_element(perturbed);
+  std::vector<double> gumbel_top_k;
+  AddNoise(candidates, seed_, rank, num_generated_, &gumbel_top_k);
+  const double maximum = *std::ranges::max_element(gumbel_top_k);
   const bool is_root = num_generated_ == 0;
-  for (size_t i = 0; i < perturbed.size(); ++i) {
-    const double sum = is_root ? perturbed[i]
-                               : ShiftToMaximum(perturbed[i], maximum,
-                                                beam_[live_[rank]].perturbed);
+  for (size_t i = 0; i < gumbel_top_k.size(); ++i) {
+    const double sum = is_root
+                           ? gumbel_top_k[i]
+                           : ShiftToMaximum(gumbel_top_k[i], maximum,
+                                            beam_[live_[rank]].gumbel_top_k);
     contenders->push_back({sum, first_idx + static_cast<int>(i), true});
   }
 }
 
 StochasticBeamStrategy::Sequence StochasticBeamStrategy::ChildOf(
-    const Candidate& candidate, double perturbed) {
+    const Candidate& candidate, double gumbel_top_k) {
   Sequence child = beam_[live_[candidate.beam]];
-  Grow(candidate, num_generated_ >= max_new_tokens_, finish_rule_, &tree_,
+  Grow(candidate, num_generated_ >= max_new_tokens_, stopping_criteria_, &tree_,
        &child);
-  child.perturbed = perturbed;
+  child.gumbel_top_k = gumbel_top_k;
   child.from = {candidate.beam, candidate.token};
   return child;
 }
@@ -132,7 +133,7 @@ Decision StochasticBeamStrategy::DecisionOn(const SelectionResult& result,
   if (child->finish_reason.has_value()) {
     decision.what = Decision::What::kFinished;
     decision.why = NameOf(*child->finish_reason);
-    decision.score = static_cast<float>(child->perturbed);
+    decision.score = static_cast<float>(child->gumbel_top_k);
   }
   return decision;
 }
@@ -160,7 +161,7 @@ std::vector<Hypothesis> StochasticBeamStrategy::Hypotheses() const {
     if (std::ssize(hypotheses) == num_return_sequences_) break;
     if (!sequence.finish_reason.has_value()) continue;
     hypotheses.push_back({.tokens = tree_.Path(sequence.node),
-                          .score = static_cast<float>(sequence.perturbed),
+                          .score = static_cast<float>(sequence.gumbel_top_k),
                           .cum_log_prob = sequence.cum_log_prob,
                           .finish_reason = *sequence.finish_reason});
   }
@@ -172,7 +173,7 @@ std::vector<SequenceState> StochasticBeamStrategy::States() const {
   std::vector<SequenceState> states;
   for (const Sequence& sequence : beam_) {
     states.push_back({sequence.node, sequence.cum_log_prob,
-                      static_cast<float>(sequence.perturbed),
+                      static_cast<float>(sequence.gumbel_top_k),
                       sequence.finish_reason});
   }
   std::ranges::stable_partition(states, [](const SequenceState& state) {

@@ -33,22 +33,23 @@
 #include <vector>
 
 #include "beam/decode_strategy.h"
-#include "beam/finish_rule.h"
 #include "beam/growing_sequence.h"
+#include "beam/stopping_criteria.h"
 #include "beam/token_tree.h"
 
 namespace espalier {
 
 class StochasticBeamStrategy : public DecodeStrategy {
  public:
-  // `params` as ValidateParams leaves them; the rest as FinishRule takes it.
+  // `params` as ValidateParams leaves them; the rest as StoppingCriteria takes
+  // it.
   explicit StochasticBeamStrategy(
       const GenerationParams& params,
-      std::shared_ptr<const AllowedSequences> allowed = nullptr,
+      std::shared_ptr<const AllowedSequenceTrie> allowed = nullptr,
       std::shared_ptr<const RequestText> text = nullptr);
 
   void DescribeSelection(PlanSelection* selection) const override;
-  bool runs_ahead() const override { return false; }
+  bool supports_async_scheduling() const override { return false; }
   absl::StatusOr<std::vector<Continuation>> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
   bool done() const override { return done_; }
@@ -60,12 +61,12 @@ class StochasticBeamStrategy : public DecodeStrategy {
 
  private:
   struct Sequence : GrowingSequence {
-    double perturbed = 0;    // G
-    Continuation from = {};  // of the last step, if it lives
+    double gumbel_top_k = 0;  // G
+    Continuation from = {};   // of the last step, if it lives
   };
   // A sequence that a beam could hold next: a child, or one that is finished.
   struct Contender {
-    double perturbed = 0;
+    double gumbel_top_k = 0;
     int idx = 0;  // of the candidate; or of the sequence that is finished
     bool is_child = false;
   };
@@ -75,7 +76,7 @@ class StochasticBeamStrategy : public DecodeStrategy {
   // What the children of one row sum to.
   void AddChildren(std::span<const Candidate> candidates, int first_idx,
                    std::vector<Contender>* contenders) const;
-  Sequence ChildOf(const Candidate& candidate, double perturbed);
+  Sequence ChildOf(const Candidate& candidate, double gumbel_top_k);
   // `child` is null if the candidate is cut.
   Decision DecisionOn(const SelectionResult& result, int candidate_idx,
                       const Sequence* child) const;
@@ -87,7 +88,7 @@ class StochasticBeamStrategy : public DecodeStrategy {
   const int num_return_sequences_;
   const int max_new_tokens_;
   const uint64_t seed_;
-  const FinishRule finish_rule_;
+  const StoppingCriteria stopping_criteria_;
 
   TokenTree tree_;
   std::vector<Sequence> beam_;  // by falling G, at most num_beams

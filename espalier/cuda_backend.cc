@@ -31,9 +31,9 @@ class CudaBackend : public Backend {
     return absl::StrFormat(
         "on %s: %s, %s of %s; busy %.3f s, idle "
         "between steps %.3f s (median gap %.1f us)\n%s\n",
-        device_.name, Counted(figures.num_steps, "step"),
-        Counted(figures.num_graph_launches, "graph launch", "graph launches"),
-        Counted(figures.num_graphs, "graph"),
+        device_.name, Pluralize(figures.num_steps, "step"),
+        Pluralize(figures.num_graph_launches, "graph launch", "graph launches"),
+        Pluralize(figures.num_graphs, "graph"),
         absl::ToDoubleSeconds(figures.busy),
         absl::ToDoubleSeconds(figures.idle),
         absl::ToDoubleMicroseconds(figures.median_gap),

@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<TokenId>> PromptTokens(
       prompt_template.Apply(text, tokenizer, max_context);
   if (!absl::IsOutOfRange(tokens.status())) return tokens;
   return InvalidArgument("prompt must fit into the model's context of ",
-                         Counted(max_context, "token"), ": ",
+                         Pluralize(max_context, "token"), ": ",
                          Message(tokens.status()));
 }
 

@@ -61,7 +61,7 @@ class CudaModel {
   // What the executor plans the work lists of attention for.
   virtual CudaAttentionShape attention_shape() const = 0;
   // The page of inactive rows, which all of them write to.
-  virtual PageId spare_page() const = 0;
+  virtual PageId null_page() const = 0;
   // What it holds, and for what.
   virtual CudaMemoryParts memory() const = 0;
 

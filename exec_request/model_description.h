@@ -29,8 +29,8 @@ struct StepLimits {
   // Candidates in answers (SelectionResult), of all that run; of no row more
   // than vocab_size.
   int64_t max_candidates = std::numeric_limits<int64_t>::max();
-  // Tokens reported beside candidates (SelectionRule::num_logprobs of each), of
-  // all that run.
+  // Tokens reported beside candidates (SelectionParams::num_logprobs of each),
+  // of all that run.
   int64_t max_best_tokens = std::numeric_limits<int64_t>::max();
 };
 

@@ -2,14 +2,14 @@
 
 namespace espalier {
 
-std::shared_ptr<const ScoreEdits> EditsOf(const SelectionRule& rule) {
+std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& rule) {
   if (rule.edits != nullptr) return rule.edits;
   return std::make_shared<const ScoreEdits>(rule.processors);
 }
 
-std::shared_ptr<const SelectionRule> PlanSelection::DefaultRule() {
+std::shared_ptr<const SelectionParams> PlanSelection::DefaultRule() {
   static const auto* const rule =
-      new std::shared_ptr<const SelectionRule>(new SelectionRule);
+      new std::shared_ptr<const SelectionParams>(new SelectionParams);
   return *rule;
 }
 

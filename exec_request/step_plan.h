@@ -67,7 +67,7 @@ enum class SelectionKind {
 };
 
 // What selection of a request's rows is, constant for the request's life.
-struct SelectionRule {
+struct SelectionParams {
   SelectionKind kind = SelectionKind::kBeams;
   ScoreDomain domain = ScoreDomain::kLogProbs;
   ScoreProcessors processors;
@@ -75,10 +75,11 @@ struct SelectionRule {
   // them of processors alone.
   std::shared_ptr<const ScoreEdits> edits = nullptr;
   SamplingParams sampling;  // of kDraws, and where perturbed
-  // Whether kRows chooses by perturbed scores (kernels/perturb/perturb.h), with
-  // `sampling`: rows come in falling order of these, and a row may consist of
-  // kNotANumber. The noise of a row is of its rank. Of no other kind.
-  bool perturbed = false;
+  // Whether kRows chooses by perturbed scores
+  // (kernels/gumbel_topk/gumbel_topk.h), with `sampling`: rows come in falling
+  // order of these, and a row may consist of kNotANumber. The noise of a row is
+  // of its rank. Of no other kind.
+  bool gumbel_top_k = false;
   // Log-probabilities are reported of what is chosen, and of so many best
   // tokens of its row; -1: of none.
   int num_logprobs = -1;
@@ -87,7 +88,7 @@ struct SelectionRule {
 };
 
 // The rule's edits; made of its processors alone where it has none.
-std::shared_ptr<const ScoreEdits> EditsOf(const SelectionRule& rule);
+std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& rule);
 
 // How the strategy of a group ranks the candidates of all rows. For
 // executors that have time for it: what cannot come among the first may be left
@@ -97,7 +98,7 @@ struct RowRanking {
   // Of kBeams: the beams. What ends in one of eos_token_ids and ranks behind
   // twice as many may be left out. Of kRows: so many are taken of all rows
   // together, by perturbed sums: cumulative score + noise
-  // (kernels/perturb/perturb.h), in double. 0: not known, all matter.
+  // (kernels/gumbel_topk/gumbel_topk.h), in double. 0: not known, all matter.
   int num_first = 0;
   // Of stochastic beams behind their first step: what the highest perturbed sum
   // of a row's children becomes (ShiftToMaximum). [num_rows] or empty.
@@ -123,7 +124,7 @@ struct PlanSelection {
   int num_generated = 0;             // tokens each of the rows has generated
   std::vector<float> cum_log_probs;  // [num_rows], nats
   // Shared because it is constant for the request's life; never null.
-  std::shared_ptr<const SelectionRule> rule = DefaultRule();
+  std::shared_ptr<const SelectionParams> rule = DefaultRule();
   std::vector<int> samples;  // of kDraws: which samples of the request draw
   RowRanking ranking;
   // For executors that go on by themselves: the slot each row's beam lives in,
@@ -140,7 +141,7 @@ struct PlanSelection {
   // or empty. What they point to lives as long as `rule`.
   std::vector<std::span<const TokenId>> allowed;
 
-  static std::shared_ptr<const SelectionRule> DefaultRule();
+  static std::shared_ptr<const SelectionParams> DefaultRule();
 };
 
 // `child` begins as a copy of `parent`, before the step feeds either.
@@ -174,12 +175,12 @@ struct GroupContinuation {
   // row has tokens that alone may follow, and the kind is not kRows.
   int num_candidates = 0;
   int num_generated = 0;
-  std::shared_ptr<const SelectionRule> rule = PlanSelection::DefaultRule();
+  std::shared_ptr<const SelectionParams> rule = PlanSelection::DefaultRule();
 };
 
 // Lines of logits whose next token is known: those of a prompt. Lines of one
 // row: it wants logits of all its tokens.
-struct PlanScoring {
+struct PlanPromptLogprobs {
   RequestId request;
   int first_logits = 0;
   std::vector<TokenId> tokens;  // that follow, one for each line
@@ -198,7 +199,7 @@ struct StepPlan {
 
   std::vector<PlanSelection> selections;
   std::vector<GroupContinuation> continuations;  // of other groups
-  std::vector<PlanScoring> scorings;
+  std::vector<PlanPromptLogprobs> scorings;
 
   // To be done first, in this order; they concern state the executor or the
   // model keeps. A group that goes on by itself names no forks, and its
@@ -215,9 +216,7 @@ struct StepPlan {
   // Whether nobody runs.
   bool empty() const { return rows.empty() && continuations.empty(); }
   // Whether an executor need not see it: nobody runs, nobody ended.
-  bool says_nothing() const {
-    return empty() && finished.empty() && ended.empty();
-  }
+  bool is_noop() const { return empty() && finished.empty() && ended.empty(); }
   std::span<const TokenId> row_tokens(const PlanRow& row) const {
     return std::span(tokens).subspan(row.first_token, row.num_tokens);
   }
@@ -240,8 +239,8 @@ struct SelectionResult {
   absl::Status error = absl::OkStatus();
 };
 
-// The answer to one PlanScoring.
-struct ScoringResult {
+// The answer to one PlanPromptLogprobs.
+struct PromptLogprobsResult {
   RequestId request;
   std::vector<TokenLogProb> logprobs;  // [tokens]
 };
@@ -249,7 +248,7 @@ struct ScoringResult {
 struct StepResult {
   // Of the plan's selections, then of its continuations, in the plan's order.
   std::vector<SelectionResult> selections;
-  std::vector<ScoringResult> scorings = {};
+  std::vector<PromptLogprobsResult> scorings = {};
   // Where the time went.
   absl::Duration forward_time;
   absl::Duration select_time;

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "exec_request/diverse_choice.h"
-#include "kernels/perturb/gumbel.h"
-#include "kernels/perturb/perturb.h"
+#include "kernels/gumbel_topk/gumbel.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
 
 namespace espalier {
 namespace {
@@ -52,7 +52,7 @@ double Contenders::Above(int row) const {
 std::vector<double> Contenders::SumsOf(
     int row, std::span<const Candidate> candidates) const {
   const RandomKey key =
-      PerturbKey(selection_.rule->sampling.seed, row, selection_.num_generated);
+      GumbelKey(selection_.rule->sampling.seed, row, selection_.num_generated);
   std::vector<double> sums;
   double maximum = kNoFloor;
   for (const Candidate& candidate : candidates) {

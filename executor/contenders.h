@@ -32,8 +32,8 @@ class Contenders {
   // `selection` is of kRows, and outlives this.
   explicit Contenders(const PlanSelection& selection);
 
-  // Candidates of `row` whose value + noise (kernels/perturb/perturb.h) is not
-  // above this cannot be taken. Never falls.
+  // Candidates of `row` whose value + noise (kernels/gumbel_topk/gumbel_topk.h)
+  // is not above this cannot be taken. Never falls.
   double Above(int row) const;
 
   // Takes the candidates of one row, in its order. A row of which something is

@@ -13,7 +13,7 @@ namespace espalier {
 // a capability does not say, which CompiledCapability tells: instructions of
 // one architecture alone (sm_90a).
 template <typename... Params>
-bool IsCompiled(void (*kernel)(Params...)) {
+bool HasKernelImage(void (*kernel)(Params...)) {
   cudaFuncAttributes attributes = {};
   if (cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess) {
     return attributes.sharedSizeBytes > 0;
@@ -34,7 +34,7 @@ bool HasClusters(void (*kernel)(Params...), const CudaDevice& device) {
 // kernel have clusters of more than 8 blocks, which is what every device of
 // compute capability 9.0 allows.
 template <typename... Params>
-int NumActiveClusters(void (*kernel)(Params...), const LaunchShape& shape) {
+int MaxActiveClusters(void (*kernel)(Params...), const LaunchConfig& shape) {
   cudaLaunchAttribute cluster = {};
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim.x = shape.cluster;

@@ -19,7 +19,7 @@ struct CudaMatrix {
 
 // What a product has left for CudaAddRmsNorm to add to the residual stream, in
 // the scratch of its CudaMatMul: good until that one's next call.
-struct CudaAddends {
+struct SplitKPartials {
   const float* data = nullptr;  // [count, n, num_rows]
   int count = 0;                // 2 or 4; 0: nothing is left to add
 };

@@ -183,11 +183,11 @@ void LlamaPass::FeedForwardAndAdd(const LlamaLayerWeights& layer,
 }
 
 template <typename Body>
-void LlamaPass::ForLineBlocks(int num_lines, const Body& body) {
-  const int num_blocks = (num_lines + kLineBlock - 1) / kLineBlock;
+void LlamaPass::ForLineBlocks(int num_logits_rows, const Body& body) {
+  const int num_blocks = (num_logits_rows + kLineBlock - 1) / kLineBlock;
   pool_->ParallelFor(num_blocks, [&](int block) {
     const int begin = block * kLineBlock;
-    body(begin, std::min(begin + kLineBlock, num_lines));
+    body(begin, std::min(begin + kLineBlock, num_logits_rows));
   });
 }
 

@@ -68,7 +68,7 @@ class LlamaPass {
 
   // Calls body(begin, end) for blocks of lines [0, num_lines), on the pool.
   template <typename Body>
-  void ForLineBlocks(int num_lines, const Body& body);
+  void ForLineBlocks(int num_logits_rows, const Body& body);
   // The first lines of normed_.
   std::span<const float> Normed(int num_tokens) const;
   // x_ += branch; normed_ = RmsNorm(x_).

@@ -42,7 +42,7 @@ absl::Status PageTable::Append(int num_new_tokens,
   return absl::OkStatus();
 }
 
-PageRef PageTable::TakeTail() {
+PageRef PageTable::DetachTail() {
   const int num_tail_tokens = num_tokens_ % pool_->page_size();
   if (num_tail_tokens == 0) return PageRef();
   PageRef tail = std::move(pages_.back());
@@ -51,7 +51,7 @@ PageRef PageTable::TakeTail() {
   return tail;
 }
 
-void PageTable::PutTail(PageRef page, int num_tokens) {
+void PageTable::AttachTail(PageRef page, int num_tokens) {
   const int page_size = pool_->page_size();
   CHECK_EQ(num_tokens_ % page_size, 0) << "tokens in the tail there is";
   CHECK(num_tokens >= 1 && num_tokens <= page_size)

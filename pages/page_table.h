@@ -22,9 +22,9 @@
 // ahead") keep a tail of their own instead: taken out of the table, it waits
 // until the table of full pages is the right one, and is put back.
 //
-//   PageRef tail = child.TakeTail();               // child: full pages alone
+//   PageRef tail = child.DetachTail();               // child: full pages alone
 //   child = parent.Fork(parent.num_tokens());      // so has the parent
-//   child.PutTail(std::move(tail), num_tokens);    // not shared, ever
+//   child.AttachTail(std::move(tail), num_tokens);    // not shared, ever
 //
 // A table belongs to its pool's strand.
 #pragma once
@@ -69,13 +69,13 @@ class PageTable {
 
   // Takes out the last page if it is not full, with its tokens; the result
   // holds nothing if all pages are full.
-  PageRef TakeTail();
+  PageRef DetachTail();
 
   // Grows the table, whose pages are all full, by `page` with `num_tokens`
   // tokens in it; by whom they are written is the caller's business.
   // REQUIRES: num_tokens() % page_size == 0, `page` is held and not shared,
   // 1 <= num_tokens <= page_size.
-  void PutTail(PageRef page, int num_tokens);
+  void AttachTail(PageRef page, int num_tokens);
 
   // Truncate(0).
   void Clear() { Truncate(0); }

@@ -38,7 +38,7 @@ struct SampleEvent {
 
 // How the agreed prefix went on. The tokens of these events, one after the
 // other, begin every hypothesis that is returned, and the texts its text.
-struct PrefixEvent {
+struct StablePrefixEvent {
   std::vector<TokenId> tokens = {};
   std::string text = {};
 };
@@ -59,6 +59,7 @@ struct BeamsEvent {
   std::vector<BeamState> beams = {};
 };
 
-using StreamEvent = std::variant<SampleEvent, PrefixEvent, BeamsEvent, Result>;
+using StreamEvent =
+    std::variant<SampleEvent, StablePrefixEvent, BeamsEvent, Result>;
 
 }  // namespace espalier

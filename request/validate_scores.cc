@@ -20,7 +20,7 @@ absl::Status TooLarge(std::string_view field, double value,
                       const GenerationParams& params) {
   return InvalidArgument(field,
                          " must keep sums of scores within float32 over ",
-                         Counted(*params.max_new_tokens, "token"),
+                         Pluralize(*params.max_new_tokens, "token"),
                          " (max_new_tokens), got ", value);
 }
 

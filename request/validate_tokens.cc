@@ -121,17 +121,17 @@ absl::Status ValidateAllowedSequences(const ModelDescription& model,
   for (size_t i = 0; i < sequences.size(); ++i) {
     if (std::ssize(sequences[i]) <= *params.max_new_tokens) continue;
     return InvalidArgument("allowed_sequences[", i, "] must have at most ",
-                           Counted(*params.max_new_tokens, "token"),
+                           Pluralize(*params.max_new_tokens, "token"),
                            " (max_new_tokens), got ", sequences[i].size());
   }
   if (params.allowed_token_ids) {
     return InvalidArgument(
         "allowed_token_ids must be unset with allowed_sequences, got ",
-        Counted(params.allowed_token_ids->size(), "id"));
+        Pluralize(params.allowed_token_ids->size(), "id"));
   }
   if (!params.stop.empty()) {
     return InvalidArgument("stop must be empty with allowed_sequences, got ",
-                           Counted(params.stop.size(), "string"));
+                           Pluralize(params.stop.size(), "string"));
   }
   return CheckEndings(params);
 }
@@ -145,7 +145,7 @@ absl::Status ValidateLengths(const ModelDescription& model,
   if (room < 1) {
     // The tokens may have been given, or a text that they are of.
     return InvalidArgument(
-        "the prompt has ", Counted(num_prompt_tokens, "token"),
+        "the prompt has ", Pluralize(num_prompt_tokens, "token"),
         ", which leaves no room in the model's context of ", model.max_context);
   }
   if (!params->max_new_tokens) {
@@ -158,7 +158,7 @@ absl::Status ValidateLengths(const ModelDescription& model,
   RETURN_IF_ERROR(
       CheckRange("max_new_tokens", *params->max_new_tokens, 1, room,
                  Concat(" (a context of ", model.max_context, " less ",
-                        Counted(num_prompt_tokens, "prompt token"), ")")));
+                        Pluralize(num_prompt_tokens, "prompt token"), ")")));
   return CheckAtLeast("min_new_tokens", params->min_new_tokens, 0);
 }
 

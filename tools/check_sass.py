@@ -28,7 +28,7 @@ READ_EARLY = {
     "MergeGroups", "DrawRows", "CutRows", "DrawInClusters",
 }
 # Weights.
-READ_CONSTANTS = {"NormRow", "NormRow<EmbeddedRow>", "StreamMatMulKernel",
+READ_CONSTANTS = {"NormRow", "NormRow<EmbeddedRow>", "SkinnyMatMulKernel",
                   "MultiplyGated"}
 
 LOAD = re.compile(r"\b(LDG|LDGSTS|UTMALDG|LD)\b")

@@ -71,7 +71,7 @@ readonly own='--kernel-name kernel_substring=8espalier'
 
 # Kernels that racecheck leaves out of whole models.
 readonly only_by_themselves='--kernel-name-exclude kernel_substring=Attend '\
-'--kernel-name-exclude kernel_substring=StreamMatMul'
+'--kernel-name-exclude kernel_substring=SkinnyMatMul'
 
 # Those that take 20 s and more under some tool, slowest first.
 readonly slow_tests=(

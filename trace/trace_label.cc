@@ -191,9 +191,9 @@ std::string Summary(const TraceTree& tree) {
     ++counts[static_cast<int>(node.candidate.fate)];
   }
   return Concat(Readable(tree.request.strategy), ", ",
-                Counted(tree.request.prompt_tokens.size(), "prompt token"),
-                ", ", Counted(tree.num_steps(), "step"), ", ",
-                Counted(tree.nodes.size(), "candidate"), ": ", counts[0],
+                Pluralize(tree.request.prompt_tokens.size(), "prompt token"),
+                ", ", Pluralize(tree.num_steps(), "step"), ", ",
+                Pluralize(tree.nodes.size(), "candidate"), ": ", counts[0],
                 " kept, ", counts[1], " cut, ", counts[2], " finished");
 }
 

@@ -25,7 +25,8 @@ double LabelWidth(const TraceNode& node) {
 
 // The nodes of a step that do not live on, in the order of their parents'
 // slots.
-std::vector<int> Twigs(const TraceTree& tree, const std::vector<int>& step) {
+std::vector<int> PrunedLeaves(const TraceTree& tree,
+                              const std::vector<int>& step) {
   std::vector<int> twigs;
   for (const int node : step) {
     if (!tree.nodes[node].kept()) twigs.push_back(node);
@@ -41,7 +42,7 @@ std::vector<int> Twigs(const TraceTree& tree, const std::vector<int>& step) {
 int NumHalfLanes(const TraceTree& tree) {
   size_t most = 0;
   for (const std::vector<int>& step : tree.steps) {
-    most = std::max(most, Twigs(tree, step).size());
+    most = std::max(most, PrunedLeaves(tree, step).size());
   }
   return static_cast<int>((most + tree.num_slots - 1) / tree.num_slots);
 }
@@ -103,7 +104,7 @@ TraceLayout Layout(const TraceTree& tree) {
       const std::optional<int>& slot = tree.nodes[node].candidate.slot;
       if (slot) layout.nodes[node] = {x, layout.lanes[*slot]};
     }
-    const std::vector<int> twigs = Twigs(tree, tree.steps[step - 1]);
+    const std::vector<int> twigs = PrunedLeaves(tree, tree.steps[step - 1]);
     const std::vector<int> places = HalfLanes(tree, twigs, per_lane);
     for (size_t i = 0; i < twigs.size(); ++i) {
       const int half = places[i] % per_lane;

@@ -147,7 +147,7 @@ struct Problem {
   CudaAttentionShape shape;
   CudaKvCache cache;
   std::vector<CudaAttentionRow> rows;
-  std::vector<CudaSharedRun> runs;
+  std::vector<CudaSharedPrefix> runs;
   std::vector<int> positions, table_of_query, tables;
   int table_stride = 0;
   int64_t bytes = 0;  // of distinct keys and values read
@@ -225,7 +225,7 @@ class Runner {
 
   void Plan(bool with_runs) {
     std::vector<CudaAttentionRow> rows = problem_.rows;
-    std::vector<CudaSharedRun> runs = problem_.runs;
+    std::vector<CudaSharedPrefix> runs = problem_.runs;
     if (!with_runs) {
       runs.clear();
       for (CudaAttentionRow& row : rows) row.kv_begin = 0;

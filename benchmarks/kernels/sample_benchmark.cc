@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "benchmarks/median.h"
-#include "kernels/perturb/perturb.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
 #include "kernels/sample/sample.h"
 #include "kernels/select/select.h"
 
@@ -101,7 +101,7 @@ void ReportDraw(const char* name, const Rows& rows, DrawOptions options) {
 void ReportPerturb(const char* name, const Rows& rows, PerturbOptions options) {
   Report(name, rows, [&](std::span<const float> row, int i) {
     options.draw.sample = i;
-    checksum += PerturbRow(row, options).front().token;
+    checksum += GumbelTopK(row, options).front().token;
   });
 }
 

@@ -26,7 +26,7 @@
 
 #include "base/cuda.h"
 #include "benchmarks/cuda_replays.h"
-#include "benchmarks/device_rates.h"
+#include "benchmarks/device_roofline.h"
 #include "benchmarks/median.h"
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/kv_cache/cuda_rotate_and_store.h"

@@ -248,7 +248,7 @@ void PrintFigures(const EngineFigures& figures, const Batch& batch,
 
 void PrintInterrupted(const Batch& batch) {
   PrintToStderr(
-      Concat("espalier: interrupted: ", Counted(batch.num_lines(), "request"),
+      Concat("espalier: interrupted: ", Pluralize(batch.num_lines(), "request"),
              " read, ", batch.num_answered(), " answered\n"));
 }
 

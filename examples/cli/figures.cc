@@ -43,16 +43,16 @@ std::string FormatFigures(const EngineFigures& figures, int num_requests,
   return absl::StrFormat(
              "%s in %.3f s: %s returned, %.0f tokens/s "
              "(%.0f/s with all beams)\n",
-             Counted(num_requests, "request"), seconds,
-             Counted(s.num_generated_tokens, "token"),
+             Pluralize(num_requests, "request"), seconds,
+             Pluralize(s.num_generated_tokens, "token"),
              s.num_generated_tokens / seconds, s.num_decode_rows / seconds) +
-         absl::StrFormat("%s: %s, %s\n", Counted(s.num_steps, "step"),
-                         Counted(s.num_prompt_tokens, "prompt token"),
-                         Counted(s.num_decode_rows, "beam row")) +
+         absl::StrFormat("%s: %s, %s\n", Pluralize(s.num_steps, "step"),
+                         Pluralize(s.num_prompt_tokens, "prompt token"),
+                         Pluralize(s.num_decode_rows, "beam row")) +
          absl::StrFormat("%s at most, %d without sharing (%.0f%%)\n",
-                         Counted(s.peak_pages, "page"), s.peak_unshared_pages,
+                         Pluralize(s.peak_pages, "page"), s.peak_unshared_pages,
                          Percent(s.peak_pages, s.peak_unshared_pages)) +
-         Counted(s.num_tail_copies, "tail copy", "tail copies") + "\n" +
+         Pluralize(s.num_tail_copies, "tail copy", "tail copies") + "\n" +
          TimeShares(figures);
 }
 

@@ -50,7 +50,7 @@ void PrintFigures(Runtime& runtime, int64_t num_requests,
 
 void PrintInterrupted(const Outcome& outcome) {
   PrintToStderr(
-      Concat("espalier: interrupted: ", Counted(outcome.num_read, "text"),
+      Concat("espalier: interrupted: ", Pluralize(outcome.num_read, "text"),
              " read, ", outcome.num_answered, " answered\n"));
 }
 

@@ -22,8 +22,8 @@ void Progress::Step() {
   if (!enabled_ || since_print_.Elapsed() < absl::Milliseconds(100)) return;
   since_print_.Lap();
   const std::string done =
-      total_ > 0 ? Concat(num_done_, "/", Counted(total_, "request"))
-                 : Counted(num_done_, "request");
+      total_ > 0 ? Concat(num_done_, "/", Pluralize(total_, "request"))
+                 : Pluralize(num_done_, "request");
   is_shown_ = true;
   std::fprintf(stderr, "\r\033[K%s, %.0f/s", done.c_str(),
                num_done_ / absl::ToDoubleSeconds(since_start_.Elapsed()));

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "beam/finish_rule.h"
+#include "beam/stopping_criteria.h"
 #include "espalier/generator_options.h"
 #include "examples/cli/option_names.h"
 
@@ -64,7 +64,7 @@ absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {
 }
 
 // The same error, with what an option of ours could do about it.
-absl::Status WithAdvice(const absl::Status& error) {
+absl::Status AppendHint(const absl::Status& error) {
   if (!error.GetPayload(kTooFewPages).has_value()) return error;
   return MakeError(error.code(), Message(error), ", or raise --kv-cache-mib");
 }
@@ -148,7 +148,7 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
 Answer Runtime::MakeAnswer(const GenerationParams& params,
                            absl::StatusOr<Result> result) const {
   Answer answer = {std::move(result), {}};
-  if (!answer.result.ok()) answer.result = WithAdvice(answer.result.status());
+  if (!answer.result.ok()) answer.result = AppendHint(answer.result.status());
   if (!answer.result.ok() || !has_tokenizer()) return answer;
   answer.tokenizer = tokenizer_.get();
   answer.texts = TextsOf(*answer.result, params, tokenizer_);
@@ -176,7 +176,7 @@ boost::asio::awaitable<absl::StatusOr<ResultStream>> Runtime::Stream(
   if (!request.ok()) co_return request.status();
   absl::StatusOr<ResultStream> stream =
       co_await engine_->Stream(*std::move(request));
-  if (!stream.ok()) co_return WithAdvice(stream.status());
+  if (!stream.ok()) co_return AppendHint(stream.status());
   co_return std::move(stream);
 }
 

@@ -40,7 +40,7 @@ class StreamPrinter {
     if (event.text.empty()) return;
     output_->Write(Concat("  [", event.sample, "] ", event.text, "\n"));
   }
-  void Print(const PrefixEvent& event) { Grow(event.text); }
+  void Print(const StablePrefixEvent& event) { Grow(event.text); }
   void Print(const BeamsEvent&) {}
   void Print(const Result&) { EndLine(); }
 

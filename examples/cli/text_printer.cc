@@ -68,7 +68,7 @@ void TextPrinter::ReportFailures() {
   }
   const int64_t num_more = num_unreported_ - std::ssize(failed_);
   if (num_more > 0) {
-    PrintError("and " + Counted(num_more, "more text"), error_);
+    PrintError("and " + Pluralize(num_more, "more text"), error_);
   }
   failed_.clear();
   num_unreported_ = 0;

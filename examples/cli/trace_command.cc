@@ -103,7 +103,7 @@ absl::StatusOr<TraceTrees> TraceFilter::Take(const std::string& file) {
   if (requests_.empty()) return InvalidArgument("no request in ", file);
   return InvalidArgument("no request ", Shown(ForTerminal(*request_)), " in ",
                          file, ", which has ",
-                         Counted(requests_.size(), "request"), ": ",
+                         Pluralize(requests_.size(), "request"), ": ",
                          DescribeRequests());
 }
 
@@ -129,7 +129,7 @@ std::string TraceFilter::DescribeRequests() const {
   if (num_listed < requests_.size()) {
     words.push_back(Concat(requests_.size() - num_listed, " more"));
   }
-  return Listed(words);
+  return JoinWithAnd(words);
 }
 
 // Errors: as above, after "FILE:LINE: ", lines counted from 1.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/nearest.h"
+#include "base/spelling.h"
 #include "base/status.h"
 #include "base/wording.h"
 #include "examples/cli/options.h"
@@ -67,10 +67,10 @@ std::vector<std::string> NamesOfOptions(const CLI::App& command) {
   return names;
 }
 
-std::string Nearest(std::string_view word,
-                    const std::vector<std::string>& names) {
+std::string ClosestName(std::string_view word,
+                        const std::vector<std::string>& names) {
   const std::vector<std::string_view> views(names.begin(), names.end());
-  return espalier::Nearest(word, views);
+  return espalier::ClosestName(word, views);
 }
 
 bool Has(const std::vector<std::string>& names, const std::string& name) {
@@ -95,13 +95,13 @@ const CLI::Option* OptionOf(const CLI::App& command, std::string_view arg) {
 // An app without a command, or with something before it.
 std::string DescribeApp(const CLI::App& app) {
   const std::vector<std::string> names = CommandNames(app);
-  const std::string list = "The commands are " + Listed(names) + ".";
+  const std::string list = "The commands are " + JoinWithAnd(names) + ".";
   const std::vector<std::string> rest = app.remaining();
   if (rest.empty()) return "a command is needed. " + list;
   const std::string& first = rest.front();
   const bool is_option = first.starts_with('-');
   const std::string nearest =
-      Nearest(first, is_option ? NamesOfOptions(app) : names);
+      ClosestName(first, is_option ? NamesOfOptions(app) : names);
   const std::string question =
       nearest.empty() ? ". " : "; did you mean " + nearest + "? ";
   if (is_option) {
@@ -122,7 +122,7 @@ std::string NearestHint(const CLI::App& command, const std::string& option) {
   for (const Elsewhere& elsewhere : ElsewhereOf(command)) {
     names.emplace_back(elsewhere.name);
   }
-  const std::string nearest = Nearest(option, names);
+  const std::string nearest = ClosestName(option, names);
   for (const Elsewhere& elsewhere : ElsewhereOf(command)) {
     if (elsewhere.name == nearest) return std::string(elsewhere.hint);
   }
@@ -132,11 +132,11 @@ std::string NearestHint(const CLI::App& command, const std::string& option) {
 // What to do instead of giving `option` to `command`, or "".
 std::string HintFor(const CLI::App& app, const CLI::App& command,
                     const std::string& option) {
-  if (const std::string name = Nearest(option, NamesOfOptions(command));
-      FoldedName(name) == FoldedName(option) && !name.empty()) {
+  if (const std::string name = ClosestName(option, NamesOfOptions(command));
+      NormalizeName(name) == NormalizeName(option) && !name.empty()) {
     return "did you mean " + name + "?";
   }
-  std::string field = FoldedName(option);
+  std::string field = NormalizeName(option);
   std::replace(field.begin(), field.end(), '-', '_');
   if (command.get_name() == "batch") {
     if (FindParamField(field) != nullptr) {
@@ -151,7 +151,7 @@ std::string HintFor(const CLI::App& app, const CLI::App& command,
     }
   }
   for (const Elsewhere& elsewhere : ElsewhereOf(command)) {
-    if (FoldedName(elsewhere.name) == FoldedName(option)) {
+    if (NormalizeName(elsewhere.name) == NormalizeName(option)) {
       return std::string(elsewhere.hint);
     }
   }
@@ -202,7 +202,7 @@ std::string Described(const CLI::ParseError& error) {
   return message;
 }
 
-std::string WithAdvice(const CLI::App& command, const std::string& what) {
+std::string AppendHint(const CLI::App& command, const std::string& what) {
   return Concat(what, "\nespalier ", command.get_name(), " --help says more.");
 }
 
@@ -255,12 +255,12 @@ absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args) {
     if (option + "=" == arg && Has(options, option)) {
       what = option + " must not be empty";
     } else if (takes_texts && !flag.empty() && ReadTrueOrFalse(arg)) {
-      what = Concat("write ", flag, "=", FoldedName(arg),
+      what = Concat("write ", flag, "=", NormalizeName(arg),
                     "; a text that is just ", arg, " goes behind --");
     }
     if (!what.empty()) {
       return InvalidArgument(
-          WithAdvice(*command, Concat(command->get_name(), ": ", what)));
+          AppendHint(*command, Concat(command->get_name(), ": ", what)));
     }
     flag = IsFlag(*command, arg) ? arg : "";
   }
@@ -274,7 +274,7 @@ std::string DescribeUsageError(const CLI::App& app,
     return DescribeApp(app) + "\nespalier --help says more.";
   }
   const CLI::App& command = *chosen.front();
-  return WithAdvice(command, DescribeCommand(app, command, error));
+  return AppendHint(command, DescribeCommand(app, command, error));
 }
 
 }  // namespace espalier::cli

@@ -29,7 +29,8 @@ class Translator {
   // it.
   absl::Status TranslateTo(const std::string& sentence, std::FILE* client) {
     const auto write = [&](const StreamEvent& event) {
-      return std::fputs(std::get<PrefixEvent>(event).text.c_str(), client) >= 0;
+      return std::fputs(std::get<StablePrefixEvent>(event).text.c_str(),
+                        client) >= 0;
     };
     return generator_
         .Stream(RequestFor(sentence), write, {.timeout = absl::Seconds(60)})

@@ -2,9 +2,10 @@
 // kernels read. Each is declared once, here, with its size and the steps that
 // read it. What is done with all arrays alike walks the list:
 //
-//   CudaBatchArrays<HostArray>    of one step, on the host: CudaBatchImage
+//   CudaBatchArrays<HostArray>    of one step, on the host: CudaInputBatch
 //   CudaBatchArrays<DeviceArray>  in device memory: CudaStepArrays
-//   CudaBatchArrays<SentArray>    what the device has of them: CudaBatchMirror
+//   CudaBatchArrays<SentArray>    what the device has of them:
+//   CudaBatchUploader
 //
 //   ForEachBatchArray(
 //       [&](const CudaArrayInfo& info, auto& sent, const auto& host) { ... },
@@ -24,7 +25,7 @@
 #include "executor/cuda/cuda_delta.h"
 #include "executor/cuda/cuda_step_limits.h"
 #include "kernels/attention/cuda_attention.h"
-#include "kernels/perturb/cuda_perturb.h"
+#include "kernels/gumbel_topk/cuda_gumbel_topk.h"
 #include "kernels/resident/cuda_history_edits.h"
 #include "kernels/resident/cuda_resident.h"
 #include "kernels/resident/cuda_step_logprobs.h"
@@ -40,7 +41,7 @@ using HostArray =
 template <typename T, size_t = 0>
 using DeviceArray = T*;
 template <typename T, size_t = 0>
-using SentArray = MirroredArray<T>;
+using SentArray = ShadowedArray<T>;
 
 // Steps that read an array. It is not sent before others.
 enum class CudaArrayReaders {
@@ -100,11 +101,11 @@ struct CudaBatchArrays {
 
   // By group: `selections`, but with candidates of perturbed rows alone.
   Array<CudaSelectGroup> perturbed_selections{};
-  Array<CudaPerturbRow> perturbed_rows{};  // by line
-  Array<int> perturbed_params{};           // by line
+  Array<CudaGumbelRow> perturbed_rows{};  // by line
+  Array<int> perturbed_params{};          // by line
 
   Array<CudaLogProbCounts, 1> log_prob_counts{};
-  Array<CudaAskingGroup> asking_groups{};
+  Array<CudaLogprobGroup> asking_groups{};
   Array<CudaSelectGroup> best_groups{};  // a line each
   Array<int> best_row_groups{};          // by line
 };

@@ -27,8 +27,8 @@ void CudaDelta::Put(const int* target, Shared words) {
 }
 
 size_t CopyPiece(const CudaDelta& delta, size_t first,
-                 std::span<CudaDeltaSegment> segments, std::span<int> payload) {
-  const std::span<const CudaDeltaSegment> all = delta.segments();
+                 std::span<CudaStagedWrite> segments, std::span<int> payload) {
+  const std::span<const CudaStagedWrite> all = delta.segments();
   const std::span<const int> words = delta.payload();
   if (first == 0 && all.size() <= segments.size() &&
       words.size() <= payload.size()) {
@@ -40,7 +40,7 @@ size_t CopyPiece(const CudaDelta& delta, size_t first,
   const size_t most = std::min(all.size() - first, segments.size());
   size_t count = 0, used = 0;
   for (; count < most; ++count, used += segments[count - 1].count) {
-    CudaDeltaSegment segment = all[first + count];
+    CudaStagedWrite segment = all[first + count];
     if (used + segment.count > payload.size()) break;
     std::ranges::copy(words.subspan(segment.source, segment.count),
                       payload.begin() + used);

@@ -1,7 +1,7 @@
 // CudaDelta: what the host changes in device memory before a step, collected
-// as segments of 4-byte words for one CudaApplyDelta. MirroredArray: what was
-// sent of an array that the host alone writes, so that it is sent when it
-// differs from that.
+// as segments of 4-byte words for one CudaApplyStagedWrites. ShadowedArray:
+// what was sent of an array that the host alone writes, so that it is sent when
+// it differs from that.
 //
 //   CudaDelta delta(words);
 //   delta.Put(arrays.positions + slot, {&position, 1});
@@ -56,12 +56,12 @@ class CudaDelta {
 
   bool empty() const { return segments_.empty(); }
   void Clear();
-  std::span<const CudaDeltaSegment> segments() const { return segments_; }
+  std::span<const CudaStagedWrite> segments() const { return segments_; }
   std::span<const int> payload() const { return payload_; }
 
  private:
   const int* const words_;
-  std::vector<CudaDeltaSegment> segments_;
+  std::vector<CudaStagedWrite> segments_;
   std::vector<int> payload_;
 };
 
@@ -70,10 +70,10 @@ class CudaDelta {
 // do. Returns how many.
 // REQUIRES: room for a segment of the longest kind, 64 words.
 size_t CopyPiece(const CudaDelta& delta, size_t first,
-                 std::span<CudaDeltaSegment> segments, std::span<int> payload);
+                 std::span<CudaStagedWrite> segments, std::span<int> payload);
 
 template <typename T>
-class MirroredArray {
+class ShadowedArray {
  public:
   // Makes the device's array, always the same, begin with `values`.
   void Update(std::span<const T> values, const T* target, CudaDelta* delta) {
@@ -89,7 +89,7 @@ class MirroredArray {
   // What was sent is lost.
   void Forget() { sent_.clear(); }
   // But for the first `count` values.
-  void ForgetBehind(size_t count) {
+  void InvalidateFrom(size_t count) {
     if (count < sent_.size()) sent_.resize(count);
   }
 

@@ -16,7 +16,7 @@ constexpr size_t kNumWords = 1 << 19;
 absl::StatusOr<CudaDeltaBuffer> CudaDeltaBuffer::Create() {
   CudaDeltaBuffer buffer;
   ASSIGN_OR_RETURN(buffer.segments_,
-                   PinnedBuffer<CudaDeltaSegment>::Create(kNumSegments));
+                   PinnedBuffer<CudaStagedWrite>::Create(kNumSegments));
   ASSIGN_OR_RETURN(buffer.payload_, PinnedBuffer<int>::Create(kNumWords));
   return buffer;
 }
@@ -28,8 +28,9 @@ absl::Status CudaDeltaBuffer::Send(const CudaDelta& delta, int* words,
   for (size_t sent = 0; sent < delta.segments().size();) {
     if (sent > 0) RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream));
     const size_t count = CopyPiece(delta, sent, segments, payload);
-    RETURN_IF_ERROR(CudaApplyDelta(segments.data(), static_cast<int>(count),
-                                   payload.data(), words, clock, stream));
+    RETURN_IF_ERROR(
+        CudaApplyStagedWrites(segments.data(), static_cast<int>(count),
+                              payload.data(), words, clock, stream));
     sent += count;
   }
   return absl::OkStatus();

@@ -32,7 +32,7 @@ class CudaDeltaBuffer {
   }
 
  private:
-  PinnedBuffer<CudaDeltaSegment> segments_;
+  PinnedBuffer<CudaStagedWrite> segments_;
   PinnedBuffer<int> payload_;
 };
 

@@ -14,12 +14,12 @@
 #include "base/status.h"
 #include "executor/cuda/cuda_delta.h"
 #include "executor/cuda/cuda_delta_buffer.h"
-#include "executor/cuda/cuda_driver_thread.h"
+#include "executor/cuda/cuda_graph_runner.h"
+#include "executor/cuda/cuda_launch_thread.h"
 #include "executor/cuda/cuda_reports.h"
 #include "executor/cuda/cuda_step_builder.h"
 #include "executor/cuda/cuda_step_limits.h"
 #include "executor/cuda/cuda_step_memory.h"
-#include "executor/cuda/cuda_step_runner.h"
 #include "executor/cuda/cuda_step_times.h"
 #include "pages/page_table.h"
 
@@ -117,7 +117,7 @@ class CudaExecutor::Impl {
   absl::Status Init();
 
   // On the thread.
-  CudaDriverThread::Poll Run(const std::shared_ptr<const StepPlan>& plan,
+  CudaLaunchThread::Poll Run(const std::shared_ptr<const StepPlan>& plan,
                              const Done& done);
   absl::StatusOr<InFlight> LaunchSafely(const StepPlan& plan);
   absl::StatusOr<InFlight> Launch(const StepPlan& plan);
@@ -138,7 +138,7 @@ class CudaExecutor::Impl {
   std::array<StepSlot, kNumReports> slots_;
 
   // Touched on the thread.
-  std::unique_ptr<CudaStepRunner> runner_;
+  std::unique_ptr<CudaGraphRunner> runner_;
   std::unique_ptr<CudaStepBuilder> builder_;
   std::optional<CudaDelta> delta_;
   int64_t num_launched_ = 0;
@@ -148,7 +148,7 @@ class CudaExecutor::Impl {
   CudaExecutorFigures figures_ ABSL_GUARDED_BY(mutex_);
   CudaStepTimes times_ ABSL_GUARDED_BY(mutex_);
 
-  std::optional<CudaDriverThread> thread_;  // last: it uses all of the above
+  std::optional<CudaLaunchThread> thread_;  // last: it uses all of the above
 };
 
 absl::StatusOr<std::unique_ptr<CudaExecutor::Impl>> CudaExecutor::Impl::Create(
@@ -161,18 +161,17 @@ absl::StatusOr<std::unique_ptr<CudaExecutor::Impl>> CudaExecutor::Impl::Create(
 absl::Status CudaExecutor::Impl::Init() {
   RETURN_IF_ERROR(CheckAttention(limits_));
   ASSIGN_OR_RETURN(stream_, CudaStream::Create());
-  ASSIGN_OR_RETURN(memory_,
-                   CudaStepMemory::Create(limits_, model_->spare_page(),
-                                          description_.page_size));
+  ASSIGN_OR_RETURN(memory_, CudaStepMemory::Create(limits_, model_->null_page(),
+                                                   description_.page_size));
   ASSIGN_OR_RETURN(reports_, CudaReports::Create(limits_, kNumReports));
   for (StepSlot& slot : slots_) {
     ASSIGN_OR_RETURN(slot.ended, MakeEndEvent());
     ASSIGN_OR_RETURN(slot.delta, CudaDeltaBuffer::Create());
   }
   ASSIGN_OR_RETURN(
-      runner_, CudaStepRunner::Create(model_.get(), &*memory_, reports_.ring(),
-                                      reports_.log_prob_ring(), max_graphs_,
-                                      stream_.get()));
+      runner_, CudaGraphRunner::Create(model_.get(), &*memory_, reports_.ring(),
+                                       reports_.log_prob_ring(), max_graphs_,
+                                       stream_.get()));
   builder_ = std::make_unique<CudaStepBuilder>(
       description_, model_->attention_shape(), &*memory_, model_->device());
   delta_.emplace(memory_->words());
@@ -186,7 +185,7 @@ absl::Status CudaExecutor::Impl::Init() {
   return absl::OkStatus();
 }
 
-CudaDriverThread::Poll CudaExecutor::Impl::Run(
+CudaLaunchThread::Poll CudaExecutor::Impl::Run(
     const std::shared_ptr<const StepPlan>& plan, const Done& done) {
   if (plan->empty()) {
     builder_->DropEnded(*plan);
@@ -253,7 +252,7 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
 absl::Status CudaExecutor::Impl::ReserveFor(const StepPlan& plan) {
   const bool perturbs = std::ranges::any_of(
       plan.selections,
-      [](const PlanSelection& s) { return s.rule->perturbed; });
+      [](const PlanSelection& s) { return s.rule->gumbel_top_k; });
   if (!perturbs || runner_->has_perturbing()) return absl::OkStatus();
   RETURN_IF_ERROR(runner_->ReservePerturbing());
   const std::lock_guard lock(mutex_);
@@ -287,7 +286,7 @@ void CudaExecutor::Impl::CountLaunch() {
   const std::lock_guard lock(mutex_);
   ++figures_.num_steps;
   if (!delta_->empty()) ++figures_.num_deltas;
-  const CudaStepRunner::Counts counts = runner_->counts();
+  const CudaGraphRunner::Counts counts = runner_->counts();
   figures_.num_graph_launches = counts.num_graph_launches;
   figures_.num_without_graph = counts.num_without_graph;
   figures_.num_captures = counts.num_captured;

@@ -4,13 +4,13 @@
 
 namespace espalier {
 
-CudaLogProbPlace CudaLogProbImage::AskGroup(CudaAskingGroup group,
+CudaLogProbPlace CudaLogProbImage::AskGroup(CudaLogprobGroup group,
                                             int num_logprobs,
                                             CudaBatchArrays<HostArray>* batch) {
   CudaLogProbCounts& counts = batch->log_prob_counts[0];
   CudaLogProbPlace place;
-  group.first_asked = place.first_asked = counts.num_asked;
-  counts.num_asked += group.num_candidates;
+  group.first_asked = place.first_asked = counts.num_logprob_queries;
+  counts.num_logprob_queries += group.num_candidates;
   ++counts.num_asking_groups;
   batch->asking_groups.push_back(group);
   AddBest(group.first_row, group.num_rows, num_logprobs, batch, &place);
@@ -22,17 +22,18 @@ CudaLogProbPlace CudaLogProbImage::AskKnown(int first_line,
                                             int num_logprobs,
                                             CudaBatchArrays<HostArray>* batch) {
   CudaLogProbCounts& counts = batch->log_prob_counts[0];
-  CudaLogProbPlace place = {.first_asked = counts.num_asked};
+  CudaLogProbPlace place = {.first_asked = counts.num_logprob_queries};
   for (size_t i = 0; i < next.size(); ++i) {
     known.push_back({first_line + static_cast<int>(i), next[i]});
   }
-  counts.num_asked += static_cast<int>(next.size());
+  counts.num_logprob_queries += static_cast<int>(next.size());
   AddBest(first_line, static_cast<int>(next.size()), num_logprobs, batch,
           &place);
   return place;
 }
 
-void CudaLogProbImage::AddBest(int first_line, int num_lines, int num_logprobs,
+void CudaLogProbImage::AddBest(int first_line, int num_logits_rows,
+                               int num_logprobs,
                                CudaBatchArrays<HostArray>* batch,
                                CudaLogProbPlace* place) {
   CudaLogProbCounts& counts = batch->log_prob_counts[0];
@@ -40,7 +41,7 @@ void CudaLogProbImage::AddBest(int first_line, int num_lines, int num_logprobs,
   if (place->num_best == 0) return;
   place->first_best_group = counts.num_best_groups;
   place->first_best = counts.num_best;
-  for (int i = 0; i < num_lines; ++i) {
+  for (int i = 0; i < num_logits_rows; ++i) {
     batch->best_row_groups[first_line + i] = counts.num_best_groups++;
     batch->best_groups.push_back({.first_row = first_line + i,
                                   .num_rows = 1,

@@ -31,7 +31,7 @@ struct CudaLogProbImage {
   // About the candidates of a group with lines [first_row, first_row +
   // num_rows), and the `num_logprobs` best tokens of each line.
   // The batch has these lines.
-  CudaLogProbPlace AskGroup(CudaAskingGroup group, int num_logprobs,
+  CudaLogProbPlace AskGroup(CudaLogprobGroup group, int num_logprobs,
                             CudaBatchArrays<HostArray>* batch);
   // About lines from `first_line` on whose next tokens are known. After all
   // groups.
@@ -40,11 +40,11 @@ struct CudaLogProbImage {
                             CudaBatchArrays<HostArray>* batch);
 
   const int vocab_size;
-  std::vector<CudaAskedToken> known;  // the last of those asked
-  int max_best = 0;                   // of a line
+  std::vector<CudaLogprobQuery> known;  // the last of those asked
+  int max_best = 0;                     // of a line
 
  private:
-  void AddBest(int first_line, int num_lines, int num_logprobs,
+  void AddBest(int first_line, int num_logits_rows, int num_logprobs,
                CudaBatchArrays<HostArray>* batch, CudaLogProbPlace* place);
 };
 

@@ -40,7 +40,7 @@ std::vector<Candidate> CudaReportReader::CandidatesOf(
     const CudaStep::Answer& answer, const CudaAnswerPart& part) const {
   const PlanSelection* const rows = answer.rows;
   // Perturbed scores leave out what the row's beam had before.
-  const bool adds = rows != nullptr && rows->rule->perturbed;
+  const bool adds = rows != nullptr && rows->rule->gumbel_top_k;
   const std::span all(candidates_ + part.first_candidate,
                       num_candidates_[part.group_idx]);
   std::vector<Candidate> candidates;
@@ -73,8 +73,9 @@ std::vector<TokenLogProb> CudaReportReader::LogProbsOf(
   return log_probs;
 }
 
-ScoringResult CudaReportReader::Read(const CudaStep::Scored& scored) const {
-  ScoringResult result = {.request = scored.request, .logprobs = {}};
+PromptLogprobsResult CudaReportReader::Read(
+    const CudaStep::Scored& scored) const {
+  PromptLogprobsResult result = {.request = scored.request, .logprobs = {}};
   for (int i = 0; i < std::ssize(scored.tokens); ++i) {
     result.logprobs.push_back(
         ReadLogProb(scored.place, i, i, scored.tokens[i]));

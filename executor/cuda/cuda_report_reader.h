@@ -27,7 +27,7 @@ class CudaReportReader {
   CudaReportRing::Header header() const { return header_; }
   // Throw std::bad_alloc.
   SelectionResult Read(const CudaStep::Answer& answer) const;
-  ScoringResult Read(const CudaStep::Scored& scored) const;
+  PromptLogprobsResult Read(const CudaStep::Scored& scored) const;
 
  private:
   // Those of the part that are of this answer.

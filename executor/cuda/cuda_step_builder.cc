@@ -8,15 +8,16 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "executor/cuda/cuda_group_rows.h"
+#include "executor/cuda/cuda_group_init.h"
 
 namespace espalier {
 namespace {
 
 // Tokens, counted once for each shared run they are in.
-int64_t NumRunQueries(const CudaBatchImage& image) {
+int64_t NumRunQueries(const CudaInputBatch& image) {
   int64_t count = 0;
-  for (const CudaSharedRun& run : image.shared_runs) count += run.num_queries;
+  for (const CudaSharedPrefix& run : image.shared_runs)
+    count += run.num_queries;
   return count;
 }
 
@@ -37,7 +38,7 @@ CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
 }
 
 // Of the step as it will run.
-std::string FaultOf(const CudaBatchImage& image, const CudaStep& step,
+std::string FaultOf(const CudaInputBatch& image, const CudaStep& step,
                     const CudaStepLimits& limits) {
   return ScratchFault(
       image, step.only_beams ? GraphShape(step.shape, limits) : step.shape,
@@ -71,7 +72,7 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(const StepPlan& plan,
   RETURN_IF_ERROR(FindGroups(plan));
   CudaStep step;
   step.moves = groups_.TakeMoves();
-  CudaBatchImage image(shape_);
+  CudaInputBatch image(shape_);
   RETURN_IF_ERROR(LayOut(plan, &image, &step));
   mirror_.Send(image, delta_);
   step.shape.has_partials = mirror_.has_partials();
@@ -93,7 +94,7 @@ void CudaStepBuilder::Reset(int64_t num_steps) {
 }
 
 bool CudaStepBuilder::IsRefused(const PlanSelection& selection) const {
-  return !perturbing_.ok() && selection.rule->perturbed;
+  return !perturbing_.ok() && selection.rule->gumbel_top_k;
 }
 
 absl::Status CudaStepBuilder::PlaceGroups(const StepPlan& plan) {
@@ -125,7 +126,7 @@ absl::Status CudaStepBuilder::FindSelection(const StepPlan& plan,
                                             const PlanSelection& selection,
                                             size_t answer) {
   if (selection.num_rows == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const auto rows, CudaGroupRows::Find(plan, selection));
+  ASSIGN_OR_RETURN(const auto rows, CudaGroupInit::Find(plan, selection));
   for (const int row : rows.rows()) RETURN_IF_ERROR(CheckPages(plan, row));
   CudaGroup* const group = groups_.Find(selection.request);
   rows.Put(*memory_, shape_.page_size, group, delta_);
@@ -160,14 +161,14 @@ absl::Status CudaStepBuilder::FindContinuation(
 }
 
 absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
-                                     CudaBatchImage* image, CudaStep* step) {
+                                     CudaInputBatch* image, CudaStep* step) {
   for (const PlanSelection& selection : plan.selections) {
     step->answers.push_back(
         {.request = selection.request,
          .has_log_probs = selection.rule->num_logprobs >= 0});
     if (selection.rule->kind != SelectionKind::kRows) continue;
     step->answers.back().rows = &selection;
-    if (selection.rule->perturbed) step->answers.back().error = perturbing_;
+    if (selection.rule->gumbel_top_k) step->answers.back().error = perturbing_;
   }
   for (const GroupContinuation& continuation : plan.continuations) {
     step->answers.push_back(
@@ -211,7 +212,7 @@ void CudaStepBuilder::PutPageTokens(const StepPlan& plan, size_t row) {
 }
 
 absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
-                                            CudaBatchImage* image,
+                                            CudaInputBatch* image,
                                             CudaStep* step) {
   ASSIGN_OR_RETURN(const std::vector<int> tables, PromptTables(plan));
   std::vector<int> first_tokens(plan.rows.size(), -1);
@@ -235,9 +236,9 @@ absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
 
 absl::Status CudaStepBuilder::LayOutScorings(const StepPlan& plan,
                                              std::span<const int> first_tokens,
-                                             CudaBatchImage* image,
+                                             CudaInputBatch* image,
                                              CudaStep* step) {
-  for (const PlanScoring& scoring : plan.scorings) {
+  for (const PlanPromptLogprobs& scoring : plan.scorings) {
     CudaStep::Scored& scored = step->scorings.emplace_back();
     scored.request = scoring.request;
     if (scoring.tokens.empty()) continue;
@@ -251,8 +252,9 @@ absl::Status CudaStepBuilder::LayOutScorings(const StepPlan& plan,
     }
     const int first_line = row.num_tokens - row.num_logits + skipped;
     scored.tokens = scoring.tokens;
-    scored.place = image->AddKnownLines(first_tokens[row_idx] + first_line,
-                                        scoring.tokens, scoring.num_logprobs);
+    scored.place =
+        image->AddPromptLogprobRows(first_tokens[row_idx] + first_line,
+                                    scoring.tokens, scoring.num_logprobs);
   }
   return absl::OkStatus();
 }
@@ -295,11 +297,11 @@ absl::Status CudaStepBuilder::CheckPages(const StepPlan& plan, int row) const {
                            memory_->limits().table_stride);
 }
 
-absl::Status CudaStepBuilder::CheckLimits(const CudaBatchImage& image,
+absl::Status CudaStepBuilder::CheckLimits(const CudaInputBatch& image,
                                           const CudaStep& step) const {
   const CudaStepLimits& limits = memory_->limits();
   const std::pair<const char*, std::pair<int64_t, int64_t>> figures[] = {
-      {"lines of logits", {image.num_lines(), limits.max_rows}},
+      {"lines of logits", {image.num_logits_rows(), limits.max_rows}},
       {"tokens", {image.num_tokens(), limits.max_tokens}},
       {"candidates", {image.num_candidates, limits.max_candidates}},
       {"draws", {image.num_draws(), limits.max_rows}},
@@ -308,7 +310,7 @@ absl::Status CudaStepBuilder::CheckLimits(const CudaBatchImage& image,
        {image.log_prob_counts[0].num_best, limits.max_best_tokens}},
       {"EOS ids", {image.eos_token_ids.size(), limits.max_eos_token_ids}},
       {"edits of scores",
-       {image.edits.size() + image.num_made_edits, limits.max_edits}},
+       {image.edits.size() + image.num_device_edits, limits.max_edits}},
       {"items of attention",
        {image.num_tokens() + NumRunQueries(image), limits.max_items}},
       {"partial sums of attention",
@@ -323,7 +325,7 @@ absl::Status CudaStepBuilder::CheckLimits(const CudaBatchImage& image,
 }
 
 void CudaStepBuilder::PutCopies(const StepPlan& plan) {
-  const CudaResidentState& state = memory_->arrays().state;
+  const CudaBeamState& state = memory_->arrays().state;
   const int num_copies = static_cast<int>(plan.page_copies.size());
   if (num_copies > 0 || was_reset_) {
     delta_->Put<PageCopy>(state.copies, plan.page_copies);

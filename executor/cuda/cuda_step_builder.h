@@ -1,6 +1,6 @@
 // CudaStepBuilder: step plans into what the device is told. It knows which
 // groups live on the device, sets those that come as rows
-// (cuda_group_rows.h), follows those that go on by themselves, lays out the
+// (cuda_group_init.h), follows those that go on by themselves, lays out the
 // step's batch, and collects what the device needs in a CudaDelta.
 //
 // Rows that set beams, and continuations, are rows of beams: a step that has
@@ -19,10 +19,10 @@
 #include "base/cuda.h"
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
-#include "executor/cuda/cuda_batch_image.h"
-#include "executor/cuda/cuda_batch_mirror.h"
+#include "executor/cuda/cuda_batch_uploader.h"
 #include "executor/cuda/cuda_delta.h"
 #include "executor/cuda/cuda_groups.h"
+#include "executor/cuda/cuda_input_batch.h"
 #include "executor/cuda/cuda_step_memory.h"
 #include "executor/cuda/cuda_step_shape.h"
 
@@ -101,30 +101,30 @@ class CudaStepBuilder {
   absl::Status FindContinuation(const GroupContinuation& continuation,
                                 size_t answer);
 
-  absl::Status LayOut(const StepPlan& plan, CudaBatchImage* image,
+  absl::Status LayOut(const StepPlan& plan, CudaInputBatch* image,
                       CudaStep* step);
   // What the row feeds becomes part of its history.
   void PutPageTokens(const StepPlan& plan, size_t row);
-  absl::Status LayOutPrompts(const StepPlan& plan, CudaBatchImage* image,
+  absl::Status LayOutPrompts(const StepPlan& plan, CudaInputBatch* image,
                              CudaStep* step);
   // `first_tokens` of rows in the batch; -1: fed as beams.
   absl::Status LayOutScorings(const StepPlan& plan,
                               std::span<const int> first_tokens,
-                              CudaBatchImage* image, CudaStep* step);
+                              CudaInputBatch* image, CudaStep* step);
   // The table of each row that is fed from the plan; -1 for others.
   absl::StatusOr<std::vector<int>> PromptTables(const StepPlan& plan);
   absl::Status CheckPages(const StepPlan& plan, int row) const;
-  absl::Status CheckLimits(const CudaBatchImage& image,
+  absl::Status CheckLimits(const CudaInputBatch& image,
                            const CudaStep& step) const;
   void PutCopies(const StepPlan& plan);
   void DropRefused(const StepPlan& plan);
 
   // Constant after construction.
-  const CudaBatchImage::Shape shape_;
+  const CudaInputBatch::Shape shape_;
   const CudaStepMemory* const memory_;
 
   CudaGroups groups_;
-  CudaBatchMirror mirror_;
+  CudaBatchUploader mirror_;
   bool was_reset_ = false;  // since the last step
   int64_t num_steps_ = 0;   // at the last reset
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "executor/cuda/cuda_batch_image.h"
+#include "executor/cuda/cuda_input_batch.h"
 #include "pages/page_table.h"
 
 namespace espalier {

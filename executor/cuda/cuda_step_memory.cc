@@ -49,7 +49,7 @@ void AddLogProbs(const CudaStepLimits& limits, Layout* layout,
 
 // In what kernels get.
 void NameBatchArrays(CudaStepArrays* arrays) {
-  CudaResidentState& state = arrays->state;
+  CudaBeamState& state = arrays->state;
   state.num_groups = arrays->group_count;
   state.groups = arrays->groups;
   state.selections = arrays->selections;
@@ -65,7 +65,7 @@ void NameBatchArrays(CudaStepArrays* arrays) {
 int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
                CudaStepArrays* arrays) {
   Layout layout(words);
-  CudaResidentState& state = arrays->state;
+  CudaBeamState& state = arrays->state;
   layout.Add(&state.tables, NumTables(limits) * limits.table_stride);
   layout.Add(&state.tokens, limits.num_slots);
   layout.Add(&state.cum_log_probs, limits.num_slots);
@@ -112,7 +112,7 @@ absl::Status FillTables(int* tables, int64_t num_words, int value) {
 }  // namespace
 
 absl::StatusOr<CudaStepMemory> CudaStepMemory::Create(
-    const CudaStepLimits& limits, PageId spare_page, int page_size) {
+    const CudaStepLimits& limits, PageId null_page, int page_size) {
   CudaStepMemory memory;
   memory.limits_ = limits;
   const int64_t num_words = LayOut(limits, page_size, nullptr, &memory.arrays_);
@@ -133,7 +133,7 @@ absl::StatusOr<CudaStepMemory> CudaStepMemory::Create(
       cudaMemset(memory.words_.data(), 0, memory.words_.size_bytes()));
   memory.num_table_words_ = NumTables(limits) * limits.table_stride;
   RETURN_IF_ERROR(FillTables(memory.words_.data(), memory.num_table_words_,
-                             spare_page.value));
+                             null_page.value));
   // Other streams do not wait for such a copy by themselves.
   RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
   return memory;

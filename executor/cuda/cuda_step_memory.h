@@ -19,7 +19,7 @@ namespace espalier {
 // `log_probs` as they are, so these name some of the batch's arrays too.
 struct CudaStepArrays : CudaBatchArrays<DeviceArray>,
                         CudaAttentionArrays<DeviceArray> {
-  CudaResidentState state;
+  CudaBeamState state;
   Candidate* candidates = nullptr;  // [max_candidates]
   int* num_candidates = nullptr;    // [max_rows]  by group
   CudaStepLogProbs log_probs;
@@ -27,12 +27,11 @@ struct CudaStepArrays : CudaBatchArrays<DeviceArray>,
 
 class CudaStepMemory {
  public:
-  // All tables name `spare_page` everywhere. There is one for every slot, one
+  // All tables name `null_page` everywhere. There is one for every slot, one
   // for padding, then those of rows that have no slot.
   // Errors: kResourceExhausted.
   static absl::StatusOr<CudaStepMemory> Create(const CudaStepLimits& limits,
-                                               PageId spare_page,
-                                               int page_size);
+                                               PageId null_page, int page_size);
 
   const CudaStepLimits& limits() const { return limits_; }
   const CudaStepArrays& arrays() const { return arrays_; }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "executor/cuda/cuda_batch_image.h"
+#include "executor/cuda/cuda_input_batch.h"
 
 namespace espalier {
 namespace {
@@ -27,7 +27,7 @@ int GraphBound(int count, int least, int most) {
 
 // As far as scratch is concerned.
 CudaStepShape LargestShape(const CudaStepLimits& limits) {
-  return {.num_lines = limits.max_rows,
+  return {.num_logits_rows = limits.max_rows,
           .max_groups = limits.max_rows,
           .max_candidates = limits.max_candidates,
           .max_draws = limits.max_rows,
@@ -79,7 +79,7 @@ std::string SelectionFault(const std::vector<CudaSelectGroup>& groups,
 }
 
 // Places of the groups' candidates, whoever chooses them.
-std::string CandidatesFault(const CudaBatchImage& image,
+std::string CandidatesFault(const CudaInputBatch& image,
                             const CudaStepLimits& limits) {
   DeviceLayout layout;
   const DeviceRange candidates =
@@ -96,20 +96,20 @@ std::string CandidatesFault(const CudaBatchImage& image,
 
 // Lists of edits: those of the host from the front, those that the device makes
 // from the back.
-std::string EditsFault(const CudaBatchImage& image,
+std::string EditsFault(const CudaInputBatch& image,
                        const CudaStepLimits& limits) {
   DeviceLayout layout;
   const DeviceRange edits =
       layout.Add("edits", limits.max_edits, sizeof(TokenEdit));
   LayoutAudit audit;
   audit.Use(edits, 0, static_cast<int64_t>(image.edits.size()));
-  audit.Use(edits, int64_t{limits.max_edits} - image.num_made_edits,
-            image.num_made_edits);
+  audit.Use(edits, int64_t{limits.max_edits} - image.num_device_edits,
+            image.num_device_edits);
   return audit.fault();
 }
 
 // Arrays of the batch: each has as many as the limits say at most.
-std::string ArraysFault(const CudaBatchImage& image,
+std::string ArraysFault(const CudaInputBatch& image,
                         const CudaStepLimits& limits) {
   std::string fault;
   const auto check = [&](const char* name, size_t count, int64_t most) {
@@ -121,7 +121,8 @@ std::string ArraysFault(const CudaBatchImage& image,
         check(info.name, array.size(), info.max_size(limits));
       },
       image);
-  check("tokens asked about", image.num_asked(), limits.max_asked_tokens());
+  check("tokens asked about", image.num_logprob_queries(),
+        limits.max_asked_tokens());
   check("best tokens", image.log_prob_counts[0].num_best,
         limits.max_best_tokens);
   check("draws", image.num_draws(), limits.max_rows);
@@ -130,15 +131,16 @@ std::string ArraysFault(const CudaBatchImage& image,
 
 // Draws of prompts, which the host lists: each of a line of the group that has
 // its candidate, in its own place. The others the device makes of first_draw.
-std::string DrawsFault(const CudaBatchImage& image,
+std::string DrawsFault(const CudaInputBatch& image,
                        const CudaStepLimits& limits) {
   DeviceLayout layout;
   const DeviceRange candidates =
       layout.Add("candidates drawn", limits.max_candidates, sizeof(Candidate));
   LayoutAudit audit;
   for (const CudaDraw& draw : image.prompt_draws) {
-    if (draw.row < 0 || draw.row >= image.num_lines()) {
-      return Concat("a draw from line ", draw.row, " of ", image.num_lines());
+    if (draw.row < 0 || draw.row >= image.num_logits_rows()) {
+      return Concat("a draw from line ", draw.row, " of ",
+                    image.num_logits_rows());
     }
     const int group_idx = image.row_groups[draw.row];
     if (group_idx < 0) return Concat("a draw from nobody's line ", draw.row);
@@ -153,9 +155,9 @@ std::string DrawsFault(const CudaBatchImage& image,
   return audit.fault();
 }
 
-std::string SampleFault(const CudaBatchImage& image, const CudaStepShape& shape,
+std::string SampleFault(const CudaInputBatch& image, const CudaStepShape& shape,
                         const CudaStepLimits& limits, size_t bytes) {
-  const CudaSampleLayout layout(shape.num_lines, image.shape.vocab_size,
+  const CudaSampleLayout layout(shape.num_logits_rows, image.shape.vocab_size,
                                 shape.has_edits);
   if (layout.layout.bytes() > bytes) {
     return Concat("scratch of ", layout.layout.bytes(), " bytes in ", bytes);
@@ -175,26 +177,26 @@ std::string SampleFault(const CudaBatchImage& image, const CudaStepShape& shape,
 
 }  // namespace
 
-CudaStepShape ShapeOf(const CudaBatchImage& image, int num_copies) {
+CudaStepShape ShapeOf(const CudaInputBatch& image, int num_copies) {
   return {.num_rows = image.num_rows,
           .num_tokens = image.num_tokens(),
-          .num_lines = image.num_lines(),
+          .num_logits_rows = image.num_logits_rows(),
           .max_groups = std::max(image.num_groups(), 1),
           .max_candidates = image.max_candidates,
           .max_group_rows = image.max_group_rows,
           .max_draws = image.num_draws(),
           .max_perturbed = image.max_perturbed,
-          .max_asked = image.num_asked(),
+          .max_asked = image.num_logprob_queries(),
           .max_best = image.log_probs.max_best,
           .max_copies = image.num_rows + num_copies,
           .has_edits = image.has_edits(),
-          .makes_edits = image.makes_edits()};
+          .has_device_edits = image.has_device_edits()};
 }
 
 CudaStepShape GraphShape(const CudaStepShape& step,
                          const CudaStepLimits& limits) {
   CudaStepShape shape = step;
-  shape.num_tokens = shape.num_lines = shape.max_copies = step.num_rows;
+  shape.num_tokens = shape.num_logits_rows = shape.max_copies = step.num_rows;
   shape.max_candidates =
       GraphBound(step.max_candidates, kMinCandidates, limits.max_candidates);
   // Blocks of groups that are not there cost little, graphs more; but few
@@ -219,7 +221,7 @@ CudaSelectBounds SelectBounds(const CudaStepShape& shape,
                               const CudaStepLimits& limits, int vocab_size) {
   // Candidates of the step, not of the groups that are selected for: these are
   // placed behind tokens drawn and candidates of perturbed rows.
-  return {.num_rows = shape.num_lines,
+  return {.num_rows = shape.num_logits_rows,
           .vocab_size = vocab_size,
           .max_groups = shape.max_groups,
           .max_candidates = shape.max_candidates,
@@ -235,9 +237,9 @@ CudaSelectBounds PerturbBounds(const CudaStepShape& shape,
 
 CudaSelectBounds BestBounds(const CudaStepShape& shape,
                             const CudaStepLimits& limits, int vocab_size) {
-  return {.num_rows = shape.num_lines,
+  return {.num_rows = shape.num_logits_rows,
           .vocab_size = vocab_size,
-          .max_groups = shape.num_lines,
+          .max_groups = shape.num_logits_rows,
           .max_candidates = shape.max_best,
           .max_total_candidates = limits.max_best_tokens};
 }
@@ -246,16 +248,16 @@ CudaStepScratch::CudaStepScratch(const CudaStepLimits& limits, int vocab_size) {
   const CudaStepShape largest = LargestShape(limits);
   const CudaSelectLayout select(SelectBounds(largest, limits, vocab_size));
   const CudaSelectLayout best(BestBounds(largest, limits, vocab_size));
-  const CudaSampleLayout sample(largest.num_lines, vocab_size, true);
-  const CudaPerturbLayout perturb(PerturbBounds(largest, limits, vocab_size),
-                                  true);
+  const CudaSampleLayout sample(largest.num_logits_rows, vocab_size, true);
+  const CudaGumbelTopKLayout perturb(PerturbBounds(largest, limits, vocab_size),
+                                     true);
   logits_bytes = size_t(limits.max_rows) * vocab_size * sizeof(float);
   choice_bytes = std::max(
       {select.layout.bytes(), best.layout.bytes(), sample.layout.bytes()});
   perturb_bytes = perturb.layout.bytes();
 }
 
-std::string ScratchFault(const CudaBatchImage& image,
+std::string ScratchFault(const CudaInputBatch& image,
                          const CudaStepShape& shape,
                          const CudaStepLimits& limits) {
   const int vocab_size = image.shape.vocab_size;
@@ -281,7 +283,7 @@ std::string ScratchFault(const CudaBatchImage& image,
   }
   if (shape.max_perturbed > 0) {
     const CudaSelectBounds bounds = PerturbBounds(shape, limits, vocab_size);
-    const CudaPerturbLayout perturb(bounds, shape.has_edits);
+    const CudaGumbelTopKLayout perturb(bounds, shape.has_edits);
     faults.push_back(SelectionFault(image.perturbed_selections, bounds, perturb,
                                     scratch.perturb_bytes));
     add_selection(image.perturbed_selections, bounds, perturb.select.count);

@@ -10,18 +10,18 @@
 
 #include "base/device_layout.h"
 #include "executor/cuda/cuda_step_limits.h"
-#include "kernels/perturb/cuda_perturb_layout.h"
+#include "kernels/gumbel_topk/cuda_gumbel_topk_layout.h"
 #include "kernels/sample/cuda_sample_layout.h"
 #include "kernels/select/cuda_select_layout.h"
 
 namespace espalier {
 
-struct CudaBatchImage;
+struct CudaInputBatch;
 
 struct CudaStepShape {
-  int num_rows = 0;    // of beams; padded, if there is nothing else
-  int num_tokens = 0;  // with those of prompts
-  int num_lines = 0;   // of logits
+  int num_rows = 0;         // of beams; padded, if there is nothing else
+  int num_tokens = 0;       // with those of prompts
+  int num_logits_rows = 0;  // of logits
   int max_groups = 1;
   int max_candidates = 0;  // of a group that is selected for; 0: none is
   int max_group_rows = 0;  // of one that is selected for
@@ -31,14 +31,14 @@ struct CudaStepShape {
   int max_best = 0;       // tokens of a line
   int max_copies = 0;     // of tails
   bool has_edits = false;
-  bool makes_edits = false;   // of histories
-  bool has_partials = false;  // without any, attention is one launch
+  bool has_device_edits = false;  // of histories
+  bool has_partials = false;      // without any, attention is one launch
   friend auto operator<=>(const CudaStepShape&, const CudaStepShape&) = default;
 };
 
 // Of the batch, before attention is planned: without has_partials. `num_copies`
 // is of the plan, beside those that rows of beams may need.
-CudaStepShape ShapeOf(const CudaBatchImage& image, int num_copies);
+CudaStepShape ShapeOf(const CudaInputBatch& image, int num_copies);
 // Of the graph that a step of that shape, of beams alone, can be replayed from.
 CudaStepShape GraphShape(const CudaStepShape& step,
                          const CudaStepLimits& limits);
@@ -67,7 +67,7 @@ struct CudaStepScratch {
 // What kernels would index of a step's memory that it has not, or that two of
 // them, or two groups, would both write; "" if there is nothing, as must be.
 // `shape` is one of the step's.
-std::string ScratchFault(const CudaBatchImage& image,
+std::string ScratchFault(const CudaInputBatch& image,
                          const CudaStepShape& shape,
                          const CudaStepLimits& limits);
 

@@ -14,8 +14,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "executor/host/persistent_groups.h"
 #include "executor/host/report_logprobs.h"
-#include "executor/host/resident_groups.h"
 #include "executor/host/select_all.h"
 
 namespace espalier {
@@ -37,11 +37,12 @@ ModelDescription Limited(ModelDescription description,
                          const ModelExecutorOptions& options) {
   constexpr int kMaxBeams = 8192;
   constexpr int64_t kMaxLogits = int64_t{1} << 28;  // 1 GiB
-  const int64_t num_lines = kMaxLogits / std::max(1, description.vocab_size);
-  const int max_beams =
-      options.max_beams > 0
-          ? options.max_beams
-          : static_cast<int>(std::clamp<int64_t>(num_lines, 1, kMaxBeams));
+  const int64_t num_logits_rows =
+      kMaxLogits / std::max(1, description.vocab_size);
+  const int max_beams = options.max_beams > 0
+                            ? options.max_beams
+                            : static_cast<int>(std::clamp<int64_t>(
+                                  num_logits_rows, 1, kMaxBeams));
   StepLimits& limits = description.limits;
   limits.max_beams = std::min(limits.max_beams, max_beams);
   limits.max_candidates =
@@ -105,7 +106,7 @@ class ModelExecutor::Worker {
   absl::StatusOr<StepResult> RunSafely(StepPlan* plan) {
     is_model_told_ = false;
     absl::StatusOr<StepResult> result = RunCatching(plan);
-    if (!result.ok()) groups_.Lose();
+    if (!result.ok()) groups_.DiscardFailedStep();
     if (!is_model_told_) {
       Append(plan->forks, &untold_forks_);
       Append(plan->finished, &untold_finished_);
@@ -148,7 +149,7 @@ class ModelExecutor::Worker {
     const int vocab_size = model_->description().vocab_size;
     Stopwatch watch;
     CHECK(options_.run_ahead || plan->continuations.empty());
-    if (options_.run_ahead) groups_.WriteOut(plan);
+    if (options_.run_ahead) groups_.ExpandContinuations(plan);
     StepResult result;
     const size_t size = static_cast<size_t>(plan->num_logits) * vocab_size;
     if (logits_.size() < size) logits_.resize(size);
@@ -176,7 +177,7 @@ class ModelExecutor::Worker {
   std::vector<SequenceFork> untold_forks_;
   std::vector<SequenceId> untold_finished_;
   bool is_model_told_ = false;  // of the plan that runs
-  ResidentGroups groups_;       // without any unless it runs ahead
+  PersistentGroups groups_;     // without any unless it runs ahead
   std::vector<float> logits_;   // [num_logits, vocab_size] of the last step
   boost::asio::io_context context_;  // of the plans that were started
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type>

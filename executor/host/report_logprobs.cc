@@ -72,14 +72,14 @@ void ReportLogProbs(const StepPlan& plan, std::span<const float> logits,
   AnswerAll(plan, works, logits, vocab_size, pool);
 }
 
-std::vector<ScoringResult> ScoreAll(const StepPlan& plan,
-                                    std::span<const float> logits,
-                                    int vocab_size, ThreadPool& pool) {
-  std::vector<ScoringResult> results;
+std::vector<PromptLogprobsResult> ScoreAll(const StepPlan& plan,
+                                           std::span<const float> logits,
+                                           int vocab_size, ThreadPool& pool) {
+  std::vector<PromptLogprobsResult> results;
   results.reserve(plan.scorings.size());
   std::vector<LineWork> works;
-  for (const PlanScoring& scoring : plan.scorings) {
-    ScoringResult& result = results.emplace_back();
+  for (const PlanPromptLogprobs& scoring : plan.scorings) {
+    PromptLogprobsResult& result = results.emplace_back();
     result.request = scoring.request;
     result.logprobs.resize(scoring.tokens.size());
     for (size_t i = 0; i < scoring.tokens.size(); ++i) {

@@ -22,8 +22,8 @@ void ReportLogProbs(const StepPlan& plan, std::span<const float> logits,
                     std::vector<SelectionResult>* results);
 
 // One answer for each of `plan.scorings`. Throws std::bad_alloc.
-std::vector<ScoringResult> ScoreAll(const StepPlan& plan,
-                                    std::span<const float> logits,
-                                    int vocab_size, ThreadPool& pool);
+std::vector<PromptLogprobsResult> ScoreAll(const StepPlan& plan,
+                                           std::span<const float> logits,
+                                           int vocab_size, ThreadPool& pool);
 
 }  // namespace espalier

@@ -9,7 +9,7 @@
 #include "executor/contenders.h"
 #include "executor/host/allocating_loop.h"
 #include "executor/host/report_logprobs.h"
-#include "kernels/perturb/perturb.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
 #include "kernels/sample/sample.h"
 #include "kernels/select/best_candidates.h"
 #include "kernels/select/select.h"
@@ -54,7 +54,7 @@ class GroupWork {
       : selection_(*selection),
         rule_(*selection->rule),
         edits_(EditsOf(rule_)) {
-    CHECK(!rule_.perturbed || rule_.kind == SelectionKind::kRows)
+    CHECK(!rule_.gumbel_top_k || rule_.kind == SelectionKind::kRows)
         << "only rows are perturbed";
     if (rule_.kind == SelectionKind::kBeams && selection_.num_rows > 0) {
       const int num_beams = selection_.ranking.num_first;
@@ -107,7 +107,7 @@ class GroupWork {
             .position = static_cast<uint32_t>(selection_.num_generated),
             .repetition_penalty = rule_.processors.repetition_penalty,
             .edits = edits.edits,
-            .only_edited = edits.only_edited};
+            .is_allow_list = edits.is_allow_list};
   }
 
   RowOptions OptionsOfRow(const ScoreEdits::View& edits) const {
@@ -115,7 +115,7 @@ class GroupWork {
             .num_candidates = selection_.num_candidates,
             .repetition_penalty = rule_.processors.repetition_penalty,
             .edits = edits.edits,
-            .only_edited = edits.only_edited};
+            .is_allow_list = edits.is_allow_list};
   }
 
   void DrawFrom(int row, const WorkItem& item, std::span<const float> scores,
@@ -145,7 +145,7 @@ class GroupWork {
                                const ScoreEdits::View& edits) const {
     const float cum_log_prob = selection_.cum_log_probs[row];
     std::vector<Candidate> candidates;
-    if (!rule_.perturbed) {
+    if (!rule_.gumbel_top_k) {
       const std::vector<TokenScore> chosen =
           SelectRow(scores, OptionsOfRow(edits));
       candidates = MergeCandidates({&chosen, 1}, {&cum_log_prob, 1},
@@ -154,7 +154,7 @@ class GroupWork {
       return candidates;
     }
     for (const TokenScore& t :
-         PerturbRow(scores, {.domain = rule_.domain,
+         GumbelTopK(scores, {.domain = rule_.domain,
                             .num_candidates = selection_.num_candidates,
                             .draw = OptionsOfDraw(row, edits),
                             .above = contenders_->Above(row)})) {
@@ -165,7 +165,7 @@ class GroupWork {
   }
 
   const PlanSelection& selection_;
-  const SelectionRule& rule_;
+  const SelectionParams& rule_;
   const std::shared_ptr<const ScoreEdits> edits_;
   // One of these, by kind.
   std::unique_ptr<BestCandidates> best_;

@@ -58,9 +58,9 @@ Params MakeParams(const CudaAttentionInputs& inputs,
   params.group = HeadsPerKvHead(shape);
   params.head_dim = shape.head_dim;
   params.page_size = shape.page_size;
-  params.by_kv_heads = Divisor(shape.num_kv_heads);
-  params.by_group = Divisor(params.group);
-  params.by_page_size = Divisor(shape.page_size);
+  params.by_kv_heads = FastDivmod(shape.num_kv_heads);
+  params.by_group = FastDivmod(params.group);
+  params.by_page_size = FastDivmod(shape.page_size);
   params.head_stride = cache.head_stride();
   params.values_offset = cache.values_offset();
   params.page_stride = cache.page_stride();
@@ -85,7 +85,7 @@ absl::Status PrepareCudaAttention(const CudaAttentionShape& shape,
                                   const CudaDevice& device) {
   return AttentionUsesTensorCores(shape)
              ? cuda_attention::PrepareTensorCores(shape.dtype, shape.head_dim)
-             : cuda_attention::PrepareAny(shape.dtype, device);
+             : cuda_attention::PrepareSimt(shape.dtype, device);
 }
 
 absl::Status CudaAttention(const CudaAttentionInputs& inputs,
@@ -105,7 +105,7 @@ absl::Status CudaAttention(const CudaAttentionInputs& inputs,
       AttentionUsesTensorCores(shape)
           ? cuda_attention::LaunchTensorCores(shape.dtype, params, device,
                                               stream)
-          : cuda_attention::LaunchAny(shape.dtype, params, device, stream));
+          : cuda_attention::LaunchSimt(shape.dtype, params, device, stream));
   if (inputs.max_partials == 0) return absl::OkStatus();
   return cuda_attention::LaunchMerge(shape.dtype, params, device, stream);
 }

@@ -43,7 +43,7 @@ struct CudaAttentionRow {
 // Positions [kv_begin, kv_end) of `table`, which all the queries attend to.
 // The tables of the queries' own rows name the same pages there: a run that is
 // too short to pay is read through them.
-struct CudaSharedRun {
+struct CudaSharedPrefix {
   int first_query = 0;
   int num_queries = 0;
   int table = 0;
@@ -69,7 +69,7 @@ struct CudaAttentionItem {
   int ordinal = 0;  // among the items of each of its queries
   // Whether earlier steps wrote all positions below its first query's: then
   // their keys and values may be read before the previous kernel has ended.
-  int is_old = 0;  // a number: lists are compared as bytes
+  int kv_from_earlier_steps = 0;  // a number: lists are compared as bytes
 };
 
 struct CudaAttentionWork {  // host side of a work list
@@ -90,7 +90,7 @@ struct CudaAttentionWork {  // host side of a work list
 // max_positions, each before kv_begin is in one run and none after; the limits
 // are at least what one item for every query of every run and row needs.
 CudaAttentionWork PlanCudaAttention(std::span<const CudaAttentionRow> rows,
-                                    std::span<const CudaSharedRun> runs,
+                                    std::span<const CudaSharedPrefix> runs,
                                     int num_queries,
                                     const CudaAttentionShape& shape,
                                     int max_items, int max_partials,

@@ -16,9 +16,9 @@ absl::Status LaunchTensorCores(DType dtype, const Params& params,
 
 // Every other shape, and f32: products in float32, any page size, heads of any
 // multiple of 8 up to 256.
-absl::Status PrepareAny(DType dtype, const CudaDevice& device);
-absl::Status LaunchAny(DType dtype, const Params& params,
-                       const CudaDevice& device, cudaStream_t stream);
+absl::Status PrepareSimt(DType dtype, const CudaDevice& device);
+absl::Status LaunchSimt(DType dtype, const Params& params,
+                        const CudaDevice& device, cudaStream_t stream);
 
 // After either: merges what several items found for a query, in the order of
 // their ordinals.

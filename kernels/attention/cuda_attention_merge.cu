@@ -72,7 +72,7 @@ __device__ __forceinline__ void MergeRow(const Params& params, int query,
 #pragma unroll
     for (int i = 0; i < kAtOnce<kPieces>; ++i) {
       if (first + i < end) {
-        parts[i] = LoadPart<kPieces>(PartialLine(params, first + i, head),
+        parts[i] = LoadPart<kPieces>(PartialRow(params, first + i, head),
                                      params.head_dim);
       }
     }
@@ -81,7 +81,7 @@ __device__ __forceinline__ void MergeRow(const Params& params, int query,
       if (first + i < end) Add(parts[i], all);
     }
   }
-  T* const result = ResultLine<T>(params, query, head);
+  T* const result = OutputRow<T>(params, query, head);
   const float scale = 1.0f / all.sum;
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) {

@@ -17,17 +17,17 @@
 
 #include "kernels/attention/cuda_attention.h"
 #include "kernels/attention/cuda_attention_work.h"
-#include "kernels/cuda_instructions.cuh"
+#include "kernels/cuda_ptx.cuh"
 #include "kernels/cuda_vectors.cuh"
 
 namespace espalier::cuda_attention {
 
 // Division by a number known before the launch, without the twenty
 // instructions of a division. For n * divisor < 2^32.
-class Divisor {
+class FastDivmod {
  public:
-  Divisor() = default;
-  explicit Divisor(int divisor)
+  FastDivmod() = default;
+  explicit FastDivmod(int divisor)
       : multiplier_(static_cast<uint32_t>(((uint64_t{1} << 32) + divisor - 1) /
                                           divisor)) {}
   __device__ __forceinline__ int Divide(int n) const {
@@ -45,7 +45,7 @@ struct Params {
   int group = 0;  // query heads of a key/value head
   int head_dim = 0;
   int page_size = 0;
-  Divisor by_kv_heads, by_group, by_page_size;
+  FastDivmod by_kv_heads, by_group, by_page_size;
   int64_t head_stride = 0;  // of the cache, in elements
   int64_t values_offset = 0;
   int64_t page_stride = 0;
@@ -60,7 +60,7 @@ struct Params {
 };
 
 // An item for one key/value head.
-struct Unit {
+struct WorkTile {
   CudaAttentionItem item;
   int kv_head = 0;
   int num_rows = 0;
@@ -74,7 +74,7 @@ struct Queries {
 };
 
 // All lanes of a warp. Returns the largest limit.
-__device__ inline int LoadQueries(const Params& params, const Unit& unit,
+__device__ inline int LoadQueries(const Params& params, const WorkTile& unit,
                                   Queries& queries) {
   int limit = 0;
   __syncwarp();
@@ -99,7 +99,8 @@ struct Row {
   int query = 0;  // of the unit
   int head = 0;
 };
-__device__ inline Row RowOf(const Params& params, const Unit& unit, int row) {
+__device__ inline Row RowOf(const Params& params, const WorkTile& unit,
+                            int row) {
   row = min(row, unit.num_rows - 1);
   const int query = params.by_group.Divide(row);
   return {query, unit.kv_head * params.group + row - query * params.group};
@@ -112,8 +113,8 @@ __device__ __forceinline__ float Shift(float maximum) {
 
 // Starts a copy of 16 bytes to shared memory, past the first level of cache; or
 // of zeros.
-__device__ __forceinline__ void CopyOrZero(uint32_t to, const void* from,
-                                           bool copy) {
+__device__ __forceinline__ void CpAsyncZfill(uint32_t to, const void* from,
+                                             bool copy) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
                "l"(from), "r"(copy ? 16 : 0)
                : "memory");
@@ -122,13 +123,13 @@ __device__ __forceinline__ void CopyOrZero(uint32_t to, const void* from,
 // ---- Rows -------------------------------------------------------------------
 
 template <typename T>
-__device__ __forceinline__ T* ResultLine(const Params& params, int query,
-                                         int head) {
+__device__ __forceinline__ T* OutputRow(const Params& params, int query,
+                                        int head) {
   return static_cast<T*>(params.out) +
          (int64_t{query} * params.num_heads + head) * params.head_dim;
 }
-__device__ __forceinline__ float* PartialLine(const Params& params,
-                                              int64_t partial, int head) {
+__device__ __forceinline__ float* PartialRow(const Params& params,
+                                             int64_t partial, int head) {
   return params.partials +
          (partial * params.num_heads + head) * (params.head_dim + 4);
 }
@@ -142,15 +143,15 @@ struct RowTarget {
 };
 template <typename T>
 __device__ __forceinline__ RowTarget<T> TargetOf(const Params& params,
-                                                 const Unit& unit,
+                                                 const WorkTile& unit,
                                                  const Queries& queries,
                                                  const Row& row) {
   RowTarget<T> target;
   if (!queries.is_partial[row.query]) {
     target.result =
-        ResultLine<T>(params, unit.item.first_query + row.query, row.head);
+        OutputRow<T>(params, unit.item.first_query + row.query, row.head);
   } else {
-    target.partial = PartialLine(
+    target.partial = PartialRow(
         params, queries.first_partials[row.query] + unit.item.ordinal,
         row.head);
   }

@@ -43,8 +43,8 @@ struct Piece {
   int kv_begin = 0;
   int kv_end = 0;
   bool is_own = false;
-  bool is_of_many = false;  // a tile of a row of many queries
-  int is_old = 0;           // as CudaAttentionItem's
+  bool is_multi_query = false;    // a tile of a row of many queries
+  int kv_from_earlier_steps = 0;  // as CudaAttentionItem's
 
   int length() const { return std::max(kv_end - kv_begin, 1); }
 };
@@ -65,7 +65,7 @@ RowOfQuery RowsByQuery(std::span<const CudaAttentionRow> rows,
 
 // Whether each row that the run covers goes on where the run ends, so that it
 // can be read as a part of them.
-bool EndsAtRows(const CudaSharedRun& run, const RowOfQuery& rows) {
+bool EndsAtRows(const CudaSharedPrefix& run, const RowOfQuery& rows) {
   for (int q = run.first_query; q < run.first_query + run.num_queries; ++q) {
     if (rows[q] == nullptr || rows[q]->kv_begin != run.kv_end) return false;
   }
@@ -82,22 +82,22 @@ int CostOf(int num_rows) {
 // Reading a run as a part of each row leaves nothing to merge, and all rows but
 // the first find it in the cache; but a block of each row takes the time for
 // it, in every round of blocks that the rows make.
-class RunPrices {
+class PrefixCostModel {
  public:
-  RunPrices(std::span<const CudaAttentionRow> rows,
-            std::span<const CudaSharedRun> runs,
-            const CudaAttentionShape& shape, const CudaDevice& device)
+  PrefixCostModel(std::span<const CudaAttentionRow> rows,
+                  std::span<const CudaSharedPrefix> runs,
+                  const CudaAttentionShape& shape, const CudaDevice& device)
       : shape_(shape) {
     const int num_blocks = kBlocksPerSm * device.num_sms;
     rounds_ =
         CeilDiv(static_cast<int>(rows.size()) * shape.num_kv_heads, num_blocks);
-    for (const CudaSharedRun& run : runs) reading_ += Length(run);
+    for (const CudaSharedPrefix& run : runs) reading_ += Length(run);
     reading_ = kMemoryCost * reading_ * shape.num_kv_heads / num_blocks;
   }
 
   // Whether `run` is worth items of its own; its rows have `own_length`
   // positions more.
-  bool Pays(const CudaSharedRun& run, int own_length) const {
+  bool IsProfitable(const CudaSharedPrefix& run, int own_length) const {
     if (run.num_queries == 1) return false;
     // Float32 is divided by its own lengths alone.
     if (!AttentionUsesTensorCores(shape_)) return Length(run) > kLongRunAny;
@@ -113,7 +113,7 @@ class RunPrices {
   }
 
  private:
-  static int Length(const CudaSharedRun& run) {
+  static int Length(const CudaSharedPrefix& run) {
     return run.kv_end - run.kv_begin;
   }
 
@@ -124,7 +124,7 @@ class RunPrices {
 
 // Runs that pay, widest first, then what is left to rows.
 std::vector<Piece> ListPieces(std::span<const CudaAttentionRow> rows,
-                              std::span<const CudaSharedRun> runs,
+                              std::span<const CudaSharedPrefix> runs,
                               int num_queries, const CudaAttentionShape& shape,
                               const CudaDevice& device) {
   const RowOfQuery row_of_query = RowsByQuery(rows, num_queries);
@@ -132,12 +132,12 @@ std::vector<Piece> ListPieces(std::span<const CudaAttentionRow> rows,
   for (int q = 0; q < num_queries; ++q) {
     if (row_of_query[q] != nullptr) kv_begins[q] = row_of_query[q]->kv_begin;
   }
-  const RunPrices prices(rows, runs, shape, device);
+  const PrefixCostModel prices(rows, runs, shape, device);
   std::vector<Piece> pieces;
-  for (const CudaSharedRun& run : runs) {
+  for (const CudaSharedPrefix& run : runs) {
     const CudaAttentionRow* const row = row_of_query[run.first_query];
     if (EndsAtRows(run, row_of_query) &&
-        !prices.Pays(run, row->max_positions - row->kv_begin)) {
+        !prices.IsProfitable(run, row->max_positions - row->kv_begin)) {
       std::fill_n(kv_begins.begin() + run.first_query, run.num_queries,
                   run.kv_begin);
     } else {
@@ -169,12 +169,12 @@ void AppendTiles(const Piece& piece, int max_queries,
     const int end = piece.num_queries * (t + 1) / num_tiles;
     Piece tile = piece;
     // A row of several queries attends to what it writes in this step.
-    tile.is_old = !piece.is_own || piece.num_queries == 1;
+    tile.kv_from_earlier_steps = !piece.is_own || piece.num_queries == 1;
     tile.first_query += begin;
     tile.num_queries = end - begin;
     if (piece.is_own) {
       tile.kv_end -= piece.num_queries - end;
-      tile.is_of_many = piece.num_queries >= kManyQueriesAny;
+      tile.is_multi_query = piece.num_queries >= kManyQueriesAny;
     }
     tiles.push_back(tile);
   }
@@ -242,7 +242,7 @@ class Planner {
   }
 
   int64_t ChunkOfTile(const Piece& tile) const {
-    if (tile.is_of_many) {
+    if (tile.is_multi_query) {
       return tile.length();
     }
     return std::max<int64_t>(
@@ -275,7 +275,7 @@ void AppendItems(const Piece& tile, int64_t chunk, int num_chunks, int ordinal,
     const int end = c + 1 < num_chunks ? static_cast<int>(begin + chunk)
                                        : tile.kv_begin + tile.length();
     items.push_back({tile.first_query, tile.num_queries, tile.table, begin, end,
-                     ordinal + c, tile.is_old});
+                     ordinal + c, tile.kv_from_earlier_steps});
   }
 }
 
@@ -326,7 +326,7 @@ CudaAttentionWork Planner::Emit(int64_t scale) const {
 }  // namespace
 
 CudaAttentionWork PlanCudaAttention(std::span<const CudaAttentionRow> rows,
-                                    std::span<const CudaSharedRun> runs,
+                                    std::span<const CudaSharedPrefix> runs,
                                     int num_queries,
                                     const CudaAttentionShape& shape,
                                     int max_items, int max_partials,

@@ -36,7 +36,7 @@ static_assert(kRingBytes + sizeof(Shared) <= 99 * 1024);
 // shared memory. Eight lanes a row: 16 rows at once.
 template <typename T, int kHeadDim>
 __device__ __forceinline__ void StoreSumOfWarps(const Params& params,
-                                                const Unit& unit, int first,
+                                                const WorkTile& unit, int first,
                                                 int step, const char* ring,
                                                 const Shared& shared) {
   const int tile_row = threadIdx.x / 8, lane = threadIdx.x % 8;
@@ -89,17 +89,16 @@ __device__ __forceinline__ void StoreSumOfWarps(const Params& params,
 // Starts copying what earlier steps left of the first `count` spans. Returns
 // how many that are.
 template <typename T, int kHeadDim>
-__device__ __forceinline__ int StartOldSpans(const Params& params,
-                                             const Unit& unit, int limit,
-                                             int count, uint32_t to,
-                                             SpanReader<T, kHeadDim>& reader) {
-  if (!unit.item.is_old) return 0;
+__device__ __forceinline__ int StartOldSpans(
+    const Params& params, const WorkTile& unit, int limit, int count,
+    uint32_t to, KvTileLoader<T, kHeadDim>& reader) {
+  if (!unit.item.kv_from_earlier_steps) return 0;
   const int position = params.inputs.positions[unit.item.first_query];
   int started = 0;
 #pragma unroll 1
-  while (started < count && reader.position(started) + kSpan <= position) {
+  while (started < count && reader.position(started) + kKvTile <= position) {
     reader.Start(started, limit, to + started * Ring<kHeadDim>::kSpanBytes);
-    EndStage();
+    CpAsyncCommitGroup();
     ++started;
   }
   return started;
@@ -109,9 +108,12 @@ __device__ __forceinline__ int StartOldSpans(const Params& params,
 // warp that shares the unit. In its first unit a warp waits for the previous
 // kernel when the first copies are on their way.
 template <typename T, int kHeadDim>
-__device__ __forceinline__ void AttendToUnit(
-    const Params& params, const Unit& unit, Division division, int first_row,
-    bool is_first, RowTile<T, kHeadDim>& tile, char* ring, Shared& shared) {
+__device__ __forceinline__ void AttendToUnit(const Params& params,
+                                             const WorkTile& unit,
+                                             Division division, int first_row,
+                                             bool is_first,
+                                             RowTile<T, kHeadDim>& tile,
+                                             char* ring, Shared& shared) {
   using R = Ring<kHeadDim>;
   constexpr int kStages = R::kNumStages;
   const int warp = threadIdx.x / 32;
@@ -119,11 +121,11 @@ __device__ __forceinline__ void AttendToUnit(
   // Whether warps multiply what others copied.
   const bool together =
       division == Division::kRows || division == Division::kHalves;
-  SpanReader<T, kHeadDim> reader(params, unit, num_sharing == 1 ? 0 : warp,
-                                 num_sharing);
+  KvTileLoader<T, kHeadDim> reader(params, unit, num_sharing == 1 ? 0 : warp,
+                                   num_sharing);
   const int limit = LoadQueries(params, unit, shared.queries[warp]);
   const int begin = together ? unit.item.kv_begin : reader.position(0);
-  const int step_positions = kSpan * num_sharing;
+  const int step_positions = kKvTile * num_sharing;
   const int num_steps =
       max(limit - begin + step_positions - 1, 0) / step_positions;
   const uint32_t spans = SharedAddress(ring);
@@ -144,10 +146,10 @@ __device__ __forceinline__ void AttendToUnit(
     const int stage = (step + kStages) % kStages * R::kSpanBytes;
     if (step >= 0) {
       if (together) {
-        AwaitStage<kStages - 2>();
+        CpAsyncWaitGroup<kStages - 2>();
         __syncthreads();
       } else {
-        AwaitStage<kStages - 1>();
+        CpAsyncWaitGroup<kStages - 1>();
         __syncwarp();
         tile.template Attend<1, 0>(params, own_spans + stage,
                                    reader.position(step));
@@ -158,7 +160,7 @@ __device__ __forceinline__ void AttendToUnit(
     if (next < num_steps) {
       reader.Start(next, limit, own_spans + next % kStages * R::kSpanBytes);
     }
-    EndStage();
+    CpAsyncCommitGroup();
     if (!together || step < 0 || first_row >= unit.num_rows) continue;
     const int position = begin + step * step_positions;
     if (division == Division::kRows) {
@@ -168,15 +170,16 @@ __device__ __forceinline__ void AttendToUnit(
       const int half = warp / 2 * 2;  // the first of its two spans
       tile.template Attend<2, R::kWarpBytes>(
           params, spans + half * R::kWarpBytes + stage,
-          position + half * kSpan);
+          position + half * kKvTile);
     }
   }
 }
 
 template <typename T, int kHeadDim>
-__device__ __forceinline__ void DoUnit(const Params& params, const Unit& unit,
-                                       Division division, bool is_first,
-                                       char* ring, Shared& shared) {
+__device__ __forceinline__ void DoUnit(const Params& params,
+                                       const WorkTile& unit, Division division,
+                                       bool is_first, char* ring,
+                                       Shared& shared) {
   const int warp = threadIdx.x / 32;
   const int num_tiles = division == Division::kRows     ? 4
                         : division == Division::kHalves ? 2
@@ -241,7 +244,7 @@ __device__ __forceinline__ Turn FindTurn(const Params& params,
 }
 
 __device__ __forceinline__ Division DivisionOf(const Turn& turn,
-                                               const Unit& unit) {
+                                               const WorkTile& unit) {
   return !turn.of_block                            ? Division::kWarpUnits
          : unit.num_rows <= kAttentionWarpRows     ? Division::kPositions
          : unit.num_rows <= 2 * kAttentionWarpRows ? Division::kHalves
@@ -264,8 +267,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   for (int round = 1; !next.is_none; ++round) {
     const Turn turn = next;
     next = FindTurn(params, units, round);
-    const Unit unit = {turn.item, turn.kv_head,
-                       turn.item.num_queries * params.group};
+    const WorkTile unit = {turn.item, turn.kv_head,
+                           turn.item.num_queries * params.group};
     DoUnit<T, kHeadDim>(params, unit, DivisionOf(turn, unit), round == 1, ring,
                         shared);
   }
@@ -286,7 +289,7 @@ Kernel KernelOf(DType dtype, int head_dim) {
 // The ring, twice a multiprocessor.
 absl::Status PrepareTensorCores(DType dtype, int head_dim) {
   const Kernel kernel = KernelOf(dtype, head_dim);
-  RETURN_IF_ERROR(AllowSharedBytes(kernel, kRingBytes));
+  RETURN_IF_ERROR(SetMaxDynamicSharedMemory(kernel, kRingBytes));
   return CudaStatus(cudaFuncSetAttribute(
                         kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                         cudaSharedmemCarveoutMaxShared),

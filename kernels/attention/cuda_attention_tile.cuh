@@ -10,15 +10,15 @@ namespace espalier::cuda_attention {
 
 // ---- Matrix instructions ----------------------------------------------------
 
-__device__ __forceinline__ void LoadMatrices(uint32_t (&m)[4], uint32_t from) {
+__device__ __forceinline__ void LdMatrixX4(uint32_t (&m)[4], uint32_t from) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
       : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
       : "r"(from)
       : "memory");
 }
-__device__ __forceinline__ void LoadTransposed(uint32_t (&m)[4],
-                                               uint32_t from) {
+__device__ __forceinline__ void LdMatrixX4Trans(uint32_t (&m)[4],
+                                                uint32_t from) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
       : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
@@ -52,13 +52,13 @@ constexpr int kBlocksPerSm = 2;
 constexpr int kRingBytes = 96 * 1024;
 // What a warp copies at once: 16 positions, the depth of a matrix instruction
 // and always of one page.
-constexpr int kSpan = 16;
+constexpr int kKvTile = 16;
 
 // A warp's part of the ring: stages of a span each.
 template <int kHeadDim>
 struct Ring {
   static constexpr int kRowBytes = 2 * kHeadDim;
-  static constexpr int kKeysBytes = kSpan * kRowBytes;
+  static constexpr int kKeysBytes = kKvTile * kRowBytes;
   static constexpr int kSpanBytes = 2 * kKeysBytes;  // keys, then values
   static constexpr int kWarpBytes = kRingBytes / kWarps;
   static constexpr int kNumStages = kWarpBytes / kSpanBytes;
@@ -75,13 +75,13 @@ __device__ __forceinline__ int Swizzle(int row, int piece) {
 // Copies the spans first, first + step, ... of a unit's positions to shared
 // memory. Page ids are looked up 32 at a time, one time ahead.
 template <typename T, int kHeadDim>
-class SpanReader {
+class KvTileLoader {
  public:
-  __device__ SpanReader(const Params& params, const Unit& unit, int first,
-                        int step)
+  __device__ KvTileLoader(const Params& params, const WorkTile& unit, int first,
+                          int step)
       : params_(params),
-        begin_(unit.item.kv_begin + kSpan * first),
-        step_(kSpan * step),
+        begin_(unit.item.kv_begin + kKvTile * first),
+        step_(kKvTile * step),
         table_(params.inputs.tables +
                int64_t{unit.item.table} * params.inputs.table_stride),
         head_(static_cast<const T*>(params.cache) +
@@ -111,12 +111,12 @@ class SpanReader {
     const int lane_row = lane / kPieces;
     const int num_rows = limit - position(i) - lane_row;
 #pragma unroll
-    for (int row = 0; row < kSpan; row += kRowsAtOnce) {
+    for (int row = 0; row < kKvTile; row += kRowsAtOnce) {
       const uint32_t at = to + (row + lane_row) * Ring<kHeadDim>::kRowBytes +
                           Swizzle(row + lane_row, lane % kPieces);
-      CopyOrZero(at, keys + row * kHeadDim, row < num_rows);
-      CopyOrZero(at + Ring<kHeadDim>::kKeysBytes, values + row * kHeadDim,
-                 row < num_rows);
+      CpAsyncZfill(at, keys + row * kHeadDim, row < num_rows);
+      CpAsyncZfill(at + Ring<kHeadDim>::kKeysBytes, values + row * kHeadDim,
+                   row < num_rows);
     }
   }
 
@@ -142,7 +142,8 @@ template <typename T, int kHeadDim>
 class RowTile {
  public:
   __device__ __forceinline__ void LoadRows(const Params& params,
-                                           const Unit& unit, int first_row) {
+                                           const WorkTile& unit,
+                                           int first_row) {
     const int lane = threadIdx.x % 32;
     const uint32_t* queries[2];
 #pragma unroll
@@ -179,10 +180,10 @@ class RowTile {
                                          int position) {
     float scores[2 * kSpans][4] = {};
     Score<kSpans, kStride>(spans, scores);
-    if (position + kSpan * kSpans > min_limit_) {
+    if (position + kKvTile * kSpans > min_limit_) {
       Mask<kSpans>(position, scores);
     }
-    Weigh<kSpans>(params.score_scale, scores);
+    UpdateSoftmax<kSpans>(params.score_scale, scores);
     AddValues<kSpans, kStride>(spans + Ring<kHeadDim>::kKeysBytes, scores);
   }
 
@@ -196,7 +197,8 @@ class RowTile {
   }
 
   // Stores rows of the unit, after SumOverLanes.
-  __device__ __forceinline__ void Store(const Params& params, const Unit& unit,
+  __device__ __forceinline__ void Store(const Params& params,
+                                        const WorkTile& unit,
                                         const Queries& queries,
                                         int first_row) const {
     const int lane = threadIdx.x % 32;
@@ -255,9 +257,9 @@ class RowTile {
 #pragma unroll
       for (int s = 0; s < kSpans; ++s) {
         uint32_t b[4];
-        LoadMatrices(b, keys + s * kStride + at);
-        MultiplyAdd<T>(scores[2 * s], q_[k], b[0], b[1]);
-        MultiplyAdd<T>(scores[2 * s + 1], q_[k], b[2], b[3]);
+        LdMatrixX4(b, keys + s * kStride + at);
+        MmaM16N8K16<T>(scores[2 * s], q_[k], b[0], b[1]);
+        MmaM16N8K16<T>(scores[2 * s + 1], q_[k], b[2], b[3]);
       }
     }
   }
@@ -277,8 +279,8 @@ class RowTile {
 
   // Scores become weights.
   template <int kSpans>
-  __device__ __forceinline__ void Weigh(float scale,
-                                        float (&scores)[2 * kSpans][4]) {
+  __device__ __forceinline__ void UpdateSoftmax(
+      float scale, float (&scores)[2 * kSpans][4]) {
     float factors[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -330,10 +332,10 @@ class RowTile {
 #pragma unroll
       for (int n = 0; n < kHeadDim / 16; ++n) {
         uint32_t b[4];
-        LoadTransposed(b,
-                       values + s * kStride + Swizzle(row, 2 * n + lane / 16));
-        MultiplyAdd<T>(sums_[2 * n], a, b[0], b[1]);
-        MultiplyAdd<T>(sums_[2 * n + 1], a, b[2], b[3]);
+        LdMatrixX4Trans(b,
+                        values + s * kStride + Swizzle(row, 2 * n + lane / 16));
+        MmaM16N8K16<T>(sums_[2 * n], a, b[0], b[1]);
+        MmaM16N8K16<T>(sums_[2 * n + 1], a, b[2], b[3]);
       }
     }
   }

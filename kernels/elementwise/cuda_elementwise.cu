@@ -39,7 +39,7 @@ __device__ float4 Scale(float4 x, float factor, float4 weight) {
 // eight blocks share a multiprocessor when there are many rows. 512 where
 // addends are loaded too (128 rows of 4096 with two: 0.5 us less). How many
 // rows there are changes neither; but whether a row has addends depends on it
-// (CudaMatMul::AddLater), and with that the order of its sum.
+// (CudaMatMul::RunSplitK), and with that the order of its sum.
 template <int kThreadsPerRow>
 struct NormPolicy {
   static constexpr int kThreads = kThreadsPerRow;
@@ -60,7 +60,7 @@ struct ResidualRow {
 
 // With what a product has left to add.
 template <int kCount>
-struct SummedRow {
+struct SplitKReducedRow {
   using Policy = NormPolicy<512>;
   static constexpr auto kDependency = GridDependency::kWaitsFirst;
   float* x;
@@ -163,9 +163,9 @@ absl::Status LaunchNorm(const Row& source, int num_rows, const CudaNorm& norm,
                              kMaxCudaNormWidth);
     }
   }
-  const LaunchShape shape = {.grid = dim3(num_rows),
-                             .block = Row::Policy::kThreads,
-                             .dependency = Row::kDependency};
+  const LaunchConfig shape = {.grid = dim3(num_rows),
+                              .block = Row::Policy::kThreads,
+                              .dependency = Row::kDependency};
   return Launch(NormRow<kVectors, Row, T>, shape, stream, source, norm, out);
 }
 
@@ -252,9 +252,9 @@ absl::Status CudaRmsNorm(const float* x, int num_rows, const CudaNorm& norm,
   });
 }
 
-absl::Status CudaAddRmsNorm(float* x, const CudaAddends& addends, int num_rows,
-                            const CudaNorm& norm, DType dtype, void* out,
-                            cudaStream_t stream) {
+absl::Status CudaAddRmsNorm(float* x, const SplitKPartials& addends,
+                            int num_rows, const CudaNorm& norm, DType dtype,
+                            void* out, cudaStream_t stream) {
   if (addends.count == 0) {
     return CudaRmsNorm(x, num_rows, norm, dtype, out, stream);
   }
@@ -262,8 +262,8 @@ absl::Status CudaAddRmsNorm(float* x, const CudaAddends& addends, int num_rows,
   if (num_rows == 0) return absl::OkStatus();
   return WithType(dtype, [&]<typename T>(T) {
     const auto launch = [&]<int kCount>(std::integral_constant<int, kCount>) {
-      const SummedRow<kCount> row = {x, addends.data,
-                                     int64_t{num_rows} * norm.width};
+      const SplitKReducedRow<kCount> row = {x, addends.data,
+                                            int64_t{num_rows} * norm.width};
       return LaunchNorm(row, num_rows, norm, static_cast<T*>(out), stream);
     };
     switch (addends.count) {
@@ -300,7 +300,7 @@ absl::Status CudaGatherRows(const int* rows, int num_rows, const CudaGather& a,
   }
   if (num_rows == 0) return absl::OkStatus();
   const int num_units = (a.row_bytes + b.row_bytes) / 16;
-  const LaunchShape shape = {
+  const LaunchConfig shape = {
       .grid = dim3(num_rows, CeilDiv(num_units, GatherPolicy::kThreads)),
       .block = GatherPolicy::kThreads};
   return Launch(GatherRows, shape, stream, rows, a, b);
@@ -310,7 +310,7 @@ absl::Status CudaFillNormal(void* data, DType dtype, int num_rows, int num_cols,
                             int stride, float standard_deviation, uint64_t seed,
                             cudaStream_t stream) {
   if (num_rows == 0) return absl::OkStatus();
-  const LaunchShape shape = {
+  const LaunchConfig shape = {
       .grid = dim3(std::min(num_rows, FillPolicy::kMaxBlocks)),
       .block = FillPolicy::kThreads};
   return WithType(dtype, [&]<typename T>(T) {

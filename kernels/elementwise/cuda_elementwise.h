@@ -44,9 +44,9 @@ absl::Status CudaRmsNorm(const float* x, int num_rows, const CudaNorm& norm,
 //   x    [num_rows, width]  f32    device
 //   out  [num_rows, width]  dtype  device
 // REQUIRES: each addend is [num_rows, width].
-absl::Status CudaAddRmsNorm(float* x, const CudaAddends& addends, int num_rows,
-                            const CudaNorm& norm, DType dtype, void* out,
-                            cudaStream_t stream);
+absl::Status CudaAddRmsNorm(float* x, const SplitKPartials& addends,
+                            int num_rows, const CudaNorm& norm, DType dtype,
+                            void* out, cudaStream_t stream);
 
 // x = the tokens' rows of the embedding table, and normed = CudaRmsNorm(x).
 // The forward pass's GridDependency::kBarrier (base/grid_dependency.h): kernels

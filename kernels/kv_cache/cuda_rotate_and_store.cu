@@ -95,7 +95,7 @@ absl::Status CudaRotateAndStore(void* qkv, int num_tokens, int num_heads,
                              cache.page_size};
   const int num_threads =
       (num_heads + 2 * cache.num_kv_heads) * (cache.head_dim / 2 / kVector);
-  const LaunchShape launch = {
+  const LaunchConfig launch = {
       .grid = dim3(num_tokens, (num_threads + RotatePolicy::kThreads - 1) /
                                    RotatePolicy::kThreads),
       .block = RotatePolicy::kThreads,

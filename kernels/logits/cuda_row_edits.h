@@ -14,7 +14,7 @@ struct CudaRowEdits {
   int begin = 0;
   int end = 0;
   float repetition_penalty = 1.0f;
-  bool only_edited = false;  // all other tokens are banned
+  bool is_allow_list = false;  // all other tokens are banned
 };
 
 // Rows of one call: the second dimension of a grid.

@@ -16,8 +16,8 @@ namespace espalier::cuda_logits {
 
 constexpr int kWarpSize = 32;
 constexpr unsigned kAllLanes = 0xFFFFFFFFu;
-constexpr int kPieceSize = 512;  // 16 logits a lane, loaded at once
-constexpr int kQuarterSize = kTileSize / kQuarters;
+constexpr int kWarpLoadSize = 512;  // 16 logits a lane, loaded at once
+constexpr int kSubtileSize = kTileSize / kQuarters;
 
 __device__ inline float MinusInf() { return -__int_as_float(0x7F800000); }
 
@@ -77,7 +77,7 @@ class RowLogits {
     return token / kTileSize * kQuarters + (token >> kRunBits) % kQuarters;
   }
   // The i-th token of a quarter's part of the tile's first piece; in the second
-  // one are the tokens kPieceSize further.
+  // one are the tokens kWarpLoadSize further.
   __device__ static int TokenIn(int quarter, int i) {
     const int run = i >> kRunBits;
     return quarter / kQuarters * kTileSize +
@@ -104,15 +104,15 @@ class RowLogits {
 
 // A lane's logits of a quarter, of both pieces of the tile, as loaded: nothing
 // is made of them until all are on their way.
-constexpr int kPerLane = kQuarterSize / kWarpSize;
+constexpr int kPerLane = kSubtileSize / kWarpSize;
 constexpr int kPerPiece = kPerLane / 2;
-static_assert(kTileSize == 2 * kPieceSize);
+static_assert(kTileSize == 2 * kWarpLoadSize);
 
 template <typename T>
 __device__ int LaneToken(int quarter, int i) {
   const int lane = threadIdx.x % kWarpSize;
   return RowLogits<T>::TokenIn(quarter, lane * kPerPiece) + i % kPerPiece +
-         i / kPerPiece * kPieceSize;
+         i / kPerPiece * kWarpLoadSize;
 }
 
 template <typename T>
@@ -137,7 +137,7 @@ struct LaneLogits {
   }
 
   __device__ int token(int i) const {
-    return first + i % kPerPiece + i / kPerPiece * kPieceSize;
+    return first + i % kPerPiece + i / kPerPiece * kWarpLoadSize;
   }
   // May be NaN; -inf beyond the row's end.
   __device__ float value(const RowLogits<T>& row, int i) const {

@@ -12,14 +12,14 @@ namespace espalier::cuda_logits {
 template <typename T>
 struct LanePiece {
   static constexpr int kPerLoad = 16 / sizeof(T);
-  static constexpr int kLoads = kPieceSize / kWarpSize / kPerLoad;
+  static constexpr int kLoads = kWarpLoadSize / kWarpSize / kPerLoad;
   uint4 words[kLoads];
 };
 
 // Streams through: the little that is read again comes from the second level.
 // Not ld.global.nc, which is for what nobody writes while the kernel runs: it
 // may start before the kernel that writes the logits has ended.
-__device__ inline uint4 LoadOnce(const void* from) {
+__device__ inline uint4 LoadNoAllocate(const void* from) {
   uint4 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
@@ -55,15 +55,15 @@ template <typename T>
 __device__ LanePiece<T> LoadPiece(const T* row, int piece, int size,
                                   bool aligned) {
   constexpr int kPerLoad = LanePiece<T>::kPerLoad;
-  const int begin =
-      piece * kPieceSize + static_cast<int>(threadIdx.x % kWarpSize) * kPerLoad;
-  const bool whole = aligned && (piece + 1) * kPieceSize <= size;
+  const int begin = piece * kWarpLoadSize +
+                    static_cast<int>(threadIdx.x % kWarpSize) * kPerLoad;
+  const bool whole = aligned && (piece + 1) * kWarpLoadSize <= size;
   constexpr int kStride = kWarpSize * kPerLoad;
   LanePiece<T> loaded;
   if (whole) {
 #pragma unroll
     for (int i = 0; i < LanePiece<T>::kLoads; ++i) {
-      loaded.words[i] = LoadOnce(row + begin + i * kStride);
+      loaded.words[i] = LoadNoAllocate(row + begin + i * kStride);
     }
   } else {
 #pragma unroll
@@ -79,7 +79,7 @@ template <typename T>
 __device__ int PieceToken(int piece, int i) {
   constexpr int kPerLoad = LanePiece<T>::kPerLoad;
   const int lane = threadIdx.x % kWarpSize;
-  return piece * kPieceSize + i / kPerLoad * (kWarpSize * kPerLoad) +
+  return piece * kWarpLoadSize + i / kPerLoad * (kWarpSize * kPerLoad) +
          lane * kPerLoad + i % kPerLoad;
 }
 

@@ -1,7 +1,7 @@
 // Row blocks: the vector arithmetic of selection and sampling, on a short run
 // of scores that stays in the first-level cache while it is read two or three
-// times. Both walk a row block by block (select_cpu.cc, edited_row.h) and call
-// these; what is sampling's alone is in weighted_block.h.
+// times. Both walk a row block by block (select_cpu.cc, processed_logits.h) and
+// call these; what is sampling's alone is in weighted_block.h.
 //
 // A block is any number of whole chunks. Which instruction set runs is chosen
 // once, at the first call, from what the processor offers; values may differ

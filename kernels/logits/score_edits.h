@@ -34,7 +34,7 @@ class ScoreEdits {
   };
   struct View {
     std::span<const TokenEdit> edits;  // ascending by token, each once
-    bool only_edited = false;          // tokens without an edit are banned
+    bool is_allow_list = false;        // tokens without an edit are banned
   };
 
   // `prompt` is what the text of every row begins with; it is copied if edits

@@ -25,7 +25,7 @@ RowEdits CollectEdits(const ScoreProcessors& processors,
   if (view.edits.data() != row.edits.data()) {
     row.edits.assign(view.edits.begin(), view.edits.end());
   }
-  row.only_edited = view.only_edited;
+  row.is_allow_list = view.is_allow_list;
   return row;
 }
 

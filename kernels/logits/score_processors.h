@@ -72,7 +72,7 @@ struct TokenEdit {
 struct RowEdits {
   std::vector<TokenEdit> edits;  // ascending by token, each once
   // Whether tokens without an edit are banned.
-  bool only_edited = false;
+  bool is_allow_list = false;
 };
 
 // What the processors do to a row: ScoreEdits (score_edits.h) made for one row

@@ -13,7 +13,7 @@ namespace espalier {
 namespace {
 
 using cuda_logits::kAllLanes;
-using cuda_logits::kPieceSize;
+using cuda_logits::kWarpLoadSize;
 using cuda_logits::kWarpSize;
 using cuda_logits::LanePiece;
 using cuda_logits::LogSum;
@@ -83,8 +83,8 @@ __global__ __launch_bounds__(
   __shared__ LogProbsShared shared;
   LaunchDependents();
   GridDependencyWait();
-  if (static_cast<int>(blockIdx.x) >= *in.num_asked) return;
-  const CudaAskedToken asked = in.asked[blockIdx.x];
+  if (static_cast<int>(blockIdx.x) >= *in.num_logprob_queries) return;
+  const CudaLogprobQuery asked = in.asked[blockIdx.x];
   const int size = in.vocab_size;
   const T* const logits =
       static_cast<const T*>(in.logits) + size_t(asked.line) * size;
@@ -135,8 +135,8 @@ absl::Status CudaLogProbs(const CudaLogProbsInputs& in, CudaTokenScore* scores,
     return InvalidArgument("cannot score up to ", in.max_asked,
                            " tokens of lines of ", in.vocab_size);
   }
-  const LaunchShape shape = {.grid = dim3(in.max_asked),
-                             .block = dim3(LogProbsPolicy::kThreads)};
+  const LaunchConfig shape = {.grid = dim3(in.max_asked),
+                              .block = dim3(LogProbsPolicy::kThreads)};
   return in.dtype == DType::kFloat32
              ? Launch(ScoreTokens<float>, shape, stream, in, scores)
              : Launch(ScoreTokens<uint16_t>, shape, stream, in, scores);

@@ -18,7 +18,7 @@ namespace espalier {
 
 // A token whose log-probability is wanted.
 // REQUIRES: token in [0, vocab_size).
-struct CudaAskedToken {
+struct CudaLogprobQuery {
   int line = 0;  // of logits
   TokenId token = 0;
 };
@@ -34,13 +34,13 @@ struct CudaLogProbsInputs {
   // Host values.
   DType dtype = DType::kFloat32;  // of logits: kFloat32 or kBFloat16
   int vocab_size = 0;
-  int max_asked = 0;  // bound of *num_asked: sizes the launch
+  int max_asked = 0;  // bound of *num_logprob_queries: sizes the launch
 
   // Device memory.
   // Read fastest where lines begin at multiples of 16 bytes.
-  const void* logits = nullptr;           // [lines, vocab_size]
-  const int* num_asked = nullptr;         // [1]
-  const CudaAskedToken* asked = nullptr;  // [max_asked]
+  const void* logits = nullptr;              // [lines, vocab_size]
+  const int* num_logprob_queries = nullptr;  // [1]
+  const CudaLogprobQuery* asked = nullptr;   // [max_asked]
 };
 
 // scores[i] is that of asked[i]. Reads a line once for each token that is asked

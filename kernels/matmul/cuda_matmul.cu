@@ -6,9 +6,9 @@
 
 #include "base/cuda_launch.cuh"
 #include "kernels/matmul/cuda_blas_matmul.h"
+#include "kernels/matmul/cuda_gate_up_gemm.h"
 #include "kernels/matmul/cuda_matmul.h"
-#include "kernels/matmul/cuda_stream_matmul.h"
-#include "kernels/matmul/cuda_tile_matmul.h"
+#include "kernels/matmul/cuda_skinny_matmul.h"
 
 namespace espalier {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 // outputs) that much of them is still in L2 when SiluMul reads them.
 constexpr int kSiluRows = 1024;
 
-// AddLater divides inputs so that about every second multiprocessor has a tile
+// RunSplitK divides inputs so that about every second multiprocessor has a tile
 // of this many rows and outputs: twice as many tiles are multiplied no faster,
 // and their sums take longer to add. A part is whole steps of cuBLASLt's loop
 // over the inputs. Products with no more inputs than outputs gain nothing. On
@@ -95,8 +95,8 @@ class CudaMatMul::Impl {
     max_rows_ = max_rows;
     silu_rows_ = std::min(max_rows, kSiluRows);
     max_outputs_ = max_outputs;
-    RETURN_IF_ERROR(PrepareStreamMatMul(device));
-    ASSIGN_OR_RETURN(tile_, CudaTileMatMul::Create(device));
+    RETURN_IF_ERROR(PrepareSkinnyMatMul(device));
+    ASSIGN_OR_RETURN(tile_, CudaGateUpGemm::Create(device));
     ASSIGN_OR_RETURN(blas_, CudaBlasMatMul::Create());
     ASSIGN_OR_RETURN(scratch_, DeviceBuffer<float>::Create(size_t(silu_rows_) *
                                                            max_outputs));
@@ -107,30 +107,30 @@ class CudaMatMul::Impl {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<CudaAddends> AddLater(const void* x, int num_rows,
-                                       const CudaMatrix& w, float* residual,
-                                       cudaStream_t stream) {
+  absl::StatusOr<SplitKPartials> RunSplitK(const void* x, int num_rows,
+                                           const CudaMatrix& w, float* residual,
+                                           cudaStream_t stream) {
     RETURN_IF_ERROR(Check(num_rows, w, CudaEpilogue::kAddFloat));
     const int num_parts = NumParts(num_rows, w);
     if (num_parts == 1) {
       RETURN_IF_ERROR(
           Run(x, num_rows, w, CudaEpilogue::kAddFloat, residual, stream));
-      return CudaAddends{};
+      return SplitKPartials{};
     }
     RETURN_IF_ERROR(
         blas_->RunParts(x, num_rows, w, num_parts, scratch_.data(), stream));
-    return CudaAddends{scratch_.data(), num_parts};
+    return SplitKPartials{scratch_.data(), num_parts};
   }
 
   absl::Status Run(const void* x, int num_rows, const CudaMatrix& w,
                    CudaEpilogue epilogue, void* out, cudaStream_t stream) {
     RETURN_IF_ERROR(Check(num_rows, w, epilogue));
     if (num_rows == 0 || w.num_rows == 0) return absl::OkStatus();
-    if (StreamMatMulPays(num_rows, w, device_)) {
-      return StreamMatMul(x, num_rows, w, epilogue, out, device_, stream);
+    if (SkinnyMatMulIsProfitable(num_rows, w, device_)) {
+      return SkinnyMatMul(x, num_rows, w, epilogue, out, device_, stream);
     }
     if (epilogue == CudaEpilogue::kSiluMul) {
-      if (tile_.Pays(num_rows, w)) {
+      if (tile_.IsProfitable(num_rows, w)) {
         return tile_.Run(x, num_rows, w, out, stream);
       }
       return RunSiluMul(x, num_rows, w, out, stream);
@@ -161,10 +161,11 @@ class CudaMatMul::Impl {
     return absl::OkStatus();
   }
 
-  // Into how many parts AddLater divides the inputs.
+  // Into how many parts RunSplitK divides the inputs.
   int NumParts(int num_rows, const CudaMatrix& w) const {
     if (num_rows == 0 || w.num_rows == 0 || w.num_cols <= w.num_rows ||
-        w.dtype == DType::kFloat32 || StreamMatMulPays(num_rows, w, device_)) {
+        w.dtype == DType::kFloat32 ||
+        SkinnyMatMulIsProfitable(num_rows, w, device_)) {
       return 1;
     }
     const int num_tiles =
@@ -203,7 +204,7 @@ class CudaMatMul::Impl {
   int max_rows_ = 0;
   int silu_rows_ = 0;
   int max_outputs_ = 0;
-  CudaTileMatMul tile_;
+  CudaGateUpGemm tile_;
   std::unique_ptr<CudaBlasMatMul> blas_;
   DeviceBuffer<float> scratch_;  // [silu_rows_, max_outputs_] of any dtype
 };
@@ -224,11 +225,12 @@ absl::Status CudaMatMul::Run(const void* x, int num_rows, const CudaMatrix& w,
   return impl_->Run(x, num_rows, w, epilogue, out, stream);
 }
 
-absl::StatusOr<CudaAddends> CudaMatMul::AddLater(const void* x, int num_rows,
-                                                 const CudaMatrix& w,
-                                                 float* residual,
-                                                 cudaStream_t stream) {
-  return impl_->AddLater(x, num_rows, w, residual, stream);
+absl::StatusOr<SplitKPartials> CudaMatMul::RunSplitK(const void* x,
+                                                     int num_rows,
+                                                     const CudaMatrix& w,
+                                                     float* residual,
+                                                     cudaStream_t stream) {
+  return impl_->RunSplitK(x, num_rows, w, residual, stream);
 }
 
 }  // namespace espalier

@@ -2,11 +2,11 @@
 // what follows it in a Llama layer done on the way out.
 //
 // Few rows are bound by reading the weights, many by the multipliers: up to 16
-// rows our own kernel streams the weights (cuda_stream_matmul.h), beginning
+// rows our own kernel streams the weights (cuda_skinny_matmul.h), beginning
 // before the previous kernel of the stream has ended; above that, and for f32,
 // cuBLASLt (cuda_blas_matmul.h). Gates and ups of 65 to 128 rows, where these
 // are about as long as the other, are a kernel of our own too
-// (cuda_tile_matmul.h).
+// (cuda_gate_up_gemm.h).
 //
 // Sums are float32 whatever the inputs; f32 inputs are multiplied as float32
 // (no tf32).
@@ -58,9 +58,9 @@ class CudaMatMul {
   // some tens of rows keep a whole device busy only if the inputs are divided
   // among its multiprocessors too, and the sums of the parts are cheaper to add
   // where they are read next than in a kernel of their own.
-  absl::StatusOr<CudaAddends> AddLater(const void* x, int num_rows,
-                                       const CudaMatrix& w, float* residual,
-                                       cudaStream_t stream);
+  absl::StatusOr<SplitKPartials> RunSplitK(const void* x, int num_rows,
+                                           const CudaMatrix& w, float* residual,
+                                           cudaStream_t stream);
 
  private:
   class Impl;

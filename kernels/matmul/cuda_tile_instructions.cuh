@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/cuda_instructions.cuh"
+#include "kernels/cuda_ptx.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -25,7 +25,7 @@ __device__ __forceinline__ void InitBarrier(uint64_t* barrier, int count) {
       : "memory");
 }
 // Once initialised: before any copy tells them of bytes.
-__device__ __forceinline__ void ShowBarriersToCopies() {
+__device__ __forceinline__ void FenceBarrierInit() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -35,14 +35,15 @@ __device__ __forceinline__ void Arrive(uint64_t* barrier) {
       : "memory");
 }
 // Arrives, and the phase waits for so many bytes of copies too.
-__device__ __forceinline__ void ArriveAndExpect(uint64_t* barrier, int bytes) {
+__device__ __forceinline__ void ArriveAndExpectTx(uint64_t* barrier,
+                                                  int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
                    SharedAddress(barrier)),
                "r"(bytes)
                : "memory");
 }
 // Until the phase of that parity has ended.
-__device__ __forceinline__ void Await(uint64_t* barrier, uint32_t phase) {
+__device__ __forceinline__ void WaitParity(uint64_t* barrier, uint32_t phase) {
   uint32_t done = 0;
   while (!done) {
     asm volatile(
@@ -60,8 +61,9 @@ __device__ __forceinline__ void Await(uint64_t* barrier, uint32_t phase) {
 // ---- Copies of tiles -------------------------------------------------------
 
 // A tile of a matrix, as its map says, from (column, row) on.
-__device__ __forceinline__ void CopyTile(const CUtensorMap& from, int column,
-                                         int row, char* to, uint64_t* barrier) {
+__device__ __forceinline__ void TmaLoad2d(const CUtensorMap& from, int column,
+                                          int row, char* to,
+                                          uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::"
       "bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(SharedAddress(to)),
@@ -79,14 +81,14 @@ __device__ __forceinline__ uint64_t TileDescriptor(const char* tile) {
          uint64_t{1} << 62;
 }
 
-__device__ __forceinline__ void BeginMultiply() {
+__device__ __forceinline__ void WgmmaFence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-__device__ __forceinline__ void CommitMultiply() {
+__device__ __forceinline__ void WgmmaCommitGroup() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 // Until all that this group of warps has committed is done.
-__device__ __forceinline__ void AwaitMultiply() {
+__device__ __forceinline__ void WgmmaWaitGroup() {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
@@ -137,7 +139,7 @@ __device__ __forceinline__ void Multiply(uint64_t w, uint64_t x, Sums& sums) {
 
 // Four matrices of 8 outputs x 8 rows, transposed: lane l gives the place of
 // row l % 8 of matrix l / 8, 16 bytes.
-__device__ __forceinline__ void StoreTransposed(const uint32_t (&pairs)[4],
+__device__ __forceinline__ void StMatrixX4Trans(const uint32_t (&pairs)[4],
                                                 char* to) {
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, "

@@ -63,7 +63,7 @@ class History {
 };
 
 // Whether the n - 1 tokens before place `i` are the last ones too.
-__device__ bool FollowsTheSame(const History& history, int i, int n) {
+__device__ bool MatchesLastNgram(const History& history, int i, int n) {
   if (i < n - 1) return false;
   // From the end: the last tokens of most places differ already.
   for (int back = 1; back < n; ++back) {
@@ -74,8 +74,9 @@ __device__ bool FollowsTheSame(const History& history, int i, int n) {
 
 // Whether entry `last` is the last token of a bad word that is complete but for
 // it.
-__device__ bool IsDue(const History& history, const CudaEditRule& rule,
-                      const TokenEdit* edits, int last) {
+__device__ bool CompletesBadWord(const History& history,
+                                 const CudaEditRule& rule,
+                                 const TokenEdit* edits, int last) {
   if (!edits[last].banned) return false;
   for (int back = 1;; ++back) {
     const int entry = last - back;
@@ -93,8 +94,9 @@ __device__ bool Counts(const CudaEditRule& rule) {
 // All threads: calls visit(token, is penalised, is banned) for all that the
 // history does something to.
 template <typename Visit>
-__device__ void ForTouched(const History& history, const CudaEditRule& rule,
-                           const TokenEdit* edits, const Visit& visit) {
+__device__ void ForEachHistoryEdit(const History& history,
+                                   const CudaEditRule& rule,
+                                   const TokenEdit* edits, const Visit& visit) {
   const int n = rule.no_repeat_ngram_size;
   const int first_penalised = rule.repetition_penalty != 1.0f ? 0
                               : Counts(rule) ? rule.num_prompt_tokens
@@ -102,12 +104,13 @@ __device__ void ForTouched(const History& history, const CudaEditRule& rule,
   for (int i = (n > 0 ? 0 : first_penalised) + threadIdx.x; i < history.size();
        i += kThreads) {
     const bool penalised = i >= first_penalised;
-    const bool banned = n > 0 && FollowsTheSame(history, i, n);
+    const bool banned = n > 0 && MatchesLastNgram(history, i, n);
     if (penalised || banned) visit(history[i], penalised, banned);
   }
   for (int i = rule.words_begin + threadIdx.x; i < rule.words_end;
        i += kThreads) {
-    if (IsDue(history, rule, edits, i)) visit(edits[i].token, false, true);
+    if (CompletesBadWord(history, rule, edits, i))
+      visit(edits[i].token, false, true);
   }
 }
 
@@ -165,11 +168,12 @@ __device__ void MarkTokens(const History& history, const CudaEditRule& rule,
     const int token = edits[i].token;
     if (window.Holds(token)) window.Mark(window.common, token);
   }
-  ForTouched(history, rule, edits, [&](int token, bool penalised, bool banned) {
-    if (!window.Holds(token)) return;
-    if (penalised) window.Mark(window.touched, token);
-    if (banned) window.Mark(window.banned, token);
-  });
+  ForEachHistoryEdit(history, rule, edits,
+                     [&](int token, bool penalised, bool banned) {
+                       if (!window.Holds(token)) return;
+                       if (penalised) window.Mark(window.touched, token);
+                       if (banned) window.Mark(window.banned, token);
+                     });
   __syncthreads();
 }
 
@@ -284,7 +288,7 @@ __global__ void __launch_bounds__(kThreads)
       const int size = min(kWindow, in.vocab_size - first);
       const Window window = {.first = first,
                              .size = size,
-                             .only_common = rule.only_edited != 0,
+                             .only_common = rule.is_allow_list != 0,
                              .common = bitmaps,
                              .touched = bitmaps + EditsPolicy::kWords,
                              .banned = bitmaps + 2 * EditsPolicy::kWords,
@@ -297,13 +301,14 @@ __global__ void __launch_bounds__(kThreads)
   row_edits[row_idx] = {.begin = row.begin,
                         .end = row.begin + count,
                         .repetition_penalty = rule.repetition_penalty,
-                        .only_edited = rule.only_edited != 0};
+                        .is_allow_list = rule.is_allow_list != 0};
 }
 
 }  // namespace
 
 absl::Status PrepareCudaCollectEdits() {
-  return AllowSharedBytes(CollectEditsOfRows, EditsPolicy::kBitmapBytes);
+  return SetMaxDynamicSharedMemory(CollectEditsOfRows,
+                                   EditsPolicy::kBitmapBytes);
 }
 
 absl::Status CudaCollectEdits(const CudaHistoryInputs& inputs,

@@ -6,8 +6,8 @@
 //
 // A history is where its keys and values are: `page_tokens` has a word for
 // every place in every page, so it is shared, and moves between beams, as the
-// pages do. CudaBeginStep writes what beams feed, the host what prompts feed,
-// and CudaCopyBeamTails copies it along.
+// pages do. CudaPrepareInputs writes what beams feed, the host what prompts
+// feed, and CudaCopyBeamTails copies it along.
 //
 //   history of a row   token at its table's places 0, 1, ... its position
 //   its edits          those that hold for all rows of its rule, and penalties
@@ -40,7 +40,7 @@ struct CudaEditRule {
   float frequency_penalty = 0.0f;
   float presence_penalty = 0.0f;
   int no_repeat_ngram_size = 0;
-  int only_edited = 0;  // whether tokens outside the common edits are banned
+  int is_allow_list = 0;  // whether tokens outside the common edits are banned
 };
 
 // A row, and where its list begins.

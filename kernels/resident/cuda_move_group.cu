@@ -30,7 +30,7 @@ struct MovedWord {
 
 constexpr int kNumSlotWords = 6;  // besides its table
 
-__device__ MovedWord WordOfSlot(const CudaResidentState& state, int word) {
+__device__ MovedWord WordOfSlot(const CudaBeamState& state, int word) {
   switch (word) {
     case 0:
       return {state.tokens, 1, false};
@@ -71,7 +71,7 @@ __device__ void MoveChain(const MovedWord& word, int from, int distance,
 }
 
 __global__ void __launch_bounds__(MovePolicy::kThreads)
-    MoveGroup(CudaResidentState state, int from, int to, int num_slots) {
+    MoveGroup(CudaBeamState state, int from, int to, int num_slots) {
   LaunchDependents();
   GridDependencyWait();
   const int distance = from - to;
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(MovePolicy::kThreads)
 
 }  // namespace
 
-absl::Status CudaMoveGroup(const CudaResidentState& state, int from, int to,
+absl::Status CudaMoveGroup(const CudaBeamState& state, int from, int to,
                            int num_slots, cudaStream_t stream) {
   if (to < 0 || to >= from || num_slots < 1) {
     return InvalidArgument("cannot move ", num_slots, " slots from ", from,

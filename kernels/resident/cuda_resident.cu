@@ -3,7 +3,7 @@
 // a graph (cuda_bookkeeping_benchmark; half of the beams become twins, so
 // that in the second column tables move too):
 //
-//   groups x beams   CudaBeginStep   and CudaAdvanceGroups
+//   groups x beams   CudaPrepareInputs   and CudaUpdateBeams
 //        1 x 5          1.5 us            5.1 us
 //       16 x 8          1.6 us            5.4 us
 //      128 x 8          1.8 us            6.1 us
@@ -35,7 +35,7 @@ __device__ void StartClock(CudaStepClock* clock) {
 // A warp a segment or row, which are short: eight make a block of usual size.
 constexpr int kWarpsPerBlock = 8;
 
-LaunchShape WarpEach(int count) {
+LaunchConfig WarpEach(int count) {
   const unsigned blocks = (count + kWarpsPerBlock - 1) / kWarpsPerBlock;
   return {.grid = {blocks > 0 ? blocks : 1},
           .block = {kWarpsPerBlock * kWarpSize},
@@ -48,14 +48,14 @@ __device__ int WarpIndex() {
 __device__ int Lane() { return threadIdx.x % kWarpSize; }
 __device__ bool IsFirstThread() { return blockIdx.x == 0 && threadIdx.x == 0; }
 
-__global__ void ApplyDelta(const CudaDeltaSegment* segments, int num_segments,
+__global__ void ApplyDelta(const CudaStagedWrite* segments, int num_segments,
                            const int* payload, int* words,
                            CudaStepClock* clock) {
   LaunchDependents();
   GridDependencyWait();
   if (IsFirstThread()) StartClock(clock);
   if (WarpIndex() >= num_segments) return;
-  const CudaDeltaSegment segment = segments[WarpIndex()];
+  const CudaStagedWrite segment = segments[WarpIndex()];
   for (int i = Lane(); i < segment.count; i += kWarpSize) {
     words[segment.target + i] = payload[segment.source + i];
   }
@@ -64,7 +64,7 @@ __global__ void ApplyDelta(const CudaDeltaSegment* segments, int num_segments,
 // Makes the table of `slot` that of its source, and lists the copy of what is
 // filled of the tail. The source's own warp may write its tail into its table
 // meanwhile: within a page that is the page that is there already.
-__device__ void MoveTwin(const CudaResidentState& state,
+__device__ void MoveTwin(const CudaBeamState& state,
                          const CudaResidentGroup& group, int slot,
                          int position) {
   const int source = state.sources[slot];
@@ -83,10 +83,10 @@ __device__ void MoveTwin(const CudaResidentState& state,
 }
 
 // What the home's sample draws from its row.
-__device__ void FeedDraw(const CudaResidentState& state,
-                         const CudaResidentGroup& group,
-                         const CudaSelectGroup& selection, int rank,
-                         int position) {
+__device__ void WriteSampleInput(const CudaBeamState& state,
+                                 const CudaResidentGroup& group,
+                                 const CudaSelectGroup& selection, int rank,
+                                 int position) {
   state.draws[group.first_draw + rank] = {
       .row = selection.first_row + rank,
       .candidate = selection.first_candidate + rank,
@@ -96,9 +96,9 @@ __device__ void FeedDraw(const CudaResidentState& state,
           static_cast<uint32_t>(position + 1 - group.num_prompt_tokens)};
 }
 
-__device__ void FeedHome(const CudaResidentState& state,
-                         const CudaResidentGroup& group, int first_row,
-                         int rank, int position) {
+__device__ void WriteBeamInput(const CudaBeamState& state,
+                               const CudaResidentGroup& group, int first_row,
+                               int rank, int position) {
   const int home = group.first_slot + rank;
   const int slot = state.slots[home];
   const int token = first_row + slot - group.first_slot;
@@ -111,7 +111,7 @@ __device__ void FeedHome(const CudaResidentState& state,
   state.batch_cum_log_probs[first_row + rank] = state.cum_log_probs[home];
 }
 
-__device__ void FeedPadding(const CudaResidentState& state, int row) {
+__device__ void WritePaddingInput(const CudaBeamState& state, int row) {
   state.batch_tokens[row] = 0;
   state.batch_positions[row] = 0;
   state.logits_tokens[row] = row;
@@ -119,7 +119,7 @@ __device__ void FeedPadding(const CudaResidentState& state, int row) {
 }
 
 // A warp a row: of the beam of its rank, and of the slot of the same number.
-__global__ void BeginStep(CudaResidentState state, int num_rows) {
+__global__ void BeginStep(CudaBeamState state, int num_rows) {
   LaunchDependents();
   GridDependencyWait();
   if (IsFirstThread()) {
@@ -130,7 +130,7 @@ __global__ void BeginStep(CudaResidentState state, int num_rows) {
   if (row >= num_rows) return;
   const int group_idx = state.row_groups[row];
   if (group_idx < 0) {
-    if (Lane() == 0) FeedPadding(state, row);
+    if (Lane() == 0) WritePaddingInput(state, row);
     return;
   }
   const CudaResidentGroup group = state.groups[group_idx];
@@ -144,9 +144,9 @@ __global__ void BeginStep(CudaResidentState state, int num_rows) {
   state
       .tables[int64_t{slot} * state.table_stride + position / state.page_size] =
       state.tails[slot];
-  FeedHome(state, group, first_row, number, position);
+  WriteBeamInput(state, group, first_row, number, position);
   if (group.first_draw < 0) return;
-  FeedDraw(state, group, selection, number, position);
+  WriteSampleInput(state, group, selection, number, position);
 }
 
 // A block a group. 256 threads take a group of 100 beams in one round of every
@@ -162,9 +162,9 @@ using Scan = cub::BlockScan<int, kAdvanceThreads>;
 // take(i, number), and other(i) for the rest. Stops when `limit` are numbered
 // and returns how many were.
 template <typename Wanted, typename Take, typename Other>
-__device__ int ForNumbered(int count, int limit, Scan::TempStorage& storage,
-                           const Wanted& wanted, const Take& take,
-                           const Other& other) {
+__device__ int BlockSelectIf(int count, int limit, Scan::TempStorage& storage,
+                             const Wanted& wanted, const Take& take,
+                             const Other& other) {
   int num_taken = 0;
   for (int first = 0; first < count && num_taken < limit;
        first += kAdvanceThreads) {
@@ -184,7 +184,7 @@ __device__ int ForNumbered(int count, int limit, Scan::TempStorage& storage,
 
 // One group's memory, by rank or slot within the group.
 struct GroupView {
-  __device__ GroupView(const CudaResidentState& state, int group_idx)
+  __device__ GroupView(const CudaBeamState& state, int group_idx)
       : group(state.groups[group_idx]),
         tokens(state.tokens + group.first_slot),
         cum_log_probs(state.cum_log_probs + group.first_slot),
@@ -234,7 +234,7 @@ __device__ int NumCandidates(const GroupView& view, int num_selected) {
   for (int first = 0; first < view.group.num_draws; first += kAdvanceThreads) {
     const int i = first + threadIdx.x;
     count += __syncthreads_count(i < view.group.num_draws &&
-                                 view.draws[i].sample != kNobodyDraws);
+                                 view.draws[i].sample != kNoSample);
   }
   return count;
 }
@@ -254,8 +254,8 @@ __device__ int TakeBeams(const GroupView& view, const Candidate* candidates,
     scratch.parents[rank] =
         view.slots[candidates[i].beam] - view.group.first_slot;
   };
-  return ForNumbered(num_candidates, view.group.num_slots, storage, lives, take,
-                     [](int) {});
+  return BlockSelectIf(num_candidates, view.group.num_slots, storage, lives,
+                       take, [](int) {});
 }
 
 // AssignSlots in parallel, with the ranks from num_beams on as twins of nobody.
@@ -276,13 +276,13 @@ __device__ void MoveBeams(const GroupView& view, int num_beams,
   const auto place = [&](int rank, int slot) {
     view.slots[rank] = view.group.first_slot + slot;
   };
-  ForNumbered(
+  BlockSelectIf(
       num_slots, num_slots, storage,
       [&](int slot) { return scratch.first_child[slot] == kNone; },
       [&](int slot, int number) { scratch.free_slots[number] = slot; },
       [](int) {});
   __syncthreads();
-  ForNumbered(
+  BlockSelectIf(
       num_slots, num_slots, storage,
       [&](int rank) {
         return rank >= num_beams ||
@@ -311,9 +311,9 @@ __device__ void ReportGroup(const Candidate* candidates, int num_candidates,
       num_candidates;
 }
 
-__device__ void AdvanceGroup(const CudaResidentState& state,
-                             const GroupView& view, const Candidate* candidates,
-                             int num_candidates, AdvanceScratch scratch,
+__device__ void AdvanceGroup(const CudaBeamState& state, const GroupView& view,
+                             const Candidate* candidates, int num_candidates,
+                             AdvanceScratch scratch,
                              Scan::TempStorage& storage) {
   if (view.group.num_slots > kSharedSlots) {
     int* const wide = state.scratch + int64_t{3} * view.group.first_slot;
@@ -327,14 +327,14 @@ __device__ void AdvanceGroup(const CudaResidentState& state,
        rank += kAdvanceThreads) {
     view.tokens[rank] = 0;
     view.cum_log_probs[rank] = -INFINITY;
-    view.samples[rank] = kNobodyDraws;
+    view.samples[rank] = kNoSample;
   }
   MoveBeams(view, num_beams, scratch, storage);
   if (threadIdx.x == 0) ++state.positions[view.group.first_slot];
 }
 
 __global__ void __launch_bounds__(kAdvanceThreads)
-    AdvanceGroups(CudaResidentState state, const Candidate* candidates,
+    AdvanceGroups(CudaBeamState state, const Candidate* candidates,
                   const int* num_candidates, CudaReportRing reports) {
   __shared__ Scan::TempStorage storage;
   __shared__ int scratch[3 * kSharedSlots];
@@ -363,23 +363,24 @@ __global__ void __launch_bounds__(kAdvanceThreads)
 
 }  // namespace
 
-absl::Status CudaApplyDelta(const CudaDeltaSegment* segments, int num_segments,
-                            const int* payload, int* words,
-                            CudaStepClock* clock, cudaStream_t stream) {
+absl::Status CudaApplyStagedWrites(const CudaStagedWrite* segments,
+                                   int num_segments, const int* payload,
+                                   int* words, CudaStepClock* clock,
+                                   cudaStream_t stream) {
   return Launch(ApplyDelta, WarpEach(num_segments), stream, segments,
                 num_segments, payload, words, clock);
 }
 
-absl::Status CudaBeginStep(const CudaResidentState& state, int num_rows,
-                           cudaStream_t stream) {
+absl::Status CudaPrepareInputs(const CudaBeamState& state, int num_rows,
+                               cudaStream_t stream) {
   return Launch(BeginStep, WarpEach(num_rows), stream, state, num_rows);
 }
 
-absl::Status CudaAdvanceGroups(const CudaResidentState& state,
-                               const Candidate* candidates,
-                               const int* num_candidates,
-                               const CudaReportRing& reports, int max_groups,
-                               cudaStream_t stream) {
+absl::Status CudaUpdateBeams(const CudaBeamState& state,
+                             const Candidate* candidates,
+                             const int* num_candidates,
+                             const CudaReportRing& reports, int max_groups,
+                             cudaStream_t stream) {
   if (max_groups < 1 || max_groups > reports.max_groups) {
     return InvalidArgument("a step of up to ", max_groups,
                            " groups, reports have room for ",
@@ -392,7 +393,7 @@ absl::Status CudaAdvanceGroups(const CudaResidentState& state,
                 stream, state, candidates, num_candidates, reports);
 }
 
-absl::Status CudaCopyBeamTails(const CudaResidentState& state, int max_copies,
+absl::Status CudaCopyBeamTails(const CudaBeamState& state, int max_copies,
                                const CudaKvCache& cache,
                                const CudaDevice& device, cudaStream_t stream) {
   return CudaCopyTails(state.copies, state.num_copies, max_copies, cache,

@@ -2,13 +2,15 @@
 // keep them: what beam_group.h and page tables do on the host, so that
 // the next step can start before the host has read the last one's answer.
 //
-//   CudaApplyDelta    what the host changes: groups that join or leave, fresh
+//   CudaApplyStagedWrites    what the host changes: groups that join or leave,
+//   fresh
 //                     tail pages, work lists
-//   CudaBeginStep     twins take over their parents' tables and tails; tokens
+//   CudaPrepareInputs     twins take over their parents' tables and tails;
+//   tokens
 //                     and positions of the batch are gathered
 //   CudaCopyBeamTails copies what these tails are filled with
 //     (forward pass, selection)
-//   CudaAdvanceGroups the best candidates become beams, twins get their slots
+//   CudaUpdateBeams the best candidates become beams, twins get their slots
 //                     (kernels/resident/assign_slots.h), and the host gets its
 //                     report
 //
@@ -31,12 +33,12 @@
 // a batch keeps its shape when beams die.
 //
 // A group of samples is kept the same way: a home is a sample that lives, in
-// ascending order, and knows which of its request's it is. CudaBeginStep writes
-// what it draws next (kernels/sample/cuda_sample.h), and the tokens drawn are
-// the group's candidates. Homes without a sample draw nothing.
+// ascending order, and knows which of its request's it is. CudaPrepareInputs
+// writes what it draws next (kernels/sample/cuda_sample.h), and the tokens
+// drawn are the group's candidates. Homes without a sample draw nothing.
 //
 // All memory is device memory unless it says otherwise. Nothing here allocates
-// or waits; all but CudaApplyDelta may be captured.
+// or waits; all but CudaApplyStagedWrites may be captured.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -70,7 +72,7 @@ struct CudaResidentGroup {
 };
 
 // Stands in CudaDraw::sample where nobody draws.
-inline constexpr uint32_t kNobodyDraws = ~uint32_t{0};
+inline constexpr uint32_t kNoSample = ~uint32_t{0};
 
 // Counts steps, and times them on the device's clock.
 struct CudaStepClock {
@@ -80,12 +82,12 @@ struct CudaStepClock {
 
 // The state and the batch. A batch's rows are those of its groups, without
 // gaps, as `selections` has them (first_row, num_rows), and padding.
-struct CudaResidentState {
+struct CudaBeamState {
   // By home.
   int* tokens = nullptr;
   float* cum_log_probs = nullptr;  // nats; -inf: no beam
   int* slots = nullptr;
-  uint32_t* samples = nullptr;  // of the request; kNobodyDraws: none
+  uint32_t* samples = nullptr;  // of the request; kNoSample: none
   // By slot.
   int* sources = nullptr;  // the slot it takes over before the next step; -1
   int* tails = nullptr;    // the page it writes into
@@ -103,7 +105,7 @@ struct CudaResidentState {
   const int* row_groups = nullptr;              // by row; -1: padding
   const int* eos_token_ids = nullptr;           // ascending within a group
 
-  // The batch, as CudaBeginStep writes it.
+  // The batch, as CudaPrepareInputs writes it.
   int* batch_tokens = nullptr;           // by slot
   int* batch_positions = nullptr;        // by slot
   int* logits_tokens = nullptr;          // by rank: which token's logits
@@ -139,7 +141,7 @@ struct CudaReportRing {
 };
 
 // payload[source, source + count) goes to words[target, target + count).
-struct CudaDeltaSegment {
+struct CudaStagedWrite {
   int target = 0;
   int source = 0;
   int count = 0;  // short ones spread over more of the device
@@ -148,15 +150,16 @@ struct CudaDeltaSegment {
 // Writes what the host changed, in 4-byte words, and starts the step's clock.
 // Segments and payload are in device or pinned host memory. No word is the
 // target of two segments.
-absl::Status CudaApplyDelta(const CudaDeltaSegment* segments, int num_segments,
-                            const int* payload, int* words,
-                            CudaStepClock* clock, cudaStream_t stream);
+absl::Status CudaApplyStagedWrites(const CudaStagedWrite* segments,
+                                   int num_segments, const int* payload,
+                                   int* words, CudaStepClock* clock,
+                                   cudaStream_t stream);
 
 // Moves what is known of slots and homes [from, from + num_slots) to [to, to +
 // num_slots), which nobody else uses; the ranges may overlap. All slots at once
 // if they do not; else as many as the distance, round after round.
 // Errors: kInvalidArgument unless 0 <= to < from and num_slots >= 1.
-absl::Status CudaMoveGroup(const CudaResidentState& state, int from, int to,
+absl::Status CudaMoveGroup(const CudaBeamState& state, int from, int to,
                            int num_slots, cudaStream_t stream);
 
 // Before the forward pass, for rows [0, num_rows) of the batch: first moves
@@ -164,14 +167,14 @@ absl::Status CudaMoveGroup(const CudaResidentState& state, int from, int to,
 // into its table, then fills what is its to write of the batch, and writes down
 // in `page_tokens` what each beam feeds; starts the step's clock if nothing
 // has. Rows of groups of which only some are below num_rows are not allowed.
-absl::Status CudaBeginStep(const CudaResidentState& state, int num_rows,
-                           cudaStream_t stream);
+absl::Status CudaPrepareInputs(const CudaBeamState& state, int num_rows,
+                               cudaStream_t stream);
 
 // Then: all tail copies of the step, as CudaCopyTails makes them
 // (kernels/kv_cache/cuda_copy_tails.h), of keys, values and tokens.
 // `max_copies` bounds *state.num_copies. REQUIRES: the cache's pages are the
 // state's. Errors: as CudaCopyTails.
-absl::Status CudaCopyBeamTails(const CudaResidentState& state, int max_copies,
+absl::Status CudaCopyBeamTails(const CudaBeamState& state, int max_copies,
                                const CudaKvCache& cache,
                                const CudaDevice& device, cudaStream_t stream);
 
@@ -184,10 +187,10 @@ absl::Status CudaCopyBeamTails(const CudaResidentState& state, int max_copies,
 //   candidates      a group's at its selection's first_candidate
 //   num_candidates  [max_groups]  not read for groups of samples
 // `max_groups` >= 1 is a bound of *num_groups.
-absl::Status CudaAdvanceGroups(const CudaResidentState& state,
-                               const Candidate* candidates,
-                               const int* num_candidates,
-                               const CudaReportRing& reports, int max_groups,
-                               cudaStream_t stream);
+absl::Status CudaUpdateBeams(const CudaBeamState& state,
+                             const Candidate* candidates,
+                             const int* num_candidates,
+                             const CudaReportRing& reports, int max_groups,
+                             cudaStream_t stream);
 
 }  // namespace espalier

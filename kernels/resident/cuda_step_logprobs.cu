@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kAskThreads)
   GridDependencyWait();
   const int group_idx = blockIdx.x;
   if (group_idx >= log_probs.counts->num_asking_groups) return;
-  const CudaAskingGroup group = log_probs.asking_groups[group_idx];
+  const CudaLogprobGroup group = log_probs.asking_groups[group_idx];
   for (int i = threadIdx.x; i < group.num_candidates; i += kAskThreads) {
     // Places without a candidate have what was there before.
     const Candidate candidate = candidates[group.first_candidate + i];
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kReportThreads)
   GridDependencyWait();
   const CudaLogProbCounts counts = *log_probs.counts;
   const int64_t report = (clock->num_steps - 1) % reports.num_reports;
-  CopyOut(log_probs.scores, counts.num_asked,
+  CopyOut(log_probs.scores, counts.num_logprob_queries,
           reports.scores + report * reports.max_asked);
   CopyOut(log_probs.best, counts.num_best,
           reports.best + report * reports.max_best);
@@ -55,9 +55,10 @@ __global__ void __launch_bounds__(kReportThreads)
 
 }  // namespace
 
-absl::Status CudaAskOfCandidates(const CudaStepLogProbs& log_probs,
-                                 const Candidate* candidates, int vocab_size,
-                                 int max_groups, cudaStream_t stream) {
+absl::Status CudaGatherLogprobQueries(const CudaStepLogProbs& log_probs,
+                                      const Candidate* candidates,
+                                      int vocab_size, int max_groups,
+                                      cudaStream_t stream) {
   return Launch(
       AskOfCandidates,
       {.grid = {static_cast<unsigned>(max_groups)}, .block = {kAskThreads}},

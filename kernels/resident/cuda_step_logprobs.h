@@ -2,7 +2,7 @@
 // (cuda_logprobs.h) and a CudaSelect of the best tokens of lines, when the
 // tokens that are asked about are what the step itself chooses.
 //
-//   selection, sampling ─> CudaAskOfCandidates ─> CudaLogProbs ─┐
+//   selection, sampling ─> CudaGatherLogprobQueries ─> CudaLogProbs ─┐
 //                                       CudaSelect (best tokens) ├─> report
 //
 // What the host asks of lines whose next token it knows, it writes behind what
@@ -22,7 +22,7 @@ namespace espalier {
 
 // A group that wants to know of its candidates: asked[first_asked + i] is about
 // its i-th candidate.
-struct CudaAskingGroup {
+struct CudaLogprobGroup {
   int first_row = 0;  // lines of its rows, as in CudaSelectGroup
   int num_rows = 1;
   int first_candidate = 0;
@@ -33,23 +33,23 @@ struct CudaAskingGroup {
 // What a step asks for.
 struct CudaLogProbCounts {
   int num_asking_groups = 0;
-  int num_asked = 0;        // of groups, and of the host behind them
-  int num_best_groups = 0;  // lines whose best tokens are wanted
-  int num_best = 0;         // places of these tokens
+  int num_logprob_queries = 0;  // of groups, and of the host behind them
+  int num_best_groups = 0;      // lines whose best tokens are wanted
+  int num_best = 0;             // places of these tokens
 };
 
 struct CudaStepLogProbs {
   // As the host writes it.
-  const CudaLogProbCounts* counts = nullptr;       // [1]
-  const CudaAskingGroup* asking_groups = nullptr;  // [num_asking_groups]
-  const CudaSelectGroup* best_groups = nullptr;    // [num_best_groups]
-  const int* best_row_groups = nullptr;            // by line; -1: none
-  const float* zeros = nullptr;                    // by line: all 0
+  const CudaLogProbCounts* counts = nullptr;        // [1]
+  const CudaLogprobGroup* asking_groups = nullptr;  // [num_asking_groups]
+  const CudaSelectGroup* best_groups = nullptr;     // [num_best_groups]
+  const int* best_row_groups = nullptr;             // by line; -1: none
+  const float* zeros = nullptr;                     // by line: all 0
   // As the step writes it.
-  CudaAskedToken* asked = nullptr;   // [num_asked]
-  CudaTokenScore* scores = nullptr;  // [num_asked]
-  Candidate* best = nullptr;         // [num_best]  cum is the log_prob
-  int* num_found = nullptr;          // [num_best_groups]  best tokens there are
+  CudaLogprobQuery* asked = nullptr;  // [num_logprob_queries]
+  CudaTokenScore* scores = nullptr;   // [num_logprob_queries]
+  Candidate* best = nullptr;          // [num_best]  cum is the log_prob
+  int* num_found = nullptr;  // [num_best_groups]  best tokens there are
 };
 
 // What the host learns of it: a ring in pinned memory, as CudaReportRing, of as
@@ -67,12 +67,13 @@ struct CudaLogProbRing {
 // Writes what groups ask about their candidates. A candidate that is none, or
 // has no token, asks about token 0 of one of the group's lines.
 // `max_groups` >= 1 is a bound of num_asking_groups.
-absl::Status CudaAskOfCandidates(const CudaStepLogProbs& log_probs,
-                                 const Candidate* candidates, int vocab_size,
-                                 int max_groups, cudaStream_t stream);
+absl::Status CudaGatherLogprobQueries(const CudaStepLogProbs& log_probs,
+                                      const Candidate* candidates,
+                                      int vocab_size, int max_groups,
+                                      cudaStream_t stream);
 
 // Writes scores and best tokens into the step's report; before
-// CudaAdvanceGroups, whose end is the step's.
+// CudaUpdateBeams, whose end is the step's.
 absl::Status CudaReportLogProbs(const CudaStepLogProbs& log_probs,
                                 const CudaStepClock* clock,
                                 const CudaLogProbRing& reports,

@@ -11,7 +11,7 @@
 //
 // Everything is in device memory, also the number of draws, so that a captured
 // graph serves any composition of a batch. Answers are candidates where
-// CudaAdvanceGroups reads them, in a group that CudaSelect leaves alone
+// CudaUpdateBeams reads them, in a group that CudaSelect leaves alone
 // (num_candidates 0), so that samples go on by themselves.
 #pragma once
 

@@ -45,7 +45,8 @@ enum class BinsOf { kCounts, kMasses, kTiles };
 
 template <BinsOf kOf>
 __device__ inline MassBins& MassesOf() {
-  return kOf == BinsOf::kTiles ? OfBlock().of_tiles : OfBlock().masses;
+  return kOf == BinsOf::kTiles ? SharedStorage().of_tiles
+                               : SharedStorage().masses;
 }
 
 // One thread.
@@ -63,9 +64,9 @@ __device__ void ClearBins() {
   __syncthreads();
   for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {
     MassesOf<kOf>().low[i] = MassesOf<kOf>().high[i] = 0;
-    if (kOf != BinsOf::kTiles) OfBlock().counts[i] = 0;
+    if (kOf != BinsOf::kTiles) SharedStorage().counts[i] = 0;
   }
-  if (threadIdx.x == 0) OfBlock().bin = -1;
+  if (threadIdx.x == 0) SharedStorage().bin = -1;
   __syncthreads();
 }
 
@@ -81,7 +82,7 @@ __device__ void MergeBins() {
   for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {
     const int bin = BlockRank<Policy>() * (kBins / num_blocks) + i / num_blocks;
     if constexpr (kOf != BinsOf::kTiles) {
-      int& at_count = InBlock(OfBlock().counts[bin], rank);
+      int& at_count = MapSharedRank(SharedStorage().counts[bin], rank);
       int count = at_count;
       for (int distance = 1; distance < num_blocks; distance *= 2) {
         count += __shfl_xor_sync(kAllLanes, count, distance);
@@ -89,8 +90,8 @@ __device__ void MergeBins() {
       at_count = count;
     }
     if constexpr (kOf != BinsOf::kCounts) {
-      uint32_t& at_low = InBlock(MassesOf<kOf>().low[bin], rank);
-      uint32_t& at_high = InBlock(MassesOf<kOf>().high[bin], rank);
+      uint32_t& at_low = MapSharedRank(MassesOf<kOf>().low[bin], rank);
+      uint32_t& at_high = MapSharedRank(MassesOf<kOf>().high[bin], rank);
       Mass mass = Mass{at_high} << 32 | at_low;
       for (int distance = 1; distance < num_blocks; distance *= 2) {
         mass += __shfl_xor_sync(kAllLanes, mass, distance);
@@ -112,7 +113,7 @@ template <BinsOf kOf>
 __device__ BinPair ReadPair(int t) {
   BinPair pair;
   if (kOf != BinsOf::kTiles) {
-    pair.counts = reinterpret_cast<const int2*>(OfBlock().counts)[t];
+    pair.counts = reinterpret_cast<const int2*>(SharedStorage().counts)[t];
   }
   if constexpr (kOf == BinsOf::kCounts) {
     pair.values[0] = pair.counts.x;
@@ -128,7 +129,7 @@ __device__ BinPair ReadPair(int t) {
 
 // Finds the first bin at which counts, or masses, reach `target`.
 template <BinsOf kOf>
-__device__ void FindBin(Mass target) {
+__device__ void FindDigit(Mass target) {
   constexpr bool kByMass = kOf != BinsOf::kCounts;
   const int t = threadIdx.x;
   BinPair pair;
@@ -148,8 +149,8 @@ __device__ void FindBin(Mass target) {
       }
     }
     if (Lane() == kWarpSize - 1) {
-      OfBlock().sums[Warp()] = sum;
-      OfBlock().count_sums[Warp()] = count_sum;
+      SharedStorage().sums[Warp()] = sum;
+      SharedStorage().count_sums[Warp()] = count_sum;
     }
   }
   __syncthreads();
@@ -157,19 +158,19 @@ __device__ void FindBin(Mass target) {
 #pragma unroll
     for (int w = 0; w < kScanWarps; ++w) {
       if (w >= Warp()) break;
-      if (kByMass) sum += OfBlock().sums[w];
-      count_sum += OfBlock().count_sums[w];
+      if (kByMass) sum += SharedStorage().sums[w];
+      count_sum += SharedStorage().count_sums[w];
     }
     if (!kByMass) sum = count_sum;
     const Mass middle = sum - pair.values[1];
     const Mass before = middle - pair.values[0];
     if (before < target && target <= sum) {
       const bool second = target > middle;
-      OfBlock().bin = 2 * t + second;
-      OfBlock().before = second ? middle : before;
-      OfBlock().of_bin = second ? pair.values[1] : pair.values[0];
-      OfBlock().count = second ? pair.counts.y : pair.counts.x;
-      OfBlock().count_up_to = count_sum - (second ? 0 : pair.counts.y);
+      SharedStorage().bin = 2 * t + second;
+      SharedStorage().before = second ? middle : before;
+      SharedStorage().of_bin = second ? pair.values[1] : pair.values[0];
+      SharedStorage().count = second ? pair.counts.y : pair.counts.x;
+      SharedStorage().count_up_to = count_sum - (second ? 0 : pair.counts.y);
     }
   }
   __syncthreads();
@@ -177,9 +178,9 @@ __device__ void FindBin(Mass target) {
 
 // A search for the lowest rank at which the number of elements of that rank or
 // a lower one, or their mass, reaches a target.
-class RankSearch {
+class RadixSelect {
  public:
-  __device__ RankSearch(const RankRange& range, Mass target, bool by_mass)
+  __device__ RadixSelect(const RankRange& range, Mass target, bool by_mass)
       : low_(range.low),
         high_(range.high),
         open_(range.open),
@@ -196,7 +197,7 @@ class RankSearch {
   __device__ void Add(uint32_t rank, const MassOf& mass_of) const {
     if (!open_ && (rank < low_ || rank > high_)) return;
     const int bin = BinOf(rank, low_, high_, shift_);
-    atomicAdd(&OfBlock().counts[bin], 1);
+    atomicAdd(&SharedStorage().counts[bin], 1);
     if (by_mass_) AddToBin(bin, mass_of());
   }
   // After all elements, of all blocks of a cluster if they share them out.
@@ -206,16 +207,16 @@ class RankSearch {
     __syncthreads();
     if (by_mass_) {
       if (shared_out) MergeBins<Policy, BinsOf::kMasses>();
-      FindBin<BinsOf::kMasses>(target_);
+      FindDigit<BinsOf::kMasses>(target_);
     } else {
       if (shared_out) MergeBins<Policy, BinsOf::kCounts>();
-      FindBin<BinsOf::kCounts>(target_);
+      FindDigit<BinsOf::kCounts>(target_);
     }
-    const int bin = OfBlock().bin;
+    const int bin = SharedStorage().bin;
     if (bin < 0) return false;
-    target_ -= OfBlock().before;
-    passed_ += OfBlock().before;
-    num_passed_ += OfBlock().count_up_to - OfBlock().count;
+    target_ -= SharedStorage().before;
+    passed_ += SharedStorage().before;
+    num_passed_ += SharedStorage().count_up_to - SharedStorage().count;
     const uint32_t begin = low_ + (static_cast<uint32_t>(bin) << shift_);
     const uint32_t end = min(high_, begin + ((1u << shift_) - 1));
     high_ = open_ && end == high_ ? kAll : end;
@@ -229,9 +230,9 @@ class RankSearch {
   __device__ uint32_t high() const { return high_; }
   __device__ bool is_exact() const { return high_ == low_; }
   // Elements there, those up to there, and the sum of the latter.
-  __device__ int count() const { return OfBlock().count; }
+  __device__ int count() const { return SharedStorage().count; }
   __device__ int count_up_to() const { return num_passed_ + count(); }
-  __device__ Mass reached() const { return passed_ + OfBlock().of_bin; }
+  __device__ Mass reached() const { return passed_ + SharedStorage().of_bin; }
 
  private:
   uint32_t low_;

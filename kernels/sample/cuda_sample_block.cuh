@@ -22,27 +22,27 @@ constexpr int kShortList = 128;
 
 // Up to one draw for each multiprocessor: what counts is a thread's longest
 // way.
-struct FewDraws {
+struct SmallBatchPolicy {
   static constexpr int kThreads = 512;
   static constexpr int kMinBlocks = 1;
   // Up to half as many have several blocks each.
   static constexpr bool kClusters = true;
 };
 // More: four blocks wait for memory in turn.
-struct ManyDraws {
+struct LargeBatchPolicy {
   static constexpr int kThreads = 256;
   static constexpr int kMinBlocks = 4;
   static constexpr bool kClusters = false;
 };
-constexpr int kMaxThreads = FewDraws::kThreads;
+constexpr int kMaxThreads = SmallBatchPolicy::kThreads;
 constexpr int kMaxWarps = kMaxThreads / kWarpSize;
 // Quarters that a warp has on their way: where few are wanted, and else.
 constexpr int kFewAtOnce = 4;
 constexpr int kQuartersAtOnce = 2;
 // What all threads but one return.
-constexpr TokenId kNotMine = -3;
+constexpr TokenId kNotLeader = -3;
 // Sums that blocks of a cluster tell each other, each once.
-enum Told { kToldTypical, kToldWeighted, kNumTold };
+enum ClusterSum { kTypicalMass, kToldWeighted, kNumTold };
 
 struct alignas(16) Element {
   uint32_t distance;
@@ -90,7 +90,7 @@ struct Shared {
 // The one of a block. By its own name, and not by reference, functions out of
 // line know that it is shared memory; by reference they go through generic
 // addresses, for atomics too.
-__device__ inline Shared& OfBlock() {
+__device__ inline Shared& SharedStorage() {
   __shared__ Shared shared;
   return shared;
 }
@@ -102,12 +102,13 @@ constexpr int kWarpsOf = Policy::kThreads / kWarpSize;
 template <typename Policy>
 __device__ void Clear(int vocab_size) {
   for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {
-    OfBlock().counts[i] = 0;
+    SharedStorage().counts[i] = 0;
   }
   if (threadIdx.x == 0) {
-    OfBlock().bin = -1;
-    OfBlock().num_listed = OfBlock().num_held = OfBlock().num_found = 0;
-    OfBlock().token = vocab_size;
+    SharedStorage().bin = -1;
+    SharedStorage().num_listed = SharedStorage().num_held =
+        SharedStorage().num_found = 0;
+    SharedStorage().token = vocab_size;
   }
   __syncthreads();
 }
@@ -157,8 +158,8 @@ __device__ Mass SumOverBlock(Mass sum, Mass (&of_warps)[kMaxWarps]) {
 // The sum up to this thread's; and of all, through `of_warps`, with one
 // barrier.
 template <typename Policy>
-__device__ Mass ScanOverBlock(Mass sum, Mass (&of_warps)[kMaxWarps],
-                              Mass& total) {
+__device__ Mass BlockInclusiveScan(Mass sum, Mass (&of_warps)[kMaxWarps],
+                                   Mass& total) {
 #pragma unroll
   for (int distance = 1; distance < kWarpSize; distance *= 2) {
     const Mass other = __shfl_up_sync(kAllLanes, sum, distance);
@@ -177,7 +178,7 @@ __device__ Mass ScanOverBlock(Mass sum, Mass (&of_warps)[kMaxWarps],
 
 // The sum of all, in the same way.
 template <typename Policy>
-__device__ Mass SumOnce(Mass sum, Mass (&of_warps)[kMaxWarps]) {
+__device__ Mass BlockSum(Mass sum, Mass (&of_warps)[kMaxWarps]) {
   sum = SumOverWarp(sum);
   if (Lane() == 0) of_warps[Warp()] = sum;
   __syncthreads();
@@ -186,15 +187,17 @@ __device__ Mass SumOnce(Mass sum, Mass (&of_warps)[kMaxWarps]) {
 
 // A cluster: the sum over all blocks.
 template <typename Policy>
-__device__ Mass SumOverCluster(Mass sum, Told what) {
-  sum = SumOverBlock<Policy>(sum, OfBlock().sums);
+__device__ Mass SumOverCluster(Mass sum, ClusterSum what) {
+  sum = SumOverBlock<Policy>(sum, SharedStorage().sums);
   if (NumBlocks<Policy>() == 1) return sum;
   if (static_cast<int>(threadIdx.x) < NumBlocks<Policy>()) {
-    InBlock(OfBlock().told[what][BlockRank<Policy>()], threadIdx.x) = sum;
+    MapSharedRank(SharedStorage().told[what][BlockRank<Policy>()],
+                  threadIdx.x) = sum;
   }
   SyncCluster();
   sum = 0;
-  for (int r = 0; r < NumBlocks<Policy>(); ++r) sum += OfBlock().told[what][r];
+  for (int r = 0; r < NumBlocks<Policy>(); ++r)
+    sum += SharedStorage().told[what][r];
   return sum;
 }
 
@@ -204,22 +207,23 @@ template <typename Policy>
 __device__ bool MergeLists() {
   constexpr int kEach = kListSize / Policy::kThreads;
   const int num_blocks = NumBlocks<Policy>();
-  if (num_blocks == 1) return OfBlock().num_listed <= kListSize;
+  if (num_blocks == 1) return SharedStorage().num_listed <= kListSize;
   SyncCluster();
   if (Warp() == 0) {
-    const int own =
-        Lane() < num_blocks ? InBlock(OfBlock().num_listed, Lane()) : 0;
+    const int own = Lane() < num_blocks
+                        ? MapSharedRank(SharedStorage().num_listed, Lane())
+                        : 0;
     int sum = own;
 #pragma unroll
     for (int distance = 1; distance < kMaxCluster; distance *= 2) {
       const int other = __shfl_up_sync(kAllLanes, sum, distance);
       if (Lane() >= distance) sum += other;
     }
-    if (Lane() < num_blocks) OfBlock().listed_before[Lane() + 1] = sum;
-    if (Lane() == 0) OfBlock().listed_before[0] = 0;
+    if (Lane() < num_blocks) SharedStorage().listed_before[Lane() + 1] = sum;
+    if (Lane() == 0) SharedStorage().listed_before[0] = 0;
   }
   __syncthreads();
-  const int total = OfBlock().listed_before[num_blocks];
+  const int total = SharedStorage().listed_before[num_blocks];
   Element elements[kEach];
   if (total <= kListSize) {
 #pragma unroll
@@ -227,21 +231,22 @@ __device__ bool MergeLists() {
       const int i = static_cast<int>(threadIdx.x) + e * Policy::kThreads;
       int rank = 0;
       for (int r = 1; r < num_blocks; ++r) {
-        rank += OfBlock().listed_before[r] <= i;
+        rank += SharedStorage().listed_before[r] <= i;
       }
       if (i < total) {
-        elements[e] =
-            InBlock(OfBlock().list[i - OfBlock().listed_before[rank]], rank);
+        elements[e] = MapSharedRank(
+            SharedStorage().list[i - SharedStorage().listed_before[rank]],
+            rank);
       }
     }
   }
   SyncCluster();
-  if (threadIdx.x == 0) OfBlock().num_listed = total;
+  if (threadIdx.x == 0) SharedStorage().num_listed = total;
   if (total <= kListSize) {
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
       const int i = static_cast<int>(threadIdx.x) + e * Policy::kThreads;
-      if (i < total) OfBlock().list[i] = elements[e];
+      if (i < total) SharedStorage().list[i] = elements[e];
     }
   }
   __syncthreads();

@@ -24,7 +24,7 @@ __device__ int NumBlocks() {
 // What `own` is in the shared memory of block `rank`. REQUIRES: all blocks have
 // begun; none ends before a SyncCluster() after the access.
 template <typename T>
-__device__ T& InBlock(T& own, int rank) {
+__device__ T& MapSharedRank(T& own, int rank) {
   return *static_cast<T*>(__cluster_map_shared_rank(&own, rank));
 }
 // All threads of all blocks: what they wrote before ArriveCluster() is there
@@ -43,7 +43,7 @@ __device__ int NumBlocks() {
   return 1;
 }
 template <typename T>
-__device__ T& InBlock(T& own, int) {
+__device__ T& MapSharedRank(T& own, int) {
   return own;
 }
 __device__ inline void ArriveCluster() {}

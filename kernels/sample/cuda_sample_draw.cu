@@ -18,20 +18,20 @@ __global__ __launch_bounds__(
   if (!task.alive) return task.AnswerDead<Policy>(p);
   Sampler<T, Policy> sampler(p, task.draw, TilesOf(p, task.draw.row));
   const Drawn drawn = sampler.Draw(task);
-  if (drawn.token != kNotMine) task.Answer(p, drawn);
+  if (drawn.token != kNotLeader) task.Answer(p, drawn);
 }
 
 // What the filters leave of each float32 row.
 __global__ __launch_bounds__(
-    ManyDraws::kThreads,
-    ManyDraws::kMinBlocks) void CutRows(const __grid_constant__ Params p,
-                                        RowCut* cuts) {
+    LargeBatchPolicy::kThreads,
+    LargeBatchPolicy::kMinBlocks) void CutRows(const __grid_constant__ Params p,
+                                               RowCut* cuts) {
   LaunchDependents();
   const CudaDraw draw = {.row = static_cast<int>(blockIdx.x)};
   const float cum = p.in.cum_log_probs[draw.row];
   const int row_params = p.in.row_params[draw.row];
-  using RowSampler = Sampler<float, ManyDraws>;
-  Clear<ManyDraws>(p.in.vocab_size);
+  using RowSampler = Sampler<float, LargeBatchPolicy>;
+  Clear<LargeBatchPolicy>(p.in.vocab_size);
   GridDependencyWait();
   RowCut cut;
   cut.token = kNoToken;
@@ -42,9 +42,9 @@ __global__ __launch_bounds__(
   if (threadIdx.x == 0) cuts[draw.row] = cut;
 }
 
-LaunchShape ShapeOfFew(const Params& p, int num_blocks) {
+LaunchConfig ShapeOfFew(const Params& p, int num_blocks) {
   return {.grid = dim3(p.in.max_draws * num_blocks),
-          .block = dim3(FewDraws::kThreads),
+          .block = dim3(SmallBatchPolicy::kThreads),
           .cluster = num_blocks,
           .dependency = GridDependency::kReadsEarly};
 }
@@ -57,8 +57,8 @@ LaunchShape ShapeOfFew(const Params& p, int num_blocks) {
 template <typename T>
 int NumBlocksOfFew(const Params& p, const CudaDevice& device) {
   const int max_draws = p.in.max_draws;
-  if (!HasClusters(DrawRows<T, FewDraws>, device) ||
-      p.num_tiles > FewDraws::kThreads) {
+  if (!HasClusters(DrawRows<T, SmallBatchPolicy>, device) ||
+      p.num_tiles > SmallBatchPolicy::kThreads) {
     return 1;
   }
   int num_blocks = kMaxCluster;
@@ -67,7 +67,7 @@ int NumBlocksOfFew(const Params& p, const CudaDevice& device) {
   }
   if (max_draws * num_blocks > device.num_sms) return 1;
   // 16 blocks are more than every device grants.
-  while (num_blocks > 1 && NumActiveClusters(DrawRows<T, FewDraws>,
+  while (num_blocks > 1 && MaxActiveClusters(DrawRows<T, SmallBatchPolicy>,
                                              ShapeOfFew(p, num_blocks)) == 0) {
     num_blocks /= 2;
   }
@@ -78,12 +78,12 @@ template <typename T>
 absl::Status LaunchDraw(const Params& p, const CudaDevice& device,
                         cudaStream_t stream) {
   if (p.in.max_draws <= device.num_sms) {
-    return Launch(DrawRows<T, FewDraws>,
+    return Launch(DrawRows<T, SmallBatchPolicy>,
                   ShapeOfFew(p, NumBlocksOfFew<T>(p, device)), stream, p);
   }
-  return Launch(DrawRows<T, ManyDraws>,
+  return Launch(DrawRows<T, LargeBatchPolicy>,
                 {.grid = dim3(p.in.max_draws),
-                 .block = dim3(ManyDraws::kThreads),
+                 .block = dim3(LargeBatchPolicy::kThreads),
                  .dependency = GridDependency::kReadsEarly},
                 stream, p);
 }
@@ -93,7 +93,7 @@ absl::Status LaunchDraw(const Params& p, const CudaDevice& device,
 absl::Status FindRowCuts(const Params& p, RowCut* cuts, cudaStream_t stream) {
   return Launch(CutRows,
                 {.grid = dim3(p.in.num_rows),
-                 .block = dim3(ManyDraws::kThreads),
+                 .block = dim3(LargeBatchPolicy::kThreads),
                  .dependency = GridDependency::kReadsEarly},
                 stream, p, cuts);
 }

@@ -11,7 +11,7 @@
 namespace espalier::cuda_sample {
 
 struct Drawn {
-  TokenId token = kNotMine;
+  TokenId token = kNotLeader;
   float logit = 0;  // raw
 };
 
@@ -43,7 +43,7 @@ struct DrawTask {
   // The thread that has drawn, after SumRaw and a barrier.
   __device__ void Answer(const Params& p, const Drawn& drawn) const {
     Candidate candidate = {draw.beam, drawn.token, MinusInf()};
-    const RawRow raw = {OfBlock().raw_max, OfBlock().log_sum};
+    const RawRow raw = {SharedStorage().raw_max, SharedStorage().log_sum};
     if (raw.log_sum != raw.log_sum) {
       candidate.token = kNotANumber;
     } else if (drawn.token >= 0) {
@@ -65,11 +65,11 @@ class Sampler : public RowFilter<T, Policy> {
   using Base = RowFilter<T, Policy>;
   using Base::Base;
 
-  // The token drawn, to one thread of one block; kNotMine to all others. A NaN
-  // is passed over: SumRaw tells of it. What is held of the row need not be
+  // The token drawn, to one thread of one block; kNotLeader to all others. A
+  // NaN is passed over: SumRaw tells of it. What is held of the row need not be
   // read again, and where few tokens are kept (KeepsFew) its raw sums are there
   // only after another barrier of the cluster.
-  template <typename Held = NothingHeld>
+  template <typename Held = NoRegisterTile>
   __device__ Drawn Draw(const DrawTask& task, const Held& held = {}) {
     const SamplingParams& params = task.options.params;
     const bool few = KeepsFew(params, vocab_size_);
@@ -82,22 +82,22 @@ class Sampler : public RowFilter<T, Policy> {
         SumRaw();
       }
       __syncthreads();
-      return ByFirst(kNoToken);
+      return LeaderResult(kNoToken);
     }
     if (params.temperature == 0.0f) {
-      return BlockRank<Policy>() != 0 ? Drawn{} : ByFirst(Likeliest(), max_);
+      return BlockRank<Policy>() != 0 ? Drawn{} : LeaderResult(ArgMax(), max_);
     }
     if (!few && params.top_p == 1.0f && params.typical_p == 1.0f) {
       if (num_tiles_ <= Policy::kThreads) return DrawFromFewTiles(task.uniform);
       Sampler copy = *this;
-      return ByFirst(copy.DrawFromAll(task.uniform));
+      return LeaderResult(copy.DrawFromAll(task.uniform));
     }
     if (few) {
       const bool listed = BoundFew(task.options, held);
       if (Held::kHolds) SumRaw();
       if (listed) {
         if (BlockRank<Policy>() != 0) return {};
-        const int size = OfBlock().num_listed;
+        const int size = SharedStorage().num_listed;
         const int top_k = HasTopK(params) ? params.top_k : kShortList;
         if (size <= kShortList && params.typical_p == 1.0f) {
           return size <= kShortList / 2
@@ -110,7 +110,7 @@ class Sampler : public RowFilter<T, Policy> {
     }
     // What is out of line has a copy, so that this one stays in registers.
     Sampler copy = *this;
-    return ByFirst(copy.DrawFiltered(params, task.uniform));
+    return LeaderResult(copy.DrawFiltered(params, task.uniform));
   }
 
   // What the filters leave of the row, to all threads.
@@ -121,12 +121,12 @@ class Sampler : public RowFilter<T, Policy> {
     cut.max = max_ = ReadMaxima();
     SumRaw();
     __syncthreads();
-    if (OfBlock().log_sum != OfBlock().log_sum) {
+    if (SharedStorage().log_sum != SharedStorage().log_sum) {
       cut.token = kNotANumber;
     } else if (!(max_ > MinusInf())) {
       cut.token = kNoToken;
     } else if (params.temperature == 0.0f) {
-      cut.token = Likeliest();
+      cut.token = ArgMax();
       cut.is_greedy = true;
     } else {
       if (KeepsFew(params, vocab_size_)) BoundFew(options);
@@ -142,6 +142,7 @@ class Sampler : public RowFilter<T, Policy> {
   }
 
  private:
+  using Base::ArgMax;
   using Base::BoundFew;
   using Base::cut_;
   using Base::DistanceOf;
@@ -155,7 +156,6 @@ class Sampler : public RowFilter<T, Policy> {
   using Base::is_typical_;
   using Base::Keeps;
   using Base::Kept;
-  using Base::Likeliest;
   using Base::List;
   using Base::logits_;
   using Base::MassOfTile;
@@ -177,11 +177,11 @@ class Sampler : public RowFilter<T, Policy> {
   __device__ static bool IsFirst() {
     return BlockRank<Policy>() == 0 && threadIdx.x == 0;
   }
-  __device__ Drawn ByFirst(TokenId token) const {
+  __device__ Drawn LeaderResult(TokenId token) const {
     if (!IsFirst()) return {};
     return {token, token < 0 ? 0 : logits_.Logit(token)};
   }
-  __device__ Drawn ByFirst(TokenId token, float edited) const {
+  __device__ Drawn LeaderResult(TokenId token, float edited) const {
     if (!IsFirst()) return {};
     return {token, RawLogit(token, edited)};
   }
@@ -197,8 +197,8 @@ class Sampler : public RowFilter<T, Policy> {
   // The token at which what is listed and kept exceeds `target`.
   __device__ __noinline__ TokenId DrawFromList(Mass target) {
     const auto last = static_cast<uint32_t>(vocab_size_ - 1);
-    RankSearch search({.low = 0, .high = last, .open = false}, target + 1,
-                      /*by_mass=*/true);
+    RadixSelect search({.low = 0, .high = last, .open = false}, target + 1,
+                       /*by_mass=*/true);
     Sampler row = *this;
     while (!search.is_exact()) {
       search.BeginRound<Policy>();
@@ -215,7 +215,7 @@ class Sampler : public RowFilter<T, Policy> {
   __device__ TokenId DrawFromTile(int tile, Mass target, Mass of_tile) {
     is_listed_ = List(tile, tile + 1);
     const Mass total = SumKept();
-    if (total == 0) return Likeliest();
+    if (total == 0) return ArgMax();
     return DrawFromList(Rescaled(target, of_tile, total));
   }
 
@@ -225,11 +225,12 @@ class Sampler : public RowFilter<T, Policy> {
   __device__ __forceinline__ Drawn DrawFromShortList(int top_k, float top_p,
                                                      double uniform) {
     constexpr int kLanes = Policy::kThreads / kSize;
-    const int size = OfBlock().num_listed;
+    const int size = SharedStorage().num_listed;
     const int index = threadIdx.x / kLanes;
     const int part = threadIdx.x % kLanes;
     const bool exists = index < size;
-    const Element own = exists ? OfBlock().list[index] : Element{kNever, 0, 0};
+    const Element own =
+        exists ? SharedStorage().list[index] : Element{kNever, 0, 0};
     // On its way until it is known whether it is wanted.
     float logit = 0;
     if (exists && part == 0) logit = logits_.Logit(own.token);
@@ -237,7 +238,7 @@ class Sampler : public RowFilter<T, Policy> {
     Mass above = 0;
 #pragma unroll 1
     for (int i = part; i < size; i += kLanes) {
-      const Element other = OfBlock().list[i];
+      const Element other = SharedStorage().list[i];
       const bool is_above = other.distance < own.distance;
       num_above += is_above ? 1 : 0;
       above += is_above ? other.weight : 0;
@@ -249,22 +250,22 @@ class Sampler : public RowFilter<T, Policy> {
     }
     bool kept = exists && num_above < top_k;
     if (top_p < 1.0f) {
-      const Mass total =
-          SumOnce<Policy>(kept && part == 0 ? own.weight : 0, OfBlock().sums);
+      const Mass total = BlockSum<Policy>(kept && part == 0 ? own.weight : 0,
+                                          SharedStorage().sums);
       kept = kept && above < Share(top_p, total);
     }
     const uint32_t furthest =
         __reduce_max_sync(kAllLanes, kept ? own.distance : 0);
-    if (Lane() == 0) OfBlock().furthest[Warp()] = furthest;
-    const Mass total = SumOnce<Policy>(kept && part == 0 ? own.weight : 0,
-                                       OfBlock().more_sums);
+    if (Lane() == 0) SharedStorage().furthest[Warp()] = furthest;
+    const Mass total = BlockSum<Policy>(kept && part == 0 ? own.weight : 0,
+                                        SharedStorage().more_sums);
     const uint32_t cut = __reduce_max_sync(
-        kAllLanes, OfBlock().furthest[Lane() % kWarpsOf<Policy>]);
+        kAllLanes, SharedStorage().furthest[Lane() % kWarpsOf<Policy>]);
     const Mass target = Target(uniform, total);
     Mass before = 0;
 #pragma unroll 1
     for (int i = part; i < size; i += kLanes) {
-      const Element other = OfBlock().list[i];
+      const Element other = SharedStorage().list[i];
       const bool is_before = other.token < own.token && other.distance <= cut;
       before += is_before ? other.weight : 0;
     }
@@ -283,16 +284,18 @@ class Sampler : public RowFilter<T, Policy> {
     const int own_tile = threadIdx.x;
     const Mass own = own_tile < num_tiles_ ? MassOfTile(own_tile) : 0;
     Mass total;
-    const Mass up_to = ScanOverBlock<Policy>(own, OfBlock().sums, total);
+    const Mass up_to =
+        BlockInclusiveScan<Policy>(own, SharedStorage().sums, total);
     const Mass target = Target(uniform, total);
     if (up_to - own <= target && target < up_to) {
-      OfBlock().tile = own_tile;
-      OfBlock().before_tile = up_to - own;
-      OfBlock().of_tile = own;
+      SharedStorage().tile = own_tile;
+      SharedStorage().before_tile = up_to - own;
+      SharedStorage().of_tile = own;
     }
     __syncthreads();
-    return DrawInTile(OfBlock().tile, target - OfBlock().before_tile,
-                      OfBlock().of_tile);
+    return DrawInTile(SharedStorage().tile,
+                      target - SharedStorage().before_tile,
+                      SharedStorage().of_tile);
   }
 
   __device__ Drawn DrawInTile(int tile, Mass target, Mass of_tile) {
@@ -314,9 +317,10 @@ class Sampler : public RowFilter<T, Policy> {
       sum += weights[i];
     }
     Mass total;
-    Mass before = ScanOverBlock<Policy>(sum, OfBlock().more_sums, total) - sum;
+    Mass before =
+        BlockInclusiveScan<Policy>(sum, SharedStorage().more_sums, total) - sum;
     // Each of its tokens weighs less than a unit, and all less than rounding.
-    if (total == 0) return ByFirst(Likeliest(), max_);
+    if (total == 0) return LeaderResult(ArgMax(), max_);
     target = Rescaled(target, of_tile, total);
     Drawn drawn;
 #pragma unroll
@@ -351,18 +355,18 @@ class Sampler : public RowFilter<T, Policy> {
         if (Lane() >= distance) sum += other;
       }
       __syncthreads();
-      if (Lane() == kWarpSize - 1) OfBlock().sums[Warp()] = sum;
+      if (Lane() == kWarpSize - 1) SharedStorage().sums[Warp()] = sum;
       __syncthreads();
       sum += before;
 #pragma unroll
       for (int w = 0; w < kWarpsOf<Policy>; ++w) {
-        if (w < Warp()) sum += OfBlock().sums[w];
-        before += OfBlock().sums[w];
+        if (w < Warp()) sum += SharedStorage().sums[w];
+        before += SharedStorage().sums[w];
       }
       if (sum - own <= target && target < sum) {
-        OfBlock().tile = tile;
-        OfBlock().before_tile = sum - own;
-        OfBlock().of_tile = own;
+        SharedStorage().tile = tile;
+        SharedStorage().before_tile = sum - own;
+        SharedStorage().of_tile = own;
       }
     }
     __syncthreads();
@@ -371,8 +375,9 @@ class Sampler : public RowFilter<T, Policy> {
   __device__ __noinline__ TokenId DrawFromAll(double uniform) {
     const Mass target = Target(uniform, MassOfTiles());
     FindTile(target, [&](int tile) { return MassOfTile(tile); });
-    return DrawFromTile(OfBlock().tile, target - OfBlock().before_tile,
-                        OfBlock().of_tile);
+    return DrawFromTile(SharedStorage().tile,
+                        target - SharedStorage().before_tile,
+                        SharedStorage().of_tile);
   }
 
   // From more tokens than a list holds: first the tile, or tiles that share a
@@ -383,11 +388,11 @@ class Sampler : public RowFilter<T, Policy> {
     int shift = TileShift();
     if (!has_tiles_) SumTilesOf(first, end, shift);
     for (;;) {
-      if (threadIdx.x == 0) OfBlock().bin = -1;
+      if (threadIdx.x == 0) SharedStorage().bin = -1;
       __syncthreads();
-      FindBin<BinsOf::kTiles>(target + 1);
-      target -= OfBlock().before;
-      first += OfBlock().bin << shift;
+      FindDigit<BinsOf::kTiles>(target + 1);
+      target -= SharedStorage().before;
+      first += SharedStorage().bin << shift;
       end = min(end, first + (1 << shift));
       if (shift == 0) break;
       shift = max(0, shift - 9);

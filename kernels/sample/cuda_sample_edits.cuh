@@ -8,7 +8,7 @@
 
 namespace espalier::cuda_sample {
 
-using cuda_logits::kPieceSize;
+using cuda_logits::kWarpLoadSize;
 using cuda_logits::LanePiece;
 
 struct EditList {
@@ -20,7 +20,9 @@ struct EditList {
       : edits(in.edits) {
     if (in.row_edits != nullptr) row = in.row_edits[row_idx];
   }
-  __device__ bool any() const { return row.end > row.begin || row.only_edited; }
+  __device__ bool any() const {
+    return row.end > row.begin || row.is_allow_list;
+  }
 
   // One thread: a token's score after an edit of its.
   __device__ float Edited(const TokenEdit& edit, float score) const {
@@ -41,7 +43,7 @@ struct EditList {
       }
     }
     if (begin == row.end || edits[begin].token != token) {
-      return row.only_edited ? MinusInf() : score;
+      return row.is_allow_list ? MinusInf() : score;
     }
     return Edited(edits[begin], score);
   }
@@ -52,7 +54,7 @@ struct EditList {
 // token.
 template <int kPieces>
 struct WarpLogits {
-  alignas(16) float logits[kPieces * kPieceSize];
+  alignas(16) float logits[kPieces * kWarpLoadSize];
   unsigned edited[kWarpSize];  // of each lane's tokens, a bit each
 
   // Which lane has the token at a place, and which bit it is.
@@ -128,7 +130,7 @@ class EditWindow {
 
   // Whether tokens below `end` change that have not been passed.
   __device__ bool Changes(int end) const {
-    return list_.row.only_edited || Has(end);
+    return list_.row.is_allow_list || Has(end);
   }
 
   // Goes past the edits of tokens below `end`.
@@ -152,7 +154,7 @@ class EditWindow {
                  edited);
       }
     } while (Pass(wanted));
-    if (list_.row.only_edited) KeepOnly(edited, values);
+    if (list_.row.is_allow_list) KeepOnly(edited, values);
   }
 
   // Edits pieces that begin with a token, all lanes at once. The window is at
@@ -161,8 +163,8 @@ class EditWindow {
   __device__ void ApplyToPieces(int begin, WarpLogits<kPieces>& shared,
                                 float (&values)[16 * kPieces]) {
     using Shared = WarpLogits<kPieces>;
-    const int end = begin + kPieces * kPieceSize;
-    const bool only_edited = list_.row.only_edited;
+    const int end = begin + kPieces * kWarpLoadSize;
+    const bool is_allow_list = list_.row.is_allow_list;
     if (!Changes(end)) return;
     __syncwarp();  // those before have been taken
     shared.template Put<T>(values);
@@ -176,7 +178,7 @@ class EditWindow {
         const int place = token_ - begin;
         float& value = shared.logits[place];
         value = list_.Edited(list_.edits[base_ + Lane()], value);
-        if (only_edited) {
+        if (is_allow_list) {
           atomicOr(&shared.edited[Shared::template LaneOf<T>(place)],
                    1u << Shared::template BitOf<T>(place));
         }
@@ -184,7 +186,7 @@ class EditWindow {
     } while (Pass(wanted));
     __syncwarp();
     shared.template Take<T>(values);
-    if (only_edited) KeepOnly(shared.edited[Lane()], values);
+    if (is_allow_list) KeepOnly(shared.edited[Lane()], values);
   }
 
  private:

@@ -21,7 +21,7 @@
 namespace espalier::cuda_sample {
 namespace {
 
-constexpr int kWarps = kWarpsOf<FewDraws>;
+constexpr int kWarps = kWarpsOf<SmallBatchPolicy>;
 constexpr int kMaxTiles = kWarps * kMaxCluster;
 // Blocks of a draw: with fewer, each reads for so long that two launches, of
 // which the first has all of the device, are faster.
@@ -47,7 +47,8 @@ class HeldTile {
 
   // Neighbours in the row are different blocks'. Before the row is there.
   __device__ HeldTile(const Params& p, const EditList& edits)
-      : tile_(Warp() * NumBlocks<FewDraws>() + BlockRank<FewDraws>()),
+      : tile_(Warp() * NumBlocks<SmallBatchPolicy>() +
+              BlockRank<SmallBatchPolicy>()),
         exists_(tile_ < p.num_tiles) {
     if (!exists_ || !edits.any()) return;
     window_ = EditWindow::At(edits, tile_ * kTileSize);
@@ -81,17 +82,17 @@ class HeldTile {
   }
 
   // Tells all blocks of the cluster, a lane each, its quarters' maxima,
-  __device__ void TellMaxima(HeldShared& shared) {
+  __device__ void BroadcastMaxima(HeldShared& shared) {
     if (!exists_) return;
 #pragma unroll
     for (int i = 0; i < 32; ++i) max_ = fmaxf(max_, edited_[i]);
     const float4 maxima = OfQuarters(cuda_logits::MaxOverQuarter(max_));
-    if (Lane() >= NumBlocks<FewDraws>()) return;
-    InBlock(shared.maxima[tile_], Lane()) = maxima;
+    if (Lane() >= NumBlocks<SmallBatchPolicy>()) return;
+    MapSharedRank(shared.maxima[tile_], Lane()) = maxima;
   }
 
   // and its sums.
-  __device__ void TellSums(const Weighing& weighing, HeldShared& shared) {
+  __device__ void BroadcastSums(const Weighing& weighing, HeldShared& shared) {
     if (!exists_) return;
     LaneTile lane;
 #pragma unroll
@@ -109,10 +110,10 @@ class HeldTile {
     }
     const TileTotals totals = FinishTile(lane, weighing, is_edited_);
     const float4 sums = OfQuarters(totals.sum);
-    if (Lane() >= NumBlocks<FewDraws>()) return;
-    InBlock(shared.sums[tile_], Lane()) = sums;
-    InBlock(shared.raw[tile_], Lane()) = totals.raw;
-    InBlock(shared.first_edits[tile_], Lane()) = first_edit_;
+    if (Lane() >= NumBlocks<SmallBatchPolicy>()) return;
+    MapSharedRank(shared.sums[tile_], Lane()) = sums;
+    MapSharedRank(shared.raw[tile_], Lane()) = totals.raw;
+    MapSharedRank(shared.first_edits[tile_], Lane()) = first_edit_;
   }
 
   // Calls visit(logit, token), both after edits, for what reaches(logit) lets
@@ -157,49 +158,51 @@ class HeldTile {
 
 template <typename T>
 __device__ void ReadAndDraw(const Params& p, HeldShared& shared) {
-  const DrawTask task(p, static_cast<int>(blockIdx.x) / NumBlocks<FewDraws>());
+  const DrawTask task(
+      p, static_cast<int>(blockIdx.x) / NumBlocks<SmallBatchPolicy>());
   const Weighing weighing(task.options.params, p.in.vocab_size);
   const bool few = KeepsFew(task.options.params, p.in.vocab_size);
   HeldTile<T> held(p, task.alive ? EditList(p.in, task.draw.row) : EditList());
   GridDependencyWait();  // for logits; the rest was there before
   if (!task.exists) return;
-  if (!task.alive) return task.AnswerDead<FewDraws>(p);
+  if (!task.alive) return task.AnswerDead<SmallBatchPolicy>(p);
   held.Load(p, task.draw.row);
   WaitCluster();  // all blocks are there
   held.Edit(shared.edited_tiles[Warp()]);
-  held.TellMaxima(shared);
+  held.BroadcastMaxima(shared);
   // Where few tokens are kept, sums are asked for last.
-  if (!few) held.TellSums(weighing, shared);
+  if (!few) held.BroadcastSums(weighing, shared);
   ArriveCluster();
-  if (few) held.TellSums(weighing, shared);
+  if (few) held.BroadcastSums(weighing, shared);
   WaitCluster();
-  Sampler<T, FewDraws> sampler(
+  Sampler<T, SmallBatchPolicy> sampler(
       p, task.draw,
       {shared.maxima, shared.sums, shared.raw, shared.first_edits});
   const Drawn drawn = sampler.Draw(task, held);
-  if (drawn.token != kNotMine) task.Answer(p, drawn);
+  if (drawn.token != kNotLeader) task.Answer(p, drawn);
 }
 
 #endif
 
 // A draw's blocks are a cluster.
 template <typename T>
-__global__
-__launch_bounds__(FewDraws::kThreads, FewDraws::kMinBlocks) void DrawInClusters(
-    const __grid_constant__ Params p) {
+__global__ __launch_bounds__(
+    SmallBatchPolicy::kThreads,
+    SmallBatchPolicy::kMinBlocks) void DrawInClusters(const __grid_constant__
+                                                          Params p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) char dynamic[];
   LaunchDependents();
-  Clear<FewDraws>(p.in.vocab_size);
+  Clear<SmallBatchPolicy>(p.in.vocab_size);
   // What is cleared is told of by the next barrier, before anybody adds to it.
   ArriveCluster();
   ReadAndDraw<T>(p, *reinterpret_cast<HeldShared*>(dynamic));
 #endif
 }
 
-LaunchShape ShapeOf(const Params& p, int num_blocks) {
+LaunchConfig ShapeOf(const Params& p, int num_blocks) {
   return {.grid = dim3(p.in.max_draws * num_blocks),
-          .block = dim3(FewDraws::kThreads),
+          .block = dim3(SmallBatchPolicy::kThreads),
           .shared_bytes = sizeof(HeldShared),
           .cluster = num_blocks,
           .dependency = GridDependency::kReadsEarly};
@@ -217,8 +220,9 @@ absl::StatusOr<int> NumBlocksOf(const Params& p, const CudaDevice& device) {
         p.num_tiles > kWarps * blocks) {
       continue;
     }
-    RETURN_IF_ERROR(AllowSharedBytes(DrawInClusters<T>, sizeof(HeldShared)));
-    if (NumActiveClusters(DrawInClusters<T>, ShapeOf(p, blocks)) >=
+    RETURN_IF_ERROR(
+        SetMaxDynamicSharedMemory(DrawInClusters<T>, sizeof(HeldShared)));
+    if (MaxActiveClusters(DrawInClusters<T>, ShapeOf(p, blocks)) >=
         p.in.max_draws) {
       return blocks;
     }

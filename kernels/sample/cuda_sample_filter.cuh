@@ -37,6 +37,7 @@ class RowFilter : public RowTokens<T, Policy> {
   using Base::Base;
 
  protected:
+  using Base::CompactSurvivors;
   using Base::cut_;
   using Base::DistanceOf;
   using Base::ExponentOf;
@@ -51,14 +52,13 @@ class RowFilter : public RowTokens<T, Policy> {
   using Base::Keeps;
   using Base::kept_;
   using Base::List;
-  using Base::ListFew;
   using Base::ListHeld;
-  using Base::Lower;
   using Base::MassOfTiles;
   using Base::maxima_;
   using Base::mean_;
   using Base::num_tiles_;
   using Base::scale_;
+  using Base::TightenThreshold;
   using Base::typical_cut_;
   using Base::vocab_size_;
   using Base::WeightOf;
@@ -68,21 +68,22 @@ class RowFilter : public RowTokens<T, Policy> {
   }
   // min_p, and a first bound of top_k; whether what that leaves is listed. Of
   // what is held, the first block has the list.
-  template <typename Held = NothingHeld>
+  template <typename Held = NoRegisterTile>
   __device__ bool BoundFew(const RowOptions& options, const Held& held = {}) {
-    Lower(options.min_p_cut);
+    TightenThreshold(options.min_p_cut);
     if (HasTopK(options.params)) BoundTopK(options.params.top_k);
     if constexpr (Held::kHolds) {
       if (cut_ != kAll) return ListHeld(held);
       SyncCluster();  // What others have told is known.
       return false;
     }
-    return cut_ != kAll && ListFew();
+    return cut_ != kAll && CompactSurvivors();
   }
   // The filters after that, however much they leave.
   __device__ void Filter(const SamplingParams& params) {
     const bool top_k = HasTopK(params);
-    if (top_k) Lower(FindByDistance(/*by_mass=*/false, params.top_k));
+    if (top_k)
+      TightenThreshold(FindByDistance(/*by_mass=*/false, params.top_k));
     if (params.top_p < 1.0f) TopP(params.top_p, top_k || params.min_p > 0.0f);
     if (params.typical_p < 1.0f) Typical(params.typical_p);
   }
@@ -118,9 +119,9 @@ class RowFilter : public RowTokens<T, Policy> {
   // or their mass, reaches `target`, or a higher rank that no other token has
   // or is below; kAll if nothing reaches it.
   template <typename Rank>
-  __device__ __forceinline__ uint32_t FindCut(bool by_mass, Mass target,
-                                              const RankRange& range) {
-    RankSearch search(range, target, by_mass);
+  __device__ __forceinline__ uint32_t FindThreshold(bool by_mass, Mass target,
+                                                    const RankRange& range) {
+    RadixSelect search(range, target, by_mass);
     bool in_list = is_listed_;
     bool is_collected = false;  // the list has what is in question
     has_tiles_ = false;
@@ -134,7 +135,7 @@ class RowFilter : public RowTokens<T, Policy> {
       if (search.is_exact() || search.count() == 1) break;
       if (in_list) continue;
       if (Rank::kIsDistance && search.count_up_to() <= kListSize) {
-        Lower(search.high());
+        TightenThreshold(search.high());
         in_list = is_listed_ = List(0, num_tiles_);
       } else if (search.count() <= kListSize) {
         Collect<Rank>(search.low(), search.high());
@@ -146,7 +147,8 @@ class RowFilter : public RowTokens<T, Policy> {
   }
 
   __device__ __noinline__ uint32_t FindByDistance(bool by_mass, Mass target) {
-    return FindCut<ByDistance>(by_mass, target, DistanceRange(scale_, cut_));
+    return FindThreshold<ByDistance>(by_mass, target,
+                                     DistanceRange(scale_, cut_));
   }
 
  private:
@@ -157,7 +159,7 @@ class RowFilter : public RowTokens<T, Policy> {
     ForEach([&](uint32_t distance, int) {
       if (Keeps(distance)) sum += WeightOf(distance);
     });
-    return SumOverBlock<Policy>(sum, OfBlock().sums);
+    return SumOverBlock<Policy>(sum, SharedStorage().sums);
   }
 
   __device__ Mass SumTiles() {
@@ -168,9 +170,10 @@ class RowFilter : public RowTokens<T, Policy> {
   __device__ Mass SumOfTileBins() {
     Mass sum = 0;
     for (int i = threadIdx.x; i < kBins; i += Policy::kThreads) {
-      sum += Mass{OfBlock().of_tiles.high[i]} << 32 | OfBlock().of_tiles.low[i];
+      sum += Mass{SharedStorage().of_tiles.high[i]} << 32 |
+             SharedStorage().of_tiles.low[i];
     }
-    return SumOverBlock<Policy>(sum, OfBlock().sums);
+    return SumOverBlock<Policy>(sum, SharedStorage().sums);
   }
 
   // A warp: what its lanes have of a quarter of a tile.
@@ -182,7 +185,7 @@ class RowFilter : public RowTokens<T, Policy> {
   // A round of a search among what is within the cut, or among all that is
   // listed.
   template <typename Rank>
-  __device__ __noinline__ void AddAll(RankSearch search, bool in_list,
+  __device__ __noinline__ void AddAll(RadixSelect search, bool in_list,
                                       bool within_cut) {
     RowFilter row = *this;
     const auto add = [&](uint32_t distance) {
@@ -190,8 +193,9 @@ class RowFilter : public RowTokens<T, Policy> {
                  [&] { return row.WeightOf(distance); });
     };
     if (!in_list) return row.ForEachDistance(add);
-    for (int i = threadIdx.x; i < OfBlock().num_listed; i += Policy::kThreads) {
-      const uint32_t distance = OfBlock().list[i].distance;
+    for (int i = threadIdx.x; i < SharedStorage().num_listed;
+         i += Policy::kThreads) {
+      const uint32_t distance = SharedStorage().list[i].distance;
       if (!within_cut || distance <= row.cut_) add(distance);
     }
   }
@@ -201,7 +205,7 @@ class RowFilter : public RowTokens<T, Policy> {
   template <typename Rank>
   __device__ __noinline__ void Collect(uint32_t low, uint32_t high) {
     ClearBins<Policy, BinsOf::kTiles>();
-    if (threadIdx.x == 0) OfBlock().num_listed = 0;
+    if (threadIdx.x == 0) SharedStorage().num_listed = 0;
     const int shift = TileShift();
     RowFilter row = *this;
     const float floor = row.Floor();
@@ -226,8 +230,9 @@ class RowFilter : public RowTokens<T, Policy> {
   __device__ void AddCollected(uint32_t cut) {
     const int shift = TileShift();
     __syncthreads();
-    for (int i = threadIdx.x; i < OfBlock().num_listed; i += Policy::kThreads) {
-      const Element element = OfBlock().list[i];
+    for (int i = threadIdx.x; i < SharedStorage().num_listed;
+         i += Policy::kThreads) {
+      const Element element = SharedStorage().list[i];
       if (Rank::Of(*this, element.distance) > cut) continue;
       AddToBin<BinsOf::kTiles>(element.token / kTileSize >> shift,
                                element.weight);
@@ -251,19 +256,20 @@ class RowFilter : public RowTokens<T, Policy> {
           q < num_quarters ? DistanceOf(maxima_[q]) : kNever;
       const bool is_within = distance <= cut_;
       if (is_within) {
-        atomicAdd(
-            &OfBlock().counts[BinOf(distance, range.low, range.high, shift)],
-            1);
+        atomicAdd(&SharedStorage()
+                       .counts[BinOf(distance, range.low, range.high, shift)],
+                  1);
       }
       num_within += __syncthreads_count(is_within);
     }
     if (num_within < k) return;
-    FindBin<BinsOf::kCounts>(k);
-    if (OfBlock().bin < 0) return;
+    FindDigit<BinsOf::kCounts>(k);
+    if (SharedStorage().bin < 0) return;
     const uint32_t end =
-        range.low + (static_cast<uint32_t>(OfBlock().bin + 1) << shift) - 1;
+        range.low + (static_cast<uint32_t>(SharedStorage().bin + 1) << shift) -
+        1;
     // The last bin has what is beyond, too.
-    if (end < range.high) Lower(end);
+    if (end < range.high) TightenThreshold(end);
   }
 
   // `few`: others than top_p have put tokens out.
@@ -277,10 +283,10 @@ class RowFilter : public RowTokens<T, Policy> {
       total = MassOfTiles();
       const double rest = (1.0 - top_p) * static_cast<double>(total) / kUnit;
       const double exponent = log2(vocab_size_ / rest) * (1 + 1e-5) + 1e-5;
-      Lower(__float_as_uint(
+      TightenThreshold(__float_as_uint(
           static_cast<float>(fmax(exponent, 0.0) / double{scale_})));
     }
-    Lower(FindByDistance(/*by_mass=*/true, Share(top_p, total)));
+    TightenThreshold(FindByDistance(/*by_mass=*/true, Share(top_p, total)));
   }
 
   __device__ __noinline__ void Typical(float typical_p) {
@@ -294,15 +300,15 @@ class RowFilter : public RowTokens<T, Policy> {
       if (weight > 0) weighted += __float2ull_rz(weight * exponent * kUnit);
     });
     if (is_listed_) {
-      sum = SumOverBlock<Policy>(sum, OfBlock().sums);
-      weighted = SumOverBlock<Policy>(weighted, OfBlock().sums);
+      sum = SumOverBlock<Policy>(sum, SharedStorage().sums);
+      weighted = SumOverBlock<Policy>(weighted, SharedStorage().sums);
     } else {
-      sum = SumOverCluster<Policy>(sum, kToldTypical);
+      sum = SumOverCluster<Policy>(sum, kTypicalMass);
       weighted = SumOverCluster<Policy>(weighted, kToldWeighted);
     }
     row.mean_ = mean_ = static_cast<float>(static_cast<double>(weighted) /
                                            static_cast<double>(sum));
-    typical_cut_ = FindCut<ByTypicality>(
+    typical_cut_ = FindThreshold<ByTypicality>(
         /*by_mass=*/true, Share(typical_p, sum), DistanceRange(1.0f, kAll));
     is_typical_ = true;
   }

@@ -69,7 +69,7 @@ __global__ __launch_bounds__(
     }
     if (edits_tile) {
       AddRaw(x, lane);
-      window.ApplyToPieces<T>((2 * tile + second) * kPieceSize,
+      window.ApplyToPieces<T>((2 * tile + second) * kWarpLoadSize,
                               edited_pieces[kEdits ? Warp() : 0], x);
       AddEdited(x, weighing, lane);
     } else {

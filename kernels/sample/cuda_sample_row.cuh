@@ -160,7 +160,7 @@ struct WeightSum {
 
 // Where an infinite maximum needs care.
 template <int kSize>
-__device__ float CarefulSumOfWeights(const float (&x)[kSize], float max,
+__device__ float SumOfWeightsNanSafe(const float (&x)[kSize], float max,
                                      float scale) {
   float sum = 0;
 #pragma unroll

@@ -61,7 +61,7 @@ static __device__ __noinline__ float2 CarefulSumsOf(const float (&x)[16],
 #pragma unroll
   for (int i = 0; i < 16; ++i) nan |= x[i] != x[i];
   return {cuda_logits::CarefulSumOfExp(x, max),
-          CarefulSumOfWeights(x, max, scale)};
+          SumOfWeightsNanSafe(x, max, scale)};
 }
 
 // Adds a lane's logits of a piece of a tile without edits: raw ones as
@@ -115,7 +115,7 @@ __device__ inline void AddEdited(const float (&x)[16], const Weighing& weighing,
   if (weighing.wanted) {
     float sum = SumOfWeights(x, top, weighing.scale);
     if (cuda_logits::IsNan(sum)) {
-      sum = CarefulSumOfWeights(x, top, weighing.scale);
+      sum = SumOfWeightsNanSafe(x, top, weighing.scale);
     }
     lane.weights =
         WeightSum{lane.max, lane.weights}.Scaled(top, weighing.scale) + sum;

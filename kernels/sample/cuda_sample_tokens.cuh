@@ -38,12 +38,12 @@ struct LaneTokens {
 
   __device__ int token(int j) const {
     return first + j % cuda_logits::kPerPiece +
-           j / cuda_logits::kPerPiece * kPieceSize;
+           j / cuda_logits::kPerPiece * kWarpLoadSize;
   }
 };
 
 // A row that is read again where it is wanted again.
-struct NothingHeld {
+struct NoRegisterTile {
   static constexpr bool kHolds = false;
 };
 
@@ -82,7 +82,7 @@ class RowTokens {
     return distance <= cut_ &&
            (!is_typical_ || TypicalRankOf(distance) <= typical_cut_);
   }
-  __device__ void Lower(uint32_t cut) { cut_ = min(cut_, cut); }
+  __device__ void TightenThreshold(uint32_t cut) { cut_ = min(cut_, cut); }
 
   // Every warp for itself, which takes less time than to wait for others: the
   // best edited logit.
@@ -108,8 +108,8 @@ class RowTokens {
     if (Warp() != kWarpsOf<Policy> - 1) return;
     const RawRow raw = SumRawTiles(raw_, num_tiles_);
     if (Lane() != 0) return;
-    OfBlock().raw_max = raw.max;
-    OfBlock().log_sum = raw.log_sum;
+    SharedStorage().raw_max = raw.max;
+    SharedStorage().log_sum = raw.log_sum;
   }
 
   __device__ Mass MassOf(float max, float sum) const {
@@ -130,7 +130,7 @@ class RowTokens {
     for (int t = threadIdx.x; t < num_tiles_; t += Policy::kThreads) {
       sum += MassOfTile(t);
     }
-    return SumOverBlock<Policy>(sum, OfBlock().sums);
+    return SumOverBlock<Policy>(sum, SharedStorage().sums);
   }
 
   // Calls visit(tokens) for every quarter of tiles [first, end) that reaches
@@ -144,15 +144,15 @@ class RowTokens {
          base < end * kQuarters;
          base += Policy::kThreads * NumBlocks<Policy>()) {
       __syncthreads();
-      if (threadIdx.x == 0) OfBlock().num_found = 0;
+      if (threadIdx.x == 0) SharedStorage().num_found = 0;
       __syncthreads();
       const int own =
           base + static_cast<int>(threadIdx.x) * NumBlocks<Policy>();
       if (own < end * kQuarters && DistanceOf(maxima_[own]) <= cut_) {
-        OfBlock().found[atomicAdd(&OfBlock().num_found, 1)] = own;
+        SharedStorage().found[atomicAdd(&SharedStorage().num_found, 1)] = own;
       }
       __syncthreads();
-      VisitFound<kQuartersAtOnce>(OfBlock().num_found, visit);
+      VisitFound<kQuartersAtOnce>(SharedStorage().num_found, visit);
     }
     __syncthreads();
   }
@@ -168,13 +168,14 @@ class RowTokens {
 #pragma unroll
       for (int a = 0; a < kAtOnce; ++a) {
         loaded[a] = LaneLogits<T>(
-            logits_,
-            OfBlock().found[min(i + a * kWarpsOf<Policy>, num_found - 1)]);
+            logits_, SharedStorage()
+                         .found[min(i + a * kWarpsOf<Policy>, num_found - 1)]);
       }
 #pragma unroll
       for (int a = 0; a < kAtOnce; ++a) {
         if (i + a * kWarpsOf<Policy> >= num_found) break;
-        visit(TokensOf(loaded[a], OfBlock().found[i + a * kWarpsOf<Policy>]));
+        visit(TokensOf(loaded[a],
+                       SharedStorage().found[i + a * kWarpsOf<Policy>]));
       }
     }
   }
@@ -234,8 +235,9 @@ class RowTokens {
         ForEachOf(tokens, floor, visit);
       });
     }
-    for (int i = threadIdx.x; i < OfBlock().num_listed; i += Policy::kThreads) {
-      const Element element = OfBlock().list[i];
+    for (int i = threadIdx.x; i < SharedStorage().num_listed;
+         i += Policy::kThreads) {
+      const Element element = SharedStorage().list[i];
       if (element.distance <= cut_) visit(element.distance, element.token);
     }
   }
@@ -248,8 +250,8 @@ class RowTokens {
   __device__ __forceinline__ void ForEachDistance(const Visit& visit) {
     static_assert(kListSize * sizeof(Element) >=
                   Policy::kThreads * kPerLane * sizeof(uint32_t));
-    uint32_t* const within = reinterpret_cast<uint32_t*>(OfBlock().list) +
-                             Warp() * cuda_logits::kQuarterSize;
+    uint32_t* const within = reinterpret_cast<uint32_t*>(SharedStorage().list) +
+                             Warp() * cuda_logits::kSubtileSize;
     const float floor = Floor();
     ForEachQuarter(0, num_tiles_, [&](const LaneTokens<T>& tokens) {
       if (Policy::kClusters || cut_ == kAll) {
@@ -278,7 +280,7 @@ class RowTokens {
   // much.
   __device__ __noinline__ bool List(int first, int end) {
     __syncthreads();
-    if (threadIdx.x == 0) OfBlock().num_listed = 0;
+    if (threadIdx.x == 0) SharedStorage().num_listed = 0;
     RowTokens row = *this;
     const float floor = row.Floor();
     row.ForEachQuarter(first, end, [&](const LaneTokens<T>& tokens) {
@@ -289,23 +291,23 @@ class RowTokens {
     return MergeLists<Policy>();
   }
   __device__ void Append(uint32_t distance, int token) {
-    const int i = atomicAdd(&OfBlock().num_listed, 1);
+    const int i = atomicAdd(&SharedStorage().num_listed, 1);
     if (i < kListSize) {
-      OfBlock().list[i] = {distance, token, WeightOf(distance)};
+      SharedStorage().list[i] = {distance, token, WeightOf(distance)};
     }
   }
 
   // The same of the whole row where few quarters reach the cut, and nothing has
   // been listed yet.
-  __device__ bool ListFew() {
+  __device__ bool CompactSurvivors() {
     for (int q = threadIdx.x; q < num_tiles_ * kQuarters;
          q += Policy::kThreads) {
       if (DistanceOf(maxima_[q]) > cut_) continue;
-      const int i = atomicAdd(&OfBlock().num_found, 1);
-      if (i < kMaxThreads) OfBlock().found[i] = q;
+      const int i = atomicAdd(&SharedStorage().num_found, 1);
+      if (i < kMaxThreads) SharedStorage().found[i] = q;
     }
     __syncthreads();
-    const int num_found = OfBlock().num_found;
+    const int num_found = SharedStorage().num_found;
     if (num_found > kMaxThreads) return false;
     const float floor = Floor();
     VisitFound<kFewAtOnce>(num_found, [&](const LaneTokens<T>& tokens) {
@@ -313,15 +315,15 @@ class RowTokens {
                 [&](uint32_t distance, int token) { Append(distance, token); });
     });
     __syncthreads();
-    return is_listed_ = OfBlock().num_listed <= kListSize;
+    return is_listed_ = SharedStorage().num_listed <= kListSize;
   }
 
   // The same of a row that the warps of a cluster hold in their registers: the
   // first block lists it. What others have told before is known to it then.
   template <typename Held>
   __device__ bool ListHeld(const Held& held) {
-    int& num_listed = InBlock(OfBlock().num_listed, 0);
-    Element* const list = &InBlock(OfBlock().list[0], 0);
+    int& num_listed = MapSharedRank(SharedStorage().num_listed, 0);
+    Element* const list = &MapSharedRank(SharedStorage().list[0], 0);
     int count = 0;
     held.ForEach([&](float x) { return DistanceOf(x) <= cut_; },
                  [&](float x, int token) {
@@ -335,15 +337,15 @@ class RowTokens {
     // All blocks are to know how many there are.
     count = __reduce_add_sync(kAllLanes, count);
     if (count > 0 && Lane() < NumBlocks<Policy>()) {
-      atomicAdd(&InBlock(OfBlock().num_held, Lane()), count);
+      atomicAdd(&MapSharedRank(SharedStorage().num_held, Lane()), count);
     }
     __syncwarp();
     SyncCluster();
-    return is_listed_ = OfBlock().num_held <= kListSize;
+    return is_listed_ = SharedStorage().num_held <= kListSize;
   }
 
   // Usually one warp finds one quarter.
-  __device__ TokenId Likeliest() {
+  __device__ TokenId ArgMax() {
 #pragma unroll 1
     for (int base = Warp() * kWarpSize; base < num_tiles_ * kQuarters;
          base += Policy::kThreads) {
@@ -358,12 +360,12 @@ class RowTokens {
 #pragma unroll
         for (int j = 0; j < kPerLane; ++j) {
           if (DistanceOf(tokens.logits[j]) != 0) continue;
-          atomicMin(&OfBlock().token, tokens.token(j));
+          atomicMin(&SharedStorage().token, tokens.token(j));
         }
       }
     }
     __syncthreads();
-    return OfBlock().token;
+    return SharedStorage().token;
   }
 
   // The raw logit of a token whose edited one is known, if it is.

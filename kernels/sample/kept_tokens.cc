@@ -62,12 +62,12 @@ bool KeptTokens::AsksMoments(const SamplingParams& params, int vocab_size) {
          params.temperature == 1.0f;
 }
 
-KeptTokens::KeptTokens(EditedRow& row, const SamplingParams& params)
+KeptTokens::KeptTokens(ProcessedLogits& row, const SamplingParams& params)
     : row_(row),
       params_(params),
       weight_rule_{.max = row.max(), .temperature = params.temperature} {
   if (params_.min_p > 0 && row_.max() < kInf) rule_.low = LowOfMinP();
-  if (ListFew()) {
+  if (CompactSurvivors()) {
     KeepTopK();
     KeepTopP(ListedWeight());
     KeepTypical();
@@ -112,7 +112,7 @@ float KeptTokens::LowOfMinP() const {
   return LowestKept(kLowest, row_.max(), keeps);
 }
 
-bool KeptTokens::ListFew() {
+bool KeptTokens::CompactSurvivors() {
   constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
   if (row_.max() == kInf) return List(kInf, kNoLimit);
   if (has_top_k()) {
@@ -173,23 +173,23 @@ double KeptTokens::ListedWeight() const {
 
 void KeptTokens::CutTopK() {
   static constexpr auto kOnes = [] {
-    std::array<float, EditedRow::kBlockSize> ones{};
+    std::array<float, ProcessedLogits::kBlockSize> ones{};
     ones.fill(1.0f);
     return ones;
   }();
   std::vector<WeightedBlock> blocks;
-  for (const EditedRow::Block& block : row_.blocks()) {
+  for (const ProcessedLogits::Block& block : row_.blocks()) {
     blocks.push_back(
         {.values = block.values, .weights = kOnes.data(), .size = block.size});
   }
-  const Cut cut =
-      FindCut(blocks, rule_, weight_rule_, params_.top_k, row_.vocab_size());
+  const Cut cut = FindThreshold(blocks, rule_, weight_rule_, params_.top_k,
+                                row_.vocab_size());
   rule_.low = std::max(rule_.low, cut.key);
 }
 
 void KeptTokens::WeighBlocks() {
   TokenId first_token = 0;
-  for (const EditedRow::Block& block : row_.blocks()) {
+  for (const ProcessedLogits::Block& block : row_.blocks()) {
     if (block.max >= rule_.low) {
       const WeightSums sums = Weigh(block);
       first_tokens_.push_back(first_token);
@@ -203,7 +203,7 @@ void KeptTokens::WeighBlocks() {
   }
 }
 
-WeightSums KeptTokens::Weigh(const EditedRow::Block& block) const {
+WeightSums KeptTokens::Weigh(const ProcessedLogits::Block& block) const {
   // Sums that are small because of a token that is banned have lost precision,
   // or everything, to underflow.
   constexpr float kMaxShift = 20;
@@ -245,8 +245,9 @@ bool KeptTokens::ListPeak() {
 void KeptTokens::CutTopP() {
   if (params_.top_p == 1.0f) return;
   const double total = TotalMass();
-  const Cut cut = FindCut(blocks_, rule_, weight_rule_, params_.top_p * total,
-                          total, params_.typical_p < 1.0f ? &moment_ : nullptr);
+  const Cut cut =
+      FindThreshold(blocks_, rule_, weight_rule_, params_.top_p * total, total,
+                    params_.typical_p < 1.0f ? &moment_ : nullptr);
   rule_.low = std::max(rule_.low, cut.key);
   TakeMasses(cut);
 }
@@ -259,8 +260,8 @@ void KeptTokens::CutTypical() {
   rule_.by_distance = true;
   rule_.origin = row_.max();
   rule_.center = static_cast<float>(moment_ / total);
-  const Cut cut =
-      FindCut(blocks_, rule_, weight_rule_, params_.typical_p * total, total);
+  const Cut cut = FindThreshold(blocks_, rule_, weight_rule_,
+                                params_.typical_p * total, total);
   cut_ = cut.key;
   TakeMasses(cut);
 }
@@ -312,7 +313,8 @@ TokenId KeptTokens::DrawWeighed(double uniform) const {
 
 TokenId KeptTokens::DrawWithin(size_t b, double target, double& sum) const {
   const WeightedBlock& block = blocks_[b];
-  float* const weights = Scratch(ScratchUse::kBlock, EditedRow::kBlockSize);
+  float* const weights =
+      Scratch(ScratchUse::kBlock, ProcessedLogits::kBlockSize);
   WeighBlock(block.values, block.size, weight_rule_, weights);
   for (int begin = 0; begin < block.size; begin += kChunkSize) {
     const double mass = MassOfBlock(block.values + begin, weights + begin,

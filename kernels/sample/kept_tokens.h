@@ -18,8 +18,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/sample/edited_row.h"
 #include "kernels/sample/mass_search.h"
+#include "kernels/sample/processed_logits.h"
 #include "kernels/sample/sample.h"
 
 namespace espalier {
@@ -30,7 +30,7 @@ class KeptTokens {
   static bool AsksMoments(const SamplingParams& params, int vocab_size);
 
   // REQUIRES: row.max() > -inf; params not greedy.
-  KeptTokens(EditedRow& row, const SamplingParams& params);
+  KeptTokens(ProcessedLogits& row, const SamplingParams& params);
 
   // The token where the cumulative distribution over ascending tokens exceeds
   // `uniform`.
@@ -81,7 +81,7 @@ class KeptTokens {
   float LowOfMinP() const;
 
   // Lists what is left where that can be found without weighing all tokens.
-  bool ListFew();
+  bool CompactSurvivors();
   // Lists all tokens from `low` on and returns true, or gives up if there are
   // more than `limit`.
   bool List(float low, size_t limit);
@@ -96,7 +96,7 @@ class KeptTokens {
   void CutTopK();
   // Masses and moments of all blocks that have a token that is left.
   void WeighBlocks();
-  WeightSums Weigh(const EditedRow::Block& block) const;
+  WeightSums Weigh(const ProcessedLogits::Block& block) const;
   // Where few tokens have all the mass that top_p asks for, lists them.
   bool ListPeak();
   // Of the likeliest token of each group.
@@ -114,7 +114,7 @@ class KeptTokens {
   TokenId LastToken() const;
 
   // Constant.
-  EditedRow& row_;
+  ProcessedLogits& row_;
   const SamplingParams params_;
   const WeightRule weight_rule_;
 

@@ -371,9 +371,9 @@ float CutWithin(const KeyBuffer& outer, double bound, Bracket bracket) {
 
 }  // namespace
 
-Cut FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
-            const WeightRule& weight_rule, double bound, double total,
-            double* moment) {
+Cut FindThreshold(std::span<const WeightedBlock> blocks, const KeyRule& rule,
+                  const WeightRule& weight_rule, double bound, double total,
+                  double* moment) {
   const Search search = {blocks, rule, weight_rule};
   int64_t num_tokens = 0;
   for (const WeightedBlock& block : blocks) num_tokens += block.size;

@@ -1,4 +1,4 @@
-// MassSearch: where in an order of weighted tokens a given mass is reached,
+// TopPThreshold: where in an order of weighted tokens a given mass is reached,
 // without sorting them. What top_p and typical_p ask, and, with all weights 1,
 // a top_k that keeps many.
 //
@@ -51,8 +51,8 @@ struct Cut {
 // REQUIRES: a token with a key above -inf, no NaN; bound > 0; either all blocks
 // have weights or none has; a moment only where keys are scores and no block
 // has weights.
-Cut FindCut(std::span<const WeightedBlock> blocks, const KeyRule& rule,
-            const WeightRule& weight_rule, double bound, double total,
-            double* moment = nullptr);
+Cut FindThreshold(std::span<const WeightedBlock> blocks, const KeyRule& rule,
+                  const WeightRule& weight_rule, double bound, double total,
+                  double* moment = nullptr);
 
 }  // namespace espalier

@@ -54,7 +54,7 @@ struct DrawOptions {
   // As in RowOptions (select.h).
   float repetition_penalty = 1.0f;
   std::span<const TokenEdit> edits = {};
-  bool only_edited = false;
+  bool is_allow_list = false;
 };
 
 // Stand for a token where there is none. A row in which any logit is NaN gives

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "kernels/sample/edited_row.h"
 #include "kernels/sample/kept_tokens.h"
+#include "kernels/sample/processed_logits.h"
 #include "kernels/sample/random.h"
 #include "kernels/sample/sample.h"
 
@@ -19,7 +19,7 @@ double UniformOf(const DrawOptions& options, int sample) {
   return Uniform(key, 0);
 }
 
-std::vector<Draw> Choose(EditedRow& row, const DrawOptions& options,
+std::vector<Draw> Choose(ProcessedLogits& row, const DrawOptions& options,
                          std::span<const int> samples) {
   std::vector<Draw> draws(samples.size());
   const auto draw_of = [&](TokenId token) -> Draw {
@@ -48,11 +48,11 @@ std::vector<Draw> DrawSamples(std::span<const float> logits,
                               std::span<const int> samples) {
   CHECK(!logits.empty());
   const int vocab_size = static_cast<int>(logits.size());
-  EditedRow row(logits, {.repetition_penalty = options.repetition_penalty,
-                         .edits = options.edits,
-                         .only_edited = options.only_edited,
-                         .keep_moments = KeptTokens::AsksMoments(options.params,
-                                                                 vocab_size)});
+  ProcessedLogits row(logits, {.repetition_penalty = options.repetition_penalty,
+                               .edits = options.edits,
+                               .is_allow_list = options.is_allow_list,
+                               .keep_moments = KeptTokens::AsksMoments(
+                                   options.params, vocab_size)});
   if (row.has_nan()) {
     return std::vector<Draw>(samples.size(), {.token = kNotANumber});
   }

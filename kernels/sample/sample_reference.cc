@@ -109,7 +109,7 @@ std::vector<float> EditedScores(std::span<const float> scores,
                                 const DrawOptions& options) {
   constexpr float kOut = -std::numeric_limits<float>::infinity();
   std::vector<float> edited(scores.begin(), scores.end());
-  if (options.only_edited) std::fill(edited.begin(), edited.end(), kOut);
+  if (options.is_allow_list) std::fill(edited.begin(), edited.end(), kOut);
   for (const TokenEdit& edit : options.edits) {
     edited[edit.token] = edit.banned ? kOut
                                      : EditedScore(scores[edit.token], edit,

@@ -93,8 +93,8 @@ size_t CudaSelectScratchBytes(const CudaSelectInputs& inputs);
 // that of `inputs`: one captured call serves groups of all these sizes, and
 // none is chosen slower than with a bound of its own. There are three at most
 // for inputs that differ in max_group_rows alone.
-int SameCudaSelectRows(const CudaSelectInputs& inputs,
-                       const CudaDevice& device);
+int CudaSelectRowBucket(const CudaSelectInputs& inputs,
+                        const CudaDevice& device);
 
 // Enqueues on `stream` and returns; never allocates, may be captured.
 // REQUIRES: all inputs but the logits are complete at the last barrier of the

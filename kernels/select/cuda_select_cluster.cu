@@ -27,7 +27,7 @@ namespace espalier::cuda_select {
 namespace {
 
 using cuda_logits::LanePiece;
-using cuda_logits::LoadOnce;
+using cuda_logits::LoadNoAllocate;
 using cuda_logits::LoadPiece;
 
 struct ClusterPolicy {
@@ -93,8 +93,8 @@ __device__ LanePiece<T> LoadVectors(const T* row, int piece, int size) {
   LanePiece<T> loaded;
 #pragma unroll
   for (int i = 0; i < LanePiece<T>::kLoads; ++i) {
-    const int at = piece * kPieceSize + (i * kWarpSize + lane) * kPerLoad;
-    loaded.words[i] = at < size ? LoadOnce(row + at) : NoLogits<T>();
+    const int at = piece * kWarpLoadSize + (i * kWarpSize + lane) * kPerLoad;
+    loaded.words[i] = at < size ? LoadNoAllocate(row + at) : NoLogits<T>();
   }
   return loaded;
 }
@@ -105,7 +105,7 @@ __device__ int TokenAt(int tile, int index) {
   constexpr int kPerLoad = LanePiece<T>::kPerLoad;
   const int lane = threadIdx.x % kWarpSize;
   const int piece = index / 16, load = index % 16 / kPerLoad;
-  return tile * kTileSize + piece * kPieceSize +
+  return tile * kTileSize + piece * kWarpLoadSize +
          (load * kWarpSize + lane) * kPerLoad + index % kPerLoad;
 }
 
@@ -178,8 +178,8 @@ __device__ void LoadTiles(const Params& p, const CudaSelectGroup& group,
 
 // To all blocks of the cluster, a lane each.
 template <typename T>
-__device__ void TellTotals(HeldTile<T> (&held)[kHeld<T>],
-                           ClusterShared<T>& shared) {
+__device__ void BroadcastTileStats(HeldTile<T> (&held)[kHeld<T>],
+                                   ClusterShared<T>& shared) {
   const unsigned lane = threadIdx.x % kWarpSize;
 #pragma unroll
   for (int i = 0; i < kHeld<T>; ++i) {
@@ -208,7 +208,7 @@ __device__ RowView<T> ViewOf(const Params& p, const CudaSelectGroup& group,
 }
 
 // The softmax of all rows, a warp each. The first block's are kept for
-// MergeRowByRow.
+// MergeExact.
 template <typename T>
 __device__ Summed SumGroup(const Params& p, const CudaSelectGroup& group,
                            ClusterShared<T>& shared) {
@@ -231,11 +231,12 @@ __device__ Summed SumGroup(const Params& p, const CudaSelectGroup& group,
 
 // Sends what reaches the threshold of a tile to the cluster's first block.
 template <typename T>
-__device__ void SendReached(const HeldTile<T>& own, const RowView<T>& row,
-                            float cut, MergeShared* first) {
+__device__ void SendAboveThreshold(const HeldTile<T>& own,
+                                   const RowView<T>& row, float cut,
+                                   MergeShared* first) {
   const float floor = row.Floor(cut);
   if (!(own.max >= floor)) return;
-  Reached reached;
+  AboveThreshold reached;
 #pragma unroll
   for (int piece = 0; piece < 2; ++piece) {
     float x[16];
@@ -251,7 +252,8 @@ __device__ void SendReached(const HeldTile<T>& own, const RowView<T>& row,
   };
   reached.ForEach([&](int i, bool at_hand) {
     const int token = TokenAt<T>(own.tile, i);
-    Offer(row, token, at_hand ? reached.logit : row.Logit(token), cut, append);
+    AppendIfAbove(row, token, at_hand ? reached.logit : row.Logit(token), cut,
+                  append);
   });
 }
 
@@ -268,15 +270,15 @@ __device__ void SelectGroup(const Params& p, ClusterShared<T>& shared) {
   if (!exists) return;
   LoadTiles<T, kVectors>(p, group, held);
   __cluster_barrier_wait();  // all blocks are there
-  TellTotals(held, shared);
+  BroadcastTileStats(held, shared);
   __cluster_barrier_arrive();
   __cluster_barrier_wait();
   MergeShared& merge = shared.merge;
   const Summed summed = SumGroup<T>(p, group, shared);
   if (m <= kMaxFew) {
-    FindCut<ClusterPolicy, kFewMaxima>(p, group, summed, merge);
+    FindThreshold<ClusterPolicy, kFewMaxima>(p, group, summed, merge);
   } else {
-    FindCut<ClusterPolicy, kMaxima>(p, group, summed, merge);
+    FindThreshold<ClusterPolicy, kMaxima>(p, group, summed, merge);
   }
   const float cut = CutScore(merge.cut);
   MergeShared* const first = &SharedOf(shared, 0)->merge;
@@ -285,7 +287,7 @@ __device__ void SelectGroup(const Params& p, ClusterShared<T>& shared) {
     if (held[i].beam < 0) continue;
     const RowView<T> row =
         ViewOf<T>(p, group, held[i].beam, shared.stats[held[i].beam]);
-    if (row.alive()) SendReached(held[i], row, cut, first);
+    if (row.alive()) SendAboveThreshold(held[i], row, cut, first);
   }
   __cluster_barrier_arrive();
   if (blockIdx.x != 0) return;
@@ -320,7 +322,7 @@ Kernel KernelOf(const CudaSelectInputs& in) {
   return vectors ? SelectGroups<uint16_t, true> : SelectGroups<uint16_t, false>;
 }
 
-LaunchShape ShapeOf(const Params& p, int num_blocks) {
+LaunchConfig ShapeOf(const Params& p, int num_blocks) {
   return {.grid = dim3(num_blocks, p.in.max_groups),
           .block = dim3(ClusterPolicy::kThreads),
           .cluster = num_blocks,
@@ -328,10 +330,10 @@ LaunchShape ShapeOf(const Params& p, int num_blocks) {
 }
 
 // Whether the device has room for all clusters of that many blocks at once.
-bool AllowsClusters(Kernel kernel, const LaunchShape& shape,
+bool AllowsClusters(Kernel kernel, const LaunchConfig& shape,
                     const CudaDevice& device) {
   return HasClusters(kernel, device) &&
-         NumActiveClusters(kernel, shape) >= static_cast<int>(shape.grid.y);
+         MaxActiveClusters(kernel, shape) >= static_cast<int>(shape.grid.y);
 }
 
 constexpr int kNumsOfBlocks[] = {ClusterPolicy::kMaxBlocks,
@@ -343,8 +345,8 @@ int MaxGroupRows(const CudaSelectInputs& in) {
 
 // Whether clusters of `blocks` can choose for groups of up to `num_rows` rows
 // faster than two launches, if the device allows them.
-bool Pays(const CudaSelectInputs& in, int num_rows, int blocks,
-          const CudaDevice& device) {
+bool IsProfitable(const CudaSelectInputs& in, int num_rows, int blocks,
+                  const CudaDevice& device) {
   const int bytes = NumBytes(in.dtype);
   if (device.compute_capability < 90 || in.row_edits != nullptr ||
       in.max_candidates > kMaxNarrow || num_rows > ClusterPolicy::kMaxRows) {
@@ -365,7 +367,7 @@ bool Pays(const CudaSelectInputs& in, int num_rows, int blocks,
 // How many blocks a group has; 0 if that does not pay.
 int NumBlocks(const Params& p, Kernel kernel, const CudaDevice& device) {
   for (const int blocks : kNumsOfBlocks) {
-    if (Pays(p.in, MaxGroupRows(p.in), blocks, device) &&
+    if (IsProfitable(p.in, MaxGroupRows(p.in), blocks, device) &&
         AllowsClusters(kernel, ShapeOf(p, blocks), device)) {
       return blocks;
     }
@@ -389,12 +391,12 @@ absl::StatusOr<bool> SelectInClusters(const Params& p, const CudaDevice& device,
 namespace espalier {
 
 // Rows decide nothing but which clusters pay, and more rows never let more pay.
-int SameCudaSelectRows(const CudaSelectInputs& inputs,
-                       const CudaDevice& device) {
+int CudaSelectRowBucket(const CudaSelectInputs& inputs,
+                        const CudaDevice& device) {
   using namespace cuda_select;  // NOLINT
   const auto paying = [&](int num_rows) {
     return std::ranges::count_if(kNumsOfBlocks, [&](int blocks) {
-      return Pays(inputs, num_rows, blocks, device);
+      return IsProfitable(inputs, num_rows, blocks, device);
     });
   };
   int num_rows = MaxGroupRows(inputs);

@@ -69,7 +69,7 @@ struct MergeShared {
   // The last chosen, and the first that is not.
   Entry last;
   ScoreKey next;
-  // Of MergeRowByRow.
+  // Of MergeExact.
   ExactShared exact;
   ScoreKey keys[2][2 * kMaxNarrow];
 };
@@ -159,7 +159,7 @@ __device__ Summed SumRows(const Params& p, const CudaSelectGroup& group,
     QuarterMaxima own;
     const RowStats stats =
         SumTiles(TilesOf(p, row), p.in.cum_log_probs[row], batch, own);
-    summed.edited |= edits.end > edits.begin && !edits.only_edited;
+    summed.edited |= edits.end > edits.begin && !edits.is_allow_list;
     summed.many_edits |= edits.end - edits.begin > kManyEdits;
     if (beam < NumWarps()) {
       summed.stats = stats;
@@ -167,7 +167,7 @@ __device__ Summed SumRows(const Params& p, const CudaSelectGroup& group,
     }
     if (threadIdx.x % kWarpSize == 0) p.scratch.stats[row] = stats;
     const RowView<T> view(p, group, beam, by_logit, stats);
-    if (edits.only_edited) {
+    if (edits.is_allow_list) {
       summed.own.Add(BestEditedScores(view));
     } else {
       AddScores(view, own, summed.own);
@@ -178,20 +178,21 @@ __device__ Summed SumRows(const Params& p, const CudaSelectGroup& group,
 
 // Takes edited tokens, where there are any, out of all maxima.
 template <typename T>
-__device__ void LeaveEditedOut(const Params& p, const CudaSelectGroup& group,
-                               bool by_logit, Summed& summed) {
+__device__ void ExcludeEditedTokens(const Params& p,
+                                    const CudaSelectGroup& group, bool by_logit,
+                                    Summed& summed) {
   if (!__syncthreads_or(summed.edited)) return;
 #pragma unroll 1
   for (int beam = 0; beam < group.num_rows; ++beam) {
     const RowView<T> row(p, group, beam, by_logit);
-    if (!row.alive() || row.only_edited()) continue;
-    if (row.has_edits()) LeaveEditedOut(row);
+    if (!row.alive() || row.is_allow_list()) continue;
+    if (row.has_edits()) ExcludeEditedTokens(row);
   }
   __syncthreads();
   summed.own = {};
   ForEachRow(group, [&](int beam) {
     const RowView<T> row(p, group, beam, by_logit);
-    if (row.only_edited()) return summed.own.Add(BestEditedScores(row));
+    if (row.is_allow_list()) return summed.own.Add(BestEditedScores(row));
     TileBatch batch;
     AddScores(row, ReadMaxima(row.maxima(), p.tiles, batch), summed.own);
     if (beam < NumWarps()) summed.batch = batch;
@@ -212,15 +213,16 @@ __device__ void ShareMaxima(const Params& p, const float4& own, int num_rows,
   if (4 * rows * per_row <= kSize) {
     if (has_any) {
       reinterpret_cast<uint4*>(maxima)[index] = {
-          Ordered(own.x), Ordered(own.y), Ordered(own.z), Ordered(own.w)};
+          OrderedBits(own.x), OrderedBits(own.y), OrderedBits(own.z),
+          OrderedBits(own.w)};
     }
   } else if (2 * rows * per_row <= kSize) {
     if (has_any) {
-      reinterpret_cast<uint2*>(maxima)[index] = {Ordered(fmaxf(own.x, own.y)),
-                                                 Ordered(fmaxf(own.z, own.w))};
+      reinterpret_cast<uint2*>(maxima)[index] = {
+          OrderedBits(fmaxf(own.x, own.y)), OrderedBits(fmaxf(own.z, own.w))};
     }
   } else if (rows * per_row <= kSize) {
-    if (has_any) maxima[index] = Ordered(MaxOf(own));
+    if (has_any) maxima[index] = OrderedBits(MaxOf(own));
   } else {
     float best = MaxOf(own);
     int each = 1;
@@ -228,7 +230,7 @@ __device__ void ShareMaxima(const Params& p, const float4& own, int num_rows,
       best = fmaxf(best, __shfl_xor_sync(kAllLanes, best, each));
     }
     if (row < rows && (lane & (each - 1)) == 0) {
-      maxima[threadIdx.x >> (__ffs(each) - 1)] = Ordered(best);
+      maxima[threadIdx.x >> (__ffs(each) - 1)] = OrderedBits(best);
     }
   }
 }
@@ -236,7 +238,7 @@ __device__ void ShareMaxima(const Params& p, const float4& own, int num_rows,
 // The m-th largest of the shared maxima: at least m elements reach it. 0 if
 // there are fewer.
 template <typename Policy, int kSize>
-__device__ void FindCut(int m, MergeShared& shared) {
+__device__ void FindThreshold(int m, MergeShared& shared) {
   static_assert(kSize <= Policy::kThreads);
   constexpr int kLanes = Policy::kThreads / kSize;  // for one maximum
   constexpr int kCount = kSize / kLanes;            // that each looks at
@@ -258,11 +260,11 @@ __device__ void FindCut(int m, MergeShared& shared) {
 }
 
 template <typename Policy, int kSize>
-__device__ void FindCut(const Params& p, const CudaSelectGroup& group,
-                        const Summed& summed, MergeShared& shared) {
+__device__ void FindThreshold(const Params& p, const CudaSelectGroup& group,
+                              const Summed& summed, MergeShared& shared) {
   ShareMaxima<kSize>(p, summed.own.best, group.num_rows, shared.maxima);
   __syncthreads();
-  FindCut<Policy, kSize>(group.num_candidates, shared);
+  FindThreshold<Policy, kSize>(group.num_candidates, shared);
   __syncthreads();
 }
 

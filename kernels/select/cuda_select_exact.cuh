@@ -117,7 +117,7 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
                             const Append& append) {
   const bool by_log_prob = row.domain() == ScoreDomain::kLogProbs;
   const auto for_each_token = [&](const auto& visit) {
-    if (row.only_edited()) return;
+    if (row.is_allow_list()) return;
     // Loads of several, before what is done with them may hold them up.
     constexpr int kAtOnce = 8;
     for (int base = threadIdx.x; base < row.vocab_size();
@@ -147,7 +147,7 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
       [&](const auto& add) {
         for_each_token([&](int t, float x) { add(MakeScoreKey(x, t), 1); });
         for_each_edit([&](int t, float x, const TokenEdit& edit) {
-          if (!row.only_edited()) add(MakeScoreKey(x, t), -1);
+          if (!row.is_allow_list()) add(MakeScoreKey(x, t), -1);
           if (!by_log_prob && !edit.banned) add_if(add, row.Edited(x, edit), t);
         });
       },
@@ -165,7 +165,7 @@ __device__ void ChooseInRow(const RowView<T>& row, int m, DigitCounts& digits,
           };
           for_each_token([&](int t, float x) { add_log_prob(t, x, 1); });
           for_each_edit([&](int t, float x, const TokenEdit& edit) {
-            if (!row.only_edited()) add_log_prob(t, x, -1);
+            if (!row.is_allow_list()) add_log_prob(t, x, -1);
             if (!edit.banned) add_if(add, row.Edited(row.LogProb(x), edit), t);
           });
         },

@@ -13,7 +13,7 @@ namespace espalier::cuda_select {
 
 // Which of a lane's logits, numbered up to 31, reach a floor. Hardly ever more
 // than one, whose logit is then at hand.
-struct Reached {
+struct AboveThreshold {
   unsigned bits = 0;
   float logit = 0;  // of the last
 
@@ -77,8 +77,8 @@ __device__ inline void WriteBest(const Params& p, const CudaSelectGroup& group,
 
 // Whether the cut went through elements of one sum and one row that differ
 // otherwise: then it is the row's own choice that decides which stay.
-__device__ inline bool CutIsDoubtful(const Params& p, int num_entries,
-                                     const MergeShared& shared) {
+__device__ inline bool HasAmbiguousTie(const Params& p, int num_entries,
+                                       const MergeShared& shared) {
   if (shared.next >> kScoreBit != shared.last.key >> kScoreBit) return false;
   bool differs = false;
   for (int i = threadIdx.x; i < num_entries; i += blockDim.x) {
@@ -93,8 +93,8 @@ __device__ inline bool CutIsDoubtful(const Params& p, int num_entries,
 // The way that needs no luck. Out of line, and with nothing by reference that
 // the other way keeps in registers.
 template <typename T>
-__device__ __noinline__ void MergeRowByRow(const Params& p, int group_idx,
-                                           MergeShared& shared) {
+__device__ __noinline__ void MergeExact(const Params& p, int group_idx,
+                                        MergeShared& shared) {
   const CudaSelectGroup group = p.in.groups[group_idx];
   ScoreKey* best = shared.keys[0];
   ScoreKey* spare = shared.keys[1];
@@ -132,14 +132,14 @@ __device__ void FinishGroup(const Params& p, const CudaSelectGroup& group,
                             int group_idx, bool by_logit, MergeShared& shared) {
   const int m = group.num_candidates;
   const int num_entries = shared.num_entries;
-  if (num_entries > kMaxEntries) return MergeRowByRow<T>(p, group_idx, shared);
+  if (num_entries > kMaxEntries) return MergeExact<T>(p, group_idx, shared);
   if (by_logit) KeepBestLogits<T>(p, group, num_entries, shared);
   const int num_best = by_logit ? shared.num_left : min(m, num_entries);
   WriteBest(p, group, group_idx, num_entries, num_best, shared);
   if (by_logit || num_entries <= m) return;
   __syncthreads();
-  if (CutIsDoubtful(p, num_entries, shared)) {
-    MergeRowByRow<T>(p, group_idx, shared);
+  if (HasAmbiguousTie(p, num_entries, shared)) {
+    MergeExact<T>(p, group_idx, shared);
   }
 }
 

@@ -40,7 +40,7 @@ __device__ uint32_t EditedInQuarter(const RowView<T>& row, int quarter) {
         token < end_token && RowLogits<T>::QuarterOf(token) == quarter;
     const int index = RowLogits<T>::IndexIn(token);
 #pragma unroll
-    for (int word = 0; word < kQuarterSize / 32; ++word) {
+    for (int word = 0; word < kSubtileSize / 32; ++word) {
       const bool is_in_word = is_here && index / 32 == word;
       const uint32_t bits =
           __reduce_or_sync(kAllLanes, is_in_word ? 1u << index % 32 : 0);
@@ -75,7 +75,7 @@ __device__ float MaxOfUnedited(const RowView<T>& row, int quarter) {
 // looked through once, however many of its tokens have edits. Barriers before
 // and after.
 template <typename T>
-__device__ __noinline__ void LeaveEditedOut(RowView<T> row) {
+__device__ __noinline__ void ExcludeEditedTokens(RowView<T> row) {
   const float mark = __uint_as_float(0x7fffffffu);  // NaN: no maximum is
   const CudaRowEdits& edits = row.row_edits();
   for (int i = edits.begin + threadIdx.x; i < edits.end; i += blockDim.x) {
@@ -101,9 +101,9 @@ __device__ __noinline__ void LeaveEditedOut(RowView<T> row) {
 
 // How a group is chosen.
 enum Mode : int {
-  kBySum,     // the best sums of all rows together
-  kByLogit,   // one living row: the best edited logits
-  kRowByRow,  // the best of each row first: exact whatever the scores are
+  kBySum,    // the best sums of all rows together
+  kByLogit,  // one living row: the best edited logits
+  kExact,    // the best of each row first: exact whatever the scores are
 };
 
 // All threads of the block. Without edits the order of edited logits is that
@@ -123,7 +123,7 @@ __device__ inline Mode ModeOf(const Params& p, const CudaSelectGroup& group) {
   if (!__syncthreads_or(edited)) return kBySum;
   const bool several = __syncthreads_or(num_alive > 1) ||
                        __syncthreads_count(num_alive == 1) > 1;
-  return several ? kRowByRow : kByLogit;
+  return several ? kExact : kByLogit;
 }
 
 // What a chosen entry adds up to: itself, or in kByLogit the sum of its row.
@@ -134,7 +134,7 @@ __device__ ScoreKey SumKey(const Entry& entry, const Params& p,
   if (mode != kByLogit) return entry.key;
   const RowView<T> row(p, group, entry.beam, /*by_logit=*/true);
   const float sum = row.Sum(row.LogProb(entry.logit));
-  if (Ordered(sum) == 0) return 0;
+  if (OrderedBits(sum) == 0) return 0;
   return MakeScoreKey(sum, TokenOf(entry.key));
 }
 

@@ -13,7 +13,7 @@ namespace espalier::cuda_select {
 namespace {
 
 // Takes in edited tokens of rows that have many, if any have. Out of line, as
-// MergeRowByRow.
+// MergeExact.
 template <typename T>
 __device__ __noinline__ void GatherManyEdited(const Params& p, bool by_logit,
                                               MergeShared& shared) {
@@ -46,7 +46,7 @@ __device__ void FindQuarters(const Params& p, const CudaSelectGroup& group,
     if (num_edits > 0 && num_edits <= kManyEdits) {
       GatherEdited(row, cut, lane, kWarpSize, append);
     }
-    if (row.only_edited()) return;
+    if (row.is_allow_list()) return;
     const float floor = row.Floor(cut);
 #pragma unroll 1
     for (int first = lane; first < p.tiles; first += kBatchStride) {
@@ -97,7 +97,7 @@ __device__ void ReadQuarters(const Params& p, const CudaSelectGroup& group,
       const Found& found = shared.found[min(base + i * kWarps, num_found - 1)];
       logits[i] = LaneLogits<T>(row_of(found), found.quarter);
     }
-    Reached reached;
+    AboveThreshold reached;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       if (base + i * kWarps >= num_found) continue;
@@ -114,8 +114,8 @@ __device__ void ReadQuarters(const Params& p, const CudaSelectGroup& group,
       const Found& found = shared.found[base + i / kPerLane * kWarps];
       const RowView<T> row = row_of(found);
       const int token = LaneToken<T>(found.quarter, i % kPerLane);
-      Offer(row, token, at_hand ? reached.logit : row.Logit(token), cut,
-            append);
+      AppendIfAbove(row, token, at_hand ? reached.logit : row.Logit(token), cut,
+                    append);
     });
   }
 }
@@ -156,16 +156,17 @@ __global__ __launch_bounds__(
   const Mode mode = ModeOf(p, group);
   const bool by_logit = mode == kByLogit;
   Summed summed = SumRows<T>(p, group, by_logit);
-  if (p.in.row_edits != nullptr) LeaveEditedOut<T>(p, group, by_logit, summed);
-  if (mode == kRowByRow) return MergeRowByRow<T>(p, blockIdx.x, shared);
+  if (p.in.row_edits != nullptr)
+    ExcludeEditedTokens<T>(p, group, by_logit, summed);
+  if (mode == kExact) return MergeExact<T>(p, blockIdx.x, shared);
   if (m <= kMaxFew) {
-    FindCut<Policy, kFewMaxima>(p, group, summed, shared);
+    FindThreshold<Policy, kFewMaxima>(p, group, summed, shared);
   } else {
-    FindCut<Policy, kMaxima>(p, group, summed, shared);
+    FindThreshold<Policy, kMaxima>(p, group, summed, shared);
   }
   GatherEntries<T, Policy>(p, group, by_logit, summed, shared);
   if (shared.num_found > kMaxFound) {
-    return MergeRowByRow<T>(p, blockIdx.x, shared);
+    return MergeExact<T>(p, blockIdx.x, shared);
   }
   FinishGroup<T>(p, group, blockIdx.x, by_logit, shared);
 }

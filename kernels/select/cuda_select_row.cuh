@@ -16,10 +16,10 @@ namespace espalier::cuda_select {
 using cuda_logits::kAllLanes;
 using cuda_logits::kPerLane;
 using cuda_logits::kPerPiece;
-using cuda_logits::kPieceSize;
 using cuda_logits::kQuarters;
-using cuda_logits::kQuarterSize;
+using cuda_logits::kSubtileSize;
 using cuda_logits::kTileSize;
+using cuda_logits::kWarpLoadSize;
 using cuda_logits::kWarpSize;
 using cuda_logits::LaneLogits;
 using cuda_logits::LaneToken;
@@ -77,7 +77,7 @@ __device__ inline bool RowStats::alive() const {
 }
 
 // The bits of a score in the order of unsigned numbers, 0 if it is none.
-__device__ inline uint32_t Ordered(float score) {
+__device__ inline uint32_t OrderedBits(float score) {
   return score > MinusInf()
              ? static_cast<uint32_t>(MakeScoreKey(score, 0) >> 32)
              : 0;
@@ -136,7 +136,7 @@ class RowView : public RowLogits<T> {
     return row_edits_.end > row_edits_.begin;
   }
   // Whether it offers its edited tokens alone.
-  __device__ bool only_edited() const { return row_edits_.only_edited; }
+  __device__ bool is_allow_list() const { return row_edits_.is_allow_list; }
   __device__ const CudaRowEdits& row_edits() const { return row_edits_; }
   __device__ const TokenEdit& edit(int i) const { return edits_[i]; }
   __device__ float max() const { return stats_.max; }
@@ -197,8 +197,8 @@ class RowView : public RowLogits<T> {
 
 // Offers token `token` if its score is not below `cut` and it has no edit.
 template <typename T, typename Append>
-__device__ void Offer(const RowView<T>& row, int token, float logit, float cut,
-                      const Append& append) {
+__device__ void AppendIfAbove(const RowView<T>& row, int token, float logit,
+                              float cut, const Append& append) {
   const float score = row.Score(logit);
   if (!(score > MinusInf() && score >= cut)) return;
   if (row.has_edits() && row.IsEdited(token)) return;

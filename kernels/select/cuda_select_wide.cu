@@ -84,15 +84,15 @@ __global__ __launch_bounds__(kRowThreads) void SumWideRows(
       const WideRow other(p, blockIdx.x * kRows + i);
       if (other.index < 0) continue;
       const RowView<T> view(p, other.group, other.beam, /*by_logit=*/false);
-      if (!view.alive() || view.only_edited()) continue;
-      if (view.has_edits()) LeaveEditedOut(view);
+      if (!view.alive() || view.is_allow_list()) continue;
+      if (view.has_edits()) ExcludeEditedTokens(view);
     }
     __syncthreads();
   }
   if (own.index < 0) return;
   float max = MinusInf();
   const RowView<T> view(p, own.group, own.beam, /*by_logit=*/false, stats);
-  if (view.alive() && view.only_edited()) {
+  if (view.alive() && view.is_allow_list()) {
     max = BestOfSomeEdited(view);
   } else if (view.alive()) {
     TileBatch batch;
@@ -118,7 +118,7 @@ __device__ uint32_t CutOfColumns(const Params& p, const CudaSelectGroup& group,
           float max = sums[i];
 #pragma unroll
           for (int j = 1; j < kStep; ++j) max = fmaxf(max, sums[i + j]);
-          const uint32_t ordered = Ordered(max);
+          const uint32_t ordered = OrderedBits(max);
           if (ordered != 0) add(ScoreKey{ordered} << kScoreBit, 1);
         }
       },
@@ -136,16 +136,16 @@ __device__ uint32_t CutOfQuarters(const Params& p, const CudaSelectGroup& group,
         for (int beam = 0; beam < group.num_rows; ++beam) {
           const RowView<T> row(p, group, beam, by_logit);
           if (!row.alive()) continue;
-          if (row.only_edited()) {
+          if (row.is_allow_list()) {
             ForEachEdited(row, threadIdx.x, kGroupThreads,
                           [&](int, float, float score) {
-                            add(ScoreKey{Ordered(score)} << kScoreBit, 1);
+                            add(ScoreKey{OrderedBits(score)} << kScoreBit, 1);
                           });
             continue;
           }
           for (int q = threadIdx.x; q < p.tiles * kQuarters;
                q += kGroupThreads) {
-            const uint32_t ordered = Ordered(row.Score(row.maxima()[q]));
+            const uint32_t ordered = OrderedBits(row.Score(row.maxima()[q]));
             if (ordered != 0) add(ScoreKey{ordered} << kScoreBit, 1);
           }
         }
@@ -157,8 +157,8 @@ __device__ uint32_t CutOfQuarters(const Params& p, const CudaSelectGroup& group,
 // A threshold that at least m elements reach, from as few maxima as will do;
 // 0 if that is all of them.
 template <typename T>
-__device__ uint32_t FindCut(const Params& p, const CudaSelectGroup& group,
-                            bool by_logit, DigitCounts& digits) {
+__device__ uint32_t FindThreshold(const Params& p, const CudaSelectGroup& group,
+                                  bool by_logit, DigitCounts& digits) {
   constexpr int kStep = 4;
   const int64_t m = group.num_candidates;
   const int64_t columns = int64_t{group.num_rows} * kColumns;
@@ -184,12 +184,13 @@ __global__ __launch_bounds__(kGroupThreads) void FindCuts(
   ForEachWideGroup(p, blockIdx.x, gridDim.x, [&](const auto& group, int g) {
     Mode mode = ModeOf(p, group);
     uint32_t cut = 0;
-    if (mode != kRowByRow) cut = FindCut<T>(p, group, mode == kByLogit, digits);
+    if (mode != kExact)
+      cut = FindThreshold<T>(p, group, mode == kByLogit, digits);
     if (threadIdx.x == 0) {
       p.scratch.cuts[g] = cut;
       p.scratch.modes[g] = mode;
       p.scratch.counts[g] = 0;
-      p.scratch.gathers[g] = mode != kRowByRow;
+      p.scratch.gathers[g] = mode != kExact;
     }
   });
 }
@@ -222,7 +223,7 @@ __global__ __launch_bounds__(kRowThreads) void GatherRows(
         __shfl_sync(active, base, leader) + __popc(active & ((1u << lane) - 1));
     if (i < capacity) entries[i] = entry;
   };
-  const int num_quarters = row.only_edited() ? 0 : p.tiles * kQuarters;
+  const int num_quarters = row.is_allow_list() ? 0 : p.tiles * kQuarters;
   // A warp looks at 32 quarters at a time, or where a row has many warps, so
   // few that all have some.
   const int window = gridDim.y > 1 ? kFewQuarters : kWarpSize;
@@ -241,7 +242,7 @@ __global__ __launch_bounds__(kRowThreads) void GatherRows(
 #pragma unroll
       for (int i = 0; i < kPerLane; ++i) {
         const float x = logits.value(row, i);
-        if (x >= floor) Offer(row, logits.token(i), x, cut, append);
+        if (x >= floor) AppendIfAbove(row, logits.token(i), x, cut, append);
       }
       __syncwarp();
     }
@@ -282,7 +283,7 @@ template <typename T>
 absl::Status Enqueue(const Params& p, const CudaDevice& device,
                      cudaStream_t stream) {
   constexpr int kRowsPerBlock = kRowThreads / kWarpSize;
-  const LaunchShape rows = {
+  const LaunchConfig rows = {
       .grid = dim3((p.in.num_rows + kRowsPerBlock - 1) / kRowsPerBlock),
       .block = dim3(kRowThreads)};
   // Few rows are shared by many blocks.
@@ -290,10 +291,10 @@ absl::Status Enqueue(const Params& p, const CudaDevice& device,
   const int blocks_per_row =
       std::clamp(kGatherBlocks * device.num_sms / p.in.num_rows, 1,
                  (p.tiles * kQuarters + kPerBlock - 1) / kPerBlock);
-  const LaunchShape parts = {
+  const LaunchConfig parts = {
       .grid = dim3(p.in.num_rows, static_cast<unsigned>(blocks_per_row)),
       .block = dim3(kRowThreads)};
-  const LaunchShape groups = ShapeOfWideGroups(p);
+  const LaunchConfig groups = ShapeOfWideGroups(p);
   RETURN_IF_ERROR(Launch(SumWideRows<T>, rows, stream, p));
   RETURN_IF_ERROR(Launch(FindCuts<T>, groups, stream, p));
   RETURN_IF_ERROR(Launch(GatherRows<T>, parts, stream, p));

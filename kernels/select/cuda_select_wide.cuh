@@ -51,7 +51,7 @@ __device__ void ForEachWideGroup(const Params& p, int first, int stride,
 }
 
 // Of kernels that take a block a group.
-inline LaunchShape ShapeOfWideGroups(const Params& p) {
+inline LaunchConfig ShapeOfWideGroups(const Params& p) {
   return {.grid = dim3(std::min(p.in.max_groups, kMaxGroupBlocks)),
           .block = dim3(kGroupThreads)};
 }

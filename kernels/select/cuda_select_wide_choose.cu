@@ -24,8 +24,8 @@ struct ChooseShared {
 
 // Whether the cut at `cut` goes through elements of one sum and one row that
 // differ otherwise: then it is the row's own choice that decides which stay.
-__device__ bool CutIsDoubtful(const Params& p, const Entry* entries, int count,
-                              ScoreKey cut, ChooseShared& shared) {
+__device__ bool HasAmbiguousTie(const Params& p, const Entry* entries,
+                                int count, ScoreKey cut, ChooseShared& shared) {
   if (threadIdx.x == 0) {
     shared.last = ~0ull;
     shared.next = 0;
@@ -81,7 +81,7 @@ __device__ int ChooseEntries(const Params& p, const CudaSelectGroup& group,
           }
         },
         m, 0, shared.exact.digits);
-    if (mode == kBySum && CutIsDoubtful(p, entries, count, cut, shared)) {
+    if (mode == kBySum && HasAmbiguousTie(p, entries, count, cut, shared)) {
       return -1;
     }
   }
@@ -121,7 +121,7 @@ __global__ __launch_bounds__(kGroupThreads) void ChooseGroups(
     Entry* const entries = EntriesOf(p, group);
     ScoreKey* const chosen = p.scratch.chosen + group.first_candidate;
     int num_chosen = -1;
-    if (mode != kRowByRow &&
+    if (mode != kExact &&
         count <= kEntriesPerCandidate * group.num_candidates) {
       num_chosen =
           ChooseEntries<T>(p, group, mode, entries, count, chosen, shared);
@@ -164,7 +164,7 @@ __global__ __launch_bounds__(kRankThreads) void RankChosen(
 
 template <typename T>
 absl::Status Enqueue(const Params& p, cudaStream_t stream) {
-  const LaunchShape places = {
+  const LaunchConfig places = {
       .grid = dim3((p.in.max_candidates + kRankThreads - 1) / kRankThreads,
                    std::min(p.in.max_groups, kMaxRankGroups)),
       .block = dim3(kRankThreads)};

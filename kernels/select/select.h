@@ -39,7 +39,7 @@ struct RowOptions {
   int num_candidates = 1;                 // m >= 1; clamped to vocab_size
   float repetition_penalty = 1.0f;        // of edits that say `repeated`
   std::span<const TokenEdit> edits = {};  // ascending by token, each once
-  bool only_edited = false;               // all other tokens are banned
+  bool is_allow_list = false;             // all other tokens are banned
   // Of kLogProbs: tokens are left out whose sum cum_log_prob + log_prob is
   // below min_sum, because there are enough better ones elsewhere.
   float cum_log_prob = 0;

@@ -19,8 +19,8 @@ RowBlock ApplyEdits(const RowBlock& block, int begin, const RowOptions& options,
                     std::span<const TokenEdit>& edits, float* copy) {
   const TokenId end = begin + block.size;
   const bool has_edits = !edits.empty() && edits.front().token < end;
-  if (!has_edits && !options.only_edited) return block;
-  if (options.only_edited) {
+  if (!has_edits && !options.is_allow_list) return block;
+  if (options.is_allow_list) {
     std::fill_n(copy, block.size, -kInf);
   } else {
     std::copy_n(block.values, block.size, copy);

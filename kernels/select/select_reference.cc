@@ -53,7 +53,7 @@ std::vector<Ranked> Edit(const std::vector<float>& scores,
                          const RowOptions& options) {
   std::vector<Ranked> tokens;
   for (TokenId t = 0; t < std::ssize(scores); ++t) {
-    tokens.push_back({t, options.only_edited ? -kInf : scores[t]});
+    tokens.push_back({t, options.is_allow_list ? -kInf : scores[t]});
   }
   for (const TokenEdit& edit : options.edits) {
     float& score = tokens[edit.token].score;

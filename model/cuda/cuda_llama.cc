@@ -92,7 +92,7 @@ class LoadedCudaLlama : public CudaLlama {
             .page_size = options_.page_size,
             .dtype = options_.dtype};
   }
-  PageId spare_page() const override { return {kv_.cache.num_pages - 1}; }
+  PageId null_page() const override { return {kv_.cache.num_pages - 1}; }
   CudaMemoryParts memory() const override;
 
   absl::Status Enqueue(const CudaBatch& batch, float* logits,
@@ -102,7 +102,7 @@ class LoadedCudaLlama : public CudaLlama {
   // Activations between two parts of a layer: the residual stream, and what
   // the next part reads.
   struct Lines {
-    int num_lines = 0;
+    int num_logits_rows = 0;
     float* x = nullptr;
     void* attended = nullptr;
   };
@@ -228,7 +228,7 @@ absl::Status LoadedCudaLlama::Enqueue(const CudaBatch& batch, float* logits,
         i == last ? weights_.final_norm : layers[i + 1].attention_norm,
         stream));
   }
-  return matmul_->Run(scratch_.normed, lines.num_lines, weights_.head,
+  return matmul_->Run(scratch_.normed, lines.num_logits_rows, weights_.head,
                       CudaEpilogue::kStoreFloat, logits, stream);
 }
 
@@ -281,16 +281,16 @@ absl::Status LoadedCudaLlama::FinishLayer(const CudaLlamaLayer& layer,
                                           const Lines& lines,
                                           const float* next_norm,
                                           cudaStream_t stream) {
-  const int n = lines.num_lines;
+  const int n = lines.num_logits_rows;
   ASSIGN_OR_RETURN(
-      CudaAddends addends,
-      matmul_->AddLater(lines.attended, n, layer.output, lines.x, stream));
+      SplitKPartials addends,
+      matmul_->RunSplitK(lines.attended, n, layer.output, lines.x, stream));
   RETURN_IF_ERROR(CudaAddRmsNorm(lines.x, addends, n, Norm(layer.mlp_norm),
                                  options_.dtype, scratch_.normed, stream));
   RETURN_IF_ERROR(matmul_->Run(scratch_.normed, n, layer.gate_up,
                                CudaEpilogue::kSiluMul, scratch_.gated, stream));
-  ASSIGN_OR_RETURN(addends, matmul_->AddLater(scratch_.gated, n, layer.down,
-                                              lines.x, stream));
+  ASSIGN_OR_RETURN(addends, matmul_->RunSplitK(scratch_.gated, n, layer.down,
+                                               lines.x, stream));
   return CudaAddRmsNorm(lines.x, addends, n, Norm(next_norm), options_.dtype,
                         scratch_.normed, stream);
 }

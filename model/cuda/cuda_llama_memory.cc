@@ -35,7 +35,7 @@ size_t Place(const LlamaConfig& config, const CudaLlamaOptions& options,
   const size_t tokens = options.max_tokens;
   const size_t logits = options.max_logits;
   const size_t q = config.q_size();
-  DevicePlacer placer(base);
+  DeviceArena placer(base);
   scratch->x = placer.Take<float>(tokens * hidden_width);
   scratch->normed = placer.TakeBytes(tokens * hidden_width * item);
   scratch->qkv = placer.TakeBytes(tokens * (q + 2 * config.kv_size()) * item);

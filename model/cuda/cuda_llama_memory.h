@@ -22,9 +22,9 @@ namespace espalier {
 
 // Places arrays one after the other from `base` on, as a DeviceLayout does.
 // From null it only counts.
-class DevicePlacer {
+class DeviceArena {
  public:
-  explicit DevicePlacer(std::byte* base) : base_(base) {}
+  explicit DeviceArena(std::byte* base) : base_(base) {}
 
   template <typename T>
   T* Take(size_t size) {

@@ -30,7 +30,7 @@ int RoundUp8(int size) { return (size + 7) / 8 * 8; }
 // Fills in all pointers and shapes of `weights`; returns the bytes it takes.
 size_t Place(const LlamaConfig& config, DType dtype, std::byte* base,
              CudaLlamaWeights* weights) {
-  DevicePlacer placer(base);
+  DeviceArena placer(base);
   const auto matrix = [&](int num_rows, int num_cols) {
     const size_t bytes = size_t(num_rows) * num_cols * NumBytes(dtype);
     return CudaMatrix{placer.TakeBytes(bytes), dtype, num_rows, num_cols};

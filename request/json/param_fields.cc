@@ -5,7 +5,7 @@
 #include <iterator>
 #include <string>
 
-#include "base/nearest.h"
+#include "base/spelling.h"
 #include "base/status.h"
 #include "request/json/read_json.h"
 #include "request/json/read_json_text.h"
@@ -188,7 +188,7 @@ std::vector<std::string_view> ParamNames() {
 
 absl::Status UnknownParam(std::string_view name) {
   std::string hint = DidYouMean(name, ParamNames());
-  const std::string beside = Nearest(name, kRequestFields);
+  const std::string beside = ClosestName(name, kRequestFields);
   if (!beside.empty() && beside == name) {
     hint = "; it belongs beside params";
   } else if (hint.empty() && !beside.empty()) {

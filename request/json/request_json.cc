@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/json_scan.h"
-#include "base/nearest.h"
+#include "base/spelling.h"
 #include "base/status.h"
 #include "request/json/param_fields.h"
 #include "request/json/read_json_text.h"
@@ -132,7 +132,7 @@ absl::Status ReadPrompt(const JsonText& json, RequestBody* body) {
 
 absl::Status UnknownField(std::string_view key) {
   std::string hint = DidYouMean(key, kRequestFields);
-  const std::string within = Nearest(key, ParamNames());
+  const std::string within = ClosestName(key, ParamNames());
   if (IsParam(key)) {
     hint = "; it belongs in params";
   } else if (hint.empty() && !within.empty()) {

@@ -61,11 +61,11 @@ __global__ void CopyEarly(const int* from, int* to, int n) {
 
 // A few blocks, so that those of the next kernel have room beside them.
 constexpr int kSize = 8 * kThreads;
-constexpr LaunchShape kShape = {.grid = {kSize / kThreads},
-                                .block = {kThreads}};
+constexpr LaunchConfig kShape = {.grid = {kSize / kThreads},
+                                 .block = {kThreads}};
 
-LaunchShape ShapeOf(GridDependency dependency) {
-  LaunchShape shape = kShape;
+LaunchConfig ShapeOf(GridDependency dependency) {
+  LaunchConfig shape = kShape;
   shape.dependency = dependency;
   return shape;
 }
@@ -149,7 +149,7 @@ TEST_F(CudaLaunchGpuTest, WithoutABarrierAnEarlyReadIsRefused) {
   ASSERT_TRUE(Launch(AddSlowly, ShapeOf(GridDependency::kWritesEarlyRead),
                      stream_.get(), x_.data(), kSize, 1)
                   .ok());
-  const LaunchShape early = ShapeOf(GridDependency::kReadsEarly);
+  const LaunchConfig early = ShapeOf(GridDependency::kReadsEarly);
   EXPECT_THAT(
       Launch(CopyEarly, early, stream_.get(), x_.data(), y_.data(), kSize),
       testing::StatusIs(absl::StatusCode::kInternal, HasSubstr("barrier")));
@@ -161,7 +161,7 @@ TEST_F(CudaLaunchGpuTest, WithoutABarrierAnEarlyReadIsRefused) {
 }
 
 TEST_F(CudaLaunchGpuTest, ClustersAreOfKernelsThatWereCompiledWithThem) {
-  LaunchShape shape = kShape;
+  LaunchConfig shape = kShape;
   shape.cluster = 2;
   const absl::Status status =
       Launch(AddSlowly, shape, stream_.get(), x_.data(), kSize, 1);

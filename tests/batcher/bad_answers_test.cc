@@ -126,7 +126,7 @@ void RunSpoilt(const BadAnswer& bad, const ToyModelOptions& options,
   }
   for (int step = 0;; ++step) {
     const StepPlan plan = scheduler.Plan();
-    if (plan.says_nothing()) break;
+    if (plan.is_noop()) break;
     ASSERT_OK_AND_ASSIGN(StepResult result, RunPlan(model, plan));
     for (SelectionResult& answer : result.selections) {
       if (step > 0 && answer.request == kVictim) bad.spoil(&answer);
@@ -171,11 +171,11 @@ TEST(BadAnswersTest, AnErrorEndsItsRequestAndNoOther) {
 
 // Of a prompt in two chunks; the other request is scored, too.
 TEST(BadAnswersTest, ScoresOfOtherTokensEndTheirRequestAndNoOther) {
-  const std::function<void(ScoringResult*)> spoils[] = {
-      [](ScoringResult* answer) { answer->logprobs.pop_back(); },
-      [](ScoringResult* answer) { answer->logprobs.push_back({}); },
-      [](ScoringResult* answer) { answer->logprobs[0].token = 9; },
-      [](ScoringResult* answer) {
+  const std::function<void(PromptLogprobsResult*)> spoils[] = {
+      [](PromptLogprobsResult* answer) { answer->logprobs.pop_back(); },
+      [](PromptLogprobsResult* answer) { answer->logprobs.push_back({}); },
+      [](PromptLogprobsResult* answer) { answer->logprobs[0].token = 9; },
+      [](PromptLogprobsResult* answer) {
         answer->logprobs[0].best.assign(3, {1, -1.0f});
       }};
   for (const auto& spoil : spoils) {
@@ -194,9 +194,9 @@ TEST(BadAnswersTest, ScoresOfOtherTokensEndTheirRequestAndNoOther) {
       }
       for (int step = 0;; ++step) {
         const StepPlan plan = scheduler.Plan();
-        if (plan.says_nothing()) break;
+        if (plan.is_noop()) break;
         ASSERT_OK_AND_ASSIGN(StepResult result, RunPlan(model, plan));
-        for (ScoringResult& answer : result.scorings) {
+        for (PromptLogprobsResult& answer : result.scorings) {
           if (step == spoilt_step && answer.request == kVictim) spoil(&answer);
         }
         scheduler.Advance(std::move(result));

@@ -52,15 +52,16 @@ TEST(EventQueueTest, WhatASampleToldIsMerged) {
 TEST(EventQueueTest, PrefixesAreMergedAndBeamsReplaced) {
   EventQueue queue;
   for (int step = 1; step <= 1000; ++step) {
-    queue.Extend(PrefixEvent{.tokens = {step}, .text = "x"});
+    queue.Extend(StablePrefixEvent{.tokens = {step}, .text = "x"});
     queue.Replace(BeamsEvent{.num_steps = step});
     queue.Flush();
   }
   const auto batch = ReadNow(queue);
   ASSERT_TRUE(batch.has_value());
   ASSERT_THAT(batch->events, SizeIs(2));
-  EXPECT_THAT(std::get<PrefixEvent>(batch->events[0]).tokens, SizeIs(1000));
-  EXPECT_EQ(std::get<PrefixEvent>(batch->events[0]).text,
+  EXPECT_THAT(std::get<StablePrefixEvent>(batch->events[0]).tokens,
+              SizeIs(1000));
+  EXPECT_EQ(std::get<StablePrefixEvent>(batch->events[0]).text,
             std::string(1000, 'x'));
   EXPECT_EQ(std::get<BeamsEvent>(batch->events[1]).num_steps, 1000);
 }
@@ -86,20 +87,21 @@ TEST(EventQueueTest, AReaderWhoWaitsIsServedOnceByTheNextFlush) {
 
 TEST(EventQueueTest, ABatchThatGotLostComesAgain) {
   EventQueue queue;
-  queue.Extend(PrefixEvent{.tokens = {1}});
+  queue.Extend(StablePrefixEvent{.tokens = {1}});
   for (int i = 0; i < 3; ++i) {
     const auto batch = ReadNow(queue, 0);
     ASSERT_TRUE(batch.has_value());
     ASSERT_THAT(batch->events, SizeIs(1));
-    EXPECT_THAT(std::get<PrefixEvent>(batch->events[0]).tokens, ElementsAre(1));
-    queue.Extend(PrefixEvent{.tokens = {2 + i}});
+    EXPECT_THAT(std::get<StablePrefixEvent>(batch->events[0]).tokens,
+                ElementsAre(1));
+    queue.Extend(StablePrefixEvent{.tokens = {2 + i}});
     queue.Flush();
   }
   queue.End(Result());
   const auto rest = ReadNow(queue, 1);
   ASSERT_TRUE(rest.has_value());
   ASSERT_THAT(rest->events, SizeIs(2));
-  EXPECT_THAT(std::get<PrefixEvent>(rest->events[0]).tokens,
+  EXPECT_THAT(std::get<StablePrefixEvent>(rest->events[0]).tokens,
               ElementsAre(2, 3, 4));
   EXPECT_TRUE(ReadNow(queue, 1)->end.has_value());  // the last, too
 }
@@ -115,7 +117,7 @@ TEST(EventQueueTest, ANewReaderTakesThePlaceOfTheOneWhoWaits) {
 
 TEST(EventQueueTest, TheResultOrTheErrorIsTheLast) {
   EventQueue good;
-  good.Extend(PrefixEvent{.tokens = {1}});
+  good.Extend(StablePrefixEvent{.tokens = {1}});
   good.End(Result());
   const auto batch = ReadNow(good);
   ASSERT_TRUE(batch.has_value());
@@ -123,7 +125,7 @@ TEST(EventQueueTest, TheResultOrTheErrorIsTheLast) {
   EXPECT_EQ(batch->end, absl::OkStatus());
 
   EventQueue bad;
-  bad.Extend(PrefixEvent{.tokens = {1}});
+  bad.Extend(StablePrefixEvent{.tokens = {1}});
   bad.End(absl::DataLossError("lost"));
   const auto rest = ReadNow(bad);
   ASSERT_TRUE(rest.has_value());

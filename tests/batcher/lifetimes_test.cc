@@ -33,7 +33,7 @@
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"
 #include "tests/status_matchers.h"
-#include "tests/text/made_up_model.h"
+#include "tests/text/fake_tokenizer_model.h"
 
 namespace espalier {
 namespace {
@@ -50,7 +50,7 @@ class CountingSink : public TraceSink {
 };
 
 std::shared_ptr<const Tokenizer> MakeTokenizer() {
-  MadeUpModel model;
+  FakeTokenizerModel model;
   model.pieces = {{"<unk>", PieceType::kUnknown}};
   for (int i = 1; i < 11; ++i)
     model.pieces.push_back({std::string(1, 'a' + i)});

@@ -231,13 +231,14 @@ class Load {
   int64_t most_candidates() const { return most_candidates_; }
 
  private:
-  int64_t NumCandidates(const SelectionRule& rule, int num_rows,
-                        int num_asked) const {
+  int64_t NumCandidates(const SelectionParams& rule, int num_rows,
+                        int num_logprob_queries) const {
     if (rule.kind == SelectionKind::kDraws) return num_rows;
     if (rule.kind == SelectionKind::kRows) {
-      return int64_t{num_rows} * std::min(num_asked, vocab_size_);
+      return int64_t{num_rows} * std::min(num_logprob_queries, vocab_size_);
     }
-    return std::min<int64_t>(num_asked, int64_t{num_rows} * vocab_size_);
+    return std::min<int64_t>(num_logprob_queries,
+                             int64_t{num_rows} * vocab_size_);
   }
 
   // A list for every row whose edits are its own, else one for all.
@@ -278,7 +279,7 @@ void RunWithin(Scheduler& scheduler, Model& model, int plans_in_flight,
   std::deque<absl::StatusOr<StepResult>> results;
   while (true) {
     StepPlan plan = scheduler.Plan();
-    const bool waits = plan.says_nothing();
+    const bool waits = plan.is_noop();
     if (!waits) {
       load.ExpectWithin(plan, model.description().limits);
       results.push_back(runner.Run(std::move(plan)));

@@ -106,9 +106,10 @@ TEST(LogProbsTest, SumToCumLogProbWhereNothingInterferes) {
     const ToyModelOptions options = AnyScoredModel(random);
     Request request = RandomRequest(random, ToyModel(options).description());
     const GenerationParams& params = request.params;
-    const bool perturbed =
+    const bool gumbel_top_k =
         IsBeamSearch(params) && (params.do_sample || params.stochastic);
-    if (perturbed || (IsBeamSearch(params) && TouchesScores(params))) continue;
+    if (gumbel_top_k || (IsBeamSearch(params) && TouchesScores(params)))
+      continue;
     request.params.logprobs = 0;
     const absl::StatusOr<Result> result = RunAlone(options, request);
     if (!result.ok()) continue;
@@ -164,7 +165,7 @@ std::vector<absl::StatusOr<Result>> RunTogether(
   while (true) {
     const StepPlan plan = scheduler.Plan();
     EXPECT_LE(plan.num_logits, max_lines);
-    if (plan.says_nothing()) break;
+    if (plan.is_noop()) break;
     scheduler.Advance(RunPlan(model, plan));
   }
   return results;

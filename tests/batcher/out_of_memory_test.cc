@@ -27,7 +27,7 @@
 #include "batcher/engine.h"
 #include "batcher/scheduler.h"
 #include "beam/beam_group.h"
-#include "executor/host/resident_groups.h"
+#include "executor/host/persistent_groups.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/stream_story.h"
 #include "tests/batcher/toy_requests.h"
@@ -381,7 +381,7 @@ TEST(AnswerTest, AContextDoesNotEndWhileItIsAnswered) {
 // A plan that fails before it has said whom it asks loses nobody of the one
 // before.
 TEST(ResidentGroupsTest, AFailureAtTheFirstAllocationLosesNobody) {
-  ResidentGroups groups(/*page_size=*/4);
+  PersistentGroups groups(/*page_size=*/4);
   StepPlan plan;
   plan.rows = {{.num_tokens = 1, .num_logits = 1}};
   plan.tokens = {5};
@@ -396,7 +396,7 @@ TEST(ResidentGroupsTest, AFailureAtTheFirstAllocationLosesNobody) {
   selection.slots = {0};
   StepPlan next = plan;
   next.selections[0].request = RequestId{7};
-  groups.WriteOut(&plan);
+  groups.ExpandContinuations(&plan);
   groups.Advance({.selections = {{RequestId{8}, {{0, 1, -1}}}},
                   .forward_time = {},
                   .select_time = {}});
@@ -404,13 +404,13 @@ TEST(ResidentGroupsTest, AFailureAtTheFirstAllocationLosesNobody) {
   failures_left = 1;
   bool failed = false;
   try {
-    groups.WriteOut(&next);
+    groups.ExpandContinuations(&next);
   } catch (const std::bad_alloc&) {
     failed = true;
   }
   allocations_left = -1;
   EXPECT_TRUE(failed);
-  groups.Lose();
+  groups.DiscardFailedStep();
   EXPECT_EQ(groups.num_groups(), 1);
 }
 

@@ -293,11 +293,11 @@ TEST(RunAheadTest, AfterItsPromptAGroupIsPlannedByContinuationsAlone) {
     EXPECT_EQ(plan.continuations[0].position, 5 + step - 1);
     EXPECT_EQ(plan.continuations[0].num_generated, step);
     EXPECT_THAT(plan.continuations[0].tail_pages, SizeIs(3));
-    EXPECT_TRUE(scheduler.Plan().says_nothing());  // two are in flight
+    EXPECT_TRUE(scheduler.Plan().is_noop());  // two are in flight
     absl::StatusOr<StepResult> result = runner.Run(std::move(plan));
     scheduler.Advance(std::exchange(last, std::move(result)));
   }
-  EXPECT_TRUE(scheduler.Plan().says_nothing());  // the fifth token is the last
+  EXPECT_TRUE(scheduler.Plan().is_noop());  // the fifth token is the last
   scheduler.Advance(std::move(last));
   EXPECT_OK(*answers[0]);
   EXPECT_THAT(scheduler.Plan().ended, ElementsAre(RequestId{0}));
@@ -312,7 +312,7 @@ TEST(RunAheadTest, WhatEndedWaitsForAStepThatRuns) {
   Submit(scheduler, 1, MakeRequest(model, 2, 5, true), &answers);
   absl::StatusOr<StepResult> result = runner.Run(scheduler.Plan());
   scheduler.Cancel(RequestId{1}, absl::CancelledError("stop"));
-  EXPECT_TRUE(scheduler.Plan().says_nothing());
+  EXPECT_TRUE(scheduler.Plan().is_noop());
   scheduler.Advance(std::move(result));
   const StepPlan plan = scheduler.Plan();
   EXPECT_THAT(plan.rows, SizeIs(2));
@@ -330,7 +330,7 @@ TEST(RunAheadTest, GroupsThatNeedTheirAnswersStepTogether) {
   Submit(scheduler, 1, MakeRequest(model, 2, 9, true), &answers);
   absl::StatusOr<StepResult> second = runner.Run(scheduler.Plan());
   scheduler.Advance(std::move(first));
-  EXPECT_TRUE(scheduler.Plan().says_nothing());
+  EXPECT_TRUE(scheduler.Plan().is_noop());
   scheduler.Advance(std::move(second));
   EXPECT_THAT(scheduler.Plan().selections, SizeIs(2));
 }

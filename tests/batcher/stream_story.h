@@ -153,7 +153,7 @@ struct Story {
     Add(event, &sample);
     sample.finish_reason = event.finish_reason;
   }
-  void Hear(const PrefixEvent& event) {
+  void Hear(const StablePrefixEvent& event) {
     EXPECT_TRUE(!event.tokens.empty() || !event.text.empty());
     Add(event, &prefix);
   }

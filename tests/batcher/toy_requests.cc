@@ -153,12 +153,12 @@ PlanRunner::PlanRunner(Model* model)
     : model_(model), groups_(model->description().page_size) {}
 
 absl::StatusOr<StepResult> PlanRunner::Run(StepPlan plan) {
-  groups_.WriteOut(&plan);
+  groups_.ExpandContinuations(&plan);
   absl::StatusOr<StepResult> result = RunPlan(*model_, plan);
   if (result.ok()) {
     groups_.Advance(*result);
   } else {
-    groups_.Lose();
+    groups_.DiscardFailedStep();
   }
   return result;
 }
@@ -171,7 +171,7 @@ void RunToEnd(Scheduler& scheduler, Model& model,
   for (int step = 0;; ++step) {
     before_step(step);
     StepPlan plan = scheduler.Plan();
-    const bool waits = plan.says_nothing();
+    const bool waits = plan.is_noop();
     if (!waits) results.push_back(runner.Run(std::move(plan)));
     if (results.empty()) break;
     if (!waits && results.size() < plans_in_flight) continue;

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "batcher/scheduler.h"
-#include "executor/host/resident_groups.h"
+#include "executor/host/persistent_groups.h"
 #include "request/request.h"
 #include "tests/toy_model.h"
 #include "text/tokenizer.h"
@@ -32,7 +32,7 @@ class PlanRunner {
 
  private:
   Model* const model_;
-  ResidentGroups groups_;
+  PersistentGroups groups_;
 };
 
 // Plans and runs until nobody can run; `before_step(n)` is called before the

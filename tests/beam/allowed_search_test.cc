@@ -265,7 +265,7 @@ TEST(AllowedSearchTest, GroupsAskForNoMoreThanTheirWorstCase) {
   request.params.num_beam_groups = 4;
   constexpr int kManyTokens = 1000;
   DiverseBeamStrategy strategy(request.params,
-                               AllowedSequences::Make(request.params));
+                               AllowedSequenceTrie::Make(request.params));
   ASSERT_OK(strategy.Advance({.candidates = {{0, 40, -1.0f}}}, nullptr));
   PlanSelection selection;
   strategy.DescribeSelection(&selection);

@@ -182,7 +182,7 @@ TEST_F(BeamGroupTest, HistoriesAreFilledIfProcessorsNeedThem) {
   Plan(group);
   ASSERT_OK(Answer(group, {{1, 3, -3}, {0, 4, -4}}));
   const StepPlan plan = Plan(group);
-  const SelectionRule& rule = *plan.selections.at(0).rule;
+  const SelectionParams& rule = *plan.selections.at(0).rule;
   EXPECT_EQ(rule.processors.repetition_penalty, 1.5f);
   EXPECT_THAT(rule.edits->prompt(), ElementsAre(5, 6));
   EXPECT_THAT(plan.selections.at(0).histories,

@@ -53,7 +53,7 @@ TEST(DiverseBeamStrategyTest, AsksOfEachRowWhatAGroupAndThePenalisedMayTake) {
   EXPECT_EQ(selection.num_rows, 1);
   EXPECT_EQ(selection.num_candidates, 2 * 2 + 4);
   EXPECT_THAT(selection.cum_log_probs, ElementsAre(0.0f));
-  EXPECT_FALSE(strategy.runs_ahead());
+  EXPECT_FALSE(strategy.supports_async_scheduling());
 }
 
 TEST(DiverseBeamStrategyTest, LaterGroupsPayForEveryBeamThatChoseTheToken) {

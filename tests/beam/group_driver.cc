@@ -111,7 +111,7 @@ absl::Status GroupDriver::Run() {
   num_continuations_ += static_cast<int>(last_plan_.continuations.size());
   if (run_ahead_) {
     const size_t num_selections = last_plan_.selections.size();
-    resident_.WriteOut(&last_plan_);
+    resident_.ExpandContinuations(&last_plan_);
     RETURN_IF_ERROR(CheckWrittenOut(last_plan_));
     tables_ahead_.clear();
     for (size_t s = num_selections; s < last_plan_.selections.size(); ++s) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "beam/beam_group.h"
-#include "executor/host/resident_groups.h"
+#include "executor/host/persistent_groups.h"
 #include "pages/page_pool.h"
 #include "tests/toy_model.h"
 
@@ -87,7 +87,7 @@ class GroupDriver {
   StepPlan last_plan_;
   StepResult last_result_;
   const bool run_ahead_;
-  ResidentGroups resident_;
+  PersistentGroups resident_;
   std::deque<StepResult> unanswered_;
   std::map<RequestId, Tables> tables_ahead_;  // that the last plan ran with
   int num_continuations_ = 0;

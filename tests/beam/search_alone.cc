@@ -103,7 +103,7 @@ LogitsModel ToyLogitsModel(const ToyModelOptions& options) {
 }
 
 bool IsPlain(const PlanSelection& selection) {
-  const SelectionRule& rule = *selection.rule;
+  const SelectionParams& rule = *selection.rule;
   const bool is_greedy = rule.kind == SelectionKind::kDraws &&
                          rule.sampling.greedy() &&
                          selection.samples.size() == 1;
@@ -130,7 +130,7 @@ SelectionResult NextAnswer(const DecodeStrategy& strategy,
                            const LogitsModel& model, const Request& request) {
   PlanSelection selection;
   strategy.DescribeSelection(&selection);
-  selection.rule = MakeSelectionRule(request.params);
+  selection.rule = MakeSelectionParams(request.params);
   std::vector<std::vector<float>> logits;
   for (int rank = 0; rank < selection.num_rows; ++rank) {
     selection.histories.push_back(request.prompt_tokens);
@@ -144,7 +144,7 @@ absl::StatusOr<Result> SearchAsTheEngine(
     const LogitsModel& model, const Request& request,
     std::shared_ptr<const Tokenizer> tokenizer) {
   const std::unique_ptr<DecodeStrategy> strategy =
-      MakeStrategy(request.params, AllowedSequences::Make(request.params),
+      MakeStrategy(request.params, AllowedSequenceTrie::Make(request.params),
                    RequestText::Make(request.params, std::move(tokenizer)));
   Result result;
   for (; !strategy->done(); ++result.usage.num_steps) {

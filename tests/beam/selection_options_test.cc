@@ -40,7 +40,7 @@ TEST(MakeSelectionRuleTest, KnowsWhichOptionsReadTheHistory) {
     GenerationParams params;
     params.eos_token_id = {2};
     set(&params);
-    const auto rule = MakeSelectionRule(params);
+    const auto rule = MakeSelectionParams(params);
     EXPECT_EQ(rule->processors.needs_history(), needs_history);
   }
 }
@@ -53,7 +53,7 @@ TEST(MakeSelectionRuleTest, EveryOptionArrives) {
   params.suppress_tokens = {8, 4};
   params.eos_token_id = {5, 2};
   params.min_new_tokens = 6;
-  const auto rule = MakeSelectionRule(params);
+  const auto rule = MakeSelectionParams(params);
   const ScoreProcessors* const processors = &rule->processors;
   EXPECT_EQ(processors->repetition_penalty, 1.25f);
   EXPECT_EQ(processors->no_repeat_ngram_size, 3);

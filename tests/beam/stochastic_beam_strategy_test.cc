@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "beam/selection_options.h"
-#include "kernels/perturb/gumbel.h"
-#include "kernels/perturb/perturb.h"
+#include "kernels/gumbel_topk/gumbel.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
 #include "kernels/sample/sample.h"
 #include "tests/beam/search_alone.h"
 #include "tests/few_cases.h"
@@ -61,7 +61,8 @@ void EnumerateDraws(const LogitsModel& model, const Request& request,
   Tokens history = request.prompt_tokens;
   history.insert(history.end(), tokens.begin(), tokens.end());
   const std::vector<double> next = reference::DrawProbabilities(
-      model(history), {.params = MakeSelectionRule(request.params)->sampling});
+      model(history),
+      {.params = MakeSelectionParams(request.params)->sampling});
   for (TokenId token = 0; token < std::ssize(next); ++token) {
     if (next[token] == 0) continue;
     Tokens child = tokens;
@@ -91,10 +92,10 @@ TEST(ShiftToMaximumTest, IsTheTruncatedGumbelOfThePaper) {
   for (const double parent : {-2.0, 0.0, 1.5}) {
     for (const double maximum : {-1.0, 0.5, 2.0}) {
       for (const double below : {0.01, 0.5, 2.0, 6.0}) {
-        const double perturbed = maximum - below;
+        const double gumbel_top_k = maximum - below;
         const double expected = -std::log(
-            std::exp(-parent) - std::exp(-maximum) + std::exp(-perturbed));
-        EXPECT_NEAR(ShiftToMaximum(perturbed, maximum, parent), expected,
+            std::exp(-parent) - std::exp(-maximum) + std::exp(-gumbel_top_k));
+        EXPECT_NEAR(ShiftToMaximum(gumbel_top_k, maximum, parent), expected,
                     1e-10);
       }
     }
@@ -103,9 +104,9 @@ TEST(ShiftToMaximumTest, IsTheTruncatedGumbelOfThePaper) {
 
 TEST(ShiftToMaximumTest, KeepsTheOrderAndStaysFiniteFarBelow) {
   double last = std::numeric_limits<double>::infinity();
-  for (const double perturbed :
+  for (const double gumbel_top_k :
        {40.0, 39.999999999, 30.0, 0.0, -50.0, -900.0}) {
-    const double shifted = ShiftToMaximum(perturbed, 40.0, -3.0);
+    const double shifted = ShiftToMaximum(gumbel_top_k, 40.0, -3.0);
     EXPECT_LE(shifted, last);
     EXPECT_TRUE(std::isfinite(shifted));
     last = shifted;

@@ -144,7 +144,7 @@ TEST(InterruptTest, BatchThatWaitsForItsReaderEnds) {
   EXPECT_THAT(run.err, StartsWith("espalier: interrupted: 40 requests read, " +
                                   std::to_string(num_answers) + " answered\n"));
   EXPECT_THAT(run.err,
-              HasSubstr("\n" + Counted(num_answers, "request") + " in "));
+              HasSubstr("\n" + Pluralize(num_answers, "request") + " in "));
 }
 
 TEST(InterruptTest, GeneratePrintsEachTextWhenItsTurnComes) {

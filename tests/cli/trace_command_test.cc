@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tests/cli/program.h"
-#include "tests/trace/made_up_trace.h"
+#include "tests/trace/fake_trace.h"
 
 namespace espalier::testing {
 namespace {

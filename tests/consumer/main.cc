@@ -75,7 +75,8 @@ awaitable<absl::Status> Translate(const Translator& translator,
     const auto event = co_await stream->Next();
     if (!event.ok()) co_return event.status();
     if (!event->has_value()) break;
-    if (const auto* prefix = std::get_if<espalier::PrefixEvent>(&**event)) {
+    if (const auto* prefix =
+            std::get_if<espalier::StablePrefixEvent>(&**event)) {
       streamed += prefix->text;
     }
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "kernels/perturb/perturb.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
 
 namespace espalier::testing {
 namespace {
@@ -203,7 +203,7 @@ struct Search {
   // stochastic beams.
   double SumOf(const Candidate& candidate, size_t step) const {
     if (!perturbs || candidate.token < 0) return candidate.cum_log_prob;
-    const RandomKey key = PerturbKey(seed, candidate.beam, step);
+    const RandomKey key = GumbelKey(seed, candidate.beam, step);
     return candidate.cum_log_prob + Gumbel(key, candidate.token);
   }
 };

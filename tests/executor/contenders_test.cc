@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/perturb/perturb.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
 #include "tests/few_cases.h"
 
 namespace espalier {
@@ -21,13 +21,13 @@ namespace {
 
 using Rows = std::vector<std::vector<Candidate>>;
 
-// Rows of a group, as PerturbRow and the device answer them.
+// Rows of a group, as GumbelTopK and the device answer them.
 class AnyPerturbedRows {
  public:
   explicit AnyPerturbedRows(int seed) : random_(seed) {
-    auto rule = std::make_shared<SelectionRule>();
+    auto rule = std::make_shared<SelectionParams>();
     rule->kind = SelectionKind::kRows;
-    rule->perturbed = true;
+    rule->gumbel_top_k = true;
     rule->sampling.seed = seed;
     selection.rule = rule;
     selection.num_rows = 1 + Below(12);

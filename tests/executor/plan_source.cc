@@ -29,7 +29,7 @@ int PlanSource::AddRow(std::span<const TokenId> tokens, int num_logits) {
 
 PlanSelection& PlanSource::AddSelection(
     RequestId request, int num_rows, int num_slots,
-    std::shared_ptr<const SelectionRule> rule) {
+    std::shared_ptr<const SelectionParams> rule) {
   PlanSelection selection;
   selection.request = request;
   selection.first_logits = plan.num_logits - num_rows;

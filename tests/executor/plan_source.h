@@ -24,7 +24,7 @@ class PlanSource {
   // Asks for the last lines of the last `num_rows` rows. The caller completes
   // the selection.
   PlanSelection& AddSelection(RequestId request, int num_rows, int num_slots,
-                              std::shared_ptr<const SelectionRule> rule);
+                              std::shared_ptr<const SelectionParams> rule);
   // The next step of a group that a selection with one row set.
   void Continue(const PlanSelection& selection);
   // The rows of a selection again, each with one of `tokens` behind its own.

@@ -1,13 +1,13 @@
 // How much scratch the device's choices need: enough for a step's bounds is
 // enough for every smaller step, also where that one is chosen for by other
-// kernels. What CudaStepRunner allocates once rests on it. Needs no device.
+// kernels. What CudaGraphRunner allocates once rests on it. Needs no device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <random>
 
-#include "kernels/perturb/cuda_perturb.h"
+#include "kernels/gumbel_topk/cuda_gumbel_topk.h"
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/select/cuda_select.h"
 
@@ -114,8 +114,8 @@ TEST(CudaScratchTest, OfSamplingCoversWhatIsSmaller) {
 TEST(CudaScratchTest, OfPerturbedRowsCoversWhatIsSmaller) {
   ForManyBounds([](const Bounds& largest, const Bounds& smaller, int vocab) {
     ASSERT_GE(
-        CudaPerturbScratchBytes({.select = SelectInputs(largest, vocab)}),
-        CudaPerturbScratchBytes({.select = SelectInputs(smaller, vocab)}));
+        CudaGumbelTopKScratchBytes({.select = SelectInputs(largest, vocab)}),
+        CudaGumbelTopKScratchBytes({.select = SelectInputs(smaller, vocab)}));
   });
 }
 

@@ -26,7 +26,7 @@ class DeviceWords {
 
   void Upload() {
     auto buffer = DeviceBuffer<int>::Create(host.size());
-    auto segments = PinnedBuffer<CudaDeltaSegment>::Create(kMaxSegments);
+    auto segments = PinnedBuffer<CudaStagedWrite>::Create(kMaxSegments);
     auto payload = PinnedBuffer<int>::Create(kMaxPayload);
     ASSERT_TRUE(buffer.ok() && segments.ok() && payload.ok());
     device_ = *std::move(buffer);
@@ -69,8 +69,9 @@ class DeviceWords {
   }
   // Writes the delta to the device and waits for it.
   void ApplyDelta(CudaStepClock* clock, cudaStream_t stream) {
-    ASSERT_OK(CudaApplyDelta(segments_.data(), num_segments_, payload_.data(),
-                             device_.data(), clock, stream));
+    ASSERT_OK(CudaApplyStagedWrites(segments_.data(), num_segments_,
+                                    payload_.data(), device_.data(), clock,
+                                    stream));
     ASSERT_OK(CudaStatus(cudaStreamSynchronize(stream), "kernels"));
     num_segments_ = 0;
     num_payload_ = 0;
@@ -84,7 +85,7 @@ class DeviceWords {
 
   std::mt19937 random_{20240607};
   DeviceBuffer<int> device_;
-  PinnedBuffer<CudaDeltaSegment> segments_;
+  PinnedBuffer<CudaStagedWrite> segments_;
   PinnedBuffer<int> payload_;
   int num_segments_ = 0;
   int num_payload_ = 0;

@@ -185,7 +185,7 @@ class World {
   // `child` becomes what `parent` is, and keeps its own tail.
   void Twin(const Sequence& parent, Sequence& child) {
     if (&parent == &child) return;
-    PageRef tail = child.table.TakeTail();
+    PageRef tail = child.table.DetachTail();
     child.tokens.resize(child.table.num_tokens());
     if (!tail || tail.shared()) return;
     const int num_tail_tokens = parent.tokens.size() % pool_.page_size();
@@ -195,7 +195,7 @@ class World {
     if (num_tail_tokens == 0) return;
     MakeCopies(
         {{parent.table.pages().back().id(), tail.id(), num_tail_tokens}});
-    child.table.PutTail(std::move(tail), num_tail_tokens);
+    child.table.AttachTail(std::move(tail), num_tail_tokens);
   }
 
   PagePool pool_;

@@ -224,12 +224,12 @@ TEST(PageTableTest, TakingTheTailLeavesTheFullPages) {
   std::vector<PageCopy> copies;
   ASSERT_OK(table.Append(6, &copies));
   const std::vector<PageId> before = Ids(table);
-  const PageRef tail = table.TakeTail();
+  const PageRef tail = table.DetachTail();
   EXPECT_EQ(tail.id(), before[1]);
   EXPECT_FALSE(tail.shared());
   EXPECT_THAT(Ids(table), ElementsAre(before[0]));
   EXPECT_EQ(table.num_tokens(), 4);
-  EXPECT_FALSE(table.TakeTail());  // what is left is full
+  EXPECT_FALSE(table.DetachTail());  // what is left is full
   EXPECT_EQ(table.num_tokens(), 4);
 }
 
@@ -242,13 +242,13 @@ TEST(PageTableTest, ATwinKeepsItsOwnTailAndNothingIsAllocated) {
   ASSERT_OK(dead.Append(6, &copies));
   const std::vector<PageId> parent_pages = Ids(parent);
   const std::vector<PageId> dead_pages = Ids(dead);
-  PageRef parent_tail = parent.TakeTail();
-  PageRef dead_tail = dead.TakeTail();
+  PageRef parent_tail = parent.DetachTail();
+  PageRef dead_tail = dead.DetachTail();
 
   PageTable twin = parent.Fork(parent.num_tokens());
   dead.Clear();
-  parent.PutTail(std::move(parent_tail), 3);
-  twin.PutTail(std::move(dead_tail), 3);
+  parent.AttachTail(std::move(parent_tail), 3);
+  twin.AttachTail(std::move(dead_tail), 3);
   EXPECT_THAT(Ids(parent), ElementsAre(parent_pages[0], parent_pages[1]));
   EXPECT_THAT(Ids(twin), ElementsAre(parent_pages[0], dead_pages[1]));
   EXPECT_EQ(twin.num_tokens(), 7);
@@ -260,8 +260,8 @@ TEST(PageTableTest, ATailMayFillItsPage) {
   PagePool pool(10, 4);
   PageTable table(&pool);
   std::vector<PageCopy> copies;
-  table.PutTail(*pool.Allocate(), 4);
-  table.PutTail(*pool.Allocate(), 1);
+  table.AttachTail(*pool.Allocate(), 4);
+  table.AttachTail(*pool.Allocate(), 1);
   EXPECT_EQ(table.num_tokens(), 5);
   ASSERT_OK(table.Append(3, &copies));
   EXPECT_EQ(table.pages().size(), 2);
@@ -292,11 +292,12 @@ TEST(PageTableDeathTest, ATailIsPutAfterFullPagesAndHasOneHolder) {
   PageTable table(&pool);
   std::vector<PageCopy> copies;
   PageRef page = *pool.Allocate();
-  EXPECT_DEATH(table.PutTail(PageRef(), 1), "one holder");
-  EXPECT_DEATH(table.PutTail(PageRef(page), 1), "one holder");
-  EXPECT_DEATH(table.PutTail(*pool.Allocate(), 5), "5 tokens in a page of 4");
+  EXPECT_DEATH(table.AttachTail(PageRef(), 1), "one holder");
+  EXPECT_DEATH(table.AttachTail(PageRef(page), 1), "one holder");
+  EXPECT_DEATH(table.AttachTail(*pool.Allocate(), 5),
+               "5 tokens in a page of 4");
   ASSERT_OK(table.Append(1, &copies));
-  EXPECT_DEATH(table.PutTail(*pool.Allocate(), 1), "in the tail there is");
+  EXPECT_DEATH(table.AttachTail(*pool.Allocate(), 1), "in the tail there is");
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ TEST_F(ValidateTest, APageOfAnotherPoolIsFound) {
 
 TEST_F(ValidateTest, ATailHasAHolderAndOneOnly) {
   ASSERT_OK(second_.Append(1, &copies_));
-  const PageRef tail = second_.TakeTail();
+  const PageRef tail = second_.DetachTail();
   EXPECT_OK(Validate({&first_, &second_}, {&tail}));
   EXPECT_THAT(Validate({&first_, &second_}),
               IsInternal("page 2 counts 1 holders and has 0"));

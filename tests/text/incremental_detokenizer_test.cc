@@ -10,14 +10,14 @@
 #include "base/json.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
-#include "tests/text/made_up_model.h"
+#include "tests/text/fake_tokenizer_model.h"
 #include "tests/text/test_tokenizer.h"
 
 namespace espalier {
 namespace {
 
 using ::espalier::testing::EnFrTokenizer;
-using ::espalier::testing::MadeUpModel;
+using ::espalier::testing::FakeTokenizerModel;
 using ::espalier::testing::PieceType;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -121,8 +121,8 @@ TEST(IncrementalDetokenizerTest, PiecesMakeTheTextOfAllByteSequences) {
 }
 
 // A vocabulary of what is odd.
-MadeUpModel OddModel() {
-  MadeUpModel model;
+FakeTokenizerModel OddModel() {
+  FakeTokenizerModel model;
   model.pieces = {{"<unk>", PieceType::kUnknown},
                   {"<s>", PieceType::kControl},
                   {"\u2581"},
@@ -143,7 +143,7 @@ TEST(IncrementalDetokenizerTest, OpeningSpacesFallAsInTheWholeText) {
     for (const bool remove_extra_whitespaces : {false, true}) {
       for (const bool has_lone_space : {false, true}) {
         for (const bool has_bytes : {false, true}) {
-          MadeUpModel model = OddModel();
+          FakeTokenizerModel model = OddModel();
           model.add_dummy_prefix = add_dummy_prefix;
           model.remove_extra_whitespaces = remove_extra_whitespaces;
           if (!has_lone_space) model.pieces[2].piece = "h";
@@ -159,13 +159,13 @@ TEST(IncrementalDetokenizerTest, OpeningSpacesFallAsInTheWholeText) {
 
 TEST(IncrementalDetokenizerTest, TheUnknownSymbolIsSpeltAsTheModelSays) {
   for (const std::string surface : {"", "?", "\u2581", " x"}) {
-    MadeUpModel model = OddModel();
+    FakeTokenizerModel model = OddModel();
     model.unk_surface = surface;
     ASSERT_OK_AND_ASSIGN(const auto tokenizer, model.Load());
     EXPECT_THAT(Pieces(*tokenizer, {0}), ElementsAre(surface, ""));
     ExpectDecodeOfRandomTokens(*tokenizer, {0, 2, 3, 4}, 1000, 5);
   }
-  MadeUpModel model = OddModel();
+  FakeTokenizerModel model = OddModel();
   model.unk_surface = "\xC3";
   EXPECT_THAT(model.Load(), ::espalier::testing::StatusIs(
                                 absl::StatusCode::kInvalidArgument,
@@ -173,7 +173,7 @@ TEST(IncrementalDetokenizerTest, TheUnknownSymbolIsSpeltAsTheModelSays) {
 }
 
 TEST(IncrementalDetokenizerTest, OfTwoTokensSpeltAlikeTheSymbolWins) {
-  MadeUpModel model = OddModel();
+  FakeTokenizerModel model = OddModel();
   model.pieces.push_back({"d", PieceType::kControl});
   model.pieces.push_back({"<0x41>"});
   model.AddBytePieces();

@@ -12,7 +12,7 @@
 #include "tests/scratch_directory.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
-#include "tests/text/made_up_model.h"
+#include "tests/text/fake_tokenizer_model.h"
 #include "tests/text/test_tokenizer.h"
 #include "text/tokenizer.h"
 

@@ -10,7 +10,7 @@
 #include "tests/cli/program.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
-#include "tests/trace/made_up_trace.h"
+#include "tests/trace/fake_trace.h"
 #include "trace/trace_html.h"
 
 namespace espalier::testing {
@@ -34,9 +34,9 @@ std::string Chromium() {
     GTEST_SKIP() << "no Chromium: install it to test the page of a trace"; \
   }
 
-TraceTrees TreesOf(const std::vector<MadeUpSearch>& searches) {
+TraceTrees TreesOf(const std::vector<FakeSearch>& searches) {
   TraceTrees trees;
-  for (const MadeUpSearch& search : searches) {
+  for (const FakeSearch& search : searches) {
     for (const TraceEvent& event : MakeUpTrace(search)) {
       CHECK(trees.Add(event).ok());
     }
@@ -61,11 +61,10 @@ std::string WithSelfTest(std::string page) {
 }
 
 // What the page's self test left: "passed", or what is wrong.
-std::string SelfTest(const std::vector<MadeUpSearch>& searches) {
+std::string SelfTest(const std::vector<FakeSearch>& searches) {
   const ScratchDirectory scratch;
   const std::string page = scratch.Write(
-      "page.html",
-      WithSelfTest(RenderTraceHtml(TreesOf(searches).trees())));
+      "page.html", WithSelfTest(RenderTraceHtml(TreesOf(searches).trees())));
   const ProgramRun run = RunProgram(
       "timeout",
       {"120", Chromium(), "--headless=new", "--no-sandbox", "--disable-gpu",

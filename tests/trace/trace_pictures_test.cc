@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/status_matchers.h"
-#include "tests/trace/made_up_trace.h"
+#include "tests/trace/fake_trace.h"
 #include "trace/trace_dot.h"
 #include "trace/trace_html.h"
 #include "trace/trace_json.h"
@@ -23,15 +23,15 @@
 namespace espalier::cli {
 namespace {
 
-using ::espalier::testing::MadeUpSearch;
+using ::espalier::testing::FakeSearch;
 using ::espalier::testing::MakeUpTrace;
 using ::espalier::testing::StatusIs;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TraceTrees Trees(const std::vector<MadeUpSearch>& searches) {
+TraceTrees Trees(const std::vector<FakeSearch>& searches) {
   TraceTrees trees;
-  for (const MadeUpSearch& search : searches) {
+  for (const FakeSearch& search : searches) {
     for (const TraceEvent& event : MakeUpTrace(search)) {
       EXPECT_OK(trees.Add(event));
     }
@@ -39,8 +39,8 @@ TraceTrees Trees(const std::vector<MadeUpSearch>& searches) {
   return trees;
 }
 
-const std::vector<MadeUpSearch>& Searches() {
-  static const std::vector<MadeUpSearch> searches = {
+const std::vector<FakeSearch>& Searches() {
+  static const std::vector<FakeSearch> searches = {
       {.request = 3, .num_beams = 4, .num_steps = 8},
       {.request = 1, .num_beams = 1, .num_steps = 1},
       {.request = 9, .num_beams = 17, .num_steps = 5, .seed = 4},
@@ -57,7 +57,7 @@ int Count(const std::string& text, const std::string& part) {
 }
 
 TEST(TracePicturesTest, EveryCandidateStandsOnceInTheTree) {
-  for (const MadeUpSearch& search : Searches()) {
+  for (const FakeSearch& search : Searches()) {
     const std::vector<TraceEvent> events = MakeUpTrace(search);
     const TraceTrees trees = Trees({search});
     const std::string svg = RenderTraceSvg(trees.trees());
@@ -130,7 +130,7 @@ TEST(TracePicturesTest, PathsReadAsText) {
 }
 
 TEST(TracePicturesTest, LabelsNeverLieOverEachOther) {
-  for (const MadeUpSearch& search : Searches()) {
+  for (const FakeSearch& search : Searches()) {
     const TraceTrees trees = Trees({search});
     const TraceTree& tree = trees.trees().front();
     const TraceLayout layout = Layout(tree);

@@ -43,15 +43,15 @@ class Batch {
   }
 
   absl::Status Begin(cudaStream_t stream) const {
-    return CudaBeginStep(memory_.arrays().state, num_rows(), stream);
+    return CudaPrepareInputs(memory_.arrays().state, num_rows(), stream);
   }
   absl::Status Advance(cudaStream_t stream) const {
     const CudaReportRing ring = {headers_.data(),  counts_.data(),
                                  reported_.data(), 1,
                                  c_.num_groups,    num_candidates()};
-    return CudaAdvanceGroups(
-        memory_.arrays().state, memory_.arrays().candidates,
-        memory_.arrays().num_candidates, ring, c_.num_groups, stream);
+    return CudaUpdateBeams(memory_.arrays().state, memory_.arrays().candidates,
+                           memory_.arrays().num_candidates, ring, c_.num_groups,
+                           stream);
   }
 
  private:
@@ -93,7 +93,7 @@ class Batch {
     }
     delta.Put<int>(arrays.state.row_groups, row_groups);
     delta.Put(arrays.state.num_groups, c_.num_groups);
-    for (const CudaDeltaSegment& segment : delta.segments()) {
+    for (const CudaStagedWrite& segment : delta.segments()) {
       Check(CudaStatus(
           cudaMemcpy(memory_.words() + segment.target,
                      delta.payload().data() + segment.source,

@@ -43,7 +43,7 @@
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "batcher/engine.h"
-#include "benchmarks/device_rates.h"
+#include "benchmarks/device_roofline.h"
 #include "benchmarks/executor/cuda/decode_case.h"
 #include "executor/cuda/cuda_executor.h"
 #include "model/cuda/cuda_llama.h"
@@ -250,7 +250,7 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
   return options;
 }
 
-double LimitMs(const DecodeCase& c, const DeviceRates& rates,
+double LimitMs(const DecodeCase& c, const DeviceRoofline& rates,
                int num_generated) {
   return 1e3 * std::max(c.StepBytes(num_generated) / rates.bytes_per_s,
                         c.StepFlops(num_generated) / rates.flops_per_s);
@@ -273,7 +273,7 @@ void PrintLine(const DecodeCase& c, const Measured& m, double limit_ms,
 absl::Status Run(const Options& options) {
   ASSIGN_OR_RETURN(const CudaDevice device, CudaDevice::Open(0));
   ASSIGN_OR_RETURN(const auto torch, ReadTorch(options.torch));
-  ASSIGN_OR_RETURN(const DeviceRates rates, MeasureRates(device));
+  ASSIGN_OR_RETURN(const DeviceRoofline rates, MeasureRates(device));
   std::printf(
       "%s, bf16, reads %.2f TB/s, multiplies %.0f TFLOP/s; %d new tokens%s\n\n",
       device.name.c_str(), rates.bytes_per_s / 1e12, rates.flops_per_s / 1e12,

@@ -22,14 +22,14 @@ CudaGroup AnyBatchImage::AnyGroup(int num_slots) {
   return group;
 }
 
-SelectionRule AnyBatchImage::AnyRule() {
+SelectionParams AnyBatchImage::AnyRule() {
   constexpr SelectionKind kKinds[] = {
       SelectionKind::kBeams, SelectionKind::kRows, SelectionKind::kDraws};
-  SelectionRule rule;
+  SelectionParams rule;
   rule.kind = kKinds[Below(3)];
   const bool draws = rule.kind == SelectionKind::kDraws;
   rule.domain = draws ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
-  rule.perturbed = rule.kind == SelectionKind::kRows && Below(2) == 0;
+  rule.gumbel_top_k = rule.kind == SelectionKind::kRows && Below(2) == 0;
   rule.num_logprobs = Below(4) - 1;
   rule.sampling.seed = random_();
   if (Below(3) == 0) rule.processors.suppress_tokens = {1, 7};
@@ -65,7 +65,7 @@ AnyBatchImage::Asked AnyBatchImage::AnyAsked(int num_rows) {
 }
 
 // A chunk, or the last one of rows that are chosen for.
-void AnyBatchImage::AddPrompt(CudaBatchImage* image) {
+void AnyBatchImage::AddPrompt(CudaInputBatch* image) {
   if (Below(3) == 0) {
     image->AddPrompt(AnyTokens(1 + Below(9)), Below(20), num_slots_++);
     return;
@@ -88,16 +88,16 @@ void AnyBatchImage::AddPrompt(CudaBatchImage* image) {
   image->AddPromptLines(group, asked.view(), last_tokens, cum_log_probs);
 }
 
-void AnyBatchImage::AddKnown(CudaBatchImage* image) {
+void AnyBatchImage::AddKnown(CudaInputBatch* image) {
   const std::vector<TokenId> tokens = AnyTokens(1 + Below(5));
   const int last = image->AddPrompt(tokens, 0, num_slots_++);
   const int count = static_cast<int>(tokens.size());
-  image->AddKnownLines(last + 1 - count, AnyTokens(count), Below(4));
+  image->AddPromptLogprobRows(last + 1 - count, AnyTokens(count), Below(4));
 }
 
-CudaBatchImage AnyBatchImage::Make() {
+CudaInputBatch AnyBatchImage::Make() {
   num_slots_ = 0;
-  CudaBatchImage image(kShape);
+  CudaInputBatch image(kShape);
   for (int i = Below(4); i > 0; --i) {
     const int width = 1 + Below(5);
     image.AddBeams(AnyGroup(width), AnyAsked(width).view());

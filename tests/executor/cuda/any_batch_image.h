@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "executor/cuda/cuda_batch_image.h"
+#include "executor/cuda/cuda_input_batch.h"
 
 namespace espalier::testing {
 
@@ -19,19 +19,19 @@ class AnyBatchImage {
   static constexpr int kMaxTokens = 128;
   static constexpr int kMaxLines = 96;
   static constexpr int kMaxEdits = 4096;
-  static constexpr CudaBatchImage::Shape kShape = {.vocab_size = 40,
+  static constexpr CudaInputBatch::Shape kShape = {.vocab_size = 40,
                                                    .page_size = 4,
                                                    .max_positions = 80,
                                                    .max_edits = kMaxEdits};
 
   explicit AnyBatchImage(uint32_t seed) : random_(seed) {}
 
-  CudaBatchImage Make();
+  CudaInputBatch Make();
 
  private:
   // A request with what its spans point to.
   struct Asked {
-    SelectionRule rule;
+    SelectionParams rule;
     int num_candidates = 1;
     int num_generated = 0;
     std::vector<std::vector<TokenId>> histories = {};
@@ -54,10 +54,10 @@ class AnyBatchImage {
   int Below(int limit) { return static_cast<int>(random_() % limit); }
   std::vector<TokenId> AnyTokens(int count);
   CudaGroup AnyGroup(int num_slots);
-  SelectionRule AnyRule();
+  SelectionParams AnyRule();
   Asked AnyAsked(int num_rows);
-  void AddPrompt(CudaBatchImage* image);
-  void AddKnown(CudaBatchImage* image);
+  void AddPrompt(CudaInputBatch* image);
+  void AddKnown(CudaInputBatch* image);
 
   std::mt19937 random_;
   int num_slots_ = 0;  // of the image that is being made

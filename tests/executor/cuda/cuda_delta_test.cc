@@ -14,9 +14,9 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// What CudaApplyDelta does.
+// What CudaApplyStagedWrites does.
 void Apply(const CudaDelta& delta, std::vector<int>* words) {
-  for (const CudaDeltaSegment& segment : delta.segments()) {
+  for (const CudaStagedWrite& segment : delta.segments()) {
     for (int i = 0; i < segment.count; ++i) {
       words->at(segment.target + i) = delta.payload()[segment.source + i];
     }
@@ -57,7 +57,7 @@ TEST(CudaDeltaTest, LongArraysArriveWhole) {
 std::vector<int> ThroughPieces(const CudaDelta& delta, size_t num_segments,
                                size_t num_payload, size_t num_words,
                                int* num_pieces) {
-  std::vector<CudaDeltaSegment> segments(num_segments);
+  std::vector<CudaStagedWrite> segments(num_segments);
   std::vector<int> payload(num_payload);
   std::vector<int> words(num_words, -1);
   *num_pieces = 0;
@@ -111,7 +111,7 @@ TEST(CudaDeltaTest, PiecesThatFitABufferAreTheWhole) {
 
 TEST(MirroredArrayTest, WhatTheDeviceWroteOverIsSentAgain) {
   std::vector<int> device(8);
-  MirroredArray<int> array;
+  ShadowedArray<int> array;
   const std::vector<int> values = {1, 2, 3, 4, 5, 6};
   const std::vector<int> fewer = {1, 2};
   for (const auto& sent : {values, fewer, values}) {
@@ -121,10 +121,10 @@ TEST(MirroredArrayTest, WhatTheDeviceWroteOverIsSentAgain) {
     EXPECT_TRUE(std::equal(sent.begin(), sent.end(), device.begin()));
     if (sent.size() > fewer.size()) continue;
     std::fill(device.begin() + 4, device.end(), -1);
-    array.ForgetBehind(4);
+    array.InvalidateFrom(4);
   }
   CudaDelta again(device.data());
-  array.ForgetBehind(6);
+  array.InvalidateFrom(6);
   array.Update(values, device.data(), &again);
   EXPECT_TRUE(again.empty());
 }
@@ -132,7 +132,7 @@ TEST(MirroredArrayTest, WhatTheDeviceWroteOverIsSentAgain) {
 TEST(MirroredArrayTest, TheDeviceHasTheLastValuesAndUnchangedOnesAreNotSent) {
   std::mt19937 random(3);
   std::vector<int> device(20);
-  MirroredArray<int> array;
+  ShadowedArray<int> array;
   std::vector<int> values;
   int num_sent = 0;
   for (int i = 0; i < 500; ++i) {

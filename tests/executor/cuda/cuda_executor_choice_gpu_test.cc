@@ -27,8 +27,8 @@ namespace {
 
 constexpr TokenId kEos = 2;
 
-SelectionRule RuleOf(SelectionKind kind, int num_logprobs) {
-  SelectionRule rule;
+SelectionParams RuleOf(SelectionKind kind, int num_logprobs) {
+  SelectionParams rule;
   rule.kind = kind;
   rule.domain = kind == SelectionKind::kDraws ? ScoreDomain::kLogits
                                               : ScoreDomain::kLogProbs;
@@ -36,8 +36,8 @@ SelectionRule RuleOf(SelectionKind kind, int num_logprobs) {
   return rule;
 }
 
-std::shared_ptr<const SelectionRule> Share(SelectionRule rule) {
-  return std::make_shared<const SelectionRule>(std::move(rule));
+std::shared_ptr<const SelectionParams> Share(SelectionParams rule) {
+  return std::make_shared<const SelectionParams>(std::move(rule));
 }
 
 // How answers of two executors compare.
@@ -122,13 +122,13 @@ class CudaExecutorChoiceTest : public CudaExecutorTest {
 
   // A group of one row.
   PlanSelection& AddPrompt(PlanSource& source, int num_tokens, int num_slots,
-                           SelectionRule rule) {
+                           SelectionParams rule) {
     source.AddRow(AnyTokens(num_tokens), 1);
     return source.AddSelection(RequestId{next_request_++}, 1, num_slots,
                                Share(std::move(rule)));
   }
   PlanSelection& AddBeams(PlanSource& source, int num_tokens, int num_beams,
-                          SelectionRule rule) {
+                          SelectionParams rule) {
     PlanSelection& selection =
         AddPrompt(source, num_tokens, num_beams, std::move(rule));
     selection.num_candidates = 2 * num_beams;
@@ -136,7 +136,7 @@ class CudaExecutorChoiceTest : public CudaExecutorTest {
     return selection;
   }
   PlanSelection& AddSamples(PlanSource& source, int num_tokens, int num_samples,
-                            SelectionRule rule) {
+                            SelectionParams rule) {
     PlanSelection& selection =
         AddPrompt(source, num_tokens, num_samples, std::move(rule));
     selection.num_candidates = 1;
@@ -164,7 +164,7 @@ std::vector<PlanSelection> CudaExecutorChoiceTest::AddGroupsThatGoOn(
     PlanSource& source) {
   std::vector<PlanSelection> groups;
   groups.push_back(AddBeams(source, 7, 4, RuleOf(SelectionKind::kBeams, -1)));
-  SelectionRule rule = RuleOf(SelectionKind::kBeams, 5);
+  SelectionParams rule = RuleOf(SelectionKind::kBeams, 5);
   rule.processors.suppress_tokens = {5, 300, 262};
   groups.push_back(AddBeams(source, 16, 5, rule));
   rule = RuleOf(SelectionKind::kBeams, 0);
@@ -194,8 +194,8 @@ std::vector<PlanSelection> CudaExecutorChoiceTest::AddGroupsThatGoOn(
 // Rows that are fed again, over slots in any order.
 std::vector<PlanSelection> CudaExecutorChoiceTest::AddRows(PlanSource& source) {
   std::vector<PlanSelection> groups;
-  const auto add = [&](int num_rows, int num_tokens, const SelectionRule& rule,
-                       bool restricted) {
+  const auto add = [&](int num_rows, int num_tokens,
+                       const SelectionParams& rule, bool restricted) {
     std::vector<std::vector<TokenId>> histories;
     for (int i = 0; i < num_rows; ++i) {
       histories.push_back(AnyTokens(num_tokens));
@@ -212,7 +212,7 @@ std::vector<PlanSelection> CudaExecutorChoiceTest::AddRows(PlanSource& source) {
     groups.push_back(selection);
   };
   add(3, 9, RuleOf(SelectionKind::kRows, -1), false);
-  SelectionRule rule = RuleOf(SelectionKind::kRows, 4);
+  SelectionParams rule = RuleOf(SelectionKind::kRows, 4);
   rule.processors.suppress_tokens = {5, 6, 7};
   rule.processors.repetition_penalty = 1.4f;
   add(4, 15, rule, false);
@@ -222,7 +222,7 @@ std::vector<PlanSelection> CudaExecutorChoiceTest::AddRows(PlanSource& source) {
   rule.processors.no_repeat_ngram_size = 1;
   add(2, 30, rule, false);
   rule = RuleOf(SelectionKind::kRows, 3);
-  rule.perturbed = true;
+  rule.gumbel_top_k = true;
   rule.sampling = {.temperature = 1.3f, .top_k = 30, .seed = 11};
   add(3, 12, rule, false);
   rule.domain = ScoreDomain::kLogits;  // stochastic beams
@@ -246,7 +246,7 @@ void CudaExecutorChoiceTest::AddScorings(PlanSource& source) {
                                   .tokens = {tokens.begin() + 1, tokens.end()},
                                   .num_logprobs = 0});
   source.AddRow(tokens, 12);
-  SelectionRule rule = RuleOf(SelectionKind::kDraws, 2);
+  SelectionParams rule = RuleOf(SelectionKind::kDraws, 2);
   rule.sampling.temperature = 0.0f;
   PlanSelection& selection = source.AddSelection(RequestId{next_request_++}, 1,
                                                  1, Share(std::move(rule)));
@@ -322,7 +322,7 @@ TEST_F(CudaExecutorChoiceTest, EveryKindInOneBatchIsTheHosts) {
 
 TEST_F(CudaExecutorChoiceTest, WhereNoTokenIsPossibleThatIsSaid) {
   PlanSource source(host_->description().page_size);
-  SelectionRule rule = RuleOf(SelectionKind::kDraws, 1);
+  SelectionParams rule = RuleOf(SelectionKind::kDraws, 1);
   PlanSelection& none = AddSamples(source, 5, 3, rule);
   none.allowed = {std::span<const TokenId>()};
   const PlanSelection without = none;

@@ -84,7 +84,7 @@ class BigramOnDevice : public CudaModel {
   CudaAttentionShape attention_shape() const override {
     return {.head_dim = cache_.head_dim, .dtype = cache_.dtype};
   }
-  PageId spare_page() const override { return {description_.num_pages}; }
+  PageId null_page() const override { return {description_.num_pages}; }
   CudaMemoryParts memory() const override {
     return {{"bigrams", static_cast<int64_t>(table_.size_bytes())}};
   }

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "executor/cuda/cuda_step_runner.h"
-#include "kernels/matmul/cuda_stream_matmul.h"
+#include "executor/cuda/cuda_graph_runner.h"
+#include "kernels/matmul/cuda_skinny_matmul.h"
 #include "tests/cuda_dry_run.h"
 #include "tests/executor/cuda/fake_cuda_model.h"
 #include "tests/status_matchers.h"
@@ -40,22 +40,22 @@ class DryRunner {
     auto memory = CudaStepMemory::Create(limits, PageId{99}, 16);
     CHECK(memory.ok());
     memory_ = std::make_unique<CudaStepMemory>(*std::move(memory));
-    auto runner =
-        CudaStepRunner::Create(&model_, memory_.get(),
-                               {.max_groups = kMaxRows, .max_candidates = 2000},
-                               {}, /*max_graphs=*/0, stream_);
+    auto runner = CudaGraphRunner::Create(
+        &model_, memory_.get(),
+        {.max_groups = kMaxRows, .max_candidates = 2000}, {}, /*max_graphs=*/0,
+        stream_);
     CHECK(runner.ok());
     runner_ = *std::move(runner);
   }
 
   absl::Status Run(const CudaStep& step) {
-    const CudaResidentState& state = memory_->arrays().state;
+    const CudaBeamState& state = memory_->arrays().state;
     for (const CudaGroupMove& move : step.moves) {
       RETURN_IF_ERROR(
           CudaMoveGroup(state, move.from, move.to, move.num_slots, stream_));
     }
-    RETURN_IF_ERROR(CudaApplyDelta(nullptr, 1, nullptr, memory_->words(),
-                                   state.clock, stream_));
+    RETURN_IF_ERROR(CudaApplyStagedWrites(nullptr, 1, nullptr, memory_->words(),
+                                          state.clock, stream_));
     return runner_->Enqueue(step);
   }
 
@@ -63,7 +63,7 @@ class DryRunner {
   FakeCudaModel model_;
   cudaStream_t stream_;
   std::unique_ptr<CudaStepMemory> memory_;
-  std::unique_ptr<CudaStepRunner> runner_;
+  std::unique_ptr<CudaGraphRunner> runner_;
 };
 
 // Any step, of all kinds of choice and mixtures of them.
@@ -79,7 +79,7 @@ CudaStep AnyStep() {
   shape.num_tokens = step.only_beams
                          ? shape.num_rows
                          : std::min(kMaxTokens, shape.num_rows + upto(100));
-  shape.num_lines =
+  shape.num_logits_rows =
       step.only_beams ? shape.num_rows : std::min(kMaxRows, shape.num_tokens);
   shape.max_groups = 1 + upto(shape.num_rows - 1);
   shape.max_candidates = maybe(100);
@@ -90,7 +90,7 @@ CudaStep AnyStep() {
   shape.max_best = shape.max_asked > 0 ? maybe(5) : 0;
   shape.max_copies = maybe(shape.num_rows);
   shape.has_edits = upto(1) == 0;
-  shape.makes_edits = shape.has_edits && upto(1) == 0;
+  shape.has_device_edits = shape.has_edits && upto(1) == 0;
   shape.has_partials = upto(1) == 0;
   if (upto(9) == 0) step.moves.push_back({5, 2, 2});
   return step;
@@ -117,7 +117,7 @@ CudaStep StepOfEverything() {
   CudaStep step;
   step.shape = {.num_rows = 4,
                 .num_tokens = 9,
-                .num_lines = 4,
+                .num_logits_rows = 4,
                 .max_groups = 2,
                 .max_candidates = 8,
                 .max_group_rows = 2,
@@ -159,7 +159,7 @@ TEST(CudaLaunchOrderTest, ProductsAreDividedOnlyAmongBlocksThatExchangeSums) {
   for (const int capability : {80, 90, 100}) {
     OnThread([&] {
       const cudaStream_t stream = BeginDryRun(capability);
-      EXPECT_OK(StreamMatMul(nullptr, 4, w, CudaEpilogue::kStore, nullptr,
+      EXPECT_OK(SkinnyMatMul(nullptr, 4, w, CudaEpilogue::kStore, nullptr,
                              HopperDevice(0), stream));
       const std::vector<DryLaunch> launches = TakeDryLaunches();
       ASSERT_EQ(launches.size(), 1u);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "executor/contenders.h"
-#include "kernels/perturb/perturb.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
 #include "kernels/sample/sample.h"
 
 namespace espalier {
@@ -45,7 +45,7 @@ class FakeReport {
 
   // Writes the candidates of a group of one line or several.
   CudaAnswerPart Write(const std::vector<Candidate>& candidates, int first_rank,
-                       int num_lines = 1) {
+                       int num_logits_rows = 1) {
     const CudaAnswerPart part = {
         .group_idx = num_groups_++,
         .first_candidate = num_written_,
@@ -59,7 +59,7 @@ class FakeReport {
     std::ranges::copy(candidates,
                       candidates_.begin() + kMaxCandidates + num_written_);
     num_written_ += static_cast<int>(candidates.size());
-    num_lines_ += num_lines;
+    num_lines_ += num_logits_rows;
     return part;
   }
 
@@ -122,10 +122,10 @@ TEST(CudaReportReaderTest, GroupsAreReadAsTheyAre) {
 class AnyRows {
  public:
   explicit AnyRows(int seed) : random_(seed) {
-    auto rule = std::make_shared<SelectionRule>();
+    auto rule = std::make_shared<SelectionParams>();
     const int kind = seed % 3;
     rule->kind = SelectionKind::kRows;
-    rule->perturbed = kind < 2;
+    rule->gumbel_top_k = kind < 2;
     rule->sampling.seed = seed;
     selection.rule = rule;
     selection.num_rows = 1 + Below(9);
@@ -155,15 +155,15 @@ class AnyRows {
     std::vector<double> keys;
     AddNoise(values, selection.rule->sampling.seed, row,
              selection.num_generated, &keys);
-    const bool perturbed = selection.rule->perturbed;
+    const bool gumbel_top_k = selection.rule->gumbel_top_k;
     std::ranges::sort(values, [&](const Candidate& a, const Candidate& b) {
-      const double x = perturbed ? keys[a.token] : a.cum_log_prob;
-      const double y = perturbed ? keys[b.token] : b.cum_log_prob;
+      const double x = gumbel_top_k ? keys[a.token] : a.cum_log_prob;
+      const double y = gumbel_top_k ? keys[b.token] : b.cum_log_prob;
       return x != y ? x > y : a.token < b.token;
     });
     values.resize(selection.num_candidates);
     // Below what float32 reaches.
-    if (perturbed && Below(3) == 0) values.back().cum_log_prob = -kInfinity;
+    if (gumbel_top_k && Below(3) == 0) values.back().cum_log_prob = -kInfinity;
     return values;
   }
 
@@ -193,7 +193,7 @@ TEST(CudaReportReaderTest, OfRowsThereIsWhatCanBeTakenWithItsLogProbs) {
         log_probs.push_back(
             FakeReport::LogProbOf(candidate.token, place++, 1 + row));
         candidate.beam = row;
-        if (!selection.rule->perturbed) continue;
+        if (!selection.rule->gumbel_top_k) continue;
         candidate.cum_log_prob += selection.cum_log_probs[row];
       }
       std::erase_if(candidates, [](const Candidate& c) {

@@ -48,7 +48,7 @@ class CudaStepBuilderTest : public ::testing::Test {
   }
 
   // A prompt of three tokens before beams.
-  void AddPrompt(int request, std::shared_ptr<const SelectionRule> rule) {
+  void AddPrompt(int request, std::shared_ptr<const SelectionParams> rule) {
     const TokenId tokens[] = {5, 6, 7};
     source_.AddRow(tokens, 3);
     source_.AddSelection(RequestId{request}, 1, 2, std::move(rule))
@@ -72,11 +72,11 @@ class CudaStepBuilderTest : public ::testing::Test {
   std::unique_ptr<CudaStepBuilder> builder_;
 };
 
-std::shared_ptr<const SelectionRule> DrawnBeams() {
-  SelectionRule rule;
+std::shared_ptr<const SelectionParams> DrawnBeams() {
+  SelectionParams rule;
   rule.kind = SelectionKind::kRows;
-  rule.perturbed = true;
-  return std::make_shared<const SelectionRule>(rule);
+  rule.gumbel_top_k = true;
+  return std::make_shared<const SelectionParams>(rule);
 }
 
 // More than there are tables for rows of no group.

@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "executor/cuda/cuda_batch_image.h"
+#include "executor/cuda/cuda_input_batch.h"
 #include "executor/cuda/cuda_step_builder.h"
 #include "executor/cuda/cuda_step_limits.h"
 #include "tests/few_cases.h"
@@ -51,8 +51,8 @@ class AnyStep {
 
   const CudaStepLimits& limits() const { return limits_; }
 
-  CudaBatchImage Make() {
-    CudaBatchImage image(image_shape_);
+  CudaInputBatch Make() {
+    CudaInputBatch image(image_shape_);
     num_slots_ = 0;
     for (int i = Below(12); i > 0; --i) AddRequest(&image);
     if (Below(2) == 0) {
@@ -72,17 +72,18 @@ class AnyStep {
   }
 
   // What fits beside what is there; 0: nothing.
-  int AnyWidth(const CudaBatchImage& image) {
-    const int left = limits_.max_rows - std::max(image.num_lines(), num_slots_);
+  int AnyWidth(const CudaInputBatch& image) {
+    const int left =
+        limits_.max_rows - std::max(image.num_logits_rows(), num_slots_);
     if (left < 1) return 0;
     return 1 + Below(std::min(left, OneOf({4, 40, 130, 600})));
   }
 
   // Of `width` beams or samples; no candidates if there is no room.
-  SelectionRule AnyRule() {
-    SelectionRule rule;
+  SelectionParams AnyRule() {
+    SelectionParams rule;
     rule.kind = static_cast<SelectionKind>(Below(3));
-    rule.perturbed = rule.kind == SelectionKind::kRows && Below(2) == 0;
+    rule.gumbel_top_k = rule.kind == SelectionKind::kRows && Below(2) == 0;
     rule.num_logprobs = Below(3) == 0 ? Below(65) : -1;
     if (Below(3) == 0) rule.processors.suppress_tokens = {3, 5};
     if (Below(5) == 0) rule.processors.no_repeat_ngram_size = 2;
@@ -90,7 +91,7 @@ class AnyStep {
   }
 
   struct Asked {
-    SelectionRule rule;
+    SelectionParams rule;
     CudaGroup group;
     int num_candidates = 1;
     std::vector<int> slots = {};
@@ -105,7 +106,7 @@ class AnyStep {
   };
 
   // False if its candidates do not fit.
-  bool Ask(const CudaBatchImage& image, int width, int num_lines,
+  bool Ask(const CudaInputBatch& image, int width, int num_logits_rows,
            Asked* asked) {
     asked->rule = AnyRule();
     asked->group = GroupAt(num_slots_, width);
@@ -120,13 +121,13 @@ class AnyStep {
     }
     const int64_t count =
         asked->rule.kind == SelectionKind::kRows
-            ? int64_t{num_lines} *
+            ? int64_t{num_logits_rows} *
                   std::min(asked->num_candidates, image_shape_.vocab_size)
             : asked->num_candidates;
     return image.num_candidates + count <= limits_.max_candidates;
   }
 
-  void AddRequest(CudaBatchImage* image) {
+  void AddRequest(CudaInputBatch* image) {
     const int width = AnyWidth(*image);
     Asked asked;
     if (width == 0 || !Ask(*image, width, width, &asked)) return;
@@ -135,9 +136,9 @@ class AnyStep {
   }
 
   // One line, of which all beams or samples come.
-  void AddPrompt(CudaBatchImage* image) {
+  void AddPrompt(CudaInputBatch* image) {
     if (image->num_tokens() + 3 > limits_.max_tokens ||
-        image->num_lines() + 3 > limits_.max_rows) {
+        image->num_logits_rows() + 3 > limits_.max_rows) {
       return;
     }
     const std::vector<TokenId> tokens(3, 7);
@@ -154,7 +155,7 @@ class AnyStep {
 
   std::mt19937 random_;
   CudaStepLimits limits_;
-  CudaBatchImage::Shape image_shape_;
+  CudaInputBatch::Shape image_shape_;
   int num_slots_ = 0;
 };
 
@@ -162,9 +163,9 @@ TEST(CudaStepShapeTest, WhatKernelsIndexIsTheirsInEveryMixture) {
   int num_wide_beside_draws = 0, num_wide_perturbed = 0, num_graphs = 0;
   for (int seed = 0; seed < Cases(6000, 600); ++seed) {
     AnyStep any(seed);
-    const CudaBatchImage image = any.Make();
+    const CudaInputBatch image = any.Make();
     const CudaStepShape shape = ShapeOf(image, 0);
-    if (shape.num_lines == 0) continue;
+    if (shape.num_logits_rows == 0) continue;
     ASSERT_EQ(ScratchFault(image, shape, any.limits()), "") << "seed " << seed;
     const bool wide = shape.max_candidates > kMaxNarrowCudaSelect;
     num_wide_beside_draws += wide && shape.max_draws > 0;
@@ -181,11 +182,11 @@ TEST(CudaStepShapeTest, WhatKernelsIndexIsTheirsInEveryMixture) {
 }
 
 // Two groups of 40 and 64 beams behind 300 samples.
-CudaBatchImage WideBesideSamples() {
-  CudaBatchImage image({.vocab_size = 1500, .max_positions = 512});
-  SelectionRule draws;
+CudaInputBatch WideBesideSamples() {
+  CudaInputBatch image({.vocab_size = 1500, .max_positions = 512});
+  SelectionParams draws;
   draws.kind = SelectionKind::kDraws;
-  SelectionRule beams;
+  SelectionParams beams;
   image.AddBeams(GroupAt(0, 300), {.rule = &draws});
   image.AddBeams(GroupAt(300, 40), {.num_candidates = 80, .rule = &beams});
   image.AddBeams(GroupAt(340, 64), {.num_candidates = 128, .rule = &beams});
@@ -202,7 +203,7 @@ CudaStepLimits SmallLimits() {
 }
 
 TEST(CudaStepShapeTest, ScratchThatIsTooSmallIsSeen) {
-  const CudaBatchImage image = WideBesideSamples();
+  const CudaInputBatch image = WideBesideSamples();
   const CudaStepShape shape = ShapeOf(image, 0);
   CudaStepLimits limits = SmallLimits();
   EXPECT_EQ(ScratchFault(image, shape, limits), "");
@@ -214,20 +215,20 @@ TEST(CudaStepShapeTest, ScratchThatIsTooSmallIsSeen) {
 }
 
 TEST(CudaStepShapeTest, GroupsInOnePlaceAreSeen) {
-  CudaBatchImage image = WideBesideSamples();
+  CudaInputBatch image = WideBesideSamples();
   const CudaStepShape shape = ShapeOf(image, 0);
   image.selections[2].first_candidate -= 1;
   EXPECT_THAT(ScratchFault(image, shape, SmallLimits()),
               HasSubstr("overlaps candidates"));
-  CudaBatchImage other = WideBesideSamples();
+  CudaInputBatch other = WideBesideSamples();
   other.selections[2].first_row -= 1;
   EXPECT_THAT(ScratchFault(other, shape, SmallLimits()),
               HasSubstr("overlaps maxima"));
 }
 
 // Of four draws from the one line of a prompt, behind two samples.
-CudaBatchImage DrawsOfPrompt(const SelectionRule& draws) {
-  CudaBatchImage image({.vocab_size = 1500, .max_positions = 512});
+CudaInputBatch DrawsOfPrompt(const SelectionParams& draws) {
+  CudaInputBatch image({.vocab_size = 1500, .max_positions = 512});
   image.AddBeams(GroupAt(0, 2), {.rule = &draws});
   const std::vector<TokenId> tokens(3, 7);
   const int last = image.AddPrompt(tokens, 0, 2);
@@ -240,10 +241,10 @@ CudaBatchImage DrawsOfPrompt(const SelectionRule& draws) {
 }
 
 TEST(CudaStepShapeTest, DrawsOfOtherLinesOrIntoOtherPlacesAreSeen) {
-  SelectionRule draws;
+  SelectionParams draws;
   draws.kind = SelectionKind::kDraws;
   const auto fault = [&](size_t draw, int row, int candidate) {
-    CudaBatchImage image = DrawsOfPrompt(draws);
+    CudaInputBatch image = DrawsOfPrompt(draws);
     EXPECT_EQ(image.prompt_draws.size(), 4u);
     image.prompt_draws[draw].row += row;
     image.prompt_draws[draw].candidate += candidate;
@@ -260,8 +261,8 @@ TEST(CudaStepShapeTest, DrawsOfOtherLinesOrIntoOtherPlacesAreSeen) {
 // Sized by the groups that are selected for, as scratch once was, the entries
 // of these groups would lie behind their part.
 TEST(CudaStepShapeTest, CandidatesOfAllGroupsSizeWideSelection) {
-  const CudaBatchImage image = WideBesideSamples();
-  const CudaSelectBounds bounds = {.num_rows = image.num_lines(),
+  const CudaInputBatch image = WideBesideSamples();
+  const CudaSelectBounds bounds = {.num_rows = image.num_logits_rows(),
                                    .vocab_size = 1500,
                                    .max_groups = 3,
                                    .max_candidates = 128,

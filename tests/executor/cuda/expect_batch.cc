@@ -25,22 +25,22 @@ class ArrayExpectation {
   const ReadDevice& read_;
 };
 
-void ExpectEdits(const CudaBatchImage& image, const CudaStepArrays& arrays,
+void ExpectEdits(const CudaInputBatch& image, const CudaStepArrays& arrays,
                  const ArrayExpectation& expect) {
   if (image.has_edits()) {
-    for (int line = 0; line < image.num_lines(); ++line) {
+    for (int line = 0; line < image.num_logits_rows(); ++line) {
       if (IsMadeByTheStep(image, line)) continue;
       expect.At<CudaRowEdits>(arrays.row_edits + line, {image.row_edits[line]});
     }
     expect.At(arrays.edits, image.edits);
   }
-  if (image.makes_edits()) {
+  if (image.has_device_edits()) {
     expect.At(arrays.edit_rows, image.edit_rows);
     expect.At(arrays.edit_rules, image.edit_rules);
   }
 }
 
-void ExpectChoice(const CudaBatchImage& image, const CudaStepArrays& arrays,
+void ExpectChoice(const CudaInputBatch& image, const CudaStepArrays& arrays,
                   const ArrayExpectation& expect) {
   expect.At(arrays.select_row_groups, image.select_row_groups);
   expect.At(arrays.params, image.params);
@@ -58,20 +58,20 @@ void ExpectChoice(const CudaBatchImage& image, const CudaStepArrays& arrays,
   }
 }
 
-void ExpectLogProbs(const CudaBatchImage& image, const CudaStepArrays& arrays,
+void ExpectLogProbs(const CudaInputBatch& image, const CudaStepArrays& arrays,
                     const ArrayExpectation& expect) {
-  if (image.num_asked() == 0) return;
+  if (image.num_logprob_queries() == 0) return;
   const CudaStepLogProbs& device = arrays.log_probs;
   expect.At<CudaLogProbCounts>(device.counts, {image.log_prob_counts[0]});
   expect.At(device.asking_groups, image.asking_groups);
   expect.At(device.best_groups, image.best_groups);
   expect.At(device.best_row_groups, image.best_row_groups);
-  const std::vector<CudaAskedToken>& known = image.log_probs.known;
-  expect.At<CudaAskedToken>(device.asked + image.num_asked() - known.size(),
-                            known);
+  const std::vector<CudaLogprobQuery>& known = image.log_probs.known;
+  expect.At<CudaLogprobQuery>(
+      device.asked + image.num_logprob_queries() - known.size(), known);
 }
 
-void ExpectPrompts(const CudaBatchImage& image, const CudaResidentState& state,
+void ExpectPrompts(const CudaInputBatch& image, const CudaBeamState& state,
                    const ArrayExpectation& expect) {
   const int first = image.num_rows;
   expect.At(state.batch_tokens + first, image.prompt_tokens);
@@ -82,14 +82,14 @@ void ExpectPrompts(const CudaBatchImage& image, const CudaResidentState& state,
 
 }  // namespace
 
-bool IsMadeByTheStep(const CudaBatchImage& image, int line) {
+bool IsMadeByTheStep(const CudaInputBatch& image, int line) {
   return image.edit_rows[line].rule >= 0;
 }
 
-void ExpectBatch(const CudaBatchImage& image, const CudaStepArrays& arrays,
+void ExpectBatch(const CudaInputBatch& image, const CudaStepArrays& arrays,
                  const ReadDevice& read) {
   const ArrayExpectation expect(read);
-  const CudaResidentState& state = arrays.state;
+  const CudaBeamState& state = arrays.state;
   expect.At(state.num_groups, std::vector{image.num_groups()});
   expect.At(state.groups, image.groups);
   expect.At(state.selections, image.selections);
@@ -102,7 +102,7 @@ void ExpectBatch(const CudaBatchImage& image, const CudaStepArrays& arrays,
   ExpectPrompts(image, state, expect);
 }
 
-bool ExpectWork(const CudaBatchImage& image, const CudaStepArrays& arrays,
+bool ExpectWork(const CudaInputBatch& image, const CudaStepArrays& arrays,
                 const CudaAttentionShape& shape, const CudaStepLimits& limits,
                 const CudaDevice& device, const ReadDevice& read) {
   const CudaAttentionWork work = PlanCudaAttention(

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <functional>
 
-#include "executor/cuda/cuda_batch_image.h"
+#include "executor/cuda/cuda_input_batch.h"
 #include "executor/cuda/cuda_step_memory.h"
 
 namespace espalier::testing {
@@ -17,15 +17,15 @@ using ReadDevice =
     std::function<void(const void* from, void* to, size_t bytes)>;
 
 // Whether the step makes the edits of that line.
-bool IsMadeByTheStep(const CudaBatchImage& image, int line);
+bool IsMadeByTheStep(const CudaInputBatch& image, int line);
 
 // What is the device's to compute, or not read, is not compared.
-void ExpectBatch(const CudaBatchImage& image, const CudaStepArrays& arrays,
+void ExpectBatch(const CudaInputBatch& image, const CudaStepArrays& arrays,
                  const ReadDevice& read);
 
 // That the work list is the one for the image; returns whether some query of
 // it has partial results.
-bool ExpectWork(const CudaBatchImage& image, const CudaStepArrays& arrays,
+bool ExpectWork(const CudaInputBatch& image, const CudaStepArrays& arrays,
                 const CudaAttentionShape& shape, const CudaStepLimits& limits,
                 const CudaDevice& device, const ReadDevice& read);
 

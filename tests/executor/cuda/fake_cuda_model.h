@@ -25,7 +25,7 @@ class FakeCudaModel : public CudaModel {
   CudaAttentionShape attention_shape() const override {
     return {.num_heads = 4, .num_kv_heads = 2, .head_dim = 64};
   }
-  PageId spare_page() const override { return {99}; }
+  PageId null_page() const override { return {99}; }
   CudaMemoryParts memory() const override { return {{"fake weights", 7}}; }
   absl::Status Enqueue(const CudaBatch& batch, float* logits,
                        cudaStream_t stream) override;

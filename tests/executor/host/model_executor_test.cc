@@ -246,9 +246,9 @@ TEST(ModelExecutorTest, RunningAheadAGroupGoesOnUntilAPlanOfItsFails) {
   selection.num_candidates = 1;
   selection.cum_log_probs = {0};
   selection.slots = {0};
-  SelectionRule rule;
+  SelectionParams rule;
   rule.processors.suppress_tokens = {0, 1, 2, 3};
-  selection.rule = std::make_shared<const SelectionRule>(rule);
+  selection.rule = std::make_shared<const SelectionParams>(rule);
   prompt.selections = {selection};
   StepPlan next;
   next.continuations.push_back({.request = RequestId{5},
@@ -283,7 +283,7 @@ TEST(SelectAllTest, EveryGroupGetsWhatItsRowsAloneWouldGive) {
     selection.first_logits = plan.num_logits;
     selection.num_rows = 1 + i % 4;
     selection.num_candidates = 2 * selection.num_rows;
-    SelectionRule rule;
+    SelectionParams rule;
     if (i == 4) rule.domain = ScoreDomain::kLogits;
     selection.num_generated = i;
     for (int row = 0; row < selection.num_rows; ++row) {
@@ -296,7 +296,7 @@ TEST(SelectAllTest, EveryGroupGetsWhatItsRowsAloneWouldGive) {
     } else {
       selection.histories.clear();
     }
-    selection.rule = std::make_shared<const SelectionRule>(rule);
+    selection.rule = std::make_shared<const SelectionParams>(rule);
     plan.num_logits += selection.num_rows;
     plan.selections.push_back(selection);
   }

@@ -225,7 +225,7 @@ class Batch {
   const CudaAttentionShape shape_;
   Cache cache_;
   std::vector<CudaAttentionRow> rows_;
-  std::vector<CudaSharedRun> runs_;
+  std::vector<CudaSharedPrefix> runs_;
   std::vector<int> positions_;
   std::vector<int> table_of_query_;
   std::vector<std::vector<int>> tables_;

@@ -12,12 +12,12 @@ namespace {
 
 struct Asked {
   std::vector<CudaAttentionRow> rows;
-  std::vector<CudaSharedRun> runs;
+  std::vector<CudaSharedPrefix> runs;
   int num_queries = 0;
 
   int TotalRunQueries() const {
     int sum = 0;
-    for (const CudaSharedRun& run : runs) sum += run.num_queries;
+    for (const CudaSharedPrefix& run : runs) sum += run.num_queries;
     return sum;
   }
 };
@@ -113,7 +113,7 @@ std::vector<int> TablesAsked(const Asked& asked, int query, int size) {
 // The same table, or one of a run that covers query and position.
 bool MaySubstitute(const Asked& asked, int query, int position, int table) {
   return std::any_of(asked.runs.begin(), asked.runs.end(),
-                     [&](const CudaSharedRun& run) {
+                     [&](const CudaSharedPrefix& run) {
                        return run.table == table && query >= run.first_query &&
                               query < run.first_query + run.num_queries &&
                               position >= run.kv_begin && position < run.kv_end;

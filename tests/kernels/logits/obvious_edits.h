@@ -61,8 +61,8 @@ inline void BanRepeatedNGrams(std::span<const TokenId> history, size_t n,
 }
 
 // Whether the next token could complete `word`.
-inline bool IsDue(std::span<const TokenId> word,
-                  std::span<const TokenId> history) {
+inline bool CompletesBadWord(std::span<const TokenId> word,
+                             std::span<const TokenId> history) {
   if (word.size() == 1) return true;
   if (word.size() > history.size()) return false;
   const auto prefix = word.first(word.size() - 1);
@@ -76,7 +76,7 @@ inline void BanBadWords(const ScoreProcessors& processors,
   for (const std::vector<TokenId>& word : processors.bad_words) {
     const bool is_eos =
         word.size() == 1 && std::ranges::find(eos, word[0]) != eos.end();
-    if (is_eos || !IsDue(word, history)) continue;
+    if (is_eos || !CompletesBadWord(word, history)) continue;
     edits.push_back({.token = word.back(), .banned = true});
   }
 }
@@ -146,18 +146,18 @@ inline RowEdits ObviousEdits(const ScoreProcessors& processors,
   MergeByToken(vocab_size, edits);
   if (processors.allowed_tokens.has_value()) {
     edits = Restrict(edits, *processors.allowed_tokens, vocab_size);
-    row.only_edited = true;
+    row.is_allow_list = true;
   }
   if (allowed != nullptr) {
     // Where both restrict, what the processors do not allow is not there.
-    if (row.only_edited) {
+    if (row.is_allow_list) {
       std::erase_if(edits, [&](const TokenEdit& edit) {
         return !std::ranges::binary_search(*allowed, edit.token);
       });
     } else {
       edits = Restrict(edits, *allowed, vocab_size);
     }
-    row.only_edited = true;
+    row.is_allow_list = true;
   }
   return row;
 }

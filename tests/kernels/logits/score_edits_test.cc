@@ -93,7 +93,7 @@ TEST(ScoreEditsTest, AnyRowOfAnyRequestHasTheObviousEdits) {
                        .allowed = restricts ? &allowed : nullptr},
                       &storage);
       ASSERT_TRUE(std::ranges::equal(view.edits, expected.edits)) << seed;
-      ASSERT_EQ(view.only_edited, expected.only_edited) << seed;
+      ASSERT_EQ(view.is_allow_list, expected.is_allow_list) << seed;
     }
     const int num_generated = any.Below(9);
     const RowEdits common =

@@ -169,15 +169,15 @@ TEST(ScoreProcessorsTest, WhatIsNotAllowedHasNoEdit) {
   const std::span<const TokenId> allowed = sequences;
   const RowEdits by_sequences =
       CollectEdits(processors, {}, 0, kVocabSize, &allowed);
-  EXPECT_TRUE(by_sequences.only_edited);
+  EXPECT_TRUE(by_sequences.is_allow_list);
   EXPECT_THAT(by_sequences.edits, ElementsAre(Banned(5), TokenEdit{8}));
   processors.allowed_tokens = {2, 5, kVocabSize};
   const RowEdits by_tokens = CollectEdits(processors, {}, 0, kVocabSize);
-  EXPECT_TRUE(by_tokens.only_edited);
+  EXPECT_TRUE(by_tokens.is_allow_list);
   EXPECT_THAT(by_tokens.edits, ElementsAre(TokenEdit{2}, Banned(5)));
   const RowEdits by_both =
       CollectEdits(processors, {}, 0, kVocabSize, &allowed);
-  EXPECT_TRUE(by_both.only_edited);
+  EXPECT_TRUE(by_both.is_allow_list);
   EXPECT_THAT(by_both.edits, ElementsAre(Banned(5)));
 }
 

@@ -23,7 +23,7 @@ using testing::ToBFloat16;
 using testing::Upload;
 
 std::vector<CudaTokenScore> Score(const std::vector<std::vector<float>>& lines,
-                                  const std::vector<CudaAskedToken>& asked,
+                                  const std::vector<CudaLogprobQuery>& asked,
                                   DType dtype) {
   std::vector<float> logits;
   std::vector<uint16_t> narrow;
@@ -33,10 +33,11 @@ std::vector<CudaTokenScore> Score(const std::vector<std::vector<float>>& lines,
   for (const float x : logits) narrow.push_back(ToBFloat16(x));
   const auto wide_logits = Upload(logits);
   const auto narrow_logits = Upload(narrow);
-  std::vector<CudaAskedToken> bound = asked;
+  std::vector<CudaLogprobQuery> bound = asked;
   bound.push_back({0, 0});  // beyond the count
   const auto device_asked = Upload(bound);
-  const auto num_asked = Upload(std::vector{static_cast<int>(asked.size())});
+  const auto num_logprob_queries =
+      Upload(std::vector{static_cast<int>(asked.size())});
   const auto scores =
       Upload(std::vector<CudaTokenScore>(bound.size(), {kNan, -1}));
   const CudaLogProbsInputs in = {
@@ -46,7 +47,7 @@ std::vector<CudaTokenScore> Score(const std::vector<std::vector<float>>& lines,
       .logits = dtype == DType::kFloat32
                     ? static_cast<const void*>(wide_logits.data())
                     : narrow_logits.data(),
-      .num_asked = num_asked.data(),
+      .num_logprob_queries = num_logprob_queries.data(),
       .asked = device_asked.data()};
   const auto stream = CudaStream::Create();
   EXPECT_TRUE(stream.ok());
@@ -73,7 +74,7 @@ TEST_P(CudaLogProbsTest, EqualsTheDefinition) {
       SCOPED_TRACE(std::string(kind) + " lines of " + std::to_string(size));
       std::vector<std::vector<float>> lines(3, Row(kind, size));
       std::ranges::rotate(lines[1], lines[1].begin() + size / 3);
-      std::vector<CudaAskedToken> asked;
+      std::vector<CudaLogprobQuery> asked;
       for (int i = 0; i < 12; ++i) {
         asked.push_back({2 - i % 3, (i * 7919 + i % 2) % size});
       }
@@ -102,7 +103,7 @@ TEST_P(CudaLogProbsTest, HasTheBitsOfSelection) {
   for (const int size : {17, 5000, 140000}) {
     const std::vector<float> line = Row("normal", size);
     const auto best = testing::SelectOnDevice({{{{line}}, 5}}, GetParam());
-    std::vector<CudaAskedToken> asked;
+    std::vector<CudaLogprobQuery> asked;
     for (const Candidate& c : best[0]) asked.push_back({0, c.token});
     const auto found = Score({line}, asked, GetParam());
     for (size_t i = 0; i < asked.size(); ++i) {

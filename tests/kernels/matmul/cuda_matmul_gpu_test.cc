@@ -137,7 +137,7 @@ TEST_F(CudaMatMulGpuTest, PartsOfLongSumsMeet) {
   }
 }
 
-// What AddLater has added and what it has left to add are the product, for
+// What RunSplitK has added and what it has left to add are the product, for
 // shapes of one part and of several.
 TEST_F(CudaMatMulGpuTest, WhatIsAddedLaterMakesTheProduct) {
   int most = 0;
@@ -154,9 +154,9 @@ TEST_F(CudaMatMulGpuTest, WhatIsAddedLaterMakesTheProduct) {
       DeviceBuffer<std::byte> residual;
       const auto add_later = [&] {
         residual = Upload(before.bytes);
-        return matmul_->AddLater(c.device_x.data(), n, c.matrix,
-                                 reinterpret_cast<float*>(residual.data()),
-                                 stream_.get());
+        return matmul_->RunSplitK(c.device_x.data(), n, c.matrix,
+                                  reinterpret_cast<float*>(residual.data()),
+                                  stream_.get());
       };
       auto left = add_later();
       ASSERT_TRUE(left.ok()) << left.status();
@@ -188,7 +188,7 @@ TEST_F(CudaMatMulGpuTest, NothingOldInScratchReachesGatesAndUps) {
   const Case divided(300, wide);
   const DeviceBuffer<std::byte> residual =
       Upload(std::vector<std::byte>(size_t{4} * 300 * 768));
-  const auto left = matmul_->AddLater(
+  const auto left = matmul_->RunSplitK(
       divided.device_x.data(), 300, divided.matrix,
       reinterpret_cast<float*>(residual.data()), stream_.get());
   ASSERT_TRUE(left.ok()) << left.status();

@@ -154,7 +154,7 @@ class Batch {
     rule.frequency_penalty = processors.frequency_penalty;
     rule.presence_penalty = processors.presence_penalty;
     rule.no_repeat_ngram_size = processors.no_repeat_ngram_size;
-    rule.only_edited = common.only_edited ? 1 : 0;
+    rule.is_allow_list = common.is_allow_list ? 1 : 0;
     return rule;
   }
 
@@ -172,7 +172,7 @@ class Batch {
       if (!row.is_dead) {
         list = CollectEdits(row.processors, row.history, row.num_generated,
                             vocab_size_);
-        EXPECT_EQ(made.only_edited, list.only_edited);
+        EXPECT_EQ(made.is_allow_list, list.is_allow_list);
       }
       EXPECT_EQ(made.begin, edit_rows_[r].begin);
       EXPECT_EQ(made.end - made.begin, std::ssize(list.edits));

@@ -51,7 +51,7 @@ class MoveGroupTest : public ::testing::TestWithParam<Move> {
     stream_ = *std::move(stream);
   }
 
-  CudaResidentState State() const {
+  CudaBeamState State() const {
     return {.tokens = words_.At<int>(arrays_[0]),
             .cum_log_probs = words_.At<float>(arrays_[1]),
             .slots = words_.At<int>(arrays_[kSlots]),
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(
         Move{5000, 512, 5000, 0}));
 
 TEST(MoveGroupErrorsTest, OnlyDownAndWithinTheSlots) {
-  CudaResidentState state;
+  CudaBeamState state;
   state.table_stride = 1;
   for (const auto& [from, to, num_slots] :
        {std::array{3, 3, 2}, std::array{3, 4, 2}, std::array{3, -1, 2},

@@ -375,7 +375,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     if (step_ == GetParam().num_steps / 2) MoveGroups();
     PutTails();
     ApplyDelta();
-    ASSERT_OK(CudaBeginStep(state_, padded_rows(), stream_.get()));
+    ASSERT_OK(CudaPrepareInputs(state_, padded_rows(), stream_.get()));
     Wait();
     words_.Download();
     std::vector<Move> copies;
@@ -389,9 +389,9 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     }
     UploadCandidates(candidates);
     ApplyDelta();
-    ASSERT_OK(CudaAdvanceGroups(
-        state_, words_.At<Candidate>(candidates_), words_.At<int>(counts_),
-        reports_, static_cast<int>(groups_.size()), stream_.get()));
+    ASSERT_OK(CudaUpdateBeams(state_, words_.At<Candidate>(candidates_),
+                              words_.At<int>(counts_), reports_,
+                              static_cast<int>(groups_.size()), stream_.get()));
     Wait();
     words_.Download();
     ExpectReport(candidates);
@@ -423,7 +423,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
   int num_groups_at_, groups_at_, selections_, row_groups_, eos_;
   int batch_tokens_, batch_positions_, logits_tokens_, batch_cums_;
   int copies_, num_copies_, clock_, scratch_, candidates_, counts_;
-  CudaResidentState state_;
+  CudaBeamState state_;
   CudaReportRing reports_;
   PinnedBuffer<CudaReportRing::Header> headers_;
   PinnedBuffer<int> reported_counts_;

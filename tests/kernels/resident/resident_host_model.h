@@ -66,7 +66,7 @@ inline void Advance(HostGroup& group,
   group.tokens.assign(num_slots, 0);
   group.cums.assign(num_slots, kNoBeam);
   const std::vector<uint32_t> drew = group.samples;
-  std::fill(group.samples.begin(), group.samples.end(), kNobodyDraws);
+  std::fill(group.samples.begin(), group.samples.end(), kNoSample);
   for (size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& candidate = candidates[i];
     const bool is_eos =

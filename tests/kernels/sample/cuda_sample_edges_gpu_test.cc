@@ -52,7 +52,7 @@ void ExpectEqualsTheTwin(const std::vector<float>& logits,
   for (const SamplingParams& params : SomeParams()) {
     rows.push_back(RowOf(logits, params, edits));
     rows.push_back(rows.back());
-    rows.back().options.only_edited = true;
+    rows.back().options.is_allow_list = true;
   }
   for (const DType dtype : {kF32, DType::kBFloat16}) {
     ASSERT_NO_FATAL_FAILURE(ExpectEqualsTheTwin(rows, dtype));
@@ -159,7 +159,7 @@ TEST(CudaSampleEdgesTest, ADrawDoesNotDependOnHowItsRowIsSpread) {
       for (float& x : rows[i].logits) x *= 1 + 0.05f * static_cast<float>(i);
     }
     for (SampledRow& row : rows) row.num_draws = 1;
-    rows[1].options.only_edited = rows[5].options.only_edited = true;
+    rows[1].options.is_allow_list = rows[5].options.is_allow_list = true;
     for (const DType dtype : {kF32, DType::kBFloat16}) {
       const auto without = DrawOnDevice(rows, dtype, 0, kNoClusters);
       EXPECT_EQ(DrawOnDevice(rows, dtype), without);

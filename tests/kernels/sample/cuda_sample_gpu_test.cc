@@ -66,7 +66,7 @@ std::vector<SampledRow> Rows(const std::string& kind, int size) {
       if (form > 0) {
         row.edits = SomeEdits(logits, 80, static_cast<int>(seed));
         row.options.repetition_penalty = 1.3f;
-        row.options.only_edited = form == 2;
+        row.options.is_allow_list = form == 2;
       }
       rows.push_back(std::move(row));
     }

@@ -61,7 +61,7 @@ inline std::vector<testing::Candidates> DrawOnDevice(
     edits.insert(edits.end(), row.edits.begin(), row.edits.end());
     row_edits.push_back({begin, static_cast<int>(edits.size()),
                          row.options.repetition_penalty,
-                         row.options.only_edited});
+                         row.options.is_allow_list});
     cum.push_back(row.cum_log_prob);
     // A row that nobody draws from has none.
     row_params.push_back(row.num_draws > 0 ? static_cast<int>(params.size())

@@ -92,7 +92,7 @@ TEST_P(MassSearchTest, FindsWhatSortingFinds) {
         if (total == 0) continue;
         for (const double share : {1e-9, 0.01, 0.3, 0.5, 0.9, 0.999, 1.0}) {
           const double bound = share * total;
-          const Cut cut = FindCut(tokens.blocks, rule, {}, bound, total);
+          const Cut cut = FindThreshold(tokens.blocks, rule, {}, bound, total);
           const float expected = SortedOracle(tokens, rule, bound);
           // A key between two tokens' does as well.
           for (size_t b = 0; b < tokens.blocks.size(); ++b) {
@@ -145,12 +145,13 @@ TEST_P(MassSearchTest, WeightsOfARuleGiveWhatStoredWeightsGive) {
         }
         for (const double share : {0.01, 0.2, 0.3, 0.5, 0.9, 0.999}) {
           const double bound = share * total;
-          const Cut cut = FindCut(told.blocks, rule, weight_rule, bound, total);
+          const Cut cut =
+              FindThreshold(told.blocks, rule, weight_rule, bound, total);
           const double slack = 2e-6 * total;
           const Cut more =
-              FindCut(stored.blocks, rule, {}, bound + slack, total);
-          const Cut less = FindCut(stored.blocks, rule, {},
-                                   std::max(bound - slack, 1e-30), total);
+              FindThreshold(stored.blocks, rule, {}, bound + slack, total);
+          const Cut less = FindThreshold(stored.blocks, rule, {},
+                                         std::max(bound - slack, 1e-30), total);
           EXPECT_GE(cut.key, more.key) << kind << " " << share;
           EXPECT_LE(cut.key, less.key) << kind << " " << share;
           for (int b = 0; b < kBlocks; ++b) {
@@ -203,8 +204,8 @@ TEST_P(MassSearchTest, TheMomentBecomesThatOfWhatStays) {
         const double whole = MomentFrom(values, weight_rule, rule.low);
         for (const double share : {0.01, 0.2, 0.3, 0.5, 0.9, 0.999}) {
           double moment = whole;
-          const Cut cut =
-              FindCut(blocks, rule, weight_rule, share * total, total, &moment);
+          const Cut cut = FindThreshold(blocks, rule, weight_rule,
+                                        share * total, total, &moment);
           const float low = std::max(cut.key, rule.low);
           EXPECT_NEAR(moment, MomentFrom(values, weight_rule, low),
                       2e-6 * std::abs(whole))

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/perturb/gumbel.h"
+#include "kernels/gumbel_topk/gumbel.h"
 #include "tests/p_value.h"
 
 namespace espalier {

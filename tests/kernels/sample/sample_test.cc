@@ -75,7 +75,7 @@ RandomCase DrawRandomCase(std::mt19937& random) {
       .sample = static_cast<uint32_t>(random() % 10),
       .position = static_cast<uint32_t>(random() % 1000),
       .repetition_penalty = 1.3f,
-      .only_edited = random() % 10 == 0};
+      .is_allow_list = random() % 10 == 0};
   // Distances that differ by less than the rounding of a float32 may change
   // places, and here all do.
   if (c.kind == "near ties") c.options.params.typical_p = 1;
@@ -212,8 +212,9 @@ TEST_P(SampleTest, ARowWithoutAPossibleTokenHasNone) {
       EXPECT_EQ(DrawRow(nothing, {.params = params}).token, kNoToken);
       EXPECT_EQ(DrawRow(logits, {.params = params, .edits = bans}).token,
                 kNoToken);
-      EXPECT_EQ(DrawRow(logits, {.params = params, .only_edited = true}).token,
-                kNoToken);
+      EXPECT_EQ(
+          DrawRow(logits, {.params = params, .is_allow_list = true}).token,
+          kNoToken);
     }
   }
 }
@@ -252,7 +253,7 @@ TEST_P(SampleTest, OnlyEditedTokensComeOutWhereOthersAreBanned) {
       {.token = 5}, {.token = 1700, .bias = 9}, {.token = 2999, .bias = 9}};
   for (uint32_t i = 0; i < 200; ++i) {
     const TokenId token =
-        DrawRow(logits, {.position = i, .edits = edits, .only_edited = true})
+        DrawRow(logits, {.position = i, .edits = edits, .is_allow_list = true})
             .token;
     EXPECT_TRUE(token == 5 || token == 1700 || token == 2999) << token;
   }

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/gumbel_topk/gumbel_topk.h"
 #include "kernels/logits/score_processors.h"
-#include "kernels/perturb/perturb.h"
 #include "kernels/sample/sample.h"
 #include "tests/kernels/row_cases.h"
 #include "tests/p_value.h"
@@ -51,7 +51,7 @@ inline DrawOptions OptionsOf(const DrawCase& c, const RowEdits& edits) {
   return {.params = c.params,
           .repetition_penalty = c.processors.repetition_penalty,
           .edits = edits.edits,
-          .only_edited = edits.only_edited};
+          .is_allow_list = edits.is_allow_list};
 }
 
 inline Sampler RealSampler() {
@@ -66,7 +66,7 @@ inline Sampler RealSampler() {
           },
       .noise =
           [](uint64_t seed, uint32_t rank, uint32_t position, TokenId token) {
-            return Gumbel(PerturbKey(seed, rank, position), token);
+            return Gumbel(GumbelKey(seed, rank, position), token);
           }};
 }
 

@@ -58,7 +58,7 @@ Sampler SharedPurposes() {
   Sampler sampler = RealSampler();
   sampler.noise = [](uint64_t seed, uint32_t rank, uint32_t position,
                      TokenId token) {
-    RandomKey key = PerturbKey(seed, rank, position);
+    RandomKey key = GumbelKey(seed, rank, position);
     key.purpose = RandomPurpose::kDraw;
     return Gumbel(key, token);
   };

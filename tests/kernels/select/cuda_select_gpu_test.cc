@@ -116,9 +116,9 @@ std::vector<TestGroup> NarrowGroups(const std::string& kind, int size) {
   groups.push_back(MakeGroup(kind, size, 3, 16, kLogProbs, 40, 1.3f));
   groups.push_back(MakeGroup(kind, size, 1, 16, kLogits, 300, 1.3f));
   groups.push_back(MakeGroup(kind, size, 2, 5, kLogits, 20, 0.5f));
-  groups[7].rows[0].only_edited = groups[7].rows[1].only_edited = true;
-  groups[8].rows[0].only_edited = true;
-  groups[9].rows[0].only_edited = groups[9].rows[1].only_edited = true;
+  groups[7].rows[0].is_allow_list = groups[7].rows[1].is_allow_list = true;
+  groups[8].rows[0].is_allow_list = true;
+  groups[9].rows[0].is_allow_list = groups[9].rows[1].is_allow_list = true;
   groups[9].rows[1].edits.clear();
   groups[0].rows[1].cum_log_prob = -kInf;
   groups[3].rows[2].cum_log_prob = kNan;
@@ -247,7 +247,7 @@ TEST_P(CudaSelectTest, ARowIsTheSameInAClusterAndWithout) {
 
 // The same rows, which offer their edited tokens alone.
 TestGroup OnlyEdited(TestGroup group) {
-  for (TestRow& row : group.rows) row.only_edited = true;
+  for (TestRow& row : group.rows) row.is_allow_list = true;
   return group;
 }
 

@@ -27,8 +27,8 @@ CudaSelectInputs Inputs(int vocab_size, int max_groups, int max_group_rows) {
 }
 
 int Same(int vocab_size, int max_groups, int max_group_rows) {
-  return SameCudaSelectRows(Inputs(vocab_size, max_groups, max_group_rows),
-                            kH200);
+  return CudaSelectRowBucket(Inputs(vocab_size, max_groups, max_group_rows),
+                             kH200);
 }
 
 TEST(CudaSelectRowsTest, BoundsAreAlikeInAFewRunsAndTheirLastStandsForEach) {
@@ -72,11 +72,11 @@ TEST(CudaSelectRowsTest, WhereNoClusterPaysAllBoundsAreAlike) {
   CudaSelectInputs inputs = Inputs(32000, 1, 2);
   const CudaRowEdits edits;
   inputs.row_edits = &edits;
-  EXPECT_EQ(SameCudaSelectRows(inputs, kH200), 64);
+  EXPECT_EQ(CudaSelectRowBucket(inputs, kH200), 64);
   inputs = Inputs(32000, 1, 2);
   inputs.max_candidates = kMaxNarrowCudaSelect + 1;
-  EXPECT_EQ(SameCudaSelectRows(inputs, kH200), 64);
-  EXPECT_EQ(SameCudaSelectRows(Inputs(32000, 1, 2), kA100), 64);
+  EXPECT_EQ(CudaSelectRowBucket(inputs, kH200), 64);
+  EXPECT_EQ(CudaSelectRowBucket(Inputs(32000, 1, 2), kA100), 64);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ struct TestRow {
   float cum_log_prob = 0;
   float repetition_penalty = 1;
   std::vector<TokenEdit> edits = {};
-  bool only_edited = false;
+  bool is_allow_list = false;
 };
 
 struct TestGroup {
@@ -125,8 +125,8 @@ class DeviceBatch {
     const int begin = static_cast<int>(edits_.size());
     edits_.insert(edits_.end(), row.edits.begin(), row.edits.end());
     row_edits_.push_back({begin, static_cast<int>(edits_.size()),
-                          row.repetition_penalty, row.only_edited});
-    has_edits_ |= row.only_edited || !row.edits.empty();
+                          row.repetition_penalty, row.is_allow_list});
+    has_edits_ |= row.is_allow_list || !row.edits.empty();
   }
 
   void AddGroup(const TestGroup& group, bool spread) {
@@ -221,7 +221,7 @@ inline Scores SelectRowGiven(const std::vector<float>& clean,
   const bool by_log_prob = group.domain == ScoreDomain::kLogProbs;
   Scores tokens;
   for (TokenId t = 0; t < std::ssize(clean); ++t) {
-    tokens.push_back({t, row.only_edited ? -kInf : clean[t]});
+    tokens.push_back({t, row.is_allow_list ? -kInf : clean[t]});
   }
   Scores edited;
   for (const TokenEdit& edit : row.edits) {

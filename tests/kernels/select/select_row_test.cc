@@ -54,7 +54,7 @@ struct TestRow {
 std::vector<float> Reported(const TestRow& row, const RowOptions& options) {
   if (options.domain == ScoreDomain::kLogits) return row.log_probs;
   std::vector<float> log_probs = row.log_probs;
-  if (options.only_edited) std::ranges::fill(log_probs, -kInf);
+  if (options.is_allow_list) std::ranges::fill(log_probs, -kInf);
   for (const TokenEdit& edit : options.edits) {
     float& l = log_probs[edit.token];
     l = edit.banned ? -kInf
@@ -179,12 +179,12 @@ TEST_P(SelectRowEditsTest, EditedRowsEqualTheTwin) {
             SCOPED_TRACE(::testing::Message()
                          << kind << " row of " << size << ", penalty "
                          << penalty << ", best " << count);
-            for (const bool only_edited : {false, true}) {
+            for (const bool is_allow_list : {false, true}) {
               ExpectAgreement(row, {.domain = domain,
                                     .num_candidates = count,
                                     .repetition_penalty = penalty,
                                     .edits = edits,
-                                    .only_edited = only_edited});
+                                    .is_allow_list = is_allow_list});
             }
           }
         }

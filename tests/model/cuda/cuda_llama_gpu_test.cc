@@ -306,7 +306,7 @@ TEST(CudaLlamaTest, TheDescriptionIsWhatConfigsAndOptionsSay) {
   // Two layers of keys and values, 8 tokens of 2 heads of 16 numbers.
   const int num_pages = (8 << 20) / (2 * 2 * 8 * 2 * 16 * 2);
   EXPECT_EQ(description.num_pages, num_pages - 1);
-  EXPECT_EQ(model->llama().spare_page(), PageId{num_pages - 1});
+  EXPECT_EQ(model->llama().null_page(), PageId{num_pages - 1});
   EXPECT_EQ(model->llama().cache().num_pages, num_pages);
 }
 

@@ -21,7 +21,7 @@ int CommonPages(const StepPlan& plan, int a, int b, int page_size) {
 
 struct AttentionTask {
   std::vector<CudaAttentionRow> rows;
-  std::vector<CudaSharedRun> runs;
+  std::vector<CudaSharedPrefix> runs;
 };
 
 AttentionTask TaskOf(const StepPlan& plan) {

@@ -1,0 +1,24 @@
+// Which name was meant where somebody gave one that there is not.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace espalier {
+
+// A name as names are compared: in lower case, without dashes in front, "-"
+// for "_".
+std::string NormalizeName(std::string_view name);
+
+// Of `names` the one that `word` was probably meant to be: a few letters differ
+// (Levenshtein's distance), or it is a part of the name, which counts as one
+// letter; of names that are equally near the first. "" if none is near.
+std::string ClosestName(std::string_view word,
+                        std::span<const std::string_view> names);
+
+// "; did you mean num_beams?", or "" if no name is near.
+std::string DidYouMean(std::string_view word,
+                       std::span<const std::string_view> names);
+
+}  // namespace espalier

@@ -1,0 +1,164 @@
+#include "beam/validate_result.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "kernels/sample/sample.h"
+
+namespace espalier {
+namespace {
+
+// Where there is no token to name, a number below all of them says why.
+TokenId LowestToken(const SelectionParams& rule) {
+  const bool may_lack = rule.kind == SelectionKind::kDraws || rule.gumbel_top_k;
+  return may_lack ? kNotANumber : 0;
+}
+
+absl::Status CheckCandidate(const PlanSelection& asked,
+                            const Candidate& candidate, int vocab_size) {
+  const auto [row, token, cum_log_prob] = candidate;
+  if (row < 0 || row >= asked.num_rows || token < LowestToken(*asked.rule) ||
+      token >= vocab_size) {
+    return Internal("a step answered with token ", token, " after beam ", row,
+                    " of ", asked.num_rows);
+  }
+  if (token < 0) return absl::OkStatus();
+  if (std::isnan(cum_log_prob)) {
+    return Internal("a step answered with NaN as the sum of token ", token);
+  }
+  if (asked.rule->gumbel_top_k && std::isinf(cum_log_prob)) {
+    return Internal("a step answered with an infinite sum of token ", token,
+                    ", which no noise can rank");
+  }
+  if (asked.allowed.empty() ||
+      std::ranges::binary_search(asked.allowed[row], token)) {
+    return absl::OkStatus();
+  }
+  return Internal("a step answered with token ", token, " after beam ", row,
+                  ", which may not follow");
+}
+
+// One for each sample, in the order of samples.
+absl::Status CheckDraws(const PlanSelection& asked,
+                        std::span<const Candidate> drawn) {
+  if (drawn.size() != asked.samples.size()) {
+    return Internal("a step drew ", drawn.size(), " tokens for ",
+                    asked.samples.size(), " samples");
+  }
+  if (asked.num_rows == 1) return absl::OkStatus();
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    if (drawn[i].beam == i) continue;
+    return Internal("a step drew token ", i, " from beam ", drawn[i].beam);
+  }
+  return absl::OkStatus();
+}
+
+// By row in kRows; and best first, where scores are what they rank by.
+absl::Status CheckRanks(const PlanSelection& asked,
+                        std::span<const Candidate> candidates) {
+  const bool by_row = asked.rule->kind == SelectionKind::kRows;
+  int count = 0;  // of all, or of this row
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& next = candidates[i];
+    const bool begins =
+        i == 0 || (by_row && candidates[i - 1].beam != next.beam);
+    count = begins ? 1 : count + 1;
+    if (count > asked.num_candidates) {
+      return Internal("a step answered with more than ", asked.num_candidates,
+                      " candidates");
+    }
+    if (i == 0) continue;
+    const Candidate& last = candidates[i - 1];
+    const bool sorted = begins ? last.beam < next.beam
+                               : asked.rule->gumbel_top_k ||
+                                     last.cum_log_prob >= next.cum_log_prob;
+    if (!sorted) {
+      return Internal("a step answered with candidates out of order, at ", i);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Beams are different sequences: WorstCaseEdits (prepared_request.h) counts on
+// no two of a search that stand on the same allowed sequence, and a caller on
+// no hypothesis that comes back twice.
+//
+// A hash table, because the strand waits: the 2,000 candidates of 1,000 beams
+// take 9 us, and sorted they would take 120.
+absl::Status CheckDistinct(std::span<const Candidate> candidates) {
+  constexpr int kFree = -1;
+  std::vector<int> places(std::bit_ceil(2 * candidates.size() + 1), kFree);
+  const size_t mask = places.size() - 1;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const auto& [beam, token, sum] = candidates[i];
+    const uint64_t key = uint64_t{static_cast<uint32_t>(beam)} << 32 |
+                         static_cast<uint32_t>(token);
+    size_t place = ((key * 0x9e3779b97f4a7c15) >> 40) & mask;
+    for (; places[place] != kFree; place = (place + 1) & mask) {
+      const Candidate& other = candidates[places[place]];
+      if (other.beam != beam || other.token != token) continue;
+      return Internal("a step answered twice with token ", token,
+                      " after beam ", beam);
+    }
+    places[place] = static_cast<int>(i);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<TokenId> TokensOf(std::span<const Candidate> candidates) {
+  std::vector<TokenId> tokens;
+  for (const Candidate& candidate : candidates) {
+    tokens.push_back(candidate.token);
+  }
+  return tokens;
+}
+
+}  // namespace
+
+absl::Status ValidateResult(const PlanSelection& asked,
+                            const SelectionResult& answer, int vocab_size) {
+  const std::span<const Candidate> candidates = answer.candidates;
+  for (const Candidate& candidate : candidates) {
+    RETURN_IF_ERROR(CheckCandidate(asked, candidate, vocab_size));
+  }
+  const SelectionParams& rule = *asked.rule;
+  if (rule.kind == SelectionKind::kDraws) {
+    RETURN_IF_ERROR(CheckDraws(asked, candidates));
+  } else {
+    RETURN_IF_ERROR(CheckRanks(asked, candidates));
+    RETURN_IF_ERROR(CheckDistinct(candidates));
+  }
+  if (rule.num_logprobs < 0) return absl::OkStatus();
+  return CheckLogProbs(answer.logprobs, TokensOf(candidates), rule.num_logprobs,
+                       vocab_size);
+}
+
+absl::Status CheckLogProbs(std::span<const TokenLogProb> logprobs,
+                           std::span<const TokenId> tokens, int num_best,
+                           int vocab_size) {
+  if (logprobs.size() != tokens.size()) {
+    return Internal("a step answered with ", logprobs.size(),
+                    " log-probabilities of ", tokens.size(), " tokens");
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (logprobs[i].token != tokens[i]) {
+      return Internal("a step answered with the log-probability of token ",
+                      logprobs[i].token, " instead of ", tokens[i]);
+    }
+    const auto is_token = [&](const TokenScore& best) {
+      return best.token >= 0 && best.token < vocab_size;
+    };
+    if (std::ssize(logprobs[i].best) > num_best ||
+        !std::ranges::all_of(logprobs[i].best, is_token)) {
+      return Internal("a step answered with best tokens beside token ",
+                      tokens[i], " that cannot be");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace espalier

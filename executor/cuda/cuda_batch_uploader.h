@@ -1,0 +1,54 @@
+// CudaBatchUploader: what the device has of the batch. Sends an image's arrays
+// as far as they differ from those of the last step, and plans attention's
+// work anew when rows, tables or bounds of lengths changed.
+//
+// Thread rule: plain state, of one thread.
+#pragma once
+
+#include <vector>
+
+#include "base/cuda.h"
+#include "executor/cuda/cuda_batch_arrays.h"
+#include "executor/cuda/cuda_delta.h"
+#include "executor/cuda/cuda_input_batch.h"
+#include "executor/cuda/cuda_step_memory.h"
+
+namespace espalier {
+
+class CudaBatchUploader {
+ public:
+  // `memory` outlives it.
+  CudaBatchUploader(const CudaStepMemory* memory,
+                    const CudaAttentionShape& attention,
+                    const CudaDevice& device);
+
+  // REQUIRES: the image is within the memory's limits.
+  void Send(const CudaInputBatch& image, CudaDelta* delta);
+
+  // Whether some query of the last work list is of several items, whose
+  // results are to be merged.
+  bool has_partials() const { return has_partials_; }
+
+  // What was sent is lost: all of it is sent with the next image.
+  void Forget();
+
+ private:
+  void SendAttention(const CudaInputBatch& image, CudaDelta* delta);
+  void SendPrompts(const CudaInputBatch& image, CudaDelta* delta);
+
+  // Constant after construction.
+  const CudaStepMemory* const memory_;
+  const CudaAttentionShape attention_;
+  const CudaDevice device_;
+
+  CudaBatchArrays<SentArray> sent_;
+  CudaAttentionArrays<SentArray> sent_work_;
+
+  // What the last work list was planned for.
+  std::vector<CudaAttentionRow> planned_rows_;
+  std::vector<CudaSharedPrefix> planned_runs_;
+  int planned_tokens_ = -1;
+  bool has_partials_ = false;
+};
+
+}  // namespace espalier

@@ -1,0 +1,260 @@
+#include "executor/cuda/cuda_graph_runner.h"
+
+#include <utility>
+
+#include "base/status.h"
+
+namespace espalier {
+
+absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
+    CudaModel* model, const CudaStepMemory* memory,
+    const CudaReportRing& reports, const CudaLogProbRing& log_prob_reports,
+    int max_graphs, cudaStream_t stream) {
+  std::unique_ptr<CudaGraphRunner> runner(new CudaGraphRunner(max_graphs));
+  runner->model_ = model;
+  runner->memory_ = memory;
+  runner->reports_ = reports;
+  runner->log_prob_reports_ = log_prob_reports;
+  runner->stream_ = stream;
+  const CudaStepLimits& limits = memory->limits();
+  const CudaStepScratch scratch(limits, runner->vocab_size());
+  const size_t num_logits = scratch.logits_bytes / sizeof(float);
+  if (limits.max_rows > kMaxCudaLogitsRows ||
+      num_logits > size_t{kMaxCudaLogits}) {
+    return InvalidArgument("a step of ", limits.max_rows, " rows has ",
+                           num_logits, " logits, at most ", kMaxCudaLogitsRows,
+                           " rows and ", kMaxCudaLogits,
+                           " logits can be selected from");
+  }
+  RETURN_IF_ERROR(PrepareCudaCollectEdits());
+  ASSIGN_OR_RETURN(runner->logits_,
+                   TakeDeviceMemory<float>("logits", num_logits));
+  ASSIGN_OR_RETURN(runner->scratch_, TakeDeviceMemory<std::byte>(
+                                         "selection", scratch.choice_bytes));
+  // Selection loads the sums of dead rows, which nobody has written, before it
+  // knows that they are dead; it makes nothing of them, but tools cannot tell.
+  RETURN_IF_CUDA_ERROR(cudaMemsetAsync(runner->scratch_.data(), 0,
+                                       scratch.choice_bytes, stream));
+  return runner;
+}
+
+absl::Status CudaGraphRunner::ReservePerturbing() {
+  if (has_perturbing()) return absl::OkStatus();
+  const CudaStepScratch scratch(memory_->limits(), vocab_size());
+  ASSIGN_OR_RETURN(perturb_scratch_,
+                   TakeDeviceMemory<std::byte>(
+                       "drawing beams (do_sample or stochastic with beams)",
+                       scratch.perturb_bytes));
+  return absl::OkStatus();
+}
+
+CudaMemoryParts CudaGraphRunner::memory() const {
+  const auto bytes = [](const auto& buffer) {
+    return static_cast<int64_t>(buffer.size_bytes());
+  };
+  return {{"logits", bytes(logits_)},
+          {"selection", bytes(scratch_)},
+          {"drawn beams", bytes(perturb_scratch_)}};
+}
+
+absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
+  if (!step.only_beams) return EnqueueAll(step.shape);
+  const CudaStepShape shape = ShapeOfGraph(step.shape);
+  ASSIGN_OR_RETURN(const CudaGraph* const graph,
+                   graphs_.Get(shape, [&] { return Capture(shape); }));
+  if (graph == nullptr) {
+    ++num_without_graph_;
+    return EnqueueAll(shape);
+  }
+  ++num_graph_launches_;
+  return CudaStatus(cudaGraphLaunch(graph->get(), stream_), "cudaGraphLaunch");
+}
+
+// With all the memory it needs on the device, so that no launch fails for it.
+absl::StatusOr<CudaGraph> CudaGraphRunner::Capture(const CudaStepShape& shape) {
+  ASSIGN_OR_RETURN(CudaGraph graph,
+                   CaptureGraph(stream_, [&] { return EnqueueAll(shape); }));
+  RETURN_IF_CUDA_ERROR(cudaGraphUpload(graph.get(), stream_));
+  return graph;
+}
+
+CudaStepShape CudaGraphRunner::ShapeOfGraph(const CudaStepShape& step) const {
+  CudaStepShape shape = GraphShape(step, memory_->limits());
+  shape.max_group_rows =
+      CudaSelectRowBucket(SelectInputs(shape), model_->device());
+  return shape;
+}
+
+absl::Status CudaGraphRunner::EnqueueAll(const CudaStepShape& shape) {
+  const CudaStepArrays& arrays = memory_->arrays();
+  RETURN_IF_ERROR(CudaPrepareInputs(arrays.state, shape.num_rows, stream_));
+  if (shape.max_copies > 0) {
+    RETURN_IF_ERROR(CudaCopyBeamTails(arrays.state, shape.max_copies,
+                                      model_->cache(), model_->device(),
+                                      stream_));
+  }
+  // Before the forward pass, which is a barrier: selection reads edits early.
+  if (shape.has_device_edits) {
+    RETURN_IF_ERROR(CudaCollectEdits(HistoryInputs(shape), arrays.row_edits,
+                                     arrays.edits, stream_));
+  }
+  if (shape.num_tokens > 0) {
+    RETURN_IF_ERROR(model_->Enqueue(BatchOf(shape), logits_.data(), stream_));
+  }
+  RETURN_IF_ERROR(EnqueueChoice(shape));
+  if (shape.max_asked > 0) RETURN_IF_ERROR(EnqueueLogProbs(shape));
+  return CudaUpdateBeams(arrays.state, arrays.candidates, arrays.num_candidates,
+                         reports_, shape.max_groups, stream_);
+}
+
+absl::Status CudaGraphRunner::EnqueueChoice(const CudaStepShape& shape) {
+  const CudaStepArrays& arrays = memory_->arrays();
+  if (shape.max_candidates > 0) {
+    RETURN_IF_ERROR(CudaSelect(SelectInputs(shape),
+                               {arrays.candidates, arrays.num_candidates},
+                               scratch_.data(), model_->device(), stream_));
+  }
+  if (shape.max_perturbed > 0) {
+    RETURN_IF_ERROR(CudaGumbelTopK(
+        PerturbInputs(shape), {arrays.candidates, arrays.num_candidates},
+        perturb_scratch_.data(), model_->device(), stream_));
+  }
+  if (shape.max_draws == 0) return absl::OkStatus();
+  return CudaSample(SampleInputs(shape), arrays.candidates, scratch_.data(),
+                    model_->device(), stream_);
+}
+
+absl::Status CudaGraphRunner::EnqueueLogProbs(const CudaStepShape& shape) {
+  const CudaStepArrays& arrays = memory_->arrays();
+  const CudaStepLogProbs& log_probs = arrays.log_probs;
+  RETURN_IF_ERROR(CudaGatherLogprobQueries(
+      log_probs, arrays.candidates, vocab_size(), shape.max_groups, stream_));
+  RETURN_IF_ERROR(CudaLogProbs(
+      {.vocab_size = vocab_size(),
+       .max_asked = shape.max_asked,
+       .logits = logits_.data(),
+       .num_logprob_queries = &log_probs.counts->num_logprob_queries,
+       .asked = log_probs.asked},
+      log_probs.scores, stream_));
+  if (shape.max_best > 0) {
+    RETURN_IF_ERROR(CudaSelect(BestInputs(shape),
+                               {log_probs.best, log_probs.num_found},
+                               scratch_.data(), model_->device(), stream_));
+  }
+  return CudaReportLogProbs(log_probs, arrays.state.clock, log_prob_reports_,
+                            stream_);
+}
+
+CudaBatch CudaGraphRunner::BatchOf(const CudaStepShape& shape) const {
+  const CudaStepArrays& arrays = memory_->arrays();
+  const CudaStepLimits& limits = memory_->limits();
+  return {.num_tokens = shape.num_tokens,
+          .tokens = arrays.state.batch_tokens,
+          .positions = arrays.state.batch_positions,
+          .token_tables = arrays.token_tables,
+          .attention = {.items = arrays.items,
+                        .item_counts = arrays.item_counts,
+                        .partial_indptr = arrays.partial_indptr,
+                        .max_queries = shape.num_tokens,
+                        .max_items = limits.max_items,
+                        .max_partials =
+                            shape.has_partials ? limits.max_partials : 0,
+                        .positions = arrays.state.batch_positions,
+                        .tables = arrays.state.tables,
+                        .table_stride = limits.table_stride},
+          .num_logits = shape.num_logits_rows,
+          .logits_tokens = arrays.state.logits_tokens};
+}
+
+CudaHistoryInputs CudaGraphRunner::HistoryInputs(
+    const CudaStepShape& shape) const {
+  const CudaStepArrays& arrays = memory_->arrays();
+  const CudaBeamState& state = arrays.state;
+  return {.num_rows = shape.num_logits_rows,
+          .vocab_size = vocab_size(),
+          .table_stride = state.table_stride,
+          .page_size = state.page_size,
+          .rows = arrays.edit_rows,
+          .rules = arrays.edit_rules,
+          .cum_log_probs = state.batch_cum_log_probs,
+          .logits_tokens = state.logits_tokens,
+          .positions = state.batch_positions,
+          .token_tables = arrays.token_tables,
+          .tables = state.tables,
+          .page_tokens = state.page_tokens};
+}
+
+// Without device memory, as `bounds` say.
+CudaSelectInputs CudaGraphRunner::InputsWithin(
+    const CudaSelectBounds& bounds) const {
+  return {.num_rows = bounds.num_rows,
+          .vocab_size = bounds.vocab_size,
+          .max_groups = bounds.max_groups,
+          .max_candidates = bounds.max_candidates,
+          .max_total_candidates = static_cast<int>(bounds.max_total_candidates),
+          .logits = logits_.data()};
+}
+
+CudaSelectInputs CudaGraphRunner::SelectInputs(
+    const CudaStepShape& shape) const {
+  const CudaStepArrays& arrays = memory_->arrays();
+  CudaSelectInputs inputs =
+      InputsWithin(SelectBounds(shape, memory_->limits(), vocab_size()));
+  inputs.max_group_rows = shape.max_group_rows;
+  inputs.num_groups = arrays.state.num_groups;
+  inputs.groups = arrays.state.selections;
+  inputs.row_groups = arrays.select_row_groups;
+  inputs.cum_log_probs = arrays.state.batch_cum_log_probs;
+  inputs.row_edits = shape.has_edits ? arrays.row_edits : nullptr;
+  inputs.edits = arrays.edits;
+  return inputs;
+}
+
+CudaSampleInputs CudaGraphRunner::SampleInputs(
+    const CudaStepShape& shape) const {
+  const CudaStepArrays& arrays = memory_->arrays();
+  return {.num_rows = shape.num_logits_rows,
+          .vocab_size = vocab_size(),
+          .max_draws = shape.max_draws,
+          .logits = logits_.data(),
+          .num_draws = arrays.draw_count,
+          .draws = arrays.state.draws,
+          .row_params = arrays.row_params,
+          .params = arrays.params,
+          .cum_log_probs = arrays.state.batch_cum_log_probs,
+          .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
+          .edits = arrays.edits};
+}
+
+CudaGumbelTopKInputs CudaGraphRunner::PerturbInputs(
+    const CudaStepShape& shape) const {
+  const CudaStepArrays& arrays = memory_->arrays();
+  CudaSelectInputs select =
+      InputsWithin(PerturbBounds(shape, memory_->limits(), vocab_size()));
+  select.max_group_rows = 1;
+  select.num_groups = arrays.state.num_groups;
+  select.groups = arrays.perturbed_selections;
+  select.row_groups = arrays.state.row_groups;  // CudaSelect's leave these out
+  select.cum_log_probs = arrays.state.batch_cum_log_probs;
+  select.row_edits = shape.has_edits ? arrays.row_edits : nullptr;
+  select.edits = arrays.edits;
+  return {.select = select,
+          .rows = arrays.perturbed_rows,
+          .row_params = arrays.perturbed_params,
+          .params = arrays.params};
+}
+
+// A group a line: its best tokens by the model's own scores.
+CudaSelectInputs CudaGraphRunner::BestInputs(const CudaStepShape& shape) const {
+  const CudaStepLogProbs& log_probs = memory_->arrays().log_probs;
+  CudaSelectInputs inputs =
+      InputsWithin(BestBounds(shape, memory_->limits(), vocab_size()));
+  inputs.max_group_rows = 1;
+  inputs.num_groups = &log_probs.counts->num_best_groups;
+  inputs.groups = log_probs.best_groups;
+  inputs.row_groups = log_probs.best_row_groups;
+  inputs.cum_log_probs = log_probs.zeros;
+  return inputs;
+}
+
+}  // namespace espalier

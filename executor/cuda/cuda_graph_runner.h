@@ -1,0 +1,100 @@
+// CudaGraphRunner: what a step enqueues on the device, replayed from a graph
+// where its shape allows, function by function otherwise.
+//
+//   begin ─> tail copies ─> edits of     ─> forward ─> selection ─> advance and
+//                           histories       pass       sampling       report
+//                                                      perturbed rows
+//                                                      log-probabilities
+//
+// What no request of a step asks for is not in it: a step in which nobody draws
+// costs the same with and without a sampler.
+// Graphs are kept by shape, rounded up (cuda_graph_cache.h); a step without one
+// enqueues the same kernels one by one.
+// Thread rule: one thread, one stream.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "base/cuda.h"
+#include "exec_request/cuda_model.h"
+#include "executor/cuda/cuda_graph_cache.h"
+#include "executor/cuda/cuda_step_builder.h"
+#include "executor/cuda/cuda_step_memory.h"
+#include "executor/cuda/cuda_step_shape.h"
+
+namespace espalier {
+
+class CudaGraphRunner {
+ public:
+  // `model` and `memory` outlive it. Keeps up to `max_graphs` graphs.
+  // REQUIRES: max_graphs >= 0.
+  // Errors: kResourceExhausted; kInvalidArgument if selection cannot take as
+  // many rows as the limits allow.
+  static absl::StatusOr<std::unique_ptr<CudaGraphRunner>> Create(
+      CudaModel* model, const CudaStepMemory* memory,
+      const CudaReportRing& reports, const CudaLogProbRing& log_prob_reports,
+      int max_graphs, cudaStream_t stream);
+
+  // Takes memory for perturbed rows, if it has not yet: as much as all logits
+  // take, which no other step needs. Before the first step that has such rows.
+  // Errors: kResourceExhausted, with the figures; nothing has changed then.
+  absl::Status ReservePerturbing();
+  bool has_perturbing() const { return perturb_scratch_.size() > 0; }
+
+  // Enqueues the step. Captures a graph if its shape has none.
+  // Errors: as base/cuda.h. Some of the step may have been enqueued then.
+  absl::Status Enqueue(const CudaStep& step);
+
+  // Of all steps so far.
+  struct Counts {
+    int64_t num_graph_launches = 0;
+    // That could have been one, but for memory or the bound.
+    int64_t num_without_graph = 0;
+    int64_t num_captured = 0;
+    int num_graphs = 0;  // kept now
+  };
+  Counts counts() const {
+    return {num_graph_launches_, num_without_graph_, graphs_.num_captured(),
+            graphs_.size()};
+  }
+
+  // What it holds now, and for what.
+  CudaMemoryParts memory() const;
+
+ private:
+  explicit CudaGraphRunner(int max_graphs) : graphs_(max_graphs) {}
+
+  CudaStepShape ShapeOfGraph(const CudaStepShape& step) const;
+  absl::StatusOr<CudaGraph> Capture(const CudaStepShape& shape);
+  absl::Status EnqueueAll(const CudaStepShape& shape);
+  int vocab_size() const { return model_->description().vocab_size; }
+  CudaBatch BatchOf(const CudaStepShape& shape) const;
+  CudaHistoryInputs HistoryInputs(const CudaStepShape& shape) const;
+  CudaSelectInputs InputsWithin(const CudaSelectBounds& bounds) const;
+  CudaSelectInputs SelectInputs(const CudaStepShape& shape) const;
+  CudaSampleInputs SampleInputs(const CudaStepShape& shape) const;
+  CudaGumbelTopKInputs PerturbInputs(const CudaStepShape& shape) const;
+  CudaSelectInputs BestInputs(const CudaStepShape& shape) const;
+  absl::Status EnqueueChoice(const CudaStepShape& shape);
+  absl::Status EnqueueLogProbs(const CudaStepShape& shape);
+
+  // Constant after construction.
+  CudaModel* model_ = nullptr;
+  const CudaStepMemory* memory_ = nullptr;
+  CudaReportRing reports_;
+  CudaLogProbRing log_prob_reports_;
+  cudaStream_t stream_ = nullptr;
+  DeviceBuffer<float> logits_;  // [max_rows, vocab_size]
+
+  DeviceBuffer<std::byte> scratch_;  // of one kernel at a time; any step's
+  DeviceBuffer<std::byte> perturb_scratch_;  // empty until it is needed
+
+  CudaGraphCache<CudaStepShape, CudaGraph> graphs_;
+  int64_t num_graph_launches_ = 0;
+  int64_t num_without_graph_ = 0;
+};
+
+}  // namespace espalier

@@ -1,0 +1,163 @@
+// CudaInputBatch: one step's batch as the device will see it, in vectors of
+// the host. Rows of beams come first, then tokens of prompts:
+//
+//   tokens  [ group 0: a slot each | group 1 | ... | prompt | prompt | ... ]
+//   lines   [ group 0: a rank each | group 1 | ... | of prompts that end   ]
+//
+// What the rows of beams feed the device knows
+// (kernels/resident/cuda_resident.h), so between two steps of the same groups
+// almost nothing here changes. Its arrays are those of cuda_batch_arrays.h.
+//
+// Where a request asks for candidates of each of its rows (kRows), each is a
+// group of one slot for the device; no such group goes on by itself.
+//
+//   CudaInputBatch image(shape);
+//   image.AddBeams(group, request);
+//   const int last = image.AddPrompt(tokens, first_position, table);
+//   image.AddPromptLines(group, request, {&last, 1}, {&cum_log_prob, 1});
+//
+// Thread rule: a plain value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "exec_request/step_plan.h"
+#include "executor/cuda/cuda_batch_arrays.h"
+#include "executor/cuda/cuda_groups.h"
+#include "executor/cuda/cuda_logprob_image.h"
+#include "kernels/attention/cuda_attention.h"
+
+namespace espalier {
+
+// What a group asks of a step's logits: what PlanSelection and
+// GroupContinuation have in common.
+struct CudaGroupRequest {
+  int num_candidates = 1;
+  int num_generated = 0;
+  const SelectionParams* rule = nullptr;  // not null
+  // As in PlanSelection, by rank; of continuations there are none. Histories
+  // that processors need and that are not given the device has.
+  std::span<const std::vector<TokenId>> histories = {};
+  std::span<const std::span<const TokenId>> allowed = {};
+  std::span<const int> slots = {};
+  std::span<const int> samples = {};
+};
+
+// Where an answer will be, or a part of it: of kRows there is a part a row.
+struct CudaAnswerPart {
+  int group_idx = 0;
+  int first_candidate = 0;
+  int first_rank = 0;  // of the rows that its candidates follow
+  CudaLogProbPlace log_probs = {};
+};
+
+// What is planned by lengths is planned for lengths up to the next multiple of
+// this, a function of the position alone: work lists of attention, and room for
+// edits that follow from histories, hold for that many steps; and a list's
+// longest chunk is mostly filled.
+inline constexpr int kPlannedPositions = 64;
+
+struct CudaInputBatch : CudaBatchArrays<HostArray> {
+  // Of the model, and room for edits.
+  struct Shape {
+    int vocab_size = 1;
+    int page_size = 1;
+    int max_positions = 1;  // that a table reaches
+    int max_edits = 0;
+  };
+  explicit CudaInputBatch(const Shape& of)
+      : shape(of), log_probs(of.vocab_size) {}
+
+  // The group's rows, one a slot. Before all prompts. Parts are by rank.
+  std::vector<CudaAnswerPart> AddBeams(const CudaGroup& group,
+                                       const CudaGroupRequest& request);
+  // Tokens at consecutive positions; returns the last one's index.
+  int AddPrompt(std::span<const TokenId> tokens, int first_position, int table);
+  // Lines of logits of the tokens `last_tokens`, by rank.
+  std::vector<CudaAnswerPart> AddPromptLines(
+      const CudaGroup& group, const CudaGroupRequest& request,
+      std::span<const int> last_tokens, std::span<const float> cum_log_probs);
+  // Lines of logits of tokens from `first_token` on, which `next` follow. After
+  // all other lines.
+  CudaLogProbPlace AddPromptLogprobRows(int first_token,
+                                        std::span<const TokenId> next,
+                                        int num_logprobs);
+  // Rows of nobody, up to `padded_rows`.
+  // REQUIRES: there are no prompts.
+  void Pad(int padded_rows, int padding_table);
+
+  int num_tokens() const { return static_cast<int>(token_tables.size()); }
+  int num_logits_rows() const { return static_cast<int>(row_groups.size()); }
+  int num_groups() const { return group_count[0]; }
+  int num_draws() const { return draw_count[0]; }
+  int num_logprob_queries() const {
+    return log_prob_counts[0].num_logprob_queries;
+  }
+  bool has_edits() const {
+    return !edits.empty() || restricts_rows || has_device_edits();
+  }
+  // Whether the device makes some rows' edits, of histories that it keeps.
+  bool has_device_edits() const { return !edit_rules.empty(); }
+  // Whether the step reads arrays for such steps.
+  bool HasReaders(CudaArrayReaders readers) const;
+
+  const Shape shape;
+  int num_rows = 0;        // of beams
+  int num_candidates = 0;  // and tokens drawn
+  int max_candidates = 0;  // of a group that is selected for; 0: there is none
+  int max_group_rows = 0;  // of a group that is selected for
+  int max_perturbed = 0;   // of a perturbed row; 0: there is none
+  bool restricts_rows = false;   // whether some row is is_allow_list
+  int64_t num_device_edits = 0;  // room for those that the device makes
+
+  // What attention is planned for.
+  std::vector<CudaAttentionRow> attention_rows;
+  std::vector<CudaSharedPrefix> shared_runs;
+
+  // Of prompts only.
+  std::vector<TokenId> prompt_tokens;  // tokens [num_rows, num_tokens)
+  std::vector<int> prompt_positions;
+  std::vector<int> prompt_logits_tokens;  // lines [num_rows, num_lines)
+  std::vector<float> prompt_cum_log_probs;
+  std::vector<CudaDraw> prompt_draws;  // the last of num_draws()
+
+  CudaLogProbImage log_probs;
+
+ private:
+  // Lines of the group's beams of ranks [first_rank, first_rank + num_lines).
+  struct Lines {
+    int first_line = 0;
+    int first_rank = 0;
+    int num_logits_rows = 1;
+    int num_draws = 0;  // if the group is of samples
+  };
+  // Lines that no array says anything of, behind all others.
+  void AddLines(int count);
+  CudaAnswerPart AddGroup(const CudaGroup& group,
+                          const CudaGroupRequest& request, const Lines& lines);
+  CudaAnswerPart AddRow(const CudaGroup& group, const CudaGroupRequest& request,
+                        int line, int rank);
+  void AddDraws(const CudaGroup& group, const CudaGroupRequest& request,
+                const Lines& lines);
+  void AddPerturbed(const CudaGroupRequest& request, const Lines& lines);
+  void AddPromptDraws(const CudaGroupRequest& request, int first_line,
+                      int num_logits_rows, int first_candidate);
+  void AddEdits(const CudaGroup& group, const CudaGroupRequest& request,
+                const Lines& lines);
+  CudaRowEdits AddView(const CudaGroupRequest& request,
+                       const ScoreEdits::View& view);
+  CudaRowEdits AddList(const CudaGroupRequest& request, int rank);
+  void AddDeviceEdits(const CudaGroup& group, const CudaGroupRequest& request,
+                      const Lines& lines);
+  CudaEditRule AddRule(const CudaGroup& group, const CudaGroupRequest& request);
+  void AddAttention(const CudaGroup& group, int first_row);
+
+  // Of the request whose lines are being added, if they share their edits.
+  std::optional<CudaRowEdits> common_edits_;
+};
+
+}  // namespace espalier

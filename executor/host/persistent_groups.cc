@@ -1,0 +1,181 @@
+#include "executor/host/persistent_groups.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/resident/assign_slots.h"
+
+namespace espalier {
+namespace {
+
+// Row of each line of logits.
+std::vector<int> RowsOfLines(const StepPlan& plan) {
+  std::vector<int> rows(plan.num_logits);
+  for (size_t row = 0; row < plan.rows.size(); ++row) {
+    const PlanRow& r = plan.rows[row];
+    std::fill_n(rows.begin() + r.first_logits, r.num_logits,
+                static_cast<int>(row));
+  }
+  return rows;
+}
+
+std::vector<RequestId> AskedOf(const StepPlan& plan) {
+  std::vector<RequestId> asked;
+  for (const PlanSelection& selection : plan.selections) {
+    asked.push_back(selection.request);
+  }
+  for (const GroupContinuation& continuation : plan.continuations) {
+    asked.push_back(continuation.request);
+  }
+  return asked;
+}
+
+}  // namespace
+
+void PersistentGroups::ExpandContinuations(StepPlan* plan) {
+  // First what cannot fail: a plan that does before it has said whom it asks
+  // takes nobody of the last one's with it (Lose).
+  asked_.clear();
+  for (const RequestId group : plan->ended) groups_.erase(group);
+  asked_ = AskedOf(*plan);
+  const std::vector<int> rows = RowsOfLines(*plan);
+  for (const PlanSelection& selection : plan->selections) {
+    groups_[selection.request] = FromRows(
+        *plan, selection,
+        std::span(rows).subspan(selection.first_logits, selection.num_rows));
+  }
+  for (const GroupContinuation& continuation :
+       std::exchange(plan->continuations, {})) {
+    ExpandContinuations(continuation, plan);
+  }
+}
+
+PersistentGroups::Group PersistentGroups::FromRows(
+    const StepPlan& plan, const PlanSelection& selection,
+    std::span<const int> rows) {
+  CHECK_EQ(selection.slots.size(), rows.size()) << "slots of rows";
+  Group group;
+  group.num_slots = selection.num_slots;
+  group.eos_token_ids = selection.eos_token_ids;
+  group.samples = selection.samples;
+  group.keeps_histories = !selection.histories.empty();
+  group.tables.resize(group.num_slots);
+  for (size_t rank = 0; rank < rows.size(); ++rank) {
+    const int slot = selection.slots[rank];
+    const std::span<const PageId> pages = plan.row_pages(rows[rank]);
+    group.tables[slot].assign(pages.begin(), pages.end());
+    Beam& beam = group.beams.emplace_back();
+    beam.slot = beam.parent_slot = slot;
+    if (group.keeps_histories) beam.history = selection.histories[rank];
+  }
+  return group;
+}
+
+void PersistentGroups::ExpandContinuations(
+    const GroupContinuation& continuation, StepPlan* plan) {
+  PlanSelection selection;
+  selection.request = continuation.request;
+  selection.first_logits = plan->num_logits;
+  selection.num_candidates = continuation.num_candidates;
+  selection.num_generated = continuation.num_generated;
+  selection.rule = continuation.rule;
+  const auto found = groups_.find(continuation.request);
+  if (found != groups_.end()) {
+    Group& group = found->second;
+    MoveTwins(continuation, &group, &plan->page_copies);
+    for (const Beam& beam : group.beams) {
+      AddRow(group, beam, continuation.position, plan);
+      selection.cum_log_probs.push_back(beam.cum_log_prob);
+      if (!group.samples.empty()) selection.samples.push_back(beam.sample);
+      if (group.keeps_histories) selection.histories.push_back(beam.history);
+    }
+    group.samples = selection.samples;
+    selection.num_rows = static_cast<int>(group.beams.size());
+  }
+  plan->selections.push_back(std::move(selection));
+}
+
+void PersistentGroups::MoveTwins(const GroupContinuation& continuation,
+                                 Group* group,
+                                 std::vector<PageCopy>* copies) const {
+  CHECK_EQ(continuation.tail_pages.size(), group->tables.size()) << "tails";
+  const int num_full = continuation.position / page_size_;
+  const int num_tail_tokens = continuation.position % page_size_;
+  for (const Beam& beam : group->beams) {
+    if (beam.slot == beam.parent_slot) continue;
+    const std::vector<PageId>& parent = group->tables[beam.parent_slot];
+    group->tables[beam.slot].assign(parent.begin(), parent.begin() + num_full);
+    if (num_tail_tokens == 0) continue;
+    copies->push_back({parent[num_full], continuation.tail_pages[beam.slot],
+                       num_tail_tokens});
+  }
+  for (const Beam& beam : group->beams) {
+    group->tables[beam.slot].resize(num_full);
+    group->tables[beam.slot].push_back(continuation.tail_pages[beam.slot]);
+  }
+}
+
+void PersistentGroups::AddRow(const Group& group, const Beam& beam,
+                              int position, StepPlan* plan) {
+  plan->rows.push_back({.sequence = SequenceId{-1},
+                        .first_token = static_cast<int>(plan->tokens.size()),
+                        .num_tokens = 1,
+                        .first_position = position,
+                        .num_logits = 1,
+                        .first_logits = plan->num_logits});
+  plan->tokens.push_back(beam.token);
+  ++plan->num_logits;
+  const std::vector<PageId>& pages = group.tables[beam.slot];
+  plan->page_indices.insert(plan->page_indices.end(), pages.begin(),
+                            pages.end());
+  plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
+}
+
+void PersistentGroups::Advance(const StepResult& result) {
+  CHECK_EQ(result.selections.size(), asked_.size()) << "answers";
+  for (size_t i = 0; i < asked_.size(); ++i) {
+    const auto group = groups_.find(asked_[i]);
+    if (group == groups_.end()) continue;
+    NextBeams(result.selections[i].candidates, &group->second);
+  }
+}
+
+void PersistentGroups::NextBeams(std::span<const Candidate> candidates,
+                                 Group* group) {
+  std::vector<Beam> next;
+  std::vector<int> parents;  // slots, by rank
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& candidate = candidates[i];
+    if (next.size() == group->num_slots) break;
+    if (candidate.token < 0 ||  // an error, which ends the group
+        std::binary_search(group->eos_token_ids.begin(),
+                           group->eos_token_ids.end(), candidate.token)) {
+      continue;
+    }
+    const Beam& parent = group->beams.at(candidate.beam);
+    parents.push_back(parent.slot);
+    next.push_back({.parent_slot = parents.back(),
+                    .token = candidate.token,
+                    .cum_log_prob = candidate.cum_log_prob,
+                    .sample = group->samples.empty() ? 0 : group->samples.at(i),
+                    .history = parent.history});
+    if (group->keeps_histories) {
+      next.back().history.push_back(candidate.token);
+    }
+  }
+  const int num_beams = static_cast<int>(next.size());
+  std::vector<int> slots(num_beams);
+  const auto has_child = std::make_unique<bool[]>(group->num_slots);
+  AssignSlots(parents.data(), num_beams, group->num_slots, slots.data(),
+              has_child.get());
+  for (int rank = 0; rank < num_beams; ++rank) next[rank].slot = slots[rank];
+  group->beams = std::move(next);
+}
+
+void PersistentGroups::DiscardFailedStep() {
+  for (const RequestId group : asked_) groups_.erase(group);
+}
+
+}  // namespace espalier

@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <vector>
+
+#include "base/check.h"
+#include "kernels/float_limits.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
+#include "kernels/gumbel_topk/noise_block.h"
+#include "kernels/sample/kept_tokens.h"
+#include "kernels/sample/processed_logits.h"
+#include "kernels/scratch.h"
+
+namespace espalier {
+namespace {
+
+// Keeps the m highest perturbed scores of a stream of tokens.
+class BestPerturbed {
+ public:
+  // REQUIRES: num_best >= 1.
+  BestPerturbed(size_t num_best, double above, const RandomKey& key)
+      : num_best_(num_best), key_(key), threshold_(above) {
+    tokens_.reserve(capacity());
+  }
+
+  // What tokens that are added later must exceed.
+  double threshold() const { return threshold_; }
+
+  // REQUIRES: tokens ascending; value not NaN, not +inf.
+  void Add(TokenId token, float value) {
+    if (value == -kInf) return;
+    const double score = value + Gumbel(key_, token);
+    if (!(score > threshold_)) return;
+    tokens_.push_back({score, {token, value}});
+    if (tokens_.size() == capacity()) Prune();
+  }
+
+  // Best first.
+  std::vector<TokenScore> Take() {
+    Prune();
+    std::sort(tokens_.begin(), tokens_.end(), IsBetter);
+    std::vector<TokenScore> best;
+    best.reserve(tokens_.size());
+    for (const Perturbed& t : tokens_) best.push_back(t.token);
+    return best;
+  }
+
+ private:
+  struct Perturbed {
+    double score;
+    TokenScore token;
+  };
+
+  static bool IsBetter(const Perturbed& a, const Perturbed& b) {
+    return a.score != b.score ? a.score > b.score
+                              : a.token.token < b.token.token;
+  }
+
+  size_t capacity() const { return 2 * num_best_ + 64; }
+
+  void Prune() {
+    if (tokens_.size() <= num_best_) return;
+    const auto last = tokens_.begin() + num_best_ - 1;
+    std::nth_element(tokens_.begin(), last, tokens_.end(), IsBetter);
+    tokens_.resize(num_best_);
+    threshold_ = tokens_.back().score;
+  }
+
+  const size_t num_best_;
+  const RandomKey key_;
+  double threshold_;
+  std::vector<Perturbed> tokens_;
+};
+
+// The words of noise of ascending chunks of tokens, a run of them at a time.
+class NoiseWords {
+ public:
+  explicit NoiseWords(const RandomKey& key) : key_(key) {}
+
+  // Of a chunk that starts at a multiple of kChunkSize.
+  const uint32_t* Of(TokenId first) {
+    const TokenId begin = first / kRun * kRun;
+    if (begin != begin_) {
+      begin_ = begin;
+      WriteNoiseWords(begin, kRun, key_, words_);
+    }
+    return words_ + (first - begin);
+  }
+
+ private:
+  static constexpr int kRun = 16 * kChunkSize;
+
+  const RandomKey key_;
+  TokenId begin_ = -1;
+  uint32_t words_[kRun];
+};
+
+ProcessedLogits::Options OptionsOf(const DrawOptions& draw, int vocab_size) {
+  return {
+      .repetition_penalty = draw.repetition_penalty,
+      .edits = draw.edits,
+      .is_allow_list = draw.is_allow_list,
+      .keep_moments = KeptTokens::AsksMoments(draw.params, vocab_size),
+  };
+}
+
+// What is left of a row after its edits, with its values.
+std::vector<TokenScore> PerturbEdited(ProcessedLogits& row,
+                                      const PerturbOptions& options) {
+  if (row.max() == -kInf) return {};
+  const DrawOptions& draw = options.draw;
+  const SamplingParams& params = draw.params;
+  const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
+  if (params.greedy()) {
+    return {{row.BestToken(), by_log_prob ? row.max() : 0.0f}};
+  }
+  const KeptTokens kept(row, params);
+  const double max = row.max(), log_sum = kept.LogSum();
+  const auto value_of = [&](float score) {
+    if (by_log_prob) return score / params.temperature;
+    const double z = score == max ? 0 : (score - max) / params.temperature;
+    return static_cast<float>(z - log_sum);
+  };
+  const RandomKey key = GumbelKey(params.seed, draw.sample, draw.position);
+  BestPerturbed best(std::min(options.num_candidates, row.vocab_size()),
+                     options.above, key);
+  NoiseThreshold threshold = {.max = row.max(),
+                              .temperature = params.temperature,
+                              .value_of_max = value_of(row.max())};
+  NoiseWords words(key);
+  kept.ForEachOf(
+      [&](TokenId first, const float* scores) {
+        threshold.threshold = best.threshold();
+        return MayExceed(scores, words.Of(first), threshold);
+      },
+      [&](TokenId token, float score) { best.Add(token, value_of(score)); });
+  return best.Take();
+}
+
+}  // namespace
+
+void AddNoise(std::span<const Candidate> candidates, uint64_t seed,
+              uint32_t rank, uint32_t position, std::vector<double>* sums) {
+  const RandomKey key = GumbelKey(seed, rank, position);
+  sums->clear();
+  for (const Candidate& candidate : candidates) {
+    sums->push_back(candidate.cum_log_prob + Gumbel(key, candidate.token));
+  }
+}
+
+// log(1 - exp(x)) is taken without cancellation (Maechler 2012).
+double ShiftToMaximum(double gumbel_top_k, double maximum, double parent) {
+  if (gumbel_top_k >= maximum) return parent;
+  const double x = gumbel_top_k - maximum;
+  const double log1mexp = x > -std::numbers::ln2 ? std::log(-std::expm1(x))
+                                                 : std::log1p(-std::exp(x));
+  const double v = parent - gumbel_top_k + log1mexp;
+  return parent - std::max(0.0, v) - std::log1p(std::exp(-std::abs(v)));
+}
+
+std::vector<TokenScore> GumbelTopK(std::span<const float> logits,
+                                   const PerturbOptions& options) {
+  CHECK(!logits.empty());
+  CHECK_GE(options.num_candidates, 1);
+  const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
+  const int vocab_size = static_cast<int>(logits.size());
+  const ProcessedLogits::Options edits = OptionsOf(options.draw, vocab_size);
+  ProcessedLogits row(logits, by_log_prob ? ProcessedLogits::Options() : edits);
+  if (row.has_nan()) return {{kNotANumber, 0.0f}};
+  if (!by_log_prob) return PerturbEdited(row, options);
+  if (row.max() == -kInf) return {};
+  float* const log_probs = Scratch(ScratchUse::kLogProbs, logits.size());
+  row.WriteLogProbs(log_probs);
+  ProcessedLogits edited({log_probs, logits.size()}, edits);
+  return PerturbEdited(edited, options);
+}
+
+}  // namespace espalier

@@ -1,0 +1,79 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/float_limits.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
+
+namespace espalier::reference {
+namespace {
+
+struct Perturbed {
+  TokenScore token;
+  double score;
+};
+
+// In float32, as select.h has it.
+std::vector<float> LogSoftmax(std::span<const float> logits) {
+  const float max = *std::max_element(logits.begin(), logits.end());
+  if (max == -kInf) return {logits.begin(), logits.end()};
+  const auto difference = [&](auto logit) {
+    return logit == max ? 0 : logit - max;
+  };
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(difference(logit));
+  std::vector<float> log_probs;
+  for (const float logit : logits) {
+    log_probs.push_back(difference(logit) - static_cast<float>(std::log(sum)));
+  }
+  return log_probs;
+}
+
+// -inf for what is out.
+std::vector<float> Values(std::span<const float> logits,
+                          const PerturbOptions& options) {
+  const SamplingParams& params = options.draw.params;
+  const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
+  const std::vector<float> edited =
+      by_log_prob ? EditedScores(LogSoftmax(logits), options.draw)
+                  : EditedScores(logits, options.draw);
+  const std::vector<double> drawn = DrawLogProbabilities(edited, params);
+  const float temperature = params.greedy() ? 1.0f : params.temperature;
+  std::vector<float> values;
+  for (size_t t = 0; t < drawn.size(); ++t) {
+    const bool out = std::isinf(drawn[t]);
+    values.push_back(out           ? -kInf
+                     : by_log_prob ? edited[t] / temperature
+                                   : static_cast<float>(drawn[t]));
+  }
+  return values;
+}
+
+}  // namespace
+
+std::vector<TokenScore> GumbelTopK(std::span<const float> logits,
+                                   const PerturbOptions& options) {
+  const auto is_nan = [](float x) { return std::isnan(x); };
+  if (std::any_of(logits.begin(), logits.end(), is_nan)) {
+    return {{kNotANumber, 0.0f}};
+  }
+  const std::vector<float> values = Values(logits, options);
+  const DrawOptions& draw = options.draw;
+  const RandomKey key = GumbelKey(draw.params.seed, draw.sample, draw.position);
+  std::vector<Perturbed> gumbel_top_k;
+  for (TokenId t = 0; t < std::ssize(values); ++t) {
+    if (values[t] == -kInf) continue;
+    gumbel_top_k.push_back({{t, values[t]}, values[t] + Gumbel(key, t)});
+  }
+  std::stable_sort(
+      gumbel_top_k.begin(), gumbel_top_k.end(),
+      [](const auto& a, const auto& b) { return a.score > b.score; });
+  if (std::ssize(gumbel_top_k) > options.num_candidates) {
+    gumbel_top_k.resize(options.num_candidates);
+  }
+  std::vector<TokenScore> best;
+  for (const Perturbed& p : gumbel_top_k) best.push_back(p.token);
+  return best;
+}
+
+}  // namespace espalier::reference

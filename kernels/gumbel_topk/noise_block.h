@@ -1,0 +1,41 @@
+// Noise blocks: the vector arithmetic of perturbed rows (gumbel_topk.h). Of a
+// chunk of tokens it finds those whose noise may lift them above a threshold,
+// which are few; all others need neither their noise nor their value exactly.
+//
+// Blocks are as in row_block.h. The random words are random.h's, to the bit.
+//
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+#include "kernels/logits/row_block.h"
+#include "kernels/sample/random.h"
+
+namespace espalier {
+
+// What is compared with a threshold: value + noise, where a token has the value
+// value_of_max + (score - max) / temperature, within rounding of its terms.
+struct NoiseThreshold {
+  float max = 0;          // finite; no score is above it
+  float temperature = 1;  // > 0
+  double value_of_max = 0;
+  double threshold = 0;
+};
+
+// Writes the first of the two words of the noise of each token from `first` on
+// (gumbel.h).
+//   words  [size]  u32  out
+// REQUIRES: `first` is even; `size` as for blocks.
+void WriteNoiseWords(TokenId first, int size, const RandomKey& key,
+                     uint32_t* words);
+
+// Bit i: score[i] may be above the threshold, with the noise that word[i] is
+// of. No token above it is missed, and few below it are found.
+//   scores  [kChunkSize]  f32  any alignment; no NaN
+//   words   [kChunkSize]  u32
+uint64_t MayExceed(const float* scores, const uint32_t* words,
+                   const NoiseThreshold& threshold);
+
+}  // namespace espalier

@@ -1,0 +1,399 @@
+// A block has 256 outputs, gates and ups by eights, and all rows. One warp
+// brings tiles of weights and of x to shared memory, through a ring; two groups
+// of four warps multiply them (wgmma), each with its half of the weights, and
+// keep the sums in registers. The first weights are asked for before the
+// previous kernel has ended.
+//
+//   w  [outputs, inputs]   the m of the instruction: 64 a time
+//   x  [rows, inputs]      its n: always 128; past num_rows they are zero
+//
+// Reading 235 MB of weights in these tiles takes 57 us, reading them in one
+// piece 53.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/cuda_launch.cuh"
+#include "base/status.h"
+#include "kernels/cuda_kernel_support.cuh"
+#include "kernels/cuda_ptx.cuh"
+#include "kernels/matmul/cuda_gate_up_gemm.h"
+#include "kernels/matmul/cuda_tile_instructions.cuh"
+
+namespace espalier {
+namespace {
+
+struct TilePolicy {
+  static constexpr int kRows = 128;
+  // Inputs of a tile: what the copy engine swizzles, and how many it brings of
+  // a row at a time. Half of that takes 10 % longer, twice as much is as fast.
+  static constexpr int kSwizzled = 64;
+  static constexpr int kSwizzledBytes = 2 * kSwizzled;
+  static constexpr int kInputs = 2 * kSwizzled;
+  // Warps that multiply together, and how many such groups: fewer outputs a
+  // block would read x more often than L2 gives it.
+  static constexpr int kGroupThreads = 128;
+  static constexpr int kGroups = 2;
+  static constexpr int kTiles = 2;  // of 64 outputs, a group's
+  static constexpr int kGroupOutputs = kTiles * 64;
+  static constexpr int kOutputs = kGroups * kGroupOutputs;
+  static constexpr int kMultipliers = kGroups * kGroupThreads;
+  static constexpr int kThreads = kMultipliers + 32;  // and one warp that loads
+  // Tiles in shared memory: for each kInputs both groups' weights, and x.
+  static constexpr int kUnits = kGroups + 1;
+  // Two of each: whoever awaits the phases of a slot sees all of them. More
+  // would not be faster.
+  static constexpr int kSlots = 2 * kUnits;
+};
+
+// As many rows of weights as of x.
+struct Tile {
+  static_assert(TilePolicy::kRows == TilePolicy::kGroupOutputs);
+  static constexpr int kHalfBytes =
+      TilePolicy::kRows * TilePolicy::kSwizzledBytes;
+  alignas(1024) char halves[2][kHalfBytes];  // of the inputs
+};
+
+// Dynamic shared memory begins at a multiple of 16 bytes, the tiles at one of
+// 1024.
+constexpr int kSharedBytes = TilePolicy::kSlots * sizeof(Tile) + 1024 - 16;
+
+struct TileProduct {
+  int num_rows = 0;
+  int num_outputs = 0;  // gates and ups
+  int num_steps = 0;    // of kInputs
+  void* out = nullptr;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// ---- The ring ---------------------------------------------------------------
+
+// Unit kUnits * step + g is group g's weights of a step, the last of a step is
+// x. Each has the slot after that of the one before.
+struct Ring {
+  Tile* slots;      // [kSlots]
+  uint64_t* full;   // [kSlots]  one arrival, of the bytes
+  uint64_t* empty;  // [kSlots]  of those who read it
+
+  __device__ static bool IsX(int unit) {
+    return unit % TilePolicy::kUnits == TilePolicy::kGroups;
+  }
+  __device__ static int SlotOf(int unit) { return unit % TilePolicy::kSlots; }
+  // Of the barriers of its slot.
+  __device__ static uint32_t PhaseOf(int unit) {
+    return unit / TilePolicy::kSlots & 1;
+  }
+  __device__ void AwaitFull(int unit) const {
+    WaitParity(&full[SlotOf(unit)], PhaseOf(unit));
+  }
+  __device__ const Tile& tile(int unit) const { return slots[SlotOf(unit)]; }
+};
+
+// One thread.
+class Producer {
+ public:
+  __device__ Producer(const CUtensorMap& w, const CUtensorMap& x,
+                      const Ring& ring)
+      : w_(w), x_(x), ring_(ring) {}
+
+  __device__ void LoadAll(int num_steps) const {
+    const int num_units = num_steps * TilePolicy::kUnits;
+    const int num_first = min(TilePolicy::kSlots, num_units);
+    for (int unit = 0; unit < num_first; ++unit) {
+      if (!Ring::IsX(unit)) Load(unit);
+    }
+    GridDependencyWait();  // for x
+    for (int unit = 0; unit < num_first; ++unit) {
+      if (Ring::IsX(unit)) Load(unit);
+    }
+    for (int unit = num_first; unit < num_units; ++unit) {
+      const int before = unit - TilePolicy::kSlots;
+      WaitParity(&ring_.empty[Ring::SlotOf(before)], Ring::PhaseOf(before));
+      Load(unit);
+    }
+  }
+
+ private:
+  __device__ void Load(int unit) const {
+    const int group = unit % TilePolicy::kUnits;
+    const CUtensorMap& from = Ring::IsX(unit) ? x_ : w_;
+    const int row = Ring::IsX(unit) ? 0
+                                    : blockIdx.x * TilePolicy::kOutputs +
+                                          group * TilePolicy::kGroupOutputs;
+    const int input = unit / TilePolicy::kUnits * TilePolicy::kInputs;
+    uint64_t* const full = &ring_.full[Ring::SlotOf(unit)];
+    Tile& to = ring_.slots[Ring::SlotOf(unit)];
+    ArriveAndExpectTx(full, sizeof(Tile));
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      TmaLoad2d(from, input + half * TilePolicy::kSwizzled, row,
+                to.halves[half], full);
+    }
+  }
+
+  const CUtensorMap& w_;
+  const CUtensorMap& x_;
+  const Ring& ring_;
+};
+
+// ---- Multiplying ------------------------------------------------------------
+
+// A group of warps: its outputs, of all inputs.
+template <typename T>
+__device__ void MultiplyAll(int num_steps, const Ring& ring,
+                            Sums (&sums)[TilePolicy::kTiles]) {
+  const int group = threadIdx.x / TilePolicy::kGroupThreads;
+#pragma unroll
+  for (Sums& tile : sums) {
+#pragma unroll
+    for (float& value : tile.values) value = 0;
+  }
+  for (int step = 0; step < num_steps; ++step) {
+    const int w_unit = step * TilePolicy::kUnits + group;
+    const int x_unit = step * TilePolicy::kUnits + TilePolicy::kGroups;
+    ring.AwaitFull(w_unit);
+    ring.AwaitFull(x_unit);
+    WgmmaFence();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint64_t w = TileDescriptor(ring.tile(w_unit).halves[half]);
+      const uint64_t x = TileDescriptor(ring.tile(x_unit).halves[half]);
+#pragma unroll
+      for (int k = 0; k < TilePolicy::kSwizzled / kMultiplyInputs; ++k) {
+        // In units of 16 bytes.
+        constexpr int kStride = kMultiplyInputs * 2 / 16;
+        constexpr int kTileStride = 64 * TilePolicy::kSwizzledBytes / 16;
+#pragma unroll
+        for (int t = 0; t < TilePolicy::kTiles; ++t) {
+          Multiply<T>(w + t * kTileStride + k * kStride, x + k * kStride,
+                      sums[t]);
+        }
+      }
+    }
+    WgmmaCommitGroup();
+    // The other group multiplies meanwhile.
+    WgmmaWaitGroup();
+    if (threadIdx.x % TilePolicy::kGroupThreads == 0) {
+      Arrive(&ring.empty[Ring::SlotOf(w_unit)]);
+      Arrive(&ring.empty[Ring::SlotOf(x_unit)]);
+    }
+  }
+}
+
+// ---- What becomes of the sums -----------------------------------------------
+
+__device__ __forceinline__ float SiluMul(float gate, float up) {
+  return __fdividef(gate, 1 + __expf(-gate)) * up;
+}
+
+__device__ __forceinline__ uint32_t Pair(float low, float high, __half) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+__device__ __forceinline__ uint32_t Pair(float low, float high, __nv_bfloat16) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+
+// Where eight outputs of a row are staged: rows are twice as long as the banks,
+// so that places of neighbouring rows are exchanged.
+constexpr int kEights = TilePolicy::kOutputs / 2 / 8;  // of a row
+__device__ __forceinline__ int StagedPlace(int row, int eight) {
+  return (row * kEights + (eight ^ row % 8)) * 16;
+}
+
+// The barrier of the warps that multiply.
+__device__ __forceinline__ void SyncConsumers() {
+  asm volatile("bar.sync 1, %0;" ::"n"(TilePolicy::kMultipliers) : "memory");
+}
+
+// silu(gate) * up: a thread has both, eight outputs apart. The tiles have been
+// read, so what is stored, in whole lines, is gathered in their place.
+template <typename T>
+__device__ void StoreGated(const TileProduct& product,
+                           const Sums (&sums)[TilePolicy::kTiles],
+                           char* staged) {
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32 % 4;
+  const int group = threadIdx.x / TilePolicy::kGroupThreads;
+  SyncConsumers();
+#pragma unroll
+  for (int t = 0; t < TilePolicy::kTiles; ++t) {
+    const int eight = (group * TilePolicy::kTiles + t) * 4 + warp;
+    const float(&d)[64] = sums[t].values;
+#pragma unroll
+    for (int j = 0; j < 16; j += 4) {
+      uint32_t pairs[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = 4 * (j + i);
+        pairs[i] =
+            Pair(SiluMul(d[at], d[at + 2]), SiluMul(d[at + 1], d[at + 3]), T());
+      }
+      StMatrixX4Trans(pairs, staged + StagedPlace(8 * j + lane, eight));
+    }
+  }
+  SyncConsumers();
+  const int64_t width = product.num_outputs / 2;
+  T* const out =
+      static_cast<T*>(product.out) + blockIdx.x * (TilePolicy::kOutputs / 2);
+  for (int i = threadIdx.x; i < product.num_rows * kEights;
+       i += TilePolicy::kMultipliers) {
+    const int row = i / kEights, eight = i % kEights;
+    *reinterpret_cast<uint4*>(out + row * width + eight * 8) =
+        *reinterpret_cast<const uint4*>(staged + StagedPlace(row, eight));
+  }
+}
+
+template <typename T>
+__device__ void MultiplyAndStore(const CUtensorMap& w, const CUtensorMap& x,
+                                 const TileProduct& product) {
+  extern __shared__ char memory[];
+  __shared__ uint64_t full[TilePolicy::kSlots], empty[TilePolicy::kSlots];
+  char* const aligned = memory + (1024 - SharedAddress(memory) % 1024) % 1024;
+  const Ring ring = {reinterpret_cast<Tile*>(aligned), full, empty};
+  LaunchDependents();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < TilePolicy::kSlots; ++i) {
+      InitBarrier(&full[i], 1);
+      InitBarrier(&empty[i], Ring::IsX(i) ? TilePolicy::kGroups : 1);
+    }
+    FenceBarrierInit();
+  }
+  __syncthreads();
+  if (threadIdx.x == TilePolicy::kMultipliers) {
+    Producer(w, x, ring).LoadAll(product.num_steps);
+    return;
+  }
+  GridDependencyWait();
+  if (threadIdx.x > TilePolicy::kMultipliers) return;
+  Sums sums[TilePolicy::kTiles];
+  MultiplyAll<T>(product.num_steps, ring, sums);
+  StoreGated<T>(product, sums, aligned);
+}
+
+#endif
+
+template <typename T>
+__global__ void __launch_bounds__(TilePolicy::kThreads, 1)
+    MultiplyGated(const __grid_constant__ CUtensorMap w,
+                  const __grid_constant__ CUtensorMap x,
+                  const __grid_constant__ TileProduct product) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  MultiplyAndStore<T>(w, x, product);
+#endif
+}
+
+// ---- Launching --------------------------------------------------------------
+
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+
+// The driver's, found at run time: nothing of ours is linked with it.
+absl::StatusOr<EncodeTiled> GetTensorMapEncoder() {
+  constexpr const char* kName = "cuTensorMapEncodeTiled";
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result = {};
+#if CUDART_VERSION >= 12050
+  constexpr int kSince = 12000;  // CUDA 12.0
+  RETURN_IF_CUDA_ERROR(cudaGetDriverEntryPointByVersion(
+      kName, &found, kSince, cudaEnableDefault, &result));
+#else  // CUDA 12.4 has only what later ones call deprecated.
+  RETURN_IF_CUDA_ERROR(
+      cudaGetDriverEntryPoint(kName, &found, cudaEnableDefault, &result));
+#endif
+  if (found == nullptr || result != cudaDriverEntryPointSuccess) {
+    return Internal("the driver has no cuTensorMapEncodeTiled");
+  }
+  return reinterpret_cast<EncodeTiled>(found);
+}
+
+// A row-major [num_rows, num_cols] of 16-bit numbers, copied in halves of
+// tiles; rows past the last are zeros.
+absl::StatusOr<CUtensorMap> MakeTensorMap(EncodeTiled encode, DType dtype,
+                                          const void* data, int num_rows,
+                                          int num_cols) {
+  CUtensorMap map;
+  const cuuint64_t sizes[] = {cuuint64_t(num_cols), cuuint64_t(num_rows)};
+  const cuuint64_t strides[] = {cuuint64_t(num_cols) * 2};
+  const cuuint32_t tile[] = {TilePolicy::kSwizzled, TilePolicy::kRows};
+  const cuuint32_t steps[] = {1, 1};
+  const CUresult result = encode(
+      &map,
+      dtype == DType::kBFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+      2, const_cast<void*>(data), sizes, strides, tile, steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) {
+    return Internal("cuTensorMapEncodeTiled: error ", static_cast<int>(result));
+  }
+  return map;
+}
+
+template <typename T>
+absl::Status LaunchGated(const CUtensorMap& w, const CUtensorMap& x,
+                         const TileProduct& product, cudaStream_t stream) {
+  const LaunchConfig shape = {
+      .grid = dim3(product.num_outputs / TilePolicy::kOutputs),
+      .block = dim3(TilePolicy::kThreads),
+      .shared_bytes = kSharedBytes};
+  return Launch(MultiplyGated<T>, shape, stream, w, x, product);
+}
+
+// From as many rows on as two of cuBLASLt's tiles of 64 have.
+constexpr int kMinRows = 65;
+
+}  // namespace
+
+absl::StatusOr<CudaGateUpGemm> CudaGateUpGemm::Create(
+    const CudaDevice& device) {
+  CudaGateUpGemm made;
+  if (device.compute_capability != 90 ||
+      !HasKernelImage(MultiplyGated<__half>)) {
+    return made;
+  }
+  RETURN_IF_ERROR(
+      SetMaxDynamicSharedMemory(MultiplyGated<__nv_bfloat16>, kSharedBytes));
+  RETURN_IF_ERROR(
+      SetMaxDynamicSharedMemory(MultiplyGated<__half>, kSharedBytes));
+  made.num_sms_ = device.num_sms;
+  ASSIGN_OR_RETURN(made.encode_, GetTensorMapEncoder());
+  return made;
+}
+
+bool CudaGateUpGemm::CanImplement(int num_rows, const CudaMatrix& w) const {
+  return encode_ != nullptr && w.dtype != DType::kFloat32 &&
+         num_rows <= TilePolicy::kRows &&
+         w.num_rows % TilePolicy::kOutputs == 0 &&
+         w.num_cols % TilePolicy::kInputs == 0;
+}
+
+// Blocks for fewer than two thirds of the multiprocessors leave much of
+// memory's rate unused.
+bool CudaGateUpGemm::IsProfitable(int num_rows, const CudaMatrix& w) const {
+  return num_rows >= kMinRows &&
+         w.num_rows / TilePolicy::kOutputs * 3 >= num_sms_ * 2 &&
+         CanImplement(num_rows, w);
+}
+
+absl::Status CudaGateUpGemm::Run(const void* x, int num_rows,
+                                 const CudaMatrix& w, void* out,
+                                 cudaStream_t stream) const {
+  ASSIGN_OR_RETURN(
+      const CUtensorMap w_map,
+      MakeTensorMap(encode_, w.dtype, w.data, w.num_rows, w.num_cols));
+  ASSIGN_OR_RETURN(const CUtensorMap x_map,
+                   MakeTensorMap(encode_, w.dtype, x, num_rows, w.num_cols));
+  const TileProduct product = {.num_rows = num_rows,
+                               .num_outputs = w.num_rows,
+                               .num_steps = w.num_cols / TilePolicy::kInputs,
+                               .out = out};
+  return w.dtype == DType::kBFloat16
+             ? LaunchGated<__nv_bfloat16>(w_map, x_map, product, stream)
+             : LaunchGated<__half>(w_map, x_map, product, stream);
+}
+
+}  // namespace espalier

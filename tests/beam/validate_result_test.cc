@@ -1,0 +1,162 @@
+#include "beam/validate_result.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/sample/sample.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr int kNumAnswerTokens = 10;
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// Asked of two rows.
+PlanSelection Asked(SelectionKind kind, bool gumbel_top_k = false,
+                    int num_logprobs = -1) {
+  SelectionParams rule;
+  rule.kind = kind;
+  rule.gumbel_top_k = gumbel_top_k;
+  rule.num_logprobs = num_logprobs;
+  PlanSelection asked;
+  asked.num_rows = 2;
+  asked.num_candidates = 3;
+  asked.cum_log_probs = {-1, -2};
+  if (kind == SelectionKind::kDraws) asked.samples = {0, 3};
+  asked.rule = std::make_shared<const SelectionParams>(std::move(rule));
+  return asked;
+}
+
+TokenLogProb Of(TokenId token, std::vector<TokenScore> best = {}) {
+  return {.token = token, .log_prob = -1, .rank = 1, .best = std::move(best)};
+}
+
+absl::Status Check(const PlanSelection& asked,
+                   std::vector<Candidate> candidates,
+                   std::vector<TokenLogProb> logprobs = {}) {
+  return ValidateResult(asked,
+                        {.request = {},
+                         .candidates = std::move(candidates),
+                         .logprobs = std::move(logprobs)},
+                        kNumAnswerTokens);
+}
+
+void ExpectRefused(const absl::Status& status, const std::string& why) {
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr(why)));
+}
+
+TEST(CheckAnswerTest, CandidatesAreOfLiveBeamsAndTheVocabulary) {
+  for (const SelectionKind kind :
+       {SelectionKind::kBeams, SelectionKind::kRows}) {
+    const PlanSelection asked = Asked(kind);
+    EXPECT_OK(Check(asked, {}));
+    EXPECT_OK(Check(asked, {{0, 0, -1}, {1, 9, -2}}));
+    ExpectRefused(Check(asked, {{2, 5, -1}}), "token 5 after beam 2 of 2");
+    ExpectRefused(Check(asked, {{-1, 5, -1}}), "token 5 after beam -1 of 2");
+    ExpectRefused(Check(asked, {{0, 10, -1}}), "token 10 after beam 0");
+    ExpectRefused(Check(asked, {{0, kNoToken, -1}}), "token -1");
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    ExpectRefused(Check(asked, {{0, 5, nan}}), "NaN");
+  }
+}
+
+TEST(CheckAnswerTest, BeamsComeBestFirst) {
+  const PlanSelection asked = Asked(SelectionKind::kBeams);
+  EXPECT_OK(Check(asked, {{1, 5, -1}, {0, 4, -1}, {0, 3, -2}}));
+  ExpectRefused(Check(asked, {{0, 5, -2}, {1, 4, -1}}), "out of order, at 1");
+  ExpectRefused(Check(asked, {{0, 5, -2}, {1, 4, -2}, {1, 5, -2}, {0, 1, -3}}),
+                "more than 3 candidates");
+}
+
+TEST(CheckAnswerTest, RowsComeOneAfterTheOtherEachBestFirst) {
+  const PlanSelection asked = Asked(SelectionKind::kRows);
+  EXPECT_OK(Check(asked, {{0, 5, -2}, {0, 4, -2}, {0, 1, -3}, {1, 5, -1}}));
+  EXPECT_OK(Check(asked, {{1, 5, -1}}));
+  ExpectRefused(Check(asked, {{1, 5, -1}, {0, 4, -1}}), "out of order, at 1");
+  ExpectRefused(Check(asked, {{0, 5, -1}, {1, 4, -1}, {0, 3, -1}}),
+                "out of order, at 2");
+  ExpectRefused(Check(asked, {{0, 5, -1}, {1, 4, -2}, {1, 3, -1}}),
+                "out of order, at 2");
+  ExpectRefused(Check(asked, {{1, 5, -2}, {1, 4, -2}, {1, 5, -2}, {1, 1, -3}}),
+                "more than 3 candidates");
+}
+
+// Whatever stands between the two, and whatever they sum to.
+TEST(CheckAnswerTest, AContinuationComesOnce) {
+  for (const bool gumbel_top_k : {false, true}) {
+    const PlanSelection asked = Asked(SelectionKind::kRows, gumbel_top_k);
+    EXPECT_OK(Check(asked, {{0, 5, -1}, {0, 4, -2}, {1, 5, -1}, {1, 4, -2}}));
+    ExpectRefused(
+        Check(asked, {{0, 5, -1}, {1, 4, -1}, {1, 5, -2}, {1, 4, -3}}),
+        "twice with token 4 after beam 1");
+  }
+  const PlanSelection asked = Asked(SelectionKind::kBeams);
+  EXPECT_OK(Check(asked, {{0, 5, -1}, {1, 5, -1}, {0, 4, -2}}));
+  ExpectRefused(Check(asked, {{0, 5, -1}, {1, 5, -1}, {0, 5, -2}}),
+                "twice with token 5 after beam 0");
+}
+
+// What ranks them is not in the answer.
+TEST(CheckAnswerTest, PerturbedRowsAreInAnyOrderAndMayBeNoNumbers) {
+  const PlanSelection asked = Asked(SelectionKind::kRows, true);
+  EXPECT_OK(Check(asked, {{0, 5, -2}, {0, 4, -1}, {1, kNotANumber, 0}}));
+  ExpectRefused(Check(asked, {{1, 5, -1}, {0, 4, -1}}), "out of order, at 1");
+}
+
+TEST(CheckAnswerTest, SumsThatNoiseIsAddedToAreFinite) {
+  for (const float sum : {kInf, -kInf}) {
+    EXPECT_OK(Check(Asked(SelectionKind::kRows), {{0, 5, sum}}));
+    ExpectRefused(Check(Asked(SelectionKind::kRows, true), {{0, 5, sum}}),
+                  "an infinite sum of token 5");
+  }
+}
+
+TEST(CheckAnswerTest, EverySampleDrawsFromItsRow) {
+  PlanSelection asked = Asked(SelectionKind::kDraws);
+  EXPECT_OK(Check(asked, {{0, 5, -2}, {1, 5, -1}}));
+  EXPECT_OK(Check(asked, {{0, kNoToken, 0}, {1, kNotANumber, 0}}));
+  ExpectRefused(Check(asked, {{0, 5, -2}}), "drew 1 tokens for 2 samples");
+  ExpectRefused(Check(asked, {{1, 5, -2}, {0, 5, -2}}),
+                "drew token 0 from beam 1");
+  asked.num_rows = 1;  // the prompt's
+  EXPECT_OK(Check(asked, {{0, 5, -2}, {0, 5, -1}}));
+}
+
+TEST(CheckAnswerTest, TokensAreAmongThoseThatMayFollow) {
+  const std::vector<TokenId> first = {2, 5};
+  const std::vector<TokenId> second = {4};
+  for (const SelectionKind kind :
+       {SelectionKind::kBeams, SelectionKind::kRows, SelectionKind::kDraws}) {
+    PlanSelection asked = Asked(kind);
+    asked.allowed = {first, second};
+    EXPECT_OK(Check(asked, {{0, 5, -1}, {1, 4, -2}}));
+    ExpectRefused(Check(asked, {{0, 5, -1}, {1, 5, -2}}),
+                  "token 5 after beam 1, which may not follow");
+  }
+}
+
+TEST(CheckAnswerTest, LogProbabilitiesAreThoseOfTheCandidates) {
+  const PlanSelection asked = Asked(SelectionKind::kBeams, false, 1);
+  const std::vector<Candidate> candidates = {{0, 5, -1}, {1, 4, -2}};
+  EXPECT_OK(Check(asked, candidates, {Of(5, {{9, -0.5f}}), Of(4)}));
+  ExpectRefused(Check(asked, candidates), "0 log-probabilities of 2 tokens");
+  ExpectRefused(Check(asked, candidates, {Of(4), Of(5)}),
+                "the log-probability of token 4 instead of 5");
+  ExpectRefused(Check(asked, candidates, {Of(5, {{10, -0.5f}}), Of(4)}),
+                "best tokens beside token 5");
+  ExpectRefused(Check(asked, candidates, {Of(5), Of(4, {{1, -1}, {2, -1}})}),
+                "best tokens beside token 4");
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,99 @@
+// Which rows of a plan set a group, and whether they set its beams.
+#include "executor/cuda/cuda_group_init.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "tests/executor/plan_source.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::PlanSource;
+using testing::StatusIs;
+
+constexpr int kPageSize = 4;
+
+// A plan whose last two rows a selection for two slots is from.
+class CudaGroupRowsTest : public ::testing::Test {
+ protected:
+  void Feed(const std::vector<TokenId>& tokens, int num_logits) {
+    source_.AddRow(tokens, num_logits);
+  }
+  PlanSelection& SelectFrom(int num_rows) {
+    return source_.AddSelection(RequestId{1}, num_rows, /*num_slots=*/2,
+                                std::make_shared<const SelectionParams>());
+  }
+  absl::StatusOr<CudaGroupInit> Find() const {
+    return CudaGroupInit::Find(source_.plan, source_.plan.selections[0]);
+  }
+  bool FeedsBeams() const {
+    const auto rows = Find();
+    EXPECT_OK(rows.status());
+    return rows.ok() && rows->feeds_beams();
+  }
+
+  PlanSource source_{kPageSize};
+};
+
+TEST_F(CudaGroupRowsTest, TheyAreThoseThatItsLinesAreOf) {
+  Feed({5, 6, 7}, 3);
+  Feed({5, 6}, 0);
+  Feed({8, 9}, 1);
+  Feed({5, 6, 7, 8}, 0);
+  Feed({4, 3}, 1);
+  SelectFrom(2);
+  ASSERT_OK_AND_ASSIGN(const CudaGroupInit rows, Find());
+  EXPECT_THAT(rows.rows(), ElementsAre(2, 4));
+}
+
+TEST_F(CudaGroupRowsTest, OneGeneratedTokenForEachSlotSetsBeams) {
+  Feed({8}, 1);
+  Feed({9}, 1);
+  SelectFrom(2).num_generated = 1;
+  EXPECT_TRUE(FeedsBeams());
+}
+
+TEST_F(CudaGroupRowsTest, PromptsSetNoBeams) {
+  Feed({8}, 1);
+  Feed({9}, 1);
+  SelectFrom(2);
+  EXPECT_FALSE(FeedsBeams());
+}
+
+TEST_F(CudaGroupRowsTest, FewerRowsThanSlotsSetNoBeams) {
+  Feed({8}, 1);
+  SelectFrom(1).num_generated = 1;
+  EXPECT_FALSE(FeedsBeams());
+}
+
+TEST_F(CudaGroupRowsTest, RowsThatAreFedAgainSetNoBeams) {
+  Feed({7, 8}, 1);
+  Feed({7, 9}, 1);
+  SelectFrom(2).num_generated = 1;
+  EXPECT_FALSE(FeedsBeams());
+}
+
+TEST_F(CudaGroupRowsTest, ALineBeforeARowsLastIsRefused) {
+  Feed({5, 6}, 2);
+  SelectFrom(2);
+  EXPECT_THAT(Find(), StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("line 0 of logits")));
+}
+
+TEST_F(CudaGroupRowsTest, RowsThatEndApartAreRefused) {
+  Feed({5, 6}, 1);
+  Feed({7, 8, 9}, 1);
+  SelectFrom(2);
+  EXPECT_THAT(Find(), StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("at positions 1 and 2")));
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,124 @@
+// Products of one tile of rows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "kernels/matmul/cuda_gate_up_gemm.h"
+#include "tests/few_cases.h"
+#include "tests/kernels/matmul/matmul_cases.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using testing::Case;
+using testing::Cases;
+using testing::Download;
+using testing::ExactSums;
+using testing::ExpectSiluMul;
+using testing::Upload;
+using testing::Weights;
+using testing::Widened;
+
+constexpr DType kTypes[] = {DType::kBFloat16, DType::kFloat16};
+
+class CudaTileMatMulGpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(const CudaDevice device, CudaDevice::Open(0));
+    ASSERT_OK_AND_ASSIGN(matmul_, CudaGateUpGemm::Create(device));
+    if (!matmul_.CanImplement(1, {nullptr, DType::kBFloat16, 256, 128})) {
+      GTEST_SKIP() << "needs compute capability 9.0 and a build for sm_90a";
+    }
+    stream_ = std::move(*CudaStream::Create());
+  }
+
+  // Into poisoned memory, whose last bytes have to stay as they are.
+  template <typename Enqueue>
+  std::vector<std::byte> Result(size_t size, const Enqueue& enqueue) {
+    constexpr size_t kGuard = 64;
+    const std::vector<std::byte> poison(size + kGuard, std::byte{0xFF});
+    const DeviceBuffer<std::byte> out = Upload(poison);
+    const absl::Status status = enqueue(out.data());
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
+    std::vector<std::byte> bytes = Download(out);
+    EXPECT_TRUE(std::equal(bytes.begin() + size, bytes.end(), poison.begin()));
+    bytes.resize(size);
+    return bytes;
+  }
+
+  CudaGateUpGemm matmul_;
+  CudaStream stream_;
+};
+
+// Fewer tiles than the ring has room for, and more.
+TEST_F(CudaTileMatMulGpuTest, GatesAndUpsAreAsNearAsTheirTypeAllows) {
+  for (const DType dtype : kTypes) {
+    for (const int num_cols : {128, 256, 384, 1024}) {
+      const Weights weights(512, num_cols, dtype);
+      for (const int n :
+           Cases(std::vector{1, 65, 100, 127, 128}, std::vector{65, 128})) {
+        SCOPED_TRACE(Concat(n, " x ", num_cols));
+        const Case c(n, weights);
+        const auto out = Result(size_t(n) * 256 * 2, [&](std::byte* to) {
+          return matmul_.Run(c.device_x.data(), n, c.matrix, to, stream_.get());
+        });
+        ExpectSiluMul(ExactSums(c), c.matrix, Widened(out, dtype));
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(CudaTileMatMulGpuTest, TakesWholeTilesOfUpTo128Rows) {
+  const auto takes = [&](int num_rows, int num_outputs, int num_cols,
+                         DType dtype) {
+    return matmul_.CanImplement(num_rows,
+                                {nullptr, dtype, num_outputs, num_cols});
+  };
+  EXPECT_TRUE(takes(128, 512, 384, DType::kBFloat16));
+  EXPECT_FALSE(takes(129, 512, 384, DType::kBFloat16));
+  EXPECT_FALSE(takes(128, 528, 384, DType::kBFloat16));
+  EXPECT_FALSE(takes(128, 512, 392, DType::kFloat16));
+  EXPECT_FALSE(takes(128, 512, 384, DType::kFloat32));
+}
+
+// The next product may begin before the one before it has ended.
+TEST_F(CudaTileMatMulGpuTest, ChainsGiveTheSameBitsStepByStepAndReplayed) {
+  constexpr int kCols = 1024, kRows = 100, kLength = 20;
+  const Weights weights(2 * kCols, kCols, DType::kBFloat16);
+  const Case c(kRows, weights);
+  const auto run = [&](bool captured, bool waits) {
+    DeviceBuffer<std::byte> a = Upload(c.x.bytes), b = Upload(c.x.bytes);
+    const auto enqueue = [&]() -> absl::Status {
+      for (int i = 0; i < kLength; ++i) {
+        RETURN_IF_ERROR(
+            matmul_.Run(a.data(), kRows, c.matrix, b.data(), stream_.get()));
+        if (waits) cudaStreamSynchronize(stream_.get());
+        std::swap(a, b);
+      }
+      return absl::OkStatus();
+    };
+    if (captured) {
+      auto graph = CaptureGraph(stream_.get(), enqueue);
+      EXPECT_TRUE(graph.ok()) << graph.status();
+      cudaGraphLaunch(graph->get(), stream_.get());
+    } else {
+      EXPECT_TRUE(enqueue().ok());
+    }
+    EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
+    return Download(a);
+  };
+  const auto expected = run(false, true);
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    ASSERT_EQ(run(false, false), expected);
+    ASSERT_EQ(run(true, false), expected);
+  }
+}
+
+}  // namespace
+}  // namespace espalier

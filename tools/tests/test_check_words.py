@@ -1,0 +1,58 @@
+"""What tools/check_words.py calls a fault, and that the project has none."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tools import check_words  # noqa: E402
+
+GLOSSARY = """# Glossary
+
+| here | the field's words |
+|---|---|
+| `page` | `block` |
+
+## Retired names
+
+| retired | in its place |
+|---|---|
+| `LetGo` | `Release` |
+"""
+
+
+class CheckWordsTest(unittest.TestCase):
+
+    def faults(self, **texts):
+        with tempfile.TemporaryDirectory() as directory:
+            root = pathlib.Path(directory)
+            (root / "docs").mkdir()
+            (root / "docs/glossary.md").write_text(GLOSSARY)
+            for name, text in texts.items():
+                (root / f"{name}.h").write_text(text)
+            names = ["docs/glossary.md", *(f"{name}.h" for name in texts)]
+            return check_words.find_faults(root, names)
+
+    def test_a_retired_name_is_named_with_its_line(self):
+        self.assertEqual(self.faults(a="int i;\nvoid LetGo();\n"),
+                         ["a.h:2: LetGo is called Release now"])
+
+    def test_other_tables_and_other_names_do_not_matter(self):
+        self.assertEqual(self.faults(a="int page; void LetGoOf();\n"), [])
+
+    def test_the_project_has_no_fault(self):
+        if not (ROOT / ".git").exists():
+            self.skipTest("no checkout of git")
+        listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True,
+                                capture_output=True, text=True).stdout
+        names = [name for name in listed.splitlines()
+                 if (ROOT / name).is_file()]
+        self.assertEqual(check_words.find_faults(ROOT, names), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -7,56 +7,49 @@
 #include <vector>
 
 #include "base/status.h"
-#include "kernels/gumbel_topk/gumbel_topk.h"
+#include "tests/executor/answered_search.h"
 
 namespace espalier::testing {
 namespace {
 
-// Of scores: relative, or of the least score, as sums and noise may cancel.
-constexpr double kTolerance = 1e-4;
-constexpr double kLeastScore = 0.5;
 // Of log-probabilities: absolute.
 constexpr double kLogProbTolerance = 2e-4;
 // Of a request's samples: what the borders of draws may change.
 constexpr double kOtherSamples = 0.1;
-// Where rows choose by themselves, a tie of beams that is not seen replaces one
-// by another, of so many at least.
-constexpr int kManyBeams = 8;
+// As sums and noise may cancel, it does not go to 0 with the score.
+constexpr ScoreTolerance kTolerance = {.relative = 1e-4, .least_score = 0.5};
 
-bool Close(double a, double b) {
-  return a == b ||
-         std::abs(a - b) <=
-             kTolerance * std::max({std::abs(a), std::abs(b), kLeastScore});
+bool Close(double a, double b) { return kTolerance.Holds(a, b); }
+
+// By token, then by falling score.
+bool TokenComesFirst(const Candidate& a, const Candidate& b) {
+  if (a.token != b.token) return a.token < b.token;
+  return a.cum_log_prob > b.cum_log_prob;
 }
 
 std::vector<Candidate> ByToken(std::vector<Candidate> candidates) {
-  std::ranges::sort(candidates, [](const Candidate& a, const Candidate& b) {
-    if (a.token != b.token) return a.token < b.token;
-    return a.cum_log_prob > b.cum_log_prob;
-  });
+  std::ranges::sort(candidates, TokenComesFirst);
   return candidates;
 }
 
 // Candidates of either that are not in the other, of whatever beam.
-int NumUnmatched(const std::vector<Candidate>& expected,
-                 const std::vector<Candidate>& actual) {
+std::vector<Candidate> Unmatched(const std::vector<Candidate>& expected,
+                                 const std::vector<Candidate>& actual) {
   const std::vector<Candidate> a = ByToken(expected);
   const std::vector<Candidate> b = ByToken(actual);
+  std::vector<Candidate> unmatched;
   size_t i = 0, j = 0;
-  int count = 0;
-  while (i < a.size() && j < b.size()) {
-    if (a[i].token == b[j].token &&
+  while (i < a.size() || j < b.size()) {
+    const bool in_both = i < a.size() && j < b.size();
+    if (in_both && a[i].token == b[j].token &&
         Close(a[i].cum_log_prob, b[j].cum_log_prob)) {
       ++i, ++j;
       continue;
     }
-    ++count;
-    const bool a_first = a[i].token != b[j].token
-                             ? a[i].token < b[j].token
-                             : a[i].cum_log_prob > b[j].cum_log_prob;
-    (a_first ? i : j) += 1;
+    const bool a_first = in_both ? TokenComesFirst(a[i], b[j]) : i < a.size();
+    unmatched.push_back(a_first ? a[i++] : b[j++]);
   }
-  return count + static_cast<int>(a.size() - i + b.size() - j);
+  return unmatched;
 }
 
 template <typename T, typename Score>
@@ -104,17 +97,38 @@ std::string CompareLogProbs(const std::vector<TokenLogProb>& a,
   return "";
 }
 
-// Of the same tokens.
-std::string CompareHypotheses(const Hypothesis& a, const Hypothesis& b) {
-  if (!Close(a.score, b.score) || !Close(a.cum_log_prob, b.cum_log_prob)) {
-    return Concat("score ", b.score, " of sum ", b.cum_log_prob, ", expected ",
-                  a.score, " of ", a.cum_log_prob);
+std::string Describe(const Hypothesis& hypothesis) {
+  std::string tokens;
+  for (const TokenId token : hypothesis.tokens) {
+    tokens += Concat(tokens.empty() ? "" : " ", token);
+  }
+  return Concat("hypothesis [", tokens, "]: score ", hypothesis.score,
+                " of sum ", hypothesis.cum_log_prob);
+}
+
+// What came of matching two results.
+struct Matched {
+  std::string difference;    // of those of the same tokens
+  std::string first_other;   // of those that only one has
+  int num_others = 0;        // of the first
+  int num_other_scores = 0;  // where scores may be others
+};
+
+// Of the same tokens. Scores may be others where rounding is amplified.
+std::string CompareHypotheses(const Hypothesis& a, const Hypothesis& b,
+                              bool scores_may_differ, int* num_other_scores) {
+  const bool same_score = Close(a.score, b.score);
+  *num_other_scores += same_score ? 0 : 1;
+  if ((!same_score && !scores_may_differ) ||
+      !Close(a.cum_log_prob, b.cum_log_prob)) {
+    return Concat(Describe(b), ", expected ", a.score, " of ", a.cum_log_prob);
   }
   if (a.finish_reason != b.finish_reason) {
-    return Concat("finish_reason ", NameOf(b.finish_reason), ", expected ",
+    return Concat(Describe(b), ", ", NameOf(b.finish_reason), ", expected ",
                   NameOf(a.finish_reason));
   }
-  return CompareLogProbs(a.logprobs, b.logprobs);
+  const std::string difference = CompareLogProbs(a.logprobs, b.logprobs);
+  return difference.empty() ? "" : Concat(Describe(b), ", ", difference);
 }
 
 std::vector<Hypothesis> ByTokens(std::vector<Hypothesis> hypotheses) {
@@ -125,24 +139,29 @@ std::vector<Hypothesis> ByTokens(std::vector<Hypothesis> hypotheses) {
   return hypotheses;
 }
 
-// Of those of the same tokens; counts those of others in `*num_others`.
-std::string MatchHypotheses(const Result& expected, const Result& actual,
-                            int* num_others) {
+Matched MatchHypotheses(const Result& expected, const Result& actual,
+                        bool scores_may_differ = false) {
   const std::vector<Hypothesis> a = ByTokens(expected.hypotheses);
   const std::vector<Hypothesis> b = ByTokens(actual.hypotheses);
+  Matched matched;
   size_t i = 0, j = 0;
-  while (i < a.size() && j < b.size()) {
-    if (a[i].tokens == b[j].tokens) {
-      const std::string difference = CompareHypotheses(a[i++], b[j++]);
-      if (!difference.empty()) return difference;
-    } else if (a[i].tokens < b[j].tokens) {
-      ++i, ++*num_others;
-    } else {
-      ++j;
+  while (i < a.size() || j < b.size()) {
+    if (i < a.size() && j < b.size() && a[i].tokens == b[j].tokens) {
+      matched.difference = CompareHypotheses(a[i++], b[j++], scores_may_differ,
+                                             &matched.num_other_scores);
+      if (!matched.difference.empty()) return matched;
+      continue;
     }
+    const bool is_first =
+        j == b.size() || (i < a.size() && a[i].tokens < b[j].tokens);
+    if (matched.first_other.empty()) {
+      matched.first_other = Concat(is_first ? "missing " : "unexpected ",
+                                   Describe(is_first ? a[i] : b[j]));
+    }
+    matched.num_others += is_first ? 1 : 0;
+    ++(is_first ? i : j);
   }
-  *num_others += static_cast<int>(a.size() - i);
-  return "";
+  return matched;
 }
 
 bool HasFilters(const GenerationParams& params) {
@@ -155,11 +174,10 @@ std::string CompareSamples(const GenerationParams& params,
                            const AnsweredRequest& actual,
                            AnswerCounts* counts) {
   const int count = static_cast<int>(expected.result.hypotheses.size());
-  int num_others = 0;
-  const std::string difference =
-      MatchHypotheses(expected.result, actual.result, &num_others);
+  const Matched matched = MatchHypotheses(expected.result, actual.result);
+  const int num_others = matched.num_others;
   ++counts->num_sampled;
-  if (!difference.empty()) return difference;
+  if (!matched.difference.empty()) return matched.difference;
   if (std::ssize(actual.result.hypotheses) != count) {
     return Concat(actual.result.hypotheses.size(), " samples, expected ",
                   count);
@@ -180,110 +198,133 @@ std::string CompareSamples(const GenerationParams& params,
   return "";
 }
 
-enum class Course { kSame, kNearTie, kLateTie, kFilteredTie, kDifferent };
-
-// How a beam search chooses.
-struct Search {
-  bool by_rows = false;   // each row by itself, in an order of the host's
-  bool filters = false;   // and what is drawn from is cut off somewhere
-  bool perturbs = false;  // by sums with noise
-  uint64_t seed = 0;
-  int num_beams = 1;
-
-  explicit Search(const GenerationParams& params) {
-    const bool draws = DrawsAtRandom(params);
-    perturbs = draws;
-    seed = params.seed.value_or(0);
-    by_rows = draws || params.num_beam_groups > 1;
-    filters = draws && HasFilters(params);
-    num_beams = static_cast<int>(params.num_beams);
-  }
-
-  // By which candidates of step `step` are answered, but for the shift of
-  // stochastic beams.
-  double SumOf(const Candidate& candidate, size_t step) const {
-    if (!perturbs || candidate.token < 0) return candidate.cum_log_prob;
-    const RandomKey key = GumbelKey(seed, candidate.beam, step);
-    return candidate.cum_log_prob + Gumbel(key, candidate.token);
-  }
-};
-
-// Of two steps that have different candidates.
-Course CourseOfDifferent(const Search& search,
-                         const std::vector<Candidate>& expected,
-                         const std::vector<Candidate>& actual, size_t step,
-                         bool changed_places) {
-  if (search.filters) return Course::kFilteredTie;
-  if (ScoresAreClose(expected, actual, [&](const Candidate& c) {
-        return search.SumOf(c, step);
-      })) {
-    return Course::kNearTie;
-  }
-  if (changed_places) return Course::kLateTie;
-  // Two beams that went, and two that came.
-  const bool few = search.by_rows && step > 0 &&
-                   search.num_beams >= kManyBeams &&
-                   NumUnmatched(expected, actual) * search.num_beams <=
-                       4 * std::ssize(expected);
-  return few ? Course::kLateTie : Course::kDifferent;
-}
-
-// How two runs of a beam search go. `*step` is where they part.
-Course FollowBeams(const Search& search, const AnsweredRequest& expected,
-                   const AnsweredRequest& actual, size_t* step) {
+// Of a search that takes the best of all rows together: its answers are in
+// order, and say all that decides.
+std::string CompareBestFirst(const AnsweredRequest& expected,
+                             const AnsweredRequest& actual,
+                             AnswerCounts* counts) {
+  const auto score = [](const auto& scored) {
+    if constexpr (requires { scored.score; }) {
+      return scored.score;
+    } else {
+      return scored.cum_log_prob;
+    }
+  };
   const size_t num_steps = std::min(expected.steps.size(), actual.steps.size());
   bool changed_places = false;
-  for (*step = 0; *step < num_steps; ++*step) {
-    const std::vector<Candidate>& a = expected.steps[*step];
-    const std::vector<Candidate>& b = actual.steps[*step];
-    if (NumUnmatched(a, b) > 0) {
-      return CourseOfDifferent(search, a, b, *step, changed_places);
+  for (size_t step = 0; step < num_steps; ++step) {
+    const std::vector<Candidate>& a = expected.steps[step];
+    const std::vector<Candidate>& b = actual.steps[step];
+    const std::vector<Candidate> unmatched = Unmatched(a, b);
+    if (!unmatched.empty()) {
+      const bool is_near = ScoresAreClose(a, b, score);
+      if (!is_near && !changed_places) {
+        return Concat("other beams from step ", step, " of ",
+                      expected.steps.size(), " on: ", unmatched.size(),
+                      " are in one run alone, among them token ",
+                      unmatched[0].token, " of beam ", unmatched[0].beam,
+                      ", score ", unmatched[0].cum_log_prob);
+      }
+      ++(is_near ? counts->num_near_ties : counts->num_late_ties);
+      return "";
     }
     changed_places = changed_places || !SameOrder(a, b);
   }
-  int num_others = 0;
-  const bool match =
-      MatchHypotheses(expected.result, actual.result, &num_others).empty();
-  if (match && num_others == 0) return Course::kSame;
-  if (search.filters) return Course::kFilteredTie;
-  if (!match) return Course::kDifferent;
-  if (ScoresAreClose(expected.result.hypotheses, actual.result.hypotheses,
-                     [](const Hypothesis& h) { return h.score; })) {
-    return Course::kNearTie;
+  const Matched matched = MatchHypotheses(expected.result, actual.result);
+  if (!matched.difference.empty()) return matched.difference;
+  if (matched.first_other.empty()) return "";
+  const bool is_near = ScoresAreClose(expected.result.hypotheses,
+                                      actual.result.hypotheses, score);
+  if (!is_near && !changed_places) return matched.first_other;
+  ++(is_near ? counts->num_near_ties : counts->num_late_ties);
+  return "";
+}
+
+// Of a search whose rows choose by themselves. Each run is followed by its own
+// answers, as these do not say which of them the beams became.
+class RowsComparison {
+ public:
+  RowsComparison(const PreparedRequest& request,
+                 const AnsweredRequest& expected, const AnsweredRequest& actual,
+                 AnswerCounts* counts)
+      : params_(request.request.params),
+        expected_(expected),
+        actual_(actual),
+        a_(request, expected.steps),
+        b_(request, actual.steps),
+        has_filters_(DrawsAtRandom(params_) && HasFilters(params_)),
+        counts_(*counts) {}
+
+  std::string Compare() {
+    std::string difference = a_.DifferenceFrom(expected_.result);
+    if (!difference.empty()) return "the expected run: " + difference;
+    difference = b_.DifferenceFrom(actual_.result);
+    if (!difference.empty()) return difference;
+    bool has_near_tie = a_.num_steps() != b_.num_steps();
+    const size_t num_steps = std::min(a_.num_steps(), b_.num_steps());
+    for (size_t step = 0; step < num_steps; ++step) {
+      if (a_.beams(step) != b_.beams(step)) return LateTie();
+      int num_others = 0;
+      difference = CompareCandidates(a_, b_, step, kTolerance, &num_others);
+      if (has_filters_ && (num_others > 0 || !difference.empty())) {
+        ++counts_.num_filtered_ties;
+        return "";
+      }
+      if (!difference.empty()) {
+        return Concat("other beams from step ", step, " of ",
+                      expected_.steps.size(), " on: ", difference);
+      }
+      has_near_tie = has_near_tie || num_others > 0;
+    }
+    return CompareResults(has_near_tie);
   }
-  return changed_places ? Course::kLateTie : Course::kDifferent;
-}
 
-std::string DescribeBest(const Result& result) {
-  if (result.hypotheses.empty()) return "no hypothesis";
-  return Concat(result.hypotheses[0].score);
-}
+ private:
+  // Beams changed places, or one came for another. Drawn beams that both have
+  // in the end have the same sums; those of diverse ones are lowered by what
+  // others chose.
+  std::string LateTie() {
+    ++(has_filters_ ? counts_.num_filtered_ties : counts_.num_late_ties);
+    if (has_filters_ || !DrawsAtRandom(params_)) return "";
+    return MatchHypotheses(expected_.result, actual_.result, params_.stochastic)
+        .difference;
+  }
 
-std::string CompareBeams(const GenerationParams& params,
+  // All answers agree.
+  std::string CompareResults(bool has_near_tie) {
+    const Matched matched =
+        MatchHypotheses(expected_.result, actual_.result, params_.stochastic);
+    if (!matched.difference.empty()) return matched.difference;
+    if (has_near_tie || !matched.first_other.empty()) {
+      ++(has_filters_ ? counts_.num_filtered_ties : counts_.num_near_ties);
+    }
+    if (params_.stochastic) {
+      counts_.num_stochastic_scores +=
+          static_cast<int>(expected_.result.hypotheses.size());
+      counts_.num_amplified += matched.num_other_scores;
+    }
+    return "";
+  }
+
+  const GenerationParams& params_;
+  const AnsweredRequest& expected_;
+  const AnsweredRequest& actual_;
+  const AnsweredSearch a_;
+  const AnsweredSearch b_;
+  const bool has_filters_;
+  AnswerCounts& counts_;
+};
+
+std::string CompareBeams(const PreparedRequest& request,
                          const AnsweredRequest& expected,
                          const AnsweredRequest& actual, AnswerCounts* counts) {
-  const Search search(params);
-  ++(search.filters ? counts->num_filtered : counts->num_beams);
-  size_t step = 0;
-  switch (FollowBeams(search, expected, actual, &step)) {
-    case Course::kSame:
-      return "";
-    case Course::kNearTie:
-      ++(search.filters ? counts->num_filtered_ties : counts->num_near_ties);
-      return "";
-    case Course::kLateTie:
-      ++(search.filters ? counts->num_filtered_ties : counts->num_late_ties);
-      return "";
-    case Course::kFilteredTie:
-      ++counts->num_filtered_ties;
-      return "";
-    case Course::kDifferent:
-      return Concat("other beams from step ", step, " of ",
-                    expected.steps.size(), " on; best score ",
-                    DescribeBest(actual.result), ", expected ",
-                    DescribeBest(expected.result));
+  const GenerationParams& params = request.request.params;
+  const bool draws = DrawsAtRandom(params);
+  ++(draws && HasFilters(params) ? counts->num_filtered : counts->num_beams);
+  if (draws || params.num_beam_groups > 1) {
+    return RowsComparison(request, expected, actual, counts).Compare();
   }
-  return "";
+  return CompareBestFirst(expected, actual, counts);
 }
 
 // `share` of `count`, and two, as a few may be of few.
@@ -296,11 +337,11 @@ bool IsAbove(int number, int count, double share) {
 void AnswerCounts::Print(const char* name) const {
   std::printf(
       "%s: %d beam searches, %d near ties, %d late ones; %d with filters, %d "
-      "ties; %d samples, %d others, at most %.1f%% of a request; %d of %d "
-      "sampled requests shifted\n",
+      "ties; %d stochastic scores, %d amplified; %d samples, %d others, at "
+      "most %.1f%% of a request; %d of %d sampled requests shifted\n",
       name, num_beams, num_near_ties, num_late_ties, num_filtered,
-      num_filtered_ties, num_samples, num_other_samples,
-      100 * most_other_samples, num_shifted, num_sampled);
+      num_filtered_ties, num_stochastic_scores, num_amplified, num_samples,
+      num_other_samples, 100 * most_other_samples, num_shifted, num_sampled);
 }
 
 std::string AnswerCounts::AboveBounds() const {
@@ -314,6 +355,10 @@ std::string AnswerCounts::AboveBounds() const {
     return Concat(num_filtered_ties, " ties of ", num_filtered,
                   " drawn beam searches with filters");
   }
+  if (IsAbove(num_amplified, num_stochastic_scores, 0.02)) {
+    return Concat(num_amplified, " amplified scores of ",
+                  num_stochastic_scores);
+  }
   if (IsAbove(num_other_samples, num_samples, 0.03)) {
     return Concat(num_other_samples, " other samples of ", num_samples);
   }
@@ -324,10 +369,11 @@ std::string AnswerCounts::AboveBounds() const {
   return "";
 }
 
-std::string CompareAnswers(const GenerationParams& params,
+std::string CompareAnswers(const PreparedRequest& request,
                            const AnsweredRequest& expected,
                            const AnsweredRequest& actual,
                            AnswerCounts* counts) {
+  const GenerationParams& params = request.request.params;
   if (expected.result.prompt_logprobs.has_value() !=
       actual.result.prompt_logprobs.has_value()) {
     return "prompt_logprobs are there once";
@@ -339,7 +385,7 @@ std::string CompareAnswers(const GenerationParams& params,
   }
   const bool samples = params.do_sample && !IsBeamSearch(params);
   return samples ? CompareSamples(params, expected, actual, counts)
-                 : CompareBeams(params, expected, actual, counts);
+                 : CompareBeams(request, expected, actual, counts);
 }
 
 }  // namespace espalier::testing

@@ -2,17 +2,30 @@
 // when the model's logits are the same but for the rounding of float32.
 //
 // Rounding decides only between candidates that tie within it, so two runs are
-// followed step by step, to the first step in which one has candidates that the
-// other has not:
+// followed step by step, to the first step that has other beams. Where the best
+// of all rows are taken, answers are in order and show what tied. Where rows
+// choose by themselves (diverse and drawn beams), the strategy orders them; so
+// it is led through the answers of each run again (answered_search.h), and what
+// it makes of them has to be the run's result to the bit. That a beam is at
+// another rank, has another one in its place or another score is then no guess:
+// it follows from answers that agree within rounding, candidate by candidate.
 //
-//   near tie   there, the i-th best scores are equal within the tolerance, for
-//              every i: what changed places tied. Of drawn beams, the sums
-//              with noise that they rank by.
-//   late tie   beams tied in an earlier step, with nothing to see there but
-//              their order: then other candidates may follow. Where rows choose
-//              by themselves (diverse and drawn beams) the host orders them,
-//              and that is not seen; then the candidates of two beams of eight
-//              or more may be others.
+//   near tie   a candidate is in one run alone, and ranks last within
+//              rounding: drawn beams by score with noise, shifted where they
+//              are stochastic; diverse ones by the lowered score in their
+//              group. Or hypotheses are others though all answers agree.
+//   late tie   of rows that choose by themselves: a step has other beams, or
+//              has them at other ranks, though all answers before it agree. The
+//              noise of a row is of its rank, so all may differ behind it. Else:
+//              beams tied in an earlier step, with nothing to see there but
+//              their order; then other candidates may follow.
+//   amplified  a stochastic beam's score is its log-probability with noise,
+//              shifted to the parent's sum T by the highest one Z of its
+//              siblings. Of a sibling just below Z the shift leaves
+//              -log(exp(-T) + exp(-g) - exp(-Z)), whose error is that of Z and
+//              g times exp(score - Z): any factor, with a chance of one in so
+//              many. So no tolerance of scores holds; they have to be what
+//              each run's answers lead to.
 //   filtered   a filter of drawn beams (top_p and others) kept a token in one
 //              run and not in the other: anything may follow.
 //   samples    a sample whose draw is near the border of two tokens takes one
@@ -31,6 +44,7 @@
 
 #include <string>
 
+#include "beam/prepared_request.h"
 #include "request/request.h"
 #include "tests/executor/answer_log.h"
 
@@ -48,6 +62,8 @@ struct AnswerCounts {
   int num_late_ties = 0;
   int num_filtered = 0;  // drawn beams with filters
   int num_filtered_ties = 0;
+  int num_stochastic_scores = 0;  // of hypotheses
+  int num_amplified = 0;
   int num_sampled = 0;  // requests
   int num_shifted = 0;  // of them
   int num_samples = 0;  // of the others
@@ -60,7 +76,7 @@ struct AnswerCounts {
 };
 
 // What differs, else "".
-std::string CompareAnswers(const GenerationParams& params,
+std::string CompareAnswers(const PreparedRequest& request,
                            const AnsweredRequest& expected,
                            const AnsweredRequest& actual, AnswerCounts* counts);
 

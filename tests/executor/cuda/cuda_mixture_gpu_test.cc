@@ -24,6 +24,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/status.h"
+#include "beam/prepared_request.h"
 #include "tests/executor/answer_comparison.h"
 #include "tests/executor/answer_log.h"
 #include "tests/executor/cuda/cuda_executor_fixture.h"
@@ -89,6 +90,9 @@ MixtureLimits LimitsOf(const Mixture& mixture) {
 
 std::string Describe(const GenerationParams& params) {
   return Concat(
+      params.stochastic  ? "stochastic, "
+      : params.do_sample ? "drawn, "
+                         : "",
       params.num_beams, " beams in ", params.num_beam_groups, " groups, ",
       params.best_of.value_or(params.num_return_sequences), " sequences of ",
       params.max_new_tokens.value_or(0), " tokens, temperature ",
@@ -184,7 +188,8 @@ class CudaMixtureTest : public CudaExecutorTest,
     if (!on_host[0].ok()) return on_host[0].status().ToString();
     AnswerCounts ignored;
     const auto compare = [&](const AnsweredRequest& answered) {
-      return CompareAnswers(request.params, *on_host[0], answered, &ignored);
+      return CompareAnswers(PreparedRequest(request, *tokenizer_), *on_host[0],
+                            answered, &ignored);
     };
     return Concat("alone against the host: \"", compare(alone), "\", ",
                   FirstDifference(*on_host[0], alone),
@@ -215,7 +220,8 @@ class CudaMixtureTest : public CudaExecutorTest,
         continue;
       }
       const std::string difference =
-          CompareAnswers(requests[i].params, *alone, *together[i], counts);
+          CompareAnswers(PreparedRequest(requests[i], *tokenizer_), *alone,
+                         *together[i], counts);
       if (difference.empty()) continue;
       ADD_FAILURE() << name << ": " << difference << "; "
                     << FirstDifference(*alone, *together[i]) << "; "

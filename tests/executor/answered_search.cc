@@ -1,0 +1,289 @@
+#include "tests/executor/answered_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/status.h"
+#include "beam/make_strategy.h"
+#include "exec_request/diverse_choice.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
+
+namespace espalier::testing {
+namespace {
+
+constexpr double kNone = -std::numeric_limits<double>::infinity();
+
+bool ComesFirst(const Candidate& a, const Candidate& b) {
+  return std::tie(a.beam, a.token) < std::tie(b.beam, b.token);
+}
+
+std::vector<Candidate> ByBeamAndToken(std::vector<Candidate> candidates) {
+  std::ranges::sort(candidates, ComesFirst);
+  return candidates;
+}
+
+std::string Describe(const Candidate& candidate) {
+  return Concat("token ", candidate.token, " of beam ", candidate.beam,
+                ", score ", candidate.cum_log_prob);
+}
+
+// Whether the candidates that only one of two runs has rank last.
+class OnlyInOne {
+ public:
+  // `has`: the run that has them; `lacks`: the other one.
+  OnlyInOne(const AnsweredSearch& has, const AnsweredSearch& lacks, size_t step,
+            const ScoreTolerance& tolerance)
+      : has_(has), lacks_(lacks), step_(step), tolerance_(tolerance) {}
+
+  // The first that does not, else "".
+  std::string Judge(const std::vector<Candidate>& candidates) const {
+    const RowRanking& ranking = has_.selection(step_).ranking;
+    if (!ranking.groups.empty()) return JudgeDiverse(candidates);
+    if (ranking.num_first == 0) return JudgeRows(candidates);
+    const double last = LastOfTheFirst(ranking.num_first);
+    for (const Candidate& candidate : candidates) {
+      const double sum = LeastSum(candidate);
+      if (sum <= last) continue;
+      return Concat(Describe(candidate),
+                    ": it is in one run alone, its sum is ", sum,
+                    " or more, the last of the other ", last);
+    }
+    return "";
+  }
+
+ private:
+  // Where all of the rows' best matter.
+  std::string JudgeRows(const std::vector<Candidate>& candidates) const {
+    for (const Candidate& candidate : candidates) {
+      const double last = LastOfTheRow(candidate.beam);
+      const double score = candidate.cum_log_prob;
+      if (score - tolerance_.Of(score) <= last) continue;
+      return Concat(Describe(candidate),
+                    ": it is in one run alone, the last of the row in the "
+                    "other has ",
+                    last);
+    }
+    return "";
+  }
+
+  double LastOfTheRow(int row) const {
+    double last = std::numeric_limits<double>::infinity();
+    int num_candidates = 0;
+    for (const Candidate& candidate : lacks_.candidates(step_)) {
+      if (candidate.beam != row) continue;
+      last = std::min<double>(last, candidate.cum_log_prob);
+      ++num_candidates;
+    }
+    const bool is_full =
+        num_candidates == lacks_.selection(step_).num_candidates;
+    return is_full ? last : kNone;
+  }
+
+  // What ranks last in the other run, if that has as many as it can.
+  double LastOfTheFirst(size_t num_first) const {
+    std::vector<double> sums = lacks_.sums(step_);
+    if (num_first == 0 || sums.size() < num_first) return kNone;
+    std::ranges::sort(sums, std::greater());
+    return sums[num_first - 1];
+  }
+
+  // At least this is its sum in the run that lacks it. A row of stochastic
+  // beams has its highest child wherever it has any, and that has the parent's
+  // sum.
+  double LeastSum(const Candidate& candidate) const {
+    const PlanSelection& selection = lacks_.selection(step_);
+    const RandomKey key = GumbelKey(selection.rule->sampling.seed,
+                                    candidate.beam, selection.num_generated);
+    const double least = candidate.cum_log_prob -
+                         tolerance_.Of(candidate.cum_log_prob) +
+                         Gumbel(key, candidate.token);
+    if (selection.ranking.parent_sums.empty()) return least;
+    const double parent = selection.ranking.parent_sums[candidate.beam];
+    const double maximum = lacks_.MaximumOf(step_, candidate.beam);
+    return least < maximum ? ShiftToMaximum(least, maximum, parent) : parent;
+  }
+
+  // Group by group, until one has chosen other tokens, by which those of later
+  // groups are lowered.
+  std::string JudgeDiverse(const std::vector<Candidate>& candidates) const {
+    const RowRanking& ranking = has_.selection(step_).ranking;
+    TokenChoices choices, other_choices;
+    for (const RowRanking::Group& group : ranking.groups) {
+      if (choices != other_choices) return "";
+      const auto best = BestOf(has_, group, choices);
+      const auto others = BestOf(lacks_, group, choices);
+      for (const PenalisedCandidate& ranked : best) {
+        const Candidate& candidate = has_.candidates(step_)[ranked.idx];
+        if (!std::ranges::binary_search(candidates, candidate, ComesFirst)) {
+          continue;
+        }
+        const double score = ranked.candidate.cum_log_prob;
+        const double last = std::ssize(others) < group.num_candidates
+                                ? kNone
+                                : others.back().candidate.cum_log_prob;
+        if (score - tolerance_.Of(candidate.cum_log_prob) <= last) continue;
+        return Concat(Describe(candidate), ": it is in one run alone, for ",
+                      score, ", the last of the other ", last);
+      }
+      Choose(best, &choices);
+      Choose(others, &other_choices);
+    }
+    return "";
+  }
+
+  std::vector<PenalisedCandidate> BestOf(const AnsweredSearch& search,
+                                         const RowRanking::Group& group,
+                                         const TokenChoices& choices) const {
+    return BestPenalised(search.candidates(step_), group, choices,
+                         search.selection(step_).ranking.diversity_penalty);
+  }
+
+  void Choose(const std::vector<PenalisedCandidate>& best,
+              TokenChoices* choices) const {
+    const PlanSelection& selection = has_.selection(step_);
+    int num_chosen = 0;
+    for (const auto& [candidate, idx] : best) {
+      if (num_chosen == selection.ranking.group_size) return;
+      if (std::ranges::binary_search(selection.eos_token_ids,
+                                     candidate.token)) {
+        continue;
+      }
+      ++(*choices)[candidate.token];
+      ++num_chosen;
+    }
+  }
+
+  const AnsweredSearch& has_;
+  const AnsweredSearch& lacks_;
+  const size_t step_;
+  const ScoreTolerance tolerance_;
+};
+
+}  // namespace
+
+AnsweredSearch::AnsweredSearch(const PreparedRequest& request,
+                               const CandidateLists& steps)
+    : params_(request.request.params),
+      answers_(steps),
+      strategy_(MakeStrategy(params_, request.allowed, request.text)) {
+  for (size_t i = 0; i < steps.size() && !strategy_->done(); ++i) {
+    Step step = Describe(i);
+    step.selection.rule = request.rule;
+    const bool is_of_rows =
+        std::ranges::all_of(steps[i], [&](const Candidate& candidate) {
+          return candidate.beam >= 0 &&
+                 candidate.beam < step.selection.num_rows;
+        });
+    if (!is_of_rows) return;
+    if (DrawsAtRandom(params_)) AddSums(steps[i], &step);
+    steps_.push_back(std::move(step));
+    SelectionResult answer;
+    answer.candidates = steps[i];
+    if (!strategy_->Advance(answer).ok()) return;
+  }
+  ended_ = strategy_->done() && steps_.size() == steps.size();
+}
+
+AnsweredSearch::Step AnsweredSearch::Describe(size_t step) const {
+  Step described;
+  strategy_->DescribeSelection(&described.selection);
+  described.beams.resize(described.selection.num_rows);
+  for (int rank = 0; step > 0 && rank < std::ssize(described.beams); ++rank) {
+    strategy_->AppendTokens(rank, &described.beams[rank]);
+  }
+  return described;
+}
+
+void AnsweredSearch::AddSums(const std::vector<Candidate>& candidates,
+                             Step* step) const {
+  const PlanSelection& selection = step->selection;
+  step->maxima.assign(selection.num_rows, kNone);
+  for (const Candidate& candidate : candidates) {
+    const RandomKey key = GumbelKey(params_.seed.value_or(0), candidate.beam,
+                                    selection.num_generated);
+    const double sum = candidate.cum_log_prob + Gumbel(key, candidate.token);
+    double& maximum = step->maxima[candidate.beam];
+    maximum = std::max(maximum, sum);
+    step->sums.push_back(sum);
+  }
+  const std::vector<double>& parents = selection.ranking.parent_sums;
+  if (parents.empty()) return;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const int row = candidates[i].beam;
+    step->sums[i] =
+        ShiftToMaximum(step->sums[i], step->maxima[row], parents[row]);
+  }
+}
+
+std::string AnsweredSearch::DifferenceFrom(const Result& result) const {
+  if (!ended_) {
+    return Concat("its answers do not end the search in ", answers_.size(),
+                  " steps");
+  }
+  const std::vector<Hypothesis> hypotheses = strategy_->Hypotheses();
+  if (result.hypotheses.size() != hypotheses.size()) {
+    return Concat(result.hypotheses.size(), " hypotheses, its answers give ",
+                  hypotheses.size());
+  }
+  for (size_t i = 0; i < hypotheses.size(); ++i) {
+    const Hypothesis& given = result.hypotheses[i];
+    const Hypothesis& led = hypotheses[i];
+    const bool same_tokens = given.tokens == led.tokens;
+    if (same_tokens && given.score == led.score &&
+        given.cum_log_prob == led.cum_log_prob &&
+        given.finish_reason == led.finish_reason) {
+      continue;
+    }
+    return Concat("hypothesis ", i, ": score ", given.score, " of sum ",
+                  given.cum_log_prob, ", ", NameOf(given.finish_reason),
+                  ", its answers give ", same_tokens ? "" : "other tokens, ",
+                  led.score, " of ", led.cum_log_prob, ", ",
+                  NameOf(led.finish_reason));
+  }
+  if (result.threshold != strategy_->threshold()) {
+    return Concat("threshold ", result.threshold.value_or(kNone),
+                  ", its answers give ",
+                  strategy_->threshold().value_or(kNone));
+  }
+  return "";
+}
+
+double ScoreTolerance::Of(double score) const {
+  return relative * std::max(std::abs(score), least_score);
+}
+
+bool ScoreTolerance::Holds(double a, double b) const {
+  return a == b || std::abs(a - b) <= std::max(Of(a), Of(b));
+}
+
+std::string CompareCandidates(const AnsweredSearch& expected,
+                              const AnsweredSearch& actual, size_t step,
+                              const ScoreTolerance& tolerance,
+                              int* num_others) {
+  const std::vector<Candidate> a = ByBeamAndToken(expected.candidates(step));
+  const std::vector<Candidate> b = ByBeamAndToken(actual.candidates(step));
+  std::vector<Candidate> only_a, only_b;
+  std::ranges::set_difference(a, b, std::back_inserter(only_a), ComesFirst);
+  std::ranges::set_difference(b, a, std::back_inserter(only_b), ComesFirst);
+  std::vector<Candidate> both_a, both_b;
+  std::ranges::set_intersection(a, b, std::back_inserter(both_a), ComesFirst);
+  std::ranges::set_intersection(b, a, std::back_inserter(both_b), ComesFirst);
+  for (size_t i = 0; i < both_a.size(); ++i) {
+    if (tolerance.Holds(both_a[i].cum_log_prob, both_b[i].cum_log_prob)) {
+      continue;
+    }
+    return Concat(Describe(both_b[i]), ", expected ", both_a[i].cum_log_prob);
+  }
+  *num_others += static_cast<int>(only_a.size() + only_b.size());
+  std::string difference =
+      OnlyInOne(expected, actual, step, tolerance).Judge(only_a);
+  if (!difference.empty()) return "missing " + difference;
+  difference = OnlyInOne(actual, expected, step, tolerance).Judge(only_b);
+  return difference.empty() ? "" : "unexpected " + difference;
+}
+
+}  // namespace espalier::testing

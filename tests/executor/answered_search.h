@@ -1,0 +1,90 @@
+// AnsweredSearch: a search whose rows choose by themselves (diverse and drawn
+// beams), led through the answers it got by a strategy of its own. What beams
+// were in each row, by what their candidates ranked, and what comes of it, all
+// follow from the answers to the bit. So a run is right if
+//
+//   - its result is what its answers lead to; and
+//   - its answers are right, those before the first that has other beams.
+//
+// The second is a matter of comparison with another run of the same request:
+// candidates of both agree within rounding, and one that only one run has
+// ranked last. Where that holds, and the beams behind it are others, or in
+// other ranks, then rounding has turned the order of candidates around.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "beam/decode_strategy.h"
+#include "beam/prepared_request.h"
+#include "tests/executor/answer_log.h"
+
+namespace espalier::testing {
+
+// Tokens generated, by rank.
+using BeamTokens = std::vector<std::vector<TokenId>>;
+
+class AnsweredSearch {
+ public:
+  // Both outlive it.
+  AnsweredSearch(const PreparedRequest& request, const CandidateLists& steps);
+
+  size_t num_steps() const { return steps_.size(); }
+  // Whether the strategy is done, with all answers.
+  bool ended() const { return ended_; }
+  // REQUIRES: step < num_steps().
+  const PlanSelection& selection(size_t step) const {
+    return steps_[step].selection;
+  }
+  const BeamTokens& beams(size_t step) const { return steps_[step].beams; }
+  const std::vector<Candidate>& candidates(size_t step) const {
+    return answers_[step];
+  }
+  // What drawn candidates rank by, [candidates]: the score with noise; of
+  // stochastic beams shifted to the parent's sum.
+  const std::vector<double>& sums(size_t step) const {
+    return steps_[step].sums;
+  }
+  // The highest score with noise of a row's candidates; -inf of none.
+  double MaximumOf(size_t step, int row) const {
+    return steps_[step].maxima[row];
+  }
+
+  // How `result` is not what the answers lead to, to the bit, else "".
+  std::string DifferenceFrom(const Result& result) const;
+
+ private:
+  struct Step {
+    PlanSelection selection;
+    BeamTokens beams;
+    std::vector<double> maxima;  // [num_rows], of drawn beams
+    std::vector<double> sums;
+  };
+
+  Step Describe(size_t step) const;
+  void AddSums(const std::vector<Candidate>& candidates, Step* step) const;
+
+  const GenerationParams& params_;
+  const CandidateLists& answers_;
+  const std::unique_ptr<DecodeStrategy> strategy_;
+  std::vector<Step> steps_;
+  bool ended_ = false;
+};
+
+// What rounding may change of a score.
+struct ScoreTolerance {
+  double relative = 0;
+  double least_score = 0;  // that it is relative to
+
+  double Of(double score) const;
+  bool Holds(double a, double b) const;
+};
+
+// How the candidates of a step that has the same beams in both differ by more
+// than rounding, else "". Counts those that only one has in `*num_others`.
+std::string CompareCandidates(const AnsweredSearch& expected,
+                              const AnsweredSearch& actual, size_t step,
+                              const ScoreTolerance& tolerance, int* num_others);
+
+}  // namespace espalier::testing

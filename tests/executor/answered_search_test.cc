@@ -1,0 +1,298 @@
+// What the comparison of answers makes of searches whose rows choose by
+// themselves: ties pass and are counted, planted mistakes do not.
+#include "tests/executor/answered_search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "beam/make_strategy.h"
+#include "kernels/gumbel_topk/gumbel_topk.h"
+#include "tests/beam/search_alone.h"
+#include "tests/executor/answer_comparison.h"
+#include "tests/status_matchers.h"
+#include "tests/text/test_tokenizer.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// With stops, diverse beams do not say what of the rows' best may be left out.
+enum class Kind { kStochastic, kSampled, kDiverse, kDiverseWithStops };
+
+PreparedRequest RequestOf(Kind kind) {
+  GenerationParams params;
+  params.num_beams = 12;
+  params.num_return_sequences = 12;
+  params.max_new_tokens = 4;
+  params.eos_token_id = {{0}};
+  params.seed = 3;
+  params.stochastic = kind == Kind::kStochastic;
+  params.do_sample = kind == Kind::kSampled;
+  if (kind == Kind::kDiverse || kind == Kind::kDiverseWithStops) {
+    params.num_beam_groups = 3;
+    params.diversity_penalty = 0.7;
+  }
+  if (kind == Kind::kDiverseWithStops) params.stop = {"no such word"};
+  return PreparedRequest({.prompt_tokens = {1}, .params = params},
+                         SharedEnFrTokenizer());
+}
+
+// Changes the answer to a step's selection.
+using Edit = std::function<void(size_t step, const PlanSelection& selection,
+                                std::vector<Candidate>* candidates)>;
+
+// The answers of a model of 60 tokens, edited, and what they lead to.
+AnsweredRequest RunOf(const PreparedRequest& request, const Edit& edit) {
+  const LogitsModel model = ToyLogitsModel({.vocab_size = 60, .seed = 5});
+  const auto strategy =
+      MakeStrategy(request.request.params, request.allowed, request.text);
+  AnsweredRequest run;
+  while (!strategy->done()) {
+    PlanSelection selection;
+    strategy->DescribeSelection(&selection);
+    SelectionResult answer = NextAnswer(*strategy, model, request.request);
+    if (edit) edit(run.steps.size(), selection, &answer.candidates);
+    run.steps.push_back(answer.candidates);
+    EXPECT_OK(strategy->Advance(answer).status());
+  }
+  run.result.hypotheses = strategy->Hypotheses();
+  run.result.threshold = strategy->threshold();
+  return run;
+}
+
+double NoiseOf(const PlanSelection& selection, int row, TokenId token) {
+  return Gumbel(GumbelKey(3, row, selection.num_generated), token);
+}
+
+class AnsweredSearchTest : public ::testing::TestWithParam<Kind> {
+ protected:
+  AnsweredSearchTest() : request_(RequestOf(GetParam())) {}
+
+  bool draws() const { return DrawsAtRandom(request_.request.params); }
+  AnsweredRequest Run(const Edit& edit = nullptr) const {
+    return RunOf(request_, edit);
+  }
+  std::string Compare(const AnsweredRequest& actual) {
+    return CompareAnswers(request_, Run(), actual, &counts_);
+  }
+  int NumExceptions() const {
+    return counts_.num_near_ties + counts_.num_late_ties +
+           counts_.num_amplified;
+  }
+
+  const PreparedRequest request_;
+  AnswerCounts counts_;
+};
+
+TEST_P(AnsweredSearchTest, RunAgreesWithItself) {
+  EXPECT_EQ(Compare(Run()), "");
+  EXPECT_EQ(counts_.num_beams, 1);
+  EXPECT_EQ(NumExceptions(), 0);
+}
+
+TEST_P(AnsweredSearchTest, ResultIsWhatItsAnswersLeadTo) {
+  AnsweredRequest run = Run();
+  run.result.hypotheses[7].score *= 1 + 1e-6f;
+  EXPECT_THAT(Compare(run), HasSubstr("hypothesis 7: score"));
+  run = Run();
+  run.result.hypotheses[7].cum_log_prob *= 1 + 1e-6f;
+  EXPECT_THAT(Compare(run), HasSubstr("hypothesis 7: score"));
+  run = Run();
+  run.result.hypotheses[3].tokens[1] ^= 1;
+  EXPECT_THAT(Compare(run), HasSubstr("its answers give other tokens"));
+  run = Run();
+  run.result.hypotheses.pop_back();
+  EXPECT_THAT(Compare(run), HasSubstr("11 hypotheses, its answers give 12"));
+  run = Run();
+  run.result.threshold = 0.125;
+  EXPECT_THAT(Compare(run), HasSubstr("threshold 0.125, its answers give"));
+  run = Run();
+  run.steps.pop_back();
+  EXPECT_THAT(Compare(run), HasSubstr("do not end the search in 3 steps"));
+  EXPECT_EQ(NumExceptions(), 0);
+}
+
+TEST_P(AnsweredSearchTest, OtherTokenOfStepIsSeen) {
+  const AnsweredRequest run =
+      Run([](size_t step, const auto&, std::vector<Candidate>* candidates) {
+        if (step == 2) (*candidates)[5].token = 59;
+      });
+  EXPECT_THAT(Compare(run), HasSubstr("from step 2 of 4 on: missing token"));
+  EXPECT_EQ(NumExceptions(), 0);
+}
+
+TEST_P(AnsweredSearchTest, OtherScoreOfStepIsSeen) {
+  const AnsweredRequest run =
+      Run([](size_t step, const auto&, std::vector<Candidate>* candidates) {
+        if (step == 2) candidates->front().cum_log_prob -= 0.01f;
+      });
+  EXPECT_THAT(Compare(run), HasSubstr("from step 2 of 4 on: token"));
+  EXPECT_EQ(NumExceptions(), 0);
+}
+
+TEST_P(AnsweredSearchTest, SwappedRowsThatDoNotTieAreSeen) {
+  const AnsweredRequest run =
+      Run([](size_t step, const auto&, std::vector<Candidate>* candidates) {
+        if (step != 2) return;
+        for (Candidate& candidate : *candidates) {
+          if (candidate.beam < 2) candidate.beam = 1 - candidate.beam;
+        }
+        std::ranges::stable_sort(*candidates, {}, &Candidate::beam);
+      });
+  EXPECT_THAT(Compare(run), HasSubstr("from step 2 of 4 on"));
+  EXPECT_EQ(NumExceptions(), 0);
+}
+
+TEST_P(AnsweredSearchTest, MissingCandidateIsSeen) {
+  const AnsweredRequest run =
+      Run([](size_t step, const auto&, std::vector<Candidate>* candidates) {
+        if (step == 2) candidates->erase(candidates->begin());
+      });
+  EXPECT_THAT(Compare(run), HasSubstr("from step 2 of 4 on: missing token"));
+  EXPECT_EQ(NumExceptions(), 0);
+}
+
+// After the first step, the second beam is raised to the first one, `apart`
+// from a tie.
+TEST_P(AnsweredSearchTest, BeamsThatTieMayChangePlaces) {
+  const AnsweredSearch search(request_, Run().steps);
+  const TokenId first = search.beams(1)[0][0], second = search.beams(1)[1][0];
+  const auto run = [&](float apart) {
+    return Run([&, apart](size_t step, const PlanSelection& selection,
+                          std::vector<Candidate>* candidates) {
+      if (step != 0) return;
+      const auto at = [&](TokenId token) {
+        return std::ranges::find(*candidates, token, &Candidate::token);
+      };
+      at(second)->cum_log_prob = at(first)->cum_log_prob + apart;
+      if (GetParam() == Kind::kStochastic) {
+        at(second)->cum_log_prob +=
+            NoiseOf(selection, 0, first) - NoiseOf(selection, 0, second);
+      }
+      if (!draws()) {
+        std::ranges::stable_sort(*candidates, std::greater(),
+                                 &Candidate::cum_log_prob);
+      }
+    });
+  };
+  const AnsweredRequest expected = run(-1e-5f);
+  EXPECT_EQ(CompareAnswers(request_, expected, run(1e-5f), &counts_), "");
+  EXPECT_EQ(counts_.num_late_ties, 1);
+  EXPECT_THAT(CompareAnswers(request_, expected, run(0.01f), &counts_),
+              HasSubstr("from step 0 of 4 on"));
+  EXPECT_EQ(NumExceptions(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, AnsweredSearchTest,
+                         ::testing::Values(Kind::kStochastic, Kind::kSampled,
+                                           Kind::kDiverse,
+                                           Kind::kDiverseWithStops));
+
+// What ranks last of drawn candidates may be another, of the same sum.
+TEST(DrawnSearchTest, LastCandidateMayBeAnother) {
+  for (const Kind kind : {Kind::kStochastic, Kind::kSampled}) {
+    const PreparedRequest request = RequestOf(kind);
+    const auto run = [&](float above) {
+      return RunOf(request, [&, above](size_t step,
+                                       const PlanSelection& selection,
+                                       std::vector<Candidate>* candidates) {
+        if (step != 0) return;
+        const auto sum = [&](const Candidate& candidate) {
+          return candidate.cum_log_prob +
+                 NoiseOf(selection, 0, candidate.token);
+        };
+        Candidate& last = *std::ranges::min_element(*candidates, {}, sum);
+        TokenId other = 1;
+        while (std::ranges::count(*candidates, other, &Candidate::token) > 0) {
+          ++other;
+        }
+        last = {.beam = 0,
+                .token = other,
+                .cum_log_prob = static_cast<float>(
+                    sum(last) - NoiseOf(selection, 0, other) + above)};
+      });
+    };
+    const AnsweredRequest expected = RunOf(request, nullptr);
+    AnswerCounts counts;
+    EXPECT_EQ(CompareAnswers(request, expected, run(1e-5f), &counts), "");
+    EXPECT_EQ(counts.num_near_ties, 1);
+    EXPECT_THAT(CompareAnswers(request, expected, run(0.01f), &counts),
+                HasSubstr("from step 0 of 4 on: unexpected token"));
+    EXPECT_EQ(counts.num_near_ties + counts.num_late_ties, 1);
+  }
+}
+
+TEST(DiverseSearchTest, LastCandidateOfRowMayBeAnother) {
+  const PreparedRequest request = RequestOf(Kind::kDiverseWithStops);
+  const auto run = [&](float above) {
+    return RunOf(request, [above](size_t step, const auto&,
+                                  std::vector<Candidate>* candidates) {
+      if (step != 0) return;
+      TokenId other = 1;
+      while (std::ranges::count(*candidates, other, &Candidate::token) > 0) {
+        ++other;
+      }
+      candidates->back().token = other;
+      candidates->back().cum_log_prob += above;
+    });
+  };
+  const AnsweredRequest expected = RunOf(request, nullptr);
+  AnswerCounts counts;
+  EXPECT_EQ(CompareAnswers(request, expected, run(1e-5f), &counts), "");
+  EXPECT_EQ(counts.num_near_ties, 1);
+  EXPECT_THAT(CompareAnswers(request, expected, run(0.01f), &counts),
+              HasSubstr("from step 0 of 4 on: unexpected token"));
+  EXPECT_EQ(counts.num_near_ties + counts.num_late_ties, 1);
+}
+
+// Of the first row there are two candidates, far below the parent's sum: the
+// higher one takes that, the other one as much as it lacks of the higher one.
+AnsweredRequest RunOfTwoChildren(const PreparedRequest& request,
+                                 float distance) {
+  return RunOf(request, [distance](size_t step, const PlanSelection& selection,
+                                   std::vector<Candidate>* candidates) {
+    if (step != 3) return;
+    std::erase_if(*candidates, [](const Candidate& c) { return c.beam == 0; });
+    const double sum = selection.ranking.parent_sums[0] - 12;
+    const auto child = [&](TokenId token, double below) {
+      return Candidate{.beam = 0,
+                       .token = token,
+                       .cum_log_prob = static_cast<float>(
+                           sum - below - NoiseOf(selection, 0, token))};
+    };
+    candidates->insert(candidates->begin(), {child(7, 0), child(8, distance)});
+  });
+}
+
+TEST(DrawnSearchTest, AmplifiedScoresAreCounted) {
+  const PreparedRequest request = RequestOf(Kind::kStochastic);
+  const AnsweredRequest expected = RunOfTwoChildren(request, 2e-6f);
+  AnswerCounts counts;
+  AnsweredRequest actual = RunOfTwoChildren(request, 8e-6f);
+  EXPECT_EQ(CompareAnswers(request, expected, actual, &counts), "");
+  EXPECT_EQ(counts.num_amplified, 1);
+  EXPECT_EQ(counts.num_stochastic_scores, 12);
+  EXPECT_EQ(counts.num_near_ties + counts.num_late_ties, 0);
+  EXPECT_EQ(counts.AboveBounds(), "");
+  // Not of the answers.
+  actual.result.hypotheses[5].score += 0.001f;
+  EXPECT_THAT(CompareAnswers(request, expected, actual, &counts),
+              HasSubstr("hypothesis 5: score"));
+  // Nor from answers that are others.
+  EXPECT_THAT(CompareAnswers(request, expected, RunOfTwoChildren(request, 0.1f),
+                             &counts),
+              HasSubstr("from step 3 of 4 on"));
+  EXPECT_EQ(counts.num_amplified, 1);
+  counts.num_amplified = 3;
+  EXPECT_THAT(counts.AboveBounds(), HasSubstr("3 amplified scores of 12"));
+}
+
+}  // namespace
+}  // namespace espalier::testing

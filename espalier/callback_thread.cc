@@ -38,12 +38,14 @@ CallbackThread::~CallbackThread() {
 }
 
 void CallbackThread::Post(Work work) {
+  // What is posted may destroy this before notify_all.
+  const std::shared_ptr<Queue> queue = queue_;
   {
-    const std::lock_guard<std::mutex> lock(queue_->mutex);
-    UntilThereIsMemory([&] { queue_->posted.push_back(std::move(work)); });
-    ++queue_->num_posted;
+    const std::lock_guard<std::mutex> lock(queue->mutex);
+    UntilThereIsMemory([&] { queue->posted.push_back(std::move(work)); });
+    ++queue->num_posted;
   }
-  queue_->changed.notify_all();
+  queue->changed.notify_all();
 }
 
 void CallbackThread::Drain() {

@@ -67,7 +67,8 @@ function(espalier_set_up_test name)
     # Compiles in half of the time of -O1.
     target_compile_options(${name} PRIVATE -O0)
     # All of them run without one (tests/few_cases.h).
-    set_property(TEST ${name} PROPERTY ENVIRONMENT ESPALIER_FEW_CASES=1)
+    set_property(TEST ${name} PROPERTY ENVIRONMENT ESPALIER_FEW_CASES=1
+      "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp")
   endif()
 endfunction()
 

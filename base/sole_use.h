@@ -3,7 +3,7 @@
 //
 //   if (!steps->sole_use().Take()) return FailedPrecondition(...);
 //
-// Thread rule: any thread.
+// Thread safety: any thread.
 #pragma once
 
 #include <atomic>

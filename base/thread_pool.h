@@ -4,11 +4,12 @@
 // briefly and then sleeping, because the loops of one step follow each other
 // within microseconds.
 //
-// Thread rule: any number of threads call ParallelFor at once, also from within
-// a loop; each takes part in the work of its own. The workers help one loop at
-// a time. Whoever finds them busy begins alone, and is helped as soon as they
-// are free: so nobody waits for another's loop, and none can deadlock. How a
-// loop is divided never influences a result: each index is computed alone.
+// Thread safety: any number of threads call ParallelFor at once, also from
+// within a loop; each takes part in the work of its own. The workers help one
+// loop at a time. Whoever finds them busy begins alone, and is helped as soon
+// as they are free: so nobody waits for another's loop, and none can deadlock.
+// How a loop is divided never influences a result: each index is computed
+// alone.
 //
 //   ASSIGN_OR_RETURN(std::shared_ptr<ThreadPool> pool, ThreadPool::Create(2));
 //   pool->ParallelFor(num_tiles, [&](int tile) { ... });

@@ -10,7 +10,7 @@
 //   core->Post([send = SendTo(answer, -1)] { send(7); });
 //   const std::optional<int> value = co_await Answer<int>::Await(answer);
 //
-// Thread rule: one coroutine awaits, once; any thread answers.
+// Thread safety: one coroutine awaits, once; any thread answers.
 #pragma once
 
 #include <atomic>

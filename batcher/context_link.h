@@ -13,7 +13,7 @@
 //   ContextLink link(executor, [] { ... });  // the context has ended
 //   if (!link.Post([] { ... })) ...          // it had ended before
 //
-// Thread rule: any thread, at any time.
+// Thread safety: any thread, at any time.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

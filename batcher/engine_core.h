@@ -6,7 +6,7 @@
 // work on its way to the strand, the steps in flight. What an executor calls
 // back does not keep it alive: so no executor ends on a thread of its own.
 //
-// Thread rule: Post, NextId and Interrupt from any thread; the rest on the
+// Thread safety: Post, NextId and Interrupt from any thread; the rest on the
 // strand.
 #pragma once
 

@@ -2,7 +2,7 @@
 // posted: a strand that outlives its context, and needs no memory that it
 // cannot wait for.
 //
-// Thread rule: any thread posts, at any time.
+// Thread safety: any thread posts, at any time.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

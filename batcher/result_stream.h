@@ -22,8 +22,8 @@
 // A reader who is cancelled for good ends the request by letting go of the
 // stream.
 //
-// Thread rule: one coroutine at a time; it may run on any executor. The stream
-// may outlive the engine and its context, and is told so.
+// Thread safety: one coroutine at a time; it may run on any executor. The
+// stream may outlive the engine and its context, and is told so.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -14,7 +14,7 @@
 //
 // 100,000 sequences of 4 tokens are 306,000 nodes of 13 bytes, and are built in
 // 32 ms, on one core of a busy AMD EPYC (allowed_sequences_benchmark).
-// Thread rule: constant after construction.
+// Thread safety: constant after construction.
 #pragma once
 
 #include <cstdint>

@@ -61,7 +61,7 @@ absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan,
                                  int max_logits) {
   CHECK(can_plan()) << "request " << id_ << " is done or has to wait";
   CHECK_GE(max_tokens, 1) << "tokens to feed";
-  CHECK_GE(max_logits, 1) << "lines of logits";
+  CHECK_GE(max_logits, 1) << "rows of logits";
   const absl::Status status = prefilling()
                                   ? PlanPrompt(max_tokens, max_logits, plan)
                               : outstanding() ? PlanNextAsync(plan)

@@ -7,7 +7,7 @@
 //   its last token's candidates fork it into the slots (first decode step)
 //   one row a live beam, each step                     (decode)
 //
-// For an executor that goes on by itself a group may also plan one step ahead:
+// For an executor that runs ahead a group may also plan one step ahead:
 // the step after one that is not answered yet (docs/step.md, "Running ahead").
 // Such a step is planned with a page for every slot to write into, its tail,
 // whoever will live there.
@@ -80,7 +80,7 @@ class BeamGroup {
   // page copies these need. Ahead of an answer it adds a continuation. A plan
   // selects for the group unless its chunk leaves some of the prompt. A prompt
   // whose log-probabilities are asked for feeds at most `max_logits` tokens,
-  // each with a line of logits.
+  // each with a row of logits.
   // Errors: kInternal, leaving `*plan` unchanged, if the pool is empty,
   // against the promise of the reservation; the group must be dropped then.
   // REQUIRES: can_plan(), max_tokens >= 1, max_logits >= 1.

@@ -60,8 +60,8 @@ class DecodeStrategy {
   virtual void DescribeSelection(PlanSelection* selection) const = 0;
 
   // Whether the sequences that live after a step follow from its candidates by
-  // the rule of their kind (SelectionKind), so that an executor can go on by
-  // itself. Constant.
+  // the rule of their kind (SelectionKind), so that an executor can run ahead
+  // . Constant.
   virtual bool supports_async_scheduling() const = 0;
 
   // Takes a step's answer and returns the sequences that live on, by rank;

@@ -4,7 +4,7 @@
 // made where the request comes from, once, and the strand, where everybody
 // waits, only moves it.
 //
-// Thread rule: a value; what it points to is constant.
+// Thread safety: a value; what it points to is constant.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// SampleStrategy: sequences that go on by themselves, each by a token drawn at
+// SampleStrategy: independent sequences, each continued by a token drawn at
 // every step, until a token ends it or max_new_tokens is reached. Greedy search
 // is the case of one sample at temperature 0 (transformers 5 `_sample` without
 // sampling).

@@ -5,7 +5,7 @@
 // gets it whatever became of its ancestors' twins. Equal texts are one: the
 // model thinks the same of them.
 //
-// Thread rule: none of its own.
+// Thread safety: none of its own.
 #pragma once
 
 #include <map>

@@ -1,6 +1,6 @@
 // CallbackThread: a thread that calls what it is given, one after the other.
 //
-// Thread rule: any thread, at any time, also from within a callback.
+// Thread safety: any thread, at any time, also from within a callback.
 #pragma once
 
 #include <memory>

@@ -9,7 +9,7 @@
 //       generator->Generate(request, {.timeout = absl::Seconds(2)});
 //   if (output.ok()) Show(output->texts[0]);
 //
-// Thread rule: any number of threads call any member at any time, also from
+// Thread safety: any number of threads call any member at any time, also from
 // within a callback, a Stream's function or a stop callback. Requests of all
 // threads run together. What runs where:
 //

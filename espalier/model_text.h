@@ -1,7 +1,7 @@
 // ModelText: how a model directory turns text into prompts and results into
 // text: its tokenizer and prompt templates, if it has them.
 //
-// Thread rule: constant after Load; any thread may call.
+// Thread safety: constant after Load; any thread may call.
 #pragma once
 
 #include <memory>

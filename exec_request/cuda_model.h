@@ -11,7 +11,7 @@
 // All that changes from step to step is in device memory, so a call can be
 // captured in a graph and replayed. Only the counts are the host's.
 //
-// Thread rule: Enqueue is called by one thread, on one stream at a time. All
+// Thread safety: Enqueue is called by one thread, on one stream at a time. All
 // else is constant and may be read from any thread.
 #pragma once
 

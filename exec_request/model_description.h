@@ -18,7 +18,7 @@ namespace espalier {
 // scheduler lets the next one wait.
 struct StepLimits {
   int max_step_tokens = std::numeric_limits<int>::max();  // >= max_beams
-  // Of all that run; and so many lines of logits in a step.
+  // Of all that run; and so many rows of logits in a step.
   int max_beams = std::numeric_limits<int>::max();
   int max_eos_token_ids = std::numeric_limits<int>::max();  // of each request
   // Entries of TokenEdit lists (kernels/logits/score_processors.h), of all that

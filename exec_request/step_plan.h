@@ -11,12 +11,12 @@
 // A row feeds one token (decode) or many (a chunk of a prompt, a resumed
 // history, a draft to verify); multi-query evaluation over the page table is
 // the one operation. Logits are wanted for the last `num_logits` tokens of a
-// row: none for a chunk that does not end its prompt. Tokens and lines of
+// row: none for a chunk that does not end its prompt. Tokens and rows of
 // logits are in the order of the rows, without gaps.
 //
 // Rows say everything, so a plan with rows for a group can be written only
 // when the group's last answer is known. An executor that takes more than one
-// plan in flight keeps each group's state and *goes on by itself*: a
+// plan in flight keeps each group's state and *runs ahead*: a
 // GroupContinuation asks for a group's next step without saying what the last
 // one decided (docs/step.md, "Running ahead"). Rows set such a state, whatever
 // it was; a continuation goes on from there.
@@ -47,7 +47,7 @@ struct PlanRow {
   int num_tokens = 0;      // >= 1
   int first_position = 0;  // of its first token in the sequence
   int num_logits = 0;      // in [0, num_tokens]
-  int first_logits = 0;    // index of its first line of logits
+  int first_logits = 0;    // index of its first row of logits
 };
 
 // What is asked of the logits of a group's rows.
@@ -127,7 +127,7 @@ struct PlanSelection {
   std::shared_ptr<const SelectionParams> rule = DefaultRule();
   std::vector<int> samples;  // of kDraws: which samples of the request draw
   RowRanking ranking;
-  // For executors that go on by themselves: the slot each row's beam lives in,
+  // For executors that run ahead: the slot each row's beam lives in,
   // how many slots there are (beams that live at most, if a next step is
   // possible at all), and the tokens that end a hypothesis.
   std::vector<int> slots;              // [num_rows], each in [0, num_slots)
@@ -178,7 +178,7 @@ struct GroupContinuation {
   std::shared_ptr<const SelectionParams> rule = PlanSelection::DefaultRule();
 };
 
-// Lines of logits whose next token is known: those of a prompt. Lines of one
+// Rows of logits whose next token is known: those of a prompt. Lines of one
 // row: it wants logits of all its tokens.
 struct PlanPromptLogprobs {
   RequestId request;
@@ -190,7 +190,7 @@ struct PlanPromptLogprobs {
 struct StepPlan {
   std::vector<PlanRow> rows;
   std::vector<TokenId> tokens;  // [sum of num_tokens]
-  int num_logits = 0;           // lines of logits, sum over rows
+  int num_logits = 0;           // rows of logits, sum over rows
 
   // The rows' block table: row r's pages are page_indices[page_indptr[r],
   // page_indptr[r + 1]), which cover all its positions, the fed ones included.
@@ -202,7 +202,7 @@ struct StepPlan {
   std::vector<PlanPromptLogprobs> scorings;
 
   // To be done first, in this order; they concern state the executor or the
-  // model keeps. A group that goes on by itself names no forks, and its
+  // model keeps. A group that runs ahead names no forks, and its
   // sequences may end without having been named before.
   std::vector<SequenceFork> forks;
   std::vector<SequenceId> finished;  // ended since the last plan

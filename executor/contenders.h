@@ -15,7 +15,7 @@
 // What is left is in the order of rows, and within rows as they came, so that
 // whoever ranks it again breaks ties as if nothing had been left out.
 //
-// Thread rule: rows may be added by several threads.
+// Thread safety: rows may be added by several threads.
 #pragma once
 
 #include <atomic>

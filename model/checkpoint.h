@@ -6,7 +6,7 @@
 //
 // Where both are there, the one file is taken, as transformers does.
 //
-// Thread rule: immutable after Open.
+// Thread safety: immutable after Open.
 #pragma once
 
 #include <map>

@@ -13,7 +13,7 @@
 // pass, whose matrix products are divided by columns: then the threads share
 // the reading of the weights.
 //
-// Thread rule: one thread at a time calls Forward, and the work runs on the
+// Thread safety: one thread at a time calls Forward, and the work runs on the
 // pool that was passed in, which others may use at the same time.
 //
 //   ASSIGN_OR_RETURN(auto pool, ThreadPool::Create(2));

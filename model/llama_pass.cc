@@ -27,7 +27,7 @@ std::span<T> LineRange(std::span<T> lines, int begin, int end, int num_cols) {
                        size_t(end - begin) * num_cols);
 }
 
-// Where the lines of logits of these rows begin.
+// Where the rows of logits of these rows begin.
 int FirstLine(const StepPlan& plan, RowRange rows) {
   int line = 0;
   for (int i = 0; i < rows.begin; ++i) line += plan.rows[i].num_logits;

@@ -42,7 +42,7 @@ class LlamaPass {
   // `network` outlives the pass.
   explicit LlamaPass(const LlamaNetwork* network) : network_(*network) {}
 
-  // Feeds the rows' tokens and fills their lines of logits; or gives up before
+  // Feeds the rows' tokens and fills their rows of logits; or gives up before
   // some layer, once plan.stop is requested. Throws std::bad_alloc.
   //   logits  [plan.num_logits, vocab_size]  those of all rows of the plan
   // REQUIRES: `rows` is not empty.

@@ -2,7 +2,7 @@
 // pass: q, k, v of a layer as one matrix, gate and up as one. Matrices keep
 // bf16; norms are widened to float32.
 //
-// Thread rule: immutable after loading.
+// Thread safety: immutable after loading.
 #pragma once
 
 #include <vector>

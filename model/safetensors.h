@@ -11,7 +11,7 @@
 // need, and together they are the whole data, without overlaps and holes.
 // Files come from anywhere; nothing in them is trusted.
 //
-// Thread rule: immutable after Open.
+// Thread safety: immutable after Open.
 // Source: https://github.com/huggingface/safetensors, "Format".
 #pragma once
 

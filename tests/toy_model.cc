@@ -96,7 +96,7 @@ absl::Status ToyModel::CheckShapes(const StepPlan& plan,
   if (num_tokens != plan.tokens.size() || num_logits != plan.num_logits ||
       logits.size() != size_t{1} * num_logits * options_.vocab_size) {
     return Internal("the plan's rows have ", num_tokens, " tokens and ",
-                    num_logits, " lines of logits; it says otherwise");
+                    num_logits, " rows of logits; it says otherwise");
   }
   return absl::OkStatus();
 }

@@ -12,7 +12,7 @@
 //  - the spaces that open a text fall where the tokenizer drops them.
 //
 // A value of two words that the compiler copies: a beam forks it by copying.
-// Thread rule: none of its own; the tokenizer may be shared.
+// Thread safety: none of its own; the tokenizer may be shared.
 //
 //   IncrementalDetokenizer detokenizer(*tokenizer);
 //   std::string text;

@@ -13,7 +13,7 @@
 // "from" and "to" (a translation direction) come together or not at all, and
 // "description" may be left out. Names are unique, and so are directions.
 //
-// Thread rule: plain values, constant after Load.
+// Thread safety: plain values, constant after Load.
 //
 //   ASSIGN_OR_RETURN(auto templates, PromptTemplates::Load(dir, tokenizer));
 //   ASSIGN_OR_RETURN(auto* into_french, templates.Find("en", "fr"));

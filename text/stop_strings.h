@@ -12,7 +12,7 @@
 // As stops are UTF-8 too, what is released is whole characters. Texts are
 // compared by bytes: no case folding, no normalisation.
 //
-// Thread rule: StopStrings are constant after construction, any thread may
+// Thread safety: StopStrings are constant after construction, any thread may
 // read; a StopMatcher is a value without a rule of its own.
 //
 //   ASSIGN_OR_RETURN(auto stops, StopStrings::Create({"\n\n", "END"}));

@@ -13,7 +13,7 @@
 // 2,000 candidates of 1,000 beams. To decode texts of 40 tokens again instead
 // takes 12 us each (bin/text_stream_benchmark, one core of an AMD EPYC at
 // 2.6 GHz).
-// Thread rule: none of its own; the tokenizer and the stops may be shared.
+// Thread safety: none of its own; the tokenizer and the stops may be shared.
 //
 //   TextStream stream(*tokenizer, stops);
 //   for (const TokenId token : tokens) {

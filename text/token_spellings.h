@@ -2,7 +2,7 @@
 // Tokenizer::Load makes it once, so that tokens become text by look-ups alone,
 // one at a time and without the library (text/incremental_detokenizer.h).
 //
-// Thread rule: constant once filled; any thread may then read.
+// Thread safety: constant once filled; any thread may then read.
 #pragma once
 
 #include <cstdint>

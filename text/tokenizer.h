@@ -14,7 +14,7 @@
 // in what is generated, as transformers' skip_special_tokens leaves out control
 // symbols and what its user declared special.
 //
-// Thread rule: constant after Load and MarkSpecial; any thread may then call
+// Thread safety: constant after Load and MarkSpecial; any thread may then call
 // any member.
 //
 //   ASSIGN_OR_RETURN(auto tokenizer, Tokenizer::Load(path));

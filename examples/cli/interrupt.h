@@ -19,7 +19,7 @@
 // does a write that waits for its reader: there is no moment in which a signal
 // is missed.
 //
-// Thread rule: the context's one thread; one Interrupt at a time.
+// Thread safety: the context's one thread; one Interrupt at a time.
 #pragma once
 
 #include <functional>

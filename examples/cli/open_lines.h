@@ -3,7 +3,7 @@
 // together are bounded, whatever they hold: while they are full no line is
 // read.
 //
-// Thread rule: one thread.
+// Thread safety: one thread.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 //   queue.push(x); changed.Notify();                // any other
 //
 // What is notified while nobody waits ends the next wait at once, so that no
-// change is missed. Thread rule: the context's one thread.
+// change is missed. Thread safety: the context's one thread.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

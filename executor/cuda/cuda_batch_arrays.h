@@ -59,7 +59,7 @@ struct CudaArrayInfo {
   int CudaStepLimits::*limit = nullptr;
   int more = 0;
   CudaArrayReaders readers = CudaArrayReaders::kAll;
-  // Whether it has an entry for each line of logits. That of a line that the
+  // Whether it has an entry for each row of logits. That of a line that the
   // array says nothing of is InactiveEntry().
   bool by_line = false;
 

@@ -2,7 +2,7 @@
 // as far as they differ from those of the last step, and plans attention's
 // work anew when rows, tables or bounds of lengths changed.
 //
-// Thread rule: plain state, of one thread.
+// Thread safety: plain state, of one thread.
 #pragma once
 
 #include <vector>

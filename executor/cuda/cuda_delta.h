@@ -8,7 +8,7 @@
 //   // Nothing if nothing changed.
 //   row_groups.Update(groups_of_rows, arrays.row_groups, &delta);
 //
-// Thread rule: plain values, of one thread.
+// Thread safety: plain values, of one thread.
 #pragma once
 
 #include <cstddef>

@@ -4,7 +4,7 @@
 // in pieces, each when the device has read the one before; steps that already
 // run end first.
 //
-// Thread rule: as the executor's stream.
+// Thread safety: as the executor's stream.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@
 // captured on first use, up to a bound; where there is none for a step, and
 // where it feeds prompts, the same functions run one by one.
 //
-// Thread rule: as StepExecutor. The caller's thread hands plans over and
+// Thread safety: as StepExecutor. The caller's thread hands plans over and
 // returns; it never waits for the device. Executors of one process, on one
 // device or on several, do not touch each other, nor the current device of a
 // caller's thread.

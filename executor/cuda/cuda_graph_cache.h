@@ -12,7 +12,7 @@
 //   ASSIGN_OR_RETURN(const CudaGraph* graph, graphs.Get(shape, capture));
 //   if (graph == nullptr) return EnqueueAll(shape);
 //
-// Plain C++: tests have graphs of their own. Thread rule: one thread.
+// Plain C++: tests have graphs of their own. Thread safety: one thread.
 #pragma once
 
 #include <algorithm>

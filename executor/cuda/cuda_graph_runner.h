@@ -10,7 +10,7 @@
 // costs the same with and without a sampler.
 // Graphs are kept by shape, rounded up (cuda_graph_cache.h); a step without one
 // enqueues the same kernels one by one.
-// Thread rule: one thread, one stream.
+// Thread safety: one thread, one stream.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 //   ASSIGN_OR_RETURN(const auto rows, CudaGroupInit::Find(plan, selection));
 //   rows.Put(memory, page_size, group, &delta);
 //
-// Thread rule: a plain value.
+// Thread safety: a plain value.
 #pragma once
 
 #include <span>
@@ -63,7 +63,7 @@ class CudaGroupInit {
   bool feeds_beams_ = false;
 };
 
-// The row that a line of logits is of.
+// The row that a row of logits is of.
 int RowOfLine(const StepPlan& plan, int line);
 
 }  // namespace espalier

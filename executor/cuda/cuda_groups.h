@@ -2,7 +2,7 @@
 // which slots are whose, and what the device was told of each group. Which
 // beams live, and in which of the slots, only the device knows.
 //
-// Thread rule: plain state, of one thread.
+// Thread safety: plain state, of one thread.
 #pragma once
 
 #include <map>

@@ -9,14 +9,14 @@
 // almost nothing here changes. Its arrays are those of cuda_batch_arrays.h.
 //
 // Where a request asks for candidates of each of its rows (kRows), each is a
-// group of one slot for the device; no such group goes on by itself.
+// group of one slot for the device; no such group runs ahead.
 //
 //   CudaInputBatch image(shape);
 //   image.AddBeams(group, request);
 //   const int last = image.AddPrompt(tokens, first_position, table);
 //   image.AddPromptLines(group, request, {&last, 1}, {&cum_log_prob, 1});
 //
-// Thread rule: a plain value.
+// Thread safety: a plain value.
 #pragma once
 
 #include <cstdint>
@@ -77,11 +77,11 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
                                        const CudaGroupRequest& request);
   // Tokens at consecutive positions; returns the last one's index.
   int AddPrompt(std::span<const TokenId> tokens, int first_position, int table);
-  // Lines of logits of the tokens `last_tokens`, by rank.
+  // Rows of logits of the tokens `last_tokens`, by rank.
   std::vector<CudaAnswerPart> AddPromptLines(
       const CudaGroup& group, const CudaGroupRequest& request,
       std::span<const int> last_tokens, std::span<const float> cum_log_probs);
-  // Lines of logits of tokens from `first_token` on, which `next` follow. After
+  // Rows of logits of tokens from `first_token` on, which `next` follow. After
   // all other lines.
   CudaLogProbPlace AddPromptLogprobRows(int first_token,
                                         std::span<const TokenId> next,

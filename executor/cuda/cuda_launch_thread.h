@@ -12,7 +12,7 @@
 //     };
 //   });
 //
-// Thread rule: Post from any thread.
+// Thread safety: Post from any thread.
 #pragma once
 
 #include <atomic>

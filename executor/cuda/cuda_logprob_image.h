@@ -3,7 +3,7 @@
 // tokens of lines (kernels/resident/cuda_step_logprobs.h). It writes the
 // batch's arrays of them.
 //
-// Thread rule: a plain value.
+// Thread safety: a plain value.
 #pragma once
 
 #include <span>

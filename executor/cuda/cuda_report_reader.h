@@ -5,7 +5,7 @@
 // leaves what the group's strategy can take, as executors on the host do
 // (executor/contenders.h), and log-probabilities of that alone.
 //
-// Thread rule: a plain value; the report does not change while it is read.
+// Thread safety: a plain value; the report does not change while it is read.
 #pragma once
 
 #include <span>

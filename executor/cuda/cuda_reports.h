@@ -2,7 +2,7 @@
 // steps. A step's place is used again num_reports steps
 // later.
 //
-// Thread rule: read a report when its step has ended, on any thread.
+// Thread safety: read a report when its step has ended, on any thread.
 #pragma once
 
 #include <cstdint>

@@ -301,7 +301,7 @@ absl::Status CudaStepBuilder::CheckLimits(const CudaInputBatch& image,
                                           const CudaStep& step) const {
   const CudaStepLimits& limits = memory_->limits();
   const std::pair<const char*, std::pair<int64_t, int64_t>> figures[] = {
-      {"lines of logits", {image.num_logits_rows(), limits.max_rows}},
+      {"rows of logits", {image.num_logits_rows(), limits.max_rows}},
       {"tokens", {image.num_tokens(), limits.max_tokens}},
       {"candidates", {image.num_candidates, limits.max_candidates}},
       {"draws", {image.num_draws(), limits.max_rows}},

@@ -1,13 +1,13 @@
 // CudaStepBuilder: step plans into what the device is told. It knows which
 // groups live on the device, sets those that come as rows
-// (cuda_group_init.h), follows those that go on by themselves, lays out the
+// (cuda_group_init.h), follows those that run ahead, lays out the
 // step's batch, and collects what the device needs in a CudaDelta.
 //
 // Rows that set beams, and continuations, are rows of beams: a step that has
 // nothing else can be replayed from a graph. Other rows, those of prompts, set
 // the tables, and selection makes the beams. Samples are beams in all this.
 //
-// Thread rule: plain state, of one thread.
+// Thread safety: plain state, of one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // CudaStepTimes: sums over the times that steps report.
 //
-// Thread rule: a plain value.
+// Thread safety: a plain value.
 #pragma once
 
 #include <cstdint>

@@ -135,7 +135,7 @@ class ModelExecutor::Worker {
       return UntilThereIsMemory([&] {
         return ResourceExhausted("not enough memory for a step of ",
                                  plan->tokens.size(), " tokens and ",
-                                 plan->num_logits, " lines of logits");
+                                 plan->num_logits, " rows of logits");
       });
     } catch (const std::exception& error) {
       return UntilThereIsMemory(

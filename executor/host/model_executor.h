@@ -25,7 +25,7 @@ struct ModelExecutorOptions {
   // not told who forks, and must have this off.
   bool run_ahead = false;
   // Beams and samples of all requests that run: so many rows go through the
-  // model at once, and each has a line of logits. 0: 8,192, or as many as have
+  // model at once, and each has a row of logits. 0: 8,192, or as many as have
   // 1 GiB of logits if those are fewer.
   int max_beams = 0;
   // Candidates that a step ranks (StepLimits::max_candidates), and best tokens

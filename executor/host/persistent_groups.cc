@@ -10,7 +10,7 @@
 namespace espalier {
 namespace {
 
-// Row of each line of logits.
+// Row of each row of logits.
 std::vector<int> RowsOfLines(const StepPlan& plan) {
   std::vector<int> rows(plan.num_logits);
   for (size_t row = 0; row < plan.rows.size(); ++row) {

@@ -1,4 +1,4 @@
-// PersistentGroups: what an executor keeps of groups that go on by themselves
+// PersistentGroups: what an executor keeps of groups that run ahead
 // (step_plan.h), and how they go on: which beams the candidates make, in which
 // slots they live, what their tables hold, and their histories where score
 // processors read them. This is the form for the host. An executor that keeps

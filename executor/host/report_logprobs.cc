@@ -8,7 +8,7 @@
 namespace espalier {
 namespace {
 
-// One line of logits, the tokens it is asked about, and where its answers go.
+// One row of logits, the tokens it is asked about, and where its answers go.
 struct LineWork {
   int line = 0;
   int num_best = 0;

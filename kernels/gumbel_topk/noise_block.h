@@ -4,7 +4,7 @@
 //
 // Blocks are as in row_block.h. The random words are random.h's, to the bit.
 //
-// Thread rule: pure functions.
+// Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 //   keys of layer 0 | values of layer 0 | keys of layer 1 | ...
 //   each [num_pages, page_size, num_kv_heads, head_dim] f32
 //
-// Thread rule: one thread at a time.
+// Thread safety: one thread at a time.
 #pragma once
 
 #include <cstddef>

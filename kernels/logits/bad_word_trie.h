@@ -6,7 +6,7 @@
 //   {5, 6, 7}, {4, 6, 8}, {6, 9}:    root - 6 (9) - 5 (7)
 //                                               \- 4 (8)
 //
-// Thread rule: constant after the last Add.
+// Thread safety: constant after the last Add.
 #pragma once
 
 #include <cstdint>

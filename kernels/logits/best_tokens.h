@@ -6,7 +6,7 @@
 //
 // Better is as in score_key.h; a score of -inf is never kept.
 //
-// Thread rule: one thread.
+// Thread safety: one thread.
 //
 //   BestTokens best(2, 4);
 //   for (TokenId t = 0; t < 4; ++t) best.Add(scores[t], t);

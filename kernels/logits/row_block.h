@@ -8,7 +8,7 @@
 // between instruction sets by float32 rounding (with and without fused
 // multiply-add), never between calls, threads, alignments or neighbours.
 //
-// Thread rule: pure functions.
+// Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>

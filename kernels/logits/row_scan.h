@@ -4,7 +4,7 @@
 // NaN counts as -inf. Of logits that are +inf the limit is taken: those tokens
 // share all probability evenly, every other has none.
 //
-// Thread rule: pure functions.
+// Thread safety: pure functions.
 #pragma once
 
 #include <cmath>

@@ -7,7 +7,7 @@
 // Infinite logits follow the limit of softmax: if a logit is +inf, the
 // tokens at +inf share all probability evenly and every other has none.
 //
-// Thread rule: one thread.
+// Thread safety: one thread.
 #pragma once
 
 #include <algorithm>

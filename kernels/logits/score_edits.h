@@ -8,7 +8,7 @@
 //   std::vector<TokenEdit> storage;              // of a row
 //   const ScoreEdits::View view = edits.OfRow({.tail = tail, ...}, &storage);
 //
-// Thread rule: constant after construction.
+// Thread safety: constant after construction.
 #pragma once
 
 #include <span>

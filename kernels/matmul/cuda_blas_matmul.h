@@ -1,6 +1,6 @@
 // y = x * w^T through cuBLASLt: the products with many rows, and those of f32.
 //
-// Thread rule: one thread, one stream at a time (the workspace is shared).
+// Thread safety: one thread, one stream at a time (the workspace is shared).
 #pragma once
 
 #include <cublasLt.h>

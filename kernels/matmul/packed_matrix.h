@@ -7,7 +7,7 @@
 //                                       {k_bytes, DType::kBFloat16, kv_size}};
 //   const PackedMatrix qk = PackedMatrix::Pack(parts, hidden_size);
 //
-// Thread rule: immutable after Pack.
+// Thread safety: immutable after Pack.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // The edits that a row's history asks for, on the device: what CollectEdits
 // (kernels/logits/score_processors.h) does on the host, with the same lists to
-// the bit, so that groups whose score processors read the history go on by
-// themselves. One launch before the forward pass, and only in steps that have
+// the bit, so that groups whose score processors read the history run ahead
+// . One launch before the forward pass, and only in steps that have
 // such rows.
 //
 // A history is where its keys and values are: `page_tokens` has a word for

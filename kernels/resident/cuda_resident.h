@@ -17,11 +17,11 @@
 // A group owns a range of slots, first_slot and on. The range has two uses:
 //
 //   by slot   table, tail page, source:    where a beam's pages are
-//   by home   token, cum, slot:            first_slot + rank, the beam itself
+//   by rank   token, cum, slot:            first_slot + rank, the beam itself
 //
 // So has a group's range of the batch. Its tokens are fed by slot, so that a
 // token's table is the same in every step (work lists of attention name it);
-// its lines of logits are by rank, as ties are decided:
+// its rows of logits are by rank, as ties are decided:
 //
 //   beams by rank     "he" in slot 2   "it" in slot 0   none, left with slot 1
 //   tokens by slot    "it"   none   "he"

@@ -12,7 +12,7 @@
 // Everything is in device memory, also the number of draws, so that a captured
 // graph serves any composition of a batch. Answers are candidates where
 // CudaUpdateBeams reads them, in a group that CudaSelect leaves alone
-// (num_candidates 0), so that samples go on by themselves.
+// (num_candidates 0), so that samples run ahead.
 #pragma once
 
 #include <cuda_runtime_api.h>

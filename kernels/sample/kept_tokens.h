@@ -8,7 +8,7 @@
 // added up, block by block, but never stored. Nothing is ever sorted but a few
 // tokens.
 //
-// Thread rule: one thread, which makes one of them at a time (scratch.h).
+// Thread safety: one thread, which makes one of them at a time (scratch.h).
 // Points into the row.
 #pragma once
 

@@ -4,7 +4,7 @@
 // maxima of parts of it, from which a low bound for the k-th highest score
 // follows.
 //
-// Thread rule: one thread, on which one at a time has copies (scratch.h).
+// Thread safety: one thread, on which one at a time has copies (scratch.h).
 // Points into the logits.
 #pragma once
 

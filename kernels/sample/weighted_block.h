@@ -5,7 +5,7 @@
 //
 // Blocks are as in row_block.h, and so is what their results depend on.
 //
-// Thread rule: pure functions.
+// Thread safety: pure functions.
 #pragma once
 
 #include <cmath>

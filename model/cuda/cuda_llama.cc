@@ -182,7 +182,7 @@ absl::Status LoadedCudaLlama::CheckBounds(const CudaBatch& batch) const {
   const CudaAttentionInputs& attention = batch.attention;
   for (const Bound& bound :
        {Bound{"tokens", batch.num_tokens, bounds_.max_tokens},
-        Bound{"lines of logits", batch.num_logits,
+        Bound{"rows of logits", batch.num_logits,
               std::min(bounds_.max_logits, batch.num_tokens)},
         Bound{"queries", attention.max_queries, bounds_.max_tokens},
         Bound{"items", attention.max_items, bounds_.max_attention_items},

@@ -14,7 +14,7 @@
 // A token's logits depend on its own sequence and, by the rounding of sums
 // alone, on how many tokens a call has and how attention's work was divided.
 //
-// Thread rule: as CudaModel.
+// Thread safety: as CudaModel.
 #pragma once
 
 #include <memory>
@@ -36,7 +36,7 @@ struct CudaLlamaOptions {
   DType dtype = DType::kBFloat16;  // of weights, activations, keys and values
   // Bounds of one call, which size the scratch.
   int max_tokens = 4096;
-  // Lines of logits: of beams, samples and scored lines of prompts. 0 stands
+  // Rows of logits: of beams, samples and scored lines of prompts. 0 stands
   // for as many as 1 GiB of logits holds, but 256 at least, up to max_tokens
   // and kMaxCudaLogitsRows.
   int max_logits = 0;

@@ -8,7 +8,7 @@
 //            the rows and columns past them zero: they stay zero through the
 //            whole pass
 //
-// Thread rule: immutable after loading.
+// Thread safety: immutable after loading.
 #pragma once
 
 #include <cstddef>

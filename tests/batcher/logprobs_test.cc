@@ -148,7 +148,7 @@ TEST(LogProbsTest, APromptOfOneTokenHasNone) {
   EXPECT_THAT(result.prompt_logprobs, ::testing::Optional(IsEmpty()));
 }
 
-// Runs requests together; no plan has more lines of logits than `max_lines`.
+// Runs requests together; no plan has more rows of logits than `max_lines`.
 std::vector<absl::StatusOr<Result>> RunTogether(
     const ToyModelOptions& options, const std::vector<Request>& requests,
     int max_step_tokens) {

@@ -54,7 +54,7 @@ class ManualExecutor : public StepExecutor {
   std::deque<std::pair<StepPlan, Done>> started_;
 };
 
-// What goes on by itself is known by its pages alone.
+// What runs ahead is known by its pages alone.
 inline ToyModelOptions SmallModel(int plans_in_flight = 1) {
   ToyModelOptions options;
   options.eos_boost = 2;

@@ -23,7 +23,7 @@ std::vector<Request> RandomRequests(int count, uint32_t seed,
 // Runs one plan without continuations as an executor would, on this thread.
 absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan);
 
-// Runs plans as an executor that goes on by itself would, on this thread.
+// Runs plans as an executor that runs ahead would, on this thread.
 class PlanRunner {
  public:
   explicit PlanRunner(Model* model);

@@ -118,7 +118,7 @@ absl::Status GroupDriver::Run() {
       const PlanSelection& selection = last_plan_.selections[s];
       Tables& tables = tables_ahead_[selection.request];
       // The rows that continuations are written out as end the plan, and each
-      // has one line of logits.
+      // has one row of logits.
       const size_t num_later_lines =
           last_plan_.num_logits - selection.first_logits;
       const size_t first_row = last_plan_.rows.size() - num_later_lines;

@@ -1,7 +1,7 @@
 // AnswerLog: an executor that remembers what another one answers: each
 // request's candidates, step by step.
 //
-// Thread rule: as StepExecutor; Take when no plan runs.
+// Thread safety: as StepExecutor; Take when no plan runs.
 #pragma once
 
 #include <map>

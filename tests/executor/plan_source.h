@@ -1,6 +1,6 @@
 // Plans without a scheduler, of groups that choose in any way: what no strategy
 // asks for yet, and what of it is seen before a strategy is done with it. A
-// group's rows are set once and it goes on by itself; plans need no answers.
+// group's rows are set once and it runs ahead; plans need no answers.
 #pragma once
 
 #include <map>

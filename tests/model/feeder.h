@@ -14,7 +14,7 @@
 
 namespace espalier::testing {
 
-// One line of logits a token.
+// One row of logits a token.
 using Lines = std::vector<std::vector<float>>;
 
 class Feeder {

@@ -1,6 +1,6 @@
 // What the executor on the device answers to plans, next to what the host
-// answers to the same: every kind of choice, by groups that go on by
-// themselves and by rows, all in one batch, with log-probabilities.
+// answers to the same: every kind of choice, by groups that run ahead
+//  and by rows, all in one batch, with log-probabilities.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Groups whose score processors read the history, on the device: they go on by
-// themselves, and get what the host gives, which collects their edits anew in
+// Groups whose score processors read the history, on the device: they run ahead
+// , and get what the host gives, which collects their edits anew in
 // every step.
 #include <gtest/gtest.h>
 

@@ -42,7 +42,7 @@ using ::testing::AnyOf;
 
 struct Mixture {
   const char* name;
-  int max_step_tokens;  // also the lines of logits of a step
+  int max_step_tokens;  // also the rows of logits of a step
   int max_running;
   int page_size;
   int num_in_flight;

@@ -222,7 +222,7 @@ TEST(ModelExecutorTest, ABoundThatLeavesNothingIsAnError) {
   EXPECT_OK(create({.max_candidates = 1, .max_score_edits = 0}));
 }
 
-// A group that goes on by itself feeds what it selected, unless its state was
+// A group that runs ahead feeds what it selected, unless its state was
 // lost: nobody may wait for it in vain then, and others go on.
 TEST(ModelExecutorTest, RunningAheadAGroupGoesOnUntilAPlanOfItsFails) {
   CountingModel model;

@@ -348,7 +348,7 @@ TEST(CudaLlamaTest, ACallBeyondTheBoundsIsRefused) {
               StatusIs(kInvalid, HasSubstr("257 tokens, the limit is 256")));
   batch = {.num_tokens = 1, .num_logits = 300};
   EXPECT_THAT(model->llama().Enqueue(batch, nullptr, nullptr),
-              StatusIs(kInvalid, HasSubstr("300 lines of logits")));
+              StatusIs(kInvalid, HasSubstr("300 rows of logits")));
   EXPECT_OK(model->llama().Enqueue({}, nullptr, nullptr));
 }
 

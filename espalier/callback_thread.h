@@ -28,10 +28,12 @@ class CallbackThread {
   // callback at once.
   void Drain();
 
+  // Whether the caller is a callback.
+  bool IsThisThread() const;
+
  private:
   struct Queue;
   static void Run(Queue& queue);
-  bool IsThisThread() const;
 
   const std::shared_ptr<Queue> queue_;  // the thread's, too
   std::thread thread_;

@@ -1,5 +1,6 @@
 #include "espalier/generator.h"
 
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <variant>
@@ -130,6 +131,7 @@ struct Delivery {
 // The place is free when the callback's turn has come: so those that wait for a
 // slow one count as open.
 void Deliver(GeneratorCore& core, std::shared_ptr<Delivery> delivery) {
+  if (delivery->request.has_value()) delivery->request->place.AwaitCallback();
   core.callbacks().Post([delivery = std::move(delivery)] {
     if (!delivery->request.has_value()) {
       return delivery->callback(delivery->result.status());
@@ -264,6 +266,10 @@ absl::StatusOr<Generator> Generator::Load(const std::string& directory,
                                           const GeneratorOptions& options) {
   RETURN_IF_ERROR(CheckMaxWaiting(options));
   ASSIGN_OR_RETURN(const BackendOptions resolved, Resolve(options));
+  std::error_code error;
+  if (!std::filesystem::is_directory(directory, error)) {
+    return NotFound("no such directory: \"", directory, "\"");
+  }
   ASSIGN_OR_RETURN(ModelText text, ModelText::Load(directory));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    Backend::Load(directory, resolved));
@@ -307,6 +313,7 @@ Generator::~Generator() {
 }
 
 Generator& Generator::operator=(Generator&& other) {
+  if (this == &other) return *this;
   // What was there ends after the swap, with `ended`.
   const Generator ended(std::exchange(core_, std::move(other.core_)));
   return *this;
@@ -354,13 +361,16 @@ std::vector<absl::StatusOr<Generation>> Generator::GenerateAll(
     std::vector<GenerationRequest> requests, const CallOptions& options) {
   const std::shared_ptr<GeneratorCore> core = core_;
   const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
+  // So that nothing throws while requests run.
   std::vector<Future> futures;
+  futures.reserve(requests.size());
+  std::vector<absl::StatusOr<Generation>> answers;
+  answers.reserve(requests.size());
   for (GenerationRequest& request : requests) {
     futures.push_back(SubmitForFuture(
         core, OpenInTime(core, std::move(request), options, deadline), options,
         deadline));
   }
-  std::vector<absl::StatusOr<Generation>> answers;
   for (Future& future : futures) answers.push_back(future.get());
   return answers;
 }
@@ -368,6 +378,7 @@ std::vector<absl::StatusOr<Generation>> Generator::GenerateAll(
 absl::StatusOr<Generation> Generator::Stream(
     GenerationRequest request, const EventFunction& on_event,
     const CallOptions& options, const StreamOptions& stream_options) {
+  if (on_event == nullptr) return InvalidArgument("on_event is empty");
   const std::shared_ptr<GeneratorCore> core = core_;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<OpenStream> open,

@@ -13,8 +13,8 @@
 // within a callback, a Stream's function or a stop callback. Requests of all
 // threads run together. What runs where:
 //
-//   the caller's thread     prompts become tokens; of Generate, GenerateAll and
-//                           Stream also results text; Stream's function
+//   the caller's thread     prompts become tokens; of Generate and Stream also
+//                           results text; Stream's function
 //   the callback thread     callbacks of GenerateAsync, one after the other
 //   others of the generator everything else; nothing there waits for a caller
 //
@@ -27,8 +27,9 @@
 // are open on other threads are answered with kCancelled and return. Nothing is
 // waited for but a step that runs, which gives up soon, and callbacks.
 //
-// Exceptions: none comes out, but what a Stream's function throws, which ends
-// its request. What a callback throws is dropped.
+// Exceptions: what a Stream's function throws, which ends its request, and
+// std::bad_alloc where there is no memory for an answer. What a callback throws
+// is dropped; an empty one is not called.
 //
 // Coroutines: engine() is the same engine for Asio's (batcher/engine.h).
 #pragma once
@@ -156,7 +157,8 @@ class Generator {
                      const CallOptions& call = {});
 
   // Blocks until all have ended; one answer for each, in order. Where so many
-  // requests are open as may be, it waits for room instead of being refused.
+  // requests are open as may be, it waits for room instead of being refused;
+  // and takes all the room there is, so that meanwhile other calls are refused.
   std::vector<absl::StatusOr<Generation>> GenerateAll(
       std::vector<GenerationRequest> requests, const CallOptions& call = {});
 

@@ -1,9 +1,12 @@
 #include "espalier/generator_call.h"
 
+#include <boost/asio/error.hpp>
+#include <boost/system/system_error.hpp>
 #include <chrono>
 
 #include "absl/time/time.h"
 #include "base/memory.h"
+#include "base/status.h"
 
 namespace espalier {
 
@@ -41,8 +44,15 @@ absl::Status StatusOf(std::exception_ptr error) {
     std::rethrow_exception(error);
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
+  } catch (const boost::system::system_error& stopped) {
+    if (stopped.code() == boost::asio::error::operation_aborted) {
+      return StoppedByCaller();
+    }
+    return Internal(stopped.what());
+  } catch (const std::exception& unknown) {
+    return Internal(unknown.what());
   } catch (...) {
-    return StoppedByCaller();
+    return Internal("an exception that is none of the standard library's");
   }
 }
 

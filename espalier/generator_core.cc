@@ -94,7 +94,13 @@ absl::StatusOr<GeneratorCore::Place> GeneratorCore::TakePlace() {
 absl::StatusOr<GeneratorCore::Place> GeneratorCore::WaitForPlace(
     const CallOptions& options, const Deadline& deadline) {
   std::unique_lock<std::mutex> lock(mutex_);
-  const auto is_over = [&] { return closed_by_.has_value() || has_room(); };
+  const bool is_callback = callbacks_->IsThisThread();
+  const auto waits_for_itself = [&] {
+    return is_callback && !has_room() && num_awaiting_callback_ == num_open_;
+  };
+  const auto is_over = [&] {
+    return closed_by_.has_value() || has_room() || waits_for_itself();
+  };
   if (deadline == Deadline::max()) {
     changed_.wait(lock, options.stop, is_over);
   } else {
@@ -102,14 +108,26 @@ absl::StatusOr<GeneratorCore::Place> GeneratorCore::WaitForPlace(
   }
   if (closed_by_.has_value()) return *closed_by_;
   if (options.stop.stop_requested()) return StoppedByCaller();
+  if (waits_for_itself()) {
+    return ResourceExhausted("all of the ", num_open_,
+                             " requests that may be open wait for their "
+                             "callbacks, behind the one that waits for room");
+  }
   if (!has_room()) return TimedOut(options.timeout);
   ++num_open_;
   return Place(shared_from_this());
 }
 
-void GeneratorCore::GivePlaceBack() {
+void GeneratorCore::GivePlaceBack(bool awaits_callback) {
   const std::lock_guard<std::mutex> lock(mutex_);
   --num_open_;
+  if (awaits_callback) --num_awaiting_callback_;
+  changed_.notify_all();
+}
+
+void GeneratorCore::CountAwaitingCallback() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++num_awaiting_callback_;
   changed_.notify_all();
 }
 

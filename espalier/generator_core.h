@@ -59,11 +59,18 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
     Place(Place&&) = default;
     Place& operator=(Place&&) = delete;
     ~Place() {
-      if (core_ != nullptr) core_->GivePlaceBack();
+      if (core_ != nullptr) core_->GivePlaceBack(awaits_callback_);
+    }
+
+    // From now on only the callback thread gives it back.
+    void AwaitCallback() {
+      awaits_callback_ = true;
+      core_->CountAwaitingCallback();
     }
 
    private:
     std::shared_ptr<GeneratorCore> core_;
+    bool awaits_callback_ = false;
   };
 
   static absl::StatusOr<std::shared_ptr<GeneratorCore>> Create(
@@ -75,7 +82,8 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   // Errors: kResourceExhausted naming max_waiting; kCancelled after Shutdown.
   absl::StatusOr<Place> TakePlace();
   // The same, but waits until there is one.
-  // Errors: kDeadlineExceeded, kCancelled.
+  // Errors: kDeadlineExceeded, kCancelled; kResourceExhausted on the callback
+  // thread, where all places wait for this very thread.
   absl::StatusOr<Place> WaitForPlace(const CallOptions& options,
                                      const Deadline& deadline);
 
@@ -109,7 +117,8 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   absl::Status Start();
   absl::StatusOr<const PromptTemplate*> FindTemplate(
       const std::string& name) const;
-  void GivePlaceBack();
+  void GivePlaceBack(bool awaits_callback);
+  void CountAwaitingCallback();
   void Close(std::string_view why);
   bool has_room() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return num_open_ < max_open_;
@@ -124,7 +133,8 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  int64_t num_open_ ABSL_GUARDED_BY(mutex_) = 0;  // places taken
+  int64_t num_open_ ABSL_GUARDED_BY(mutex_) = 0;               // places taken
+  int64_t num_awaiting_callback_ ABSL_GUARDED_BY(mutex_) = 0;  // of these
   // Those that have not ended, by number.
   std::set<int64_t> operations_ ABSL_GUARDED_BY(mutex_);
   int64_t num_operations_ ABSL_GUARDED_BY(mutex_) = 0;  // begun so far
@@ -133,7 +143,7 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
 
   boost::asio::io_context engine_context_{1};
   boost::asio::io_context calls_context_{1};
-  std::optional<Engine> engine_;  // used on the calls thread
+  std::optional<Engine> engine_;  // reset by End
   std::thread engine_thread_;
   std::thread calls_thread_;
 };

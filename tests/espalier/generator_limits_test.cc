@@ -221,5 +221,27 @@ TEST_F(GeneratorLimitsTest, CallbacksMayCallEverything) {
   done.get_future().wait();
 }
 
+// All places are of requests whose callbacks come behind the one that waits.
+TEST_F(GeneratorLimitsTest, WhatWouldWaitForItsOwnCallbackIsRefused) {
+  Make({.num_threads = 1, .max_running = 1, .max_waiting = 0});
+  std::promise<void> done;
+  generator_->GenerateAsync(Simple(), [&](absl::StatusOr<Generation> answer) {
+    EXPECT_OK(answer);
+    generator_->GenerateAsync(
+        Simple(), [](absl::StatusOr<Generation> next) { EXPECT_OK(next); });
+    for (auto& one : generator_->GenerateAll({Simple()})) {
+      EXPECT_THAT(one, StatusIs(kExhausted, HasSubstr("their callbacks")));
+    }
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+TEST_F(GeneratorLimitsTest, AStreamNeedsAFunction) {
+  Make();
+  EXPECT_THAT(generator_->Stream(Simple(), nullptr),
+              StatusIs(kInvalid, HasSubstr("on_event")));
+}
+
 }  // namespace
 }  // namespace espalier::testing

@@ -82,9 +82,15 @@ TEST(GeneratorLoadTest, CudaIsRefusedWithWhatToDo) {
 
 TEST(GeneratorLoadTest, MissingModelsAreNamed) {
   const ScratchDirectory scratch;
-  EXPECT_THAT(Generator::Load(scratch.path("nowhere")).status(),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("nowhere")));
+  EXPECT_THAT(
+      Generator::Load(scratch.path("nowhere")).status(),
+      StatusIs(absl::StatusCode::kNotFound,
+               HasSubstr("no such directory: \"" + scratch.path("nowhere"))));
   EXPECT_THAT(Generator::Load("").status(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("no such directory: \"\"")));
+  const ScratchDirectory empty;
+  EXPECT_THAT(Generator::Load(empty.path("")).status(),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("config.json")));
 }
 

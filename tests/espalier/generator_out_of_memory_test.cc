@@ -58,8 +58,17 @@ void FailAfter(int64_t count, int num_failures) {
   num_failures_left = num_failures;
 }
 
+// Known by its pages alone, a model misses nothing of a plan that it never saw.
+ToyModelOptions ModelOfPages() {
+  ToyModelOptions options = SmallModel();
+  options.memory = ToyModelOptions::Memory::kPages;
+  return options;
+}
+
 class GeneratorOutOfMemoryTest : public GeneratorFixture {
  protected:
+  GeneratorOutOfMemoryTest() : GeneratorFixture(ModelOfPages()) {}
+
   // What `run` answers, or throws for its caller's own want of memory, while an
   // allocation fails; nothing once it needs fewer than `count`.
   template <typename Run>

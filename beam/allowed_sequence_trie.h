@@ -1,11 +1,11 @@
-// AllowedSequences: the sequences one of which a request's output must be, as a
-// trie. A live beam stands on a node; only the node's tokens may follow it, and
+// AllowedSequenceTrie: the sequences one of which a request's output must be, as
+// a trie. A live beam stands on a node; only the node's tokens may follow it, and
 // it moves to a child with each. Forking a beam copies a number.
 //
 // Nodes are numbered level by level, and the children of a node by ascending
 // token; so the children of all nodes lie one after the other, and a node needs
 // three numbers: the token that leads to it, where its children begin, and how
-// many of them are dead ends. The tokens of a node's children are a piece of
+// many of them are leaves. The tokens of a node's children are a piece of
 // the array of all tokens, which selection gets as it is.
 //
 //   {5, 7}, {5, 8, 2}, {9}:    node   0 1 2 3 4 5
@@ -14,6 +14,7 @@
 //
 // 100,000 sequences of 4 tokens are 306,000 nodes of 13 bytes, and are built in
 // 32 ms, on one core of a busy AMD EPYC (allowed_sequences_benchmark).
+//
 // Thread safety: constant after construction.
 #pragma once
 

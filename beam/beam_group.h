@@ -1,7 +1,7 @@
 // BeamGroup: the sequences of one request, from its prompt to its hypotheses.
 // It writes its rows into step plans, and lets its pages follow its strategy's
-// decisions (group_pages.h): a surviving beam keeps its slot, a twin forks into
-// the slot of a beam that was cut.
+// decisions (group_pages.h): a surviving beam keeps its slot, its other
+// children fork into the slot of a beam that was cut.
 //
 //   one sequence, slot 0: the prompt, in chunks        (prefill)
 //   its last token's candidates fork it into the slots (first decode step)

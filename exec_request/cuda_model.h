@@ -56,7 +56,7 @@ class CudaModel {
   virtual const CudaDevice& device() const = 0;
   virtual const CudaCallBounds& bounds() const = 0;
   // Its pages, whose tails the executor copies. A page more than
-  // description().num_pages: the spare one.
+  // description().num_pages: the null page.
   virtual const CudaKvCache& cache() const = 0;
   // What the executor plans the work lists of attention for.
   virtual CudaAttentionShape attention_shape() const = 0;

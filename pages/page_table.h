@@ -22,9 +22,9 @@
 // ahead") keep a tail of their own instead: taken out of the table, it waits
 // until the table of full pages is the right one, and is put back.
 //
-//   PageRef tail = child.DetachTail();               // child: full pages alone
-//   child = parent.Fork(parent.num_tokens());      // so has the parent
-//   child.AttachTail(std::move(tail), num_tokens);    // not shared, ever
+//   PageRef tail = child.DetachTail();              // child: full pages alone
+//   child = parent.Fork(parent.num_tokens());       // so has the parent
+//   child.AttachTail(std::move(tail), num_tokens);  // not shared, ever
 //
 // A table belongs to its pool's strand.
 #pragma once

@@ -4,15 +4,15 @@
 //
 //   CudaBatchArrays<HostArray>    of one step, on the host: CudaInputBatch
 //   CudaBatchArrays<DeviceArray>  in device memory: CudaStepArrays
-//   CudaBatchArrays<SentArray>    what the device has of them:
-//   CudaBatchUploader
+//   CudaBatchArrays<SentArray>    what the device has of them, known to
+//                                 CudaBatchUploader
 //
 //   ForEachBatchArray(
 //       [&](const CudaArrayInfo& info, auto& sent, const auto& host) { ... },
 //       sent, image);
 //
 // A new input of the batch takes a member and a line here, its values
-// (cuda_batch_image.cc), and the kernel that reads it (cuda_step_runner.cc).
+// (cuda_input_batch.cc), and the kernel that reads it (cuda_graph_runner.cc).
 #pragma once
 
 #include <array>

@@ -46,7 +46,7 @@ CudaStepLimits StepLimitsOf(const ModelDescription& model,
   limits.max_candidates = MaxCandidates(limits.max_rows);
   limits.max_best_tokens = kBestPerRow * limits.max_rows;
   limits.max_eos_token_ids = kMaxEosTokenIds * limits.max_rows;
-  limits.num_pages = model.num_pages + 1;  // and the spare one
+  limits.num_pages = model.num_pages + 1;  // and the null page
   limits.max_edits = static_cast<int>(
       std::min(kMaxEdits, int64_t{limits.max_rows} * model.vocab_size) +
       SpareEdits(limits));

@@ -4,9 +4,9 @@
 // processors read them. This is the form for the host. An executor that keeps
 // the same state elsewhere is checked against it.
 //
-//   groups.WriteOut(&plan);   // continuations become rows, copies, selections
+//   groups.ExpandContinuations(&plan);  // into rows, copies, selections
 //   ... run the plan ...
-//   groups.Advance(result);   // or Lose(), if that failed
+//   groups.Advance(result);   // or DiscardFailedStep(), if that failed
 //
 // For one thread at a time.
 #pragma once

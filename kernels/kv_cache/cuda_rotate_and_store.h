@@ -29,7 +29,7 @@ struct CudaTokenSlots {
 //   qkv  [num_tokens, (num_heads + 2 * cache.num_kv_heads) * head_dim]
 //            cache.dtype  device  q then k then v; k and v are left as they are
 // Where two tokens have one slot, as rows without a sequence have that share
-// the spare page, it is left with numbers of both.
+// the null page, it is left with numbers of both.
 // Arithmetic is float32 in every dtype, rounded once on the way out. Enqueues
 // on `stream` and returns; never allocates, may be captured. Errors:
 // kInvalidArgument if a shape is not supported, kInternal if the launch is

@@ -1,8 +1,8 @@
 // AssignSlots: which slot each beam of the next step lives in. A surviving
 // beam keeps its slot: in rank order, the first child of each parent stays
-// where its parent was, and every other child (a twin) moves to the lowest
-// slot whose beam has no child. Moves are thereby the fewest possible, and no
-// move's source is another move's target, so all can be made at once.
+// where its parent was, and every other child (a forked child) moves to the
+// lowest slot whose beam has no child. Moves are thereby the fewest possible,
+// and no move's source is another move's target, so all can be made at once.
 //
 //   parent slots by rank  2 2 0      (3 beams in 3 slots, beam 1 is cut)
 //   slots by rank         2 1 0      (rank 0 and 2 stay, rank 1 moves 2 -> 1)

@@ -1,18 +1,16 @@
 // The beams that live on the device between steps, and the small kernels that
-// keep them: what beam_group.h and page tables do on the host, so that
-// the next step can start before the host has read the last one's answer.
+// keep them: what beam_group.h and page tables do on the host, so that the next
+// step can start before the host has read the last one's answer.
 //
-//   CudaApplyStagedWrites    what the host changes: groups that join or leave,
-//   fresh
-//                     tail pages, work lists
-//   CudaPrepareInputs     twins take over their parents' tables and tails;
-//   tokens
-//                     and positions of the batch are gathered
-//   CudaCopyBeamTails copies what these tails are filled with
+//   CudaApplyStagedWrites  what the host changes: groups that join or leave,
+//                          fresh tail pages, work lists
+//   CudaPrepareInputs      forked children take over their parents' tables and
+//                          tails; tokens and positions of the batch are gathered
+//   CudaCopyBeamTails      copies what these tails are filled with
 //     (forward pass, selection)
-//   CudaUpdateBeams the best candidates become beams, twins get their slots
-//                     (kernels/resident/assign_slots.h), and the host gets its
-//                     report
+//   CudaUpdateBeams        the best candidates become beams, forked children get
+//                          their slots (kernels/resident/assign_slots.h), and
+//                          the host gets its report
 //
 // A group owns a range of slots, first_slot and on. The range has two uses:
 //
@@ -25,7 +23,7 @@
 //
 //   beams by rank     "he" in slot 2   "it" in slot 0   none, left with slot 1
 //   tokens by slot    "it"   none   "he"
-//   lines by rank     of token 2, of token 0, of token 1
+//   rows by rank      of token 2, of token 0, of token 1
 //
 // A slot without a beam keeps a table (pages that somebody may write: what is
 // read there decides nothing) and a tail page of its own, and a home without a

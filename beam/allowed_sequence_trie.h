@@ -1,6 +1,6 @@
-// AllowedSequenceTrie: the sequences one of which a request's output must be, as
-// a trie. A live beam stands on a node; only the node's tokens may follow it, and
-// it moves to a child with each. Forking a beam copies a number.
+// AllowedSequenceTrie: the sequences one of which a request's output must be,
+// as a trie. A live beam stands on a node; only the node's tokens may follow
+// it, and it moves to a child with each. Forking a beam copies a number.
 //
 // Nodes are numbered level by level, and the children of a node by ascending
 // token; so the children of all nodes lie one after the other, and a node needs

@@ -43,8 +43,8 @@ std::string ScoreLabel(float score);
 // The texts of a path's tokens, one after the other, less an EOS.
 std::string PathText(const TraceTree& tree, int node);
 
-// What a request is called in pictures: "Request 3 (id a): It rains.", less what
-// is not known of it.
+// What a request is called in pictures: "Request 3 (id a): It rains.", less
+// what is not known of it.
 std::string Title(const TraceTree& tree);
 
 // How a request came to no result: its error, or that the trace stops before

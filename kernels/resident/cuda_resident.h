@@ -5,12 +5,12 @@
 //   CudaApplyStagedWrites  what the host changes: groups that join or leave,
 //                          fresh tail pages, work lists
 //   CudaPrepareInputs      forked children take over their parents' tables and
-//                          tails; tokens and positions of the batch are gathered
+//                          tails; the batch's tokens and positions are gathered
 //   CudaCopyBeamTails      copies what these tails are filled with
 //     (forward pass, selection)
-//   CudaUpdateBeams        the best candidates become beams, forked children get
-//                          their slots (kernels/resident/assign_slots.h), and
-//                          the host gets its report
+//   CudaUpdateBeams        the best candidates become beams, forked children
+//                          get their slots (kernels/resident/assign_slots.h),
+//                          and the host gets its report
 //
 // A group owns a range of slots, first_slot and on. The range has two uses:
 //

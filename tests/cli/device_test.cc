@@ -34,9 +34,10 @@ TEST(DeviceTest, TheCpuIsTheDefault) {
 TEST(DeviceTest, UnknownDevicesAndTypesAreQuoted) {
   for (const std::string device :
        {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda1"}) {
-    ExpectRefused(Generate({"--device=" + device}),
-                  "--device must be auto, cpu, cuda or cuda:N with N from 0, got \"" +
-                      device + "\"");
+    ExpectRefused(
+        Generate({"--device=" + device}),
+        "--device must be auto, cpu, cuda or cuda:N with N from 0, got \"" +
+            device + "\"");
   }
   for (const std::string device : {"cpu", "cuda"}) {
     ExpectRefused(Generate({"--device", device, "--dtype", "int8"}),

@@ -16,9 +16,9 @@
 //              group. Or hypotheses are others though all answers agree.
 //   late tie   of rows that choose by themselves: a step has other beams, or
 //              has them at other ranks, though all answers before it agree. The
-//              noise of a row is of its rank, so all may differ behind it. Else:
-//              beams tied in an earlier step, with nothing to see there but
-//              their order; then other candidates may follow.
+//              noise of a row is of its rank, so all may differ behind it.
+//              Else: beams tied in an earlier step, with nothing to see there
+//              but their order; then other candidates may follow.
 //   amplified  a stochastic beam's score is its log-probability with noise,
 //              shifted to the parent's sum T by the highest one Z of its
 //              siblings. Of a sibling just below Z the shift leaves

@@ -10,7 +10,6 @@
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
@@ -55,13 +54,6 @@ std::shared_ptr<const Tokenizer> MakeTokenizer() {
   for (int i = 1; i < 11; ++i)
     model.pieces.push_back({std::string(1, 'a' + i)});
   return model.Load().value();
-}
-
-Request LongRequest(int num_tokens) {
-  Request request{{1, 2, 3, 4}, {}};
-  request.params.max_new_tokens = num_tokens;
-  request.params.ignore_eos = true;
-  return request;
 }
 
 // All that a program has that uses an engine; each is destroyed when the test
@@ -473,60 +465,6 @@ TEST_P(LifetimesTest, AnExecutorIsLetGoOfOnlyByThreadsThatAreNotItsOwn) {
     engine.reset();
     threads.join();
   }
-}
-
-// Where a coroutine that can be cancelled may run on two threads at once, asio
-// promises nothing.
-TEST(RaceTest, WaitsThatCouldBeCancelledElsewhereAreRefusedWithoutAStrand) {
-  ToyModel model(SmallModel());
-  asio::thread_pool threads(2);
-  Engine engine =
-      MakeEngine(threads.get_executor(), MakeExecutor(&model), Validated());
-  asio::cancellation_signal signal;
-  const auto run = [&](const asio::any_io_executor& executor) {
-    return asio::co_spawn(
-               executor, engine.Generate(LongRequest(1)),
-               asio::bind_cancellation_slot(signal.slot(), asio::use_future))
-        .get();
-  };
-  EXPECT_THAT(run(threads.get_executor()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       ::testing::HasSubstr("asio::make_strand")));
-  EXPECT_OK(run(asio::make_strand(threads)));
-  // Asio counts who shares a strand's executor by fences, which ThreadSanitizer
-  // does not see.
-  threads.join();
-}
-
-TEST(RaceTest, OnAStrandARaceIsSafeHoweverItEnds) {
-  using namespace asio::experimental::awaitable_operators;
-  ToyModel model(SmallModel());
-  asio::thread_pool threads(3);
-  Engine engine =
-      MakeEngine(threads.get_executor(), MakeExecutor(&model), Validated());
-  std::atomic<int> num_late = 0;
-  const auto race = [&](int microseconds) -> asio::awaitable<void> {
-    asio::steady_timer timer(co_await asio::this_coro::executor);
-    auto stream = co_await engine.Stream(LongRequest(30));
-    CHECK(stream.ok());
-    while (true) {
-      timer.expires_after(std::chrono::microseconds(microseconds));
-      auto first =
-          co_await (stream->Next() || timer.async_wait(asio::use_awaitable));
-      if (first.index() == 1) {
-        ++num_late;
-      } else if (!std::get<0>(first).ok() || !std::get<0>(first)->has_value()) {
-        co_return;
-      }
-    }
-  };
-  std::vector<std::future<void>> races;
-  for (int i = 0; i < Cases(200, 60); ++i) {
-    races.push_back(asio::co_spawn(asio::make_strand(threads),
-                                   race(50 + i % 50 * 20), asio::use_future));
-  }
-  for (auto& one : races) one.get();
-  EXPECT_GT(num_late, 0);
 }
 
 }  // namespace

@@ -56,4 +56,12 @@ void ExpectNothingHeld(const Scheduler& scheduler);
 // Everything that a caller sees, to the bit.
 bool SameResult(const Result& a, const Result& b);
 
+// Of so many tokens, as no token ends it.
+inline Request LongRequest(int num_tokens) {
+  Request request{{1, 2, 3, 4}, {}};
+  request.params.max_new_tokens = num_tokens;
+  request.params.ignore_eos = true;
+  return request;
+}
+
 }  // namespace espalier::testing

@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
+#include "base/wording.h"
 #include "benchmarks/median.h"
 #include "kernels/gumbel_topk/gumbel_topk.h"
 #include "kernels/sample/sample.h"
@@ -42,6 +44,18 @@ Rows NormalRows(int num_rows, int vocab_size, float deviation) {
   Rows rows{vocab_size, num_rows, {}};
   rows.logits.resize(size_t{1} * num_rows * vocab_size);
   for (float& l : rows.logits) l = logit(random);
+  return rows;
+}
+
+// Logits of `num_levels` values, evenly spread and evenly often: nothing but
+// ties. Of one value, every token of a row is equal.
+Rows TiedRows(int num_rows, int vocab_size, int num_levels) {
+  std::mt19937 random(3);
+  Rows rows{vocab_size, num_rows, {}};
+  rows.logits.resize(size_t{1} * num_rows * vocab_size);
+  for (float& l : rows.logits) {
+    l = 1.5f - 0.25f * static_cast<float>(random() % num_levels);
+  }
   return rows;
 }
 
@@ -105,8 +119,21 @@ void ReportPerturb(const char* name, const Rows& rows, PerturbOptions options) {
   });
 }
 
-void ReportAll(const std::string& kind, const Rows& rows) {
+void PrintHeader(const std::string& kind) {
   std::printf("%-44s %11s %11s %6s\n", kind.c_str(), "select", "this", "ratio");
+}
+
+// The filters that look for a cut.
+void ReportCuts(const std::string& kind, const Rows& rows) {
+  PrintHeader(kind);
+  ReportDraw("top_k 5000", rows, {.params = {.top_k = 5000}});
+  ReportDraw("top_p 0.1", rows, {.params = {.top_p = 0.1f}});
+  ReportDraw("top_p 0.67", rows, {.params = {.top_p = 0.67f}});
+  ReportDraw("typical_p 0.9", rows, {.params = {.typical_p = 0.9f}});
+}
+
+void ReportAll(const std::string& kind, const Rows& rows) {
+  PrintHeader(kind);
   const std::vector<TokenEdit> edits = Penalties(rows.vocab_size);
   Report("SelectRow, m = 16, 256 penalties", rows,
          [&](std::span<const float> row, int) {
@@ -146,6 +173,10 @@ void Main(int vocab_size, int num_rows) {
             NormalRows(num_rows, vocab_size, /*deviation=*/3));
   ReportAll("flat: normal, deviation 0.1",
             NormalRows(num_rows, vocab_size, /*deviation=*/0.1f));
+  for (const int num_levels : {1, 2, 16}) {
+    ReportCuts(Concat("ties: ", Pluralize(num_levels, "value")),
+               TiedRows(num_rows, vocab_size, num_levels));
+  }
   std::printf("checksum %lld\n", checksum);
 }
 

@@ -41,6 +41,14 @@ struct Search {
   bool has_weights() const { return blocks.front().weights != nullptr; }
 };
 
+// The mass from any cut in a gap between keys on.
+struct GapMass {
+  KeyGap gap = {kInf, kInf};  // of no cut
+  double mass = 0;
+
+  bool Has(float cut) const { return gap.below < cut && cut <= gap.from; }
+};
+
 // Some keys and their weights, in memory of the thread's.
 class KeyBuffer {
  public:
@@ -79,6 +87,9 @@ class KeyBuffer {
     return {keys_, weights_, static_cast<int>(size_)};
   }
   double MassFrom(float cut) const { return MassBetween(0, size_, cut); }
+  KeyGap GapAround(float cut) const {
+    return espalier::GapAround(keys_, static_cast<int>(size_), cut);
+  }
   // Of keys that are scores.
   double MomentBetween(const WeightRule& rule, float low, float high) const {
     double moment = 0;
@@ -327,18 +338,29 @@ double Narrow(const Search& search, double bound, const Guess& guess,
 }
 
 // Halves the bracket until it has this share of what is in the buffer, or
-// nothing but the cut.
+// nothing but the cut. After a cut that sets no tokens apart, others in the
+// same gap between keys cost no pass: tokens that share a key are not summed
+// again for every bit of it.
 Bracket Bisect(const KeyBuffer& buffer, double bound, double share,
                const Bracket& bracket) {
   // Above `out` is as much as the bound or more, above `in` less.
   uint32_t out = OrdinalOf(bracket.low) - 1, in = OrdinalOf(bracket.high);
   double above_out = buffer.MassFrom(kLowest), above_in = 0;
   const double few = share * above_out;
+  GapMass at_out, at_in;
   while (in - out > 1 && above_out - above_in > few) {
     const uint32_t middle = out + (in - out) / 2;
-    const double above = buffer.MassFrom(ScoreAt(middle + 1));
-    (above < bound ? in : out) = middle;
-    (above < bound ? above_in : above_out) = above;
+    const float cut = ScoreAt(middle + 1);
+    GapMass at = at_out.Has(cut) ? at_out : at_in;
+    if (!at.Has(cut)) {
+      at = {.mass = buffer.MassFrom(cut)};
+      const bool parts_none = at.mass == above_in || at.mass == above_out;
+      if (parts_none) at.gap = buffer.GapAround(cut);
+    }
+    const bool is_in = at.mass < bound;
+    (is_in ? in : out) = middle;
+    (is_in ? above_in : above_out) = at.mass;
+    (is_in ? at_in : at_out) = at;
   }
   return {ScoreAt(out + 1), ScoreAt(in)};
 }

@@ -143,6 +143,21 @@ double MassOfBlock(const float* values, const float* weights, int size,
                                         std::max(cut, rule.low));
 }
 
+KeyGap GapAround(const float* keys, int size, float cut) {
+  const Floats d;
+  const Vec at = hn::Set(d, cut), highest = hn::Inf(d);
+  const Vec lowest = hn::Neg(highest);
+  Vec below = lowest, from = highest;
+  for (int i = 0; i < size; i += static_cast<int>(hn::Lanes(d))) {
+    const Vec k = hn::LoadU(d, keys + i);
+    const auto is_from = hn::Ge(k, at);
+    below = hn::Max(below, hn::IfThenElse(is_from, lowest, k));
+    from = hn::Min(from, hn::IfThenElse(is_from, k, highest));
+  }
+  return {hn::GetLane(hn::MaxOfLanes(d, below)),
+          hn::GetLane(hn::MinOfLanes(d, from))};
+}
+
 double MomentOfBlock(const float* HWY_RESTRICT values,
                      const float* HWY_RESTRICT weights, int size,
                      const WeightRule& rule, float low, float high) {
@@ -264,6 +279,7 @@ namespace espalier {
 HWY_EXPORT(WeighBlock);
 HWY_EXPORT(SumsOfBlock);
 HWY_EXPORT(MassOfBlock);
+HWY_EXPORT(GapAround);
 HWY_EXPORT(MomentOfBlock);
 HWY_EXPORT(SumsOfSplit);
 HWY_EXPORT(ListBlock);
@@ -284,6 +300,10 @@ WeightSums SumsOfBlock(const float* values, int size, const WeightRule& rule,
 double MassOfBlock(const float* values, const float* weights, int size,
                    const KeyRule& rule, float cut) {
   return HWY_DYNAMIC_DISPATCH(MassOfBlock)(values, weights, size, rule, cut);
+}
+
+KeyGap GapAround(const float* keys, int size, float cut) {
+  return HWY_DYNAMIC_DISPATCH(GapAround)(keys, size, cut);
 }
 
 double MomentOfBlock(const float* values, const float* weights, int size,

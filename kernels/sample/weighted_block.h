@@ -58,6 +58,15 @@ WeightSums SumsOfBlock(const float* values, int size, const WeightRule& rule,
 double MassOfBlock(const float* values, const float* weights, int size,
                    const KeyRule& rule, float cut);
 
+// The gap between keys that `cut` lies in: every cut in (below, from] splits
+// the keys alike.
+struct KeyGap {
+  float below = -std::numeric_limits<float>::infinity();  // highest key < cut
+  float from = std::numeric_limits<float>::infinity();    // lowest key >= cut
+};
+// -inf and +inf where there is no such key. REQUIRES: no NaN.
+KeyGap GapAround(const float* keys, int size, float cut);
+
 // The sum of weight * (value - max), as above, of values in [low, high].
 // REQUIRES: -inf < low <= high.
 double MomentOfBlock(const float* values, const float* weights, int size,

@@ -112,6 +112,29 @@ TEST_P(MassSearchTest, FindsWhatSortingFinds) {
   }
 }
 
+TEST_P(MassSearchTest, AGapLiesBetweenNeighbouringKeys) {
+  constexpr int kSize = kChunkSize * 3;
+  for (const std::string kind : {"normal", "ties", "constant", "holes"}) {
+    std::vector<float> keys = Row(kind, kSize);
+    for (float& key : keys) key = std::isnan(key) ? -kInf : key;
+    std::vector<float> cuts = {-1e30f, -0.0f, 0.37f, 1e30f, kInf};
+    for (int i = 0; i < kSize; i += 7) {
+      cuts.push_back(keys[i]);
+      cuts.push_back(std::nextafter(keys[i], kInf));
+    }
+    for (const float cut : cuts) {
+      KeyGap expected;
+      for (const float key : keys) {
+        if (key < cut) expected.below = std::max(expected.below, key);
+        if (key >= cut) expected.from = std::min(expected.from, key);
+      }
+      const KeyGap gap = GapAround(keys.data(), kSize, cut);
+      EXPECT_EQ(gap.below, expected.below) << kind << " " << cut;
+      EXPECT_EQ(gap.from, expected.from) << kind << " " << cut;
+    }
+  }
+}
+
 // Weights that are told by a rule are never stored, and what is far from the
 // cut is not weighed at all: the same cut, but for the rounding of sums.
 TEST_P(MassSearchTest, WeightsOfARuleGiveWhatStoredWeightsGive) {

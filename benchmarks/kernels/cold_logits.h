@@ -42,6 +42,24 @@ class Logits {
   }
   const char* data() const { return bytes_.data(); }
 
+  // Makes a token likely, more or less, in every row of `vocab_size`.
+  absl::Status MakeLikely(int token, int vocab_size, DType dtype) {
+    const size_t width = NumBytes(dtype), pitch = vocab_size * width;
+    const size_t num_rows = bytes_.size() / pitch;
+    std::mt19937 random(token);
+    std::normal_distribution<float> logit(9, 2);
+    std::vector<char> column;
+    for (size_t i = 0; i < num_rows; ++i) {
+      const float x = logit(random);
+      const char* const end = reinterpret_cast<const char*>(&x + 1);
+      column.insert(column.end(), end - width, end);
+    }
+    RETURN_IF_CUDA_ERROR(cudaMemcpy2D(bytes_.data() + token * width, pitch,
+                                      column.data(), width, width, num_rows,
+                                      cudaMemcpyHostToDevice));
+    return absl::OkStatus();
+  }
+
  private:
   static std::vector<char> Some(size_t size, DType dtype, bool equal) {
     std::mt19937 random(1);

@@ -25,25 +25,42 @@ struct Shape {
   DType dtype;
   int rows_per_group;
   int num_candidates;
-  int num_edits = 0;   // penalties a row
-  bool equal = false;  // all logits: nothing but ties
+  int num_edits = 0;    // penalties a row
+  bool equal = false;   // all logits: nothing but ties
+  bool likely = false;  // the tokens with edits, as those of a text are
 };
 
 constexpr DType kF32 = DType::kFloat32, kBF16 = DType::kBFloat16;
 constexpr Shape kShapes[] = {
-    {4, 32000, kF32, 4, 16},           {4, 32000, kBF16, 4, 16},
-    {4, 50257, kF32, 4, 16},           {4, 50257, kBF16, 4, 16},
-    {1, 128256, kF32, 1, 16},          {1, 128256, kF32, 1, 64},
-    {4, 128256, kF32, 4, 8},           {16, 128256, kF32, 4, 16},
-    {16, 128256, kBF16, 4, 16},        {16, 128256, kF32, 4, 64},
-    {16, 128256, kF32, 16, 64},        {16, 50257, kF32, 4, 16},
-    {64, 128256, kF32, 4, 16},         {256, 128256, kF32, 4, 16},
-    {1024, 128256, kF32, 1, 16},       {1024, 128256, kF32, 1, 64},
-    {1024, 128256, kBF16, 1, 16},      {1024, 128256, kF32, 64, 128},
-    {512, 128256, kF32, 512, 1024},    {1, 151936, kF32, 1, 10000},
-    {5000, 151936, kF32, 5000, 10000}, {4, 128256, kF32, 4, 8, 200},
-    {4, 128256, kF32, 4, 8, 2000},     {16, 128256, kF32, 16, 32, 40000},
+    {4, 32000, kF32, 4, 16},
+    {4, 32000, kBF16, 4, 16},
+    {4, 50257, kF32, 4, 16},
+    {4, 50257, kBF16, 4, 16},
+    {1, 128256, kF32, 1, 16},
+    {1, 128256, kF32, 1, 64},
+    {4, 128256, kF32, 4, 8},
+    {16, 128256, kF32, 4, 16},
+    {16, 128256, kBF16, 4, 16},
+    {16, 128256, kF32, 4, 64},
+    {16, 128256, kF32, 16, 64},
+    {16, 50257, kF32, 4, 16},
+    {64, 128256, kF32, 4, 16},
+    {256, 128256, kF32, 4, 16},
+    {1024, 128256, kF32, 1, 16},
+    {1024, 128256, kF32, 1, 64},
+    {1024, 128256, kBF16, 1, 16},
+    {1024, 128256, kF32, 64, 128},
+    {512, 128256, kF32, 512, 1024},
+    {1, 151936, kF32, 1, 10000},
+    {5000, 151936, kF32, 5000, 10000},
+    {4, 128256, kF32, 4, 8, 200},
+    {4, 128256, kF32, 4, 8, 2000},
+    {16, 128256, kF32, 16, 32, 40000},
     {4, 128256, kF32, 4, 8, 0, true},
+    {4, 128256, kF32, 4, 8, 190},
+    {4, 128256, kF32, 4, 8, 190, false, true},
+    {64, 128256, kF32, 4, 8, 190},
+    {64, 128256, kF32, 4, 8, 190, false, true},
 };
 
 absl::Status Measure(const Shape& shape, const CudaDevice& device,
@@ -52,9 +69,15 @@ absl::Status Measure(const Shape& shape, const CudaDevice& device,
   const size_t call_bytes = call_size * NumBytes(shape.dtype);
   const int num_buffers = NumColdBuffers(call_bytes);
   const int num_calls = NumCalls(num_buffers);
-  ASSIGN_OR_RETURN(
-      const Logits logits,
-      Logits::Create(call_size * num_buffers, shape.dtype, shape.equal));
+  ASSIGN_OR_RETURN(Logits logits, Logits::Create(call_size * num_buffers,
+                                                 shape.dtype, shape.equal));
+  const auto edited_token = [&](int i) {
+    return i * (shape.vocab_size / shape.num_edits);
+  };
+  for (int i = 0; shape.likely && i < shape.num_edits; ++i) {
+    RETURN_IF_ERROR(
+        logits.MakeLikely(edited_token(i), shape.vocab_size, shape.dtype));
+  }
   std::vector<CudaSelectGroup> groups;
   std::vector<int> row_groups;
   std::vector<float> cum;
@@ -70,8 +93,7 @@ absl::Status Measure(const Shape& shape, const CudaDevice& device,
     const int begin = static_cast<int>(edits.size());
     row_edits.push_back({begin, begin + shape.num_edits, 1.2f});
     for (int i = 0; i < shape.num_edits; ++i) {
-      edits.push_back({.token = i * (shape.vocab_size / shape.num_edits),
-                       .repeated = true});
+      edits.push_back({.token = edited_token(i), .repeated = true});
     }
     // Beams some nats apart.
     cum.push_back(-4.0f * (row % shape.rows_per_group) / shape.rows_per_group);
@@ -114,14 +136,15 @@ absl::Status Measure(const Shape& shape, const CudaDevice& device,
       }));
   ASSIGN_OR_RETURN(const float us,
                    MedianMicroseconds(graph, num_calls, stream));
-  std::printf("%5d x %6d %s  groups of %4d  m %5d  %9.2f us  %6.3f TB/s%s\n",
-              shape.num_rows, shape.vocab_size,
-              shape.dtype == kF32 ? "f32 " : "bf16", shape.rows_per_group,
-              shape.num_candidates, us, call_bytes / us * 1e-6,
-              shape.equal ? "  equal logits"
-              : shape.num_edits > 0
-                  ? Concat("  ", shape.num_edits, " edits a row").c_str()
-                  : "");
+  std::printf(
+      "%5d x %6d %s  groups of %4d  m %5d  %9.2f us  %6.3f TB/s%s\n",
+      shape.num_rows, shape.vocab_size, shape.dtype == kF32 ? "f32 " : "bf16",
+      shape.rows_per_group, shape.num_candidates, us, call_bytes / us * 1e-6,
+      shape.equal           ? "  equal logits"
+      : shape.num_edits > 0 ? Concat("  ", shape.num_edits, " edits a row",
+                                     shape.likely ? ", of likely tokens" : "")
+                                  .c_str()
+                            : "");
   return absl::OkStatus();
 }
 

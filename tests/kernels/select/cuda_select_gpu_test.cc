@@ -120,6 +120,13 @@ std::vector<TestGroup> NarrowGroups(const std::string& kind, int size) {
   groups[8].rows[0].is_allow_list = true;
   groups[9].rows[0].is_allow_list = groups[9].rows[1].is_allow_list = true;
   groups[9].rows[1].edits.clear();
+  // Many edits, among them of the best tokens: as a threshold without these
+  // would have it, more than a block keeps are good enough.
+  groups.push_back(MakeGroup(kind, size, 5, 8, kLogProbs, 190, 1.3f));
+  groups.push_back(MakeGroup(kind, size, 4, 8, kLogProbs, 190, 1));
+  for (TestRow& row : groups.back().rows) {
+    for (TokenEdit& edit : row.edits) edit.bias = 20;
+  }
   groups[0].rows[1].cum_log_prob = -kInf;
   groups[3].rows[2].cum_log_prob = kNan;
   // All of a row's sums round to one.

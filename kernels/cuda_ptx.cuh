@@ -28,6 +28,26 @@ __device__ __forceinline__ float WarpSum(float x) {
   for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
   return x;
 }
+// Of each kLanes lanes side by side, in all of them.
+template <int kLanes, typename T>
+__device__ __forceinline__ T LaneGroupSum(T x) {
+#pragma unroll
+  for (int step = 1; step < kLanes; step *= 2) {
+    x += __shfl_xor_sync(~0u, x, step);
+  }
+  return x;
+}
+// The sum of a warp's numbers up to and with this lane's.
+template <typename T>
+__device__ __forceinline__ T WarpInclusiveSum(T x) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const T other = __shfl_up_sync(~0u, x, step);
+    if (lane >= step) x += other;
+  }
+  return x;
+}
 
 // ---- Asynchronous copies ----------------------------------------------------
 

@@ -74,6 +74,27 @@ __device__ LanePiece<T> LoadPiece(const T* row, int piece, int size,
   return loaded;
 }
 
+// A row whose pieces a warp loads. T as in RowLogits.
+template <typename T>
+class RowPieces {
+ public:
+  // Of row `row` of `logits`, [rows, vocab_size].
+  __device__ RowPieces(const void* logits, int row, int vocab_size)
+      : logits_(static_cast<const T*>(logits) + size_t(row) * vocab_size),
+        vocab_size_(vocab_size),
+        aligned_(reinterpret_cast<uintptr_t>(logits_) % 16 == 0) {}
+
+  __device__ LanePiece<T> Load(int piece) const {
+    return LoadPiece(logits_, piece, vocab_size_, aligned_);
+  }
+  __device__ const T* logits() const { return logits_; }
+
+ private:
+  const T* logits_;
+  int vocab_size_;
+  bool aligned_;
+};
+
 // The i-th of a lane's tokens of a piece.
 template <typename T>
 __device__ int PieceToken(int piece, int i) {

@@ -2,15 +2,14 @@
 // lane of a warp has of it (cuda_row_logits.cuh says what tiles are).
 #pragma once
 
+#include "kernels/cuda_ptx.cuh"
 #include "kernels/logits/cuda_row_logits.cuh"
 
 namespace espalier::cuda_logits {
 
 // exp(d) to 2^-22 for d <= 0; tiny results are 0.
 __device__ inline float FastExp(float d) {
-  float e;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(__fmul_rn(d, 1.44269504f)));
-  return e;
+  return Exp2(__fmul_rn(d, 1.44269504f));
 }
 
 // Over the lanes that have read a quarter of a tile.
@@ -22,20 +21,12 @@ __device__ inline float MaxOverQuarter(float x) {
   return x;
 }
 
-__device__ inline float MaxOverWarp(float x) {
-#pragma unroll
-  for (int distance = kWarpSize / 2; distance > 0; distance /= 2) {
-    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, distance));
-  }
-  return x;
-}
-
-__device__ inline float SumOverWarp(float x) {
-#pragma unroll
-  for (int distance = kWarpSize / 2; distance > 0; distance /= 2) {
-    x += __shfl_xor_sync(kAllLanes, x, distance);
-  }
-  return x;
+// The values of a warp's four quarters, of which a lane has that of its own.
+__device__ inline float4 OfQuarters(float x) {
+  constexpr int kLanes = kWarpSize / kQuarters;
+  return {__shfl_sync(kAllLanes, x, 0), __shfl_sync(kAllLanes, x, kLanes),
+          __shfl_sync(kAllLanes, x, 2 * kLanes),
+          __shfl_sync(kAllLanes, x, 3 * kLanes)};
 }
 
 // A sum of exp(x - max). Infinite maxima count, as kernels/select/select.h
@@ -50,6 +41,12 @@ struct LogSum {
     return max == top ? sum : __fmul_rn(sum, FastExp(max - top));
   }
 };
+
+// Of what a warp's lanes have, in all of them.
+__device__ inline LogSum WarpLogSum(const LogSum& lane) {
+  const float max = WarpMax(lane.max);
+  return {max, WarpSum(lane.Scaled(max))};
+}
 
 __device__ inline float MaxOf(const float4& q) {
   return fmaxf(fmaxf(q.x, q.y), fmaxf(q.z, q.w));
@@ -68,11 +65,30 @@ struct QuarterMaxima {
   }
 };
 
-// The maxima of a lane's tiles `first`, `first` + 32, and so on: all it has of
-// a row of up to 131,072 logits. -inf where there is no tile.
+// A lane's tiles `first`, `first` + 32, and so on: all it has of a row of up to
+// 131,072 logits.
 constexpr int kBatch = 4;
 constexpr int kBatchStride = kBatch * kWarpSize;
 
+// Adds a lane's tiles of a batch to its sum: load(tile) is a tile's.
+template <typename Load>
+__device__ inline void AddTiles(int first, int num_tiles, const Load& load,
+                                LogSum& total) {
+  LogSum of[kBatch];
+  float top = total.max;
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    const int tile = first + i * kWarpSize;
+    if (tile < num_tiles) of[i] = load(tile);
+    top = fmaxf(top, of[i].max);
+  }
+  float sum = total.Scaled(top);
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) sum += of[i].Scaled(top);
+  total = {top, sum};
+}
+
+// The maxima of such tiles; -inf where there is no tile.
 struct TileBatch {
   float4 maxima[kBatch];
 

@@ -13,12 +13,12 @@ namespace espalier {
 namespace {
 
 using cuda_logits::kAllLanes;
-using cuda_logits::kWarpLoadSize;
 using cuda_logits::kWarpSize;
 using cuda_logits::LanePiece;
 using cuda_logits::LogSum;
 using cuda_logits::MinusInf;
 using cuda_logits::RowLogits;
+using cuda_logits::RowPieces;
 
 struct LogProbsPolicy {
   // A line's pieces in work at once; two blocks share a multiprocessor.
@@ -38,11 +38,9 @@ struct LogProbsShared {
 
 // A warp: a tile's sum of exponentials. Adds to `count` what is above `logit`.
 template <typename T>
-__device__ LogSum ReadTile(const T* logits, int tile, int size, bool aligned,
-                           float logit, int& count) {
-  const LanePiece<T> pieces[2] = {
-      cuda_logits::LoadPiece(logits, 2 * tile, size, aligned),
-      cuda_logits::LoadPiece(logits, 2 * tile + 1, size, aligned)};
+__device__ LogSum ReadTile(const RowPieces<T>& row, int tile, float logit,
+                           int& count) {
+  const LanePiece<T> pieces[2] = {row.Load(2 * tile), row.Load(2 * tile + 1)};
   LogSum lane;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -52,26 +50,7 @@ __device__ LogSum ReadTile(const T* logits, int tile, int size, bool aligned,
 #pragma unroll
     for (int i = 0; i < 16; ++i) count += x[i] > logit;
   }
-  const float max = cuda_logits::MaxOverWarp(lane.max);
-  return {max, cuda_logits::SumOverWarp(lane.Scaled(max))};
-}
-
-// One warp: adds up to kTilesAtOnce tiles to each lane's sum, as SumTiles does.
-__device__ void AddTiles(const LogProbsShared& shared, int count,
-                         LogSum& total) {
-  const int lane = threadIdx.x % kWarpSize;
-  LogSum of[cuda_logits::kBatch];
-  float top = total.max;
-#pragma unroll
-  for (int i = 0; i < cuda_logits::kBatch; ++i) {
-    const int tile = lane + i * kWarpSize;
-    if (tile < count) of[i] = {shared.maxima[tile], shared.sums[tile]};
-    top = fmaxf(top, of[i].max);
-  }
-  float sum = total.Scaled(top);
-#pragma unroll
-  for (int i = 0; i < cuda_logits::kBatch; ++i) sum += of[i].Scaled(top);
-  total = {top, sum};
+  return WarpLogSum(lane);
 }
 
 template <typename T>
@@ -86,33 +65,34 @@ __global__ __launch_bounds__(
   if (static_cast<int>(blockIdx.x) >= *in.num_logprob_queries) return;
   const CudaLogprobQuery asked = in.asked[blockIdx.x];
   const int size = in.vocab_size;
-  const T* const logits =
-      static_cast<const T*>(in.logits) + size_t(asked.line) * size;
-  const bool aligned = reinterpret_cast<uintptr_t>(logits) % 16 == 0;
-  const float logit = RowLogits<T>(logits, size).Logit(asked.token);
+  const RowPieces<T> row(in.logits, asked.line, size);
+  const float logit = RowLogits<T>(row.logits(), size).Logit(asked.token);
   const int num_tiles = cuda_logits::NumTiles(size);
   const int warp = threadIdx.x / kWarpSize;
   const int lane = threadIdx.x % kWarpSize;
   int count = 0;
+  const auto load = [](int tile) -> LogSum {
+    return {shared.maxima[tile], shared.sums[tile]};
+  };
   LogSum total;
   for (int first = 0; first < num_tiles; first += kTilesAtOnce) {
     const int end = min(num_tiles, first + kTilesAtOnce);
     for (int tile = first + warp; tile < end; tile += LogProbsPolicy::kWarps) {
-      const LogSum sum = ReadTile(logits, tile, size, aligned, logit, count);
+      const LogSum sum = ReadTile(row, tile, logit, count);
       if (lane != 0) continue;
       shared.maxima[tile - first] = sum.max;
       shared.sums[tile - first] = sum.sum;
     }
     __syncthreads();
-    if (warp == 0) AddTiles(shared, end - first, total);
+    if (warp == 0) AddTiles(lane, end - first, load, total);
     __syncthreads();
   }
   count = __reduce_add_sync(kAllLanes, count);
   if (lane == 0) shared.counts[warp] = count;
   __syncthreads();
   if (warp != 0) return;
-  const float max = cuda_logits::MaxOverWarp(total.max);
-  const float log_sum = logf(cuda_logits::SumOverWarp(total.Scaled(max)));
+  const auto [max, sum] = WarpLogSum(total);
+  const float log_sum = logf(sum);
   if (lane != 0) return;
   count = 0;
   for (int w = 0; w < LogProbsPolicy::kWarps; ++w) count += shared.counts[w];

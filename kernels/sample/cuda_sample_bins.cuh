@@ -139,15 +139,8 @@ __device__ void FindDigit(Mass target) {
     pair = ReadPair<kOf>(t);
     if (kByMass) sum = pair.values[0] + pair.values[1];
     count_sum = pair.counts.x + pair.counts.y;
-#pragma unroll
-    for (int distance = 1; distance < kWarpSize; distance *= 2) {
-      const Mass other = kByMass ? __shfl_up_sync(kAllLanes, sum, distance) : 0;
-      const int others = __shfl_up_sync(kAllLanes, count_sum, distance);
-      if (Lane() >= distance) {
-        sum += other;
-        count_sum += others;
-      }
-    }
+    if (kByMass) sum = WarpInclusiveSum(sum);
+    count_sum = WarpInclusiveSum(count_sum);
     if (Lane() == kWarpSize - 1) {
       SharedStorage().sums[Warp()] = sum;
       SharedStorage().count_sums[Warp()] = count_sum;

@@ -160,11 +160,7 @@ __device__ Mass SumOverBlock(Mass sum, Mass (&of_warps)[kMaxWarps]) {
 template <typename Policy>
 __device__ Mass BlockInclusiveScan(Mass sum, Mass (&of_warps)[kMaxWarps],
                                    Mass& total) {
-#pragma unroll
-  for (int distance = 1; distance < kWarpSize; distance *= 2) {
-    const Mass other = __shfl_up_sync(kAllLanes, sum, distance);
-    if (Lane() >= distance) sum += other;
-  }
+  sum = WarpInclusiveSum(sum);
   if (Lane() == kWarpSize - 1) of_warps[Warp()] = sum;
   __syncthreads();
   total = 0;
@@ -213,12 +209,7 @@ __device__ bool MergeLists() {
     const int own = Lane() < num_blocks
                         ? MapSharedRank(SharedStorage().num_listed, Lane())
                         : 0;
-    int sum = own;
-#pragma unroll
-    for (int distance = 1; distance < kMaxCluster; distance *= 2) {
-      const int other = __shfl_up_sync(kAllLanes, sum, distance);
-      if (Lane() >= distance) sum += other;
-    }
+    const int sum = WarpInclusiveSum(own);
     if (Lane() < num_blocks) SharedStorage().listed_before[Lane() + 1] = sum;
     if (Lane() == 0) SharedStorage().listed_before[0] = 0;
   }

@@ -243,11 +243,8 @@ class Sampler : public RowFilter<T, Policy> {
       num_above += is_above ? 1 : 0;
       above += is_above ? other.weight : 0;
     }
-#pragma unroll
-    for (int distance = 1; distance < kLanes; distance *= 2) {
-      num_above += __shfl_xor_sync(kAllLanes, num_above, distance);
-      above += __shfl_xor_sync(kAllLanes, above, distance);
-    }
+    num_above = LaneGroupSum<kLanes>(num_above);
+    above = LaneGroupSum<kLanes>(above);
     bool kept = exists && num_above < top_k;
     if (top_p < 1.0f) {
       const Mass total = BlockSum<Policy>(kept && part == 0 ? own.weight : 0,
@@ -269,10 +266,7 @@ class Sampler : public RowFilter<T, Policy> {
       const bool is_before = other.token < own.token && other.distance <= cut;
       before += is_before ? other.weight : 0;
     }
-#pragma unroll
-    for (int distance = 1; distance < kLanes; distance *= 2) {
-      before += __shfl_xor_sync(kAllLanes, before, distance);
-    }
+    before = LaneGroupSum<kLanes>(before);
     const bool mine =
         kept && part == 0 && before <= target && target < before + own.weight;
     return mine ? Drawn{own.token, logit} : Drawn{};
@@ -348,12 +342,7 @@ class Sampler : public RowFilter<T, Policy> {
     for (int base = 0; base < num_tiles_; base += Policy::kThreads) {
       const int tile = base + static_cast<int>(threadIdx.x);
       const Mass own = tile < num_tiles_ ? mass_of(tile) : 0;
-      Mass sum = own;
-#pragma unroll
-      for (int distance = 1; distance < kWarpSize; distance *= 2) {
-        const Mass other = __shfl_up_sync(kAllLanes, sum, distance);
-        if (Lane() >= distance) sum += other;
-      }
+      Mass sum = WarpInclusiveSum(own);
       __syncthreads();
       if (Lane() == kWarpSize - 1) SharedStorage().sums[Warp()] = sum;
       __syncthreads();

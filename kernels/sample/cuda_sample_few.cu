@@ -21,6 +21,9 @@
 namespace espalier::cuda_sample {
 namespace {
 
+using cuda_logits::OfQuarters;
+using cuda_logits::RowPieces;
+
 constexpr int kWarps = kWarpsOf<SmallBatchPolicy>;
 constexpr int kMaxTiles = kWarps * kMaxCluster;
 // Blocks of a draw: with fewer, each reads for so long that two launches, of
@@ -58,14 +61,9 @@ class HeldTile {
 
   __device__ void Load(const Params& p, int row) {
     if (!exists_) return;
-    const int size = p.in.vocab_size;
-    const T* const logits =
-        static_cast<const T*>(p.in.logits) + size_t(row) * size;
-    const bool aligned = reinterpret_cast<uintptr_t>(logits) % 16 == 0;
+    const RowPieces<T> logits(p.in.logits, row, p.in.vocab_size);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      raw_[i] = cuda_logits::LoadPiece(logits, 2 * tile_ + i, size, aligned);
-    }
+    for (int i = 0; i < 2; ++i) raw_[i] = logits.Load(2 * tile_ + i);
   }
 
   __device__ void Edit(WarpLogits<2>& shared) {
@@ -139,13 +137,6 @@ class HeldTile {
   }
 
  private:
-  __device__ static float4 OfQuarters(float x) {
-    constexpr int kLanes = kWarpSize / kQuarters;
-    return {__shfl_sync(kAllLanes, x, 0), __shfl_sync(kAllLanes, x, kLanes),
-            __shfl_sync(kAllLanes, x, 2 * kLanes),
-            __shfl_sync(kAllLanes, x, 3 * kLanes)};
-  }
-
   int tile_;
   bool exists_;
   bool is_edited_ = false;

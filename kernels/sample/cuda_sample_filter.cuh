@@ -295,7 +295,7 @@ class RowFilter : public RowTokens<T, Policy> {
     RowFilter row = *this;
     row.ForEach([&](uint32_t distance, int) {
       const float exponent = row.ExponentOf(distance);
-      const float weight = FastExp2(-exponent);
+      const float weight = Exp2(-exponent);
       sum += row.WeightOf(distance);
       if (weight > 0) weighted += __float2ull_rz(weight * exponent * kUnit);
     });

@@ -85,13 +85,6 @@ struct RowOptions {
   }
 };
 
-// 2^x to 2^-22 for x <= 0; tiny results are 0.
-__device__ inline float FastExp2(float x) {
-  float e;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x));
-  return e;
-}
-
 // A row before edits.
 struct RawRow {
   float max;
@@ -107,27 +100,16 @@ struct RawRow {
 // A warp: that from its tiles, in the order of selection (SumTiles), hence to
 // the bit.
 __device__ inline RawRow SumRawTiles(const RawTile* tiles, int num_tiles) {
-  using cuda_logits::kBatch;
-  using cuda_logits::LogSum;
-  LogSum total;
-  for (int first = static_cast<int>(threadIdx.x) % kWarpSize; first < num_tiles;
+  cuda_logits::LogSum lane;
+  for (int first = Lane(); first < num_tiles;
        first += cuda_logits::kBatchStride) {
-    LogSum of[kBatch];
-    float top = total.max;
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int tile = first + i * kWarpSize;
-      const RawTile raw = tiles[min(tile, num_tiles - 1)];
-      if (tile < num_tiles) of[i] = {raw.max, raw.sum};
-      top = fmaxf(top, of[i].max);
-    }
-    float sum = total.Scaled(top);
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) sum += of[i].Scaled(top);
-    total = {top, sum};
+    const auto load = [tiles](int tile) -> cuda_logits::LogSum {
+      return {tiles[tile].max, tiles[tile].sum};
+    };
+    cuda_logits::AddTiles(first, num_tiles, load, lane);
   }
-  const float top = cuda_logits::MaxOverWarp(total.max);
-  return {top, logf(cuda_logits::SumOverWarp(total.Scaled(top)))};
+  const cuda_logits::LogSum row = WarpLogSum(lane);
+  return {row.max, logf(row.sum)};
 }
 
 // What filters leave of a row.
@@ -153,8 +135,7 @@ struct WeightSum {
   float sum = 0;
 
   __device__ float Scaled(float top, float scale) const {
-    return max == top ? sum
-                      : __fmul_rn(sum, FastExp2(__fmul_rn(max - top, scale)));
+    return max == top ? sum : __fmul_rn(sum, Exp2(__fmul_rn(max - top, scale)));
   }
 };
 
@@ -165,7 +146,7 @@ __device__ float SumOfWeightsNanSafe(const float (&x)[kSize], float max,
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kSize; ++i) {
-    const float w = x[i] == max ? 1.0f : FastExp2(__fmul_rn(x[i] - max, scale));
+    const float w = x[i] == max ? 1.0f : Exp2(__fmul_rn(x[i] - max, scale));
     sum += x[i] > MinusInf() ? w : 0.0f;
   }
   return sum;

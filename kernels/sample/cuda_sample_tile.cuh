@@ -32,7 +32,7 @@ struct LaneTile {
   bool nan = false;
 };
 
-// 2^x as FastExp2, which the compiler leaves where it is: of 32 in work at once
+// 2^x as Exp2, which the compiler leaves where it is: of 32 in work at once
 // it would have to put some away.
 __device__ inline float Exp2InPlace(float x) {
   float e;
@@ -138,13 +138,9 @@ __device__ inline TileTotals FinishTile(const LaneTile& own,
   totals.sum = weighing.raw && !edited ? own.raw.Scaled(totals.max)
                                        : WeightSum{own.max, own.weights}.Scaled(
                                              totals.max, weighing.scale);
-#pragma unroll
-  for (int distance = 1; distance < kWarpSize / kQuarters; distance *= 2) {
-    totals.sum += __shfl_xor_sync(kAllLanes, totals.sum, distance);
-  }
-  totals.raw.max = cuda_logits::MaxOverWarp(own.raw.max);
-  const float sum = cuda_logits::SumOverWarp(own.raw.Scaled(totals.raw.max));
-  totals.raw.sum = __any_sync(kAllLanes, own.nan) ? NAN : sum;
+  totals.sum = LaneGroupSum<kWarpSize / kQuarters>(totals.sum);
+  const LogSum raw = WarpLogSum(own.raw);
+  totals.raw = {raw.max, __any_sync(kAllLanes, own.nan) ? NAN : raw.sum};
   return totals;
 }
 

@@ -73,7 +73,7 @@ class RowTokens {
     return __fmul_rn(__uint_as_float(distance), scale_);
   }
   __device__ Mass WeightOf(uint32_t distance) const {
-    return __float2ull_rz(FastExp2(-ExponentOf(distance)) * kUnit);
+    return __float2ull_rz(Exp2(-ExponentOf(distance)) * kUnit);
   }
   __device__ uint32_t TypicalRankOf(uint32_t distance) const {
     return __float_as_uint(fabsf(__fsub_rn(ExponentOf(distance), mean_)));
@@ -99,7 +99,7 @@ class RowTokens {
                              reinterpret_cast<const float4*>(maxima_)[tile]));
       }
     }
-    return cuda_logits::MaxOverWarp(max);
+    return WarpMax(max);
   }
 
   // The last warp, which has the least to do besides: the raw row's log_sum, in
@@ -115,7 +115,7 @@ class RowTokens {
   __device__ Mass MassOf(float max, float sum) const {
     const uint32_t distance = DistanceOf(max);
     if (distance == kNever) return 0;
-    const float weight = FastExp2(-ExponentOf(distance));
+    const float weight = Exp2(-ExponentOf(distance));
     return __float2ull_rz(__fmul_rn(sum, weight) * kUnit);
   }
   // A tile's weights in sum: within rounding of what its tokens have.

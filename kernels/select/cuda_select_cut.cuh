@@ -275,10 +275,7 @@ __device__ void FindThreshold(int m, MergeShared& shared) {
         shared.maxima)[i * kLanes + threadIdx.x % kLanes];
     above += (v.x > own) + (v.y > own) + (v.z > own) + (v.w > own);
   }
-#pragma unroll
-  for (int distance = 1; distance < kLanes; distance *= 2) {
-    above += __shfl_xor_sync(kAllLanes, above, distance);
-  }
+  above = LaneGroupSum<kLanes>(above);
   const uint32_t lowest =
       __reduce_min_sync(kAllLanes, above < m ? own : 0xFFFFFFFFu);
   if (threadIdx.x % kWarpSize == 0) atomicMin(&shared.cut, lowest);

@@ -25,17 +25,6 @@ struct DigitCounts {
   __device__ int& at(int digit) { return padded[digit + digit / 64]; }
 };
 
-// The lanes' values of those before and this one, added up.
-__device__ inline int SumOfLanesUpTo(int value) {
-  const int lane = threadIdx.x % kWarpSize;
-#pragma unroll
-  for (int distance = 1; distance < kWarpSize; distance *= 2) {
-    const int other = __shfl_up_sync(kAllLanes, value, distance);
-    if (lane >= distance) value += other;
-  }
-  return value;
-}
-
 // One warp: finds the digit of the k-th largest from the counts. First the run
 // of 64 digits that it is in, then the digit.
 __device__ inline void FindDigit(int k, DigitCounts& shared) {
@@ -46,7 +35,7 @@ __device__ inline void FindDigit(int k, DigitCounts& shared) {
   int own = 0;
 #pragma unroll 8
   for (int i = 0; i < kRun; ++i) own += shared.at(top - i);
-  const int up_to = SumOfLanesUpTo(own);
+  const int up_to = WarpInclusiveSum(own);
   const unsigned reached = __ballot_sync(kAllLanes, up_to >= k);
   if (reached == 0) {
     if (lane == 0) shared.digit = -1;
@@ -57,7 +46,7 @@ __device__ inline void FindDigit(int k, DigitCounts& shared) {
   const int first = kNumDigits - 1 - run * kRun - 2 * lane;
   const int counts[2] = {shared.at(first), shared.at(first - 1)};
   int above =
-      before + SumOfLanesUpTo(counts[0] + counts[1]) - counts[0] - counts[1];
+      before + WarpInclusiveSum(counts[0] + counts[1]) - counts[0] - counts[1];
   for (int i = 0; i < 2; ++i) {
     if (above < k && above + counts[i] >= k) {
       shared.digit = first - i;

@@ -69,7 +69,7 @@ __device__ float MaxOfUnedited(const RowView<T>& row, int quarter,
       if (x > own && (gone >> j & 1) == 0) own = x;
     }
   }
-  return MaxOverWarp(own);
+  return WarpMax(own);
 }
 
 // A maximum that is to be found again: NaN, which no maximum is.

@@ -12,9 +12,7 @@ using cuda_logits::kBatchStride;
 using cuda_logits::LogSum;
 using cuda_logits::MaxOf;
 using cuda_logits::MaxOverQuarter;
-using cuda_logits::MaxOverWarp;
 using cuda_logits::QuarterMaxima;
-using cuda_logits::SumOverWarp;
 using cuda_logits::TileBatch;
 
 // What a row's tiles have come to, in any memory.
@@ -60,10 +58,10 @@ __device__ inline RowStats SumTiles(const RowTiles& row, float cum,
     more.AddTo(own);
     more.AddTo(total, batch_sums);
   }
-  const float top = MaxOverWarp(total.max);
-  stats.log_sum = logf(SumOverWarp(total.Scaled(top)));
+  const LogSum sum = WarpLogSum(total);
+  stats.log_sum = logf(sum.sum);
   // A dead row's tiles are from another step.
-  if (stats.cum > MinusInf()) stats.max = top;
+  if (stats.cum > MinusInf()) stats.max = sum.max;
   return stats;
 }
 

@@ -10,7 +10,7 @@ namespace espalier {
 
 // Whether `kernel`, which has static shared memory, is there on this device. A
 // build for other architectures leaves it empty, and then it has none. For what
-// a capability does not say, which CompiledCapability tells: instructions of
+// a capability does not say, which CompiledCapability says: instructions of
 // one architecture alone (sm_90a).
 template <typename... Params>
 bool HasKernelImage(void (*kernel)(Params...)) {

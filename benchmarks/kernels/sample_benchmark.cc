@@ -112,7 +112,8 @@ void ReportDraw(const char* name, const Rows& rows, DrawOptions options) {
   });
 }
 
-void ReportPerturb(const char* name, const Rows& rows, PerturbOptions options) {
+void ReportGumbelTopK(const char* name, const Rows& rows,
+                      GumbelTopKOptions options) {
   Report(name, rows, [&](std::span<const float> row, int i) {
     options.draw.sample = i;
     checksum += GumbelTopK(row, options).front().token;
@@ -159,12 +160,12 @@ void ReportAll(const std::string& kind, const Rows& rows) {
   ReportDraw("typical_p 0.9", rows, {.params = {.typical_p = 0.9f}});
   ReportDraw("top_p 0.9, typical_p 0.9", rows,
              {.params = {.top_p = 0.9f, .typical_p = 0.9f}});
-  ReportPerturb("perturbed, m = 16, log-probabilities", rows,
-                {.num_candidates = 16});
-  ReportPerturb("perturbed, m = 16, logits, top_k 50", rows,
-                {.domain = ScoreDomain::kLogits,
-                 .num_candidates = 16,
-                 .draw = {.params = {.top_k = 50}}});
+  ReportGumbelTopK("perturbed, m = 16, log-probabilities", rows,
+                   {.num_candidates = 16});
+  ReportGumbelTopK("perturbed, m = 16, logits, top_k 50", rows,
+                   {.domain = ScoreDomain::kLogits,
+                    .num_candidates = 16,
+                    .draw = {.params = {.top_k = 50}}});
 }
 
 void Main(int vocab_size, int num_rows) {

@@ -101,7 +101,7 @@ struct CudaAttentionInputs {
   const CudaAttentionItem* items = nullptr;
   const int* item_counts = nullptr;  // [2]  as in CudaAttentionWork
   // [max_queries + 1]; after the planned queries' all the same as their last,
-  // or merging takes time for lines that nobody asked for.
+  // or merging takes time for rows that were not asked for.
   const int* partial_indptr = nullptr;
   int max_queries = 0;             // host value: bound of queries
   int max_items = 0;               // host value: bound of all items

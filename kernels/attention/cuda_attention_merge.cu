@@ -12,11 +12,11 @@ namespace {
 constexpr int kWarps = 2;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kBlocksPerSm = 12;
-// Lines that are read before the first is added.
+// Rows that are read before the first is added.
 template <int kPieces>
 constexpr int kAtOnce = 8 / kPieces;
 
-// A line of partials as a lane has it.
+// A row of partials as a lane has it.
 template <int kPieces>
 struct Part {
   float maximum = -INFINITY;
@@ -25,18 +25,17 @@ struct Part {
 };
 
 template <int kPieces>
-__device__ __forceinline__ Part<kPieces> LoadPart(const float* line,
+__device__ __forceinline__ Part<kPieces> LoadPart(const float* row,
                                                   int head_dim) {
   Part<kPieces> part;
-  const float2 weight =
-      __ldcg(reinterpret_cast<const float2*>(line + head_dim));
+  const float2 weight = __ldcg(reinterpret_cast<const float2*>(row + head_dim));
   part.maximum = weight.x;
   part.sum = weight.y;
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) {
     const int dim = 4 * (threadIdx.x % 32 + 32 * i);
     if (dim < head_dim) {
-      part.pieces[i] = __ldcg(reinterpret_cast<const float4*>(line + dim));
+      part.pieces[i] = __ldcg(reinterpret_cast<const float4*>(row + dim));
     }
   }
   return part;

@@ -55,7 +55,7 @@ struct Params {
   void* out = nullptr;
   float score_scale = 0;  // of q k^T, to a logarithm to base 2
   // Scratch. A partial is a query's place in partial_indptr plus the ordinal
-  // of an item; its line has the sums, then maximum, sum of weights, 0, 0.
+  // of an item; its row has the sums, then maximum, sum of weights, 0, 0.
   float* partials = nullptr;  // [max_partials, num_heads, head_dim + 4]
 };
 

@@ -17,7 +17,7 @@ constexpr int kRoundCost = 128;
 constexpr int kMemoryCost = 2;
 // The cost of a position by rows, in quarters: of up to 16, up to 32, more.
 constexpr int kCosts[] = {4, 5, 7};
-// A chunk is long enough to be worth a block and a line to merge.
+// A chunk is long enough to be worth a block and a row to merge.
 constexpr int kMinChunk = 128;
 constexpr int kMinChunkOfLong = 256;
 constexpr int kLong = 1024;

@@ -1,10 +1,10 @@
-// Perturbed rows, step by step:
+// Gumbel top-k, step by step:
 //
 //   ReadRows      the raw rows' log_sums, and NaN
 //   ProcessRows   edited log-probabilities or logits, to a row of scratch
 //   ReadRows      what its tiles come to
 //   FindRowCuts   what the filters leave
-//   PerturbRows   value + noise of what is left, in place
+//   AddGumbelNoise   value + noise of what is left, in place
 //   CudaSelect    the best of these, as if they were logits
 //   TakeValues    the values of the tokens chosen, computed again
 #include "base/cuda_launch.cuh"
@@ -17,17 +17,17 @@ namespace espalier {
 namespace cuda_sample {
 namespace {
 
-struct PerturbPolicy {
+struct GumbelPolicy {
   // Warps work alone on tiles.
   static constexpr int kWarps = 8;
   static constexpr int kThreads = kWarps * kWarpSize;
 };
 
-struct PerturbParams {
+struct GumbelParams {
   CudaGumbelTopKInputs in;
   CudaSelectOutputs out;
   float* scores;     // [num_rows, vocab_size]
-  float* cum;        // [num_rows]  0; -inf where a row is not perturbed
+  float* cum;        // [num_rows]  0; -inf where a row gets no noise
   RawRow* raw_rows;  // [num_rows]
   RowCut* cuts;      // [num_rows]
   void* select;      // scratch of CudaSelect
@@ -35,13 +35,13 @@ struct PerturbParams {
   Params processed;  // and those of scratch
 };
 
-__device__ bool IsWanted(const PerturbParams& p, int row) {
+__device__ bool IsWanted(const GumbelParams& p, int row) {
   return p.in.row_params[row] >= 0 &&
          p.in.select.cum_log_probs[row] > MinusInf();
 }
 
 template <typename T>
-__device__ RowLogits<T> RawLogits(const PerturbParams& p, int row) {
+__device__ RowLogits<T> RawLogits(const GumbelParams& p, int row) {
   const int size = p.in.select.vocab_size;
   return {static_cast<const T*>(p.in.select.logits) + size_t(row) * size, size};
 }
@@ -57,13 +57,13 @@ __device__ bool HasNan(const RawTile* tiles, int num_tiles) {
 
 // A warp a tile of row blockIdx.y. A row with a NaN begins with one.
 template <typename T>
-__global__ __launch_bounds__(PerturbPolicy::kThreads) void ProcessRows(
-    const __grid_constant__ PerturbParams p) {
+__global__ __launch_bounds__(GumbelPolicy::kThreads) void ProcessRows(
+    const __grid_constant__ GumbelParams p) {
   LaunchDependents();
   GridDependencyWait();
   const int row = blockIdx.y;
   const int num_tiles = p.raw.num_tiles;
-  const int tile = blockIdx.x * PerturbPolicy::kWarps + threadIdx.x / kWarpSize;
+  const int tile = blockIdx.x * GumbelPolicy::kWarps + threadIdx.x / kWarpSize;
   const int lane = threadIdx.x % kWarpSize;
   if (tile >= num_tiles) return;
   const bool wanted = IsWanted(p, row);
@@ -124,8 +124,8 @@ __device__ float ValueOf(float score, TokenId token, const RowCut& cut,
 // Threads of row blockIdx.y take pairs of tokens, which share random words. A
 // barrier (base/grid_dependency.h), for CudaSelect reads early what ProcessRows
 // writes of `cum`.
-__global__ __launch_bounds__(PerturbPolicy::kThreads) void PerturbRows(
-    const __grid_constant__ PerturbParams p) {
+__global__ __launch_bounds__(GumbelPolicy::kThreads) void AddGumbelNoise(
+    const __grid_constant__ GumbelParams p) {
   GridDependencyWait();
   LaunchDependents();
   const int row = blockIdx.y;
@@ -136,8 +136,8 @@ __global__ __launch_bounds__(PerturbPolicy::kThreads) void PerturbRows(
   const CudaGumbelRow own = p.in.rows[row];
   const RowCut cut = p.cuts[row];
   const RandomKey key = GumbelKey(params.seed, own.rank, own.position);
-  for (int pair = blockIdx.x * PerturbPolicy::kThreads + threadIdx.x;
-       2 * pair < size; pair += gridDim.x * PerturbPolicy::kThreads) {
+  for (int pair = blockIdx.x * GumbelPolicy::kThreads + threadIdx.x;
+       2 * pair < size; pair += gridDim.x * GumbelPolicy::kThreads) {
     float values[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -165,11 +165,11 @@ __global__ __launch_bounds__(PerturbPolicy::kThreads) void PerturbRows(
 
 // A warp a row: the values of what was chosen, from the raw row.
 template <typename T>
-__global__ __launch_bounds__(PerturbPolicy::kThreads) void TakeValues(
-    const __grid_constant__ PerturbParams p) {
+__global__ __launch_bounds__(GumbelPolicy::kThreads) void TakeValues(
+    const __grid_constant__ GumbelParams p) {
   LaunchDependents();
   GridDependencyWait();
-  const int row = blockIdx.x * PerturbPolicy::kWarps + threadIdx.x / kWarpSize;
+  const int row = blockIdx.x * GumbelPolicy::kWarps + threadIdx.x / kWarpSize;
   if (row >= p.in.select.num_rows || !IsWanted(p, row)) return;
   const int group_idx = p.in.select.row_groups[row];
   if (group_idx < 0) return;
@@ -203,10 +203,10 @@ __global__ __launch_bounds__(PerturbPolicy::kThreads) void TakeValues(
 static_assert(CudaGumbelTopKLayout::kRawRowBytes == sizeof(RawRow));
 static_assert(CudaGumbelTopKLayout::kRowCutBytes == sizeof(RowCut));
 
-PerturbParams PerturbParamsAt(const CudaGumbelTopKInputs& inputs,
-                              const CudaGumbelTopKLayout& layout, char* base) {
+GumbelParams GumbelParamsAt(const CudaGumbelTopKInputs& inputs,
+                            const CudaGumbelTopKLayout& layout, char* base) {
   const CudaSelectInputs& select = inputs.select;
-  PerturbParams p = {};
+  GumbelParams p = {};
   p.in = inputs;
   p.scores = layout.scores.At<float>(base);
   p.cum = layout.cum.At<float>(base);
@@ -233,18 +233,18 @@ PerturbParams PerturbParamsAt(const CudaGumbelTopKInputs& inputs,
   return p;
 }
 
-absl::Status Enqueue(const PerturbParams& p, const CudaDevice& device,
+absl::Status Enqueue(const GumbelParams& p, const CudaDevice& device,
                      cudaStream_t stream) {
   const bool wide = p.in.select.dtype == DType::kFloat32;
   const unsigned rows = p.in.select.num_rows;
   const LaunchConfig tiles = {
       .grid = dim3(
-          (p.raw.num_tiles + PerturbPolicy::kWarps - 1) / PerturbPolicy::kWarps,
+          (p.raw.num_tiles + GumbelPolicy::kWarps - 1) / GumbelPolicy::kWarps,
           rows),
-      .block = dim3(PerturbPolicy::kThreads)};
+      .block = dim3(GumbelPolicy::kThreads)};
   const LaunchConfig each = {
-      .grid = dim3((rows + PerturbPolicy::kWarps - 1) / PerturbPolicy::kWarps),
-      .block = dim3(PerturbPolicy::kThreads)};
+      .grid = dim3((rows + GumbelPolicy::kWarps - 1) / GumbelPolicy::kWarps),
+      .block = dim3(GumbelPolicy::kThreads)};
   Params unedited = p.raw;  // of which only raw sums are wanted
   unedited.in.row_edits = nullptr;
   RETURN_IF_ERROR(ReadRows(unedited, device, stream));
@@ -254,9 +254,9 @@ absl::Status Enqueue(const PerturbParams& p, const CudaDevice& device,
                        : Launch(ProcessRows<uint16_t>, tiles, stream, p));
   RETURN_IF_ERROR(ReadRows(p.processed, device, stream));
   RETURN_IF_ERROR(FindRowCuts(p.processed, p.cuts, stream));
-  LaunchConfig perturbing = tiles;
-  perturbing.dependency = GridDependency::kBarrier;
-  RETURN_IF_ERROR(Launch(PerturbRows, perturbing, stream, p));
+  LaunchConfig noise = tiles;
+  noise.dependency = GridDependency::kBarrier;
+  RETURN_IF_ERROR(Launch(AddGumbelNoise, noise, stream, p));
   CudaSelectInputs scores = p.in.select;
   scores.dtype = DType::kFloat32;
   scores.logits = p.scores;
@@ -286,7 +286,7 @@ size_t CudaGumbelTopKScratchBytes(const CudaGumbelTopKInputs& inputs) {
 absl::Status CudaGumbelTopK(const CudaGumbelTopKInputs& inputs,
                             const CudaSelectOutputs& outputs, void* scratch,
                             const CudaDevice& device, cudaStream_t stream) {
-  cuda_sample::PerturbParams p = cuda_sample::PerturbParamsAt(
+  cuda_sample::GumbelParams p = cuda_sample::GumbelParamsAt(
       inputs, LayoutOf(inputs), static_cast<char*>(scratch));
   p.out = outputs;
   RETURN_IF_ERROR(cuda_sample::CheckShapes(p.raw.in));

@@ -11,7 +11,7 @@ CudaGumbelTopKLayout::CudaGumbelTopKLayout(const CudaSelectBounds& bounds,
       of_processed_sample(bounds.num_rows, bounds.vocab_size, false),
       of_select(bounds) {
   const size_t rows = bounds.num_rows;
-  scores = layout.Add("perturbed scores", rows * vocab_size, sizeof(float));
+  scores = layout.Add("noisy scores", rows * vocab_size, sizeof(float));
   cum = layout.Add("cum", rows, sizeof(float));
   raw_rows = layout.Add("raw rows", rows, kRawRowBytes);
   cuts = layout.Add("row cuts", rows, kRowCutBytes);

@@ -11,13 +11,13 @@
 namespace espalier {
 
 struct CudaGumbelTopKLayout {
-  // `bounds` are those of the selection from perturbed rows.
+  // `bounds` are those of the selection from noisy rows.
   CudaGumbelTopKLayout(const CudaSelectBounds& bounds, bool has_edits);
 
   static constexpr size_t kRawRowBytes = 8;
   static constexpr size_t kRowCutBytes = 36;
 
-  // Adds what kernels index for a perturbed row: a group of one row.
+  // Adds what kernels index for a row with noise: a group of one row.
   void AuditGroup(const CudaSelectPlace& group, LayoutAudit* audit) const;
 
   int vocab_size = 0;

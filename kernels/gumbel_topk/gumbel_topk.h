@@ -1,7 +1,7 @@
-// Perturbed rows: the m best tokens of a row by value + Gumbel noise, which is
+// Gumbel top-k: the m best tokens of a row by value + Gumbel noise, which is
 // a draw of m without replacement from exp(value). Beams that are sampled, and
 // stochastic beams, are made of it: PlanSelection of kRows with
-// SelectionParams::perturbed.
+// SelectionParams::gumbel_top_k.
 //
 // The value of a token, by domain:
 //
@@ -25,7 +25,7 @@
 //
 // The noise of a token is Gumbel(GumbelKey(...), token) (gumbel.h), the same
 // on every device and among any other rows: who merges rows adds it again to
-// what it ranks by. Two devices may differ where two perturbed scores lie
+// what it ranks by. Two devices may differ where two noisy scores lie
 // within the rounding of a value.
 #pragma once
 
@@ -49,23 +49,23 @@ ESPALIER_HOST_DEVICE inline RandomKey GumbelKey(uint64_t seed, uint32_t rank,
           .purpose = RandomPurpose::kPerturb};
 }
 
-struct PerturbOptions {
+struct GumbelTopKOptions {
   ScoreDomain domain = ScoreDomain::kLogProbs;
   int num_candidates = 1;  // m >= 1; clamped to vocab_size
   DrawOptions draw = {};   // `sample` is the rank
-  // Tokens may be left out whose perturbed score is not above this, because
+  // Tokens may be left out whose noisy score is not above this, because
   // there are enough better ones elsewhere.
   double above = -std::numeric_limits<double>::infinity();
 };
 
-// The best m tokens with their values (log_prob), by falling perturbed score,
-// value + noise in double, ties to the lower token. Falling perturbed scores
+// The best m tokens with their values (log_prob), by falling noisy score,
+// value + noise in double, ties to the lower token. Falling noisy scores
 // are in general not falling values.
 //   logits  [vocab_size]  f32  host; not changed
 // REQUIRES: vocab_size >= 1, num_candidates >= 1; edited tokens in
 // [0, vocab_size).
 std::vector<TokenScore> GumbelTopK(std::span<const float> logits,
-                                   const PerturbOptions& options);
+                                   const GumbelTopKOptions& options);
 
 // The sums by which rows are merged: cum_log_prob + noise of each candidate of
 // the row of beam `rank`, which has generated `position` tokens.
@@ -75,14 +75,14 @@ void AddNoise(std::span<const Candidate> candidates, uint64_t seed,
 
 // The sum of a child of a stochastic beam: where `maximum`, that of all
 // children, becomes the parent's (Kool et al. 2019, appendix B.3).
-// REQUIRES: perturbed <= maximum; none is infinite or NaN.
-double ShiftToMaximum(double gumbel_top_k, double maximum, double parent);
+// REQUIRES: noisy_score <= maximum; none is infinite or NaN.
+double ShiftToMaximum(double noisy_score, double maximum, double parent);
 
 namespace reference {
 
 // The twin: noise for all tokens, and a full sort.
 std::vector<TokenScore> GumbelTopK(std::span<const float> logits,
-                                   const PerturbOptions& options);
+                                   const GumbelTopKOptions& options);
 
 }  // namespace reference
 }  // namespace espalier

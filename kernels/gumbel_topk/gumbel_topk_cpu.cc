@@ -15,7 +15,7 @@
 namespace espalier {
 namespace {
 
-// Keeps the m highest perturbed scores of a stream of tokens.
+// Keeps the m highest noisy scores of a stream of tokens.
 class BestPerturbed {
  public:
   // REQUIRES: num_best >= 1.
@@ -42,17 +42,17 @@ class BestPerturbed {
     std::sort(tokens_.begin(), tokens_.end(), IsBetter);
     std::vector<TokenScore> best;
     best.reserve(tokens_.size());
-    for (const Perturbed& t : tokens_) best.push_back(t.token);
+    for (const NoisyToken& t : tokens_) best.push_back(t.token);
     return best;
   }
 
  private:
-  struct Perturbed {
+  struct NoisyToken {
     double score;
     TokenScore token;
   };
 
-  static bool IsBetter(const Perturbed& a, const Perturbed& b) {
+  static bool IsBetter(const NoisyToken& a, const NoisyToken& b) {
     return a.score != b.score ? a.score > b.score
                               : a.token.token < b.token.token;
   }
@@ -70,7 +70,7 @@ class BestPerturbed {
   const size_t num_best_;
   const RandomKey key_;
   double threshold_;
-  std::vector<Perturbed> tokens_;
+  std::vector<NoisyToken> tokens_;
 };
 
 // The words of noise of ascending chunks of tokens, a run of them at a time.
@@ -106,8 +106,8 @@ ProcessedLogits::Options OptionsOf(const DrawOptions& draw, int vocab_size) {
 }
 
 // What is left of a row after its edits, with its values.
-std::vector<TokenScore> PerturbEdited(ProcessedLogits& row,
-                                      const PerturbOptions& options) {
+std::vector<TokenScore> GumbelTopKOfProcessed(
+    ProcessedLogits& row, const GumbelTopKOptions& options) {
   if (row.max() == -kInf) return {};
   const DrawOptions& draw = options.draw;
   const SamplingParams& params = draw.params;
@@ -150,17 +150,17 @@ void AddNoise(std::span<const Candidate> candidates, uint64_t seed,
 }
 
 // log(1 - exp(x)) is taken without cancellation (Maechler 2012).
-double ShiftToMaximum(double gumbel_top_k, double maximum, double parent) {
-  if (gumbel_top_k >= maximum) return parent;
-  const double x = gumbel_top_k - maximum;
+double ShiftToMaximum(double noisy_score, double maximum, double parent) {
+  if (noisy_score >= maximum) return parent;
+  const double x = noisy_score - maximum;
   const double log1mexp = x > -std::numbers::ln2 ? std::log(-std::expm1(x))
                                                  : std::log1p(-std::exp(x));
-  const double v = parent - gumbel_top_k + log1mexp;
+  const double v = parent - noisy_score + log1mexp;
   return parent - std::max(0.0, v) - std::log1p(std::exp(-std::abs(v)));
 }
 
 std::vector<TokenScore> GumbelTopK(std::span<const float> logits,
-                                   const PerturbOptions& options) {
+                                   const GumbelTopKOptions& options) {
   CHECK(!logits.empty());
   CHECK_GE(options.num_candidates, 1);
   const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
@@ -168,12 +168,12 @@ std::vector<TokenScore> GumbelTopK(std::span<const float> logits,
   const ProcessedLogits::Options edits = OptionsOf(options.draw, vocab_size);
   ProcessedLogits row(logits, by_log_prob ? ProcessedLogits::Options() : edits);
   if (row.has_nan()) return {{kNotANumber, 0.0f}};
-  if (!by_log_prob) return PerturbEdited(row, options);
+  if (!by_log_prob) return GumbelTopKOfProcessed(row, options);
   if (row.max() == -kInf) return {};
   float* const log_probs = Scratch(ScratchUse::kLogProbs, logits.size());
   row.WriteLogProbs(log_probs);
   ProcessedLogits edited({log_probs, logits.size()}, edits);
-  return PerturbEdited(edited, options);
+  return GumbelTopKOfProcessed(edited, options);
 }
 
 }  // namespace espalier

@@ -8,7 +8,7 @@
 namespace espalier::reference {
 namespace {
 
-struct Perturbed {
+struct NoisyToken {
   TokenScore token;
   double score;
 };
@@ -31,7 +31,7 @@ std::vector<float> LogSoftmax(std::span<const float> logits) {
 
 // -inf for what is out.
 std::vector<float> Values(std::span<const float> logits,
-                          const PerturbOptions& options) {
+                          const GumbelTopKOptions& options) {
   const SamplingParams& params = options.draw.params;
   const bool by_log_prob = options.domain == ScoreDomain::kLogProbs;
   const std::vector<float> edited =
@@ -52,7 +52,7 @@ std::vector<float> Values(std::span<const float> logits,
 }  // namespace
 
 std::vector<TokenScore> GumbelTopK(std::span<const float> logits,
-                                   const PerturbOptions& options) {
+                                   const GumbelTopKOptions& options) {
   const auto is_nan = [](float x) { return std::isnan(x); };
   if (std::any_of(logits.begin(), logits.end(), is_nan)) {
     return {{kNotANumber, 0.0f}};
@@ -60,19 +60,19 @@ std::vector<TokenScore> GumbelTopK(std::span<const float> logits,
   const std::vector<float> values = Values(logits, options);
   const DrawOptions& draw = options.draw;
   const RandomKey key = GumbelKey(draw.params.seed, draw.sample, draw.position);
-  std::vector<Perturbed> gumbel_top_k;
+  std::vector<NoisyToken> tokens;
   for (TokenId t = 0; t < std::ssize(values); ++t) {
     if (values[t] == -kInf) continue;
-    gumbel_top_k.push_back({{t, values[t]}, values[t] + Gumbel(key, t)});
+    tokens.push_back({{t, values[t]}, values[t] + Gumbel(key, t)});
   }
   std::stable_sort(
-      gumbel_top_k.begin(), gumbel_top_k.end(),
+      tokens.begin(), tokens.end(),
       [](const auto& a, const auto& b) { return a.score > b.score; });
-  if (std::ssize(gumbel_top_k) > options.num_candidates) {
-    gumbel_top_k.resize(options.num_candidates);
+  if (std::ssize(tokens) > options.num_candidates) {
+    tokens.resize(options.num_candidates);
   }
   std::vector<TokenScore> best;
-  for (const Perturbed& p : gumbel_top_k) best.push_back(p.token);
+  for (const NoisyToken& p : tokens) best.push_back(p.token);
   return best;
 }
 

@@ -1,4 +1,4 @@
-// Noise blocks: the vector arithmetic of perturbed rows (gumbel_topk.h). Of a
+// Noise blocks: the vector arithmetic of Gumbel top-k (gumbel_topk.h). Of a
 // chunk of tokens it finds those whose noise may lift them above a threshold,
 // which are few; all others need neither their noise nor their value exactly.
 //

@@ -33,7 +33,7 @@ struct CudaKvCache {
 };
 
 // The token at each place of each page, beside its keys and values.
-//   data  [num_pages, page_size]  device; null where nobody asks for tokens
+//   data  [num_pages, page_size]  device; null where tokens are not kept
 struct CudaPageTokens {
   int* data = nullptr;
   int page_size = 1;

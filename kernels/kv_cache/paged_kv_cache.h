@@ -7,7 +7,7 @@
 // nothing until it is used; but it is overcommitted (MAP_NORESERVE), so Create
 // succeeds on budgets larger than what is free, and a real shortage comes later
 // as a page that cannot be committed. That is the system's to handle, by its
-// limits and its out-of-memory killer; no status tells of it.
+// limits and its out-of-memory killer; no status reports it.
 //
 //   keys of layer 0 | values of layer 0 | keys of layer 1 | ...
 //   each [num_pages, page_size, num_kv_heads, head_dim] f32

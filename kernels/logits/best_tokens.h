@@ -1,5 +1,5 @@
 // BestTokens: keeps the m best of a stream of scored tokens. Scores that
-// cannot be among the best any more are told by a threshold, so the stream's
+// cannot be among the best any more are skipped by a threshold, so the stream's
 // reader skips nearly all of them with one comparison; the rest gather in a
 // buffer of a few times m that is cut back to m whenever it fills up. A token
 // costs constant time on average, in any order of scores.

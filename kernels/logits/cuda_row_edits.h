@@ -1,5 +1,4 @@
-// What kernels are told of rows of logits on the device, and how many rows they
-// take.
+// The edits of rows of logits on the device, and how many rows a kernel takes.
 #pragma once
 
 #include <cstdint>

@@ -17,8 +17,8 @@ struct LanePiece {
 };
 
 // Streams through: the little that is read again comes from the second level.
-// Not ld.global.nc, which is for what nobody writes while the kernel runs: it
-// may start before the kernel that writes the logits has ended.
+// Not ld.global.nc, which is for memory that is not written while the kernel
+// runs: it may start before the kernel that writes the logits has ended.
 __device__ inline uint4 LoadNoAllocate(const void* from) {
   uint4 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -1,9 +1,9 @@
-// One block a question: it reads the line once, tile by tile as selection and
+// One block a question: it reads the row once, tile by tile as selection and
 // sampling do, so that log_sum has the same bits; counts what is above the
 // asked logit on the way; and adds the tiles up in their order.
 //
 // Bound by reading where hundreds are asked; a few take what one multiprocessor
-// needs to read a line from the second-level cache.
+// needs to read a row from the second-level cache.
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
 #include "kernels/logits/cuda_row_pieces.cuh"
@@ -21,13 +21,13 @@ using cuda_logits::RowLogits;
 using cuda_logits::RowPieces;
 
 struct LogProbsPolicy {
-  // A line's pieces in work at once; two blocks share a multiprocessor.
+  // A row's pieces in work at once; two blocks share a multiprocessor.
   static constexpr int kWarps = 16;
   static constexpr int kThreads = kWarps * kWarpSize;
   static constexpr int kMinBlocks = 2;
 };
 
-// Tiles of the longest line are summed in batches of this size.
+// Tiles of the longest row are summed in batches of this size.
 constexpr int kTilesAtOnce = cuda_logits::kBatchStride;
 
 struct LogProbsShared {
@@ -65,7 +65,7 @@ __global__ __launch_bounds__(
   if (static_cast<int>(blockIdx.x) >= *in.num_logprob_queries) return;
   const CudaLogprobQuery asked = in.asked[blockIdx.x];
   const int size = in.vocab_size;
-  const RowPieces<T> row(in.logits, asked.line, size);
+  const RowPieces<T> row(in.logits, asked.row, size);
   const float logit = RowLogits<T>(row.logits(), size).Logit(asked.token);
   const int num_tiles = cuda_logits::NumTiles(size);
   const int warp = threadIdx.x / kWarpSize;
@@ -113,7 +113,7 @@ absl::Status CudaLogProbs(const CudaLogProbsInputs& in, CudaTokenScore* scores,
   }
   if (in.vocab_size < 1 || in.max_asked < 1) {
     return InvalidArgument("cannot score up to ", in.max_asked,
-                           " tokens of lines of ", in.vocab_size);
+                           " tokens of rows of ", in.vocab_size);
   }
   const LaunchConfig shape = {.grid = dim3(in.max_asked),
                               .block = dim3(LogProbsPolicy::kThreads)};

@@ -1,9 +1,9 @@
 // Log-probabilities of given tokens on the device: of the prompt's own, and of
-// tokens that were chosen. The best alternatives of a line are CudaSelect's
-// business: one group a line, kLogits, no edits.
+// tokens that were chosen. The best alternatives of a row are CudaSelect's
+// business: one group a row, kLogits, no edits.
 //
-// A token's log_prob is (logit - max) - log_sum of its raw line, one float32
-// rounding an operation, and a pure function of the line, the same bits as
+// A token's log_prob is (logit - max) - log_sum of its raw row, one float32
+// rounding an operation, and a pure function of the row, the same bits as
 // CudaSelect's and CudaSample's.
 #pragma once
 
@@ -19,15 +19,15 @@ namespace espalier {
 // A token whose log-probability is wanted.
 // REQUIRES: token in [0, vocab_size).
 struct CudaLogprobQuery {
-  int line = 0;  // of logits
+  int row = 0;  // of logits
   TokenId token = 0;
 };
 
-// NaN counts as -inf, as in selection; of a line that has nothing else, so is
+// NaN counts as -inf, as in selection; of a row that has nothing else, so is
 // its log_prob.
 struct CudaTokenScore {
   float log_prob = 0;  // nats
-  int rank = 1;        // 1 + how many tokens of the line are likelier
+  int rank = 1;        // 1 + how many tokens of the row are likelier
 };
 
 struct CudaLogProbsInputs {
@@ -37,18 +37,17 @@ struct CudaLogProbsInputs {
   int max_asked = 0;  // bound of *num_logprob_queries: sizes the launch
 
   // Device memory.
-  // Read fastest where lines begin at multiples of 16 bytes.
-  const void* logits = nullptr;              // [lines, vocab_size]
+  // Read fastest where rows begin at multiples of 16 bytes.
+  const void* logits = nullptr;              // [rows, vocab_size]
   const int* num_logprob_queries = nullptr;  // [1]
   const CudaLogprobQuery* asked = nullptr;   // [max_asked]
 };
 
-// scores[i] is that of asked[i]. Reads a line once for each token that is asked
-// of it. Everything in device memory, so that a captured graph serves any list;
-// what is asked may be written by the kernel before. Enqueues on `stream` and
-// returns; needs no scratch.
-// Errors: kInvalidArgument if a shape is impossible; kInternal if the launch is
-// refused.
+// scores[i] is that of asked[i]. Reads a row once for each of its tokens that
+// is asked for. Everything in device memory, so that a captured graph serves
+// any list; what is asked may be written by the kernel before. Enqueues on
+// `stream` and returns; needs no scratch. Errors: kInvalidArgument if a shape
+// is impossible; kInternal if the launch is refused.
 absl::Status CudaLogProbs(const CudaLogProbsInputs& inputs,
                           CudaTokenScore* scores, cudaStream_t stream);
 

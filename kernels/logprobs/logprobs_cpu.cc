@@ -67,7 +67,7 @@ std::vector<int> CountsAbove(std::span<const float> logits,
   return counts;
 }
 
-// The best of a row, and what they tell of all its tokens.
+// The best of a row, and what follows from them for all its tokens.
 class BestOfRow {
  public:
   // REQUIRES: num_best >= 1.

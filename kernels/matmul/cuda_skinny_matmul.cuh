@@ -6,8 +6,8 @@
 // of k inside a dot product is free as long as both operands agree on it: a
 // thread takes eight neighbouring k's (16 bytes) of a row where the instruction
 // speaks of 2 + 2 distant ones, twice. So what a thread multiplies is what it
-// loaded itself, into places of shared memory nobody else looks at: the ring of
-// asynchronous copies needs no barrier.
+// loaded itself, into places of shared memory no other thread reads: the ring
+// of asynchronous copies needs no barrier.
 //
 //   cluster  a range of the outputs, in tiles of sixteen
 //   block    of these, a part of k: pass after pass of kRowTiles tiles
@@ -177,7 +177,7 @@ class Ring {
     if (++inputs_step_ == work_.num_steps) inputs_step_ = 0;
   }
 
-  // Multiplies a step. Tiles past the last give sums that nobody reads.
+  // Multiplies a step. Tiles past the last give sums that are not read.
   __device__ __forceinline__ void Multiply(
       int stage, float (&sums)[Tiling::kRowTiles][Tiling::kColTiles][4]) {
     uint4 x[Tiling::kColTiles];

@@ -1,5 +1,5 @@
 // Hopper's instructions for tiles of matrices (compute capability 9.0, sm_90a):
-// barriers in shared memory, copies of tiles that a barrier is told of, and
+// barriers in shared memory, copies of tiles that complete on a barrier, and
 // products of tiles by four warps together.
 #pragma once
 
@@ -24,7 +24,7 @@ __device__ __forceinline__ void InitBarrier(uint64_t* barrier, int count) {
       "r"(count)
       : "memory");
 }
-// Once initialised: before any copy tells them of bytes.
+// Once initialised: before any copy counts bytes on them.
 __device__ __forceinline__ void FenceBarrierInit() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

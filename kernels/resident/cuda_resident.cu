@@ -82,7 +82,7 @@ __device__ void MoveTwin(const CudaBeamState& state,
       PageId{from[num_full_pages]}, PageId{state.tails[slot]}, num_filled};
 }
 
-// What the home's sample draws from its row.
+// What an entry's sample draws from its row.
 __device__ void WriteSampleInput(const CudaBeamState& state,
                                  const CudaResidentGroup& group,
                                  const CudaSelectGroup& selection, int rank,
@@ -99,16 +99,16 @@ __device__ void WriteSampleInput(const CudaBeamState& state,
 __device__ void WriteBeamInput(const CudaBeamState& state,
                                const CudaResidentGroup& group, int first_row,
                                int rank, int position) {
-  const int home = group.first_slot + rank;
-  const int slot = state.slots[home];
+  const int entry = group.first_slot + rank;
+  const int slot = state.slots[entry];
   const int token = first_row + slot - group.first_slot;
   const int place = position % state.page_size;
   state.page_tokens[int64_t{state.tails[slot]} * state.page_size + place] =
-      state.tokens[home];
-  state.batch_tokens[token] = state.tokens[home];
+      state.tokens[entry];
+  state.batch_tokens[token] = state.tokens[entry];
   state.batch_positions[token] = position;
   state.logits_tokens[first_row + rank] = token;
-  state.batch_cum_log_probs[first_row + rank] = state.cum_log_probs[home];
+  state.batch_cum_log_probs[first_row + rank] = state.cum_log_probs[entry];
 }
 
 __device__ void WritePaddingInput(const CudaBeamState& state, int row) {
@@ -258,7 +258,8 @@ __device__ int TakeBeams(const GroupView& view, const Candidate* candidates,
                        take, [](int) {});
 }
 
-// AssignSlots in parallel, with the ranks from num_beams on as twins of nobody.
+// AssignSlots in parallel, with the ranks from num_beams on as forked children
+// of no beam.
 __device__ void MoveBeams(const GroupView& view, int num_beams,
                           const AdvanceScratch& scratch,
                           Scan::TempStorage& storage) {

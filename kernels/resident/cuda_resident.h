@@ -25,15 +25,15 @@
 //   tokens by slot    "it"   none   "he"
 //   rows by rank      of token 2, of token 0, of token 1
 //
-// A slot without a beam keeps a table (pages that somebody may write: what is
-// read there decides nothing) and a tail page of its own, and a home without a
+// A slot without a beam keeps a table (other slots may write its pages; what
+// is read there is ignored) and a tail page of its own, and a rank without a
 // beam feeds token 0 with a cum of -inf: a group always has num_slots rows, and
 // a batch keeps its shape when beams die.
 //
-// A group of samples is kept the same way: a home is a sample that lives, in
-// ascending order, and knows which of its request's it is. CudaPrepareInputs
+// A group of samples is kept the same way: a rank is a living sample, in
+// ascending order, with its number in the request. CudaPrepareInputs
 // writes what it draws next (kernels/sample/cuda_sample.h), and the tokens
-// drawn are the group's candidates. Homes without a sample draw nothing.
+// drawn are the group's candidates. Ranks without a sample draw nothing.
 //
 // All memory is device memory unless it says otherwise. Nothing here allocates
 // or waits; all but CudaApplyStagedWrites may be captured.
@@ -69,7 +69,7 @@ struct CudaResidentGroup {
   int num_prompt_tokens = 0;  // of samples: what comes after was generated
 };
 
-// Stands in CudaDraw::sample where nobody draws.
+// Stands in CudaDraw::sample where there is no draw.
 inline constexpr uint32_t kNoSample = ~uint32_t{0};
 
 // Counts steps, and times them on the device's clock.
@@ -81,7 +81,7 @@ struct CudaStepClock {
 // The state and the batch. A batch's rows are those of its groups, without
 // gaps, as `selections` has them (first_row, num_rows), and padding.
 struct CudaBeamState {
-  // By home.
+  // By rank: a group's are at [first_slot, first_slot + num_slots).
   int* tokens = nullptr;
   float* cum_log_probs = nullptr;  // nats; -inf: no beam
   int* slots = nullptr;
@@ -108,8 +108,8 @@ struct CudaBeamState {
   int* batch_positions = nullptr;        // by slot
   int* logits_tokens = nullptr;          // by rank: which token's logits
   float* batch_cum_log_probs = nullptr;  // by rank
-  // Those of a group's homes, a home each. The host writes the draws of groups
-  // that have no rows below num_rows; those who draw come before nobodies.
+  // A group's draws, one for each rank. The host writes the draws of groups
+  // that have no rows below num_rows; draws come before entries without one.
   CudaDraw* draws = nullptr;
   // Tail copies. The host may put some in front before a step.
   PageCopy* copies = nullptr;
@@ -153,10 +153,10 @@ absl::Status CudaApplyStagedWrites(const CudaStagedWrite* segments,
                                    int* words, CudaStepClock* clock,
                                    cudaStream_t stream);
 
-// Moves what is known of slots and homes [from, from + num_slots) to [to, to +
-// num_slots), which nobody else uses; the ranges may overlap. All slots at once
-// if they do not; else as many as the distance, round after round.
-// Errors: kInvalidArgument unless 0 <= to < from and num_slots >= 1.
+// Moves the state of slots and ranks [from, from + num_slots) to [to, to +
+// num_slots), which no other group uses; the ranges may overlap. All slots at
+// once if they do not; else as many as the distance, round after round. Errors:
+// kInvalidArgument unless 0 <= to < from and num_slots >= 1.
 absl::Status CudaMoveGroup(const CudaBeamState& state, int from, int to,
                            int num_slots, cudaStream_t stream);
 
@@ -178,9 +178,9 @@ absl::Status CudaCopyBeamTails(const CudaBeamState& state, int max_copies,
 
 // After selection: of each group's candidates, best first, the first num_slots
 // whose token is no EOS id become its beams by rank; AssignSlots gives their
-// slots, and homes without a beam get the slots that are left, ascending.
+// slots, and ranks without a beam get the slots that are left, ascending.
 // Positions grow by one; the candidates go into the report. Of samples these
-// are what was drawn, one for each draw that somebody makes; one without a
+// are what was drawn, one for each draw that there is; one without a
 // token goes nowhere.
 //   candidates      a group's at its selection's first_candidate
 //   num_candidates  [max_groups]  not read for groups of samples

@@ -1,11 +1,11 @@
 // Log-probabilities within a step: the two small kernels around CudaLogProbs
-// (cuda_logprobs.h) and a CudaSelect of the best tokens of lines, when the
+// (cuda_logprobs.h) and a CudaSelect of the best tokens of rows, when the
 // tokens that are asked about are what the step itself chooses.
 //
 //   selection, sampling ─> CudaGatherLogprobQueries ─> CudaLogProbs ─┐
 //                                       CudaSelect (best tokens) ├─> report
 //
-// What the host asks of lines whose next token it knows, it writes behind what
+// What the host asks of rows whose next token it knows, it writes behind what
 // groups ask. All memory is device memory unless it says otherwise; everything
 // may be captured, and nothing here allocates or waits.
 #pragma once
@@ -23,7 +23,7 @@ namespace espalier {
 // A group that wants to know of its candidates: asked[first_asked + i] is about
 // its i-th candidate.
 struct CudaLogprobGroup {
-  int first_row = 0;  // lines of its rows, as in CudaSelectGroup
+  int first_row = 0;  // of logits, as in CudaSelectGroup
   int num_rows = 1;
   int first_candidate = 0;
   int num_candidates = 1;  // there may be fewer: what is asked then is nothing
@@ -34,7 +34,7 @@ struct CudaLogprobGroup {
 struct CudaLogProbCounts {
   int num_asking_groups = 0;
   int num_logprob_queries = 0;  // of groups, and of the host behind them
-  int num_best_groups = 0;      // lines whose best tokens are wanted
+  int num_best_groups = 0;      // rows whose best tokens are wanted
   int num_best = 0;             // places of these tokens
 };
 
@@ -43,8 +43,8 @@ struct CudaStepLogProbs {
   const CudaLogProbCounts* counts = nullptr;        // [1]
   const CudaLogprobGroup* asking_groups = nullptr;  // [num_asking_groups]
   const CudaSelectGroup* best_groups = nullptr;     // [num_best_groups]
-  const int* best_row_groups = nullptr;             // by line; -1: none
-  const float* zeros = nullptr;                     // by line: all 0
+  const int* best_row_groups = nullptr;             // by row; -1: none
+  const float* zeros = nullptr;                     // by row: all 0
   // As the step writes it.
   CudaLogprobQuery* asked = nullptr;  // [num_logprob_queries]
   CudaTokenScore* scores = nullptr;   // [num_logprob_queries]
@@ -65,7 +65,7 @@ struct CudaLogProbRing {
 };
 
 // Writes what groups ask about their candidates. A candidate that is none, or
-// has no token, asks about token 0 of one of the group's lines.
+// has no token, asks about token 0 of one of the group's rows.
 // `max_groups` >= 1 is a bound of num_asking_groups.
 absl::Status CudaGatherLogprobQueries(const CudaStepLogProbs& log_probs,
                                       const Candidate* candidates,

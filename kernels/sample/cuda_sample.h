@@ -53,7 +53,7 @@ struct CudaSampleInputs {
   const void* logits = nullptr;             // [num_rows, vocab_size]
   const int* num_draws = nullptr;           // [1]
   const CudaDraw* draws = nullptr;          // [max_draws]
-  const int* row_params = nullptr;          // [num_rows]; -1: nobody draws
+  const int* row_params = nullptr;          // [num_rows]; -1: no draw
   const SamplingParams* params = nullptr;   // what row_params points into
   const float* cum_log_probs = nullptr;     // [num_rows] nats; -inf: dead
   const CudaRowEdits* row_edits = nullptr;  // [num_rows], or null: none

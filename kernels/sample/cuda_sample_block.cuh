@@ -41,8 +41,8 @@ constexpr int kFewAtOnce = 4;
 constexpr int kQuartersAtOnce = 2;
 // What all threads but one return.
 constexpr TokenId kNotLeader = -3;
-// Sums that blocks of a cluster tell each other, each once.
-enum ClusterSum { kTypicalMass, kToldWeighted, kNumTold };
+// Sums that blocks of a cluster exchange, each once.
+enum ClusterSum { kTypicalMass, kWeightedDistances, kNumClusterSums };
 
 struct alignas(16) Element {
   uint32_t distance;
@@ -83,7 +83,7 @@ struct Shared {
   Mass before_tile;
   Mass of_tile;
   // Of a cluster's blocks.
-  Mass told[kNumTold][kMaxCluster];
+  Mass cluster_sums[kNumClusterSums][kMaxCluster];
   int listed_before[kMaxCluster + 1];
 };
 
@@ -187,13 +187,13 @@ __device__ Mass SumOverCluster(Mass sum, ClusterSum what) {
   sum = SumOverBlock<Policy>(sum, SharedStorage().sums);
   if (NumBlocks<Policy>() == 1) return sum;
   if (static_cast<int>(threadIdx.x) < NumBlocks<Policy>()) {
-    MapSharedRank(SharedStorage().told[what][BlockRank<Policy>()],
+    MapSharedRank(SharedStorage().cluster_sums[what][BlockRank<Policy>()],
                   threadIdx.x) = sum;
   }
   SyncCluster();
   sum = 0;
   for (int r = 0; r < NumBlocks<Policy>(); ++r)
-    sum += SharedStorage().told[what][r];
+    sum += SharedStorage().cluster_sums[what][r];
   return sum;
 }
 

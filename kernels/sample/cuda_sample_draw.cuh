@@ -66,7 +66,7 @@ class Sampler : public RowFilter<T, Policy> {
   using Base::Base;
 
   // The token drawn, to one thread of one block; kNotLeader to all others. A
-  // NaN is passed over: SumRaw tells of it. What is held of the row need not be
+  // NaN is passed over: SumRaw reports it. What is held of the row need not be
   // read again, and where few tokens are kept (KeepsFew) its raw sums are there
   // only after another barrier of the cluster.
   template <typename Held = NoRegisterTile>

@@ -1,8 +1,8 @@
 // Few draws, each in one launch: a cluster of blocks reads the row that it
 // draws from and keeps it in its registers.
 //
-//   - Each warp reads up to one tile, edits it, and tells all blocks of the
-//     cluster what it comes to.
+//   - Each warp reads up to one tile, edits it, and writes what it comes
+//     to into all blocks of the cluster.
 //   - Each block finds the cut for itself, as far as tiles say where it is
 //     (cuda_sample_filter.cuh), which takes less time than to wait for one.
 //   - The warps send the few tokens within it to the first block, which draws.
@@ -79,7 +79,7 @@ class HeldTile {
     window_.template ApplyToPieces<T>(tile_ * kTileSize, shared, edited_);
   }
 
-  // Tells all blocks of the cluster, a lane each, its quarters' maxima,
+  // Writes its quarters' maxima into all blocks of the cluster, a lane each,
   __device__ void BroadcastMaxima(HeldShared& shared) {
     if (!exists_) return;
 #pragma unroll
@@ -185,7 +185,7 @@ __global__ __launch_bounds__(
   extern __shared__ __align__(16) char dynamic[];
   LaunchDependents();
   Clear<SmallBatchPolicy>(p.in.vocab_size);
-  // What is cleared is told of by the next barrier, before anybody adds to it.
+  // The next barrier publishes what is cleared, before any block adds to it.
   ArriveCluster();
   ReadAndDraw<T>(p, *reinterpret_cast<HeldShared*>(dynamic));
 #endif

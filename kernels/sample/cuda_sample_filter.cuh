@@ -74,7 +74,7 @@ class RowFilter : public RowTokens<T, Policy> {
     if (HasTopK(options.params)) BoundTopK(options.params.top_k);
     if constexpr (Held::kHolds) {
       if (cut_ != kAll) return ListHeld(held);
-      SyncCluster();  // What others have told is known.
+      SyncCluster();  // What other blocks wrote is visible.
       return false;
     }
     return cut_ != kAll && CompactSurvivors();
@@ -304,7 +304,7 @@ class RowFilter : public RowTokens<T, Policy> {
       weighted = SumOverBlock<Policy>(weighted, SharedStorage().sums);
     } else {
       sum = SumOverCluster<Policy>(sum, kTypicalMass);
-      weighted = SumOverCluster<Policy>(weighted, kToldWeighted);
+      weighted = SumOverCluster<Policy>(weighted, kWeightedDistances);
     }
     row.mean_ = mean_ = static_cast<float>(static_cast<double>(weighted) /
                                            static_cast<double>(sum));

@@ -319,7 +319,7 @@ class RowTokens {
   }
 
   // The same of a row that the warps of a cluster hold in their registers: the
-  // first block lists it. What others have told before is known to it then.
+  // first block lists it. By then it has what others wrote before.
   template <typename Held>
   __device__ bool ListHeld(const Held& held) {
     int& num_listed = MapSharedRank(SharedStorage().num_listed, 0);

@@ -18,9 +18,9 @@
 #include <span>
 #include <vector>
 
-#include "kernels/sample/mass_search.h"
 #include "kernels/sample/processed_logits.h"
 #include "kernels/sample/sample.h"
+#include "kernels/sample/top_p_threshold.h"
 
 namespace espalier {
 

@@ -1,6 +1,6 @@
 // ProcessedLogits: a row of logits as sampling reads it: in blocks that stay
 // where they are unless an edit changes them, with what one pass over them
-// tells: the log-sum-exp of the raw row, the maximum of the edited one, and the
+// gives: the log-sum-exp of the raw row, the maximum of the edited one, and the
 // maxima of parts of it, from which a low bound for the k-th highest score
 // follows.
 //

@@ -32,7 +32,7 @@ namespace espalier {
 // One group's rows and what to choose of them: per row as SelectRow does, and
 // of all these as MergeCandidates does, also in kLogits, where a row's tokens
 // are chosen by edited logit and ranked by what they sum up to.
-// A group with num_candidates 0 is somebody else's to choose for (CudaSample):
+// A group with num_candidates 0 is chosen for by CudaSample:
 // little of its rows is read, and nothing is written for it. Rows that name
 // no group are not read at all.
 // REQUIRES: num_rows >= 1, num_candidates >= 0; no two groups share rows or
@@ -60,8 +60,8 @@ struct CudaSelectInputs {
   // num_rows.
   int max_group_rows = 0;
   // Size of `candidates`: a bound of every group's first_candidate +
-  // num_candidates, also where places in between are of groups that somebody
-  // else chooses for. 0 stands for max_groups * max_candidates. Where
+  // num_candidates, also where places in between are of groups that
+  // CudaSample chooses for. 0 stands for max_groups * max_candidates. Where
   // max_candidates is above 64, scratch has 72 bytes for each.
   int max_total_candidates = 0;
 

@@ -2,8 +2,8 @@
 // cluster of blocks a group, whose logits stay in its registers from the one
 // reading on.
 //
-//   - Each warp reads up to kHeld tiles, and tells all blocks of the cluster
-//     what they come to.
+//   - Each warp reads up to kHeld tiles, and writes what they come to into
+//     all blocks of the cluster.
 //   - Each block sums the rows and finds the threshold for itself, which takes
 //     less time than to wait for one that does.
 //   - What reaches it is looked for in the registers and sent to the first
@@ -289,7 +289,7 @@ __global__ __launch_bounds__(ClusterPolicy::kThreads, 1) void SelectGroups(
   __shared__ ClusterShared<T> shared;
   LaunchDependents();
   Clear(shared.merge);
-  // What is cleared is told of by the next barrier, before anybody adds to it.
+  // The next barrier publishes what is cleared, before any block adds to it.
   __cluster_barrier_arrive_relaxed();
   SelectGroup<T, kVectors>(p, shared);
 #endif

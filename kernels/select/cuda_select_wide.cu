@@ -23,7 +23,7 @@
 //     5000 x 151,936       1 of 5000  10000    877     675 (4.5 TB/s)
 //        1 x 151,936       1 of 1     10000    355       2.5
 //
-// The last is a wide beam's first step: no threshold can be told from fewer
+// The last is a wide beam's first step: no threshold can be found from fewer
 // maxima than m, and one block cuts what is gathered to the m best.
 #include <algorithm>
 

@@ -311,7 +311,7 @@ TEST(CudaBatchImageTest, LogProbabilitiesAreAskedOfCandidatesThenOfPrompts) {
   EXPECT_THAT(image.best_row_groups, ElementsAre(-1, -1, 0, 1, 2, 3));
   const std::vector<CudaLogprobQuery>& known_tokens = image.log_probs.known;
   ASSERT_EQ(known_tokens.size(), 2u);
-  EXPECT_EQ(known_tokens[1].line, 5);
+  EXPECT_EQ(known_tokens[1].row, 5);
   EXPECT_EQ(known_tokens[1].token, 7);
 }
 

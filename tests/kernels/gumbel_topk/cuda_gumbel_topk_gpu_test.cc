@@ -27,7 +27,7 @@ using testing::Upload;
 
 struct PerturbedRow {
   std::vector<float> logits;
-  PerturbOptions options = {};  // edits are below
+  GumbelTopKOptions options = {};  // edits are below
   std::vector<TokenEdit> edits = {};
   bool dead = false;
 };
@@ -151,7 +151,7 @@ void ExpectNear(const PerturbedRow& row, const Candidates& found, DType dtype) {
   for (float& x : read.logits) {
     if (dtype == DType::kBFloat16) x = FromBFloat16(ToBFloat16(x));
   }
-  PerturbOptions options = row.options;
+  GumbelTopKOptions options = row.options;
   options.draw.edits = row.edits;
   const auto expected = reference::GumbelTopK(read.logits, options);
   ASSERT_EQ(found.size(), expected.size());
@@ -220,8 +220,8 @@ std::vector<PerturbedRow> Rows(const std::string& kind, int size,
   return rows;
 }
 
-class CudaPerturbTest : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(DTypes, CudaPerturbTest,
+class CudaGumbelTopKTest : public ::testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(DTypes, CudaGumbelTopKTest,
                          ::testing::Values(DType::kFloat32, DType::kBFloat16),
                          [](const auto& test) {
                            return test.param == DType::kFloat32 ? "Float32"
@@ -238,7 +238,7 @@ void ExpectEqualsTheTwin(const std::string& kind,
   }
 }
 
-TEST_P(CudaPerturbTest, EqualsTheTwinButForRounding) {
+TEST_P(CudaGumbelTopKTest, EqualsTheTwinButForRounding) {
   for (const char* kind : {"normal", "ties", "peak", "holes", "nothing"}) {
     for (const int size : {1, 17, 1000, 32003}) {
       ASSERT_NO_FATAL_FAILURE(
@@ -248,7 +248,7 @@ TEST_P(CudaPerturbTest, EqualsTheTwinButForRounding) {
 }
 
 // More candidates than one block chooses, up to all tokens.
-TEST_P(CudaPerturbTest, EqualsTheTwinWhereManyAreAskedFor) {
+TEST_P(CudaGumbelTopKTest, EqualsTheTwinWhereManyAreAskedFor) {
   using Kinds = std::vector<std::string>;
   for (const std::string& kind :
        Cases(Kinds{"normal", "ties", "peak", "holes", "nothing"},
@@ -262,7 +262,7 @@ TEST_P(CudaPerturbTest, EqualsTheTwinWhereManyAreAskedFor) {
 }
 
 // They get no candidates, and the rows beside them theirs.
-TEST_P(CudaPerturbTest, DeadRowsAndThoseThatAreAskedForNothingHaveNone) {
+TEST_P(CudaGumbelTopKTest, DeadRowsAndThoseThatAreAskedForNothingHaveNone) {
   for (const char* kind : {"normal", "holes"}) {
     for (const int most : {20, 300}) {
       std::vector<PerturbedRow> rows = Rows(kind, 1000, most);

@@ -21,10 +21,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-using PerturbTest = TargetTest;
-INSTANTIATE_TEST_SUITE_P(Targets, PerturbTest, EachTarget(), TargetTestName);
+using GumbelTopKTest = TargetTest;
+INSTANTIATE_TEST_SUITE_P(Targets, GumbelTopKTest, EachTarget(), TargetTestName);
 
-TEST_P(PerturbTest, ChoosesWhatTheTwinChooses) {
+TEST_P(GumbelTopKTest, ChoosesWhatTheTwinChooses) {
   std::mt19937 random(3);
   for (int i = 0; i < 400; ++i) {
     const int vocab_size = std::vector{1, 2, 65, 1024, 1500, 5000}[i % 6];
@@ -39,7 +39,7 @@ TEST_P(PerturbTest, ChoosesWhatTheTwinChooses) {
                        .repeated = t % 2 == 0,
                        .bias = 0.5f});
     }
-    PerturbOptions options;
+    GumbelTopKOptions options;
     options.domain =
         random() % 2 == 0 ? ScoreDomain::kLogProbs : ScoreDomain::kLogits;
     options.num_candidates = std::vector{1, 4, 100}[random() % 3];
@@ -63,13 +63,13 @@ TEST_P(PerturbTest, ChoosesWhatTheTwinChooses) {
 
 // Two draws without replacement, in both domains: the first by its
 // probability, the second by what is left.
-TEST_P(PerturbTest, TwoBestAreADrawWithoutReplacement) {
+TEST_P(GumbelTopKTest, TwoBestAreADrawWithoutReplacement) {
   const std::vector<float> logits = {0.3f, 1.1f, -0.4f, 0.9f, -2.0f};
   const int size = static_cast<int>(logits.size());
   const uint32_t num_draws = testing::Cases(100000, 5000);
   for (const ScoreDomain domain :
        {ScoreDomain::kLogProbs, ScoreDomain::kLogits}) {
-    PerturbOptions options = {.domain = domain, .num_candidates = 2};
+    GumbelTopKOptions options = {.domain = domain, .num_candidates = 2};
     options.draw.params = {.temperature = 0.8f, .seed = 4};
     const std::vector<double> p =
         reference::DrawProbabilities(logits, options.draw);
@@ -90,10 +90,10 @@ TEST_P(PerturbTest, TwoBestAreADrawWithoutReplacement) {
   }
 }
 
-TEST_P(PerturbTest, ValuesAreWhatTheirDomainSays) {
+TEST_P(GumbelTopKTest, ValuesAreWhatTheirDomainSays) {
   const std::vector<float> logits = {2, 1, 0, -1};
   const std::vector<TokenEdit> edits = {{.token = 0, .bias = 0.5f}};
-  PerturbOptions options = {.num_candidates = 4};
+  GumbelTopKOptions options = {.num_candidates = 4};
   options.draw.params = {.temperature = 2, .top_k = 2};
   options.draw.edits = edits;
   const double log_sum =
@@ -115,9 +115,9 @@ TEST_P(PerturbTest, ValuesAreWhatTheirDomainSays) {
   EXPECT_NEAR(values[1], -std::log1p(std::exp(0.75)), 1e-6);
 }
 
-TEST_P(PerturbTest, TheOrderIsThatOfValuesWithTheirNoise) {
+TEST_P(GumbelTopKTest, TheOrderIsThatOfValuesWithTheirNoise) {
   const std::vector<float> logits = Normal(3000, 8);
-  PerturbOptions options = {.num_candidates = 300};
+  GumbelTopKOptions options = {.num_candidates = 300};
   options.draw.params.seed = 6;
   options.draw.sample = 3;
   options.draw.position = 9;
@@ -129,10 +129,10 @@ TEST_P(PerturbTest, TheOrderIsThatOfValuesWithTheirNoise) {
   }
 }
 
-TEST_P(PerturbTest, DegenerateRowsAreDefined) {
+TEST_P(GumbelTopKTest, DegenerateRowsAreDefined) {
   for (const ScoreDomain domain :
        {ScoreDomain::kLogProbs, ScoreDomain::kLogits}) {
-    const PerturbOptions options = {.domain = domain, .num_candidates = 3};
+    const GumbelTopKOptions options = {.domain = domain, .num_candidates = 3};
     EXPECT_THAT(GumbelTopK(std::vector<float>(70, -kInf), options), IsEmpty());
     EXPECT_THAT(GumbelTopK(std::vector<float>{1, kNan, 2}, options),
                 ElementsAre(TokenScore{kNotANumber, 0}));

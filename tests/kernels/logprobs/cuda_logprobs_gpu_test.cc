@@ -80,7 +80,7 @@ TEST_P(CudaLogProbsTest, EqualsTheDefinition) {
       }
       const auto found = Score(lines, asked, GetParam());
       for (size_t i = 0; i < asked.size(); ++i) {
-        const auto clean = Clean(lines[asked[i].line], GetParam());
+        const auto clean = Clean(lines[asked[i].row], GetParam());
         const float max = *std::ranges::max_element(clean);
         const float logit = clean[asked[i].token];
         const auto likelier =

@@ -1,4 +1,4 @@
-#include "kernels/sample/mass_search.h"
+#include "kernels/sample/top_p_threshold.h"
 
 #include <algorithm>
 #include <cmath>
@@ -184,7 +184,7 @@ class Sample {
     Finish(search, static_cast<float>(step));
   }
 
-  // Both REQUIRE: bound > 0; `total` as for FindCut.
+  // Both REQUIRE: bound > 0; `total` as for FindThreshold.
   Bracket Guess(double bound, double total) const {
     if (num_keys_ == 0) return {};
     return {.low = Low(bound, total), .high = High(bound, total)};
@@ -314,7 +314,7 @@ class Sample {
 };
 
 // Fills `buffer` with what is in a bracket that has the cut, which `bracket`
-// becomes, and returns the mass above. guess(bound) tells one to try.
+// becomes, and returns the mass above. guess(bound) is one to try.
 template <typename Guess>
 double Narrow(const Search& search, double bound, const Guess& guess,
               Bracket& bracket, KeyBuffer& buffer) {

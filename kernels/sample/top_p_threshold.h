@@ -1,16 +1,16 @@
-// TopPThreshold: where in an order of weighted tokens a given mass is reached,
-// without sorting them. What top_p and typical_p ask, and, with all weights 1,
-// a top_k that keeps many.
+// FindThreshold: the key at which the cumulative weight of tokens, best first,
+// reaches a bound, without a sort: a weighted quickselect. top_p and typical_p
+// use it, and, with all weights 1, a top_k that keeps many.
 //
-// A bracket around the cut is guessed from a sample of the tokens, and one pass
-// splits them in two: those above it, whose weights are summed up, and those
-// within, which are written out. Where weights are not known yet, the bracket
-// is open at one end: all below the cut, or all above it, are written out,
-// weighed, and the others follow from the mass of a block. The same again among
-// these, until few are left or guesses do not help; then the cut is found by
-// bisection. A guess that is wrong costs another pass, never the result.
+// A sample of the tokens gives a bracket around the threshold. One pass then
+// sums the weights of the tokens above the bracket and copies those within it.
+// If weights are not known yet, the bracket is open at one end: the tokens
+// below the threshold, or above it, are copied and weighed, and the mass of a
+// block gives the weight of the others. Bisection among the copied tokens finds
+// the threshold; it copies again as their number falls. A wrong guess costs
+// another pass, never the result.
 //
-// The answer is a pure function of blocks and bound on one processor. The sums
+// The result is a pure function of blocks and bound on one processor. The sums
 // are in float32 within a block and in double beyond it, so it is exact but for
 // bounds within rounding of a sum: 1e-7 of the total is more than it ever is.
 //
@@ -28,7 +28,7 @@ namespace espalier {
 // only scores near the cut are ever weighed.
 struct WeightedBlock {
   const float* values = nullptr;   // [size]
-  const float* weights = nullptr;  // [size]; null: a WeightRule tells them
+  const float* weights = nullptr;  // [size]; null: by a WeightRule
   int size = 0;                    // > 0, a multiple of kChunkSize
   // Where weights is null: of all that have a key above -inf; and the highest
   // value.

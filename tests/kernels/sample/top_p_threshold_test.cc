@@ -1,4 +1,4 @@
-#include "kernels/sample/mass_search.h"
+#include "kernels/sample/top_p_threshold.h"
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,9 @@
 namespace espalier {
 namespace {
 
-using MassSearchTest = TargetTest;
-INSTANTIATE_TEST_SUITE_P(Targets, MassSearchTest, EachTarget(), TargetTestName);
+using TopPThresholdTest = TargetTest;
+INSTANTIATE_TEST_SUITE_P(Targets, TopPThresholdTest, EachTarget(),
+                         TargetTestName);
 
 // Weights that sums in float32 do not round.
 struct TokenBlocks {
@@ -70,7 +71,7 @@ float SortedOracle(const TokenBlocks& tokens, const KeyRule& rule,
   return cut;
 }
 
-TEST_P(MassSearchTest, FindsWhatSortingFinds) {
+TEST_P(TopPThresholdTest, FindsWhatSortingFinds) {
   for (const std::string kind : {"normal", "ties", "near ties", "constant",
                                  "rising", "peak", "holes", "outliers"}) {
     for (const int num_blocks : {1, 2, 9, 40}) {
@@ -112,7 +113,7 @@ TEST_P(MassSearchTest, FindsWhatSortingFinds) {
   }
 }
 
-TEST_P(MassSearchTest, AGapLiesBetweenNeighbouringKeys) {
+TEST_P(TopPThresholdTest, AGapLiesBetweenNeighbouringKeys) {
   constexpr int kSize = kChunkSize * 3;
   for (const std::string kind : {"normal", "ties", "constant", "holes"}) {
     std::vector<float> keys = Row(kind, kSize);
@@ -137,7 +138,7 @@ TEST_P(MassSearchTest, AGapLiesBetweenNeighbouringKeys) {
 
 // Weights that are told by a rule are never stored, and what is far from the
 // cut is not weighed at all: the same cut, but for the rounding of sums.
-TEST_P(MassSearchTest, WeightsOfARuleGiveWhatStoredWeightsGive) {
+TEST_P(TopPThresholdTest, WeightsOfARuleGiveWhatStoredWeightsGive) {
   constexpr int kBlocks = 9, kSize = kBlocks * 1024;
   for (const std::string kind :
        {"normal", "ties", "constant", "rising", "peak", "outliers"}) {
@@ -203,7 +204,7 @@ double MomentFrom(const std::vector<float>& values, const WeightRule& rule,
 }
 
 // Whichever side of the cut is weighed.
-TEST_P(MassSearchTest, TheMomentBecomesThatOfWhatStays) {
+TEST_P(TopPThresholdTest, TheMomentBecomesThatOfWhatStays) {
   constexpr int kBlocks = 9, kSize = kBlocks * 1024;
   for (const std::string kind :
        {"normal", "ties", "constant", "rising", "peak", "outliers"}) {

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "kernels/float_limits.h"
 #include "kernels/logits/score_key.h"
+#include "kernels/sample/threshold_sample.h"
 #include "kernels/scratch.h"
 
 namespace espalier {
@@ -19,27 +19,9 @@ namespace {
 constexpr size_t kFewTokens = 256;
 // Among more, this share of them is written out before the next question.
 constexpr double kShareLeft = 1.0 / 8;
-// The larger, the narrower the bracket and the longer it takes to guess it.
-constexpr int kSampleSize = 192;
 // What is below a share of the mass is summed up itself: as a difference it
 // would have the rounding of the whole.
 constexpr double kFewShare = 0.25;
-// Standard deviations to each side: one bracket in a hundred fails.
-constexpr double kMargin = 2.5;
-
-// Keys in [low, high].
-struct Bracket {
-  float low = kLowest;
-  float high = kInf;
-};
-
-// A row in an order.
-struct Search {
-  std::span<const WeightedBlock> blocks;
-  const KeyRule& rule;
-  const WeightRule& weight_rule;
-  bool has_weights() const { return blocks.front().weights != nullptr; }
-};
 
 // The mass from any cut in a gap between keys on.
 struct GapMass {
@@ -60,7 +42,7 @@ class KeyBuffer {
   // Fills it with what is in the bracket, and returns the mass above. Every
   // block's part is padded to whole chunks. REQUIRES: the bracket is open at
   // one end if there are no weights.
-  double Take(const Search& search, const Bracket& bracket) {
+  double Take(const ThresholdSearch& search, const Bracket& bracket) {
     size_ = num_keys_ = 0;
     parts_.clear();
     search.has_weights() ? TakeWeighed(search, bracket)
@@ -108,7 +90,7 @@ class KeyBuffer {
     size_t begin;
   };
 
-  void TakeWeighed(const Search& search, const Bracket& bracket) {
+  void TakeWeighed(const ThresholdSearch& search, const Bracket& bracket) {
     for (const WeightedBlock& block : search.blocks) {
       const BlockParts parts = PartitionBlock(
           block.values, block.weights, block.size, search.rule, bracket.low,
@@ -118,7 +100,7 @@ class KeyBuffer {
     }
   }
 
-  void TakeUnweighed(const Search& search, const Bracket& bracket) {
+  void TakeUnweighed(const ThresholdSearch& search, const Bracket& bracket) {
     const KeyRule& rule = search.rule;
     for (const WeightedBlock& block : search.blocks) {
       parts_.push_back({0, size_});
@@ -169,154 +151,10 @@ class KeyBuffer {
   std::vector<Part> parts_;
 };
 
-// A sample of tokens: where the cut probably is.
-class Sample {
- public:
-  explicit Sample(const Search& search) {
-    int64_t num_tokens = 0;
-    for (const WeightedBlock& block : search.blocks) num_tokens += block.size;
-    const int64_t step = std::max<int64_t>(1, num_tokens / kSampleSize);
-    int64_t next = step / 2;  // from the start of the block
-    for (const WeightedBlock& block : search.blocks) {
-      for (; next < block.size; next += step) Add(search, block, next);
-      next -= block.size;
-    }
-    Finish(search, static_cast<float>(step));
-  }
-
-  // Both REQUIRE: bound > 0; `total` as for FindThreshold.
-  Bracket Guess(double bound, double total) const {
-    if (num_keys_ == 0) return {};
-    return {.low = Low(bound, total), .high = High(bound, total)};
-  }
-
-  // The same, open above, or at the end that leaves fewer tokens.
-  Bracket GuessOpen(double bound, double total, bool above) const {
-    if (num_keys_ == 0) return {};
-    const auto guess = [&](bool from_low) {
-      return from_low ? Bracket{.low = Low(bound, total)}
-                      : Bracket{.high = High(bound, total)};
-    };
-    if (above) return guess(true);
-    // A guess takes some hundredths of a pass over a row; mostly the likelier
-    // of the two will do.
-    const bool few_stay = UpperHalfHas(bound / total);
-    const Bracket likely = guess(few_stay);
-    if (2 * NumIn(likely) <= num_keys_) return likely;
-    const Bracket other = guess(!few_stay);
-    return NumIn(other) < NumIn(likely) ? other : likely;
-  }
-
-  // If there is none, +inf and -inf.
-  float lowest() const { return lowest_; }
-  float highest() const { return highest_; }
-
- private:
-  static constexpr int kCapacity = 2 * kSampleSize + kChunkSize;
-
-  // A sum, of which terms are known that were picked evenly.
-  struct Estimate {
-    double sum = 0;
-    double variance = 0;
-    double margin() const { return kMargin * std::sqrt(variance); }
-    double least() const { return sum - margin(); }
-    double most() const { return sum + margin(); }
-  };
-
-  void Add(const Search& search, const WeightedBlock& block, int64_t i) {
-    const float key = search.rule.KeyOf(block.values[i]);
-    if (key < kLowest) return;
-    lowest_ = std::min(lowest_, key);
-    highest_ = std::max(highest_, key);
-    keys_[num_keys_] = key;
-    weights_[num_keys_] =
-        search.has_weights() ? block.weights[i] : block.values[i];
-    ++num_keys_;
-  }
-
-  // Each token stands for `step`.
-  void Finish(const Search& search, float step) {
-    std::fill_n(keys_ + num_keys_, kChunkSize, -kInf);
-    std::fill_n(weights_ + num_keys_, kChunkSize, 0.0f);
-    size_ = (num_keys_ + kChunkSize - 1) / kChunkSize * kChunkSize;
-    if (!search.has_weights()) {
-      WeighBlock(weights_, size_, search.weight_rule, weights_);
-    }
-    for (int i = 0; i < size_; ++i) weights_[i] *= step;
-  }
-
-  // Whether the tokens above the mean key have this share of the mass.
-  bool UpperHalfHas(double share) const {
-    const float sum = std::accumulate(keys_, keys_ + num_keys_, 0.0f);
-    const float mean = std::max(sum / static_cast<float>(num_keys_), kLowest);
-    const SplitSums sums = SumsOfSplit(keys_, weights_, size_, mean);
-    return sums.from >= share * (sums.from + sums.below);
-  }
-
-  int NumIn(const Bracket& bracket) const {
-    int count = 0;
-    for (int i = 0; i < num_keys_; ++i) {
-      count += keys_[i] >= bracket.low && keys_[i] <= bracket.high;
-    }
-    return count;
-  }
-
-  // Whether tokens that have most of the mass are not all missed.
-  bool HasTop(double total) const {
-    const SplitSums all = SumsOfSplit(keys_, weights_, size_, kLowest);
-    const Estimate estimate = {all.from, all.from_squares};
-    return estimate.least() <= total && total <= estimate.most();
-  }
-
-  float Low(double bound, double total) const {
-    const bool has_top = HasTop(total);
-    return Split([&](const Estimate& from, const Estimate& below) {
-             const double least = total - below.most();
-             return least >= bound || (has_top && from.least() >= bound);
-           })
-        .low;
-  }
-
-  float High(double bound, double total) const {
-    const bool has_top = HasTop(total);
-    return Split([&](const Estimate& from, const Estimate& below) {
-             const double most = total - below.least();
-             return most >= bound && !(has_top && from.most() < bound);
-           })
-        .high;
-  }
-
-  // Two close keys: `holds` says yes of the mass from `low` on and of that
-  // below it, and no of those at `high`.
-  template <typename Predicate>
-  Bracket Split(const Predicate& predicate) const {
-    constexpr int kSteps = 14;  // of 31 that it takes to be exact
-    const auto holds = [&](float key) {
-      const SplitSums sums = SumsOfSplit(keys_, weights_, size_, key);
-      return predicate({sums.from, sums.from_squares},
-                       {sums.below, sums.below_squares});
-    };
-    if (!holds(lowest_)) return {.high = lowest_};
-    if (holds(highest_)) return {.low = highest_};
-    uint32_t in = OrdinalOf(lowest_), out = OrdinalOf(highest_);
-    for (int i = 0; i < kSteps && out - in > 1; ++i) {
-      const uint32_t middle = in + (out - in) / 2;
-      (holds(ScoreAt(middle)) ? in : out) = middle;
-    }
-    return {ScoreAt(in), ScoreAt(out)};
-  }
-
-  float lowest_ = kInf, highest_ = -kInf;
-  int num_keys_ = 0;
-  int size_ = 0;  // whole chunks
-  float keys_[kCapacity];
-  float weights_[kCapacity];
-};
-
 // Fills `buffer` with what is in a bracket that has the cut, which `bracket`
 // becomes, and returns the mass above. guess(bound) is one to try.
 template <typename Guess>
-double Narrow(const Search& search, double bound, const Guess& guess,
+double Narrow(const ThresholdSearch& search, double bound, const Guess& guess,
               Bracket& bracket, KeyBuffer& buffer) {
   double aim = bound;
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -396,11 +234,11 @@ float CutWithin(const KeyBuffer& outer, double bound, Bracket bracket) {
 Cut FindThreshold(std::span<const WeightedBlock> blocks, const KeyRule& rule,
                   const WeightRule& weight_rule, double bound, double total,
                   double* moment) {
-  const Search search = {blocks, rule, weight_rule};
+  const ThresholdSearch search = {blocks, rule, weight_rule};
   int64_t num_tokens = 0;
   for (const WeightedBlock& block : blocks) num_tokens += block.size;
   KeyBuffer outer(ScratchUse::kOuter, num_tokens);
-  const Sample sample(search);
+  const ThresholdSample sample(search);
   Bracket bracket;
   bound -= Narrow(
       search, bound,

@@ -29,10 +29,14 @@ static_assert(NumListed() * sizeof(void*) ==
 
 }  // namespace
 
-CudaBatchUploader::CudaBatchUploader(const CudaStepMemory* memory,
+CudaBatchUploader::CudaBatchUploader(const CudaStepArrays& arrays,
+                                     const CudaStepLimits& limits,
                                      const CudaAttentionShape& attention,
                                      const CudaDevice& device)
-    : memory_(memory), attention_(attention), device_(device) {}
+    : arrays_(arrays),
+      limits_(limits),
+      attention_(attention),
+      device_(device) {}
 
 void CudaBatchUploader::Send(const CudaInputBatch& image, CudaDelta* delta) {
   ForEachBatchArray(
@@ -41,7 +45,7 @@ void CudaBatchUploader::Send(const CudaInputBatch& image, CudaDelta* delta) {
         if (!image.HasReaders(info.readers)) return;
         sent.Update(values, on_device, delta);
       },
-      sent_, memory_->arrays(), image);
+      sent_, arrays_, image);
   // The device writes its lists over what longer ones of the host left there.
   // What it makes of row_edits differs from what was sent, but only where what
   // is sent says that it makes them.
@@ -59,18 +63,17 @@ void CudaBatchUploader::SendAttention(const CudaInputBatch& image,
       SameBytes(planned_runs_, image.shared_runs)) {
     return;
   }
-  const CudaStepLimits& limits = memory_->limits();
   const CudaAttentionWork work = PlanCudaAttention(
       image.attention_rows, image.shared_runs, image.num_tokens(), attention_,
-      limits.max_items, limits.max_partials, device_);
-  DCHECK(std::ssize(work.items) <= limits.max_items &&
-         work.partial_indptr.back() <= limits.max_partials)
+      limits_.max_items, limits_.max_partials, device_);
+  DCHECK(std::ssize(work.items) <= limits_.max_items &&
+         work.partial_indptr.back() <= limits_.max_partials)
       << work.items.size() << " items, " << work.partial_indptr.back()
       << " partial results";
   ForEachAttentionArray(
       [&](const CudaArrayInfo&, auto& sent, const auto* on_device,
           const auto& values) { sent.Update(values, on_device, delta); },
-      sent_work_, memory_->arrays(), work);
+      sent_work_, arrays_, work);
   planned_rows_ = image.attention_rows;
   planned_runs_ = image.shared_runs;
   planned_tokens_ = image.num_tokens();
@@ -80,7 +83,7 @@ void CudaBatchUploader::SendAttention(const CudaInputBatch& image,
 // Between steps with prompts the device writes over these.
 void CudaBatchUploader::SendPrompts(const CudaInputBatch& image,
                                     CudaDelta* delta) {
-  const CudaBeamState& state = memory_->arrays().state;
+  const CudaBeamState& state = arrays_.state;
   const int first = image.num_rows;
   delta->Put<int>(state.batch_tokens + first, image.prompt_tokens);
   delta->Put<int>(state.batch_positions + first, image.prompt_positions);
@@ -92,9 +95,9 @@ void CudaBatchUploader::SendPrompts(const CudaInputBatch& image,
       state.draws + image.num_draws() - image.prompt_draws.size(),
       image.prompt_draws);
   const std::vector<CudaLogprobQuery>& known = image.log_probs.known;
-  delta->Put<CudaLogprobQuery>(memory_->arrays().log_probs.asked +
-                                   image.num_logprob_queries() - known.size(),
-                               known);
+  delta->Put<CudaLogprobQuery>(
+      arrays_.log_probs.asked + image.num_logprob_queries() - known.size(),
+      known);
 }
 
 void CudaBatchUploader::Forget() {

@@ -17,12 +17,13 @@ namespace espalier {
 
 class CudaBatchUploader {
  public:
-  // `memory` outlives it.
-  CudaBatchUploader(const CudaStepMemory* memory,
+  // `arrays` is where a step's device memory has the batch, with room for
+  // batches within `limits`.
+  CudaBatchUploader(const CudaStepArrays& arrays, const CudaStepLimits& limits,
                     const CudaAttentionShape& attention,
                     const CudaDevice& device);
 
-  // REQUIRES: the image is within the memory's limits.
+  // REQUIRES: the image is within the limits.
   void Send(const CudaInputBatch& image, CudaDelta* delta);
 
   // Whether some query of the last work list is of several items, whose
@@ -37,7 +38,8 @@ class CudaBatchUploader {
   void SendPrompts(const CudaInputBatch& image, CudaDelta* delta);
 
   // Constant after construction.
-  const CudaStepMemory* const memory_;
+  const CudaStepArrays arrays_;
+  const CudaStepLimits limits_;
   const CudaAttentionShape attention_;
   const CudaDevice device_;
 

@@ -57,7 +57,7 @@ CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
              .max_edits = memory->limits().max_edits},
       memory_(memory),
       groups_(memory->limits().num_slots),
-      mirror_(memory, attention, device) {}
+      mirror_(memory->arrays(), memory->limits(), attention, device) {}
 
 absl::StatusOr<CudaStep> CudaStepBuilder::Build(const StepPlan& plan,
                                                 const absl::Status& perturbing,

@@ -51,8 +51,8 @@ class CudaBatchMirrorGpuTest : public ::testing::Test {
     auto memory = CudaStepMemory::Create(Limits(), PageId{0}, 4);
     ASSERT_OK(memory.status());
     memory_ = std::make_unique<CudaStepMemory>(*std::move(memory));
-    mirror_ =
-        std::make_unique<CudaBatchUploader>(memory_.get(), kAttention, device_);
+    mirror_ = std::make_unique<CudaBatchUploader>(
+        memory_->arrays(), memory_->limits(), kAttention, device_);
     auto stream = CudaStream::Create();
     ASSERT_OK(stream.status());
     stream_ = *std::move(stream);

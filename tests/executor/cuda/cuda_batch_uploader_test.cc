@@ -50,8 +50,8 @@ class CudaBatchMirrorTest : public ::testing::Test {
     memory_ = std::make_unique<CudaStepMemory>(*std::move(memory));
     device_.num_sms = 132;
     device_.compute_capability = 90;
-    mirror_ = std::make_unique<CudaBatchUploader>(memory_.get(),
-                                                  kMirrorAttention, device_);
+    mirror_ = std::make_unique<CudaBatchUploader>(
+        memory_->arrays(), memory_->limits(), kMirrorAttention, device_);
     words_.assign(memory_->num_bytes() / sizeof(int), 0);
   }
 

@@ -43,11 +43,11 @@ using DeviceArray = T*;
 template <typename T, size_t = 0>
 using SentArray = ShadowedArray<T>;
 
-// Steps that read an array. It is not sent before others.
+// Steps that read an array. For other steps it is neither written nor sent.
 enum class CudaArrayReaders {
   kAll,
-  kWithEdits,      // some row has edits of scores
-  kWithMadeEdits,  // the device makes some row's edits, of histories
+  kWithEdits,        // some row has edits of scores
+  kWithDeviceEdits,  // the device makes some row's edits, of histories
   kWithDraws,
   kWithPerturbed,  // rows
   kWithLogProbs,   // asked for
@@ -141,8 +141,8 @@ constexpr void ForEachBatchArray(const Fn& fn, All&&... all) {
 
   fn(line("edited lines", kWithEdits), all.row_edits...);
   fn(Info{"edits", kEdits, 0, kWithEdits}, all.edits...);
-  fn(line("lines with histories", kWithMadeEdits), all.edit_rows...);
-  fn(Info{"edit rules", kRows, 0, kWithMadeEdits}, all.edit_rules...);
+  fn(line("lines with histories", kWithDeviceEdits), all.edit_rows...);
+  fn(Info{"edit rules", kRows, 0, kWithDeviceEdits}, all.edit_rules...);
 
   fn(Info{"counts of draws", nullptr, 1, kWithDraws}, all.draw_count...);
   fn(line("lines to draw from", kWithDraws), all.row_params...);

@@ -1,6 +1,7 @@
 #include "executor/cuda/cuda_input_batch.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/check.h"
@@ -14,6 +15,14 @@ constexpr CudaRowEdits kDeviceBuilt = {.begin = -1, .end = -1};
 int PlannedPositions(int position) {
   return (position / kPlannedPositions + 1) * kPlannedPositions;
 }
+
+template <typename T>
+void ResizeLines(size_t size, std::vector<T>* array) {
+  array->resize(size, InactiveEntry<T>());
+}
+// Arrays of a fixed size have no entries by line.
+template <typename T, size_t kSize>
+void ResizeLines(size_t, std::array<T, kSize>*) {}
 
 }  // namespace
 
@@ -39,6 +48,8 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddBeams(
     parts[0] = AddGroup(group, request,
                         {.first_line = first_row,
                          .num_logits_rows = group.num_slots,
+                         .first_slot = group.first_slot,
+                         .num_slots = group.num_slots,
                          .num_draws = group.num_slots});
   }
   num_rows += group.num_slots;
@@ -52,21 +63,28 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddBeams(
 CudaAnswerPart CudaInputBatch::AddRow(const CudaGroup& group,
                                       const CudaGroupRequest& request, int line,
                                       int rank) {
-  CudaGroup row = group;
-  row.first_slot += request.slots[rank];
-  row.num_slots = 1;
-  return AddGroup(
-      row, request,
-      {.first_line = line, .first_rank = rank, .num_logits_rows = 1});
+  return AddGroup(group, request,
+                  {.first_line = line,
+                   .first_rank = rank,
+                   .first_slot = group.first_slot + request.slots[rank]});
 }
 
 void CudaInputBatch::AddLines(int count) {
   const size_t size = row_groups.size() + count;
   ForEachBatchArray(
-      [&]<typename Array>(const CudaArrayInfo& info, Array& array) {
-        if constexpr (requires { array.resize(size); }) {
-          using Entry = typename Array::value_type;
-          if (info.by_line) array.resize(size, InactiveEntry<Entry>());
+      [&](const CudaArrayInfo& info, auto& array) {
+        if (info.by_line && HasReaders(info.readers)) ResizeLines(size, &array);
+      },
+      *this);
+}
+
+void CudaInputBatch::AddReaders(CudaArrayReaders readers) {
+  if (HasReaders(readers)) return;
+  readers_ |= 1u << static_cast<int>(readers);
+  ForEachBatchArray(
+      [&](const CudaArrayInfo& info, auto& array) {
+        if (info.by_line && info.readers == readers) {
+          ResizeLines(row_groups.size(), &array);
         }
       },
       *this);
@@ -86,8 +104,8 @@ CudaAnswerPart CudaInputBatch::AddGroup(const CudaGroup& group,
                         .num_candidates = draws ? 0 : m,
                         .first_candidate = num_candidates,
                         .domain = request.rule->domain});
-  groups.push_back({.first_slot = group.first_slot,
-                    .num_slots = group.num_slots,
+  groups.push_back({.first_slot = lines.first_slot,
+                    .num_slots = lines.num_slots,
                     .num_shared_pages = group.num_shared_pages,
                     .first_eos = static_cast<int>(eos_token_ids.size()),
                     .num_eos = static_cast<int>(group.eos_token_ids.size())});
@@ -98,6 +116,7 @@ CudaAnswerPart CudaInputBatch::AddGroup(const CudaGroup& group,
   if (draws) AddDraws(group, request, lines);
   if (request.rule->gumbel_top_k) AddPerturbed(request, lines);
   if (request.rule->num_logprobs >= 0) {
+    AddReaders(CudaArrayReaders::kWithLogProbs);
     part.log_probs = log_probs.AskGroup({.first_row = lines.first_line,
                                          .num_rows = lines.num_logits_rows,
                                          .first_candidate = num_candidates,
@@ -121,6 +140,7 @@ CudaAnswerPart CudaInputBatch::AddGroup(const CudaGroup& group,
 void CudaInputBatch::AddDraws(const CudaGroup& group,
                               const CudaGroupRequest& request,
                               const Lines& lines) {
+  AddReaders(CudaArrayReaders::kWithDraws);
   std::fill_n(row_params.begin() + lines.first_line, lines.num_logits_rows,
               static_cast<int>(params.size()));
   params.push_back(request.rule->sampling);
@@ -133,6 +153,7 @@ void CudaInputBatch::AddDraws(const CudaGroup& group,
 // The row of the last group is not selected for, but perturbed.
 void CudaInputBatch::AddPerturbed(const CudaGroupRequest& request,
                                   const Lines& lines) {
+  AddReaders(CudaArrayReaders::kWithPerturbed);
   const int m = std::exchange(selections.back().num_candidates, 0);
   perturbed_selections.back().num_candidates = m;
   perturbed_rows[lines.first_line] = {
@@ -171,28 +192,35 @@ void CudaInputBatch::AddEdits(const CudaGroup& group,
                               const Lines& lines) {
   const int num_lists = static_cast<int>(
       std::max(request.histories.size(), request.allowed.size()));
-  if (num_lists == 0 && request.rule->processors.needs_history()) {
+  if (num_lists > 0) {
+    const int end =
+        std::min(lines.first_rank + lines.num_logits_rows, num_lists);
+    for (int rank = lines.first_rank; rank < end; ++rank) {
+      SetEdits(lines.first_line + rank - lines.first_rank, 1,
+               AddList(request, rank));
+    }
+    return;
+  }
+  if (request.rule->processors.needs_history()) {
     return AddDeviceEdits(group, request, lines);
   }
-  if (num_lists == 0 && !common_edits_.has_value()) {
-    common_edits_ = AddList(request, 0);
-  }
-  for (int i = 0; i < lines.num_logits_rows; ++i) {
-    const int rank = lines.first_rank + i;
-    CudaRowEdits& of_row = row_edits[lines.first_line + i];
-    if (num_lists == 0) {
-      of_row = *common_edits_;
-    } else if (rank < num_lists) {
-      of_row = AddList(request, rank);
-    }
-    restricts_rows = restricts_rows || of_row.is_allow_list;
-  }
+  if (!common_edits_.has_value()) common_edits_ = AddList(request, 0);
+  SetEdits(lines.first_line, lines.num_logits_rows, *common_edits_);
+}
+
+void CudaInputBatch::SetEdits(int first_line, int count,
+                              const CudaRowEdits& of_rows) {
+  if (of_rows.begin == of_rows.end && !of_rows.is_allow_list) return;
+  AddReaders(CudaArrayReaders::kWithEdits);
+  std::fill_n(row_edits.begin() + first_line, count, of_rows);
 }
 
 // Any line may have a beam.
 void CudaInputBatch::AddDeviceEdits(const CudaGroup& group,
                                     const CudaGroupRequest& request,
                                     const Lines& lines) {
+  AddReaders(CudaArrayReaders::kWithEdits);
+  AddReaders(CudaArrayReaders::kWithDeviceEdits);
   std::fill_n(row_edits.begin() + lines.first_line, lines.num_logits_rows,
               kDeviceBuilt);
   const int rule = static_cast<int>(edit_rules.size());
@@ -288,6 +316,8 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddPromptLines(
       AddGroup(group, request,
                {.first_line = first_line,
                 .num_logits_rows = num_new_lines,
+                .first_slot = group.first_slot,
+                .num_slots = group.num_slots,
                 .num_draws = static_cast<int>(request.samples.size())}));
   if (request.rule->kind == SelectionKind::kDraws) {
     AddPromptDraws(request, first_line, num_new_lines,
@@ -318,6 +348,7 @@ CudaLogProbPlace CudaInputBatch::AddPromptLogprobRows(
     prompt_logits_tokens.push_back(first_token + static_cast<int>(i));
   }
   prompt_cum_log_probs.resize(prompt_logits_tokens.size());
+  AddReaders(CudaArrayReaders::kWithLogProbs);
   return log_probs.AskKnown(first_line, next, num_logprobs, this);
 }
 
@@ -326,24 +357,6 @@ void CudaInputBatch::Pad(int padded_rows, int padding_table) {
   AddLines(padded_rows - num_rows);
   num_rows = padded_rows;
   token_tables.resize(padded_rows, padding_table);
-}
-
-bool CudaInputBatch::HasReaders(CudaArrayReaders readers) const {
-  switch (readers) {
-    case CudaArrayReaders::kAll:
-      return true;
-    case CudaArrayReaders::kWithEdits:
-      return has_edits();
-    case CudaArrayReaders::kWithMadeEdits:
-      return has_device_edits();
-    case CudaArrayReaders::kWithDraws:
-      return num_draws() > 0;
-    case CudaArrayReaders::kWithPerturbed:
-      return max_perturbed > 0;
-    case CudaArrayReaders::kWithLogProbs:
-      return num_logprob_queries() > 0;
-  }
-  return false;
 }
 
 }  // namespace espalier

@@ -97,13 +97,16 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   int num_logprob_queries() const {
     return log_prob_counts[0].num_logprob_queries;
   }
-  bool has_edits() const {
-    return !edits.empty() || restricts_rows || has_device_edits();
-  }
+  bool has_edits() const { return HasReaders(CudaArrayReaders::kWithEdits); }
   // Whether the device makes some rows' edits, of histories that it keeps.
-  bool has_device_edits() const { return !edit_rules.empty(); }
-  // Whether the step reads arrays for such steps.
-  bool HasReaders(CudaArrayReaders readers) const;
+  bool has_device_edits() const {
+    return HasReaders(CudaArrayReaders::kWithDeviceEdits);
+  }
+  // Whether the step reads arrays for such steps. Those by line that it reads
+  // have an entry for each line, others have none.
+  bool HasReaders(CudaArrayReaders readers) const {
+    return (readers_ >> static_cast<int>(readers) & 1) != 0;
+  }
 
   const Shape shape;
   int num_rows = 0;        // of beams
@@ -111,7 +114,6 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   int max_candidates = 0;  // of a group that is selected for; 0: there is none
   int max_group_rows = 0;  // of a group that is selected for
   int max_perturbed = 0;   // of a perturbed row; 0: there is none
-  bool restricts_rows = false;   // whether some row is is_allow_list
   int64_t num_device_edits = 0;  // room for those that the device makes
 
   // What attention is planned for.
@@ -128,13 +130,19 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   CudaLogProbImage log_probs;
 
  private:
-  // Lines of the group's beams of ranks [first_rank, first_rank + num_lines).
+  // Lines of the group's beams of ranks [first_rank, first_rank + num_lines),
+  // and the slots of these.
   struct Lines {
     int first_line = 0;
     int first_rank = 0;
     int num_logits_rows = 1;
+    int first_slot = 0;
+    int num_slots = 1;
     int num_draws = 0;  // if the group is of samples
   };
+  // The step reads arrays for such steps, so they are written from now on.
+  // Lines before say nothing in them.
+  void AddReaders(CudaArrayReaders readers);
   // Lines that no array says anything of, behind all others.
   void AddLines(int count);
   CudaAnswerPart AddGroup(const CudaGroup& group,
@@ -148,6 +156,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
                       int num_logits_rows, int first_candidate);
   void AddEdits(const CudaGroup& group, const CudaGroupRequest& request,
                 const Lines& lines);
+  // Of `count` lines, whose arrays say that they have none.
+  void SetEdits(int first_line, int count, const CudaRowEdits& of_rows);
   CudaRowEdits AddView(const CudaGroupRequest& request,
                        const ScoreEdits::View& view);
   CudaRowEdits AddList(const CudaGroupRequest& request, int rank);
@@ -156,6 +166,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   CudaEditRule AddRule(const CudaGroup& group, const CudaGroupRequest& request);
   void AddAttention(const CudaGroup& group, int first_row);
 
+  // A bit for each of CudaArrayReaders.
+  unsigned readers_ = 1u << static_cast<int>(CudaArrayReaders::kAll);
   // Of the request whose lines are being added, if they share their edits.
   std::optional<CudaRowEdits> common_edits_;
 };

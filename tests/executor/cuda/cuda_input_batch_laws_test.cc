@@ -27,13 +27,8 @@ TEST(CudaBatchImageLawsTest, EveryLineAndGroupHasOneOfEach) {
   ForAnyImage([](const CudaInputBatch& image) {
     const size_t num_logits_rows = image.num_logits_rows();
     ASSERT_EQ(image.select_row_groups.size(), num_logits_rows);
-    ASSERT_EQ(image.row_edits.size(), num_logits_rows);
-    ASSERT_EQ(image.edit_rows.size(), num_logits_rows);
-    ASSERT_EQ(image.row_params.size(), num_logits_rows);
-    ASSERT_EQ(image.perturbed_rows.size(), num_logits_rows);
-    ASSERT_EQ(image.perturbed_params.size(), num_logits_rows);
-    ASSERT_EQ(image.best_row_groups.size(), num_logits_rows);
     const size_t num_groups = image.num_groups();
+    ASSERT_EQ(image.groups.size(), num_groups);
     ASSERT_EQ(image.selections.size(), num_groups);
     ASSERT_EQ(image.perturbed_selections.size(), num_groups);
     ASSERT_EQ(image.num_tokens(), image.num_rows + image.prompt_tokens.size());
@@ -45,13 +40,36 @@ TEST(CudaBatchImageLawsTest, EveryLineAndGroupHasOneOfEach) {
   });
 }
 
+// Where the step reads an array by line, it has an entry for each, from the
+// first on; where it does not, nothing is spent on it.
+TEST(CudaBatchImageLawsTest, ArraysByLineAreWrittenForStepsThatReadThem) {
+  ForAnyImage([](const CudaInputBatch& image) {
+    const size_t num_logits_rows = image.num_logits_rows();
+    const auto size_if = [&](bool is_read) {
+      return is_read ? num_logits_rows : 0;
+    };
+    ASSERT_EQ(image.row_edits.size(), size_if(image.has_edits()));
+    ASSERT_EQ(image.edit_rows.size(), size_if(!image.edit_rules.empty()));
+    ASSERT_EQ(image.row_params.size(), size_if(image.num_draws() > 0));
+    ASSERT_EQ(image.perturbed_rows.size(), size_if(image.max_perturbed > 0));
+    ASSERT_EQ(image.perturbed_params.size(), size_if(image.max_perturbed > 0));
+    ASSERT_EQ(image.best_row_groups.size(),
+              size_if(image.num_logprob_queries() > 0));
+  });
+}
+
+// The array's entry of the line; -1 if the step does not read the array.
+int EntryOf(const std::vector<int>& array, int line) {
+  return array.empty() ? -1 : array[line];
+}
+
 // Selected for, perturbed, drawn from, or nothing of these.
 TEST(CudaBatchImageLawsTest, ALineIsChosenForInOneWay) {
   ForAnyImage([](const CudaInputBatch& image) {
     const int num_params = static_cast<int>(image.params.size());
     for (int line = 0; line < image.num_logits_rows(); ++line) {
-      const int drawn = image.row_params[line];
-      const int gumbel_top_k = image.perturbed_params[line];
+      const int drawn = EntryOf(image.row_params, line);
+      const int gumbel_top_k = EntryOf(image.perturbed_params, line);
       ASSERT_LT(std::max(drawn, gumbel_top_k), num_params);
       const int group_idx = image.row_groups[line];
       const bool selects =
@@ -99,8 +117,8 @@ TEST(CudaBatchImageLawsTest, GroupsShareNoPlaceAndLeaveNone) {
 TEST(CudaBatchImageLawsTest, EditsOfALineAreSortedByToken) {
   ForAnyImage([](const CudaInputBatch& image) {
     bool restricts = false;
-    for (int line = 0; line < image.num_logits_rows(); ++line) {
-      if (image.edit_rows[line].rule >= 0) continue;  // the device's to make
+    for (size_t line = 0; line < image.row_edits.size(); ++line) {
+      if (image.has_device_edits() && image.edit_rows[line].rule >= 0) continue;
       const CudaRowEdits& row = image.row_edits[line];
       ASSERT_LE(0, row.begin);
       ASSERT_LE(row.begin, row.end);
@@ -111,7 +129,7 @@ TEST(CudaBatchImageLawsTest, EditsOfALineAreSortedByToken) {
       restricts |= row.is_allow_list;
     }
     ASSERT_EQ(image.has_edits(),
-              restricts || !image.edits.empty() || image.has_device_edits());
+              restricts || !image.edits.empty() || !image.edit_rules.empty());
   });
 }
 

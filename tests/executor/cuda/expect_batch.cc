@@ -83,7 +83,7 @@ void ExpectPrompts(const CudaInputBatch& image, const CudaBeamState& state,
 }  // namespace
 
 bool IsMadeByTheStep(const CudaInputBatch& image, int line) {
-  return image.edit_rows[line].rule >= 0;
+  return image.has_device_edits() && image.edit_rows[line].rule >= 0;
 }
 
 void ExpectBatch(const CudaInputBatch& image, const CudaStepArrays& arrays,

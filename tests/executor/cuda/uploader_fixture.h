@@ -1,0 +1,62 @@
+// UploaderFixture: what CudaBatchUploader promises after any other batches, in
+// tests that run twice: on a device, and with host memory in its place. A
+// subclass says how device memory is reached; each test calls one of Expect...
+// below.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+
+#include "executor/cuda/cuda_batch_uploader.h"
+#include "executor/cuda/cuda_step_memory.h"
+#include "tests/executor/cuda/any_batch_image.h"
+
+namespace espalier::testing {
+
+class UploaderFixture : public ::testing::Test {
+ protected:
+  static constexpr CudaStepLimits kLimits = {
+      .max_rows = AnyBatchImage::kMaxLines,
+      .max_tokens = AnyBatchImage::kMaxTokens,
+      .num_slots = AnyBatchImage::kMaxSlots,
+      .table_stride = 8,
+      .max_candidates = 2048,
+      .max_eos_token_ids = 64,
+      .max_edits = AnyBatchImage::kMaxEdits,
+      .max_best_tokens = 1024,
+      .max_items = 1024,
+      .max_partials = 1024};
+
+  // Of device memory.
+  virtual void Apply(const CudaDelta& delta) = 0;
+  virtual void Overwrite(const void* array, size_t num_bytes) = 0;
+  virtual void Read(const void* from, void* to, size_t num_bytes) const = 0;
+
+  // First of all.
+  void Create(const CudaDevice& device);
+
+  // The device has what a step reads, and nothing is sent twice.
+  void ExpectBatchesAreSentOnce(int num_batches);
+  // Lists of the host that reach into the room where the device makes its own.
+  void ExpectOverwrittenEditsAreSentAgain();
+  // After Forget.
+  void ExpectLostArraysAreSentAgain(int num_batches);
+
+  const CudaStepMemory& memory() const { return *memory_; }
+  const CudaStepArrays& arrays() const { return memory_->arrays(); }
+
+ private:
+  CudaDelta Send(const CudaInputBatch& batch);
+  // As a step does whose device makes edits: lists anywhere in the room at the
+  // end, and where they are.
+  void WriteDeviceEdits(const CudaInputBatch& batch);
+  void ExpectOnDevice(const CudaInputBatch& batch) const;
+
+  CudaDevice device_;
+  std::unique_ptr<CudaStepMemory> memory_;
+  std::unique_ptr<CudaBatchUploader> uploader_;
+};
+
+}  // namespace espalier::testing

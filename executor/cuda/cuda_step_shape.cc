@@ -10,8 +10,8 @@
 namespace espalier {
 namespace {
 
-// The least bound of a group's candidates: 16 cost what fewer do.
-constexpr int kMinCandidates = 16;
+// The least bound of candidates and tokens: 16 cost what fewer do.
+constexpr int kMinBound = 16;
 
 int PowerOfTwoFrom(int value) {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(value)));
@@ -19,9 +19,9 @@ int PowerOfTwoFrom(int value) {
 
 // A bound of how many there are, for few graphs: a power of two within what
 // there can be; 0 for none.
-int GraphBound(int count, int least, int most) {
+int GraphBound(int count, int most) {
   if (count == 0) return 0;
-  return std::min(PowerOfTwoFrom(std::max(count, least)),
+  return std::min(PowerOfTwoFrom(std::max(count, kMinBound)),
                   std::max(count, most));
 }
 
@@ -65,17 +65,21 @@ std::string AuditGroups(const std::vector<CudaSelectGroup>& groups,
   return "";
 }
 
+std::string SizeFault(const DeviceLayout& layout, size_t bytes) {
+  if (layout.bytes() <= bytes) return "";
+  return Concat("scratch of ", layout.bytes(), " bytes in ", bytes);
+}
+
 // One use of scratch: what a selection's groups index, of `bytes` there are.
 template <typename Layout>
 std::string SelectionFault(const std::vector<CudaSelectGroup>& groups,
                            const CudaSelectBounds& bounds, const Layout& layout,
                            size_t bytes) {
-  if (layout.layout.bytes() > bytes) {
-    return Concat("scratch of ", layout.layout.bytes(), " bytes in ", bytes);
-  }
+  std::string fault = SizeFault(layout.layout, bytes);
+  if (!fault.empty()) return fault;
   LayoutAudit audit;
-  const std::string above = AuditGroups(groups, bounds, layout, &audit);
-  return above.empty() ? audit.fault() : above;
+  fault = AuditGroups(groups, bounds, layout, &audit);
+  return fault.empty() ? audit.fault() : fault;
 }
 
 // Places of the groups' candidates, whoever chooses them.
@@ -159,9 +163,8 @@ std::string SampleFault(const CudaInputBatch& image, const CudaStepShape& shape,
                         const CudaStepLimits& limits, size_t bytes) {
   const CudaSampleLayout layout(shape.num_logits_rows, image.shape.vocab_size,
                                 shape.has_edits);
-  if (layout.layout.bytes() > bytes) {
-    return Concat("scratch of ", layout.layout.bytes(), " bytes in ", bytes);
-  }
+  std::string fault = SizeFault(layout.layout, bytes);
+  if (!fault.empty()) return fault;
   if (image.num_draws() > shape.max_draws) {
     return Concat(image.num_draws(), " draws, the bound is ", shape.max_draws);
   }
@@ -171,7 +174,7 @@ std::string SampleFault(const CudaInputBatch& image, const CudaStepShape& shape,
     if (image.groups[i].first_draw < 0) continue;
     layout.AuditRows(rows.first_row, rows.num_rows, &audit);
   }
-  const std::string fault = audit.fault();
+  fault = audit.fault();
   return fault.empty() ? DrawsFault(image, limits) : fault;
 }
 
@@ -197,8 +200,7 @@ CudaStepShape GraphShape(const CudaStepShape& step,
                          const CudaStepLimits& limits) {
   CudaStepShape shape = step;
   shape.num_tokens = shape.num_logits_rows = shape.max_copies = step.num_rows;
-  shape.max_candidates =
-      GraphBound(step.max_candidates, kMinCandidates, limits.max_candidates);
+  shape.max_candidates = GraphBound(step.max_candidates, limits.max_candidates);
   // Blocks of groups that are not there cost little, graphs more; but few
   // groups, and wide ones, are selected for by many blocks each.
   const bool few_groups = step.max_groups <= kMaxFewCudaSelectGroups;
@@ -208,12 +210,9 @@ CudaStepShape GraphShape(const CudaStepShape& step,
           : step.num_rows;
   shape.max_groups = std::min(max_groups, limits.max_rows);
   shape.max_draws = step.max_draws > 0 ? step.num_rows : 0;
-  shape.max_perturbed =
-      GraphBound(step.max_perturbed, kMinCandidates, limits.max_candidates);
-  shape.max_asked =
-      GraphBound(step.max_asked, kMinCandidates, limits.max_asked_tokens());
-  shape.max_best =
-      GraphBound(step.max_best, kMinCandidates, limits.max_best_tokens);
+  shape.max_perturbed = GraphBound(step.max_perturbed, limits.max_candidates);
+  shape.max_asked = GraphBound(step.max_asked, limits.max_asked_tokens());
+  shape.max_best = GraphBound(step.max_best, limits.max_best_tokens);
   return shape;
 }
 
@@ -237,11 +236,11 @@ CudaSelectBounds PerturbBounds(const CudaStepShape& shape,
 
 CudaSelectBounds BestBounds(const CudaStepShape& shape,
                             const CudaStepLimits& limits, int vocab_size) {
-  return {.num_rows = shape.num_logits_rows,
-          .vocab_size = vocab_size,
-          .max_groups = shape.num_logits_rows,
-          .max_candidates = shape.max_best,
-          .max_total_candidates = limits.max_best_tokens};
+  CudaSelectBounds bounds = SelectBounds(shape, limits, vocab_size);
+  bounds.max_groups = shape.num_logits_rows;
+  bounds.max_candidates = shape.max_best;
+  bounds.max_total_candidates = limits.max_best_tokens;
+  return bounds;
 }
 
 CudaStepScratch::CudaStepScratch(const CudaStepLimits& limits, int vocab_size) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/check.h"
 #include "executor/contenders.h"
 
 namespace espalier {
@@ -70,6 +71,8 @@ std::vector<TokenLogProb> CudaReportReader::LogProbsOf(
       log_probs.push_back(ReadLogProb(part.log_probs, i, line, token));
     }
   }
+  CHECK_EQ(log_probs.size(), candidates.size())
+      << "candidates are not those of the report, in its order";
   return log_probs;
 }
 

@@ -33,7 +33,9 @@ class CudaReportReader {
   // Those of the part that are of this answer.
   std::vector<Candidate> CandidatesOf(const CudaStep::Answer& answer,
                                       const CudaAnswerPart& part) const;
-  // `candidates` of the answer, some of which may be left out, in its order.
+  // One for each of `candidates`.
+  // REQUIRES: these are candidates of the answer, in its order; some may be
+  // left out.
   std::vector<TokenLogProb> LogProbsOf(
       const CudaStep::Answer& answer,
       std::span<const Candidate> candidates) const;

@@ -8,9 +8,8 @@
 namespace espalier {
 namespace {
 
-template <typename T>
+template <HasNoPadding T>
 bool SameBytes(const std::vector<T>& a, const std::vector<T>& b) {
-  static_assert(std::has_unique_object_representations_v<T>);
   return a.size() == b.size() &&
          (a.empty() ||
           std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);

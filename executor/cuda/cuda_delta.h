@@ -11,6 +11,8 @@
 // Thread safety: plain values, of one thread.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -28,6 +30,14 @@ inline std::span<const int> Words(std::span<const PageId> pages) {
   return {reinterpret_cast<const int*>(pages.data()), pages.size()};
 }
 
+// Whether all bytes of a T are of its members: then values of equal members
+// are equal as bytes.
+template <typename T>
+concept HasNoPadding = std::is_trivially_copyable_v<T> && requires {
+  typename std::bool_constant<(
+      std::bit_cast<std::array<int, sizeof(T) / sizeof(int)>>(T{}), true)>;
+};
+
 class CudaDelta {
  public:
   // `words` is where targets are counted from.
@@ -42,14 +52,14 @@ class CudaDelta {
   void Put(const int* target, Shared words);
 
   // `target` is in device memory, at or after `words`.
-  template <typename T>
+  template <HasNoPadding T>
   void Put(const T* target, std::span<const T> values) {
-    static_assert(std::is_trivially_copyable_v<T> && alignof(T) % 4 == 0);
+    static_assert(alignof(T) % sizeof(int) == 0);
     Put(reinterpret_cast<const int*>(target),
         Share({reinterpret_cast<const int*>(values.data()),
                values.size_bytes() / sizeof(int)}));
   }
-  template <typename T>
+  template <HasNoPadding T>
   void Put(const T* target, const T& value) {
     Put(target, std::span(&value, 1));
   }
@@ -72,7 +82,7 @@ class CudaDelta {
 size_t CopyPiece(const CudaDelta& delta, size_t first,
                  std::span<CudaStagedWrite> segments, std::span<int> payload);
 
-template <typename T>
+template <HasNoPadding T>
 class ShadowedArray {
  public:
   // Makes the device's array, always the same, begin with `values`.

@@ -172,7 +172,7 @@ CudaRowEdits CudaInputBatch::AddView(const CudaGroupRequest& request,
   return {.begin = begin,
           .end = static_cast<int>(edits.size()),
           .repetition_penalty = request.rule->processors.repetition_penalty,
-          .is_allow_list = view.is_allow_list};
+          .is_allow_list = view.is_allow_list ? 1 : 0};
 }
 
 CudaRowEdits CudaInputBatch::AddList(const CudaGroupRequest& request,
@@ -210,7 +210,7 @@ void CudaInputBatch::AddEdits(const CudaGroup& group,
 
 void CudaInputBatch::SetEdits(int first_line, int count,
                               const CudaRowEdits& of_rows) {
-  if (of_rows.begin == of_rows.end && !of_rows.is_allow_list) return;
+  if (of_rows.begin == of_rows.end && of_rows.is_allow_list == 0) return;
   AddReaders(CudaArrayReaders::kWithEdits);
   std::fill_n(row_edits.begin() + first_line, count, of_rows);
 }
@@ -256,7 +256,7 @@ CudaEditRule CudaInputBatch::AddRule(const CudaGroup& group,
           .frequency_penalty = processors.frequency_penalty,
           .presence_penalty = processors.presence_penalty,
           .no_repeat_ngram_size = processors.no_repeat_ngram_size,
-          .is_allow_list = common.is_allow_list ? 1 : 0};
+          .is_allow_list = common.is_allow_list};
 }
 
 void CudaInputBatch::AddAttention(const CudaGroup& group, int first_row) {

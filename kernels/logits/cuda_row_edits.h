@@ -13,7 +13,8 @@ struct CudaRowEdits {
   int begin = 0;
   int end = 0;
   float repetition_penalty = 1.0f;
-  bool is_allow_list = false;  // all other tokens are banned
+  // Whether all other tokens are banned; a number: rows are compared as bytes.
+  int is_allow_list = 0;
 };
 
 // Rows of one call: the second dimension of a grid.

@@ -62,6 +62,7 @@ struct TokenEdit {
   TokenId token = 0;
   bool banned = false;    // the score becomes -inf, whatever else is said
   bool repeated = false;  // the row's repetition penalty applies
+  uint16_t padding = 0;   // 0: lists are compared as bytes
   float bias = 0.0f;      // added first
   float penalty = 0.0f;   // subtracted last
 

@@ -41,6 +41,7 @@ struct SamplingParams {
   int top_k = 0;             // 0, or the vocabulary or more, is off
   float top_p = 1.0f;        // in (0, 1]; 1 is off, exactly
   float typical_p = 1.0f;    // in (0, 1]; 1 is off, exactly
+  uint32_t padding = 0;      // 0: params are compared as bytes
   uint64_t seed = 0;
 
   bool greedy() const { return temperature == 0.0f; }

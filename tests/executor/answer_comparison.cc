@@ -164,11 +164,6 @@ Matched MatchHypotheses(const Result& expected, const Result& actual,
   return matched;
 }
 
-bool HasFilters(const GenerationParams& params) {
-  return params.top_k > 0 || params.top_p < 1 || params.min_p > 0 ||
-         params.typical_p < 1;
-}
-
 std::string CompareSamples(const GenerationParams& params,
                            const AnsweredRequest& expected,
                            const AnsweredRequest& actual,
@@ -260,32 +255,62 @@ class RowsComparison {
     if (!difference.empty()) return "the expected run: " + difference;
     difference = b_.DifferenceFrom(actual_.result);
     if (!difference.empty()) return difference;
+    bool was_filtered = false;
     bool has_near_tie = a_.num_steps() != b_.num_steps();
     const size_t num_steps = std::min(a_.num_steps(), b_.num_steps());
     for (size_t step = 0; step < num_steps; ++step) {
-      if (a_.beams(step) != b_.beams(step)) return LateTie();
-      int num_others = 0;
-      difference = CompareCandidates(a_, b_, step, kTolerance, &num_others);
-      if (has_filters_ && (num_others > 0 || !difference.empty())) {
-        ++counts_.num_filtered_ties;
-        return "";
+      if (a_.beams(step) != b_.beams(step)) {
+        return was_filtered ? FilteredTie() : LateTie(step);
       }
+      StepTies ties;
+      difference = CompareCandidates(a_, b_, step, kTolerance, &ties);
       if (!difference.empty()) {
         return Concat("other beams from step ", step, " of ",
                       expected_.steps.size(), " on: ", difference);
       }
-      has_near_tie = has_near_tie || num_others > 0;
+      has_near_tie = has_near_tie || ties.num_others > 0;
+      was_filtered = was_filtered || ties.num_filtered + ties.num_shifted > 0;
+      // Every later sum of a row that is shifted is, too.
+      if (ties.num_shifted > 0) return FilteredTie();
     }
-    return CompareResults(has_near_tie);
+    return CompareResults(has_near_tie || was_filtered);
   }
 
  private:
+  // A filter kept a token in one run alone: behind it, beams may be others. Of
+  // sampled beams, those that both have in the end have the same sums; of
+  // stochastic ones these are of what their rows' filters kept.
+  std::string FilteredTie() {
+    ++counts_.num_filtered_ties;
+    return params_.stochastic ? "" : HypothesesDifference();
+  }
+
   // Beams changed places, or one came for another. Drawn beams that both have
-  // in the end have the same sums; those of diverse ones are lowered by what
-  // others chose.
-  std::string LateTie() {
+  // in the end have the same sums, but stochastic ones with filters, whose rows
+  // a later filter may shift.
+  std::string LateTie(size_t step) {
     ++(has_filters_ ? counts_.num_filtered_ties : counts_.num_late_ties);
-    if (has_filters_ || !DrawsAtRandom(params_)) return "";
+    if (!DrawsAtRandom(params_)) return DiverseTie(step);
+    return has_filters_ && params_.stochastic ? "" : HypothesesDifference();
+  }
+
+  // The first beam that is another ties with the one in its place: all before
+  // it are the same, so the penalties are, by which both are ranked. What comes
+  // behind it has other penalties. Where one run has fewer beams, a group of it
+  // ended: which of its beams those are is not known.
+  std::string DiverseTie(size_t step) const {
+    const BeamTokens& a = a_.beams(step);
+    const BeamTokens& b = b_.beams(step);
+    if (a.size() != b.size()) return "";
+    const size_t rank = std::ranges::mismatch(a, b).in1 - a.begin();
+    const double expected = a_.selection(step).cum_log_probs[rank];
+    const double actual = b_.selection(step).cum_log_probs[rank];
+    if (Close(expected, actual)) return "";
+    return Concat("other beams from step ", step, " on: that of rank ", rank,
+                  " has ", actual, ", expected ", expected, ": no tie");
+  }
+
+  std::string HypothesesDifference() const {
     return MatchHypotheses(expected_.result, actual_.result, params_.stochastic)
         .difference;
   }

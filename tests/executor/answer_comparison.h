@@ -17,6 +17,8 @@
 //   late tie   of rows that choose by themselves: a step has other beams, or
 //              has them at other ranks, though all answers before it agree. The
 //              noise of a row is of its rank, so all may differ behind it.
+//              Of diverse beams, the first that is another has the score of
+//              the one in its place; those behind it may be lowered otherwise.
 //              Else: beams tied in an earlier step, with nothing to see there
 //              but their order; then other candidates may follow.
 //   amplified  a stochastic beam's score is its log-probability with noise,
@@ -27,7 +29,11 @@
 //              many. So no tolerance of scores holds; they have to be what
 //              each run's answers lead to.
 //   filtered   a filter of drawn beams (top_p and others) kept a token in one
-//              run and not in the other: anything may follow.
+//              run and not in the other. That excuses which candidates its row
+//              has at the border of the filter and, of stochastic beams, one
+//              shift of all scores of the row (answered_search.h); all else in
+//              the step agrees. Other beams may follow. Of sampled beams, those
+//              that both runs have in the end have the same sums.
 //   samples    a sample whose draw is near the border of two tokens takes one
 //              of them: by the sum of what all borders move, some per cent in a
 //              few steps. So they are compared at the end: as many samples as

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -163,7 +164,60 @@ class OnlyInOne {
   const ScoreTolerance tolerance_;
 };
 
+// What filters of drawn beams explain, candidate by candidate.
+class FilterBorders {
+ public:
+  FilterBorders(const GenerationParams& params, const ScoreTolerance& tolerance)
+      : params_(params),
+        tolerance_(tolerance),
+        has_filters_(DrawsAtRandom(params) && HasFilters(params)) {}
+
+  // Whether a candidate of both runs may have these scores.
+  bool Explain(const Candidate& a, const Candidate& b) {
+    const bool is_close = tolerance_.Holds(a.cum_log_prob, b.cum_log_prob);
+    if (!has_filters_ || !params_.stochastic) return is_close;
+    const double shift = double{b.cum_log_prob} - a.cum_log_prob;
+    const double rounding =
+        2 * std::max(tolerance_.Of(a.cum_log_prob), tolerance_.Of(shift));
+    const auto [first, is_first] = shifts_.emplace(a.beam, shift);
+    if (!is_first) return std::abs(shift - first->second) <= rounding;
+    num_shifted_ += is_close ? 0 : 1;
+    return std::abs(shift) <= std::log(2.0) + rounding;
+  }
+  int num_shifted() const { return num_shifted_; }
+  // By how much scores of the row are higher in the second run.
+  double ShiftOf(int row) const {
+    const auto shift = shifts_.find(row);
+    return shift == shifts_.end() ? 0 : shift->second;
+  }
+
+  // Whether the filter of its row may have put out a candidate in the other
+  // run, by those of the row that both have.
+  bool MayBe(const Candidate& candidate,
+             const std::vector<Candidate>& in_both) const {
+    if (!has_filters_) return false;
+    if (params_.typical_p < 1) return true;  // which keeps others
+    return std::ranges::all_of(in_both, [&](const Candidate& other) {
+      return other.beam != candidate.beam ||
+             other.cum_log_prob + tolerance_.Of(other.cum_log_prob) >=
+                 candidate.cum_log_prob;
+    });
+  }
+
+ private:
+  const GenerationParams& params_;
+  const ScoreTolerance tolerance_;
+  const bool has_filters_;
+  std::map<int, double> shifts_;  // of each row's first candidate
+  int num_shifted_ = 0;           // rows, by more than rounding
+};
+
 }  // namespace
+
+bool HasFilters(const GenerationParams& params) {
+  return params.top_k > 0 || params.top_p < 1 || params.min_p > 0 ||
+         params.typical_p < 1;
+}
 
 AnsweredSearch::AnsweredSearch(const PreparedRequest& request,
                                const CandidateLists& steps)
@@ -262,8 +316,7 @@ bool ScoreTolerance::Holds(double a, double b) const {
 
 std::string CompareCandidates(const AnsweredSearch& expected,
                               const AnsweredSearch& actual, size_t step,
-                              const ScoreTolerance& tolerance,
-                              int* num_others) {
+                              const ScoreTolerance& tolerance, StepTies* ties) {
   const std::vector<Candidate> a = ByBeamAndToken(expected.candidates(step));
   const std::vector<Candidate> b = ByBeamAndToken(actual.candidates(step));
   std::vector<Candidate> only_a, only_b;
@@ -272,17 +325,32 @@ std::string CompareCandidates(const AnsweredSearch& expected,
   std::vector<Candidate> both_a, both_b;
   std::ranges::set_intersection(a, b, std::back_inserter(both_a), ComesFirst);
   std::ranges::set_intersection(b, a, std::back_inserter(both_b), ComesFirst);
+  FilterBorders borders(expected.params(), tolerance);
   for (size_t i = 0; i < both_a.size(); ++i) {
-    if (tolerance.Holds(both_a[i].cum_log_prob, both_b[i].cum_log_prob)) {
-      continue;
-    }
+    if (borders.Explain(both_a[i], both_b[i])) continue;
     return Concat(Describe(both_b[i]), ", expected ", both_a[i].cum_log_prob);
   }
-  *num_others += static_cast<int>(only_a.size() + only_b.size());
+  ties->num_shifted += borders.num_shifted();
+  const auto judge = [&](const OnlyInOne& one,
+                         const std::vector<Candidate>& candidates,
+                         const std::vector<Candidate>& in_both, double sign) {
+    std::vector<Candidate> of_rank;
+    for (Candidate candidate : candidates) {
+      const bool may_be_filtered = borders.MayBe(candidate, in_both);
+      // What it would have in the other run.
+      candidate.cum_log_prob +=
+          static_cast<float>(sign * borders.ShiftOf(candidate.beam));
+      const bool is_filtered =
+          may_be_filtered && !one.Judge({candidate}).empty();
+      if (!is_filtered) of_rank.push_back(candidate);
+      ++(is_filtered ? ties->num_filtered : ties->num_others);
+    }
+    return one.Judge(of_rank);
+  };
   std::string difference =
-      OnlyInOne(expected, actual, step, tolerance).Judge(only_a);
+      judge({expected, actual, step, tolerance}, only_a, both_a, 1);
   if (!difference.empty()) return "missing " + difference;
-  difference = OnlyInOne(actual, expected, step, tolerance).Judge(only_b);
+  difference = judge({actual, expected, step, tolerance}, only_b, both_b, -1);
   return difference.empty() ? "" : "unexpected " + difference;
 }
 

@@ -33,6 +33,7 @@ class AnsweredSearch {
   size_t num_steps() const { return steps_.size(); }
   // Whether the strategy is done, with all answers.
   bool ended() const { return ended_; }
+  const GenerationParams& params() const { return params_; }
   // REQUIRES: step < num_steps().
   const PlanSelection& selection(size_t step) const {
     return steps_[step].selection;
@@ -81,10 +82,28 @@ struct ScoreTolerance {
   bool Holds(double a, double b) const;
 };
 
+// Whether a filter leaves out tokens that could be drawn.
+bool HasFilters(const GenerationParams& params);
+
+// What two answers to a step have that differs and yet may.
+struct StepTies {
+  int num_others = 0;    // candidates of one run alone, that rank last there
+  int num_filtered = 0;  // and those at the border of a row's filter
+  int num_shifted = 0;   // rows whose scores are renormalised otherwise
+};
+
 // How the candidates of a step that has the same beams in both differ by more
-// than rounding, else "". Counts those that only one has in `*num_others`.
+// than rounding and filters explain, else "".
+//
+// A filter (top_p and others) may keep a token in one run and not in the other.
+// That is seen in no other row. It excuses that a candidate is in one run
+// alone, if no candidate of its row that both have is less likely by more than
+// rounding: a filter keeps the likeliest (but typical_p). Of stochastic beams,
+// whose scores are of what was kept, it also shifts all scores of the row
+// alike, by log 2 at most, as a token at the border is no likelier than those
+// that stay.
 std::string CompareCandidates(const AnsweredSearch& expected,
                               const AnsweredSearch& actual, size_t step,
-                              const ScoreTolerance& tolerance, int* num_others);
+                              const ScoreTolerance& tolerance, StepTies* ties);
 
 }  // namespace espalier::testing

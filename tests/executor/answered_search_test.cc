@@ -252,6 +252,82 @@ TEST(DiverseSearchTest, LastCandidateOfRowMayBeAnother) {
   EXPECT_EQ(counts.num_near_ties + counts.num_late_ties, 1);
 }
 
+// Rows come best first, and diverse beams are merged by that.
+TEST(DiverseSearchTest, OtherBeamsThatDoNotTieAreSeen) {
+  for (const Kind kind : {Kind::kDiverse, Kind::kDiverseWithStops}) {
+    const PreparedRequest request = RequestOf(kind);
+    const AnsweredRequest actual =
+        RunOf(request, [](size_t step, const PlanSelection&,
+                          std::vector<Candidate>* candidates) {
+          if (step == 0) std::swap(candidates->front(), candidates->back());
+        });
+    AnswerCounts counts;
+    EXPECT_THAT(
+        CompareAnswers(request, RunOf(request, nullptr), actual, &counts),
+        HasSubstr("from step 1 on: that of rank"));
+  }
+}
+
+using CandidatesEdit = std::function<void(std::vector<Candidate>*)>;
+
+PreparedRequest FilteredRequest(Kind kind) {
+  GenerationParams params = RequestOf(kind).request.params;
+  params.top_p = 0.9;
+  return PreparedRequest({.prompt_tokens = {1}, .params = params},
+                         SharedEnFrTokenizer());
+}
+
+// With the candidates of the first step edited, from the least likely on.
+AnsweredRequest FilteredRun(const PreparedRequest& request,
+                            const CandidatesEdit& edit) {
+  return RunOf(request, [&](size_t step, const PlanSelection&,
+                            std::vector<Candidate>* candidates) {
+    if (step != 0) return;
+    std::ranges::stable_sort(*candidates, {}, &Candidate::cum_log_prob);
+    edit(candidates);
+  });
+}
+
+TEST(FilteredSearchTest, FilterExcusesOnlyItsBorder) {
+  for (const Kind kind : {Kind::kStochastic, Kind::kSampled}) {
+    const PreparedRequest request = FilteredRequest(kind);
+    AnswerCounts counts;
+    const auto compare = [&](const CandidatesEdit& edit) {
+      return CompareAnswers(request, FilteredRun(request, [](auto*) {}),
+                            FilteredRun(request, edit), &counts);
+    };
+    EXPECT_EQ(compare([](auto*) {}), "");
+    EXPECT_EQ(counts.num_filtered_ties, 0);
+    EXPECT_EQ(compare([](auto* c) { c->erase(c->begin()); }), "");
+    EXPECT_EQ(counts.num_filtered_ties, 1);
+    EXPECT_THAT(compare([](auto* c) { c->pop_back(); }),
+                HasSubstr("from step 0 of 4 on: missing token"));
+    EXPECT_THAT(compare([](auto* c) { c->back().cum_log_prob -= 0.01f; }),
+                HasSubstr("from step 0 of 4 on: token"));
+    EXPECT_EQ(counts.num_filtered_ties, 1);
+  }
+}
+
+// Stochastic scores are of what the filter kept.
+TEST(FilteredSearchTest, FilterShiftsScoresOfRowAlike) {
+  AnswerCounts counts;
+  const auto shifted = [&](Kind kind, float shift) {
+    const PreparedRequest request = FilteredRequest(kind);
+    const CandidatesEdit shift_all = [shift](auto* candidates) {
+      for (Candidate& candidate : *candidates) candidate.cum_log_prob += shift;
+    };
+    return CompareAnswers(request, FilteredRun(request, [](auto*) {}),
+                          FilteredRun(request, shift_all), &counts);
+  };
+  EXPECT_EQ(shifted(Kind::kStochastic, 0.05f), "");
+  EXPECT_EQ(counts.num_filtered_ties, 1);
+  EXPECT_THAT(shifted(Kind::kStochastic, 0.8f),
+              HasSubstr("from step 0 of 4 on: token"));
+  EXPECT_THAT(shifted(Kind::kSampled, 0.05f),
+              HasSubstr("from step 0 of 4 on: token"));
+  EXPECT_EQ(counts.num_filtered_ties, 1);
+}
+
 // Of the first row there are two candidates, far below the parent's sum: the
 // higher one takes that, the other one as much as it lacks of the higher one.
 AnsweredRequest RunOfTwoChildren(const PreparedRequest& request,

@@ -57,7 +57,7 @@ CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
              .max_edits = memory->limits().max_edits},
       memory_(memory),
       groups_(memory->limits().num_slots),
-      mirror_(memory->arrays(), memory->limits(), attention, device) {}
+      uploader_(memory->arrays(), memory->limits(), attention, device) {}
 
 absl::StatusOr<CudaStep> CudaStepBuilder::Build(const StepPlan& plan,
                                                 const absl::Status& perturbing,
@@ -74,8 +74,8 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(const StepPlan& plan,
   step.moves = groups_.TakeMoves();
   CudaInputBatch image(shape_);
   RETURN_IF_ERROR(LayOut(plan, &image, &step));
-  mirror_.Send(image, delta_);
-  step.shape.has_partials = mirror_.has_partials();
+  uploader_.Send(image, delta_);
+  step.shape.has_partials = uploader_.has_partials();
   PutCopies(plan);
   DropRefused(plan);
   was_reset_ = false;
@@ -88,7 +88,7 @@ void CudaStepBuilder::DropEnded(const StepPlan& plan) {
 
 void CudaStepBuilder::Reset(int64_t num_steps) {
   groups_.Clear();
-  mirror_.Forget();
+  uploader_.Forget();
   was_reset_ = true;
   num_steps_ = num_steps;
 }

@@ -124,7 +124,7 @@ class CudaStepBuilder {
   const CudaStepMemory* const memory_;
 
   CudaGroups groups_;
-  CudaBatchUploader mirror_;
+  CudaBatchUploader uploader_;
   bool was_reset_ = false;  // since the last step
   int64_t num_steps_ = 0;   // at the last reset
 

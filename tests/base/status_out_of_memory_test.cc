@@ -4,35 +4,23 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <new>
 #include <string>
 
 #include "base/status.h"
+#include "tests/replace_operator_new.h"
 
 namespace {
 
 // The allocation that fails, counted from 1; 0: none does.
 int64_t failing_allocation = 0;
 
-void* Allocate(std::size_t size) {
+}  // namespace
+
+void espalier::testing::OnAllocation() {
   if (failing_allocation > 0 && --failing_allocation == 0) {
     throw std::bad_alloc();
   }
-  void* const memory = std::malloc(size > 0 ? size : 1);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) { return Allocate(size); }
-void* operator new[](std::size_t size) { return Allocate(size); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
 }
 
 namespace espalier {

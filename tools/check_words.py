@@ -3,8 +3,10 @@
 
     tools/check_words.py [ROOT]
 
-The names are the first column of the last table there. It reads every file
-that git knows, but for the glossary itself.
+The names are the first column of the last table there. Their plurals are
+retired with them, and so are the files named after them: `LetGo` retires
+LetGos, let_go.h and let_go_test.cc. It reads every file that git knows, and
+their paths, but for the glossary itself.
 """
 
 import re
@@ -16,23 +18,57 @@ GLOSSARY = "docs/glossary.md"
 TEXTS = {".h", ".cc", ".cu", ".cuh", ".md", ".py", ".sh", ".txt", ".cmake"}
 ROW = re.compile(r"^\| `([^`]+)` \| `([^`]+)` \|$", re.MULTILINE)
 
+SOURCE_ENDS = r"(?:_[a-z0-9_]+)?\.(?:h|cc|cu|cuh|py)\b"
+# Forms that are in use all the same. A form leaves this set when its last use
+# is renamed.
+IN_USE = {"CheckAnswers", "PerturbRows", "PutTails", "mass_search"}
+
 
 def retired_names(glossary: str) -> dict[str, str]:
     """What each retired name is called now."""
     return dict(ROW.findall(glossary.split("## Retired names")[1]))
 
 
+def plural(name: str) -> str:
+    if re.search(r"[^aeiou]y$", name):
+        return name[:-1] + "ies"
+    return name + ("es" if re.search(r"(s|x|ch|sh)$", name) else "s")
+
+
+def file_stem(name: str) -> str:
+    """What a file of `name` alone is called: LetGo is in let_go.h."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_",
+                  re.sub(r"^k(?=[A-Z])", "", name)).lower()
+
+
+def forms(names: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """What each form of a name and each stem of a file is called now."""
+    words = {plural(old): plural(new) for old, new in names.items()} | names
+    # A stem of one word may name anything.
+    stems = {file_stem(old): file_stem(new) for old, new in names.items()
+             if "_" in file_stem(old)}
+    return ({old: new for old, new in words.items() if old not in IN_USE},
+            {old: new for old, new in stems.items() if old not in IN_USE})
+
+
 def find_faults(root: Path, files: list[str]) -> list[str]:
-    names = retired_names((root / GLOSSARY).read_text())
-    word = re.compile(r"\b(" + "|".join(map(re.escape, names)) + r")\b")
+    words, stems = forms(retired_names((root / GLOSSARY).read_text()))
+    word = re.compile(r"\b(" + "|".join(map(re.escape, words)) + r")\b")
+    stem = re.compile(r"(?<![A-Za-z0-9_])(" + "|".join(map(re.escape, stems))
+                      + ")(?=" + SOURCE_ENDS + ")")
     faults = []
     for name in files:
-        if name == GLOSSARY or Path(name).suffix not in TEXTS:
+        if name == GLOSSARY:
+            continue
+        faults += [f"{name}: {old} is called {stems[old]} now"
+                   for old in stem.findall(name)]
+        if Path(name).suffix not in TEXTS:
             continue
         lines = (root / name).read_text().splitlines()
         for number, line in enumerate(lines, 1):
-            faults += [f"{name}:{number}: {old} is called {names[old]} now"
-                       for old in word.findall(line)]
+            faults += [f"{name}:{number}: {old} is called "
+                       f"{words.get(old) or stems[old]} now"
+                       for old in word.findall(line) + stem.findall(line)]
     return faults
 
 

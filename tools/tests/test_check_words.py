@@ -41,6 +41,21 @@ class CheckWordsTest(unittest.TestCase):
         self.assertEqual(self.faults(a="int i;\nvoid LetGo();\n"),
                          ["a.h:2: LetGo is called Release now"])
 
+    def test_a_plural_is_retired_with_its_name(self):
+        self.assertEqual(self.faults(a="int LetGos;\n"),
+                         ["a.h:1: LetGos is called Releases now"])
+
+    def test_a_file_named_after_it_is_retired_with_it(self):
+        self.assertEqual(
+            self.faults(let_go="", let_go_test='#include "base/let_go.h"\n'),
+            ["let_go.h: let_go is called release now",
+             "let_go_test.h: let_go is called release now",
+             "let_go_test.h:1: let_go is called release now"])
+
+    def test_other_files_and_variables_are_not(self):
+        self.assertEqual(
+            self.faults(outlet_go="", a="bool let_go; // outlet_go.h\n"), [])
+
     def test_other_tables_and_other_names_do_not_matter(self):
         self.assertEqual(self.faults(a="int page; void LetGoOf();\n"), [])
 

@@ -1,7 +1,7 @@
 // What a request tells while it runs (batcher/result_stream.h), as values.
 //
 // Samples, and greedy search, which is one, tell how each of them grows. A beam
-// search, also one that draws, tells its agreed prefix: the tokens that every
+// search, also one that draws, gives its stable prefix: the tokens that every
 // live beam and every hypothesis that may still be returned begin with. Both
 // only grow; nothing told is taken back. The last event is the Result.
 //
@@ -36,7 +36,7 @@ struct SampleEvent {
   std::optional<FinishReason> finish_reason = {};
 };
 
-// How the agreed prefix went on. The tokens of these events, one after the
+// How the stable prefix grew. The tokens of these events, one after the
 // other, begin every hypothesis that is returned, and the texts its text.
 struct StablePrefixEvent {
   std::vector<TokenId> tokens = {};

@@ -72,7 +72,7 @@ class DeviceLayout {
 // them is needed.
 class LayoutAudit {
  public:
-  // Items [begin, begin + count) of `range`, nobody else's.
+  // Items [begin, begin + count) of `range`, which no other shares.
   void Use(const DeviceRange& range, int64_t begin, int64_t count);
 
   // What is outside of its range, or overlaps; "" if nothing is.

@@ -1,7 +1,7 @@
 // A JSON text, checked and taken apart without making values of it: what a
 // value holds is found by its place in the text, so that a list of a million
-// numbers costs nothing but the look at each of its bytes, and whoever wants
-// them reads them straight into an array of their type.
+// numbers costs one pass over its bytes, and a caller that needs the numbers
+// reads them straight into an array of their type.
 //
 //   ASSIGN_OR_RETURN(const JsonText line, ScanJson(text, 1, on_member));
 //

@@ -1,6 +1,6 @@
-// Memory that must be had: what tells somebody of a failure, or gives back what
-// is held, has nobody to report a failure of its own to. Of a few hundred bytes
-// it waits until they are there.
+// Allocations that must succeed. Code that reports a failure, or releases what
+// is held, cannot report a failure of its own. Where it needs a few hundred
+// bytes, it waits until they are free.
 #pragma once
 
 #include <chrono>

@@ -17,7 +17,7 @@ class SoleUse {
   SoleUse(const SoleUse&) {}
   SoleUse& operator=(const SoleUse&) { return *this; }
 
-  // False if somebody has taken it and not given it back.
+  // False if it is taken and not given back.
   bool Take() { return !is_taken_.exchange(true); }
   void GiveBack() { is_taken_ = false; }
 

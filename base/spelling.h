@@ -1,4 +1,4 @@
-// Which name was meant where somebody gave one that there is not.
+// Suggests the closest known name for a misspelled one.
 #pragma once
 
 #include <span>

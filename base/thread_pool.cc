@@ -35,7 +35,7 @@ void AwaitChange(const std::atomic<T>& value, T old) {
       if (changed()) return;
       Pause();
     }
-    std::this_thread::yield();  // to whoever has work, if cores are short
+    std::this_thread::yield();  // to a thread that has work, if cores are short
   } while (std::chrono::steady_clock::now() - start < kSpinTime);
   value.wait(old, std::memory_order_acquire);
 }

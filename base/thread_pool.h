@@ -6,8 +6,9 @@
 //
 // Thread safety: any number of threads call ParallelFor at once, also from
 // within a loop; each takes part in the work of its own. The workers help one
-// loop at a time. Whoever finds them busy begins alone, and is helped as soon
-// as they are free: so nobody waits for another's loop, and none can deadlock.
+// loop at a time. A caller that finds them busy begins alone, and they help
+// as soon as they are free: no caller waits for another's loop, so none can
+// deadlock.
 // How a loop is divided never influences a result: each index is computed
 // alone.
 //
@@ -56,8 +57,8 @@ class ThreadPool {
   void WorkerLoop();
   void RunIndices();
 
-  // Whether the workers are taken. Whoever set it owns the three members of the
-  // loop below, and clears it when its loop has ended.
+  // Whether the workers are taken. The thread that set it owns the three
+  // members of the loop below, and clears it when its loop has ended.
   std::atomic<bool> is_shared_{false};
   // In a cache line of its own: all who run a loop write it at every index.
   alignas(64) std::atomic<int> next_index_{0};

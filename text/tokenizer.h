@@ -70,7 +70,7 @@ class Tokenizer {
 
   // Makes the user-defined symbols among `tokens` special: they spell nothing
   // from now on, as if they were not there. Other tokens stay what they are.
-  // REQUIRES: nobody uses the tokenizer yet, nor has its spellings.
+  // REQUIRES: the tokenizer is not in use yet, and nor are its spellings.
   void MarkSpecial(std::span<const TokenId> tokens);
 
   // The text that `tokens` spell: UTF-8, bytes that make no character as

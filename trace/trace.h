@@ -38,7 +38,7 @@ struct TraceRequest {
   std::string strategy = {};                  // "greedy", "beams", "samples"
   json::object params = {};  // the fields of the request format that matter
   std::vector<TokenId> prompt_tokens = {};
-  std::string prompt = {};  // what they spell; empty if nobody knows
+  std::string prompt = {};  // what they spell; empty if not known
   friend bool operator==(const TraceRequest&, const TraceRequest&) = default;
 };
 
@@ -60,7 +60,7 @@ struct TraceCandidate {
   // Where it lives from now on; unset unless it was kept.
   std::optional<int> slot = {};
   TokenId token = 0;
-  std::string text = {};            // the token's; empty if nobody knows
+  std::string text = {};            // the token's; empty if not known
   float log_prob = 0;               // of the token, nats
   float cum_log_prob = 0;           // of the path, nats
   std::optional<float> score = {};  // set if it finished

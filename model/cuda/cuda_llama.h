@@ -60,7 +60,7 @@ class CudaLlama : public CudaModel {
       const std::string& directory, const CudaLlamaOptions& options,
       const CudaDevice& device);
   // The same with normally distributed weights made on the device, to measure
-  // shapes nobody has weights for.
+  // shapes that no weights exist for.
   static absl::StatusOr<std::unique_ptr<CudaLlama>> Random(
       const LlamaConfig& config, const CudaLlamaOptions& options,
       const CudaDevice& device);

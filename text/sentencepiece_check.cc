@@ -29,6 +29,7 @@ constexpr uint32_t kPiece = 1;  // in SentencePiece
 constexpr uint32_t kType = 3;
 constexpr uint32_t kUserDefined = 4;          // a type
 constexpr uint32_t kPrecompiledCharsmap = 2;  // in NormalizerSpec
+constexpr uint32_t kRemoveExtraWhitespaces = 4;
 
 // One field of a message in wire format
 // (https://protobuf.dev/programming-guides/encoding).
@@ -124,6 +125,11 @@ class TrieCheck {
                            " may");
   }
 
+  // Whether a rule begins with `byte`. REQUIRES: Run was OK.
+  bool HasRuleFrom(unsigned char byte) const {
+    return Label(Unit(Offset(Unit(0)) ^ byte)) == byte;
+  }
+
  private:
   static constexpr int kUnvisited = -1;
 
@@ -175,8 +181,9 @@ class TrieCheck {
 };
 
 // `map` is the size of the trie in bytes, 32 bits; the trie; the results, each
-// ended by NUL. Empty, it is no map.
-absl::Status CheckCharsmap(std::string_view map) {
+// ended by NUL. Empty, it is no map. Sets `*has_space_rule` if a rule begins
+// with a space.
+absl::Status CheckCharsmap(std::string_view map, bool* has_space_rule) {
   if (map.empty()) return absl::OkStatus();
   if (map.size() < 4) {
     return InvalidArgument("precompiled_charsmap: ", map.size(), " bytes");
@@ -190,7 +197,10 @@ absl::Status CheckCharsmap(std::string_view map) {
   if (map.back() != '\0') {
     return InvalidArgument("precompiled_charsmap: the last result has no end");
   }
-  return TrieCheck(map.substr(0, trie_bytes), map.size() - trie_bytes).Run();
+  TrieCheck trie(map.substr(0, trie_bytes), map.size() - trie_bytes);
+  RETURN_IF_ERROR(trie.Run());
+  *has_space_rule |= trie.HasRuleFrom(' ');
+  return absl::OkStatus();
 }
 
 // The rules of the way back to text. A rule's left side may span tokens, so no
@@ -204,10 +214,19 @@ absl::Status CheckDenormalizer(std::string_view spec) {
   });
 }
 
-absl::Status CheckNormalizer(std::string_view spec) {
-  return ForEachField(spec, [](const ProtoField& field) {
+// What the normalizer of a file does to spaces.
+struct SpaceRules {
+  bool removes_extra = true;  // the default of the format
+  bool has_space_rule = false;
+};
+
+absl::Status CheckNormalizer(std::string_view spec, SpaceRules* spaces) {
+  return ForEachField(spec, [&](const ProtoField& field) {
+    if (field.Is(kRemoveExtraWhitespaces, ProtoField::kVarint)) {
+      spaces->removes_extra = field.varint != 0;
+    }
     return field.Is(kPrecompiledCharsmap, ProtoField::kBytes)
-               ? CheckCharsmap(field.bytes)
+               ? CheckCharsmap(field.bytes, &spaces->has_space_rule)
                : absl::OkStatus();
   });
 }
@@ -256,26 +275,41 @@ absl::Status CheckNesting(std::vector<std::string_view> symbols) {
   return absl::OkStatus();
 }
 
+// A rule or symbol that begins before a run of spaces ends within its own
+// length. What then is left of the run is one space at most.
+std::optional<size_t> MaxSpaces(const SpaceRules& spaces,
+                                const std::vector<std::string_view>& symbols) {
+  if (!spaces.removes_extra || spaces.has_space_rule) return std::nullopt;
+  size_t max_spaces = kMaxRuleBytes;
+  for (const std::string_view symbol : symbols) {
+    if (symbol.starts_with(' ')) return std::nullopt;
+    max_spaces = std::max(max_spaces, symbol.size());
+  }
+  return max_spaces;
+}
+
 }  // namespace
 
 absl::Status CheckSentencePieceModel(std::string_view model,
-                                     std::vector<std::string>* user_defined) {
+                                     SentencePieceFacts* facts) {
   Pieces pieces;
+  SpaceRules spaces;
   RETURN_IF_ERROR(ForEachField(model, [&](const ProtoField& field) {
     if (field.Is(kPieces, ProtoField::kBytes)) {
       return CheckPiece(field.bytes, &pieces);
     }
     if (field.Is(kNormalizerSpec, ProtoField::kBytes)) {
-      return CheckNormalizer(field.bytes);
+      return CheckNormalizer(field.bytes, &spaces);
     }
     if (field.Is(kDenormalizerSpec, ProtoField::kBytes)) {
       return CheckDenormalizer(field.bytes);
     }
     return absl::OkStatus();
   }));
-  if (user_defined != nullptr) {
-    user_defined->insert(user_defined->end(), pieces.user_defined.begin(),
-                         pieces.user_defined.end());
+  if (facts != nullptr) {
+    facts->user_defined.assign(pieces.user_defined.begin(),
+                               pieces.user_defined.end());
+    facts->max_spaces = MaxSpaces(spaces, pieces.user_defined);
   }
   return CheckNesting(std::move(pieces.user_defined));
 }

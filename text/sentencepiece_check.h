@@ -17,6 +17,8 @@
 // long its results are (a rule may map a letter to megabytes) is not bounded.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,12 +27,20 @@
 
 namespace espalier {
 
+// What callers have to know of a model and the library does not tell.
+struct SentencePieceFacts {
+  std::vector<std::string> user_defined;
+  // A run of more ASCII spaces in a text is encoded as a run of so many. Unset
+  // if longer runs can matter: the model keeps extra spaces, or a rule or a
+  // user-defined symbol begins with one.
+  std::optional<size_t> max_spaces;
+};
+
 // Takes time in proportion to the size; the trie of the NFKC rules some ten
 // milliseconds.
-// Adds the user-defined symbols to `user_defined`, if it is not null: the
-// library does not tell which they are.
+// Fills `facts`, if it is not null.
 // Errors: kInvalidArgument saying what is wrong.
-absl::Status CheckSentencePieceModel(
-    std::string_view model, std::vector<std::string>* user_defined = nullptr);
+absl::Status CheckSentencePieceModel(std::string_view model,
+                                     SentencePieceFacts* facts = nullptr);
 
 }  // namespace espalier

@@ -128,10 +128,10 @@ absl::StatusOr<TokenSpellings> ReadSpellings(const Processor& processor) {
   return spellings;
 }
 
-absl::StatusOr<TokenSpellings> LoadInto(
-    std::string_view model, Processor* processor,
-    std::vector<std::string>* user_defined) {
-  RETURN_IF_ERROR(CheckSentencePieceModel(model, user_defined));
+absl::StatusOr<TokenSpellings> LoadInto(std::string_view model,
+                                        Processor* processor,
+                                        SentencePieceFacts* facts) {
+  RETURN_IF_ERROR(CheckSentencePieceModel(model, facts));
   RETURN_IF_ERROR(
       RunLibrary([&] { return processor->LoadFromSerializedProto(model); }));
   return ReadSpellings(*processor);
@@ -182,11 +182,11 @@ size_t NumSpaceBytes(std::string_view text) {
 }  // namespace
 
 Tokenizer::Tokenizer(std::unique_ptr<Processor> processor,
-                     TokenSpellings spellings,
-                     std::vector<std::string> user_defined)
+                     TokenSpellings spellings, const SentencePieceFacts& facts)
     : processor_(std::move(processor)),
       spellings_(std::move(spellings)),
-      user_defined_(std::move(user_defined)) {
+      user_defined_(facts.user_defined),
+      max_spaces_(facts.max_spaces) {
   std::ranges::sort(user_defined_);
 }
 
@@ -196,15 +196,15 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
     const std::string& path) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxModelBytes));
   auto processor = std::make_unique<Processor>();
-  std::vector<std::string> user_defined;
+  SentencePieceFacts facts;
   absl::StatusOr<TokenSpellings> spellings =
-      LoadInto(bytes, processor.get(), &user_defined);
+      LoadInto(bytes, processor.get(), &facts);
   if (!spellings.ok()) {
     return InvalidArgument(
         path, " is no SentencePiece model: ", Message(spellings.status()));
   }
-  return std::unique_ptr<Tokenizer>(new Tokenizer(
-      std::move(processor), *std::move(spellings), std::move(user_defined)));
+  return std::unique_ptr<Tokenizer>(
+      new Tokenizer(std::move(processor), *std::move(spellings), facts));
 }
 
 absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
@@ -215,9 +215,31 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
   return ids;
 }
 
-absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(std::string_view text,
-                                                       int max_tokens) const {
-  RETURN_IF_ERROR(CheckEncodable(text));
+std::string_view Tokenizer::ShortenSpaces(std::string_view text,
+                                          std::string* shortened) const {
+  if (!max_spaces_) return text;
+  const size_t most = *max_spaces_;
+  size_t copied = 0;  // bytes of `text` that are copied or left out
+  for (size_t i = 0; text.size() - i > most;) {
+    const size_t other = text.substr(i, most + 1).find_last_not_of(' ');
+    if (other != std::string_view::npos) {
+      i += other + 1;
+      continue;
+    }
+    *shortened += text.substr(copied, i + most - copied);
+    i = std::min(text.find_first_not_of(' ', i + most), text.size());
+    copied = i;
+  }
+  if (copied == 0) return text;
+  *shortened += text.substr(copied);
+  return *shortened;
+}
+
+absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(
+    std::string_view whole_text, int max_tokens) const {
+  RETURN_IF_ERROR(CheckEncodable(whole_text));
+  std::string shortened;
+  const std::string_view text = ShortenSpaces(whole_text, &shortened);
   // Normalisation drops spaces, and makes one byte of up to four.
   constexpr size_t kMostShrinking = 4;
   // Texts have about four bytes a token.
@@ -239,10 +261,12 @@ absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(std::string_view text,
     const std::string_view beginning = Beginning(text, length);
     ASSIGN_OR_RETURN(const std::vector<TokenId> ids, Encode(beginning));
     if (ids.size() <= 2 * num_tokens) continue;
-    return MakeError(absl::StatusCode::kOutOfRange, "the first ",
-                     beginning.size(), " of ", text.size(),
-                     " bytes of the text are ", ids.size(),
-                     " tokens, more than ", max_tokens);
+    return MakeError(
+        absl::StatusCode::kOutOfRange, "the first ", beginning.size(), " of ",
+        text.size(), " bytes of the text",
+        text.size() < whole_text.size() ? ", long runs of spaces shortened,"
+                                        : "",
+        " are ", ids.size(), " tokens, more than ", max_tokens);
   }
   return Encode(text);
 }

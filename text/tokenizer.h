@@ -38,6 +38,8 @@ class SentencePieceProcessor;
 
 namespace espalier {
 
+struct SentencePieceFacts;  // text/sentencepiece_check.h
+
 class Tokenizer {
  public:
   // Reads the model at `path`, of 64 MiB at most. The file need not be trusted
@@ -59,12 +61,13 @@ class Tokenizer {
 
   // The same of a text that may be far longer than `max_tokens`, in time of
   // what those can spell: the library takes a microsecond and 240 bytes of
-  // memory a byte. One that cannot have so few tokens is refused by its bytes,
-  // Unicode's spaces aside, or by the tokens of its beginning; another may
-  // still have more. So is one of few tokens if its bytes are a long run of
-  // characters that the vocabulary cannot spell, which the library makes one
-  // unknown token, or that normalization rules of the model drop beside spaces.
-  // Errors: kOutOfRange with the figures; as Encode.
+  // memory a byte. Long runs of spaces cost a pass over them, where the model
+  // takes no account of them. One that cannot have so few tokens is refused by
+  // its bytes, Unicode's spaces aside, or by the tokens of its beginning;
+  // another may still have more. So is one of few tokens if its bytes are a
+  // long run of characters that the vocabulary cannot spell, which the library
+  // makes one unknown token, or that normalization rules of the model drop
+  // beside spaces. Errors: kOutOfRange with the figures; as Encode.
   absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                               int max_tokens) const;
 
@@ -103,12 +106,18 @@ class Tokenizer {
 
  private:
   Tokenizer(std::unique_ptr<sentencepiece::SentencePieceProcessor> processor,
-            TokenSpellings spellings, std::vector<std::string> user_defined);
+            TokenSpellings spellings, const SentencePieceFacts& facts);
+
+  // `text`, or a copy in `*shortened` that encodes to the same tokens and has
+  // no run of spaces of more than max_spaces_.
+  std::string_view ShortenSpaces(std::string_view text,
+                                 std::string* shortened) const;
 
   // Constant after construction.
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   TokenSpellings spellings_;
   std::vector<std::string> user_defined_;  // ascending
+  std::optional<size_t> max_spaces_;       // as SentencePieceFacts has it
 };
 
 }  // namespace espalier

@@ -61,14 +61,16 @@ std::string Map(const std::vector<uint32_t>& units,
   return map + results;
 }
 
-// The trie of "a", "aa", "aaa", ..., all with the result at `value`.
-std::vector<uint32_t> NestedRules(int num_rules, uint32_t value) {
+// The trie of "a", "aa", "aaa", ..., of `letter` in place of a, all with the
+// result at `value`.
+std::vector<uint32_t> NestedRules(int num_rules, uint32_t value,
+                                  uint32_t letter = 'a') {
   constexpr uint32_t kHasLeaf = 1 << 8;
   std::vector<uint32_t> units(256 * (num_rules + 2), kNone);
   units[0] = 256 << 10;
   for (int i = 1; i <= num_rules; ++i) {
-    const uint32_t idx = 256 * i + 'a', base = 256 * (i + 1);
-    units[idx] = (idx ^ base) << 10 | kHasLeaf | 'a';
+    const uint32_t idx = 256 * i + letter, base = 256 * (i + 1);
+    units[idx] = (idx ^ base) << 10 | kHasLeaf | letter;
     units[base] = kNone | value;
   }
   return units;
@@ -77,6 +79,24 @@ std::vector<uint32_t> NestedRules(int num_rules, uint32_t value) {
 void ExpectMapError(const std::string& map, const std::string& message) {
   EXPECT_THAT(CheckSentencePieceModel(WithMap(map)),
               StatusIs(kInvalid, HasSubstr(message)));
+}
+
+std::optional<size_t> MaxSpaces(const std::string& model) {
+  SentencePieceFacts facts;
+  EXPECT_OK(CheckSentencePieceModel(model, &facts));
+  return facts.max_spaces;
+}
+
+TEST(SentencePieceCheckTest, LongRunsOfSpacesMatterIfTheModelReadsThem) {
+  const std::string results("b\0", 2);
+  EXPECT_EQ(MaxSpaces(Bytes(EnFrPath())), 256);
+  EXPECT_EQ(MaxSpaces(UserDefined(std::string(1000, 'a'))), 1000);
+  EXPECT_EQ(MaxSpaces(WithMap(Map(NestedRules(3, 0), results))), 256);
+  EXPECT_EQ(MaxSpaces(WithMap(Map(NestedRules(3, 0, ' '), results))),
+            std::nullopt);
+  EXPECT_EQ(MaxSpaces(UserDefined("  ")), std::nullopt);
+  EXPECT_EQ(MaxSpaces(Field(3, std::string("\x20\0", 2))), std::nullopt);
+  EXPECT_EQ(MaxSpaces(Field(3, "\x20\x01")), 256);
 }
 
 TEST(SentencePieceCheckTest, WhatTheLibraryWroteMayPass) {

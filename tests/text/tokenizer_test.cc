@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -170,6 +171,31 @@ TEST(TokenizerTest, OnlyWhatIsLongerIsRefusedForItsLength) {
   EXPECT_EQ(
       tokenizer.Encode(spaces + "It" + spaces + "rains" + spaces, 3).value(),
       tokenizer.Encode("It rains").value());
+}
+
+// Runs of spaces of every length around the one that is shortened, between all
+// that may stand beside them.
+TEST(TokenizerTest, LongRunsOfSpacesChangeNoToken) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto ruled,
+      Tokenizer::Load(SourcePath("tests/data/charsmap.model")));
+  const std::vector<std::string> parts = {
+      "",       "a",      "face",   "<fr>",    "\n", "\u3000",
+      "\u2581", "\uFB01", "\u200b", "e\u0301", ","};
+  for (const Tokenizer* tokenizer :
+       std::initializer_list<const Tokenizer*>{&EnFrTokenizer(), ruled.get()}) {
+    for (const size_t length : {1, 2, 255, 256, 257, 258, 512, 513, 5000}) {
+      const std::string spaces(length, ' ');
+      for (const std::string& before : parts) {
+        for (const std::string& after : parts) {
+          const std::string text = before + spaces + after + spaces + before;
+          EXPECT_EQ(tokenizer->Encode(text, 1000).value(),
+                    tokenizer->Encode(text).value())
+              << before << " " << length << " " << after;
+        }
+      }
+    }
+  }
 }
 
 // Its rules make one space of many that are three bytes each.

@@ -220,6 +220,22 @@ asio::awaitable<absl::StatusOr<EngineFigures>> ReadFigures(Engine& engine) {
   co_return co_await engine.Figures();
 }
 
+GeneratorFigures FiguresOf(const EngineFigures& engine) {
+  const SchedulerFigures& scheduler = engine.scheduler;
+  return {.num_running = engine.num_running,
+          .num_waiting = engine.num_waiting,
+          .num_pages_held = engine.num_pages_held,
+          .num_steps = scheduler.num_steps,
+          .num_prompt_tokens = scheduler.num_prompt_tokens,
+          .num_generated_tokens = scheduler.num_generated_tokens,
+          .peak_pages = scheduler.peak_pages,
+          .forward_time = scheduler.forward_time,
+          .select_time = scheduler.select_time,
+          .plan_time = engine.plan_time,
+          .advance_time = engine.advance_time,
+          .step_time = engine.step_time};
+}
+
 absl::Status CheckMaxWaiting(const GeneratorOptions& options) {
   if (options.max_waiting >= 0) return absl::OkStatus();
   return InvalidArgument("max_waiting must be at least 0, got ",
@@ -391,11 +407,16 @@ void Generator::Shutdown(std::string_view why) {
   core->Shutdown(why);
 }
 
-EngineFigures Generator::Figures() {
+GeneratorFigures Generator::Figures() {
   const std::shared_ptr<GeneratorCore> core = core_;
   const auto call = Call::Make(core, {}, GeneratorCore::Deadline::max());
-  return call->Await<EngineFigures>([&] { return ReadFigures(core->engine()); })
-      .value_or(EngineFigures());
+  const auto engine =
+      call->Await<EngineFigures>([&] { return ReadFigures(core->engine()); });
+  if (!engine.ok()) return GeneratorFigures();
+  GeneratorFigures figures = FiguresOf(*engine);
+  figures.num_pages = core->description().num_pages;
+  core->CountRequests(&figures);
+  return figures;
 }
 
 const ModelDescription& Generator::description() const {

@@ -46,14 +46,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "espalier/generator_figures.h"
 #include "espalier/generator_options.h"
 #include "request/request.h"
 #include "request/stream_event.h"
 
 namespace espalier {
 
-class Engine;          // batcher/engine.h
-struct EngineFigures;  // batcher/engine_figures.h
+class Engine;  // batcher/engine.h
 class GeneratorCore;
 class Model;      // exec_request/model.h
 class Tokenizer;  // text/tokenizer.h
@@ -175,7 +175,8 @@ class Generator {
   // returned: but from within a callback it does not wait for these.
   void Shutdown(std::string_view why = "the generator is shut down");
 
-  EngineFigures Figures();
+  // Waits for no step.
+  GeneratorFigures Figures();
 
   // The limits of the model.
   const ModelDescription& description() const;

@@ -82,6 +82,7 @@ absl::StatusOr<GeneratorCore::Place> GeneratorCore::TakePlace() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (closed_by_.has_value()) return *closed_by_;
   if (!has_room()) {
+    ++num_refused_;
     return ResourceExhausted("too many requests are open: ", num_open_,
                              ", of which max_waiting, ", parts_.max_waiting,
                              ", wait until one of max_running, ",
@@ -116,6 +117,12 @@ absl::StatusOr<GeneratorCore::Place> GeneratorCore::WaitForPlace(
   if (!has_room()) return TimedOut(options.timeout);
   ++num_open_;
   return Place(shared_from_this());
+}
+
+void GeneratorCore::CountRequests(GeneratorFigures* figures) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  figures->num_open = num_open_;
+  figures->num_refused = num_refused_;
 }
 
 void GeneratorCore::GivePlaceBack(bool awaits_callback) {

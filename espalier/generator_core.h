@@ -89,6 +89,9 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
 
   absl::StatusOr<Request> MakeRequest(GenerationRequest request) const;
 
+  // What is counted here.
+  void CountRequests(GeneratorFigures* figures);
+
   // Refuses requests from now on, ends those that are open, and returns when
   // all have been answered and no step runs.
   void Shutdown(std::string_view why);
@@ -135,6 +138,7 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   std::condition_variable_any changed_;
   int64_t num_open_ ABSL_GUARDED_BY(mutex_) = 0;               // places taken
   int64_t num_awaiting_callback_ ABSL_GUARDED_BY(mutex_) = 0;  // of these
+  int64_t num_refused_ ABSL_GUARDED_BY(mutex_) = 0;            // so far
   // Those that have not ended, by number.
   std::set<int64_t> operations_ ABSL_GUARDED_BY(mutex_);
   int64_t num_operations_ ABSL_GUARDED_BY(mutex_) = 0;  // begun so far

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "batcher/engine_figures.h"
 #include "espalier/generator.h"
 #include "exec_request/model.h"
 #include "tests/batcher/manual_executor.h"
@@ -108,8 +107,8 @@ class GeneratorFixture : public ::testing::Test {
   }
 
   // Until so many requests have reached the strand, or left it.
-  EngineFigures AwaitRequests(int count) {
-    EngineFigures figures;
+  GeneratorFigures AwaitRequests(int count) {
+    GeneratorFigures figures;
     for (int i = 0; i < 10'000; ++i) {
       figures = generator_->Figures();
       if (figures.num_running + figures.num_waiting == count) return figures;
@@ -120,7 +119,7 @@ class GeneratorFixture : public ::testing::Test {
   }
 
   void ExpectNothingHeld() {
-    const EngineFigures figures = AwaitRequests(0);
+    const GeneratorFigures figures = AwaitRequests(0);
     EXPECT_EQ(figures.num_running, 0);
     EXPECT_EQ(figures.num_waiting, 0);
     EXPECT_EQ(figures.num_pages_held, 0);

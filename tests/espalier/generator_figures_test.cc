@@ -1,0 +1,117 @@
+// What a generator tells whoever operates it.
+#include <atomic>
+
+#include "tests/espalier/generator_fixture.h"
+
+namespace espalier::testing {
+namespace {
+
+class GeneratorFiguresTest : public GeneratorFixture {};
+
+TEST_F(GeneratorFiguresTest, OfNothingDone) {
+  Make();
+  const GeneratorFigures figures = generator_->Figures();
+  EXPECT_EQ(figures.num_open, 0);
+  EXPECT_EQ(figures.num_steps, 0);
+  EXPECT_EQ(figures.num_pages, model_options_.num_pages);
+  EXPECT_EQ(figures.step_time, absl::ZeroDuration());
+}
+
+TEST_F(GeneratorFiguresTest, WhileAStepRunsWhatRunsAndWaitsIsTold) {
+  Make({.num_threads = 1, .max_running = 2, .max_waiting = 1});
+  model_->Hold(true);
+  std::vector<std::future<absl::StatusOr<Generation>>> answers;
+  for (int i = 0; i < 4; ++i) {
+    answers.push_back(generator_->GenerateAsync(Simple()));
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(answers.back().get().status()));
+  answers.pop_back();
+  model_->AwaitStep();
+  const GeneratorFigures held = AwaitRequests(3);
+  EXPECT_GE(held.num_running, 1);  // the second comes with the next plan
+  EXPECT_LE(held.num_running, 2);
+  EXPECT_EQ(held.num_open, 3);
+  EXPECT_EQ(held.num_refused, 1);
+  EXPECT_EQ(held.num_generated_tokens, 0);
+  EXPECT_GT(held.num_pages_held, 0);
+  EXPECT_LE(held.num_pages_held, held.num_pages);
+  model_->Hold(false);
+  for (auto& answer : answers) EXPECT_OK(answer.get());
+}
+
+TEST_F(GeneratorFiguresTest, AfterwardsWhatWasDoneIsToldAlsoAfterShutdown) {
+  Make();
+  absl::StatusOr<Generation> answer = generator_->Generate(Simple(2, 5));
+  ASSERT_OK(answer);
+  int64_t num_generated = 0;
+  for (const Hypothesis& hypothesis : answer->hypotheses) {
+    num_generated += std::ssize(hypothesis.tokens);
+  }
+  for (const bool is_shut_down : {false, true}) {
+    SCOPED_TRACE(is_shut_down);
+    if (is_shut_down) generator_->Shutdown();
+    ExpectNothingHeld();
+    const GeneratorFigures figures = generator_->Figures();
+    EXPECT_EQ(figures.num_open, 0);
+    EXPECT_EQ(figures.num_prompt_tokens, 3);
+    EXPECT_EQ(figures.num_generated_tokens, num_generated);
+    EXPECT_GE(figures.num_steps, 5);
+    EXPECT_GT(figures.peak_pages, 0);
+    EXPECT_GT(figures.forward_time, absl::ZeroDuration());
+    EXPECT_GT(figures.select_time, absl::ZeroDuration());
+    EXPECT_GT(figures.plan_time, absl::ZeroDuration());
+    EXPECT_GT(figures.advance_time, absl::ZeroDuration());
+    EXPECT_GT(figures.step_time, absl::ZeroDuration());
+  }
+}
+
+TEST_F(GeneratorFiguresTest, WhatWaitsForItsCallbackIsOpen) {
+  Make();
+  std::promise<void> begun;
+  std::promise<void> go_on;
+  std::promise<void> ended;
+  generator_->GenerateAsync(Simple(), [&](auto) {
+    begun.set_value();
+    go_on.get_future().wait();
+  });
+  begun.get_future().wait();
+  generator_->GenerateAsync(Simple(), [&](auto) { ended.set_value(); });
+  EXPECT_EQ(AwaitRequests(0).num_running, 0);
+  EXPECT_EQ(generator_->Figures().num_open, 1);
+  go_on.set_value();
+  ended.get_future().wait();
+  EXPECT_EQ(generator_->Figures().num_open, 0);
+}
+
+TEST_F(GeneratorFiguresTest, AnyThreadMayAskWhileOthersGenerate) {
+  Make();
+  std::atomic<bool> is_over = false;
+  std::vector<std::jthread> watchers;
+  for (int i = 0; i < 3; ++i) {
+    watchers.emplace_back([&] {
+      int64_t num_steps = 0;
+      while (!is_over) {
+        const GeneratorFigures figures = generator_->Figures();
+        EXPECT_GE(figures.num_steps, num_steps);
+        num_steps = figures.num_steps;
+      }
+    });
+  }
+  // Also within what a generator calls.
+  generator_
+      ->Stream(Simple(),
+               [&](const StreamEvent&) {
+                 EXPECT_EQ(generator_->Figures().num_open, 1);
+                 return false;
+               })
+      .IgnoreError();
+  std::promise<int64_t> of_callback;
+  generator_->GenerateAsync(Simple(), [&](auto) {
+    of_callback.set_value(generator_->Figures().num_steps);
+  });
+  EXPECT_GT(of_callback.get_future().get(), 0);
+  is_over = true;
+}
+
+}  // namespace
+}  // namespace espalier::testing

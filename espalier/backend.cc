@@ -1,7 +1,9 @@
 #include "espalier/backend.h"
 
 #include <charconv>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -92,6 +94,10 @@ absl::Status Resolver::CheckOfCpu() const {
 }
 
 absl::Status Resolver::CheckRange() const {
+  if (options_.max_waiting < 0) {
+    return InvalidArgument(name_("max_waiting"), " must be at least 0, got ",
+                           options_.max_waiting);
+  }
   if (options_.num_threads < 0) {
     return InvalidArgument(name_("num_threads"),
                            " must be at least 0, one for each CPU, got ",
@@ -135,6 +141,8 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
       options_.max_score_edits.value_or(resolved.max_score_edits);
   resolved.num_threads =
       options_.num_threads > 0 ? options_.num_threads : NumUsableCpus();
+  resolved.max_running = options_.max_running;
+  resolved.max_waiting = options_.max_waiting;
   return resolved;
 }
 
@@ -145,6 +153,44 @@ std::string FieldName(std::string_view field) { return std::string(field); }
 absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options,
                                        OptionNamer name) {
   return Resolver(options, name).Resolve();
+}
+
+EngineOptions EngineOptionsOf(const BackendOptions& options,
+                              std::shared_ptr<const Tokenizer> tokenizer) {
+  EngineOptions engine;
+  engine.scheduler.max_running = options.max_running;
+  engine.scheduler.max_step_tokens = options.max_step_tokens;
+  engine.tokenizer = std::move(tokenizer);
+  return engine;
+}
+
+absl::Status CheckModelDirectory(const std::string& directory) {
+  constexpr char kWhatItIs[] =
+      "; a model is a directory with config.json and model.safetensors";
+  const std::string shown = directory.empty() ? "\"\"" : directory;
+  std::error_code error;
+  const auto found = std::filesystem::status(directory, error);
+  if (found.type() == std::filesystem::file_type::not_found) {
+    return NotFound("no such directory: ", shown);
+  }
+  if (!std::filesystem::status_known(found)) {
+    return FailedPrecondition("cannot read ", shown, ": ", error.message());
+  }
+  if (!std::filesystem::is_directory(found)) {
+    return InvalidArgument(shown, " is a file", kWhatItIs);
+  }
+  // What else is wrong with it reading it tells.
+  const auto config =
+      std::filesystem::status(directory + "/config.json", error);
+  if (config.type() != std::filesystem::file_type::not_found) {
+    return absl::OkStatus();
+  }
+  return NotFound(shown, " has no config.json", kWhatItIs);
+}
+
+absl::Status CheckFits(const Tokenizer* tokenizer, const StepExecutor& steps) {
+  if (tokenizer == nullptr) return absl::OkStatus();
+  return tokenizer->CheckFits(steps.description().vocab_size);
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> Backend::Load(

@@ -2,9 +2,14 @@
 // a CUDA device.
 //
 //   ASSIGN_OR_RETURN(const BackendOptions resolved, Resolve(options));
+//   RETURN_IF_ERROR(CheckModelDirectory(directory));
+//   ASSIGN_OR_RETURN(const ModelText text, ModelText::Load(directory));
 //   ASSIGN_OR_RETURN(auto backend, Backend::Load(directory, resolved));
-//   ASSIGN_OR_RETURN(auto engine, Engine::Create(context.get_executor(),
-//                                                backend->steps(), ...));
+//   RETURN_IF_ERROR(CheckFits(text.tokenizer.get(), *backend->steps()));
+//   ASSIGN_OR_RETURN(
+//       auto engine,
+//       Engine::Create(context.get_executor(), backend->steps(),
+//                      EngineOptionsOf(resolved, text.tokenizer)));
 #pragma once
 
 #include <memory>
@@ -14,9 +19,11 @@
 
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
+#include "batcher/engine_options.h"
 #include "espalier/generator_options.h"
 #include "exec_request/step_executor.h"
 #include "executor/host/model_executor.h"
+#include "text/tokenizer.h"
 
 namespace espalier {
 
@@ -52,6 +59,8 @@ struct BackendOptions {
   int64_t max_candidates = ModelExecutorOptions().max_candidates;
   int64_t max_score_edits = ModelExecutorOptions().max_score_edits;
   int num_threads = 1;  // of the CPU
+  int max_running = 1;
+  int max_waiting = 0;
 };
 
 // What an option is called in errors, by its field in GeneratorOptions.
@@ -61,6 +70,14 @@ std::string FieldName(std::string_view field);
 // Errors: kInvalidArgument naming the option and its value.
 absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options,
                                        OptionNamer name = FieldName);
+
+EngineOptions EngineOptionsOf(const BackendOptions& options,
+                              std::shared_ptr<const Tokenizer> tokenizer);
+
+// Errors: kNotFound, or kInvalidArgument, saying why there is no model.
+absl::Status CheckModelDirectory(const std::string& directory);
+// Errors: as Tokenizer::CheckFits; null fits.
+absl::Status CheckFits(const Tokenizer* tokenizer, const StepExecutor& steps);
 
 class Backend {
  public:

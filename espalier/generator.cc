@@ -1,79 +1,20 @@
 #include "espalier/generator.h"
 
-#include <filesystem>
 #include <new>
 #include <optional>
-#include <variant>
 
 #include "base/status.h"
-#include "base/thread_pool.h"
 #include "batcher/engine.h"
-#include "espalier/backend.h"
 #include "espalier/generator_call.h"
 #include "espalier/generator_core.h"
-#include "espalier/model_text.h"
-#include "executor/host/model_executor.h"
+#include "espalier/open_request.h"
+#include "espalier/open_stream.h"
 
 namespace espalier {
 
 namespace asio = boost::asio;
 
 namespace {
-
-// What makes the answer to a call of what the engine gave.
-struct Finisher {
-  absl::StatusOr<Generation> operator()(absl::StatusOr<Result> result) const;
-
-  GenerationParams params;  // OnlyOfText
-  std::shared_ptr<const Tokenizer> tokenizer;
-  std::string advice;
-};
-
-absl::StatusOr<Generation> Finisher::operator()(
-    absl::StatusOr<Result> result) const try {
-  if (result.status().GetPayload(kTooFewPages).has_value()) {
-    return MakeError(result.status().code(), Message(result.status()), advice);
-  }
-  RETURN_IF_ERROR(result.status());
-  Generation generation;
-  static_cast<Result&>(generation) = *std::move(result);
-  generation.texts = TextsOf(generation, params, tokenizer);
-  return generation;
-} catch (const std::bad_alloc&) {
-  return OutOfMemory();
-}
-
-// A request that has a place, ready for the engine.
-struct OpenRequest {
-  GeneratorCore::Place place;
-  Request request;
-  Finisher finisher;
-};
-
-absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
-                                 GeneratorCore::Place place,
-                                 GenerationRequest from) {
-  ASSIGN_OR_RETURN(Request request, core->MakeRequest(std::move(from)));
-  GenerationParams params = OnlyOfText(request.params);
-  return OpenRequest{std::move(place),
-                     std::move(request),
-                     {std::move(params), core->tokenizer(), core->advice()}};
-}
-
-absl::StatusOr<OpenRequest> Open(const std::shared_ptr<GeneratorCore>& core,
-                                 GenerationRequest from) {
-  ASSIGN_OR_RETURN(GeneratorCore::Place place, core->TakePlace());
-  return Open(core, std::move(place), std::move(from));
-}
-
-// The same, but waits for a place.
-absl::StatusOr<OpenRequest> OpenInTime(
-    const std::shared_ptr<GeneratorCore>& core, GenerationRequest from,
-    const CallOptions& options, const GeneratorCore::Deadline& deadline) {
-  ASSIGN_OR_RETURN(GeneratorCore::Place place,
-                   core->WaitForPlace(options, deadline));
-  return Open(core, std::move(place), std::move(from));
-}
 
 // On the calls thread, or on the caller's if nothing can run.
 using Finished =
@@ -157,65 +98,6 @@ void SubmitForCallback(const std::shared_ptr<GeneratorCore>& core,
          });
 }
 
-// A request that streams.
-class OpenStream {
- public:
-  static absl::StatusOr<std::unique_ptr<OpenStream>> Open(
-      const std::shared_ptr<GeneratorCore>& core, GenerationRequest from,
-      const CallOptions& options, const StreamOptions& stream_options);
-
-  // Calls `on_event` for what is told, and returns the end.
-  absl::StatusOr<Generation> Read(const Generator::EventFunction& on_event);
-
- private:
-  using Event = std::optional<StreamEvent>;
-
-  OpenStream(std::shared_ptr<Call> call, OpenRequest request,
-             ResultStream stream)
-      : call_(std::move(call)),
-        request_(std::move(request)),
-        stream_(std::move(stream)) {}
-  absl::StatusOr<Event> Next() try {
-    return call_->Await<Event>([&] { return stream_.Next(); });
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory();
-  }
-
-  const std::shared_ptr<Call> call_;
-  const OpenRequest request_;
-  ResultStream stream_;  // its end ends the request
-};
-
-absl::StatusOr<std::unique_ptr<OpenStream>> OpenStream::Open(
-    const std::shared_ptr<GeneratorCore>& core, GenerationRequest from,
-    const CallOptions& options, const StreamOptions& stream_options) try {
-  const GeneratorCore::Deadline deadline = DeadlineOf(options.timeout);
-  ASSIGN_OR_RETURN(OpenRequest request, espalier::Open(core, std::move(from)));
-  std::shared_ptr<Call> call = Call::Make(core, options, deadline);
-  absl::StatusOr<ResultStream> stream = call->Await<ResultStream>([&] {
-    return core->engine().Stream(std::move(request.request), stream_options);
-  });
-  if (!stream.ok()) return request.finisher(stream.status()).status();
-  return std::unique_ptr<OpenStream>(
-      new OpenStream(std::move(call), std::move(request), *std::move(stream)));
-} catch (const std::bad_alloc&) {
-  return OutOfMemory();
-}
-
-absl::StatusOr<Generation> OpenStream::Read(
-    const Generator::EventFunction& on_event) {
-  while (true) {
-    absl::StatusOr<Event> event = Next();
-    if (!event.ok()) return request_.finisher(event.status());
-    if (!event->has_value()) return Internal("the stream has no result");
-    StreamEvent& told = **event;
-    if (Result* const result = std::get_if<Result>(&told)) {
-      return request_.finisher(std::move(*result));
-    }
-    if (!on_event(told)) return StoppedByCaller();
-  }
-}
-
 asio::awaitable<absl::StatusOr<EngineFigures>> ReadFigures(Engine& engine) {
   co_return co_await engine.Figures();
 }
@@ -236,90 +118,7 @@ GeneratorFigures FiguresOf(const EngineFigures& engine) {
           .step_time = engine.step_time};
 }
 
-absl::Status CheckMaxWaiting(const GeneratorOptions& options) {
-  if (options.max_waiting >= 0) return absl::OkStatus();
-  return InvalidArgument("max_waiting must be at least 0, got ",
-                         options.max_waiting);
-}
-
-// What a model of one's own decides itself.
-absl::Status CheckUnset(const GeneratorOptions& options) {
-  if (options.device != "cpu") {
-    return InvalidArgument("device must be cpu for a model of your own, got ",
-                           options.device);
-  }
-  const std::pair<const char*, bool> given[] = {
-      {"dtype", !options.dtype.empty()},
-      {"kv_cache_bytes", options.kv_cache_bytes.has_value()},
-      {"page_size", options.page_size.has_value()}};
-  for (const auto& [field, is_given] : given) {
-    if (is_given) {
-      return InvalidArgument(field, " must be unset: a model of your own ",
-                             "decides it");
-    }
-  }
-  return absl::OkStatus();
-}
-
-EngineOptions EngineOptionsOf(const GeneratorOptions& options,
-                              const BackendOptions& resolved,
-                              std::shared_ptr<const Tokenizer> tokenizer) {
-  EngineOptions engine;
-  engine.scheduler.max_running = options.max_running;
-  engine.scheduler.max_step_tokens = resolved.max_step_tokens;
-  engine.tokenizer = std::move(tokenizer);
-  return engine;
-}
-
-absl::Status CheckFits(const Tokenizer* tokenizer, const StepExecutor& steps) {
-  if (tokenizer == nullptr) return absl::OkStatus();
-  return tokenizer->CheckFits(steps.description().vocab_size);
-}
-
 }  // namespace
-
-absl::StatusOr<Generator> Generator::Load(const std::string& directory,
-                                          const GeneratorOptions& options) {
-  RETURN_IF_ERROR(CheckMaxWaiting(options));
-  ASSIGN_OR_RETURN(const BackendOptions resolved, Resolve(options));
-  std::error_code error;
-  if (!std::filesystem::is_directory(directory, error)) {
-    return NotFound("no such directory: \"", directory, "\"");
-  }
-  ASSIGN_OR_RETURN(ModelText text, ModelText::Load(directory));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
-                   Backend::Load(directory, resolved));
-  RETURN_IF_ERROR(CheckFits(text.tokenizer.get(), *backend->steps()));
-  const EngineOptions engine =
-      EngineOptionsOf(options, resolved, text.tokenizer);
-  ASSIGN_OR_RETURN(auto core,
-                   GeneratorCore::Create({backend->steps(), std::move(text),
-                                          engine, options.max_waiting,
-                                          ", or raise kv_cache_bytes"}));
-  return Generator(std::move(core));
-}
-
-absl::StatusOr<Generator> Generator::Create(
-    std::shared_ptr<Model> model, std::shared_ptr<const Tokenizer> tokenizer,
-    const GeneratorOptions& options) {
-  RETURN_IF_ERROR(CheckMaxWaiting(options));
-  RETURN_IF_ERROR(CheckUnset(options));
-  ASSIGN_OR_RETURN(const BackendOptions resolved, Resolve(options));
-  ASSIGN_OR_RETURN(auto threads, ThreadPool::Create(resolved.num_threads));
-  ASSIGN_OR_RETURN(
-      auto steps,
-      ModelExecutor::Create(std::move(model), std::move(threads),
-                            {.max_beams = resolved.max_beams,
-                             .max_candidates = resolved.max_candidates,
-                             .max_score_edits = resolved.max_score_edits}));
-  RETURN_IF_ERROR(CheckFits(tokenizer.get(), *steps));
-  const EngineOptions engine = EngineOptionsOf(options, resolved, tokenizer);
-  ASSIGN_OR_RETURN(
-      auto core,
-      GeneratorCore::Create({std::move(steps), ModelText{std::move(tokenizer)},
-                             engine, options.max_waiting}));
-  return Generator(std::move(core));
-}
 
 Generator::Generator(std::shared_ptr<GeneratorCore> core)
     : core_(std::move(core)) {}

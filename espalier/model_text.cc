@@ -7,7 +7,9 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
+#include "batcher/too_few_pages.h"
 #include "beam/request_text.h"
+#include "espalier/generator.h"
 
 namespace espalier {
 
@@ -42,16 +44,21 @@ GenerationParams OnlyOfText(const GenerationParams& params) {
   return text;
 }
 
-std::vector<std::string> TextsOf(const Result& result,
-                                 const GenerationParams& params,
-                                 std::shared_ptr<const Tokenizer> tokenizer) {
-  std::vector<std::string> texts;
-  if (tokenizer == nullptr) return texts;
-  const RequestText text(params, std::move(tokenizer));
-  for (const Hypothesis& hypothesis : result.hypotheses) {
-    texts.push_back(text.Of(hypothesis.tokens));
+absl::StatusOr<Generation> MakeGeneration(
+    absl::StatusOr<Result> result, const GenerationParams& params,
+    std::shared_ptr<const Tokenizer> tokenizer, const std::string& advice) {
+  if (result.status().GetPayload(kTooFewPages).has_value()) {
+    return MakeError(result.status().code(), Message(result.status()), advice);
   }
-  return texts;
+  RETURN_IF_ERROR(result.status());
+  Generation generation;
+  static_cast<Result&>(generation) = *std::move(result);
+  if (tokenizer == nullptr) return generation;
+  const RequestText text(params, std::move(tokenizer));
+  for (const Hypothesis& hypothesis : generation.hypotheses) {
+    generation.texts.push_back(text.Of(hypothesis.tokens));
+  }
+  return generation;
 }
 
 }  // namespace espalier

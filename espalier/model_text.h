@@ -18,6 +18,8 @@
 
 namespace espalier {
 
+struct Generation;  // espalier/generator.h
+
 struct ModelText {
   // A directory without tokenizer.model has no text: both are empty.
   // Errors: as Tokenizer::Load and PromptTemplates::Load.
@@ -38,10 +40,12 @@ absl::StatusOr<std::vector<TokenId>> PromptTokens(
 // What texts depend on; the whole may be large.
 GenerationParams OnlyOfText(const GenerationParams& params);
 
-// The text of each hypothesis, cut at stops; none without a tokenizer.
-// `params` are the request's, or OnlyOfText of them.
-std::vector<std::string> TextsOf(const Result& result,
-                                 const GenerationParams& params,
-                                 std::shared_ptr<const Tokenizer> tokenizer);
+// The answer that `result` is, with the text of each hypothesis, cut at stops;
+// none without a tokenizer. `params` are the request's, or OnlyOfText of them.
+// Where pages were too few the error ends in `advice`: ", or ...". Throws
+// std::bad_alloc.
+absl::StatusOr<Generation> MakeGeneration(
+    absl::StatusOr<Result> result, const GenerationParams& params,
+    std::shared_ptr<const Tokenizer> tokenizer, const std::string& advice);
 
 }  // namespace espalier

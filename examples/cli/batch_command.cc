@@ -50,20 +50,19 @@ asio::awaitable<LineAnswer> RunLine(Runtime* runtime, std::string line,
   }
   std::string().swap(line);  // its memory is the request's from now on
   if (request.id.empty()) request.id = std::to_string(line_number);
-  Answer answer;
+  absl::StatusOr<Generation> answer;
   if (request.body.ok()) {
     std::string& caller_id = request.body->caller_id;
     if (caller_id.empty()) caller_id = request.id;
     answer = co_await runtime->Run(*std::move(request.body));
   } else {
-    answer.result = request.body.status();
+    answer = request.body.status();
   }
-  const absl::Status status = answer.result.status();
+  const absl::Status status = answer.status();
   if (!status.ok()) {
     co_return LineAnswer{WriteErrorLine(request.id, status), status.code()};
   }
-  co_return LineAnswer{
-      WriteResultLine(request.id, *answer.result, answer.texts)};
+  co_return LineAnswer{WriteResultLine(request.id, *answer, answer->texts)};
 }
 
 // One run of the subcommand. Lines become requests, and results lines, on a

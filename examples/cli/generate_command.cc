@@ -21,9 +21,9 @@ namespace {
 absl::StatusOr<std::unique_ptr<Runtime>> LoadWithText(
     const RuntimeOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Runtime> runtime, Runtime::Load(options));
-  if (runtime->has_tokenizer()) return runtime;
+  if (runtime->tokenizer() != nullptr) return runtime;
   return FailedPrecondition(
-      options.model,
+      "--model: ", options.model,
       " has no tokenizer.model: use espalier batch with prompt_tokens");
 }
 

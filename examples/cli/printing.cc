@@ -5,23 +5,24 @@
 
 namespace espalier::cli {
 
-std::string FormatHypotheses(const Answer& answer,
+std::string FormatHypotheses(const Generation& generation,
+                             const Tokenizer& tokenizer,
                              std::span<const int> samples) {
-  const Result& result = *answer.result;
   std::string text;
-  if (result.prompt_logprobs) {
-    text += FormatLogProbs(*result.prompt_logprobs, *answer.tokenizer);
+  if (generation.prompt_logprobs) {
+    text += FormatLogProbs(*generation.prompt_logprobs, tokenizer);
   }
-  for (size_t i = 0; i < answer.texts.size(); ++i) {
-    const Hypothesis& hypothesis = result.hypotheses[i];
+  for (size_t i = 0; i < generation.texts.size(); ++i) {
+    const Hypothesis& hypothesis = generation.hypotheses[i];
     if (!samples.empty()) text += absl::StrFormat("  [%d]", samples[i]);
-    text += absl::StrFormat("  %8.4f  %s\n", hypothesis.score, answer.texts[i]);
-    text += FormatLogProbs(hypothesis.logprobs, *answer.tokenizer);
+    text +=
+        absl::StrFormat("  %8.4f  %s\n", hypothesis.score, generation.texts[i]);
+    text += FormatLogProbs(hypothesis.logprobs, tokenizer);
   }
-  if (result.threshold) {
-    text += absl::StrFormat("  threshold %.4f\n", *result.threshold);
+  if (generation.threshold) {
+    text += absl::StrFormat("  threshold %.4f\n", *generation.threshold);
   }
-  if (result.seed) text += absl::StrFormat("  seed %d\n", *result.seed);
+  if (generation.seed) text += absl::StrFormat("  seed %d\n", *generation.seed);
   return text;
 }
 

@@ -4,7 +4,8 @@
 #include <span>
 #include <string>
 
-#include "examples/cli/answer.h"
+#include "espalier/generator.h"
+#include "text/tokenizer.h"
 
 namespace espalier::cli {
 
@@ -12,8 +13,8 @@ namespace espalier::cli {
 //     -0.1529  Où est la gare ?
 // With them what else the request asked for, and the seed if it drew. `samples`
 // are the numbers of the hypotheses, [2] in front of a score, if there are any.
-// REQUIRES: answer.result.ok().
-std::string FormatHypotheses(const Answer& answer,
+std::string FormatHypotheses(const Generation& generation,
+                             const Tokenizer& tokenizer,
                              std::span<const int> samples = {});
 
 }  // namespace espalier::cli

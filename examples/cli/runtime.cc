@@ -2,50 +2,50 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <filesystem>
 #include <utility>
 
 #include "base/status.h"
 #include "beam/stopping_criteria.h"
-#include "espalier/generator_options.h"
 #include "examples/cli/option_names.h"
 
 namespace espalier::cli {
 namespace {
 
-// The template the options ask for.
-absl::StatusOr<const PromptTemplate*> ChooseTemplate(
-    const RuntimeOptions& options, const PromptTemplates& all) {
+// The template that the options ask for; nothing for a model without text.
+absl::StatusOr<std::optional<PromptTemplate>> ChooseTemplate(
+    const RuntimeOptions& options, const ModelText& text) {
   const bool by_language = !options.from.empty() || !options.to.empty();
-  if (!options.template_name.empty()) {
-    if (by_language) {
-      return InvalidArgument("--template and --from/--to exclude each other");
-    }
-    return all.Find(options.template_name);
+  const bool by_name = !options.template_name.empty();
+  if (!text.templates.has_value()) {
+    if (!by_name && !by_language) return std::nullopt;
+    return InvalidArgument("--template, --from and --to need ", options.model,
+                           "/tokenizer.model, which is not there");
   }
-  if (!by_language) return &all.default_template();
-  if (options.from.empty() || options.to.empty()) {
+  if (by_name && by_language) {
+    return InvalidArgument("--template and --from/--to exclude each other");
+  }
+  if (!by_name && !by_language) return text.templates->default_template();
+  if (by_language && (options.from.empty() || options.to.empty())) {
     return InvalidArgument(
         options.from.empty() ? "--to needs --from" : "--from needs --to",
         " beside it: the languages of the prompt and of the output");
   }
-  return all.Find(options.from, options.to);
+  ASSIGN_OR_RETURN(const PromptTemplate* chosen,
+                   by_name ? text.templates->Find(options.template_name)
+                           : text.templates->Find(options.from, options.to));
+  return *chosen;
 }
 
-absl::Status CheckModel(const std::string& path) {
-  constexpr char kWhatItIs[] =
-      "; a model is a directory with config.json and model.safetensors";
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    return NotFound("--model: no such directory: ", path);
-  }
-  if (!std::filesystem::is_directory(path, error)) {
-    return InvalidArgument("--model: ", path, " is a file", kWhatItIs);
-  }
-  if (!std::filesystem::exists(path + "/config.json", error)) {
-    return InvalidArgument("--model: ", path, " has no config.json", kWhatItIs);
-  }
-  return absl::OkStatus();
+// The same error; one of the model's directory, or of a file in it, names the
+// option, too.
+absl::Status OfModel(const std::string& directory, const absl::Status& error) {
+  const std::string message = Message(error);
+  const bool is_of_model =
+      message.starts_with("no such directory: ") ||
+      (message.starts_with(directory) && message.size() > directory.size() &&
+       std::string_view("/: ").find(message[directory.size()]) !=
+           std::string_view::npos);
+  return is_of_model ? Annotate(error, "--model") : error;
 }
 
 // What the fields of GeneratorOptions are called on the command line.
@@ -63,57 +63,35 @@ absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {
   return Resolve(generator, OptionName);
 }
 
-// The same error, with what an option of ours could do about it.
-absl::Status AppendHint(const absl::Status& error) {
-  if (!error.GetPayload(kTooFewPages).has_value()) return error;
-  return MakeError(error.code(), Message(error), ", or raise --kv-cache-mib");
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
     const RuntimeOptions& options) {
-  ASSIGN_OR_RETURN(const BackendOptions backend, ResolveBackend(options));
-  RETURN_IF_ERROR(CheckModel(options.model));
+  ASSIGN_OR_RETURN(const BackendOptions resolved, ResolveBackend(options));
   std::unique_ptr<Runtime> runtime(new Runtime());
-  runtime->directory_ = options.model;
-  RETURN_IF_ERROR(runtime->LoadText(options));
-  ASSIGN_OR_RETURN(runtime->backend_, Backend::Load(options.model, backend));
-  const std::shared_ptr<StepExecutor> steps = runtime->backend_->steps();
-  if (runtime->has_tokenizer()) {
-    RETURN_IF_ERROR(
-        runtime->tokenizer_->CheckFits(steps->description().vocab_size));
-  }
-  EngineOptions engine;
-  engine.scheduler.max_running = options.generator.max_running;
-  engine.scheduler.max_step_tokens = backend.max_step_tokens;
-  engine.tokenizer = runtime->tokenizer_;
+  const absl::Status loaded = runtime->LoadModel(options, resolved);
+  if (!loaded.ok()) return OfModel(options.model, loaded);
+  EngineOptions engine = EngineOptionsOf(resolved, runtime->tokenizer_);
   if (!options.trace.empty()) {
     runtime->trace_ =
         std::make_shared<TraceRecorder>(options.trace, runtime->tokenizer_);
     engine.scheduler.trace = runtime->trace_;
   }
-  ASSIGN_OR_RETURN(
-      runtime->engine_,
-      Engine::Create(runtime->context_.get_executor(), steps, engine));
+  ASSIGN_OR_RETURN(runtime->engine_,
+                   Engine::Create(runtime->context_.get_executor(),
+                                  runtime->backend_->steps(), engine));
   return runtime;
 }
 
-absl::Status Runtime::LoadText(const RuntimeOptions& options) {
+absl::Status Runtime::LoadModel(const RuntimeOptions& options,
+                                const BackendOptions& resolved) {
+  directory_ = options.model;
+  RETURN_IF_ERROR(CheckModelDirectory(directory_));
   ASSIGN_OR_RETURN(const ModelText text, ModelText::Load(directory_));
-  if (text.tokenizer == nullptr) {
-    if (options.template_name.empty() && options.from.empty() &&
-        options.to.empty()) {
-      return absl::OkStatus();
-    }
-    return InvalidArgument("--template, --from and --to need ", directory_,
-                           "/tokenizer.model, which is not there");
-  }
-  ASSIGN_OR_RETURN(const PromptTemplate* chosen,
-                   ChooseTemplate(options, *text.templates));
-  template_ = *chosen;
   tokenizer_ = text.tokenizer;
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(template_, ChooseTemplate(options, text));
+  ASSIGN_OR_RETURN(backend_, Backend::Load(directory_, resolved));
+  return CheckFits(tokenizer_.get(), *backend_->steps());
 }
 
 absl::Status Runtime::CheckParams(GenerationParams params) const {
@@ -135,7 +113,7 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
     request.prompt_tokens = std::move(body.prompt_tokens);
     return request;
   }
-  if (!has_tokenizer()) {
+  if (tokenizer_ == nullptr) {
     return FailedPrecondition("prompt needs a tokenizer, and ", directory_,
                               " has no tokenizer.model; use prompt_tokens");
   }
@@ -145,14 +123,10 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
   return request;
 }
 
-Answer Runtime::MakeAnswer(const GenerationParams& params,
-                           absl::StatusOr<Result> result) const {
-  Answer answer = {std::move(result), {}};
-  if (!answer.result.ok()) answer.result = AppendHint(answer.result.status());
-  if (!answer.result.ok() || !has_tokenizer()) return answer;
-  answer.tokenizer = tokenizer_.get();
-  answer.texts = TextsOf(*answer.result, params, tokenizer_);
-  return answer;
+absl::StatusOr<Generation> Runtime::MakeAnswer(
+    const GenerationParams& params, absl::StatusOr<Result> result) const {
+  return MakeGeneration(std::move(result), params, tokenizer_,
+                        ", or raise --kv-cache-mib");
 }
 
 absl::Status Runtime::OpenTrace() {
@@ -163,9 +137,10 @@ absl::Status Runtime::CloseTrace() {
   return trace_ == nullptr ? absl::OkStatus() : trace_->Close();
 }
 
-boost::asio::awaitable<Answer> Runtime::Run(RequestBody body) {
+boost::asio::awaitable<absl::StatusOr<Generation>> Runtime::Run(
+    RequestBody body) {
   absl::StatusOr<Request> request = MakeRequest(std::move(body));
-  if (!request.ok()) co_return Answer{request.status(), {}};
+  if (!request.ok()) co_return request.status();
   const GenerationParams params = OnlyOfText(request->params);
   co_return MakeAnswer(params, co_await engine_->Generate(*std::move(request)));
 }
@@ -176,7 +151,7 @@ boost::asio::awaitable<absl::StatusOr<ResultStream>> Runtime::Stream(
   if (!request.ok()) co_return request.status();
   absl::StatusOr<ResultStream> stream =
       co_await engine_->Stream(*std::move(request));
-  if (!stream.ok()) co_return AppendHint(stream.status());
+  if (!stream.ok()) co_return MakeAnswer({}, stream.status()).status();
   co_return std::move(stream);
 }
 

@@ -1,6 +1,8 @@
-// Runtime: a model directory, loaded and ready: the model on its device, its
-// tokenizer and prompt templates if it has them, and an engine on a context of
-// its own.
+// Runtime: a model directory, loaded and ready: what a Generator is made of
+// (espalier/backend.h, espalier/model_text.h) without its threads. The engine
+// runs on a context of the runtime's own, whose one thread also reads, prints
+// and hears signals: a reader who keeps it waiting holds the steps back, and
+// after Ctrl-C nothing runs behind what is printed.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -13,8 +15,8 @@
 #include "absl/status/statusor.h"
 #include "batcher/engine.h"
 #include "espalier/backend.h"
+#include "espalier/generator.h"
 #include "espalier/model_text.h"
-#include "examples/cli/answer.h"
 #include "examples/cli/runtime_options.h"
 #include "examples/cli/trace_recorder.h"
 #include "request/json/request_json.h"
@@ -37,13 +39,13 @@ class Runtime {
   // Runs one request; text goes through the prompt template. On any executor:
   // what it takes to read the request and to make texts of its result is done
   // there.
-  boost::asio::awaitable<Answer> Run(RequestBody body);
+  boost::asio::awaitable<absl::StatusOr<Generation>> Run(RequestBody body);
 
   // The same, to be read while it runs; MakeAnswer then makes texts of what it
   // came to. `params` are the request's.
   boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(RequestBody body);
-  Answer MakeAnswer(const GenerationParams& params,
-                    absl::StatusOr<Result> result) const;
+  absl::StatusOr<Generation> MakeAnswer(const GenerationParams& params,
+                                        absl::StatusOr<Result> result) const;
   // Ends all requests, which are answered with kCancelled and `why`, and
   // refuses others. Returns at once; the context runs out of work when the step
   // that runs has ended.
@@ -56,7 +58,7 @@ class Runtime {
   // Errors: kInternal naming the file, if it could not be written.
   absl::Status CloseTrace();
 
-  bool has_tokenizer() const { return tokenizer_ != nullptr; }
+  const Tokenizer* tokenizer() const { return tokenizer_.get(); }  // or null
   boost::asio::io_context& context() { return context_; }
   Engine& engine() { return *engine_; }
   const Backend& backend() const { return *backend_; }
@@ -64,13 +66,14 @@ class Runtime {
  private:
   Runtime() = default;
 
-  absl::Status LoadText(const RuntimeOptions& options);
+  absl::Status LoadModel(const RuntimeOptions& options,
+                         const BackendOptions& resolved);
   absl::StatusOr<Request> MakeRequest(RequestBody body) const;
 
   boost::asio::io_context context_{1};
   std::string directory_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // null if there is none
-  std::optional<PromptTemplate> template_;
+  std::optional<PromptTemplate> template_;      // unset without a tokenizer
   std::unique_ptr<Backend> backend_;
   std::shared_ptr<TraceRecorder> trace_;  // null if there is none
   std::optional<Engine> engine_;

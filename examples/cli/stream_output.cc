@@ -103,11 +103,12 @@ asio::awaitable<absl::Status> PrintStream(const TextRun& run,
   const bool is_samples =
       !IsBeamSearch(run.params) && NumSequences(run.params) > 1;
   StreamPrinter printer(is_samples, &run.output);
-  const Answer answer = run.runtime.MakeAnswer(
+  const absl::StatusOr<Generation> answer = run.runtime.MakeAnswer(
       run.params, co_await PrintUntilResult(stream, printer, run.output));
   printer.EndLine();
-  if (!answer.result.ok()) co_return answer.result.status();
-  run.output.Write(FormatHypotheses(answer, printer.NumbersOf(*answer.result)));
+  if (!answer.ok()) co_return answer.status();
+  run.output.Write(FormatHypotheses(*answer, *run.runtime.tokenizer(),
+                                    printer.NumbersOf(*answer)));
   run.output.Flush();
   co_return absl::OkStatus();
 }

@@ -23,8 +23,10 @@ namespace asio = boost::asio;
 // Texts that are read and not printed yet.
 constexpr size_t kMaxWaitingTexts = 4096;
 
+using Answer = absl::StatusOr<Generation>;
+
 asio::awaitable<Answer> RunText(const TextRun& run, std::string text) {
-  if (IsTooLong(text)) co_return Answer{TooLong(), {}};
+  if (IsTooLong(text)) co_return TooLong();
   // GCC 12 destroys a braced temporary in an awaited call twice.
   RequestBody body = {std::move(text), {}, run.params};
   co_return co_await run.runtime.Run(std::move(body));
@@ -94,7 +96,7 @@ void TextRunner::Start(std::string text) {
                  [self = shared_from_this(), index](std::exception_ptr error,
                                                     Answer answer) {
                    if (error != nullptr) {
-                     answer.result = ResourceExhausted("not enough memory");
+                     answer = ResourceExhausted("not enough memory");
                    }
                    self->End(index, answer);
                  });
@@ -108,8 +110,10 @@ bool TextRunner::IsFull() const {
 void TextRunner::End(int64_t index, const Answer& answer) {
   Open& open = open_[index - num_printed_];
   open.has_ended = true;
-  open.status = run_.names.InOptions(answer.result.status());
-  if (open.status.ok()) open.hypotheses = FormatHypotheses(answer);
+  open.status = run_.names.InOptions(answer.status());
+  if (open.status.ok()) {
+    open.hypotheses = FormatHypotheses(*answer, *run_.runtime.tokenizer());
+  }
   open_bytes_ += open.hypotheses.size();
   PrintReady();
   progress_.Step();

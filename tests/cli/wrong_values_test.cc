@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "request/json/param_fields.h"
 #include "tests/cli/program.h"
+#include "tests/scratch_directory.h"
 
 namespace espalier::testing {
 namespace {
@@ -131,6 +133,33 @@ TEST(WrongValuesTest, NoErrorNamesAField) {
       EXPECT_EQ(error.find(name), std::string::npos) << error;
     }
   }
+}
+
+// Whatever finds it.
+TEST(WrongValuesTest, WhatIsWrongWithTheModelNamesTheOption) {
+  const ScratchDirectory model;
+  const auto expect = [](const std::string& path, const std::string& message) {
+    const ProgramRun run = RunEspalier({"generate", "-m", path, "No."});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.err.find("espalier: --model: "), 0) << run.err;
+    EXPECT_THAT(run.err, HasSubstr(message));
+  };
+  expect(model.path("x"), "no such directory: " + model.path("x"));
+  expect(model.Write("file", ""), "file is a file; a model is a directory");
+  expect(model.path(), " has no config.json");
+  model.Write("config.json", "{");
+  model.Write("tokenizer.model", "{");
+  expect(model.path(), "tokenizer.model");
+  std::filesystem::remove(model.path("tokenizer.model"));
+  expect(model.path(), "config.json: not JSON");
+  std::filesystem::remove(model.path("config.json"));
+  for (const std::string file : {"config.json", "model.safetensors"}) {
+    std::filesystem::create_symlink(ModelDirectory("en-fr") + "/" + file,
+                                    model.path(file));
+  }
+  expect(model.path(), "no tokenizer.model: use espalier batch");
+  std::filesystem::remove(model.path("model.safetensors"));
+  expect(model.path(), " has neither model.safetensors nor ");
 }
 
 // What is wrong for all texts is found before there is one.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -85,13 +86,27 @@ TEST(GeneratorLoadTest, MissingModelsAreNamed) {
   EXPECT_THAT(
       Generator::Load(scratch.path("nowhere")).status(),
       StatusIs(absl::StatusCode::kNotFound,
-               HasSubstr("no such directory: \"" + scratch.path("nowhere"))));
+               HasSubstr("no such directory: " + scratch.path("nowhere"))));
   EXPECT_THAT(Generator::Load("").status(),
               StatusIs(absl::StatusCode::kNotFound,
                        HasSubstr("no such directory: \"\"")));
   const ScratchDirectory empty;
   EXPECT_THAT(Generator::Load(empty.path("")).status(),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("config.json")));
+}
+
+TEST(GeneratorLoadTest, WhatIsNoModelDirectorySaysSo) {
+  const ScratchDirectory scratch;
+  const std::string file = scratch.Write("file", "{}");
+  EXPECT_THAT(
+      Generator::Load(file).status(),
+      StatusIs(kInvalid, HasSubstr(file + " is a file; a model is a "
+                                          "directory with config.json")));
+  const std::string loop = scratch.path("loop");
+  std::filesystem::create_symlink("loop", loop);
+  EXPECT_THAT(Generator::Load(loop).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("cannot read " + loop + ": ")));
 }
 
 TEST(GeneratorLoadTest, TooFewPagesSayWhatToDo) {

@@ -1,0 +1,74 @@
+// How a generator is made: of a model directory, or of a model.
+#include <memory>
+#include <utility>
+
+#include "base/status.h"
+#include "base/thread_pool.h"
+#include "espalier/backend.h"
+#include "espalier/generator.h"
+#include "espalier/generator_core.h"
+#include "espalier/model_text.h"
+#include "executor/host/model_executor.h"
+
+namespace espalier {
+namespace {
+
+// What a model of one's own decides itself.
+absl::Status CheckUnset(const GeneratorOptions& options) {
+  if (options.device != "cpu") {
+    return InvalidArgument("device must be cpu for a model of your own, got ",
+                           options.device);
+  }
+  const std::pair<const char*, bool> given[] = {
+      {"dtype", !options.dtype.empty()},
+      {"kv_cache_bytes", options.kv_cache_bytes.has_value()},
+      {"page_size", options.page_size.has_value()}};
+  for (const auto& [field, is_given] : given) {
+    if (is_given) {
+      return InvalidArgument(field, " must be unset: a model of your own ",
+                             "decides it");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Generator> Generator::Load(const std::string& directory,
+                                          const GeneratorOptions& options) {
+  ASSIGN_OR_RETURN(const BackendOptions resolved, Resolve(options));
+  RETURN_IF_ERROR(CheckModelDirectory(directory));
+  ASSIGN_OR_RETURN(ModelText text, ModelText::Load(directory));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                   Backend::Load(directory, resolved));
+  RETURN_IF_ERROR(CheckFits(text.tokenizer.get(), *backend->steps()));
+  const EngineOptions engine = EngineOptionsOf(resolved, text.tokenizer);
+  ASSIGN_OR_RETURN(auto core,
+                   GeneratorCore::Create({backend->steps(), std::move(text),
+                                          engine, resolved.max_waiting,
+                                          ", or raise kv_cache_bytes"}));
+  return Generator(std::move(core));
+}
+
+absl::StatusOr<Generator> Generator::Create(
+    std::shared_ptr<Model> model, std::shared_ptr<const Tokenizer> tokenizer,
+    const GeneratorOptions& options) {
+  RETURN_IF_ERROR(CheckUnset(options));
+  ASSIGN_OR_RETURN(const BackendOptions resolved, Resolve(options));
+  ASSIGN_OR_RETURN(auto threads, ThreadPool::Create(resolved.num_threads));
+  ASSIGN_OR_RETURN(
+      auto steps,
+      ModelExecutor::Create(std::move(model), std::move(threads),
+                            {.max_beams = resolved.max_beams,
+                             .max_candidates = resolved.max_candidates,
+                             .max_score_edits = resolved.max_score_edits}));
+  RETURN_IF_ERROR(CheckFits(tokenizer.get(), *steps));
+  const EngineOptions engine = EngineOptionsOf(resolved, tokenizer);
+  ASSIGN_OR_RETURN(
+      auto core,
+      GeneratorCore::Create({std::move(steps), ModelText{std::move(tokenizer)},
+                             engine, resolved.max_waiting}));
+  return Generator(std::move(core));
+}
+
+}  // namespace espalier

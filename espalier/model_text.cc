@@ -16,7 +16,11 @@ namespace espalier {
 absl::StatusOr<ModelText> ModelText::Load(const std::string& directory) {
   const std::string path = directory + "/tokenizer.model";
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return ModelText();
+  const bool is_there = std::filesystem::exists(path, error);
+  if (error) {
+    return FailedPrecondition("cannot read ", path, ": ", error.message());
+  }
+  if (!is_there) return ModelText();
   ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Load(path));
   ASSIGN_OR_RETURN(PromptTemplates templates,
                    PromptTemplates::Load(directory, *tokenizer));

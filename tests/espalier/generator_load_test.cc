@@ -109,6 +109,20 @@ TEST(GeneratorLoadTest, WhatIsNoModelDirectorySaysSo) {
                        HasSubstr("cannot read " + loop + ": ")));
 }
 
+// A model whose text is out of reach is none without text.
+TEST(GeneratorLoadTest, ATokenizerThatCannotBeReachedIsAnError) {
+  const ScratchDirectory scratch;
+  for (const std::string file : {"config.json", "model.safetensors"}) {
+    std::filesystem::create_symlink(EnFrDir() + "/" + file, scratch.path(file));
+  }
+  EXPECT_OK(Generator::Load(scratch.path("")).status());
+  const std::string loop = scratch.path("tokenizer.model");
+  std::filesystem::create_symlink("tokenizer.model", loop);
+  EXPECT_THAT(Generator::Load(scratch.path("")).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("tokenizer.model: ")));
+}
+
 TEST(GeneratorLoadTest, TooFewPagesSayWhatToDo) {
   auto generator = Generator::Load(EnFrDir(), {.kv_cache_bytes = 1 << 18});
   ASSERT_OK(generator);

@@ -2,7 +2,7 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <mutex>
 #include <utility>
 
@@ -14,7 +14,7 @@ namespace espalier {
 struct CallbackThread::Queue {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<Work> posted ABSL_GUARDED_BY(mutex);
+  std::list<Work> posted ABSL_GUARDED_BY(mutex);
   int64_t num_posted ABSL_GUARDED_BY(mutex) = 0;
   int64_t num_called ABSL_GUARDED_BY(mutex) = 0;
   bool is_ending ABSL_GUARDED_BY(mutex) = false;
@@ -40,9 +40,12 @@ CallbackThread::~CallbackThread() {
 void CallbackThread::Post(Work work) {
   // What is posted may destroy this before notify_all.
   const std::shared_ptr<Queue> queue = queue_;
+  // Memory is waited for without the lock: what gives it back may need it.
+  std::list<Work> one;
+  UntilThereIsMemory([&] { one.push_back(std::move(work)); });
   {
     const std::lock_guard<std::mutex> lock(queue->mutex);
-    UntilThereIsMemory([&] { queue->posted.push_back(std::move(work)); });
+    queue->posted.splice(queue->posted.end(), one);
     ++queue->num_posted;
   }
   queue->changed.notify_all();
@@ -62,11 +65,11 @@ void CallbackThread::Run(Queue& queue) {
         lock, [&] { return queue.is_ending || !queue.posted.empty(); });
     if (queue.posted.empty()) return;
     {
-      Work work = std::move(queue.posted.front());
-      queue.posted.pop_front();
+      std::list<Work> one;
+      one.splice(one.end(), queue.posted, queue.posted.begin());
       lock.unlock();
       try {
-        std::move(work)();
+        std::move(one.front())();
       } catch (...) {
       }
     }

@@ -108,15 +108,18 @@ absl::StatusOr<GeneratorCore::Place> GeneratorCore::WaitForPlace(
     changed_.wait_until(lock, options.stop, deadline, is_over);
   }
   if (closed_by_.has_value()) return *closed_by_;
-  if (options.stop.stop_requested()) return StoppedByCaller();
-  if (waits_for_itself()) {
+  const bool is_stopped = options.stop.stop_requested();
+  if (!is_stopped && waits_for_itself()) {
     return ResourceExhausted("all of the ", num_open_,
                              " requests that may be open wait for their "
                              "callbacks, behind the one that waits for room");
   }
-  if (!has_room()) return TimedOut(options.timeout);
-  ++num_open_;
-  return Place(shared_from_this());
+  if (!is_stopped && has_room()) {
+    ++num_open_;
+    return Place(shared_from_this());
+  }
+  lock.unlock();  // these wait for memory
+  return is_stopped ? StoppedByCaller() : TimedOut(options.timeout);
 }
 
 void GeneratorCore::CountRequests(GeneratorFigures* figures) {
@@ -186,10 +189,12 @@ absl::StatusOr<Request> GeneratorCore::MakeRequest(
 }
 
 void GeneratorCore::Close(std::string_view why) {
+  // Memory is waited for without the lock: who gives it back may need it.
+  absl::Status closed_by =
+      UntilThereIsMemory([&] { return absl::CancelledError(ToAbsl(why)); });
   const std::lock_guard<std::mutex> lock(mutex_);
   if (closed_by_.has_value()) return;
-  closed_by_ =
-      UntilThereIsMemory([&] { return absl::CancelledError(ToAbsl(why)); });
+  closed_by_ = std::move(closed_by);
   changed_.notify_all();
 }
 

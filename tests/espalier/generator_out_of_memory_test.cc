@@ -3,10 +3,14 @@
 //
 // A program of its own, because it replaces operator new.
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <future>
 #include <new>
 #include <optional>
+#include <thread>
 
+#include "espalier/callback_thread.h"
 #include "tests/espalier/generator_fixture.h"
 #include "tests/few_cases.h"
 
@@ -16,7 +20,12 @@ namespace {
 std::atomic<int64_t> num_allocations_left = -1;
 std::atomic<int> num_failures_left = 0;
 
+// Until there is memory again, threads that are short of it get none.
+std::atomic<bool> there_is_memory = true;
+thread_local bool is_short_of_memory = false;
+
 void* Allocate(std::size_t size) {
+  if (is_short_of_memory && !there_is_memory) throw std::bad_alloc();
   if (num_failures_left > 0 && --num_allocations_left <= 0 &&
       num_failures_left-- > 0) {
     throw std::bad_alloc();
@@ -176,6 +185,50 @@ TEST_F(GeneratorOutOfMemoryTest, CreateIsRefused) {
     FailAfter(-1, 0);
   }
   EXPECT_GT(count, 20);
+}
+
+// Runs `waiting` on a thread that gets no memory, and `other` on one that does.
+template <typename Waiting, typename Other>
+void ExpectOnlyOneWaits(const Waiting& waiting, const Other& other) {
+  there_is_memory = false;
+  std::promise<void> begins;
+  std::jthread thread([&] {
+    is_short_of_memory = true;
+    begins.set_value();
+    waiting();
+  });
+  begins.get_future().wait();
+  // So that it has got as far as it gets.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto passes = std::async(std::launch::async, other);
+  EXPECT_EQ(passes.wait_for(std::chrono::seconds(20)),
+            std::future_status::ready);
+  there_is_memory = true;
+}
+
+TEST(OneThreadShortOfMemoryTest, APostKeepsNoOtherWaiting) {
+  CallbackThread thread;
+  int num_called = 0;
+  const auto post = [&] { thread.Post([&] { ++num_called; }); };
+  // More than any queue has room for without memory.
+  const auto post_many = [&] {
+    for (int i = 0; i < 100; ++i) post();
+  };
+  ExpectOnlyOneWaits(post_many, [&] {
+    post();
+    thread.Drain();
+  });
+  thread.Drain();
+  EXPECT_EQ(num_called, 101);
+}
+
+TEST_F(GeneratorOutOfMemoryTest, AShutdownThatWaitsForMemoryKeepsNoneWaiting) {
+  Make({.num_threads = 1});
+  ExpectOnlyOneWaits(
+      [&] { generator_->Shutdown("a reason too long to be kept in place"); },
+      [&] { EXPECT_OK(generator_->Generate(Simple())); });
+  EXPECT_THAT(generator_->Generate(Simple()),
+              StatusIs(kCancelled, ::testing::HasSubstr("too long to be")));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "base/cuda.h"
 
 namespace espalier {
 namespace {
@@ -34,6 +35,11 @@ std::string FormatKind(const char* kind, CudaMemoryParts parts,
 std::string FormatMemory(const CudaMemoryParts& parts) {
   return FormatKind("device", parts, false) + "; " +
          FormatKind("pinned", parts, true);
+}
+
+absl::Status cuda_internal::NameMemory(const absl::Status& error,
+                                       const char* what) {
+  return Annotate(error, what);
 }
 
 absl::Status CheckFreeDeviceMemory(const char* what, size_t bytes) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/cuda.h"
+#include "base/cuda_resources.h"
 
 namespace espalier {
 
@@ -27,13 +27,19 @@ std::string FormatMemory(const CudaMemoryParts& parts);
 // the device has fewer bytes free.
 absl::Status CheckFreeDeviceMemory(const char* what, size_t bytes);
 
+namespace cuda_internal {
+// The same error with `what` before its message.
+absl::Status NameMemory(const absl::Status& error, const char* what);
+}  // namespace cuda_internal
+
 // Device memory, not initialised. Errors: kResourceExhausted, naming `what`.
 template <typename T>
 absl::StatusOr<DeviceBuffer<T>> TakeDeviceMemory(const char* what,
                                                  size_t size) {
-  RETURN_IF_ERROR(CheckFreeDeviceMemory(what, size * sizeof(T)));
+  const absl::Status has_room = CheckFreeDeviceMemory(what, size * sizeof(T));
+  if (!has_room.ok()) return has_room;
   auto buffer = DeviceBuffer<T>::Create(size);
-  if (!buffer.ok()) return Annotate(buffer.status(), what);
+  if (!buffer.ok()) return cuda_internal::NameMemory(buffer.status(), what);
   return buffer;
 }
 

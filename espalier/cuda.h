@@ -3,7 +3,7 @@
 // the executor that runs steps of either.
 #pragma once
 
-#include "base/cuda.h"
+#include "base/cuda_resources.h"
 #include "exec_request/cuda_model.h"
 #include "executor/cuda/cuda_executor.h"
 #include "model/cuda/cuda_llama.h"

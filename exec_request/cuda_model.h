@@ -18,8 +18,8 @@
 #include <cuda_runtime_api.h>
 
 #include "absl/status/status.h"
-#include "base/cuda.h"
 #include "base/cuda_memory.h"
+#include "base/cuda_resources.h"
 #include "base/ids.h"
 #include "exec_request/model_description.h"
 #include "kernels/attention/cuda_attention.h"

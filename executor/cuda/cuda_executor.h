@@ -27,8 +27,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/cuda.h"
 #include "base/cuda_memory.h"
+#include "base/cuda_resources.h"
 #include "exec_request/cuda_model.h"
 #include "exec_request/step_executor.h"
 

@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "base/cuda.h"
+#include "base/cuda_resources.h"
 #include "base/dtype.h"
 #include "kernels/kv_cache/cuda_kv_cache.h"
 

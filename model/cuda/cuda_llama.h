@@ -21,7 +21,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "base/cuda.h"
+#include "base/cuda_resources.h"
 #include "base/dtype.h"
 #include "exec_request/cuda_model.h"
 #include "model/llama_config.h"

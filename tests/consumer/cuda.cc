@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "no_macros.h"
+
 namespace {
 
 absl::Status Run(const std::string& directory) {

@@ -20,6 +20,8 @@
 #include <utility>
 #include <variant>
 
+#include "no_macros.h"
+
 namespace {
 
 using boost::asio::awaitable;

@@ -67,9 +67,10 @@ set_target_properties(espalier_shared PROPERTIES
 install(CODE "
   set(espalier_source_dir \"${PROJECT_SOURCE_DIR}\")
   set(espalier_staging_dir \"${PROJECT_BINARY_DIR}/include\")
-  set(espalier_include_dir \"${CMAKE_INSTALL_INCLUDEDIR}\")
   set(espalier_public_headers \"${espalier_public_headers}\")")
 install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/InstallHeaders.cmake")
+install(DIRECTORY "${PROJECT_BINARY_DIR}/include/espalier"
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 
 # The CMake package.
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/espalier")
@@ -92,9 +93,21 @@ install(FILES
   "${PROJECT_BINARY_DIR}/espalierConfigVersion.cmake"
   DESTINATION "${package_dir}")
 
-# pkg-config.
+# pkg-config. Its file finds the prefix from where it lies itself, so that what
+# was installed can be moved; not where a folder was given as an absolute path.
 set(pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-file(RELATIVE_PATH prefix_from_pkgconfig "/${pkgconfig_dir}" "/")
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+  set(pkgconfig_prefix "${CMAKE_INSTALL_PREFIX}")
+else()
+  file(RELATIVE_PATH pkgconfig_prefix "/${pkgconfig_dir}" "/")
+  string(PREPEND pkgconfig_prefix "\${pcfiledir}/")
+endif()
+foreach(dir IN ITEMS LIBDIR INCLUDEDIR)
+  set(pkgconfig_${dir} "${CMAKE_INSTALL_${dir}}")
+  if(NOT IS_ABSOLUTE "${pkgconfig_${dir}}")
+    string(PREPEND pkgconfig_${dir} "\${prefix}/")
+  endif()
+endforeach()
 set(cuda_libs_private)
 if(ESPALIER_CUDA)
   set(cuda_libs_private

@@ -1,6 +1,6 @@
-# Run by cmake --install: the public headers, and all that they include of the
-# rooms, go to include/espalier/. There "base/ids.h" is "espalier/base/ids.h",
-# so that no name of ours is another's.
+# Run by cmake --install: puts the public headers, and all that they include of
+# the rooms, below espalier/ in the staging folder. There "base/ids.h" is
+# "espalier/base/ids.h", so that no name of ours is another's.
 cmake_policy(VERSION 3.25)
 file(REMOVE_RECURSE "${espalier_staging_dir}")
 set(waiting ${espalier_public_headers})
@@ -27,5 +27,3 @@ while(waiting)
   string(REGEX REPLACE "^espalier/" "" name "${header}")
   file(WRITE "${espalier_staging_dir}/espalier/${name}" "${text}")
 endwhile()
-file(INSTALL "${espalier_staging_dir}/espalier"
-  DESTINATION "${CMAKE_INSTALL_PREFIX}/${espalier_include_dir}")

@@ -103,4 +103,26 @@ libs=$(pkg-config --static --libs espalier)
   -o "$scratch/by_name_static"
 check_run "$scratch/by_name_static"
 
+# The library again, configured for folders that are no part of the prefix.
+section "absolute folders"
+readonly absolute=$scratch/absolute
+cmake -S "$source" -B "$absolute" -DCMAKE_INSTALL_PREFIX="$scratch/prefix" \
+  -DCMAKE_INSTALL_LIBDIR="$scratch/apart/lib" \
+  -DCMAKE_INSTALL_INCLUDEDIR="$scratch/apart/include" \
+  -DESPALIER_BUILD_TESTS=OFF -DESPALIER_BUILD_EXAMPLES=OFF >"$scratch/log" ||
+  fail "$(cat "$scratch/log")"
+cp -a "$build/lib" "$absolute"
+cmake --install "$absolute" >"$scratch/log" || fail "$(cat "$scratch/log")"
+export PKG_CONFIG_PATH=$scratch/apart/lib/pkgconfig
+for name in libdir:lib includedir:include; do
+  [[ "$(pkg-config --variable="${name%:*}" espalier)" == \
+    "$scratch/apart/${name#*:}" ]] || fail "pkg-config: $name"
+done
+cmake -S "$consumer" -B "$scratch/apart/build" -DCMAKE_CXX_FLAGS=-O0 \
+  -DCMAKE_PREFIX_PATH="$scratch/apart" >"$scratch/log"
+cmake --build "$scratch/apart/build" --target threads >"$scratch/log" ||
+  fail "$(cat "$scratch/log")"
+"$scratch/apart/build/threads" "$source/models/en-fr" >"$scratch/log" ||
+  fail "threads of absolute folders"
+
 section "done"

@@ -404,7 +404,7 @@ int ParseAndRun(std::span<char* const> args) {
   } catch (const CLI::Success& asked_for) {
     return PrintHelp(app, asked_for);
   } catch (const CLI::ParseError& error) {
-    return Refuse(InvalidArgument(DescribeUsageError(app, error)));
+    return Refuse(InvalidArgument(DescribeUsageError(app, args, error)));
   }
   return exit_code;
 }

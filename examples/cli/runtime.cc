@@ -96,12 +96,19 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
 
 absl::Status Runtime::CheckParams(GenerationParams params) const {
   constexpr int kShortestPrompt = 1;  // tokens
+  const ModelDescription& model = backend_->steps()->description();
+  const int64_t most = model.max_context - kShortestPrompt;
+  if (params.max_new_tokens.value_or(0) > most) {
+    return InvalidArgument("max_new_tokens must be at most ", most,
+                           ", as the prompt and what is generated fit into ",
+                           "the model's context of ", model.max_context,
+                           " together, got ", *params.max_new_tokens);
+  }
   // The default depends on the prompt, and what it limits is not wrong yet.
   if (!params.max_new_tokens && !params.allowed_sequences) {
     params.max_new_tokens = 1;
   }
-  RETURN_IF_ERROR(ValidateParams(backend_->steps()->description(),
-                                 kShortestPrompt, &params));
+  RETURN_IF_ERROR(ValidateParams(model, kShortestPrompt, &params));
   return CheckStops(params, tokenizer_.get());
 }
 

@@ -193,8 +193,10 @@ bool TextStreamer::IsFull() const {
 }
 
 asio::awaitable<void> TextStreamer::OpenNext(std::string text) {
-  absl::StatusOr<ResultStream> stream = TooLong();
-  if (!IsTooLong(text)) {
+  absl::StatusOr<ResultStream> stream;
+  if (absl::Status bad = CheckText(text); !bad.ok()) {
+    stream = std::move(bad);
+  } else {
     // GCC 12 destroys a braced temporary in an awaited call twice.
     RequestBody body = {text, {}, run_.params};
     stream = co_await run_.runtime.Stream(std::move(body));

@@ -26,7 +26,7 @@ constexpr size_t kMaxWaitingTexts = 4096;
 using Answer = absl::StatusOr<Generation>;
 
 asio::awaitable<Answer> RunText(const TextRun& run, std::string text) {
-  if (IsTooLong(text)) co_return TooLong();
+  if (absl::Status bad = CheckText(text); !bad.ok()) co_return bad;
   // GCC 12 destroys a braced temporary in an awaited call twice.
   RequestBody body = {std::move(text), {}, run.params};
   co_return co_await run.runtime.Run(std::move(body));
@@ -146,9 +146,15 @@ void TextRunner::Print(const Open& open) {
 
 }  // namespace
 
-absl::Status TooLong() {
-  return InvalidArgument("a line may have ", kMaxLineBytes,
-                         " bytes, this one has more");
+absl::Status CheckText(const std::string& text) {
+  if (text.size() > kMaxLineBytes) {
+    return InvalidArgument("a line may have ", kMaxLineBytes,
+                           " bytes, this one has more");
+  }
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
+    return InvalidArgument("a text must not be blank");
+  }
+  return absl::OkStatus();
 }
 
 asio::awaitable<RunOutcome> PrintTexts(const TextRun& run) {

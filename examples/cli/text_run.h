@@ -43,11 +43,10 @@ struct RunOutcome {
 // Errors: those of Interrupt::Listen.
 absl::StatusOr<RunOutcome> RunTexts(const TextRun& run, bool stream);
 
-// Whether it is a line that was cut where it was read, and the error of it.
-inline bool IsTooLong(const std::string& text) {
-  return text.size() > kMaxLineBytes;
-}
-absl::Status TooLong();
+// Whether `text` can be run: what is said of it stands beside it.
+// Errors: kInvalidArgument for a line that was cut where it was read, and for a
+// blank text.
+absl::Status CheckText(const std::string& text);
 
 // Prints each text's hypotheses. While a reader keeps it waiting nothing runs,
 // as in batch, and figures count that. If the output cannot be written all

@@ -132,6 +132,17 @@ std::string TraceFilter::DescribeRequests() const {
   return JoinWithAnd(words);
 }
 
+// The same error; of a file that is none from its first line on, with what a
+// trace is.
+absl::Status AppendHint(const absl::Status& error, int64_t line_number,
+                        const std::string& line) {
+  const bool is_too_long = line.size() > kMaxLineBytes;
+  if (line_number > 1 || is_too_long || ParseTraceLine(line).ok()) return error;
+  return MakeError(error.code(), Message(error),
+                   "; a trace is what espalier generate and batch write with "
+                   "--trace");
+}
+
 // Errors: as above, after "FILE:LINE: ", lines counted from 1.
 absl::StatusOr<TraceTrees> ReadTrace(const TraceOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
@@ -148,7 +159,8 @@ absl::StatusOr<TraceTrees> ReadTrace(const TraceOptions& options) {
       const std::string where = Concat(reader->name(), ":", line_number);
       const bool is_cut = reader->ended_within_line() && line_number > 1 &&
                           !ParseJson(line).ok();
-      if (!is_cut) return Annotate(status, where);
+      if (!is_cut)
+        return Annotate(AppendHint(status, line_number, line), where);
       // Whoever wrote it was ended meanwhile, or still writes.
       PrintToStderr(Concat("espalier: ", where, ": the last line has no end, ",
                            "and is left out\n"));

@@ -132,6 +132,10 @@ std::string NearestHint(const CLI::App& command, const std::string& option) {
 // What to do instead of giving `option` to `command`, or "".
 std::string HintFor(const CLI::App& app, const CLI::App& command,
                     const std::string& option) {
+  if (command.get_name() == "trace" &&
+      Has({"--text", "--svg", "--html", "--dot"}, option)) {
+    return "did you mean --to " + option.substr(2) + "?";
+  }
   if (const std::string name = ClosestName(option, NamesOfOptions(command));
       NormalizeName(name) == NormalizeName(option) && !name.empty()) {
     return "did you mean " + name + "?";
@@ -181,13 +185,29 @@ std::string DescribeArgument(const CLI::App& command,
   if (command.get_name() == "batch") {
     text += "; a file of requests is --input " + argument;
   }
+  if (command.get_name() == "trace") {
+    text += "; the picture's file is --output " + argument;
+  }
   return text;
 }
 
-// What the library says, where that is clear enough.
-std::string Described(const CLI::ParseError& error) {
-  const std::string message = error.what();
-  const std::string option = message.substr(0, message.find(':'));
+// The field of the request format that is an option of this name, or null.
+const ParamField* FieldOf(std::string_view option) {
+  if (!option.starts_with('-')) return nullptr;
+  std::string name(option.substr(option.starts_with("--") ? 2 : 1));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return FindParamField(name);
+}
+
+// What the library says, where that is clear enough; it names an option's main
+// name, and `names` what was typed.
+std::string Described(const CLI::ParseError& error, const OptionNames& names) {
+  const std::string said = error.what();
+  const std::string main_name = said.substr(0, said.find(':'));
+  const ParamField* const field = FieldOf(main_name);
+  const std::string option =
+      field == nullptr ? main_name : names.Of(field->name);
+  const std::string message = option + said.substr(main_name.size());
   if (message.find(" required but received ") != message.npos) {
     return option + " is given more than once";
   }
@@ -207,6 +227,7 @@ std::string AppendHint(const CLI::App& command, const std::string& what) {
 }
 
 std::string DescribeCommand(const CLI::App& app, const CLI::App& command,
+                            std::span<char* const> args,
                             const CLI::ParseError& error) {
   std::vector<std::string> rest = command.remaining();
   std::erase(rest, "--");
@@ -216,7 +237,8 @@ std::string DescribeCommand(const CLI::App& app, const CLI::App& command,
     }
   }
   if (!rest.empty()) return DescribeArgument(command, rest.front());
-  return Concat(command.get_name(), ": ", Described(error));
+  return Concat(command.get_name(), ": ",
+                Described(error, TypedNames(command, args)));
 }
 
 }  // namespace
@@ -231,9 +253,7 @@ OptionNames TypedNames(const CLI::App& command, std::span<char* const> args) {
     const bool is_long = arg.starts_with("--");
     const std::string_view typed =
         arg.substr(0, is_long ? arg.find('=') : size_t{2});
-    std::string name(typed.substr(is_long ? 2 : 1));
-    std::replace(name.begin(), name.end(), '-', '_');
-    const ParamField* const field = FindParamField(name);
+    const ParamField* const field = FieldOf(typed);
     if (field != nullptr) names.SetTyped(field->name, typed);
     const bool takes_next = option->get_items_expected_max() > 0;
     if (takes_next && typed == arg) ++i;
@@ -267,14 +287,14 @@ absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args) {
   return absl::OkStatus();
 }
 
-std::string DescribeUsageError(const CLI::App& app,
+std::string DescribeUsageError(const CLI::App& app, std::span<char* const> args,
                                const CLI::ParseError& error) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   if (chosen.empty() || !app.remaining().empty()) {
     return DescribeApp(app) + "\nespalier --help says more.";
   }
   const CLI::App& command = *chosen.front();
-  return AppendHint(command, DescribeCommand(app, command, error));
+  return AppendHint(command, DescribeCommand(app, command, args, error));
 }
 
 }  // namespace espalier::cli

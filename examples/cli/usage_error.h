@@ -26,9 +26,8 @@ OptionNames TypedNames(const CLI::App& command, std::span<char* const> args);
 absl::Status CheckArguments(const CLI::App& app, std::span<char* const> args);
 
 // What is wrong, and on a line of its own where to read more; without
-// "espalier: " and a line end. `error` is what `app` threw when it read the
-// command line.
-std::string DescribeUsageError(const CLI::App& app,
+// "espalier: " and a line end. `error` is what `app` threw when it read `args`.
+std::string DescribeUsageError(const CLI::App& app, std::span<char* const> args,
                                const CLI::ParseError& error);
 
 }  // namespace espalier::cli

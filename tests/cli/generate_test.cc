@@ -206,10 +206,15 @@ TEST(GenerateTest, TextsAreTakenAsTheyAre) {
   EXPECT_EQ(lines[6], "--x");
 }
 
+// Once.
 TEST(GenerateTest, ABlankTextIsShownInItsError) {
-  EXPECT_THAT(Generate({"\t" + std::string(100, ' ')}).err,
-              HasSubstr("must not be blank, got \"\\t" + std::string(57, ' ') +
-                        "...\n"));
+  for (const std::string stream : {"--stream", "--stream=false"}) {
+    EXPECT_EQ(Generate({stream, std::string(100, ' ')}).err,
+              "espalier: \"" + std::string(60, ' ') +
+                  "...\": a text must not be blank\n");
+    EXPECT_EQ(Generate({stream, ""}).err,
+              "espalier: \"\": a text must not be blank\n");
+  }
 }
 
 TEST(GenerateTest, LinesOfAFileMayBeBlankOrEndInCarriageReturns) {

@@ -146,7 +146,8 @@ TEST(TraceCommandTest, AMalformedTraceIsRefusedWithLineAndField) {
       {"", "no request in"},
       {"\n", ":1: not JSON"},
       {std::string(17 << 20, 'x'), " bytes, this one has more\n"},
-      {"GIF89a", ":1: not JSON"}};
+      {"{\"id\": 1}\n", "event is missing; a trace is what espalier "},
+      {"GIF89a", ":1: not JSON at byte 0: syntax error; a trace is what "}};
   for (const auto& [text, message] : cases) {
     const std::string file = scratch.Write("bad.jsonl", text);
     const ProgramRun run = Trace(file, {"--to", "html"});

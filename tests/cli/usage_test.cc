@@ -69,7 +69,12 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"generate", "No."}, "generate: --model is required"},
       {{"generate", "-m"}, "generate: --model needs a value"},
       {{"batch", "-m", "a", "-m", "b"}, "--model is given more than once"},
-      {{"trace", "a", "b"}, "trace has no use for \"b\""},
+      {{"generate", "No.", "-n"}, "generate: -n needs a value"},
+      {{"generate", "-n", "", "No."}, "generate: -n must not be empty"},
+      {{"generate", "No.", "--max-tokens"}, "--max-tokens needs a value"},
+      {{"trace", "a", "b"},
+       "trace has no use for \"b\"; the picture's file is --output b\n"},
+      {{"trace", "a", "--html"}, "did you mean --to html?"},
       {{"generate", "--promtp", "No."},
        "generate has no option --promtp; texts are arguments without an "
        "option"},

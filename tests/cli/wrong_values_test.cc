@@ -86,7 +86,9 @@ std::vector<WrongValue> WrongValues() {
        "9 tokens (--max-tokens)"},
       {{"--logprobs", "65"}, "--logprobs must be at most 64, got 65"},
       // The model.
-      {{"--max-new-tokens", "5000"}, "--max-new-tokens must be at most "},
+      {{"--max-new-tokens", "5000"},
+       "--max-new-tokens must be at most 1023, as the prompt and what is "
+       "generated fit into the model's context of 1024 together, got 5000\n"},
       {{"--min-tokens", "-1"}, "--min-tokens must be at least 0, got -1"},
       {{"--eos-token-id", "6000"}, "--eos-token-id[0] must be a token id in ["},
       {{"--allowed-token-ids", "[-1]"}, "--allowed-token-ids[0] must be a tok"},

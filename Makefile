@@ -12,7 +12,7 @@
 #
 # Where there is an NVIDIA GPU with its driver and a CUDA compiler, the demo
 # builds in build/cuda and runs on the GPU; make demo DEVICE=cpu or DEVICE=cuda
-# decides it.
+# decides it, also from the environment.
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-cpu demo-cuda test clean install-program install-all \
   find-compiler find-gpu
@@ -30,7 +30,7 @@ help:
 	@echo "Both commands install missing packages through apt, and say so."
 
 # Lazy: only the demo looks for a GPU.
-DEVICE = $(shell tools/find_cuda.sh gpu >&2 && tools/find_cuda.sh compiler >&2 \
+DEVICE ?= $(shell tools/find_cuda.sh gpu >&2 && tools/find_cuda.sh compiler >&2 \
 	&& echo cuda || echo cpu)
 
 demo:

@@ -31,7 +31,7 @@
 // std::bad_alloc where there is no memory for an answer. What a callback throws
 // is dropped; an empty one is not called.
 //
-// Coroutines: engine() is the same engine for Asio's (batcher/engine.h).
+// Coroutines: engine() is the same engine for Asio's (espalier/engine.h).
 #pragma once
 
 #include <functional>
@@ -53,10 +53,10 @@
 
 namespace espalier {
 
-class Engine;  // batcher/engine.h
+class Engine;  // espalier/engine.h
 class GeneratorCore;
-class Model;      // exec_request/model.h
-class Tokenizer;  // text/tokenizer.h
+class Model;      // espalier/model.h
+class Tokenizer;  // espalier/tokenizer.h
 
 // What is to be gone on from: text, or tokens.
 class Prompt {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "espalier/generator.h"
-#include "exec_request/model.h"
+#include "espalier/model.h"
 
 namespace {
 

@@ -19,8 +19,9 @@ constexpr int kMaxima = 4 * kMaxNarrow;
 // What a block keeps; each of its threads ranks one entry at most.
 constexpr int kMaxEntries = 256;
 constexpr int kMaxFound = 256;
-// Edits of a row, its first ones, whose scores help to find the threshold.
-constexpr int kMaxThresholdEdits = 256;
+// Edits that a row's warp takes in by itself. More are a block's work, row by
+// row.
+constexpr int kManyEdits = 256;
 
 // How a block merges. Which way a launch takes changes no bit of the answer:
 // one warp sums a row, and the threshold decides only what is looked at. Most
@@ -96,8 +97,8 @@ struct Summed {
   TileBatch batch;
   // The best scores a lane has among first quarters, second ones, and so on.
   QuarterMaxima own;
-  bool edited = false;  // whether a row has edits
-  bool mixed = false;   // whether one has them beside tokens without any
+  bool edited = false;      // whether one of its rows is, beside others
+  bool many_edits = false;  // whether one has more than a warp takes by itself
 
   __device__ RowStats StatsAt(const Params& p, const CudaSelectGroup& group,
                               int beam) const {
@@ -115,20 +116,6 @@ __device__ void ForEachRow(const CudaSelectGroup& group, const Visit& visit) {
   }
 }
 
-// The same, with all warps, also where rows are few: visit(beam, thread,
-// num_threads) is called by whole warps, num_threads threads of them for a row.
-template <typename Visit>
-__device__ void ForEachRowOfBlock(int num_rows, const Visit& visit) {
-  const int warps_per_row = max(1, NumWarps() / num_rows);
-  const int num_threads = warps_per_row * kWarpSize;
-  const int thread = threadIdx.x % num_threads;
-#pragma unroll 1
-  for (int beam = threadIdx.x / num_threads; beam < num_rows;
-       beam += NumWarps() / warps_per_row) {
-    visit(beam, thread, num_threads);
-  }
-}
-
 template <typename T>
 __device__ void AddScores(const RowView<T>& row, const QuarterMaxima& logits,
                           QuarterMaxima& scores) {
@@ -137,15 +124,15 @@ __device__ void AddScores(const RowView<T>& row, const QuarterMaxima& logits,
               row.Score(logits.best.z), row.Score(logits.best.w)});
 }
 
-// The same of a row's edited tokens, from the first ones. Out of line, and with
-// nothing by reference that rows without edits keep in registers.
+// The same of a row that offers its edited tokens alone, from the first ones.
+// Out of line, and with nothing by reference that other rows keep in registers.
 template <typename T>
 __device__ __noinline__ float4 BestEditedScores(RowView<T> row) {
   QuarterMaxima best;
   if (!row.alive()) return best.best;
   const int lane = threadIdx.x % kWarpSize;
   const CudaRowEdits edits = row.row_edits();
-  const int end = min(edits.end, edits.begin + kMaxThresholdEdits);
+  const int end = min(edits.end, edits.begin + kManyEdits);
   const auto score_at = [&](int e) {
     if (e >= end || row.edit(e).banned) return MinusInf();
     return row.Score(row.Logit(row.edit(e).token), row.edit(e));
@@ -172,8 +159,8 @@ __device__ Summed SumRows(const Params& p, const CudaSelectGroup& group,
     QuarterMaxima own;
     const RowStats stats =
         SumTiles(TilesOf(p, row), p.in.cum_log_probs[row], batch, own);
-    summed.edited |= edits.end > edits.begin;
-    summed.mixed |= edits.end > edits.begin && !edits.is_allow_list;
+    summed.edited |= edits.end > edits.begin && !edits.is_allow_list;
+    summed.many_edits |= edits.end - edits.begin > kManyEdits;
     if (beam < NumWarps()) {
       summed.stats = stats;
       summed.batch = batch;
@@ -189,35 +176,23 @@ __device__ Summed SumRows(const Params& p, const CudaSelectGroup& group,
   return summed;
 }
 
-// Takes edited tokens out of all maxima. Out of line, as MergeExact.
+// Takes edited tokens, where there are any, out of all maxima.
 template <typename T>
-__device__ __noinline__ void ExcludeEditedTokens(const Params& p,
-                                                 bool by_logit) {
-  const CudaSelectGroup group = p.in.groups[blockIdx.x];
-  ExcludeEditedTokens([&](const auto& visit) {
-    ForEachRowOfBlock(
-        group.num_rows, [&](int beam, int thread, int num_threads) {
-          const RowView<T> row(p, group, beam, by_logit);
-          if (!row.alive() || row.is_allow_list() || !row.has_edits()) return;
-          visit(row, thread, num_threads);
-        });
-  });
-}
-
-// The best scores again, where rows have tokens with edits and others. Those of
-// edited tokens are among them: where the best of a row are edited, a threshold
-// without them would let all of these through.
-template <typename T>
-__device__ void AddEdits(const Params& p, const CudaSelectGroup& group,
-                         bool by_logit, Summed& summed) {
-  if (!__syncthreads_or(summed.mixed)) return;
-  ExcludeEditedTokens<T>(p, by_logit);
+__device__ void ExcludeEditedTokens(const Params& p,
+                                    const CudaSelectGroup& group, bool by_logit,
+                                    Summed& summed) {
+  if (!__syncthreads_or(summed.edited)) return;
+#pragma unroll 1
+  for (int beam = 0; beam < group.num_rows; ++beam) {
+    const RowView<T> row(p, group, beam, by_logit);
+    if (!row.alive() || row.is_allow_list()) continue;
+    if (row.has_edits()) ExcludeEditedTokens(row);
+  }
   __syncthreads();
   summed.own = {};
   ForEachRow(group, [&](int beam) {
     const RowView<T> row(p, group, beam, by_logit);
-    if (row.has_edits()) summed.own.Add(BestEditedScores(row));
-    if (row.is_allow_list()) return;
+    if (row.is_allow_list()) return summed.own.Add(BestEditedScores(row));
     TileBatch batch;
     AddScores(row, ReadMaxima(row.maxima(), p.tiles, batch), summed.own);
     if (beam < NumWarps()) summed.batch = batch;

@@ -26,15 +26,14 @@ __device__ int FirstEdit(const RowView<T>& row, int token) {
 }
 
 // One warp: a bit for each of a quarter's tokens that has an edit; lane w has
-// those of indices 32 w to 32 w + 31. `first_edit` is the first of its tile.
+// those of indices 32 w to 32 w + 31.
 template <typename T>
-__device__ uint32_t EditedInQuarter(const RowView<T>& row, int quarter,
-                                    int first_edit) {
+__device__ uint32_t EditedInQuarter(const RowView<T>& row, int quarter) {
   const int lane = threadIdx.x % kWarpSize;
   const int tile = quarter / kQuarters;
   const int end_token = (tile + 1) * kTileSize;
   uint32_t own = 0;
-  for (int base = first_edit;; base += kWarpSize) {
+  for (int base = FirstEdit(row, tile * kTileSize);; base += kWarpSize) {
     const int i = base + lane;
     const int token = i < row.row_edits().end ? row.edit(i).token : end_token;
     const bool is_here =
@@ -53,10 +52,9 @@ __device__ uint32_t EditedInQuarter(const RowView<T>& row, int quarter,
 
 // One warp: the best logit of a quarter whose token has no edit.
 template <typename T>
-__device__ float MaxOfUnedited(const RowView<T>& row, int quarter,
-                               int first_edit) {
+__device__ float MaxOfUnedited(const RowView<T>& row, int quarter) {
   const LaneLogits<T> logits(row, quarter);
-  const uint32_t edited = EditedInQuarter(row, quarter, first_edit);
+  const uint32_t edited = EditedInQuarter(row, quarter);
   float own = MinusInf();
 #pragma unroll
   for (int i = 0; i < kPerLane; i += kPerPiece) {  // a piece is in one word
@@ -72,68 +70,33 @@ __device__ float MaxOfUnedited(const RowView<T>& row, int quarter,
   return WarpMax(own);
 }
 
-// A maximum that is to be found again: NaN, which no maximum is.
-__device__ inline float MarkedMaximum() { return __uint_as_float(0x7fffffffu); }
-
-// Of `num_threads` threads this is `thread`: marks the maxima of the row's
-// quarters that are an edited token's.
+// All threads of a block: takes edited tokens out of the maxima of their
+// quarters. Those in which one is the maximum are marked first, so that each is
+// looked through once, however many of its tokens have edits. Barriers before
+// and after.
 template <typename T>
-__device__ __noinline__ void MarkEditedMaxima(RowView<T> row, int thread,
-                                              int num_threads) {
+__device__ __noinline__ void ExcludeEditedTokens(RowView<T> row) {
+  const float mark = __uint_as_float(0x7fffffffu);  // NaN: no maximum is
   const CudaRowEdits& edits = row.row_edits();
-  for (int i = edits.begin + thread; i < edits.end; i += num_threads) {
+  for (int i = edits.begin + threadIdx.x; i < edits.end; i += blockDim.x) {
     const int token = row.edit(i).token;
     float& max = row.maxima()[RowLogits<T>::QuarterOf(token)];
-    if (row.Logit(token) >= max) max = MarkedMaximum();
+    if (row.Logit(token) >= max) max = mark;
   }
-}
-
-// The same threads, whole warps: writes the marked maxima again, of the tokens
-// without an edit. Each quarter is read once, however many of its tokens have
-// edits; and a row's tiles are spread over all of the warps.
-template <typename T>
-__device__ __noinline__ void ReplaceMarkedMaxima(RowView<T> row, int thread,
-                                                 int num_threads) {
-  const int lane = thread % kWarpSize;
-  const int num_warps = num_threads / kWarpSize;
-  const int num_tiles = cuda_logits::NumTiles(row.vocab_size());
-  const int window = min(kWarpSize, (num_tiles + num_warps - 1) / num_warps);
-  for (int base = thread / kWarpSize * window; base < num_tiles;
-       base += num_warps * window) {
-    unsigned marks = 0;  // a bit for each of a lane's quarters
-    if (lane < window && base + lane < num_tiles) {
-      const float4 max =
-          reinterpret_cast<const float4*>(row.maxima())[base + lane];
-      marks = isnan(max.x) | isnan(max.y) << 1 | isnan(max.z) << 2 |
-              isnan(max.w) << 3;
-    }
-    for (unsigned left = __ballot_sync(kAllLanes, marks != 0); left != 0;
-         left &= left - 1) {
-      const int marked = __ffs(left) - 1;
-      const int tile = base + marked;
-      const int first_edit = FirstEdit(row, tile * kTileSize);
-      for (unsigned quarters = __shfl_sync(kAllLanes, marks, marked);
-           quarters != 0; quarters &= quarters - 1) {
-        const int quarter = tile * kQuarters + __ffs(quarters) - 1;
-        const float max = MaxOfUnedited(row, quarter, first_edit);
-        if (lane == 0) row.maxima()[quarter] = max;
-      }
-    }
-  }
-}
-
-// All threads of a block: takes edited tokens out of the maxima of the quarters
-// of all rows that for_each_row(visit) calls visit(row, thread, num_threads)
-// for. Barriers before and after.
-template <typename ForEachRow>
-__device__ void ExcludeEditedTokens(const ForEachRow& for_each_row) {
-  for_each_row([](const auto& row, int thread, int num_threads) {
-    MarkEditedMaxima(row, thread, num_threads);
-  });
   __syncthreads();
-  for_each_row([](const auto& row, int thread, int num_threads) {
-    ReplaceMarkedMaxima(row, thread, num_threads);
-  });
+  const int lane = threadIdx.x % kWarpSize;
+  const int num_quarters =
+      (row.vocab_size() + kTileSize - 1) / kTileSize * kQuarters;
+  for (int base = threadIdx.x - lane; base < num_quarters; base += blockDim.x) {
+    const int own = base + lane;
+    const bool is_marked = own < num_quarters && isnan(row.maxima()[own]);
+    for (unsigned left = __ballot_sync(kAllLanes, is_marked); left != 0;
+         left &= left - 1) {
+      const int quarter = base + __ffs(left) - 1;
+      const float max = MaxOfUnedited(row, quarter);
+      if (lane == 0) row.maxima()[quarter] = max;
+    }
+  }
 }
 
 // How a group is chosen.

@@ -12,32 +12,41 @@
 namespace espalier::cuda_select {
 namespace {
 
-// Takes in the edited tokens that reach the cut. Out of line, as MergeExact.
+// Takes in edited tokens of rows that have many, if any have. Out of line, as
+// MergeExact.
 template <typename T>
-__device__ __noinline__ void GatherAllEdited(const Params& p, bool by_logit,
-                                             MergeShared& shared) {
+__device__ __noinline__ void GatherManyEdited(const Params& p, bool by_logit,
+                                              MergeShared& shared) {
   const CudaSelectGroup group = p.in.groups[blockIdx.x];
   const float cut = CutScore(shared.cut);
-  ForEachRowOfBlock(group.num_rows, [&](int beam, int thread, int num_threads) {
+#pragma unroll 1
+  for (int beam = 0; beam < group.num_rows; ++beam) {
+    const CudaRowEdits& edits = p.in.row_edits[group.first_row + beam];
+    if (edits.end - edits.begin <= kManyEdits) continue;
     const RowView<T> row(p, group, beam, by_logit);
-    if (!row.alive() || !row.has_edits()) return;
-    GatherEdited(row, cut, thread, num_threads, [&](const Entry& entry) {
+    if (!row.alive()) continue;
+    GatherEdited(row, cut, threadIdx.x, blockDim.x, [&](const Entry& entry) {
       const int i = atomicAdd(&shared.num_entries, 1);
       if (i < kMaxEntries) shared.entries[i] = entry;
     });
-  });
+  }
 }
 
-// Lists the quarters that reach the cut.
-template <typename T>
+// Lists the quarters that reach the cut, and takes in edited tokens that do.
+template <typename T, typename Append>
 __device__ void FindQuarters(const Params& p, const CudaSelectGroup& group,
                              bool by_logit, Summed& summed, float cut,
-                             MergeShared& shared) {
+                             MergeShared& shared, const Append& append) {
   const int lane = threadIdx.x % kWarpSize;
   ForEachRow(group, [&](int beam) {
     const RowStats stats = summed.StatsAt(p, group, beam);
     const RowView<T> row(p, group, beam, by_logit, stats);
-    if (!row.alive() || row.is_allow_list()) return;
+    if (!row.alive()) return;
+    const int num_edits = row.row_edits().end - row.row_edits().begin;
+    if (num_edits > 0 && num_edits <= kManyEdits) {
+      GatherEdited(row, cut, lane, kWarpSize, append);
+    }
+    if (row.is_allow_list()) return;
     const float floor = row.Floor(cut);
 #pragma unroll 1
     for (int first = lane; first < p.tiles; first += kBatchStride) {
@@ -121,9 +130,9 @@ __device__ void GatherEntries(const Params& p, const CudaSelectGroup& group,
     const int i = atomicAdd(&shared.num_entries, 1);
     if (i < kMaxEntries) shared.entries[i] = entry;
   };
-  FindQuarters<T>(p, group, by_logit, summed, cut, shared);
-  if (p.in.row_edits != nullptr && __syncthreads_or(summed.edited)) {
-    GatherAllEdited<T>(p, by_logit, shared);
+  FindQuarters<T>(p, group, by_logit, summed, cut, shared, append);
+  if (p.in.row_edits != nullptr && __syncthreads_or(summed.many_edits)) {
+    GatherManyEdited<T>(p, by_logit, shared);
   }
   __syncthreads();
   ReadQuarters<T, Policy>(p, group, by_logit, cut, shared, append);
@@ -147,8 +156,9 @@ __global__ __launch_bounds__(
   const Mode mode = ModeOf(p, group);
   const bool by_logit = mode == kByLogit;
   Summed summed = SumRows<T>(p, group, by_logit);
+  if (p.in.row_edits != nullptr)
+    ExcludeEditedTokens<T>(p, group, by_logit, summed);
   if (mode == kExact) return MergeExact<T>(p, blockIdx.x, shared);
-  if (p.in.row_edits != nullptr) AddEdits<T>(p, group, by_logit, summed);
   if (m <= kMaxFew) {
     FindThreshold<Policy, kFewMaxima>(p, group, summed, shared);
   } else {

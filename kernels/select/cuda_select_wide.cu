@@ -80,15 +80,13 @@ __global__ __launch_bounds__(kRowThreads) void SumWideRows(
   }
   if (p.in.row_edits != nullptr) {
     __syncthreads();
-    ExcludeEditedTokens([&](const auto& visit) {
-      for (int i = 0; i < kRows; ++i) {
-        const WideRow other(p, blockIdx.x * kRows + i);
-        if (other.index < 0) continue;
-        const RowView<T> view(p, other.group, other.beam, /*by_logit=*/false);
-        if (!view.alive() || view.is_allow_list()) continue;
-        if (view.has_edits()) visit(view, threadIdx.x, kRowThreads);
-      }
-    });
+    for (int i = 0; i < kRows; ++i) {
+      const WideRow other(p, blockIdx.x * kRows + i);
+      if (other.index < 0) continue;
+      const RowView<T> view(p, other.group, other.beam, /*by_logit=*/false);
+      if (!view.alive() || view.is_allow_list()) continue;
+      if (view.has_edits()) ExcludeEditedTokens(view);
+    }
     __syncthreads();
   }
   if (own.index < 0) return;

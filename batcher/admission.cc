@@ -1,7 +1,7 @@
 #include "batcher/admission.h"
 
 #include <algorithm>
-#include <iterator>
+#include <limits>
 #include <new>
 #include <string>
 #include <string_view>
@@ -114,9 +114,15 @@ absl::Status Admission::CheckFits(const Request& request,
   return absl::OkStatus();
 }
 
+int64_t Admission::NumPagesToStart(const Request& request) const {
+  const int64_t num_prompt = std::ssize(request.prompt_tokens);
+  return std::min(
+      NumPages(num_prompt, pool_->page_size()) + NumSlots(request.params),
+      GroupPages::WorstCase(request, pool_->page_size()));
+}
+
 bool Admission::CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
                          int num_running) const {
-  if (pool_->num_reserved() + next.num_pages > pool_->num_pages()) return false;
   if (num_running == 0) return true;
   if (num_running >= max_running_) return false;
   RequestNeeds total = running;
@@ -127,36 +133,45 @@ bool Admission::CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
          total.num_best <= limits_.max_best_tokens;
 }
 
+Turn Turn::Of(int64_t priority, int64_t step, RequestId id) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 2;
+  constexpr int64_t kMaxPriority = kMax / kStepsPerPriority;
+  priority = std::clamp(priority, -kMaxPriority, kMaxPriority);
+  return {std::min(step, kMax) + priority * kStepsPerPriority, id};
+}
+
 void WaitingRequests::Push(WaitingRequest request) {
-  const RequestId id = request.id;
-  requests_.push_back(std::move(request));
+  const Turn turn = request.turn;
+  turns_.emplace(turn.id, turn);
   try {
-    by_id_.emplace(id, std::prev(requests_.end()));
+    requests_.emplace(turn, std::move(request));
   } catch (const std::bad_alloc&) {
-    requests_.pop_back();
+    turns_.erase(turn.id);
     throw;
   }
 }
 
 WaitingRequest WaitingRequests::TakeFront() {
-  WaitingRequest first = std::move(requests_.front());
-  by_id_.erase(first.id);
-  requests_.pop_front();
-  return first;
+  return *Take(requests_.begin()->first.id);
 }
 
 std::optional<WaitingRequest> WaitingRequests::Take(RequestId id) {
-  const auto found = by_id_.find(id);
-  if (found == by_id_.end()) return std::nullopt;
-  std::optional<WaitingRequest> request(std::move(*found->second));
-  requests_.erase(found->second);
-  by_id_.erase(found);
+  const auto turn = turns_.find(id);
+  if (turn == turns_.end()) return std::nullopt;
+  const auto found = requests_.find(turn->second);
+  std::optional<WaitingRequest> request(std::move(found->second));
+  requests_.erase(found);
+  turns_.erase(turn);
   return request;
 }
 
-std::list<WaitingRequest> WaitingRequests::TakeAll() {
-  by_id_.clear();
-  return std::exchange(requests_, {});
+std::vector<WaitingRequest> WaitingRequests::TakeAll() {
+  std::vector<WaitingRequest> all;
+  all.reserve(requests_.size());
+  turns_.clear();
+  for (auto& [turn, request] : requests_) all.push_back(std::move(request));
+  requests_.clear();
+  return all;
 }
 
 }  // namespace espalier

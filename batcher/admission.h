@@ -1,23 +1,25 @@
-// Admission: which requests may run. A request waits, in order of arrival,
-// until its worst case fits beside the worst cases of those that run: of pages,
-// and of what else the executor has limits for (StepLimits). One that does not
-// fit even alone is refused when it arrives.
+// Admission: which requests may run. A request waits for its turn until it fits
+// beside those that run: its prompt and first steps in pages, its worst case in
+// what else the executor has limits for (StepLimits). One that does not fit
+// even alone is refused when it arrives.
 //
 //   const RequestNeeds needs = admission.NeedsOf(prepared);
 //   RETURN_IF_ERROR(admission.CheckFits(prepared.request, needs));
-//   waiting.Push({id, std::move(prepared), needs, done});
+//   waiting.Push({turn, id, std::move(prepared), needs, done});
 //   ...
 //   if (admission.CanAdmit(waiting.front().needs, running, num_running)) ...
 //
 // Both belong to their scheduler's strand.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
-#include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
@@ -59,8 +61,12 @@ class Admission {
   absl::Status CheckFits(const Request& request,
                          const RequestNeeds& needs) const;
 
+  // Pages that a new request takes until each of its sequences has begun one of
+  // its own.
+  int64_t NumPagesToStart(const Request& request) const;
+
   // Whether `next` may run beside `num_running` requests that need `running`
-  // together. Its pages can be reserved then.
+  // together, as far as a step's limits go; of pages nothing is said.
   bool CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
                 int num_running) const;
 
@@ -72,38 +78,52 @@ class Admission {
   const PagePool* const pool_;
 };
 
+// Whose turn comes first: a request's place among all, for good. A request of
+// priority p that arrives at step s has its turn at s + p * kStepsPerPriority
+// steps: so one that waits moves up by a level every so many steps, and nothing
+// waits for ever (ageing, in closed form).
+struct Turn {
+  static constexpr int64_t kStepsPerPriority = 1000;
+
+  static Turn Of(int64_t priority, int64_t step, RequestId id);
+
+  int64_t step = 0;
+  RequestId id = {};  // of two that are equal the older one
+  friend auto operator<=>(const Turn&, const Turn&) = default;
+};
+
 struct WaitingRequest {
-  RequestId id;
+  Turn turn;
   PreparedRequest prepared;
   RequestNeeds needs;
   std::function<void(absl::StatusOr<Result>)> done;
   std::unique_ptr<SearchWatcher> watcher;  // null if nobody watches
 };
 
-// The requests that wait, in order of arrival. Every call costs the same
-// however many there are, except TakeAll.
+// The requests that wait, by turn. Every call but TakeAll is O(log n).
 class WaitingRequests {
  public:
   bool empty() const { return requests_.empty(); }
   int size() const { return static_cast<int>(requests_.size()); }
 
   // Throws std::bad_alloc, and the queue is unchanged then.
-  // REQUIRES: its id is not in the queue.
+  // REQUIRES: the id of its turn is not in the queue.
   void Push(WaitingRequest request);
 
   // REQUIRES: !empty().
-  const WaitingRequest& front() const { return requests_.front(); }
+  const WaitingRequest& front() const { return requests_.begin()->second; }
   WaitingRequest TakeFront();
 
   // Nothing if no request with this id waits.
   std::optional<WaitingRequest> Take(RequestId id);
-  std::list<WaitingRequest> TakeAll();
+  // By turn.
+  std::vector<WaitingRequest> TakeAll();
 
  private:
-  using Requests = std::list<WaitingRequest>;
+  using Requests = std::map<Turn, WaitingRequest>;
 
   Requests requests_;
-  std::unordered_map<RequestId, Requests::iterator> by_id_;
+  std::unordered_map<RequestId, Turn> turns_;
 };
 
 }  // namespace espalier

@@ -14,6 +14,8 @@ struct SchedulerFigures {
   int64_t num_prompt_tokens = 0;     // fed
   int64_t num_decode_rows = 0;       // live beams fed, one token each
   int64_t num_generated_tokens = 0;  // in the hypotheses returned
+  int64_t num_cached_tokens = 0;     // of prompts, shared instead of fed
+  int64_t num_preemptions = 0;       // of groups
   int64_t num_tail_copies = 0;
   int max_tail_copies = 0;  // of one step
   // Pages held, at most and summed over steps; and the same if every beam had

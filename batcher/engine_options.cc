@@ -21,6 +21,10 @@ absl::Status CheckOptions(const SchedulerOptions& options) {
     return InvalidArgument("scheduler.max_step_tokens must be at least 1, got ",
                            options.max_step_tokens);
   }
+  if (!(options.prefill_share >= 0 && options.prefill_share <= 1)) {
+    return InvalidArgument("scheduler.prefill_share must be in [0, 1], got ",
+                           options.prefill_share);
+  }
   return absl::OkStatus();
 }
 

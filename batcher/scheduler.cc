@@ -34,6 +34,8 @@ Scheduler::Scheduler(const ModelDescription& model,
       out_of_memory_(ResourceExhausted(
           "not enough memory on the host for the request's next step")),
       pool_(model.num_pages, model.page_size),
+      tree_(&pool_),
+      has_shareable_pages_(options.prefix_cache && model.has_shareable_pages),
       admission_(model, options, &pool_) {
   const auto check = [](const absl::Status& status) {
     CHECK(status.ok()) << status.ToString();
@@ -49,8 +51,9 @@ void Scheduler::Submit(RequestId id, PreparedRequest prepared, Done done,
   const RequestNeeds needs = admission_.NeedsOf(prepared);
   const absl::Status fits = admission_.CheckFits(prepared.request, needs);
   if (!fits.ok()) return done(fits);
+  const Turn turn = Turn::Of(prepared.request.params.priority, num_plans_, id);
   waiting_.Push(
-      {id, std::move(prepared), needs, std::move(done), std::move(watcher)});
+      {turn, std::move(prepared), needs, std::move(done), std::move(watcher)});
 }
 
 StepPlan Scheduler::Plan() {
@@ -73,20 +76,102 @@ StepPlan Scheduler::Plan() {
 }
 
 void Scheduler::WritePlan(StepPlan* plan) {
-  Budget budget = {admission_.max_step_tokens(), max_logits_};
+  ++num_plans_;
   const bool waits = !in_flight_.empty() && !AnyGroupSchedulable();
-  for (Running& running : running_) {
+  const bool decodes = !waits && !IsForPrefillAlone(NumDecodeRows());
+  FillPlan(decodes, plan);
+  // Where no prompt had room after all, the step is the beams'.
+  if (plan->empty() && !waits && !decodes) FillPlan(true, plan);
+}
+
+void Scheduler::FillPlan(bool decodes, StepPlan* plan) {
+  Budget budget = {admission_.max_step_tokens(), max_logits_};
+  const bool made_room = MakeRoom(decodes, plan);
+  if (decodes) {
+    for (RunningGroup& running : groups_) {
+      const BeamGroup& group = *running.group;
+      if (!group.prefilling() && group.can_plan()) {
+        PlanGroup(running, plan, &budget);
+      }
+    }
+  }
+  for (RunningGroup& running : groups_) {
     const BeamGroup& group = *running.group;
-    if (!waits && !group.prefilling() && group.can_plan()) {
+    if (group.prefilling() && !group.is_waiting_for_prefix() &&
+        !budget.is_used_up()) {
       PlanGroup(running, plan, &budget);
     }
   }
-  for (Running& running : running_) {
-    if (running.group->prefilling() && !budget.is_used_up()) {
-      PlanGroup(running, plan, &budget);
+  // Groups that were put away resume before others start.
+  if (!made_room) Admit(plan, &budget);
+}
+
+int Scheduler::NumDecodeRows() const {
+  int num_rows = 0;
+  for (const RunningGroup& running : groups_) {
+    const BeamGroup& group = *running.group;
+    if (!group.prefilling() && group.can_plan()) {
+      num_rows += group.num_live_beams();
     }
   }
-  Admit(plan, &budget);
+  return num_rows;
+}
+
+bool Scheduler::IsForPrefillAlone(int num_decode_rows) {
+  const auto feeds = [this] {
+    return std::any_of(groups_.begin(), groups_.end(),
+                       [](const RunningGroup& running) {
+                         return running.group->prefilling() &&
+                                !running.group->is_waiting_for_prefix();
+                       }) ||
+           NextFits();
+  };
+  const int max_tokens = admission_.max_step_tokens();
+  const auto share = static_cast<int64_t>(options_.prefill_share * max_tokens);
+  const int64_t left = std::max(max_tokens - num_decode_rows, 0);
+  prefill_debt_ = left < share && feeds() ? prefill_debt_ + share - left : 0;
+  // Beams have the other steps.
+  was_for_prefill_alone_ =
+      prefill_debt_ >= max_tokens && !was_for_prefill_alone_;
+  if (was_for_prefill_alone_) prefill_debt_ -= max_tokens;
+  return was_for_prefill_alone_;
+}
+
+int64_t Scheduler::NumPagesNow(const RunningGroup& running,
+                               bool decodes) const {
+  const BeamGroup& group = *running.group;
+  if (group.prefilling()) {
+    return group.is_waiting_for_prefix()
+               ? 0
+               : group.NumPagesForStep(admission_.max_step_tokens());
+  }
+  return decodes && group.can_plan() ? group.NumPagesForStep(1) : 0;
+}
+
+bool Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
+  const int64_t num_preemptions = figures_.num_preemptions;
+  const auto put_away = [&](RunningGroup& running) {
+    running.PutAway(plan);
+    ++figures_.num_preemptions;
+  };
+  int64_t num_needed = 0;
+  for (RunningGroup& running : groups_) {
+    if (running.is_away()) continue;
+    const size_t num_copies = plan->page_copies.size();
+    if (running.group->prefilling()) running.group->MatchPrefix(plan);
+    int64_t num_now = NumPagesNow(running, decodes);
+    while (num_needed + num_now > pool_.num_available()) {
+      RunningGroup* const last = groups_.LastRunning();
+      if (last == &running) {
+        plan->page_copies.resize(num_copies);
+        num_now = 0;
+      }
+      put_away(*last);
+      if (last == &running) break;
+    }
+    num_needed += num_now;
+  }
+  return figures_.num_preemptions > num_preemptions;
 }
 
 void Scheduler::AbandonPlan(StepPlan plan) {
@@ -95,29 +180,32 @@ void Scheduler::AbandonPlan(StepPlan plan) {
   next_plan_.forks = std::move(plan.forks);
   next_plan_.finished = std::move(plan.finished);
   next_plan_.ended = std::move(plan.ended);
-  if (running_.empty()) {
-    // Nobody is in the way of what has no memory now.
+  if (groups_.empty()) {
+    // What has no memory now waits for others of the process.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  for (Running& running : running_) Finish(running, out_of_memory_);
-  EraseFinished();
+  for (RunningGroup& running : groups_) Finish(running, out_of_memory_);
+  groups_.EraseDone();
 }
 
 bool Scheduler::AnyGroupSchedulable() const {
-  return std::any_of(running_.begin(), running_.end(), [](const Running& r) {
-    const BeamGroup& group = *r.group;
-    return group.prefilling() || (group.outstanding() && group.can_plan());
-  });
+  return std::any_of(
+      groups_.begin(), groups_.end(), [](const RunningGroup& running) {
+        const BeamGroup& group = *running.group;
+        return group.prefilling() ? !group.is_waiting_for_prefix()
+                                  : group.outstanding() && group.can_plan();
+      });
 }
 
-void Scheduler::PlanGroup(Running& running, StepPlan* plan, Budget* budget) {
+void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
+                          Budget* budget) {
   BeamGroup& group = *running.group;
   int64_t& counter = group.prefilling() ? planned_counts_.num_prompt_tokens
                                         : planned_counts_.num_decode_rows;
   const size_t first_token = plan->tokens.size();
   const int first_logits = plan->num_logits;
   const size_t num_continuations = plan->continuations.size();
-  // Its reservation covers its worst case, so pages cannot run out.
+  // Room was made for it.
   const absl::Status status = group.PlanStep(
       std::max(budget->num_tokens, 1), plan, std::max(budget->num_logits, 1));
   CHECK(status.ok()) << status.ToString();
@@ -143,57 +231,78 @@ void Scheduler::Remember(const StepPlan& plan) {
   const PlanCounts counts = std::exchange(planned_counts_, {});
   figures_.num_prompt_tokens += counts.num_prompt_tokens;
   figures_.num_decode_rows += counts.num_decode_rows;
-  for (Running& running : running_) {
+  for (RunningGroup& running : groups_) {
     running.is_known = running.is_known || running.group->was_planned();
   }
   if (runs_now) CountStep();
 }
 
-RequestNeeds Scheduler::NeedsOfRunning() const {
-  RequestNeeds total;
-  for (const Running& running : running_) total += running.needs;
-  return total;
-}
-
 void Scheduler::Admit(StepPlan* plan, Budget* budget) {
-  while (!waiting_.empty() && !budget->is_used_up()) {
-    if (!admission_.CanAdmit(waiting_.front().needs, NeedsOfRunning(),
-                             num_running())) {
-      return;  // it waits until others have ended
-    }
-    WaitingRequest next = waiting_.TakeFront();
-    try {
-      Start(next);
-    } catch (const std::bad_alloc&) {
-      next.done(out_of_memory_);
-      continue;
-    }
-    PlanGroup(running_.back(), plan, budget);
-  }
+  while (!budget->is_used_up() && AdmitNext(plan, budget)) continue;
 }
 
-void Scheduler::Start(WaitingRequest& next) {
-  absl::StatusOr<PageReservation> pages = pool_.Reserve(next.needs.num_pages);
-  CHECK(pages.ok()) << pages.status().ToString();
-  if (running_.size() == running_.capacity()) {
-    running_.reserve(2 * running_.size() + 1);
-  }
-  auto group = std::make_unique<BeamGroup>(
-      next.id, std::move(next.prepared), *std::move(pages), &pool_,
-      &sequence_ids_, options_.trace.get());
-  running_.push_back({std::move(group), next.needs, std::move(next.done),
-                      std::move(next.watcher)});
+RunningGroup* Scheduler::NextToResume() {
+  RunningGroup* const away = groups_.FirstAway();
+  const bool is_first = away != nullptr && (waiting_.empty() ||
+                                            away->turn < waiting_.front().turn);
+  return is_first ? away : nullptr;
 }
 
-Scheduler::Running* Scheduler::Find(RequestId id) {
-  const size_t count = running_.size();
-  for (size_t i = 0; i < count; ++i) {
-    if (found_ >= count) found_ = 0;
-    Running& running = running_[found_++];
-    if (running.group->id() != id) continue;
-    return running.group->done() ? nullptr : &running;
+bool Scheduler::NextFits() {
+  if (const RunningGroup* away = NextToResume()) {
+    return !away->group->outstanding() &&
+           Fits(away->needs, away->group->NumPagesToResume(),
+                away->group->request());
   }
-  return nullptr;
+  if (waiting_.empty()) return false;
+  const WaitingRequest& next = waiting_.front();
+  return Fits(next.needs, admission_.NumPagesToStart(next.prepared.request),
+              next.prepared.request);
+}
+
+bool Scheduler::AdmitNext(StepPlan* plan, Budget* budget) {
+  if (!NextFits()) return false;
+  RunningGroup* running = NextToResume();
+  if (running != nullptr) {
+    running->group->Resume();
+  } else {
+    running = Start(waiting_.TakeFront());
+    if (running == nullptr) return true;
+  }
+  running->group->MatchPrefix(plan);
+  if (!running->group->is_waiting_for_prefix()) {
+    PlanGroup(*running, plan, budget);
+  }
+  return true;
+}
+
+bool Scheduler::Fits(const RequestNeeds& needs, int64_t num_pages,
+                     const Request& request) {
+  const int num_running = groups_.num_running();
+  if (num_running == 0) return true;
+  if (!admission_.CanAdmit(needs, groups_.Needs(), num_running)) return false;
+  const int64_t num_soon = groups_.NumPagesSoon();
+  if (num_pages + num_soon <= pool_.num_available()) return true;
+  if (!has_shareable_pages_ || !request.params.prefix_cache) return false;
+  // What it can share it need not take; nor may it be taken from it meanwhile.
+  const PrefixMatch match =
+      tree_.Find(request.params.cache_salt, {}, {request.prompt_tokens});
+  return num_pages - std::ssize(match.pages) + num_soon <=
+         pool_.num_available();
+}
+
+RunningGroup* Scheduler::Start(WaitingRequest next) {
+  try {
+    groups_.ReserveOne();
+    auto group = std::make_unique<BeamGroup>(
+        next.turn.id, std::move(next.prepared), &pool_, &sequence_ids_,
+        has_shareable_pages_ ? &tree_ : nullptr, options_.trace.get());
+    return &groups_.Add({next.turn, std::move(group), next.needs,
+                         std::move(next.done), std::move(next.watcher)});
+  } catch (const std::bad_alloc&) {
+    next.done(out_of_memory_);
+    return nullptr;
+  }
 }
 
 void Scheduler::Advance(absl::StatusOr<StepResult> result) {
@@ -210,6 +319,10 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
   if (result.ok()) {
     figures_.forward_time += result->forward_time;
     figures_.select_time += result->select_time;
+    for (const RequestId request : plan.requests) {
+      RunningGroup* running = groups_.Find(request);
+      if (running != nullptr) running->group->OnAnswer();
+    }
     for (size_t i = 0; i < plan.scored.size(); ++i) {
       TakeScoring(result->scorings[i], plan.scored[i].second);
     }
@@ -218,11 +331,11 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
     }
   } else {
     for (const RequestId request : plan.requests) {
-      Running* running = Find(request);
+      RunningGroup* running = groups_.Find(request);
       if (running != nullptr) Finish(*running, result.status());
     }
   }
-  EraseFinished();
+  groups_.EraseDone();
   if (!in_flight_.empty()) CountStep();
   if (options_.validate_steps) {
     IfThereIsMemory([this] { Validate(next_plan_); });
@@ -231,7 +344,7 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
 
 void Scheduler::TakeScoring(const PromptLogprobsResult& result,
                             size_t num_tokens) {
-  Running* running = Find(result.request);
+  RunningGroup* running = groups_.Find(result.request);
   if (running == nullptr) return;
   absl::Status status = out_of_memory_;
   IfThereIsMemory([&] {
@@ -242,7 +355,7 @@ void Scheduler::TakeScoring(const PromptLogprobsResult& result,
 
 void Scheduler::AdvanceGroup(const SelectionResult& result) {
   // It may have been cancelled, or have ended a step before.
-  Running* running = Find(result.request);
+  RunningGroup* running = groups_.Find(result.request);
   if (running == nullptr) return;
   try {
     Advance(*running, result);
@@ -251,7 +364,7 @@ void Scheduler::AdvanceGroup(const SelectionResult& result) {
   }
 }
 
-void Scheduler::Advance(Running& running, const SelectionResult& result) {
+void Scheduler::Advance(RunningGroup& running, const SelectionResult& result) {
   BeamGroup& group = *running.group;
   absl::Status status = result.error;
   if (status.ok()) status = group.ValidateResult(result, vocab_size_);
@@ -261,32 +374,29 @@ void Scheduler::Advance(Running& running, const SelectionResult& result) {
   if (group.done()) Finish(running, group.TakeResult());
 }
 
-void Scheduler::Finish(Running& running, absl::StatusOr<Result> result) {
+void Scheduler::Finish(RunningGroup& running, absl::StatusOr<Result> result) {
   UntilThereIsMemory(
       [&] { running.group->Drop(running.is_known ? &next_plan_ : nullptr); });
   IfThereIsMemory([&] { running.group->RecordEnd(result); });
   if (result.ok()) {
     figures_.num_generated_tokens += result->usage.num_generated_tokens;
+    figures_.num_cached_tokens += result->usage.num_cached_tokens;
   }
   running.done(std::move(result));
 }
 
-void Scheduler::EraseFinished() {
-  std::erase_if(running_, [](const Running& r) { return r.group->done(); });
-}
-
 void Scheduler::Cancel(RequestId id, const absl::Status& why) {
   if (const auto waiting = waiting_.Take(id)) return waiting->done(why);
-  Running* running = Find(id);
+  RunningGroup* running = groups_.Find(id);
   if (running == nullptr) return;
   Finish(*running, why);
-  EraseFinished();
+  groups_.EraseDone();
 }
 
 void Scheduler::CancelAll(const absl::Status& why) {
   for (const WaitingRequest& waiting : waiting_.TakeAll()) waiting.done(why);
-  for (Running& running : running_) Finish(running, why);
-  EraseFinished();
+  for (RunningGroup& running : groups_) Finish(running, why);
+  groups_.EraseDone();
 }
 
 void Scheduler::CountStep() {
@@ -296,7 +406,7 @@ void Scheduler::CountStep() {
                      .num_tail_copies = plan.num_page_copies};
   IfThereIsMemory([&] {
     int64_t num_unshared = 0;
-    for (const Running& running : running_) {
+    for (const RunningGroup& running : groups_) {
       for (const PageTable* table : running.group->pages().Tables()) {
         num_unshared += std::ssize(table->pages());
       }
@@ -304,7 +414,7 @@ void Scheduler::CountStep() {
     step.num_unshared_pages = num_unshared;
   });
   for (const RequestId request : plan.continuations()) {
-    const Running* running = Find(request);
+    RunningGroup* running = groups_.Find(request);
     if (running == nullptr) continue;
     step.num_rows_ahead += running->group->num_live_beams();
     step.num_tail_copies += running->group->pages().num_tail_copies_ahead();
@@ -314,10 +424,10 @@ void Scheduler::CountStep() {
 
 void Scheduler::Validate(const StepPlan& plan) const {
   std::vector<const GroupPages*> groups;
-  for (const Running& running : running_) {
+  for (const RunningGroup& running : groups_) {
     groups.push_back(&running.group->pages());
   }
-  ValidateStep(pool_, groups, plan);
+  ValidateStep(pool_, tree_, groups, plan);
 }
 
 }  // namespace espalier

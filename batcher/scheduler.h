@@ -2,13 +2,20 @@
 // writes step plans and applies their results; plain state without threads,
 // clocks or I/O, so that continuous batching can be tested step by step.
 //
-// A request waits, is admitted when its worst case fits (admission.h), feeds
-// its prompt in chunks, decodes, and is answered. It joins and leaves at any
-// step, and nothing about its result depends on the others.
+// A request waits for its turn (Turn: priority, then arrival), is admitted when
+// its prompt and first steps fit beside the others (admission.h), feeds its
+// prompt in chunks, decodes, and is answered. It joins and leaves at any step,
+// and nothing about its result depends on the others.
 //
 // Each plan has a budget of tokens. Live beams come first, every one of them;
-// then prompts of running requests, in order of admission; then waiting
-// requests, in order of arrival: nobody is overtaken.
+// then prompts of running requests, then those that wait, in order of their
+// turns: no request is overtaken. Where the beams leave prompts less than their
+// share, some steps are for prompts alone.
+//
+// Before a plan is written, room is made for it: while its pages are not
+// available, the group whose turn comes last is put away, as a whole. It
+// resumes at its turn, before others that wait, and feeds again what is not in
+// the prefix tree any more (beam/group_prefill.h).
 //
 // Where memory runs out the requests that it was for end with
 // kResourceExhausted, and the others go on: one whose answer cannot be applied,
@@ -36,6 +43,7 @@
 #include "batcher/engine_figures.h"
 #include "batcher/engine_options.h"
 #include "batcher/plans_in_flight.h"
+#include "batcher/running_groups.h"
 #include "beam/beam_group.h"
 #include "beam/prepared_request.h"
 #include "beam/search_watcher.h"
@@ -43,6 +51,7 @@
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
 #include "pages/page_pool.h"
+#include "pages/prefix_tree.h"
 #include "request/request.h"
 
 namespace espalier {
@@ -87,55 +96,68 @@ class Scheduler {
   void CancelAll(const absl::Status& why);
 
   int num_waiting() const { return waiting_.size(); }
-  int num_running() const { return static_cast<int>(running_.size()); }
+  int num_running() const { return groups_.num_running(); }
+  // Admitted, and put away to make room.
+  int num_away() const {
+    return static_cast<int>(groups_.size()) - groups_.num_running();
+  }
   const PagePool& pool() const { return pool_; }
+  const PrefixTree& tree() const { return tree_; }
   const SchedulerFigures& figures() const { return figures_; }
 
  private:
-  struct Running {
-    std::unique_ptr<BeamGroup> group;
-    RequestNeeds needs;
-    Done done;
-    std::unique_ptr<SearchWatcher> watcher;  // null if nobody watches
-    bool is_known = false;  // to the executor: a plan has named it
-  };
   // What a plan feeds.
   struct PlanCounts {
     int64_t num_prompt_tokens = 0;
     int64_t num_decode_rows = 0;
   };
 
+  // What a step may still take.
+  struct Budget {
+    int num_tokens = 0;
+    int num_logits = 0;  // rows of them
+    bool is_used_up() const { return num_tokens < 1 || num_logits < 1; }
+  };
+
   // Whether a group goes ahead of its answer or feeds its prompt. Where none
   // does, those whose answer is there wait for the others: a step together is
   // cheaper than two.
   bool AnyGroupSchedulable() const;
-  // What a step may still take.
-  struct Budget {
-    int num_tokens = 0;
-    int num_logits = 0;  // lines of them
-    bool is_used_up() const { return num_tokens < 1 || num_logits < 1; }
-  };
-
   // Of Plan: throws std::bad_alloc, and then AbandonPlan is called.
   void WritePlan(StepPlan* plan);
-  // `plan` is for nobody: all that run end. What ended before is said next.
+  void FillPlan(bool decodes, StepPlan* plan);
+  // `plan` will not run: all groups that run end. What ended before is said
+  // next.
   void AbandonPlan(StepPlan plan);
+  // Whether it is the prompts' turn to have a step alone.
+  bool IsForPrefillAlone(int num_decode_rows);
+  // Beams that feed in the next step; a group that runs ahead may have fewer.
+  int NumDecodeRows() const;
+  // Puts groups away until all that PlanGroup takes is available; and shares
+  // prefixes. Returns whether it put any away.
+  bool MakeRoom(bool decodes, StepPlan* plan);
+  // Pages that the group takes of this plan.
+  int64_t NumPagesNow(const RunningGroup& running, bool decodes) const;
   // Adds what one group runs next.
-  void PlanGroup(Running& running, StepPlan* plan, Budget* budget);
+  void PlanGroup(RunningGroup& running, StepPlan* plan, Budget* budget);
+  // Groups that resume and requests that start, by turn.
   void Admit(StepPlan* plan, Budget* budget);
-  // Throws std::bad_alloc, and then `next` is unchanged but for its request.
-  void Start(WaitingRequest& next);
-  // Of all that run.
-  RequestNeeds NeedsOfRunning() const;
+  bool AdmitNext(StepPlan* plan, Budget* budget);
+  // Null if it ended for want of memory.
+  RunningGroup* Start(WaitingRequest next);
+  // The group that resumes before any request starts; null if there is none.
+  RunningGroup* NextToResume();
+  // Whether that, or else the request whose turn comes first, may run now.
+  bool NextFits();
+  // Whether a request may run now that takes `num_pages` until it decodes, less
+  // those of its prompt that it can share.
+  bool Fits(const RequestNeeds& needs, int64_t num_pages,
+            const Request& request);
   void Remember(const StepPlan& plan);
-  // Null if it does not run, or not any more. Fast for ids in the order of
-  // `running_`, which is that of plans.
-  Running* Find(RequestId id);
   void TakeScoring(const PromptLogprobsResult& result, size_t num_tokens);
   void AdvanceGroup(const SelectionResult& result);
-  void Advance(Running& running, const SelectionResult& result);
-  void Finish(Running& running, absl::StatusOr<Result> result);
-  void EraseFinished();
+  void Advance(RunningGroup& running, const SelectionResult& result);
+  void Finish(RunningGroup& running, absl::StatusOr<Result> result);
   // Counts the step that runs now, when all answers before it are there.
   void CountStep();
   void Validate(const StepPlan& plan) const;
@@ -146,12 +168,16 @@ class Scheduler {
   const int max_logits_;              // of a step
   const absl::Status out_of_memory_;  // made while there is some
 
-  PagePool pool_;  // before the groups: it outlives them
+  PagePool pool_;    // before the tree, and both before the groups: they
+  PrefixTree tree_;  // outlive them
+  const bool has_shareable_pages_;
   const Admission admission_;
   SequenceIdSource sequence_ids_;
   WaitingRequests waiting_;
-  std::vector<Running> running_;    // in order of admission
-  size_t found_ = 0;                // index behind the one found last
+  RunningGroups groups_;
+  int64_t prefill_debt_ = 0;  // tokens that prompts did not get
+  bool was_for_prefill_alone_ = false;
+  int64_t num_plans_ = 0;
   StepPlan next_plan_;              // forks and ended sequences so far
   std::vector<RequestId> planned_;  // requests of the plan being written
   PlanCounts planned_counts_;       // of it; its continuations are not in

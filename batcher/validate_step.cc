@@ -13,31 +13,34 @@ void CheckLaw(const absl::Status& status) {
   CHECK(status.ok()) << status.ToString();
 }
 
-void ValidateGroups(const PagePool& pool,
+void ValidateGroups(const PagePool& pool, const PrefixTree& tree,
                     std::span<const GroupPages* const> groups) {
   std::vector<const PageTable*> all_tables;
   std::vector<const PageRef*> all_tails;
+  std::vector<const PageRef*> copied;
   for (const GroupPages* group : groups) {
     const std::vector<const PageTable*> tables = group->Tables();
     const std::vector<const PageRef*> tails = group->Tails();
-    CheckLaw(ValidateReservation(tables, tails, group->num_reserved_pages()));
+    CheckLaw(ValidateNumHeld(tables, tails, group->max_pages()));
     all_tables.insert(all_tables.end(), tables.begin(), tables.end());
     all_tails.insert(all_tails.end(), tails.begin(), tails.end());
+    if (group->copy_source()) copied.push_back(&group->copy_source());
   }
-  CheckLaw(ValidatePages(pool, all_tables, all_tails));
+  CheckLaw(ValidatePages(pool, all_tables, all_tails, tree.Pages(), copied));
 }
 
 }  // namespace
 
-void ValidateStep(const PagePool& pool,
+void ValidateStep(const PagePool& pool, const PrefixTree& tree,
                   std::span<const GroupPages* const> groups,
                   const StepPlan& plan) {
-  ValidateGroups(pool, groups);
-  CheckLaw(ValidateCopies(pool, plan.page_copies));
+  ValidateGroups(pool, tree, groups);
+  const std::vector<PageId> filling = tree.FillingPages();
+  CheckLaw(ValidateCopies(pool, plan.page_copies, filling));
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     CheckLaw(ValidateWrites(pool, plan.row_pages(i),
                             plan.rows[i].first_position,
-                            plan.rows[i].num_tokens));
+                            plan.rows[i].num_tokens, filling));
   }
   std::vector<PageId> tails;
   for (const GroupContinuation& continuation : plan.continuations) {

@@ -7,12 +7,13 @@
 #include "beam/group_pages.h"
 #include "exec_request/step_plan.h"
 #include "pages/page_pool.h"
+#include "pages/prefix_tree.h"
 
 namespace espalier {
 
 // Dies unless the laws of pages/validate.h hold of `pool`, whose holders are
 // `groups` alone, and of what `plan` copies and writes. Throws std::bad_alloc.
-void ValidateStep(const PagePool& pool,
+void ValidateStep(const PagePool& pool, const PrefixTree& tree,
                   std::span<const GroupPages* const> groups,
                   const StepPlan& plan);
 

@@ -22,14 +22,16 @@ void ReserveOneMore(std::vector<T>* values) {
 
 }  // namespace
 
-BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared,
-                     PageReservation pages, PagePool* pool,
-                     SequenceIdSource* ids, TraceSink* trace)
+BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
+                     SequenceIdSource* ids, PrefixTree* tree, TraceSink* trace)
     : id_(id),
       request_(std::move(prepared.request)),
       rule_(std::move(prepared.rule)),
       finishing_token_ids_(FinishingTokenIds(request_.params)),
-      pages_(NumSlots(request_.params), std::move(pages), pool, ids),
+      pages_(NumSlots(request_.params),
+             GroupPages::WorstCase(request_, pool->page_size()), pool, ids),
+      prefill_(&request_, &pages_, tree),
+      keeps_pages_(tree != nullptr && request_.params.prefix_cache),
       strategy_(MakeStrategy(request_.params, std::move(prepared.allowed),
                              std::move(prepared.text))) {
   if (trace != nullptr) {
@@ -37,20 +39,33 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared,
   }
 }
 
-int BeamGroup::num_pending_tokens() const {
-  if (done_) return 0;
-  if (!prefilling()) return num_live_beams();
-  return static_cast<int>(request_.prompt_tokens.size()) -
-         pages_.sequence(0).num_tokens();
+int64_t BeamGroup::num_pending_tokens() const {
+  if (done_ || is_away()) return 0;
+  return prefilling() ? prefill_.num_pending_tokens() : num_live_beams();
 }
 
 bool BeamGroup::prefilling() const {
-  return !done_ &&
-         pages_.sequence(0).num_tokens() < request_.prompt_tokens.size();
+  return !done_ && !is_away() && !prefill_.done();
+}
+
+void BeamGroup::MatchPrefix(StepPlan* plan) {
+  prefill_.Match(std::ssize(prompt_logprobs_), plan);
+}
+
+int64_t BeamGroup::NumPagesForStep(int max_tokens) const {
+  if (prefilling()) return prefill_.NumPagesToFeed(max_tokens);
+  if (outstanding()) return pages_.NumPagesToReserveTails();
+  return pages_.NumPagesToAppend(std::vector<int>(num_live_beams(), 1));
+}
+
+int64_t BeamGroup::NumPagesSoon() const {
+  if (done_ || is_away()) return 0;
+  if (!prefilling() && num_steps_ > 0) return num_live_beams();
+  return prefill_.NumPagesToFeedAll() + NumSlots(request_.params);
 }
 
 bool BeamGroup::can_plan() const {
-  if (done_ || num_unanswered_ > 1) return false;
+  if (done_ || is_away() || num_unanswered_ > 1) return false;
   if (num_unanswered_ == 0) return true;
   // The step ahead generates the token after the one that is outstanding.
   return num_steps_ + 2 <= *request_.params.max_new_tokens &&
@@ -62,30 +77,31 @@ absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan,
   CHECK(can_plan()) << "request " << id_ << " is done or has to wait";
   CHECK_GE(max_tokens, 1) << "tokens to feed";
   CHECK_GE(max_logits, 1) << "rows of logits";
-  const absl::Status status = prefilling()
-                                  ? PlanPrompt(max_tokens, max_logits, plan)
-                              : outstanding() ? PlanNextAsync(plan)
-                                              : PlanBeams(plan);
-  if (status.ok()) return status;
-  return Internal("request ", id_, " was promised ",
-                  pages_.num_reserved_pages(), " pages: ", Message(status));
+  prefill_.OnPlan();
+  if (prefilling()) return PlanPrefill(max_tokens, max_logits, plan);
+  return outstanding() ? PlanNextAsync(plan) : PlanBeams(plan);
 }
 
-absl::Status BeamGroup::PlanPrompt(int max_tokens, int max_logits,
-                                   StepPlan* plan) {
-  const bool is_scored = request_.params.prompt_logprobs.has_value();
+absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
+                                    StepPlan* plan) {
+  const bool is_prompt = prefill_.feeds_prompt();
+  const bool is_scored = is_prompt && request_.params.prompt_logprobs;
   if (is_scored) max_tokens = std::min(max_tokens, max_logits);
-  const int num_tokens = std::min(max_tokens, num_pending_tokens());
-  const Sequence& sequence = pages_.sequence(0);
-  const auto chunk = std::span(request_.prompt_tokens)
-                         .subspan(sequence.num_tokens(), num_tokens);
-  RETURN_IF_ERROR(pages_.Append(std::span(&num_tokens, 1), &plan->page_copies));
-  was_planned_ = true;
   const int first_logits = plan->num_logits;
-  const int num_lines = is_scored ? num_tokens : prefilling() ? 0 : 1;
-  AddRow(sequence, chunk, num_lines, plan);
+  const auto add_row = [&](int rank, const TokenPath& tokens) {
+    const Sequence& sequence = pages_.sequence(rank);
+    const bool is_last =
+        is_prompt && sequence.num_tokens() == request_.prompt_tokens.size();
+    const int num_tokens = static_cast<int>(tokens.size());
+    AddRow(sequence, tokens, is_scored ? num_tokens : is_last ? 1 : 0, plan);
+  };
+  was_planned_ = true;
+  RETURN_IF_ERROR(prefill_.Feed(max_tokens, plan, add_row));
+  const int num_lines = plan->num_logits - first_logits;
   if (is_scored) AddScoring(first_logits, num_lines, plan);
-  if (!prefilling()) AddSelection(first_logits + num_lines - 1, plan);
+  if (is_prompt && prefill_.done()) {
+    AddSelection(first_logits + num_lines - 1, plan);
+  }
   return absl::OkStatus();
 }
 
@@ -118,9 +134,10 @@ absl::Status BeamGroup::TakeScoring(const PromptLogprobsResult& result,
 absl::Status BeamGroup::PlanBeams(StepPlan* plan) {
   const std::vector<int> num_tokens(num_live_beams(), 1);
   RETURN_IF_ERROR(pages_.Append(num_tokens, &plan->page_copies));
+  was_planned_ = true;
   const int first_logits = plan->num_logits;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
-    AddRow(pages_.sequence(rank), std::span(&last_tokens_[rank], 1), 1, plan);
+    AddRow(pages_.sequence(rank), {std::span(&last_tokens_[rank], 1)}, 1, plan);
   }
   AddSelection(first_logits, plan);
   return absl::OkStatus();
@@ -150,9 +167,8 @@ int BeamGroup::PositionAhead() const {
   return position;
 }
 
-void BeamGroup::AddRow(const Sequence& sequence,
-                       std::span<const TokenId> tokens, int num_logits,
-                       StepPlan* plan) const {
+void BeamGroup::AddRow(const Sequence& sequence, const TokenPath& tokens,
+                       int num_logits, StepPlan* plan) const {
   const int num_tokens = static_cast<int>(tokens.size());
   plan->rows.push_back({
       .sequence = sequence.id,
@@ -162,7 +178,10 @@ void BeamGroup::AddRow(const Sequence& sequence,
       .num_logits = num_logits,
       .first_logits = plan->num_logits,
   });
-  plan->tokens.insert(plan->tokens.end(), tokens.begin(), tokens.end());
+  plan->tokens.insert(plan->tokens.end(), tokens.head.begin(),
+                      tokens.head.end());
+  plan->tokens.insert(plan->tokens.end(), tokens.rest.begin(),
+                      tokens.rest.end());
   plan->num_logits += num_logits;
   for (const PageRef& page : sequence.pages.pages()) {
     plan->page_indices.push_back(page.id());
@@ -214,9 +233,11 @@ absl::Status BeamGroup::Decide(const SelectionResult& result,
                                std::vector<Decision>* decisions,
                                std::vector<Continuation>* beams,
                                StepPlan* next_plan) {
+  const std::vector<TokenTree::Node> nodes = NodesToKeep();
   absl::StatusOr<std::vector<Continuation>> live =
       strategy_->Advance(result, decisions);
   if (reports_logprobs()) logprobs_.Take(result, *decisions);
+  if (live.ok()) KeepEnded(nodes, *live);
   if (strategy_->done()) {
     Drop(next_plan);
     return ExplainNoToken(live.status(), request_.params);
@@ -249,6 +270,84 @@ void BeamGroup::Apply(std::span<const Continuation> beams,
   last_tokens_ = std::move(tokens);
 }
 
+std::vector<TokenTree::Node> BeamGroup::NodesToKeep() const {
+  std::vector<TokenTree::Node> nodes;
+  if (!keeps_pages_ || is_away() || !prefill_.is_filled()) return nodes;
+  // Before the first answer there is one sequence, however many begin there.
+  if (num_steps_ == 1) return {TokenTree::kRoot};
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    nodes.push_back(strategy_->node(rank));
+  }
+  return nodes;
+}
+
+// Beams are pruned at every step, and most of what they held lives on in
+// others. A sample that ends is a result.
+void BeamGroup::KeepEnded(std::span<const TokenTree::Node> nodes,
+                          std::span<const Continuation> beams) {
+  if (nodes.empty()) return;
+  if (IsBeamSearch(request_.params) && !strategy_->done()) return;
+  std::vector<bool> goes_on(nodes.size());
+  for (const Continuation& beam : beams) goes_on[beam.parent_rank] = true;
+  for (size_t rank = 0; rank < nodes.size(); ++rank) {
+    if (goes_on[rank]) continue;
+    Keep(static_cast<int>(rank), nodes[rank],
+         strategy_->tree().depth(nodes[rank]));
+  }
+}
+
+void BeamGroup::Keep(int rank, TokenTree::Node node, int num_generated) {
+  const std::vector<TokenId> generated = strategy_->tree().Path(node);
+  const int num_prompt = static_cast<int>(request_.prompt_tokens.size());
+  prefill_.Keep(pages_.sequence(rank).pages,
+                {request_.prompt_tokens, generated},
+                num_prompt + num_generated);
+}
+
+void BeamGroup::PutAway(StepPlan* plan) {
+  CHECK(!done_ && !is_away()) << "request " << id_ << " holds nothing";
+  if (keeps_pages_ && num_steps_ > 0 && prefill_.done() &&
+      prefill_.is_filled()) {
+    for (int rank = 0; rank < num_live_beams(); ++rank) {
+      const TokenTree::Node node = strategy_->node(rank);
+      // The last token is not fed, or its step is not answered.
+      Keep(rank, node, strategy_->tree().depth(node) - 1);
+    }
+  }
+  if (plan != nullptr) ReserveOneMore(&plan->ended);
+  pages_.PutAway(plan != nullptr ? &plan->finished : nullptr);
+  if (plan != nullptr) plan->ended.push_back(id_);
+  prefill_.Stop();
+  was_planned_ = false;
+}
+
+void BeamGroup::Resume() {
+  CHECK(is_away() && !outstanding()) << "request " << id_;
+  std::vector<std::vector<TokenId>> branches;
+  if (num_steps_ > 0) {
+    for (int rank = 0; rank < num_live_beams(); ++rank) {
+      branches.emplace_back();
+      strategy_->AppendTokens(rank, &branches.back());
+      branches.back().pop_back();  // not fed yet
+    }
+  }
+  pages_.Restart();
+  prefill_.Restart(std::move(branches));
+}
+
+int64_t BeamGroup::NumPagesToResume() const {
+  const int page_size = pages_.pool().page_size();
+  const int64_t num_prompt = std::ssize(request_.prompt_tokens);
+  int64_t num_pages = num_prompt / page_size;
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    const int64_t num_generated =
+        num_steps_ == 0 ? 0 : strategy_->tree().depth(strategy_->node(rank));
+    num_pages += NumPages(num_prompt + num_generated, page_size) -
+                 num_prompt / page_size;
+  }
+  return std::min(num_pages, pages_.max_pages());
+}
+
 void BeamGroup::Drop(StepPlan* next_plan) {
   if (done_) return;
   if (was_planned() && next_plan != nullptr) {
@@ -258,6 +357,7 @@ void BeamGroup::Drop(StepPlan* next_plan) {
   } else {
     pages_.Release(nullptr);
   }
+  prefill_.Stop();
   last_tokens_.clear();
   done_ = true;
 }
@@ -273,6 +373,7 @@ Result BeamGroup::TakeResult() const {
   result.hypotheses = strategy_->Hypotheses();
   result.threshold = strategy_->threshold();
   result.usage.num_prompt_tokens = request_.prompt_tokens.size();
+  result.usage.num_cached_tokens = prefill_.num_cached_tokens();
   result.usage.num_steps = num_steps_;
   if (DrawsAtRandom(request_.params)) result.seed = request_.params.seed;
   if (request_.params.prompt_logprobs) {

@@ -12,11 +12,15 @@
 // Such a step is planned with a page for every slot to write into, its tail,
 // whoever will live there.
 //
+// A group can be put away, to make room for others, and resumed: it keeps its
+// tokens and its strategy, and feeds again what its pages held
+// (group_prefill.h). That changes nothing about its result.
+//
 // A group belongs to its pool's strand. Answers come in the order of plans; a
 // plan that selects for this group is answered before the next is written, or
 // before the one after that if it goes ahead.
 //
-//   BeamGroup group(id, request, std::move(pages), &pool, &sequence_ids);
+//   BeamGroup group(id, request, &pool, &sequence_ids);
 //   StepPlan plan;
 //   while (!group.done()) {
 //     RETURN_IF_ERROR(group.PlanStep(max_tokens, &plan));
@@ -36,6 +40,7 @@
 
 #include "beam/decode_strategy.h"
 #include "beam/group_pages.h"
+#include "beam/group_prefill.h"
 #include "beam/group_tracer.h"
 #include "beam/prepared_request.h"
 #include "beam/selection_options.h"
@@ -43,6 +48,7 @@
 #include "beam/token_logprobs.h"
 #include "exec_request/step_plan.h"
 #include "pages/page_pool.h"
+#include "pages/prefix_tree.h"
 #include "request/request.h"
 #include "trace/trace.h"
 
@@ -50,23 +56,35 @@ namespace espalier {
 
 class BeamGroup {
  public:
-  // `pages` covers GroupPages::WorstCase of the request. Pool, ids and `trace`,
-  // which may be null, outlive the group.
-  BeamGroup(RequestId id, PreparedRequest prepared, PageReservation pages,
-            PagePool* pool, SequenceIdSource* ids, TraceSink* trace = nullptr);
+  // Pool and ids outlive the group; so do `tree` and `trace`, which may be
+  // null.
+  BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
+            SequenceIdSource* ids, PrefixTree* tree = nullptr,
+            TraceSink* trace = nullptr);
 
   RequestId id() const { return id_; }
+  const Request& request() const { return request_; }
   // Sequences that live at most: rows it needs in a step.
   int num_sequences() const { return NumSequences(request_.params); }
 
-  // How many tokens it would feed in the next step: what is left of the
-  // prompt, or one for each live beam. 0 when done.
-  int num_pending_tokens() const;
+  // How many tokens it would feed in the next step: what is left to prefill, or
+  // one for each live beam. 0 when done or away.
+  int64_t num_pending_tokens() const;
   // Beams that feed in the step that runs: rows of the next answer. 1 in the
   // prompt, 0 when done.
   int num_live_beams() const { return pages_.num_sequences(); }
-  // Whether some of the prompt is not planned yet.
+  // Whether some of the prompt, or of what is fed again, is not planned yet.
   bool prefilling() const;
+  // Before a step of the prefill: shares what the prefix tree has, with copies
+  // into `*plan`. Afterwards it may have nothing to prefill, or wait for pages
+  // that another group is filling. Throws std::bad_alloc, as PlanStep.
+  void MatchPrefix(StepPlan* plan);
+  bool is_waiting_for_prefix() const { return prefill_.is_waiting(); }
+
+  // Pages that PlanStep takes from the pool if it feeds `max_tokens`.
+  int64_t NumPagesForStep(int max_tokens) const;
+  // And what it takes at most until every sequence has begun a page.
+  int64_t NumPagesSoon() const;
 
   // Whether a step can be planned now. While an answer is outstanding, that is
   // one ahead of it: if it is the only one, the step is within max_new_tokens,
@@ -81,9 +99,9 @@ class BeamGroup {
   // selects for the group unless its chunk leaves some of the prompt. A prompt
   // whose log-probabilities are asked for feeds at most `max_logits` tokens,
   // each with a row of logits.
-  // Errors: kInternal, leaving `*plan` unchanged, if the pool is empty,
-  // against the promise of the reservation; the group must be dropped then.
-  // REQUIRES: can_plan(), max_tokens >= 1, max_logits >= 1.
+  // Errors: kResourceExhausted, leaving `*plan` unchanged, if the pool has
+  // fewer than NumPagesForStep; it must be put away or dropped then. REQUIRES:
+  // can_plan(), max_tokens >= 1, max_logits >= 1.
   absl::Status PlanStep(int max_tokens, StepPlan* plan,
                         int max_logits = std::numeric_limits<int>::max());
 
@@ -109,7 +127,23 @@ class BeamGroup {
   // ValidateResult was OK.
   absl::Status Advance(const SelectionResult& result, StepPlan* next_plan);
 
-  // Whether a plan ever named it.
+  // Every plan in which it has a part is answered by one call, before Advance.
+  void OnAnswer() { prefill_.OnAnswer(); }
+
+  // Gives all pages back, to the prefix tree what is worth keeping; answers
+  // that are outstanding are taken as ever. As of Drop, the group and its
+  // sequences go into `*plan` unless that is null. Throws std::bad_alloc, and
+  // the group must be dropped then.
+  void PutAway(StepPlan* plan);
+  bool is_away() const { return pages_.is_away(); }
+  // Feeds again what it had fed. Throws std::bad_alloc, and has done nothing
+  // then.
+  // REQUIRES: is_away(), !outstanding().
+  void Resume();
+  // Pages that it takes to resume, at most.
+  int64_t NumPagesToResume() const;
+
+  // Whether a plan named it since it began or resumed.
   bool was_planned() const { return was_planned_; }
 
   // Lets go of all pages; if a plan ever named it, the group and its sequences
@@ -132,11 +166,11 @@ class BeamGroup {
   void RecordEnd(const absl::StatusOr<Result>& result);
 
  private:
-  absl::Status PlanPrompt(int max_tokens, int max_logits, StepPlan* plan);
+  absl::Status PlanPrefill(int max_tokens, int max_logits, StepPlan* plan);
   absl::Status PlanBeams(StepPlan* plan);
   absl::Status PlanNextAsync(StepPlan* plan);
-  void AddRow(const Sequence& sequence, std::span<const TokenId> tokens,
-              int num_logits, StepPlan* plan) const;
+  void AddRow(const Sequence& sequence, const TokenPath& tokens, int num_logits,
+              StepPlan* plan) const;
   void AddSelection(int first_logits, StepPlan* plan);
   // Of the prompt tokens after the `num_lines` ones that were fed last.
   void AddScoring(int first_logits, int num_lines, StepPlan* plan) const;
@@ -150,6 +184,13 @@ class BeamGroup {
   absl::Status DecideAndTell(const SelectionResult& result,
                              StepPlan* next_plan);
   void Apply(std::span<const Continuation> beams, StepPlan* next_plan);
+  // The paths of the live sequences, if their pages are to be kept.
+  std::vector<TokenTree::Node> NodesToKeep() const;
+  // Keeps the pages of sequences that ended with this step, which had these
+  // paths before it.
+  void KeepEnded(std::span<const TokenTree::Node> nodes,
+                 std::span<const Continuation> beams);
+  void Keep(int rank, TokenTree::Node node, int num_generated);
   // Of the next token of every beam, for a step ahead: a continuation names
   // one position, so beams that go ahead have one length.
   int PositionAhead() const;
@@ -161,6 +202,8 @@ class BeamGroup {
   const std::vector<TokenId> finishing_token_ids_;  // ascending
 
   GroupPages pages_;
+  GroupPrefill prefill_;  // behind the pages: it lets go of them first
+  const bool keeps_pages_;
   std::unique_ptr<DecodeStrategy> strategy_;
   std::unique_ptr<GroupTracer> tracer_;  // null if nobody wants to know
   std::vector<TokenId> last_tokens_;     // by rank: generated, and not fed yet

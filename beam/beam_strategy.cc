@@ -66,8 +66,8 @@ absl::StatusOr<std::vector<Continuation>> BeamStrategy::Advance(
   return ContinuationsOf(live);
 }
 
-void BeamStrategy::AppendTokens(int rank, std::vector<TokenId>* tokens) const {
-  tree_.AppendPath(frontier_.live()[rank].node, tokens);
+TokenTree::Node BeamStrategy::node(int rank) const {
+  return frontier_.live()[rank].node;
 }
 
 std::vector<Hypothesis> BeamStrategy::Hypotheses() const {

@@ -123,15 +123,14 @@ void DiverseBeamStrategy::AdvanceGroup(
   if (num_generated_ >= max_new_tokens_) group->FinishAll(step);
 }
 
-void DiverseBeamStrategy::AppendTokens(int rank,
-                                       std::vector<TokenId>* tokens) const {
+TokenTree::Node DiverseBeamStrategy::node(int rank) const {
   for (const BeamFrontier& group : groups_) {
     const int num_live = static_cast<int>(group.live().size());
-    if (rank < num_live) {
-      return tree_.AppendPath(group.live()[rank].node, tokens);
-    }
+    if (rank < num_live) return group.live()[rank].node;
     rank -= num_live;
   }
+  CHECK(false) << "no beam of this rank lives";
+  return TokenTree::kRoot;
 }
 
 std::vector<FinishedBeam> DiverseBeamStrategy::Finished() const {

@@ -49,7 +49,7 @@ class DiverseBeamStrategy : public DecodeStrategy {
   absl::StatusOr<std::vector<Continuation>> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
   bool done() const override { return done_; }
-  void AppendTokens(int rank, std::vector<TokenId>* tokens) const override;
+  TokenTree::Node node(int rank) const override;
   std::vector<Hypothesis> Hypotheses() const override;
   const TokenTree& tree() const override { return tree_; }
   std::vector<SequenceState> States() const override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -20,12 +21,12 @@ int64_t GroupPages::WorstCase(const Request& request, int page_size) {
                         NumSlots(request.params), page_size);
 }
 
-GroupPages::GroupPages(int num_slots, PageReservation reservation,
-                       PagePool* pool, SequenceIdSource* ids)
+GroupPages::GroupPages(int num_slots, int64_t max_pages, PagePool* pool,
+                       SequenceIdSource* ids)
     : pool_(pool),
       ids_(ids),
       num_slots_(num_slots),
-      reservation_(std::move(reservation)),
+      max_pages_(max_pages),
       slots_(1),
       slots_by_rank_(1) {
   slots_[0].sequence = Sequence{ids_->Next(), PageTable(pool_)};
@@ -37,6 +38,7 @@ absl::Status GroupPages::Append(std::span<const int> num_tokens,
                                 std::vector<PageCopy>* copies) {
   CHECK(!has_reserved_tails_) << "a step is planned ahead";
   CHECK_EQ(num_tokens.size(), slots_by_rank_.size()) << "sequences to grow";
+  copy_source_ = PageRef();
   const size_t num_copies = copies->size();
   for (int rank = num_sequences() - 1; rank >= 0; --rank) {
     Sequence& sequence = *slots_[slots_by_rank_[rank]].sequence;
@@ -47,6 +49,57 @@ absl::Status GroupPages::Append(std::span<const int> num_tokens,
     }
   }
   return absl::OkStatus();
+}
+
+// Of the sequences that share a tail all but one copy it.
+int64_t GroupPages::NumPagesToAppend(std::span<const int> num_tokens) const {
+  const int page_size = pool_->page_size();
+  int64_t num_pages = 0;
+  std::vector<PageId> shared_tails;
+  for (int rank = 0; rank < num_sequences(); ++rank) {
+    if (num_tokens[rank] == 0) continue;
+    const PageTable& table = sequence(rank).pages;
+    num_pages += NumPages(table.num_tokens() + num_tokens[rank], page_size) -
+                 std::ssize(table.pages());
+    const bool has_tail = table.num_tokens() % page_size > 0;
+    if (has_tail && table.pages().back().shared()) {
+      shared_tails.push_back(table.pages().back().id());
+    }
+  }
+  num_pages += std::ssize(shared_tails);
+  std::sort(shared_tails.begin(), shared_tails.end());
+  for (auto at = shared_tails.begin(); at != shared_tails.end();) {
+    const auto end = std::upper_bound(at, shared_tails.end(), *at);
+    // The last one writes in place, if no sequence beside these holds it.
+    if (end - at == pool_->ref_count(*at)) --num_pages;
+    at = end;
+  }
+  return num_pages;
+}
+
+int64_t GroupPages::NumPagesToReserveTails() const {
+  int64_t num_pages = num_slots_ - std::ssize(slots_);
+  for (const Slot& slot : slots_) {
+    if (!HasRoomInTail(slot) && !slot.tail) ++num_pages;
+  }
+  return num_pages;
+}
+
+void GroupPages::AdoptPages(int rank, std::vector<PageRef> pages) {
+  slots_[slots_by_rank_[rank]].sequence->pages.AdoptPages(std::move(pages));
+}
+
+void GroupPages::ReplaceTail(int rank, std::vector<PageRef> pages) {
+  PageTable& table = slots_[slots_by_rank_[rank]].sequence->pages;
+  table.Truncate(table.num_tokens() / pool_->page_size() * pool_->page_size());
+  table.AdoptPages(std::move(pages));
+}
+
+absl::Status GroupPages::AppendCopy(int rank, PageRef from, int num_tokens,
+                                    std::vector<PageCopy>* copies) {
+  copy_source_ = std::move(from);
+  return slots_[slots_by_rank_[rank]].sequence->pages.AppendCopy(
+      copy_source_, num_tokens, copies);
 }
 
 bool GroupPages::HasRoomInTail(const Slot& slot) const {
@@ -79,6 +132,11 @@ void GroupPages::Reorder(std::span<const int> parent_ranks,
   const int num_children = static_cast<int>(parent_ranks.size());
   CHECK(num_children >= 1 && num_children <= num_slots_)
       << num_children << " sequences in " << num_slots_ << " slots";
+  if (is_away_) {
+    slots_by_rank_.resize(num_children);
+    std::iota(slots_by_rank_.begin(), slots_by_rank_.end(), 0);
+    return;
+  }
   if (slots_.size() < parent_ranks.size()) slots_.resize(num_children);
   std::vector<int> parents;  // slots, by rank of the child
   for (const int rank : parent_ranks) parents.push_back(slots_by_rank_[rank]);
@@ -162,8 +220,27 @@ void GroupPages::Release(std::vector<SequenceId>* finished) {
   }
   slots_.clear();
   slots_by_rank_.clear();
-  reservation_ = PageReservation();
+  copy_source_ = PageRef();
   has_reserved_tails_ = false;
+  num_tail_copies_ahead_ = 0;
+  is_away_ = false;
+}
+
+void GroupPages::PutAway(std::vector<SequenceId>* finished) {
+  std::vector<int> ranks(num_sequences());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  Release(finished);
+  slots_by_rank_ = std::move(ranks);
+  is_away_ = true;
+}
+
+void GroupPages::Restart() {
+  CHECK(is_away_) << "a group that holds pages";
+  std::vector<Slot> slots(1);
+  slots[0].sequence = Sequence{ids_->Next(), PageTable(pool_)};
+  slots_by_rank_.assign(1, 0);
+  slots_ = std::move(slots);
+  is_away_ = false;
 }
 
 std::vector<const PageTable*> GroupPages::Tables() const {

@@ -1,5 +1,5 @@
 // GroupPages: the pages of one group. Its sequences live in slots, each with a
-// page table of its own; what they may hold together is reserved at admission.
+// page table of its own.
 // The group (beam_group.h) names sequences by rank, best first, and knows
 // tokens and scores; which slot a rank lives in, which table is forked and
 // which page is written is decided here.
@@ -24,9 +24,13 @@
 // its parent's full pages, its own slot's tail, and one token more. The
 // executor copies the filled part of a tail where a child has moved.
 //
+// A group that has to make room for others is put away: it gives all its pages
+// back and keeps its ranks. Restart begins anew with one empty sequence, whose
+// tokens are fed again, or found in a cache (group_prefill.h).
+//
 // Invariants, checked in tests by pages/validate.h:
 //   - a page that is about to be written has one holder;
-//   - the group holds at most WorstCase pages, and its reservation has as many;
+//   - the group holds at most WorstCase pages;
 //   - a sequence's length is that of its table, at any time.
 // Release gives back everything, also after a call that failed or threw.
 //
@@ -60,10 +64,10 @@ class GroupPages {
   // REQUIRES: `request` has passed ValidateRequest.
   static int64_t WorstCase(const Request& request, int page_size);
 
-  // One sequence without tokens, in slot 0. `reservation` covers the worst case
-  // of `num_slots` sequences. Pool and ids outlive this.
+  // One sequence without tokens, in slot 0. Pool and ids outlive this.
+  //   max_pages  WorstCase of the request
   // REQUIRES: num_slots >= 1.
-  GroupPages(int num_slots, PageReservation reservation, PagePool* pool,
+  GroupPages(int num_slots, int64_t max_pages, PagePool* pool,
              SequenceIdSource* ids);
 
   // Live sequences; none after Release.
@@ -78,12 +82,14 @@ class GroupPages {
   // Grows each live sequence by writable tokens, with the copies of shared
   // tails that this takes. Of sequences that share a tail the best one writes
   // in place and the others copy.
-  //   num_tokens  [num_sequences()]  to be fed, by rank, each >= 1
-  // Errors: kResourceExhausted, leaving `*copies` unchanged, if the pool is
-  // empty, against the reservation. Release is all that may follow.
+  //   num_tokens  [num_sequences()]  to be fed, by rank, each >= 0
+  // Errors: kResourceExhausted, leaving `*copies` unchanged, if the pool has
+  // too few; PutAway or Release is all that may follow.
   // REQUIRES: no tails are reserved.
   absl::Status Append(std::span<const int> num_tokens,
                       std::vector<PageCopy>* copies);
+  // Pages that this takes from the pool.
+  int64_t NumPagesToAppend(std::span<const int> num_tokens) const;
 
   // Plans a step ahead of an answer. Gives every slot a page for the next
   // token, and returns it by slot: the one that its sequence writes into now,
@@ -93,6 +99,18 @@ class GroupPages {
   // Errors: as Append.
   // REQUIRES: no tails are reserved; each sequence is fed since it was forked.
   absl::StatusOr<std::vector<PageId>> ReserveTails();
+  // Pages that this takes from the pool.
+  int64_t NumPagesToReserveTails() const;
+
+  // The sequence of a rank, whose pages are all full, begins with or goes on in
+  // pages of another holder: full ones, and a copy of the first tokens of one
+  // more (PageTable::AppendCopy, whose errors it has). The latter is held until
+  // the next call that plans a step.
+  void AdoptPages(int rank, std::vector<PageRef> pages);
+  // The same after truncating the sequence to its full pages.
+  void ReplaceTail(int rank, std::vector<PageRef> pages);
+  absl::Status AppendCopy(int rank, PageRef from, int num_tokens,
+                          std::vector<PageCopy>* copies);
 
   // The next sequences are the children of these ranks, by rank. Sequences that
   // end and, unless tails are reserved, those that are forked go into
@@ -106,17 +124,27 @@ class GroupPages {
   // made; 0 if that was not planned ahead.
   int num_tail_copies_ahead() const { return num_tail_copies_ahead_; }
 
-  // Gives back all pages and the reservation. If `finished` is not null, the
-  // live sequences are appended to it. Throws std::bad_alloc, and has done
-  // nothing then.
+  // Gives back all pages. If `finished` is not null, the live sequences are
+  // appended to it. Throws std::bad_alloc, and has done nothing then.
   void Release(std::vector<SequenceId>* finished);
 
+  // As Release, but the ranks stay: Reorder goes on with ranks alone, and no
+  // pages, until Restart. Nothing else may be called but these and Release.
+  void PutAway(std::vector<SequenceId>* finished);
+  bool is_away() const { return is_away_; }
+  // One sequence without tokens again, of a new id.
+  // REQUIRES: is_away().
+  void Restart();
+
   const PagePool& pool() const { return *pool_; }
-  int64_t num_reserved_pages() const { return reservation_.num_pages(); }
+  int64_t max_pages() const { return max_pages_; }
+  int num_slots() const { return num_slots_; }
   // For the validator and for figures: tables of the live sequences, and the
   // reserved tails that are not part of one.
   std::vector<const PageTable*> Tables() const;
   std::vector<const PageRef*> Tails() const;
+  // Held for a copy that a plan makes; null if there is none.
+  const PageRef& copy_source() const { return copy_source_; }
   // Of the slots that hold any.
   std::vector<HeldPages> PagesBySlot() const;
 
@@ -143,13 +171,15 @@ class GroupPages {
   PagePool* pool_;
   SequenceIdSource* ids_;
   int num_slots_;
-  PageReservation reservation_;
+  int64_t max_pages_;
   // At most num_slots_; grown as sequences come alive, since a request may ask
   // for more than there ever are continuations. All once tails are reserved.
   std::vector<Slot> slots_;
   std::vector<int> slots_by_rank_;
   bool has_reserved_tails_ = false;
   int num_tail_copies_ahead_ = 0;
+  PageRef copy_source_;
+  bool is_away_ = false;
 };
 
 }  // namespace espalier

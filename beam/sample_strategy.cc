@@ -68,9 +68,8 @@ absl::StatusOr<std::vector<Continuation>> SampleStrategy::Advance(
   return continuations;
 }
 
-void SampleStrategy::AppendTokens(int rank,
-                                  std::vector<TokenId>* tokens) const {
-  tree_.AppendPath(samples_[live_[rank]].node, tokens);
+TokenTree::Node SampleStrategy::node(int rank) const {
+  return samples_[live_[rank]].node;
 }
 
 Decision SampleStrategy::DecisionOn(int candidate_idx, TokenTree::Node parent,

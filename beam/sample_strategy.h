@@ -40,7 +40,7 @@ class SampleStrategy : public DecodeStrategy {
   absl::StatusOr<std::vector<Continuation>> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
   bool done() const override { return done_; }
-  void AppendTokens(int rank, std::vector<TokenId>* tokens) const override;
+  TokenTree::Node node(int rank) const override;
   // By mean log-probability; equals in the order of samples.
   std::vector<Hypothesis> Hypotheses() const override;
   const TokenTree& tree() const override { return tree_; }

@@ -150,9 +150,8 @@ std::vector<Continuation> StochasticBeamStrategy::GoOn() {
   return continuations;
 }
 
-void StochasticBeamStrategy::AppendTokens(int rank,
-                                          std::vector<TokenId>* tokens) const {
-  tree_.AppendPath(beam_[live_[rank]].node, tokens);
+TokenTree::Node StochasticBeamStrategy::node(int rank) const {
+  return beam_[live_[rank]].node;
 }
 
 std::vector<Hypothesis> StochasticBeamStrategy::Hypotheses() const {

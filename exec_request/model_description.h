@@ -43,6 +43,10 @@ struct ModelDescription {
   // tokens each.
   int num_pages = 0;
   int page_size = 16;
+  // Whether pages are all that a model knows of a sequence, so that a row may
+  // begin behind tokens that another sequence fed into the pages it has. False:
+  // no pages are shared between requests.
+  bool has_shareable_pages = false;
   StepLimits limits = {};  // set by the executor, if it has any
 };
 

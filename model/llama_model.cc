@@ -46,7 +46,8 @@ ModelDescription Describe(const LlamaNetwork& network) {
           .eos_token_ids = config.eos_token_ids,
           .default_max_new_tokens = config.default_max_new_tokens,
           .num_pages = network.cache.num_pages(),
-          .page_size = network.cache.shape().page_size};
+          .page_size = network.cache.shape().page_size,
+          .has_shareable_pages = true};
 }
 
 absl::StatusOr<LlamaNetwork> LoadNetwork(const std::string& directory,

@@ -3,16 +3,12 @@
 // bytes live is the model's business. The pool hands out page ids, counts who
 // holds each, and takes a page back when the last holder lets go.
 //
-// Counts are plain integers: a pool, and every PageRef, PageTable and
-// PageReservation of it, belongs to one strand. The pool outlives them all.
+// Counts are plain integers: a pool, and every PageRef and PageTable of it,
+// belongs to one strand. The pool outlives them all.
 //
-// Two promises are kept apart:
-//   held      a page some PageRef retains now;
-//   reserved  capacity promised to a group for its worst case, held or not.
-// A group allocates only within its reservation, so an admitted group never
-// finds the pool empty.
+// A page is *free*, or *held*. Of what is held, pages that only a cache holds
+// are *idle* (prefix_tree.h): Allocate takes them back when none is free.
 //
-//   ASSIGN_OR_RETURN(PageReservation promised, pool.Reserve(12));
 //   ASSIGN_OR_RETURN(PageRef page, pool.Allocate());
 //   PageRef twin = page;  // retained twice, released by the destructors
 #pragma once
@@ -55,69 +51,71 @@ class PageRef {
   PageId id_;
 };
 
-// Capacity promised to one group; given back when this dies. Move-only.
-class PageReservation {
+// What holds pages that it can let go of: a cache.
+class PageReclaimer {
  public:
-  PageReservation() = default;
-  PageReservation(PageReservation&& other) noexcept;
-  PageReservation& operator=(PageReservation&& other) noexcept;
-  ~PageReservation();
-
-  int64_t num_pages() const { return num_pages_; }
-
- private:
-  friend class PagePool;
-  PageReservation(PagePool* pool, int64_t num_pages)
-      : pool_(pool), num_pages_(num_pages) {}
-
-  PagePool* pool_ = nullptr;
-  int64_t num_pages_ = 0;
+  virtual ~PageReclaimer() = default;
+  // Lets go of a page that nothing else holds; false if there is none. Does not
+  // throw.
+  virtual bool ReclaimPage() = 0;
 };
 
 class PagePool {
  public:
   // REQUIRES: num_pages >= 0, page_size >= 1.
   PagePool(int num_pages, int page_size);
-  // REQUIRES: no page is held and nothing is reserved.
+  // REQUIRES: no page is held.
   ~PagePool();
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  // A free page, its one holder the result. Which free page is unspecified
-  // but deterministic.
-  // Errors: kResourceExhausted, leaving the pool unchanged, if none is free.
+  // A free page, its one holder the result; where none is free, one that the
+  // reclaimer lets go of. Which one is unspecified but deterministic.
+  // Errors: kResourceExhausted, leaving the pool unchanged, if none is
+  // available.
   absl::StatusOr<PageRef> Allocate();
-
-  // Promises `num_pages` pages.
-  // Errors: kResourceExhausted, leaving the pool unchanged, if fewer are not
-  // yet promised; the message gives both figures.
-  absl::StatusOr<PageReservation> Reserve(int64_t num_pages);
 
   int num_pages() const { return static_cast<int>(ref_counts_.size()); }
   int page_size() const { return page_size_; }
   int num_free() const { return static_cast<int>(free_.size()); }
   int num_held() const { return num_pages() - num_free(); }
-  int64_t num_reserved() const { return num_reserved_; }
+  // Pages that only a cache holds.
+  int num_idle() const { return num_idle_; }
+  // What Allocate can give.
+  int num_available() const { return num_free() + num_idle_; }
   // How many PageRefs hold `page`; 0 if it is free.
   int ref_count(PageId page) const { return ref_counts_[page.value]; }
 
+  // At most one, which outlives its last call here; null: none.
+  void set_reclaimer(PageReclaimer* reclaimer) { reclaimer_ = reclaimer; }
+  // Of the reclaimer: one of the page's holders is a cache, so that it is idle
+  // when that is the last one; or is not any more.
+  // REQUIRES: the page is held, and was not so before.
+  void SetCached(PageId page, bool is_cached);
+  bool is_cached(PageId page) const { return is_cached_[page.value] != 0; }
+
  private:
   friend class PageRef;
-  friend class PageReservation;
   void Retain(PageId page);
   void Release(PageId page);
 
   const int page_size_;
-  std::vector<int> ref_counts_;  // [num_pages]
-  std::vector<PageId> free_;     // a stack
-  int64_t num_reserved_ = 0;
+  std::vector<int> ref_counts_;     // [num_pages]
+  std::vector<PageId> free_;        // a stack
+  std::vector<uint8_t> is_cached_;  // [num_pages]
+  int num_idle_ = 0;                // cached, with one holder
+  PageReclaimer* reclaimer_ = nullptr;
 };
 
-inline void PagePool::Retain(PageId page) { ++ref_counts_[page.value]; }
+inline void PagePool::Retain(PageId page) {
+  if (++ref_counts_[page.value] == 2) num_idle_ -= is_cached_[page.value];
+}
 
 inline void PagePool::Release(PageId page) {
   assert(ref_counts_[page.value] > 0 && "released twice");
-  if (--ref_counts_[page.value] == 0) free_.push_back(page);
+  const int ref_count = --ref_counts_[page.value];
+  if (ref_count == 0) free_.push_back(page);
+  if (ref_count == 1) num_idle_ += is_cached_[page.value];
 }
 
 inline PageRef::PageRef(const PageRef& other)

@@ -1,11 +1,25 @@
 #include "pages/page_table.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
 
 namespace espalier {
+namespace {
+
+// Makes room for `size` values. Capacity grows geometrically, so values that
+// are added one at a time cost O(1) each.
+template <typename T>
+void ReserveAtLeast(size_t size, std::vector<T>* values) {
+  if (size > values->capacity()) {
+    values->reserve(std::max(size, 2 * values->capacity()));
+  }
+}
+
+}  // namespace
 
 PageTable PageTable::Fork(int num_tokens) const {
   CHECK(num_tokens >= 0 && num_tokens <= num_tokens_)
@@ -28,17 +42,47 @@ absl::Status PageTable::Append(int num_new_tokens,
   // Everything is counted before anything is taken: all or nothing.
   const int64_t num_needed =
       num_pages - static_cast<int64_t>(pages_.size()) + (copy_tail ? 1 : 0);
-  if (num_needed > pool_->num_free()) {
-    return ResourceExhausted("need ", num_needed, " pages, ", pool_->num_free(),
-                             " free");
+  if (num_needed > pool_->num_available()) {
+    return ResourceExhausted("need ", num_needed, " pages, ",
+                             pool_->num_available(), " available");
   }
+  ReserveAtLeast(num_pages, &pages_);
   if (copy_tail) {
     PageRef fresh = *pool_->Allocate();
     copies->push_back({pages_.back().id(), fresh.id(), num_tail_tokens});
     pages_.back() = std::move(fresh);
   }
+  // Nothing throws from here on: the pages have room.
   while (pages_.size() < num_pages) pages_.push_back(*pool_->Allocate());
   num_tokens_ += num_new_tokens;
+  return absl::OkStatus();
+}
+
+void PageTable::AdoptPages(std::vector<PageRef> pages) {
+  CHECK_EQ(num_tokens_ % pool_->page_size(), 0) << "tokens in the tail";
+  const int num_tokens = static_cast<int>(pages.size()) * pool_->page_size();
+  if (pages_.empty()) {
+    pages_ = std::move(pages);
+  } else {
+    pages_.insert(pages_.end(), std::make_move_iterator(pages.begin()),
+                  std::make_move_iterator(pages.end()));
+  }
+  num_tokens_ += num_tokens;
+}
+
+absl::Status PageTable::AppendCopy(const PageRef& from, int num_tokens,
+                                   std::vector<PageCopy>* copies) {
+  const int page_size = pool_->page_size();
+  CHECK_EQ(num_tokens_ % page_size, 0) << "tokens in the tail";
+  CHECK(num_tokens >= 1 && num_tokens < page_size)
+      << num_tokens << " tokens to copy of a page of " << page_size;
+  ReserveAtLeast(pages_.size() + 1, &pages_);
+  ReserveAtLeast(copies->size() + 1, copies);
+  const PageRef source = from;  // not for reclaiming now
+  ASSIGN_OR_RETURN(PageRef fresh, pool_->Allocate());
+  copies->push_back({source.id(), fresh.id(), num_tokens});
+  pages_.push_back(std::move(fresh));
+  num_tokens_ += num_tokens;
   return absl::OkStatus();
 }
 

@@ -60,6 +60,18 @@ class PageTable {
   // REQUIRES: num_new_tokens >= 0.
   absl::Status Append(int num_new_tokens, std::vector<PageCopy>* copies);
 
+  // Grows the table, whose pages are all full, by full pages of another holder,
+  // such as a cache. They are never written again.
+  void AdoptPages(std::vector<PageRef> pages);
+
+  // Grows the table, whose pages are all full, by a fresh page that begins with
+  // the first `num_tokens` tokens of `from`; appends the copy to make to
+  // `*copies`. `from` must not be allocated again before that is in a plan.
+  // Errors: kResourceExhausted, leaving table, pool and `*copies` unchanged.
+  // REQUIRES: num_tokens() % page_size == 0, 1 <= num_tokens < page_size.
+  absl::Status AppendCopy(const PageRef& from, int num_tokens,
+                          std::vector<PageCopy>* copies);
+
   // Keeps the first `num_tokens` tokens and releases the pages behind them.
   // Other tables that hold these pages keep them as they are.
   // A page released may be allocated again at once. So the copies that Append

@@ -60,18 +60,46 @@ absl::Status ValidateCounts(const PagePool& pool,
     return Internal(num_counted, " pages have holders, ", pool.num_held(),
                     " are not free");
   }
-  if (pool.num_held() > pool.num_reserved()) {
-    return Internal(pool.num_held(), " pages are held, ", pool.num_reserved(),
-                    " are reserved");
-  }
   return absl::OkStatus();
+}
+
+// Counts the pages of the cache, and those that nothing else holds.
+absl::Status ValidateCache(const PagePool& pool,
+                           std::span<const PageRef* const> cached,
+                           std::vector<int>* num_holders) {
+  std::vector<bool> is_cached(pool.num_pages());
+  int num_idle = 0;
+  for (const PageRef* page : cached) {
+    if (page->pool() != &pool || is_cached[page->id().value]) {
+      return Internal("page ", page->id(), " is cached twice, or not of here");
+    }
+    is_cached[page->id().value] = true;
+    ++(*num_holders)[page->id().value];
+    num_idle += page->shared() ? 0 : 1;
+  }
+  for (int id = 0; id < pool.num_pages(); ++id) {
+    if (pool.is_cached(PageId{id}) == is_cached[id]) continue;
+    return Internal("page ", id, is_cached[id] ? " is not" : " is",
+                    " marked as cached");
+  }
+  if (num_idle == pool.num_idle()) return absl::OkStatus();
+  return Internal(num_idle, " pages are idle, ", pool.num_idle(),
+                  " are counted");
 }
 
 bool IsPage(const PagePool& pool, PageId page) {
   return page.value >= 0 && page.value < pool.num_pages();
 }
 
-absl::Status ValidateCopy(const PagePool& pool, const PageCopy& copy) {
+int NumHolders(const PagePool& pool, PageId page,
+               std::span<const PageId> filling) {
+  const bool is_filling =
+      std::binary_search(filling.begin(), filling.end(), page);
+  return pool.ref_count(page) - (is_filling ? 1 : 0);
+}
+
+absl::Status ValidateCopy(const PagePool& pool, const PageCopy& copy,
+                          std::span<const PageId> filling) {
   if (!IsPage(pool, copy.from) || !IsPage(pool, copy.to)) {
     return Internal("copy ", copy.from, " -> ", copy.to, " in a pool of ",
                     pool.num_pages(), " pages");
@@ -80,9 +108,10 @@ absl::Status ValidateCopy(const PagePool& pool, const PageCopy& copy) {
     return Internal("copy ", copy.from, " -> ", copy.to, " of ",
                     copy.num_tokens, " tokens in pages of ", pool.page_size());
   }
-  if (pool.ref_count(copy.to) != 1) {
-    return Internal("page ", copy.to, " is copied to and has ",
-                    pool.ref_count(copy.to), " holders");
+  const int num_holders = NumHolders(pool, copy.to, filling);
+  if (num_holders != 1) {
+    return Internal("page ", copy.to, " is copied to and has ", num_holders,
+                    " holders");
   }
   return absl::OkStatus();
 }
@@ -91,8 +120,12 @@ absl::Status ValidateCopy(const PagePool& pool, const PageCopy& copy) {
 
 absl::Status ValidatePages(const PagePool& pool,
                            std::span<const PageTable* const> tables,
-                           std::span<const PageRef* const> tails) {
+                           std::span<const PageRef* const> tails,
+                           std::span<const PageRef* const> cached,
+                           std::span<const PageRef* const> copied) {
   std::vector<int> num_holders(pool.num_pages());
+  for (const PageRef* page : copied) ++num_holders[page->id().value];
+  RETURN_IF_ERROR(ValidateCache(pool, cached, &num_holders));
   for (size_t i = 0; i < tables.size(); ++i) {
     RETURN_IF_ERROR(ValidateTable(pool, i, *tables[i], &num_holders));
   }
@@ -102,9 +135,9 @@ absl::Status ValidatePages(const PagePool& pool,
   return ValidateCounts(pool, num_holders);
 }
 
-absl::Status ValidateReservation(std::span<const PageTable* const> tables,
-                                 std::span<const PageRef* const> tails,
-                                 int64_t num_reserved) {
+absl::Status ValidateNumHeld(std::span<const PageTable* const> tables,
+                             std::span<const PageRef* const> tails,
+                             int64_t max_pages) {
   std::vector<PageId> held;
   for (const PageTable* table : tables) {
     for (const PageRef& page : table->pages()) held.push_back(page.id());
@@ -112,18 +145,18 @@ absl::Status ValidateReservation(std::span<const PageTable* const> tables,
   for (const PageRef* tail : tails) held.push_back(tail->id());
   std::sort(held.begin(), held.end());
   held.erase(std::unique(held.begin(), held.end()), held.end());
-  const int64_t num_held = std::ssize(held);
-  if (num_held <= num_reserved) return absl::OkStatus();
-  return Internal("a group holds ", num_held, " pages, ", num_reserved,
-                  " are reserved for it");
+  if (std::ssize(held) <= max_pages) return absl::OkStatus();
+  return Internal("a group holds ", held.size(), " pages, at most ", max_pages,
+                  " are its share");
 }
 
 absl::Status ValidateCopies(const PagePool& pool,
-                            std::span<const PageCopy> copies) {
+                            std::span<const PageCopy> copies,
+                            std::span<const PageId> filling) {
   std::vector<bool> is_source(pool.num_pages());
   std::vector<bool> is_destination(pool.num_pages());
   for (const PageCopy& copy : copies) {
-    RETURN_IF_ERROR(ValidateCopy(pool, copy));
+    RETURN_IF_ERROR(ValidateCopy(pool, copy, filling));
     if (is_destination[copy.to.value]) {
       return Internal("page ", copy.to, " is copied to twice");
     }
@@ -139,7 +172,8 @@ absl::Status ValidateCopies(const PagePool& pool,
 }
 
 absl::Status ValidateWrites(const PagePool& pool, std::span<const PageId> pages,
-                            int first_position, int num_tokens) {
+                            int first_position, int num_tokens,
+                            std::span<const PageId> filling) {
   const int end = first_position + num_tokens;
   if (NumPages(end, pool.page_size()) > static_cast<int64_t>(pages.size())) {
     return Internal("a row writes up to position ", end, " of ", pages.size(),
@@ -147,9 +181,10 @@ absl::Status ValidateWrites(const PagePool& pool, std::span<const PageId> pages,
   }
   for (int i = first_position / pool.page_size();
        i < NumPages(end, pool.page_size()); ++i) {
-    if (pool.ref_count(pages[i]) != 1) {
+    const int num_holders = NumHolders(pool, pages[i], filling);
+    if (num_holders != 1) {
       return Internal("a row writes into page ", pages[i], ", which has ",
-                      pool.ref_count(pages[i]), " holders");
+                      num_holders, " holders");
     }
   }
   return absl::OkStatus();

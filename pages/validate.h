@@ -12,34 +12,44 @@
 
 namespace espalier {
 
-// Checks, given all the tables that live on `pool`, and all the tails that are
-// taken out of tables:
+// Checks, given all the tables that live on `pool`, all the tails that are
+// taken out of tables, the pages that a cache holds, and those that are held
+// for a copy:
 //   - each page's count equals its holders, and a free page has none; a tail
 //     has one;
-//   - free + held = total, held <= reserved;
+//   - free + held = total;
+//   - the pages marked as cached are the cache's, each once, and those that
+//     have no other holder are the idle ones;
 //   - a table holds exactly the pages its length needs, none of them twice.
 // Errors: kInternal naming the page, table or tail and the two figures.
 absl::Status ValidatePages(const PagePool& pool,
                            std::span<const PageTable* const> tables,
-                           std::span<const PageRef* const> tails = {});
+                           std::span<const PageRef* const> tails = {},
+                           std::span<const PageRef* const> cached = {},
+                           std::span<const PageRef* const> copied = {});
 
-// Checks that the tables and tails of one group hold no more pages together
-// than are reserved for it. A page that several hold counts once.
-absl::Status ValidateReservation(std::span<const PageTable* const> tables,
-                                 std::span<const PageRef* const> tails,
-                                 int64_t num_reserved);
+// Checks that the tables and tails of one group hold at most `max_pages`
+// together. A page that several hold counts once.
+absl::Status ValidateNumHeld(std::span<const PageTable* const> tables,
+                             std::span<const PageRef* const> tails,
+                             int64_t max_pages);
+
+// `filling`, below: pages that a cache holds, and does not share before the
+// step that fills them is answered; ascending. It is no holder of these.
 
 // Checks the copies of one step: no destination is a source or a destination
 // twice, sizes are in (0, page_size), every destination has one holder.
 absl::Status ValidateCopies(const PagePool& pool,
-                            std::span<const PageCopy> copies);
+                            std::span<const PageCopy> copies,
+                            std::span<const PageId> filling = {});
 
-// Checks that nobody else holds a page that a row writes into.
+// Checks that a page that a row writes into has no other holder.
 //   pages  the row's pages in order; its tokens go to slots [first_position,
 //          first_position + num_tokens) of the sequence
 // Errors: kInternal naming the page and its holders, or if pages are missing.
 absl::Status ValidateWrites(const PagePool& pool, std::span<const PageId> pages,
-                            int first_position, int num_tokens);
+                            int first_position, int num_tokens,
+                            std::span<const PageId> filling = {});
 
 // Checks that tails to be written belong to one slot each: none is given
 // twice, every one has one holder.

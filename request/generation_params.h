@@ -98,6 +98,14 @@ struct GenerationParams {
   std::optional<int64_t> logprobs;
   std::optional<int64_t> prompt_logprobs;
 
+  // Of scheduling; none changes the result, but for deadline_ms.
+  // Whether pages of other requests with the same beginning are shared, and its
+  // own kept for them (docs/pages.md); and only with those of the same salt.
+  bool prefix_cache = true;
+  std::string cache_salt;
+  // Lower runs first, as in vLLM; requests that wait move up (docs/batcher.md).
+  int64_t priority = 0;
+
   friend bool operator==(const GenerationParams&,
                          const GenerationParams&) = default;
 };

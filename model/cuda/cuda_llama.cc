@@ -66,7 +66,8 @@ ModelDescription Describe(const LlamaConfig& config, const CudaKvCache& cache) {
           .eos_token_ids = config.eos_token_ids,
           .default_max_new_tokens = config.default_max_new_tokens,
           .num_pages = cache.num_pages - 1,
-          .page_size = cache.page_size};
+          .page_size = cache.page_size,
+          .has_shareable_pages = true};
 }
 
 class LoadedCudaLlama : public CudaLlama {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <list>
 #include <optional>
 #include <utility>
@@ -85,15 +86,9 @@ TEST_F(AdmissionTest, AloneARequestRunsHoweverManyRowsItHas) {
   EXPECT_TRUE(Make().CanAdmit({.num_sequences = 100}, {}, 0));
 }
 
-TEST_F(AdmissionTest, PagesThatAreReservedAreNotThere) {
-  const Admission admission = Make();
-  const PageReservation reserved = *pool_.Reserve(7);
-  EXPECT_TRUE(admission.CanAdmit({.num_pages = 3}, {}, 0));
-  EXPECT_FALSE(admission.CanAdmit({.num_pages = 4}, {}, 0));
-}
-
-WaitingRequest WaitingWithId(int64_t id) {
-  return {.id = RequestId{id},
+WaitingRequest WaitingWithId(int64_t id, int64_t priority = 0,
+                             int64_t step = 0) {
+  return {.turn = Turn::Of(priority, step, RequestId{id}),
           .prepared = Prepared(1, 1),
           .needs = {.num_pages = id},
           .done = [](const absl::StatusOr<Result>&) {},
@@ -105,17 +100,42 @@ TEST(WaitingRequestsTest, RequestsLeaveInTheOrderOfArrivalOrById) {
   EXPECT_TRUE(waiting.empty());
   for (int64_t id = 1; id <= 5; ++id) waiting.Push(WaitingWithId(id));
   EXPECT_EQ(waiting.size(), 5);
-  EXPECT_EQ(waiting.front().id, RequestId{1});
+  EXPECT_EQ(waiting.front().turn.id, RequestId{1});
   EXPECT_EQ(waiting.TakeFront().needs.num_pages, 1);
   EXPECT_EQ(waiting.Take(RequestId{3})->needs.num_pages, 3);
   EXPECT_FALSE(waiting.Take(RequestId{3}).has_value());
   EXPECT_FALSE(waiting.Take(RequestId{1}).has_value());
-  EXPECT_EQ(waiting.TakeFront().id, RequestId{2});
-  const std::list<WaitingRequest> rest = waiting.TakeAll();
+  EXPECT_EQ(waiting.TakeFront().turn.id, RequestId{2});
+  const std::vector<WaitingRequest> rest = waiting.TakeAll();
   EXPECT_EQ(rest.size(), 2);
-  EXPECT_EQ(rest.front().id, RequestId{4});
+  EXPECT_EQ(rest.front().turn.id, RequestId{4});
   EXPECT_TRUE(waiting.empty());
   EXPECT_FALSE(waiting.Take(RequestId{5}).has_value());
+}
+
+TEST(WaitingRequestsTest, LowerPrioritiesComeFirst) {
+  WaitingRequests waiting;
+  waiting.Push(WaitingWithId(1, 1));
+  waiting.Push(WaitingWithId(2, 0));
+  waiting.Push(WaitingWithId(3, -1));
+  waiting.Push(WaitingWithId(4, 0));
+  for (const int64_t id : {3, 2, 4, 1}) {
+    EXPECT_EQ(waiting.TakeFront().turn.id, RequestId{id});
+  }
+}
+
+TEST(TurnTest, WhoHasWaitedLongEnoughComesBeforeAHigherPriority) {
+  const Turn low = Turn::Of(2, 100, RequestId{1});
+  EXPECT_LT(Turn::Of(0, 100, RequestId{2}), low);
+  EXPECT_LT(low, Turn::Of(0, 100 + 2 * Turn::kStepsPerPriority, RequestId{3}));
+}
+
+TEST(TurnTest, PrioritiesBeyondAllMeasureStayInOrder) {
+  constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  EXPECT_LT(Turn::Of(kMin, 0, RequestId{2}), Turn::Of(0, 0, RequestId{1}));
+  EXPECT_LT(Turn::Of(0, kMax, RequestId{1}),
+            Turn::Of(kMax, kMax, RequestId{2}));
 }
 
 }  // namespace

@@ -134,7 +134,6 @@ void RunSpoilt(const BadAnswer& bad, const ToyModelOptions& options,
     scheduler.Advance(std::move(result));
   }
   EXPECT_EQ(scheduler.pool().num_held(), 0);
-  EXPECT_EQ(scheduler.pool().num_reserved(), 0);
   EXPECT_EQ(model.num_sequences(), 0);
   for (const int i : {0, 2}) {
     const absl::StatusOr<Result> alone = RunAlone(options, requests[i]);

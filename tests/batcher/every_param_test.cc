@@ -160,6 +160,8 @@ class Runner {
         scheduler.Submit(RequestId{static_cast<int64_t>(next)},
                          PreparedRequest(requests[next], tokenizer_),
                          [&line = lines[next]](absl::StatusOr<Result> result) {
+                           // What it cost depends on the others.
+                           if (result.ok()) result->usage.num_cached_tokens = 0;
                            line = result.ok()
                                       ? WriteResultLine("0", *result, {})
                                       : WriteErrorLine("0", result.status());

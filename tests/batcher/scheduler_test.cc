@@ -186,24 +186,29 @@ TEST(SchedulerTest, AGroupWiderThanTheBudgetRunsAlone) {
 TEST(SchedulerTest, NobodyIsOvertakenForWantOfPages) {
   ToyModelOptions options = CrampedModel();
   options.eos_token_ids = {};
-  options.num_pages = 30;
+  options.page_size = 4;
+  options.num_pages = 44;
   ToyModel model(options);
-  const auto request = [&](int num_beams, int max_new_tokens) {
-    Request r{{1, 2, 3}, {}};
+  const auto request = [&](int num_prompt_tokens, int num_beams,
+                           int max_new_tokens) {
+    Request r{std::vector<TokenId>(num_prompt_tokens, 1), {}};
     r.params.num_beams = num_beams;
     r.params.max_new_tokens = max_new_tokens;
     EXPECT_OK(ValidateRequest(model.description(), &r));
     return r;
   };
-  // 13, 25 and 3 pages at worst: the second does not fit beside the first.
-  const std::vector<Request> requests = {request(4, 10), request(8, 10),
-                                         request(1, 5)};
+  // The first holds 30 pages and takes 4 more soon: there is no room for the 13
+  // that the second begins with, and for the 2 of the third.
+  const std::vector<Request> requests = {request(120, 4, 10),
+                                         request(3, 12, 10), request(3, 1, 5)};
   Scheduler scheduler(model.description(), {.validate_steps = true});
   OrderedAnswers answers(requests.size());
   answers.SubmitAll(scheduler, requests);
   scheduler.Advance(RunPlan(model, scheduler.Plan()));
+  StepPlan plan = scheduler.Plan();
   EXPECT_EQ(scheduler.num_running(), 1);
   EXPECT_EQ(scheduler.num_waiting(), 2);
+  scheduler.Advance(RunPlan(model, plan));
   RunToEnd(scheduler, model);
   EXPECT_EQ(answers.order().front(), 0);
   for (int i = 0; i < 3; ++i) EXPECT_OK(answers[i]);

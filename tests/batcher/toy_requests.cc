@@ -198,7 +198,6 @@ void ExpectNothingHeld(const Scheduler& scheduler) {
   EXPECT_EQ(scheduler.num_running(), 0);
   EXPECT_EQ(scheduler.num_waiting(), 0);
   EXPECT_EQ(scheduler.pool().num_held(), 0);
-  EXPECT_EQ(scheduler.pool().num_reserved(), 0);
 }
 
 bool SameResult(const Result& a, const Result& b) {

@@ -20,15 +20,12 @@ GroupDriver::GroupDriver(const ToyModelOptions& options, bool run_ahead)
 }
 
 absl::Status GroupDriver::Add(const Request& request, int chunk) {
-  const int64_t num_pages = GroupPages::WorstCase(request, pool_.page_size());
-  ASSIGN_OR_RETURN(PageReservation pages, pool_.Reserve(num_pages));
   const RequestId id{static_cast<int64_t>(groups_.size())};
   PreparedRequest prepared(request);
   const int64_t max_candidates =
       MaxCandidates(prepared, model_.description().vocab_size);
   groups_.push_back(
-      {std::make_unique<BeamGroup>(id, std::move(prepared), std::move(pages),
-                                   &pool_, &ids_),
+      {std::make_unique<BeamGroup>(id, std::move(prepared), &pool_, &ids_),
        chunk, max_candidates, absl::OkStatus()});
   return absl::OkStatus();
 }
@@ -63,11 +60,11 @@ absl::Status GroupDriver::AdvanceUntil(size_t num_late) {
 absl::Status GroupDriver::Finish() {
   while (!done() || !unanswered_.empty()) RETURN_IF_ERROR(Step());
   RETURN_IF_ERROR(Step());
-  if (pool_.num_held() > 0 || pool_.num_reserved() > 0 ||
-      model_.num_sequences() > 0 || resident_.num_groups() > 0) {
-    return Internal(pool_.num_held(), " pages held, ", pool_.num_reserved(),
-                    " reserved, ", model_.num_sequences(), " sequences and ",
-                    resident_.num_groups(), " groups known when all is done");
+  if (pool_.num_held() > 0 || model_.num_sequences() > 0 ||
+      resident_.num_groups() > 0) {
+    return Internal(pool_.num_held(), " pages held, ", model_.num_sequences(),
+                    " sequences and ", resident_.num_groups(),
+                    " groups known when all is done");
   }
   return absl::OkStatus();
 }
@@ -158,8 +155,7 @@ absl::Status GroupDriver::CheckPages() const {
     const GroupPages& pages = entry.group->pages();
     const std::vector<const PageTable*> held = pages.Tables();
     const std::vector<const PageRef*> reserved = pages.Tails();
-    RETURN_IF_ERROR(
-        ValidateReservation(held, reserved, pages.num_reserved_pages()));
+    RETURN_IF_ERROR(ValidateNumHeld(held, reserved, pages.max_pages()));
     tables.insert(tables.end(), held.begin(), held.end());
     tails.insert(tails.end(), reserved.begin(), reserved.end());
   }

@@ -27,7 +27,7 @@ class GroupPagesWorld {
         page_size_(page_size),
         pool_(static_cast<int>(GroupPages::WorstCase(request, page_size)),
               page_size),
-        pages_(num_slots, *pool_.Reserve(pool_.num_pages()), &pool_, &ids_),
+        pages_(num_slots, pool_.num_pages(), &pool_, &ids_),
         memory_(pool_.num_pages() * page_size, -1),
         sequences_(1) {}
 
@@ -90,7 +90,6 @@ class GroupPagesWorld {
     pages_.Release(&finished);
     RC_ASSERT(finished.size() == num_live);
     RC_ASSERT(pool_.num_held() == 0);
-    RC_ASSERT(pool_.num_reserved() == 0);
   }
 
  private:
@@ -142,8 +141,8 @@ class GroupPagesWorld {
     max_held_ = std::max(max_held_, pool_.num_held());
     RC_ASSERT(Message(ValidatePages(pool_, pages_.Tables(), pages_.Tails())) ==
               "");
-    RC_ASSERT(Message(ValidateReservation(pages_.Tables(), pages_.Tails(),
-                                          pages_.num_reserved_pages())) == "");
+    RC_ASSERT(Message(ValidateNumHeld(pages_.Tables(), pages_.Tails(),
+                                      pages_.max_pages())) == "");
     RC_ASSERT(pages_.num_sequences() == static_cast<int>(sequences_.size()));
     for (int rank = 0; rank < pages_.num_sequences(); ++rank) {
       const std::vector<int>& tokens = sequences_[rank];

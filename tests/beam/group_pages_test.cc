@@ -46,7 +46,7 @@ class GroupPagesTest : public ::testing::Test {
 
   PagePool pool_{20, 4};
   SequenceIdSource ids_;
-  GroupPages pages_{3, *pool_.Reserve(12), &pool_, &ids_};
+  GroupPages pages_{3, 12, &pool_, &ids_};
   StepPlan plan_;
 };
 
@@ -54,7 +54,6 @@ TEST_F(GroupPagesTest, BeginsWithOneSequenceInTheFirstSlot) {
   EXPECT_EQ(pages_.num_sequences(), 1);
   EXPECT_THAT(pages_.slots(), ElementsAre(0));
   EXPECT_EQ(pages_.sequence(0).num_tokens(), 0);
-  EXPECT_EQ(pages_.num_reserved_pages(), 12);
   EXPECT_EQ(pool_.num_held(), 0);
 }
 
@@ -160,7 +159,7 @@ TEST_F(GroupPagesTest, AnEmptyPoolLeavesTheCopiesUnchanged) {
   while (pool_.num_free() > 1) thief.push_back(*pool_.Allocate());
   plan_.page_copies = {PageCopy{}};
   EXPECT_THAT(Append({1, 1, 1}), StatusIs(absl::StatusCode::kResourceExhausted,
-                                          "need 1 pages, 0 free"));
+                                          "need 1 pages, 0 available"));
   EXPECT_THAT(plan_.page_copies, ElementsAre(PageCopy{}));
   pages_.Release(nullptr);
   EXPECT_EQ(pool_.num_held(), thief.size());
@@ -187,9 +186,7 @@ TEST_F(GroupPagesTest, ReleaseNamesWhoLivedAndGivesBackEverything) {
   pages_.Release(&finished);
   EXPECT_THAT(finished, ElementsAre(first, second));
   EXPECT_EQ(pages_.num_sequences(), 0);
-  EXPECT_EQ(pages_.num_reserved_pages(), 0);
   EXPECT_EQ(pool_.num_held(), 0);
-  EXPECT_EQ(pool_.num_reserved(), 0);
   EXPECT_THAT(pages_.PagesBySlot(), IsEmpty());
 }
 

@@ -43,9 +43,7 @@ std::ostream& operator<<(std::ostream& out, const Op& op) {
 class World {
  public:
   World(int num_pages, int page_size)
-      : pool_(num_pages, page_size),
-        promised_(*pool_.Reserve(num_pages)),
-        slots_(num_pages * page_size, -1) {
+      : pool_(num_pages, page_size), slots_(num_pages * page_size, -1) {
     sequences_.emplace_back(&pool_);
   }
 
@@ -199,7 +197,6 @@ class World {
   }
 
   PagePool pool_;
-  PageReservation promised_;
   std::vector<int> slots_;  // [num_pages * page_size]
   std::vector<Sequence> sequences_;
   int next_token_ = 0;

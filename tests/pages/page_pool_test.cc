@@ -88,38 +88,6 @@ TEST(PageRefTest, AssignmentReleasesWhatWasHeld) {
   EXPECT_EQ(pool.ref_count(second.id()), 2);
 }
 
-TEST(PageReservationTest, PromisesNeverExceedThePool) {
-  PagePool pool(10, 16);
-  ASSERT_OK_AND_ASSIGN(const PageReservation promised, pool.Reserve(7));
-  EXPECT_EQ(promised.num_pages(), 7);
-  EXPECT_THAT(pool.Reserve(4),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       "need 4 pages, 3 of 10 not yet promised"));
-  EXPECT_EQ(pool.num_reserved(), 7);
-  ASSERT_OK_AND_ASSIGN(const PageReservation rest, pool.Reserve(3));
-  EXPECT_EQ(pool.num_reserved(), 10);
-}
-
-TEST(PageReservationTest, PromisesAreKeptApartFromPagesHeld) {
-  PagePool pool(2, 16);
-  ASSERT_OK_AND_ASSIGN(const PageReservation promised, pool.Reserve(2));
-  EXPECT_EQ(pool.num_free(), 2);
-  EXPECT_OK(pool.Allocate());
-}
-
-TEST(PageReservationTest, APromiseIsGivenBackOnce) {
-  PagePool pool(10, 16);
-  {
-    ASSERT_OK_AND_ASSIGN(PageReservation first, pool.Reserve(4));
-    PageReservation second = std::move(first);
-    EXPECT_EQ(first.num_pages(), 0);
-    EXPECT_EQ(pool.num_reserved(), 4);
-    ASSERT_OK_AND_ASSIGN(second, pool.Reserve(5));
-    EXPECT_EQ(pool.num_reserved(), 5);
-  }
-  EXPECT_EQ(pool.num_reserved(), 0);
-}
-
 TEST(PagePoolDeathTest, APageMustNotOutliveItsPool) {
   EXPECT_DEATH(
       {

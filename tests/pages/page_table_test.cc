@@ -131,9 +131,9 @@ TEST(PageTableTest, AFailedAppendLeavesTablePoolAndCopiesUnchanged) {
   PageTable child = parent.Fork(6);
   const std::vector<PageId> before = Ids(child);
   // One page for the tail's copy, and two for tokens 8 to 12.
-  EXPECT_THAT(
-      child.Append(7, &copies),
-      StatusIs(absl::StatusCode::kResourceExhausted, "need 3 pages, 2 free"));
+  EXPECT_THAT(child.Append(7, &copies),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "need 3 pages, 2 available"));
   EXPECT_EQ(Ids(child), before);
   EXPECT_EQ(child.num_tokens(), 6);
   EXPECT_THAT(copies, IsEmpty());

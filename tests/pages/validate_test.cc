@@ -40,7 +40,6 @@ class ValidateTest : public Test {
   }
 
   PagePool pool_{10, 4};
-  PageReservation promised_ = *pool_.Reserve(10);
   PageTable first_{&pool_};
   PageTable second_{&pool_};
   std::vector<PageCopy> copies_;
@@ -112,25 +111,15 @@ TEST_F(ValidateTest, ATailThatHoldsNothingIsFound) {
               IsInternal("tail 0 is no page of the pool"));
 }
 
-TEST_F(ValidateTest, HoldingMoreThanIsReservedIsFound) {
-  PagePool pool(10, 4);
-  PageReservation promised = *pool.Reserve(1);
-  PageTable table(&pool);
-  ASSERT_OK(table.Append(5, &copies_));
-  const PageTable* tables[] = {&table};
-  EXPECT_THAT(ValidatePages(pool, tables),
-              IsInternal("2 pages are held, 1 are reserved"));
-}
-
-TEST_F(ValidateTest, AGroupHoldsNoMoreThanIsReservedForIt) {
+TEST_F(ValidateTest, AGroupHoldsNoMoreThanItsShare) {
   ASSERT_OK(second_.Append(3, &copies_));  // a tail copy and a page
   const PageRef tail = *pool_.Allocate();
   const PageTable* tables[] = {&first_, &second_};
   const PageRef* tails[] = {&tail};
-  EXPECT_OK(ValidateReservation(tables, tails, 5));
-  EXPECT_THAT(ValidateReservation(tables, tails, 4),
-              IsInternal("a group holds 5 pages, 4 are reserved for it"));
-  EXPECT_OK(ValidateReservation(tables, {}, 4));
+  EXPECT_OK(ValidateNumHeld(tables, tails, 5));
+  EXPECT_THAT(ValidateNumHeld(tables, tails, 4),
+              IsInternal("a group holds 5 pages, at most 4 are its share"));
+  EXPECT_OK(ValidateNumHeld(tables, {}, 4));
 }
 
 class ValidateCopiesTest : public Test {
@@ -189,7 +178,6 @@ TEST_F(ValidateCopiesTest, APageOutsideThePoolIsFound) {
 
 TEST(ValidateWritesTest, AWrittenPageHasOneHolder) {
   PagePool pool(8, 4);
-  const PageReservation reserved = *pool.Reserve(8);
   PageTable parent(&pool);
   std::vector<PageCopy> copies;
   ASSERT_OK(parent.Append(6, &copies));

@@ -1,0 +1,69 @@
+// RunningGroups: the groups that were admitted and have not ended, by turn. A
+// group runs, holding pages, or is away: it has given them back to make room
+// for others, and resumes at its turn (BeamGroup::PutAway).
+//
+// Belongs to its scheduler's strand.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "batcher/admission.h"
+#include "beam/beam_group.h"
+#include "beam/search_watcher.h"
+#include "exec_request/step_plan.h"
+#include "request/request.h"
+
+namespace espalier {
+
+struct RunningGroup {
+  Turn turn;
+  std::unique_ptr<BeamGroup> group;
+  RequestNeeds needs;
+  std::function<void(absl::StatusOr<Result>)> done;
+  std::unique_ptr<SearchWatcher> watcher;  // null if the search has none
+  bool is_known = false;  // to the executor: a plan has named it
+
+  bool is_away() const { return group->is_away(); }
+  // Throws std::bad_alloc, and the group must be ended then.
+  void PutAway(StepPlan* plan);
+};
+
+class RunningGroups {
+ public:
+  bool empty() const { return groups_.empty(); }
+  size_t size() const { return groups_.size(); }
+  RunningGroup& operator[](size_t idx) { return groups_[idx]; }
+  auto begin() { return groups_.begin(); }
+  auto end() { return groups_.end(); }
+  auto begin() const { return groups_.begin(); }
+  auto end() const { return groups_.end(); }
+
+  // So that Add does not fail. Throws std::bad_alloc.
+  void ReserveOne();
+  RunningGroup& Add(RunningGroup group);
+  void EraseDone();
+
+  // Null if it is not here, or done. Fast for ids in the order of plans.
+  RunningGroup* Find(RequestId id);
+  // Of those that are away, the one whose turn comes first; null if none is.
+  RunningGroup* FirstAway();
+  // Of those that run the one whose turn comes last; null if none does.
+  RunningGroup* LastRunning();
+
+  int num_running() const;
+  // Of all that run: what they need of a step at worst, and pages that they
+  // take soon.
+  RequestNeeds Needs() const;
+  int64_t NumPagesSoon() const;
+
+ private:
+  std::vector<RunningGroup> groups_;
+  size_t found_ = 0;  // index behind the one found last
+};
+
+}  // namespace espalier

@@ -1,0 +1,309 @@
+#include "beam/group_prefill.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+// Tokens [first, first + count) of a path.
+TokenPath Part(const TokenPath& path, int64_t first, int64_t count) {
+  const int64_t num_head = path.head.size();
+  const int64_t in_head = std::clamp<int64_t>(num_head - first, 0, count);
+  TokenPath part;
+  if (in_head > 0) part.head = path.head.subspan(first, in_head);
+  if (in_head < count) {
+    part.rest = path.rest.subspan(std::max<int64_t>(first - num_head, 0),
+                                  count - in_head);
+  }
+  return part;
+}
+
+size_t CommonLength(const std::vector<std::vector<TokenId>>& sequences) {
+  size_t length = sequences[0].size();
+  for (const std::vector<TokenId>& sequence : sequences) {
+    length = std::mismatch(sequences[0].begin(), sequences[0].begin() + length,
+                           sequence.begin(), sequence.end())
+                 .first -
+             sequences[0].begin();
+  }
+  return length;
+}
+
+}  // namespace
+
+GroupPrefill::GroupPrefill(const Request* request, GroupPages* pages,
+                           PrefixTree* tree)
+    : request_(request),
+      pages_(pages),
+      tree_(request->params.prefix_cache ? tree : nullptr),
+      stem_length_(std::ssize(request->prompt_tokens)) {}
+
+GroupPrefill::~GroupPrefill() { Stop(); }
+
+void GroupPrefill::Stop() {
+  for (const auto& [plan, page] : filling_) tree_->RemoveFilling(page);
+  filling_.clear();
+  announced_ = {};
+  num_announced_ = 0;
+  may_announce_ = true;
+  is_waiting_ = false;
+  is_forked_ = false;
+  is_done_ = false;
+  was_fed_ = true;  // in part
+  branches_.clear();
+}
+
+void GroupPrefill::Restart(std::vector<std::vector<TokenId>> branches) {
+  Stop();
+  stem_length_ = std::ssize(request().prompt_tokens);
+  if (branches.empty()) return;
+  stem_length_ += CommonLength(branches);
+  branches_ = std::move(branches);
+}
+
+std::string_view GroupPrefill::salt() const {
+  return request().params.cache_salt;
+}
+
+TokenPath GroupPrefill::StemPath() const {
+  TokenPath path = {request().prompt_tokens};
+  if (!branches_.empty()) {
+    path.rest = std::span(branches_[0]).first(stem_length_ - path.head.size());
+  }
+  return path;
+}
+
+TokenPath GroupPrefill::PathOf(int rank) const {
+  return {request().prompt_tokens, branches_[rank]};
+}
+
+int64_t GroupPrefill::LengthOf(int rank) const {
+  if (!is_forked_) return stem_length_;
+  return static_cast<int64_t>(PathOf(rank).size());
+}
+
+int64_t GroupPrefill::num_pending_tokens() const {
+  if (is_done_) return 0;
+  int64_t count = 0;
+  if (!is_forked_) {
+    count = stem_length_ - pages_->sequence(0).num_tokens();
+    for (const std::vector<TokenId>& branch : branches_) {
+      count += std::ssize(request().prompt_tokens) + std::ssize(branch) -
+               stem_length_;
+    }
+    return count;
+  }
+  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
+    count += LengthOf(rank) - pages_->sequence(rank).num_tokens();
+  }
+  return count;
+}
+
+std::vector<int> GroupPrefill::Chunks(int max_tokens) const {
+  std::vector<int> chunks;
+  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
+    const int64_t left = LengthOf(rank) - pages_->sequence(rank).num_tokens();
+    chunks.push_back(static_cast<int>(std::min<int64_t>(left, max_tokens)));
+    max_tokens -= chunks.back();
+  }
+  return chunks;
+}
+
+int64_t GroupPrefill::NumPagesToFeed(int max_tokens) const {
+  if (is_done_) return 0;
+  return pages_->NumPagesToAppend(Chunks(max_tokens));
+}
+
+int64_t GroupPrefill::NumPagesToFeedAll() const {
+  if (is_done_) return 0;
+  const int page_size = pages_->pool().page_size();
+  int64_t count = 0;
+  if (!is_forked_) {
+    count = NumPages(stem_length_, page_size) -
+            std::ssize(pages_->sequence(0).pages.pages());
+    const int64_t num_shared = stem_length_ / page_size;
+    for (size_t rank = 1; rank < branches_.size(); ++rank) {
+      count += NumPages(PathOf(static_cast<int>(rank)).size(), page_size) -
+               num_shared;
+    }
+    return count;
+  }
+  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
+    const PageTable& table = pages_->sequence(rank).pages;
+    count += NumPages(LengthOf(rank), page_size) - std::ssize(table.pages());
+    const bool has_tail = table.num_tokens() % page_size > 0;
+    if (has_tail && table.pages().back().shared()) ++count;
+  }
+  return count;
+}
+
+void GroupPrefill::Match(int64_t num_scored, StepPlan* plan) {
+  is_waiting_ = false;
+  if (is_done_) return;
+  if (!is_forked_) MatchStem(num_scored, plan);
+  const bool stem_is_planned = pages_->sequence(0).num_tokens() == stem_length_;
+  if (!is_forked_ && stem_is_planned && branches_.size() > 1) {
+    Fork(plan);
+    MatchBranches();
+  }
+  CheckDone();
+}
+
+void GroupPrefill::MatchStem(int64_t num_scored, StepPlan* plan) {
+  const int64_t first = pages_->sequence(0).num_tokens();
+  const int page_size = pages_->pool().page_size();
+  if (tree_ == nullptr || !may_announce_ || first % page_size != 0 ||
+      num_announced_ != first / page_size) {
+    return;
+  }
+  // The logits of a prompt's last token are wanted.
+  int64_t end = stem_length_;
+  if (feeds_prompt()) {
+    end = request().params.prompt_logprobs ? num_scored : stem_length_ - 1;
+  }
+  if (end <= first) return;
+  PrefixMatch match =
+      tree_->Find(salt(), announced_, Part(StemPath(), first, end - first));
+  is_waiting_ = match.is_filling;
+  int64_t num_matched = std::ssize(match.pages) * page_size;
+  num_announced_ += static_cast<int>(std::ssize(match.pages));
+  announced_ = match.end;
+  pages_->AdoptPages(0, std::move(match.pages));
+  // Copying a token's keys and values costs less than computing them, however
+  // few there are.
+  if (match.tail && !is_waiting_ && HasRoomForCopy() &&
+      pages_
+          ->AppendCopy(0, std::move(match.tail), match.num_tail_tokens,
+                       &plan->page_copies)
+          .ok()) {
+    num_matched += match.num_tail_tokens;
+  }
+  if (!was_fed_) num_cached_tokens_ += num_matched;
+}
+
+// The page that is copied from is in use until the plan is written: what the
+// group needs then must be there beside it.
+bool GroupPrefill::HasRoomForCopy() const {
+  return NumPagesToFeedAll() + pages_->num_slots() <=
+         pages_->pool().num_available();
+}
+
+void GroupPrefill::Fork(StepPlan* plan) {
+  const std::vector<int> parents(branches_.size(), 0);
+  pages_->Reorder(parents, plan);
+  is_forked_ = true;
+}
+
+void GroupPrefill::MatchBranches() {
+  const int page_size = pages_->pool().page_size();
+  if (tree_ == nullptr) return;
+  const PrefixTree::Cursor stem = num_announced_ == stem_length_ / page_size
+                                      ? announced_
+                                      : PrefixTree::Cursor{};
+  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
+    const int64_t first =
+        stem.node < 0 ? 0 : stem_length_ / page_size * page_size;
+    PrefixMatch match = tree_->Find(
+        salt(), stem, Part(PathOf(rank), first, LengthOf(rank) - first));
+    const int64_t num_matched = first / page_size + std::ssize(match.pages);
+    const int64_t num_shared = stem_length_ / page_size;
+    if (num_matched <= num_shared) continue;
+    match.pages.erase(match.pages.begin(),
+                      match.pages.begin() + (num_shared - first / page_size));
+    pages_->ReplaceTail(rank, std::move(match.pages));
+  }
+}
+
+absl::Status GroupPrefill::Feed(int max_tokens, StepPlan* plan,
+                                const AddRow& add_row) {
+  CHECK(!is_done_) << "all is fed";
+  const std::vector<int> chunks = Chunks(max_tokens);
+  RETURN_IF_ERROR(pages_->Append(chunks, &plan->page_copies));
+  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
+    if (chunks[rank] == 0) continue;
+    const int end = pages_->sequence(rank).num_tokens();
+    add_row(rank, Part(is_forked_ ? PathOf(rank) : StemPath(),
+                       end - chunks[rank], chunks[rank]));
+  }
+  last_fed_ = num_planned_;
+  if (!is_forked_) Announce();
+  CheckDone();
+  return absl::OkStatus();
+}
+
+void GroupPrefill::Announce() {
+  if (tree_ == nullptr || !may_announce_) return;
+  const int page_size = pages_->pool().page_size();
+  const PageTable& table = pages_->sequence(0).pages;
+  const int num_full = table.num_tokens() / page_size;
+  std::vector<TokenId> tokens;
+  for (; num_announced_ < num_full; ++num_announced_) {
+    const TokenPath page =
+        Part(StemPath(), int64_t{num_announced_} * page_size, page_size);
+    tokens.assign(page.head.begin(), page.head.end());
+    tokens.insert(tokens.end(), page.rest.begin(), page.rest.end());
+    filling_.emplace_back();  // so that nothing is in the tree and not here
+    const auto inserted =
+        tree_->Insert(salt(), announced_, tokens, table.pages()[num_announced_],
+                      PageState::kFilling);
+    if (!inserted || !inserted->is_new) filling_.pop_back();
+    if (!inserted) {
+      may_announce_ = false;
+      return;
+    }
+    announced_ = inserted->cursor;
+    if (inserted->is_new) filling_.back() = {num_planned_, announced_};
+  }
+}
+
+void GroupPrefill::CheckDone() {
+  if (!is_forked_ && branches_.size() > 1) return;
+  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
+    if (pages_->sequence(rank).num_tokens() < LengthOf(rank)) return;
+  }
+  is_done_ = true;
+  was_fed_ = true;
+}
+
+void GroupPrefill::OnAnswer() {
+  ++num_answered_;
+  while (!filling_.empty() && filling_.front().first <= num_answered_) {
+    tree_->MarkReady(filling_.front().second);
+    filling_.pop_front();
+  }
+}
+
+void GroupPrefill::Keep(const PageTable& table, const TokenPath& path,
+                        int num_tokens) {
+  if (tree_ == nullptr) return;
+  const int page_size = pages_->pool().page_size();
+  const int num_full = std::min(num_tokens, table.num_tokens()) / page_size;
+  PrefixTree::Cursor at = announced_;
+  int page = num_announced_;
+  if (!may_announce_ || num_announced_ > num_full) {
+    at = {};
+    page = 0;
+  }
+  std::vector<TokenId> tokens;
+  for (; page < num_full; ++page) {
+    const TokenPath part = Part(path, int64_t{page} * page_size, page_size);
+    tokens.assign(part.head.begin(), part.head.end());
+    tokens.insert(tokens.end(), part.rest.begin(), part.rest.end());
+    const auto inserted = tree_->Insert(salt(), at, tokens, table.pages()[page],
+                                        PageState::kReady);
+    if (inserted) {
+      at = inserted->cursor;
+      continue;
+    }
+    // Its beginning has left the tree.
+    at = {};
+    page = -1;
+    may_announce_ = false;
+  }
+}
+
+}  // namespace espalier

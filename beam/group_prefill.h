@@ -1,0 +1,142 @@
+// GroupPrefill: what a group feeds before its sequences decode. Of a new group
+// that is the prompt. Of a group that was put away and comes back it is all
+// that its sequences had fed: first their *stem*, which is the prompt and the
+// generated tokens that all of them share, once; then the *branches*, forked
+// from the stem, as rows of one multi-query step.
+//
+//   prompt + shared | branch of rank 0
+//                   | branch of rank 1
+//
+// Both are fed in chunks, as many tokens as a plan has room for. What the
+// prefix tree has is not fed but shared (pages/prefix_tree.h); and each full
+// page of the stem is announced there as soon as a plan fills it, so that
+// groups with the same beginning wait for it instead of computing it too.
+//
+//   GroupPrefill prefill(&request, &pages, &tree);
+//   while (!prefill.done()) {
+//     prefill.Match(num_scored, &plan);  // shares what is there
+//     if (prefill.is_waiting()) ...      // another group is filling it
+//     prefill.OnPlan();
+//     RETURN_IF_ERROR(prefill.Feed(max_tokens, &plan, add_row));
+//   }
+//   ...
+//   prefill.OnAnswer();  // of each plan, in their order
+//
+// Without a tree, or where the request does not want it, all is fed.
+//
+// Belongs to its group's strand.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "beam/group_pages.h"
+#include "exec_request/step_plan.h"
+#include "pages/prefix_tree.h"
+#include "request/request.h"
+
+namespace espalier {
+
+class GroupPrefill {
+ public:
+  // A new group's. The arguments outlive this; `tree` may be null.
+  GroupPrefill(const Request* request, GroupPages* pages, PrefixTree* tree);
+  ~GroupPrefill();
+  GroupPrefill(const GroupPrefill&) = delete;
+  GroupPrefill& operator=(const GroupPrefill&) = delete;
+
+  // The pages are put away: there is nothing to feed until a restart. What is
+  // being filled leaves the tree.
+  void Stop();
+  // Feeds all again, into pages that were restarted. Throws std::bad_alloc,
+  // and then Stop may follow.
+  //   branches  by rank, of the tokens generated and fed; empty if none was
+  void Restart(std::vector<std::vector<TokenId>> branches);
+
+  // Whether all is in plans.
+  bool done() const { return is_done_; }
+  // Tokens that are not in a plan yet.
+  int64_t num_pending_tokens() const;
+  // Whether the next plan that feeds ends the prompt, whose last row of logits
+  // decides the first tokens. False of what is fed again.
+  bool feeds_prompt() const { return branches_.empty(); }
+
+  // Shares what the tree has of the tokens that come next; copies go into
+  // `*plan`. `num_scored` tokens of a prompt whose log-probabilities are asked
+  // for need no logits any more. Does nothing while a page is partly filled.
+  // Throws std::bad_alloc.
+  void Match(int64_t num_scored, StepPlan* plan);
+  // Whether the next page is being filled by another group.
+  bool is_waiting() const { return is_waiting_; }
+
+  // Pages that it takes from the pool to feed the next `max_tokens`, and all.
+  int64_t NumPagesToFeed(int max_tokens) const;
+  int64_t NumPagesToFeedAll() const;
+
+  // Grows tables by at most `max_tokens` tokens. `add_row` is called for each
+  // row: its rank, and its tokens.
+  // Errors: as GroupPages::Append.
+  using AddRow = std::function<void(int rank, const TokenPath& tokens)>;
+  absl::Status Feed(int max_tokens, StepPlan* plan, const AddRow& add_row);
+
+  // The group has a part in one more plan, whether it feeds or decodes; and in
+  // one more that is answered: what that fed is in the pages.
+  void OnPlan() { ++num_planned_; }
+  void OnAnswer();
+  // Whether all that was fed is in the pages.
+  bool is_filled() const { return num_answered_ >= last_fed_; }
+
+  // The prompt's tokens that were shared instead of fed, until it was fed once.
+  int64_t num_cached_tokens() const { return num_cached_tokens_; }
+
+  // Keeps the full pages of `num_tokens` tokens of a sequence in the tree.
+  // Throws std::bad_alloc, and has kept some.
+  //   path  its tokens: the prompt, then what was generated
+  void Keep(const PageTable& table, const TokenPath& path, int num_tokens);
+
+ private:
+  const Request& request() const { return *request_; }
+  std::string_view salt() const;
+  // All tokens of the stem; and of a rank, which begins with the stem.
+  TokenPath StemPath() const;
+  TokenPath PathOf(int rank) const;
+  int64_t LengthOf(int rank) const;
+  bool HasRoomForCopy() const;
+  void Fork(StepPlan* plan);
+  void MatchStem(int64_t num_scored, StepPlan* plan);
+  void MatchBranches();
+  // Tokens each rank feeds next.
+  std::vector<int> Chunks(int max_tokens) const;
+  // The full pages of the stem that have been planned since.
+  void Announce();
+  void CheckDone();
+
+  const Request* const request_;
+  GroupPages* const pages_;
+  PrefixTree* const tree_;  // null: not used
+
+  int64_t stem_length_ = 0;
+  std::vector<std::vector<TokenId>> branches_;  // by rank; of a prompt: none
+  bool is_forked_ = false;
+  bool is_done_ = false;
+  bool is_waiting_ = false;
+  bool was_fed_ = false;  // the prompt, once
+  int64_t num_cached_tokens_ = 0;
+  // In the tree, of the stem: the place behind its first num_announced_ pages.
+  PrefixTree::Cursor announced_;
+  int num_announced_ = 0;
+  bool may_announce_ = true;
+  // Pages being filled, each with the number of its plan among the group's.
+  std::deque<std::pair<int64_t, PrefixTree::Cursor>> filling_;
+  int64_t num_planned_ = 0;
+  int64_t num_answered_ = 0;
+  int64_t last_fed_ = 0;  // the plan that fed last
+};
+
+}  // namespace espalier

@@ -28,8 +28,7 @@ namespace {
 
 using cuda_logits::LanePiece;
 using cuda_logits::LoadNoAllocate;
-using cuda_logits::PieceToken;
-using cuda_logits::RowPieces;
+using cuda_logits::LoadPiece;
 
 struct ClusterPolicy {
   // A group of the largest size has a part of the device of its own (a
@@ -100,6 +99,16 @@ __device__ LanePiece<T> LoadVectors(const T* row, int piece, int size) {
   return loaded;
 }
 
+// The token of a lane's index-th logit of a tile, of 32.
+template <typename T>
+__device__ int TokenAt(int tile, int index) {
+  constexpr int kPerLoad = LanePiece<T>::kPerLoad;
+  const int lane = threadIdx.x % kWarpSize;
+  const int piece = index / 16, load = index % 16 / kPerLoad;
+  return tile * kTileSize + piece * kWarpLoadSize +
+         (load * kWarpSize + lane) * kPerLoad + index % kPerLoad;
+}
+
 // What a tile comes to; in all lanes.
 struct TileTotals {
   float4 maxima;  // of its quarters
@@ -108,8 +117,13 @@ struct TileTotals {
 
 // As FinishTile of cuda_select_read.cu.
 __device__ inline TileTotals TotalsOf(const LogSum& own) {
+  constexpr int kLanes = kWarpSize / kQuarters;  // of a quarter
+  const float max = MaxOverQuarter(own.max);
   TileTotals totals;
-  totals.maxima = cuda_logits::OfQuarters(MaxOverQuarter(own.max));
+  totals.maxima = {__shfl_sync(kAllLanes, max, 0),
+                   __shfl_sync(kAllLanes, max, kLanes),
+                   __shfl_sync(kAllLanes, max, 2 * kLanes),
+                   __shfl_sync(kAllLanes, max, 3 * kLanes)};
   totals.sum = WarpSum(own.Scaled(MaxOf(totals.maxima)));
   return totals;
 }
@@ -149,12 +163,15 @@ __device__ void LoadTiles(const Params& p, const CudaSelectGroup& group,
   for (int i = 0; i < kHeld<T>; ++i) {
     HeldTile<T>& own = held[i];
     if (own.beam < 0) continue;
-    const RowPieces<T> row(p.in.logits, group.first_row + own.beam, size);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int piece = 2 * own.tile + half;
-      own.pieces[half] =
-          kVectors ? LoadVectors(row.logits(), piece, size) : row.Load(piece);
+    const T* const row = static_cast<const T*>(p.in.logits) +
+                         size_t(group.first_row + own.beam) * size;
+    if constexpr (kVectors) {
+      own.pieces[0] = LoadVectors(row, 2 * own.tile, size);
+      own.pieces[1] = LoadVectors(row, 2 * own.tile + 1, size);
+    } else {
+      const bool aligned = reinterpret_cast<uintptr_t>(row) % 16 == 0;
+      own.pieces[0] = LoadPiece(row, 2 * own.tile, size, aligned);
+      own.pieces[1] = LoadPiece(row, 2 * own.tile + 1, size, aligned);
     }
   }
 }
@@ -234,7 +251,7 @@ __device__ void SendAboveThreshold(const HeldTile<T>& own,
     if (i < kMaxEntries) first->entries[i] = entry;
   };
   reached.ForEach([&](int i, bool at_hand) {
-    const int token = PieceToken<T>(2 * own.tile + i / 16, i % 16);
+    const int token = TokenAt<T>(own.tile, i);
     AppendIfAbove(row, token, at_hand ? reached.logit : row.Logit(token), cut,
                   append);
   });

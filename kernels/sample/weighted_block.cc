@@ -154,8 +154,12 @@ KeyGap GapAround(const float* keys, int size, float cut) {
     below = hn::Max(below, hn::IfThenElse(is_from, lowest, k));
     from = hn::Min(from, hn::IfThenElse(is_from, k, highest));
   }
-  return {hn::GetLane(hn::MaxOfLanes(d, below)),
-          hn::GetLane(hn::MinOfLanes(d, from))};
+  // Highway's MaxOfLanes and MinOfLanes know no infinities on EMU128.
+  float lows[hn::MaxLanes(d)], highs[hn::MaxLanes(d)];
+  hn::StoreU(below, d, lows);
+  hn::StoreU(from, d, highs);
+  return {*std::max_element(lows, lows + hn::Lanes(d)),
+          *std::min_element(highs, highs + hn::Lanes(d))};
 }
 
 double MomentOfBlock(const float* HWY_RESTRICT values,

@@ -18,8 +18,8 @@ struct SchedulerFigures {
   int64_t num_preemptions = 0;       // of groups
   int64_t num_tail_copies = 0;
   int max_tail_copies = 0;  // of one step
-  // Pages held, at most and summed over steps; and the same if every beam had
-  // pages of its own.
+  // Pages held by requests, at most and summed over steps; and the same if
+  // every beam had pages of its own.
   int64_t peak_pages = 0;
   int64_t peak_unshared_pages = 0;
   int64_t page_steps = 0;
@@ -43,7 +43,8 @@ struct EngineFigures {
   // Now.
   int num_waiting = 0;
   int num_running = 0;
-  int num_pages_held = 0;
+  int num_pages_held = 0;  // by requests
+  int num_pages_idle = 0;  // by the prefix cache alone: taken back when needed
 };
 
 }  // namespace espalier

@@ -402,7 +402,7 @@ void Scheduler::CancelAll(const absl::Status& why) {
 void Scheduler::CountStep() {
   const PlanInFlight& plan = in_flight_.oldest();
   if (plan.requests.empty()) return;  // it only says who ended
-  StepCounts step = {.num_pages = pool_.num_held(),
+  StepCounts step = {.num_pages = pool_.num_in_use(),
                      .num_tail_copies = plan.num_page_copies};
   IfThereIsMemory([&] {
     int64_t num_unshared = 0;

@@ -42,7 +42,7 @@ void GroupTracer::RecordPages(std::span<const HeldPages> slots,
                               const PagePool& pool) {
   TracePages event{.request = id_,
                    .step = step_ + 1,
-                   .num_held = pool.num_held(),
+                   .num_held = pool.num_in_use(),
                    .num_pages = pool.num_pages()};
   const size_t shared = NumShared(slots);
   if (!slots.empty()) {

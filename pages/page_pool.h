@@ -81,6 +81,8 @@ class PagePool {
   int num_held() const { return num_pages() - num_free(); }
   // Pages that only a cache holds.
   int num_idle() const { return num_idle_; }
+  // Pages that others than a cache hold.
+  int num_in_use() const { return num_held() - num_idle_; }
   // What Allocate can give.
   int num_available() const { return num_free() + num_idle_; }
   // How many PageRefs hold `page`; 0 if it is free.

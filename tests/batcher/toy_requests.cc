@@ -197,7 +197,7 @@ absl::StatusOr<Result> RunAlone(const ToyModelOptions& options,
 void ExpectNothingHeld(const Scheduler& scheduler) {
   EXPECT_EQ(scheduler.num_running(), 0);
   EXPECT_EQ(scheduler.num_waiting(), 0);
-  EXPECT_EQ(scheduler.pool().num_held(), 0);
+  EXPECT_EQ(scheduler.pool().num_in_use(), 0);
 }
 
 bool SameResult(const Result& a, const Result& b) {

@@ -38,7 +38,7 @@ Answers Drive(StepExecutor& steps, const std::vector<Request>& requests,
     scheduler.Advance(in_flight.front().get());
     in_flight.pop_front();
   }
-  EXPECT_EQ(scheduler.pool().num_held(), 0);
+  EXPECT_EQ(scheduler.pool().num_in_use(), 0);
   return answers;
 }
 

@@ -123,6 +123,6 @@ cmake -S "$consumer" -B "$scratch/apart/build" -DCMAKE_CXX_FLAGS=-O0 \
 cmake --build "$scratch/apart/build" --target threads >"$scratch/log" ||
   fail "$(cat "$scratch/log")"
 "$scratch/apart/build/threads" "$source/models/en-fr" >"$scratch/log" ||
-  fail "threads of absolute folders"
+  fail "threads of absolute folders: $(cat "$scratch/log")"
 
 section "done"

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <iterator>
 #include <new>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -285,8 +286,12 @@ bool Scheduler::Fits(const RequestNeeds& needs, int64_t num_pages,
   if (num_pages + num_soon <= pool_.num_available()) return true;
   if (!has_shareable_pages_ || !request.params.prefix_cache) return false;
   // What it can share it need not take; nor may it be taken from it meanwhile.
-  const PrefixMatch match =
-      tree_.Find(request.params.cache_salt, {}, {request.prompt_tokens});
+  // Tokens whose logits are wanted are fed: all of a prompt that is scored, or
+  // else its last one.
+  if (request.params.prompt_logprobs) return false;
+  const std::span<const TokenId> prompt = request.prompt_tokens;
+  const PrefixMatch match = tree_.Find(request.params.cache_salt, {},
+                                       {prompt.first(prompt.size() - 1)});
   return num_pages - std::ssize(match.pages) + num_soon <=
          pool_.num_available();
 }

@@ -251,7 +251,7 @@ RunningGroup* Scheduler::NextToResume() {
 
 bool Scheduler::NextFits() {
   if (const RunningGroup* away = NextToResume()) {
-    return !away->group->outstanding() &&
+    return !away->group->has_plan_in_flight() &&
            Fits(away->needs, away->group->NumPagesToResume(),
                 away->group->request());
   }

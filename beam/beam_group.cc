@@ -93,7 +93,11 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
     const bool is_last =
         is_prompt && sequence.num_tokens() == request_.prompt_tokens.size();
     const int num_tokens = static_cast<int>(tokens.size());
-    AddRow(sequence, tokens, is_scored ? num_tokens : is_last ? 1 : 0, plan);
+    const int first = sequence.num_tokens() - num_tokens;
+    AddRow(sequence, tokens,
+           is_scored ? num_tokens - NumScored(first, num_tokens)
+                     : (is_last ? 1 : 0),
+           plan);
   };
   was_planned_ = true;
   RETURN_IF_ERROR(prefill_.Feed(max_tokens, plan, add_row));
@@ -103,6 +107,12 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
     AddSelection(first_logits + num_lines - 1, plan);
   }
   return absl::OkStatus();
+}
+
+// What is fed again may be scored already.
+int BeamGroup::NumScored(int first, int num_tokens) const {
+  const int64_t num_scored = std::ssize(prompt_logprobs_) - first;
+  return static_cast<int>(std::clamp<int64_t>(num_scored, 0, num_tokens));
 }
 
 // The last token of a prompt has no next one.
@@ -322,7 +332,7 @@ void BeamGroup::PutAway(StepPlan* plan) {
 }
 
 void BeamGroup::Resume() {
-  CHECK(is_away() && !outstanding()) << "request " << id_;
+  CHECK(is_away() && !has_plan_in_flight()) << "request " << id_;
   std::vector<std::vector<TokenId>> branches;
   if (num_steps_ > 0) {
     for (int rank = 0; rank < num_live_beams(); ++rank) {

@@ -92,6 +92,9 @@ class BeamGroup {
   bool can_plan() const;
   // Whether a plan selected for it and is not answered.
   bool outstanding() const { return num_unanswered_ > 0; }
+  // Whether a plan has a part of it and is not answered, be that a chunk of its
+  // prompt.
+  bool has_plan_in_flight() const { return prefill_.has_plan_in_flight(); }
 
   // Adds its rows to `*plan`, feeding at most `max_tokens` tokens of the
   // prompt while prefilling, and otherwise one of every live beam; with the
@@ -138,7 +141,7 @@ class BeamGroup {
   bool is_away() const { return pages_.is_away(); }
   // Feeds again what it had fed. Throws std::bad_alloc, and has done nothing
   // then.
-  // REQUIRES: is_away(), !outstanding().
+  // REQUIRES: is_away(), !has_plan_in_flight().
   void Resume();
   // Pages that it takes to resume, at most.
   int64_t NumPagesToResume() const;
@@ -172,6 +175,9 @@ class BeamGroup {
   void AddRow(const Sequence& sequence, const TokenPath& tokens, int num_logits,
               StepPlan* plan) const;
   void AddSelection(int first_logits, StepPlan* plan);
+  // Of the prompt's `num_tokens` tokens from `first` on, those whose next token
+  // has its log-probability.
+  int NumScored(int first, int num_tokens) const;
   // Of the prompt tokens after the `num_lines` ones that were fed last.
   void AddScoring(int first_logits, int num_lines, StepPlan* plan) const;
 

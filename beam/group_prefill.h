@@ -89,6 +89,8 @@ class GroupPrefill {
   // one more that is answered: what that fed is in the pages.
   void OnPlan() { ++num_planned_; }
   void OnAnswer();
+  // Whether a plan that it has a part in is not answered.
+  bool has_plan_in_flight() const { return num_answered_ < num_planned_; }
   // Whether all that was fed is in the pages.
   bool is_filled() const { return num_answered_ >= last_fed_; }
 

@@ -174,13 +174,18 @@ void GroupPrefill::MatchStem(int64_t num_scored, StepPlan* plan) {
   announced_ = match.end;
   pages_->AdoptPages(0, std::move(match.pages));
   // Copying a token's keys and values costs less than computing them, however
-  // few there are.
-  if (match.tail && !is_waiting_ && HasRoomForCopy() &&
+  // few there are. But branches copy the end of the stem in the plan that forks
+  // them, and copies of one plan do not follow on one another.
+  int64_t num_copied = match.num_tail_tokens;
+  if (branches_.size() > 1) {
+    num_copied = std::min(num_copied, stem_length_ - 1 - first - num_matched);
+  }
+  if (num_copied > 0 && !is_waiting_ && HasRoomForCopy() &&
       pages_
-          ->AppendCopy(0, std::move(match.tail), match.num_tail_tokens,
+          ->AppendCopy(0, std::move(match.tail), static_cast<int>(num_copied),
                        &plan->page_copies)
           .ok()) {
-    num_matched += match.num_tail_tokens;
+    num_matched += num_copied;
   }
   if (!was_fed_) num_cached_tokens_ += num_matched;
 }

@@ -234,6 +234,7 @@ void Scheduler::Remember(const StepPlan& plan) {
   figures_.num_decode_rows += counts.num_decode_rows;
   for (RunningGroup& running : groups_) {
     running.is_known = running.is_known || running.group->was_planned();
+    running.group->OnPlanOut();
   }
   if (runs_now) CountStep();
 }

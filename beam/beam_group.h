@@ -146,6 +146,9 @@ class BeamGroup {
   // Pages that it takes to resume, at most.
   int64_t NumPagesToResume() const;
 
+  // The plan that MatchPrefix and PlanStep wrote into is out.
+  void OnPlanOut() { pages_.ReleaseCopySource(); }
+
   // Whether a plan named it since it began or resumed.
   bool was_planned() const { return was_planned_; }
 

@@ -38,7 +38,6 @@ absl::Status GroupPages::Append(std::span<const int> num_tokens,
                                 std::vector<PageCopy>* copies) {
   CHECK(!has_reserved_tails_) << "a step is planned ahead";
   CHECK_EQ(num_tokens.size(), slots_by_rank_.size()) << "sequences to grow";
-  copy_source_ = PageRef();
   const size_t num_copies = copies->size();
   for (int rank = num_sequences() - 1; rank >= 0; --rank) {
     Sequence& sequence = *slots_[slots_by_rank_[rank]].sequence;

@@ -105,12 +105,13 @@ class GroupPages {
   // The sequence of a rank, whose pages are all full, begins with or goes on in
   // pages of another holder: full ones, and a copy of the first tokens of one
   // more (PageTable::AppendCopy, whose errors it has). The latter is held until
-  // the next call that plans a step.
+  // the plan with the copy is out, so that nothing in it writes there first.
   void AdoptPages(int rank, std::vector<PageRef> pages);
   // The same after truncating the sequence to its full pages.
   void ReplaceTail(int rank, std::vector<PageRef> pages);
   absl::Status AppendCopy(int rank, PageRef from, int num_tokens,
                           std::vector<PageCopy>* copies);
+  void ReleaseCopySource() { copy_source_ = PageRef(); }
 
   // The next sequences are the children of these ranks, by rank. Sequences that
   // end and, unless tails are reserved, those that are forked go into

@@ -325,7 +325,10 @@ void BeamGroup::PutAway(StepPlan* plan) {
     }
   }
   if (plan != nullptr) ReserveOneMore(&plan->ended);
-  pages_.PutAway(plan != nullptr ? &plan->finished : nullptr);
+  // Its sequences begin as one stem.
+  const int num_ranks =
+      prefilling() ? prefill_.num_branches() : num_live_beams();
+  pages_.PutAway(num_ranks, plan != nullptr ? &plan->finished : nullptr);
   if (plan != nullptr) plan->ended.push_back(id_);
   prefill_.Stop();
   was_planned_ = false;

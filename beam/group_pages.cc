@@ -225,8 +225,8 @@ void GroupPages::Release(std::vector<SequenceId>* finished) {
   is_away_ = false;
 }
 
-void GroupPages::PutAway(std::vector<SequenceId>* finished) {
-  std::vector<int> ranks(num_sequences());
+void GroupPages::PutAway(int num_ranks, std::vector<SequenceId>* finished) {
+  std::vector<int> ranks(num_ranks);
   std::iota(ranks.begin(), ranks.end(), 0);
   Release(finished);
   slots_by_rank_ = std::move(ranks);

@@ -129,9 +129,10 @@ class GroupPages {
   // appended to it. Throws std::bad_alloc, and has done nothing then.
   void Release(std::vector<SequenceId>* finished);
 
-  // As Release, but the ranks stay: Reorder goes on with ranks alone, and no
-  // pages, until Restart. Nothing else may be called but these and Release.
-  void PutAway(std::vector<SequenceId>* finished);
+  // As Release, but the group has `num_ranks` ranks: Reorder goes on with ranks
+  // alone, and no pages, until Restart. Nothing else may be called but these
+  // and Release.
+  void PutAway(int num_ranks, std::vector<SequenceId>* finished);
   bool is_away() const { return is_away_; }
   // One sequence without tokens again, of a new id.
   // REQUIRES: is_away().

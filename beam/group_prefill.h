@@ -27,6 +27,7 @@
 // Belongs to its group's strand.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -63,6 +64,10 @@ class GroupPrefill {
   bool done() const { return is_done_; }
   // Tokens that are not in a plan yet.
   int64_t num_pending_tokens() const;
+  // Sequences that there will be when all is fed.
+  int num_branches() const {
+    return std::max(1, static_cast<int>(branches_.size()));
+  }
   // Whether the next plan that feeds ends the prompt, whose last row of logits
   // decides the first tokens. False of what is fed again.
   bool feeds_prompt() const { return branches_.empty(); }

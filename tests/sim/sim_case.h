@@ -1,0 +1,71 @@
+// SimCase: what a seed of the simulator chooses: a model with its pool, a
+// scheduler's options, the requests that are submitted, and what goes wrong.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "batcher/engine_options.h"
+#include "request/request.h"
+#include "tests/sim/sim_model.h"
+
+namespace espalier::testing {
+
+// Small integers, the same on every platform.
+class Dice {
+ public:
+  explicit Dice(uint32_t seed) : source_(seed) {}
+
+  // In [low, high].
+  int Any(int low, int high) {
+    return low + static_cast<int>(source_() % (high - low + 1));
+  }
+  bool Chance(int per_mille) { return Any(0, 999) < per_mille; }
+  template <typename T>
+  T OneOf(std::initializer_list<T> values) {
+    return values.begin()[source_() % values.size()];
+  }
+  std::mt19937& source() { return source_; }
+
+ private:
+  std::mt19937 source_;
+};
+
+struct SimCase {
+  SimModelOptions model;
+  SchedulerOptions scheduler;
+  int plans_in_flight = 1;  // or 2
+  // Whether a trace tells who is admitted, so that the order can be checked.
+  bool has_trace = false;
+
+  // Each request that is submitted is one of these, with a priority, a salt and
+  // prefix_cache of its own; none of the three changes the result.
+  std::vector<Request> requests;
+  int max_live = 1;     // requests that wait or run at a time
+  int arrival_gap = 1;  // time between arrivals at most; a step takes 1 to 8
+  int num_priorities = 1;
+  int num_salts = 1;
+
+  // In a thousand of what they concern: arrivals, steps, answers.
+  int cancellations = 0;
+  int failing_steps = 0;
+  int wrong_answers = 0;
+};
+
+SimCase MakeSimCase(uint32_t seed);
+
+// What a seed has chosen, on one line.
+std::string Describe(const SimCase& sim_case);
+
+// The pages that the request takes at worst.
+int64_t NumPagesOf(const SimCase& sim_case, const Request& request);
+
+// The request's result in a pool of any size when nobody else is there.
+absl::StatusOr<Result> SimulateAlone(const SimCase& sim_case,
+                                     const Request& request);
+
+}  // namespace espalier::testing

@@ -1,0 +1,120 @@
+// SimModel: a table model for the simulator (simulation.h) that checks what it
+// attends to. Its logits are a hash of the path, so that a result tells of any
+// token that was wrong on the way; and what a page holds is checked in every
+// step besides, so that a fault is found where it happens.
+//
+// It keeps what it knows in one of two ways:
+//   kPages      in each cell of a page the token and the hash of the path that
+//               ends with it, as keys and values depend on all before them. A
+//               row's cells must be one path, which begins with the prompt of
+//               its request. Cells of pages that are free are poisoned, and so
+//               is what a failed step would have written;
+//   kSequences  the hash of each sequence, by plan.forks and plan.finished
+//               alone.
+//
+// A page belongs to one *owner*: requests that may share pages have the same
+// one (their salt), others one each.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "exec_request/model.h"
+#include "exec_request/step_plan.h"
+#include "pages/page_pool.h"
+
+namespace espalier::testing {
+
+struct SimModelOptions {
+  enum class Memory { kPages, kSequences };
+
+  int vocab_size = 11;
+  uint64_t seed = 1;
+  std::vector<TokenId> eos_token_ids = {0};
+  float eos_boost = 0;         // added to the logits of EOS ids
+  int impossible_percent = 0;  // of tokens after a path: -inf
+  int num_levels = 0;          // of logits, so that there are ties; 0: many
+  int page_size = 3;
+  int num_pages = 200;
+  bool has_shareable_pages = true;  // of kPages alone
+  Memory memory = Memory::kPages;
+  StepLimits limits = {};
+};
+
+class SimModel final : public Model {
+ public:
+  // Who asks in a plan.
+  struct Asker {
+    std::span<const TokenId> prompt;
+    int64_t owner = 0;  // > 0
+  };
+  using FindAsker = std::function<Asker(RequestId)>;
+
+  SimModel(const SimModelOptions& options, FindAsker find_asker);
+
+  const ModelDescription& description() const override { return description_; }
+
+  // Errors: kInternal if a row attends to what it should not, or the plan is
+  // not sound.
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override;
+
+  // The plan fails before it has copied or fed anything.
+  void Lose(const StepPlan& plan);
+  // Whether a plan was lost and its planner does not know yet: rows of the next
+  // one may attend to what that would have written. They write poison.
+  void set_awaits_lost_plan(bool awaits) { awaits_lost_plan_ = awaits; }
+
+  // Poisons pages that are free.
+  void PoisonFreePages(const PagePool& pool);
+
+  // Sequences with state; 0 in kPages.
+  int num_sequences() const { return static_cast<int>(sequences_.size()); }
+
+ private:
+  struct Cell {
+    TokenId token = -1;
+    uint64_t path = 0;  // 0: poison
+  };
+  struct Page {
+    int64_t owner = 0;  // 0: not known yet
+    bool is_poisoned = true;
+  };
+  struct SequenceState {
+    int length = 0;
+    uint64_t path = 0;
+  };
+
+  uint64_t Extend(uint64_t path, TokenId token) const;
+  void WriteLogits(uint64_t path, std::span<float> logits) const;
+  std::span<float> Line(std::span<float> logits, int line) const;
+
+  absl::Status ForkAndFinish(const StepPlan& plan);
+  absl::Status FeedSequence(const StepPlan& plan, const PlanRow& row,
+                            std::span<float> logits);
+
+  void CopyPages(const StepPlan& plan);
+  void WriteTokens(const StepPlan& plan, size_t row_idx);
+  absl::Status FeedPages(const StepPlan& plan, size_t row_idx,
+                         std::span<float> logits);
+  absl::Status CheckAskers(const StepPlan& plan);
+  absl::Status CheckAsker(const StepPlan& plan, size_t row_idx,
+                          RequestId request);
+  void Poison(PageId page, int first, int count);
+  Cell& CellAt(std::span<const PageId> pages, int position);
+
+  const SimModelOptions options_;
+  const ModelDescription description_;
+  const FindAsker find_asker_;
+  std::vector<Cell> cells_;  // [num_pages, page_size]
+  std::vector<Page> pages_;  // [num_pages]
+  std::unordered_map<SequenceId, SequenceState> sequences_;
+  bool has_lost_plans_ = false;
+  bool awaits_lost_plan_ = false;
+  std::vector<bool> lost_rows_;  // of the plan that runs, that write poison
+};
+
+}  // namespace espalier::testing

@@ -1,0 +1,65 @@
+// Simulation: a scheduler with its pages, groups and prefix tree, all of them
+// real, on a simulated clock and a table model (sim_model.h). A seed decides
+// everything (sim_case.h): who arrives when, how long steps take, who is
+// cancelled, which step fails and which answer is wrong. The same seed gives
+// the same events.
+//
+// An *event* is a group's part in a step, a submission, a cancellation or an
+// answer. After every event the validator of steps runs
+// (SchedulerOptions::validate_steps), and these laws are checked:
+//
+//   - each request is answered once: with what it gives alone in a pool of any
+//     size (usage.num_cached_tokens apart), or with the reason that was planted
+//     for it, and then at once;
+//   - a row attends to the tokens of its own path alone, and requests of
+//     different salts share no page (sim_model.h);
+//   - no stall: while there are requests, some plan has rows;
+//   - requests are admitted by turn;
+//   - no starvation: the request whose turn comes first ends after a number of
+//     steps that depends on its own size and that of those it may wait for;
+//   - in the end nobody runs, and nothing is held but idle pages of the tree.
+//
+//   const SimReport report = Simulate(seed, {.num_events = 5000});
+//   if (!report.fault.empty()) ...
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace espalier::testing {
+
+// What was done, so that a test can say that it was enough.
+struct SimFigures {
+  int64_t num_events = 0;
+  int64_t num_steps = 0;
+  int64_t num_requests = 0;
+  int64_t num_results = 0;  // compared with those alone
+  int64_t num_cancelled = 0;
+  int64_t num_refused = 0;  // that never fit
+  int64_t num_failed_steps = 0;
+  int64_t num_wrong_answers = 0;
+  int64_t num_preemptions = 0;
+  int64_t num_cached_tokens = 0;
+  int64_t num_evicted = 0;
+  // Steps that a request was the first by turn, in parts of the bound; at most.
+  double max_first_share = 0;
+
+  SimFigures& operator+=(const SimFigures& other);
+};
+
+struct SimReport {
+  std::string fault;  // the law that was broken; empty: none
+  uint64_t hash = 0;  // of all events
+  SimFigures figures;
+};
+
+struct SimOptions {
+  // At least so many events; then no request arrives, and all that are there
+  // are run to their end.
+  int64_t num_events = 5000;
+};
+
+// Dies where the validator of steps or a CHECK finds the fault.
+SimReport Simulate(uint32_t seed, const SimOptions& options);
+
+}  // namespace espalier::testing

@@ -1,5 +1,8 @@
 #include "request/generation_params.h"
 
+#include <iterator>
+
+#include "base/json.h"
 #include "base/status.h"
 #include "exec_request/model_description.h"
 #include "request/param_checks.h"
@@ -27,6 +30,23 @@ absl::Status ValidateReports(const GenerationParams& params) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateScheduling(const GenerationParams& params) {
+  const std::string& salt = params.cache_salt;
+  if (!IsUtf8(salt)) return InvalidArgument("cache_salt is not UTF-8");
+  if (std::ssize(salt) > kMaxCacheSaltBytes) {
+    return InvalidArgument("cache_salt must have at most ", kMaxCacheSaltBytes,
+                           " bytes, got ", salt.size(), ": ",
+                           ShownInQuotes(salt));
+  }
+  if (!params.prefix_cache && !salt.empty()) {
+    return InvalidArgument(
+        "cache_salt must be empty with prefix_cache false, got ",
+        ShownInQuotes(salt));
+  }
+  return CheckRange("priority", params.priority, -kMaxAbsPriority,
+                    kMaxAbsPriority);
+}
+
 absl::Status ValidateParams(const ModelDescription& model,
                             int64_t num_prompt_tokens,
                             GenerationParams* params) {
@@ -37,7 +57,8 @@ absl::Status ValidateParams(const ModelDescription& model,
   RETURN_IF_ERROR(ValidatePenalties(*params));
   RETURN_IF_ERROR(ValidateConstraints(model, params));
   RETURN_IF_ERROR(ValidateScores(*params));
-  return ValidateReports(*params);
+  RETURN_IF_ERROR(ValidateReports(*params));
+  return ValidateScheduling(*params);
 }
 
 }  // namespace espalier

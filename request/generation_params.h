@@ -98,12 +98,15 @@ struct GenerationParams {
   std::optional<int64_t> logprobs;
   std::optional<int64_t> prompt_logprobs;
 
-  // Of scheduling; none changes the result, but for deadline_ms.
+  // Of scheduling; none changes the result.
   // Whether pages of other requests with the same beginning are shared, and its
-  // own kept for them (docs/pages.md); and only with those of the same salt.
+  // own kept for them; and only with those of the same salt, of at most
+  // kMaxCacheSaltBytes (docs/pages.md).
   bool prefix_cache = true;
   std::string cache_salt;
-  // Lower runs first, as in vLLM; requests that wait move up (docs/batcher.md).
+  // Lower runs first, as in vLLM; requests that wait move up
+  // (docs/scheduling.md). In
+  // [-kMaxAbsPriority, kMaxAbsPriority].
   int64_t priority = 0;
 
   friend bool operator==(const GenerationParams&,
@@ -113,6 +116,14 @@ struct GenerationParams {
 // Best tokens that can be asked for at a place: more than the 20 others offer,
 // few enough that a report stays small beside a row of logits.
 inline constexpr int64_t kMaxLogProbs = 64;
+
+// More than a hash or the name of a tenant takes, few enough that the roots of
+// a prefix tree stay small beside their pages.
+inline constexpr int64_t kMaxCacheSaltBytes = 256;
+
+// 2^52: times in milliseconds or microseconds are within it, and each is a turn
+// of its own (batcher/admission.h).
+inline constexpr int64_t kMaxAbsPriority = int64_t{1} << 52;
 
 // Whether sequences compete with one another; else they are samples.
 bool IsBeamSearch(const GenerationParams& params);

@@ -44,4 +44,7 @@ absl::Status ValidateScores(const GenerationParams& params);
 // What is reported beside the hypotheses.
 absl::Status ValidateReports(const GenerationParams& params);
 
+// What it shares with other requests, and its turn among them.
+absl::Status ValidateScheduling(const GenerationParams& params);
+
 }  // namespace espalier

@@ -88,7 +88,11 @@ absl::StatusOr<json::value> ParamReader::ReadAll() const {
     return InvalidArgument(option_, " is not UTF-8");
   }
   if (field_.value == "TEXT") return JoinTexts();
-  if (texts_.size() == 1) return ReadOne(texts_.front());
+  if (texts_.size() == 1) {
+    // A salt is what was typed, whatever it looks like.
+    if (field_.value == "SALT") return json::value(texts_.front());
+    return ReadOne(texts_.front());
+  }
   return InvalidArgument(option_, " is given ", texts_.size(),
                          " times: ", Shown(texts_[0]), ", ", Shown(texts_[1]));
 }

@@ -43,6 +43,7 @@ constexpr std::string_view kPenalties = "Penalties";
 constexpr std::string_view kConstraints = "Constraints";
 constexpr std::string_view kStopping = "Stopping";
 constexpr std::string_view kReports = "Reports";
+constexpr std::string_view kScheduling = "Scheduling";
 
 constexpr ParamField kFields[] = {
     // Search.
@@ -164,6 +165,16 @@ constexpr ParamField kFields[] = {
     {"prompt_logprobs", "", kReports, "N",
      "the same of the prompt's tokens, the first excepted; 0 to 64",
      Set<&P::prompt_logprobs>},
+    // Scheduling.
+    {"prefix_cache", "", kScheduling, "on|off",
+     "share pages with requests that begin alike, and keep them for others; "
+     "default on",
+     Set<&P::prefix_cache>},
+    {"cache_salt", "", kScheduling, "SALT",
+     "share pages only with requests of the same salt; at most 256 bytes",
+     Set<&P::cache_salt>},
+    {"priority", "", kScheduling, "N",
+     "lower runs first; who waits moves up; default 0", Set<&P::priority>},
 };
 
 }  // namespace

@@ -100,6 +100,13 @@ constexpr const char* kParams[] = {
     R"({"logprobs": 3, "prompt_logprobs": 2})",
     R"({"num_beams": 3, "n": 3, "logprobs": 0, "prompt_logprobs": 0})",
     R"({"num_beams": 4, "num_beam_groups": 2, "n": 4, "logprobs": 5})",
+    // Scheduling.
+    R"({"prefix_cache": false})",
+    R"({"num_beams": 3, "n": 2, "prefix_cache": false, "priority": 2})",
+    R"({"cache_salt": "a", "priority": -1})",
+    R"({"num_beams": 4, "cache_salt": "b", "prompt_logprobs": 1})",
+    R"({"do_sample": true, "n": 3, "seed": 18, "cache_salt": "a",
+        "priority": 4503599627370496})",
 };
 
 TEST(EveryParamTest, EveryFieldOfTheFormatIsAmongThem) {

@@ -188,6 +188,14 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       params(R"({"logprobs": true})", "logprobs must be an integer, got true"),
       params(R"({"prompt_logprobs": "5"})",
              "prompt_logprobs must be an integer, got \"5\""),
+      params(R"({"prefix_cache": "on"})",
+             "prefix_cache must be true or false, got \"on\""),
+      params(R"({"cache_salt": 7})", "cache_salt must be a string, got 7"),
+      params(R"({"cache_salt": null})",
+             "cache_salt must be a string, got null"),
+      params(R"({"priority": 0.5})", "priority must be an integer, got 0.5"),
+      params(R"({"priority": "high"})",
+             "priority must be an integer, got \"high\""),
       // Params: ranges.
       params(R"({"num_beams": 0})", "num_beams must be at least 1, got 0"),
       params(R"({"num_beams": -3})", "num_beams must be at least 1, got -3"),
@@ -258,6 +266,14 @@ inline std::vector<MalformedRequest> MalformedRequests() {
              "prompt_logprobs must be at least 0, got -1"),
       params(R"({"prompt_logprobs": 65})",
              "prompt_logprobs must be at most 64, got 65"),
+      params(R"({"prefix_cache": false, "cache_salt": "a"})",
+             "cache_salt must be empty with prefix_cache false, got \"a\""),
+      params(R"({"priority": 4503599627370497})",
+             "priority must be at most 4503599627370496, got "
+             "4503599627370497"),
+      params(R"({"priority": -9223372036854775808})",
+             "priority must be at least -4503599627370496, got "
+             "-9223372036854775808"),
       // Sampling.
       params(R"({"do_sample": true, "n": 0})",
              "num_return_sequences must be at least 1, got 0"),

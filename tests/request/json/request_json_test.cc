@@ -66,7 +66,8 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "logit_bias": {"9": -2, "7": 1.5}, "allowed_token_ids": [7, 8],
         "allowed_sequences": [[7, 8], [9]], "stop_token_ids": [12],
         "ignore_eos": true, "stop": ["a", "b"], "include_stop": true,
-        "logprobs": 3, "prompt_logprobs": 0}})");
+        "logprobs": 3, "prompt_logprobs": 0, "prefix_cache": false,
+        "cache_salt": "tenant-1", "priority": -7}})");
   ASSERT_OK(line.body);
   EXPECT_EQ(line.id, "\"a-1\"");
   EXPECT_EQ(line.body->caller_id, "a-1");
@@ -110,6 +111,9 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   EXPECT_TRUE(params.include_stop);
   EXPECT_THAT(params.logprobs, Optional(3));
   EXPECT_THAT(params.prompt_logprobs, Optional(0));
+  EXPECT_FALSE(params.prefix_cache);
+  EXPECT_EQ(params.cache_salt, "tenant-1");
+  EXPECT_EQ(params.priority, -7);
 }
 
 // Of a table, so that no field can be forgotten.
@@ -172,6 +176,10 @@ TEST(RequestJsonTest, CombinationsThatMeanSomethingPass) {
            R"({"ignore_eos": true, "allowed_sequences": [[7, 2, 8]]})",
            R"({"stop": ["a"], "include_stop": true, "min_tokens": 300})",
            R"({"logprobs": 64, "prompt_logprobs": 64})",
+           R"({"prefix_cache": true, "cache_salt": "a", "priority": -1})",
+           R"({"prefix_cache": false, "cache_salt": ""})",
+           R"({"priority": 4503599627370496})",
+           R"({"priority": -4503599627370496})",
        }) {
     EXPECT_OK(Check(testing::WithParams(params))) << params;
   }
@@ -230,6 +238,29 @@ TEST(RequestJsonTest, DefaultsAreTheFormats) {
   EXPECT_EQ(request.params.early_stopping, EarlyStopping::kFalse);
   EXPECT_THAT(request.params.max_new_tokens, Optional(256));
   EXPECT_THAT(request.params.eos_token_id, Optional(ElementsAre(2)));
+  EXPECT_TRUE(request.params.prefix_cache);
+  EXPECT_EQ(request.params.cache_salt, "");
+  EXPECT_EQ(request.params.priority, 0);
+}
+
+TEST(RequestJsonTest, ASaltHasItsLimitInBytes) {
+  Request request{{1, 4}, {}};
+  request.params.cache_salt = std::string(kMaxCacheSaltBytes, 's');
+  EXPECT_OK(ValidateRequest(EnFr(), &request));
+  // 86 characters, 258 bytes.
+  request.params.cache_salt.clear();
+  for (int i = 0; i < 86; ++i) request.params.cache_salt += "\u20ac";
+  const absl::Status long_salt = ValidateRequest(EnFr(), &request);
+  EXPECT_THAT(long_salt,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       StartsWith("cache_salt must have at most 256 bytes, got "
+                                  "258: \"\u20ac")));
+  EXPECT_LE(long_salt.message().size(), 150u);
+  // JSON has none of these.
+  request.params.cache_salt = "\xff";
+  EXPECT_THAT(
+      ValidateRequest(EnFr(), &request),
+      StatusIs(absl::StatusCode::kInvalidArgument, "cache_salt is not UTF-8"));
 }
 
 TEST(RequestJsonTest, AnUnsetMaxNewTokensIsWhatTheContextLeaves) {

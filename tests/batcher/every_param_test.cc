@@ -122,6 +122,14 @@ TEST(EveryParamTest, EveryFieldOfTheFormatIsAmongThem) {
   }
 }
 
+// A turn is made of a priority by a product that must not be cut off.
+TEST(EveryParamTest, PrioritiesThatAreTakenHaveTurnsOfTheirOwn) {
+  for (const int64_t priority : {-kMaxAbsPriority + 1, kMaxAbsPriority}) {
+    EXPECT_LT(Turn::Of(priority - 1, 0, RequestId{2}),
+              Turn::Of(priority, 0, RequestId{1}));
+  }
+}
+
 // All params, with prompts of many lengths, for `model`: the same every time.
 std::vector<Request> AllRequests(const ModelDescription& model) {
   std::mt19937 random(7);

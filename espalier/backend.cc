@@ -103,6 +103,10 @@ absl::Status Resolver::CheckRange() const {
                            " must be at least 0, one for each CPU, got ",
                            options_.num_threads);
   }
+  if (!(options_.prefill_share >= 0 && options_.prefill_share <= 1)) {
+    return InvalidArgument(name_("prefill_share"), " must be in [0, 1], got ",
+                           options_.prefill_share);
+  }
   const std::pair<const char*, std::optional<int64_t>> positive[] = {
       {"kv_cache_bytes", options_.kv_cache_bytes},
       {"page_size", options_.page_size},
@@ -141,6 +145,8 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
       options_.max_score_edits.value_or(resolved.max_score_edits);
   resolved.num_threads =
       options_.num_threads > 0 ? options_.num_threads : NumUsableCpus();
+  resolved.prefix_cache = options_.prefix_cache;
+  resolved.prefill_share = options_.prefill_share;
   resolved.max_running = options_.max_running;
   resolved.max_waiting = options_.max_waiting;
   return resolved;
@@ -160,6 +166,8 @@ EngineOptions EngineOptionsOf(const BackendOptions& options,
   EngineOptions engine;
   engine.scheduler.max_running = options.max_running;
   engine.scheduler.max_step_tokens = options.max_step_tokens;
+  engine.scheduler.prefill_share = options.prefill_share;
+  engine.scheduler.prefix_cache = options.prefix_cache;
   engine.tokenizer = std::move(tokenizer);
   return engine;
 }

@@ -59,6 +59,8 @@ struct BackendOptions {
   int64_t max_candidates = ModelExecutorOptions().max_candidates;
   int64_t max_score_edits = ModelExecutorOptions().max_score_edits;
   int num_threads = 1;  // of the CPU
+  bool prefix_cache = SchedulerOptions().prefix_cache;
+  double prefill_share = SchedulerOptions().prefill_share;
   int max_running = 1;
   int max_waiting = 0;
 };

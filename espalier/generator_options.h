@@ -34,6 +34,13 @@ struct GeneratorOptions {
   std::optional<int64_t> max_candidates = {};
   std::optional<int64_t> max_score_edits = {};
 
+  // Keeps the pages of what was fed, and shares them with requests that begin
+  // alike, unless a request wants it otherwise (prefix_cache, cache_salt).
+  bool prefix_cache = true;
+  // The part of a step's tokens that prompts get while some are not fed yet,
+  // however many beams decode; in [0, 1].
+  double prefill_share = 0.25;
+
   int max_running = 256;  // requests that run together; >= 1
   // Requests that wait until others end; >= 0. One that comes when max_running
   // + max_waiting are open already is refused with kResourceExhausted.

@@ -75,6 +75,15 @@ CLI::Validator InRange(int64_t low, int64_t high) {
   return CLI::Validator(read, "");
 }
 
+std::string CheckShare(const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  const bool is_number = error == std::errc() && rest == end;
+  if (is_number && value >= 0 && value <= 1) return "";
+  return Concat("must be a number in [0, 1], got ", InQuotes(text));
+}
+
 // --do-sample, or --do-sample=false.
 CLI::Option* AddFlag(CLI::App* command, const std::string& names,
                      const std::string& help,
@@ -155,7 +164,7 @@ void AddDeviceOptions(CLI::App* command, RuntimeOptions* options) {
       ->group(kGroup);
 }
 
-void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
+void AddSchedulingOptions(CLI::App* command, RuntimeOptions* options) {
   constexpr char kGroup[] = "Engine";
   command
       ->add_option("--page-size", options->generator.page_size,
@@ -178,6 +187,19 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
       ->transform(InRange(1, 1 << 20))
       ->option_text("N")
       ->group(kGroup);
+  command
+      ->add_option("--prefill-share", options->generator.prefill_share,
+                   Concat("part of a step's tokens that prompts get, in "
+                          "[0, 1], however many beams there are; default ",
+                          options->generator.prefill_share))
+      ->check(CLI::Validator(CheckShare, ""))
+      ->option_text("X")
+      ->group(kGroup);
+}
+
+// What one step may take.
+void AddBoundOptions(CLI::App* command, RuntimeOptions* options) {
+  constexpr char kGroup[] = "Engine";
   command
       ->add_option("--max-beams", options->generator.max_beams,
                    "beams and samples of all requests that run at most; "
@@ -209,7 +231,8 @@ void AddEngineOptions(CLI::App* command, RuntimeOptions* options) {
 void AddCommonOptions(CLI::App* command, CommonOptions* options) {
   AddModelOptions(command, &options->runtime);
   AddDeviceOptions(command, &options->runtime);
-  AddEngineOptions(command, &options->runtime);
+  AddSchedulingOptions(command, &options->runtime);
+  AddBoundOptions(command, &options->runtime);
   AddFlag(command, "--figures", "print the run's figures on stderr at the end",
           &options->figures)
       ->group("Output");
@@ -335,6 +358,15 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
       ->option_text("N")
       ->group("Limits");
   AddCommonOptions(command, &options->common);
+  // espalier generate has the field of that name.
+  command
+      ->add_option("--prefix-cache",
+                   options->common.runtime.generator.prefix_cache,
+                   "keep pages, and share them among requests that begin "
+                   "alike, unless these say no; default on")
+      ->check(CLI::Validator(CheckTrueOrFalse, ""))
+      ->option_text("on|off")
+      ->group("Engine");
   command->footer(kBatchExamples);
   command->callback([options, exit_code] {
     const absl::StatusOr<int> code = RunBatch(*options);

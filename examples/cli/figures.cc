@@ -46,9 +46,11 @@ std::string FormatFigures(const EngineFigures& figures, int num_requests,
              Pluralize(num_requests, "request"), seconds,
              Pluralize(s.num_generated_tokens, "token"),
              s.num_generated_tokens / seconds, s.num_decode_rows / seconds) +
-         absl::StrFormat("%s: %s, %s\n", Pluralize(s.num_steps, "step"),
-                         Pluralize(s.num_prompt_tokens, "prompt token"),
-                         Pluralize(s.num_decode_rows, "beam row")) +
+         absl::StrFormat(
+             "%s: %s and %d cached, %s, %s\n", Pluralize(s.num_steps, "step"),
+             Pluralize(s.num_prompt_tokens, "prompt token"),
+             s.num_cached_tokens, Pluralize(s.num_decode_rows, "beam row"),
+             Pluralize(s.num_preemptions, "preemption")) +
          absl::StrFormat("%s at most, %d without sharing (%.0f%%)\n",
                          Pluralize(s.peak_pages, "page"), s.peak_unshared_pages,
                          Percent(s.peak_pages, s.peak_unshared_pages)) +

@@ -399,8 +399,9 @@ TEST(BatchTest, FiguresAndNothingElseGoToStderr) {
   EXPECT_EQ(run.out, RunBatch(kGoodLine).out);
   EXPECT_EQ(SplitLines(run.err).size(), 5u) << run.err;
   EXPECT_THAT(run.err, StartsWith("1 request in "));
-  for (const char* part : {"tokens/s", "steps", "without sharing",
-                           "tail copies", "outside the model"}) {
+  for (const char* part :
+       {"tokens/s", "steps", "prompt tokens and 0 cached", "0 preemptions",
+        "without sharing", "tail copies", "outside the model"}) {
     EXPECT_THAT(run.err, HasSubstr(part));
   }
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -67,6 +68,13 @@ TEST(GeneratorLoadTest, WrongOptionsAreNamed) {
   EXPECT_THAT(LoadStatus({.max_step_tokens = 0}), named("max_step_tokens"));
   EXPECT_THAT(LoadStatus({.max_beams = -3}), named("max_beams"));
   EXPECT_THAT(LoadStatus({.max_candidates = 0}), named("max_candidates"));
+  EXPECT_THAT(LoadStatus({.prefill_share = -0.1}),
+              named("prefill_share must be in [0, 1], got -0.1"));
+  EXPECT_THAT(LoadStatus({.prefill_share = 1.5}),
+              named("prefill_share must be in [0, 1], got 1.5"));
+  EXPECT_THAT(
+      LoadStatus({.prefill_share = std::numeric_limits<double>::quiet_NaN()}),
+      named("prefill_share must be in [0, 1], got nan"));
   EXPECT_THAT(LoadStatus({.max_running = 0}), named("max_running"));
   EXPECT_THAT(LoadStatus({.max_waiting = -1}), named("max_waiting"));
   EXPECT_THAT(LoadStatus({.device = "cuda", .num_threads = 2}),

@@ -1,0 +1,219 @@
+#include "examples/cli/common_options.h"
+
+#include <charconv>
+#include <system_error>
+
+#include "base/status.h"
+#include "espalier/backend.h"
+#include "examples/cli/output.h"
+
+namespace espalier::cli {
+namespace {
+
+// Leaves the number that was meant in `*text`, without leading zeros, which
+// would make an octal one of it for CLI11.
+std::string ReadInRange(int64_t low, int64_t high, std::string* text) {
+  int64_t value = 0;
+  const char* const end = text->data() + text->size();
+  const auto [rest, error] = std::from_chars(text->data(), end, value);
+  const bool is_number = error == std::errc() && rest == end;
+  if (!is_number || value < low || value > high) {
+    return Concat("must be an integer in [", low, ", ", high, "], got ",
+                  InQuotes(*text));
+  }
+  *text = std::to_string(value);
+  return "";
+}
+
+std::string CheckTrueOrFalse(const std::string& text) {
+  if (ReadTrueOrFalse(text)) return "";
+  return Concat("must be true or false, got ", InQuotes(text));
+}
+
+std::string CheckShare(const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  const bool is_number = error == std::errc() && rest == end;
+  if (is_number && value >= 0 && value <= 1) return "";
+  return Concat("must be a number in [0, 1], got ", InQuotes(text));
+}
+
+void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
+  constexpr char kGroup[] = "Model";
+  command
+      ->add_option("-m,--model", options->model,
+                   "required: a directory with config.json and "
+                   "model.safetensors")
+      ->required()
+      ->option_text("DIR")
+      ->group(kGroup);
+  command
+      ->add_option("--from", options->from,
+                   "language of the prompt, as the model's template names it")
+      ->option_text("LANGUAGE")
+      ->group(kGroup);
+  command->add_option("--to", options->to, "language of the output")
+      ->option_text("LANGUAGE")
+      ->group(kGroup);
+  command
+      ->add_option("--template", options->template_name,
+                   "prompt template, by its name in prompt_template.json")
+      ->option_text("NAME")
+      ->group(kGroup);
+}
+
+// "default 128, on a GPU 2048"
+std::string ByDevice(int64_t cpu, int64_t cuda) {
+  return Concat("default ", cpu, ", on a GPU ", cuda);
+}
+
+void AddDeviceOptions(CLI::App* command, RuntimeOptions* options) {
+  constexpr char kGroup[] = "Device";
+  command
+      ->add_option("--device", options->generator.device,
+                   "cpu, the default; cuda, an NVIDIA GPU; cuda:1, the second "
+                   "of them; or auto, a GPU if there is one")
+      ->option_text("DEVICE")
+      ->group(kGroup);
+  command
+      ->add_option("--dtype", options->generator.dtype,
+                   "f32, f16 or bf16: of weights, activations, keys and "
+                   "values; default f32, on a GPU bf16; the CPU computes in "
+                   "f32")
+      ->option_text("DTYPE")
+      ->group(kGroup);
+  command
+      ->add_option("--threads", options->generator.num_threads,
+                   "of the CPU; 0, the default, is one for each CPU it may use")
+      ->transform(InRange(0, 1024))
+      ->option_text("N")
+      ->group(kGroup);
+  command
+      ->add_option("--kv-cache-mib", options->kv_cache_mib,
+                   "key/value memory in MiB: on the CPU touched only as "
+                   "needed, on a GPU taken at once; " +
+                       ByDevice(kCpuDefaults.kv_cache_bytes >> 20,
+                                kCudaDefaults.kv_cache_bytes >> 20))
+      ->transform(InRange(1, 1 << 20))
+      ->option_text("N")
+      ->group(kGroup);
+}
+
+void AddSchedulingOptions(CLI::App* command, RuntimeOptions* options) {
+  constexpr char kGroup[] = "Engine";
+  command
+      ->add_option("--page-size", options->generator.page_size,
+                   Concat("tokens a page; default ", kDefaultPageSize))
+      ->transform(InRange(1, 4096))
+      ->option_text("N")
+      ->group(kGroup);
+  command
+      ->add_option("--max-running", options->generator.max_running,
+                   Concat("requests that run together at most; default ",
+                          options->generator.max_running))
+      ->transform(InRange(1, 1 << 20))
+      ->option_text("N")
+      ->group(kGroup);
+  command
+      ->add_option("--max-step-tokens", options->generator.max_step_tokens,
+                   "tokens fed in one step at most; " +
+                       ByDevice(kCpuDefaults.max_step_tokens,
+                                kCudaDefaults.max_step_tokens))
+      ->transform(InRange(1, 1 << 20))
+      ->option_text("N")
+      ->group(kGroup);
+  command
+      ->add_option("--prefill-share", options->generator.prefill_share,
+                   Concat("part of a step's tokens that prompts get, in "
+                          "[0, 1], however many beams there are; default ",
+                          options->generator.prefill_share))
+      ->check(CLI::Validator(CheckShare, ""))
+      ->option_text("X")
+      ->group(kGroup);
+}
+
+// What one step may take.
+void AddBoundOptions(CLI::App* command, RuntimeOptions* options) {
+  constexpr char kGroup[] = "Engine";
+  command
+      ->add_option("--max-beams", options->generator.max_beams,
+                   "beams and samples of all requests that run at most; "
+                   "default what 1 GiB of logits holds, up to 8192 on the CPU "
+                   "and --max-step-tokens on a GPU")
+      ->transform(InRange(1, 1 << 20))
+      ->option_text("N")
+      ->group(kGroup);
+  constexpr ModelExecutorOptions kBounds;
+  command
+      ->add_option("--max-candidates", options->generator.max_candidates,
+                   Concat("of the CPU: candidates ranked in one step at most; "
+                          "default ",
+                          kBounds.max_candidates))
+      ->transform(InRange(1, int64_t{1} << 40))
+      ->option_text("N")
+      ->group(kGroup);
+  command
+      ->add_option("--max-score-edits", options->generator.max_score_edits,
+                   Concat("of the CPU: scores that penalties, biases and bans "
+                          "change in one step at most; default ",
+                          kBounds.max_score_edits))
+      ->transform(InRange(1, int64_t{1} << 40))
+      ->option_text("N")
+      ->group(kGroup);
+}
+
+}  // namespace
+
+CLI::Validator InRange(int64_t low, int64_t high) {
+  const auto read = [low, high](std::string& text) {
+    return ReadInRange(low, high, &text);
+  };
+  return CLI::Validator(read, "");
+}
+
+CLI::Option* AddFlag(CLI::App* command, const std::string& names,
+                     const std::string& help,
+                     const std::function<void(const std::string&)>& set) {
+  return command->add_flag(names, help)
+      ->check(CLI::Validator(CheckTrueOrFalse, ""))
+      ->each(set)  // of what the check has let through
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+CLI::Option* AddFlag(CLI::App* command, const std::string& name,
+                     const std::string& help, bool* flag) {
+  const auto set = [flag](const std::string& text) {
+    *flag = ReadTrueOrFalse(text).value();
+  };
+  return AddFlag(command, name, help, set)
+      ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+}
+
+void AddCommonOptions(CLI::App* command, CommonOptions* options) {
+  AddModelOptions(command, &options->runtime);
+  AddDeviceOptions(command, &options->runtime);
+  AddSchedulingOptions(command, &options->runtime);
+  AddBoundOptions(command, &options->runtime);
+  AddFlag(command, "--figures", "print the run's figures on stderr at the end",
+          &options->figures)
+      ->group("Output");
+  command
+      ->add_option("--trace", options->runtime.trace,
+                   "write what the search does to this file, for espalier "
+                   "trace to draw")
+      ->option_text("FILE")
+      ->group("Output");
+}
+
+void AddPrefixCacheOption(CLI::App* command, CommonOptions* options) {
+  command
+      ->add_option("--prefix-cache", options->runtime.generator.prefix_cache,
+                   "keep pages, and share them among requests that begin "
+                   "alike, unless these say no; default on")
+      ->check(CLI::Validator(CheckTrueOrFalse, ""))
+      ->option_text("on|off")
+      ->group("Engine");
+}
+
+}  // namespace espalier::cli

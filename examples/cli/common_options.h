@@ -1,0 +1,31 @@
+// Options that the commands have in common: of the model, of the device, of the
+// engine; and what they and others are made of.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "examples/cli/options.h"
+
+namespace espalier::cli {
+
+// An integer from `low` to `high`, in decimal. For transform().
+CLI::Validator InRange(int64_t low, int64_t high);
+
+// --do-sample, or --do-sample=false. `set` is given what was typed.
+CLI::Option* AddFlag(CLI::App* command, const std::string& names,
+                     const std::string& help,
+                     const std::function<void(const std::string&)>& set);
+CLI::Option* AddFlag(CLI::App* command, const std::string& name,
+                     const std::string& help, bool* flag);
+
+// The options of the model and of the engine.
+void AddCommonOptions(CLI::App* command, CommonOptions* options);
+
+// One more of the engine, where no field of the request format has its name.
+void AddPrefixCacheOption(CLI::App* command, CommonOptions* options);
+
+}  // namespace espalier::cli

@@ -107,6 +107,7 @@ GeneratorFigures FiguresOf(const EngineFigures& engine) {
   return {.num_running = engine.num_running,
           .num_waiting = engine.num_waiting,
           .num_pages_held = engine.num_pages_held,
+          .num_pages_idle = engine.num_pages_idle,
           .num_steps = scheduler.num_steps,
           .num_prompt_tokens = scheduler.num_prompt_tokens,
           .num_cached_tokens = scheduler.num_cached_tokens,

@@ -17,9 +17,9 @@ struct GeneratorFigures {
   // Of max_running + max_waiting that may be: those two, and what waits for its
   // callback.
   int64_t num_open = 0;
-  // Those that the prefix cache alone holds included; and that there are.
-  int num_pages_held = 0;
-  int num_pages = 0;
+  int num_pages_held = 0;  // by requests
+  int num_pages_idle = 0;  // by the prefix cache alone: taken back when needed
+  int num_pages = 0;       // that there are
 
   // Since the start. Refused: there were as many open as may be.
   int64_t num_refused = 0;
@@ -28,7 +28,7 @@ struct GeneratorFigures {
   int64_t num_cached_tokens = 0;     // of prompts, shared instead of fed
   int64_t num_generated_tokens = 0;  // returned
   int64_t num_preemptions = 0;       // requests put away to make room
-  int64_t peak_pages = 0;            // held at most
+  int64_t peak_pages = 0;            // held by requests at most
 
   // Time by phase, since the start: the model, the choice among its scores,
   // the scheduler before a step and after it. Plans are also written while the

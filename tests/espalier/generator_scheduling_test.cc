@@ -45,6 +45,8 @@ TEST(GeneratorSchedulingTest, APromptIsComputedOnceForAllWhoseSaltItIs) {
   EXPECT_EQ(CachedTokens(generator, request), 20);
   EXPECT_EQ(generator.Figures().num_prompt_tokens, 22);
   EXPECT_EQ(generator.Figures().num_cached_tokens, 20);
+  EXPECT_EQ(generator.Figures().num_pages_held, 0);
+  EXPECT_GE(generator.Figures().num_pages_idle, 5);
   request.params.cache_salt = "a";
   EXPECT_EQ(CachedTokens(generator, request), 0);
   EXPECT_EQ(CachedTokens(generator, request), 20);
@@ -61,6 +63,7 @@ TEST(GeneratorSchedulingTest, WithoutThePrefixCacheNothingIsSharedNorKept) {
   EXPECT_EQ(generator.Figures().num_prompt_tokens, 42);
   EXPECT_EQ(generator.Figures().num_cached_tokens, 0);
   EXPECT_EQ(generator.Figures().num_pages_held, 0);
+  EXPECT_EQ(generator.Figures().num_pages_idle, 0);
 }
 
 // Bytes of a page of the embedded translator: 6 layers of keys and values, 2

@@ -139,10 +139,10 @@ SimCase MakeSimCase(uint32_t seed) {
   }
   sim_case.model.num_pages = AnyNumPages(dice, sim_case);
   sim_case.scheduler = AnySchedulerOptions(dice);
-  const bool runs_ahead =
+  const bool run_ahead =
       sim_case.model.memory == SimModelOptions::Memory::kPages &&
       !dice.Chance(400);
-  sim_case.plans_in_flight = runs_ahead ? 2 : 1;
+  sim_case.plans_in_flight = run_ahead ? 2 : 1;
   sim_case.has_trace = dice.Chance(250);
   sim_case.max_live = dice.OneOf({2, 8, 15, 40});
   sim_case.arrival_gap = dice.OneOf({2, 8, 30});

@@ -72,7 +72,7 @@ TEST_F(CudaExecutorGraphsTest, StepsWithoutMemoryForAGraphRunEagerly) {
   EXPECT_GT(figures.num_without_graph, 0);
   // Where there is memory again, there are graphs again, after a while.
   FailGraphInstantiations(0);
-  for (int i = 0; i < 50 && figures.num_graphs == 0; ++i) {
+  for (int i = 0; i < 256 && figures.num_graphs == 0; ++i) {
     ExpectEqual(eager, Drive(*device.steps, requests, drive));
     figures = device.steps->figures();
   }

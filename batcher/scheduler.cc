@@ -225,6 +225,7 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
 
 void Scheduler::Remember(const StepPlan& plan) {
   if (plan.is_noop()) return;
+  AddCopiers();
   const bool runs_now = in_flight_.empty();
   in_flight_.Push(plan, planned_);
   // Nothing fails from here on.
@@ -237,6 +238,18 @@ void Scheduler::Remember(const StepPlan& plan) {
     running.group->OnPlanOut();
   }
   if (runs_now) CountStep();
+}
+
+void Scheduler::AddCopiers() {
+  for (RunningGroup& running : groups_) {
+    BeamGroup& group = *running.group;
+    if (!group.pages().copy_source()) continue;
+    const auto planned =
+        std::find(planned_.begin(), planned_.end(), group.id());
+    if (planned != planned_.end()) continue;
+    planned_.push_back(group.id());
+    group.OnCopyAlone();
+  }
 }
 
 void Scheduler::Admit(StepPlan* plan, Budget* budget) {

@@ -154,6 +154,9 @@ class Scheduler {
   bool Fits(const RequestNeeds& needs, int64_t num_pages,
             const Request& request);
   void Remember(const StepPlan& plan);
+  // Those of whom the plan being written has a copy and nothing else, because
+  // its tokens were used up, are planned as well: they end if it fails.
+  void AddCopiers();
   void TakeScoring(const PromptLogprobsResult& result, size_t num_tokens);
   void AdvanceGroup(const SelectionResult& result);
   void Advance(RunningGroup& running, const SelectionResult& result);

@@ -146,6 +146,8 @@ class BeamGroup {
   // Pages that it takes to resume, at most.
   int64_t NumPagesToResume() const;
 
+  // What MatchPrefix copies is all that the plan has of it.
+  void OnCopyAlone() { prefill_.OnPlan(); }
   // The plan that MatchPrefix and PlanStep wrote into is out.
   void OnPlanOut() { pages_.ReleaseCopySource(); }
 

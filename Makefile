@@ -3,6 +3,9 @@
 #   make demo   installs what is missing, builds the program, runs it
 #   make test   installs what is missing, builds everything, runs the tests
 #
+# And one for a night: make soak simulates the scheduler, SOAK_EVENTS events,
+# and prints what came of it.
+#
 # Everything else is CMake's business: cmake --preset debug, and so on.
 #
 # Both build in build/release. The demo is content with the configuration it
@@ -14,7 +17,7 @@
 # builds in build/cuda and runs on the GPU; make demo DEVICE=cpu or DEVICE=cuda
 # decides it, also from the environment.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cpu demo-cuda test clean install-program install-all \
+.PHONY: help demo demo-cpu demo-cuda test soak clean install-program install-all \
   find-compiler find-gpu
 .NOTPARALLEL:  # prerequisites in the order written
 
@@ -26,6 +29,7 @@ help:
 	@echo "make demo    build the program and translate a few sentences,"
 	@echo "             on a GPU where there is one (DEVICE=cpu: never)"
 	@echo "make test    build everything and run the tests"
+	@echo "make soak    simulate the scheduler, SOAK_EVENTS events (100 million)"
 	@echo "make clean   remove what was built"
 	@echo "Both commands install missing packages through apt, and say so."
 
@@ -50,6 +54,13 @@ test: install-all
 	@cmake --preset release
 	@cmake --build --preset release -j $(JOBS)
 	@ctest --preset release
+
+SOAK_EVENTS ?= 100000000
+
+soak: install-all
+	@cmake --preset release
+	@cmake --build --preset release -j $(JOBS) --target soak
+	@$(RELEASE)/bin/soak $(SOAK_EVENTS)
 
 # Asked first, because packages and a build take minutes.
 find-compiler:

@@ -27,7 +27,7 @@ std::vector<TokenId> AnyTokens(Dice& dice, int count, int vocab_size) {
 Stems AnyStems(Dice& dice, int vocab_size) {
   Stems stems;
   for (int i = 0; i < 3; ++i) {
-    stems.push_back(AnyTokens(dice, dice.OneOf({3, 12, 40}), vocab_size));
+    stems.push_back(AnyTokens(dice, dice.OneOf({3, 12, 40, 90}), vocab_size));
   }
   return stems;
 }
@@ -123,6 +123,32 @@ SchedulerOptions AnySchedulerOptions(Dice& dice) {
           .validate_steps = true};
 }
 
+// Many that are narrow and generate much, where few fit to their end: groups
+// are put away all the time.
+void MakeTight(Dice& dice, SimCase* sim_case) {
+  sim_case->model.page_size = dice.OneOf({1, 2, 3, 4});
+  for (Request& request : sim_case->requests) {
+    GenerationParams& params = request.params;
+    if (params.allowed_sequences || NumSequences(params) > 4) continue;
+    params.max_new_tokens = dice.Any(20, 40);
+    params.ignore_eos = true;
+    if (request.prompt_tokens.size() > 12) request.prompt_tokens.resize(12);
+  }
+  int64_t most = 1;
+  for (const Request& request : sim_case->requests) {
+    most = std::max(most, NumPagesOf(*sim_case, request));
+  }
+  sim_case->model.num_pages = static_cast<int>(most) + dice.Any(0, 9);
+  sim_case->scheduler.max_running = 16;
+  sim_case->scheduler.max_step_tokens = dice.OneOf({30, 60, 128});
+  if (sim_case->model.memory == SimModelOptions::Memory::kPages) {
+    sim_case->plans_in_flight = 2;
+  }
+  sim_case->max_live = dice.OneOf({8, 15, 40});
+  sim_case->arrival_gap = 4;
+  sim_case->cancellations = dice.OneOf({0, 20});
+}
+
 }  // namespace
 
 SimCase MakeSimCase(uint32_t seed) {
@@ -139,18 +165,21 @@ SimCase MakeSimCase(uint32_t seed) {
   }
   sim_case.model.num_pages = AnyNumPages(dice, sim_case);
   sim_case.scheduler = AnySchedulerOptions(dice);
-  const bool run_ahead =
+  const bool is_async =
       sim_case.model.memory == SimModelOptions::Memory::kPages &&
       !dice.Chance(400);
-  sim_case.plans_in_flight = run_ahead ? 2 : 1;
+  sim_case.plans_in_flight = is_async ? 2 : 1;
   sim_case.has_trace = dice.Chance(250);
   sim_case.max_live = dice.OneOf({2, 8, 15, 40});
   sim_case.arrival_gap = dice.OneOf({2, 8, 30});
   sim_case.num_priorities = dice.OneOf({1, 1, 3});
   sim_case.num_salts = dice.OneOf({1, 1, 3});
+  sim_case.salt_period = dice.OneOf({5, 20, 100, 10000});
+  sim_case.max_burst = dice.OneOf({1, 1, 6});
   sim_case.cancellations = dice.OneOf({0, 0, 50, 300});
-  sim_case.failing_steps = dice.OneOf({0, 0, 5, 40});
+  sim_case.failing_steps = dice.OneOf({0, 0, 20, 150});
   sim_case.wrong_answers = dice.OneOf({0, 0, 5, 40});
+  if (dice.Chance(500)) MakeTight(dice, &sim_case);
   return sim_case;
 }
 

@@ -49,6 +49,8 @@ struct SimCase {
   int arrival_gap = 1;  // time between arrivals at most; a step takes 1 to 8
   int num_priorities = 1;
   int num_salts = 1;
+  int salt_period = 1;  // arrivals until others come in use
+  int max_burst = 1;    // requests that arrive at once
 
   // In a thousand of what they concern: arrivals, steps, answers.
   int cancellations = 0;

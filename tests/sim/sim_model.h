@@ -50,7 +50,7 @@ class SimModel final : public Model {
   // Who asks in a plan.
   struct Asker {
     std::span<const TokenId> prompt;
-    int64_t owner = 0;  // > 0
+    int64_t owner = 0;  // never 0
   };
   using FindAsker = std::function<Asker(RequestId)>;
 

@@ -146,7 +146,7 @@ Simulation::Simulation(uint32_t seed, const SimOptions& options)
     const int64_t size =
         std::ssize(request.prompt_tokens) +
         NumSequences(request.params) * *request.params.max_new_tokens;
-    max_steps_as_first_ = std::max(max_steps_as_first_, 50 + 4 * size);
+    max_steps_as_first_ = std::max(max_steps_as_first_, 50 + 2 * size);
   }
 }
 
@@ -189,7 +189,10 @@ SimReport Simulation::Run() {
 }
 
 void Simulation::Arrive() {
-  if (live_.size() < case_.max_live) Submit();
+  const int num_arriving = dice_.Any(1, case_.max_burst);
+  for (int i = 0; i < num_arriving; ++i) {
+    if (live_.size() < case_.max_live) Submit();
+  }
   if (dice_.Chance(case_.cancellations)) CancelSomebody();
   if (case_.cancellations > 0 && dice_.Chance(2)) CancelAll();
   model_.PoisonFreePages(scheduler_->pool());
@@ -201,15 +204,16 @@ void Simulation::Submit() {
   Request request = case_.requests[kind];
   GenerationParams& params = request.params;
   params.priority = dice_.Any(0, case_.num_priorities - 1);
-  const int salt = dice_.Any(0, case_.num_salts - 1);
-  params.cache_salt = std::string(salt, 's');
+  const int64_t salt =
+      dice_.Any(0, case_.num_salts - 1) + id.value / case_.salt_period;
+  params.cache_salt = Concat(salt);
   params.prefix_cache = !dice_.Chance(100);
   LiveRequest& live = live_[id];
   live.kind = kind;
   live.turn = Turn::Of(params.priority, num_plans_, id);
   live.may_share = params.prefix_cache && case_.scheduler.prefix_cache &&
                    model_.description().has_shareable_pages;
-  live.owner = live.may_share ? 1 + salt : 100 + id.value;
+  live.owner = live.may_share ? 1 + salt : -1 - id.value;
   Hash(id.value * 100 + kind);
   ++report_.figures.num_requests;
   CountEvents(1);

@@ -25,10 +25,11 @@ namespace {
 char repeat_command[512];
 size_t repeat_length = 0;
 
-void SetSeed(const char* program, uint32_t seed) {
-  repeat_length =
-      std::snprintf(repeat_command, sizeof(repeat_command),
-                    "repeat it with: %s --seed=%u\n", program, seed);
+void SetSeed(const char* program, uint32_t seed, int64_t num_events) {
+  repeat_length = std::snprintf(
+      repeat_command, sizeof(repeat_command),
+      "after %lld events of other seeds; repeat it with: %s --seed=%u\n",
+      static_cast<long long>(num_events), program, seed);
 }
 
 extern "C" void TellSeed(int signal) {
@@ -43,15 +44,15 @@ int Run(const char* program, uint32_t first_seed, double num_events,
   SimFigures total;
   uint32_t seed = first_seed;
   do {
-    SetSeed(program, seed);
+    SetSeed(program, seed, total.num_events);
     if (is_one)
       std::printf("%s\n", Describe(MakeSimCase(seed)).c_str()),
           std::fflush(stdout);
     const SimReport report = Simulate(seed, {});
     total += report.figures;
     if (!report.fault.empty()) {
-      std::fprintf(stderr, "seed %u, after %lld events: %s\n%s", seed,
-                   static_cast<long long>(total.num_events),
+      std::fprintf(stderr, "seed %u, event %lld: %s\n%s", seed,
+                   static_cast<long long>(report.figures.num_events),
                    report.fault.c_str(), repeat_command);
       return 1;
     }

@@ -35,8 +35,8 @@ std::vector<RequestId> AskedOf(const StepPlan& plan) {
 }  // namespace
 
 void PersistentGroups::ExpandContinuations(StepPlan* plan) {
-  // First what cannot fail: a plan that does before it has said whom it asks
-  // takes nobody of the last one's with it (Lose).
+  // First what cannot fail: a plan that fails before it is recorded here loses
+  // no group of the last plan (Lose).
   asked_.clear();
   for (const RequestId group : plan->ended) groups_.erase(group);
   asked_ = AskedOf(*plan);
@@ -84,7 +84,7 @@ void PersistentGroups::ExpandContinuations(
   const auto found = groups_.find(continuation.request);
   if (found != groups_.end()) {
     Group& group = found->second;
-    MoveTwins(continuation, &group, &plan->page_copies);
+    MoveForks(continuation, &group, &plan->page_copies);
     for (const Beam& beam : group.beams) {
       AddRow(group, beam, continuation.position, plan);
       selection.cum_log_probs.push_back(beam.cum_log_prob);
@@ -97,7 +97,7 @@ void PersistentGroups::ExpandContinuations(
   plan->selections.push_back(std::move(selection));
 }
 
-void PersistentGroups::MoveTwins(const GroupContinuation& continuation,
+void PersistentGroups::MoveForks(const GroupContinuation& continuation,
                                  Group* group,
                                  std::vector<PageCopy>* copies) const {
   CHECK_EQ(continuation.tail_pages.size(), group->tables.size()) << "tails";

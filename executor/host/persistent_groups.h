@@ -66,7 +66,7 @@ class PersistentGroups {
                         std::span<const int> rows);
   void ExpandContinuations(const GroupContinuation& continuation,
                            StepPlan* plan);
-  void MoveTwins(const GroupContinuation& continuation, Group* group,
+  void MoveForks(const GroupContinuation& continuation, Group* group,
                  std::vector<PageCopy>* copies) const;
   static void AddRow(const Group& group, const Beam& beam, int position,
                      StepPlan* plan);

@@ -78,14 +78,15 @@ std::vector<std::vector<PageId>> Tables(const StepPlan& plan) {
   return tables;
 }
 
-TEST(ResidentGroupsTest, ABeamKeepsItsSlotAndATwinItsTail) {
+TEST(PersistentGroupsTest, ABeamKeepsItsSlotAndAForkedChildItsTail) {
   PersistentGroups groups(kPageSize);
   StepPlan plan = PromptPlan(3);
   groups.ExpandContinuations(&plan);
   EXPECT_THAT(plan.rows, SizeIs(1));
   groups.Advance(Answer({{0, 1, -1}, {0, kEos, -2}, {0, 2, -3}, {0, 3, -4}}));
 
-  // Three beams in slots 0, 1 and 2: two twins copy two tokens of the prompt.
+  // Three beams in slots 0, 1 and 2: two forked children copy two tokens of the
+  // prompt.
   plan = Continuation(6, {1, 2, 3});
   groups.ExpandContinuations(&plan);
   EXPECT_THAT(plan.page_copies,
@@ -111,7 +112,8 @@ TEST(ResidentGroupsTest, ABeamKeepsItsSlotAndATwinItsTail) {
   EXPECT_THAT(Tables(plan),
               ElementsAre(Pages({0, 3}), Pages({0, 2}), Pages({0, 1})));
 
-  // At a page boundary a twin shares the full page, and nothing is copied.
+  // At a page boundary a forked child shares the full page, and nothing is
+  // copied.
   groups.Advance(Answer({{0, 8, -9}, {0, 9, -10}, {1, 10, -11}}));
   plan = Continuation(8, {4, 5, 6});
   groups.ExpandContinuations(&plan);
@@ -120,7 +122,7 @@ TEST(ResidentGroupsTest, ABeamKeepsItsSlotAndATwinItsTail) {
                                         Pages({0, 2, 5})));
 }
 
-TEST(ResidentGroupsTest, ASlotWithoutABeamKeepsItsTail) {
+TEST(PersistentGroupsTest, ASlotWithoutABeamKeepsItsTail) {
   PersistentGroups groups(kPageSize);
   StepPlan plan = PromptPlan(2);
   groups.ExpandContinuations(&plan);
@@ -136,7 +138,7 @@ TEST(ResidentGroupsTest, ASlotWithoutABeamKeepsItsTail) {
   EXPECT_THAT(Tables(plan), ElementsAre(Pages({0, 1}), Pages({0, 2})));
 }
 
-TEST(ResidentGroupsTest, ABeamsHistoryIsItsParentsAndItsToken) {
+TEST(PersistentGroupsTest, ABeamsHistoryIsItsParentsAndItsToken) {
   PersistentGroups groups(kPageSize);
   StepPlan plan = PromptPlan(2);
   plan.selections[0].histories = {{11, 12, 13, 14, 15, 16}};
@@ -163,7 +165,7 @@ TEST(ResidentGroupsTest, ABeamsHistoryIsItsParentsAndItsToken) {
   EXPECT_THAT(plan.selections[0].histories, IsEmpty());
 }
 
-TEST(ResidentGroupsTest, WrittenOutRowsFollowThePlansOwn) {
+TEST(PersistentGroupsTest, WrittenOutRowsFollowThePlansOwn) {
   PersistentGroups groups(kPageSize);
   StepPlan plan = PromptPlan(2);
   groups.ExpandContinuations(&plan);
@@ -185,7 +187,7 @@ TEST(ResidentGroupsTest, WrittenOutRowsFollowThePlansOwn) {
                                         Pages({0, 1}), Pages({0, 2})));
 }
 
-TEST(ResidentGroupsTest, RowsSetAGroupWhateverItWas) {
+TEST(PersistentGroupsTest, RowsSetAGroupWhateverItWas) {
   PersistentGroups groups(kPageSize);
   StepPlan plan = PromptPlan(2);
   groups.ExpandContinuations(&plan);
@@ -209,7 +211,7 @@ TEST(ResidentGroupsTest, RowsSetAGroupWhateverItWas) {
   EXPECT_THAT(Tables(plan), ElementsAre(Pages({0, 5}), Pages({0, 6})));
 }
 
-TEST(ResidentGroupsTest, WhereNoBeamGoesOnNothingIsFed) {
+TEST(PersistentGroupsTest, WhereNoBeamGoesOnNothingIsFed) {
   PersistentGroups groups(kPageSize);
   StepPlan plan = PromptPlan(2);
   groups.ExpandContinuations(&plan);
@@ -225,7 +227,7 @@ TEST(ResidentGroupsTest, WhereNoBeamGoesOnNothingIsFed) {
   }
 }
 
-TEST(ResidentGroupsTest, AFailedPlanLosesItsGroupsAndNoOther) {
+TEST(PersistentGroupsTest, AFailedPlanLosesItsGroupsAndNoOther) {
   PersistentGroups groups(kPageSize);
   StepPlan other = PromptPlan(2, RequestId{8});
   groups.ExpandContinuations(&other);
@@ -246,7 +248,7 @@ TEST(ResidentGroupsTest, AFailedPlanLosesItsGroupsAndNoOther) {
   EXPECT_EQ(groups.num_groups(), 1);
 }
 
-TEST(ResidentGroupsTest, AFailedPlanLeavesTheHistoriesOfOthersAsTheyWere) {
+TEST(PersistentGroupsTest, AFailedPlanLeavesTheHistoriesOfOthersAsTheyWere) {
   constexpr RequestId kOther{8};
   PersistentGroups groups(kPageSize);
   StepPlan plan = PromptPlan(2, kOther);
@@ -291,7 +293,7 @@ TEST(ResidentGroupsTest, AFailedPlanLeavesTheHistoriesOfOthersAsTheyWere) {
               ElementsAre(ElementsAre(21, 22, 2, 9)));
 }
 
-TEST(ResidentGroupsTest, AnEndedGroupIsForgotten) {
+TEST(PersistentGroupsTest, AnEndedGroupIsForgotten) {
   PersistentGroups groups(kPageSize);
   StepPlan plan = PromptPlan(2);
   groups.ExpandContinuations(&plan);

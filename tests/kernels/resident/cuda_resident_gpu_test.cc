@@ -28,7 +28,7 @@ using testing::DeviceWords;
 using testing::HostGroup;
 using testing::kNoBeam;
 using testing::Move;
-using testing::MoveTwins;
+using testing::MoveForks;
 
 constexpr int kVocabSize = 50;
 constexpr int kNumReports = 3;
@@ -379,7 +379,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
     Wait();
     words_.Download();
     std::vector<Move> copies;
-    for (HostGroup& group : groups_) MoveTwins(group, page_size_, &copies);
+    for (HostGroup& group : groups_) MoveForks(group, page_size_, &copies);
     std::sort(copies.begin(), copies.end());
     ExpectBatch(copies);
     std::vector<std::vector<Candidate>> candidates;

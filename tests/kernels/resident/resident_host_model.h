@@ -44,7 +44,7 @@ struct Move {
 };
 
 // Pages below position / page_size and the filled part of the tail.
-inline void MoveTwins(HostGroup& group, int page_size,
+inline void MoveForks(HostGroup& group, int page_size,
                       std::vector<Move>* copies) {
   const int num_full = group.position / page_size;
   for (const auto& [from, to] : group.moves) {

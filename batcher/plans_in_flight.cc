@@ -6,7 +6,8 @@
 
 namespace espalier {
 
-absl::Status CheckAnswers(const PlanInFlight& plan, const StepResult& result) {
+absl::Status ValidateStepResult(const PlanInFlight& plan,
+                                const StepResult& result) {
   if (result.selections.size() != plan.asked.size()) {
     return Internal("a step of ", plan.asked.size(), " selections was ",
                     "answered with ", result.selections.size());

@@ -2,8 +2,8 @@
 // and has not answered, and the figures of their steps.
 //
 // Answers come in the order of plans, so the oldest plan is the one that runs
-// now. It is counted when all answers before it are there: only then is it
-// known what a plan ahead of an answer feeds.
+// now. It is counted when all answers before it are there: they decide what a
+// plan ahead of them feeds.
 //
 // Belongs to its scheduler's strand.
 #pragma once
@@ -36,9 +36,10 @@ struct PlanInFlight {
   }
 };
 
-// Errors: kInternal unless `result` has an answer to everything that the plan
-// asked, in its order.
-absl::Status CheckAnswers(const PlanInFlight& plan, const StepResult& result);
+// Errors: kInternal unless `result` answers every selection, continuation and
+// scoring of the plan, in its order.
+absl::Status ValidateStepResult(const PlanInFlight& plan,
+                                const StepResult& result);
 
 class PlansInFlight {
  public:

@@ -329,7 +329,7 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
   const PlanInFlight plan = in_flight_.TakeOldest();
   if (result.ok()) {
     try {
-      const absl::Status answers = CheckAnswers(plan, *result);
+      const absl::Status answers = ValidateStepResult(plan, *result);
       if (!answers.ok()) result = answers;
     } catch (const std::bad_alloc&) {
       result = out_of_memory_;

@@ -61,14 +61,14 @@ TEST(PlansInFlightTest, EverythingAskedIsAnsweredInTheSameOrder) {
   const auto is_internal = [](const char* message) {
     return StatusIs(absl::StatusCode::kInternal, HasSubstr(message));
   };
-  EXPECT_OK(CheckAnswers(plan, AnswerOf({1, 2}, {3})));
-  EXPECT_THAT(CheckAnswers(plan, AnswerOf({1}, {3})),
+  EXPECT_OK(ValidateStepResult(plan, AnswerOf({1, 2}, {3})));
+  EXPECT_THAT(ValidateStepResult(plan, AnswerOf({1}, {3})),
               is_internal("a step of 2 selections was answered with 1"));
-  EXPECT_THAT(CheckAnswers(plan, AnswerOf({2, 1}, {3})),
+  EXPECT_THAT(ValidateStepResult(plan, AnswerOf({2, 1}, {3})),
               is_internal("selection 0 of a step is of request 1"));
-  EXPECT_THAT(CheckAnswers(plan, AnswerOf({1, 2}, {})),
+  EXPECT_THAT(ValidateStepResult(plan, AnswerOf({1, 2}, {})),
               is_internal("1 scorings of prompts was answered with 0"));
-  EXPECT_THAT(CheckAnswers(plan, AnswerOf({1, 2}, {4})),
+  EXPECT_THAT(ValidateStepResult(plan, AnswerOf({1, 2}, {4})),
               is_internal("or with others"));
 }
 

@@ -37,7 +37,7 @@ std::vector<PenalisedCandidate> BestPenalised(std::span<const Candidate> answer,
                                               double penalty);
 
 // Of the answer to a selection of kRows, what its groups rank, by
-// `selection.ranking`: all of it if that does not say.
+// `selection.ranking`: all of it if that has no groups.
 std::vector<Candidate> KeepChoosable(const PlanSelection& selection,
                                      std::vector<Candidate> answer);
 

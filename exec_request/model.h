@@ -37,7 +37,7 @@ class Model {
   virtual absl::Status Forward(const StepPlan& plan,
                                std::span<float> logits) = 0;
 
-  // Of an executor, as long as it lives: it knows what the pages hold.
+  // Of an executor, as long as it lives: the pages hold what it fed.
   SoleUse& sole_use() { return sole_use_; }
 
  private:

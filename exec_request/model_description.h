@@ -24,7 +24,7 @@ struct StepLimits {
   // Entries of TokenEdit lists (kernels/logits/score_processors.h), of all that
   // run: one list for all beams of a request; where edits depend on histories
   // one for every beam besides, and an entry for every token of bad words.
-  // Where it is said what may follow each row, one for every beam instead.
+  // Where selections list allowed tokens, one for every beam instead.
   int64_t max_score_edits = std::numeric_limits<int64_t>::max();
   // Candidates in answers (SelectionResult), of all that run; of no row more
   // than vocab_size.
@@ -43,7 +43,7 @@ struct ModelDescription {
   // tokens each.
   int num_pages = 0;
   int page_size = 16;
-  // Whether pages are all that a model knows of a sequence, so that a row may
+  // Whether pages are all that a model keeps of a sequence, so that a row may
   // begin behind tokens that another sequence fed into the pages it has. False:
   // no pages are shared between requests.
   bool has_shareable_pages = false;

@@ -28,13 +28,13 @@ class StepExecutor {
   // and must only hand the result over. Plans run, and report, in the order of
   // the calls. A result answers every selection and continuation of its plan,
   // in the plan's order. A plan that fails loses the state of its groups. If
-  // an executor throws here, drops `done`, calls it twice, or answers what it
-  // was not asked, an engine ends the requests that it cannot answer with
-  // kInternal, and goes on.
+  // an executor throws here, drops `done`, calls it twice, or returns a
+  // result that does not match the plan, an engine ends the requests that it
+  // cannot answer with kInternal, and goes on.
   virtual void Execute(StepPlan plan, Done done) = 0;
 
-  // Of an engine: from its first plan on, until it has been told of the end of
-  // everybody that plans have named.
+  // Of an engine: from its first plan on, until a plan has named the end of
+  // every request and sequence that plans named.
   SoleUse& sole_use() { return sole_use_; }
 
  private:

@@ -1,7 +1,7 @@
 // StepPlan and StepResult: one model call, as plain data. The scheduler writes
 // a plan, an executor answers with a result; nothing else passes between them,
-// so an executor may live on another thread, device or machine, keep state of
-// its own for each sequence, and always knows when to drop it.
+// so an executor may live on another thread, device or machine. It may keep
+// state for each sequence: plans name the sequences that ended.
 //
 // A plan packs *rows*, one for each sequence that runs:
 //
@@ -10,16 +10,16 @@
 //
 // A row feeds one token (decode) or many (a chunk of a prompt, a resumed
 // history, a draft to verify); multi-query evaluation over the page table is
-// the one operation. Logits are wanted for the last `num_logits` tokens of a
-// row: none for a chunk that does not end its prompt. Tokens and rows of
+// the one operation. The last `num_logits` tokens of a row have a row of
+// logits each: none in a chunk that does not end its prompt. Tokens and rows of
 // logits are in the order of the rows, without gaps.
 //
-// Rows say everything, so a plan with rows for a group can be written only
-// when the group's last answer is known. An executor that takes more than one
-// plan in flight keeps each group's state and *runs ahead*: a
-// GroupContinuation asks for a group's next step without saying what the last
-// one decided (docs/step.md, "Running ahead"). Rows set such a state, whatever
-// it was; a continuation goes on from there.
+// Rows are complete inputs, so a plan with rows for a group can be written only
+// when the group's last result is read. An executor that takes more than one
+// plan in flight keeps each group's state and *runs ahead*: a GroupContinuation
+// requests a group's next step without the decisions of the last one
+// (docs/step.md, "Running ahead"). Rows replace the kept state; a continuation
+// goes on from it.
 #pragma once
 
 #include <cstdint>
@@ -50,15 +50,15 @@ struct PlanRow {
   int first_logits = 0;    // index of its first row of logits
 };
 
-// What is asked of the logits of a group's rows.
+// How an executor selects from the logits of a group's rows.
 enum class SelectionKind {
   // The best continuations of all rows together, by cumulative score. They
   // decide the group's next beams: the first `num_slots` of them that do not
   // end in an EOS id. In which slots these live, AssignSlots decides
   // (kernels/resident/assign_slots.h).
   kBeams,
-  // The best continuations of each row, one row's after the other's. What
-  // becomes of them only the strategy knows.
+  // The best continuations of each row, one row's after the other's. The
+  // strategy decides which of them live.
   kRows,
   // A token for each of `samples` (kernels/sample/sample.h), in this order,
   // drawn from the row of the same index; or, where there is one row, all from
@@ -71,7 +71,7 @@ struct SelectionParams {
   SelectionKind kind = SelectionKind::kBeams;
   ScoreDomain domain = ScoreDomain::kLogProbs;
   ScoreProcessors processors;
-  // Made of `processors` and the request's prompt. Null: whoever selects makes
+  // Made of `processors` and the request's prompt. Null: the executor makes
   // them of processors alone.
   std::shared_ptr<const ScoreEdits> edits = nullptr;
   SamplingParams sampling;  // of kDraws, and where perturbed
@@ -98,13 +98,13 @@ struct RowRanking {
   // Of kBeams: the beams. What ends in one of eos_token_ids and ranks behind
   // twice as many may be left out. Of kRows: so many are taken of all rows
   // together, by perturbed sums: cumulative score + noise
-  // (kernels/gumbel_topk/gumbel_topk.h), in double. 0: not known, all matter.
+  // (kernels/gumbel_topk/gumbel_topk.h), in double. 0: unset, all matter.
   int num_first = 0;
   // Of stochastic beams behind their first step: what the highest perturbed sum
   // of a row's children becomes (ShiftToMaximum). [num_rows] or empty.
   std::vector<double> parent_sums = {};
   // Of groups that avoid each other's tokens, in their order, instead of the
-  // above (diverse_choice.h). Empty: not known, all matter.
+  // above (diverse_choice.h). Empty: unset, all matter.
   struct Group {
     int first_row = 0;
     int num_rows = 0;
@@ -118,7 +118,7 @@ struct RowRanking {
 // How to select from the logits of one request's rows.
 struct PlanSelection {
   RequestId request;
-  int first_logits = 0;  // its lines are [first_logits, first_logits + rows)
+  int first_logits = 0;  // of logits rows [first_logits, first_logits + rows)
   int num_rows = 0;      // sequences of the group that are alive, in rank order
   int num_candidates = 0;            // of all rows in kBeams, of each in kRows
   int num_generated = 0;             // tokens each of the rows has generated
@@ -154,10 +154,10 @@ struct SequenceFork {
 // The next step of a group whose last answer the planner has not read. Before
 // the step, in this order:
 //
-//   1. Twins move, as the last answer decided: the table of a slot that a beam
-//      moved to becomes its parent's pages below position / page_size; and if
-//      position % page_size is not 0, so many tokens of the parent's tail page
-//      are copied to tail_pages[slot].
+//   1. Forked children move, as the last result decided: the table of a slot
+//      that a beam moved to becomes its parent's pages below
+//      position / page_size; and if position % page_size is not 0, so many
+//      tokens of the parent's tail page are copied to tail_pages[slot].
 //   2. tail_pages[slot] becomes page position / page_size of every slot.
 //
 // Then each beam feeds its last token at `position`, and the group selects from
@@ -178,13 +178,13 @@ struct GroupContinuation {
   std::shared_ptr<const SelectionParams> rule = PlanSelection::DefaultRule();
 };
 
-// Rows of logits whose next token is known: those of a prompt. Lines of one
-// row: it wants logits of all its tokens.
+// Rows of logits whose next token is given: those of a prompt. They belong to
+// one PlanRow, all of whose tokens have logits.
 struct PlanPromptLogprobs {
   RequestId request;
   int first_logits = 0;
-  std::vector<TokenId> tokens;  // that follow, one for each line
-  int num_logprobs = 0;         // best tokens of each line
+  std::vector<TokenId> tokens;  // that follow, one a row of logits
+  int num_logprobs = 0;         // best tokens of each
 };
 
 struct StepPlan {
@@ -209,13 +209,13 @@ struct StepPlan {
   std::vector<RequestId> ended;      // groups, since the last plan
   std::vector<PageCopy> page_copies;
 
-  // Once a stop is requested nobody waits for the answer: who runs the plan may
-  // give it up at any moment, as failed with kCancelled.
+  // Once a stop is requested no request waits for the result: the executor may
+  // give the plan up at any moment, as failed with kCancelled.
   std::stop_token stop = {};
 
-  // Whether nobody runs.
+  // Whether no sequence runs.
   bool empty() const { return rows.empty() && continuations.empty(); }
-  // Whether an executor need not see it: nobody runs, nobody ended.
+  // Whether an executor need not see it: no sequence runs or has ended.
   bool is_noop() const { return empty() && finished.empty() && ended.empty(); }
   std::span<const TokenId> row_tokens(const PlanRow& row) const {
     return std::span(tokens).subspan(row.first_token, row.num_tokens);
@@ -233,8 +233,8 @@ struct SelectionResult {
   // comes twice. kDraws: one for each sample, whose token may be kNoToken or
   // kNotANumber. `beam` is the row's rank.
   std::vector<Candidate> candidates = {};
-  std::vector<TokenLogProb> logprobs = {};  // [candidates], if asked for
-  // Ends this request alone: what it asks for the executor has no room for now.
+  std::vector<TokenLogProb> logprobs = {};  // [candidates] or empty
+  // Ends this request alone: the executor has no room for its selection now.
   // Then there are no candidates.
   absl::Status error = absl::OkStatus();
 };

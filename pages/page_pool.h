@@ -1,7 +1,7 @@
 // PagePool: the owner of all physical pages, as numbers. A page is a run of
 // `page_size` key/value slots (counted in tokens) for all layers; where its
-// bytes live is the model's business. The pool hands out page ids, counts who
-// holds each, and takes a page back when the last holder lets go.
+// bytes live is the model's business. The pool hands out page ids, counts the
+// holders of each, and takes a page back when the last holder releases it.
 //
 // Counts are plain integers: a pool, and every PageRef and PageTable of it,
 // belongs to one strand. The pool outlives them all.
@@ -10,7 +10,7 @@
 // are *idle* (prefix_tree.h): Allocate takes them back when none is free.
 //
 //   ASSIGN_OR_RETURN(PageRef page, pool.Allocate());
-//   PageRef twin = page;  // retained twice, released by the destructors
+//   PageRef copy = page;  // retained twice, released by the destructors
 #pragma once
 
 #include <cassert>
@@ -51,11 +51,11 @@ class PageRef {
   PageId id_;
 };
 
-// What holds pages that it can let go of: a cache.
+// A cache: it holds pages and can release them on demand.
 class PageReclaimer {
  public:
   virtual ~PageReclaimer() = default;
-  // Lets go of a page that nothing else holds; false if there is none. Does not
+  // Releases a page that nothing else holds; false if there is none. Does not
   // throw.
   virtual bool ReclaimPage() = 0;
 };
@@ -70,7 +70,7 @@ class PagePool {
   PagePool& operator=(const PagePool&) = delete;
 
   // A free page, its one holder the result; where none is free, one that the
-  // reclaimer lets go of. Which one is unspecified but deterministic.
+  // reclaimer releases. Which one is unspecified but deterministic.
   // Errors: kResourceExhausted, leaving the pool unchanged, if none is
   // available.
   absl::StatusOr<PageRef> Allocate();

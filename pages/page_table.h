@@ -18,9 +18,9 @@
 //   child.Truncate(5);                           // page 1, if pages are of 4
 //   RETURN_IF_ERROR(child.Append(1, &copies));   // copies 1 token if shared
 //
-// Sequences that go on before it is known from whom (docs/step.md, "Running
-// ahead") keep a tail of their own instead: taken out of the table, it waits
-// until the table of full pages is the right one, and is put back.
+// Sequences that are planned before their parents are decided (docs/step.md,
+// "Running ahead") keep a tail of their own instead: it is detached from the
+// table, and attached again when the table has the parent's full pages.
 //
 //   PageRef tail = child.DetachTail();              // child: full pages alone
 //   child = parent.Fork(parent.num_tokens());       // so has the parent
@@ -84,7 +84,7 @@ class PageTable {
   PageRef DetachTail();
 
   // Grows the table, whose pages are all full, by `page` with `num_tokens`
-  // tokens in it; by whom they are written is the caller's business.
+  // tokens in it. The caller sees to it that they are written.
   // REQUIRES: num_tokens() % page_size == 0, `page` is held and not shared,
   // 1 <= num_tokens <= page_size.
   void AttachTail(PageRef page, int num_tokens);

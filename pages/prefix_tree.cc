@@ -109,7 +109,7 @@ void PrefixTree::MatchInsidePage(const Node& node, const TokenPath& tokens,
     const int child = node.children[i];
     const size_t common = CommonPrefix(TokensOf(child), next, count);
     if (!nodes_[child].is_ready) {
-      // All that is wanted will be there.
+      // All tokens will be in pages of the tree.
       match->is_filling |= common == count && first + count == tokens.size();
     } else if (static_cast<int>(common) > match->num_tail_tokens) {
       match->num_tail_tokens = static_cast<int>(common);

@@ -18,8 +18,8 @@
 //   answered tree.MarkReady(page.cursor);
 //
 // A page is announced while it is filled: it is not given to other sequences
-// yet, but they see that it will be there (PrefixMatch::is_filling), and can
-// wait instead of computing the same. Pages of different salts never match.
+// yet, but Find reports it (PrefixMatch::is_filling), so they can wait instead
+// of computing the same. Pages of different salts never match.
 //
 // Costs: Find and Insert walk one page after the other, a binary search among
 // its siblings each; about 20 ns a page where pages have one child. A page in
@@ -99,9 +99,9 @@ class PrefixTree final : public PageReclaimer {
   // that follows it. Nothing if it is ready, or `cursor` stale.
   void RemoveFilling(Cursor cursor);
 
-  // Lets go of the least recently used page that it alone holds.
+  // Releases the least recently used page that it alone holds.
   bool ReclaimPage() override;
-  // Lets go of all pages.
+  // Releases all pages.
   void Clear();
 
   int num_pages() const { return num_pages_; }

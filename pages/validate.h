@@ -1,5 +1,6 @@
-// The laws of pages, as pure functions over a snapshot. Debug builds and tests
-// call them after every step; they read everything, so the hot path does not.
+// The page invariants, as pure functions over a snapshot. Debug builds and
+// tests call them after every step; they read everything, so the hot path does
+// not.
 #pragma once
 
 #include <cstdint>

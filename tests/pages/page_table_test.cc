@@ -142,7 +142,7 @@ TEST(PageTableTest, AFailedAppendLeavesTablePoolAndCopiesUnchanged) {
   EXPECT_OK(child.Append(6, &copies));
 }
 
-TEST(PageTableTest, ClearLetsGoOfPagesThatNobodyElseHolds) {
+TEST(PageTableTest, ClearReleasesPagesThatNoOtherTableHolds) {
   PagePool pool(10, 4);
   PageTable parent(&pool);
   std::vector<PageCopy> copies;
@@ -185,7 +185,7 @@ TEST(PageTableTest, ATruncatedTableWritesInPlaceWhatItAloneHolds) {
   EXPECT_THAT(copies, IsEmpty());
 }
 
-// The page was full when it was shared, so that nobody expected a writer.
+// The page was full when it was shared, so no writer was expected.
 TEST(PageTableTest, WhoTruncatesIntoASharedPageCopiesItBeforeWriting) {
   PagePool pool(10, 4);
   PageTable parent(&pool);

@@ -101,10 +101,10 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
   };
   was_planned_ = true;
   RETURN_IF_ERROR(prefill_.Feed(max_tokens, plan, add_row));
-  const int num_lines = plan->num_logits - first_logits;
-  if (is_scored) AddScoring(first_logits, num_lines, plan);
+  const int num_logits_rows = plan->num_logits - first_logits;
+  if (is_scored) AddScoring(first_logits, num_logits_rows, plan);
   if (is_prompt && prefill_.done()) {
-    AddSelection(first_logits + num_lines - 1, plan);
+    AddSelection(first_logits + num_logits_rows - 1, plan);
   }
   return absl::OkStatus();
 }
@@ -116,11 +116,11 @@ int BeamGroup::NumScored(int first, int num_tokens) const {
 }
 
 // The last token of a prompt has no next one.
-void BeamGroup::AddScoring(int first_logits, int num_lines,
+void BeamGroup::AddScoring(int first_logits, int num_logits_rows,
                            StepPlan* plan) const {
   const std::span<const TokenId> prompt = request_.prompt_tokens;
-  const int first = pages_.sequence(0).num_tokens() - num_lines + 1;
-  const int end = std::min<int>(first + num_lines, std::ssize(prompt));
+  const int first = pages_.sequence(0).num_tokens() - num_logits_rows + 1;
+  const int end = std::min<int>(first + num_logits_rows, std::ssize(prompt));
   if (first == end) return;
   plan->scorings.push_back(
       {.request = id_,

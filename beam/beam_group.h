@@ -1,7 +1,7 @@
 // BeamGroup: the sequences of one request, from its prompt to its hypotheses.
 // It writes its rows into step plans, and lets its pages follow its strategy's
 // decisions (group_pages.h): a surviving beam keeps its slot, its other
-// children fork into the slot of a beam that was cut.
+// children fork into the slot of a beam that was pruned.
 //
 //   one sequence, slot 0: the prompt, in chunks        (prefill)
 //   its last token's candidates fork it into the slots (first decode step)
@@ -10,7 +10,7 @@
 // For an executor that runs ahead a group may also plan one step ahead:
 // the step after one that is not answered yet (docs/step.md, "Running ahead").
 // Such a step is planned with a page for every slot to write into, its tail,
-// whoever will live there.
+// whichever beam will live there.
 //
 // A group can be put away, to make room for others, and resumed: it keeps its
 // tokens and its strategy, and feeds again what its pages held
@@ -64,8 +64,6 @@ class BeamGroup {
 
   RequestId id() const { return id_; }
   const Request& request() const { return request_; }
-  // Sequences that live at most: rows it needs in a step.
-  int num_sequences() const { return NumSequences(request_.params); }
 
   // How many tokens it would feed in the next step: what is left to prefill, or
   // one for each live beam. 0 when done or away.
@@ -100,7 +98,7 @@ class BeamGroup {
   // prompt while prefilling, and otherwise one of every live beam; with the
   // page copies these need. Ahead of an answer it adds a continuation. A plan
   // selects for the group unless its chunk leaves some of the prompt. A prompt
-  // whose log-probabilities are asked for feeds at most `max_logits` tokens,
+  // whose log-probabilities are reported feeds at most `max_logits` tokens,
   // each with a row of logits.
   // Errors: kResourceExhausted, leaving `*plan` unchanged, if the pool has
   // fewer than NumPagesForStep; it must be put away or dropped then. REQUIRES:
@@ -115,8 +113,8 @@ class BeamGroup {
   absl::Status ValidateResult(const SelectionResult& result,
                               int vocab_size) const;
 
-  // Takes what a plan that scored `num_tokens` of its prompt says of them, in
-  // the order of chunks, before the answer of the plan.
+  // Takes the log-probabilities of the `num_tokens` prompt tokens that a plan
+  // scored, in the order of chunks, before the answer of the plan.
   // Errors: kInternal if it is of other tokens; the group must be dropped then.
   absl::Status TakeScoring(const PromptLogprobsResult& result,
                            size_t num_tokens, int vocab_size);
@@ -154,22 +152,22 @@ class BeamGroup {
   // Whether a plan named it since it began or resumed.
   bool was_planned() const { return was_planned_; }
 
-  // Lets go of all pages; if a plan ever named it, the group and its sequences
-  // go into next_plan->ended and finished, unless `next_plan` is null: nobody
-  // got those plans. The group is done then. Throws std::bad_alloc, and has
-  // done nothing then.
+  // Releases all pages; if a plan ever named it, the group and its sequences
+  // go into next_plan->ended and finished, unless `next_plan` is null: no
+  // executor got those plans. The group is done then. Throws std::bad_alloc,
+  // and has done nothing then.
   // REQUIRES: `*next_plan` has nothing of this group to run.
   void Drop(StepPlan* next_plan);
 
   bool done() const { return done_; }
-  // For who watches the search.
+  // For a SearchWatcher.
   const DecodeStrategy& strategy() const { return *strategy_; }
   // For the validator and for figures.
   const GroupPages& pages() const { return pages_; }
   // REQUIRES: done().
   Result TakeResult() const;
 
-  // Tells the trace, if there is one, how the request was answered.
+  // Records in the trace, if there is one, how the request was answered.
   // REQUIRES: done().
   void RecordEnd(const absl::StatusOr<Result>& result);
 
@@ -183,8 +181,8 @@ class BeamGroup {
   // Of the prompt's `num_tokens` tokens from `first` on, those whose next token
   // has its log-probability.
   int NumScored(int first, int num_tokens) const;
-  // Of the prompt tokens after the `num_lines` ones that were fed last.
-  void AddScoring(int first_logits, int num_lines, StepPlan* plan) const;
+  // Of the prompt tokens after the `num_logits_rows` ones that were fed last.
+  void AddScoring(int first_logits, int num_logits_rows, StepPlan* plan) const;
 
   bool reports_logprobs() const { return rule_->num_logprobs >= 0; }
   // Advances the strategy, and drops the group or moves its beams. `decisions`
@@ -213,12 +211,12 @@ class BeamGroup {
   const std::vector<TokenId> finishing_token_ids_;  // ascending
 
   GroupPages pages_;
-  GroupPrefill prefill_;  // behind the pages: it lets go of them first
+  GroupPrefill prefill_;  // behind the pages: it releases its own first
   const bool keeps_pages_;
   std::unique_ptr<DecodeStrategy> strategy_;
-  std::unique_ptr<GroupTracer> tracer_;  // null if nobody wants to know
+  std::unique_ptr<GroupTracer> tracer_;  // null without a trace
   std::vector<TokenId> last_tokens_;     // by rank: generated, and not fed yet
-  std::vector<TokenLogProb> prompt_logprobs_;  // so far, if asked for
+  std::vector<TokenLogProb> prompt_logprobs_;  // so far, if reported
   TokenLogProbs logprobs_;                     // as well
   int64_t num_steps_ = 0;                      // answered: tokens generated
   int num_unanswered_ = 0;                     // selections, at most 2

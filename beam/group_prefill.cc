@@ -160,7 +160,7 @@ void GroupPrefill::MatchStem(int64_t num_scored, StepPlan* plan) {
       num_announced_ != first / page_size) {
     return;
   }
-  // The logits of a prompt's last token are wanted.
+  // A prompt's last token is fed for its logits.
   int64_t end = stem_length_;
   if (feeds_prompt()) {
     end = request().params.prompt_logprobs ? num_scored : stem_length_ - 1;

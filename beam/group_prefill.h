@@ -22,7 +22,7 @@
 //   ...
 //   prefill.OnAnswer();  // of each plan, in their order
 //
-// Without a tree, or where the request does not want it, all is fed.
+// Without a tree, or with GenerationParams::prefix_cache off, all is fed.
 //
 // Belongs to its group's strand.
 #pragma once
@@ -73,9 +73,9 @@ class GroupPrefill {
   bool feeds_prompt() const { return branches_.empty(); }
 
   // Shares what the tree has of the tokens that come next; copies go into
-  // `*plan`. `num_scored` tokens of a prompt whose log-probabilities are asked
-  // for need no logits any more. Does nothing while a page is partly filled.
-  // Throws std::bad_alloc.
+  // `*plan`. `num_scored` tokens of a prompt whose log-probabilities are
+  // reported need no logits any more. Does nothing while a page is partly
+  // filled. Throws std::bad_alloc.
   void Match(int64_t num_scored, StepPlan* plan);
   // Whether the next page is being filled by another group.
   bool is_waiting() const { return is_waiting_; }

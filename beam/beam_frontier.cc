@@ -28,7 +28,7 @@ Decision FinishedDecision(int candidate_idx, TokenTree::Node parent,
           .score = finished.score};
 }
 
-void Tell(const BeamFrontier::Step& step, const Decision& decision) {
+void Record(const BeamFrontier::Step& step, const Decision& decision) {
   if (step.decisions != nullptr) step.decisions->push_back(decision);
 }
 
@@ -73,9 +73,9 @@ void BeamFrontier::Advance(std::span<const RankedCandidate> candidates,
     const bool may_finish = rank < num_beams_;
     const bool may_live = !step.is_last && next.size() < num_beams_;
     if (Take(ranked, step, may_finish, may_live, &next)) continue;
-    Tell(step, {.candidate_idx = ranked.candidate_idx,
-                .why = "below the beams",
-                .parent = live_[ranked.beam].node});
+    Record(step, {.candidate_idx = ranked.candidate_idx,
+                  .why = "below the beams",
+                  .parent = live_[ranked.beam].node});
   }
   SortBySum(&next);
   live_ = std::move(next);
@@ -95,9 +95,9 @@ bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
   if (!finishes && !lives) return false;
   const TokenTree::Node node = tree_->Append(parent, candidate.token);
   if (finishes) {
-    Tell(step, FinishedDecision(candidate_idx, parent,
-                                Finish(node, candidate.cum_log_prob,
-                                       step.length, *outcome.hit)));
+    Record(step, FinishedDecision(candidate_idx, parent,
+                                  Finish(node, candidate.cum_log_prob,
+                                         step.length, *outcome.hit)));
   }
   if (lives) {
     next->push_back({.node = node,
@@ -105,17 +105,17 @@ bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
                      .progress = std::move(progress),
                      .from = {candidate.beam, candidate.token},
                      .candidate_idx = candidate_idx});
-    Tell(step, KeptDecision(candidate_idx, parent, node));
+    Record(step, KeptDecision(candidate_idx, parent, node));
   }
   return true;
 }
 
 void BeamFrontier::FinishAll(const Step& step) {
   for (const LiveBeam& beam : live_) {
-    Tell(step,
-         FinishedDecision(beam.candidate_idx, tree_->parent(beam.node),
-                          Finish(beam.node, beam.cum_log_prob, step.length,
-                                 rule_->AtFullLength(beam.progress))));
+    Record(step,
+           FinishedDecision(beam.candidate_idx, tree_->parent(beam.node),
+                            Finish(beam.node, beam.cum_log_prob, step.length,
+                                   rule_->AtFullLength(beam.progress))));
   }
   live_.clear();
 }
@@ -144,7 +144,7 @@ int NumCandidates(std::span<const LiveBeam> beams, const StoppingCriteria& rule,
     num_next += rule.num_next(beam.progress);
     num_leaf_children += rule.num_leaf_children(beam.progress);
   }
-  // Where nothing can go on, only what finishes has to be known.
+  // Where nothing can go on, only candidates that finish are needed.
   int64_t count = num_beams;
   if (num_next > num_leaf_children) count += num_leaf_children;
   return SaturateToInt(

@@ -44,7 +44,7 @@ class BeamFrontier {
   struct Step {
     int length = 0;                              // tokens generated with it
     bool is_last = false;                        // every candidate ends
-    std::vector<Decision>* decisions = nullptr;  // or nobody wants them
+    std::vector<Decision>* decisions = nullptr;  // or null
   };
 
   // One beam is live, from which all begin. `rule`, `penalty` and `tree`
@@ -80,7 +80,7 @@ class BeamFrontier {
   std::vector<LiveBeam> live_;
 };
 
-// How many candidates of `beams` have to be known so that num_beams go on if so
+// How many candidates of `beams` a step needs so that num_beams go on if so
 // many can, whichever hit: as in transformers, max(2, 1 + how many ids end a
 // sequence) * num_beams; where sequences are allowed, those that nothing may
 // follow are counted.

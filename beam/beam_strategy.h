@@ -4,19 +4,18 @@
 //
 //   - the m best continuations of the live beams are the candidates; with
 //     do_sample, m that are drawn (candidate_order.h);
-//   - a candidate hits if it ends in an EOS id, or however else
-//   stopping_criteria.h
-//     says, or has max_new_tokens tokens;
+//   - a candidate hits if it meets the stopping criteria
+//     (stopping_criteria.h), such as an EOS id, or has max_new_tokens tokens;
 //   - the k best that do not hit live on; of candidates that are drawn, the
 //     first k, the best of them leading;
 //   - those of the k best, or first, that hit enter the finished pool of k with
 //     score cum / t^length_penalty (length_penalty.h);
-//   - it ends when search_termination.h says so, or when every candidate hit.
+//   - it ends by its SearchTermination, or when every candidate hit.
 //
 // The reference also keeps a pool from filling after such an end: there a
 // request goes on with its batch, here it is over.
 //
-// Two knowing differences. Where score processors leave fewer than k possible
+// Two deliberate differences. Where score processors leave fewer than k
 // continuations, fewer beams live and fewer hypotheses come back; the reference
 // fills up with copies of score -1e9. And where sequences are allowed m is as
 // many as it takes, so that no beam is lost to those that end.

@@ -1,5 +1,5 @@
-// What a strategy says of the rows that the next step selects from: one row a
-// live sequence, whatever kind of sequence that is.
+// DescribeRows: the rows that the next step selects from: one row a live
+// sequence, of any kind of sequence.
 #pragma once
 
 #include "beam/stopping_criteria.h"

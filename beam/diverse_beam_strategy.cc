@@ -29,7 +29,7 @@ DiverseBeamStrategy::DiverseBeamStrategy(
 }
 
 // A row's best stay its best but for those that earlier groups have chosen: so
-// many more are asked for as these can choose. Groups may stand on the same
+// many more are selected as these can choose. Groups may stand on the same
 // allowed sequences, so each counts what ends for itself.
 void DiverseBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
@@ -119,7 +119,7 @@ void DiverseBeamStrategy::AdvanceGroup(
                                num_generated_)) {
     group->Clear();
   }
-  // Only now: a group that is over takes no beams that are cut off.
+  // Only now: a group that is over takes no beams that the length ends.
   if (num_generated_ >= max_new_tokens_) group->FinishAll(step);
 }
 

@@ -13,7 +13,7 @@
 //     the length limit all beams of groups that are not over finish;
 //   - the result is the best of all pools.
 //
-// Two knowing differences: score processors act before the penalty, the
+// Two deliberate differences: score processors act before the penalty, the
 // reference's repetition penalty after it. And a group that is over chooses no
 // more tokens, where the reference counts padding as its choice.
 //

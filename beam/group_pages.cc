@@ -186,7 +186,7 @@ void GroupPages::ForkChildren(std::span<const int> slots,
     const Sequence& parent = *slots_[parents[rank]].sequence;
     const SequenceId child = ids_->Next();
     Sequence fork = {child, parent.pages.Fork(parent.num_tokens())};
-    // Said of all that live, and of nobody else, also where memory runs out.
+    // Exactly the sequences that live are named, also where memory runs out.
     if (!has_reserved_tails_) next_plan->forks.push_back({parent.id, child});
     slots_[slots[rank]].sequence = std::move(fork);
   }

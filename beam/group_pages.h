@@ -1,21 +1,21 @@
 // GroupPages: the pages of one group. Its sequences live in slots, each with a
 // page table of its own.
-// The group (beam_group.h) names sequences by rank, best first, and knows
-// tokens and scores; which slot a rank lives in, which table is forked and
-// which page is written is decided here.
+// The group (beam_group.h) names sequences by rank, best first, and has their
+// tokens and scores. GroupPages decides which slot a rank lives in, which table
+// is forked and which page is written.
 //
 // A decode step takes two calls:
 //
 //   RETURN_IF_ERROR(pages.Append(num_tokens, &plan.page_copies));  // plans it
-//   pages.Reorder(parent_ranks, &next_plan);  // does what its answer says
+//   pages.Reorder(parent_ranks, &next_plan);  // by its result
 //
 // Reorder keeps the first child of each parent in the parent's slot, forks the
 // others into slots of sequences that were pruned, and releases what only these
 // held (kernels/resident/assign_slots.h).
 //
-// A step may be planned before the answer of the last one is known
+// A step may be planned before the answer of the last one is read
 // (docs/step.md, "Running ahead"). Then every slot gets the page that it will
-// write into, its tail, whoever lives there by then:
+// write into, its tail, whichever sequence lives there by then:
 //
 //   ASSIGN_OR_RETURN(tails, pages.ReserveTails());        // to plan it
 //   pages.Reorder(parent_ranks, &next_plan);              // the answer before
@@ -153,8 +153,8 @@ class GroupPages {
  private:
   struct Slot {
     std::optional<Sequence> sequence;  // that lives here
-    // Reserved for the next token of whoever lives here then. Null if the tail
-    // of the sequence's table has room.
+    // Reserved for the next token of the sequence that lives here then. Null if
+    // the tail of the sequence's table has room.
     PageRef tail;
   };
 

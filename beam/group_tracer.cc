@@ -12,7 +12,7 @@ CandidateFate FateOf(Decision::What what) {
       return CandidateFate::kKept;
     case Decision::What::kFinished:
       return CandidateFate::kFinished;
-    case Decision::What::kCut:
+    case Decision::What::kPruned:
       return CandidateFate::kCut;
   }
   return CandidateFate::kCut;
@@ -147,7 +147,7 @@ void GroupTracer::RecordEnd(const absl::StatusOr<Result>& result) {
     return;
   }
   for (const Hypothesis& hypothesis : result->hypotheses) {
-    // Samples may be the same; each is told once.
+    // Samples may be the same; each is recorded once.
     const auto found = std::find_if(finished_.begin(), finished_.end(),
                                     [&](const TraceHypothesis& f) {
                                       return f.score == hypothesis.score &&

@@ -1,6 +1,6 @@
-// GroupTracer: tells a sink what a group does (trace/trace.h). It gives
-// every candidate its place in the tree: strategies know nodes of those alone
-// that go on or finish.
+// GroupTracer: records what a group does in a trace sink (trace/trace.h). It
+// gives every candidate its place in the tree: strategies have nodes of the
+// candidates alone that go on or finish.
 //
 // Belongs to its group and its strand.
 #pragma once

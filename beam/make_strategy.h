@@ -1,4 +1,4 @@
-// Which strategy a request asks for.
+// MakeStrategy: the strategy of a request, by its parameters.
 #pragma once
 
 #include <memory>

@@ -40,7 +40,7 @@ PreparedRequest::PreparedRequest(Request from,
       text(RequestText::Make(request.params, std::move(tokenizer))),
       rule(
           MakeSelectionParams(request.params, request.prompt_tokens, allowed)) {
-  // Empty, not unset: that they were given is part of what errors say.
+  // Empty, not unset: errors name the option that was given.
   if (allowed != nullptr) request.params.allowed_sequences.emplace();
 }
 

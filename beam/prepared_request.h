@@ -1,8 +1,8 @@
 // PreparedRequest: a request as a group takes it, with what may take long to
 // make of one: of a hundred thousand allowed sequences it is tens of
 // milliseconds, of the 4 KiB that stop strings may have it is one. So it is
-// made where the request comes from, once, and the strand, where everybody
-// waits, only moves it.
+// made once, where the request comes from, and the strand, which all requests
+// share, only moves it.
 //
 // Thread safety: a value; what it points to is constant.
 #pragma once
@@ -26,7 +26,7 @@ struct PreparedRequest {
   // Its params.allowed_sequences have become `allowed`, and are empty.
   Request request;
   std::shared_ptr<const AllowedSequenceTrie> allowed;  // null: all
-  // Of its group and of who streams it. Null: without a tokenizer.
+  // Of its group and of its stream. Null: without a tokenizer.
   std::shared_ptr<const RequestText> text;
   std::shared_ptr<const SelectionParams> rule;  // keeps `allowed` alive
 };

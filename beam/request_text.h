@@ -1,5 +1,5 @@
 // RequestText: how the texts of one request are made of tokens: by which
-// tokenizer, and cut at which stops.
+// tokenizer, and truncated at which stops.
 //
 // Constant after construction, so that a request's group and its stream share
 // one. Streams refer to it, so it stays at its place.

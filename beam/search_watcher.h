@@ -1,4 +1,4 @@
-// SearchWatcher: who is told of each step of one request, on its strand.
+// SearchWatcher: is called after each step of one request, on its strand.
 #pragma once
 
 #include "beam/decode_strategy.h"

@@ -18,19 +18,19 @@ std::vector<TokenId> StablePrefix::Update(
   ends_ = std::move(ends);
   std::vector<TokenId> grown;
   // One use that is no end is one way on.
-  while (places_[agreed_].num_uses == 1 && places_[agreed_].child_xor != 0) {
-    agreed_ = places_[agreed_].child_xor;
-    grown.push_back(places_[agreed_].token);
+  while (places_[stable_].num_uses == 1 && places_[stable_].child_xor != 0) {
+    stable_ = places_[stable_].child_xor;
+    grown.push_back(places_[stable_].token);
   }
   return grown;
 }
 
 bool StablePrefix::is_everything() const {
   return std::all_of(ends_.begin(), ends_.end(),
-                     [&](int end) { return end == agreed_; });
+                     [&](int end) { return end == stable_; });
 }
 
-// As a rule the parent was a live sequence, so it is known.
+// As a rule the parent was a live sequence, so its place is set.
 int StablePrefix::PlaceOf(const TokenTree& tree, TokenTree::Node node) {
   if (place_of_.size() < tree.num_nodes()) {
     place_of_.resize(tree.num_nodes(), kNone);

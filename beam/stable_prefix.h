@@ -1,15 +1,15 @@
-// StablePrefix: the tokens that all sequences of a search begin with which may
+// StablePrefix: the longest common prefix of all sequences of a search that may
 // still be returned. It never shrinks, since sequences only grow, end or drop
-// out; so it can be shown while the search goes on.
+// out; so it can be streamed while the search goes on.
 //
 //   live:      The cat sat     finished:  The cat </s>
-//              The cat lay                            agreed: The cat
+//              The cat lay                            stable prefix: The cat
 //
-// Sequences are taken by their tokens, whatever nodes of the strategy's tree
-// they are: beams of different groups may agree. A trie counts at each place
-// how many ways lead on. A place is counted when a first sequence comes to it
-// and when the last one leaves, so an update costs O(sequences), however long
-// they are.
+// Sequences are compared by their tokens, not by nodes of the strategy's tree:
+// beams of different groups may have the same tokens. A trie counts at each
+// place how many ways lead on. A place is counted when a first sequence comes
+// to it and when the last one leaves, so an update costs O(sequences), however
+// long they are.
 //
 // Belongs to its request's strand.
 #pragma once
@@ -56,9 +56,9 @@ class StablePrefix {
 
   std::vector<Place> places_;
   std::unordered_map<uint64_t, int> children_;  // by parent and token
-  std::vector<int> place_of_;                   // by node; kNone: not known
+  std::vector<int> place_of_;                   // by node; kNone: unset
   std::vector<int> ends_;                       // of the sequences
-  int agreed_ = kRoot;
+  int stable_ = kRoot;
 };
 
 }  // namespace espalier

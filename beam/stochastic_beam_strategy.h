@@ -12,12 +12,12 @@
 //   G  = T - max(0, v) - log(1 + exp(-|v|))        (ShiftToMaximum)
 //
 // The k highest of all children and of all sequences that are finished already
-// make the next beam: search is exact, a sequence that is cut has k better
+// make the next beam: search is exact, a pruned sequence has k better
 // ones. Children of the root are not shifted: their maximum is the noise of the
 // best sequence of all.
 //
 // The result is in the order of G, which is the order of the draw. `threshold`
-// is the highest G of all that was cut, that is of sequence k + 1; each row
+// is the highest G of all that were pruned, that is of sequence k + 1; each row
 // gives k + 1 tokens, so none that could be it is missed. It depends on no
 // sequence drawn, which makes the importance weights 1 / P(G > threshold)
 // unbiased.
@@ -77,7 +77,7 @@ class StochasticBeamStrategy : public DecodeStrategy {
   void AddChildren(std::span<const Candidate> candidates, int first_idx,
                    std::vector<Contender>* contenders) const;
   Sequence ChildOf(const Candidate& candidate, double gumbel_top_k);
-  // `child` is null if the candidate is cut.
+  // `child` is null if the candidate is pruned.
   Decision DecisionOn(const SelectionResult& result, int candidate_idx,
                       const Sequence* child) const;
   // The beams that live on, now that the beam is the next one.

@@ -11,8 +11,8 @@
 //
 // Length is not its matter: max_new_tokens ends what none of these did.
 //
-// What it has to know of a sequence is its Progress, a value that a beam forks
-// by copying.
+// The state of a sequence is its Progress, a value that a beam forks by
+// copying.
 #pragma once
 
 #include <memory>
@@ -68,8 +68,8 @@ class StoppingCriteria {
   int num_next(const Progress& progress) const;
   int num_leaf_children(const Progress& progress) const;
 
-  // Whether all tokens may follow, and a token alone says what becomes of its
-  // sequence: it ends if it is one of token_ids().
+  // Whether all tokens may follow, and a token alone decides whether its
+  // sequence ends: if it is one of token_ids().
   bool is_by_token() const { return allowed_ == nullptr && !has_stops(); }
   bool restricts() const { return allowed_ != nullptr; }
 

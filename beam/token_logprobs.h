@@ -1,9 +1,9 @@
-// TokenLogProbs: what the model thought of the tokens of a group's sequences,
-// for those that ask (GenerationParams::logprobs). A step's answer says it of
-// every candidate; kept is what it says of those that the strategy made
-// something of, by their place in the tree of all texts, so that a hypothesis
-// gets it whatever became of its ancestors' twins. Equal texts are one: the
-// model thinks the same of them.
+// TokenLogProbs: the log-probabilities of the tokens of a group's sequences,
+// for requests that report them (GenerationParams::logprobs). A step's answer
+// has them of every candidate. Those of candidates that the strategy kept or
+// finished are stored by their place in the tree of all texts, so a hypothesis
+// finds them by its tokens, whatever became of its ancestors' other children.
+// Equal texts are one place: the model scores them the same.
 //
 // Thread safety: none of its own.
 #pragma once
@@ -21,13 +21,13 @@ namespace espalier {
 
 class TokenLogProbs {
  public:
-  // Takes what `result` says of its candidates.
+  // Takes the log-probabilities of the candidates of `result`.
   //   decisions  what the strategy made of them (DecodeStrategy::Advance)
   // REQUIRES: result.logprobs has one of every candidate.
   void Take(const SelectionResult& result, std::span<const Decision> decisions);
 
   // Of each of `tokens`, which are all that was generated of a sequence.
-  // REQUIRES: the sequence is known.
+  // REQUIRES: Take has taken all of them.
   std::vector<TokenLogProb> Of(std::span<const TokenId> tokens) const;
 
  private:

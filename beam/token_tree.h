@@ -1,6 +1,6 @@
 // TokenTree: every hypothesis and every live beam of a group is a path in one
 // append-only tree of back pointers. Forking is free, nothing is ever copied
-// or moved, and a cut beam simply stops growing.
+// or moved, and a pruned beam simply stops growing.
 #pragma once
 
 #include <cstdint>

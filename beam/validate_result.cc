@@ -12,7 +12,7 @@
 namespace espalier {
 namespace {
 
-// Where there is no token to name, a number below all of them says why.
+// Where there is no token to name, a number below all tokens is the reason.
 TokenId LowestToken(const SelectionParams& rule) {
   const bool may_lack = rule.kind == SelectionKind::kDraws || rule.gumbel_top_k;
   return may_lack ? kNotANumber : 0;

@@ -1,6 +1,6 @@
-// ValidateResult: whether what an executor answered can be an answer to what it
-// was asked. An executor may be anybody's, on another device or machine; a
-// group takes from it only what the rest of the engine may rely on.
+// ValidateResult: checks that a SelectionResult fits its PlanSelection. An
+// executor may be third-party code, on another device or machine; a group takes
+// from it only what the rest of the engine may rely on.
 #pragma once
 
 #include <span>
@@ -15,9 +15,9 @@ namespace espalier {
 // there are, of which rows, in which order; that each token is of the
 // vocabulary and may follow its row, and stands there once unless samples drew
 // it; that sums are numbers, and finite where noise is to be added; and, if
-// they were asked for, that log-probabilities are of these tokens. Not whether
+// they are reported, that log-probabilities are of these tokens. Not whether
 // scores are right.
-//   asked  what DecodeStrategy::DescribeSelection said, and the rule
+//   asked  as DecodeStrategy::DescribeSelection sets it, and the rule
 // Costs O(candidates * log(tokens that may follow)).
 // Errors: kInternal saying what is wrong.
 absl::Status ValidateResult(const PlanSelection& asked,

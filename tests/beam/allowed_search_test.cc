@@ -256,9 +256,9 @@ TEST(AllowedSearchTest, ABeamIsNotLostToManyThatEnd) {
   EXPECT_THAT(result.hypotheses[1].tokens, ElementsAre(3));
 }
 
-// Groups that stand on the same sequences ask for no more than was promised
-// for them, whatever ends there.
-TEST(AllowedSearchTest, GroupsAskForNoMoreThanTheirWorstCase) {
+// Groups that stand on the same sequences need no more than is reserved for
+// them, whatever ends there.
+TEST(AllowedSearchTest, GroupsNeedNoMoreThanTheirWorstCase) {
   Sequences fan = {{40, 30, 1}};  // one that goes on, so that ends count
   for (int64_t token = 1; token < 30; ++token) fan.push_back({40, token});
   Request request = Allowing(fan, 4);

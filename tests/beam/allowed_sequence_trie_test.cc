@@ -90,7 +90,7 @@ TEST(AllowedSequencesTest, WhatMinNewTokensRulesOutIsLeftOut) {
 }
 
 // Against sets of prefixes.
-TEST(AllowedSequencesTest, KnowsJustThePrefixesOfItsSequences) {
+TEST(AllowedSequencesTest, HasJustThePrefixesOfItsSequences) {
   std::mt19937 random(1);
   for (int round = 0; round < 50; ++round) {
     Sequences sequences;

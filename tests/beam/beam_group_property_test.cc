@@ -56,7 +56,7 @@ Request AnyRequest(const ToyModelOptions& options) {
   return request;
 }
 
-// Makes it one of the searches whose next rows only the strategy knows.
+// Makes it one of the searches whose next rows only the strategy decides.
 void MakeOther(const ToyModelOptions& options, GenerationParams* params) {
   params->seed = *rc::gen::arbitrary<uint64_t>();
   const auto any_token = rc::gen::inRange<int64_t>(1, options.vocab_size);

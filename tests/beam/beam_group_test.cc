@@ -125,7 +125,7 @@ TEST_F(BeamGroupTest, BeamsAreRowsInRankOrderThatFeedTheirLastToken) {
   EXPECT_THAT(plan.finished, IsEmpty());
   EXPECT_THAT(plan.selections.at(0).cum_log_probs, ElementsAre(-1, -2, -3));
 
-  // Beam 2 goes on twice and 1 once; beam 0 is cut.
+  // Beam 2 goes on twice and 1 once; beam 0 is pruned.
   ASSERT_OK(Answer(group, {{2, 4, -4}, {1, 5, -5}, {2, 6, -6}}));
   plan = Plan(group);
   EXPECT_THAT(plan.tokens, ElementsAre(4, 5, 6));
@@ -315,7 +315,8 @@ TEST_F(BeamGroupTest, AheadOfAnAnswerEverySlotHasAPageToWriteInto) {
   ASSERT_OK(Answer(group, {{2, 4, -4}, {2, 5, -5}, {0, 6, -6}}));
   EXPECT_EQ(group.pages().num_tail_copies_ahead(), 1);
 
-  // A page begins: fresh tails, and a twin shares its parent's full page.
+  // A page begins: fresh tails, and a forked child shares its parent's
+  // full page.
   ahead = Plan(group).continuations.at(0);
   EXPECT_EQ(ahead.position, 8);
   EXPECT_THAT(ahead.tail_pages, ElementsAre(PageId{4}, PageId{5}, PageId{6}));
@@ -395,7 +396,7 @@ TEST_F(BeamGroupTest, DroppedAheadOfItsAnswersAGroupHoldsNothing) {
   EXPECT_FALSE(group.can_plan());
 }
 
-// A second strategy, in step with the group, knows every beam's parent.
+// A second strategy, in step with the group, has every beam's parent.
 TEST(BeamGroupSlotsTest, TheFirstChildOfABeamKeepsItsSequence) {
   ToyModelOptions options = {.vocab_size = 9, .eos_token_ids = {0}};
   for (options.seed = 0; options.seed < 30; ++options.seed) {
@@ -429,8 +430,8 @@ TEST(BeamGroupSlotsTest, TheFirstChildOfABeamKeepsItsSequence) {
       }
       EXPECT_EQ(plan.forks.size(), num_forks);
       EXPECT_EQ(plan.finished.size(), before.size() - parents.size());
-      for (const SequenceId cut : plan.finished) {
-        EXPECT_THAT(after, ::testing::Not(::testing::Contains(cut)));
+      for (const SequenceId pruned : plan.finished) {
+        EXPECT_THAT(after, ::testing::Not(::testing::Contains(pruned)));
       }
     }
   }

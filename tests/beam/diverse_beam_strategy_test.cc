@@ -106,7 +106,7 @@ TEST(DiverseBeamStrategyTest, AtTheLimitBeamsOfGroupsThatAreNotOverFinish) {
   ASSERT_EQ(strategy.Hypotheses().size(), 4);
   EXPECT_THAT(strategy.Hypotheses()[0].tokens, ElementsAre(kA));
   EXPECT_EQ(strategy.Hypotheses()[0].finish_reason, FinishReason::kLength);
-  // Group 1 pays for A and B, not for the EOS, which went on with nobody.
+  // Group 1 pays for A and B, not for the EOS, with which no beam went on.
   EXPECT_THAT(strategy.Hypotheses()[1].tokens, ElementsAre(kEos));
   EXPECT_THAT(strategy.Hypotheses()[2].tokens, ElementsAre(kEos));
 }

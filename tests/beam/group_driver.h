@@ -1,6 +1,6 @@
 // GroupDriver: the smallest engine there is. It runs beam groups together on
-// one toy model, a plan at a time, and checks the laws of pages and plans at
-// every step. It may run ahead: then each step is planned and run before the
+// one toy model, a plan at a time, and checks the invariants of pages and plans
+// at every step. It may run ahead: then each step is planned and run before the
 // last one's answer is given to its groups.
 #pragma once
 

@@ -18,7 +18,7 @@
 namespace espalier {
 namespace {
 
-// A group's pages, the memory behind them, which sees only what plans say, and
+// A group's pages, the memory behind them, which sees only plans, and
 // each sequence by rank as a plain vector of tokens.
 class GroupPagesWorld {
  public:

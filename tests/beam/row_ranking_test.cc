@@ -83,7 +83,7 @@ struct Outcome {
   size_t num_candidates = 0;  // in all answers
 };
 
-// What the strategy asks for next, and the logits of its rows.
+// What the strategy selects next, and the logits of its rows.
 struct Asked {
   PlanSelection selection;
   std::vector<std::vector<float>> logits;
@@ -170,7 +170,7 @@ TEST(RowRankingTest, WhatIsLeftOutChangesNoSearch) {
   EXPECT_LT(2 * num_left, num_all);
 }
 
-// Beams that ask for k * m candidates get a few for each beam.
+// Beams that select k * m candidates get a few for each beam.
 TEST(RowRankingTest, AnswersOfManyBeamsAreNotTheirSquare) {
   for (int kind = 0; kind < 3; ++kind) {
     AnySearch search(kind);

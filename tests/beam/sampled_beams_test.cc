@@ -89,8 +89,8 @@ TEST(SampledBeamsTest, CandidatesAreDrawnInTurnFromAllBeamsTogether) {
   EXPECT_GE(p_value, kLeastPValue);
 }
 
-// As in the reference: who ends must be among the first k drawn, and the beams
-// that live are ranked by score again.
+// As in the reference: a beam that ends must be among the first k drawn, and
+// the beams that live are ranked by score again.
 TEST(SampledBeamsTest, HitsCountByTheOrderOfTheDrawAndBeamsByScore) {
   constexpr int kSteps = 400;
   int num_reordered = 0;

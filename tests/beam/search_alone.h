@@ -45,14 +45,14 @@ std::vector<Candidate> NextCandidates(const DecodeStrategy& strategy,
 absl::StatusOr<int> SearchAlone(const LanguageModel& model,
                                 DecodeStrategy* strategy);
 
-// The same with everything a request may ask for: as the engine selects, from a
+// The same with every option of a request: as the engine selects, from a
 // model's logits (executor/host/select_all.h).
 using LogitsModel = std::function<std::vector<float>(std::span<const TokenId>)>;
 
 // ToyLogits after the tokens, which begin with the prompt.
 LogitsModel ToyLogitsModel(const ToyModelOptions& options);
 
-// Whether AnswerBySort knows how to answer it: nothing drawn but a greedy
+// Whether AnswerBySort can answer it: nothing drawn but a greedy
 // token, nothing by rows, every token allowed.
 bool IsPlain(const PlanSelection& selection);
 
@@ -64,7 +64,7 @@ SelectionResult AnswerAsTheEngine(
 SelectionResult NextAnswer(const DecodeStrategy& strategy,
                            const LogitsModel& model, const Request& request);
 
-// Runs `request` by the strategy that it asks for.
+// Runs `request` by its strategy.
 // Errors: as DecodeStrategy::Advance.
 absl::StatusOr<Result> SearchAsTheEngine(
     const LogitsModel& model, const Request& request,

@@ -13,7 +13,7 @@ using Node = TokenTree::Node;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(AgreedPrefixTest, GrowsWhenTheLastOneThatDiffersDropsOut) {
+TEST(StablePrefixTest, GrowsWhenTheLastOneThatDiffersDropsOut) {
   TokenTree tree;
   StablePrefix prefix;
   const Node the = tree.Append(TokenTree::kRoot, 1);
@@ -32,7 +32,7 @@ TEST(AgreedPrefixTest, GrowsWhenTheLastOneThatDiffersDropsOut) {
   EXPECT_TRUE(prefix.is_everything());
 }
 
-TEST(AgreedPrefixTest, AFinishedSequenceHoldsItBack) {
+TEST(StablePrefixTest, AFinishedSequenceHoldsItBack) {
   TokenTree tree;
   StablePrefix prefix;
   const Node cat = tree.Append(TokenTree::kRoot, 3);
@@ -45,7 +45,7 @@ TEST(AgreedPrefixTest, AFinishedSequenceHoldsItBack) {
   EXPECT_TRUE(prefix.is_everything());
 }
 
-TEST(AgreedPrefixTest, ASequenceThatGoesOnAfterOneThatEndsAgreesUpToThere) {
+TEST(StablePrefixTest, ASequenceThatGoesOnAfterOneThatEndsAgreesUpToThere) {
   TokenTree tree;
   StablePrefix prefix;
   const Node cat = tree.Append(TokenTree::kRoot, 3);
@@ -55,16 +55,16 @@ TEST(AgreedPrefixTest, ASequenceThatGoesOnAfterOneThatEndsAgreesUpToThere) {
   EXPECT_FALSE(prefix.is_everything());
 }
 
-TEST(AgreedPrefixTest, NothingIsNoNews) {
+TEST(StablePrefixTest, NothingIsNoNews) {
   TokenTree tree;
   StablePrefix prefix;
   EXPECT_THAT(prefix.Update(tree, {}), IsEmpty());
   EXPECT_TRUE(prefix.is_everything());
 }
 
-// A search may be watched from a late step on, or its beams may agree on a text
+// A search may be watched from a late step on, or its beams may share a prefix
 // as long as a context.
-TEST(AgreedPrefixTest, APathOfAnyLengthMayBeNew) {
+TEST(StablePrefixTest, APathOfAnyLengthMayBeNew) {
   constexpr int kNumTokens = 1000000;
   TokenTree tree;
   Node node = TokenTree::kRoot;
@@ -103,7 +103,7 @@ std::vector<Node> RandomStep(const std::vector<Node>& nodes,
   return next;
 }
 
-TEST(AgreedPrefixTest, IsTheLongestCommonPrefixAfterEveryStep) {
+TEST(StablePrefixTest, IsTheLongestCommonPrefixAfterEveryStep) {
   std::mt19937 random(7);
   int num_grown = 0;
   for (int search = 0; search < 2000; ++search) {

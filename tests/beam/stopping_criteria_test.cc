@@ -101,7 +101,7 @@ TEST(FinishRuleTest, StopStringsDoNotCountBeforeMinNewTokens) {
   EXPECT_EQ(second.reason, FinishReason::kStop);
 }
 
-// A beam that forks takes its text with it, and the twins go separate ways.
+// A beam that forks takes its text with it, and the children go separate ways.
 TEST(FinishRuleTest, ProgressForksByCopying) {
   GenerationParams params = RuleParams();
   params.stop = {"ne sais"};
@@ -112,8 +112,8 @@ TEST(FinishRuleTest, ProgressForksByCopying) {
   for (size_t i = 0; i + 1 < tokens.size(); ++i) {
     EXPECT_EQ(rule.Feed(tokens[i], &parent).hit, std::nullopt);
   }
-  StoppingCriteria::Progress twin = parent;
-  EXPECT_EQ(rule.Feed(Encode("veux").front(), &twin).hit, std::nullopt);
+  StoppingCriteria::Progress child = parent;
+  EXPECT_EQ(rule.Feed(Encode("veux").front(), &child).hit, std::nullopt);
   EXPECT_EQ(rule.Feed(tokens.back(), &parent).hit, FinishReason::kStop);
 }
 

@@ -66,7 +66,7 @@ class Admission {
   int64_t NumPagesToStart(const Request& request) const;
 
   // Whether `next` may run beside `num_running` requests that need `running`
-  // together, as far as a step's limits go; of pages nothing is said.
+  // together, as far as a step's limits go. Pages are not counted.
   bool CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
                 int num_running) const;
 
@@ -78,7 +78,7 @@ class Admission {
   const PagePool* const pool_;
 };
 
-// Whose turn comes first: a request's place among all, for good. A request of
+// The order in which requests run: a request's place, for good. A request of
 // priority p that arrives at step s has its turn at s + p * kStepsPerPriority
 // steps: so one that waits moves up by a level every so many steps, and nothing
 // waits for ever (ageing, in closed form).
@@ -97,7 +97,7 @@ struct WaitingRequest {
   PreparedRequest prepared;
   RequestNeeds needs;
   std::function<void(absl::StatusOr<Result>)> done;
-  std::unique_ptr<SearchWatcher> watcher;  // null if nobody watches
+  std::unique_ptr<SearchWatcher> watcher;  // or null
 };
 
 // The requests that wait, by turn. Every call but TakeAll is O(log n).

@@ -38,7 +38,7 @@ asio::awaitable<bool> Waiter::Sleep(std::shared_ptr<Waiter> waiter) {
                                                       asio::use_awaitable);
 }
 
-// The link keeps the context running, and is told if it ends all the same.
+// The link keeps the context running, and calls on_end if it ends all the same.
 void Waiter::Begin(const asio::any_io_executor& executor, Handler handler) {
   const auto on_end = [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->OnContextEnd();
@@ -69,7 +69,7 @@ void Waiter::End(Outcome outcome) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (outcome_ != Outcome::kNone) return;
   outcome_ = outcome;
-  if (handler_ == nullptr) return;  // nobody sleeps yet, or any more
+  if (handler_ == nullptr) return;  // no coroutine sleeps yet, or any more
   const auto link = std::exchange(link_, nullptr);
   Post(*link, std::exchange(handler_, nullptr), outcome);
 }
@@ -97,7 +97,7 @@ asio::awaitable<absl::Status> CheckCanWait() {
   const asio::cancellation_state cancellation =
       co_await asio::this_coro::cancellation_state;
   if (cancellation.cancelled() != asio::cancellation_type::none) {
-    co_return CancelledByCaller();  // and asked not to throw
+    co_return CancelledByCaller();  // throw_if_cancelled is false
   }
   if (!cancellation.slot().is_connected()) co_return absl::OkStatus();
   const asio::any_io_executor executor = co_await asio::this_coro::executor;

@@ -1,10 +1,10 @@
 // Answer: one value on its way from an engine's strand to a coroutine that
 // waits elsewhere.
 //
-// Either side may go first. Who waits may be cancelled, or destroyed with its
-// context; then the value is dropped. Who answers may be destroyed without
-// having done so; then the other value is given that it was made with. So
-// nobody waits in vain.
+// Either side may go first. The coroutine that waits may be cancelled, or
+// destroyed with its context; then the value is dropped. The sender may be
+// destroyed before it sends; then the waiter gets the sender's `otherwise`. So
+// every wait ends.
 //
 //   const auto answer = std::make_shared<Answer<int>>();
 //   core->Post([send = SendTo(answer, -1)] { send(7); });
@@ -30,10 +30,10 @@
 
 namespace espalier {
 
-// A coroutine's sleep, until somebody wakes it.
+// A coroutine's sleep, until Wake.
 class Waiter : public std::enable_shared_from_this<Waiter> {
  public:
-  // Wakes who sleeps, or the next who wants to.
+  // Wakes the coroutine that sleeps, or the next that would sleep.
   void Wake() noexcept { End(Outcome::kWoken); }
 
   // Whether it was woken; it was cancelled otherwise.
@@ -96,26 +96,26 @@ std::function<void(T)> SendTo(std::shared_ptr<Answer<T>> answer, T otherwise) {
   };
 }
 
-// Whether the coroutine that awaits this can go on to wait for an answer.
-// Errors: kCancelled if its caller was cancelled before and has asked not to
-// throw then; kFailedPrecondition if cancelling it would be a race: asio asks
-// that a coroutine be cancelled where it runs, which on threads takes a strand.
-// (Of an io_context nobody knows how many threads run it.)
+// Checks that the coroutine that awaits this can go on to wait for an answer.
+// Errors: kCancelled if its caller was cancelled before, under
+// throw_if_cancelled(false); kFailedPrecondition if cancelling it would be a
+// race: asio requires that a coroutine be cancelled where it runs, which on
+// threads takes a strand. (How many threads run an io_context cannot be read.)
 boost::asio::awaitable<absl::Status> CheckCanWait();
 
-// What a coroutine that is cancelled while it waits is told.
+// The error of a coroutine that is cancelled while it waits.
 inline absl::Status CancelledByCaller() {
   return MakeError(absl::StatusCode::kCancelled, "cancelled by its caller");
 }
 
-// What callers are told whose engine cannot answer any more.
+// The error of callers whose engine cannot answer any more.
 inline absl::Status ContextEnded() {
   return MakeError(absl::StatusCode::kCancelled,
                    "the engine's context has ended");
 }
 
-// Tells the engine when a coroutine stops waiting without an answer, also by
-// being destroyed.
+// Calls `cancel` when a coroutine stops waiting without an answer, also when it
+// is destroyed.
 class CancelOnDestruction {
  public:
   explicit CancelOnDestruction(std::function<void()> cancel)

@@ -53,7 +53,7 @@ class ContextGate {
 
 namespace {
 
-// Tells the gate when its context ends: asio shuts services down first of all,
+// Calls the gate when its context ends: asio shuts services down first of all,
 // the youngest first, and a context's own scheduler is its oldest.
 class GateService : public asio::execution_context::service {
  public:

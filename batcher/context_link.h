@@ -1,11 +1,10 @@
 // ContextLink: a hold on an executor whose context may end first.
 //
-// asio asks of whoever posts to a context from outside that it is still there.
-// An engine cannot know that: its context, and those of the coroutines that
-// wait for it, end when their owners like, while other threads are about to
-// answer. So all that goes to a context from outside goes through a link. The
-// context's end cuts its links: it waits for whoever is just posting, and
-// nothing reaches it from then on.
+// asio requires that a context lives while another thread posts to it. An
+// engine cannot test that: its context, and those of the coroutines that wait
+// for it, end when their owners like, while other threads are about to answer.
+// So all posts from outside go through a link. The context's end closes its
+// links: it waits for the posts in progress, and later posts do not reach it.
 //
 // This is for engines and what belongs to them. Of a context that several
 // threads still run, asio itself allows no end.

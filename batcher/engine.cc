@@ -49,8 +49,8 @@ absl::Status TooLittleMemory() {
 // Makes the request ready to be submitted: all the work on it that has not to
 // be done on the strand. Throws std::bad_alloc.
 // Errors: what is wrong with it; kFailedPrecondition if cancelling it would not
-// be safe; kCancelled if its caller was cancelled before, and has asked not to
-// throw then.
+// be safe; kCancelled if its caller was cancelled before, under
+// throw_if_cancelled(false).
 asio::awaitable<absl::StatusOr<PreparedRequest>> Prepare(
     std::shared_ptr<EngineCore> core, Request request) {
   const absl::Status valid = Validate(*core, &request);
@@ -144,12 +144,12 @@ asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
 asio::awaitable<void> RunShutdown(std::shared_ptr<EngineCore> core,
                                   std::string why) {
   const auto stopped = std::make_shared<Answer<bool>>();
-  std::function<void()> tell = [send = SendTo<bool>(stopped, true)] {
+  std::function<void()> notify = [send = SendTo<bool>(stopped, true)] {
     send(true);
   };
   core->Post([why = std::move(why),
-              tell = std::move(tell)](EngineCore& on_strand) mutable {
-    on_strand.Stop(why, std::move(tell));
+              notify = std::move(notify)](EngineCore& on_strand) mutable {
+    on_strand.Stop(why, std::move(notify));
   });
   const std::optional<bool> answer = co_await Answer<bool>::Await(stopped);
   if (!answer.has_value()) ThrowCancelled();
@@ -206,7 +206,7 @@ Engine& Engine::operator=(Engine&& other) {
 
 void Engine::EndRequests() {
   if (core_ == nullptr) return;
-  // In this order: requests are told of the shutdown, not of a step given up.
+  // In this order: requests end with the shutdown's reason, not a step's.
   core_->Post([](EngineCore& core) { core.Stop(kShutDown, [] {}); });
   core_->Interrupt();
 }

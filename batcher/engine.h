@@ -15,13 +15,13 @@
 // A request is awaited (Generate), or read while it runs (Stream).
 //
 // Life: an engine shares what it uses (the StepExecutor, the tokenizer, the
-// trace sink), so callers let go of all of it, and of the engine, when they
-// like and in any order, also while its context runs. Requests that still run
-// then are answered with kCancelled; a step that runs ends by itself, and with
-// it the executor. Contexts may go first, too: the engine's own, as soon as no
-// thread runs it (whoever waits elsewhere is answered with kCancelled), and
-// that of a coroutine that waits, which ends its request. So a thread that
-// blocks until its request is answered may run a context of its own.
+// trace sink), so callers release all of it, and the engine, when they like and
+// in any order, also while its context runs. Requests that still run then are
+// answered with kCancelled; a step that runs ends by itself, and with it the
+// executor. Contexts may go first, too: the engine's own, as soon as no thread
+// runs it (callers on other contexts are answered with kCancelled), and that of
+// a coroutine that waits, which ends its request. So a thread that blocks until
+// its request is answered may run a context of its own.
 //
 // Racing: a coroutine must be cancelled where it runs; that is asio's rule, of
 // its operator || and make_parallel_group, too. A race with a timer on a
@@ -31,8 +31,8 @@
 //     auto first = co_await (engine.Generate(request) || timer.async_wait());
 //
 // On an asio::thread_pool Generate, Stream and Next are refused with
-// kFailedPrecondition where they could be cancelled without one; how many
-// threads run an io_context nobody knows.
+// kFailedPrecondition where they could be cancelled without one. The number of
+// threads that run an io_context cannot be read, so there they are not refused.
 //
 // Memory: where the host runs out of it the requests that it was for end with
 // kResourceExhausted, and others go on.
@@ -85,10 +85,10 @@ class Engine {
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
 
   // The same, to be read while it runs (result_stream.h). Until the stream is
-  // there it is cancelled as Generate is; from then on whoever destroys the
+  // there it is cancelled as Generate is; from then on destroying the
   // stream ends the request.
   // Errors: kInvalidArgument and kResourceExhausted as Generate, kCancelled
-  // after a shutdown. What goes wrong later the stream tells.
+  // after a shutdown. Later errors come out of the stream.
   boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(
       Request request, StreamOptions options = {});
 

@@ -40,7 +40,7 @@ EngineCore::EngineCore(std::shared_ptr<StepExecutor> steps,
       scheduler_(description, options.scheduler) {}
 
 EngineCore::~EngineCore() {
-  if (executor_knows_nobody_) GiveExecutorBack();
+  if (executor_is_empty_) GiveExecutorBack();
 }
 
 bool EngineCore::TakeExecutor() {
@@ -89,7 +89,7 @@ void EngineCore::EndRequests(std::string_view why) {
 
 void EngineCore::OnContextEnd() {
   EndRequests("the engine's context has ended");
-  TellIdle();
+  CallOnIdle();
   // The last of this, at the end of the block.
   const std::shared_ptr<EngineCore> self =
       std::exchange(while_in_flight_, nullptr);
@@ -108,15 +108,15 @@ void EngineCore::Pump() {
     continue;
   }
   if (!in_flight_.empty()) return;
-  executor_knows_nobody_ = true;
+  executor_is_empty_ = true;
   if (stopped_by_) GiveExecutorBack();
-  TellIdle();
+  CallOnIdle();
 }
 
 bool EngineCore::StartStep() {
   if (plan_was_refused_) return false;
   Stopwatch watch;
-  // Ready before there is a plan, which must then be given to somebody.
+  // Ready before there is a plan, which must then be given to the executor.
   std::shared_ptr<StepInFlight> step;
   StepExecutor::Done done;
   UntilThereIsMemory([&] {
@@ -134,7 +134,7 @@ bool EngineCore::StartStep() {
     while_in_flight_ = shared_from_this();
     UntilThereIsMemory([&] { strand_->HoldContext(); });
   }
-  executor_knows_nobody_ = false;
+  executor_is_empty_ = false;
   step->only_ended = plan.empty();
   if (!step->only_ended) {
     figures_.plan_time += watch.Elapsed();
@@ -176,7 +176,7 @@ void EngineCore::TakeResults() {
   Pump();
 }
 
-void EngineCore::TellIdle() {
+void EngineCore::CallOnIdle() {
   for (const auto& callback : std::exchange(on_idle_, {})) callback();
 }
 

@@ -2,9 +2,9 @@
 // the scheduler that lives on it, and the use of the executor: plans go to the
 // executor, as many ahead as it takes, and results come back to the strand.
 //
-// All state is kept alive by whoever still has business with it: the engine,
-// work on its way to the strand, the steps in flight. What an executor calls
-// back does not keep it alive: so no executor ends on a thread of its own.
+// Three owners keep the state alive: the engine, work on its way to the strand,
+// and the steps in flight. The callback that an executor gets does not: so no
+// executor is destroyed on a thread of its own.
 //
 // Thread safety: Post, NextId and Interrupt from any thread; the rest on the
 // strand.
@@ -56,19 +56,19 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
 
   RequestId NextId() { return RequestId{next_id_++}; }
 
-  // Whatever runs is given up soon, for nobody waits for it; from any thread.
+  // Gives up the steps in flight soon: no request waits for them. Any thread.
   void Interrupt() { stop_.request_stop(); }
 
-  // The rest runs on the strand, and does not throw: what has no memory for
-  // its work ends the request that it is for, and what tells so waits for some.
+  // The rest runs on the strand, and does not throw: a call without memory for
+  // its work ends its request, and waits for the memory that its error needs.
 
   void Submit(RequestId id, PreparedRequest request,
               const Scheduler::Done& done,
               std::unique_ptr<SearchWatcher> watcher = nullptr);
   void Cancel(RequestId id);
 
-  // `stopped` is called when nothing runs any more. It was made elsewhere: who
-  // makes one allocates.
+  // `stopped` is called when nothing runs any more. The caller made it, since
+  // making one allocates.
   void Stop(std::string_view why, std::function<void()> stopped);
 
   EngineFigures Figures() const;
@@ -80,14 +80,14 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
  private:
   // A plan that the executor was given.
   struct StepInFlight {
-    bool only_ended = false;  // nobody runs in it
+    bool only_ended = false;  // no sequence runs in it
     std::optional<absl::StatusOr<StepResult>> result = {};
   };
 
   // For good, with the first reason.
   void EndRequests(std::string_view why);
-  // Nobody runs on the strand any more: the context's owner is here alone.
-  // Steps in flight report to nobody.
+  // No work runs on the strand any more: the context's owner calls this alone.
+  // The results of steps in flight are dropped.
   void OnContextEnd();
   // Plans after the work that is already queued, so that requests that arrive
   // together start together.
@@ -100,7 +100,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   // In the order of the steps: one that could not be started reports before
   // those that still run.
   void TakeResults();
-  void TellIdle();
+  void CallOnIdle();
   void GiveExecutorBack();
 
   std::atomic<int64_t> next_id_{0};
@@ -110,8 +110,8 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
 
   // Touched on the strand.
   const std::shared_ptr<StepExecutor> steps_;
-  bool has_executor_ = false;          // for itself alone
-  bool executor_knows_nobody_ = true;  // it was told of everybody's end
+  bool has_executor_ = false;      // for itself alone
+  bool executor_is_empty_ = true;  // no request is named and not ended
   Scheduler scheduler_;
   std::deque<std::shared_ptr<StepInFlight>> in_flight_;  // oldest first
   std::shared_ptr<EngineCore> while_in_flight_;          // this, or null

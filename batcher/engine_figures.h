@@ -1,4 +1,4 @@
-// EngineFigures: what an engine (engine.h) tells of itself.
+// EngineFigures: counters of an engine (engine.h) and of its scheduler.
 #pragma once
 
 #include <cstdint>

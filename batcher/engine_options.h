@@ -1,4 +1,4 @@
-// What an engine (engine.h) and its scheduler can be told at construction.
+// Options of an engine (engine.h) and of its scheduler.
 #pragma once
 
 #include <memory>
@@ -22,19 +22,20 @@ struct SchedulerOptions {
   // beams than this runs alone. The default fills a CPU's multipliers and lets
   // the activations of models of a few million parameters stay in its caches.
   int max_step_tokens = 128;
-  // The part of a step's tokens that prompts get while some are not fed yet,
-  // however many beams decode; these have the rest, whatever prompts wait.
-  // Where a group of beams is wider than that, the two take steps in turn. In
-  // [0, 1].
+  // The part of a step's tokens that prompts get while some are not fed yet.
+  // Decodes get the rest. Where a group of beams is wider than that, the two
+  // take steps in turn. In [0, 1]. See docs/scheduling.md, "The share of
+  // prompts".
   double prefill_share = 0.25;
   // Keeps the pages of what was fed, and shares them with requests that begin
   // alike, if the model's pages can be shared
-  // (ModelDescription::has_shareable_pages).
+  // (ModelDescription::has_shareable_pages). See docs/pages.md, "Sharing
+  // between requests".
   bool prefix_cache = true;
-  // Checks the laws of pages after every plan and result (pages/validate.h).
+  // Checks the page invariants after every plan and result (pages/validate.h).
   bool validate_steps = ValidateStepsByDefault();
-  // Is told what every request does from its admission on, on the scheduler's
-  // strand. Null: nobody wants to know, at no cost.
+  // Records what every request does from its admission on, on the scheduler's
+  // strand. Null: no trace, at no cost.
   std::shared_ptr<TraceSink> trace = nullptr;
 };
 

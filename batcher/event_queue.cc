@@ -8,7 +8,7 @@
 namespace espalier {
 namespace {
 
-// Appends what `from` tells to `*to`.
+// Appends the content of `from` to `*to`.
 template <typename Event>
 void Append(const Event& from, Event* to) {
   to->tokens.insert(to->tokens.end(), from.tokens.begin(), from.tokens.end());

@@ -1,18 +1,18 @@
 // EventQueue: the events of one request between the engine and its reader. The
-// engine never waits for a reader, and a reader who is slow, or never comes,
-// costs no more than the request's own output: what is not read yet is merged.
-// Tokens and texts of one sample, or of the agreed prefix, are appended to the
-// event that waits; a new state of the beams replaces the one that waits. So a
-// slow reader misses states between, and nothing else.
+// engine never waits for a reader, and a reader that is slow, or never reads,
+// costs no more than the request's own output: unread events are coalesced.
+// Tokens and texts of one sample, or of the stable prefix, are appended to the
+// unread event; a new state of the beams replaces the unread one. So a slow
+// reader misses intermediate states of the beams, and nothing else.
 //
-// A reader may stop waiting just when it is served, so what was handed out is
-// kept until the reader, who comes back, says that it has got there.
+// A reader may stop waiting just when it is served, so the last batch is kept
+// until the reader's next Read confirms that it was received.
 //
 // Belongs to the engine's strand; a batch that was handed out is its reader's,
 // on any thread.
 //
 //   queue.Extend(SampleEvent{...});  // what a step brought
-//   queue.Flush();                   // to a reader who waits
+//   queue.Flush();                   // to a reader that waits
 //   queue.End(result);
 #pragma once
 
@@ -46,8 +46,8 @@ class EventQueue {
   // The last event, or the error instead of it; flushes.
   void End(absl::StatusOr<Result> result);
 
-  // Hands what waits to the reader who waits, if there are both. It does not
-  // fail, nor do End and Read: events are all that needs memory.
+  // Hands the unread events to the reader that waits, if there are both. Flush,
+  // End and Read do not fail: only events need memory.
   void Flush();
 
   // Calls `reader` once: now if something waits, or as soon as it does; instead

@@ -36,7 +36,7 @@ class OneAnswer {
 
  private:
   std::atomic<bool> given_ = false;
-  StepExecutor::Done done_;  // of who gives the answer
+  StepExecutor::Done done_;  // of the first call
 };
 
 }  // namespace

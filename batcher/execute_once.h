@@ -1,4 +1,4 @@
-// How an engine starts a step on an executor that may be anybody's.
+// How an engine starts a step on an executor that may break its contract.
 #pragma once
 
 #include "exec_request/step_executor.h"
@@ -10,7 +10,7 @@ namespace espalier {
 // on any thread: with the executor's first answer; or with kInternal, if it
 // throws, or drops what it was to call without an answer; or with
 // kResourceExhausted, if it has no memory to start it. Returns false if it
-// threw: then it may not know the plan. Does not throw.
+// threw: then it may not have read the plan. Does not throw.
 bool ExecuteOnce(StepExecutor* steps, StepPlan plan, StepExecutor::Done done);
 
 }  // namespace espalier

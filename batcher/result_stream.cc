@@ -19,7 +19,7 @@ namespace asio = boost::asio;
 struct ResultStream::State {
   explicit State(Source from) : source(std::move(from)) {}
 
-  // Once. What nobody has read is dropped.
+  // Once. Unread events are dropped.
   void EndRequest() {
     ended = true;
     batch = nullptr;
@@ -124,7 +124,7 @@ asio::awaitable<absl::Status> ResultStream::Receive(
     co_return ContextEnded();
   }
   state->Take(*std::move(batch));
-  // Who has cancelled since may not look at what comes back.
+  // A reader that was cancelled meanwhile may not look at what comes back.
   const asio::cancellation_state since =
       co_await asio::this_coro::cancellation_state;
   const bool is_cancelled = since.cancelled() != asio::cancellation_type::none;

@@ -11,19 +11,20 @@
 //
 // (In a coroutine the two macros are written out.)
 //
-// The engine does not wait for a reader: see batcher/event_queue.h for what one
-// who is slow gets, and what that costs. Destroying the stream ends the request
+// The engine does not wait for a reader: batcher/event_queue.h has what a slow
+// reader gets, and what that costs. Destroying the stream ends the request
 // at once, in whatever state it is, and its pages come back.
 //
 // Cancelling Next ends the wait and nothing else: what it waited for is the
 // next Next's. So Next can race a timer, if the winner of the race looks at
 // what Next returned, too: both may have finished, and asio's operator || drops
 // the value of the second. On several threads a race takes a strand (engine.h).
-// A reader who is cancelled for good ends the request by letting go of the
+// A reader that is cancelled for good ends the request by destroying the
 // stream.
 //
 // Thread safety: one coroutine at a time; it may run on any executor. The
-// stream may outlive the engine and its context, and is told so.
+// stream may outlive the engine and its context; a request that still ran then
+// ends with kCancelled.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -216,7 +216,7 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   budget->num_tokens -= num_tokens;
   budget->num_logits -= plan->num_logits - first_logits;
   if (plan->continuations.size() > num_continuations) {
-    // How many of them live is not known yet.
+    // The result before decides how many of them live.
     const auto& slots = plan->continuations.back().tail_pages;
     budget->num_tokens -= static_cast<int>(slots.size());
     budget->num_logits -= static_cast<int>(slots.size());
@@ -300,7 +300,7 @@ bool Scheduler::Fits(const RequestNeeds& needs, int64_t num_pages,
   if (num_pages + num_soon <= pool_.num_available()) return true;
   if (!has_shareable_pages_ || !request.params.prefix_cache) return false;
   // What it can share it need not take; nor may it be taken from it meanwhile.
-  // Tokens whose logits are wanted are fed: all of a prompt that is scored, or
+  // Tokens that need logits are fed: all of a prompt that is scored, or
   // else its last one.
   if (request.params.prompt_logprobs) return false;
   const std::span<const TokenId> prompt = request.prompt_tokens;
@@ -420,7 +420,7 @@ void Scheduler::CancelAll(const absl::Status& why) {
 
 void Scheduler::CountStep() {
   const PlanInFlight& plan = in_flight_.oldest();
-  if (plan.requests.empty()) return;  // it only says who ended
+  if (plan.requests.empty()) return;  // it only names what ended
   StepCounts step = {.num_pages = pool_.num_in_use(),
                      .num_tail_copies = plan.num_page_copies};
   IfThereIsMemory([&] {

@@ -1,6 +1,7 @@
-// Scheduler: who runs in the next step. It holds every request of an engine,
-// writes step plans and applies their results; plain state without threads,
-// clocks or I/O, so that continuous batching can be tested step by step.
+// Scheduler: which requests run in the next step. It holds every request of an
+// engine, writes step plans and applies their results; plain state without
+// threads, clocks or I/O, so that continuous batching can be tested step by
+// step.
 //
 // A request waits for its turn (Turn: priority, then arrival), is admitted when
 // its prompt and first steps fit beside the others (admission.h), feeds its
@@ -69,29 +70,28 @@ class Scheduler {
 
   // Takes a request. One that can never fit is answered at once with
   // kResourceExhausted and the figures, and with kTooFewPages if it lacks
-  // pages. `watcher` is told of each step, before `done` is; null: nobody
-  // watches.
+  // pages. `watcher`, if not null, is called after each step, before `done`.
   // REQUIRES: `id` was never used before.
   void Submit(RequestId id, PreparedRequest prepared, Done done,
               std::unique_ptr<SearchWatcher> watcher = nullptr);
 
-  // The next step. Empty when nobody can run; it may then still name
+  // The next step. Empty when no request can run; it may then still name
   // sequences that ended, for an executor that keeps state, but not while
-  // plans are not answered. A plan that says nothing has no answer.
+  // plans are not answered. A plan that is_noop() has no answer.
   StepPlan Plan();
 
   // The answer to the oldest plan that has none. An error ends the requests of
-  // that plan, and nobody else; so does a result that lacks answers, or has
-  // them in another order. One that cannot answer what its request asked for
-  // (beam/validate_result.h) ends that alone. Those of requests gone are
-  // dropped.
+  // that plan, and no others; so does a result that lacks answers, or has them
+  // in another order. An answer that does not fit its selection
+  // (beam/validate_result.h) ends its request alone. Answers of requests that
+  // are gone are dropped.
   // REQUIRES: some plan is not answered.
   void Advance(absl::StatusOr<StepResult> result);
 
   // Answers the request with `why` and gives its pages back; at any moment,
   // also between Plan and Advance: executors run plans in order, so a page may
-  // be given out while an earlier plan uses it. Does nothing if the request is
-  // not known. Costs the same however many wait.
+  // be given out while an earlier plan uses it. Does nothing if the request
+  // does not wait or run. Costs the same however many wait.
   void Cancel(RequestId id, const absl::Status& why);
   void CancelAll(const absl::Status& why);
 

@@ -33,7 +33,7 @@ std::string Finish(std::optional<TextStream>* text) {
   return text->has_value() ? (*text)->Finish().text : std::string();
 }
 
-// Tells how each sample grows.
+// Writes the new tokens of each sample.
 class SampleWriter : public SearchWatcher {
  public:
   SampleWriter(const PreparedRequest& prepared,
@@ -55,7 +55,7 @@ class SampleWriter : public SearchWatcher {
 
  private:
   struct Sample {
-    TokenTree::Node node = TokenTree::kRoot;  // told up to here
+    TokenTree::Node node = TokenTree::kRoot;  // written up to here
     bool ended = false;
     std::optional<TextStream> text;
   };
@@ -82,13 +82,13 @@ class SampleWriter : public SearchWatcher {
   std::vector<Sample> samples_;
 };
 
-// Tells the agreed prefix, and the beams if somebody wants to see them.
+// Writes the stable prefix, and the beams if the stream options have them.
 class BeamWriter : public SearchWatcher {
  public:
   BeamWriter(const PreparedRequest& prepared, const StreamOptions& options,
              std::shared_ptr<EventQueue> queue)
       : request_text_(prepared.text),
-        tells_beams_(options.beams),
+        writes_beams_(options.beams),
         queue_(std::move(queue)),
         text_(Begin(request_text_.get())) {}
 
@@ -96,7 +96,7 @@ class BeamWriter : public SearchWatcher {
     ++num_steps_;
     const std::vector<SequenceState> states = strategy.States();
     ExtendPrefix(strategy, states);
-    if (tells_beams_) TellBeams(strategy.tree(), states);
+    if (writes_beams_) WriteBeams(strategy.tree(), states);
     queue_->Flush();
   }
 
@@ -108,8 +108,8 @@ class BeamWriter : public SearchWatcher {
     StablePrefixEvent event;
     event.tokens = prefix_.Update(strategy.tree(), nodes);
     event.text = Feed(event.tokens, &text_);
-    // What the text still holds back is the hypothesis' own if there is no
-    // other one.
+    // The held back text is stable only if one hypothesis is left and it is
+    // done.
     if (strategy.done() && prefix_.is_everything()) {
       event.text += Finish(&text_);
     }
@@ -117,7 +117,8 @@ class BeamWriter : public SearchWatcher {
     queue_->Extend(std::move(event));
   }
 
-  void TellBeams(const TokenTree& tree, std::span<const SequenceState> states) {
+  void WriteBeams(const TokenTree& tree,
+                  std::span<const SequenceState> states) {
     BeamsEvent event = {.num_steps = num_steps_};
     for (const SequenceState& state : states) {
       event.beams.push_back({.tokens = tree.Path(state.node),
@@ -129,7 +130,7 @@ class BeamWriter : public SearchWatcher {
   }
 
   const std::shared_ptr<const RequestText> request_text_;  // or null
-  const bool tells_beams_;
+  const bool writes_beams_;
   const std::shared_ptr<EventQueue> queue_;
   StablePrefix prefix_;
   std::optional<TextStream> text_;

@@ -1,4 +1,4 @@
-// What a request's steps tell its reader: turns where a search stands into
+// Writes the stream events of a request: turns the state of a search into
 // events, and tokens into text.
 #pragma once
 

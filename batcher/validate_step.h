@@ -1,4 +1,4 @@
-// The laws of pages over a scheduler's state, for debug builds and tests
+// The page invariants over a scheduler's state, for debug builds and tests
 // (SchedulerOptions::validate_steps).
 #pragma once
 
@@ -11,8 +11,9 @@
 
 namespace espalier {
 
-// Dies unless the laws of pages/validate.h hold of `pool`, whose holders are
-// `groups` alone, and of what `plan` copies and writes. Throws std::bad_alloc.
+// Dies unless the invariants of pages/validate.h hold of `pool`, whose holders
+// are `groups` alone, and of what `plan` copies and writes. Throws
+// std::bad_alloc.
 void ValidateStep(const PagePool& pool, const PrefixTree& tree,
                   std::span<const GroupPages* const> groups,
                   const StepPlan& plan);

@@ -153,7 +153,7 @@ TEST(BadAnswersTest, EndTheirRequestAndNoOther) {
   }
 }
 
-// An executor without room for what one request asks.
+// An executor without room for the selection of one request.
 TEST(BadAnswersTest, AnErrorEndsItsRequestAndNoOther) {
   const BadAnswer refused = {
       "Refused", Stochastic(),

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
-// Says what it is told to say.
+// Has the description and limits that it is made with.
 class DescribedExecutor : public StepExecutor {
  public:
   explicit DescribedExecutor(ModelDescription description)
@@ -54,7 +54,7 @@ ModelDescription Sound() {
   return {.vocab_size = 10, .max_context = 64, .num_pages = 8};
 }
 
-TEST(ConfigurationTest, ADescriptionThatNobodyCanRunWithIsNamed) {
+TEST(ConfigurationTest, ADescriptionThatNoEngineCanRunWithIsNamed) {
   struct Case {
     std::function<void(ModelDescription&)> change;
     std::string message;

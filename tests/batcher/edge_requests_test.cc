@@ -97,7 +97,8 @@ TEST(EdgeRequestsTest, TheBestSamplesAreTheFirstOfAllWithTheirLogProbs) {
   EXPECT_GT(num_stopped, 100);
 }
 
-// Greedy text with stops is the one without, cut at the first stop that counts.
+// Greedy text with stops is the one without, truncated at the first stop that
+// counts.
 TEST(EdgeRequestsTest, StopsCutGreedyTextFromMinNewTokensOn) {
   int num_cut_late = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {

@@ -229,7 +229,7 @@ TEST_P(ManualEngineTest, DestroyingTheEngineAnswersItsRequests) {
     EXPECT_THAT(*answers_[i], StatusIs(absl::StatusCode::kCancelled,
                                        "the engine is shut down"));
   }
-  // The step in flight still reports, to nobody.
+  // The step in flight still reports; its result is dropped.
   RunSteps(kAll);
   EXPECT_EQ(steps_.num_started(), 0);
 }
@@ -311,8 +311,8 @@ TEST_P(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
   EXPECT_GT(figures.scheduler.num_steps, 0);
 }
 
-// A model that goes on until nobody waits: without an end to its step, neither
-// a shutdown nor the executor would have one.
+// A model that goes on until plan.stop is requested: without an end to its
+// step, neither a shutdown nor the executor would have one.
 TEST_P(EngineTest, AStepInFlightEndsWithTheEngine) {
   class Endless : public ToyModel {
    public:
@@ -339,7 +339,7 @@ TEST_P(EngineTest, AStepInFlightEndsWithTheEngine) {
       asio::co_spawn(context, engine->Shutdown(), asio::use_future).get();
     }
     engine.reset();
-    // Abseil counts who shares a status where ThreadSanitizer does not look.
+    // Abseil counts the owners of a status where ThreadSanitizer does not look.
     context.join();
     EXPECT_THAT(answer.get(), StatusIs(absl::StatusCode::kCancelled,
                                        "the engine is shut down"));

@@ -16,8 +16,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// What a reader who comes now gets, who has received so many batches; nothing
-// if nothing waits.
+// What a reader that has received so many batches gets now; nothing if no event
+// waits.
 std::optional<EventBatch> ReadNow(EventQueue& queue, int num_received = 0) {
   std::optional<EventBatch> read;
   queue.Read(num_received, [&](const auto& batch) { read = *batch; });
@@ -25,7 +25,7 @@ std::optional<EventBatch> ReadNow(EventQueue& queue, int num_received = 0) {
   return read;
 }
 
-TEST(EventQueueTest, WhatASampleToldIsMerged) {
+TEST(EventQueueTest, UnreadEventsOfASampleAreMerged) {
   EventQueue queue;
   queue.Extend(SampleEvent{.sample = 2, .tokens = {1}, .text = "a"});
   queue.Extend(SampleEvent{.sample = 0, .tokens = {2}, .text = "b"});

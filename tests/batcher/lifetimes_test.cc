@@ -1,5 +1,5 @@
 // Whatever is destroyed first, and whatever a request is at then: nothing is
-// used that is gone (as AddressSanitizer sees), nobody waits in vain, and
+// used that is gone (as AddressSanitizer sees), every wait ends, and
 // nothing hangs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,8 +56,8 @@ std::shared_ptr<const Tokenizer> MakeTokenizer() {
   return model.Load().value();
 }
 
-// All that a program has that uses an engine; each is destroyed when the test
-// says so.
+// All that a program has that uses an engine; the test destroys the parts in
+// any order.
 class World {
  public:
   enum Part {
@@ -210,7 +210,7 @@ TEST_P(LifetimesTest, AnyOrderOfDestructionIsSafeInEveryState) {
   }
 }
 
-// Nobody runs the context while a step reports, and all but it goes.
+// No thread runs the context while a step reports, and all but it goes.
 TEST_P(LifetimesTest, AQueuedResultUsesNothingThatIsGone) {
   auto model = std::make_shared<ToyModel>(SmallModel(GetParam()));
   auto steps = std::make_shared<ManualExecutor>(model.get(), GetParam());
@@ -352,7 +352,7 @@ TEST_P(LifetimesTest, EngineAndExecutorMayGoWhileTheirContextRuns) {
     }
     std::vector<absl::Status> statuses;
     for (auto& answer : answers) statuses.push_back(answer.get().status());
-    // Abseil counts who shares a status where ThreadSanitizer does not look.
+    // Abseil counts the owners of a status where ThreadSanitizer does not look.
     threads.join();
     for (const absl::Status& status : statuses) {
       if (status.ok()) continue;
@@ -361,7 +361,7 @@ TEST_P(LifetimesTest, EngineAndExecutorMayGoWhileTheirContextRuns) {
   }
 }
 
-TEST_P(LifetimesTest, WhoWaitsElsewhereIsToldThatTheContextHasEnded) {
+TEST_P(LifetimesTest, CallersOnOtherContextsGetThatTheContextHasEnded) {
   for (int round = 0; round < Cases(100, 30); ++round) {
     asio::thread_pool callers(2);
     auto threads = std::make_unique<asio::thread_pool>(2);
@@ -397,7 +397,7 @@ TEST_P(LifetimesTest, WhoWaitsElsewhereIsToldThatTheContextHasEnded) {
     }
     const absl::Status status = read.get();
     EXPECT_TRUE(status.ok() || status == ended) << status.ToString();
-    // And whoever comes later.
+    // And later callers.
     EXPECT_EQ(GenerateAndWait(engine, LongRequest(1)).status(), ended);
     asio::co_spawn(callers, engine.Shutdown(), asio::use_future).get();
   }

@@ -114,7 +114,8 @@ TEST(LimitsTest, ARestrictedRequestEditsNoMoreThanIsAllowed) {
   }
 }
 
-// One below each bound fits, the bound fits, one above does not, and says so.
+// One below each bound fits, the bound fits, one above is refused with an
+// error.
 TEST(LimitsTest, AtTheEdgeOfEachBound) {
   struct Case {
     StepLimits limits;  // that the request just fits
@@ -190,7 +191,7 @@ TEST(LimitsTest, WhatDoesNotFitIsNamedAsItWasGiven) {
   }
 }
 
-// What an executor keeps for a plan and for groups it knows.
+// What an executor keeps for a plan and for the groups it keeps.
 class Load {
  public:
   explicit Load(int vocab_size) : vocab_size_(vocab_size) {}
@@ -272,7 +273,7 @@ class Load {
   int64_t most_candidates_ = 0;
 };
 
-// Runs until nobody can; every plan is within the model's limits.
+// Runs until no request can; every plan is within the model's limits.
 void RunWithin(Scheduler& scheduler, Model& model, int plans_in_flight,
                Load& load) {
   PlanRunner runner(&model);

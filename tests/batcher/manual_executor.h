@@ -17,7 +17,7 @@
 
 namespace espalier::testing {
 
-// Runs a plan only when the test says so, on the test's thread.
+// Runs a plan only when the test calls it, on the test's thread.
 class ManualExecutor : public StepExecutor {
  public:
   ManualExecutor(Model* model, int max_plans_in_flight)

@@ -121,7 +121,7 @@ void RunWithRudeness(Rudeness rudeness, int rude_step, int plans_in_flight) {
                                    HasSubstr("out of order")));
     }
     if (round == 1) continue;
-    // A step may have had nothing but the news of who ended.
+    // A step may have had nothing but the names of ended sequences.
     EXPECT_TRUE(steps.was_rude());
     EXPECT_LE(num_errors, rudeness == Rudeness::kAnswersTwice ? 0 : 3);
   }
@@ -167,7 +167,7 @@ TEST_P(RudeExecutorTest, AnExecutorMayGoAfterItsEngineWhateverIsQueued) {
     engine.reset();
     steps.reset();
     context.restart();
-    context.poll();  // a step in flight, which nobody runs, would be awaited
+    context.poll();  // a step in flight that no thread runs would be awaited
     for (auto& answer : answers) {
       EXPECT_THAT(answer.get(), StatusIs(absl::StatusCode::kCancelled,
                                          "the engine is shut down"));

@@ -1,5 +1,5 @@
 // An engine that runs out of memory ends the requests that the memory was for,
-// and nobody else's; it never ends the program, and holds nothing. Every
+// and no others; it never ends the program, and holds nothing. Every
 // allocation on its strand fails once, in turn.
 //
 // A program of its own, because it replaces operator new.
@@ -85,7 +85,7 @@ namespace {
 namespace asio = boost::asio;
 using namespace ::espalier::testing;  // NOLINT
 
-// Takes what it is told and forgets it.
+// Takes events and drops them.
 class AllocatingSink : public TraceSink {
  public:
   void On(const TraceEvent& event) override { last_ = event; }
@@ -357,8 +357,8 @@ asio::awaitable<void> AwaitAnswer(std::shared_ptr<Answer<int>> answer) {
   co_await Answer<int>::Await(answer);
 }
 
-// The context of who waits ends between the answer and its way there, which
-// takes memory: it waits until nothing of it is left with who answers.
+// The waiter's context ends while the answer is posted to it, which takes
+// memory: its end waits until the sender holds nothing of it.
 TEST(AnswerTest, AContextDoesNotEndWhileItIsAnswered) {
   auto context = std::make_unique<asio::io_context>();
   const auto answer = std::make_shared<Answer<int>>();
@@ -378,9 +378,9 @@ TEST(AnswerTest, AContextDoesNotEndWhileItIsAnswered) {
   end.get();
 }
 
-// A plan that fails before it has said whom it asks loses nobody of the one
+// A plan that fails before its groups are recorded loses no group of the plan
 // before.
-TEST(ResidentGroupsTest, AFailureAtTheFirstAllocationLosesNobody) {
+TEST(PersistentGroupsTest, AFailureAtTheFirstAllocationLosesNoGroup) {
   PersistentGroups groups(/*page_size=*/4);
   StepPlan plan;
   plan.rows = {{.num_tokens = 1, .num_logits = 1}};

@@ -48,8 +48,8 @@ TEST(RaceTest, WaitsThatCouldBeCancelledElsewhereAreRefusedWithoutAStrand) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        ::testing::HasSubstr("asio::make_strand")));
   EXPECT_OK(run(asio::make_strand(threads)));
-  // Asio counts who shares a strand's executor by fences, which ThreadSanitizer
-  // does not see.
+  // Asio counts the owners of a strand's executor by fences, which
+  // ThreadSanitizer does not see.
   threads.join();
 }
 

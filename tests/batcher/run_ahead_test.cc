@@ -1,6 +1,6 @@
 // Two plans in flight give what one gives, to the bit: of any mixture of
-// requests, whoever is cancelled when, whichever step fails, however few pages
-// there are.
+// requests, whichever is cancelled when, whichever step fails, however few
+// pages there are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -159,7 +159,7 @@ TEST(RunAheadTest, CancellingAtAnyMomentLeavesTheOthersAsTheyWere) {
   EXPECT_GT(num_cancelled, 300);
 }
 
-// Fails in steps that it is told to.
+// Fails in given steps.
 class FailingModel : public ToyModel {
  public:
   FailingModel(const ToyModelOptions& options, std::set<int> failing_steps)
@@ -176,8 +176,8 @@ class FailingModel : public ToyModel {
   int num_steps_ = 0;
 };
 
-// Runs requests with two steps that fail, and counts who ended by them
-// and who did not.
+// Runs requests with two steps that fail, and counts the requests that ended by
+// them and those that did not.
 void RunFailing(std::mt19937& random, const ToyModelOptions& options,
                 std::vector<Request> requests, int* num_failed,
                 int* num_answered) {
@@ -204,7 +204,7 @@ void RunFailing(std::mt19937& random, const ToyModelOptions& options,
   ExpectNothingHeld(scheduler);
 }
 
-TEST(RunAheadTest, FailedStepsEndTheirRequestsAndNobodyElse) {
+TEST(RunAheadTest, FailedStepsEndTheirRequestsAlone) {
   int num_failed = 0;
   int num_answered = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {

@@ -183,7 +183,7 @@ TEST(SchedulerTest, AGroupWiderThanTheBudgetRunsAlone) {
 }
 
 // A narrow request that would fit waits behind a wide one that does not.
-TEST(SchedulerTest, NobodyIsOvertakenForWantOfPages) {
+TEST(SchedulerTest, RequestsWaitForPagesFirstComeFirstServed) {
   ToyModelOptions options = CrampedModel();
   options.eos_token_ids = {};
   options.page_size = 4;
@@ -234,7 +234,7 @@ TEST(SchedulerTest, FiguresTellPromptTokensFromBeams) {
   }
 }
 
-TEST(SchedulerTest, NobodyIsOvertakenOnTheWayIn) {
+TEST(SchedulerTest, AdmissionIsFirstComeFirstServed) {
   ToyModel model(CrampedModel());
   auto requests = RandomRequests(8, 17, model.description());
   Scheduler scheduler(model.description(),
@@ -315,7 +315,7 @@ TEST(SchedulerTest, WhatCanNeverFitIsToldWhatWouldHelp) {
   EXPECT_EQ(advice_for(4, 3, 4), "lower num_beams or max_new_tokens");
 }
 
-TEST(SchedulerTest, AFailedStepEndsItsRequestsAndNobodyElse) {
+TEST(SchedulerTest, AFailedStepEndsItsRequestsAlone) {
   ToyModel model(CrampedModel());
   const auto requests = RandomRequests(9, 23, model.description());
   for (int failing_step = 0; failing_step < 12; ++failing_step) {

@@ -1,5 +1,5 @@
 // A stream ends early in one way or another: its reader or the engine goes, or
-// somebody stops waiting.
+// a caller stops waiting.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,9 +58,9 @@ TEST_P(StreamEndTest, AReaderThatVanishesEndsItsRequestAndNoOther) {
   }
 }
 
-// Of three samples; it reads nothing until everybody else has their results,
-// and goes before its own end or reads all of it.
-TEST_P(StreamEndTest, ASlowReaderOfSeveralSamplesHoldsNobodyUp) {
+// Of three samples; it reads nothing until all other requests have their
+// results, and goes before its own end or reads all of it.
+TEST_P(StreamEndTest, ASlowReaderOfSeveralSamplesDelaysNoOtherRequest) {
   Request request{{1, 2, 3}, {}};
   request.params.do_sample = true;
   request.params.seed = 5;
@@ -81,7 +81,8 @@ TEST_P(StreamEndTest, ASlowReaderOfSeveralSamplesHoldsNobodyUp) {
     }
     if (goes) {
       slow.stream.reset();
-      RunSteps(GetParam() + 1);  // those in flight, and one that says who ended
+      RunSteps(GetParam() +
+               1);  // those in flight, and one that names what ended
       EXPECT_EQ(steps_.num_started(), 0);
       ExpectNothingHeld();
       continue;
@@ -129,7 +130,7 @@ TEST_P(StreamEndTest, CancellingNextLosesNothing) {
       Poll();
       for (const auto& reader : readers_) {
         if (cancelled.count(reader.get()) == 0) continue;
-        // Even if an answer was there: nobody may look at it any more.
+        // Even if an answer was there: its reader is cancelled.
         ASSERT_EQ(reader->end, absl::CancelledError("cancelled by its caller"));
         ++num_cancelled;
         reader->end.reset();
@@ -153,7 +154,7 @@ TEST_P(StreamEndTest, AStreamWhoseReaderIsGoneGivesItsPagesBackAtOnce) {
   Reader& reader = Open(request);
   RunSteps(3);
   reader.stream.reset();
-  RunSteps(GetParam() + 1);  // those in flight, and one that says who ended
+  RunSteps(GetParam() + 1);  // those in flight, and one that names what ended
   EXPECT_EQ(steps_.num_started(), 0);
   ExpectNothingHeld();
 }

@@ -1,5 +1,5 @@
 // An engine whose every step is under a test's control, and readers of its
-// streams who read when they are told to.
+// streams that read when the test calls them.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ namespace espalier::testing {
 
 constexpr int kAllSteps = 1 << 20;
 
-// A reader under the test's control: it reads when it is told to.
+// A reader under the test's control: it reads when it is called.
 struct Reader {
   std::optional<absl::StatusOr<ResultStream>> stream;
   Story story;

@@ -1,5 +1,5 @@
-// What requests that stream are made of, and what is known of one that was
-// told: for the laws of streams (stream_test.cc).
+// Random requests that stream, and the record of a stream that was read: for
+// the properties of streams (stream_test.cc).
 #pragma once
 
 #include <gmock/gmock.h>
@@ -119,7 +119,7 @@ inline std::string TextFor(const Request& request,
        .min_new_tokens = static_cast<int>(request.params.min_new_tokens)});
 }
 
-// What a reader has of one sample, or of the agreed prefix.
+// What a reader has of one sample, or of the stable prefix.
 struct Told {
   std::vector<TokenId> tokens;
   std::string text;
@@ -139,7 +139,7 @@ inline bool StartsWith(const std::vector<TokenId>& tokens,
   return std::ranges::mismatch(tokens, prefix).in2 == prefix.end();
 }
 
-// One who reads a stream, and all that was told so far.
+// The reader of a stream, and all events so far.
 struct Story {
   void Take(const StreamEvent& event) {
     ASSERT_FALSE(result.has_value()) << "told after the result";

@@ -1,5 +1,5 @@
-// What a request tells while it runs is what it says in the end: of any mixture
-// of requests, however slowly it is read.
+// The events of a stream add up to the request's result: of any mixture of
+// requests, however slowly it is read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ class StreamTest : public StreamFixture {};
 
 INSTANTIATE_TEST_SUITE_P(PlansInFlight, StreamTest, ::testing::Values(1, 2));
 
-TEST_P(StreamTest, WhatIsToldIsTheResultHoweverItIsRead) {
+TEST_P(StreamTest, EventsAddUpToTheResultHoweverTheyAreRead) {
   std::mt19937 random(3);
   int num_stopped_by_text = 0;
   int num_failed = 0;
@@ -83,7 +83,7 @@ std::vector<TokenId> CommonPrefix(const std::vector<BeamState>& beams) {
   return common;
 }
 
-TEST_P(StreamTest, ThePrefixIsAllThatLiveBeamsAndKeptHypothesesAgreeOn) {
+TEST_P(StreamTest, ThePrefixIsCommonToLiveBeamsAndKeptHypotheses) {
   int num_early = 0;  // prefixes that grew before the end
   for (Request request : RandomStreamRequests(600, 7, model_.description())) {
     if (!IsBeams(request)) continue;
@@ -117,7 +117,7 @@ TEST_P(StreamTest, WhoReadsNothingIsOwedNoMoreThanTheOutput) {
   const auto requests = RandomStreamRequests(40, 11, model_.description());
   for (const Request& request : requests) {
     Reader& reader = Open(request, {.beams = true});
-    RunSteps(kAllSteps);  // nobody waits for the reader
+    RunSteps(kAllSteps);  // the engine does not wait for the reader
     ExpectNothingHeld();
     ReadAll(reader);
     const int num_samples = NumSequences(request.params);
@@ -214,7 +214,7 @@ asio::awaitable<std::pair<Story, absl::Status>> ReadToTheEnd(
   co_return std::pair(story, absl::OkStatus());
 }
 
-TEST(StreamErrorTest, AnErrorInTheMiddleComesAfterWhatWasTold) {
+TEST(StreamErrorTest, AnErrorInTheMiddleComesAfterEarlierEvents) {
   ToyModelOptions options;
   options.eos_token_ids = {};
   FragileModel model(options);

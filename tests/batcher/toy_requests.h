@@ -35,22 +35,22 @@ class PlanRunner {
   PersistentGroups groups_;
 };
 
-// Plans and runs until nobody can run; `before_step(n)` is called before the
-// n-th plan and may submit and cancel. With two plans in flight a plan is
+// Plans and runs until no request can run; `before_step(n)` is called before
+// the n-th plan and may submit and cancel. With two plans in flight a plan is
 // written and run before the last one's result is given to the scheduler;
-// nobody must be known to the executor in the end.
+// the executor must keep no group in the end.
 void RunToEnd(
     Scheduler& scheduler, Model& model,
     const std::function<void(int)>& before_step = [](int) {},
     int plans_in_flight = 1);
 
-// The request's result when nobody else is there. `tokenizer` finds stop
+// The request's result when no other request runs. `tokenizer` finds stop
 // strings.
 absl::StatusOr<Result> RunAlone(
     const ToyModelOptions& options, const Request& request,
     std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
-// Nobody runs or waits, and no page is held or promised.
+// No request runs or waits, and no page is held or reserved.
 void ExpectNothingHeld(const Scheduler& scheduler);
 
 // Everything that a caller sees, to the bit.

@@ -1,6 +1,6 @@
-// What a scheduler tells of searches is what they were: the tree holds every
+// The trace of a scheduler matches its searches: the tree holds every
 // candidate once, the winners' paths spell the hypotheses, pages are those of
-// living sequences. And telling changes nothing.
+// living sequences. And tracing changes nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -173,7 +173,7 @@ class EventReader {
   std::map<int, int> parents_;  // before it
 };
 
-TEST(TraceTest, WhatIsToldIsWhatWas) {
+TEST(TraceTest, TracesMatchTheirSearches) {
   for (const int plans_in_flight : {1, 2}) {
     for (uint32_t seed = 0; seed < 12; ++seed) {
       ToyModelOptions options;
@@ -201,7 +201,7 @@ TEST(TraceTest, WhatIsToldIsWhatWas) {
   }
 }
 
-TEST(TraceTest, ARequestThatNeverBeganIsNotTold) {
+TEST(TraceTest, ARequestThatNeverBeganIsNotTraced) {
   ToyModelOptions options;
   options.num_pages = 1;
   ToyModel model(options);

@@ -222,9 +222,8 @@ void PrefixTree::Touch(int node) {
     entry.value().first = clock_;
     leaves_.insert(std::move(entry));
   }
-  for (int at = node; at >= 0; at = nodes_[at].parent) {
-    nodes_[at].last_use = clock_;
-  }
+  // What is before it was used then, too: RemoveLeaf passes that on.
+  nodes_[node].last_use = clock_;
 }
 
 void PrefixTree::RemoveLeaf(int leaf) {
@@ -234,6 +233,7 @@ void PrefixTree::RemoveLeaf(int leaf) {
   auto entry = leaves_.extract({node.last_use, leaf});
   const size_t at = LowerBound(parent, TokensOf(leaf), page_size_);
   parent.children.erase(parent.children.begin() + at);
+  parent.last_use = std::max(parent.last_use, node.last_use);
   if (parent.children.empty() && parent.page) {
     entry.value() = {parent.last_use, node.parent};
     leaves_.insert(std::move(entry));
@@ -270,16 +270,20 @@ void PrefixTree::RemoveFilling(Cursor cursor) {
   if (node >= 0 && !nodes_[node].is_ready) RemoveSubtree(node);
 }
 
-// A leaf that sequences hold is the end of one of them, so few are passed over.
-// Behind an idle page there may be held ones alone, where a sequence has a copy
-// of its own of that page: then these leave the tree before it.
+// A leaf that sequences hold is in use now: it becomes the most recently used
+// and is passed over, once until its turn comes again (second chance). Behind
+// an idle page there may be held ones alone, where a sequence has a copy of its
+// own of that page: then these leave the tree before it.
 bool PrefixTree::ReclaimPage() {
   if (pool_->num_idle() == 0) return false;
   ++num_evicted_;
-  for (const auto& [last_use, leaf] : leaves_) {
-    if (nodes_[leaf].page.shared()) continue;
-    RemoveLeaf(leaf);
-    return true;
+  for (size_t num_left = leaves_.size(); num_left > 0; --num_left) {
+    const int leaf = leaves_.begin()->second;
+    if (!nodes_[leaf].page.shared()) {
+      RemoveLeaf(leaf);
+      return true;
+    }
+    Touch(leaf);
   }
   const int num_free = pool_->num_free();
   while (pool_->num_free() == num_free) RemoveLeaf(leaves_.begin()->second);

@@ -14,8 +14,8 @@
 //   ...
 //   PrefixTree::Inserted page = tree.Insert(salt, match.end, page_tokens, page,
 //                                           PageState::kFilling);
-//   ...                                     // the step that fills it is
-//   answered tree.MarkReady(page.cursor);
+//   ...  // the step that fills it is answered
+//   tree.MarkReady(page.cursor);
 //
 // A page is announced while it is filled: it is not given to other sequences
 // yet, but Find reports it (PrefixMatch::is_filling), so they can wait instead
@@ -140,7 +140,7 @@ class PrefixTree final : public PageReclaimer {
   // The child of `node` that shares most of the first tokens that are left.
   void MatchInsidePage(const Node& node, const TokenPath& tokens, size_t first,
                        PrefixMatch* match);
-  // `node` and all before it become the most recently used.
+  // `node` becomes the most recently used.
   void Touch(int node);
   void AddChild(int parent, int child, const TokenId* tokens);
   // REQUIRES: `leaf` has no children and is no root.

@@ -75,6 +75,7 @@ EngineFigures EngineCore::Figures() const {
   figures.scheduler = scheduler_.figures();
   figures.num_waiting = scheduler_.num_waiting();
   figures.num_running = scheduler_.num_running();
+  figures.num_away = scheduler_.num_away();
   figures.num_pages_held = scheduler_.pool().num_in_use();
   figures.num_pages_idle = scheduler_.pool().num_idle();
   return figures;

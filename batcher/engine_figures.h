@@ -43,6 +43,7 @@ struct EngineFigures {
   // Now.
   int num_waiting = 0;
   int num_running = 0;
+  int num_away = 0;  // preempted: they gave their pages back, and will resume
   int num_pages_held = 0;  // by requests
   int num_pages_idle = 0;  // by the prefix cache alone: taken back when needed
 };

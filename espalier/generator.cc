@@ -105,6 +105,7 @@ asio::awaitable<absl::StatusOr<EngineFigures>> ReadFigures(Engine& engine) {
 GeneratorFigures FiguresOf(const EngineFigures& engine) {
   const SchedulerFigures& scheduler = engine.scheduler;
   return {.num_running = engine.num_running,
+          .num_away = engine.num_away,
           .num_waiting = engine.num_waiting,
           .num_pages_held = engine.num_pages_held,
           .num_pages_idle = engine.num_pages_idle,

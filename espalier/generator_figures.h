@@ -13,6 +13,7 @@ struct GeneratorFigures {
   // Now: requests that run, and that wait until others end. One that was put
   // away to make room is in neither until it resumes.
   int num_running = 0;
+  int num_away = 0;  // preempted, in neither of the others; they resume
   int num_waiting = 0;
   // Of max_running + max_waiting that may be: those two, and what waits for its
   // callback.

@@ -111,7 +111,8 @@ class GeneratorFixture : public ::testing::Test {
     GeneratorFigures figures;
     for (int i = 0; i < 10'000; ++i) {
       figures = generator_->Figures();
-      if (figures.num_running + figures.num_waiting == count) return figures;
+      if (figures.num_running + figures.num_away + figures.num_waiting == count)
+        return figures;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     ADD_FAILURE() << "not " << count << " requests";

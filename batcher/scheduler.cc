@@ -32,6 +32,7 @@ Scheduler::Scheduler(const ModelDescription& model,
     : options_(options),
       vocab_size_(model.vocab_size),
       max_logits_(model.limits.max_beams),
+      max_prefill_rows_(model.limits.max_prefill_rows),
       out_of_memory_(ResourceExhausted(
           "not enough memory on the host for the request's next step")),
       pool_(model.num_pages, model.page_size),
@@ -77,7 +78,7 @@ StepPlan Scheduler::Plan() {
 }
 
 void Scheduler::WritePlan(StepPlan* plan) {
-  ++num_plans_;
+  may_admit_ = true;
   const bool waits = !in_flight_.empty() && !AnyGroupSchedulable();
   const bool decodes = !waits && !IsForPrefillAlone(NumDecodeRows());
   FillPlan(decodes, plan);
@@ -86,7 +87,8 @@ void Scheduler::WritePlan(StepPlan* plan) {
 }
 
 void Scheduler::FillPlan(bool decodes, StepPlan* plan) {
-  Budget budget = {admission_.max_step_tokens(), max_logits_};
+  Budget budget = {admission_.max_step_tokens(), max_logits_,
+                   max_prefill_rows_};
   const bool made_room = MakeRoom(decodes, plan);
   if (decodes) {
     for (RunningGroup& running : groups_) {
@@ -99,7 +101,7 @@ void Scheduler::FillPlan(bool decodes, StepPlan* plan) {
   for (RunningGroup& running : groups_) {
     const BeamGroup& group = *running.group;
     if (group.prefilling() && !group.is_waiting_for_prefix() &&
-        !budget.is_used_up()) {
+        HasRoomFor(group, budget)) {
       PlanGroup(running, plan, &budget);
     }
   }
@@ -125,7 +127,7 @@ bool Scheduler::IsForPrefillAlone(int num_decode_rows) {
                          return running.group->prefilling() &&
                                 !running.group->is_waiting_for_prefix();
                        }) ||
-           NextFits();
+           (may_admit_ = NextFits());
   };
   const int max_tokens = admission_.max_step_tokens();
   const auto share = static_cast<int64_t>(options_.prefill_share * max_tokens);
@@ -185,7 +187,9 @@ void Scheduler::AbandonPlan(StepPlan plan) {
     // What has no memory now waits for others of the process.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  for (RunningGroup& running : groups_) Finish(running, out_of_memory_);
+  for (RunningGroup& running : groups_) {
+    if (!running.is_away()) Finish(running, out_of_memory_);
+  }
   groups_.EraseDone();
 }
 
@@ -198,23 +202,40 @@ bool Scheduler::AnyGroupSchedulable() const {
       });
 }
 
+bool Scheduler::HasRoomFor(const BeamGroup& group, const Budget& budget) const {
+  if (!group.prefilling()) {
+    return group.num_live_beams() <=
+           std::min(budget.num_tokens, budget.num_logits);
+  }
+  if (budget.is_used_up()) return false;
+  return budget.num_prefill_rows > 0 ||
+         group.EndsPrompt(budget.num_tokens, budget.num_logits);
+}
+
 void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
                           Budget* budget) {
   BeamGroup& group = *running.group;
+  const bool prefills = group.prefilling();
+  const size_t num_rows = plan->rows.size();
+  const size_t num_selections = plan->selections.size();
   int64_t& counter = group.prefilling() ? planned_counts_.num_prompt_tokens
                                         : planned_counts_.num_decode_rows;
   const size_t first_token = plan->tokens.size();
   const int first_logits = plan->num_logits;
   const size_t num_continuations = plan->continuations.size();
   // Room was made for it.
-  const absl::Status status = group.PlanStep(
-      std::max(budget->num_tokens, 1), plan, std::max(budget->num_logits, 1));
+  const absl::Status status =
+      group.PlanStep(std::max(budget->num_tokens, 1), plan,
+                     std::max(budget->num_logits, 1), budget->num_prefill_rows);
   CHECK(status.ok()) << status.ToString();
   planned_.push_back(group.id());
   const int num_tokens = static_cast<int>(plan->tokens.size() - first_token);
   counter += num_tokens;
   budget->num_tokens -= num_tokens;
   budget->num_logits -= plan->num_logits - first_logits;
+  if (prefills && plan->selections.size() == num_selections) {
+    budget->num_prefill_rows -= static_cast<int>(plan->rows.size() - num_rows);
+  }
   if (plan->continuations.size() > num_continuations) {
     // The result before decides how many of them live.
     const auto& slots = plan->continuations.back().tail_pages;
@@ -226,6 +247,7 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
 void Scheduler::Remember(const StepPlan& plan) {
   if (plan.is_noop()) return;
   AddCopiers();
+  ++num_plans_;
   const bool runs_now = in_flight_.empty();
   in_flight_.Push(plan, planned_);
   // Nothing fails from here on.
@@ -276,7 +298,7 @@ bool Scheduler::NextFits() {
 }
 
 bool Scheduler::AdmitNext(StepPlan* plan, Budget* budget) {
-  if (!NextFits()) return false;
+  if (!may_admit_ || !NextFits()) return false;
   RunningGroup* running = NextToResume();
   if (running != nullptr) {
     running->group->Resume();
@@ -285,7 +307,8 @@ bool Scheduler::AdmitNext(StepPlan* plan, Budget* budget) {
     if (running == nullptr) return true;
   }
   running->group->MatchPrefix(plan);
-  if (!running->group->is_waiting_for_prefix()) {
+  const BeamGroup& group = *running->group;
+  if (!group.is_waiting_for_prefix() && HasRoomFor(group, *budget)) {
     PlanGroup(*running, plan, budget);
   }
   return true;
@@ -304,10 +327,14 @@ bool Scheduler::Fits(const RequestNeeds& needs, int64_t num_pages,
   // else its last one.
   if (request.params.prompt_logprobs) return false;
   const std::span<const TokenId> prompt = request.prompt_tokens;
-  const PrefixMatch match = tree_.Find(request.params.cache_salt, {},
-                                       {prompt.first(prompt.size() - 1)});
-  return num_pages - std::ssize(match.pages) + num_soon <=
-         pool_.num_available();
+  try {
+    const PrefixMatch match = tree_.Find(request.params.cache_salt, {},
+                                         {prompt.first(prompt.size() - 1)});
+    return num_pages - std::ssize(match.pages) + num_soon <=
+           pool_.num_available();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 RunningGroup* Scheduler::Start(WaitingRequest next) {

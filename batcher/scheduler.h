@@ -116,6 +116,7 @@ class Scheduler {
   struct Budget {
     int num_tokens = 0;
     int num_logits = 0;  // rows of them
+    int num_prefill_rows = 0;
     bool is_used_up() const { return num_tokens < 1 || num_logits < 1; }
   };
 
@@ -138,6 +139,8 @@ class Scheduler {
   bool MakeRoom(bool decodes, StepPlan* plan);
   // Pages that the group takes of this plan.
   int64_t NumPagesNow(const RunningGroup& running, bool decodes) const;
+  // Whether the budget has room for the group's next rows.
+  bool HasRoomFor(const BeamGroup& group, const Budget& budget) const;
   // Adds what one group runs next.
   void PlanGroup(RunningGroup& running, StepPlan* plan, Budget* budget);
   // Groups that resume and requests that start, by turn.
@@ -169,6 +172,7 @@ class Scheduler {
   const SchedulerOptions options_;
   const int vocab_size_;
   const int max_logits_;              // of a step
+  const int max_prefill_rows_;        // of a step
   const absl::Status out_of_memory_;  // made while there is some
 
   PagePool pool_;    // before the tree, and both before the groups: they
@@ -180,7 +184,8 @@ class Scheduler {
   RunningGroups groups_;
   int64_t prefill_debt_ = 0;  // tokens that prompts did not get
   bool was_for_prefill_alone_ = false;
-  int64_t num_plans_ = 0;
+  int64_t num_plans_ = 0;           // that were not empty
+  bool may_admit_ = true;           // in the plan that is written
   StepPlan next_plan_;              // forks and ended sequences so far
   std::vector<RequestId> planned_;  // requests of the plan being written
   PlanCounts planned_counts_;       // of it; its continuations are not in

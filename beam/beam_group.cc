@@ -1,6 +1,7 @@
 #include "beam/beam_group.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -72,18 +73,30 @@ bool BeamGroup::can_plan() const {
          strategy_->supports_async_scheduling();
 }
 
-absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan,
-                                 int max_logits) {
+absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan, int max_logits,
+                                 int max_prefill_rows) {
   CHECK(can_plan()) << "request " << id_ << " is done or has to wait";
   CHECK_GE(max_tokens, 1) << "tokens to feed";
   CHECK_GE(max_logits, 1) << "rows of logits";
   prefill_.OnPlan();
-  if (prefilling()) return PlanPrefill(max_tokens, max_logits, plan);
+  if (prefilling()) {
+    const int max_rows =
+        EndsPrompt(max_tokens, max_logits) ? 1 : max_prefill_rows;
+    CHECK_GE(max_rows, 1) << "rows of a prefill";
+    return PlanPrefill(max_tokens, max_logits, max_rows, plan);
+  }
   return outstanding() ? PlanNextAsync(plan) : PlanBeams(plan);
 }
 
+bool BeamGroup::EndsPrompt(int max_tokens, int max_logits) const {
+  if (!prefilling() || !prefill_.feeds_prompt()) return false;
+  const int64_t num_pending = prefill_.num_pending_tokens();
+  return num_pending <= max_tokens &&
+         (!request_.params.prompt_logprobs || num_pending <= max_logits);
+}
+
 absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
-                                    StepPlan* plan) {
+                                    int max_rows, StepPlan* plan) {
   const bool is_prompt = prefill_.feeds_prompt();
   const bool is_scored = is_prompt && request_.params.prompt_logprobs;
   if (is_scored) max_tokens = std::min(max_tokens, max_logits);
@@ -100,7 +113,7 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
            plan);
   };
   was_planned_ = true;
-  RETURN_IF_ERROR(prefill_.Feed(max_tokens, plan, add_row));
+  RETURN_IF_ERROR(prefill_.Feed(max_tokens, max_rows, plan, add_row));
   const int num_logits_rows = plan->num_logits - first_logits;
   if (is_scored) AddScoring(first_logits, num_logits_rows, plan);
   if (is_prompt && prefill_.done()) {
@@ -306,12 +319,14 @@ void BeamGroup::KeepEnded(std::span<const TokenTree::Node> nodes,
   }
 }
 
-void BeamGroup::Keep(int rank, TokenTree::Node node, int num_generated) {
+// What has no memory is not kept, and nothing else comes of it.
+void BeamGroup::Keep(int rank, TokenTree::Node node, int num_generated) try {
   const std::vector<TokenId> generated = strategy_->tree().Path(node);
   const int num_prompt = static_cast<int>(request_.prompt_tokens.size());
   prefill_.Keep(pages_.sequence(rank).pages,
                 {request_.prompt_tokens, generated},
                 num_prompt + num_generated);
+} catch (const std::bad_alloc&) {
 }
 
 void BeamGroup::PutAway(StepPlan* plan) {

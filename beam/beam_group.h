@@ -104,7 +104,11 @@ class BeamGroup {
   // fewer than NumPagesForStep; it must be put away or dropped then. REQUIRES:
   // can_plan(), max_tokens >= 1, max_logits >= 1.
   absl::Status PlanStep(int max_tokens, StepPlan* plan,
-                        int max_logits = std::numeric_limits<int>::max());
+                        int max_logits = std::numeric_limits<int>::max(),
+                        int max_prefill_rows = std::numeric_limits<int>::max());
+  // Whether PlanStep, given these, ends the prompt: the rows that it adds are
+  // those of a selection.
+  bool EndsPrompt(int max_tokens, int max_logits) const;
 
   // Whether `result` can be the oldest outstanding answer (validate_result.h).
   // Errors: kInternal, saying what is wrong with it; the group must be dropped
@@ -172,7 +176,8 @@ class BeamGroup {
   void RecordEnd(const absl::StatusOr<Result>& result);
 
  private:
-  absl::Status PlanPrefill(int max_tokens, int max_logits, StepPlan* plan);
+  absl::Status PlanPrefill(int max_tokens, int max_logits, int max_rows,
+                           StepPlan* plan);
   absl::Status PlanBeams(StepPlan* plan);
   absl::Status PlanNextAsync(StepPlan* plan);
   void AddRow(const Sequence& sequence, const TokenPath& tokens, int num_logits,

@@ -1,6 +1,7 @@
 #include "beam/group_prefill.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -103,19 +104,24 @@ int64_t GroupPrefill::num_pending_tokens() const {
   return count;
 }
 
-std::vector<int> GroupPrefill::Chunks(int max_tokens) const {
+std::vector<int> GroupPrefill::Chunks(int max_tokens, int max_rows) const {
   std::vector<int> chunks;
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
     const int64_t left = LengthOf(rank) - pages_->sequence(rank).num_tokens();
-    chunks.push_back(static_cast<int>(std::min<int64_t>(left, max_tokens)));
-    max_tokens -= chunks.back();
+    const int count =
+        max_rows == 0 ? 0
+                      : static_cast<int>(std::min<int64_t>(left, max_tokens));
+    chunks.push_back(count);
+    max_tokens -= count;
+    max_rows -= count > 0 ? 1 : 0;
   }
   return chunks;
 }
 
 int64_t GroupPrefill::NumPagesToFeed(int max_tokens) const {
   if (is_done_) return 0;
-  return pages_->NumPagesToAppend(Chunks(max_tokens));
+  return pages_->NumPagesToAppend(
+      Chunks(max_tokens, std::numeric_limits<int>::max()));
 }
 
 int64_t GroupPrefill::NumPagesToFeedAll() const {
@@ -126,7 +132,10 @@ int64_t GroupPrefill::NumPagesToFeedAll() const {
     count = NumPages(stem_length_, page_size) -
             std::ssize(pages_->sequence(0).pages.pages());
     const int64_t num_shared = stem_length_ / page_size;
-    for (size_t rank = 1; rank < branches_.size(); ++rank) {
+    // One sequence is the stem.
+    if (branches_.size() <= 1) return count;
+    count -= NumPages(stem_length_, page_size) - num_shared;
+    for (size_t rank = 0; rank < branches_.size(); ++rank) {
       count += NumPages(PathOf(static_cast<int>(rank)).size(), page_size) -
                num_shared;
     }
@@ -223,10 +232,10 @@ void GroupPrefill::MatchBranches() {
   }
 }
 
-absl::Status GroupPrefill::Feed(int max_tokens, StepPlan* plan,
+absl::Status GroupPrefill::Feed(int max_tokens, int max_rows, StepPlan* plan,
                                 const AddRow& add_row) {
   CHECK(!is_done_) << "all is fed";
-  const std::vector<int> chunks = Chunks(max_tokens);
+  const std::vector<int> chunks = Chunks(max_tokens, max_rows);
   RETURN_IF_ERROR(pages_->Append(chunks, &plan->page_copies));
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
     if (chunks[rank] == 0) continue;

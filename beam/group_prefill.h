@@ -17,7 +17,7 @@
 //     prefill.Match(num_scored, &plan);  // shares what is there
 //     if (prefill.is_waiting()) ...      // another group is filling it
 //     prefill.OnPlan();
-//     RETURN_IF_ERROR(prefill.Feed(max_tokens, &plan, add_row));
+//     RETURN_IF_ERROR(prefill.Feed(max_tokens, max_rows, &plan, add_row));
 //   }
 //   ...
 //   prefill.OnAnswer();  // of each plan, in their order
@@ -84,11 +84,12 @@ class GroupPrefill {
   int64_t NumPagesToFeed(int max_tokens) const;
   int64_t NumPagesToFeedAll() const;
 
-  // Grows tables by at most `max_tokens` tokens. `add_row` is called for each
-  // row: its rank, and its tokens.
+  // Grows at most `max_rows` tables by at most `max_tokens` tokens together.
+  // `add_row` is called for each row: its rank, and its tokens.
   // Errors: as GroupPages::Append.
   using AddRow = std::function<void(int rank, const TokenPath& tokens)>;
-  absl::Status Feed(int max_tokens, StepPlan* plan, const AddRow& add_row);
+  absl::Status Feed(int max_tokens, int max_rows, StepPlan* plan,
+                    const AddRow& add_row);
 
   // The group has a part in one more plan, whether it feeds or decodes; and in
   // one more that is answered: what that fed is in the pages.
@@ -119,7 +120,7 @@ class GroupPrefill {
   void MatchStem(int64_t num_scored, StepPlan* plan);
   void MatchBranches();
   // Tokens each rank feeds next.
-  std::vector<int> Chunks(int max_tokens) const;
+  std::vector<int> Chunks(int max_tokens, int max_rows) const;
   // The full pages of the stem that have been planned since.
   void Announce();
   void CheckDone();

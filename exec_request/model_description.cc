@@ -34,6 +34,8 @@ absl::Status CheckDescription(const ModelDescription& model) {
       CheckField("limits.max_step_tokens", 1, limits.max_step_tokens));
   RETURN_IF_ERROR(CheckField("limits.max_beams", 1, limits.max_beams));
   RETURN_IF_ERROR(
+      CheckField("limits.max_prefill_rows", 1, limits.max_prefill_rows));
+  RETURN_IF_ERROR(
       CheckField("limits.max_eos_token_ids", 0, limits.max_eos_token_ids));
   RETURN_IF_ERROR(
       CheckField("limits.max_score_edits", 0, limits.max_score_edits));

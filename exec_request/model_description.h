@@ -20,6 +20,9 @@ struct StepLimits {
   int max_step_tokens = std::numeric_limits<int>::max();  // >= max_beams
   // Of all that run; and so many rows of logits in a step.
   int max_beams = std::numeric_limits<int>::max();
+  // Rows of a step that no selection is of: chunks of prompts, and what groups
+  // feed again that were put away. >= 1.
+  int max_prefill_rows = std::numeric_limits<int>::max();
   int max_eos_token_ids = std::numeric_limits<int>::max();  // of each request
   // Entries of TokenEdit lists (kernels/logits/score_processors.h), of all that
   // run: one list for all beams of a request; where edits depend on histories

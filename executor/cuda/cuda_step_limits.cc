@@ -58,6 +58,7 @@ CudaStepLimits StepLimitsOf(const ModelDescription& model,
 StepLimits LimitsOfRequests(const CudaStepLimits& limits) {
   return {.max_step_tokens = limits.max_tokens,
           .max_beams = limits.max_rows,
+          .max_prefill_rows = limits.num_row_tables(),
           .max_eos_token_ids = kMaxEosTokenIds,
           .max_score_edits = limits.max_edits - SpareEdits(limits),
           .max_candidates = limits.max_candidates};

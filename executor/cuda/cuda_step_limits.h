@@ -24,9 +24,7 @@ struct CudaStepLimits {
   int max_items = 1;        // of attention
   int max_partials = 1;
 
-  // Tables of rows that no group asks about: chunks of prompts. A scheduler
-  // plans one in a step or two, as a prompt is fed in parts only where it takes
-  // what is left of the step.
+  // Tables of rows that no selection is of (StepLimits::max_prefill_rows).
   int num_row_tables() const { return max_rows < 64 ? max_rows : 64; }
   // Candidates, and tokens of prompts.
   int max_asked_tokens() const { return max_candidates + max_rows; }

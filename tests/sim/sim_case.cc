@@ -83,6 +83,7 @@ SimModelOptions AnySimModel(Dice& dice, uint32_t seed) {
   if (dice.Chance(120)) model.memory = SimModelOptions::Memory::kSequences;
   if (dice.Chance(250)) {
     model.limits.max_beams = dice.Any(12, 20);
+    model.limits.max_prefill_rows = dice.Any(1, 9);
     model.limits.max_step_tokens = model.limits.max_beams + dice.Any(0, 9);
   }
   return model;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/check.h"
 #include "base/status.h"
 
 namespace espalier::testing {
@@ -70,7 +71,28 @@ std::span<float> SimModel::Line(std::span<float> logits, int line) const {
                         options_.vocab_size);
 }
 
+absl::Status SimModel::CheckLimits(const StepPlan& plan) const {
+  const StepLimits& limits = description_.limits;
+  int num_selected = 0;
+  for (const PlanSelection& selection : plan.selections) {
+    num_selected += selection.num_rows;
+  }
+  const int num_prefill_rows =
+      static_cast<int>(plan.rows.size()) - num_selected;
+  const int num_tokens = static_cast<int>(plan.tokens.size());
+  if (num_tokens > limits.max_step_tokens ||
+      plan.num_logits > limits.max_beams ||
+      num_prefill_rows > limits.max_prefill_rows) {
+    return Internal("a plan of ", num_tokens, " tokens, ", plan.num_logits,
+                    " rows of logits and ", num_prefill_rows,
+                    " rows of prefills");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SimModel::Forward(const StepPlan& plan, std::span<float> logits) {
+  const absl::Status fits = CheckLimits(plan);
+  CHECK(fits.ok()) << fits.ToString();
   if (options_.memory == SimModelOptions::Memory::kSequences) {
     RETURN_IF_ERROR(ForkAndFinish(plan));
     for (const PlanRow& row : plan.rows) {

@@ -92,6 +92,7 @@ class SimModel final : public Model {
   void WriteLogits(uint64_t path, std::span<float> logits) const;
   std::span<float> Line(std::span<float> logits, int line) const;
 
+  absl::Status CheckLimits(const StepPlan& plan) const;
   absl::Status ForkAndFinish(const StepPlan& plan);
   absl::Status FeedSequence(const StepPlan& plan, const PlanRow& row,
                             std::span<float> logits);

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <random>
@@ -103,55 +102,6 @@ TEST_F(CudaExecutorTest, ChunksAndScarcePagesGiveWhatTheHostGives) {
     ExpectSame(expected, Drive(*device.steps, requests, drive),
                "chunks, few pages");
     PrintFigures(*device.steps);
-  }
-}
-
-// Samples that are put away resume as a hundred rows that no selection is of:
-// more than the device has tables for. What is fed again may round otherwise,
-// so a draw at a near tie may differ.
-TEST_F(CudaExecutorTest, AGroupOfMoreSequencesThanRowTablesResumes) {
-  const auto samples = [](int count, int max_new_tokens, int64_t priority) {
-    Request request{{1, 4, 310, 312, 2764, 262, 5}, {}};
-    request.params.do_sample = true;
-    request.params.num_return_sequences = count;
-    request.params.max_new_tokens = max_new_tokens;
-    request.params.eos_token_id.emplace();
-    request.params.seed = count;
-    request.params.priority = priority;
-    return request;
-  };
-  const std::vector<Request> requests = {samples(20, 100, -1),
-                                         samples(100, 50, 0)};
-  const OnDevice roomy = Load(Float32());
-  ASSERT_NE(roomy.steps, nullptr);
-  const Answers expected = Drive(*roomy.steps, requests, {});
-  CudaLlamaOptions options = Float32();
-  options.page_size = 16;
-  options.kv_cache_bytes = 54 << 20;  // some 430 pages, of 540 at worst
-  const OnDevice scarce = Load(options);
-  ASSERT_NE(scarce.steps, nullptr);
-  for (const int num_in_flight : InFlight()) {
-    DriveOptions drive = {.num_in_flight = num_in_flight};
-    int64_t num_preemptions = 0;
-    drive.before_plan = [&](Scheduler& scheduler, int) {
-      num_preemptions = scheduler.figures().num_preemptions;
-    };
-    const Answers answers = Drive(*scarce.steps, requests, drive);
-    EXPECT_GT(num_preemptions, 0);
-    for (size_t i = 0; i < requests.size(); ++i) {
-      ASSERT_OK(answers[i]);
-      const auto& got = answers[i]->hypotheses;
-      const auto& wanted = expected[i]->hypotheses;
-      ASSERT_EQ(got.size(), wanted.size());
-      const auto num_same = std::count_if(
-          got.begin(), got.end(), [&](const Hypothesis& hypothesis) {
-            return std::any_of(wanted.begin(), wanted.end(),
-                               [&](const Hypothesis& other) {
-                                 return other.tokens == hypothesis.tokens;
-                               });
-          });
-      EXPECT_GE(num_same, std::ssize(got) * 95 / 100) << i;
-    }
   }
 }
 

@@ -39,6 +39,7 @@ MAY_READ = {
     ],
     "CLI/": [
         "examples/cli/command_line.cc",
+        "examples/cli/common_options.cc",
         "examples/cli/usage_error.cc",
     ],
 }

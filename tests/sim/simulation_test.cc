@@ -25,7 +25,7 @@ TEST(SimulationTest, NoSeedBreaksALaw) {
   // Everything that may happen does.
   EXPECT_GT(total.num_results, num_seeds * 50);
   EXPECT_GT(total.num_cancelled, num_seeds * 50);
-  EXPECT_GT(total.num_refused, num_seeds);
+  EXPECT_GT(total.num_refused, num_seeds / 2);
   EXPECT_GT(total.num_failed_steps, num_seeds);
   EXPECT_GT(total.num_wrong_answers, num_seeds);
   EXPECT_GT(total.num_preemptions, num_seeds);

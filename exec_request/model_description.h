@@ -50,6 +50,9 @@ struct ModelDescription {
   // begin behind tokens that another sequence fed into the pages it has. False:
   // no pages are shared between requests.
   bool has_shareable_pages = false;
+  // Whether a draft model runs beside it, so that requests may speculate with
+  // it (docs/speculation.md).
+  bool has_draft_model = false;
   StepLimits limits = {};  // set by the executor, if it has any
 };
 

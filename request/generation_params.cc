@@ -58,6 +58,7 @@ absl::Status ValidateParams(const ModelDescription& model,
   RETURN_IF_ERROR(ValidateConstraints(model, params));
   RETURN_IF_ERROR(ValidateScores(*params));
   RETURN_IF_ERROR(ValidateReports(*params));
+  RETURN_IF_ERROR(ValidateSpeculation(model, *params));
   return ValidateScheduling(*params);
 }
 

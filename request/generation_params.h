@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "base/ids.h"
+#include "request/speculation_params.h"
 
 namespace espalier {
 
@@ -97,6 +98,9 @@ struct GenerationParams {
   // what is generated, and of the prompt. In [0, kMaxLogProbs]. Unset: none.
   std::optional<int64_t> logprobs;
   std::optional<int64_t> prompt_logprobs;
+
+  // Drafts of tokens that a step verifies. Unset: the engine's default.
+  std::optional<SpeculationParams> speculate;
 
   // Of scheduling; none changes the result.
   // Whether pages of other requests with the same beginning are shared, and its

@@ -53,6 +53,10 @@ struct Usage {
   int64_t num_cached_tokens = 0;     // of the prompt, not computed again
   int64_t num_generated_tokens = 0;  // in the hypotheses returned
   int64_t num_steps = 0;             // decode steps, the first one included
+  // Of speculation, in all sequences: tokens drafted and verified, and those of
+  // them that were accepted.
+  int64_t num_drafted_tokens = 0;
+  int64_t num_accepted_tokens = 0;
 };
 
 struct Result {

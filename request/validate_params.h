@@ -44,6 +44,10 @@ absl::Status ValidateScores(const GenerationParams& params);
 // What is reported beside the hypotheses.
 absl::Status ValidateReports(const GenerationParams& params);
 
+// What drafts tokens, and how many.
+absl::Status ValidateSpeculation(const ModelDescription& model,
+                                 const GenerationParams& params);
+
 // What it shares with other requests, and its turn among them.
 absl::Status ValidateScheduling(const GenerationParams& params);
 

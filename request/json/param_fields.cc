@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "request/json/read_json.h"
 #include "request/json/read_json_text.h"
+#include "request/json/read_speculation.h"
 
 namespace espalier {
 namespace {
@@ -37,12 +38,21 @@ absl::Status SetStopFrom(std::string_view field, const Json& json, P* params) {
 constexpr ParamReader kSetStop = {SetStopFrom<json::value>,
                                   SetStopFrom<JsonText>};
 
+template <typename Json>
+absl::Status SetSpeculateFrom(std::string_view field, const Json& json,
+                              P* params) {
+  return ReadSpeculation(field, json, &params->speculate);
+}
+constexpr ParamReader kSetSpeculate = {SetSpeculateFrom<json::value>,
+                                       SetSpeculateFrom<JsonText>};
+
 constexpr std::string_view kSearch = "Search";
 constexpr std::string_view kSampling = "Sampling";
 constexpr std::string_view kPenalties = "Penalties";
 constexpr std::string_view kConstraints = "Constraints";
 constexpr std::string_view kStopping = "Stopping";
 constexpr std::string_view kReports = "Reports";
+constexpr std::string_view kSpeculation = "Speculation";
 constexpr std::string_view kScheduling = "Scheduling";
 
 constexpr ParamField kFields[] = {
@@ -165,6 +175,12 @@ constexpr ParamField kFields[] = {
     {"prompt_logprobs", "", kReports, "N",
      "the same of the prompt's tokens, the first excepted; 0 to 64",
      Set<&P::prompt_logprobs>},
+    // Speculation.
+    {"speculate", "", kSpeculation, "METHOD[:N[:MODE]]",
+     "draft tokens that a step verifies: ngram or suffix, from the text so "
+     "far, or draft, by the draft model; N at most, 1 to 32, default 5; MODE "
+     "rejection, the default, or coupled, which draws the same samples; off",
+     kSetSpeculate},
     // Scheduling.
     {"prefix_cache", "", kScheduling, "on|off",
      "share pages with requests that begin alike, and keep them for others; "

@@ -1,9 +1,26 @@
 #include "request/json/read_json.h"
 
 #include <charconv>
+#include <initializer_list>
 #include <limits>
 
 namespace espalier {
+namespace {
+
+// The one of `values` whose name it is.
+template <typename T>
+bool TakeNamed(const json::value& value, std::initializer_list<T> values,
+               T* out) {
+  if (!value.is_string()) return false;
+  for (const T candidate : values) {
+    if (value.get_string() != NameOf(candidate)) continue;
+    *out = candidate;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 absl::Status WrongType(std::string_view field, std::string_view wanted,
                        const json::value& value) {
@@ -80,6 +97,22 @@ bool Take(const json::value& value, LengthPenaltyForm* out) {
 }
 std::string_view Wanted(const LengthPenaltyForm*) {
   return "\"power\" or \"wu\"";
+}
+
+bool Take(const json::value& value, SpeculationMethod* out) {
+  using enum SpeculationMethod;
+  return TakeNamed(value, {kNgram, kSuffix, kDraft}, out);
+}
+std::string_view Wanted(const SpeculationMethod*) {
+  return "\"ngram\", \"suffix\" or \"draft\"";
+}
+
+bool Take(const json::value& value, SpeculationMode* out) {
+  using enum SpeculationMode;
+  return TakeNamed(value, {kRejection, kCoupled}, out);
+}
+std::string_view Wanted(const SpeculationMode*) {
+  return "\"rejection\" or \"coupled\"";
 }
 
 absl::Status Read(std::string_view field, const json::value& value,

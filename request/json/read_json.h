@@ -39,6 +39,10 @@ bool Take(const json::value& value, json::object* out);
 bool Take(const json::value& value, EarlyStopping* out);
 // "power" or "wu".
 bool Take(const json::value& value, LengthPenaltyForm* out);
+// "ngram", "suffix" or "draft".
+bool Take(const json::value& value, SpeculationMethod* out);
+// "rejection" or "coupled".
+bool Take(const json::value& value, SpeculationMode* out);
 
 // What Take takes, in words.
 std::string_view Wanted(const bool*);
@@ -49,6 +53,8 @@ std::string_view Wanted(const std::string*);
 std::string_view Wanted(const json::object*);
 std::string_view Wanted(const EarlyStopping*);
 std::string_view Wanted(const LengthPenaltyForm*);
+std::string_view Wanted(const SpeculationMethod*);
+std::string_view Wanted(const SpeculationMode*);
 
 template <typename T>
 concept JsonScalar = requires(const json::value& value, T* out) {

@@ -86,6 +86,10 @@ void AppendUsage(const Usage& usage, std::string* out) {
   AppendField(R"(, "cached_tokens": )", usage.num_cached_tokens, out);
   AppendField(R"(, "generated_tokens": )", usage.num_generated_tokens, out);
   AppendField(R"(, "steps": )", usage.num_steps, out);
+  if (usage.num_drafted_tokens > 0) {
+    AppendField(R"(, "drafted_tokens": )", usage.num_drafted_tokens, out);
+    AppendField(R"(, "accepted_tokens": )", usage.num_accepted_tokens, out);
+  }
   *out += '}';
 }
 

@@ -100,6 +100,8 @@ constexpr const char* kParams[] = {
     R"({"logprobs": 3, "prompt_logprobs": 2})",
     R"({"num_beams": 3, "n": 3, "logprobs": 0, "prompt_logprobs": 0})",
     R"({"num_beams": 4, "num_beam_groups": 2, "n": 4, "logprobs": 5})",
+    // Speculation.
+    R"({"speculate": false})",
     // Scheduling.
     R"({"prefix_cache": false})",
     R"({"num_beams": 3, "n": 2, "prefix_cache": false, "priority": 2})",

@@ -72,6 +72,11 @@ std::vector<WrongValue> WrongValues() {
        "--cache-salt is given 2 times"},
       {{"--num-beams", "2", "--num-beams", "3"},
        "--num-beams is given 2 times"},
+      {{"--speculate", "eagle"},
+       "--speculate.method must be \"ngram\", \"suffix\" or \"draft\", got "
+       "\"eagle\""},
+      {{"--speculate", "{\"method\": \"ngram\", \"n\": 3}"},
+       "--speculate must have no field \"n\""},
       // Ranges, and options that have no meaning together.
       {{"--num-beams", "0"}, "--num-beams must be at least 1, got 0"},
       {{"--num-beams", "-3"}, "--num-beams must be at least 1, got -3"},
@@ -100,7 +105,12 @@ std::vector<WrongValue> WrongValues() {
       {{"--priority", "9007199254740992"},
        "--priority must be at most 4503599627370496, got 9007199254740992"},
       {{"--logprobs", "65"}, "--logprobs must be at most 64, got 65"},
+      {{"--speculate", "ngram:33"},
+       "--speculate.num_tokens must be at most 32, got 33"},
       // The model.
+      {{"--speculate", "draft"},
+       "--speculate.method must be \"ngram\" or \"suffix\" without a draft "
+       "model, got \"draft\""},
       {{"--max-new-tokens", "5000"},
        "--max-new-tokens must be at most 1023, as the prompt and what is "
        "generated fit into the model's context of 1024 together, got 5000\n"},

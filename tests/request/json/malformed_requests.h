@@ -95,7 +95,7 @@ inline std::vector<MalformedRequest> MalformedRequests() {
              "unknown field \"promt\" in params; did you mean prompt beside "
              "params?"),
       params(R"({"": 2})", "unknown field \"\" in params"),
-      params(R"({"speculate": null})", "unknown field \"speculate\" in params"),
+      params(R"({"watermark": null})", "unknown field \"watermark\" in params"),
       params(R"({"n": 1, "num_return_sequences": 1})",
              "num_return_sequences and n are the same field, got both"),
       params(R"({"max_tokens": 9, "max_new_tokens": 9})",
@@ -188,6 +188,44 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       params(R"({"logprobs": true})", "logprobs must be an integer, got true"),
       params(R"({"prompt_logprobs": "5"})",
              "prompt_logprobs must be an integer, got \"5\""),
+      params(R"({"speculate": true})",
+             "speculate must be false, \"METHOD[:NUM_TOKENS[:MODE]]\" or an "
+             "object, got true"),
+      params(R"({"speculate": ["ngram"]})",
+             "speculate must be false, \"METHOD[:NUM_TOKENS[:MODE]]\" or an "
+             "object, got [\"ngram\"]"),
+      params(R"({"speculate": "ngram:5:coupled:"})",
+             "speculate must be false, \"METHOD[:NUM_TOKENS[:MODE]]\" or an "
+             "object, got \"ngram:5:coupled:\""),
+      params(R"({"speculate": "eagle"})",
+             "speculate.method must be \"ngram\", \"suffix\" or \"draft\", "
+             "got \"eagle\""),
+      params(R"({"speculate": ""})",
+             "speculate.method must be \"ngram\", \"suffix\" or \"draft\", "
+             "got \"\""),
+      params(R"({"speculate": "none"})",
+             "speculate.method must be \"ngram\", \"suffix\" or \"draft\", "
+             "got \"none\""),
+      params(R"({"speculate": "ngram:few"})",
+             "speculate.num_tokens must be an integer, got \"few\""),
+      params(R"({"speculate": "ngram:"})",
+             "speculate.num_tokens must be an integer, got \"\""),
+      params(R"({"speculate": "ngram:5:exact"})",
+             "speculate.mode must be \"rejection\" or \"coupled\", got "
+             "\"exact\""),
+      params(R"({"speculate": {}})",
+             "speculate must have a method, \"ngram\", \"suffix\" or "
+             "\"draft\", got none"),
+      params(R"({"speculate": {"method": ["ngram"]}})",
+             "speculate.method must be \"ngram\", \"suffix\" or \"draft\", "
+             "got [\"ngram\"]"),
+      params(R"({"speculate": {"method": "ngram", "num_tokens": "5"}})",
+             "speculate.num_tokens must be an integer, got \"5\""),
+      params(R"({"speculate": {"method": "ngram", "mode": null}})",
+             "speculate.mode must be \"rejection\" or \"coupled\", got null"),
+      params(R"({"speculate": {"method": "ngram", "num_token": 5}})",
+             "speculate must have no field \"num_token\"; did you mean "
+             "num_tokens?"),
       params(R"({"prefix_cache": "on"})",
              "prefix_cache must be true or false, got \"on\""),
       params(R"({"cache_salt": 7})", "cache_salt must be a string, got 7"),
@@ -266,6 +304,13 @@ inline std::vector<MalformedRequest> MalformedRequests() {
              "prompt_logprobs must be at least 0, got -1"),
       params(R"({"prompt_logprobs": 65})",
              "prompt_logprobs must be at most 64, got 65"),
+      params(R"({"speculate": "ngram:0"})",
+             "speculate.num_tokens must be at least 1, got 0"),
+      params(R"({"speculate": {"method": "suffix", "num_tokens": 33}})",
+             "speculate.num_tokens must be at most 32, got 33"),
+      params(R"({"speculate": "draft"})",
+             "speculate.method must be \"ngram\" or \"suffix\" without a "
+             "draft model, got \"draft\""),
       params(R"({"prefix_cache": false, "cache_salt": "a"})",
              "cache_salt must be empty with prefix_cache false, got \"a\""),
       params(R"({"priority": 4503599627370497})",

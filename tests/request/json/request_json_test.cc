@@ -66,7 +66,8 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "logit_bias": {"9": -2, "7": 1.5}, "allowed_token_ids": [7, 8],
         "allowed_sequences": [[7, 8], [9]], "stop_token_ids": [12],
         "ignore_eos": true, "stop": ["a", "b"], "include_stop": true,
-        "logprobs": 3, "prompt_logprobs": 0, "prefix_cache": false,
+        "logprobs": 3, "prompt_logprobs": 0, "speculate": {"method": "suffix",
+          "num_tokens": 7, "mode": "coupled"}, "prefix_cache": false,
         "cache_salt": "tenant-1", "priority": -7}})");
   ASSERT_OK(line.body);
   EXPECT_EQ(line.id, "\"a-1\"");
@@ -111,6 +112,9 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   EXPECT_TRUE(params.include_stop);
   EXPECT_THAT(params.logprobs, Optional(3));
   EXPECT_THAT(params.prompt_logprobs, Optional(0));
+  EXPECT_THAT(params.speculate,
+              Optional(SpeculationParams{SpeculationMethod::kSuffix, 7,
+                                         SpeculationMode::kCoupled}));
   EXPECT_FALSE(params.prefix_cache);
   EXPECT_EQ(params.cache_salt, "tenant-1");
   EXPECT_EQ(params.priority, -7);
@@ -161,6 +165,64 @@ TEST(RequestJsonTest, AStopMayBeOneString) {
   EXPECT_THAT(line.body->params.stop, ElementsAre("END"));
 }
 
+TEST(RequestJsonTest, SpeculateHasItsShortForms) {
+  using enum SpeculationMethod;
+  using enum SpeculationMode;
+  const std::optional<SpeculationParams> unset;
+  struct Form {
+    const char* json;
+    std::optional<SpeculationParams> params;
+  };
+  for (const Form& form : {
+           Form{"null", unset},
+           Form{"false", SpeculationParams{kNone, 5, kRejection}},
+           Form{R"("ngram")", SpeculationParams{kNgram, 5, kRejection}},
+           Form{R"("draft:9")", SpeculationParams{kDraft, 9, kRejection}},
+           Form{R"("suffix:3:coupled")",
+                SpeculationParams{kSuffix, 3, kCoupled}},
+           Form{R"({"method": "ngram"})",
+                SpeculationParams{kNgram, 5, kRejection}},
+           Form{R"({"mode": 5, "m\u0065thod": "draft", "mode": "coupled"})",
+                SpeculationParams{kDraft, 5, kCoupled}},
+       }) {
+    SCOPED_TRACE(form.json);
+    const RequestLine line = ParseRequestLine(
+        WithParams(Concat(R"({"speculate": )", form.json, "}")));
+    ASSERT_OK(line.body);
+    EXPECT_EQ(line.body->params.speculate, form.params);
+    // As the command line has it: a value that is parsed already.
+    ASSERT_OK_AND_ASSIGN(const json::value value, ParseJson(form.json));
+    GenerationParams params;
+    ASSERT_OK(SetParam("speculate", value, &params));
+    EXPECT_EQ(params.speculate, form.params);
+  }
+}
+
+TEST(RequestJsonTest, ADraftModelIsNeededToDraftWithIt) {
+  ModelDescription model = EnFr();
+  model.has_draft_model = true;
+  Request request{{1, 4}, {}};
+  request.params.speculate = {SpeculationMethod::kDraft};
+  EXPECT_OK(ValidateRequest(model, &request));
+  EXPECT_EQ(ValidateRequest(EnFr(), &request).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// JSON has none of these.
+TEST(RequestJsonTest, WithoutSpeculationItsOptionsMeanNothing) {
+  Request request{{1, 4}, {}};
+  request.params.speculate = {SpeculationMethod::kNone, 6};
+  EXPECT_THAT(ValidateRequest(EnFr(), &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "speculate.num_tokens must be 5 with speculate.method "
+                       "none, got 6"));
+  request.params.speculate = {.mode = SpeculationMode::kCoupled};
+  EXPECT_THAT(ValidateRequest(EnFr(), &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "speculate.mode must be rejection with "
+                       "speculate.method none, got coupled"));
+}
+
 TEST(RequestJsonTest, CombinationsThatMeanSomethingPass) {
   for (const char* params : {
            R"({"do_sample": true, "n": 5, "best_of": 9, "temperature": 0.7})",
@@ -176,6 +238,9 @@ TEST(RequestJsonTest, CombinationsThatMeanSomethingPass) {
            R"({"ignore_eos": true, "allowed_sequences": [[7, 2, 8]]})",
            R"({"stop": ["a"], "include_stop": true, "min_tokens": 300})",
            R"({"logprobs": 64, "prompt_logprobs": 64})",
+           R"({"speculate": "ngram:32:coupled"})",
+           R"({"speculate": "suffix:1", "num_beams": 4})",
+           R"({"speculate": false, "do_sample": true})",
            R"({"prefix_cache": true, "cache_salt": "a", "priority": -1})",
            R"({"prefix_cache": false, "cache_salt": ""})",
            R"({"priority": 4503599627370496})",

@@ -49,5 +49,14 @@ TEST(ResultJsonTest, WhatWasAskedForIsWrittenBesideTheResult) {
       R"("rank": 3, "top": []}]})");
 }
 
+TEST(ResultJsonTest, DraftsAreCountedWhereThereWereAny) {
+  Result result;
+  result.usage = {.num_drafted_tokens = 9, .num_accepted_tokens = 4};
+  EXPECT_EQ(WriteResultLine("1", result, {}),
+            R"({"id": 1, "hypotheses": [], "usage": {"prompt_tokens": 0, )"
+            R"("cached_tokens": 0, "generated_tokens": 0, "steps": 0, )"
+            R"("drafted_tokens": 9, "accepted_tokens": 4}})");
+}
+
 }  // namespace
 }  // namespace espalier

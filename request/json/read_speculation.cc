@@ -1,0 +1,132 @@
+#include "request/json/read_speculation.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+
+#include "base/spelling.h"
+#include "base/status.h"
+#include "request/json/read_json.h"
+#include "request/json/read_json_text.h"
+
+namespace espalier {
+namespace {
+
+constexpr std::string_view kSpeculateWanted =
+    "false, \"METHOD[:NUM_TOKENS[:MODE]]\" or an object";
+constexpr std::array<std::string_view, 3> kKeys = {"method", "num_tokens",
+                                                   "mode"};
+
+// Values of the keys; of a key given twice the last.
+template <typename Json>
+using Fields = std::array<std::optional<Json>, kKeys.size()>;
+
+template <typename Json>
+absl::Status SetField(std::string_view field, std::string_view key,
+                      const Json& value, Fields<Json>* fields) {
+  const auto found = std::ranges::find(kKeys, key);
+  if (found == kKeys.end()) {
+    return InvalidArgument(field, " must have no field ", ShownInQuotes(key),
+                           DidYouMean(key, kKeys));
+  }
+  (*fields)[found - kKeys.begin()] = value;
+  return absl::OkStatus();
+}
+
+template <typename Json>
+absl::Status ReadFields(std::string_view field, const Fields<Json>& fields,
+                        std::optional<SpeculationParams>* out) {
+  const auto& [method, num_tokens, mode] = fields;
+  SpeculationParams params;
+  if (!method) {
+    return InvalidArgument(field, " must have a method, ",
+                           Wanted(&params.method), ", got none");
+  }
+  RETURN_IF_ERROR(Read(Concat(field, ".method"), *method, &params.method));
+  if (num_tokens) {
+    RETURN_IF_ERROR(
+        Read(Concat(field, ".num_tokens"), *num_tokens, &params.num_tokens));
+  }
+  if (mode) {
+    RETURN_IF_ERROR(Read(Concat(field, ".mode"), *mode, &params.mode));
+  }
+  *out = params;
+  return absl::OkStatus();
+}
+
+// A number as JSON has it, for the field to judge.
+json::value NumberOrText(std::string_view text) {
+  int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error == std::errc() && rest == end) return number;
+  return json::value(text);
+}
+
+// METHOD[:NUM_TOKENS[:MODE]].
+absl::Status ReadShort(std::string_view field, std::string_view text,
+                       std::optional<SpeculationParams>* out) {
+  Fields<json::value> fields;
+  size_t begin = 0;
+  for (size_t i = 0; begin != text.npos; ++i) {
+    if (i == fields.size()) {
+      return WrongType(field, kSpeculateWanted, json::value(text));
+    }
+    const size_t end = text.find(':', begin);
+    const std::string_view part = text.substr(begin, end - begin);
+    fields[i] = i == 1 ? NumberOrText(part) : json::value(part);
+    begin = end == text.npos ? end : end + 1;
+  }
+  return ReadFields(field, fields, out);
+}
+
+// Whether it is none of what is read from objects and texts; if so `*status`
+// says whether it is good.
+bool ReadPlain(std::string_view field, const json::value& value,
+               absl::Status* status, std::optional<SpeculationParams>* out) {
+  if (value.is_string()) {
+    *status = ReadShort(field, std::string_view(value.get_string()), out);
+  } else if (value.is_null()) {
+    out->reset();
+  } else if (value.is_bool() && !value.get_bool()) {
+    out->emplace();
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::Status ReadSpeculation(std::string_view field, const json::value& value,
+                             std::optional<SpeculationParams>* out) {
+  absl::Status status;
+  if (ReadPlain(field, value, &status, out)) return status;
+  if (!value.is_object()) return WrongType(field, kSpeculateWanted, value);
+  Fields<json::value> fields;
+  for (const auto& [key, item] : value.get_object()) {
+    RETURN_IF_ERROR(SetField<json::value>(field, key, item, &fields));
+  }
+  return ReadFields(field, fields, out);
+}
+
+absl::Status ReadSpeculation(std::string_view field, const JsonText& json,
+                             std::optional<SpeculationParams>* out) {
+  if (!json.is_object()) {
+    absl::Status status;
+    if (!json.is_array() &&
+        ReadPlain(field, ParseChecked(json.text), &status, out)) {
+      return status;
+    }
+    return WrongType(field, kSpeculateWanted, json.text);
+  }
+  Fields<JsonText> fields;
+  for (JsonItems items(json.text); items.Next();) {
+    RETURN_IF_ERROR(SetField<JsonText>(field, Unquoted(items.key()),
+                                       {items.value()}, &fields));
+  }
+  return ReadFields(field, fields, out);
+}
+
+}  // namespace espalier

@@ -1,0 +1,28 @@
+// The field `speculate` of the request format:
+//
+//   false                    off
+//   null                     the engine's default
+//   "ngram:8:coupled"        METHOD[:NUM_TOKENS[:MODE]]
+//   {"method": "ngram", "num_tokens": 8, "mode": "coupled"}
+//
+// where all but the method may be left out.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "base/json.h"
+#include "base/json_scan.h"
+#include "request/speculation_params.h"
+
+namespace espalier {
+
+// Errors: kInvalidArgument naming the field, as in speculate.method, and the
+// value. Ranges are checked later, by ValidateParams.
+absl::Status ReadSpeculation(std::string_view field, const json::value& value,
+                             std::optional<SpeculationParams>* out);
+absl::Status ReadSpeculation(std::string_view field, const JsonText& json,
+                             std::optional<SpeculationParams>* out);
+
+}  // namespace espalier

@@ -1,0 +1,55 @@
+#include "base/status.h"
+#include "request/param_checks.h"
+#include "request/validate_params.h"
+
+namespace espalier {
+
+std::string_view NameOf(SpeculationMethod method) {
+  switch (method) {
+    case SpeculationMethod::kNone:
+      return "none";
+    case SpeculationMethod::kNgram:
+      return "ngram";
+    case SpeculationMethod::kSuffix:
+      return "suffix";
+    case SpeculationMethod::kDraft:
+      return "draft";
+  }
+  return "";
+}
+
+std::string_view NameOf(SpeculationMode mode) {
+  switch (mode) {
+    case SpeculationMode::kRejection:
+      return "rejection";
+    case SpeculationMode::kCoupled:
+      return "coupled";
+  }
+  return "";
+}
+
+namespace {
+constexpr std::string_view kWithNone = "with speculate.method none";
+}  // namespace
+
+absl::Status ValidateSpeculation(const ModelDescription& model,
+                                 const GenerationParams& params) {
+  if (!params.speculate) return absl::OkStatus();
+  const SpeculationParams& speculate = *params.speculate;
+  if (speculate.method == SpeculationMethod::kNone) {
+    constexpr SpeculationParams kOff;
+    RETURN_IF_ERROR(CheckOff("speculate.num_tokens", speculate.num_tokens,
+                             kOff.num_tokens, kWithNone));
+    return CheckOff("speculate.mode", NameOf(speculate.mode), NameOf(kOff.mode),
+                    kWithNone);
+  }
+  if (speculate.method == SpeculationMethod::kDraft && !model.has_draft_model) {
+    return InvalidArgument(
+        "speculate.method must be \"ngram\" or \"suffix\" without a draft "
+        "model, got \"draft\"");
+  }
+  return CheckRange("speculate.num_tokens", speculate.num_tokens, 1,
+                    kMaxDraftTokens);
+}
+
+}  // namespace espalier

@@ -1,0 +1,87 @@
+#include "speculate/draft_length.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace espalier {
+namespace {
+
+constexpr double kAlwaysAccepted[] = {1.0};
+
+}  // namespace
+
+int BestDraftLength(std::span<const double> acceptance, const DraftCost& cost) {
+  int best = 0;
+  double best_rate = 1;
+  double num_tokens = 1;
+  double all_accepted = 1;
+  for (size_t i = 0; i < acceptance.size(); ++i) {
+    all_accepted *= acceptance[i];
+    num_tokens += all_accepted;
+    const double rate = num_tokens / (1 + (i + 1) * (cost.row + cost.draft));
+    if (rate <= best_rate) continue;
+    best_rate = rate;
+    best = static_cast<int>(i) + 1;
+  }
+  return best;
+}
+
+DraftLength::DraftLength(const DraftLengthOptions& options)
+    : options_(options),
+      averages_(options.max_tokens),
+      probe_interval_(options.probe_interval) {
+  CHECK(options.max_tokens >= 1 && options.max_tokens <= kMaxDraftTokens)
+      << options.max_tokens << " tokens";
+  CHECK(options.decay > 0 && options.decay < 1) << options.decay;
+  averages_[0].num_observed = options.prior_weight;
+  averages_[0].num_accepted = options.prior_weight * options.prior_acceptance;
+}
+
+// A place that was seldom observed, or long ago, is taken to be accepted as the
+// one before it, so that drafts grow into it; the first place has its guess
+// among its observations, and it fades with them.
+std::vector<double> DraftLength::Acceptance() const {
+  std::vector<double> acceptance;
+  for (const Average& average : averages_) {
+    const double weight = acceptance.empty() ? 0 : options_.prior_weight;
+    const double prior = acceptance.empty() ? 0 : acceptance.back();
+    acceptance.push_back((average.num_accepted + weight * prior) /
+                         (average.num_observed + weight));
+  }
+  return acceptance;
+}
+
+int DraftLength::Next(const DraftCost& cost) {
+  const int best = BestDraftLength(Acceptance(), cost);
+  if (best > 0) {
+    num_idle_steps_ = 0;
+    probe_interval_ = options_.probe_interval;
+    return best;
+  }
+  ++num_idle_steps_;
+  const bool can_pay = BestDraftLength(kAlwaysAccepted, cost) > 0;
+  return can_pay && num_idle_steps_ > probe_interval_ ? 1 : 0;
+}
+
+void DraftLength::Record(int num_drafted, int num_accepted) {
+  CHECK(0 <= num_accepted && num_accepted <= num_drafted)
+      << num_accepted << " accepted of " << num_drafted;
+  if (num_drafted == 0) return;
+  for (int i = 0; i < static_cast<int>(averages_.size()); ++i) {
+    // What follows a rejected token is not observed.
+    const bool is_observed = i < num_drafted && i <= num_accepted;
+    Average& average = averages_[i];
+    average.num_observed =
+        options_.decay * average.num_observed + (is_observed ? 1 : 0);
+    average.num_accepted =
+        options_.decay * average.num_accepted + (i < num_accepted ? 1 : 0);
+  }
+  if (num_idle_steps_ > probe_interval_) {
+    probe_interval_ =
+        std::min(2 * probe_interval_, options_.max_probe_interval);
+  }
+  num_idle_steps_ = 0;
+}
+
+}  // namespace espalier

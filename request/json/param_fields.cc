@@ -176,10 +176,11 @@ constexpr ParamField kFields[] = {
      "the same of the prompt's tokens, the first excepted; 0 to 64",
      Set<&P::prompt_logprobs>},
     // Speculation.
-    {"speculate", "", kSpeculation, "METHOD[:N[:MODE]]",
-     "draft tokens that a step verifies: ngram or suffix, from the text so "
-     "far, or draft, by the draft model; N at most, 1 to 32, default 5; MODE "
-     "rejection, the default, or coupled, which draws the same samples; off",
+    {"speculate", "", kSpeculation, "METHOD",
+     "verify several drafted tokens in a step: ngram or suffix, from the text "
+     "so far; draft, by the draft model; or off. ngram:N drafts N at most, 1 "
+     "to "
+     "32, default 5; ngram:N:coupled gives the samples of no speculation",
      kSetSpeculate},
     // Scheduling.
     {"prefix_cache", "", kScheduling, "on|off",

@@ -3,12 +3,13 @@
 // drafts what followed there. Behind the end of the text it goes on with the
 // draft itself, as an LZ77 copy does, so that a loop is drafted at full length.
 //
-//   ... the cat sat on the mat . the cat  ->  sat on the mat . the cat sat ...
+//   ... the cat sat on the mat . the cat  ->  sat on the mat . the cat
 //
 // A hash table for each n has the n-grams of the text by where they occurred
 // last. It holds places only and compares the tokens there, so that what is
-// drafted is exact: a hash that two n-grams share costs a look. Some 40 bytes a
-// token of memory at max_ngram 4; O(max_ngram) for a token and for a draft.
+// drafted is exact: a hash that two n-grams share costs a look. At most 68
+// bytes a token of memory at max_ngram 4; O(max_ngram) for a token and for a
+// draft.
 //
 // Source: Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding.
 #pragma once

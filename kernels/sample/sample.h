@@ -31,6 +31,7 @@
 
 #include "base/ids.h"
 #include "kernels/logits/score_processors.h"
+#include "kernels/sample/random.h"
 
 namespace espalier {
 
@@ -79,8 +80,10 @@ struct Draw {
 // the whole, and two tokens whose distances differ by less than a float32 does
 // may change places in the order of typical_p; min_p and top_k are exact. What
 // it costs against a selection pass: benchmarks/kernels/sample_benchmark.cc.
+// `purpose` says what the token is for, hence which random number decides.
 // REQUIRES: vocab_size >= 1; edited tokens in [0, vocab_size).
-Draw DrawRow(std::span<const float> logits, const DrawOptions& options);
+Draw DrawRow(std::span<const float> logits, const DrawOptions& options,
+             RandomPurpose purpose = RandomPurpose::kDraw);
 
 // The same for each of `samples`, whatever options.sample is, to the bit; the
 // row is read once for all of them.
@@ -91,7 +94,8 @@ std::vector<Draw> DrawSamples(std::span<const float> logits,
 namespace reference {
 
 // The twin: sorts, sums in double.
-Draw DrawRow(std::span<const float> logits, const DrawOptions& options);
+Draw DrawRow(std::span<const float> logits, const DrawOptions& options,
+             RandomPurpose purpose = RandomPurpose::kDraw);
 
 // The row after its edits, exact to float32's operations.
 std::vector<float> EditedScores(std::span<const float> scores,

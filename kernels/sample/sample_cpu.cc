@@ -11,16 +11,17 @@
 namespace espalier {
 namespace {
 
-double UniformOf(const DrawOptions& options, int sample) {
+double UniformOf(const DrawOptions& options, int sample,
+                 RandomPurpose purpose) {
   const RandomKey key = {.seed = options.params.seed,
                          .sample = static_cast<uint32_t>(sample),
                          .position = options.position,
-                         .purpose = RandomPurpose::kDraw};
+                         .purpose = purpose};
   return Uniform(key, 0);
 }
 
 std::vector<Draw> Choose(ProcessedLogits& row, const DrawOptions& options,
-                         std::span<const int> samples) {
+                         std::span<const int> samples, RandomPurpose purpose) {
   std::vector<Draw> draws(samples.size());
   const auto draw_of = [&](TokenId token) -> Draw {
     return {.token = token, .log_prob = row.LogProb(token)};
@@ -31,21 +32,15 @@ std::vector<Draw> Choose(ProcessedLogits& row, const DrawOptions& options,
   }
   const KeptTokens kept(row, options.params);
   std::ranges::transform(samples, draws.begin(), [&](int sample) {
-    return draw_of(kept.Draw(UniformOf(options, sample)));
+    return draw_of(kept.Draw(UniformOf(options, sample, purpose)));
   });
   return draws;
 }
 
-}  // namespace
-
-Draw DrawRow(std::span<const float> logits, const DrawOptions& options) {
-  const int sample = static_cast<int>(options.sample);
-  return DrawSamples(logits, options, {&sample, 1}).front();
-}
-
-std::vector<Draw> DrawSamples(std::span<const float> logits,
+std::vector<Draw> DrawFromRow(std::span<const float> logits,
                               const DrawOptions& options,
-                              std::span<const int> samples) {
+                              std::span<const int> samples,
+                              RandomPurpose purpose) {
   CHECK(!logits.empty());
   const int vocab_size = static_cast<int>(logits.size());
   ProcessedLogits row(logits, {.repetition_penalty = options.repetition_penalty,
@@ -59,7 +54,21 @@ std::vector<Draw> DrawSamples(std::span<const float> logits,
   if (row.max() == -std::numeric_limits<float>::infinity()) {
     return std::vector<Draw>(samples.size());
   }
-  return Choose(row, options, samples);
+  return Choose(row, options, samples, purpose);
+}
+
+}  // namespace
+
+Draw DrawRow(std::span<const float> logits, const DrawOptions& options,
+             RandomPurpose purpose) {
+  const int sample = static_cast<int>(options.sample);
+  return DrawFromRow(logits, options, {&sample, 1}, purpose).front();
+}
+
+std::vector<Draw> DrawSamples(std::span<const float> logits,
+                              const DrawOptions& options,
+                              std::span<const int> samples) {
+  return DrawFromRow(logits, options, samples, RandomPurpose::kDraw);
 }
 
 }  // namespace espalier

@@ -144,7 +144,8 @@ std::vector<double> DrawProbabilities(std::span<const float> logits,
   return p;
 }
 
-Draw DrawRow(std::span<const float> logits, const DrawOptions& options) {
+Draw DrawRow(std::span<const float> logits, const DrawOptions& options,
+             RandomPurpose purpose) {
   const auto is_nan = [](float x) { return std::isnan(x); };
   if (std::any_of(logits.begin(), logits.end(), is_nan)) {
     return {.token = kNotANumber};
@@ -153,7 +154,7 @@ Draw DrawRow(std::span<const float> logits, const DrawOptions& options) {
   const RandomKey key = {.seed = options.params.seed,
                          .sample = options.sample,
                          .position = options.position,
-                         .purpose = RandomPurpose::kDraw};
+                         .purpose = purpose};
   const double uniform = Uniform(key, 0);
   TokenId token = kNoToken;
   double sum = 0;

@@ -280,6 +280,39 @@ double KeptTokens::LogSum() const {
   return std::log(all_weighed_ ? TotalMass() : ListedWeight());
 }
 
+double KeptTokens::Probability(TokenId token) const {
+  if (!all_weighed_) {
+    const auto at = std::ranges::lower_bound(few_, token, {}, &Token::token);
+    const bool is_left = at != few_.end() && at->token == token;
+    return is_left ? at->weight / ListedWeight() : 0;
+  }
+  const float score = row_.ScoreOf(token);
+  return rule_.KeyOf(score) >= cut_ ? WeightOf(score) / TotalMass() : 0;
+}
+
+double KeptTokens::WriteWeights(float* weights) const {
+  const int num_chunks = (row_.vocab_size() + kChunkSize - 1) / kChunkSize;
+  std::fill_n(weights, num_chunks * kChunkSize, 0.0f);
+  if (!all_weighed_) {
+    for (const Token& t : few_) {
+      weights[t.token] = static_cast<float>(t.weight);
+    }
+    return ListedWeight();
+  }
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    WriteBlockWeights(b, weights + first_tokens_[b]);
+  }
+  return TotalMass();
+}
+
+void KeptTokens::WriteBlockWeights(size_t b, float* weights) const {
+  const WeightedBlock& block = blocks_[b];
+  WeighBlock(block.values, block.size, weight_rule_, weights);
+  for (int i = 0; i < block.size; ++i) {
+    if (rule_.KeyOf(block.values[i]) < cut_) weights[i] = 0;
+  }
+}
+
 TokenId KeptTokens::Draw(double uniform) const {
   return all_weighed_ ? DrawWeighed(uniform) : DrawListed(uniform);
 }

@@ -36,6 +36,14 @@ class KeptTokens {
   // `uniform`.
   TokenId Draw(double uniform) const;
 
+  // The probability that a draw gives `token`; 0 if it is out.
+  double Probability(TokenId token) const;
+
+  // Writes the weight of every token, 0 of those that are out, and returns
+  // their sum: the probability of a token is its weight over that.
+  //   weights  [vocab_size, up to whole chunks (row_block.h)]  f32  out
+  double WriteWeights(float* weights) const;
+
   // log(sum of exp((score - max) / temperature)) of what is left.
   double LogSum() const;
 
@@ -106,6 +114,7 @@ class KeptTokens {
   // Puts out what has a lower key, in the order of the rule.
   void TakeMasses(const Cut& cut);
   double TotalMass() const;
+  void WriteBlockWeights(size_t b, float* weights) const;
 
   TokenId DrawListed(double uniform) const;
   TokenId DrawWeighed(double uniform) const;

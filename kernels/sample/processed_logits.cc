@@ -96,6 +96,15 @@ float ProcessedLogits::ScoreOf(const TokenEdit& edit) const {
                                    options_.repetition_penalty);
 }
 
+float ProcessedLogits::ScoreOf(TokenId token) const {
+  const auto edit =
+      std::ranges::lower_bound(options_.edits, token, {}, &TokenEdit::token);
+  if (edit != options_.edits.end() && edit->token == token) {
+    return ScoreOf(*edit);
+  }
+  return options_.is_allow_list ? -kInf : logits_[token];
+}
+
 void ProcessedLogits::CopyEdited() {
   float* const copies =
       Scratch(ScratchUse::kEdited, blocks_.size() * kBlockSize);

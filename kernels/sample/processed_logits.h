@@ -69,6 +69,9 @@ class ProcessedLogits {
   // The highest edited score; -inf if no token is possible.
   float max() const { return max_; }
 
+  // The edited score of a token.
+  float ScoreOf(TokenId token) const;
+
   // Of the raw row, nats: the bits that SelectRow gives.
   float LogProb(TokenId token) const;
 

@@ -16,6 +16,8 @@ enum class ScratchUse {
   kOuter,
   kInner0,
   kInner1,
+  kTargetWeights,
+  kDraftWeights,
   kCount
 };
 

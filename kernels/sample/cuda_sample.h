@@ -36,6 +36,7 @@ struct CudaDraw {
   int beam = 0;       // what its candidate says: the rank in the group
   uint32_t sample = 0;
   uint32_t position = 0;  // tokens that it has generated
+  RandomPurpose purpose = RandomPurpose::kDraw;
 };
 
 // The largest vocabulary: sums of its weights are exact.

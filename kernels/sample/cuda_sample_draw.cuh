@@ -24,6 +24,9 @@ struct DrawTask {
   RowOptions options;
   double uniform = 0;
 
+  // Of who answers by other means: only options and uniform are asked for.
+  __device__ DrawTask(const RowOptions& of, double number)
+      : exists(true), alive(true), options(of), uniform(number) {}
   __device__ DrawTask(const Params& p, int index)
       : exists(index < *p.in.num_draws) {
     if (!exists) return;
@@ -36,7 +39,7 @@ struct DrawTask {
     uniform = Uniform({.seed = options.params.seed,
                        .sample = draw.sample,
                        .position = draw.position,
-                       .purpose = RandomPurpose::kDraw},
+                       .purpose = draw.purpose},
                       0);
   }
 

@@ -21,7 +21,9 @@ __global__ __launch_bounds__(
   LaunchDependents();
   const int row = blockIdx.y;
   const int params = p.in.row_params[row];
-  const float cum = p.in.cum_log_probs[row];
+  // Where drafts are verified there is none, and all rows are alive.
+  const float cum =
+      p.in.cum_log_probs != nullptr ? p.in.cum_log_probs[row] : 0.0f;
   const WarpTiles tiles(p.num_tiles, tiles_per_warp);
   const bool wanted = (params >= 0) & (cum > MinusInf());
   GridDependencyWait();  // for logits

@@ -290,7 +290,8 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
           group.selection.first_row + rank,
           group.selection.first_candidate + rank, rank,
           static_cast<int>(group.samples[rank]),
-          group.position + 1 - group.on_device.num_prompt_tokens};
+          group.position + 1 - group.on_device.num_prompt_tokens,
+          static_cast<int>(RandomPurpose::kDraw)};
       EXPECT_EQ(words_.Slice(draws_ + kDrawWords * draw, kDrawWords), expected);
     }
   }

@@ -1,0 +1,79 @@
+// Verification in three launches:
+//
+//   ReadTiles     of sampling: reads all rows once, and leaves what tiles come
+//                 to (kernels/sample/cuda_sample_read.cu);
+//   JudgeDrafts   one block a row. Where chance decides: what the filters leave
+//                 of the row, and the probability of the drafted token. Else
+//                 what plain sampling draws: bonus, greedy and coupled tokens;
+//   RecoverRows   each block finds for itself where its sequence's draft ends.
+//                 If that is by a rejection, the sequence's blocks read its two
+//                 rows again, a tile a warp, and sum max(p - q, 0) up; the last
+//                 one to arrive finds the tile, and the token in it.
+//
+// So all rows are read once, and of each sequence that rejects two rows again,
+// from the second-level cache where they fit.
+#include "base/status.h"
+#include "kernels/verify/cuda_verify.h"
+#include "kernels/verify/cuda_verify_row.cuh"
+
+namespace espalier {
+namespace cuda_sample {
+namespace {
+
+static_assert(CudaVerifyLayout::kVerdictBytes == sizeof(RowVerdict));
+
+VerifyParams VerifyParamsAt(const CudaVerifyInputs& in,
+                            const CudaVerifyLayout& layout, void* base) {
+  CudaSampleInputs rows;
+  rows.dtype = in.dtype;
+  rows.num_rows = in.num_rows;
+  rows.vocab_size = in.vocab_size;
+  rows.max_draws = 1;
+  rows.logits = in.logits;
+  rows.row_params = in.row_params;
+  rows.params = in.params;
+  rows.row_edits = in.row_edits;
+  rows.edits = in.edits;
+  VerifyParams p = {};
+  p.in = in;
+  p.verdicts = layout.verdicts.At<RowVerdict>(base);
+  p.tile_masses = layout.tile_masses.At<Mass>(base);
+  p.arrivals = layout.arrivals.At<unsigned>(base);
+  p.sample =
+      ParamsAt(rows, layout.of_sample, layout.sample.template At<char>(base));
+  return p;
+}
+
+}  // namespace
+}  // namespace cuda_sample
+
+namespace {
+
+CudaVerifyLayout LayoutOf(const CudaVerifyInputs& inputs) {
+  return {inputs.num_rows, inputs.vocab_size, inputs.max_sequences,
+          inputs.row_edits != nullptr};
+}
+
+}  // namespace
+
+size_t CudaVerifyScratchBytes(const CudaVerifyInputs& inputs) {
+  return LayoutOf(inputs).layout.bytes();
+}
+
+absl::Status CudaVerify(const CudaVerifyInputs& inputs,
+                        const CudaVerifyOutputs& outputs, void* scratch,
+                        const CudaDevice& device, cudaStream_t stream) {
+  if (inputs.max_sequences < 1 || inputs.max_sequences > kMaxCudaLogitsRows) {
+    return InvalidArgument("cannot verify the drafts of up to ",
+                           inputs.max_sequences, " sequences in one call");
+  }
+  cuda_sample::VerifyParams p =
+      cuda_sample::VerifyParamsAt(inputs, LayoutOf(inputs), scratch);
+  p.out = outputs;
+  RETURN_IF_ERROR(cuda_sample::CheckShapes(p.sample.in));
+  RETURN_IF_ERROR(cuda_sample::ReadRows(p.sample, device, stream));
+  RETURN_IF_ERROR(cuda_sample::JudgeRows(p, device, stream));
+  return cuda_sample::AcceptAndRecover(p, stream);
+}
+
+}  // namespace espalier

@@ -1,0 +1,27 @@
+// CudaVerifyLayout: where the parts of CudaVerify's scratch are
+// (cuda_verify.h). Plain C++.
+#pragma once
+
+#include <cstddef>
+
+#include "base/device_layout.h"
+#include "kernels/sample/cuda_sample_layout.h"
+
+namespace espalier {
+
+struct CudaVerifyLayout {
+  CudaVerifyLayout(int num_rows, int vocab_size, int max_sequences,
+                   bool has_edits);
+
+  static constexpr size_t kVerdictBytes = 72;
+
+  DeviceLayout layout;
+  DeviceRange verdicts;     // [num_rows]
+  DeviceRange tile_masses;  // [max_sequences, tiles of a row]
+  DeviceRange arrivals;     // [max_sequences]
+  DeviceRange sample;       // bytes, laid out as the member below
+
+  CudaSampleLayout of_sample;  // from the start of `sample`
+};
+
+}  // namespace espalier

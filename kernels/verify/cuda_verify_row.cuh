@@ -1,0 +1,87 @@
+// What the kernels of verification share: what is known of a row once it has
+// been judged, and what of a sequence follows from that (cuda_verify.cu).
+#pragma once
+
+#include "kernels/sample/cuda_sample_block.cuh"
+#include "kernels/sample/cuda_sample_edits.cuh"
+#include "kernels/sample/random.h"
+#include "kernels/verify/cuda_verify.h"
+
+namespace espalier::cuda_sample {
+
+// Of one row.
+struct RowVerdict {
+  // What is left of it, where chance decides.
+  RowCut cut;
+  RawRow raw = {};
+  // What is drawn from it where there is nothing to judge; else 0, or
+  // kNotANumber or kNoToken of a row that has nothing else.
+  TokenId token = kNoToken;
+  float log_prob = 0;  // of that, or of the drafted token; raw, nats
+  // Where chance decides: of the drafted token, and of all that is left,
+  // relative to the best.
+  double probability = 0;
+  double total = 1;
+};
+
+struct VerifyParams {
+  CudaVerifyInputs in;
+  CudaVerifyOutputs out;
+  RowVerdict* verdicts;  // [num_rows]
+  Mass* tile_masses;     // [max_sequences, tiles]
+  unsigned* arrivals;    // [max_sequences]
+  Params sample;         // as sampling sees the rows
+};
+
+__device__ inline double NoiseOf(const VerifyParams& p,
+                                 const CudaVerifySequence& sequence, int index,
+                                 RandomPurpose purpose) {
+  const int row = sequence.first_row + index;
+  return Uniform({.seed = p.in.params[p.in.row_params[row]].seed,
+                  .sample = sequence.sample,
+                  .position = sequence.position + static_cast<uint32_t>(index),
+                  .purpose = purpose},
+                 0);
+}
+
+// The draft at a place of a sequence; negative if there is none.
+__device__ inline TokenId DraftAt(const VerifyParams& p,
+                                  const CudaVerifySequence& sequence,
+                                  int index) {
+  return index < sequence.num_drafts ? p.in.drafts[sequence.first_draft + index]
+                                     : kNoToken;
+}
+
+// Whether it takes a random number to judge the draft at a place.
+__device__ inline bool IsByChance(const VerifyParams& p,
+                                  const CudaVerifySequence& sequence, int index,
+                                  TokenId draft) {
+  return draft >= 0 && sequence.mode == VerifyMode::kRejection &&
+         p.in.params[p.in.row_params[sequence.first_row + index]].temperature !=
+             0.0f;
+}
+
+// What a token weighs among what is left of a row: 1 at the best.
+__device__ inline float WeightIn(const RowCut& cut, float edited,
+                                 TokenId token) {
+  if (cut.token < 0 || !(edited > MinusInf())) return 0;
+  if (cut.is_greedy) return token == cut.token ? 1.0f : 0.0f;
+  const float distance = edited == cut.max ? 0.0f : __fsub_rn(cut.max, edited);
+  if (__float_as_uint(distance) > cut.cut) return 0;
+  const float exponent = __fmul_rn(distance, cut.scale);
+  if (cut.is_typical) {
+    const float rank = fabsf(__fsub_rn(exponent, cut.mean));
+    if (__float_as_uint(rank) > cut.typical_cut) return 0;
+  }
+  return Exp2(-exponent);
+}
+
+// Judges each row (cuda_verify_judge.cu).
+absl::Status JudgeRows(const VerifyParams& p, const CudaDevice& device,
+                       cudaStream_t stream);
+
+// Accepts drafts, and draws what follows those that are rejected
+// (cuda_verify_recover.cu).
+absl::Status AcceptAndRecover(const VerifyParams& p, cudaStream_t stream);
+
+}  // namespace espalier::cuda_sample

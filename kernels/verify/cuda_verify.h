@@ -6,7 +6,7 @@
 //
 // What is drawn from a row by itself (bonus, greedy and coupled tokens) has the
 // bits of CudaSample's draws. What rejection decides is within rounding of the
-// host's: p / q within 1e-5 of itself, and p - q within 1e-6 of p. All sums
+// host's: p / q within 2e-5 of itself, and p - q within 1e-6 of p. All sums
 // that decide are sums of integers, so a sequence's tokens do not depend on
 // other sequences, on places, or on how the work is spread.
 //

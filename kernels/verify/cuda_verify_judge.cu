@@ -51,14 +51,15 @@ class RowJudge : public RowFilter<T, Policy> {
     if (raw.log_sum != raw.log_sum) found.cut.token = kNotANumber;
     found.raw = raw;
     found.token = found.cut.token < 0 ? found.cut.token : 0;
-    if (found.token == 0) {
+    if (found.token < 0) {
+      found.total = 1;  // of nothing; it is divided by
+    } else {
       const float logit = logits_.Logit(draft);
       const float edited = edits_.any() ? edits_.Edited(draft, logit) : logit;
       found.log_prob = raw.LogProb(logit);
       // What weighs less than a unit is never drawn.
-      const Mass weight =
-          __float2ull_rz(WeightIn(found.cut, edited, draft) * kUnit);
-      found.probability = static_cast<double>(weight) / kUnit / found.total;
+      const float weight = WeightIn(found.cut, edited, draft);
+      found.probability = weight >= 1 / kUnit ? weight / found.total : 0;
     }
     *verdict = found;
   }

@@ -208,6 +208,7 @@ template <typename T>
 __device__ TokenId Recover(Residual<T>& residual, Mass* masses, int num_tiles,
                            double uniform, RecoverShared& shared) {
   Mass total = SumOfTiles(masses, num_tiles);
+  __syncthreads();  // all warps have read them
   if (total == 0) {
     // p and q are the same, but for rounding: p alone. Once in a blue moon.
     residual.DropDraft();

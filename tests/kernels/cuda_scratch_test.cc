@@ -10,6 +10,7 @@
 #include "kernels/gumbel_topk/cuda_gumbel_topk.h"
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/select/cuda_select.h"
+#include "kernels/verify/cuda_verify.h"
 
 namespace espalier {
 namespace {
@@ -108,6 +109,20 @@ TEST(CudaScratchTest, OfSamplingCoversWhatIsSmaller) {
   ForManyBounds([](const Bounds& largest, const Bounds& smaller, int vocab) {
     ASSERT_GE(CudaSampleScratchBytes(SampleInputs(largest, vocab)),
               CudaSampleScratchBytes(SampleInputs(smaller, vocab)));
+  });
+}
+
+TEST(CudaScratchTest, OfVerificationCoversWhatIsSmaller) {
+  const auto inputs_of = [](const Bounds& bounds, int vocab_size) {
+    const CudaSelectInputs select = SelectInputs(bounds, vocab_size);
+    return CudaVerifyInputs{.num_rows = select.num_rows,
+                            .vocab_size = vocab_size,
+                            .max_sequences = bounds.max_groups,
+                            .row_edits = select.row_edits};
+  };
+  ForManyBounds([&](const Bounds& largest, const Bounds& smaller, int vocab) {
+    ASSERT_GE(CudaVerifyScratchBytes(inputs_of(largest, vocab)),
+              CudaVerifyScratchBytes(inputs_of(smaller, vocab)));
   });
 }
 

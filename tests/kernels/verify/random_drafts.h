@@ -63,13 +63,15 @@ inline void Spoil(std::vector<float>& logits, std::mt19937& random) {
   }
 }
 
-inline RandomDraft DrawRandomDraft(std::mt19937& random) {
+// Of any size, or of `vocab_size`.
+inline RandomDraft DrawRandomDraft(std::mt19937& random, int vocab_size = 0) {
   RandomDraft c;
   c.kind =
       OneOf<std::string>(random, {"normal", "normal", "ties", "near ties",
                                   "constant", "rising", "peak", "outliers"});
   c.vocab_size =
       OneOf(random, {1, 2, 5, 63, 64, 65, 700, 1023, 1024, 1025, 3000});
+  if (vocab_size > 0) c.vocab_size = vocab_size;
   c.mode = random() % 4 == 0 ? VerifyMode::kCoupled : VerifyMode::kRejection;
   const int k = OneOf(random, {0, 1, 1, 2, 3, 5, 8, 32});
   const bool has_rows = random() % 3 != 0;

@@ -308,8 +308,16 @@ double KeptTokens::WriteWeights(float* weights) const {
 void KeptTokens::WriteBlockWeights(size_t b, float* weights) const {
   const WeightedBlock& block = blocks_[b];
   WeighBlock(block.values, block.size, weight_rule_, weights);
+  if (rule_.by_distance) {
+    for (int i = 0; i < block.size; ++i) {
+      if (rule_.KeyOf(block.values[i]) < cut_) weights[i] = 0;
+    }
+    return;
+  }
+  // The same, in a form that the compiler makes vectors of.
+  const float low = std::max(rule_.low, cut_);
   for (int i = 0; i < block.size; ++i) {
-    if (rule_.KeyOf(block.values[i]) < cut_) weights[i] = 0;
+    weights[i] = block.values[i] < low ? 0 : weights[i];
   }
 }
 

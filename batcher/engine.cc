@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/memory.h"
@@ -174,6 +175,7 @@ absl::StatusOr<Engine> Engine::Create(asio::any_io_executor executor,
   if (!executor) return InvalidArgument("executor must not be empty");
   if (steps == nullptr) return InvalidArgument("steps must not be null");
   RETURN_IF_ERROR(CheckOptions(options.scheduler));
+  RETURN_IF_ERROR(CheckStepTimeout(options));
   RETURN_IF_ERROR(CheckDescription(steps->description()));
   if (steps->max_plans_in_flight() < 1) {
     return InvalidArgument(
@@ -190,6 +192,9 @@ absl::StatusOr<Engine> Engine::Create(asio::any_io_executor executor,
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("not enough memory for an engine with ",
                              steps->description().num_pages, " pages");
+  } catch (const std::system_error& error) {
+    return ResourceExhausted("cannot start the thread of step_timeout: ",
+                             error.what());
   }
 }
 

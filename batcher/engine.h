@@ -34,6 +34,10 @@
 // kFailedPrecondition where they could be cancelled without one. The number of
 // threads that run an io_context cannot be read, so there they are not refused.
 //
+// Steps that hang: with EngineOptions::step_timeout, requests do not wait for a
+// step longer than that, and nor do Shutdown and the end of the engine
+// (docs/step.md, "Faults").
+//
 // Memory: where the host runs out of it the requests that it was for end with
 // kResourceExhausted, and others go on.
 #pragma once
@@ -80,21 +84,22 @@ class Engine {
   // anything is held; kResourceExhausted for one that can never fit, with the
   // figures, and with kTooFewPages if it lacks pages, or if memory runs out;
   // kCancelled if its caller, a shutdown or the end of the engine's context
-  // cancelled it; kFailedPrecondition if no token was possible;
+  // cancelled it; kUnavailable if a step is not answered within step_timeout,
+  // or was not and still runs; kFailedPrecondition if no token was possible;
   // and what the model returned, if a step failed.
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
 
   // The same, to be read while it runs (result_stream.h). Until the stream is
   // there it is cancelled as Generate is; from then on destroying the
   // stream ends the request.
-  // Errors: kInvalidArgument and kResourceExhausted as Generate, kCancelled
-  // after a shutdown. Later errors come out of the stream.
+  // Errors: kInvalidArgument, kResourceExhausted and kUnavailable as Generate,
+  // kCancelled after a shutdown. Later errors come out of the stream.
   boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(
       Request request, StreamOptions options = {});
 
   // Refuses new requests, cancels those that wait or run, and completes when
   // the steps in flight have ended, which are given up soon (StepPlan::stop),
-  // and nothing is held. Both kinds are answered with kCancelled and, of
+  // or are late (step_timeout), and nothing is held. Both kinds are answered with kCancelled and, of
   // several shutdowns, the first one's `why`. A caller that is cancelled
   // meanwhile gets boost::system::system_error.
   boost::asio::awaitable<void> Shutdown(std::string_view why = kShutDown);

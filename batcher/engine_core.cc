@@ -1,6 +1,7 @@
 #include "batcher/engine_core.h"
 
 #include <new>
+#include <string>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -28,6 +29,16 @@ std::shared_ptr<EngineCore> EngineCore::Create(
       Mailbox::Create(executor, [weak = std::weak_ptr<EngineCore>(core)] {
         if (const auto self = weak.lock()) self->OnContextEnd();
       });
+  if (options.step_timeout == absl::InfiniteDuration()) return core;
+  core->unanswered_ = std::make_shared<UnansweredSteps>();
+  core->watchdog_ = std::make_unique<StepWatchdog>(
+      options.step_timeout,
+      [strand = core->strand_,
+       weak = std::weak_ptr<EngineCore>(core)](int64_t step) {
+        strand->Post([weak, step] {
+          if (const auto self = weak.lock()) self->OnLate(step);
+        });
+      });
   return core;
 }
 
@@ -41,6 +52,11 @@ EngineCore::EngineCore(std::shared_ptr<StepExecutor> steps,
 
 EngineCore::~EngineCore() {
   if (executor_is_empty_) GiveExecutorBack();
+  // The steps in flight have the rest of their time.
+  if (unanswered_ != nullptr &&
+      !unanswered_->AwaitNone(watchdog_->timeout() - step_watch_.Elapsed())) {
+    KeepForever(steps_);
+  }
 }
 
 bool EngineCore::TakeExecutor() {
@@ -51,6 +67,7 @@ void EngineCore::Submit(RequestId id, PreparedRequest request,
                         const Scheduler::Done& done,
                         std::unique_ptr<SearchWatcher> watcher) {
   if (stopped_by_) return done(*stopped_by_);
+  if (late_by_) return done(*late_by_);
   try {
     scheduler_.Submit(id, std::move(request), done, std::move(watcher));
   } catch (const std::bad_alloc&) {
@@ -108,7 +125,10 @@ void EngineCore::Pump() {
   while (std::ssize(in_flight_) < max_plans_in_flight_ && StartStep()) {
     continue;
   }
-  if (!in_flight_.empty()) return;
+  if (!in_flight_.empty()) {
+    if (stopped_by_ && late_by_) CallOnIdle();
+    return;
+  }
   executor_is_empty_ = true;
   if (stopped_by_) GiveExecutorBack();
   CallOnIdle();
@@ -132,14 +152,14 @@ bool EngineCore::StartStep() {
   }
   if (in_flight_.size() == 1) {
     step_watch_ = watch;
-    while_in_flight_ = shared_from_this();
-    UntilThereIsMemory([&] { strand_->HoldContext(); });
+    WatchOldest();
   }
   executor_is_empty_ = false;
+  if (unanswered_ != nullptr) unanswered_->Add();
   step->only_ended = plan.empty();
   if (!step->only_ended) {
     figures_.plan_time += watch.Elapsed();
-    plan.stop = stop_.get_token();
+    plan.stop = stops_.token();
   }
   plan_was_refused_ =
       !ExecuteOnce(steps_.get(), std::move(plan), std::move(done));
@@ -148,19 +168,23 @@ bool EngineCore::StartStep() {
 
 StepExecutor::Done EngineCore::ReportTo(
     const std::shared_ptr<StepInFlight>& step) {
-  return [strand = strand_, weak = weak_from_this(),
-          step](absl::StatusOr<StepResult> result) {
+  return [strand = strand_, weak = weak_from_this(), step,
+          unanswered = unanswered_](absl::StatusOr<StepResult> result) {
     strand->Post([weak, step, result = std::move(result)]() mutable {
       step->result = std::move(result);
       if (const auto self = weak.lock()) self->TakeResults();
     });
+    if (unanswered != nullptr) unanswered->Remove();
   };
 }
 
 void EngineCore::TakeResults() {
+  bool is_next = false;
   while (!in_flight_.empty() && in_flight_.front()->result.has_value()) {
     const std::shared_ptr<StepInFlight> step = std::move(in_flight_.front());
     in_flight_.pop_front();
+    is_next = true;
+    late_by_.reset();
     Stopwatch watch;
     scheduler_.Advance(*std::move(step->result));
     const absl::Duration step_time = step_watch_.Lap();
@@ -171,10 +195,41 @@ void EngineCore::TakeResults() {
   std::shared_ptr<EngineCore> self;  // the last of this, maybe
   if (in_flight_.empty()) {
     plan_was_refused_ = false;
+    if (watchdog_ != nullptr) watchdog_->End();
     self = std::exchange(while_in_flight_, nullptr);
     strand_->ReleaseContext();
+  } else if (is_next) {
+    WatchOldest();
   }
   Pump();
+}
+
+void EngineCore::WatchOldest() {
+  if (while_in_flight_ == nullptr) {
+    while_in_flight_ = shared_from_this();
+    UntilThereIsMemory([&] { strand_->HoldContext(); });
+  }
+  if (watchdog_ != nullptr) watchdog_->Begin();
+}
+
+void EngineCore::OnLate(int64_t step) {
+  if (!watchdog_->IsOldest(step)) return;
+  absl::Status ends;
+  UntilThereIsMemory([&] {
+    const std::string within = absl::FormatDuration(watchdog_->timeout());
+    ends = MakeError(absl::StatusCode::kUnavailable,
+                     "the step did not answer within ", within);
+    late_by_ = MakeError(absl::StatusCode::kUnavailable,
+                         "a step has not answered within ", within,
+                         "; requests are refused until it does");
+  });
+  UntilThereIsMemory([&] { scheduler_.CancelAll(ends); });
+  UntilThereIsMemory([&] { stops_.StopPresent(); });
+  // Nothing waits for it any more.
+  const std::shared_ptr<EngineCore> self =
+      std::exchange(while_in_flight_, nullptr);
+  strand_->ReleaseContext();
+  if (stopped_by_) CallOnIdle();
 }
 
 void EngineCore::CallOnIdle() {

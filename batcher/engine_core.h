@@ -17,7 +17,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -28,6 +27,7 @@
 #include "batcher/engine_options.h"
 #include "batcher/mailbox.h"
 #include "batcher/scheduler.h"
+#include "batcher/step_watchdog.h"
 #include "beam/prepared_request.h"
 #include "beam/search_watcher.h"
 #include "exec_request/step_executor.h"
@@ -57,7 +57,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   RequestId NextId() { return RequestId{next_id_++}; }
 
   // Gives up the steps in flight soon: no request waits for them. Any thread.
-  void Interrupt() { stop_.request_stop(); }
+  void Interrupt() { stops_.StopAll(); }
 
   // The rest runs on the strand, and does not throw: a call without memory for
   // its work ends its request, and waits for the memory that its error needs.
@@ -100,13 +100,21 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   // In the order of the steps: one that could not be started reports before
   // those that still run.
   void TakeResults();
+  // A step has become the oldest in flight. Until it is answered, or late, this
+  // and the context live on.
+  void WatchOldest();
+  // Of the watchdog: `step` may have been answered meanwhile.
+  void OnLate(int64_t step);
   void CallOnIdle();
   void GiveExecutorBack();
 
   std::atomic<int64_t> next_id_{0};
-  std::stop_source stop_;  // of the steps in flight
+  StepStops stops_;  // of the steps in flight
   const int max_plans_in_flight_;
-  std::shared_ptr<Mailbox> strand_;  // constant after Create
+  // Constant after Create.
+  std::shared_ptr<Mailbox> strand_;
+  std::unique_ptr<StepWatchdog> watchdog_;       // null without a timeout
+  std::shared_ptr<UnansweredSteps> unanswered_;  // as well
 
   // Touched on the strand.
   const std::shared_ptr<StepExecutor> steps_;
@@ -119,6 +127,8 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   bool plan_was_refused_ = false;
   bool pump_posted_ = false;
   std::optional<absl::Status> stopped_by_;  // what requests get from then on
+  // The same, until the oldest step in flight is answered, which is late.
+  std::optional<absl::Status> late_by_;
   std::vector<std::function<void()>> on_idle_;
   Stopwatch step_watch_;  // since the oldest step in flight began to be so
   EngineFigures figures_;

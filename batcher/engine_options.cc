@@ -28,4 +28,10 @@ absl::Status CheckOptions(const SchedulerOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckStepTimeout(const EngineOptions& options) {
+  if (options.step_timeout > absl::ZeroDuration()) return absl::OkStatus();
+  return InvalidArgument("step_timeout must be above 0, got ",
+                         options.step_timeout);
+}
+
 }  // namespace espalier

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 
 namespace espalier {
 
@@ -47,6 +48,17 @@ struct EngineOptions {
   // Makes text of what is streamed, and finds stop strings in it. Null: events
   // have tokens alone, and requests with stop strings are refused.
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;
+  // How long a step may take, from when it is the oldest in flight. Where its
+  // answer does not come within that, all requests end with kUnavailable, and
+  // so do new ones until it comes; and what stops the engine does not wait for
+  // it. Longer than the longest step there is: the first one may compile, load
+  // and allocate, and the widest feeds max_step_tokens. > 0; infinite: a step
+  // is waited for as long as it takes. See docs/step.md, "Faults".
+  absl::Duration step_timeout = absl::InfiniteDuration();
 };
+
+// Errors: kInvalidArgument naming step_timeout and its value. The scheduler's
+// options are not looked at.
+absl::Status CheckStepTimeout(const EngineOptions& options);
 
 }  // namespace espalier

@@ -98,10 +98,10 @@ class Engine {
       Request request, StreamOptions options = {});
 
   // Refuses new requests, cancels those that wait or run, and completes when
-  // the steps in flight have ended, which are given up soon (StepPlan::stop),
-  // or are late (step_timeout), and nothing is held. Both kinds are answered with kCancelled and, of
-  // several shutdowns, the first one's `why`. A caller that is cancelled
-  // meanwhile gets boost::system::system_error.
+  // nothing is held and the steps in flight, which are given up soon
+  // (StepPlan::stop), have ended or are late (step_timeout). Both kinds are
+  // answered with kCancelled and, of several shutdowns, the first one's `why`.
+  // A caller that is cancelled meanwhile gets boost::system::system_error.
   boost::asio::awaitable<void> Shutdown(std::string_view why = kShutDown);
 
   // Cancelled as Shutdown is. All zero after the end of the engine's context.

@@ -107,6 +107,10 @@ absl::Status Resolver::CheckRange() const {
     return InvalidArgument(name_("prefill_share"), " must be in [0, 1], got ",
                            options_.prefill_share);
   }
+  if (!(options_.step_timeout > absl::ZeroDuration())) {
+    return InvalidArgument(name_("step_timeout"), " must be above 0, got ",
+                           options_.step_timeout);
+  }
   const std::pair<const char*, std::optional<int64_t>> positive[] = {
       {"kv_cache_bytes", options_.kv_cache_bytes},
       {"page_size", options_.page_size},
@@ -149,6 +153,7 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
   resolved.prefill_share = options_.prefill_share;
   resolved.max_running = options_.max_running;
   resolved.max_waiting = options_.max_waiting;
+  resolved.step_timeout = options_.step_timeout;
   return resolved;
 }
 
@@ -169,6 +174,7 @@ EngineOptions EngineOptionsOf(const BackendOptions& options,
   engine.scheduler.prefill_share = options.prefill_share;
   engine.scheduler.prefix_cache = options.prefix_cache;
   engine.tokenizer = std::move(tokenizer);
+  engine.step_timeout = options.step_timeout;
   return engine;
 }
 

@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/dtype.h"
 #include "batcher/engine_options.h"
 #include "espalier/generator_options.h"
@@ -63,6 +64,7 @@ struct BackendOptions {
   double prefill_share = SchedulerOptions().prefill_share;
   int max_running = 1;
   int max_waiting = 0;
+  absl::Duration step_timeout = absl::InfiniteDuration();
 };
 
 // What an option is called in errors, by its field in GeneratorOptions.

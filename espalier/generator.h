@@ -25,7 +25,8 @@
 //
 // End: Shutdown, or the destructor, on any thread, whatever runs. Calls that
 // are open on other threads are answered with kCancelled and return. Nothing is
-// waited for but a step that runs, which gives up soon, and callbacks.
+// waited for but a step that runs, which gives up soon or is late
+// (GeneratorOptions::step_timeout), and callbacks.
 //
 // Exceptions: what a Stream's function throws, which ends its request, and
 // std::bad_alloc where there is no memory for an answer. What a callback throws
@@ -139,9 +140,10 @@ class Generator {
   // naming field and value, before anything is held; kResourceExhausted for one
   // that can never fit, with the figures, if memory runs out, or at once if
   // max_running + max_waiting requests are open (generator_options.h);
-  // kDeadlineExceeded, kCancelled by the call's options, or after the
-  // generator's end; kFailedPrecondition if no token was possible, or for text
-  // without a tokenizer; and what the model returned, if a step failed. A
+  // kUnavailable if a step is not answered within step_timeout, or was not and
+  // still runs; kDeadlineExceeded, kCancelled by the call's options, or after
+  // the generator's end; kFailedPrecondition if no token was possible, or for
+  // text without a tokenizer; and what the model returned, if a step failed. A
   // request that has ended holds nothing.
 
   // Blocks until the request has ended.

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/time/time.h"
+
 namespace espalier {
 
 struct GeneratorOptions {
@@ -45,6 +47,12 @@ struct GeneratorOptions {
   // Requests that wait until others end; >= 0. One that comes when max_running
   // + max_waiting are open already is refused with kResourceExhausted.
   int max_waiting = 1024;
+
+  // How long a step may take. Where one does not answer within that, all
+  // requests end with kUnavailable, new ones are refused with it until the
+  // answer comes, and the generator's end does not wait for it. Longer than any
+  // step, the first one included; > 0 (docs/step.md, "Faults").
+  absl::Duration step_timeout = absl::InfiniteDuration();
 };
 
 }  // namespace espalier

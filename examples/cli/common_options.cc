@@ -39,6 +39,19 @@ std::string CheckShare(const std::string& text) {
   return Concat("must be a number in [0, 1], got ", InQuotes(text));
 }
 
+constexpr double kMaxSeconds = 1e9;
+
+// Of a time limit.
+std::string CheckSeconds(const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  const bool is_number = error == std::errc() && rest == end;
+  if (is_number && value > 0 && value <= kMaxSeconds) return "";
+  return Concat("must be a number of seconds above 0 and at most ", kMaxSeconds,
+                ", got ", InQuotes(text));
+}
+
 void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
   constexpr char kGroup[] = "Model";
   command
@@ -133,6 +146,21 @@ void AddSchedulingOptions(CLI::App* command, RuntimeOptions* options) {
       ->group(kGroup);
 }
 
+void AddStepTimeoutOption(CLI::App* command, RuntimeOptions* options) {
+  const auto set = [options](double seconds) {
+    options->generator.step_timeout = absl::Seconds(seconds);
+  };
+  command
+      ->add_option_function<double>(
+          "--step-timeout", set,
+          "end all requests, with UNAVAILABLE, if a step takes longer: for a "
+          "device that may hang; the first step may be a long one; default no "
+          "limit")
+      ->check(CLI::Validator(CheckSeconds, ""))
+      ->option_text("SECONDS")
+      ->group("Engine");
+}
+
 // What one step may take.
 void AddBoundOptions(CLI::App* command, RuntimeOptions* options) {
   constexpr char kGroup[] = "Engine";
@@ -194,6 +222,7 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
   AddModelOptions(command, &options->runtime);
   AddDeviceOptions(command, &options->runtime);
   AddSchedulingOptions(command, &options->runtime);
+  AddStepTimeoutOption(command, &options->runtime);
   AddBoundOptions(command, &options->runtime);
   AddFlag(command, "--figures", "print the run's figures on stderr at the end",
           &options->figures)

@@ -112,5 +112,29 @@ TEST(SchedulingTest, GenerateHasTheFieldsAsOptions) {
   }
 }
 
+// No step is as fast. The program does not wait for it.
+TEST(StepTimeoutTest, ALateStepEndsAllRequestsAndTheProgram) {
+  const std::string line = R"({"prompt_tokens": [1, 2, 3]})";
+  for (int i = 0; i < 5; ++i) {
+    const ProgramRun run = RunBatchOf(line + "\n" + line + "\n",
+                                      {"--step-timeout", "0.000000001"});
+    EXPECT_EQ(run.exit_code, 1) << run.err;
+    const std::vector<json::value> lines = ParseLines(run.out);
+    ASSERT_EQ(lines.size(), 2);
+    for (const json::value& answer : lines) {
+      EXPECT_EQ(answer.at("error").at("code").as_string(), "UNAVAILABLE");
+      EXPECT_THAT(std::string(answer.at("error").at("message").as_string()),
+                  HasSubstr("within 1ns"));
+    }
+  }
+}
+
+TEST(StepTimeoutTest, OneThatIsNotReachedChangesNothing) {
+  const std::string line = R"({"prompt_tokens": [1, 2, 3], "params": )"
+                           R"({"num_beams": 3, "max_tokens": 9}})";
+  EXPECT_EQ(RunBatchOf(line + "\n", {"--step-timeout", "60"}).out,
+            RunBatchOf(line + "\n", {}).out);
+}
+
 }  // namespace
 }  // namespace espalier::testing

@@ -49,6 +49,13 @@ std::vector<WrongValue> WrongValues() {
        "--prefill-share must be a number in [0, 1], got \"1.5\""},
       {{"--prefill-share", "half"}, "a number in [0, 1], got \"half\""},
       {{"--prefill-share", "nan"}, "a number in [0, 1], got \"nan\""},
+      {{"--step-timeout", "0"},
+       "--step-timeout must be a number of seconds above 0 and at most 1e+09, "
+       "got \"0\""},
+      {{"--step-timeout", "-3"}, "above 0 and at most 1e+09, got \"-3\""},
+      {{"--step-timeout", "soon"}, "a number of seconds above 0"},
+      {{"--step-timeout", "inf"}, "a number of seconds above 0"},
+      {{"--step-timeout", "nan"}, "a number of seconds above 0"},
       {{"--figures=perhaps"}, "--figures must be true or false"},
       {{"--device", "tpu"}, "--device must be auto, cpu, cuda or cuda:N"},
       {{"--device", "\xff"}, "N from 0, got \"\\xff\"\n"},

@@ -1,6 +1,8 @@
 // The end of a generator: by Shutdown or destruction, on any thread, at any
 // moment.
 #include <atomic>
+#include <latch>
+#include <memory>
 #include <optional>
 #include <random>
 
@@ -173,6 +175,81 @@ TEST_F(GeneratorEndTest, AMovedGeneratorWorksAndAnAssignedOneEnds) {
   moved = std::move(*generator_);
   EXPECT_THAT(future.get(), StatusIs(kCancelled, HasSubstr("destroyed")));
   EXPECT_OK(moved.Generate(Simple()));
+}
+
+// Looks at nothing, and does not come back before it is let go.
+class HangingModel : public ToyModel {
+ public:
+  HangingModel() : ToyModel(SmallModel()) {}
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
+    if (hangs_) {
+      begun_.count_down();
+      let_go_.wait();
+    }
+    const absl::Status status = ToyModel::Forward(plan, logits);
+    if (hangs_.exchange(false)) ended_.count_down();
+    return status;
+  }
+
+  void AwaitStep() { begun_.wait(); }
+  void LetGo() {
+    let_go_.count_down();
+    ended_.wait();
+  }
+
+ private:
+  std::atomic<bool> hangs_{true};
+  std::latch begun_{1};
+  std::latch let_go_{1};
+  std::latch ended_{1};
+};
+
+TEST_F(GeneratorEndTest, NoCallAndNoEndWaitsForAStepThatHangs) {
+  for (int how = 0; how < 3; ++how) {
+    const auto model = std::make_shared<HangingModel>();
+    auto made = Generator::Create(
+        model, nullptr,
+        {.num_threads = 1, .step_timeout = absl::Milliseconds(50)});
+    ASSERT_OK(made);
+    auto generator = std::make_unique<Generator>(*std::move(made));
+    auto future = generator->GenerateAsync(Simple());
+    model->AwaitStep();
+    if (how > 0) {
+      EXPECT_THAT(future.get(),
+                  StatusIs(absl::StatusCode::kUnavailable,
+                           "the step did not answer within 50ms"));
+      EXPECT_THAT(generator->Generate(Simple()),
+                  StatusIs(absl::StatusCode::kUnavailable,
+                           HasSubstr("requests are refused")));
+    }
+    if (how == 2) {
+      generator->Shutdown();
+      EXPECT_EQ(generator->Figures().num_pages_held, 0);
+    }
+    generator.reset();
+    if (how == 0) {
+      EXPECT_THAT(future.get(), StatusIs(kCancelled, HasSubstr("destroyed")));
+    }
+    model->LetGo();
+  }
+}
+
+TEST_F(GeneratorEndTest, ALateAnswerLetsRequestsRunAgain) {
+  const auto model = std::make_shared<HangingModel>();
+  auto made = Generator::Create(
+      model, nullptr,
+      {.num_threads = 1, .step_timeout = absl::Milliseconds(50)});
+  ASSERT_OK(made);
+  EXPECT_THAT(made->Generate(Simple()),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       "the step did not answer within 50ms"));
+  model->LetGo();
+  absl::StatusOr<Generation> answer = made->Generate(Simple());
+  while (absl::IsUnavailable(answer.status())) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    answer = made->Generate(Simple());
+  }
+  EXPECT_OK(answer);
 }
 
 }  // namespace

@@ -77,6 +77,10 @@ TEST(GeneratorLoadTest, WrongOptionsAreNamed) {
       named("prefill_share must be in [0, 1], got nan"));
   EXPECT_THAT(LoadStatus({.max_running = 0}), named("max_running"));
   EXPECT_THAT(LoadStatus({.max_waiting = -1}), named("max_waiting"));
+  EXPECT_THAT(LoadStatus({.step_timeout = absl::ZeroDuration()}),
+              named("step_timeout must be above 0, got 0"));
+  EXPECT_THAT(LoadStatus({.step_timeout = absl::Seconds(-1)}),
+              named("step_timeout must be above 0, got -1s"));
   EXPECT_THAT(LoadStatus({.device = "cuda", .num_threads = 2}),
               named("num_threads is of device cpu"));
 }

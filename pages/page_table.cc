@@ -47,12 +47,14 @@ absl::Status PageTable::Append(int num_new_tokens,
                              pool_->num_available(), " available");
   }
   ReserveAtLeast(num_pages, &pages_);
+  if (copy_tail) ReserveAtLeast(copies->size() + 1, copies);
+  // Nothing throws from here on: there is room for all, and a page that a cache
+  // releases for this is not lost to it for nothing.
   if (copy_tail) {
     PageRef fresh = *pool_->Allocate();
     copies->push_back({pages_.back().id(), fresh.id(), num_tail_tokens});
     pages_.back() = std::move(fresh);
   }
-  // Nothing throws from here on: the pages have room.
   while (pages_.size() < num_pages) pages_.push_back(*pool_->Allocate());
   num_tokens_ += num_new_tokens;
   return absl::OkStatus();

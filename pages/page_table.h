@@ -56,7 +56,8 @@ class PageTable {
   // replaces a shared, partly filled tail by a fresh page, appending the copy
   // to make to `*copies`. Afterwards every page that holds a new slot has this
   // table as its only holder.
-  // Errors: kResourceExhausted, leaving table, pool and `*copies` unchanged.
+  // Errors: kResourceExhausted, leaving table, pool and `*copies` unchanged; so
+  // they are if it throws std::bad_alloc.
   // REQUIRES: num_new_tokens >= 0.
   absl::Status Append(int num_new_tokens, std::vector<PageCopy>* copies);
 

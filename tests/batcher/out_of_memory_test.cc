@@ -14,7 +14,6 @@
 #include <boost/asio/use_future.hpp>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <future>
 #include <memory>
@@ -32,6 +31,7 @@
 #include "tests/batcher/stream_story.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"
+#include "tests/replace_operator_new.h"
 #include "tests/status_matchers.h"
 
 namespace {
@@ -42,7 +42,9 @@ thread_local int failures_left = 0;
 // Called once, before this thread's next allocation; or null.
 thread_local const std::function<void()>* at_allocation = nullptr;
 
-void* Allocate(std::size_t size) {
+}  // namespace
+
+void espalier::testing::OnAllocation() {
   if (const auto* const call = std::exchange(at_allocation, nullptr)) {
     (*call)();
   }
@@ -51,32 +53,6 @@ void* Allocate(std::size_t size) {
     --failures_left;
     throw std::bad_alloc();
   }
-  void* const memory = std::malloc(size > 0 ? size : 1);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) { return Allocate(size); }
-void* operator new[](std::size_t size) { return Allocate(size); }
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  return std::malloc(size > 0 ? size : 1);
-}
-void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
-  return std::malloc(size > 0 ? size : 1);
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, const std::nothrow_t&) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, const std::nothrow_t&) noexcept {
-  std::free(memory);
 }
 
 namespace espalier {

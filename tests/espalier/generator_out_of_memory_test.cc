@@ -4,7 +4,6 @@
 // A program of its own, because it replaces operator new.
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <future>
 #include <new>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "espalier/callback_thread.h"
 #include "tests/espalier/generator_fixture.h"
 #include "tests/few_cases.h"
+#include "tests/replace_operator_new.h"
 
 namespace {
 
@@ -24,39 +24,14 @@ std::atomic<int> num_failures_left = 0;
 std::atomic<bool> there_is_memory = true;
 thread_local bool is_short_of_memory = false;
 
-void* Allocate(std::size_t size) {
+}  // namespace
+
+void espalier::testing::OnAllocation() {
   if (is_short_of_memory && !there_is_memory) throw std::bad_alloc();
   if (num_failures_left > 0 && --num_allocations_left <= 0 &&
       num_failures_left-- > 0) {
     throw std::bad_alloc();
   }
-  void* const memory = std::malloc(size > 0 ? size : 1);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) { return Allocate(size); }
-void* operator new[](std::size_t size) { return Allocate(size); }
-// std::stable_sort does without.
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  return std::malloc(size > 0 ? size : 1);
-}
-void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
-  return std::malloc(size > 0 ? size : 1);
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, const std::nothrow_t&) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, const std::nothrow_t&) noexcept {
-  std::free(memory);
 }
 
 namespace espalier::testing {

@@ -53,7 +53,7 @@ EngineCore::EngineCore(std::shared_ptr<StepExecutor> steps,
 EngineCore::~EngineCore() {
   if (executor_is_empty_) GiveExecutorBack();
   // The steps in flight have the rest of their time.
-  if (unanswered_ != nullptr &&
+  if (watchdog_ != nullptr &&
       !unanswered_->AwaitNone(watchdog_->timeout() - step_watch_.Elapsed())) {
     KeepForever(steps_);
   }

@@ -16,6 +16,11 @@
 namespace espalier {
 namespace {
 
+// Thrown while a plan is written that cannot be.
+struct PlanError {
+  absl::Status status;
+};
+
 // Calls `body`, which only counts or checks.
 template <typename Body>
 void IfThereIsMemory(const Body& body) {
@@ -72,7 +77,9 @@ StepPlan Scheduler::Plan() {
       Remember(plan);
       return plan;
     } catch (const std::bad_alloc&) {
-      AbandonPlan(std::move(plan));
+      AbandonPlan(std::move(plan), out_of_memory_);
+    } catch (const PlanError& error) {
+      AbandonPlan(std::move(plan), error.status);
     }
   }
 }
@@ -177,7 +184,7 @@ bool Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
   return figures_.num_preemptions > num_preemptions;
 }
 
-void Scheduler::AbandonPlan(StepPlan plan) {
+void Scheduler::AbandonPlan(StepPlan plan, const absl::Status& why) {
   planned_.clear();
   planned_counts_ = {};
   next_plan_.forks = std::move(plan.forks);
@@ -188,7 +195,7 @@ void Scheduler::AbandonPlan(StepPlan plan) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (RunningGroup& running : groups_) {
-    if (!running.is_away()) Finish(running, out_of_memory_);
+    if (!running.is_away()) Finish(running, why);
   }
   groups_.EraseDone();
 }
@@ -223,11 +230,12 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   const size_t first_token = plan->tokens.size();
   const int first_logits = plan->num_logits;
   const size_t num_continuations = plan->continuations.size();
-  // Room was made for it.
+  // Room was made for it: too few pages are a mistake of ours, which ends those
+  // that run rather than the program.
   const absl::Status status =
       group.PlanStep(std::max(budget->num_tokens, 1), plan,
                      std::max(budget->num_logits, 1), budget->num_prefill_rows);
-  CHECK(status.ok()) << status.ToString();
+  if (!status.ok()) throw PlanError{status};
   planned_.push_back(group.id());
   const int num_tokens = static_cast<int>(plan->tokens.size() - first_token);
   counter += num_tokens;

@@ -124,12 +124,13 @@ class Scheduler {
   // does, those whose answer is there wait for the others: a step together is
   // cheaper than two.
   bool AnyGroupSchedulable() const;
-  // Of Plan: throws std::bad_alloc, and then AbandonPlan is called.
+  // Of Plan: throws std::bad_alloc, or an error of the plan, and then
+  // AbandonPlan is called.
   void WritePlan(StepPlan* plan);
   void FillPlan(bool decodes, StepPlan* plan);
-  // `plan` will not run: all groups that run end. What ended before is said
-  // next.
-  void AbandonPlan(StepPlan plan);
+  // `plan` will not run: all groups that run end with `why`. What ended before
+  // is said next.
+  void AbandonPlan(StepPlan plan, const absl::Status& why);
   // Whether it is the prompts' turn to have a step alone.
   bool IsForPrefillAlone(int num_decode_rows);
   // Beams that feed in the next step; a group that runs ahead may have fewer.

@@ -1,9 +1,12 @@
 #include "batcher/step_watchdog.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/fault_injection.h"
 #include "base/memory.h"
 
 namespace espalier {
@@ -20,9 +23,12 @@ std::chrono::nanoseconds ForClock(absl::Duration timeout) {
 }  // namespace
 
 StepWatchdog::StepWatchdog(absl::Duration timeout, OnLate on_late)
-    : timeout_(timeout),
-      on_late_(std::move(on_late)),
-      thread_([this] { Watch(); }) {}
+    : timeout_(timeout), on_late_(std::move(on_late)) {
+  if (FaultInjected(FaultPoint::kStartThread)) {
+    throw std::system_error(EAGAIN, std::generic_category());
+  }
+  thread_ = std::thread([this] { Watch(); });
+}
 
 StepWatchdog::~StepWatchdog() {
   {

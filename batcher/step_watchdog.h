@@ -69,7 +69,7 @@ class StepWatchdog {
   bool is_watched_ ABSL_GUARDED_BY(mutex_) = false;   // step_ is in flight
   bool is_sleeping_ ABSL_GUARDED_BY(mutex_) = false;  // until a step begins
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;
 };
 
 // The stop tokens of steps (StepPlan::stop). Any thread.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/fault_injection.h"
 #include "base/status.h"
 #include "beam/selection_options.h"
 #include "kernels/resident/assign_slots.h"
@@ -118,6 +119,9 @@ absl::StatusOr<std::vector<PageId>> GroupPages::ReserveTails() {
       continue;
     }
     if (!slot.tail) {
+      if (FaultInjected(FaultPoint::kTakePages)) {
+        return ResourceExhausted("need 1 page, 0 available");
+      }
       ASSIGN_OR_RETURN(slot.tail, pool_->Allocate());
     }
     tails.push_back(slot.tail.id());

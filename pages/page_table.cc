@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/fault_injection.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -42,7 +43,8 @@ absl::Status PageTable::Append(int num_new_tokens,
   // Everything is counted before anything is taken: all or nothing.
   const int64_t num_needed =
       num_pages - static_cast<int64_t>(pages_.size()) + (copy_tail ? 1 : 0);
-  if (num_needed > pool_->num_available()) {
+  if (num_needed > pool_->num_available() ||
+      FaultInjected(FaultPoint::kTakePages)) {
     return ResourceExhausted("need ", num_needed, " pages, ",
                              pool_->num_available(), " available");
   }

@@ -4,13 +4,16 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <cerrno>
 #include <exception>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/fault_injection.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
@@ -70,6 +73,9 @@ class ModelExecutor::Worker {
 
   // Throws std::system_error.
   static void StartThread(const std::shared_ptr<Worker>& worker) {
+    if (FaultInjected(FaultPoint::kStartThread)) {
+      throw std::system_error(EAGAIN, std::generic_category());
+    }
     worker->thread_ = std::thread([worker] { worker->context_.run(); });
   }
 

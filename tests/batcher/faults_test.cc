@@ -25,6 +25,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/fault_injection.h"
 #include "base/status.h"
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
@@ -411,6 +412,71 @@ TEST_P(FaultMixtureTest, WhoIsNotTouchedGetsWhatItGetsAlone) {
   EXPECT_LT(counts.num_touched, counts.num_answers);
   EXPECT_GT(counts.num_preemptions, 0);
   EXPECT_GT(counts.num_cached_tokens, 0);
+}
+
+// Pages that were counted are not there: the requests that run end, once each,
+// and nothing of them is left. At every place where pages are taken, in turn.
+TEST_P(FaultMixtureTest, PagesThatRunOutWithinAPlanEndThoseThatRun) {
+  const ToyModelOptions options = FewPages();
+  Victims victims;
+  const auto requests =
+      Mixture(20, 5, FaultyModel(options, &victims).description());
+  Answers alone;
+  for (const Request& request : requests) {
+    alone.push_back(RunAlone(options, request));
+  }
+  int num_ended = 0;
+  int64_t num_good = 0;
+  for (bool has_struck = true; has_struck; num_good += Cases(1, 7)) {
+    SCOPED_TRACE(Concat("after ", num_good, " times"));
+    FaultyModel model(options, &victims);
+    asio::io_context context;
+    Engine engine = MakeEngine(
+        context.get_executor(),
+        MakeExecutor(&model, 1, {.run_ahead = GetParam() > 1}), Validated(5));
+    Answers answers;
+    {
+      const InjectedFault fault(FaultPoint::kTakePages, num_good);
+      answers = AskAll(engine, requests, &context);
+      has_struck = fault.has_struck();
+    }
+    const Answers again = AskAll(engine, requests, &context);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_TRUE(IsAsAlone(again[i], alone[i])) << "again, request " << i;
+      if (IsAsAlone(answers[i], alone[i])) continue;
+      ++num_ended;
+      EXPECT_THAT(answers[i].status().ToString(), HasSubstr("available"));
+    }
+    auto figures = asio::co_spawn(context, engine.Figures(), asio::use_future);
+    context.restart();
+    context.run();
+    EXPECT_EQ(figures.get().num_pages_held, 0);
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_GT(num_good, 50);
+  EXPECT_GT(num_ended, num_good / Cases(1, 7));
+}
+
+// Nothing is taken by what could not be made.
+TEST(ThreadFaultTest, WithoutAThreadNothingIsMadeAndNothingHeld) {
+  ToyModel model(SmallModel());
+  asio::io_context context;
+  const auto is_refused = StatusIs(absl::StatusCode::kResourceExhausted,
+                                   HasSubstr("cannot start the thread of "));
+  {
+    const InjectedFault fault(FaultPoint::kStartThread, 0);
+    EXPECT_THAT(ModelExecutor::Create(Unowned(&model), MakePool(1)),
+                is_refused);
+  }
+  const auto steps = MakeExecutor(&model);
+  EngineOptions options;
+  options.step_timeout = absl::Seconds(60);
+  {
+    const InjectedFault fault(FaultPoint::kStartThread, 0);
+    EXPECT_THAT(Engine::Create(context.get_executor(), steps, options),
+                is_refused);
+  }
+  EXPECT_OK(Engine::Create(context.get_executor(), steps, options));
 }
 
 }  // namespace

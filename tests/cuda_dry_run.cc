@@ -18,6 +18,18 @@ int compiled_capability ABSL_GUARDED_BY(mutex) = 90;
 uintptr_t next_address ABSL_GUARDED_BY(mutex) = 0x1000;
 std::vector<DryLaunch> launches ABSL_GUARDED_BY(mutex);
 std::set<int> devices ABSL_GUARDED_BY(mutex);
+// Calls until one fails; negative: none does.
+int num_good_left ABSL_GUARDED_BY(mutex) = -1;
+cudaError_t failure ABSL_GUARDED_BY(mutex) = cudaSuccess;
+bool has_failed ABSL_GUARDED_BY(mutex) = false;
+
+// What a call returns that may fail.
+cudaError_t Outcome() {
+  const std::lock_guard lock(mutex);
+  if (num_good_left < 0 || num_good_left-- > 0) return cudaSuccess;
+  has_failed = true;
+  return failure;
+}
 
 // What happens now depends on the thread's current device.
 cudaError_t UseDevice() {
@@ -51,6 +63,18 @@ std::vector<DryLaunch> TakeDryLaunches() {
   return std::exchange(launches, {});
 }
 
+void FailDryCall(int num_good, cudaError_t error) {
+  const std::lock_guard lock(mutex);
+  num_good_left = num_good;
+  failure = error;
+  has_failed = false;
+}
+
+bool HasDryCallFailed() {
+  const std::lock_guard lock(mutex);
+  return has_failed;
+}
+
 std::set<int> TakeDryDevices() {
   const std::lock_guard lock(mutex);
   return std::exchange(devices, {});
@@ -60,9 +84,11 @@ extern "C" {
 
 // NOLINTBEGIN: the linker gives these their names.
 cudaError_t __wrap_cudaMalloc(void** memory, size_t) {
+  if (const cudaError_t error = Outcome(); error != cudaSuccess) return error;
   return MakeHandle(memory);
 }
 cudaError_t __wrap_cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  if (const cudaError_t error = Outcome(); error != cudaSuccess) return error;
   *memory = std::malloc(bytes);
   return *memory == nullptr ? cudaErrorMemoryAllocation : UseDevice();
 }
@@ -79,21 +105,26 @@ cudaError_t __wrap_cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 }
 cudaError_t __wrap_cudaEventDestroy(cudaEvent_t) { return UseDevice(); }
 cudaError_t __wrap_cudaEventRecord(cudaEvent_t, cudaStream_t) {
+  if (const cudaError_t error = Outcome(); error != cudaSuccess) return error;
   return UseDevice();
 }
 cudaError_t __wrap_cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
-cudaError_t __wrap_cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t __wrap_cudaEventSynchronize(cudaEvent_t) { return Outcome(); }
 cudaError_t __wrap_cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   *free_bytes = *total_bytes = size_t{1} << 40;
   return cudaSuccess;
 }
 cudaError_t __wrap_cudaFree(void*) { return UseDevice(); }
-cudaError_t __wrap_cudaMemset(void*, int, size_t) { return UseDevice(); }
+cudaError_t __wrap_cudaMemset(void*, int, size_t) {
+  if (const cudaError_t error = Outcome(); error != cudaSuccess) return error;
+  return UseDevice();
+}
 cudaError_t __wrap_cudaMemsetAsync(void*, int, size_t, cudaStream_t) {
+  if (const cudaError_t error = Outcome(); error != cudaSuccess) return error;
   return UseDevice();
 }
 cudaError_t __wrap_cudaMemcpy(void*, const void*, size_t, cudaMemcpyKind) {
-  return cudaSuccess;
+  return Outcome();
 }
 cudaError_t __wrap_cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 cudaError_t __wrap_cudaGetDevice(int* device) {
@@ -124,6 +155,7 @@ cudaError_t __wrap_cudaOccupancyMaxActiveClusters(int* num_clusters,
 }
 cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t* config,
                                        const void*, void**) {
+  if (const cudaError_t error = Outcome(); error != cudaSuccess) return error;
   DryLaunch launch = {.grid = config->gridDim};
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const cudaLaunchAttribute& attribute = config->attrs[i];

@@ -27,6 +27,14 @@ cudaStream_t BeginDryRun(int capability);
 // What was launched since the last call.
 std::vector<DryLaunch> TakeDryLaunches();
 
+// One call of the runtime fails with `error`, after `num_good` that do not, of
+// those that allocate, copy, set or launch something, or that record or await
+// an event; on any thread. Replaces what was said before; a negative `num_good`
+// takes it back.
+void FailDryCall(int num_good, cudaError_t error);
+// Whether it has failed.
+bool HasDryCallFailed();
+
 // The devices that were the calling thread's current one where something was
 // allocated, freed, created, destroyed or launched since the last call.
 std::set<int> TakeDryDevices();

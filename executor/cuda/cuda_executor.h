@@ -86,10 +86,10 @@ class CudaExecutor : public StepExecutor {
   // Errors, as results: kResourceExhausted, with the figures, if a plan is
   // larger than its limits; kInvalidArgument if a request selects from a line
   // of logits that is not its row's last, or rows that choose by themselves are
-  // to be continued; what the model returns; as base/cuda.h. After a failed
-  // plan no group is resident: continuations are answered without candidates
-  // until rows set them again. An error that leaves the device unusable is that
-  // of every later plan.
+  // to be continued; what the model returns; as base/cuda.h. After a plan
+  // that could not be launched no group is resident: continuations are answered
+  // without candidates until rows set them again. An error that leaves the
+  // device unusable is that of every later plan.
   void Execute(StepPlan plan, Done done) override;
 
   // At any time, from any thread.

@@ -12,14 +12,9 @@
 #include <boost/asio/use_future.hpp>
 #include <cstdio>
 #include <future>
-#include <limits>
 #include <memory>
-#include <mutex>
-#include <new>
 #include <optional>
 #include <random>
-#include <set>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <variant>
@@ -29,6 +24,7 @@
 #include "base/status.h"
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
+#include "tests/batcher/faulty_executor.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"
@@ -41,227 +37,6 @@ namespace asio = boost::asio;
 using namespace ::espalier::testing;  // NOLINT
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
-
-enum class Fault {
-  kNone,
-  // Of the model.
-  kError,
-  kErrorAfterGarbage,  // which it has written into the pages
-  kThrow,
-  kThrowANumber,
-  kNoMemory,
-  kNan,       // in all rows of one selection
-  kInfinity,  // in one of them
-  // Of the executor, which has run the step but for the first.
-  kRefuse,
-  kDrop,
-  kTwice,
-  kTooFew,
-  kTooMany,
-  kSwapped,
-  kForeignToken,
-  kNumFaults,
-};
-
-bool IsOfModel(Fault fault) {
-  return fault > Fault::kNone && fault < Fault::kRefuse;
-}
-
-constexpr char kMessage[] = "a fault of the test";
-
-// Who a fault may have touched.
-class Victims {
- public:
-  void Add(RequestId id) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ids_.insert(id.value);
-  }
-  // All that a plan has. Chunks that select nothing do not name their request;
-  // whose tokens they may be tells.
-  void AddAll(const StepPlan& plan, const std::vector<Request>& requests) {
-    for (const PlanSelection& s : plan.selections) Add(s.request);
-    for (const GroupContinuation& c : plan.continuations) Add(c.request);
-    for (const PlanPromptLogprobs& s : plan.scorings) Add(s.request);
-    const std::lock_guard<std::mutex> lock(mutex_);
-    num_copies_ += std::ssize(plan.page_copies);
-    for (const PlanRow& row : plan.rows) {
-      if (row.num_logits > 0) continue;
-      const auto tokens = plan.row_tokens(row);
-      for (size_t i = 0; i < requests.size(); ++i) {
-        if (MayFeed(requests[i], row.first_position, tokens)) ids_.insert(i);
-      }
-    }
-  }
-  bool Has(int64_t id) const { return ids_.contains(id); }
-  // A group of whom a plan has a copy and nothing else ends with it, too.
-  int64_t num_copies() const { return num_copies_; }
-
- private:
-  // Of what is fed again the prompt's tokens alone are known.
-  static bool MayFeed(const Request& request, size_t first,
-                      std::span<const TokenId> tokens) {
-    const std::vector<TokenId>& prompt = request.prompt_tokens;
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      if (first + i >= prompt.size()) return true;
-      if (prompt[first + i] != tokens[i]) return false;
-    }
-    return true;
-  }
-
-  std::mutex mutex_;
-  std::set<int64_t> ids_;
-  int64_t num_copies_ = 0;
-};
-
-class FaultyModel : public Model {
- public:
-  FaultyModel(const ToyModelOptions& options, Victims* victims)
-      : model_(options), description_(model_.description()), victims_(victims) {
-    description_.has_shareable_pages = true;
-  }
-
-  const ModelDescription& description() const override { return description_; }
-
-  // One for each call of Forward.
-  void Push(Fault fault) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    faults_.push_back(fault);
-  }
-
-  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
-    switch (Pop()) {
-      case Fault::kError:
-        return absl::DataLossError(kMessage);
-      case Fault::kErrorAfterGarbage: {
-        StepPlan garbage = plan;
-        for (TokenId& token : garbage.tokens) {
-          token = (token + 3) % description_.vocab_size;
-        }
-        RETURN_IF_ERROR(model_.Forward(garbage, logits));
-        return absl::DataLossError(kMessage);
-      }
-      case Fault::kThrow:
-        throw std::runtime_error(kMessage);
-      case Fault::kThrowANumber:
-        throw 7;
-      case Fault::kNoMemory:
-        throw std::bad_alloc();
-      case Fault::kNan:
-        return Spoil(plan, std::numeric_limits<float>::quiet_NaN(), true,
-                     logits);
-      case Fault::kInfinity:
-        return Spoil(plan, std::numeric_limits<float>::infinity(), false,
-                     logits);
-      default:
-        return model_.Forward(plan, logits);
-    }
-  }
-
- private:
-  Fault Pop() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (faults_.empty()) return Fault::kNone;
-    const Fault fault = faults_.front();
-    faults_.erase(faults_.begin());
-    return fault;
-  }
-
-  // The logits of one selection, or one of them.
-  absl::Status Spoil(const StepPlan& plan, float value, bool all,
-                     std::span<float> logits) {
-    RETURN_IF_ERROR(model_.Forward(plan, logits));
-    const auto found =
-        std::ranges::find_if(plan.selections, [](const PlanSelection& s) {
-          return s.num_rows > 0;  // not of a group that went too far ahead
-        });
-    if (found == plan.selections.end()) return absl::OkStatus();
-    const PlanSelection& victim = *found;
-    victims_->Add(victim.request);
-    const size_t vocab_size = description_.vocab_size;
-    const auto rows = logits.subspan(victim.first_logits * vocab_size,
-                                     victim.num_rows * vocab_size);
-    if (all) {
-      std::ranges::fill(rows, value);
-    } else {
-      rows[vocab_size / 2] = value;
-    }
-    return absl::OkStatus();
-  }
-
-  ToyModel model_;
-  ModelDescription description_;
-  Victims* const victims_;
-  std::mutex mutex_;
-  std::vector<Fault> faults_;
-};
-
-class FaultyExecutor : public StepExecutor {
- public:
-  FaultyExecutor(FaultyModel* model, bool run_ahead,
-                 const std::vector<Request>* requests, Victims* victims,
-                 uint32_t seed)
-      : model_(model),
-        steps_(MakeExecutor(model, 1, {.run_ahead = run_ahead})),
-        requests_(requests),
-        victims_(victims),
-        random_(seed) {}
-
-  const ModelDescription& description() const override {
-    return steps_->description();
-  }
-  int max_plans_in_flight() const override {
-    return steps_->max_plans_in_flight();
-  }
-  void Execute(StepPlan plan, Done done) override {
-    Fault fault = Fault::kNone;
-    if (may_fail_ && !plan.empty() && random_() % 6 == 0) {
-      fault = Fault(1 + random_() % (int(Fault::kNumFaults) - 1));
-      ++num_faults_;
-    }
-    if (fault != Fault::kNan && fault != Fault::kInfinity &&
-        fault != Fault::kTwice && fault != Fault::kNone) {
-      victims_->AddAll(plan, *requests_);
-    }
-    // Nobody is told of what a plan that is not run had ended.
-    if (fault == Fault::kRefuse) throw std::runtime_error(kMessage);
-    model_->Push(IsOfModel(fault) ? fault : Fault::kNone);
-    steps_->Execute(std::move(plan), Spoilt(fault, std::move(done)));
-  }
-
-  void Recover() { may_fail_ = false; }
-  int num_faults() const { return num_faults_; }
-
- private:
-  static Done Spoilt(Fault fault, Done done) {
-    if (fault == Fault::kDrop) return [done](const auto&) {};
-    if (fault <= Fault::kRefuse) return done;
-    return [fault, done](absl::StatusOr<StepResult> result) {
-      if (fault == Fault::kTwice) done(result);
-      if (result.ok()) SpoilAnswer(fault, &*result);
-      done(std::move(result));
-    };
-  }
-  static void SpoilAnswer(Fault fault, StepResult* result) {
-    auto& selections = result->selections;
-    if (fault == Fault::kTooMany) selections.emplace_back();
-    if (selections.empty()) return;
-    if (fault == Fault::kTooFew) selections.pop_back();
-    if (fault == Fault::kSwapped) {
-      std::swap(selections.front(), selections.back());
-    }
-    if (fault == Fault::kForeignToken && !selections[0].candidates.empty()) {
-      selections[0].candidates[0].token = 1 << 20;
-    }
-  }
-
-  FaultyModel* const model_;
-  const std::shared_ptr<ModelExecutor> steps_;
-  const std::vector<Request>* const requests_;
-  Victims* const victims_;
-  std::mt19937 random_;
-  bool may_fail_ = true;
-  int num_faults_ = 0;
-};
 
 // Of small pages and few of them: groups are put away, and many copy tails.
 ToyModelOptions FewPages() {
@@ -365,7 +140,7 @@ void RunMixture(uint32_t seed, int plans_in_flight, Counts* counts) {
     }
     ++counts->num_ended;
     EXPECT_THAT(answers[i].status().ToString(),
-                AnyOf(HasSubstr(kMessage), HasSubstr("threw"),
+                AnyOf(HasSubstr(kFaultMessage), HasSubstr("threw"),
                       HasSubstr("not enough memory for a step"),
                       HasSubstr("dropped a step"), HasSubstr("answered with"),
                       HasSubstr("its answer of"), HasSubstr("token 1048576"),

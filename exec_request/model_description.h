@@ -50,8 +50,10 @@ struct ModelDescription {
   // begin behind tokens that another sequence fed into the pages it has. False:
   // no pages are shared between requests.
   bool has_shareable_pages = false;
-  // Whether a draft model runs beside it, so that requests may speculate with
-  // it (docs/speculation.md).
+  // Set by the executor: whether selections may have drafts to verify, so that
+  // requests may speculate (docs/speculation.md), which takes shareable pages;
+  // and whether a draft model runs beside the model.
+  bool verifies_drafts = false;
   bool has_draft_model = false;
   StepLimits limits = {};  // set by the executor, if it has any
 };

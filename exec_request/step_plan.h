@@ -37,6 +37,7 @@
 #include "kernels/logits/score_processors.h"
 #include "kernels/sample/sample.h"
 #include "kernels/select/select.h"
+#include "kernels/verify/verify.h"
 
 namespace espalier {
 
@@ -75,6 +76,7 @@ struct SelectionParams {
   // them of processors alone.
   std::shared_ptr<const ScoreEdits> edits = nullptr;
   SamplingParams sampling;  // of kDraws, and where perturbed
+  VerifyMode verify_mode = VerifyMode::kRejection;  // of PlanSelection::drafts
   // Whether kRows chooses by perturbed scores
   // (kernels/gumbel_topk/gumbel_topk.h), with `sampling`: rows come in falling
   // order of these, and a row may consist of kNotANumber. The noise of a row is
@@ -118,7 +120,7 @@ struct RowRanking {
 // How to select from the logits of one request's rows.
 struct PlanSelection {
   RequestId request;
-  int first_logits = 0;  // of logits rows [first_logits, first_logits + rows)
+  int first_logits = 0;  // of logits rows [first_logits, + num_logits())
   int num_rows = 0;      // sequences of the group that are alive, in rank order
   int num_candidates = 0;            // of all rows in kBeams, of each in kRows
   int num_generated = 0;             // tokens each of the rows has generated
@@ -137,9 +139,28 @@ struct PlanSelection {
   // included, if the processors need them: [num_rows] or empty. Where the rule
   // has no edits, prompt and generated tokens.
   std::vector<std::vector<TokenId>> histories;
-  // The tokens that alone may follow each row, ascending, each once: [num_rows]
-  // or empty. What they point to lives as long as `rule`.
+  // The tokens that alone may follow each row of logits, ascending, each once:
+  // [num_logits()] or empty. What they point to lives as long as `rule`.
   std::vector<std::span<const TokenId>> allowed;
+  // Speculation: tokens that each row feeds behind its last one, for this
+  // selection to verify: [num_rows] or empty. Row r then has drafts[r].size() +
+  // 1 rows of logits, behind those of row r - 1. Of kDraws with a sample for
+  // each row. No continuation goes on from such a step.
+  std::vector<std::vector<TokenId>> drafts;
+  // What a draft model drew these from, [sum of drafts, vocab_size] f32 host,
+  // in their order. Null: they were not drawn (verify.h).
+  std::shared_ptr<const std::vector<float>> draft_logits;
+  // Tokens that each row has generated, where they differ: [num_rows], or empty
+  // for num_generated. Of kDraws.
+  std::vector<int> row_num_generated;
+
+  // Rows of logits: one for each row, and one for each drafted token.
+  int num_logits() const;
+  // The first one of `row`, in [first_logits, first_logits + num_logits()).
+  int first_logits_of(int row) const;
+  int num_generated_of(int row) const {
+    return row_num_generated.empty() ? num_generated : row_num_generated[row];
+  }
 
   static std::shared_ptr<const SelectionParams> DefaultRule();
 };
@@ -187,6 +208,21 @@ struct PlanPromptLogprobs {
   int num_logprobs = 0;         // best tokens of each
 };
 
+// A sequence to draft tokens for, with the executor's draft model
+// (ModelDescription::has_draft_model; docs/speculation.md). A later step
+// verifies them. The draft model keeps what it has fed of each sequence, by
+// request and sample, until the request ends, and compares it with the
+// sequence's tokens: nothing is said of what became of the last drafts.
+struct DraftSequence {
+  RequestId request;
+  int sample = 0;                                      // of the request
+  std::shared_ptr<const std::vector<TokenId>> prompt;  // not null
+  std::vector<TokenId> generated = {};  // at least one; the last is not fed
+  int num_tokens = 1;                   // to draft at most, >= 1
+  // How it draws.
+  std::shared_ptr<const SelectionParams> rule;
+};
+
 struct StepPlan {
   std::vector<PlanRow> rows;
   std::vector<TokenId> tokens;  // [sum of num_tokens]
@@ -200,6 +236,7 @@ struct StepPlan {
   std::vector<PlanSelection> selections;
   std::vector<GroupContinuation> continuations;  // of other groups
   std::vector<PlanPromptLogprobs> scorings;
+  std::vector<DraftSequence> drafting;
 
   // To be done first, in this order; they concern state the executor or the
   // model keeps. A group that runs ahead names no forks, and its
@@ -214,7 +251,9 @@ struct StepPlan {
   std::stop_token stop = {};
 
   // Whether no sequence runs.
-  bool empty() const { return rows.empty() && continuations.empty(); }
+  bool empty() const {
+    return rows.empty() && continuations.empty() && drafting.empty();
+  }
   // Whether an executor need not see it: no sequence runs or has ended.
   bool is_noop() const { return empty() && finished.empty() && ended.empty(); }
   std::span<const TokenId> row_tokens(const PlanRow& row) const {
@@ -234,6 +273,10 @@ struct SelectionResult {
   // kNotANumber. `beam` is the row's rank.
   std::vector<Candidate> candidates = {};
   std::vector<TokenLogProb> logprobs = {};  // [candidates] or empty
+  // Where drafts were verified: how many of `candidates` are of each sample,
+  // one behind the other. They are those of its drafts that were accepted, from
+  // the first on, and one token more. [samples], or empty if each has one.
+  std::vector<int> num_tokens = {};
   // Ends this request alone: the executor has no room for its selection now.
   // Then there are no candidates.
   absl::Status error = absl::OkStatus();
@@ -245,10 +288,23 @@ struct PromptLogprobsResult {
   std::vector<TokenLogProb> logprobs;  // [tokens]
 };
 
+// The answer to one DraftSequence.
+struct DraftedTokens {
+  std::vector<TokenId> tokens = {};  // fewer than asked for, or none
+  // What they were drawn from, [tokens, vocab_size] f32; empty unless
+  // NeedsDraftLogits.
+  std::vector<float> logits = {};
+};
+
+// Whether drafts of this rule are verified with the logits that they were drawn
+// from.
+bool NeedsDraftLogits(const SelectionParams& rule);
+
 struct StepResult {
   // Of the plan's selections, then of its continuations, in the plan's order.
   std::vector<SelectionResult> selections;
   std::vector<PromptLogprobsResult> scorings = {};
+  std::vector<DraftedTokens> drafts = {};  // [plan.drafting]
   // Where the time went.
   absl::Duration forward_time;
   absl::Duration select_time;

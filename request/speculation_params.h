@@ -41,7 +41,7 @@ struct SpeculationParams {
   // [1, kMaxDraftTokens]. Where a row of verification costs a twentieth of a
   // step, 5 give 95% of what any number gives at acceptances up to 0.8.
   int64_t num_tokens = 5;
-  SpeculationMode mode = SpeculationMode::kRejection;
+  SpeculationMode mode = SpeculationMode::kCoupled;
 
   friend bool operator==(const SpeculationParams&,
                          const SpeculationParams&) = default;

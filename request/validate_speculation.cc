@@ -43,6 +43,19 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
     return CheckOff("speculate.mode", NameOf(speculate.mode), NameOf(kOff.mode),
                     kWithNone);
   }
+  if (!model.verifies_drafts) {
+    return InvalidArgument(
+        "speculate must be false where the executor verifies no drafts, got "
+        "method \"",
+        NameOf(speculate.method), '"');
+  }
+  if (IsBeamSearch(params) &&
+      (params.do_sample || params.stochastic || params.num_beam_groups > 1)) {
+    return InvalidArgument(
+        "speculate must be false with do_sample, stochastic or num_beam_groups "
+        "beside num_beams, got method \"",
+        NameOf(speculate.method), '"');
+  }
   if (speculate.method == SpeculationMethod::kDraft && !model.has_draft_model) {
     return InvalidArgument(
         "speculate.method must be \"ngram\" or \"suffix\" without a draft "

@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "executor/host/draft_model.h"
 #include "executor/host/persistent_groups.h"
 #include "executor/host/report_logprobs.h"
 #include "executor/host/select_all.h"
@@ -57,19 +58,36 @@ ModelDescription Limited(ModelDescription description,
   return description;
 }
 
+absl::StatusOr<std::unique_ptr<DraftModel>> MakeDraftModel(
+    const Model& model, std::shared_ptr<Model> draft,
+    std::shared_ptr<ThreadPool> pool) {
+  const int vocab_size = model.description().vocab_size;
+  if (draft->description().vocab_size != vocab_size) {
+    return InvalidArgument("the draft model has a vocabulary of ",
+                           draft->description().vocab_size,
+                           " tokens, the model one of ", vocab_size);
+  }
+  return DraftModel::Create(std::move(draft), std::move(pool));
+}
+
 }  // namespace
 
 // The model and what a step needs, touched on the worker thread only. That
 // thread has a part in it, and so can outlive the executor.
 class ModelExecutor::Worker {
  public:
-  Worker(std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
-         const ModelExecutorOptions& options)
+  //   draft  null: none
+  Worker(std::shared_ptr<Model> model, std::unique_ptr<DraftModel> draft,
+         std::shared_ptr<ThreadPool> pool, const ModelExecutorOptions& options)
       : options_(options),
         description_(Limited(model->description(), options)),
         model_(std::move(model)),
+        draft_(std::move(draft)),
         pool_(std::move(pool)),
-        groups_(model_->description().page_size) {}
+        groups_(model_->description().page_size) {
+    description_.verifies_drafts = description_.has_shareable_pages;
+    description_.has_draft_model = draft_ != nullptr;
+  }
 
   // Throws std::system_error.
   static void StartThread(const std::shared_ptr<Worker>& worker) {
@@ -135,14 +153,23 @@ class ModelExecutor::Worker {
   }
 
   absl::StatusOr<StepResult> RunCatching(StepPlan* plan) {
+    return Catching<StepResult>([&] { return Run(plan); },
+                                [&] {
+                                  return ResourceExhausted(
+                                      "not enough memory for a step of ",
+                                      plan->tokens.size(), " tokens and ",
+                                      plan->num_logits, " rows of logits");
+                                });
+  }
+
+  // What `run` returns; if it throws, an error: `no_memory()` of
+  // std::bad_alloc.
+  template <typename T, typename Run, typename NoMemory>
+  static absl::StatusOr<T> Catching(const Run& run, const NoMemory& no_memory) {
     try {
-      return Run(plan);
+      return run();
     } catch (const std::bad_alloc&) {
-      return UntilThereIsMemory([&] {
-        return ResourceExhausted("not enough memory for a step of ",
-                                 plan->tokens.size(), " tokens and ",
-                                 plan->num_logits, " rows of logits");
-      });
+      return UntilThereIsMemory(no_memory);
     } catch (const std::exception& error) {
       return UntilThereIsMemory(
           [&] { return Internal("the model threw: ", error.what()); });
@@ -167,6 +194,7 @@ class ModelExecutor::Worker {
     result.forward_time = watch.Lap();
     result.selections = SelectAll(*plan, logits, vocab_size, *pool_);
     result.scorings = ScoreAll(*plan, logits, vocab_size, *pool_);
+    result.drafts = Draft(*plan);
     if (plan->stop.stop_requested()) {
       return MakeError(absl::StatusCode::kCancelled, "the step was given up");
     }
@@ -175,9 +203,22 @@ class ModelExecutor::Worker {
     return result;
   }
 
+  // Without the draft model's, or where it fails, nothing is drafted.
+  std::vector<DraftedTokens> Draft(const StepPlan& plan) {
+    std::vector<DraftedTokens> drafts(plan.drafting.size());
+    if (draft_ == nullptr) return drafts;
+    absl::StatusOr<std::vector<DraftedTokens>> drafted =
+        Catching<std::vector<DraftedTokens>>(
+            [&] { return draft_->Run(plan); },
+            [] { return ResourceExhausted("not enough memory to draft"); });
+    if (drafted.ok()) drafts = *std::move(drafted);
+    return drafts;
+  }
+
   const ModelExecutorOptions options_;
-  const ModelDescription description_;
+  ModelDescription description_;        // constant after construction
   const std::shared_ptr<Model> model_;  // given back with the last of this
+  const std::unique_ptr<DraftModel> draft_;
   const std::shared_ptr<ThreadPool> pool_;
   // Of plans that failed before the model saw them: the next one says it.
   std::vector<SequenceFork> untold_forks_;
@@ -198,6 +239,10 @@ absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
   if (pool == nullptr) return InvalidArgument("pool must not be null");
   RETURN_IF_ERROR(CheckDescription(model->description()));
   RETURN_IF_ERROR(CheckBounds(options));
+  std::unique_ptr<DraftModel> draft;
+  if (options.draft_model != nullptr) {
+    ASSIGN_OR_RETURN(draft, MakeDraftModel(*model, options.draft_model, pool));
+  }
   if (!model->sole_use().Take()) {
     return FailedPrecondition("the model runs on another executor");
   }
@@ -205,8 +250,8 @@ absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(
     // Given back once, whoever is the last to have it, also if this fails.
     std::shared_ptr<Model> taken(
         model.get(), [model](Model* used) { used->sole_use().GiveBack(); });
-    const auto worker =
-        std::make_shared<Worker>(std::move(taken), std::move(pool), options);
+    const auto worker = std::make_shared<Worker>(
+        std::move(taken), std::move(draft), std::move(pool), options);
     std::unique_ptr<ModelExecutor> executor(new ModelExecutor(worker));
     Worker::StartThread(worker);
     return std::shared_ptr<ModelExecutor>(std::move(executor));

@@ -34,6 +34,9 @@ struct ModelExecutorOptions {
   // Edits of scores (StepLimits::max_score_edits), of which only one row's are
   // held by each thread: a bound on work.
   int64_t max_score_edits = 1 << 26;
+  // Drafts tokens for requests that ask for it (draft_model.h); where it fails
+  // they get none. Of the model's vocabulary. Null: none.
+  std::shared_ptr<Model> draft_model = nullptr;
 };
 
 class ModelExecutor : public StepExecutor {
@@ -41,7 +44,8 @@ class ModelExecutor : public StepExecutor {
   // Selection runs on `pool`, which may be the model's and that of others.
   // Errors: kInvalidArgument if one of them is null, the model's description is
   // not one to run with (CheckDescription), or a bound is below 1 (0 edits are
-  // fine); kFailedPrecondition if the model runs on another executor;
+  // fine), or the draft model is not of the model's vocabulary or not one for
+  // DraftModel; kFailedPrecondition if a model runs on another executor;
   // kResourceExhausted if there is no thread or memory to be had.
   static absl::StatusOr<std::shared_ptr<ModelExecutor>> Create(
       std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,

@@ -42,6 +42,10 @@ void PersistentGroups::ExpandContinuations(StepPlan* plan) {
   asked_ = AskedOf(*plan);
   const std::vector<int> rows = RowsOfLines(*plan);
   for (const PlanSelection& selection : plan->selections) {
+    if (!selection.drafts.empty()) {  // nothing goes on from it
+      groups_.erase(selection.request);
+      continue;
+    }
     groups_[selection.request] = FromRows(
         *plan, selection,
         std::span(rows).subspan(selection.first_logits, selection.num_rows));

@@ -46,15 +46,22 @@ void AnswerAll(const StepPlan& plan, std::span<const LineWork> works,
 void AddLines(const PlanSelection& selection, SelectionResult* result,
               std::vector<LineWork>* works) {
   const size_t first = works->size();
-  for (int row = 0; row < selection.num_rows; ++row) {
-    works->push_back({.line = selection.first_logits + row,
+  for (int i = 0; i < selection.num_logits(); ++i) {
+    works->push_back({.line = selection.first_logits + i,
                       .num_best = selection.rule->num_logprobs});
   }
   result->logprobs.resize(result->candidates.size());
+  int line = 0;  // of the selection
   for (size_t i = 0; i < result->candidates.size(); ++i) {
     const Candidate& candidate = result->candidates[i];
-    Ask(candidate.token, &result->logprobs[i],
-        &works->at(first + candidate.beam));
+    // Of a run of verified tokens, each is of the next row of logits.
+    const bool goes_on = !result->num_tokens.empty() && i > 0 &&
+                         result->candidates[i - 1].beam == candidate.beam;
+    if (!goes_on) {
+      line = selection.first_logits_of(candidate.beam) - selection.first_logits;
+    }
+    Ask(candidate.token, &result->logprobs[i], &works->at(first + line));
+    ++line;
   }
 }
 

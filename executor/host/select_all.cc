@@ -9,6 +9,7 @@
 #include "executor/contenders.h"
 #include "executor/host/allocating_loop.h"
 #include "executor/host/report_logprobs.h"
+#include "executor/host/verify_row.h"
 #include "kernels/gumbel_topk/gumbel_topk.h"
 #include "kernels/sample/sample.h"
 #include "kernels/select/best_candidates.h"
@@ -39,7 +40,8 @@ std::vector<WorkItem> WorkItems(const StepPlan& plan) {
     const bool draws = Draws(selection);
     const int end =
         draws ? static_cast<int>(selection.samples.size()) : selection.num_rows;
-    const int step = draws && selection.num_rows == 1 ? kDrawsAtOnce : 1;
+    const bool one_row = selection.num_rows == 1 && selection.drafts.empty();
+    const int step = draws && one_row ? kDrawsAtOnce : 1;
     for (int i = 0; i < end; i += step) {
       items.push_back({static_cast<int>(s), i, std::min(step, end - i)});
     }
@@ -65,6 +67,8 @@ class GroupWork {
                                                      selection_.eos_token_ids);
     } else if (rule_.kind == SelectionKind::kRows) {
       contenders_ = std::make_unique<Contenders>(selection_);
+    } else if (!selection_.drafts.empty()) {
+      runs_.resize(selection_.num_rows);
     } else if (rule_.kind == SelectionKind::kDraws) {
       drawn_.resize(selection_.samples.size());
     }
@@ -73,6 +77,11 @@ class GroupWork {
   //   logits  [plan.num_logits, vocab_size]  of the plan
   void Run(const WorkItem& item, std::span<const float> logits,
            int vocab_size) {
+    if (!selection_.drafts.empty()) {
+      runs_[item.begin] =
+          VerifyRowOf(selection_, item.begin, *edits_, logits, vocab_size);
+      return;
+    }
     const bool one_row = Draws(selection_) && selection_.num_rows == 1;
     const int row = one_row ? 0 : item.begin;
     const size_t line = selection_.first_logits + row;
@@ -85,26 +94,36 @@ class GroupWork {
   }
 
   // When all items have run.
-  std::vector<Candidate> Take() {
-    if (best_ != nullptr) return best_->Take();
-    if (contenders_ != nullptr) return contenders_->Take();
-    return std::move(drawn_);
+  void Take(SelectionResult* result) {
+    if (best_ != nullptr) {
+      result->candidates = best_->Take();
+    } else if (contenders_ != nullptr) {
+      result->candidates = contenders_->Take();
+    } else {
+      result->candidates = std::move(drawn_);
+    }
+    for (const std::vector<Candidate>& run : runs_) {
+      result->candidates.insert(result->candidates.end(), run.begin(),
+                                run.end());
+      result->num_tokens.push_back(static_cast<int>(run.size()));
+    }
   }
 
  private:
   ScoreEdits::View EditsOfRow(int row, int vocab_size,
                               std::vector<TokenEdit>* storage) const {
-    ScoreEdits::Row asked = {.num_generated = selection_.num_generated,
+    ScoreEdits::Row asked = {.num_generated = selection_.num_generated_of(row),
                              .vocab_size = vocab_size};
     if (!selection_.histories.empty()) asked.tail = selection_.histories[row];
     if (!selection_.allowed.empty()) asked.allowed = &selection_.allowed[row];
     return edits_->OfRow(asked, storage);
   }
 
-  DrawOptions OptionsOfDraw(int sample, const ScoreEdits::View& edits) const {
+  DrawOptions OptionsOfDraw(int row, int sample,
+                            const ScoreEdits::View& edits) const {
     return {.params = rule_.sampling,
             .sample = static_cast<uint32_t>(sample),
-            .position = static_cast<uint32_t>(selection_.num_generated),
+            .position = static_cast<uint32_t>(selection_.num_generated_of(row)),
             .repetition_penalty = rule_.processors.repetition_penalty,
             .edits = edits.edits,
             .is_allow_list = edits.is_allow_list};
@@ -123,7 +142,7 @@ class GroupWork {
     const auto samples =
         std::span(selection_.samples).subspan(item.begin, item.count);
     const std::vector<Draw> draws =
-        DrawSamples(scores, OptionsOfDraw(0, edits), samples);
+        DrawSamples(scores, OptionsOfDraw(row, 0, edits), samples);
     for (int i = 0; i < item.count; ++i) {
       drawn_[item.begin + i] = {
           row, draws[i].token,
@@ -156,7 +175,7 @@ class GroupWork {
     for (const TokenScore& t :
          GumbelTopK(scores, {.domain = rule_.domain,
                             .num_candidates = selection_.num_candidates,
-                            .draw = OptionsOfDraw(row, edits),
+                            .draw = OptionsOfDraw(row, row, edits),
                             .above = contenders_->Above(row)})) {
       const float cum = cum_log_prob + t.log_prob;
       if (!std::isinf(cum)) candidates.push_back({row, t.token, cum});
@@ -170,7 +189,8 @@ class GroupWork {
   // One of these, by kind.
   std::unique_ptr<BestCandidates> best_;
   std::unique_ptr<Contenders> contenders_;
-  std::vector<Candidate> drawn_;  // [samples]
+  std::vector<Candidate> drawn_;              // [samples]
+  std::vector<std::vector<Candidate>> runs_;  // [rows], verified
 };
 
 }  // namespace
@@ -192,7 +212,7 @@ std::vector<SelectionResult> SelectAll(const StepPlan& plan,
   });
   if (plan.stop.stop_requested()) return results;
   AllocatingLoop(pool, static_cast<int>(results.size()),
-                 [&](int s) { results[s].candidates = groups[s].Take(); });
+                 [&](int s) { groups[s].Take(&results[s]); });
   ReportLogProbs(plan, logits, vocab_size, pool, &results);
   return results;
 }

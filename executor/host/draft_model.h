@@ -1,0 +1,101 @@
+// DraftModel: a small model that drafts tokens for the sequences of a larger
+// one, with pages of its own.
+//
+// Of each sequence it keeps the tokens that it has fed and their pages, under
+// one law: before it drafts it has fed all tokens of the sequence but the last,
+// or feeds what is missing, as one row: one token after a rejection, two after
+// a bonus token, more after a pause, a prompt at first. What it fed and is not
+// the sequence's any more, rejected drafts, is truncated.
+//
+//   sequence   p p p a b c       fed before      p p p a x     (x was rejected)
+//   keeps      p p p a           feeds           b c   -> logits -> draft d
+//   feeds      d -> e            has fed then    p p p a b c d
+//
+// Samples of one request share the pages of what they have in common. Where
+// pages run out, sequences that drafted least recently lose theirs; a sequence
+// that finds none drafts nothing.
+//
+// One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "base/thread_pool.h"
+#include "exec_request/model.h"
+#include "exec_request/step_plan.h"
+#include "pages/page_pool.h"
+#include "pages/page_table.h"
+
+namespace espalier {
+
+class DraftModel {
+ public:
+  // Errors: kInvalidArgument if the model keeps more of a sequence than pages
+  // (ModelDescription::has_shareable_pages), or its description is not one to
+  // run with; kFailedPrecondition if it runs on an executor.
+  static absl::StatusOr<std::unique_ptr<DraftModel>> Create(
+      std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool);
+
+  const ModelDescription& description() const { return model_->description(); }
+
+  // Drafts for each of plan.drafting, in its order, having forgotten
+  // plan.ended. Errors: what the model returns; kCancelled if plan.stop was
+  // requested. Throws std::bad_alloc. Either way it has forgotten what it had
+  // fed of these requests.
+  absl::StatusOr<std::vector<DraftedTokens>> Run(const StepPlan& plan);
+
+  // For tests and figures: sequences it keeps, and pages they hold.
+  int num_sequences() const { return static_cast<int>(states_.size()); }
+  const PagePool& pages() const { return pool_; }
+
+ private:
+  using Key = std::pair<RequestId, int>;  // and sample
+  // What it keeps of a sequence.
+  struct State {
+    std::vector<TokenId> tokens;  // fed
+    PageTable pages;
+    int64_t last_run = 0;
+  };
+  // A sequence while it drafts.
+  struct Drafting {
+    const DraftSequence* asked = nullptr;
+    Key key = {};
+    std::vector<TokenId> text;  // with what it has drafted
+    DraftedTokens draft = {};
+    bool is_done = false;
+  };
+  DraftModel(std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool);
+
+  absl::StatusOr<std::vector<DraftedTokens>> RunAll(const StepPlan& plan);
+  // Makes what is kept of a sequence a beginning of its text.
+  void Begin(Drafting* drafting);
+  // Feeds what all sequences of a request have in common once, and has the
+  // others share it.
+  absl::Status FeedStems(std::span<Drafting> all, std::stop_token stop);
+  // Feeds what each lacks of its text; with logits of the last token.
+  absl::Status FeedAndDraw(std::span<Drafting> all, std::stop_token stop);
+  // Adds a row that feeds text[fed, num_fed) to `*step`; false if there are no
+  // pages for it, and then nothing is kept of the sequence.
+  bool AddRow(const Drafting& drafting, size_t num_fed, int num_logits,
+              StepPlan* step);
+  bool MakeRoom(int64_t num_pages);
+  void Draw(std::span<const float> logits, Drafting* drafting) const;
+  void Forget(RequestId request);
+
+  const std::shared_ptr<Model> model_;
+  const std::shared_ptr<ThreadPool> threads_;
+  PagePool pool_;
+  std::map<Key, State> states_;
+  int64_t num_runs_ = 0;
+  std::vector<float> logits_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,105 @@
+#include "executor/host/verify_row.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/verify/verify.h"
+
+namespace espalier {
+namespace {
+
+// The rows of logits of one row of a selection, with the edits of each.
+class LogitsRows {
+ public:
+  LogitsRows(const PlanSelection& selection, int row, const ScoreEdits& edits,
+             int vocab_size)
+      : selection_(selection),
+        row_(row),
+        first_(selection.first_logits_of(row)),
+        vocab_size_(vocab_size) {
+    const std::vector<TokenId>& drafts = selection.drafts[row];
+    std::vector<TokenId> history;
+    const bool has_history = !selection.histories.empty();
+    if (has_history) history = selection.histories[row];
+    storage_.resize(drafts.size() + 1);
+    for (size_t i = 0; i <= drafts.size(); ++i) {
+      ScoreEdits::Row asked = {.tail = history,
+                               .num_generated = NumGenerated(i),
+                               .vocab_size = vocab_size};
+      if (!selection.allowed.empty()) {
+        asked.allowed = &selection.allowed[first_ - selection.first_logits + i];
+      }
+      edits_.push_back(edits.OfRow(asked, &storage_[i]));
+      if (has_history && i < drafts.size()) history.push_back(drafts[i]);
+    }
+  }
+
+  // Of the target.
+  std::vector<VerifyRow> Target(std::span<const float> logits) const {
+    return RowsOf(logits.subspan(Offset(first_)), edits_.size());
+  }
+
+  // Of the draft model; none if there is none.
+  std::vector<VerifyRow> Draft() const {
+    if (selection_.draft_logits == nullptr) return {};
+    const int first = first_ - selection_.first_logits - row_;
+    return RowsOf(std::span(*selection_.draft_logits).subspan(Offset(first)),
+                  edits_.size() - 1);
+  }
+
+ private:
+  int NumGenerated(size_t i) const {
+    return selection_.num_generated_of(row_) + static_cast<int>(i);
+  }
+  size_t Offset(int row) const { return size_t{1} * row * vocab_size_; }
+
+  std::vector<VerifyRow> RowsOf(std::span<const float> logits,
+                                size_t count) const {
+    const SelectionParams& rule = *selection_.rule;
+    std::vector<VerifyRow> rows;
+    for (size_t i = 0; i < count; ++i) {
+      rows.push_back(
+          {.logits = logits.subspan(Offset(static_cast<int>(i)), vocab_size_),
+           .options = {
+               .params = rule.sampling,
+               .sample = static_cast<uint32_t>(selection_.samples[row_]),
+               .position = static_cast<uint32_t>(NumGenerated(i)),
+               .repetition_penalty = rule.processors.repetition_penalty,
+               .edits = edits_[i].edits,
+               .is_allow_list = edits_[i].is_allow_list}});
+    }
+    return rows;
+  }
+
+  const PlanSelection& selection_;
+  const int row_;
+  const int first_;  // row of logits
+  const int vocab_size_;
+  std::vector<std::vector<TokenEdit>> storage_;
+  std::vector<ScoreEdits::View> edits_;
+};
+
+}  // namespace
+
+std::vector<Candidate> VerifyRowOf(const PlanSelection& selection, int row,
+                                   const ScoreEdits& edits,
+                                   std::span<const float> logits,
+                                   int vocab_size) {
+  const LogitsRows rows(selection, row, edits, vocab_size);
+  const std::vector<VerifyRow> target = rows.Target(logits);
+  const std::vector<VerifyRow> draft = rows.Draft();
+  const VerifiedTokens verified =
+      VerifyDrafts({.mode = selection.rule->verify_mode,
+                    .drafts = selection.drafts[row],
+                    .target_rows = target,
+                    .draft_rows = draft});
+  std::vector<Candidate> run;
+  float sum = selection.cum_log_probs[row];
+  for (int i = 0; i < verified.length; ++i) {
+    sum += verified.log_probs[i];
+    run.push_back({row, verified.tokens[i], sum});
+  }
+  return run;
+}
+
+}  // namespace espalier

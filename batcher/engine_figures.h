@@ -15,6 +15,8 @@ struct SchedulerFigures {
   int64_t num_decode_rows = 0;       // live beams fed, one token each
   int64_t num_generated_tokens = 0;  // in the hypotheses returned
   int64_t num_cached_tokens = 0;     // of prompts, shared instead of fed
+  int64_t num_drafted_tokens = 0;    // fed to be verified
+  int64_t num_accepted_tokens = 0;   // of these, by requests that have ended
   int64_t num_preemptions = 0;       // of groups
   int64_t num_tail_copies = 0;
   int max_tail_copies = 0;  // of one step

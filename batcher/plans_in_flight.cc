@@ -22,6 +22,12 @@ absl::Status ValidateStepResult(const PlanInFlight& plan,
                         const PromptLogprobsResult& answer) {
     return asked.first == answer.request;
   };
+  size_t num_drafted = 0;
+  for (const auto& [request, count] : plan.drafted) num_drafted += count;
+  if (result.drafts.size() != num_drafted) {
+    return Internal("a step that drafts for ", num_drafted, " sequences was ",
+                    "answered with ", result.drafts.size(), " drafts");
+  }
   if (std::equal(plan.scored.begin(), plan.scored.end(),
                  result.scorings.begin(), result.scorings.end(), agree)) {
     return absl::OkStatus();
@@ -43,6 +49,13 @@ void PlansInFlight::Push(const StepPlan& plan,
   }
   for (const PlanPromptLogprobs& scoring : plan.scorings) {
     remembered.scored.push_back({scoring.request, scoring.tokens.size()});
+  }
+  for (const DraftSequence& sequence : plan.drafting) {
+    auto& drafted = remembered.drafted;
+    if (drafted.empty() || drafted.back().first != sequence.request) {
+      drafted.push_back({sequence.request, 0});
+    }
+    ++drafted.back().second;
   }
   remembered.num_page_copies = static_cast<int>(plan.page_copies.size());
   plans_.push_back(std::move(remembered));

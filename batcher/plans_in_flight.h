@@ -27,7 +27,8 @@ struct PlanInFlight {
   std::vector<RequestId> requests;  // that run in it
   std::vector<RequestId> asked;     // for answers, in the plan's order
   size_t num_selections = 0;        // of `asked`; the rest are continuations
-  std::vector<std::pair<RequestId, size_t>> scored;  // tokens of whose prompt
+  std::vector<std::pair<RequestId, size_t>> scored;   // tokens of whose prompt
+  std::vector<std::pair<RequestId, size_t>> drafted;  // sequences of whom
   int num_page_copies = 0;
 
   // Of groups that are planned ahead of an answer.

@@ -96,7 +96,11 @@ void Scheduler::WritePlan(StepPlan* plan) {
 void Scheduler::FillPlan(bool decodes, StepPlan* plan) {
   Budget budget = {admission_.max_step_tokens(), max_logits_,
                    max_prefill_rows_};
-  const bool made_room = MakeRoom(decodes, plan);
+  const int64_t num_preemptions = figures_.num_preemptions;
+  const int64_t num_pages = MakeRoom(decodes, plan);
+  const bool made_room = figures_.num_preemptions > num_preemptions;
+  // Where memory is short drafts would take what others need next.
+  if (decodes && !made_room) budget.drafts = RoomForDrafts(num_pages);
   if (decodes) {
     for (RunningGroup& running : groups_) {
       const BeamGroup& group = *running.group;
@@ -158,8 +162,19 @@ int64_t Scheduler::NumPagesNow(const RunningGroup& running,
   return decodes && group.can_plan() ? group.NumPagesForStep(1) : 0;
 }
 
-bool Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
-  const int64_t num_preemptions = figures_.num_preemptions;
+DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
+  const bool feeds_prompts =
+      !waiting_.empty() || std::any_of(groups_.begin(), groups_.end(),
+                                       [](const RunningGroup& running) {
+                                         return running.group->prefilling();
+                                       });
+  const int max_tokens = std::min(admission_.max_step_tokens(), max_logits_);
+  const double share = feeds_prompts ? 1 - options_.prefill_share : 1;
+  return {.num_tokens = static_cast<int>(share * max_tokens) - NumDecodeRows(),
+          .num_pages = pool_.num_available() - num_pages};
+}
+
+int64_t Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
   const auto put_away = [&](RunningGroup& running) {
     running.PutAway(plan);
     ++figures_.num_preemptions;
@@ -181,7 +196,7 @@ bool Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
     }
     num_needed += num_now;
   }
-  return figures_.num_preemptions > num_preemptions;
+  return num_needed;
 }
 
 void Scheduler::AbandonPlan(StepPlan plan, const absl::Status& why) {
@@ -225,22 +240,34 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   const bool prefills = group.prefilling();
   const size_t num_rows = plan->rows.size();
   const size_t num_selections = plan->selections.size();
-  int64_t& counter = group.prefilling() ? planned_counts_.num_prompt_tokens
-                                        : planned_counts_.num_decode_rows;
   const size_t first_token = plan->tokens.size();
   const int first_logits = plan->num_logits;
+  const size_t first_drafting = plan->drafting.size();
   const size_t num_continuations = plan->continuations.size();
+  const int64_t num_pages_left =
+      pool_.num_available() - (prefills ? 0 : group.NumPagesForStep(1));
   // Room was made for it: too few pages are a mistake of ours, which ends those
   // that run rather than the program.
-  const absl::Status status =
-      group.PlanStep(std::max(budget->num_tokens, 1), plan,
-                     std::max(budget->num_logits, 1), budget->num_prefill_rows);
+  const absl::Status status = group.PlanStep(
+      std::max(budget->num_tokens, 1), plan, std::max(budget->num_logits, 1),
+      budget->num_prefill_rows, budget->drafts);
   if (!status.ok()) throw PlanError{status};
   planned_.push_back(group.id());
   const int num_tokens = static_cast<int>(plan->tokens.size() - first_token);
-  counter += num_tokens;
   budget->num_tokens -= num_tokens;
   budget->num_logits -= plan->num_logits - first_logits;
+  if (prefills) {
+    planned_counts_.num_prompt_tokens += num_tokens;
+  } else if (plan->rows.size() > num_rows) {
+    const int num_drafted = num_tokens - group.num_live_beams();
+    planned_counts_.num_decode_rows += group.num_live_beams();
+    planned_counts_.num_drafted_tokens += num_drafted;
+    budget->drafts.num_tokens -= num_drafted;
+    budget->drafts.num_pages -= num_pages_left - pool_.num_available();
+  }
+  for (size_t i = first_drafting; i < plan->drafting.size(); ++i) {
+    budget->drafts.num_tokens -= plan->drafting[i].num_tokens;
+  }
   if (prefills && plan->selections.size() == num_selections) {
     budget->num_prefill_rows -= static_cast<int>(plan->rows.size() - num_rows);
   }
@@ -263,6 +290,7 @@ void Scheduler::Remember(const StepPlan& plan) {
   const PlanCounts counts = std::exchange(planned_counts_, {});
   figures_.num_prompt_tokens += counts.num_prompt_tokens;
   figures_.num_decode_rows += counts.num_decode_rows;
+  figures_.num_drafted_tokens += counts.num_drafted_tokens;
   for (RunningGroup& running : groups_) {
     running.is_known = running.is_known || running.group->was_planned();
     running.group->OnPlanOut();
@@ -380,6 +408,7 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
     for (size_t i = 0; i < plan.scored.size(); ++i) {
       TakeScoring(result->scorings[i], plan.scored[i].second);
     }
+    TakeDrafts(plan, result->drafts);
     for (const SelectionResult& selection : result->selections) {
       AdvanceGroup(selection);
     }
@@ -405,6 +434,20 @@ void Scheduler::TakeScoring(const PromptLogprobsResult& result,
     status = running->group->TakeScoring(result, num_tokens, vocab_size_);
   });
   if (!status.ok()) Finish(*running, status);
+}
+
+void Scheduler::TakeDrafts(const PlanInFlight& plan,
+                           std::span<DraftedTokens> drafts) {
+  for (const auto& [request, count] : plan.drafted) {
+    const std::span<DraftedTokens> own = drafts.first(count);
+    drafts = drafts.subspan(count);
+    RunningGroup* running = groups_.Find(request);
+    if (running == nullptr) continue;
+    absl::Status status = out_of_memory_;
+    IfThereIsMemory(
+        [&] { status = running->group->TakeDrafts(own, vocab_size_); });
+    if (!status.ok()) Finish(*running, status);
+  }
 }
 
 void Scheduler::AdvanceGroup(const SelectionResult& result) {
@@ -435,6 +478,7 @@ void Scheduler::Finish(RunningGroup& running, absl::StatusOr<Result> result) {
   if (result.ok()) {
     figures_.num_generated_tokens += result->usage.num_generated_tokens;
     figures_.num_cached_tokens += result->usage.num_cached_tokens;
+    figures_.num_accepted_tokens += result->usage.num_accepted_tokens;
   }
   running.done(std::move(result));
 }

@@ -37,6 +37,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -110,6 +111,7 @@ class Scheduler {
   struct PlanCounts {
     int64_t num_prompt_tokens = 0;
     int64_t num_decode_rows = 0;
+    int64_t num_drafted_tokens = 0;
   };
 
   // What a step may still take.
@@ -117,6 +119,7 @@ class Scheduler {
     int num_tokens = 0;
     int num_logits = 0;  // rows of them
     int num_prefill_rows = 0;
+    DraftRoom drafts = {};
     bool is_used_up() const { return num_tokens < 1 || num_logits < 1; }
   };
 
@@ -136,8 +139,10 @@ class Scheduler {
   // Beams that feed in the next step; a group that runs ahead may have fewer.
   int NumDecodeRows() const;
   // Puts groups away until all that PlanGroup takes is available; and shares
-  // prefixes. Returns whether it put any away.
-  bool MakeRoom(bool decodes, StepPlan* plan);
+  // prefixes. Returns how many pages PlanGroup takes.
+  int64_t MakeRoom(bool decodes, StepPlan* plan);
+  // What is left for drafts of a step in which `num_pages` are taken.
+  DraftRoom RoomForDrafts(int64_t num_pages) const;
   // Pages that the group takes of this plan.
   int64_t NumPagesNow(const RunningGroup& running, bool decodes) const;
   // Whether the budget has room for the group's next rows.
@@ -162,6 +167,7 @@ class Scheduler {
   // its tokens were used up, are planned as well: they end if it fails.
   void AddCopiers();
   void TakeScoring(const PromptLogprobsResult& result, size_t num_tokens);
+  void TakeDrafts(const PlanInFlight& plan, std::span<DraftedTokens> drafts);
   void AdvanceGroup(const SelectionResult& result);
   void Advance(RunningGroup& running, const SelectionResult& result);
   void Finish(RunningGroup& running, absl::StatusOr<Result> result);

@@ -34,7 +34,8 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
       prefill_(&request_, &pages_, tree),
       keeps_pages_(tree != nullptr && request_.params.prefix_cache),
       strategy_(MakeStrategy(request_.params, std::move(prepared.allowed),
-                             std::move(prepared.text))) {
+                             std::move(prepared.text))),
+      drafts_(request_.params, std::move(prepared.drafter)) {
   if (trace != nullptr) {
     tracer_ = std::make_unique<GroupTracer>(id_, request_, trace);
   }
@@ -67,14 +68,17 @@ int64_t BeamGroup::NumPagesSoon() const {
 
 bool BeamGroup::can_plan() const {
   if (done_ || is_away() || num_unanswered_ > 1) return false;
+  if (drafts_.is_waiting()) return false;
   if (num_unanswered_ == 0) return true;
+  if (drafts_.is_on() || !drafted_.empty() || !have_one_length_) return false;
   // The step ahead generates the token after the one that is outstanding.
-  return num_steps_ + 2 <= *request_.params.max_new_tokens &&
+  return LengthOf(0) + 2 <= *request_.params.max_new_tokens &&
          strategy_->supports_async_scheduling();
 }
 
 absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan, int max_logits,
-                                 int max_prefill_rows) {
+                                 int max_prefill_rows,
+                                 const DraftRoom& draft_room) {
   CHECK(can_plan()) << "request " << id_ << " is done or has to wait";
   CHECK_GE(max_tokens, 1) << "tokens to feed";
   CHECK_GE(max_logits, 1) << "rows of logits";
@@ -85,7 +89,7 @@ absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan, int max_logits,
     CHECK_GE(max_rows, 1) << "rows of a prefill";
     return PlanPrefill(max_tokens, max_logits, max_rows, plan);
   }
-  return outstanding() ? PlanNextAsync(plan) : PlanBeams(plan);
+  return outstanding() ? PlanNextAsync(plan) : PlanBeams(draft_room, plan);
 }
 
 bool BeamGroup::EndsPrompt(int max_tokens, int max_logits) const {
@@ -117,7 +121,7 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
   const int num_logits_rows = plan->num_logits - first_logits;
   if (is_scored) AddScoring(first_logits, num_logits_rows, plan);
   if (is_prompt && prefill_.done()) {
-    AddSelection(first_logits + num_logits_rows - 1, plan);
+    AddSelection(first_logits + num_logits_rows - 1, {}, plan);
   }
   return absl::OkStatus();
 }
@@ -154,16 +158,104 @@ absl::Status BeamGroup::TakeScoring(const PromptLogprobsResult& result,
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::PlanBeams(StepPlan* plan) {
-  const std::vector<int> num_tokens(num_live_beams(), 1);
+bool BeamGroup::HasToAskForDrafts(const DraftRoom& room) const {
+  if (!drafts_.has_to_ask() || !room.may_ask || room.num_tokens < 1) {
+    return false;
+  }
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    if (strategy_->max_draft_tokens(rank) > 0) return true;
+  }
+  return false;
+}
+
+void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
+  if (prompt_ == nullptr) {
+    prompt_ =
+        std::make_shared<const std::vector<TokenId>>(request_.prompt_tokens);
+  }
+  PlanSelection selection;  // which samples these are
+  strategy_->DescribeSelection(&selection);
+  std::vector<int> ranks;
+  int num_left = room.num_tokens;
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    const int count = std::min(
+        {drafts_.num_tokens(), num_left, strategy_->max_draft_tokens(rank)});
+    if (count <= 0) continue;
+    DraftSequence sequence = {.request = id_,
+                              .sample = selection.samples[rank],
+                              .prompt = prompt_,
+                              .num_tokens = count,
+                              .rule = rule_};
+    strategy_->AppendTokens(rank, &sequence.generated);
+    plan->drafting.push_back(std::move(sequence));
+    ranks.push_back(rank);
+    num_left -= count;
+  }
+  was_planned_ = true;
+  drafts_.OnAsk(std::move(ranks));
+}
+
+absl::Status BeamGroup::TakeDrafts(std::span<DraftedTokens> drafts,
+                                   int vocab_size) {
+  for (const DraftedTokens& draft : drafts) {
+    const size_t num_logits =
+        drafts_.are_drawn() ? draft.tokens.size() * vocab_size : 0;
+    if (draft.logits.size() != num_logits) {
+      return Internal("a step drafted ", draft.tokens.size(), " tokens with ",
+                      draft.logits.size(), " logits");
+    }
+    for (const TokenId token : draft.tokens) {
+      if (token >= 0 && token < vocab_size) continue;
+      return Internal("a step drafted token ", token, " of ", vocab_size);
+    }
+  }
+  drafts_.Take(drafts);
+  return absl::OkStatus();
+}
+
+absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
+  if (HasToAskForDrafts(draft_room)) {
+    AskForDrafts(draft_room, plan);
+    return absl::OkStatus();
+  }
+  std::vector<std::vector<TokenId>> drafts = Draft(draft_room);
+  std::vector<int> num_tokens(num_live_beams(), 1);
+  for (size_t rank = 0; rank < drafts.size(); ++rank) {
+    num_tokens[rank] += static_cast<int>(drafts[rank].size());
+  }
   RETURN_IF_ERROR(pages_.Append(num_tokens, &plan->page_copies));
   was_planned_ = true;
   const int first_logits = plan->num_logits;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
-    AddRow(pages_.sequence(rank), {std::span(&last_tokens_[rank], 1)}, 1, plan);
+    TokenPath tokens = {std::span(&last_tokens_[rank], 1)};
+    if (!drafts.empty()) tokens.rest = drafts[rank];
+    AddRow(pages_.sequence(rank), tokens, num_tokens[rank], plan);
   }
-  AddSelection(first_logits, plan);
+  AddSelection(first_logits, std::move(drafts), plan);
+  drafts_.OnPlan();
   return absl::OkStatus();
+}
+
+std::vector<std::vector<TokenId>> BeamGroup::Draft(
+    const DraftRoom& room) const {
+  if (!drafts_.is_on() || room.num_tokens < 1) return {};
+  std::vector<int> max_tokens;
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    max_tokens.push_back(strategy_->max_draft_tokens(rank));
+  }
+  std::vector<std::vector<TokenId>> drafts = strategy_->CutDrafts(
+      drafts_.Draft(max_tokens, room.num_tokens), drafts_.are_drawn());
+  std::vector<int> num_tokens(num_live_beams(), 1);
+  const int64_t num_pages = pages_.NumPagesToAppend(num_tokens);
+  int num_drafted = 0;
+  for (size_t rank = 0; rank < drafts.size(); ++rank) {
+    num_tokens[rank] += static_cast<int>(drafts[rank].size());
+    num_drafted += static_cast<int>(drafts[rank].size());
+  }
+  const bool fits =
+      pages_.NumPagesToAppend(num_tokens) <= num_pages + room.num_pages;
+  if (num_drafted == 0 || !fits) return {};
+  return drafts;
 }
 
 absl::Status BeamGroup::PlanNextAsync(StepPlan* plan) {
@@ -212,12 +304,19 @@ void BeamGroup::AddRow(const Sequence& sequence, const TokenPath& tokens,
   plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
 }
 
-void BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
+void BeamGroup::AddSelection(int first_logits,
+                             std::vector<std::vector<TokenId>> drafts,
+                             StepPlan* plan) {
   PlanSelection selection;
   selection.request = id_;
   selection.first_logits = first_logits;
   selection.rule = rule_;
   strategy_->DescribeSelection(&selection);
+  if (!drafts.empty()) {
+    drafted_ = drafts;
+    selection.draft_logits = drafts_.Logits(drafts);
+    strategy_->DescribeDrafts(std::move(drafts), &selection);
+  }
   selection.num_slots = NumSlots(request_.params);
   selection.eos_token_ids = finishing_token_ids_;
   selection.slots = pages_.slots();
@@ -236,6 +335,7 @@ absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
   PlanSelection asked;
   asked.rule = rule_;
   strategy_->DescribeSelection(&asked);
+  if (!drafted_.empty()) strategy_->DescribeDrafts(drafted_, &asked);
   return espalier::ValidateResult(asked, result, vocab_size);
 }
 
@@ -261,6 +361,7 @@ absl::Status BeamGroup::Decide(const SelectionResult& result,
       strategy_->Advance(result, decisions);
   if (reports_logprobs()) logprobs_.Take(result, *decisions);
   if (live.ok()) KeepEnded(nodes, *live);
+  if (live.ok()) ApplyDrafts(result, *live);
   if (strategy_->done()) {
     Drop(next_plan);
     return ExplainNoToken(live.status(), request_.params);
@@ -291,6 +392,49 @@ void BeamGroup::Apply(std::span<const Continuation> beams,
   }
   pages_.Reorder(parent_ranks, next_plan);
   last_tokens_ = std::move(tokens);
+}
+
+void BeamGroup::ApplyDrafts(const SelectionResult& result,
+                            std::span<const Continuation> beams) {
+  if (!drafts_.can_draft()) return;
+  const std::vector<std::vector<TokenId>> drafted = std::exchange(drafted_, {});
+  std::vector<int> accepted;
+  for (size_t rank = 0; rank < drafted.size(); ++rank) {
+    accepted.push_back(result.num_tokens[rank] - 1);
+  }
+  drafts_.Record(drafted, accepted);
+  if (strategy_->done()) return;
+  have_one_length_ = true;
+  std::vector<int> parents;
+  std::vector<std::vector<TokenId>> tokens;
+  for (size_t rank = 0; rank < beams.size(); ++rank) {
+    const auto& [parent, token, num_tokens] = beams[rank];
+    parents.push_back(parent);
+    tokens.push_back(LastTokens(static_cast<int>(rank), num_tokens));
+    if (!drafted.empty() && !is_away()) {
+      const int num_rejected =
+          static_cast<int>(drafted[parent].size()) - accepted[parent];
+      pages_.Truncate(parent,
+                      pages_.sequence(parent).num_tokens() - num_rejected);
+    }
+    have_one_length_ =
+        have_one_length_ && LengthOf(static_cast<int>(rank)) == LengthOf(0);
+  }
+  drafts_.Advance(parents, tokens);
+}
+
+int BeamGroup::LengthOf(int rank) const {
+  return strategy_->tree().depth(strategy_->node(rank));
+}
+
+std::vector<TokenId> BeamGroup::LastTokens(int rank, int num_tokens) const {
+  std::vector<TokenId> tokens(num_tokens);
+  TokenTree::Node node = strategy_->node(rank);
+  for (auto token = tokens.rbegin(); token != tokens.rend(); ++token) {
+    *token = strategy_->tree().token(node);
+    node = strategy_->tree().parent(node);
+  }
+  return tokens;
 }
 
 std::vector<TokenTree::Node> BeamGroup::NodesToKeep() const {
@@ -403,6 +547,8 @@ Result BeamGroup::TakeResult() const {
   result.usage.num_prompt_tokens = request_.prompt_tokens.size();
   result.usage.num_cached_tokens = prefill_.num_cached_tokens();
   result.usage.num_steps = num_steps_;
+  result.usage.num_drafted_tokens = drafts_.num_drafted();
+  result.usage.num_accepted_tokens = drafts_.num_accepted();
   if (DrawsAtRandom(request_.params)) result.seed = request_.params.seed;
   if (request_.params.prompt_logprobs) {
     result.prompt_logprobs = prompt_logprobs_;

@@ -12,6 +12,11 @@
 // Such a step is planned with a page for every slot to write into, its tail,
 // whichever beam will live there.
 //
+// A request that speculates has its sequences feed drafts behind their last
+// tokens (group_drafts.h). The answer verifies them: what it accepts was fed
+// already, and what it rejects is truncated. Where a draft model drafts, the
+// plan before that asks for it and feeds nothing of the group.
+//
 // A group can be put away, to make room for others, and resumed: it keeps its
 // tokens and its strategy, and feeds again what its pages held
 // (group_prefill.h). That changes nothing about its result.
@@ -36,9 +41,11 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "beam/decode_strategy.h"
+#include "beam/group_drafts.h"
 #include "beam/group_pages.h"
 #include "beam/group_prefill.h"
 #include "beam/group_tracer.h"
@@ -86,7 +93,7 @@ class BeamGroup {
 
   // Whether a step can be planned now. While an answer is outstanding, that is
   // one ahead of it: if it is the only one, the step is within max_new_tokens,
-  // and the strategy runs ahead.
+  // the strategy runs ahead, and neither step may have drafts.
   bool can_plan() const;
   // Whether a plan selected for it and is not answered.
   bool outstanding() const { return num_unanswered_ > 0; }
@@ -95,17 +102,18 @@ class BeamGroup {
   bool has_plan_in_flight() const { return prefill_.has_plan_in_flight(); }
 
   // Adds its rows to `*plan`, feeding at most `max_tokens` tokens of the
-  // prompt while prefilling, and otherwise one of every live beam; with the
-  // page copies these need. Ahead of an answer it adds a continuation. A plan
-  // selects for the group unless its chunk leaves some of the prompt. A prompt
-  // whose log-probabilities are reported feeds at most `max_logits` tokens,
-  // each with a row of logits.
-  // Errors: kResourceExhausted, leaving `*plan` unchanged, if the pool has
-  // fewer than NumPagesForStep; it must be put away or dropped then. REQUIRES:
-  // can_plan(), max_tokens >= 1, max_logits >= 1.
+  // prompt while prefilling, and otherwise one of every live beam, and drafts
+  // that fit `draft_room`; with the page copies these need. Ahead of an answer
+  // it adds a continuation. A plan selects for the group unless its chunk
+  // leaves some of the prompt. A prompt whose log-probabilities are reported
+  // feeds at most `max_logits` tokens, each with a row of logits. Errors:
+  // kResourceExhausted, leaving `*plan` unchanged, if the pool has fewer than
+  // NumPagesForStep; it must be put away or dropped then. REQUIRES: can_plan(),
+  // max_tokens >= 1, max_logits >= 1.
   absl::Status PlanStep(int max_tokens, StepPlan* plan,
                         int max_logits = std::numeric_limits<int>::max(),
-                        int max_prefill_rows = std::numeric_limits<int>::max());
+                        int max_prefill_rows = std::numeric_limits<int>::max(),
+                        const DraftRoom& draft_room = {});
   // Whether PlanStep, given these, ends the prompt: the rows that it adds are
   // those of a selection.
   bool EndsPrompt(int max_tokens, int max_logits) const;
@@ -122,6 +130,14 @@ class BeamGroup {
   // Errors: kInternal if it is of other tokens; the group must be dropped then.
   absl::Status TakeScoring(const PromptLogprobsResult& result,
                            size_t num_tokens, int vocab_size);
+
+  // Takes what the draft model drafted for its sequences, before Advance.
+  // Errors: kInternal if a token is none of the vocabulary; the group must be
+  // dropped then.
+  absl::Status TakeDrafts(std::span<DraftedTokens> drafts, int vocab_size);
+
+  // Whether its next step verifies what that has drafted.
+  bool has_drafts() const { return !done_ && drafts_.has_answer(); }
 
   // Applies the oldest outstanding answer. Throws std::bad_alloc, and the group
   // must be dropped then; so must it if PlanStep does. Forks of sequences, and
@@ -178,11 +194,19 @@ class BeamGroup {
  private:
   absl::Status PlanPrefill(int max_tokens, int max_logits, int max_rows,
                            StepPlan* plan);
-  absl::Status PlanBeams(StepPlan* plan);
+  absl::Status PlanBeams(const DraftRoom& draft_room, StepPlan* plan);
+  // Whether a draft model drafts for the next step, which is planned then; and
+  // adds the sequences that it drafts for.
+  bool HasToAskForDrafts(const DraftRoom& room) const;
+  void AskForDrafts(const DraftRoom& room, StepPlan* plan);
+  // By rank; none if there is no room for them.
+  std::vector<std::vector<TokenId>> Draft(const DraftRoom& room) const;
   absl::Status PlanNextAsync(StepPlan* plan);
   void AddRow(const Sequence& sequence, const TokenPath& tokens, int num_logits,
               StepPlan* plan) const;
-  void AddSelection(int first_logits, StepPlan* plan);
+  //   drafts  by rank, or empty
+  void AddSelection(int first_logits, std::vector<std::vector<TokenId>> drafts,
+                    StepPlan* plan);
   // Of the prompt's `num_tokens` tokens from `first` on, those whose next token
   // has its log-probability.
   int NumScored(int first, int num_tokens) const;
@@ -198,6 +222,12 @@ class BeamGroup {
   absl::Status DecideAndTell(const SelectionResult& result,
                              StepPlan* next_plan);
   void Apply(std::span<const Continuation> beams, StepPlan* next_plan);
+  // Of the drafts of the step that was answered; truncates what was rejected.
+  void ApplyDrafts(const SelectionResult& result,
+                   std::span<const Continuation> beams);
+  // Tokens that a live sequence has generated; and the last of them.
+  int LengthOf(int rank) const;
+  std::vector<TokenId> LastTokens(int rank, int num_tokens) const;
   // The paths of the live sequences, if their pages are to be kept.
   std::vector<TokenTree::Node> NodesToKeep() const;
   // Keeps the pages of sequences that ended with this step, which had these
@@ -220,10 +250,14 @@ class BeamGroup {
   const bool keeps_pages_;
   std::unique_ptr<DecodeStrategy> strategy_;
   std::unique_ptr<GroupTracer> tracer_;  // null without a trace
-  std::vector<TokenId> last_tokens_;     // by rank: generated, and not fed yet
+  GroupDrafts drafts_;
+  std::shared_ptr<const std::vector<TokenId>> prompt_;  // of a draft model
+  std::vector<std::vector<TokenId>> drafted_;  // by rank, in the step that runs
+  bool have_one_length_ = true;                // the live sequences
+  std::vector<TokenId> last_tokens_;  // by rank: generated, and not fed yet
   std::vector<TokenLogProb> prompt_logprobs_;  // so far, if reported
   TokenLogProbs logprobs_;                     // as well
-  int64_t num_steps_ = 0;                      // answered: tokens generated
+  int64_t num_steps_ = 0;                      // answered
   int num_unanswered_ = 0;                     // selections, at most 2
   bool was_planned_ = false;
   bool done_ = false;

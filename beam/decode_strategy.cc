@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "base/wording.h"
 
@@ -25,6 +26,22 @@ std::vector<std::string> BanningOptions(const GenerationParams& params) {
 }
 
 }  // namespace
+
+int DecodeStrategy::max_draft_tokens(int) const {
+  CHECK(supports_drafts()) << "the strategy verifies no drafts";
+  return 0;
+}
+
+std::vector<std::vector<TokenId>> DecodeStrategy::CutDrafts(
+    std::vector<std::vector<TokenId>> drafts, bool) const {
+  CHECK(supports_drafts()) << "the strategy verifies no drafts";
+  return drafts;
+}
+
+void DecodeStrategy::DescribeDrafts(std::vector<std::vector<TokenId>>,
+                                    PlanSelection*) const {
+  CHECK(supports_drafts()) << "the strategy verifies no drafts";
+}
 
 absl::Status ExplainNoToken(const absl::Status& status,
                             const GenerationParams& params) {

@@ -22,10 +22,12 @@
 
 namespace espalier {
 
-// A beam that lives on: the child of beam `parent_rank` by `token`.
+// A beam that lives on: the child of beam `parent_rank` by `token`; or, where
+// drafts were accepted, by `num_tokens` tokens, of which `token` is the last.
 struct Continuation {
   int parent_rank = 0;
   TokenId token = 0;
+  int num_tokens = 1;
   friend bool operator==(const Continuation&, const Continuation&) = default;
 };
 
@@ -39,6 +41,8 @@ struct Decision {
   TokenTree::Node parent = TokenTree::kRoot;
   std::optional<TokenTree::Node> node = {};  // unless pruned
   std::optional<float> score = {};           // of a finished one
+  // Whether another token of the same step follows it: it was a draft.
+  bool is_followed = false;
 };
 
 // A sequence, for a SearchWatcher.
@@ -63,6 +67,23 @@ class DecodeStrategy {
   // the rule of their kind (SelectionKind), so that an executor can run ahead.
   // Constant.
   virtual bool supports_async_scheduling() const = 0;
+
+  // Whether drafts of its sequences can be verified. Constant.
+  virtual bool supports_drafts() const { return false; }
+  // Tokens that may be drafted for the live sequence of rank `rank`, at most:
+  // fewer than it has left to generate, since a step adds one more.
+  // REQUIRES: supports_drafts().
+  virtual int max_draft_tokens(int rank) const;
+  // Cuts each draft, by rank, at a token that ends its sequence or may not
+  // follow: before it, or behind it if the drafts were drawn, since what is
+  // verified must not depend on what was drawn.
+  // REQUIRES: supports_drafts(), and a step was answered.
+  virtual std::vector<std::vector<TokenId>> CutDrafts(
+      std::vector<std::vector<TokenId>> drafts, bool are_drawn) const;
+  // Makes `*selection`, which DescribeSelection has set, verify `drafts`, which
+  // CutDrafts has cut.
+  virtual void DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
+                              PlanSelection* selection) const;
 
   // Takes a step's answer and returns the sequences that live on, by rank;
   // empty exactly when the request is done. If `decisions` is not null it gets

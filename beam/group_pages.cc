@@ -77,6 +77,11 @@ int64_t GroupPages::NumPagesToAppend(std::span<const int> num_tokens) const {
   return num_pages;
 }
 
+void GroupPages::Truncate(int rank, int num_tokens) {
+  CHECK(!has_reserved_tails_) << "a step is planned ahead";
+  slots_[slots_by_rank_[rank]].sequence->pages.Truncate(num_tokens);
+}
+
 int64_t GroupPages::NumPagesToReserveTails() const {
   int64_t num_pages = num_slots_ - std::ssize(slots_);
   for (const Slot& slot : slots_) {

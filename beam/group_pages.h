@@ -91,6 +91,11 @@ class GroupPages {
   // Pages that this takes from the pool.
   int64_t NumPagesToAppend(std::span<const int> num_tokens) const;
 
+  // The sequence of a rank keeps so many tokens: drafts behind them were
+  // rejected.
+  // REQUIRES: no tails are reserved, the answer to the plan is there.
+  void Truncate(int rank, int num_tokens);
+
   // Plans a step ahead of an answer. Gives every slot a page for the next
   // token, and returns it by slot: the one that its sequence writes into now,
   // if that is not full, or the one that it has kept, or a fresh one. So no

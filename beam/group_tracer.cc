@@ -96,7 +96,9 @@ void GroupTracer::RecordStep(const SelectionResult& answer,
     const Candidate& candidate = answer.candidates[decision.candidate_idx];
     TraceCandidate event = Describe(candidate, decision);
     event.parent_slot = parents[candidate.beam];
-    if (event.fate == CandidateFate::kKept) {
+    if (decision.is_followed) {
+      event.slot = event.parent_slot;
+    } else if (event.fate == CandidateFate::kKept) {
       TakeSlot({candidate.beam, candidate.token}, &free, &event);
     }
     Remember(event, decision);

@@ -40,6 +40,10 @@ PreparedRequest::PreparedRequest(Request from,
       text(RequestText::Make(request.params, std::move(tokenizer))),
       rule(
           MakeSelectionParams(request.params, request.prompt_tokens, allowed)) {
+  if (request.params.speculate.has_value() && !IsBeamSearch(request.params)) {
+    drafter = MakeDrafter(*request.params.speculate);
+    if (drafter != nullptr) drafter->Append(request.prompt_tokens);
+  }
   // Empty, not unset: errors name the option that was given.
   if (allowed != nullptr) request.params.allowed_sequences.emplace();
 }

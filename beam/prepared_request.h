@@ -13,6 +13,7 @@
 #include "beam/request_text.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
+#include "speculate/drafter.h"
 #include "text/tokenizer.h"
 
 namespace espalier {
@@ -29,6 +30,7 @@ struct PreparedRequest {
   // Of its group and of its stream. Null: without a tokenizer.
   std::shared_ptr<const RequestText> text;
   std::shared_ptr<const SelectionParams> rule;  // keeps `allowed` alive
+  std::unique_ptr<Drafter> drafter;  // has the prompt; null: no drafts
 };
 
 // Edits of scores that the rows of its group have together at most, in any

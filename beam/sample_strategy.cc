@@ -27,45 +27,133 @@ SampleStrategy::SampleStrategy(
 
 void SampleStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
-  const size_t num_rows = num_generated_ == 0 ? 1 : live_.size();
+  const size_t num_rows = is_forked_ ? live_.size() : 1;
   DescribeRows(live_ | std::views::take(num_rows) |
                    std::views::transform(
                        [this](int i) -> const Sample& { return samples_[i]; }),
                stopping_criteria_, selection);
   selection->num_candidates = 1;
-  selection->num_generated = num_generated_;
+  selection->num_generated = NumGenerated(live_[0]);
+  selection->row_num_generated.clear();
+  const bool differ = std::ranges::any_of(live_, [&](int sample) {
+    return NumGenerated(sample) != selection->num_generated;
+  });
+  if (differ) {
+    for (const int sample : live_) {
+      selection->row_num_generated.push_back(NumGenerated(sample));
+    }
+  }
   selection->samples = live_;
+}
+
+int SampleStrategy::max_draft_tokens(int rank) const {
+  return max_new_tokens_ - NumGenerated(live_[rank]) - 1;
+}
+
+std::vector<std::vector<TokenId>> SampleStrategy::CutDrafts(
+    std::vector<std::vector<TokenId>> drafts, bool are_drawn) const {
+  CHECK(is_forked_) << "samples have one row before the first step";
+  for (size_t rank = 0; rank < live_.size(); ++rank) {
+    const size_t length = LengthOfDraft(samples_[live_[rank]], drafts[rank]);
+    if (length == drafts[rank].size()) continue;
+    drafts[rank].resize(are_drawn ? length + 1 : length);
+  }
+  return drafts;
+}
+
+size_t SampleStrategy::LengthOfDraft(const Sample& sample,
+                                     std::span<const TokenId> draft) const {
+  StoppingCriteria::Progress progress;
+  progress.allowed = sample.progress.allowed;
+  for (size_t i = 0; i < draft.size(); ++i) {
+    if (!stopping_criteria_.restricts()) {
+      if (std::ranges::binary_search(stopping_criteria_.token_ids(),
+                                     draft[i])) {
+        return i;
+      }
+      continue;
+    }
+    if (!std::ranges::binary_search(*stopping_criteria_.Next(progress),
+                                    draft[i]) ||
+        stopping_criteria_.Feed(draft[i], &progress).hit.has_value()) {
+      return i;
+    }
+  }
+  return draft.size();
+}
+
+void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
+                                    PlanSelection* selection) const {
+  if (stopping_criteria_.restricts()) {
+    selection->allowed.clear();
+    for (size_t rank = 0; rank < live_.size(); ++rank) {
+      StoppingCriteria::Progress progress = samples_[live_[rank]].progress;
+      selection->allowed.push_back(*stopping_criteria_.Next(progress));
+      const size_t length = LengthOfDraft(samples_[live_[rank]], drafts[rank]);
+      for (size_t i = 0; i < drafts[rank].size(); ++i) {
+        if (i < length) stopping_criteria_.Feed(drafts[rank][i], &progress);
+        // Nothing follows where the draft is cut.
+        selection->allowed.push_back(i < length
+                                         ? *stopping_criteria_.Next(progress)
+                                         : std::span<const TokenId>());
+      }
+    }
+  }
+  selection->drafts = std::move(drafts);
 }
 
 absl::StatusOr<std::vector<Continuation>> SampleStrategy::Advance(
     const SelectionResult& result, std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
-  CHECK_EQ(result.candidates.size(), live_.size()) << "tokens drawn";
-  for (const Candidate& drawn : result.candidates) {
-    if (drawn.token >= 0) continue;
-    done_ = true;
-    return drawn.token == kNotANumber ? NotANumber(num_generated_)
-                                      : AllTokensMasked(num_generated_);
-  }
-  const bool is_last = ++num_generated_ >= max_new_tokens_;
+  const auto num_tokens_of = [&](size_t rank) {
+    return result.num_tokens.empty() ? 1 : result.num_tokens[rank];
+  };
   std::vector<Continuation> continuations;
   std::vector<int> next;
-  for (size_t i = 0; i < live_.size(); ++i) {
-    const Candidate& drawn = result.candidates[i];
-    Sample& sample = samples_[live_[i]];
-    const TokenTree::Node parent = sample.node;
-    Grow(drawn, is_last, stopping_criteria_, &tree_, &sample);
-    if (decisions != nullptr) {
-      decisions->push_back(DecisionOn(static_cast<int>(i), parent, sample));
+  size_t first = 0;  // candidate
+  for (size_t rank = 0; rank < live_.size(); ++rank) {
+    const std::span<const Candidate> run =
+        std::span(result.candidates).subspan(first, num_tokens_of(rank));
+    const int sample = live_[rank];
+    const size_t num_taken =
+        GrowBy(run, static_cast<int>(first), sample, decisions);
+    first += run.size();
+    if (samples_[sample].finish_reason.has_value()) continue;
+    if (num_taken < run.size()) {
+      done_ = true;
+      if (decisions != nullptr) decisions->clear();
+      return run[num_taken].token == kNotANumber
+                 ? NotANumber(NumGenerated(sample))
+                 : AllTokensMasked(NumGenerated(sample));
     }
-    if (!sample.finish_reason.has_value()) {
-      continuations.push_back({drawn.beam, drawn.token});
-      next.push_back(live_[i]);
-    }
+    continuations.push_back(
+        {run.back().beam, run.back().token, static_cast<int>(num_taken)});
+    next.push_back(sample);
   }
+  CHECK_EQ(first, result.candidates.size()) << "tokens drawn";
+  is_forked_ = true;
   live_ = std::move(next);
   done_ = live_.empty();
   return continuations;
+}
+
+int SampleStrategy::GrowBy(std::span<const Candidate> run, int first_candidate,
+                           int sample_idx, std::vector<Decision>* decisions) {
+  Sample& sample = samples_[sample_idx];
+  for (size_t i = 0; i < run.size(); ++i) {
+    if (run[i].token < 0) return static_cast<int>(i);
+    const TokenTree::Node parent = sample.node;
+    const bool is_last = NumGenerated(sample_idx) + 1 >= max_new_tokens_;
+    Grow(run[i], is_last, stopping_criteria_, &tree_, &sample);
+    const bool ends = sample.finish_reason.has_value();
+    if (decisions != nullptr) {
+      const int idx = first_candidate + static_cast<int>(i);
+      decisions->push_back(DecisionOn(idx, parent, sample));
+      decisions->back().is_followed = !ends && i + 1 < run.size();
+    }
+    if (ends) return static_cast<int>(i) + 1;
+  }
+  return static_cast<int>(run.size());
 }
 
 TokenTree::Node SampleStrategy::node(int rank) const {
@@ -82,7 +170,7 @@ Decision SampleStrategy::DecisionOn(int candidate_idx, TokenTree::Node parent,
   if (sample.finish_reason.has_value()) {
     decision.what = Decision::What::kFinished;
     decision.why = NameOf(*sample.finish_reason);
-    decision.score = MeanLogProb(sample.cum_log_prob, num_generated_);
+    decision.score = MeanLogProb(sample.cum_log_prob, tree_.depth(sample.node));
   }
   return decision;
 }

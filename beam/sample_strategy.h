@@ -3,6 +3,9 @@
 // is the case of one sample at temperature 0 (transformers 5 `_sample` without
 // sampling).
 //
+// Where drafts are verified a sample takes on several tokens in a step, and
+// samples may differ in length.
+//
 // All samples draw their first token from one row, that of the prompt. Ranks
 // are those of the samples that live, in ascending order. Score processors act
 // on logits here; scores are the model's own log-probabilities.
@@ -16,6 +19,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "beam/decode_strategy.h"
@@ -37,6 +41,12 @@ class SampleStrategy : public DecodeStrategy {
   bool supports_async_scheduling() const override {
     return stopping_criteria_.is_by_token();
   }
+  bool supports_drafts() const override { return true; }
+  int max_draft_tokens(int rank) const override;
+  std::vector<std::vector<TokenId>> CutDrafts(
+      std::vector<std::vector<TokenId>> drafts, bool are_drawn) const override;
+  void DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
+                      PlanSelection* selection) const override;
   absl::StatusOr<std::vector<Continuation>> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
   bool done() const override { return done_; }
@@ -49,6 +59,18 @@ class SampleStrategy : public DecodeStrategy {
  private:
   using Sample = GrowingSequence;
 
+  // Tokens that a live sample has generated.
+  int NumGenerated(int sample) const {
+    return tree_.depth(samples_[sample].node);
+  }
+  // How many tokens of a draft stand before one that ends the sample or may not
+  // follow.
+  size_t LengthOfDraft(const Sample& sample,
+                       std::span<const TokenId> draft) const;
+  // Takes a sample on by the tokens of `run`, until one ends it; returns how
+  // many these are.
+  int GrowBy(std::span<const Candidate> run, int first_candidate, int sample,
+             std::vector<Decision>* decisions);
   Decision DecisionOn(int candidate_idx, TokenTree::Node parent,
                       const Sample& sample) const;
   Hypothesis HypothesisOf(const Sample& sample) const;
@@ -60,8 +82,8 @@ class SampleStrategy : public DecodeStrategy {
 
   TokenTree tree_;
   std::vector<Sample> samples_;
-  std::vector<int> live_;  // samples, ascending
-  int num_generated_ = 0;
+  std::vector<int> live_;   // samples, ascending
+  bool is_forked_ = false;  // the first step is answered
   bool done_ = false;
 };
 

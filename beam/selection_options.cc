@@ -96,6 +96,10 @@ std::shared_ptr<const SelectionParams> MakeSelectionParams(
   rule.edits = std::make_shared<const ScoreEdits>(rule.processors, prompt);
   rule.sampling = MakeSampling(params);
   rule.num_logprobs = SaturateToInt(params.logprobs.value_or(-1));
+  if (params.speculate.has_value() &&
+      params.speculate->mode == SpeculationMode::kCoupled) {
+    rule.verify_mode = VerifyMode::kCoupled;
+  }
   return std::make_shared<const SelectionParams>(std::move(rule));
 }
 

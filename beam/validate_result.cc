@@ -18,8 +18,10 @@ TokenId LowestToken(const SelectionParams& rule) {
   return may_lack ? kNotANumber : 0;
 }
 
+//   line  its row of logits, of the selection's
 absl::Status CheckCandidate(const PlanSelection& asked,
-                            const Candidate& candidate, int vocab_size) {
+                            const Candidate& candidate, int line,
+                            int vocab_size) {
   const auto [row, token, cum_log_prob] = candidate;
   if (row < 0 || row >= asked.num_rows || token < LowestToken(*asked.rule) ||
       token >= vocab_size) {
@@ -35,7 +37,7 @@ absl::Status CheckCandidate(const PlanSelection& asked,
                     ", which no noise can rank");
   }
   if (asked.allowed.empty() ||
-      std::ranges::binary_search(asked.allowed[row], token)) {
+      std::ranges::binary_search(asked.allowed[line], token)) {
     return absl::OkStatus();
   }
   return Internal("a step answered with token ", token, " after beam ", row,
@@ -55,6 +57,54 @@ absl::Status CheckDraws(const PlanSelection& asked,
     return Internal("a step drew token ", i, " from beam ", drawn[i].beam);
   }
   return absl::OkStatus();
+}
+
+// Of each sample accepted drafts and one token more, in the order of samples.
+absl::Status CheckRuns(const PlanSelection& asked,
+                       const SelectionResult& answer) {
+  const std::vector<int>& counts = answer.num_tokens;
+  if (counts.size() != asked.samples.size()) {
+    return Internal("a step verified drafts of ", counts.size(),
+                    " samples instead of ", asked.samples.size());
+  }
+  std::span<const Candidate> left = answer.candidates;
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    const std::vector<TokenId>& draft = asked.drafts[rank];
+    const int count = counts[rank];
+    if (count < 1 || count > std::ssize(draft) + 1 ||
+        count > std::ssize(left)) {
+      return Internal("a step answered with ", count, " tokens for ",
+                      draft.size(), " drafts of sample ", rank);
+    }
+    for (int i = 0; i < count; ++i) {
+      const bool is_draft = i + 1 == count || left[i].token == draft[i];
+      if (left[i].beam == rank && is_draft) continue;
+      return Internal("a step accepted token ", left[i].token, " of beam ",
+                      left[i].beam, " for draft ", i, " of sample ", rank);
+    }
+    left = left.subspan(count);
+  }
+  if (left.empty()) return absl::OkStatus();
+  return Internal("a step answered with ", left.size(), " tokens too many");
+}
+
+// The row of logits of each candidate.
+std::vector<int> LinesOf(const PlanSelection& asked,
+                         const SelectionResult& answer) {
+  std::vector<int> lines;
+  if (asked.drafts.empty()) {
+    for (const Candidate& candidate : answer.candidates) {
+      lines.push_back(candidate.beam);
+    }
+    return lines;
+  }
+  int first = 0;
+  for (size_t rank = 0; rank < asked.drafts.size(); ++rank) {
+    for (int i = 0; i < answer.num_tokens[rank]; ++i)
+      lines.push_back(first + i);
+    first += static_cast<int>(asked.drafts[rank].size()) + 1;
+  }
+  return lines;
 }
 
 // By row in kRows; and best first, where scores are what they rank by.
@@ -122,11 +172,19 @@ std::vector<TokenId> TokensOf(std::span<const Candidate> candidates) {
 absl::Status ValidateResult(const PlanSelection& asked,
                             const SelectionResult& answer, int vocab_size) {
   const std::span<const Candidate> candidates = answer.candidates;
-  for (const Candidate& candidate : candidates) {
-    RETURN_IF_ERROR(CheckCandidate(asked, candidate, vocab_size));
+  if (!asked.drafts.empty()) {
+    RETURN_IF_ERROR(CheckRuns(asked, answer));
+  } else if (!answer.num_tokens.empty()) {
+    return Internal("a step verified drafts that there were not");
+  }
+  const std::vector<int> lines = LinesOf(asked, answer);
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    RETURN_IF_ERROR(CheckCandidate(asked, candidates[i], lines[i], vocab_size));
   }
   const SelectionParams& rule = *asked.rule;
-  if (rule.kind == SelectionKind::kDraws) {
+  if (!asked.drafts.empty()) {
+    // Checked above.
+  } else if (rule.kind == SelectionKind::kDraws) {
     RETURN_IF_ERROR(CheckDraws(asked, candidates));
   } else {
     RETURN_IF_ERROR(CheckRanks(asked, candidates));

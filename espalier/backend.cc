@@ -1,5 +1,6 @@
 #include "espalier/backend.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "base/cpu_count.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "espalier/model_text.h"
 
 namespace espalier {
 namespace {
@@ -84,7 +86,8 @@ absl::Status Resolver::CheckOfCpu() const {
   const std::pair<const char*, bool> given[] = {
       {"num_threads", options_.num_threads != 0},
       {"max_candidates", options_.max_candidates.has_value()},
-      {"max_score_edits", options_.max_score_edits.has_value()}};
+      {"max_score_edits", options_.max_score_edits.has_value()},
+      {"draft_model", !options_.draft_model.empty()}};
   for (const auto& [field, is_given] : given) {
     if (is_given) {
       return InvalidArgument(name_(field), " is of ", name_("device"), " cpu");
@@ -154,6 +157,7 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
   resolved.max_running = options_.max_running;
   resolved.max_waiting = options_.max_waiting;
   resolved.step_timeout = options_.step_timeout;
+  resolved.draft_model = options_.draft_model;
   return resolved;
 }
 
@@ -207,8 +211,37 @@ absl::Status CheckFits(const Tokenizer* tokenizer, const StepExecutor& steps) {
   return tokenizer->CheckFits(steps.description().vocab_size);
 }
 
+absl::Status CheckSameVocabulary(const std::string& directory,
+                                 const std::string& draft) {
+  ASSIGN_OR_RETURN(const ModelText text, ModelText::Load(directory));
+  ASSIGN_OR_RETURN(const ModelText other, ModelText::Load(draft));
+  if (text.tokenizer == nullptr || other.tokenizer == nullptr) {
+    return absl::OkStatus();
+  }
+  const int size = text.tokenizer->vocab_size();
+  const int other_size = other.tokenizer->vocab_size();
+  for (TokenId token = 0; token < std::min(size, other_size); ++token) {
+    const std::string piece = text.tokenizer->Piece(token);
+    const std::string its = other.tokenizer->Piece(token);
+    if (piece == its) continue;
+    return InvalidArgument("the draft model ", draft,
+                           " must have the vocabulary of ", directory,
+                           ", but token ", token, " is ", InQuotes(its),
+                           " instead of ", InQuotes(piece));
+  }
+  if (size == other_size) return absl::OkStatus();
+  return InvalidArgument(
+      "the draft model ", draft, " must have the vocabulary of ", directory,
+      ", but token ", std::min(size, other_size), " is in one of them alone");
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> Backend::Load(
     const std::string& directory, const BackendOptions& options) {
+  if (!options.draft_model.empty()) {
+    const absl::Status is_model = CheckModelDirectory(options.draft_model);
+    if (!is_model.ok()) return Annotate(is_model, "draft_model");
+    RETURN_IF_ERROR(CheckSameVocabulary(directory, options.draft_model));
+  }
   return options.device.is_cuda ? LoadCudaBackend(directory, options)
                                 : LoadCpuBackend(directory, options);
 }

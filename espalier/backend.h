@@ -65,6 +65,7 @@ struct BackendOptions {
   int max_running = 1;
   int max_waiting = 0;
   absl::Duration step_timeout = absl::InfiniteDuration();
+  std::string draft_model = {};  // a directory; empty: none
 };
 
 // What an option is called in errors, by its field in GeneratorOptions.
@@ -82,6 +83,12 @@ EngineOptions EngineOptionsOf(const BackendOptions& options,
 absl::Status CheckModelDirectory(const std::string& directory);
 // Errors: as Tokenizer::CheckFits; null fits.
 absl::Status CheckFits(const Tokenizer* tokenizer, const StepExecutor& steps);
+
+// Whether a model in `draft` can draft for one in `directory`: their
+// tokenizers, if both have one, spell every token alike. Errors:
+// kInvalidArgument naming the first token that differs; and as ModelText::Load.
+absl::Status CheckSameVocabulary(const std::string& directory,
+                                 const std::string& draft);
 
 class Backend {
  public:

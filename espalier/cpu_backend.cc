@@ -15,13 +15,16 @@ class CpuBackend : public Backend {
                          const BackendOptions& options) {
     const LlamaOptions llama = {.page_size = options.page_size,
                                 .kv_cache_bytes = options.kv_cache_bytes};
-    const ModelExecutorOptions bounds = {
-        .max_beams = options.max_beams,
-        .max_candidates = options.max_candidates,
-        .max_score_edits = options.max_score_edits};
+    ModelExecutorOptions bounds = {.max_beams = options.max_beams,
+                                   .max_candidates = options.max_candidates,
+                                   .max_score_edits = options.max_score_edits};
     ASSIGN_OR_RETURN(const auto threads,
                      ThreadPool::Create(options.num_threads));
     ASSIGN_OR_RETURN(auto model, LlamaModel::Load(directory, llama, threads));
+    if (!options.draft_model.empty()) {
+      ASSIGN_OR_RETURN(bounds.draft_model,
+                       LlamaModel::Load(options.draft_model, llama, threads));
+    }
     ASSIGN_OR_RETURN(steps_,
                      ModelExecutor::Create(std::move(model), threads, bounds));
     return absl::OkStatus();

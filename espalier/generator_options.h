@@ -43,6 +43,11 @@ struct GeneratorOptions {
   // however many beams decode; in [0, 1].
   double prefill_share = 0.25;
 
+  // A directory with a smaller model of the same vocabulary, which drafts
+  // tokens for requests that ask for it (speculate with method "draft";
+  // docs/speculation.md). Empty: none. An error with "cuda".
+  std::string draft_model = {};
+
   int max_running = 256;  // requests that run together; >= 1
   // Requests that wait until others end; >= 0. One that comes when max_running
   // + max_waiting are open already is refused with kResourceExhausted.

@@ -28,6 +28,7 @@ ModelDescription Describe(const ToyModelOptions& options) {
           .default_max_new_tokens = 8,
           .num_pages = options.num_pages,
           .page_size = options.page_size,
+          .has_shareable_pages = options.has_shareable_pages,
           .limits = options.limits};
 }
 
@@ -35,6 +36,9 @@ ModelDescription Describe(const ToyModelOptions& options) {
 
 void ToyLogits(const ToyModelOptions& options, std::span<const TokenId> history,
                std::span<float> logits) {
+  const size_t num_read =
+      std::min<size_t>(history.size(), options.num_tokens_read);
+  history = history.last(num_read);
   uint64_t hash = Mix(options.seed);
   for (const TokenId token : history) hash = Mix(hash ^ Mix(token + 1));
   for (size_t token = 0; token < logits.size(); ++token) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -32,8 +33,12 @@ struct ToyModelOptions {
   float eos_boost = 0;
   // How many of a hundred tokens are impossible after a history: -inf.
   int impossible_percent = 0;
+  // How many tokens of a history count, from its end: few, and texts repeat.
+  int num_tokens_read = std::numeric_limits<int>::max();
   int page_size = 3;
   int num_pages = 200;
+  // Whether it says that its pages are all that it keeps; kPages alone.
+  bool has_shareable_pages = false;
   Memory memory = Memory::kPages;
   StepLimits limits = {};  // as if of its executor
 };

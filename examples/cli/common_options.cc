@@ -62,6 +62,12 @@ void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
       ->option_text("DIR")
       ->group(kGroup);
   command
+      ->add_option("--draft-model", options->generator.draft_model,
+                   "a smaller model of the same vocabulary, which drafts "
+                   "tokens for --speculate draft; of the CPU")
+      ->option_text("DIR")
+      ->group(kGroup);
+  command
       ->add_option("--from", options->from,
                    "language of the prompt, as the model's template names it")
       ->option_text("LANGUAGE")

@@ -137,7 +137,8 @@ std::vector<Request> RandomRequests(int count, uint32_t seed,
   return requests;
 }
 
-absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan) {
+absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan,
+                                   DraftModel* draft) {
   const int vocab_size = model.description().vocab_size;
   std::vector<float> logits(plan.num_logits * vocab_size);
   const absl::Status status = model.Forward(plan, logits);
@@ -146,15 +147,20 @@ absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan) {
   StepResult result;
   result.selections = SelectAll(plan, logits, vocab_size, pool);
   result.scorings = ScoreAll(plan, logits, vocab_size, pool);
+  result.drafts.resize(plan.drafting.size());
+  if (draft == nullptr) return result;
+  absl::StatusOr<std::vector<DraftedTokens>> drafts = draft->Run(plan);
+  if (!drafts.ok()) return drafts.status();
+  result.drafts = *std::move(drafts);
   return result;
 }
 
-PlanRunner::PlanRunner(Model* model)
-    : model_(model), groups_(model->description().page_size) {}
+PlanRunner::PlanRunner(Model* model, DraftModel* draft)
+    : model_(model), draft_(draft), groups_(model->description().page_size) {}
 
 absl::StatusOr<StepResult> PlanRunner::Run(StepPlan plan) {
   groups_.ExpandContinuations(&plan);
-  absl::StatusOr<StepResult> result = RunPlan(*model_, plan);
+  absl::StatusOr<StepResult> result = RunPlan(*model_, plan, draft_);
   if (result.ok()) {
     groups_.Advance(*result);
   } else {
@@ -164,9 +170,9 @@ absl::StatusOr<StepResult> PlanRunner::Run(StepPlan plan) {
 }
 
 void RunToEnd(Scheduler& scheduler, Model& model,
-              const std::function<void(int)>& before_step,
-              int plans_in_flight) {
-  PlanRunner runner(&model);
+              const std::function<void(int)>& before_step, int plans_in_flight,
+              DraftModel* draft) {
+  PlanRunner runner(&model, draft);
   std::deque<absl::StatusOr<StepResult>> results;
   for (int step = 0;; ++step) {
     before_step(step);
@@ -200,7 +206,7 @@ void ExpectNothingHeld(const Scheduler& scheduler) {
   EXPECT_EQ(scheduler.pool().num_in_use(), 0);
 }
 
-bool SameResult(const Result& a, const Result& b) {
+bool SameHypotheses(const Result& a, const Result& b) {
   const auto same = [](const Hypothesis& x, const Hypothesis& y) {
     return x.tokens == y.tokens && x.score == y.score &&
            x.cum_log_prob == y.cum_log_prob &&
@@ -208,10 +214,13 @@ bool SameResult(const Result& a, const Result& b) {
   };
   return std::equal(a.hypotheses.begin(), a.hypotheses.end(),
                     b.hypotheses.begin(), b.hypotheses.end(), same) &&
-         a.usage.num_steps == b.usage.num_steps &&
          a.usage.num_generated_tokens == b.usage.num_generated_tokens &&
          a.seed == b.seed && a.threshold == b.threshold &&
          a.prompt_logprobs == b.prompt_logprobs;
+}
+
+bool SameResult(const Result& a, const Result& b) {
+  return SameHypotheses(a, b) && a.usage.num_steps == b.usage.num_steps;
 }
 
 }  // namespace espalier::testing

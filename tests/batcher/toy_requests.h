@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "batcher/scheduler.h"
+#include "executor/host/draft_model.h"
 #include "executor/host/persistent_groups.h"
 #include "request/request.h"
 #include "tests/toy_model.h"
@@ -21,17 +22,20 @@ std::vector<Request> RandomRequests(int count, uint32_t seed,
                                     const ModelDescription& model);
 
 // Runs one plan without continuations as an executor would, on this thread.
-absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan);
+// With a draft model unless that is null.
+absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan,
+                                   DraftModel* draft = nullptr);
 
 // Runs plans as an executor that runs ahead would, on this thread.
 class PlanRunner {
  public:
-  explicit PlanRunner(Model* model);
+  explicit PlanRunner(Model* model, DraftModel* draft = nullptr);
   absl::StatusOr<StepResult> Run(StepPlan plan);
   int num_groups() const { return groups_.num_groups(); }
 
  private:
   Model* const model_;
+  DraftModel* const draft_;  // or null
   PersistentGroups groups_;
 };
 
@@ -42,7 +46,7 @@ class PlanRunner {
 void RunToEnd(
     Scheduler& scheduler, Model& model,
     const std::function<void(int)>& before_step = [](int) {},
-    int plans_in_flight = 1);
+    int plans_in_flight = 1, DraftModel* draft = nullptr);
 
 // The request's result when no other request runs. `tokenizer` finds stop
 // strings.
@@ -53,8 +57,9 @@ absl::StatusOr<Result> RunAlone(
 // No request runs or waits, and no page is held or reserved.
 void ExpectNothingHeld(const Scheduler& scheduler);
 
-// Everything that a caller sees, to the bit.
+// Everything that a caller sees, to the bit; or all but what it cost.
 bool SameResult(const Result& a, const Result& b);
+bool SameHypotheses(const Result& a, const Result& b);
 
 // Of so many tokens, as no token ends it.
 inline Request LongRequest(int num_tokens) {

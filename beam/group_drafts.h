@@ -1,0 +1,125 @@
+// GroupDrafts: the drafts of one group's sequences: where they come from (a
+// drafter for each sequence, speculate/drafter.h, or the executor's draft
+// model, which a step asks), how many tokens each step drafts, and what came of
+// it. The group (beam_group.h) feeds the drafts and has them verified.
+//
+//   from history                       from a draft model
+//   Draft(...)    for the next step    OnAsk(...)   -> StepPlan::drafting
+//                                      Take(...)    <- StepResult::drafts
+//                                      Draft(...)   for the next step
+//   Record, Advance                    Record, Advance
+//
+// Belongs to its group's strand.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "exec_request/step_plan.h"
+#include "request/generation_params.h"
+#include "speculate/draft_length.h"
+#include "speculate/drafter.h"
+
+namespace espalier {
+
+// What a step has room for beside a token of each sequence.
+struct DraftRoom {
+  int num_tokens = 0;
+  int64_t num_pages = 0;
+  bool may_ask = true;  // a draft model
+};
+
+class GroupDrafts {
+ public:
+  // What a token more costs beside a step where nothing better is known, and
+  // what a draft model's does.
+  static constexpr double kRowCost = 0.05;
+  static constexpr double kModelCost = 0.1;
+
+  //   drafter  has the prompt; null: nothing is drafted from history
+  GroupDrafts(const GenerationParams& params, std::unique_ptr<Drafter> drafter);
+
+  // Whether steps may ever have drafts; and whether the next one may. If not,
+  // it is that of a request that does not speculate.
+  bool can_draft() const { return is_by_model_ || !drafters_.empty(); }
+  bool is_on() const { return num_tokens_ > 0; }
+  // Whether drafts are drawn, from logits that come with them.
+  bool are_drawn() const { return is_by_model_ && drafts_count_; }
+
+  // What a token more costs now, beside a step (DraftCost::row). Where results
+  // depend on the drafts (SpeculationMode::kRejection) that would make them
+  // depend on who else runs, so kRowCost counts there.
+  void SetRowCost(double row_cost) {
+    if (!drafts_count_) row_cost_ = row_cost;
+  }
+
+  // Whether a draft model is to be asked before the next step.
+  bool has_to_ask() const {
+    return is_by_model_ && is_on() && state_ == State::kIdle;
+  }
+  // Whether it was asked, and has not answered.
+  bool is_waiting() const { return state_ == State::kAsked; }
+  // Whether it has, for the next step.
+  bool has_answer() const { return state_ == State::kReady; }
+  // Of each sequence, at most.
+  int num_tokens() const { return num_tokens_; }
+  // For the sequences of these ranks.
+  void OnAsk(std::vector<int> ranks) {
+    state_ = State::kAsked;
+    asked_ = std::move(ranks);
+  }
+  // The answer, in their order.
+  void Take(std::span<DraftedTokens> drafts);
+
+  // Tokens to feed behind the last one of each sequence.
+  //   max_tokens  [sequences]  of each, by rank
+  //   num_tokens  of all together
+  std::vector<std::vector<TokenId>> Draft(std::span<const int> max_tokens,
+                                          int num_tokens) const;
+  // The logits that these drafts were drawn from (PlanSelection::draft_logits);
+  // null if they were not drawn. REQUIRES: Draft gave them, but for what was
+  // cut at their ends.
+  std::shared_ptr<const std::vector<float>> Logits(
+      std::span<const std::vector<TokenId>> drafts) const;
+  // The step is planned.
+  void OnPlan() {
+    if (state_ == State::kReady) state_ = State::kIdle;
+  }
+
+  // A step's answer is there. Of each sequence that it ran, by rank: what it
+  // had drafted, empty if nothing of any, and how many of these were accepted.
+  void Record(std::span<const std::vector<TokenId>> drafted,
+              std::span<const int> accepted);
+  // The next sequences are children of these ranks, each with `tokens` more
+  // than its parent. Throws std::bad_alloc, and the group must be dropped then.
+  void Advance(std::span<const int> parents,
+               std::span<const std::vector<TokenId>> tokens);
+
+  int64_t num_drafted() const { return num_drafted_; }
+  int64_t num_accepted() const { return num_accepted_; }
+
+ private:
+  enum class State { kIdle, kAsked, kReady };  // of a draft model's drafts
+
+  DraftCost Cost() const {
+    return {.row = row_cost_, .draft = is_by_model_ ? kModelCost : 0};
+  }
+
+  std::vector<std::unique_ptr<Drafter>> drafters_;  // by rank
+  bool is_by_model_ = false;
+  bool drafts_count_ = false;  // for what is drawn
+  double row_cost_ = kRowCost;
+  DraftLength length_;
+  int num_tokens_ = 0;  // that each sequence drafts next
+  State state_ = State::kIdle;
+  std::vector<int> asked_;            // ranks
+  std::vector<DraftedTokens> ready_;  // by rank
+  int64_t num_drafted_ = 0;
+  int64_t num_accepted_ = 0;
+};
+
+}  // namespace espalier

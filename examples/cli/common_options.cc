@@ -178,7 +178,7 @@ void AddBoundOptions(CLI::App* command, RuntimeOptions* options) {
       ->transform(InRange(1, 1 << 20))
       ->option_text("N")
       ->group(kGroup);
-  constexpr ModelExecutorOptions kBounds;
+  const ModelExecutorOptions kBounds;
   command
       ->add_option("--max-candidates", options->generator.max_candidates,
                    Concat("of the CPU: candidates ranked in one step at most; "

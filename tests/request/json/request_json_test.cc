@@ -39,6 +39,7 @@ ModelDescription EnFr() {
   model.vocab_size = 6000;
   model.max_context = 1024;
   model.eos_token_ids = {2};
+  model.verifies_drafts = true;
   return model;
 }
 
@@ -163,64 +164,6 @@ TEST(RequestJsonTest, AStopMayBeOneString) {
       ParseRequestLine(R"({"prompt_tokens": [1], "params": {"stop": "END"}})");
   ASSERT_OK(line.body);
   EXPECT_THAT(line.body->params.stop, ElementsAre("END"));
-}
-
-TEST(RequestJsonTest, SpeculateHasItsShortForms) {
-  using enum SpeculationMethod;
-  using enum SpeculationMode;
-  const std::optional<SpeculationParams> unset;
-  struct Form {
-    const char* json;
-    std::optional<SpeculationParams> params;
-  };
-  for (const Form& form : {
-           Form{"null", unset},
-           Form{"false", SpeculationParams{kNone, 5, kRejection}},
-           Form{R"("ngram")", SpeculationParams{kNgram, 5, kRejection}},
-           Form{R"("draft:9")", SpeculationParams{kDraft, 9, kRejection}},
-           Form{R"("suffix:3:coupled")",
-                SpeculationParams{kSuffix, 3, kCoupled}},
-           Form{R"({"method": "ngram"})",
-                SpeculationParams{kNgram, 5, kRejection}},
-           Form{R"({"mode": 5, "m\u0065thod": "draft", "mode": "coupled"})",
-                SpeculationParams{kDraft, 5, kCoupled}},
-       }) {
-    SCOPED_TRACE(form.json);
-    const RequestLine line = ParseRequestLine(
-        WithParams(Concat(R"({"speculate": )", form.json, "}")));
-    ASSERT_OK(line.body);
-    EXPECT_EQ(line.body->params.speculate, form.params);
-    // As the command line has it: a value that is parsed already.
-    ASSERT_OK_AND_ASSIGN(const json::value value, ParseJson(form.json));
-    GenerationParams params;
-    ASSERT_OK(SetParam("speculate", value, &params));
-    EXPECT_EQ(params.speculate, form.params);
-  }
-}
-
-TEST(RequestJsonTest, ADraftModelIsNeededToDraftWithIt) {
-  ModelDescription model = EnFr();
-  model.has_draft_model = true;
-  Request request{{1, 4}, {}};
-  request.params.speculate = {SpeculationMethod::kDraft};
-  EXPECT_OK(ValidateRequest(model, &request));
-  EXPECT_EQ(ValidateRequest(EnFr(), &request).code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-// JSON has none of these.
-TEST(RequestJsonTest, WithoutSpeculationItsOptionsMeanNothing) {
-  Request request{{1, 4}, {}};
-  request.params.speculate = {SpeculationMethod::kNone, 6};
-  EXPECT_THAT(ValidateRequest(EnFr(), &request),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       "speculate.num_tokens must be 5 with speculate.method "
-                       "none, got 6"));
-  request.params.speculate = {.mode = SpeculationMode::kCoupled};
-  EXPECT_THAT(ValidateRequest(EnFr(), &request),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       "speculate.mode must be rejection with "
-                       "speculate.method none, got coupled"));
 }
 
 TEST(RequestJsonTest, CombinationsThatMeanSomethingPass) {

@@ -1,0 +1,123 @@
+// The request field `speculate`.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "request/json/param_fields.h"
+#include "request/json/request_json.h"
+#include "request/request.h"
+#include "tests/request/json/malformed_requests.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::StatusIs;
+using ::espalier::testing::WithParams;
+using ::testing::HasSubstr;
+
+ModelDescription DraftingModel() {
+  ModelDescription model;
+  model.vocab_size = 6000;
+  model.max_context = 1024;
+  model.eos_token_ids = {2};
+  model.verifies_drafts = true;
+  return model;
+}
+
+// What the engine would say of a line whose prompt is tokens.
+absl::Status CheckParams(const std::string& params) {
+  RequestLine parsed = ParseRequestLine(WithParams(params));
+  if (!parsed.body.ok()) return parsed.body.status();
+  Request request{parsed.body->prompt_tokens, parsed.body->params};
+  return ValidateRequest(DraftingModel(), &request);
+}
+
+TEST(SpeculationJsonTest, SpeculateHasItsShortForms) {
+  using enum SpeculationMethod;
+  using enum SpeculationMode;
+  const std::optional<SpeculationParams> unset;
+  struct Form {
+    const char* json;
+    std::optional<SpeculationParams> params;
+  };
+  for (const Form& form : {
+           Form{"null", unset},
+           Form{"false", SpeculationParams{kNone, 5, kCoupled}},
+           Form{R"("ngram")", SpeculationParams{kNgram, 5, kCoupled}},
+           Form{R"("draft:9")", SpeculationParams{kDraft, 9, kCoupled}},
+           Form{R"("suffix:3:rejection")",
+                SpeculationParams{kSuffix, 3, kRejection}},
+           Form{R"({"method": "ngram"})",
+                SpeculationParams{kNgram, 5, kCoupled}},
+           Form{R"({"mode": 5, "m\u0065thod": "draft", "mode": "rejection"})",
+                SpeculationParams{kDraft, 5, kRejection}},
+       }) {
+    SCOPED_TRACE(form.json);
+    const RequestLine line = ParseRequestLine(
+        WithParams(Concat(R"({"speculate": )", form.json, "}")));
+    ASSERT_OK(line.body);
+    EXPECT_EQ(line.body->params.speculate, form.params);
+    // As the command line has it: a value that is parsed already.
+    ASSERT_OK_AND_ASSIGN(const json::value value, ParseJson(form.json));
+    GenerationParams params;
+    ASSERT_OK(SetParam("speculate", value, &params));
+    EXPECT_EQ(params.speculate, form.params);
+  }
+}
+
+TEST(SpeculationJsonTest, DraftsNeedAnExecutorThatVerifiesThem) {
+  ModelDescription model = DraftingModel();
+  model.verifies_drafts = false;
+  Request request{{1, 4}, {}};
+  request.params.speculate = {SpeculationMethod::kNgram};
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("verifies no drafts, got method \"ngram\"")));
+  request.params.speculate = {SpeculationMethod::kNone};
+  EXPECT_OK(ValidateRequest(model, &request));
+}
+
+TEST(SpeculationJsonTest, BeamsThatAreDrawnOrDiverseDoNotSpeculate) {
+  for (const char* params :
+       {R"({"speculate": "ngram", "num_beams": 4, "do_sample": true})",
+        R"({"speculate": "ngram", "num_beams": 4, "stochastic": true})",
+        R"({"speculate": "ngram", "num_beams": 4, "num_beam_groups": 2})"}) {
+    EXPECT_THAT(CheckParams(params),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("speculate must be false with do_sample")))
+        << params;
+  }
+}
+
+TEST(SpeculationJsonTest, ADraftModelIsNeededToDraftWithIt) {
+  ModelDescription model = DraftingModel();
+  model.has_draft_model = true;
+  Request request{{1, 4}, {}};
+  request.params.speculate = {SpeculationMethod::kDraft};
+  EXPECT_OK(ValidateRequest(model, &request));
+  EXPECT_EQ(ValidateRequest(DraftingModel(), &request).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// JSON has none of these.
+TEST(SpeculationJsonTest, WithoutSpeculationItsOptionsMeanNothing) {
+  Request request{{1, 4}, {}};
+  request.params.speculate = {SpeculationMethod::kNone, 6};
+  EXPECT_THAT(ValidateRequest(DraftingModel(), &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "speculate.num_tokens must be 5 with speculate.method "
+                       "none, got 6"));
+  request.params.speculate = {.mode = SpeculationMode::kRejection};
+  EXPECT_THAT(ValidateRequest(DraftingModel(), &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "speculate.mode must be coupled with "
+                       "speculate.method none, got rejection"));
+}
+
+}  // namespace
+}  // namespace espalier

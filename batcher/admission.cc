@@ -144,7 +144,7 @@ void WaitingRequests::Push(WaitingRequest request) {
   const Turn turn = request.turn;
   turns_.emplace(turn.id, turn);
   try {
-    requests_.emplace(turn, std::move(request));
+    Count(requests_.emplace(turn, std::move(request)).first->second, 1);
   } catch (const std::bad_alloc&) {
     turns_.erase(turn.id);
     throw;
@@ -159,6 +159,7 @@ std::optional<WaitingRequest> WaitingRequests::Take(RequestId id) {
   const auto turn = turns_.find(id);
   if (turn == turns_.end()) return std::nullopt;
   const auto found = requests_.find(turn->second);
+  Count(found->second, -1);
   std::optional<WaitingRequest> request(std::move(found->second));
   requests_.erase(found);
   turns_.erase(turn);
@@ -171,7 +172,15 @@ std::vector<WaitingRequest> WaitingRequests::TakeAll() {
   turns_.clear();
   for (auto& [turn, request] : requests_) all.push_back(std::move(request));
   requests_.clear();
+  num_sequences_ = 0;
+  num_prompt_tokens_ = 0;
   return all;
+}
+
+void WaitingRequests::Count(const WaitingRequest& request, int sign) {
+  num_sequences_ += sign * request.needs.num_sequences;
+  num_prompt_tokens_ +=
+      sign * std::ssize(request.prepared.request.prompt_tokens);
 }
 
 }  // namespace espalier

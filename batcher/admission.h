@@ -98,6 +98,7 @@ struct WaitingRequest {
   RequestNeeds needs;
   std::function<void(absl::StatusOr<Result>)> done;
   std::unique_ptr<SearchWatcher> watcher;  // or null
+  int64_t arrival = 0;                     // Scheduler::SetTime
 };
 
 // The requests that wait, by turn. Every call but TakeAll is O(log n).
@@ -105,6 +106,9 @@ class WaitingRequests {
  public:
   bool empty() const { return requests_.empty(); }
   int size() const { return static_cast<int>(requests_.size()); }
+  // Of all that wait.
+  int64_t num_sequences() const { return num_sequences_; }
+  int64_t num_prompt_tokens() const { return num_prompt_tokens_; }
 
   // Throws std::bad_alloc, and the queue is unchanged then.
   // REQUIRES: the id of its turn is not in the queue.
@@ -122,8 +126,12 @@ class WaitingRequests {
  private:
   using Requests = std::map<Turn, WaitingRequest>;
 
+  void Count(const WaitingRequest& request, int sign);
+
   Requests requests_;
   std::unordered_map<RequestId, Turn> turns_;
+  int64_t num_sequences_ = 0;
+  int64_t num_prompt_tokens_ = 0;
 };
 
 }  // namespace espalier

@@ -156,15 +156,15 @@ asio::awaitable<void> RunShutdown(std::shared_ptr<EngineCore> core,
   if (!answer.has_value()) ThrowCancelled();
 }
 
-asio::awaitable<EngineFigures> ReadFigures(std::shared_ptr<EngineCore> core) {
-  using Value = EngineFigures;
+asio::awaitable<EngineStats> ReadStats(std::shared_ptr<EngineCore> core) {
+  using Value = EngineStats;
   const auto answer = std::make_shared<Answer<Value>>();
   core->Post([send = SendTo<Value>(answer, Value())](EngineCore& on_strand) {
-    send(on_strand.Figures());
+    send(on_strand.Stats());
   });
-  std::optional<Value> figures = co_await Answer<Value>::Await(answer);
-  if (!figures.has_value()) ThrowCancelled();
-  co_return *std::move(figures);
+  std::optional<Value> stats = co_await Answer<Value>::Await(answer);
+  if (!stats.has_value()) ThrowCancelled();
+  co_return *std::move(stats);
 }
 
 }  // namespace
@@ -229,6 +229,6 @@ asio::awaitable<void> Engine::Shutdown(std::string_view why) {
   return RunShutdown(core_, std::string(why));
 }
 
-asio::awaitable<EngineFigures> Engine::Figures() { return ReadFigures(core_); }
+asio::awaitable<EngineStats> Engine::Stats() { return ReadStats(core_); }
 
 }  // namespace espalier

@@ -48,8 +48,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "batcher/engine_figures.h"
 #include "batcher/engine_options.h"
+#include "batcher/engine_stats.h"
 #include "batcher/result_stream.h"
 #include "batcher/too_few_pages.h"
 #include "request/request.h"
@@ -105,7 +105,7 @@ class Engine {
   boost::asio::awaitable<void> Shutdown(std::string_view why = kShutDown);
 
   // Cancelled as Shutdown is. All zero after the end of the engine's context.
-  boost::asio::awaitable<EngineFigures> Figures();
+  boost::asio::awaitable<EngineStats> Stats();
 
  private:
   static constexpr char kShutDown[] = "the engine is shut down";

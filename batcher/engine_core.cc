@@ -1,5 +1,7 @@
 #include "batcher/engine_core.h"
 
+#include <algorithm>
+#include <chrono>
 #include <new>
 #include <string>
 
@@ -10,6 +12,13 @@
 
 namespace espalier {
 namespace {
+
+// Nanoseconds on the steady clock.
+int64_t Now() {
+  return std::chrono::nanoseconds(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 absl::Status TooLittleMemoryToTake() {
   absl::Status status;
@@ -68,6 +77,7 @@ void EngineCore::Submit(RequestId id, PreparedRequest request,
                         std::unique_ptr<SearchWatcher> watcher) {
   if (stopped_by_) return done(*stopped_by_);
   if (late_by_) return done(*late_by_);
+  scheduler_.SetTime(Now());
   try {
     scheduler_.Submit(id, std::move(request), done, std::move(watcher));
   } catch (const std::bad_alloc&) {
@@ -87,15 +97,11 @@ void EngineCore::Stop(std::string_view why, std::function<void()> stopped) {
   PostStep();
 }
 
-EngineFigures EngineCore::Figures() const {
-  EngineFigures figures = figures_;
-  figures.scheduler = scheduler_.figures();
-  figures.num_waiting = scheduler_.num_waiting();
-  figures.num_running = scheduler_.num_running();
-  figures.num_away = scheduler_.num_away();
-  figures.num_pages_held = scheduler_.pool().num_in_use();
-  figures.num_pages_idle = scheduler_.pool().num_idle();
-  return figures;
+EngineStats EngineCore::Stats() const {
+  EngineStats stats = stats_;
+  static_cast<SchedulerStats&>(stats) = scheduler_.stats();
+  scheduler_.CountNow(&stats);
+  return stats;
 }
 
 void EngineCore::EndRequests(std::string_view why) {
@@ -145,6 +151,7 @@ bool EngineCore::StartStep() {
     done = ReportTo(step);
     in_flight_.push_back(step);
   });
+  scheduler_.SetTime(Now());
   StepPlan plan = scheduler_.Plan();
   if (plan.is_noop()) {
     in_flight_.pop_back();
@@ -158,7 +165,7 @@ bool EngineCore::StartStep() {
   if (unanswered_ != nullptr) unanswered_->Add();
   step->only_ended = plan.empty();
   if (!step->only_ended) {
-    figures_.plan_time += watch.Elapsed();
+    stats_.plan_time += watch.Elapsed();
     plan.stop = stops_.token();
   }
   plan_was_refused_ =
@@ -186,11 +193,17 @@ void EngineCore::TakeResults() {
     is_next = true;
     late_by_.reset();
     Stopwatch watch;
+    scheduler_.SetTime(Now());
     scheduler_.Advance(*std::move(step->result));
     const absl::Duration step_time = step_watch_.Lap();
     if (step->only_ended) continue;
-    figures_.advance_time += watch.Elapsed();
-    figures_.step_time += step_time;
+    stats_.advance_time += watch.Elapsed();
+    stats_.step_time += step_time;
+    const SchedulerStats& done = scheduler_.stats();
+    stats_.hand_over_time =
+        std::max(stats_.hand_over_time,
+                 stats_.step_time - done.forward_time - done.select_time -
+                     stats_.plan_time - stats_.advance_time);
   }
   std::shared_ptr<EngineCore> self;  // the last of this, maybe
   if (in_flight_.empty()) {

@@ -23,8 +23,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/stopwatch.h"
-#include "batcher/engine_figures.h"
 #include "batcher/engine_options.h"
+#include "batcher/engine_stats.h"
 #include "batcher/mailbox.h"
 #include "batcher/scheduler.h"
 #include "batcher/step_watchdog.h"
@@ -71,7 +71,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   // making one allocates.
   void Stop(std::string_view why, std::function<void()> stopped);
 
-  EngineFigures Figures() const;
+  EngineStats Stats() const;
 
   // Constant after construction.
   const ModelDescription description;
@@ -131,7 +131,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   std::optional<absl::Status> late_by_;
   std::vector<std::function<void()>> on_idle_;
   Stopwatch step_watch_;  // since the oldest step in flight began to be so
-  EngineFigures figures_;
+  EngineStats stats_;
 };
 
 }  // namespace espalier

@@ -67,17 +67,17 @@ PlanInFlight PlansInFlight::TakeOldest() {
   return oldest;
 }
 
-void AddStep(const StepCounts& step, SchedulerFigures* figures) {
-  ++figures->num_steps;
-  figures->peak_pages = std::max(figures->peak_pages, step.num_pages);
-  figures->peak_unshared_pages =
-      std::max(figures->peak_unshared_pages, step.num_unshared_pages);
-  figures->page_steps += step.num_pages;
-  figures->unshared_page_steps += step.num_unshared_pages;
-  figures->num_decode_rows += step.num_rows_ahead;
-  figures->num_tail_copies += step.num_tail_copies;
-  figures->max_tail_copies =
-      std::max(figures->max_tail_copies, step.num_tail_copies);
+void AddStep(const StepCounts& step, SchedulerStats* stats) {
+  ++stats->num_steps;
+  stats->peak_pages = std::max(stats->peak_pages, step.num_pages);
+  stats->peak_unshared_pages =
+      std::max(stats->peak_unshared_pages, step.num_unshared_pages);
+  stats->page_steps += step.num_pages;
+  stats->unshared_page_steps += step.num_unshared_pages;
+  stats->num_decode_rows += step.num_rows_ahead;
+  stats->num_tail_copies += step.num_tail_copies;
+  stats->max_tail_copies =
+      std::max(stats->max_tail_copies, step.num_tail_copies);
 }
 
 }  // namespace espalier

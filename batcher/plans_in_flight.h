@@ -1,5 +1,5 @@
 // PlansInFlight: what a scheduler remembers of the plans that an executor has
-// and has not answered, and the figures of their steps.
+// and has not answered, and the statistics of their steps.
 //
 // Answers come in the order of plans, so the oldest plan is the one that runs
 // now. It is counted when all answers before it are there: they decide what a
@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "base/ids.h"
-#include "batcher/engine_figures.h"
+#include "batcher/engine_stats.h"
 #include "exec_request/step_plan.h"
 
 namespace espalier {
@@ -65,6 +65,6 @@ struct StepCounts {
   int64_t num_rows_ahead = 0;  // fed by groups that were planned ahead
 };
 
-void AddStep(const StepCounts& step, SchedulerFigures* figures);
+void AddStep(const StepCounts& step, SchedulerStats* stats);
 
 }  // namespace espalier

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "batcher/admission.h"
+#include "batcher/request_times.h"
 #include "beam/beam_group.h"
 #include "beam/search_watcher.h"
 #include "exec_request/step_plan.h"
@@ -27,6 +28,7 @@ struct RunningGroup {
   std::function<void(absl::StatusOr<Result>)> done;
   std::unique_ptr<SearchWatcher> watcher;  // null if the search has none
   bool is_known = false;  // to the executor: a plan has named it
+  RequestTimes times = {};
 
   bool is_away() const { return group->is_away(); }
   // Throws std::bad_alloc, and the group must be ended then.

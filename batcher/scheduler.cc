@@ -55,12 +55,16 @@ Scheduler::~Scheduler() = default;
 
 void Scheduler::Submit(RequestId id, PreparedRequest prepared, Done done,
                        std::unique_ptr<SearchWatcher> watcher) {
+  ++stats_.num_requests;
   const RequestNeeds needs = admission_.NeedsOf(prepared);
   const absl::Status fits = admission_.CheckFits(prepared.request, needs);
-  if (!fits.ok()) return done(fits);
+  if (!fits.ok()) {
+    CountEnd(fits);
+    return done(fits);
+  }
   const Turn turn = Turn::Of(prepared.request.params.priority, num_plans_, id);
-  waiting_.Push(
-      {turn, std::move(prepared), needs, std::move(done), std::move(watcher)});
+  waiting_.Push({turn, std::move(prepared), needs, std::move(done),
+                 std::move(watcher), now_});
 }
 
 StepPlan Scheduler::Plan() {
@@ -96,9 +100,9 @@ void Scheduler::WritePlan(StepPlan* plan) {
 void Scheduler::FillPlan(bool decodes, StepPlan* plan) {
   Budget budget = {admission_.max_step_tokens(), max_logits_,
                    max_prefill_rows_};
-  const int64_t num_preemptions = figures_.num_preemptions;
+  const int64_t num_preemptions = stats_.num_preemptions;
   const int64_t num_pages = MakeRoom(decodes, plan);
-  const bool made_room = figures_.num_preemptions > num_preemptions;
+  const bool made_room = stats_.num_preemptions > num_preemptions;
   // Where memory is short drafts would take what others need next.
   if (decodes && !made_room) budget.drafts = RoomForDrafts(num_pages);
   if (decodes) {
@@ -163,27 +167,31 @@ int64_t Scheduler::NumPagesNow(const RunningGroup& running,
 }
 
 DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
-  const bool feeds_prompts =
-      !waiting_.empty() || std::any_of(groups_.begin(), groups_.end(),
-                                       [](const RunningGroup& running) {
-                                         return running.group->prefilling();
-                                       });
+  bool feeds_prompts = !waiting_.empty();
+  bool verifies = false;
+  for (const RunningGroup& running : groups_) {
+    feeds_prompts = feeds_prompts || running.group->prefilling();
+    verifies = verifies || running.group->has_drafts();
+  }
   const int max_tokens = std::min(admission_.max_step_tokens(), max_logits_);
   const double share = feeds_prompts ? 1 - options_.prefill_share : 1;
+  // Groups that ask a draft model do so together, so that their drafts are
+  // verified together: one that comes in between decodes a token meanwhile.
   return {.num_tokens = static_cast<int>(share * max_tokens) - NumDecodeRows(),
-          .num_pages = pool_.num_available() - num_pages};
+          .num_pages = pool_.num_available() - num_pages,
+          .may_ask = !verifies};
 }
 
 int64_t Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
   const auto put_away = [&](RunningGroup& running) {
     running.PutAway(plan);
-    ++figures_.num_preemptions;
+    ++stats_.num_preemptions;
   };
   int64_t num_needed = 0;
   for (RunningGroup& running : groups_) {
     if (running.is_away()) continue;
     const size_t num_copies = plan->page_copies.size();
-    if (running.group->prefilling()) running.group->MatchPrefix(plan);
+    if (running.group->prefilling()) MatchPrefix(running, plan);
     int64_t num_now = NumPagesNow(running, decodes);
     while (num_needed + num_now > pool_.num_available()) {
       RunningGroup* const last = groups_.LastRunning();
@@ -197,6 +205,15 @@ int64_t Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
     num_needed += num_now;
   }
   return num_needed;
+}
+
+void Scheduler::MatchPrefix(RunningGroup& running, StepPlan* plan) {
+  const PrefillCounts before = running.group->prefill_counts();
+  running.group->MatchPrefix(plan);
+  const PrefillCounts& after = running.group->prefill_counts();
+  stats_.num_cached_tokens += after.num_cached - before.num_cached;
+  stats_.num_tokens_shared_again +=
+      after.num_shared_again - before.num_shared_again;
 }
 
 void Scheduler::AbandonPlan(StepPlan plan, const absl::Status& why) {
@@ -240,6 +257,7 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   const bool prefills = group.prefilling();
   const size_t num_rows = plan->rows.size();
   const size_t num_selections = plan->selections.size();
+  const int64_t num_fed_again = group.prefill_counts().num_fed_again;
   const size_t first_token = plan->tokens.size();
   const int first_logits = plan->num_logits;
   const size_t first_drafting = plan->drafting.size();
@@ -254,10 +272,13 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   if (!status.ok()) throw PlanError{status};
   planned_.push_back(group.id());
   const int num_tokens = static_cast<int>(plan->tokens.size() - first_token);
+  const int64_t num_again =
+      group.prefill_counts().num_fed_again - num_fed_again;
   budget->num_tokens -= num_tokens;
   budget->num_logits -= plan->num_logits - first_logits;
   if (prefills) {
-    planned_counts_.num_prompt_tokens += num_tokens;
+    planned_counts_.num_prompt_tokens += num_tokens - num_again;
+    planned_counts_.num_fed_again += num_again;
   } else if (plan->rows.size() > num_rows) {
     const int num_drafted = num_tokens - group.num_live_beams();
     planned_counts_.num_decode_rows += group.num_live_beams();
@@ -288,9 +309,10 @@ void Scheduler::Remember(const StepPlan& plan) {
   // Nothing fails from here on.
   planned_.clear();
   const PlanCounts counts = std::exchange(planned_counts_, {});
-  figures_.num_prompt_tokens += counts.num_prompt_tokens;
-  figures_.num_decode_rows += counts.num_decode_rows;
-  figures_.num_drafted_tokens += counts.num_drafted_tokens;
+  stats_.num_prompt_tokens += counts.num_prompt_tokens;
+  stats_.num_tokens_fed_again += counts.num_fed_again;
+  stats_.num_decode_rows += counts.num_decode_rows;
+  stats_.num_drafted_tokens += counts.num_drafted_tokens;
   for (RunningGroup& running : groups_) {
     running.is_known = running.is_known || running.group->was_planned();
     running.group->OnPlanOut();
@@ -338,11 +360,12 @@ bool Scheduler::AdmitNext(StepPlan* plan, Budget* budget) {
   RunningGroup* running = NextToResume();
   if (running != nullptr) {
     running->group->Resume();
+    ++stats_.num_resumptions;
   } else {
     running = Start(waiting_.TakeFront());
     if (running == nullptr) return true;
   }
-  running->group->MatchPrefix(plan);
+  MatchPrefix(*running, plan);
   const BeamGroup& group = *running->group;
   if (!group.is_waiting_for_prefix() && HasRoomFor(group, *budget)) {
     PlanGroup(*running, plan, budget);
@@ -379,9 +402,16 @@ RunningGroup* Scheduler::Start(WaitingRequest next) {
     auto group = std::make_unique<BeamGroup>(
         next.turn.id, std::move(next.prepared), &pool_, &sequence_ids_,
         has_shareable_pages_ ? &tree_ : nullptr, options_.trace.get());
-    return &groups_.Add({next.turn, std::move(group), next.needs,
-                         std::move(next.done), std::move(next.watcher)});
+    if (group->uses_prefix_tree()) {
+      stats_.num_queried_tokens += std::ssize(group->request().prompt_tokens);
+    }
+    RunningGroup& running =
+        groups_.Add({next.turn, std::move(group), next.needs,
+                     std::move(next.done), std::move(next.watcher)});
+    running.times = {.arrival = next.arrival, .start = now_};
+    return &running;
   } catch (const std::bad_alloc&) {
+    CountEnd(out_of_memory_);
     next.done(out_of_memory_);
     return nullptr;
   }
@@ -399,8 +429,8 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
     }
   }
   if (result.ok()) {
-    figures_.forward_time += result->forward_time;
-    figures_.select_time += result->select_time;
+    stats_.forward_time += result->forward_time;
+    stats_.select_time += result->select_time;
     for (const RequestId request : plan.requests) {
       RunningGroup* running = groups_.Find(request);
       if (running != nullptr) running->group->OnAnswer();
@@ -467,6 +497,7 @@ void Scheduler::Advance(RunningGroup& running, const SelectionResult& result) {
   if (status.ok()) status = group.ValidateResult(result, vocab_size_);
   if (status.ok()) status = group.Advance(result, &next_plan_);
   if (!status.ok()) return Finish(running, status);
+  running.times.OnToken(now_, &stats_);
   if (running.watcher != nullptr) running.watcher->OnStep(group.strategy());
   if (group.done()) Finish(running, group.TakeResult());
 }
@@ -476,15 +507,30 @@ void Scheduler::Finish(RunningGroup& running, absl::StatusOr<Result> result) {
       [&] { running.group->Drop(running.is_known ? &next_plan_ : nullptr); });
   IfThereIsMemory([&] { running.group->RecordEnd(result); });
   if (result.ok()) {
-    figures_.num_generated_tokens += result->usage.num_generated_tokens;
-    figures_.num_cached_tokens += result->usage.num_cached_tokens;
-    figures_.num_accepted_tokens += result->usage.num_accepted_tokens;
+    stats_.num_generated_tokens += result->usage.num_generated_tokens;
+    stats_.num_accepted_tokens += result->usage.num_accepted_tokens;
+    running.times.OnEnd(now_, &stats_);
   }
+  CountEnd(result);
   running.done(std::move(result));
 }
 
+void Scheduler::CountEnd(const absl::StatusOr<Result>& result) {
+  if (!result.ok()) {
+    ++stats_.num_failed[static_cast<size_t>(result.status().code())];
+    return;
+  }
+  const FinishReason reason = result->hypotheses.empty()
+                                  ? FinishReason::kLength
+                                  : result->hypotheses[0].finish_reason;
+  ++stats_.num_finished[static_cast<size_t>(reason)];
+}
+
 void Scheduler::Cancel(RequestId id, const absl::Status& why) {
-  if (const auto waiting = waiting_.Take(id)) return waiting->done(why);
+  if (const auto waiting = waiting_.Take(id)) {
+    CountEnd(why);
+    return waiting->done(why);
+  }
   RunningGroup* running = groups_.Find(id);
   if (running == nullptr) return;
   Finish(*running, why);
@@ -492,7 +538,10 @@ void Scheduler::Cancel(RequestId id, const absl::Status& why) {
 }
 
 void Scheduler::CancelAll(const absl::Status& why) {
-  for (const WaitingRequest& waiting : waiting_.TakeAll()) waiting.done(why);
+  for (const WaitingRequest& waiting : waiting_.TakeAll()) {
+    CountEnd(why);
+    waiting.done(why);
+  }
   for (RunningGroup& running : groups_) Finish(running, why);
   groups_.EraseDone();
 }
@@ -502,22 +551,38 @@ void Scheduler::CountStep() {
   if (plan.requests.empty()) return;  // it only names what ended
   StepCounts step = {.num_pages = pool_.num_in_use(),
                      .num_tail_copies = plan.num_page_copies};
-  IfThereIsMemory([&] {
-    int64_t num_unshared = 0;
-    for (const RunningGroup& running : groups_) {
-      for (const PageTable* table : running.group->pages().Tables()) {
-        num_unshared += std::ssize(table->pages());
-      }
-    }
-    step.num_unshared_pages = num_unshared;
-  });
+  for (const RunningGroup& running : groups_) {
+    step.num_unshared_pages += running.group->pages().NumUnsharedPages();
+  }
   for (const RequestId request : plan.continuations()) {
     RunningGroup* running = groups_.Find(request);
     if (running == nullptr) continue;
     step.num_rows_ahead += running->group->num_live_beams();
     step.num_tail_copies += running->group->pages().num_tail_copies_ahead();
   }
-  AddStep(step, &figures_);
+  AddStep(step, &stats_);
+}
+
+void Scheduler::CountNow(EngineStats* stats) const {
+  stats->num_waiting = num_waiting();
+  stats->num_running = num_running();
+  stats->num_away = num_away();
+  stats->num_rows_waiting = waiting_.num_sequences();
+  stats->num_prompt_tokens_waiting = waiting_.num_prompt_tokens();
+  for (const RunningGroup& running : groups_) {
+    const BeamGroup& group = *running.group;
+    const int64_t num_rows = running.times.first_token.has_value()
+                                 ? group.num_beams()
+                                 : running.needs.num_sequences;
+    (running.is_away() ? stats->num_rows_waiting : stats->num_rows_running) +=
+        num_rows;
+    stats->num_pages_unshared += group.pages().NumUnsharedPages();
+  }
+  stats->page_size = pool_.page_size();
+  stats->num_pages = pool_.num_pages();
+  stats->num_pages_free = pool_.num_free();
+  stats->num_pages_held = pool_.num_in_use();
+  stats->num_pages_idle = pool_.num_idle();
 }
 
 void Scheduler::Validate(const StepPlan& plan) const {

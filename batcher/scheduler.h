@@ -42,8 +42,8 @@
 
 #include "absl/status/statusor.h"
 #include "batcher/admission.h"
-#include "batcher/engine_figures.h"
 #include "batcher/engine_options.h"
+#include "batcher/engine_stats.h"
 #include "batcher/plans_in_flight.h"
 #include "batcher/running_groups.h"
 #include "beam/beam_group.h"
@@ -104,12 +104,20 @@ class Scheduler {
   }
   const PagePool& pool() const { return pool_; }
   const PrefixTree& tree() const { return tree_; }
-  const SchedulerFigures& figures() const { return figures_; }
+  const SchedulerStats& stats() const { return stats_; }
+  // Adds what there is now: requests, rows and pages. Walks all that runs, so
+  // it is for whoever asks, not for every step.
+  void CountNow(EngineStats* stats) const;
+
+  // What time it is from now on, in nanoseconds since any moment, for the times
+  // in stats() alone; 0 until it is called.
+  void SetTime(int64_t now) { now_ = now; }
 
  private:
   // What a plan feeds.
   struct PlanCounts {
     int64_t num_prompt_tokens = 0;
+    int64_t num_fed_again = 0;
     int64_t num_decode_rows = 0;
     int64_t num_drafted_tokens = 0;
   };
@@ -143,6 +151,8 @@ class Scheduler {
   int64_t MakeRoom(bool decodes, StepPlan* plan);
   // What is left for drafts of a step in which `num_pages` are taken.
   DraftRoom RoomForDrafts(int64_t num_pages) const;
+  // Shares what the prefix tree has of what the group feeds next.
+  void MatchPrefix(RunningGroup& running, StepPlan* plan);
   // Pages that the group takes of this plan.
   int64_t NumPagesNow(const RunningGroup& running, bool decodes) const;
   // Whether the budget has room for the group's next rows.
@@ -171,6 +181,7 @@ class Scheduler {
   void AdvanceGroup(const SelectionResult& result);
   void Advance(RunningGroup& running, const SelectionResult& result);
   void Finish(RunningGroup& running, absl::StatusOr<Result> result);
+  void CountEnd(const absl::StatusOr<Result>& result);
   // Counts the step that runs now, when all answers before it are there.
   void CountStep();
   void Validate(const StepPlan& plan) const;
@@ -197,7 +208,8 @@ class Scheduler {
   std::vector<RequestId> planned_;  // requests of the plan being written
   PlanCounts planned_counts_;       // of it; its continuations are not in
   PlansInFlight in_flight_;
-  SchedulerFigures figures_;
+  SchedulerStats stats_;
+  int64_t now_ = 0;
 };
 
 }  // namespace espalier

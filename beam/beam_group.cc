@@ -485,9 +485,7 @@ void BeamGroup::PutAway(StepPlan* plan) {
   }
   if (plan != nullptr) ReserveOneMore(&plan->ended);
   // Its sequences begin as one stem.
-  const int num_ranks =
-      prefilling() ? prefill_.num_branches() : num_live_beams();
-  pages_.PutAway(num_ranks, plan != nullptr ? &plan->finished : nullptr);
+  pages_.PutAway(num_beams(), plan != nullptr ? &plan->finished : nullptr);
   if (plan != nullptr) plan->ended.push_back(id_);
   prefill_.Stop();
   was_planned_ = false;
@@ -545,7 +543,7 @@ Result BeamGroup::TakeResult() const {
   result.hypotheses = strategy_->Hypotheses();
   result.threshold = strategy_->threshold();
   result.usage.num_prompt_tokens = request_.prompt_tokens.size();
-  result.usage.num_cached_tokens = prefill_.num_cached_tokens();
+  result.usage.num_cached_tokens = prefill_.counts().num_cached;
   result.usage.num_steps = num_steps_;
   result.usage.num_drafted_tokens = drafts_.num_drafted();
   result.usage.num_accepted_tokens = drafts_.num_accepted();

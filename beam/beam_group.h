@@ -85,6 +85,12 @@ class BeamGroup {
   // that another group is filling. Throws std::bad_alloc, as PlanStep.
   void MatchPrefix(StepPlan* plan);
   bool is_waiting_for_prefix() const { return prefill_.is_waiting(); }
+  // Beams that live, or will when all is fed again that they had.
+  int num_beams() const {
+    return prefilling() ? prefill_.num_branches() : num_live_beams();
+  }
+  bool uses_prefix_tree() const { return keeps_pages_; }
+  const PrefillCounts& prefill_counts() const { return prefill_.counts(); }
 
   // Pages that PlanStep takes from the pool if it feeds `max_tokens`.
   int64_t NumPagesForStep(int max_tokens) const;

@@ -259,6 +259,15 @@ std::vector<const PageTable*> GroupPages::Tables() const {
   return tables;
 }
 
+int64_t GroupPages::NumUnsharedPages() const {
+  int64_t count = 0;
+  for (const Slot& slot : slots_) {
+    if (slot.sequence.has_value())
+      count += std::ssize(slot.sequence->pages.pages());
+  }
+  return count;
+}
+
 std::vector<const PageRef*> GroupPages::Tails() const {
   std::vector<const PageRef*> tails;
   for (const Slot& slot : slots_) {

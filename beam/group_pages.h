@@ -149,6 +149,8 @@ class GroupPages {
   // For the validator and for figures: tables of the live sequences, and the
   // reserved tails that are not part of one.
   std::vector<const PageTable*> Tables() const;
+  // Pages of these together, those that several hold counted for each.
+  int64_t NumUnsharedPages() const;
   std::vector<const PageRef*> Tails() const;
   // Held for a copy that a plan makes; null if there is none.
   const PageRef& copy_source() const { return copy_source_; }

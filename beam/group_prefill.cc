@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -153,12 +154,16 @@ int64_t GroupPrefill::NumPagesToFeedAll() const {
 void GroupPrefill::Match(int64_t num_scored, StepPlan* plan) {
   is_waiting_ = false;
   if (is_done_) return;
+  const bool again = was_fed_;
+  const int64_t num_pending = num_pending_tokens();
   if (!is_forked_) MatchStem(num_scored, plan);
   const bool stem_is_planned = pages_->sequence(0).num_tokens() == stem_length_;
   if (!is_forked_ && stem_is_planned && branches_.size() > 1) {
     Fork(plan);
     MatchBranches();
   }
+  int64_t& counter = again ? counts_.num_shared_again : counts_.num_cached;
+  counter += num_pending - num_pending_tokens();
   CheckDone();
 }
 
@@ -196,7 +201,6 @@ void GroupPrefill::MatchStem(int64_t num_scored, StepPlan* plan) {
           .ok()) {
     num_matched += num_copied;
   }
-  if (!was_fed_) num_cached_tokens_ += num_matched;
 }
 
 // The page that is copied from is in use until the plan is written: what the
@@ -243,10 +247,23 @@ absl::Status GroupPrefill::Feed(int max_tokens, int max_rows, StepPlan* plan,
     add_row(rank, Part(is_forked_ ? PathOf(rank) : StemPath(),
                        end - chunks[rank], chunks[rank]));
   }
+  CountFed(std::accumulate(chunks.begin(), chunks.end(), int64_t{0}));
   last_fed_ = num_planned_;
   if (!is_forked_) Announce();
   CheckDone();
   return absl::OkStatus();
+}
+
+void GroupPrefill::CountFed(int64_t count) {
+  if (!feeds_prompt()) {
+    counts_.num_fed_again += count;
+    return;
+  }
+  // Put away within its prompt, it had fed the beginning alone.
+  const int64_t end = pages_->sequence(0).num_tokens();
+  counts_.num_fed_again +=
+      std::clamp<int64_t>(prompt_fed_ - (end - count), 0, count);
+  prompt_fed_ = std::max(prompt_fed_, end);
 }
 
 void GroupPrefill::Announce() {

@@ -44,6 +44,15 @@
 
 namespace espalier {
 
+// What a group did not have to feed, and what it fed twice, in tokens.
+struct PrefillCounts {
+  // Of the prompt: shared instead of fed, until it was fed once.
+  int64_t num_cached = 0;
+  // After restarts: shared instead of fed; and fed though they had been fed.
+  int64_t num_shared_again = 0;
+  int64_t num_fed_again = 0;
+};
+
 class GroupPrefill {
  public:
   // A new group's. The arguments outlive this; `tree` may be null.
@@ -100,8 +109,7 @@ class GroupPrefill {
   // Whether all that was fed is in the pages.
   bool is_filled() const { return num_answered_ >= last_fed_; }
 
-  // The prompt's tokens that were shared instead of fed, until it was fed once.
-  int64_t num_cached_tokens() const { return num_cached_tokens_; }
+  const PrefillCounts& counts() const { return counts_; }
 
   // Keeps the full pages of `num_tokens` tokens of a sequence in the tree.
   // Throws std::bad_alloc, and has kept some.
@@ -121,6 +129,7 @@ class GroupPrefill {
   void MatchBranches();
   // Tokens each rank feeds next.
   std::vector<int> Chunks(int max_tokens, int max_rows) const;
+  void CountFed(int64_t count);
   // The full pages of the stem that have been planned since.
   void Announce();
   void CheckDone();
@@ -134,8 +143,9 @@ class GroupPrefill {
   bool is_forked_ = false;
   bool is_done_ = false;
   bool is_waiting_ = false;
-  bool was_fed_ = false;  // the prompt, once
-  int64_t num_cached_tokens_ = 0;
+  bool was_fed_ = false;    // the prompt, once
+  int64_t prompt_fed_ = 0;  // of its tokens, with those shared, at most so far
+  PrefillCounts counts_;
   // In the tree, of the stem: the place behind its first num_announced_ pages.
   PrefixTree::Cursor announced_;
   int num_announced_ = 0;

@@ -12,6 +12,7 @@ set(espalier_public_headers
   espalier/model.h
   espalier/request.h
   espalier/result.h
+  espalier/stats.h
   espalier/status.h
   espalier/tokenizer.h
   espalier/trace.h)

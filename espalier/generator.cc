@@ -98,28 +98,8 @@ void SubmitForCallback(const std::shared_ptr<GeneratorCore>& core,
          });
 }
 
-asio::awaitable<absl::StatusOr<EngineFigures>> ReadFigures(Engine& engine) {
-  co_return co_await engine.Figures();
-}
-
-GeneratorFigures FiguresOf(const EngineFigures& engine) {
-  const SchedulerFigures& scheduler = engine.scheduler;
-  return {.num_running = engine.num_running,
-          .num_away = engine.num_away,
-          .num_waiting = engine.num_waiting,
-          .num_pages_held = engine.num_pages_held,
-          .num_pages_idle = engine.num_pages_idle,
-          .num_steps = scheduler.num_steps,
-          .num_prompt_tokens = scheduler.num_prompt_tokens,
-          .num_cached_tokens = scheduler.num_cached_tokens,
-          .num_generated_tokens = scheduler.num_generated_tokens,
-          .num_preemptions = scheduler.num_preemptions,
-          .peak_pages = scheduler.peak_pages,
-          .forward_time = scheduler.forward_time,
-          .select_time = scheduler.select_time,
-          .plan_time = engine.plan_time,
-          .advance_time = engine.advance_time,
-          .step_time = engine.step_time};
+asio::awaitable<absl::StatusOr<EngineStats>> ReadStats(Engine& engine) {
+  co_return co_await engine.Stats();
 }
 
 }  // namespace
@@ -210,16 +190,16 @@ void Generator::Shutdown(std::string_view why) {
   core->Shutdown(why);
 }
 
-GeneratorFigures Generator::Figures() {
+GeneratorStats Generator::Stats() {
   const std::shared_ptr<GeneratorCore> core = core_;
   const auto call = Call::Make(core, {}, GeneratorCore::Deadline::max());
   const auto engine =
-      call->Await<EngineFigures>([&] { return ReadFigures(core->engine()); });
-  if (!engine.ok()) return GeneratorFigures();
-  GeneratorFigures figures = FiguresOf(*engine);
-  figures.num_pages = core->description().num_pages;
-  core->CountRequests(&figures);
-  return figures;
+      call->Await<EngineStats>([&] { return ReadStats(core->engine()); });
+  if (!engine.ok()) return GeneratorStats();
+  GeneratorStats stats;
+  static_cast<EngineStats&>(stats) = *engine;
+  core->CountRequests(&stats);
+  return stats;
 }
 
 const ModelDescription& Generator::description() const {

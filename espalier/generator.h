@@ -47,8 +47,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
-#include "espalier/generator_figures.h"
 #include "espalier/generator_options.h"
+#include "espalier/generator_stats.h"
 #include "request/request.h"
 #include "request/stream_event.h"
 
@@ -177,8 +177,8 @@ class Generator {
   // returned: but from within a callback it does not wait for these.
   void Shutdown(std::string_view why = "the generator is shut down");
 
-  // Waits for no step.
-  GeneratorFigures Figures();
+  // Waits for no step. All zero where there is no memory for it.
+  GeneratorStats Stats();
 
   // The limits of the model.
   const ModelDescription& description() const;

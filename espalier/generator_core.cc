@@ -122,10 +122,10 @@ absl::StatusOr<GeneratorCore::Place> GeneratorCore::WaitForPlace(
   return is_stopped ? StoppedByCaller() : TimedOut(options.timeout);
 }
 
-void GeneratorCore::CountRequests(GeneratorFigures* figures) {
+void GeneratorCore::CountRequests(GeneratorStats* stats) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  figures->num_open = num_open_;
-  figures->num_refused = num_refused_;
+  stats->num_open = num_open_;
+  stats->num_refused = num_refused_;
 }
 
 void GeneratorCore::GivePlaceBack(bool awaits_callback) {

@@ -90,7 +90,7 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   absl::StatusOr<Request> MakeRequest(GenerationRequest request) const;
 
   // What is counted here.
-  void CountRequests(GeneratorFigures* figures);
+  void CountRequests(GeneratorStats* stats);
 
   // Refuses requests from now on, ends those that are open, and returns when
   // all have been answered and no step runs.

@@ -70,17 +70,17 @@ Bench& SharedBench() {
   return *bench;
 }
 
-// Adds up `figures` over runs, and reports at the end.
+// Adds up `stats` over runs, and reports at the end.
 class PhaseShares {
  public:
-  void Add(const EngineFigures& figures) {
-    forward_ += figures.scheduler.forward_time;
-    select_ += figures.scheduler.select_time;
-    plan_ += figures.plan_time;
-    advance_ += figures.advance_time;
-    whole_ += figures.step_time;
-    num_rows_ += figures.scheduler.num_decode_rows;
-    num_steps_ += figures.scheduler.num_steps;
+  void Add(const EngineStats& stats) {
+    forward_ += stats.forward_time;
+    select_ += stats.select_time;
+    plan_ += stats.plan_time;
+    advance_ += stats.advance_time;
+    whole_ += stats.step_time;
+    num_rows_ += stats.num_decode_rows;
+    num_steps_ += stats.num_steps;
   }
 
   void Report(benchmark::State& state) const {
@@ -115,7 +115,7 @@ boost::asio::awaitable<void> ReadResult(Engine& engine, Request request) {
   Must(co_await engine.Generate(std::move(request)));
 }
 
-EngineFigures RunOnce(int num_requests, int num_beams, Reading reading) {
+EngineStats RunOnce(int num_requests, int num_beams, Reading reading) {
   Bench& bench = SharedBench();
   boost::asio::io_context context(1);
   EngineOptions options;
@@ -130,11 +130,11 @@ EngineFigures RunOnce(int num_requests, int num_beams, Reading reading) {
                           boost::asio::detached);
   }
   context.run();
-  std::future<EngineFigures> figures =
-      boost::asio::co_spawn(context, engine.Figures(), boost::asio::use_future);
+  std::future<EngineStats> stats =
+      boost::asio::co_spawn(context, engine.Stats(), boost::asio::use_future);
   context.restart();
   context.run();
-  return figures.get();
+  return stats.get();
 }
 
 void Measure(benchmark::State& state, Reading reading) {

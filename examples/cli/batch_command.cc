@@ -203,17 +203,10 @@ absl::Status CheckDistinct(const BatchOptions& options) {
   return absl::OkStatus();
 }
 
-asio::awaitable<EngineFigures> RunWithFigures(Batch* batch, Runtime* runtime,
-                                              absl::Status* status) {
-  *status = co_await batch->Run();
-  co_return co_await runtime->engine().Figures();
-}
-
 // What became of the run.
 struct BatchEnd {
   absl::Status status;  // why it stopped before the end of its input
   int signal = 0;       // that ended it, or 0
-  EngineFigures figures;
 };
 
 // Runs it to its end, or to a signal.
@@ -228,21 +221,22 @@ absl::StatusOr<BatchEnd> RunToEnd(Batch& batch, Runtime& runtime,
   };
   ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,
                    Interrupt::Listen(runtime.context(), output, on_signal));
-  asio::co_spawn(runtime.context(),
-                 RunWithFigures(&batch, &runtime, &end.status),
-                 [&](std::exception_ptr, EngineFigures figures) {
-                   end.figures = std::move(figures);
+  asio::co_spawn(runtime.context(), batch.Run(),
+                 [&](std::exception_ptr error, absl::Status status) {
+                   if (error == nullptr) end.status = std::move(status);
                    interrupt->End();
+                   runtime.EndStats();
                  });
   runtime.context().run();
   end.signal = interrupt->signal();
   return end;
 }
 
-void PrintFigures(const EngineFigures& figures, const Batch& batch,
-                  const Backend& backend, absl::Duration wall_time) {
-  PrintToStderr(FormatFigures(figures, batch.num_answered(), wall_time) +
-                backend.FormatFigures());
+void PrintFigures(Runtime& runtime, const Batch& batch,
+                  absl::Duration wall_time) {
+  PrintToStderr(
+      FormatFigures(runtime.Stats(), batch.num_answered(), wall_time) +
+      runtime.backend().FormatFigures());
 }
 
 void PrintInterrupted(const Batch& batch) {
@@ -256,9 +250,9 @@ void PrintInterrupted(const Batch& batch) {
 absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   RETURN_IF_ERROR(CheckDistinct(options));
   RETURN_IF_ERROR(
-      CheckTrace(options.common, "--input", InputPath(options.input)));
+      CheckFiles(options.common, "--input", InputPath(options.input)));
   RETURN_IF_ERROR(
-      CheckTrace(options.common, "--output", OutputPath(options.output)));
+      CheckFiles(options.common, "--output", OutputPath(options.output)));
   ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
                    LineReader::Open(options.input, options.max_line_bytes));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
@@ -267,8 +261,9 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
                    Output::Open(options.output));
   // Once more: before, neither file may have been there.
   RETURN_IF_ERROR(
-      CheckTrace(options.common, "--output", OutputPath(options.output)));
+      CheckFiles(options.common, "--output", OutputPath(options.output)));
   RETURN_IF_ERROR(runtime->OpenTrace());
+  RETURN_IF_ERROR(runtime->OpenStats());
   const Stopwatch watch;
   AsyncLineReader async_reader(reader.get());
   Batch batch(runtime.get(), &async_reader, output.get(), options);
@@ -276,10 +271,12 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   const absl::Status written = output->Close();
   if (end.signal != 0) PrintInterrupted(batch);
   if (options.common.figures) {
-    PrintFigures(end.figures, batch, runtime->backend(), watch.Elapsed());
+    PrintFigures(*runtime, batch, watch.Elapsed());
   }
+  const absl::Status stats = runtime->CloseStats();
   if (end.signal == 0 || !output->interrupted()) RETURN_IF_ERROR(written);
   RETURN_IF_ERROR(runtime->CloseTrace());
+  RETURN_IF_ERROR(stats);
   if (end.signal != 0) return ExitCodeOf(end.signal);
   RETURN_IF_ERROR(end.status);
   return batch.num_failed() > 0 ? kSomeFailed : kAllSucceeded;
@@ -300,7 +297,7 @@ params are the options of espalier generate, with _ for -;
 docs/request_format.md has them all.
 
 Exit code: 0 if every line succeeded, 1 if some failed, 2 if it could not run,
-or not read its input, or write its output or its trace, to the end. Ctrl-C
-writes the answers that are there; the exit code is 130 then.)";
+or not read its input, or write its output, its trace or its statistics, to the
+end. Ctrl-C writes the answers that are there; the exit code is 130 then.)";
 
 }  // namespace espalier::cli

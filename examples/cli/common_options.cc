@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "espalier/backend.h"
 #include "examples/cli/output.h"
+#include "examples/cli/stats_file.h"
 
 namespace espalier::cli {
 namespace {
@@ -237,6 +238,14 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
       ->add_option("--trace", options->runtime.trace,
                    "write what the search does to this file, for espalier "
                    "trace to draw")
+      ->option_text("FILE")
+      ->group("Output");
+  command
+      ->add_option(
+          "--stats", options->runtime.stats,
+          Concat("keep the run's statistics in this file, as text "
+                 "for Prometheus; written every ",
+                 absl::ToInt64Seconds(kStatsPeriod), " s and at the end"))
       ->option_text("FILE")
       ->group("Output");
 }

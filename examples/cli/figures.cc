@@ -16,29 +16,32 @@ double Percent(absl::Duration part, absl::Duration whole) {
   return Percent(absl::ToDoubleSeconds(part), absl::ToDoubleSeconds(whole));
 }
 
-std::string TimeShares(const EngineFigures& figures) {
-  const SchedulerFigures& scheduler = figures.scheduler;
-  const absl::Duration whole = figures.step_time;
-  // Clocks that are read on two threads may differ by more than what is left,
-  // and plans that are written while a step runs count twice.
+std::string TimeShares(const EngineStats& stats) {
+  const absl::Duration whole = stats.step_time;
+  // Clocks that are read on two threads may differ by more than what is left.
   const absl::Duration outside =
-      std::max(absl::ZeroDuration(), whole - scheduler.forward_time);
-  const absl::Duration hand_over = std::max(
-      absl::ZeroDuration(), outside - scheduler.select_time -
-                                figures.plan_time - figures.advance_time);
+      std::max(absl::ZeroDuration(), whole - stats.forward_time);
   return absl::StrFormat(
       "outside the model %.1f%% of the time (plan %.1f, select %.1f, "
       "advance %.1f, hand-over %.1f)\n",
-      Percent(outside, whole), Percent(figures.plan_time, whole),
-      Percent(scheduler.select_time, whole),
-      Percent(figures.advance_time, whole), Percent(hand_over, whole));
+      Percent(outside, whole), Percent(stats.plan_time, whole),
+      Percent(stats.select_time, whole), Percent(stats.advance_time, whole),
+      Percent(stats.hand_over_time, whole));
+}
+
+// "0 preemptions", or also what they cost.
+std::string Preemptions(const SchedulerStats& s) {
+  const std::string count = Pluralize(s.num_preemptions, "preemption");
+  if (s.num_preemptions == 0) return count;
+  return absl::StrFormat("%s (%s fed again, %d cached)", count,
+                         Pluralize(s.num_tokens_fed_again, "token"),
+                         s.num_tokens_shared_again);
 }
 
 }  // namespace
 
-std::string FormatFigures(const EngineFigures& figures, int num_requests,
+std::string FormatFigures(const EngineStats& s, int num_requests,
                           absl::Duration wall_time) {
-  const SchedulerFigures& s = figures.scheduler;
   const double seconds = absl::ToDoubleSeconds(wall_time);
   return absl::StrFormat(
              "%s in %.3f s: %s returned, %.0f tokens/s "
@@ -50,12 +53,12 @@ std::string FormatFigures(const EngineFigures& figures, int num_requests,
              "%s: %s and %d cached, %s, %s\n", Pluralize(s.num_steps, "step"),
              Pluralize(s.num_prompt_tokens, "prompt token"),
              s.num_cached_tokens, Pluralize(s.num_decode_rows, "beam row"),
-             Pluralize(s.num_preemptions, "preemption")) +
+             Preemptions(s)) +
          absl::StrFormat("%s at most, %d without sharing (%.0f%%)\n",
                          Pluralize(s.peak_pages, "page"), s.peak_unshared_pages,
                          Percent(s.peak_pages, s.peak_unshared_pages)) +
          Pluralize(s.num_tail_copies, "tail copy", "tail copies") + "\n" +
-         TimeShares(figures);
+         TimeShares(s);
 }
 
 }  // namespace espalier::cli

@@ -1,16 +1,16 @@
-// The figures of a run, for people to read.
+// The stats of a run, for people to read.
 #pragma once
 
 #include <string>
 
 #include "absl/time/time.h"
-#include "batcher/engine_figures.h"
+#include "batcher/engine_stats.h"
 
 namespace espalier::cli {
 
 // Tokens per second, steps, pages against pages without sharing, tail copies
 // and the share of time outside the model, a line each.
-std::string FormatFigures(const EngineFigures& figures, int num_requests,
+std::string FormatFigures(const EngineStats& stats, int num_requests,
                           absl::Duration wall_time);
 
 }  // namespace espalier::cli

@@ -1,7 +1,5 @@
 #include "examples/cli/generate_command.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <exception>
 #include <memory>
 #include <string>
 
@@ -28,24 +26,18 @@ absl::StatusOr<std::unique_ptr<Runtime>> LoadWithText(
 }
 
 // Texts that are arguments leave stdin alone.
-absl::Status CheckTraceOfTexts(const GenerateOptions& options) {
+absl::Status CheckFilesOfTexts(const GenerateOptions& options) {
   const bool is_stdin = options.texts.empty() || options.texts[0] == "-";
   const std::string file =
       options.file.empty() && is_stdin ? "-" : options.file;
-  RETURN_IF_ERROR(CheckTrace(options.common, "--file", InputPath(file)));
-  return CheckTrace(options.common, "stdout", OutputPath("-"));
+  RETURN_IF_ERROR(CheckFiles(options.common, "--file", InputPath(file)));
+  return CheckFiles(options.common, "stdout", OutputPath("-"));
 }
 
 void PrintFigures(Runtime& runtime, int64_t num_requests,
                   absl::Duration wall_time) {
-  runtime.context().restart();
-  boost::asio::co_spawn(
-      runtime.context(), runtime.engine().Figures(),
-      [&](std::exception_ptr, const EngineFigures& figures) {
-        PrintToStderr("\n" + FormatFigures(figures, num_requests, wall_time) +
-                      runtime.backend().FormatFigures());
-      });
-  runtime.context().run();
+  PrintToStderr("\n" + FormatFigures(runtime.Stats(), num_requests, wall_time) +
+                runtime.backend().FormatFigures());
 }
 
 void PrintInterrupted(const Outcome& outcome) {
@@ -64,7 +56,7 @@ int ExitCodeFor(const Outcome& outcome) {
 absl::StatusOr<int> Generate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const GenerationParams params,
                    ReadParams(options.params, options.names));
-  RETURN_IF_ERROR(CheckTraceOfTexts(options));
+  RETURN_IF_ERROR(CheckFilesOfTexts(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<TextSource> source,
                    TextSource::Open(options.texts, options.file));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
@@ -72,6 +64,7 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   RETURN_IF_ERROR(options.names.InOptions(runtime->CheckParams(params)));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   RETURN_IF_ERROR(runtime->OpenTrace());
+  RETURN_IF_ERROR(runtime->OpenStats());
   const Stopwatch watch;
   ASSIGN_OR_RETURN(const RunOutcome run,
                    RunTexts({*runtime, *source, params, options.names, *output},
@@ -82,8 +75,10 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   if (options.common.figures) {
     PrintFigures(*runtime, run.texts.num_answered, wall_time);
   }
+  const absl::Status stats = runtime->CloseStats();
   if (run.signal == 0 || !output->interrupted()) RETURN_IF_ERROR(written);
   RETURN_IF_ERROR(runtime->CloseTrace());
+  RETURN_IF_ERROR(stats);
   if (run.signal != 0) return ExitCodeOf(run.signal);
   RETURN_IF_ERROR(run.read);
   if (run.texts.num_read > 0) return ExitCodeFor(run.texts);

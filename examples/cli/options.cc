@@ -133,13 +133,20 @@ absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
   return params;
 }
 
-absl::Status CheckTrace(const CommonOptions& options, const std::string& option,
+absl::Status CheckFiles(const CommonOptions& options, const std::string& option,
                         const std::string& path) {
   const std::string& trace = options.runtime.trace;
-  if (trace == "-") return InvalidArgument("--trace needs a file, got -");
-  if (IsSameFile(trace, path)) {
-    return InvalidArgument("--trace and ", option, " are the same file, ",
-                           trace);
+  const std::string& stats = options.runtime.stats;
+  for (const auto& [name, file] :
+       {std::pair("--trace", trace), std::pair("--stats", stats)}) {
+    if (file == "-") return InvalidArgument(name, " needs a file, got -");
+    if (IsSameFile(file, path)) {
+      return InvalidArgument(name, " and ", option, " are the same file, ",
+                             file);
+    }
+  }
+  if (!trace.empty() && (trace == stats || IsSameFile(trace, stats))) {
+    return InvalidArgument("--trace and --stats are the same file, ", trace);
   }
   return absl::OkStatus();
 }

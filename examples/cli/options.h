@@ -34,11 +34,11 @@ std::optional<bool> ReadTrueOrFalse(std::string_view text);
 absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
                                             const OptionNames& names);
 
-// The first event of a trace cuts its file to nothing, so it must be no other
-// file of the command; `option` names that one, and `path` is what the system
-// calls it.
+// The first event of a trace cuts its file to nothing, and statistics take the
+// place of theirs, so both must be no other file of the command; `option` names
+// that one, and `path` is what the system calls it.
 // Errors: kInvalidArgument.
-absl::Status CheckTrace(const CommonOptions& options, const std::string& option,
+absl::Status CheckFiles(const CommonOptions& options, const std::string& option,
                         const std::string& path);
 
 // Prints "espalier: MESSAGE" on stderr and returns kNothingRan.

@@ -2,6 +2,8 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
 #include "base/status.h"
@@ -71,6 +73,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
   std::unique_ptr<Runtime> runtime(new Runtime());
   const absl::Status loaded = runtime->LoadModel(options, resolved);
   if (!loaded.ok()) return OfModel(options.model, loaded);
+  runtime->stats_path_ = options.stats;
   EngineOptions engine = EngineOptionsOf(resolved, runtime->tokenizer_);
   if (!options.trace.empty()) {
     runtime->trace_ =
@@ -142,6 +145,47 @@ absl::Status Runtime::OpenTrace() {
 
 absl::Status Runtime::CloseTrace() {
   return trace_ == nullptr ? absl::OkStatus() : trace_->Close();
+}
+
+absl::Status Runtime::OpenStats() {
+  if (stats_path_.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(stats_,
+                   StatsFile::Open(stats_path_, {{"model_name", directory_}}));
+  boost::asio::co_spawn(context_, KeepStats(), boost::asio::detached);
+  return absl::OkStatus();
+}
+
+boost::asio::awaitable<void> Runtime::KeepStats() {
+  while (!stats_ended_) {
+    stats_timer_.expires_after(absl::ToChronoNanoseconds(kStatsPeriod));
+    boost::system::error_code cancelled;
+    co_await stats_timer_.async_wait(
+        boost::asio::redirect_error(boost::asio::use_awaitable, cancelled));
+    if (stats_ended_) co_return;
+    const EngineStats stats = co_await engine_->Stats();
+    stats_status_.Update(stats_->Write(stats));
+  }
+}
+
+void Runtime::EndStats() {
+  stats_ended_ = true;
+  stats_timer_.cancel();
+}
+
+absl::Status Runtime::CloseStats() {
+  if (!stats_) return absl::OkStatus();
+  stats_status_.Update(stats_->Write(Stats()));
+  return stats_status_;
+}
+
+EngineStats Runtime::Stats() {
+  EngineStats stats;
+  context_.restart();
+  boost::asio::co_spawn(
+      context_, engine_->Stats(),
+      [&](std::exception_ptr, EngineStats s) { stats = std::move(s); });
+  context_.run();
+  return stats;
 }
 
 boost::asio::awaitable<absl::StatusOr<Generation>> Runtime::Run(

@@ -7,6 +7,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 #include "espalier/generator.h"
 #include "espalier/model_text.h"
 #include "examples/cli/runtime_options.h"
+#include "examples/cli/stats_file.h"
 #include "examples/cli/trace_recorder.h"
 #include "request/json/request_json.h"
 #include "text/prompt_template.h"
@@ -58,6 +60,19 @@ class Runtime {
   // Errors: kInternal naming the file, if it could not be written.
   absl::Status CloseTrace();
 
+  // Opens the file of statistics, if there is one to be written, and keeps it
+  // up to date while the context runs, until EndStats: then the context can run
+  // out of work.
+  // Errors: those of StatsFile::Open.
+  absl::Status OpenStats();
+  void EndStats();
+  // Writes the last of them. The context has run out of work.
+  // Errors: kInternal naming the file, if they could not be written, now or
+  // before.
+  absl::Status CloseStats();
+  // REQUIRES: the context has run out of work.
+  EngineStats Stats();
+
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }  // or null
   boost::asio::io_context& context() { return context_; }
   Engine& engine() { return *engine_; }
@@ -69,6 +84,7 @@ class Runtime {
   absl::Status LoadModel(const RuntimeOptions& options,
                          const BackendOptions& resolved);
   absl::StatusOr<Request> MakeRequest(RequestBody body) const;
+  boost::asio::awaitable<void> KeepStats();
 
   boost::asio::io_context context_{1};
   std::string directory_;
@@ -77,6 +93,11 @@ class Runtime {
   std::unique_ptr<Backend> backend_;
   std::shared_ptr<TraceRecorder> trace_;  // null if there is none
   std::optional<Engine> engine_;
+  std::string stats_path_;          // empty: none
+  std::optional<StatsFile> stats_;  // once it is open
+  absl::Status stats_status_;       // of what was written
+  boost::asio::steady_timer stats_timer_{context_};
+  bool stats_ended_ = false;
 };
 
 }  // namespace espalier::cli

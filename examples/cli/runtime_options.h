@@ -18,6 +18,7 @@ struct RuntimeOptions {
   GeneratorOptions generator;
   std::optional<int> kv_cache_mib;  // unset: by device
   std::string trace;                // file to write a trace to; empty: none
+  std::string stats;                // the same for statistics
 };
 
 }  // namespace espalier::cli

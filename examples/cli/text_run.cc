@@ -182,6 +182,7 @@ absl::StatusOr<RunOutcome> RunTexts(const TextRun& run, bool stream) {
                      run.runtime.EndRequests(Message(outcome.read));
                    }
                    interrupt->End();
+                   run.runtime.EndStats();
                  });
   run.runtime.context().run();
   outcome.signal = interrupt->signal();

@@ -65,17 +65,17 @@ class ManualEngineTest : public ::testing::TestWithParam<int> {
     }
   }
   void Cancel(int i) { signals_[i]->emit(asio::cancellation_type::terminal); }
-  EngineFigures Figures() {
-    std::future<EngineFigures> figures =
-        asio::co_spawn(context_, engine_->Figures(), asio::use_future);
+  EngineStats Stats() {
+    std::future<EngineStats> stats =
+        asio::co_spawn(context_, engine_->Stats(), asio::use_future);
     Poll();
-    return figures.get();
+    return stats.get();
   }
   void ExpectNothingHeld() {
-    const EngineFigures figures = Figures();
-    EXPECT_EQ(figures.num_pages_held, 0);
-    EXPECT_EQ(figures.num_running, 0);
-    EXPECT_EQ(figures.num_waiting, 0);
+    const EngineStats stats = Stats();
+    EXPECT_EQ(stats.num_pages_held, 0);
+    EXPECT_EQ(stats.num_running, 0);
+    EXPECT_EQ(stats.num_waiting, 0);
     EXPECT_EQ(model_.num_sequences(), 0);
     EXPECT_EQ(steps_.num_groups(), 0);
   }
@@ -109,7 +109,7 @@ TEST_P(ManualEngineTest, KeepsAsManyPlansInFlightAsItsExecutorTakes) {
   ASSERT_TRUE(answers_[0].has_value());
   EXPECT_OK(*answers_[0]);
   RunSteps(1);
-  EXPECT_EQ(Figures().scheduler.num_steps, 6);
+  EXPECT_EQ(Stats().num_steps, 6);
   ExpectNothingHeld();
 }
 
@@ -305,10 +305,10 @@ TEST_P(EngineTest, ManyCallersOnManyThreadsGetTheirOwnResults) {
     EXPECT_TRUE(SameResult(*answer, *alone)) << i;
   }
   asio::co_spawn(caller_threads, engine.Shutdown(), asio::use_future).get();
-  const EngineFigures figures =
-      asio::co_spawn(caller_threads, engine.Figures(), asio::use_future).get();
-  EXPECT_EQ(figures.num_pages_held, 0);
-  EXPECT_GT(figures.scheduler.num_steps, 0);
+  const EngineStats stats =
+      asio::co_spawn(caller_threads, engine.Stats(), asio::use_future).get();
+  EXPECT_EQ(stats.num_pages_held, 0);
+  EXPECT_GT(stats.num_steps, 0);
 }
 
 // A model that goes on until plan.stop is requested: without an end to its

@@ -315,9 +315,9 @@ TEST_P(LifetimesTest, ACallersContextMayEndWhileItIsAnswered) {
   for (std::thread& thread : threads) thread.join();
   asio::io_context context;
   asio::co_spawn(context, engine.Shutdown(), asio::detached);
-  auto figures = asio::co_spawn(context, engine.Figures(), asio::use_future);
+  auto stats = asio::co_spawn(context, engine.Stats(), asio::use_future);
   context.run();
-  EXPECT_EQ(figures.get().num_running, 0);
+  EXPECT_EQ(stats.get().num_running, 0);
 }
 
 TEST_P(LifetimesTest, EngineAndExecutorMayGoWhileTheirContextRuns) {

@@ -128,8 +128,8 @@ TEST_F(MemoryTest, EqualPromptsThatComeTogetherAreFedOnce) {
   }
   RunToEnd(scheduler, model);
   // Of all but the first the last token alone, which decides the first token.
-  EXPECT_EQ(scheduler.figures().num_prompt_tokens, 512 + 63);
-  EXPECT_EQ(scheduler.figures().num_cached_tokens, 63 * 511);
+  EXPECT_EQ(scheduler.stats().num_prompt_tokens, 512 + 63);
+  EXPECT_EQ(scheduler.stats().num_cached_tokens, 63 * 511);
   const Result alone = *RunAlone(options, SearchOf(Prompt(512), 2, 4));
   for (int i = 0; i < 64; ++i) EXPECT_TRUE(SameResult(result(i), alone)) << i;
 }
@@ -200,7 +200,7 @@ TEST_F(MemoryTest, AGroupLargerThanAStepResumes) {
     Submit(scheduler, 0, urgent);
     Submit(scheduler, 1, wide);
     RunToEnd(scheduler, *model);
-    EXPECT_GT(scheduler.figures().num_preemptions, 0);
+    EXPECT_GT(scheduler.stats().num_preemptions, 0);
     ToyModelOptions roomy = options;
     roomy.num_pages = 4000;
     EXPECT_TRUE(SameResult(result(0), *RunAlone(roomy, urgent)));
@@ -226,7 +226,7 @@ TEST_F(MemoryTest, TheUrgentRequestIsServedFirstAndTheOtherIsPutAway) {
   Submit(scheduler, 1, urgent);
   while (!has(1)) step();
   EXPECT_FALSE(has(0));
-  EXPECT_GT(scheduler.figures().num_preemptions, 0);
+  EXPECT_GT(scheduler.stats().num_preemptions, 0);
   RunToEnd(scheduler, model);
   EXPECT_TRUE(has(0));
 }

@@ -125,11 +125,11 @@ void RunWithRudeness(Rudeness rudeness, int rude_step, int plans_in_flight) {
     EXPECT_TRUE(steps.was_rude());
     EXPECT_LE(num_errors, rudeness == Rudeness::kAnswersTwice ? 0 : 3);
   }
-  std::future<EngineFigures> figures =
-      asio::co_spawn(context, engine.Figures(), asio::use_future);
+  std::future<EngineStats> stats =
+      asio::co_spawn(context, engine.Stats(), asio::use_future);
   context.restart();
   context.run();
-  EXPECT_EQ(figures.get().num_pages_held, 0);
+  EXPECT_EQ(stats.get().num_pages_held, 0);
 }
 
 class RudeExecutorTest : public ::testing::TestWithParam<int> {};

@@ -159,17 +159,18 @@ bool OutOfMemoryTest::Run(int64_t num_good, int num_failures) {
                            ::testing::HasSubstr("not enough memory")));
     }
   }
-  auto figures = asio::co_spawn(callers, engine.Figures(), asio::use_future);
+  auto stats = asio::co_spawn(callers, engine.Stats(), asio::use_future);
   for (int i = 0; i < 3; ++i) poll();
   callers.restart();
   callers.poll();
-  const EngineFigures held = figures.get();
+  const EngineStats held = stats.get();
   EXPECT_EQ(held.num_pages_held, 0);
   EXPECT_EQ(held.num_running, 0);
   EXPECT_EQ(held.num_waiting, 0);
   if (GetParam() == 1) {  // of plans that came to be
-    const SchedulerFigures& fed = held.scheduler;
-    EXPECT_EQ(fed.num_prompt_tokens + fed.num_decode_rows, steps->num_tokens());
+    EXPECT_EQ(held.num_prompt_tokens + held.num_tokens_fed_again +
+                  held.num_decode_rows,
+              steps->num_tokens());
   }
   EXPECT_EQ(model_.num_sequences(), 0);
   EXPECT_EQ(steps->num_groups(), 0);

@@ -73,25 +73,25 @@ TEST(PlansInFlightTest, EverythingAskedIsAnsweredInTheSameOrder) {
 }
 
 TEST(PlansInFlightTest, StepsAddUp) {
-  SchedulerFigures figures;
+  SchedulerStats stats;
   AddStep({.num_pages = 5,
            .num_unshared_pages = 9,
            .num_tail_copies = 2,
            .num_rows_ahead = 3},
-          &figures);
+          &stats);
   AddStep({.num_pages = 4,
            .num_unshared_pages = 10,
            .num_tail_copies = 1,
            .num_rows_ahead = 0},
-          &figures);
-  EXPECT_EQ(figures.num_steps, 2);
-  EXPECT_EQ(figures.peak_pages, 5);
-  EXPECT_EQ(figures.page_steps, 9);
-  EXPECT_EQ(figures.peak_unshared_pages, 10);
-  EXPECT_EQ(figures.unshared_page_steps, 19);
-  EXPECT_EQ(figures.num_decode_rows, 3);
-  EXPECT_EQ(figures.num_tail_copies, 3);
-  EXPECT_EQ(figures.max_tail_copies, 2);
+          &stats);
+  EXPECT_EQ(stats.num_steps, 2);
+  EXPECT_EQ(stats.peak_pages, 5);
+  EXPECT_EQ(stats.page_steps, 9);
+  EXPECT_EQ(stats.peak_unshared_pages, 10);
+  EXPECT_EQ(stats.unshared_page_steps, 19);
+  EXPECT_EQ(stats.num_decode_rows, 3);
+  EXPECT_EQ(stats.num_tail_copies, 3);
+  EXPECT_EQ(stats.max_tail_copies, 2);
 }
 
 }  // namespace

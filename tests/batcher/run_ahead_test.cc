@@ -258,7 +258,7 @@ ToyModelOptions WithoutEos() {
 }
 
 TEST(RunAheadTest, FiguresAreThoseOfOnePlanInFlight) {
-  std::vector<SchedulerFigures> figures;
+  std::vector<SchedulerStats> stats;
   for (const int plans_in_flight : {1, 2}) {
     ToyModel model(WithoutEos());
     Scheduler scheduler(model.description(), {.validate_steps = true});
@@ -266,15 +266,15 @@ TEST(RunAheadTest, FiguresAreThoseOfOnePlanInFlight) {
     Submit(scheduler, 0, MakeRequest(model, 3, 14), &answers);
     RunToEnd(
         scheduler, model, [](int) {}, plans_in_flight);
-    figures.push_back(scheduler.figures());
+    stats.push_back(scheduler.stats());
   }
-  EXPECT_EQ(figures[1].num_steps, figures[0].num_steps);
-  EXPECT_EQ(figures[1].num_prompt_tokens, 5);
-  EXPECT_EQ(figures[1].num_decode_rows, 3 * 13);
-  EXPECT_EQ(figures[1].num_generated_tokens, 14);
-  EXPECT_EQ(figures[1].num_tail_copies, figures[0].num_tail_copies);
-  EXPECT_EQ(figures[1].max_tail_copies, figures[0].max_tail_copies);
-  EXPECT_EQ(figures[1].unshared_page_steps, figures[0].unshared_page_steps);
+  EXPECT_EQ(stats[1].num_steps, stats[0].num_steps);
+  EXPECT_EQ(stats[1].num_prompt_tokens, 5);
+  EXPECT_EQ(stats[1].num_decode_rows, 3 * 13);
+  EXPECT_EQ(stats[1].num_generated_tokens, 14);
+  EXPECT_EQ(stats[1].num_tail_copies, stats[0].num_tail_copies);
+  EXPECT_EQ(stats[1].max_tail_copies, stats[0].max_tail_copies);
+  EXPECT_EQ(stats[1].unshared_page_steps, stats[0].unshared_page_steps);
 }
 
 TEST(RunAheadTest, AfterItsPromptAGroupIsPlannedByContinuationsAlone) {

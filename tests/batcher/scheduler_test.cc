@@ -228,9 +228,9 @@ TEST(SchedulerTest, FiguresTellPromptTokensFromBeams) {
     OrderedAnswers answers(1);
     answers.Submit(scheduler, 0, request);
     RunToEnd(scheduler, model);
-    EXPECT_EQ(scheduler.figures().num_prompt_tokens, 5);
-    EXPECT_EQ(scheduler.figures().num_decode_rows, 3 * 3);
-    EXPECT_EQ(scheduler.figures().num_generated_tokens, 4);
+    EXPECT_EQ(scheduler.stats().num_prompt_tokens, 5);
+    EXPECT_EQ(scheduler.stats().num_decode_rows, 3 * 3);
+    EXPECT_EQ(scheduler.stats().num_generated_tokens, 4);
   }
 }
 
@@ -407,12 +407,12 @@ TEST(SchedulerTest, BeamsHoldAtMost55PercentOfUnsharedPages) {
   answers.Submit(scheduler, 0, request);
   RunToEnd(scheduler, model);
   ASSERT_OK(answers[0]);
-  const SchedulerFigures& figures = scheduler.figures();
-  EXPECT_EQ(figures.peak_unshared_pages, 24);
-  EXPECT_LE(figures.peak_pages, 0.55 * figures.peak_unshared_pages);
-  EXPECT_LE(figures.page_steps, 0.55 * figures.unshared_page_steps);
-  EXPECT_LE(figures.max_tail_copies, 3);
-  EXPECT_GT(figures.num_tail_copies, 0);
+  const SchedulerStats& stats = scheduler.stats();
+  EXPECT_EQ(stats.peak_unshared_pages, 24);
+  EXPECT_LE(stats.peak_pages, 0.55 * stats.peak_unshared_pages);
+  EXPECT_LE(stats.page_steps, 0.55 * stats.unshared_page_steps);
+  EXPECT_LE(stats.max_tail_copies, 3);
+  EXPECT_GT(stats.num_tail_copies, 0);
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
         scheduler, *model_, [](int) {}, GetParam().plans_in_flight,
         draft_.get());
     ExpectNothingHeld(scheduler);
-    figures_ = scheduler.figures();
+    stats_ = scheduler.stats();
     if (draft_ != nullptr) {
       EXPECT_EQ(draft_->num_sequences(), 0);
       EXPECT_EQ(draft_->pages().num_held(), 0);
@@ -80,7 +80,7 @@ class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
   std::unique_ptr<ToyModel> model_;
   std::unique_ptr<DraftModel> draft_;  // or null
   ModelDescription description_;
-  SchedulerFigures figures_;
+  SchedulerStats stats_;
 };
 
 bool MaySpeculate(const GenerationParams& params) {

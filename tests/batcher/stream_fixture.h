@@ -111,13 +111,13 @@ class StreamFixture : public ::testing::TestWithParam<int> {
     ExpectIsAsAlone(request, reader.story, *reader.end);
   }
   void ExpectNothingHeld() {
-    std::future<EngineFigures> future = boost::asio::co_spawn(
-        context_, engine_->Figures(), boost::asio::use_future);
+    std::future<EngineStats> future = boost::asio::co_spawn(
+        context_, engine_->Stats(), boost::asio::use_future);
     Poll();
-    const EngineFigures figures = future.get();
-    EXPECT_EQ(figures.num_pages_held, 0);
-    EXPECT_EQ(figures.num_running, 0);
-    EXPECT_EQ(figures.num_waiting, 0);
+    const EngineStats stats = future.get();
+    EXPECT_EQ(stats.num_pages_held, 0);
+    EXPECT_EQ(stats.num_running, 0);
+    EXPECT_EQ(stats.num_waiting, 0);
     EXPECT_EQ(model_.num_sequences(), 0);
     EXPECT_EQ(steps_.num_groups(), 0);
   }

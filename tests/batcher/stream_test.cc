@@ -275,9 +275,9 @@ TEST(StreamThreadsTest, ManyReadersOnManyThreads) {
   }
   for (auto& reader : vanishing) reader.get();
   asio::co_spawn(reader_threads, engine.Shutdown(), asio::use_future).get();
-  const EngineFigures figures =
-      asio::co_spawn(reader_threads, engine.Figures(), asio::use_future).get();
-  EXPECT_EQ(figures.num_pages_held, 0);
+  const EngineStats stats =
+      asio::co_spawn(reader_threads, engine.Stats(), asio::use_future).get();
+  EXPECT_EQ(stats.num_pages_held, 0);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// A program of threads that knows espalier/generator.h alone.
+// A program of threads that knows espalier/generator.h and stats.h alone.
 #include <espalier/generator.h>
+#include <espalier/stats.h>
 
 #include <cstdio>
 
@@ -16,9 +17,9 @@ int main(int argc, char** argv) {
   request.params.num_beams = 4;
   const auto output = generator->Generate(request);
   if (!output.ok() || output->texts.empty()) return 1;
-  const espalier::GeneratorFigures figures = generator->Figures();
+  const espalier::GeneratorStats stats = generator->Stats();
   std::printf("%s\n%d run, %d tokens returned\n", output->texts[0].c_str(),
-              figures.num_running,
-              static_cast<int>(figures.num_generated_tokens));
-  return figures.num_pages_held;
+              stats.num_running, static_cast<int>(stats.num_generated_tokens));
+  if (espalier::PrometheusText(stats).empty()) return 1;
+  return stats.num_pages_held;
 }

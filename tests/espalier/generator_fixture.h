@@ -107,23 +107,23 @@ class GeneratorFixture : public ::testing::Test {
   }
 
   // Until so many requests have reached the strand, or left it.
-  GeneratorFigures AwaitRequests(int count) {
-    GeneratorFigures figures;
+  GeneratorStats AwaitRequests(int count) {
+    GeneratorStats stats;
     for (int i = 0; i < 10'000; ++i) {
-      figures = generator_->Figures();
-      if (figures.num_running + figures.num_away + figures.num_waiting == count)
-        return figures;
+      stats = generator_->Stats();
+      if (stats.num_running + stats.num_away + stats.num_waiting == count)
+        return stats;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     ADD_FAILURE() << "not " << count << " requests";
-    return figures;
+    return stats;
   }
 
   void ExpectNothingHeld() {
-    const GeneratorFigures figures = AwaitRequests(0);
-    EXPECT_EQ(figures.num_running, 0);
-    EXPECT_EQ(figures.num_waiting, 0);
-    EXPECT_EQ(figures.num_pages_held, 0);
+    const GeneratorStats stats = AwaitRequests(0);
+    EXPECT_EQ(stats.num_running, 0);
+    EXPECT_EQ(stats.num_waiting, 0);
+    EXPECT_EQ(stats.num_pages_held, 0);
   }
 
   const ToyModelOptions model_options_;

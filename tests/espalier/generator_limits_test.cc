@@ -41,7 +41,7 @@ TEST_F(GeneratorLimitsTest, ATimeoutThatIsOverRunsNothing) {
     EXPECT_THAT(generator_->Generate(Simple(), {.timeout = timeout}),
                 StatusIs(kDeadline, HasSubstr("timeout")));
   }
-  EXPECT_EQ(generator_->Figures().num_steps, 0);
+  EXPECT_EQ(generator_->Stats().num_steps, 0);
 }
 
 TEST_F(GeneratorLimitsTest, TheLongestTimeoutsAreNone) {
@@ -211,7 +211,7 @@ TEST_F(GeneratorLimitsTest, CallbacksMayCallEverything) {
     for (auto& one : generator_->GenerateAll({Simple(), Simple()})) {
       EXPECT_OK(one);
     }
-    EXPECT_GT(generator_->Figures().num_steps, 0);
+    EXPECT_GT(generator_->Stats().num_steps, 0);
     generator_->GenerateAsync(Simple(), [&](absl::StatusOr<Generation> next) {
       EXPECT_OK(next);
       generator_->Shutdown();

@@ -43,27 +43,27 @@ TEST(GeneratorSchedulingTest, APromptIsComputedOnceForAllWhoseSaltItIs) {
   GenerationRequest request = OfLength(21);
   EXPECT_EQ(CachedTokens(generator, request), 0);
   EXPECT_EQ(CachedTokens(generator, request), 20);
-  EXPECT_EQ(generator.Figures().num_prompt_tokens, 22);
-  EXPECT_EQ(generator.Figures().num_cached_tokens, 20);
-  EXPECT_EQ(generator.Figures().num_pages_held, 0);
-  EXPECT_GE(generator.Figures().num_pages_idle, 5);
+  EXPECT_EQ(generator.Stats().num_prompt_tokens, 22);
+  EXPECT_EQ(generator.Stats().num_cached_tokens, 20);
+  EXPECT_EQ(generator.Stats().num_pages_held, 0);
+  EXPECT_GE(generator.Stats().num_pages_idle, 5);
   request.params.cache_salt = "a";
   EXPECT_EQ(CachedTokens(generator, request), 0);
   EXPECT_EQ(CachedTokens(generator, request), 20);
   request.params = OfLength(1).params;
   request.params.prefix_cache = false;
   EXPECT_EQ(CachedTokens(generator, request), 0);
-  EXPECT_EQ(generator.Figures().num_cached_tokens, 40);
+  EXPECT_EQ(generator.Stats().num_cached_tokens, 40);
 }
 
 TEST(GeneratorSchedulingTest, WithoutThePrefixCacheNothingIsSharedNorKept) {
   Generator generator = Load({.prefix_cache = false});
   EXPECT_EQ(CachedTokens(generator, OfLength(21)), 0);
   EXPECT_EQ(CachedTokens(generator, OfLength(21)), 0);
-  EXPECT_EQ(generator.Figures().num_prompt_tokens, 42);
-  EXPECT_EQ(generator.Figures().num_cached_tokens, 0);
-  EXPECT_EQ(generator.Figures().num_pages_held, 0);
-  EXPECT_EQ(generator.Figures().num_pages_idle, 0);
+  EXPECT_EQ(generator.Stats().num_prompt_tokens, 42);
+  EXPECT_EQ(generator.Stats().num_cached_tokens, 0);
+  EXPECT_EQ(generator.Stats().num_pages_held, 0);
+  EXPECT_EQ(generator.Stats().num_pages_idle, 0);
 }
 
 // Bytes of a page of the embedded translator: 6 layers of keys and values, 2
@@ -80,7 +80,7 @@ TEST(GeneratorSchedulingTest, WherePagesRunOutRequestsResumeWithTheSameResult) {
   }
   Generator roomy = Load();
   const auto alone = roomy.GenerateAll(requests);
-  EXPECT_EQ(roomy.Figures().num_preemptions, 0);
+  EXPECT_EQ(roomy.Stats().num_preemptions, 0);
   for (const bool prefix_cache : {true, false}) {
     SCOPED_TRACE(prefix_cache);
     // What the widest of them takes at worst: 1 + 2 * 25.
@@ -88,7 +88,7 @@ TEST(GeneratorSchedulingTest, WherePagesRunOutRequestsResumeWithTheSameResult) {
         Load({.kv_cache_bytes = 51 * kPageBytes, .prefix_cache = prefix_cache});
     ASSERT_EQ(scarce.description().num_pages, 51);
     const auto answers = scarce.GenerateAll(requests);
-    EXPECT_GT(scarce.Figures().num_preemptions, 0);
+    EXPECT_GT(scarce.Stats().num_preemptions, 0);
     ASSERT_EQ(answers.size(), alone.size());
     for (size_t i = 0; i < answers.size(); ++i) {
       ASSERT_OK(answers[i]);
@@ -113,7 +113,7 @@ TEST(GeneratorSchedulingTest, ThePrefillShareSaysWhetherPromptsHaveSteps) {
     for (const auto& answer : generator.GenerateAll({wide, late})) {
       EXPECT_OK(answer);
     }
-    return generator.Figures().num_steps;
+    return generator.Stats().num_steps;
   };
   // All of it beside the beams; or, at every other step, six tokens alone.
   const int64_t beside = num_steps(0);

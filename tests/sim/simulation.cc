@@ -181,7 +181,7 @@ SimReport Simulation::Run() {
   }
   if (ok()) CheckEnd();
   SimFigures& figures = report_.figures;
-  figures.num_preemptions = scheduler_->figures().num_preemptions;
+  figures.num_preemptions = scheduler_->stats().num_preemptions;
   figures.num_evicted = scheduler_->tree().num_evicted();
   if (!ok()) return report_;
   scheduler_.reset();  // dies if a page is held

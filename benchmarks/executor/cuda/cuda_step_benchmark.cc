@@ -143,14 +143,14 @@ Request RandomRequest(const DecodeCase& c, int vocab_size,
   return request;
 }
 
-EngineFigures Figures(boost::asio::io_context& context, Engine& engine) {
-  EngineFigures figures;
+EngineStats ReadStats(boost::asio::io_context& context, Engine& engine) {
+  EngineStats stats;
   boost::asio::co_spawn(
-      context, engine.Figures(),
-      [&](std::exception_ptr, EngineFigures f) { figures = std::move(f); });
+      context, engine.Stats(),
+      [&](std::exception_ptr, EngineStats s) { stats = std::move(s); });
   context.restart();
   context.run();
-  return figures;
+  return stats;
 }
 
 Measured RunOnce(const DecodeCase& c,
@@ -174,11 +174,10 @@ Measured RunOnce(const DecodeCase& c,
   }
   context.run();
   const absl::Duration total = watch.Elapsed();
-  const EngineFigures figures = Figures(context, engine);
+  const EngineStats stats = ReadStats(context, engine);
   return {.step = clock->MeanStep(),
           .busy = clock->MeanBusy(),
-          .host = (figures.plan_time + figures.advance_time) /
-                  figures.scheduler.num_steps,
+          .host = (stats.plan_time + stats.advance_time) / stats.num_steps,
           .total = total};
 }
 

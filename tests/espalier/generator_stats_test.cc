@@ -6,18 +6,18 @@
 namespace espalier::testing {
 namespace {
 
-class GeneratorFiguresTest : public GeneratorFixture {};
+class GeneratorStatsTest : public GeneratorFixture {};
 
-TEST_F(GeneratorFiguresTest, OfNothingDone) {
+TEST_F(GeneratorStatsTest, OfNothingDone) {
   Make();
-  const GeneratorFigures figures = generator_->Figures();
-  EXPECT_EQ(figures.num_open, 0);
-  EXPECT_EQ(figures.num_steps, 0);
-  EXPECT_EQ(figures.num_pages, model_options_.num_pages);
-  EXPECT_EQ(figures.step_time, absl::ZeroDuration());
+  const GeneratorStats stats = generator_->Stats();
+  EXPECT_EQ(stats.num_open, 0);
+  EXPECT_EQ(stats.num_steps, 0);
+  EXPECT_EQ(stats.num_pages, model_options_.num_pages);
+  EXPECT_EQ(stats.step_time, absl::ZeroDuration());
 }
 
-TEST_F(GeneratorFiguresTest, WhileAStepRunsWhatRunsAndWaitsIsTold) {
+TEST_F(GeneratorStatsTest, WhileAStepRunsWhatRunsAndWaitsIsTold) {
   Make({.num_threads = 1, .max_running = 2, .max_waiting = 1});
   model_->Hold(true);
   std::vector<std::future<absl::StatusOr<Generation>>> answers;
@@ -27,7 +27,7 @@ TEST_F(GeneratorFiguresTest, WhileAStepRunsWhatRunsAndWaitsIsTold) {
   EXPECT_TRUE(absl::IsResourceExhausted(answers.back().get().status()));
   answers.pop_back();
   model_->AwaitStep();
-  const GeneratorFigures held = AwaitRequests(3);
+  const GeneratorStats held = AwaitRequests(3);
   EXPECT_GE(held.num_running, 1);  // the second comes with the next plan
   EXPECT_LE(held.num_running, 2);
   EXPECT_EQ(held.num_open, 3);
@@ -39,7 +39,7 @@ TEST_F(GeneratorFiguresTest, WhileAStepRunsWhatRunsAndWaitsIsTold) {
   for (auto& answer : answers) EXPECT_OK(answer.get());
 }
 
-TEST_F(GeneratorFiguresTest, AfterwardsWhatWasDoneIsToldAlsoAfterShutdown) {
+TEST_F(GeneratorStatsTest, AfterwardsWhatWasDoneIsToldAlsoAfterShutdown) {
   Make();
   absl::StatusOr<Generation> answer = generator_->Generate(Simple(2, 5));
   ASSERT_OK(answer);
@@ -51,21 +51,21 @@ TEST_F(GeneratorFiguresTest, AfterwardsWhatWasDoneIsToldAlsoAfterShutdown) {
     SCOPED_TRACE(is_shut_down);
     if (is_shut_down) generator_->Shutdown();
     ExpectNothingHeld();
-    const GeneratorFigures figures = generator_->Figures();
-    EXPECT_EQ(figures.num_open, 0);
-    EXPECT_EQ(figures.num_prompt_tokens, 3);
-    EXPECT_EQ(figures.num_generated_tokens, num_generated);
-    EXPECT_GE(figures.num_steps, 5);
-    EXPECT_GT(figures.peak_pages, 0);
-    EXPECT_GT(figures.forward_time, absl::ZeroDuration());
-    EXPECT_GT(figures.select_time, absl::ZeroDuration());
-    EXPECT_GT(figures.plan_time, absl::ZeroDuration());
-    EXPECT_GT(figures.advance_time, absl::ZeroDuration());
-    EXPECT_GT(figures.step_time, absl::ZeroDuration());
+    const GeneratorStats stats = generator_->Stats();
+    EXPECT_EQ(stats.num_open, 0);
+    EXPECT_EQ(stats.num_prompt_tokens, 3);
+    EXPECT_EQ(stats.num_generated_tokens, num_generated);
+    EXPECT_GE(stats.num_steps, 5);
+    EXPECT_GT(stats.peak_pages, 0);
+    EXPECT_GT(stats.forward_time, absl::ZeroDuration());
+    EXPECT_GT(stats.select_time, absl::ZeroDuration());
+    EXPECT_GT(stats.plan_time, absl::ZeroDuration());
+    EXPECT_GT(stats.advance_time, absl::ZeroDuration());
+    EXPECT_GT(stats.step_time, absl::ZeroDuration());
   }
 }
 
-TEST_F(GeneratorFiguresTest, WhatWaitsForItsCallbackIsOpen) {
+TEST_F(GeneratorStatsTest, WhatWaitsForItsCallbackIsOpen) {
   Make();
   std::promise<void> begun;
   std::promise<void> go_on;
@@ -77,13 +77,13 @@ TEST_F(GeneratorFiguresTest, WhatWaitsForItsCallbackIsOpen) {
   begun.get_future().wait();
   generator_->GenerateAsync(Simple(), [&](auto) { ended.set_value(); });
   EXPECT_EQ(AwaitRequests(0).num_running, 0);
-  EXPECT_EQ(generator_->Figures().num_open, 1);
+  EXPECT_EQ(generator_->Stats().num_open, 1);
   go_on.set_value();
   ended.get_future().wait();
-  EXPECT_EQ(generator_->Figures().num_open, 0);
+  EXPECT_EQ(generator_->Stats().num_open, 0);
 }
 
-TEST_F(GeneratorFiguresTest, AnyThreadMayAskWhileOthersGenerate) {
+TEST_F(GeneratorStatsTest, AnyThreadMayAskWhileOthersGenerate) {
   Make();
   std::atomic<bool> is_over = false;
   std::vector<std::jthread> watchers;
@@ -91,9 +91,9 @@ TEST_F(GeneratorFiguresTest, AnyThreadMayAskWhileOthersGenerate) {
     watchers.emplace_back([&] {
       int64_t num_steps = 0;
       while (!is_over) {
-        const GeneratorFigures figures = generator_->Figures();
-        EXPECT_GE(figures.num_steps, num_steps);
-        num_steps = figures.num_steps;
+        const GeneratorStats stats = generator_->Stats();
+        EXPECT_GE(stats.num_steps, num_steps);
+        num_steps = stats.num_steps;
       }
     });
   }
@@ -101,13 +101,13 @@ TEST_F(GeneratorFiguresTest, AnyThreadMayAskWhileOthersGenerate) {
   generator_
       ->Stream(Simple(),
                [&](const StreamEvent&) {
-                 EXPECT_EQ(generator_->Figures().num_open, 1);
+                 EXPECT_EQ(generator_->Stats().num_open, 1);
                  return false;
                })
       .IgnoreError();
   std::promise<int64_t> of_callback;
   generator_->GenerateAsync(Simple(), [&](auto) {
-    of_callback.set_value(generator_->Figures().num_steps);
+    of_callback.set_value(generator_->Stats().num_steps);
   });
   EXPECT_GT(of_callback.get_future().get(), 0);
   is_over = true;

@@ -1,0 +1,123 @@
+// EngineStats: what an engine (engine.h) has done since its construction, and
+// holds now, as one value that is consistent in itself. prometheus_text.h
+// writes it for those who collect metrics.
+//
+// Of requests the engine was given: every one waits, runs, is away or has
+// ended, so num_requests is the sum of these four. Requests that are refused
+// before they reach the engine's strand, for a field that is wrong or after a
+// shutdown, are not in it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/histogram.h"
+#include "request/request.h"
+
+namespace espalier {
+
+// Nanoseconds; the buckets are vLLM's.
+extern const std::span<const int64_t> kFirstTokenBounds;
+extern const std::span<const int64_t> kBetweenTokensBounds;
+extern const std::span<const int64_t> kRequestTimeBounds;
+
+// What a scheduler has done since its construction. Of a group planned ahead
+// of the answer that ended it, only the step counts.
+struct SchedulerStats {
+  // Requests: submitted; answered with a result, by the reason for which the
+  // best hypothesis finished (FinishReason); answered with an error, by its
+  // code (absl::StatusCode), kCancelled and kDeadlineExceeded included.
+  int64_t num_requests = 0;
+  std::array<int64_t, 3> num_finished = {};
+  std::array<int64_t, 17> num_failed = {};
+
+  int64_t num_steps = 0;
+  // Tokens, each in one of these.
+  int64_t num_prompt_tokens = 0;     // fed
+  int64_t num_tokens_fed_again = 0;  // by groups that had been preempted
+  int64_t num_decode_rows = 0;       // live beams fed, one token each
+
+  int64_t num_drafted_tokens = 0;    // fed to be verified
+  int64_t num_accepted_tokens = 0;   // of these, by requests that have ended
+  int64_t num_generated_tokens = 0;  // in the hypotheses returned
+  // Of prompts of requests that started: looked up in the prefix tree; and
+  // shared instead of fed.
+  int64_t num_queried_tokens = 0;
+  int64_t num_cached_tokens = 0;
+
+  // Of groups, and how they had their tokens again: those that are not fed
+  // again were found in the prefix tree.
+  int64_t num_preemptions = 0;
+  int64_t num_resumptions = 0;
+  int64_t num_tokens_shared_again = 0;
+
+  int64_t num_tail_copies = 0;
+  int max_tail_copies = 0;  // of one step
+  // Pages held by requests, at most and summed over steps; and the same if
+  // every beam had pages of its own.
+  int64_t peak_pages = 0;
+  int64_t peak_unshared_pages = 0;
+  int64_t page_steps = 0;
+  int64_t unshared_page_steps = 0;
+  // What executors reported.
+  absl::Duration forward_time;
+  absl::Duration select_time;
+
+  // Nanoseconds, of requests that were answered with a result but for the first
+  // two, which count tokens as they come: a group's beams have theirs at once.
+  Histogram time_to_first_token{kFirstTokenBounds};     // from arrival
+  Histogram time_between_tokens{kBetweenTokensBounds};  // being away included
+  Histogram queue_time{kRequestTimeBounds};             // from arrival to start
+  Histogram prefill_time{kRequestTimeBounds};  // from start to first token
+  Histogram decode_time{kRequestTimeBounds};   // from first token to end
+  Histogram request_time{kRequestTimeBounds};  // from arrival to end
+
+  // Answered, with a result or an error.
+  int64_t num_ended() const;
+  int64_t num_finished_by(FinishReason reason) const {
+    return num_finished[static_cast<size_t>(reason)];
+  }
+  int64_t num_failed_by(absl::StatusCode code) const {
+    return num_failed[static_cast<size_t>(code)];
+  }
+};
+
+struct EngineStats : SchedulerStats {
+  // Time on the strand: writing plans, and applying results.
+  absl::Duration plan_time;
+  absl::Duration advance_time;
+  // From the start of each plan, or from the end of applying the last result
+  // if that was later, to the end of applying its result, summed.
+  absl::Duration step_time;
+  // What forward, select, plan and advance leave of step_time: between threads.
+  // Plans that are written while another step runs are in two of these, so it
+  // is the most that was ever left.
+  absl::Duration hand_over_time;
+
+  // Now.
+  int num_waiting = 0;
+  int num_running = 0;
+  int num_away = 0;  // preempted: they gave their pages back, and will resume
+  // Sequences: those that live, or, before a prompt is fed, those that there
+  // will be at most; of requests that run, and of those that wait or are away.
+  int64_t num_rows_running = 0;
+  int64_t num_rows_waiting = 0;
+  int64_t num_prompt_tokens_waiting = 0;  // of requests that wait
+
+  int page_size = 0;  // in tokens
+  int num_pages = 0;  // that there are: free, held or idle
+  int num_pages_free = 0;
+  int num_pages_held = 0;  // by requests
+  int num_pages_idle = 0;  // by the prefix cache alone: taken back when needed
+  // That requests would hold if every beam had pages of its own.
+  int64_t num_pages_unshared = 0;
+
+  // Unshared pages a page held; 1 if none is.
+  double sharing_ratio() const;
+};
+
+}  // namespace espalier

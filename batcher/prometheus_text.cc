@@ -1,0 +1,269 @@
+#include "batcher/prometheus_text.h"
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+std::string Escaped(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '\\':
+        escaped += "\\\\";
+        break;
+      case '"':
+        escaped += "\\\"";
+        break;
+      case '\n':
+        escaped += "\\n";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+// Nanoseconds as seconds, to the last digit: 0.001, 2560.0.
+std::string Seconds(int64_t nanoseconds) {
+  const int64_t whole = nanoseconds / 1'000'000'000;
+  const int64_t rest = nanoseconds % 1'000'000'000;
+  std::string text = absl::StrFormat("%d.%09d", whole, rest);
+  const size_t last = text.find_last_not_of('0');
+  text.resize(text[last] == '.' ? last + 2 : last + 1);
+  return text;
+}
+
+std::string Seconds(absl::Duration duration) {
+  return Seconds(absl::ToInt64Nanoseconds(duration));
+}
+
+std::string Ratio(double part, double whole) {
+  return absl::StrFormat("%.9g", whole > 0 ? part / whole : 0);
+}
+
+// Writes families one after the other.
+class MetricWriter {
+ public:
+  explicit MetricWriter(std::span<const MetricLabel> labels) {
+    for (const MetricLabel& label : labels) AddLabel(label.name, label.value);
+  }
+
+  void Family(std::string_view name, std::string_view type,
+              std::string_view help) {
+    family_ = name;
+    absl::StrAppend(&text_, "# HELP ", ToAbsl(name), " ", ToAbsl(help), "\n",
+                    "# TYPE ", ToAbsl(name), " ", ToAbsl(type), "\n");
+  }
+
+  using Labels = std::vector<std::pair<std::string_view, std::string>>;
+
+  // A sample of the family, or of a part of it: _sum.
+  void Sample(const std::string& value, const Labels& labels = {},
+              std::string_view part = "") {
+    const std::string common = labels_;
+    for (const auto& [name, label] : labels) AddLabel(name, label);
+    absl::StrAppend(&text_, family_, ToAbsl(part));
+    if (!labels_.empty()) absl::StrAppend(&text_, "{", labels_, "}");
+    absl::StrAppend(&text_, " ", value, "\n");
+    labels_ = common;
+  }
+
+  void Gauge(std::string_view name, const std::string& value,
+             std::string_view help) {
+    Family(name, "gauge", help);
+    Sample(value);
+  }
+  void Gauge(std::string_view name, int64_t value, std::string_view help) {
+    Gauge(name, absl::StrCat(value), help);
+  }
+  // Its name ends in _total.
+  void Counter(std::string_view name, int64_t value, std::string_view help) {
+    Family(name, "counter", help);
+    Sample(absl::StrCat(value));
+  }
+
+  // Of nanoseconds; its name ends in _seconds.
+  void Times(std::string_view name, const Histogram& times,
+             std::string_view help) {
+    Family(name, "histogram", help);
+    int64_t count = 0;
+    for (size_t i = 0; i < times.bounds().size(); ++i) {
+      count += times.counts()[i];
+      Sample(absl::StrCat(count), {{"le", Seconds(times.bounds()[i])}},
+             "_bucket");
+    }
+    const std::string total = absl::StrCat(times.count());
+    Sample(total, {{"le", "+Inf"}}, "_bucket");
+    Sample(Seconds(times.sum()), {}, "_sum");
+    Sample(total, {}, "_count");
+  }
+
+  std::string Take() { return std::move(text_); }
+
+ private:
+  void AddLabel(std::string_view name, std::string_view value) {
+    absl::StrAppend(&labels_, labels_.empty() ? "" : ",", ToAbsl(name), "=\"",
+                    Escaped(value), "\"");
+  }
+
+  std::string labels_;  // of every sample, as they are written
+  std::string family_;
+  std::string text_;
+};
+
+// As vLLM has it: of a preempted request it says that it waits.
+void WriteVllm(const EngineStats& s, MetricWriter* out) {
+  out->Gauge("vllm:num_requests_running", s.num_running, "Requests that run.");
+  out->Gauge("vllm:num_requests_waiting", s.num_waiting + s.num_away,
+             "Requests that wait, those preempted included.");
+  out->Gauge("vllm:kv_cache_usage_perc", Ratio(s.num_pages_held, s.num_pages),
+             "Share of the key/value pages that requests hold; 1 is all.");
+  out->Family("vllm:cache_config_info", "gauge",
+              "Tokens a key/value page, and how many pages there are.");
+  out->Sample("1", {{"block_size", absl::StrCat(s.page_size)},
+                    {"num_gpu_blocks", absl::StrCat(s.num_pages)}});
+  out->Counter("vllm:num_preemptions_total", s.num_preemptions,
+               "Times that a request was preempted.");
+  out->Counter("vllm:prefix_cache_queries_total", s.num_queried_tokens,
+               "Prompt tokens looked up in the prefix cache.");
+  out->Counter("vllm:prefix_cache_hits_total", s.num_cached_tokens,
+               "Prompt tokens found there.");
+  out->Counter("vllm:prompt_tokens_total",
+               s.num_prompt_tokens + s.num_cached_tokens,
+               "Prompt tokens, fed or found in the prefix cache.");
+  out->Counter("vllm:generation_tokens_total", s.num_generated_tokens,
+               "Tokens of the sequences returned.");
+  const int64_t num_stopped = s.num_finished_by(FinishReason::kEos) +
+                              s.num_finished_by(FinishReason::kStop);
+  const int64_t num_long = s.num_finished_by(FinishReason::kLength);
+  const int64_t num_aborted =
+      s.num_failed_by(absl::StatusCode::kCancelled) +
+      s.num_failed_by(absl::StatusCode::kDeadlineExceeded);
+  const int64_t num_errors =
+      s.num_ended() - num_stopped - num_long - num_aborted;
+  out->Family("vllm:request_success_total", "counter", "Requests that ended.");
+  const auto ended = [&](const char* reason, int64_t count) {
+    out->Sample(absl::StrCat(count), {{"finished_reason", reason}});
+  };
+  ended("stop", num_stopped);
+  ended("length", num_long);
+  ended("abort", num_aborted);
+  ended("error", num_errors);
+}
+
+void WriteTimes(const EngineStats& s, MetricWriter* out) {
+  out->Times("vllm:time_to_first_token_seconds", s.time_to_first_token,
+             "From a request's arrival to its first token.");
+  out->Times("vllm:inter_token_latency_seconds", s.time_between_tokens,
+             "From a token of a request to the next one.");
+  out->Times("vllm:e2e_request_latency_seconds", s.request_time,
+             "From a request's arrival to its result.");
+  out->Times("vllm:request_queue_time_seconds", s.queue_time,
+             "From a request's arrival to its start.");
+  out->Times("vllm:request_prefill_time_seconds", s.prefill_time,
+             "From a request's start to its first token.");
+  out->Times("vllm:request_decode_time_seconds", s.decode_time,
+             "From a request's first token to its result.");
+}
+
+void WriteNow(const EngineStats& s, MetricWriter* out) {
+  out->Gauge("espalier:requests_running", s.num_running, "Requests that run.");
+  out->Gauge("espalier:requests_waiting", s.num_waiting,
+             "Requests that have not started.");
+  out->Gauge("espalier:requests_away", s.num_away,
+             "Requests that were preempted and will resume.");
+  out->Gauge("espalier:rows_running", s.num_rows_running,
+             "Beams and samples of the requests that run.");
+  out->Gauge("espalier:rows_waiting", s.num_rows_waiting,
+             "Beams and samples of the requests that wait or are preempted.");
+  out->Gauge("espalier:prompt_tokens_waiting", s.num_prompt_tokens_waiting,
+             "Prompt tokens of the requests that wait.");
+  out->Family("espalier:pages", "gauge", "Key/value pages, by who holds them.");
+  out->Sample(absl::StrCat(s.num_pages_free), {{"state", "free"}});
+  out->Sample(absl::StrCat(s.num_pages_held), {{"state", "held"}});
+  out->Sample(absl::StrCat(s.num_pages_idle), {{"state", "idle"}});
+  out->Gauge("espalier:pages_unshared", s.num_pages_unshared,
+             "Pages that requests would hold if every beam had its own.");
+  out->Gauge("espalier:page_sharing_ratio",
+             absl::StrFormat("%.9g", s.sharing_ratio()),
+             "Unshared pages a page held; 1 where none is held.");
+  out->Gauge("espalier:peak_pages", s.peak_pages,
+             "Pages that requests held at most.");
+}
+
+void WriteEnds(const EngineStats& s, MetricWriter* out) {
+  out->Counter("espalier:requests_total", s.num_requests,
+               "Requests that arrived.");
+  out->Family("espalier:requests_ended_total", "counter",
+              "Requests that ended, by reason; an error also by its code.");
+  for (const FinishReason reason :
+       {FinishReason::kEos, FinishReason::kStop, FinishReason::kLength}) {
+    out->Sample(absl::StrCat(s.num_finished_by(reason)),
+                {{"reason", std::string(NameOf(reason))}, {"code", "OK"}});
+  }
+  for (int value = 1; value < std::ssize(s.num_failed); ++value) {
+    const auto code = static_cast<absl::StatusCode>(value);
+    const char* const reason =
+        code == absl::StatusCode::kCancelled          ? "cancelled"
+        : code == absl::StatusCode::kDeadlineExceeded ? "deadline"
+                                                      : "error";
+    out->Sample(absl::StrCat(s.num_failed_by(code)),
+                {{"reason", reason}, {"code", CodeName(code)}});
+  }
+}
+
+void WriteWork(const EngineStats& s, MetricWriter* out) {
+  out->Counter("espalier:steps_total", s.num_steps, "Steps.");
+  out->Family("espalier:tokens_fed_total", "counter",
+              "Tokens fed: of prompts, again after preemption, of live beams.");
+  out->Sample(absl::StrCat(s.num_prompt_tokens), {{"kind", "prompt"}});
+  out->Sample(absl::StrCat(s.num_tokens_fed_again), {{"kind", "again"}});
+  out->Sample(absl::StrCat(s.num_decode_rows), {{"kind", "decode"}});
+  out->Counter("espalier:resumptions_total", s.num_resumptions,
+               "Times that a preempted request resumed.");
+  out->Counter("espalier:tokens_shared_again_total", s.num_tokens_shared_again,
+               "Tokens that resumed requests found in the prefix cache.");
+  out->Counter("espalier:tail_copies_total", s.num_tail_copies,
+               "Copies of partly filled pages.");
+  out->Counter("espalier:page_steps_total", s.page_steps,
+               "Pages that requests held, summed over steps.");
+  out->Counter("espalier:unshared_page_steps_total", s.unshared_page_steps,
+               "The same if every beam had pages of its own.");
+  out->Family("espalier:phase_seconds_total", "counter",
+              "Time by phase of a step.");
+  const auto phase = [&](const char* name, absl::Duration time) {
+    out->Sample(Seconds(time), {{"phase", name}});
+  };
+  phase("plan", s.plan_time);
+  phase("forward", s.forward_time);
+  phase("select", s.select_time);
+  phase("advance", s.advance_time);
+  phase("hand_over", s.hand_over_time);
+  out->Family("espalier:step_seconds_total", "counter",
+              "Time in which at least one step was under way.");
+  out->Sample(Seconds(s.step_time));
+}
+
+}  // namespace
+
+std::string PrometheusText(const EngineStats& stats,
+                           std::span<const MetricLabel> labels) {
+  MetricWriter out(labels);
+  WriteVllm(stats, &out);
+  WriteTimes(stats, &out);
+  WriteNow(stats, &out);
+  WriteEnds(stats, &out);
+  WriteWork(stats, &out);
+  return out.Take();
+}
+
+}  // namespace espalier

@@ -1,0 +1,40 @@
+// RequestTimes: when a request arrived, started and had its tokens, for the
+// histograms of SchedulerStats. A scheduler has no clock: whoever drives it
+// says what time it is (Scheduler::SetTime), in nanoseconds since any moment.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "batcher/engine_stats.h"
+
+namespace espalier {
+
+struct RequestTimes {
+  int64_t arrival = 0;
+  int64_t start = 0;  // of its first prefill
+  std::optional<int64_t> first_token = {};
+  int64_t last_token = 0;
+
+  // Its group has a token more.
+  void OnToken(int64_t now, SchedulerStats* stats) {
+    if (first_token) {
+      stats->time_between_tokens.Add(now - last_token);
+    } else {
+      first_token = now;
+      stats->time_to_first_token.Add(now - arrival);
+    }
+    last_token = now;
+  }
+
+  // It was answered with a result.
+  void OnEnd(int64_t now, SchedulerStats* stats) const {
+    const int64_t first = first_token.value_or(now);
+    stats->queue_time.Add(start - arrival);
+    stats->prefill_time.Add(first - start);
+    stats->decode_time.Add(now - first);
+    stats->request_time.Add(now - arrival);
+  }
+};
+
+}  // namespace espalier

@@ -1,0 +1,81 @@
+#include "examples/cli/stats_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/status.h"
+
+namespace espalier::cli {
+namespace {
+
+absl::Status CannotWriteStats(absl::StatusCode code, const std::string& path) {
+  return MakeError(code, "cannot write ", path, ": ", std::strerror(errno));
+}
+
+// Sets errno where it returns false.
+bool WriteWhole(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = write(fd, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    text.remove_prefix(count);
+  }
+  return true;
+}
+
+// Errors: of this code.
+absl::Status ReplaceFile(const std::string& path, std::string_view text,
+                         absl::StatusCode code) {
+  const std::string temporary = path + ".tmp";
+  const int fd =
+      open(temporary.c_str(),
+           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (fd < 0) return CannotWriteStats(code, temporary);
+  const bool is_written = WriteWhole(fd, text);
+  absl::Status status;
+  if (!is_written) status = CannotWriteStats(code, temporary);
+  if (close(fd) != 0 && status.ok()) status = CannotWriteStats(code, temporary);
+  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = CannotWriteStats(code, path);
+  }
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<StatsFile> StatsFile::Open(const std::string& path,
+                                          std::vector<MetricLabel> labels) {
+  std::error_code error;
+  std::filesystem::path target = path;
+  if (std::filesystem::exists(target, error)) {
+    if (!std::filesystem::is_regular_file(target, error)) {
+      return InvalidArgument("--stats needs a regular file, got ", path);
+    }
+    target = std::filesystem::canonical(target, error);
+    if (error) target = path;
+  }
+  StatsFile file(target.string(), std::move(labels));
+  RETURN_IF_ERROR(ReplaceFile(file.path_,
+                              PrometheusText(EngineStats(), file.labels_),
+                              absl::StatusCode::kFailedPrecondition));
+  return file;
+}
+
+StatsFile::StatsFile(std::string path, std::vector<MetricLabel> labels)
+    : path_(std::move(path)), labels_(std::move(labels)) {}
+
+absl::Status StatsFile::Write(const EngineStats& stats) const {
+  return ReplaceFile(path_, PrometheusText(stats, labels_),
+                     absl::StatusCode::kInternal);
+}
+
+}  // namespace espalier::cli

@@ -386,6 +386,10 @@ bool Scheduler::Fits(const RequestNeeds& needs, int64_t num_pages,
   // else its last one.
   if (request.params.prompt_logprobs) return false;
   const std::span<const TokenId> prompt = request.prompt_tokens;
+  // Not looked up where finding all of it would not do: while pages are short
+  // this is asked at every step.
+  const int64_t num_found = (std::ssize(prompt) - 1) / pool_.page_size();
+  if (num_pages - num_found + num_soon > pool_.num_available()) return false;
   try {
     const PrefixMatch match = tree_.Find(request.params.cache_salt, {},
                                          {prompt.first(prompt.size() - 1)});

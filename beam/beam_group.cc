@@ -57,7 +57,7 @@ void BeamGroup::MatchPrefix(StepPlan* plan) {
 int64_t BeamGroup::NumPagesForStep(int max_tokens) const {
   if (prefilling()) return prefill_.NumPagesToFeed(max_tokens);
   if (outstanding()) return pages_.NumPagesToReserveTails();
-  return pages_.NumPagesToAppend(std::vector<int>(num_live_beams(), 1));
+  return pages_.NumPagesToAppend(OneEach());
 }
 
 int64_t BeamGroup::NumPagesSoon() const {
@@ -219,10 +219,12 @@ absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
     return absl::OkStatus();
   }
   std::vector<std::vector<TokenId>> drafts = Draft(draft_room);
-  std::vector<int> num_tokens(num_live_beams(), 1);
-  for (size_t rank = 0; rank < drafts.size(); ++rank) {
-    num_tokens[rank] += static_cast<int>(drafts[rank].size());
+  std::span<const int> num_tokens = OneEach();
+  std::vector<int> with_drafts;
+  for (const std::vector<TokenId>& draft : drafts) {
+    with_drafts.push_back(1 + static_cast<int>(draft.size()));
   }
+  if (!drafts.empty()) num_tokens = with_drafts;
   RETURN_IF_ERROR(pages_.Append(num_tokens, &plan->page_copies));
   was_planned_ = true;
   const int first_logits = plan->num_logits;
@@ -356,7 +358,7 @@ absl::Status BeamGroup::Decide(const SelectionResult& result,
                                std::vector<Decision>* decisions,
                                std::vector<Continuation>* beams,
                                StepPlan* next_plan) {
-  const std::vector<TokenTree::Node> nodes = NodesToKeep();
+  const std::span<const TokenTree::Node> nodes = NodesToKeep();
   absl::StatusOr<std::vector<Continuation>> live =
       strategy_->Advance(result, decisions);
   if (reports_logprobs()) logprobs_.Take(result, *decisions);
@@ -437,15 +439,23 @@ std::vector<TokenId> BeamGroup::LastTokens(int rank, int num_tokens) const {
   return tokens;
 }
 
-std::vector<TokenTree::Node> BeamGroup::NodesToKeep() const {
-  std::vector<TokenTree::Node> nodes;
-  if (!keeps_pages_ || is_away() || !prefill_.is_filled()) return nodes;
+std::span<const int> BeamGroup::OneEach() const {
+  one_each_.resize(num_live_beams(), 1);
+  return one_each_;
+}
+
+std::span<const TokenTree::Node> BeamGroup::NodesToKeep() {
+  nodes_to_keep_.clear();
+  if (!keeps_pages_ || is_away() || !prefill_.is_filled()) return {};
   // Before the first answer there is one sequence, however many begin there.
-  if (num_steps_ == 1) return {TokenTree::kRoot};
-  for (int rank = 0; rank < num_live_beams(); ++rank) {
-    nodes.push_back(strategy_->node(rank));
+  if (num_steps_ == 1) {
+    nodes_to_keep_.push_back(TokenTree::kRoot);
+    return nodes_to_keep_;
   }
-  return nodes;
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    nodes_to_keep_.push_back(strategy_->node(rank));
+  }
+  return nodes_to_keep_;
 }
 
 // Beams are pruned at every step, and most of what they held lives on in
@@ -454,6 +464,8 @@ void BeamGroup::KeepEnded(std::span<const TokenTree::Node> nodes,
                           std::span<const Continuation> beams) {
   if (nodes.empty()) return;
   if (IsBeamSearch(request_.params) && !strategy_->done()) return;
+  // Each sample goes on as itself, so none has ended.
+  if (!strategy_->done() && beams.size() >= nodes.size()) return;
   std::vector<bool> goes_on(nodes.size());
   for (const Continuation& beam : beams) goes_on[beam.parent_rank] = true;
   for (size_t rank = 0; rank < nodes.size(); ++rank) {

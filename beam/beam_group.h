@@ -234,8 +234,11 @@ class BeamGroup {
   // Tokens that a live sequence has generated; and the last of them.
   int LengthOf(int rank) const;
   std::vector<TokenId> LastTokens(int rank, int num_tokens) const;
-  // The paths of the live sequences, if their pages are to be kept.
-  std::vector<TokenTree::Node> NodesToKeep() const;
+  // The paths of the live sequences, if their pages are to be kept; until the
+  // next call.
+  std::span<const TokenTree::Node> NodesToKeep();
+  // One token for each live beam; until the next call.
+  std::span<const int> OneEach() const;
   // Keeps the pages of sequences that ended with this step, which had these
   // paths before it.
   void KeepEnded(std::span<const TokenTree::Node> nodes,
@@ -267,6 +270,9 @@ class BeamGroup {
   int num_unanswered_ = 0;                     // selections, at most 2
   bool was_planned_ = false;
   bool done_ = false;
+  // Made once, not at every step.
+  std::vector<TokenTree::Node> nodes_to_keep_;
+  mutable std::vector<int> one_each_;
 };
 
 }  // namespace espalier

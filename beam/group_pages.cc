@@ -145,6 +145,11 @@ void GroupPages::Reorder(std::span<const int> parent_ranks,
     std::iota(slots_by_rank_.begin(), slots_by_rank_.end(), 0);
     return;
   }
+  if (!has_reserved_tails_ && AllStay(parent_ranks)) {
+    for (Slot& slot : slots_) slot.tail = PageRef();
+    num_tail_copies_ahead_ = 0;
+    return;
+  }
   if (slots_.size() < parent_ranks.size()) slots_.resize(num_children);
   std::vector<int> parents;  // slots, by rank of the child
   for (const int rank : parent_ranks) parents.push_back(slots_by_rank_[rank]);
@@ -159,6 +164,14 @@ void GroupPages::Reorder(std::span<const int> parent_ranks,
   ForkChildren(slots, parents, next_plan);
   AttachTails(slots, parents, num_tail_tokens);
   slots_by_rank_ = std::move(slots);
+}
+
+bool GroupPages::AllStay(std::span<const int> parent_ranks) const {
+  if (parent_ranks.size() != slots_by_rank_.size()) return false;
+  for (size_t rank = 0; rank < parent_ranks.size(); ++rank) {
+    if (parent_ranks[rank] != static_cast<int>(rank)) return false;
+  }
+  return true;
 }
 
 std::vector<int> GroupPages::DetachTails() {

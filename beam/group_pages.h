@@ -172,6 +172,8 @@ class GroupPages {
   // Of the sequences that have no child in their slot.
   void PruneSequences(std::span<const int> slots, std::span<const int> parents,
                       StepPlan* next_plan);
+  // Whether each sequence has one child, of its own rank.
+  bool AllStay(std::span<const int> parent_ranks) const;
   void ForkChildren(std::span<const int> slots, std::span<const int> parents,
                     StepPlan* next_plan);
   void AttachTails(std::span<const int> slots, std::span<const int> parents,

@@ -1,0 +1,90 @@
+"""Counts the instructions of a scheduler's step, and compares them with the
+record beside this file: more than 5% off either way is an error, so that what
+makes steps dearer is seen, and what makes them cheaper is recorded.
+
+    check_instructions.py PROGRAM            compares
+    check_instructions.py PROGRAM --record   writes the record
+
+PROGRAM is scheduler_steps. Counts depend on the compiler, so there is a record
+for each. Exit code 77, and a line that says why: no valgrind, or no record of
+this compiler.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+RECORD = Path(__file__).with_name("scheduler_instructions.json")
+TOLERANCE = 0.05
+# Requests, and beams of each.
+CASES = [(256, 1), (64, 4), (4, 64)]
+FEW, MANY = 10, 42  # steps: the difference is 32, two pages of 16 tokens
+
+
+def count(program: str, requests: int, beams: int, steps: int) -> int:
+    """Instructions within Plan and Advance, setting up included."""
+    run = subprocess.run(
+        [
+            "valgrind",
+            "--tool=callgrind",
+            "--callgrind-out-file=/dev/null",
+            "--collect-atstart=no",
+            "--toggle-collect=espalier::Scheduler::Plan()",
+            "--toggle-collect=espalier::Scheduler::Advance(absl::*",
+            program,
+            *map(str, (requests, beams, steps)),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    collected = re.search(r"Collected : (\d+)", run.stderr)
+    if collected is None or int(collected[1]) == 0:
+        sys.exit(f"valgrind counted nothing:\n{run.stderr}")
+    return int(collected[1])
+
+
+def skip(why: str) -> None:
+    print(f"SKIPPED: {why}")
+    sys.exit(77)
+
+
+def main(program: str, *options: str) -> None:
+    if shutil.which("valgrind") is None:
+        skip("no valgrind; apt-get install valgrind")
+    compiler = subprocess.run(
+        [program], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    if not compiler.endswith(" release"):
+        skip(f"not a release build: {compiler}")
+    counts = {
+        f"{requests} x {beams}": (
+            count(program, requests, beams, MANY)
+            - count(program, requests, beams, FEW)
+        )
+        // (MANY - FEW)
+        for requests, beams in CASES
+    }
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    print(f"{compiler}: instructions a step: {counts}; recorded: "
+          f"{record.get(compiler)}")
+    if options == ("--record",):
+        record[compiler] = counts
+        RECORD.write_text(json.dumps(record, indent=2) + "\n")
+        return
+    if compiler not in record:
+        skip(f"{RECORD.name} has no counts of {compiler}; --record adds them")
+    off = {
+        case: round(counts[case] / recorded - 1, 3)
+        for case, recorded in record[compiler].items()
+        if abs(counts[case] / recorded - 1) > TOLERANCE
+    }
+    if off:
+        sys.exit(f"more than {TOLERANCE:.0%} off: {off}; if that is meant: --record")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,120 @@
+// What scheduling costs where the model costs nothing.
+//
+//   build/release/bin/scheduler_benchmark
+//
+// BM_Step: a plan and its answer, of so many requests of so many beams that all
+// decode; `waiting` more wait for room. BM_Fork: a step's reordering of one
+// group's pages, a fork. BM_Lookup: a prompt of 32 pages in a prefix tree of
+// many.
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "batcher/engine_stats.h"
+#include "batcher/prometheus_text.h"
+#include "batcher/request_times.h"
+#include "benchmarks/batcher/scheduler_load.h"
+#include "pages/page_table.h"
+#include "pages/prefix_tree.h"
+
+namespace espalier {
+namespace {
+
+void BM_Step(benchmark::State& state) {
+  SchedulerLoad load({.num_requests = static_cast<int>(state.range(0)),
+                      .num_beams = static_cast<int>(state.range(1)),
+                      .num_waiting = static_cast<int>(state.range(2))});
+  for (auto _ : state) {
+    state.SetIterationTime(std::chrono::duration<double>(load.Step()).count());
+  }
+}
+BENCHMARK(BM_Step)
+    ->ArgNames({"requests", "beams", "waiting"})
+    ->Args({1, 1, 0})
+    ->Args({256, 1, 0})
+    ->Args({256, 1, 1000})
+    ->Args({64, 4, 0})
+    ->Args({4, 64, 0})
+    ->Iterations(1000)
+    ->Unit(benchmark::kMicrosecond)
+    ->UseManualTime();
+
+// A table of 32 pages, forked and dropped, as a beam that begins and is pruned.
+void BM_Fork(benchmark::State& state) {
+  PagePool pool(64, 16);
+  PageTable parent(&pool);
+  std::vector<PageCopy> copies;
+  CHECK(parent.Append(32 * 16, &copies).ok());
+  for (auto _ : state) {
+    PageTable child = parent.Fork(parent.num_tokens());
+    benchmark::DoNotOptimize(child);
+  }
+}
+BENCHMARK(BM_Fork);
+
+// Of 64 prompts of 32 pages, which begin with 16 pages in common.
+class Prompts {
+ public:
+  Prompts() : pool_(64 * 32, 16), tree_(&pool_) {
+    for (int i = 0; i < 64; ++i) {
+      std::vector<TokenId>& prompt = prompts_.emplace_back();
+      for (int t = 0; t < 32 * 16; ++t) {
+        prompt.push_back(t < 16 * 16 ? t : 1000 * i + t);
+      }
+      Insert(prompt);
+    }
+  }
+
+  size_t Find(int i) {
+    return tree_.Find("", {}, {prompts_[i % prompts_.size()]}).pages.size();
+  }
+
+ private:
+  void Insert(std::span<const TokenId> prompt) {
+    PrefixTree::Cursor at;
+    for (size_t first = 0; first < prompt.size(); first += 16) {
+      at = tree_
+               .Insert("", at, prompt.subspan(first, 16), *pool_.Allocate(),
+                       PageState::kReady)
+               ->cursor;
+    }
+  }
+
+  PagePool pool_;
+  PrefixTree tree_;
+  std::vector<std::vector<TokenId>> prompts_;
+};
+
+void BM_Lookup(benchmark::State& state) {
+  Prompts prompts;
+  int i = 0;
+  for (auto _ : state) CHECK_EQ(prompts.Find(i++), 32);
+}
+BENCHMARK(BM_Lookup);
+
+// What statistics add to a step of 256 requests.
+void BM_CountTokens(benchmark::State& state) {
+  SchedulerStats stats;
+  std::vector<RequestTimes> times(256);
+  int64_t now = 0;
+  for (auto _ : state) {
+    now += 10'000'000;
+    for (RequestTimes& request : times) request.OnToken(now, &stats);
+  }
+}
+BENCHMARK(BM_CountTokens);
+
+void BM_PrometheusText(benchmark::State& state) {
+  const EngineStats stats;
+  for (auto _ : state) benchmark::DoNotOptimize(PrometheusText(stats));
+}
+BENCHMARK(BM_PrometheusText)->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace espalier
+
+BENCHMARK_MAIN();

@@ -1,0 +1,42 @@
+// SchedulerLoad: a scheduler whose model computes nothing, so that what it
+// costs can be measured alone. Every request is alike and none ends:
+// `num_beams` beams of which half are pruned at each step, and the others fork.
+//
+//   SchedulerLoad load({.num_requests = 64, .num_beams = 4});
+//   load.Step();  // the prompts are fed; from here on all decode
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "batcher/scheduler.h"
+
+namespace espalier {
+
+class SchedulerLoad {
+ public:
+  struct Options {
+    int num_requests = 256;
+    int num_beams = 1;
+    int num_waiting = 0;  // requests that nothing has room for
+  };
+
+  // All requests are fed, and have a first token.
+  explicit SchedulerLoad(const Options& options);
+  ~SchedulerLoad();
+
+  // A plan and its answer. Returns what Plan and Advance took.
+  std::chrono::nanoseconds Step();
+
+  int num_rows() const { return options_.num_requests * options_.num_beams; }
+
+ private:
+  void Submit(int i);
+  StepResult Answer(const StepPlan& plan);
+
+  const Options options_;
+  std::unique_ptr<Scheduler> scheduler_;
+  int64_t num_steps_ = 0;
+};
+
+}  // namespace espalier

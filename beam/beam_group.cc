@@ -51,7 +51,13 @@ bool BeamGroup::prefilling() const {
 }
 
 void BeamGroup::MatchPrefix(StepPlan* plan) {
-  prefill_.Match(std::ssize(prompt_logprobs_), plan);
+  const int64_t num_scored = std::ssize(prompt_logprobs_);
+  if (tracer_ == nullptr) return prefill_.Match(num_scored, plan);
+  const std::vector<HeldPages> before = pages_.PagesBySlot();
+  const size_t num_copies = plan->page_copies.size();
+  prefill_.Match(num_scored, plan);
+  tracer_->RecordMatch(before, pages_.PagesBySlot(),
+                       std::span(plan->page_copies).subspan(num_copies));
 }
 
 int64_t BeamGroup::NumPagesForStep(int max_tokens) const {
@@ -83,6 +89,17 @@ absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan, int max_logits,
   CHECK_GE(max_tokens, 1) << "tokens to feed";
   CHECK_GE(max_logits, 1) << "rows of logits";
   prefill_.OnPlan();
+  const size_t num_copies = plan->page_copies.size();
+  const absl::Status status =
+      PlanRows(max_tokens, plan, max_logits, max_prefill_rows);
+  if (tracer_ != nullptr && status.ok()) {
+    tracer_->RecordCopies(std::span(plan->page_copies).subspan(num_copies));
+  }
+  return status;
+}
+
+absl::Status BeamGroup::PlanRows(int max_tokens, StepPlan* plan, int max_logits,
+                                 int max_prefill_rows) {
   if (prefilling()) {
     const int max_rows =
         EndsPrompt(max_tokens, max_logits) ? 1 : max_prefill_rows;
@@ -375,7 +392,7 @@ absl::Status BeamGroup::Decide(const SelectionResult& result,
 
 absl::Status BeamGroup::DecideAndTell(const SelectionResult& result,
                                       StepPlan* next_plan) {
-  tracer_->RecordPages(pages_.PagesBySlot(), pages_.pool());
+  tracer_->RecordPages(pages_.PagesBySlot(), pages_.pool(), prefill_.counts());
   const std::vector<int> parents = pages_.slots();
   std::vector<Decision> decisions;
   std::vector<Continuation> beams;
@@ -494,6 +511,10 @@ void BeamGroup::PutAway(StepPlan* plan) {
       // The last token is not fed, or its step is not answered.
       Keep(rank, node, strategy_->tree().depth(node) - 1);
     }
+  }
+  if (tracer_ != nullptr) {
+    tracer_->RecordPreemption(pages_.PagesBySlot(), pages_.slots(),
+                              prefill_.counts());
   }
   if (plan != nullptr) ReserveOneMore(&plan->ended);
   // Its sequences begin as one stem.

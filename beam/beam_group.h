@@ -198,6 +198,8 @@ class BeamGroup {
   void RecordEnd(const absl::StatusOr<Result>& result);
 
  private:
+  absl::Status PlanRows(int max_tokens, StepPlan* plan, int max_logits,
+                        int max_prefill_rows);
   absl::Status PlanPrefill(int max_tokens, int max_logits, int max_rows,
                            StepPlan* plan);
   absl::Status PlanBeams(const DraftRoom& draft_room, StepPlan* plan);

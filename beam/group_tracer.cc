@@ -13,9 +13,9 @@ CandidateFate FateOf(Decision::What what) {
     case Decision::What::kFinished:
       return CandidateFate::kFinished;
     case Decision::What::kPruned:
-      return CandidateFate::kCut;
+      return CandidateFate::kPruned;
   }
-  return CandidateFate::kCut;
+  return CandidateFate::kPruned;
 }
 
 // How many pages all slots begin with in common.
@@ -31,6 +31,14 @@ size_t NumShared(std::span<const HeldPages> slots) {
   return shared;
 }
 
+std::set<PageId> PagesOf(std::span<const HeldPages> slots) {
+  std::set<PageId> pages;
+  for (const HeldPages& slot : slots) {
+    pages.insert(slot.pages.begin(), slot.pages.end());
+  }
+  return pages;
+}
+
 }  // namespace
 
 GroupTracer::GroupTracer(RequestId id, const Request& request, TraceSink* sink)
@@ -38,10 +46,61 @@ GroupTracer::GroupTracer(RequestId id, const Request& request, TraceSink* sink)
   sink_->On(DescribeRequest(id, request));
 }
 
+void GroupTracer::RecordMatch(std::span<const HeldPages> before,
+                              std::span<const HeldPages> after,
+                              std::span<const PageCopy> copies) {
+  RecordCopies(copies);
+  const std::set<PageId> old = PagesOf(before);
+  for (const PageId page : PagesOf(after)) {
+    const bool is_copy = std::ranges::any_of(
+        copies, [page](const PageCopy& copy) { return copy.to == page; });
+    if (!is_copy && !old.contains(page)) cached_.insert(page);
+  }
+}
+
+void GroupTracer::RecordCopies(std::span<const PageCopy> copies) {
+  for (const PageCopy& copy : copies) {
+    copies_.push_back({copy.from, copy.to, copy.num_tokens});
+  }
+}
+
+void GroupTracer::RecordPreemption(std::span<const HeldPages> slots,
+                                   std::span<const int> slots_by_rank,
+                                   const PrefillCounts& counts) {
+  cached_.clear();
+  copies_.clear();
+  // Put away again before it had all of its tokens, it is told once.
+  if (preempted_.has_value()) return;
+  preempted_ = counts;
+  TracePreempted event{.request = id_,
+                       .step = step_ + 1,
+                       .num_pages = std::ssize(PagesOf(slots))};
+  const std::map<int, int> lived = std::exchange(living_, {});
+  for (size_t rank = 0; rank < slots_by_rank.size(); ++rank) {
+    const auto node = lived.find(slots_by_rank[rank]);
+    if (node == lived.end()) continue;  // within the prompt
+    event.nodes.push_back(node->second);
+    living_[static_cast<int>(rank)] = node->second;
+  }
+  sink_->On(event);
+}
+
 void GroupTracer::RecordPages(std::span<const HeldPages> slots,
-                              const PagePool& pool) {
+                              const PagePool& pool,
+                              const PrefillCounts& counts) {
+  if (preempted_.has_value() && !slots.empty()) {
+    sink_->On(TraceResumed{
+        .request = id_,
+        .step = step_ + 1,
+        .num_cached_tokens = counts.num_shared_again + counts.num_cached -
+                             preempted_->num_shared_again -
+                             preempted_->num_cached,
+        .num_fed_tokens = counts.num_fed_again - preempted_->num_fed_again});
+    preempted_.reset();
+  }
   TracePages event{.request = id_,
                    .step = step_ + 1,
+                   .copied = std::exchange(copies_, {}),
                    .num_held = pool.num_in_use(),
                    .num_pages = pool.num_pages()};
   const size_t shared = NumShared(slots);
@@ -56,6 +115,12 @@ void GroupTracer::RecordPages(std::span<const HeldPages> slots,
          .node = living == living_.end() ? kTraceRoot : living->second,
          .pages = {slot.pages.begin() + shared, slot.pages.end()}});
   }
+  // What was released since may have been given out again, for another use.
+  const std::set<PageId> held = PagesOf(slots);
+  std::erase_if(cached_, [&](PageId page) {
+    return !held.contains(page) || !pool.is_cached(page);
+  });
+  event.cached.assign(cached_.begin(), cached_.end());
   sink_->On(event);
 }
 
@@ -111,7 +176,7 @@ void GroupTracer::TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
   // Samples that drew the same token come in the order of their slots.
   const auto slot = free->lower_bound(sequence);
   if (slot == free->end() || slot->first != sequence) {  // the group is done
-    event->fate = CandidateFate::kCut;
+    event->fate = CandidateFate::kPruned;
     event->why = "the search is over";
     return;
   }

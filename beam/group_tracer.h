@@ -6,6 +6,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "beam/decode_strategy.h"
 #include "beam/group_pages.h"
+#include "beam/group_prefill.h"
 #include "exec_request/step_plan.h"
 #include "pages/page_pool.h"
 #include "request/request.h"
@@ -25,8 +28,22 @@ class GroupTracer {
   // `request` begins. `sink` outlives this.
   GroupTracer(RequestId id, const Request& request, TraceSink* sink);
 
+  // The group shares pages of the prefix tree, some of them as `copies`: what
+  // it held, and holds.
+  void RecordMatch(std::span<const HeldPages> before,
+                   std::span<const HeldPages> after,
+                   std::span<const PageCopy> copies);
+  // Of the next step.
+  void RecordCopies(std::span<const PageCopy> copies);
+  // All pages are given back; from now on a sequence's slot is its rank.
+  //   slots_by_rank  where the sequences live
+  void RecordPreemption(std::span<const HeldPages> slots,
+                        std::span<const int> slots_by_rank,
+                        const PrefillCounts& counts);
+
   // The next step's answer is there: what was held while it ran.
-  void RecordPages(std::span<const HeldPages> slots, const PagePool& pool);
+  void RecordPages(std::span<const HeldPages> slots, const PagePool& pool,
+                   const PrefillCounts& counts);
 
   // What the strategy made of it.
   //   parents    [rows]   slots, by rank
@@ -64,6 +81,10 @@ class GroupTracer {
   const RequestId id_;
   TraceSink* const sink_;
   int step_ = 0;
+  std::set<PageId> cached_;  // found in the prefix tree
+  std::vector<TraceCopy> copies_;
+  std::optional<PrefillCounts>
+      preempted_;  // while away, and until it has pages
   std::vector<Node> nodes_;
   std::vector<int> tree_nodes_;  // by the strategy's node
   std::map<int, int> living_;    // slot to node

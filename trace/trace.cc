@@ -6,8 +6,8 @@ std::string_view Name(CandidateFate fate) {
   switch (fate) {
     case CandidateFate::kKept:
       return "kept";
-    case CandidateFate::kCut:
-      return "cut";
+    case CandidateFate::kPruned:
+      return "pruned";
     case CandidateFate::kFinished:
       return "finished";
   }

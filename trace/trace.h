@@ -8,6 +8,8 @@
 //   TraceRequest                        once
 //   TracePages, then TraceCandidates    a step: what was held while it ran, and
 //                                       what its answer came to, best first
+//   TracePreempted, later TraceResumed  whenever it was put away, before the
+//                                       pages of the step it resumed for
 //   TraceEnd                            once
 //
 // Candidates are the nodes of a tree of tokens, numbered from 0 within their
@@ -46,8 +48,8 @@ struct TraceRequest {
 TraceRequest DescribeRequest(RequestId id, const Request& request);
 
 // What became of a candidate.
-enum class CandidateFate { kKept, kCut, kFinished };
-// "kept", "cut", "finished".
+enum class CandidateFate { kKept, kPruned, kFinished };
+// "kept", "pruned", "finished".
 std::string_view Name(CandidateFate fate);
 
 // A step's answer offered a continuation of a live sequence.
@@ -79,16 +81,50 @@ struct TraceSlotPages {
                          const TraceSlotPages&) = default;
 };
 
+// A copy of a page's first tokens, which a sequence goes on from.
+struct TraceCopy {
+  PageId from = {};
+  PageId to = {};
+  int num_tokens = 0;
+  friend bool operator==(const TraceCopy&, const TraceCopy&) = default;
+};
+
 // The pages a request held while a step ran.
 struct TracePages {
   RequestId request = {};
   int step = 1;                     // the step whose candidates follow
   std::vector<PageId> shared = {};  // every slot's table begins with these
   std::vector<TraceSlotPages> slots = {};  // of live sequences
+  // Of these pages: found in the prefix tree, not filled by this request.
+  std::vector<PageId> cached = {};
+  // Made since the step before. Those that a device makes by itself, for steps
+  // planned ahead, are not told.
+  std::vector<TraceCopy> copied = {};
   // Of the pool, by all requests; and its size.
   int64_t num_held = 0;
   int64_t num_pages = 0;
   friend bool operator==(const TracePages&, const TracePages&) = default;
+};
+
+// A request gave its pages back, to make room for others.
+struct TracePreempted {
+  RequestId request = {};
+  int step = 1;           // the next that is answered
+  int64_t num_pages = 0;  // that it held
+  // The last of each live sequence. From now on the first lives in slot 0, the
+  // second in slot 1, and so on. Empty within the prompt.
+  std::vector<int> nodes = {};
+  friend bool operator==(const TracePreempted&,
+                         const TracePreempted&) = default;
+};
+
+// A request that had been put away has its tokens again.
+struct TraceResumed {
+  RequestId request = {};
+  int step = 1;                   // whose pages follow
+  int64_t num_cached_tokens = 0;  // found in the prefix tree
+  int64_t num_fed_tokens = 0;     // again
+  friend bool operator==(const TraceResumed&, const TraceResumed&) = default;
 };
 
 // A hypothesis of the result, or a sample.
@@ -109,8 +145,8 @@ struct TraceEnd {
   friend bool operator==(const TraceEnd&, const TraceEnd&) = default;
 };
 
-using TraceEvent =
-    std::variant<TraceRequest, TraceCandidate, TracePages, TraceEnd>;
+using TraceEvent = std::variant<TraceRequest, TraceCandidate, TracePages,
+                                TraceEnd, TracePreempted, TraceResumed>;
 
 // Which request an event is of.
 RequestId RequestOf(const TraceEvent& event);

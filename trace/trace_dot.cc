@@ -32,7 +32,7 @@ std::string_view Color(const TraceNode& node) {
       return "#7b857f";
     case CandidateFate::kFinished:
       return "#b7791f";
-    case CandidateFate::kCut:
+    case CandidateFate::kPruned:
       return "#c9c4bb";
   }
   return "";
@@ -52,7 +52,7 @@ void AppendNode(size_t index, const TraceNode& node, std::string* out) {
       out, "    %s -> %s [color=\"%s\", penwidth=%.2f, label=\"%.2f\"%s];\n",
       NodeName(index, candidate.parent), NodeName(index, candidate.node),
       std::string(color), 0.5 + 4 * Probability(candidate), candidate.log_prob,
-      candidate.fate == CandidateFate::kCut ? ", style=dashed" : "");
+      candidate.fate == CandidateFate::kPruned ? ", style=dashed" : "");
 }
 
 void AppendCluster(size_t index, const TraceTree& tree, std::string* out) {
@@ -61,6 +61,11 @@ void AppendCluster(size_t index, const TraceTree& tree, std::string* out) {
                  NodeName(index, kTraceRoot),
                  " [label=\"prompt\", shape=plaintext];\n");
   for (const TraceNode& node : tree.nodes) AppendNode(index, node, out);
+  for (size_t i = 0; i < tree.away.size(); ++i) {
+    *out += Concat("    t", index, "_away", i,
+                   " [label=", Quoted(AwayLabel(tree.away[i])),
+                   ", shape=plaintext];\n");
+  }
   const std::string why_none = WhyNoResult(tree);
   if (!why_none.empty()) {
     *out += Concat("    t", index, "_end [label=", Quoted(why_none),

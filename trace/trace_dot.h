@@ -1,6 +1,6 @@
 // A trace as a graph in Graphviz's language: `dot -Tsvg` lays it out. The same
-// node for each candidate as in the other pictures; winners are bold, cut
-// candidates pale.
+// node for each candidate as in the other pictures; winners are bold,
+// pruned candidates pale.
 #pragma once
 
 #include <deque>

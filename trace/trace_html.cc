@@ -69,10 +69,14 @@ json::object PagesData(const TracePages& pages) {
   for (const TraceSlotPages& slot : pages.slots) {
     slots.push_back(json::array{slot.slot, slot.node, PageIds(slot.pages)});
   }
-  return {{"step", pages.step},
-          {"shared", PageIds(pages.shared)},
-          {"slots", std::move(slots)},
-          {"held", pages.num_held},
+  json::array copied;
+  for (const TraceCopy& copy : pages.copied) {
+    copied.push_back(
+        json::array{copy.from.value, copy.to.value, copy.num_tokens});
+  }
+  return {{"step", pages.step},          {"cached", PageIds(pages.cached)},
+          {"copied", std::move(copied)}, {"shared", PageIds(pages.shared)},
+          {"slots", std::move(slots)},   {"held", pages.num_held},
           {"total", pages.num_pages}};
 }
 
@@ -129,13 +133,23 @@ std::string Params(const TraceTree& tree) {
   return out;
 }
 
+std::string AwayNotes(const TraceTree& tree) {
+  std::string out;
+  for (const TraceAway& away : tree.away) {
+    out +=
+        Concat("<p class=\"note\">", EscapeMarkup(AwayLabel(away)), "</p>\n");
+  }
+  return out;
+}
+
 std::string Section(const TraceTree& tree, size_t index) {
   const TraceLayout layout = Layout(tree);
   const PageMap map = DrawPageMap(tree, layout);
   std::string out = Concat(
       "<section class=\"request\" data-r=\"", index, "\"",
       index > 0 ? " hidden" : "", ">\n<h2>", EscapeMarkup(Title(tree)),
-      "</h2>\n<p class=\"note\">", Params(tree), "</p>\n", Hypotheses(tree),
+      "</h2>\n<p class=\"note\">", Params(tree), "</p>\n", AwayNotes(tree),
+      Hypotheses(tree),
       "<div class=\"picture\" tabindex=\"0\" role=\"group\" "
       "aria-label=\"The tree; arrow keys go from candidate to candidate\">\n",
       Svg("tree", "The tree of candidates, steps from left to right",
@@ -144,7 +158,9 @@ std::string Section(const TraceTree& tree, size_t index) {
     out += Concat(
         "<h3>Pages <small>and by how many sequences each is held while a step "
         "runs: ",
-        map.max_holders, " at most</small></h3>\n",
+        map.max_holders, " at most</small> <span class=\"legend\">",
+        "<b class=\"page\">filled</b> <b class=\"cached\">cached</b> "
+        "<b class=\"copied\">copied</b></span></h3>\n",
         Svg("map", "Pages held, steps from left to right", layout.width,
             map.height, map.drawing));
   }
@@ -184,10 +200,10 @@ constexpr std::string_view kControls =
     "aria-label=\"Smaller\">−</button>\n"
     "<button type=\"button\" id=\"fit\">Fit</button>\n"
     "<button type=\"button\" id=\"larger\" aria-label=\"Larger\">+</button>"
-    "</span>\n<label><input type=\"checkbox\" id=\"cuts\" checked> cut "
+    "</span>\n<label><input type=\"checkbox\" id=\"pruned\" checked> pruned "
     "candidates</label>\n<span class=\"legend\"><b class=\"best\">best</b> "
     "<b class=\"lit\">returned</b> <b class=\"finished\">finished</b> "
-    "<b class=\"kept\">kept</b> <b class=\"cut\">cut</b> · "
+    "<b class=\"kept\">kept</b> <b class=\"pruned\">pruned</b> · "
     "width: probability</span>\n</div>\n";
 
 constexpr std::string_view kTable =

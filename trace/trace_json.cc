@@ -74,13 +74,39 @@ json::object Fields(const TracePages& event) {
                      {"node", slot.node},
                      {"pages", Pages(slot.pages)}});
   }
-  return {{"event", "pages"},
+  json::object object = {{"event", "pages"},
+                         {"request", event.request.value},
+                         {"step", event.step},
+                         {"shared", Pages(event.shared)},
+                         {"slots", std::move(slots)},
+                         {"num_held", event.num_held},
+                         {"num_pages", event.num_pages}};
+  if (!event.cached.empty()) object["cached"] = Pages(event.cached);
+  if (event.copied.empty()) return object;
+  json::array copied;
+  for (const TraceCopy& copy : event.copied) {
+    copied.push_back({{"from", copy.from.value},
+                      {"to", copy.to.value},
+                      {"num_tokens", copy.num_tokens}});
+  }
+  object["copied"] = std::move(copied);
+  return object;
+}
+
+json::object Fields(const TracePreempted& event) {
+  return {{"event", "preempted"},
           {"request", event.request.value},
           {"step", event.step},
-          {"shared", Pages(event.shared)},
-          {"slots", std::move(slots)},
-          {"num_held", event.num_held},
-          {"num_pages", event.num_pages}};
+          {"num_pages", event.num_pages},
+          {"nodes", json::array(event.nodes.begin(), event.nodes.end())}};
+}
+
+json::object Fields(const TraceResumed& event) {
+  return {{"event", "resumed"},
+          {"request", event.request.value},
+          {"step", event.step},
+          {"num_cached_tokens", event.num_cached_tokens},
+          {"num_fed_tokens", event.num_fed_tokens}};
 }
 
 json::object Fields(const TraceEnd& event) {
@@ -110,6 +136,8 @@ static absl::Status Read(std::string_view field, const json::value& value,
 static absl::Status Read(std::string_view field, const json::value& value,
                          TraceSlotPages* out);
 static absl::Status Read(std::string_view field, const json::value& value,
+                         TraceCopy* out);
+static absl::Status Read(std::string_view field, const json::value& value,
                          TraceHypothesis* out);
 static absl::Status Read(std::string_view field, const json::value& value,
                          std::optional<absl::Status>* out);
@@ -131,14 +159,20 @@ class Reader {
   // Reads a field into `*out`; it must be there unless `*out` is optional.
   template <typename T>
   Reader& Field(std::string_view name, T* out) {
+    const bool is_there = object_.if_contains(name) != nullptr;
+    if (error_.ok() && !is_there && !kIsOptional<T>) {
+      error_ = InvalidArgument(where_, name, " is missing");
+    }
+    return OptionalField(name, out);
+  }
+
+  // The same for one that may be left out: `*out` stays as it is then.
+  template <typename T>
+  Reader& OptionalField(std::string_view name, T* out) {
     names_.push_back(name);
     if (!error_.ok()) return *this;
     const json::value* value = object_.if_contains(name);
-    if (value != nullptr) {
-      error_ = Read(Concat(where_, name), *value, out);
-    } else if (!kIsOptional<T>) {
-      error_ = InvalidArgument(where_, name, " is missing");
-    }
+    if (value != nullptr) error_ = Read(Concat(where_, name), *value, out);
     return *this;
   }
 
@@ -173,13 +207,17 @@ absl::StatusOr<Reader> Within(std::string_view field,
 
 absl::Status Read(std::string_view field, const json::value& value,
                   CandidateFate* out) {
-  for (const CandidateFate fate :
-       {CandidateFate::kKept, CandidateFate::kCut, CandidateFate::kFinished}) {
+  for (const CandidateFate fate : {CandidateFate::kKept, CandidateFate::kPruned,
+                                   CandidateFate::kFinished}) {
     if (!value.is_string() || value.get_string() != Name(fate)) continue;
     *out = fate;
     return absl::OkStatus();
   }
-  return WrongType(field, "\"kept\", \"cut\" or \"finished\"", value);
+  if (value.is_string() && value.get_string() == "cut") {  // of older traces
+    *out = CandidateFate::kPruned;
+    return absl::OkStatus();
+  }
+  return WrongType(field, "\"kept\", \"pruned\" or \"finished\"", value);
 }
 
 absl::Status Read(std::string_view field, const json::value& value,
@@ -188,6 +226,15 @@ absl::Status Read(std::string_view field, const json::value& value,
   return reader.Field("slot", &out->slot)
       .Field("node", &out->node)
       .Field("pages", &out->pages)
+      .Finish();
+}
+
+absl::Status Read(std::string_view field, const json::value& value,
+                  TraceCopy* out) {
+  ASSIGN_OR_RETURN(Reader reader, Within(field, value));
+  return reader.Field("from", &out->from)
+      .Field("to", &out->to)
+      .Field("num_tokens", &out->num_tokens)
       .Finish();
 }
 
@@ -249,6 +296,8 @@ absl::Status ReadFields(Reader& reader, TracePages* event) {
       .Field("step", &event->step)
       .Field("shared", &event->shared)
       .Field("slots", &event->slots)
+      .OptionalField("cached", &event->cached)
+      .OptionalField("copied", &event->copied)
       .Field("num_held", &event->num_held)
       .Field("num_pages", &event->num_pages)
       .Finish();
@@ -258,6 +307,22 @@ absl::Status ReadFields(Reader& reader, TraceEnd* event) {
   return reader.Field("request", &event->request)
       .Field("hypotheses", &event->hypotheses)
       .Field("error", &event->error)
+      .Finish();
+}
+
+absl::Status ReadFields(Reader& reader, TracePreempted* event) {
+  return reader.Field("request", &event->request)
+      .Field("step", &event->step)
+      .Field("num_pages", &event->num_pages)
+      .Field("nodes", &event->nodes)
+      .Finish();
+}
+
+absl::Status ReadFields(Reader& reader, TraceResumed* event) {
+  return reader.Field("request", &event->request)
+      .Field("step", &event->step)
+      .Field("num_cached_tokens", &event->num_cached_tokens)
+      .Field("num_fed_tokens", &event->num_fed_tokens)
       .Finish();
 }
 
@@ -283,6 +348,8 @@ absl::StatusOr<TraceEvent> ParseTraceLine(std::string_view line) {
   if (kind == "request") return ReadEvent<TraceRequest>(reader);
   if (kind == "candidate") return ReadEvent<TraceCandidate>(reader);
   if (kind == "pages") return ReadEvent<TracePages>(reader);
+  if (kind == "preempted") return ReadEvent<TracePreempted>(reader);
+  if (kind == "resumed") return ReadEvent<TraceResumed>(reader);
   if (kind == "end") return ReadEvent<TraceEnd>(reader);
   if (!kind.empty()) return InvalidArgument("unknown event ", Shown(kind));
   RETURN_IF_ERROR(reader.first_error());

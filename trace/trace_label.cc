@@ -185,6 +185,16 @@ std::string WhyNoResult(const TraceTree& tree) {
                 Readable(Message(*tree.end->error)));
 }
 
+std::string AwayLabel(const TraceAway& away) {
+  const std::string preempted =
+      Concat("preempted before step ", away.preempted.step, ", gave ",
+             Pluralize(away.preempted.num_pages, "page"), " back; ");
+  if (!away.resumed) return preempted + "did not resume";
+  return Concat(preempted, "resumed with ",
+                Pluralize(away.resumed->num_cached_tokens, "token"),
+                " cached, ", away.resumed->num_fed_tokens, " fed again");
+}
+
 std::string Summary(const TraceTree& tree) {
   int counts[3] = {};
   for (const TraceNode& node : tree.nodes) {
@@ -194,7 +204,7 @@ std::string Summary(const TraceTree& tree) {
                 Pluralize(tree.request.prompt_tokens.size(), "prompt token"),
                 ", ", Pluralize(tree.num_steps(), "step"), ", ",
                 Pluralize(tree.nodes.size(), "candidate"), ": ", counts[0],
-                " kept, ", counts[1], " cut, ", counts[2], " finished");
+                " kept, ", counts[1], " pruned, ", counts[2], " finished");
 }
 
 }  // namespace espalier

@@ -49,9 +49,13 @@ std::string Title(const TraceTree& tree);
 
 // How a request came to no result: its error, or that the trace stops before
 // its end; "" if it came to one.
+// "preempted before step 5, which gave 3 pages back; 12 tokens cached and 4 fed
+// again".
+std::string AwayLabel(const TraceAway& away);
+
 std::string WhyNoResult(const TraceTree& tree);
 
-// "beams, 10 prompt tokens, 8 steps, 74 candidates: 36 kept, 30 cut, 8
+// "beams, 10 prompt tokens, 8 steps, 74 candidates: 36 kept, 30 pruned, 8
 // finished"
 std::string Summary(const TraceTree& tree);
 

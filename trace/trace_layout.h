@@ -4,7 +4,7 @@
 //
 //          label of the parent    bend     dot, and its label
 //   lane 0 ●  ·Quel ──────────────┬────── ● ·âge
-//                                 └────── ○ ·ans        (cut: a half lane)
+//                                 └────── ○ ·ans        (pruned: a half lane)
 //   lane 1 ●  ·Comment ─────────────────── ● ·vieux
 //
 // Candidates that do not live on take half lanes between the lanes, as near to

@@ -31,7 +31,7 @@
       if (node.parent < 0) continue;
       const parent = nodes[node.parent];
       parent.children.unshift(node);
-      if (node.what !== "cut") parent.last = Math.max(parent.last, node.last);
+      if (node.what !== "pruned") parent.last = Math.max(parent.last, node.last);
     }
     for (const element of section.querySelectorAll("[data-n]")) {
       nodes[element.dataset.n].elements.push(element);
@@ -205,7 +205,11 @@
     tip.replaceChildren(make("p",
       `Page ${page}, step ${pages.step}: held by slot` +
       `${holders.length === 1 ? "" : "s"} ` +
-      holders.map(([slot]) => slot).join(", ")));
+      holders.map(([slot]) => slot).join(", ") +
+      (pages.cached.includes(page) ? "; found in the prefix tree" : "") +
+      pages.copied.filter(([, to]) => to === page)
+        .map(([from, , count]) => `; ${count} tokens copied of page ${from}`)
+        .join("")));
     for (const other of shown.cells) {
       other.classList.toggle("same", other.dataset.p === cell.dataset.p);
     }
@@ -328,8 +332,8 @@
   byId("smaller").addEventListener("click", () => resize(shown.zoom / 1.25));
   byId("larger").addEventListener("click", () => resize(shown.zoom * 1.25));
   byId("fit").addEventListener("click", () => resize(fitting()));
-  byId("cuts").addEventListener("change", (event) => {
-    document.body.classList.toggle("no-cuts", !event.target.checked);
+  byId("pruned").addEventListener("change", (event) => {
+    document.body.classList.toggle("no-pruned", !event.target.checked);
   });
   byId("request").addEventListener("change", (event) => {
     showRequest(Number(event.target.value));

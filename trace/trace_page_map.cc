@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
@@ -58,18 +59,29 @@ double Strength(int holders, int max_holders) {
   return kWeakest + (kStrongest - kWeakest) * (holders - 1) / (max_holders - 1);
 }
 
+// How the request came by a page: " cached", " copied", or else by filling it.
+std::string_view OriginClass(const TracePages& pages, PageId page) {
+  const auto is_of_page = [page](const TraceCopy& copy) {
+    return copy.to == page;
+  };
+  if (std::ranges::count(pages.cached, page) > 0) return " cached";
+  return std::ranges::any_of(pages.copied, is_of_page) ? " copied" : "";
+}
+
 // The cell of a page held by `count` sequences.
-std::string Cell(PageId page, int step, int count, double strength,
-                 const TraceLayout& layout, double y, bool tall) {
+std::string Cell(PageId page, const TracePages& pages, int count,
+                 double strength, const TraceLayout& layout, double y,
+                 bool tall) {
+  const int step = pages.step;
   const double left = layout.columns[step - 1];
   const double width = layout.columns[step] - left;
   const double height = tall ? kRowHeight : kThinRowHeight;
   std::string cell = absl::StrFormat(
-      "<g class=\"p%s\" data-s=\"%d\" data-p=\"%d\">"
+      "<g class=\"p%s%s\" data-s=\"%d\" data-p=\"%d\">"
       "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
       "fill-opacity=\"%.2f\"/>",
-      strength > 0.5 ? " strong" : "", step, page.value, left + 0.5, y,
-      width - 1, height - 1, strength);
+      strength > 0.5 ? " strong" : "", std::string(OriginClass(pages, page)),
+      step, page.value, left + 0.5, y, width - 1, height - 1, strength);
   if (tall) {
     cell += absl::StrFormat(
         "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%d</text>",
@@ -102,9 +114,16 @@ PageMap DrawPageMap(const TraceTree& tree, const TraceLayout& layout) {
     if (pages.step > tree.num_steps()) continue;  // it was never answered
     for (const auto& [page, count] : Holders(pages)) {
       map.drawing +=
-          Cell(page, pages.step, count, Strength(count, map.max_holders),
-               layout, kMargin + row_height * rows.all().at(page), tall);
+          Cell(page, pages, count, Strength(count, map.max_holders), layout,
+               kMargin + row_height * rows.all().at(page), tall);
     }
+  }
+  for (const TraceAway& away : tree.away) {
+    if (away.preempted.step > tree.num_steps()) continue;
+    map.drawing += absl::StrFormat(
+        "<path class=\"away\" data-s=\"%d\" d=\"M%.1f 0V%.1f\"/>\n",
+        away.preempted.step, layout.columns[away.preempted.step - 1],
+        map.height);
   }
   if (!tall) return map;
   for (const auto& [page, row] : rows.all()) {

@@ -28,7 +28,7 @@ std::string Classes(const TraceNode& node) {
 // What is drawn last lies on top.
 int Layer(const TraceNode& node) {
   if (node.lit()) return node.path_of == 0 ? 3 : 2;
-  return node.candidate.fate == CandidateFate::kCut ? 0 : 1;
+  return node.candidate.fate == CandidateFate::kPruned ? 0 : 1;
 }
 
 // The line to a node from where it leaves its parent's, and on to where those
@@ -58,7 +58,7 @@ std::string Dot(const TraceNode& node) {
     case CandidateFate::kFinished:
       return "<rect x=\"-4.5\" y=\"-4.5\" width=\"9\" height=\"9\" "
              "rx=\"1.5\"/>";
-    case CandidateFate::kCut:
+    case CandidateFate::kPruned:
       return "<circle r=\"2.5\"/>";
   }
   return "";
@@ -75,7 +75,7 @@ std::string Node(const TraceNode& node, const TraceLayout::Point& at) {
 }
 
 std::string Guides(const TraceTree& tree, const TraceLayout& layout) {
-  std::string out;
+  std::string out = AwayMarks(tree, layout, layout.height);
   for (int step = 1; step <= tree.num_steps(); ++step) {
     const std::string x = Px(layout.columns[step]);
     out += Concat("<path class=\"guide\" data-s=\"", step, "\" d=\"M", x,
@@ -117,6 +117,21 @@ std::string Heading(const TraceTree& tree, double* y) {
 }
 
 }  // namespace
+
+std::string AwayMarks(const TraceTree& tree, const TraceLayout& layout,
+                      double height) {
+  std::string out;
+  for (const TraceAway& away : tree.away) {
+    const int step = away.preempted.step;
+    const double x =
+        step <= tree.num_steps() ? layout.bends[step] : layout.width - 4;
+    out += Concat("<g class=\"away\" data-s=\"", step, "\"><title>",
+                  EscapeMarkup(AwayLabel(away)), "</title><path d=\"M", Px(x),
+                  " 18V", Px(height), "\"/><text text-anchor=\"middle\" x=\"",
+                  Px(x), "\" y=\"12\">preempted</text></g>\n");
+  }
+  return out;
+}
 
 std::string TreeDrawing(const TraceTree& tree, const TraceLayout& layout) {
   std::string out = Guides(tree, layout);

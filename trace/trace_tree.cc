@@ -17,7 +17,8 @@ absl::Status CheckNode(const TraceTree& tree, std::string_view field,
   return InvalidArgument(field, " must be a candidate before, got ", node);
 }
 
-absl::Status CheckParent(const TraceTree& tree, const TraceCandidate& event) {
+absl::Status CheckParent(const TraceTree& tree, int parent_slot,
+                         const TraceCandidate& event) {
   if (event.parent == kTraceRoot) {
     if (event.step == 1) return absl::OkStatus();
     return InvalidArgument("step must be 1 after the root, got ", event.step);
@@ -32,21 +33,20 @@ absl::Status CheckParent(const TraceTree& tree, const TraceCandidate& event) {
     return InvalidArgument("step must be ", parent.step + 1, " after node ",
                            event.parent, ", got ", event.step);
   }
-  if (event.parent_slot != *parent.slot) {
-    return InvalidArgument("parent_slot must be ", *parent.slot,
-                           ", where node ", event.parent, " lives, got ",
-                           event.parent_slot);
+  if (event.parent_slot != parent_slot) {
+    return InvalidArgument("parent_slot must be ", parent_slot, ", where node ",
+                           event.parent, " lives, got ", event.parent_slot);
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckCandidate(const TraceTree& tree,
+absl::Status CheckCandidate(const TraceTree& tree, int parent_slot,
                             const TraceCandidate& event) {
   if (event.node != tree.nodes.size()) {
     return InvalidArgument("node must be ", tree.nodes.size(), ", got ",
                            event.node);
   }
-  RETURN_IF_ERROR(CheckParent(tree, event));
+  RETURN_IF_ERROR(CheckParent(tree, parent_slot, event));
   if (event.step < tree.num_steps()) {
     return InvalidArgument("step must be ", tree.num_steps(),
                            " or the one after it, got ", event.step);
@@ -67,6 +67,11 @@ absl::Status CheckCandidate(const TraceTree& tree,
         "score must be there exactly if what is \"finished\"");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckNextStep(const TraceTree& tree, int step) {
+  if (step == tree.num_steps() + 1) return absl::OkStatus();
+  return InvalidArgument("step must be ", tree.num_steps() + 1, ", got ", step);
 }
 
 }  // namespace
@@ -99,6 +104,13 @@ absl::Status TraceTrees::Add(TraceEvent event) {
                     event);
 }
 
+int TraceTrees::Open::SlotOf(int node) const {
+  const auto found = moved.find(node);
+  if (found != moved.end()) return found->second;
+  const bool is_there = node >= 0 && node < tree->nodes.size();
+  return is_there ? tree->nodes[node].candidate.slot.value_or(0) : 0;
+}
+
 absl::Status TraceTrees::AddTo(Open& open, TraceRequest event) {
   open.tree->request = std::move(event);
   return absl::OkStatus();
@@ -106,7 +118,8 @@ absl::Status TraceTrees::AddTo(Open& open, TraceRequest event) {
 
 absl::Status TraceTrees::AddTo(Open& open, TraceCandidate event) {
   TraceTree& tree = *open.tree;
-  RETURN_IF_ERROR(CheckCandidate(tree, event));
+  if (event.step > open.moved_step) open.moved.clear();
+  RETURN_IF_ERROR(CheckCandidate(tree, open.SlotOf(event.parent), event));
   const bool new_step = event.step > tree.num_steps();
   if (event.slot && !new_step && open.taken.count(*event.slot) > 0) {
     return InvalidArgument("slot ", *event.slot, " is taken in step ",
@@ -159,6 +172,34 @@ absl::Status TraceTrees::AddTo(Open& open, TraceEnd event) {
     for (const int node : tree.Path(last)) tree.nodes[node].path_of = rank;
   }
   tree.end = std::move(event);
+  return absl::OkStatus();
+}
+
+absl::Status TraceTrees::AddTo(Open& open, TracePreempted event) {
+  TraceTree& tree = *open.tree;
+  RETURN_IF_ERROR(CheckNextStep(tree, event.step));
+  for (const int node : event.nodes) {
+    RETURN_IF_ERROR(CheckNode(tree, "nodes", node));
+    if (tree.nodes[node].kept()) continue;
+    return InvalidArgument("nodes must be candidates that were kept, got ",
+                           node);
+  }
+  open.moved.clear();
+  open.moved_step = event.step;
+  for (size_t slot = 0; slot < event.nodes.size(); ++slot) {
+    open.moved[event.nodes[slot]] = static_cast<int>(slot);
+  }
+  tree.away.push_back({std::move(event), std::nullopt});
+  return absl::OkStatus();
+}
+
+absl::Status TraceTrees::AddTo(Open& open, TraceResumed event) {
+  TraceTree& tree = *open.tree;
+  RETURN_IF_ERROR(CheckNextStep(tree, event.step));
+  if (tree.away.empty() || tree.away.back().resumed) {
+    return InvalidArgument("a request resumes that was not preempted");
+  }
+  tree.away.back().resumed = event;
   return absl::OkStatus();
 }
 

@@ -30,12 +30,19 @@ struct TraceNode {
   bool kept() const { return candidate.fate == CandidateFate::kKept; }
 };
 
+// A request was away between two steps.
+struct TraceAway {
+  TracePreempted preempted;
+  std::optional<TraceResumed> resumed;  // unset if it did not
+};
+
 struct TraceTree {
   TraceRequest request;
   std::vector<TraceNode> nodes;
   std::vector<int> first;               // the nodes after the prompt
   std::vector<std::vector<int>> steps;  // [num_steps], nodes; step 1 first
   std::vector<TracePages> pages;        // steps ascending
+  std::vector<TraceAway> away;          // steps ascending
   std::optional<TraceEnd> end;          // unset if the trace stops before
   int num_slots = 1;
 
@@ -57,12 +64,19 @@ class TraceTrees {
   struct Open {
     TraceTree* tree;
     std::unordered_set<int> taken;  // slots of the newest step
+    // Where nodes live that have moved since, until step moved_step is over.
+    std::unordered_map<int, int> moved;
+    int moved_step = 0;
+
+    int SlotOf(int node) const;
   };
 
   absl::Status AddTo(Open& open, TraceRequest event);
   absl::Status AddTo(Open& open, TraceCandidate event);
   absl::Status AddTo(Open& open, TracePages event);
   absl::Status AddTo(Open& open, TraceEnd event);
+  absl::Status AddTo(Open& open, TracePreempted event);
+  absl::Status AddTo(Open& open, TraceResumed event);
 
   std::deque<TraceTree> trees_;
   std::unordered_map<RequestId, Open> open_;

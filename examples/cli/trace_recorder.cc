@@ -18,6 +18,8 @@ void AddText(const Tokenizer& tokenizer, TraceCandidate* event) {
 
 void AddText(const Tokenizer&, TracePages*) {}
 void AddText(const Tokenizer&, TraceEnd*) {}
+void AddText(const Tokenizer&, TracePreempted*) {}
+void AddText(const Tokenizer&, TraceResumed*) {}
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
+#include "trace/trace_tree.h"
 
 namespace espalier {
 namespace {
@@ -196,6 +198,88 @@ TEST(TraceTest, TracesMatchTheirSearches) {
         }
         const RequestId id{static_cast<int64_t>(i)};
         EventReader(requests[i]).Read(told.trace.events.at(id), answer);
+      }
+    }
+  }
+}
+
+// A model whose pages requests share.
+class TracedModel : public ToyModel {
+ public:
+  explicit TracedModel(const ToyModelOptions& options)
+      : ToyModel(options), shared_(ToyModel::description()) {
+    shared_.has_shareable_pages = true;
+  }
+  const ModelDescription& description() const override { return shared_; }
+
+ private:
+  ModelDescription shared_;
+};
+
+// Runs beam searches of these prompts; returns what was counted.
+SchedulerStats RunSearches(const std::vector<std::vector<TokenId>>& prompts,
+                           int num_pages, int max_running, Recorder* trace) {
+  TracedModel model({.page_size = 4, .num_pages = num_pages});
+  SchedulerOptions options;
+  options.max_running = max_running;
+  options.validate_steps = true;
+  options.trace = Unowned(trace);
+  Scheduler scheduler(model.description(), options);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    Request request{prompts[i], {}};
+    request.params.num_beams = 2;
+    request.params.max_new_tokens = 30;
+    request.params.ignore_eos = true;
+    EXPECT_OK(ValidateRequest(model.description(), &request));
+    scheduler.Submit(RequestId{static_cast<int64_t>(i)},
+                     PreparedRequest(request),
+                     [](const auto& result) { EXPECT_OK(result); });
+  }
+  RunToEnd(scheduler, model);
+  return scheduler.stats();
+}
+
+TEST(TraceTest, PreemptionsAndCopiesAreThoseCounted) {
+  Recorder trace;
+  const SchedulerStats stats = RunSearches(
+      {{1, 4, 5, 6, 7, 8, 9}, {2, 4, 5, 6, 7, 8, 9}, {3, 4, 5, 6, 7, 8, 9}}, 20,
+      3, &trace);
+  EXPECT_GT(stats.num_preemptions, 0);
+  int64_t num_preempted = 0, num_cached = 0, num_fed = 0, num_copies = 0;
+  TraceTrees trees;
+  for (const auto& [id, events] : trace.events) {
+    for (const TraceEvent& event : events) {
+      EXPECT_OK(trees.Add(event));
+      if (const auto* resumed = std::get_if<TraceResumed>(&event)) {
+        num_cached += resumed->num_cached_tokens;
+        num_fed += resumed->num_fed_tokens;
+      } else if (const auto* pages = std::get_if<TracePages>(&event)) {
+        num_copies += std::ssize(pages->copied);
+      }
+      num_preempted += std::holds_alternative<TracePreempted>(event);
+    }
+  }
+  EXPECT_GT(num_preempted, 0);
+  EXPECT_LE(num_preempted, stats.num_preemptions);
+  EXPECT_EQ(num_cached, stats.num_tokens_shared_again);
+  EXPECT_EQ(num_fed, stats.num_tokens_fed_again);
+  EXPECT_EQ(num_copies, stats.num_tail_copies);
+}
+
+TEST(TraceTest, CachedPagesAreThoseThatAnotherFilled) {
+  std::vector<TokenId> prompt;
+  for (int i = 0; i < 18; ++i) prompt.push_back(1 + i % 10);
+  Recorder trace;
+  const SchedulerStats stats = RunSearches({prompt, prompt}, 100, 1, &trace);
+  EXPECT_EQ(stats.num_cached_tokens,
+            17);  // four pages, and a copy of one token
+  for (const auto& [id, events] : trace.events) {
+    for (const TraceEvent& event : events) {
+      const auto* pages = std::get_if<TracePages>(&event);
+      if (pages == nullptr) continue;
+      EXPECT_EQ(pages->cached.size(), id.value == 0 ? 0 : 4);
+      for (const PageId page : pages->cached) {
+        EXPECT_EQ(std::ranges::count(pages->shared, page), 1);
       }
     }
   }

@@ -42,6 +42,14 @@ class Search {
                      .shared = {{0}},
                      .num_held = next_page_,
                      .num_pages = 1000};
+    pages.cached = {{0}};
+    if (step_ > 1 && (step_ - 1) % search_.page_size == 0) {
+      for (size_t i = 1; i < beams_.size(); ++i) {
+        pages.copied.push_back({.from = beams_[0].pages.back(),
+                                .to = beams_[i].pages.back(),
+                                .num_tokens = 1});
+      }
+    }
     for (const Beam& beam : beams_) {
       pages.slots.push_back(
           {.slot = beam.slot,
@@ -70,6 +78,22 @@ class Search {
   }
 
   void Step() {
+    if (step_ == search_.away_before) {
+      std::vector<int> nodes;
+      std::reverse(beams_.begin(), beams_.end());  // so that all move
+      for (size_t i = 0; i < beams_.size(); ++i) {
+        nodes.push_back(beams_[i].node);
+        beams_[i].slot = static_cast<int>(i);
+      }
+      events_.push_back(TracePreempted{.request = Id(),
+                                       .step = step_,
+                                       .num_pages = 3,
+                                       .nodes = std::move(nodes)});
+      events_.push_back(TraceResumed{.request = Id(),
+                                     .step = step_,
+                                     .num_cached_tokens = 12,
+                                     .num_fed_tokens = 4});
+    }
     AddPages();
     std::vector<Beam> next;
     for (const auto& [log_prob, parent_rank] : Candidates()) {
@@ -112,7 +136,7 @@ class Search {
         next->back().pages.push_back({next_page_++});
       }
     } else {
-      event->fate = CandidateFate::kCut;
+      event->fate = CandidateFate::kPruned;
       event->why = "below the best";
     }
   }

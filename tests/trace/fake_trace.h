@@ -19,6 +19,8 @@ struct FakeSearch {
   // Texts of tokens, taken in turn.
   std::vector<std::string> texts = {" the", " vine", "yard", "é", " grows"};
   bool ends = true;  // false: the trace stops before its end
+  // Before this step it is preempted and resumes; 0: before none.
+  int away_before = 0;
 };
 
 std::vector<TraceEvent> MakeUpTrace(const FakeSearch& search);

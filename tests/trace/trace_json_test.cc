@@ -62,7 +62,7 @@ std::vector<TraceEvent> AllKinds() {
                      .score = -3.4028235e38f,
                      .fate = CandidateFate::kFinished,
                      .why = "eos"},
-      TraceCandidate{.fate = CandidateFate::kCut},
+      TraceCandidate{.fate = CandidateFate::kPruned},
       TracePages{.request = {int64_t{1} << 60},
                  .step = 4,
                  .shared = {{0}, {3}},
@@ -71,6 +71,15 @@ std::vector<TraceEvent> AllKinds() {
                  .num_held = 17,
                  .num_pages = 4096},
       TracePages{},
+      TracePages{.request = {7},
+                 .cached = {{3}, {0}},
+                 .copied = {{.from = {4}, .to = {5}, .num_tokens = 2}}},
+      TracePreempted{
+          .request = {7}, .step = 5, .num_pages = 3, .nodes = {9, 4}},
+      TraceResumed{.request = {7},
+                   .step = 5,
+                   .num_cached_tokens = 12,
+                   .num_fed_tokens = 4},
       TraceEnd{.request = {7},
                .hypotheses = {{.node = 11,
                                .score = -0.25f,
@@ -87,6 +96,24 @@ TEST(TraceJsonTest, WhatIsWrittenReadsBackTheSame) {
     ASSERT_OK(read) << line;
     EXPECT_EQ(*read, event) << line;
   }
+}
+
+// Written before pages were told to be cached or copied, and beams pruned.
+TEST(TraceJsonTest, OlderTracesCanBeRead) {
+  const auto pages = ParseTraceLine(
+      R"({"event": "pages", "request": 1, "step": 1, "shared": [0],
+          "slots": [], "num_held": 1, "num_pages": 2})");
+  ASSERT_OK(pages);
+  EXPECT_TRUE(std::get<TracePages>(*pages).cached.empty());
+  EXPECT_TRUE(std::get<TracePages>(*pages).copied.empty());
+  std::string line = WriteTraceLine(
+      TraceCandidate{.fate = CandidateFate::kPruned, .why = "below the beams"});
+  const std::string word = "\"pruned\"";
+  ASSERT_NE(line.find(word), std::string::npos) << line;
+  line.replace(line.find(word), word.size(), "\"cut\"");
+  const auto candidate = ParseTraceLine(line);
+  ASSERT_OK(candidate);
+  EXPECT_EQ(std::get<TraceCandidate>(*candidate).fate, CandidateFate::kPruned);
 }
 
 TEST(TraceJsonTest, TextsThatAreNotUtf8StayReadable) {
@@ -126,7 +153,7 @@ TEST(TraceJsonTest, MalformedLinesNameTheField) {
       {R"({"event": "candidate", "request": 1, "step": 1, "node": 0,
            "parent": -1, "parent_slot": 0, "token": 1, "text": "",
            "log_prob": 0, "cum_log_prob": 0, "what": "lost", "why": ""})",
-       "what must be \"kept\", \"cut\" or \"finished\", got \"lost\""},
+       "what must be \"kept\", \"pruned\" or \"finished\", got \"lost\""},
   };
   for (const auto& [line, message] : cases) {
     EXPECT_THAT(

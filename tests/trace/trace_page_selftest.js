@@ -53,11 +53,11 @@
     }
     slide(request.steps);
 
-    $("#cuts").click();
-    const uncut = request.nodes.filter((n) => n[9] !== "cut").length;
+    $("#pruned").click();
+    const uncut = request.nodes.filter((n) => n[9] !== "pruned").length;
     check(all(`${section}.tree .n[data-n]`).filter(seen).length === uncut,
-          "cut candidates do not go");
-    $("#cuts").click();
+          "pruned candidates do not go");
+    $("#pruned").click();
 
     /* Hover: a table of the step's candidates, with every text as it is. */
     for (const id of [0, request.nodes.length - 1]) {

@@ -315,5 +315,59 @@ TEST(TracePicturesTest, ARequestWithoutStepsOrWithAnErrorIsDrawnToo) {
   EXPECT_THAT(RenderTraceDot(trees.trees()), HasSubstr("cluster_1"));
 }
 
+TEST(TracePicturesTest, EveryPictureTellsOfAPreemption) {
+  const TraceTrees away = Trees({{.away_before = 3}});
+  const TraceTrees stayed = Trees({{}});
+  const std::string told =
+      "preempted before step 3, gave 3 pages back; resumed with 12 tokens "
+      "cached, 4 fed again";
+  for (const auto render :
+       {RenderTraceText, RenderTraceSvg, RenderTraceHtml, RenderTraceDot}) {
+    EXPECT_THAT(render(away.trees()), HasSubstr(told));
+    EXPECT_THAT(render(stayed.trees()), Not(HasSubstr("preempted")));
+  }
+  // A line in the tree and one in the page map.
+  EXPECT_EQ(Count(RenderTraceHtml(away.trees()), "class=\"away\""), 2);
+}
+
+TEST(TracePicturesTest, ThePageMapTellsHowPagesCame) {
+  const TraceTrees trees = Trees({{.num_beams = 4, .num_steps = 6}});
+  const TraceTree& tree = trees.trees().front();
+  const std::string map = DrawPageMap(tree, Layout(tree)).drawing;
+  EXPECT_EQ(Count(map, "cached\" data-s="), 6);  // page 0, at each step
+  // Of step 5, the first after a page was full.
+  int num_copies = 0;
+  for (const TracePages& pages : tree.pages) {
+    num_copies += static_cast<int>(pages.copied.size());
+  }
+  EXPECT_GT(num_copies, 0);
+  EXPECT_EQ(Count(map, "copied\" data-s=\"5\""), num_copies);
+  EXPECT_EQ(Count(map, " copied\""), num_copies);
+}
+
+TEST(TraceTreesTest, WhatResumesWasPreempted) {
+  TraceTrees trees;
+  for (const TraceEvent& event : MakeUpTrace({.away_before = 2})) {
+    if (std::holds_alternative<TracePreempted>(event)) {
+      TracePreempted bad = std::get<TracePreempted>(event);
+      bad.step = 9;
+      EXPECT_THAT(trees.Add(bad),
+                  StatusIs(kInvalid, HasSubstr("step must be")));
+      bad = std::get<TracePreempted>(event);
+      bad.nodes.push_back(999);
+      EXPECT_THAT(trees.Add(bad),
+                  StatusIs(kInvalid, HasSubstr("nodes must be a candidate")));
+      continue;
+    }
+    const absl::Status status = trees.Add(event);
+    if (std::holds_alternative<TraceResumed>(event)) {
+      EXPECT_THAT(status, StatusIs(kInvalid, HasSubstr("not preempted")));
+      return;
+    }
+    EXPECT_OK(status);
+  }
+  FAIL() << "nothing resumes";
+}
+
 }  // namespace
 }  // namespace espalier::cli

@@ -133,6 +133,11 @@ void WriteVllm(const EngineStats& s, MetricWriter* out) {
                     {"num_gpu_blocks", absl::StrCat(s.num_pages)}});
   out->Counter("vllm:num_preemptions_total", s.num_preemptions,
                "Times that a request was preempted.");
+  out->Counter("vllm:spec_decode_num_draft_tokens_total", s.num_drafted_tokens,
+               "Tokens that were drafted and verified.");
+  out->Counter("vllm:spec_decode_num_accepted_tokens_total",
+               s.num_accepted_tokens,
+               "Drafted tokens that were accepted, of requests that ended.");
   out->Counter("vllm:prefix_cache_queries_total", s.num_queried_tokens,
                "Prompt tokens looked up in the prefix cache.");
   out->Counter("vllm:prefix_cache_hits_total", s.num_cached_tokens,

@@ -155,13 +155,13 @@ void RunMixture(uint32_t seed, int plans_in_flight, Counts* counts) {
   for (size_t i = 0; i < requests.size(); ++i) {
     EXPECT_TRUE(IsAsAlone(again[i], alone[i])) << "again, request " << i;
   }
-  auto figures = asio::co_spawn(context, engine.Figures(), asio::use_future);
+  auto stats = asio::co_spawn(context, engine.Stats(), asio::use_future);
   context.restart();
   context.run();
-  const EngineFigures held = figures.get();
+  const EngineStats held = stats.get();
   EXPECT_EQ(held.num_pages_held, 0);
-  counts->num_preemptions += held.scheduler.num_preemptions;
-  counts->num_cached_tokens += held.scheduler.num_cached_tokens;
+  counts->num_preemptions += held.num_preemptions;
+  counts->num_cached_tokens += held.num_cached_tokens;
   EXPECT_EQ(held.num_running + held.num_waiting + held.num_away, 0);
 }
 
@@ -222,10 +222,10 @@ TEST_P(FaultMixtureTest, PagesThatRunOutWithinAPlanEndThoseThatRun) {
       ++num_ended;
       EXPECT_THAT(answers[i].status().ToString(), HasSubstr("available"));
     }
-    auto figures = asio::co_spawn(context, engine.Figures(), asio::use_future);
+    auto stats = asio::co_spawn(context, engine.Stats(), asio::use_future);
     context.restart();
     context.run();
-    EXPECT_EQ(figures.get().num_pages_held, 0);
+    EXPECT_EQ(stats.get().num_pages_held, 0);
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_GT(num_good, 50);

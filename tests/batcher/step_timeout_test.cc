@@ -96,16 +96,15 @@ class StepTimeoutTest : public ::testing::TestWithParam<int> {
       Poll();
     }
   }
-  EngineFigures Figures() {
-    auto figures =
-        asio::co_spawn(context_, engine_->Figures(), asio::use_future);
+  EngineStats Stats() {
+    auto stats = asio::co_spawn(context_, engine_->Stats(), asio::use_future);
     Poll();
-    return figures.get();
+    return stats.get();
   }
   void ExpectNothingHeld() {
-    const EngineFigures figures = Figures();
-    EXPECT_EQ(figures.num_pages_held, 0);
-    EXPECT_EQ(figures.num_running + figures.num_waiting + figures.num_away, 0);
+    const EngineStats stats = Stats();
+    EXPECT_EQ(stats.num_pages_held, 0);
+    EXPECT_EQ(stats.num_running + stats.num_waiting + stats.num_away, 0);
   }
   // New requests get what each gets alone.
   void ExpectThatItRuns() {

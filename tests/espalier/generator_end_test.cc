@@ -224,7 +224,7 @@ TEST_F(GeneratorEndTest, NoCallAndNoEndWaitsForAStepThatHangs) {
     }
     if (how == 2) {
       generator->Shutdown();
-      EXPECT_EQ(generator->Figures().num_pages_held, 0);
+      EXPECT_EQ(generator->Stats().num_pages_held, 0);
     }
     generator.reset();
     if (how == 0) {

@@ -23,6 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "batcher/deadlines.h"
 #include "batcher/engine_options.h"
 #include "batcher/too_few_pages.h"
 #include "beam/prepared_request.h"
@@ -99,6 +100,7 @@ struct WaitingRequest {
   std::function<void(absl::StatusOr<Result>)> done;
   std::unique_ptr<SearchWatcher> watcher;  // or null
   int64_t arrival = 0;                     // Scheduler::SetTime
+  Deadlines::Entry deadline = {};
 };
 
 // The requests that wait, by turn. Every call but TakeAll is O(log n).

@@ -44,6 +44,10 @@ class ContextLink {
   template <typename Work>
   bool Post(Work work);
 
+  // Calls use(executor), unless the context has ended.
+  template <typename Use>
+  void WithExecutor(const Use& use);
+
   // The context's run() does not return between these, as if work was posted.
   void Hold();
   void Release();
@@ -73,6 +77,12 @@ bool ContextLink::Post(Work work) {
   if (!entry_->ends.has_value()) return false;
   boost::asio::post(entry_->ends->executor, std::move(work));
   return true;
+}
+
+template <typename Use>
+void ContextLink::WithExecutor(const Use& use) {
+  const std::lock_guard<std::mutex> lock(mutex());
+  if (entry_->ends.has_value()) use(entry_->ends->executor);
 }
 
 }  // namespace espalier

@@ -2,6 +2,7 @@
 
 #include <boost/asio/error.hpp>
 #include <boost/system/system_error.hpp>
+#include <chrono>
 #include <functional>
 #include <new>
 #include <optional>
@@ -54,12 +55,15 @@ absl::Status TooLittleMemory() {
 // throw_if_cancelled(false).
 asio::awaitable<absl::StatusOr<PreparedRequest>> Prepare(
     std::shared_ptr<EngineCore> core, Request request) {
+  const auto submitted = std::chrono::steady_clock::now();
   const absl::Status valid = Validate(*core, &request);
   if (!valid.ok()) co_return valid;
   const absl::Status can_wait = co_await CheckCanWait();
   if (!can_wait.ok()) co_return can_wait;
   GiveSeed(&request);
-  co_return PreparedRequest(std::move(request), core->tokenizer);
+  PreparedRequest prepared(std::move(request), core->tokenizer);
+  prepared.submitted = submitted;
+  co_return prepared;
 }
 
 // Parameters are values: the coroutine may outlive the engine.

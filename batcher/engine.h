@@ -84,8 +84,9 @@ class Engine {
   // anything is held; kResourceExhausted for one that can never fit, with the
   // figures, and with kTooFewPages if it lacks pages, or if memory runs out;
   // kCancelled if its caller, a shutdown or the end of the engine's context
-  // cancelled it; kUnavailable if a step is not answered within step_timeout,
-  // or was not and still runs; kFailedPrecondition if no token was possible;
+  // cancelled it; kDeadlineExceeded if its deadline_ms passed before the first
+  // token; kUnavailable if a step is not answered within step_timeout, or was
+  // not and still runs; kFailedPrecondition if no token was possible;
   // and what the model returned, if a step failed.
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
 

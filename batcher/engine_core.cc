@@ -1,6 +1,7 @@
 #include "batcher/engine_core.h"
 
 #include <algorithm>
+#include <boost/system/system_error.hpp>
 #include <chrono>
 #include <new>
 #include <string>
@@ -79,9 +80,15 @@ void EngineCore::Submit(RequestId id, PreparedRequest request,
   if (late_by_) return done(*late_by_);
   scheduler_.SetTime(Now());
   try {
+    if (request.request.params.deadline_ms) MakeTimer();
     scheduler_.Submit(id, std::move(request), done, std::move(watcher));
   } catch (const std::bad_alloc&) {
     return done(TooLittleMemoryToTake());
+  } catch (const boost::system::system_error& error) {
+    return done(UntilThereIsMemory([&] {
+      return ResourceExhausted("there is no timer for deadline_ms: ",
+                               error.what());
+    }));
   }
   PostStep();
 }
@@ -109,6 +116,15 @@ void EngineCore::EndRequests(std::string_view why) {
   UntilThereIsMemory([&] { stopped_by_ = absl::CancelledError(ToAbsl(why)); });
   UntilThereIsMemory([&] { scheduler_.CancelAll(*stopped_by_); });
   Interrupt();
+  timer_ = nullptr;
+}
+
+void EngineCore::MakeTimer() {
+  if (timer_ != nullptr) return;
+  timer_ = strand_->MakeTimer([weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self != nullptr) self->Post([](EngineCore& core) { core.Pump(); });
+  });
 }
 
 void EngineCore::OnContextEnd() {
@@ -128,9 +144,13 @@ void EngineCore::PostStep() {
 }
 
 void EngineCore::Pump() {
+  if (scheduler_.first_deadline().has_value()) {
+    scheduler_.ExpireDeadlines(std::chrono::steady_clock::now());
+  }
   while (std::ssize(in_flight_) < max_plans_in_flight_ && StartStep()) {
     continue;
   }
+  if (timer_ != nullptr) timer_->Set(scheduler_.first_deadline());
   if (!in_flight_.empty()) {
     if (stopped_by_ && late_by_) CallOnIdle();
     return;

@@ -28,6 +28,7 @@
 #include "batcher/mailbox.h"
 #include "batcher/scheduler.h"
 #include "batcher/step_watchdog.h"
+#include "batcher/wake_timer.h"
 #include "beam/prepared_request.h"
 #include "beam/search_watcher.h"
 #include "exec_request/step_executor.h"
@@ -89,6 +90,9 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   // No work runs on the strand any more: the context's owner calls this alone.
   // The results of steps in flight are dropped.
   void OnContextEnd();
+  // Before the first request that has a deadline. Throws std::bad_alloc and
+  // boost::system::system_error.
+  void MakeTimer();
   // Plans after the work that is already queued, so that requests that arrive
   // together start together.
   void PostStep();
@@ -121,6 +125,9 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   bool has_executor_ = false;      // for itself alone
   bool executor_is_empty_ = true;  // no request is named and not ended
   Scheduler scheduler_;
+  // Pumps at the earliest deadline, also while a step runs. Null until a
+  // request has one, and after EndRequests: it does not outlive the context.
+  std::unique_ptr<WakeTimer> timer_;
   std::deque<std::shared_ptr<StepInFlight>> in_flight_;  // oldest first
   std::shared_ptr<EngineCore> while_in_flight_;          // this, or null
   // The last one: nothing may go on from it.

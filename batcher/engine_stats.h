@@ -32,7 +32,7 @@ struct SchedulerStats {
   // best hypothesis finished (FinishReason); answered with an error, by its
   // code (absl::StatusCode), kCancelled and kDeadlineExceeded included.
   int64_t num_requests = 0;
-  std::array<int64_t, 3> num_finished = {};
+  std::array<int64_t, 4> num_finished = {};
   std::array<int64_t, 17> num_failed = {};
 
   int64_t num_steps = 0;

@@ -15,6 +15,14 @@ std::shared_ptr<Mailbox> Mailbox::Create(
 
 Mailbox::Mailbox(std::function<void()> on_end) : on_end_(std::move(on_end)) {}
 
+std::unique_ptr<WakeTimer> Mailbox::MakeTimer(std::function<void()> on_time) {
+  std::unique_ptr<WakeTimer> timer;
+  link_->WithExecutor([&](const boost::asio::any_io_executor& executor) {
+    timer = std::make_unique<WakeTimer>(executor, std::move(on_time));
+  });
+  return timer;
+}
+
 void Mailbox::Schedule() {
   UntilThereIsMemory(
       [this] { link_->Post([self = shared_from_this()] { self->Run(); }); });

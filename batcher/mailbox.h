@@ -16,6 +16,7 @@
 #include "absl/functional/any_invocable.h"
 #include "base/memory.h"
 #include "batcher/context_link.h"
+#include "batcher/wake_timer.h"
 
 namespace espalier {
 
@@ -32,6 +33,11 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   // `work` must not throw. After the context's end it is destroyed instead.
   template <typename F>
   void Post(F work) noexcept;
+
+  // A timer of the context, which calls `on_time` there, not as work of this.
+  // Null after the context's end. Throws std::bad_alloc, and
+  // boost::system::system_error where the system has none.
+  std::unique_ptr<WakeTimer> MakeTimer(std::function<void()> on_time);
 
   // The context's run() does not return between these.
   void HoldContext() { link_->Hold(); }

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "batcher/admission.h"
+#include "batcher/deadlines.h"
 #include "batcher/request_times.h"
 #include "beam/beam_group.h"
 #include "beam/search_watcher.h"
@@ -29,6 +30,7 @@ struct RunningGroup {
   std::unique_ptr<SearchWatcher> watcher;  // null if the search has none
   bool is_known = false;  // to the executor: a plan has named it
   RequestTimes times = {};
+  Deadlines::Entry deadline = {};
 
   bool is_away() const { return group->is_away(); }
   // Throws std::bad_alloc, and the group must be ended then.

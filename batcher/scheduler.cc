@@ -5,6 +5,7 @@
 #include <iterator>
 #include <new>
 #include <span>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -28,6 +29,25 @@ void IfThereIsMemory(const Body& body) {
     body();
   } catch (const std::bad_alloc&) {
   }
+}
+
+// What a request without a token waits for.
+std::string_view WaitsFor(const BeamGroup& group) {
+  if (group.is_away()) return "the request was preempted, and waited for pages";
+  if (group.is_waiting_for_prefix()) {
+    return "the request waited for pages that another is filling";
+  }
+  return group.prefilling() ? "the request's prompt was not fed yet"
+                            : "the request's first step was running";
+}
+
+absl::Status PassedDeadline(const Request& request,
+                            std::string_view waited_for) {
+  return UntilThereIsMemory([&] {
+    return MakeError(absl::StatusCode::kDeadlineExceeded, "deadline_ms, ",
+                     *request.params.deadline_ms,
+                     ", has passed before the first token: ", waited_for);
+  });
 }
 
 }  // namespace
@@ -62,9 +82,16 @@ void Scheduler::Submit(RequestId id, PreparedRequest prepared, Done done,
     CountEnd(fits);
     return done(fits);
   }
-  const Turn turn = Turn::Of(prepared.request.params.priority, num_plans_, id);
+  const GenerationParams& params = prepared.request.params;
+  const Turn turn = Turn::Of(params.priority, num_plans_, id);
+  Deadlines::Entry deadline;
+  if (params.deadline_ms) {
+    deadline = deadlines_.Add(
+        prepared.submitted + std::chrono::milliseconds(*params.deadline_ms),
+        id);
+  }
   waiting_.Push({turn, std::move(prepared), needs, std::move(done),
-                 std::move(watcher), now_});
+                 std::move(watcher), now_, std::move(deadline)});
 }
 
 StepPlan Scheduler::Plan() {
@@ -401,6 +428,7 @@ bool Scheduler::Fits(const RequestNeeds& needs, int64_t num_pages,
 }
 
 RunningGroup* Scheduler::Start(WaitingRequest next) {
+  Deadlines::Entry deadline = std::move(next.deadline);
   try {
     groups_.ReserveOne();
     auto group = std::make_unique<BeamGroup>(
@@ -413,6 +441,7 @@ RunningGroup* Scheduler::Start(WaitingRequest next) {
         groups_.Add({next.turn, std::move(group), next.needs,
                      std::move(next.done), std::move(next.watcher)});
     running.times = {.arrival = next.arrival, .start = now_};
+    running.deadline = std::move(deadline);
     return &running;
   } catch (const std::bad_alloc&) {
     CountEnd(out_of_memory_);
@@ -548,6 +577,40 @@ void Scheduler::CancelAll(const absl::Status& why) {
   }
   for (RunningGroup& running : groups_) Finish(running, why);
   groups_.EraseDone();
+}
+
+void Scheduler::ExpireDeadlines(Deadlines::Time now) {
+  while (const auto id = deadlines_.FirstExpired(now)) {
+    if (const auto waiting = waiting_.Take(*id)) {
+      const absl::Status passed = PassedDeadline(
+          waiting->prepared.request, "the request waited for its turn");
+      CountEnd(passed);
+      waiting->done(passed);
+    } else {
+      RunningGroup* running = groups_.Find(*id);
+      CHECK(running != nullptr) << "request " << *id << " has a deadline alone";
+      running->deadline.Remove();
+      FinishAtDeadline(*running);
+    }
+  }
+  groups_.EraseDone();
+}
+
+void Scheduler::FinishAtDeadline(RunningGroup& running) {
+  BeamGroup& group = *running.group;
+  if (!group.has_output()) {
+    return Finish(running, PassedDeadline(group.request(), WaitsFor(group)));
+  }
+  absl::StatusOr<Result> result = out_of_memory_;
+  IfThereIsMemory([&] {
+    group.FinishEarly(FinishReason::kDeadline,
+                      running.is_known ? &next_plan_ : nullptr);
+    if (running.watcher != nullptr) {
+      running.watcher->OnFinishEarly(group.strategy());
+    }
+    result = group.TakeResult();
+  });
+  Finish(running, std::move(result));
 }
 
 void Scheduler::CountStep() {

@@ -3,6 +3,8 @@
 // threads, clocks or I/O, so that continuous batching can be tested step by
 // step.
 //
+// The time that deadlines need comes from its caller (ExpireDeadlines).
+//
 // A request waits for its turn (Turn: priority, then arrival), is admitted when
 // its prompt and first steps fit beside the others (admission.h), feeds its
 // prompt in chunks, decodes, and is answered. It joins and leaves at any step,
@@ -37,11 +39,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "batcher/admission.h"
+#include "batcher/deadlines.h"
 #include "batcher/engine_options.h"
 #include "batcher/engine_stats.h"
 #include "batcher/plans_in_flight.h"
@@ -60,8 +64,8 @@ namespace espalier {
 
 class Scheduler {
  public:
-  // Called once a request, on the strand, from within Submit, Advance, Cancel
-  // or CancelAll. It must not call the scheduler.
+  // Called once a request, on the strand, from within Submit, Advance, Cancel,
+  // CancelAll or ExpireDeadlines. It must not call the scheduler.
   using Done = std::function<void(absl::StatusOr<Result>)>;
 
   // REQUIRES: CheckDescription and CheckOptions find both right.
@@ -95,6 +99,16 @@ class Scheduler {
   // does not wait or run. Costs the same however many wait.
   void Cancel(RequestId id, const absl::Status& why);
   void CancelAll(const absl::Status& why);
+
+  // Ends the requests whose deadline (GenerationParams::deadline_ms from
+  // PreparedRequest::submitted) has passed, at any moment, as Cancel: with the
+  // best result so far, or, before the first token, with kDeadlineExceeded,
+  // saying what they waited for. O(log n) each, however many there are.
+  void ExpireDeadlines(Deadlines::Time now);
+  // The earliest.
+  std::optional<Deadlines::Time> first_deadline() const {
+    return deadlines_.first();
+  }
 
   int num_waiting() const { return waiting_.size(); }
   int num_running() const { return groups_.num_running(); }
@@ -182,6 +196,7 @@ class Scheduler {
   void Advance(RunningGroup& running, const SelectionResult& result);
   void Finish(RunningGroup& running, absl::StatusOr<Result> result);
   void CountEnd(const absl::StatusOr<Result>& result);
+  void FinishAtDeadline(RunningGroup& running);
   // Counts the step that runs now, when all answers before it are there.
   void CountStep();
   void Validate(const StepPlan& plan) const;
@@ -198,6 +213,7 @@ class Scheduler {
   const bool has_shareable_pages_;
   const Admission admission_;
   SequenceIdSource sequence_ids_;
+  Deadlines deadlines_;  // before the requests, which have entries
   WaitingRequests waiting_;
   RunningGroups groups_;
   int64_t prefill_debt_ = 0;  // tokens that prompts did not get

@@ -52,6 +52,9 @@ class SampleWriter : public SearchWatcher {
     }
     queue_->Flush();
   }
+  void OnFinishEarly(const DecodeStrategy& strategy) override {
+    OnStep(strategy);
+  }
 
  private:
   struct Sample {
@@ -97,6 +100,11 @@ class BeamWriter : public SearchWatcher {
     const std::vector<SequenceState> states = strategy.States();
     ExtendPrefix(strategy, states);
     if (writes_beams_) WriteBeams(strategy.tree(), states);
+    queue_->Flush();
+  }
+  // The beams stand where the last step left them.
+  void OnFinishEarly(const DecodeStrategy& strategy) override {
+    ExtendPrefix(strategy, strategy.States());
     queue_->Flush();
   }
 

@@ -115,7 +115,7 @@ void BeamFrontier::FinishAll(const Step& step) {
     Record(step,
            FinishedDecision(beam.candidate_idx, tree_->parent(beam.node),
                             Finish(beam.node, beam.cum_log_prob, step.length,
-                                   rule_->AtFullLength(beam.progress))));
+                                   rule_->AtEnd(beam.progress, step.reason))));
   }
   live_.clear();
 }

@@ -45,6 +45,8 @@ class BeamFrontier {
     int length = 0;                              // tokens generated with it
     bool is_last = false;                        // every candidate ends
     std::vector<Decision>* decisions = nullptr;  // or null
+    // As what FinishAll ends a beam that nothing else does.
+    FinishReason reason = FinishReason::kLength;
   };
 
   // One beam is live, from which all begin. `rule`, `penalty` and `tree`

@@ -502,16 +502,21 @@ void BeamGroup::Keep(int rank, TokenTree::Node node, int num_generated) try {
 } catch (const std::bad_alloc&) {
 }
 
+void BeamGroup::KeepLive() {
+  if (!keeps_pages_ || num_steps_ == 0 || !prefill_.done() ||
+      !prefill_.is_filled()) {
+    return;
+  }
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    const TokenTree::Node node = strategy_->node(rank);
+    // The last token is not fed, or its step is not answered.
+    Keep(rank, node, strategy_->tree().depth(node) - 1);
+  }
+}
+
 void BeamGroup::PutAway(StepPlan* plan) {
   CHECK(!done_ && !is_away()) << "request " << id_ << " holds nothing";
-  if (keeps_pages_ && num_steps_ > 0 && prefill_.done() &&
-      prefill_.is_filled()) {
-    for (int rank = 0; rank < num_live_beams(); ++rank) {
-      const TokenTree::Node node = strategy_->node(rank);
-      // The last token is not fed, or its step is not answered.
-      Keep(rank, node, strategy_->tree().depth(node) - 1);
-    }
-  }
+  KeepLive();
   if (tracer_ != nullptr) {
     tracer_->RecordPreemption(pages_.PagesBySlot(), pages_.slots(),
                               prefill_.counts());
@@ -549,6 +554,13 @@ int64_t BeamGroup::NumPagesToResume() const {
                  num_prompt / page_size;
   }
   return std::min(num_pages, pages_.max_pages());
+}
+
+void BeamGroup::FinishEarly(FinishReason reason, StepPlan* next_plan) {
+  CHECK(!done_ && has_output()) << "request " << id_ << " has no output";
+  if (!is_away()) KeepLive();
+  strategy_->FinishLive(reason);
+  Drop(next_plan);
 }
 
 void BeamGroup::Drop(StepPlan* next_plan) {

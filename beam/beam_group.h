@@ -175,6 +175,14 @@ class BeamGroup {
   // The plan that MatchPrefix and PlanStep wrote into is out.
   void OnPlanOut() { pages_.ReleaseCopySource(); }
 
+  // Whether a token was generated: whether there is a best result so far.
+  bool has_output() const { return num_steps_ > 0; }
+  // Ends it where it stands, at any moment, as DecodeStrategy::FinishLive does;
+  // answers that are outstanding have no part in its result. Drops it. Throws
+  // std::bad_alloc, and the group must be dropped then.
+  // REQUIRES: !done(), has_output().
+  void FinishEarly(FinishReason reason, StepPlan* next_plan);
+
   // Whether a plan named it since it began or resumed.
   bool was_planned() const { return was_planned_; }
 
@@ -246,6 +254,8 @@ class BeamGroup {
   void KeepEnded(std::span<const TokenTree::Node> nodes,
                  std::span<const Continuation> beams);
   void Keep(int rank, TokenTree::Node node, int num_generated);
+  // All that the live sequences have fed.
+  void KeepLive();
   // Of the next token of every beam, for a step ahead: a continuation names
   // one position, so beams that go ahead have one length.
   int PositionAhead() const;

@@ -66,6 +66,12 @@ absl::StatusOr<std::vector<Continuation>> BeamStrategy::Advance(
   return ContinuationsOf(live);
 }
 
+void BeamStrategy::FinishLive(FinishReason reason) {
+  CHECK(!done_ && num_generated_ > 0) << "nothing was generated";
+  done_ = true;
+  frontier_.FinishAll({.length = num_generated_, .reason = reason});
+}
+
 TokenTree::Node BeamStrategy::node(int rank) const {
   return frontier_.live()[rank].node;
 }

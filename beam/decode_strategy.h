@@ -98,6 +98,13 @@ class DecodeStrategy {
       const SelectionResult& result,
       std::vector<Decision>* decisions = nullptr) = 0;
 
+  // Ends the search where it stands: each live sequence becomes a hypothesis of
+  // its present length that `reason` ends, or "stop" where its text completes a
+  // stop as nothing follows. In groups of beams, as at the length limit, each
+  // keeps the best of its own.
+  // REQUIRES: !done(), and Advance was called.
+  virtual void FinishLive(FinishReason reason) = 0;
+
   virtual bool done() const = 0;
 
   // The path of the live beam of rank `rank`; and its tokens, appended.

@@ -123,6 +123,14 @@ void DiverseBeamStrategy::AdvanceGroup(
   if (num_generated_ >= max_new_tokens_) group->FinishAll(step);
 }
 
+void DiverseBeamStrategy::FinishLive(FinishReason reason) {
+  CHECK(!done_ && num_generated_ > 0) << "nothing was generated";
+  done_ = true;
+  for (BeamFrontier& group : groups_) {
+    group.FinishAll({.length = num_generated_, .reason = reason});
+  }
+}
+
 TokenTree::Node DiverseBeamStrategy::node(int rank) const {
   for (const BeamFrontier& group : groups_) {
     const int num_live = static_cast<int>(group.live().size());

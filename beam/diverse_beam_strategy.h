@@ -48,6 +48,7 @@ class DiverseBeamStrategy : public DecodeStrategy {
   bool supports_async_scheduling() const override { return false; }
   absl::StatusOr<std::vector<Continuation>> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
+  void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
   TokenTree::Node node(int rank) const override;
   std::vector<Hypothesis> Hypotheses() const override;

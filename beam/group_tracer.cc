@@ -206,6 +206,15 @@ bool GroupTracer::IsPath(int node, std::span<const TokenId> tokens) const {
   return node == kTraceRoot;
 }
 
+std::optional<int> GroupTracer::TakeLiving(std::span<const TokenId> tokens) {
+  const auto found = std::ranges::find_if(
+      living_, [&](const auto& slot) { return IsPath(slot.second, tokens); });
+  if (found == living_.end()) return std::nullopt;
+  const int node = found->second;
+  living_.erase(found);
+  return node;
+}
+
 void GroupTracer::RecordEnd(const absl::StatusOr<Result>& result) {
   TraceEnd event{.request = id_};
   if (!result.ok()) {
@@ -220,9 +229,15 @@ void GroupTracer::RecordEnd(const absl::StatusOr<Result>& result) {
                                       return f.score == hypothesis.score &&
                                              IsPath(f.node, hypothesis.tokens);
                                     });
-    if (found == finished_.end()) continue;
-    event.hypotheses.push_back(*found);
-    finished_.erase(found);
+    if (found != finished_.end()) {
+      event.hypotheses.push_back(*found);
+      finished_.erase(found);
+    } else if (const auto node = TakeLiving(hypothesis.tokens)) {
+      event.hypotheses.push_back(
+          {.node = *node,
+           .score = hypothesis.score,
+           .finish_reason = std::string(NameOf(hypothesis.finish_reason))});
+    }
   }
   sink_->On(event);
 }

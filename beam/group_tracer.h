@@ -55,7 +55,8 @@ class GroupTracer {
                   std::span<const Continuation> sequences,
                   std::span<const int> slots);
 
-  // The request is answered.
+  // The request is answered. Hypotheses are those that steps finished, or,
+  // where it was ended early, sequences that lived after the last step.
   void RecordEnd(const absl::StatusOr<Result>& result);
 
  private:
@@ -68,6 +69,8 @@ class GroupTracer {
   void TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
                 TraceCandidate* event);
   void Remember(const TraceCandidate& event, const Decision& decision);
+  // Takes out the node of a sequence that lives and whose path is `tokens`.
+  std::optional<int> TakeLiving(std::span<const TokenId> tokens);
   // Whether the path to `node` is `tokens`.
   bool IsPath(int node, std::span<const TokenId> tokens) const;
 

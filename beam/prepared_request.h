@@ -7,6 +7,7 @@
 // Thread safety: a value; what it points to is constant.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "beam/allowed_sequence_trie.h"
@@ -31,6 +32,8 @@ struct PreparedRequest {
   std::shared_ptr<const RequestText> text;
   std::shared_ptr<const SelectionParams> rule;  // keeps `allowed` alive
   std::unique_ptr<Drafter> drafter;  // has the prompt; null: no drafts
+  // When it was submitted, by its engine's clock: deadline_ms counts from then.
+  std::chrono::steady_clock::time_point submitted = {};
 };
 
 // Edits of scores that the rows of its group have together at most, in any

@@ -156,6 +156,16 @@ int SampleStrategy::GrowBy(std::span<const Candidate> run, int first_candidate,
   return static_cast<int>(run.size());
 }
 
+void SampleStrategy::FinishLive(FinishReason reason) {
+  CHECK(!done_ && is_forked_) << "nothing was generated";
+  done_ = true;
+  for (const int i : live_) {
+    Sample& sample = samples_[i];
+    sample.finish_reason = stopping_criteria_.AtEnd(sample.progress, reason);
+  }
+  live_.clear();
+}
+
 TokenTree::Node SampleStrategy::node(int rank) const {
   return samples_[live_[rank]].node;
 }

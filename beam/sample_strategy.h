@@ -49,6 +49,7 @@ class SampleStrategy : public DecodeStrategy {
                       PlanSelection* selection) const override;
   absl::StatusOr<std::vector<Continuation>> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
+  void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
   TokenTree::Node node(int rank) const override;
   // By mean log-probability; equals in the order of samples.

@@ -150,6 +150,19 @@ std::vector<Continuation> StochasticBeamStrategy::GoOn() {
   return continuations;
 }
 
+// A sum of a prefix is the highest of the sequences that begin with it, so
+// prefixes of one length, and what ended before, are a draw of their own.
+void StochasticBeamStrategy::FinishLive(FinishReason reason) {
+  CHECK(!done_ && num_generated_ > 0) << "nothing was generated";
+  done_ = true;
+  for (const int i : live_) {
+    Sequence& sequence = beam_[i];
+    sequence.finish_reason =
+        stopping_criteria_.AtEnd(sequence.progress, reason);
+  }
+  live_.clear();
+}
+
 TokenTree::Node StochasticBeamStrategy::node(int rank) const {
   return beam_[live_[rank]].node;
 }

@@ -51,9 +51,10 @@ StoppingCriteria::Outcome StoppingCriteria::Feed(TokenId token,
   return {};
 }
 
-FinishReason StoppingCriteria::AtFullLength(const Progress& progress) const {
+FinishReason StoppingCriteria::AtEnd(const Progress& progress,
+                                     FinishReason reason) const {
   const bool is_cut = has_stops() && StopsAtEnd(*progress.text, std::nullopt);
-  return is_cut ? FinishReason::kStop : FinishReason::kLength;
+  return is_cut ? FinishReason::kStop : reason;
 }
 
 StoppingCriteria::Outcome StoppingCriteria::FeedAllowed(

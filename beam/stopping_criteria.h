@@ -60,7 +60,11 @@ class StoppingCriteria {
   // As what a sequence ends that nothing ends but its length: "stop" where the
   // text that it ends with, the bytes of a character that never came, completes
   // a stop string.
-  FinishReason AtFullLength(const Progress& progress) const;
+  FinishReason AtFullLength(const Progress& progress) const {
+    return AtEnd(progress, FinishReason::kLength);
+  }
+  // The same of one that `reason` ends.
+  FinishReason AtEnd(const Progress& progress, FinishReason reason) const;
 
   // The tokens that alone may follow; unset: all.
   std::optional<std::span<const TokenId>> Next(const Progress& progress) const;

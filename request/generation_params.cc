@@ -31,6 +31,10 @@ absl::Status ValidateReports(const GenerationParams& params) {
 }
 
 absl::Status ValidateScheduling(const GenerationParams& params) {
+  if (params.deadline_ms) {
+    RETURN_IF_ERROR(
+        CheckRange("deadline_ms", *params.deadline_ms, 1, kMaxDeadlineMs));
+  }
   const std::string& salt = params.cache_salt;
   if (!IsUtf8(salt)) return InvalidArgument("cache_salt is not UTF-8");
   if (std::ssize(salt) > kMaxCacheSaltBytes) {

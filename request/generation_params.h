@@ -102,6 +102,11 @@ struct GenerationParams {
   // Drafts of tokens that a step verifies. Unset: the engine's default.
   std::optional<SpeculationParams> speculate;
 
+  // Milliseconds from its submission after which the request ends with the best
+  // result so far (docs/scheduling.md, "Deadlines"). In [1, kMaxDeadlineMs].
+  // Unset: none.
+  std::optional<int64_t> deadline_ms;
+
   // Of scheduling; none changes the result.
   // Whether pages of other requests with the same beginning are shared, and its
   // own kept for them; and only with those of the same salt, of at most
@@ -124,6 +129,9 @@ inline constexpr int64_t kMaxLogProbs = 64;
 // More than a hash or the name of a tenant takes, few enough that the roots of
 // a prefix tree stay small beside their pages.
 inline constexpr int64_t kMaxCacheSaltBytes = 256;
+
+// Some 24 days.
+inline constexpr int64_t kMaxDeadlineMs = (int64_t{1} << 31) - 1;
 
 // 2^52: times in milliseconds or microseconds are within it, and each is a turn
 // of its own (batcher/admission.h).

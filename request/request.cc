@@ -16,6 +16,8 @@ std::string_view NameOf(FinishReason reason) {
       return "stop";
     case FinishReason::kLength:
       return "length";
+    case FinishReason::kDeadline:
+      return "deadline";
   }
   return "";
 }

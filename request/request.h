@@ -27,9 +27,10 @@ enum class FinishReason {
   kEos,
   kStop,  // a stop id or string, or the end of an allowed sequence
   kLength,
+  kDeadline,  // it had not ended when deadline_ms had passed
 };
 
-// "eos", "stop", "length".
+// "eos", "stop", "length", "deadline".
 std::string_view NameOf(FinishReason reason);
 
 // A finished sequence.

@@ -48,7 +48,7 @@ absl::Status ValidateReports(const GenerationParams& params);
 absl::Status ValidateSpeculation(const ModelDescription& model,
                                  const GenerationParams& params);
 
-// What it shares with other requests, and its turn among them.
+// When it ends, what it shares with other requests, and its turn among them.
 absl::Status ValidateScheduling(const GenerationParams& params);
 
 }  // namespace espalier

@@ -167,6 +167,10 @@ constexpr ParamField kFields[] = {
      kSetStop},
     {"include_stop", "", kStopping, "", "cut after the stop text, not before",
      Set<&P::include_stop>},
+    {"deadline_ms", "", kStopping, "MS",
+     "milliseconds after which the request ends with the best result so far; "
+     "default: none",
+     Set<&P::deadline_ms>},
     // Reports.
     {"logprobs", "", kReports, "N",
      "log-probability and rank of each token generated, and the N best at its "

@@ -93,6 +93,7 @@ constexpr const char* kParams[] = {
     R"({"eos_token_id": [3, 5, 7]})",
     R"({"num_beams": 3, "eos_token_id": [], "stop_token_ids": [3, 5, 8]})",
     R"({"ignore_eos": true, "max_new_tokens": 7})",
+    R"({"num_beams": 2, "deadline_ms": 2147483647})",
     R"({"stop": ["e", "a"]})",
     R"({"num_beams": 3, "n": 2, "stop": "s", "include_stop": true})",
     R"({"do_sample": true, "n": 3, "seed": 17, "stop": ["i", "on"]})",

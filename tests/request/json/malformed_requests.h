@@ -231,6 +231,8 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       params(R"({"cache_salt": 7})", "cache_salt must be a string, got 7"),
       params(R"({"cache_salt": null})",
              "cache_salt must be a string, got null"),
+      params(R"({"deadline_ms": "1s"})",
+             "deadline_ms must be an integer, got \"1s\""),
       params(R"({"priority": 0.5})", "priority must be an integer, got 0.5"),
       params(R"({"priority": "high"})",
              "priority must be an integer, got \"high\""),
@@ -311,6 +313,9 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       params(R"({"speculate": "draft"})",
              "speculate.method must be \"ngram\" or \"suffix\" without a "
              "draft model, got \"draft\""),
+      params(R"({"deadline_ms": 0})", "deadline_ms must be at least 1, got 0"),
+      params(R"({"deadline_ms": 2147483648})",
+             "deadline_ms must be at most 2147483647, got 2147483648"),
       params(R"({"prefix_cache": false, "cache_salt": "a"})",
              "cache_salt must be empty with prefix_cache false, got \"a\""),
       params(R"({"priority": 4503599627370497})",

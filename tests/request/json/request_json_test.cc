@@ -69,7 +69,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "ignore_eos": true, "stop": ["a", "b"], "include_stop": true,
         "logprobs": 3, "prompt_logprobs": 0, "speculate": {"method": "suffix",
           "num_tokens": 7, "mode": "coupled"}, "prefix_cache": false,
-        "cache_salt": "tenant-1", "priority": -7}})");
+        "cache_salt": "tenant-1", "priority": -7, "deadline_ms": 250}})");
   ASSERT_OK(line.body);
   EXPECT_EQ(line.id, "\"a-1\"");
   EXPECT_EQ(line.body->caller_id, "a-1");
@@ -119,6 +119,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   EXPECT_FALSE(params.prefix_cache);
   EXPECT_EQ(params.cache_salt, "tenant-1");
   EXPECT_EQ(params.priority, -7);
+  EXPECT_THAT(params.deadline_ms, Optional(250));
 }
 
 // Of a table, so that no field can be forgotten.
@@ -187,6 +188,7 @@ TEST(RequestJsonTest, CombinationsThatMeanSomethingPass) {
            R"({"prefix_cache": true, "cache_salt": "a", "priority": -1})",
            R"({"prefix_cache": false, "cache_salt": ""})",
            R"({"priority": 4503599627370496})",
+           R"({"deadline_ms": 1})", R"({"deadline_ms": 2147483647})",
            R"({"priority": -4503599627370496})",
        }) {
     EXPECT_OK(Check(testing::WithParams(params))) << params;

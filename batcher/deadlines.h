@@ -1,0 +1,79 @@
+// Deadlines: which requests have one, the earliest first. An entry lives with
+// its request, wherever that waits or runs, and takes itself out when the
+// request is gone, so nothing is left of requests that end before.
+//
+//   waiting.deadline = deadlines.Add(now + std::chrono::milliseconds(50), id);
+//   ...
+//   while (const auto id = deadlines.FirstExpired(now)) ...  // ends the
+//   request
+//
+// Adding is O(log n) for n deadlines, the rest O(1).
+//
+// Belongs to its scheduler's strand. It has no clock: the scheduler's caller
+// says what time it is.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/ids.h"
+
+namespace espalier {
+
+class Deadlines {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  Deadlines() = default;
+  ~Deadlines();
+  Deadlines(const Deadlines&) = delete;
+  Deadlines& operator=(const Deadlines&) = delete;
+
+ private:
+  using Times = std::set<std::pair<Time, RequestId>>;
+
+ public:
+  // The deadline of one request, or of none.
+  class Entry {
+   public:
+    Entry() = default;
+    Entry(Entry&& other) noexcept
+        : owner_(std::exchange(other.owner_, nullptr)), at_(other.at_) {}
+    Entry& operator=(Entry&& other) noexcept {
+      if (this == &other) return *this;
+      Remove();
+      owner_ = std::exchange(other.owner_, nullptr);
+      at_ = other.at_;
+      return *this;
+    }
+    ~Entry() { Remove(); }
+
+    void Remove() {
+      if (owner_ != nullptr) std::exchange(owner_, nullptr)->times_.erase(at_);
+    }
+
+   private:
+    friend class Deadlines;
+    Entry(Deadlines* owner, Times::iterator at) : owner_(owner), at_(at) {}
+
+    Deadlines* owner_ = nullptr;  // null: none
+    Times::iterator at_ = {};
+  };
+
+  // Throws std::bad_alloc. The entry must not outlive this.
+  // REQUIRES: the request has no other.
+  Entry Add(Time when, RequestId id);
+
+  int size() const { return static_cast<int>(times_.size()); }
+  // The earliest.
+  std::optional<Time> first() const;
+  // Whose is the earliest that has passed; it stays until its entry is removed.
+  std::optional<RequestId> FirstExpired(Time now) const;
+
+ private:
+  Times times_;
+};
+
+}  // namespace espalier

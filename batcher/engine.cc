@@ -4,6 +4,7 @@
 #include <boost/system/system_error.hpp>
 #include <chrono>
 #include <functional>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "batcher/answer.h"
 #include "batcher/engine_core.h"
 #include "batcher/event_queue.h"
+#include "batcher/queue_limits.h"
 #include "batcher/stream_writer.h"
 #include "beam/prepared_request.h"
 #include "beam/stopping_criteria.h"
@@ -28,10 +30,12 @@ namespace asio = boost::asio;
 
 namespace {
 
-// What ends the request, from any thread.
-std::function<void()> Canceller(const std::shared_ptr<EngineCore>& core,
-                                RequestId id) {
-  return [core, id] {
+// What ends the request, from any thread; its place is free at once.
+std::function<void()> Canceller(
+    const std::shared_ptr<EngineCore>& core, RequestId id,
+    const std::shared_ptr<QueueLimits::Place>& place) {
+  return [core, id, place] {
+    place->GiveBack();
     core->Post([id](EngineCore& on_strand) { on_strand.Cancel(id); });
   };
 }
@@ -48,40 +52,62 @@ absl::Status TooLittleMemory() {
   });
 }
 
+// A request that has a place among those that are open.
+struct OpenRequest {
+  PreparedRequest prepared;
+  std::shared_ptr<QueueLimits::Place> place;
+};
+
 // Makes the request ready to be submitted: all the work on it that has not to
 // be done on the strand. Throws std::bad_alloc.
-// Errors: what is wrong with it; kFailedPrecondition if cancelling it would not
-// be safe; kCancelled if its caller was cancelled before, under
-// throw_if_cancelled(false).
-asio::awaitable<absl::StatusOr<PreparedRequest>> Prepare(
+// Errors: what is wrong with it; kResourceExhausted if there is no place for
+// it; kFailedPrecondition if cancelling it would not be safe; kCancelled if its
+// caller was cancelled before, under throw_if_cancelled(false).
+asio::awaitable<absl::StatusOr<OpenRequest>> Prepare(
     std::shared_ptr<EngineCore> core, Request request) {
   const auto submitted = std::chrono::steady_clock::now();
   const absl::Status valid = Validate(*core, &request);
   if (!valid.ok()) co_return valid;
   const absl::Status can_wait = co_await CheckCanWait();
   if (!can_wait.ok()) co_return can_wait;
+  auto place = core->limits->Take(std::ssize(request.prompt_tokens));
+  if (!place.ok()) co_return place.status();
   GiveSeed(&request);
-  PreparedRequest prepared(std::move(request), core->tokenizer);
-  prepared.submitted = submitted;
-  co_return prepared;
+  OpenRequest open = {PreparedRequest(std::move(request), core->tokenizer),
+                      *std::move(place)};
+  open.prepared.submitted = submitted;
+  open.prepared.while_waiting = std::shared_ptr<const void>(
+      nullptr, [place = open.place](const void*) { place->LeaveQueue(); });
+  co_return open;
+}
+
+// `done`, before which the request's place is free: its caller finds it so.
+Scheduler::Done GivingBack(std::shared_ptr<QueueLimits::Place> place,
+                           Scheduler::Done done) {
+  return [place = std::move(place),
+          done = std::move(done)](absl::StatusOr<Result> result) {
+    place->GiveBack();
+    done(std::move(result));
+  };
 }
 
 // Parameters are values: the coroutine may outlive the engine.
 asio::awaitable<absl::StatusOr<Result>> RunRequest(
     std::shared_ptr<EngineCore> core, Request request) {
   try {
-    absl::StatusOr<PreparedRequest> prepared =
+    absl::StatusOr<OpenRequest> open =
         co_await Prepare(core, std::move(request));
-    if (!prepared.ok()) co_return prepared.status();
+    if (!open.ok()) co_return open.status();
 
     using Value = absl::StatusOr<Result>;
     const auto answer = std::make_shared<Answer<Value>>();
     const RequestId id = core->NextId();
-    CancelOnDestruction guard(Canceller(core, id));
+    CancelOnDestruction guard(Canceller(core, id, open->place));
     core->Post(
-        [id, send = SendTo<Value>(answer, ContextEnded()),
-         prepared = *std::move(prepared)](EngineCore& on_strand) mutable {
-          on_strand.Submit(id, std::move(prepared), send);
+        [id,
+         done = GivingBack(open->place, SendTo<Value>(answer, ContextEnded())),
+         prepared = std::move(open->prepared)](EngineCore& on_strand) mutable {
+          on_strand.Submit(id, std::move(prepared), done);
         });
     std::optional<Value> result = co_await Answer<Value>::Await(answer);
     if (!result.has_value()) co_return CancelledByCaller();
@@ -99,6 +125,7 @@ Scheduler::Done EndOf(const std::shared_ptr<EventQueue>& queue) {
 
 // A stream of a request that the strand has accepted.
 ResultStream StreamOf(const std::shared_ptr<EngineCore>& core, RequestId id,
+                      const std::shared_ptr<QueueLimits::Place>& place,
                       const std::shared_ptr<EventQueue>& queue) {
   const auto read = [core, queue](int64_t num_received,
                                   EventQueue::Reader reader) {
@@ -107,25 +134,25 @@ ResultStream StreamOf(const std::shared_ptr<EngineCore>& core, RequestId id,
           queue->Read(num_received, std::move(reader));
         });
   };
-  return ResultStream({.read = read, .cancel = Canceller(core, id)});
+  return ResultStream({.read = read, .cancel = Canceller(core, id, place)});
 }
 
 asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
     std::shared_ptr<EngineCore> core, Request request, StreamOptions options) {
   try {
-    absl::StatusOr<PreparedRequest> prepared =
+    absl::StatusOr<OpenRequest> open =
         co_await Prepare(core, std::move(request));
-    if (!prepared.ok()) co_return prepared.status();
+    if (!open.ok()) co_return open.status();
 
     const auto answer = std::make_shared<Answer<absl::Status>>();
     const auto queue = std::make_shared<EventQueue>();
     const RequestId id = core->NextId();
     std::unique_ptr<SearchWatcher> writer =
-        MakeStreamWriter(*prepared, options, queue);
-    CancelOnDestruction guard(Canceller(core, id));
-    core->Post([id, queue, end = EndOf(queue),
+        MakeStreamWriter(open->prepared, options, queue);
+    CancelOnDestruction guard(Canceller(core, id, open->place));
+    core->Post([id, queue, end = GivingBack(open->place, EndOf(queue)),
                 send = SendTo<absl::Status>(answer, ContextEnded()),
-                prepared = *std::move(prepared),
+                prepared = std::move(open->prepared),
                 writer = std::move(writer)](EngineCore& on_strand) mutable {
       on_strand.Submit(id, std::move(prepared), end, std::move(writer));
       send(queue->error());
@@ -133,7 +160,7 @@ asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
     std::optional<absl::Status> accepted =
         co_await Answer<absl::Status>::Await(answer);
     if (!accepted.has_value()) co_return CancelledByCaller();
-    ResultStream stream = StreamOf(core, id, queue);
+    ResultStream stream = StreamOf(core, id, open->place, queue);
     guard.Answered();
     if (!accepted->ok()) co_return *std::move(accepted);
     co_return std::move(stream);
@@ -178,8 +205,7 @@ absl::StatusOr<Engine> Engine::Create(asio::any_io_executor executor,
                                       const EngineOptions& options) {
   if (!executor) return InvalidArgument("executor must not be empty");
   if (steps == nullptr) return InvalidArgument("steps must not be null");
-  RETURN_IF_ERROR(CheckOptions(options.scheduler));
-  RETURN_IF_ERROR(CheckStepTimeout(options));
+  RETURN_IF_ERROR(CheckEngineOptions(options));
   RETURN_IF_ERROR(CheckDescription(steps->description()));
   if (steps->max_plans_in_flight() < 1) {
     return InvalidArgument(

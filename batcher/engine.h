@@ -82,7 +82,8 @@ class Engine {
   // is, and its pages come back.
   // Errors: kInvalidArgument for a bad request, naming field and value, before
   // anything is held; kResourceExhausted for one that can never fit, with the
-  // figures, and with kTooFewPages if it lacks pages, or if memory runs out;
+  // figures, and with kTooFewPages if it lacks pages, for one too many
+  // (EngineOptions::max_waiting, max_waiting_tokens), or if memory runs out;
   // kCancelled if its caller, a shutdown or the end of the engine's context
   // cancelled it; kDeadlineExceeded if its deadline_ms passed before the first
   // token; kUnavailable if a step is not answered within step_timeout, or was

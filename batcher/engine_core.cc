@@ -55,6 +55,7 @@ std::shared_ptr<EngineCore> EngineCore::Create(
 EngineCore::EngineCore(std::shared_ptr<StepExecutor> steps,
                        const EngineOptions& options)
     : description(steps->description()),
+      limits(std::make_shared<QueueLimits>(options)),
       tokenizer(options.tokenizer),
       max_plans_in_flight_(steps->max_plans_in_flight()),
       steps_(std::move(steps)),

@@ -26,6 +26,7 @@
 #include "batcher/engine_options.h"
 #include "batcher/engine_stats.h"
 #include "batcher/mailbox.h"
+#include "batcher/queue_limits.h"
 #include "batcher/scheduler.h"
 #include "batcher/step_watchdog.h"
 #include "batcher/wake_timer.h"
@@ -76,6 +77,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
 
   // Constant after construction.
   const ModelDescription description;
+  const std::shared_ptr<QueueLimits> limits;
   const std::shared_ptr<const Tokenizer> tokenizer;  // or null
 
  private:

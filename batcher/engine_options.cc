@@ -28,7 +28,17 @@ absl::Status CheckOptions(const SchedulerOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status CheckStepTimeout(const EngineOptions& options) {
+absl::Status CheckEngineOptions(const EngineOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(options.scheduler));
+  if (options.max_waiting.value_or(0) < 0) {
+    return InvalidArgument("max_waiting must be at least 0, got ",
+                           *options.max_waiting);
+  }
+  if (options.max_waiting_tokens < 0) {
+    return InvalidArgument(
+        "max_waiting_tokens must be at least 0, no limit, got ",
+        options.max_waiting_tokens);
+  }
   if (options.step_timeout > absl::ZeroDuration()) return absl::OkStatus();
   return InvalidArgument("step_timeout must be above 0, got ",
                          options.step_timeout);

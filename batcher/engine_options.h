@@ -1,7 +1,9 @@
 // Options of an engine (engine.h) and of its scheduler.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -44,7 +46,7 @@ struct SchedulerOptions {
 absl::Status CheckOptions(const SchedulerOptions& options);
 
 struct EngineOptions {
-  SchedulerOptions scheduler;
+  SchedulerOptions scheduler = {};
   // Makes text of what is streamed, and finds stop strings in it. Null: events
   // have tokens alone, and requests with stop strings are refused.
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;
@@ -55,10 +57,17 @@ struct EngineOptions {
   // and allocate, and the widest feeds max_step_tokens. > 0; infinite: a step
   // is waited for as long as it takes. See docs/step.md, "Faults".
   absl::Duration step_timeout = absl::InfiniteDuration();
+  // Requests that wait until others end; >= 0. One that comes when
+  // scheduler.max_running + max_waiting are open, from their submission until
+  // they are answered or cancelled, is refused with kResourceExhausted. Unset:
+  // no limit.
+  std::optional<int> max_waiting = std::nullopt;
+  // Prompt tokens of requests that have not started; one whose prompt does not
+  // fit beside these is refused as well. >= 0; 0: no limit.
+  int64_t max_waiting_tokens = 0;
 };
 
-// Errors: kInvalidArgument naming step_timeout and its value. The scheduler's
-// options are not looked at.
-absl::Status CheckStepTimeout(const EngineOptions& options);
+// Errors: as CheckOptions, of the scheduler's options, too.
+absl::Status CheckEngineOptions(const EngineOptions& options);
 
 }  // namespace espalier

@@ -34,6 +34,8 @@ struct PreparedRequest {
   std::unique_ptr<Drafter> drafter;  // has the prompt; null: no drafts
   // When it was submitted, by its engine's clock: deadline_ms counts from then.
   std::chrono::steady_clock::time_point submitted = {};
+  // Released when its group starts, or it ends before.
+  std::shared_ptr<const void> while_waiting = nullptr;
 };
 
 // Edits of scores that the rows of its group have together at most, in any

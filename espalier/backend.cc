@@ -101,6 +101,11 @@ absl::Status Resolver::CheckRange() const {
     return InvalidArgument(name_("max_waiting"), " must be at least 0, got ",
                            options_.max_waiting);
   }
+  if (options_.max_waiting_tokens < 0) {
+    return InvalidArgument(name_("max_waiting_tokens"),
+                           " must be at least 0, no limit, got ",
+                           options_.max_waiting_tokens);
+  }
   if (options_.num_threads < 0) {
     return InvalidArgument(name_("num_threads"),
                            " must be at least 0, one for each CPU, got ",
@@ -158,6 +163,7 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
   resolved.max_waiting = options_.max_waiting;
   resolved.step_timeout = options_.step_timeout;
   resolved.draft_model = options_.draft_model;
+  resolved.max_waiting_tokens = options_.max_waiting_tokens;
   return resolved;
 }
 
@@ -179,6 +185,7 @@ EngineOptions EngineOptionsOf(const BackendOptions& options,
   engine.scheduler.prefix_cache = options.prefix_cache;
   engine.tokenizer = std::move(tokenizer);
   engine.step_timeout = options.step_timeout;
+  engine.max_waiting_tokens = options.max_waiting_tokens;
   return engine;
 }
 

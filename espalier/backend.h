@@ -66,6 +66,7 @@ struct BackendOptions {
   int max_waiting = 0;
   absl::Duration step_timeout = absl::InfiniteDuration();
   std::string draft_model = {};  // a directory; empty: none
+  int64_t max_waiting_tokens = 0;
 };
 
 // What an option is called in errors, by its field in GeneratorOptions.

@@ -161,6 +161,7 @@ class Generator {
   // Blocks until all have ended; one answer for each, in order. Where so many
   // requests are open as may be, it waits for room instead of being refused;
   // and takes all the room there is, so that meanwhile other calls are refused.
+  // It does not wait for max_waiting_tokens.
   std::vector<absl::StatusOr<Generation>> GenerateAll(
       std::vector<GenerationRequest> requests, const CallOptions& call = {});
 
@@ -185,7 +186,8 @@ class Generator {
   std::shared_ptr<const Tokenizer> tokenizer() const;  // or null
 
   // For coroutines: the engine, and a request of it made of one of ours.
-  // Requests there do not count as open ones. The engine lives as long as this.
+  // Requests there count as open ones, too; GenerateAll does not wait for their
+  // room. The engine lives as long as this.
   Engine& engine();
   absl::StatusOr<Request> MakeRequest(GenerationRequest request) const;
 

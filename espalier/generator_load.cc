@@ -42,7 +42,8 @@ absl::StatusOr<Generator> Generator::Load(const std::string& directory,
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    Backend::Load(directory, resolved));
   RETURN_IF_ERROR(CheckFits(text.tokenizer.get(), *backend->steps()));
-  const EngineOptions engine = EngineOptionsOf(resolved, text.tokenizer);
+  EngineOptions engine = EngineOptionsOf(resolved, text.tokenizer);
+  engine.max_waiting = resolved.max_waiting;
   ASSIGN_OR_RETURN(auto core,
                    GeneratorCore::Create({backend->steps(), std::move(text),
                                           engine, resolved.max_waiting,
@@ -63,7 +64,8 @@ absl::StatusOr<Generator> Generator::Create(
                              .max_candidates = resolved.max_candidates,
                              .max_score_edits = resolved.max_score_edits}));
   RETURN_IF_ERROR(CheckFits(tokenizer.get(), *steps));
-  const EngineOptions engine = EngineOptionsOf(resolved, tokenizer);
+  EngineOptions engine = EngineOptionsOf(resolved, tokenizer);
+  engine.max_waiting = resolved.max_waiting;
   ASSIGN_OR_RETURN(
       auto core,
       GeneratorCore::Create({std::move(steps), ModelText{std::move(tokenizer)},

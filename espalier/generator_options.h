@@ -51,6 +51,7 @@ struct GeneratorOptions {
   int max_running = 256;  // requests that run together; >= 1
   // Requests that wait until others end; >= 0. One that comes when max_running
   // + max_waiting are open already is refused with kResourceExhausted.
+  // Requests of Generator::engine() count, too.
   int max_waiting = 1024;
 
   // How long a step may take. Where one does not answer within that, all
@@ -58,6 +59,9 @@ struct GeneratorOptions {
   // answer comes, and the generator's end does not wait for it. Longer than any
   // step, the first one included; > 0 (docs/step.md, "Faults").
   absl::Duration step_timeout = absl::InfiniteDuration();
+  // Prompt tokens of requests that wait; one whose prompt does not fit beside
+  // these is refused as well. >= 0; 0: no limit.
+  int64_t max_waiting_tokens = 0;
 };
 
 }  // namespace espalier

@@ -94,6 +94,19 @@ TEST_F(GeneratorLimitsTest, MoreThanMaxWaitingAreRefusedAtOnce) {
   EXPECT_OK(generator_->Generate(Simple()));
 }
 
+TEST_F(GeneratorLimitsTest, WaitingPromptTokensAreLimited) {
+  Make({.num_threads = 1, .max_running = 1, .max_waiting_tokens = 10});
+  model_->Hold(true);
+  auto first = generator_->GenerateAsync({std::vector<TokenId>(10, 5)});
+  model_->AwaitStep();
+  auto second = generator_->GenerateAsync({std::vector<TokenId>(10, 5)});
+  EXPECT_THAT(generator_->Generate({std::vector<TokenId>(11, 5)}),
+              StatusIs(kExhausted, HasSubstr("max_waiting_tokens, 10")));
+  model_->Hold(false);
+  EXPECT_OK(first.get());
+  EXPECT_OK(second.get());
+}
+
 TEST_F(GeneratorLimitsTest, ManyWaitForRoomInsteadOfBeingRefused) {
   Make({.num_threads = 1, .max_running = 2, .max_waiting = 0});
   std::vector<GenerationRequest> many(20, Simple());

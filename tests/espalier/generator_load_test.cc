@@ -81,6 +81,8 @@ TEST(GeneratorLoadTest, WrongOptionsAreNamed) {
               named("step_timeout must be above 0, got 0"));
   EXPECT_THAT(LoadStatus({.step_timeout = absl::Seconds(-1)}),
               named("step_timeout must be above 0, got -1s"));
+  EXPECT_THAT(LoadStatus({.max_waiting_tokens = -1}),
+              named("max_waiting_tokens"));
   EXPECT_THAT(LoadStatus({.device = "cuda", .num_threads = 2}),
               named("num_threads is of device cpu"));
 }

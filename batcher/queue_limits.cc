@@ -1,0 +1,75 @@
+#include "batcher/queue_limits.h"
+
+#include <utility>
+
+#include "base/status.h"
+
+namespace espalier {
+
+QueueLimits::Place::Place(std::shared_ptr<QueueLimits> limits,
+                          int64_t num_tokens)
+    : limits_(std::move(limits)), num_tokens_(num_tokens) {}
+
+void QueueLimits::Place::LeaveQueue() {
+  const std::lock_guard<std::mutex> lock(limits_->mutex_);
+  limits_->num_waiting_tokens_ -= std::exchange(num_tokens_, 0);
+}
+
+void QueueLimits::Place::GiveBack() {
+  const std::lock_guard<std::mutex> lock(limits_->mutex_);
+  limits_->num_waiting_tokens_ -= std::exchange(num_tokens_, 0);
+  limits_->num_open_ -= std::exchange(is_taken_, false);
+}
+
+QueueLimits::QueueLimits(const EngineOptions& options)
+    : max_running_(options.scheduler.max_running),
+      max_waiting_(options.max_waiting),
+      max_waiting_tokens_(options.max_waiting_tokens) {}
+
+absl::Status QueueLimits::Check(int64_t num_tokens) const {
+  if (max_waiting_.has_value() &&
+      num_open_ >= int64_t{max_running_} + *max_waiting_) {
+    return ResourceExhausted("too many requests are open: ", num_open_,
+                             ", of which max_waiting, ", *max_waiting_,
+                             ", wait until one of max_running, ", max_running_,
+                             ", ends; try again later, or raise max_waiting");
+  }
+  if (max_waiting_tokens_ == 0) return absl::OkStatus();
+  if (num_tokens > max_waiting_tokens_) {
+    return ResourceExhausted("the prompt has ", num_tokens,
+                             " tokens, and max_waiting_tokens, ",
+                             max_waiting_tokens_,
+                             ", may wait at all; raise it, or shorten the "
+                             "prompt");
+  }
+  if (num_tokens > max_waiting_tokens_ - num_waiting_tokens_) {
+    return ResourceExhausted(
+        "too many prompt tokens wait: ", num_waiting_tokens_, ", and ",
+        num_tokens, " more would be above max_waiting_tokens, ",
+        max_waiting_tokens_, "; try again later, or raise max_waiting_tokens");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<QueueLimits::Place>> QueueLimits::Take(
+    int64_t num_prompt_tokens) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const absl::Status status = Check(num_prompt_tokens);
+  if (!status.ok()) return status;
+  auto place = std::make_shared<Place>(shared_from_this(), num_prompt_tokens);
+  ++num_open_;
+  num_waiting_tokens_ += num_prompt_tokens;
+  return place;
+}
+
+int64_t QueueLimits::num_open() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return num_open_;
+}
+
+int64_t QueueLimits::num_waiting_tokens() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return num_waiting_tokens_;
+}
+
+}  // namespace espalier

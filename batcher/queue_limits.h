@@ -1,0 +1,68 @@
+// QueueLimits: how many requests of an engine may be open, and how many prompt
+// tokens of these may wait. A request takes its place on the thread that
+// submits it, before anything else is held for it, so that concurrent callers,
+// of whatever front, never exceed a limit together.
+//
+//   ASSIGN_OR_RETURN(auto place, limits->Take(num_prompt_tokens));
+//   ...
+//   place->LeaveQueue();  // it starts: its prompt waits no more
+//   place->GiveBack();    // it is about to be answered
+//
+// Thread safety: all of it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "batcher/engine_options.h"
+
+namespace espalier {
+
+class QueueLimits : public std::enable_shared_from_this<QueueLimits> {
+ public:
+  // The place of one request; gives itself back when it is gone.
+  class Place {
+   public:
+    Place(std::shared_ptr<QueueLimits> limits, int64_t num_tokens);
+    ~Place() { GiveBack(); }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+    // Each does nothing from its second time on.
+    void LeaveQueue();
+    void GiveBack();
+
+   private:
+    const std::shared_ptr<QueueLimits> limits_;
+    // Guarded by the limits' mutex.
+    int64_t num_tokens_;  // that wait
+    bool is_taken_ = true;
+  };
+
+  explicit QueueLimits(const EngineOptions& options);
+
+  // Throws std::bad_alloc, and has taken nothing then.
+  // Errors: kResourceExhausted naming the limit, its value, and what is there.
+  absl::StatusOr<std::shared_ptr<Place>> Take(int64_t num_prompt_tokens);
+
+  int64_t num_open() const;
+  int64_t num_waiting_tokens() const;
+
+ private:
+  absl::Status Check(int64_t num_tokens) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const int max_running_;
+  const std::optional<int> max_waiting_;  // unset: no limit
+  const int64_t max_waiting_tokens_;      // 0: no limit
+
+  mutable std::mutex mutex_;
+  int64_t num_open_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t num_waiting_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace espalier

@@ -1,7 +1,7 @@
 #include "batcher/admission.h"
 
 #include <algorithm>
-#include <limits>
+#include <iterator>
 #include <new>
 #include <string>
 #include <string_view>
@@ -133,37 +133,56 @@ bool Admission::CanAdmit(const RequestNeeds& next, const RequestNeeds& running,
          total.num_best <= limits_.max_best_tokens;
 }
 
-Turn Turn::Of(int64_t priority, int64_t step, RequestId id) {
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 2;
-  constexpr int64_t kMaxPriority = kMax / kStepsPerPriority;
-  priority = std::clamp(priority, -kMaxPriority, kMaxPriority);
-  return {std::min(step, kMax) + priority * kStepsPerPriority, id};
+namespace {
+
+// What the request may take at most, prompt and all that is generated.
+int64_t NumTokens(const Request& request) {
+  const GenerationParams& params = request.params;
+  return std::ssize(request.prompt_tokens) +
+         NumSequences(params) * params.max_new_tokens.value_or(1);
 }
+
+}  // namespace
 
 void WaitingRequests::Push(WaitingRequest request) {
   const Turn turn = request.turn;
   turns_.emplace(turn.id, turn);
   try {
-    Count(requests_.emplace(turn, std::move(request)).first->second, 1);
+    const auto at = requests_.emplace(turn, std::move(request)).first;
+    const Request& pushed = at->second.prepared.request;
+    order_.Push(turn, pushed.params.priority, pushed.params.tenant,
+                NumTokens(pushed));
+    Count(at->second, 1);
   } catch (const std::bad_alloc&) {
+    requests_.erase(turn);
     turns_.erase(turn.id);
     throw;
   }
 }
 
 WaitingRequest WaitingRequests::TakeFront() {
-  return *Take(requests_.begin()->first.id);
+  const Turn turn = order_.NextRequest();
+  const Turn runs_at = order_.next_turn();
+  order_.Take();
+  WaitingRequest request = TakeOut(turn);
+  request.runs_at = runs_at;
+  return request;
+}
+
+WaitingRequest WaitingRequests::TakeOut(const Turn& turn) {
+  const auto found = requests_.find(turn);
+  Count(found->second, -1);
+  WaitingRequest request = std::move(found->second);
+  turns_.erase(turn.id);
+  requests_.erase(found);
+  return request;
 }
 
 std::optional<WaitingRequest> WaitingRequests::Take(RequestId id) {
   const auto turn = turns_.find(id);
   if (turn == turns_.end()) return std::nullopt;
-  const auto found = requests_.find(turn->second);
-  Count(found->second, -1);
-  std::optional<WaitingRequest> request(std::move(found->second));
-  requests_.erase(found);
-  turns_.erase(turn);
-  return request;
+  order_.Remove(turn->second);
+  return TakeOut(Turn(turn->second));
 }
 
 std::vector<WaitingRequest> WaitingRequests::TakeAll() {
@@ -174,6 +193,7 @@ std::vector<WaitingRequest> WaitingRequests::TakeAll() {
   requests_.clear();
   num_sequences_ = 0;
   num_prompt_tokens_ = 0;
+  order_.Clear();
   return all;
 }
 

@@ -12,7 +12,6 @@
 // Both belong to their scheduler's strand.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -25,7 +24,9 @@
 #include "base/ids.h"
 #include "batcher/deadlines.h"
 #include "batcher/engine_options.h"
+#include "batcher/fair_turns.h"
 #include "batcher/too_few_pages.h"
+#include "batcher/turn.h"
 #include "beam/prepared_request.h"
 #include "beam/search_watcher.h"
 #include "exec_request/model_description.h"
@@ -79,20 +80,6 @@ class Admission {
   const PagePool* const pool_;
 };
 
-// The order in which requests run: a request's place, for good. A request of
-// priority p that arrives at step s has its turn at s + p * kStepsPerPriority
-// steps: so one that waits moves up by a level every so many steps, and nothing
-// waits for ever (ageing, in closed form).
-struct Turn {
-  static constexpr int64_t kStepsPerPriority = 1000;
-
-  static Turn Of(int64_t priority, int64_t step, RequestId id);
-
-  int64_t step = 0;
-  RequestId id = {};  // of two that are equal the older one
-  friend auto operator<=>(const Turn&, const Turn&) = default;
-};
-
 struct WaitingRequest {
   Turn turn;
   PreparedRequest prepared;
@@ -101,9 +88,13 @@ struct WaitingRequest {
   std::unique_ptr<SearchWatcher> watcher;  // or null
   int64_t arrival = 0;                     // Scheduler::SetTime
   Deadlines::Entry deadline = {};
+  // Its own turn, or, where several tenants wait, that of another request of
+  // its priority (fair_turns.h). Set by TakeFront.
+  Turn runs_at = {};
 };
 
-// The requests that wait, by turn. Every call but TakeAll is O(log n).
+// The requests that wait, by turn and in shares of their tenants. Every call
+// but TakeAll is O(log n).
 class WaitingRequests {
  public:
   bool empty() const { return requests_.empty(); }
@@ -116,8 +107,12 @@ class WaitingRequests {
   // REQUIRES: the id of its turn is not in the queue.
   void Push(WaitingRequest request);
 
+  // The request that runs next, and the turn that it takes.
   // REQUIRES: !empty().
-  const WaitingRequest& front() const { return requests_.begin()->second; }
+  const WaitingRequest& front() const {
+    return requests_.find(order_.NextRequest())->second;
+  }
+  const Turn& front_turn() const { return order_.next_turn(); }
   WaitingRequest TakeFront();
 
   // Nothing if no request with this id waits.
@@ -129,8 +124,10 @@ class WaitingRequests {
   using Requests = std::map<Turn, WaitingRequest>;
 
   void Count(const WaitingRequest& request, int sign);
+  WaitingRequest TakeOut(const Turn& turn);
 
   Requests requests_;
+  FairTurns order_;
   std::unordered_map<RequestId, Turn> turns_;
   int64_t num_sequences_ = 0;
   int64_t num_prompt_tokens_ = 0;

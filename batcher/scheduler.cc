@@ -366,7 +366,7 @@ void Scheduler::Admit(StepPlan* plan, Budget* budget) {
 RunningGroup* Scheduler::NextToResume() {
   RunningGroup* const away = groups_.FirstAway();
   const bool is_first = away != nullptr && (waiting_.empty() ||
-                                            away->turn < waiting_.front().turn);
+                                            away->turn < waiting_.front_turn());
   return is_first ? away : nullptr;
 }
 
@@ -438,7 +438,7 @@ RunningGroup* Scheduler::Start(WaitingRequest next) {
       stats_.num_queried_tokens += std::ssize(group->request().prompt_tokens);
     }
     RunningGroup& running =
-        groups_.Add({next.turn, std::move(group), next.needs,
+        groups_.Add({next.runs_at, std::move(group), next.needs,
                      std::move(next.done), std::move(next.watcher)});
     running.times = {.arrival = next.arrival, .start = now_};
     running.deadline = std::move(deadline);

@@ -1,6 +1,7 @@
 #include "request/generation_params.h"
 
 #include <iterator>
+#include <string_view>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -9,6 +10,19 @@
 #include "request/validate_params.h"
 
 namespace espalier {
+
+namespace {
+
+absl::Status CheckName(std::string_view field, const std::string& name,
+                       int64_t max_bytes) {
+  if (!IsUtf8(name)) return InvalidArgument(field, " is not UTF-8");
+  if (std::ssize(name) <= max_bytes) return absl::OkStatus();
+  return InvalidArgument(field, " must have at most ", max_bytes,
+                         " bytes, got ", name.size(), ": ",
+                         ShownInQuotes(name));
+}
+
+}  // namespace
 
 bool IsBeamSearch(const GenerationParams& params) {
   return params.num_beams > 1 || params.stochastic;
@@ -36,12 +50,8 @@ absl::Status ValidateScheduling(const GenerationParams& params) {
         CheckRange("deadline_ms", *params.deadline_ms, 1, kMaxDeadlineMs));
   }
   const std::string& salt = params.cache_salt;
-  if (!IsUtf8(salt)) return InvalidArgument("cache_salt is not UTF-8");
-  if (std::ssize(salt) > kMaxCacheSaltBytes) {
-    return InvalidArgument("cache_salt must have at most ", kMaxCacheSaltBytes,
-                           " bytes, got ", salt.size(), ": ",
-                           ShownInQuotes(salt));
-  }
+  RETURN_IF_ERROR(CheckName("cache_salt", salt, kMaxCacheSaltBytes));
+  RETURN_IF_ERROR(CheckName("tenant", params.tenant, kMaxTenantBytes));
   if (!params.prefix_cache && !salt.empty()) {
     return InvalidArgument(
         "cache_salt must be empty with prefix_cache false, got ",

@@ -117,6 +117,9 @@ struct GenerationParams {
   // (docs/scheduling.md). In
   // [-kMaxAbsPriority, kMaxAbsPriority].
   int64_t priority = 0;
+  // Whose request it is: within a priority, tenants whose requests wait share
+  // the tokens (docs/scheduling.md, "Tenants"). At most kMaxTenantBytes.
+  std::string tenant;
 
   friend bool operator==(const GenerationParams&,
                          const GenerationParams&) = default;
@@ -129,6 +132,8 @@ inline constexpr int64_t kMaxLogProbs = 64;
 // More than a hash or the name of a tenant takes, few enough that the roots of
 // a prefix tree stay small beside their pages.
 inline constexpr int64_t kMaxCacheSaltBytes = 256;
+
+inline constexpr int64_t kMaxTenantBytes = 256;
 
 // Some 24 days.
 inline constexpr int64_t kMaxDeadlineMs = (int64_t{1} << 31) - 1;

@@ -196,6 +196,10 @@ constexpr ParamField kFields[] = {
      Set<&P::cache_salt>},
     {"priority", "", kScheduling, "N",
      "lower runs first; who waits moves up; default 0", Set<&P::priority>},
+    {"tenant", "", kScheduling, "NAME",
+     "whose request it is: tenants that wait share the tokens; at most 256 "
+     "bytes",
+     Set<&P::tenant>},
 };
 
 }  // namespace

@@ -107,6 +107,7 @@ constexpr const char* kParams[] = {
     R"({"prefix_cache": false})",
     R"({"num_beams": 3, "n": 2, "prefix_cache": false, "priority": 2})",
     R"({"cache_salt": "a", "priority": -1})",
+    R"({"tenant": "b", "num_beams": 2})",
     R"({"num_beams": 4, "cache_salt": "b", "prompt_logprobs": 1})",
     R"({"do_sample": true, "n": 3, "seed": 18, "cache_salt": "a",
         "priority": 4503599627370496})",

@@ -231,6 +231,7 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       params(R"({"cache_salt": 7})", "cache_salt must be a string, got 7"),
       params(R"({"cache_salt": null})",
              "cache_salt must be a string, got null"),
+      params(R"({"tenant": 7})", "tenant must be a string, got 7"),
       params(R"({"deadline_ms": "1s"})",
              "deadline_ms must be an integer, got \"1s\""),
       params(R"({"priority": 0.5})", "priority must be an integer, got 0.5"),

@@ -10,8 +10,10 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "exec_request/model.h"
 #include "request/json/param_fields.h"
 #include "request/json/result_json.h"
@@ -69,7 +71,8 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "ignore_eos": true, "stop": ["a", "b"], "include_stop": true,
         "logprobs": 3, "prompt_logprobs": 0, "speculate": {"method": "suffix",
           "num_tokens": 7, "mode": "coupled"}, "prefix_cache": false,
-        "cache_salt": "tenant-1", "priority": -7, "deadline_ms": 250}})");
+        "cache_salt": "tenant-1", "priority": -7, "deadline_ms": 250,
+        "tenant": "caf\u00e9"}})");
   ASSERT_OK(line.body);
   EXPECT_EQ(line.id, "\"a-1\"");
   EXPECT_EQ(line.body->caller_id, "a-1");
@@ -120,6 +123,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   EXPECT_EQ(params.cache_salt, "tenant-1");
   EXPECT_EQ(params.priority, -7);
   EXPECT_THAT(params.deadline_ms, Optional(250));
+  EXPECT_EQ(params.tenant, "caf\u00e9");
 }
 
 // Of a table, so that no field can be forgotten.
@@ -188,7 +192,8 @@ TEST(RequestJsonTest, CombinationsThatMeanSomethingPass) {
            R"({"prefix_cache": true, "cache_salt": "a", "priority": -1})",
            R"({"prefix_cache": false, "cache_salt": ""})",
            R"({"priority": 4503599627370496})",
-           R"({"deadline_ms": 1})", R"({"deadline_ms": 2147483647})",
+           R"({"deadline_ms": 1})",
+           R"({"deadline_ms": 2147483647})",
            R"({"priority": -4503599627370496})",
        }) {
     EXPECT_OK(Check(testing::WithParams(params))) << params;
@@ -253,24 +258,31 @@ TEST(RequestJsonTest, DefaultsAreTheFormats) {
   EXPECT_EQ(request.params.priority, 0);
 }
 
-TEST(RequestJsonTest, ASaltHasItsLimitInBytes) {
-  Request request{{1, 4}, {}};
-  request.params.cache_salt = std::string(kMaxCacheSaltBytes, 's');
-  EXPECT_OK(ValidateRequest(EnFr(), &request));
-  // 86 characters, 258 bytes.
-  request.params.cache_salt.clear();
-  for (int i = 0; i < 86; ++i) request.params.cache_salt += "\u20ac";
-  const absl::Status long_salt = ValidateRequest(EnFr(), &request);
-  EXPECT_THAT(long_salt,
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       StartsWith("cache_salt must have at most 256 bytes, got "
-                                  "258: \"\u20ac")));
-  EXPECT_LE(long_salt.message().size(), 150u);
-  // JSON has none of these.
-  request.params.cache_salt = "\xff";
-  EXPECT_THAT(
-      ValidateRequest(EnFr(), &request),
-      StatusIs(absl::StatusCode::kInvalidArgument, "cache_salt is not UTF-8"));
+TEST(RequestJsonTest, NamesHaveTheirLimitInBytes) {
+  const std::pair<const char*, std::string GenerationParams::*> fields[] = {
+      {"cache_salt", &GenerationParams::cache_salt},
+      {"tenant", &GenerationParams::tenant}};
+  for (const auto& [field, member] : fields) {
+    Request request{{1, 4}, {}};
+    std::string& name = request.params.*member;
+    name = std::string(256, 's');
+    EXPECT_OK(ValidateRequest(EnFr(), &request));
+    // 86 characters, 258 bytes.
+    name.clear();
+    for (int i = 0; i < 86; ++i) name += "\u20ac";
+    const absl::Status long_name = ValidateRequest(EnFr(), &request);
+    EXPECT_THAT(long_name,
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         StartsWith(Concat(field,
+                                           " must have at most 256 bytes, got "
+                                           "258: \"\u20ac"))));
+    EXPECT_LE(long_name.message().size(), 150u);
+    // JSON has none of these.
+    name = "\xff";
+    EXPECT_THAT(ValidateRequest(EnFr(), &request),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         Concat(field, " is not UTF-8")));
+  }
 }
 
 TEST(RequestJsonTest, AnUnsetMaxNewTokensIsWhatTheContextLeaves) {

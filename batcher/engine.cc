@@ -173,6 +173,18 @@ asio::awaitable<absl::StatusOr<ResultStream>> OpenStream(
   throw boost::system::system_error(asio::error::operation_aborted);
 }
 
+asio::awaitable<void> RunDrain(std::shared_ptr<EngineCore> core) {
+  const auto drained = std::make_shared<Answer<bool>>();
+  std::function<void()> notify = [send = SendTo<bool>(drained, true)] {
+    send(true);
+  };
+  core->Post([notify = std::move(notify)](EngineCore& on_strand) mutable {
+    on_strand.Drain(std::move(notify));
+  });
+  const std::optional<bool> answer = co_await Answer<bool>::Await(drained);
+  if (!answer.has_value()) ThrowCancelled();
+}
+
 asio::awaitable<void> RunShutdown(std::shared_ptr<EngineCore> core,
                                   std::string why) {
   const auto stopped = std::make_shared<Answer<bool>>();
@@ -254,6 +266,8 @@ asio::awaitable<absl::StatusOr<ResultStream>> Engine::Stream(
     Request request, StreamOptions options) {
   return OpenStream(core_, std::move(request), options);
 }
+
+asio::awaitable<void> Engine::Drain() { return RunDrain(core_); }
 
 asio::awaitable<void> Engine::Shutdown(std::string_view why) {
   return RunShutdown(core_, std::string(why));

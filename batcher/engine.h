@@ -85,10 +85,10 @@ class Engine {
   // figures, and with kTooFewPages if it lacks pages, for one too many
   // (EngineOptions::max_waiting, max_waiting_tokens), or if memory runs out;
   // kCancelled if its caller, a shutdown or the end of the engine's context
-  // cancelled it; kDeadlineExceeded if its deadline_ms passed before the first
-  // token; kUnavailable if a step is not answered within step_timeout, or was
-  // not and still runs; kFailedPrecondition if no token was possible;
-  // and what the model returned, if a step failed.
+  // cancelled it; kUnavailable after Drain, or if a step is not answered within
+  // step_timeout, or was not and still runs; kDeadlineExceeded if its
+  // deadline_ms passed before the first token; kFailedPrecondition if no token
+  // was possible; and what the model returned, if a step failed.
   boost::asio::awaitable<absl::StatusOr<Result>> Generate(Request request);
 
   // The same, to be read while it runs (result_stream.h). Until the stream is
@@ -98,6 +98,13 @@ class Engine {
   // kCancelled after a shutdown. Later errors come out of the stream.
   boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(
       Request request, StreamOptions options = {});
+
+  // Refuses new requests, with kUnavailable, lets those that wait or run end,
+  // and completes when no request and no step is left. Shutdown cuts that short
+  // at any time; after either no request is taken any more. Any number of calls
+  // complete together. Cancelled as Shutdown is, which leaves the engine
+  // draining.
+  boost::asio::awaitable<void> Drain();
 
   // Refuses new requests, cancels those that wait or run, and completes when
   // nothing is held and the steps in flight, which are given up soon

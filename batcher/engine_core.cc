@@ -29,6 +29,13 @@ absl::Status TooLittleMemoryToTake() {
   return status;
 }
 
+absl::Status Draining() {
+  return UntilThereIsMemory([] {
+    return MakeError(absl::StatusCode::kUnavailable,
+                     "the engine drains and takes no more requests");
+  });
+}
+
 }  // namespace
 
 std::shared_ptr<EngineCore> EngineCore::Create(
@@ -78,6 +85,7 @@ void EngineCore::Submit(RequestId id, PreparedRequest request,
                         const Scheduler::Done& done,
                         std::unique_ptr<SearchWatcher> watcher) {
   if (stopped_by_) return done(*stopped_by_);
+  if (is_draining_) return done(Draining());
   if (late_by_) return done(*late_by_);
   scheduler_.SetTime(Now());
   try {
@@ -96,6 +104,12 @@ void EngineCore::Submit(RequestId id, PreparedRequest request,
 
 void EngineCore::Cancel(RequestId id) {
   UntilThereIsMemory([&] { scheduler_.Cancel(id, CancelledByCaller()); });
+  PostStep();
+}
+
+void EngineCore::Drain(std::function<void()> drained) {
+  is_draining_ = true;
+  UntilThereIsMemory([&] { on_drained_.push_back(std::move(drained)); });
   PostStep();
 }
 
@@ -130,6 +144,7 @@ void EngineCore::MakeTimer() {
 
 void EngineCore::OnContextEnd() {
   EndRequests("the engine's context has ended");
+  CallOnDrained();
   CallOnIdle();
   // The last of this, at the end of the block.
   const std::shared_ptr<EngineCore> self =
@@ -153,9 +168,11 @@ void EngineCore::Pump() {
   }
   if (timer_ != nullptr) timer_->Set(scheduler_.first_deadline());
   if (!in_flight_.empty()) {
+    if (late_by_) CallOnDrained();
     if (stopped_by_ && late_by_) CallOnIdle();
     return;
   }
+  if (!scheduler_.holds_requests()) CallOnDrained();
   executor_is_empty_ = true;
   if (stopped_by_) GiveExecutorBack();
   CallOnIdle();
@@ -263,7 +280,12 @@ void EngineCore::OnLate(int64_t step) {
   const std::shared_ptr<EngineCore> self =
       std::exchange(while_in_flight_, nullptr);
   strand_->ReleaseContext();
+  CallOnDrained();
   if (stopped_by_) CallOnIdle();
+}
+
+void EngineCore::CallOnDrained() {
+  for (const auto& callback : std::exchange(on_drained_, {})) callback();
 }
 
 void EngineCore::CallOnIdle() {

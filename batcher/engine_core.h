@@ -69,6 +69,10 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
               std::unique_ptr<SearchWatcher> watcher = nullptr);
   void Cancel(RequestId id);
 
+  // Refuses requests from now on; `drained` is called when none is held any
+  // more. The caller made it, since making one allocates.
+  void Drain(std::function<void()> drained);
+
   // `stopped` is called when nothing runs any more. The caller made it, since
   // making one allocates.
   void Stop(std::string_view why, std::function<void()> stopped);
@@ -112,6 +116,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   // Of the watchdog: `step` may have been answered meanwhile.
   void OnLate(int64_t step);
   void CallOnIdle();
+  void CallOnDrained();
   void GiveExecutorBack();
 
   std::atomic<int64_t> next_id_{0};
@@ -139,6 +144,8 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   // The same, until the oldest step in flight is answered, which is late.
   std::optional<absl::Status> late_by_;
   std::vector<std::function<void()>> on_idle_;
+  bool is_draining_ = false;
+  std::vector<std::function<void()>> on_drained_;
   Stopwatch step_watch_;  // since the oldest step in flight began to be so
   EngineStats stats_;
 };

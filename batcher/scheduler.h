@@ -116,6 +116,7 @@ class Scheduler {
   int num_away() const {
     return static_cast<int>(groups_.size()) - groups_.num_running();
   }
+  bool holds_requests() const { return !waiting_.empty() || !groups_.empty(); }
   const PagePool& pool() const { return pool_; }
   const PrefixTree& tree() const { return tree_; }
   const SchedulerStats& stats() const { return stats_; }

@@ -185,6 +185,11 @@ absl::StatusOr<Generation> Generator::Stream(
   return open->Read(on_event);
 }
 
+absl::Status Generator::Drain(absl::Duration timeout) {
+  const std::shared_ptr<GeneratorCore> core = core_;
+  return core->Drain(timeout);
+}
+
 void Generator::Shutdown(std::string_view why) {
   const std::shared_ptr<GeneratorCore> core = core_;
   core->Shutdown(why);

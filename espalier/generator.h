@@ -141,10 +141,10 @@ class Generator {
   // that can never fit, with the figures, if memory runs out, or at once if
   // max_running + max_waiting requests are open (generator_options.h);
   // kUnavailable if a step is not answered within step_timeout, or was not and
-  // still runs; kDeadlineExceeded, kCancelled by the call's options, or after
-  // the generator's end; kFailedPrecondition if no token was possible, or for
-  // text without a tokenizer; and what the model returned, if a step failed. A
-  // request that has ended holds nothing.
+  // still runs, or after Drain; kDeadlineExceeded, kCancelled by the call's
+  // options, or after the generator's end; kFailedPrecondition if no token was
+  // possible, or for text without a tokenizer; and what the model returned, if a
+  // step failed. A request that has ended holds nothing.
 
   // Blocks until the request has ended.
   absl::StatusOr<Generation> Generate(GenerationRequest request,
@@ -172,6 +172,15 @@ class Generator {
                                     const EventFunction& on_event,
                                     const CallOptions& call = {},
                                     const StreamOptions& options = {});
+
+  // Refuses requests from now on, with kUnavailable, and blocks until those
+  // that are open have ended, and their callbacks' turns have come; from within
+  // a callback it does not wait for other callbacks. Not from within a Stream's
+  // function, whose request is open. The requests of engine() are let end, too,
+  // and refused from when no other is open. What is open after `timeout` goes
+  // on; Shutdown ends it, and a Drain that blocks.
+  // Errors: kDeadlineExceeded, with how many are open.
+  absl::Status Drain(absl::Duration timeout = absl::InfiniteDuration());
 
   // Refuses requests from now on, ends those that are open with kCancelled and
   // the first `why`, and returns when no step runs and all callbacks have

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/wording.h"
 #include "espalier/generator_call.h"
 
 namespace espalier {
@@ -28,6 +29,19 @@ std::thread ThreadOf(asio::io_context& context) {
   return std::thread([&context] {
     const auto until_stopped = asio::make_work_guard(context);
     context.run();
+  });
+}
+
+asio::awaitable<absl::StatusOr<bool>> DrainEngine(Engine& engine) {
+  co_await engine.Drain();
+  co_return true;
+}
+
+absl::Status TooLate(std::string_view left, absl::Duration timeout) {
+  return UntilThereIsMemory([&] {
+    return MakeError(absl::StatusCode::kDeadlineExceeded,
+                     "the drain's timeout, ", absl::FormatDuration(timeout),
+                     ", has passed before ", left, " ended");
   });
 }
 
@@ -80,7 +94,7 @@ void GeneratorCore::StopThreads() {
 
 absl::StatusOr<GeneratorCore::Place> GeneratorCore::TakePlace() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (closed_by_.has_value()) return *closed_by_;
+  RETURN_IF_ERROR(WhyClosed());
   if (!has_room()) {
     ++num_refused_;
     return ResourceExhausted("too many requests are open: ", num_open_,
@@ -100,14 +114,14 @@ absl::StatusOr<GeneratorCore::Place> GeneratorCore::WaitForPlace(
     return is_callback && !has_room() && num_awaiting_callback_ == num_open_;
   };
   const auto is_over = [&] {
-    return closed_by_.has_value() || has_room() || waits_for_itself();
+    return !WhyClosed().ok() || has_room() || waits_for_itself();
   };
   if (deadline == Deadline::max()) {
     changed_.wait(lock, options.stop, is_over);
   } else {
     changed_.wait_until(lock, options.stop, deadline, is_over);
   }
-  if (closed_by_.has_value()) return *closed_by_;
+  RETURN_IF_ERROR(WhyClosed());
   const bool is_stopped = options.stop.stop_requested();
   if (!is_stopped && waits_for_itself()) {
     return ResourceExhausted("all of the ", num_open_,
@@ -186,6 +200,46 @@ absl::StatusOr<Request> GeneratorCore::MakeRequest(
                    PromptTokens(prompt.text_, *prompt_template, *tokenizer(),
                                 description().max_context));
   return request;
+}
+
+absl::Status GeneratorCore::WhyClosed() const {
+  if (closed_by_.has_value()) return *closed_by_;
+  return drained_by_.value_or(absl::OkStatus());
+}
+
+absl::Status GeneratorCore::Drain(absl::Duration timeout) {
+  const Deadline deadline = DeadlineOf(timeout);
+  const bool is_callback = callbacks_->IsThisThread();
+  absl::Status drained_by = UntilThereIsMemory([] {
+    return absl::UnavailableError(
+        "the generator drains and takes no more requests");
+  });
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!drained_by_.has_value()) drained_by_ = std::move(drained_by);
+    changed_.notify_all();
+    const auto num_left = [&] {
+      return num_open_ - (is_callback ? num_awaiting_callback_ : 0);
+    };
+    const auto is_over = [&] {
+      return closed_by_.has_value() || num_left() == 0;
+    };
+    if (deadline == Deadline::max()) {
+      changed_.wait(lock, is_over);
+    } else if (!changed_.wait_until(lock, deadline, is_over)) {
+      return TooLate(Pluralize(num_left(), "request"), timeout);
+    }
+    if (closed_by_.has_value()) return absl::OkStatus();
+  }
+  const absl::Status status = UntilThereIsMemory([&] {
+    return Call::Make(shared_from_this(), {.timeout = timeout}, deadline)
+        ->Await<bool>([&] { return DrainEngine(*engine_); })
+        .status();
+  });
+  if (absl::IsDeadlineExceeded(status)) {
+    return TooLate("requests of engine()", timeout);
+  }
+  return absl::IsResourceExhausted(status) ? status : absl::OkStatus();
 }
 
 void GeneratorCore::Close(std::string_view why) {

@@ -92,6 +92,9 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   // What is counted here.
   void CountRequests(GeneratorStats* stats);
 
+  // Refuses requests from now on, and waits until none is open.
+  // Errors: kDeadlineExceeded.
+  absl::Status Drain(absl::Duration timeout);
   // Refuses requests from now on, ends those that are open, and returns when
   // all have been answered and no step runs.
   void Shutdown(std::string_view why);
@@ -123,6 +126,8 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   void GivePlaceBack(bool awaits_callback);
   void CountAwaitingCallback();
   void Close(std::string_view why);
+  // Why no request is taken any more; OK while they are.
+  absl::Status WhyClosed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool has_room() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return num_open_ < max_open_;
   }
@@ -144,6 +149,7 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   int64_t num_operations_ ABSL_GUARDED_BY(mutex_) = 0;  // begun so far
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> closed_by_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Status> drained_by_ ABSL_GUARDED_BY(mutex_);
 
   boost::asio::io_context engine_context_{1};
   boost::asio::io_context calls_context_{1};

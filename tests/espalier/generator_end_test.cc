@@ -49,6 +49,66 @@ TEST_F(GeneratorEndTest, ShutdownAnswersAllWithItsReasonAndRefusesOthers) {
   EXPECT_EQ(model_->num_sequences(), 0);
 }
 
+TEST_F(GeneratorEndTest, DrainLetsWhatIsOpenEndAndRefusesOthers) {
+  Make({.num_threads = 1, .max_running = 1, .max_waiting = 8});
+  model_->Hold(true);
+  const auto refused = StatusIs(absl::StatusCode::kUnavailable,
+                                HasSubstr("takes no more requests"));
+  std::vector<std::future<absl::StatusOr<Generation>>> open;
+  for (int i = 0; i < 3; ++i) {
+    open.push_back(generator_->GenerateAsync(Simple()));
+  }
+  std::promise<absl::Status> called;
+  generator_->GenerateAsync(Simple(), [&](absl::StatusOr<Generation> answer) {
+    called.set_value(answer.status());
+  });
+  EXPECT_THAT(generator_->Drain(absl::Milliseconds(5)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       "the drain's timeout, 5ms, has passed before 4 requests "
+                       "ended"));
+  EXPECT_THAT(generator_->Generate(Simple()), refused);
+  for (auto& answer : generator_->GenerateAll({Simple()})) {
+    EXPECT_THAT(answer, refused);
+  }
+  std::jthread other([&] { EXPECT_OK(generator_->Drain()); });
+  model_->Hold(false);
+  EXPECT_OK(generator_->Drain());
+  EXPECT_OK(called.get_future().get());
+  for (auto& future : open) EXPECT_OK(future.get());
+  EXPECT_THAT(generator_->GenerateAsync(Simple()).get(), refused);
+  ExpectNothingHeld();
+  generator_->Shutdown("for today");
+  EXPECT_THAT(generator_->Generate(Simple()),
+              StatusIs(kCancelled, HasSubstr("for today")));
+  EXPECT_OK(generator_->Drain());
+}
+
+TEST_F(GeneratorEndTest, ShutdownEndsADrainThatBlocks) {
+  Make();
+  model_->Hold(true);
+  auto future = generator_->GenerateAsync(Simple());
+  model_->AwaitStep();
+  std::jthread drain([&] { EXPECT_OK(generator_->Drain()); });
+  generator_->Shutdown("enough");
+  EXPECT_THAT(future.get(), StatusIs(kCancelled, HasSubstr("enough")));
+}
+
+TEST_F(GeneratorEndTest, DrainWorksWithinACallback) {
+  Make();
+  model_->Hold(true);
+  std::promise<absl::Status> drained;
+  generator_->GenerateAsync(Simple(), [&](absl::StatusOr<Generation>) {
+    drained.set_value(generator_->Drain());
+  });
+  std::promise<absl::Status> last;
+  generator_->GenerateAsync(Simple(), [&](absl::StatusOr<Generation> answer) {
+    last.set_value(answer.status());
+  });
+  model_->Hold(false);
+  EXPECT_OK(drained.get_future().get());
+  EXPECT_OK(last.get_future().get());
+}
+
 TEST_F(GeneratorEndTest, ShutdownWorksWithinAStreamsFunction) {
   Make();
   model_->HoldAfter(1);

@@ -181,6 +181,8 @@ SimCase MakeSimCase(uint32_t seed) {
   sim_case.failing_steps = dice.OneOf({0, 0, 20, 150});
   sim_case.wrong_answers = dice.OneOf({0, 0, 5, 40});
   if (dice.Chance(500)) MakeTight(dice, &sim_case);
+  sim_case.num_tenants = dice.OneOf({1, 1, 3});
+  sim_case.deadlines = dice.OneOf({0, 0, 100, 500});
   return sim_case;
 }
 
@@ -198,7 +200,8 @@ std::string Describe(const SimCase& sim_case) {
                 scheduler.prefix_cache, "; ", sim_case.plans_in_flight,
                 " plans in flight; of 1000 ", sim_case.cancellations,
                 " cancellations, ", sim_case.failing_steps, " failing steps, ",
-                sim_case.wrong_answers, " wrong answers");
+                sim_case.wrong_answers, " wrong answers, ", sim_case.deadlines,
+                " deadlines; ", sim_case.num_tenants, " tenants");
 }
 
 int64_t NumPagesOf(const SimCase& sim_case, const Request& request) {
@@ -206,7 +209,8 @@ int64_t NumPagesOf(const SimCase& sim_case, const Request& request) {
 }
 
 absl::StatusOr<Result> SimulateAlone(const SimCase& sim_case,
-                                     const Request& request) {
+                                     const Request& request,
+                                     std::unique_ptr<SearchWatcher> watcher) {
   SimModelOptions options = sim_case.model;
   options.num_pages = 4000;
   options.has_shareable_pages = false;
@@ -217,7 +221,8 @@ absl::StatusOr<Result> SimulateAlone(const SimCase& sim_case,
   absl::StatusOr<Result> answer = absl::UnknownError("no answer");
   scheduler.Submit(
       RequestId{0}, PreparedRequest(request),
-      [&](absl::StatusOr<Result> result) { answer = std::move(result); });
+      [&](absl::StatusOr<Result> result) { answer = std::move(result); },
+      std::move(watcher));
   RunToEnd(scheduler, model);
   return answer;
 }

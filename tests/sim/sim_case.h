@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "batcher/engine_options.h"
+#include "beam/search_watcher.h"
 #include "request/request.h"
 #include "tests/sim/sim_model.h"
 
@@ -51,11 +53,13 @@ struct SimCase {
   int num_salts = 1;
   int salt_period = 1;  // arrivals until others come in use
   int max_burst = 1;    // requests that arrive at once
+  int num_tenants = 1;
 
-  // In a thousand of what they concern: arrivals, steps, answers.
+  // In a thousand of what they concern: arrivals, steps, answers, requests.
   int cancellations = 0;
   int failing_steps = 0;
   int wrong_answers = 0;
+  int deadlines = 0;
 };
 
 SimCase MakeSimCase(uint32_t seed);
@@ -67,7 +71,8 @@ std::string Describe(const SimCase& sim_case);
 int64_t NumPagesOf(const SimCase& sim_case, const Request& request);
 
 // The request's result in a pool of any size when nobody else is there.
-absl::StatusOr<Result> SimulateAlone(const SimCase& sim_case,
-                                     const Request& request);
+absl::StatusOr<Result> SimulateAlone(
+    const SimCase& sim_case, const Request& request,
+    std::unique_ptr<SearchWatcher> watcher = nullptr);
 
 }  // namespace espalier::testing

@@ -1,6 +1,7 @@
 #include "tests/sim/simulation.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "executor/host/report_logprobs.h"
 #include "executor/host/select_all.h"
 #include "tests/batcher/toy_requests.h"
+#include "tests/sim/best_so_far.h"
 #include "tests/sim/sim_case.h"
 #include "tests/sim/sim_model.h"
 #include "trace/trace.h"
@@ -47,6 +49,10 @@ struct LiveRequest {
   int64_t owner = 0;  // of its pages
   bool may_share = false;
   bool is_admitted = false;  // where there is a trace
+  std::string tenant = {};
+  int64_t priority = 0;
+  std::optional<int64_t> deadline = {};  // by the clock
+  int num_decided = 0;                   // steps whose answer it has had
   int64_t num_steps_as_first = 0;
 };
 
@@ -76,6 +82,9 @@ class Simulation {
   void Submit();
   void CancelSomebody();
   void CancelAll();
+  // When the earliest deadline passes.
+  std::optional<int64_t> FirstDeadline() const;
+  void ExpireDeadlines();
 
   void PlanSteps();
   bool PlanStep();
@@ -90,6 +99,8 @@ class Simulation {
                          const absl::Status& status) const;
   void CheckResult(RequestId id, const LiveRequest& live,
                    const absl::StatusOr<Result>& result);
+  void CheckAtDeadline(RequestId id, const LiveRequest& live,
+                       const absl::StatusOr<Result>& result);
   const absl::StatusOr<Result>& Alone(int kind);
 
   void CountPlan(const StepPlan& plan);
@@ -107,6 +118,7 @@ class Simulation {
   ThreadPool threads_;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<std::optional<absl::StatusOr<Result>>> alone_;  // by kind
+  std::vector<SearchStates> states_alone_;                    // as well
   int64_t max_steps_as_first_ = 0;
 
   int64_t now_ = 0;
@@ -121,6 +133,7 @@ class Simulation {
   std::optional<RequestId> submitted_;
   std::set<RequestId> cancelled_;
   const StepInFlight* answered_ = nullptr;
+  bool expires_ = false;
   SimReport report_;
 };
 
@@ -138,7 +151,8 @@ Simulation::Simulation(uint32_t seed, const SimOptions& options)
                    live->second.owner};
              }),
       groups_(case_.model.page_size),
-      alone_(case_.requests.size()) {
+      alone_(case_.requests.size()),
+      states_alone_(case_.requests.size()) {
   SchedulerOptions scheduling = case_.scheduler;
   scheduling.trace = log_;
   scheduler_ = std::make_unique<Scheduler>(model_.description(), scheduling);
@@ -170,7 +184,13 @@ SimReport Simulation::Run() {
     const bool arrives = report_.figures.num_events < num_events_;
     const bool answers = !in_flight_.empty();
     if (!arrives && !answers) break;
-    if (answers && (!arrives || in_flight_.front().end <= next_arrival_)) {
+    const auto deadline = FirstDeadline();
+    if (deadline && !(answers && in_flight_.front().end < *deadline) &&
+        !(arrives && next_arrival_ < *deadline)) {
+      now_ = std::max(now_, *deadline);
+      ExpireDeadlines();
+    } else if (answers &&
+               (!arrives || in_flight_.front().end <= next_arrival_)) {
       now_ = std::max(now_, in_flight_.front().end);
       AnswerStep();
     } else {
@@ -208,7 +228,16 @@ void Simulation::Submit() {
       dice_.Any(0, case_.num_salts - 1) + id.value / case_.salt_period;
   params.cache_salt = Concat(salt);
   params.prefix_cache = !dice_.Chance(100);
+  if (case_.num_tenants > 1) {
+    params.tenant = Concat(dice_.Any(0, case_.num_tenants - 1));
+  }
   LiveRequest& live = live_[id];
+  live.tenant = params.tenant;
+  live.priority = params.priority;
+  if (dice_.Chance(case_.deadlines)) {
+    params.deadline_ms = dice_.Any(1, dice_.OneOf({10, 100, 400}));
+    live.deadline = now_ + *params.deadline_ms;
+  }
   live.kind = kind;
   live.turn = Turn::Of(params.priority, num_plans_, id);
   live.may_share = params.prefix_cache && case_.scheduler.prefix_cache &&
@@ -218,9 +247,12 @@ void Simulation::Submit() {
   ++report_.figures.num_requests;
   CountEvents(1);
   submitted_ = id;
+  PreparedRequest prepared(std::move(request));
+  prepared.submitted = Deadlines::Time(std::chrono::milliseconds(now_));
   scheduler_->Submit(
-      id, PreparedRequest(std::move(request)),
-      [this, id](absl::StatusOr<Result> result) { OnDone(id, result); });
+      id, std::move(prepared),
+      [this, id](absl::StatusOr<Result> result) { OnDone(id, result); },
+      std::make_unique<StepCounter>(&live.num_decided));
   submitted_.reset();
 }
 
@@ -246,13 +278,34 @@ void Simulation::CancelAll() {
   if (!live_.empty()) Fail("requests live on when all are cancelled");
 }
 
+std::optional<int64_t> Simulation::FirstDeadline() const {
+  const auto first = scheduler_->first_deadline();
+  if (!first.has_value()) return std::nullopt;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             first->time_since_epoch())
+      .count();
+}
+
+void Simulation::ExpireDeadlines() {
+  Hash(now_);
+  CountEvents(1);
+  expires_ = true;
+  scheduler_->ExpireDeadlines(Deadlines::Time(std::chrono::milliseconds(now_)));
+  expires_ = false;
+  for (const auto& [id, live] : live_) {
+    if (live.deadline && *live.deadline <= now_) {
+      Fail("request ", id, " lives on when its deadline has passed");
+    }
+  }
+  model_.PoisonFreePages(scheduler_->pool());
+}
+
 void Simulation::PlanSteps() {
   while (ok() && in_flight_.size() < case_.plans_in_flight && PlanStep()) {
   }
 }
 
 bool Simulation::PlanStep() {
-  ++num_plans_;
   StepPlan plan = scheduler_->Plan();
   CheckAdmissions();
   const bool is_empty = plan.empty();
@@ -267,6 +320,7 @@ bool Simulation::PlanStep() {
     }
     return false;
   }
+  ++num_plans_;  // as the scheduler counts, for turns
   RunStep(std::move(plan));
   if (!is_empty) CheckFirst();
   return true;
@@ -361,6 +415,7 @@ void Simulation::OnDone(RequestId id, const absl::StatusOr<Result>& result) {
   const LiveRequest live = found->second;
   live_.erase(found);
   Hash(id.value * 31 + static_cast<int>(result.status().code()));
+  if (expires_) return CheckAtDeadline(id, live, result);
   if (result.ok()) return CheckResult(id, live, result);
   const std::string fault = CheckError(id, live, result.status());
   if (fault.empty()) {
@@ -418,9 +473,35 @@ void Simulation::CheckResult(RequestId id, const LiveRequest& live,
   }
 }
 
+void Simulation::CheckAtDeadline(RequestId id, const LiveRequest& live,
+                                 const absl::StatusOr<Result>& result) {
+  if (!live.deadline || *live.deadline > now_) {
+    return Fail("request ", id, " ends before its deadline");
+  }
+  std::string fault;
+  if (result.ok()) {
+    ++report_.figures.num_early_results;
+    (void)Alone(live.kind);
+    fault = CheckBestSoFar(case_.requests[live.kind].params, *result,
+                           states_alone_[live.kind], live.num_decided);
+  } else {
+    ++report_.figures.num_too_late;
+    if (!absl::IsDeadlineExceeded(result.status())) {
+      fault = result.status().ToString();
+    } else if (live.num_decided > 0) {
+      fault = "it has tokens";
+    }
+  }
+  if (!fault.empty()) Fail("request ", id, " at its deadline: ", fault);
+}
+
 const absl::StatusOr<Result>& Simulation::Alone(int kind) {
   std::optional<absl::StatusOr<Result>>& alone = alone_[kind];
-  if (!alone) alone = SimulateAlone(case_, case_.requests[kind]);
+  if (!alone) {
+    alone =
+        SimulateAlone(case_, case_.requests[kind],
+                      std::make_unique<StatesWatcher>(&states_alone_[kind]));
+  }
   return *alone;
 }
 
@@ -458,7 +539,8 @@ void Simulation::HashPlan(const StepPlan& plan) {
   }
 }
 
-// Whoever is admitted has his turn before all that still wait.
+// Whoever is admitted has his turn before all that still wait; where there are
+// tenants, before all of his own tenant and priority.
 void Simulation::CheckAdmissions() {
   if (log_ == nullptr) return;
   for (const RequestId id : log_->Take()) {
@@ -467,6 +549,11 @@ void Simulation::CheckAdmissions() {
     admitted->second.is_admitted = true;
     for (const auto& [other, live] : live_) {
       if (live.is_admitted || admitted->second.turn < live.turn) continue;
+      if (live.tenant != admitted->second.tenant ||
+          (case_.num_tenants > 1 &&
+           live.priority != admitted->second.priority)) {
+        continue;
+      }
       Fail("request ", id, " is admitted before request ", other,
            ", whose turn comes first");
     }
@@ -480,10 +567,12 @@ void Simulation::CheckFirst() {
                                       });
   if (first == live_.end()) return;
   const int64_t num_steps = ++first->second.num_steps_as_first;
+  // It may give its turn to other tenants, but has its share.
+  const int64_t most = max_steps_as_first_ * (case_.num_tenants > 1 ? 4 : 1);
   report_.figures.max_first_share =
       std::max(report_.figures.max_first_share,
-               static_cast<double>(num_steps) / max_steps_as_first_);
-  if (num_steps <= max_steps_as_first_) return;
+               static_cast<double>(num_steps) / static_cast<double>(most));
+  if (num_steps <= most) return;
   Fail("request ", first->first, " starves: ", num_steps,
        " steps as the first by turn");
 }
@@ -520,6 +609,8 @@ SimFigures& SimFigures::operator+=(const SimFigures& other) {
   num_preemptions += other.num_preemptions;
   num_cached_tokens += other.num_cached_tokens;
   num_evicted += other.num_evicted;
+  num_early_results += other.num_early_results;
+  num_too_late += other.num_too_late;
   max_first_share = std::max(max_first_share, other.max_first_share);
   return *this;
 }

@@ -10,11 +10,12 @@
 //
 //   - each request is answered once: with what it gives alone in a pool of any
 //     size (usage.num_cached_tokens apart), or with the reason that was planted
-//     for it, and then at once;
+//     for it, and then at once; or at its deadline, with the best of the
+//     sequences that it has alone after as many steps;
 //   - a row attends to the tokens of its own path alone, and requests of
 //     different salts share no page (sim_model.h);
 //   - no stall: while there are requests, some plan has rows;
-//   - requests are admitted by turn;
+//   - requests are admitted by turn, those of each tenant where there are some;
 //   - no starvation: the request whose turn comes first ends after a number of
 //     steps that depends on its own size and that of those it may wait for;
 //   - in the end nobody runs, and nothing is held but idle pages of the tree.
@@ -41,6 +42,8 @@ struct SimFigures {
   int64_t num_preemptions = 0;
   int64_t num_cached_tokens = 0;
   int64_t num_evicted = 0;
+  int64_t num_early_results = 0;  // at deadlines, and compared
+  int64_t num_too_late = 0;       // at deadlines, without a token
   // Steps that a request was the first by turn, in parts of the bound; at most.
   double max_first_share = 0;
 

@@ -31,6 +31,8 @@ TEST(SimulationTest, NoSeedBreaksALaw) {
   EXPECT_GT(total.num_preemptions, num_seeds);
   EXPECT_GT(total.num_cached_tokens, num_seeds * 100);
   EXPECT_GT(total.num_evicted, num_seeds * 100);
+  EXPECT_GT(total.num_early_results, num_seeds * 3);
+  EXPECT_GT(total.num_too_late, num_seeds * 5);
 }
 
 TEST(SimulationTest, ASeedGivesTheSameEventsEachTime) {

@@ -64,12 +64,15 @@ int Run(const char* program, uint32_t first_seed, double num_events,
   std::printf(
       "%lld requests in %lld steps: %lld results as alone, %lld cancelled, "
       "%lld refused\n%lld steps failed, %lld answers were wrong, %lld groups "
-      "were put away\n%lld prompt tokens were shared, %lld pages were evicted; "
+      "were put away\n%lld results at deadlines, %lld deadlines before a "
+      "token\n"
+      "%lld prompt tokens were shared, %lld pages were evicted; "
       "the first by turn took %.2f of its bound\n",
       (long long)total.num_requests, (long long)total.num_steps,
       (long long)total.num_results, (long long)total.num_cancelled,
       (long long)total.num_refused, (long long)total.num_failed_steps,
       (long long)total.num_wrong_answers, (long long)total.num_preemptions,
+      (long long)total.num_early_results, (long long)total.num_too_late,
       (long long)total.num_cached_tokens, (long long)total.num_evicted,
       total.max_first_share);
   std::printf("%lld events of %u seeds in %.1f s: no law is broken\n",

@@ -1,0 +1,53 @@
+#include "tests/sim/best_so_far.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace espalier::testing {
+namespace {
+
+bool IsSame(const Hypothesis& a, const Hypothesis& b) {
+  return a.tokens == b.tokens && a.score == b.score &&
+         a.cum_log_prob == b.cum_log_prob && a.finish_reason == b.finish_reason;
+}
+
+}  // namespace
+
+void StatesWatcher::OnStep(const DecodeStrategy& strategy) {
+  std::vector<Hypothesis>& now = states_.emplace_back();
+  for (const SequenceState& state : strategy.States()) {
+    now.push_back({.tokens = strategy.tree().Path(state.node),
+                   .score = state.score,
+                   .cum_log_prob = state.cum_log_prob,
+                   .finish_reason =
+                       state.finish_reason.value_or(FinishReason::kDeadline)});
+  }
+}
+
+std::string CheckBestSoFar(const GenerationParams& params, const Result& result,
+                           const SearchStates& alone, int num_steps) {
+  if (result.usage.num_steps != num_steps) return "it counts other steps";
+  if (num_steps < 1 || num_steps > std::ssize(alone)) {
+    return "it has had no such step alone";
+  }
+  std::vector<Hypothesis> left = alone[num_steps - 1];
+  const std::vector<Hypothesis>& best = result.hypotheses;
+  const int64_t num_best =
+      std::min<int64_t>(std::ssize(left), params.num_return_sequences);
+  if (best.empty() || std::ssize(best) > num_best) return "of another size";
+  for (size_t i = 0; i < best.size(); ++i) {
+    const auto found = std::ranges::find_if(
+        left, [&](const Hypothesis& state) { return IsSame(state, best[i]); });
+    if (found == left.end()) return "a hypothesis that it has not alone";
+    left.erase(found);
+    if (i > 0 && best[i].score > best[i - 1].score) return "not best first";
+  }
+  if (params.num_beam_groups > 1) return "";
+  if (std::ssize(best) < num_best) return "of another size";
+  const bool is_best = std::ranges::all_of(left, [&](const Hypothesis& state) {
+    return !(state.score > best.back().score);
+  });
+  return is_best ? "" : "there is a better one";
+}
+
+}  // namespace espalier::testing

@@ -89,8 +89,10 @@ absl::StatusOr<json::value> ParamReader::ReadAll() const {
   }
   if (field_.value == "TEXT") return JoinTexts();
   if (texts_.size() == 1) {
-    // A salt is what was typed, whatever it looks like.
-    if (field_.value == "SALT") return json::value(texts_.front());
+    // A salt or a tenant's name is what was typed, whatever it looks like.
+    if (field_.value == "SALT" || field_.value == "NAME") {
+      return json::value(texts_.front());
+    }
     return ReadOne(texts_.front());
   }
   return InvalidArgument(option_, " is given ", texts_.size(),

@@ -12,6 +12,7 @@
 namespace espalier::testing {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -83,6 +84,17 @@ TEST(SchedulingTest, LinesThatWaitRunByPriority) {
   EXPECT_THAT(CachedTokens(run), ElementsAre(0, 5, 0));
 }
 
+// 500 steps of 8 beams do not fit a millisecond.
+TEST(SchedulingTest, ALineEndsAtItsDeadline) {
+  const ProgramRun run = RunBatchOf(
+      R"({"prompt": "No.", "params": {"num_beams": 8, "max_tokens": 500,)"
+      R"( "ignore_eos": true, "deadline_ms": 1}})"
+      "\n",
+      {});
+  EXPECT_THAT(run.out, AnyOf(HasSubstr(R"("finish_reason": "deadline")"),
+                             HasSubstr(R"("code": "DEADLINE_EXCEEDED")")));
+}
+
 TEST(SchedulingTest, WrongPrefixCacheIsNamed) {
   const ProgramRun run =
       RunBatchOf(R"({"prompt": "No."})", {"--prefix-cache", "maybe"});
@@ -105,7 +117,8 @@ TEST(SchedulingTest, GenerateHasTheFieldsAsOptions) {
        {std::vector<std::string>{"--prefix-cache", "off"},
         {"--prefix-cache", "on", "--cache-salt", "5", "--priority", "-3"},
         {"--cache-salt", "[x", "--prefill-share", "1"},
-        {"--cache-salt", "true", "--prefill-share", "0"}}) {
+        {"--cache-salt", "true", "--prefill-share", "0"},
+        {"--tenant", "7", "--deadline-ms", "2147483647"}}) {
     const ProgramRun run = generate(options);
     EXPECT_EQ(run.exit_code, 0) << run.err;
     EXPECT_EQ(run.out, plain.out);

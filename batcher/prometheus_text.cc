@@ -151,6 +151,7 @@ void WriteVllm(const EngineStats& s, MetricWriter* out) {
                               s.num_finished_by(FinishReason::kStop);
   const int64_t num_long = s.num_finished_by(FinishReason::kLength);
   const int64_t num_aborted =
+      s.num_finished_by(FinishReason::kDeadline) +
       s.num_failed_by(absl::StatusCode::kCancelled) +
       s.num_failed_by(absl::StatusCode::kDeadlineExceeded);
   const int64_t num_errors =
@@ -211,7 +212,8 @@ void WriteEnds(const EngineStats& s, MetricWriter* out) {
   out->Family("espalier:requests_ended_total", "counter",
               "Requests that ended, by reason; an error also by its code.");
   for (const FinishReason reason :
-       {FinishReason::kEos, FinishReason::kStop, FinishReason::kLength}) {
+       {FinishReason::kEos, FinishReason::kStop, FinishReason::kLength,
+        FinishReason::kDeadline}) {
     out->Sample(absl::StrCat(s.num_finished_by(reason)),
                 {{"reason", std::string(NameOf(reason))}, {"code", "OK"}});
   }

@@ -91,7 +91,7 @@ absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan, int max_logits,
   prefill_.OnPlan();
   const size_t num_copies = plan->page_copies.size();
   const absl::Status status =
-      PlanRows(max_tokens, plan, max_logits, max_prefill_rows);
+      PlanRows(max_tokens, plan, max_logits, max_prefill_rows, draft_room);
   if (tracer_ != nullptr && status.ok()) {
     tracer_->RecordCopies(std::span(plan->page_copies).subspan(num_copies));
   }
@@ -99,7 +99,8 @@ absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan, int max_logits,
 }
 
 absl::Status BeamGroup::PlanRows(int max_tokens, StepPlan* plan, int max_logits,
-                                 int max_prefill_rows) {
+                                 int max_prefill_rows,
+                                 const DraftRoom& draft_room) {
   if (prefilling()) {
     const int max_rows =
         EndsPrompt(max_tokens, max_logits) ? 1 : max_prefill_rows;

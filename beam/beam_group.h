@@ -207,7 +207,7 @@ class BeamGroup {
 
  private:
   absl::Status PlanRows(int max_tokens, StepPlan* plan, int max_logits,
-                        int max_prefill_rows);
+                        int max_prefill_rows, const DraftRoom& draft_room);
   absl::Status PlanPrefill(int max_tokens, int max_logits, int max_rows,
                            StepPlan* plan);
   absl::Status PlanBeams(const DraftRoom& draft_room, StepPlan* plan);

@@ -85,13 +85,15 @@ void Prepare(benchmark::State& state) {
 BENCHMARK(Prepare)->Unit(benchmark::kMillisecond);
 
 void Admit(benchmark::State& state) {
-  const PreparedRequest prepared(MakeRequest());
   Scheduler scheduler(
       {.vocab_size = kVocabSize, .max_context = 100, .num_pages = 1000}, {});
   const absl::Status gone = absl::CancelledError("");
   int64_t id = 0;
   for (auto _ : state) {
-    scheduler.Submit(RequestId{id}, prepared, [](const auto&) {});
+    state.PauseTiming();
+    PreparedRequest prepared(MakeRequest());
+    state.ResumeTiming();
+    scheduler.Submit(RequestId{id}, std::move(prepared), [](const auto&) {});
     benchmark::DoNotOptimize(scheduler.Plan());
     scheduler.Cancel(RequestId{id++}, gone);
     scheduler.Advance(gone);

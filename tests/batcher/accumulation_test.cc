@@ -93,16 +93,16 @@ class Crowd {
   }
 
   void ExpectNothingHeld() {
-    std::future<EngineFigures> future =
-        asio::co_spawn(context_, engine_->Figures(), asio::use_future);
+    std::future<EngineStats> future =
+        asio::co_spawn(context_, engine_->Stats(), asio::use_future);
     context_.restart();
     context_.run();
-    const EngineFigures figures = future.get();
-    EXPECT_EQ(figures.num_waiting, 0);
-    EXPECT_EQ(figures.num_running, 0);
-    EXPECT_EQ(figures.num_away, 0);
-    EXPECT_EQ(figures.num_pages_held, 0);
-    EXPECT_LE(figures.num_pages_idle, model_.description().num_pages);
+    const EngineStats stats = future.get();
+    EXPECT_EQ(stats.num_waiting, 0);
+    EXPECT_EQ(stats.num_running, 0);
+    EXPECT_EQ(stats.num_away, 0);
+    EXPECT_EQ(stats.num_pages_held, 0);
+    EXPECT_LE(stats.num_pages_idle, model_.description().num_pages);
     EXPECT_EQ(steps_.num_groups(), 0);
   }
 

@@ -195,11 +195,15 @@ int64_t Scheduler::NumPagesNow(const RunningGroup& running,
 
 DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
   bool feeds_prompts = !waiting_.empty();
+  bool drafts = false;
   bool verifies = false;
   for (const RunningGroup& running : groups_) {
-    feeds_prompts = feeds_prompts || running.group->prefilling();
-    verifies = verifies || running.group->has_drafts();
+    const BeamGroup& group = *running.group;
+    feeds_prompts = feeds_prompts || group.prefilling();
+    drafts = drafts || group.may_draft();
+    verifies = verifies || group.has_drafts();
   }
+  if (!drafts) return {};
   const int max_tokens = std::min(admission_.max_step_tokens(), max_logits_);
   const double share = feeds_prompts ? 1 - options_.prefill_share : 1;
   // Groups that ask a draft model do so together, so that their drafts are
@@ -289,8 +293,9 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   const int first_logits = plan->num_logits;
   const size_t first_drafting = plan->drafting.size();
   const size_t num_continuations = plan->continuations.size();
+  const bool drafts = !prefills && group.may_draft();
   const int64_t num_pages_left =
-      pool_.num_available() - (prefills ? 0 : group.NumPagesForStep(1));
+      drafts ? pool_.num_available() - group.NumPagesForStep(1) : 0;
   // Room was made for it: too few pages are a mistake of ours, which ends those
   // that run rather than the program.
   const absl::Status status = group.PlanStep(
@@ -307,8 +312,10 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
     planned_counts_.num_prompt_tokens += num_tokens - num_again;
     planned_counts_.num_fed_again += num_again;
   } else if (plan->rows.size() > num_rows) {
-    const int num_drafted = num_tokens - group.num_live_beams();
     planned_counts_.num_decode_rows += group.num_live_beams();
+  }
+  if (drafts && plan->rows.size() > num_rows) {
+    const int num_drafted = num_tokens - group.num_live_beams();
     planned_counts_.num_drafted_tokens += num_drafted;
     budget->drafts.num_tokens -= num_drafted;
     budget->drafts.num_pages -= num_pages_left - pool_.num_available();

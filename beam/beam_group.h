@@ -142,7 +142,9 @@ class BeamGroup {
   // dropped then.
   absl::Status TakeDrafts(std::span<DraftedTokens> drafts, int vocab_size);
 
-  // Whether its next step verifies what that has drafted.
+  // Whether its steps may have drafts at present.
+  bool may_draft() const { return drafts_.is_on(); }
+  // Whether its next step verifies what the draft model has drafted.
   bool has_drafts() const { return !done_ && drafts_.has_answer(); }
 
   // Applies the oldest outstanding answer. Throws std::bad_alloc, and the group

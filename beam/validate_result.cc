@@ -88,16 +88,10 @@ absl::Status CheckRuns(const PlanSelection& asked,
   return Internal("a step answered with ", left.size(), " tokens too many");
 }
 
-// The row of logits of each candidate.
+// The row of logits of each candidate of a selection with drafts.
 std::vector<int> LinesOf(const PlanSelection& asked,
                          const SelectionResult& answer) {
   std::vector<int> lines;
-  if (asked.drafts.empty()) {
-    for (const Candidate& candidate : answer.candidates) {
-      lines.push_back(candidate.beam);
-    }
-    return lines;
-  }
   int first = 0;
   for (size_t rank = 0; rank < asked.drafts.size(); ++rank) {
     for (int i = 0; i < answer.num_tokens[rank]; ++i)
@@ -177,9 +171,11 @@ absl::Status ValidateResult(const PlanSelection& asked,
   } else if (!answer.num_tokens.empty()) {
     return Internal("a step verified drafts that there were not");
   }
-  const std::vector<int> lines = LinesOf(asked, answer);
+  std::vector<int> lines;
+  if (!asked.drafts.empty()) lines = LinesOf(asked, answer);
   for (size_t i = 0; i < candidates.size(); ++i) {
-    RETURN_IF_ERROR(CheckCandidate(asked, candidates[i], lines[i], vocab_size));
+    const int line = lines.empty() ? candidates[i].beam : lines[i];
+    RETURN_IF_ERROR(CheckCandidate(asked, candidates[i], line, vocab_size));
   }
   const SelectionParams& rule = *asked.rule;
   if (!asked.drafts.empty()) {

@@ -100,7 +100,11 @@ class HeavyHeadersTest(unittest.TestCase):
                     f"{pattern} does not read {folder}")
 
     def test_the_front_door_reads_no_engine(self):
+        # But what an engine counts, which is a value.
+        values = {"batcher/engine_stats.h"}
         for header, way in ways("espalier/generator.h", self.includes).items():
+            if header in values:
+                continue
             self.assertFalse(
                 header.startswith(("boost/", "batcher/", "beam/", "kernels/")),
                 " -> ".join(way))

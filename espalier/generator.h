@@ -143,8 +143,8 @@ class Generator {
   // kUnavailable if a step is not answered within step_timeout, or was not and
   // still runs, or after Drain; kDeadlineExceeded, kCancelled by the call's
   // options, or after the generator's end; kFailedPrecondition if no token was
-  // possible, or for text without a tokenizer; and what the model returned, if a
-  // step failed. A request that has ended holds nothing.
+  // possible, or for text without a tokenizer; and what the model returned, if
+  // a step failed. A request that has ended holds nothing.
 
   // Blocks until the request has ended.
   absl::StatusOr<Generation> Generate(GenerationRequest request,

@@ -1,0 +1,60 @@
+// SelectionLine: what one row of logits, a line, is asked in a selection of
+// draws whose lines differ: those of samples of different lengths, and those
+// that verify drafts (PlanSelection::drafts). Each line draws a token of its
+// own, as a sample that had generated the drafted tokens before it would. The
+// draws are all there is to verification that is coupled (docs/speculation.md),
+// so an executor that draws needs nothing else for it.
+//
+//   row 0 feeds   a  d0 d1   lines 0 1 2 draw   d0 x -    d0 and x go on
+//   row 1 feeds   b          line  3     draws  y         so does y
+//
+// The tokens of a run are those that plain draws would give, whether drafts
+// were drawn or found, and whatever their mode is: where that is rejection
+// their distribution is the one that is asked for.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exec_request/step_plan.h"
+
+namespace espalier {
+
+struct SelectionLine {
+  int row = 0;  // its rank
+  int sample = 0;
+  int draft_idx = 0;                  // drafted tokens of its row before it
+  int num_generated = 0;              // tokens before it, those included
+  std::vector<TokenId> history = {};  // as PlanSelection::histories; with those
+  // The tokens that alone may follow, of PlanSelection::allowed; null: any may.
+  const std::span<const TokenId>* allowed = nullptr;
+};
+
+// Whether the lines of the selection differ in more than their logits.
+bool HasDifferentLines(const PlanSelection& selection);
+
+// The lines that draw, by row: all of them, or the first of each row, which
+// verifies nothing: the draft's first token may be what it draws.
+// REQUIRES: a selection of kDraws with a sample for each row, which outlives
+// the lines.
+std::vector<SelectionLine> LinesOf(const PlanSelection& selection,
+                                   bool verifies = true);
+
+// How many edits of scores a line has at most.
+int64_t MaxEditsOf(const PlanSelection& selection, const SelectionLine& line,
+                   int vocab_size);
+
+// The answer to the selection. A run goes on while what is drawn is the draft
+// and there is a line behind it.
+//   drawn     [lines]  what each has drawn; its sum is the token's own
+//                      log-probability
+//   logprobs  [lines], or empty: of these
+SelectionResult MergeLines(const PlanSelection& selection,
+                           std::span<const SelectionLine> lines,
+                           std::span<const Candidate> drawn,
+                           std::span<const TokenLogProb> logprobs);
+
+}  // namespace espalier

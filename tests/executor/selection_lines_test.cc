@@ -1,0 +1,249 @@
+// Lines that draw for themselves, against verification on the host.
+#include "executor/selection_lines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "executor/host/select_all.h"
+#include "tests/few_cases.h"
+#include "tests/unowned.h"
+
+namespace espalier {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int kLinesVocab = 24;
+
+// A plan of selections of samples: with drafts, of different lengths, or
+// neither; with processors that read histories or not, allowed tokens, and
+// log-probabilities. Only selections and logits matter.
+class AnyDraftedPlan {
+ public:
+  explicit AnyDraftedPlan(uint32_t seed) : random_(seed) {
+    const int num_selections = 1 + Below(4);
+    for (int i = 0; i < num_selections; ++i) AddSelection(i);
+    std::normal_distribution<float> normal(0, 3);
+    logits.resize(plan.num_logits * kLinesVocab);
+    for (float& logit : logits) logit = normal(random_);
+    DraftSomeTokensThatAreDrawn();
+  }
+
+  std::vector<SelectionResult> Select(const StepPlan& asked) const {
+    return SelectAll(asked, logits, kLinesVocab, *testing::MakePool(1));
+  }
+
+  StepPlan plan;
+  std::vector<float> logits;
+
+ private:
+  int Below(int end) { return static_cast<int>(random_() % end); }
+  std::vector<TokenId> AnyTokens(int count) {
+    std::vector<TokenId> tokens(count);
+    for (TokenId& token : tokens) token = Below(kLinesVocab);
+    return tokens;
+  }
+
+  std::shared_ptr<const SelectionParams> AnyRule() {
+    auto rule = std::make_shared<SelectionParams>();
+    rule->kind = SelectionKind::kDraws;
+    rule->verify_mode = VerifyMode::kCoupled;
+    rule->domain = ScoreDomain::kLogits;
+    rule->sampling.seed = random_();
+    rule->sampling.temperature = Below(3) == 0 ? 0.0f : 0.8f;
+    if (Below(3) == 0) rule->sampling.top_k = 3;
+    if (Below(2) == 0) rule->processors.frequency_penalty = 0.5f;
+    if (Below(3) == 0) rule->processors.repetition_penalty = 1.5f;
+    if (Below(3) == 0) rule->processors.bad_words = {{1}, {2, 3}};
+    if (Below(2) == 0) {
+      rule->processors.eos_token_ids = {0, 4};
+      rule->processors.min_new_tokens = 1 + Below(12);
+    }
+    rule->num_logprobs = Below(4) - 1;
+    rule->edits =
+        std::make_shared<const ScoreEdits>(rule->processors, AnyTokens(5));
+    return rule;
+  }
+
+  void AddSelection(int request) {
+    PlanSelection selection;
+    selection.request = RequestId{request};
+    selection.first_logits = plan.num_logits;
+    selection.rule = AnyRule();
+    selection.num_rows = 1 + Below(4);
+    selection.num_slots = selection.num_rows;
+    selection.num_candidates = 1;
+    selection.num_generated = 1 + Below(9);
+    const bool differs = Below(2) == 0;
+    const bool has_drafts = Below(4) > 0;
+    const bool is_restricted = Below(4) == 0;
+    for (int row = 0; row < selection.num_rows; ++row) {
+      selection.samples.push_back(2 * row + Below(2));
+      selection.slots.push_back(row);
+      selection.cum_log_probs.push_back(-0.3f * Below(40));
+      if (differs) selection.row_num_generated.push_back(1 + Below(9));
+      if (has_drafts) selection.drafts.push_back(AnyTokens(Below(6)));
+    }
+    if (selection.rule->processors.needs_history()) {
+      for (int row = 0; row < selection.num_rows; ++row) {
+        selection.histories.push_back(
+            AnyTokens(selection.num_generated_of(row)));
+      }
+    }
+    plan.num_logits += selection.num_logits();
+    for (int i = 0; is_restricted && i < selection.num_logits(); ++i) {
+      selection.allowed.push_back(AllowedTokens());
+    }
+    plan.selections.push_back(std::move(selection));
+  }
+
+  std::span<const TokenId> AllowedTokens() {
+    std::vector<TokenId> tokens = AnyTokens(6);
+    std::ranges::sort(tokens);
+    tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+    allowed_.push_back(
+        std::make_shared<const std::vector<TokenId>>(std::move(tokens)));
+    return *allowed_.back();
+  }
+
+  // So that runs of every length come up.
+  void DraftSomeTokensThatAreDrawn() {
+    for (int i = 0; i < 5; ++i) {
+      const std::vector<SelectionResult> answers = Select(plan);
+      for (size_t s = 0; s < answers.size(); ++s) {
+        PlanSelection& selection = plan.selections[s];
+        size_t first = 0;
+        for (size_t row = 0; row < selection.drafts.size(); ++row) {
+          const size_t last = answers[s].num_tokens[row] - 1;
+          std::vector<TokenId>& draft = selection.drafts[row];
+          const TokenId token = answers[s].candidates[first + last].token;
+          if (last < draft.size() && token >= 0 && Below(4) > 0) {
+            draft[last] = token;
+          }
+          first += last + 1;
+        }
+      }
+    }
+  }
+
+  std::mt19937 random_;
+  std::vector<std::shared_ptr<const std::vector<TokenId>>> allowed_;
+};
+
+// A line as a selection of its own, from a prompt's row.
+PlanSelection PlainSelection(const PlanSelection& selection,
+                             const SelectionLine& line) {
+  PlanSelection plain;
+  plain.first_logits = selection.first_logits_of(line.row) + line.draft_idx;
+  plain.num_rows = 1;
+  plain.num_candidates = 1;
+  plain.num_generated = line.num_generated;
+  plain.cum_log_probs = {0};
+  plain.rule = selection.rule;
+  plain.samples = {line.sample};
+  plain.slots = {0};
+  if (!selection.histories.empty()) plain.histories = {line.history};
+  if (line.allowed != nullptr) plain.allowed = {*line.allowed};
+  return plain;
+}
+
+SelectionResult SelectByLine(const AnyDraftedPlan& drafted,
+                             const PlanSelection& selection, bool verifies) {
+  const std::vector<SelectionLine> lines = LinesOf(selection, verifies);
+  StepPlan plan;
+  plan.num_logits = drafted.plan.num_logits;
+  for (const SelectionLine& line : lines) {
+    plan.selections.push_back(PlainSelection(selection, line));
+  }
+  std::vector<Candidate> drawn;
+  std::vector<TokenLogProb> logprobs;
+  for (const SelectionResult& answer : drafted.Select(plan)) {
+    drawn.push_back(answer.candidates.at(0));
+    if (!answer.logprobs.empty()) logprobs.push_back(answer.logprobs.at(0));
+  }
+  return MergeLines(selection, lines, drawn, logprobs);
+}
+
+TEST(SelectionLinesTest, DrawWhatVerificationOnTheHostGives) {
+  int num_accepted = 0;
+  int num_rejected = 0;
+  for (int seed = 1; seed <= testing::Cases(300, 30); ++seed) {
+    SCOPED_TRACE(seed);
+    const AnyDraftedPlan drafted(seed);
+    const std::vector<SelectionResult> expected = drafted.Select(drafted.plan);
+    for (size_t s = 0; s < expected.size(); ++s) {
+      const PlanSelection& selection = drafted.plan.selections[s];
+      const SelectionResult actual = SelectByLine(drafted, selection, true);
+      EXPECT_EQ(actual.request, selection.request);
+      EXPECT_EQ(actual.num_tokens, expected[s].num_tokens);
+      EXPECT_EQ(actual.candidates, expected[s].candidates);
+      EXPECT_EQ(actual.logprobs, expected[s].logprobs);
+      for (size_t row = 0; row < selection.drafts.size(); ++row) {
+        num_accepted += actual.num_tokens[row] - 1;
+        num_rejected += static_cast<int>(selection.drafts[row].size()) + 1 -
+                        actual.num_tokens[row];
+      }
+    }
+  }
+  EXPECT_GT(num_accepted, testing::Cases(500, 50));
+  EXPECT_GT(num_rejected, testing::Cases(200, 15));
+}
+
+TEST(SelectionLinesTest, WithoutVerificationRunsHaveTheFirstTokenAlone) {
+  for (int seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE(seed);
+    const AnyDraftedPlan drafted(seed);
+    const std::vector<SelectionResult> all = drafted.Select(drafted.plan);
+    for (size_t s = 0; s < all.size(); ++s) {
+      const PlanSelection& selection = drafted.plan.selections[s];
+      const SelectionResult actual = SelectByLine(drafted, selection, false);
+      ASSERT_EQ(std::ssize(actual.candidates), selection.num_rows);
+      EXPECT_EQ(actual.num_tokens,
+                std::vector<int>(selection.drafts.size(), 1));
+      size_t first = 0;
+      for (int row = 0; row < selection.num_rows; ++row) {
+        EXPECT_EQ(actual.candidates[row], all[s].candidates[first]);
+        first += all[s].num_tokens.empty() ? 1 : all[s].num_tokens[row];
+      }
+    }
+  }
+}
+
+TEST(SelectionLinesTest, ALineHasWhatItsDraftsAddToTheText) {
+  PlanSelection selection;
+  auto rule = std::make_shared<SelectionParams>();
+  rule->kind = SelectionKind::kDraws;
+  rule->processors.frequency_penalty = 1;
+  rule->processors.logit_bias = {{.token = 3, .bias = 1}};
+  selection.rule = rule;
+  selection.num_rows = 1;
+  selection.samples = {7};
+  selection.cum_log_probs = {-1};
+  selection.num_generated = 2;
+  EXPECT_FALSE(HasDifferentLines(selection));
+  selection.histories = {{5, 6}};
+  selection.drafts = {{8, 9}};
+  EXPECT_TRUE(HasDifferentLines(selection));
+  const std::vector<SelectionLine> lines = LinesOf(selection);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[2].sample, 7);
+  EXPECT_EQ(lines[2].draft_idx, 2);
+  EXPECT_EQ(lines[2].num_generated, 4);
+  EXPECT_THAT(lines[2].history, ElementsAre(5, 6, 8, 9));
+  EXPECT_EQ(MaxEditsOf(selection, lines[2], 100), 5);
+  EXPECT_EQ(MaxEditsOf(selection, lines[2], 4), 4);
+  const std::vector<TokenId> allowed = {1, 2};
+  selection.allowed = {allowed, {}, allowed};
+  EXPECT_EQ(MaxEditsOf(selection, LinesOf(selection)[2], 100), 2);
+  EXPECT_THAT(*LinesOf(selection)[1].allowed, IsEmpty());
+  EXPECT_EQ(LinesOf(selection, false).size(), 1u);
+}
+
+}  // namespace
+}  // namespace espalier

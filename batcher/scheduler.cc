@@ -197,8 +197,12 @@ DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
   bool feeds_prompts = !waiting_.empty();
   bool drafts = false;
   bool verifies = false;
+  int num_rows = 0;
   for (const RunningGroup& running : groups_) {
     const BeamGroup& group = *running.group;
+    if (!group.prefilling() && group.can_plan()) {
+      num_rows += group.num_rows_to_feed();
+    }
     feeds_prompts = feeds_prompts || group.prefilling();
     drafts = drafts || group.may_draft();
     verifies = verifies || group.has_drafts();
@@ -208,7 +212,7 @@ DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
   const double share = feeds_prompts ? 1 - options_.prefill_share : 1;
   // Groups that ask a draft model do so together, so that their drafts are
   // verified together: one that comes in between decodes a token meanwhile.
-  return {.num_tokens = static_cast<int>(share * max_tokens) - NumDecodeRows(),
+  return {.num_tokens = static_cast<int>(share * max_tokens) - num_rows,
           .num_pages = pool_.num_available() - num_pages,
           .may_ask = !verifies};
 }

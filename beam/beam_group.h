@@ -103,6 +103,11 @@ class BeamGroup {
   bool can_plan() const;
   // Whether a plan selected for it and is not answered.
   bool outstanding() const { return num_unanswered_ > 0; }
+  // Rows that the next step feeds at most: while an answer is outstanding
+  // nobody knows how many beams live.
+  int num_rows_to_feed() const {
+    return outstanding() ? pages_.num_slots() : num_live_beams();
+  }
   // Whether a plan has a part of it and is not answered, be that a chunk of its
   // prompt.
   bool has_plan_in_flight() const { return prefill_.has_plan_in_flight(); }

@@ -112,6 +112,7 @@ class CudaExecutor::Impl {
         max_graphs_(options.max_graphs),
         description_(model_->description()) {
     description_.limits = LimitsOfRequests(limits_);
+    description_.verifies_drafts = description_.has_shareable_pages;
   }
 
   absl::Status Init();

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "executor/selection_lines.h"
 
 namespace espalier {
 namespace {
@@ -27,8 +28,12 @@ int RowOfLine(const StepPlan& plan, int line) {
 absl::StatusOr<CudaGroupInit> CudaGroupInit::Find(
     const StepPlan& plan, const PlanSelection& selection) {
   CudaGroupInit found(&plan, &selection);
+  const bool differ = HasDifferentLines(selection);
+  if (differ && selection.rule->kind != SelectionKind::kDraws) {
+    return InvalidArgument("drafts of beams are not verified on a CUDA device");
+  }
   for (int rank = 0; rank < selection.num_rows; ++rank) {
-    const int line = selection.first_logits + rank;
+    const int line = selection.first_logits_of(rank + 1) - 1;
     found.rows_.push_back(RowOfLine(plan, line));
     const PlanRow& row = plan.rows[found.rows_.back()];
     const int last = row.first_logits + row.num_logits - 1;
@@ -38,7 +43,7 @@ absl::StatusOr<CudaGroupInit> CudaGroupInit::Find(
                              "last, ", last);
     }
     const int first_position = LastPosition(plan.rows[found.rows_[0]]);
-    if (LastPosition(row) != first_position) {
+    if (LastPosition(row) != first_position && !differ) {
       return InvalidArgument("rows of one request end at positions ",
                              first_position, " and ", LastPosition(row));
     }
@@ -51,7 +56,7 @@ absl::StatusOr<CudaGroupInit> CudaGroupInit::Find(
 // group of which fewer beams live is fed from the plan, row by row: so a step
 // has no more tokens than the plan.
 bool CudaGroupInit::FeedsBeams() const {
-  return selection_->num_generated > 0 &&
+  return !HasDifferentLines(*selection_) && selection_->num_generated > 0 &&
          selection_->num_rows == selection_->num_slots &&
          std::all_of(rows_.begin(), rows_.end(),
                      [&](int row) { return plan_->rows[row].num_tokens == 1; });
@@ -59,7 +64,11 @@ bool CudaGroupInit::FeedsBeams() const {
 
 void CudaGroupInit::Put(const CudaStepMemory& memory, int page_size,
                         CudaGroup* group, CudaDelta* delta) const {
+  // Of rows of different lengths, that of the shortest.
   group->position = LastPosition(plan_->rows[rows_[0]]);
+  for (const int row : rows_) {
+    group->position = std::min(group->position, LastPosition(plan_->rows[row]));
+  }
   // Full pages that no beam of the group will write into.
   const int num_full = (group->position + (feeds_beams_ ? 0 : 1)) / page_size;
   group->num_shared_pages = NumCommonPages(num_full);

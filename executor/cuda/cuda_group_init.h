@@ -2,7 +2,8 @@
 // device had of it. Those that feed one generated token for each of the group's
 // slots set its beams and are fed from there from then on, like a continuation;
 // others, those of prompts among them, set its tables alone, and are fed from
-// the plan.
+// the plan. So do rows with drafts, and rows of different lengths: from such a
+// step a group does not go on by itself.
 //
 //   ASSIGN_OR_RETURN(const auto rows, CudaGroupInit::Find(plan, selection));
 //   rows.Put(memory, page_size, group, &delta);
@@ -25,8 +26,9 @@ class CudaGroupInit {
  public:
   // Those that a selection of the plan is from. Both outlive it.
   // REQUIRES: selection.num_rows >= 1.
-  // Errors: kInvalidArgument if a line is not its row's last, or rows end at
-  // different positions.
+  // Errors: kInvalidArgument if beams have drafts, the last line that it is
+  // from is not its row's last, or rows end at different positions where they
+  // may not (HasDifferentLines).
   static absl::StatusOr<CudaGroupInit> Find(const StepPlan& plan,
                                             const PlanSelection& selection);
 

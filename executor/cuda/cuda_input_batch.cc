@@ -190,6 +190,7 @@ CudaRowEdits CudaInputBatch::AddList(const CudaGroupRequest& request,
 void CudaInputBatch::AddEdits(const CudaGroup& group,
                               const CudaGroupRequest& request,
                               const Lines& lines) {
+  if (!request.lines.empty()) return AddLineEdits(request, lines.first_line);
   const int num_lists = static_cast<int>(
       std::max(request.histories.size(), request.allowed.size()));
   if (num_lists > 0) {
@@ -206,6 +207,28 @@ void CudaInputBatch::AddEdits(const CudaGroup& group,
   }
   if (!common_edits_.has_value()) common_edits_ = AddList(request, 0);
   SetEdits(lines.first_line, lines.num_logits_rows, *common_edits_);
+}
+
+void CudaInputBatch::AddLineEdits(const CudaGroupRequest& request,
+                                  int first_line) {
+  const std::shared_ptr<const ScoreEdits> all = EditsOf(*request.rule);
+  CudaRowEdits last;
+  for (int i = 0; i < std::ssize(request.lines); ++i) {
+    const ScoreEdits::Row row = {
+        .tail = request.lines[i].history,
+        .num_generated = request.lines[i].num_generated,
+        .vocab_size = shape.vocab_size,
+        .allowed = request.lines[i].allowed};
+    std::vector<TokenEdit> storage;
+    const ScoreEdits::View view = all->OfRow(row, &storage);
+    const auto before =
+        std::span(edits).subspan(last.begin, last.end - last.begin);
+    if (i == 0 || view.is_allow_list != (last.is_allow_list != 0) ||
+        !std::ranges::equal(view.edits, before)) {
+      last = AddView(request, view);
+    }
+    SetEdits(first_line + i, 1, last);
+  }
 }
 
 void CudaInputBatch::SetEdits(int first_line, int count,
@@ -305,6 +328,7 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddPromptLines(
                               last_tokens.end());
   prompt_cum_log_probs.insert(prompt_cum_log_probs.end(), cum_log_probs.begin(),
                               cum_log_probs.end());
+  const bool differ = !request.lines.empty();
   std::vector<CudaAnswerPart> parts;
   if (request.rule->kind == SelectionKind::kRows) {
     for (int rank = 0; rank < num_new_lines; ++rank) {
@@ -312,13 +336,14 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddPromptLines(
     }
     return parts;
   }
-  parts.push_back(
-      AddGroup(group, request,
-               {.first_line = first_line,
-                .num_logits_rows = num_new_lines,
-                .first_slot = group.first_slot,
-                .num_slots = group.num_slots,
-                .num_draws = static_cast<int>(request.samples.size())}));
+  parts.push_back(AddGroup(
+      group, request,
+      {.first_line = first_line,
+       .num_logits_rows = num_new_lines,
+       .first_slot = group.first_slot,
+       .num_slots = differ ? 0 : group.num_slots,
+       .num_draws =
+           differ ? num_new_lines : static_cast<int>(request.samples.size())}));
   if (request.rule->kind == SelectionKind::kDraws) {
     AddPromptDraws(request, first_line, num_new_lines,
                    parts[0].first_candidate);
@@ -329,6 +354,15 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddPromptLines(
 void CudaInputBatch::AddPromptDraws(const CudaGroupRequest& request,
                                     int first_line, int num_logits_rows,
                                     int first_candidate) {
+  for (int i = 0; i < std::ssize(request.lines); ++i) {
+    prompt_draws.push_back(
+        {.row = first_line + i,
+         .candidate = first_candidate + i,
+         .beam = i,
+         .sample = static_cast<uint32_t>(request.lines[i].sample),
+         .position = static_cast<uint32_t>(request.lines[i].num_generated)});
+  }
+  if (!request.lines.empty()) return;
   for (int i = 0; i < std::ssize(request.samples); ++i) {
     const int rank = num_logits_rows == 1 ? 0 : i;
     prompt_draws.push_back(

@@ -29,6 +29,7 @@
 #include "executor/cuda/cuda_batch_arrays.h"
 #include "executor/cuda/cuda_groups.h"
 #include "executor/cuda/cuda_logprob_image.h"
+#include "executor/selection_lines.h"
 #include "kernels/attention/cuda_attention.h"
 
 namespace espalier {
@@ -45,6 +46,9 @@ struct CudaGroupRequest {
   std::span<const std::span<const TokenId>> allowed = {};
   std::span<const int> slots = {};
   std::span<const int> samples = {};
+  // Where its lines differ: what each draws, in place of `samples`, and with
+  // its own edits. The group keeps no beams then.
+  std::span<const SelectionLine> lines = {};
 };
 
 // Where an answer will be, or a part of it: of kRows there is a part a row.
@@ -77,7 +81,7 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
                                        const CudaGroupRequest& request);
   // Tokens at consecutive positions; returns the last one's index.
   int AddPrompt(std::span<const TokenId> tokens, int first_position, int table);
-  // Rows of logits of the tokens `last_tokens`, by rank.
+  // Rows of logits of the tokens `last_tokens`, by rank; or by request.lines.
   std::vector<CudaAnswerPart> AddPromptLines(
       const CudaGroup& group, const CudaGroupRequest& request,
       std::span<const int> last_tokens, std::span<const float> cum_log_probs);
@@ -161,6 +165,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   CudaRowEdits AddView(const CudaGroupRequest& request,
                        const ScoreEdits::View& view);
   CudaRowEdits AddList(const CudaGroupRequest& request, int rank);
+  // Of request.lines. Lines that follow each other share equal lists.
+  void AddLineEdits(const CudaGroupRequest& request, int first_line);
   void AddDeviceEdits(const CudaGroup& group, const CudaGroupRequest& request,
                       const Lines& lines);
   CudaEditRule AddRule(const CudaGroup& group, const CudaGroupRequest& request);

@@ -21,6 +21,7 @@ CudaReportReader::CudaReportReader(const CudaReportRing& ring,
                  int64_t{report} * log_prob_ring.max_lines) {}
 
 SelectionResult CudaReportReader::Read(const CudaStep::Answer& answer) const {
+  if (answer.runs != nullptr) return ReadRuns(answer);
   SelectionResult result = {.request = answer.request, .error = answer.error};
   if (answer.rows != nullptr) {
     Contenders contenders(*answer.rows);
@@ -35,6 +36,15 @@ SelectionResult CudaReportReader::Read(const CudaStep::Answer& answer) const {
     result.logprobs = LogProbsOf(answer, result.candidates);
   }
   return result;
+}
+
+SelectionResult CudaReportReader::ReadRuns(
+    const CudaStep::Answer& answer) const {
+  const std::vector<Candidate> drawn =
+      CandidatesOf(answer, answer.parts.front());
+  std::vector<TokenLogProb> log_probs;
+  if (answer.has_log_probs) log_probs = LogProbsOf(answer, drawn);
+  return MergeLines(*answer.runs, answer.lines, drawn, log_probs);
 }
 
 std::vector<Candidate> CudaReportReader::CandidatesOf(

@@ -30,6 +30,7 @@ class CudaReportReader {
   PromptLogprobsResult Read(const CudaStep::Scored& scored) const;
 
  private:
+  SelectionResult ReadRuns(const CudaStep::Answer& answer) const;
   // Those of the part that are of this answer.
   std::vector<Candidate> CandidatesOf(const CudaStep::Answer& answer,
                                       const CudaAnswerPart& part) const;

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "executor/cuda/cuda_draft_room.h"
 #include "executor/cuda/cuda_group_init.h"
 
 namespace espalier {
@@ -134,7 +135,7 @@ absl::Status CudaStepBuilder::FindSelection(const StepPlan& plan,
                                 : rows.feeds_beams() ? beams_
                                                      : prompts_;
   entries.push_back({group, RequestOfRows(selection), answer, rows.rows(),
-                     selection.cum_log_probs});
+                     selection.cum_log_probs, &selection});
   return absl::OkStatus();
 }
 
@@ -156,7 +157,7 @@ absl::Status CudaStepBuilder::FindContinuation(
     delta_->Put<int>(memory_->arrays().state.tails + group->first_slot,
                      Words(group->tail_pages));
   }
-  beams_.push_back({group, RequestOf(continuation), answer, {}, {}});
+  beams_.push_back({group, RequestOf(continuation), answer, {}, {}, nullptr});
   return absl::OkStatus();
 }
 
@@ -223,7 +224,15 @@ absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
     image->AddPrompt(plan.row_tokens(row), row.first_position, tables[i]);
     PutPageTokens(plan, i);
   }
+  LayOutLines(plan, first_tokens, image, step);
+  return LayOutScorings(plan, first_tokens, image, step);
+}
+
+void CudaStepBuilder::LayOutLines(const StepPlan& plan,
+                                  std::span<const int> first_tokens,
+                                  CudaInputBatch* image, CudaStep* step) {
   for (const Entry& entry : prompts_) {
+    if (HasDifferentLines(*entry.selection)) continue;
     std::vector<int> last_tokens;
     for (const int row : entry.rows) {
       last_tokens.push_back(first_tokens[row] + plan.rows[row].num_tokens - 1);
@@ -231,7 +240,34 @@ absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
     step->answers[entry.answer].parts = image->AddPromptLines(
         *entry.group, entry.request, last_tokens, entry.cum_log_probs);
   }
-  return LayOutScorings(plan, first_tokens, image, step);
+  CudaDraftRoom room(plan, memory_->limits(), *image);
+  for (const Entry& entry : prompts_) {
+    if (!HasDifferentLines(*entry.selection)) continue;
+    LayOutDifferentLines(plan, entry, first_tokens, room.Take(*entry.selection),
+                         image, step);
+  }
+}
+
+void CudaStepBuilder::LayOutDifferentLines(const StepPlan& plan,
+                                           const Entry& entry,
+                                           std::span<const int> first_tokens,
+                                           bool verifies, CudaInputBatch* image,
+                                           CudaStep* step) const {
+  CudaStep::Answer& answer = step->answers[entry.answer];
+  answer.runs = entry.selection;
+  answer.lines = LinesOf(*entry.selection, verifies);
+  std::vector<int> tokens;
+  for (const SelectionLine& line : answer.lines) {
+    const int row_idx = entry.rows[line.row];
+    const PlanRow& row = plan.rows[row_idx];
+    tokens.push_back(first_tokens[row_idx] + row.num_tokens - row.num_logits +
+                     line.draft_idx);
+  }
+  CudaGroupRequest request = entry.request;
+  request.lines = answer.lines;
+  // What is drawn has its own log-probability for a sum.
+  const std::vector<float> zeros(tokens.size());
+  answer.parts = image->AddPromptLines(*entry.group, request, tokens, zeros);
 }
 
 absl::Status CudaStepBuilder::LayOutScorings(const StepPlan& plan,

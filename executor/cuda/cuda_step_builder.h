@@ -6,6 +6,8 @@
 // Rows that set beams, and continuations, are rows of beams: a step that has
 // nothing else can be replayed from a graph. Other rows, those of prompts, set
 // the tables, and selection makes the beams. Samples are beams in all this.
+// Rows with drafts are fed as prompts are, and verified as far as a step has
+// room for their rows of logits and edits beside what others need.
 //
 // Thread safety: plain state, of one thread.
 #pragma once
@@ -42,6 +44,9 @@ struct CudaStep {
     bool has_log_probs = false;
     // Of kRows, by which rows are ranked; of the plan, which lives as long.
     const PlanSelection* rows = nullptr;
+    // Of draws whose lines differ: these, and the selection, of the plan.
+    const PlanSelection* runs = nullptr;
+    std::vector<SelectionLine> lines = {};
     std::vector<CudaAnswerPart> parts = {};  // none: was not fed
     absl::Status error = absl::OkStatus();
   };
@@ -88,6 +93,7 @@ class CudaStepBuilder {
     // Of groups whose prompt the plan feeds.
     std::vector<int> rows;  // of the plan, by rank
     std::span<const float> cum_log_probs;
+    const PlanSelection* selection = nullptr;
   };
 
   // Whether the error of perturbing is its answer.
@@ -107,7 +113,12 @@ class CudaStepBuilder {
   void PutPageTokens(const StepPlan& plan, size_t row);
   absl::Status LayOutPrompts(const StepPlan& plan, CudaInputBatch* image,
                              CudaStep* step);
-  // `first_tokens` of rows in the batch; -1: fed as beams.
+  // Of prompts_; `first_tokens` of rows in the batch; -1: fed as beams.
+  void LayOutLines(const StepPlan& plan, std::span<const int> first_tokens,
+                   CudaInputBatch* image, CudaStep* step);
+  void LayOutDifferentLines(const StepPlan& plan, const Entry& entry,
+                            std::span<const int> first_tokens, bool verifies,
+                            CudaInputBatch* image, CudaStep* step) const;
   absl::Status LayOutScorings(const StepPlan& plan,
                               std::span<const int> first_tokens,
                               CudaInputBatch* image, CudaStep* step);

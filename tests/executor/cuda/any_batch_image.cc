@@ -78,6 +78,10 @@ void AnyBatchImage::AddPrompt(CudaInputBatch* image) {
   }
   const CudaGroup group =
       AnyGroup(std::max<int>(num_rows, static_cast<int>(asked.samples.size())));
+  if (asked.rule.kind == SelectionKind::kDraws && Below(2) == 0) {
+    AddDifferentLines(group, num_rows, asked, image);
+    return;
+  }
   std::vector<int> last_tokens;
   std::vector<float> cum_log_probs;
   for (int row = 0; row < num_rows; ++row) {
@@ -86,6 +90,32 @@ void AnyBatchImage::AddPrompt(CudaInputBatch* image) {
     cum_log_probs.push_back(-0.5f * static_cast<float>(Below(9)));
   }
   image->AddPromptLines(group, asked.view(), last_tokens, cum_log_probs);
+}
+
+// Rows with a line for each token, or some of the first.
+void AnyBatchImage::AddDifferentLines(const CudaGroup& group, int num_rows,
+                                      const Asked& asked,
+                                      CudaInputBatch* image) {
+  std::vector<SelectionLine> lines;
+  std::vector<int> tokens;
+  for (int row = 0; row < num_rows; ++row) {
+    const int num_tokens = 1 + Below(5);
+    const int last = image->AddPrompt(AnyTokens(num_tokens), Below(20),
+                                      group.first_slot + row);
+    for (int i = 0; i <= Below(num_tokens); ++i) {
+      lines.push_back({.row = row,
+                       .sample = row,
+                       .draft_idx = i,
+                       .num_generated = Below(9) + i,
+                       .history = AnyTokens(3 + i)});
+      if (!asked.allowed.empty()) lines.back().allowed = &asked.allowed[row];
+      tokens.push_back(last + 1 - num_tokens + i);
+    }
+  }
+  CudaGroupRequest request = asked.view();
+  request.lines = lines;
+  image->AddPromptLines(group, request, tokens,
+                        std::vector<float>(tokens.size()));
 }
 
 void AnyBatchImage::AddKnown(CudaInputBatch* image) {

@@ -57,6 +57,8 @@ class AnyBatchImage {
   SelectionParams AnyRule();
   Asked AnyAsked(int num_rows);
   void AddPrompt(CudaInputBatch* image);
+  void AddDifferentLines(const CudaGroup& group, int num_rows,
+                         const Asked& asked, CudaInputBatch* image);
   void AddKnown(CudaInputBatch* image);
 
   std::mt19937 random_;

@@ -95,5 +95,42 @@ TEST_F(CudaGroupRowsTest, RowsThatEndApartAreRefused) {
                                HasSubstr("at positions 1 and 2")));
 }
 
+std::shared_ptr<const SelectionParams> Draws() {
+  auto rule = std::make_shared<SelectionParams>();
+  rule->kind = SelectionKind::kDraws;
+  return rule;
+}
+
+// Of samples that verify drafts, in rows that have a line for each token.
+TEST_F(CudaGroupRowsTest, RowsWithDraftsSetNoBeamsAndMayEndApart) {
+  Feed({5, 6}, 2);
+  Feed({7, 8, 9}, 3);
+  PlanSelection& selection = SelectFrom(2);
+  selection.num_generated = 1;
+  selection.rule = Draws();
+  selection.first_logits = 0;
+  selection.drafts = {{6}, {8, 9}};
+  EXPECT_FALSE(FeedsBeams());
+}
+
+TEST_F(CudaGroupRowsTest, SamplesOfDifferentLengthsSetNoBeams) {
+  Feed({8}, 1);
+  Feed({9}, 1);
+  PlanSelection& selection = SelectFrom(2);
+  selection.num_generated = 1;
+  selection.rule = Draws();
+  selection.row_num_generated = {1, 3};
+  EXPECT_FALSE(FeedsBeams());
+}
+
+TEST_F(CudaGroupRowsTest, DraftsOfBeamsAreRefused) {
+  Feed({8, 9}, 2);
+  PlanSelection& selection = SelectFrom(1);
+  selection.first_logits = 0;
+  selection.drafts = {{9}};
+  EXPECT_THAT(Find(), StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("drafts of beams")));
+}
+
 }  // namespace
 }  // namespace espalier

@@ -267,6 +267,48 @@ TEST(CudaBatchImageTest, DrawsOfPromptsStandBehindThoseOfTheDevice) {
   }
 }
 
+// Samples that verify drafts: the second line has generated as many tokens as
+// min_new_tokens asks for.
+TEST(CudaBatchImageTest, LinesThatDifferDrawForThemselves) {
+  SelectionParams rule;
+  rule.kind = SelectionKind::kDraws;
+  rule.processors.suppress_tokens = {1};
+  rule.processors.eos_token_ids = {7};
+  rule.processors.min_new_tokens = 5;
+  const std::vector<SelectionLine> lines = {
+      {.sample = 2, .num_generated = 4},
+      {.sample = 2, .draft_idx = 1, .num_generated = 5},
+      {.sample = 2, .draft_idx = 2, .num_generated = 6},
+      {.row = 1, .sample = 5, .num_generated = 3}};
+  CudaGroupRequest request = Ask(1);
+  request.rule = &rule;
+  request.lines = lines;
+  CudaInputBatch image(kShape);
+  image.AddPrompt(std::vector<TokenId>{4, 5, 6}, 8, 0);
+  image.AddPrompt(std::vector<TokenId>{4}, 7, 1);
+  const std::vector<int> tokens = {0, 1, 2, 3};
+  const std::vector<CudaAnswerPart> parts = image.AddPromptLines(
+      Group(0, 2, 0, 7), request, tokens, std::vector<float>(4));
+  EXPECT_EQ(parts.size(), 1u);
+  // No beam of the group is what they draw.
+  EXPECT_EQ(image.groups[0].num_slots, 0);
+  EXPECT_EQ(image.groups[0].num_draws, 4);
+  ASSERT_EQ(image.prompt_draws.size(), 4u);
+  for (int i = 0; i < 4; ++i) {
+    const CudaDraw& draw = image.prompt_draws[i];
+    EXPECT_EQ(draw.row, i);
+    EXPECT_EQ(draw.candidate, i);
+    EXPECT_EQ(draw.beam, i);
+    EXPECT_EQ(static_cast<int>(draw.sample), lines[i].sample);
+    EXPECT_EQ(static_cast<int>(draw.position), lines[i].num_generated);
+  }
+  // Lists: 1 and 7; 1, of two lines; 1 and 7.
+  EXPECT_EQ(image.edits.size(), 5u);
+  EXPECT_EQ(image.row_edits[1].begin, image.row_edits[2].begin);
+  EXPECT_EQ(image.row_edits[1].end - image.row_edits[1].begin, 1);
+  EXPECT_EQ(image.row_edits[3].end - image.row_edits[3].begin, 2);
+}
+
 TEST(CudaBatchImageTest, RowsWithNothingButWhatIsAllowedAreRestricted) {
   const SelectionParams rule;
   const std::vector<TokenId> tokens = {1, 4, 7};

@@ -118,6 +118,38 @@ TEST(CudaReportReaderTest, GroupsAreReadAsTheyAre) {
   EXPECT_THAT(report.Read({.has_log_probs = true}).candidates, IsEmpty());
 }
 
+// The report has what each line drew, with its own log-probability.
+TEST(CudaReportReaderTest, RunsOfDraftsAreReadUpToWhatWasRejected) {
+  auto rule = std::make_shared<SelectionParams>();
+  rule->kind = SelectionKind::kDraws;
+  PlanSelection selection;
+  selection.request = RequestId{3};
+  selection.rule = rule;
+  selection.num_rows = 2;
+  selection.samples = {0, 1};
+  selection.cum_log_probs = {-1, -2};
+  selection.drafts = {{5, 6}, {8}};
+  FakeReport report;
+  report.Write({{0, 8, -1}}, 0);
+  const CudaAnswerPart part = report.Write(
+      {{0, 5, -0.5f}, {1, 7, -0.25f}, {2, 6, -4}, {3, 8, -1}, {4, 2, -1}}, 0,
+      5);
+  const SelectionResult result = report.Read({.request = selection.request,
+                                              .has_log_probs = true,
+                                              .runs = &selection,
+                                              .lines = LinesOf(selection),
+                                              .parts = {part}});
+  EXPECT_EQ(result.request, selection.request);
+  EXPECT_THAT(result.num_tokens, ElementsAre(2, 2));
+  EXPECT_THAT(result.candidates,
+              ElementsAre(Candidate{0, 5, -1.5f}, Candidate{0, 7, -1.75f},
+                          Candidate{1, 8, -3}, Candidate{1, 2, -4}));
+  EXPECT_THAT(result.logprobs, ElementsAre(FakeReport::LogProbOf(5, 1, 1),
+                                           FakeReport::LogProbOf(7, 2, 2),
+                                           FakeReport::LogProbOf(8, 4, 4),
+                                           FakeReport::LogProbOf(2, 5, 5)));
+}
+
 // A sampled (0), stochastic (1) or diverse (2) search's rows.
 class AnyRows {
  public:

@@ -125,5 +125,70 @@ TEST_F(CudaStepBuilderTest, RequestsThatCanDrawAreAnswered) {
   EXPECT_EQ(step->answers[99].parts.size(), 1u);
 }
 
+// Samples that have generated three tokens and feed four drafts each.
+class CudaStepBuilderDraftsTest : public CudaStepBuilderTest {
+ protected:
+  void AddDrafted(int request, int num_samples, ScoreProcessors processors) {
+    const std::vector<TokenId> tokens = {4, 5, 6, 7, 8};
+    for (int i = 0; i < num_samples; ++i) source_.AddRow(tokens, 5);
+    auto rule = std::make_shared<SelectionParams>();
+    rule->kind = SelectionKind::kDraws;
+    rule->processors = std::move(processors);
+    PlanSelection& selection = source_.AddSelection(
+        RequestId{request}, num_samples, num_samples, std::move(rule));
+    selection.first_logits = source_.plan.num_logits - 5 * num_samples;
+    selection.num_generated = 3;
+    selection.row_num_generated.assign(num_samples, 3);
+    for (int i = 0; i < num_samples; ++i) {
+      selection.samples.push_back(i);
+      selection.drafts.push_back({5, 6, 7, 8});
+      if (!selection.rule->processors.needs_history()) continue;
+      selection.histories.push_back({2, 3, 4});
+    }
+  }
+};
+
+TEST_F(CudaStepBuilderDraftsTest, EveryLineOfADraftDraws) {
+  AddDrafted(0, 2, {});
+  AddDrafted(1, 3, {});
+  AddPrompt(2, PlanSelection::DefaultRule());
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  EXPECT_FALSE(step->only_beams);
+  EXPECT_EQ(step->shape.max_draws, 25);
+  EXPECT_EQ(step->shape.num_logits_rows, 26);
+  EXPECT_EQ(step->answers[0].lines.size(), 10u);
+  EXPECT_EQ(step->answers[1].lines.size(), 15u);
+}
+
+// 100 samples are 100 rows of logits; of 400 drafts 28 have room.
+TEST_F(CudaStepBuilderDraftsTest, DraftsHaveTheRowsOfLogitsThatAreLeft) {
+  AddDrafted(0, 10, {});
+  AddDrafted(1, 7, {});
+  for (int i = 0; i < 82; ++i) {
+    source_.AddRow(std::vector<TokenId>{8}, 1);
+    source_.AddSelection(RequestId{2 + i}, 1, 1, PlanSelection::DefaultRule())
+        .num_candidates = 4;
+  }
+  AddPrompt(99, PlanSelection::DefaultRule());
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  EXPECT_EQ(step->shape.num_logits_rows, 100 + 28);
+  EXPECT_EQ(step->answers[0].lines.size(), 10u);
+  EXPECT_EQ(step->answers[1].lines.size(), 35u);
+}
+
+// There is room for one edit: none for those that drafts would need.
+TEST_F(CudaStepBuilderDraftsTest, DraftsHaveTheEditsThatAreLeft) {
+  ScoreProcessors bans;
+  bans.suppress_tokens = {9};
+  AddDrafted(0, 1, bans);
+  AddDrafted(1, 1, {});
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  EXPECT_EQ(step->answers[0].lines.size(), 1u);
+  EXPECT_EQ(step->answers[1].lines.size(), 5u);
+}
+
 }  // namespace
 }  // namespace espalier::testing

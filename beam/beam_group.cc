@@ -218,7 +218,7 @@ absl::Status BeamGroup::TakeDrafts(std::span<DraftedTokens> drafts,
   for (const DraftedTokens& draft : drafts) {
     const size_t num_logits =
         drafts_.are_drawn() ? draft.tokens.size() * vocab_size : 0;
-    if (draft.logits.size() != num_logits) {
+    if (!draft.logits.empty() && draft.logits.size() != num_logits) {
       return Internal("a step drafted ", draft.tokens.size(), " tokens with ",
                       draft.logits.size(), " logits");
     }

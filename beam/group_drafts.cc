@@ -61,6 +61,7 @@ std::shared_ptr<const std::vector<float>> GroupDrafts::Logits(
   for (size_t rank = 0; rank < drafts.size(); ++rank) {
     if (drafts[rank].empty()) continue;
     const DraftedTokens& draft = ready_[rank];
+    if (draft.logits.empty()) return nullptr;
     const size_t vocab_size = draft.logits.size() / draft.tokens.size();
     logits->insert(logits->end(), draft.logits.begin(),
                    draft.logits.begin() + drafts[rank].size() * vocab_size);

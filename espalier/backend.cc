@@ -86,8 +86,7 @@ absl::Status Resolver::CheckOfCpu() const {
   const std::pair<const char*, bool> given[] = {
       {"num_threads", options_.num_threads != 0},
       {"max_candidates", options_.max_candidates.has_value()},
-      {"max_score_edits", options_.max_score_edits.has_value()},
-      {"draft_model", !options_.draft_model.empty()}};
+      {"max_score_edits", options_.max_score_edits.has_value()}};
   for (const auto& [field, is_given] : given) {
     if (is_given) {
       return InvalidArgument(name_(field), " is of ", name_("device"), " cpu");

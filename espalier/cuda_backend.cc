@@ -1,9 +1,16 @@
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_format.h"
 #include "base/cuda.h"
 #include "base/status.h"
+#include "base/thread_pool.h"
 #include "base/wording.h"
 #include "espalier/backend.h"
+#include "executor/cuda/cuda_blocking_model.h"
 #include "executor/cuda/cuda_executor.h"
+#include "executor/host/draft_model.h"
+#include "executor/host/drafting_executor.h"
 #include "model/cuda/cuda_llama.h"
 
 namespace espalier {
@@ -20,14 +27,18 @@ class CudaBackend : public Backend {
                                     .max_tokens = options.max_step_tokens,
                                     .max_logits = options.max_beams};
     ASSIGN_OR_RETURN(auto model, CudaLlama::Load(directory, llama, device_));
-    ASSIGN_OR_RETURN(steps_, CudaExecutor::Create(std::move(model)));
-    return absl::OkStatus();
+    ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutor> executor,
+                     CudaExecutor::Create(std::move(model)));
+    executor_ = executor.get();
+    steps_ = std::move(executor);
+    if (options.draft_model.empty()) return absl::OkStatus();
+    return AddDraftModel(options, llama);
   }
 
   std::shared_ptr<StepExecutor> steps() override { return steps_; }
 
   std::string FormatFigures() const override {
-    const CudaExecutorFigures figures = steps_->figures();
+    const CudaExecutorFigures figures = executor_->figures();
     return absl::StrFormat(
         "on %s: %s, %s of %s; busy %.3f s, idle "
         "between steps %.3f s (median gap %.1f us)\n%s\n",
@@ -41,8 +52,30 @@ class CudaBackend : public Backend {
   }
 
  private:
+  // Beside the model, on the same device.
+  absl::Status AddDraftModel(const BackendOptions& options,
+                             CudaLlamaOptions llama) {
+    llama.kv_cache_bytes = std::max<int64_t>(
+        options.kv_cache_bytes / kDraftCacheShare, int64_t{1} << 20);
+    ASSIGN_OR_RETURN(const auto threads,
+                     ThreadPool::Create(options.num_threads));
+    ASSIGN_OR_RETURN(auto model,
+                     CudaLlama::Load(options.draft_model, llama, device_));
+    ASSIGN_OR_RETURN(auto blocking,
+                     CudaBlockingModel::Create(std::move(model)));
+    ASSIGN_OR_RETURN(auto draft,
+                     DraftModel::Create(std::move(blocking), threads));
+    ASSIGN_OR_RETURN(
+        steps_, DraftingExecutor::Create(std::move(steps_), std::move(draft)));
+    return absl::OkStatus();
+  }
+
+  // Of the memory for keys and values, a smaller model needs less.
+  static constexpr int64_t kDraftCacheShare = 4;
+
   CudaDevice device_;
-  std::shared_ptr<CudaExecutor> steps_;
+  CudaExecutor* executor_ = nullptr;  // that steps_ has
+  std::shared_ptr<StepExecutor> steps_;
 };
 
 }  // namespace

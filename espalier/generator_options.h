@@ -45,7 +45,7 @@ struct GeneratorOptions {
 
   // A directory with a smaller model of the same vocabulary, which drafts
   // tokens for requests that ask for it (speculate with method "draft";
-  // docs/speculation.md). Empty: none. An error with "cuda".
+  // docs/speculation.md), on the device of the model. Empty: none.
   std::string draft_model = {};
 
   int max_running = 256;  // requests that run together; >= 1

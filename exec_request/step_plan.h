@@ -292,7 +292,7 @@ struct PromptLogprobsResult {
 struct DraftedTokens {
   std::vector<TokenId> tokens = {};  // fewer than asked for, or none
   // What they were drawn from, [tokens, vocab_size] f32; empty unless
-  // NeedsDraftLogits.
+  // NeedsDraftLogits, and where the executor verifies without.
   std::vector<float> logits = {};
 };
 

@@ -65,7 +65,7 @@ void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
   command
       ->add_option("--draft-model", options->generator.draft_model,
                    "a smaller model of the same vocabulary, which drafts "
-                   "tokens for --speculate draft; of the CPU")
+                   "tokens for --speculate draft")
       ->option_text("DIR")
       ->group(kGroup);
   command

@@ -1,0 +1,58 @@
+// CudaBlockingModel: a CudaModel as a Model: runs each plan by itself and waits
+// for its logits, which come to the host. For small models whose steps the host
+// decides on, as those that draft are (executor/host/draft_model.h).
+//
+// Thread safety: as Model.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "base/cuda_resources.h"
+#include "exec_request/cuda_model.h"
+#include "exec_request/model.h"
+
+namespace espalier {
+
+class CudaBlockingModel : public Model {
+ public:
+  // `model` runs nothing else as long as this lives.
+  // Errors: kResourceExhausted if memory runs out, else as base/cuda.h.
+  static absl::StatusOr<std::unique_ptr<CudaBlockingModel>> Create(
+      std::shared_ptr<CudaModel> model);
+  ~CudaBlockingModel() override;
+
+  const ModelDescription& description() const override {
+    return model_->description();
+  }
+  // A plan of any size, in as many calls of the model as its bounds ask for.
+  // Errors: the model's; kCancelled if plan.stop was requested between two
+  // calls; as base/cuda.h.
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override;
+
+ private:
+  struct Call;
+
+  explicit CudaBlockingModel(std::shared_ptr<CudaModel> model)
+      : model_(std::move(model)) {}
+  absl::Status Init();
+  absl::Status CopyTails(std::span<const PageCopy> copies);
+  // Takes tokens from where `*row` and `*num_fed` are, as many as fit a call.
+  Call NextCall(const StepPlan& plan, size_t* row, int* num_fed) const;
+  absl::Status Run(const Call& call, std::span<float> logits);
+
+  const std::shared_ptr<CudaModel> model_;
+  int max_lines_ = 1;  // rows of logits of a call
+  CudaStream stream_;
+  PinnedBuffer<int> staged_;  // what a call has of ints, and the same there
+  DeviceBuffer<int> ints_;
+  PinnedBuffer<CudaAttentionItem> staged_items_;
+  DeviceBuffer<CudaAttentionItem> items_;
+  DeviceBuffer<PageCopy> copies_;
+  DeviceBuffer<int> num_copies_;
+  PinnedBuffer<float> host_lines_;  // [max_lines, vocab_size]
+  DeviceBuffer<float> lines_;
+};
+
+}  // namespace espalier

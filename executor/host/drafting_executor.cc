@@ -1,0 +1,197 @@
+#include "executor/host/drafting_executor.h"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+// A plan that was started.
+struct PlanOnItsWay {
+  StepExecutor::Done done;
+  std::optional<absl::StatusOr<StepResult>> result;
+  std::vector<DraftedTokens> drafts;
+  bool is_drafting = false;
+
+  bool is_answered() const { return result.has_value() && !is_drafting; }
+  void Answer() {
+    if (result->ok()) (*result)->drafts = std::move(drafts);
+    done(*std::move(result));
+  }
+};
+
+ModelDescription WithDraftModel(ModelDescription description) {
+  description.has_draft_model = true;
+  return description;
+}
+
+// How drafts are drawn that plain draws verify.
+std::shared_ptr<const SelectionParams> Coupled(
+    const std::shared_ptr<const SelectionParams>& rule) {
+  if (!NeedsDraftLogits(*rule)) return rule;
+  auto coupled = std::make_shared<SelectionParams>(*rule);
+  coupled->verify_mode = VerifyMode::kCoupled;
+  return coupled;
+}
+
+}  // namespace
+
+// The draft model with its thread, which has a part in it and so can outlive
+// the executor; and the plans on their way, in their order.
+class DraftingExecutor::Drafts {
+ public:
+  explicit Drafts(std::unique_ptr<DraftModel> model)
+      : model_(std::move(model)) {}
+
+  // Throws std::system_error.
+  static void StartThread(const std::shared_ptr<Drafts>& drafts) {
+    drafts->thread_ = std::thread([drafts] { drafts->context_.run(); });
+  }
+  void EndThread() {
+    more_plans_.reset();
+    if (!thread_.joinable()) return;  // it did not start
+    if (thread_.get_id() == std::this_thread::get_id()) {
+      thread_.detach();
+    } else {
+      thread_.join();
+    }
+  }
+
+  // Takes what concerns the draft model of `*plan`, and starts that.
+  static std::shared_ptr<PlanOnItsWay> Start(
+      const std::shared_ptr<Drafts>& drafts, StepPlan* plan, Done done) {
+    const auto asked = UntilThereIsMemory([&] {
+      auto copy = std::make_shared<StepPlan>();
+      copy->ended = plan->ended;
+      copy->stop = plan->stop;
+      return copy;
+    });
+    asked->drafting = std::exchange(plan->drafting, {});
+    const auto started =
+        UntilThereIsMemory([] { return std::make_shared<PlanOnItsWay>(); });
+    started->done = std::move(done);
+    started->is_drafting = !asked->drafting.empty();
+    UntilThereIsMemory([&] {
+      const std::lock_guard lock(drafts->mutex_);
+      drafts->plans_.push_back(started);
+    });
+    if (asked->drafting.empty() && asked->ended.empty()) return started;
+    UntilThereIsMemory([&] {
+      boost::asio::post(drafts->context_,
+                        [drafts = drafts.get(), asked, started] {
+                          drafts->Draft(asked.get(), started.get());
+                        });
+    });
+    return started;
+  }
+
+  void OnResult(PlanOnItsWay* plan, absl::StatusOr<StepResult> result) {
+    {
+      const std::lock_guard lock(mutex_);
+      plan->result = std::move(result);
+    }
+    AnswerPlans();
+  }
+
+ private:
+  // On the thread.
+  void Draft(StepPlan* asked, PlanOnItsWay* plan) {
+    std::vector<DraftedTokens> drafts = UntilThereIsMemory(
+        [&] { return std::vector<DraftedTokens>(asked->drafting.size()); });
+    try {
+      for (DraftSequence& sequence : asked->drafting) {
+        sequence.rule = Coupled(sequence.rule);
+      }
+      absl::StatusOr<std::vector<DraftedTokens>> drafted = model_->Run(*asked);
+      if (drafted.ok()) drafts = *std::move(drafted);
+    } catch (const std::exception&) {  // of the model, or bad_alloc
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      plan->drafts = std::move(drafts);
+      plan->is_drafting = false;
+    }
+    AnswerPlans();
+  }
+
+  // In the order of the plans, by one thread at a time.
+  void AnswerPlans() {
+    std::unique_lock lock(mutex_);
+    if (is_answering_) return;
+    is_answering_ = true;
+    while (!plans_.empty() && plans_.front()->is_answered()) {
+      const std::shared_ptr<PlanOnItsWay> plan = std::move(plans_.front());
+      plans_.pop_front();
+      lock.unlock();
+      plan->Answer();
+      lock.lock();
+    }
+    is_answering_ = false;
+  }
+
+  const std::unique_ptr<DraftModel> model_;  // touched on the thread
+  std::mutex mutex_;
+  std::deque<std::shared_ptr<PlanOnItsWay>> plans_ ABSL_GUARDED_BY(mutex_);
+  bool is_answering_ ABSL_GUARDED_BY(mutex_) = false;
+  boost::asio::io_context context_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
+      more_plans_{context_.get_executor()};
+  std::thread thread_;
+};
+
+absl::StatusOr<std::shared_ptr<DraftingExecutor>> DraftingExecutor::Create(
+    std::shared_ptr<StepExecutor> steps, std::unique_ptr<DraftModel> draft) {
+  const ModelDescription& model = steps->description();
+  if (!model.verifies_drafts) {
+    return InvalidArgument(
+        "a draft model needs an executor that verifies drafts");
+  }
+  if (draft->description().vocab_size != model.vocab_size) {
+    return InvalidArgument("the draft model has a vocabulary of ",
+                           draft->description().vocab_size,
+                           " tokens, the model one of ", model.vocab_size);
+  }
+  try {
+    const auto drafts = std::make_shared<Drafts>(std::move(draft));
+    std::unique_ptr<DraftingExecutor> executor(
+        new DraftingExecutor(std::move(steps), drafts));
+    Drafts::StartThread(drafts);
+    return std::shared_ptr<DraftingExecutor>(std::move(executor));
+  } catch (const std::exception& error) {  // of the system, or bad_alloc
+    return ResourceExhausted("cannot start the thread of a draft model: ",
+                             error.what());
+  }
+}
+
+DraftingExecutor::DraftingExecutor(std::shared_ptr<StepExecutor> steps,
+                                   std::shared_ptr<Drafts> drafts)
+    : steps_(std::move(steps)),
+      drafts_(std::move(drafts)),
+      description_(WithDraftModel(steps_->description())) {}
+
+DraftingExecutor::~DraftingExecutor() {
+  steps_ = nullptr;  // finishes its plans, which may wait for drafts
+  drafts_->EndThread();
+}
+
+void DraftingExecutor::Execute(StepPlan plan, Done done) {
+  const auto started = Drafts::Start(drafts_, &plan, std::move(done));
+  steps_->Execute(std::move(plan), [drafts = drafts_, started](
+                                       absl::StatusOr<StepResult> result) {
+    drafts->OnResult(started.get(), std::move(result));
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,53 @@
+// DraftingExecutor: a draft model beside an executor that has none: steps run
+// on that, and what a plan asks to be drafted is drafted on a thread of its own
+// at the same time.
+//
+//   plan ──> rows, groups that go on ──> the executor ──┬──> result, in order
+//        └─> drafting, ended ──────────> DraftModel ────┘
+//
+// For executors that verify by plain draws (selection_lines.h): drafts are
+// drawn with the noise of plain sampling and come without logits, whatever the
+// mode of their request is.
+//
+// A plan that drafts nothing has nothing to wait for but those before it.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "exec_request/step_executor.h"
+#include "executor/host/draft_model.h"
+
+namespace espalier {
+
+class DraftingExecutor : public StepExecutor {
+ public:
+  // `steps` runs nothing else.
+  // Errors: kInvalidArgument if it verifies no drafts, or the draft model is of
+  // another vocabulary; kResourceExhausted if there is no thread to be had.
+  static absl::StatusOr<std::shared_ptr<DraftingExecutor>> Create(
+      std::shared_ptr<StepExecutor> steps, std::unique_ptr<DraftModel> draft);
+  // Waits until the plans that were started are answered, as ModelExecutor
+  // does.
+  ~DraftingExecutor() override;
+
+  // The executor's, with a draft model.
+  const ModelDescription& description() const override { return description_; }
+  int max_plans_in_flight() const override {
+    return steps_->max_plans_in_flight();
+  }
+
+  // Where drafting fails nothing is drafted. Errors: the executor's.
+  void Execute(StepPlan plan, Done done) override;
+
+ private:
+  class Drafts;
+  DraftingExecutor(std::shared_ptr<StepExecutor> steps,
+                   std::shared_ptr<Drafts> drafts);
+
+  std::shared_ptr<StepExecutor> steps_;
+  const std::shared_ptr<Drafts> drafts_;
+  const ModelDescription description_;
+};
+
+}  // namespace espalier

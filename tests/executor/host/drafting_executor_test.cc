@@ -1,0 +1,152 @@
+// A draft model beside an executor without one: random requests of every kind
+// are answered as each is alone and without drafts, and answers come in order.
+#include "executor/host/drafting_executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "executor/host/model_executor.h"
+#include "request/request.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/executor/drive.h"
+#include "tests/few_cases.h"
+#include "tests/status_matchers.h"
+#include "tests/toy_model.h"
+#include "tests/unowned.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+ToyModelOptions DraftedModel() {
+  ToyModelOptions options;
+  options.num_tokens_read = 2;
+  options.has_shareable_pages = true;
+  options.num_pages = 400;
+  return options;
+}
+
+class DraftingExecutorTest : public ::testing::Test {
+ protected:
+  DraftingExecutorTest() {
+    const auto pool = MakePool(1);
+    auto steps = ModelExecutor::Create(
+        std::make_shared<ToyModel>(DraftedModel()), pool, {.run_ahead = true});
+    EXPECT_OK(steps.status());
+    auto draft =
+        DraftModel::Create(std::make_shared<ToyModel>(DraftedModel()), pool);
+    EXPECT_OK(draft.status());
+    auto drafting =
+        DraftingExecutor::Create(*std::move(steps), *std::move(draft));
+    EXPECT_OK(drafting.status());
+    steps_ = *std::move(drafting);
+  }
+
+  std::vector<Request> AnyRequests(int count, uint32_t seed) const {
+    std::vector<Request> requests =
+        RandomRequests(count, seed, steps_->description());
+    std::mt19937 random(seed);
+    for (Request& request : requests) {
+      if (!request.params.allowed_sequences && random() % 2 == 0) {
+        request.params.max_new_tokens = 30;
+      }
+    }
+    return requests;
+  }
+
+  void Speculate(SpeculationMode mode, std::vector<Request>* requests) {
+    std::mt19937 random(1);
+    for (Request& request : *requests) {
+      if (IsBeamSearch(request.params) || random() % 5 == 0) continue;
+      request.params.speculate = {
+          .method = SpeculationMethod::kDraft,
+          .num_tokens = 1 + static_cast<int>(random() % 8),
+          .mode = mode};
+      EXPECT_OK(ValidateRequest(steps_->description(), &request));
+    }
+  }
+
+  std::shared_ptr<DraftingExecutor> steps_;
+};
+
+TEST_F(DraftingExecutorTest, ChangesNoResult) {
+  EXPECT_TRUE(steps_->description().has_draft_model);
+  int64_t num_accepted = 0;
+  for (uint32_t seed = 1; seed <= Cases(6u, 2u); ++seed) {
+    std::vector<Request> requests = AnyRequests(40, seed);
+    Speculate(SpeculationMode::kCoupled, &requests);
+    const Answers together = Drive(*steps_, requests, {.num_in_flight = 2});
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].params.speculate.reset();
+      const auto alone = RunAlone(DraftedModel(), requests[i]);
+      ASSERT_EQ(alone.status(), together[i].status());
+      if (!alone.ok()) continue;
+      EXPECT_TRUE(SameHypotheses(*alone, *together[i]))
+          << "seed " << seed << ", request " << i;
+      num_accepted += together[i]->usage.num_accepted_tokens;
+    }
+  }
+  EXPECT_GT(num_accepted, Cases(500, 100));
+}
+
+// Its drafts come without logits.
+TEST_F(DraftingExecutorTest, DraftsWhereRejectionVerifies) {
+  std::vector<Request> requests = AnyRequests(40, 7);
+  Speculate(SpeculationMode::kRejection, &requests);
+  int64_t num_accepted = 0;
+  for (const auto& answer : Drive(*steps_, requests, {.num_in_flight = 2})) {
+    if (answer.ok()) num_accepted += answer->usage.num_accepted_tokens;
+  }
+  EXPECT_GT(num_accepted, 50);
+}
+
+// A plan that drafts, and one behind it that has nothing to do.
+TEST_F(DraftingExecutorTest, AnswersComeInTheOrderOfPlans) {
+  std::promise<std::vector<int>> all;
+  std::vector<int> order;  // by one thread at a time
+  for (int i = 0; i < 40; ++i) {
+    StepPlan plan;
+    if (i % 2 == 0) {
+      auto rule = std::make_shared<SelectionParams>();
+      rule->kind = SelectionKind::kDraws;
+      plan.drafting.push_back(
+          {.request = RequestId{i},
+           .prompt = std::make_shared<const std::vector<TokenId>>(9, 1),
+           .generated = {2},
+           .num_tokens = 4,
+           .rule = rule});
+    } else {
+      plan.ended = {RequestId{i - 1}};
+    }
+    steps_->Execute(std::move(plan), [&, i](absl::StatusOr<StepResult> result) {
+      ASSERT_OK(result.status());
+      EXPECT_EQ(result->drafts.size(), i % 2 == 0 ? 1u : 0u);
+      order.push_back(i);
+      if (i == 39) all.set_value(order);
+    });
+  }
+  const std::vector<int> done = all.get_future().get();
+  ASSERT_EQ(done.size(), 40u);
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(done[i], i);
+}
+
+TEST_F(DraftingExecutorTest, AnotherVocabularyIsRefused) {
+  ToyModelOptions other = DraftedModel();
+  other.vocab_size += 1;
+  auto draft =
+      DraftModel::Create(std::make_shared<ToyModel>(other), MakePool(1));
+  ASSERT_OK(draft.status());
+  EXPECT_THAT(DraftingExecutor::Create(steps_, *std::move(draft)).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("a vocabulary of")));
+}
+
+}  // namespace
+}  // namespace espalier::testing

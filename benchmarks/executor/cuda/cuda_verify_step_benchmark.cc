@@ -1,0 +1,163 @@
+// A step that verifies drafts beside one that decodes, of the same sequences,
+// in one run: what a row more costs. The weights are random and the sequences
+// greedy.
+//
+//   cuda_verify_step_benchmark [--drafts N] CASE...
+//   cuda_verify_step_benchmark --drafts 4 8b:8s1/512
+//
+// Cases are those of decode_case.h, with a sample a request. Prints a line of a
+// markdown table a case and kind of step: medians of the time on the device, by
+// its own clock, and from a plan to its answer; and how many times those of the
+// decode step that is. Steps take turns and none runs ahead.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/stopwatch.h"
+#include "benchmarks/executor/cuda/decode_case.h"
+#include "executor/cuda/cuda_executor.h"
+#include "model/cuda/cuda_llama.h"
+#include "pages/page_table.h"
+
+namespace espalier {
+namespace {
+
+constexpr int kPageSize = 16;
+constexpr int kNumRounds = 60;
+constexpr int kNumWarmups = 10;
+
+// One step of all sequences, each behind its prompt and a generated token.
+StepPlan MakePlan(const DecodeCase& c, int num_drafts) {
+  static const auto* const rule =
+      new std::shared_ptr<const SelectionParams>([] {
+        SelectionParams params;
+        params.kind = SelectionKind::kDraws;
+        params.verify_mode = VerifyMode::kCoupled;
+        params.domain = ScoreDomain::kLogits;
+        params.sampling.temperature = 0;
+        return std::make_shared<const SelectionParams>(params);
+      }());
+  const int num_tokens = 1 + num_drafts;
+  const int num_pages =
+      static_cast<int>(NumPages(c.num_prompt_tokens + num_tokens, kPageSize));
+  StepPlan plan;
+  for (int i = 0; i < c.num_requests; ++i) {
+    PlanSelection selection;
+    selection.request = RequestId{i};
+    selection.first_logits = plan.num_logits;
+    selection.num_rows = 1;
+    selection.num_candidates = 1;
+    selection.num_generated = 1;
+    selection.cum_log_probs = {0};
+    selection.rule = *rule;
+    selection.samples = {0};
+    selection.slots = {0};
+    plan.rows.push_back({.first_token = static_cast<int>(plan.tokens.size()),
+                         .num_tokens = num_tokens,
+                         .first_position = c.num_prompt_tokens,
+                         .num_logits = num_tokens,
+                         .first_logits = plan.num_logits});
+    for (int t = 0; t < num_tokens; ++t) plan.tokens.push_back(3 + i + t);
+    plan.num_logits += num_tokens;
+    for (int page = 0; page < num_pages; ++page) {
+      plan.page_indices.push_back(PageId{i * num_pages + page});
+    }
+    plan.page_indptr.push_back(static_cast<int>(plan.page_indices.size()));
+    if (num_drafts > 0) {
+      selection.drafts = {{plan.tokens.end() - num_drafts, plan.tokens.end()}};
+    }
+    plan.selections.push_back(std::move(selection));
+  }
+  return plan;
+}
+
+struct Times {
+  std::vector<double> on_device;  // ms
+  std::vector<double> to_answer;
+};
+
+double Median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + values.size() / 2);
+  return values[values.size() / 2];
+}
+
+void RunOnce(StepExecutor& steps, StepPlan plan, Times* times) {
+  std::promise<absl::StatusOr<StepResult>> done;
+  const Stopwatch watch;
+  steps.Execute(std::move(plan), [&](absl::StatusOr<StepResult> result) {
+    done.set_value(std::move(result));
+  });
+  const absl::StatusOr<StepResult> result = done.get_future().get();
+  const double elapsed = absl::ToDoubleMilliseconds(watch.Elapsed());
+  CHECK(result.ok()) << result.status().ToString();
+  if (times == nullptr) return;
+  times->to_answer.push_back(elapsed);
+  times->on_device.push_back(absl::ToDoubleMilliseconds(result->forward_time));
+}
+
+void Measure(const DecodeCase& c, int num_drafts, const CudaDevice& device) {
+  const int num_tokens = c.num_requests * (1 + num_drafts);
+  const int64_t num_pages =
+      c.num_requests *
+          NumPages(c.num_prompt_tokens + 1 + num_drafts, kPageSize) +
+      64;
+  const LlamaConfig& config = c.shape();
+  const CudaLlamaOptions options = {
+      .page_size = kPageSize,
+      .kv_cache_bytes =
+          num_pages * kPageSize * 4 * config.num_layers * config.kv_size(),
+      .max_tokens = std::max(256, num_tokens),
+      .max_logits = std::max(256, num_tokens)};
+  auto model = CudaLlama::Random(config, options, device);
+  CHECK(model.ok()) << model.status().ToString();
+  auto steps = CudaExecutor::Create(*std::move(model));
+  CHECK(steps.ok()) << steps.status().ToString();
+  Times decode;
+  Times verify;
+  for (int round = 0; round < kNumRounds + kNumWarmups; ++round) {
+    const bool counts = round >= kNumWarmups;
+    RunOnce(**steps, MakePlan(c, 0), counts ? &decode : nullptr);
+    RunOnce(**steps, MakePlan(c, num_drafts), counts ? &verify : nullptr);
+  }
+  const double decode_device = Median(decode.on_device);
+  const double decode_answer = Median(decode.to_answer);
+  const double verify_device = Median(verify.on_device);
+  const double verify_answer = Median(verify.to_answer);
+  std::printf("| %s | decode | %.3f | %.3f | 1.00 | 1.00 |\n", c.name.c_str(),
+              decode_device, decode_answer);
+  std::printf("| %s | verify %d | %.3f | %.3f | %.2f | %.2f |\n",
+              c.name.c_str(), num_drafts, verify_device, verify_answer,
+              verify_device / decode_device, verify_answer / decode_answer);
+}
+
+int Main(int argc, char** argv) {
+  int num_drafts = 4;
+  auto device = CudaDevice::Open(0);
+  CHECK(device.ok()) << device.status().ToString();
+  std::printf(
+      "| case | step | ms on the device | ms to the answer | times | times |\n"
+      "|---|---|---|---|---|---|\n");
+  for (int i = 1; i < argc; ++i) {
+    const std::string text = argv[i];
+    if (text == "--drafts" && i + 1 < argc) {
+      num_drafts = std::atoi(argv[++i]);
+      CHECK(num_drafts >= 1) << "--drafts";
+      continue;
+    }
+    const auto parsed = DecodeCase::Parse(text);
+    CHECK(parsed.ok()) << parsed.status().ToString();
+    CHECK(parsed->num_beams == 1) << "a sample a request";
+    Measure(*parsed, num_drafts, *device);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace espalier
+
+int main(int argc, char** argv) { return espalier::Main(argc, argv); }

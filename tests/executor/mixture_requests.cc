@@ -38,6 +38,7 @@ class Maker {
   void AddConstraints(GenerationParams* params);
   void AddSequences(GenerationParams* params);
   void AddStops(GenerationParams* params);
+  void AddDrafts(GenerationParams* params);
 
   std::mt19937& random_;
   const ModelDescription& model_;
@@ -188,6 +189,18 @@ void Maker::AddStops(GenerationParams* params) {
   }
 }
 
+// Of few samples, for longer: so that some of the drafts are accepted.
+void Maker::AddDrafts(GenerationParams* params) {
+  params->speculate = {
+      .method = OneOf({SpeculationMethod::kNgram, SpeculationMethod::kSuffix}),
+      .num_tokens = 1 + Below(8),
+      .mode = OneOf({SpeculationMode::kCoupled, SpeculationMode::kRejection})};
+  if (params->num_return_sequences > 8) return;
+  if (params->allowed_sequences) return;
+  params->max_new_tokens =
+      std::max<int64_t>(4 + Below(24), params->min_new_tokens);
+}
+
 Request Maker::Make() {
   Request request;
   const int num_tokens =
@@ -206,6 +219,10 @@ Request Maker::Make() {
   if (OneIn(4)) params.logprobs = Below(6);
   if (OneIn(6)) params.prompt_logprobs = Below(6);
   if (OneIn(50)) params.logprobs = kMaxLogProbs;
+  if (limits_.speculates && params.do_sample && !IsBeamSearch(params) &&
+      OneIn(2)) {
+    AddDrafts(&params);
+  }
   const absl::Status valid = ValidateRequest(model_, &request);
   CHECK(valid.ok()) << valid.ToString();
   return request;

@@ -18,6 +18,8 @@ struct MixtureLimits {
   int max_beams = 128;
   int max_prompt_tokens = 60;
   int max_new_tokens = 8;
+  // Whether some samples have drafts. For executors that verify them.
+  bool speculates = false;
 };
 
 // A valid request for `model` and its limits. One in twelve is as wide as the

@@ -1,0 +1,241 @@
+// Requests that speculate on a device get the tokens of plain decoding, in both
+// modes, whatever drafts for them. In float32: verification feeds several rows
+// where decoding feeds one, so sums are rounded otherwise, and a draw or a
+// choice within rounding of a border may take the other side.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "executor/cuda/cuda_blocking_model.h"
+#include "executor/host/draft_model.h"
+#include "executor/host/drafting_executor.h"
+#include "tests/executor/cuda/cuda_executor_fixture.h"
+#include "tests/few_cases.h"
+#include "tests/source_tree.h"
+#include "tests/status_matchers.h"
+
+namespace espalier::testing {
+namespace {
+
+struct CudaSpeculationCase {
+  const char* name;
+  SpeculationMethod method = SpeculationMethod::kNgram;
+  SpeculationMode mode = SpeculationMode::kCoupled;
+  // Few: drafts find no room in many steps.
+  int max_step_tokens = 512;
+  int64_t kv_cache_mb = 256;
+};
+
+constexpr CudaSpeculationCase kSpeculationCases[] = {
+    {.name = "Ngram"},
+    {.name = "NgramByRejection", .mode = SpeculationMode::kRejection},
+    {.name = "NgramWithLittleRoom", .max_step_tokens = 72, .kv_cache_mb = 12},
+    {.name = "Suffix", .method = SpeculationMethod::kSuffix},
+    {.name = "Draft", .method = SpeculationMethod::kDraft},
+    {.name = "DraftByRejection",
+     .method = SpeculationMethod::kDraft,
+     .mode = SpeculationMode::kRejection},
+    {.name = "DraftWithLittleRoom",
+     .method = SpeculationMethod::kDraft,
+     .max_step_tokens = 72,
+     .kv_cache_mb = 12}};
+
+class CudaSpeculationTest
+    : public CudaExecutorTest,
+      public ::testing::WithParamInterface<CudaSpeculationCase> {
+ protected:
+  static CudaLlamaOptions Options() {
+    CudaLlamaOptions options = Float32();
+    options.max_tokens = GetParam().max_step_tokens;
+    options.max_logits = GetParam().max_step_tokens;
+    options.kv_cache_bytes = GetParam().kv_cache_mb << 20;
+    return options;
+  }
+
+  // The model drafts for itself, in calls of few tokens.
+  static std::shared_ptr<StepExecutor> WithDraftModel(
+      std::shared_ptr<StepExecutor> steps) {
+    CudaLlamaOptions options = Options();
+    options.max_tokens = 48;
+    options.max_logits = 5;
+    auto llama = CudaLlama::Load(SourcePath("models/en-fr"), options, *device_);
+    EXPECT_OK(llama.status());
+    auto model = CudaBlockingModel::Create(*std::move(llama));
+    EXPECT_OK(model.status());
+    auto draft = DraftModel::Create(*std::move(model), *pool_);
+    EXPECT_OK(draft.status());
+    auto drafting =
+        DraftingExecutor::Create(std::move(steps), *std::move(draft));
+    EXPECT_OK(drafting.status());
+    return *std::move(drafting);
+  }
+
+  // Greedy ones and samples, with texts that repeat; others that do not
+  // speculate between them.
+  static std::vector<Request> AnyRequestsThatRepeat(
+      int count, const ModelDescription& model) {
+    std::mt19937 random(GetParam().max_step_tokens);
+    std::vector<Request> requests;
+    for (int i = 0; i < count; ++i) {
+      Request request = AnyRequest(random);
+      if (random() % 4 == 0) {
+        requests.push_back(std::move(request));
+        continue;
+      }
+      const GenerationParams old = std::exchange(request.params, {});
+      GenerationParams& params = request.params;
+      params.repetition_penalty = old.repetition_penalty;
+      params.suppress_tokens = old.suppress_tokens;
+      params.max_new_tokens = 10 + static_cast<int>(random() % Cases(40, 8));
+      if (random() % 5 == 0) params.min_new_tokens = 7;
+      if (random() % 5 == 0) params.frequency_penalty = 0.1;
+      if (random() % 5 == 0) params.bad_words_ids = {{262}, {17, 300}};
+      if (random() % 3 == 0) params.logprobs = random() % 4;
+      if (random() % 2 == 0) {
+        params.do_sample = true;
+        params.num_return_sequences = 1 + static_cast<int>(random() % 4);
+        params.temperature = 0.5;
+        params.seed = random();
+        if (random() % 2 == 0) params.top_k = 20;
+        if (random() % 3 == 0) params.top_p = 0.9;
+      }
+      const std::vector<TokenId> prompt = request.prompt_tokens;
+      request.prompt_tokens.insert(request.prompt_tokens.end(), prompt.begin(),
+                                   prompt.end());
+      params.speculate = {.method = GetParam().method,
+                          .num_tokens = 1 + static_cast<int>(random() % 8),
+                          .mode = GetParam().mode};
+      EXPECT_OK(ValidateRequest(model, &request));
+      requests.push_back(std::move(request));
+    }
+    return requests;
+  }
+
+  static Answers Run(StepExecutor& steps,
+                     const std::vector<Request>& requests) {
+    return Drive(steps, requests,
+                 {.num_in_flight = 2,
+                  .scheduler = {.max_running = 24,
+                                .max_step_tokens = GetParam().max_step_tokens,
+                                .validate_steps = true}});
+  }
+
+  static bool SameHypotheses(const Result& a, const Result& b) {
+    if (a.hypotheses.size() != b.hypotheses.size()) return false;
+    for (size_t rank = 0; rank < a.hypotheses.size(); ++rank) {
+      const Hypothesis& x = a.hypotheses[rank];
+      const Hypothesis& y = b.hypotheses[rank];
+      if (x.tokens != y.tokens || !Close(x.score, y.score) ||
+          x.logprobs.size() != y.logprobs.size()) {
+        return false;
+      }
+      for (size_t i = 0; i < x.logprobs.size(); ++i) {
+        if (!Close(x.logprobs[i].log_prob, y.logprobs[i].log_prob) ||
+            x.logprobs[i].token != y.logprobs[i].token) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+};
+
+TEST_P(CudaSpeculationTest, TokensAreThoseOfPlainDecoding) {
+  OnDevice device = Load(Options());
+  ASSERT_NE(device.steps, nullptr);
+  const CudaExecutor& figures = *device.steps;
+  std::shared_ptr<StepExecutor> steps = std::move(device.steps);
+  EXPECT_TRUE(steps->description().verifies_drafts);
+  if (GetParam().method == SpeculationMethod::kDraft) {
+    steps = WithDraftModel(std::move(steps));
+  }
+  const int count = Cases(120, 12);
+  std::vector<Request> requests =
+      AnyRequestsThatRepeat(count, steps->description());
+  const Answers speculated = Run(*steps, requests);
+  PrintFigures(figures);
+  for (Request& request : requests) request.params.speculate.reset();
+  const Answers plain = Run(*steps, requests);
+  int64_t num_drafted = 0;
+  int64_t num_accepted = 0;
+  int num_different = 0;
+  for (int i = 0; i < count; ++i) {
+    ASSERT_EQ(plain[i].status(), speculated[i].status()) << "request " << i;
+    if (!plain[i].ok()) continue;
+    num_different += !SameHypotheses(*plain[i], *speculated[i]);
+    num_drafted += speculated[i]->usage.num_drafted_tokens;
+    num_accepted += speculated[i]->usage.num_accepted_tokens;
+  }
+  std::printf("%s: %ld of %ld drafts accepted, %d of %d requests different\n",
+              GetParam().name, num_accepted, num_drafted, num_different, count);
+  EXPECT_LE(num_different, count / 30);
+  EXPECT_GT(num_drafted, Cases(300, 20));
+  // A model agrees with itself, but for rounding.
+  const bool is_by_model = GetParam().method == SpeculationMethod::kDraft;
+  EXPECT_GT(num_accepted, is_by_model ? num_drafted * 7 / 10 : 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, CudaSpeculationTest, ::testing::ValuesIn(kSpeculationCases),
+    [](const ::testing::TestParamInfo<CudaSpeculationCase>& tested) {
+      return std::string(tested.param.name);
+    });
+
+// The model on the device, run plan by plan in calls that are smaller than the
+// plans, against the one on the host.
+class CudaBlockingModelTest : public CudaExecutorTest {};
+
+TEST_F(CudaBlockingModelTest, LogitsAreThoseOfTheHost) {
+  CudaLlamaOptions options = Float32();
+  options.max_tokens = 7;
+  options.max_logits = 3;
+  auto llama = CudaLlama::Load(SourcePath("models/en-fr"), options, *device_);
+  ASSERT_OK(llama.status());
+  auto model = CudaBlockingModel::Create(*std::move(llama));
+  ASSERT_OK(model.status());
+  const int vocab_size = host_->description().vocab_size;
+  std::mt19937 random(1);
+  StepPlan plan;
+  int page = 0;
+  for (int r = 0; r < 9; ++r) {
+    const int num_tokens = 1 + static_cast<int>(random() % 30);
+    const int num_logits =
+        static_cast<int>(random() % std::min(num_tokens + 1, 9));
+    plan.rows.push_back({.first_token = static_cast<int>(plan.tokens.size()),
+                         .num_tokens = num_tokens,
+                         .num_logits = num_logits,
+                         .first_logits = plan.num_logits});
+    plan.num_logits += num_logits;
+    for (int i = 0; i < num_tokens; ++i) {
+      plan.tokens.push_back(3 + static_cast<int>(random() % (vocab_size - 3)));
+      if (i % 16 == 0) plan.page_indices.push_back(PageId{page++});
+    }
+    plan.page_indptr.push_back(static_cast<int>(plan.page_indices.size()));
+  }
+  const size_t size = size_t{1} * plan.num_logits * vocab_size;
+  std::vector<float> expected(size);
+  std::vector<float> actual(size);
+  ASSERT_OK(host_->Forward(plan, expected));
+  ASSERT_OK((*model)->Forward(plan, actual));
+  int num_far = 0;
+  for (size_t i = 0; i < size; ++i) {
+    num_far += std::abs(expected[i] - actual[i]) > 1e-3f;
+  }
+  EXPECT_EQ(num_far, 0);
+  // A copy of a tail, of seven tokens.
+  StepPlan copy;
+  copy.page_copies = {{.from = PageId{0}, .to = PageId{page}, .num_tokens = 7}};
+  EXPECT_OK((*model)->Forward(copy, {}));
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -81,8 +81,8 @@ class GroupDrafts {
   std::vector<std::vector<TokenId>> Draft(std::span<const int> max_tokens,
                                           int num_tokens) const;
   // The logits that these drafts were drawn from (PlanSelection::draft_logits);
-  // null if they were not drawn, or came without. REQUIRES: Draft gave them, but for what was
-  // cut at their ends.
+  // null if they were not drawn, or came without. REQUIRES: Draft gave them,
+  // but for what was cut at their ends.
   std::shared_ptr<const std::vector<float>> Logits(
       std::span<const std::vector<TokenId>> drafts) const;
   // The step is planned.

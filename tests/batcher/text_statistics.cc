@@ -1,0 +1,181 @@
+#include "tests/batcher/text_statistics.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/check.h"
+#include "base/thread_pool.h"
+#include "batcher/scheduler.h"
+#include "beam/selection_options.h"
+#include "executor/host/draft_model.h"
+#include "executor/host/select_all.h"
+#include "kernels/sample/sample.h"
+#include "tests/batcher/blended_model.h"
+#include "tests/p_value.h"
+
+namespace espalier::testing {
+namespace {
+
+constexpr int kNumCells = 5 * 5 * 5 * 5;
+static_assert(kToyVocabSize == 4 && kCountedTokens == 4);
+
+ToyModelOptions TargetOptions(int num_pages) {
+  return {.vocab_size = kToyVocabSize,
+          .seed = 3,
+          .eos_boost = -0.5f,
+          .num_tokens_read = 2,
+          .num_pages = num_pages,
+          .has_shareable_pages = true};
+}
+
+// Has every pair of tokens but those with EOS, so that history has hints.
+const std::vector<TokenId>& PromptTokens() {
+  static const std::vector<TokenId> tokens = {1, 1, 2, 2, 3, 3, 1, 3, 2, 1, 2};
+  return tokens;
+}
+
+bool EndsText(const SelectionParams& rule, TokenId token) {
+  return std::ranges::binary_search(rule.processors.eos_token_ids, token);
+}
+
+// All that runs the requests of a case.
+class TextRun {
+ public:
+  TextRun(const TextCase& c, const ExecutorFault& fault)
+      : fault_(fault),
+        max_step_tokens_(c.max_step_tokens),
+        model_(TargetOptions(c.num_pages)) {
+    ToyModelOptions draft = TargetOptions(2000);
+    draft.page_size = 5;
+    draft_ = *DraftModel::Create(std::make_shared<BlendedModel>(
+                                     draft, /*other_seed=*/4, c.draft_distance),
+                                 *ThreadPool::Create(1));
+    description_ = model_.description();
+    description_.verifies_drafts = true;
+    description_.has_draft_model = true;
+  }
+
+  const ModelDescription& description() const { return description_; }
+  int64_t num_preemptions() const { return num_preemptions_; }
+
+  std::vector<Result> Run(std::span<const Request> requests) {
+    std::vector<Result> results(requests.size());
+    Scheduler scheduler(description_, {.max_running = 16,
+                                       .max_step_tokens = max_step_tokens_,
+                                       .validate_steps = false});
+    for (size_t i = 0; i < requests.size(); ++i) {
+      scheduler.Submit(RequestId{static_cast<int64_t>(i)},
+                       PreparedRequest(requests[i]),
+                       [&results, i](absl::StatusOr<Result> result) {
+                         CHECK(result.ok()) << result.status().ToString();
+                         results[i] = *std::move(result);
+                       });
+    }
+    while (true) {
+      StepPlan plan = scheduler.Plan();
+      if (plan.is_noop()) break;
+      scheduler.Advance(RunStep(std::move(plan)));
+    }
+    num_preemptions_ = scheduler.stats().num_preemptions;
+    CHECK_EQ(draft_->num_sequences(), 0);
+    return results;
+  }
+
+ private:
+  StepResult RunStep(StepPlan plan) {
+    fault_.change_plan(&plan);
+    logits_.resize(size_t{1} * plan.num_logits * kToyVocabSize);
+    const absl::Status status = model_.Forward(plan, logits_);
+    CHECK(status.ok()) << status.ToString();
+    StepResult result;
+    result.selections = SelectAll(plan, logits_, kToyVocabSize, threads_);
+    result.drafts = draft_->Run(plan).value();
+    fault_.change_result(plan, logits_, &result);
+    return result;
+  }
+
+  const ExecutorFault& fault_;
+  const int max_step_tokens_;
+  ToyModel model_;
+  std::unique_ptr<DraftModel> draft_;
+  ModelDescription description_;
+  ThreadPool threads_;
+  std::vector<float> logits_;
+  int64_t num_preemptions_ = 0;
+};
+
+}  // namespace
+
+size_t CellOf(std::span<const TokenId> tokens) {
+  size_t cell = 0;
+  for (size_t i = 0; i < kCountedTokens; ++i) {
+    const TokenId token = i < tokens.size() ? tokens[i] : kToyVocabSize;
+    cell = cell * (kToyVocabSize + 1) + token;
+  }
+  return cell;
+}
+
+std::vector<double> EnumerateBeginnings(const Request& request) {
+  const auto rule = MakeSelectionParams(request.params, request.prompt_tokens);
+  const ToyModelOptions model = TargetOptions(1);
+  std::vector<double> joint(kNumCells);
+  std::vector<TokenId> text = request.prompt_tokens;
+  const size_t num_prompt = text.size();
+  const std::function<void(double)> extend = [&](double probability) {
+    const std::span<const TokenId> generated =
+        std::span(text).subspan(num_prompt);
+    if (generated.size() == kCountedTokens ||
+        (!generated.empty() && EndsText(*rule, generated.back()))) {
+      joint[CellOf(generated)] += probability;
+      return;
+    }
+    std::vector<float> logits(kToyVocabSize);
+    ToyLogits(model, text, logits);
+    const RowEdits edits =
+        CollectEdits(rule->processors, text, static_cast<int>(generated.size()),
+                     kToyVocabSize);
+    const std::vector<double> p = reference::DrawProbabilities(
+        logits, {.params = rule->sampling,
+                 .repetition_penalty = rule->processors.repetition_penalty,
+                 .edits = edits.edits,
+                 .is_allow_list = edits.is_allow_list});
+    for (TokenId token = 0; token < kToyVocabSize; ++token) {
+      if (p[token] == 0) continue;
+      text.push_back(token);
+      extend(probability * p[token]);
+      text.pop_back();
+    }
+  };
+  extend(1);
+  return joint;
+}
+
+TextCounts CountTexts(const TextCase& c, const ExecutorFault& fault) {
+  TextRun run(c, fault);
+  std::vector<Request> requests;
+  int num_texts = 0;
+  while (num_texts < c.num_texts) {
+    Request& request = requests.emplace_back(PromptTokens(), c.params);
+    request.params.max_new_tokens = c.max_new_tokens;
+    request.params.seed = c.first_seed + requests.size();
+    const absl::Status valid = ValidateRequest(run.description(), &request);
+    CHECK(valid.ok()) << valid.ToString();
+    num_texts += static_cast<int>(request.params.num_return_sequences);
+  }
+  const std::vector<double> joint = EnumerateBeginnings(requests[0]);
+  std::vector<int64_t> counts(kNumCells);
+  TextCounts counted;
+  for (const Result& result : run.Run(requests)) {
+    for (const Hypothesis& text : result.hypotheses) {
+      ++counts[CellOf(text.tokens)];
+    }
+    counted.num_drafted += result.usage.num_drafted_tokens;
+    counted.num_accepted += result.usage.num_accepted_tokens;
+  }
+  counted.num_preemptions = run.num_preemptions();
+  counted.p_value = ChiSquarePValue(joint, counts);
+  return counted;
+}
+
+}  // namespace espalier::testing

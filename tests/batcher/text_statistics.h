@@ -1,0 +1,66 @@
+// How often the samples of requests begin with each text, and how often they
+// ought to: the first tokens of many samples, run by a scheduler as an engine
+// runs them (drafts, verification, preemption and all), against the exact
+// probabilities of every such beginning. The model is a ToyModel that reads two
+// tokens back, so a beginning's probability is a product of a few numbers.
+//
+//   const TextStatistics statistics({.method = SpeculationMethod::kDraft,
+//   ...}); EXPECT_GE(statistics.Count().p_value, kLeastPValue);
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exec_request/step_plan.h"
+#include "request/request.h"
+#include "tests/toy_model.h"
+
+namespace espalier::testing {
+
+// What an executor may get wrong. Each is called once a step.
+struct ExecutorFault {
+  std::function<void(StepPlan*)> change_plan = [](StepPlan*) {};
+  // `logits` are the model's, of the plan's rows.
+  std::function<void(const StepPlan&, std::span<const float> logits,
+                     StepResult*)>
+      change_result = [](auto&&...) {};
+};
+
+struct TextCase {
+  // With `speculate`; max_new_tokens and seed are set here.
+  GenerationParams params;
+  int num_texts = 2500;
+  int num_pages = 4000;
+  int max_step_tokens = 1 << 14;
+  int max_new_tokens = 6;
+  float draft_distance = 0.4f;  // of the draft model (blended_model.h)
+  uint32_t first_seed = 1;
+};
+
+struct TextCounts {
+  double p_value = 0;
+  int64_t num_drafted = 0;
+  int64_t num_accepted = 0;
+  int64_t num_preemptions = 0;
+};
+
+// How many tokens of each text are counted. The first of them is drawn by a
+// prompt's step, which has no drafts.
+inline constexpr int kCountedTokens = 4;
+inline constexpr int kToyVocabSize = 4;  // EOS included, which is 0
+
+// Runs requests of params.num_return_sequences samples each, all of them
+// together, until there are num_texts texts.
+TextCounts CountTexts(const TextCase& c, const ExecutorFault& fault = {});
+
+// The probability of each beginning of kCountedTokens tokens, where
+// kToyVocabSize stands for what is behind an end; the last runs fastest.
+std::vector<double> EnumerateBeginnings(const Request& request);
+
+// What each of them is counted by.
+size_t CellOf(std::span<const TokenId> tokens);
+
+}  // namespace espalier::testing

@@ -51,7 +51,7 @@ DraftModel::DraftModel(std::shared_ptr<Model> model,
 
 absl::StatusOr<std::vector<DraftedTokens>> DraftModel::Run(
     const StepPlan& plan) {
-  for (const RequestId request : plan.ended) Forget(request);
+  ForgetEnded(plan.ended);
   const auto forget_all = [&] {
     for (const DraftSequence& sequence : plan.drafting) {
       Forget(sequence.request);
@@ -65,6 +65,10 @@ absl::StatusOr<std::vector<DraftedTokens>> DraftModel::Run(
     forget_all();
     throw;
   }
+}
+
+void DraftModel::ForgetEnded(std::span<const RequestId> ended) {
+  for (const RequestId request : ended) Forget(request);
 }
 
 absl::StatusOr<std::vector<DraftedTokens>> DraftModel::RunAll(

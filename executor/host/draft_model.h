@@ -46,6 +46,10 @@ class DraftModel {
 
   const ModelDescription& description() const { return model_->description(); }
 
+  // Keeps nothing of requests that have ended. For plans that fail before they
+  // are run here.
+  void ForgetEnded(std::span<const RequestId> ended);
+
   // Drafts for each of plan.drafting, in its order, having forgotten
   // plan.ended. Errors: what the model returns; kCancelled if plan.stop was
   // requested. Throws std::bad_alloc. Either way it has forgotten what it had

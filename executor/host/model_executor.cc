@@ -131,6 +131,8 @@ class ModelExecutor::Worker {
     is_model_told_ = false;
     absl::StatusOr<StepResult> result = RunCatching(plan);
     if (!result.ok()) groups_.DiscardFailedStep();
+    // A plan that failed may not have come to its drafts.
+    if (!result.ok() && draft_ != nullptr) draft_->ForgetEnded(plan->ended);
     if (!is_model_told_) {
       Append(plan->forks, &untold_forks_);
       Append(plan->finished, &untold_finished_);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <memory>
 #include <new>
 #include <random>
 #include <stdexcept>
@@ -88,6 +89,55 @@ TEST(ModelExecutorTest, WhateverTheModelDoesIsAStatusAndTheNextPlanRuns) {
   EXPECT_THAT(run(3), StatusIs(absl::StatusCode::kResourceExhausted,
                                HasSubstr("not enough memory")));
   EXPECT_OK(run(4));
+}
+
+// Keeps how many tokens each step fed.
+class DraftingModel : public Model {
+ public:
+  const ModelDescription& description() const override { return description_; }
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
+    num_fed.push_back(static_cast<int>(plan.tokens.size()));
+    std::fill(logits.begin(), logits.end(), 0.0f);
+    return absl::OkStatus();
+  }
+
+  std::vector<int> num_fed;
+
+ private:
+  const ModelDescription description_{.vocab_size = kVocabSize,
+                                      .max_context = 64,
+                                      .num_pages = 4,
+                                      .has_shareable_pages = true};
+};
+
+// What the draft model has fed of a request shows in what it feeds next.
+TEST(ModelExecutorTest, TheDraftModelForgetsWhoEndsInAPlanThatFails) {
+  CountingModel model;
+  DraftingModel draft;
+  const auto executor =
+      MakeExecutor(&model, 1, {.draft_model = Unowned(&draft)});
+  const auto run = [&](StepPlan plan) {
+    std::promise<absl::Status> answer;
+    executor->Execute(std::move(plan),
+                      [&](auto result) { answer.set_value(result.status()); });
+    return answer.get_future().get();
+  };
+  const auto prompt =
+      std::make_shared<const std::vector<TokenId>>(std::vector{5, 6, 7});
+  StepPlan drafts = PlanOf(10);
+  drafts.drafting = {{.request = RequestId{3},
+                      .prompt = prompt,
+                      .generated = {8},
+                      .rule = PlanSelection::DefaultRule()}};
+  EXPECT_OK(run(drafts));
+  EXPECT_OK(run(drafts));
+  for (const TokenId fault : {1, 2, 3}) {
+    StepPlan fails = PlanOf(fault);
+    fails.ended = {RequestId{3}};
+    EXPECT_FALSE(run(fails).ok());
+    EXPECT_OK(run(drafts));
+  }
+  EXPECT_THAT(draft.num_fed, ElementsAre(4, 1, 4, 4, 4));
 }
 
 // Runs until nobody waits for it.

@@ -197,13 +197,13 @@ DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
   bool feeds_prompts = !waiting_.empty();
   bool drafts = false;
   bool verifies = false;
-  int num_rows = 0;
+  int num_rows = 0;  // that decode, at most
   for (const RunningGroup& running : groups_) {
     const BeamGroup& group = *running.group;
-    if (!group.prefilling() && group.can_plan()) {
-      num_rows += group.num_rows_to_feed();
-    }
     feeds_prompts = feeds_prompts || group.prefilling();
+    if (!group.prefilling() && group.can_plan()) {
+      num_rows += group.max_decode_rows();
+    }
     drafts = drafts || group.may_draft();
     verifies = verifies || group.has_drafts();
   }

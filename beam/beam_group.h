@@ -78,6 +78,11 @@ class BeamGroup {
   // Beams that feed in the step that runs: rows of the next answer. 1 in the
   // prompt, 0 when done.
   int num_live_beams() const { return pages_.num_sequences(); }
+  // Sequences that the next step feeds a token of, at most: one that goes ahead
+  // of an answer has room for all that may live then.
+  int max_decode_rows() const {
+    return outstanding() ? NumSlots(request_.params) : num_live_beams();
+  }
   // Whether some of the prompt, or of what is fed again, is not planned yet.
   bool prefilling() const;
   // Before a step of the prefill: shares what the prefix tree has, with copies
@@ -103,11 +108,6 @@ class BeamGroup {
   bool can_plan() const;
   // Whether a plan selected for it and is not answered.
   bool outstanding() const { return num_unanswered_ > 0; }
-  // Rows that the next step feeds at most: while an answer is outstanding
-  // nobody knows how many beams live.
-  int num_rows_to_feed() const {
-    return outstanding() ? pages_.num_slots() : num_live_beams();
-  }
   // Whether a plan has a part of it and is not answered, be that a chunk of its
   // prompt.
   bool has_plan_in_flight() const { return prefill_.has_plan_in_flight(); }

@@ -11,6 +11,23 @@ bool IsSame(const Hypothesis& a, const Hypothesis& b) {
          a.cum_log_prob == b.cum_log_prob && a.finish_reason == b.finish_reason;
 }
 
+// Why one of `best` is in no step from `first_step` on.
+std::string CheckOfSomeStep(const std::vector<Hypothesis>& best,
+                            const SearchStates& alone, int first_step) {
+  for (const Hypothesis& hypothesis : best) {
+    const bool is_there = std::any_of(
+        alone.begin() + first_step, alone.end(), [&](const auto& states) {
+          return std::ranges::any_of(states, [&](const Hypothesis& state) {
+            return IsSame(state, hypothesis);
+          });
+        });
+    if (!is_there) return "a hypothesis that it has at no step alone";
+  }
+  const bool is_sorted = std::ranges::is_sorted(
+      best, [](const auto& a, const auto& b) { return a.score > b.score; });
+  return is_sorted ? "" : "not best first";
+}
+
 }  // namespace
 
 void StatesWatcher::OnStep(const DecodeStrategy& strategy) {
@@ -29,6 +46,10 @@ std::string CheckBestSoFar(const GenerationParams& params, const Result& result,
   if (result.usage.num_steps != num_steps) return "it counts other steps";
   if (num_steps < 1 || num_steps > std::ssize(alone)) {
     return "it has had no such step alone";
+  }
+  if (params.speculate.has_value()) {
+    if (result.hypotheses.empty()) return "of another size";
+    return CheckOfSomeStep(result.hypotheses, alone, num_steps - 1);
   }
   std::vector<Hypothesis> left = alone[num_steps - 1];
   const std::vector<Hypothesis>& best = result.hypotheses;

@@ -35,7 +35,8 @@ class StepCounter final : public SearchWatcher {
 
 // Why `result` is not the best of what the request has alone after so many
 // steps; "" if it is. Of groups of beams, each of which keeps its own best,
-// only that it is of these, best first.
+// only that it is of these, best first; and of a request that speculates, whose
+// steps may each be several of those alone, that it is of some step's.
 std::string CheckBestSoFar(const GenerationParams& params, const Result& result,
                            const SearchStates& alone, int num_steps);
 

@@ -150,7 +150,31 @@ void MakeTight(Dice& dice, SimCase* sim_case) {
   sim_case->cancellations = dice.OneOf({0, 20});
 }
 
+// By dice of its own: without drafts the case is the same.
+void Speculate(Dice dice, SimCase* sim_case) {
+  sim_case->draft_model = sim_case->model;
+  SimModelOptions& draft = sim_case->draft_model;
+  draft.disagree_percent = dice.OneOf({0, 10, 40, 100});
+  draft.page_size = dice.OneOf({1, 3, 8});
+  draft.num_pages = dice.OneOf({20, 100, 1000});
+  draft.limits = {};
+  const int per_mille = dice.OneOf({0, 300, 1000});
+  for (Request& request : sim_case->requests) {
+    GenerationParams& params = request.params;
+    if (IsBeamSearch(params) || !dice.Chance(per_mille)) continue;
+    params.speculate = {
+        dice.OneOf({SpeculationMethod::kNgram, SpeculationMethod::kSuffix,
+                    SpeculationMethod::kDraft, SpeculationMethod::kDraft}),
+        dice.Any(1, 8), SpeculationMode::kCoupled};
+  }
+}
+
 }  // namespace
+
+bool VerifiesDrafts(const SimCase& sim_case) {
+  return sim_case.model.memory == SimModelOptions::Memory::kPages &&
+         sim_case.model.has_shareable_pages;
+}
 
 SimCase MakeSimCase(uint32_t seed) {
   Dice dice(seed);
@@ -183,6 +207,7 @@ SimCase MakeSimCase(uint32_t seed) {
   if (dice.Chance(500)) MakeTight(dice, &sim_case);
   sim_case.num_tenants = dice.OneOf({1, 1, 3});
   sim_case.deadlines = dice.OneOf({0, 0, 100, 500});
+  if (VerifiesDrafts(sim_case)) Speculate(Dice(seed ^ 0xd4af7), &sim_case);
   return sim_case;
 }
 
@@ -219,8 +244,10 @@ absl::StatusOr<Result> SimulateAlone(const SimCase& sim_case,
   });
   Scheduler scheduler(model.description(), {.prefix_cache = false});
   absl::StatusOr<Result> answer = absl::UnknownError("no answer");
+  Request plain = request;
+  plain.params.speculate.reset();
   scheduler.Submit(
-      RequestId{0}, PreparedRequest(request),
+      RequestId{0}, PreparedRequest(std::move(plain)),
       [&](absl::StatusOr<Result> result) { answer = std::move(result); },
       std::move(watcher));
   RunToEnd(scheduler, model);

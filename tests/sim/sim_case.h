@@ -39,13 +39,15 @@ class Dice {
 
 struct SimCase {
   SimModelOptions model;
+  SimModelOptions draft_model;  // agrees with it in part, or not at all
   SchedulerOptions scheduler;
   int plans_in_flight = 1;  // or 2
   // Whether a trace tells who is admitted, so that the order can be checked.
   bool has_trace = false;
 
   // Each request that is submitted is one of these, with a priority, a salt and
-  // prefix_cache of its own; none of the three changes the result.
+  // prefix_cache of its own; none of the three changes the result, nor does
+  // that it speculates.
   std::vector<Request> requests;
   int max_live = 1;     // requests that wait or run at a time
   int arrival_gap = 1;  // time between arrivals at most; a step takes 1 to 8
@@ -70,7 +72,11 @@ std::string Describe(const SimCase& sim_case);
 // The pages that the request takes at worst.
 int64_t NumPagesOf(const SimCase& sim_case, const Request& request);
 
-// The request's result in a pool of any size when nobody else is there.
+// Whether drafts of `sim_case`'s requests can be verified.
+bool VerifiesDrafts(const SimCase& sim_case);
+
+// The request's result in a pool of any size when nobody else is there, and
+// nothing is drafted.
 absl::StatusOr<Result> SimulateAlone(
     const SimCase& sim_case, const Request& request,
     std::unique_ptr<SearchWatcher> watcher = nullptr);

@@ -53,6 +53,7 @@ uint64_t SimModel::Extend(uint64_t path, TokenId token) const {
 }
 
 void SimModel::WriteLogits(uint64_t path, std::span<float> logits) const {
+  if (MixBits(path) % 100 < options_.disagree_percent) path = MixBits(path);
   for (size_t token = 0; token < logits.size(); ++token) {
     const uint64_t bits = MixBits(path + token);
     const bool impossible = bits % 100 < options_.impossible_percent;
@@ -218,7 +219,7 @@ absl::Status SimModel::CheckAskers(const StepPlan& plan) {
   }
   for (const PlanSelection& selection : plan.selections) {
     for (int i = 0; i < selection.num_rows; ++i) {
-      RETURN_IF_ERROR(CheckAsker(plan, rows[selection.first_logits + i],
+      RETURN_IF_ERROR(CheckAsker(plan, rows[selection.first_logits_of(i)],
                                  selection.request));
     }
   }

@@ -37,6 +37,7 @@ struct SimModelOptions {
   std::vector<TokenId> eos_token_ids = {0};
   float eos_boost = 0;         // added to the logits of EOS ids
   int impossible_percent = 0;  // of tokens after a path: -inf
+  int disagree_percent = 0;    // of paths: logits of another seed's model
   int num_levels = 0;          // of logits, so that there are ties; 0: many
   int page_size = 3;
   int num_pages = 200;

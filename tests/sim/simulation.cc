@@ -16,6 +16,7 @@
 #include "base/thread_pool.h"
 #include "batcher/admission.h"
 #include "batcher/scheduler.h"
+#include "executor/host/draft_model.h"
 #include "executor/host/persistent_groups.h"
 #include "executor/host/report_logprobs.h"
 #include "executor/host/select_all.h"
@@ -114,6 +115,8 @@ class Simulation {
   Dice dice_;
   std::shared_ptr<AdmissionLog> log_;  // null: no trace
   SimModel model_;
+  std::shared_ptr<SimModel> draft_source_;
+  std::unique_ptr<DraftModel> draft_;  // null: nothing is verified
   PersistentGroups groups_;
   ThreadPool threads_;
   std::unique_ptr<Scheduler> scheduler_;
@@ -155,7 +158,14 @@ Simulation::Simulation(uint32_t seed, const SimOptions& options)
       states_alone_(case_.requests.size()) {
   SchedulerOptions scheduling = case_.scheduler;
   scheduling.trace = log_;
-  scheduler_ = std::make_unique<Scheduler>(model_.description(), scheduling);
+  ModelDescription description = model_.description();
+  if (VerifiesDrafts(case_)) {
+    description.verifies_drafts = description.has_draft_model = true;
+    draft_source_ = std::make_shared<SimModel>(
+        case_.draft_model, [](RequestId) { return SimModel::Asker{}; });
+    draft_ = *DraftModel::Create(draft_source_, *ThreadPool::Create(1));
+  }
+  scheduler_ = std::make_unique<Scheduler>(description, scheduling);
   for (const Request& request : case_.requests) {
     const int64_t size =
         std::ssize(request.prompt_tokens) +
@@ -343,6 +353,7 @@ void Simulation::RunStep(StepPlan plan) {
                   [](const StepInFlight& s) { return !s.result.ok(); }));
   if (fails_early) {
     model_.Lose(plan);
+    if (draft_ != nullptr) draft_->ForgetEnded(plan.ended);
   } else {
     step.result = Execute(plan);
     if (!step.result.ok()) {
@@ -367,6 +378,9 @@ absl::StatusOr<StepResult> Simulation::Execute(const StepPlan& plan) {
   StepResult result;
   result.selections = SelectAll(plan, logits, vocab_size, threads_);
   result.scorings = ScoreAll(plan, logits, vocab_size, threads_);
+  if (draft_ == nullptr) return result;
+  ASSIGN_OR_RETURN(result.drafts, draft_->Run(plan));
+  draft_source_->PoisonFreePages(draft_->pages());
   return result;
 }
 
@@ -459,13 +473,17 @@ void Simulation::CheckResult(RequestId id, const LiveRequest& live,
     return Fail("request ", id, " has a result; alone it has ",
                 alone.status().ToString());
   }
-  if (!SameResult(*result, *alone)) {
+  const bool is_same = case_.requests[live.kind].params.speculate
+                           ? SameHypotheses(*result, *alone)
+                           : SameResult(*result, *alone);
+  if (!is_same) {
     return Fail("request ", id, " of kind ", live.kind,
                 " has another result than alone");
   }
   const Usage& usage = result->usage;
   Hash(usage.num_cached_tokens);
   report_.figures.num_cached_tokens += usage.num_cached_tokens;
+  report_.figures.num_accepted_tokens += usage.num_accepted_tokens;
   const int64_t most = live.may_share ? usage.num_prompt_tokens - 1 : 0;
   if (usage.num_cached_tokens < 0 || usage.num_cached_tokens > most) {
     Fail("request ", id, " has ", usage.num_cached_tokens,
@@ -533,6 +551,9 @@ void Simulation::HashPlan(const StepPlan& plan) {
   for (const SequenceFork& fork : plan.forks) Hash(fork.child.value);
   for (const SequenceId sequence : plan.finished) Hash(sequence.value);
   for (const RequestId request : plan.ended) Hash(request.value);
+  for (const DraftSequence& sequence : plan.drafting) {
+    Hash(sequence.request.value * 100 + sequence.num_tokens);
+  }
   for (const GroupContinuation& continuation : plan.continuations) {
     Hash(continuation.request.value);
     for (const PageId page : continuation.tail_pages) Hash(page.value);
@@ -593,6 +614,10 @@ void Simulation::CheckEnd() {
   if (!scheduler.tree().FillingPages().empty()) Fail("pages are being filled");
   if (groups_.num_groups() != 0) Fail("the executor knows groups");
   if (model_.num_sequences() != 0) Fail("the model knows sequences");
+  if (draft_ != nullptr &&
+      (draft_->num_sequences() != 0 || draft_->pages().num_held() != 0)) {
+    Fail("the draft model knows sequences");
+  }
 }
 
 }  // namespace
@@ -608,6 +633,7 @@ SimFigures& SimFigures::operator+=(const SimFigures& other) {
   num_wrong_answers += other.num_wrong_answers;
   num_preemptions += other.num_preemptions;
   num_cached_tokens += other.num_cached_tokens;
+  num_accepted_tokens += other.num_accepted_tokens;
   num_evicted += other.num_evicted;
   num_early_results += other.num_early_results;
   num_too_late += other.num_too_late;

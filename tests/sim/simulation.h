@@ -9,9 +9,10 @@
 // (SchedulerOptions::validate_steps), and these laws are checked:
 //
 //   - each request is answered once: with what it gives alone in a pool of any
-//     size (usage.num_cached_tokens apart), or with the reason that was planted
-//     for it, and then at once; or at its deadline, with the best of the
-//     sequences that it has alone after as many steps;
+//     size and without drafts (usage.num_cached_tokens apart, and what drafts
+//     cost and spare), or with the reason that was planted for it, and then at
+//     once; or at its deadline, with the best of the sequences that it has
+//     alone after as many steps, or as some, if it speculates;
 //   - a row attends to the tokens of its own path alone, and requests of
 //     different salts share no page (sim_model.h);
 //   - no stall: while there are requests, some plan has rows;
@@ -41,6 +42,7 @@ struct SimFigures {
   int64_t num_wrong_answers = 0;
   int64_t num_preemptions = 0;
   int64_t num_cached_tokens = 0;
+  int64_t num_accepted_tokens = 0;  // drafted ones
   int64_t num_evicted = 0;
   int64_t num_early_results = 0;  // at deadlines, and compared
   int64_t num_too_late = 0;       // at deadlines, without a token

@@ -33,6 +33,7 @@ TEST(SimulationTest, NoSeedBreaksALaw) {
   EXPECT_GT(total.num_evicted, num_seeds * 100);
   EXPECT_GT(total.num_early_results, num_seeds * 3);
   EXPECT_GT(total.num_too_late, num_seeds * 5);
+  EXPECT_GT(total.num_accepted_tokens, num_seeds * 20);
 }
 
 TEST(SimulationTest, ASeedGivesTheSameEventsEachTime) {

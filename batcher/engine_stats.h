@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "base/histogram.h"
 #include "request/request.h"
+#include "speculate/speculation_figures.h"
 
 namespace espalier {
 
@@ -43,6 +44,7 @@ struct SchedulerStats {
 
   int64_t num_drafted_tokens = 0;    // fed to be verified
   int64_t num_accepted_tokens = 0;   // of these, by requests that have ended
+  SpeculationFigures speculation;    // of those requests
   int64_t num_generated_tokens = 0;  // in the hypotheses returned
   // Of prompts of requests that started: looked up in the prefix tree; and
   // shared instead of fed.

@@ -553,6 +553,7 @@ void Scheduler::Finish(RunningGroup& running, absl::StatusOr<Result> result) {
   if (result.ok()) {
     stats_.num_generated_tokens += result->usage.num_generated_tokens;
     stats_.num_accepted_tokens += result->usage.num_accepted_tokens;
+    stats_.speculation.Add(running.group->speculation());
     running.times.OnEnd(now_, &stats_);
   }
   CountEnd(result);

@@ -423,6 +423,9 @@ void BeamGroup::ApplyDrafts(const SelectionResult& result,
     accepted.push_back(result.num_tokens[rank] - 1);
   }
   drafts_.Record(drafted, accepted);
+  // The step of a prompt can have no drafts.
+  const bool might_draft = num_steps_ > 1;
+  if (drafted.empty() && might_draft) drafts_.RecordUndrafted(num_live_beams());
   if (strategy_->done()) return;
   have_one_length_ = true;
   std::vector<int> parents;

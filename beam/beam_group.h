@@ -207,6 +207,8 @@ class BeamGroup {
   const GroupPages& pages() const { return pages_; }
   // REQUIRES: done().
   Result TakeResult() const;
+  // What its drafts came to so far.
+  const SpeculationFigures& speculation() const { return drafts_.figures(); }
 
   // Records in the trace, if there is one, how the request was answered.
   // REQUIRES: done().

@@ -75,6 +75,7 @@ void GroupDrafts::Record(std::span<const std::vector<TokenId>> drafted,
   for (size_t rank = 0; rank < drafted.size(); ++rank) {
     const int count = static_cast<int>(drafted[rank].size());
     length_.Record(count, accepted[rank]);
+    figures_.Record(count, accepted[rank]);
     num_drafted_ += count;
     num_accepted_ += accepted[rank];
   }

@@ -23,6 +23,7 @@
 #include "request/generation_params.h"
 #include "speculate/draft_length.h"
 #include "speculate/drafter.h"
+#include "speculate/speculation_figures.h"
 
 namespace espalier {
 
@@ -99,6 +100,13 @@ class GroupDrafts {
   void Advance(std::span<const int> parents,
                std::span<const std::vector<TokenId>> tokens);
 
+  // The same of a step in which none of so many sequences had a draft.
+  void RecordUndrafted(int num_sequences) {
+    for (int i = 0; i < num_sequences; ++i) figures_.Record(0, 0);
+  }
+  // Of all steps recorded.
+  const SpeculationFigures& figures() const { return figures_; }
+
   int64_t num_drafted() const { return num_drafted_; }
   int64_t num_accepted() const { return num_accepted_; }
 
@@ -118,6 +126,7 @@ class GroupDrafts {
   State state_ = State::kIdle;
   std::vector<int> asked_;            // ranks
   std::vector<DraftedTokens> ready_;  // by rank
+  SpeculationFigures figures_;
   int64_t num_drafted_ = 0;
   int64_t num_accepted_ = 0;
 };

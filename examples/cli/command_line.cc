@@ -21,6 +21,7 @@
 #include "examples/cli/output.h"
 #include "examples/cli/trace_command.h"
 #include "examples/cli/usage_error.h"
+#include "examples/cli/verify_speculation_command.h"
 #include "request/json/param_fields.h"
 
 namespace espalier::cli {
@@ -198,6 +199,43 @@ void AddTraceCommand(CLI::App* app, int* exit_code) {
   });
 }
 
+void AddVerifySpeculationCommand(CLI::App* app, int* exit_code) {
+  CLI::App* command = app->add_subcommand(
+      "verify-speculation", "whether speculation changes what is generated");
+  const auto options = std::make_shared<VerifySpeculationOptions>();
+  command
+      ->add_option("file", options->file, "JSON lines, as of batch; - is stdin")
+      ->required()
+      ->option_text(" ");
+  command
+      ->add_option("--speculate", options->speculate,
+                   "for requests that do not say: METHOD[:N[:MODE]], as of "
+                   "generate; default draft with --draft-model, otherwise "
+                   "ngram")
+      ->option_text("METHOD");
+  command
+      ->add_option("--samples", options->num_samples,
+                   Concat("of a request in mode rejection, each way; default ",
+                          options->num_samples))
+      ->transform(InRange(100, 10000000))
+      ->option_text("N");
+  command
+      ->add_option("--seed", options->seed, "of the first of them; default 1")
+      ->transform(InRange(0, int64_t{1} << 52))
+      ->option_text("N");
+  command
+      ->add_option("--rounds", options->num_rounds,
+                   Concat("timed runs each way; default ", options->num_rounds))
+      ->transform(InRange(1, 1000))
+      ->option_text("N");
+  AddRuntimeOptions(command, &options->runtime);
+  command->footer(kVerifySpeculationExamples);
+  command->callback([options, exit_code] {
+    const absl::StatusOr<int> code = VerifySpeculation(*options);
+    *exit_code = code.ok() ? *code : Refuse(code.status());
+  });
+}
+
 // Prints what was asked for instead of a run, as --help, and returns the exit
 // code.
 int PrintHelp(const CLI::App& app, const CLI::Success& asked_for) {
@@ -219,6 +257,7 @@ int ParseAndRun(std::span<char* const> args) {
   AddGenerateCommand(&app, args, &exit_code);
   AddBatchCommand(&app, &exit_code);
   AddTraceCommand(&app, &exit_code);
+  AddVerifySpeculationCommand(&app, &exit_code);
   for (CLI::App* command : app.get_subcommands(nullptr)) {
     RefuseEmptyValues(command);
   }

@@ -225,12 +225,16 @@ CLI::Option* AddFlag(CLI::App* command, const std::string& name,
       ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
 }
 
+void AddRuntimeOptions(CLI::App* command, RuntimeOptions* options) {
+  AddModelOptions(command, options);
+  AddDeviceOptions(command, options);
+  AddSchedulingOptions(command, options);
+  AddStepTimeoutOption(command, options);
+  AddBoundOptions(command, options);
+}
+
 void AddCommonOptions(CLI::App* command, CommonOptions* options) {
-  AddModelOptions(command, &options->runtime);
-  AddDeviceOptions(command, &options->runtime);
-  AddSchedulingOptions(command, &options->runtime);
-  AddStepTimeoutOption(command, &options->runtime);
-  AddBoundOptions(command, &options->runtime);
+  AddRuntimeOptions(command, &options->runtime);
   AddFlag(command, "--figures", "print the run's figures on stderr at the end",
           &options->figures)
       ->group("Output");

@@ -22,7 +22,10 @@ CLI::Option* AddFlag(CLI::App* command, const std::string& names,
 CLI::Option* AddFlag(CLI::App* command, const std::string& name,
                      const std::string& help, bool* flag);
 
-// The options of the model and of the engine.
+// The options of the model, the device and the engine.
+void AddRuntimeOptions(CLI::App* command, RuntimeOptions* options);
+
+// The same, and those of what is told of a run.
 void AddCommonOptions(CLI::App* command, CommonOptions* options);
 
 // One more of the engine, where no field of the request format has its name.

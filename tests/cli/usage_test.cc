@@ -33,11 +33,14 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
     std::vector<std::string> args;
     const char* message;
   } cases[] = {
-      {{}, "a command is needed. The commands are generate, batch and trace."},
+      {{},
+       "a command is needed. The commands are generate, batch, trace and "
+       "verify-speculation."},
       {{"genrate", "It rains."},
        "no command \"genrate\"; did you mean generate? The commands are"},
       {{"translate"},
-       "no command \"translate\". The commands are generate, batch and trace."},
+       "no command \"translate\". The commands are generate, batch, trace and "
+       "verify-speculation."},
       {{"--versoin"},
        "no option --versoin before the command; did you mean --version?"},
       {{"--model", "x", "generate"}, "no option --model before the command"},

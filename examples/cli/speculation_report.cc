@@ -1,0 +1,160 @@
+#include "examples/cli/speculation_report.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "base/wording.h"
+
+namespace espalier::cli {
+namespace {
+
+constexpr size_t kMostLines = 10;  // of one kind
+
+double MedianSeconds(std::vector<absl::Duration> times) {
+  std::sort(times.begin(), times.end());
+  const size_t middle = times.size() / 2;
+  const absl::Duration upper = times[middle];
+  const absl::Duration lower = times[(times.size() - 1) / 2];
+  return absl::ToDoubleSeconds(lower + upper) / 2;
+}
+
+// What the first difference is; "" if there is none.
+std::string Difference(const Hypothesis& without, const Hypothesis& with) {
+  const auto& [a, b] = std::ranges::mismatch(without.tokens, with.tokens);
+  const auto place = a - without.tokens.begin();
+  if (a != without.tokens.end() && b != with.tokens.end()) {
+    return Concat("token ", place + 1, " is ", *a, " without and ", *b,
+                  " with speculation");
+  }
+  if (a != without.tokens.end() || b != with.tokens.end()) {
+    return Concat(without.tokens.size(), " tokens without and ",
+                  with.tokens.size(), " with speculation");
+  }
+  const auto differ = [](const char* name, float x, float y) {
+    return absl::StrFormat("%s %.9g without and %.9g with speculation", name, x,
+                           y);
+  };
+  if (without.score != with.score) {
+    return differ("score", without.score, with.score);
+  }
+  if (without.cum_log_prob != with.cum_log_prob) {
+    return differ("cum_log_prob", without.cum_log_prob, with.cum_log_prob);
+  }
+  if (without.finish_reason != with.finish_reason) {
+    return Concat("ends by ", NameOf(without.finish_reason), " without and ",
+                  NameOf(with.finish_reason), " with speculation");
+  }
+  return without.logprobs == with.logprobs ? "" : "logprobs differ";
+}
+
+std::string Lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) {
+    text += "  " + lines[i] + "\n";
+  }
+  if (lines.size() > kMostLines) {
+    text += Concat("  and ", lines.size() - kMostLines, " more\n");
+  }
+  return text;
+}
+
+std::string FormatExact(const ExactComparison& exact) {
+  if (exact.num_requests == 0) return "";
+  std::string text =
+      Concat("compared token for token and score for score: ",
+             Pluralize(exact.num_requests, "request"), ", ",
+             Pluralize(exact.num_hypotheses, "hypothesis", "hypotheses"), ": ");
+  if (exact.differences.empty()) return text + "all equal\n";
+  return text + Pluralize(exact.differences.size(), "difference") + "\n" +
+         Lines(exact.differences);
+}
+
+std::string FormatSampled(const std::vector<SampleComparison>& sampled) {
+  if (sampled.empty()) return "";
+  std::string text = Concat(
+      "compared as distributions, rejection: ",
+      Pluralize(sampled.size(), "request"), "; one differs below p ",
+      absl::StrFormat("%.2g", SampleComparison::kFalseAlarms / sampled.size()),
+      "\n");
+  std::vector<std::string> lines;
+  for (const SampleComparison& request : sampled) {
+    lines.push_back(absl::StrFormat(
+        "line %d: p %.3g of %s with and without%s", request.line,
+        request.p_value, Pluralize(request.num_samples, "sample"),
+        request.differs(sampled.size()) ? ": differs" : ""));
+  }
+  return text + Lines(lines);
+}
+
+std::string FormatFigures(const SpeculationFigures& figures) {
+  std::string text = absl::StrFormat(
+      "drafted %d tokens, accepted %d (%.1f%%); %.2f tokens per target step\n",
+      figures.num_drafted_tokens, figures.num_accepted_tokens,
+      100 * figures.AcceptanceRate(), figures.TokensPerStep());
+  std::string places = "place   ", drafted = "drafted ", accepted = "accepted";
+  for (size_t i = 0; i < figures.num_drafted_at.size(); ++i) {
+    const int64_t count = figures.num_drafted_at[i];
+    if (count == 0) break;
+    places += absl::StrFormat(" %7d", i + 1);
+    drafted += absl::StrFormat(" %7d", count);
+    accepted +=
+        absl::StrFormat(" %6.1f%%", 100.0 * figures.num_accepted_at[i] / count);
+  }
+  if (figures.num_drafted_tokens == 0) return text;
+  return text + places + "\n" + drafted + "\n" + accepted + "\n";
+}
+
+}  // namespace
+
+void ExactComparison::Compare(int64_t line, const Generation& without,
+                              const Generation& with) {
+  ++num_requests;
+  num_hypotheses += static_cast<int>(without.hypotheses.size());
+  if (without.hypotheses.size() != with.hypotheses.size()) {
+    differences.push_back(Concat("line ", line, ": ", without.hypotheses.size(),
+                                 " hypotheses without and ",
+                                 with.hypotheses.size(), " with speculation"));
+    return;
+  }
+  for (size_t i = 0; i < without.hypotheses.size(); ++i) {
+    const std::string difference =
+        Difference(without.hypotheses[i], with.hypotheses[i]);
+    if (difference.empty()) continue;
+    differences.push_back(
+        Concat("line ", line, ", hypothesis ", i + 1, ": ", difference));
+    return;
+  }
+  if (without.prompt_logprobs != with.prompt_logprobs) {
+    differences.push_back(Concat("line ", line, ": prompt_logprobs differ"));
+  }
+}
+
+bool SpeculationReport::is_equal() const {
+  return exact.differences.empty() &&
+         std::ranges::none_of(sampled, [&](const SampleComparison& request) {
+           return request.differs(sampled.size());
+         });
+}
+
+std::string Format(const SpeculationReport& report) {
+  std::string text = FormatExact(report.exact) + FormatSampled(report.sampled);
+  if (!report.left_out.empty()) {
+    text += "left out: " + Pluralize(report.left_out.size(), "request") + "\n" +
+            Lines(report.left_out);
+  }
+  text += FormatFigures(report.figures);
+  if (!report.times_with.empty()) {
+    const double without = MedianSeconds(report.times_without);
+    const double with = MedianSeconds(report.times_with);
+    text += absl::StrFormat(
+        "%.3f s without, %.3f s with speculation: %.2f times as fast "
+        "(medians of %s each, in turn)\n",
+        without, with, without / with,
+        Pluralize(report.times_with.size(), "run"));
+  }
+  return text +
+         (report.is_equal() ? "verdict: equal\n" : "verdict: DIFFERENT\n");
+}
+
+}  // namespace espalier::cli

@@ -1,0 +1,50 @@
+// SpeculationReport: what espalier verify-speculation has found, for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "espalier/generator.h"
+#include "speculate/speculation_figures.h"
+
+namespace espalier::cli {
+
+// Requests whose result must be the same, to the bit.
+struct ExactComparison {
+  int num_requests = 0;
+  int num_hypotheses = 0;
+  std::vector<std::string> differences;  // one line each
+
+  // Both are what the request of line `line` came to.
+  void Compare(int64_t line, const Generation& without, const Generation& with);
+};
+
+// One request whose samples must have the same distribution.
+struct SampleComparison {
+  // That a right implementation is called wrong, by all requests together.
+  static constexpr double kFalseAlarms = 0.001;
+
+  int64_t line = 0;
+  int num_samples = 0;  // with, and as many without
+  double p_value = 1;   // of all its tables together
+
+  bool differs(size_t num_requests) const {
+    return p_value * num_requests < kFalseAlarms;
+  }
+};
+
+struct SpeculationReport {
+  ExactComparison exact;
+  std::vector<SampleComparison> sampled;
+  std::vector<std::string> left_out;  // why, one line each
+  SpeculationFigures figures;
+  std::vector<absl::Duration> times_without, times_with;  // [rounds]
+
+  bool is_equal() const;
+};
+
+std::string Format(const SpeculationReport& report);
+
+}  // namespace espalier::cli

@@ -1,0 +1,29 @@
+// espalier verify-speculation: whether requests give with speculation what they
+// give without, and what it is worth (docs/speculation.md, "Proof").
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "examples/cli/runtime_options.h"
+
+namespace espalier::cli {
+
+struct VerifySpeculationOptions {
+  RuntimeOptions runtime;
+  std::string file;       // of requests, as of espalier batch; "-" is stdin
+  std::string speculate;  // METHOD[:N[:MODE]]; empty: by the runtime
+  int64_t num_samples = 2000;
+  int64_t num_rounds = 3;  // that are timed
+  int64_t seed = 1;
+};
+
+// Runs the subcommand and returns the program's exit code.
+// Errors: why it could not run, naming the line of the request if it is one's.
+absl::StatusOr<int> VerifySpeculation(const VerifySpeculationOptions& options);
+
+// The end of its help.
+extern const char kVerifySpeculationExamples[];
+
+}  // namespace espalier::cli

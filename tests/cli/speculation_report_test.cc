@@ -1,0 +1,130 @@
+// What verify-speculation calls different, and what it does not.
+#include "examples/cli/speculation_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "examples/cli/two_sample_test.h"
+
+namespace espalier::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// `count` draws of 0 to 7, small numbers likelier; a part of them is moved from
+// 0 to 1.
+std::vector<int64_t> Draw(std::mt19937& random, int count, double moved = 0) {
+  std::geometric_distribution<int> number(0.5);
+  std::bernoulli_distribution moves(moved);
+  std::vector<int64_t> cells;
+  for (int i = 0; i < count; ++i) {
+    int64_t cell = std::min<int64_t>(number(random), 7);
+    if (cell == 0 && moves(random)) cell = 1;
+    cells.push_back(cell * 1000);
+  }
+  return cells;
+}
+
+TEST(TwoSampleTestTest, ItsPValuesAreSound) {
+  std::mt19937 random(1);
+  constexpr int kNumTests = 2000;
+  int num_below_tenth = 0;
+  int num_below_hundredth = 0;
+  for (int i = 0; i < kNumTests; ++i) {
+    const std::vector<int64_t> a = Draw(random, 60);
+    const std::vector<int64_t> b = Draw(random, 90);
+    const double p = TwoSampleTest(a, b).PValue(1000, i);
+    num_below_tenth += p <= 0.1;
+    num_below_hundredth += p <= 0.01;
+  }
+  // Expected 200 and 20; within five standard deviations.
+  EXPECT_LT(num_below_tenth, 200 + 5 * 14);
+  EXPECT_GT(num_below_tenth, 200 - 5 * 14);
+  EXPECT_LT(num_below_hundredth, 20 + 5 * 5);
+}
+
+TEST(TwoSampleTestTest, ItSeesWhatDiffers) {
+  std::mt19937 random(2);
+  const std::vector<int64_t> a = Draw(random, 2000);
+  const std::vector<int64_t> b = Draw(random, 2000, /*moved=*/0.25);
+  EXPECT_LT(TwoSampleTest(a, b).PValue(100000, 1), 1e-4);
+  EXPECT_GT(TwoSampleTest(a, Draw(random, 2000)).PValue(100000, 1), 1e-3);
+}
+
+TEST(TwoSampleTestTest, WhatCannotDifferHasPValueOne) {
+  const std::vector<int64_t> same(50, 3);
+  EXPECT_EQ(TwoSampleTest(same, same).PValue(1000, 1), 1);
+  EXPECT_EQ(TwoSampleTest(same, {}).PValue(1000, 1), 1);
+}
+
+// Rare cells are one, or every text that came once would count.
+TEST(TwoSampleTestTest, TextsThatCameOnceAreNoDifference) {
+  std::vector<int64_t> a, b;
+  for (int i = 0; i < 500; ++i) {
+    a.push_back(i);
+    b.push_back(1000 + i);
+  }
+  EXPECT_EQ(TwoSampleTest(a, b).PValue(1000, 1), 1);
+}
+
+Generation GenerationOf(std::vector<TokenId> tokens) {
+  Generation generation;
+  generation.hypotheses = {
+      {.tokens = std::move(tokens), .score = -0.5f, .cum_log_prob = -1.5f}};
+  return generation;
+}
+
+TEST(ExactComparisonTest, EveryFieldCounts) {
+  const Generation without = GenerationOf({5, 6, 7});
+  std::vector<Generation> others(7, without);
+  others[1].hypotheses[0].tokens[1] = 8;
+  others[2].hypotheses[0].tokens.pop_back();
+  others[3].hypotheses[0].score = -0.25f;
+  others[4].hypotheses[0].cum_log_prob = -1.25f;
+  others[5].hypotheses[0].finish_reason = FinishReason::kEos;
+  others[6].hypotheses.push_back(without.hypotheses[0]);
+  ExactComparison exact;
+  for (size_t i = 0; i < others.size(); ++i) {
+    exact.Compare(static_cast<int64_t>(i), without, others[i]);
+  }
+  EXPECT_EQ(exact.num_requests, 7);
+  EXPECT_THAT(
+      exact.differences,
+      ElementsAre(
+          "line 1, hypothesis 1: token 2 is 6 without and 8 with speculation",
+          "line 2, hypothesis 1: 3 tokens without and 2 with speculation",
+          "line 3, hypothesis 1: score -0.5 without and -0.25 with speculation",
+          "line 4, hypothesis 1: cum_log_prob -1.5 without and -1.25 with "
+          "speculation",
+          "line 5, hypothesis 1: ends by length without and eos with "
+          "speculation",
+          "line 6: 1 hypotheses without and 2 with speculation"));
+}
+
+TEST(SpeculationReportTest, OneDifferenceIsEnoughForTheVerdict) {
+  SpeculationReport report;
+  report.exact.num_requests = 3;
+  report.sampled = {{.line = 4, .num_samples = 100, .p_value = 0.0008},
+                    {.line = 9, .num_samples = 100, .p_value = 0.2}};
+  EXPECT_TRUE(report.is_equal());  // one of two requests may be so low
+  EXPECT_THAT(Format(report), HasSubstr("verdict: equal\n"));
+  report.sampled[1].p_value = 0.0004;
+  EXPECT_FALSE(report.is_equal());
+  EXPECT_THAT(Format(report),
+              HasSubstr("line 9: p 0.0004 of 100 samples with and without: "
+                        "differs\n"));
+  report.sampled.clear();
+  report.exact.differences = {"line 1: something"};
+  EXPECT_FALSE(report.is_equal());
+  EXPECT_THAT(Format(report), HasSubstr("verdict: DIFFERENT\n"));
+}
+
+}  // namespace
+}  // namespace espalier::cli

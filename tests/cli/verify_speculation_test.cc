@@ -1,0 +1,130 @@
+// `espalier verify-speculation` as its users meet it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ProgramRun Verify(const std::string& input,
+                  std::vector<std::string> options = {}) {
+  options.insert(options.begin(),
+                 {"verify-speculation", "-m", ModelDirectory("en-fr"), "-"});
+  return RunEspalier(options, input);
+}
+
+std::vector<std::string> WithDraftModel(std::vector<std::string> options = {}) {
+  options.insert(options.begin(),
+                 {"--draft-model", ModelDirectory("en-fr-draft")});
+  return options;
+}
+
+TEST(VerifySpeculationTest, SpeculationIsEqualAndToldOf) {
+  const ProgramRun run = Verify(
+      R"({"prompt": "It rains."})"
+      "\n\n"
+      R"({"prompt": "Where is the station?",)"
+      R"( "params": {"do_sample": true, "n": 3}})"
+      "\n"
+      R"({"prompt": "How old are you?",)"
+      R"( "params": {"do_sample": true, "n": 50,)"
+      R"( "speculate": "draft:3:rejection"}})"
+      "\n"
+      R"({"prompt": "Yes.", "params": {"speculate": false}})"
+      "\n"
+      R"({"prompt": "No.", "params": {"num_beams": 2, "do_sample": true}})",
+      WithDraftModel({"--samples", "100", "--rounds", "1"}));
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.err, "");
+  EXPECT_THAT(run.out, AllOf(HasSubstr("2 requests, 4 hypotheses: all equal\n"),
+                             HasSubstr("as distributions, rejection: "
+                                       "1 request"),
+                             HasSubstr("  line 4: p ")));
+  EXPECT_THAT(run.out,
+              AllOf(HasSubstr("of 100 samples with and without\n"),
+                    HasSubstr("left out: 2 requests\n"
+                              "  line 5: its speculate is false\n"
+                              "  line 6: speculate must be false with")));
+  EXPECT_THAT(
+      run.out,
+      AllOf(HasSubstr("drafted "), HasSubstr(" tokens per target step\n"),
+            HasSubstr("place "), HasSubstr("medians of 1 run each"),
+            HasSubstr("verdict: equal\n")));
+}
+
+TEST(VerifySpeculationTest, WithoutADraftModelHistoryDrafts) {
+  const ProgramRun run = Verify(R"({"prompt": "No, no, no, no, no."})",
+                                {"--rounds", "1", "--speculate", "suffix:3"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("1 request, 1 hypothesis: all equal"));
+  const ProgramRun by_default =
+      Verify(R"({"prompt": "No, no, no, no, no."})", {"--rounds", "1"});
+  EXPECT_EQ(by_default.exit_code, 0) << by_default.err;
+}
+
+TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
+  constexpr char kGood[] = R"({"prompt": "Yes."})";
+  const struct {
+    std::string input;
+    std::vector<std::string> options;
+    const char* error;
+  } cases[] = {
+      {"", {}, "stdin has no request that speculates"},
+      {R"({"prompt": "Yes.", "params": {"speculate": false}})",
+       {},
+       "stdin has no request that speculates: line 1: its speculate is false"},
+      {std::string(kGood) + "\n" +
+           R"({"prompt": "Yes.", "params": {"num_beams": 0}})",
+       {},
+       "stdin, line 2: num_beams must be at least 1, got 0"},
+      {R"({"prompt": "Yes.", "params": {"speculate": "draft"}})",
+       {},
+       "stdin, line 1: speculate.method must be \"ngram\" or \"suffix\" "
+       "without a draft model, got \"draft\""},
+      {kGood,
+       {"--speculate", "draft"},
+       "--speculate draft needs --draft-model"},
+      {kGood,
+       {"--speculate", "ngram:33"},
+       "--speculate must be METHOD[:N[:MODE]] with N in [1, 32], got "
+       "\"ngram:33\""},
+      {kGood,
+       {"--speculate", "ngram:0"},
+       "--speculate must be METHOD[:N[:MODE]] with N in [1, 32], got \"ngram:0\""},
+      {kGood,
+       {"--speculate", "guess"},
+       "must be \"ngram\", \"suffix\" or \"draft\", got \"guess\""},
+      {kGood,
+       {"--samples", "1"},
+       "--samples must be an integer in [100, 10000000], got \"1\""},
+  };
+  for (const auto& c : cases) {
+    const ProgramRun run = Verify(c.input, c.options);
+    EXPECT_EQ(run.exit_code, 2) << c.error;
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, HasSubstr(c.error));
+    EXPECT_EQ(SplitLines(run.err).size(),
+              c.options.size() == 2 && c.options[0] == "--samples" ? 2u : 1u)
+        << run.err;
+  }
+}
+
+TEST(VerifySpeculationTest, ItsHelpSaysWhatItSees) {
+  const ProgramRun run = RunEspalier({"verify-speculation", "--help"});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.out,
+              AllOf(HasSubstr("permutation test"), HasSubstr("it does not see"),
+                    HasSubstr("Exit code: 0 if the verdict is"),
+                    Not(HasSubstr("--trace"))));
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -29,6 +29,10 @@ struct PlanInFlight {
   size_t num_selections = 0;        // of `asked`; the rest are continuations
   std::vector<std::pair<RequestId, size_t>> scored;   // tokens of whose prompt
   std::vector<std::pair<RequestId, size_t>> drafted;  // sequences of whom
+  // Sequences that decode in it and tokens that they feed, drafts included; 0
+  // where it feeds anything else.
+  int num_decode_rows = 0;
+  int num_decode_tokens = 0;
   int num_page_copies = 0;
 
   // Of groups that are planned ahead of an answer.

@@ -475,6 +475,7 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
   if (result.ok()) {
     stats_.forward_time += result->forward_time;
     stats_.select_time += result->select_time;
+    RecordCosts(plan, *result);
     for (const RequestId request : plan.requests) {
       RunningGroup* running = groups_.Find(request);
       if (running != nullptr) running->group->OnAnswer();
@@ -497,6 +498,17 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
   if (options_.validate_steps) {
     IfThereIsMemory([this] { Validate(next_plan_); });
   }
+}
+
+void Scheduler::RecordCosts(const PlanInFlight& plan,
+                            const StepResult& result) {
+  costs_.RecordStep(plan.num_decode_tokens, result.forward_time);
+  int num_drafted = 0;
+  for (const DraftedTokens& draft : result.drafts) {
+    num_drafted += static_cast<int>(draft.tokens.size());
+  }
+  costs_.RecordDrafts(num_drafted, result.draft_time);
+  if (plan.num_decode_rows > 0) num_decode_rows_ = plan.num_decode_rows;
 }
 
 void Scheduler::TakeScoring(const PromptLogprobsResult& result,
@@ -539,6 +551,10 @@ void Scheduler::Advance(RunningGroup& running, const SelectionResult& result) {
   BeamGroup& group = *running.group;
   absl::Status status = result.error;
   if (status.ok()) status = group.ValidateResult(result, vocab_size_);
+  if (status.ok() && group.can_draft()) {
+    const auto cost = costs_.At(num_decode_rows_, group.drafts_by_model());
+    if (cost.has_value()) group.SetDraftCost(*cost);
+  }
   if (status.ok()) status = group.Advance(result, &next_plan_);
   if (!status.ok()) return Finish(running, status);
   running.times.OnToken(now_, &stats_);

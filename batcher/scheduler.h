@@ -50,6 +50,7 @@
 #include "batcher/engine_stats.h"
 #include "batcher/plans_in_flight.h"
 #include "batcher/running_groups.h"
+#include "batcher/step_costs.h"
 #include "beam/beam_group.h"
 #include "beam/prepared_request.h"
 #include "beam/search_watcher.h"
@@ -191,6 +192,7 @@ class Scheduler {
   // Those of whom the plan being written has a copy and nothing else, because
   // its tokens were used up, are planned as well: they end if it fails.
   void AddCopiers();
+  void RecordCosts(const PlanInFlight& plan, const StepResult& result);
   void TakeScoring(const PromptLogprobsResult& result, size_t num_tokens);
   void TakeDrafts(const PlanInFlight& plan, std::span<DraftedTokens> drafts);
   void AdvanceGroup(const SelectionResult& result);
@@ -225,6 +227,8 @@ class Scheduler {
   std::vector<RequestId> planned_;  // requests of the plan being written
   PlanCounts planned_counts_;       // of it; its continuations are not in
   PlansInFlight in_flight_;
+  StepCosts costs_;
+  int num_decode_rows_ = 1;  // of the last step that had any
   SchedulerStats stats_;
   int64_t now_ = 0;
 };

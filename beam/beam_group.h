@@ -207,6 +207,11 @@ class BeamGroup {
   const GroupPages& pages() const { return pages_; }
   // REQUIRES: done().
   Result TakeResult() const;
+  // Whether steps may have drafts, and a model drafts them; and what these cost
+  // now, for the next.
+  bool can_draft() const { return drafts_.can_draft(); }
+  bool drafts_by_model() const { return drafts_.is_by_model(); }
+  void SetDraftCost(const DraftCost& cost) { drafts_.SetCost(cost); }
   // What its drafts came to so far.
   const SpeculationFigures& speculation() const { return drafts_.figures(); }
 

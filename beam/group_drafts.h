@@ -51,11 +51,15 @@ class GroupDrafts {
   // Whether drafts are drawn, from logits that come with them.
   bool are_drawn() const { return is_by_model_ && drafts_count_; }
 
-  // What a token more costs now, beside a step (DraftCost::row). Where results
-  // depend on the drafts (SpeculationMode::kRejection) that would make them
-  // depend on who else runs, so kRowCost counts there.
-  void SetRowCost(double row_cost) {
-    if (!drafts_count_) row_cost_ = row_cost;
+  bool is_by_model() const { return is_by_model_; }
+
+  // What drafts cost now, beside a step. Where results depend on the drafts
+  // (SpeculationMode::kRejection) that would make them depend on who else runs,
+  // so kRowCost and kModelCost count there.
+  void SetCost(const DraftCost& cost) {
+    if (drafts_count_) return;
+    row_cost_ = cost.row;
+    model_cost_ = cost.draft;
   }
 
   // Whether a draft model is to be asked before the next step.
@@ -114,13 +118,14 @@ class GroupDrafts {
   enum class State { kIdle, kAsked, kReady };  // of a draft model's drafts
 
   DraftCost Cost() const {
-    return {.row = row_cost_, .draft = is_by_model_ ? kModelCost : 0};
+    return {.row = row_cost_, .draft = is_by_model_ ? model_cost_ : 0};
   }
 
   std::vector<std::unique_ptr<Drafter>> drafters_;  // by rank
   bool is_by_model_ = false;
   bool drafts_count_ = false;  // for what is drawn
   double row_cost_ = kRowCost;
+  double model_cost_ = kModelCost;
   DraftLength length_;
   int num_tokens_ = 0;  // that each sequence drafts next
   State state_ = State::kIdle;

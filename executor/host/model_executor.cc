@@ -196,7 +196,9 @@ class ModelExecutor::Worker {
     result.forward_time = watch.Lap();
     result.selections = SelectAll(*plan, logits, vocab_size, *pool_);
     result.scorings = ScoreAll(*plan, logits, vocab_size, *pool_);
+    const Stopwatch draft_watch;
     result.drafts = Draft(*plan);
+    if (!plan->drafting.empty()) result.draft_time = draft_watch.Elapsed();
     if (plan->stop.stop_requested()) {
       return MakeError(absl::StatusCode::kCancelled, "the step was given up");
     }

@@ -1,0 +1,52 @@
+#include "batcher/step_costs.h"
+
+#include <algorithm>
+
+namespace espalier {
+namespace {
+
+constexpr double kDecay = 0.99;     // an observation's worth, a step later
+constexpr double kLeastWeight = 8;  // steps, and tokens drafted
+// Tokens squared. Below this all steps were about the same, and noise would
+// make the slope.
+constexpr double kLeastVariance = 0.05;
+
+}  // namespace
+
+void StepCosts::RecordStep(int num_tokens, absl::Duration forward_time) {
+  const double x = num_tokens;
+  const double y = absl::ToDoubleSeconds(forward_time);
+  if (num_tokens < 1 || y <= 0) return;
+  steps_ = {.weight = kDecay * steps_.weight + 1,
+            .x = kDecay * steps_.x + x,
+            .y = kDecay * steps_.y + y,
+            .xx = kDecay * steps_.xx + x * x,
+            .xy = kDecay * steps_.xy + x * y};
+}
+
+void StepCosts::RecordDrafts(int num_tokens, absl::Duration draft_time) {
+  const double seconds = absl::ToDoubleSeconds(draft_time);
+  if (num_tokens < 1 || seconds <= 0) return;
+  drafted_ = kDecay * drafted_ + num_tokens;
+  draft_seconds_ = kDecay * draft_seconds_ + seconds;
+}
+
+std::optional<DraftCost> StepCosts::At(int num_sequences, bool by_model) const {
+  if (steps_.weight < kLeastWeight) return std::nullopt;
+  if (by_model && drafted_ < kLeastWeight) return std::nullopt;
+  const double mean_x = steps_.x / steps_.weight;
+  const double mean_y = steps_.y / steps_.weight;
+  const double variance = steps_.xx / steps_.weight - mean_x * mean_x;
+  if (variance < kLeastVariance) return std::nullopt;
+  const double covariance = steps_.xy / steps_.weight - mean_x * mean_y;
+  // The line has no negative part: more tokens cost no less, and no more than
+  // in proportion.
+  const double slope = std::clamp(covariance / variance, 0.0, mean_y / mean_x);
+  const double start = mean_y - slope * mean_x;
+  const double step = start + slope * num_sequences;
+  DraftCost cost = {.row = num_sequences * slope / step};
+  if (by_model) cost.draft = num_sequences * draft_seconds_ / drafted_ / step;
+  return cost;
+}
+
+}  // namespace espalier

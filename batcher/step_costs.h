@@ -1,0 +1,47 @@
+// StepCosts: what tokens cost on this machine, learnt from how long steps took,
+// so that as many tokens are drafted as pay (speculate/draft_length.h).
+//
+// A step that decodes is taken to last a + b * tokens: a straight line through
+// the last steps, each worth 0.99 of the one after it. Where weights are read
+// from memory a is most of it, and where a processor computes as long as it
+// reads, as it does for a small model or many sequences, b is. If R sequences
+// run, each with k drafts, a step lasts a + b * R * (1 + k), so that
+//
+//   DraftCost::row    R * b / (a + b * R)
+//   DraftCost::draft  R * (time to draft a token) / (a + b * R)
+//
+// Executors that report no times leave the costs unknown. Belongs to its
+// scheduler's strand.
+#pragma once
+
+#include <optional>
+
+#include "absl/time/time.h"
+#include "speculate/draft_length.h"
+
+namespace espalier {
+
+class StepCosts {
+ public:
+  // A step fed so many tokens, each with a row of logits, and nothing else.
+  void RecordStep(int num_tokens, absl::Duration forward_time);
+  // So many tokens were drafted by a model.
+  void RecordDrafts(int num_tokens, absl::Duration draft_time);
+
+  // Beside a step of so many sequences, for a group that drafts from history
+  // or, `by_model`, with a draft model. Nothing while it is not known: too few
+  // steps, or all of the same number of tokens.
+  std::optional<DraftCost> At(int num_sequences, bool by_model) const;
+
+ private:
+  // Weighted sums over steps, of tokens x and seconds y.
+  struct Sums {
+    double weight = 0, x = 0, y = 0, xx = 0, xy = 0;
+  };
+
+  Sums steps_;
+  double drafted_ = 0;  // tokens
+  double draft_seconds_ = 0;
+};
+
+}  // namespace espalier

@@ -18,6 +18,8 @@ DeviceBuffer<T> Upload(const std::vector<T>& host) {
   EXPECT_EQ(cudaMemcpy(buffer->data(), host.data(), host.size() * sizeof(T),
                        cudaMemcpyHostToDevice),
             cudaSuccess);
+  // The copy may still be under way, and our streams do not wait for it.
+  EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
   return *std::move(buffer);
 }
 

@@ -36,6 +36,8 @@ class DeviceWords {
         CudaStatus(cudaMemcpy(device_.data(), host.data(), device_.size_bytes(),
                               cudaMemcpyHostToDevice),
                    "cudaMemcpy"));
+    // The copy may still be under way, and our streams do not wait for it.
+    ASSERT_OK(CudaStatus(cudaStreamSynchronize(nullptr), "cudaMemcpy"));
   }
   void Download() {
     ASSERT_OK(

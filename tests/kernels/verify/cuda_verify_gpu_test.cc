@@ -126,6 +126,7 @@ TEST_P(CudaVerifyTest, AGraphTakesOtherDrafts) {
         cudaMemcpy(on_device.drafts(), drafts.data(),
                    drafts.size() * sizeof(TokenId), cudaMemcpyHostToDevice),
         cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
     ASSERT_EQ(cudaGraphLaunch(graph->get(), stream->get()), cudaSuccess);
     ASSERT_EQ(cudaStreamSynchronize(stream->get()), cudaSuccess);
     EXPECT_EQ(on_device.Answers(), VerifyOnDevice(InputsOf(batch), GetParam()));

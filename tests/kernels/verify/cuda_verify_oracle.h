@@ -110,6 +110,8 @@ class DeviceVerifyBatch {
     scratch_.emplace(*std::move(scratch));
     EXPECT_EQ(cudaMemset(scratch_->data(), 0xFF, scratch_->size()),
               cudaSuccess);
+    // It may still be under way, and our streams do not wait for it.
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
   }
 
   const CudaVerifyInputs& in() const { return in_; }

@@ -113,6 +113,8 @@ absl::StatusOr<DeviceBuffer<T>> Upload(std::span<const T> values) {
   ASSIGN_OR_RETURN(auto buffer, DeviceBuffer<T>::Create(values.size()));
   RETURN_IF_CUDA_ERROR(cudaMemcpy(buffer.data(), values.data(),
                                   values.size_bytes(), cudaMemcpyHostToDevice));
+  // The copy may still be under way, and our streams do not wait for it.
+  RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
   return buffer;
 }
 

@@ -21,6 +21,8 @@ struct Id {
 
 // A physical page of a PagePool, in [0, num_pages).
 using PageId = Id<struct PageIdTag, int32_t>;
+// Room for what one page holds, in host memory; in [0, num_host_slots).
+using HostSlotId = Id<struct HostSlotIdTag, int32_t>;
 // One token stream of an engine; never used twice.
 using SequenceId = Id<struct SequenceIdTag, int64_t>;
 // One request of an engine; never used twice.

@@ -171,6 +171,64 @@ absl::Status ValidateCopies(const PagePool& pool,
   return absl::OkStatus();
 }
 
+absl::Status ValidateHostSlots(const HostPool& pool,
+                               std::span<const HostSlot* const> held) {
+  std::vector<int> num_holders(pool.num_slots());
+  for (const HostSlot* slot : held) {
+    if (slot->pool() != &pool) return Internal("a slot is of another pool");
+    ++num_holders[slot->id().value];
+  }
+  int num_held = 0;
+  for (int id = 0; id < pool.num_slots(); ++id) {
+    const int ref_count = pool.ref_count(HostSlotId{id});
+    if (ref_count != num_holders[id]) {
+      return Internal("host slot ", id, " counts ", ref_count,
+                      " holders and has ", num_holders[id]);
+    }
+    num_held += ref_count > 0 ? 1 : 0;
+  }
+  if (num_held == pool.num_held()) return absl::OkStatus();
+  return Internal(num_held, " host slots have holders, ", pool.num_held(),
+                  " are not free");
+}
+
+absl::Status ValidateSwaps(const PagePool& pool, const HostPool& host,
+                           std::span<const PageSave> saves,
+                           std::span<const PageLoad> loads,
+                           std::span<const PageCopy> copies) {
+  std::vector<bool> is_used(host.num_slots());
+  const auto use = [&](HostSlotId slot) {
+    if (slot.value < 0 || slot.value >= host.num_slots()) {
+      return Internal("host slot ", slot, " of ", host.num_slots());
+    }
+    if (host.ref_count(slot) == 0) {
+      return Internal("host slot ", slot, " is swapped with and free");
+    }
+    if (is_used[slot.value]) {
+      return Internal("host slot ", slot, " is swapped with twice");
+    }
+    is_used[slot.value] = true;
+    return absl::OkStatus();
+  };
+  for (const PageSave& save : saves) {
+    if (!IsPage(pool, save.page)) return Internal("page ", save.page, " saved");
+    RETURN_IF_ERROR(use(save.slot));
+  }
+  std::vector<bool> is_written(pool.num_pages());
+  for (const PageCopy& copy : copies) is_written[copy.to.value] = true;
+  for (const PageLoad& load : loads) {
+    RETURN_IF_ERROR(use(load.slot));
+    if (!IsPage(pool, load.page) || pool.ref_count(load.page) == 0) {
+      return Internal("page ", load.page, " is loaded into and free");
+    }
+    if (is_written[load.page.value]) {
+      return Internal("page ", load.page, " is loaded into and written again");
+    }
+    is_written[load.page.value] = true;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateWrites(const PagePool& pool, std::span<const PageId> pages,
                             int first_position, int num_tokens,
                             std::span<const PageId> filling) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "base/page_copy.h"
+#include "pages/host_pool.h"
 #include "pages/page_pool.h"
 #include "pages/page_table.h"
 
@@ -43,6 +44,20 @@ absl::Status ValidateNumHeld(std::span<const PageTable* const> tables,
 absl::Status ValidateCopies(const PagePool& pool,
                             std::span<const PageCopy> copies,
                             std::span<const PageId> filling = {});
+
+// Checks, given all that holds slots of `pool`: each slot's count equals its
+// holders, and free + held = total. So what is held is what groups have there.
+// Errors: kInternal naming the slot and the two figures.
+absl::Status ValidateHostSlots(const HostPool& pool,
+                               std::span<const HostSlot* const> held);
+
+// Checks what one step saves and loads, and copies after that: no slot is saved
+// to or loaded from twice, nor both; every one is held. No page is loaded into
+// twice, nor loaded and then copied to; every page that is loaded into is held.
+absl::Status ValidateSwaps(const PagePool& pool, const HostPool& host,
+                           std::span<const PageSave> saves,
+                           std::span<const PageLoad> loads,
+                           std::span<const PageCopy> copies);
 
 // Checks that a page that a row writes into has no other holder.
 //   pages  the row's pages in order; its tokens go to slots [first_position,

@@ -214,5 +214,62 @@ TEST(ValidateTailsTest, EveryTailBelongsToOneSlot) {
   EXPECT_THAT(validate({PageId{5}}), IsInternal("tail 5 has 0 holders"));
 }
 
+// Two slots are held, one of them twice, and two pages.
+class ValidateSwapsTest : public Test {
+ protected:
+  absl::Status ValidateHeld(std::vector<const HostSlot*> held) {
+    return ValidateHostSlots(host_, held);
+  }
+  absl::Status Validate(std::vector<PageSave> saves,
+                        std::vector<PageLoad> loads,
+                        std::vector<PageCopy> copies = {}) {
+    return ValidateSwaps(pool_, host_, saves, loads, copies);
+  }
+
+  PagePool pool_{8, 4};
+  HostPool host_{4};
+  const PageRef pages_[2] = {*pool_.Allocate(), *pool_.Allocate()};
+  const PageId page_ = pages_[0].id();
+  const HostSlot first_ = host_.Take();
+  const HostSlot second_ = host_.Take();
+  const HostSlot twin_ = second_;
+};
+
+TEST_F(ValidateSwapsTest, HeldSlotsAreThoseOfTheirHolders) {
+  EXPECT_OK(ValidateHeld({&first_, &second_, &twin_}));
+  EXPECT_THAT(ValidateHeld({&first_, &second_}),
+              IsInternal("host slot 1 counts 2 holders and has 1"));
+  EXPECT_THAT(ValidateHeld({&second_, &twin_}),
+              IsInternal("host slot 0 counts 1 holders and has 0"));
+  HostPool other(1);
+  const HostSlot stranger = other.Take();
+  EXPECT_THAT(ValidateHeld({&first_, &second_, &twin_, &stranger}),
+              IsInternal("of another pool"));
+}
+
+TEST_F(ValidateSwapsTest, SwapsOfAStepDoNotTouchEachOther) {
+  const HostSlotId a = first_.id();
+  const HostSlotId b = second_.id();
+  // A page that was saved is free for others.
+  EXPECT_OK(Validate({{page_, a}, {PageId{7}, b}}, {}));
+  EXPECT_OK(Validate({{page_, a}}, {{b, page_}}));
+  EXPECT_THAT(Validate({{page_, a}}, {{a, page_}}),
+              IsInternal("host slot 0 is swapped with twice"));
+  EXPECT_THAT(Validate({{page_, a}, {page_, a}}, {}),
+              IsInternal("host slot 0 is swapped with twice"));
+  EXPECT_THAT(Validate({{page_, HostSlotId{3}}}, {}),
+              IsInternal("host slot 3 is swapped with and free"));
+  EXPECT_THAT(Validate({{page_, HostSlotId{4}}}, {}),
+              IsInternal("host slot 4 of 4"));
+  EXPECT_THAT(Validate({{PageId{8}, a}}, {}), IsInternal("page 8"));
+  EXPECT_THAT(Validate({}, {{a, PageId{7}}}),
+              IsInternal("page 7 is loaded into and free"));
+  EXPECT_THAT(Validate({}, {{a, page_}, {b, page_}}),
+              IsInternal("page 0 is loaded into and written again"));
+  EXPECT_THAT(Validate({}, {{a, page_}}, {{pages_[1].id(), page_, 2}}),
+              IsInternal("page 0 is loaded into and written again"));
+  EXPECT_OK(Validate({}, {{a, page_}}, {{page_, pages_[1].id(), 2}}));
+}
+
 }  // namespace
 }  // namespace espalier

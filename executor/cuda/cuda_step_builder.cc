@@ -181,7 +181,9 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
         image->AddBeams(*entry.group, entry.request);
   }
   RETURN_IF_ERROR(LayOutPrompts(plan, image, step));
-  // The plan's copies are of its own rows.
+  // A graph has room for a copy a row. Rows of continuations have one each at
+  // most, of a child that moved; so the plan's own, be they for its rows or for
+  // prompts that it feeds nothing of, are no more than its rows.
   const int num_copies = static_cast<int>(plan.page_copies.size());
   step->only_beams = image->prompt_tokens.empty() && image->num_rows > 0 &&
                      num_copies <= static_cast<int>(plan.rows.size());

@@ -17,6 +17,16 @@ class TraceSink;  // trace/trace.h
 // the library.
 bool ValidateStepsByDefault();
 
+// What becomes of pages that a preempted group alone holds, where the executor
+// has host memory for them (ModelDescription::num_host_slots).
+enum class PreemptedPages {
+  // Each goes to host memory if it is loaded from there sooner than its tokens
+  // are computed, as far as that has been measured.
+  kAuto,
+  kHost,  // as long as there is room
+  kDrop,  // all are computed again
+};
+
 struct SchedulerOptions {
   // Requests that run together at most. >= 1.
   int max_running = 256;
@@ -35,6 +45,8 @@ struct SchedulerOptions {
   // (ModelDescription::has_shareable_pages). See docs/pages.md, "Sharing
   // between requests".
   bool prefix_cache = true;
+  // See docs/scheduling.md, "Preemption".
+  PreemptedPages preempted_pages = PreemptedPages::kAuto;
   // Checks the page invariants after every plan and result (pages/validate.h).
   bool validate_steps = ValidateStepsByDefault();
   // Records what every request does from its admission on, on the scheduler's

@@ -51,11 +51,15 @@ struct SchedulerStats {
   int64_t num_queried_tokens = 0;
   int64_t num_cached_tokens = 0;
 
-  // Of groups, and how they had their tokens again: those that are not fed
-  // again were found in the prefix tree.
+  // Of groups that held pages, and how they had their tokens again: those that
+  // are not fed again were found in the prefix tree, or loaded.
   int64_t num_preemptions = 0;
   int64_t num_resumptions = 0;
   int64_t num_tokens_shared_again = 0;
+  int64_t num_tokens_loaded_again = 0;
+  // Their pages that went to host memory, and came back.
+  int64_t num_swapped_pages_out = 0;
+  int64_t num_swapped_pages_in = 0;
 
   int64_t num_tail_copies = 0;
   int max_tail_copies = 0;  // of one step

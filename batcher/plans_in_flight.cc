@@ -36,10 +36,12 @@ absl::Status ValidateStepResult(const PlanInFlight& plan,
                   "answered with ", result.scorings.size(), " or with others");
 }
 
-void PlansInFlight::Push(const StepPlan& plan,
-                         std::span<const RequestId> requests) {
+PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
+                                  std::span<const RequestId> requests,
+                                  std::span<const RequestId> saved) {
   PlanInFlight remembered;
   remembered.requests.assign(requests.begin(), requests.end());
+  remembered.saved.assign(saved.begin(), saved.end());
   for (const PlanSelection& selection : plan.selections) {
     remembered.asked.push_back(selection.request);
   }
@@ -64,7 +66,7 @@ void PlansInFlight::Push(const StepPlan& plan,
     remembered.num_decode_tokens = plan.num_logits;
   }
   remembered.num_page_copies = static_cast<int>(plan.page_copies.size());
-  plans_.push_back(std::move(remembered));
+  return plans_.emplace_back(std::move(remembered));
 }
 
 PlanInFlight PlansInFlight::TakeOldest() {

@@ -25,6 +25,7 @@ namespace espalier {
 // What is remembered of one plan.
 struct PlanInFlight {
   std::vector<RequestId> requests;  // that run in it
+  std::vector<RequestId> saved;     // whose pages it saves on the host
   std::vector<RequestId> asked;     // for answers, in the plan's order
   size_t num_selections = 0;        // of `asked`; the rest are continuations
   std::vector<std::pair<RequestId, size_t>> scored;   // tokens of whose prompt
@@ -34,6 +35,8 @@ struct PlanInFlight {
   int num_decode_rows = 0;
   int num_decode_tokens = 0;
   int num_page_copies = 0;
+  int64_t num_prompt_tokens = 0;  // fed, what is fed again among them
+  int64_t num_decode_rows = 0;    // without continuations
 
   // Of groups that are planned ahead of an answer.
   std::span<const RequestId> continuations() const {
@@ -50,9 +53,11 @@ class PlansInFlight {
  public:
   bool empty() const { return plans_.empty(); }
 
-  // Adds `plan`, in which `requests` run. Throws std::bad_alloc, and has done
-  // nothing then.
-  void Push(const StepPlan& plan, std::span<const RequestId> requests);
+  // Adds `plan`, in which `requests` run, and which saves pages of `saved`.
+  // Throws std::bad_alloc, and has done nothing then. What it feeds is the
+  // caller's to say, of the result.
+  PlanInFlight& Push(const StepPlan& plan, std::span<const RequestId> requests,
+                     std::span<const RequestId> saved = {});
   // REQUIRES: !empty().
   const PlanInFlight& oldest() const { return plans_.front(); }
   PlanInFlight TakeOldest();

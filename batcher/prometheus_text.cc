@@ -239,6 +239,13 @@ void WriteWork(const EngineStats& s, MetricWriter* out) {
                "Times that a preempted request resumed.");
   out->Counter("espalier:tokens_shared_again_total", s.num_tokens_shared_again,
                "Tokens that resumed requests found in the prefix cache.");
+  out->Counter("espalier:tokens_loaded_again_total", s.num_tokens_loaded_again,
+               "Tokens that resumed requests loaded from host memory.");
+  out->Family("espalier:swapped_pages_total", "counter",
+              "Pages of preempted requests that went to host memory (out), and "
+              "came back (in).");
+  out->Sample(absl::StrCat(s.num_swapped_pages_out), {{"direction", "out"}});
+  out->Sample(absl::StrCat(s.num_swapped_pages_in), {{"direction", "in"}});
   out->Counter("espalier:tail_copies_total", s.num_tail_copies,
                "Copies of partly filled pages.");
   out->Counter("espalier:page_steps_total", s.page_steps,

@@ -5,8 +5,8 @@
 
 namespace espalier {
 
-void RunningGroup::PutAway(StepPlan* plan) {
-  group->PutAway(is_known ? plan : nullptr);
+void RunningGroup::PutAway(const PageSaving& saving, StepPlan* plan) {
+  group->PutAway(saving, is_known, plan);
   is_known = false;
 }
 

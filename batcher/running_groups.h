@@ -28,13 +28,14 @@ struct RunningGroup {
   RequestNeeds needs;
   std::function<void(absl::StatusOr<Result>)> done;
   std::unique_ptr<SearchWatcher> watcher;  // null if the search has none
-  bool is_known = false;  // to the executor: a plan has named it
+  bool is_known = false;       // to the executor: a plan has named it
+  bool was_preempted = false;  // with pages, and has not resumed since
   RequestTimes times = {};
   Deadlines::Entry deadline = {};
 
   bool is_away() const { return group->is_away(); }
   // Throws std::bad_alloc, and the group must be ended then.
-  void PutAway(StepPlan* plan);
+  void PutAway(const PageSaving& saving, StepPlan* plan);
 };
 
 class RunningGroups {

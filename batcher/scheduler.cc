@@ -62,8 +62,12 @@ Scheduler::Scheduler(const ModelDescription& model,
           "not enough memory on the host for the request's next step")),
       pool_(model.num_pages, model.page_size),
       tree_(&pool_),
+      host_pool_(options.preempted_pages == PreemptedPages::kDrop
+                     ? 0
+                     : model.num_host_slots),
       has_shareable_pages_(options.prefix_cache && model.has_shareable_pages),
-      admission_(model, options, &pool_) {
+      admission_(model, options, &pool_),
+      saving_policy_(model, options.preempted_pages) {
   const auto check = [](const absl::Status& status) {
     CHECK(status.ok()) << status.ToString();
   };
@@ -101,6 +105,7 @@ StepPlan Scheduler::Plan() {
     try {
       WritePlan(&plan);
       if (plan.empty() && !in_flight_.empty()) {
+        DropSaves(&plan);
         std::swap(next_plan_, plan);  // what ended is for the next that runs
         return plan;
       }
@@ -127,9 +132,7 @@ void Scheduler::WritePlan(StepPlan* plan) {
 void Scheduler::FillPlan(bool decodes, StepPlan* plan) {
   Budget budget = {admission_.max_step_tokens(), max_logits_,
                    max_prefill_rows_};
-  const int64_t num_preemptions = stats_.num_preemptions;
-  const int64_t num_pages = MakeRoom(decodes, plan);
-  const bool made_room = stats_.num_preemptions > num_preemptions;
+  const auto [num_pages, made_room] = MakeRoom(decodes, plan);
   // Where memory is short drafts would take what others need next.
   if (decodes && !made_room) budget.drafts = RoomForDrafts(num_pages);
   if (decodes) {
@@ -217,41 +220,50 @@ DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
           .may_ask = !verifies};
 }
 
-int64_t Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
+Scheduler::Room Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
+  bool made_room = false;
   const auto put_away = [&](RunningGroup& running) {
-    running.PutAway(plan);
-    ++stats_.num_preemptions;
+    if (running.group->pages().holds_pages()) {
+      ++stats_.num_preemptions;
+      running.was_preempted = true;
+    }
+    saved_.push_back(running.group->id());
+    running.PutAway({.pool = host_pool_.num_slots() > 0 ? &host_pool_ : nullptr,
+                     .min_tokens = saving_policy_.min_tokens()},
+                    plan);
+    if (!running.group->is_saving()) saved_.pop_back();
+    made_room = true;
   };
   int64_t num_needed = 0;
   for (RunningGroup& running : groups_) {
     if (running.is_away()) continue;
-    const size_t num_copies = plan->page_copies.size();
-    if (running.group->prefilling()) MatchPrefix(running, plan);
+    if (running.group->prefilling()) MatchPrefix(running, num_needed, plan);
     int64_t num_now = NumPagesNow(running, decodes);
     while (num_needed + num_now > pool_.num_available()) {
       RunningGroup* const last = groups_.LastRunning();
-      if (last == &running) {
-        plan->page_copies.resize(num_copies);
-        num_now = 0;
-      }
+      if (last == &running) num_now = 0;
       put_away(*last);
       if (last == &running) break;
     }
     num_needed += num_now;
   }
-  return num_needed;
+  return {num_needed, made_room};
 }
 
-void Scheduler::MatchPrefix(RunningGroup& running, StepPlan* plan) {
+void Scheduler::MatchPrefix(RunningGroup& running, int64_t num_promised,
+                            StepPlan* plan) {
   const PrefillCounts before = running.group->prefill_counts();
-  running.group->MatchPrefix(plan);
+  running.group->MatchPrefix(num_promised, plan);
   const PrefillCounts& after = running.group->prefill_counts();
   stats_.num_cached_tokens += after.num_cached - before.num_cached;
   stats_.num_tokens_shared_again +=
       after.num_shared_again - before.num_shared_again;
+  stats_.num_tokens_loaded_again +=
+      after.num_loaded_again - before.num_loaded_again;
 }
 
 void Scheduler::AbandonPlan(StepPlan plan, const absl::Status& why) {
+  DropSaves(&plan);
   planned_.clear();
   planned_counts_ = {};
   next_plan_.forks = std::move(plan.forks);
@@ -265,6 +277,27 @@ void Scheduler::AbandonPlan(StepPlan plan, const absl::Status& why) {
     if (!running.is_away()) Finish(running, why);
   }
   groups_.EraseDone();
+}
+
+void Scheduler::DropSaves(StepPlan* plan) {
+  for (const RequestId request : saved_) {
+    RunningGroup* running = groups_.Find(request);
+    if (running != nullptr) running->group->DropSaved();
+  }
+  saved_.clear();
+  plan->page_saves.clear();
+}
+
+void Scheduler::AnswerSaves(const PlanInFlight& plan, bool are_saved) {
+  for (const RequestId request : plan.saved) {
+    RunningGroup* running = groups_.Find(request);
+    if (running == nullptr) continue;
+    if (are_saved) {
+      running->group->OnSaved();
+    } else {
+      running->group->DropSaved();
+    }
+  }
 }
 
 bool Scheduler::AnyGroupSchedulable() const {
@@ -340,17 +373,23 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
 
 void Scheduler::Remember(const StepPlan& plan) {
   if (plan.is_noop()) return;
-  AddCopiers();
+  AddMovers();
   ++num_plans_;
   const bool runs_now = in_flight_.empty();
-  in_flight_.Push(plan, planned_);
+  PlanInFlight& remembered = in_flight_.Push(plan, planned_, saved_);
   // Nothing fails from here on.
   planned_.clear();
+  saved_.clear();
   const PlanCounts counts = std::exchange(planned_counts_, {});
+  remembered.num_prompt_tokens =
+      counts.num_prompt_tokens + counts.num_fed_again;
+  remembered.num_decode_rows = counts.num_decode_rows;
   stats_.num_prompt_tokens += counts.num_prompt_tokens;
   stats_.num_tokens_fed_again += counts.num_fed_again;
   stats_.num_decode_rows += counts.num_decode_rows;
   stats_.num_drafted_tokens += counts.num_drafted_tokens;
+  stats_.num_swapped_pages_out += std::ssize(plan.page_saves);
+  stats_.num_swapped_pages_in += std::ssize(plan.page_loads);
   for (RunningGroup& running : groups_) {
     running.is_known = running.is_known || running.group->was_planned();
     running.group->OnPlanOut();
@@ -358,15 +397,15 @@ void Scheduler::Remember(const StepPlan& plan) {
   if (runs_now) CountStep();
 }
 
-void Scheduler::AddCopiers() {
+void Scheduler::AddMovers() {
   for (RunningGroup& running : groups_) {
     BeamGroup& group = *running.group;
-    if (!group.pages().copy_source()) continue;
+    if (!group.pages().has_moves()) continue;
     const auto planned =
         std::find(planned_.begin(), planned_.end(), group.id());
     if (planned != planned_.end()) continue;
     planned_.push_back(group.id());
-    group.OnCopyAlone();
+    group.OnMovesAlone();
   }
 }
 
@@ -398,12 +437,12 @@ bool Scheduler::AdmitNext(StepPlan* plan, Budget* budget) {
   RunningGroup* running = NextToResume();
   if (running != nullptr) {
     running->group->Resume();
-    ++stats_.num_resumptions;
+    if (std::exchange(running->was_preempted, false)) ++stats_.num_resumptions;
   } else {
     running = Start(waiting_.TakeFront());
     if (running == nullptr) return true;
   }
-  MatchPrefix(*running, plan);
+  MatchPrefix(*running, 0, plan);
   const BeamGroup& group = *running->group;
   if (!group.is_waiting_for_prefix() && HasRoomFor(group, *budget)) {
     PlanGroup(*running, plan, budget);
@@ -472,7 +511,9 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
       result = out_of_memory_;
     }
   }
+  AnswerSaves(plan, result.ok());
   if (result.ok()) {
+    saving_policy_.AddStep(plan, result->forward_time);
     stats_.forward_time += result->forward_time;
     stats_.select_time += result->select_time;
     RecordCosts(plan, *result);
@@ -563,8 +604,10 @@ void Scheduler::Advance(RunningGroup& running, const SelectionResult& result) {
 }
 
 void Scheduler::Finish(RunningGroup& running, absl::StatusOr<Result> result) {
-  UntilThereIsMemory(
-      [&] { running.group->Drop(running.is_known ? &next_plan_ : nullptr); });
+  UntilThereIsMemory([&] {
+    running.group->WithdrawMoves(&next_plan_);
+    running.group->Drop(running.is_known ? &next_plan_ : nullptr);
+  });
   IfThereIsMemory([&] { running.group->RecordEnd(result); });
   if (result.ok()) {
     stats_.num_generated_tokens += result->usage.num_generated_tokens;
@@ -631,6 +674,7 @@ void Scheduler::FinishAtDeadline(RunningGroup& running) {
   }
   absl::StatusOr<Result> result = out_of_memory_;
   IfThereIsMemory([&] {
+    group.WithdrawMoves(&next_plan_);
     group.FinishEarly(FinishReason::kDeadline,
                       running.is_known ? &next_plan_ : nullptr);
     if (running.watcher != nullptr) {
@@ -685,7 +729,7 @@ void Scheduler::Validate(const StepPlan& plan) const {
   for (const RunningGroup& running : groups_) {
     groups.push_back(&running.group->pages());
   }
-  ValidateStep(pool_, tree_, groups, plan);
+  ValidateStep(pool_, host_pool_, tree_, groups, plan);
 }
 
 }  // namespace espalier

@@ -17,8 +17,10 @@
 //
 // Before a plan is written, room is made for it: while its pages are not
 // available, the group whose turn comes last is put away, as a whole. It
-// resumes at its turn, before others that wait, and feeds again what is not in
-// the prefix tree any more (beam/group_prefill.h).
+// resumes at its turn, before others that wait, and loads from host memory or
+// feeds again what is not in the prefix tree any more (beam/group_prefill.h).
+// Which of its pages go to host memory the plan that puts it away decides
+// (saving_policy.h).
 //
 // Where memory runs out the requests that it was for end with
 // kResourceExhausted, and the others go on: one whose answer cannot be applied,
@@ -50,6 +52,7 @@
 #include "batcher/engine_stats.h"
 #include "batcher/plans_in_flight.h"
 #include "batcher/running_groups.h"
+#include "batcher/saving_policy.h"
 #include "batcher/step_costs.h"
 #include "beam/beam_group.h"
 #include "beam/prepared_request.h"
@@ -57,6 +60,7 @@
 #include "beam/sequence.h"
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
+#include "pages/host_pool.h"
 #include "pages/page_pool.h"
 #include "pages/prefix_tree.h"
 #include "request/request.h"
@@ -119,6 +123,7 @@ class Scheduler {
   }
   bool holds_requests() const { return !waiting_.empty() || !groups_.empty(); }
   const PagePool& pool() const { return pool_; }
+  const HostPool& host_pool() const { return host_pool_; }
   const PrefixTree& tree() const { return tree_; }
   const SchedulerStats& stats() const { return stats_; }
   // Adds what there is now: requests, rows and pages. Walks all that runs, so
@@ -163,12 +168,17 @@ class Scheduler {
   // Beams that feed in the next step; a group that runs ahead may have fewer.
   int NumDecodeRows() const;
   // Puts groups away until all that PlanGroup takes is available; and shares
-  // prefixes. Returns how many pages PlanGroup takes.
-  int64_t MakeRoom(bool decodes, StepPlan* plan);
+  // prefixes.
+  struct Room {
+    int64_t num_pages = 0;  // that PlanGroup takes
+    bool was_made = false;  // some group was put away
+  };
+  Room MakeRoom(bool decodes, StepPlan* plan);
   // What is left for drafts of a step in which `num_pages` are taken.
   DraftRoom RoomForDrafts(int64_t num_pages) const;
-  // Shares what the prefix tree has of what the group feeds next.
-  void MatchPrefix(RunningGroup& running, StepPlan* plan);
+  // Shares what the prefix tree has of what the group feeds next, and loads
+  // what host memory has. `num_promised` pages are for groups before it.
+  void MatchPrefix(RunningGroup& running, int64_t num_promised, StepPlan* plan);
   // Pages that the group takes of this plan.
   int64_t NumPagesNow(const RunningGroup& running, bool decodes) const;
   // Whether the budget has room for the group's next rows.
@@ -189,9 +199,13 @@ class Scheduler {
   bool Fits(const RequestNeeds& needs, int64_t num_pages,
             const Request& request);
   void Remember(const StepPlan& plan);
-  // Those of whom the plan being written has a copy and nothing else, because
-  // its tokens were used up, are planned as well: they end if it fails.
-  void AddCopiers();
+  // Those of whom the plan being written has copies or loads and nothing else,
+  // because its tokens were used up, are planned as well: they end if it fails.
+  void AddMovers();
+  // The plan being written saves nothing: what it was to save is fed again.
+  void DropSaves(StepPlan* plan);
+  // The plan has saved the pages of these, or has not.
+  void AnswerSaves(const PlanInFlight& plan, bool are_saved);
   void RecordCosts(const PlanInFlight& plan, const StepResult& result);
   void TakeScoring(const PromptLogprobsResult& result, size_t num_tokens);
   void TakeDrafts(const PlanInFlight& plan, std::span<DraftedTokens> drafts);
@@ -211,8 +225,9 @@ class Scheduler {
   const int max_prefill_rows_;        // of a step
   const absl::Status out_of_memory_;  // made while there is some
 
-  PagePool pool_;    // before the tree, and both before the groups: they
+  PagePool pool_;    // before the tree, and all three before the groups: they
   PrefixTree tree_;  // outlive them
+  HostPool host_pool_;
   const bool has_shareable_pages_;
   const Admission admission_;
   SequenceIdSource sequence_ids_;
@@ -225,10 +240,12 @@ class Scheduler {
   bool may_admit_ = true;           // in the plan that is written
   StepPlan next_plan_;              // forks and ended sequences so far
   std::vector<RequestId> planned_;  // requests of the plan being written
+  std::vector<RequestId> saved_;    // whose pages it saves
   PlanCounts planned_counts_;       // of it; its continuations are not in
   PlansInFlight in_flight_;
   StepCosts costs_;
   int num_decode_rows_ = 1;  // of the last step that had any
+  SavingPolicy saving_policy_;
   SchedulerStats stats_;
   int64_t now_ = 0;
 };

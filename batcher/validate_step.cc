@@ -31,10 +31,19 @@ void ValidateGroups(const PagePool& pool, const PrefixTree& tree,
 
 }  // namespace
 
-void ValidateStep(const PagePool& pool, const PrefixTree& tree,
+void ValidateStep(const PagePool& pool, const HostPool& host,
+                  const PrefixTree& tree,
                   std::span<const GroupPages* const> groups,
                   const StepPlan& plan) {
   ValidateGroups(pool, tree, groups);
+  std::vector<const HostSlot*> slots;
+  for (const GroupPages* group : groups) {
+    const std::vector<const HostSlot*> held = group->saved().Slots();
+    slots.insert(slots.end(), held.begin(), held.end());
+  }
+  CheckLaw(ValidateHostSlots(host, slots));
+  CheckLaw(ValidateSwaps(pool, host, plan.page_saves, plan.page_loads,
+                         plan.page_copies));
   const std::vector<PageId> filling = tree.FillingPages();
   CheckLaw(ValidateCopies(pool, plan.page_copies, filling));
   for (size_t i = 0; i < plan.rows.size(); ++i) {

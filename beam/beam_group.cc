@@ -50,12 +50,12 @@ bool BeamGroup::prefilling() const {
   return !done_ && !is_away() && !prefill_.done();
 }
 
-void BeamGroup::MatchPrefix(StepPlan* plan) {
+void BeamGroup::MatchPrefix(int64_t num_promised, StepPlan* plan) {
   const int64_t num_scored = std::ssize(prompt_logprobs_);
-  if (tracer_ == nullptr) return prefill_.Match(num_scored, plan);
+  if (tracer_ == nullptr) return prefill_.Match(num_scored, num_promised, plan);
   const std::vector<HeldPages> before = pages_.PagesBySlot();
   const size_t num_copies = plan->page_copies.size();
-  prefill_.Match(num_scored, plan);
+  prefill_.Match(num_scored, num_promised, plan);
   tracer_->RecordMatch(before, pages_.PagesBySlot(),
                        std::span(plan->page_copies).subspan(num_copies));
 }
@@ -518,19 +518,25 @@ void BeamGroup::KeepLive() {
   }
 }
 
-void BeamGroup::PutAway(StepPlan* plan) {
+void BeamGroup::PutAway(const PageSaving& saving, bool names_end,
+                        StepPlan* plan) {
   CHECK(!done_ && !is_away()) << "request " << id_ << " holds nothing";
   KeepLive();
   if (tracer_ != nullptr) {
     tracer_->RecordPreemption(pages_.PagesBySlot(), pages_.slots(),
                               prefill_.counts());
   }
-  if (plan != nullptr) ReserveOneMore(&plan->ended);
+  if (names_end) ReserveOneMore(&plan->ended);
   // Its sequences begin as one stem.
-  pages_.PutAway(num_beams(), plan != nullptr ? &plan->finished : nullptr);
-  if (plan != nullptr) plan->ended.push_back(id_);
+  is_saving_ = pages_.PutAway(num_beams(), saving, names_end, plan);
+  if (names_end) plan->ended.push_back(id_);
   prefill_.Stop();
   was_planned_ = false;
+}
+
+void BeamGroup::DropSaved() {
+  is_saving_ = false;
+  pages_.DropSaved();
 }
 
 void BeamGroup::Resume() {
@@ -577,6 +583,7 @@ void BeamGroup::Drop(StepPlan* next_plan) {
     pages_.Release(nullptr);
   }
   prefill_.Stop();
+  is_saving_ = false;
   last_tokens_.clear();
   done_ = true;
 }

@@ -18,8 +18,8 @@
 // plan before that asks for it and feeds nothing of the group.
 //
 // A group can be put away, to make room for others, and resumed: it keeps its
-// tokens and its strategy, and feeds again what its pages held
-// (group_prefill.h). That changes nothing about its result.
+// tokens and its strategy, and loads from host memory or feeds again what its
+// pages held (group_prefill.h). That changes nothing about its result.
 //
 // A group belongs to its pool's strand. Answers come in the order of plans; a
 // plan that selects for this group is answered before the next is written, or
@@ -85,10 +85,12 @@ class BeamGroup {
   }
   // Whether some of the prompt, or of what is fed again, is not planned yet.
   bool prefilling() const;
-  // Before a step of the prefill: shares what the prefix tree has, with copies
-  // into `*plan`. Afterwards it may have nothing to prefill, or wait for pages
-  // that another group is filling. Throws std::bad_alloc, as PlanStep.
-  void MatchPrefix(StepPlan* plan);
+  // Before a step of the prefill: shares what the prefix tree has and loads
+  // what was saved, with copies and loads into `*plan`. Afterwards it may have
+  // nothing to prefill, or wait for pages that another group is filling.
+  // `num_promised` pages are for groups before it in the plan. Throws
+  // std::bad_alloc, as PlanStep.
+  void MatchPrefix(int64_t num_promised, StepPlan* plan);
   bool is_waiting_for_prefix() const { return prefill_.is_waiting(); }
   // Beams that live, or will when all is fed again that they had.
   int num_beams() const {
@@ -109,8 +111,10 @@ class BeamGroup {
   // Whether a plan selected for it and is not answered.
   bool outstanding() const { return num_unanswered_ > 0; }
   // Whether a plan has a part of it and is not answered, be that a chunk of its
-  // prompt.
-  bool has_plan_in_flight() const { return prefill_.has_plan_in_flight(); }
+  // prompt or the saving of its pages.
+  bool has_plan_in_flight() const {
+    return is_saving_ || prefill_.has_plan_in_flight();
+  }
 
   // Adds its rows to `*plan`, feeding at most `max_tokens` tokens of the
   // prompt while prefilling, and otherwise one of every live beam, and drafts
@@ -164,11 +168,18 @@ class BeamGroup {
   // Every plan in which it has a part is answered by one call, before Advance.
   void OnAnswer() { prefill_.OnAnswer(); }
 
-  // Gives all pages back, to the prefix tree what is worth keeping; answers
-  // that are outstanding are taken as ever. As of Drop, the group and its
-  // sequences go into `*plan` unless that is null. Throws std::bad_alloc, and
-  // the group must be dropped then.
-  void PutAway(StepPlan* plan);
+  // Gives all pages back, to the prefix tree what is worth keeping, and to host
+  // memory what is lost otherwise; answers that are outstanding are taken as
+  // ever. As of Drop, the group and its sequences go into `*plan` if
+  // `names_end`, and what the plan was to copy or load for it is taken out.
+  // Throws std::bad_alloc, and the group must be dropped then.
+  // REQUIRES: `*plan` has nothing of this group to run.
+  void PutAway(const PageSaving& saving, bool names_end, StepPlan* plan);
+  // Whether a plan that saves its pages is not answered. OnSaved answers that;
+  // where they were not saved DropSaved does, and all is fed again.
+  bool is_saving() const { return is_saving_; }
+  void OnSaved() { is_saving_ = false; }
+  void DropSaved();
   bool is_away() const { return pages_.is_away(); }
   // Feeds again what it had fed. Throws std::bad_alloc, and has done nothing
   // then.
@@ -177,10 +188,12 @@ class BeamGroup {
   // Pages that it takes to resume, at most.
   int64_t NumPagesToResume() const;
 
-  // What MatchPrefix copies is all that the plan has of it.
-  void OnCopyAlone() { prefill_.OnPlan(); }
+  // What MatchPrefix copies and loads is all that the plan has of it.
+  void OnMovesAlone() { prefill_.OnPlan(); }
   // The plan that MatchPrefix and PlanStep wrote into is out.
-  void OnPlanOut() { pages_.ReleaseCopySource(); }
+  void OnPlanOut() { pages_.OnPlanOut(prefill_.done()); }
+  // Takes out of the next plan what MatchPrefix wrote into it, before Drop.
+  void WithdrawMoves(StepPlan* plan) { pages_.WithdrawMoves(plan); }
 
   // Whether a token was generated: whether there is a best result so far.
   bool has_output() const { return num_steps_ > 0; }
@@ -294,6 +307,7 @@ class BeamGroup {
   TokenLogProbs logprobs_;                     // as well
   int64_t num_steps_ = 0;                      // answered
   int num_unanswered_ = 0;                     // selections, at most 2
+  bool is_saving_ = false;
   bool was_planned_ = false;
   bool done_ = false;
   // Made once, not at every step.

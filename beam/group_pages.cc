@@ -107,6 +107,50 @@ absl::Status GroupPages::AppendCopy(int rank, PageRef from, int num_tokens,
       copy_source_, num_tokens, copies);
 }
 
+absl::Status GroupPages::Load(int rank, int saved_rank, int num_tokens,
+                              LoadedPages* loaded, StepPlan* plan) {
+  PageTable& table = slots_[slots_by_rank_[rank]].sequence->pages;
+  const int place = table.num_tokens() / pool_->page_size();
+  const SavedPage* const saved = saved_.Find(saved_rank, place);
+  CHECK(saved != nullptr && num_tokens <= saved->num_tokens)
+      << num_tokens << " tokens to load at place " << place;
+  const HostSlotId slot = saved->slot.id();
+  PageRef page = (*loaded)[slot];
+  if (!page) {
+    ASSIGN_OR_RETURN(page, pool_->Allocate());
+    plan->page_loads.push_back({slot, page.id()});
+    has_loads_ = true;
+    (*loaded)[slot] = page;
+  }
+  table.AdoptTail(std::move(page), num_tokens);
+  return absl::OkStatus();
+}
+
+void GroupPages::OnPlanOut(bool is_filled) {
+  copy_source_ = PageRef();
+  has_loads_ = false;
+  if (is_filled) saved_.Clear();
+}
+
+void GroupPages::WithdrawMoves(StepPlan* plan) {
+  if (!has_moves()) return;
+  std::erase_if(plan->page_loads,
+                [&](const PageLoad& load) { return saved_.Has(load.slot); });
+  std::erase_if(plan->page_copies, [&](const PageCopy& copy) {
+    return copy_source_ && copy.from == copy_source_.id() && Holds(copy.to);
+  });
+  copy_source_ = PageRef();
+  has_loads_ = false;
+}
+
+bool GroupPages::Holds(PageId page) const {
+  const auto is_it = [&](const PageRef& held) { return held.id() == page; };
+  return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+    return slot.sequence.has_value() &&
+           std::ranges::any_of(slot.sequence->pages.pages(), is_it);
+  });
+}
+
 bool GroupPages::HasRoomInTail(const Slot& slot) const {
   return slot.sequence.has_value() &&
          slot.sequence->num_tokens() % pool_->page_size() > 0;
@@ -141,6 +185,7 @@ void GroupPages::Reorder(std::span<const int> parent_ranks,
   CHECK(num_children >= 1 && num_children <= num_slots_)
       << num_children << " sequences in " << num_slots_ << " slots";
   if (is_away_) {
+    saved_.Reorder(parent_ranks);
     slots_by_rank_.resize(num_children);
     std::iota(slots_by_rank_.begin(), slots_by_rank_.end(), 0);
     return;
@@ -232,6 +277,11 @@ void GroupPages::AttachTails(std::span<const int> slots,
 }
 
 void GroupPages::Release(std::vector<SequenceId>* finished) {
+  ReleasePages(finished);
+  saved_.Clear();
+}
+
+void GroupPages::ReleasePages(std::vector<SequenceId>* finished) {
   if (finished != nullptr) {
     std::vector<SequenceId> ids;
     for (const Slot& slot : slots_) {
@@ -242,17 +292,31 @@ void GroupPages::Release(std::vector<SequenceId>* finished) {
   slots_.clear();
   slots_by_rank_.clear();
   copy_source_ = PageRef();
+  has_loads_ = false;
   has_reserved_tails_ = false;
   num_tail_copies_ahead_ = 0;
   is_away_ = false;
 }
 
-void GroupPages::PutAway(int num_ranks, std::vector<SequenceId>* finished) {
+// Of tails that are reserved only the executor knows what they will hold.
+bool GroupPages::PutAway(int num_ranks, const PageSaving& saving,
+                         bool names_end, StepPlan* plan) {
   std::vector<int> ranks(num_ranks);
   std::iota(ranks.begin(), ranks.end(), 0);
-  Release(finished);
+  bool has_saved = false;
+  if (has_moves()) {
+    WithdrawMoves(plan);
+  } else if (!has_reserved_tails_) {
+    std::vector<const PageTable*> tables;
+    for (int rank = 0; rank < num_sequences(); ++rank) {
+      tables.push_back(&sequence(rank).pages);
+    }
+    has_saved = saved_.Save(tables, num_ranks, saving, &plan->page_saves);
+  }
+  ReleasePages(names_end ? &plan->finished : nullptr);
   slots_by_rank_ = std::move(ranks);
   is_away_ = true;
+  return has_saved;
 }
 
 void GroupPages::Restart() {
@@ -287,6 +351,13 @@ std::vector<const PageRef*> GroupPages::Tails() const {
     if (slot.tail) tails.push_back(&slot.tail);
   }
   return tails;
+}
+
+bool GroupPages::holds_pages() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) {
+    return slot.tail ||
+           (slot.sequence.has_value() && slot.sequence->num_tokens() > 0);
+  });
 }
 
 std::vector<HeldPages> GroupPages::PagesBySlot() const {

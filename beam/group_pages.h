@@ -25,8 +25,9 @@
 // executor copies the filled part of a tail where a child has moved.
 //
 // A group that has to make room for others is put away: it gives all its pages
-// back and keeps its ranks. Restart begins anew with one empty sequence, whose
-// tokens are fed again, or found in a cache (group_prefill.h).
+// back and keeps its ranks; of the pages some may go to host memory
+// (saved_pages.h). Restart begins anew with one empty sequence, whose tokens
+// are loaded, fed again, or found in a cache (group_prefill.h).
 //
 // Invariants, checked in tests by pages/validate.h:
 //   - a page that is about to be written has one holder;
@@ -40,10 +41,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "beam/saved_pages.h"
 #include "beam/sequence.h"
 #include "exec_request/step_plan.h"
 #include "pages/page_pool.h"
@@ -116,7 +119,26 @@ class GroupPages {
   void ReplaceTail(int rank, std::vector<PageRef> pages);
   absl::Status AppendCopy(int rank, PageRef from, int num_tokens,
                           std::vector<PageCopy>* copies);
-  void ReleaseCopySource() { copy_source_ = PageRef(); }
+
+  // The sequence of a rank, whose pages are all full, goes on in a fresh page
+  // that the plan loads, with the first `num_tokens` tokens of what was saved;
+  // or in the page of `*loaded`, in which there is one for each slot so far.
+  // Errors: kResourceExhausted, leaving all as it was.
+  // REQUIRES: saved().Find(saved_rank, place) of the sequence's next place.
+  using LoadedPages = std::unordered_map<HostSlotId, PageRef>;
+  absl::Status Load(int rank, int saved_rank, int num_tokens,
+                    LoadedPages* loaded, StepPlan* plan);
+  // What host memory has of the group, until it is all in pages again.
+  const SavedPages& saved() const { return saved_; }
+  void DropSaved() { saved_.Clear(); }
+
+  // The plan with copies and loads is out. `is_filled`: nothing is to be loaded
+  // any more.
+  void OnPlanOut(bool is_filled);
+  // Whether a plan that is not out yet copies or loads pages for the group.
+  bool has_moves() const { return copy_source_ || has_loads_; }
+  // Takes these moves out of the plan.
+  void WithdrawMoves(StepPlan* plan);
 
   // The next sequences are the children of these ranks, by rank. Sequences that
   // end and, unless tails are reserved, those that are forked go into
@@ -135,9 +157,13 @@ class GroupPages {
   void Release(std::vector<SequenceId>* finished);
 
   // As Release, but the group has `num_ranks` ranks: Reorder goes on with ranks
-  // alone, and no pages, until Restart. Nothing else may be called but these
-  // and Release.
-  void PutAway(int num_ranks, std::vector<SequenceId>* finished);
+  // alone, and no pages, until Restart. Nothing else may be called but these,
+  // DropSaved and Release. What `*plan` was to copy or load for it is taken out
+  // of that, and what was saved before stays so; else pages are saved, if the
+  // plans before fill them all. Returns whether any were. If `names_end`, the
+  // sequences are appended to plan->finished.
+  bool PutAway(int num_ranks, const PageSaving& saving, bool names_end,
+               StepPlan* plan);
   bool is_away() const { return is_away_; }
   // One sequence without tokens again, of a new id.
   // REQUIRES: is_away().
@@ -152,6 +178,7 @@ class GroupPages {
   // Pages of these together, those that several hold counted for each.
   int64_t NumUnsharedPages() const;
   std::vector<const PageRef*> Tails() const;
+  bool holds_pages() const;
   // Held for a copy that a plan makes; null if there is none.
   const PageRef& copy_source() const { return copy_source_; }
   // Of the slots that hold any.
@@ -165,10 +192,13 @@ class GroupPages {
     PageRef tail;
   };
 
+  bool Holds(PageId page) const;
   bool HasRoomInTail(const Slot& slot) const;
   // Takes the tails with room out of the tables; returns the tokens in them, by
   // slot.
   std::vector<int> DetachTails();
+  // Release, but for what is saved.
+  void ReleasePages(std::vector<SequenceId>* finished);
   // Of the sequences that have no child in their slot.
   void PruneSequences(std::span<const int> slots, std::span<const int> parents,
                       StepPlan* next_plan);
@@ -190,6 +220,8 @@ class GroupPages {
   bool has_reserved_tails_ = false;
   int num_tail_copies_ahead_ = 0;
   PageRef copy_source_;
+  SavedPages saved_;
+  bool has_loads_ = false;  // in a plan that is not out
   bool is_away_ = false;
 };
 

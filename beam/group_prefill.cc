@@ -105,10 +105,30 @@ int64_t GroupPrefill::num_pending_tokens() const {
   return count;
 }
 
+int64_t GroupPrefill::NumStemTokensToFeed() const {
+  const int num_planned = pages_->sequence(0).num_tokens();
+  const int64_t left = stem_length_ - num_planned;
+  // A prompt is fed to its end, which is told beforehand (EndsPrompt).
+  if (feeds_prompt() || pages_->saved().empty()) return left;
+  const int page_size = pages_->pool().page_size();
+  int next = pages_->saved().NextAfter(0, num_planned / page_size);
+  if (branches_.size() > 1) {
+    const int last = FirstBranchPlace();
+    if (next < 0 || next > last) next = -1;
+    if (next < 0 && last > num_planned / page_size && HasSavedBranch()) {
+      next = last;
+    }
+  }
+  if (next < 0) return left;
+  return std::min(left, int64_t{next} * page_size - num_planned);
+}
+
 std::vector<int> GroupPrefill::Chunks(int max_tokens, int max_rows) const {
   std::vector<int> chunks;
   for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
-    const int64_t left = LengthOf(rank) - pages_->sequence(rank).num_tokens();
+    const int64_t left =
+        is_forked_ ? LengthOf(rank) - pages_->sequence(rank).num_tokens()
+                   : NumStemTokensToFeed();
     const int count =
         max_rows == 0 ? 0
                       : static_cast<int>(std::min<int64_t>(left, max_tokens));
@@ -151,35 +171,79 @@ int64_t GroupPrefill::NumPagesToFeedAll() const {
   return count;
 }
 
-void GroupPrefill::Match(int64_t num_scored, StepPlan* plan) {
+void GroupPrefill::Match(int64_t num_scored, int64_t num_promised,
+                         StepPlan* plan) {
   is_waiting_ = false;
   if (is_done_) return;
   const bool again = was_fed_;
-  const int64_t num_pending = num_pending_tokens();
-  if (!is_forked_) MatchStem(num_scored, plan);
-  const bool stem_is_planned = pages_->sequence(0).num_tokens() == stem_length_;
-  if (!is_forked_ && stem_is_planned && branches_.size() > 1) {
-    Fork(plan);
-    MatchBranches();
-  }
-  int64_t& counter = again ? counts_.num_shared_again : counts_.num_cached;
-  counter += num_pending - num_pending_tokens();
+  const int64_t num_loaded_before = counts_.num_loaded_again;
+  const int64_t num_matched = MatchAll(num_scored, num_promised, plan);
+  const int64_t num_loaded = counts_.num_loaded_again - num_loaded_before;
+  (again ? counts_.num_shared_again : counts_.num_cached) +=
+      num_matched - num_loaded;
   CheckDone();
 }
 
-void GroupPrefill::MatchStem(int64_t num_scored, StepPlan* plan) {
-  const int64_t first = pages_->sequence(0).num_tokens();
-  const int page_size = pages_->pool().page_size();
-  if (tree_ == nullptr || !may_announce_ || first % page_size != 0 ||
-      num_announced_ != first / page_size) {
-    return;
+int64_t GroupPrefill::MatchAll(int64_t num_scored, int64_t num_promised,
+                               StepPlan* plan) {
+  int64_t num_pending = num_pending_tokens();
+  int64_t num_matched = 0;
+  if (!is_forked_) {
+    MatchStem(num_scored, num_promised, plan);
+    num_matched = num_pending - num_pending_tokens();
   }
+  if (!is_forked_ && branches_.size() > 1 && IsStemPlanned()) {
+    Fork(plan);
+    num_pending = num_pending_tokens();
+    MatchBranches(num_promised, plan);
+    num_matched += num_pending - num_pending_tokens();
+  }
+  return num_matched;
+}
+
+int GroupPrefill::FirstBranchPlace() const {
+  return static_cast<int>(stem_length_ / pages_->pool().page_size());
+}
+
+bool GroupPrefill::HasSavedBranch() const {
+  const int place = FirstBranchPlace();
+  const int num_of_stem =
+      static_cast<int>(stem_length_ % pages_->pool().page_size());
+  for (int rank = 0; rank < std::ssize(branches_); ++rank) {
+    const SavedPage* const saved = pages_->saved().Find(rank, place);
+    if (saved != nullptr && saved->num_tokens > num_of_stem) return true;
+  }
+  return false;
+}
+
+bool GroupPrefill::IsStemPlanned() const {
+  const int64_t num_planned = pages_->sequence(0).num_tokens();
+  if (num_planned == stem_length_) return true;
+  return num_planned ==
+             int64_t{FirstBranchPlace()} * pages_->pool().page_size() &&
+         HasSavedBranch();
+}
+
+void GroupPrefill::MatchStem(int64_t num_scored, int64_t num_promised,
+                             StepPlan* plan) {
   // A prompt's last token is fed for its logits.
   int64_t end = stem_length_;
   if (feeds_prompt()) {
     end = request().params.prompt_logprobs ? num_scored : stem_length_ - 1;
   }
-  if (end <= first) return;
+  do {
+    ShareStem(end, num_promised, plan);
+  } while (!is_waiting_ && LoadStem(end, num_promised, plan));
+}
+
+void GroupPrefill::ShareStem(int64_t end, int64_t num_promised,
+                             StepPlan* plan) {
+  const int64_t first = pages_->sequence(0).num_tokens();
+  const int page_size = pages_->pool().page_size();
+  if (tree_ == nullptr || !may_announce_ || first % page_size != 0 ||
+      num_announced_ != first / page_size || end <= first) {
+    return;
+  }
   PrefixMatch match =
       tree_->Find(salt(), announced_, Part(StemPath(), first, end - first));
   is_waiting_ = match.is_filling;
@@ -194,7 +258,9 @@ void GroupPrefill::MatchStem(int64_t num_scored, StepPlan* plan) {
   if (branches_.size() > 1) {
     num_copied = std::min(num_copied, stem_length_ - 1 - first - num_matched);
   }
-  if (num_copied > 0 && !is_waiting_ && HasRoomForCopy() &&
+  const int place = static_cast<int>((first + num_matched) / page_size);
+  if (pages_->saved().Find(0, place) != nullptr) num_copied = 0;
+  if (num_copied > 0 && !is_waiting_ && HasRoomForCopy(num_promised) &&
       pages_
           ->AppendCopy(0, std::move(match.tail), static_cast<int>(num_copied),
                        &plan->page_copies)
@@ -203,10 +269,38 @@ void GroupPrefill::MatchStem(int64_t num_scored, StepPlan* plan) {
   }
 }
 
+bool GroupPrefill::LoadStem(int64_t end, int64_t num_promised, StepPlan* plan) {
+  const int page_size = pages_->pool().page_size();
+  // Branches have their own pages of where it ends.
+  if (branches_.size() > 1) end = int64_t{FirstBranchPlace()} * page_size;
+  bool has_loaded = false;
+  GroupPages::LoadedPages loaded;
+  while (true) {
+    const int first = pages_->sequence(0).num_tokens();
+    if (first % page_size != 0 || first >= end) break;
+    const SavedPage* const saved = pages_->saved().Find(0, first / page_size);
+    if (saved == nullptr || !HasRoomForLoads(num_promised)) break;
+    const int num_tokens =
+        static_cast<int>(std::min<int64_t>(saved->num_tokens, end - first));
+    if (!pages_->Load(0, 0, num_tokens, &loaded, plan).ok()) break;
+    counts_.num_loaded_again += num_tokens;
+    has_loaded = true;
+  }
+  if (!has_loaded) return false;
+  last_fed_ = num_planned_ + 1;
+  Announce(last_fed_);
+  return true;
+}
+
+// Loading takes no more than feeding would.
+bool GroupPrefill::HasRoomForLoads(int64_t num_promised) const {
+  return num_promised + NumPagesToFeedAll() <= pages_->pool().num_available();
+}
+
 // The page that is copied from is in use until the plan is written: what the
 // group needs then must be there beside it.
-bool GroupPrefill::HasRoomForCopy() const {
-  return NumPagesToFeedAll() + pages_->num_slots() <=
+bool GroupPrefill::HasRoomForCopy(int64_t num_promised) const {
+  return num_promised + NumPagesToFeedAll() + pages_->num_slots() <=
          pages_->pool().num_available();
 }
 
@@ -216,23 +310,49 @@ void GroupPrefill::Fork(StepPlan* plan) {
   is_forked_ = true;
 }
 
-void GroupPrefill::MatchBranches() {
-  const int page_size = pages_->pool().page_size();
+void GroupPrefill::MatchBranches(int64_t num_promised, StepPlan* plan) {
+  const bool has_room = HasRoomForLoads(num_promised);
+  GroupPages::LoadedPages loaded;
+  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
+    ShareBranch(rank);
+    if (has_room) LoadBranch(rank, &loaded, plan);
+  }
+  if (!loaded.empty()) last_fed_ = num_planned_ + 1;
+}
+
+void GroupPrefill::ShareBranch(int rank) {
   if (tree_ == nullptr) return;
+  const int page_size = pages_->pool().page_size();
   const PrefixTree::Cursor stem = num_announced_ == stem_length_ / page_size
                                       ? announced_
                                       : PrefixTree::Cursor{};
-  for (int rank = 0; rank < pages_->num_sequences(); ++rank) {
-    const int64_t first =
-        stem.node < 0 ? 0 : stem_length_ / page_size * page_size;
-    PrefixMatch match = tree_->Find(
-        salt(), stem, Part(PathOf(rank), first, LengthOf(rank) - first));
-    const int64_t num_matched = first / page_size + std::ssize(match.pages);
-    const int64_t num_shared = stem_length_ / page_size;
-    if (num_matched <= num_shared) continue;
-    match.pages.erase(match.pages.begin(),
-                      match.pages.begin() + (num_shared - first / page_size));
-    pages_->ReplaceTail(rank, std::move(match.pages));
+  const int64_t first =
+      stem.node < 0 ? 0 : stem_length_ / page_size * page_size;
+  PrefixMatch match = tree_->Find(
+      salt(), stem, Part(PathOf(rank), first, LengthOf(rank) - first));
+  const int64_t num_matched = first / page_size + std::ssize(match.pages);
+  const int64_t num_shared = stem_length_ / page_size;
+  if (num_matched <= num_shared) return;
+  match.pages.erase(match.pages.begin(),
+                    match.pages.begin() + (num_shared - first / page_size));
+  pages_->ReplaceTail(rank, std::move(match.pages));
+}
+
+void GroupPrefill::LoadBranch(int rank, GroupPages::LoadedPages* loaded,
+                              StepPlan* plan) {
+  const int page_size = pages_->pool().page_size();
+  while (true) {
+    const int length = pages_->sequence(rank).num_tokens();
+    const SavedPage* const saved =
+        pages_->saved().Find(rank, length / page_size);
+    if (saved == nullptr) return;
+    const int first = length / page_size * page_size;
+    const int num_tokens = static_cast<int>(
+        std::min<int64_t>(saved->num_tokens, LengthOf(rank) - first));
+    if (num_tokens <= length - first) return;
+    if (length > first) pages_->ReplaceTail(rank, {});
+    if (!pages_->Load(rank, rank, num_tokens, loaded, plan).ok()) return;
+    counts_.num_loaded_again += first + num_tokens - length;
   }
 }
 
@@ -249,7 +369,7 @@ absl::Status GroupPrefill::Feed(int max_tokens, int max_rows, StepPlan* plan,
   }
   CountFed(std::accumulate(chunks.begin(), chunks.end(), int64_t{0}));
   last_fed_ = num_planned_;
-  if (!is_forked_) Announce();
+  if (!is_forked_) Announce(num_planned_);
   CheckDone();
   return absl::OkStatus();
 }
@@ -266,7 +386,7 @@ void GroupPrefill::CountFed(int64_t count) {
   prompt_fed_ = std::max(prompt_fed_, end);
 }
 
-void GroupPrefill::Announce() {
+void GroupPrefill::Announce(int64_t plan_number) {
   if (tree_ == nullptr || !may_announce_) return;
   const int page_size = pages_->pool().page_size();
   const PageTable& table = pages_->sequence(0).pages;
@@ -287,7 +407,7 @@ void GroupPrefill::Announce() {
       return;
     }
     announced_ = inserted->cursor;
-    if (inserted->is_new) filling_.back() = {num_planned_, announced_};
+    if (inserted->is_new) filling_.back() = {plan_number, announced_};
   }
 }
 

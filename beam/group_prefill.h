@@ -8,21 +8,23 @@
 //                   | branch of rank 1
 //
 // Both are fed in chunks, as many tokens as a plan has room for. What the
-// prefix tree has is not fed but shared (pages/prefix_tree.h); and each full
+// prefix tree has is not fed but shared (pages/prefix_tree.h), and what host
+// memory has of the group is loaded (saved_pages.h); and each full
 // page of the stem is announced there as soon as a plan fills it, so that
 // groups with the same beginning wait for it instead of computing it too.
 //
 //   GroupPrefill prefill(&request, &pages, &tree);
 //   while (!prefill.done()) {
-//     prefill.Match(num_scored, &plan);  // shares what is there
-//     if (prefill.is_waiting()) ...      // another group is filling it
+//     prefill.Match(num_scored, num_promised, &plan);  // shares what is there
+//     if (prefill.is_waiting()) ...  // another group is filling it
 //     prefill.OnPlan();
 //     RETURN_IF_ERROR(prefill.Feed(max_tokens, max_rows, &plan, add_row));
 //   }
 //   ...
 //   prefill.OnAnswer();  // of each plan, in their order
 //
-// Without a tree, or with GenerationParams::prefix_cache off, all is fed.
+// Without a tree, or with GenerationParams::prefix_cache off, all that is not
+// loaded is fed.
 //
 // Belongs to its group's strand.
 #pragma once
@@ -48,8 +50,10 @@ namespace espalier {
 struct PrefillCounts {
   // Of the prompt: shared instead of fed, until it was fed once.
   int64_t num_cached = 0;
-  // After restarts: shared instead of fed; and fed though they had been fed.
+  // After restarts, each token of a branch counted in its sequence: shared, or
+  // loaded, instead of fed; and fed though they had been fed.
   int64_t num_shared_again = 0;
+  int64_t num_loaded_again = 0;
   int64_t num_fed_again = 0;
 };
 
@@ -81,11 +85,13 @@ class GroupPrefill {
   // decides the first tokens. False of what is fed again.
   bool feeds_prompt() const { return branches_.empty(); }
 
-  // Shares what the tree has of the tokens that come next; copies go into
-  // `*plan`. `num_scored` tokens of a prompt whose log-probabilities are
-  // reported need no logits any more. Does nothing while a page is partly
-  // filled. Throws std::bad_alloc.
-  void Match(int64_t num_scored, StepPlan* plan);
+  // Shares what the tree has of the tokens that come next, and loads what host
+  // memory has of the others; copies and loads go into `*plan`. `num_scored`
+  // tokens of a prompt whose log-probabilities are reported need no logits any
+  // more. Does nothing while a page is partly filled. `num_promised` pages of
+  // those available are for others that the plan has come to before. Throws
+  // std::bad_alloc.
+  void Match(int64_t num_scored, int64_t num_promised, StepPlan* plan);
   // Whether the next page is being filled by another group.
   bool is_waiting() const { return is_waiting_; }
 
@@ -123,15 +129,34 @@ class GroupPrefill {
   TokenPath StemPath() const;
   TokenPath PathOf(int rank) const;
   int64_t LengthOf(int rank) const;
-  bool HasRoomForCopy() const;
+  bool HasRoomForCopy(int64_t num_promised) const;
+  bool HasRoomForLoads(int64_t num_promised) const;
+  // Whether the branches can be forked: from the end of the stem; or from its
+  // last full page, if host memory has the next one of some.
+  bool IsStemPlanned() const;
+  // Where the branches' pages are no longer the stem's.
+  int FirstBranchPlace() const;
+  bool HasSavedBranch() const;
+  // Returns how many tokens are no longer pending.
+  int64_t MatchAll(int64_t num_scored, int64_t num_promised, StepPlan* plan);
   void Fork(StepPlan* plan);
-  void MatchStem(int64_t num_scored, StepPlan* plan);
-  void MatchBranches();
+  void MatchStem(int64_t num_scored, int64_t num_promised, StepPlan* plan);
+  // Of the stem, up to `end`: what the tree has; what is saved of what comes
+  // then, if anything is.
+  void ShareStem(int64_t end, int64_t num_promised, StepPlan* plan);
+  bool LoadStem(int64_t end, int64_t num_promised, StepPlan* plan);
+  void MatchBranches(int64_t num_promised, StepPlan* plan);
+  void ShareBranch(int rank);
+  // Loads what is saved of a rank, from the end of its table on.
+  void LoadBranch(int rank, GroupPages::LoadedPages* loaded, StepPlan* plan);
+  // Tokens of the stem that are fed before something is saved.
+  int64_t NumStemTokensToFeed() const;
   // Tokens each rank feeds next.
   std::vector<int> Chunks(int max_tokens, int max_rows) const;
   void CountFed(int64_t count);
-  // The full pages of the stem that have been planned since.
-  void Announce();
+  // The full pages of the stem that have been planned since, by the group's
+  // plan of this number.
+  void Announce(int64_t plan_number);
   void CheckDone();
 
   const Request* const request_;

@@ -95,7 +95,9 @@ void GroupTracer::RecordPages(std::span<const HeldPages> slots,
         .num_cached_tokens = counts.num_shared_again + counts.num_cached -
                              preempted_->num_shared_again -
                              preempted_->num_cached,
-        .num_fed_tokens = counts.num_fed_again - preempted_->num_fed_again});
+        .num_fed_tokens = counts.num_fed_again - preempted_->num_fed_again,
+        .num_loaded_tokens =
+            counts.num_loaded_again - preempted_->num_loaded_again});
     preempted_.reset();
   }
   TracePages event{.request = id_,

@@ -20,7 +20,9 @@ class Model {
 
   // Runs one plan. First, if the model keeps anything by sequence or page: for
   // each of plan.forks copy the parent's state to the child, drop the state of
-  // plan.finished, and make plan.page_copies. Then feed the rows' tokens
+  // plan.finished, and make plan.page_copies; and before these, if
+  // description().num_host_slots is not 0, plan.page_saves and then
+  // plan.page_loads. Then feed the rows' tokens
   // (writing what later steps need into the rows' pages) and fill
   //
   //   logits  [plan.num_logits, vocab_size]  f32  host  out

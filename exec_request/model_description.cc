@@ -23,6 +23,12 @@ absl::Status CheckDescription(const ModelDescription& model) {
       CheckField("default_max_new_tokens", 1, model.default_max_new_tokens));
   RETURN_IF_ERROR(CheckField("num_pages", 1, model.num_pages));
   RETURN_IF_ERROR(CheckField("page_size", 1, model.page_size));
+  RETURN_IF_ERROR(CheckField("num_host_slots", 0, model.num_host_slots));
+  if (model.num_host_slots > 0 && !model.has_shareable_pages) {
+    return InvalidArgument("the model's num_host_slots must be 0 if pages are ",
+                           "not all that it keeps of a sequence ",
+                           "(has_shareable_pages), got ", model.num_host_slots);
+  }
   for (const TokenId eos : model.eos_token_ids) {
     if (eos >= 0 && eos < model.vocab_size) continue;
     return InvalidArgument(

@@ -55,6 +55,14 @@ struct ModelDescription {
   // and whether a draft model runs beside the model.
   bool verifies_drafts = false;
   bool has_draft_model = false;
+  // Host memory for pages of groups that are preempted: slots of one page each,
+  // which plans save to and load from (StepPlan::page_saves). Needs pages that
+  // can be shared. 0: such groups are computed again.
+  int num_host_slots = 0;
+  // What decides between the two: the weight of a page, and bytes a second from
+  // host memory into pages, as measured. 0: not known.
+  int64_t page_bytes = 0;
+  double host_bandwidth = 0;
   StepLimits limits = {};  // set by the executor, if it has any
 };
 

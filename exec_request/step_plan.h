@@ -244,6 +244,14 @@ struct StepPlan {
   std::vector<SequenceFork> forks;
   std::vector<SequenceId> finished;  // ended since the last plan
   std::vector<RequestId> ended;      // groups, since the last plan
+  // Of pages, in this order: each kind is complete before the next one writes,
+  // and all of them before a row does. A page that is saved may be loaded into,
+  // copied to or written by this very plan; one that is loaded may be copied
+  // from. Where the executor has host slots
+  // (ModelDescription::num_host_slots). If the plan fails, none of them counts
+  // as done.
+  std::vector<PageSave> page_saves;
+  std::vector<PageLoad> page_loads;
   std::vector<PageCopy> page_copies;
 
   // Once a stop is requested no request waits for the result: the executor may
@@ -254,8 +262,12 @@ struct StepPlan {
   bool empty() const {
     return rows.empty() && continuations.empty() && drafting.empty();
   }
-  // Whether an executor need not see it: no sequence runs or has ended.
-  bool is_noop() const { return empty() && finished.empty() && ended.empty(); }
+  // Whether an executor need not see it: no sequence runs or has ended, and no
+  // page is swapped.
+  bool is_noop() const {
+    return empty() && finished.empty() && ended.empty() && page_saves.empty() &&
+           page_loads.empty();
+  }
   std::span<const TokenId> row_tokens(const PlanRow& row) const {
     return std::span(tokens).subspan(row.first_token, row.num_tokens);
   }

@@ -100,11 +100,16 @@ PageRef PageTable::DetachTail() {
 }
 
 void PageTable::AttachTail(PageRef page, int num_tokens) {
+  CHECK(page && !page.shared()) << "a tail has one holder";
+  AdoptTail(std::move(page), num_tokens);
+}
+
+void PageTable::AdoptTail(PageRef page, int num_tokens) {
   const int page_size = pool_->page_size();
   CHECK_EQ(num_tokens_ % page_size, 0) << "tokens in the tail there is";
   CHECK(num_tokens >= 1 && num_tokens <= page_size)
       << num_tokens << " tokens in a page of " << page_size;
-  CHECK(page && !page.shared()) << "a tail has one holder";
+  CHECK(page) << "a page to go on with";
   pages_.push_back(std::move(page));
   num_tokens_ += num_tokens;
 }

@@ -90,6 +90,12 @@ class PageTable {
   // 1 <= num_tokens <= page_size.
   void AttachTail(PageRef page, int num_tokens);
 
+  // The same by a page that others may hold: the next append copies its tokens
+  // if they do.
+  // REQUIRES: num_tokens() % page_size == 0, `page` is held,
+  // 1 <= num_tokens <= page_size.
+  void AdoptTail(PageRef page, int num_tokens);
+
   // Truncate(0).
   void Clear() { Truncate(0); }
 

@@ -124,6 +124,7 @@ struct TraceResumed {
   int step = 1;                   // whose pages follow
   int64_t num_cached_tokens = 0;  // found in the prefix tree
   int64_t num_fed_tokens = 0;     // again
+  int64_t num_loaded_tokens = 0;  // from host memory
   friend bool operator==(const TraceResumed&, const TraceResumed&) = default;
 };
 

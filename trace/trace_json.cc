@@ -106,7 +106,8 @@ json::object Fields(const TraceResumed& event) {
           {"request", event.request.value},
           {"step", event.step},
           {"num_cached_tokens", event.num_cached_tokens},
-          {"num_fed_tokens", event.num_fed_tokens}};
+          {"num_fed_tokens", event.num_fed_tokens},
+          {"num_loaded_tokens", event.num_loaded_tokens}};
 }
 
 json::object Fields(const TraceEnd& event) {
@@ -323,6 +324,7 @@ absl::Status ReadFields(Reader& reader, TraceResumed* event) {
       .Field("step", &event->step)
       .Field("num_cached_tokens", &event->num_cached_tokens)
       .Field("num_fed_tokens", &event->num_fed_tokens)
+      .OptionalField("num_loaded_tokens", &event->num_loaded_tokens)
       .Finish();
 }
 

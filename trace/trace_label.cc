@@ -192,7 +192,11 @@ std::string AwayLabel(const TraceAway& away) {
   if (!away.resumed) return preempted + "did not resume";
   return Concat(preempted, "resumed with ",
                 Pluralize(away.resumed->num_cached_tokens, "token"),
-                " cached, ", away.resumed->num_fed_tokens, " fed again");
+                " cached, ",
+                away.resumed->num_loaded_tokens > 0
+                    ? Concat(away.resumed->num_loaded_tokens, " loaded, ")
+                    : "",
+                away.resumed->num_fed_tokens, " fed again");
 }
 
 std::string Summary(const TraceTree& tree) {

@@ -33,9 +33,9 @@ std::string TimeShares(const EngineStats& stats) {
 std::string Preemptions(const SchedulerStats& s) {
   const std::string count = Pluralize(s.num_preemptions, "preemption");
   if (s.num_preemptions == 0) return count;
-  return absl::StrFormat("%s (%s fed again, %d cached)", count,
+  return absl::StrFormat("%s (%s fed again, %d cached, %d loaded)", count,
                          Pluralize(s.num_tokens_fed_again, "token"),
-                         s.num_tokens_shared_again);
+                         s.num_tokens_shared_again, s.num_tokens_loaded_again);
 }
 
 }  // namespace

@@ -43,6 +43,9 @@ EngineStats SomeStats() {
   s.num_queried_tokens = 900;
   s.num_tokens_fed_again = 40;
   s.num_preemptions = 7;
+  s.num_tokens_loaded_again = 80;
+  s.num_swapped_pages_out = 6;
+  s.num_swapped_pages_in = 5;
   s.plan_time = absl::Microseconds(1500);
   s.time_to_first_token.Add(3 * kMillisecond);
   s.time_to_first_token.Add(5 * kMillisecond);
@@ -83,6 +86,9 @@ TEST(PrometheusTextTest, WhatIsOursIsThere) {
   EXPECT_EQ(samples.at("espalier:page_sharing_ratio"), 2);
   EXPECT_EQ(samples.at(R"(espalier:pages{state="free"})"), 70);
   EXPECT_EQ(samples.at(R"(espalier:tokens_fed_total{kind="again"})"), 40);
+  EXPECT_EQ(samples.at("espalier:tokens_loaded_again_total"), 80);
+  EXPECT_EQ(samples.at(R"(espalier:swapped_pages_total{direction="out"})"), 6);
+  EXPECT_EQ(samples.at(R"(espalier:swapped_pages_total{direction="in"})"), 5);
   EXPECT_EQ(samples.at(R"(espalier:phase_seconds_total{phase="plan"})"),
             0.0015);
   EXPECT_EQ(

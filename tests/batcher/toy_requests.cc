@@ -204,6 +204,7 @@ void ExpectNothingHeld(const Scheduler& scheduler) {
   EXPECT_EQ(scheduler.num_running(), 0);
   EXPECT_EQ(scheduler.num_waiting(), 0);
   EXPECT_EQ(scheduler.pool().num_in_use(), 0);
+  EXPECT_EQ(scheduler.host_pool().num_held(), 0);
 }
 
 bool SameHypotheses(const Result& a, const Result& b) {

@@ -54,7 +54,7 @@ absl::StatusOr<Result> RunAlone(
     const ToyModelOptions& options, const Request& request,
     std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
-// No request runs or waits, and no page is held or reserved.
+// No request runs or waits, and no page or host slot is held or reserved.
 void ExpectNothingHeld(const Scheduler& scheduler);
 
 // Everything that a caller sees, to the bit; or all but what it cost.

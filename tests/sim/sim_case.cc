@@ -158,6 +158,7 @@ void Speculate(Dice dice, SimCase* sim_case) {
   draft.page_size = dice.OneOf({1, 3, 8});
   draft.num_pages = dice.OneOf({20, 100, 1000});
   draft.limits = {};
+  draft.num_host_slots = 0;
   const int per_mille = dice.OneOf({0, 300, 1000});
   for (Request& request : sim_case->requests) {
     GenerationParams& params = request.params;
@@ -167,6 +168,20 @@ void Speculate(Dice dice, SimCase* sim_case) {
                     SpeculationMethod::kDraft, SpeculationMethod::kDraft}),
         dice.Any(1, 8), SpeculationMode::kCoupled};
   }
+}
+
+// From a slot to more than there are pages; in a third of the cases none.
+void AddHostMemory(Dice& dice, SimCase* sim_case) {
+  SimModelOptions& model = sim_case->model;
+  if (!SimModel(model, {}).description().has_shareable_pages) return;
+  const int num_pages = model.num_pages;
+  const int few = dice.Any(1, 10);
+  model.num_host_slots = dice.OneOf({0, 0, 0, 1, few, num_pages / 2, num_pages,
+                                     3 * num_pages, 3 * num_pages});
+  model.load_time = dice.OneOf({0, 0, 1, 3, 8});
+  sim_case->scheduler.preempted_pages = dice.OneOf(
+      {PreemptedPages::kAuto, PreemptedPages::kAuto, PreemptedPages::kHost,
+       PreemptedPages::kHost, PreemptedPages::kDrop});
 }
 
 }  // namespace
@@ -207,6 +222,7 @@ SimCase MakeSimCase(uint32_t seed) {
   if (dice.Chance(500)) MakeTight(dice, &sim_case);
   sim_case.num_tenants = dice.OneOf({1, 1, 3});
   sim_case.deadlines = dice.OneOf({0, 0, 100, 500});
+  AddHostMemory(dice, &sim_case);
   if (VerifiesDrafts(sim_case)) Speculate(Dice(seed ^ 0xd4af7), &sim_case);
   return sim_case;
 }
@@ -214,19 +230,21 @@ SimCase MakeSimCase(uint32_t seed) {
 std::string Describe(const SimCase& sim_case) {
   const SimModelOptions& model = sim_case.model;
   const SchedulerOptions& scheduler = sim_case.scheduler;
-  return Concat(model.num_pages, " pages of ", model.page_size, " tokens",
-                model.memory == SimModelOptions::Memory::kSequences
-                    ? ", states by sequence"
-                : model.has_shareable_pages ? ", shareable"
-                                            : "",
-                "; max_running ", scheduler.max_running, ", max_step_tokens ",
-                scheduler.max_step_tokens, ", prefill_share ",
-                scheduler.prefill_share, ", prefix_cache ",
-                scheduler.prefix_cache, "; ", sim_case.plans_in_flight,
-                " plans in flight; of 1000 ", sim_case.cancellations,
-                " cancellations, ", sim_case.failing_steps, " failing steps, ",
-                sim_case.wrong_answers, " wrong answers, ", sim_case.deadlines,
-                " deadlines; ", sim_case.num_tenants, " tenants");
+  return Concat(
+      model.num_pages, " pages of ", model.page_size, " tokens",
+      model.memory == SimModelOptions::Memory::kSequences
+          ? ", states by sequence"
+      : model.has_shareable_pages ? ", shareable"
+                                  : "",
+      "; max_running ", scheduler.max_running, ", max_step_tokens ",
+      scheduler.max_step_tokens, ", prefill_share ", scheduler.prefill_share,
+      ", prefix_cache ", scheduler.prefix_cache, "; ", sim_case.plans_in_flight,
+      " plans in flight; ", model.num_host_slots, " host slots, load_time ",
+      model.load_time, ", preempted_pages ",
+      static_cast<int>(scheduler.preempted_pages), "; of 1000 ",
+      sim_case.cancellations, " cancellations, ", sim_case.failing_steps,
+      " failing steps, ", sim_case.wrong_answers, " wrong answers, ",
+      sim_case.deadlines, " deadlines; ", sim_case.num_tenants, " tenants");
 }
 
 int64_t NumPagesOf(const SimCase& sim_case, const Request& request) {
@@ -239,6 +257,7 @@ absl::StatusOr<Result> SimulateAlone(const SimCase& sim_case,
   SimModelOptions options = sim_case.model;
   options.num_pages = 4000;
   options.has_shareable_pages = false;
+  options.num_host_slots = 0;
   SimModel model(options, [&](RequestId) {
     return SimModel::Asker{request.prompt_tokens, 1};
   });

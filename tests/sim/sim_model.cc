@@ -21,18 +21,26 @@ uint64_t MixBits(uint64_t bits) {
 }
 
 constexpr int kMaxContext = 256;
+constexpr int64_t kPageBytes = 1000;
+constexpr absl::Duration kTimeOfToken = absl::Microseconds(1);
 
 ModelDescription DescribeSim(const SimModelOptions& options) {
-  return {
-      .vocab_size = options.vocab_size,
-      .max_context = kMaxContext,
-      .eos_token_ids = options.eos_token_ids,
-      .default_max_new_tokens = 8,
-      .num_pages = options.num_pages,
-      .page_size = options.page_size,
-      .has_shareable_pages = options.has_shareable_pages &&
-                             options.memory == SimModelOptions::Memory::kPages,
-      .limits = options.limits};
+  const bool has_pages = options.memory == SimModelOptions::Memory::kPages;
+  return {.vocab_size = options.vocab_size,
+          .max_context = kMaxContext,
+          .eos_token_ids = options.eos_token_ids,
+          .default_max_new_tokens = 8,
+          .num_pages = options.num_pages,
+          .page_size = options.page_size,
+          .has_shareable_pages = options.has_shareable_pages && has_pages,
+          .num_host_slots = options.num_host_slots,
+          .page_bytes = kPageBytes,
+          .host_bandwidth =
+              options.load_time == 0
+                  ? 0
+                  : kPageBytes / (options.load_time *
+                                  absl::ToDoubleSeconds(kTimeOfToken)),
+          .limits = options.limits};
 }
 
 }  // namespace
@@ -44,6 +52,8 @@ SimModel::SimModel(const SimModelOptions& options, FindAsker find_asker)
   if (options.memory == SimModelOptions::Memory::kPages) {
     cells_.resize(size_t{1} * options.num_pages * options.page_size);
     pages_.resize(options.num_pages);
+    host_cells_.resize(size_t{1} * options.num_host_slots * options.page_size);
+    host_pages_.resize(options.num_host_slots);
   }
 }
 
@@ -102,6 +112,7 @@ absl::Status SimModel::Forward(const StepPlan& plan, std::span<float> logits) {
     return absl::OkStatus();
   }
   lost_rows_.assign(plan.rows.size(), false);
+  SwapPages(plan);
   CopyPages(plan);
   // All rows write before one reads: a cell written by two rows shows. A row
   // may read what another of the plan feeds before it.
@@ -151,6 +162,20 @@ absl::Status SimModel::FeedSequence(const StepPlan& plan, const PlanRow& row,
   }
   state.length += row.num_tokens;
   return absl::OkStatus();
+}
+
+void SimModel::SwapPages(const StepPlan& plan) {
+  const int page_size = options_.page_size;
+  for (const PageSave& save : plan.page_saves) {
+    std::copy_n(cells_.begin() + save.page.value * page_size, page_size,
+                host_cells_.begin() + save.slot.value * page_size);
+    host_pages_[save.slot.value] = pages_[save.page.value];
+  }
+  for (const PageLoad& load : plan.page_loads) {
+    std::copy_n(host_cells_.begin() + load.slot.value * page_size, page_size,
+                cells_.begin() + load.page.value * page_size);
+    pages_[load.page.value] = host_pages_[load.slot.value];
+  }
 }
 
 void SimModel::CopyPages(const StepPlan& plan) {
@@ -260,6 +285,13 @@ void SimModel::Lose(const StepPlan& plan) {
     ForkAndFinish(plan).IgnoreError();
     return;
   }
+  for (const PageSave& save : plan.page_saves) {
+    std::fill_n(host_cells_.begin() + save.slot.value * options_.page_size,
+                options_.page_size, Cell());
+  }
+  for (const PageLoad& load : plan.page_loads) {
+    Poison(load.page, 0, options_.page_size);
+  }
   for (const PageCopy& copy : plan.page_copies) {
     Poison(copy.to, 0, options_.page_size);
   }
@@ -273,7 +305,20 @@ void SimModel::Lose(const StepPlan& plan) {
   }
 }
 
-void SimModel::PoisonFreePages(const PagePool& pool) {
+absl::Duration SimModel::TimeOf(const StepPlan& plan) {
+  return (5 + std::ssize(plan.tokens)) * kTimeOfToken;
+}
+
+void SimModel::PoisonFree(const PagePool& pool, const HostPool& host) {
+  for (size_t i = 0; i < host_pages_.size(); ++i) {
+    const HostSlotId slot{static_cast<int32_t>(i)};
+    // Where nothing is dropped the pool has as many slots, elsewhere none.
+    if (slot.value < host.num_slots() && host.ref_count(slot) > 0) continue;
+    if (host_pages_[i].is_poisoned) continue;
+    std::fill_n(host_cells_.begin() + i * options_.page_size,
+                options_.page_size, Cell());
+    host_pages_[i] = Page();
+  }
   for (size_t i = 0; i < pages_.size(); ++i) {
     const PageId page{static_cast<int32_t>(i)};
     if (pages_[i].is_poisoned || pool.ref_count(page) > 0) continue;

@@ -7,8 +7,9 @@
 //   kPages      in each cell of a page the token and the hash of the path that
 //               ends with it, as keys and values depend on all before them. A
 //               row's cells must be one path, which begins with the prompt of
-//               its request. Cells of pages that are free are poisoned, and so
-//               is what a failed step would have written;
+//               its request. Pages are swapped with their cells. Cells of pages
+//               and host slots that are free are poisoned, and so is what a
+//               failed step would have written;
 //   kSequences  the hash of each sequence, by plan.forks and plan.finished
 //               alone.
 //
@@ -23,8 +24,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
+#include "pages/host_pool.h"
 #include "pages/page_pool.h"
 
 namespace espalier::testing {
@@ -43,6 +46,10 @@ struct SimModelOptions {
   int num_pages = 200;
   bool has_shareable_pages = true;  // of kPages alone
   Memory memory = Memory::kPages;
+  int num_host_slots = 0;  // of kPages alone
+  // How many times as long as feeding a token loading a page takes; 0: not
+  // known.
+  double load_time = 0;
   StepLimits limits = {};
 };
 
@@ -69,8 +76,11 @@ class SimModel final : public Model {
   // one may attend to what that would have written. They write poison.
   void set_awaits_lost_plan(bool awaits) { awaits_lost_plan_ = awaits; }
 
-  // Poisons pages that are free.
-  void PoisonFreePages(const PagePool& pool);
+  // Poisons pages and slots that are free.
+  void PoisonFree(const PagePool& pool, const HostPool& host);
+
+  // How long a step takes, which is in no result.
+  static absl::Duration TimeOf(const StepPlan& plan);
 
   // Sequences with state; 0 in kPages.
   int num_sequences() const { return static_cast<int>(sequences_.size()); }
@@ -98,6 +108,7 @@ class SimModel final : public Model {
   absl::Status FeedSequence(const StepPlan& plan, const PlanRow& row,
                             std::span<float> logits);
 
+  void SwapPages(const StepPlan& plan);
   void CopyPages(const StepPlan& plan);
   void WriteTokens(const StepPlan& plan, size_t row_idx);
   absl::Status FeedPages(const StepPlan& plan, size_t row_idx,
@@ -113,6 +124,9 @@ class SimModel final : public Model {
   const FindAsker find_asker_;
   std::vector<Cell> cells_;  // [num_pages, page_size]
   std::vector<Page> pages_;  // [num_pages]
+  // Of the host's slots; as of pages.
+  std::vector<Cell> host_cells_;
+  std::vector<Page> host_pages_;
   std::unordered_map<SequenceId, SequenceState> sequences_;
   bool has_lost_plans_ = false;
   bool awaits_lost_plan_ = false;

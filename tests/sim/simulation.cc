@@ -213,6 +213,8 @@ SimReport Simulation::Run() {
   SimFigures& figures = report_.figures;
   figures.num_preemptions = scheduler_->stats().num_preemptions;
   figures.num_evicted = scheduler_->tree().num_evicted();
+  figures.num_swapped_out = scheduler_->stats().num_swapped_pages_out;
+  figures.num_swapped_in = scheduler_->stats().num_swapped_pages_in;
   if (!ok()) return report_;
   scheduler_.reset();  // dies if a page is held
   return report_;
@@ -225,7 +227,7 @@ void Simulation::Arrive() {
   }
   if (dice_.Chance(case_.cancellations)) CancelSomebody();
   if (case_.cancellations > 0 && dice_.Chance(2)) CancelAll();
-  model_.PoisonFreePages(scheduler_->pool());
+  model_.PoisonFree(scheduler_->pool(), scheduler_->host_pool());
 }
 
 void Simulation::Submit() {
@@ -307,7 +309,7 @@ void Simulation::ExpireDeadlines() {
       Fail("request ", id, " lives on when its deadline has passed");
     }
   }
-  model_.PoisonFreePages(scheduler_->pool());
+  model_.PoisonFree(scheduler_->pool(), scheduler_->host_pool());
 }
 
 void Simulation::PlanSteps() {
@@ -368,7 +370,7 @@ void Simulation::RunStep(StepPlan plan) {
     groups_.Advance(*step.result);
     if (dice_.Chance(case_.wrong_answers)) SpoilAnswer(&step);
   }
-  model_.PoisonFreePages(scheduler_->pool());
+  model_.PoisonFree(scheduler_->pool(), scheduler_->host_pool());
 }
 
 absl::StatusOr<StepResult> Simulation::Execute(const StepPlan& plan) {
@@ -378,6 +380,7 @@ absl::StatusOr<StepResult> Simulation::Execute(const StepPlan& plan) {
   StepResult result;
   result.selections = SelectAll(plan, logits, vocab_size, threads_);
   result.scorings = ScoreAll(plan, logits, vocab_size, threads_);
+  result.forward_time = SimModel::TimeOf(plan);
   if (draft_ == nullptr) return result;
   ASSIGN_OR_RETURN(result.drafts, draft_->Run(plan));
   draft_source_->PoisonFreePages(draft_->pages());
@@ -420,7 +423,7 @@ void Simulation::AnswerStep() {
   if (step.wrong_answer && live_.count(*step.wrong_answer) > 0) {
     Fail("request ", *step.wrong_answer, " goes on with a wrong answer");
   }
-  model_.PoisonFreePages(scheduler_->pool());
+  model_.PoisonFree(scheduler_->pool(), scheduler_->host_pool());
 }
 
 void Simulation::OnDone(RequestId id, const absl::StatusOr<Result>& result) {
@@ -545,6 +548,12 @@ void Simulation::HashPlan(const StepPlan& plan) {
   }
   for (const TokenId token : plan.tokens) Hash(token);
   for (const PageId page : plan.page_indices) Hash(page.value);
+  for (const PageSave& save : plan.page_saves) {
+    Hash(save.page.value * 100000 + save.slot.value);
+  }
+  for (const PageLoad& load : plan.page_loads) {
+    Hash(load.slot.value * 100000 + load.page.value);
+  }
   for (const PageCopy& copy : plan.page_copies) {
     Hash(copy.from.value * 100000 + copy.to.value);
   }
@@ -611,6 +620,10 @@ void Simulation::CheckEnd() {
     Fail("in the end ", pool.num_held(), " pages are held and ",
          pool.num_idle(), " are idle; the tree has ", num_cached);
   }
+  if (scheduler.host_pool().num_held() != 0) {
+    Fail("in the end ", scheduler.host_pool().num_held(),
+         " host slots are held");
+  }
   if (!scheduler.tree().FillingPages().empty()) Fail("pages are being filled");
   if (groups_.num_groups() != 0) Fail("the executor knows groups");
   if (model_.num_sequences() != 0) Fail("the model knows sequences");
@@ -637,6 +650,8 @@ SimFigures& SimFigures::operator+=(const SimFigures& other) {
   num_evicted += other.num_evicted;
   num_early_results += other.num_early_results;
   num_too_late += other.num_too_late;
+  num_swapped_out += other.num_swapped_out;
+  num_swapped_in += other.num_swapped_in;
   max_first_share = std::max(max_first_share, other.max_first_share);
   return *this;
 }

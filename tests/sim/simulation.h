@@ -19,7 +19,10 @@
 //   - requests are admitted by turn, those of each tenant where there are some;
 //   - no starvation: the request whose turn comes first ends after a number of
 //     steps that depends on its own size and that of those it may wait for;
-//   - in the end nobody runs, and nothing is held but idle pages of the tree.
+//   - what groups that were put away had in host memory comes back as it was
+//     (sim_model.h), and the slots held there are theirs;
+//   - in the end nobody runs, no host slot is held, and of pages only idle ones
+//     of the tree.
 //
 //   const SimReport report = Simulate(seed, {.num_events = 5000});
 //   if (!report.fault.empty()) ...
@@ -46,6 +49,8 @@ struct SimFigures {
   int64_t num_evicted = 0;
   int64_t num_early_results = 0;  // at deadlines, and compared
   int64_t num_too_late = 0;       // at deadlines, without a token
+  int64_t num_swapped_out = 0;    // pages
+  int64_t num_swapped_in = 0;
   // Steps that a request was the first by turn, in parts of the bound; at most.
   double max_first_share = 0;
 

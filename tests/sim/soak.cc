@@ -66,14 +66,16 @@ int Run(const char* program, uint32_t first_seed, double num_events,
       "%lld refused\n%lld steps failed, %lld answers were wrong, %lld groups "
       "were put away\n%lld results at deadlines, %lld deadlines before a "
       "token\n"
-      "%lld prompt tokens were shared, %lld pages were evicted; "
-      "the first by turn took %.2f of its bound\n",
+      "%lld prompt tokens were shared, %lld pages were evicted, "
+      "%lld went to the host and %lld came back; the first by turn took %.2f "
+      "of its bound\n",
       (long long)total.num_requests, (long long)total.num_steps,
       (long long)total.num_results, (long long)total.num_cancelled,
       (long long)total.num_refused, (long long)total.num_failed_steps,
       (long long)total.num_wrong_answers, (long long)total.num_preemptions,
       (long long)total.num_early_results, (long long)total.num_too_late,
       (long long)total.num_cached_tokens, (long long)total.num_evicted,
+      (long long)total.num_swapped_out, (long long)total.num_swapped_in,
       total.max_first_share);
   std::printf("%lld events of %u seeds in %.1f s: no law is broken\n",
               (long long)total.num_events, seed - first_seed, time.count());

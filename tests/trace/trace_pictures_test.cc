@@ -345,6 +345,19 @@ TEST(TracePicturesTest, ThePageMapTellsHowPagesCame) {
   EXPECT_EQ(Count(map, " copied\""), num_copies);
 }
 
+TEST(TracePicturesTest, APreemptionTellsWhatCameBackFromTheHost) {
+  TraceTrees trees;
+  for (TraceEvent event : MakeUpTrace({.away_before = 3})) {
+    if (auto* resumed = std::get_if<TraceResumed>(&event)) {
+      resumed->num_loaded_tokens = 8;
+    }
+    EXPECT_OK(trees.Add(event));
+  }
+  EXPECT_THAT(
+      RenderTraceText(trees.trees()),
+      HasSubstr("resumed with 12 tokens cached, 8 loaded, 4 fed again"));
+}
+
 TEST(TraceTreesTest, WhatResumesWasPreempted) {
   TraceTrees trees;
   for (const TraceEvent& event : MakeUpTrace({.away_before = 2})) {

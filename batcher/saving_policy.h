@@ -1,0 +1,41 @@
+// SavingPolicy: which pages of a preempted group are worth host memory. A page
+// with n tokens comes back in the time that its bytes take over the link, or in
+// that of computing n tokens; it is saved if the first is shorter:
+//
+//   page_bytes / host_bandwidth  <  n * (time to feed a token)
+//
+// The bandwidth is what the executor has measured. The time of a token is that
+// of steps that fed more prompt tokens than beams, all of it divided by all
+// their tokens, the last ones weighing most: a step of many tokens, as resuming
+// takes, costs less a token than one of few. What saving costs is not in it: it
+// goes on beside steps. Until both figures are there every page is saved.
+//
+// Belongs to its scheduler's strand.
+#pragma once
+
+#include "absl/time/time.h"
+#include "batcher/engine_options.h"
+#include "batcher/plans_in_flight.h"
+#include "exec_request/model_description.h"
+
+namespace espalier {
+
+class SavingPolicy {
+ public:
+  SavingPolicy(const ModelDescription& model, PreemptedPages preempted_pages);
+
+  // The answer to `plan`.
+  void AddStep(const PlanInFlight& plan, absl::Duration forward_time);
+
+  // A page of fewer tokens is dropped; page_size + 1: all are.
+  int min_tokens() const;
+
+ private:
+  const PreemptedPages preempted_pages_;
+  const int page_size_;
+  const double seconds_per_page_;  // to load it; 0: not known
+  double seconds_ = 0;             // of the steps that count
+  double num_tokens_ = 0;          // and what they fed
+};
+
+}  // namespace espalier

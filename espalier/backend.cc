@@ -33,6 +33,7 @@ class Resolver {
   absl::StatusOr<DeviceChoice> ChooseDevice() const;
   absl::StatusOr<DType> ParseDType() const;
   absl::StatusOr<DType> ChooseDType(const DeviceChoice& device) const;
+  absl::StatusOr<PreemptedPages> ParsePreemptedPages() const;
   // Errors: kInvalidArgument naming an option that is given though the device
   // decides. What is "auto" may be the CPU.
   absl::Status CheckOfCpu() const;
@@ -81,6 +82,15 @@ absl::StatusOr<DType> Resolver::ChooseDType(const DeviceChoice& device) const {
   return dtype;
 }
 
+absl::StatusOr<PreemptedPages> Resolver::ParsePreemptedPages() const {
+  const std::string& text = options_.preempted_pages;
+  if (text == "auto") return PreemptedPages::kAuto;
+  if (text == "host") return PreemptedPages::kHost;
+  if (text == "drop") return PreemptedPages::kDrop;
+  return InvalidArgument(name_("preempted_pages"),
+                         " must be auto, host or drop, got ", InQuotes(text));
+}
+
 absl::Status Resolver::CheckOfCpu() const {
   if (options_.device == "auto") return absl::OkStatus();
   const std::pair<const char*, bool> given[] = {
@@ -118,6 +128,11 @@ absl::Status Resolver::CheckRange() const {
     return InvalidArgument(name_("step_timeout"), " must be above 0, got ",
                            options_.step_timeout);
   }
+  if (options_.host_cache_bytes.value_or(0) < 0) {
+    return InvalidArgument(name_("host_cache_bytes"),
+                           " must be at least 0, got ",
+                           *options_.host_cache_bytes);
+  }
   const std::pair<const char*, std::optional<int64_t>> positive[] = {
       {"kv_cache_bytes", options_.kv_cache_bytes},
       {"page_size", options_.page_size},
@@ -140,6 +155,9 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
   resolved.page_size = options_.page_size.value_or(kDefaultPageSize);
   resolved.kv_cache_bytes =
       options_.kv_cache_bytes.value_or(defaults.kv_cache_bytes);
+  resolved.host_cache_bytes =
+      options_.host_cache_bytes.value_or(defaults.host_cache_bytes);
+  ASSIGN_OR_RETURN(resolved.preempted_pages, ParsePreemptedPages());
   resolved.max_step_tokens =
       options_.max_step_tokens.value_or(defaults.max_step_tokens);
   if (resolved.device.is_cuda) RETURN_IF_ERROR(CheckOfCpu());
@@ -182,6 +200,7 @@ EngineOptions EngineOptionsOf(const BackendOptions& options,
   engine.scheduler.max_step_tokens = options.max_step_tokens;
   engine.scheduler.prefill_share = options.prefill_share;
   engine.scheduler.prefix_cache = options.prefix_cache;
+  engine.scheduler.preempted_pages = options.preempted_pages;
   engine.tokenizer = std::move(tokenizer);
   engine.step_timeout = options.step_timeout;
   engine.max_waiting_tokens = options.max_waiting_tokens;

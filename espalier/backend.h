@@ -32,14 +32,17 @@ namespace espalier {
 struct DeviceDefaults {
   DType dtype;
   int64_t kv_cache_bytes;
+  // A quarter of that on a GPU: what is away is a part of what runs. On the CPU
+  // key/value memory is as large as one likes.
+  int64_t host_cache_bytes;
   // Fills the device's multipliers; on the CPU it also lets the activations of
   // small models stay in the caches.
   int max_step_tokens;
 };
 inline constexpr DeviceDefaults kCpuDefaults = {DType::kFloat32,
-                                                int64_t{1} << 30, 128};
-inline constexpr DeviceDefaults kCudaDefaults = {DType::kBFloat16,
-                                                 int64_t{4} << 30, 2048};
+                                                int64_t{1} << 30, 0, 128};
+inline constexpr DeviceDefaults kCudaDefaults = {
+    DType::kBFloat16, int64_t{4} << 30, int64_t{1} << 30, 2048};
 inline constexpr int kDefaultPageSize = 16;  // tokens
 
 // A device as options name it.
@@ -54,6 +57,8 @@ struct BackendOptions {
   DType dtype = DType::kFloat32;
   int page_size = kDefaultPageSize;  // tokens
   int64_t kv_cache_bytes = 0;        // on the CPU touched only as needed
+  int64_t host_cache_bytes = 0;      // as well
+  PreemptedPages preempted_pages = PreemptedPages::kAuto;
   int max_step_tokens = 0;
   int max_beams = 0;  // 0: by what their logits take
   // What a step may take of the CPU.

@@ -14,7 +14,8 @@ class CpuBackend : public Backend {
   absl::Status LoadModel(const std::string& directory,
                          const BackendOptions& options) {
     const LlamaOptions llama = {.page_size = options.page_size,
-                                .kv_cache_bytes = options.kv_cache_bytes};
+                                .kv_cache_bytes = options.kv_cache_bytes,
+                                .host_cache_bytes = options.host_cache_bytes};
     ModelExecutorOptions bounds = {.max_beams = options.max_beams,
                                    .max_candidates = options.max_candidates,
                                    .max_score_edits = options.max_score_edits};

@@ -26,6 +26,15 @@ struct GeneratorOptions {
   std::optional<int64_t> kv_cache_bytes = {};
   std::optional<int> page_size = {};  // tokens; in [1, 4096]; unset: 16
 
+  // Host memory for pages of requests that are preempted, to bring them back
+  // instead of computing them again; 0: none. On the CPU touched only as
+  // needed, for a GPU taken at once and pinned. Unset: none on the CPU, 1 GiB
+  // for a GPU.
+  std::optional<int64_t> host_cache_bytes = {};
+  // Which pages go there: "auto", those that come back sooner than they are
+  // computed; "host", all, as long as there is room; "drop", none.
+  std::string preempted_pages = "auto";
+
   // Tokens fed in one step; >= 1. Unset: 128 on the CPU, 2,048 on a GPU.
   std::optional<int> max_step_tokens = {};
   // Beams and samples of all requests that run; >= 1. Unset: what 1 GiB of

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,7 +40,8 @@ int NumPositions(const LlamaConfig& config, const PagedKvCache& cache) {
   return static_cast<int>(std::min<int64_t>(config.max_context, num_slots));
 }
 
-ModelDescription Describe(const LlamaNetwork& network) {
+ModelDescription Describe(const LlamaNetwork& network,
+                          const std::optional<PagedKvCache>& host) {
   const LlamaConfig& config = network.config;
   return {.vocab_size = config.vocab_size,
           .max_context = config.max_context,
@@ -47,7 +49,19 @@ ModelDescription Describe(const LlamaNetwork& network) {
           .default_max_new_tokens = config.default_max_new_tokens,
           .num_pages = network.cache.num_pages(),
           .page_size = network.cache.shape().page_size,
-          .has_shareable_pages = true};
+          .has_shareable_pages = true,
+          .num_host_slots = host ? host->num_pages() : 0,
+          .page_bytes = network.cache.shape().page_bytes()};
+}
+
+// Slots for pages; nothing if there are to be none.
+absl::StatusOr<std::optional<PagedKvCache>> MakeHostCache(
+    const PagedKvCache& cache, const LlamaOptions& options) {
+  if (options.host_cache_bytes == 0) return std::nullopt;
+  ASSIGN_OR_RETURN(PagedKvCache host,
+                   PagedKvCache::Create(cache.shape(), options.host_cache_bytes,
+                                        "host_cache_bytes"));
+  return host;
 }
 
 absl::StatusOr<LlamaNetwork> LoadNetwork(const std::string& directory,
@@ -83,18 +97,22 @@ std::vector<RowRange> Pieces(const StepPlan& plan, RowRange rows) {
 
 class LlamaModel::Impl {
  public:
-  Impl(LlamaNetwork network, std::shared_ptr<ThreadPool> pool);
+  Impl(LlamaNetwork network, std::optional<PagedKvCache> host,
+       std::shared_ptr<ThreadPool> pool);
 
   const ModelDescription& description() const { return description_; }
   absl::Status Forward(const StepPlan& plan, std::span<float> logits);
 
  private:
   bool IsSound(const StepPlan& plan) const;
+  // Swaps and copies pages, as the plan says.
+  void MovePages(const StepPlan& plan);
   // Rows for each of the passes that a plan is divided into.
   std::vector<RowRange> Divide(const StepPlan& plan) const;
 
   // Constant after construction.
   const LlamaNetwork network_;
+  const std::optional<PagedKvCache> host_;
   const ModelDescription description_;
   const std::shared_ptr<ThreadPool> pool_;
   ThreadPool one_thread_;  // of passes that run side by side
@@ -102,9 +120,11 @@ class LlamaModel::Impl {
   std::vector<LlamaPass> passes_;  // [pool's threads]
 };
 
-LlamaModel::Impl::Impl(LlamaNetwork network, std::shared_ptr<ThreadPool> pool)
+LlamaModel::Impl::Impl(LlamaNetwork network, std::optional<PagedKvCache> host,
+                       std::shared_ptr<ThreadPool> pool)
     : network_(std::move(network)),
-      description_(Describe(network_)),
+      host_(std::move(host)),
+      description_(Describe(network_, host_)),
       pool_(std::move(pool)),
       passes_(pool_->num_threads(), LlamaPass(&network_)) {}
 
@@ -164,14 +184,23 @@ std::vector<RowRange> LlamaModel::Impl::Divide(const StepPlan& plan) const {
   return passes;
 }
 
+void LlamaModel::Impl::MovePages(const StepPlan& plan) {
+  pool_->ParallelFor(network_.config.num_layers, [&](int i) {
+    KvLayer layer = network_.cache.layer(i);
+    if (host_) {
+      KvLayer host = host_->layer(i);
+      SavePages(plan.page_saves, layer, host);
+      LoadPages(plan.page_loads, host, layer);
+    }
+    CopyPages(plan.page_copies, layer);
+  });
+}
+
 absl::Status LlamaModel::Impl::Forward(const StepPlan& plan,
                                        std::span<float> logits) {
   CHECK_EQ(logits.size(), size_t(plan.num_logits) * description_.vocab_size);
   DCHECK(IsSound(plan)) << "a plan of " << plan.rows.size() << " rows";
-  pool_->ParallelFor(network_.config.num_layers, [&](int i) {
-    KvLayer layer = network_.cache.layer(i);
-    CopyPages(plan.page_copies, layer);
-  });
+  MovePages(plan);
   if (plan.empty()) return absl::OkStatus();
   const std::vector<RowRange> ranges = Divide(plan);
   std::atomic<bool> out_of_memory = false;
@@ -204,8 +233,10 @@ absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Load(
   if (pool == nullptr) return InvalidArgument("pool must not be null");
   try {
     ASSIGN_OR_RETURN(LlamaNetwork network, LoadNetwork(directory, options));
-    return std::unique_ptr<LlamaModel>(new LlamaModel(
-        std::make_unique<Impl>(std::move(network), std::move(pool))));
+    ASSIGN_OR_RETURN(std::optional<PagedKvCache> host,
+                     MakeHostCache(network.cache, options));
+    return std::unique_ptr<LlamaModel>(new LlamaModel(std::make_unique<Impl>(
+        std::move(network), std::move(host), std::move(pool))));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(directory, ": not enough memory for the model");
   }

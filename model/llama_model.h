@@ -36,6 +36,8 @@ struct LlamaOptions {
   int page_size = 16;  // tokens; in [1, 4096]
   // Key/value memory; description().num_pages is what it holds.
   int64_t kv_cache_bytes = 256 << 20;
+  // Memory for pages of preempted groups, as much as is touched; 0: none.
+  int64_t host_cache_bytes = 0;
 };
 
 class LlamaModel : public Model {

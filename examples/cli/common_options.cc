@@ -118,6 +118,16 @@ void AddDeviceOptions(CLI::App* command, RuntimeOptions* options) {
       ->transform(InRange(1, 1 << 20))
       ->option_text("N")
       ->group(kGroup);
+  command
+      ->add_option("--host-cache-mib", options->host_cache_mib,
+                   "host memory in MiB for pages of requests that are "
+                   "preempted, to bring them back instead of computing them "
+                   "again; 0: none; " +
+                       ByDevice(kCpuDefaults.host_cache_bytes >> 20,
+                                kCudaDefaults.host_cache_bytes >> 20))
+      ->transform(InRange(0, 1 << 20))
+      ->option_text("N")
+      ->group(kGroup);
 }
 
 void AddSchedulingOptions(CLI::App* command, RuntimeOptions* options) {
@@ -150,6 +160,13 @@ void AddSchedulingOptions(CLI::App* command, RuntimeOptions* options) {
                           options->generator.prefill_share))
       ->check(CLI::Validator(CheckShare, ""))
       ->option_text("X")
+      ->group(kGroup);
+  command
+      ->add_option("--preempted-pages", options->generator.preempted_pages,
+                   "which of their pages go to host memory: auto, those that "
+                   "come back sooner than they are computed, the default; "
+                   "host, all; or drop, none")
+      ->option_text("auto|host|drop")
       ->group(kGroup);
 }
 

@@ -54,6 +54,7 @@ absl::Status OfModel(const std::string& directory, const absl::Status& error) {
 std::string OptionName(std::string_view field) {
   if (field == "num_threads") return "--threads";
   if (field == "kv_cache_bytes") return "--kv-cache-mib";
+  if (field == "host_cache_bytes") return "--host-cache-mib";
   return Flag(field);
 }
 
@@ -61,6 +62,9 @@ absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {
   GeneratorOptions generator = options.generator;
   if (options.kv_cache_mib.has_value()) {
     generator.kv_cache_bytes = int64_t{*options.kv_cache_mib} << 20;
+  }
+  if (options.host_cache_mib.has_value()) {
+    generator.host_cache_bytes = int64_t{*options.host_cache_mib} << 20;
   }
   return Resolve(generator, OptionName);
 }

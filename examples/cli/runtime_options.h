@@ -14,11 +14,13 @@ struct RuntimeOptions {
   std::string template_name;
   std::string from;
   std::string to;
-  // But for max_waiting, and kv_cache_bytes, which is in MiB here.
+  // But for max_waiting, and kv_cache_bytes and host_cache_bytes, which are in
+  // MiB here.
   GeneratorOptions generator;
-  std::optional<int> kv_cache_mib;  // unset: by device
-  std::string trace;                // file to write a trace to; empty: none
-  std::string stats;                // the same for statistics
+  std::optional<int> kv_cache_mib;    // unset: by device
+  std::optional<int> host_cache_mib;  // as well
+  std::string trace;                  // file to write a trace to; empty: none
+  std::string stats;                  // the same for statistics
 };
 
 }  // namespace espalier::cli

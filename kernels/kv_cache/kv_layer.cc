@@ -15,6 +15,15 @@ float* Slot(std::span<float> cache, const KvLayer& layer, PageId page,
   return cache.data() + index * layer.slot_size();
 }
 
+void CopyWholePage(const KvLayer& from, int from_page, const KvLayer& to,
+                   int to_page) {
+  const size_t count = from.page_size * from.slot_size();
+  std::copy_n(Slot(from.keys, from, PageId{from_page}, 0), count,
+              Slot(to.keys, to, PageId{to_page}, 0));
+  std::copy_n(Slot(from.values, from, PageId{from_page}, 0), count,
+              Slot(to.values, to, PageId{to_page}, 0));
+}
+
 }  // namespace
 
 void StoreKeyValues(std::span<const PagedRow> rows, const float* k,
@@ -40,6 +49,20 @@ void CopyPages(std::span<const PageCopy> copies, KvLayer& layer) {
       std::copy_n(Slot(cache, layer, copy.from, 0), count,
                   Slot(cache, layer, copy.to, 0));
     }
+  }
+}
+
+void SavePages(std::span<const PageSave> saves, const KvLayer& layer,
+               KvLayer& host) {
+  for (const PageSave& save : saves) {
+    CopyWholePage(layer, save.page.value, host, save.slot.value);
+  }
+}
+
+void LoadPages(std::span<const PageLoad> loads, const KvLayer& host,
+               KvLayer& layer) {
+  for (const PageLoad& load : loads) {
+    CopyWholePage(host, load.slot.value, layer, load.page.value);
   }
 }
 

@@ -40,4 +40,11 @@ void StoreKeyValues(std::span<const PagedRow> rows, const float* k,
 // Makes the tail copies of a step in one layer: the filled slots only.
 void CopyPages(std::span<const PageCopy> copies, KvLayer& layer);
 
+// Swaps whole pages of one layer between `layer` and `host`, whose pages are
+// the host's slots.
+void SavePages(std::span<const PageSave> saves, const KvLayer& layer,
+               KvLayer& host);
+void LoadPages(std::span<const PageLoad> loads, const KvLayer& host,
+               KvLayer& layer);
+
 }  // namespace espalier

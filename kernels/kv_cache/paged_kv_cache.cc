@@ -19,7 +19,8 @@ constexpr int kMaxPageSize = 4096;
 }  // namespace
 
 absl::StatusOr<PagedKvCache> PagedKvCache::Create(const KvCacheShape& shape,
-                                                  int64_t budget_bytes) {
+                                                  int64_t budget_bytes,
+                                                  const char* budget) {
   if (shape.page_size < 1 || shape.page_size > kMaxPageSize) {
     return InvalidArgument("page_size must be in [1, ", kMaxPageSize, "], got ",
                            shape.page_size);
@@ -27,8 +28,8 @@ absl::StatusOr<PagedKvCache> PagedKvCache::Create(const KvCacheShape& shape,
   const int64_t num_pages = std::min<int64_t>(
       budget_bytes / shape.page_bytes(), std::numeric_limits<int32_t>::max());
   if (num_pages < 1) {
-    return InvalidArgument("kv_cache_bytes must hold a page of ",
-                           shape.page_bytes(), " bytes, got ", budget_bytes);
+    return InvalidArgument(budget, " must hold a page of ", shape.page_bytes(),
+                           " bytes, got ", budget_bytes);
   }
   const size_t bytes = num_pages * shape.page_bytes();
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,

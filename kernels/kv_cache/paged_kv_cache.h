@@ -39,12 +39,13 @@ struct KvCacheShape {
 
 class PagedKvCache {
  public:
-  // As many pages as `budget_bytes` holds.
+  // As many pages as `budget_bytes` holds, which errors call `budget`.
   // Errors: kInvalidArgument if page_size is not in [1, 4096] or the budget
   // holds no page; kResourceExhausted if the system does not give the address
   // space.
-  static absl::StatusOr<PagedKvCache> Create(const KvCacheShape& shape,
-                                             int64_t budget_bytes);
+  static absl::StatusOr<PagedKvCache> Create(
+      const KvCacheShape& shape, int64_t budget_bytes,
+      const char* budget = "kv_cache_bytes");
 
   PagedKvCache(PagedKvCache&& other) noexcept;
   PagedKvCache& operator=(PagedKvCache&&) = delete;

@@ -71,6 +71,12 @@ TEST(ConfigurationTest, ADescriptionThatNoEngineCanRunWithIsNamed) {
        "the model's num_pages must be at least 1, got -1"},
       {[](Model& m) { m.page_size = 0; },
        "the model's page_size must be at least 1, got 0"},
+      {[](Model& m) { m.num_host_slots = -1; },
+       "the model's num_host_slots must be at least 0, got -1"},
+      {[](Model& m) { m.num_host_slots = 3; },
+       "the model's num_host_slots must be 0 if pages are not all that it "
+       "keeps "
+       "of a sequence (has_shareable_pages), got 3"},
       {[](Model& m) {
          m.eos_token_ids = {3, 10};
        },

@@ -79,6 +79,15 @@ TEST(ReferenceTest, ScarcePagesGiveTheSameBytes) {
   }
 }
 
+TEST(ReferenceTest, PagesInHostMemoryGiveTheSameBytes) {
+  for (const char* slots : {"1", "64"}) {
+    EXPECT_EQ(BatchOutput({"--kv-cache-mib", "3", "--host-cache-mib", slots,
+                           "--preempted-pages", "host"}),
+              Together())
+        << slots;
+  }
+}
+
 TEST(ReferenceTest, PagesOfOthersGiveTheSameBytes) {
   EXPECT_EQ(BatchOutput({"--prefix-cache", "off"}), Together());
   EXPECT_EQ(BatchOutput({"--prefix-cache", "off", "--page-size", "1"}),

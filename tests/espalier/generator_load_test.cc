@@ -64,6 +64,13 @@ TEST(GeneratorLoadTest, WrongOptionsAreNamed) {
   EXPECT_THAT(LoadStatus({.kv_cache_bytes = 0}), named("kv_cache_bytes"));
   EXPECT_THAT(LoadStatus({.kv_cache_bytes = 5}), named("kv_cache_bytes"));
   EXPECT_THAT(LoadStatus({.page_size = 0}), named("page_size"));
+  EXPECT_THAT(LoadStatus({.host_cache_bytes = -1}),
+              named("host_cache_bytes must be at least 0, got -1"));
+  EXPECT_THAT(LoadStatus({.host_cache_bytes = 5}),
+              named("host_cache_bytes must hold a page of"));
+  EXPECT_THAT(LoadStatus({.preempted_pages = "disk"}),
+              named("preempted_pages must be auto, host or drop, got "
+                    "\"disk\""));
   EXPECT_THAT(LoadStatus({.page_size = 5000}), named("page_size"));
   EXPECT_THAT(LoadStatus({.max_step_tokens = 0}), named("max_step_tokens"));
   EXPECT_THAT(LoadStatus({.max_beams = -3}), named("max_beams"));

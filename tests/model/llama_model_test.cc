@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
 #include <stop_token>
 #include <vector>
 
@@ -60,6 +61,48 @@ TEST(LlamaModelTest, MatchesTheTwinForEveryShapePageSizeAndChunk) {
   ExpectMatchesTwin(AllShapes(), [&](const TinyModel& tiny, int page_size) {
     return LoadTiny(tiny, pool, page_size);
   });
+}
+
+// Pages of 4 tokens are saved by the plan that overwrites them, and loaded into
+// others by the plan that goes on from them.
+TEST(LlamaModelTest, SwappedPagesHaveTheSameBits) {
+  const TinyShape shape = TinyShapes().front();
+  const TinyModel tiny = MakeTinyModel(shape, 5);
+  const TempDirectory directory(FilesOf(tiny, 1));
+  const auto tokens = RandomTokens(11, shape.vocab_size, 6);
+  const auto others = RandomTokens(10, shape.vocab_size, 7);
+  for (const int num_threads : {1, 2}) {
+    const auto model = *LlamaModel::Load(directory.path(),
+                                         {.page_size = 4,
+                                          .kv_cache_bytes = 1 << 20,
+                                          .host_cache_bytes = 1 << 16},
+                                         MakePool(num_threads));
+    EXPECT_GT(model->description().num_host_slots, 3);
+    const auto feed = [&](std::span<const TokenId> fed, int first,
+                          std::vector<PageId> pages, StepPlan plan) {
+      plan.rows = {{.num_tokens = static_cast<int>(fed.size()),
+                    .first_position = first,
+                    .num_logits = 1}};
+      plan.tokens.assign(fed.begin(), fed.end());
+      plan.num_logits = 1;
+      plan.page_indptr = {0, static_cast<int>(pages.size())};
+      plan.page_indices = std::move(pages);
+      std::vector<float> logits(shape.vocab_size);
+      EXPECT_OK(model->Forward(plan, logits));
+      return logits;
+    };
+    const std::vector<PageId> pages = {{0}, {1}, {2}};
+    const std::span<const TokenId> all = tokens;
+    feed(all.first(10), 0, pages, {});
+    const std::vector<float> expected = feed(all.subspan(10), 10, pages, {});
+    feed(all.first(10), 0, pages, {});
+    StepPlan saving;
+    saving.page_saves = {{{0}, {2}}, {{1}, {0}}, {{2}, {1}}};
+    feed(others, 0, pages, saving);
+    StepPlan loading;
+    loading.page_loads = {{{2}, {7}}, {{0}, {1}}, {{1}, {5}}};
+    EXPECT_EQ(feed(all.subspan(10), 10, {{7}, {1}, {5}}, loading), expected);
+  }
 }
 
 TEST(LlamaModelTest, PageSizesChunksAndThreadsChangeNoBits) {

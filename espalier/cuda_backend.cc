@@ -28,7 +28,12 @@ class CudaBackend : public Backend {
                                     .max_logits = options.max_beams};
     ASSIGN_OR_RETURN(auto model, CudaLlama::Load(directory, llama, device_));
     ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutor> executor,
-                     CudaExecutor::Create(std::move(model)));
+                     CudaExecutor::Create(
+                         std::move(model),
+                         {.host_cache_bytes =
+                              options.preempted_pages == PreemptedPages::kDrop
+                                  ? 0
+                                  : options.host_cache_bytes}));
     executor_ = executor.get();
     steps_ = std::move(executor);
     if (options.draft_model.empty()) return absl::OkStatus();

@@ -16,6 +16,7 @@
 #include "executor/cuda/cuda_delta_buffer.h"
 #include "executor/cuda/cuda_graph_runner.h"
 #include "executor/cuda/cuda_launch_thread.h"
+#include "executor/cuda/cuda_page_swapper.h"
 #include "executor/cuda/cuda_reports.h"
 #include "executor/cuda/cuda_step_builder.h"
 #include "executor/cuda/cuda_step_limits.h"
@@ -31,9 +32,13 @@ namespace {
 constexpr int kNumReports = 3;
 
 absl::Status CheckOptions(const CudaExecutorOptions& options) {
-  if (options.max_graphs >= 0) return absl::OkStatus();
-  return InvalidArgument("max_graphs must not be negative, got ",
-                         options.max_graphs);
+  if (options.max_graphs < 0) {
+    return InvalidArgument("max_graphs must not be negative, got ",
+                           options.max_graphs);
+  }
+  if (options.host_cache_bytes >= 0) return absl::OkStatus();
+  return InvalidArgument("host_cache_bytes must not be negative, got ",
+                         options.host_cache_bytes);
 }
 
 // Attention has room for whatever a step can be: a token is a query of its own
@@ -110,12 +115,14 @@ class CudaExecutor::Impl {
       : model_(std::move(model)),
         limits_(StepLimitsOf(model_->description(), model_->bounds())),
         max_graphs_(options.max_graphs),
+        host_cache_bytes_(options.host_cache_bytes),
         description_(model_->description()) {
     description_.limits = LimitsOfRequests(limits_);
     description_.verifies_drafts = description_.has_shareable_pages;
   }
 
   absl::Status Init();
+  absl::Status InitSwapper();
 
   // On the thread.
   CudaLaunchThread::Poll Run(const std::shared_ptr<const StepPlan>& plan,
@@ -123,6 +130,7 @@ class CudaExecutor::Impl {
   absl::StatusOr<InFlight> LaunchSafely(const StepPlan& plan);
   absl::StatusOr<InFlight> Launch(const StepPlan& plan);
   absl::Status ReserveFor(const StepPlan& plan);
+  absl::Status SwapPages(const StepPlan& plan);
   CudaMemoryParts MemoryParts() const;
   bool IsRunning(int slot) const;
   void CountLaunch();
@@ -132,6 +140,7 @@ class CudaExecutor::Impl {
   const std::shared_ptr<CudaModel> model_;
   const CudaStepLimits limits_;
   const int max_graphs_;
+  const int64_t host_cache_bytes_;
   ModelDescription description_;
   CudaStream stream_;
   std::optional<CudaStepMemory> memory_;
@@ -141,6 +150,7 @@ class CudaExecutor::Impl {
   // Touched on the thread.
   std::unique_ptr<CudaGraphRunner> runner_;
   std::unique_ptr<CudaStepBuilder> builder_;
+  std::unique_ptr<CudaPageSwapper> swapper_;  // null: no host slots
   std::optional<CudaDelta> delta_;
   int64_t num_launched_ = 0;
 
@@ -176,6 +186,7 @@ absl::Status CudaExecutor::Impl::Init() {
   builder_ = std::make_unique<CudaStepBuilder>(
       description_, model_->attention_shape(), &*memory_, model_->device());
   delta_.emplace(memory_->words());
+  RETURN_IF_ERROR(InitSwapper());
   {
     const std::lock_guard lock(mutex_);
     figures_.memory = MemoryParts();
@@ -186,12 +197,33 @@ absl::Status CudaExecutor::Impl::Init() {
   return absl::OkStatus();
 }
 
+// Only where pages are all that is known of a sequence.
+absl::Status CudaExecutor::Impl::InitSwapper() {
+  if (host_cache_bytes_ == 0 || !description_.has_shareable_pages) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(swapper_,
+                   CudaPageSwapper::Create(
+                       model_->cache(),
+                       CudaPageTokens{memory_->arrays().state.page_tokens,
+                                      description_.page_size},
+                       host_cache_bytes_, model_->device()));
+  description_.num_host_slots = swapper_->num_slots();
+  description_.page_bytes = swapper_->page_bytes();
+  description_.host_bandwidth = swapper_->host_bandwidth();
+  return absl::OkStatus();
+}
+
 CudaLaunchThread::Poll CudaExecutor::Impl::Run(
     const std::shared_ptr<const StepPlan>& plan, const Done& done) {
   if (plan->empty()) {
     builder_->DropEnded(*plan);
-    return [done] {
-      done(StepResult());
+    return [done, status = SwapPages(*plan)] {
+      if (status.ok()) {
+        done(StepResult());
+      } else {
+        done(status);
+      }
       return true;
     };
   }
@@ -236,6 +268,7 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
                    builder_->Build(plan, ReserveFor(plan), &*delta_));
   in_flight.was_waiting =
       num_launched_ > 0 && IsRunning((num_launched_ - 1) % kNumReports);
+  RETURN_IF_ERROR(SwapPages(plan));
   for (const CudaGroupMove& move : in_flight.step.moves) {
     RETURN_IF_ERROR(CudaMoveGroup(memory_->arrays().state, move.from, move.to,
                                   move.num_slots, stream_.get()));
@@ -247,6 +280,16 @@ absl::StatusOr<CudaExecutor::Impl::InFlight> CudaExecutor::Impl::Launch(
   ++num_launched_;
   CountLaunch();
   return in_flight;
+}
+
+absl::Status CudaExecutor::Impl::SwapPages(const StepPlan& plan) {
+  if (plan.page_saves.empty() && plan.page_loads.empty()) {
+    return absl::OkStatus();
+  }
+  if (swapper_ == nullptr) {
+    return InvalidArgument("pages are swapped, there are no host slots");
+  }
+  return swapper_->Enqueue(plan.page_saves, plan.page_loads, stream_.get());
 }
 
 // Memory that only some steps need, when the first of them comes.
@@ -268,6 +311,10 @@ CudaMemoryParts CudaExecutor::Impl::MemoryParts() const {
   const int64_t tables = memory_->num_table_bytes();
   parts.push_back({"page tables", tables});
   parts.push_back({"beams and edits", memory_->num_bytes() - tables});
+  if (swapper_ != nullptr) {
+    const CudaMemoryParts of_swapper = swapper_->memory();
+    parts.insert(parts.end(), of_swapper.begin(), of_swapper.end());
+  }
   parts.push_back({"answers", reports_.num_bytes(), true});
   int64_t changes = 0;
   for (const StepSlot& slot : slots_) changes += slot.delta.num_bytes();

@@ -39,6 +39,9 @@ struct CudaExecutorOptions {
   // graph is not there, or has no memory, runs without: slower by what
   // launching its kernels one by one takes.
   int max_graphs = 128;
+  // Pinned host memory for pages of preempted groups
+  // (ModelDescription::num_host_slots), taken at creation; 0: none.
+  int64_t host_cache_bytes = 0;
 };
 
 // What a CudaExecutor has done since its construction.
@@ -66,9 +69,10 @@ class CudaExecutor : public StepExecutor {
   // Runs steps on the model's device, within its bounds of a call: a step has
   // at most max_tokens tokens, and max_logits rows that select. `model` runs
   // nothing else as long as the executor lives.
-  // Errors: kInvalidArgument if max_graphs is negative, if the model bounds the
-  // work of attention below what such a step can have, or selection cannot take
-  // as many rows; kResourceExhausted if memory runs out, else as base/cuda.h.
+  // Errors: kInvalidArgument if max_graphs or host_cache_bytes is negative, or
+  // that holds no page, if the model bounds the work of attention below what
+  // such a step can have, or selection cannot take as many rows;
+  // kResourceExhausted if memory runs out, else as base/cuda.h.
   static absl::StatusOr<std::unique_ptr<CudaExecutor>> Create(
       std::shared_ptr<CudaModel> model,
       const CudaExecutorOptions& options = {});
@@ -86,11 +90,11 @@ class CudaExecutor : public StepExecutor {
   // Errors, as results: kResourceExhausted, with the figures, if a plan is
   // larger than its limits; kInvalidArgument if a request selects from a line
   // of logits that is not its row's last, beams have drafts (those of samples
-  // are verified, docs/speculation.md), or rows that choose by themselves are
-  // to be continued; what the model returns; as base/cuda.h. After a plan that
-  // could not be launched no group is resident: continuations are answered
-  // without candidates until rows set them again. An error that leaves the
-  // device unusable is that of every later plan.
+  // are verified, docs/speculation.md), rows that choose by themselves are to
+  // be continued, or there is no such host slot; what the model returns; as
+  // base/cuda.h. After a plan that could not be launched no group is resident:
+  // continuations are answered without candidates until rows set them again. An
+  // error that leaves the device unusable is that of every later plan.
   void Execute(StepPlan plan, Done done) override;
 
   // At any time, from any thread.

@@ -289,7 +289,13 @@ absl::Status CudaExecutor::Impl::SwapPages(const StepPlan& plan) {
   if (swapper_ == nullptr) {
     return InvalidArgument("pages are swapped, there are no host slots");
   }
-  return swapper_->Enqueue(plan.page_saves, plan.page_loads, stream_.get());
+  try {
+    return swapper_->Enqueue(plan.page_saves, plan.page_loads, stream_.get());
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory to swap ",
+                             plan.page_saves.size() + plan.page_loads.size(),
+                             " pages");
+  }
 }
 
 // Memory that only some steps need, when the first of them comes.

@@ -29,6 +29,7 @@ ModelDescription Describe(const ToyModelOptions& options) {
           .num_pages = options.num_pages,
           .page_size = options.page_size,
           .has_shareable_pages = options.has_shareable_pages,
+          .num_host_slots = options.num_host_slots,
           .limits = options.limits};
 }
 
@@ -55,13 +56,15 @@ void ToyLogits(const ToyModelOptions& options, std::span<const TokenId> history,
 ToyModel::ToyModel(const ToyModelOptions& options)
     : options_(options),
       description_(Describe(options)),
-      cells_(options.num_pages * options.page_size, kGarbage) {}
+      cells_(options.num_pages * options.page_size, kGarbage),
+      host_cells_(options.num_host_slots * options.page_size, kGarbage) {}
 
 absl::Status ToyModel::Forward(const StepPlan& plan, std::span<float> logits) {
   RETURN_IF_ERROR(CheckShapes(plan, logits));
   if (options_.memory == ToyModelOptions::Memory::kSequences) {
     RETURN_IF_ERROR(ForkAndFinish(plan));
   } else {
+    SwapPages(plan);
     CopyPages(plan);
   }
   // All rows write before one reads: a page written by two rows shows.
@@ -122,6 +125,18 @@ absl::Status ToyModel::ForkAndFinish(const StepPlan& plan) {
     }
   }
   return absl::OkStatus();
+}
+
+void ToyModel::SwapPages(const StepPlan& plan) {
+  const int page_size = options_.page_size;
+  for (const PageSave& save : plan.page_saves) {
+    std::copy_n(cells_.begin() + save.page.value * page_size, page_size,
+                host_cells_.begin() + save.slot.value * page_size);
+  }
+  for (const PageLoad& load : plan.page_loads) {
+    std::copy_n(host_cells_.begin() + load.slot.value * page_size, page_size,
+                cells_.begin() + load.page.value * page_size);
+  }
 }
 
 void ToyModel::CopyPages(const StepPlan& plan) {

@@ -39,6 +39,7 @@ struct ToyModelOptions {
   int num_pages = 200;
   // Whether it says that its pages are all that it keeps; kPages alone.
   bool has_shareable_pages = false;
+  int num_host_slots = 0;  // of kPages with shareable ones alone
   Memory memory = Memory::kPages;
   StepLimits limits = {};  // as if of its executor
 };
@@ -67,6 +68,7 @@ class ToyModel : public Model {
   absl::Status CheckShapes(const StepPlan& plan,
                            std::span<const float> logits) const;
   absl::Status ForkAndFinish(const StepPlan& plan);
+  void SwapPages(const StepPlan& plan);
   void CopyPages(const StepPlan& plan);
   absl::Status Feed(const StepPlan& plan, size_t row_idx);
   std::vector<TokenId> History(const StepPlan& plan, size_t row_idx) const;
@@ -74,7 +76,8 @@ class ToyModel : public Model {
 
   const ToyModelOptions options_;
   const ModelDescription description_;
-  std::vector<TokenId> cells_;  // [num_pages * page_size]
+  std::vector<TokenId> cells_;       // [num_pages * page_size]
+  std::vector<TokenId> host_cells_;  // [num_host_slots * page_size]
   std::unordered_map<SequenceId, std::vector<TokenId>> sequences_;
 };
 

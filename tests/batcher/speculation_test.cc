@@ -1,6 +1,7 @@
 // Speculation changes no result: requests that draft, of every kind and among
 // others, have the hypotheses that they have alone and without drafts, to the
-// bit, in any room for pages and tokens.
+// bit, in any room for pages and tokens; also where groups that are put away go
+// to host memory, with drafts that are not answered in their pages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,6 +30,7 @@ struct SpeculationCase {
   int max_step_tokens = 128;
   int plans_in_flight = 1;
   uint64_t draft_seed = 1;  // of the draft model; the model's is 1
+  int num_host_slots = 0;
 };
 
 class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
@@ -37,6 +39,7 @@ class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
     options_.num_tokens_read = GetParam().num_tokens_read;
     options_.num_pages = GetParam().num_pages;
     options_.has_shareable_pages = true;
+    options_.num_host_slots = GetParam().num_host_slots;
     options_.eos_boost = -1;
     model_ = std::make_unique<ToyModel>(options_);
     description_ = model_->description();
@@ -46,6 +49,7 @@ class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
     draft.seed = GetParam().draft_seed;
     draft.page_size = 5;
     draft.num_pages = 100;
+    draft.num_host_slots = 0;
     draft_ = *DraftModel::Create(std::make_shared<ToyModel>(draft),
                                  *ThreadPool::Create(1));
     description_.has_draft_model = true;
@@ -68,7 +72,7 @@ class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
         scheduler, *model_, [](int) {}, GetParam().plans_in_flight,
         draft_.get());
     ExpectNothingHeld(scheduler);
-    stats_ = scheduler.stats();
+    num_loaded_ += scheduler.stats().num_tokens_loaded_again;
     if (draft_ != nullptr) {
       EXPECT_EQ(draft_->num_sequences(), 0);
       EXPECT_EQ(draft_->pages().num_held(), 0);
@@ -80,7 +84,7 @@ class SpeculationTest : public ::testing::TestWithParam<SpeculationCase> {
   std::unique_ptr<ToyModel> model_;
   std::unique_ptr<DraftModel> draft_;  // or null
   ModelDescription description_;
-  SchedulerStats stats_;
+  int64_t num_loaded_ = 0;  // tokens
 };
 
 bool MaySpeculate(const GenerationParams& params) {
@@ -121,6 +125,9 @@ TEST_P(SpeculationTest, ChangesNoResult) {
   }
   EXPECT_GT(num_drafted, testing::Cases(500, 100));
   EXPECT_GT(num_accepted, num_drafted / 20);
+  if (GetParam().num_host_slots > 0) {
+    EXPECT_GT(num_loaded_, testing::Cases(500, 100));
+  }
   RecordProperty("drafted", static_cast<int>(num_drafted));
   RecordProperty("accepted", static_cast<int>(num_accepted));
 }
@@ -131,7 +138,8 @@ std::string NameOfCase(const SpeculationCase& c) {
          std::to_string(c.num_pages) + "_step" +
          std::to_string(c.max_step_tokens) + "_ahead" +
          std::to_string(c.plans_in_flight) + "_seed" +
-         std::to_string(c.draft_seed);
+         std::to_string(c.draft_seed) + "_slots" +
+         std::to_string(c.num_host_slots);
 }
 
 using Method = SpeculationMethod;
@@ -150,7 +158,24 @@ INSTANTIATE_TEST_SUITE_P(
         SpeculationCase{.method = Method::kDraft, .draft_seed = 2},
         SpeculationCase{.method = Method::kDraft,
                         .num_tokens_read = 1000,
-                        .plans_in_flight = 2}),
+                        .plans_in_flight = 2},
+        SpeculationCase{
+            .method = Method::kNgram, .num_pages = 60, .num_host_slots = 200},
+        SpeculationCase{.method = Method::kNgram,
+                        .num_pages = 60,
+                        .plans_in_flight = 2,
+                        .num_host_slots = 200},
+        SpeculationCase{.method = Method::kSuffix,
+                        .num_pages = 60,
+                        .plans_in_flight = 2,
+                        .num_host_slots = 9},
+        SpeculationCase{
+            .method = Method::kDraft, .num_pages = 60, .num_host_slots = 200},
+        SpeculationCase{.method = Method::kDraft,
+                        .num_pages = 60,
+                        .plans_in_flight = 2,
+                        .draft_seed = 2,
+                        .num_host_slots = 200}),
     [](const auto& test) { return NameOfCase(test.param); });
 
 }  // namespace

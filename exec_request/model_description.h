@@ -52,8 +52,10 @@ struct ModelDescription {
   bool has_shareable_pages = false;
   // Set by the executor: whether selections may have drafts to verify, so that
   // requests may speculate (docs/speculation.md), which takes shareable pages;
-  // and whether a draft model runs beside the model.
+  // whether those of beams may, too; and whether a draft model runs beside the
+  // model. Where those of beams may not, their requests draft nothing.
   bool verifies_drafts = false;
+  bool verifies_beam_drafts = false;
   bool has_draft_model = false;
   // Host memory for pages of groups that are preempted: slots of one page each,
   // which plans save to and load from (StepPlan::page_saves). Needs pages that

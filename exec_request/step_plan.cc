@@ -8,7 +8,7 @@ std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& rule) {
 }
 
 int PlanSelection::num_logits() const {
-  return first_logits_of(num_rows) - first_logits;
+  return first_logits_of(num_plan_rows()) - first_logits;
 }
 
 int PlanSelection::first_logits_of(int row) const {

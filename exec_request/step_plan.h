@@ -146,7 +146,15 @@ struct PlanSelection {
   // selection to verify: [num_rows] or empty. Row r then has drafts[r].size() +
   // 1 rows of logits, behind those of row r - 1. Of kDraws with a sample for
   // each row. No continuation goes on from such a step.
+  //
+  // Of kBeams, drafts are paths that beams may take, and there are as many rows
+  // as paths: row i feeds the last token of beam ranks[i], then drafts[i].
+  // Several rows may be of one beam. What is above by row, num_rows for one, is
+  // still by beam. The answer is that of as many steps as the paths decide
+  // (SelectionResult::further).
   std::vector<std::vector<TokenId>> drafts;
+  // Of kBeams with drafts: [drafts], ascending, each beam at least once.
+  std::vector<int> ranks;
   // What a draft model drew these from, [sum of drafts, vocab_size] f32 host,
   // in their order. Null: they were not drawn (verify.h).
   std::shared_ptr<const std::vector<float>> draft_logits;
@@ -154,6 +162,10 @@ struct PlanSelection {
   // for num_generated. Of kDraws.
   std::vector<int> row_num_generated;
 
+  // Rows that the plan has for it.
+  int num_plan_rows() const {
+    return ranks.empty() ? num_rows : static_cast<int>(ranks.size());
+  }
   // Rows of logits: one for each row, and one for each drafted token.
   int num_logits() const;
   // The first one of `row`, in [first_logits, first_logits + num_logits()).
@@ -208,19 +220,34 @@ struct PlanPromptLogprobs {
   int num_logprobs = 0;         // best tokens of each
 };
 
+// The beam search that drafted sequences are the live beams of, in rank order,
+// as PlanSelection has it.
+struct DraftedSearch {
+  int num_beams = 1;  // that live at most
+  int num_candidates = 1;
+  std::vector<TokenId> eos_token_ids;  // ascending
+};
+
 // A sequence to draft tokens for, with the executor's draft model
 // (ModelDescription::has_draft_model; docs/speculation.md). A later step
 // verifies them. The draft model keeps what it has fed of each sequence, by
 // request and sample, until the request ends, and compares it with the
 // sequence's tokens: nothing is said of what became of the last drafts.
+//
+// The beams of a search are drafted together: the draft model searches on from
+// them, so many tokens ahead.
 struct DraftSequence {
   RequestId request;
-  int sample = 0;                                      // of the request
+  int sample = 0;  // of the request, or rank
   std::shared_ptr<const std::vector<TokenId>> prompt;  // not null
   std::vector<TokenId> generated = {};  // at least one; the last is not fed
   int num_tokens = 1;                   // to draft at most, >= 1
   // How it draws.
   std::shared_ptr<const SelectionParams> rule;
+  // Of a beam: its sum, and its search; null of a sample. All live beams of a
+  // search are drafted for, and to one length.
+  float cum_log_prob = 0;
+  std::shared_ptr<const DraftedSearch> search = nullptr;
 };
 
 struct StepPlan {
@@ -289,6 +316,11 @@ struct SelectionResult {
   // one behind the other. They are those of its drafts that were accepted, from
   // the first on, and one token more. [samples], or empty if each has one.
   std::vector<int> num_tokens = {};
+  // Of kBeams where drafts were verified: the answers of the steps behind this
+  // one, each as if it had been run with the beams that the answer before it
+  // makes (SurvivingCandidates), whose ranks its candidates name. There is one
+  // if all of these beams are on drafted paths.
+  std::vector<SelectionResult> further = {};
   // Ends this request alone: the executor has no room for its selection now.
   // Then there are no candidates.
   absl::Status error = absl::OkStatus();
@@ -300,9 +332,19 @@ struct PromptLogprobsResult {
   std::vector<TokenLogProb> logprobs;  // [tokens]
 };
 
+// Tokens that a beam may go on with, and its sum with them, by which the paths
+// of a search rank.
+struct DraftPath {
+  std::vector<TokenId> tokens;
+  float cum_log_prob = 0;
+};
+
 // The answer to one DraftSequence.
 struct DraftedTokens {
   std::vector<TokenId> tokens = {};  // fewer than asked for, or none
+  // Of a beam, instead: every path that the search of the draft model took from
+  // it, to where it was pruned. None is the beginning of another.
+  std::vector<DraftPath> paths = {};
   // What they were drawn from, [tokens, vocab_size] f32; empty unless
   // NeedsDraftLogits, and where the executor verifies without.
   std::vector<float> logits = {};

@@ -74,28 +74,63 @@ void DraftModel::ForgetEnded(std::span<const RequestId> ended) {
 absl::StatusOr<std::vector<DraftedTokens>> DraftModel::RunAll(
     const StepPlan& plan) {
   ++num_runs_;
-  std::vector<Drafting> all;
-  for (const DraftSequence& asked : plan.drafting) {
-    CHECK(!asked.generated.empty() && asked.num_tokens >= 1)
-        << "a sequence that is not generated yet";
-    all.push_back({.asked = &asked,
-                   .key = {asked.request, asked.sample},
-                   .text = TextOf(asked)});
-    // The last token it drafts is not fed.
-    const int64_t num_fed = std::ssize(all.back().text) + asked.num_tokens - 1;
-    all.back().is_done = num_fed > description().max_context;
-  }
-  for (Drafting& drafting : all) {
+  Work work = WorkOf(plan);
+  std::vector<Drafting*> all;
+  for (Drafting& drafting : work.samples) {
     if (!drafting.is_done) Begin(&drafting);
+    all.push_back(&drafting);
+  }
+  for (Searching& searching : work.searches) {
+    if (searching.is_done) continue;
+    Begin(&searching);
+    for (Drafting& beam : searching.beams) all.push_back(&beam);
   }
   RETURN_IF_ERROR(FeedStems(all, plan.stop));
-  const auto goes_on = [](const Drafting& d) { return !d.is_done; };
-  while (std::ranges::any_of(all, goes_on)) {
-    RETURN_IF_ERROR(FeedAndDraw(all, plan.stop));
+  const auto goes_on = [](const auto& d) { return !d.is_done; };
+  while (std::ranges::any_of(work.samples, goes_on) ||
+         std::ranges::any_of(work.searches, goes_on)) {
+    RETURN_IF_ERROR(FeedAndDraw(&work, plan.stop));
   }
-  std::vector<DraftedTokens> drafts;
-  for (Drafting& drafting : all) drafts.push_back(std::move(drafting.draft));
+  std::vector<DraftedTokens> drafts(plan.drafting.size());
+  for (size_t i = 0; i < work.samples.size(); ++i) {
+    drafts[work.places[i]] = std::move(work.samples[i].draft);
+  }
+  for (const Searching& searching : work.searches) {
+    searching.search.TakePaths(std::span(drafts).subspan(searching.first));
+  }
   return drafts;
+}
+
+DraftModel::Work DraftModel::WorkOf(const StepPlan& plan) const {
+  Work work;
+  const std::span<const DraftSequence> asked = plan.drafting;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    CHECK(!asked[i].generated.empty() && asked[i].num_tokens >= 1)
+        << "a sequence that is not generated yet";
+    // The last token it drafts is not fed.
+    const int64_t num_fed = std::ssize(*asked[i].prompt) +
+                            std::ssize(asked[i].generated) +
+                            asked[i].num_tokens - 1;
+    const bool is_done = num_fed > description().max_context;
+    Drafting drafting = {.asked = &asked[i],
+                         .key = {asked[i].request, asked[i].sample},
+                         .text = TextOf(asked[i]),
+                         .is_done = is_done};
+    if (asked[i].search == nullptr) {
+      work.samples.push_back(std::move(drafting));
+      work.places.push_back(i);
+      continue;
+    }
+    if (i == 0 || asked[i - 1].search != asked[i].search) {
+      size_t end = i + 1;
+      while (end < asked.size() && asked[end].search == asked[i].search) ++end;
+      work.searches.push_back({.search = DraftSearch(asked.subspan(i, end - i)),
+                               .first = i,
+                               .is_done = is_done});
+    }
+    work.searches.back().beams.push_back(std::move(drafting));
+  }
+  return work;
 }
 
 void DraftModel::Begin(Drafting* drafting) {
@@ -110,7 +145,57 @@ void DraftModel::Begin(Drafting* drafting) {
   state.pages.Truncate(static_cast<int>(num_kept));
 }
 
-absl::Status DraftModel::FeedStems(std::span<Drafting> all,
+void DraftModel::Begin(Searching* searching) {
+  const RequestId request = searching->beams.front().asked->request;
+  std::vector<State> kept;
+  const auto begin = states_.lower_bound({request, 0});
+  auto end = begin;
+  for (; end != states_.end() && end->first.first == request; ++end) {
+    kept.push_back(std::move(end->second));
+  }
+  states_.erase(begin, end);
+  for (Drafting& beam : searching->beams) {
+    State state = {{}, PageTable(&pool_), num_runs_};
+    const State* longest = nullptr;
+    size_t num_kept = 0;
+    for (const State& other : kept) {
+      const size_t length =
+          std::min(CommonLength(other.tokens, beam.text), beam.text.size() - 1);
+      if (length <= num_kept) continue;
+      longest = &other;
+      num_kept = length;
+    }
+    if (longest != nullptr) {
+      state.tokens.assign(beam.text.begin(), beam.text.begin() + num_kept);
+      state.pages = longest->pages.Fork(static_cast<int>(num_kept));
+    }
+    beam.key = {request, searching->num_keys++};
+    states_.insert_or_assign(beam.key, std::move(state));
+  }
+}
+
+void DraftModel::Advance(Searching* searching) {
+  std::vector<Drafting> next;
+  std::vector<bool> has_child(searching->beams.size());
+  for (const auto& [parent_rank, token] : searching->search.Advance()) {
+    const Drafting& parent = searching->beams[parent_rank];
+    Drafting& child = next.emplace_back(Drafting{
+        .asked = parent.asked, .key = parent.key, .text = parent.text});
+    child.text.push_back(token);
+    if (has_child[parent_rank]) {
+      const State& from = states_.at(parent.key);
+      State fork = {from.tokens, from.pages.Fork(from.pages.num_tokens()),
+                    num_runs_};
+      child.key.second = searching->num_keys++;
+      states_.insert_or_assign(child.key, std::move(fork));
+    }
+    has_child[parent_rank] = true;
+  }
+  searching->beams = std::move(next);
+  searching->is_done = searching->search.is_done();
+}
+
+absl::Status DraftModel::FeedStems(std::span<Drafting* const> all,
                                    std::stop_token stop) {
   // By request: the sequence that has fed most, which feeds what it has in
   // common with one that has fed less than that.
@@ -119,22 +204,22 @@ absl::Status DraftModel::FeedStems(std::span<Drafting> all,
   const auto num_fed = [this](const Drafting& d) {
     return states_.at(d.key).tokens.size();
   };
-  for (Drafting& drafting : all) {
-    if (drafting.is_done) continue;
-    Drafting*& first = firsts[drafting.asked->request];
-    if (first == nullptr || num_fed(*first) < num_fed(drafting)) {
-      first = &drafting;
+  for (Drafting* const drafting : all) {
+    if (drafting->is_done) continue;
+    Drafting*& first = firsts[drafting->asked->request];
+    if (first == nullptr || num_fed(*first) < num_fed(*drafting)) {
+      first = drafting;
     }
   }
   const auto stem_of = [&](const Drafting& first, const Drafting& other) {
     return std::min(CommonLength(first.text, other.text),
                     std::min(first.text.size(), other.text.size()) - 1);
   };
-  for (const Drafting& drafting : all) {
-    if (drafting.is_done) continue;
-    Drafting& first = *firsts[drafting.asked->request];
-    const size_t stem = stem_of(first, drafting);
-    if (first.is_done || &first == &drafting || num_fed(drafting) >= stem ||
+  for (const Drafting* const drafting : all) {
+    if (drafting->is_done) continue;
+    Drafting& first = *firsts[drafting->asked->request];
+    const size_t stem = stem_of(first, *drafting);
+    if (first.is_done || &first == drafting || num_fed(*drafting) >= stem ||
         num_fed(first) >= stem) {
       continue;
     }
@@ -144,30 +229,44 @@ absl::Status DraftModel::FeedStems(std::span<Drafting> all,
     step.stop = stop;
     RETURN_IF_ERROR(model_->Forward(step, {}));
   }
-  for (const Drafting& drafting : all) {
-    if (drafting.is_done) continue;
-    const Drafting& first = *firsts[drafting.asked->request];
-    const size_t stem = first.is_done ? 0 : stem_of(first, drafting);
-    if (&first == &drafting || num_fed(drafting) >= stem) continue;
+  for (const Drafting* const drafting : all) {
+    if (drafting->is_done) continue;
+    const Drafting& first = *firsts[drafting->asked->request];
+    const size_t stem = first.is_done ? 0 : stem_of(first, *drafting);
+    if (&first == drafting || num_fed(*drafting) >= stem) continue;
     const State& from = states_.at(first.key);
     const size_t count = std::min(stem, from.tokens.size());
-    State& to = states_.at(drafting.key);
+    State& to = states_.at(drafting->key);
     to.tokens.assign(from.tokens.begin(), from.tokens.begin() + count);
     to.pages = from.pages.Fork(static_cast<int>(count));
   }
   return absl::OkStatus();
 }
 
-absl::Status DraftModel::FeedAndDraw(std::span<Drafting> all,
-                                     std::stop_token stop) {
+absl::Status DraftModel::FeedAndDraw(Work* work, std::stop_token stop) {
   StepPlan step;
-  std::vector<Drafting*> rows;
-  for (Drafting& drafting : all) {
-    if (drafting.is_done) continue;
-    if (AddRow(drafting, drafting.text.size(), 1, &step)) {
-      rows.push_back(&drafting);
-    } else {
-      drafting.is_done = true;
+  struct Row {
+    Drafting* drafting = nullptr;
+    Searching* searching = nullptr;  // null of a sample
+    int rank = 0;
+  };
+  std::vector<Row> rows;
+  const auto add_row = [&](const Row& row) {
+    if (!AddRow(*row.drafting, row.drafting->text.size(), 1, &step)) {
+      return false;
+    }
+    rows.push_back(row);
+    return true;
+  };
+  for (Drafting& drafting : work->samples) {
+    if (!drafting.is_done && !add_row({&drafting})) drafting.is_done = true;
+  }
+  for (Searching& searching : work->searches) {
+    const int num_beams = static_cast<int>(searching.beams.size());
+    for (int rank = 0; rank < num_beams && !searching.is_done; ++rank) {
+      const bool has_pages =
+          add_row({&searching.beams[rank], &searching, rank});
+      if (!has_pages) searching.is_done = true;
     }
   }
   if (rows.empty()) return absl::OkStatus();
@@ -178,9 +277,17 @@ absl::Status DraftModel::FeedAndDraw(std::span<Drafting> all,
   }
   const std::span<float> logits(logits_.data(), rows.size() * vocab_size);
   RETURN_IF_ERROR(model_->Forward(step, logits));
-  AllocatingLoop(*threads_, static_cast<int>(rows.size()), [&](int row) {
-    Draw(logits.subspan(row * vocab_size, vocab_size), rows[row]);
+  AllocatingLoop(*threads_, static_cast<int>(rows.size()), [&](int i) {
+    const auto& [drafting, searching, rank] = rows[i];
+    const auto row = logits.subspan(i * vocab_size, vocab_size);
+    if (searching == nullptr) return Draw(row, drafting);
+    const size_t num_prompt = drafting->asked->prompt->size();
+    searching->search.Choose(
+        rank, std::span(drafting->text).subspan(num_prompt), row);
   });
+  for (Searching& searching : work->searches) {
+    if (!searching.is_done) Advance(&searching);
+  }
   return absl::OkStatus();
 }
 

@@ -11,7 +11,10 @@
 //   keeps      p p p a           feeds           b c   -> logits -> draft d
 //   feeds      d -> e            has fed then    p p p a b c d
 //
-// Samples of one request share the pages of what they have in common. Where
+// Samples of one request share the pages of what they have in common. The beams
+// of a search, which it searches on from (draft_search.h), begin with what is
+// kept of any sequence of that search that goes furthest with theirs, so that
+// the paths that the other search takes are fed already. Where
 // pages run out, sequences that drafted least recently lose theirs; a sequence
 // that finds none drafts nothing.
 //
@@ -31,6 +34,7 @@
 #include "base/thread_pool.h"
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
+#include "executor/host/draft_search.h"
 #include "pages/page_pool.h"
 #include "pages/page_table.h"
 
@@ -68,7 +72,7 @@ class DraftModel {
     PageTable pages;
     int64_t last_run = 0;
   };
-  // A sequence while it drafts.
+  // A sequence, of a sample or a beam, while it drafts.
   struct Drafting {
     const DraftSequence* asked = nullptr;
     Key key = {};
@@ -76,16 +80,37 @@ class DraftModel {
     DraftedTokens draft = {};
     bool is_done = false;
   };
+  // A search while it drafts.
+  struct Searching {
+    DraftSearch search;
+    size_t first = 0;                  // of its beams, in the plan
+    std::vector<Drafting> beams = {};  // that live, by rank
+    int num_keys = 0;                  // that its sequences have had
+    bool is_done = false;
+  };
+  // All that a plan drafts for.
+  struct Work {
+    std::vector<Drafting> samples;
+    std::vector<size_t> places;  // of these in the plan
+    std::vector<Searching> searches;
+  };
+
   DraftModel(std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool);
 
   absl::StatusOr<std::vector<DraftedTokens>> RunAll(const StepPlan& plan);
+  Work WorkOf(const StepPlan& plan) const;
   // Makes what is kept of a sequence a beginning of its text.
   void Begin(Drafting* drafting);
+  // The same for the beams of a search.
+  void Begin(Searching* searching);
   // Feeds what all sequences of a request have in common once, and has the
   // others share it.
-  absl::Status FeedStems(std::span<Drafting> all, std::stop_token stop);
-  // Feeds what each lacks of its text; with logits of the last token.
-  absl::Status FeedAndDraw(std::span<Drafting> all, std::stop_token stop);
+  absl::Status FeedStems(std::span<Drafting* const> all, std::stop_token stop);
+  // Feeds what each lacks of its text, with logits of the last token, and draws
+  // or searches on from there. Does nothing where all are done.
+  absl::Status FeedAndDraw(Work* work, std::stop_token stop);
+  // The next beams of a search begin with what their parents have.
+  void Advance(Searching* searching);
   // Adds a row that feeds text[fed, num_fed) to `*step`; false if there are no
   // pages for it, and then nothing is kept of the sequence.
   bool AddRow(const Drafting& drafting, size_t num_fed, int num_logits,

@@ -86,6 +86,7 @@ class ModelExecutor::Worker {
         pool_(std::move(pool)),
         groups_(model_->description().page_size) {
     description_.verifies_drafts = description_.has_shareable_pages;
+    description_.verifies_beam_drafts = description_.has_shareable_pages;
     description_.has_draft_model = draft_ != nullptr;
   }
 

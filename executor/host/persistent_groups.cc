@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "exec_request/surviving_candidates.h"
 #include "kernels/resident/assign_slots.h"
 
 namespace espalier {
@@ -150,14 +151,9 @@ void PersistentGroups::NextBeams(std::span<const Candidate> candidates,
                                  Group* group) {
   std::vector<Beam> next;
   std::vector<int> parents;  // slots, by rank
-  for (size_t i = 0; i < candidates.size(); ++i) {
+  for (const int i : SurvivingCandidates(candidates, group->num_slots,
+                                         group->eos_token_ids)) {
     const Candidate& candidate = candidates[i];
-    if (next.size() == group->num_slots) break;
-    if (candidate.token < 0 ||  // an error, which ends the group
-        std::binary_search(group->eos_token_ids.begin(),
-                           group->eos_token_ids.end(), candidate.token)) {
-      continue;
-    }
     const Beam& parent = group->beams.at(candidate.beam);
     parents.push_back(parent.slot);
     next.push_back({.parent_slot = parents.back(),

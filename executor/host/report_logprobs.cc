@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "exec_request/draft_tree.h"
+#include "exec_request/surviving_candidates.h"
 #include "executor/host/allocating_loop.h"
 #include "kernels/logprobs/logprobs.h"
 
@@ -43,12 +45,36 @@ void AnswerAll(const StepPlan& plan, std::span<const LineWork> works,
   });
 }
 
+// Of the steps of a beam search that drafted paths decided.
+void AskReplayed(const PlanSelection& selection, SelectionResult* result,
+                 std::span<LineWork> works) {
+  const DraftTree tree(selection);
+  std::vector<int> nodes = tree.Roots();
+  const auto ask = [&](SelectionResult* step) {
+    step->logprobs.resize(step->candidates.size());
+    for (size_t i = 0; i < step->candidates.size(); ++i) {
+      const Candidate& candidate = step->candidates[i];
+      Ask(candidate.token, &step->logprobs[i],
+          &works[tree.line(nodes[candidate.beam])]);
+    }
+    nodes =
+        tree.Follow(nodes, step->candidates,
+                    SurvivingCandidates(step->candidates, selection.num_slots,
+                                        selection.eos_token_ids));
+  };
+  ask(result);
+  for (SelectionResult& step : result->further) ask(&step);
+}
+
 void AddLines(const PlanSelection& selection, SelectionResult* result,
               std::vector<LineWork>* works) {
   const size_t first = works->size();
   for (int i = 0; i < selection.num_logits(); ++i) {
     works->push_back({.line = selection.first_logits + i,
                       .num_best = selection.rule->num_logprobs});
+  }
+  if (!selection.ranks.empty()) {
+    return AskReplayed(selection, result, std::span(*works).subspan(first));
   }
   result->logprobs.resize(result->candidates.size());
   int line = 0;  // of the selection

@@ -8,6 +8,8 @@
 #include "base/check.h"
 #include "executor/contenders.h"
 #include "executor/host/allocating_loop.h"
+#include "executor/host/best_of_selection.h"
+#include "executor/host/replay_beams.h"
 #include "executor/host/report_logprobs.h"
 #include "executor/host/verify_row.h"
 #include "kernels/gumbel_topk/gumbel_topk.h"
@@ -25,28 +27,12 @@ constexpr int kDrawsAtOnce = 64;
 // What one thread does at once: a row, or draws from one.
 struct WorkItem {
   int selection = 0;  // index in the plan
-  int begin = 0;      // rank of the row, or index of the first draw
+  int begin = 0;      // rank of the row, node, or index of the first draw
   int count = 1;      // of draws
 };
 
 bool Draws(const PlanSelection& selection) {
   return selection.rule->kind == SelectionKind::kDraws;
-}
-
-std::vector<WorkItem> WorkItems(const StepPlan& plan) {
-  std::vector<WorkItem> items;
-  for (size_t s = 0; s < plan.selections.size(); ++s) {
-    const PlanSelection& selection = plan.selections[s];
-    const bool draws = Draws(selection);
-    const int end =
-        draws ? static_cast<int>(selection.samples.size()) : selection.num_rows;
-    const bool one_row = selection.num_rows == 1 && selection.drafts.empty();
-    const int step = draws && one_row ? kDrawsAtOnce : 1;
-    for (int i = 0; i < end; i += step) {
-      items.push_back({static_cast<int>(s), i, std::min(step, end - i)});
-    }
-  }
-  return items;
 }
 
 // The selection of one group, which several threads work at.
@@ -58,13 +44,10 @@ class GroupWork {
         edits_(EditsOf(rule_)) {
     CHECK(!rule_.gumbel_top_k || rule_.kind == SelectionKind::kRows)
         << "only rows are perturbed";
-    if (rule_.kind == SelectionKind::kBeams && selection_.num_rows > 0) {
-      const int num_beams = selection_.ranking.num_first;
-      best_ = num_beams == 0
-                  ? std::make_unique<BestCandidates>(selection_.num_candidates)
-                  : std::make_unique<BestCandidates>(selection_.num_candidates,
-                                                     num_beams,
-                                                     selection_.eos_token_ids);
+    if (rule_.kind == SelectionKind::kBeams && !selection_.drafts.empty()) {
+      replay_ = std::make_unique<BeamReplay>(selection, edits_.get());
+    } else if (rule_.kind == SelectionKind::kBeams && selection_.num_rows > 0) {
+      best_ = BestOfSelection(selection_);
     } else if (rule_.kind == SelectionKind::kRows) {
       contenders_ = std::make_unique<Contenders>(selection_);
     } else if (!selection_.drafts.empty()) {
@@ -74,9 +57,25 @@ class GroupWork {
     }
   }
 
+  //   s  index of the selection in the plan
+  void AddItems(int s, std::vector<WorkItem>* items) const {
+    const bool draws = Draws(selection_);
+    int end = selection_.num_rows;
+    if (draws) end = static_cast<int>(selection_.samples.size());
+    if (replay_ != nullptr) end = replay_->num_nodes();
+    const bool one_row = selection_.num_rows == 1 && selection_.drafts.empty();
+    const int step = draws && one_row ? kDrawsAtOnce : 1;
+    for (int i = 0; i < end; i += step) {
+      items->push_back({s, i, std::min(step, end - i)});
+    }
+  }
+
   //   logits  [plan.num_logits, vocab_size]  of the plan
   void Run(const WorkItem& item, std::span<const float> logits,
            int vocab_size) {
+    if (replay_ != nullptr) {
+      return replay_->Select(item.begin, logits, vocab_size);
+    }
     if (!selection_.drafts.empty()) {
       runs_[item.begin] =
           VerifyRowOf(selection_, item.begin, *edits_, logits, vocab_size);
@@ -95,7 +94,9 @@ class GroupWork {
 
   // When all items have run.
   void Take(SelectionResult* result) {
-    if (best_ != nullptr) {
+    if (replay_ != nullptr) {
+      replay_->Take(result);
+    } else if (best_ != nullptr) {
       result->candidates = best_->Take();
     } else if (contenders_ != nullptr) {
       result->candidates = contenders_->Take();
@@ -187,6 +188,7 @@ class GroupWork {
   const SelectionParams& rule_;
   const std::shared_ptr<const ScoreEdits> edits_;
   // One of these, by kind.
+  std::unique_ptr<BeamReplay> replay_;
   std::unique_ptr<BestCandidates> best_;
   std::unique_ptr<Contenders> contenders_;
   std::vector<Candidate> drawn_;              // [samples]
@@ -198,12 +200,13 @@ class GroupWork {
 std::vector<SelectionResult> SelectAll(const StepPlan& plan,
                                        std::span<const float> logits,
                                        int vocab_size, ThreadPool& pool) {
-  const std::vector<WorkItem> items = WorkItems(plan);
+  std::vector<WorkItem> items;
   std::vector<GroupWork> groups;
   std::vector<SelectionResult> results;
   groups.reserve(plan.selections.size());
   for (const PlanSelection& selection : plan.selections) {
-    groups.emplace_back(&selection);
+    groups.emplace_back(&selection)
+        .AddItems(static_cast<int>(results.size()), &items);
     results.push_back({.request = selection.request});
   }
   AllocatingLoop(pool, static_cast<int>(items.size()), [&](int i) {

@@ -66,6 +66,7 @@ Scheduler::Scheduler(const ModelDescription& model,
                      ? 0
                      : model.num_host_slots),
       has_shareable_pages_(options.prefix_cache && model.has_shareable_pages),
+      verifies_beam_drafts_(model.verifies_beam_drafts),
       admission_(model, options, &pool_),
       saving_policy_(model, options.preempted_pages) {
   const auto check = [](const absl::Status& status) {
@@ -80,6 +81,9 @@ Scheduler::~Scheduler() = default;
 void Scheduler::Submit(RequestId id, PreparedRequest prepared, Done done,
                        std::unique_ptr<SearchWatcher> watcher) {
   ++stats_.num_requests;
+  if (!verifies_beam_drafts_ && IsBeamSearch(prepared.request.params)) {
+    prepared.request.params.speculate.reset();
+  }
   const RequestNeeds needs = admission_.NeedsOf(prepared);
   const absl::Status fits = admission_.CheckFits(prepared.request, needs);
   if (!fits.ok()) {
@@ -596,10 +600,11 @@ void Scheduler::Advance(RunningGroup& running, const SelectionResult& result) {
     const auto cost = costs_.At(num_decode_rows_, group.drafts_by_model());
     if (cost.has_value()) group.SetDraftCost(*cost);
   }
-  if (status.ok()) status = group.Advance(result, &next_plan_);
+  if (status.ok()) {
+    status = group.Advance(result, &next_plan_, running.watcher.get());
+  }
   if (!status.ok()) return Finish(running, status);
   running.times.OnToken(now_, &stats_);
-  if (running.watcher != nullptr) running.watcher->OnStep(group.strategy());
   if (group.done()) Finish(running, group.TakeResult());
 }
 

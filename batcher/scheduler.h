@@ -229,6 +229,7 @@ class Scheduler {
   PrefixTree tree_;  // outlive them
   HostPool host_pool_;
   const bool has_shareable_pages_;
+  const bool verifies_beam_drafts_;
   const Admission admission_;
   SequenceIdSource sequence_ids_;
   Deadlines deadlines_;  // before the requests, which have entries

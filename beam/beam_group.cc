@@ -21,6 +21,14 @@ void ReserveOneMore(std::vector<T>* values) {
   }
 }
 
+absl::Status CheckDrafted(std::span<const TokenId> tokens, int vocab_size) {
+  for (const TokenId token : tokens) {
+    if (token >= 0 && token < vocab_size) continue;
+    return Internal("a step drafted token ", token, " of ", vocab_size);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
@@ -35,7 +43,8 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
       keeps_pages_(tree != nullptr && request_.params.prefix_cache),
       strategy_(MakeStrategy(request_.params, std::move(prepared.allowed),
                              std::move(prepared.text))),
-      drafts_(request_.params, std::move(prepared.drafter)) {
+      drafts_(request_.params, strategy_->supports_drafts(),
+              std::move(prepared.drafter)) {
   if (trace != nullptr) {
     tracer_ = std::make_unique<GroupTracer>(id_, request_, trace);
   }
@@ -76,7 +85,8 @@ bool BeamGroup::can_plan() const {
   if (done_ || is_away() || num_unanswered_ > 1) return false;
   if (drafts_.is_waiting()) return false;
   if (num_unanswered_ == 0) return true;
-  if (drafts_.is_on() || !drafted_.empty() || !have_one_length_) return false;
+  if (drafts_.is_on() || !drafted_.empty() || replay_ != nullptr) return false;
+  if (!have_one_length_) return false;
   // The step ahead generates the token after the one that is outstanding.
   return LengthOf(0) + 2 <= *request_.params.max_new_tokens &&
          strategy_->supports_async_scheduling();
@@ -180,6 +190,7 @@ bool BeamGroup::HasToAskForDrafts(const DraftRoom& room) const {
   if (!drafts_.has_to_ask() || !room.may_ask || room.num_tokens < 1) {
     return false;
   }
+  if (is_beam_search() && room.num_tokens < num_live_beams()) return false;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     if (strategy_->max_draft_tokens(rank) > 0) return true;
   }
@@ -193,17 +204,29 @@ void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
   }
   PlanSelection selection;  // which samples these are
   strategy_->DescribeSelection(&selection);
+  std::shared_ptr<const DraftedSearch> search;
+  int max_tokens = drafts_.num_tokens();  // of each
+  if (is_beam_search()) {
+    search = std::make_shared<const DraftedSearch>(
+        DraftedSearch{.num_beams = pages_.num_slots(),
+                      .num_candidates = selection.num_candidates,
+                      .eos_token_ids = finishing_token_ids_});
+    max_tokens = std::min(max_tokens, room.num_tokens / num_live_beams());
+  }
   std::vector<int> ranks;
   int num_left = room.num_tokens;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
-    const int count = std::min(
-        {drafts_.num_tokens(), num_left, strategy_->max_draft_tokens(rank)});
+    const int count =
+        std::min({max_tokens, num_left, strategy_->max_draft_tokens(rank)});
     if (count <= 0) continue;
-    DraftSequence sequence = {.request = id_,
-                              .sample = selection.samples[rank],
-                              .prompt = prompt_,
-                              .num_tokens = count,
-                              .rule = rule_};
+    DraftSequence sequence = {
+        .request = id_,
+        .sample = is_beam_search() ? rank : selection.samples[rank],
+        .prompt = prompt_,
+        .num_tokens = count,
+        .rule = rule_,
+        .cum_log_prob = selection.cum_log_probs[rank],
+        .search = search};
     strategy_->AppendTokens(rank, &sequence.generated);
     plan->drafting.push_back(std::move(sequence));
     ranks.push_back(rank);
@@ -222,9 +245,9 @@ absl::Status BeamGroup::TakeDrafts(std::span<DraftedTokens> drafts,
       return Internal("a step drafted ", draft.tokens.size(), " tokens with ",
                       draft.logits.size(), " logits");
     }
-    for (const TokenId token : draft.tokens) {
-      if (token >= 0 && token < vocab_size) continue;
-      return Internal("a step drafted token ", token, " of ", vocab_size);
+    RETURN_IF_ERROR(CheckDrafted(draft.tokens, vocab_size));
+    for (const DraftPath& path : draft.paths) {
+      RETURN_IF_ERROR(CheckDrafted(path.tokens, vocab_size));
     }
   }
   drafts_.Take(drafts);
@@ -235,6 +258,9 @@ absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
   if (HasToAskForDrafts(draft_room)) {
     AskForDrafts(draft_room, plan);
     return absl::OkStatus();
+  }
+  if (DraftRows paths = DraftPaths(draft_room); !paths.empty()) {
+    return PlanPaths(std::move(paths), plan);
   }
   std::vector<std::vector<TokenId>> drafts = Draft(draft_room);
   std::span<const int> num_tokens = OneEach();
@@ -256,9 +282,39 @@ absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
   return absl::OkStatus();
 }
 
+DraftRows BeamGroup::DraftPaths(const DraftRoom& room) const {
+  if (!drafts_.is_on() || room.num_tokens < 1 || !is_beam_search()) return {};
+  const int num_beams = num_live_beams();
+  const int64_t num_pages = room.num_pages + pages_.NumPagesToAppend(OneEach());
+  return ChooseDraftRows(
+      CutAtEnds(drafts_.DraftPaths(num_beams, strategy_->max_draft_tokens(0)),
+                finishing_token_ids_),
+      num_beams, [&](const DraftRows& rows) {
+        return rows.num_drafted(num_beams) <= room.num_tokens &&
+               pages_.NumPagesToAppendRows(rows.ranks, rows.num_tokens()) <=
+                   num_pages;
+      });
+}
+
+absl::Status BeamGroup::PlanPaths(DraftRows drafts, StepPlan* plan) {
+  const std::vector<int> num_tokens = drafts.num_tokens();
+  RETURN_IF_ERROR(pages_.AppendRows(drafts.ranks, num_tokens, plan));
+  was_planned_ = true;
+  const int first_logits = plan->num_logits;
+  for (size_t row = 0; row < drafts.ranks.size(); ++row) {
+    AddRow(pages_.row(static_cast<int>(row)),
+           {std::span(&last_tokens_[drafts.ranks[row]], 1), drafts.drafts[row]},
+           num_tokens[row], plan);
+  }
+  replay_ = std::make_unique<DraftReplay>(num_live_beams(), std::move(drafts));
+  AddSelection(first_logits, {}, plan);
+  drafts_.OnPlan();
+  return absl::OkStatus();
+}
+
 std::vector<std::vector<TokenId>> BeamGroup::Draft(
     const DraftRoom& room) const {
-  if (!drafts_.is_on() || room.num_tokens < 1) return {};
+  if (!drafts_.is_on() || room.num_tokens < 1 || is_beam_search()) return {};
   std::vector<int> max_tokens;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     max_tokens.push_back(strategy_->max_draft_tokens(rank));
@@ -337,6 +393,10 @@ void BeamGroup::AddSelection(int first_logits,
     selection.draft_logits = drafts_.Logits(drafts);
     strategy_->DescribeDrafts(std::move(drafts), &selection);
   }
+  if (replay_ != nullptr) {
+    selection.ranks = replay_->drafts().ranks;
+    selection.drafts = replay_->drafts().drafts;
+  }
   selection.num_slots = NumSlots(request_.params);
   selection.eos_token_ids = finishing_token_ids_;
   selection.slots = pages_.slots();
@@ -356,23 +416,43 @@ absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
   asked.rule = rule_;
   strategy_->DescribeSelection(&asked);
   if (!drafted_.empty()) strategy_->DescribeDrafts(drafted_, &asked);
+  if (replay_ != nullptr) {
+    asked.ranks = replay_->drafts().ranks;
+    asked.drafts = replay_->drafts().drafts;
+    asked.num_slots = NumSlots(request_.params);
+    asked.eos_token_ids = finishing_token_ids_;
+  }
   return espalier::ValidateResult(asked, result, vocab_size);
 }
 
 absl::Status BeamGroup::Advance(const SelectionResult& result,
-                                StepPlan* next_plan) {
+                                StepPlan* next_plan, SearchWatcher* watcher) {
   CHECK(!done_) << "request " << id_ << " is done";
   CHECK_GE(num_unanswered_, 1) << "request " << id_ << " asked for nothing";
   --num_unanswered_;
   ++num_steps_;
-  if (tracer_ != nullptr) return DecideAndTell(result, next_plan);
-  std::vector<Decision> decisions;
-  std::vector<Continuation> beams;
-  return Decide(result, reports_logprobs() ? &decisions : nullptr, &beams,
-                next_plan);
+  const auto advance = [&](const SelectionResult& step, bool is_last) {
+    const absl::Status status = AdvanceStep(step, is_last, next_plan);
+    if (status.ok() && watcher != nullptr) watcher->OnStep(*strategy_);
+    return status;
+  };
+  RETURN_IF_ERROR(advance(result, result.further.empty()));
+  for (size_t i = 0; i < result.further.size() && !done_; ++i) {
+    RETURN_IF_ERROR(advance(result.further[i], i + 1 == result.further.size()));
+  }
+  return absl::OkStatus();
 }
 
-absl::Status BeamGroup::Decide(const SelectionResult& result,
+absl::Status BeamGroup::AdvanceStep(const SelectionResult& result, bool is_last,
+                                    StepPlan* next_plan) {
+  if (tracer_ != nullptr) return DecideAndTell(result, is_last, next_plan);
+  std::vector<Decision> decisions;
+  std::vector<Continuation> beams;
+  return Decide(result, is_last, reports_logprobs() ? &decisions : nullptr,
+                &beams, next_plan);
+}
+
+absl::Status BeamGroup::Decide(const SelectionResult& result, bool is_last,
                                std::vector<Decision>* decisions,
                                std::vector<Continuation>* beams,
                                StepPlan* next_plan) {
@@ -381,42 +461,55 @@ absl::Status BeamGroup::Decide(const SelectionResult& result,
       strategy_->Advance(result, decisions);
   if (reports_logprobs()) logprobs_.Take(result, *decisions);
   if (live.ok()) KeepEnded(nodes, *live);
-  if (live.ok()) ApplyDrafts(result, *live);
+  if (live.ok()) ApplyDrafts(result, *live, is_last);
   if (strategy_->done()) {
     Drop(next_plan);
     return ExplainNoToken(live.status(), request_.params);
   }
   *beams = *std::move(live);
-  Apply(*beams, next_plan);
+  Apply(*beams, is_last, next_plan);
   return absl::OkStatus();
 }
 
 absl::Status BeamGroup::DecideAndTell(const SelectionResult& result,
-                                      StepPlan* next_plan) {
+                                      bool is_last, StepPlan* next_plan) {
   tracer_->RecordPages(pages_.PagesBySlot(), pages_.pool(), prefill_.counts());
   const std::vector<int> parents = pages_.slots();
   std::vector<Decision> decisions;
   std::vector<Continuation> beams;
-  const absl::Status status = Decide(result, &decisions, &beams, next_plan);
+  const absl::Status status =
+      Decide(result, is_last, &decisions, &beams, next_plan);
   tracer_->RecordStep(result, decisions, parents, beams, pages_.slots());
   return status;
 }
 
-void BeamGroup::Apply(std::span<const Continuation> beams,
+void BeamGroup::Apply(std::span<const Continuation> beams, bool is_last,
                       StepPlan* next_plan) {
-  std::vector<int> parent_ranks;
+  ApplyToPages(beams, is_last, next_plan);
   std::vector<TokenId> tokens;
+  for (const Continuation& beam : beams) tokens.push_back(beam.token);
+  last_tokens_ = std::move(tokens);
+  if (is_last) replay_ = nullptr;
+}
+
+void BeamGroup::ApplyToPages(std::span<const Continuation> beams, bool is_last,
+                             StepPlan* next_plan) {
+  if (!is_last) return pages_.FollowRows(replay_->rows());
+  if (replay_ != nullptr) {
+    const size_t num_prompt = request_.prompt_tokens.size();
+    pages_.MergeRows(static_cast<int>(num_prompt) + LengthOf(0) - 1, next_plan);
+  }
+  std::vector<int> parent_ranks;
   for (const Continuation& beam : beams) {
     parent_ranks.push_back(beam.parent_rank);
-    tokens.push_back(beam.token);
   }
   pages_.Reorder(parent_ranks, next_plan);
-  last_tokens_ = std::move(tokens);
 }
 
 void BeamGroup::ApplyDrafts(const SelectionResult& result,
-                            std::span<const Continuation> beams) {
+                            std::span<const Continuation> beams, bool is_last) {
   if (!drafts_.can_draft()) return;
+  if (is_beam_search()) return ApplyPaths(beams, is_last);
   const std::vector<std::vector<TokenId>> drafted = std::exchange(drafted_, {});
   std::vector<int> accepted;
   for (size_t rank = 0; rank < drafted.size(); ++rank) {
@@ -442,6 +535,20 @@ void BeamGroup::ApplyDrafts(const SelectionResult& result,
     }
     have_one_length_ =
         have_one_length_ && LengthOf(static_cast<int>(rank)) == LengthOf(0);
+  }
+  drafts_.Advance(parents, tokens);
+}
+
+void BeamGroup::ApplyPaths(std::span<const Continuation> beams, bool is_last) {
+  const bool ends = strategy_->done();
+  if (!is_last && !ends) replay_->Follow(beams);
+  if (is_last || ends) drafts_.RecordPaths(replay_.get());
+  if (ends) return;
+  std::vector<int> parents;
+  std::vector<std::vector<TokenId>> tokens;
+  for (const Continuation& beam : beams) {
+    parents.push_back(beam.parent_rank);
+    tokens.push_back({beam.token});
   }
   drafts_.Advance(parents, tokens);
 }

@@ -15,7 +15,9 @@
 // A request that speculates has its sequences feed drafts behind their last
 // tokens (group_drafts.h). The answer verifies them: what it accepts was fed
 // already, and what it rejects is truncated. Where a draft model drafts, the
-// plan before that asks for it and feeds nothing of the group.
+// plan before that asks for it and feeds nothing of the group. Beams feed
+// paths, in as many rows as these take, and one answer may decide several steps
+// (draft_replay.h).
 //
 // A group can be put away, to make room for others, and resumed: it keeps its
 // tokens and its strategy, and loads from host memory or feeds again what its
@@ -45,11 +47,14 @@
 #include <vector>
 
 #include "beam/decode_strategy.h"
+#include "beam/draft_replay.h"
+#include "beam/draft_rows.h"
 #include "beam/group_drafts.h"
 #include "beam/group_pages.h"
 #include "beam/group_prefill.h"
 #include "beam/group_tracer.h"
 #include "beam/prepared_request.h"
+#include "beam/search_watcher.h"
 #include "beam/selection_options.h"
 #include "beam/sequence.h"
 #include "beam/token_logprobs.h"
@@ -161,9 +166,12 @@ class BeamGroup {
   // those that ended, go into `*next_plan`; no forks if the next step is
   // planned already. Errors: as DecodeStrategy::Advance; the group is done
   // then.
+  // `watcher`, unless null, is called after each step that the answer decides,
+  // but one that failed.
   // REQUIRES: !done(), a selection is not answered yet, and
   // ValidateResult was OK.
-  absl::Status Advance(const SelectionResult& result, StepPlan* next_plan);
+  absl::Status Advance(const SelectionResult& result, StepPlan* next_plan,
+                       SearchWatcher* watcher = nullptr);
 
   // Every plan in which it has a part is answered by one call, before Advance.
   void OnAnswer() { prefill_.OnAnswer(); }
@@ -238,12 +246,15 @@ class BeamGroup {
   absl::Status PlanPrefill(int max_tokens, int max_logits, int max_rows,
                            StepPlan* plan);
   absl::Status PlanBeams(const DraftRoom& draft_room, StepPlan* plan);
+  absl::Status PlanPaths(DraftRows drafts, StepPlan* plan);
   // Whether a draft model drafts for the next step, which is planned then; and
   // adds the sequences that it drafts for.
   bool HasToAskForDrafts(const DraftRoom& room) const;
   void AskForDrafts(const DraftRoom& room, StepPlan* plan);
   // By rank; none if there is no room for them.
   std::vector<std::vector<TokenId>> Draft(const DraftRoom& room) const;
+  // Of beams.
+  DraftRows DraftPaths(const DraftRoom& room) const;
   absl::Status PlanNextAsync(StepPlan* plan);
   void AddRow(const Sequence& sequence, const TokenPath& tokens, int num_logits,
               StepPlan* plan) const;
@@ -256,18 +267,26 @@ class BeamGroup {
   // Of the prompt tokens after the `num_logits_rows` ones that were fed last.
   void AddScoring(int first_logits, int num_logits_rows, StepPlan* plan) const;
 
+  bool is_beam_search() const { return IsBeamSearch(request_.params); }
   bool reports_logprobs() const { return rule_->num_logprobs >= 0; }
+  // Takes one step of an answer, which `is_last` or not.
+  absl::Status AdvanceStep(const SelectionResult& result, bool is_last,
+                           StepPlan* next_plan);
   // Advances the strategy, and drops the group or moves its beams. `decisions`
   // may be null unless log-probabilities are reported.
-  absl::Status Decide(const SelectionResult& result,
+  absl::Status Decide(const SelectionResult& result, bool is_last,
                       std::vector<Decision>* decisions,
                       std::vector<Continuation>* beams, StepPlan* next_plan);
-  absl::Status DecideAndTell(const SelectionResult& result,
+  absl::Status DecideAndTell(const SelectionResult& result, bool is_last,
                              StepPlan* next_plan);
-  void Apply(std::span<const Continuation> beams, StepPlan* next_plan);
+  void Apply(std::span<const Continuation> beams, bool is_last,
+             StepPlan* next_plan);
+  void ApplyToPages(std::span<const Continuation> beams, bool is_last,
+                    StepPlan* next_plan);
   // Of the drafts of the step that was answered; truncates what was rejected.
   void ApplyDrafts(const SelectionResult& result,
-                   std::span<const Continuation> beams);
+                   std::span<const Continuation> beams, bool is_last);
+  void ApplyPaths(std::span<const Continuation> beams, bool is_last);
   // Tokens that a live sequence has generated; and the last of them.
   int LengthOf(int rank) const;
   std::vector<TokenId> LastTokens(int rank, int num_tokens) const;
@@ -301,7 +320,9 @@ class BeamGroup {
   GroupDrafts drafts_;
   std::shared_ptr<const std::vector<TokenId>> prompt_;  // of a draft model
   std::vector<std::vector<TokenId>> drafted_;  // by rank, in the step that runs
-  bool have_one_length_ = true;                // the live sequences
+  // Of beams, instead; null if the step that runs has no paths.
+  std::unique_ptr<DraftReplay> replay_;
+  bool have_one_length_ = true;       // the live sequences
   std::vector<TokenId> last_tokens_;  // by rank: generated, and not fed yet
   std::vector<TokenLogProb> prompt_logprobs_;  // so far, if reported
   TokenLogProbs logprobs_;                     // as well

@@ -26,6 +26,10 @@ bool BeamStrategy::supports_async_scheduling() const {
   return order_->is_best_first() && stopping_criteria_.is_by_token();
 }
 
+int BeamStrategy::max_draft_tokens(int) const {
+  return max_new_tokens_ - num_generated_ - 1;
+}
+
 int BeamStrategy::NumCandidates() const {
   return espalier::NumCandidates(frontier_.live(), stopping_criteria_,
                                  num_beams_);

@@ -45,6 +45,9 @@ class BeamStrategy : public DecodeStrategy {
 
   void DescribeSelection(PlanSelection* selection) const override;
   bool supports_async_scheduling() const override;
+  // Where the executor can go on by itself, drafts can be verified.
+  bool supports_drafts() const override { return supports_async_scheduling(); }
+  int max_draft_tokens(int rank) const override;
   absl::StatusOr<std::vector<Continuation>> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
   void FinishLive(FinishReason reason) override;

@@ -12,16 +12,22 @@ DraftLengthOptions LengthOptions(const GenerationParams& params) {
   DraftLengthOptions options;
   if (params.speculate.has_value()) {
     options.max_tokens = SaturateToInt(params.speculate->num_tokens);
+    // All beams have to be on drafts: the guess is worth less.
+    if (IsBeamSearch(params)) options.prior_weight = 2;
   }
   return options;
 }
 
 }  // namespace
 
-GroupDrafts::GroupDrafts(const GenerationParams& params,
+GroupDrafts::GroupDrafts(const GenerationParams& params, bool supports_drafts,
                          std::unique_ptr<Drafter> drafter)
     : length_(LengthOptions(params)) {
-  if (!params.speculate.has_value() || IsBeamSearch(params)) return;
+  if (!params.speculate.has_value() || !supports_drafts) return;
+  if (IsBeamSearch(params)) rows_per_token_ = NumSequences(params);
+  rows_at_first_ = rows_per_token_;
+  constexpr double kAlwaysAccepted[] = {1.0};
+  if (BestDraftLength(kAlwaysAccepted, Cost()) == 0) return;
   is_by_model_ = params.speculate->method == SpeculationMethod::kDraft;
   drafts_count_ = params.speculate->mode == SpeculationMode::kRejection &&
                   DrawsAtRandom(params);
@@ -54,6 +60,26 @@ std::vector<std::vector<TokenId>> GroupDrafts::Draft(
   return drafts;
 }
 
+std::vector<BeamPath> GroupDrafts::DraftPaths(int num_beams,
+                                              int max_tokens) const {
+  std::vector<BeamPath> paths;
+  const int count = std::min(num_tokens_, max_tokens);
+  for (int rank = 0; rank < num_beams && count > 0; ++rank) {
+    if (!is_by_model_) {
+      BeamPath& chain = paths.emplace_back(BeamPath{.rank = rank});
+      drafters_[rank]->Draft(count, &chain.path.tokens);
+    } else if (rank < std::ssize(ready_) && has_answer()) {
+      for (const DraftPath& path : ready_[rank].paths) {
+        paths.push_back({rank, path});
+        if (std::ssize(path.tokens) > count) {
+          paths.back().path.tokens.resize(count);
+        }
+      }
+    }
+  }
+  return paths;
+}
+
 std::shared_ptr<const std::vector<float>> GroupDrafts::Logits(
     std::span<const std::vector<TokenId>> drafts) const {
   if (!are_drawn()) return nullptr;
@@ -78,6 +104,20 @@ void GroupDrafts::Record(std::span<const std::vector<TokenId>> drafted,
     figures_.Record(count, accepted[rank]);
     num_drafted_ += count;
     num_accepted_ += accepted[rank];
+  }
+  num_tokens_ = length_.Next(Cost());
+}
+
+void GroupDrafts::RecordPaths(const DraftReplay* replay) {
+  if (!can_draft()) return;
+  if (replay != nullptr) {
+    length_.Record(replay->num_steps_drafted(), replay->num_steps_followed());
+    constexpr double kNewest = 0.2;  // its part in the average
+    rows_per_token_ +=
+        kNewest * (replay->num_tokens_per_step() - rows_per_token_);
+    figures_.Record(replay->num_steps_drafted(), replay->num_steps_followed());
+    num_drafted_ += replay->num_tokens_drafted();
+    num_accepted_ += replay->num_tokens_followed();
   }
   num_tokens_ = length_.Next(Cost());
 }

@@ -9,6 +9,11 @@
 //                                      Draft(...)   for the next step
 //   Record, Advance                    Record, Advance
 //
+// The beams of a search are drafted for together. From history each has a
+// chain, from a draft model the paths that its own search takes; a step then
+// verifies paths (draft_rows.h). A token ahead is one of every beam, and is
+// accepted if the search takes all of its beams on by drafts.
+//
 // Belongs to its group's strand.
 #pragma once
 
@@ -19,6 +24,8 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "beam/draft_replay.h"
+#include "beam/draft_rows.h"
 #include "exec_request/step_plan.h"
 #include "request/generation_params.h"
 #include "speculate/draft_length.h"
@@ -41,8 +48,10 @@ class GroupDrafts {
   static constexpr double kRowCost = 0.05;
   static constexpr double kModelCost = 0.1;
 
+  // For a strategy that supports drafts; nothing is drafted for others.
   //   drafter  has the prompt; null: nothing is drafted from history
-  GroupDrafts(const GenerationParams& params, std::unique_ptr<Drafter> drafter);
+  GroupDrafts(const GenerationParams& params, bool supports_drafts,
+              std::unique_ptr<Drafter> drafter);
 
   // Whether steps may ever have drafts; and whether the next one may. If not,
   // it is that of a request that does not speculate.
@@ -58,7 +67,7 @@ class GroupDrafts {
   // so kRowCost and kModelCost count there.
   void SetCost(const DraftCost& cost) {
     if (drafts_count_) return;
-    row_cost_ = cost.row;
+    row_cost_ = cost.row / rows_at_first_;  // that of one row
     model_cost_ = cost.draft;
   }
 
@@ -85,6 +94,9 @@ class GroupDrafts {
   //   num_tokens  of all together
   std::vector<std::vector<TokenId>> Draft(std::span<const int> max_tokens,
                                           int num_tokens) const;
+  // Paths that beams may take, each of at most `max_tokens` tokens.
+  //   num_beams  that live
+  std::vector<BeamPath> DraftPaths(int num_beams, int max_tokens) const;
   // The logits that these drafts were drawn from (PlanSelection::draft_logits);
   // null if they were not drawn, or came without. REQUIRES: Draft gave them,
   // but for what was cut at their ends.
@@ -99,6 +111,9 @@ class GroupDrafts {
   // had drafted, empty if nothing of any, and how many of these were accepted.
   void Record(std::span<const std::vector<TokenId>> drafted,
               std::span<const int> accepted);
+  // The same of a step whose rows had paths of beams; or not, as `*replay` or
+  // null says.
+  void RecordPaths(const DraftReplay* replay);
   // The next sequences are children of these ranks, each with `tokens` more
   // than its parent. Throws std::bad_alloc, and the group must be dropped then.
   void Advance(std::span<const int> parents,
@@ -118,7 +133,8 @@ class GroupDrafts {
   enum class State { kIdle, kAsked, kReady };  // of a draft model's drafts
 
   DraftCost Cost() const {
-    return {.row = row_cost_, .draft = is_by_model_ ? model_cost_ : 0};
+    return {.row = row_cost_ * rows_per_token_,
+            .draft = is_by_model_ ? model_cost_ : 0};
   }
 
   std::vector<std::unique_ptr<Drafter>> drafters_;  // by rank
@@ -126,6 +142,10 @@ class GroupDrafts {
   bool drafts_count_ = false;  // for what is drawn
   double row_cost_ = kRowCost;
   double model_cost_ = kModelCost;
+  // That a step feeds for each token ahead: 1 of samples. Of beams an average
+  // of the last steps, which begins at one for each beam.
+  double rows_per_token_ = 1;
+  double rows_at_first_ = 1;
   DraftLength length_;
   int num_tokens_ = 0;  // that each sequence drafts next
   State state_ = State::kIdle;

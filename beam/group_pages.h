@@ -24,6 +24,15 @@
 // its parent's full pages, its own slot's tail, and one token more. The
 // executor copies the filled part of a tail where a child has moved.
 //
+// A step may have several rows of one sequence, for paths that it may take
+// (docs/speculation.md, "Beams"). Each row but a sequence's first is a fork of
+// it, in a slot of its own behind the others, until the answer:
+//
+//   RETURN_IF_ERROR(pages.AppendRows(ranks, num_tokens, &plan));  // plans it
+//   pages.FollowRows(rows);            // while its result names no new tokens
+//   pages.MergeRows(num_tokens, &next_plan);
+//   pages.Reorder(parent_ranks, &next_plan);
+//
 // A group that has to make room for others is put away: it gives all its pages
 // back and keeps its ranks; of the pages some may go to host memory
 // (saved_pages.h). Restart begins anew with one empty sequence, whose tokens
@@ -31,7 +40,7 @@
 //
 // Invariants, checked in tests by pages/validate.h:
 //   - a page that is about to be written has one holder;
-//   - the group holds at most WorstCase pages;
+//   - the group holds at most WorstCase pages, and what rows of paths take;
 //   - a sequence's length is that of its table, at any time.
 // Release gives back everything, also after a call that failed or threw.
 //
@@ -93,6 +102,26 @@ class GroupPages {
                       std::vector<PageCopy>* copies);
   // Pages that this takes from the pool.
   int64_t NumPagesToAppend(std::span<const int> num_tokens) const;
+
+  // Appends to rows: row i is of the sequence of ranks[i], and grows by
+  // num_tokens[i]. Rows that are forked are sequences of their own, which
+  // `*plan` names; so are its copies.
+  // Errors: as Append, leaving the copies of `*plan` unchanged.
+  // REQUIRES: no tails are reserved; `ranks` ascend, each rank at least once.
+  absl::Status AppendRows(std::span<const int> ranks,
+                          std::span<const int> num_tokens, StepPlan* plan);
+  // Pages that this takes from the pool.
+  int64_t NumPagesToAppendRows(std::span<const int> ranks,
+                               std::span<const int> num_tokens) const;
+  // The sequence of each rank is now that of a row, all different.
+  void FollowRows(std::span<const int> rows);
+  // Rows that are no rank's end; the others keep `num_tokens` tokens, and live
+  // in slots as ever.
+  void MergeRows(int num_tokens, StepPlan* next_plan);
+  bool has_rows() const { return !slots_by_row_.empty(); }
+  const Sequence& row(int row) const {
+    return *slots_[slots_by_row_[row]].sequence;
+  }
 
   // The sequence of a rank keeps so many tokens: drafts behind them were
   // rejected.
@@ -170,7 +199,8 @@ class GroupPages {
   void Restart();
 
   const PagePool& pool() const { return *pool_; }
-  int64_t max_pages() const { return max_pages_; }
+  // Pages that it may hold now.
+  int64_t max_pages() const { return max_pages_ + num_pages_of_rows_; }
   int num_slots() const { return num_slots_; }
   // For the validator and for figures: tables of the live sequences, and the
   // reserved tails that are not part of one.
@@ -194,6 +224,12 @@ class GroupPages {
 
   bool Holds(PageId page) const;
   bool HasRoomInTail(const Slot& slot) const;
+  absl::Status AppendToSlots(std::span<const int> slots,
+                             std::span<const int> num_tokens,
+                             std::vector<PageCopy>* copies);
+  // Of a fork of `table` that grows by `num_tokens` tokens, none of which it
+  // shares with others.
+  int64_t NumPagesOfFork(const PageTable& table, int num_tokens) const;
   // Takes the tails with room out of the tables; returns the tokens in them, by
   // slot.
   std::vector<int> DetachTails();
@@ -217,6 +253,8 @@ class GroupPages {
   // for more than there ever are continuations. All once tails are reserved.
   std::vector<Slot> slots_;
   std::vector<int> slots_by_rank_;
+  std::vector<int> slots_by_row_;  // between AppendRows and MergeRows
+  int64_t num_pages_of_rows_ = 0;  // that its forks may hold, at most
   bool has_reserved_tails_ = false;
   int num_tail_copies_ahead_ = 0;
   PageRef copy_source_;

@@ -31,6 +31,11 @@ int64_t MaxAsked(const PreparedRequest& prepared) {
   return num_own + params.num_beams - group_size;
 }
 
+// Drafts may have one answer decide several steps.
+int64_t NumStepsOfAnswer(const GenerationParams& params) {
+  return params.speculate.has_value() ? 1 + params.speculate->num_tokens : 1;
+}
+
 }  // namespace
 
 PreparedRequest::PreparedRequest(Request from,
@@ -40,7 +45,7 @@ PreparedRequest::PreparedRequest(Request from,
       text(RequestText::Make(request.params, std::move(tokenizer))),
       rule(
           MakeSelectionParams(request.params, request.prompt_tokens, allowed)) {
-  if (request.params.speculate.has_value() && !IsBeamSearch(request.params)) {
+  if (request.params.speculate.has_value()) {
     drafter = MakeDrafter(*request.params.speculate);
     if (drafter != nullptr) drafter->Append(request.prompt_tokens);
   }
@@ -72,7 +77,8 @@ int64_t MaxCandidates(const PreparedRequest& prepared, int vocab_size) {
     case SelectionKind::kDraws:
       return num_sequences;
     case SelectionKind::kBeams:
-      return std::min(MaxAsked(prepared), num_sequences * vocab_size);
+      return NumStepsOfAnswer(prepared.request.params) *
+             std::min(MaxAsked(prepared), num_sequences * vocab_size);
     case SelectionKind::kRows:
       return num_sequences * std::min<int64_t>(MaxAsked(prepared), vocab_size);
   }

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "exec_request/draft_tree.h"
+#include "exec_request/surviving_candidates.h"
 #include "kernels/sample/sample.h"
 
 namespace espalier {
@@ -161,34 +163,77 @@ std::vector<TokenId> TokensOf(std::span<const Candidate> candidates) {
   return tokens;
 }
 
-}  // namespace
-
-absl::Status ValidateResult(const PlanSelection& asked,
-                            const SelectionResult& answer, int vocab_size) {
+// What all answers have to be, whether drafts were verified or not.
+//   lines  of the candidates; empty where these are their rows
+absl::Status CheckEach(const PlanSelection& asked,
+                       const SelectionResult& answer,
+                       std::span<const int> lines, int vocab_size) {
   const std::span<const Candidate> candidates = answer.candidates;
-  if (!asked.drafts.empty()) {
-    RETURN_IF_ERROR(CheckRuns(asked, answer));
-  } else if (!answer.num_tokens.empty()) {
-    return Internal("a step verified drafts that there were not");
-  }
-  std::vector<int> lines;
-  if (!asked.drafts.empty()) lines = LinesOf(asked, answer);
   for (size_t i = 0; i < candidates.size(); ++i) {
     const int line = lines.empty() ? candidates[i].beam : lines[i];
     RETURN_IF_ERROR(CheckCandidate(asked, candidates[i], line, vocab_size));
   }
-  const SelectionParams& rule = *asked.rule;
-  if (!asked.drafts.empty()) {
-    // Checked above.
-  } else if (rule.kind == SelectionKind::kDraws) {
-    RETURN_IF_ERROR(CheckDraws(asked, candidates));
-  } else {
-    RETURN_IF_ERROR(CheckRanks(asked, candidates));
-    RETURN_IF_ERROR(CheckDistinct(candidates));
-  }
-  if (rule.num_logprobs < 0) return absl::OkStatus();
-  return CheckLogProbs(answer.logprobs, TokensOf(candidates), rule.num_logprobs,
+  const int num_logprobs = asked.rule->num_logprobs;
+  if (num_logprobs < 0) return absl::OkStatus();
+  return CheckLogProbs(answer.logprobs, TokensOf(candidates), num_logprobs,
                        vocab_size);
+}
+
+// One of beams that feed no drafts, or of a step behind it.
+absl::Status CheckRanked(const PlanSelection& asked,
+                         const SelectionResult& answer, int vocab_size) {
+  RETURN_IF_ERROR(CheckEach(asked, answer, {}, vocab_size));
+  RETURN_IF_ERROR(CheckRanks(asked, answer.candidates));
+  return CheckDistinct(answer.candidates);
+}
+
+// The steps of a search whose beams feed paths: each is of the beams that the
+// one before makes, which are all on paths.
+absl::Status CheckReplayed(PlanSelection asked, const SelectionResult& answer,
+                           int vocab_size) {
+  const DraftTree tree(asked);
+  std::vector<int> nodes = tree.Roots();
+  asked.drafts.clear();
+  asked.ranks.clear();
+  RETURN_IF_ERROR(CheckRanked(asked, answer, vocab_size));
+  std::span<const Candidate> candidates = answer.candidates;
+  for (size_t i = 0; i < answer.further.size(); ++i) {
+    const std::vector<int> surviving =
+        SurvivingCandidates(candidates, asked.num_slots, asked.eos_token_ids);
+    nodes = tree.Follow(nodes, candidates, surviving);
+    if (nodes.empty() || !answer.further[i].further.empty()) {
+      return Internal("a step answered for ", i + 1,
+                      " steps behind it that its drafts do not lead to");
+    }
+    asked.num_rows = static_cast<int>(nodes.size());
+    RETURN_IF_ERROR(CheckRanked(asked, answer.further[i], vocab_size));
+    candidates = answer.further[i].candidates;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ValidateResult(const PlanSelection& asked,
+                            const SelectionResult& answer, int vocab_size) {
+  const bool verifies_runs = !asked.drafts.empty() && asked.ranks.empty();
+  if (verifies_runs) {
+    RETURN_IF_ERROR(CheckRuns(asked, answer));
+  } else if (!answer.num_tokens.empty()) {
+    return Internal("a step verified drafts that there were not");
+  }
+  if (!asked.ranks.empty()) return CheckReplayed(asked, answer, vocab_size);
+  if (!answer.further.empty()) {
+    return Internal("a step answered for steps behind it without drafts");
+  }
+  if (!verifies_runs && asked.rule->kind != SelectionKind::kDraws) {
+    return CheckRanked(asked, answer, vocab_size);
+  }
+  std::vector<int> lines;
+  if (verifies_runs) lines = LinesOf(asked, answer);
+  RETURN_IF_ERROR(CheckEach(asked, answer, lines, vocab_size));
+  return verifies_runs ? absl::OkStatus()
+                       : CheckDraws(asked, answer.candidates);
 }
 
 absl::Status CheckLogProbs(std::span<const TokenLogProb> logprobs,

@@ -11,6 +11,7 @@ namespace espalier {
 namespace {
 
 using ::espalier::testing::StatusIs;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -215,6 +216,74 @@ TEST_F(GroupPagesDeathTest, AStepIsPlannedOnceAndHasASlotForEachSequence) {
   ASSERT_OK(pages_.ReserveTails().status());
   EXPECT_DEATH((void)Append({1, 1}), "planned ahead");
   EXPECT_DEATH((void)pages_.ReserveTails(), "planned ahead");
+}
+
+TEST_F(GroupPagesTest, RowsOfASequenceForkItAndOneOfThemIsIt) {
+  StartWith({0, 0});
+  ASSERT_OK(Append({1, 1}));  // page 1 of rank 0, page 2 of rank 1: 7 tokens
+  plan_ = StepPlan();
+  const std::vector<int> ranks = {0, 0, 1, 1};
+  const std::vector<int> num_tokens = {1, 3, 2, 2};
+  const SequenceId first = pages_.sequence(0).id;
+  const SequenceId second = pages_.sequence(1).id;
+  const int64_t num_held = pool_.num_held();
+  const int64_t num_pages = pages_.NumPagesToAppendRows(ranks, num_tokens);
+  ASSERT_OK(pages_.AppendRows(ranks, num_tokens, &plan_));
+  EXPECT_EQ(pool_.num_held(), num_held + num_pages);
+  EXPECT_EQ(pages_.num_sequences(), 2);
+  EXPECT_EQ(pages_.row(0).id, first);
+  EXPECT_EQ(pages_.row(2).id, second);
+  EXPECT_THAT(plan_.forks, ElementsAre(SequenceFork{first, pages_.row(1).id},
+                                       SequenceFork{second, pages_.row(3).id}));
+  // Each fork copies the three tokens in the tail, and the other writes there.
+  ASSERT_THAT(plan_.page_copies, SizeIs(2));
+  EXPECT_EQ(plan_.page_copies[0].from, PageId{2});
+  EXPECT_EQ(plan_.page_copies[1].from, PageId{1});
+  EXPECT_EQ(plan_.page_copies[1].num_tokens, 3);
+  EXPECT_EQ(pages_.row(1).num_tokens(), 10);
+
+  // Both beams go on on paths of the second one, then one of them twice.
+  const SequenceId third = pages_.row(3).id;
+  plan_ = StepPlan();
+  pages_.FollowRows(std::vector<int>{3, 2});
+  EXPECT_EQ(pages_.sequence(0).id, third);
+  pages_.MergeRows(9, &plan_);
+  EXPECT_THAT(plan_.finished, SizeIs(2));
+  EXPECT_THAT(plan_.finished, Contains(first));
+  EXPECT_EQ(pages_.sequence(0).num_tokens(), 9);
+  EXPECT_EQ(pages_.max_pages(), 12);
+  pages_.Reorder(std::vector<int>{0, 0}, &plan_);
+  EXPECT_EQ(pages_.sequence(0).id, third);
+  EXPECT_THAT(plan_.forks,
+              ElementsAre(SequenceFork{third, pages_.sequence(1).id}));
+  for (const int slot : pages_.slots()) EXPECT_LT(slot, pages_.num_slots());
+  // Page 0 is both beams'; 9 tokens are 3 pages.
+  EXPECT_EQ(pool_.num_held(), 3);
+}
+
+TEST_F(GroupPagesTest, ReleaseGivesRowsBack) {
+  StartWith({0, 0, 0});
+  ASSERT_OK(pages_.AppendRows(std::vector<int>{0, 1, 1, 2, 2},
+                              std::vector<int>{1, 5, 5, 1, 9}, &plan_));
+  std::vector<SequenceId> finished;
+  pages_.Release(&finished);
+  EXPECT_THAT(finished, SizeIs(5));
+  EXPECT_EQ(pool_.num_held(), 0);
+}
+
+TEST_F(GroupPagesTest, RowsOfAGroupThatIsPutAwayAreGone) {
+  StartWith({0, 0});
+  ASSERT_OK(pages_.AppendRows(std::vector<int>{0, 0, 1},
+                              std::vector<int>{2, 2, 2}, &plan_));
+  pages_.PutAway(2, &plan_.finished);
+  EXPECT_THAT(plan_.finished, SizeIs(3));
+  EXPECT_EQ(pool_.num_held(), 0);
+  pages_.FollowRows(std::vector<int>{1});
+  pages_.MergeRows(7, &plan_);
+  pages_.Reorder(std::vector<int>{0, 0, 0}, &plan_);
+  EXPECT_EQ(pages_.num_sequences(), 3);
+  pages_.Restart();
+  EXPECT_FALSE(pages_.has_rows());
 }
 
 }  // namespace

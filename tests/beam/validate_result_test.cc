@@ -158,5 +158,65 @@ TEST(CheckAnswerTest, LogProbabilitiesAreThoseOfTheCandidates) {
                 "best tokens beside token 4");
 }
 
+// Two beams of which the first is drafted to go on with 5 and then 6 or 7.
+PlanSelection AskedWithPaths(int num_logprobs = -1) {
+  PlanSelection asked = Asked(SelectionKind::kBeams, false, num_logprobs);
+  asked.num_slots = 2;
+  asked.eos_token_ids = {9};
+  asked.ranks = {0, 0, 1};
+  asked.drafts = {{5, 6}, {5, 7}, {4}};
+  return asked;
+}
+
+SelectionResult Replayed(std::vector<std::vector<Candidate>> steps) {
+  SelectionResult answer = {.candidates = steps[0]};
+  for (size_t i = 1; i < steps.size(); ++i) {
+    answer.further.push_back({.candidates = steps[i]});
+  }
+  return answer;
+}
+
+TEST(CheckAnswerTest, StepsBehindOneAreOfTheBeamsThatItMakes) {
+  const PlanSelection asked = AskedWithPaths();
+  const auto check = [&](std::vector<std::vector<Candidate>> steps) {
+    return ValidateResult(asked, Replayed(std::move(steps)), kNumAnswerTokens);
+  };
+  EXPECT_OK(check({{{0, 5, -1}, {1, 3, -2}}}));
+  EXPECT_OK(check({{{0, 5, -1}, {0, 9, -1}, {1, 4, -2}}, {{1, 2, -3}}}));
+  EXPECT_OK(check({{{0, 5, -1}}, {{0, 7, -3}, {0, 6, -4}}, {{1, 2, -5}}}));
+  // 3 was not drafted.
+  ExpectRefused(check({{{0, 5, -1}, {1, 3, -2}}, {{0, 6, -3}}}),
+                "1 steps behind it that its drafts do not lead to");
+  ExpectRefused(check({{{0, 5, -1}}, {{0, 3, -3}}, {{0, 3, -4}}}),
+                "2 steps behind it that its drafts do not lead to");
+  ExpectRefused(check({{{0, 9, -1}}, {{0, 3, -3}}}), "do not lead to");
+  // One beam lives.
+  ExpectRefused(check({{{0, 5, -1}}, {{1, 3, -3}}}), "after beam 1 of 1");
+  ExpectRefused(check({{{0, 5, -1}}, {{0, 3, -3}, {0, 3, -3}}}), "twice");
+  SelectionResult nested = Replayed({{{0, 5, -1}}, {{0, 6, -3}}});
+  nested.further[0].further.push_back({});
+  ExpectRefused(ValidateResult(asked, nested, kNumAnswerTokens),
+                "do not lead to");
+}
+
+TEST(CheckAnswerTest, OnlyPathsLeadToStepsBehindOne) {
+  for (const SelectionKind kind :
+       {SelectionKind::kBeams, SelectionKind::kRows}) {
+    ExpectRefused(
+        ValidateResult(Asked(kind), Replayed({{{0, 5, -1}}, {{0, 6, -3}}}),
+                       kNumAnswerTokens),
+        "steps behind it without drafts");
+  }
+}
+
+TEST(CheckAnswerTest, StepsBehindOneReportLogProbabilitiesToo) {
+  SelectionResult answer = Replayed({{{0, 5, -1}}, {{0, 6, -3}}});
+  answer.logprobs = {Of(5)};
+  ExpectRefused(ValidateResult(AskedWithPaths(0), answer, kNumAnswerTokens),
+                "0 log-probabilities of 1 tokens");
+  answer.further[0].logprobs = {Of(6)};
+  EXPECT_OK(ValidateResult(AskedWithPaths(0), answer, kNumAnswerTokens));
+}
+
 }  // namespace
 }  // namespace espalier

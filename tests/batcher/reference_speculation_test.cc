@@ -1,0 +1,136 @@
+// The reference's 300 requests (tests/data/README.md) with drafts, of each
+// method and length and all at a time: to the bit what an engine gives that
+// drafts nothing. With the draft model of the embedded model steps are saved.
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
+#include <cstdio>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/cpu_count.h"
+#include "base/json.h"
+#include "batcher/engine.h"
+#include "executor/host/model_executor.h"
+#include "model/llama_model.h"
+#include "request/json/request_json.h"
+#include "tests/batcher/manual_executor.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/reference_cases.h"
+#include "tests/source_tree.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using testing::MakeEngine;
+using testing::MakeExecutor;
+using testing::MakePool;
+using testing::SameHypotheses;
+
+std::vector<Request> ReadSpeculatingRequests() {
+  std::ifstream file(SourcePath("tests/data/beam_search.jsonl"));
+  std::vector<json::value> lines;
+  for (std::string line; std::getline(file, line);) {
+    lines.push_back(*ParseJson(line));
+  }
+  EXPECT_EQ(lines.size(), 300u);
+  std::vector<Request> requests;
+  for (const json::value& line : testing::ReferenceCases(std::move(lines))) {
+    const RequestLine request =
+        ParseRequestLine(WriteJson({{"prompt_tokens", line.at("prompt_tokens")},
+                                    {"params", line.at("params")}}));
+    EXPECT_OK(request.body);
+    requests.push_back({request.body->prompt_tokens, request.body->params});
+    GenerationParams& params = requests.back().params;
+    params.num_return_sequences = params.num_beams;
+    if (requests.size() % 3 == 0) params.logprobs = 2;
+  }
+  return requests;
+}
+
+class ReferenceSpeculationTest : public ::testing::Test {
+ protected:
+  ReferenceSpeculationTest()
+      : threads_(MakePool(NumUsableCpus())),
+        requests_(ReadSpeculatingRequests()) {
+    LlamaOptions options;
+    options.page_size = 3;
+    options.kv_cache_bytes = int64_t{48} << 20;
+    model_ = *LlamaModel::Load(SourcePath("models/en-fr"), options, threads_);
+    options.page_size = 4;
+    draft_ =
+        *LlamaModel::Load(SourcePath("models/en-fr-draft"), options, threads_);
+  }
+
+  std::vector<absl::StatusOr<Result>> RunAll(
+      const std::vector<Request>& requests) {
+    boost::asio::io_context context(1);
+    // Owned here.
+    const std::shared_ptr<Model> draft(draft_.get(), [](Model*) {});
+    Engine engine = MakeEngine(
+        context.get_executor(),
+        MakeExecutor(model_.get(), threads_,
+                     {.run_ahead = true, .draft_model = draft}),
+        {{.max_running = 24, .max_step_tokens = 512, .validate_steps = true}});
+    std::vector<std::future<absl::StatusOr<Result>>> answers;
+    for (const Request& request : requests) {
+      answers.push_back(boost::asio::co_spawn(context, engine.Generate(request),
+                                              boost::asio::use_future));
+    }
+    context.run();
+    std::vector<absl::StatusOr<Result>> results;
+    for (auto& answer : answers) results.push_back(answer.get());
+    return results;
+  }
+
+  const std::shared_ptr<ThreadPool> threads_;
+  const std::vector<Request> requests_;
+  std::unique_ptr<LlamaModel> model_;
+  std::unique_ptr<LlamaModel> draft_;
+};
+
+TEST_F(ReferenceSpeculationTest, ResultsAreThoseWithoutDrafts) {
+  const auto plain = RunAll(requests_);
+  std::vector<Request> requests = requests_;
+  constexpr SpeculationMethod kMethods[] = {SpeculationMethod::kDraft,
+                                            SpeculationMethod::kNgram,
+                                            SpeculationMethod::kSuffix};
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].params.speculate = {
+        .method = kMethods[i % 3],
+        .num_tokens = 1 + static_cast<int>(i / 3 % 8)};
+  }
+  const auto speculated = RunAll(requests);
+  int64_t num_steps[3] = {};
+  int64_t num_plain_steps[3] = {};
+  int64_t num_drafted[3] = {};
+  int64_t num_accepted[3] = {};
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE("line " + std::to_string(i));
+    ASSERT_OK(plain[i]);
+    ASSERT_OK(speculated[i]);
+    EXPECT_TRUE(SameHypotheses(*plain[i], *speculated[i]));
+    num_steps[i % 3] += speculated[i]->usage.num_steps;
+    num_plain_steps[i % 3] += plain[i]->usage.num_steps;
+    num_drafted[i % 3] += speculated[i]->usage.num_drafted_tokens;
+    num_accepted[i % 3] += speculated[i]->usage.num_accepted_tokens;
+  }
+  for (int i = 0; i < 3; ++i) {
+    std::printf(
+        "%s: %d steps instead of %d, %d tokens accepted of %d\n",
+        std::string(NameOf(kMethods[i])).c_str(),
+        static_cast<int>(num_steps[i]), static_cast<int>(num_plain_steps[i]),
+        static_cast<int>(num_accepted[i]), static_cast<int>(num_drafted[i]));
+  }
+  EXPECT_LT(num_steps[0], num_plain_steps[0] * 9 / 10);
+}
+
+}  // namespace
+}  // namespace espalier

@@ -161,6 +161,7 @@ void EngineCore::PostStep() {
 
 void EngineCore::Pump() {
   if (scheduler_.first_deadline().has_value()) {
+    scheduler_.SetTime(Now());
     scheduler_.ExpireDeadlines(std::chrono::steady_clock::now());
   }
   while (std::ssize(in_flight_) < max_plans_in_flight_ && StartStep()) {
@@ -276,6 +277,7 @@ void EngineCore::OnLate(int64_t step) {
   });
   UntilThereIsMemory([&] { scheduler_.CancelAll(ends); });
   UntilThereIsMemory([&] { stops_.StopPresent(); });
+  if (timer_ != nullptr) timer_->Set(scheduler_.first_deadline());
   // Nothing waits for it any more.
   const std::shared_ptr<EngineCore> self =
       std::exchange(while_in_flight_, nullptr);

@@ -62,8 +62,8 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
   // Rows that decode have logits of all their tokens.
   if (plan.num_logits == std::ssize(plan.tokens) && plan.scorings.empty() &&
       plan.continuations.empty()) {
-    remembered.num_decode_rows = static_cast<int>(plan.rows.size());
-    remembered.num_decode_tokens = plan.num_logits;
+    remembered.num_decode_only_rows = static_cast<int>(plan.rows.size());
+    remembered.num_decode_only_tokens = plan.num_logits;
   }
   remembered.num_page_copies = static_cast<int>(plan.page_copies.size());
   return plans_.emplace_back(std::move(remembered));

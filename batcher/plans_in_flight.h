@@ -30,10 +30,10 @@ struct PlanInFlight {
   size_t num_selections = 0;        // of `asked`; the rest are continuations
   std::vector<std::pair<RequestId, size_t>> scored;   // tokens of whose prompt
   std::vector<std::pair<RequestId, size_t>> drafted;  // sequences of whom
-  // Sequences that decode in it and tokens that they feed, drafts included; 0
-  // where it feeds anything else.
-  int num_decode_rows = 0;
-  int num_decode_tokens = 0;
+  // Of a plan that decodes and does nothing else, otherwise 0: its rows, and
+  // the tokens that they feed, drafts included.
+  int num_decode_only_rows = 0;
+  int num_decode_only_tokens = 0;
   int num_page_copies = 0;
   int64_t num_prompt_tokens = 0;  // fed, what is fed again among them
   int64_t num_decode_rows = 0;    // without continuations

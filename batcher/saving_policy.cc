@@ -7,7 +7,7 @@ namespace espalier {
 namespace {
 
 // What a step counts of the one before it: the last twenty make the figure.
-constexpr double kDecay = 0.95;
+constexpr double kRateDecay = 0.95;
 
 double SecondsPerPage(const ModelDescription& model) {
   if (model.host_bandwidth <= 0) return 0;
@@ -27,9 +27,9 @@ void SavingPolicy::AddStep(const PlanInFlight& plan,
   const int64_t num_decode_rows =
       plan.num_decode_rows + static_cast<int64_t>(plan.continuations().size());
   if (plan.num_prompt_tokens <= num_decode_rows) return;
-  seconds_ = kDecay * seconds_ + absl::ToDoubleSeconds(forward_time);
+  seconds_ = kRateDecay * seconds_ + absl::ToDoubleSeconds(forward_time);
   num_tokens_ =
-      kDecay * num_tokens_ +
+      kRateDecay * num_tokens_ +
       static_cast<double>(plan.num_prompt_tokens + plan.num_decode_rows);
 }
 

@@ -80,13 +80,13 @@ Scheduler::~Scheduler() = default;
 
 void Scheduler::Submit(RequestId id, PreparedRequest prepared, Done done,
                        std::unique_ptr<SearchWatcher> watcher) {
-  ++stats_.num_requests;
   if (!verifies_beam_drafts_ && IsBeamSearch(prepared.request.params)) {
     prepared.request.params.speculate.reset();
   }
   const RequestNeeds needs = admission_.NeedsOf(prepared);
   const absl::Status fits = admission_.CheckFits(prepared.request, needs);
   if (!fits.ok()) {
+    ++stats_.num_requests;
     CountEnd(fits);
     return done(fits);
   }
@@ -100,6 +100,7 @@ void Scheduler::Submit(RequestId id, PreparedRequest prepared, Done done,
   }
   waiting_.Push({turn, std::move(prepared), needs, std::move(done),
                  std::move(watcher), now_, std::move(deadline)});
+  ++stats_.num_requests;
 }
 
 StepPlan Scheduler::Plan() {
@@ -547,13 +548,15 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
 
 void Scheduler::RecordCosts(const PlanInFlight& plan,
                             const StepResult& result) {
-  costs_.RecordStep(plan.num_decode_tokens, result.forward_time);
+  costs_.RecordStep(plan.num_decode_only_tokens, result.forward_time);
   int num_drafted = 0;
   for (const DraftedTokens& draft : result.drafts) {
     num_drafted += static_cast<int>(draft.tokens.size());
   }
   costs_.RecordDrafts(num_drafted, result.draft_time);
-  if (plan.num_decode_rows > 0) num_decode_rows_ = plan.num_decode_rows;
+  if (plan.num_decode_only_rows > 0) {
+    num_decode_rows_ = plan.num_decode_only_rows;
+  }
 }
 
 void Scheduler::TakeScoring(const PromptLogprobsResult& result,

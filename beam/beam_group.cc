@@ -325,7 +325,10 @@ std::vector<std::vector<TokenId>> BeamGroup::Draft(
   const int64_t num_pages = pages_.NumPagesToAppend(num_tokens);
   int num_drafted = 0;
   for (size_t rank = 0; rank < drafts.size(); ++rank) {
-    num_tokens[rank] += static_cast<int>(drafts[rank].size());
+    // Whether drafts are verified must not depend on what was drawn.
+    num_tokens[rank] += drafts_.are_drawn()
+                            ? std::min(drafts_.num_tokens(), max_tokens[rank])
+                            : static_cast<int>(drafts[rank].size());
     num_drafted += static_cast<int>(drafts[rank].size());
   }
   const bool fits =
@@ -635,7 +638,8 @@ void BeamGroup::PutAway(const PageSaving& saving, bool names_end,
   }
   if (names_end) ReserveOneMore(&plan->ended);
   // Its sequences begin as one stem.
-  is_saving_ = pages_.PutAway(num_beams(), saving, names_end, plan);
+  is_saving_ = pages_.PutAway(
+      num_beams(), pages_.has_rows() ? PageSaving{} : saving, names_end, plan);
   if (names_end) plan->ended.push_back(id_);
   prefill_.Stop();
   was_planned_ = false;

@@ -159,7 +159,9 @@ class BeamGroup {
   // Whether its steps may have drafts at present.
   bool may_draft() const { return drafts_.is_on(); }
   // Whether its next step verifies what the draft model has drafted.
-  bool has_drafts() const { return !done_ && drafts_.has_answer(); }
+  bool has_drafts() const {
+    return !done_ && !is_away() && !prefilling() && drafts_.has_answer();
+  }
 
   // Applies the oldest outstanding answer. Throws std::bad_alloc, and the group
   // must be dropped then; so must it if PlanStep does. Forks of sequences, and

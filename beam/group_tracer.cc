@@ -100,6 +100,8 @@ void GroupTracer::RecordPages(std::span<const HeldPages> slots,
             counts.num_loaded_again - preempted_->num_loaded_again});
     preempted_.reset();
   }
+  // Where a longer sample has ended, the step takes on shorter ones.
+  if (std::exchange(pages_step_, step_ + 1) == step_ + 1) return;
   TracePages event{.request = id_,
                    .step = step_ + 1,
                    .copied = std::exchange(copies_, {}),
@@ -130,7 +132,7 @@ TraceCandidate GroupTracer::Describe(const Candidate& candidate,
                                      const Decision& decision) const {
   TraceCandidate event{
       .request = id_,
-      .step = step_,
+      .step = 1,
       .node = static_cast<int>(nodes_.size()),
       .token = candidate.token,
       .cum_log_prob = candidate.cum_log_prob,
@@ -141,6 +143,7 @@ TraceCandidate GroupTracer::Describe(const Candidate& candidate,
   float before = 0;
   if (decision.parent != TokenTree::kRoot) {
     event.parent = tree_nodes_[decision.parent];
+    event.step = nodes_[event.parent].step + 1;
     before = nodes_[event.parent].cum_log_prob;
   }
   event.log_prob = candidate.cum_log_prob - before;
@@ -152,7 +155,6 @@ void GroupTracer::RecordStep(const SelectionResult& answer,
                              std::span<const int> parents,
                              std::span<const Continuation> sequences,
                              std::span<const int> slots) {
-  ++step_;
   living_.clear();
   Slots free;
   for (size_t rank = 0; rank < sequences.size(); ++rank) {
@@ -189,7 +191,8 @@ void GroupTracer::TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
 
 void GroupTracer::Remember(const TraceCandidate& event,
                            const Decision& decision) {
-  nodes_.push_back({event.parent, event.token, event.cum_log_prob});
+  nodes_.push_back({event.parent, event.token, event.cum_log_prob, event.step});
+  step_ = std::max(step_, event.step);
   if (event.fate == CandidateFate::kFinished) {
     finished_.push_back({.node = event.node,
                          .score = *event.score,

@@ -79,11 +79,13 @@ class GroupTracer {
     int parent = kTraceRoot;
     TokenId token = 0;
     float cum_log_prob = 0;
+    int step = 0;  // tokens on its path
   };
 
   const RequestId id_;
   TraceSink* const sink_;
-  int step_ = 0;
+  int step_ = 0;        // of the longest path
+  int pages_step_ = 0;  // of the last event of pages
   std::set<PageId> cached_;  // found in the prefix tree
   std::vector<TraceCopy> copies_;
   std::optional<PrefillCounts>

@@ -33,7 +33,9 @@ int64_t MaxAsked(const PreparedRequest& prepared) {
 
 // Drafts may have one answer decide several steps.
 int64_t NumStepsOfAnswer(const GenerationParams& params) {
-  return params.speculate.has_value() ? 1 + params.speculate->num_tokens : 1;
+  const bool drafts = params.speculate.has_value() &&
+                      params.speculate->method != SpeculationMethod::kNone;
+  return drafts ? 1 + params.speculate->num_tokens : 1;
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "base/status.h"
@@ -23,8 +25,13 @@ class CpuBackend : public Backend {
                      ThreadPool::Create(options.num_threads));
     ASSIGN_OR_RETURN(auto model, LlamaModel::Load(directory, llama, threads));
     if (!options.draft_model.empty()) {
+      // A small model's keys and values are small.
+      LlamaOptions draft = llama;
+      draft.kv_cache_bytes =
+          std::max<int64_t>(options.kv_cache_bytes / 4, int64_t{1} << 20);
+      draft.host_cache_bytes = 0;
       ASSIGN_OR_RETURN(bounds.draft_model,
-                       LlamaModel::Load(options.draft_model, llama, threads));
+                       LlamaModel::Load(options.draft_model, draft, threads));
     }
     ASSIGN_OR_RETURN(steps_,
                      ModelExecutor::Create(std::move(model), threads, bounds));

@@ -23,7 +23,8 @@ absl::Status CheckUnset(const GeneratorOptions& options) {
       {"dtype", !options.dtype.empty()},
       {"kv_cache_bytes", options.kv_cache_bytes.has_value()},
       {"host_cache_bytes", options.host_cache_bytes.has_value()},
-      {"page_size", options.page_size.has_value()}};
+      {"page_size", options.page_size.has_value()},
+      {"draft_model", !options.draft_model.empty()}};
   for (const auto& [field, is_given] : given) {
     if (is_given) {
       return InvalidArgument(field, " must be unset: a model of your own ",

@@ -30,7 +30,7 @@ class Model {
   // A row's logits must not depend on the other rows of the plan, nor on how
   // its tokens were divided among plans. Called by one thread at a time; may
   // block, and should look at plan.stop every few milliseconds. plan.rows may
-  // be empty when there is only state to drop.
+  // be empty where there is only state to drop, or a draft model to be asked.
   //
   // Errors: any, kCancelled where it gave up because of plan.stop; the requests
   // of this plan end with it, others go on. Forks

@@ -362,7 +362,7 @@ struct StepResult {
   // Where the time went.
   absl::Duration forward_time;
   absl::Duration select_time;
-  absl::Duration draft_time;  // of select_time: to draft with a model
+  absl::Duration draft_time = {};  // of select_time: to draft with a model
 };
 
 }  // namespace espalier

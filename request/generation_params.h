@@ -99,7 +99,7 @@ struct GenerationParams {
   std::optional<int64_t> logprobs;
   std::optional<int64_t> prompt_logprobs;
 
-  // Drafts of tokens that a step verifies. Unset: the engine's default.
+  // Drafts of tokens that a step verifies. Unset: none.
   std::optional<SpeculationParams> speculate;
 
   // Milliseconds from its submission after which the request ends with the best

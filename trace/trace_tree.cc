@@ -158,10 +158,10 @@ absl::Status TraceTrees::AddTo(Open& open, TraceEnd event) {
   TraceTree& tree = *open.tree;
   for (const TraceHypothesis& hypothesis : event.hypotheses) {
     RETURN_IF_ERROR(CheckNode(tree, "hypotheses.node", hypothesis.node));
-    if (tree.nodes[hypothesis.node].candidate.fate !=
-        CandidateFate::kFinished) {
+    // What was kept ends where the request does, at its deadline.
+    if (tree.nodes[hypothesis.node].candidate.fate == CandidateFate::kPruned) {
       return InvalidArgument("hypotheses.node must be a candidate that ",
-                             "finished, got ", hypothesis.node);
+                             "finished or was kept, got ", hypothesis.node);
     }
   }
   // From worst to best, so that the best has the last word.

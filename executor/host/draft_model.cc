@@ -215,14 +215,19 @@ absl::Status DraftModel::FeedStems(std::span<Drafting* const> all,
     return std::min(CommonLength(first.text, other.text),
                     std::min(first.text.size(), other.text.size()) - 1);
   };
+  // One row of each sequence: rows of a step do not see each other.
+  std::map<RequestId, size_t> stems;
   for (const Drafting* const drafting : all) {
     if (drafting->is_done) continue;
-    Drafting& first = *firsts[drafting->asked->request];
+    const RequestId request = drafting->asked->request;
+    const Drafting& first = *firsts[request];
     const size_t stem = stem_of(first, *drafting);
-    if (first.is_done || &first == drafting || num_fed(*drafting) >= stem ||
-        num_fed(first) >= stem) {
-      continue;
-    }
+    if (&first == drafting || num_fed(*drafting) >= stem) continue;
+    stems[request] = std::max(stems[request], stem);
+  }
+  for (const auto& [request, stem] : stems) {
+    Drafting& first = *firsts[request];
+    if (num_fed(first) >= stem) continue;
     if (!AddRow(first, stem, 0, &step)) first.is_done = true;
   }
   if (!step.empty()) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 
 #include "kernels/verify/verify.h"
 
@@ -30,13 +31,19 @@ class LogitsRows {
         asked.allowed = &selection.allowed[first_ - selection.first_logits + i];
       }
       edits_.push_back(edits.OfRow(asked, &storage_[i]));
+      if (selection.draft_logits != nullptr) {
+        // What the draft model drew from: it knows nothing of allowed tokens.
+        asked.allowed = nullptr;
+        draft_edits_.push_back(
+            edits.OfRow(asked, &draft_storage_.emplace_back()));
+      }
       if (has_history && i < drafts.size()) history.push_back(drafts[i]);
     }
   }
 
   // Of the target.
   std::vector<VerifyRow> Target(std::span<const float> logits) const {
-    return RowsOf(logits.subspan(Offset(first_)), edits_.size());
+    return RowsOf(logits.subspan(Offset(first_)), edits_);
   }
 
   // Of the draft model; none if there is none.
@@ -44,7 +51,7 @@ class LogitsRows {
     if (selection_.draft_logits == nullptr) return {};
     const int first = first_ - selection_.first_logits - row_;
     return RowsOf(std::span(*selection_.draft_logits).subspan(Offset(first)),
-                  edits_.size() - 1);
+                  std::span(draft_edits_).first(edits_.size() - 1));
   }
 
  private:
@@ -54,10 +61,10 @@ class LogitsRows {
   size_t Offset(int row) const { return size_t{1} * row * vocab_size_; }
 
   std::vector<VerifyRow> RowsOf(std::span<const float> logits,
-                                size_t count) const {
+                                std::span<const ScoreEdits::View> edits) const {
     const SelectionParams& rule = *selection_.rule;
     std::vector<VerifyRow> rows;
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < edits.size(); ++i) {
       rows.push_back(
           {.logits = logits.subspan(Offset(static_cast<int>(i)), vocab_size_),
            .options = {
@@ -65,8 +72,8 @@ class LogitsRows {
                .sample = static_cast<uint32_t>(selection_.samples[row_]),
                .position = static_cast<uint32_t>(NumGenerated(i)),
                .repetition_penalty = rule.processors.repetition_penalty,
-               .edits = edits_[i].edits,
-               .is_allow_list = edits_[i].is_allow_list}});
+               .edits = edits[i].edits,
+               .is_allow_list = edits[i].is_allow_list}});
     }
     return rows;
   }
@@ -77,6 +84,9 @@ class LogitsRows {
   const int vocab_size_;
   std::vector<std::vector<TokenEdit>> storage_;
   std::vector<ScoreEdits::View> edits_;
+  // Of the draft's rows; empty if there are none.
+  std::deque<std::vector<TokenEdit>> draft_storage_;
+  std::vector<ScoreEdits::View> draft_edits_;
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The field `speculate` of the request format:
 //
 //   false                    off
-//   null                     the engine's default
+//   null                     unset: none
 //   "ngram:8:coupled"        METHOD[:NUM_TOKENS[:MODE]]
 //   {"method": "ngram", "num_tokens": 8, "mode": "coupled"}
 //

@@ -383,7 +383,7 @@ absl::StatusOr<StepResult> Simulation::Execute(const StepPlan& plan) {
   result.forward_time = SimModel::TimeOf(plan);
   if (draft_ == nullptr) return result;
   ASSIGN_OR_RETURN(result.drafts, draft_->Run(plan));
-  draft_source_->PoisonFreePages(draft_->pages());
+  draft_source_->PoisonFree(draft_->pages(), HostPool(0));
   return result;
 }
 

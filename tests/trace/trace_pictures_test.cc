@@ -253,6 +253,7 @@ TEST(TracePicturesTest, ThePageRefersToNothingOutside) {
 TEST(TraceTreesTest, EventsThatCannotFollowAreRefused) {
   const TraceEvent begin = TraceRequest{};
   const TraceEvent kept = TraceCandidate{.slot = 0};
+  const TraceEvent pruned = TraceCandidate{.fate = CandidateFate::kPruned};
   const TraceEvent finished = TraceCandidate{
       .node = 1, .score = -1.f, .fate = CandidateFate::kFinished};
   const TraceEvent end = TraceEnd{.hypotheses = {{.node = 1}}};
@@ -286,8 +287,8 @@ TEST(TraceTreesTest, EventsThatCannotFollowAreRefused) {
       {{begin, TracePages{.step = 2}}, "step must be in (0, 1], got 2"},
       {{begin, TracePages{.slots = {{.node = 4}}}},
        "slots.node must be a candidate before, got 4"},
-      {{begin, kept, TraceEnd{.hypotheses = {{.node = 0}}}},
-       "hypotheses.node must be a candidate that finished, got 0"},
+      {{begin, pruned, TraceEnd{.hypotheses = {{.node = 0}}}},
+       "hypotheses.node must be a candidate that finished or was kept, got 0"},
       {{begin, TraceEnd{.hypotheses = {{.node = 0}}}},
        "hypotheses.node must be a candidate before, got 0"}};
   for (const auto& [events, message] : cases) {

@@ -155,7 +155,9 @@ void Scheduler::FillPlan(bool decodes, StepPlan* plan) {
       PlanGroup(running, plan, &budget);
     }
   }
-  // Groups that were put away resume before others start.
+  // Groups that were put away resume before others start. Those that come in
+  // share and load pages, which are no longer there for drafts.
+  budget.drafts = {};
   if (!made_room) Admit(plan, &budget);
 }
 

@@ -25,6 +25,7 @@ MAY_READ = {
         "examples/cli/stream_output.cc",
         "examples/cli/text_run.cc",
         "examples/cli/text_source.cc",
+        "examples/cli/verify_speculation_command.cc",
         "espalier/generator.cc",
         "espalier/generator_call.cc",
         "espalier/generator_core.cc",

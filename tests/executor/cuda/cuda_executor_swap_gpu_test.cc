@@ -117,8 +117,12 @@ TEST_F(CudaExecutorSwapTest, AGroupOfMoreThan64SequencesResumes) {
     params.max_new_tokens = i == 0 ? 60 : 40;
     ASSERT_OK(ValidateRequest(host_->description(), &requests[i]));
   }
-  const Answers expected = OnHost(requests);
   const int64_t num_pages = MostPages(requests, kPageSize) + 1;
+  // On the device, too: the host draws another token where two are near.
+  const OnDevice roomy = LoadPages(kPageSize, 4 * num_pages, 0);
+  const Answers expected =
+      Drive(*roomy.steps, requests, Watched(1, PreemptedPages::kDrop));
+  EXPECT_EQ(stats_.num_preemptions, 0);
   const OnDevice device = LoadPages(kPageSize, num_pages, num_pages);
   ASSERT_GT(100, device.steps->description().limits.max_prefill_rows);
   for (const PreemptedPages pages :

@@ -84,8 +84,8 @@ class GroupTracer {
 
   const RequestId id_;
   TraceSink* const sink_;
-  int step_ = 0;        // of the longest path
-  int pages_step_ = 0;  // of the last event of pages
+  int step_ = 0;             // of the longest path
+  int pages_step_ = 0;       // of the last event of pages
   std::set<PageId> cached_;  // found in the prefix tree
   std::vector<TraceCopy> copies_;
   std::optional<PrefillCounts>

@@ -44,8 +44,8 @@ absl::Status OfModel(const std::string& directory, const absl::Status& error) {
   const std::string message = Message(error);
   constexpr std::string_view kDraft = "draft_model: ";
   if (message.starts_with(kDraft)) {
-    return MakeError(error.code(), "--draft-model: ",
-                     message.substr(kDraft.size()));
+    return MakeError(error.code(),
+                     "--draft-model: ", message.substr(kDraft.size()));
   }
   const bool is_of_model =
       message.starts_with("no such directory: ") ||

@@ -181,7 +181,7 @@ TEST(SpeculationLifetimesTest, NothingIsLeftOfRequestsThatAreCancelled) {
     lifetimes.Run(num_requests + 1);
     lifetimes.ExpectNothingLeft();
     EXPECT_GT(lifetimes.num_cancelled(), num_requests / 20);
-    EXPECT_GT(lifetimes.num_accepted(), num_requests / 2);
+    EXPECT_GT(lifetimes.num_accepted(), num_requests / testing::Cases(2, 8));
   }
 }
 

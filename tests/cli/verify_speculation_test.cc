@@ -98,7 +98,8 @@ TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
        "\"ngram:33\""},
       {kGood,
        {"--speculate", "ngram:0"},
-       "--speculate must be METHOD[:N[:MODE]] with N in [1, 32], got \"ngram:0\""},
+       "--speculate must be METHOD[:N[:MODE]] with N in [1, 32], got "
+       "\"ngram:0\""},
       {kGood,
        {"--speculate", "guess"},
        "must be \"ngram\", \"suffix\" or \"draft\", got \"guess\""},

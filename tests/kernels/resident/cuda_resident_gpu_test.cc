@@ -288,7 +288,8 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
       const int draw = group.on_device.first_draw + rank;
       const std::vector<int> expected = {
           group.selection.first_row + rank,
-          group.selection.first_candidate + rank, rank,
+          group.selection.first_candidate + rank,
+          rank,
           static_cast<int>(group.samples[rank]),
           group.position + 1 - group.on_device.num_prompt_tokens,
           static_cast<int>(RandomPurpose::kDraw)};

@@ -1,0 +1,321 @@
+// The half of a group that writes its rows into plans: of its prompt, of its
+// sequences, and of drafts. beam_group.cc has the other half: answers applied,
+// pages kept and given back.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "beam/beam_group.h"
+#include "beam/selection_options.h"
+
+namespace espalier {
+
+bool BeamGroup::can_plan() const {
+  if (done_ || is_away() || num_unanswered_ > 1) return false;
+  if (drafts_.is_waiting()) return false;
+  if (num_unanswered_ == 0) return true;
+  if (drafts_.is_on() || !drafted_.empty() || replay_ != nullptr) return false;
+  if (!have_one_length_) return false;
+  // The step ahead generates the token after the one that is outstanding.
+  return LengthOf(0) + 2 <= *request_.params.max_new_tokens &&
+         strategy_->supports_async_scheduling();
+}
+
+absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan, int max_logits,
+                                 int max_prefill_rows,
+                                 const DraftRoom& draft_room) {
+  CHECK(can_plan()) << "request " << id_ << " is done or has to wait";
+  CHECK_GE(max_tokens, 1) << "tokens to feed";
+  CHECK_GE(max_logits, 1) << "rows of logits";
+  prefill_.OnPlan();
+  const size_t num_copies = plan->page_copies.size();
+  const absl::Status status =
+      PlanRows(max_tokens, plan, max_logits, max_prefill_rows, draft_room);
+  if (tracer_ != nullptr && status.ok()) {
+    tracer_->RecordCopies(std::span(plan->page_copies).subspan(num_copies));
+  }
+  return status;
+}
+
+absl::Status BeamGroup::PlanRows(int max_tokens, StepPlan* plan, int max_logits,
+                                 int max_prefill_rows,
+                                 const DraftRoom& draft_room) {
+  if (prefilling()) {
+    const int max_rows =
+        EndsPrompt(max_tokens, max_logits) ? 1 : max_prefill_rows;
+    CHECK_GE(max_rows, 1) << "rows of a prefill";
+    return PlanPrefill(max_tokens, max_logits, max_rows, plan);
+  }
+  return outstanding() ? PlanNextAsync(plan) : PlanBeams(draft_room, plan);
+}
+
+bool BeamGroup::EndsPrompt(int max_tokens, int max_logits) const {
+  if (!prefilling() || !prefill_.feeds_prompt()) return false;
+  const int64_t num_pending = prefill_.num_pending_tokens();
+  return num_pending <= max_tokens &&
+         (!request_.params.prompt_logprobs || num_pending <= max_logits);
+}
+
+absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
+                                    int max_rows, StepPlan* plan) {
+  const bool is_prompt = prefill_.feeds_prompt();
+  const bool is_scored = is_prompt && request_.params.prompt_logprobs;
+  if (is_scored) max_tokens = std::min(max_tokens, max_logits);
+  const int first_logits = plan->num_logits;
+  const auto add_row = [&](int rank, const TokenPath& tokens) {
+    const Sequence& sequence = pages_.sequence(rank);
+    const bool is_last =
+        is_prompt && sequence.num_tokens() == request_.prompt_tokens.size();
+    const int num_tokens = static_cast<int>(tokens.size());
+    const int first = sequence.num_tokens() - num_tokens;
+    AddRow(sequence, tokens,
+           is_scored ? num_tokens - NumScored(first, num_tokens)
+                     : (is_last ? 1 : 0),
+           plan);
+  };
+  was_planned_ = true;
+  RETURN_IF_ERROR(prefill_.Feed(max_tokens, max_rows, plan, add_row));
+  const int num_logits_rows = plan->num_logits - first_logits;
+  if (is_scored) AddScoring(first_logits, num_logits_rows, plan);
+  if (is_prompt && prefill_.done()) {
+    AddSelection(first_logits + num_logits_rows - 1, {}, plan);
+  }
+  return absl::OkStatus();
+}
+
+// What is fed again may be scored already.
+int BeamGroup::NumScored(int first, int num_tokens) const {
+  const int64_t num_scored = std::ssize(prompt_logprobs_) - first;
+  return static_cast<int>(std::clamp<int64_t>(num_scored, 0, num_tokens));
+}
+
+// The last token of a prompt has no next one.
+void BeamGroup::AddScoring(int first_logits, int num_logits_rows,
+                           StepPlan* plan) const {
+  const std::span<const TokenId> prompt = request_.prompt_tokens;
+  const int first = pages_.sequence(0).num_tokens() - num_logits_rows + 1;
+  const int end = std::min<int>(first + num_logits_rows, std::ssize(prompt));
+  if (first == end) return;
+  plan->scorings.push_back(
+      {.request = id_,
+       .first_logits = first_logits,
+       .tokens = {prompt.begin() + first, prompt.begin() + end},
+       .num_logprobs = SaturateToInt(*request_.params.prompt_logprobs)});
+}
+
+bool BeamGroup::HasToAskForDrafts(const DraftRoom& room) const {
+  if (!drafts_.has_to_ask() || !room.may_ask || room.num_tokens < 1) {
+    return false;
+  }
+  if (is_beam_search() && room.num_tokens < num_live_beams()) return false;
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    if (strategy_->max_draft_tokens(rank) > 0) return true;
+  }
+  return false;
+}
+
+void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
+  if (prompt_ == nullptr) {
+    prompt_ =
+        std::make_shared<const std::vector<TokenId>>(request_.prompt_tokens);
+  }
+  PlanSelection selection;  // which samples these are
+  strategy_->DescribeSelection(&selection);
+  std::shared_ptr<const DraftedSearch> search;
+  int max_tokens = drafts_.num_tokens();  // of each
+  if (is_beam_search()) {
+    search = std::make_shared<const DraftedSearch>(
+        DraftedSearch{.num_beams = pages_.num_slots(),
+                      .num_candidates = selection.num_candidates,
+                      .eos_token_ids = finishing_token_ids_});
+    max_tokens = std::min(max_tokens, room.num_tokens / num_live_beams());
+  }
+  std::vector<int> ranks;
+  int num_left = room.num_tokens;
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    const int count =
+        std::min({max_tokens, num_left, strategy_->max_draft_tokens(rank)});
+    if (count <= 0) continue;
+    DraftSequence sequence = {
+        .request = id_,
+        .sample = is_beam_search() ? rank : selection.samples[rank],
+        .prompt = prompt_,
+        .num_tokens = count,
+        .rule = rule_,
+        .cum_log_prob = selection.cum_log_probs[rank],
+        .search = search};
+    strategy_->AppendTokens(rank, &sequence.generated);
+    plan->drafting.push_back(std::move(sequence));
+    ranks.push_back(rank);
+    num_left -= count;
+  }
+  was_planned_ = true;
+  drafts_.OnAsk(std::move(ranks));
+}
+
+absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
+  if (HasToAskForDrafts(draft_room)) {
+    AskForDrafts(draft_room, plan);
+    return absl::OkStatus();
+  }
+  if (DraftRows paths = DraftPaths(draft_room); !paths.empty()) {
+    return PlanPaths(std::move(paths), plan);
+  }
+  std::vector<std::vector<TokenId>> drafts = Draft(draft_room);
+  std::span<const int> num_tokens = OneEach();
+  std::vector<int> with_drafts;
+  for (const std::vector<TokenId>& draft : drafts) {
+    with_drafts.push_back(1 + static_cast<int>(draft.size()));
+  }
+  if (!drafts.empty()) num_tokens = with_drafts;
+  RETURN_IF_ERROR(pages_.Append(num_tokens, &plan->page_copies));
+  was_planned_ = true;
+  const int first_logits = plan->num_logits;
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    TokenPath tokens = {std::span(&last_tokens_[rank], 1)};
+    if (!drafts.empty()) tokens.rest = drafts[rank];
+    AddRow(pages_.sequence(rank), tokens, num_tokens[rank], plan);
+  }
+  AddSelection(first_logits, std::move(drafts), plan);
+  drafts_.OnPlan();
+  return absl::OkStatus();
+}
+
+DraftRows BeamGroup::DraftPaths(const DraftRoom& room) const {
+  if (!drafts_.is_on() || room.num_tokens < 1 || !is_beam_search()) return {};
+  const int num_beams = num_live_beams();
+  const int64_t num_pages = room.num_pages + pages_.NumPagesToAppend(OneEach());
+  return ChooseDraftRows(
+      CutAtEnds(drafts_.DraftPaths(num_beams, strategy_->max_draft_tokens(0)),
+                finishing_token_ids_),
+      num_beams, [&](const DraftRows& rows) {
+        return rows.num_drafted(num_beams) <= room.num_tokens &&
+               pages_.NumPagesToAppendRows(rows.ranks, rows.num_tokens()) <=
+                   num_pages;
+      });
+}
+
+absl::Status BeamGroup::PlanPaths(DraftRows drafts, StepPlan* plan) {
+  const std::vector<int> num_tokens = drafts.num_tokens();
+  RETURN_IF_ERROR(pages_.AppendRows(drafts.ranks, num_tokens, plan));
+  was_planned_ = true;
+  const int first_logits = plan->num_logits;
+  for (size_t row = 0; row < drafts.ranks.size(); ++row) {
+    AddRow(pages_.row(static_cast<int>(row)),
+           {std::span(&last_tokens_[drafts.ranks[row]], 1), drafts.drafts[row]},
+           num_tokens[row], plan);
+  }
+  replay_ = std::make_unique<DraftReplay>(num_live_beams(), std::move(drafts));
+  AddSelection(first_logits, {}, plan);
+  drafts_.OnPlan();
+  return absl::OkStatus();
+}
+
+std::vector<std::vector<TokenId>> BeamGroup::Draft(
+    const DraftRoom& room) const {
+  if (!drafts_.is_on() || room.num_tokens < 1 || is_beam_search()) return {};
+  std::vector<int> max_tokens;
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    max_tokens.push_back(strategy_->max_draft_tokens(rank));
+  }
+  std::vector<std::vector<TokenId>> drafts = strategy_->CutDrafts(
+      drafts_.Draft(max_tokens, room.num_tokens), drafts_.are_drawn());
+  std::vector<int> num_tokens(num_live_beams(), 1);
+  const int64_t num_pages = pages_.NumPagesToAppend(num_tokens);
+  int num_drafted = 0;
+  for (size_t rank = 0; rank < drafts.size(); ++rank) {
+    // Whether drafts are verified must not depend on what was drawn.
+    num_tokens[rank] += drafts_.are_drawn()
+                            ? std::min(drafts_.num_tokens(), max_tokens[rank])
+                            : static_cast<int>(drafts[rank].size());
+    num_drafted += static_cast<int>(drafts[rank].size());
+  }
+  const bool fits =
+      pages_.NumPagesToAppend(num_tokens) <= num_pages + room.num_pages;
+  if (num_drafted == 0 || !fits) return {};
+  return drafts;
+}
+
+absl::Status BeamGroup::PlanNextAsync(StepPlan* plan) {
+  PlanSelection selection;  // of the step that is outstanding
+  strategy_->DescribeSelection(&selection);
+  GroupContinuation continuation = {
+      .request = id_,
+      .position = PositionAhead(),
+      .num_candidates = selection.num_candidates,
+      .num_generated = selection.num_generated + 1,
+      .rule = rule_};
+  ASSIGN_OR_RETURN(continuation.tail_pages, pages_.ReserveTails());
+  plan->continuations.push_back(std::move(continuation));
+  ++num_unanswered_;
+  return absl::OkStatus();
+}
+
+int BeamGroup::PositionAhead() const {
+  const int position = pages_.sequence(0).num_tokens();
+  for (int rank = 1; rank < num_live_beams(); ++rank) {
+    CHECK_EQ(pages_.sequence(rank).num_tokens(), position)
+        << "length of beam " << rank << " of request " << id_;
+  }
+  return position;
+}
+
+void BeamGroup::AddRow(const Sequence& sequence, const TokenPath& tokens,
+                       int num_logits, StepPlan* plan) const {
+  const int num_tokens = static_cast<int>(tokens.size());
+  plan->rows.push_back({
+      .sequence = sequence.id,
+      .first_token = static_cast<int>(plan->tokens.size()),
+      .num_tokens = num_tokens,
+      .first_position = sequence.num_tokens() - num_tokens,
+      .num_logits = num_logits,
+      .first_logits = plan->num_logits,
+  });
+  plan->tokens.insert(plan->tokens.end(), tokens.head.begin(),
+                      tokens.head.end());
+  plan->tokens.insert(plan->tokens.end(), tokens.rest.begin(),
+                      tokens.rest.end());
+  plan->num_logits += num_logits;
+  for (const PageRef& page : sequence.pages.pages()) {
+    plan->page_indices.push_back(page.id());
+  }
+  plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
+}
+
+void BeamGroup::AddSelection(int first_logits,
+                             std::vector<std::vector<TokenId>> drafts,
+                             StepPlan* plan) {
+  PlanSelection selection;
+  selection.request = id_;
+  selection.first_logits = first_logits;
+  selection.rule = rule_;
+  strategy_->DescribeSelection(&selection);
+  if (!drafts.empty()) {
+    drafted_ = drafts;
+    selection.draft_logits = drafts_.Logits(drafts);
+    strategy_->DescribeDrafts(std::move(drafts), &selection);
+  }
+  if (replay_ != nullptr) {
+    selection.ranks = replay_->drafts().ranks;
+    selection.drafts = replay_->drafts().drafts;
+  }
+  selection.num_slots = NumSlots(request_.params);
+  selection.eos_token_ids = finishing_token_ids_;
+  selection.slots = pages_.slots();
+  if (rule_->processors.needs_history()) {
+    selection.histories.resize(num_live_beams());
+    for (int rank = 0; rank < num_live_beams(); ++rank) {
+      strategy_->AppendTokens(rank, &selection.histories[rank]);
+    }
+  }
+  plan->selections.push_back(std::move(selection));
+  ++num_unanswered_;
+}
+
+std::span<const int> BeamGroup::OneEach() const {
+  one_each_.resize(num_live_beams(), 1);
+  return one_each_;
+}
+
+}  // namespace espalier

@@ -1,144 +1,16 @@
 #include "tests/sim/simulation.h"
 
-#include <algorithm>
 #include <chrono>
-#include <deque>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
-#include <variant>
-#include <vector>
 
-#include "base/status.h"
-#include "base/thread_pool.h"
-#include "batcher/admission.h"
-#include "batcher/scheduler.h"
-#include "executor/host/draft_model.h"
-#include "executor/host/persistent_groups.h"
 #include "executor/host/report_logprobs.h"
 #include "executor/host/select_all.h"
-#include "tests/batcher/toy_requests.h"
-#include "tests/sim/best_so_far.h"
-#include "tests/sim/sim_case.h"
-#include "tests/sim/sim_model.h"
-#include "trace/trace.h"
+#include "tests/sim/simulation_run.h"
 
 namespace espalier::testing {
-namespace {
-
-// Who is admitted, in this order.
-class AdmissionLog final : public TraceSink {
- public:
-  void On(const TraceEvent& event) override {
-    if (const auto* request = std::get_if<TraceRequest>(&event)) {
-      admitted_.push_back(request->request);
-    }
-  }
-  std::vector<RequestId> Take() { return std::exchange(admitted_, {}); }
-
- private:
-  std::vector<RequestId> admitted_;
-};
-
-// A request that is not answered yet.
-struct LiveRequest {
-  int kind = 0;  // index in SimCase::requests
-  Turn turn;
-  int64_t owner = 0;  // of its pages
-  bool may_share = false;
-  bool is_admitted = false;  // where there is a trace
-  std::string tenant = {};
-  int64_t priority = 0;
-  std::optional<int64_t> deadline = {};  // by the clock
-  int num_decided = 0;                   // steps whose answer it has had
-  int64_t num_steps_as_first = 0;
-};
-
-// A plan that was run and is not answered.
-struct StepInFlight {
-  absl::StatusOr<StepResult> result;
-  int64_t end = 0;                        // by the clock
-  RequestId first_after = {};             // submitted after the plan
-  std::optional<RequestId> wrong_answer;  // of whom, if one is
-  bool is_cut = false;                    // an answer is missing
-};
-
-class Simulation {
- public:
-  Simulation(uint32_t seed, const SimOptions& options);
-  SimReport Run();
-
- private:
-  int64_t NumSteps() const { return static_cast<int64_t>(in_flight_.size()); }
-  bool ok() const { return report_.fault.empty(); }
-  template <typename... Parts>
-  void Fail(const Parts&... parts);
-  void Hash(uint64_t value);
-  void CountEvents(int64_t count) { report_.figures.num_events += count; }
-
-  void Arrive();
-  void Submit();
-  void CancelSomebody();
-  void CancelAll();
-  // When the earliest deadline passes.
-  std::optional<int64_t> FirstDeadline() const;
-  void ExpireDeadlines();
-
-  void PlanSteps();
-  bool PlanStep();
-  void RunStep(StepPlan plan);
-  absl::StatusOr<StepResult> Execute(const StepPlan& plan);
-  void SpoilAnswer(StepInFlight* step);
-  void AnswerStep();
-
-  void OnDone(RequestId id, const absl::StatusOr<Result>& result);
-  // Why a request may end with an error; "" if it may.
-  std::string CheckError(RequestId id, const LiveRequest& live,
-                         const absl::Status& status) const;
-  void CheckResult(RequestId id, const LiveRequest& live,
-                   const absl::StatusOr<Result>& result);
-  void CheckAtDeadline(RequestId id, const LiveRequest& live,
-                       const absl::StatusOr<Result>& result);
-  const absl::StatusOr<Result>& Alone(int kind);
-
-  void CountPlan(const StepPlan& plan);
-  void HashPlan(const StepPlan& plan);
-  void CheckAdmissions();
-  void CheckFirst();
-  void CheckEnd();
-
-  const int64_t num_events_;
-  const SimCase case_;
-  Dice dice_;
-  std::shared_ptr<AdmissionLog> log_;  // null: no trace
-  SimModel model_;
-  std::shared_ptr<SimModel> draft_source_;
-  std::unique_ptr<DraftModel> draft_;  // null: nothing is verified
-  PersistentGroups groups_;
-  ThreadPool threads_;
-  std::unique_ptr<Scheduler> scheduler_;
-  std::vector<std::optional<absl::StatusOr<Result>>> alone_;  // by kind
-  std::vector<SearchStates> states_alone_;                    // as well
-  int64_t max_steps_as_first_ = 0;
-
-  int64_t now_ = 0;
-  int64_t next_arrival_ = 0;
-  int64_t next_id_ = 0;
-  int64_t num_plans_ = 0;
-  int64_t num_failures_ = 0;
-  std::map<RequestId, LiveRequest> live_;
-  std::deque<StepInFlight> in_flight_;
-  int num_empty_steps_ = 0;  // one after the other
-  // While the scheduler is called.
-  std::optional<RequestId> submitted_;
-  std::set<RequestId> cancelled_;
-  const StepInFlight* answered_ = nullptr;
-  bool expires_ = false;
-  SimReport report_;
-};
 
 Simulation::Simulation(uint32_t seed, const SimOptions& options)
     : num_events_(options.num_events),
@@ -172,12 +44,6 @@ Simulation::Simulation(uint32_t seed, const SimOptions& options)
         NumSequences(request.params) * *request.params.max_new_tokens;
     max_steps_as_first_ = std::max(max_steps_as_first_, 50 + 2 * size);
   }
-}
-
-template <typename... Parts>
-void Simulation::Fail(const Parts&... parts) {
-  if (!ok()) return;
-  report_.fault = std::string(Internal(parts...).message());
 }
 
 void Simulation::Hash(uint64_t value) {
@@ -426,106 +292,6 @@ void Simulation::AnswerStep() {
   model_.PoisonFree(scheduler_->pool(), scheduler_->host_pool());
 }
 
-void Simulation::OnDone(RequestId id, const absl::StatusOr<Result>& result) {
-  const auto found = live_.find(id);
-  if (found == live_.end()) return Fail("request ", id, " is answered twice");
-  const LiveRequest live = found->second;
-  live_.erase(found);
-  Hash(id.value * 31 + static_cast<int>(result.status().code()));
-  if (expires_) return CheckAtDeadline(id, live, result);
-  if (result.ok()) return CheckResult(id, live, result);
-  const std::string fault = CheckError(id, live, result.status());
-  if (fault.empty()) {
-    report_.figures.num_cancelled += absl::IsCancelled(result.status());
-    report_.figures.num_refused += submitted_ == id;
-    return;
-  }
-  if (result.status() == Alone(live.kind).status()) {
-    ++report_.figures.num_results;
-    return;
-  }
-  Fail("request ", id, " ended with ", result.status().ToString(), ": ", fault);
-}
-
-std::string Simulation::CheckError(RequestId id, const LiveRequest& live,
-                                   const absl::Status& status) const {
-  if (submitted_ == id) {
-    const bool is_refused =
-        absl::IsResourceExhausted(status) &&
-        NumPagesOf(case_, case_.requests[live.kind]) > case_.model.num_pages;
-    return is_refused ? "" : "it fits";
-  }
-  if (absl::IsCancelled(status)) {
-    return cancelled_.count(id) > 0 ? "" : "nobody cancelled it";
-  }
-  if (answered_ == nullptr) return "no step is answered";
-  if (!answered_->result.ok()) {
-    if (status != answered_->result.status()) return "the step says otherwise";
-    return id < answered_->first_after ? "" : "it came after the step";
-  }
-  if (answered_->is_cut)
-    return absl::IsInternal(status) ? "" : "nobody said so";
-  return answered_->wrong_answer == id ? "" : "its answer was right";
-}
-
-void Simulation::CheckResult(RequestId id, const LiveRequest& live,
-                             const absl::StatusOr<Result>& result) {
-  ++report_.figures.num_results;
-  const absl::StatusOr<Result>& alone = Alone(live.kind);
-  if (!alone.ok()) {
-    return Fail("request ", id, " has a result; alone it has ",
-                alone.status().ToString());
-  }
-  const bool is_same = case_.requests[live.kind].params.speculate
-                           ? SameHypotheses(*result, *alone)
-                           : SameResult(*result, *alone);
-  if (!is_same) {
-    return Fail("request ", id, " of kind ", live.kind,
-                " has another result than alone");
-  }
-  const Usage& usage = result->usage;
-  Hash(usage.num_cached_tokens);
-  report_.figures.num_cached_tokens += usage.num_cached_tokens;
-  report_.figures.num_accepted_tokens += usage.num_accepted_tokens;
-  const int64_t most = live.may_share ? usage.num_prompt_tokens - 1 : 0;
-  if (usage.num_cached_tokens < 0 || usage.num_cached_tokens > most) {
-    Fail("request ", id, " has ", usage.num_cached_tokens,
-         " cached tokens, there can be ", most);
-  }
-}
-
-void Simulation::CheckAtDeadline(RequestId id, const LiveRequest& live,
-                                 const absl::StatusOr<Result>& result) {
-  if (!live.deadline || *live.deadline > now_) {
-    return Fail("request ", id, " ends before its deadline");
-  }
-  std::string fault;
-  if (result.ok()) {
-    ++report_.figures.num_early_results;
-    (void)Alone(live.kind);
-    fault = CheckBestSoFar(case_.requests[live.kind].params, *result,
-                           states_alone_[live.kind], live.num_decided);
-  } else {
-    ++report_.figures.num_too_late;
-    if (!absl::IsDeadlineExceeded(result.status())) {
-      fault = result.status().ToString();
-    } else if (live.num_decided > 0) {
-      fault = "it has tokens";
-    }
-  }
-  if (!fault.empty()) Fail("request ", id, " at its deadline: ", fault);
-}
-
-const absl::StatusOr<Result>& Simulation::Alone(int kind) {
-  std::optional<absl::StatusOr<Result>>& alone = alone_[kind];
-  if (!alone) {
-    alone =
-        SimulateAlone(case_, case_.requests[kind],
-                      std::make_unique<StatesWatcher>(&states_alone_[kind]));
-  }
-  return *alone;
-}
-
 // Chunks that end no prompt say not whose they are: those that follow on one
 // another count as one.
 void Simulation::CountPlan(const StepPlan& plan) {
@@ -568,72 +334,6 @@ void Simulation::HashPlan(const StepPlan& plan) {
     for (const PageId page : continuation.tail_pages) Hash(page.value);
   }
 }
-
-// Whoever is admitted has his turn before all that still wait; where there are
-// tenants, before all of his own tenant and priority.
-void Simulation::CheckAdmissions() {
-  if (log_ == nullptr) return;
-  for (const RequestId id : log_->Take()) {
-    const auto admitted = live_.find(id);
-    if (admitted == live_.end()) continue;
-    admitted->second.is_admitted = true;
-    for (const auto& [other, live] : live_) {
-      if (live.is_admitted || admitted->second.turn < live.turn) continue;
-      if (live.tenant != admitted->second.tenant ||
-          (case_.num_tenants > 1 &&
-           live.priority != admitted->second.priority)) {
-        continue;
-      }
-      Fail("request ", id, " is admitted before request ", other,
-           ", whose turn comes first");
-    }
-  }
-}
-
-void Simulation::CheckFirst() {
-  const auto first = std::min_element(live_.begin(), live_.end(),
-                                      [](const auto& a, const auto& b) {
-                                        return a.second.turn < b.second.turn;
-                                      });
-  if (first == live_.end()) return;
-  const int64_t num_steps = ++first->second.num_steps_as_first;
-  // It may give its turn to other tenants, but has its share.
-  const int64_t most = max_steps_as_first_ * (case_.num_tenants > 1 ? 4 : 1);
-  report_.figures.max_first_share =
-      std::max(report_.figures.max_first_share,
-               static_cast<double>(num_steps) / static_cast<double>(most));
-  if (num_steps <= most) return;
-  Fail("request ", first->first, " starves: ", num_steps,
-       " steps as the first by turn");
-}
-
-void Simulation::CheckEnd() {
-  const Scheduler& scheduler = *scheduler_;
-  const PagePool& pool = scheduler.pool();
-  const int num_cached = scheduler.tree().num_pages();
-  if (!live_.empty()) Fail(live_.size(), " requests have no answer");
-  if (scheduler.num_waiting() != 0 || scheduler.num_running() != 0 ||
-      scheduler.num_away() != 0) {
-    Fail("requests are left in the scheduler");
-  }
-  if (pool.num_held() != num_cached || pool.num_idle() != num_cached) {
-    Fail("in the end ", pool.num_held(), " pages are held and ",
-         pool.num_idle(), " are idle; the tree has ", num_cached);
-  }
-  if (scheduler.host_pool().num_held() != 0) {
-    Fail("in the end ", scheduler.host_pool().num_held(),
-         " host slots are held");
-  }
-  if (!scheduler.tree().FillingPages().empty()) Fail("pages are being filled");
-  if (groups_.num_groups() != 0) Fail("the executor knows groups");
-  if (model_.num_sequences() != 0) Fail("the model knows sequences");
-  if (draft_ != nullptr &&
-      (draft_->num_sequences() != 0 || draft_->pages().num_held() != 0)) {
-    Fail("the draft model knows sequences");
-  }
-}
-
-}  // namespace
 
 SimFigures& SimFigures::operator+=(const SimFigures& other) {
   num_events += other.num_events;

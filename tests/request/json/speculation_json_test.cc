@@ -10,32 +10,18 @@
 #include "request/json/param_fields.h"
 #include "request/json/request_json.h"
 #include "request/request.h"
+#include "tests/request/json/check_line.h"
 #include "tests/request/json/malformed_requests.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
 namespace {
 
+using ::espalier::testing::Check;
+using ::espalier::testing::EnFr;
 using ::espalier::testing::StatusIs;
 using ::espalier::testing::WithParams;
 using ::testing::HasSubstr;
-
-ModelDescription DraftingModel() {
-  ModelDescription model;
-  model.vocab_size = 6000;
-  model.max_context = 1024;
-  model.eos_token_ids = {2};
-  model.verifies_drafts = true;
-  return model;
-}
-
-// What the engine would say of a line whose prompt is tokens.
-absl::Status CheckParams(const std::string& params) {
-  RequestLine parsed = ParseRequestLine(WithParams(params));
-  if (!parsed.body.ok()) return parsed.body.status();
-  Request request{parsed.body->prompt_tokens, parsed.body->params};
-  return ValidateRequest(DraftingModel(), &request);
-}
 
 TEST(SpeculationJsonTest, SpeculateHasItsShortForms) {
   using enum SpeculationMethod;
@@ -71,7 +57,7 @@ TEST(SpeculationJsonTest, SpeculateHasItsShortForms) {
 }
 
 TEST(SpeculationJsonTest, DraftsNeedAnExecutorThatVerifiesThem) {
-  ModelDescription model = DraftingModel();
+  ModelDescription model = EnFr();
   model.verifies_drafts = false;
   Request request{{1, 4}, {}};
   request.params.speculate = {SpeculationMethod::kNgram};
@@ -87,7 +73,7 @@ TEST(SpeculationJsonTest, BeamsThatAreDrawnOrDiverseDoNotSpeculate) {
        {R"({"speculate": "ngram", "num_beams": 4, "do_sample": true})",
         R"({"speculate": "ngram", "num_beams": 4, "stochastic": true})",
         R"({"speculate": "ngram", "num_beams": 4, "num_beam_groups": 2})"}) {
-    EXPECT_THAT(CheckParams(params),
+    EXPECT_THAT(Check(WithParams(params)),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("speculate must be false with do_sample")))
         << params;
@@ -95,12 +81,12 @@ TEST(SpeculationJsonTest, BeamsThatAreDrawnOrDiverseDoNotSpeculate) {
 }
 
 TEST(SpeculationJsonTest, ADraftModelIsNeededToDraftWithIt) {
-  ModelDescription model = DraftingModel();
+  ModelDescription model = EnFr();
   model.has_draft_model = true;
   Request request{{1, 4}, {}};
   request.params.speculate = {SpeculationMethod::kDraft};
   EXPECT_OK(ValidateRequest(model, &request));
-  EXPECT_EQ(ValidateRequest(DraftingModel(), &request).code(),
+  EXPECT_EQ(ValidateRequest(EnFr(), &request).code(),
             absl::StatusCode::kInvalidArgument);
 }
 
@@ -108,12 +94,12 @@ TEST(SpeculationJsonTest, ADraftModelIsNeededToDraftWithIt) {
 TEST(SpeculationJsonTest, WithoutSpeculationItsOptionsMeanNothing) {
   Request request{{1, 4}, {}};
   request.params.speculate = {SpeculationMethod::kNone, 6};
-  EXPECT_THAT(ValidateRequest(DraftingModel(), &request),
+  EXPECT_THAT(ValidateRequest(EnFr(), &request),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "speculate.num_tokens must be 5 with speculate.method "
                        "none, got 6"));
   request.params.speculate = {.mode = SpeculationMode::kRejection};
-  EXPECT_THAT(ValidateRequest(DraftingModel(), &request),
+  EXPECT_THAT(ValidateRequest(EnFr(), &request),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "speculate.mode must be coupled with "
                        "speculate.method none, got rejection"));

@@ -1,0 +1,204 @@
+// What is checked of a request that reads well, and which defaults it gets.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "request/request.h"
+#include "tests/request/json/check_line.h"
+#include "tests/request/json/malformed_requests.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::Check;
+using ::espalier::testing::EnFr;
+using ::espalier::testing::StatusIs;
+using ::espalier::testing::WithParams;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+TEST(ValidateRequestTest, CombinationsThatMeanSomethingPass) {
+  for (const char* params : {
+           R"({"do_sample": true, "n": 5, "best_of": 9, "temperature": 0.7})",
+           R"({"do_sample": true, "n": 3, "temperature": 0})",
+           R"({"temperature": 0, "seed": 7})",
+           R"({"do_sample": true, "num_beams": 4, "n": 2, "top_p": 0.9})",
+           R"({"stochastic": true, "num_beams": 4, "n": 4, "top_k": 50})",
+           R"({"num_beams": 6, "num_beam_groups": 3, "diversity_penalty": 1})",
+           R"({"num_beams": 4, "early_stopping": true, "patience": 2.5})",
+           R"({"length_penalty": 2, "early_stopping": true})",
+           R"({"n": 3, "do_sample": true, "early_stopping": true})",
+           R"({"num_beams": 9, "allowed_sequences": [[7], [7, 8, 2]]})",
+           R"({"ignore_eos": true, "allowed_sequences": [[7, 2, 8]]})",
+           R"({"stop": ["a"], "include_stop": true, "min_tokens": 300})",
+           R"({"logprobs": 64, "prompt_logprobs": 64})",
+           R"({"speculate": "ngram:32:coupled"})",
+           R"({"speculate": "suffix:1", "num_beams": 4})",
+           R"({"speculate": false, "do_sample": true})",
+           R"({"prefix_cache": true, "cache_salt": "a", "priority": -1})",
+           R"({"prefix_cache": false, "cache_salt": ""})",
+           R"({"priority": 4503599627370496})",
+           R"({"deadline_ms": 1})",
+           R"({"deadline_ms": 2147483647})",
+           R"({"priority": -4503599627370496})",
+       }) {
+    EXPECT_OK(Check(testing::WithParams(params))) << params;
+  }
+}
+
+TEST(ValidateRequestTest, NumbersThatJsonLacksAreRefusedToo) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double inf = std::numeric_limits<double>::infinity();
+  for (double GenerationParams::*field :
+       {&GenerationParams::length_penalty, &GenerationParams::patience,
+        &GenerationParams::diversity_penalty, &GenerationParams::temperature,
+        &GenerationParams::top_p, &GenerationParams::min_p,
+        &GenerationParams::typical_p, &GenerationParams::repetition_penalty,
+        &GenerationParams::frequency_penalty,
+        &GenerationParams::presence_penalty}) {
+    for (const double value : {nan, inf, -inf}) {
+      Request request{{1, 4}, {}};
+      request.params.num_beams = 4;
+      request.params.early_stopping = EarlyStopping::kTrue;
+      request.params.max_new_tokens = 1;
+      request.params.*field = value;
+      EXPECT_EQ(ValidateRequest(EnFr(), &request).code(),
+                absl::StatusCode::kInvalidArgument);
+    }
+  }
+}
+
+TEST(ValidateRequestTest, AllowedSequencesSetTheLength) {
+  Request request{{1, 4}, {}};
+  request.params.allowed_sequences = {{7, 8, 9}, {7}};
+  ASSERT_OK(ValidateRequest(EnFr(), &request));
+  EXPECT_THAT(request.params.max_new_tokens, Optional(3));
+}
+
+TEST(ValidateRequestTest, BiasesAreSortedAndNameATokenOnce) {
+  Request request{{1, 4}, {}};
+  request.params.logit_bias = {{9, 1.0}, {7, 2.0}};
+  ASSERT_OK(ValidateRequest(EnFr(), &request));
+  EXPECT_THAT(request.params.logit_bias,
+              ElementsAre(Pair(7, 2.0), Pair(9, 1.0)));
+  request.params.logit_bias = {{9, 1.0}, {7, 2.0}, {9, 3.0}};
+  EXPECT_THAT(ValidateRequest(EnFr(), &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "logit_bias must name each token once, got 9 twice"));
+}
+
+TEST(ValidateRequestTest, DefaultsAreTheFormats) {
+  RequestLine line = ParseRequestLine(R"({"prompt_tokens": [1, 4, 5]})");
+  ASSERT_OK(line.body);
+  EXPECT_EQ(line.id, "");
+  Request request{line.body->prompt_tokens, line.body->params};
+  ASSERT_OK(ValidateRequest(EnFr(), &request));
+  EXPECT_EQ(request.params.num_beams, 1);
+  EXPECT_EQ(request.params.num_return_sequences, 1);
+  EXPECT_EQ(request.params.length_penalty, 1.0);
+  EXPECT_EQ(request.params.early_stopping, EarlyStopping::kFalse);
+  EXPECT_THAT(request.params.max_new_tokens, Optional(256));
+  EXPECT_THAT(request.params.eos_token_id, Optional(ElementsAre(2)));
+  EXPECT_TRUE(request.params.prefix_cache);
+  EXPECT_EQ(request.params.cache_salt, "");
+  EXPECT_EQ(request.params.priority, 0);
+}
+
+TEST(ValidateRequestTest, NamesHaveTheirLimitInBytes) {
+  const std::pair<const char*, std::string GenerationParams::*> fields[] = {
+      {"cache_salt", &GenerationParams::cache_salt},
+      {"tenant", &GenerationParams::tenant}};
+  for (const auto& [field, member] : fields) {
+    Request request{{1, 4}, {}};
+    std::string& name = request.params.*member;
+    name = std::string(256, 's');
+    EXPECT_OK(ValidateRequest(EnFr(), &request));
+    // 86 characters, 258 bytes.
+    name.clear();
+    for (int i = 0; i < 86; ++i) name += "\u20ac";
+    const absl::Status long_name = ValidateRequest(EnFr(), &request);
+    EXPECT_THAT(long_name,
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         StartsWith(Concat(field,
+                                           " must have at most 256 bytes, got "
+                                           "258: \"\u20ac"))));
+    EXPECT_LE(long_name.message().size(), 150u);
+    // JSON has none of these.
+    name = "\xff";
+    EXPECT_THAT(ValidateRequest(EnFr(), &request),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         Concat(field, " is not UTF-8")));
+  }
+}
+
+TEST(ValidateRequestTest, AnUnsetMaxNewTokensIsWhatTheContextLeaves) {
+  Request request{std::vector<TokenId>(1000, 7), {}};
+  ASSERT_OK(ValidateRequest(EnFr(), &request));
+  EXPECT_THAT(request.params.max_new_tokens, Optional(24));
+  request = {std::vector<TokenId>(1024, 7), {}};
+  EXPECT_THAT(
+      ValidateRequest(EnFr(), &request),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               "the prompt has 1024 tokens, which leaves no room in the "
+               "model's context of 1024"));
+}
+
+TEST(ValidateRequestTest, EosIdsCountOnce) {
+  Request request{{1}, {}};
+  request.params.eos_token_id = {{9, 2, 9}};
+  ASSERT_OK(ValidateRequest(EnFr(), &request));
+  EXPECT_THAT(request.params.eos_token_id, Optional(ElementsAre(2, 9)));
+}
+
+TEST(ValidateRequestTest, WhatAnExecutorHasNoRoomForIsNamed) {
+  ModelDescription model = EnFr();
+  model.limits.max_beams = 16;
+  model.limits.max_eos_token_ids = 3;
+  Request request{{1, 4}, {}};
+  request.params.num_beams = 16;
+  request.params.eos_token_id = {{9, 2, 9, 5}};
+  EXPECT_OK(ValidateRequest(model, &request));
+  request.params.num_beams = 17;
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "num_beams must be at most 16 (what a step has room "
+                       "for), got 17"));
+  request.params.num_beams = 2;
+  request.params.eos_token_id = {{9, 2, 5, 7}};
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "eos_token_id must have at most 3 ids (what a step has "
+                       "room for), got 4"));
+  request.params.eos_token_id = {{9, 2}};
+  request.params.stop_token_ids = {5, 9};
+  EXPECT_OK(ValidateRequest(model, &request));
+  request.params.stop_token_ids = {5, 9, 7};
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "eos_token_id and stop_token_ids must have at most 3 "
+                       "ids (what a step has room for), got 4"));
+  request.params.ignore_eos = true;
+  EXPECT_OK(ValidateRequest(model, &request));
+  request = {{1, 4}, {}};
+  request.params.do_sample = true;
+  request.params.num_return_sequences = 17;
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "num_return_sequences must be at most 16 (what a step "
+                       "has room for), got 17"));
+  request.params.num_return_sequences = 1;
+  request.params.best_of = 17;
+  EXPECT_THAT(ValidateRequest(model, &request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "best_of must be at most 16 (what a step has room "
+                       "for), got 17"));
+}
+
+}  // namespace
+}  // namespace espalier

@@ -52,15 +52,15 @@ std::vector<RankedCandidate> AsRanked(std::span<const Candidate> candidates) {
 }
 
 BeamFrontier::BeamFrontier(int num_beams, int pool_capacity,
-                           const StoppingCriteria* rule,
+                           const StoppingCriteria* criteria,
                            const LengthPenalty* penalty, TokenTree* tree)
     : num_beams_(num_beams),
-      rule_(rule),
+      criteria_(criteria),
       penalty_(penalty),
       tree_(tree),
       finished_(pool_capacity),
       live_(1) {
-  live_[0].progress = rule->Begin();
+  live_[0].progress = criteria->Begin();
 }
 
 void BeamFrontier::Advance(std::span<const RankedCandidate> candidates,
@@ -88,8 +88,10 @@ bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
   const auto& [candidate, beam, candidate_idx] = ranked;
   const TokenTree::Node parent = live_[beam].node;
   StoppingCriteria::Progress progress = live_[beam].progress;
-  StoppingCriteria::Outcome outcome = rule_->Feed(candidate.token, &progress);
-  if (step.is_last && !outcome.hit) outcome.hit = rule_->AtFullLength(progress);
+  StoppingCriteria::Outcome outcome =
+      criteria_->Feed(candidate.token, &progress);
+  if (step.is_last && !outcome.hit)
+    outcome.hit = criteria_->AtFullLength(progress);
   const bool finishes = may_finish && outcome.hit.has_value();
   const bool lives = may_live && outcome.goes_on;
   if (!finishes && !lives) return false;
@@ -112,10 +114,10 @@ bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
 
 void BeamFrontier::FinishAll(const Step& step) {
   for (const LiveBeam& beam : live_) {
-    Record(step,
-           FinishedDecision(beam.candidate_idx, tree_->parent(beam.node),
-                            Finish(beam.node, beam.cum_log_prob, step.length,
-                                   rule_->AtEnd(beam.progress, step.reason))));
+    Record(step, FinishedDecision(
+                     beam.candidate_idx, tree_->parent(beam.node),
+                     Finish(beam.node, beam.cum_log_prob, step.length,
+                            criteria_->AtEnd(beam.progress, step.reason))));
   }
   live_.clear();
 }
@@ -132,17 +134,18 @@ FinishedBeam BeamFrontier::Finish(TokenTree::Node node, float cum_log_prob,
   return finished;
 }
 
-int NumCandidates(std::span<const LiveBeam> beams, const StoppingCriteria& rule,
-                  int num_beams) {
-  if (!rule.restricts()) {
-    const int64_t factor = std::max<int64_t>(2, 1 + rule.token_ids().size());
+int NumCandidates(std::span<const LiveBeam> beams,
+                  const StoppingCriteria& criteria, int num_beams) {
+  if (!criteria.restricts()) {
+    const int64_t factor =
+        std::max<int64_t>(2, 1 + criteria.token_ids().size());
     return SaturateToInt(factor * num_beams);
   }
   int64_t num_next = 0;
   int64_t num_leaf_children = 0;
   for (const LiveBeam& beam : beams) {
-    num_next += rule.num_next(beam.progress);
-    num_leaf_children += rule.num_leaf_children(beam.progress);
+    num_next += criteria.num_next(beam.progress);
+    num_leaf_children += criteria.num_leaf_children(beam.progress);
   }
   // Where nothing can go on, only candidates that finish are needed.
   int64_t count = num_beams;

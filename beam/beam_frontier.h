@@ -49,10 +49,11 @@ class BeamFrontier {
     FinishReason reason = FinishReason::kLength;
   };
 
-  // One beam is live, from which all begin. `rule`, `penalty` and `tree`
+  // One beam is live, from which all begin. `criteria`, `penalty` and `tree`
   // outlive this.
-  BeamFrontier(int num_beams, int pool_capacity, const StoppingCriteria* rule,
-               const LengthPenalty* penalty, TokenTree* tree);
+  BeamFrontier(int num_beams, int pool_capacity,
+               const StoppingCriteria* criteria, const LengthPenalty* penalty,
+               TokenTree* tree);
 
   // Takes the candidates of a step, by rank. Each gets a decision; one that
   // ends and goes on gets two.
@@ -75,7 +76,7 @@ class BeamFrontier {
                       FinishReason reason);
 
   const int num_beams_;
-  const StoppingCriteria* const rule_;
+  const StoppingCriteria* const criteria_;
   const LengthPenalty* const penalty_;
   TokenTree* const tree_;
   FinishedPool finished_;
@@ -86,8 +87,8 @@ class BeamFrontier {
 // many can, whichever hit: as in transformers, max(2, 1 + how many ids end a
 // sequence) * num_beams; where sequences are allowed, those that nothing may
 // follow are counted.
-int NumCandidates(std::span<const LiveBeam> beams, const StoppingCriteria& rule,
-                  int num_beams);
+int NumCandidates(std::span<const LiveBeam> beams,
+                  const StoppingCriteria& criteria, int num_beams);
 
 std::vector<Continuation> ContinuationsOf(std::span<const LiveBeam> beams);
 

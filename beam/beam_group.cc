@@ -37,7 +37,7 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
                      SequenceIdSource* ids, PrefixTree* tree, TraceSink* trace)
     : id_(id),
       request_(std::move(prepared.request)),
-      rule_(std::move(prepared.rule)),
+      selection_params_(std::move(prepared.selection_params)),
       finishing_token_ids_(FinishingTokenIds(request_.params)),
       pages_(NumSlots(request_.params),
              GroupPages::WorstCase(request_, pool->page_size()), pool, ids),
@@ -116,7 +116,7 @@ absl::Status BeamGroup::TakeDrafts(std::span<DraftedTokens> drafts,
 absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
                                        int vocab_size) const {
   PlanSelection asked;
-  asked.rule = rule_;
+  asked.params = selection_params_;
   strategy_->DescribeSelection(&asked);
   if (!drafted_.empty()) strategy_->DescribeDrafts(drafted_, &asked);
   if (replay_ != nullptr) {

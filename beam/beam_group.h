@@ -270,7 +270,7 @@ class BeamGroup {
   void AddScoring(int first_logits, int num_logits_rows, StepPlan* plan) const;
 
   bool is_beam_search() const { return IsBeamSearch(request_.params); }
-  bool reports_logprobs() const { return rule_->num_logprobs >= 0; }
+  bool reports_logprobs() const { return selection_params_->num_logprobs >= 0; }
   // Takes one step of an answer, which `is_last` or not.
   absl::Status AdvanceStep(const SelectionResult& result, bool is_last,
                            StepPlan* next_plan);
@@ -311,7 +311,7 @@ class BeamGroup {
   // Constant after construction.
   const RequestId id_;
   const Request request_;
-  const std::shared_ptr<const SelectionParams> rule_;
+  const std::shared_ptr<const SelectionParams> selection_params_;
   const std::vector<TokenId> finishing_token_ids_;  // ascending
 
   GroupPages pages_;

@@ -142,7 +142,7 @@ void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
         .sample = is_beam_search() ? rank : selection.samples[rank],
         .prompt = prompt_,
         .num_tokens = count,
-        .rule = rule_,
+        .params = selection_params_,
         .cum_log_prob = selection.cum_log_probs[rank],
         .search = search};
     strategy_->AppendTokens(rank, &sequence.generated);
@@ -245,7 +245,7 @@ absl::Status BeamGroup::PlanNextAsync(StepPlan* plan) {
       .position = PositionAhead(),
       .num_candidates = selection.num_candidates,
       .num_generated = selection.num_generated + 1,
-      .rule = rule_};
+      .params = selection_params_};
   ASSIGN_OR_RETURN(continuation.tail_pages, pages_.ReserveTails());
   plan->continuations.push_back(std::move(continuation));
   ++num_unanswered_;
@@ -289,7 +289,7 @@ void BeamGroup::AddSelection(int first_logits,
   PlanSelection selection;
   selection.request = id_;
   selection.first_logits = first_logits;
-  selection.rule = rule_;
+  selection.params = selection_params_;
   strategy_->DescribeSelection(&selection);
   if (!drafts.empty()) {
     drafted_ = drafts;
@@ -303,7 +303,7 @@ void BeamGroup::AddSelection(int first_logits,
   selection.num_slots = NumSlots(request_.params);
   selection.eos_token_ids = finishing_token_ids_;
   selection.slots = pages_.slots();
-  if (rule_->processors.needs_history()) {
+  if (selection_params_->processors.needs_history()) {
     selection.histories.resize(num_live_beams());
     for (int rank = 0; rank < num_live_beams(); ++rank) {
       strategy_->AppendTokens(rank, &selection.histories[rank]);

@@ -30,7 +30,7 @@ class GumbelTopKRanking : public CandidateOrder {
     std::vector<std::pair<double, RankedCandidate>> gumbel_top_k;
     for (const RankedCandidate& ranked : AsRanked(answer)) {
       gumbel_top_k.push_back(
-          {Perturbed(ranked.candidate, num_generated), ranked});
+          {AddNoise(ranked.candidate, num_generated), ranked});
     }
     // Ties stay as they are: the lower beam, then the lower token.
     std::ranges::stable_sort(gumbel_top_k, std::greater(),
@@ -44,7 +44,7 @@ class GumbelTopKRanking : public CandidateOrder {
   }
 
  private:
-  double Perturbed(const Candidate& candidate, int num_generated) const {
+  double AddNoise(const Candidate& candidate, int num_generated) const {
     const RandomKey key = GumbelKey(seed_, candidate.beam, num_generated);
     return candidate.cum_log_prob + Gumbel(key, candidate.token);
   }

@@ -8,9 +8,9 @@
 namespace espalier {
 
 // Sets num_rows, cum_log_probs and allowed of `*selection`.
-//   sequences  by rank; each has `cum_log_prob`, and `progress` by `rule`
+//   sequences  by rank; each has `cum_log_prob`, and `progress` by `criteria`
 template <typename Sequences>
-void DescribeRows(const Sequences& sequences, const StoppingCriteria& rule,
+void DescribeRows(const Sequences& sequences, const StoppingCriteria& criteria,
                   PlanSelection* selection) {
   selection->num_rows = 0;
   selection->cum_log_probs.clear();
@@ -18,8 +18,8 @@ void DescribeRows(const Sequences& sequences, const StoppingCriteria& rule,
   for (const auto& sequence : sequences) {
     ++selection->num_rows;
     selection->cum_log_probs.push_back(sequence.cum_log_prob);
-    if (rule.restricts()) {
-      selection->allowed.push_back(*rule.Next(sequence.progress));
+    if (criteria.restricts()) {
+      selection->allowed.push_back(*criteria.Next(sequence.progress));
     }
   }
 }

@@ -3,13 +3,14 @@
 namespace espalier {
 
 void Grow(const Candidate& candidate, bool is_last,
-          const StoppingCriteria& rule, TokenTree* tree,
+          const StoppingCriteria& criteria, TokenTree* tree,
           GrowingSequence* sequence) {
   sequence->node = tree->Append(sequence->node, candidate.token);
   sequence->cum_log_prob = candidate.cum_log_prob;
-  sequence->finish_reason = rule.Feed(candidate.token, &sequence->progress).hit;
+  sequence->finish_reason =
+      criteria.Feed(candidate.token, &sequence->progress).hit;
   if (is_last && !sequence->finish_reason.has_value()) {
-    sequence->finish_reason = rule.AtFullLength(sequence->progress);
+    sequence->finish_reason = criteria.AtFullLength(sequence->progress);
   }
 }
 

@@ -23,7 +23,7 @@ struct GrowingSequence {
 // its own. If `is_last`, it ends by its length unless something else ends it.
 // REQUIRES: it lives, and the token may follow.
 void Grow(const Candidate& candidate, bool is_last,
-          const StoppingCriteria& rule, TokenTree* tree,
+          const StoppingCriteria& criteria, TokenTree* tree,
           GrowingSequence* sequence);
 
 }  // namespace espalier

@@ -45,7 +45,7 @@ PreparedRequest::PreparedRequest(Request from,
     : request(std::move(from)),
       allowed(AllowedSequenceTrie::Make(request.params)),
       text(RequestText::Make(request.params, std::move(tokenizer))),
-      rule(
+      selection_params(
           MakeSelectionParams(request.params, request.prompt_tokens, allowed)) {
   if (request.params.speculate.has_value()) {
     drafter = MakeDrafter(*request.params.speculate);
@@ -65,7 +65,7 @@ int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
   }
   const int64_t num_tokens =
       request.prompt_tokens.size() + request.params.max_new_tokens.value() - 1;
-  const ScoreProcessors& processors = prepared.rule->processors;
+  const ScoreProcessors& processors = prepared.selection_params->processors;
   int64_t num_edits = MaxEdits(processors, 0, vocab_size);
   if (!processors.needs_history()) return num_edits;
   for (const auto& word : processors.bad_words) num_edits += word.size();
@@ -75,7 +75,7 @@ int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
 
 int64_t MaxCandidates(const PreparedRequest& prepared, int vocab_size) {
   const int64_t num_sequences = NumSequences(prepared.request.params);
-  switch (prepared.rule->kind) {
+  switch (prepared.selection_params->kind) {
     case SelectionKind::kDraws:
       return num_sequences;
     case SelectionKind::kBeams:

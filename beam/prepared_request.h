@@ -30,7 +30,8 @@ struct PreparedRequest {
   std::shared_ptr<const AllowedSequenceTrie> allowed;  // null: all
   // Of its group and of its stream. Null: without a tokenizer.
   std::shared_ptr<const RequestText> text;
-  std::shared_ptr<const SelectionParams> rule;  // keeps `allowed` alive
+  // Keeps `allowed` alive.
+  std::shared_ptr<const SelectionParams> selection_params;
   std::unique_ptr<Drafter> drafter;  // has the prompt; null: no drafts
   // When it was submitted, by its engine's clock: deadline_ms counts from then.
   std::chrono::steady_clock::time_point submitted = {};

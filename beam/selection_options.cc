@@ -86,21 +86,22 @@ std::vector<TokenId> FinishingTokenIds(const GenerationParams& params) {
 std::shared_ptr<const SelectionParams> MakeSelectionParams(
     const GenerationParams& params, std::span<const TokenId> prompt,
     std::shared_ptr<const void> allowed_owner) {
-  SelectionParams rule;
-  rule.kind = KindOf(params);
-  rule.gumbel_top_k = IsBeamSearch(params) && Draws(params);
+  SelectionParams selection;
+  selection.kind = KindOf(params);
+  selection.gumbel_top_k = IsBeamSearch(params) && Draws(params);
   const bool by_logits = params.stochastic || !IsBeamSearch(params);
-  rule.domain = by_logits ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
-  rule.allowed_owner = std::move(allowed_owner);
-  rule.processors = MakeProcessors(params);
-  rule.edits = std::make_shared<const ScoreEdits>(rule.processors, prompt);
-  rule.sampling = MakeSampling(params);
-  rule.num_logprobs = SaturateToInt(params.logprobs.value_or(-1));
+  selection.domain = by_logits ? ScoreDomain::kLogits : ScoreDomain::kLogProbs;
+  selection.allowed_owner = std::move(allowed_owner);
+  selection.processors = MakeProcessors(params);
+  selection.edits =
+      std::make_shared<const ScoreEdits>(selection.processors, prompt);
+  selection.sampling = MakeSampling(params);
+  selection.num_logprobs = SaturateToInt(params.logprobs.value_or(-1));
   if (params.speculate.has_value() &&
       params.speculate->mode == SpeculationMode::kCoupled) {
-    rule.verify_mode = VerifyMode::kCoupled;
+    selection.verify_mode = VerifyMode::kCoupled;
   }
-  return std::make_shared<const SelectionParams>(std::move(rule));
+  return std::make_shared<const SelectionParams>(std::move(selection));
 }
 
 }  // namespace espalier

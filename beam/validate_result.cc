@@ -15,17 +15,18 @@ namespace espalier {
 namespace {
 
 // Where there is no token to name, a number below all tokens is the reason.
-TokenId LowestToken(const SelectionParams& rule) {
-  const bool may_lack = rule.kind == SelectionKind::kDraws || rule.gumbel_top_k;
+TokenId LowestToken(const SelectionParams& params) {
+  const bool may_lack =
+      params.kind == SelectionKind::kDraws || params.gumbel_top_k;
   return may_lack ? kNotANumber : 0;
 }
 
-//   line  its row of logits, of the selection's
+//   logits_row  of the selection's
 absl::Status CheckCandidate(const PlanSelection& asked,
-                            const Candidate& candidate, int line,
+                            const Candidate& candidate, int logits_row,
                             int vocab_size) {
   const auto [row, token, cum_log_prob] = candidate;
-  if (row < 0 || row >= asked.num_rows || token < LowestToken(*asked.rule) ||
+  if (row < 0 || row >= asked.num_rows || token < LowestToken(*asked.params) ||
       token >= vocab_size) {
     return Internal("a step answered with token ", token, " after beam ", row,
                     " of ", asked.num_rows);
@@ -34,12 +35,12 @@ absl::Status CheckCandidate(const PlanSelection& asked,
   if (std::isnan(cum_log_prob)) {
     return Internal("a step answered with NaN as the sum of token ", token);
   }
-  if (asked.rule->gumbel_top_k && std::isinf(cum_log_prob)) {
+  if (asked.params->gumbel_top_k && std::isinf(cum_log_prob)) {
     return Internal("a step answered with an infinite sum of token ", token,
                     ", which no noise can rank");
   }
   if (asked.allowed.empty() ||
-      std::ranges::binary_search(asked.allowed[line], token)) {
+      std::ranges::binary_search(asked.allowed[logits_row], token)) {
     return absl::OkStatus();
   }
   return Internal("a step answered with token ", token, " after beam ", row,
@@ -91,22 +92,22 @@ absl::Status CheckRuns(const PlanSelection& asked,
 }
 
 // The row of logits of each candidate of a selection with drafts.
-std::vector<int> LinesOf(const PlanSelection& asked,
-                         const SelectionResult& answer) {
-  std::vector<int> lines;
+std::vector<int> SelectionRowsOf(const PlanSelection& asked,
+                                 const SelectionResult& answer) {
+  std::vector<int> logits_rows;
   int first = 0;
   for (size_t rank = 0; rank < asked.drafts.size(); ++rank) {
     for (int i = 0; i < answer.num_tokens[rank]; ++i)
-      lines.push_back(first + i);
+      logits_rows.push_back(first + i);
     first += static_cast<int>(asked.drafts[rank].size()) + 1;
   }
-  return lines;
+  return logits_rows;
 }
 
 // By row in kRows; and best first, where scores are what they rank by.
 absl::Status CheckRanks(const PlanSelection& asked,
                         std::span<const Candidate> candidates) {
-  const bool by_row = asked.rule->kind == SelectionKind::kRows;
+  const bool by_row = asked.params->kind == SelectionKind::kRows;
   int count = 0;  // of all, or of this row
   for (size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& next = candidates[i];
@@ -120,7 +121,7 @@ absl::Status CheckRanks(const PlanSelection& asked,
     if (i == 0) continue;
     const Candidate& last = candidates[i - 1];
     const bool sorted = begins ? last.beam < next.beam
-                               : asked.rule->gumbel_top_k ||
+                               : asked.params->gumbel_top_k ||
                                      last.cum_log_prob >= next.cum_log_prob;
     if (!sorted) {
       return Internal("a step answered with candidates out of order, at ", i);
@@ -164,16 +165,18 @@ std::vector<TokenId> TokensOf(std::span<const Candidate> candidates) {
 }
 
 // What all answers have to be, whether drafts were verified or not.
-//   lines  of the candidates; empty where these are their rows
+//   logits_rows  of the candidates; empty where these are their rows
 absl::Status CheckEach(const PlanSelection& asked,
                        const SelectionResult& answer,
-                       std::span<const int> lines, int vocab_size) {
+                       std::span<const int> logits_rows, int vocab_size) {
   const std::span<const Candidate> candidates = answer.candidates;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    const int line = lines.empty() ? candidates[i].beam : lines[i];
-    RETURN_IF_ERROR(CheckCandidate(asked, candidates[i], line, vocab_size));
+    const int logits_row =
+        logits_rows.empty() ? candidates[i].beam : logits_rows[i];
+    RETURN_IF_ERROR(
+        CheckCandidate(asked, candidates[i], logits_row, vocab_size));
   }
-  const int num_logprobs = asked.rule->num_logprobs;
+  const int num_logprobs = asked.params->num_logprobs;
   if (num_logprobs < 0) return absl::OkStatus();
   return CheckLogProbs(answer.logprobs, TokensOf(candidates), num_logprobs,
                        vocab_size);
@@ -226,12 +229,12 @@ absl::Status ValidateResult(const PlanSelection& asked,
   if (!answer.further.empty()) {
     return Internal("a step answered for steps behind it without drafts");
   }
-  if (!verifies_runs && asked.rule->kind != SelectionKind::kDraws) {
+  if (!verifies_runs && asked.params->kind != SelectionKind::kDraws) {
     return CheckRanked(asked, answer, vocab_size);
   }
-  std::vector<int> lines;
-  if (verifies_runs) lines = LinesOf(asked, answer);
-  RETURN_IF_ERROR(CheckEach(asked, answer, lines, vocab_size));
+  std::vector<int> logits_rows;
+  if (verifies_runs) logits_rows = SelectionRowsOf(asked, answer);
+  RETURN_IF_ERROR(CheckEach(asked, answer, logits_rows, vocab_size));
   return verifies_runs ? absl::OkStatus()
                        : CheckDraws(asked, answer.candidates);
 }

@@ -17,7 +17,7 @@ namespace espalier {
 // it; that sums are numbers, and finite where noise is to be added; and, if
 // they are reported, that log-probabilities are of these tokens. Not whether
 // scores are right.
-//   asked  as DecodeStrategy::DescribeSelection sets it, and the rule
+//   asked  as DecodeStrategy::DescribeSelection sets it, and the params
 // Costs O(candidates * log(tokens that may follow)).
 // Errors: kInternal saying what is wrong.
 absl::Status ValidateResult(const PlanSelection& asked,

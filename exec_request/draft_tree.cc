@@ -11,16 +11,16 @@ DraftTree::DraftTree(int num_beams, std::span<const int> ranks,
                      std::span<const std::vector<TokenId>> drafts)
     : num_beams_(num_beams), nodes_(num_beams) {
   CHECK_EQ(ranks.size(), drafts.size()) << "rows of paths";
-  int num_lines = 0;
+  int num_logits_rows = 0;
   int num_begun = 0;  // beams that have a row
   for (size_t row = 0; row < ranks.size(); ++row) {
     int node = ranks[row];
     CHECK(node == num_begun - 1 || (node == num_begun && node < num_beams))
         << "row " << row << " of beam " << node << " of " << num_beams;
     if (node == num_begun) nodes_[num_begun++] = {static_cast<int>(row), 0};
-    first_lines_.push_back(num_lines);
+    first_logits_rows_.push_back(num_logits_rows);
     const int length = static_cast<int>(drafts[row].size());
-    num_lines += length + 1;
+    num_logits_rows += length + 1;
     max_depth_ = std::max(max_depth_, length);
     for (int i = 0; i < length; ++i) {
       const auto [child, is_new] =

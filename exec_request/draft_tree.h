@@ -49,8 +49,8 @@ class DraftTree {
   // Tokens of its row's draft that are behind it.
   int depth(int node) const { return nodes_[node].depth; }
   // Its row of logits, of the selection's.
-  int line(int node) const {
-    return first_lines_[nodes_[node].row] + nodes_[node].depth;
+  int logits_row(int node) const {
+    return first_logits_rows_[nodes_[node].row] + nodes_[node].depth;
   }
 
   // The nodes of the beams that `candidates` of the beams at `nodes` make; by
@@ -70,7 +70,7 @@ class DraftTree {
   int max_depth_ = 0;
   std::vector<Node> nodes_;  // the beams', then the others
   std::map<std::pair<int, TokenId>, int> children_;
-  std::vector<int> first_lines_;  // [rows], of the selection's
+  std::vector<int> first_logits_rows_;  // [rows], of the selection's
 };
 
 }  // namespace espalier

@@ -2,9 +2,9 @@
 
 namespace espalier {
 
-std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& rule) {
-  if (rule.edits != nullptr) return rule.edits;
-  return std::make_shared<const ScoreEdits>(rule.processors);
+std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& params) {
+  if (params.edits != nullptr) return params.edits;
+  return std::make_shared<const ScoreEdits>(params.processors);
 }
 
 int PlanSelection::num_logits() const {
@@ -12,20 +12,22 @@ int PlanSelection::num_logits() const {
 }
 
 int PlanSelection::first_logits_of(int row) const {
-  int line = first_logits + row;
-  if (drafts.empty()) return line;
-  for (int r = 0; r < row; ++r) line += static_cast<int>(drafts[r].size());
-  return line;
+  int logits_row = first_logits + row;
+  if (drafts.empty()) return logits_row;
+  for (int r = 0; r < row; ++r)
+    logits_row += static_cast<int>(drafts[r].size());
+  return logits_row;
 }
 
-std::shared_ptr<const SelectionParams> PlanSelection::DefaultRule() {
-  static const auto* const rule =
+std::shared_ptr<const SelectionParams> PlanSelection::DefaultParams() {
+  static const auto* const params =
       new std::shared_ptr<const SelectionParams>(new SelectionParams);
-  return *rule;
+  return *params;
 }
 
-bool NeedsDraftLogits(const SelectionParams& rule) {
-  return rule.verify_mode == VerifyMode::kRejection && !rule.sampling.greedy();
+bool NeedsDraftLogits(const SelectionParams& params) {
+  return params.verify_mode == VerifyMode::kRejection &&
+         !params.sampling.greedy();
 }
 
 }  // namespace espalier

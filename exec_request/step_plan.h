@@ -89,8 +89,8 @@ struct SelectionParams {
   std::shared_ptr<const void> allowed_owner = nullptr;
 };
 
-// The rule's edits; made of its processors alone where it has none.
-std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& rule);
+// The params' edits; made of its processors alone where it has none.
+std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& params);
 
 // How the strategy of a group ranks the candidates of all rows. For
 // executors that have time for it: what cannot come among the first may be left
@@ -126,7 +126,7 @@ struct PlanSelection {
   int num_generated = 0;             // tokens each of the rows has generated
   std::vector<float> cum_log_probs;  // [num_rows], nats
   // Shared because it is constant for the request's life; never null.
-  std::shared_ptr<const SelectionParams> rule = DefaultRule();
+  std::shared_ptr<const SelectionParams> params = DefaultParams();
   std::vector<int> samples;  // of kDraws: which samples of the request draw
   RowRanking ranking;
   // For executors that run ahead: the slot each row's beam lives in,
@@ -135,12 +135,12 @@ struct PlanSelection {
   std::vector<int> slots;              // [num_rows], each in [0, num_slots)
   int num_slots = 1;                   // >= num_rows
   std::vector<TokenId> eos_token_ids;  // ascending
-  // Tokens of each row behind the prompt of rule->edits, those it feeds
-  // included, if the processors need them: [num_rows] or empty. Where the rule
+  // Tokens of each row behind the prompt of params->edits, those it feeds
+  // included, if the processors need them: [num_rows] or empty. Where params
   // has no edits, prompt and generated tokens.
   std::vector<std::vector<TokenId>> histories;
   // The tokens that alone may follow each row of logits, ascending, each once:
-  // [num_logits()] or empty. What they point to lives as long as `rule`.
+  // [num_logits()] or empty. What they point to lives as long as `params`.
   std::vector<std::span<const TokenId>> allowed;
   // Speculation: tokens that each row feeds behind its last one, for this
   // selection to verify: [num_rows] or empty. Row r then has drafts[r].size() +
@@ -174,7 +174,7 @@ struct PlanSelection {
     return row_num_generated.empty() ? num_generated : row_num_generated[row];
   }
 
-  static std::shared_ptr<const SelectionParams> DefaultRule();
+  static std::shared_ptr<const SelectionParams> DefaultParams();
 };
 
 // `child` begins as a copy of `parent`, before the step feeds either.
@@ -208,7 +208,8 @@ struct GroupContinuation {
   // row has tokens that alone may follow, and the kind is not kRows.
   int num_candidates = 0;
   int num_generated = 0;
-  std::shared_ptr<const SelectionParams> rule = PlanSelection::DefaultRule();
+  std::shared_ptr<const SelectionParams> params =
+      PlanSelection::DefaultParams();
 };
 
 // Rows of logits whose next token is given: those of a prompt. They belong to
@@ -243,7 +244,7 @@ struct DraftSequence {
   std::vector<TokenId> generated = {};  // at least one; the last is not fed
   int num_tokens = 1;                   // to draft at most, >= 1
   // How it draws.
-  std::shared_ptr<const SelectionParams> rule;
+  std::shared_ptr<const SelectionParams> params;
   // Of a beam: its sum, and its search; null of a sample. All live beams of a
   // search are drafted for, and to one length.
   float cum_log_prob = 0;
@@ -350,9 +351,9 @@ struct DraftedTokens {
   std::vector<float> logits = {};
 };
 
-// Whether drafts of this rule are verified with the logits that they were drawn
-// from.
-bool NeedsDraftLogits(const SelectionParams& rule);
+// Whether drafts of these params are verified with the logits that they were
+// drawn from.
+bool NeedsDraftLogits(const SelectionParams& params);
 
 struct StepResult {
   // Of the plan's selections, then of its continuations, in the plan's order.

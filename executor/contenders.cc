@@ -51,8 +51,8 @@ double Contenders::Above(int row) const {
 
 std::vector<double> Contenders::SumsOf(
     int row, std::span<const Candidate> candidates) const {
-  const RandomKey key =
-      GumbelKey(selection_.rule->sampling.seed, row, selection_.num_generated);
+  const RandomKey key = GumbelKey(selection_.params->sampling.seed, row,
+                                  selection_.num_generated);
   std::vector<double> sums;
   double maximum = kNoFloor;
   for (const Candidate& candidate : candidates) {

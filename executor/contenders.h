@@ -8,7 +8,7 @@
 //               highest of each row that has any, which shifts its others
 //   diverse     what each group can choose when those before it have chosen
 //
-// A perturbed row comes in falling order of value + noise (step_plan.h). So
+// A row with noise comes in falling order of value + noise (step_plan.h). So
 // what stands behind a candidate too low to be taken is not looked at: of k
 // rows of k + 1 candidates, noise is computed for a few of each.
 //

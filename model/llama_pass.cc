@@ -9,29 +9,30 @@
 namespace espalier {
 namespace {
 
-// Lines that one task of an elementwise kernel takes: about a microsecond.
-constexpr int kLineBlock = 8;
+// Rows that one task of an elementwise kernel takes: about a microsecond.
+constexpr int kRowBlock = 8;
 
 // The first `num_rows` * `num_cols` numbers of `buffer`, which grows to hold
 // them.
-std::span<float> Lines(AlignedVector<float>& buffer, int num_rows,
-                       int num_cols) {
+std::span<float> FirstRows(AlignedVector<float>& buffer, int num_rows,
+                           int num_cols) {
   const size_t size = size_t(num_rows) * num_cols;
   if (buffer.size() < size) buffer.resize(size);
   return std::span(buffer).first(size);
 }
 
 template <typename T>
-std::span<T> LineRange(std::span<T> lines, int begin, int end, int num_cols) {
-  return lines.subspan(size_t(begin) * num_cols,
-                       size_t(end - begin) * num_cols);
+std::span<T> RowsBetween(std::span<T> matrix, int begin, int end,
+                         int num_cols) {
+  return matrix.subspan(size_t(begin) * num_cols,
+                        size_t(end - begin) * num_cols);
 }
 
 // Where the rows of logits of these rows begin.
-int FirstLine(const StepPlan& plan, RowRange rows) {
-  int line = 0;
-  for (int i = 0; i < rows.begin; ++i) line += plan.rows[i].num_logits;
-  return line;
+int FirstLogitsRow(const StepPlan& plan, RowRange rows) {
+  int logits_row = 0;
+  for (int i = 0; i < rows.begin; ++i) logits_row += plan.rows[i].num_logits;
+  return logits_row;
 }
 
 }  // namespace
@@ -57,22 +58,23 @@ void LlamaPass::Run(const StepPlan& plan, RowRange rows,
         layer, batch.num_tokens,
         i == last ? weights.final_norm : weights.layers[i + 1].attention_norm);
   }
-  const int first_line = FirstLine(plan, rows);
-  MatMul(Normed(batch.num_tokens), weights.head(),
-         LineRange(logits, first_line, first_line + batch.num_tokens,
-                   network_.config.vocab_size),
-         *pool_);
+  const int first_logits_row = FirstLogitsRow(plan, rows);
+  MatMul(
+      Normed(batch.num_tokens), weights.head(),
+      RowsBetween(logits, first_logits_row, first_logits_row + batch.num_tokens,
+                  network_.config.vocab_size),
+      *pool_);
 }
 
-// The tokens of the rows, as attention rows of at most kLineBlock tokens: a
+// The tokens of the rows, as attention rows of at most kRowBlock tokens: a
 // long chunk of a prompt is work for several threads.
 LlamaPass::Batch LlamaPass::TokensOf(const StepPlan& plan,
                                      RowRange rows) const {
   Batch batch;
   for (int i = rows.begin; i < rows.end; ++i) {
     const PlanRow& row = plan.rows[i];
-    for (int begin = 0; begin < row.num_tokens; begin += kLineBlock) {
-      const int num_tokens = std::min(kLineBlock, row.num_tokens - begin);
+    for (int begin = 0; begin < row.num_tokens; begin += kRowBlock) {
+      const int num_tokens = std::min(kRowBlock, row.num_tokens - begin);
       batch.rows.push_back({.first_token = batch.num_tokens,
                             .num_tokens = num_tokens,
                             .first_position = row.first_position + begin,
@@ -86,16 +88,17 @@ LlamaPass::Batch LlamaPass::TokensOf(const StepPlan& plan,
 void LlamaPass::Embed(std::span<const TokenId> tokens) {
   const int size = network_.config.hidden_size;
   const int num_tokens = static_cast<int>(tokens.size());
-  const auto x = Lines(x_, num_tokens, size);
-  const auto normed = Lines(normed_, num_tokens, size);
-  ForLineBlocks(num_tokens, [&](int begin, int end) {
+  const auto x = FirstRows(x_, num_tokens, size);
+  const auto normed = FirstRows(normed_, num_tokens, size);
+  ForRowBlocks(num_tokens, [&](int begin, int end) {
     for (int t = begin; t < end; ++t) {
       network_.weights.embedding.CopyRow(tokens[t],
-                                         LineRange(x, t, t + 1, size));
+                                         RowsBetween(x, t, t + 1, size));
     }
-    RmsNorm(LineRange(x, begin, end, size),
+    RmsNorm(RowsBetween(x, begin, end, size),
             network_.weights.layers[0].attention_norm,
-            network_.config.rms_norm_eps, LineRange(normed, begin, end, size));
+            network_.config.rms_norm_eps,
+            RowsBetween(normed, begin, end, size));
   });
 }
 
@@ -103,7 +106,7 @@ void LlamaPass::Embed(std::span<const TokenId> tokens) {
 void LlamaPass::StoreProjections(const LlamaLayerWeights& layer,
                                  const Batch& batch, KvLayer& kv_layer) {
   const int stride = layer.qkv.num_rows();
-  const auto qkv = Lines(qkv_, batch.num_tokens, stride);
+  const auto qkv = FirstRows(qkv_, batch.num_tokens, stride);
   MatMul(Normed(batch.num_tokens), layer.qkv, qkv, *pool_);
   // k follows q, so both are one run of heads.
   const int num_rotated =
@@ -112,9 +115,9 @@ void LlamaPass::StoreProjections(const LlamaLayerWeights& layer,
   pool_->ParallelFor(static_cast<int>(batch.rows.size()), [&](int i) {
     const PagedRow& row = batch.rows[i];
     for (int t = 0; t < row.num_tokens; ++t) {
-      const size_t line = size_t(row.first_token + t) * stride;
+      const size_t first = size_t(row.first_token + t) * stride;
       network_.rotary.Rotate(
-          qkv.subspan(line, num_rotated * network_.config.head_dim),
+          qkv.subspan(first, num_rotated * network_.config.head_dim),
           num_rotated, row.first_position + t);
     }
     StoreKeyValues(std::span(&row, 1), k, k + network_.config.kv_size(), stride,
@@ -122,7 +125,7 @@ void LlamaPass::StoreProjections(const LlamaLayerWeights& layer,
   });
 }
 
-// Moves the lines of x_ and qkv_ whose tokens want logits together, in the
+// Moves the rows of x_ and qkv_ whose tokens want logits together, in the
 // order of the logits, and returns them as a batch.
 LlamaPass::Batch LlamaPass::KeepLogitsTokens(const StepPlan& plan,
                                              RowRange rows) {
@@ -136,32 +139,32 @@ LlamaPass::Batch LlamaPass::KeepLogitsTokens(const StepPlan& plan,
                          .pages = plan.row_pages(i)});
     kept.num_tokens += row.num_logits;
   }
-  const auto keep_lines = [&](AlignedVector<float>& buffer, int num_cols) {
-    auto to = Lines(kept_, kept.num_tokens, num_cols).begin();
+  const auto keep_rows = [&](AlignedVector<float>& buffer, int num_cols) {
+    auto to = FirstRows(kept_, kept.num_tokens, num_cols).begin();
     int end = 0;
     for (int i = rows.begin; i < rows.end; ++i) {
       end += plan.rows[i].num_tokens;
-      const auto lines =
-          LineRange(std::span<const float>(buffer),
-                    end - plan.rows[i].num_logits, end, num_cols);
-      to = std::ranges::copy(lines, to).out;
+      const auto kept_rows =
+          RowsBetween(std::span<const float>(buffer),
+                      end - plan.rows[i].num_logits, end, num_cols);
+      to = std::ranges::copy(kept_rows, to).out;
     }
     std::swap(buffer, kept_);
   };
   const LlamaConfig& config = network_.config;
-  keep_lines(x_, config.hidden_size);
-  keep_lines(qkv_, config.q_size() + 2 * config.kv_size());
+  keep_rows(x_, config.hidden_size);
+  keep_rows(qkv_, config.q_size() + 2 * config.kv_size());
   return kept;
 }
 
 void LlamaPass::AttendAndAdd(const LlamaLayerWeights& layer, const Batch& batch,
                              const KvLayer& kv_layer) {
   const auto attended =
-      Lines(attended_, batch.num_tokens, network_.config.q_size());
+      FirstRows(attended_, batch.num_tokens, network_.config.q_size());
   Attention(batch.rows, qkv_.data(), layer.qkv.num_rows(),
             network_.config.num_heads, kv_layer, attended, *pool_);
   const auto branch =
-      Lines(branch_, batch.num_tokens, network_.config.hidden_size);
+      FirstRows(branch_, batch.num_tokens, network_.config.hidden_size);
   MatMul(attended, layer.output, branch, *pool_);
   AddAndNormalise(branch, layer.mlp_norm, batch.num_tokens);
 }
@@ -170,24 +173,25 @@ void LlamaPass::FeedForwardAndAdd(const LlamaLayerWeights& layer,
                                   int num_tokens,
                                   std::span<const float> next_norm) {
   const int size = network_.config.intermediate_size;
-  const auto gate_up = Lines(gate_up_, num_tokens, 2 * size);
+  const auto gate_up = FirstRows(gate_up_, num_tokens, 2 * size);
   MatMul(Normed(num_tokens), layer.gate_up, gate_up, *pool_);
-  const auto gated = Lines(gated_, num_tokens, size);
-  ForLineBlocks(num_tokens, [&](int begin, int end) {
-    SiluMul(LineRange(std::span<const float>(gate_up), begin, end, 2 * size),
-            size, LineRange(gated, begin, end, size));
+  const auto gated = FirstRows(gated_, num_tokens, size);
+  ForRowBlocks(num_tokens, [&](int begin, int end) {
+    SiluMul(RowsBetween(std::span<const float>(gate_up), begin, end, 2 * size),
+            size, RowsBetween(gated, begin, end, size));
   });
-  const auto branch = Lines(branch_, num_tokens, network_.config.hidden_size);
+  const auto branch =
+      FirstRows(branch_, num_tokens, network_.config.hidden_size);
   MatMul(gated, layer.down, branch, *pool_);
   AddAndNormalise(branch, next_norm, num_tokens);
 }
 
 template <typename Body>
-void LlamaPass::ForLineBlocks(int num_logits_rows, const Body& body) {
-  const int num_blocks = (num_logits_rows + kLineBlock - 1) / kLineBlock;
+void LlamaPass::ForRowBlocks(int num_rows, const Body& body) {
+  const int num_blocks = (num_rows + kRowBlock - 1) / kRowBlock;
   pool_->ParallelFor(num_blocks, [&](int block) {
-    const int begin = block * kLineBlock;
-    body(begin, std::min(begin + kLineBlock, num_logits_rows));
+    const int begin = block * kRowBlock;
+    body(begin, std::min(begin + kRowBlock, num_rows));
   });
 }
 
@@ -199,13 +203,14 @@ std::span<const float> LlamaPass::Normed(int num_tokens) const {
 void LlamaPass::AddAndNormalise(std::span<const float> branch,
                                 std::span<const float> weight, int num_tokens) {
   const int size = network_.config.hidden_size;
-  const auto x = Lines(x_, num_tokens, size);
-  const auto normed = Lines(normed_, num_tokens, size);
-  ForLineBlocks(num_tokens, [&](int begin, int end) {
-    AddInPlace(LineRange(branch, begin, end, size),
-               LineRange(x, begin, end, size));
-    RmsNorm(LineRange(x, begin, end, size), weight,
-            network_.config.rms_norm_eps, LineRange(normed, begin, end, size));
+  const auto x = FirstRows(x_, num_tokens, size);
+  const auto normed = FirstRows(normed_, num_tokens, size);
+  ForRowBlocks(num_tokens, [&](int begin, int end) {
+    AddInPlace(RowsBetween(branch, begin, end, size),
+               RowsBetween(x, begin, end, size));
+    RmsNorm(RowsBetween(x, begin, end, size), weight,
+            network_.config.rms_norm_eps,
+            RowsBetween(normed, begin, end, size));
   });
 }
 

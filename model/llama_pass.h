@@ -50,7 +50,7 @@ class LlamaPass {
            ThreadPool& pool);
 
  private:
-  // The tokens a layer works on, as lines of the scratch.
+  // The tokens a layer works on, as rows of the scratch.
   struct Batch {
     std::vector<PagedRow> rows;
     int num_tokens = 0;
@@ -66,10 +66,10 @@ class LlamaPass {
   void FeedForwardAndAdd(const LlamaLayerWeights& layer, int num_tokens,
                          std::span<const float> next_norm);
 
-  // Calls body(begin, end) for blocks of lines [0, num_lines), on the pool.
+  // Calls body(begin, end) for blocks of rows [0, num_rows), on the pool.
   template <typename Body>
-  void ForLineBlocks(int num_logits_rows, const Body& body);
-  // The first lines of normed_.
+  void ForRowBlocks(int num_rows, const Body& body);
+  // The first rows of normed_.
   std::span<const float> Normed(int num_tokens) const;
   // x_ += branch; normed_ = RmsNorm(x_).
   void AddAndNormalise(std::span<const float> branch,
@@ -79,7 +79,7 @@ class LlamaPass {
   ThreadPool* pool_ = nullptr;  // of the present Run
 
   // Scratch of one Run, kept for the next; each grows to the largest step so
-  // far. Lines are tokens.
+  // far. Rows are tokens.
   AlignedVector<float> x_;         // [n, hidden_size]  residual stream
   AlignedVector<float> normed_;    // [n, hidden_size]
   AlignedVector<float> qkv_;       // [n, q_size + 2 * kv_size]
@@ -87,7 +87,7 @@ class LlamaPass {
   AlignedVector<float> gate_up_;   // [n, 2 * intermediate_size]
   AlignedVector<float> gated_;     // [n, intermediate_size]
   AlignedVector<float> branch_;    // [n, hidden_size]  what is added to x_
-  AlignedVector<float> kept_;      // lines of x_ or qkv_ that are kept
+  AlignedVector<float> kept_;      // rows of x_ or qkv_ that are kept
 };
 
 }  // namespace espalier

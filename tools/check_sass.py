@@ -22,7 +22,7 @@ import subprocess
 import sys
 
 # By GridDependency, as their launches declare it.
-BARRIERS = {"NormRow<EmbeddedRow>", "PerturbRows"}
+BARRIERS = {"NormRow<EmbeddedRow>", "AddGumbelNoise"}
 READ_EARLY = {
     "RotateAndStore", "Attend", "Merge", "ReadTiles", "SelectGroups",
     "MergeGroups", "DrawRows", "CutRows", "DrawInClusters",

@@ -21,7 +21,7 @@ ROW = re.compile(r"^\| `([^`]+)` \| `([^`]+)` \|$", re.MULTILINE)
 SOURCE_ENDS = r"(?:_[a-z0-9_]+)?\.(?:h|cc|cu|cuh|py)\b"
 # Forms that are in use all the same. A form leaves this set when its last use
 # is renamed.
-IN_USE = {"PerturbRows", "PutTails", "mass_search"}
+IN_USE = {"PutTails"}
 
 
 def retired_names(glossary: str) -> dict[str, str]:

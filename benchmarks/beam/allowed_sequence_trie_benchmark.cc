@@ -107,7 +107,7 @@ int64_t Run(const GenerationParams& params,
             ThreadPool& pool) {
   BeamStrategy strategy(params, allowed);
   StepPlan plan;
-  plan.selections.emplace_back().rule =
+  plan.selections.emplace_back().params =
       MakeSelectionParams(params, {}, allowed);
   int64_t num_candidates = 0;
   while (!strategy.done()) {

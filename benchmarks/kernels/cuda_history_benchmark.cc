@@ -45,7 +45,7 @@ class Calls {
     for (int& token : tokens) token = random() % c.vocab_size;
     std::vector<CudaEditRow> rows(num_rows);
     for (int r = 0; r < num_rows; ++r) {
-      rows[r] = {.rule = 0, .begin = r * c.num_tokens};
+      rows[r] = {.params = 0, .begin = r * c.num_tokens};
     }
     std::vector<int> each(num_rows);
     std::iota(each.begin(), each.end(), 0);
@@ -53,7 +53,7 @@ class Calls {
     page_tokens_ = Get(Upload(tokens));
     rows_ = Get(Upload(rows));
     each_ = Get(Upload(each));
-    rules_ = Get(Upload(std::vector<CudaEditRule>{
+    params_ = Get(Upload(std::vector<CudaEditParams>{
         {.repetition_penalty = 1.2f, .no_repeat_ngram_size = 3}}));
     cums_ = Get(Upload(std::vector<float>(num_rows, -1.0f)));
     positions_ = Get(Upload(std::vector<int>(num_rows, c.num_tokens - 1)));
@@ -70,7 +70,7 @@ class Calls {
                              .table_stride = pages_per_row(),
                              .page_size = kPageSize,
                              .rows = rows_.data() + first,
-                             .rules = rules_.data(),
+                             .params = params_.data(),
                              .cum_log_probs = cums_.data(),
                              .logits_tokens = each_.data() + first,
                              .positions = positions_.data(),
@@ -88,7 +88,7 @@ class Calls {
   const Case c_;
   int num_calls_ = 0;
   DeviceBuffer<CudaEditRow> rows_;
-  DeviceBuffer<CudaEditRule> rules_;
+  DeviceBuffer<CudaEditParams> params_;
   DeviceBuffer<float> cums_;
   DeviceBuffer<int> each_;
   DeviceBuffer<int> positions_;

@@ -160,9 +160,9 @@ void ReportAll(const std::string& kind, const Rows& rows) {
   ReportDraw("typical_p 0.9", rows, {.params = {.typical_p = 0.9f}});
   ReportDraw("top_p 0.9, typical_p 0.9", rows,
              {.params = {.top_p = 0.9f, .typical_p = 0.9f}});
-  ReportGumbelTopK("perturbed, m = 16, log-probabilities", rows,
+  ReportGumbelTopK("gumbel top-k, m = 16, log-probabilities", rows,
                    {.num_candidates = 16});
-  ReportGumbelTopK("perturbed, m = 16, logits, top_k 50", rows,
+  ReportGumbelTopK("gumbel top-k, m = 16, logits, top_k 50", rows,
                    {.domain = ScoreDomain::kLogits,
                     .num_candidates = 16,
                     .draw = {.params = {.top_k = 50}}});

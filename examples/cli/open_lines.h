@@ -16,7 +16,7 @@ namespace espalier::cli {
 
 class OpenLines {
  public:
-  static constexpr size_t kMaxLines = 4096;
+  static constexpr size_t kMaxLogitsRows = 4096;
   static constexpr size_t kMaxBytes = 64 << 20;
 
   // Adds a line of so many bytes behind the others. Returns its number.
@@ -50,7 +50,7 @@ class OpenLines {
   size_t num_bytes() const { return num_bytes_; }
   bool empty() const { return lines_.empty(); }
   bool is_full() const {
-    return lines_.size() >= kMaxLines ||
+    return lines_.size() >= kMaxLogitsRows ||
            (num_bytes_ >= kMaxBytes && !lines_.empty());
   }
 

@@ -9,7 +9,7 @@
 //
 //   ForEachBatchArray(
 //       [&](const CudaArrayInfo& info, auto& sent, const auto& host) { ... },
-//       sent, image);
+//       sent, batch);
 //
 // A new input of the batch takes a member and a line here, its values
 // (cuda_input_batch.cc), and the kernel that reads it (cuda_graph_runner.cc).
@@ -49,8 +49,8 @@ enum class CudaArrayReaders {
   kWithEdits,        // some row has edits of scores
   kWithDeviceEdits,  // the device makes some row's edits, of histories
   kWithDraws,
-  kWithPerturbed,  // rows
-  kWithLogProbs,   // asked for
+  kWithGumbelTopK,  // rows
+  kWithLogprobs,    // asked for
 };
 
 struct CudaArrayInfo {
@@ -59,9 +59,9 @@ struct CudaArrayInfo {
   int CudaStepLimits::*limit = nullptr;
   int more = 0;
   CudaArrayReaders readers = CudaArrayReaders::kAll;
-  // Whether it has an entry for each row of logits. That of a line that the
-  // array says nothing of is InactiveEntry().
-  bool by_line = false;
+  // Whether it has an entry for each row of logits. That of a row that
+  // the array says nothing of is InactiveEntry().
+  bool by_logits_row = false;
 
   constexpr int64_t max_size(const CudaStepLimits& limits) const {
     return (limit == nullptr ? 0 : int64_t{limits.*limit}) + more;
@@ -82,32 +82,32 @@ struct CudaBatchArrays {
   Array<int, 1> group_count{};
   Array<CudaResidentGroup> groups{};
   Array<CudaSelectGroup> selections{};  // by group
-  Array<int> row_groups{};              // by line
-  // By line: row_groups, where the group is one to select for with CudaSelect.
-  // Lines that are drawn from or perturbed it need not read.
+  Array<int> row_groups{};              // by row of logits
+  // By row of logits: row_groups, where the group is one to select for with
+  // CudaSelect. It need not read rows that are drawn from or get noise.
   Array<int> select_row_groups{};
   Array<TokenId> eos_token_ids{};
   Array<int> token_tables{};  // by token
   Array<SamplingParams> params{};
 
-  Array<CudaRowEdits> row_edits{};  // by line
+  Array<CudaRowEdits> row_edits{};  // by row of logits
   // Lists that the device makes are at the end of its array.
   Array<TokenEdit> edits{};
-  Array<CudaEditRow> edit_rows{};  // by line
-  Array<CudaEditRule> edit_rules{};
+  Array<CudaEditRow> edit_rows{};  // by row of logits
+  Array<CudaEditParams> edit_params{};
 
   Array<int, 1> draw_count{};
-  Array<int> row_params{};  // by line
+  Array<int> row_params{};  // by row of logits
 
-  // By group: `selections`, but with candidates of perturbed rows alone.
-  Array<CudaSelectGroup> perturbed_selections{};
-  Array<CudaGumbelRow> perturbed_rows{};  // by line
-  Array<int> perturbed_params{};          // by line
+  // By group: `selections`, but with candidates of Gumbel top-k alone.
+  Array<CudaSelectGroup> gumbel_selections{};
+  Array<CudaGumbelRow> gumbel_rows{};  // by row of logits
+  Array<int> gumbel_params{};          // by row of logits
 
-  Array<CudaLogProbCounts, 1> log_prob_counts{};
+  Array<CudaLogprobCounts, 1> logprob_counts{};
   Array<CudaLogprobGroup> asking_groups{};
-  Array<CudaSelectGroup> best_groups{};  // a line each
-  Array<int> best_row_groups{};          // by line
+  Array<CudaSelectGroup> best_groups{};  // a row each
+  Array<int> best_row_groups{};          // by row of logits
 };
 
 // The work list of attention, as CudaAttentionWork has it.
@@ -127,36 +127,37 @@ constexpr void ForEachBatchArray(const Fn& fn, All&&... all) {
   constexpr auto kTokens = &CudaStepLimits::max_tokens;
   constexpr auto kEos = &CudaStepLimits::max_eos_token_ids;
   constexpr auto kEdits = &CudaStepLimits::max_edits;
-  const auto line = [](const char* name, CudaArrayReaders readers = kAll) {
-    return Info{name, kRows, 0, readers, /*by_line=*/true};
+  const auto by_row = [](const char* name, CudaArrayReaders readers = kAll) {
+    return Info{name, kRows, 0, readers, /*by_logits_row=*/true};
   };
   fn(Info{"counts of groups", nullptr, 1}, all.group_count...);
   fn(Info{"groups", kRows}, all.groups...);
   fn(Info{"selections", kRows}, all.selections...);
-  fn(line("lines"), all.row_groups...);
-  fn(line("lines to select from"), all.select_row_groups...);
+  fn(by_row("rows of logits"), all.row_groups...);
+  fn(by_row("rows to select from"), all.select_row_groups...);
   fn(Info{"EOS ids", kEos}, all.eos_token_ids...);
   fn(Info{"tokens", kTokens}, all.token_tables...);
   fn(Info{"sampling parameters", kRows}, all.params...);
 
-  fn(line("edited lines", kWithEdits), all.row_edits...);
+  fn(by_row("edited rows", kWithEdits), all.row_edits...);
   fn(Info{"edits", kEdits, 0, kWithEdits}, all.edits...);
-  fn(line("lines with histories", kWithDeviceEdits), all.edit_rows...);
-  fn(Info{"edit rules", kRows, 0, kWithDeviceEdits}, all.edit_rules...);
+  fn(by_row("rows with histories", kWithDeviceEdits), all.edit_rows...);
+  fn(Info{"parameters of edits", kRows, 0, kWithDeviceEdits},
+     all.edit_params...);
 
   fn(Info{"counts of draws", nullptr, 1, kWithDraws}, all.draw_count...);
-  fn(line("lines to draw from", kWithDraws), all.row_params...);
+  fn(by_row("rows to draw from", kWithDraws), all.row_params...);
 
-  fn(Info{"perturbed selections", kRows, 0, kWithPerturbed},
-     all.perturbed_selections...);
-  fn(line("perturbed lines", kWithPerturbed), all.perturbed_rows...);
-  fn(line("parameters of lines", kWithPerturbed), all.perturbed_params...);
+  fn(Info{"selections with noise", kRows, 0, kWithGumbelTopK},
+     all.gumbel_selections...);
+  fn(by_row("rows with noise", kWithGumbelTopK), all.gumbel_rows...);
+  fn(by_row("parameters of noise", kWithGumbelTopK), all.gumbel_params...);
 
-  fn(Info{"counts of log-probabilities", nullptr, 1, kWithLogProbs},
-     all.log_prob_counts...);
-  fn(Info{"groups that ask", kRows, 0, kWithLogProbs}, all.asking_groups...);
-  fn(Info{"lines of best tokens", kRows, 0, kWithLogProbs}, all.best_groups...);
-  fn(line("lines that ask", kWithLogProbs), all.best_row_groups...);
+  fn(Info{"counts of log-probabilities", nullptr, 1, kWithLogprobs},
+     all.logprob_counts...);
+  fn(Info{"groups that ask", kRows, 0, kWithLogprobs}, all.asking_groups...);
+  fn(Info{"rows of best tokens", kRows, 0, kWithLogprobs}, all.best_groups...);
+  fn(by_row("rows that ask", kWithLogprobs), all.best_row_groups...);
 }
 
 template <typename Fn, typename... All>

@@ -37,33 +37,33 @@ CudaBatchUploader::CudaBatchUploader(const CudaStepArrays& arrays,
       attention_(attention),
       device_(device) {}
 
-void CudaBatchUploader::Send(const CudaInputBatch& image, CudaDelta* delta) {
+void CudaBatchUploader::Send(const CudaInputBatch& batch, CudaDelta* delta) {
   ForEachBatchArray(
       [&](const CudaArrayInfo& info, auto& sent, const auto* on_device,
           const auto& values) {
-        if (!image.HasReaders(info.readers)) return;
+        if (!batch.HasReaders(info.readers)) return;
         sent.Update(values, on_device, delta);
       },
-      sent_, arrays_, image);
+      sent_, arrays_, batch);
   // The device writes its lists over what longer ones of the host left there.
   // What it makes of row_edits differs from what was sent, but only where what
   // is sent says that it makes them.
-  if (image.has_device_edits()) {
-    sent_.edits.InvalidateFrom(image.shape.max_edits - image.num_device_edits);
+  if (batch.has_device_edits()) {
+    sent_.edits.InvalidateFrom(batch.shape.max_edits - batch.num_device_edits);
   }
-  SendAttention(image, delta);
-  SendPrompts(image, delta);
+  SendAttention(batch, delta);
+  SendPrompts(batch, delta);
 }
 
-void CudaBatchUploader::SendAttention(const CudaInputBatch& image,
+void CudaBatchUploader::SendAttention(const CudaInputBatch& batch,
                                       CudaDelta* delta) {
-  if (planned_tokens_ == image.num_tokens() &&
-      SameBytes(planned_rows_, image.attention_rows) &&
-      SameBytes(planned_runs_, image.shared_runs)) {
+  if (planned_tokens_ == batch.num_tokens() &&
+      SameBytes(planned_rows_, batch.attention_rows) &&
+      SameBytes(planned_runs_, batch.shared_runs)) {
     return;
   }
   const CudaAttentionWork work = PlanCudaAttention(
-      image.attention_rows, image.shared_runs, image.num_tokens(), attention_,
+      batch.attention_rows, batch.shared_runs, batch.num_tokens(), attention_,
       limits_.max_items, limits_.max_partials, device_);
   DCHECK(std::ssize(work.items) <= limits_.max_items &&
          work.partial_indptr.back() <= limits_.max_partials)
@@ -73,29 +73,29 @@ void CudaBatchUploader::SendAttention(const CudaInputBatch& image,
       [&](const CudaArrayInfo&, auto& sent, const auto* on_device,
           const auto& values) { sent.Update(values, on_device, delta); },
       sent_work_, arrays_, work);
-  planned_rows_ = image.attention_rows;
-  planned_runs_ = image.shared_runs;
-  planned_tokens_ = image.num_tokens();
+  planned_rows_ = batch.attention_rows;
+  planned_runs_ = batch.shared_runs;
+  planned_tokens_ = batch.num_tokens();
   has_partials_ = work.partial_indptr.back() > 0;
 }
 
 // Between steps with prompts the device writes over these.
-void CudaBatchUploader::SendPrompts(const CudaInputBatch& image,
+void CudaBatchUploader::SendPrompts(const CudaInputBatch& batch,
                                     CudaDelta* delta) {
   const CudaBeamState& state = arrays_.state;
-  const int first = image.num_rows;
-  delta->Put<int>(state.batch_tokens + first, image.prompt_tokens);
-  delta->Put<int>(state.batch_positions + first, image.prompt_positions);
-  delta->Put<int>(state.logits_tokens + first, image.prompt_logits_tokens);
+  const int first = batch.num_rows;
+  delta->Put<int>(state.batch_tokens + first, batch.prompt_tokens);
+  delta->Put<int>(state.batch_positions + first, batch.prompt_positions);
+  delta->Put<int>(state.logits_tokens + first, batch.prompt_logits_tokens);
   delta->Put<float>(state.batch_cum_log_probs + first,
-                    image.prompt_cum_log_probs);
+                    batch.prompt_cum_log_probs);
   // Behind those that the device writes.
   delta->Put<CudaDraw>(
-      state.draws + image.num_draws() - image.prompt_draws.size(),
-      image.prompt_draws);
-  const std::vector<CudaLogprobQuery>& known = image.log_probs.known;
+      state.draws + batch.num_draws() - batch.prompt_draws.size(),
+      batch.prompt_draws);
+  const std::vector<CudaLogprobQuery>& known = batch.log_probs.known;
   delta->Put<CudaLogprobQuery>(
-      arrays_.log_probs.asked + image.num_logprob_queries() - known.size(),
+      arrays_.log_probs.asked + batch.num_logprob_queries() - known.size(),
       known);
 }
 

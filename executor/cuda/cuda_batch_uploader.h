@@ -1,4 +1,4 @@
-// CudaBatchUploader: what the device has of the batch. Sends an image's arrays
+// CudaBatchUploader: what the device has of the batch. Sends a batch's arrays
 // as far as they differ from those of the last step, and plans attention's
 // work anew when rows, tables or bounds of lengths changed.
 //
@@ -23,19 +23,19 @@ class CudaBatchUploader {
                     const CudaAttentionShape& attention,
                     const CudaDevice& device);
 
-  // REQUIRES: the image is within the limits.
-  void Send(const CudaInputBatch& image, CudaDelta* delta);
+  // REQUIRES: the batch is within the limits.
+  void Send(const CudaInputBatch& batch, CudaDelta* delta);
 
   // Whether some query of the last work list is of several items, whose
   // results are to be merged.
   bool has_partials() const { return has_partials_; }
 
-  // What was sent is lost: all of it is sent with the next image.
+  // What was sent is lost: all of it is sent with the next batch.
   void Forget();
 
  private:
-  void SendAttention(const CudaInputBatch& image, CudaDelta* delta);
-  void SendPrompts(const CudaInputBatch& image, CudaDelta* delta);
+  void SendAttention(const CudaInputBatch& batch, CudaDelta* delta);
+  void SendPrompts(const CudaInputBatch& batch, CudaDelta* delta);
 
   // Constant after construction.
   const CudaStepArrays arrays_;

@@ -15,7 +15,7 @@ namespace espalier {
 namespace {
 
 // Rows of logits of a call, at most: so much is pinned for them.
-constexpr int kMaxLines = 64;
+constexpr int kMaxLogitsRows = 64;
 // Page ids of a call, and of the longest sequence if that has more.
 constexpr int kMaxTableWords = 1 << 20;
 constexpr int kMaxCopiesAtOnce = 1024;
@@ -56,7 +56,7 @@ struct CudaBlockingModel::Call {
   std::vector<int> tokens;
   std::vector<int> positions;
   std::vector<int> token_tables;
-  std::vector<int> lines;                       // tokens that have logits
+  std::vector<int> logits_rows;                 // tokens that have logits
   std::vector<std::span<const PageId>> tables;  // by row
   std::vector<CudaAttentionRow> rows;
   int stride = 1;  // of tables
@@ -75,8 +75,8 @@ absl::StatusOr<std::unique_ptr<CudaBlockingModel>> CudaBlockingModel::Create(
 CudaBlockingModel::~CudaBlockingModel() {
   const auto scope = CudaDeviceScope::EnterIfPossible(model_->device().ordinal);
   if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
-  lines_ = {};
-  host_lines_ = {};
+  logits_ = {};
+  host_logits_ = {};
   num_copies_ = {};
   copies_ = {};
   items_ = {};
@@ -89,11 +89,12 @@ CudaBlockingModel::~CudaBlockingModel() {
 absl::Status CudaBlockingModel::Init() {
   const CudaCallBounds& bounds = model_->bounds();
   const ModelDescription& model = description();
-  max_lines_ = std::min(bounds.max_logits, kMaxLines);
-  const int64_t num_lines = int64_t{max_lines_} * model.vocab_size;
-  // Tokens with positions and tables, partial results, lines, page ids, counts.
+  max_logits_rows_ = std::min(bounds.max_logits, kMaxLogitsRows);
+  const int64_t num_logits = int64_t{max_logits_rows_} * model.vocab_size;
+  // Tokens with positions and tables, partial results, rows of logits, page
+  // ids, counts.
   const int64_t num_ints =
-      4 * AlignedInts(bounds.max_tokens + 1) + AlignedInts(max_lines_) +
+      4 * AlignedInts(bounds.max_tokens + 1) + AlignedInts(max_logits_rows_) +
       std::max(kMaxTableWords, MaxPages(model)) + 2 * kAlignedInts;
   ASSIGN_OR_RETURN(stream_, CudaStream::Create());
   ASSIGN_OR_RETURN(staged_, PinnedBuffer<int>::Create(num_ints));
@@ -105,8 +106,8 @@ absl::Status CudaBlockingModel::Init() {
   ASSIGN_OR_RETURN(copies_,
                    TakeDeviceMemory<PageCopy>("drafting", kMaxCopiesAtOnce));
   ASSIGN_OR_RETURN(num_copies_, TakeDeviceMemory<int>("drafting", 1));
-  ASSIGN_OR_RETURN(host_lines_, PinnedBuffer<float>::Create(num_lines));
-  ASSIGN_OR_RETURN(lines_, TakeDeviceMemory<float>("drafting", num_lines));
+  ASSIGN_OR_RETURN(host_logits_, PinnedBuffer<float>::Create(num_logits));
+  ASSIGN_OR_RETURN(logits_, TakeDeviceMemory<float>("drafting", num_logits));
   return absl::OkStatus();
 }
 
@@ -125,7 +126,7 @@ absl::Status CudaBlockingModel::Forward(const StepPlan& plan,
       return MakeError(absl::StatusCode::kCancelled, "the step was given up");
     }
     const Call call = NextCall(plan, &row, &num_fed);
-    const size_t size = call.lines.size() * description().vocab_size;
+    const size_t size = call.logits_rows.size() * description().vocab_size;
     RETURN_IF_ERROR(Run(call, logits.first(size)));
     logits = logits.subspan(size);
   }
@@ -164,11 +165,12 @@ CudaBlockingModel::Call CudaBlockingModel::NextCall(const StepPlan& plan,
     // Tokens before the first that has logits, and as many of those as fit.
     const int num_before =
         std::max(fed.num_tokens - fed.num_logits - *num_fed, 0);
-    const int num_lines_left = max_lines_ - static_cast<int>(call.lines.size());
+    const int num_rows_left =
+        max_logits_rows_ - static_cast<int>(call.logits_rows.size());
     const int num_left =
         model_->bounds().max_tokens - static_cast<int>(call.tokens.size());
     const int count = std::min(
-        {fed.num_tokens - *num_fed, num_before + num_lines_left, num_left});
+        {fed.num_tokens - *num_fed, num_before + num_rows_left, num_left});
     if (count == 0) break;
     const int table = static_cast<int>(call.tables.size());
     const int first = fed.first_position + *num_fed;
@@ -180,7 +182,7 @@ CudaBlockingModel::Call CudaBlockingModel::NextCall(const StepPlan& plan,
     call.tables.push_back(pages);
     for (int i = 0; i < count; ++i) {
       if (i >= num_before) {
-        call.lines.push_back(static_cast<int>(call.tokens.size()));
+        call.logits_rows.push_back(static_cast<int>(call.tokens.size()));
       }
       call.tokens.push_back(plan.row_tokens(fed)[*num_fed + i]);
       call.positions.push_back(first + i);
@@ -212,8 +214,8 @@ absl::Status CudaBlockingModel::Run(const Call& call, std::span<float> logits) {
   batch.tokens = ints + staged.Add(call.tokens);
   batch.positions = ints + staged.Add(call.positions);
   batch.token_tables = ints + staged.Add(call.token_tables);
-  batch.num_logits = static_cast<int>(call.lines.size());
-  batch.logits_tokens = ints + staged.Add(call.lines);
+  batch.num_logits = static_cast<int>(call.logits_rows.size());
+  batch.logits_tokens = ints + staged.Add(call.logits_rows);
   batch.attention = {.items = items_.data(),
                      .item_counts = ints + staged.Add(work.item_counts),
                      .partial_indptr = ints + staged.Add(work.partial_indptr),
@@ -232,12 +234,12 @@ absl::Status CudaBlockingModel::Run(const Call& call, std::span<float> logits) {
       cudaMemcpyAsync(items_.data(), staged_items_.data(),
                       work.items.size() * sizeof(CudaAttentionItem),
                       cudaMemcpyDefault, stream));
-  RETURN_IF_ERROR(model_->Enqueue(batch, lines_.data(), stream));
-  RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(host_lines_.data(), lines_.data(),
+  RETURN_IF_ERROR(model_->Enqueue(batch, logits_.data(), stream));
+  RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(host_logits_.data(), logits_.data(),
                                        logits.size_bytes(), cudaMemcpyDefault,
                                        stream));
   RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream));
-  std::copy_n(host_lines_.data(), logits.size(), logits.data());
+  std::copy_n(host_logits_.data(), logits.size(), logits.data());
   return absl::OkStatus();
 }
 

@@ -43,7 +43,7 @@ class CudaBlockingModel : public Model {
   absl::Status Run(const Call& call, std::span<float> logits);
 
   const std::shared_ptr<CudaModel> model_;
-  int max_lines_ = 1;  // rows of logits of a call
+  int max_logits_rows_ = 1;  // rows of logits of a call
   CudaStream stream_;
   PinnedBuffer<int> staged_;  // what a call has of ints, and the same there
   DeviceBuffer<int> ints_;
@@ -51,8 +51,8 @@ class CudaBlockingModel : public Model {
   DeviceBuffer<CudaAttentionItem> items_;
   DeviceBuffer<PageCopy> copies_;
   DeviceBuffer<int> num_copies_;
-  PinnedBuffer<float> host_lines_;  // [max_lines, vocab_size]
-  DeviceBuffer<float> lines_;
+  PinnedBuffer<float> host_logits_;  // [max_logits_rows, vocab_size]
+  DeviceBuffer<float> logits_;
 };
 
 }  // namespace espalier

@@ -17,19 +17,19 @@ namespace espalier {
 
 class CudaDraftRoom {
  public:
-  // `image` has all lines but those of prompts that are scored, and those of
-  // the plan's selections whose lines differ (HasDifferentLines).
+  // `batch` has all rows of logits but those of prompts that are scored, and
+  // those of the plan's selections whose rows differ (HasDifferentRows).
   CudaDraftRoom(const StepPlan& plan, const CudaStepLimits& limits,
-                const CudaInputBatch& image);
+                const CudaInputBatch& batch);
 
   // Whether the drafts of the selection, one of these, can be verified: if so,
   // that room is taken.
   bool Take(const PlanSelection& selection);
 
  private:
-  // What lines need; of the first of each row, or of those behind it.
+  // What rows of logits need; of the first of each row, or of those behind it.
   struct Needs {
-    int64_t num_lines = 0;
+    int64_t num_logits_rows = 0;
     int64_t num_edits = 0;
   };
   Needs NeedsOf(const PlanSelection& selection, bool of_drafts) const;

@@ -181,7 +181,7 @@ absl::Status CudaExecutor::Impl::Init() {
   }
   ASSIGN_OR_RETURN(
       runner_, CudaGraphRunner::Create(model_.get(), &*memory_, reports_.ring(),
-                                       reports_.log_prob_ring(), max_graphs_,
+                                       reports_.logprob_ring(), max_graphs_,
                                        stream_.get()));
   builder_ = std::make_unique<CudaStepBuilder>(
       description_, model_->attention_shape(), &*memory_, model_->device());
@@ -300,11 +300,11 @@ absl::Status CudaExecutor::Impl::SwapPages(const StepPlan& plan) {
 
 // Memory that only some steps need, when the first of them comes.
 absl::Status CudaExecutor::Impl::ReserveFor(const StepPlan& plan) {
-  const bool perturbs = std::ranges::any_of(
+  const bool has_noise = std::ranges::any_of(
       plan.selections,
-      [](const PlanSelection& s) { return s.rule->gumbel_top_k; });
-  if (!perturbs || runner_->has_perturbing()) return absl::OkStatus();
-  RETURN_IF_ERROR(runner_->ReservePerturbing());
+      [](const PlanSelection& s) { return s.params->gumbel_top_k; });
+  if (!has_noise || runner_->has_gumbel_top_k()) return absl::OkStatus();
+  RETURN_IF_ERROR(runner_->ReserveGumbelTopK());
   const std::lock_guard lock(mutex_);
   figures_.memory = MemoryParts();
   return absl::OkStatus();

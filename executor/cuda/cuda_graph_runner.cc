@@ -8,13 +8,13 @@ namespace espalier {
 
 absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
     CudaModel* model, const CudaStepMemory* memory,
-    const CudaReportRing& reports, const CudaLogProbRing& log_prob_reports,
+    const CudaReportRing& reports, const CudaLogprobRing& logprob_reports,
     int max_graphs, cudaStream_t stream) {
   std::unique_ptr<CudaGraphRunner> runner(new CudaGraphRunner(max_graphs));
   runner->model_ = model;
   runner->memory_ = memory;
   runner->reports_ = reports;
-  runner->log_prob_reports_ = log_prob_reports;
+  runner->logprob_reports_ = logprob_reports;
   runner->stream_ = stream;
   const CudaStepLimits& limits = memory->limits();
   const CudaStepScratch scratch(limits, runner->vocab_size());
@@ -38,13 +38,13 @@ absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
   return runner;
 }
 
-absl::Status CudaGraphRunner::ReservePerturbing() {
-  if (has_perturbing()) return absl::OkStatus();
+absl::Status CudaGraphRunner::ReserveGumbelTopK() {
+  if (has_gumbel_top_k()) return absl::OkStatus();
   const CudaStepScratch scratch(memory_->limits(), vocab_size());
-  ASSIGN_OR_RETURN(perturb_scratch_,
+  ASSIGN_OR_RETURN(gumbel_scratch_,
                    TakeDeviceMemory<std::byte>(
                        "drawing beams (do_sample or stochastic with beams)",
-                       scratch.perturb_bytes));
+                       scratch.gumbel_bytes));
   return absl::OkStatus();
 }
 
@@ -54,7 +54,7 @@ CudaMemoryParts CudaGraphRunner::memory() const {
   };
   return {{"logits", bytes(logits_)},
           {"selection", bytes(scratch_)},
-          {"drawn beams", bytes(perturb_scratch_)}};
+          {"drawn beams", bytes(gumbel_scratch_)}};
 }
 
 absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
@@ -102,7 +102,7 @@ absl::Status CudaGraphRunner::EnqueueAll(const CudaStepShape& shape) {
     RETURN_IF_ERROR(model_->Enqueue(BatchOf(shape), logits_.data(), stream_));
   }
   RETURN_IF_ERROR(EnqueueChoice(shape));
-  if (shape.max_asked > 0) RETURN_IF_ERROR(EnqueueLogProbs(shape));
+  if (shape.max_asked > 0) RETURN_IF_ERROR(EnqueueLogprobs(shape));
   return CudaUpdateBeams(arrays.state, arrays.candidates, arrays.num_candidates,
                          reports_, shape.max_groups, stream_);
 }
@@ -114,22 +114,22 @@ absl::Status CudaGraphRunner::EnqueueChoice(const CudaStepShape& shape) {
                                {arrays.candidates, arrays.num_candidates},
                                scratch_.data(), model_->device(), stream_));
   }
-  if (shape.max_perturbed > 0) {
+  if (shape.max_gumbel_top_k > 0) {
     RETURN_IF_ERROR(CudaGumbelTopK(
-        PerturbInputs(shape), {arrays.candidates, arrays.num_candidates},
-        perturb_scratch_.data(), model_->device(), stream_));
+        GumbelTopKInputs(shape), {arrays.candidates, arrays.num_candidates},
+        gumbel_scratch_.data(), model_->device(), stream_));
   }
   if (shape.max_draws == 0) return absl::OkStatus();
   return CudaSample(SampleInputs(shape), arrays.candidates, scratch_.data(),
                     model_->device(), stream_);
 }
 
-absl::Status CudaGraphRunner::EnqueueLogProbs(const CudaStepShape& shape) {
+absl::Status CudaGraphRunner::EnqueueLogprobs(const CudaStepShape& shape) {
   const CudaStepArrays& arrays = memory_->arrays();
-  const CudaStepLogProbs& log_probs = arrays.log_probs;
+  const CudaStepLogprobs& log_probs = arrays.log_probs;
   RETURN_IF_ERROR(CudaGatherLogprobQueries(
       log_probs, arrays.candidates, vocab_size(), shape.max_groups, stream_));
-  RETURN_IF_ERROR(CudaLogProbs(
+  RETURN_IF_ERROR(CudaLogprobs(
       {.vocab_size = vocab_size(),
        .max_asked = shape.max_asked,
        .logits = logits_.data(),
@@ -141,7 +141,7 @@ absl::Status CudaGraphRunner::EnqueueLogProbs(const CudaStepShape& shape) {
                                {log_probs.best, log_probs.num_found},
                                scratch_.data(), model_->device(), stream_));
   }
-  return CudaReportLogProbs(log_probs, arrays.state.clock, log_prob_reports_,
+  return CudaReportLogprobs(log_probs, arrays.state.clock, logprob_reports_,
                             stream_);
 }
 
@@ -175,7 +175,7 @@ CudaHistoryInputs CudaGraphRunner::HistoryInputs(
           .table_stride = state.table_stride,
           .page_size = state.page_size,
           .rows = arrays.edit_rows,
-          .rules = arrays.edit_rules,
+          .params = arrays.edit_params,
           .cum_log_probs = state.batch_cum_log_probs,
           .logits_tokens = state.logits_tokens,
           .positions = state.batch_positions,
@@ -226,27 +226,27 @@ CudaSampleInputs CudaGraphRunner::SampleInputs(
           .edits = arrays.edits};
 }
 
-CudaGumbelTopKInputs CudaGraphRunner::PerturbInputs(
+CudaGumbelTopKInputs CudaGraphRunner::GumbelTopKInputs(
     const CudaStepShape& shape) const {
   const CudaStepArrays& arrays = memory_->arrays();
   CudaSelectInputs select =
-      InputsWithin(PerturbBounds(shape, memory_->limits(), vocab_size()));
+      InputsWithin(GumbelTopKBounds(shape, memory_->limits(), vocab_size()));
   select.max_group_rows = 1;
   select.num_groups = arrays.state.num_groups;
-  select.groups = arrays.perturbed_selections;
+  select.groups = arrays.gumbel_selections;
   select.row_groups = arrays.state.row_groups;  // CudaSelect's leave these out
   select.cum_log_probs = arrays.state.batch_cum_log_probs;
   select.row_edits = shape.has_edits ? arrays.row_edits : nullptr;
   select.edits = arrays.edits;
   return {.select = select,
-          .rows = arrays.perturbed_rows,
-          .row_params = arrays.perturbed_params,
+          .rows = arrays.gumbel_rows,
+          .row_params = arrays.gumbel_params,
           .params = arrays.params};
 }
 
-// A group a line: its best tokens by the model's own scores.
+// A group a row of logits: its best tokens by the model's own scores.
 CudaSelectInputs CudaGraphRunner::BestInputs(const CudaStepShape& shape) const {
-  const CudaStepLogProbs& log_probs = memory_->arrays().log_probs;
+  const CudaStepLogprobs& log_probs = memory_->arrays().log_probs;
   CudaSelectInputs inputs =
       InputsWithin(BestBounds(shape, memory_->limits(), vocab_size()));
   inputs.max_group_rows = 1;

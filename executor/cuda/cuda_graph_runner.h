@@ -3,7 +3,7 @@
 //
 //   begin ─> tail copies ─> edits of     ─> forward ─> selection ─> advance and
 //                           histories       pass       sampling       report
-//                                                      perturbed rows
+//                                                      Gumbel top-k
 //                                                      log-probabilities
 //
 // What no request of a step asks for is not in it: a step in which nobody draws
@@ -35,14 +35,14 @@ class CudaGraphRunner {
   // many rows as the limits allow.
   static absl::StatusOr<std::unique_ptr<CudaGraphRunner>> Create(
       CudaModel* model, const CudaStepMemory* memory,
-      const CudaReportRing& reports, const CudaLogProbRing& log_prob_reports,
+      const CudaReportRing& reports, const CudaLogprobRing& logprob_reports,
       int max_graphs, cudaStream_t stream);
 
-  // Takes memory for perturbed rows, if it has not yet: as much as all logits
+  // Takes memory for Gumbel top-k, if it has not yet: as much as all logits
   // take, which no other step needs. Before the first step that has such rows.
   // Errors: kResourceExhausted, with the figures; nothing has changed then.
-  absl::Status ReservePerturbing();
-  bool has_perturbing() const { return perturb_scratch_.size() > 0; }
+  absl::Status ReserveGumbelTopK();
+  bool has_gumbel_top_k() const { return gumbel_scratch_.size() > 0; }
 
   // Enqueues the step. Captures a graph if its shape has none.
   // Errors: as base/cuda.h. Some of the step may have been enqueued then.
@@ -76,21 +76,21 @@ class CudaGraphRunner {
   CudaSelectInputs InputsWithin(const CudaSelectBounds& bounds) const;
   CudaSelectInputs SelectInputs(const CudaStepShape& shape) const;
   CudaSampleInputs SampleInputs(const CudaStepShape& shape) const;
-  CudaGumbelTopKInputs PerturbInputs(const CudaStepShape& shape) const;
+  CudaGumbelTopKInputs GumbelTopKInputs(const CudaStepShape& shape) const;
   CudaSelectInputs BestInputs(const CudaStepShape& shape) const;
   absl::Status EnqueueChoice(const CudaStepShape& shape);
-  absl::Status EnqueueLogProbs(const CudaStepShape& shape);
+  absl::Status EnqueueLogprobs(const CudaStepShape& shape);
 
   // Constant after construction.
   CudaModel* model_ = nullptr;
   const CudaStepMemory* memory_ = nullptr;
   CudaReportRing reports_;
-  CudaLogProbRing log_prob_reports_;
+  CudaLogprobRing logprob_reports_;
   cudaStream_t stream_ = nullptr;
   DeviceBuffer<float> logits_;  // [max_rows, vocab_size]
 
   DeviceBuffer<std::byte> scratch_;  // of one kernel at a time; any step's
-  DeviceBuffer<std::byte> perturb_scratch_;  // empty until it is needed
+  DeviceBuffer<std::byte> gumbel_scratch_;  // empty until it is needed
 
   CudaGraphCache<CudaStepShape, CudaGraph> graphs_;
   int64_t num_graph_launches_ = 0;

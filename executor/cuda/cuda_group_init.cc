@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "executor/selection_lines.h"
+#include "executor/selection_rows.h"
 
 namespace espalier {
 namespace {
@@ -15,30 +15,30 @@ int LastPosition(const PlanRow& row) {
 
 }  // namespace
 
-int RowOfLine(const StepPlan& plan, int line) {
+int PlanRowOf(const StepPlan& plan, int logits_row) {
   const auto row =
-      std::lower_bound(plan.rows.begin(), plan.rows.end(), line,
+      std::lower_bound(plan.rows.begin(), plan.rows.end(), logits_row,
                        [](const PlanRow& r, int wanted) {
                          return r.first_logits + r.num_logits <= wanted;
                        });
-  CHECK(row != plan.rows.end()) << "line " << line << " is of no row";
+  CHECK(row != plan.rows.end()) << "row " << logits_row << " is of no row";
   return static_cast<int>(row - plan.rows.begin());
 }
 
 absl::StatusOr<CudaGroupInit> CudaGroupInit::Find(
     const StepPlan& plan, const PlanSelection& selection) {
   CudaGroupInit found(&plan, &selection);
-  const bool differ = HasDifferentLines(selection);
-  if (differ && selection.rule->kind != SelectionKind::kDraws) {
+  const bool differ = HasDifferentRows(selection);
+  if (differ && selection.params->kind != SelectionKind::kDraws) {
     return InvalidArgument("drafts of beams are not verified on a CUDA device");
   }
   for (int rank = 0; rank < selection.num_rows; ++rank) {
-    const int line = selection.first_logits_of(rank + 1) - 1;
-    found.rows_.push_back(RowOfLine(plan, line));
+    const int logits_row = selection.first_logits_of(rank + 1) - 1;
+    found.rows_.push_back(PlanRowOf(plan, logits_row));
     const PlanRow& row = plan.rows[found.rows_.back()];
     const int last = row.first_logits + row.num_logits - 1;
-    if (line != last) {
-      return InvalidArgument("a selection is from line ", line,
+    if (logits_row != last) {
+      return InvalidArgument("a selection is from row ", logits_row,
                              " of logits, on a CUDA device it is from a row's ",
                              "last, ", last);
     }
@@ -56,7 +56,7 @@ absl::StatusOr<CudaGroupInit> CudaGroupInit::Find(
 // group of which fewer beams live is fed from the plan, row by row: so a step
 // has no more tokens than the plan.
 bool CudaGroupInit::FeedsBeams() const {
-  return !HasDifferentLines(*selection_) && selection_->num_generated > 0 &&
+  return !HasDifferentRows(*selection_) && selection_->num_generated > 0 &&
          selection_->num_rows == selection_->num_slots &&
          std::all_of(rows_.begin(), rows_.end(),
                      [&](int row) { return plan_->rows[row].num_tokens == 1; });
@@ -93,7 +93,7 @@ int CudaGroupInit::NumCommonPages(int limit) const {
 }
 
 int CudaGroupInit::HomeOf(int rank) const {
-  return selection_->rule->kind == SelectionKind::kRows
+  return selection_->params->kind == SelectionKind::kRows
              ? selection_->slots[rank]
              : rank;
 }
@@ -116,7 +116,7 @@ void CudaGroupInit::PutTables(const CudaStepMemory& memory,
 void CudaGroupInit::PutHomes(const CudaStepMemory& memory,
                              const CudaGroup& group, CudaDelta* delta) const {
   // Each row of kRows is a group of one slot, with a position of its own.
-  const bool each = selection_->rule->kind == SelectionKind::kRows;
+  const bool each = selection_->params->kind == SelectionKind::kRows;
   const int num_homes = each ? group.num_slots : selection_->num_rows;
   std::vector<int> slots(num_homes);
   for (int home = 0; home < num_homes; ++home) {
@@ -146,7 +146,7 @@ void CudaGroupInit::PutBeams(const CudaStepMemory& memory, int page_size,
   delta->Put<float>(state.cum_log_probs + first, cums);
   delta->Put<int>(state.sources + first, std::vector<int>(rows_.size(), -1));
   delta->Put<int>(state.tails + first, tails);
-  if (selection_->rule->kind != SelectionKind::kDraws) return;
+  if (selection_->params->kind != SelectionKind::kDraws) return;
   const std::vector<uint32_t> samples(selection_->samples.begin(),
                                       selection_->samples.end());
   delta->Put<uint32_t>(state.samples + first, samples);

@@ -26,9 +26,9 @@ class CudaGroupInit {
  public:
   // Those that a selection of the plan is from. Both outlive it.
   // REQUIRES: selection.num_rows >= 1.
-  // Errors: kInvalidArgument if beams have drafts, the last line that it is
-  // from is not its row's last, or rows end at different positions where they
-  // may not (HasDifferentLines).
+  // Errors: kInvalidArgument if beams have drafts, the last row of logits that
+  // it is from is not its row's last, or rows end at different positions where
+  // they may not (HasDifferentRows).
   static absl::StatusOr<CudaGroupInit> Find(const StepPlan& plan,
                                             const PlanSelection& selection);
 
@@ -66,6 +66,6 @@ class CudaGroupInit {
 };
 
 // The row that a row of logits is of.
-int RowOfLine(const StepPlan& plan, int line);
+int PlanRowOf(const StepPlan& plan, int logits_row);
 
 }  // namespace espalier

@@ -2,7 +2,7 @@
 // the host. Rows of beams come first, then tokens of prompts:
 //
 //   tokens  [ group 0: a slot each | group 1 | ... | prompt | prompt | ... ]
-//   lines   [ group 0: a rank each | group 1 | ... | of prompts that end   ]
+//   logits  [ group 0: a rank each | group 1 | ... | of prompts that end   ]
 //
 // What the rows of beams feed the device knows
 // (kernels/resident/cuda_resident.h), so between two steps of the same groups
@@ -11,10 +11,10 @@
 // Where a request asks for candidates of each of its rows (kRows), each is a
 // group of one slot for the device; no such group runs ahead.
 //
-//   CudaInputBatch image(shape);
-//   image.AddBeams(group, request);
-//   const int last = image.AddPrompt(tokens, first_position, table);
-//   image.AddPromptLines(group, request, {&last, 1}, {&cum_log_prob, 1});
+//   CudaInputBatch batch(shape);
+//   batch.AddBeams(group, request);
+//   const int last = batch.AddPrompt(tokens, first_position, table);
+//   batch.AddPromptLogitsRows(group, request, {&last, 1}, {&cum_log_prob, 1});
 //
 // Thread safety: a plain value.
 #pragma once
@@ -27,9 +27,9 @@
 #include "base/ids.h"
 #include "exec_request/step_plan.h"
 #include "executor/cuda/cuda_batch_arrays.h"
+#include "executor/cuda/cuda_batch_logprobs.h"
 #include "executor/cuda/cuda_groups.h"
-#include "executor/cuda/cuda_logprob_image.h"
-#include "executor/selection_lines.h"
+#include "executor/selection_rows.h"
 #include "kernels/attention/cuda_attention.h"
 
 namespace espalier {
@@ -39,16 +39,16 @@ namespace espalier {
 struct CudaGroupRequest {
   int num_candidates = 1;
   int num_generated = 0;
-  const SelectionParams* rule = nullptr;  // not null
+  const SelectionParams* params = nullptr;  // not null
   // As in PlanSelection, by rank; of continuations there are none. Histories
   // that processors need and that are not given the device has.
   std::span<const std::vector<TokenId>> histories = {};
   std::span<const std::span<const TokenId>> allowed = {};
   std::span<const int> slots = {};
   std::span<const int> samples = {};
-  // Where its lines differ: what each draws, in place of `samples`, and with
-  // its own edits. The group keeps no beams then.
-  std::span<const SelectionLine> lines = {};
+  // Where its rows of logits differ: what each draws, in place of `samples`,
+  // and with its own edits. The group keeps no beams then.
+  std::span<const SelectionRow> logits_rows = {};
 };
 
 // Where an answer will be, or a part of it: of kRows there is a part a row.
@@ -56,7 +56,7 @@ struct CudaAnswerPart {
   int group_idx = 0;
   int first_candidate = 0;
   int first_rank = 0;  // of the rows that its candidates follow
-  CudaLogProbPlace log_probs = {};
+  CudaLogprobPlace log_probs = {};
 };
 
 // What is planned by lengths is planned for lengths up to the next multiple of
@@ -81,13 +81,14 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
                                        const CudaGroupRequest& request);
   // Tokens at consecutive positions; returns the last one's index.
   int AddPrompt(std::span<const TokenId> tokens, int first_position, int table);
-  // Rows of logits of the tokens `last_tokens`, by rank; or by request.lines.
-  std::vector<CudaAnswerPart> AddPromptLines(
+  // Rows of logits of the tokens `last_tokens`, by rank; or by
+  // request.logits_rows.
+  std::vector<CudaAnswerPart> AddPromptLogitsRows(
       const CudaGroup& group, const CudaGroupRequest& request,
       std::span<const int> last_tokens, std::span<const float> cum_log_probs);
   // Rows of logits of tokens from `first_token` on, which `next` follow. After
-  // all other lines.
-  CudaLogProbPlace AddPromptLogprobRows(int first_token,
+  // all other rows.
+  CudaLogprobPlace AddPromptLogprobRows(int first_token,
                                         std::span<const TokenId> next,
                                         int num_logprobs);
   // Rows of nobody, up to `padded_rows`.
@@ -99,15 +100,15 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   int num_groups() const { return group_count[0]; }
   int num_draws() const { return draw_count[0]; }
   int num_logprob_queries() const {
-    return log_prob_counts[0].num_logprob_queries;
+    return logprob_counts[0].num_logprob_queries;
   }
   bool has_edits() const { return HasReaders(CudaArrayReaders::kWithEdits); }
   // Whether the device makes some rows' edits, of histories that it keeps.
   bool has_device_edits() const {
     return HasReaders(CudaArrayReaders::kWithDeviceEdits);
   }
-  // Whether the step reads arrays for such steps. Those by line that it reads
-  // have an entry for each line, others have none.
+  // Whether the step reads arrays for such steps. Those by row of
+  // logits that it reads have an entry for each row, others have none.
   bool HasReaders(CudaArrayReaders readers) const {
     return (readers_ >> static_cast<int>(readers) & 1) != 0;
   }
@@ -117,7 +118,7 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   int num_candidates = 0;  // and tokens drawn
   int max_candidates = 0;  // of a group that is selected for; 0: there is none
   int max_group_rows = 0;  // of a group that is selected for
-  int max_perturbed = 0;   // of a perturbed row; 0: there is none
+  int max_gumbel_top_k = 0;      // of a row with noise; 0: there is none
   int64_t num_device_edits = 0;  // room for those that the device makes
 
   // What attention is planned for.
@@ -127,17 +128,17 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   // Of prompts only.
   std::vector<TokenId> prompt_tokens;  // tokens [num_rows, num_tokens)
   std::vector<int> prompt_positions;
-  std::vector<int> prompt_logits_tokens;  // lines [num_rows, num_lines)
+  std::vector<int> prompt_logits_tokens;  // logits [num_rows, num_logits_rows)
   std::vector<float> prompt_cum_log_probs;
   std::vector<CudaDraw> prompt_draws;  // the last of num_draws()
 
-  CudaLogProbImage log_probs;
+  CudaBatchLogprobs log_probs;
 
  private:
-  // Lines of the group's beams of ranks [first_rank, first_rank + num_lines),
-  // and the slots of these.
-  struct Lines {
-    int first_line = 0;
+  // Rows of logits of the group's beams of ranks [first_rank, first_rank +
+  // num_logits_rows), and the slots of these.
+  struct LogitsRows {
+    int first_logits_row = 0;
     int first_rank = 0;
     int num_logits_rows = 1;
     int first_slot = 0;
@@ -145,36 +146,39 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
     int num_draws = 0;  // if the group is of samples
   };
   // The step reads arrays for such steps, so they are written from now on.
-  // Lines before say nothing in them.
+  // Rows before say nothing in them.
   void AddReaders(CudaArrayReaders readers);
-  // Lines that no array says anything of, behind all others.
-  void AddLines(int count);
+  // Rows of logits that no array says anything of, behind all others.
+  void AddLogitsRows(int count);
   CudaAnswerPart AddGroup(const CudaGroup& group,
-                          const CudaGroupRequest& request, const Lines& lines);
+                          const CudaGroupRequest& request,
+                          const LogitsRows& logits_rows);
   CudaAnswerPart AddRow(const CudaGroup& group, const CudaGroupRequest& request,
-                        int line, int rank);
+                        int logits_row, int rank);
   void AddDraws(const CudaGroup& group, const CudaGroupRequest& request,
-                const Lines& lines);
-  void AddPerturbed(const CudaGroupRequest& request, const Lines& lines);
-  void AddPromptDraws(const CudaGroupRequest& request, int first_line,
+                const LogitsRows& logits_rows);
+  void AddGumbelTopK(const CudaGroupRequest& request,
+                     const LogitsRows& logits_rows);
+  void AddPromptDraws(const CudaGroupRequest& request, int first_logits_row,
                       int num_logits_rows, int first_candidate);
   void AddEdits(const CudaGroup& group, const CudaGroupRequest& request,
-                const Lines& lines);
-  // Of `count` lines, whose arrays say that they have none.
-  void SetEdits(int first_line, int count, const CudaRowEdits& of_rows);
+                const LogitsRows& logits_rows);
+  // Of `count` rows of logits, whose arrays say that they have none.
+  void SetEdits(int first_logits_row, int count, const CudaRowEdits& of_rows);
   CudaRowEdits AddView(const CudaGroupRequest& request,
                        const ScoreEdits::View& view);
   CudaRowEdits AddList(const CudaGroupRequest& request, int rank);
-  // Of request.lines. Lines that follow each other share equal lists.
-  void AddLineEdits(const CudaGroupRequest& request, int first_line);
+  // Of request.logits_rows. Those that follow each other share equal lists.
+  void AddRowEdits(const CudaGroupRequest& request, int first_logits_row);
   void AddDeviceEdits(const CudaGroup& group, const CudaGroupRequest& request,
-                      const Lines& lines);
-  CudaEditRule AddRule(const CudaGroup& group, const CudaGroupRequest& request);
+                      const LogitsRows& logits_rows);
+  CudaEditParams AddEditParams(const CudaGroup& group,
+                               const CudaGroupRequest& request);
   void AddAttention(const CudaGroup& group, int first_row);
 
   // A bit for each of CudaArrayReaders.
   unsigned readers_ = 1u << static_cast<int>(CudaArrayReaders::kAll);
-  // Of the request whose lines are being added, if they share their edits.
+  // Of the request whose rows are being added, if they share their edits.
   std::optional<CudaRowEdits> common_edits_;
 };
 

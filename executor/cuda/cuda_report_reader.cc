@@ -10,15 +10,15 @@
 namespace espalier {
 
 CudaReportReader::CudaReportReader(const CudaReportRing& ring,
-                                   const CudaLogProbRing& log_prob_ring,
+                                   const CudaLogprobRing& logprob_ring,
                                    int report)
     : header_(ring.headers[report]),
       num_candidates_(ring.num_candidates + int64_t{report} * ring.max_groups),
       candidates_(ring.candidates + int64_t{report} * ring.max_candidates),
-      scores_(log_prob_ring.scores + int64_t{report} * log_prob_ring.max_asked),
-      best_(log_prob_ring.best + int64_t{report} * log_prob_ring.max_best),
-      num_found_(log_prob_ring.num_found +
-                 int64_t{report} * log_prob_ring.max_lines) {}
+      scores_(logprob_ring.scores + int64_t{report} * logprob_ring.max_asked),
+      best_(logprob_ring.best + int64_t{report} * logprob_ring.max_best),
+      num_found_(logprob_ring.num_found +
+                 int64_t{report} * logprob_ring.max_logits_rows) {}
 
 SelectionResult CudaReportReader::Read(const CudaStep::Answer& answer) const {
   if (answer.runs != nullptr) return ReadRuns(answer);
@@ -44,14 +44,14 @@ SelectionResult CudaReportReader::ReadRuns(
       CandidatesOf(answer, answer.parts.front());
   std::vector<TokenLogProb> log_probs;
   if (answer.has_log_probs) log_probs = LogProbsOf(answer, drawn);
-  return MergeLines(*answer.runs, answer.lines, drawn, log_probs);
+  return MergeSelectionRows(*answer.runs, answer.logits_rows, drawn, log_probs);
 }
 
 std::vector<Candidate> CudaReportReader::CandidatesOf(
     const CudaStep::Answer& answer, const CudaAnswerPart& part) const {
   const PlanSelection* const rows = answer.rows;
-  // Perturbed scores leave out what the row's beam had before.
-  const bool adds = rows != nullptr && rows->rule->gumbel_top_k;
+  // Scores with noise leave out what the row's beam had before.
+  const bool adds = rows != nullptr && rows->params->gumbel_top_k;
   const std::span all(candidates_ + part.first_candidate,
                       num_candidates_[part.group_idx]);
   std::vector<Candidate> candidates;
@@ -75,10 +75,12 @@ std::vector<TokenLogProb> CudaReportReader::LogProbsOf(
   for (const CudaAnswerPart& part : answer.parts) {
     const int count = num_candidates_[part.group_idx];
     for (int i = 0; i < count && log_probs.size() < candidates.size(); ++i) {
-      const auto& [line, token, sum] = candidates_[part.first_candidate + i];
+      const auto& [logits_row, token, sum] =
+          candidates_[part.first_candidate + i];
       const Candidate& next = candidates[log_probs.size()];
-      if (next.beam != part.first_rank + line || next.token != token) continue;
-      log_probs.push_back(ReadLogProb(part.log_probs, i, line, token));
+      if (next.beam != part.first_rank + logits_row || next.token != token)
+        continue;
+      log_probs.push_back(ReadLogProb(part.log_probs, i, logits_row, token));
     }
   }
   CHECK_EQ(log_probs.size(), candidates.size())
@@ -96,8 +98,8 @@ PromptLogprobsResult CudaReportReader::Read(
   return result;
 }
 
-TokenLogProb CudaReportReader::ReadLogProb(const CudaLogProbPlace& place,
-                                           int asked_idx, int line,
+TokenLogProb CudaReportReader::ReadLogProb(const CudaLogprobPlace& place,
+                                           int asked_idx, int logits_row,
                                            TokenId token) const {
   if (token < 0) return {.token = token, .best = {}};  // there is none
   const CudaTokenScore score = scores_[place.first_asked + asked_idx];
@@ -106,9 +108,9 @@ TokenLogProb CudaReportReader::ReadLogProb(const CudaLogProbPlace& place,
                          .rank = score.rank,
                          .best = {}};
   if (place.num_best == 0) return result;
-  const int num_found = num_found_[place.first_best_group + line];
+  const int num_found = num_found_[place.first_best_group + logits_row];
   const Candidate* const best =
-      best_ + place.first_best + line * place.num_best;
+      best_ + place.first_best + logits_row * place.num_best;
   for (int i = 0; i < num_found; ++i) {
     result.best.push_back({best[i].token, best[i].cum_log_prob});
   }

@@ -22,7 +22,7 @@ class CudaReportReader {
  public:
   // Of report number `report` of both rings.
   CudaReportReader(const CudaReportRing& ring,
-                   const CudaLogProbRing& log_prob_ring, int report);
+                   const CudaLogprobRing& logprob_ring, int report);
 
   CudaReportRing::Header header() const { return header_; }
   // Throw std::bad_alloc.
@@ -41,9 +41,9 @@ class CudaReportReader {
       const CudaStep::Answer& answer,
       std::span<const Candidate> candidates) const;
   // What is known of asked token number `asked_idx`, and of the best tokens of
-  // line number `line` of `place`.
-  TokenLogProb ReadLogProb(const CudaLogProbPlace& place, int asked_idx,
-                           int line, TokenId token) const;
+  // row `logits_row` of those of `place`.
+  TokenLogProb ReadLogProb(const CudaLogprobPlace& place, int asked_idx,
+                           int logits_row, TokenId token) const;
 
   CudaReportRing::Header header_;
   // Of this report.

@@ -26,13 +26,13 @@ absl::StatusOr<CudaReports> CudaReports::Create(const CudaStepLimits& limits,
                    .num_reports = num_reports,
                    .max_groups = limits.max_rows,
                    .max_candidates = limits.max_candidates};
-  reports.log_prob_ring_ = {.scores = reports.scores_.data(),
-                            .best = reports.best_.data(),
-                            .num_found = reports.num_found_.data(),
-                            .num_reports = num_reports,
-                            .max_asked = limits.max_asked_tokens(),
-                            .max_best = limits.max_best_tokens,
-                            .max_lines = limits.max_rows};
+  reports.logprob_ring_ = {.scores = reports.scores_.data(),
+                           .best = reports.best_.data(),
+                           .num_found = reports.num_found_.data(),
+                           .num_reports = num_reports,
+                           .max_asked = limits.max_asked_tokens(),
+                           .max_best = limits.max_best_tokens,
+                           .max_logits_rows = limits.max_rows};
   return reports;
 }
 

@@ -22,12 +22,12 @@ class CudaReports {
 
   // For the device.
   const CudaReportRing& ring() const { return ring_; }
-  const CudaLogProbRing& log_prob_ring() const { return log_prob_ring_; }
+  const CudaLogprobRing& logprob_ring() const { return logprob_ring_; }
 
   int64_t num_bytes() const;
 
   CudaReportReader reader(int report) const {
-    return CudaReportReader(ring_, log_prob_ring_, report);
+    return CudaReportReader(ring_, logprob_ring_, report);
   }
 
  private:
@@ -38,7 +38,7 @@ class CudaReports {
   PinnedBuffer<Candidate> best_;
   PinnedBuffer<int> num_found_;
   CudaReportRing ring_;
-  CudaLogProbRing log_prob_ring_;
+  CudaLogprobRing logprob_ring_;
 };
 
 }  // namespace espalier

@@ -15,9 +15,9 @@ namespace espalier {
 namespace {
 
 // Tokens, counted once for each shared run they are in.
-int64_t NumRunQueries(const CudaInputBatch& image) {
+int64_t NumRunQueries(const CudaInputBatch& batch) {
   int64_t count = 0;
-  for (const CudaSharedPrefix& run : image.shared_runs)
+  for (const CudaSharedPrefix& run : batch.shared_runs)
     count += run.num_queries;
   return count;
 }
@@ -26,7 +26,7 @@ template <typename Ask>  // PlanSelection or GroupContinuation
 CudaGroupRequest RequestOf(const Ask& ask) {
   return {.num_candidates = ask.num_candidates,
           .num_generated = ask.num_generated,
-          .rule = ask.rule.get()};
+          .params = ask.params.get()};
 }
 
 CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
@@ -39,10 +39,10 @@ CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
 }
 
 // Of the step as it will run.
-std::string FaultOf(const CudaInputBatch& image, const CudaStep& step,
+std::string FaultOf(const CudaInputBatch& batch, const CudaStep& step,
                     const CudaStepLimits& limits) {
   return ScratchFault(
-      image, step.only_beams ? GraphShape(step.shape, limits) : step.shape,
+      batch, step.only_beams ? GraphShape(step.shape, limits) : step.shape,
       limits);
 }
 
@@ -60,11 +60,10 @@ CudaStepBuilder::CudaStepBuilder(const ModelDescription& model,
       groups_(memory->limits().num_slots),
       uploader_(memory->arrays(), memory->limits(), attention, device) {}
 
-absl::StatusOr<CudaStep> CudaStepBuilder::Build(const StepPlan& plan,
-                                                const absl::Status& perturbing,
-                                                CudaDelta* delta) {
+absl::StatusOr<CudaStep> CudaStepBuilder::Build(
+    const StepPlan& plan, const absl::Status& gumbel_status, CudaDelta* delta) {
   delta_ = delta;
-  perturbing_ = perturbing;
+  gumbel_status_ = gumbel_status;
   beams_.clear();
   prompts_.clear();
   refused_.clear();
@@ -73,9 +72,9 @@ absl::StatusOr<CudaStep> CudaStepBuilder::Build(const StepPlan& plan,
   RETURN_IF_ERROR(FindGroups(plan));
   CudaStep step;
   step.moves = groups_.TakeMoves();
-  CudaInputBatch image(shape_);
-  RETURN_IF_ERROR(LayOut(plan, &image, &step));
-  uploader_.Send(image, delta_);
+  CudaInputBatch batch(shape_);
+  RETURN_IF_ERROR(LayOut(plan, &batch, &step));
+  uploader_.Send(batch, delta_);
   step.shape.has_partials = uploader_.has_partials();
   PutCopies(plan);
   DropRefused(plan);
@@ -95,7 +94,7 @@ void CudaStepBuilder::Reset(int64_t num_steps) {
 }
 
 bool CudaStepBuilder::IsRefused(const PlanSelection& selection) const {
-  return !perturbing_.ok() && selection.rule->gumbel_top_k;
+  return !gumbel_status_.ok() && selection.params->gumbel_top_k;
 }
 
 absl::Status CudaStepBuilder::PlaceGroups(const StepPlan& plan) {
@@ -141,7 +140,7 @@ absl::Status CudaStepBuilder::FindSelection(const StepPlan& plan,
 
 absl::Status CudaStepBuilder::FindContinuation(
     const GroupContinuation& continuation, size_t answer) {
-  if (continuation.rule->kind == SelectionKind::kRows) {
+  if (continuation.params->kind == SelectionKind::kRows) {
     return InvalidArgument(
         "rows that choose by themselves cannot be continued without their "
         "last answer");
@@ -162,39 +161,40 @@ absl::Status CudaStepBuilder::FindContinuation(
 }
 
 absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
-                                     CudaInputBatch* image, CudaStep* step) {
+                                     CudaInputBatch* batch, CudaStep* step) {
   for (const PlanSelection& selection : plan.selections) {
     step->answers.push_back(
         {.request = selection.request,
-         .has_log_probs = selection.rule->num_logprobs >= 0});
-    if (selection.rule->kind != SelectionKind::kRows) continue;
+         .has_log_probs = selection.params->num_logprobs >= 0});
+    if (selection.params->kind != SelectionKind::kRows) continue;
     step->answers.back().rows = &selection;
-    if (selection.rule->gumbel_top_k) step->answers.back().error = perturbing_;
+    if (selection.params->gumbel_top_k)
+      step->answers.back().error = gumbel_status_;
   }
   for (const GroupContinuation& continuation : plan.continuations) {
     step->answers.push_back(
         {.request = continuation.request,
-         .has_log_probs = continuation.rule->num_logprobs >= 0});
+         .has_log_probs = continuation.params->num_logprobs >= 0});
   }
   for (const Entry& entry : beams_) {
     step->answers[entry.answer].parts =
-        image->AddBeams(*entry.group, entry.request);
+        batch->AddBeams(*entry.group, entry.request);
   }
-  RETURN_IF_ERROR(LayOutPrompts(plan, image, step));
+  RETURN_IF_ERROR(LayOutPrompts(plan, batch, step));
   // A graph has room for a copy a row. Rows of continuations have one each at
   // most, of a child that moved; so the plan's own, be they for its rows or for
   // prompts that it feeds nothing of, are no more than its rows.
   const int num_copies = static_cast<int>(plan.page_copies.size());
-  step->only_beams = image->prompt_tokens.empty() && image->num_rows > 0 &&
+  step->only_beams = batch->prompt_tokens.empty() && batch->num_rows > 0 &&
                      num_copies <= static_cast<int>(plan.rows.size());
   if (step->only_beams) {
-    image->Pad(PaddedRows(image->num_rows, memory_->limits().max_rows),
+    batch->Pad(PaddedRows(batch->num_rows, memory_->limits().max_rows),
                memory_->padding_table());
   }
-  step->shape = ShapeOf(*image, step->only_beams ? 0 : num_copies);
-  RETURN_IF_ERROR(CheckLimits(*image, *step));
-  DCHECK(FaultOf(*image, *step, memory_->limits()).empty())
-      << FaultOf(*image, *step, memory_->limits());
+  step->shape = ShapeOf(*batch, step->only_beams ? 0 : num_copies);
+  RETURN_IF_ERROR(CheckLimits(*batch, *step));
+  DCHECK(FaultOf(*batch, *step, memory_->limits()).empty())
+      << FaultOf(*batch, *step, memory_->limits());
   return absl::OkStatus();
 }
 
@@ -215,83 +215,84 @@ void CudaStepBuilder::PutPageTokens(const StepPlan& plan, size_t row) {
 }
 
 absl::Status CudaStepBuilder::LayOutPrompts(const StepPlan& plan,
-                                            CudaInputBatch* image,
+                                            CudaInputBatch* batch,
                                             CudaStep* step) {
   ASSIGN_OR_RETURN(const std::vector<int> tables, PromptTables(plan));
   std::vector<int> first_tokens(plan.rows.size(), -1);
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     if (tables[i] < 0) continue;
     const PlanRow& row = plan.rows[i];
-    first_tokens[i] = image->num_tokens();
-    image->AddPrompt(plan.row_tokens(row), row.first_position, tables[i]);
+    first_tokens[i] = batch->num_tokens();
+    batch->AddPrompt(plan.row_tokens(row), row.first_position, tables[i]);
     PutPageTokens(plan, i);
   }
-  LayOutLines(plan, first_tokens, image, step);
-  return LayOutScorings(plan, first_tokens, image, step);
+  LayOutLogitsRows(plan, first_tokens, batch, step);
+  return LayOutScorings(plan, first_tokens, batch, step);
 }
 
-void CudaStepBuilder::LayOutLines(const StepPlan& plan,
-                                  std::span<const int> first_tokens,
-                                  CudaInputBatch* image, CudaStep* step) {
+void CudaStepBuilder::LayOutLogitsRows(const StepPlan& plan,
+                                       std::span<const int> first_tokens,
+                                       CudaInputBatch* batch, CudaStep* step) {
   for (const Entry& entry : prompts_) {
-    if (HasDifferentLines(*entry.selection)) continue;
+    if (HasDifferentRows(*entry.selection)) continue;
     std::vector<int> last_tokens;
     for (const int row : entry.rows) {
       last_tokens.push_back(first_tokens[row] + plan.rows[row].num_tokens - 1);
     }
-    step->answers[entry.answer].parts = image->AddPromptLines(
+    step->answers[entry.answer].parts = batch->AddPromptLogitsRows(
         *entry.group, entry.request, last_tokens, entry.cum_log_probs);
   }
-  CudaDraftRoom room(plan, memory_->limits(), *image);
+  CudaDraftRoom room(plan, memory_->limits(), *batch);
   for (const Entry& entry : prompts_) {
-    if (!HasDifferentLines(*entry.selection)) continue;
-    LayOutDifferentLines(plan, entry, first_tokens, room.Take(*entry.selection),
-                         image, step);
+    if (!HasDifferentRows(*entry.selection)) continue;
+    LayOutDifferentRows(plan, entry, first_tokens, room.Take(*entry.selection),
+                        batch, step);
   }
 }
 
-void CudaStepBuilder::LayOutDifferentLines(const StepPlan& plan,
-                                           const Entry& entry,
-                                           std::span<const int> first_tokens,
-                                           bool verifies, CudaInputBatch* image,
-                                           CudaStep* step) const {
+void CudaStepBuilder::LayOutDifferentRows(const StepPlan& plan,
+                                          const Entry& entry,
+                                          std::span<const int> first_tokens,
+                                          bool verifies, CudaInputBatch* batch,
+                                          CudaStep* step) const {
   CudaStep::Answer& answer = step->answers[entry.answer];
   answer.runs = entry.selection;
-  answer.lines = LinesOf(*entry.selection, verifies);
+  answer.logits_rows = SelectionRowsOf(*entry.selection, verifies);
   std::vector<int> tokens;
-  for (const SelectionLine& line : answer.lines) {
-    const int row_idx = entry.rows[line.row];
+  for (const SelectionRow& logits_row : answer.logits_rows) {
+    const int row_idx = entry.rows[logits_row.row];
     const PlanRow& row = plan.rows[row_idx];
     tokens.push_back(first_tokens[row_idx] + row.num_tokens - row.num_logits +
-                     line.draft_idx);
+                     logits_row.draft_idx);
   }
   CudaGroupRequest request = entry.request;
-  request.lines = answer.lines;
+  request.logits_rows = answer.logits_rows;
   // What is drawn has its own log-probability for a sum.
   const std::vector<float> zeros(tokens.size());
-  answer.parts = image->AddPromptLines(*entry.group, request, tokens, zeros);
+  answer.parts =
+      batch->AddPromptLogitsRows(*entry.group, request, tokens, zeros);
 }
 
 absl::Status CudaStepBuilder::LayOutScorings(const StepPlan& plan,
                                              std::span<const int> first_tokens,
-                                             CudaInputBatch* image,
+                                             CudaInputBatch* batch,
                                              CudaStep* step) {
   for (const PlanPromptLogprobs& scoring : plan.scorings) {
     CudaStep::Scored& scored = step->scorings.emplace_back();
     scored.request = scoring.request;
     if (scoring.tokens.empty()) continue;
-    const int row_idx = RowOfLine(plan, scoring.first_logits);
+    const int row_idx = PlanRowOf(plan, scoring.first_logits);
     const PlanRow& row = plan.rows[row_idx];
     const int skipped = scoring.first_logits - row.first_logits;
     if (first_tokens[row_idx] < 0 ||
         skipped + std::ssize(scoring.tokens) > row.num_logits) {
-      return InvalidArgument("lines that are scored must be of one row of a ",
+      return InvalidArgument("rows that are scored must be of one row of a ",
                              "prompt");
     }
-    const int first_line = row.num_tokens - row.num_logits + skipped;
+    const int first_logits_row = row.num_tokens - row.num_logits + skipped;
     scored.tokens = scoring.tokens;
     scored.place =
-        image->AddPromptLogprobRows(first_tokens[row_idx] + first_line,
+        batch->AddPromptLogprobRows(first_tokens[row_idx] + first_logits_row,
                                     scoring.tokens, scoring.num_logprobs);
   }
   return absl::OkStatus();
@@ -335,24 +336,24 @@ absl::Status CudaStepBuilder::CheckPages(const StepPlan& plan, int row) const {
                            memory_->limits().table_stride);
 }
 
-absl::Status CudaStepBuilder::CheckLimits(const CudaInputBatch& image,
+absl::Status CudaStepBuilder::CheckLimits(const CudaInputBatch& batch,
                                           const CudaStep& step) const {
   const CudaStepLimits& limits = memory_->limits();
   const std::pair<const char*, std::pair<int64_t, int64_t>> figures[] = {
-      {"rows of logits", {image.num_logits_rows(), limits.max_rows}},
-      {"tokens", {image.num_tokens(), limits.max_tokens}},
-      {"candidates", {image.num_candidates, limits.max_candidates}},
-      {"draws", {image.num_draws(), limits.max_rows}},
+      {"rows of logits", {batch.num_logits_rows(), limits.max_rows}},
+      {"tokens", {batch.num_tokens(), limits.max_tokens}},
+      {"candidates", {batch.num_candidates, limits.max_candidates}},
+      {"draws", {batch.num_draws(), limits.max_rows}},
       {"copies of tail pages", {step.shape.max_copies, limits.num_slots}},
       {"best tokens to report",
-       {image.log_prob_counts[0].num_best, limits.max_best_tokens}},
-      {"EOS ids", {image.eos_token_ids.size(), limits.max_eos_token_ids}},
+       {batch.logprob_counts[0].num_best, limits.max_best_tokens}},
+      {"EOS ids", {batch.eos_token_ids.size(), limits.max_eos_token_ids}},
       {"edits of scores",
-       {image.edits.size() + image.num_device_edits, limits.max_edits}},
+       {batch.edits.size() + batch.num_device_edits, limits.max_edits}},
       {"items of attention",
-       {image.num_tokens() + NumRunQueries(image), limits.max_items}},
+       {batch.num_tokens() + NumRunQueries(batch), limits.max_items}},
       {"partial sums of attention",
-       {2 * int64_t{image.num_tokens()}, limits.max_partials}},
+       {2 * int64_t{batch.num_tokens()}, limits.max_partials}},
   };
   for (const auto& [what, figure] : figures) {
     if (figure.first <= figure.second) continue;

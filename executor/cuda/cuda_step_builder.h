@@ -44,9 +44,10 @@ struct CudaStep {
     bool has_log_probs = false;
     // Of kRows, by which rows are ranked; of the plan, which lives as long.
     const PlanSelection* rows = nullptr;
-    // Of draws whose lines differ: these, and the selection, of the plan.
+    // Of draws whose rows of logits differ: these, and the selection, of the
+    // plan.
     const PlanSelection* runs = nullptr;
-    std::vector<SelectionLine> lines = {};
+    std::vector<SelectionRow> logits_rows = {};
     std::vector<CudaAnswerPart> parts = {};  // none: was not fed
     absl::Status error = absl::OkStatus();
   };
@@ -56,7 +57,7 @@ struct CudaStep {
   struct Scored {
     RequestId request = {};
     std::vector<TokenId> tokens = {};
-    CudaLogProbPlace place = {};
+    CudaLogprobPlace place = {};
   };
   std::vector<Scored> scorings;
 };
@@ -69,12 +70,12 @@ class CudaStepBuilder {
                   const CudaStepMemory* memory, const CudaDevice& device);
 
   // Adds to `*delta` what the device must know before the step. Where
-  // `perturbing` is an error, it is the answer of selections from perturbed
+  // `gumbel_status` is an error, it is the answer of selections from perturbed
   // rows: their rows are fed, and their groups are dropped behind the step.
   // Errors: as CudaExecutor::Execute; Reset must follow, and the delta must
   // not be used.
   absl::StatusOr<CudaStep> Build(const StepPlan& plan,
-                                 const absl::Status& perturbing,
+                                 const absl::Status& gumbel_status,
                                  CudaDelta* delta);
 
   // Forgets the groups that ended. Build does so too.
@@ -96,7 +97,7 @@ class CudaStepBuilder {
     const PlanSelection* selection = nullptr;
   };
 
-  // Whether the error of perturbing is its answer.
+  // Whether the error of gumbel_status is its answer.
   bool IsRefused(const PlanSelection& selection) const;
   // Gives slots to groups that the plan's rows set; only then it is known
   // where every group is.
@@ -107,25 +108,25 @@ class CudaStepBuilder {
   absl::Status FindContinuation(const GroupContinuation& continuation,
                                 size_t answer);
 
-  absl::Status LayOut(const StepPlan& plan, CudaInputBatch* image,
+  absl::Status LayOut(const StepPlan& plan, CudaInputBatch* batch,
                       CudaStep* step);
   // What the row feeds becomes part of its history.
   void PutPageTokens(const StepPlan& plan, size_t row);
-  absl::Status LayOutPrompts(const StepPlan& plan, CudaInputBatch* image,
+  absl::Status LayOutPrompts(const StepPlan& plan, CudaInputBatch* batch,
                              CudaStep* step);
   // Of prompts_; `first_tokens` of rows in the batch; -1: fed as beams.
-  void LayOutLines(const StepPlan& plan, std::span<const int> first_tokens,
-                   CudaInputBatch* image, CudaStep* step);
-  void LayOutDifferentLines(const StepPlan& plan, const Entry& entry,
-                            std::span<const int> first_tokens, bool verifies,
-                            CudaInputBatch* image, CudaStep* step) const;
+  void LayOutLogitsRows(const StepPlan& plan, std::span<const int> first_tokens,
+                        CudaInputBatch* batch, CudaStep* step);
+  void LayOutDifferentRows(const StepPlan& plan, const Entry& entry,
+                           std::span<const int> first_tokens, bool verifies,
+                           CudaInputBatch* batch, CudaStep* step) const;
   absl::Status LayOutScorings(const StepPlan& plan,
                               std::span<const int> first_tokens,
-                              CudaInputBatch* image, CudaStep* step);
+                              CudaInputBatch* batch, CudaStep* step);
   // The table of each row that is fed from the plan; -1 for others.
   absl::StatusOr<std::vector<int>> PromptTables(const StepPlan& plan);
   absl::Status CheckPages(const StepPlan& plan, int row) const;
-  absl::Status CheckLimits(const CudaInputBatch& image,
+  absl::Status CheckLimits(const CudaInputBatch& batch,
                            const CudaStep& step) const;
   void PutCopies(const StepPlan& plan);
   void DropRefused(const StepPlan& plan);
@@ -141,7 +142,7 @@ class CudaStepBuilder {
 
   // Of the plan being built.
   CudaDelta* delta_ = nullptr;
-  absl::Status perturbing_;
+  absl::Status gumbel_status_;
   std::vector<Entry> beams_;
   std::vector<Entry> prompts_;
   std::vector<Entry> refused_;  // whose rows are fed from the plan

@@ -13,7 +13,7 @@ constexpr int kMaxEosTokenIds = 63;
 // Candidates are max(2, 1 + number of EOS ids) a beam where beams compete, of
 // 12 bytes. Where they do not there can be more, and fewer requests run.
 constexpr int kCandidatesPerRow = 1 + kMaxEosTokenIds;
-// Best tokens reported of a line: as many as a request may ask for.
+// Best tokens reported of a row of logits: as many as a request may ask for.
 constexpr int kBestPerRow = 64;
 // Of 16 bytes each.
 constexpr int64_t kMaxEdits = 1 << 23;

@@ -31,7 +31,7 @@ struct CudaStepLimits {
 };
 
 // Sized for all that is within LimitsOfRequests(): requests whose beams are at
-// most max_rows together have no more groups, slots, rows, lines and EOS ids
+// most max_rows together have no more groups, slots, rows, logits and EOS ids
 // than this.
 CudaStepLimits StepLimitsOf(const ModelDescription& model,
                             const CudaCallBounds& bounds);

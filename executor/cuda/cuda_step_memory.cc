@@ -39,7 +39,7 @@ int64_t NumTables(const CudaStepLimits& limits) {
 }
 
 void AddLogProbs(const CudaStepLimits& limits, Layout* layout,
-                 CudaStepLogProbs* log_probs) {
+                 CudaStepLogprobs* log_probs) {
   layout->Add(&log_probs->zeros, limits.max_rows);
   layout->Add(&log_probs->asked, limits.max_asked_tokens());
   layout->Add(&log_probs->scores, limits.max_asked_tokens());
@@ -55,8 +55,8 @@ void NameBatchArrays(CudaStepArrays* arrays) {
   state.selections = arrays->selections;
   state.row_groups = arrays->row_groups;
   state.eos_token_ids = arrays->eos_token_ids;
-  CudaStepLogProbs& log_probs = arrays->log_probs;
-  log_probs.counts = arrays->log_prob_counts;
+  CudaStepLogprobs& log_probs = arrays->log_probs;
+  log_probs.counts = arrays->logprob_counts;
   log_probs.asking_groups = arrays->asking_groups;
   log_probs.best_groups = arrays->best_groups;
   log_probs.best_row_groups = arrays->best_row_groups;

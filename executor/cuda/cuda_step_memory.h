@@ -22,7 +22,7 @@ struct CudaStepArrays : CudaBatchArrays<DeviceArray>,
   CudaBeamState state;
   Candidate* candidates = nullptr;  // [max_candidates]
   int* num_candidates = nullptr;    // [max_rows]  by group
-  CudaStepLogProbs log_probs;
+  CudaStepLogprobs log_probs;
 };
 
 class CudaStepMemory {

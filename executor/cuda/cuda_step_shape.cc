@@ -31,7 +31,7 @@ CudaStepShape LargestShape(const CudaStepLimits& limits) {
           .max_groups = limits.max_rows,
           .max_candidates = limits.max_candidates,
           .max_draws = limits.max_rows,
-          .max_perturbed = limits.max_candidates,
+          .max_gumbel_top_k = limits.max_candidates,
           .max_best = limits.max_best_tokens,
           .has_edits = true};
 }
@@ -83,37 +83,37 @@ std::string SelectionFault(const std::vector<CudaSelectGroup>& groups,
 }
 
 // Places of the groups' candidates, whoever chooses them.
-std::string CandidatesFault(const CudaInputBatch& image,
+std::string CandidatesFault(const CudaInputBatch& batch,
                             const CudaStepLimits& limits) {
   DeviceLayout layout;
   const DeviceRange candidates =
       layout.Add("candidates", limits.max_candidates, sizeof(Candidate));
   LayoutAudit audit;
-  for (int i = 0; i < image.num_groups(); ++i) {
-    const int count = image.selections[i].num_candidates +
-                      image.perturbed_selections[i].num_candidates +
-                      image.groups[i].num_draws;
-    audit.Use(candidates, image.selections[i].first_candidate, count);
+  for (int i = 0; i < batch.num_groups(); ++i) {
+    const int count = batch.selections[i].num_candidates +
+                      batch.gumbel_selections[i].num_candidates +
+                      batch.groups[i].num_draws;
+    audit.Use(candidates, batch.selections[i].first_candidate, count);
   }
   return audit.fault();
 }
 
 // Lists of edits: those of the host from the front, those that the device makes
 // from the back.
-std::string EditsFault(const CudaInputBatch& image,
+std::string EditsFault(const CudaInputBatch& batch,
                        const CudaStepLimits& limits) {
   DeviceLayout layout;
   const DeviceRange edits =
       layout.Add("edits", limits.max_edits, sizeof(TokenEdit));
   LayoutAudit audit;
-  audit.Use(edits, 0, static_cast<int64_t>(image.edits.size()));
-  audit.Use(edits, int64_t{limits.max_edits} - image.num_device_edits,
-            image.num_device_edits);
+  audit.Use(edits, 0, static_cast<int64_t>(batch.edits.size()));
+  audit.Use(edits, int64_t{limits.max_edits} - batch.num_device_edits,
+            batch.num_device_edits);
   return audit.fault();
 }
 
 // Arrays of the batch: each has as many as the limits say at most.
-std::string ArraysFault(const CudaInputBatch& image,
+std::string ArraysFault(const CudaInputBatch& batch,
                         const CudaStepLimits& limits) {
   std::string fault;
   const auto check = [&](const char* name, size_t count, int64_t most) {
@@ -124,33 +124,33 @@ std::string ArraysFault(const CudaInputBatch& image,
       [&](const CudaArrayInfo& info, const auto& array) {
         check(info.name, array.size(), info.max_size(limits));
       },
-      image);
-  check("tokens asked about", image.num_logprob_queries(),
+      batch);
+  check("tokens asked about", batch.num_logprob_queries(),
         limits.max_asked_tokens());
-  check("best tokens", image.log_prob_counts[0].num_best,
+  check("best tokens", batch.logprob_counts[0].num_best,
         limits.max_best_tokens);
-  check("draws", image.num_draws(), limits.max_rows);
+  check("draws", batch.num_draws(), limits.max_rows);
   return fault;
 }
 
-// Draws of prompts, which the host lists: each of a line of the group that has
+// Draws of prompts, which the host lists: each of a row of the group that has
 // its candidate, in its own place. The others the device makes of first_draw.
-std::string DrawsFault(const CudaInputBatch& image,
+std::string DrawsFault(const CudaInputBatch& batch,
                        const CudaStepLimits& limits) {
   DeviceLayout layout;
   const DeviceRange candidates =
       layout.Add("candidates drawn", limits.max_candidates, sizeof(Candidate));
   LayoutAudit audit;
-  for (const CudaDraw& draw : image.prompt_draws) {
-    if (draw.row < 0 || draw.row >= image.num_logits_rows()) {
-      return Concat("a draw from line ", draw.row, " of ",
-                    image.num_logits_rows());
+  for (const CudaDraw& draw : batch.prompt_draws) {
+    if (draw.row < 0 || draw.row >= batch.num_logits_rows()) {
+      return Concat("a draw from row ", draw.row, " of ",
+                    batch.num_logits_rows());
     }
-    const int group_idx = image.row_groups[draw.row];
-    if (group_idx < 0) return Concat("a draw from nobody's line ", draw.row);
+    const int group_idx = batch.row_groups[draw.row];
+    if (group_idx < 0) return Concat("a draw from inactive row ", draw.row);
     const int place =
-        draw.candidate - image.selections[group_idx].first_candidate;
-    const int num_draws = image.groups[group_idx].num_draws;
+        draw.candidate - batch.selections[group_idx].first_candidate;
+    const int num_draws = batch.groups[group_idx].num_draws;
     if (place < 0 || place >= num_draws) {
       return Concat("draw ", place, " of ", num_draws, " of group ", group_idx);
     }
@@ -159,41 +159,41 @@ std::string DrawsFault(const CudaInputBatch& image,
   return audit.fault();
 }
 
-std::string SampleFault(const CudaInputBatch& image, const CudaStepShape& shape,
+std::string SampleFault(const CudaInputBatch& batch, const CudaStepShape& shape,
                         const CudaStepLimits& limits, size_t bytes) {
-  const CudaSampleLayout layout(shape.num_logits_rows, image.shape.vocab_size,
+  const CudaSampleLayout layout(shape.num_logits_rows, batch.shape.vocab_size,
                                 shape.has_edits);
   std::string fault = SizeFault(layout.layout, bytes);
   if (!fault.empty()) return fault;
-  if (image.num_draws() > shape.max_draws) {
-    return Concat(image.num_draws(), " draws, the bound is ", shape.max_draws);
+  if (batch.num_draws() > shape.max_draws) {
+    return Concat(batch.num_draws(), " draws, the bound is ", shape.max_draws);
   }
   LayoutAudit audit;
-  for (int i = 0; i < image.num_groups(); ++i) {
-    const CudaSelectGroup& rows = image.selections[i];
-    if (image.groups[i].first_draw < 0) continue;
+  for (int i = 0; i < batch.num_groups(); ++i) {
+    const CudaSelectGroup& rows = batch.selections[i];
+    if (batch.groups[i].first_draw < 0) continue;
     layout.AuditRows(rows.first_row, rows.num_rows, &audit);
   }
   fault = audit.fault();
-  return fault.empty() ? DrawsFault(image, limits) : fault;
+  return fault.empty() ? DrawsFault(batch, limits) : fault;
 }
 
 }  // namespace
 
-CudaStepShape ShapeOf(const CudaInputBatch& image, int num_copies) {
-  return {.num_rows = image.num_rows,
-          .num_tokens = image.num_tokens(),
-          .num_logits_rows = image.num_logits_rows(),
-          .max_groups = std::max(image.num_groups(), 1),
-          .max_candidates = image.max_candidates,
-          .max_group_rows = image.max_group_rows,
-          .max_draws = image.num_draws(),
-          .max_perturbed = image.max_perturbed,
-          .max_asked = image.num_logprob_queries(),
-          .max_best = image.log_probs.max_best,
-          .max_copies = image.num_rows + num_copies,
-          .has_edits = image.has_edits(),
-          .has_device_edits = image.has_device_edits()};
+CudaStepShape ShapeOf(const CudaInputBatch& batch, int num_copies) {
+  return {.num_rows = batch.num_rows,
+          .num_tokens = batch.num_tokens(),
+          .num_logits_rows = batch.num_logits_rows(),
+          .max_groups = std::max(batch.num_groups(), 1),
+          .max_candidates = batch.max_candidates,
+          .max_group_rows = batch.max_group_rows,
+          .max_draws = batch.num_draws(),
+          .max_gumbel_top_k = batch.max_gumbel_top_k,
+          .max_asked = batch.num_logprob_queries(),
+          .max_best = batch.log_probs.max_best,
+          .max_copies = batch.num_rows + num_copies,
+          .has_edits = batch.has_edits(),
+          .has_device_edits = batch.has_device_edits()};
 }
 
 CudaStepShape GraphShape(const CudaStepShape& step,
@@ -210,7 +210,8 @@ CudaStepShape GraphShape(const CudaStepShape& step,
           : step.num_rows;
   shape.max_groups = std::min(max_groups, limits.max_rows);
   shape.max_draws = step.max_draws > 0 ? step.num_rows : 0;
-  shape.max_perturbed = GraphBound(step.max_perturbed, limits.max_candidates);
+  shape.max_gumbel_top_k =
+      GraphBound(step.max_gumbel_top_k, limits.max_candidates);
   shape.max_asked = GraphBound(step.max_asked, limits.max_asked_tokens());
   shape.max_best = GraphBound(step.max_best, limits.max_best_tokens);
   return shape;
@@ -219,7 +220,7 @@ CudaStepShape GraphShape(const CudaStepShape& step,
 CudaSelectBounds SelectBounds(const CudaStepShape& shape,
                               const CudaStepLimits& limits, int vocab_size) {
   // Candidates of the step, not of the groups that are selected for: these are
-  // placed behind tokens drawn and candidates of perturbed rows.
+  // placed behind tokens drawn and candidates of rows with noise.
   return {.num_rows = shape.num_logits_rows,
           .vocab_size = vocab_size,
           .max_groups = shape.max_groups,
@@ -227,10 +228,11 @@ CudaSelectBounds SelectBounds(const CudaStepShape& shape,
           .max_total_candidates = limits.max_candidates};
 }
 
-CudaSelectBounds PerturbBounds(const CudaStepShape& shape,
-                               const CudaStepLimits& limits, int vocab_size) {
+CudaSelectBounds GumbelTopKBounds(const CudaStepShape& shape,
+                                  const CudaStepLimits& limits,
+                                  int vocab_size) {
   CudaSelectBounds bounds = SelectBounds(shape, limits, vocab_size);
-  bounds.max_candidates = shape.max_perturbed;
+  bounds.max_candidates = shape.max_gumbel_top_k;
   return bounds;
 }
 
@@ -248,44 +250,44 @@ CudaStepScratch::CudaStepScratch(const CudaStepLimits& limits, int vocab_size) {
   const CudaSelectLayout select(SelectBounds(largest, limits, vocab_size));
   const CudaSelectLayout best(BestBounds(largest, limits, vocab_size));
   const CudaSampleLayout sample(largest.num_logits_rows, vocab_size, true);
-  const CudaGumbelTopKLayout perturb(PerturbBounds(largest, limits, vocab_size),
-                                     true);
+  const CudaGumbelTopKLayout gumbel(
+      GumbelTopKBounds(largest, limits, vocab_size), true);
   logits_bytes = size_t(limits.max_rows) * vocab_size * sizeof(float);
   choice_bytes = std::max(
       {select.layout.bytes(), best.layout.bytes(), sample.layout.bytes()});
-  perturb_bytes = perturb.layout.bytes();
+  gumbel_bytes = gumbel.layout.bytes();
 }
 
-std::string ScratchFault(const CudaInputBatch& image,
+std::string ScratchFault(const CudaInputBatch& batch,
                          const CudaStepShape& shape,
                          const CudaStepLimits& limits) {
-  const int vocab_size = image.shape.vocab_size;
+  const int vocab_size = batch.shape.vocab_size;
   const CudaStepScratch scratch(limits, vocab_size);
-  std::vector<std::string> faults = {CandidatesFault(image, limits),
-                                     EditsFault(image, limits),
-                                     ArraysFault(image, limits)};
+  std::vector<std::string> faults = {CandidatesFault(batch, limits),
+                                     EditsFault(batch, limits),
+                                     ArraysFault(batch, limits)};
   const auto add_selection = [&](const std::vector<CudaSelectGroup>& groups,
                                  const CudaSelectBounds& bounds, size_t bytes) {
     faults.push_back(
         SelectionFault(groups, bounds, CudaSelectLayout(bounds), bytes));
   };
   if (shape.max_candidates > 0) {
-    add_selection(image.selections, SelectBounds(shape, limits, vocab_size),
+    add_selection(batch.selections, SelectBounds(shape, limits, vocab_size),
                   scratch.choice_bytes);
   }
   if (shape.max_best > 0) {
-    add_selection(image.best_groups, BestBounds(shape, limits, vocab_size),
+    add_selection(batch.best_groups, BestBounds(shape, limits, vocab_size),
                   scratch.choice_bytes);
   }
   if (shape.max_draws > 0) {
-    faults.push_back(SampleFault(image, shape, limits, scratch.choice_bytes));
+    faults.push_back(SampleFault(batch, shape, limits, scratch.choice_bytes));
   }
-  if (shape.max_perturbed > 0) {
-    const CudaSelectBounds bounds = PerturbBounds(shape, limits, vocab_size);
-    const CudaGumbelTopKLayout perturb(bounds, shape.has_edits);
-    faults.push_back(SelectionFault(image.perturbed_selections, bounds, perturb,
-                                    scratch.perturb_bytes));
-    add_selection(image.perturbed_selections, bounds, perturb.select.count);
+  if (shape.max_gumbel_top_k > 0) {
+    const CudaSelectBounds bounds = GumbelTopKBounds(shape, limits, vocab_size);
+    const CudaGumbelTopKLayout gumbel(bounds, shape.has_edits);
+    faults.push_back(SelectionFault(batch.gumbel_selections, bounds, gumbel,
+                                    scratch.gumbel_bytes));
+    add_selection(batch.gumbel_selections, bounds, gumbel.select.count);
   }
   for (const std::string& fault : faults) {
     if (!fault.empty()) return fault;

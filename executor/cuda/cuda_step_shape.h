@@ -26,10 +26,10 @@ struct CudaStepShape {
   int max_candidates = 0;  // of a group that is selected for; 0: none is
   int max_group_rows = 0;  // of one that is selected for
   int max_draws = 0;
-  int max_perturbed = 0;  // of a perturbed row; 0: there is none
-  int max_asked = 0;      // log-probabilities
-  int max_best = 0;       // tokens of a line
-  int max_copies = 0;     // of tails
+  int max_gumbel_top_k = 0;  // of a row with noise; 0: there is none
+  int max_asked = 0;         // log-probabilities
+  int max_best = 0;          // tokens of a row of logits
+  int max_copies = 0;        // of tails
   bool has_edits = false;
   bool has_device_edits = false;  // of histories
   bool has_partials = false;      // without any, attention is one launch
@@ -38,18 +38,18 @@ struct CudaStepShape {
 
 // Of the batch, before attention is planned: without has_partials. `num_copies`
 // is of the plan, beside those that rows of beams may need.
-CudaStepShape ShapeOf(const CudaInputBatch& image, int num_copies);
+CudaStepShape ShapeOf(const CudaInputBatch& batch, int num_copies);
 // Of the graph that a step of that shape, of beams alone, can be replayed from.
 CudaStepShape GraphShape(const CudaStepShape& step,
                          const CudaStepLimits& limits);
 
-// Bounds of the selections of a step. That of perturbed rows has a group a row,
+// Bounds of the selections of a step. That of Gumbel top-k has a group a row,
 // of the batch's groups, as CudaSelect's own; that of best tokens a group a
-// line.
+// row of logits.
 CudaSelectBounds SelectBounds(const CudaStepShape& shape,
                               const CudaStepLimits& limits, int vocab_size);
-CudaSelectBounds PerturbBounds(const CudaStepShape& shape,
-                               const CudaStepLimits& limits, int vocab_size);
+CudaSelectBounds GumbelTopKBounds(const CudaStepShape& shape,
+                                  const CudaStepLimits& limits, int vocab_size);
 CudaSelectBounds BestBounds(const CudaStepShape& shape,
                             const CudaStepLimits& limits, int vocab_size);
 
@@ -61,13 +61,13 @@ struct CudaStepScratch {
 
   size_t logits_bytes = 0;  // [max_rows, vocab_size]  f32
   size_t choice_bytes = 0;
-  size_t perturb_bytes = 0;  // as large as all logits, and more
+  size_t gumbel_bytes = 0;  // as large as all logits, and more
 };
 
 // What kernels would index of a step's memory that it has not, or that two of
 // them, or two groups, would both write; "" if there is nothing, as must be.
 // `shape` is one of the step's.
-std::string ScratchFault(const CudaInputBatch& image,
+std::string ScratchFault(const CudaInputBatch& batch,
                          const CudaStepShape& shape,
                          const CudaStepLimits& limits);
 

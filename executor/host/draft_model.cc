@@ -340,37 +340,37 @@ bool DraftModel::MakeRoom(int64_t num_pages) {
 
 void DraftModel::Draw(std::span<const float> logits, Drafting* drafting) const {
   const DraftSequence& asked = *drafting->asked;
-  const SelectionParams& rule = *asked.rule;
+  const SelectionParams& params = *asked.params;
   const size_t num_prompt = asked.prompt->size();
   const std::span<const TokenId> tail =
       std::span(drafting->text).subspan(num_prompt);
   std::vector<TokenEdit> storage;
   const ScoreEdits::View edits =
-      EditsOf(rule)->OfRow({.tail = tail,
-                            .num_generated = static_cast<int>(tail.size()),
-                            .vocab_size = static_cast<int>(logits.size())},
-                           &storage);
+      EditsOf(params)->OfRow({.tail = tail,
+                              .num_generated = static_cast<int>(tail.size()),
+                              .vocab_size = static_cast<int>(logits.size())},
+                             &storage);
   const VerifyRow row = {
       .logits = logits,
-      .options = {.params = rule.sampling,
+      .options = {.params = params.sampling,
                   .sample = static_cast<uint32_t>(asked.sample),
                   .position = static_cast<uint32_t>(tail.size()),
-                  .repetition_penalty = rule.processors.repetition_penalty,
+                  .repetition_penalty = params.processors.repetition_penalty,
                   .edits = edits.edits,
                   .is_allow_list = edits.is_allow_list}};
-  const TokenId token = DrawDraft(row, rule.verify_mode).token;
+  const TokenId token = DrawDraft(row, params.verify_mode).token;
   DraftedTokens& draft = drafting->draft;
   const bool ends =
-      std::ranges::binary_search(rule.processors.eos_token_ids, token);
+      std::ranges::binary_search(params.processors.eos_token_ids, token);
   // Behind what ends the sequence nothing is drafted. That itself the step
   // draws besides; but where its logits decide, to leave it out would be to
   // choose by what was drawn.
-  if (token < 0 || (ends && !NeedsDraftLogits(rule))) {
+  if (token < 0 || (ends && !NeedsDraftLogits(params))) {
     drafting->is_done = true;
     return;
   }
   draft.tokens.push_back(token);
-  if (NeedsDraftLogits(rule)) {
+  if (NeedsDraftLogits(params)) {
     draft.logits.insert(draft.logits.end(), logits.begin(), logits.end());
   }
   drafting->text.push_back(token);

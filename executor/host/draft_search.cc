@@ -10,7 +10,7 @@ namespace espalier {
 
 DraftSearch::DraftSearch(std::span<const DraftSequence> beams)
     : beams_(beams),
-      edits_(EditsOf(*beams.front().rule)),
+      edits_(EditsOf(*beams.front().params)),
       max_steps_(beams.front().num_tokens),
       chosen_(beams.size()) {
   for (const DraftSequence& beam : beams) {
@@ -21,7 +21,7 @@ DraftSearch::DraftSearch(std::span<const DraftSequence> beams)
 
 void DraftSearch::Choose(int rank, std::span<const TokenId> generated,
                          std::span<const float> logits) {
-  const SelectionParams& rule = *first().rule;
+  const SelectionParams& params = *first().params;
   std::vector<TokenEdit> storage;
   const ScoreEdits::View edits =
       edits_->OfRow({.tail = generated,
@@ -29,9 +29,9 @@ void DraftSearch::Choose(int rank, std::span<const TokenId> generated,
                      .vocab_size = static_cast<int>(logits.size())},
                     &storage);
   chosen_[rank] = SelectRow(
-      logits, {.domain = rule.domain,
+      logits, {.domain = params.domain,
                .num_candidates = kBreadth * first().search->num_candidates,
-               .repetition_penalty = rule.processors.repetition_penalty,
+               .repetition_penalty = params.processors.repetition_penalty,
                .edits = edits.edits,
                .is_allow_list = edits.is_allow_list});
 }

@@ -39,9 +39,9 @@ ModelDescription WithDraftModel(ModelDescription description) {
 
 // How drafts are drawn that plain draws verify.
 std::shared_ptr<const SelectionParams> Coupled(
-    const std::shared_ptr<const SelectionParams>& rule) {
-  if (!NeedsDraftLogits(*rule)) return rule;
-  auto coupled = std::make_shared<SelectionParams>(*rule);
+    const std::shared_ptr<const SelectionParams>& params) {
+  if (!NeedsDraftLogits(*params)) return params;
+  auto coupled = std::make_shared<SelectionParams>(*params);
   coupled->verify_mode = VerifyMode::kCoupled;
   return coupled;
 }
@@ -112,7 +112,7 @@ class DraftingExecutor::Drafts {
         [&] { return std::vector<DraftedTokens>(asked->drafting.size()); });
     try {
       for (DraftSequence& sequence : asked->drafting) {
-        sequence.rule = Coupled(sequence.rule);
+        sequence.params = Coupled(sequence.params);
       }
       absl::StatusOr<std::vector<DraftedTokens>> drafted = model_->Run(*asked);
       if (drafted.ok()) drafts = *std::move(drafted);

@@ -5,7 +5,7 @@
 //   plan ──> rows, groups that go on ──> the executor ──┬──> result, in order
 //        └─> drafting, ended ──────────> DraftModel ────┘
 //
-// For executors that verify by plain draws (selection_lines.h): drafts are
+// For executors that verify by plain draws (selection_rows.h): drafts are
 // drawn with the noise of plain sampling and come without logits, whatever the
 // mode of their request is.
 //

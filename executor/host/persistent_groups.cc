@@ -12,7 +12,7 @@ namespace espalier {
 namespace {
 
 // Row of each row of logits.
-std::vector<int> RowsOfLines(const StepPlan& plan) {
+std::vector<int> PlanRowsOf(const StepPlan& plan) {
   std::vector<int> rows(plan.num_logits);
   for (size_t row = 0; row < plan.rows.size(); ++row) {
     const PlanRow& r = plan.rows[row];
@@ -41,7 +41,7 @@ void PersistentGroups::ExpandContinuations(StepPlan* plan) {
   asked_.clear();
   for (const RequestId group : plan->ended) groups_.erase(group);
   asked_ = AskedOf(*plan);
-  const std::vector<int> rows = RowsOfLines(*plan);
+  const std::vector<int> rows = PlanRowsOf(*plan);
   for (const PlanSelection& selection : plan->selections) {
     if (!selection.drafts.empty()) {  // nothing goes on from it
       groups_.erase(selection.request);
@@ -85,7 +85,7 @@ void PersistentGroups::ExpandContinuations(
   selection.first_logits = plan->num_logits;
   selection.num_candidates = continuation.num_candidates;
   selection.num_generated = continuation.num_generated;
-  selection.rule = continuation.rule;
+  selection.params = continuation.params;
   const auto found = groups_.find(continuation.request);
   if (found != groups_.end()) {
     Group& group = found->second;

@@ -29,12 +29,12 @@ void BeamReplay::Select(int node, std::span<const float> logits,
                     .num_generated = selection_.num_generated + depth,
                     .vocab_size = vocab_size},
                    &storage);
-  const size_t line = selection_.first_logits + tree_.line(node);
+  const size_t logits_row = selection_.first_logits + tree_.logits_row(node);
   chosen_[node] = SelectRow(
-      logits.subspan(line * vocab_size, vocab_size),
-      {.domain = selection_.rule->domain,
+      logits.subspan(logits_row * vocab_size, vocab_size),
+      {.domain = selection_.params->domain,
        .num_candidates = selection_.num_candidates,
-       .repetition_penalty = selection_.rule->processors.repetition_penalty,
+       .repetition_penalty = selection_.params->processors.repetition_penalty,
        .edits = edits.edits,
        .is_allow_list = edits.is_allow_list});
 }

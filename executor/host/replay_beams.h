@@ -27,8 +27,8 @@ namespace espalier {
 
 class BeamReplay {
  public:
-  // `selection`, of kBeams with drafts, and `edits`, those of its rule, outlive
-  // this.
+  // `selection`, of kBeams with drafts, and `edits`, those of its params,
+  // outlive this.
   BeamReplay(const PlanSelection* selection, const ScoreEdits* edits);
 
   // Rows of logits to read.

@@ -11,21 +11,21 @@ namespace espalier {
 namespace {
 
 // One row of logits, the tokens it is asked about, and where its answers go.
-struct LineWork {
-  int line = 0;
+struct LogitsRowWork {
+  int logits_row = 0;
   int num_best = 0;
   std::vector<TokenId> tokens = {};
   std::vector<TokenLogProb*> answers = {};  // [tokens]
 };
 
-void Ask(TokenId token, TokenLogProb* answer, LineWork* work) {
+void Ask(TokenId token, TokenLogProb* answer, LogitsRowWork* work) {
   answer->token = token;
   if (token < 0) return;  // kNoToken, kNotANumber
   work->tokens.push_back(token);
   work->answers.push_back(answer);
 }
 
-void Answer(const LineWork& work, const RowLogProbs& row) {
+void Answer(const LogitsRowWork& work, const RowLogProbs& row) {
   for (size_t i = 0; i < work.tokens.size(); ++i) {
     work.answers[i]->log_prob = row.tokens[i].log_prob;
     work.answers[i]->rank = row.tokens[i].rank;
@@ -33,21 +33,21 @@ void Answer(const LineWork& work, const RowLogProbs& row) {
   }
 }
 
-void AnswerAll(const StepPlan& plan, std::span<const LineWork> works,
+void AnswerAll(const StepPlan& plan, std::span<const LogitsRowWork> works,
                std::span<const float> logits, int vocab_size,
                ThreadPool& pool) {
   AllocatingLoop(pool, static_cast<int>(works.size()), [&](int i) {
-    const LineWork& work = works[i];
+    const LogitsRowWork& work = works[i];
     if (work.tokens.empty() || plan.stop.stop_requested()) return;
     const auto row =
-        logits.subspan(size_t{1} * work.line * vocab_size, vocab_size);
+        logits.subspan(size_t{1} * work.logits_row * vocab_size, vocab_size);
     Answer(work, LogProbsOfRow(row, work.tokens, work.num_best));
   });
 }
 
 // Of the steps of a beam search that drafted paths decided.
 void AskReplayed(const PlanSelection& selection, SelectionResult* result,
-                 std::span<LineWork> works) {
+                 std::span<LogitsRowWork> works) {
   const DraftTree tree(selection);
   std::vector<int> nodes = tree.Roots();
   const auto ask = [&](SelectionResult* step) {
@@ -55,7 +55,7 @@ void AskReplayed(const PlanSelection& selection, SelectionResult* result,
     for (size_t i = 0; i < step->candidates.size(); ++i) {
       const Candidate& candidate = step->candidates[i];
       Ask(candidate.token, &step->logprobs[i],
-          &works[tree.line(nodes[candidate.beam])]);
+          &works[tree.logits_row(nodes[candidate.beam])]);
     }
     nodes =
         tree.Follow(nodes, step->candidates,
@@ -66,28 +66,29 @@ void AskReplayed(const PlanSelection& selection, SelectionResult* result,
   for (SelectionResult& step : result->further) ask(&step);
 }
 
-void AddLines(const PlanSelection& selection, SelectionResult* result,
-              std::vector<LineWork>* works) {
+void AddLogitsRows(const PlanSelection& selection, SelectionResult* result,
+                   std::vector<LogitsRowWork>* works) {
   const size_t first = works->size();
   for (int i = 0; i < selection.num_logits(); ++i) {
-    works->push_back({.line = selection.first_logits + i,
-                      .num_best = selection.rule->num_logprobs});
+    works->push_back({.logits_row = selection.first_logits + i,
+                      .num_best = selection.params->num_logprobs});
   }
   if (!selection.ranks.empty()) {
     return AskReplayed(selection, result, std::span(*works).subspan(first));
   }
   result->logprobs.resize(result->candidates.size());
-  int line = 0;  // of the selection
+  int logits_row = 0;  // of the selection
   for (size_t i = 0; i < result->candidates.size(); ++i) {
     const Candidate& candidate = result->candidates[i];
     // Of a run of verified tokens, each is of the next row of logits.
     const bool goes_on = !result->num_tokens.empty() && i > 0 &&
                          result->candidates[i - 1].beam == candidate.beam;
     if (!goes_on) {
-      line = selection.first_logits_of(candidate.beam) - selection.first_logits;
+      logits_row =
+          selection.first_logits_of(candidate.beam) - selection.first_logits;
     }
-    Ask(candidate.token, &result->logprobs[i], &works->at(first + line));
-    ++line;
+    Ask(candidate.token, &result->logprobs[i], &works->at(first + logits_row));
+    ++logits_row;
   }
 }
 
@@ -96,11 +97,11 @@ void AddLines(const PlanSelection& selection, SelectionResult* result,
 void ReportLogProbs(const StepPlan& plan, std::span<const float> logits,
                     int vocab_size, ThreadPool& pool,
                     std::vector<SelectionResult>* results) {
-  std::vector<LineWork> works;
+  std::vector<LogitsRowWork> works;
   for (size_t s = 0; s < plan.selections.size(); ++s) {
     const PlanSelection& selection = plan.selections[s];
-    if (selection.rule->num_logprobs < 0) continue;
-    AddLines(selection, &results->at(s), &works);
+    if (selection.params->num_logprobs < 0) continue;
+    AddLogitsRows(selection, &results->at(s), &works);
   }
   AnswerAll(plan, works, logits, vocab_size, pool);
 }
@@ -110,15 +111,15 @@ std::vector<PromptLogprobsResult> ScoreAll(const StepPlan& plan,
                                            int vocab_size, ThreadPool& pool) {
   std::vector<PromptLogprobsResult> results;
   results.reserve(plan.scorings.size());
-  std::vector<LineWork> works;
+  std::vector<LogitsRowWork> works;
   for (const PlanPromptLogprobs& scoring : plan.scorings) {
     PromptLogprobsResult& result = results.emplace_back();
     result.request = scoring.request;
     result.logprobs.resize(scoring.tokens.size());
     for (size_t i = 0; i < scoring.tokens.size(); ++i) {
-      LineWork& work = works.emplace_back(
-          LineWork{.line = scoring.first_logits + static_cast<int>(i),
-                   .num_best = scoring.num_logprobs});
+      LogitsRowWork& work = works.emplace_back(LogitsRowWork{
+          .logits_row = scoring.first_logits + static_cast<int>(i),
+          .num_best = scoring.num_logprobs});
       Ask(scoring.tokens[i], &result.logprobs[i], &work);
     }
   }

@@ -11,7 +11,7 @@
 
 namespace espalier {
 
-// Fills in `logprobs` of those of `*results` whose rule asks for it: one of
+// Fills in `logprobs` of those of `*results` whose params ask for it: one of
 // every candidate, of its own row, for only the strategy knows which will
 // live. What stands for a token where there is none gets nothing but itself.
 //   logits   [plan.num_logits, vocab_size]  f32  host

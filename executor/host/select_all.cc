@@ -32,7 +32,7 @@ struct WorkItem {
 };
 
 bool Draws(const PlanSelection& selection) {
-  return selection.rule->kind == SelectionKind::kDraws;
+  return selection.params->kind == SelectionKind::kDraws;
 }
 
 // The selection of one group, which several threads work at.
@@ -40,19 +40,20 @@ class GroupWork {
  public:
   explicit GroupWork(const PlanSelection* selection)
       : selection_(*selection),
-        rule_(*selection->rule),
-        edits_(EditsOf(rule_)) {
-    CHECK(!rule_.gumbel_top_k || rule_.kind == SelectionKind::kRows)
-        << "only rows are perturbed";
-    if (rule_.kind == SelectionKind::kBeams && !selection_.drafts.empty()) {
+        params_(*selection->params),
+        edits_(EditsOf(params_)) {
+    CHECK(!params_.gumbel_top_k || params_.kind == SelectionKind::kRows)
+        << "only rows get noise";
+    if (params_.kind == SelectionKind::kBeams && !selection_.drafts.empty()) {
       replay_ = std::make_unique<BeamReplay>(selection, edits_.get());
-    } else if (rule_.kind == SelectionKind::kBeams && selection_.num_rows > 0) {
+    } else if (params_.kind == SelectionKind::kBeams &&
+               selection_.num_rows > 0) {
       best_ = BestOfSelection(selection_);
-    } else if (rule_.kind == SelectionKind::kRows) {
+    } else if (params_.kind == SelectionKind::kRows) {
       contenders_ = std::make_unique<Contenders>(selection_);
     } else if (!selection_.drafts.empty()) {
       runs_.resize(selection_.num_rows);
-    } else if (rule_.kind == SelectionKind::kDraws) {
+    } else if (params_.kind == SelectionKind::kDraws) {
       drawn_.resize(selection_.samples.size());
     }
   }
@@ -83,8 +84,8 @@ class GroupWork {
     }
     const bool one_row = Draws(selection_) && selection_.num_rows == 1;
     const int row = one_row ? 0 : item.begin;
-    const size_t line = selection_.first_logits + row;
-    const auto scores = logits.subspan(line * vocab_size, vocab_size);
+    const size_t logits_row = selection_.first_logits + row;
+    const auto scores = logits.subspan(logits_row * vocab_size, vocab_size);
     std::vector<TokenEdit> storage;
     const ScoreEdits::View edits = EditsOfRow(row, vocab_size, &storage);
     if (Draws(selection_)) return DrawFrom(row, item, scores, edits);
@@ -122,18 +123,18 @@ class GroupWork {
 
   DrawOptions OptionsOfDraw(int row, int sample,
                             const ScoreEdits::View& edits) const {
-    return {.params = rule_.sampling,
+    return {.params = params_.sampling,
             .sample = static_cast<uint32_t>(sample),
             .position = static_cast<uint32_t>(selection_.num_generated_of(row)),
-            .repetition_penalty = rule_.processors.repetition_penalty,
+            .repetition_penalty = params_.processors.repetition_penalty,
             .edits = edits.edits,
             .is_allow_list = edits.is_allow_list};
   }
 
   RowOptions OptionsOfRow(const ScoreEdits::View& edits) const {
-    return {.domain = rule_.domain,
+    return {.domain = params_.domain,
             .num_candidates = selection_.num_candidates,
-            .repetition_penalty = rule_.processors.repetition_penalty,
+            .repetition_penalty = params_.processors.repetition_penalty,
             .edits = edits.edits,
             .is_allow_list = edits.is_allow_list};
   }
@@ -160,12 +161,12 @@ class GroupWork {
   }
 
   // The continuations of one row, best first: by cumulative score, unless it is
-  // the perturbed one that decides.
+  // the one with noise that decides.
   std::vector<Candidate> OfRow(int row, std::span<const float> scores,
                                const ScoreEdits::View& edits) const {
     const float cum_log_prob = selection_.cum_log_probs[row];
     std::vector<Candidate> candidates;
-    if (!rule_.gumbel_top_k) {
+    if (!params_.gumbel_top_k) {
       const std::vector<TokenScore> chosen =
           SelectRow(scores, OptionsOfRow(edits));
       candidates = MergeCandidates({&chosen, 1}, {&cum_log_prob, 1},
@@ -174,7 +175,7 @@ class GroupWork {
       return candidates;
     }
     for (const TokenScore& t :
-         GumbelTopK(scores, {.domain = rule_.domain,
+         GumbelTopK(scores, {.domain = params_.domain,
                             .num_candidates = selection_.num_candidates,
                             .draw = OptionsOfDraw(row, row, edits),
                             .above = contenders_->Above(row)})) {
@@ -185,7 +186,7 @@ class GroupWork {
   }
 
   const PlanSelection& selection_;
-  const SelectionParams& rule_;
+  const SelectionParams& params_;
   const std::shared_ptr<const ScoreEdits> edits_;
   // One of these, by kind.
   std::unique_ptr<BeamReplay> replay_;

@@ -62,16 +62,16 @@ class LogitsRows {
 
   std::vector<VerifyRow> RowsOf(std::span<const float> logits,
                                 std::span<const ScoreEdits::View> edits) const {
-    const SelectionParams& rule = *selection_.rule;
+    const SelectionParams& params = *selection_.params;
     std::vector<VerifyRow> rows;
     for (size_t i = 0; i < edits.size(); ++i) {
       rows.push_back(
           {.logits = logits.subspan(Offset(static_cast<int>(i)), vocab_size_),
            .options = {
-               .params = rule.sampling,
+               .params = params.sampling,
                .sample = static_cast<uint32_t>(selection_.samples[row_]),
                .position = static_cast<uint32_t>(NumGenerated(i)),
-               .repetition_penalty = rule.processors.repetition_penalty,
+               .repetition_penalty = params.processors.repetition_penalty,
                .edits = edits[i].edits,
                .is_allow_list = edits[i].is_allow_list}});
     }
@@ -99,7 +99,7 @@ std::vector<Candidate> VerifyRowOf(const PlanSelection& selection, int row,
   const std::vector<VerifyRow> target = rows.Target(logits);
   const std::vector<VerifyRow> draft = rows.Draft();
   const VerifiedTokens verified =
-      VerifyDrafts({.mode = selection.rule->verify_mode,
+      VerifyDrafts({.mode = selection.params->verify_mode,
                     .drafts = selection.drafts[row],
                     .target_rows = target,
                     .draft_rows = draft});

@@ -15,7 +15,7 @@ namespace espalier {
 
 // The tokens of row `row`'s sample: what is accepted of its draft, and one
 // more. Each has the sum of log-probabilities up to it.
-//   edits   EditsOf(*selection.rule)
+//   edits   EditsOf(*selection.params)
 //   logits  [plan.num_logits, vocab_size]  of the plan
 std::vector<Candidate> VerifyRowOf(const PlanSelection& selection, int row,
                                    const ScoreEdits& edits,

@@ -35,7 +35,7 @@ ESPALIER_HOST_DEVICE inline double GumbelUniform(const RandomWords& random,
   return UniformOf(random.words[first], random.words[first + 1]);
 }
 
-// The noise of a token: `key` has purpose kPerturb.
+// The noise of a token: `key` has purpose kGumbelNoise.
 ESPALIER_HOST_DEVICE inline double Gumbel(const RandomKey& key, TokenId token) {
   const RandomWords random = WordsAt(key, static_cast<uint32_t>(token) / 2);
   return GumbelOf(GumbelUniform(random, token));

@@ -46,7 +46,7 @@ ESPALIER_HOST_DEVICE inline RandomKey GumbelKey(uint64_t seed, uint32_t rank,
   return {.seed = seed,
           .sample = rank,
           .position = position,
-          .purpose = RandomPurpose::kPerturb};
+          .purpose = RandomPurpose::kGumbelNoise};
 }
 
 struct GumbelTopKOptions {

@@ -16,10 +16,10 @@ namespace espalier {
 namespace {
 
 // Keeps the m highest noisy scores of a stream of tokens.
-class BestPerturbed {
+class BestWithNoise {
  public:
   // REQUIRES: num_best >= 1.
-  BestPerturbed(size_t num_best, double above, const RandomKey& key)
+  BestWithNoise(size_t num_best, double above, const RandomKey& key)
       : num_best_(num_best), key_(key), threshold_(above) {
     tokens_.reserve(capacity());
   }
@@ -123,7 +123,7 @@ std::vector<TokenScore> GumbelTopKOfProcessed(
     return static_cast<float>(z - log_sum);
   };
   const RandomKey key = GumbelKey(params.seed, draw.sample, draw.position);
-  BestPerturbed best(std::min(options.num_candidates, row.vocab_size()),
+  BestWithNoise best(std::min(options.num_candidates, row.vocab_size()),
                      options.above, key);
   NoiseThreshold threshold = {.max = row.max(),
                               .temperature = params.temperature,

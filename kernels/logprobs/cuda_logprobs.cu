@@ -57,7 +57,7 @@ template <typename T>
 __global__ __launch_bounds__(
     LogProbsPolicy::kThreads,
     LogProbsPolicy::kMinBlocks) void ScoreTokens(const __grid_constant__
-                                                     CudaLogProbsInputs in,
+                                                     CudaLogprobsInputs in,
                                                  CudaTokenScore* scores) {
   __shared__ LogProbsShared shared;
   LaunchDependents();
@@ -106,7 +106,7 @@ __global__ __launch_bounds__(
 
 }  // namespace
 
-absl::Status CudaLogProbs(const CudaLogProbsInputs& in, CudaTokenScore* scores,
+absl::Status CudaLogprobs(const CudaLogprobsInputs& in, CudaTokenScore* scores,
                           cudaStream_t stream) {
   if (in.dtype != DType::kFloat32 && in.dtype != DType::kBFloat16) {
     return InvalidArgument("logits are neither float32 nor bfloat16");

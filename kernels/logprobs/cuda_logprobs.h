@@ -30,7 +30,7 @@ struct CudaTokenScore {
   int rank = 1;        // 1 + how many tokens of the row are likelier
 };
 
-struct CudaLogProbsInputs {
+struct CudaLogprobsInputs {
   // Host values.
   DType dtype = DType::kFloat32;  // of logits: kFloat32 or kBFloat16
   int vocab_size = 0;
@@ -48,7 +48,7 @@ struct CudaLogProbsInputs {
 // any list; what is asked may be written by the kernel before. Enqueues on
 // `stream` and returns; needs no scratch. Errors: kInvalidArgument if a shape
 // is impossible; kInternal if the launch is refused.
-absl::Status CudaLogProbs(const CudaLogProbsInputs& inputs,
+absl::Status CudaLogprobs(const CudaLogprobsInputs& inputs,
                           CudaTokenScore* scores, cudaStream_t stream);
 
 }  // namespace espalier

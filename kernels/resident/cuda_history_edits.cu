@@ -1,7 +1,7 @@
 // A block a row: what the history does to tokens is marked in bitmaps of the
 // vocabulary, in shared memory; then each thread writes the entries of its
 // words, whose place in the sorted list is the number of marked tokens below.
-// Counts, if a rule has any, are added up in the list itself.
+// Counts, if params have any, are added up in the list itself.
 //
 // Bound by latency and by the instructions that a block runs for each token,
 // not by bytes. On an H200, within a graph, histories cold
@@ -75,41 +75,41 @@ __device__ bool MatchesLastNgram(const History& history, int i, int n) {
 // Whether entry `last` is the last token of a bad word that is complete but for
 // it.
 __device__ bool CompletesBadWord(const History& history,
-                                 const CudaEditRule& rule,
+                                 const CudaEditParams& params,
                                  const TokenEdit* edits, int last) {
   if (!edits[last].banned) return false;
   for (int back = 1;; ++back) {
     const int entry = last - back;
-    if (entry < rule.words_begin || edits[entry].banned) return true;
+    if (entry < params.words_begin || edits[entry].banned) return true;
     // As on the host: a word as long as the history counts, a longer one not.
     if (back >= history.size()) return false;
     if (edits[entry].token != history[history.size() - back]) return false;
   }
 }
 
-__device__ bool Counts(const CudaEditRule& rule) {
-  return rule.frequency_penalty != 0.0f || rule.presence_penalty != 0.0f;
+__device__ bool Counts(const CudaEditParams& params) {
+  return params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f;
 }
 
 // All threads: calls visit(token, is penalised, is banned) for all that the
 // history does something to.
 template <typename Visit>
 __device__ void ForEachHistoryEdit(const History& history,
-                                   const CudaEditRule& rule,
+                                   const CudaEditParams& params,
                                    const TokenEdit* edits, const Visit& visit) {
-  const int n = rule.no_repeat_ngram_size;
-  const int first_penalised = rule.repetition_penalty != 1.0f ? 0
-                              : Counts(rule) ? rule.num_prompt_tokens
-                                             : history.size();
+  const int n = params.no_repeat_ngram_size;
+  const int first_penalised = params.repetition_penalty != 1.0f ? 0
+                              : Counts(params) ? params.num_prompt_tokens
+                                               : history.size();
   for (int i = (n > 0 ? 0 : first_penalised) + threadIdx.x; i < history.size();
        i += kThreads) {
     const bool penalised = i >= first_penalised;
     const bool banned = n > 0 && MatchesLastNgram(history, i, n);
     if (penalised || banned) visit(history[i], penalised, banned);
   }
-  for (int i = rule.words_begin + threadIdx.x; i < rule.words_end;
+  for (int i = params.words_begin + threadIdx.x; i < params.words_end;
        i += kThreads) {
-    if (CompletesBadWord(history, rule, edits, i))
+    if (CompletesBadWord(history, params, edits, i))
       visit(edits[i].token, false, true);
   }
 }
@@ -157,18 +157,18 @@ struct Window {
   int* edited_before;  // [kThreads], shared: below each thread's words
 };
 
-__device__ void MarkTokens(const History& history, const CudaEditRule& rule,
+__device__ void MarkTokens(const History& history, const CudaEditParams& params,
                            const TokenEdit* edits, const Window& window) {
   for (int w = threadIdx.x; w < window.num_words(); w += kThreads) {
     window.common[w] = window.touched[w] = window.banned[w] = 0;
   }
   __syncthreads();
-  for (int i = rule.common_begin + threadIdx.x; i < rule.common_end;
+  for (int i = params.common_begin + threadIdx.x; i < params.common_end;
        i += kThreads) {
     const int token = edits[i].token;
     if (window.Holds(token)) window.Mark(window.common, token);
   }
-  ForEachHistoryEdit(history, rule, edits,
+  ForEachHistoryEdit(history, params, edits,
                      [&](int token, bool penalised, bool banned) {
                        if (!window.Holds(token)) return;
                        if (penalised) window.Mark(window.touched, token);
@@ -178,18 +178,18 @@ __device__ void MarkTokens(const History& history, const CudaEditRule& rule,
 }
 
 // What the bitmaps say of a token. A ban says all there is to say.
-__device__ TokenEdit EditOf(int token, const CudaEditRule& rule,
+__device__ TokenEdit EditOf(int token, const CudaEditParams& params,
                             const Window& window) {
   if (window.Has(window.banned, token)) {
     return {.token = token, .banned = true};
   }
   return {.token = token,
-          .repeated = rule.repetition_penalty != 1.0f &&
+          .repeated = params.repetition_penalty != 1.0f &&
                       window.Has(window.touched, token)};
 }
 
 // Writes an entry for each token that has an edit; returns how many there are.
-__device__ int ListTokens(const CudaEditRule& rule, const Window& window,
+__device__ int ListTokens(const CudaEditParams& params, const Window& window,
                           TokenEdit* list, Scan::TempStorage& storage) {
   const int begin =
       min(int(threadIdx.x) * window.words_per_thread(), window.num_words());
@@ -203,7 +203,7 @@ __device__ int ListTokens(const CudaEditRule& rule, const Window& window,
   for (int w = begin; w < end; ++w) {
     for (uint32_t bits = window.Edited(w); bits != 0; bits &= bits - 1) {
       const int token = window.first + 32 * w + __ffs(bits) - 1;
-      list[place++] = EditOf(token, rule, window);
+      list[place++] = EditOf(token, params, window);
     }
   }
   __syncthreads();
@@ -211,13 +211,13 @@ __device__ int ListTokens(const CudaEditRule& rule, const Window& window,
 }
 
 // Adds what the edits say that hold whatever the history.
-__device__ void AddCommon(const CudaEditRule& rule, const TokenEdit* edits,
+__device__ void AddCommon(const CudaEditParams& params, const TokenEdit* edits,
                           const Window& window, TokenEdit* list) {
-  for (int i = rule.common_begin + threadIdx.x; i < rule.common_end;
+  for (int i = params.common_begin + threadIdx.x; i < params.common_end;
        i += kThreads) {
     const TokenEdit common = edits[i];
     if (!window.Holds(common.token)) continue;
-    TokenEdit edit = EditOf(common.token, rule, window);
+    TokenEdit edit = EditOf(common.token, params, window);
     if (edit.banned) continue;  // as is listed
     if (common.banned) {
       edit = common;
@@ -230,9 +230,9 @@ __device__ void AddCommon(const CudaEditRule& rule, const TokenEdit* edits,
 }
 
 // A token's count stands in its penalty's place until all are counted.
-__device__ void AddCounts(const History& history, const CudaEditRule& rule,
+__device__ void AddCounts(const History& history, const CudaEditParams& params,
                           const Window& window, TokenEdit* list, int count) {
-  for (int i = rule.num_prompt_tokens + threadIdx.x; i < history.size();
+  for (int i = params.num_prompt_tokens + threadIdx.x; i < history.size();
        i += kThreads) {
     const int token = history[i];
     const bool is_listed =
@@ -246,23 +246,24 @@ __device__ void AddCounts(const History& history, const CudaEditRule& rule,
   for (int i = threadIdx.x; i < count; i += kThreads) {
     const int times = __float_as_int(list[i].penalty);
     if (times == 0) continue;
-    list[i].penalty =
-        __fadd_rn(__fmul_rn(rule.frequency_penalty, static_cast<float>(times)),
-                  rule.presence_penalty);
+    list[i].penalty = __fadd_rn(
+        __fmul_rn(params.frequency_penalty, static_cast<float>(times)),
+        params.presence_penalty);
   }
   __syncthreads();
 }
 
 // Writes the edits of the window's tokens and returns how many there are.
-__device__ int CollectWindow(const History& history, const CudaEditRule& rule,
+__device__ int CollectWindow(const History& history,
+                             const CudaEditParams& params,
                              const TokenEdit* edits, const Window& window,
                              TokenEdit* list, Scan::TempStorage& storage) {
-  MarkTokens(history, rule, edits, window);
-  const int count = ListTokens(rule, window, list, storage);
-  if (rule.common_begin < rule.common_end) {
-    AddCommon(rule, edits, window, list);
+  MarkTokens(history, params, edits, window);
+  const int count = ListTokens(params, window, list, storage);
+  if (params.common_begin < params.common_end) {
+    AddCommon(params, edits, window, list);
   }
-  if (Counts(rule)) AddCounts(history, rule, window, list, count);
+  if (Counts(params)) AddCounts(history, params, window, list, count);
   return count;
 }
 
@@ -275,12 +276,12 @@ __global__ void __launch_bounds__(kThreads)
   LaunchDependents();
   GridDependencyWait();
   const int row_idx = blockIdx.x;
-  // Together, whether the row has a rule or not: each takes a while.
+  // Together, whether the row has params or not: each takes a while.
   const CudaEditRow row = in.rows[row_idx];
   const float cum = in.cum_log_probs[row_idx];
   const int token = in.logits_tokens[row_idx];
-  if (row.rule < 0) return;
-  const CudaEditRule rule = in.rules[row.rule];
+  if (row.params < 0) return;
+  const CudaEditParams params = in.params[row.params];
   const History history(in, token);
   int count = 0;
   if (cum > -INFINITY) {
@@ -288,20 +289,20 @@ __global__ void __launch_bounds__(kThreads)
       const int size = min(kWindow, in.vocab_size - first);
       const Window window = {.first = first,
                              .size = size,
-                             .only_common = rule.is_allow_list != 0,
+                             .only_common = params.is_allow_list != 0,
                              .common = bitmaps,
                              .touched = bitmaps + EditsPolicy::kWords,
                              .banned = bitmaps + 2 * EditsPolicy::kWords,
                              .edited_before = edited_before};
-      count += CollectWindow(history, rule, edits, window,
+      count += CollectWindow(history, params, edits, window,
                              edits + row.begin + count, storage);
     }
   }
   if (threadIdx.x != 0) return;
   row_edits[row_idx] = {.begin = row.begin,
                         .end = row.begin + count,
-                        .repetition_penalty = rule.repetition_penalty,
-                        .is_allow_list = rule.is_allow_list != 0};
+                        .repetition_penalty = params.repetition_penalty,
+                        .is_allow_list = params.is_allow_list != 0};
 }
 
 }  // namespace

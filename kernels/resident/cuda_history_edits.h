@@ -10,10 +10,11 @@
 // feed, and CudaCopyBeamTails copies it along.
 //
 //   history of a row   token at its table's places 0, 1, ... its position
-//   its edits          those that hold for all rows of its rule, and penalties
+//   its edits          those that hold for all rows of its params, and
+//   penalties
 //                      and bans that follow from the history, merged by token
 //
-// A row's list is a function of its history and its rule alone.
+// A row's list is a function of its history and its params alone.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,7 +27,7 @@
 namespace espalier {
 
 // How the edits of a request's rows are made: ScoreProcessors for the device.
-struct CudaEditRule {
+struct CudaEditParams {
   // Edits that hold whatever the history, as CollectEdits gives them without
   // one: edits[common_begin, common_end), sorted by token, each once.
   int common_begin = 0;
@@ -45,7 +46,7 @@ struct CudaEditRule {
 
 // A row, and where its list begins.
 struct CudaEditRow {
-  int rule = -1;  // -1: the row's edits are not made here
+  int params = -1;  // -1: the row's edits are not made here
   int begin = 0;
 };
 
@@ -57,28 +58,28 @@ struct CudaHistoryInputs {
   int page_size = 1;
 
   // Device memory.
-  const CudaEditRow* rows = nullptr;     // [num_rows]
-  const CudaEditRule* rules = nullptr;   // what rows point into
-  const float* cum_log_probs = nullptr;  // [num_rows] nats; -inf: dead
-  const int* logits_tokens = nullptr;    // [num_rows]  the row's token
-  const int* positions = nullptr;        // by token
-  const int* token_tables = nullptr;     // by token
-  const int* tables = nullptr;           // [tables, table_stride] page ids
-  const int* page_tokens = nullptr;      // [pages, page_size]
+  const CudaEditRow* rows = nullptr;       // [num_rows]
+  const CudaEditParams* params = nullptr;  // what rows point into
+  const float* cum_log_probs = nullptr;    // [num_rows] nats; -inf: dead
+  const int* logits_tokens = nullptr;      // [num_rows]  the row's token
+  const int* positions = nullptr;          // by token
+  const int* token_tables = nullptr;       // by token
+  const int* tables = nullptr;             // [tables, table_stride] page ids
+  const int* page_tokens = nullptr;        // [pages, page_size]
 };
 
 // Readies the kernel: once a process and device, before the first call below.
 // Errors: kInternal if the device refuses.
 absl::Status PrepareCudaCollectEdits();
 
-// Writes the list of every row that has a rule from its `begin` on, and where
+// Writes the list of every row that has params from its `begin` on, and where
 // it is into row_edits; of a dead row the list is empty. Other rows' are left
 // as they are. Enqueues on `stream` and returns; never allocates, may be
 // captured.
 //   row_edits  [num_rows]
-//   edits      rules' and rows' parts of it; no two rows share room
+//   edits      params' and rows' parts of it; no two rows share room
 // REQUIRES: PrepareCudaCollectEdits was called; room for MaxEdits() of a row's
-// tokens from `begin` on; logits_tokens of rows that have a rule are valid.
+// tokens from `begin` on; logits_tokens of rows that have params are valid.
 // Errors: kInvalidArgument if a shape is impossible; kInternal if the launch is
 // refused.
 absl::Status CudaCollectEdits(const CudaHistoryInputs& inputs,

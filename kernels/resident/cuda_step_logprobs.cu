@@ -10,7 +10,7 @@ namespace {
 constexpr int kAskThreads = 128;
 
 __global__ void __launch_bounds__(kAskThreads)
-    AskOfCandidates(CudaStepLogProbs log_probs, const Candidate* candidates,
+    AskOfCandidates(CudaStepLogprobs log_probs, const Candidate* candidates,
                     int vocab_size) {
   LaunchDependents();
   GridDependencyWait();
@@ -39,23 +39,23 @@ __device__ void CopyOut(const T* from, int count, T* to) {
 }
 
 __global__ void __launch_bounds__(kReportThreads)
-    ReportLogProbs(CudaStepLogProbs log_probs, const CudaStepClock* clock,
-                   CudaLogProbRing reports) {
+    ReportLogProbs(CudaStepLogprobs log_probs, const CudaStepClock* clock,
+                   CudaLogprobRing reports) {
   LaunchDependents();
   GridDependencyWait();
-  const CudaLogProbCounts counts = *log_probs.counts;
+  const CudaLogprobCounts counts = *log_probs.counts;
   const int64_t report = (clock->num_steps - 1) % reports.num_reports;
   CopyOut(log_probs.scores, counts.num_logprob_queries,
           reports.scores + report * reports.max_asked);
   CopyOut(log_probs.best, counts.num_best,
           reports.best + report * reports.max_best);
   CopyOut(log_probs.num_found, counts.num_best_groups,
-          reports.num_found + report * reports.max_lines);
+          reports.num_found + report * reports.max_logits_rows);
 }
 
 }  // namespace
 
-absl::Status CudaGatherLogprobQueries(const CudaStepLogProbs& log_probs,
+absl::Status CudaGatherLogprobQueries(const CudaStepLogprobs& log_probs,
                                       const Candidate* candidates,
                                       int vocab_size, int max_groups,
                                       cudaStream_t stream) {
@@ -65,9 +65,9 @@ absl::Status CudaGatherLogprobQueries(const CudaStepLogProbs& log_probs,
       stream, log_probs, candidates, vocab_size);
 }
 
-absl::Status CudaReportLogProbs(const CudaStepLogProbs& log_probs,
+absl::Status CudaReportLogprobs(const CudaStepLogprobs& log_probs,
                                 const CudaStepClock* clock,
-                                const CudaLogProbRing& reports,
+                                const CudaLogprobRing& reports,
                                 cudaStream_t stream) {
   return Launch(ReportLogProbs,
                 {.grid = {kReportBlocks}, .block = {kReportThreads}}, stream,

@@ -1,8 +1,8 @@
-// Log-probabilities within a step: the two small kernels around CudaLogProbs
+// Log-probabilities within a step: the two small kernels around CudaLogprobs
 // (cuda_logprobs.h) and a CudaSelect of the best tokens of rows, when the
 // tokens that are asked about are what the step itself chooses.
 //
-//   selection, sampling ─> CudaGatherLogprobQueries ─> CudaLogProbs ─┐
+//   selection, sampling ─> CudaGatherLogprobQueries ─> CudaLogprobs ─┐
 //                                       CudaSelect (best tokens) ├─> report
 //
 // What the host asks of rows whose next token it knows, it writes behind what
@@ -31,16 +31,16 @@ struct CudaLogprobGroup {
 };
 
 // What a step asks for.
-struct CudaLogProbCounts {
+struct CudaLogprobCounts {
   int num_asking_groups = 0;
   int num_logprob_queries = 0;  // of groups, and of the host behind them
   int num_best_groups = 0;      // rows whose best tokens are wanted
   int num_best = 0;             // places of these tokens
 };
 
-struct CudaStepLogProbs {
+struct CudaStepLogprobs {
   // As the host writes it.
-  const CudaLogProbCounts* counts = nullptr;        // [1]
+  const CudaLogprobCounts* counts = nullptr;        // [1]
   const CudaLogprobGroup* asking_groups = nullptr;  // [num_asking_groups]
   const CudaSelectGroup* best_groups = nullptr;     // [num_best_groups]
   const int* best_row_groups = nullptr;             // by row; -1: none
@@ -54,29 +54,29 @@ struct CudaStepLogProbs {
 
 // What the host learns of it: a ring in pinned memory, as CudaReportRing, of as
 // many reports.
-struct CudaLogProbRing {
+struct CudaLogprobRing {
   CudaTokenScore* scores = nullptr;  // [num_reports, max_asked]
   Candidate* best = nullptr;         // [num_reports, max_best]
-  int* num_found = nullptr;          // [num_reports, max_lines]
+  int* num_found = nullptr;          // [num_reports, max_logits_rows]
   int num_reports = 1;
   int max_asked = 0;
   int max_best = 0;
-  int max_lines = 0;
+  int max_logits_rows = 0;
 };
 
 // Writes what groups ask about their candidates. A candidate that is none, or
 // has no token, asks about token 0 of one of the group's rows.
 // `max_groups` >= 1 is a bound of num_asking_groups.
-absl::Status CudaGatherLogprobQueries(const CudaStepLogProbs& log_probs,
+absl::Status CudaGatherLogprobQueries(const CudaStepLogprobs& log_probs,
                                       const Candidate* candidates,
                                       int vocab_size, int max_groups,
                                       cudaStream_t stream);
 
 // Writes scores and best tokens into the step's report; before
 // CudaUpdateBeams, whose end is the step's.
-absl::Status CudaReportLogProbs(const CudaStepLogProbs& log_probs,
+absl::Status CudaReportLogprobs(const CudaStepLogprobs& log_probs,
                                 const CudaStepClock* clock,
-                                const CudaLogProbRing& reports,
+                                const CudaLogprobRing& reports,
                                 cudaStream_t stream);
 
 }  // namespace espalier

@@ -4,9 +4,9 @@
 // Where filters can leave only few tokens, because of top_k or min_p or because
 // so few have the mass that top_p asks for, these are listed and all is done
 // with the list, in double. Otherwise each filter moves a cut in the order of
-// scores, or of distances (mass_search.h), among weights in float32 that are
-// added up, block by block, but never stored. Nothing is ever sorted but a few
-// tokens.
+// scores, or of distances (top_p_threshold.h), among weights in float32 that
+// are added up, block by block, but never stored. Nothing is ever sorted but a
+// few tokens.
 //
 // Thread safety: one thread, which makes one of them at a time (scratch.h).
 // Points into the row.

@@ -19,8 +19,8 @@
 namespace espalier {
 
 enum class RandomPurpose : uint32_t {
-  kDraw = 0,     // which token a sample draws; index 0
-  kPerturb = 1,  // the noise of each token of a beam (gumbel.h)
+  kDraw = 0,         // which token a sample draws; index 0
+  kGumbelNoise = 1,  // the noise of each token of a beam (gumbel.h)
   // Of speculative decoding by rejection (kernels/verify/verify.h); index 0.
   kDraft = 2,    // which token is drafted
   kAccept = 3,   // whether a drafted token is accepted

@@ -102,8 +102,8 @@ class LoadedCudaLlama : public CudaLlama {
  private:
   // Activations between two parts of a layer: the residual stream, and what
   // the next part reads.
-  struct Lines {
-    int num_logits_rows = 0;
+  struct TokenRows {
+    int num_rows = 0;
     float* x = nullptr;
     void* attended = nullptr;
   };
@@ -122,9 +122,9 @@ class LoadedCudaLlama : public CudaLlama {
                                 const CudaBatch& batch, cudaStream_t stream);
   absl::Status Attend(int layer_idx, const CudaBatch& batch,
                       cudaStream_t stream);
-  absl::StatusOr<Lines> KeepLogitsTokens(const CudaBatch& batch,
-                                         cudaStream_t stream);
-  absl::Status FinishLayer(const CudaLlamaLayer& layer, const Lines& lines,
+  absl::StatusOr<TokenRows> KeepLogitsTokens(const CudaBatch& batch,
+                                             cudaStream_t stream);
+  absl::Status FinishLayer(const CudaLlamaLayer& layer, const TokenRows& rows,
                            const float* next_norm, cudaStream_t stream);
 
   // First, so that it is left last: what is owned below is freed on its device.
@@ -215,21 +215,21 @@ absl::Status LoadedCudaLlama::Enqueue(const CudaBatch& batch, float* logits,
   RETURN_IF_ERROR(CudaEmbed(batch.tokens, batch.num_tokens, weights_.embedding,
                             Norm(layers[0].attention_norm), scratch_.x,
                             scratch_.normed, stream));
-  Lines lines = {batch.num_tokens, scratch_.x, scratch_.attended};
+  TokenRows rows = {batch.num_tokens, scratch_.x, scratch_.attended};
   const int last = config_.num_layers - 1;
   for (int i = 0; i <= last; ++i) {
     RETURN_IF_ERROR(StoreProjections(layers[i], i, batch, stream));
     if (i == last && batch.num_logits == 0) return absl::OkStatus();
     RETURN_IF_ERROR(Attend(i, batch, stream));
     if (i == last) {
-      ASSIGN_OR_RETURN(lines, KeepLogitsTokens(batch, stream));
+      ASSIGN_OR_RETURN(rows, KeepLogitsTokens(batch, stream));
     }
     RETURN_IF_ERROR(FinishLayer(
-        layers[i], lines,
+        layers[i], rows,
         i == last ? weights_.final_norm : layers[i + 1].attention_norm,
         stream));
   }
-  return matmul_->Run(scratch_.normed, lines.num_logits_rows, weights_.head,
+  return matmul_->Run(scratch_.normed, rows.num_rows, weights_.head,
                       CudaEpilogue::kStoreFloat, logits, stream);
 }
 
@@ -257,11 +257,11 @@ absl::Status LoadedCudaLlama::Attend(int layer_idx, const CudaBatch& batch,
                        device_, stream);
 }
 
-// The lines that go on to the head, in the order of the logits.
-absl::StatusOr<LoadedCudaLlama::Lines> LoadedCudaLlama::KeepLogitsTokens(
+// The rows that go on to the head, in the order of the logits.
+absl::StatusOr<LoadedCudaLlama::TokenRows> LoadedCudaLlama::KeepLogitsTokens(
     const CudaBatch& batch, cudaStream_t stream) {
   if (batch.logits_tokens == nullptr) {
-    return Lines{batch.num_logits, scratch_.x, scratch_.attended};
+    return TokenRows{batch.num_logits, scratch_.x, scratch_.attended};
   }
   const int x_bytes = weights_.hidden_width * static_cast<int>(sizeof(float));
   const int attended_bytes = config_.q_size() * NumBytes(options_.dtype);
@@ -269,7 +269,7 @@ absl::StatusOr<LoadedCudaLlama::Lines> LoadedCudaLlama::KeepLogitsTokens(
       batch.logits_tokens, batch.num_logits,
       {scratch_.x, scratch_.kept_x, x_bytes},
       {scratch_.attended, scratch_.kept_attended, attended_bytes}, stream));
-  return Lines{batch.num_logits, scratch_.kept_x, scratch_.kept_attended};
+  return TokenRows{batch.num_logits, scratch_.kept_x, scratch_.kept_attended};
 }
 
 // What follows attention, and the norm that the next part begins with.
@@ -279,20 +279,20 @@ absl::StatusOr<LoadedCudaLlama::Lines> LoadedCudaLlama::KeepLogitsTokens(
 // blocks of the small kernels that bring the next weights into L2 made them
 // between 4 % faster and 3 % slower, by model and by how much was brought.
 absl::Status LoadedCudaLlama::FinishLayer(const CudaLlamaLayer& layer,
-                                          const Lines& lines,
+                                          const TokenRows& rows,
                                           const float* next_norm,
                                           cudaStream_t stream) {
-  const int n = lines.num_logits_rows;
+  const int n = rows.num_rows;
   ASSIGN_OR_RETURN(
       SplitKPartials addends,
-      matmul_->RunSplitK(lines.attended, n, layer.output, lines.x, stream));
-  RETURN_IF_ERROR(CudaAddRmsNorm(lines.x, addends, n, Norm(layer.mlp_norm),
+      matmul_->RunSplitK(rows.attended, n, layer.output, rows.x, stream));
+  RETURN_IF_ERROR(CudaAddRmsNorm(rows.x, addends, n, Norm(layer.mlp_norm),
                                  options_.dtype, scratch_.normed, stream));
   RETURN_IF_ERROR(matmul_->Run(scratch_.normed, n, layer.gate_up,
                                CudaEpilogue::kSiluMul, scratch_.gated, stream));
   ASSIGN_OR_RETURN(addends, matmul_->RunSplitK(scratch_.gated, n, layer.down,
-                                               lines.x, stream));
-  return CudaAddRmsNorm(lines.x, addends, n, Norm(next_norm), options_.dtype,
+                                               rows.x, stream));
+  return CudaAddRmsNorm(rows.x, addends, n, Norm(next_norm), options_.dtype,
                         scratch_.normed, stream);
 }
 
@@ -327,11 +327,11 @@ absl::StatusOr<std::unique_ptr<CudaLlama>> MakeRandom(
 CudaLlamaOptions WithBounds(CudaLlamaOptions options, int vocab_size) {
   constexpr int kEnoughItems = 8192;
   constexpr int64_t kEnoughLogits = (int64_t{1} << 30) / sizeof(float);
-  constexpr int64_t kFewestLines = 256;
+  constexpr int64_t kFewestRows = 256;
   if (options.max_logits == 0) {
     const int64_t most = std::min(options.max_tokens, kMaxCudaLogitsRows);
     options.max_logits = static_cast<int>(std::min(
-        most, std::max(kFewestLines, kEnoughLogits / std::max(vocab_size, 1))));
+        most, std::max(kFewestRows, kEnoughLogits / std::max(vocab_size, 1))));
   }
   const auto fill = [&](int* bound, int enough) {
     if (*bound == 0) *bound = std::max(2 * options.max_tokens, enough);

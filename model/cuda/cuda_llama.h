@@ -36,7 +36,7 @@ struct CudaLlamaOptions {
   DType dtype = DType::kBFloat16;  // of weights, activations, keys and values
   // Bounds of one call, which size the scratch.
   int max_tokens = 4096;
-  // Rows of logits: of beams, samples and scored lines of prompts. 0 stands
+  // Rows of logits: of beams, samples and scored tokens of prompts. 0 stands
   // for as many as 1 GiB of logits holds, but 256 at least, up to max_tokens
   // and kMaxCudaLogitsRows.
   int max_logits = 0;

@@ -59,14 +59,14 @@ struct CudaRotaryMemory {
 absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const LlamaConfig& config,
                                                 const CudaKvCache& cache);
 
-// Lines are tokens; those of T are of the options' dtype.
+// Rows are tokens; those of T are of the options' dtype.
 struct CudaLlamaScratch {
   float* x = nullptr;        // [max_tokens, hidden_width]  residual stream
   void* normed = nullptr;    // [max_tokens, hidden_width]  T
   void* qkv = nullptr;       // [max_tokens, q_size + 2 * kv_size]  T
   void* attended = nullptr;  // [max_tokens, q_size]  T
   void* gated = nullptr;     // [max_tokens, intermediate_width]  T
-  // Lines of the tokens that have logits, where not all have.
+  // Rows of the tokens that have logits, where not all have.
   float* kept_x = nullptr;        // [max_logits, hidden_width]
   void* kept_attended = nullptr;  // [max_logits, q_size]  T
   void* attention = nullptr;      // CudaAttention's

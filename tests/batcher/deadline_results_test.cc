@@ -349,9 +349,9 @@ TEST_P(DeadlineEngineTest, AStreamEndsProperlyWhileAStepRuns) {
       RunUntilEnd(reader);
       const bool has_output = reader.end->ok();
       if (has_output) {
-        ExpectTellsTheResult(request, reader.story);
+        ExpectTellsTheResult(request, reader.log);
         num_early += std::ranges::any_of(
-            reader.story.result->hypotheses, [](const Hypothesis& h) {
+            reader.log.result->hypotheses, [](const Hypothesis& h) {
               return h.finish_reason == FinishReason::kDeadline;
             });
       }
@@ -367,8 +367,8 @@ TEST_P(DeadlineEngineTest, ADeadlineThatDoesNotPassKeepsNothing) {
   Reader& reader = Open(WithDeadline(LongRequest(5), kMaxDeadlineMs));
   RunSteps(kAllSteps);
   ReadAll(reader);
-  ASSERT_TRUE(reader.story.result.has_value());
-  EXPECT_EQ(reader.story.result->hypotheses[0].finish_reason,
+  ASSERT_TRUE(reader.log.result.has_value());
+  EXPECT_EQ(reader.log.result->hypotheses[0].finish_reason,
             FinishReason::kLength);
   context_.restart();
   context_.run();  // would wait for a timer

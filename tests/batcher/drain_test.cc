@@ -113,7 +113,7 @@ TEST_P(DrainTest, ACallerMayStopWaitingForIt) {
   ExpectRefused(LongRequest(1));
   RunSteps(kAllSteps);
   ReadAll(reader);
-  EXPECT_TRUE(reader.story.result.has_value());
+  EXPECT_TRUE(reader.log.result.has_value());
 }
 
 TEST_P(DrainTest, TheEndOfTheEngineEndsIt) {

@@ -202,20 +202,20 @@ class Load {
     int64_t num_edits = 0;
     int64_t num_candidates = 0;
     for (const PlanSelection& selection : plan.selections) {
-      num_candidates += NumCandidates(*selection.rule, selection.num_rows,
+      num_candidates += NumCandidates(*selection.params, selection.num_rows,
                                       selection.num_candidates);
       slots_[selection.request] = selection.num_slots;
       num_edits += NumEdits(selection);
     }
     for (const GroupContinuation& next : plan.continuations) {
       num_candidates +=
-          NumCandidates(*next.rule, static_cast<int>(next.tail_pages.size()),
+          NumCandidates(*next.params, static_cast<int>(next.tail_pages.size()),
                         next.num_candidates);
       num_tokens += next.tail_pages.size();
       PlanSelection asked;
       asked.num_generated = next.num_generated;
-      asked.rule = next.rule;
-      num_edits += next.rule->processors.needs_history()
+      asked.params = next.params;
+      num_edits += next.params->processors.needs_history()
                        ? NumEditsOfHistories(next)
                        : NumEdits(asked);
     }
@@ -232,10 +232,10 @@ class Load {
   int64_t most_candidates() const { return most_candidates_; }
 
  private:
-  int64_t NumCandidates(const SelectionParams& rule, int num_rows,
+  int64_t NumCandidates(const SelectionParams& params, int num_rows,
                         int num_logprob_queries) const {
-    if (rule.kind == SelectionKind::kDraws) return num_rows;
-    if (rule.kind == SelectionKind::kRows) {
+    if (params.kind == SelectionKind::kDraws) return num_rows;
+    if (params.kind == SelectionKind::kRows) {
       return int64_t{num_rows} * std::min(num_logprob_queries, vocab_size_);
     }
     return std::min<int64_t>(num_logprob_queries,
@@ -253,14 +253,14 @@ class Load {
       if (!selection.histories.empty()) row.tail = selection.histories[i];
       if (!selection.allowed.empty()) row.allowed = &selection.allowed[i];
       std::vector<TokenEdit> storage;
-      sum += selection.rule->edits->OfRow(row, &storage).edits.size();
+      sum += selection.params->edits->OfRow(row, &storage).edits.size();
     }
     return sum;
   }
 
   // What an executor that keeps the histories may have.
   int64_t NumEditsOfHistories(const GroupContinuation& next) const {
-    const ScoreProcessors& processors = next.rule->processors;
+    const ScoreProcessors& processors = next.params->processors;
     int64_t count = MaxEdits(processors, 0, vocab_size_);
     for (const auto& word : processors.bad_words) count += word.size();
     return count + std::ssize(next.tail_pages) *

@@ -148,12 +148,13 @@ TEST(LogProbsTest, APromptOfOneTokenHasNone) {
   EXPECT_THAT(result.prompt_logprobs, ::testing::Optional(IsEmpty()));
 }
 
-// Runs requests together; no plan has more rows of logits than `max_lines`.
+// Runs requests together; no plan has more rows of logits than
+// `max_logits_rows`.
 std::vector<absl::StatusOr<Result>> RunTogether(
     const ToyModelOptions& options, const std::vector<Request>& requests,
     int max_step_tokens) {
   ToyModel model(options);
-  const int max_lines = options.limits.max_beams;
+  const int max_logits_rows = options.limits.max_beams;
   Scheduler scheduler(model.description(), {.max_step_tokens = max_step_tokens,
                                             .validate_steps = true});
   std::vector<absl::StatusOr<Result>> results(requests.size());
@@ -164,7 +165,7 @@ std::vector<absl::StatusOr<Result>> RunTogether(
   }
   while (true) {
     const StepPlan plan = scheduler.Plan();
-    EXPECT_LE(plan.num_logits, max_lines);
+    EXPECT_LE(plan.num_logits, max_logits_rows);
     if (plan.is_noop()) break;
     scheduler.Advance(RunPlan(model, plan));
   }

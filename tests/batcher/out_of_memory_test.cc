@@ -28,7 +28,7 @@
 #include "beam/beam_group.h"
 #include "executor/host/persistent_groups.h"
 #include "tests/batcher/manual_executor.h"
-#include "tests/batcher/stream_story.h"
+#include "tests/batcher/stream_log.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"
 #include "tests/replace_operator_new.h"

@@ -153,10 +153,10 @@ TEST(SpeculationStatisticsTest, PreemptionLeavesTheDistribution) {
 // if they came from what is left behind them.
 void DraftBeforeFilters(StepPlan* plan) {
   for (DraftSequence& sequence : plan->drafting) {
-    auto rule = std::make_shared<SelectionParams>(*sequence.rule);
-    rule->sampling = {.temperature = rule->sampling.temperature,
-                      .seed = rule->sampling.seed};
-    sequence.rule = std::move(rule);
+    auto params = std::make_shared<SelectionParams>(*sequence.params);
+    params->sampling = {.temperature = params->sampling.temperature,
+                        .seed = params->sampling.seed};
+    sequence.params = std::move(params);
   }
 }
 
@@ -205,14 +205,14 @@ void RecoverWith(RandomPurpose purpose, const StepPlan& plan,
       const auto line = [&](std::span<const float> of, int idx) {
         return VerifyRow{
             .logits = of.subspan(idx * kToyVocabSize, kToyVocabSize),
-            .options = {.params = selection.rule->sampling}};
+            .options = {.params = selection.params->sampling}};
       };
       const int first = selection.first_logits_of(row) + length - 1;
       const VerifyRow target = line(logits, first);
       const VerifyRow draft =
           line(*selection.draft_logits, first - selection.first_logits - row);
       const RandomKey key = {
-          .seed = selection.rule->sampling.seed,
+          .seed = selection.params->sampling.seed,
           .sample = static_cast<uint32_t>(selection.samples[row]),
           .position = static_cast<uint32_t>(selection.num_generated_of(row) +
                                             length - 1),

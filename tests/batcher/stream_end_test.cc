@@ -39,7 +39,7 @@ TEST_P(StreamEndTest, AReaderThatVanishesEndsItsRequestAndNoOther) {
         victim.signal->emit(asio::cancellation_type::terminal);
         Poll();
         EXPECT_FALSE(victim.waits);
-        if (!victim.story.result.has_value()) {
+        if (!victim.log.result.has_value()) {
           EXPECT_THAT(*victim.end, StatusIs(absl::StatusCode::kCancelled,
                                             "cancelled by its caller"));
         }
@@ -199,7 +199,7 @@ TEST_P(StreamEndTest, ShutdownEndsStreamsAfterWhatTheyHadToTell) {
     ASSERT_TRUE(reader->end.has_value());
     EXPECT_THAT(*reader->end, StatusIs(absl::StatusCode::kCancelled,
                                        "the engine is shut down"));
-    EXPECT_EQ(reader->story.samples.at(0).tokens.size(), 4);
+    EXPECT_EQ(reader->log.samples.at(0).tokens.size(), 4);
   }
   RunSteps(kAllSteps);
   ExpectNothingHeld();

@@ -17,7 +17,7 @@
 
 #include "batcher/engine.h"
 #include "tests/batcher/manual_executor.h"
-#include "tests/batcher/stream_story.h"
+#include "tests/batcher/stream_log.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
 
@@ -28,7 +28,7 @@ constexpr int kAllSteps = 1 << 20;
 // A reader under the test's control: it reads when it is called.
 struct Reader {
   std::optional<absl::StatusOr<ResultStream>> stream;
-  Story story;
+  StreamLog log;
   int num_events = 0;
   bool waits = false;
   std::optional<absl::Status> end;
@@ -80,7 +80,7 @@ class StreamFixture : public ::testing::TestWithParam<int> {
                 reader.end = absl::OkStatus();
               } else {
                 ++reader.num_events;
-                reader.story.Take(**event);
+                reader.log.Take(**event);
               }
             }));
     Poll();
@@ -108,7 +108,7 @@ class StreamFixture : public ::testing::TestWithParam<int> {
   }
   void ExpectAsAlone(const Request& request, const Reader& reader) {
     ASSERT_TRUE(reader.end.has_value());
-    ExpectIsAsAlone(request, reader.story, *reader.end);
+    ExpectIsAsAlone(request, reader.log, *reader.end);
   }
   void ExpectNothingHeld() {
     std::future<EngineStats> future = boost::asio::co_spawn(

@@ -22,7 +22,7 @@
 #include "executor/host/model_executor.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/stream_fixture.h"
-#include "tests/batcher/stream_story.h"
+#include "tests/batcher/stream_log.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
@@ -63,7 +63,7 @@ TEST_P(StreamTest, EventsAddUpToTheResultHoweverTheyAreRead) {
     for (size_t i = 0; i < requests.size(); ++i) {
       ExpectAsAlone(requests[i], *readers_[i]);
       ASSERT_FALSE(HasFailure()) << "round " << round << " request " << i;
-      const std::optional<Result>& result = readers_[i]->story.result;
+      const std::optional<Result>& result = readers_[i]->log.result;
       num_failed += !result.has_value();
       if (!result.has_value() || requests[i].params.stop.empty()) continue;
       num_stopped_by_text +=
@@ -92,15 +92,14 @@ TEST_P(StreamTest, ThePrefixIsCommonToLiveBeamsAndKeptHypotheses) {
     while (steps_.num_started() > 0) {
       RunSteps(1);
       ReadAll(reader);
-      if (reader.story.beams.beams.empty()) continue;  // in the prompt
-      EXPECT_EQ(reader.story.prefix.tokens,
-                CommonPrefix(reader.story.beams.beams));
-      num_early += !reader.end && !reader.story.prefix.tokens.empty();
+      if (reader.log.beams.beams.empty()) continue;  // in the prompt
+      EXPECT_EQ(reader.log.prefix.tokens, CommonPrefix(reader.log.beams.beams));
+      num_early += !reader.end && !reader.log.prefix.tokens.empty();
     }
     ReadAllToTheEnd();
     if (!reader.end->ok()) continue;  // no token was possible
-    const std::vector<BeamState>& beams = reader.story.beams.beams;
-    const std::vector<Hypothesis>& hypotheses = reader.story.result->hypotheses;
+    const std::vector<BeamState>& beams = reader.log.beams.beams;
+    const std::vector<Hypothesis>& hypotheses = reader.log.result->hypotheses;
     ASSERT_EQ(beams.size(), hypotheses.size());
     for (size_t i = 0; i < beams.size(); ++i) {
       EXPECT_EQ(beams[i].tokens, hypotheses[i].tokens);
@@ -147,7 +146,7 @@ TEST_P(StreamTest, AfterTheEndThereIsNothing) {
   Reader& reader = Open(request);
   RunSteps(kAllSteps);
   ReadAll(reader);
-  ASSERT_TRUE(reader.story.result.has_value());
+  ASSERT_TRUE(reader.log.result.has_value());
   for (int i = 0; i < 3; ++i) {
     reader.end.reset();
     Read(reader);
@@ -175,10 +174,10 @@ TEST_P(StreamTest, WithoutATokenizerThereAreTokensAlone) {
     RunSteps(kAllSteps);
     ReadAll(reader);
     ASSERT_TRUE(reader.end.has_value());
-    EXPECT_EQ(reader.story.prefix.text, "");
-    for (const auto& [sample, told] : reader.story.samples) {
-      EXPECT_EQ(told.text, "");
-      EXPECT_THAT(told.tokens, ::testing::Not(IsEmpty()));
+    EXPECT_EQ(reader.log.prefix.text, "");
+    for (const auto& [sample, sample_log] : reader.log.samples) {
+      EXPECT_EQ(sample_log.text, "");
+      EXPECT_THAT(sample_log.tokens, ::testing::Not(IsEmpty()));
     }
   }
 }
@@ -195,23 +194,23 @@ class FragileModel : public ToyModel {
   }
 };
 
-asio::awaitable<std::pair<Story, absl::Status>> ReadToTheEnd(
+asio::awaitable<std::pair<StreamLog, absl::Status>> ReadToTheEnd(
     Engine& engine, Request request, int microseconds_an_event) {
-  Story story;
+  StreamLog log;
   absl::StatusOr<ResultStream> stream =
       co_await engine.Stream(std::move(request), {.beams = true});
-  if (!stream.ok()) co_return std::pair(story, stream.status());
+  if (!stream.ok()) co_return std::pair(log, stream.status());
   asio::steady_timer timer(co_await asio::this_coro::executor);
   while (true) {
     absl::StatusOr<std::optional<StreamEvent>> event = co_await stream->Next();
-    if (!event.ok()) co_return std::pair(story, event.status());
+    if (!event.ok()) co_return std::pair(log, event.status());
     if (!event->has_value()) break;
-    story.Take(**event);
+    log.Take(**event);
     if (microseconds_an_event == 0) continue;
     timer.expires_after(std::chrono::microseconds(microseconds_an_event));
     co_await timer.async_wait(asio::use_awaitable);
   }
-  co_return std::pair(story, absl::OkStatus());
+  co_return std::pair(log, absl::OkStatus());
 }
 
 TEST(StreamErrorTest, AnErrorInTheMiddleComesAfterEarlierEvents) {
@@ -221,7 +220,7 @@ TEST(StreamErrorTest, AnErrorInTheMiddleComesAfterEarlierEvents) {
   asio::io_context context;
   Engine engine =
       MakeEngine(context.get_executor(), MakeExecutor(&model), Validated());
-  std::vector<std::future<std::pair<Story, absl::Status>>> ends;
+  std::vector<std::future<std::pair<StreamLog, absl::Status>>> ends;
   for (int first = 1; first < 7; ++first) {
     Request request{{first}, {}};
     request.params.max_new_tokens = 40;
@@ -230,10 +229,10 @@ TEST(StreamErrorTest, AnErrorInTheMiddleComesAfterEarlierEvents) {
   }
   context.run();
   for (auto& end : ends) {
-    const auto [story, status] = end.get();
+    const auto [log, status] = end.get();
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss,
                                  HasSubstr("cannot do sevens")));
-    EXPECT_FALSE(story.result.has_value());
+    EXPECT_FALSE(log.result.has_value());
   }
 }
 
@@ -250,13 +249,13 @@ TEST(StreamThreadsTest, ManyReadersOnManyThreads) {
       MakeEngine(engine_threads.get_executor(),
                  MakeExecutor(&model, 2, {.run_ahead = true}), engine_options);
   const auto requests = RandomStreamRequests(150, 53, model.description());
-  std::vector<std::future<std::pair<Story, absl::Status>>> stories;
+  std::vector<std::future<std::pair<StreamLog, absl::Status>>> logs;
   std::vector<std::future<void>> vanishing;
   for (size_t i = 0; i < requests.size(); ++i) {
     const int pace = i % 3 == 0 ? 0 : i % 3 == 1 ? 50 : 2000;
-    stories.push_back(asio::co_spawn(reader_threads,
-                                     ReadToTheEnd(engine, requests[i], pace),
-                                     asio::use_future));
+    logs.push_back(asio::co_spawn(reader_threads,
+                                  ReadToTheEnd(engine, requests[i], pace),
+                                  asio::use_future));
     if (i % 5 > 0) continue;
     vanishing.push_back(asio::co_spawn(
         reader_threads,
@@ -269,8 +268,8 @@ TEST(StreamThreadsTest, ManyReadersOnManyThreads) {
         asio::use_future));
   }
   for (size_t i = 0; i < requests.size(); ++i) {
-    const auto [story, status] = stories[i].get();
-    ExpectIsAsAlone(requests[i], story, status);
+    const auto [log, status] = logs[i].get();
+    ExpectIsAsAlone(requests[i], log, status);
     ASSERT_FALSE(HasFailure()) << i;
   }
   for (auto& reader : vanishing) reader.get();

@@ -35,8 +35,8 @@ const std::vector<TokenId>& PromptTokens() {
   return tokens;
 }
 
-bool EndsText(const SelectionParams& rule, TokenId token) {
-  return std::ranges::binary_search(rule.processors.eos_token_ids, token);
+bool EndsText(const SelectionParams& params, TokenId token) {
+  return std::ranges::binary_search(params.processors.eos_token_ids, token);
 }
 
 // All that runs the requests of a case.
@@ -117,7 +117,8 @@ size_t CellOf(std::span<const TokenId> tokens) {
 }
 
 std::vector<double> EnumerateBeginnings(const Request& request) {
-  const auto rule = MakeSelectionParams(request.params, request.prompt_tokens);
+  const auto params =
+      MakeSelectionParams(request.params, request.prompt_tokens);
   const ToyModelOptions model = TargetOptions(1);
   std::vector<double> joint(kNumCells);
   std::vector<TokenId> text = request.prompt_tokens;
@@ -126,18 +127,18 @@ std::vector<double> EnumerateBeginnings(const Request& request) {
     const std::span<const TokenId> generated =
         std::span(text).subspan(num_prompt);
     if (generated.size() == kCountedTokens ||
-        (!generated.empty() && EndsText(*rule, generated.back()))) {
+        (!generated.empty() && EndsText(*params, generated.back()))) {
       joint[CellOf(generated)] += probability;
       return;
     }
     std::vector<float> logits(kToyVocabSize);
     ToyLogits(model, text, logits);
     const RowEdits edits =
-        CollectEdits(rule->processors, text, static_cast<int>(generated.size()),
-                     kToyVocabSize);
+        CollectEdits(params->processors, text,
+                     static_cast<int>(generated.size()), kToyVocabSize);
     const std::vector<double> p = reference::DrawProbabilities(
-        logits, {.params = rule->sampling,
-                 .repetition_penalty = rule->processors.repetition_penalty,
+        logits, {.params = params->sampling,
+                 .repetition_penalty = params->processors.repetition_penalty,
                  .edits = edits.edits,
                  .is_allow_list = edits.is_allow_list});
     for (TokenId token = 0; token < kToyVocabSize; ++token) {

@@ -32,16 +32,16 @@ class Recorder : public TraceSink {
 
 using Answers = std::vector<std::optional<absl::StatusOr<Result>>>;
 
-struct Told {
+struct TracedRun {
   Answers answers;
   Recorder trace;
 };
 
 // Runs the requests together; the third is cancelled before step 5.
-Told RunTogether(const ToyModelOptions& options,
-                 const std::vector<Request>& requests, bool traced,
-                 int plans_in_flight) {
-  Told run;
+TracedRun RunTogether(const ToyModelOptions& options,
+                      const std::vector<Request>& requests, bool traced,
+                      int plans_in_flight) {
+  TracedRun run;
   run.answers.resize(requests.size());
   ToyModel model(options);
   ModelDescription description = model.description();
@@ -200,12 +200,12 @@ TEST(TraceTest, TracesOfBeamsThatSpeculateMatchTheirSearches) {
       params.max_new_tokens = 30;
       params.speculate = {.method = SpeculationMethod::kSuffix};
     }
-    const Told told = RunTogether(options, requests, true, 1);
+    const TracedRun traced = RunTogether(options, requests, true, 1);
     for (size_t i = 0; i < requests.size(); ++i) {
-      const absl::StatusOr<Result>& answer = *told.answers[i];
+      const absl::StatusOr<Result>& answer = *traced.answers[i];
       if (answer.ok()) num_accepted += answer->usage.num_accepted_tokens;
       const RequestId id{static_cast<int64_t>(i)};
-      EventReader(requests[i]).Read(told.trace.events.at(id), answer);
+      EventReader(requests[i]).Read(traced.trace.events.at(id), answer);
     }
   }
   EXPECT_GT(num_accepted, 20);
@@ -221,19 +221,20 @@ TEST(TraceTest, TracesMatchTheirSearches) {
       options.num_pages = 2000;
       const std::vector<Request> requests =
           AnyRequests(8, seed, ToyModel(options).description());
-      const Told told = RunTogether(options, requests, true, plans_in_flight);
-      const Told silent =
+      const TracedRun traced =
+          RunTogether(options, requests, true, plans_in_flight);
+      const TracedRun silent =
           RunTogether(options, requests, false, plans_in_flight);
-      EXPECT_EQ(told.trace.events.size(), requests.size());
+      EXPECT_EQ(traced.trace.events.size(), requests.size());
       for (size_t i = 0; i < requests.size(); ++i) {
-        ASSERT_TRUE(told.answers[i].has_value());
-        const absl::StatusOr<Result>& answer = *told.answers[i];
+        ASSERT_TRUE(traced.answers[i].has_value());
+        const absl::StatusOr<Result>& answer = *traced.answers[i];
         ASSERT_EQ(answer.status(), silent.answers[i]->status());
         if (answer.ok()) {
           EXPECT_TRUE(SameResult(*answer, **silent.answers[i]));
         }
         const RequestId id{static_cast<int64_t>(i)};
-        EventReader(requests[i]).Read(told.trace.events.at(id), answer);
+        EventReader(requests[i]).Read(traced.trace.events.at(id), answer);
       }
     }
   }

@@ -180,9 +180,9 @@ TEST_F(BeamGroupTest, HistoriesAreFilledIfProcessorsNeedThem) {
   Plan(group);
   ASSERT_OK(Answer(group, {{1, 3, -3}, {0, 4, -4}}));
   const StepPlan plan = Plan(group);
-  const SelectionParams& rule = *plan.selections.at(0).rule;
-  EXPECT_EQ(rule.processors.repetition_penalty, 1.5f);
-  EXPECT_THAT(rule.edits->prompt(), ElementsAre(5, 6));
+  const SelectionParams& params = *plan.selections.at(0).params;
+  EXPECT_EQ(params.processors.repetition_penalty, 1.5f);
+  EXPECT_THAT(params.edits->prompt(), ElementsAre(5, 6));
   EXPECT_THAT(plan.selections.at(0).histories,
               ElementsAre(ElementsAre(2, 3), ElementsAre(1, 4)));
 }
@@ -195,7 +195,7 @@ TEST_F(BeamGroupTest, HistoriesAreLeftOutIfNothingNeedsThem) {
   request.params.suppress_tokens = {3};
   BeamGroup banning = MakeGroup(request);
   plan = Plan(banning);
-  EXPECT_THAT(plan.selections.at(0).rule->processors.suppress_tokens,
+  EXPECT_THAT(plan.selections.at(0).params->processors.suppress_tokens,
               ElementsAre(3));
   EXPECT_THAT(plan.selections.at(0).histories, IsEmpty());
 }
@@ -360,7 +360,7 @@ TEST_F(BeamGroupTest, ProcessorsDoNotKeepAGroupFromGoingAhead) {
   Plan(banning);
   ASSERT_TRUE(banning.can_plan());
   EXPECT_THAT(
-      Plan(banning).continuations.at(0).rule->processors.suppress_tokens,
+      Plan(banning).continuations.at(0).params->processors.suppress_tokens,
       ElementsAre(3));
   request.params.no_repeat_ngram_size = 2;
   BeamGroup with_history = MakeGroup(request);
@@ -368,7 +368,8 @@ TEST_F(BeamGroupTest, ProcessorsDoNotKeepAGroupFromGoingAhead) {
               ElementsAre(IsEmpty()));
   ASSERT_TRUE(with_history.can_plan());
   const StepPlan ahead = Plan(with_history);
-  EXPECT_EQ(ahead.continuations.at(0).rule->processors.no_repeat_ngram_size, 2);
+  EXPECT_EQ(ahead.continuations.at(0).params->processors.no_repeat_ngram_size,
+            2);
 }
 
 TEST_F(BeamGroupTest, TheWorstCaseOfEditsIsWhatAllRowsShareAndWhatEachHas) {

@@ -32,7 +32,8 @@ TEST(DraftTreeTest, RowsThatBeginAlikeShareNodes) {
   EXPECT_EQ(tree.Child(0, 7), DraftTree::kNone);
   EXPECT_EQ(tree.Child(1, 5), DraftTree::kNone);
   const auto place = [&](int node) {
-    return std::vector<int>{tree.row(node), tree.depth(node), tree.line(node)};
+    return std::vector<int>{tree.row(node), tree.depth(node),
+                            tree.logits_row(node)};
   };
   EXPECT_THAT(place(0), ElementsAre(0, 0, 0));
   EXPECT_THAT(place(five), ElementsAre(0, 1, 1));

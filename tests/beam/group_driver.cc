@@ -116,9 +116,9 @@ absl::Status GroupDriver::Run() {
       Tables& tables = tables_ahead_[selection.request];
       // The rows that continuations are written out as end the plan, and each
       // has one row of logits.
-      const size_t num_later_lines =
+      const size_t num_later_rows =
           last_plan_.num_logits - selection.first_logits;
-      const size_t first_row = last_plan_.rows.size() - num_later_lines;
+      const size_t first_row = last_plan_.rows.size() - num_later_rows;
       for (int row = 0; row < selection.num_rows; ++row) {
         const auto pages = last_plan_.row_pages(first_row + row);
         tables.insert({pages.begin(), pages.end()});
@@ -168,9 +168,9 @@ void GroupDriver::Select(std::span<const float> logits) {
   for (const PlanSelection& selection : last_plan_.selections) {
     std::vector<std::vector<float>> rows;
     for (int row = 0; row < selection.num_rows; ++row) {
-      const auto line = logits.subspan(
+      const auto logits_row = logits.subspan(
           (selection.first_logits + row) * vocab_size, vocab_size);
-      rows.emplace_back(line.begin(), line.end());
+      rows.emplace_back(logits_row.begin(), logits_row.end());
     }
     last_result_.selections.push_back(Answer(selection, std::move(rows)));
   }

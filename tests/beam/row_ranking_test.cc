@@ -94,7 +94,7 @@ Asked Ask(const DecodeStrategy& strategy, const Request& request,
   Asked asked;
   PlanSelection& selection = asked.selection;
   strategy.DescribeSelection(&selection);
-  selection.rule = MakeSelectionParams(request.params);
+  selection.params = MakeSelectionParams(request.params);
   for (int rank = 0; rank < selection.num_rows; ++rank) {
     selection.histories.push_back(request.prompt_tokens);
     strategy.AppendTokens(rank, &selection.histories.back());

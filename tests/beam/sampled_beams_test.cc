@@ -69,7 +69,7 @@ TEST(SampledBeamsTest, CandidatesAreDrawnInTurnFromAllBeamsTogether) {
   const uint64_t num_draws = Cases(100000, 5000);
   for (uint64_t seed = 0; seed < num_draws; ++seed) {
     const GenerationParams params = Sampled(2, seed);
-    selection.rule = MakeSelectionParams(params);
+    selection.params = MakeSelectionParams(params);
     const auto drawn = Drawn(params, selection, rows);
     ASSERT_EQ(drawn.size(), 4);
     const auto cell = [&](size_t i) {

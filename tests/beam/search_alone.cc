@@ -103,34 +103,34 @@ LogitsModel ToyLogitsModel(const ToyModelOptions& options) {
 }
 
 bool IsPlain(const PlanSelection& selection) {
-  const SelectionParams& rule = *selection.rule;
-  const bool is_greedy = rule.kind == SelectionKind::kDraws &&
-                         rule.sampling.greedy() &&
+  const SelectionParams& params = *selection.params;
+  const bool is_greedy = params.kind == SelectionKind::kDraws &&
+                         params.sampling.greedy() &&
                          selection.samples.size() == 1;
-  return (rule.kind == SelectionKind::kBeams || is_greedy) &&
+  return (params.kind == SelectionKind::kBeams || is_greedy) &&
          selection.allowed.empty();
 }
 
 SelectionResult AnswerAsTheEngine(
     PlanSelection selection, const std::vector<std::vector<float>>& logits) {
   static ThreadPool* const pool = new ThreadPool;
-  std::vector<float> lines;
+  std::vector<float> logits_rows;
   for (const std::vector<float>& row : logits) {
-    lines.insert(lines.end(), row.begin(), row.end());
+    logits_rows.insert(logits_rows.end(), row.begin(), row.end());
   }
   StepPlan plan;
   plan.num_logits = static_cast<int>(logits.size());
   selection.first_logits = 0;
   plan.selections.push_back(std::move(selection));
   const int vocab_size = static_cast<int>(logits.front().size());
-  return SelectAll(plan, lines, vocab_size, *pool).front();
+  return SelectAll(plan, logits_rows, vocab_size, *pool).front();
 }
 
 SelectionResult NextAnswer(const DecodeStrategy& strategy,
                            const LogitsModel& model, const Request& request) {
   PlanSelection selection;
   strategy.DescribeSelection(&selection);
-  selection.rule = MakeSelectionParams(request.params);
+  selection.params = MakeSelectionParams(request.params);
   std::vector<std::vector<float>> logits;
   for (int rank = 0; rank < selection.num_rows; ++rank) {
     selection.histories.push_back(request.prompt_tokens);

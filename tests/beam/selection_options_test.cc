@@ -20,7 +20,7 @@ TEST(DistinctEosTokenIdsTest, AreSortedAndEachOnce) {
   EXPECT_THAT(DistinctEosTokenIds(params), IsEmpty());
 }
 
-TEST(MakeSelectionRuleTest, KnowsWhichOptionsReadTheHistory) {
+TEST(MakeSelectionParamsTest, KnowsWhichOptionsReadTheHistory) {
   using Change = std::function<void(GenerationParams*)>;
   const std::pair<Change, bool> cases[] = {
       {[](auto* params) { params->repetition_penalty = 1.5; }, true},
@@ -40,12 +40,12 @@ TEST(MakeSelectionRuleTest, KnowsWhichOptionsReadTheHistory) {
     GenerationParams params;
     params.eos_token_id = {2};
     set(&params);
-    const auto rule = MakeSelectionParams(params);
-    EXPECT_EQ(rule->processors.needs_history(), needs_history);
+    const auto selection = MakeSelectionParams(params);
+    EXPECT_EQ(selection->processors.needs_history(), needs_history);
   }
 }
 
-TEST(MakeSelectionRuleTest, EveryOptionArrives) {
+TEST(MakeSelectionParamsTest, EveryOptionArrives) {
   GenerationParams params;
   params.repetition_penalty = 1.25;
   params.no_repeat_ngram_size = 3;
@@ -53,8 +53,8 @@ TEST(MakeSelectionRuleTest, EveryOptionArrives) {
   params.suppress_tokens = {8, 4};
   params.eos_token_id = {5, 2};
   params.min_new_tokens = 6;
-  const auto rule = MakeSelectionParams(params);
-  const ScoreProcessors* const processors = &rule->processors;
+  const auto selection = MakeSelectionParams(params);
+  const ScoreProcessors* const processors = &selection->processors;
   EXPECT_EQ(processors->repetition_penalty, 1.25f);
   EXPECT_EQ(processors->no_repeat_ngram_size, 3);
   EXPECT_THAT(processors->bad_words,

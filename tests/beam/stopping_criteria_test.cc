@@ -19,7 +19,7 @@ using testing::EnFrTokenizer;
 using testing::SharedEnFrTokenizer;
 using testing::StatusIs;
 
-GenerationParams RuleParams() {
+GenerationParams StoppingParams() {
   GenerationParams params;
   params.max_new_tokens = 20;
   params.eos_token_id = {2, 7};
@@ -38,42 +38,42 @@ struct End {
 
 // How many tokens of `text` it takes to end, and as what.
 End EndOf(const GenerationParams& params, const std::string& text) {
-  const StoppingCriteria rule(params, nullptr,
-                              RequestText::Make(params, SharedEnFrTokenizer()));
-  StoppingCriteria::Progress progress = rule.Begin();
+  const StoppingCriteria criteria(
+      params, nullptr, RequestText::Make(params, SharedEnFrTokenizer()));
+  StoppingCriteria::Progress progress = criteria.Begin();
   int length = 0;
   for (const TokenId token : Encode(text)) {
     ++length;
-    const StoppingCriteria::Outcome outcome = rule.Feed(token, &progress);
+    const StoppingCriteria::Outcome outcome = criteria.Feed(token, &progress);
     EXPECT_NE(outcome.hit.has_value(), outcome.goes_on);
     if (outcome.hit.has_value()) return {length, outcome.hit};
   }
   return {};
 }
 
-TEST(FinishRuleTest, IdsEndASequenceAndAnEosIdIsNamedFirst) {
-  const StoppingCriteria rule(RuleParams());
-  StoppingCriteria::Progress progress = rule.Begin();
-  EXPECT_EQ(rule.Feed(2, &progress).hit, FinishReason::kEos);
-  EXPECT_EQ(rule.Feed(7, &progress).hit, FinishReason::kEos);
-  EXPECT_EQ(rule.Feed(9, &progress).hit, FinishReason::kStop);
-  EXPECT_EQ(rule.Feed(8, &progress).hit, std::nullopt);
-  EXPECT_TRUE(rule.Feed(8, &progress).goes_on);
-  EXPECT_THAT(rule.token_ids(), ElementsAre(2, 7, 9));
-  EXPECT_TRUE(rule.is_by_token());
+TEST(StoppingCriteriaTest, IdsEndASequenceAndAnEosIdIsNamedFirst) {
+  const StoppingCriteria criteria(StoppingParams());
+  StoppingCriteria::Progress progress = criteria.Begin();
+  EXPECT_EQ(criteria.Feed(2, &progress).hit, FinishReason::kEos);
+  EXPECT_EQ(criteria.Feed(7, &progress).hit, FinishReason::kEos);
+  EXPECT_EQ(criteria.Feed(9, &progress).hit, FinishReason::kStop);
+  EXPECT_EQ(criteria.Feed(8, &progress).hit, std::nullopt);
+  EXPECT_TRUE(criteria.Feed(8, &progress).goes_on);
+  EXPECT_THAT(criteria.token_ids(), ElementsAre(2, 7, 9));
+  EXPECT_TRUE(criteria.is_by_token());
 }
 
-TEST(FinishRuleTest, IgnoredEosIdsAreOrdinaryButStopIdsAreNot) {
-  GenerationParams params = RuleParams();
+TEST(StoppingCriteriaTest, IgnoredEosIdsAreOrdinaryButStopIdsAreNot) {
+  GenerationParams params = StoppingParams();
   params.ignore_eos = true;
-  const StoppingCriteria rule(params);
-  StoppingCriteria::Progress progress = rule.Begin();
-  EXPECT_EQ(rule.Feed(2, &progress).hit, std::nullopt);
-  EXPECT_EQ(rule.Feed(7, &progress).hit, FinishReason::kStop);
+  const StoppingCriteria criteria(params);
+  StoppingCriteria::Progress progress = criteria.Begin();
+  EXPECT_EQ(criteria.Feed(2, &progress).hit, std::nullopt);
+  EXPECT_EQ(criteria.Feed(7, &progress).hit, FinishReason::kStop);
 }
 
-TEST(FinishRuleTest, AStopStringEndsWithTheTokenThatCompletesIt) {
-  GenerationParams params = RuleParams();
+TEST(StoppingCriteriaTest, AStopStringEndsWithTheTokenThatCompletesIt) {
+  GenerationParams params = StoppingParams();
   const std::string text = "Je ne sais pas.";
   const int num_tokens = static_cast<int>(Encode(text).size());
   params.stop = {"pas."};
@@ -90,8 +90,8 @@ TEST(FinishRuleTest, AStopStringEndsWithTheTokenThatCompletesIt) {
           .is_by_token());
 }
 
-TEST(FinishRuleTest, StopStringsDoNotCountBeforeMinNewTokens) {
-  GenerationParams params = RuleParams();
+TEST(StoppingCriteriaTest, StopStringsDoNotCountBeforeMinNewTokens) {
+  GenerationParams params = StoppingParams();
   params.stop = {"a"};
   const std::string text = "Je ne sais pas.";
   const End first = EndOf(params, text);
@@ -102,52 +102,52 @@ TEST(FinishRuleTest, StopStringsDoNotCountBeforeMinNewTokens) {
 }
 
 // A beam that forks takes its text with it, and the children go separate ways.
-TEST(FinishRuleTest, ProgressForksByCopying) {
-  GenerationParams params = RuleParams();
+TEST(StoppingCriteriaTest, ProgressForksByCopying) {
+  GenerationParams params = StoppingParams();
   params.stop = {"ne sais"};
-  const StoppingCriteria rule(params, nullptr,
-                              RequestText::Make(params, SharedEnFrTokenizer()));
-  StoppingCriteria::Progress parent = rule.Begin();
+  const StoppingCriteria criteria(
+      params, nullptr, RequestText::Make(params, SharedEnFrTokenizer()));
+  StoppingCriteria::Progress parent = criteria.Begin();
   const std::vector<TokenId> tokens = Encode("Je ne sais");
   for (size_t i = 0; i + 1 < tokens.size(); ++i) {
-    EXPECT_EQ(rule.Feed(tokens[i], &parent).hit, std::nullopt);
+    EXPECT_EQ(criteria.Feed(tokens[i], &parent).hit, std::nullopt);
   }
   StoppingCriteria::Progress child = parent;
-  EXPECT_EQ(rule.Feed(Encode("veux").front(), &child).hit, std::nullopt);
-  EXPECT_EQ(rule.Feed(tokens.back(), &parent).hit, FinishReason::kStop);
+  EXPECT_EQ(criteria.Feed(Encode("veux").front(), &child).hit, std::nullopt);
+  EXPECT_EQ(criteria.Feed(tokens.back(), &parent).hit, FinishReason::kStop);
 }
 
 // To make an automaton of them takes long, and the strand waits for a strategy.
-TEST(FinishRuleTest, StopsAreThoseThatWerePreparedWithTheRequest) {
-  GenerationParams params = RuleParams();
+TEST(StoppingCriteriaTest, StopsAreThoseThatWerePreparedWithTheRequest) {
+  GenerationParams params = StoppingParams();
   params.stop = {"ne sais"};
   const PreparedRequest prepared({{1}, params}, SharedEnFrTokenizer());
   const long num_owners = prepared.text.use_count();
-  const StoppingCriteria rule(params, nullptr, prepared.text);
+  const StoppingCriteria criteria(params, nullptr, prepared.text);
   EXPECT_EQ(prepared.text.use_count(), num_owners + 1);
-  EXPECT_FALSE(rule.is_by_token());
+  EXPECT_FALSE(criteria.is_by_token());
 }
 
-TEST(FinishRuleTest, WhereSequencesAreAllowedTheirEndsAloneCount) {
-  GenerationParams params = RuleParams();
+TEST(StoppingCriteriaTest, WhereSequencesAreAllowedTheirEndsAloneCount) {
+  GenerationParams params = StoppingParams();
   params.allowed_sequences = {{{5, 6}, {5, 6, 2}, {8}}};
-  const StoppingCriteria rule(params, AllowedSequenceTrie::Make(params));
-  EXPECT_FALSE(rule.is_by_token());
-  StoppingCriteria::Progress progress = rule.Begin();
-  EXPECT_THAT(*rule.Next(progress), ElementsAre(5, 8));
-  EXPECT_EQ(rule.num_next(progress), 2);
-  EXPECT_EQ(rule.num_leaf_children(progress), 1);
-  EXPECT_EQ(rule.Feed(5, &progress).hit, std::nullopt);
-  const StoppingCriteria::Outcome both = rule.Feed(6, &progress);
+  const StoppingCriteria criteria(params, AllowedSequenceTrie::Make(params));
+  EXPECT_FALSE(criteria.is_by_token());
+  StoppingCriteria::Progress progress = criteria.Begin();
+  EXPECT_THAT(*criteria.Next(progress), ElementsAre(5, 8));
+  EXPECT_EQ(criteria.num_next(progress), 2);
+  EXPECT_EQ(criteria.num_leaf_children(progress), 1);
+  EXPECT_EQ(criteria.Feed(5, &progress).hit, std::nullopt);
+  const StoppingCriteria::Outcome both = criteria.Feed(6, &progress);
   EXPECT_EQ(both.hit, FinishReason::kStop);
   EXPECT_TRUE(both.goes_on);
-  const StoppingCriteria::Outcome end = rule.Feed(2, &progress);
+  const StoppingCriteria::Outcome end = criteria.Feed(2, &progress);
   EXPECT_EQ(end.hit, FinishReason::kEos);
   EXPECT_FALSE(end.goes_on);
 }
 
 TEST(CheckStopsTest, StopsNeedATokenizer) {
-  GenerationParams params = RuleParams();
+  GenerationParams params = StoppingParams();
   EXPECT_OK(CheckStops(params, nullptr));
   params.stop = {"x"};
   EXPECT_OK(CheckStops(params, &EnFrTokenizer()));

@@ -24,16 +24,16 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 // Asked of two rows.
 PlanSelection Asked(SelectionKind kind, bool gumbel_top_k = false,
                     int num_logprobs = -1) {
-  SelectionParams rule;
-  rule.kind = kind;
-  rule.gumbel_top_k = gumbel_top_k;
-  rule.num_logprobs = num_logprobs;
+  SelectionParams params;
+  params.kind = kind;
+  params.gumbel_top_k = gumbel_top_k;
+  params.num_logprobs = num_logprobs;
   PlanSelection asked;
   asked.num_rows = 2;
   asked.num_candidates = 3;
   asked.cum_log_probs = {-1, -2};
   if (kind == SelectionKind::kDraws) asked.samples = {0, 3};
-  asked.rule = std::make_shared<const SelectionParams>(std::move(rule));
+  asked.params = std::make_shared<const SelectionParams>(std::move(params));
   return asked;
 }
 
@@ -107,7 +107,7 @@ TEST(CheckAnswerTest, AContinuationComesOnce) {
 }
 
 // What ranks them is not in the answer.
-TEST(CheckAnswerTest, PerturbedRowsAreInAnyOrderAndMayBeNoNumbers) {
+TEST(CheckAnswerTest, GumbelTopKRowsAreInAnyOrderAndMayBeNoNumbers) {
   const PlanSelection asked = Asked(SelectionKind::kRows, true);
   EXPECT_OK(Check(asked, {{0, 5, -2}, {0, 4, -1}, {1, kNotANumber, 0}}));
   ExpectRefused(Check(asked, {{1, 5, -1}, {0, 4, -1}}), "out of order, at 1");

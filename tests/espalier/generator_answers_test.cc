@@ -46,17 +46,17 @@ class GeneratorAnswersTest : public GeneratorFixture {
       case Way::kStream:
         break;
     }
-    Story story;
+    StreamLog log;
     absl::StatusOr<Generation> answer = generator_->Stream(
         from,
         [&](const StreamEvent& event) {
-          story.Take(event);
+          log.Take(event);
           return true;
         },
         call);
     if (!answer.ok()) return answer;
-    story.Take(static_cast<const Result&>(*answer));
-    ExpectTellsTheResult(request, story);
+    log.Take(static_cast<const Result&>(*answer));
+    ExpectTellsTheResult(request, log);
     return answer;
   }
 

@@ -18,7 +18,7 @@
 #include "espalier/generator.h"
 #include "exec_request/model.h"
 #include "tests/batcher/manual_executor.h"
-#include "tests/batcher/stream_story.h"
+#include "tests/batcher/stream_log.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"

@@ -97,7 +97,7 @@ class OnlyInOne {
   // sum.
   double LeastSum(const Candidate& candidate) const {
     const PlanSelection& selection = lacks_.selection(step_);
-    const RandomKey key = GumbelKey(selection.rule->sampling.seed,
+    const RandomKey key = GumbelKey(selection.params->sampling.seed,
                                     candidate.beam, selection.num_generated);
     const double least = candidate.cum_log_prob -
                          tolerance_.Of(candidate.cum_log_prob) +
@@ -226,7 +226,7 @@ AnsweredSearch::AnsweredSearch(const PreparedRequest& request,
       strategy_(MakeStrategy(params_, request.allowed, request.text)) {
   for (size_t i = 0; i < steps.size() && !strategy_->done(); ++i) {
     Step step = Describe(i);
-    step.selection.rule = request.rule;
+    step.selection.params = request.selection_params;
     const bool is_of_rows =
         std::ranges::all_of(steps[i], [&](const Candidate& candidate) {
           return candidate.beam >= 0 &&

@@ -22,14 +22,14 @@ namespace {
 using Rows = std::vector<std::vector<Candidate>>;
 
 // Rows of a group, as GumbelTopK and the device answer them.
-class AnyPerturbedRows {
+class AnyGumbelRows {
  public:
-  explicit AnyPerturbedRows(int seed) : random_(seed) {
-    auto rule = std::make_shared<SelectionParams>();
-    rule->kind = SelectionKind::kRows;
-    rule->gumbel_top_k = true;
-    rule->sampling.seed = seed;
-    selection.rule = rule;
+  explicit AnyGumbelRows(int seed) : random_(seed) {
+    auto params = std::make_shared<SelectionParams>();
+    params->kind = SelectionKind::kRows;
+    params->gumbel_top_k = true;
+    params->sampling.seed = seed;
+    selection.params = params;
     selection.num_rows = 1 + Below(12);
     selection.num_candidates = 1 + Below(40);
     selection.num_generated = Below(5);
@@ -61,7 +61,7 @@ class AnyPerturbedRows {
       values.push_back({row, token, -0.01f * static_cast<float>(Below(700))});
     }
     std::vector<double> sums;
-    AddNoise(values, selection.rule->sampling.seed, row,
+    AddNoise(values, selection.params->sampling.seed, row,
              selection.num_generated, &sums);
     std::vector<int> order(values.size());
     std::iota(order.begin(), order.end(), 0);
@@ -86,7 +86,7 @@ std::vector<Candidate> ByFullSort(const PlanSelection& selection,
   std::vector<int> highest(rows.size(), -1);
   for (int row = 0; row < std::ssize(rows); ++row) {
     std::vector<double> sums;
-    AddNoise(rows[row], selection.rule->sampling.seed, row,
+    AddNoise(rows[row], selection.params->sampling.seed, row,
              selection.num_generated, &sums);
     if (sums.empty()) continue;
     const auto maximum = std::ranges::max_element(sums);
@@ -125,7 +125,7 @@ std::vector<Candidate> Left(const PlanSelection& selection, const Rows& rows,
 
 TEST(ContendersTest, WhatIsLeftIsWhatAFullSortTakesInAnyOrderOfRows) {
   for (int seed = 0; seed < testing::Cases(5000, 500); ++seed) {
-    const AnyPerturbedRows group(seed);
+    const AnyGumbelRows group(seed);
     std::vector<int> order(group.rows.size());
     std::iota(order.begin(), order.end(), 0);
     std::mt19937 random(seed);
@@ -138,7 +138,7 @@ TEST(ContendersTest, WhatIsLeftIsWhatAFullSortTakesInAnyOrderOfRows) {
 
 // Whoever checks the answer is to see it.
 TEST(ContendersTest, RowsThatAreNoNumbersStay) {
-  AnyPerturbedRows group(3);
+  AnyGumbelRows group(3);
   group.selection.num_rows = 3;
   group.selection.cum_log_probs = {-1, -2, -3};
   group.selection.ranking = {.num_first = 1, .parent_sums = {}};

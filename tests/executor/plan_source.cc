@@ -29,13 +29,13 @@ int PlanSource::AddRow(std::span<const TokenId> tokens, int num_logits) {
 
 PlanSelection& PlanSource::AddSelection(
     RequestId request, int num_rows, int num_slots,
-    std::shared_ptr<const SelectionParams> rule) {
+    std::shared_ptr<const SelectionParams> params) {
   PlanSelection selection;
   selection.request = request;
   selection.first_logits = plan.num_logits - num_rows;
   selection.num_rows = num_rows;
   selection.num_slots = num_slots;
-  selection.rule = std::move(rule);
+  selection.params = std::move(params);
   Group& group = groups_[request];
   const size_t first = plan.rows.size() - num_rows;
   for (int rank = 0; rank < num_rows; ++rank) {
@@ -70,7 +70,7 @@ void PlanSource::Continue(const PlanSelection& selection) {
        .tail_pages = group.tails,
        .num_candidates = selection.num_candidates,
        .num_generated = selection.num_generated + group.num_steps,
-       .rule = selection.rule});
+       .params = selection.params});
 }
 
 PlanSelection& PlanSource::FeedRows(PlanSelection selection,

@@ -21,10 +21,10 @@ class PlanSource {
   // A row that feeds `tokens` at the front of its own pages, for whom nobody
   // asks; returns its index.
   int AddRow(std::span<const TokenId> tokens, int num_logits);
-  // Asks for the last lines of the last `num_rows` rows. The caller completes
+  // Asks for the last logits of the last `num_rows` rows. The caller completes
   // the selection.
   PlanSelection& AddSelection(RequestId request, int num_rows, int num_slots,
-                              std::shared_ptr<const SelectionParams> rule);
+                              std::shared_ptr<const SelectionParams> params);
   // The next step of a group that a selection with one row set.
   void Continue(const PlanSelection& selection);
   // The rows of a selection again, each with one of `tokens` behind its own.

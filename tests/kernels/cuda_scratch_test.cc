@@ -126,7 +126,7 @@ TEST(CudaScratchTest, OfVerificationCoversWhatIsSmaller) {
   });
 }
 
-TEST(CudaScratchTest, OfPerturbedRowsCoversWhatIsSmaller) {
+TEST(CudaScratchTest, OfGumbelTopKCoversWhatIsSmaller) {
   ForManyBounds([](const Bounds& largest, const Bounds& smaller, int vocab) {
     ASSERT_GE(
         CudaGumbelTopKScratchBytes({.select = SelectInputs(largest, vocab)}),

@@ -40,7 +40,7 @@ int Feeder::Fork(int parent) {
   return static_cast<int>(sequences_.size()) - 1;
 }
 
-std::vector<Lines> Feeder::Step(const std::vector<Row>& rows) {
+std::vector<LogitsRows> Feeder::Step(const std::vector<Row>& rows) {
   const int page_size = model_->description().page_size;
   StepPlan plan;
   plan.page_copies = std::exchange(copies_, {});
@@ -71,33 +71,34 @@ std::vector<Lines> Feeder::Step(const std::vector<Row>& rows) {
   return Split(plan, logits);
 }
 
-std::vector<Lines> Feeder::Split(const StepPlan& plan,
-                                 const std::vector<float>& logits) const {
+std::vector<LogitsRows> Feeder::Split(const StepPlan& plan,
+                                      const std::vector<float>& logits) const {
   const int vocab_size = model_->description().vocab_size;
-  std::vector<Lines> result;
+  std::vector<LogitsRows> result;
   for (const PlanRow& row : plan.rows) {
-    Lines& lines = result.emplace_back();
+    LogitsRows& logits_rows = result.emplace_back();
     for (int i = 0; i < row.num_logits; ++i) {
       const auto begin =
           logits.begin() + int64_t{row.first_logits + i} * vocab_size;
-      lines.emplace_back(begin, begin + vocab_size);
+      logits_rows.emplace_back(begin, begin + vocab_size);
     }
   }
   return result;
 }
 
-Lines FeedAlone(Model* model, const std::vector<TokenId>& tokens, int chunk) {
+LogitsRows FeedAlone(Model* model, const std::vector<TokenId>& tokens,
+                     int chunk) {
   Feeder feeder(model);
   const int sequence = feeder.Add();
-  Lines lines;
+  LogitsRows logits_rows;
   for (size_t begin = 0; begin < tokens.size(); begin += chunk) {
     const size_t end = std::min(tokens.size(), begin + chunk);
     const std::vector<TokenId> part(tokens.begin() + begin,
                                     tokens.begin() + end);
-    const Lines more = feeder.Step({{sequence, part}})[0];
-    lines.insert(lines.end(), more.begin(), more.end());
+    const LogitsRows more = feeder.Step({{sequence, part}})[0];
+    logits_rows.insert(logits_rows.end(), more.begin(), more.end());
   }
-  return lines;
+  return logits_rows;
 }
 
 }  // namespace espalier::testing

@@ -15,7 +15,7 @@
 namespace espalier::testing {
 
 // One row of logits a token.
-using Lines = std::vector<std::vector<float>>;
+using LogitsRows = std::vector<std::vector<float>>;
 
 class Feeder {
  public:
@@ -30,7 +30,7 @@ class Feeder {
     int num_logits = -1;  // -1: one for each token
   };
   // Runs one plan with these rows; their logits, by row.
-  std::vector<Lines> Step(const std::vector<Row>& rows);
+  std::vector<LogitsRows> Step(const std::vector<Row>& rows);
 
   // A new sequence with the tokens of `parent`: full pages are shared, a
   // partly filled one is copied at the next step.
@@ -43,8 +43,8 @@ class Feeder {
   };
 
   PageId TakePage();
-  std::vector<Lines> Split(const StepPlan& plan,
-                           const std::vector<float>& logits) const;
+  std::vector<LogitsRows> Split(const StepPlan& plan,
+                                const std::vector<float>& logits) const;
 
   Model* model_;
   std::vector<PageId> free_pages_;
@@ -53,6 +53,7 @@ class Feeder {
 };
 
 // Logits after every token of one sequence, fed `chunk` tokens at a time.
-Lines FeedAlone(Model* model, const std::vector<TokenId>& tokens, int chunk);
+LogitsRows FeedAlone(Model* model, const std::vector<TokenId>& tokens,
+                     int chunk);
 
 }  // namespace espalier::testing

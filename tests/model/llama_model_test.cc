@@ -22,7 +22,7 @@ using ::espalier::testing::ExpectMatchesTwin;
 using ::espalier::testing::FeedAlone;
 using ::espalier::testing::Feeder;
 using ::espalier::testing::FilesOf;
-using ::espalier::testing::Lines;
+using ::espalier::testing::LogitsRows;
 using ::espalier::testing::MakePool;
 using ::espalier::testing::MakeTinyModel;
 using ::espalier::testing::RandomTokens;
@@ -111,7 +111,7 @@ TEST(LlamaModelTest, PageSizesChunksAndThreadsChangeNoBits) {
     const auto tokens = RandomTokens(90, shape.vocab_size, 6);
     const auto one = MakePool(1);
     const auto reference = LoadTiny(tiny, one);
-    const Lines expected = FeedAlone(reference.get(), tokens, 90);
+    const LogitsRows expected = FeedAlone(reference.get(), tokens, 90);
     for (const int num_threads : {1, 2, 3}) {
       const auto pool = MakePool(num_threads);
       for (const int page_size : {1, 3, 16, 64}) {
@@ -134,7 +134,7 @@ TEST(LlamaModelTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
   const auto model = LoadTiny(MakeTinyModel(shape, 7), pool, 3);
   constexpr int kNumSequences = 12;
   std::vector<std::vector<TokenId>> tokens;
-  std::vector<Lines> alone;
+  std::vector<LogitsRows> alone;
   for (int i = 0; i < kNumSequences; ++i) {
     tokens.push_back(RandomTokens(5 + 6 * i, shape.vocab_size, i));
     alone.push_back(FeedAlone(model.get(), tokens[i], 1000));
@@ -155,7 +155,7 @@ TEST(LlamaModelTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
                       static_cast<int>(random() % (count + 1))});
     }
     std::shuffle(rows.begin(), rows.end(), random);
-    const std::vector<Lines> results = feeder.Step(rows);
+    const std::vector<LogitsRows> results = feeder.Step(rows);
     for (size_t r = 0; r < rows.size(); ++r) {
       size_t& position = done[rows[r].sequence];
       position += rows[r].tokens.size();
@@ -176,7 +176,7 @@ TEST(LlamaModelTest, AStepDividedByRowsChangesNoBits) {
     const auto pool = MakePool(num_threads);
     const auto model = LoadTiny(tiny, pool, 3);
     std::vector<Feeder::Row> rows;
-    std::vector<Lines> alone;
+    std::vector<LogitsRows> alone;
     Feeder feeder(model.get());
     for (int i = 0; i < kNumSequences; ++i) {
       const auto tokens = RandomTokens(1 + i % 3, shape.vocab_size, i);
@@ -184,7 +184,7 @@ TEST(LlamaModelTest, AStepDividedByRowsChangesNoBits) {
       // Some want no logits, the first of all among them.
       rows.push_back({feeder.Add(), tokens, i % 4 == 0 ? 0 : -1});
     }
-    const std::vector<Lines> together = feeder.Step(rows);
+    const std::vector<LogitsRows> together = feeder.Step(rows);
     for (int i = 0; i < kNumSequences; ++i) {
       if (rows[i].num_logits == 0) continue;
       EXPECT_EQ(together[i], alone[i]) << i << " of " << num_threads;
@@ -198,7 +198,7 @@ TEST(LlamaModelTest, AStepOfManySequencesIsThatOfEach) {
   const auto pool = MakePool(2);
   const auto model = LoadTiny(MakeTinyModel(shape, 15), pool, 3);
   std::vector<Feeder::Row> rows;
-  std::vector<Lines> alone;
+  std::vector<LogitsRows> alone;
   Feeder feeder(model.get());
   for (int i = 0; i < 1300; ++i) {
     const auto tokens = RandomTokens(1 + i % 3, shape.vocab_size, i);
@@ -244,8 +244,8 @@ TEST(LlamaModelTest, ACopiedTailPageCarriesItsTokensOn) {
            i == 0 ? std::vector<TokenId>{3, 8} : std::vector<TokenId>{9, 1}) {
         whole.push_back(token);
       }
-      const Lines expected = FeedAlone(model.get(), whole, 100);
-      EXPECT_EQ(results[i], Lines(expected.end() - 2, expected.end()));
+      const LogitsRows expected = FeedAlone(model.get(), whole, 100);
+      EXPECT_EQ(results[i], LogitsRows(expected.end() - 2, expected.end()));
     }
   }
 }

@@ -37,9 +37,9 @@ std::vector<TokenId> BestTokens(const std::vector<double>& log_probs,
   return tokens;
 }
 
-void ExpectLine(const std::vector<float>& logits,
-                const std::vector<TokenId>& tokens,
-                const std::vector<double>& expected, double tolerance) {
+void ExpectLogitsRow(const std::vector<float>& logits,
+                     const std::vector<TokenId>& tokens,
+                     const std::vector<double>& expected, double tolerance) {
   const std::vector<double> log_probs = LogProbs(logits);
   for (size_t i = 0; i < tokens.size(); ++i) {
     EXPECT_NEAR(log_probs[tokens[i]], expected[i], tolerance)
@@ -75,13 +75,13 @@ std::vector<LogProbsExample> ReadLogProbsExamples() {
   return examples;
 }
 
-void ExpectLogProbs(const Lines& lines, const LogProbsExample& example,
-                    double tolerance) {
-  ASSERT_EQ(lines.size(), example.top_tokens.size());
-  for (size_t t = 0; t < lines.size(); ++t) {
+void ExpectLogProbs(const LogitsRows& logits_rows,
+                    const LogProbsExample& example, double tolerance) {
+  ASSERT_EQ(logits_rows.size(), example.top_tokens.size());
+  for (size_t t = 0; t < logits_rows.size(); ++t) {
     SCOPED_TRACE(::testing::Message() << "after token " << t);
-    ExpectLine(lines[t], example.top_tokens[t], example.top_log_probs[t],
-               tolerance);
+    ExpectLogitsRow(logits_rows[t], example.top_tokens[t],
+                    example.top_log_probs[t], tolerance);
   }
 }
 

@@ -17,10 +17,10 @@ struct LogProbsExample {
 
 std::vector<LogProbsExample> ReadLogProbsExamples();
 
-// Expects that softmax of each of `lines`, the logits after every token, gives
-// the example's tokens their log-probabilities, and that they are its best
-// tokens, in this order up to differences below the tolerance.
-void ExpectLogProbs(const Lines& lines, const LogProbsExample& example,
-                    double tolerance);
+// Expects that softmax of each of `logits_rows`, the logits after every token,
+// gives the example's tokens their log-probabilities, and that they are its
+// best tokens, in this order up to differences below the tolerance.
+void ExpectLogProbs(const LogitsRows& logits_rows,
+                    const LogProbsExample& example, double tolerance);
 
 }  // namespace espalier::testing

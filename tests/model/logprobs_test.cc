@@ -14,7 +14,7 @@ namespace {
 
 using ::espalier::testing::ExpectLogProbs;
 using ::espalier::testing::FeedAlone;
-using ::espalier::testing::Lines;
+using ::espalier::testing::LogitsRows;
 using ::espalier::testing::LogProbsExample;
 using ::espalier::testing::ReadLogProbsExamples;
 
@@ -28,7 +28,7 @@ TEST(LogProbsTest, EveryPositionOfEveryReferenceSequenceMatches) {
   ASSERT_EQ(examples.size(), 24u);
   for (const LogProbsExample& example : examples) {
     const int num_tokens = static_cast<int>(example.tokens.size());
-    const Lines whole = FeedAlone(model.get(), example.tokens, num_tokens);
+    const LogitsRows whole = FeedAlone(model.get(), example.tokens, num_tokens);
     ExpectLogProbs(whole, example, kTolerance);
     EXPECT_EQ(FeedAlone(model.get(), example.tokens, 1), whole);
     EXPECT_EQ(FeedAlone(model.get(), example.tokens, 3), whole);

@@ -11,13 +11,13 @@
 namespace espalier::testing {
 namespace {
 
-void ExpectNear(const Lines& lines,
+void ExpectNear(const LogitsRows& logits_rows,
                 const std::vector<std::vector<double>>& expected) {
-  ASSERT_EQ(lines.size(), expected.size());
+  ASSERT_EQ(logits_rows.size(), expected.size());
   for (size_t t = 0; t < expected.size(); ++t) {
-    ASSERT_EQ(lines[t].size(), expected[t].size());
+    ASSERT_EQ(logits_rows[t].size(), expected[t].size());
     for (size_t i = 0; i < expected[t].size(); ++i) {
-      ASSERT_NEAR(lines[t][i], expected[t][i], kFloat32Tolerance)
+      ASSERT_NEAR(logits_rows[t][i], expected[t][i], kFloat32Tolerance)
           << "token " << t << " logit " << i;
     }
   }

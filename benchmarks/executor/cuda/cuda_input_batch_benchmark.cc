@@ -79,7 +79,7 @@ class Step {
   void AddTo(CudaInputBatch* batch) const {
     const CudaGroupRequest request = {.num_candidates = 2 * num_slots(),
                                       .num_generated = 9,
-                                      .rule = &params_,
+                                      .params = &params_,
                                       .slots = slots_};
     for (const CudaGroup& group : groups_) {
       benchmark::DoNotOptimize(batch->AddBeams(group, request));

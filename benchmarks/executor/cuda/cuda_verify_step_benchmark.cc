@@ -33,7 +33,7 @@ constexpr int kNumWarmups = 10;
 
 // One step of all sequences, each behind its prompt and a generated token.
 StepPlan MakePlan(const DecodeCase& c, int num_drafts) {
-  static const auto* const rule =
+  static const auto* const greedy =
       new std::shared_ptr<const SelectionParams>([] {
         SelectionParams params;
         params.kind = SelectionKind::kDraws;
@@ -54,7 +54,7 @@ StepPlan MakePlan(const DecodeCase& c, int num_drafts) {
     selection.num_candidates = 1;
     selection.num_generated = 1;
     selection.cum_log_probs = {0};
-    selection.rule = *rule;
+    selection.params = *greedy;
     selection.samples = {0};
     selection.slots = {0};
     plan.rows.push_back({.first_token = static_cast<int>(plan.tokens.size()),

@@ -27,17 +27,17 @@ namespace {
 
 constexpr TokenId kEos = 2;
 
-SelectionParams RuleOf(SelectionKind kind, int num_logprobs) {
-  SelectionParams rule;
-  rule.kind = kind;
-  rule.domain = kind == SelectionKind::kDraws ? ScoreDomain::kLogits
-                                              : ScoreDomain::kLogProbs;
-  rule.num_logprobs = num_logprobs;
-  return rule;
+SelectionParams ParamsOf(SelectionKind kind, int num_logprobs) {
+  SelectionParams params;
+  params.kind = kind;
+  params.domain = kind == SelectionKind::kDraws ? ScoreDomain::kLogits
+                                                : ScoreDomain::kLogProbs;
+  params.num_logprobs = num_logprobs;
+  return params;
 }
 
-std::shared_ptr<const SelectionParams> Share(SelectionParams rule) {
-  return std::make_shared<const SelectionParams>(std::move(rule));
+std::shared_ptr<const SelectionParams> Share(SelectionParams params) {
+  return std::make_shared<const SelectionParams>(std::move(params));
 }
 
 // How answers of two executors compare.
@@ -122,23 +122,23 @@ class CudaExecutorChoiceTest : public CudaExecutorTest {
 
   // A group of one row.
   PlanSelection& AddPrompt(PlanSource& source, int num_tokens, int num_slots,
-                           SelectionParams rule) {
+                           SelectionParams params) {
     source.AddRow(AnyTokens(num_tokens), 1);
     return source.AddSelection(RequestId{next_request_++}, 1, num_slots,
-                               Share(std::move(rule)));
+                               Share(std::move(params)));
   }
   PlanSelection& AddBeams(PlanSource& source, int num_tokens, int num_beams,
-                          SelectionParams rule) {
+                          SelectionParams params) {
     PlanSelection& selection =
-        AddPrompt(source, num_tokens, num_beams, std::move(rule));
+        AddPrompt(source, num_tokens, num_beams, std::move(params));
     selection.num_candidates = 2 * num_beams;
     selection.eos_token_ids = {kEos};
     return selection;
   }
   PlanSelection& AddSamples(PlanSource& source, int num_tokens, int num_samples,
-                            SelectionParams rule) {
+                            SelectionParams params) {
     PlanSelection& selection =
-        AddPrompt(source, num_tokens, num_samples, std::move(rule));
+        AddPrompt(source, num_tokens, num_samples, std::move(params));
     selection.num_candidates = 1;
     for (int i = 0; i < num_samples; ++i) selection.samples.push_back(i);
     // Some end soon.
@@ -163,31 +163,32 @@ class CudaExecutorChoiceTest : public CudaExecutorTest {
 std::vector<PlanSelection> CudaExecutorChoiceTest::AddGroupsThatGoOn(
     PlanSource& source) {
   std::vector<PlanSelection> groups;
-  groups.push_back(AddBeams(source, 7, 4, RuleOf(SelectionKind::kBeams, -1)));
-  SelectionParams rule = RuleOf(SelectionKind::kBeams, 5);
-  rule.processors.suppress_tokens = {5, 300, 262};
-  groups.push_back(AddBeams(source, 16, 5, rule));
-  rule = RuleOf(SelectionKind::kBeams, 0);
-  rule.processors.allowed_tokens = allowed_;
-  groups.push_back(AddBeams(source, 3, 3, rule));
+  groups.push_back(AddBeams(source, 7, 4, ParamsOf(SelectionKind::kBeams, -1)));
+  SelectionParams params = ParamsOf(SelectionKind::kBeams, 5);
+  params.processors.suppress_tokens = {5, 300, 262};
+  groups.push_back(AddBeams(source, 16, 5, params));
+  params = ParamsOf(SelectionKind::kBeams, 0);
+  params.processors.allowed_tokens = allowed_;
+  groups.push_back(AddBeams(source, 3, 3, params));
 
-  rule = RuleOf(SelectionKind::kDraws, -1);
-  rule.sampling = {.temperature = 0.0f};
-  groups.push_back(AddSamples(source, 11, 1, rule));
-  rule.sampling = {.temperature = 1.0f, .seed = 1};
-  groups.push_back(AddSamples(source, 15, 6, rule));
-  rule.num_logprobs = 3;
-  rule.sampling = {.temperature = 1.5f, .top_k = 40, .top_p = 0.9f, .seed = 2};
-  groups.push_back(AddSamples(source, 33, 5, rule));
-  rule.num_logprobs = 64;
-  rule.sampling = {.temperature = 0.8f, .min_p = 0.02f, .seed = 3};
-  rule.processors.logit_bias = {{.token = 7, .bias = 9.0f},
-                                {.token = 9, .bias = -3.0f}};
-  groups.push_back(AddSamples(source, 2, 9, rule));
-  rule = RuleOf(SelectionKind::kDraws, 1);
-  rule.sampling = {.temperature = 1.0f, .typical_p = 0.7f, .seed = 4};
-  rule.processors.allowed_tokens = allowed_;
-  groups.push_back(AddSamples(source, 20, 3, rule));
+  params = ParamsOf(SelectionKind::kDraws, -1);
+  params.sampling = {.temperature = 0.0f};
+  groups.push_back(AddSamples(source, 11, 1, params));
+  params.sampling = {.temperature = 1.0f, .seed = 1};
+  groups.push_back(AddSamples(source, 15, 6, params));
+  params.num_logprobs = 3;
+  params.sampling = {
+      .temperature = 1.5f, .top_k = 40, .top_p = 0.9f, .seed = 2};
+  groups.push_back(AddSamples(source, 33, 5, params));
+  params.num_logprobs = 64;
+  params.sampling = {.temperature = 0.8f, .min_p = 0.02f, .seed = 3};
+  params.processors.logit_bias = {{.token = 7, .bias = 9.0f},
+                                  {.token = 9, .bias = -3.0f}};
+  groups.push_back(AddSamples(source, 2, 9, params));
+  params = ParamsOf(SelectionKind::kDraws, 1);
+  params.sampling = {.temperature = 1.0f, .typical_p = 0.7f, .seed = 4};
+  params.processors.allowed_tokens = allowed_;
+  groups.push_back(AddSamples(source, 20, 3, params));
   return groups;
 }
 
@@ -195,40 +196,40 @@ std::vector<PlanSelection> CudaExecutorChoiceTest::AddGroupsThatGoOn(
 std::vector<PlanSelection> CudaExecutorChoiceTest::AddRows(PlanSource& source) {
   std::vector<PlanSelection> groups;
   const auto add = [&](int num_rows, int num_tokens,
-                       const SelectionParams& rule, bool restricted) {
+                       const SelectionParams& params, bool restricted) {
     std::vector<std::vector<TokenId>> histories;
     for (int i = 0; i < num_rows; ++i) {
       histories.push_back(AnyTokens(num_tokens));
       source.AddRow(histories.back(), 1);
     }
     PlanSelection& selection = source.AddSelection(
-        RequestId{next_request_++}, num_rows, num_rows, Share(rule));
+        RequestId{next_request_++}, num_rows, num_rows, Share(params));
     selection.num_candidates = 7;
     std::ranges::reverse(selection.slots);
-    if (rule.processors.needs_history()) selection.histories = histories;
+    if (params.processors.needs_history()) selection.histories = histories;
     for (int i = 0; restricted && i < num_rows; ++i) {
       selection.allowed.push_back(std::span(allowed_).subspan(2 * i));
     }
     groups.push_back(selection);
   };
-  add(3, 9, RuleOf(SelectionKind::kRows, -1), false);
-  SelectionParams rule = RuleOf(SelectionKind::kRows, 4);
-  rule.processors.suppress_tokens = {5, 6, 7};
-  rule.processors.repetition_penalty = 1.4f;
-  add(4, 15, rule, false);
-  add(4, 18, RuleOf(SelectionKind::kRows, 2), true);
-  add(3, 5, RuleOf(SelectionKind::kBeams, 0), true);
-  rule = RuleOf(SelectionKind::kBeams, -1);
-  rule.processors.no_repeat_ngram_size = 1;
-  add(2, 30, rule, false);
-  rule = RuleOf(SelectionKind::kRows, 3);
-  rule.gumbel_top_k = true;
-  rule.sampling = {.temperature = 1.3f, .top_k = 30, .seed = 11};
-  add(3, 12, rule, false);
-  rule.domain = ScoreDomain::kLogits;  // stochastic beams
-  rule.sampling = {.temperature = 1.0f, .top_p = 0.95f, .seed = 12};
-  add(4, 4, rule, false);
-  add(4, 7, rule, true);
+  add(3, 9, ParamsOf(SelectionKind::kRows, -1), false);
+  SelectionParams params = ParamsOf(SelectionKind::kRows, 4);
+  params.processors.suppress_tokens = {5, 6, 7};
+  params.processors.repetition_penalty = 1.4f;
+  add(4, 15, params, false);
+  add(4, 18, ParamsOf(SelectionKind::kRows, 2), true);
+  add(3, 5, ParamsOf(SelectionKind::kBeams, 0), true);
+  params = ParamsOf(SelectionKind::kBeams, -1);
+  params.processors.no_repeat_ngram_size = 1;
+  add(2, 30, params, false);
+  params = ParamsOf(SelectionKind::kRows, 3);
+  params.gumbel_top_k = true;
+  params.sampling = {.temperature = 1.3f, .top_k = 30, .seed = 11};
+  add(3, 12, params, false);
+  params.domain = ScoreDomain::kLogits;  // stochastic beams
+  params.sampling = {.temperature = 1.0f, .top_p = 0.95f, .seed = 12};
+  add(4, 4, params, false);
+  add(4, 7, params, true);
   return groups;
 }
 
@@ -246,10 +247,10 @@ void CudaExecutorChoiceTest::AddScorings(PlanSource& source) {
                                   .tokens = {tokens.begin() + 1, tokens.end()},
                                   .num_logprobs = 0});
   source.AddRow(tokens, 12);
-  SelectionParams rule = RuleOf(SelectionKind::kDraws, 2);
-  rule.sampling.temperature = 0.0f;
+  SelectionParams params = ParamsOf(SelectionKind::kDraws, 2);
+  params.sampling.temperature = 0.0f;
   PlanSelection& selection = source.AddSelection(RequestId{next_request_++}, 1,
-                                                 1, Share(std::move(rule)));
+                                                 1, Share(std::move(params)));
   selection.samples = {0};
 }
 
@@ -322,13 +323,13 @@ TEST_F(CudaExecutorChoiceTest, EveryKindInOneBatchIsTheHosts) {
 
 TEST_F(CudaExecutorChoiceTest, WhereNoTokenIsPossibleThatIsSaid) {
   PlanSource source(host_->description().page_size);
-  SelectionParams rule = RuleOf(SelectionKind::kDraws, 1);
-  PlanSelection& none = AddSamples(source, 5, 3, rule);
+  SelectionParams params = ParamsOf(SelectionKind::kDraws, 1);
+  PlanSelection& none = AddSamples(source, 5, 3, params);
   none.allowed = {std::span<const TokenId>()};
   const PlanSelection without = none;
-  const PlanSelection with = AddSamples(source, 5, 3, rule);
+  const PlanSelection with = AddSamples(source, 5, 3, params);
   PlanSelection& beams =
-      AddBeams(source, 5, 3, RuleOf(SelectionKind::kBeams, -1));
+      AddBeams(source, 5, 3, ParamsOf(SelectionKind::kBeams, -1));
   beams.allowed = {std::span<const TokenId>()};
   std::vector<StepPlan> plans = {source.Take()};
   source.Continue(without);

@@ -299,13 +299,13 @@ TEST_F(CudaExecutorTest, RowsThatChooseByThemselvesAreNotContinued) {
   const OnDevice device = Load(Float32());
   ASSERT_NE(device.steps, nullptr);
   StepPlan plan;
-  SelectionParams rule;
-  rule.kind = SelectionKind::kRows;
+  SelectionParams params;
+  params.kind = SelectionKind::kRows;
   plan.continuations.push_back(
       {.request = RequestId{7},
        .tail_pages = {PageId{0}},
        .num_candidates = 2,
-       .rule = std::make_shared<const SelectionParams>(rule)});
+       .params = std::make_shared<const SelectionParams>(params)});
   EXPECT_THAT(RunPlan(*device.steps, plan),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("cannot be continued")));

@@ -42,7 +42,7 @@ class CudaGroupRowsTest : public ::testing::Test {
   PlanSource source_{kPageSize};
 };
 
-TEST_F(CudaGroupRowsTest, TheyAreThoseThatItsLinesAreOf) {
+TEST_F(CudaGroupRowsTest, TheyAreThoseThatItsRowsOfLogitsAreOf) {
   Feed({5, 6, 7}, 3);
   Feed({5, 6}, 0);
   Feed({8, 9}, 1);
@@ -80,11 +80,11 @@ TEST_F(CudaGroupRowsTest, RowsThatAreFedAgainSetNoBeams) {
   EXPECT_FALSE(FeedsBeams());
 }
 
-TEST_F(CudaGroupRowsTest, ALineBeforeARowsLastIsRefused) {
+TEST_F(CudaGroupRowsTest, ATokenBeforeARowsLastIsRefused) {
   Feed({5, 6}, 2);
   SelectFrom(2);
   EXPECT_THAT(Find(), StatusIs(absl::StatusCode::kInvalidArgument,
-                               HasSubstr("line 0 of logits")));
+                               HasSubstr("row 0 of logits")));
 }
 
 TEST_F(CudaGroupRowsTest, RowsThatEndApartAreRefused) {
@@ -96,18 +96,18 @@ TEST_F(CudaGroupRowsTest, RowsThatEndApartAreRefused) {
 }
 
 std::shared_ptr<const SelectionParams> Draws() {
-  auto rule = std::make_shared<SelectionParams>();
-  rule->kind = SelectionKind::kDraws;
-  return rule;
+  auto params = std::make_shared<SelectionParams>();
+  params->kind = SelectionKind::kDraws;
+  return params;
 }
 
-// Of samples that verify drafts, in rows that have a line for each token.
+// Of samples that verify drafts, in rows that have logits of each token.
 TEST_F(CudaGroupRowsTest, RowsWithDraftsSetNoBeamsAndMayEndApart) {
   Feed({5, 6}, 2);
   Feed({7, 8, 9}, 3);
   PlanSelection& selection = SelectFrom(2);
   selection.num_generated = 1;
-  selection.rule = Draws();
+  selection.params = Draws();
   selection.first_logits = 0;
   selection.drafts = {{6}, {8, 9}};
   EXPECT_FALSE(FeedsBeams());
@@ -118,7 +118,7 @@ TEST_F(CudaGroupRowsTest, SamplesOfDifferentLengthsSetNoBeams) {
   Feed({9}, 1);
   PlanSelection& selection = SelectFrom(2);
   selection.num_generated = 1;
-  selection.rule = Draws();
+  selection.params = Draws();
   selection.row_num_generated = {1, 3};
   EXPECT_FALSE(FeedsBeams());
 }

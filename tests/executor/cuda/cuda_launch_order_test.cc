@@ -85,7 +85,7 @@ CudaStep AnyStep() {
   shape.max_candidates = maybe(100);
   shape.max_group_rows = 1 + upto(shape.num_rows - 1);
   shape.max_draws = maybe(shape.num_rows);
-  shape.max_perturbed = maybe(40);
+  shape.max_gumbel_top_k = maybe(40);
   shape.max_asked = maybe(100);
   shape.max_best = shape.max_asked > 0 ? maybe(5) : 0;
   shape.max_copies = maybe(shape.num_rows);
@@ -122,7 +122,7 @@ CudaStep StepOfEverything() {
                 .max_candidates = 8,
                 .max_group_rows = 2,
                 .max_draws = 2,
-                .max_perturbed = 4,
+                .max_gumbel_top_k = 4,
                 .max_asked = 3,
                 .max_best = 2,
                 .max_copies = 2,

@@ -13,7 +13,7 @@
 namespace espalier {
 namespace {
 
-int LinesOf(int max_tokens, int vocab_size, int max_logits = 0) {
+int SelectionRowsOf(int max_tokens, int vocab_size, int max_logits = 0) {
   CudaLlamaOptions options;
   options.max_tokens = max_tokens;
   options.max_logits = max_logits;
@@ -23,14 +23,14 @@ int LinesOf(int max_tokens, int vocab_size, int max_logits = 0) {
 // 4.2 GB and 10 GB if every token of a step had logits; the latter are more
 // than selection takes.
 TEST(CudaLlamaOptionsTest, LogitsTakeAGibibyteUnlessMoreAreAskedFor) {
-  EXPECT_EQ(LinesOf(8192, 128256), 2092);
-  EXPECT_EQ(LinesOf(16384, 151936), 1766);
-  EXPECT_LE(int64_t{LinesOf(16384, 151936)} * 151936, kMaxCudaLogits);
-  EXPECT_EQ(LinesOf(2048, 6000), 2048);
-  EXPECT_EQ(LinesOf(128, 151936), 128);
-  EXPECT_EQ(LinesOf(2048, 1 << 22), 256);
-  EXPECT_EQ(LinesOf(8192, 128256, 5000), 5000);
-  EXPECT_EQ(LinesOf(65536, 4096), kMaxCudaLogitsRows);
+  EXPECT_EQ(SelectionRowsOf(8192, 128256), 2092);
+  EXPECT_EQ(SelectionRowsOf(16384, 151936), 1766);
+  EXPECT_LE(int64_t{SelectionRowsOf(16384, 151936)} * 151936, kMaxCudaLogits);
+  EXPECT_EQ(SelectionRowsOf(2048, 6000), 2048);
+  EXPECT_EQ(SelectionRowsOf(128, 151936), 128);
+  EXPECT_EQ(SelectionRowsOf(2048, 1 << 22), 256);
+  EXPECT_EQ(SelectionRowsOf(8192, 128256, 5000), 5000);
+  EXPECT_EQ(SelectionRowsOf(65536, 4096), kMaxCudaLogitsRows);
 }
 
 TEST(CudaStepLimitsTest, TablesAreOfSlotsAndAFewRowsMore) {
@@ -45,7 +45,7 @@ TEST(CudaStepLimitsTest, TablesAreOfSlotsAndAFewRowsMore) {
   EXPECT_EQ(limits.num_row_tables(), 64);
   const CudaStepScratch scratch(limits, 128256);
   EXPECT_EQ(scratch.logits_bytes, size_t{2092} * 128256 * 4);
-  EXPECT_GT(scratch.perturb_bytes, scratch.logits_bytes);
+  EXPECT_GT(scratch.gumbel_bytes, scratch.logits_bytes);
   EXPECT_LT(scratch.choice_bytes, scratch.logits_bytes / 8);
 }
 

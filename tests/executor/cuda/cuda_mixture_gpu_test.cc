@@ -52,7 +52,8 @@ struct Mixture {
 };
 
 // Beside each limit in turn: as many requests as fit into a step; some; few
-// lines, so that one wide request fills a step; few pages; few graphs, or none.
+// rows of logits, so that one wide request fills a step; few pages; few graphs,
+// or none.
 constexpr Mixture kMixtures[] = {
     {"WideSteps", 2048, 256, 16, 2, 1024, 512},
     {"FewRequests", 2048, 5, 16, 2, 1024, 4},

@@ -43,7 +43,7 @@ class FakeReport {
     }
   }
 
-  // Writes the candidates of a group of one line or several.
+  // Writes the candidates of a group of one row of logits or several.
   CudaAnswerPart Write(const std::vector<Candidate>& candidates, int first_rank,
                        int num_logits_rows = 1) {
     const CudaAnswerPart part = {
@@ -51,15 +51,15 @@ class FakeReport {
         .first_candidate = num_written_,
         .first_rank = first_rank,
         .log_probs = {.first_asked = num_written_,
-                      .first_best_group = num_lines_,
-                      .first_best = num_lines_ * kNumBest,
+                      .first_best_group = num_logits_rows_,
+                      .first_best = num_logits_rows_ * kNumBest,
                       .num_best = kNumBest}};
     num_candidates_[kMaxGroups + part.group_idx] =
         static_cast<int>(candidates.size());
     std::ranges::copy(candidates,
                       candidates_.begin() + kMaxCandidates + num_written_);
     num_written_ += static_cast<int>(candidates.size());
-    num_lines_ += num_logits_rows;
+    num_logits_rows_ += num_logits_rows;
     return part;
   }
 
@@ -70,22 +70,24 @@ class FakeReport {
                                  .num_reports = 2,
                                  .max_groups = kMaxGroups,
                                  .max_candidates = kMaxCandidates};
-    const CudaLogProbRing log_prob_ring = {.scores = scores_.data(),
-                                           .best = best_.data(),
-                                           .num_found = num_found_.data(),
-                                           .num_reports = 2,
-                                           .max_asked = kMaxCandidates,
-                                           .max_best = kMaxGroups * kNumBest,
-                                           .max_lines = kMaxGroups};
-    return CudaReportReader(ring, log_prob_ring, 1).Read(answer);
+    const CudaLogprobRing logprob_ring = {.scores = scores_.data(),
+                                          .best = best_.data(),
+                                          .num_found = num_found_.data(),
+                                          .num_reports = 2,
+                                          .max_asked = kMaxCandidates,
+                                          .max_best = kMaxGroups * kNumBest,
+                                          .max_logits_rows = kMaxGroups};
+    return CudaReportReader(ring, logprob_ring, 1).Read(answer);
   }
 
-  // Of the candidate in place `place`, whose line is number `line` of all.
-  static TokenLogProb LogProbOf(TokenId token, int place, int line) {
-    return {.token = token,
-            .log_prob = -1.0f * place,
-            .rank = 1 + place,
-            .best = {{line * kNumBest, 0}, {line * kNumBest + 1, 0}}};
+  // Of the candidate in place `place`, whose row of logits is number
+  // `logits_row` of all.
+  static TokenLogProb LogProbOf(TokenId token, int place, int logits_row) {
+    return {
+        .token = token,
+        .log_prob = -1.0f * place,
+        .rank = 1 + place,
+        .best = {{logits_row * kNumBest, 0}, {logits_row * kNumBest + 1, 0}}};
   }
 
  private:
@@ -97,7 +99,7 @@ class FakeReport {
   std::vector<int> num_found_;
   int num_groups_ = 0;
   int num_written_ = 0;
-  int num_lines_ = 0;
+  int num_logits_rows_ = 0;
 };
 
 TEST(CudaReportReaderTest, GroupsAreReadAsTheyAre) {
@@ -118,13 +120,13 @@ TEST(CudaReportReaderTest, GroupsAreReadAsTheyAre) {
   EXPECT_THAT(report.Read({.has_log_probs = true}).candidates, IsEmpty());
 }
 
-// The report has what each line drew, with its own log-probability.
+// The report has what each row of logits drew, with its own log-probability.
 TEST(CudaReportReaderTest, RunsOfDraftsAreReadUpToWhatWasRejected) {
-  auto rule = std::make_shared<SelectionParams>();
-  rule->kind = SelectionKind::kDraws;
+  auto params = std::make_shared<SelectionParams>();
+  params->kind = SelectionKind::kDraws;
   PlanSelection selection;
   selection.request = RequestId{3};
-  selection.rule = rule;
+  selection.params = params;
   selection.num_rows = 2;
   selection.samples = {0, 1};
   selection.cum_log_probs = {-1, -2};
@@ -134,11 +136,12 @@ TEST(CudaReportReaderTest, RunsOfDraftsAreReadUpToWhatWasRejected) {
   const CudaAnswerPart part = report.Write(
       {{0, 5, -0.5f}, {1, 7, -0.25f}, {2, 6, -4}, {3, 8, -1}, {4, 2, -1}}, 0,
       5);
-  const SelectionResult result = report.Read({.request = selection.request,
-                                              .has_log_probs = true,
-                                              .runs = &selection,
-                                              .lines = LinesOf(selection),
-                                              .parts = {part}});
+  const SelectionResult result =
+      report.Read({.request = selection.request,
+                   .has_log_probs = true,
+                   .runs = &selection,
+                   .logits_rows = SelectionRowsOf(selection),
+                   .parts = {part}});
   EXPECT_EQ(result.request, selection.request);
   EXPECT_THAT(result.num_tokens, ElementsAre(2, 2));
   EXPECT_THAT(result.candidates,
@@ -154,12 +157,12 @@ TEST(CudaReportReaderTest, RunsOfDraftsAreReadUpToWhatWasRejected) {
 class AnyRows {
  public:
   explicit AnyRows(int seed) : random_(seed) {
-    auto rule = std::make_shared<SelectionParams>();
+    auto params = std::make_shared<SelectionParams>();
     const int kind = seed % 3;
-    rule->kind = SelectionKind::kRows;
-    rule->gumbel_top_k = kind < 2;
-    rule->sampling.seed = seed;
-    selection.rule = rule;
+    params->kind = SelectionKind::kRows;
+    params->gumbel_top_k = kind < 2;
+    params->sampling.seed = seed;
+    selection.params = params;
     selection.num_rows = 1 + Below(9);
     selection.num_candidates = 2 + Below(20);
     for (int row = 0; row < selection.num_rows; ++row) {
@@ -178,16 +181,16 @@ class AnyRows {
     if (kind == 1) ranking.parent_sums.assign(selection.num_rows, -1.0);
   }
 
-  // What the device writes of a row: perturbed rows lack the beam's own sum.
+  // What the device writes of a row: rows with noise lack the beam's own sum.
   std::vector<Candidate> Device(int row) {
     std::vector<Candidate> values;
     for (TokenId token = 0; token < 40; ++token) {
       values.push_back({0, token, -0.1f * static_cast<float>(Below(80))});
     }
     std::vector<double> keys;
-    AddNoise(values, selection.rule->sampling.seed, row,
+    AddNoise(values, selection.params->sampling.seed, row,
              selection.num_generated, &keys);
-    const bool gumbel_top_k = selection.rule->gumbel_top_k;
+    const bool gumbel_top_k = selection.params->gumbel_top_k;
     std::ranges::sort(values, [&](const Candidate& a, const Candidate& b) {
       const double x = gumbel_top_k ? keys[a.token] : a.cum_log_prob;
       const double y = gumbel_top_k ? keys[b.token] : b.cum_log_prob;
@@ -225,7 +228,7 @@ TEST(CudaReportReaderTest, OfRowsThereIsWhatCanBeTakenWithItsLogProbs) {
         log_probs.push_back(
             FakeReport::LogProbOf(candidate.token, place++, 1 + row));
         candidate.beam = row;
-        if (!selection.rule->gumbel_top_k) continue;
+        if (!selection.params->gumbel_top_k) continue;
         candidate.cum_log_prob += selection.cum_log_probs[row];
       }
       std::erase_if(candidates, [](const Candidate& c) {

@@ -48,10 +48,10 @@ class CudaStepBuilderTest : public ::testing::Test {
   }
 
   // A prompt of three tokens before beams.
-  void AddPrompt(int request, std::shared_ptr<const SelectionParams> rule) {
+  void AddPrompt(int request, std::shared_ptr<const SelectionParams> params) {
     const TokenId tokens[] = {5, 6, 7};
     source_.AddRow(tokens, 3);
-    source_.AddSelection(RequestId{request}, 1, 2, std::move(rule))
+    source_.AddSelection(RequestId{request}, 1, 2, std::move(params))
         .num_candidates = 4;
   }
   // Scores the prompt that was added last.
@@ -62,9 +62,9 @@ class CudaStepBuilderTest : public ::testing::Test {
          .tokens = {6, 7}});
   }
 
-  absl::StatusOr<CudaStep> Build(const absl::Status& perturbing) {
+  absl::StatusOr<CudaStep> Build(const absl::Status& gumbel_status) {
     CudaDelta delta(memory_->words());
-    return builder_->Build(source_.Take(), perturbing, &delta);
+    return builder_->Build(source_.Take(), gumbel_status, &delta);
   }
 
   PlanSource source_{kBuilderPageSize};
@@ -73,10 +73,10 @@ class CudaStepBuilderTest : public ::testing::Test {
 };
 
 std::shared_ptr<const SelectionParams> DrawnBeams() {
-  SelectionParams rule;
-  rule.kind = SelectionKind::kRows;
-  rule.gumbel_top_k = true;
-  return std::make_shared<const SelectionParams>(rule);
+  SelectionParams params;
+  params.kind = SelectionKind::kRows;
+  params.gumbel_top_k = true;
+  return std::make_shared<const SelectionParams>(params);
 }
 
 // More than there are tables for rows of no group.
@@ -87,7 +87,7 @@ TEST_F(CudaStepBuilderTest, NoRoomToDrawBeamsEndsThoseRequestsAlone) {
   for (int i = 0; i < memory_->num_row_tables(); ++i) {
     source_.AddRow(std::vector<TokenId>{8}, 0);
   }
-  AddPrompt(num_drawn, PlanSelection::DefaultRule());
+  AddPrompt(num_drawn, PlanSelection::DefaultParams());
   const absl::Status none = absl::ResourceExhaustedError("no scratch");
   const absl::StatusOr<CudaStep> step = Build(none);
   ASSERT_OK(step.status());
@@ -98,7 +98,7 @@ TEST_F(CudaStepBuilderTest, NoRoomToDrawBeamsEndsThoseRequestsAlone) {
   }
   EXPECT_OK(step->answers.back().error);
   EXPECT_EQ(step->answers.back().parts.size(), 1u);
-  EXPECT_EQ(step->shape.max_perturbed, 0);
+  EXPECT_EQ(step->shape.max_gumbel_top_k, 0);
   EXPECT_EQ(step->scorings[0].tokens.size(), 2u);
 }
 
@@ -121,7 +121,7 @@ TEST_F(CudaStepBuilderTest, RequestsThatCanDrawAreAnswered) {
   }
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
-  EXPECT_EQ(step->shape.max_perturbed, 4);
+  EXPECT_EQ(step->shape.max_gumbel_top_k, 4);
   EXPECT_EQ(step->answers[99].parts.size(), 1u);
 }
 
@@ -131,34 +131,34 @@ class CudaStepBuilderDraftsTest : public CudaStepBuilderTest {
   void AddDrafted(int request, int num_samples, ScoreProcessors processors) {
     const std::vector<TokenId> tokens = {4, 5, 6, 7, 8};
     for (int i = 0; i < num_samples; ++i) source_.AddRow(tokens, 5);
-    auto rule = std::make_shared<SelectionParams>();
-    rule->kind = SelectionKind::kDraws;
-    rule->processors = std::move(processors);
+    auto params = std::make_shared<SelectionParams>();
+    params->kind = SelectionKind::kDraws;
+    params->processors = std::move(processors);
     PlanSelection& selection = source_.AddSelection(
-        RequestId{request}, num_samples, num_samples, std::move(rule));
+        RequestId{request}, num_samples, num_samples, std::move(params));
     selection.first_logits = source_.plan.num_logits - 5 * num_samples;
     selection.num_generated = 3;
     selection.row_num_generated.assign(num_samples, 3);
     for (int i = 0; i < num_samples; ++i) {
       selection.samples.push_back(i);
       selection.drafts.push_back({5, 6, 7, 8});
-      if (!selection.rule->processors.needs_history()) continue;
+      if (!selection.params->processors.needs_history()) continue;
       selection.histories.push_back({2, 3, 4});
     }
   }
 };
 
-TEST_F(CudaStepBuilderDraftsTest, EveryLineOfADraftDraws) {
+TEST_F(CudaStepBuilderDraftsTest, EveryRowOfADraftDraws) {
   AddDrafted(0, 2, {});
   AddDrafted(1, 3, {});
-  AddPrompt(2, PlanSelection::DefaultRule());
+  AddPrompt(2, PlanSelection::DefaultParams());
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
   EXPECT_FALSE(step->only_beams);
   EXPECT_EQ(step->shape.max_draws, 25);
   EXPECT_EQ(step->shape.num_logits_rows, 26);
-  EXPECT_EQ(step->answers[0].lines.size(), 10u);
-  EXPECT_EQ(step->answers[1].lines.size(), 15u);
+  EXPECT_EQ(step->answers[0].logits_rows.size(), 10u);
+  EXPECT_EQ(step->answers[1].logits_rows.size(), 15u);
 }
 
 // 100 samples are 100 rows of logits; of 400 drafts 28 have room.
@@ -167,15 +167,15 @@ TEST_F(CudaStepBuilderDraftsTest, DraftsHaveTheRowsOfLogitsThatAreLeft) {
   AddDrafted(1, 7, {});
   for (int i = 0; i < 82; ++i) {
     source_.AddRow(std::vector<TokenId>{8}, 1);
-    source_.AddSelection(RequestId{2 + i}, 1, 1, PlanSelection::DefaultRule())
+    source_.AddSelection(RequestId{2 + i}, 1, 1, PlanSelection::DefaultParams())
         .num_candidates = 4;
   }
-  AddPrompt(99, PlanSelection::DefaultRule());
+  AddPrompt(99, PlanSelection::DefaultParams());
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
   EXPECT_EQ(step->shape.num_logits_rows, 100 + 28);
-  EXPECT_EQ(step->answers[0].lines.size(), 10u);
-  EXPECT_EQ(step->answers[1].lines.size(), 35u);
+  EXPECT_EQ(step->answers[0].logits_rows.size(), 10u);
+  EXPECT_EQ(step->answers[1].logits_rows.size(), 35u);
 }
 
 // There is room for one edit: none for those that drafts would need.
@@ -186,8 +186,8 @@ TEST_F(CudaStepBuilderDraftsTest, DraftsHaveTheEditsThatAreLeft) {
   AddDrafted(1, 1, {});
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
-  EXPECT_EQ(step->answers[0].lines.size(), 1u);
-  EXPECT_EQ(step->answers[1].lines.size(), 5u);
+  EXPECT_EQ(step->answers[0].logits_rows.size(), 1u);
+  EXPECT_EQ(step->answers[1].logits_rows.size(), 5u);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class AnyStep {
                                    .max_logits = max_rows,
                                    .max_attention_items = 8192,
                                    .max_attention_partials = 16384});
-    image_shape_ = {.vocab_size = model.vocab_size,
+    batch_shape_ = {.vocab_size = model.vocab_size,
                     .page_size = model.page_size,
                     .max_positions = 512,
                     .max_edits = limits_.max_edits};
@@ -52,17 +52,17 @@ class AnyStep {
   const CudaStepLimits& limits() const { return limits_; }
 
   CudaInputBatch Make() {
-    CudaInputBatch image(image_shape_);
+    CudaInputBatch batch(batch_shape_);
     num_slots_ = 0;
-    for (int i = Below(12); i > 0; --i) AddRequest(&image);
+    for (int i = Below(12); i > 0; --i) AddRequest(&batch);
     if (Below(2) == 0) {
-      const int most = std::min(limits_.max_rows, image.num_rows + 8);
-      image.Pad(std::max(1, image.num_rows + Below(most - image.num_rows + 1)),
+      const int most = std::min(limits_.max_rows, batch.num_rows + 8);
+      batch.Pad(std::max(1, batch.num_rows + Below(most - batch.num_rows + 1)),
                 limits_.num_slots);
-      return image;
+      return batch;
     }
-    for (int i = Below(12); i > 0; --i) AddPrompt(&image);
-    return image;
+    for (int i = Below(12); i > 0; --i) AddPrompt(&batch);
+    return batch;
   }
 
  private:
@@ -72,26 +72,26 @@ class AnyStep {
   }
 
   // What fits beside what is there; 0: nothing.
-  int AnyWidth(const CudaInputBatch& image) {
+  int AnyWidth(const CudaInputBatch& batch) {
     const int left =
-        limits_.max_rows - std::max(image.num_logits_rows(), num_slots_);
+        limits_.max_rows - std::max(batch.num_logits_rows(), num_slots_);
     if (left < 1) return 0;
     return 1 + Below(std::min(left, OneOf({4, 40, 130, 600})));
   }
 
   // Of `width` beams or samples; no candidates if there is no room.
-  SelectionParams AnyRule() {
-    SelectionParams rule;
-    rule.kind = static_cast<SelectionKind>(Below(3));
-    rule.gumbel_top_k = rule.kind == SelectionKind::kRows && Below(2) == 0;
-    rule.num_logprobs = Below(3) == 0 ? Below(65) : -1;
-    if (Below(3) == 0) rule.processors.suppress_tokens = {3, 5};
-    if (Below(5) == 0) rule.processors.no_repeat_ngram_size = 2;
-    return rule;
+  SelectionParams AnyParams() {
+    SelectionParams params;
+    params.kind = static_cast<SelectionKind>(Below(3));
+    params.gumbel_top_k = params.kind == SelectionKind::kRows && Below(2) == 0;
+    params.num_logprobs = Below(3) == 0 ? Below(65) : -1;
+    if (Below(3) == 0) params.processors.suppress_tokens = {3, 5};
+    if (Below(5) == 0) params.processors.no_repeat_ngram_size = 2;
+    return params;
   }
 
   struct Asked {
-    SelectionParams rule;
+    SelectionParams params;
     CudaGroup group;
     int num_candidates = 1;
     std::vector<int> slots = {};
@@ -99,16 +99,16 @@ class AnyStep {
 
     CudaGroupRequest request() const {
       return {.num_candidates = num_candidates,
-              .rule = &rule,
+              .params = &params,
               .slots = slots,
               .samples = samples};
     }
   };
 
   // False if its candidates do not fit.
-  bool Ask(const CudaInputBatch& image, int width, int num_logits_rows,
+  bool Ask(const CudaInputBatch& batch, int width, int num_logits_rows,
            Asked* asked) {
-    asked->rule = AnyRule();
+    asked->params = AnyParams();
     asked->group = GroupAt(num_slots_, width);
     asked->group.position = 5 + Below(100);
     asked->group.eos_token_ids.resize(1 + Below(4), 2);
@@ -116,81 +116,82 @@ class AnyStep {
         (1 + static_cast<int>(asked->group.eos_token_ids.size())) * width;
     asked->slots.resize(width);
     std::iota(asked->slots.begin(), asked->slots.end(), 0);
-    if (asked->rule.kind == SelectionKind::kDraws) {
+    if (asked->params.kind == SelectionKind::kDraws) {
       asked->samples = asked->slots;
     }
     const int64_t count =
-        asked->rule.kind == SelectionKind::kRows
+        asked->params.kind == SelectionKind::kRows
             ? int64_t{num_logits_rows} *
-                  std::min(asked->num_candidates, image_shape_.vocab_size)
+                  std::min(asked->num_candidates, batch_shape_.vocab_size)
             : asked->num_candidates;
-    return image.num_candidates + count <= limits_.max_candidates;
+    return batch.num_candidates + count <= limits_.max_candidates;
   }
 
-  void AddRequest(CudaInputBatch* image) {
-    const int width = AnyWidth(*image);
+  void AddRequest(CudaInputBatch* batch) {
+    const int width = AnyWidth(*batch);
     Asked asked;
-    if (width == 0 || !Ask(*image, width, width, &asked)) return;
-    image->AddBeams(asked.group, asked.request());
+    if (width == 0 || !Ask(*batch, width, width, &asked)) return;
+    batch->AddBeams(asked.group, asked.request());
     num_slots_ += width;
   }
 
-  // One line, of which all beams or samples come.
-  void AddPrompt(CudaInputBatch* image) {
-    if (image->num_tokens() + 3 > limits_.max_tokens ||
-        image->num_logits_rows() + 3 > limits_.max_rows) {
+  // One row of logits, of which all beams or samples come.
+  void AddPrompt(CudaInputBatch* batch) {
+    if (batch->num_tokens() + 3 > limits_.max_tokens ||
+        batch->num_logits_rows() + 3 > limits_.max_rows) {
       return;
     }
     const std::vector<TokenId> tokens(3, 7);
-    const int last = image->AddPrompt(tokens, 0, num_slots_);
+    const int last = batch->AddPrompt(tokens, 0, num_slots_);
     if (Below(5) == 0) return;
-    const int width = AnyWidth(*image);
+    const int width = AnyWidth(*batch);
     Asked asked;
-    if (width == 0 || !Ask(*image, width, 1, &asked)) return;
-    if (image->num_draws() + width > limits_.max_rows) return;
+    if (width == 0 || !Ask(*batch, width, 1, &asked)) return;
+    if (batch->num_draws() + width > limits_.max_rows) return;
     const float cum = 0;
-    image->AddPromptLines(asked.group, asked.request(), {&last, 1}, {&cum, 1});
+    batch->AddPromptLogitsRows(asked.group, asked.request(), {&last, 1},
+                               {&cum, 1});
     num_slots_ += width;
   }
 
   std::mt19937 random_;
   CudaStepLimits limits_;
-  CudaInputBatch::Shape image_shape_;
+  CudaInputBatch::Shape batch_shape_;
   int num_slots_ = 0;
 };
 
 TEST(CudaStepShapeTest, WhatKernelsIndexIsTheirsInEveryMixture) {
-  int num_wide_beside_draws = 0, num_wide_perturbed = 0, num_graphs = 0;
+  int num_wide_beside_draws = 0, num_wide_gumbel = 0, num_graphs = 0;
   for (int seed = 0; seed < Cases(6000, 600); ++seed) {
     AnyStep any(seed);
-    const CudaInputBatch image = any.Make();
-    const CudaStepShape shape = ShapeOf(image, 0);
+    const CudaInputBatch batch = any.Make();
+    const CudaStepShape shape = ShapeOf(batch, 0);
     if (shape.num_logits_rows == 0) continue;
-    ASSERT_EQ(ScratchFault(image, shape, any.limits()), "") << "seed " << seed;
+    ASSERT_EQ(ScratchFault(batch, shape, any.limits()), "") << "seed " << seed;
     const bool wide = shape.max_candidates > kMaxNarrowCudaSelect;
     num_wide_beside_draws += wide && shape.max_draws > 0;
-    num_wide_perturbed += shape.max_perturbed > kMaxNarrowCudaSelect;
-    if (!image.prompt_tokens.empty() || image.num_rows == 0) continue;
+    num_wide_gumbel += shape.max_gumbel_top_k > kMaxNarrowCudaSelect;
+    if (!batch.prompt_tokens.empty() || batch.num_rows == 0) continue;
     ++num_graphs;
     ASSERT_EQ(
-        ScratchFault(image, GraphShape(shape, any.limits()), any.limits()), "")
+        ScratchFault(batch, GraphShape(shape, any.limits()), any.limits()), "")
         << "seed " << seed;
   }
   EXPECT_GT(num_wide_beside_draws, Cases(500, 50));
-  EXPECT_GT(num_wide_perturbed, Cases(500, 50));
+  EXPECT_GT(num_wide_gumbel, Cases(500, 50));
   EXPECT_GT(num_graphs, Cases(500, 50));
 }
 
 // Two groups of 40 and 64 beams behind 300 samples.
 CudaInputBatch WideBesideSamples() {
-  CudaInputBatch image({.vocab_size = 1500, .max_positions = 512});
+  CudaInputBatch batch({.vocab_size = 1500, .max_positions = 512});
   SelectionParams draws;
   draws.kind = SelectionKind::kDraws;
   SelectionParams beams;
-  image.AddBeams(GroupAt(0, 300), {.rule = &draws});
-  image.AddBeams(GroupAt(300, 40), {.num_candidates = 80, .rule = &beams});
-  image.AddBeams(GroupAt(340, 64), {.num_candidates = 128, .rule = &beams});
-  return image;
+  batch.AddBeams(GroupAt(0, 300), {.params = &draws});
+  batch.AddBeams(GroupAt(300, 40), {.num_candidates = 80, .params = &beams});
+  batch.AddBeams(GroupAt(340, 64), {.num_candidates = 128, .params = &beams});
+  return batch;
 }
 
 CudaStepLimits SmallLimits() {
@@ -203,22 +204,22 @@ CudaStepLimits SmallLimits() {
 }
 
 TEST(CudaStepShapeTest, ScratchThatIsTooSmallIsSeen) {
-  const CudaInputBatch image = WideBesideSamples();
-  const CudaStepShape shape = ShapeOf(image, 0);
+  const CudaInputBatch batch = WideBesideSamples();
+  const CudaStepShape shape = ShapeOf(batch, 0);
   CudaStepLimits limits = SmallLimits();
-  EXPECT_EQ(ScratchFault(image, shape, limits), "");
+  EXPECT_EQ(ScratchFault(batch, shape, limits), "");
   limits.max_candidates = 507;
-  EXPECT_THAT(ScratchFault(image, shape, limits), HasSubstr("candidates"));
+  EXPECT_THAT(ScratchFault(batch, shape, limits), HasSubstr("candidates"));
   limits = SmallLimits();
   limits.max_rows = 403;
-  EXPECT_THAT(ScratchFault(image, shape, limits), Not(""));
+  EXPECT_THAT(ScratchFault(batch, shape, limits), Not(""));
 }
 
 TEST(CudaStepShapeTest, GroupsInOnePlaceAreSeen) {
-  CudaInputBatch image = WideBesideSamples();
-  const CudaStepShape shape = ShapeOf(image, 0);
-  image.selections[2].first_candidate -= 1;
-  EXPECT_THAT(ScratchFault(image, shape, SmallLimits()),
+  CudaInputBatch batch = WideBesideSamples();
+  const CudaStepShape shape = ShapeOf(batch, 0);
+  batch.selections[2].first_candidate -= 1;
+  EXPECT_THAT(ScratchFault(batch, shape, SmallLimits()),
               HasSubstr("overlaps candidates"));
   CudaInputBatch other = WideBesideSamples();
   other.selections[2].first_row -= 1;
@@ -226,32 +227,32 @@ TEST(CudaStepShapeTest, GroupsInOnePlaceAreSeen) {
               HasSubstr("overlaps maxima"));
 }
 
-// Of four draws from the one line of a prompt, behind two samples.
+// Of four draws from the one row of logits of a prompt, behind two samples.
 CudaInputBatch DrawsOfPrompt(const SelectionParams& draws) {
-  CudaInputBatch image({.vocab_size = 1500, .max_positions = 512});
-  image.AddBeams(GroupAt(0, 2), {.rule = &draws});
+  CudaInputBatch batch({.vocab_size = 1500, .max_positions = 512});
+  batch.AddBeams(GroupAt(0, 2), {.params = &draws});
   const std::vector<TokenId> tokens(3, 7);
-  const int last = image.AddPrompt(tokens, 0, 2);
+  const int last = batch.AddPrompt(tokens, 0, 2);
   const std::vector<int> samples = {0, 1, 2, 3};
   const float cum = 0;
-  image.AddPromptLines(GroupAt(2, 4),
-                       {.rule = &draws, .slots = samples, .samples = samples},
-                       {&last, 1}, {&cum, 1});
-  return image;
+  batch.AddPromptLogitsRows(
+      GroupAt(2, 4), {.params = &draws, .slots = samples, .samples = samples},
+      {&last, 1}, {&cum, 1});
+  return batch;
 }
 
-TEST(CudaStepShapeTest, DrawsOfOtherLinesOrIntoOtherPlacesAreSeen) {
+TEST(CudaStepShapeTest, DrawsOfOtherRowsOrIntoOtherPlacesAreSeen) {
   SelectionParams draws;
   draws.kind = SelectionKind::kDraws;
   const auto fault = [&](size_t draw, int row, int candidate) {
-    CudaInputBatch image = DrawsOfPrompt(draws);
-    EXPECT_EQ(image.prompt_draws.size(), 4u);
-    image.prompt_draws[draw].row += row;
-    image.prompt_draws[draw].candidate += candidate;
-    return ScratchFault(image, ShapeOf(image, 0), SmallLimits());
+    CudaInputBatch batch = DrawsOfPrompt(draws);
+    EXPECT_EQ(batch.prompt_draws.size(), 4u);
+    batch.prompt_draws[draw].row += row;
+    batch.prompt_draws[draw].candidate += candidate;
+    return ScratchFault(batch, ShapeOf(batch, 0), SmallLimits());
   };
   EXPECT_EQ(fault(3, 0, 0), "");
-  EXPECT_THAT(fault(3, 1, 0), HasSubstr("a draw from line 3 of 3"));
+  EXPECT_THAT(fault(3, 1, 0), HasSubstr("a draw from row 3 of 3"));
   EXPECT_THAT(fault(0, -1, 0), HasSubstr("of group 0"));
   EXPECT_THAT(fault(0, 0, -1), HasSubstr("draw -1 of 4 of group 1"));
   EXPECT_THAT(fault(3, 0, 1), HasSubstr("draw 4 of 4 of group 1"));
@@ -261,8 +262,8 @@ TEST(CudaStepShapeTest, DrawsOfOtherLinesOrIntoOtherPlacesAreSeen) {
 // Sized by the groups that are selected for, as scratch once was, the entries
 // of these groups would lie behind their part.
 TEST(CudaStepShapeTest, CandidatesOfAllGroupsSizeWideSelection) {
-  const CudaInputBatch image = WideBesideSamples();
-  const CudaSelectBounds bounds = {.num_rows = image.num_logits_rows(),
+  const CudaInputBatch batch = WideBesideSamples();
+  const CudaSelectBounds bounds = {.num_rows = batch.num_logits_rows(),
                                    .vocab_size = 1500,
                                    .max_groups = 3,
                                    .max_candidates = 128,
@@ -273,7 +274,7 @@ TEST(CudaStepShapeTest, CandidatesOfAllGroupsSizeWideSelection) {
                      .first_row = 340,
                      .num_rows = 64,
                      .num_candidates = 128,
-                     .first_candidate = image.selections[2].first_candidate},
+                     .first_candidate = batch.selections[2].first_candidate},
                     &audit);
   EXPECT_EQ(audit.fault(), "items [1520, 2032) of entries, which has 1536");
 }

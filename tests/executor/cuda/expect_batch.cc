@@ -25,88 +25,90 @@ class ArrayExpectation {
   const ReadDevice& read_;
 };
 
-void ExpectEdits(const CudaInputBatch& image, const CudaStepArrays& arrays,
+void ExpectEdits(const CudaInputBatch& batch, const CudaStepArrays& arrays,
                  const ArrayExpectation& expect) {
-  if (image.has_edits()) {
-    for (int line = 0; line < image.num_logits_rows(); ++line) {
-      if (IsMadeByTheStep(image, line)) continue;
-      expect.At<CudaRowEdits>(arrays.row_edits + line, {image.row_edits[line]});
+  if (batch.has_edits()) {
+    for (int logits_row = 0; logits_row < batch.num_logits_rows();
+         ++logits_row) {
+      if (IsMadeByTheStep(batch, logits_row)) continue;
+      expect.At<CudaRowEdits>(arrays.row_edits + logits_row,
+                              {batch.row_edits[logits_row]});
     }
-    expect.At(arrays.edits, image.edits);
+    expect.At(arrays.edits, batch.edits);
   }
-  if (image.has_device_edits()) {
-    expect.At(arrays.edit_rows, image.edit_rows);
-    expect.At(arrays.edit_rules, image.edit_rules);
+  if (batch.has_device_edits()) {
+    expect.At(arrays.edit_rows, batch.edit_rows);
+    expect.At(arrays.edit_params, batch.edit_params);
   }
 }
 
-void ExpectChoice(const CudaInputBatch& image, const CudaStepArrays& arrays,
+void ExpectChoice(const CudaInputBatch& batch, const CudaStepArrays& arrays,
                   const ArrayExpectation& expect) {
-  expect.At(arrays.select_row_groups, image.select_row_groups);
-  expect.At(arrays.params, image.params);
-  if (image.num_draws() > 0) {
-    expect.At(arrays.draw_count, std::vector{image.num_draws()});
-    expect.At(arrays.row_params, image.row_params);
+  expect.At(arrays.select_row_groups, batch.select_row_groups);
+  expect.At(arrays.params, batch.params);
+  if (batch.num_draws() > 0) {
+    expect.At(arrays.draw_count, std::vector{batch.num_draws()});
+    expect.At(arrays.row_params, batch.row_params);
     expect.At<CudaDraw>(
-        arrays.state.draws + image.num_draws() - image.prompt_draws.size(),
-        image.prompt_draws);
+        arrays.state.draws + batch.num_draws() - batch.prompt_draws.size(),
+        batch.prompt_draws);
   }
-  if (image.max_perturbed > 0) {
-    expect.At(arrays.perturbed_selections, image.perturbed_selections);
-    expect.At(arrays.perturbed_rows, image.perturbed_rows);
-    expect.At(arrays.perturbed_params, image.perturbed_params);
+  if (batch.max_gumbel_top_k > 0) {
+    expect.At(arrays.gumbel_selections, batch.gumbel_selections);
+    expect.At(arrays.gumbel_rows, batch.gumbel_rows);
+    expect.At(arrays.gumbel_params, batch.gumbel_params);
   }
 }
 
-void ExpectLogProbs(const CudaInputBatch& image, const CudaStepArrays& arrays,
+void ExpectLogProbs(const CudaInputBatch& batch, const CudaStepArrays& arrays,
                     const ArrayExpectation& expect) {
-  if (image.num_logprob_queries() == 0) return;
-  const CudaStepLogProbs& device = arrays.log_probs;
-  expect.At<CudaLogProbCounts>(device.counts, {image.log_prob_counts[0]});
-  expect.At(device.asking_groups, image.asking_groups);
-  expect.At(device.best_groups, image.best_groups);
-  expect.At(device.best_row_groups, image.best_row_groups);
-  const std::vector<CudaLogprobQuery>& known = image.log_probs.known;
+  if (batch.num_logprob_queries() == 0) return;
+  const CudaStepLogprobs& device = arrays.log_probs;
+  expect.At<CudaLogprobCounts>(device.counts, {batch.logprob_counts[0]});
+  expect.At(device.asking_groups, batch.asking_groups);
+  expect.At(device.best_groups, batch.best_groups);
+  expect.At(device.best_row_groups, batch.best_row_groups);
+  const std::vector<CudaLogprobQuery>& known = batch.log_probs.known;
   expect.At<CudaLogprobQuery>(
-      device.asked + image.num_logprob_queries() - known.size(), known);
+      device.asked + batch.num_logprob_queries() - known.size(), known);
 }
 
-void ExpectPrompts(const CudaInputBatch& image, const CudaBeamState& state,
+void ExpectPrompts(const CudaInputBatch& batch, const CudaBeamState& state,
                    const ArrayExpectation& expect) {
-  const int first = image.num_rows;
-  expect.At(state.batch_tokens + first, image.prompt_tokens);
-  expect.At(state.batch_positions + first, image.prompt_positions);
-  expect.At(state.logits_tokens + first, image.prompt_logits_tokens);
-  expect.At(state.batch_cum_log_probs + first, image.prompt_cum_log_probs);
+  const int first = batch.num_rows;
+  expect.At(state.batch_tokens + first, batch.prompt_tokens);
+  expect.At(state.batch_positions + first, batch.prompt_positions);
+  expect.At(state.logits_tokens + first, batch.prompt_logits_tokens);
+  expect.At(state.batch_cum_log_probs + first, batch.prompt_cum_log_probs);
 }
 
 }  // namespace
 
-bool IsMadeByTheStep(const CudaInputBatch& image, int line) {
-  return image.has_device_edits() && image.edit_rows[line].rule >= 0;
+bool IsMadeByTheStep(const CudaInputBatch& batch, int logits_row) {
+  return batch.has_device_edits() && batch.edit_rows[logits_row].params >= 0;
 }
 
-void ExpectBatch(const CudaInputBatch& image, const CudaStepArrays& arrays,
+void ExpectBatch(const CudaInputBatch& batch, const CudaStepArrays& arrays,
                  const ReadDevice& read) {
   const ArrayExpectation expect(read);
   const CudaBeamState& state = arrays.state;
-  expect.At(state.num_groups, std::vector{image.num_groups()});
-  expect.At(state.groups, image.groups);
-  expect.At(state.selections, image.selections);
-  expect.At(state.row_groups, image.row_groups);
-  expect.At(state.eos_token_ids, image.eos_token_ids);
-  expect.At(arrays.token_tables, image.token_tables);
-  ExpectEdits(image, arrays, expect);
-  ExpectChoice(image, arrays, expect);
-  ExpectLogProbs(image, arrays, expect);
-  ExpectPrompts(image, state, expect);
+  expect.At(state.num_groups, std::vector{batch.num_groups()});
+  expect.At(state.groups, batch.groups);
+  expect.At(state.selections, batch.selections);
+  expect.At(state.row_groups, batch.row_groups);
+  expect.At(state.eos_token_ids, batch.eos_token_ids);
+  expect.At(arrays.token_tables, batch.token_tables);
+  ExpectEdits(batch, arrays, expect);
+  ExpectChoice(batch, arrays, expect);
+  ExpectLogProbs(batch, arrays, expect);
+  ExpectPrompts(batch, state, expect);
 }
 
-bool ExpectWork(const CudaInputBatch& image, const CudaStepArrays& arrays,
+bool ExpectWork(const CudaInputBatch& batch, const CudaStepArrays& arrays,
                 const CudaAttentionShape& shape, const CudaStepLimits& limits,
                 const CudaDevice& device, const ReadDevice& read) {
   const CudaAttentionWork work = PlanCudaAttention(
-      image.attention_rows, image.shared_runs, image.num_tokens(), shape,
+      batch.attention_rows, batch.shared_runs, batch.num_tokens(), shape,
       limits.max_items, limits.max_partials, device);
   const ArrayExpectation expect(read);
   expect.At(arrays.items, work.items);

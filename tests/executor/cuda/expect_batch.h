@@ -16,16 +16,16 @@ namespace espalier::testing {
 using ReadDevice =
     std::function<void(const void* from, void* to, size_t bytes)>;
 
-// Whether the step makes the edits of that line.
-bool IsMadeByTheStep(const CudaInputBatch& image, int line);
+// Whether the step makes the edits of that row of logits.
+bool IsMadeByTheStep(const CudaInputBatch& batch, int logits_row);
 
 // What is the device's to compute, or not read, is not compared.
-void ExpectBatch(const CudaInputBatch& image, const CudaStepArrays& arrays,
+void ExpectBatch(const CudaInputBatch& batch, const CudaStepArrays& arrays,
                  const ReadDevice& read);
 
-// That the work list is the one for the image; returns whether some query of
+// That the work list is the one for the batch; returns whether some query of
 // it has partial results.
-bool ExpectWork(const CudaInputBatch& image, const CudaStepArrays& arrays,
+bool ExpectWork(const CudaInputBatch& batch, const CudaStepArrays& arrays,
                 const CudaAttentionShape& shape, const CudaStepLimits& limits,
                 const CudaDevice& device, const ReadDevice& read);
 

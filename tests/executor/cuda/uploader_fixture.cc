@@ -19,7 +19,7 @@ constexpr CudaAttentionShape kUploadedAttention = {.num_heads = 4,
 
 // Two beams that are asked for in this way, with little room for edits.
 CudaInputBatch BatchOfTwoBeams(const CudaGroupRequest& request) {
-  CudaInputBatch::Shape shape = AnyBatchImage::kShape;
+  CudaInputBatch::Shape shape = AnyInputBatch::kShape;
   shape.max_edits = 100;
   CudaGroup group;
   group.num_slots = 2;
@@ -68,7 +68,7 @@ void UploaderFixture::ExpectOnDevice(const CudaInputBatch& batch) const {
 }
 
 void UploaderFixture::ExpectBatchesAreSentOnce(int num_batches) {
-  AnyBatchImage any(7);
+  AnyInputBatch any(7);
   for (int i = 0; i < num_batches; ++i) {
     SCOPED_TRACE(Concat("batch ", i));
     const CudaInputBatch batch = any.Make();
@@ -83,14 +83,14 @@ void UploaderFixture::ExpectBatchesAreSentOnce(int num_batches) {
 
 void UploaderFixture::ExpectOverwrittenEditsAreSentAgain() {
   SelectionParams of_host, of_device;
-  of_host.processors.suppress_tokens.resize(AnyBatchImage::kShape.vocab_size);
+  of_host.processors.suppress_tokens.resize(AnyInputBatch::kShape.vocab_size);
   std::iota(of_host.processors.suppress_tokens.begin(),
             of_host.processors.suppress_tokens.end(), 0);
   of_device.processors.repetition_penalty = 1.5f;
   const std::vector<std::vector<TokenId>> histories = {{1}, {2}};
   const CudaInputBatch listed =
-      BatchOfTwoBeams({.rule = &of_host, .histories = histories});
-  const CudaInputBatch made = BatchOfTwoBeams({.rule = &of_device});
+      BatchOfTwoBeams({.params = &of_host, .histories = histories});
+  const CudaInputBatch made = BatchOfTwoBeams({.params = &of_device});
   ASSERT_EQ(listed.edits.size(), 80u);
   ASSERT_EQ(made.num_device_edits, 80);
   for (const CudaInputBatch* const batch : {&listed, &made, &listed}) {
@@ -101,7 +101,7 @@ void UploaderFixture::ExpectOverwrittenEditsAreSentAgain() {
 }
 
 void UploaderFixture::ExpectLostArraysAreSentAgain(int num_batches) {
-  AnyBatchImage any(8);
+  AnyInputBatch any(8);
   for (int i = 0; i < num_batches; ++i) {
     SCOPED_TRACE(Concat("batch ", i));
     const CudaInputBatch batch = any.Make();

@@ -11,20 +11,20 @@
 
 #include "executor/cuda/cuda_batch_uploader.h"
 #include "executor/cuda/cuda_step_memory.h"
-#include "tests/executor/cuda/any_batch_image.h"
+#include "tests/executor/cuda/any_input_batch.h"
 
 namespace espalier::testing {
 
 class UploaderFixture : public ::testing::Test {
  protected:
   static constexpr CudaStepLimits kLimits = {
-      .max_rows = AnyBatchImage::kMaxLines,
-      .max_tokens = AnyBatchImage::kMaxTokens,
-      .num_slots = AnyBatchImage::kMaxSlots,
+      .max_rows = AnyInputBatch::kMaxLogitsRows,
+      .max_tokens = AnyInputBatch::kMaxTokens,
+      .num_slots = AnyInputBatch::kMaxSlots,
       .table_stride = 8,
       .max_candidates = 2048,
       .max_eos_token_ids = 64,
-      .max_edits = AnyBatchImage::kMaxEdits,
+      .max_edits = AnyInputBatch::kMaxEdits,
       .max_best_tokens = 1024,
       .max_items = 1024,
       .max_partials = 1024};

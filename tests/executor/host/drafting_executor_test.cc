@@ -114,14 +114,14 @@ TEST_F(DraftingExecutorTest, AnswersComeInTheOrderOfPlans) {
   for (int i = 0; i < 40; ++i) {
     StepPlan plan;
     if (i % 2 == 0) {
-      auto rule = std::make_shared<SelectionParams>();
-      rule->kind = SelectionKind::kDraws;
+      auto params = std::make_shared<SelectionParams>();
+      params->kind = SelectionKind::kDraws;
       plan.drafting.push_back(
           {.request = RequestId{i},
            .prompt = std::make_shared<const std::vector<TokenId>>(9, 1),
            .generated = {2},
            .num_tokens = 4,
-           .rule = rule});
+           .params = params});
     } else {
       plan.ended = {RequestId{i - 1}};
     }

@@ -128,7 +128,7 @@ TEST(ModelExecutorTest, TheDraftModelForgetsWhoEndsInAPlanThatFails) {
   drafts.drafting = {{.request = RequestId{3},
                       .prompt = prompt,
                       .generated = {8},
-                      .rule = PlanSelection::DefaultRule()}};
+                      .params = PlanSelection::DefaultParams()}};
   EXPECT_OK(run(drafts));
   EXPECT_OK(run(drafts));
   for (const TokenId fault : {1, 2, 3}) {
@@ -296,9 +296,9 @@ TEST(ModelExecutorTest, RunningAheadAGroupGoesOnUntilAPlanOfItsFails) {
   selection.num_candidates = 1;
   selection.cum_log_probs = {0};
   selection.slots = {0};
-  SelectionParams rule;
-  rule.processors.suppress_tokens = {0, 1, 2, 3};
-  selection.rule = std::make_shared<const SelectionParams>(rule);
+  SelectionParams params;
+  params.processors.suppress_tokens = {0, 1, 2, 3};
+  selection.params = std::make_shared<const SelectionParams>(params);
   prompt.selections = {selection};
   StepPlan next;
   next.continuations.push_back({.request = RequestId{5},
@@ -333,20 +333,20 @@ TEST(SelectAllTest, EveryGroupGetsWhatItsRowsAloneWouldGive) {
     selection.first_logits = plan.num_logits;
     selection.num_rows = 1 + i % 4;
     selection.num_candidates = 2 * selection.num_rows;
-    SelectionParams rule;
-    if (i == 4) rule.domain = ScoreDomain::kLogits;
+    SelectionParams params;
+    if (i == 4) params.domain = ScoreDomain::kLogits;
     selection.num_generated = i;
     for (int row = 0; row < selection.num_rows; ++row) {
       selection.cum_log_probs.push_back(logit(random));
       selection.histories.push_back({1, 2, 3, row, i});
     }
     if (i % 3 == 0) {
-      rule.processors.repetition_penalty = 1.7f;
-      rule.processors.suppress_tokens = {i, 40};
+      params.processors.repetition_penalty = 1.7f;
+      params.processors.suppress_tokens = {i, 40};
     } else {
       selection.histories.clear();
     }
-    selection.rule = std::make_shared<const SelectionParams>(rule);
+    selection.params = std::make_shared<const SelectionParams>(params);
     plan.num_logits += selection.num_rows;
     plan.selections.push_back(selection);
   }
@@ -361,10 +361,10 @@ TEST(SelectAllTest, EveryGroupGetsWhatItsRowsAloneWouldGive) {
     std::vector<std::vector<TokenScore>> rows;
     for (int row = 0; row < selection.num_rows; ++row) {
       RowOptions options;
-      options.domain = selection.rule->domain;
+      options.domain = selection.params->domain;
       options.num_candidates = selection.num_candidates;
       std::vector<TokenEdit> edits;
-      const ScoreProcessors& processors = selection.rule->processors;
+      const ScoreProcessors& processors = selection.params->processors;
       if (!selection.histories.empty()) {
         edits = CollectEdits(processors, selection.histories[row],
                              selection.num_generated, kVocabSize)
@@ -372,9 +372,10 @@ TEST(SelectAllTest, EveryGroupGetsWhatItsRowsAloneWouldGive) {
         options.edits = edits;
         options.repetition_penalty = processors.repetition_penalty;
       }
-      const size_t line = selection.first_logits + row;
+      const size_t logits_row = selection.first_logits + row;
       rows.push_back(reference::SelectRow(
-          std::span(logits).subspan(line * kVocabSize, kVocabSize), options));
+          std::span(logits).subspan(logits_row * kVocabSize, kVocabSize),
+          options));
     }
     const auto expected = reference::MergeCandidates(
         rows, selection.cum_log_probs, selection.num_candidates);

@@ -1,4 +1,4 @@
-// Perturbed rows on the device against the host's twin.
+// Gumbel top-k on the device against the host's twin.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,17 +25,17 @@ using testing::FromBFloat16;
 using testing::ToBFloat16;
 using testing::Upload;
 
-struct PerturbedRow {
+struct GumbelRow {
   std::vector<float> logits;
   GumbelTopKOptions options = {};  // edits are below
   std::vector<TokenEdit> edits = {};
   bool dead = false;
 };
 
-// One call. Every row is followed by one that is not perturbed: of no group, or
-// of one that is not chosen for here.
-std::vector<Candidates> PerturbOnDevice(const std::vector<PerturbedRow>& rows,
-                                        DType dtype) {
+// One call. Every row is followed by one that is given no noise: of no group,
+// or of one that is not chosen for here.
+std::vector<Candidates> GumbelTopKOnDevice(const std::vector<GumbelRow>& rows,
+                                           DType dtype) {
   std::vector<float> logits;
   std::vector<uint16_t> narrow;
   std::vector<CudaSelectGroup> groups;
@@ -48,7 +48,7 @@ std::vector<Candidates> PerturbOnDevice(const std::vector<PerturbedRow>& rows,
   std::vector<int> places;  // the rows' groups
   int num_candidates = 0;
   int max_candidates = 1;
-  for (const PerturbedRow& row : rows) {
+  for (const GumbelRow& row : rows) {
     const DrawOptions& draw = row.options.draw;
     const int m = row.options.num_candidates;
     const auto add_group = [&](int num_candidates_of) {
@@ -138,7 +138,7 @@ std::vector<Candidates> PerturbOnDevice(const std::vector<PerturbedRow>& rows,
   return split;
 }
 
-double ScoreOf(const PerturbedRow& row, TokenId token, float value) {
+double ScoreOf(const GumbelRow& row, TokenId token, float value) {
   const DrawOptions& draw = row.options.draw;
   return value +
          Gumbel(GumbelKey(draw.params.seed, draw.sample, draw.position), token);
@@ -146,8 +146,8 @@ double ScoreOf(const PerturbedRow& row, TokenId token, float value) {
 
 // The same scores at every place, within rounding, and of each token the same
 // value.
-void ExpectNear(const PerturbedRow& row, const Candidates& found, DType dtype) {
-  PerturbedRow read = row;
+void ExpectNear(const GumbelRow& row, const Candidates& found, DType dtype) {
+  GumbelRow read = row;
   for (float& x : read.logits) {
     if (dtype == DType::kBFloat16) x = FromBFloat16(ToBFloat16(x));
   }
@@ -190,13 +190,12 @@ std::vector<SamplingParams> AllParams() {
 }
 
 // Rows of all parameters, for up to `most` candidates each.
-std::vector<PerturbedRow> Rows(const std::string& kind, int size,
-                               int most = 20) {
+std::vector<GumbelRow> Rows(const std::string& kind, int size, int most = 20) {
   std::mt19937 random(size);
-  std::vector<PerturbedRow> rows;
+  std::vector<GumbelRow> rows;
   for (const SamplingParams& params : AllParams()) {
     for (const auto domain : {ScoreDomain::kLogProbs, ScoreDomain::kLogits}) {
-      PerturbedRow row = {.logits = Row(kind, size)};
+      GumbelRow row = {.logits = Row(kind, size)};
       row.options.domain = domain;
       row.options.num_candidates =
           1 + static_cast<int>(rows.size()) * most / 20 % most;
@@ -229,8 +228,8 @@ INSTANTIATE_TEST_SUITE_P(DTypes, CudaGumbelTopKTest,
                          });
 
 void ExpectEqualsTheTwin(const std::string& kind,
-                         const std::vector<PerturbedRow>& rows, DType dtype) {
-  const auto found = PerturbOnDevice(rows, dtype);
+                         const std::vector<GumbelRow>& rows, DType dtype) {
+  const auto found = GumbelTopKOnDevice(rows, dtype);
   for (size_t i = 0; i < rows.size(); ++i) {
     SCOPED_TRACE(kind + " row " + std::to_string(i) + " of " +
                  std::to_string(rows[i].logits.size()));
@@ -265,12 +264,12 @@ TEST_P(CudaGumbelTopKTest, EqualsTheTwinWhereManyAreAskedFor) {
 TEST_P(CudaGumbelTopKTest, DeadRowsAndThoseThatAreAskedForNothingHaveNone) {
   for (const char* kind : {"normal", "holes"}) {
     for (const int most : {20, 300}) {
-      std::vector<PerturbedRow> rows = Rows(kind, 1000, most);
+      std::vector<GumbelRow> rows = Rows(kind, 1000, most);
       for (size_t i = 0; i < rows.size(); ++i) {
         rows[i].dead = i % 3 == 0;
         if (i % 3 == 1) rows[i].options.num_candidates = 0;
       }
-      const auto found = PerturbOnDevice(rows, GetParam());
+      const auto found = GumbelTopKOnDevice(rows, GetParam());
       for (size_t i = 0; i < rows.size(); ++i) {
         SCOPED_TRACE(std::string(kind) + " row " + std::to_string(i));
         if (i % 3 < 2) {

@@ -1,4 +1,4 @@
-// Perturbed rows: against the twin, and the distribution of what comes out.
+// Gumbel top-k: against the twin, and the distribution of what comes out.
 #include "kernels/gumbel_topk/gumbel_topk.h"
 
 #include <gmock/gmock.h>

@@ -22,13 +22,13 @@ using testing::LogSumOf;
 using testing::ToBFloat16;
 using testing::Upload;
 
-std::vector<CudaTokenScore> Score(const std::vector<std::vector<float>>& lines,
-                                  const std::vector<CudaLogprobQuery>& asked,
-                                  DType dtype) {
+std::vector<CudaTokenScore> Score(
+    const std::vector<std::vector<float>>& logits_rows,
+    const std::vector<CudaLogprobQuery>& asked, DType dtype) {
   std::vector<float> logits;
   std::vector<uint16_t> narrow;
-  for (const auto& line : lines) {
-    logits.insert(logits.end(), line.begin(), line.end());
+  for (const auto& logits_row : logits_rows) {
+    logits.insert(logits.end(), logits_row.begin(), logits_row.end());
   }
   for (const float x : logits) narrow.push_back(ToBFloat16(x));
   const auto wide_logits = Upload(logits);
@@ -40,9 +40,9 @@ std::vector<CudaTokenScore> Score(const std::vector<std::vector<float>>& lines,
       Upload(std::vector{static_cast<int>(asked.size())});
   const auto scores =
       Upload(std::vector<CudaTokenScore>(bound.size(), {kNan, -1}));
-  const CudaLogProbsInputs in = {
+  const CudaLogprobsInputs in = {
       .dtype = dtype,
-      .vocab_size = static_cast<int>(lines[0].size()),
+      .vocab_size = static_cast<int>(logits_rows[0].size()),
       .max_asked = static_cast<int>(bound.size()),
       .logits = dtype == DType::kFloat32
                     ? static_cast<const void*>(wide_logits.data())
@@ -51,7 +51,7 @@ std::vector<CudaTokenScore> Score(const std::vector<std::vector<float>>& lines,
       .asked = device_asked.data()};
   const auto stream = CudaStream::Create();
   EXPECT_TRUE(stream.ok());
-  EXPECT_TRUE(CudaLogProbs(in, scores.data(), stream->get()).ok());
+  EXPECT_TRUE(CudaLogprobs(in, scores.data(), stream->get()).ok());
   EXPECT_EQ(cudaStreamSynchronize(stream->get()), cudaSuccess);
   auto found = Download(scores);
   EXPECT_EQ(found.back().rank, -1);
@@ -59,28 +59,28 @@ std::vector<CudaTokenScore> Score(const std::vector<std::vector<float>>& lines,
   return found;
 }
 
-class CudaLogProbsTest : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(DTypes, CudaLogProbsTest,
+class CudaLogprobsTest : public ::testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(DTypes, CudaLogprobsTest,
                          ::testing::Values(DType::kFloat32, DType::kBFloat16),
                          [](const auto& test) {
                            return test.param == DType::kFloat32 ? "Float32"
                                                                 : "BFloat16";
                          });
 
-TEST_P(CudaLogProbsTest, EqualsTheDefinition) {
+TEST_P(CudaLogprobsTest, EqualsTheDefinition) {
   for (const char* kind : {"normal", "ties", "near ties", "constant", "peak",
                            "holes", "outliers", "infinite", "nothing"}) {
     for (const int size : {1, 17, 1000, 2049, 32003, 140000}) {
-      SCOPED_TRACE(std::string(kind) + " lines of " + std::to_string(size));
-      std::vector<std::vector<float>> lines(3, Row(kind, size));
-      std::ranges::rotate(lines[1], lines[1].begin() + size / 3);
+      SCOPED_TRACE(std::string(kind) + " rows of " + std::to_string(size));
+      std::vector<std::vector<float>> logits_rows(3, Row(kind, size));
+      std::ranges::rotate(logits_rows[1], logits_rows[1].begin() + size / 3);
       std::vector<CudaLogprobQuery> asked;
       for (int i = 0; i < 12; ++i) {
         asked.push_back({2 - i % 3, (i * 7919 + i % 2) % size});
       }
-      const auto found = Score(lines, asked, GetParam());
+      const auto found = Score(logits_rows, asked, GetParam());
       for (size_t i = 0; i < asked.size(); ++i) {
-        const auto clean = Clean(lines[asked[i].row], GetParam());
+        const auto clean = Clean(logits_rows[asked[i].row], GetParam());
         const float max = *std::ranges::max_element(clean);
         const float logit = clean[asked[i].token];
         const auto likelier =
@@ -99,22 +99,23 @@ TEST_P(CudaLogProbsTest, EqualsTheDefinition) {
 }
 
 // What is reported beside a choice is what the choice summed up.
-TEST_P(CudaLogProbsTest, HasTheBitsOfSelection) {
+TEST_P(CudaLogprobsTest, HasTheBitsOfSelection) {
   for (const int size : {17, 5000, 140000}) {
-    const std::vector<float> line = Row("normal", size);
-    const auto best = testing::SelectOnDevice({{{{line}}, 5}}, GetParam());
+    const std::vector<float> logits_row = Row("normal", size);
+    const auto best =
+        testing::SelectOnDevice({{{{logits_row}}, 5}}, GetParam());
     std::vector<CudaLogprobQuery> asked;
     for (const Candidate& c : best[0]) asked.push_back({0, c.token});
-    const auto found = Score({line}, asked, GetParam());
+    const auto found = Score({logits_row}, asked, GetParam());
     for (size_t i = 0; i < asked.size(); ++i) {
       EXPECT_EQ(found[i].log_prob, best[0][i].cum_log_prob);
     }
   }
 }
 
-TEST(CudaLogProbsErrorsTest, ImpossibleShapesAreRefused) {
+TEST(CudaLogprobsErrorsTest, ImpossibleShapesAreRefused) {
   EXPECT_THAT(
-      CudaLogProbs({}, nullptr, nullptr),
+      CudaLogprobs({}, nullptr, nullptr),
       testing::StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));
 }
 

@@ -1,5 +1,5 @@
 // Edits made of histories on the device against CollectEdits: the same lists to
-// the bit, wherever the pages are, for all rules together and alone.
+// the bit, wherever the pages are, for all params together and alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ class Batch {
     auto row_edits =
         Upload(std::vector<CudaRowEdits>(rows_.size(), kRowUntouched));
     const auto rows = Upload(edit_rows_);
-    const auto rules = Upload(rules_);
+    const auto params = Upload(params_);
     const auto cums = Upload(cums_);
     const auto logits_tokens = Upload(logits_tokens_);
     const auto positions = Upload(positions_);
@@ -63,7 +63,7 @@ class Batch {
         .table_stride = stride_,
         .page_size = page_size_,
         .rows = rows.data(),
-        .rules = rules.data(),
+        .params = params.data(),
         .cum_log_probs = cums.data(),
         .logits_tokens = logits_tokens.data(),
         .positions = positions.data(),
@@ -120,13 +120,13 @@ class Batch {
 
   void LayOutRules() {
     for (const Row& row : rows_) {
-      if (row.is_made) rules_.push_back(RuleOf(row));
+      if (row.is_made) params_.push_back(ParamsOf(row));
     }
-    int rule = 0;
+    int params = 0;
     for (const Row& row : rows_) {
       CudaEditRow& edit_row = edit_rows_.emplace_back();
       if (!row.is_made) continue;
-      edit_row.rule = rule++;
+      edit_row.params = params++;
       edit_row.begin = static_cast<int>(edits_.size());
       edits_.resize(edits_.size() + MaxEdits(row.processors, row.history.size(),
                                              vocab_size_),
@@ -134,28 +134,28 @@ class Batch {
     }
   }
 
-  CudaEditRule RuleOf(const Row& row) {
+  CudaEditParams ParamsOf(const Row& row) {
     const ScoreProcessors& processors = row.processors;
-    CudaEditRule rule;
+    CudaEditParams params;
     const RowEdits common =
         CollectEdits(processors, {}, row.num_generated, vocab_size_);
-    rule.common_begin = static_cast<int>(edits_.size());
+    params.common_begin = static_cast<int>(edits_.size());
     edits_.insert(edits_.end(), common.edits.begin(), common.edits.end());
-    rule.common_end = rule.words_begin = static_cast<int>(edits_.size());
+    params.common_end = params.words_begin = static_cast<int>(edits_.size());
     for (const std::vector<TokenId>& word : processors.bad_words) {
       if (word.size() == 1) continue;
       for (const TokenId token : word) edits_.push_back({.token = token});
       edits_.back().banned = true;
     }
-    rule.words_end = static_cast<int>(edits_.size());
-    rule.num_prompt_tokens =
+    params.words_end = static_cast<int>(edits_.size());
+    params.num_prompt_tokens =
         static_cast<int>(row.history.size()) - row.num_generated;
-    rule.repetition_penalty = processors.repetition_penalty;
-    rule.frequency_penalty = processors.frequency_penalty;
-    rule.presence_penalty = processors.presence_penalty;
-    rule.no_repeat_ngram_size = processors.no_repeat_ngram_size;
-    rule.is_allow_list = common.is_allow_list ? 1 : 0;
-    return rule;
+    params.repetition_penalty = processors.repetition_penalty;
+    params.frequency_penalty = processors.frequency_penalty;
+    params.presence_penalty = processors.presence_penalty;
+    params.no_repeat_ngram_size = processors.no_repeat_ngram_size;
+    params.is_allow_list = common.is_allow_list ? 1 : 0;
+    return params;
   }
 
   void Compare(const std::vector<CudaRowEdits>& row_edits,
@@ -191,7 +191,7 @@ class Batch {
   std::vector<Row> rows_;
   int stride_ = 1;
   std::vector<CudaEditRow> edit_rows_;
-  std::vector<CudaEditRule> rules_;
+  std::vector<CudaEditParams> params_;
   std::vector<TokenEdit> edits_;
   std::vector<float> cums_;
   std::vector<int> logits_tokens_;

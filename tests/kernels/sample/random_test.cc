@@ -49,7 +49,7 @@ TEST(UniformTest, EveryPartOfTheKeyCounts) {
   ++other.position;
   all.push_back(Uniform(other, 0));
   other = key;
-  other.purpose = RandomPurpose::kPerturb;
+  other.purpose = RandomPurpose::kGumbelNoise;
   all.push_back(Uniform(other, 0));
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = 0; j < i; ++j) EXPECT_NE(all[i], all[j]) << i << " " << j;
@@ -63,7 +63,7 @@ TEST(GumbelTest, HasItsDistributionAlongTokensAndAlongPositions) {
     for (int i = 0; i < kDraws; ++i) {
       const RandomKey key = {.seed = 3,
                              .position = uint32_t(along_tokens ? 0 : i),
-                             .purpose = RandomPurpose::kPerturb};
+                             .purpose = RandomPurpose::kGumbelNoise};
       const double noise = Gumbel(key, along_tokens ? i : 7);
       ++counts[static_cast<int>(kCells * std::exp(-std::exp(-noise)))];
     }

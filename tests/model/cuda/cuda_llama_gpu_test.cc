@@ -33,7 +33,7 @@ using ::espalier::testing::FeedAlone;
 using ::espalier::testing::Feeder;
 using ::espalier::testing::FilesOf;
 using ::espalier::testing::kFloat32Tolerance;
-using ::espalier::testing::Lines;
+using ::espalier::testing::LogitsRows;
 using ::espalier::testing::MakePool;
 using ::espalier::testing::MakeTinyModel;
 using ::espalier::testing::RandomTokens;
@@ -104,12 +104,12 @@ TEST(CudaLlamaTest, MatchesTheTwinForEveryShapePageSizeAndChunk) {
 
 // |a - b| / |b| over all numbers.
 template <typename Expected>
-double Distance(const Lines& lines, const Expected& expected) {
+double Distance(const LogitsRows& logits_rows, const Expected& expected) {
   double difference = 0;
   double norm = 0;
-  for (size_t t = 0; t < lines.size(); ++t) {
-    for (size_t i = 0; i < lines[t].size(); ++i) {
-      difference += std::pow(lines[t][i] - expected[t][i], 2);
+  for (size_t t = 0; t < logits_rows.size(); ++t) {
+    for (size_t i = 0; i < logits_rows[t].size(); ++i) {
+      difference += std::pow(logits_rows[t][i] - expected[t][i], 2);
       norm += std::pow(expected[t][i], 2);
     }
   }
@@ -137,14 +137,15 @@ TEST(CudaLlamaTest, SixteenBitsComeAsNearAsTheirRoundingAllows) {
   }
 }
 
-void ExpectNear(const std::vector<Lines>& got, const std::vector<Lines>& want) {
+void ExpectNear(const std::vector<LogitsRows>& got,
+                const std::vector<LogitsRows>& want) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t r = 0; r < got.size(); ++r) {
     ASSERT_EQ(got[r].size(), want[r].size());
     for (size_t t = 0; t < got[r].size(); ++t) {
       for (size_t i = 0; i < got[r][t].size(); ++i) {
         ASSERT_NEAR(got[r][t][i], want[r][t][i], kFloat32Tolerance)
-            << "row " << r << " line " << t << " logit " << i;
+            << "row " << r << " row " << t << " logit " << i;
       }
     }
   }
@@ -362,7 +363,7 @@ TEST(CudaLlamaTest, RandomWeightsComputeTheSameEveryTime) {
   config.num_kv_heads = 1;
   config.head_dim = 64;
   config.max_context = 128;
-  std::vector<Lines> results;
+  std::vector<LogitsRows> results;
   for (int i = 0; i < 2; ++i) {
     auto llama =
         CudaLlama::Random(config, SmallOptions(DType::kBFloat16), Device());

@@ -28,11 +28,13 @@ absl::Status CudaPlanModel::Forward(const StepPlan& plan,
   ASSIGN_OR_RETURN(const CudaPlanBatch batch,
                    CudaPlanBatch::Create(plan, *llama_, device_, options_));
   // 0xFF bytes are NaN: what is not written is seen.
-  ASSIGN_OR_RETURN(auto lines, DeviceBuffer<float>::Create(logits.size()));
-  RETURN_IF_CUDA_ERROR(cudaMemset(lines.data(), 0xFF, lines.size_bytes()));
-  RETURN_IF_ERROR(llama_->Enqueue(batch.view(), lines.data(), nullptr));
+  ASSIGN_OR_RETURN(auto logits_rows,
+                   DeviceBuffer<float>::Create(logits.size()));
+  RETURN_IF_CUDA_ERROR(
+      cudaMemset(logits_rows.data(), 0xFF, logits_rows.size_bytes()));
+  RETURN_IF_ERROR(llama_->Enqueue(batch.view(), logits_rows.data(), nullptr));
   RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
-  RETURN_IF_CUDA_ERROR(cudaMemcpy(logits.data(), lines.data(),
+  RETURN_IF_CUDA_ERROR(cudaMemcpy(logits.data(), logits_rows.data(),
                                   logits.size_bytes(), cudaMemcpyDefault));
   return absl::OkStatus();
 }

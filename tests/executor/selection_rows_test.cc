@@ -1,5 +1,5 @@
-// Lines that draw for themselves, against verification on the host.
-#include "executor/selection_lines.h"
+// Rows of logits that draw for themselves, against verification on the host.
+#include "executor/selection_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr int kLinesVocab = 24;
+constexpr int kSelectionVocab = 24;
 
 // A plan of selections of samples: with drafts, of different lengths, or
 // neither; with processors that read histories or not, allowed tokens, and
@@ -30,13 +30,13 @@ class AnyDraftedPlan {
     const int num_selections = 1 + Below(4);
     for (int i = 0; i < num_selections; ++i) AddSelection(i);
     std::normal_distribution<float> normal(0, 3);
-    logits.resize(plan.num_logits * kLinesVocab);
+    logits.resize(plan.num_logits * kSelectionVocab);
     for (float& logit : logits) logit = normal(random_);
     DraftSomeTokensThatAreDrawn();
   }
 
   std::vector<SelectionResult> Select(const StepPlan& asked) const {
-    return SelectAll(asked, logits, kLinesVocab, *testing::MakePool(1));
+    return SelectAll(asked, logits, kSelectionVocab, *testing::MakePool(1));
   }
 
   StepPlan plan;
@@ -46,36 +46,36 @@ class AnyDraftedPlan {
   int Below(int end) { return static_cast<int>(random_() % end); }
   std::vector<TokenId> AnyTokens(int count) {
     std::vector<TokenId> tokens(count);
-    for (TokenId& token : tokens) token = Below(kLinesVocab);
+    for (TokenId& token : tokens) token = Below(kSelectionVocab);
     return tokens;
   }
 
-  std::shared_ptr<const SelectionParams> AnyRule() {
-    auto rule = std::make_shared<SelectionParams>();
-    rule->kind = SelectionKind::kDraws;
-    rule->verify_mode = VerifyMode::kCoupled;
-    rule->domain = ScoreDomain::kLogits;
-    rule->sampling.seed = random_();
-    rule->sampling.temperature = Below(3) == 0 ? 0.0f : 0.8f;
-    if (Below(3) == 0) rule->sampling.top_k = 3;
-    if (Below(2) == 0) rule->processors.frequency_penalty = 0.5f;
-    if (Below(3) == 0) rule->processors.repetition_penalty = 1.5f;
-    if (Below(3) == 0) rule->processors.bad_words = {{1}, {2, 3}};
+  std::shared_ptr<const SelectionParams> AnyParams() {
+    auto params = std::make_shared<SelectionParams>();
+    params->kind = SelectionKind::kDraws;
+    params->verify_mode = VerifyMode::kCoupled;
+    params->domain = ScoreDomain::kLogits;
+    params->sampling.seed = random_();
+    params->sampling.temperature = Below(3) == 0 ? 0.0f : 0.8f;
+    if (Below(3) == 0) params->sampling.top_k = 3;
+    if (Below(2) == 0) params->processors.frequency_penalty = 0.5f;
+    if (Below(3) == 0) params->processors.repetition_penalty = 1.5f;
+    if (Below(3) == 0) params->processors.bad_words = {{1}, {2, 3}};
     if (Below(2) == 0) {
-      rule->processors.eos_token_ids = {0, 4};
-      rule->processors.min_new_tokens = 1 + Below(12);
+      params->processors.eos_token_ids = {0, 4};
+      params->processors.min_new_tokens = 1 + Below(12);
     }
-    rule->num_logprobs = Below(4) - 1;
-    rule->edits =
-        std::make_shared<const ScoreEdits>(rule->processors, AnyTokens(5));
-    return rule;
+    params->num_logprobs = Below(4) - 1;
+    params->edits =
+        std::make_shared<const ScoreEdits>(params->processors, AnyTokens(5));
+    return params;
   }
 
   void AddSelection(int request) {
     PlanSelection selection;
     selection.request = RequestId{request};
     selection.first_logits = plan.num_logits;
-    selection.rule = AnyRule();
+    selection.params = AnyParams();
     selection.num_rows = 1 + Below(4);
     selection.num_slots = selection.num_rows;
     selection.num_candidates = 1;
@@ -90,7 +90,7 @@ class AnyDraftedPlan {
       if (differs) selection.row_num_generated.push_back(1 + Below(9));
       if (has_drafts) selection.drafts.push_back(AnyTokens(Below(6)));
     }
-    if (selection.rule->processors.needs_history()) {
+    if (selection.params->processors.needs_history()) {
       for (int row = 0; row < selection.num_rows; ++row) {
         selection.histories.push_back(
             AnyTokens(selection.num_generated_of(row)));
@@ -136,30 +136,32 @@ class AnyDraftedPlan {
   std::vector<std::shared_ptr<const std::vector<TokenId>>> allowed_;
 };
 
-// A line as a selection of its own, from a prompt's row.
+// A row of logits as a selection of its own, from a prompt's row.
 PlanSelection PlainSelection(const PlanSelection& selection,
-                             const SelectionLine& line) {
+                             const SelectionRow& logits_row) {
   PlanSelection plain;
-  plain.first_logits = selection.first_logits_of(line.row) + line.draft_idx;
+  plain.first_logits =
+      selection.first_logits_of(logits_row.row) + logits_row.draft_idx;
   plain.num_rows = 1;
   plain.num_candidates = 1;
-  plain.num_generated = line.num_generated;
+  plain.num_generated = logits_row.num_generated;
   plain.cum_log_probs = {0};
-  plain.rule = selection.rule;
-  plain.samples = {line.sample};
+  plain.params = selection.params;
+  plain.samples = {logits_row.sample};
   plain.slots = {0};
-  if (!selection.histories.empty()) plain.histories = {line.history};
-  if (line.allowed != nullptr) plain.allowed = {*line.allowed};
+  if (!selection.histories.empty()) plain.histories = {logits_row.history};
+  if (logits_row.allowed != nullptr) plain.allowed = {*logits_row.allowed};
   return plain;
 }
 
-SelectionResult SelectByLine(const AnyDraftedPlan& drafted,
-                             const PlanSelection& selection, bool verifies) {
-  const std::vector<SelectionLine> lines = LinesOf(selection, verifies);
+SelectionResult SelectByRow(const AnyDraftedPlan& drafted,
+                            const PlanSelection& selection, bool verifies) {
+  const std::vector<SelectionRow> logits_rows =
+      SelectionRowsOf(selection, verifies);
   StepPlan plan;
   plan.num_logits = drafted.plan.num_logits;
-  for (const SelectionLine& line : lines) {
-    plan.selections.push_back(PlainSelection(selection, line));
+  for (const SelectionRow& logits_row : logits_rows) {
+    plan.selections.push_back(PlainSelection(selection, logits_row));
   }
   std::vector<Candidate> drawn;
   std::vector<TokenLogProb> logprobs;
@@ -167,10 +169,10 @@ SelectionResult SelectByLine(const AnyDraftedPlan& drafted,
     drawn.push_back(answer.candidates.at(0));
     if (!answer.logprobs.empty()) logprobs.push_back(answer.logprobs.at(0));
   }
-  return MergeLines(selection, lines, drawn, logprobs);
+  return MergeSelectionRows(selection, logits_rows, drawn, logprobs);
 }
 
-TEST(SelectionLinesTest, DrawWhatVerificationOnTheHostGives) {
+TEST(SelectionRowsTest, DrawWhatVerificationOnTheHostGives) {
   int num_accepted = 0;
   int num_rejected = 0;
   for (int seed = 1; seed <= testing::Cases(300, 30); ++seed) {
@@ -179,7 +181,7 @@ TEST(SelectionLinesTest, DrawWhatVerificationOnTheHostGives) {
     const std::vector<SelectionResult> expected = drafted.Select(drafted.plan);
     for (size_t s = 0; s < expected.size(); ++s) {
       const PlanSelection& selection = drafted.plan.selections[s];
-      const SelectionResult actual = SelectByLine(drafted, selection, true);
+      const SelectionResult actual = SelectByRow(drafted, selection, true);
       EXPECT_EQ(actual.request, selection.request);
       EXPECT_EQ(actual.num_tokens, expected[s].num_tokens);
       EXPECT_EQ(actual.candidates, expected[s].candidates);
@@ -195,14 +197,14 @@ TEST(SelectionLinesTest, DrawWhatVerificationOnTheHostGives) {
   EXPECT_GT(num_rejected, testing::Cases(200, 15));
 }
 
-TEST(SelectionLinesTest, WithoutVerificationRunsHaveTheFirstTokenAlone) {
+TEST(SelectionRowsTest, WithoutVerificationRunsHaveTheFirstTokenAlone) {
   for (int seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
     const AnyDraftedPlan drafted(seed);
     const std::vector<SelectionResult> all = drafted.Select(drafted.plan);
     for (size_t s = 0; s < all.size(); ++s) {
       const PlanSelection& selection = drafted.plan.selections[s];
-      const SelectionResult actual = SelectByLine(drafted, selection, false);
+      const SelectionResult actual = SelectByRow(drafted, selection, false);
       ASSERT_EQ(std::ssize(actual.candidates), selection.num_rows);
       EXPECT_EQ(actual.num_tokens,
                 std::vector<int>(selection.drafts.size(), 1));
@@ -215,34 +217,34 @@ TEST(SelectionLinesTest, WithoutVerificationRunsHaveTheFirstTokenAlone) {
   }
 }
 
-TEST(SelectionLinesTest, ALineHasWhatItsDraftsAddToTheText) {
+TEST(SelectionRowsTest, ARowHasWhatItsDraftsAddToTheText) {
   PlanSelection selection;
-  auto rule = std::make_shared<SelectionParams>();
-  rule->kind = SelectionKind::kDraws;
-  rule->processors.frequency_penalty = 1;
-  rule->processors.logit_bias = {{.token = 3, .bias = 1}};
-  selection.rule = rule;
+  auto params = std::make_shared<SelectionParams>();
+  params->kind = SelectionKind::kDraws;
+  params->processors.frequency_penalty = 1;
+  params->processors.logit_bias = {{.token = 3, .bias = 1}};
+  selection.params = params;
   selection.num_rows = 1;
   selection.samples = {7};
   selection.cum_log_probs = {-1};
   selection.num_generated = 2;
-  EXPECT_FALSE(HasDifferentLines(selection));
+  EXPECT_FALSE(HasDifferentRows(selection));
   selection.histories = {{5, 6}};
   selection.drafts = {{8, 9}};
-  EXPECT_TRUE(HasDifferentLines(selection));
-  const std::vector<SelectionLine> lines = LinesOf(selection);
-  ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[2].sample, 7);
-  EXPECT_EQ(lines[2].draft_idx, 2);
-  EXPECT_EQ(lines[2].num_generated, 4);
-  EXPECT_THAT(lines[2].history, ElementsAre(5, 6, 8, 9));
-  EXPECT_EQ(MaxEditsOf(selection, lines[2], 100), 5);
-  EXPECT_EQ(MaxEditsOf(selection, lines[2], 4), 4);
+  EXPECT_TRUE(HasDifferentRows(selection));
+  const std::vector<SelectionRow> logits_rows = SelectionRowsOf(selection);
+  ASSERT_EQ(logits_rows.size(), 3u);
+  EXPECT_EQ(logits_rows[2].sample, 7);
+  EXPECT_EQ(logits_rows[2].draft_idx, 2);
+  EXPECT_EQ(logits_rows[2].num_generated, 4);
+  EXPECT_THAT(logits_rows[2].history, ElementsAre(5, 6, 8, 9));
+  EXPECT_EQ(MaxEditsOf(selection, logits_rows[2], 100), 5);
+  EXPECT_EQ(MaxEditsOf(selection, logits_rows[2], 4), 4);
   const std::vector<TokenId> allowed = {1, 2};
   selection.allowed = {allowed, {}, allowed};
-  EXPECT_EQ(MaxEditsOf(selection, LinesOf(selection)[2], 100), 2);
-  EXPECT_THAT(*LinesOf(selection)[1].allowed, IsEmpty());
-  EXPECT_EQ(LinesOf(selection, false).size(), 1u);
+  EXPECT_EQ(MaxEditsOf(selection, SelectionRowsOf(selection)[2], 100), 2);
+  EXPECT_THAT(*SelectionRowsOf(selection)[1].allowed, IsEmpty());
+  EXPECT_EQ(SelectionRowsOf(selection, false).size(), 1u);
 }
 
 }  // namespace

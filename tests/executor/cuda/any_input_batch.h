@@ -1,6 +1,6 @@
-// Images of batches of any composition that a step can have: groups that go on
-// by themselves and rows of every kind, then padding, or prompts and lines that
-// are scored.
+// Batches of any composition that a step can have: groups that go on
+// by themselves and rows of every kind, then padding, or prompts and logits
+// that are scored.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,26 @@
 
 namespace espalier::testing {
 
-class AnyBatchImage {
+class AnyInputBatch {
  public:
-  // The most that an image has of each.
+  // The most that a batch has of each.
   static constexpr int kMaxSlots = 48;
   static constexpr int kMaxTokens = 128;
-  static constexpr int kMaxLines = 96;
+  static constexpr int kMaxLogitsRows = 96;
   static constexpr int kMaxEdits = 4096;
   static constexpr CudaInputBatch::Shape kShape = {.vocab_size = 40,
                                                    .page_size = 4,
                                                    .max_positions = 80,
                                                    .max_edits = kMaxEdits};
 
-  explicit AnyBatchImage(uint32_t seed) : random_(seed) {}
+  explicit AnyInputBatch(uint32_t seed) : random_(seed) {}
 
   CudaInputBatch Make();
 
  private:
   // A request with what its spans point to.
   struct Asked {
-    SelectionParams rule;
+    SelectionParams params;
     int num_candidates = 1;
     int num_generated = 0;
     std::vector<std::vector<TokenId>> histories = {};
@@ -43,7 +43,7 @@ class AnyBatchImage {
     CudaGroupRequest view() const {
       return {.num_candidates = num_candidates,
               .num_generated = num_generated,
-              .rule = &rule,
+              .params = &params,
               .histories = histories,
               .allowed = allowed,
               .slots = slots,
@@ -54,15 +54,15 @@ class AnyBatchImage {
   int Below(int limit) { return static_cast<int>(random_() % limit); }
   std::vector<TokenId> AnyTokens(int count);
   CudaGroup AnyGroup(int num_slots);
-  SelectionParams AnyRule();
+  SelectionParams AnyParams();
   Asked AnyAsked(int num_rows);
-  void AddPrompt(CudaInputBatch* image);
-  void AddDifferentLines(const CudaGroup& group, int num_rows,
-                         const Asked& asked, CudaInputBatch* image);
-  void AddKnown(CudaInputBatch* image);
+  void AddPrompt(CudaInputBatch* batch);
+  void AddDifferentRows(const CudaGroup& group, int num_rows,
+                        const Asked& asked, CudaInputBatch* batch);
+  void AddKnown(CudaInputBatch* batch);
 
   std::mt19937 random_;
-  int num_slots_ = 0;  // of the image that is being made
+  int num_slots_ = 0;  // of the batch that is being made
 };
 
 }  // namespace espalier::testing

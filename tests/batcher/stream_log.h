@@ -120,18 +120,18 @@ inline std::string TextFor(const Request& request,
 }
 
 // What a reader has of one sample, or of the stable prefix.
-struct Told {
+struct SampleLog {
   std::vector<TokenId> tokens;
   std::string text;
   std::optional<FinishReason> finish_reason;
 };
 
 template <typename Event>
-inline void Add(const Event& event, Told* told) {
+inline void Append(const Event& event, SampleLog* log) {
   EXPECT_TRUE(IsUtf8(event.text)) << "half a character";
-  told->tokens.insert(told->tokens.end(), event.tokens.begin(),
-                      event.tokens.end());
-  told->text += event.text;
+  log->tokens.insert(log->tokens.end(), event.tokens.begin(),
+                     event.tokens.end());
+  log->text += event.text;
 }
 
 inline bool StartsWith(const std::vector<TokenId>& tokens,
@@ -140,88 +140,89 @@ inline bool StartsWith(const std::vector<TokenId>& tokens,
 }
 
 // The reader of a stream, and all events so far.
-struct Story {
+struct StreamLog {
   void Take(const StreamEvent& event) {
-    ASSERT_FALSE(result.has_value()) << "told after the result";
-    std::visit([&](const auto& e) { Hear(e); }, event);
+    ASSERT_FALSE(result.has_value()) << "reported after the result";
+    std::visit([&](const auto& e) { Record(e); }, event);
   }
 
-  void Hear(const SampleEvent& event) {
-    Told& sample = samples[event.sample];
-    EXPECT_FALSE(sample.finish_reason.has_value()) << "told after its end";
+  void Record(const SampleEvent& event) {
+    SampleLog& sample = samples[event.sample];
+    EXPECT_FALSE(sample.finish_reason.has_value()) << "reported after its end";
     EXPECT_TRUE(!event.tokens.empty() || event.finish_reason.has_value());
-    Add(event, &sample);
+    Append(event, &sample);
     sample.finish_reason = event.finish_reason;
   }
-  void Hear(const StablePrefixEvent& event) {
+  void Record(const StablePrefixEvent& event) {
     EXPECT_TRUE(!event.tokens.empty() || !event.text.empty());
-    Add(event, &prefix);
+    Append(event, &prefix);
   }
-  void Hear(const BeamsEvent& event) {
+  void Record(const BeamsEvent& event) {
     EXPECT_GT(event.num_steps, beams.num_steps);
     beams = event;
     for (const BeamState& beam : beams.beams) {
       EXPECT_TRUE(StartsWith(beam.tokens, prefix.tokens));
     }
   }
-  void Hear(const Result& last) { result = last; }
+  void Record(const Result& last) { result = last; }
 
-  std::map<int, Told> samples;
-  Told prefix;
+  std::map<int, SampleLog> samples;
+  SampleLog prefix;
   BeamsEvent beams;
   std::optional<Result> result;
 };
 
 inline void ExpectSamplesTellTheResult(const Request& request,
-                                       const Story& story) {
+                                       const StreamLog& stream) {
   const GenerationParams& params = request.params;
-  EXPECT_EQ(story.samples.size(), NumSequences(params));
-  for (const auto& [sample, told] : story.samples) {
-    EXPECT_TRUE(told.finish_reason.has_value()) << sample;
-    EXPECT_EQ(told.text, TextFor(request, told.tokens));
+  EXPECT_EQ(stream.samples.size(), NumSequences(params));
+  for (const auto& [sample, log] : stream.samples) {
+    EXPECT_TRUE(log.finish_reason.has_value()) << sample;
+    EXPECT_EQ(log.text, TextFor(request, log.tokens));
   }
-  for (const Hypothesis& hypothesis : story.result->hypotheses) {
-    EXPECT_TRUE(std::ranges::any_of(story.samples, [&](const auto& sample) {
+  for (const Hypothesis& hypothesis : stream.result->hypotheses) {
+    EXPECT_TRUE(std::ranges::any_of(stream.samples, [&](const auto& sample) {
       return sample.second.tokens == hypothesis.tokens &&
              sample.second.finish_reason == hypothesis.finish_reason;
     }));
   }
-  EXPECT_THAT(story.prefix.tokens, ::testing::IsEmpty());
+  EXPECT_THAT(stream.prefix.tokens, ::testing::IsEmpty());
 }
 
 inline void ExpectPrefixBeginsTheResult(const Request& request,
-                                        const Story& story) {
-  const std::vector<Hypothesis>& hypotheses = story.result->hypotheses;
+                                        const StreamLog& stream) {
+  const std::vector<Hypothesis>& hypotheses = stream.result->hypotheses;
   for (const Hypothesis& hypothesis : hypotheses) {
-    EXPECT_TRUE(StartsWith(hypothesis.tokens, story.prefix.tokens));
+    EXPECT_TRUE(StartsWith(hypothesis.tokens, stream.prefix.tokens));
     const std::string text = TextFor(request, hypothesis.tokens);
-    EXPECT_TRUE(text.starts_with(story.prefix.text));
+    EXPECT_TRUE(text.starts_with(stream.prefix.text));
     if (hypotheses.size() > 1) continue;
-    EXPECT_EQ(story.prefix.tokens, hypothesis.tokens);
-    EXPECT_EQ(story.prefix.text, text);
+    EXPECT_EQ(stream.prefix.tokens, hypothesis.tokens);
+    EXPECT_EQ(stream.prefix.text, text);
   }
-  EXPECT_TRUE(story.samples.empty());
+  EXPECT_TRUE(stream.samples.empty());
 }
 
-inline void ExpectTellsTheResult(const Request& request, const Story& story) {
-  ASSERT_TRUE(story.result.has_value());
+inline void ExpectTellsTheResult(const Request& request,
+                                 const StreamLog& stream) {
+  ASSERT_TRUE(stream.result.has_value());
   if (IsBeams(request)) {
-    ExpectPrefixBeginsTheResult(request, story);
+    ExpectPrefixBeginsTheResult(request, stream);
   } else {
-    ExpectSamplesTellTheResult(request, story);
+    ExpectSamplesTellTheResult(request, stream);
   }
 }
 
 // Some requests are left without a possible token.
-inline void ExpectIsAsAlone(const Request& request, const Story& story,
+inline void ExpectIsAsAlone(const Request& request, const StreamLog& stream,
                             const absl::Status& end) {
   const absl::StatusOr<Result> alone =
       RunAlone(ByteModel(1), request, SharedEnFrTokenizer());
   ASSERT_EQ(end, alone.status());
-  EXPECT_EQ(story.result.has_value(), end.ok());
+  EXPECT_EQ(stream.result.has_value(), end.ok());
   if (!end.ok()) return;
-  ExpectTellsTheResult(request, story);
-  EXPECT_TRUE(SameResult(*story.result, *alone));
+  ExpectTellsTheResult(request, stream);
+  EXPECT_TRUE(SameResult(*stream.result, *alone));
 }
 
 }  // namespace espalier::testing

@@ -1,0 +1,60 @@
+// SelectionRow: what one row of logits is asked in a selection of draws whose
+// rows of logits differ: those of samples of different lengths, and those that
+// verify drafts (PlanSelection::drafts). Each row of logits draws a token of
+// its own, as a sample that had generated the drafted tokens before it would.
+// The draws are all there is to verification that is coupled
+// (docs/speculation.md), so an executor that draws needs nothing else for it.
+//
+//   row 0 feeds   a  d0 d1   logits 0 1 2 draw   d0 x -    d0 and x go on
+//   row 1 feeds   b          logits 3     draws  y         so does y
+//
+// The tokens of a run are those that plain draws would give, whether drafts
+// were drawn or found, and whatever their mode is: where that is rejection
+// their distribution is the one that is asked for.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exec_request/step_plan.h"
+
+namespace espalier {
+
+struct SelectionRow {
+  int row = 0;  // its rank
+  int sample = 0;
+  int draft_idx = 0;                  // drafted tokens of its row before it
+  int num_generated = 0;              // tokens before it, those included
+  std::vector<TokenId> history = {};  // as PlanSelection::histories; with those
+  // The tokens that alone may follow, of PlanSelection::allowed; null: any may.
+  const std::span<const TokenId>* allowed = nullptr;
+};
+
+// Whether the rows of logits of the selection differ in more than their logits.
+bool HasDifferentRows(const PlanSelection& selection);
+
+// The rows of logits that draw, by row: all of them, or the first of each row,
+// which verifies nothing: the draft's first token may be what it draws.
+// REQUIRES: a selection of kDraws with a sample for each row, which outlives
+// the result.
+std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
+                                          bool verifies = true);
+
+// How many edits of scores a row of logits has at most.
+int64_t MaxEditsOf(const PlanSelection& selection,
+                   const SelectionRow& logits_row, int vocab_size);
+
+// The answer to the selection. A run goes on while what is drawn is the draft
+// and there is a row of logits behind it.
+//   drawn     [logits_rows]  what each has drawn; its sum is the token's own
+//                      log-probability
+//   logprobs  [logits_rows], or empty: of these
+SelectionResult MergeSelectionRows(const PlanSelection& selection,
+                                   std::span<const SelectionRow> logits_rows,
+                                   std::span<const Candidate> drawn,
+                                   std::span<const TokenLogProb> logprobs);
+
+}  // namespace espalier

@@ -114,7 +114,9 @@ TEST_F(CudaExecutorSwapTest, AGroupOfMoreThan64SequencesResumes) {
     params.do_sample = true;
     params.seed = 40 + i;
     params.ignore_eos = true;
-    params.num_return_sequences = i == 0 ? 30 : 100;
+    // The first takes all pages in the end, those of the other, too, which the
+    // prefix tree would keep else.
+    params.num_return_sequences = i == 0 ? 90 : 100;
     params.max_new_tokens = i == 0 ? 60 : 40;
     ASSERT_OK(ValidateRequest(host_->description(), &requests[i]));
   }
@@ -153,7 +155,8 @@ TEST_F(CudaExecutorSwapTest, AGroupOfMoreThan64SequencesResumes) {
       PrintSwaps(pages == PreemptedPages::kHost ? "host" : "drop or auto");
       EXPECT_GT(stats_.num_preemptions, 0);
       if (pages == PreemptedPages::kHost) {
-        EXPECT_GT(stats_.num_swapped_pages_in, 100);
+        EXPECT_GT(stats_.num_swapped_pages_in,
+                  device.steps->description().limits.max_prefill_rows);
       } else if (pages == PreemptedPages::kDrop) {
         EXPECT_EQ(stats_.num_swapped_pages_in, 0);
       }

@@ -1,19 +1,16 @@
 #include "executor/host/drafting_executor.h"
 
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
 #include <deque>
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "executor/host/executor_thread.h"
 
 namespace espalier {
 namespace {
@@ -57,17 +54,9 @@ class DraftingExecutor::Drafts {
 
   // Throws std::system_error.
   static void StartThread(const std::shared_ptr<Drafts>& drafts) {
-    drafts->thread_ = std::thread([drafts] { drafts->context_.run(); });
+    drafts->thread_.Start(drafts);
   }
-  void EndThread() {
-    more_plans_.reset();
-    if (!thread_.joinable()) return;  // it did not start
-    if (thread_.get_id() == std::this_thread::get_id()) {
-      thread_.detach();
-    } else {
-      thread_.join();
-    }
-  }
+  void EndThread() { thread_.End(); }
 
   // Takes what concerns the draft model of `*plan`, and starts that.
   static std::shared_ptr<PlanOnItsWay> Start(
@@ -89,10 +78,9 @@ class DraftingExecutor::Drafts {
     });
     if (asked->drafting.empty() && asked->ended.empty()) return started;
     UntilThereIsMemory([&] {
-      boost::asio::post(drafts->context_,
-                        [drafts = drafts.get(), asked, started] {
-                          drafts->Draft(asked.get(), started.get());
-                        });
+      drafts->thread_.Post([drafts = drafts.get(), asked, started] {
+        drafts->Draft(asked.get(), started.get());
+      });
     });
     return started;
   }
@@ -145,10 +133,7 @@ class DraftingExecutor::Drafts {
   std::mutex mutex_;
   std::deque<std::shared_ptr<PlanOnItsWay>> plans_ ABSL_GUARDED_BY(mutex_);
   bool is_answering_ ABSL_GUARDED_BY(mutex_) = false;
-  boost::asio::io_context context_;
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
-      more_plans_{context_.get_executor()};
-  std::thread thread_;
+  ExecutorThread thread_;
 };
 
 absl::StatusOr<std::shared_ptr<DraftingExecutor>> DraftingExecutor::Create(

@@ -1,23 +1,17 @@
 #include "executor/host/model_executor.h"
 
 #include <algorithm>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
-#include <cerrno>
 #include <exception>
 #include <new>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
-#include "base/fault_injection.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "executor/host/draft_model.h"
+#include "executor/host/executor_thread.h"
 #include "executor/host/persistent_groups.h"
 #include "executor/host/report_logprobs.h"
 #include "executor/host/select_all.h"
@@ -92,23 +86,10 @@ class ModelExecutor::Worker {
 
   // Throws std::system_error.
   static void StartThread(const std::shared_ptr<Worker>& worker) {
-    if (FaultInjected(FaultPoint::kStartThread)) {
-      throw std::system_error(EAGAIN, std::generic_category());
-    }
-    worker->thread_ = std::thread([worker] { worker->context_.run(); });
+    worker->thread_.Start(worker);
   }
-
-  // Waits for the plans that were started, but on the worker thread, which runs
-  // them when this has returned and then ends.
-  void EndThread() {
-    more_plans_.reset();
-    if (!thread_.joinable()) return;  // it did not start
-    if (thread_.get_id() == std::this_thread::get_id()) {
-      thread_.detach();
-    } else {
-      thread_.join();
-    }
-  }
+  // Waits for the plans that were started, but on the worker thread.
+  void EndThread() { thread_.End(); }
 
   const ModelExecutorOptions& options() const { return options_; }
   const ModelDescription& description() const { return description_; }
@@ -120,7 +101,7 @@ class ModelExecutor::Worker {
                                                          std::move(done));
     });
     UntilThereIsMemory([&] {
-      boost::asio::post(context_, [this, step] {
+      thread_.Post([this, step] {
         const Done report = std::move(step->second);
         report(RunSafely(&step->first));
       });
@@ -231,10 +212,7 @@ class ModelExecutor::Worker {
   bool is_model_told_ = false;  // of the plan that runs
   PersistentGroups groups_;     // without any unless it runs ahead
   std::vector<float> logits_;   // [num_logits, vocab_size] of the last step
-  boost::asio::io_context context_;  // of the plans that were started
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
-      more_plans_{context_.get_executor()};
-  std::thread thread_;
+  ExecutorThread thread_;       // of the plans that were started
 };
 
 absl::StatusOr<std::shared_ptr<ModelExecutor>> ModelExecutor::Create(

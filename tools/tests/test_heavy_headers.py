@@ -33,6 +33,7 @@ MAY_READ = {
         "espalier/open_request.cc",
         "espalier/open_stream.cc",
         "executor/host/drafting_executor.cc",
+        "executor/host/executor_thread.cc",
         "executor/host/model_executor.cc",
         "tests/batcher/*",
         "tests/consumer/*",

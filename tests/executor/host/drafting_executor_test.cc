@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fault_injection.h"
 #include "executor/host/model_executor.h"
 #include "request/request.h"
 #include "tests/batcher/toy_requests.h"
@@ -135,6 +136,17 @@ TEST_F(DraftingExecutorTest, AnswersComeInTheOrderOfPlans) {
   const std::vector<int> done = all.get_future().get();
   ASSERT_EQ(done.size(), 40u);
   for (int i = 0; i < 40; ++i) EXPECT_EQ(done[i], i);
+}
+
+TEST_F(DraftingExecutorTest, WithoutAThreadNothingIsMade) {
+  auto draft = DraftModel::Create(std::make_shared<ToyModel>(DraftedModel()),
+                                  MakePool(1));
+  ASSERT_OK(draft.status());
+  const InjectedFault fault(FaultPoint::kStartThread, 0);
+  EXPECT_THAT(DraftingExecutor::Create(steps_, *std::move(draft)).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("cannot start the thread of a draft model")));
+  EXPECT_TRUE(fault.has_struck());
 }
 
 TEST_F(DraftingExecutorTest, AnotherVocabularyIsRefused) {

@@ -110,6 +110,19 @@ class Cache {
   const CudaKvCache& layout() const { return layout_; }
   std::vector<float>& elements() { return elements_; }
 
+  // Copies the first `num_tokens` slots of a page in all layers.
+  void CopyPage(int from, int to, int num_tokens) {
+    for (int layer = 0; layer < layout_.num_layers; ++layer) {
+      for (int run = 0; run < 2 * layout_.num_kv_heads; ++run) {
+        const auto pages = elements_.begin() + layer * layout_.layer_stride() +
+                           run * layout_.head_stride();
+        std::copy_n(pages + from * layout_.page_stride(),
+                    num_tokens * layout_.head_dim,
+                    pages + to * layout_.page_stride());
+      }
+    }
+  }
+
   static constexpr int kLayer = 1;
 
  private:
@@ -125,6 +138,53 @@ class Cache {
   Numbers numbers_;
   std::vector<int> free_;
   std::vector<float> elements_;
+};
+
+// A cache of 40 pages of three heads, and a token for each of its slots, both
+// on the device and on the host.
+class FilledCache {
+ public:
+  FilledCache(DType dtype, int head_dim, int page_size)
+      : host_(dtype, /*num_kv_heads=*/3, head_dim, page_size,
+              /*num_pages=*/40),
+        host_tokens_(40 * page_size) {
+    Numbers numbers(dtype, 9);
+    for (float& x : host_.elements()) x = numbers.Next();
+    std::iota(host_tokens_.begin(), host_tokens_.end(), 1000);
+    memory_ = Upload(ToBytes(host_.elements(), dtype));
+    device_tokens_ = Upload(host_tokens_);
+  }
+
+  // Those of the device.
+  CudaKvCache layout() const {
+    CudaKvCache layout = host_.layout();
+    layout.data = memory_.data();
+    return layout;
+  }
+  CudaPageTokens tokens() const {
+    return {device_tokens_.data(), host_.layout().page_size};
+  }
+
+  // Copies the first `num_tokens` slots of a page, and their tokens, on the
+  // host.
+  void CopyOnHost(int from, int to, int num_tokens) {
+    const int page_size = host_.layout().page_size;
+    host_.CopyPage(from, to, num_tokens);
+    std::copy_n(host_tokens_.begin() + from * page_size, num_tokens,
+                host_tokens_.begin() + to * page_size);
+  }
+
+  void ExpectDeviceIsAsHost() {
+    EXPECT_EQ(Download(memory_),
+              ToBytes(host_.elements(), host_.layout().dtype));
+    EXPECT_EQ(Download(device_tokens_), host_tokens_);
+  }
+
+ private:
+  Cache host_;
+  std::vector<int> host_tokens_;
+  DeviceBuffer<std::byte> memory_;
+  DeviceBuffer<int> device_tokens_;
 };
 
 }  // namespace espalier::testing

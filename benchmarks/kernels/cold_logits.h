@@ -1,9 +1,15 @@
 // How kernels that read rows of logits are timed (cuda_replays.h): a graph of
 // calls, each reading other logits, so that they come from memory and not from
 // a cache (over 200 MB in turn).
+//
+//   const ColdLogits logits(num_rows * vocab_size, DType::kFloat32);
+//   const float us = logits.Time(stream, [&](const void* of_call) {
+//     return CudaSample(..., stream);
+//   });
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <vector>
 
@@ -13,38 +19,62 @@
 
 namespace espalier {
 
-// How many inputs of that many bytes are read in turn, and by how many calls.
-inline int NumColdBuffers(size_t call_bytes) {
-  constexpr size_t kColdBytes = size_t{220} << 20;
-  constexpr size_t kMax = 400;
-  return static_cast<int>(
-      std::clamp<size_t>((kColdBytes + call_bytes - 1) / call_bytes, 1, kMax));
-}
-inline int NumCalls(int num_buffers) { return std::max(num_buffers, 4); }
-
-// Normal(0, 3) logits; long ones repeat with a period of a few million.
-class Logits {
+// Those of the sizes that a program is for which its arguments name; all, if
+// they name none.
+class WantedSizes {
  public:
-  // `size` of them; if `equal`, all the same.
-  static absl::StatusOr<Logits> Create(size_t size, DType dtype,
-                                       bool equal = false) {
-    constexpr size_t kPeriod = 4'000'037;
-    Logits logits;
-    const size_t width = NumBytes(dtype);
-    ASSIGN_OR_RETURN(logits.bytes_, DeviceBuffer<char>::Create(size * width));
-    const std::vector<char> some = Some(std::min(size, kPeriod), dtype, equal);
-    for (size_t at = 0; at < size * width; at += some.size()) {
-      RETURN_IF_CUDA_ERROR(cudaMemcpy(logits.bytes_.data() + at, some.data(),
-                                      std::min(some.size(), size * width - at),
-                                      cudaMemcpyHostToDevice));
-    }
-    return logits;
+  WantedSizes(int argc, char** argv) {
+    for (int i = 1; i < argc; ++i) sizes_.push_back(std::atoi(argv[i]));
   }
-  const char* data() const { return bytes_.data(); }
+  bool Has(int size) const {
+    return sizes_.empty() || std::ranges::count(sizes_, size) > 0;
+  }
+
+ private:
+  std::vector<int> sizes_;
+};
+
+// Normal(0, 3) logits of several calls; long ones repeat with a period of a few
+// million.
+class ColdLogits {
+ public:
+  // `call_size` of each call; if `equal`, all the same.
+  ColdLogits(size_t call_size, DType dtype, bool equal = false)
+      : dtype_(dtype), call_bytes_(call_size * NumBytes(dtype)) {
+    constexpr size_t kColdBytes = size_t{220} << 20;
+    constexpr size_t kMaxBuffers = 400;
+    constexpr size_t kPeriod = 4'000'037;
+    num_buffers_ = std::clamp<size_t>(
+        (kColdBytes + call_bytes_ - 1) / call_bytes_, 1, kMaxBuffers);
+    const size_t size = call_size * num_buffers_;
+    bytes_ = Get(DeviceBuffer<char>::Create(size * NumBytes(dtype)));
+    const std::vector<char> some = Some(std::min(size, kPeriod), dtype, equal);
+    for (size_t at = 0; at < bytes_.size(); at += some.size()) {
+      Check(cudaMemcpy(bytes_.data() + at, some.data(),
+                       std::min(some.size(), bytes_.size() - at),
+                       cudaMemcpyHostToDevice));
+    }
+  }
+
+  size_t call_bytes() const { return call_bytes_; }
+
+  // Microseconds of `enqueue(logits)`, the median over replays.
+  template <typename Enqueue>
+  float Time(cudaStream_t stream, const Enqueue& enqueue) const {
+    const int num_calls = static_cast<int>(std::max<size_t>(num_buffers_, 4));
+    const CudaGraph graph = Get(CaptureGraph(stream, [&]() -> absl::Status {
+      for (int call = 0; call < num_calls; ++call) {
+        RETURN_IF_ERROR(
+            enqueue(bytes_.data() + call % num_buffers_ * call_bytes_));
+      }
+      return absl::OkStatus();
+    }));
+    return Get(MedianMicroseconds(graph, num_calls, stream));
+  }
 
   // Makes a token likely, more or less, in every row of `vocab_size`.
-  absl::Status MakeLikely(int token, int vocab_size, DType dtype) {
-    const size_t width = NumBytes(dtype), pitch = vocab_size * width;
+  void MakeLikely(int token, int vocab_size) {
+    const size_t width = NumBytes(dtype_), pitch = vocab_size * width;
     const size_t num_rows = bytes_.size() / pitch;
     std::mt19937 random(token);
     std::normal_distribution<float> logit(9, 2);
@@ -54,10 +84,8 @@ class Logits {
       const char* const end = reinterpret_cast<const char*>(&x + 1);
       column.insert(column.end(), end - width, end);
     }
-    RETURN_IF_CUDA_ERROR(cudaMemcpy2D(bytes_.data() + token * width, pitch,
-                                      column.data(), width, width, num_rows,
-                                      cudaMemcpyHostToDevice));
-    return absl::OkStatus();
+    Check(cudaMemcpy2D(bytes_.data() + token * width, pitch, column.data(),
+                       width, width, num_rows, cudaMemcpyHostToDevice));
   }
 
  private:
@@ -77,6 +105,9 @@ class Logits {
     return bytes;
   }
 
+  const DType dtype_;
+  const size_t call_bytes_;
+  size_t num_buffers_ = 1;
   DeviceBuffer<char> bytes_;
 };
 

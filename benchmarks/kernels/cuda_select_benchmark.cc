@@ -7,9 +7,7 @@
 //
 // Columns: microseconds a call (median of replays), and the bytes of the
 // logits, which are read once, over that time.
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 #include "base/cuda.h"
@@ -63,20 +61,15 @@ constexpr Shape kShapes[] = {
     {64, 128256, kF32, 4, 8, 190, false, true},
 };
 
-absl::Status Measure(const Shape& shape, const CudaDevice& device,
-                     cudaStream_t stream) {
-  const size_t call_size = size_t(shape.num_rows) * shape.vocab_size;
-  const size_t call_bytes = call_size * NumBytes(shape.dtype);
-  const int num_buffers = NumColdBuffers(call_bytes);
-  const int num_calls = NumCalls(num_buffers);
-  ASSIGN_OR_RETURN(Logits logits, Logits::Create(call_size * num_buffers,
-                                                 shape.dtype, shape.equal));
+void Measure(const Shape& shape, const CudaDevice& device,
+             cudaStream_t stream) {
+  ColdLogits logits(size_t(shape.num_rows) * shape.vocab_size, shape.dtype,
+                    shape.equal);
   const auto edited_token = [&](int i) {
     return i * (shape.vocab_size / shape.num_edits);
   };
   for (int i = 0; shape.likely && i < shape.num_edits; ++i) {
-    RETURN_IF_ERROR(
-        logits.MakeLikely(edited_token(i), shape.vocab_size, shape.dtype));
+    logits.MakeLikely(edited_token(i), shape.vocab_size);
   }
   std::vector<CudaSelectGroup> groups;
   std::vector<int> row_groups;
@@ -99,17 +92,15 @@ absl::Status Measure(const Shape& shape, const CudaDevice& device,
     cum.push_back(-4.0f * (row % shape.rows_per_group) / shape.rows_per_group);
   }
   const int num_groups = static_cast<int>(groups.size());
-  ASSIGN_OR_RETURN(const auto device_groups, Upload(groups));
-  ASSIGN_OR_RETURN(const auto device_row_groups, Upload(row_groups));
-  ASSIGN_OR_RETURN(const auto device_cum, Upload(cum));
-  ASSIGN_OR_RETURN(const auto device_row_edits, Upload(row_edits));
-  ASSIGN_OR_RETURN(const auto device_edits, Upload(edits));
-  ASSIGN_OR_RETURN(const auto device_num_groups,
-                   Upload(std::vector{num_groups}));
-  ASSIGN_OR_RETURN(const auto candidates,
-                   DeviceBuffer<Candidate>::Create(size_t(num_groups) *
-                                                   shape.num_candidates));
-  ASSIGN_OR_RETURN(const auto counts, DeviceBuffer<int>::Create(num_groups));
+  const auto device_groups = Get(Upload(groups));
+  const auto device_row_groups = Get(Upload(row_groups));
+  const auto device_cum = Get(Upload(cum));
+  const auto device_row_edits = Get(Upload(row_edits));
+  const auto device_edits = Get(Upload(edits));
+  const auto device_num_groups = Get(Upload(std::vector{num_groups}));
+  const auto candidates = Get(DeviceBuffer<Candidate>::Create(
+      size_t(num_groups) * shape.num_candidates));
+  const auto counts = Get(DeviceBuffer<int>::Create(num_groups));
   CudaSelectInputs in;
   in.dtype = shape.dtype;
   in.num_rows = shape.num_rows;
@@ -123,50 +114,37 @@ absl::Status Measure(const Shape& shape, const CudaDevice& device,
   in.cum_log_probs = device_cum.data();
   if (shape.num_edits > 0) in.row_edits = device_row_edits.data();
   in.edits = device_edits.data();
-  ASSIGN_OR_RETURN(const auto scratch,
-                   DeviceBuffer<char>::Create(CudaSelectScratchBytes(in)));
-  ASSIGN_OR_RETURN(
-      const CudaGraph graph, CaptureGraph(stream, [&]() -> absl::Status {
-        for (int call = 0; call < num_calls; ++call) {
-          in.logits = logits.data() + call % num_buffers * call_bytes;
-          RETURN_IF_ERROR(CudaSelect(in, {candidates.data(), counts.data()},
-                                     scratch.data(), device, stream));
-        }
-        return absl::OkStatus();
-      }));
-  ASSIGN_OR_RETURN(const float us,
-                   MedianMicroseconds(graph, num_calls, stream));
-  std::printf(
-      "%5d x %6d %s  groups of %4d  m %5d  %9.2f us  %6.3f TB/s%s\n",
-      shape.num_rows, shape.vocab_size, shape.dtype == kF32 ? "f32 " : "bf16",
-      shape.rows_per_group, shape.num_candidates, us, call_bytes / us * 1e-6,
-      shape.equal           ? "  equal logits"
-      : shape.num_edits > 0 ? Concat("  ", shape.num_edits, " edits a row",
-                                     shape.likely ? ", of likely tokens" : "")
-                                  .c_str()
-                            : "");
-  return absl::OkStatus();
+  const auto scratch =
+      Get(DeviceBuffer<char>::Create(CudaSelectScratchBytes(in)));
+  const float us = logits.Time(stream, [&](const void* of_call) {
+    in.logits = of_call;
+    return CudaSelect(in, {candidates.data(), counts.data()}, scratch.data(),
+                      device, stream);
+  });
+  std::printf("%5d x %6d %s  groups of %4d  m %5d  %9.2f us  %6.3f TB/s%s\n",
+              shape.num_rows, shape.vocab_size,
+              shape.dtype == kF32 ? "f32 " : "bf16", shape.rows_per_group,
+              shape.num_candidates, us, logits.call_bytes() / us * 1e-6,
+              shape.equal ? "  equal logits"
+              : shape.num_edits > 0
+                  ? Concat("  ", shape.num_edits, " edits a row",
+                           shape.likely ? ", of likely tokens" : "")
+                        .c_str()
+                  : "");
 }
 
-absl::Status Run(const std::vector<int>& rows) {
-  ASSIGN_OR_RETURN(const CudaDevice device, CudaDevice::Open(0));
+void Run(const WantedSizes& rows) {
+  const CudaDevice device = Get(CudaDevice::Open(0));
   std::printf("%s\n", device.name.c_str());
-  ASSIGN_OR_RETURN(const CudaStream stream, CudaStream::Create());
+  const CudaStream stream = Get(CudaStream::Create());
   for (const Shape& shape : kShapes) {
-    if (!rows.empty() && !std::ranges::count(rows, shape.num_rows)) continue;
-    RETURN_IF_ERROR(Measure(shape, device, stream.get()));
+    if (rows.Has(shape.num_rows)) Measure(shape, device, stream.get());
   }
-  return absl::OkStatus();
 }
 
 }  // namespace
 }  // namespace espalier
 
 int main(int argc, char** argv) {
-  std::vector<int> rows;
-  for (int i = 1; i < argc; ++i) rows.push_back(std::atoi(argv[i]));
-  const absl::Status status = espalier::Run(rows);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "%s\n", espalier::Message(status).c_str());
-  return 1;
+  espalier::Run(espalier::WantedSizes(argc, argv));
 }

@@ -9,14 +9,12 @@
 // of replays); of a kernel that reads the same rows and does nothing else; of
 // CudaSample, one draw a row with the same params; and the ratio of the first
 // to the second.
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 #include "base/cuda_launch.cuh"
 #include "benchmarks/kernels/cold_logits.h"
-#include "kernels/sample/cuda_sample.h"
+#include "benchmarks/kernels/sample_call.h"
 #include "kernels/verify/cuda_verify.h"
 
 namespace espalier {
@@ -79,19 +77,17 @@ class Bench {
       : num_rows_(num_sequences *
                   (num_drafts + 1 + (c.has_rows ? num_drafts : 0))),
         call_size_(size_t(num_rows_) * kVocabSize),
-        num_buffers_(NumColdBuffers(call_size_ * sizeof(float))),
         device_(device),
         stream_(stream),
-        logits_(
-            Get(Logits::Create(call_size_ * num_buffers_, DType::kFloat32))) {
-    SetUpSampling(c);
+        logits_(call_size_, DType::kFloat32),
+        sample_(num_rows_, kVocabSize, DType::kFloat32, c.params) {
     SetUpVerification(num_sequences, num_drafts, c);
   }
 
   int num_rows() const { return num_rows_; }
 
   float Verify() {
-    return Time([&](const float* logits) {
+    return logits_.Time(stream_, [&](const void* logits) {
       verify_.logits = logits;
       return CudaVerify(verify_,
                         {.tokens = tokens_.data(),
@@ -101,61 +97,20 @@ class Bench {
     });
   }
   float Sample() {
-    return Time([&](const float* logits) {
-      sample_.logits = logits;
-      return CudaSample(sample_, candidates_.data(), sample_scratch_.data(),
-                        device_, stream_);
+    return logits_.Time(stream_, [&](const void* logits) {
+      return sample_.Enqueue(logits, device_, stream_);
     });
   }
   float Read() {
-    return Time([&](const float* logits) {
+    return logits_.Time(stream_, [&](const void* logits) {
       return Launch(ReadOnce,
                     {.grid = dim3(device_.num_sms * 4), .block = dim3(512)},
-                    stream_, reinterpret_cast<const float4*>(logits),
-                    call_size_ / 4, log_probs_.data());
+                    stream_, static_cast<const float4*>(logits), call_size_ / 4,
+                    log_probs_.data());
     });
   }
 
  private:
-  template <typename Call>
-  float Time(const Call& call) {
-    const int num_calls = NumCalls(num_buffers_);
-    const CudaGraph graph = Get(CaptureGraph(stream_, [&]() -> absl::Status {
-      for (int i = 0; i < num_calls; ++i) {
-        RETURN_IF_ERROR(call(reinterpret_cast<const float*>(logits_.data()) +
-                             i % num_buffers_ * call_size_));
-      }
-      return absl::OkStatus();
-    }));
-    return Get(MedianMicroseconds(graph, num_calls, stream_));
-  }
-
-  void SetUpSampling(const Case& c) {
-    std::vector<CudaDraw> draws;
-    for (int row = 0; row < num_rows_; ++row) {
-      draws.push_back({.row = row,
-                       .candidate = row,
-                       .sample = static_cast<uint32_t>(row),
-                       .position = 7});
-    }
-    draws_ = Get(Upload(draws));
-    num_draws_ = Get(Upload(std::vector{num_rows_}));
-    row_params_ = Get(Upload(std::vector<int>(num_rows_, 0)));
-    params_ = Get(Upload(std::vector{c.params}));
-    cum_ = Get(Upload(std::vector<float>(num_rows_)));
-    candidates_ = Get(DeviceBuffer<Candidate>::Create(num_rows_));
-    sample_.num_rows = num_rows_;
-    sample_.vocab_size = kVocabSize;
-    sample_.max_draws = num_rows_;
-    sample_.num_draws = num_draws_.data();
-    sample_.draws = draws_.data();
-    sample_.row_params = row_params_.data();
-    sample_.params = params_.data();
-    sample_.cum_log_probs = cum_.data();
-    sample_scratch_ =
-        Get(DeviceBuffer<char>::Create(CudaSampleScratchBytes(sample_)));
-  }
-
   void SetUpVerification(int num_sequences, int num_drafts, const Case& c) {
     std::vector<CudaVerifySequence> sequences;
     std::vector<int> row_sequences;
@@ -194,39 +149,34 @@ class Bench {
     verify_.sequences = sequences_.data();
     verify_.row_sequences = row_sequences_.data();
     verify_.drafts = drafts_.data();
-    verify_.row_params = row_params_.data();
-    verify_.params = params_.data();
+    verify_.row_params = sample_.inputs().row_params;
+    verify_.params = sample_.inputs().params;
     verify_scratch_ =
         Get(DeviceBuffer<char>::Create(CudaVerifyScratchBytes(verify_)));
   }
 
   const int num_rows_;
   const size_t call_size_;
-  const int num_buffers_;
   const CudaDevice& device_;
   cudaStream_t stream_;
-  Logits logits_;
-  CudaSampleInputs sample_;
+  const ColdLogits logits_;
+  const SampleCall sample_;
   CudaVerifyInputs verify_;
-  DeviceBuffer<CudaDraw> draws_;
-  DeviceBuffer<int> num_draws_, row_params_, num_sequences_, row_sequences_,
-      accepted_;
-  DeviceBuffer<SamplingParams> params_;
-  DeviceBuffer<float> cum_, log_probs_;
-  DeviceBuffer<Candidate> candidates_;
+  DeviceBuffer<int> num_sequences_, row_sequences_, accepted_;
+  DeviceBuffer<float> log_probs_;
   DeviceBuffer<CudaVerifySequence> sequences_;
   DeviceBuffer<TokenId> drafts_, tokens_;
-  DeviceBuffer<char> sample_scratch_, verify_scratch_;
+  DeviceBuffer<char> verify_scratch_;
 };
 
-void Run(const std::vector<int>& wanted) {
+void Run(const WantedSizes& wanted) {
   const CudaDevice device = Get(CudaDevice::Open(0));
   std::printf("%s\n%-36s %9s %9s %9s %9s\n", device.name.c_str(),
               "5 positions of 128256 f32", "verify us", "read us", "sample us",
               "to read");
   const CudaStream stream = Get(CudaStream::Create());
   for (const int num_sequences : {1, 8, 64}) {
-    if (!wanted.empty() && !std::ranges::count(wanted, num_sequences)) continue;
+    if (!wanted.Has(num_sequences)) continue;
     for (const Case& c : kCases) {
       Bench bench(num_sequences, /*num_drafts=*/4, c, device, stream.get());
       const float verify = bench.Verify();
@@ -242,8 +192,5 @@ void Run(const std::vector<int>& wanted) {
 }  // namespace espalier
 
 int main(int argc, char** argv) {
-  std::vector<int> wanted;
-  for (int i = 1; i < argc; ++i) wanted.push_back(std::atoi(argv[i]));
-  espalier::Run(wanted);
-  return 0;
+  espalier::Run(espalier::WantedSizes(argc, argv));
 }

@@ -37,6 +37,14 @@ __device__ __forceinline__ T LaneGroupSum(T x) {
   }
   return x;
 }
+template <int kLanes>
+__device__ __forceinline__ float LaneGroupMax(float x) {
+#pragma unroll
+  for (int step = 1; step < kLanes; step *= 2) {
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, step));
+  }
+  return x;
+}
 // The sum of a warp's numbers up to and with this lane's.
 template <typename T>
 __device__ __forceinline__ T WarpInclusiveSum(T x) {

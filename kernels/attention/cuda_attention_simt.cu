@@ -3,6 +3,7 @@
 
 #include "base/cuda_launch.cuh"
 #include "kernels/attention/cuda_attention_launch.cuh"
+#include "kernels/cuda_element_type.cuh"
 
 namespace espalier::cuda_attention {
 namespace {
@@ -347,28 +348,16 @@ absl::Status LaunchTyped(const Params& params, const CudaDevice& device,
 
 absl::Status PrepareSimt(DType dtype, const CudaDevice& device) {
   const int bytes = device.max_shared_bytes - kStaticBytes;
-  switch (dtype) {
-    case DType::kFloat32:
-      return SetMaxDynamicSharedMemory(AttendAny<float>, bytes);
-    case DType::kFloat16:
-      return SetMaxDynamicSharedMemory(AttendAny<__half>, bytes);
-    case DType::kBFloat16:
-      return SetMaxDynamicSharedMemory(AttendAny<__nv_bfloat16>, bytes);
-  }
-  return Internal("no such dtype");
+  return WithType(dtype, [&]<typename T>(T) {
+    return SetMaxDynamicSharedMemory(AttendAny<T>, bytes);
+  });
 }
 
 absl::Status LaunchSimt(DType dtype, const Params& params,
                         const CudaDevice& device, cudaStream_t stream) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return LaunchTyped<float>(params, device, stream);
-    case DType::kFloat16:
-      return LaunchTyped<__half>(params, device, stream);
-    case DType::kBFloat16:
-      return LaunchTyped<__nv_bfloat16>(params, device, stream);
-  }
-  return Internal("no such dtype");
+  return WithType(dtype, [&]<typename T>(T) {
+    return LaunchTyped<T>(params, device, stream);
+  });
 }
 
 }  // namespace espalier::cuda_attention

@@ -190,10 +190,7 @@ class RowTile {
   // After the last Attend.
   __device__ __forceinline__ void SumOverLanes() {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      sum_[r] += __shfl_xor_sync(~0u, sum_[r], 1);
-      sum_[r] += __shfl_xor_sync(~0u, sum_[r], 2);
-    }
+    for (int r = 0; r < 2; ++r) sum_[r] = LaneGroupSum<4>(sum_[r]);
   }
 
   // Stores rows of the unit, after SumOverLanes.
@@ -289,9 +286,7 @@ class RowTile {
       for (int t = 0; t < 2 * kSpans; ++t) {
         score = fmaxf(score, fmaxf(scores[t][2 * r], scores[t][2 * r + 1]));
       }
-      score = fmaxf(score, __shfl_xor_sync(~0u, score, 1));
-      score = fmaxf(score, __shfl_xor_sync(~0u, score, 2));
-      const float maximum = fmaxf(maximum_[r], score * scale);
+      const float maximum = fmaxf(maximum_[r], LaneGroupMax<4>(score) * scale);
       const float shift = Shift(maximum);
       factors[r] = Exp2(maximum_[r] - shift);
       maximum_[r] = maximum;

@@ -14,11 +14,7 @@ __device__ inline float FastExp(float d) {
 
 // Over the lanes that have read a quarter of a tile.
 __device__ inline float MaxOverQuarter(float x) {
-#pragma unroll
-  for (int distance = 1; distance < kWarpSize / kQuarters; distance *= 2) {
-    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, distance));
-  }
-  return x;
+  return LaneGroupMax<kWarpSize / kQuarters>(x);
 }
 
 // The values of a warp's four quarters, of which a lane has that of its own.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/cuda_launch.cuh"
+#include "kernels/cuda_element_type.cuh"
 #include "kernels/matmul/cuda_blas_matmul.h"
 #include "kernels/matmul/cuda_gate_up_gemm.h"
 #include "kernels/matmul/cuda_matmul.h"
@@ -61,29 +62,17 @@ __global__ void __launch_bounds__(kSiluThreads)
   out[i] = result;
 }
 
-template <typename T>
-absl::Status LaunchSiluMul(const void* gate_up, int64_t num_outputs, void* out,
-                           cudaStream_t stream) {
-  const int64_t num_blocks = num_outputs / 8;
-  const int64_t grid = (num_blocks + kSiluThreads - 1) / kSiluThreads;
-  return Launch(SiluMul<T>,
-                {.grid = static_cast<unsigned>(grid), .block = kSiluThreads},
-                stream, static_cast<const Eight<T>*>(gate_up), num_blocks,
-                static_cast<Eight<T>*>(out));
-}
-
 absl::Status EnqueueSiluMul(DType dtype, const void* gate_up,
                             int64_t num_outputs, void* out,
                             cudaStream_t stream) {
-  switch (dtype) {
-    case DType::kBFloat16:
-      return LaunchSiluMul<__nv_bfloat16>(gate_up, num_outputs, out, stream);
-    case DType::kFloat16:
-      return LaunchSiluMul<__half>(gate_up, num_outputs, out, stream);
-    case DType::kFloat32:
-      break;
-  }
-  return LaunchSiluMul<float>(gate_up, num_outputs, out, stream);
+  const int64_t num_blocks = num_outputs / 8;
+  const int64_t grid = (num_blocks + kSiluThreads - 1) / kSiluThreads;
+  return WithType(dtype, [&]<typename T>(T) {
+    return Launch(SiluMul<T>,
+                  {.grid = static_cast<unsigned>(grid), .block = kSiluThreads},
+                  stream, static_cast<const Eight<T>*>(gate_up), num_blocks,
+                  static_cast<Eight<T>*>(out));
+  });
 }
 
 }  // namespace

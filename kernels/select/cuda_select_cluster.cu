@@ -117,15 +117,8 @@ struct TileTotals {
 
 // As FinishTile of cuda_select_read.cu.
 __device__ inline TileTotals TotalsOf(const LogSum& own) {
-  constexpr int kLanes = kWarpSize / kQuarters;  // of a quarter
-  const float max = MaxOverQuarter(own.max);
-  TileTotals totals;
-  totals.maxima = {__shfl_sync(kAllLanes, max, 0),
-                   __shfl_sync(kAllLanes, max, kLanes),
-                   __shfl_sync(kAllLanes, max, 2 * kLanes),
-                   __shfl_sync(kAllLanes, max, 3 * kLanes)};
-  totals.sum = WarpSum(own.Scaled(MaxOf(totals.maxima)));
-  return totals;
+  const float4 maxima = cuda_logits::OfQuarters(MaxOverQuarter(own.max));
+  return {maxima, WarpSum(own.Scaled(MaxOf(maxima)))};
 }
 
 // The same of another block of the cluster.

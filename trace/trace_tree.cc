@@ -1,6 +1,8 @@
 #include "trace/trace_tree.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "base/status.h"
@@ -10,6 +12,8 @@ namespace {
 
 // No search has more slots, and a picture of them no end.
 constexpr int kMaxSlots = 1 << 20;
+
+constexpr std::string_view kSamples = "samples";  // TraceRequest::strategy
 
 absl::Status CheckNode(const TraceTree& tree, std::string_view field,
                        int node) {
@@ -47,7 +51,8 @@ absl::Status CheckCandidate(const TraceTree& tree, int parent_slot,
                            event.node);
   }
   RETURN_IF_ERROR(CheckParent(tree, parent_slot, event));
-  if (event.step < tree.num_steps()) {
+  // Samples that speculate get several tokens at a time, each its own number.
+  if (event.step < tree.num_steps() && tree.request.strategy != kSamples) {
     return InvalidArgument("step must be ", tree.num_steps(),
                            " or the one after it, got ", event.step);
   }
@@ -67,6 +72,26 @@ absl::Status CheckCandidate(const TraceTree& tree, int parent_slot,
         "score must be there exactly if what is \"finished\"");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckHypothesis(const TraceTree& tree,
+                             const TraceHypothesis& hypothesis) {
+  RETURN_IF_ERROR(CheckNode(tree, "hypotheses.node", hypothesis.node));
+  const CandidateFate fate = tree.nodes[hypothesis.node].candidate.fate;
+  if (fate == CandidateFate::kPruned) {
+    return InvalidArgument("hypotheses.node must be a candidate that ",
+                           "finished or was kept, got ", hypothesis.node);
+  }
+  // What was kept ends where the request does, at its deadline.
+  const std::string_view deadline = NameOf(FinishReason::kDeadline);
+  const bool is_kept = fate == CandidateFate::kKept;
+  if (is_kept == (hypothesis.finish_reason == deadline)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("hypotheses.finish_reason must be \"", deadline,
+                         "\" exactly if its node was kept; node ",
+                         hypothesis.node, " was ", Name(fate), ", got ",
+                         ShownInQuotes(hypothesis.finish_reason));
 }
 
 absl::Status CheckNextStep(const TraceTree& tree, int step) {
@@ -118,21 +143,19 @@ absl::Status TraceTrees::AddTo(Open& open, TraceRequest event) {
 
 absl::Status TraceTrees::AddTo(Open& open, TraceCandidate event) {
   TraceTree& tree = *open.tree;
-  if (event.step > open.moved_step) open.moved.clear();
   RETURN_IF_ERROR(CheckCandidate(tree, open.SlotOf(event.parent), event));
-  const bool new_step = event.step > tree.num_steps();
-  if (event.slot && !new_step && open.taken.count(*event.slot) > 0) {
-    return InvalidArgument("slot ", *event.slot, " is taken in step ",
-                           event.step);
+  if (event.slot) {
+    int& newest = open.newest_steps[*event.slot];
+    if (newest >= event.step) {
+      return InvalidArgument("slot ", *event.slot, " is taken in step ",
+                             event.step);
+    }
+    newest = event.step;
   }
-  if (new_step) {
-    tree.steps.emplace_back();
-    open.taken.clear();
-  }
-  if (event.slot) open.taken.insert(*event.slot);
+  if (event.step > tree.num_steps()) tree.steps.emplace_back();
   tree.num_slots = std::max(
       {tree.num_slots, event.parent_slot + 1, event.slot.value_or(0) + 1});
-  tree.steps.back().push_back(event.node);
+  tree.steps[event.step - 1].push_back(event.node);
   (event.parent == kTraceRoot ? tree.first : tree.nodes[event.parent].children)
       .push_back(event.node);
   tree.nodes.push_back({.candidate = std::move(event), .children = {}});
@@ -156,13 +179,16 @@ absl::Status TraceTrees::AddTo(Open& open, TracePages event) {
 
 absl::Status TraceTrees::AddTo(Open& open, TraceEnd event) {
   TraceTree& tree = *open.tree;
+  if (event.error && !event.hypotheses.empty()) {
+    return InvalidArgument("hypotheses must be empty after an error, there ",
+                           "are ", event.hypotheses.size());
+  }
+  std::unordered_set<int> told;
   for (const TraceHypothesis& hypothesis : event.hypotheses) {
-    RETURN_IF_ERROR(CheckNode(tree, "hypotheses.node", hypothesis.node));
-    // What was kept ends where the request does, at its deadline.
-    if (tree.nodes[hypothesis.node].candidate.fate == CandidateFate::kPruned) {
-      return InvalidArgument("hypotheses.node must be a candidate that ",
-                             "finished or was kept, got ", hypothesis.node);
-    }
+    RETURN_IF_ERROR(CheckHypothesis(tree, hypothesis));
+    if (told.insert(hypothesis.node).second) continue;
+    return InvalidArgument("hypotheses.node must be another of each, got ",
+                           hypothesis.node, " twice");
   }
   // From worst to best, so that the best has the last word.
   for (int rank = static_cast<int>(event.hypotheses.size()) - 1; rank >= 0;
@@ -185,9 +211,12 @@ absl::Status TraceTrees::AddTo(Open& open, TracePreempted event) {
                            node);
   }
   open.moved.clear();
-  open.moved_step = event.step;
-  for (size_t slot = 0; slot < event.nodes.size(); ++slot) {
-    open.moved[event.nodes[slot]] = static_cast<int>(slot);
+  open.newest_steps.clear();
+  for (size_t i = 0; i < event.nodes.size(); ++i) {
+    const int node = event.nodes[i];
+    const int slot = static_cast<int>(i);
+    open.moved[node] = slot;
+    open.newest_steps[slot] = tree.nodes[node].candidate.step;
   }
   tree.away.push_back({std::move(event), std::nullopt});
   return absl::OkStatus();

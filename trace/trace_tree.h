@@ -10,7 +10,6 @@
 #include <deque>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -63,10 +62,10 @@ class TraceTrees {
  private:
   struct Open {
     TraceTree* tree;
-    std::unordered_set<int> taken;  // slots of the newest step
-    // Where nodes live that have moved since, until step moved_step is over.
+    std::unordered_map<int, int> newest_steps;  // by slot, of what lives there
+    // Where nodes live that have moved since. No node has a place for good: the
+    // next one behind it has one of its own.
     std::unordered_map<int, int> moved;
-    int moved_step = 0;
 
     int SlotOf(int node) const;
   };

@@ -26,6 +26,7 @@ namespace {
 using ::espalier::testing::FakeSearch;
 using ::espalier::testing::MakeUpTrace;
 using ::espalier::testing::StatusIs;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -257,6 +258,11 @@ TEST(TraceTreesTest, EventsThatCannotFollowAreRefused) {
   const TraceEvent finished = TraceCandidate{
       .node = 1, .score = -1.f, .fate = CandidateFate::kFinished};
   const TraceEvent end = TraceEnd{.hypotheses = {{.node = 1}}};
+  const TraceEvent samples = TraceRequest{.strategy = "samples"};
+  const auto after = [](int node, int parent) -> TraceEvent {
+    return TraceCandidate{
+        .step = node + 1, .node = node, .parent = parent, .slot = 0};
+  };
   const std::vector<std::pair<std::vector<TraceEvent>, std::string>> cases = {
       {{kept}, "request 0 has not begun"},
       {{begin, begin}, "request 0 begins twice"},
@@ -290,7 +296,33 @@ TEST(TraceTreesTest, EventsThatCannotFollowAreRefused) {
       {{begin, pruned, TraceEnd{.hypotheses = {{.node = 0}}}},
        "hypotheses.node must be a candidate that finished or was kept, got 0"},
       {{begin, TraceEnd{.hypotheses = {{.node = 0}}}},
-       "hypotheses.node must be a candidate before, got 0"}};
+       "hypotheses.node must be a candidate before, got 0"},
+      // Deadlines: what lives ends by them, and nothing else does.
+      {{begin, kept,
+        TraceEnd{.hypotheses = {{.node = 0, .finish_reason = "eos"}}}},
+       "finish_reason must be \"deadline\" exactly if its node was kept; node "
+       "0 "
+       "was kept, got \"eos\""},
+      {{begin, kept, finished,
+        TraceEnd{.hypotheses = {{.node = 1, .finish_reason = "deadline"}}}},
+       "node 1 was finished, got \"deadline\""},
+      {{begin, kept, finished,
+        TraceEnd{.hypotheses = {{.node = 1}, {.node = 1}}}},
+       "hypotheses.node must be another of each, got 1 twice"},
+      {{begin, kept, finished,
+        TraceEnd{.hypotheses = {{.node = 1}},
+                 .error = absl::DeadlineExceededError("late")}},
+       "hypotheses must be empty after an error, there are 1"},
+      // Drafts: samples alone have several tokens at a time.
+      {{begin, kept, after(1, 0), after(2, 1),
+        TraceCandidate{.step = 2, .node = 3, .parent = 0, .slot = 1}},
+       "step must be 3 or the one after it, got 2"},
+      {{samples, kept, after(1, 0), after(2, 1),
+        TraceCandidate{.step = 2, .node = 3, .parent = 0, .slot = 0}},
+       "slot 0 is taken in step 2"},
+      {{samples, kept, after(1, 0),
+        TraceCandidate{.step = 2, .node = 2, .parent = 1, .slot = 0}},
+       "step must be 3 after node 1, got 2"}};
   for (const auto& [events, message] : cases) {
     TraceTrees trees;
     for (size_t i = 0; i + 1 < events.size(); ++i) {
@@ -300,6 +332,35 @@ TEST(TraceTreesTest, EventsThatCannotFollowAreRefused) {
         trees.Add(events.back()),
         StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
   }
+}
+
+// The first sample has three tokens before the second has its second one.
+TEST(TraceTreesTest, SamplesThatSpeculateGoOnAtPacesOfTheirOwn) {
+  const auto token = [](int step, int node, int parent, int slot) {
+    return TraceCandidate{.step = step,
+                          .node = node,
+                          .parent = parent,
+                          .parent_slot = parent < 0 ? 0 : slot,
+                          .slot = slot};
+  };
+  TraceTrees trees;
+  for (const TraceEvent& event : std::vector<TraceEvent>{
+           TraceRequest{.strategy = "samples"}, TracePages{.step = 1},
+           token(1, 0, kTraceRoot, 0), token(1, 1, kTraceRoot, 1),
+           TracePages{.step = 2}, token(2, 2, 0, 0), token(3, 3, 2, 0),
+           token(4, 4, 3, 0), token(2, 5, 1, 1), TracePages{.step = 5},
+           token(5, 6, 4, 0), token(3, 7, 5, 1), token(4, 8, 7, 1),
+           TraceEnd{
+               .hypotheses = {{.node = 6, .finish_reason = "deadline"},
+                              {.node = 8, .finish_reason = "deadline"}}}}) {
+    ASSERT_OK(trees.Add(event));
+  }
+  const TraceTree& tree = trees.trees()[0];
+  EXPECT_THAT(tree.steps, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 5),
+                                      ElementsAre(3, 7), ElementsAre(4, 8),
+                                      ElementsAre(6)));
+  EXPECT_THAT(tree.Path(8), ElementsAre(1, 5, 7, 8));
+  for (const TraceNode& node : tree.nodes) EXPECT_TRUE(node.lit());
 }
 
 TEST(TracePicturesTest, ARequestWithoutStepsOrWithAnErrorIsDrawnToo) {

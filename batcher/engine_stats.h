@@ -36,15 +36,22 @@ struct SchedulerStats {
   std::array<int64_t, 4> num_finished = {};
   std::array<int64_t, 17> num_failed = {};
 
-  int64_t num_steps = 0;
+  int64_t num_steps = 0;        // of the model
+  int64_t num_draft_steps = 0;  // in which a draft model ran, and nothing else
   // Tokens, each in one of these.
   int64_t num_prompt_tokens = 0;     // fed
   int64_t num_tokens_fed_again = 0;  // by groups that had been preempted
   int64_t num_decode_rows = 0;       // live beams fed, one token each
 
-  int64_t num_drafted_tokens = 0;    // fed to be verified
-  int64_t num_accepted_tokens = 0;   // of these, by requests that have ended
-  SpeculationFigures speculation;    // of those requests
+  int64_t num_draft_tokens_fed = 0;  // beside those of live beams
+
+  // Verified, and accepted of these, counted when the step is answered; as in
+  // Usage, for which a token that several paths of beams begin with counts
+  // once. `speculation` has them by place; there a search counts once for all
+  // of its beams.
+  int64_t num_drafted_tokens = 0;
+  int64_t num_accepted_tokens = 0;
+  SpeculationFigures speculation;
   int64_t num_generated_tokens = 0;  // in the hypotheses returned
   // Of prompts of requests that started: looked up in the prefix tree; and
   // shared instead of fed.

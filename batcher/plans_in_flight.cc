@@ -65,6 +65,8 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
     remembered.num_decode_only_rows = static_cast<int>(plan.rows.size());
     remembered.num_decode_only_tokens = plan.num_logits;
   }
+  remembered.only_drafts =
+      !plan.drafting.empty() && plan.rows.empty() && plan.continuations.empty();
   remembered.num_page_copies = static_cast<int>(plan.page_copies.size());
   return plans_.emplace_back(std::move(remembered));
 }

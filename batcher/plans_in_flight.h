@@ -34,6 +34,7 @@ struct PlanInFlight {
   // the tokens that they feed, drafts included.
   int num_decode_only_rows = 0;
   int num_decode_only_tokens = 0;
+  bool only_drafts = false;  // it feeds nothing
   int num_page_copies = 0;
   int64_t num_prompt_tokens = 0;  // fed, what is fed again among them
   int64_t num_decode_rows = 0;    // without continuations

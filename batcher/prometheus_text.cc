@@ -120,6 +120,29 @@ class MetricWriter {
   std::string text_;
 };
 
+void WritePlaces(std::string_view name, std::string_view help,
+                 std::span<const int64_t> counts, MetricWriter* out) {
+  out->Family(name, "counter", help);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    out->Sample(absl::StrCat(counts[i]), {{"position", absl::StrCat(i)}});
+  }
+}
+
+// Sums over the steps of sequences, or of searches by beams.
+void WriteSpeculation(const SpeculationFigures& s, MetricWriter* out) {
+  out->Counter("vllm:spec_decode_num_drafts_total", s.num_drafted_at[0],
+               "Drafts that were verified, of a token or more.");
+  WritePlaces("vllm:spec_decode_num_accepted_tokens_per_pos_total",
+              "Drafts whose token at this place, from 0, was accepted.",
+              s.num_accepted_at, out);
+  WritePlaces("espalier:spec_decode_num_draft_tokens_per_pos_total",
+              "Drafts that had a token at this place, from 0.",
+              s.num_drafted_at, out);
+  out->Counter("espalier:spec_decode_num_target_steps_total",
+               s.num_target_steps,
+               "Steps of sequences that speculate, with a draft or without.");
+}
+
 // As vLLM has it: of a preempted request it says that it waits.
 void WriteVllm(const EngineStats& s, MetricWriter* out) {
   out->Gauge("vllm:num_requests_running", s.num_running, "Requests that run.");
@@ -136,8 +159,7 @@ void WriteVllm(const EngineStats& s, MetricWriter* out) {
   out->Counter("vllm:spec_decode_num_draft_tokens_total", s.num_drafted_tokens,
                "Tokens that were drafted and verified.");
   out->Counter("vllm:spec_decode_num_accepted_tokens_total",
-               s.num_accepted_tokens,
-               "Drafted tokens that were accepted, of requests that ended.");
+               s.num_accepted_tokens, "Drafted tokens that were accepted.");
   out->Counter("vllm:prefix_cache_queries_total", s.num_queried_tokens,
                "Prompt tokens looked up in the prefix cache.");
   out->Counter("vllm:prefix_cache_hits_total", s.num_cached_tokens,
@@ -229,12 +251,16 @@ void WriteEnds(const EngineStats& s, MetricWriter* out) {
 }
 
 void WriteWork(const EngineStats& s, MetricWriter* out) {
-  out->Counter("espalier:steps_total", s.num_steps, "Steps.");
+  out->Counter("espalier:steps_total", s.num_steps, "Steps of the model.");
+  out->Counter("espalier:draft_steps_total", s.num_draft_steps,
+               "Steps in which a draft model ran, and nothing else.");
   out->Family("espalier:tokens_fed_total", "counter",
-              "Tokens fed: of prompts, again after preemption, of live beams.");
+              "Tokens fed: of prompts, again after preemption, of live beams, "
+              "of drafts.");
   out->Sample(absl::StrCat(s.num_prompt_tokens), {{"kind", "prompt"}});
   out->Sample(absl::StrCat(s.num_tokens_fed_again), {{"kind", "again"}});
   out->Sample(absl::StrCat(s.num_decode_rows), {{"kind", "decode"}});
+  out->Sample(absl::StrCat(s.num_draft_tokens_fed), {{"kind", "draft"}});
   out->Counter("espalier:resumptions_total", s.num_resumptions,
                "Times that a preempted request resumed.");
   out->Counter("espalier:tokens_shared_again_total", s.num_tokens_shared_again,
@@ -273,6 +299,7 @@ std::string PrometheusText(const EngineStats& stats,
                            std::span<const MetricLabel> labels) {
   MetricWriter out(labels);
   WriteVllm(stats, &out);
+  WriteSpeculation(stats.speculation, &out);
   WriteTimes(stats, &out);
   WriteNow(stats, &out);
   WriteEnds(stats, &out);

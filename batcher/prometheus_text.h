@@ -27,8 +27,8 @@ struct MetricLabel {
 // A pure function: the same statistics give the same text. Each family is there
 // from the beginning, with zeros.
 // REQUIRES: label names are as above, each once, and none is a label of a
-// family: block_size, code, finished_reason, kind, le, num_gpu_blocks, phase,
-// reason or state.
+// family: block_size, code, direction, finished_reason, kind, le,
+// num_gpu_blocks, phase, position, reason or state.
 std::string PrometheusText(const EngineStats& stats,
                            std::span<const MetricLabel> labels = {});
 

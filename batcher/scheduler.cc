@@ -204,12 +204,18 @@ void Scheduler::Advance(RunningGroup& running, const SelectionResult& result) {
   BeamGroup& group = *running.group;
   absl::Status status = result.error;
   if (status.ok()) status = group.ValidateResult(result, vocab_size_);
-  if (status.ok() && group.can_draft()) {
+  const bool speculates = group.can_draft();
+  if (status.ok() && speculates) {
     const auto cost = costs_.At(num_decode_rows_, group.drafts_by_model());
     if (cost.has_value()) group.SetDraftCost(*cost);
   }
   if (status.ok()) {
+    const int64_t num_drafted = group.num_drafted_tokens();
+    const int64_t num_accepted = group.num_accepted_tokens();
     status = group.Advance(result, &next_plan_, running.watcher.get());
+    stats_.num_drafted_tokens += group.num_drafted_tokens() - num_drafted;
+    stats_.num_accepted_tokens += group.num_accepted_tokens() - num_accepted;
+    if (speculates) stats_.speculation.Add(group.TakeSpeculation());
   }
   if (!status.ok()) return Finish(running, status);
   running.times.OnToken(now_, &stats_);
@@ -224,8 +230,6 @@ void Scheduler::Finish(RunningGroup& running, absl::StatusOr<Result> result) {
   IfThereIsMemory([&] { running.group->RecordEnd(result); });
   if (result.ok()) {
     stats_.num_generated_tokens += result->usage.num_generated_tokens;
-    stats_.num_accepted_tokens += result->usage.num_accepted_tokens;
-    stats_.speculation.Add(running.group->speculation());
     running.times.OnEnd(now_, &stats_);
   }
   CountEnd(result);
@@ -301,6 +305,10 @@ void Scheduler::FinishAtDeadline(RunningGroup& running) {
 void Scheduler::CountStep() {
   const PlanInFlight& plan = in_flight_.oldest();
   if (plan.requests.empty()) return;  // it only names what ended
+  if (plan.only_drafts) {
+    ++stats_.num_draft_steps;
+    return;
+  }
   StepCounts step = {.num_pages = pool_.num_in_use(),
                      .num_tail_copies = plan.num_page_copies};
   for (const RunningGroup& running : groups_) {

@@ -140,7 +140,7 @@ class Scheduler {
     int64_t num_prompt_tokens = 0;
     int64_t num_fed_again = 0;
     int64_t num_decode_rows = 0;
-    int64_t num_drafted_tokens = 0;
+    int64_t num_draft_tokens_fed = 0;
   };
 
   // What a step may still take.

@@ -267,7 +267,7 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   }
   if (drafts && plan->rows.size() > num_rows) {
     const int num_drafted = num_tokens - group.num_live_beams();
-    planned_counts_.num_drafted_tokens += num_drafted;
+    planned_counts_.num_draft_tokens_fed += num_drafted;
     budget->drafts.num_tokens -= num_drafted;
     budget->drafts.num_pages -= num_pages_left - pool_.num_available();
   }
@@ -301,7 +301,7 @@ void Scheduler::Remember(const StepPlan& plan) {
   stats_.num_prompt_tokens += counts.num_prompt_tokens;
   stats_.num_tokens_fed_again += counts.num_fed_again;
   stats_.num_decode_rows += counts.num_decode_rows;
-  stats_.num_drafted_tokens += counts.num_drafted_tokens;
+  stats_.num_draft_tokens_fed += counts.num_draft_tokens_fed;
   stats_.num_swapped_pages_out += std::ssize(plan.page_saves);
   stats_.num_swapped_pages_in += std::ssize(plan.page_loads);
   for (RunningGroup& running : groups_) {

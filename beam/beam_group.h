@@ -235,8 +235,10 @@ class BeamGroup {
   bool can_draft() const { return drafts_.can_draft(); }
   bool drafts_by_model() const { return drafts_.is_by_model(); }
   void SetDraftCost(const DraftCost& cost) { drafts_.SetCost(cost); }
-  // What its drafts came to so far.
-  const SpeculationFigures& speculation() const { return drafts_.figures(); }
+  // So far; and what its drafts came to since the last call.
+  int64_t num_drafted_tokens() const { return drafts_.num_drafted(); }
+  int64_t num_accepted_tokens() const { return drafts_.num_accepted(); }
+  SpeculationFigures TakeSpeculation() { return drafts_.TakeFigures(); }
 
   // Records in the trace, if there is one, how the request was answered.
   // REQUIRES: done().

@@ -123,8 +123,8 @@ class GroupDrafts {
   void RecordUndrafted(int num_sequences) {
     for (int i = 0; i < num_sequences; ++i) figures_.Record(0, 0);
   }
-  // Of all steps recorded.
-  const SpeculationFigures& figures() const { return figures_; }
+  // Of the steps recorded since the last call.
+  SpeculationFigures TakeFigures() { return std::exchange(figures_, {}); }
 
   int64_t num_drafted() const { return num_drafted_; }
   int64_t num_accepted() const { return num_accepted_; }

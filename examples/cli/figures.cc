@@ -38,6 +38,17 @@ std::string Preemptions(const SchedulerStats& s) {
                          s.num_tokens_shared_again, s.num_tokens_loaded_again);
 }
 
+// Nothing where nothing was drafted.
+std::string Drafts(const SchedulerStats& s) {
+  if (s.num_drafted_tokens == 0 && s.num_draft_steps == 0) return "";
+  return absl::StrFormat(
+      "drafted %s, accepted %d (%.1f%%), %.2f tokens per target step; %s\n",
+      Pluralize(s.num_drafted_tokens, "token"), s.num_accepted_tokens,
+      Percent(s.num_accepted_tokens, s.num_drafted_tokens),
+      s.speculation.TokensPerStep(),
+      Pluralize(s.num_draft_steps, "draft step"));
+}
+
 }  // namespace
 
 std::string FormatFigures(const EngineStats& s, int num_requests,
@@ -48,12 +59,14 @@ std::string FormatFigures(const EngineStats& s, int num_requests,
              "(%.0f/s with all beams)\n",
              Pluralize(num_requests, "request"), seconds,
              Pluralize(s.num_generated_tokens, "token"),
-             s.num_generated_tokens / seconds, s.num_decode_rows / seconds) +
+             s.num_generated_tokens / seconds,
+             (s.num_decode_rows + s.num_accepted_tokens) / seconds) +
          absl::StrFormat(
              "%s: %s and %d cached, %s, %s\n", Pluralize(s.num_steps, "step"),
              Pluralize(s.num_prompt_tokens, "prompt token"),
              s.num_cached_tokens, Pluralize(s.num_decode_rows, "beam row"),
              Preemptions(s)) +
+         Drafts(s) +
          absl::StrFormat("%s at most, %d without sharing (%.0f%%)\n",
                          Pluralize(s.peak_pages, "page"), s.peak_unshared_pages,
                          Percent(s.peak_pages, s.peak_unshared_pages)) +

@@ -8,8 +8,10 @@
 
 namespace espalier::cli {
 
-// Tokens per second, steps, pages against pages without sharing, tail copies
-// and the share of time outside the model, a line each.
+// Tokens per second, steps, drafts if there were any, pages against pages
+// without sharing, tail copies and the share of time outside the model, a line
+// each. A target step is a step of a sequence that speculates, as in
+// speculation_report.h; steps that draft alone are no steps of the model.
 std::string FormatFigures(const EngineStats& stats, int num_requests,
                           absl::Duration wall_time);
 

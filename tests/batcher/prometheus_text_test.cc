@@ -46,6 +46,14 @@ EngineStats SomeStats() {
   s.num_tokens_loaded_again = 80;
   s.num_swapped_pages_out = 6;
   s.num_swapped_pages_in = 5;
+  s.num_draft_tokens_fed = 14;
+  s.num_drafted_tokens = 11;
+  s.num_accepted_tokens = 8;
+  s.speculation.Record(4, 3);
+  s.speculation.Record(2, 2);
+  s.speculation.Record(0, 0);
+  s.num_steps = 21;
+  s.num_draft_steps = 9;
   s.plan_time = absl::Microseconds(1500);
   s.time_to_first_token.Add(3 * kMillisecond);
   s.time_to_first_token.Add(5 * kMillisecond);
@@ -97,6 +105,28 @@ TEST(PrometheusTextTest, WhatIsOursIsThere) {
   EXPECT_EQ(samples.at("espalier:requests_ended_total{reason=\"deadline\","
                        "code=\"DEADLINE_EXCEEDED\"}"),
             6);
+}
+
+TEST(PrometheusTextTest, SpeculationIsThereByPosition) {
+  const PrometheusSamples samples = Read(SomeStats());
+  EXPECT_EQ(samples.at("vllm:spec_decode_num_drafts_total"), 2);
+  EXPECT_EQ(samples.at("vllm:spec_decode_num_draft_tokens_total"), 11);
+  EXPECT_EQ(samples.at("vllm:spec_decode_num_accepted_tokens_total"), 8);
+  const auto at = [&](const std::string& name, int position) {
+    return samples.at(name + "{position=\"" + std::to_string(position) + "\"}");
+  };
+  const std::string accepted =
+      "vllm:spec_decode_num_accepted_tokens_per_pos_total";
+  const std::string drafted =
+      "espalier:spec_decode_num_draft_tokens_per_pos_total";
+  for (int i = 0; i < kMaxDraftTokens; ++i) {
+    EXPECT_EQ(at(accepted, i), i < 2 ? 2 : i < 3 ? 1 : 0);
+    EXPECT_EQ(at(drafted, i), i < 2 ? 2 : i < 4 ? 1 : 0);
+  }
+  EXPECT_EQ(samples.at("espalier:spec_decode_num_target_steps_total"), 3);
+  EXPECT_EQ(samples.at("espalier:steps_total"), 21);
+  EXPECT_EQ(samples.at("espalier:draft_steps_total"), 9);
+  EXPECT_EQ(samples.at(R"(espalier:tokens_fed_total{kind="draft"})"), 14);
 }
 
 TEST(PrometheusTextTest, HistogramsAreCumulative) {

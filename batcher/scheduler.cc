@@ -62,6 +62,7 @@ Scheduler::Scheduler(const ModelDescription& model,
                      : model.num_host_slots),
       has_shareable_pages_(options.prefix_cache && model.has_shareable_pages),
       verifies_beam_drafts_(model.verifies_beam_drafts),
+      max_draft_context_(model.max_draft_context),
       admission_(model, options, &pool_),
       saving_policy_(model, options.preempted_pages) {
   const auto check = [](const absl::Status& status) {

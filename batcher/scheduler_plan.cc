@@ -143,7 +143,8 @@ DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
   // verified together: one that comes in between decodes a token meanwhile.
   return {.num_tokens = static_cast<int>(share * max_tokens) - num_rows,
           .num_pages = pool_.num_available() - num_pages,
-          .may_ask = !verifies};
+          .may_ask = !verifies,
+          .max_draft_context = max_draft_context_};
 }
 
 Scheduler::Room Scheduler::MakeRoom(bool decodes, StepPlan* plan) {

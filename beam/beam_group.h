@@ -254,6 +254,10 @@ class BeamGroup {
   // Whether a draft model drafts for the next step, which is planned then; and
   // adds the sequences that it drafts for.
   bool HasToAskForDrafts(const DraftRoom& room) const;
+  // Tokens that a draft model can draft for a sequence; may be below 1.
+  int MaxTokensToAsk(int rank, const DraftRoom& room) const;
+  // Whether it can never feed any of its sequences again: they only grow.
+  bool IsTooLongToDraft(const DraftRoom& room) const;
   void AskForDrafts(const DraftRoom& room, StepPlan* plan);
   // By rank; none if there is no room for them.
   std::vector<std::vector<TokenId>> Draft(const DraftRoom& room) const;

@@ -110,9 +110,26 @@ bool BeamGroup::HasToAskForDrafts(const DraftRoom& room) const {
   }
   if (is_beam_search() && room.num_tokens < num_live_beams()) return false;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
-    if (strategy_->max_draft_tokens(rank) > 0) return true;
+    if (MaxTokensToAsk(rank, room) > 0) return true;
   }
   return false;
+}
+
+int BeamGroup::MaxTokensToAsk(int rank, const DraftRoom& room) const {
+  // Of what it drafts it does not feed the last.
+  const int64_t num_left = int64_t{room.max_draft_context} + 1 -
+                           std::ssize(request_.prompt_tokens) - LengthOf(rank);
+  return static_cast<int>(
+      std::min<int64_t>(strategy_->max_draft_tokens(rank), num_left));
+}
+
+bool BeamGroup::IsTooLongToDraft(const DraftRoom& room) const {
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    const int64_t num_tokens =
+        std::ssize(request_.prompt_tokens) + LengthOf(rank);
+    if (num_tokens <= room.max_draft_context) return false;
+  }
+  return true;
 }
 
 void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
@@ -135,7 +152,7 @@ void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
   int num_left = room.num_tokens;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     const int count =
-        std::min({max_tokens, num_left, strategy_->max_draft_tokens(rank)});
+        std::min({max_tokens, num_left, MaxTokensToAsk(rank, room)});
     if (count <= 0) continue;
     DraftSequence sequence = {
         .request = id_,
@@ -155,6 +172,7 @@ void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
 }
 
 absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
+  if (drafts_.has_to_ask() && IsTooLongToDraft(draft_room)) drafts_.TurnOff();
   if (HasToAskForDrafts(draft_room)) {
     AskForDrafts(draft_room, plan);
     return absl::OkStatus();

@@ -36,11 +36,26 @@ GroupDrafts::GroupDrafts(const GenerationParams& params, bool supports_drafts,
 }
 
 void GroupDrafts::Take(std::span<DraftedTokens> drafts) {
+  CountAnswer(std::ranges::all_of(drafts, [](const DraftedTokens& draft) {
+    return draft.tokens.empty() && draft.paths.empty();
+  }));
   ready_.assign(asked_.empty() ? 0 : asked_.back() + 1, {});
   for (size_t i = 0; i < asked_.size(); ++i) {
     ready_[asked_[i]] = std::move(drafts[i]);
   }
   state_ = State::kReady;
+}
+
+void GroupDrafts::CountAnswer(bool is_empty) {
+  num_empty_answers_ = is_empty ? num_empty_answers_ + 1 : 0;
+  if (num_empty_answers_ < 2) return;
+  const int doubled = 1 << std::min(num_empty_answers_ - 2, 6);
+  // The step of this answer is one besides.
+  num_steps_alone_ = 1 + std::min(doubled, kMaxStepsAlone);
+}
+
+void GroupDrafts::CountStep() {
+  num_steps_alone_ = std::max(0, num_steps_alone_ - 1);
 }
 
 std::vector<std::vector<TokenId>> GroupDrafts::Draft(
@@ -98,6 +113,7 @@ std::shared_ptr<const std::vector<float>> GroupDrafts::Logits(
 void GroupDrafts::Record(std::span<const std::vector<TokenId>> drafted,
                          std::span<const int> accepted) {
   if (!can_draft()) return;
+  CountStep();
   for (size_t rank = 0; rank < drafted.size(); ++rank) {
     const int count = static_cast<int>(drafted[rank].size());
     length_.Record(count, accepted[rank]);
@@ -110,6 +126,7 @@ void GroupDrafts::Record(std::span<const std::vector<TokenId>> drafted,
 
 void GroupDrafts::RecordPaths(const DraftReplay* replay) {
   if (!can_draft()) return;
+  CountStep();
   if (replay != nullptr) {
     length_.Record(replay->num_steps_drafted(), replay->num_steps_followed());
     constexpr double kNewest = 0.2;  // its part in the average

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -39,6 +40,9 @@ struct DraftRoom {
   int num_tokens = 0;
   int64_t num_pages = 0;
   bool may_ask = true;  // a draft model
+  // Tokens of a sequence that a draft model can feed
+  // (ModelDescription::max_draft_context).
+  int max_draft_context = std::numeric_limits<int>::max();
 };
 
 class GroupDrafts {
@@ -47,6 +51,7 @@ class GroupDrafts {
   // what a draft model's does.
   static constexpr double kRowCost = 0.05;
   static constexpr double kModelCost = 0.1;
+  static constexpr int kMaxStepsAlone = 64;
 
   // For a strategy that supports drafts; nothing is drafted for others.
   //   drafter  has the prompt; null: nothing is drafted from history
@@ -71,9 +76,20 @@ class GroupDrafts {
     model_cost_ = cost.draft;
   }
 
-  // Whether a draft model is to be asked before the next step.
+  // Whether a draft model is to be asked before the next step. Where it
+  // has nothing for any sequence, because it failed or lacks pages, it is left
+  // alone for more and more steps: none the first time, then 1, 2, 4 and so on
+  // up to kMaxStepsAlone.
   bool has_to_ask() const {
-    return is_by_model_ && is_on() && state_ == State::kIdle;
+    return is_by_model_ && is_on() && state_ == State::kIdle &&
+           num_steps_alone_ == 0;
+  }
+  // No step has drafts any more.
+  void TurnOff() {
+    is_by_model_ = false;
+    drafters_.clear();
+    num_tokens_ = 0;
+    state_ = State::kIdle;
   }
   // Whether it was asked, and has not answered.
   bool is_waiting() const { return state_ == State::kAsked; }
@@ -132,6 +148,9 @@ class GroupDrafts {
  private:
   enum class State { kIdle, kAsked, kReady };  // of a draft model's drafts
 
+  // Of a draft model; and a step is answered.
+  void CountAnswer(bool is_empty);
+  void CountStep();
   DraftCost Cost() const {
     return {.row = row_cost_ * rows_per_token_,
             .draft = is_by_model_ ? model_cost_ : 0};
@@ -149,6 +168,10 @@ class GroupDrafts {
   DraftLength length_;
   int num_tokens_ = 0;  // that each sequence drafts next
   State state_ = State::kIdle;
+  // Of a draft model that had nothing: answers in a row, and steps until it is
+  // asked again.
+  int num_empty_answers_ = 0;
+  int num_steps_alone_ = 0;
   std::vector<int> asked_;            // ranks
   std::vector<DraftedTokens> ready_;  // by rank
   SpeculationFigures figures_;

@@ -49,6 +49,12 @@ DraftModel::DraftModel(std::shared_ptr<Model> model,
       threads_(std::move(pool)),
       pool_(model_->description().num_pages, model_->description().page_size) {}
 
+int DraftModel::max_tokens() const {
+  const int64_t num_paged = int64_t{pool_.num_pages() - 1} * pool_.page_size();
+  return static_cast<int>(
+      std::clamp<int64_t>(num_paged, 0, description().max_context));
+}
+
 absl::StatusOr<std::vector<DraftedTokens>> DraftModel::Run(
     const StepPlan& plan) {
   ForgetEnded(plan.ended);

@@ -49,6 +49,9 @@ class DraftModel {
       std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool);
 
   const ModelDescription& description() const { return model_->description(); }
+  // The most tokens of a sequence that it can feed, were it alone: what its
+  // context has, and its pages, of which one more is for the copy of a tail.
+  int max_tokens() const;
 
   // Keeps nothing of requests that have ended. For plans that fail before they
   // are run here.

@@ -29,8 +29,10 @@ struct PlanOnItsWay {
   }
 };
 
-ModelDescription WithDraftModel(ModelDescription description) {
+ModelDescription WithDraftModel(ModelDescription description,
+                                int max_draft_context) {
   description.has_draft_model = true;
+  description.max_draft_context = max_draft_context;
   return description;
 }
 
@@ -50,13 +52,15 @@ std::shared_ptr<const SelectionParams> Coupled(
 class DraftingExecutor::Drafts {
  public:
   explicit Drafts(std::unique_ptr<DraftModel> model)
-      : model_(std::move(model)) {}
+      : model_(std::move(model)), max_draft_context_(model_->max_tokens()) {}
 
   // Throws std::system_error.
   static void StartThread(const std::shared_ptr<Drafts>& drafts) {
     drafts->thread_.Start(drafts);
   }
   void EndThread() { thread_.End(); }
+
+  int max_draft_context() const { return max_draft_context_; }
 
   // Takes what concerns the draft model of `*plan`, and starts that.
   static std::shared_ptr<PlanOnItsWay> Start(
@@ -130,6 +134,7 @@ class DraftingExecutor::Drafts {
   }
 
   const std::unique_ptr<DraftModel> model_;  // touched on the thread
+  const int max_draft_context_;
   std::mutex mutex_;
   std::deque<std::shared_ptr<PlanOnItsWay>> plans_ ABSL_GUARDED_BY(mutex_);
   bool is_answering_ ABSL_GUARDED_BY(mutex_) = false;
@@ -164,7 +169,8 @@ DraftingExecutor::DraftingExecutor(std::shared_ptr<StepExecutor> steps,
                                    std::shared_ptr<Drafts> drafts)
     : steps_(std::move(steps)),
       drafts_(std::move(drafts)),
-      description_(WithDraftModel(steps_->description())) {}
+      description_(WithDraftModel(steps_->description(),
+                                  drafts_->max_draft_context())) {}
 
 DraftingExecutor::~DraftingExecutor() {
   steps_ = nullptr;  // finishes its plans, which may wait for drafts

@@ -82,6 +82,9 @@ class ModelExecutor::Worker {
     description_.verifies_drafts = description_.has_shareable_pages;
     description_.verifies_beam_drafts = description_.has_shareable_pages;
     description_.has_draft_model = draft_ != nullptr;
+    if (draft_ != nullptr) {
+      description_.max_draft_context = draft_->max_tokens();
+    }
   }
 
   // Throws std::system_error.

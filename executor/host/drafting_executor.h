@@ -7,7 +7,9 @@
 //
 // For executors that verify by plain draws (selection_rows.h): drafts are
 // drawn with the noise of plain sampling and come without logits, whatever the
-// mode of their request is.
+// mode of their request is. One that verifies by rejection would not do: where
+// the model drafts an EOS id the draft ends before it, and what is drawn there
+// has the noise of that very draft.
 //
 // A plan that drafts nothing has nothing to wait for but those before it.
 #pragma once

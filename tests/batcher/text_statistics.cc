@@ -1,6 +1,7 @@
 #include "tests/batcher/text_statistics.h"
 
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <utility>
 
@@ -39,31 +40,21 @@ bool EndsText(const SelectionParams& params, TokenId token) {
   return std::ranges::binary_search(params.processors.eos_token_ids, token);
 }
 
-// All that runs the requests of a case.
+// Runs the requests of a case.
 class TextRun {
  public:
   TextRun(const TextCase& c, const ExecutorFault& fault)
-      : fault_(fault),
-        max_step_tokens_(c.max_step_tokens),
-        model_(TargetOptions(c.num_pages)) {
-    ToyModelOptions draft = TargetOptions(2000);
-    draft.page_size = 5;
-    draft_ = *DraftModel::Create(std::make_shared<BlendedModel>(
-                                     draft, /*other_seed=*/4, c.draft_distance),
-                                 *ThreadPool::Create(1));
-    description_ = model_.description();
-    description_.verifies_drafts = true;
-    description_.has_draft_model = true;
-  }
+      : fault_(fault), max_step_tokens_(c.max_step_tokens) {}
+  virtual ~TextRun() = default;
 
-  const ModelDescription& description() const { return description_; }
+  virtual const ModelDescription& description() const = 0;
   int64_t num_preemptions() const { return num_preemptions_; }
 
   std::vector<Result> Run(std::span<const Request> requests) {
     std::vector<Result> results(requests.size());
-    Scheduler scheduler(description_, {.max_running = 16,
-                                       .max_step_tokens = max_step_tokens_,
-                                       .validate_steps = false});
+    Scheduler scheduler(description(), {.max_running = 16,
+                                        .max_step_tokens = max_step_tokens_,
+                                        .validate_steps = false});
     for (size_t i = 0; i < requests.size(); ++i) {
       scheduler.Submit(RequestId{static_cast<int64_t>(i)},
                        PreparedRequest(requests[i]),
@@ -78,12 +69,36 @@ class TextRun {
       scheduler.Advance(RunStep(std::move(plan)));
     }
     num_preemptions_ = scheduler.stats().num_preemptions;
-    CHECK_EQ(draft_->num_sequences(), 0);
     return results;
   }
 
+ protected:
+  virtual StepResult RunStep(StepPlan plan) = 0;
+
+  const ExecutorFault& fault_;
+
  private:
-  StepResult RunStep(StepPlan plan) {
+  const int max_step_tokens_;
+  int64_t num_preemptions_ = 0;
+};
+
+// Without an executor, so that faults see the logits.
+class TextRunByHand : public TextRun {
+ public:
+  TextRunByHand(const TextCase& c, const ExecutorFault& fault)
+      : TextRun(c, fault), model_(TargetOptions(c.num_pages)) {
+    draft_ = *DraftModel::Create(MakeTextDraftModel(c.draft_distance),
+                                 *ThreadPool::Create(1));
+    description_ = model_.description();
+    description_.verifies_drafts = true;
+    description_.has_draft_model = true;
+  }
+  ~TextRunByHand() override { CHECK_EQ(draft_->num_sequences(), 0); }
+
+  const ModelDescription& description() const override { return description_; }
+
+ private:
+  StepResult RunStep(StepPlan plan) override {
     fault_.change_plan(&plan);
     logits_.resize(size_t{1} * plan.num_logits * kToyVocabSize);
     const absl::Status status = model_.Forward(plan, logits_);
@@ -95,17 +110,52 @@ class TextRun {
     return result;
   }
 
-  const ExecutorFault& fault_;
-  const int max_step_tokens_;
   ToyModel model_;
   std::unique_ptr<DraftModel> draft_;
   ModelDescription description_;
   ThreadPool threads_;
   std::vector<float> logits_;
-  int64_t num_preemptions_ = 0;
 };
 
+class TextRunOn : public TextRun {
+ public:
+  TextRunOn(StepExecutor& executor, const TextCase& c,
+            const ExecutorFault& fault)
+      : TextRun(c, fault), executor_(executor) {}
+
+  const ModelDescription& description() const override {
+    return executor_.description();
+  }
+
+ private:
+  StepResult RunStep(StepPlan plan) override {
+    fault_.change_plan(&plan);
+    std::promise<absl::StatusOr<StepResult>> done;
+    executor_.Execute(plan, [&](absl::StatusOr<StepResult> result) {
+      done.set_value(std::move(result));
+    });
+    absl::StatusOr<StepResult> result = done.get_future().get();
+    CHECK(result.ok()) << result.status().ToString();
+    fault_.change_result(plan, {}, &*result);
+    return *std::move(result);
+  }
+
+  StepExecutor& executor_;
+};
+
+TextCounts Count(TextRun& run, const TextCase& c);
+
 }  // namespace
+
+std::shared_ptr<Model> MakeTextModel() {
+  return std::make_shared<ToyModel>(TargetOptions(TextCase().num_pages));
+}
+
+std::shared_ptr<Model> MakeTextDraftModel(float distance) {
+  ToyModelOptions draft = TargetOptions(2000);
+  draft.page_size = 5;
+  return std::make_shared<BlendedModel>(draft, /*other_seed=*/4, distance);
+}
 
 size_t CellOf(std::span<const TokenId> tokens) {
   size_t cell = 0;
@@ -153,7 +203,19 @@ std::vector<double> EnumerateBeginnings(const Request& request) {
 }
 
 TextCounts CountTexts(const TextCase& c, const ExecutorFault& fault) {
-  TextRun run(c, fault);
+  TextRunByHand run(c, fault);
+  return Count(run, c);
+}
+
+TextCounts CountTextsOn(StepExecutor& executor, const TextCase& c,
+                        const ExecutorFault& fault) {
+  TextRunOn run(executor, c, fault);
+  return Count(run, c);
+}
+
+namespace {
+
+TextCounts Count(TextRun& run, const TextCase& c) {
   std::vector<Request> requests;
   int num_texts = 0;
   while (num_texts < c.num_texts) {
@@ -178,5 +240,7 @@ TextCounts CountTexts(const TextCase& c, const ExecutorFault& fault) {
   counted.p_value = ChiSquarePValue(joint, counts);
   return counted;
 }
+
+}  // namespace
 
 }  // namespace espalier::testing

@@ -10,10 +10,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "exec_request/model.h"
+#include "exec_request/step_executor.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
 #include "tests/toy_model.h"
@@ -23,7 +26,7 @@ namespace espalier::testing {
 // What an executor may get wrong. Each is called once a step.
 struct ExecutorFault {
   std::function<void(StepPlan*)> change_plan = [](StepPlan*) {};
-  // `logits` are the model's, of the plan's rows.
+  // `logits` are the model's, of the plan's rows; none where an executor runs.
   std::function<void(const StepPlan&, std::span<const float> logits,
                      StepResult*)>
       change_result = [](auto&&...) {};
@@ -55,6 +58,15 @@ inline constexpr int kToyVocabSize = 4;  // EOS included, which is 0
 // Runs requests of params.num_return_sequences samples each, all of them
 // together, until there are num_texts texts.
 TextCounts CountTexts(const TextCase& c, const ExecutorFault& fault = {});
+
+// What the steps run on there, for an executor of one's own; pages as of
+// TextCase.
+std::shared_ptr<Model> MakeTextModel();
+std::shared_ptr<Model> MakeTextDraftModel(float distance = 0.4f);
+
+// The same with steps that `executor` runs, made of these.
+TextCounts CountTextsOn(StepExecutor& executor, const TextCase& c,
+                        const ExecutorFault& fault = {});
 
 // The probability of each beginning of kCountedTokens tokens, where
 // kToyVocabSize stands for what is behind an end; the last runs fastest.

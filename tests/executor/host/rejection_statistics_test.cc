@@ -1,0 +1,179 @@
+// Samples of mode kRejection through the executors themselves, with a draft
+// model: the joint distribution of their first tokens against its exact
+// enumeration. What may go wrong between a scheduler and an executor is
+// planted, and seen.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "executor/host/drafting_executor.h"
+#include "executor/host/model_executor.h"
+#include "tests/batcher/text_statistics.h"
+#include "tests/executor/drive.h"
+#include "tests/few_cases.h"
+#include "tests/p_value.h"
+#include "tests/status_matchers.h"
+
+namespace espalier::testing {
+namespace {
+
+// Verifies by plain draws, whatever the mode is, as a GPU does.
+class PlainDraws : public StepExecutor {
+ public:
+  explicit PlainDraws(std::shared_ptr<StepExecutor> steps)
+      : steps_(std::move(steps)) {}
+  const ModelDescription& description() const override {
+    return steps_->description();
+  }
+  void Execute(StepPlan plan, Done done) override {
+    for (PlanSelection& selection : plan.selections) {
+      auto rule = std::make_shared<SelectionParams>(*selection.rule);
+      rule->verify_mode = VerifyMode::kCoupled;
+      selection.rule = std::move(rule);
+    }
+    steps_->Execute(std::move(plan), std::move(done));
+  }
+
+ private:
+  const std::shared_ptr<StepExecutor> steps_;
+};
+
+// With the draft model in itself, which verifies with its logits; or beside
+// itself, where plain draws verify; or where, against what DraftingExecutor
+// says, rejection does.
+enum class Where { kInside, kBeside, kBesideRejection };
+
+std::shared_ptr<StepExecutor> MakeExecutor(Where where) {
+  const auto pool = *ThreadPool::Create(1);
+  if (where == Where::kInside) {
+    return *ModelExecutor::Create(MakeTextModel(), pool,
+                                  {.draft_model = MakeTextDraftModel()});
+  }
+  std::shared_ptr<StepExecutor> steps =
+      *ModelExecutor::Create(MakeTextModel(), pool);
+  if (where == Where::kBeside) {
+    steps = std::make_shared<PlainDraws>(std::move(steps));
+  }
+  auto draft = *DraftModel::Create(MakeTextDraftModel(), pool);
+  return *DraftingExecutor::Create(std::move(steps), std::move(draft));
+}
+
+TextCase RejectionCase(int num_tokens) {
+  TextCase c;
+  c.params.do_sample = true;
+  c.params.ignore_eos = num_tokens % 2 == 1;
+  c.params.temperature = num_tokens % 3 == 0 ? 0.7 : 1.0;
+  if (num_tokens == 4) c.params.top_k = 3;
+  if (num_tokens == 5) c.params.repetition_penalty = 1.3;
+  c.params.num_return_sequences = num_tokens % 2 == 0 ? 1 : 4;
+  c.params.speculate = {SpeculationMethod::kDraft, num_tokens,
+                        SpeculationMode::kRejection};
+  c.max_new_tokens = 5 + num_tokens / 2;
+  c.first_seed = 500 * num_tokens;
+  return c;
+}
+
+class RejectionStatisticsTest : public ::testing::TestWithParam<Where> {};
+
+TEST_P(RejectionStatisticsTest, TextsAreDistributedAsTheModelHasThem) {
+  const std::shared_ptr<StepExecutor> executor = MakeExecutor(GetParam());
+  int64_t num_drafted = 0;
+  int64_t num_accepted = 0;
+  for (const int num_tokens : {1, 2, 3, 4, 5, 8}) {
+    SCOPED_TRACE(num_tokens);
+    TextCase c = RejectionCase(num_tokens);
+    c.num_texts = Cases(c.num_texts, 300);
+    const TextCounts counted = CountTextsOn(*executor, c);
+    EXPECT_GE(counted.p_value, kLeastPValue);
+    num_drafted += counted.num_drafted;
+    num_accepted += counted.num_accepted;
+  }
+  EXPECT_GT(num_accepted, Cases(3000, 300));
+  EXPECT_LT(num_accepted, num_drafted * 9 / 10);
+}
+
+// With its logits more drafts are accepted than by plain draws.
+TEST(RejectionTest, WhatVerifiesWithLogitsAcceptsMore) {
+  TextCase c = RejectionCase(8);
+  c.num_texts = 1000;
+  const TextCounts inside = CountTextsOn(*MakeExecutor(Where::kInside), c);
+  const TextCounts beside = CountTextsOn(*MakeExecutor(Where::kBeside), c);
+  EXPECT_GT(1.0 * inside.num_accepted / inside.num_drafted,
+            1.02 * beside.num_accepted / beside.num_drafted);
+}
+
+// All are accepted, at the first place.
+void AcceptFirst(const StepPlan& plan, std::span<const float>,
+                 StepResult* result) {
+  for (size_t i = 0; i < plan.selections.size(); ++i) {
+    const PlanSelection& selection = plan.selections[i];
+    size_t first = 0;  // of the row's candidates
+    for (size_t row = 0; row < selection.drafts.size(); ++row) {
+      SelectionResult& answer = result->selections[i];
+      if (!selection.drafts[row].empty() && answer.num_tokens[row] == 1) {
+        answer.candidates[first].token = selection.drafts[row][0];
+      }
+      first += answer.num_tokens[row];
+    }
+  }
+}
+
+// Each draft is verified with the logits of the one behind it.
+void ShiftLogits(StepPlan* plan) {
+  for (PlanSelection& selection : plan->selections) {
+    if (selection.draft_logits == nullptr) continue;
+    std::vector<float> logits = *selection.draft_logits;
+    std::ranges::rotate(logits, logits.begin() + kToyVocabSize);
+    selection.draft_logits =
+        std::make_shared<const std::vector<float>>(std::move(logits));
+  }
+}
+
+// Drafts drawn hotter than they are judged.
+void DraftHotter(StepPlan* plan) {
+  for (DraftSequence& sequence : plan->drafting) {
+    auto rule = std::make_shared<SelectionParams>(*sequence.rule);
+    rule->sampling.temperature *= 3;
+    sequence.rule = std::move(rule);
+  }
+}
+
+TEST(RejectionTest, EveryPlantedFaultIsSeen) {
+  ExecutorFault accepts, shifts, hotter, none;
+  accepts.change_result = AcceptFirst;
+  shifts.change_plan = ShiftLogits;
+  hotter.change_plan = DraftHotter;
+  const struct {
+    const char* name;
+    Where where;
+    const ExecutorFault& fault;
+    int num_tokens = 3;
+  } cases[] = {{"accepts all", Where::kInside, accepts},
+               {"accepts all, beside", Where::kBeside, accepts},
+               {"logits of another row", Where::kInside, shifts},
+               {"drawn from other logits", Where::kInside, hotter},
+               // Where an EOS was drafted nothing is: what is drawn there has
+               // the noise of that draft.
+               {"rejection without logits", Where::kBesideRejection, none, 4}};
+  for (const auto& [name, where, fault, num_tokens] : cases) {
+    SCOPED_TRACE(name);
+    TextCase c = RejectionCase(num_tokens);
+    c.num_texts = 12000;
+    EXPECT_LT(CountTextsOn(*MakeExecutor(where), c, fault).p_value,
+              kLeastPValue);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RejectionStatisticsTest,
+                         ::testing::Values(Where::kInside, Where::kBeside),
+                         [](const auto& test) {
+                           return test.param == Where::kInside ? "Inside"
+                                                               : "Beside";
+                         });
+
+}  // namespace
+}  // namespace espalier::testing

@@ -43,7 +43,7 @@ void AwaitChange(const std::atomic<T>& value, T old) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<ThreadPool>> ThreadPool::Create(
-    int num_threads) {
+    int num_threads, const std::function<void()>& on_start) {
   if (num_threads < 1 || num_threads > kMaxThreads) {
     return InvalidArgument("num_threads must be in [1, ", kMaxThreads,
                            "], got ", num_threads);
@@ -51,7 +51,10 @@ absl::StatusOr<std::shared_ptr<ThreadPool>> ThreadPool::Create(
   auto pool = std::make_shared<ThreadPool>();
   try {
     for (int i = 1; i < num_threads; ++i) {
-      pool->workers_.emplace_back([pool = pool.get()] { pool->WorkerLoop(); });
+      pool->workers_.emplace_back([pool = pool.get(), on_start] {
+        if (on_start) on_start();
+        pool->WorkerLoop();
+      });
     }
   } catch (const std::exception&) {
     // No more threads to be had. Letting this through would wait for ever, in
@@ -85,12 +88,16 @@ void ThreadPool::ShareLoop(int begin, int end,
   end_ = end;
   body_ = &body;
   next_index_.store(begin, std::memory_order_relaxed);
-  num_busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  // What is written above is seen by who finds the loop joinable.
+  joined_.store(kJoinable, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   RunIndices();
-  for (int busy; (busy = num_busy_.load(std::memory_order_acquire)) > 0;) {
-    AwaitChange(num_busy_, busy);
+  uint32_t joined =
+      joined_.fetch_sub(kJoinable, std::memory_order_acq_rel) - kJoinable;
+  while (joined > 0) {
+    AwaitChange(joined_, joined);
+    joined = joined_.load(std::memory_order_acquire);
   }
 }
 
@@ -101,14 +108,29 @@ void ThreadPool::RunIndices() {
   }
 }
 
+void ThreadPool::HelpLoop() {
+  uint32_t joined = joined_.load(std::memory_order_relaxed);
+  // Not by adding and taking back: a worker that the system stops in between
+  // would hold the loop up.
+  do {
+    if ((joined & kJoinable) == 0) return;
+  } while (!joined_.compare_exchange_weak(joined, joined + 1,
+                                          std::memory_order_acquire,
+                                          std::memory_order_relaxed));
+  RunIndices();
+  if (joined_.fetch_sub(1, std::memory_order_release) == 1) {
+    joined_.notify_all();  // its owner waits
+  }
+}
+
 void ThreadPool::WorkerLoop() {
-  for (uint32_t seen = 0;; ++seen) {
+  uint32_t seen = 0;
+  while (true) {
     AwaitChange(generation_, seen);
+    // The newest: those before it have ended without this worker.
+    seen = generation_.load(std::memory_order_acquire);
     if (stopping_.load(std::memory_order_relaxed)) return;
-    RunIndices();
-    if (num_busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      num_busy_.notify_all();
-    }
+    HelpLoop();
   }
 }
 

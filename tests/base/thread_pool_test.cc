@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
+#include <latch>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -65,6 +67,45 @@ TEST(ThreadPoolTest, LoopsOfManyThreadsDoNotMixUp) {
   };
   std::vector<std::thread> callers;
   for (int i = 0; i < 4; ++i) callers.emplace_back(run_loops, 2000);
+  for (std::thread& caller : callers) caller.join();
+}
+
+// Workers that the system does not schedule hold nothing up; later they help.
+TEST(ThreadPoolTest, ALoopEndsThoughAWorkerNeverWakes) {
+  std::latch wakes(1);
+  std::atomic<int> num_started = 0;
+  ASSERT_OK_AND_ASSIGN(const auto pool, ThreadPool::Create(4, [&] {
+                         // The first one is there from the beginning.
+                         if (num_started++ > 0) wakes.wait();
+                       }));
+  for (int loop = 0; loop < 2000; ++loop) {
+    std::vector<std::atomic<int>> calls(loop % 17);
+    pool->ParallelFor(loop % 17, [&](int i) { ++calls[i]; });
+    for (const auto& n : calls) ASSERT_EQ(n.load(), 1);
+  }
+  wakes.count_down();
+  std::latch all(4);  // one index each
+  pool->ParallelFor(4, [&](int) { all.arrive_and_wait(); });
+}
+
+// Loops of no work, which end before workers find them: none reads what such a
+// loop has left behind, on its caller's stack or in the heap.
+TEST(ThreadPoolTest, LateWorkersLeaveEndedLoopsAlone) {
+  ASSERT_OK_AND_ASSIGN(const auto pool, ThreadPool::Create(4));
+  const auto run_loops = [&](int num_loops) {
+    for (int loop = 0; loop < num_loops; ++loop) {
+      const int count = 2 + loop % 3;
+      auto calls = std::make_unique<std::vector<std::atomic<int>>>(count);
+      auto body = std::make_unique<std::function<void(int)>>(
+          [calls = calls.get()](int i) { ++calls->at(i); });
+      pool->ParallelFor(count, *body);
+      body = nullptr;
+      for (const auto& n : *calls) ASSERT_EQ(n.load(), 1);
+      if (loop % 64 == 0) std::this_thread::yield();
+    }
+  };
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 3; ++i) callers.emplace_back(run_loops, 20000);
   for (std::thread& caller : callers) caller.join();
 }
 

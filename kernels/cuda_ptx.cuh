@@ -45,17 +45,6 @@ __device__ __forceinline__ float LaneGroupMax(float x) {
   }
   return x;
 }
-// The sum of a warp's numbers up to and with this lane's.
-template <typename T>
-__device__ __forceinline__ T WarpInclusiveSum(T x) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const T other = __shfl_up_sync(~0u, x, step);
-    if (lane >= step) x += other;
-  }
-  return x;
-}
 
 // ---- Asynchronous copies ----------------------------------------------------
 

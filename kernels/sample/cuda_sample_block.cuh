@@ -2,6 +2,7 @@
 // that it lists, histograms, and sums over its threads.
 #pragma once
 
+#include "kernels/cuda_warp_scan.cuh"
 #include "kernels/sample/cuda_sample_cluster.cuh"
 #include "kernels/sample/cuda_sample_row.cuh"
 

@@ -3,6 +3,7 @@
 // over the rows and no memory for what ties.
 #pragma once
 
+#include "kernels/cuda_warp_scan.cuh"
 #include "kernels/select/cuda_select_group.cuh"
 
 namespace espalier::cuda_select {

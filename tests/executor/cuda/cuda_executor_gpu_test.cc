@@ -288,7 +288,7 @@ TEST_F(CudaExecutorTest, WhatItCannotRunIsNamedAndTheNextPlanRuns) {
   plan.selections[0].slots = {0, 1};
   EXPECT_THAT(RunPlan(*device.steps, plan),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("line 0 of logits")));
+                       HasSubstr("row 0 of logits")));
   ASSERT_OK_AND_ASSIGN(const StepResult result,
                        RunPlan(*device.steps, PlanOfOneToken(2)));
   ASSERT_EQ(result.selections.size(), 1u);

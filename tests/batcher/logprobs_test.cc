@@ -6,17 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <boost/json/value_to.hpp>
-#include <fstream>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
 #include "batcher/scheduler.h"
 #include "model/llama_model.h"
 #include "tests/batcher/toy_requests.h"
+#include "tests/model/logprobs_examples.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
@@ -230,28 +228,6 @@ TEST(LogProbsTest, AnAnswerWithoutThemEndsTheRequest) {
   }
 }
 
-// tests/data/logprobs.jsonl: the 12 best after every position.
-struct Example {
-  std::vector<TokenId> tokens;
-  std::vector<std::vector<TokenId>> top_tokens;
-  std::vector<std::vector<double>> top_log_probs;
-};
-
-std::vector<Example> ReadExamples() {
-  std::ifstream file(SourcePath("tests/data/logprobs.jsonl"));
-  std::vector<Example> examples;
-  for (std::string line; std::getline(file, line);) {
-    const json::value value = *ParseJson(line);
-    examples.push_back(
-        {json::value_to<std::vector<TokenId>>(value.at("tokens")),
-         json::value_to<std::vector<std::vector<TokenId>>>(
-             value.at("top_tokens")),
-         json::value_to<std::vector<std::vector<double>>>(
-             value.at("top_logprobs"))});
-  }
-  return examples;
-}
-
 // The report of one position. Neighbours in the reference may swap where they
 // lie within the tolerance.
 void ExpectLikeReference(const TokenLogProb& report,
@@ -281,7 +257,7 @@ TEST(LogProbsTest, PromptsOfTheReferenceAreReportedAsItDoes) {
   ASSERT_OK_AND_ASSIGN(
       const std::unique_ptr<LlamaModel> model,
       LlamaModel::Load(SourcePath("models/en-fr"), options, threads));
-  const std::vector<Example> examples = ReadExamples();
+  const std::vector<LogProbsExample> examples = ReadLogProbsExamples();
   ASSERT_THAT(examples, SizeIs(24));
   Scheduler scheduler(model->description(), {.max_step_tokens = 50});
   std::vector<Result> results(examples.size());

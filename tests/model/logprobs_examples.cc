@@ -3,14 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <boost/json/value_to.hpp>
 #include <cmath>
-#include <fstream>
 #include <numeric>
-#include <string>
-
-#include "base/json.h"
-#include "tests/source_tree.h"
 
 namespace espalier::testing {
 namespace {
@@ -59,21 +53,6 @@ void ExpectLogitsRow(const std::vector<float>& logits,
 }
 
 }  // namespace
-
-std::vector<LogProbsExample> ReadLogProbsExamples() {
-  std::ifstream file(SourcePath("tests/data/logprobs.jsonl"));
-  std::vector<LogProbsExample> examples;
-  for (std::string line; std::getline(file, line);) {
-    const json::value value = *ParseJson(line);
-    examples.push_back(
-        {json::value_to<std::vector<TokenId>>(value.at("tokens")),
-         json::value_to<std::vector<std::vector<TokenId>>>(
-             value.at("top_tokens")),
-         json::value_to<std::vector<std::vector<double>>>(
-             value.at("top_logprobs"))});
-  }
-  return examples;
-}
 
 void ExpectLogProbs(const LogitsRows& logits_rows,
                     const LogProbsExample& example, double tolerance) {

@@ -2,10 +2,15 @@
 // best tokens after every position (tests/data/README.md).
 #pragma once
 
+#include <boost/json/value_to.hpp>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/json.h"
 #include "tests/model/feeder.h"
+#include "tests/source_tree.h"
 
 namespace espalier::testing {
 
@@ -15,7 +20,20 @@ struct LogProbsExample {
   std::vector<std::vector<double>> top_log_probs;  // nats
 };
 
-std::vector<LogProbsExample> ReadLogProbsExamples();
+inline std::vector<LogProbsExample> ReadLogProbsExamples() {
+  std::ifstream file(SourcePath("tests/data/logprobs.jsonl"));
+  std::vector<LogProbsExample> examples;
+  for (std::string line; std::getline(file, line);) {
+    const json::value value = *ParseJson(line);
+    examples.push_back(
+        {json::value_to<std::vector<TokenId>>(value.at("tokens")),
+         json::value_to<std::vector<std::vector<TokenId>>>(
+             value.at("top_tokens")),
+         json::value_to<std::vector<std::vector<double>>>(
+             value.at("top_logprobs"))});
+  }
+  return examples;
+}
 
 // Expects that softmax of each of `logits_rows`, the logits after every token,
 // gives the example's tokens their log-probabilities, and that they are its

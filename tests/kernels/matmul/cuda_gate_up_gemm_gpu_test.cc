@@ -92,32 +92,10 @@ TEST_F(CudaTileMatMulGpuTest, ChainsGiveTheSameBitsStepByStepAndReplayed) {
   constexpr int kCols = 1024, kRows = 100, kLength = 20;
   const Weights weights(2 * kCols, kCols, DType::kBFloat16);
   const Case c(kRows, weights);
-  const auto run = [&](bool captured, bool waits) {
-    DeviceBuffer<std::byte> a = Upload(c.x.bytes), b = Upload(c.x.bytes);
-    const auto enqueue = [&]() -> absl::Status {
-      for (int i = 0; i < kLength; ++i) {
-        RETURN_IF_ERROR(
-            matmul_.Run(a.data(), kRows, c.matrix, b.data(), stream_.get()));
-        if (waits) cudaStreamSynchronize(stream_.get());
-        std::swap(a, b);
-      }
-      return absl::OkStatus();
-    };
-    if (captured) {
-      auto graph = CaptureGraph(stream_.get(), enqueue);
-      EXPECT_TRUE(graph.ok()) << graph.status();
-      cudaGraphLaunch(graph->get(), stream_.get());
-    } else {
-      EXPECT_TRUE(enqueue().ok());
-    }
-    EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
-    return Download(a);
-  };
-  const auto expected = run(false, true);
-  for (int repeat = 0; repeat < 3; ++repeat) {
-    ASSERT_EQ(run(false, false), expected);
-    ASSERT_EQ(run(true, false), expected);
-  }
+  testing::ExpectChainsAreTheSame(
+      c.x.bytes, kLength, 3, stream_.get(), [&](const void* from, void* to) {
+        return matmul_.Run(from, kRows, c.matrix, to, stream_.get());
+      });
 }
 
 }  // namespace

@@ -245,34 +245,14 @@ TEST_F(CudaMatMulGpuTest, ChainsGiveTheSameBitsStepByStepAndReplayed) {
   const Weights weights(kCols, kCols, DType::kBFloat16);
   for (const int n : Cases(Rows{1, 8, 16, 32, 100}, Rows{8, 32})) {
     const Case c(n, weights);
-    auto run = [&](bool captured, bool waits) {
-      DeviceBuffer<std::byte> a = Upload(c.x.bytes);
-      DeviceBuffer<std::byte> b = Upload(c.x.bytes);
-      const auto enqueue = [&]() -> absl::Status {
-        for (int i = 0; i < length; ++i) {
-          RETURN_IF_ERROR(matmul_->Run(a.data(), n, c.matrix,
-                                       CudaEpilogue::kStore, b.data(),
-                                       stream_.get()));
-          if (waits) cudaStreamSynchronize(stream_.get());
-          std::swap(a, b);
-        }
-        return absl::OkStatus();
-      };
-      if (captured) {
-        auto graph = CaptureGraph(stream_.get(), enqueue);
-        EXPECT_TRUE(graph.ok()) << graph.status();
-        cudaGraphLaunch(graph->get(), stream_.get());
-      } else {
-        EXPECT_TRUE(enqueue().ok());
-      }
-      EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
-      return Download(a);
-    };
-    const auto expected = run(false, true);
-    for (int repeat = 0; repeat < Cases(5, 1); ++repeat) {
-      ASSERT_EQ(run(false, false), expected) << "n " << n;
-      ASSERT_EQ(run(true, false), expected) << "n " << n;
-    }
+    SCOPED_TRACE(n);
+    testing::ExpectChainsAreTheSame(
+        c.x.bytes, length, Cases(5, 1), stream_.get(),
+        [&](const void* from, void* to) {
+          return matmul_->Run(from, n, c.matrix, CudaEpilogue::kStore, to,
+                              stream_.get());
+        });
+    if (HasFailure()) return;
   }
 }
 

@@ -16,6 +16,7 @@
 #include "base/load_as_float.h"
 #include "kernels/matmul/cuda_matmul.h"
 #include "kernels/matmul/matmul.h"
+#include "tests/device_arrays.h"
 
 namespace espalier::testing {
 
@@ -201,6 +202,40 @@ inline void ExpectSiluMul(const Sums& sums, const CudaMatrix& w,
     const size_t at = size_t(sums.rows[i / width]) * width + i % width;
     ASSERT_NEAR(out[at], expected, margin)
         << "row " << at / width << " output " << at % width;
+  }
+}
+
+// Expects that products which each read what the one before wrote give the same
+// bits one by one, without waiting in between, and from a captured graph.
+//   enqueue  (from, to): one product; both are of the size of `x`
+template <typename Enqueue>
+void ExpectChainsAreTheSame(const std::vector<std::byte>& x, int length,
+                            int num_repeats, cudaStream_t stream,
+                            const Enqueue& enqueue) {
+  const auto run = [&](bool captured, bool waits) {
+    DeviceBuffer<std::byte> a = Upload(x), b = Upload(x);
+    const auto enqueue_all = [&]() -> absl::Status {
+      for (int i = 0; i < length; ++i) {
+        RETURN_IF_ERROR(enqueue(a.data(), b.data()));
+        if (waits) cudaStreamSynchronize(stream);
+        std::swap(a, b);
+      }
+      return absl::OkStatus();
+    };
+    if (captured) {
+      auto graph = CaptureGraph(stream, enqueue_all);
+      EXPECT_TRUE(graph.ok()) << graph.status();
+      cudaGraphLaunch(graph->get(), stream);
+    } else {
+      EXPECT_TRUE(enqueue_all().ok());
+    }
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    return Download(a);
+  };
+  const auto expected = run(false, true);
+  for (int repeat = 0; repeat < num_repeats; ++repeat) {
+    ASSERT_EQ(run(false, false), expected);
+    ASSERT_EQ(run(true, false), expected);
   }
 }
 

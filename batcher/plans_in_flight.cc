@@ -42,6 +42,7 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
   PlanInFlight remembered;
   remembered.requests.assign(requests.begin(), requests.end());
   remembered.saved.assign(saved.begin(), saved.end());
+  remembered.asked.reserve(plan.selections.size() + plan.continuations.size());
   for (const PlanSelection& selection : plan.selections) {
     remembered.asked.push_back(selection.request);
   }

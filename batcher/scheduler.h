@@ -27,6 +27,11 @@
 // or all that run where a plan of theirs cannot be written. Submit alone throws
 // std::bad_alloc, and has not taken the request then.
 //
+// Where all groups decode, a step allocates the vectors of its plan and of what
+// is remembered of it, a dozen blocks however many groups run, and nothing for
+// a group of up to four sequences (base/small_vector.h) but what grows by
+// doubling: its token tree and its page tables.
+//
 // A scheduler belongs to one strand. Results come in the order of plans. Plan
 // and Advance alternate; or, for executors that take continuations
 // (step_plan.h), Plan is called again while plans are not answered. Then
@@ -50,6 +55,7 @@
 #include "batcher/deadlines.h"
 #include "batcher/engine_options.h"
 #include "batcher/engine_stats.h"
+#include "batcher/plan_sizes.h"
 #include "batcher/plans_in_flight.h"
 #include "batcher/running_groups.h"
 #include "batcher/saving_policy.h"
@@ -241,6 +247,7 @@ class Scheduler {
   int64_t num_plans_ = 0;           // that were not empty
   bool may_admit_ = true;           // in the plan that is written
   StepPlan next_plan_;              // forks and ended sequences so far
+  PlanSizes last_sizes_;            // of the last plan that was not empty
   std::vector<RequestId> planned_;  // requests of the plan being written
   std::vector<RequestId> saved_;    // whose pages it saves
   PlanCounts planned_counts_;       // of it; its continuations are not in

@@ -46,6 +46,7 @@ StepPlan Scheduler::Plan() {
 
 void Scheduler::WritePlan(StepPlan* plan) {
   may_admit_ = true;
+  if (!groups_.empty()) last_sizes_.Reserve(plan);
   const bool waits = !in_flight_.empty() && !AnyGroupSchedulable();
   const bool decodes = !waits && !IsForPrefillAlone(NumDecodeRows());
   FillPlan(decodes, plan);
@@ -123,8 +124,11 @@ int64_t Scheduler::NumPagesNow(const RunningGroup& running,
 }
 
 DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
+  const bool drafts = std::any_of(
+      groups_.begin(), groups_.end(),
+      [](const RunningGroup& running) { return running.group->may_draft(); });
+  if (!drafts) return {};
   bool feeds_prompts = !waiting_.empty();
-  bool drafts = false;
   bool verifies = false;
   int num_rows = 0;  // that decode, at most
   for (const RunningGroup& running : groups_) {
@@ -133,10 +137,8 @@ DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
     if (!group.prefilling() && group.can_plan()) {
       num_rows += group.max_decode_rows();
     }
-    drafts = drafts || group.may_draft();
     verifies = verifies || group.has_drafts();
   }
-  if (!drafts) return {};
   const int max_tokens = std::min(admission_.max_step_tokens(), max_logits_);
   const double share = feeds_prompts ? 1 - options_.prefill_share : 1;
   // Groups that ask a draft model do so together, so that their drafts are
@@ -289,6 +291,9 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
 void Scheduler::Remember(const StepPlan& plan) {
   if (plan.is_noop()) return;
   AddMovers();
+  last_sizes_ = PlanSizes::Of(plan);
+  next_plan_.forks.reserve(plan.forks.size());
+  next_plan_.finished.reserve(plan.finished.size());
   ++num_plans_;
   const bool runs_now = in_flight_.empty();
   PlanInFlight& remembered = in_flight_.Push(plan, planned_, saved_);

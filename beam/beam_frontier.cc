@@ -32,23 +32,25 @@ void Record(const BeamFrontier::Step& step, const Decision& decision) {
   if (step.decisions != nullptr) step.decisions->push_back(decision);
 }
 
-// The best first; equals as they ranked.
+// The best first; equals as they ranked. Most come in this order, and sorting
+// takes memory.
 void SortBySum(std::vector<LiveBeam>* beams) {
-  std::ranges::stable_sort(*beams, [](const LiveBeam& a, const LiveBeam& b) {
+  const auto ranks_before = [](const LiveBeam& a, const LiveBeam& b) {
     return a.cum_log_prob > b.cum_log_prob;
-  });
+  };
+  if (std::ranges::is_sorted(*beams, ranks_before)) return;
+  std::ranges::stable_sort(*beams, ranks_before);
 }
 
 }  // namespace
 
-std::vector<RankedCandidate> AsRanked(std::span<const Candidate> candidates) {
-  std::vector<RankedCandidate> ranked;
-  ranked.reserve(candidates.size());
-  for (const Candidate& candidate : candidates) {
-    ranked.push_back(
-        {candidate, candidate.beam, static_cast<int>(ranked.size())});
+void RankAsGiven(std::span<const Candidate> candidates,
+                 std::vector<RankedCandidate>* ranked) {
+  ranked->resize(candidates.size());
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& candidate = candidates[i];
+    (*ranked)[i] = {candidate, candidate.beam, static_cast<int>(i)};
   }
-  return ranked;
 }
 
 BeamFrontier::BeamFrontier(int num_beams, int pool_capacity,
@@ -65,20 +67,21 @@ BeamFrontier::BeamFrontier(int num_beams, int pool_capacity,
 
 void BeamFrontier::Advance(std::span<const RankedCandidate> candidates,
                            const Step& step) {
-  std::vector<LiveBeam> next;
+  next_.clear();
   for (size_t rank = 0; rank < candidates.size(); ++rank) {
     const RankedCandidate& ranked = candidates[rank];
     CHECK(ranked.beam >= 0 && ranked.beam < live_.size())
         << "candidate of beam " << ranked.beam << " of " << live_.size();
     const bool may_finish = rank < num_beams_;
-    const bool may_live = !step.is_last && next.size() < num_beams_;
-    if (Take(ranked, step, may_finish, may_live, &next)) continue;
+    const bool may_live = !step.is_last && next_.size() < num_beams_;
+    if (Take(ranked, step, may_finish, may_live, &next_)) continue;
+    if (step.decisions == nullptr) continue;
     Record(step, {.candidate_idx = ranked.candidate_idx,
                   .why = "below the beams",
                   .parent = live_[ranked.beam].node});
   }
-  SortBySum(&next);
-  live_ = std::move(next);
+  SortBySum(&next_);
+  live_.swap(next_);
 }
 
 bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
@@ -107,7 +110,9 @@ bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
                      .progress = std::move(progress),
                      .from = {candidate.beam, candidate.token},
                      .candidate_idx = candidate_idx});
-    Record(step, KeptDecision(candidate_idx, parent, node));
+    if (step.decisions != nullptr) {
+      Record(step, KeptDecision(candidate_idx, parent, node));
+    }
   }
   return true;
 }
@@ -154,8 +159,9 @@ int NumCandidates(std::span<const LiveBeam> beams,
       std::clamp<int64_t>(count, 1, std::max<int64_t>(1, num_next)));
 }
 
-std::vector<Continuation> ContinuationsOf(std::span<const LiveBeam> beams) {
-  std::vector<Continuation> continuations;
+Continuations ContinuationsOf(std::span<const LiveBeam> beams) {
+  Continuations continuations;
+  continuations.reserve(beams.size());
   for (const LiveBeam& beam : beams) continuations.push_back(beam.from);
   return continuations;
 }

@@ -36,8 +36,10 @@ struct RankedCandidate {
   int candidate_idx = 0;  // in the step's answer
 };
 
-// A step's answer as a frontier of all its rows ranks it: as it is.
-std::vector<RankedCandidate> AsRanked(std::span<const Candidate> candidates);
+// A step's answer as a frontier of all its rows ranks it: as it is. Into
+// `*ranked`, whatever it held.
+void RankAsGiven(std::span<const Candidate> candidates,
+                 std::vector<RankedCandidate>* ranked);
 
 class BeamFrontier {
  public:
@@ -81,6 +83,7 @@ class BeamFrontier {
   TokenTree* const tree_;
   FinishedPool finished_;
   std::vector<LiveBeam> live_;
+  std::vector<LiveBeam> next_;  // of Advance: memory for each step
 };
 
 // How many candidates of `beams` a step needs so that num_beams go on if so
@@ -90,7 +93,7 @@ class BeamFrontier {
 int NumCandidates(std::span<const LiveBeam> beams,
                   const StoppingCriteria& criteria, int num_beams);
 
-std::vector<Continuation> ContinuationsOf(std::span<const LiveBeam> beams);
+Continuations ContinuationsOf(std::span<const LiveBeam> beams);
 
 // The first `count` of a pool, as a result has them.
 std::vector<Hypothesis> HypothesesOf(std::span<const FinishedBeam> beams,

@@ -46,7 +46,8 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
       strategy_(MakeStrategy(request_.params, std::move(prepared.allowed),
                              std::move(prepared.text))),
       drafts_(request_.params, strategy_->supports_drafts(),
-              std::move(prepared.drafter)) {
+              std::move(prepared.drafter)),
+      asked_({.request = id_, .params = selection_params_}) {
   if (trace != nullptr) {
     tracer_ = std::make_unique<GroupTracer>(id_, request_, trace);
   }
@@ -55,10 +56,6 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
 int64_t BeamGroup::num_pending_tokens() const {
   if (done_ || is_away()) return 0;
   return prefilling() ? prefill_.num_pending_tokens() : num_live_beams();
-}
-
-bool BeamGroup::prefilling() const {
-  return !done_ && !is_away() && !prefill_.done();
 }
 
 void BeamGroup::MatchPrefix(int64_t num_promised, StepPlan* plan) {
@@ -80,7 +77,7 @@ int64_t BeamGroup::NumPagesForStep(int max_tokens) const {
 int64_t BeamGroup::NumPagesSoon() const {
   if (done_ || is_away()) return 0;
   if (!prefilling() && num_steps_ > 0) return num_live_beams();
-  return prefill_.NumPagesToFeedAll() + NumSlots(request_.params);
+  return prefill_.NumPagesToFeedAll() + pages_.num_slots();
 }
 
 absl::Status BeamGroup::TakeScoring(const PromptLogprobsResult& result,
@@ -114,18 +111,13 @@ absl::Status BeamGroup::TakeDrafts(std::span<DraftedTokens> drafts,
 }
 
 absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
-                                       int vocab_size) const {
-  PlanSelection asked;
-  asked.params = selection_params_;
-  strategy_->DescribeSelection(&asked);
-  if (!drafted_.empty()) strategy_->DescribeDrafts(drafted_, &asked);
-  if (replay_ != nullptr) {
-    asked.ranks = replay_->drafts().ranks;
-    asked.drafts = replay_->drafts().drafts;
-    asked.num_slots = NumSlots(request_.params);
-    asked.eos_token_ids = finishing_token_ids_;
-  }
-  return espalier::ValidateResult(asked, result, vocab_size);
+                                       int vocab_size) {
+  strategy_->DescribeSelection(&asked_);
+  asked_.drafts.clear();
+  asked_.ranks.clear();
+  if (!drafted_.empty()) strategy_->DescribeDrafts(drafted_, &asked_);
+  if (replay_ != nullptr) DescribePaths(&asked_);
+  return espalier::ValidateResult(asked_, result, vocab_size);
 }
 
 absl::Status BeamGroup::Advance(const SelectionResult& result,
@@ -150,18 +142,16 @@ absl::Status BeamGroup::AdvanceStep(const SelectionResult& result, bool is_last,
                                     StepPlan* next_plan) {
   if (tracer_ != nullptr) return DecideAndTell(result, is_last, next_plan);
   std::vector<Decision> decisions;
-  std::vector<Continuation> beams;
+  Continuations beams;
   return Decide(result, is_last, reports_logprobs() ? &decisions : nullptr,
                 &beams, next_plan);
 }
 
 absl::Status BeamGroup::Decide(const SelectionResult& result, bool is_last,
                                std::vector<Decision>* decisions,
-                               std::vector<Continuation>* beams,
-                               StepPlan* next_plan) {
+                               Continuations* beams, StepPlan* next_plan) {
   const std::span<const TokenTree::Node> nodes = NodesToKeep();
-  absl::StatusOr<std::vector<Continuation>> live =
-      strategy_->Advance(result, decisions);
+  absl::StatusOr<Continuations> live = strategy_->Advance(result, decisions);
   if (reports_logprobs()) logprobs_.Take(result, *decisions);
   if (live.ok()) KeepEnded(nodes, *live);
   if (live.ok()) ApplyDrafts(result, *live, is_last);
@@ -179,7 +169,7 @@ absl::Status BeamGroup::DecideAndTell(const SelectionResult& result,
   tracer_->RecordPages(pages_.PagesBySlot(), pages_.pool(), prefill_.counts());
   const std::vector<int> parents = pages_.slots();
   std::vector<Decision> decisions;
-  std::vector<Continuation> beams;
+  Continuations beams;
   const absl::Status status =
       Decide(result, is_last, &decisions, &beams, next_plan);
   tracer_->RecordStep(result, decisions, parents, beams, pages_.slots());
@@ -189,9 +179,10 @@ absl::Status BeamGroup::DecideAndTell(const SelectionResult& result,
 void BeamGroup::Apply(std::span<const Continuation> beams, bool is_last,
                       StepPlan* next_plan) {
   ApplyToPages(beams, is_last, next_plan);
-  std::vector<TokenId> tokens;
-  for (const Continuation& beam : beams) tokens.push_back(beam.token);
-  last_tokens_ = std::move(tokens);
+  last_tokens_.resize(beams.size());
+  for (size_t rank = 0; rank < beams.size(); ++rank) {
+    last_tokens_[rank] = beams[rank].token;
+  }
   if (is_last) replay_ = nullptr;
 }
 
@@ -202,9 +193,9 @@ void BeamGroup::ApplyToPages(std::span<const Continuation> beams, bool is_last,
     const size_t num_prompt = request_.prompt_tokens.size();
     pages_.MergeRows(static_cast<int>(num_prompt) + LengthOf(0) - 1, next_plan);
   }
-  std::vector<int> parent_ranks;
-  for (const Continuation& beam : beams) {
-    parent_ranks.push_back(beam.parent_rank);
+  SmallVector<int> parent_ranks(beams.size());
+  for (size_t rank = 0; rank < beams.size(); ++rank) {
+    parent_ranks[rank] = beams[rank].parent_rank;
   }
   pages_.Reorder(parent_ranks, next_plan);
 }

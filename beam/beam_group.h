@@ -86,10 +86,10 @@ class BeamGroup {
   // Sequences that the next step feeds a token of, at most: one that goes ahead
   // of an answer has room for all that may live then.
   int max_decode_rows() const {
-    return outstanding() ? NumSlots(request_.params) : num_live_beams();
+    return outstanding() ? pages_.num_slots() : num_live_beams();
   }
   // Whether some of the prompt, or of what is fed again, is not planned yet.
-  bool prefilling() const;
+  bool prefilling() const { return !done_ && !is_away() && !prefill_.done(); }
   // Before a step of the prefill: shares what the prefix tree has and loads
   // what was saved, with copies and loads into `*plan`. Afterwards it may have
   // nothing to prefill, or wait for pages that another group is filling.
@@ -112,7 +112,10 @@ class BeamGroup {
   // Whether a step can be planned now. While an answer is outstanding, that is
   // one ahead of it: if it is the only one, the step is within max_new_tokens,
   // the strategy runs ahead, and neither step may have drafts.
-  bool can_plan() const;
+  bool can_plan() const {
+    return !done_ && !is_away() && !drafts_.is_waiting() &&
+           (num_unanswered_ == 0 || CanPlanAhead());
+  }
   // Whether a plan selected for it and is not answered.
   bool outstanding() const { return num_unanswered_ > 0; }
   // Whether a plan has a part of it and is not answered, be that a chunk of its
@@ -142,8 +145,7 @@ class BeamGroup {
   // Errors: kInternal, saying what is wrong with it; the group must be dropped
   // then.
   // REQUIRES: !done().
-  absl::Status ValidateResult(const SelectionResult& result,
-                              int vocab_size) const;
+  absl::Status ValidateResult(const SelectionResult& result, int vocab_size);
 
   // Takes the log-probabilities of the `num_tokens` prompt tokens that a plan
   // scored, in the order of chunks, before the answer of the plan.
@@ -245,11 +247,17 @@ class BeamGroup {
   void RecordEnd(const absl::StatusOr<Result>& result);
 
  private:
+  // can_plan() while an answer is outstanding.
+  bool CanPlanAhead() const;
   absl::Status PlanRows(int max_tokens, StepPlan* plan, int max_logits,
                         int max_prefill_rows, const DraftRoom& draft_room);
   absl::Status PlanPrefill(int max_tokens, int max_logits, int max_rows,
                            StepPlan* plan);
   absl::Status PlanBeams(const DraftRoom& draft_room, StepPlan* plan);
+  // A token of each sequence, and its draft.
+  //   drafts  by rank, or empty
+  absl::Status PlanTokens(std::vector<std::vector<TokenId>> drafts,
+                          StepPlan* plan);
   absl::Status PlanPaths(DraftRows drafts, StepPlan* plan);
   // Whether a draft model drafts for the next step, which is planned then; and
   // adds the sequences that it drafts for.
@@ -269,6 +277,8 @@ class BeamGroup {
   //   drafts  by rank, or empty
   void AddSelection(int first_logits, std::vector<std::vector<TokenId>> drafts,
                     StepPlan* plan);
+  // Makes `*selection` that of the paths of `*replay_`.
+  void DescribePaths(PlanSelection* selection) const;
   // Of the prompt's `num_tokens` tokens from `first` on, those whose next token
   // has its log-probability.
   int NumScored(int first, int num_tokens) const;
@@ -283,8 +293,8 @@ class BeamGroup {
   // Advances the strategy, and drops the group or moves its beams. `decisions`
   // may be null unless log-probabilities are reported.
   absl::Status Decide(const SelectionResult& result, bool is_last,
-                      std::vector<Decision>* decisions,
-                      std::vector<Continuation>* beams, StepPlan* next_plan);
+                      std::vector<Decision>* decisions, Continuations* beams,
+                      StepPlan* next_plan);
   absl::Status DecideAndTell(const SelectionResult& result, bool is_last,
                              StepPlan* next_plan);
   void Apply(std::span<const Continuation> beams, bool is_last,
@@ -302,7 +312,11 @@ class BeamGroup {
   // next call.
   std::span<const TokenTree::Node> NodesToKeep();
   // One token for each live beam; until the next call.
-  std::span<const int> OneEach() const;
+  std::span<const int> OneEach() const {
+    const size_t count = pages_.slots().size();
+    if (one_each_.size() < count) one_each_.resize(count, 1);
+    return std::span(one_each_).first(count);
+  }
   // Keeps the pages of sequences that ended with this step, which had these
   // paths before it.
   void KeepEnded(std::span<const TokenTree::Node> nodes,
@@ -339,9 +353,10 @@ class BeamGroup {
   bool is_saving_ = false;
   bool was_planned_ = false;
   bool done_ = false;
-  // Made once, not at every step.
+  // Memory for each step, so that it takes none.
   std::vector<TokenTree::Node> nodes_to_keep_;
   mutable std::vector<int> one_each_;
+  PlanSelection asked_;  // of ValidateResult
 };
 
 }  // namespace espalier

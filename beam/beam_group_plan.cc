@@ -11,10 +11,8 @@
 
 namespace espalier {
 
-bool BeamGroup::can_plan() const {
-  if (done_ || is_away() || num_unanswered_ > 1) return false;
-  if (drafts_.is_waiting()) return false;
-  if (num_unanswered_ == 0) return true;
+bool BeamGroup::CanPlanAhead() const {
+  if (num_unanswered_ > 1) return false;
   if (drafts_.is_on() || !drafted_.empty() || replay_ != nullptr) return false;
   if (!have_one_length_) return false;
   // The step ahead generates the token after the one that is outstanding.
@@ -173,6 +171,7 @@ void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
 
 absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
   if (drafts_.has_to_ask() && IsTooLongToDraft(draft_room)) drafts_.TurnOff();
+  if (!drafts_.is_on()) return PlanTokens({}, plan);
   if (HasToAskForDrafts(draft_room)) {
     AskForDrafts(draft_room, plan);
     return absl::OkStatus();
@@ -180,7 +179,11 @@ absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
   if (DraftRows paths = DraftPaths(draft_room); !paths.empty()) {
     return PlanPaths(std::move(paths), plan);
   }
-  std::vector<std::vector<TokenId>> drafts = Draft(draft_room);
+  return PlanTokens(Draft(draft_room), plan);
+}
+
+absl::Status BeamGroup::PlanTokens(std::vector<std::vector<TokenId>> drafts,
+                                   StepPlan* plan) {
   std::span<const int> num_tokens = OneEach();
   std::vector<int> with_drafts;
   for (const std::vector<TokenId>& draft : drafts) {
@@ -201,7 +204,7 @@ absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
 }
 
 DraftRows BeamGroup::DraftPaths(const DraftRoom& room) const {
-  if (!drafts_.is_on() || room.num_tokens < 1 || !is_beam_search()) return {};
+  if (room.num_tokens < 1 || !is_beam_search()) return {};
   const int num_beams = num_live_beams();
   const int64_t num_pages = room.num_pages + pages_.NumPagesToAppend(OneEach());
   return ChooseDraftRows(
@@ -232,7 +235,7 @@ absl::Status BeamGroup::PlanPaths(DraftRows drafts, StepPlan* plan) {
 
 std::vector<std::vector<TokenId>> BeamGroup::Draft(
     const DraftRoom& room) const {
-  if (!drafts_.is_on() || room.num_tokens < 1 || is_beam_search()) return {};
+  if (room.num_tokens < 1 || is_beam_search()) return {};
   std::vector<int> max_tokens;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     max_tokens.push_back(strategy_->max_draft_tokens(rank));
@@ -290,13 +293,22 @@ void BeamGroup::AddRow(const Sequence& sequence, const TokenPath& tokens,
       .num_logits = num_logits,
       .first_logits = plan->num_logits,
   });
-  plan->tokens.insert(plan->tokens.end(), tokens.head.begin(),
-                      tokens.head.end());
-  plan->tokens.insert(plan->tokens.end(), tokens.rest.begin(),
-                      tokens.rest.end());
+  if (tokens.head.size() == 1) {
+    plan->tokens.push_back(tokens.head[0]);  // a step that decodes, mostly
+  } else {
+    plan->tokens.insert(plan->tokens.end(), tokens.head.begin(),
+                        tokens.head.end());
+  }
+  if (!tokens.rest.empty()) {
+    plan->tokens.insert(plan->tokens.end(), tokens.rest.begin(),
+                        tokens.rest.end());
+  }
   plan->num_logits += num_logits;
-  for (const PageRef& page : sequence.pages.pages()) {
-    plan->page_indices.push_back(page.id());
+  const std::span<const PageRef> pages = sequence.pages.pages();
+  const size_t first_page = plan->page_indices.size();
+  plan->page_indices.resize(first_page + pages.size());
+  for (size_t i = 0; i < pages.size(); ++i) {
+    plan->page_indices[first_page + i] = pages[i].id();
   }
   plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
 }
@@ -304,36 +316,37 @@ void BeamGroup::AddRow(const Sequence& sequence, const TokenPath& tokens,
 void BeamGroup::AddSelection(int first_logits,
                              std::vector<std::vector<TokenId>> drafts,
                              StepPlan* plan) {
-  PlanSelection selection;
-  selection.request = id_;
-  selection.first_logits = first_logits;
-  selection.params = selection_params_;
+  PlanSelection& selection =
+      plan->selections.emplace_back(PlanSelection{.request = id_,
+                                                  .first_logits = first_logits,
+                                                  .params = selection_params_});
   strategy_->DescribeSelection(&selection);
   if (!drafts.empty()) {
     drafted_ = drafts;
     selection.draft_logits = drafts_.Logits(drafts);
     strategy_->DescribeDrafts(std::move(drafts), &selection);
   }
-  if (replay_ != nullptr) {
-    selection.ranks = replay_->drafts().ranks;
-    selection.drafts = replay_->drafts().drafts;
-  }
-  selection.num_slots = NumSlots(request_.params);
-  selection.eos_token_ids = finishing_token_ids_;
-  selection.slots = pages_.slots();
+  if (replay_ != nullptr) DescribePaths(&selection);
+  selection.num_slots = pages_.num_slots();
+  selection.eos_token_ids.assign(finishing_token_ids_.begin(),
+                                 finishing_token_ids_.end());
+  for (const int slot : pages_.slots()) selection.slots.push_back(slot);
   if (selection_params_->processors.needs_history()) {
     selection.histories.resize(num_live_beams());
     for (int rank = 0; rank < num_live_beams(); ++rank) {
       strategy_->AppendTokens(rank, &selection.histories[rank]);
     }
   }
-  plan->selections.push_back(std::move(selection));
   ++num_unanswered_;
 }
 
-std::span<const int> BeamGroup::OneEach() const {
-  one_each_.resize(num_live_beams(), 1);
-  return one_each_;
+void BeamGroup::DescribePaths(PlanSelection* selection) const {
+  const DraftRows& rows = replay_->drafts();
+  selection->ranks.assign(rows.ranks.begin(), rows.ranks.end());
+  selection->drafts = rows.drafts;
+  selection->num_slots = pages_.num_slots();
+  selection->eos_token_ids.assign(finishing_token_ids_.begin(),
+                                  finishing_token_ids_.end());
 }
 
 }  // namespace espalier

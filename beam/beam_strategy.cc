@@ -37,18 +37,22 @@ int BeamStrategy::NumCandidates() const {
 
 void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
-  DescribeRows(frontier_.live(), stopping_criteria_, selection);
+  const std::span<const LiveBeam> live = frontier_.live();
+  DescribeRows(
+      live.size(), [&](size_t row) -> const LiveBeam& { return live[row]; },
+      stopping_criteria_, selection);
   selection->num_candidates = NumCandidates();
   if (!order_->is_best_first()) {
     selection->ranking.num_first = NumCandidates();
   } else if (stopping_criteria_.is_by_token()) {
-    selection->eos_token_ids = stopping_criteria_.token_ids();
+    const std::vector<TokenId>& eos_token_ids = stopping_criteria_.token_ids();
+    selection->eos_token_ids.assign(eos_token_ids.begin(), eos_token_ids.end());
     selection->ranking.num_first = num_beams_;
   }
   selection->num_generated = num_generated_;
 }
 
-absl::StatusOr<std::vector<Continuation>> BeamStrategy::Advance(
+absl::StatusOr<Continuations> BeamStrategy::Advance(
     const SelectionResult& result, std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
   done_ = true;  // unless it goes on, below
@@ -56,17 +60,16 @@ absl::StatusOr<std::vector<Continuation>> BeamStrategy::Advance(
   if (result.candidates.empty() && frontier_.finished().size() == 0) {
     return AllTokensMasked(num_generated_);
   }
-  const std::vector<RankedCandidate> ranked =
-      order_->Rank(result.candidates, num_generated_, NumCandidates());
+  order_->Rank(result.candidates, num_generated_, NumCandidates(), &ranked_);
   ++num_generated_;
-  frontier_.Advance(ranked, {.length = num_generated_,
-                             .is_last = num_generated_ >= max_new_tokens_,
-                             .decisions = decisions});
+  frontier_.Advance(ranked_, {.length = num_generated_,
+                              .is_last = num_generated_ >= max_new_tokens_,
+                              .decisions = decisions});
   const std::span<const LiveBeam> live = frontier_.live();
   done_ = live.empty() ||
           search_termination_.Ends(frontier_.finished(),
                                    live.front().cum_log_prob, num_generated_);
-  if (done_) return std::vector<Continuation>();
+  if (done_) return Continuations();
   return ContinuationsOf(live);
 }
 

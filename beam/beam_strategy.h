@@ -48,7 +48,7 @@ class BeamStrategy : public DecodeStrategy {
   // Where the executor can go on by itself, drafts can be verified.
   bool supports_drafts() const override { return supports_async_scheduling(); }
   int max_draft_tokens(int rank) const override;
-  absl::StatusOr<std::vector<Continuation>> Advance(
+  absl::StatusOr<Continuations> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
@@ -71,6 +71,7 @@ class BeamStrategy : public DecodeStrategy {
 
   TokenTree tree_;
   BeamFrontier frontier_;
+  std::vector<RankedCandidate> ranked_;  // of Advance: memory for each step
   int num_generated_ = 0;
   bool done_ = false;
 };

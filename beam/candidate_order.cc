@@ -12,9 +12,9 @@ namespace {
 class TopKRanking : public CandidateOrder {
  public:
   bool is_best_first() const override { return true; }
-  std::vector<RankedCandidate> Rank(std::span<const Candidate> answer, int,
-                                    int) const override {
-    return AsRanked(answer);
+  void Rank(std::span<const Candidate> answer, int, int,
+            std::vector<RankedCandidate>* ranked) const override {
+    RankAsGiven(answer, ranked);
   }
 };
 
@@ -24,23 +24,22 @@ class GumbelTopKRanking : public CandidateOrder {
 
   bool is_best_first() const override { return false; }
 
-  std::vector<RankedCandidate> Rank(std::span<const Candidate> answer,
-                                    int num_generated,
-                                    int num_candidates) const override {
+  void Rank(std::span<const Candidate> answer, int num_generated,
+            int num_candidates,
+            std::vector<RankedCandidate>* ranked) const override {
+    RankAsGiven(answer, ranked);
     std::vector<std::pair<double, RankedCandidate>> gumbel_top_k;
-    for (const RankedCandidate& ranked : AsRanked(answer)) {
-      gumbel_top_k.push_back(
-          {AddNoise(ranked.candidate, num_generated), ranked});
+    for (const RankedCandidate& given : *ranked) {
+      gumbel_top_k.push_back({AddNoise(given.candidate, num_generated), given});
     }
     // Ties stay as they are: the lower beam, then the lower token.
     std::ranges::stable_sort(gumbel_top_k, std::greater(),
                              [](const auto& p) { return p.first; });
-    std::vector<RankedCandidate> drawn;
-    for (const auto& [score, ranked] : gumbel_top_k) {
-      if (std::ssize(drawn) == num_candidates) break;
-      drawn.push_back(ranked);
+    ranked->clear();
+    for (const auto& [score, drawn] : gumbel_top_k) {
+      if (std::ssize(*ranked) == num_candidates) break;
+      ranked->push_back(drawn);
     }
-    return drawn;
   }
 
  private:

@@ -30,11 +30,11 @@ class CandidateOrder {
   // Whether an answer ranks as it is.
   virtual bool is_best_first() const = 0;
 
-  // The `num_candidates` first of an answer, in their order; `num_generated`
-  // tokens were generated before it.
-  virtual std::vector<RankedCandidate> Rank(std::span<const Candidate> answer,
-                                            int num_generated,
-                                            int num_candidates) const = 0;
+  // The `num_candidates` first of an answer, in their order, into `*ranked`,
+  // whatever it held; `num_generated` tokens were generated before it.
+  virtual void Rank(std::span<const Candidate> answer, int num_generated,
+                    int num_candidates,
+                    std::vector<RankedCandidate>* ranked) const = 0;
 };
 
 // The order that the request's candidates rank in.

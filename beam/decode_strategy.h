@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "base/small_vector.h"
 #include "beam/token_tree.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
@@ -30,6 +31,8 @@ struct Continuation {
   int num_tokens = 1;
   friend bool operator==(const Continuation&, const Continuation&) = default;
 };
+
+using Continuations = SmallVector<Continuation>;
 
 // What became of a candidate, for the trace of a search.
 struct Decision {
@@ -59,7 +62,8 @@ class DecodeStrategy {
 
   // What the next step has to select: sets num_rows, num_candidates,
   // num_generated, cum_log_probs, samples, allowed and ranking of `*selection`,
-  // and eos_token_ids if the ranking is by them.
+  // and eos_token_ids if the ranking is by them; whatever it held of another
+  // step of the same request.
   // REQUIRES: !done().
   virtual void DescribeSelection(PlanSelection* selection) const = 0;
 
@@ -94,7 +98,7 @@ class DecodeStrategy {
   // gave no number above -inf; kInternal if the model gave NaN to a row that is
   // drawn from. The request is done then.
   // REQUIRES: !done().
-  virtual absl::StatusOr<std::vector<Continuation>> Advance(
+  virtual absl::StatusOr<Continuations> Advance(
       const SelectionResult& result,
       std::vector<Decision>* decisions = nullptr) = 0;
 

@@ -2,25 +2,28 @@
 // sequence, of any kind of sequence.
 #pragma once
 
+#include <cstddef>
+
 #include "beam/stopping_criteria.h"
 #include "exec_request/step_plan.h"
 
 namespace espalier {
 
 // Sets num_rows, cum_log_probs and allowed of `*selection`.
-//   sequences  by rank; each has `cum_log_prob`, and `progress` by `criteria`
-template <typename Sequences>
-void DescribeRows(const Sequences& sequences, const StoppingCriteria& criteria,
-                  PlanSelection* selection) {
-  selection->num_rows = 0;
+//   sequence_of  the sequence of a row, by rank: it has `cum_log_prob`, and
+//                `progress` by `criteria`
+template <typename SequenceOf>
+void DescribeRows(size_t num_rows, const SequenceOf& sequence_of,
+                  const StoppingCriteria& criteria, PlanSelection* selection) {
+  selection->num_rows = static_cast<int>(num_rows);
   selection->cum_log_probs.clear();
+  for (size_t row = 0; row < num_rows; ++row) {
+    selection->cum_log_probs.push_back(sequence_of(row).cum_log_prob);
+  }
   selection->allowed.clear();
-  for (const auto& sequence : sequences) {
-    ++selection->num_rows;
-    selection->cum_log_probs.push_back(sequence.cum_log_prob);
-    if (criteria.restricts()) {
-      selection->allowed.push_back(*criteria.Next(sequence.progress));
-    }
+  if (!criteria.restricts()) return;
+  for (size_t row = 0; row < num_rows; ++row) {
+    selection->allowed.push_back(*criteria.Next(sequence_of(row).progress));
   }
 }
 

@@ -35,7 +35,9 @@ void DiverseBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
   std::vector<LiveBeam> rows = LiveBeams();
   if (num_generated_ == 0) rows.resize(1);
-  DescribeRows(rows, stopping_criteria_, selection);
+  DescribeRows(
+      rows.size(), [&](size_t row) -> const LiveBeam& { return rows[row]; },
+      stopping_criteria_, selection);
   int64_t num_own = 1;
   for (const BeamFrontier& group : groups_) {
     num_own = std::max<int64_t>(
@@ -44,7 +46,8 @@ void DiverseBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   selection->num_candidates = SaturateToInt(num_own + num_beams_ - group_size_);
   selection->num_generated = num_generated_;
   if (!stopping_criteria_.is_by_token()) return;
-  selection->eos_token_ids = stopping_criteria_.token_ids();
+  const std::vector<TokenId>& eos_token_ids = stopping_criteria_.token_ids();
+  selection->eos_token_ids.assign(eos_token_ids.begin(), eos_token_ids.end());
   selection->ranking.groups = RowsOfGroups();
   selection->ranking.group_size = group_size_;
   selection->ranking.diversity_penalty = diversity_penalty_;
@@ -73,7 +76,7 @@ std::vector<LiveBeam> DiverseBeamStrategy::LiveBeams() const {
   return beams;
 }
 
-absl::StatusOr<std::vector<Continuation>> DiverseBeamStrategy::Advance(
+absl::StatusOr<Continuations> DiverseBeamStrategy::Advance(
     const SelectionResult& result, std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
   const std::vector<RowRanking::Group> rows_of_groups = RowsOfGroups();

@@ -46,7 +46,7 @@ class DiverseBeamStrategy : public DecodeStrategy {
   // next; at the first step all begin in one row.
   void DescribeSelection(PlanSelection* selection) const override;
   bool supports_async_scheduling() const override { return false; }
-  absl::StatusOr<std::vector<Continuation>> Advance(
+  absl::StatusOr<Continuations> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }

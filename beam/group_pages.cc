@@ -1,7 +1,6 @@
 #include "beam/group_pages.h"
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -61,17 +60,19 @@ absl::Status GroupPages::AppendToSlots(std::span<const int> slots,
 int64_t GroupPages::NumPagesToAppend(std::span<const int> num_tokens) const {
   const int page_size = pool_->page_size();
   int64_t num_pages = 0;
-  std::vector<PageId> shared_tails;
+  SmallVector<PageId> shared_tails;
   for (int rank = 0; rank < num_sequences(); ++rank) {
     if (num_tokens[rank] == 0) continue;
     const PageTable& table = sequence(rank).pages;
-    num_pages += NumPages(table.num_tokens() + num_tokens[rank], page_size) -
-                 std::ssize(table.pages());
-    const bool has_tail = table.num_tokens() % page_size > 0;
-    if (has_tail && table.pages().back().shared()) {
+    const int num_left = table.room_in_tail();
+    if (num_tokens[rank] > num_left) {
+      num_pages += NumPages(num_tokens[rank] - num_left, page_size);
+    }
+    if (num_left > 0 && table.pages().back().shared()) {
       shared_tails.push_back(table.pages().back().id());
     }
   }
+  if (shared_tails.empty()) return num_pages;
   num_pages += std::ssize(shared_tails);
   std::sort(shared_tails.begin(), shared_tails.end());
   for (auto at = shared_tails.begin(); at != shared_tails.end();) {
@@ -98,7 +99,8 @@ absl::Status GroupPages::AppendRows(std::span<const int> ranks,
     const Sequence& parent = *slots_[slot].sequence;
     num_pages_of_rows_ += NumPagesOfFork(parent.pages, num_tokens[row]);
     const SequenceId child = ids_->Next();
-    Sequence fork = {child, parent.pages.Fork(parent.num_tokens())};
+    Sequence fork = {child, TakeTable()};
+    fork.pages.ForkFrom(parent.pages, parent.num_tokens());
     plan->forks.push_back({parent.id, child});
     slots_by_row_.push_back(static_cast<int>(slots_.size()));
     slots_.emplace_back().sequence = std::move(fork);
@@ -147,8 +149,7 @@ void GroupPages::MergeRows(int num_tokens, StepPlan* next_plan) {
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     std::optional<Sequence>& sequence = slots_[slot].sequence;
     if (lives[slot] || !sequence.has_value()) continue;
-    next_plan->finished.push_back(sequence->id);
-    sequence.reset();
+    EndSequence(&sequence, next_plan);
   }
   size_t free = 0;
   for (int& slot : slots_by_rank_) {
@@ -218,7 +219,7 @@ absl::Status GroupPages::Load(int rank, int saved_rank, int num_tokens,
 void GroupPages::OnPlanOut(bool is_filled) {
   copy_source_ = PageRef();
   has_loads_ = false;
-  if (is_filled) saved_.Clear();
+  if (is_filled && !saved_.empty()) saved_.Clear();
 }
 
 void GroupPages::WithdrawMoves(StepPlan* plan) {
@@ -241,14 +242,14 @@ bool GroupPages::Holds(PageId page) const {
 }
 
 bool GroupPages::HasRoomInTail(const Slot& slot) const {
-  return slot.sequence.has_value() &&
-         slot.sequence->num_tokens() % pool_->page_size() > 0;
+  return slot.sequence.has_value() && slot.sequence->pages.room_in_tail() > 0;
 }
 
-absl::StatusOr<std::vector<PageId>> GroupPages::ReserveTails() {
+absl::StatusOr<SmallVector<PageId>> GroupPages::ReserveTails() {
   CHECK(!has_reserved_tails_) << "a step is planned ahead";
   slots_.resize(num_slots_);
-  std::vector<PageId> tails;
+  SmallVector<PageId> tails;
+  tails.reserve(num_slots_);
   for (Slot& slot : slots_) {
     if (HasRoomInTail(slot)) {
       const PageRef& tail = slot.sequence->pages.pages().back();
@@ -285,19 +286,21 @@ void GroupPages::Reorder(std::span<const int> parent_ranks,
     return;
   }
   if (slots_.size() < parent_ranks.size()) slots_.resize(num_children);
-  std::vector<int> parents;  // slots, by rank of the child
-  for (const int rank : parent_ranks) parents.push_back(slots_by_rank_[rank]);
-  std::vector<int> slots(num_children);
+  SmallVector<int> parents(num_children);  // slots, by rank of the child
+  for (int rank = 0; rank < num_children; ++rank) {
+    parents[rank] = slots_by_rank_[parent_ranks[rank]];
+  }
+  SmallVector<int> slots(num_children);
   const int num_slots = static_cast<int>(slots_.size());
-  const auto has_child = std::make_unique<bool[]>(num_slots);
+  SmallVector<bool> has_child(num_slots);
   AssignSlots(parents.data(), num_children, num_slots, slots.data(),
-              has_child.get());
-  std::vector<int> num_tail_tokens;
+              has_child.data());
+  SmallVector<int> num_tail_tokens;
   if (has_reserved_tails_) num_tail_tokens = DetachTails();
   PruneSequences(slots, parents, next_plan);
   ForkChildren(slots, parents, next_plan);
   AttachTails(slots, parents, num_tail_tokens);
-  slots_by_rank_ = std::move(slots);
+  slots_by_rank_.assign(slots.begin(), slots.end());
 }
 
 bool GroupPages::AllStay(std::span<const int> parent_ranks) const {
@@ -308,12 +311,13 @@ bool GroupPages::AllStay(std::span<const int> parent_ranks) const {
   return true;
 }
 
-std::vector<int> GroupPages::DetachTails() {
-  std::vector<int> num_tail_tokens(slots_.size());
+SmallVector<int> GroupPages::DetachTails() {
+  SmallVector<int> num_tail_tokens(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     if (!HasRoomInTail(slot)) continue;
-    num_tail_tokens[i] = slot.sequence->num_tokens() % pool_->page_size();
+    num_tail_tokens[i] =
+        pool_->page_size() - slot.sequence->pages.room_in_tail();
     slot.tail = slot.sequence->pages.DetachTail();
   }
   return num_tail_tokens;
@@ -322,15 +326,14 @@ std::vector<int> GroupPages::DetachTails() {
 void GroupPages::PruneSequences(std::span<const int> slots,
                                 std::span<const int> parents,
                                 StepPlan* next_plan) {
-  std::vector<bool> survives(slots_.size());
+  SmallVector<bool> survives(slots_.size());
   for (size_t rank = 0; rank < slots.size(); ++rank) {
     if (slots[rank] == parents[rank]) survives[parents[rank]] = true;
   }
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     std::optional<Sequence>& sequence = slots_[slot].sequence;
     if (survives[slot] || !sequence.has_value()) continue;
-    next_plan->finished.push_back(sequence->id);
-    sequence.reset();
+    EndSequence(&sequence, next_plan);
   }
 }
 
@@ -341,11 +344,31 @@ void GroupPages::ForkChildren(std::span<const int> slots,
     if (slots[rank] == parents[rank]) continue;
     const Sequence& parent = *slots_[parents[rank]].sequence;
     const SequenceId child = ids_->Next();
-    Sequence fork = {child, parent.pages.Fork(parent.num_tokens())};
+    Sequence fork = {child, TakeTable()};
+    fork.pages.ForkFrom(parent.pages, parent.num_tokens());
     // Exactly the sequences that live are named, also where memory runs out.
     if (!has_reserved_tails_) next_plan->forks.push_back({parent.id, child});
     slots_[slots[rank]].sequence = std::move(fork);
   }
+}
+
+void GroupPages::EndSequence(std::optional<Sequence>* sequence,
+                             StepPlan* next_plan) {
+  next_plan->finished.push_back((*sequence)->id);
+  (*sequence)->pages.Clear();
+  spare_tables_.push_back(std::move((*sequence)->pages));
+  sequence->reset();
+}
+
+// Before a table is made there is room for all to come back.
+PageTable GroupPages::TakeTable() {
+  if (spare_tables_.empty()) {
+    spare_tables_.reserve(slots_.size() + 1);
+    return PageTable(pool_);
+  }
+  PageTable table = std::move(spare_tables_.back());
+  spare_tables_.pop_back();
+  return table;
 }
 
 void GroupPages::AttachTails(std::span<const int> slots,
@@ -379,6 +402,7 @@ void GroupPages::ReleasePages(std::vector<SequenceId>* finished) {
     finished->insert(finished->end(), ids.begin(), ids.end());
   }
   slots_.clear();
+  spare_tables_.clear();
   slots_by_rank_.clear();
   slots_by_row_.clear();
   num_pages_of_rows_ = 0;

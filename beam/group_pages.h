@@ -55,6 +55,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/small_vector.h"
 #include "beam/saved_pages.h"
 #include "beam/sequence.h"
 #include "exec_request/step_plan.h"
@@ -135,7 +136,7 @@ class GroupPages {
   // same.
   // Errors: as Append.
   // REQUIRES: no tails are reserved; each sequence is fed since it was forked.
-  absl::StatusOr<std::vector<PageId>> ReserveTails();
+  absl::StatusOr<SmallVector<PageId>> ReserveTails();
   // Pages that this takes from the pool.
   int64_t NumPagesToReserveTails() const;
 
@@ -232,7 +233,7 @@ class GroupPages {
   int64_t NumPagesOfFork(const PageTable& table, int num_tokens) const;
   // Takes the tails with room out of the tables; returns the tokens in them, by
   // slot.
-  std::vector<int> DetachTails();
+  SmallVector<int> DetachTails();
   // Release, but for what is saved.
   void ReleasePages(std::vector<SequenceId>* finished);
   // Of the sequences that have no child in their slot.
@@ -242,6 +243,10 @@ class GroupPages {
   bool AllStay(std::span<const int> parent_ranks) const;
   void ForkChildren(std::span<const int> slots, std::span<const int> parents,
                     StepPlan* next_plan);
+  // Of a sequence that has no child: its table becomes a spare one.
+  void EndSequence(std::optional<Sequence>* sequence, StepPlan* next_plan);
+  // An empty one. Throws std::bad_alloc.
+  PageTable TakeTable();
   void AttachTails(std::span<const int> slots, std::span<const int> parents,
                    std::span<const int> num_tail_tokens);
 
@@ -252,6 +257,8 @@ class GroupPages {
   // At most num_slots_; grown as sequences come alive, since a request may ask
   // for more than there ever are continuations. All once tails are reserved.
   std::vector<Slot> slots_;
+  // Empty ones of sequences that were pruned: forks take their memory.
+  std::vector<PageTable> spare_tables_;
   std::vector<int> slots_by_rank_;
   std::vector<int> slots_by_row_;  // between AppendRows and MergeRows
   int64_t num_pages_of_rows_ = 0;  // that its forks may hold, at most

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <ranges>
 #include <utility>
 
 #include "base/check.h"
@@ -28,10 +27,10 @@ SampleStrategy::SampleStrategy(
 void SampleStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
   const size_t num_rows = is_forked_ ? live_.size() : 1;
-  DescribeRows(live_ | std::views::take(num_rows) |
-                   std::views::transform(
-                       [this](int i) -> const Sample& { return samples_[i]; }),
-               stopping_criteria_, selection);
+  DescribeRows(
+      num_rows,
+      [this](size_t row) -> const Sample& { return samples_[live_[row]]; },
+      stopping_criteria_, selection);
   selection->num_candidates = 1;
   selection->num_generated = NumGenerated(live_[0]);
   selection->row_num_generated.clear();
@@ -43,7 +42,8 @@ void SampleStrategy::DescribeSelection(PlanSelection* selection) const {
       selection->row_num_generated.push_back(NumGenerated(sample));
     }
   }
-  selection->samples = live_;
+  selection->samples.clear();
+  for (const int sample : live_) selection->samples.push_back(sample);
 }
 
 int SampleStrategy::max_draft_tokens(int rank) const {
@@ -102,15 +102,16 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
   selection->drafts = std::move(drafts);
 }
 
-absl::StatusOr<std::vector<Continuation>> SampleStrategy::Advance(
+absl::StatusOr<Continuations> SampleStrategy::Advance(
     const SelectionResult& result, std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
   const auto num_tokens_of = [&](size_t rank) {
     return result.num_tokens.empty() ? 1 : result.num_tokens[rank];
   };
-  std::vector<Continuation> continuations;
-  std::vector<int> next;
-  size_t first = 0;  // candidate
+  Continuations continuations;
+  continuations.reserve(live_.size());
+  size_t num_live = 0;  // of those so far
+  size_t first = 0;     // candidate
   for (size_t rank = 0; rank < live_.size(); ++rank) {
     const std::span<const Candidate> run =
         std::span(result.candidates).subspan(first, num_tokens_of(rank));
@@ -128,11 +129,11 @@ absl::StatusOr<std::vector<Continuation>> SampleStrategy::Advance(
     }
     continuations.push_back(
         {run.back().beam, run.back().token, static_cast<int>(num_taken)});
-    next.push_back(sample);
+    live_[num_live++] = sample;
   }
   CHECK_EQ(first, result.candidates.size()) << "tokens drawn";
   is_forked_ = true;
-  live_ = std::move(next);
+  live_.resize(num_live);
   done_ = live_.empty();
   return continuations;
 }

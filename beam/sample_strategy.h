@@ -47,7 +47,7 @@ class SampleStrategy : public DecodeStrategy {
       std::vector<std::vector<TokenId>> drafts, bool are_drawn) const override;
   void DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
                       PlanSelection* selection) const override;
-  absl::StatusOr<std::vector<Continuation>> Advance(
+  absl::StatusOr<Continuations> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }

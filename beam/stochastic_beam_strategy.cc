@@ -1,7 +1,6 @@
 #include "beam/stochastic_beam_strategy.h"
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "base/check.h"
@@ -27,21 +26,22 @@ StochasticBeamStrategy::StochasticBeamStrategy(
 
 void StochasticBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   CHECK(!done_) << "the request is done";
-  DescribeRows(live_ | std::views::transform([this](int i) -> const Sequence& {
-                 return beam_[i];
-               }),
-               stopping_criteria_, selection);
+  DescribeRows(
+      live_.size(),
+      [this](size_t row) -> const Sequence& { return beam_[live_[row]]; },
+      stopping_criteria_, selection);
   selection->num_candidates = num_beams_ + 1;
   selection->num_generated = num_generated_;
   // One more than live, whose sum is the threshold.
   selection->ranking.num_first = num_beams_ + 1;
+  selection->ranking.parent_sums.clear();
   if (num_generated_ == 0) return;
   for (const int i : live_) {
     selection->ranking.parent_sums.push_back(beam_[i].gumbel_top_k);
   }
 }
 
-absl::StatusOr<std::vector<Continuation>> StochasticBeamStrategy::Advance(
+absl::StatusOr<Continuations> StochasticBeamStrategy::Advance(
     const SelectionResult& result, std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
   done_ = true;  // unless it goes on, below
@@ -138,8 +138,8 @@ Decision StochasticBeamStrategy::DecisionOn(const SelectionResult& result,
   return decision;
 }
 
-std::vector<Continuation> StochasticBeamStrategy::GoOn() {
-  std::vector<Continuation> continuations;
+Continuations StochasticBeamStrategy::GoOn() {
+  Continuations continuations;
   live_.clear();
   for (size_t i = 0; i < beam_.size(); ++i) {
     if (beam_[i].finish_reason.has_value()) continue;

@@ -50,7 +50,7 @@ class StochasticBeamStrategy : public DecodeStrategy {
 
   void DescribeSelection(PlanSelection* selection) const override;
   bool supports_async_scheduling() const override { return false; }
-  absl::StatusOr<std::vector<Continuation>> Advance(
+  absl::StatusOr<Continuations> Advance(
       const SelectionResult& result, std::vector<Decision>* decisions) override;
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
@@ -82,7 +82,7 @@ class StochasticBeamStrategy : public DecodeStrategy {
   Decision DecisionOn(const SelectionResult& result, int candidate_idx,
                       const Sequence* child) const;
   // The beams that live on, now that the beam is the next one.
-  std::vector<Continuation> GoOn();
+  Continuations GoOn();
 
   // Constant after construction.
   const int num_beams_;

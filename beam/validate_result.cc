@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "base/status.h"
 #include "exec_request/draft_tree.h"
 #include "exec_request/surviving_candidates.h"
@@ -138,7 +139,8 @@ absl::Status CheckRanks(const PlanSelection& asked,
 // take 9 us, and sorted they would take 120.
 absl::Status CheckDistinct(std::span<const Candidate> candidates) {
   constexpr int kFree = -1;
-  std::vector<int> places(std::bit_ceil(2 * candidates.size() + 1), kFree);
+  absl::InlinedVector<int, 64> places(std::bit_ceil(2 * candidates.size() + 1),
+                                      kFree);
   const size_t mask = places.size() - 1;
   for (size_t i = 0; i < candidates.size(); ++i) {
     const auto& [beam, token, sum] = candidates[i];

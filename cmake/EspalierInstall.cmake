@@ -39,7 +39,7 @@ foreach(library IN ITEMS espalier_static espalier_shared)
     "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
   # What public headers include.
   target_link_libraries(${library} PUBLIC
-    absl::status absl::statusor absl::strings absl::time
+    absl::inlined_vector absl::status absl::statusor absl::strings absl::time
     Boost::headers Boost::json Threads::Threads)
 endforeach()
 

@@ -32,6 +32,7 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "base/page_copy.h"
+#include "base/small_vector.h"
 #include "base/token_log_prob.h"
 #include "kernels/logits/score_edits.h"
 #include "kernels/logits/score_processors.h"
@@ -122,26 +123,27 @@ struct PlanSelection {
   RequestId request;
   int first_logits = 0;  // of logits rows [first_logits, + num_logits())
   int num_rows = 0;      // sequences of the group that are alive, in rank order
-  int num_candidates = 0;            // of all rows in kBeams, of each in kRows
-  int num_generated = 0;             // tokens each of the rows has generated
-  std::vector<float> cum_log_probs;  // [num_rows], nats
+  int num_candidates = 0;  // of all rows in kBeams, of each in kRows
+  int num_generated = 0;   // tokens each of the rows has generated
+  SmallVector<float> cum_log_probs = {};  // [num_rows], nats
   // Shared because it is constant for the request's life; never null.
   std::shared_ptr<const SelectionParams> params = DefaultParams();
-  std::vector<int> samples;  // of kDraws: which samples of the request draw
-  RowRanking ranking;
+  // Of kDraws: which samples of the request draw.
+  SmallVector<int> samples = {};
+  RowRanking ranking = {};
   // For executors that run ahead: the slot each row's beam lives in,
   // how many slots there are (beams that live at most, if a next step is
   // possible at all), and the tokens that end a hypothesis.
-  std::vector<int> slots;              // [num_rows], each in [0, num_slots)
-  int num_slots = 1;                   // >= num_rows
-  std::vector<TokenId> eos_token_ids;  // ascending
+  SmallVector<int> slots = {};  // [num_rows], each in [0, num_slots)
+  int num_slots = 1;            // >= num_rows
+  SmallVector<TokenId> eos_token_ids = {};  // ascending
   // Tokens of each row behind the prompt of params->edits, those it feeds
   // included, if the processors need them: [num_rows] or empty. Where params
   // has no edits, prompt and generated tokens.
-  std::vector<std::vector<TokenId>> histories;
+  std::vector<std::vector<TokenId>> histories = {};
   // The tokens that alone may follow each row of logits, ascending, each once:
   // [num_logits()] or empty. What they point to lives as long as `params`.
-  std::vector<std::span<const TokenId>> allowed;
+  std::vector<std::span<const TokenId>> allowed = {};
   // Speculation: tokens that each row feeds behind its last one, for this
   // selection to verify: [num_rows] or empty. Row r then has drafts[r].size() +
   // 1 rows of logits, behind those of row r - 1. Of kDraws with a sample for
@@ -152,15 +154,15 @@ struct PlanSelection {
   // Several rows may be of one beam. What is above by row, num_rows for one, is
   // still by beam. The answer is that of as many steps as the paths decide
   // (SelectionResult::further).
-  std::vector<std::vector<TokenId>> drafts;
+  std::vector<std::vector<TokenId>> drafts = {};
   // Of kBeams with drafts: [drafts], ascending, each beam at least once.
-  std::vector<int> ranks;
+  SmallVector<int> ranks = {};
   // What a draft model drew these from, [sum of drafts, vocab_size] f32 host,
   // in their order. Null: they were not drawn (verify.h).
-  std::shared_ptr<const std::vector<float>> draft_logits;
+  std::shared_ptr<const std::vector<float>> draft_logits = nullptr;
   // Tokens that each row has generated, where they differ: [num_rows], or empty
   // for num_generated. Of kDraws.
-  std::vector<int> row_num_generated;
+  SmallVector<int> row_num_generated = {};
 
   // Rows that the plan has for it.
   int num_plan_rows() const {
@@ -203,7 +205,7 @@ struct GroupContinuation {
   int position = 0;
   // [num_slots], what each slot writes `position` into: its only holder is the
   // slot. The same pages as in the last continuation unless a page begins.
-  std::vector<PageId> tail_pages = {};
+  SmallVector<PageId> tail_pages = {};
   // As in PlanSelection; histories are those of parents, and beams' tokens. No
   // row has tokens that alone may follow, and the kind is not kRows.
   int num_candidates = 0;

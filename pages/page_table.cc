@@ -23,37 +23,46 @@ void ReserveAtLeast(size_t size, std::vector<T>* values) {
 }  // namespace
 
 PageTable PageTable::Fork(int num_tokens) const {
-  CHECK(num_tokens >= 0 && num_tokens <= num_tokens_)
-      << "fork of " << num_tokens << " tokens, there are " << num_tokens_;
   PageTable child(pool_);
-  const int64_t num_pages = NumPages(num_tokens, pool_->page_size());
-  child.pages_.assign(pages_.begin(), pages_.begin() + num_pages);
-  child.num_tokens_ = num_tokens;
+  child.ForkFrom(*this, num_tokens);
   return child;
+}
+
+void PageTable::ForkFrom(const PageTable& parent, int num_tokens) {
+  CHECK_EQ(num_tokens_, 0) << "tokens that the fork would replace";
+  CHECK(num_tokens >= 0 && num_tokens <= parent.num_tokens_)
+      << "fork of " << num_tokens << " tokens, there are "
+      << parent.num_tokens_;
+  const int64_t num_pages = NumPages(num_tokens, pool_->page_size());
+  pages_.assign(parent.pages_.begin(), parent.pages_.begin() + num_pages);
+  num_tokens_ = num_tokens;
 }
 
 absl::Status PageTable::Append(int num_new_tokens,
                                std::vector<PageCopy>* copies) {
   CHECK_GE(num_new_tokens, 0) << "tokens to append";
   if (num_new_tokens == 0) return absl::OkStatus();
-  const int num_tail_tokens = num_tokens_ % pool_->page_size();
-  const bool copy_tail = num_tail_tokens > 0 && pages_.back().shared();
-  const int64_t num_pages =
-      NumPages(int64_t{num_tokens_} + num_new_tokens, pool_->page_size());
+  const int num_left = room_in_tail();
+  const bool copy_tail = num_left > 0 && pages_.back().shared();
+  const int64_t num_new_pages =
+      num_new_tokens > num_left
+          ? NumPages(num_new_tokens - num_left, pool_->page_size())
+          : 0;
   // Everything is counted before anything is taken: all or nothing.
-  const int64_t num_needed =
-      num_pages - static_cast<int64_t>(pages_.size()) + (copy_tail ? 1 : 0);
+  const int64_t num_needed = num_new_pages + (copy_tail ? 1 : 0);
   if (num_needed > pool_->num_available() ||
       FaultInjected(FaultPoint::kTakePages)) {
     return ResourceExhausted("need ", num_needed, " pages, ",
                              pool_->num_available(), " available");
   }
+  const size_t num_pages = pages_.size() + num_new_pages;
   ReserveAtLeast(num_pages, &pages_);
   if (copy_tail) ReserveAtLeast(copies->size() + 1, copies);
   // Nothing throws from here on: there is room for all, and a page that a cache
   // releases for this is not lost to it for nothing.
   if (copy_tail) {
     PageRef fresh = *pool_->Allocate();
+    const int num_tail_tokens = pool_->page_size() - num_left;
     copies->push_back({pages_.back().id(), fresh.id(), num_tail_tokens});
     pages_.back() = std::move(fresh);
   }

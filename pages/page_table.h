@@ -52,6 +52,10 @@ class PageTable {
   // REQUIRES: 0 <= num_tokens <= this->num_tokens().
   PageTable Fork(int num_tokens) const;
 
+  // Fork(num_tokens) of `parent`, in the memory that this table has had.
+  // REQUIRES: num_tokens() == 0, 0 <= num_tokens <= parent.num_tokens().
+  void ForkFrom(const PageTable& parent, int num_tokens);
+
   // Grows the table by `num_new_tokens` writable slots: allocates pages, and
   // replaces a shared, partly filled tail by a fresh page, appending the copy
   // to make to `*copies`. Afterwards every page that holds a new slot has this
@@ -100,6 +104,10 @@ class PageTable {
   void Clear() { Truncate(0); }
 
   int num_tokens() const { return num_tokens_; }
+  // Tokens that its last page has room for.
+  int room_in_tail() const {
+    return static_cast<int>(pages_.size()) * pool_->page_size() - num_tokens_;
+  }
   std::span<const PageRef> pages() const { return pages_; }
 
  private:

@@ -25,7 +25,7 @@ class SchedulerLoad {
   explicit SchedulerLoad(const Options& options);
   ~SchedulerLoad();
 
-  // A plan and its answer. Returns what Plan and Advance took.
+  // A plan and its answer. Returns the CPU time that Plan and Advance took.
   std::chrono::nanoseconds Step();
 
   int num_rows() const { return options_.num_requests * options_.num_beams; }

@@ -72,7 +72,8 @@ void CudaGroupInit::Put(const CudaStepMemory& memory, int page_size,
   // Full pages that no beam of the group will write into.
   const int num_full = (group->position + (feeds_beams_ ? 0 : 1)) / page_size;
   group->num_shared_pages = NumCommonPages(num_full);
-  group->eos_token_ids = selection_->eos_token_ids;
+  group->eos_token_ids.assign(selection_->eos_token_ids.begin(),
+                              selection_->eos_token_ids.end());
   group->tail_pages.clear();
   PutTables(memory, *group, delta);
   PutHomes(memory, *group, delta);

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "base/small_vector.h"
 
 namespace espalier {
 
@@ -22,7 +23,7 @@ struct CudaGroup {
   int position = 0;          // that its last planned step feeds
   std::vector<TokenId> eos_token_ids;
   // By slot, as the device has them; empty if not known.
-  std::vector<PageId> tail_pages;
+  SmallVector<PageId> tail_pages;
 };
 
 // Slots [from, from + num_slots) become [to, to + num_slots), to < from.

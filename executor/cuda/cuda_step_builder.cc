@@ -308,7 +308,7 @@ absl::StatusOr<std::vector<int>> CudaStepBuilder::PromptTables(
   }
   for (const std::vector<Entry>* const entries : {&prompts_, &refused_}) {
     for (const Entry& entry : *entries) {
-      const std::vector<int>& slots = plan.selections[entry.answer].slots;
+      const auto& slots = plan.selections[entry.answer].slots;
       for (size_t rank = 0; rank < entry.rows.size(); ++rank) {
         tables[entry.rows[rank]] = entry.group->first_slot + slots[rank];
       }

@@ -54,10 +54,10 @@ class PersistentGroups {
   };
   struct Group {
     int num_slots = 0;
-    std::vector<TokenId> eos_token_ids;       // ascending
+    SmallVector<TokenId> eos_token_ids;       // ascending
     std::vector<std::vector<PageId>> tables;  // [num_slots]
     std::vector<Beam> beams;                  // by rank
-    std::vector<int> samples;                 // that draw in the step that runs
+    SmallVector<int> samples;                 // that draw in the step that runs
     bool keeps_histories = false;             // because processors need them
   };
 

@@ -50,7 +50,8 @@ std::vector<Candidate> BeamReplay::CandidatesAt(
 
 void BeamReplay::Take(SelectionResult* result) const {
   std::vector<int> nodes = tree_.Roots();
-  std::vector<float> sums = selection_.cum_log_probs;
+  std::vector<float> sums(selection_.cum_log_probs.begin(),
+                          selection_.cum_log_probs.end());
   result->candidates = CandidatesAt(nodes, sums);
   std::vector<Candidate> candidates = result->candidates;
   while (true) {

@@ -33,8 +33,7 @@ GenerationParams Params(int64_t num_beams,
 }
 
 // Advances and returns the beams that live on.
-std::vector<Continuation> Step(BeamStrategy& strategy,
-                               std::vector<Candidate> candidates) {
+Continuations Step(BeamStrategy& strategy, std::vector<Candidate> candidates) {
   const auto beams = strategy.Advance({.candidates = candidates}, nullptr);
   EXPECT_OK(beams);
   EXPECT_EQ(beams->empty(), strategy.done());

@@ -34,8 +34,8 @@ GenerationParams DiverseParams(int64_t num_beams, int64_t num_groups,
   return params;
 }
 
-std::vector<Continuation> Step(DiverseBeamStrategy& strategy,
-                               std::vector<Candidate> candidates) {
+Continuations Step(DiverseBeamStrategy& strategy,
+                   std::vector<Candidate> candidates) {
   const auto beams = strategy.Advance({.candidates = candidates}, nullptr);
   EXPECT_OK(beams);
   return *beams;

@@ -53,7 +53,7 @@ class GroupPagesWorld {
   // A step planned before the answer, and run by an executor that moves
   // sequences itself.
   void StepAhead(const std::vector<int>& parent_ranks) {
-    const absl::StatusOr<std::vector<PageId>> tails = pages_.ReserveTails();
+    const absl::StatusOr<SmallVector<PageId>> tails = pages_.ReserveTails();
     RC_ASSERT(Message(tails.status()) == "");
     RC_ASSERT(Message(ValidateTails(pool_, *tails)) == "");
     Check();

@@ -106,7 +106,7 @@ TEST_F(GroupPagesTest, AChildHasItsParentsLengthWhereverItMoves) {
 
 TEST_F(GroupPagesTest, ReservedTailsBelongToTheirSlots) {
   ASSERT_OK(Append({6}));
-  ASSERT_OK_AND_ASSIGN(std::vector<PageId> tails, pages_.ReserveTails());
+  ASSERT_OK_AND_ASSIGN(SmallVector<PageId> tails, pages_.ReserveTails());
   EXPECT_THAT(tails, ElementsAre(PageId{1}, PageId{2}, PageId{3}));
   // The length is known while the step is on its way.
   EXPECT_EQ(pages_.sequence(0).num_tokens(), 6);

@@ -40,9 +40,11 @@ GenerationParams Sampled(int64_t num_beams, uint64_t seed) {
 std::vector<RankedCandidate> Drawn(
     const GenerationParams& params, const PlanSelection& selection,
     const std::vector<std::vector<float>>& rows) {
-  return MakeCandidateOrder(params)->Rank(
+  std::vector<RankedCandidate> drawn;
+  MakeCandidateOrder(params)->Rank(
       AnswerAsTheEngine(selection, rows).candidates, selection.num_generated,
-      selection.num_candidates);
+      selection.num_candidates, &drawn);
+  return drawn;
 }
 
 // The first two of the draw, from two beams of different sums, against the
@@ -101,8 +103,8 @@ TEST(SampledBeamsTest, HitsCountByTheOrderOfTheDrawAndBeamsByScore) {
     const auto model = ToyLogitsModel({.vocab_size = 6, .seed = seed});
     const SelectionResult answer =
         testing::NextAnswer(strategy, model, request);
-    const auto drawn =
-        MakeCandidateOrder(params)->Rank(answer.candidates, 0, 4);
+    std::vector<RankedCandidate> drawn;
+    MakeCandidateOrder(params)->Rank(answer.candidates, 0, 4, &drawn);
     std::vector<Candidate> expected;  // that live
     size_t num_finished = 0;
     for (size_t rank = 0; rank < drawn.size(); ++rank) {

@@ -38,7 +38,7 @@ class PlanSource {
   struct Group {
     int position = 0;  // fed last
     int num_steps = 0;
-    std::vector<PageId> tails;
+    SmallVector<PageId> tails;
     std::vector<std::vector<PageId>> pages;  // of rows
   };
   PageId NewPage() { return PageId{next_page_++}; }

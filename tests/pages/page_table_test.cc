@@ -89,6 +89,24 @@ TEST(PageTableTest, FirstWriterOfASharedTailCopiesAndTheLastWritesInPlace) {
   EXPECT_EQ(copies.size(), 1);
 }
 
+TEST(PageTableTest, AClearedTableBecomesAFork) {
+  PagePool pool(10, 4);
+  PageTable parent(&pool);
+  PageTable child(&pool);
+  std::vector<PageCopy> copies;
+  ASSERT_OK(parent.Append(10, &copies));
+  ASSERT_OK(child.Append(6, &copies));
+  EXPECT_DEATH(child.ForkFrom(parent, 10), "tokens that the fork would");
+  child.Clear();
+  child.ForkFrom(parent, 9);
+  EXPECT_EQ(child.num_tokens(), 9);
+  ASSERT_EQ(child.pages().size(), 3);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(child.pages()[i].id(), parent.pages()[i].id());
+  }
+  EXPECT_EQ(pool.num_held(), 3);
+}
+
 TEST(PageTableTest, AShorterForkCopiesOnlyItsOwnTokensOfTheTail) {
   PagePool pool(10, 4);
   PageTable parent(&pool);

@@ -54,10 +54,11 @@ StepPlan PromptPlan(int num_slots, RequestId group = kGroup) {
 }
 
 StepPlan Continuation(int position, std::vector<int> tails) {
+  const std::vector<PageId> pages = Pages(tails);
   StepPlan plan;
   plan.continuations.push_back({.request = kGroup,
                                 .position = position,
-                                .tail_pages = Pages(tails),
+                                .tail_pages = {pages.begin(), pages.end()},
                                 .num_candidates = 6,
                                 .num_generated = position - 5});
   return plan;

@@ -8,15 +8,21 @@ std::shared_ptr<const ScoreEdits> EditsOf(const SelectionParams& params) {
 }
 
 int PlanSelection::num_logits() const {
-  return first_logits_of(num_plan_rows()) - first_logits;
+  int count = num_plan_rows();
+  for (const std::vector<TokenId>& draft : drafts) {
+    count += static_cast<int>(draft.size());
+  }
+  return count;
 }
 
-int PlanSelection::first_logits_of(int row) const {
-  int logits_row = first_logits + row;
-  if (drafts.empty()) return logits_row;
-  for (int r = 0; r < row; ++r)
-    logits_row += static_cast<int>(drafts[r].size());
-  return logits_row;
+SmallVector<int> PlanSelection::FirstLogits() const {
+  SmallVector<int> logits_rows = {first_logits};
+  for (int row = 0; row < num_plan_rows(); ++row) {
+    const size_t num_drafted = drafts.empty() ? 0 : drafts[row].size();
+    logits_rows.push_back(logits_rows.back() + 1 +
+                          static_cast<int>(num_drafted));
+  }
+  return logits_rows;
 }
 
 std::shared_ptr<const SelectionParams> PlanSelection::DefaultParams() {

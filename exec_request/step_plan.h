@@ -170,8 +170,9 @@ struct PlanSelection {
   }
   // Rows of logits: one for each row, and one for each drafted token.
   int num_logits() const;
-  // The first one of `row`, in [first_logits, first_logits + num_logits()).
-  int first_logits_of(int row) const;
+  // The first one of each row, and the end of the last's: O(rows), so that
+  // whoever goes through all rows asks once.
+  SmallVector<int> FirstLogits() const;  // [num_plan_rows() + 1]
   int num_generated_of(int row) const {
     return row_num_generated.empty() ? num_generated : row_num_generated[row];
   }

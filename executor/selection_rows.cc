@@ -15,6 +15,7 @@ std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
   CHECK(selection.params->kind == SelectionKind::kDraws &&
         std::ssize(selection.samples) == selection.num_rows)
       << "rows differ where each row is a sample's";
+  const SmallVector<int> first_logits = selection.FirstLogits();
   std::vector<SelectionRow> logits_rows;
   for (int row = 0; row < selection.num_rows; ++row) {
     SelectionRow logits_row = {
@@ -24,8 +25,8 @@ std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
     if (!selection.histories.empty())
       logits_row.history = selection.histories[row];
     if (!selection.allowed.empty()) {
-      logits_row.allowed = &selection.allowed[selection.first_logits_of(row) -
-                                              selection.first_logits];
+      logits_row.allowed =
+          &selection.allowed[first_logits[row] - selection.first_logits];
     }
     logits_rows.push_back(logits_row);
     if (!verifies || selection.drafts.empty()) continue;

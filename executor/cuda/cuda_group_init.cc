@@ -32,8 +32,9 @@ absl::StatusOr<CudaGroupInit> CudaGroupInit::Find(
   if (differ && selection.params->kind != SelectionKind::kDraws) {
     return InvalidArgument("drafts of beams are not verified on a CUDA device");
   }
+  const SmallVector<int> first_logits = selection.FirstLogits();
   for (int rank = 0; rank < selection.num_rows; ++rank) {
-    const int logits_row = selection.first_logits_of(rank + 1) - 1;
+    const int logits_row = first_logits[rank + 1] - 1;
     found.rows_.push_back(PlanRowOf(plan, logits_row));
     const PlanRow& row = plan.rows[found.rows_.back()];
     const int last = row.first_logits + row.num_logits - 1;

@@ -77,6 +77,7 @@ void AddLogitsRows(const PlanSelection& selection, SelectionResult* result,
     return AskReplayed(selection, result, std::span(*works).subspan(first));
   }
   result->logprobs.resize(result->candidates.size());
+  const SmallVector<int> first_logits = selection.FirstLogits();
   int logits_row = 0;  // of the selection
   for (size_t i = 0; i < result->candidates.size(); ++i) {
     const Candidate& candidate = result->candidates[i];
@@ -84,8 +85,7 @@ void AddLogitsRows(const PlanSelection& selection, SelectionResult* result,
     const bool goes_on = !result->num_tokens.empty() && i > 0 &&
                          result->candidates[i - 1].beam == candidate.beam;
     if (!goes_on) {
-      logits_row =
-          selection.first_logits_of(candidate.beam) - selection.first_logits;
+      logits_row = first_logits[candidate.beam] - selection.first_logits;
     }
     Ask(candidate.token, &result->logprobs[i], &works->at(first + logits_row));
     ++logits_row;

@@ -53,6 +53,7 @@ class GroupWork {
       contenders_ = std::make_unique<Contenders>(selection_);
     } else if (!selection_.drafts.empty()) {
       runs_.resize(selection_.num_rows);
+      first_logits_ = selection_.FirstLogits();
     } else if (params_.kind == SelectionKind::kDraws) {
       drawn_.resize(selection_.samples.size());
     }
@@ -79,7 +80,8 @@ class GroupWork {
     }
     if (!selection_.drafts.empty()) {
       runs_[item.begin] =
-          VerifyRowOf(selection_, item.begin, *edits_, logits, vocab_size);
+          VerifyRowOf(selection_, item.begin, first_logits_[item.begin],
+                      *edits_, logits, vocab_size);
       return;
     }
     const bool one_row = Draws(selection_) && selection_.num_rows == 1;
@@ -194,6 +196,7 @@ class GroupWork {
   std::unique_ptr<Contenders> contenders_;
   std::vector<Candidate> drawn_;              // [samples]
   std::vector<std::vector<Candidate>> runs_;  // [rows], verified
+  SmallVector<int> first_logits_;             // of these
 };
 
 }  // namespace

@@ -12,11 +12,11 @@ namespace {
 // The rows of logits of one row of a selection, with the edits of each.
 class LogitsRows {
  public:
-  LogitsRows(const PlanSelection& selection, int row, const ScoreEdits& edits,
-             int vocab_size)
+  LogitsRows(const PlanSelection& selection, int row, int first_logits,
+             const ScoreEdits& edits, int vocab_size)
       : selection_(selection),
         row_(row),
-        first_(selection.first_logits_of(row)),
+        first_(first_logits),
         vocab_size_(vocab_size) {
     const std::vector<TokenId>& drafts = selection.drafts[row];
     std::vector<TokenId> history;
@@ -92,10 +92,10 @@ class LogitsRows {
 }  // namespace
 
 std::vector<Candidate> VerifyRowOf(const PlanSelection& selection, int row,
-                                   const ScoreEdits& edits,
+                                   int first_logits, const ScoreEdits& edits,
                                    std::span<const float> logits,
                                    int vocab_size) {
-  const LogitsRows rows(selection, row, edits, vocab_size);
+  const LogitsRows rows(selection, row, first_logits, edits, vocab_size);
   const std::vector<VerifyRow> target = rows.Target(logits);
   const std::vector<VerifyRow> draft = rows.Draft();
   const VerifiedTokens verified =

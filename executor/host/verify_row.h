@@ -15,10 +15,11 @@ namespace espalier {
 
 // The tokens of row `row`'s sample: what is accepted of its draft, and one
 // more. Each has the sum of log-probabilities up to it.
-//   edits   EditsOf(*selection.params)
-//   logits  [plan.num_logits, vocab_size]  of the plan
+//   first_logits  of the row (PlanSelection::FirstLogits)
+//   edits         EditsOf(*selection.params)
+//   logits        [plan.num_logits, vocab_size]  of the plan
 std::vector<Candidate> VerifyRowOf(const PlanSelection& selection, int row,
-                                   const ScoreEdits& edits,
+                                   int first_logits, const ScoreEdits& edits,
                                    std::span<const float> logits,
                                    int vocab_size);
 

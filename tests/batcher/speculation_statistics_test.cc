@@ -197,6 +197,7 @@ void RecoverWith(RandomPurpose purpose, const StepPlan& plan,
   for (size_t i = 0; i < plan.selections.size(); ++i) {
     const PlanSelection& selection = plan.selections[i];
     if (selection.draft_logits == nullptr) continue;
+    const SmallVector<int> first_logits = selection.FirstLogits();
     int end = 0;  // of the row's candidates
     for (int row = 0; row < selection.num_rows; ++row) {
       const int length = result->selections[i].num_tokens[row];
@@ -207,7 +208,7 @@ void RecoverWith(RandomPurpose purpose, const StepPlan& plan,
             .logits = of.subspan(idx * kToyVocabSize, kToyVocabSize),
             .options = {.params = selection.params->sampling}};
       };
-      const int first = selection.first_logits_of(row) + length - 1;
+      const int first = first_logits[row] + length - 1;
       const VerifyRow target = line(logits, first);
       const VerifyRow draft =
           line(*selection.draft_logits, first - selection.first_logits - row);

@@ -141,7 +141,7 @@ PlanSelection PlainSelection(const PlanSelection& selection,
                              const SelectionRow& logits_row) {
   PlanSelection plain;
   plain.first_logits =
-      selection.first_logits_of(logits_row.row) + logits_row.draft_idx;
+      selection.FirstLogits()[logits_row.row] + logits_row.draft_idx;
   plain.num_rows = 1;
   plain.num_candidates = 1;
   plain.num_generated = logits_row.num_generated;
@@ -245,6 +245,27 @@ TEST(SelectionRowsTest, ARowHasWhatItsDraftsAddToTheText) {
   EXPECT_EQ(MaxEditsOf(selection, SelectionRowsOf(selection)[2], 100), 2);
   EXPECT_THAT(*SelectionRowsOf(selection)[1].allowed, IsEmpty());
   EXPECT_EQ(SelectionRowsOf(selection, false).size(), 1u);
+}
+
+// All at once: a selection of many samples is gone through row by row.
+TEST(SelectionRowsTest, RowsOfLogitsBeginBehindTheDraftsOfThoseBefore) {
+  PlanSelection selection;
+  selection.first_logits = 5;
+  selection.num_rows = 3;
+  EXPECT_THAT(selection.FirstLogits(), ElementsAre(5, 6, 7, 8));
+  EXPECT_EQ(selection.num_logits(), 3);
+  selection.drafts = {{1, 2}, {}, {3}};
+  EXPECT_THAT(selection.FirstLogits(), ElementsAre(5, 8, 9, 11));
+  EXPECT_EQ(selection.num_logits(), 6);
+  // Of beams there is a row for each path.
+  selection.num_rows = 2;
+  selection.ranks = {0, 0, 1};
+  EXPECT_THAT(selection.FirstLogits(), ElementsAre(5, 8, 9, 11));
+  selection.num_rows = 0;
+  selection.ranks.clear();
+  selection.drafts.clear();
+  EXPECT_THAT(selection.FirstLogits(), ElementsAre(5));
+  EXPECT_EQ(selection.num_logits(), 0);
 }
 
 }  // namespace

@@ -243,9 +243,10 @@ absl::Status SimModel::CheckAskers(const StepPlan& plan) {
                 plan.rows[row].num_logits, row);
   }
   for (const PlanSelection& selection : plan.selections) {
+    const SmallVector<int> first_logits = selection.FirstLogits();
     for (int i = 0; i < selection.num_rows; ++i) {
-      RETURN_IF_ERROR(CheckAsker(plan, rows[selection.first_logits_of(i)],
-                                 selection.request));
+      RETURN_IF_ERROR(
+          CheckAsker(plan, rows[first_logits[i]], selection.request));
     }
   }
   for (const PlanPromptLogprobs& scoring : plan.scorings) {

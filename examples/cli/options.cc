@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/output.h"
+#include "examples/cli/stats_file.h"
 #include "request/json/param_fields.h"
 
 namespace espalier::cli {
@@ -142,13 +143,21 @@ absl::Status CheckFiles(const CommonOptions& options, const std::string& option,
   for (const auto& [name, file] :
        {std::pair("--trace", trace), std::pair("--stats", stats)}) {
     if (file == "-") return InvalidArgument(name, " needs a file, got -");
-    if (IsSameFile(file, path)) {
+    if (NamesSameFile(file, path)) {
       return InvalidArgument(name, " and ", option, " are the same file, ",
                              file);
     }
   }
-  if (!trace.empty() && (trace == stats || IsSameFile(trace, stats))) {
+  if (NamesSameFile(trace, stats)) {
     return InvalidArgument("--trace and --stats are the same file, ", trace);
+  }
+  if (stats.empty()) return absl::OkStatus();
+  const std::string temporary = StatsFile::TemporaryOf(stats);
+  for (const auto& [name, file] :
+       {std::pair(std::string("--trace"), trace), std::pair(option, path)}) {
+    if (!NamesSameFile(file, temporary)) continue;
+    return InvalidArgument("--stats is first written to ", temporary,
+                           ", the file of ", name);
   }
   return absl::OkStatus();
 }

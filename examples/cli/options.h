@@ -17,7 +17,7 @@ namespace espalier::cli {
 
 struct CommonOptions {
   RuntimeOptions runtime;
-  bool figures = false;  // print the run's figures at the end
+  bool figures = false;   // print the run's figures at the end
 };
 
 // What options --num-beams and so on were given, by field of the request
@@ -35,8 +35,9 @@ absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
                                             const OptionNames& names);
 
 // The first event of a trace cuts its file to nothing, and statistics take the
-// place of theirs, so both must be no other file of the command; `option` names
-// that one, and `path` is what the system calls it.
+// place of theirs, by way of another one (stats_file.h), so all of these must
+// be no other file of the command; `option` names that one, and `path` is what
+// the system calls it.
 // Errors: kInvalidArgument.
 absl::Status CheckFiles(const CommonOptions& options, const std::string& option,
                         const std::string& path);

@@ -108,6 +108,19 @@ bool IsSameFile(const std::string& path, const std::string& other) {
          std::filesystem::equivalent(path, other, error);
 }
 
+bool NamesSameFile(const std::string& path, const std::string& other) {
+  if (IsSameFile(path, other)) return true;
+  std::error_code error, other_error;
+  if (path.empty() || other.empty() || std::filesystem::exists(path, error) ||
+      std::filesystem::exists(other, error)) {
+    return false;
+  }
+  const auto place = std::filesystem::weakly_canonical(path, error);
+  const auto other_place =
+      std::filesystem::weakly_canonical(other, other_error);
+  return !error && !other_error && place == other_place;
+}
+
 void PrintToStderr(std::string_view text) {
   const std::string shown =
       isatty(STDERR_FILENO) == 1 ? ForTerminal(text) : std::string(text);

@@ -30,6 +30,9 @@ std::string InQuotes(std::string_view typed);
 std::string InputPath(const std::string& path);
 std::string OutputPath(const std::string& path);
 
+// Whether both are the system's names of one regular file, be it there or not.
+bool NamesSameFile(const std::string& path, const std::string& other);
+
 // Whether both are the system's names of one regular file: opening it for
 // writing would cut what is read to nothing.
 bool IsSameFile(const std::string& path, const std::string& other);

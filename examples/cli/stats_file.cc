@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -31,10 +32,28 @@ bool WriteWhole(int fd, std::string_view text) {
   return true;
 }
 
+// What the path leads to, where it is a symbolic link.
+std::string TargetOf(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return path;
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  return error ? path : target.string();
+}
+
+// Whether there is no file, or one that a run left behind which was killed: a
+// text of statistics, or the beginning of one.
+bool IsFree(const std::string& temporary) {
+  const std::string_view begin = "# HELP ";
+  char bytes[8] = {};
+  std::ifstream file(temporary, std::ios::binary);
+  if (!file.read(bytes, begin.size())) return file.gcount() == 0;
+  return begin == bytes;
+}
+
 // Errors: of this code.
 absl::Status ReplaceFile(const std::string& path, std::string_view text,
                          absl::StatusCode code) {
-  const std::string temporary = path + ".tmp";
+  const std::string temporary = StatsFile::TemporaryOf(path);
   const int fd =
       open(temporary.c_str(),
            O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -55,19 +74,23 @@ absl::Status ReplaceFile(const std::string& path, std::string_view text,
 absl::StatusOr<StatsFile> StatsFile::Open(const std::string& path,
                                           std::vector<MetricLabel> labels) {
   std::error_code error;
-  std::filesystem::path target = path;
-  if (std::filesystem::exists(target, error)) {
-    if (!std::filesystem::is_regular_file(target, error)) {
-      return InvalidArgument("--stats needs a regular file, got ", path);
-    }
-    target = std::filesystem::canonical(target, error);
-    if (error) target = path;
+  if (std::filesystem::exists(path, error) &&
+      !std::filesystem::is_regular_file(path, error)) {
+    return InvalidArgument("--stats needs a regular file, got ", path);
   }
-  StatsFile file(target.string(), std::move(labels));
+  if (const std::string temporary = TemporaryOf(path); !IsFree(temporary)) {
+    return InvalidArgument("--stats is first written to ", temporary,
+                           ", where there is another file");
+  }
+  StatsFile file(TargetOf(path), std::move(labels));
   RETURN_IF_ERROR(ReplaceFile(file.path_,
                               PrometheusText(EngineStats(), file.labels_),
                               absl::StatusCode::kFailedPrecondition));
   return file;
+}
+
+std::string StatsFile::TemporaryOf(const std::string& path) {
+  return TargetOf(path) + ".tmp";
 }
 
 StatsFile::StatsFile(std::string path, std::vector<MetricLabel> labels)

@@ -24,9 +24,13 @@ class StatsFile {
   // what is wrong with the path is found before there is work.
   //   labels  of every sample
   // Errors: kInvalidArgument if there is something at the path that is no
-  // regular file; kFailedPrecondition naming the file and the system's reason.
+  // regular file, or something of somebody else's at FILE.tmp;
+  // kFailedPrecondition naming the file and the system's reason.
   static absl::StatusOr<StatsFile> Open(const std::string& path,
                                         std::vector<MetricLabel> labels);
+
+  // Where the texts of the file at `path` are written first.
+  static std::string TemporaryOf(const std::string& path);
 
   // Errors: kInternal naming the file and the system's reason; the file has
   // its last text then.
@@ -35,7 +39,7 @@ class StatsFile {
  private:
   StatsFile(std::string path, std::vector<MetricLabel> labels);
 
-  std::string path_;  // no symbolic link: what it leads to
+  std::string path_;
   std::vector<MetricLabel> labels_;
 };
 

@@ -95,6 +95,10 @@ TEST(StatsTest, WhatCannotBeWrittenIsRefusedBeforeAnythingRuns) {
   const std::string other = scratch.Write("other", "{\"prompt\": \"No.\"}\n");
   const std::string directory = scratch.path("directory");
   std::filesystem::create_directory(directory);
+  const std::string input = scratch.Write("in.tmp", kTwoLines);
+  const std::string theirs = scratch.Write("full.tmp", "of somebody else\n");
+  const std::string link = scratch.path("link");
+  std::filesystem::create_symlink(scratch.Write("target", ""), link);
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--stats", "/no/such/stats"}, "cannot write /no/such/stats.tmp: No "},
       {{"--stats", directory}, "--stats needs a regular file, got "},
@@ -106,7 +110,22 @@ TEST(StatsTest, WhatCannotBeWrittenIsRefusedBeforeAnythingRuns) {
       {{"--stats", other, "--output", other},
        "--stats and --output are the same file"},
       {{"--stats", other, "--trace", other},
-       "--trace and --stats are the same file"}};
+       "--trace and --stats are the same file"},
+      {{"--stats", scratch.path("new"), "--trace", scratch.path("./new")},
+       "--trace and --stats are the same file"},
+      // By way of FILE.tmp, be that there already or not.
+      {{"--stats", scratch.path("new"), "--output", scratch.path("./new.tmp")},
+       "--stats is first written to " + scratch.path("new.tmp") +
+           ", the file of --output"},
+      {{"--stats", scratch.path("new"), "--trace", scratch.path("new.tmp")},
+       "new.tmp, the file of --trace"},
+      {{"--stats", scratch.path("in"), "--input", input},
+       "in.tmp, the file of --input"},
+      {{"--stats", link, "--output", scratch.path("target.tmp")},
+       "target.tmp, the file of --output"},
+      {{"--stats", scratch.path("full")},
+       "--stats is first written to " + theirs +
+           ", where there is another file"}};
   for (const auto& [options, message] : cases) {
     const ProgramRun run = RunEspalier(BatchWith(options), kTwoLines);
     EXPECT_EQ(run.exit_code, 2);
@@ -114,6 +133,20 @@ TEST(StatsTest, WhatCannotBeWrittenIsRefusedBeforeAnythingRuns) {
     EXPECT_THAT(run.err, HasSubstr(message));
   }
   EXPECT_EQ(ReadText(other), "{\"prompt\": \"No.\"}\n");
+  EXPECT_EQ(ReadText(input), kTwoLines);
+  EXPECT_EQ(ReadText(theirs), "of somebody else\n");
+}
+
+// A run that was killed leaves it behind, in whole or in part.
+TEST(StatsTest, WhatAKilledRunLeftIsReplaced) {
+  const ScratchDirectory scratch;
+  const std::string file = scratch.path("stats.prom");
+  for (const char* left : {"", "# HELP vllm:num_requests_running Req"}) {
+    scratch.Write("stats.prom.tmp", left);
+    EXPECT_EQ(RunEspalier(BatchWith({"--stats", file}), "").exit_code, 0);
+    EXPECT_EQ(Sample(ReadStats(file), "espalier:requests_total"), 0);
+    EXPECT_FALSE(std::filesystem::exists(file + ".tmp"));
+  }
 }
 
 TEST(StatsTest, ALinkStaysALink) {

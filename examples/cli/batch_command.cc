@@ -14,6 +14,7 @@
 #include "base/stopwatch.h"
 #include "base/wording.h"
 #include "examples/cli/async_line_reader.h"
+#include "examples/cli/cut_short.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/figures.h"
 #include "examples/cli/interrupt.h"
@@ -84,14 +85,14 @@ class Batch {
 
   // Reads no more. Requests that are cancelled from now on get no answer.
   void Stop();
+  // Stops, and cancels what runs: nobody will read the answers.
+  void End();
 
   int num_lines() const { return num_lines_; }
   int num_answered() const { return num_answered_; }
   int num_failed() const { return num_failed_; }
 
  private:
-  // Stops, and cancels what runs: nobody will read the answers.
-  void End();
   void Start(std::string line);
   // Puts the answer in its place; those of requests that were cancelled because
   // no more are wanted are left out.
@@ -223,7 +224,12 @@ absl::StatusOr<BatchEnd> RunToEnd(Batch& batch, Runtime& runtime,
                    Interrupt::Listen(runtime.context(), output, on_signal));
   asio::co_spawn(runtime.context(), batch.Run(),
                  [&](std::exception_ptr error, absl::Status status) {
-                   if (error == nullptr) end.status = std::move(status);
+                   if (error == nullptr) {
+                     end.status = std::move(status);
+                   } else {
+                     end.status = CutShort(error);
+                     batch.End();
+                   }
                    interrupt->End();
                    runtime.EndStats();
                  });

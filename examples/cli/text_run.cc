@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "examples/cli/cut_short.h"
 #include "examples/cli/interrupt.h"
 #include "examples/cli/printing.h"
 #include "examples/cli/progress.h"
@@ -178,6 +179,7 @@ absl::StatusOr<RunOutcome> RunTexts(const TextRun& run, bool stream) {
                    if (error == nullptr) {
                      outcome = std::move(ended);
                    } else {
+                     outcome.read = CutShort(error);
                      run.source.Stop();
                      run.runtime.EndRequests(Message(outcome.read));
                    }

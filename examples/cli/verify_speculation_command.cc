@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "examples/cli/cut_short.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/line_reader.h"
 #include "examples/cli/output.h"
@@ -327,7 +328,7 @@ absl::StatusOr<int> VerifySpeculation(const VerifySpeculationOptions& options) {
   absl::Status status = Internal("the run was cut short");
   asio::co_spawn(runtime->context(), verification.Run(),
                  [&](std::exception_ptr error, absl::Status ran) {
-                   if (error == nullptr) status = std::move(ran);
+                   status = error == nullptr ? std::move(ran) : CutShort(error);
                  });
   runtime->context().run();
   RETURN_IF_ERROR(status);

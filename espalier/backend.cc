@@ -239,7 +239,9 @@ absl::Status CheckFits(const Tokenizer* tokenizer, const StepExecutor& steps) {
 absl::Status CheckSameVocabulary(const std::string& directory,
                                  const std::string& draft) {
   ASSIGN_OR_RETURN(const ModelText text, ModelText::Load(directory));
-  ASSIGN_OR_RETURN(const ModelText other, ModelText::Load(draft));
+  const absl::StatusOr<ModelText> loaded = ModelText::Load(draft);
+  if (!loaded.ok()) return Annotate(loaded.status(), "draft_model");
+  const ModelText& other = *loaded;
   if (text.tokenizer == nullptr || other.tokenizer == nullptr) {
     return absl::OkStatus();
   }
@@ -249,14 +251,14 @@ absl::Status CheckSameVocabulary(const std::string& directory,
     const std::string piece = text.tokenizer->Piece(token);
     const std::string its = other.tokenizer->Piece(token);
     if (piece == its) continue;
-    return InvalidArgument("the draft model ", draft,
+    return InvalidArgument("draft_model: ", draft,
                            " must have the vocabulary of ", directory,
                            ", but token ", token, " is ", InQuotes(its),
                            " instead of ", InQuotes(piece));
   }
   if (size == other_size) return absl::OkStatus();
   return InvalidArgument(
-      "the draft model ", draft, " must have the vocabulary of ", directory,
+      "draft_model: ", draft, " must have the vocabulary of ", directory,
       ", but token ", std::min(size, other_size), " is in one of them alone");
 }
 

@@ -30,8 +30,9 @@ class CpuBackend : public Backend {
       draft.kv_cache_bytes =
           std::max<int64_t>(options.kv_cache_bytes / 4, int64_t{1} << 20);
       draft.host_cache_bytes = 0;
-      ASSIGN_OR_RETURN(bounds.draft_model,
-                       LlamaModel::Load(options.draft_model, draft, threads));
+      auto loaded = LlamaModel::Load(options.draft_model, draft, threads);
+      if (!loaded.ok()) return Annotate(loaded.status(), "draft_model");
+      bounds.draft_model = *std::move(loaded);
     }
     ASSIGN_OR_RETURN(steps_,
                      ModelExecutor::Create(std::move(model), threads, bounds));

@@ -64,10 +64,10 @@ class CudaBackend : public Backend {
         options.kv_cache_bytes / kDraftCacheShare, int64_t{1} << 20);
     ASSIGN_OR_RETURN(const auto threads,
                      ThreadPool::Create(options.num_threads));
-    ASSIGN_OR_RETURN(auto model,
-                     CudaLlama::Load(options.draft_model, llama, device_));
+    auto model = CudaLlama::Load(options.draft_model, llama, device_);
+    if (!model.ok()) return Annotate(model.status(), "draft_model");
     ASSIGN_OR_RETURN(auto blocking,
-                     CudaBlockingModel::Create(std::move(model)));
+                     CudaBlockingModel::Create(*std::move(model)));
     ASSIGN_OR_RETURN(auto draft,
                      DraftModel::Create(std::move(blocking), threads));
     ASSIGN_OR_RETURN(

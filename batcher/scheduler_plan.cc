@@ -57,6 +57,7 @@ void Scheduler::WritePlan(StepPlan* plan) {
 void Scheduler::FillPlan(bool decodes, StepPlan* plan) {
   Budget budget = {admission_.max_step_tokens(), max_logits_,
                    max_prefill_rows_};
+  plan->max_draft_step_tokens = admission_.max_step_tokens();
   const auto [num_pages, made_room] = MakeRoom(decodes, plan);
   // Where memory is short drafts would take what others need next.
   if (decodes && !made_room) budget.drafts = RoomForDrafts(num_pages);

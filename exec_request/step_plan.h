@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <stop_token>
@@ -268,6 +269,10 @@ struct StepPlan {
   std::vector<GroupContinuation> continuations;  // of other groups
   std::vector<PlanPromptLogprobs> scorings;
   std::vector<DraftSequence> drafting;
+  // Tokens that the draft model feeds at most to catch up with these sequences.
+  // One that lacks more gets no draft now (DraftedTokens::is_behind), and the
+  // next plans that ask go on.
+  int max_draft_step_tokens = std::numeric_limits<int>::max();
 
   // To be done first, in this order; they concern state the executor or the
   // model keeps. A group that runs ahead names no forks, and its
@@ -352,6 +357,9 @@ struct DraftedTokens {
   // What they were drawn from, [tokens, vocab_size] f32; empty unless
   // NeedsDraftLogits, and where the executor verifies without.
   std::vector<float> logits = {};
+  // It has no draft because there is more of the sequence to feed than
+  // StepPlan::max_draft_step_tokens.
+  bool is_behind = false;
 };
 
 // Whether drafts of these params are verified with the logits that they were

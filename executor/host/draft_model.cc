@@ -13,15 +13,8 @@
 namespace espalier {
 namespace {
 
-size_t CommonLength(std::span<const TokenId> a, std::span<const TokenId> b) {
-  return std::ranges::mismatch(a, b).in1 - a.begin();
-}
-
-std::vector<TokenId> TextOf(const DraftSequence& sequence) {
-  std::vector<TokenId> text = *sequence.prompt;
-  text.insert(text.end(), sequence.generated.begin(), sequence.generated.end());
-  return text;
-}
+// Whether a sample, or a search, has not drafted all of what it can.
+constexpr auto kGoesOn = [](const auto& work) { return !work.is_done; };
 
 }  // namespace
 
@@ -57,6 +50,7 @@ int DraftModel::max_tokens() const {
 
 absl::StatusOr<std::vector<DraftedTokens>> DraftModel::Run(
     const StepPlan& plan) {
+  num_rows_ = 0;
   ForgetEnded(plan.ended);
   const auto forget_all = [&] {
     for (const DraftSequence& sequence : plan.drafting) {
@@ -80,6 +74,7 @@ void DraftModel::ForgetEnded(std::span<const RequestId> ended) {
 absl::StatusOr<std::vector<DraftedTokens>> DraftModel::RunAll(
     const StepPlan& plan) {
   ++num_runs_;
+  num_tokens_left_ = plan.max_draft_step_tokens;
   Work work = WorkOf(plan);
   std::vector<Drafting*> all;
   for (Drafting& drafting : work.samples) {
@@ -92,17 +87,25 @@ absl::StatusOr<std::vector<DraftedTokens>> DraftModel::RunAll(
     for (Drafting& beam : searching.beams) all.push_back(&beam);
   }
   RETURN_IF_ERROR(FeedStems(all, plan.stop));
-  const auto goes_on = [](const auto& d) { return !d.is_done; };
-  while (std::ranges::any_of(work.samples, goes_on) ||
-         std::ranges::any_of(work.searches, goes_on)) {
-    RETURN_IF_ERROR(FeedAndDraw(&work, plan.stop));
+  StepPlan step;
+  LeaveBehind(&work, &step);
+  RETURN_IF_ERROR(FeedAndDraw(&work, std::move(step), plan.stop));
+  while (std::ranges::any_of(work.samples, kGoesOn) ||
+         std::ranges::any_of(work.searches, kGoesOn)) {
+    RETURN_IF_ERROR(FeedAndDraw(&work, {}, plan.stop));
   }
   std::vector<DraftedTokens> drafts(plan.drafting.size());
   for (size_t i = 0; i < work.samples.size(); ++i) {
     drafts[work.places[i]] = std::move(work.samples[i].draft);
   }
   for (const Searching& searching : work.searches) {
-    searching.search.TakePaths(std::span(drafts).subspan(searching.first));
+    const auto own = std::span(drafts).subspan(searching.first);
+    searching.search.TakePaths(own);
+    if (!searching.is_behind) continue;
+    // Its beams are those that it began with.
+    for (size_t rank = 0; rank < searching.beams.size(); ++rank) {
+      own[rank].is_behind = true;
+    }
   }
   return drafts;
 }
@@ -120,7 +123,7 @@ DraftModel::Work DraftModel::WorkOf(const StepPlan& plan) const {
     const bool is_done = num_fed > description().max_context;
     Drafting drafting = {.asked = &asked[i],
                          .key = {asked[i].request, asked[i].sample},
-                         .text = TextOf(asked[i]),
+                         .text = {asked[i].prompt, asked[i].generated},
                          .is_done = is_done};
     if (asked[i].search == nullptr) {
       work.samples.push_back(std::move(drafting));
@@ -145,9 +148,9 @@ void DraftModel::Begin(Drafting* drafting) {
           .first->second;
   state.last_run = num_runs_;
   const size_t num_kept = std::min(
-      CommonLength(state.tokens, drafting->text),
+      CommonLength(state.fed, drafting->text),
       drafting->text.size() - 1);  // the last one is fed for its logits
-  state.tokens.resize(num_kept);
+  state.fed.Truncate(num_kept);
   state.pages.Truncate(static_cast<int>(num_kept));
 }
 
@@ -166,13 +169,13 @@ void DraftModel::Begin(Searching* searching) {
     size_t num_kept = 0;
     for (const State& other : kept) {
       const size_t length =
-          std::min(CommonLength(other.tokens, beam.text), beam.text.size() - 1);
+          std::min(CommonLength(other.fed, beam.text), beam.text.size() - 1);
       if (length <= num_kept) continue;
       longest = &other;
       num_kept = length;
     }
     if (longest != nullptr) {
-      state.tokens.assign(beam.text.begin(), beam.text.begin() + num_kept);
+      state.fed = beam.text.First(num_kept);
       state.pages = longest->pages.Fork(static_cast<int>(num_kept));
     }
     beam.key = {request, searching->num_keys++};
@@ -187,10 +190,10 @@ void DraftModel::Advance(Searching* searching) {
     const Drafting& parent = searching->beams[parent_rank];
     Drafting& child = next.emplace_back(Drafting{
         .asked = parent.asked, .key = parent.key, .text = parent.text});
-    child.text.push_back(token);
+    child.text.Append(token);
     if (has_child[parent_rank]) {
       const State& from = states_.at(parent.key);
-      State fork = {from.tokens, from.pages.Fork(from.pages.num_tokens()),
+      State fork = {from.fed, from.pages.Fork(from.pages.num_tokens()),
                     num_runs_};
       child.key.second = searching->num_keys++;
       states_.insert_or_assign(child.key, std::move(fork));
@@ -201,72 +204,137 @@ void DraftModel::Advance(Searching* searching) {
   searching->is_done = searching->search.is_done();
 }
 
+// One row of each sequence: rows of a step do not see each other.
 absl::Status DraftModel::FeedStems(std::span<Drafting* const> all,
                                    std::stop_token stop) {
-  // By request: the sequence that has fed most, which feeds what it has in
-  // common with one that has fed less than that.
+  const std::map<RequestId, Stem> stems = StemsOf(all);
   StepPlan step;
-  std::map<RequestId, Drafting*> firsts;
-  const auto num_fed = [this](const Drafting& d) {
-    return states_.at(d.key).tokens.size();
-  };
-  for (Drafting* const drafting : all) {
-    if (drafting->is_done) continue;
-    Drafting*& first = firsts[drafting->asked->request];
-    if (first == nullptr || num_fed(*first) < num_fed(*drafting)) {
-      first = drafting;
-    }
-  }
-  const auto stem_of = [&](const Drafting& first, const Drafting& other) {
-    return std::min(CommonLength(first.text, other.text),
-                    std::min(first.text.size(), other.text.size()) - 1);
-  };
-  // One row of each sequence: rows of a step do not see each other.
-  std::map<RequestId, size_t> stems;
-  for (const Drafting* const drafting : all) {
-    if (drafting->is_done) continue;
-    const RequestId request = drafting->asked->request;
-    const Drafting& first = *firsts[request];
-    const size_t stem = stem_of(first, *drafting);
-    if (&first == drafting || num_fed(*drafting) >= stem) continue;
-    stems[request] = std::max(stems[request], stem);
-  }
   for (const auto& [request, stem] : stems) {
-    Drafting& first = *firsts[request];
-    if (num_fed(first) >= stem) continue;
-    if (!AddRow(first, stem, 0, &step)) first.is_done = true;
+    const size_t begin = num_fed(*stem.first);
+    if (begin >= stem.num_tokens) continue;
+    const size_t count = std::min(stem.num_tokens - begin, num_tokens_left_);
+    if (count == 0) continue;
+    if (!AddRow(*stem.first, begin + count, 0, &step)) {
+      stem.first->is_done = true;
+      continue;
+    }
+    num_tokens_left_ -= count;
   }
   if (!step.empty()) {
     step.stop = stop;
     RETURN_IF_ERROR(model_->Forward(step, {}));
   }
+  ShareStems(stems, all);
+  return absl::OkStatus();
+}
+
+std::map<RequestId, DraftModel::Stem> DraftModel::StemsOf(
+    std::span<Drafting* const> all) const {
+  std::map<RequestId, Stem> stems;
+  for (Drafting* const drafting : all) {
+    if (drafting->is_done) continue;
+    Drafting*& first = stems[drafting->asked->request].first;
+    if (first == nullptr || num_fed(*first) < num_fed(*drafting)) {
+      first = drafting;
+    }
+  }
   for (const Drafting* const drafting : all) {
     if (drafting->is_done) continue;
-    const Drafting& first = *firsts[drafting->asked->request];
-    const size_t stem = first.is_done ? 0 : stem_of(first, *drafting);
-    if (&first == drafting || num_fed(*drafting) >= stem) continue;
+    Stem& stem = stems[drafting->asked->request];
+    const size_t num_common = LengthOfStem(*stem.first, *drafting);
+    if (stem.first == drafting || num_fed(*drafting) >= num_common) continue;
+    stem.num_tokens = std::max(stem.num_tokens, num_common);
+  }
+  return stems;
+}
+
+size_t DraftModel::LengthOfStem(const Drafting& first,
+                                const Drafting& other) const {
+  return std::min(CommonLength(first.text, other.text),
+                  std::min(first.text.size(), other.text.size()) - 1);
+}
+
+void DraftModel::ShareStems(const std::map<RequestId, Stem>& stems,
+                            std::span<Drafting* const> all) {
+  for (const Drafting* const drafting : all) {
+    if (drafting->is_done) continue;
+    const Drafting& first = *stems.at(drafting->asked->request).first;
+    if (&first == drafting || first.is_done) continue;
     const State& from = states_.at(first.key);
-    const size_t count = std::min(stem, from.tokens.size());
+    const size_t count =
+        std::min(LengthOfStem(first, *drafting), from.fed.size());
+    if (num_fed(*drafting) >= count) continue;
     State& to = states_.at(drafting->key);
-    to.tokens.assign(from.tokens.begin(), from.tokens.begin() + count);
+    to.fed = from.fed.First(count);
     to.pages = from.pages.Fork(static_cast<int>(count));
+  }
+}
+
+void DraftModel::LeaveBehind(Work* work, StepPlan* step) {
+  for (Drafting& drafting : work->samples) {
+    if (drafting.is_done) continue;
+    const size_t num_lacking_tokens = num_lacking(drafting);
+    if (num_lacking_tokens <= num_tokens_left_) {
+      num_tokens_left_ -= num_lacking_tokens;
+      continue;
+    }
+    drafting.draft.is_behind = AddChunk(drafting, step);
+    drafting.is_done = true;
+  }
+  for (Searching& searching : work->searches) {
+    if (searching.is_done) continue;
+    size_t num_lacking_tokens = 0;
+    for (const Drafting& beam : searching.beams) {
+      num_lacking_tokens += num_lacking(beam);
+    }
+    if (num_lacking_tokens <= num_tokens_left_) {
+      num_tokens_left_ -= num_lacking_tokens;
+      continue;
+    }
+    searching.is_behind = true;
+    for (const Drafting& beam : searching.beams) {
+      searching.is_behind = AddChunk(beam, step) && searching.is_behind;
+    }
+    searching.is_done = true;
+  }
+}
+
+bool DraftModel::AddChunk(const Drafting& drafting, StepPlan* step) {
+  const size_t count = std::min(num_lacking(drafting), num_tokens_left_);
+  if (count == 0) return true;
+  if (!AddRow(drafting, num_fed(drafting) + count, 0, step)) return false;
+  num_tokens_left_ -= count;
+  return true;
+}
+
+absl::Status DraftModel::FeedAndDraw(Work* work, StepPlan step,
+                                     std::stop_token stop) {
+  const std::vector<Reader> readers = AddRows(work, &step);
+  if (step.empty()) return absl::OkStatus();
+  step.stop = stop;
+  const size_t vocab_size = description().vocab_size;
+  if (logits_.size() < readers.size() * vocab_size) {
+    logits_.resize(readers.size() * vocab_size);
+  }
+  const std::span<float> logits(logits_.data(), readers.size() * vocab_size);
+  RETURN_IF_ERROR(model_->Forward(step, logits));
+  num_rows_ += static_cast<int>(readers.size());
+  AllocatingLoop(*threads_, static_cast<int>(readers.size()), [&](int i) {
+    Read(readers[i], logits.subspan(i * vocab_size, vocab_size));
+  });
+  for (Searching& searching : work->searches) {
+    if (!searching.is_done) Advance(&searching);
   }
   return absl::OkStatus();
 }
 
-absl::Status DraftModel::FeedAndDraw(Work* work, std::stop_token stop) {
-  StepPlan step;
-  struct Row {
-    Drafting* drafting = nullptr;
-    Searching* searching = nullptr;  // null of a sample
-    int rank = 0;
-  };
-  std::vector<Row> rows;
-  const auto add_row = [&](const Row& row) {
-    if (!AddRow(*row.drafting, row.drafting->text.size(), 1, &step)) {
-      return false;
-    }
-    rows.push_back(row);
+std::vector<DraftModel::Reader> DraftModel::AddRows(Work* work,
+                                                    StepPlan* step) {
+  std::vector<Reader> readers;
+  const auto add_row = [&](const Reader& reader) {
+    const Drafting& drafting = *reader.drafting;
+    if (!AddRow(drafting, drafting.text.size(), 1, step)) return false;
+    readers.push_back(reader);
     return true;
   };
   for (Drafting& drafting : work->samples) {
@@ -280,39 +348,27 @@ absl::Status DraftModel::FeedAndDraw(Work* work, std::stop_token stop) {
       if (!has_pages) searching.is_done = true;
     }
   }
-  if (rows.empty()) return absl::OkStatus();
-  step.stop = stop;
-  const size_t vocab_size = description().vocab_size;
-  if (logits_.size() < rows.size() * vocab_size) {
-    logits_.resize(rows.size() * vocab_size);
-  }
-  const std::span<float> logits(logits_.data(), rows.size() * vocab_size);
-  RETURN_IF_ERROR(model_->Forward(step, logits));
-  AllocatingLoop(*threads_, static_cast<int>(rows.size()), [&](int i) {
-    const auto& [drafting, searching, rank] = rows[i];
-    const auto row = logits.subspan(i * vocab_size, vocab_size);
-    if (searching == nullptr) return Draw(row, drafting);
-    const size_t num_prompt = drafting->asked->prompt->size();
-    searching->search.Choose(
-        rank, std::span(drafting->text).subspan(num_prompt), row);
-  });
-  for (Searching& searching : work->searches) {
-    if (!searching.is_done) Advance(&searching);
-  }
-  return absl::OkStatus();
+  return readers;
+}
+
+void DraftModel::Read(const Reader& reader,
+                      std::span<const float> logits) const {
+  if (reader.searching == nullptr) return Draw(logits, reader.drafting);
+  reader.searching->search.Choose(reader.rank,
+                                  reader.drafting->text.generated(), logits);
 }
 
 bool DraftModel::AddRow(const Drafting& drafting, size_t num_fed,
                         int num_logits, StepPlan* step) {
   State& state = states_.at(drafting.key);
-  const int first = static_cast<int>(state.tokens.size());
+  const int first = static_cast<int>(state.fed.size());
   const int count = static_cast<int>(num_fed) - first;
   const int64_t num_needed =
       NumPages(static_cast<int64_t>(num_fed), pool_.page_size()) -
       std::ssize(state.pages.pages()) + 1;  // of a tail that is shared
   if (!MakeRoom(num_needed) ||
       !state.pages.Append(count, &step->page_copies).ok()) {
-    state.tokens.clear();
+    state.fed.Truncate(0);
     state.pages.Clear();
     return false;
   }
@@ -322,9 +378,8 @@ bool DraftModel::AddRow(const Drafting& drafting, size_t num_fed,
                         .num_logits = num_logits,
                         .first_logits = step->num_logits});
   step->num_logits += num_logits;
-  const auto begin = drafting.text.begin() + first;
-  step->tokens.insert(step->tokens.end(), begin, begin + count);
-  state.tokens.insert(state.tokens.end(), begin, begin + count);
+  drafting.text.CopyTo(first, num_fed, &step->tokens);
+  state.fed.GrowTo(num_fed, drafting.text);
   for (const PageRef& page : state.pages.pages()) {
     step->page_indices.push_back(page.id());
   }
@@ -347,9 +402,7 @@ bool DraftModel::MakeRoom(int64_t num_pages) {
 void DraftModel::Draw(std::span<const float> logits, Drafting* drafting) const {
   const DraftSequence& asked = *drafting->asked;
   const SelectionParams& params = *asked.params;
-  const size_t num_prompt = asked.prompt->size();
-  const std::span<const TokenId> tail =
-      std::span(drafting->text).subspan(num_prompt);
+  const std::span<const TokenId> tail = drafting->text.generated();
   std::vector<TokenEdit> storage;
   const ScoreEdits::View edits =
       EditsOf(params)->OfRow({.tail = tail,
@@ -379,7 +432,7 @@ void DraftModel::Draw(std::span<const float> logits, Drafting* drafting) const {
   if (NeedsDraftLogits(params)) {
     draft.logits.insert(draft.logits.end(), logits.begin(), logits.end());
   }
-  drafting->text.push_back(token);
+  drafting->text.Append(token);
   drafting->is_done = ends || std::ssize(draft.tokens) == asked.num_tokens;
 }
 

@@ -11,6 +11,11 @@
 //   keeps      p p p a           feeds           b c   -> logits -> draft d
 //   feeds      d -> e            has fed then    p p p a b c d
 //
+// What sequences lack is fed up to StepPlan::max_draft_step_tokens a plan, so
+// that a long prompt, or what a long pause left, holds no step up. One that
+// lacks more is fed in chunks, by as many plans as that takes, and is answered
+// without a draft until then (DraftedTokens::is_behind).
+//
 // Samples of one request share the pages of what they have in common. The beams
 // of a search, which it searches on from (draft_search.h), begin with what is
 // kept of any sequence of that search that goes furthest with theirs, so that
@@ -35,6 +40,7 @@
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
 #include "executor/host/draft_search.h"
+#include "executor/host/draft_text.h"
 #include "pages/page_pool.h"
 #include "pages/page_table.h"
 
@@ -63,6 +69,9 @@ class DraftModel {
   // fed of these requests.
   absl::StatusOr<std::vector<DraftedTokens>> Run(const StepPlan& plan);
 
+  // Rows of logits that the last Run computed (StepResult::num_draft_rows).
+  int num_rows() const { return num_rows_; }
+
   // For tests and figures: sequences it keeps, and pages they hold.
   int num_sequences() const { return static_cast<int>(states_.size()); }
   const PagePool& pages() const { return pool_; }
@@ -71,7 +80,7 @@ class DraftModel {
   using Key = std::pair<RequestId, int>;  // and sample
   // What it keeps of a sequence.
   struct State {
-    std::vector<TokenId> tokens;  // fed
+    DraftText fed;
     PageTable pages;
     int64_t last_run = 0;
   };
@@ -79,7 +88,7 @@ class DraftModel {
   struct Drafting {
     const DraftSequence* asked = nullptr;
     Key key = {};
-    std::vector<TokenId> text;  // with what it has drafted
+    DraftText text = {};  // with what it has drafted
     DraftedTokens draft = {};
     bool is_done = false;
   };
@@ -90,6 +99,19 @@ class DraftModel {
     std::vector<Drafting> beams = {};  // that live, by rank
     int num_keys = 0;                  // that its sequences have had
     bool is_done = false;
+    bool is_behind = false;
+  };
+  // What the sequences of a request have in common, and the one that feeds it:
+  // that which has fed most.
+  struct Stem {
+    Drafting* first = nullptr;
+    size_t num_tokens = 0;
+  };
+  // Who reads a row of logits: a sample, or a beam of a search.
+  struct Reader {
+    Drafting* drafting = nullptr;
+    Searching* searching = nullptr;  // null of a sample
+    int rank = 0;
   };
   // All that a plan drafts for.
   struct Work {
@@ -109,15 +131,34 @@ class DraftModel {
   // Feeds what all sequences of a request have in common once, and has the
   // others share it.
   absl::Status FeedStems(std::span<Drafting* const> all, std::stop_token stop);
-  // Feeds what each lacks of its text, with logits of the last token, and draws
-  // or searches on from there. Does nothing where all are done.
-  absl::Status FeedAndDraw(Work* work, std::stop_token stop);
+  std::map<RequestId, Stem> StemsOf(std::span<Drafting* const> all) const;
+  void ShareStems(const std::map<RequestId, Stem>& stems,
+                  std::span<Drafting* const> all);
+  // What a sequence has in common with the one that feeds its stem.
+  size_t LengthOfStem(const Drafting& first, const Drafting& other) const;
+  // Adds to `*step` as much as may be fed of those that lack more than that,
+  // and leaves them behind.
+  void LeaveBehind(Work* work, StepPlan* step);
+  // The same of one sequence; false if there are no pages for it.
+  bool AddChunk(const Drafting& drafting, StepPlan* step);
+  // Feeds what `step` has, and what each lacks of its text, with logits of the
+  // last token, and draws or searches on from there.
+  absl::Status FeedAndDraw(Work* work, StepPlan step, std::stop_token stop);
+  // Adds a row for each that is not done.
+  std::vector<Reader> AddRows(Work* work, StepPlan* step);
+  void Read(const Reader& reader, std::span<const float> logits) const;
   // The next beams of a search begin with what their parents have.
   void Advance(Searching* searching);
   // Adds a row that feeds text[fed, num_fed) to `*step`; false if there are no
   // pages for it, and then nothing is kept of the sequence.
   bool AddRow(const Drafting& drafting, size_t num_fed, int num_logits,
               StepPlan* step);
+  size_t num_fed(const Drafting& drafting) const {
+    return states_.at(drafting.key).fed.size();
+  }
+  size_t num_lacking(const Drafting& drafting) const {
+    return drafting.text.size() - num_fed(drafting);
+  }
   bool MakeRoom(int64_t num_pages);
   void Draw(std::span<const float> logits, Drafting* drafting) const;
   void Forget(RequestId request);
@@ -127,6 +168,8 @@ class DraftModel {
   PagePool pool_;
   std::map<Key, State> states_;
   int64_t num_runs_ = 0;
+  size_t num_tokens_left_ = 0;  // that the run may feed to catch up
+  int num_rows_ = 0;            // of logits, of the run
   std::vector<float> logits_;
 };
 

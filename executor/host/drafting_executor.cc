@@ -69,6 +69,7 @@ class DraftingExecutor::Drafts {
       auto copy = std::make_shared<StepPlan>();
       copy->ended = plan->ended;
       copy->stop = plan->stop;
+      copy->max_draft_step_tokens = plan->max_draft_step_tokens;
       return copy;
     });
     asked->drafting = std::exchange(plan->drafting, {});

@@ -11,7 +11,10 @@
 // the model drafts an EOS id the draft ends before it, and what is drawn there
 // has the noise of that very draft.
 //
-// A plan that drafts nothing has nothing to wait for but those before it.
+// A plan that drafts nothing has nothing to wait for but those before it. They
+// do not wait long: the draft model, too, feeds no more of a prompt in a plan
+// than a step has room for (draft_model.h). The time to draft is reported
+// beside that of the step, so that the scheduler knows what drafts cost.
 #pragma once
 
 #include <memory>

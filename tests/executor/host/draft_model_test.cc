@@ -1,0 +1,189 @@
+// A draft model that is far behind catches up in chunks: no step of it is
+// larger than a plan allows, and once it has caught up it drafts what it does
+// when it is fed at once.
+#include "executor/host/draft_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tests/status_matchers.h"
+#include "tests/toy_model.h"
+
+namespace espalier::testing {
+namespace {
+
+constexpr int kPromptTokens = 200;
+
+// Keeps the tokens of its largest step, and of all.
+class StepCountingModel : public ToyModel {
+ public:
+  StepCountingModel()
+      : ToyModel({.num_tokens_read = 3,
+                  .page_size = 4,
+                  .num_pages = 400,
+                  .has_shareable_pages = true}) {}
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
+    const int num_tokens = static_cast<int>(plan.tokens.size());
+    largest = std::max(largest, num_tokens);
+    num_fed += num_tokens;
+    return ToyModel::Forward(plan, logits);
+  }
+
+  int largest = 0;
+  int num_fed = 0;
+};
+
+struct ChunkedDraftModel {
+  std::shared_ptr<StepCountingModel> steps =
+      std::make_shared<StepCountingModel>();
+  std::unique_ptr<DraftModel> drafts =
+      *DraftModel::Create(steps, *ThreadPool::Create(1));
+
+  std::vector<DraftedTokens> Run(const StepPlan& plan) {
+    const absl::StatusOr<std::vector<DraftedTokens>> answer = drafts->Run(plan);
+    EXPECT_OK(answer.status());
+    return *answer;
+  }
+};
+
+// Three sequences of a request, whose prompt all share: samples, or the beams
+// of a search.
+StepPlan PlanOfThreeSequences(bool is_search, int request) {
+  std::vector<TokenId> prompt;
+  for (int i = 0; i < kPromptTokens; ++i) prompt.push_back(1 + i % 9);
+  const auto shared =
+      std::make_shared<const std::vector<TokenId>>(std::move(prompt));
+  auto params = std::make_shared<SelectionParams>();
+  params->kind = is_search ? SelectionKind::kBeams : SelectionKind::kDraws;
+  std::shared_ptr<const DraftedSearch> search;
+  if (is_search) {
+    search = std::make_shared<const DraftedSearch>(DraftedSearch{
+        .num_beams = 3, .num_candidates = 6, .eos_token_ids = {0}});
+  }
+  StepPlan plan;
+  for (int i = 0; i < 3; ++i) {
+    plan.drafting.push_back({.request = RequestId{request},
+                             .sample = i,
+                             .prompt = shared,
+                             .generated = {4, 5, 6 + i},
+                             .num_tokens = 3,
+                             .params = params,
+                             .search = search});
+  }
+  return plan;
+}
+
+bool HasDraft(const DraftedTokens& draft) {
+  return !draft.tokens.empty() || !draft.paths.empty();
+}
+
+std::vector<std::vector<TokenId>> AllTokens(
+    const std::vector<DraftedTokens>& drafts) {
+  std::vector<std::vector<TokenId>> all;
+  for (const DraftedTokens& draft : drafts) {
+    all.push_back(draft.tokens);
+    for (const DraftPath& path : draft.paths) all.push_back(path.tokens);
+  }
+  return all;
+}
+
+class DraftModelTest : public ::testing::TestWithParam<bool> {};
+
+TEST_P(DraftModelTest, ALongPromptIsFedInChunks) {
+  constexpr int kMostTokens = 16;
+  ChunkedDraftModel at_once;
+  StepPlan plan = PlanOfThreeSequences(GetParam(), 1);
+  const std::vector<DraftedTokens> expected = at_once.Run(plan);
+  ASSERT_TRUE(std::ranges::all_of(expected, HasDraft));
+  EXPECT_GT(at_once.steps->largest, kPromptTokens);
+
+  ChunkedDraftModel chunked;
+  plan.max_draft_step_tokens = kMostTokens;
+  int num_behind = 0;
+  std::vector<DraftedTokens> drafts = chunked.Run(plan);
+  for (; drafts[2].is_behind; drafts = chunked.Run(plan)) {
+    ASSERT_LT(++num_behind, 100);
+    EXPECT_TRUE(std::ranges::none_of(
+        drafts, [](const auto& d) { return d.is_behind && HasDraft(d); }));
+  }
+  EXPECT_GE(num_behind, kPromptTokens / kMostTokens);
+  EXPECT_LE(chunked.steps->largest, kMostTokens);
+  EXPECT_EQ(AllTokens(drafts), AllTokens(expected));
+  // What was fed in chunks was fed once, but for drafts that were rejected.
+  EXPECT_LE(chunked.steps->num_fed, at_once.steps->num_fed + 3 * kMostTokens);
+}
+
+TEST_P(DraftModelTest, OneThatIsBehindLeavesRoomForOthers) {
+  ChunkedDraftModel model;
+  const StepPlan caught_up = PlanOfThreeSequences(GetParam(), 1);
+  model.Run(caught_up);
+  StepPlan both = caught_up;
+  for (const DraftSequence& other :
+       PlanOfThreeSequences(GetParam(), 2).drafting) {
+    both.drafting.push_back(other);
+  }
+  both.max_draft_step_tokens = 20;
+  model.steps->largest = 0;
+  for (int i = 0; i < 3; ++i) {
+    const std::vector<DraftedTokens> drafts = model.Run(both);
+    EXPECT_TRUE(std::ranges::all_of(std::span(drafts).last(3),
+                                    &DraftedTokens::is_behind));
+  }
+  EXPECT_LE(model.steps->largest, 20);
+}
+
+TEST_P(DraftModelTest, RowsOfLogitsAreCounted) {
+  ChunkedDraftModel model;
+  StepPlan plan = PlanOfThreeSequences(GetParam(), 1);
+  model.Run(plan);
+  EXPECT_EQ(model.drafts->num_rows(), 3 * 3);
+  model.Run({});
+  EXPECT_EQ(model.drafts->num_rows(), 0);
+  plan = PlanOfThreeSequences(GetParam(), 2);
+  plan.max_draft_step_tokens = 16;
+  model.Run(plan);
+  EXPECT_EQ(model.drafts->num_rows(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DraftModelTest, ::testing::Bool(),
+                         [](const auto& test) {
+                           return test.param ? "Search" : "Samples";
+                         });
+
+TEST(DraftTextTest, CopiesShareThePrompt) {
+  const auto prompt =
+      std::make_shared<const std::vector<TokenId>>(std::vector{1, 2, 3});
+  const DraftText whole(prompt, {4, 5});
+  EXPECT_EQ(prompt.use_count(), 2);
+  for (size_t size = 0; size <= 5; ++size) {
+    const DraftText first = whole.First(size);
+    EXPECT_EQ(first.size(), size);
+    EXPECT_EQ(CommonLength(first, whole), size);
+    EXPECT_EQ(CommonLength(whole, first), size);
+    for (size_t from = 0; from <= size; ++from) {
+      std::vector<TokenId> tokens;
+      first.CopyTo(from, size, &tokens);
+      ASSERT_EQ(tokens.size(), size - from);
+      for (size_t i = from; i < size; ++i) {
+        EXPECT_EQ(tokens[i - from], static_cast<TokenId>(1 + i));
+      }
+    }
+    DraftText cut = whole;
+    cut.Truncate(size);
+    EXPECT_EQ(CommonLength(cut, first), size);
+    cut.GrowTo(5, whole);
+    EXPECT_EQ(CommonLength(cut, whole), 5u);
+  }
+  const DraftText other(
+      std::make_shared<const std::vector<TokenId>>(std::vector{1, 2, 9}), {4});
+  EXPECT_EQ(CommonLength(whole, other), 2u);
+  EXPECT_EQ(CommonLength(whole, DraftText(prompt, {4, 6})), 4u);
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -62,7 +62,8 @@ class DraftingExecutor::Drafts {
 
   int max_draft_context() const { return max_draft_context_; }
 
-  // Takes what concerns the draft model of `*plan`, and starts that.
+  // Takes what concerns the draft model of `*plan`, and starts that. Where
+  // nothing is drafted the plan's answer has no part in it.
   static std::shared_ptr<PlanOnItsWay> Start(
       const std::shared_ptr<Drafts>& drafts, StepPlan* plan, Done done) {
     const auto asked = UntilThereIsMemory([&] {
@@ -81,12 +82,15 @@ class DraftingExecutor::Drafts {
       const std::lock_guard lock(drafts->mutex_);
       drafts->plans_.push_back(started);
     });
-    if (asked->drafting.empty() && asked->ended.empty()) return started;
-    UntilThereIsMemory([&] {
-      drafts->thread_.Post([drafts = drafts.get(), asked, started] {
+    if (started->is_drafting) {
+      drafts->Post([drafts = drafts.get(), asked, started] {
         drafts->Draft(asked.get(), started.get());
       });
-    });
+    } else if (!asked->ended.empty()) {
+      drafts->Post([drafts = drafts.get(), asked] {
+        drafts->model_->ForgetEnded(asked->ended);
+      });
+    }
     return started;
   }
 
@@ -99,6 +103,11 @@ class DraftingExecutor::Drafts {
   }
 
  private:
+  template <typename Task>
+  void Post(const Task& task) {
+    UntilThereIsMemory([&] { thread_.Post(task); });
+  }
+
   // On the thread.
   void Draft(StepPlan* asked, PlanOnItsWay* plan) {
     std::vector<DraftedTokens> drafts = UntilThereIsMemory(

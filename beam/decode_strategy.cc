@@ -1,5 +1,6 @@
 #include "beam/decode_strategy.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,11 @@ std::vector<std::string> BanningOptions(const GenerationParams& params) {
   add(params.no_repeat_ngram_size > 0, "no_repeat_ngram_size");
   add(params.min_new_tokens > 0, "min_new_tokens");
   return names;
+}
+
+std::string WhereNoToken(std::optional<int> num_generated) {
+  if (!num_generated.has_value()) return "for a sample";
+  return Concat("after ", Pluralize(*num_generated, "generated token"));
 }
 
 }  // namespace
@@ -55,14 +61,14 @@ absl::Status ExplainNoToken(const absl::Status& status,
                 " none to which the model gives a chance");
 }
 
-absl::Status AllTokensMasked(int num_generated) {
-  return FailedPrecondition("no token is possible after ",
-                            Pluralize(num_generated, "generated token"));
+absl::Status AllTokensMasked(std::optional<int> num_generated) {
+  return FailedPrecondition("no token is possible ",
+                            WhereNoToken(num_generated));
 }
 
-absl::Status NotANumber(int num_generated) {
-  return Internal("the model's logits are not numbers (NaN) after ",
-                  Pluralize(num_generated, "generated token"));
+absl::Status NotANumber(std::optional<int> num_generated) {
+  return Internal("the model's logits are not numbers (NaN) ",
+                  WhereNoToken(num_generated));
 }
 
 absl::Status CheckNumbers(std::span<const Candidate> candidates,

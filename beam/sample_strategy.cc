@@ -123,9 +123,7 @@ absl::StatusOr<Continuations> SampleStrategy::Advance(
     if (num_taken < run.size()) {
       done_ = true;
       if (decisions != nullptr) decisions->clear();
-      return run[num_taken].token == kNotANumber
-                 ? NotANumber(NumGenerated(sample))
-                 : AllTokensMasked(NumGenerated(sample));
+      return NoToken(run[num_taken].token, sample);
     }
     continuations.push_back(
         {run.back().beam, run.back().token, static_cast<int>(num_taken)});
@@ -136,6 +134,15 @@ absl::StatusOr<Continuations> SampleStrategy::Advance(
   live_.resize(num_live);
   done_ = live_.empty();
   return continuations;
+}
+
+absl::Status SampleStrategy::NoToken(TokenId drawn, int sample_idx) const {
+  std::optional<int> num_generated;
+  if (samples_.size() == 1 || !is_forked_) {
+    num_generated = NumGenerated(sample_idx);
+  }
+  return drawn == kNotANumber ? NotANumber(num_generated)
+                              : AllTokensMasked(num_generated);
 }
 
 int SampleStrategy::GrowBy(std::span<const Candidate> run, int first_candidate,

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -68,6 +69,9 @@ class SampleStrategy : public DecodeStrategy {
   // follow.
   size_t LengthOfDraft(const Sample& sample,
                        std::span<const TokenId> draft) const;
+  // Why `drawn` is no token. Of several samples it does not say after how many
+  // tokens: drafts decide which of them comes to such a place first.
+  absl::Status NoToken(TokenId drawn, int sample_idx) const;
   // Takes a sample on by the tokens of `run`, until one ends it; returns how
   // many these are.
   int GrowBy(std::span<const Candidate> run, int first_candidate, int sample,

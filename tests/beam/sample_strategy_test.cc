@@ -97,8 +97,32 @@ TEST(SampleStrategyTest, ASampleWithoutATokenEndsThoseThatAreFinishedToo) {
   EXPECT_FALSE(strategy.done());
   EXPECT_THAT(strategy.Advance(Best(kNoToken, 0), nullptr),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("no token is possible after 1 generated")));
+                       "no token is possible for a sample"));
   EXPECT_TRUE(strategy.done());
+}
+
+// Without drafts the second sample comes there first, with them the first one.
+TEST(SampleStrategyTest, TheErrorIsTheSameWhicheverSampleIsAhead) {
+  for (const TokenId drawn : {kNoToken, kNotANumber}) {
+    GenerationParams params = SampleParams(9);
+    params.num_return_sequences = 2;
+    const SelectionResult first = {.candidates = {{0, 4, -1}, {0, 5, -1}}};
+    SampleStrategy plain(params);
+    ASSERT_OK(plain.Advance(first, nullptr));
+    const absl::Status error =
+        plain.Advance({.candidates = {{0, 6, -2}, {1, drawn, 0}}}, nullptr)
+            .status();
+    SampleStrategy drafted(params);
+    ASSERT_OK(drafted.Advance(first, nullptr));
+    EXPECT_EQ(
+        drafted
+            .Advance({.candidates =
+                          {{0, 6, -2}, {0, 7, -3}, {0, drawn, 0}, {1, 5, -2}},
+                      .num_tokens = {3, 1}},
+                     nullptr)
+            .status(),
+        error);
+  }
 }
 
 TEST(GreedySearchTest, TakesTheBestTokenOfEveryStep) {

@@ -4,9 +4,9 @@
     tools/check_words.py [ROOT]
 
 The names are the first column of the last table there. Their plurals are
-retired with them, and so are the files named after them: `LetGo` retires
-LetGos, let_go.h and let_go_test.cc. It reads every file that git knows, and
-their paths, but for the glossary itself.
+retired with them, and so are the tests and the files named after them: `LetGo`
+retires LetGos, LetGoTest, LetGoGpuTest, let_go.h and let_go_test.cc. It reads
+every file that git knows, and their paths, but for the glossary itself.
 """
 
 import re
@@ -19,9 +19,6 @@ TEXTS = {".h", ".cc", ".cu", ".cuh", ".md", ".py", ".sh", ".txt", ".cmake"}
 ROW = re.compile(r"^\| `([^`]+)` \| `([^`]+)` \|$", re.MULTILINE)
 
 SOURCE_ENDS = r"(?:_[a-z0-9_]+)?\.(?:h|cc|cu|cuh|py)\b"
-# Forms that are in use all the same. A form leaves this set when its last use
-# is renamed.
-IN_USE = {"PutTails"}
 
 
 def retired_names(glossary: str) -> dict[str, str]:
@@ -47,13 +44,13 @@ def forms(names: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     # A stem of one word may name anything.
     stems = {file_stem(old): file_stem(new) for old, new in names.items()
              if "_" in file_stem(old)}
-    return ({old: new for old, new in words.items() if old not in IN_USE},
-            {old: new for old, new in stems.items() if old not in IN_USE})
+    return words, stems
 
 
 def find_faults(root: Path, files: list[str]) -> list[str]:
     words, stems = forms(retired_names((root / GLOSSARY).read_text()))
-    word = re.compile(r"\b(" + "|".join(map(re.escape, words)) + r")\b")
+    word = re.compile(r"\b(" + "|".join(map(re.escape, words))
+                      + r")(?:(?:Gpu|Errors|Invariants)?Test)?\b")
     stem = re.compile(r"(?<![A-Za-z0-9_])(" + "|".join(map(re.escape, stems))
                       + ")(?=" + SOURCE_ENDS + ")")
     faults = []

@@ -55,7 +55,7 @@ void ExpectRefused(const absl::Status& status, const std::string& why) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr(why)));
 }
 
-TEST(CheckAnswerTest, CandidatesAreOfLiveBeamsAndTheVocabulary) {
+TEST(ValidateResultTest, CandidatesAreOfLiveBeamsAndTheVocabulary) {
   for (const SelectionKind kind :
        {SelectionKind::kBeams, SelectionKind::kRows}) {
     const PlanSelection asked = Asked(kind);
@@ -70,7 +70,7 @@ TEST(CheckAnswerTest, CandidatesAreOfLiveBeamsAndTheVocabulary) {
   }
 }
 
-TEST(CheckAnswerTest, BeamsComeBestFirst) {
+TEST(ValidateResultTest, BeamsComeBestFirst) {
   const PlanSelection asked = Asked(SelectionKind::kBeams);
   EXPECT_OK(Check(asked, {{1, 5, -1}, {0, 4, -1}, {0, 3, -2}}));
   ExpectRefused(Check(asked, {{0, 5, -2}, {1, 4, -1}}), "out of order, at 1");
@@ -78,7 +78,7 @@ TEST(CheckAnswerTest, BeamsComeBestFirst) {
                 "more than 3 candidates");
 }
 
-TEST(CheckAnswerTest, RowsComeOneAfterTheOtherEachBestFirst) {
+TEST(ValidateResultTest, RowsComeOneAfterTheOtherEachBestFirst) {
   const PlanSelection asked = Asked(SelectionKind::kRows);
   EXPECT_OK(Check(asked, {{0, 5, -2}, {0, 4, -2}, {0, 1, -3}, {1, 5, -1}}));
   EXPECT_OK(Check(asked, {{1, 5, -1}}));
@@ -92,7 +92,7 @@ TEST(CheckAnswerTest, RowsComeOneAfterTheOtherEachBestFirst) {
 }
 
 // Whatever stands between the two, and whatever they sum to.
-TEST(CheckAnswerTest, AContinuationComesOnce) {
+TEST(ValidateResultTest, AContinuationComesOnce) {
   for (const bool gumbel_top_k : {false, true}) {
     const PlanSelection asked = Asked(SelectionKind::kRows, gumbel_top_k);
     EXPECT_OK(Check(asked, {{0, 5, -1}, {0, 4, -2}, {1, 5, -1}, {1, 4, -2}}));
@@ -107,13 +107,13 @@ TEST(CheckAnswerTest, AContinuationComesOnce) {
 }
 
 // What ranks them is not in the answer.
-TEST(CheckAnswerTest, GumbelTopKRowsAreInAnyOrderAndMayBeNoNumbers) {
+TEST(ValidateResultTest, GumbelTopKRowsAreInAnyOrderAndMayBeNoNumbers) {
   const PlanSelection asked = Asked(SelectionKind::kRows, true);
   EXPECT_OK(Check(asked, {{0, 5, -2}, {0, 4, -1}, {1, kNotANumber, 0}}));
   ExpectRefused(Check(asked, {{1, 5, -1}, {0, 4, -1}}), "out of order, at 1");
 }
 
-TEST(CheckAnswerTest, SumsThatNoiseIsAddedToAreFinite) {
+TEST(ValidateResultTest, SumsThatNoiseIsAddedToAreFinite) {
   for (const float sum : {kInf, -kInf}) {
     EXPECT_OK(Check(Asked(SelectionKind::kRows), {{0, 5, sum}}));
     ExpectRefused(Check(Asked(SelectionKind::kRows, true), {{0, 5, sum}}),
@@ -121,7 +121,7 @@ TEST(CheckAnswerTest, SumsThatNoiseIsAddedToAreFinite) {
   }
 }
 
-TEST(CheckAnswerTest, EverySampleDrawsFromItsRow) {
+TEST(ValidateResultTest, EverySampleDrawsFromItsRow) {
   PlanSelection asked = Asked(SelectionKind::kDraws);
   EXPECT_OK(Check(asked, {{0, 5, -2}, {1, 5, -1}}));
   EXPECT_OK(Check(asked, {{0, kNoToken, 0}, {1, kNotANumber, 0}}));
@@ -132,7 +132,7 @@ TEST(CheckAnswerTest, EverySampleDrawsFromItsRow) {
   EXPECT_OK(Check(asked, {{0, 5, -2}, {0, 5, -1}}));
 }
 
-TEST(CheckAnswerTest, TokensAreAmongThoseThatMayFollow) {
+TEST(ValidateResultTest, TokensAreAmongThoseThatMayFollow) {
   const std::vector<TokenId> first = {2, 5};
   const std::vector<TokenId> second = {4};
   for (const SelectionKind kind :
@@ -145,7 +145,7 @@ TEST(CheckAnswerTest, TokensAreAmongThoseThatMayFollow) {
   }
 }
 
-TEST(CheckAnswerTest, LogProbabilitiesAreThoseOfTheCandidates) {
+TEST(ValidateResultTest, LogProbabilitiesAreThoseOfTheCandidates) {
   const PlanSelection asked = Asked(SelectionKind::kBeams, false, 1);
   const std::vector<Candidate> candidates = {{0, 5, -1}, {1, 4, -2}};
   EXPECT_OK(Check(asked, candidates, {Of(5, {{9, -0.5f}}), Of(4)}));
@@ -176,7 +176,7 @@ SelectionResult Replayed(std::vector<std::vector<Candidate>> steps) {
   return answer;
 }
 
-TEST(CheckAnswerTest, StepsBehindOneAreOfTheBeamsThatItMakes) {
+TEST(ValidateResultTest, StepsBehindOneAreOfTheBeamsThatItMakes) {
   const PlanSelection asked = AskedWithPaths();
   const auto check = [&](std::vector<std::vector<Candidate>> steps) {
     return ValidateResult(asked, Replayed(std::move(steps)), kNumAnswerTokens);
@@ -199,7 +199,7 @@ TEST(CheckAnswerTest, StepsBehindOneAreOfTheBeamsThatItMakes) {
                 "do not lead to");
 }
 
-TEST(CheckAnswerTest, OnlyPathsLeadToStepsBehindOne) {
+TEST(ValidateResultTest, OnlyPathsLeadToStepsBehindOne) {
   for (const SelectionKind kind :
        {SelectionKind::kBeams, SelectionKind::kRows}) {
     ExpectRefused(
@@ -209,7 +209,7 @@ TEST(CheckAnswerTest, OnlyPathsLeadToStepsBehindOne) {
   }
 }
 
-TEST(CheckAnswerTest, StepsBehindOneReportLogProbabilitiesToo) {
+TEST(ValidateResultTest, StepsBehindOneReportLogProbabilitiesToo) {
   SelectionResult answer = Replayed({{{0, 5, -1}}, {{0, 6, -3}}});
   answer.logprobs = {Of(5)};
   ExpectRefused(ValidateResult(AskedWithPaths(0), answer, kNumAnswerTokens),

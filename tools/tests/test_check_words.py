@@ -45,6 +45,12 @@ class CheckWordsTest(unittest.TestCase):
         self.assertEqual(self.faults(a="int LetGos;\n"),
                          ["a.h:1: LetGos is called Releases now"])
 
+    def test_tests_named_after_it_are_retired_with_it(self):
+        self.assertEqual(
+            self.faults(a="TEST(LetGoTest, A)\nTEST(LetGoGpuTest, B)\n"),
+            ["a.h:1: LetGo is called Release now",
+             "a.h:2: LetGo is called Release now"])
+
     def test_a_file_named_after_it_is_retired_with_it(self):
         self.assertEqual(
             self.faults(let_go="", let_go_test='#include "base/let_go.h"\n'),

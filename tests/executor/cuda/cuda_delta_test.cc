@@ -1,4 +1,4 @@
-// What a delta puts where, and that mirrored arrays send only what changed.
+// What a delta puts where, and that shadowed arrays send only what changed.
 #include "executor/cuda/cuda_delta.h"
 
 #include <gmock/gmock.h>
@@ -109,7 +109,7 @@ TEST(CudaDeltaTest, PiecesThatFitABufferAreTheWhole) {
   EXPECT_GT(most_pieces, 10);
 }
 
-TEST(MirroredArrayTest, WhatTheDeviceWroteOverIsSentAgain) {
+TEST(ShadowedArrayTest, WhatTheDeviceWroteOverIsSentAgain) {
   std::vector<int> device(8);
   ShadowedArray<int> array;
   const std::vector<int> values = {1, 2, 3, 4, 5, 6};
@@ -129,7 +129,7 @@ TEST(MirroredArrayTest, WhatTheDeviceWroteOverIsSentAgain) {
   EXPECT_TRUE(again.empty());
 }
 
-TEST(MirroredArrayTest, TheDeviceHasTheLastValuesAndUnchangedOnesAreNotSent) {
+TEST(ShadowedArrayTest, TheDeviceHasTheLastValuesAndUnchangedOnesAreNotSent) {
   std::mt19937 random(3);
   std::vector<int> device(20);
   ShadowedArray<int> array;

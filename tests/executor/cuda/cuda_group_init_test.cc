@@ -21,7 +21,7 @@ using testing::StatusIs;
 constexpr int kPageSize = 4;
 
 // A plan whose last two rows a selection for two slots is from.
-class CudaGroupRowsTest : public ::testing::Test {
+class CudaGroupInitTest : public ::testing::Test {
  protected:
   void Feed(const std::vector<TokenId>& tokens, int num_logits) {
     source_.AddRow(tokens, num_logits);
@@ -42,7 +42,7 @@ class CudaGroupRowsTest : public ::testing::Test {
   PlanSource source_{kPageSize};
 };
 
-TEST_F(CudaGroupRowsTest, TheyAreThoseThatItsRowsOfLogitsAreOf) {
+TEST_F(CudaGroupInitTest, TheyAreThoseThatItsRowsOfLogitsAreOf) {
   Feed({5, 6, 7}, 3);
   Feed({5, 6}, 0);
   Feed({8, 9}, 1);
@@ -53,41 +53,41 @@ TEST_F(CudaGroupRowsTest, TheyAreThoseThatItsRowsOfLogitsAreOf) {
   EXPECT_THAT(rows.rows(), ElementsAre(2, 4));
 }
 
-TEST_F(CudaGroupRowsTest, OneGeneratedTokenForEachSlotSetsBeams) {
+TEST_F(CudaGroupInitTest, OneGeneratedTokenForEachSlotSetsBeams) {
   Feed({8}, 1);
   Feed({9}, 1);
   SelectFrom(2).num_generated = 1;
   EXPECT_TRUE(FeedsBeams());
 }
 
-TEST_F(CudaGroupRowsTest, PromptsSetNoBeams) {
+TEST_F(CudaGroupInitTest, PromptsSetNoBeams) {
   Feed({8}, 1);
   Feed({9}, 1);
   SelectFrom(2);
   EXPECT_FALSE(FeedsBeams());
 }
 
-TEST_F(CudaGroupRowsTest, FewerRowsThanSlotsSetNoBeams) {
+TEST_F(CudaGroupInitTest, FewerRowsThanSlotsSetNoBeams) {
   Feed({8}, 1);
   SelectFrom(1).num_generated = 1;
   EXPECT_FALSE(FeedsBeams());
 }
 
-TEST_F(CudaGroupRowsTest, RowsThatAreFedAgainSetNoBeams) {
+TEST_F(CudaGroupInitTest, RowsThatAreFedAgainSetNoBeams) {
   Feed({7, 8}, 1);
   Feed({7, 9}, 1);
   SelectFrom(2).num_generated = 1;
   EXPECT_FALSE(FeedsBeams());
 }
 
-TEST_F(CudaGroupRowsTest, ATokenBeforeARowsLastIsRefused) {
+TEST_F(CudaGroupInitTest, ATokenBeforeARowsLastIsRefused) {
   Feed({5, 6}, 2);
   SelectFrom(2);
   EXPECT_THAT(Find(), StatusIs(absl::StatusCode::kInvalidArgument,
                                HasSubstr("row 0 of logits")));
 }
 
-TEST_F(CudaGroupRowsTest, RowsThatEndApartAreRefused) {
+TEST_F(CudaGroupInitTest, RowsThatEndApartAreRefused) {
   Feed({5, 6}, 1);
   Feed({7, 8, 9}, 1);
   SelectFrom(2);
@@ -102,7 +102,7 @@ std::shared_ptr<const SelectionParams> Draws() {
 }
 
 // Of samples that verify drafts, in rows that have logits of each token.
-TEST_F(CudaGroupRowsTest, RowsWithDraftsSetNoBeamsAndMayEndApart) {
+TEST_F(CudaGroupInitTest, RowsWithDraftsSetNoBeamsAndMayEndApart) {
   Feed({5, 6}, 2);
   Feed({7, 8, 9}, 3);
   PlanSelection& selection = SelectFrom(2);
@@ -113,7 +113,7 @@ TEST_F(CudaGroupRowsTest, RowsWithDraftsSetNoBeamsAndMayEndApart) {
   EXPECT_FALSE(FeedsBeams());
 }
 
-TEST_F(CudaGroupRowsTest, SamplesOfDifferentLengthsSetNoBeams) {
+TEST_F(CudaGroupInitTest, SamplesOfDifferentLengthsSetNoBeams) {
   Feed({8}, 1);
   Feed({9}, 1);
   PlanSelection& selection = SelectFrom(2);
@@ -123,7 +123,7 @@ TEST_F(CudaGroupRowsTest, SamplesOfDifferentLengthsSetNoBeams) {
   EXPECT_FALSE(FeedsBeams());
 }
 
-TEST_F(CudaGroupRowsTest, DraftsOfBeamsAreRefused) {
+TEST_F(CudaGroupInitTest, DraftsOfBeamsAreRefused) {
   Feed({8, 9}, 2);
   PlanSelection& selection = SelectFrom(1);
   selection.first_logits = 0;

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(CudaDriverThreadTest, TasksStartAndEndInOrderAndAllOfThem) {
+TEST(CudaLaunchThreadTest, TasksStartAndEndInOrderAndAllOfThem) {
   std::vector<int> started;
   std::vector<int> ended;
   int num_running = 0;
@@ -45,7 +45,7 @@ TEST(CudaDriverThreadTest, TasksStartAndEndInOrderAndAllOfThem) {
   EXPECT_LE(max_running, 3);
 }
 
-TEST(CudaDriverThreadTest, ATaskStartsWhileAnotherRuns) {
+TEST(CudaLaunchThreadTest, ATaskStartsWhileAnotherRuns) {
   std::atomic<bool> second_started = false;
   CudaLaunchThread thread(2, [] {});
   thread.Post([&] { return [&] { return second_started.load(); }; });
@@ -57,7 +57,7 @@ TEST(CudaDriverThreadTest, ATaskStartsWhileAnotherRuns) {
   while (!second_started) std::this_thread::yield();
 }
 
-TEST(CudaDriverThreadTest, AnIdleThreadWakesForANewTask) {
+TEST(CudaLaunchThreadTest, AnIdleThreadWakesForANewTask) {
   std::atomic<int> num_ended = 0;
   CudaLaunchThread thread(2, [] {});
   for (int i = 0; i < 3; ++i) {

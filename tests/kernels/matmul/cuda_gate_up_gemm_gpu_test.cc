@@ -25,7 +25,7 @@ using testing::Widened;
 
 constexpr DType kTypes[] = {DType::kBFloat16, DType::kFloat16};
 
-class CudaTileMatMulGpuTest : public ::testing::Test {
+class CudaGateUpGemmGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_OK_AND_ASSIGN(const CudaDevice device, CudaDevice::Open(0));
@@ -56,7 +56,7 @@ class CudaTileMatMulGpuTest : public ::testing::Test {
 };
 
 // Fewer tiles than the ring has room for, and more.
-TEST_F(CudaTileMatMulGpuTest, GatesAndUpsAreAsNearAsTheirTypeAllows) {
+TEST_F(CudaGateUpGemmGpuTest, GatesAndUpsAreAsNearAsTheirTypeAllows) {
   for (const DType dtype : kTypes) {
     for (const int num_cols : {128, 256, 384, 1024}) {
       const Weights weights(512, num_cols, dtype);
@@ -74,7 +74,7 @@ TEST_F(CudaTileMatMulGpuTest, GatesAndUpsAreAsNearAsTheirTypeAllows) {
   }
 }
 
-TEST_F(CudaTileMatMulGpuTest, TakesWholeTilesOfUpTo128Rows) {
+TEST_F(CudaGateUpGemmGpuTest, TakesWholeTilesOfUpTo128Rows) {
   const auto takes = [&](int num_rows, int num_outputs, int num_cols,
                          DType dtype) {
     return matmul_.CanImplement(num_rows,
@@ -88,7 +88,7 @@ TEST_F(CudaTileMatMulGpuTest, TakesWholeTilesOfUpTo128Rows) {
 }
 
 // The next product may begin before the one before it has ended.
-TEST_F(CudaTileMatMulGpuTest, ChainsGiveTheSameBitsStepByStepAndReplayed) {
+TEST_F(CudaGateUpGemmGpuTest, ChainsGiveTheSameBitsStepByStepAndReplayed) {
   constexpr int kCols = 1024, kRows = 100, kLength = 20;
   const Weights weights(2 * kCols, kCols, DType::kBFloat16);
   const Case c(kRows, weights);

@@ -235,7 +235,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
   }
 
   // A page begins: every slot gets a fresh one ahead.
-  void PutTails() {
+  void AttachTails() {
     for (HostGroup& group : groups_) {
       if (group.position % page_size_ != 0) continue;
       for (int& tail : group.tails) tail = next_page_++;
@@ -375,7 +375,7 @@ class ResidentTest : public ::testing::TestWithParam<Shape> {
 
   void RunStep() {
     if (step_ == GetParam().num_steps / 2) MoveGroups();
-    PutTails();
+    AttachTails();
     ApplyDelta();
     ASSERT_OK(CudaPrepareInputs(state_, padded_rows(), stream_.get()));
     Wait();

@@ -5,7 +5,7 @@
 //
 //   const RequestNeeds needs = admission.NeedsOf(prepared);
 //   RETURN_IF_ERROR(admission.CheckFits(prepared.request, needs));
-//   waiting.Push({turn, id, std::move(prepared), needs, done});
+//   waiting.Push({turn, std::move(prepared), needs, done});
 //   ...
 //   if (admission.CanAdmit(waiting.front().needs, running, num_running)) ...
 //

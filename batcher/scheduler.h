@@ -12,8 +12,10 @@
 //
 // Each plan has a budget of tokens. Live beams come first, every one of them;
 // then prompts of running requests, then those that wait, in order of their
-// turns: no request is overtaken. Where the beams leave prompts less than their
-// share, some steps are for prompts alone.
+// turns. Of one tenant and priority none overtakes another; an urgent request
+// overtakes those that came before it, and tenants share the turns of a
+// priority (fair_turns.h). Where the beams leave prompts less than their share,
+// some steps are for prompts alone.
 //
 // Before a plan is written, room is made for it: while its pages are not
 // available, the group whose turn comes last is put away, as a whole. It

@@ -182,7 +182,8 @@ class Scheduler {
     bool was_made = false;  // some group was put away
   };
   Room MakeRoom(bool decodes, StepPlan* plan);
-  // What is left for drafts of a step in which `num_pages` are taken.
+  // What is left for drafts of a step in which `num_pages` are taken. Where
+  // prompts wait to be fed they have their share of the tokens, at least one.
   DraftRoom RoomForDrafts(int64_t num_pages) const;
   // Shares what the prefix tree has of what the group feeds next, and loads
   // what host memory has. `num_promised` pages are for groups before it.

@@ -1,0 +1,139 @@
+// Drafts take what a step has left, and no more: they never exceed its limits,
+// and leave prompts their share of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "batcher/scheduler.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+constexpr TokenId kToken = 7;  // all that is ever generated
+
+ModelDescription NullModel() {
+  ModelDescription model;
+  model.vocab_size = 1000;
+  model.max_context = 1000;
+  model.page_size = 1;
+  model.num_pages = 200;
+  model.has_shareable_pages = true;
+  model.verifies_drafts = true;
+  return model;
+}
+
+// Accepts every draft.
+StepResult AnswerTo(const StepPlan& plan) {
+  StepResult result;
+  for (const PlanSelection& selection : plan.selections) {
+    SelectionResult& answer = result.selections.emplace_back();
+    answer.request = selection.request;
+    for (int row = 0; row < selection.num_rows; ++row) {
+      const int count =
+          selection.drafts.empty() ? 1 : 1 + std::ssize(selection.drafts[row]);
+      answer.candidates.insert(answer.candidates.end(), count,
+                               {row, kToken, -1.0f});
+      if (!selection.drafts.empty()) answer.num_tokens.push_back(count);
+    }
+  }
+  return result;
+}
+
+int NumDrafted(const StepPlan& plan) {
+  int count = 0;
+  for (const PlanSelection& selection : plan.selections) {
+    for (const auto& draft : selection.drafts) {
+      count += static_cast<int>(draft.size());
+    }
+  }
+  return count;
+}
+
+bool Selects(const StepPlan& plan, RequestId request) {
+  return std::ranges::any_of(plan.selections, [&](const auto& selection) {
+    return selection.request == request;
+  });
+}
+
+class DraftRoomTest : public ::testing::Test {
+ protected:
+  void Make(const ModelDescription& model, SchedulerOptions options) {
+    options.validate_steps = true;
+    model_ = model;
+    scheduler_.emplace(model_, options);
+  }
+  ~DraftRoomTest() override { scheduler_->CancelAll(absl::CancelledError()); }
+
+  // Of a request whose text repeats itself, so that all it can is drafted.
+  void SubmitDrafting(int id) {
+    Request request = {{kToken, kToken, kToken, kToken}, {}};
+    request.params.max_new_tokens = 90;
+    request.params.speculate = {SpeculationMethod::kNgram, 16,
+                                SpeculationMode::kCoupled};
+    Submit(id, std::move(request));
+  }
+  void SubmitPlain(int id, int num_prompt_tokens) {
+    Request request;
+    for (int i = 0; i < num_prompt_tokens; ++i) {
+      request.prompt_tokens.push_back(100 + i);
+    }
+    request.params.max_new_tokens = 2;
+    Submit(id, std::move(request));
+  }
+  void Submit(int id, Request request) {
+    request.params.ignore_eos = true;
+    ASSERT_OK(ValidateRequest(model_, &request));
+    scheduler_->Submit(RequestId{id}, PreparedRequest(std::move(request)),
+                       [](const absl::StatusOr<Result>&) {});
+  }
+
+  StepPlan Step() {
+    StepPlan plan = scheduler_->Plan();
+    EXPECT_LE(plan.tokens.size(), model_.limits.max_step_tokens);
+    EXPECT_LE(plan.num_logits, model_.limits.max_beams);
+    if (!plan.is_noop()) scheduler_->Advance(AnswerTo(plan));
+    return plan;
+  }
+  void StepUntilDrafted() {
+    for (int i = 0; i < 5; ++i) {
+      if (NumDrafted(Step()) > 0) return;
+    }
+    FAIL() << "nothing is drafted";
+  }
+
+  ModelDescription model_;
+  std::optional<Scheduler> scheduler_;
+};
+
+TEST_F(DraftRoomTest, StepsStayWithinTheirLimits) {
+  for (const int max_beams : {3, 8, 9}) {
+    ModelDescription model = NullModel();
+    model.limits.max_beams = max_beams;
+    model.limits.max_step_tokens = 12;
+    Make(model, {.prefill_share = 0.25});
+    for (int i = 0; i < 3; ++i) SubmitDrafting(i);
+    for (int i = 3; i < 9; ++i) SubmitPlain(i, 10);
+    for (int i = 0; i < 40; ++i) Step();
+    scheduler_->CancelAll(absl::CancelledError());
+  }
+}
+
+TEST_F(DraftRoomTest, APromptHasATokenOfEachStepAlsoWithoutAShare) {
+  ModelDescription model = NullModel();
+  model.limits.max_beams = 8;
+  model.limits.max_step_tokens = 8;
+  Make(model, {.prefill_share = 0});
+  SubmitDrafting(0);
+  StepUntilDrafted();
+  SubmitPlain(1, 2);
+  Step();
+  EXPECT_TRUE(Selects(Step(), RequestId{1}));
+}
+
+}  // namespace
+}  // namespace espalier

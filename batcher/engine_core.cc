@@ -64,6 +64,7 @@ EngineCore::EngineCore(std::shared_ptr<StepExecutor> steps,
     : description(steps->description()),
       limits(std::make_shared<QueueLimits>(options)),
       tokenizer(options.tokenizer),
+      speculate(options.speculate),
       max_plans_in_flight_(steps->max_plans_in_flight()),
       steps_(std::move(steps)),
       scheduler_(description, options.scheduler) {}

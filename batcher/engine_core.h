@@ -83,6 +83,7 @@ class EngineCore : public std::enable_shared_from_this<EngineCore> {
   const ModelDescription description;
   const std::shared_ptr<QueueLimits> limits;
   const std::shared_ptr<const Tokenizer> tokenizer;  // or null
+  const std::optional<SpeculationParams> speculate;  // by default
 
  private:
   // A plan that the executor was given.

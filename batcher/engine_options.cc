@@ -1,6 +1,8 @@
 #include "batcher/engine_options.h"
 
 #include "base/status.h"
+#include "request/generation_params.h"
+#include "request/validate_params.h"
 
 namespace espalier {
 
@@ -28,7 +30,8 @@ absl::Status CheckOptions(const SchedulerOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status CheckEngineOptions(const EngineOptions& options) {
+absl::Status CheckEngineOptions(const EngineOptions& options,
+                                const ModelDescription& model) {
   RETURN_IF_ERROR(CheckOptions(options.scheduler));
   if (options.max_waiting.value_or(0) < 0) {
     return InvalidArgument("max_waiting must be at least 0, got ",
@@ -39,9 +42,13 @@ absl::Status CheckEngineOptions(const EngineOptions& options) {
         "max_waiting_tokens must be at least 0, no limit, got ",
         options.max_waiting_tokens);
   }
-  if (options.step_timeout > absl::ZeroDuration()) return absl::OkStatus();
-  return InvalidArgument("step_timeout must be above 0, got ",
-                         options.step_timeout);
+  if (!(options.step_timeout > absl::ZeroDuration())) {
+    return InvalidArgument("step_timeout must be above 0, got ",
+                           options.step_timeout);
+  }
+  GenerationParams params;
+  params.speculate = options.speculate;
+  return ValidateSpeculation(model, params);
 }
 
 }  // namespace espalier

@@ -7,11 +7,13 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "request/speculation_params.h"
 
 namespace espalier {
 
-class Tokenizer;  // text/tokenizer.h
-class TraceSink;  // trace/trace.h
+class Tokenizer;          // text/tokenizer.h
+class TraceSink;          // trace/trace.h
+struct ModelDescription;  // exec_request/model_description.h
 
 // Whether steps are validated unless options say otherwise: in debug builds of
 // the library.
@@ -69,6 +71,10 @@ struct EngineOptions {
   // and allocate, and the widest feeds max_step_tokens. > 0; infinite: a step
   // is waited for as long as it takes. See docs/step.md, "Faults".
   absl::Duration step_timeout = absl::InfiniteDuration();
+  // How requests speculate that do not say (GenerationParams::speculate is
+  // unset) and can (CanSpeculate). Where there is no room for the candidates of
+  // their drafts they do without. Unset: not at all. See docs/speculation.md.
+  std::optional<SpeculationParams> speculate = std::nullopt;
   // Requests that wait until others end; >= 0. One that comes when
   // scheduler.max_running + max_waiting are open, from their submission until
   // they are answered or cancelled, is refused with kResourceExhausted. Unset:
@@ -79,7 +85,9 @@ struct EngineOptions {
   int64_t max_waiting_tokens = 0;
 };
 
-// Errors: as CheckOptions, of the scheduler's options, too.
-absl::Status CheckEngineOptions(const EngineOptions& options);
+// Errors: as CheckOptions, of the scheduler's options, too; and as
+// ValidateParams of `speculate`.
+absl::Status CheckEngineOptions(const EngineOptions& options,
+                                const ModelDescription& model);
 
 }  // namespace espalier

@@ -38,6 +38,7 @@ class Resolver {
   // decides. What is "auto" may be the CPU.
   absl::Status CheckOfCpu() const;
   absl::Status CheckRange() const;
+  absl::Status CheckSpeculation() const;
 
   const GeneratorOptions& options_;
   const OptionNamer name_;
@@ -145,8 +146,26 @@ absl::Status Resolver::CheckRange() const {
   return absl::OkStatus();
 }
 
+// What can be said without the model.
+absl::Status Resolver::CheckSpeculation() const {
+  if (!options_.speculate.has_value()) return absl::OkStatus();
+  const auto& [method, num_tokens, mode] = *options_.speculate;
+  if (num_tokens < 1 || num_tokens > kMaxDraftTokens) {
+    return InvalidArgument(name_("speculate"), ".num_tokens must be in [1, ",
+                           kMaxDraftTokens, "], got ", num_tokens);
+  }
+  if (method != SpeculationMethod::kDraft || !options_.draft_model.empty()) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(name_("speculate"),
+                         ".method must be \"ngram\", \"suffix\" or \"off\" "
+                         "without ",
+                         name_("draft_model"), ", got \"draft\"");
+}
+
 absl::StatusOr<BackendOptions> Resolver::Resolve() const {
   RETURN_IF_ERROR(CheckRange());
+  RETURN_IF_ERROR(CheckSpeculation());
   BackendOptions resolved;
   ASSIGN_OR_RETURN(resolved.device, ChooseDevice());
   ASSIGN_OR_RETURN(resolved.dtype, ChooseDType(resolved.device));
@@ -180,6 +199,7 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
   resolved.max_waiting = options_.max_waiting;
   resolved.step_timeout = options_.step_timeout;
   resolved.draft_model = options_.draft_model;
+  resolved.speculate = options_.speculate;
   resolved.max_waiting_tokens = options_.max_waiting_tokens;
   return resolved;
 }
@@ -204,6 +224,7 @@ EngineOptions EngineOptionsOf(const BackendOptions& options,
   engine.tokenizer = std::move(tokenizer);
   engine.step_timeout = options.step_timeout;
   engine.max_waiting_tokens = options.max_waiting_tokens;
+  engine.speculate = options.speculate;
   return engine;
 }
 

@@ -71,6 +71,7 @@ struct BackendOptions {
   int max_waiting = 0;
   absl::Duration step_timeout = absl::InfiniteDuration();
   std::string draft_model = {};  // a directory; empty: none
+  std::optional<SpeculationParams> speculate = {};
   int64_t max_waiting_tokens = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "request/speculation_params.h"
 
 namespace espalier {
 
@@ -56,6 +57,9 @@ struct GeneratorOptions {
   // tokens for requests that ask for it (speculate with method "draft";
   // docs/speculation.md), on the device of the model. Empty: none.
   std::string draft_model = {};
+  // How requests speculate that do not say (GenerationParams::speculate is
+  // unset) and can. Unset: not at all.
+  std::optional<SpeculationParams> speculate = {};
 
   int max_running = 256;  // requests that run together; >= 1
   // Requests that wait until others end; >= 0. One that comes when max_running

@@ -99,7 +99,8 @@ struct GenerationParams {
   std::optional<int64_t> logprobs;
   std::optional<int64_t> prompt_logprobs;
 
-  // Drafts of tokens that a step verifies. Unset: none.
+  // Drafts of tokens that a step verifies. Unset: what the engine has for such
+  // requests (EngineOptions::speculate), or none.
   std::optional<SpeculationParams> speculate;
 
   // Milliseconds from its submission after which the request ends with the best
@@ -144,6 +145,10 @@ inline constexpr int64_t kMaxAbsPriority = int64_t{1} << 52;
 
 // Whether sequences compete with one another; else they are samples.
 bool IsBeamSearch(const GenerationParams& params);
+
+// Whether its sequences may have drafts: not those of a beam search that is
+// sampled, stochastic or diverse.
+bool CanSpeculate(const GenerationParams& params);
 
 // Whether its result depends on the seed.
 bool DrawsAtRandom(const GenerationParams& params);

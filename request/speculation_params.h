@@ -14,7 +14,7 @@ namespace espalier {
 
 // What drafts tokens.
 enum class SpeculationMethod {
-  kNone,    // nothing: no speculation, also where the engine has a default
+  kNone,    // nothing: off, also where the engine has a default
   kNgram,   // the sequence's own text: what followed its last few tokens before
   kSuffix,  // the same, by the longest suffix that occurred before
   kDraft,   // a draft model
@@ -47,7 +47,7 @@ struct SpeculationParams {
                          const SpeculationParams&) = default;
 };
 
-// "none", "ngram", "suffix", "draft".
+// "off", "ngram", "suffix", "draft".
 std::string_view NameOf(SpeculationMethod method);
 // "rejection", "coupled".
 std::string_view NameOf(SpeculationMode mode);

@@ -7,7 +7,7 @@ namespace espalier {
 std::string_view NameOf(SpeculationMethod method) {
   switch (method) {
     case SpeculationMethod::kNone:
-      return "none";
+      return "off";
     case SpeculationMethod::kNgram:
       return "ngram";
     case SpeculationMethod::kSuffix:
@@ -29,8 +29,13 @@ std::string_view NameOf(SpeculationMode mode) {
 }
 
 namespace {
-constexpr std::string_view kWithNone = "with speculate.method none";
+constexpr std::string_view kWhenOff = "with speculate.method off";
 }  // namespace
+
+bool CanSpeculate(const GenerationParams& params) {
+  return !IsBeamSearch(params) ||
+         !(params.do_sample || params.stochastic || params.num_beam_groups > 1);
+}
 
 absl::Status ValidateSpeculation(const ModelDescription& model,
                                  const GenerationParams& params) {
@@ -39,9 +44,9 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
   if (speculate.method == SpeculationMethod::kNone) {
     constexpr SpeculationParams kOff;
     RETURN_IF_ERROR(CheckOff("speculate.num_tokens", speculate.num_tokens,
-                             kOff.num_tokens, kWithNone));
+                             kOff.num_tokens, kWhenOff));
     return CheckOff("speculate.mode", NameOf(speculate.mode), NameOf(kOff.mode),
-                    kWithNone);
+                    kWhenOff);
   }
   if (!model.verifies_drafts) {
     return InvalidArgument(
@@ -49,8 +54,7 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
         "method \"",
         NameOf(speculate.method), '"');
   }
-  if (IsBeamSearch(params) &&
-      (params.do_sample || params.stochastic || params.num_beam_groups > 1)) {
+  if (!CanSpeculate(params)) {
     return InvalidArgument(
         "speculate must be false with do_sample, stochastic or num_beam_groups "
         "beside num_beams, got method \"",
@@ -58,8 +62,8 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
   }
   if (speculate.method == SpeculationMethod::kDraft && !model.has_draft_model) {
     return InvalidArgument(
-        "speculate.method must be \"ngram\" or \"suffix\" without a draft "
-        "model, got \"draft\"");
+        "speculate.method must be \"ngram\", \"suffix\" or \"off\" without a "
+        "draft model, got \"draft\"");
   }
   return CheckRange("speculate.num_tokens", speculate.num_tokens, 1,
                     kMaxDraftTokens);

@@ -238,6 +238,16 @@ absl::StatusOr<BatchEnd> RunToEnd(Batch& batch, Runtime& runtime,
   return end;
 }
 
+absl::StatusOr<std::unique_ptr<Runtime>> LoadRuntime(
+    const CommonOptions& common) {
+  RuntimeOptions options = common.runtime;
+  if (!common.speculate.empty()) {
+    ASSIGN_OR_RETURN(options.generator.speculate,
+                     ReadSpeculate(common.speculate));
+  }
+  return Runtime::Load(options);
+}
+
 void PrintFigures(Runtime& runtime, const Batch& batch,
                   absl::Duration wall_time) {
   PrintToStderr(
@@ -262,7 +272,7 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
                    LineReader::Open(options.input, options.max_line_bytes));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
-                   Runtime::Load(options.common.runtime));
+                   LoadRuntime(options.common));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
                    Output::Open(options.output));
   // Once more: before, neither file may have been there.

@@ -161,7 +161,7 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
       ->option_text("N")
       ->group("Limits");
   AddCommonOptions(command, &options->common);
-  AddPrefixCacheOption(command, &options->common);
+  AddDefaultsOfRequests(command, &options->common);
   command->footer(kBatchExamples);
   command->callback([options, exit_code] {
     const absl::StatusOr<int> code = RunBatch(*options);

@@ -271,13 +271,19 @@ void AddCommonOptions(CLI::App* command, CommonOptions* options) {
       ->group("Output");
 }
 
-void AddPrefixCacheOption(CLI::App* command, CommonOptions* options) {
+void AddDefaultsOfRequests(CLI::App* command, CommonOptions* options) {
   command
       ->add_option("--prefix-cache", options->runtime.generator.prefix_cache,
                    "keep pages, and share them among requests that begin "
                    "alike, unless these say no; default on")
       ->check(CLI::Validator(CheckTrueOrFalse, ""))
       ->option_text("on|off")
+      ->group("Engine");
+  command
+      ->add_option("--speculate", options->speculate,
+                   "how requests speculate that do not say: METHOD[:N[:MODE]], "
+                   "as of generate; default off")
+      ->option_text("METHOD")
       ->group("Engine");
 }
 

@@ -28,7 +28,8 @@ void AddRuntimeOptions(CLI::App* command, RuntimeOptions* options);
 // The same, and those of what is told of a run.
 void AddCommonOptions(CLI::App* command, CommonOptions* options);
 
-// One more of the engine, where no field of the request format has its name.
-void AddPrefixCacheOption(CLI::App* command, CommonOptions* options);
+// More of the engine, where no fields of the request format have their names:
+// --prefix-cache and --speculate, for requests that do not say.
+void AddDefaultsOfRequests(CLI::App* command, CommonOptions* options);
 
 }  // namespace espalier::cli

@@ -11,6 +11,7 @@
 #include "examples/cli/output.h"
 #include "examples/cli/stats_file.h"
 #include "request/json/param_fields.h"
+#include "request/json/read_speculation.h"
 
 namespace espalier::cli {
 namespace {
@@ -134,6 +135,16 @@ absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
     RETURN_IF_ERROR(reader.ReadInto(&params));
   }
   return params;
+}
+
+absl::StatusOr<SpeculationParams> ReadSpeculate(const std::string& text) {
+  if (!IsUtf8(text)) return InvalidArgument("--speculate is not UTF-8");
+  if (ReadTrueOrFalse(text) == false) return SpeculationParams();
+  absl::StatusOr<json::value> value = ParseJson(text);
+  if (!value.ok()) value = json::value(text);
+  std::optional<SpeculationParams> speculate;
+  RETURN_IF_ERROR(ReadSpeculation("--speculate", *value, &speculate));
+  return *speculate;
 }
 
 absl::Status CheckFiles(const CommonOptions& options, const std::string& option,

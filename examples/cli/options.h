@@ -18,6 +18,7 @@ namespace espalier::cli {
 struct CommonOptions {
   RuntimeOptions runtime;
   bool figures = false;   // print the run's figures at the end
+  std::string speculate;  // as typed, of requests that do not say; empty: off
 };
 
 // What options --num-beams and so on were given, by field of the request
@@ -33,6 +34,10 @@ std::optional<bool> ReadTrueOrFalse(std::string_view text);
 // Errors: kInvalidArgument naming the option as `names` has it, and the value.
 absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
                                             const OptionNames& names);
+
+// What --speculate was given: METHOD[:N[:MODE]], or off.
+// Errors: kInvalidArgument naming the option and the value.
+absl::StatusOr<SpeculationParams> ReadSpeculate(const std::string& text);
 
 // The first event of a trace cuts its file to nothing, and statistics take the
 // place of theirs, by way of another one (stats_file.h), so all of these must

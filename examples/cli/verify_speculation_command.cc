@@ -15,12 +15,12 @@
 #include "examples/cli/cut_short.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/line_reader.h"
+#include "examples/cli/options.h"
 #include "examples/cli/output.h"
 #include "examples/cli/runtime.h"
 #include "examples/cli/speculation_report.h"
 #include "examples/cli/two_sample_test.h"
 #include "examples/cli/wakeup.h"
-#include "request/json/read_speculation.h"
 #include "request/json/request_json.h"
 
 namespace espalier::cli {
@@ -110,7 +110,7 @@ absl::Status Requests::Add(const std::string& text, int64_t line) {
   if (!checked.ok()) {
     LeaveOut(line, Message(checked));
   } else if (speculate.method == SpeculationMethod::kNone) {
-    LeaveOut(line, "its speculate is false");
+    LeaveOut(line, "its speculate is off");
   } else {
     pair.by_distribution = speculate.mode == SpeculationMode::kRejection &&
                            DrawsAtRandom(pair.with.params) &&
@@ -300,19 +300,14 @@ absl::StatusOr<SpeculationParams> DefaultSpeculation(
     return SpeculationParams{.method = has_draft ? SpeculationMethod::kDraft
                                                  : SpeculationMethod::kNgram};
   }
-  std::optional<SpeculationParams> speculate;
-  RETURN_IF_ERROR(ReadSpeculation("--speculate", json::value(options.speculate),
-                                  &speculate));
-  if (speculate->method == SpeculationMethod::kDraft && !has_draft) {
-    return InvalidArgument("--speculate draft needs --draft-model");
-  }
-  if (speculate->method == SpeculationMethod::kNone ||
-      speculate->num_tokens < 1 || speculate->num_tokens > kMaxDraftTokens) {
-    return InvalidArgument("--speculate must be METHOD[:N[:MODE]] with N in ",
-                           "[1, ", kMaxDraftTokens, "], got ",
+  ASSIGN_OR_RETURN(const SpeculationParams speculate,
+                   ReadSpeculate(options.speculate));
+  if (speculate.method == SpeculationMethod::kNone) {
+    return InvalidArgument("--speculate must be a way to speculate, ",
+                           "METHOD[:N[:MODE]], got ",
                            InQuotes(options.speculate));
   }
-  return *speculate;
+  return speculate;
 }
 
 }  // namespace
@@ -320,8 +315,10 @@ absl::StatusOr<SpeculationParams> DefaultSpeculation(
 absl::StatusOr<int> VerifySpeculation(const VerifySpeculationOptions& options) {
   ASSIGN_OR_RETURN(const SpeculationParams speculate,
                    DefaultSpeculation(options));
+  RuntimeOptions with_default = options.runtime;
+  with_default.generator.speculate = speculate;
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
-                   Runtime::Load(options.runtime));
+                   Runtime::Load(with_default));
   Requests requests(*runtime, speculate);
   RETURN_IF_ERROR(requests.Read(options.file));
   Verification verification(runtime.get(), options, std::move(requests));

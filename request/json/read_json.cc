@@ -101,10 +101,10 @@ std::string_view Wanted(const LengthPenaltyForm*) {
 
 bool Take(const json::value& value, SpeculationMethod* out) {
   using enum SpeculationMethod;
-  return TakeNamed(value, {kNgram, kSuffix, kDraft}, out);
+  return TakeNamed(value, {kNgram, kSuffix, kDraft, kNone}, out);
 }
 std::string_view Wanted(const SpeculationMethod*) {
-  return "\"ngram\", \"suffix\" or \"draft\"";
+  return "\"ngram\", \"suffix\", \"draft\" or \"off\"";
 }
 
 bool Take(const json::value& value, SpeculationMode* out) {

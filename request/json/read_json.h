@@ -39,7 +39,7 @@ bool Take(const json::value& value, json::object* out);
 bool Take(const json::value& value, EarlyStopping* out);
 // "power" or "wu".
 bool Take(const json::value& value, LengthPenaltyForm* out);
-// "ngram", "suffix" or "draft".
+// "ngram", "suffix", "draft" or "off".
 bool Take(const json::value& value, SpeculationMethod* out);
 // "rejection" or "coupled".
 bool Take(const json::value& value, SpeculationMode* out);

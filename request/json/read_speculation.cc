@@ -34,6 +34,17 @@ absl::Status SetField(std::string_view field, std::string_view key,
   return absl::OkStatus();
 }
 
+absl::Status BesideOff(std::string_view field, std::string_view key,
+                       const json::value& value) {
+  return WrongType(Concat(field, ".", key), "left out with method \"off\"",
+                   value);
+}
+absl::Status BesideOff(std::string_view field, std::string_view key,
+                       const JsonText& json) {
+  return WrongType(Concat(field, ".", key), "left out with method \"off\"",
+                   json.text);
+}
+
 template <typename Json>
 absl::Status ReadFields(std::string_view field, const Fields<Json>& fields,
                         std::optional<SpeculationParams>* out) {
@@ -44,6 +55,10 @@ absl::Status ReadFields(std::string_view field, const Fields<Json>& fields,
                            Wanted(&params.method), ", got none");
   }
   RETURN_IF_ERROR(Read(Concat(field, ".method"), *method, &params.method));
+  for (size_t i = 1; i < kKeys.size(); ++i) {
+    if (params.method != SpeculationMethod::kNone || !fields[i]) continue;
+    return BesideOff(field, kKeys[i], *fields[i]);
+  }
   if (num_tokens) {
     RETURN_IF_ERROR(
         Read(Concat(field, ".num_tokens"), *num_tokens, &params.num_tokens));
@@ -87,9 +102,7 @@ bool ReadPlain(std::string_view field, const json::value& value,
                absl::Status* status, std::optional<SpeculationParams>* out) {
   if (value.is_string()) {
     *status = ReadShort(field, std::string_view(value.get_string()), out);
-  } else if (value.is_null()) {
-    out->reset();
-  } else if (value.is_bool() && !value.get_bool()) {
+  } else if (value.is_null() || (value.is_bool() && !value.get_bool())) {
     out->emplace();
   } else {
     return false;

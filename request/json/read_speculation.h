@@ -1,11 +1,10 @@
 // The field `speculate` of the request format:
 //
-//   false                    off
-//   null                     unset: none
+//   false, null, "off"       off, also where the engine has a default
 //   "ngram:8:coupled"        METHOD[:NUM_TOKENS[:MODE]]
 //   {"method": "ngram", "num_tokens": 8, "mode": "coupled"}
 //
-// where all but the method may be left out.
+// where all but the method may be left out, and nothing may stand beside "off".
 #pragma once
 
 #include <optional>
@@ -18,8 +17,8 @@
 
 namespace espalier {
 
-// Errors: kInvalidArgument naming the field, as in speculate.method, and the
-// value. Ranges are checked later, by ValidateParams.
+// Sets `*out`. Errors: kInvalidArgument naming the field, as in
+// speculate.method, and the value. Ranges are checked later, by ValidateParams.
 absl::Status ReadSpeculation(std::string_view field, const json::value& value,
                              std::optional<SpeculationParams>* out);
 absl::Status ReadSpeculation(std::string_view field, const JsonText& json,

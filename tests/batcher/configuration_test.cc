@@ -139,6 +139,26 @@ TEST(ConfigurationTest, OptionsOfAnEngineAreNamed) {
                                           "at least 1, got ",
                                           value)));
   }
+  EngineOptions drafting;
+  drafting.speculate = {SpeculationMethod::kNgram};
+  EXPECT_THAT(create(drafting),
+              StatusIs(kInvalid, HasSubstr("speculate must be false where the "
+                                           "executor verifies no drafts")));
+  ModelDescription verifying = Sound();
+  verifying.verifies_drafts = true;
+  for (const auto& [speculate, message] :
+       {std::pair(SpeculationParams{SpeculationMethod::kNgram, 33},
+                  "speculate.num_tokens must be at most 32, got 33"),
+        std::pair(SpeculationParams{SpeculationMethod::kDraft},
+                  "speculate.method must be \"ngram\", \"suffix\" or \"off\" "
+                  "without a draft model, got \"draft\"")}) {
+    drafting.speculate = speculate;
+    EXPECT_THAT(
+        Engine::Create(context.get_executor(),
+                       std::make_shared<DescribedExecutor>(verifying), drafting)
+            .status(),
+        StatusIs(kInvalid, message));
+  }
   auto idle = std::make_shared<DescribedExecutor>(Sound());
   idle->max_plans_in_flight_ = 0;
   EXPECT_THAT(Engine::Create(context.get_executor(), idle).status(),

@@ -34,11 +34,6 @@ int NumRequests() {
   return is_long ? 100000 : Cases(10000, 500);
 }
 
-bool CanSpeculate(const GenerationParams& params) {
-  return !IsBeamSearch(params) ||
-         !(params.do_sample || params.stochastic || params.num_beam_groups > 1);
-}
-
 struct LifetimeCase {
   int num_pages = 0;
   int num_draft_pages = 0;

@@ -51,7 +51,7 @@ TEST(VerifySpeculationTest, SpeculationIsEqualAndToldOf) {
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("of 100 samples with and without\n"),
                     HasSubstr("left out: 2 requests\n"
-                              "  line 5: its speculate is false\n"
+                              "  line 5: its speculate is off\n"
                               "  line 6: speculate must be false with")));
   EXPECT_THAT(
       run.out,
@@ -80,29 +80,32 @@ TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
       {"", {}, "stdin has no request that speculates"},
       {R"({"prompt": "Yes.", "params": {"speculate": false}})",
        {},
-       "stdin has no request that speculates: line 1: its speculate is false"},
+       "stdin has no request that speculates: line 1: its speculate is off"},
       {std::string(kGood) + "\n" +
            R"({"prompt": "Yes.", "params": {"num_beams": 0}})",
        {},
        "stdin, line 2: num_beams must be at least 1, got 0"},
       {R"({"prompt": "Yes.", "params": {"speculate": "draft"}})",
        {},
-       "stdin, line 1: speculate.method must be \"ngram\" or \"suffix\" "
-       "without a draft model, got \"draft\""},
+       "stdin, line 1: speculate.method must be \"ngram\", \"suffix\" or "
+       "\"off\" without a draft model, got \"draft\""},
       {kGood,
        {"--speculate", "draft"},
-       "--speculate draft needs --draft-model"},
+       "--speculate.method must be \"ngram\", \"suffix\" or \"off\" without "
+       "--draft-model, got \"draft\""},
+      {kGood,
+       {"--speculate", "off"},
+       "--speculate must be a way to speculate, METHOD[:N[:MODE]], got "
+       "\"off\""},
       {kGood,
        {"--speculate", "ngram:33"},
-       "--speculate must be METHOD[:N[:MODE]] with N in [1, 32], got "
-       "\"ngram:33\""},
+       "--speculate.num_tokens must be in [1, 32], got 33"},
       {kGood,
        {"--speculate", "ngram:0"},
-       "--speculate must be METHOD[:N[:MODE]] with N in [1, 32], got "
-       "\"ngram:0\""},
+       "--speculate.num_tokens must be in [1, 32], got 0"},
       {kGood,
        {"--speculate", "guess"},
-       "must be \"ngram\", \"suffix\" or \"draft\", got \"guess\""},
+       "must be \"ngram\", \"suffix\", \"draft\" or \"off\", got \"guess\""},
       {kGood,
        {"--samples", "1"},
        "--samples must be an integer in [100, 10000000], got \"1\""},

@@ -81,8 +81,21 @@ std::vector<WrongValue> WrongValues() {
       {{"--num-beams", "2", "--num-beams", "3"},
        "--num-beams is given 2 times"},
       {{"--speculate", "eagle"},
-       "--speculate.method must be \"ngram\", \"suffix\" or \"draft\", got "
-       "\"eagle\""},
+       "--speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
+       "\"off\", "
+       "got \"eagle\""},
+      {{"--speculate", "none"}, "\"draft\" or \"off\", got \"none\""},
+      {{"--speculate", "off:5"},
+       "--speculate.num_tokens must be left out with method \"off\", got 5"},
+      {{"--speculate", "ngram:1e99"},
+       "--speculate.num_tokens must be an integer, got \"1e99\""},
+      {{"--speculate", "ngram:33"},
+       "--speculate.num_tokens must be at most 32, got 33"},
+      {{"--deadline-ms", "null"}, "--deadline-ms must be an integer, got null"},
+      {{"--deadline-ms", "0"}, "--deadline-ms must be at least 1, got 0"},
+      {{"--deadline-ms", "1e300"}, "--deadline-ms must be an integer, got 1e"},
+      {{"--deadline-ms", "nan"},
+       "--deadline-ms must be an integer, got \"nan\""},
       {{"--speculate", "{\"method\": \"ngram\", \"n\": 3}"},
        "--speculate must have no field \"n\""},
       // Ranges, and options that have no meaning together.
@@ -122,8 +135,8 @@ std::vector<WrongValue> WrongValues() {
        "--speculate.num_tokens must be at most 32, got 33"},
       // The model.
       {{"--speculate", "draft"},
-       "--speculate.method must be \"ngram\" or \"suffix\" without a draft "
-       "model, got \"draft\""},
+       "--speculate.method must be \"ngram\", \"suffix\" or \"off\" without a "
+       "draft model, got \"draft\""},
       {{"--max-new-tokens", "5000"},
        "--max-new-tokens must be at most 1023, as the prompt and what is "
        "generated fit into the model's context of 1024 together, got 5000\n"},

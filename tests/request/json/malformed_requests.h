@@ -198,14 +198,14 @@ inline std::vector<MalformedRequest> MalformedRequests() {
              "speculate must be false, \"METHOD[:NUM_TOKENS[:MODE]]\" or an "
              "object, got \"ngram:5:coupled:\""),
       params(R"({"speculate": "eagle"})",
-             "speculate.method must be \"ngram\", \"suffix\" or \"draft\", "
-             "got \"eagle\""),
+             "speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
+             "\"off\", got \"eagle\""),
       params(R"({"speculate": ""})",
-             "speculate.method must be \"ngram\", \"suffix\" or \"draft\", "
-             "got \"\""),
+             "speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
+             "\"off\", got \"\""),
       params(R"({"speculate": "none"})",
-             "speculate.method must be \"ngram\", \"suffix\" or \"draft\", "
-             "got \"none\""),
+             "speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
+             "\"off\", got \"none\""),
       params(R"({"speculate": "ngram:few"})",
              "speculate.num_tokens must be an integer, got \"few\""),
       params(R"({"speculate": "ngram:"})",
@@ -214,11 +214,11 @@ inline std::vector<MalformedRequest> MalformedRequests() {
              "speculate.mode must be \"rejection\" or \"coupled\", got "
              "\"exact\""),
       params(R"({"speculate": {}})",
-             "speculate must have a method, \"ngram\", \"suffix\" or "
-             "\"draft\", got none"),
+             "speculate must have a method, \"ngram\", \"suffix\", "
+             "\"draft\" or \"off\", got none"),
       params(R"({"speculate": {"method": ["ngram"]}})",
-             "speculate.method must be \"ngram\", \"suffix\" or \"draft\", "
-             "got [\"ngram\"]"),
+             "speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
+             "\"off\", got [\"ngram\"]"),
       params(R"({"speculate": {"method": "ngram", "num_tokens": "5"}})",
              "speculate.num_tokens must be an integer, got \"5\""),
       params(R"({"speculate": {"method": "ngram", "mode": null}})",
@@ -312,8 +312,8 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       params(R"({"speculate": {"method": "suffix", "num_tokens": 33}})",
              "speculate.num_tokens must be at most 32, got 33"),
       params(R"({"speculate": "draft"})",
-             "speculate.method must be \"ngram\" or \"suffix\" without a "
-             "draft model, got \"draft\""),
+             "speculate.method must be \"ngram\", \"suffix\" or \"off\" "
+             "without a draft model, got \"draft\""),
       params(R"({"deadline_ms": 0})", "deadline_ms must be at least 1, got 0"),
       params(R"({"deadline_ms": 2147483648})",
              "deadline_ms must be at most 2147483647, got 2147483648"),

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <string>
+#include <utility>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -26,14 +26,15 @@ using ::testing::HasSubstr;
 TEST(SpeculationJsonTest, SpeculateHasItsShortForms) {
   using enum SpeculationMethod;
   using enum SpeculationMode;
-  const std::optional<SpeculationParams> unset;
   struct Form {
     const char* json;
-    std::optional<SpeculationParams> params;
+    SpeculationParams params;
   };
   for (const Form& form : {
-           Form{"null", unset},
+           Form{"null", SpeculationParams{kNone, 5, kCoupled}},
            Form{"false", SpeculationParams{kNone, 5, kCoupled}},
+           Form{R"("off")", SpeculationParams{kNone, 5, kCoupled}},
+           Form{R"({"method": "off"})", SpeculationParams{kNone, 5, kCoupled}},
            Form{R"("ngram")", SpeculationParams{kNgram, 5, kCoupled}},
            Form{R"("draft:9")", SpeculationParams{kDraft, 9, kCoupled}},
            Form{R"("suffix:3:rejection")",
@@ -90,6 +91,28 @@ TEST(SpeculationJsonTest, ADraftModelIsNeededToDraftWithIt) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(SpeculationJsonTest, NothingStandsBesideOff) {
+  for (const auto& [json, message] :
+       {std::pair(R"("off:5")",
+                  "speculate.num_tokens must be left out with method \"off\", "
+                  "got 5"),
+        std::pair(R"({"method": "off", "mode": "coupled"})",
+                  "speculate.mode must be left out with method \"off\", got "
+                  "\"coupled\""),
+        std::pair(
+            R"("none")",
+            "speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
+            "\"off\", got \"none\"")}) {
+    const absl::Status line =
+        ParseRequestLine(WithParams(Concat(R"({"speculate": )", json, "}")))
+            .body.status();
+    EXPECT_THAT(line, StatusIs(absl::StatusCode::kInvalidArgument, message));
+    ASSERT_OK_AND_ASSIGN(const json::value value, ParseJson(json));
+    GenerationParams params;
+    EXPECT_EQ(SetParam("speculate", value, &params), line);
+  }
+}
+
 // JSON has none of these.
 TEST(SpeculationJsonTest, WithoutSpeculationItsOptionsMeanNothing) {
   Request request{{1, 4}, {}};
@@ -97,12 +120,12 @@ TEST(SpeculationJsonTest, WithoutSpeculationItsOptionsMeanNothing) {
   EXPECT_THAT(ValidateRequest(EnFr(), &request),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "speculate.num_tokens must be 5 with speculate.method "
-                       "none, got 6"));
+                       "off, got 6"));
   request.params.speculate = {.mode = SpeculationMode::kRejection};
   EXPECT_THAT(ValidateRequest(EnFr(), &request),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "speculate.mode must be coupled with "
-                       "speculate.method none, got rejection"));
+                       "speculate.method off, got rejection"));
 }
 
 }  // namespace

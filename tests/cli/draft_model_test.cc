@@ -1,0 +1,205 @@
+// Speculation, its default and its figures, as users of the program meet them;
+// and combinations of options that mean little.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+#include "tests/scratch_directory.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const char kText[] = "It rains a lot in the city where I live.";
+
+std::vector<std::string> With(const char* command, bool has_draft_model,
+                              std::vector<std::string> options) {
+  options.insert(options.begin(), {command, "-m", ModelDirectory("en-fr")});
+  if (has_draft_model) {
+    options.insert(options.end(),
+                   {"--draft-model", ModelDirectory("en-fr-draft")});
+  }
+  return options;
+}
+
+int64_t Drafted(const json::value& line) {
+  const json::value* const drafted =
+      line.at("usage").as_object().if_contains("drafted_tokens");
+  return drafted == nullptr ? 0 : drafted->to_number<int64_t>();
+}
+
+TEST(SpeculateOptionTest, RequestsOfABatchThatDoNotSaySpeculateSo) {
+  const std::string text = std::string(R"({"prompt": ")") + kText + "\"";
+  const std::string lines = text + "}\n" + text +
+                            R"(, "params": {"speculate": null}})"
+                            "\n" +
+                            text +
+                            R"(, "params": {"speculate": false}})"
+                            "\n" +
+                            text +
+                            R"(, "params": {"speculate": "off"}})"
+                            "\n" +
+                            text +
+                            R"(, "params": {"num_beams": 4, "do_sample": true,)"
+                            R"( "seed": 1}})"
+                            "\n" +
+                            text + R"(, "params": {"num_beams": 3}})";
+  const ProgramRun plain = RunEspalier(With("batch", true, {}), lines);
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  const ProgramRun run = RunEspalier(
+      With("batch", true, {"--speculate", "draft:3", "--max-running", "1"}),
+      lines);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto without = ParseLines(plain.out);
+  const auto with = ParseLines(run.out);
+  ASSERT_EQ(with.size(), 6u);
+  for (size_t i = 0; i < with.size(); ++i) {
+    EXPECT_EQ(with[i].at("hypotheses"), without[i].at("hypotheses"));
+    EXPECT_EQ(Drafted(without[i]), 0);
+    // The last one may, if the steps before have shown that it pays.
+    if (i < 5) {
+      EXPECT_EQ(Drafted(with[i]) > 0, i == 0) << i;
+    }
+  }
+}
+
+TEST(SpeculateOptionTest, WhatIsWrongWithItIsOneErrorBeforeAnythingRuns) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"foo",
+       "--speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
+       "\"off\", "
+       "got \"foo\""},
+      {"none", "\"draft\" or \"off\", got \"none\""},
+      {"off:5",
+       "--speculate.num_tokens must be left out with method \"off\", got 5"},
+      {"ngram:0", "--speculate.num_tokens must be in [1, 32], got 0"},
+      {"ngram:33", "--speculate.num_tokens must be in [1, 32], got 33"},
+      {"ngram:1.5", "--speculate.num_tokens must be an integer, got \"1.5\""},
+      {"ngram:1e99", "--speculate.num_tokens must be an integer"},
+      {"ngram:\"3\"", "--speculate.num_tokens must be an integer"},
+      {"ngram:3:exact",
+       "--speculate.mode must be \"rejection\" or \"coupled\""},
+      {"\xff", "--speculate is not UTF-8"},
+      {"draft",
+       "--speculate.method must be \"ngram\", \"suffix\" or \"off\" without "
+       "--draft-model, got \"draft\""}};
+  for (const auto& [value, message] : cases) {
+    const ProgramRun run = RunEspalier(
+        With("batch", false, {"--speculate", value}), "{\"prompt\": \"Go.\"}");
+    EXPECT_EQ(run.exit_code, 2) << value;
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, AllOf(StartsWith("espalier: "), HasSubstr(message)));
+    EXPECT_EQ(SplitLines(run.err).size(), 1u) << run.err;
+  }
+}
+
+TEST(SpeculateOptionTest, FiguresSayWhatDraftsWereWorth) {
+  const ProgramRun run = RunEspalier(
+      With("generate", true, {"--speculate", "draft", "--figures", kText}));
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.err, ::testing::ContainsRegex(
+                           "drafted [0-9]+ tokens?, accepted [0-9]+ "
+                           "\\([0-9.]+%\\), [0-9.]+ tokens per target step; "
+                           "[0-9]+ draft steps?\n"));
+  const ProgramRun plain =
+      RunEspalier(With("generate", true, {"--figures", kText}));
+  EXPECT_THAT(plain.err, Not(HasSubstr("draft")));
+  EXPECT_EQ(plain.out, run.out);
+}
+
+// Those of the model are as many as without drafts, less what they saved.
+TEST(SpeculateOptionTest, StepsAreThoseOfTheModel) {
+  const auto steps = [](const ProgramRun& run) {
+    const size_t end = run.err.find(" steps: ");
+    const size_t begin = run.err.rfind('\n', end) + 1;
+    return std::stoi(run.err.substr(begin, end - begin));
+  };
+  const ProgramRun same = RunEspalier(
+      {"generate", "-m", ModelDirectory("en-fr"), "--draft-model",
+       ModelDirectory("en-fr"), "--speculate", "draft", "--figures", kText});
+  const ProgramRun plain =
+      RunEspalier(With("generate", false, {"--figures", kText}));
+  EXPECT_EQ(plain.out, same.out);
+  EXPECT_LT(steps(same), steps(plain));
+  EXPECT_THAT(same.err, HasSubstr("(100.0%)"));
+}
+
+TEST(SpeculateOptionTest, OddCombinationsRun) {
+  for (const std::vector<std::string>& options :
+       std::vector<std::vector<std::string>>{
+           {"--num-beams", "4", "--speculate", "draft:32:rejection"},
+           {"--do-sample", "-n", "5", "--seed", "3", "--speculate", "draft:32"},
+           {"--do-sample", "-n", "2", "--best-of", "5", "--seed", "3",
+            "--speculate", "draft:8:rejection"},
+           {"--speculate", "draft", "--max-new-tokens", "1"},
+           {"--speculate", "draft", "--max-step-tokens", "1"},
+           {"--speculate", "draft", "--page-size", "1"},
+           {"--speculate", "draft", "--deadline-ms", "2147483647"},
+           {"--speculate", "suffix:32", "--stop", "ville", "--num-beams",
+            "3"}}) {
+    std::vector<std::string> args = options;
+    args.push_back(kText);
+    const ProgramRun run = RunEspalier(With("generate", true, args));
+    EXPECT_EQ(run.exit_code, 0) << options[0] << ": " << run.err;
+    EXPECT_EQ(run.err, "");
+  }
+}
+
+// What it has written is a trace that can be drawn.
+TEST(SpeculateOptionTest, SamplesThatSpeculateCanBeTraced) {
+  const ScratchDirectory scratch;
+  const std::string trace = scratch.path("trace");
+  for (const char* how : {"draft", "draft:8:rejection", "suffix"}) {
+    const ProgramRun run =
+        RunEspalier(With("generate", true,
+                         {"--do-sample", "-n", "4", "--seed", "3",
+                          "--speculate", how, "--trace", trace, kText}));
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    for (const char* format : {"text", "svg", "html", "dot"}) {
+      const ProgramRun drawn = RunEspalier({"trace", trace, "--to", format});
+      EXPECT_EQ(drawn.exit_code, 0) << drawn.err;
+    }
+  }
+}
+
+TEST(DraftModelOptionTest, WhatDoesNotFitIsRefusedNamingTheOption) {
+  const ScratchDirectory scratch;
+  const std::string copy = scratch.path("draft");
+  std::filesystem::copy(ModelDirectory("en-fr-draft"), copy);
+  std::string pieces = ReadText(copy + "/tokenizer.model");
+  const std::string from = "maison", to = "maisoq";
+  pieces.replace(pieces.find(from), from.size(), to);
+  scratch.Write("draft/tokenizer.model", pieces);
+  const std::string file = scratch.Write("file", "");
+  const std::string empty = scratch.path("empty");
+  std::filesystem::create_directory(empty);
+  const std::string half = scratch.path("half");
+  std::filesystem::copy(ModelDirectory("en-fr-draft"), half);
+  std::filesystem::remove(half + "/model.safetensors");
+  const std::pair<std::string, std::string> cases[] = {
+      {copy, "--draft-model: " + copy + " must have the vocabulary of "},
+      {copy, "maisoq"},
+      {"/no/such", "--draft-model: no such directory: /no/such"},
+      {file, "--draft-model: " + file + " is a file"},
+      {empty, "--draft-model: " + empty + " has no config.json"},
+      {half, "--draft-model: " + half + " has neither model.safetensors"}};
+  for (const auto& [directory, message] : cases) {
+    const ProgramRun run = RunEspalier(
+        With("generate", false, {"--draft-model", directory, "Go."}));
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, HasSubstr(message));
+    EXPECT_EQ(SplitLines(run.err).size(), 1u) << run.err;
+  }
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -45,8 +45,8 @@ struct DraftLengthOptions {
   // The guess, and how many observations it counts for.
   double prior_acceptance = 0.8;
   double prior_weight = 4;
-  // What an observation is worth a step of drafts later: at 0.95 the last 20
-  // count. In (0, 1).
+  // What an observation is worth a draft later, be that of another sequence: at
+  // 0.95 the last 20 count. In (0, 1).
   double decay = 0.95;
   int probe_interval = 8;  // >= 1
   int max_probe_interval = 64;
@@ -68,7 +68,7 @@ class DraftLength {
   double acceptance(int i) const { return Acceptance()[i]; }
 
  private:
-  // Sums over observations, each worth decay^(steps of drafts since).
+  // Sums over observations, each worth decay^(drafts recorded since).
   struct Average {
     double num_accepted = 0;
     double num_observed = 0;

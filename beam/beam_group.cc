@@ -209,10 +209,15 @@ void BeamGroup::ApplyDrafts(const SelectionResult& result,
   for (size_t rank = 0; rank < drafted.size(); ++rank) {
     accepted.push_back(result.num_tokens[rank] - 1);
   }
-  drafts_.Record(drafted, accepted);
+  // What was not verified was not rejected either.
+  std::span<const std::vector<TokenId>> verified = drafted;
+  if (result.has_unverified_drafts) verified = {};
+  drafts_.Record(verified, accepted);
   // The step of a prompt can have no drafts.
   const bool might_draft = num_steps_ > 1;
-  if (drafted.empty() && might_draft) drafts_.RecordUndrafted(num_live_beams());
+  if (verified.empty() && might_draft) {
+    drafts_.RecordUndrafted(num_live_beams());
+  }
   if (strategy_->done()) return;
   have_one_length_ = true;
   std::vector<int> parents;

@@ -135,7 +135,8 @@ class GroupDrafts {
   void Advance(std::span<const int> parents,
                std::span<const std::vector<TokenId>> tokens);
 
-  // The same of a step in which none of so many sequences had a draft.
+  // The same of a step in which none of so many sequences had a draft that was
+  // verified.
   void RecordUndrafted(int num_sequences) {
     for (int i = 0; i < num_sequences; ++i) figures_.Record(0, 0);
   }

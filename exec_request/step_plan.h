@@ -325,6 +325,9 @@ struct SelectionResult {
   // one behind the other. They are those of its drafts that were accepted, from
   // the first on, and one token more. [samples], or empty if each has one.
   std::vector<int> num_tokens = {};
+  // The step had no room to verify the drafts: each sample has one token, which
+  // says nothing of what was drafted for it.
+  bool has_unverified_drafts = false;
   // Of kBeams where drafts were verified: the answers of the steps behind this
   // one, each as if it had been run with the beams that the answer before it
   // makes (SurvivingCandidates), whose ranks its candidates name. There is one

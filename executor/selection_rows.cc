@@ -1,5 +1,6 @@
 #include "executor/selection_rows.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "base/check.h"
@@ -76,6 +77,10 @@ SelectionResult MergeSelectionRows(const PlanSelection& selection,
     goes_on =
         draft_idx < std::ssize(draft) && drawn[i].token == draft[draft_idx];
   }
+  const bool drafts = std::ranges::any_of(
+      selection.drafts, [](const auto& draft) { return !draft.empty(); });
+  result.has_unverified_drafts =
+      drafts && std::ssize(logits_rows) == selection.num_rows;
   return result;
 }
 

@@ -48,7 +48,8 @@ int64_t MaxEditsOf(const PlanSelection& selection,
                    const SelectionRow& logits_row, int vocab_size);
 
 // The answer to the selection. A run goes on while what is drawn is the draft
-// and there is a row of logits behind it.
+// and there is a row of logits behind it; without any behind the first ones it
+// says that nothing was verified (SelectionResult::has_unverified_drafts).
 //   drawn     [logits_rows]  what each has drawn; its sum is the token's own
 //                      log-probability
 //   logprobs  [logits_rows], or empty: of these

@@ -186,6 +186,7 @@ TEST(SelectionRowsTest, DrawWhatVerificationOnTheHostGives) {
       EXPECT_EQ(actual.num_tokens, expected[s].num_tokens);
       EXPECT_EQ(actual.candidates, expected[s].candidates);
       EXPECT_EQ(actual.logprobs, expected[s].logprobs);
+      EXPECT_FALSE(actual.has_unverified_drafts);
       for (size_t row = 0; row < selection.drafts.size(); ++row) {
         num_accepted += actual.num_tokens[row] - 1;
         num_rejected += static_cast<int>(selection.drafts[row].size()) + 1 -
@@ -208,6 +209,10 @@ TEST(SelectionRowsTest, WithoutVerificationRunsHaveTheFirstTokenAlone) {
       ASSERT_EQ(std::ssize(actual.candidates), selection.num_rows);
       EXPECT_EQ(actual.num_tokens,
                 std::vector<int>(selection.drafts.size(), 1));
+      EXPECT_EQ(actual.has_unverified_drafts,
+                std::ranges::any_of(selection.drafts, [](const auto& draft) {
+                  return !draft.empty();
+                }));
       size_t first = 0;
       for (int row = 0; row < selection.num_rows; ++row) {
         EXPECT_EQ(actual.candidates[row], all[s].candidates[first]);

@@ -49,7 +49,9 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
   remembered.num_selections = plan.selections.size();
   for (const GroupContinuation& continuation : plan.continuations) {
     remembered.asked.push_back(continuation.request);
+    remembered.num_tokens += std::ssize(continuation.tail_pages);
   }
+  remembered.num_tokens += std::ssize(plan.tokens);
   for (const PlanPromptLogprobs& scoring : plan.scorings) {
     remembered.scored.push_back({scoring.request, scoring.tokens.size()});
   }
@@ -63,7 +65,6 @@ PlanInFlight& PlansInFlight::Push(const StepPlan& plan,
   // Rows that decode have logits of all their tokens.
   if (plan.num_logits == std::ssize(plan.tokens) && plan.scorings.empty() &&
       plan.continuations.empty()) {
-    remembered.num_decode_only_rows = static_cast<int>(plan.rows.size());
     remembered.num_decode_only_tokens = plan.num_logits;
   }
   remembered.only_drafts =

@@ -30,14 +30,16 @@ struct PlanInFlight {
   size_t num_selections = 0;        // of `asked`; the rest are continuations
   std::vector<std::pair<RequestId, size_t>> scored;   // tokens of whose prompt
   std::vector<std::pair<RequestId, size_t>> drafted;  // sequences of whom
-  // Of a plan that decodes and does nothing else, otherwise 0: its rows, and
-  // the tokens that they feed, drafts included.
-  int num_decode_only_rows = 0;
+  // Of a plan that decodes and does nothing else, otherwise 0: the tokens that
+  // it feeds, drafts included.
   int num_decode_only_tokens = 0;
   bool only_drafts = false;  // it feeds nothing
   int num_page_copies = 0;
-  int64_t num_prompt_tokens = 0;  // fed, what is fed again among them
-  int64_t num_decode_rows = 0;    // without continuations
+  int64_t num_tokens = 0;  // fed, of continuations as many as there are slots
+  int64_t num_prompt_tokens = 0;  // of these, what is fed again among them
+  // Sequences that decode, without those of continuations: several rows may
+  // feed paths of one beam.
+  int64_t num_decode_sequences = 0;
 
   // Of groups that are planned ahead of an answer.
   std::span<const RequestId> continuations() const {

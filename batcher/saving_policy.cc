@@ -24,13 +24,9 @@ SavingPolicy::SavingPolicy(const ModelDescription& model,
 
 void SavingPolicy::AddStep(const PlanInFlight& plan,
                            absl::Duration forward_time) {
-  const int64_t num_decode_rows =
-      plan.num_decode_rows + static_cast<int64_t>(plan.continuations().size());
-  if (plan.num_prompt_tokens <= num_decode_rows) return;
+  if (2 * plan.num_prompt_tokens <= plan.num_tokens) return;
   seconds_ = kRateDecay * seconds_ + absl::ToDoubleSeconds(forward_time);
-  num_tokens_ =
-      kRateDecay * num_tokens_ +
-      static_cast<double>(plan.num_prompt_tokens + plan.num_decode_rows);
+  num_tokens_ = kRateDecay * num_tokens_ + static_cast<double>(plan.num_tokens);
 }
 
 int SavingPolicy::min_tokens() const {

@@ -5,10 +5,12 @@
 //   page_bytes / host_bandwidth  <  n * (time to feed a token)
 //
 // The bandwidth is what the executor has measured. The time of a token is that
-// of steps that fed more prompt tokens than beams, all of it divided by all
-// their tokens, the last ones weighing most: a step of many tokens, as resuming
-// takes, costs less a token than one of few. What saving costs is not in it: it
-// goes on beside steps. Until both figures are there every page is saved.
+// of steps that fed more prompt tokens than others (those of beams, of groups
+// that run ahead, too, and of drafts), all of it divided by all their tokens,
+// the last ones weighing most: a step of many tokens, as resuming takes, costs
+// less a token than one of few. On a GPU pages are saved and loaded beside
+// steps, and that is not in it; the CPU copies them as a part of the step.
+// Until both figures are there every page is saved.
 //
 // Belongs to its scheduler's strand.
 #pragma once

@@ -155,13 +155,9 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
 void Scheduler::RecordCosts(const PlanInFlight& plan,
                             const StepResult& result) {
   costs_.RecordStep(plan.num_decode_only_tokens, result.forward_time);
-  int num_drafted = 0;
-  for (const DraftedTokens& draft : result.drafts) {
-    num_drafted += static_cast<int>(draft.tokens.size());
-  }
-  costs_.RecordDrafts(num_drafted, result.draft_time);
-  if (plan.num_decode_only_rows > 0) {
-    num_decode_rows_ = plan.num_decode_only_rows;
+  costs_.RecordDrafts(result.num_draft_rows, result.draft_time);
+  if (plan.num_decode_only_tokens > 0 && plan.num_decode_sequences > 0) {
+    num_decode_sequences_ = static_cast<int>(plan.num_decode_sequences);
   }
 }
 
@@ -207,7 +203,7 @@ void Scheduler::Advance(RunningGroup& running, const SelectionResult& result) {
   if (status.ok()) status = group.ValidateResult(result, vocab_size_);
   const bool speculates = group.can_draft();
   if (status.ok() && speculates) {
-    const auto cost = costs_.At(num_decode_rows_, group.drafts_by_model());
+    const auto cost = costs_.At(num_decode_sequences_, group.drafts_by_model());
     if (cost.has_value()) group.SetDraftCost(*cost);
   }
   if (status.ok()) {

@@ -147,7 +147,7 @@ class Scheduler {
   struct PlanCounts {
     int64_t num_prompt_tokens = 0;
     int64_t num_fed_again = 0;
-    int64_t num_decode_rows = 0;
+    int64_t num_decode_sequences = 0;
     int64_t num_draft_tokens_fed = 0;
   };
 
@@ -256,7 +256,7 @@ class Scheduler {
   PlanCounts planned_counts_;       // of it; its continuations are not in
   PlansInFlight in_flight_;
   StepCosts costs_;
-  int num_decode_rows_ = 1;  // of the last step that had any
+  int num_decode_sequences_ = 1;  // of the last step that had any
   SavingPolicy saving_policy_;
   SchedulerStats stats_;
   int64_t now_ = 0;

@@ -271,7 +271,7 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
     planned_counts_.num_prompt_tokens += num_tokens - num_again;
     planned_counts_.num_fed_again += num_again;
   } else if (plan->rows.size() > num_rows) {
-    planned_counts_.num_decode_rows += group.num_live_beams();
+    planned_counts_.num_decode_sequences += group.num_live_beams();
   }
   if (drafts && plan->rows.size() > num_rows) {
     const int num_drafted = num_tokens - group.num_live_beams();
@@ -308,10 +308,10 @@ void Scheduler::Remember(const StepPlan& plan) {
   const PlanCounts counts = std::exchange(planned_counts_, {});
   remembered.num_prompt_tokens =
       counts.num_prompt_tokens + counts.num_fed_again;
-  remembered.num_decode_rows = counts.num_decode_rows;
+  remembered.num_decode_sequences = counts.num_decode_sequences;
   stats_.num_prompt_tokens += counts.num_prompt_tokens;
   stats_.num_tokens_fed_again += counts.num_fed_again;
-  stats_.num_decode_rows += counts.num_decode_rows;
+  stats_.num_decode_rows += counts.num_decode_sequences;
   stats_.num_draft_tokens_fed += counts.num_draft_tokens_fed;
   stats_.num_swapped_pages_out += std::ssize(plan.page_saves);
   stats_.num_swapped_pages_in += std::ssize(plan.page_loads);

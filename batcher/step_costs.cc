@@ -6,7 +6,7 @@ namespace espalier {
 namespace {
 
 constexpr double kDecay = 0.99;     // an observation's worth, a step later
-constexpr double kLeastWeight = 8;  // steps, and tokens drafted
+constexpr double kLeastWeight = 8;  // steps, and rows of a draft model
 // Tokens squared. Below this all steps were about the same, and noise would
 // make the slope.
 constexpr double kLeastVariance = 0.05;
@@ -24,10 +24,10 @@ void StepCosts::RecordStep(int num_tokens, absl::Duration forward_time) {
             .xy = kDecay * steps_.xy + x * y};
 }
 
-void StepCosts::RecordDrafts(int num_tokens, absl::Duration draft_time) {
+void StepCosts::RecordDrafts(int num_rows, absl::Duration draft_time) {
   const double seconds = absl::ToDoubleSeconds(draft_time);
-  if (num_tokens < 1 || seconds <= 0) return;
-  drafted_ = kDecay * drafted_ + num_tokens;
+  if (num_rows < 1 || seconds <= 0) return;
+  drafted_ = kDecay * drafted_ + num_rows;
   draft_seconds_ = kDecay * draft_seconds_ + seconds;
 }
 

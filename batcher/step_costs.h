@@ -10,6 +10,11 @@
 //   DraftCost::row    R * b / (a + b * R)
 //   DraftCost::draft  R * (time to draft a token) / (a + b * R)
 //
+// R is a number of sequences, though several rows of a step may feed paths of
+// one beam. The time to draft a token is that of a row of logits of the draft
+// model, what it fed to catch up included, whether it drafts for samples or
+// searches on from beams, on the host or beside a GPU.
+//
 // Executors that report no times leave the costs unknown. Belongs to its
 // scheduler's strand.
 #pragma once
@@ -25,8 +30,9 @@ class StepCosts {
  public:
   // A step fed so many tokens, each with a row of logits, and nothing else.
   void RecordStep(int num_tokens, absl::Duration forward_time);
-  // So many tokens were drafted by a model.
-  void RecordDrafts(int num_tokens, absl::Duration draft_time);
+  // A draft model computed so many rows of logits: one for each token that it
+  // drew, or for each beam that it searched on from.
+  void RecordDrafts(int num_rows, absl::Duration draft_time);
 
   // Beside a step of so many sequences, for a group that drafts from history
   // or, `by_model`, with a draft model. Nothing while it is not known: too few
@@ -40,7 +46,7 @@ class StepCosts {
   };
 
   Sums steps_;
-  double drafted_ = 0;  // tokens
+  double drafted_ = 0;  // rows
   double draft_seconds_ = 0;
 };
 

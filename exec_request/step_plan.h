@@ -377,7 +377,12 @@ struct StepResult {
   // Where the time went.
   absl::Duration forward_time;
   absl::Duration select_time;
-  absl::Duration draft_time = {};  // of select_time: to draft with a model
+  // To draft with a model: in select_time where that follows the step, and
+  // beside both where it runs at the same time.
+  absl::Duration draft_time = {};
+  // Rows of logits that the draft model computed in it: one for each token that
+  // it drew, and for each beam that it searched on from. 0: not known.
+  int num_draft_rows = 0;
 };
 
 }  // namespace espalier

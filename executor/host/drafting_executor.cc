@@ -10,21 +10,34 @@
 #include "absl/base/thread_annotations.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/stopwatch.h"
 #include "executor/host/executor_thread.h"
 
 namespace espalier {
 namespace {
 
-// A plan that was started.
+// What came of the drafting of a plan.
+struct Drafted {
+  std::vector<DraftedTokens> drafts = {};
+  absl::Duration time = {};
+  int num_rows = 0;
+};
+
+// A plan that was started. It is answered when both threads have written their
+// part, and neither has it then.
 struct PlanOnItsWay {
   StepExecutor::Done done;
   std::optional<absl::StatusOr<StepResult>> result;
-  std::vector<DraftedTokens> drafts;
+  Drafted drafted;
   bool is_drafting = false;
 
   bool is_answered() const { return result.has_value() && !is_drafting; }
   void Answer() {
-    if (result->ok()) (*result)->drafts = std::move(drafts);
+    if (result->ok()) {
+      (*result)->drafts = std::move(drafted.drafts);
+      (*result)->draft_time = drafted.time;
+      (*result)->num_draft_rows = drafted.num_rows;
+    }
     done(*std::move(result));
   }
 };
@@ -110,19 +123,25 @@ class DraftingExecutor::Drafts {
 
   // On the thread.
   void Draft(StepPlan* asked, PlanOnItsWay* plan) {
-    std::vector<DraftedTokens> drafts = UntilThereIsMemory(
+    const Stopwatch watch;
+    Drafted result;
+    result.drafts = UntilThereIsMemory(
         [&] { return std::vector<DraftedTokens>(asked->drafting.size()); });
     try {
       for (DraftSequence& sequence : asked->drafting) {
         sequence.params = Coupled(sequence.params);
       }
       absl::StatusOr<std::vector<DraftedTokens>> drafted = model_->Run(*asked);
-      if (drafted.ok()) drafts = *std::move(drafted);
+      if (drafted.ok()) {
+        result.drafts = *std::move(drafted);
+        result.num_rows = model_->num_rows();
+      }
     } catch (const std::exception&) {  // of the model, or bad_alloc
     }
+    result.time = watch.Elapsed();
     {
       const std::lock_guard lock(mutex_);
-      plan->drafts = std::move(drafts);
+      plan->drafted = std::move(result);
       plan->is_drafting = false;
     }
     AnswerPlans();

@@ -183,7 +183,10 @@ class ModelExecutor::Worker {
     result.scorings = ScoreAll(*plan, logits, vocab_size, *pool_);
     const Stopwatch draft_watch;
     result.drafts = Draft(*plan);
-    if (!plan->drafting.empty()) result.draft_time = draft_watch.Elapsed();
+    if (!plan->drafting.empty()) {
+      result.draft_time = draft_watch.Elapsed();
+      if (draft_ != nullptr) result.num_draft_rows = draft_->num_rows();
+    }
     if (plan->stop.stop_requested()) {
       return MakeError(absl::StatusCode::kCancelled, "the step was given up");
     }

@@ -72,6 +72,25 @@ TEST(PlansInFlightTest, EverythingAskedIsAnsweredInTheSameOrder) {
               is_internal("or with others"));
 }
 
+TEST(PlansInFlightTest, SlotsOfContinuationsAreTokens) {
+  StepPlan plan = PlanOfThree();
+  plan.tokens = {1, 2, 3};
+  plan.continuations[0].tail_pages.resize(4);
+  PlansInFlight plans;
+  EXPECT_EQ(plans.Push(plan, {}).num_tokens, 3 + 4);
+}
+
+TEST(StepPlanTest, APlanThatMovesPagesIsForTheExecutor) {
+  EXPECT_TRUE(StepPlan().is_noop());
+  StepPlan copies;
+  copies.page_copies.resize(1);
+  EXPECT_TRUE(copies.empty());
+  EXPECT_FALSE(copies.is_noop());
+  StepPlan loads;
+  loads.page_loads.resize(1);
+  EXPECT_FALSE(loads.is_noop());
+}
+
 TEST(PlansInFlightTest, StepsAddUp) {
   SchedulerStats stats;
   AddStep({.num_pages = 5,

@@ -14,11 +14,26 @@ ModelDescription ModelWithLink() {
   return model;
 }
 
-PlanInFlight StepOf(int64_t num_prompt_tokens, int64_t num_decode_rows) {
+PlanInFlight StepOf(int64_t num_prompt_tokens, int64_t num_others) {
   PlanInFlight plan;
   plan.num_prompt_tokens = num_prompt_tokens;
-  plan.num_decode_rows = num_decode_rows;
+  plan.num_tokens = num_prompt_tokens + num_others;
   return plan;
+}
+
+// One that feeds so many tokens of a prompt beside groups of four beams that
+// run ahead.
+PlanInFlight StepBesideGroups(int num_prompt_tokens, int num_groups) {
+  StepPlan plan;
+  plan.tokens.resize(num_prompt_tokens);
+  for (int i = 0; i < num_groups; ++i) {
+    plan.continuations.push_back(
+        {.request = RequestId{i}, .tail_pages = std::vector<PageId>(4)});
+  }
+  PlansInFlight plans;
+  PlanInFlight& step = plans.Push(plan, {});
+  step.num_prompt_tokens = num_prompt_tokens;
+  return step;
 }
 
 TEST(SavingPolicyTest, WhatLoadsSoonerThanItIsFedIsSaved) {
@@ -36,10 +51,15 @@ TEST(SavingPolicyTest, WhatLoadsSoonerThanItIsFedIsSaved) {
 TEST(SavingPolicyTest, StepsOfBeamsTellNothing) {
   SavingPolicy policy(ModelWithLink(), PreemptedPages::kAuto);
   policy.AddStep(StepOf(10, 10), absl::Milliseconds(30));
-  PlanInFlight ahead = StepOf(1, 0);
-  ahead.asked.resize(2);
-  policy.AddStep(ahead, absl::Milliseconds(30));
+  policy.AddStep(StepBesideGroups(8, 2), absl::Milliseconds(30));
   EXPECT_EQ(policy.min_tokens(), 1);
+}
+
+// 64 tokens of a prompt and 32 of beams, in 0.3 ms each.
+TEST(SavingPolicyTest, TokensOfGroupsThatRunAheadCount) {
+  SavingPolicy policy(ModelWithLink(), PreemptedPages::kAuto);
+  policy.AddStep(StepBesideGroups(64, 8), absl::Milliseconds(96 * 0.3));
+  EXPECT_EQ(policy.min_tokens(), 4);
 }
 
 TEST(SavingPolicyTest, LastStepsWeighMost) {

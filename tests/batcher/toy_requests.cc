@@ -152,6 +152,7 @@ absl::StatusOr<StepResult> RunPlan(Model& model, const StepPlan& plan,
   absl::StatusOr<std::vector<DraftedTokens>> drafts = draft->Run(plan);
   if (!drafts.ok()) return drafts.status();
   result.drafts = *std::move(drafts);
+  result.num_draft_rows = draft->num_rows();
   return result;
 }
 

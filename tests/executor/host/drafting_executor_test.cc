@@ -129,6 +129,9 @@ TEST_F(DraftingExecutorTest, AnswersComeInTheOrderOfPlans) {
     steps_->Execute(std::move(plan), [&, i](absl::StatusOr<StepResult> result) {
       ASSERT_OK(result.status());
       EXPECT_EQ(result->drafts.size(), i % 2 == 0 ? 1u : 0u);
+      // What the scheduler learns the costs of drafts from.
+      EXPECT_EQ(result->draft_time > absl::ZeroDuration(), i % 2 == 0);
+      EXPECT_EQ(result->num_draft_rows > 0, i % 2 == 0);
       order.push_back(i);
       if (i == 39) all.set_value(order);
     });

@@ -1,0 +1,143 @@
+// How many tokens are drafted follows from what drafts cost and from what
+// verification said, as the answers of steps report it: the time of a draft
+// model for beams as for samples, by sequences and not by rows; and nothing of
+// drafts that were not verified.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "batcher/scheduler.h"
+#include "executor/host/draft_model.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/status_matchers.h"
+#include "tests/toy_model.h"
+
+namespace espalier::testing {
+namespace {
+
+constexpr int kNumTokens = 60;  // that each request generates
+
+// The same for the draft model: whatever it drafts is accepted.
+ToyModelOptions LoopingModel() {
+  return {.eos_boost = -100,
+          .num_tokens_read = 1,
+          .num_pages = 2000,
+          .has_shareable_pages = true};
+}
+
+Request DraftingRequest(SpeculationMethod method, int num_beams) {
+  Request request;
+  request.prompt_tokens = {1, 2, 3};
+  GenerationParams& params = request.params;
+  params.max_new_tokens = kNumTokens;
+  params.ignore_eos = true;
+  params.num_beams = num_beams;
+  params.speculate = {
+      .method = method, .num_tokens = 6, .mode = SpeculationMode::kCoupled};
+  return request;
+}
+
+struct DraftingRun {
+  int num_plans_with_drafts = 0;
+  int num_plans_that_ask = 0;
+  int num_steps = 0;  // of the model
+};
+
+// Runs one request; `report` may change what a step reports.
+DraftingRun RunDrafting(
+    Request request,
+    const std::function<void(const StepPlan&, StepResult*)>& report) {
+  ToyModel model(LoopingModel());
+  const auto draft = *DraftModel::Create(
+      std::make_shared<ToyModel>(LoopingModel()), *ThreadPool::Create(1));
+  ModelDescription description = model.description();
+  description.verifies_drafts = true;
+  description.verifies_beam_drafts = true;
+  description.has_draft_model = true;
+  EXPECT_OK(ValidateRequest(description, &request));
+  Scheduler scheduler(description, {.validate_steps = true});
+  scheduler.Submit(RequestId{0}, PreparedRequest(std::move(request)),
+                   [](const auto& result) { EXPECT_OK(result.status()); });
+  DraftingRun run;
+  while (true) {
+    const StepPlan plan = scheduler.Plan();
+    if (plan.empty()) return run;
+    run.num_steps += !plan.rows.empty();
+    run.num_plans_that_ask += !plan.drafting.empty();
+    run.num_plans_with_drafts += std::ranges::any_of(
+        plan.selections,
+        [](const PlanSelection& s) { return !s.drafts.empty(); });
+    absl::StatusOr<StepResult> result = RunPlan(model, plan, draft.get());
+    EXPECT_OK(result.status());
+    report(plan, &*result);
+    scheduler.Advance(std::move(result));
+  }
+}
+
+// A step lasts 1 ms and so much for each token, a row of the draft model that.
+auto StepsThatTake(absl::Duration token, absl::Duration draft_row) {
+  return [=](const StepPlan& plan, StepResult* result) {
+    result->forward_time =
+        absl::Milliseconds(1) + std::ssize(plan.tokens) * token;
+    result->draft_time = result->num_draft_rows * draft_row;
+  };
+}
+
+// At first nobody knows what the draft model takes.
+TEST(DraftDecisionsTest, ADraftModelThatTakesLongIsNotAsked) {
+  for (const int num_beams : {1, 4}) {
+    SCOPED_TRACE(num_beams);
+    const Request request =
+        DraftingRequest(SpeculationMethod::kDraft, num_beams);
+    const auto ask = [&](absl::Duration draft_row) {
+      return RunDrafting(request,
+                         StepsThatTake(absl::Microseconds(1), draft_row))
+          .num_plans_that_ask;
+    };
+    EXPECT_GE(ask(absl::Microseconds(1)), kNumTokens / 7);
+    EXPECT_LE(ask(absl::Milliseconds(20)), 10);
+  }
+}
+
+// Of four beams, whose paths take 17 rows and more.
+TEST(DraftDecisionsTest, RowsOfPathsAreNotTakenForSequences) {
+  const DraftingRun run =
+      RunDrafting(DraftingRequest(SpeculationMethod::kDraft, 4),
+                  StepsThatTake(absl::Microseconds(50), absl::Nanoseconds(1)));
+  EXPECT_LE(run.num_steps, kNumTokens / 3);
+}
+
+// Leaves drafts unverified, as an executor does whose step is full.
+void LeaveUnverified(const StepPlan& plan, StepResult* result) {
+  for (size_t i = 0; i < plan.selections.size(); ++i) {
+    SelectionResult& answer = result->selections[i];
+    if (plan.selections[i].drafts.empty()) continue;
+    answer.candidates.resize(1);
+    answer.num_tokens = {1};
+    answer.has_unverified_drafts = true;
+  }
+}
+
+TEST(DraftDecisionsTest, DraftsThatWereNotVerifiedSayNothing) {
+  int num_left = 20;  // of steps without room
+  int num_drafted_then = 0;
+  const DraftingRun run =
+      RunDrafting(DraftingRequest(SpeculationMethod::kNgram, 1),
+                  [&](const StepPlan& plan, StepResult* result) {
+                    const bool drafts = !plan.selections[0].drafts.empty();
+                    if (!drafts || num_left-- <= 0) return;
+                    ++num_drafted_then;
+                    LeaveUnverified(plan, result);
+                  });
+  EXPECT_EQ(num_drafted_then, 20);
+  // And as soon as there is room again.
+  EXPECT_LE(run.num_steps, 20 + 20);
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -150,6 +150,11 @@ void MakeTight(Dice& dice, SimCase* sim_case) {
   sim_case->cancellations = dice.OneOf({0, 20});
 }
 
+bool CanSpeculate(const GenerationParams& params) {
+  return !IsBeamSearch(params) ||
+         !(params.do_sample || params.stochastic || params.num_beam_groups > 1);
+}
+
 // By dice of its own: without drafts the case is the same.
 void Speculate(Dice dice, SimCase* sim_case) {
   sim_case->draft_model = sim_case->model;
@@ -162,7 +167,7 @@ void Speculate(Dice dice, SimCase* sim_case) {
   const int per_mille = dice.OneOf({0, 300, 1000});
   for (Request& request : sim_case->requests) {
     GenerationParams& params = request.params;
-    if (IsBeamSearch(params) || !dice.Chance(per_mille)) continue;
+    if (!CanSpeculate(params) || !dice.Chance(per_mille)) continue;
     params.speculate = {
         dice.OneOf({SpeculationMethod::kNgram, SpeculationMethod::kSuffix,
                     SpeculationMethod::kDraft, SpeculationMethod::kDraft}),

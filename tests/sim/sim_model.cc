@@ -86,7 +86,7 @@ absl::Status SimModel::CheckLimits(const StepPlan& plan) const {
   const StepLimits& limits = description_.limits;
   int num_selected = 0;
   for (const PlanSelection& selection : plan.selections) {
-    num_selected += selection.num_rows;
+    num_selected += selection.num_plan_rows();
   }
   const int num_prefill_rows =
       static_cast<int>(plan.rows.size()) - num_selected;
@@ -244,7 +244,7 @@ absl::Status SimModel::CheckAskers(const StepPlan& plan) {
   }
   for (const PlanSelection& selection : plan.selections) {
     const SmallVector<int> first_logits = selection.FirstLogits();
-    for (int i = 0; i < selection.num_rows; ++i) {
+    for (int i = 0; i < selection.num_plan_rows(); ++i) {
       RETURN_IF_ERROR(
           CheckAsker(plan, rows[first_logits[i]], selection.request));
     }

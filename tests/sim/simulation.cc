@@ -33,6 +33,7 @@ Simulation::Simulation(uint32_t seed, const SimOptions& options)
   ModelDescription description = model_.description();
   if (VerifiesDrafts(case_)) {
     description.verifies_drafts = description.has_draft_model = true;
+    description.verifies_beam_drafts = true;
     draft_source_ = std::make_shared<SimModel>(
         case_.draft_model, [](RequestId) { return SimModel::Asker{}; });
     draft_ = *DraftModel::Create(draft_source_, *ThreadPool::Create(1));
@@ -258,6 +259,11 @@ void Simulation::SpoilAnswer(StepInFlight* step) {
   if (answers.empty()) return;
   ++report_.figures.num_wrong_answers;
   SelectionResult& answer = answers[dice_.Any(0, std::ssize(answers) - 1)];
+  if (!answer.further.empty()) {
+    SpoilFurther(&answer.further);
+    step->wrong_answer = answer.request;
+    return;
+  }
   switch (dice_.Any(0, 2)) {
     case 0:
       answers.pop_back();
@@ -276,6 +282,16 @@ void Simulation::SpoilAnswer(StepInFlight* step) {
       break;
   }
   step->wrong_answer = answer.request;
+}
+
+// One step too many, or one of a beam that there is not.
+void Simulation::SpoilFurther(std::vector<SelectionResult>* further) {
+  SelectionResult& last = further->back();
+  if (last.candidates.empty() || dice_.Chance(500)) {
+    last.further.push_back(further->front());
+  } else {
+    last.candidates[0].beam = 1000;
+  }
 }
 
 void Simulation::AnswerStep() {

@@ -94,6 +94,7 @@ class Simulation {
   void RunStep(StepPlan plan);
   absl::StatusOr<StepResult> Execute(const StepPlan& plan);
   void SpoilAnswer(StepInFlight* step);
+  void SpoilFurther(std::vector<SelectionResult>* further);
   void AnswerStep();
 
   void OnDone(RequestId id, const absl::StatusOr<Result>& result);

@@ -56,6 +56,7 @@ class SpeculationLifetimes {
         random_(c.num_pages) {
     description_ = model_.description();
     description_.verifies_drafts = true;
+    description_.verifies_beam_drafts = true;
     description_.has_draft_model = true;
     scheduler_ = std::make_unique<Scheduler>(
         description_, SchedulerOptions{.max_running = 12,

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <random>
@@ -36,6 +35,7 @@ struct BeamSpeculationCase {
   int draft_impossible_percent = 70;  // of the draft model
   uint64_t draft_seed = 1;            // of it as well; the model's is 1
   bool cancels = false;
+  int num_host_slots = 0;
   int min_percent_saved = 2;  // of steps
 };
 
@@ -80,6 +80,7 @@ class BeamSpeculationTest
     options_.num_pages = GetParam().num_pages;
     options_.page_size = GetParam().page_size;
     options_.has_shareable_pages = true;
+    options_.num_host_slots = GetParam().num_host_slots;
     options_.eos_boost = -1;
     options_.impossible_percent = GetParam().impossible_percent;
     description_ = ToyModel(options_).description();
@@ -95,6 +96,7 @@ class BeamSpeculationTest
     draft.impossible_percent = GetParam().draft_impossible_percent;
     draft.page_size = 5;
     draft.num_pages = 300;
+    draft.num_host_slots = 0;
     return *DraftModel::Create(std::make_shared<ToyModel>(draft),
                                *ThreadPool::Create(1));
   }
@@ -207,9 +209,8 @@ TEST_P(BeamSpeculationTest, StepsAndResultsAreThoseWithoutDrafts) {
   EXPECT_GT(50 * num_accepted, min_saved > 0 ? num_drafted : -1);
   RecordProperty("drafted", static_cast<int>(num_drafted));
   RecordProperty("accepted", static_cast<int>(num_accepted));
-  std::printf("drafted %d accepted %d; steps %d of %d\n",
-              static_cast<int>(num_drafted), static_cast<int>(num_accepted),
-              static_cast<int>(num_steps), static_cast<int>(num_plain_steps));
+  RecordProperty("steps", static_cast<int>(num_steps));
+  RecordProperty("plain_steps", static_cast<int>(num_plain_steps));
 }
 
 std::string NameOfBeamCase(const BeamSpeculationCase& c) {
@@ -219,7 +220,9 @@ std::string NameOfBeamCase(const BeamSpeculationCase& c) {
          std::to_string(c.max_step_tokens) + "_ahead" +
          std::to_string(c.plans_in_flight) + "_draft" +
          std::to_string(c.draft_impossible_percent) + "seed" +
-         std::to_string(c.draft_seed) + (c.cancels ? "_cancels" : "");
+         std::to_string(c.draft_seed) + (c.cancels ? "_cancels" : "") +
+         (c.num_host_slots > 0 ? "_slots" + std::to_string(c.num_host_slots)
+                               : "");
 }
 
 using Method = SpeculationMethod;
@@ -256,7 +259,11 @@ INSTANTIATE_TEST_SUITE_P(
         BeamSpeculationCase{.method = Method::kDraft,
                             .num_pages = 100,
                             .plans_in_flight = 2,
-                            .cancels = true}),
+                            .cancels = true},
+        BeamSpeculationCase{.method = Method::kDraft,
+                            .num_pages = 80,
+                            .num_host_slots = 100,
+                            .min_percent_saved = 25}),
     [](const auto& test) { return NameOfBeamCase(test.param); });
 
 }  // namespace

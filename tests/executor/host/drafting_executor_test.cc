@@ -34,6 +34,11 @@ ToyModelOptions DraftedModel() {
   return options;
 }
 
+bool CanSpeculate(const GenerationParams& params) {
+  return !IsBeamSearch(params) ||
+         !(params.do_sample || params.stochastic || params.num_beam_groups > 1);
+}
+
 class DraftingExecutorTest : public ::testing::Test {
  protected:
   DraftingExecutorTest() {
@@ -65,7 +70,7 @@ class DraftingExecutorTest : public ::testing::Test {
   void Speculate(SpeculationMode mode, std::vector<Request>* requests) {
     std::mt19937 random(1);
     for (Request& request : *requests) {
-      if (IsBeamSearch(request.params) || random() % 5 == 0) continue;
+      if (!CanSpeculate(request.params) || random() % 5 == 0) continue;
       request.params.speculate = {
           .method = SpeculationMethod::kDraft,
           .num_tokens = 1 + static_cast<int>(random() % 8),
@@ -80,6 +85,7 @@ class DraftingExecutorTest : public ::testing::Test {
 TEST_F(DraftingExecutorTest, ChangesNoResult) {
   EXPECT_TRUE(steps_->description().has_draft_model);
   int64_t num_accepted = 0;
+  int64_t num_accepted_of_beams = 0;
   for (uint32_t seed = 1; seed <= Cases(6u, 2u); ++seed) {
     std::vector<Request> requests = AnyRequests(40, seed);
     Speculate(SpeculationMode::kCoupled, &requests);
@@ -91,10 +97,13 @@ TEST_F(DraftingExecutorTest, ChangesNoResult) {
       if (!alone.ok()) continue;
       EXPECT_TRUE(SameHypotheses(*alone, *together[i]))
           << "seed " << seed << ", request " << i;
-      num_accepted += together[i]->usage.num_accepted_tokens;
+      (IsBeamSearch(requests[i].params) ? num_accepted_of_beams
+                                        : num_accepted) +=
+          together[i]->usage.num_accepted_tokens;
     }
   }
   EXPECT_GT(num_accepted, Cases(500, 100));
+  EXPECT_GT(num_accepted_of_beams, Cases(100, 20));
 }
 
 // Its drafts come without logits.

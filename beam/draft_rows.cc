@@ -1,6 +1,8 @@
 #include "beam/draft_rows.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <ranges>
 #include <utility>
 
 namespace espalier {
@@ -35,6 +37,15 @@ std::vector<BeamPath> CutTo(size_t length, std::vector<BeamPath> paths) {
     if (path.path.tokens.size() > length) path.path.tokens.resize(length);
   }
   return Maximal(std::move(paths));
+}
+
+// The greatest number in [0, most] for which `fits` is true: it is for 0, and
+// for all below one for which it is.
+template <typename Fits>
+int Most(int64_t most, const Fits& fits) {
+  const auto numbers = std::views::iota(1, static_cast<int>(most) + 1);
+  return static_cast<int>(std::ranges::partition_point(numbers, fits) -
+                          numbers.begin());
 }
 
 DraftRows RowsOf(std::span<const BeamPath> paths, int num_beams) {
@@ -86,20 +97,24 @@ DraftRows ChooseDraftRows(std::vector<BeamPath> paths, int num_beams,
     return a.path.cum_log_prob > b.path.cum_log_prob;
   });
   paths = Maximal(std::move(paths));
-  size_t length = paths.empty() ? 0 : paths.front().path.tokens.size();
+  if (paths.empty()) return {};
+  const int max_length = static_cast<int>(paths.front().path.tokens.size());
   const auto pruned = std::ranges::find_if(paths, [&](const BeamPath& path) {
-    return path.path.tokens.size() < length;
+    return std::ssize(path.path.tokens) < max_length;
   });
   const std::vector<BeamPath> whole(paths.begin(), pruned);
-  for (; length > 0; --length) {
-    paths = CutTo(length, std::move(paths));
-    const auto num_whole = std::ssize(CutTo(length, whole));
-    for (auto count = std::ssize(paths); count >= num_whole; --count) {
-      DraftRows rows = RowsOf(std::span(paths).first(count), num_beams);
-      if (fits(rows)) return rows;
-    }
-  }
-  return {};
+  const auto fits_of = [&](std::span<const BeamPath> some) {
+    return fits(RowsOf(some, num_beams));
+  };
+  const int length =
+      Most(max_length, [&](int some) { return fits_of(CutTo(some, whole)); });
+  if (length == 0) return {};
+  const int num_whole = static_cast<int>(CutTo(length, whole).size());
+  paths = CutTo(length, std::move(paths));
+  const int num_more = Most(std::ssize(paths) - num_whole, [&](int some) {
+    return fits_of(std::span(paths).first(num_whole + some));
+  });
+  return RowsOf(std::span(paths).first(num_whole + num_more), num_beams);
 }
 
 }  // namespace espalier

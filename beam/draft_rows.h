@@ -42,7 +42,8 @@ std::vector<BeamPath> CutAtEnds(std::vector<BeamPath> paths,
                                 std::span<const TokenId> ending);
 
 // As many of `paths` as fit, in which beams are [0, num_beams); empty if none
-// does. Fewer rows, and shorter ones, fit where more do.
+// does. Fewer rows, and shorter ones, fit where more do, so `fits` is called as
+// often as lengths and paths can be halved.
 DraftRows ChooseDraftRows(std::vector<BeamPath> paths, int num_beams,
                           const std::function<bool(const DraftRows&)>& fits);
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+#include <utility>
 #include <vector>
 
 namespace espalier {
@@ -71,6 +73,52 @@ TEST(DraftRowsTest, ThenTheLastStepIs) {
   EXPECT_THAT(ChooseOf(Paths(), 1).drafts, ElementsAre(Tokens{}, Tokens{5}));
   EXPECT_TRUE(ChooseOf(Paths(), 0).empty());
   EXPECT_TRUE(ChooseOf({}, 2).empty());
+}
+
+// The obvious way: all counts at all lengths, from the most on.
+TEST(DraftRowsTest, ChoosesWhatTryingAllWouldInFewTries) {
+  std::mt19937 random(1);
+  const auto below = [&](int limit) {
+    return static_cast<int>(random() % limit);
+  };
+  for (int i = 0; i < 300; ++i) {
+    const int num_beams = 1 + below(8);
+    std::vector<BeamPath> paths;
+    for (int path = below(40); path > 0; --path) {
+      std::vector<TokenId> tokens(1 + below(12));
+      for (TokenId& token : tokens) token = below(2);
+      paths.push_back({below(num_beams),
+                       {std::move(tokens), -static_cast<float>(below(9))}});
+    }
+    const int room = below(60);
+    int num_tries = 0;
+    const DraftRows chosen =
+        ChooseDraftRows(paths, num_beams, [&](const DraftRows& rows) {
+          ++num_tries;
+          return rows.num_drafted(num_beams) <= room;
+        });
+    EXPECT_LE(num_tries, 5 + 7);
+    // Room for one token more only where that is not enough for a row more.
+    const DraftRows all =
+        ChooseDraftRows(paths, num_beams, [](const auto&) { return true; });
+    const int num_all = all.empty() ? 0 : all.num_drafted(num_beams);
+    if (num_all <= room) {
+      EXPECT_EQ(chosen.drafts, all.drafts);
+    }
+    const int num_chosen = chosen.empty() ? 0 : chosen.num_drafted(num_beams);
+    EXPECT_LE(num_chosen, room);
+    for (int more = num_chosen + 1; more <= num_all; ++more) {
+      const DraftRows rows =
+          ChooseDraftRows(paths, num_beams, [&](const DraftRows& some) {
+            return some.num_drafted(num_beams) <= more;
+          });
+      const int count = rows.empty() ? 0 : rows.num_drafted(num_beams);
+      if (count > num_chosen) {
+        EXPECT_GT(count, room);
+        break;
+      }
+    }
+  }
 }
 
 TEST(DraftRowsTest, APathThatAnotherBeginsWithHasNoRow) {

@@ -224,8 +224,10 @@ void GroupPages::OnPlanOut(bool is_filled) {
 
 void GroupPages::WithdrawMoves(StepPlan* plan) {
   if (!has_moves()) return;
-  std::erase_if(plan->page_loads,
-                [&](const PageLoad& load) { return saved_.Has(load.slot); });
+  const std::vector<HostSlotId> slots = saved_.SlotIds();
+  std::erase_if(plan->page_loads, [&](const PageLoad& load) {
+    return std::ranges::binary_search(slots, load.slot);
+  });
   std::erase_if(plan->page_copies, [&](const PageCopy& copy) {
     return copy_source_ && copy.from == copy_source_.id() && Holds(copy.to);
   });

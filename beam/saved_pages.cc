@@ -90,10 +90,11 @@ int SavedPages::NextAfter(int rank, int page_idx) const {
   return -1;
 }
 
-bool SavedPages::Has(HostSlotId slot) const {
-  const std::vector<const HostSlot*> slots = Slots();
-  return std::any_of(slots.begin(), slots.end(),
-                     [&](const HostSlot* held) { return held->id() == slot; });
+std::vector<HostSlotId> SavedPages::SlotIds() const {
+  std::vector<HostSlotId> ids;
+  for (const HostSlot* slot : Slots()) ids.push_back(slot->id());
+  std::ranges::sort(ids);
+  return ids;
 }
 
 std::vector<const HostSlot*> SavedPages::Slots() const {

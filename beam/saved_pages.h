@@ -59,8 +59,8 @@ class SavedPages {
   int NextAfter(int rank, int page_idx) const;
 
   bool empty() const { return tables_.empty(); }
-  // Whether `slot` is of one of the pages.
-  bool Has(HostSlotId slot) const;
+  // Ascending, each once for each page that is there.
+  std::vector<HostSlotId> SlotIds() const;
   // For the validator.
   std::vector<const HostSlot*> Slots() const;
 

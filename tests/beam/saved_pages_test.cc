@@ -96,7 +96,7 @@ TEST_F(SavedPagesTest, ChildrenHaveWhatTheirParentsHad) {
   EXPECT_EQ(host_.num_held(), 2);
   EXPECT_EQ(host_.ref_count(tail), 3);
   EXPECT_EQ(saved_.Find(2, 1)->slot.id(), tail);
-  EXPECT_TRUE(saved_.Has(tail));
+  EXPECT_THAT(saved_.SlotIds(), ::testing::Contains(tail));
 }
 
 TEST_F(SavedPagesTest, WhatHasGrownSinceIsSavedAgain) {

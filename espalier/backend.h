@@ -33,7 +33,8 @@ struct DeviceDefaults {
   DType dtype;
   int64_t kv_cache_bytes;
   // A quarter of that on a GPU: what is away is a part of what runs. On the CPU
-  // key/value memory is as large as one likes.
+  // key/value memory is as large as one likes. Where the host cannot pin so
+  // much there is less, or none.
   int64_t host_cache_bytes;
   // Fills the device's multipliers; on the CPU it also lets the activations of
   // small models stay in the caches.
@@ -58,6 +59,9 @@ struct BackendOptions {
   int page_size = kDefaultPageSize;  // tokens
   int64_t kv_cache_bytes = 0;        // on the CPU touched only as needed
   int64_t host_cache_bytes = 0;      // as well
+  // Whether it was given: a default that the machine has no room for is not an
+  // error.
+  bool requires_host_cache = false;
   PreemptedPages preempted_pages = PreemptedPages::kAuto;
   int max_step_tokens = 0;
   int max_beams = 0;  // 0: by what their logits take

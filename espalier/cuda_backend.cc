@@ -33,7 +33,8 @@ class CudaBackend : public Backend {
                          {.host_cache_bytes =
                               options.preempted_pages == PreemptedPages::kDrop
                                   ? 0
-                                  : options.host_cache_bytes}));
+                                  : options.host_cache_bytes,
+                          .requires_host_cache = options.requires_host_cache}));
     executor_ = executor.get();
     steps_ = std::move(executor);
     if (options.draft_model.empty()) return absl::OkStatus();

@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "base/cuda_device_scope.h"
+#include "base/make_largest.h"
 #include "base/status.h"
 #include "executor/cuda/cuda_delta.h"
 #include "executor/cuda/cuda_delta_buffer.h"
@@ -116,6 +117,7 @@ class CudaExecutor::Impl {
         limits_(StepLimitsOf(model_->description(), model_->bounds())),
         max_graphs_(options.max_graphs),
         host_cache_bytes_(options.host_cache_bytes),
+        requires_host_cache_(options.requires_host_cache),
         description_(model_->description()) {
     description_.limits = LimitsOfRequests(limits_);
     description_.verifies_drafts = description_.has_shareable_pages;
@@ -141,6 +143,7 @@ class CudaExecutor::Impl {
   const CudaStepLimits limits_;
   const int max_graphs_;
   const int64_t host_cache_bytes_;
+  const bool requires_host_cache_;
   ModelDescription description_;
   CudaStream stream_;
   std::optional<CudaStepMemory> memory_;
@@ -202,12 +205,19 @@ absl::Status CudaExecutor::Impl::InitSwapper() {
   if (host_cache_bytes_ == 0 || !description_.has_shareable_pages) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(swapper_,
-                   CudaPageSwapper::Create(
-                       model_->cache(),
-                       CudaPageTokens{memory_->arrays().state.page_tokens,
-                                      description_.page_size},
-                       host_cache_bytes_, model_->device()));
+  const auto create = [this](int64_t host_bytes) {
+    return CudaPageSwapper::Create(
+        model_->cache(),
+        CudaPageTokens{memory_->arrays().state.page_tokens,
+                       description_.page_size},
+        host_bytes, model_->device());
+  };
+  if (requires_host_cache_) {
+    ASSIGN_OR_RETURN(swapper_, create(host_cache_bytes_));
+  } else {
+    ASSIGN_OR_RETURN(swapper_, MakeLargest(host_cache_bytes_, create));
+  }
+  if (swapper_ == nullptr) return absl::OkStatus();
   description_.num_host_slots = swapper_->num_slots();
   description_.page_bytes = swapper_->page_bytes();
   description_.host_bandwidth = swapper_->host_bandwidth();

@@ -42,6 +42,10 @@ struct CudaExecutorOptions {
   // Pinned host memory for pages of preempted groups
   // (ModelDescription::num_host_slots), taken at creation; 0: none.
   int64_t host_cache_bytes = 0;
+  // Whether it is an error if there is not so much, or it holds no page. If
+  // not, there are as many slots as there is memory for, halved until there is,
+  // or none.
+  bool requires_host_cache = true;
 };
 
 // What a CudaExecutor has done since its construction.

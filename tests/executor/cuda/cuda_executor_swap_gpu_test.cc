@@ -239,6 +239,11 @@ TEST_F(CudaExecutorSwapTest, HostMemoryIsNamedAndBounded) {
   };
   EXPECT_THAT(refused(-1), StatusIs(kInvalid, HasSubstr("host_cache_bytes")));
   EXPECT_THAT(refused(10), StatusIs(kInvalid, HasSubstr("host_cache_bytes")));
+  // Unless it is a default: then there are no slots.
+  const auto none = CudaExecutor::Create(
+      device.model, {.host_cache_bytes = 10, .requires_host_cache = false});
+  ASSERT_OK(none.status());
+  EXPECT_EQ((*none)->description().num_host_slots, 0);
 }
 
 }  // namespace

@@ -89,6 +89,10 @@ RequestNeeds Admission::NeedsOf(const PreparedRequest& prepared) const {
   return needs;
 }
 
+void Admission::FitDrafts(PreparedRequest* prepared) const {
+  espalier::FitDrafts(limits_, vocab_size_, prepared);
+}
+
 absl::Status Admission::CheckFits(const Request& request,
                                   const RequestNeeds& needs) const {
   if (needs.num_pages > pool_->num_pages()) {

@@ -56,6 +56,8 @@ class Admission {
   int max_step_tokens() const { return max_step_tokens_; }
 
   RequestNeeds NeedsOf(const PreparedRequest& prepared) const;
+  // Has it draft no more than the limits leave room for (prepared_request.h).
+  void FitDrafts(PreparedRequest* prepared) const;
 
   // Errors: kResourceExhausted if the request fits not even alone, with what it
   // needs, what there is, and which options make it so; with kTooFewPages if it

@@ -79,6 +79,7 @@ void Scheduler::Submit(RequestId id, PreparedRequest prepared, Done done,
   if (!verifies_beam_drafts_ && IsBeamSearch(prepared.request.params)) {
     prepared.request.params.speculate.reset();
   }
+  admission_.FitDrafts(&prepared);
   const RequestNeeds needs = admission_.NeedsOf(prepared);
   const absl::Status fits = admission_.CheckFits(prepared.request, needs);
   if (!fits.ok()) {

@@ -26,13 +26,18 @@ GroupDrafts::GroupDrafts(const GenerationParams& params, bool supports_drafts,
   if (!params.speculate.has_value() || !supports_drafts) return;
   if (IsBeamSearch(params)) rows_per_token_ = NumSequences(params);
   rows_at_first_ = rows_per_token_;
-  constexpr double kAlwaysAccepted[] = {1.0};
-  if (BestDraftLength(kAlwaysAccepted, Cost()) == 0) return;
+  if (!MayPay(params)) return;
   is_by_model_ = params.speculate->method == SpeculationMethod::kDraft;
   drafts_count_ = params.speculate->mode == SpeculationMode::kRejection &&
                   DrawsAtRandom(params);
   if (drafter != nullptr) drafters_.push_back(std::move(drafter));
   if (can_draft()) num_tokens_ = length_.Next(Cost());
+}
+
+bool GroupDrafts::MayPay(const GenerationParams& params) {
+  constexpr double kAlwaysAccepted[] = {1.0};
+  const int64_t num_rows = IsBeamSearch(params) ? NumSequences(params) : 1;
+  return BestDraftLength(kAlwaysAccepted, {.row = kRowCost * num_rows}) > 0;
 }
 
 void GroupDrafts::Take(std::span<DraftedTokens> drafts) {

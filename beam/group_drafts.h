@@ -58,6 +58,10 @@ class GroupDrafts {
   GroupDrafts(const GenerationParams& params, bool supports_drafts,
               std::unique_ptr<Drafter> drafter);
 
+  // Whether a token ahead of all sequences can be worth its cost, as far as
+  // that is known before any step; where not, nothing is drafted.
+  static bool MayPay(const GenerationParams& params);
+
   // Whether steps may ever have drafts; and whether the next one may. If not,
   // it is that of a request that does not speculate.
   bool can_draft() const { return is_by_model_ || !drafters_.empty(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "beam/group_drafts.h"
 #include "beam/selection_options.h"
 
 namespace espalier {
@@ -31,11 +32,27 @@ int64_t MaxAsked(const PreparedRequest& prepared) {
   return num_own + params.num_beams - group_size;
 }
 
+// Whether steps of its beams may have drafts: BeamStrategy::supports_drafts,
+// and they can be worth it.
+bool MayDraftForBeams(const PreparedRequest& prepared) {
+  const GenerationParams& params = prepared.request.params;
+  return params.speculate.has_value() &&
+         params.speculate->method != SpeculationMethod::kNone &&
+         prepared.selection_params->kind == SelectionKind::kBeams &&
+         prepared.allowed == nullptr && params.stop.empty() &&
+         GroupDrafts::MayPay(params);
+}
+
 // Drafts may have one answer decide several steps.
-int64_t NumStepsOfAnswer(const GenerationParams& params) {
-  const bool drafts = params.speculate.has_value() &&
-                      params.speculate->method != SpeculationMethod::kNone;
-  return drafts ? 1 + params.speculate->num_tokens : 1;
+int64_t NumStepsOfAnswer(const PreparedRequest& prepared) {
+  if (!MayDraftForBeams(prepared)) return 1;
+  return 1 + prepared.request.params.speculate->num_tokens;
+}
+
+// Of one of these steps.
+int64_t MaxCandidatesOfStep(const PreparedRequest& prepared, int vocab_size) {
+  return std::min(MaxAsked(prepared),
+                  NumSequences(prepared.request.params) * int64_t{vocab_size});
 }
 
 }  // namespace
@@ -73,14 +90,31 @@ int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size) {
                          MaxEdits(processors, num_tokens, vocab_size);
 }
 
+void FitDrafts(const StepLimits& limits, int vocab_size,
+               PreparedRequest* prepared) {
+  if (!MayDraftForBeams(*prepared)) return;
+  GenerationParams& params = prepared->request.params;
+  const int64_t num_candidates = MaxCandidatesOfStep(*prepared, vocab_size);
+  int64_t num_steps = limits.max_candidates / num_candidates;
+  if (params.logprobs.value_or(0) > 0) {
+    num_steps = std::min(num_steps, limits.max_best_tokens /
+                                        (num_candidates * *params.logprobs));
+  }
+  if (num_steps > params.speculate->num_tokens) return;
+  params.speculate->num_tokens = std::max<int64_t>(1, num_steps - 1);
+  if (num_steps > 1) return;
+  params.speculate.reset();
+  prepared->drafter.reset();
+}
+
 int64_t MaxCandidates(const PreparedRequest& prepared, int vocab_size) {
   const int64_t num_sequences = NumSequences(prepared.request.params);
   switch (prepared.selection_params->kind) {
     case SelectionKind::kDraws:
       return num_sequences;
     case SelectionKind::kBeams:
-      return NumStepsOfAnswer(prepared.request.params) *
-             std::min(MaxAsked(prepared), num_sequences * vocab_size);
+      return NumStepsOfAnswer(prepared) *
+             MaxCandidatesOfStep(prepared, vocab_size);
     case SelectionKind::kRows:
       return num_sequences * std::min<int64_t>(MaxAsked(prepared), vocab_size);
   }

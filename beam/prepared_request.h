@@ -12,6 +12,7 @@
 
 #include "beam/allowed_sequence_trie.h"
 #include "beam/request_text.h"
+#include "exec_request/model_description.h"
 #include "exec_request/step_plan.h"
 #include "request/request.h"
 #include "speculate/drafter.h"
@@ -42,6 +43,12 @@ struct PreparedRequest {
 // Edits of scores that the rows of its group have together at most, in any
 // step, as StepLimits::max_score_edits counts them.
 int64_t WorstCaseEdits(const PreparedRequest& prepared, int vocab_size);
+
+// Has a search by beams draft fewer tokens, or none, where an answer that
+// decides as many steps could have more candidates, or log-probabilities of
+// more tokens, than there is room for: no request is refused for its drafts.
+void FitDrafts(const StepLimits& limits, int vocab_size,
+               PreparedRequest* prepared);
 
 // Candidates that a step's answer has at most: of all rows together where they
 // compete, of each row where the strategy ranks them.

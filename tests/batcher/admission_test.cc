@@ -72,6 +72,50 @@ TEST_F(AdmissionTest, WhatNeverFitsIsRefusedWithTheFigures) {
   EXPECT_FALSE(too_wide.GetPayload(kTooFewPages).has_value());
 }
 
+PreparedRequest Speculating(Request request) {
+  request.params.speculate = {.method = SpeculationMethod::kNgram,
+                              .num_tokens = 4};
+  return PreparedRequest(std::move(request));
+}
+
+// Three beams have six candidates a step.
+TEST_F(AdmissionTest, DraftsCountWhereThereAreAny) {
+  const Request narrow = Prepared(4, 3).request;
+  const Admission admission = Make();
+  EXPECT_EQ(admission.NeedsOf(Speculating(narrow)).num_candidates, 5 * 6);
+  Request stops = narrow;
+  stops.params.stop = {"x"};
+  EXPECT_EQ(admission.NeedsOf(Speculating(stops)).num_candidates, 6);
+  Request restricted = narrow;
+  restricted.params.allowed_sequences = {{{1}, {2}}};
+  EXPECT_EQ(admission.NeedsOf(Speculating(restricted)).num_candidates, 3 + 2);
+  const Request wide = Prepared(1, 20).request;
+  EXPECT_EQ(admission.NeedsOf(Speculating(wide)).num_candidates, 40);
+}
+
+TEST_F(AdmissionTest, NoRequestIsRefusedForItsDrafts) {
+  const auto num_tokens_of = [&](int max_candidates, int max_best) {
+    model_.limits.max_candidates = max_candidates;
+    model_.limits.max_best_tokens = max_best;
+    const Admission admission = Make();
+    Request request = Prepared(4, 3).request;
+    request.params.logprobs = 2;
+    PreparedRequest prepared = Speculating(std::move(request));
+    admission.FitDrafts(&prepared);
+    EXPECT_OK(
+        admission.CheckFits(prepared.request, admission.NeedsOf(prepared)));
+    const auto& speculate = prepared.request.params.speculate;
+    EXPECT_EQ(speculate.has_value(), prepared.drafter != nullptr);
+    return speculate.has_value() ? speculate->num_tokens : 0;
+  };
+  EXPECT_EQ(num_tokens_of(30, 60), 4);
+  EXPECT_EQ(num_tokens_of(29, 60), 3);
+  EXPECT_EQ(num_tokens_of(30, 59), 3);
+  EXPECT_EQ(num_tokens_of(12, 60), 1);
+  EXPECT_EQ(num_tokens_of(11, 60), 0);
+  EXPECT_EQ(num_tokens_of(30, 12), 0);
+}
+
 TEST_F(AdmissionTest, ARequestRunsBesideOthersWhileAllFit) {
   const Admission admission = Make();
   const RequestNeeds next = {.num_pages = 1, .num_sequences = 2};

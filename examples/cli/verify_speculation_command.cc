@@ -100,6 +100,8 @@ absl::Status Requests::Add(const std::string& text, int64_t line) {
   // Or the second run would find the prompts of the first one in its pages.
   params.prefix_cache = false;
   params.cache_salt.clear();
+  // What a deadline leaves depends on the clock.
+  params.deadline_ms.reset();
   Pair pair = {.line = line, .without = body, .with = std::move(body)};
   pair.without.params.speculate = SpeculationParams();
   if (!says_so) pair.with.params.speculate = default_;

@@ -70,6 +70,17 @@ TEST(VerifySpeculationTest, WithoutADraftModelHistoryDrafts) {
   EXPECT_EQ(by_default.exit_code, 0) << by_default.err;
 }
 
+// What it leaves of a text is decided by the clock, so requests run to their
+// end.
+TEST(VerifySpeculationTest, DeadlinesAreLeftOut) {
+  const ProgramRun run =
+      Verify(R"({"prompt": "No, no, no, no, no.", "params": {"deadline_ms": 1,)"
+             R"( "max_new_tokens": 60, "ignore_eos": true}})",
+             {"--rounds", "1"});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("1 request, 1 hypothesis: all equal"));
+}
+
 TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
   constexpr char kGood[] = R"({"prompt": "Yes."})";
   const struct {

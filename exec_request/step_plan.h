@@ -299,10 +299,10 @@ struct StepPlan {
     return rows.empty() && continuations.empty() && drafting.empty();
   }
   // Whether an executor need not see it: no sequence runs or has ended, and no
-  // page is swapped.
+  // page is swapped or copied.
   bool is_noop() const {
     return empty() && finished.empty() && ended.empty() && page_saves.empty() &&
-           page_loads.empty();
+           page_loads.empty() && page_copies.empty();
   }
   std::span<const TokenId> row_tokens(const PlanRow& row) const {
     return std::span(tokens).subspan(row.first_token, row.num_tokens);

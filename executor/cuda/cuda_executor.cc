@@ -42,6 +42,12 @@ absl::Status CheckOptions(const CudaExecutorOptions& options) {
                          options.host_cache_bytes);
 }
 
+// The next step would attend to what was not copied.
+absl::Status CopiesAlone(size_t num_copies) {
+  return InvalidArgument("a plan that runs nothing copies ", num_copies,
+                         " pages");
+}
+
 // Attention has room for whatever a step can be: a token is a query of its own
 // pages, and if it is a beam's, of its group's shared ones.
 absl::Status CheckAttention(const CudaStepLimits& limits) {
@@ -228,7 +234,10 @@ CudaLaunchThread::Poll CudaExecutor::Impl::Run(
     const std::shared_ptr<const StepPlan>& plan, const Done& done) {
   if (plan->empty()) {
     builder_->DropEnded(*plan);
-    return [done, status = SwapPages(*plan)] {
+    const absl::Status status = plan->page_copies.empty()
+                                    ? SwapPages(*plan)
+                                    : CopiesAlone(plan->page_copies.size());
+    return [done, status] {
       if (status.ok()) {
         done(StepResult());
       } else {

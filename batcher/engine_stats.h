@@ -59,7 +59,9 @@ struct SchedulerStats {
   int64_t num_cached_tokens = 0;
 
   // Of groups that held pages, and how they had their tokens again: those that
-  // are not fed again were found in the prefix tree, or loaded.
+  // are not fed again were found in the prefix tree, or loaded. Counted where
+  // that is planned: a group that is put away again before its plan is out, or
+  // whose plan fails, counts twice.
   int64_t num_preemptions = 0;
   int64_t num_resumptions = 0;
   int64_t num_tokens_shared_again = 0;

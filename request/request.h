@@ -53,7 +53,10 @@ struct Usage {
   int64_t num_prompt_tokens = 0;
   int64_t num_cached_tokens = 0;     // of the prompt, not computed again
   int64_t num_generated_tokens = 0;  // in the hypotheses returned
-  int64_t num_steps = 0;             // decode steps, the first one included
+  // Steps of the model that generated for it, the first one included. Where
+  // drafts are accepted one of them decides several tokens of a sample, or
+  // steps of a search; BeamsEvent::num_steps counts those.
+  int64_t num_steps = 0;
   // Of speculation, in all sequences: tokens drafted and verified, and those of
   // them that were accepted.
   int64_t num_drafted_tokens = 0;

@@ -53,7 +53,8 @@ class CudaPageSwapper {
   double host_bandwidth() const { return host_bandwidth_; }
 
   // Enqueues all saves, then all loads, before what comes next on `steps`.
-  // Never allocates or waits.
+  // Waits for nothing, and takes memory on the host alone: throws
+  // std::bad_alloc, and nothing is enqueued then.
   // Errors: kInvalidArgument if a slot or page is not there, and nothing is
   // enqueued; as base/cuda.h.
   absl::Status Enqueue(std::span<const PageSave> saves,

@@ -49,12 +49,18 @@ IncrementalDetokenizer::IncrementalDetokenizer(const Tokenizer& tokenizer)
       drops_space_(spellings_->opening_spaces() != OpeningSpaces::kKept) {}
 
 void IncrementalDetokenizer::Feed(TokenId token, std::string* text) {
-  const TokenSpelling spelling = spellings_->Of(token);
+  const bool has_own_spelling = drops_space_ && spellings_->opening_spaces() ==
+                                                    OpeningSpaces::kOwnSpelling;
+  const TokenSpelling spelling =
+      has_own_spelling ? spellings_->OpeningOf(token) : spellings_->Of(token);
+  if (spelling.kind == SpellingKind::kOutside) return;
+  if (has_own_spelling) drops_space_ = false;
   switch (spelling.kind) {
     case SpellingKind::kOutside:
       return;
-    case SpellingKind::kByte:
-      return FeedByte(spelling.text.front(), text);
+    case SpellingKind::kBytes:
+      for (const char byte : spelling.text) FeedByte(byte, text);
+      return;
     case SpellingKind::kNothing:
     case SpellingKind::kText:
     case SpellingKind::kSpacedText:
@@ -73,9 +79,13 @@ void IncrementalDetokenizer::FeedByte(char byte, std::string* text) {
   while (!rest.empty()) {
     const CharacterForm form = FormOf(static_cast<uint8_t>(rest.front()));
     if (!Fits(rest, form)) {
-      // Only the first byte is lost: what follows may begin a character.
       *text += kReplacement;
-      rest.remove_prefix(1);
+      // What follows may begin a character: where each byte is lost by itself
+      // the second one may, else only the one that did not fit.
+      const bool is_one_part =
+          spellings_->broken_characters() == BrokenCharacters::kEachPart;
+      rest.remove_prefix(is_one_part ? std::max<size_t>(rest.size() - 1, 1)
+                                     : 1);
     } else if (rest.size() == form.size) {
       *text += rest;
       return;
@@ -88,7 +98,12 @@ void IncrementalDetokenizer::FeedByte(char byte, std::string* text) {
 }
 
 void IncrementalDetokenizer::FlushBytes(std::string* text) {
-  for (; num_bytes_ > 0; --num_bytes_) *text += kReplacement;
+  if (num_bytes_ == 0) return;
+  // They are the beginning of one character.
+  const bool is_one_part =
+      spellings_->broken_characters() == BrokenCharacters::kEachPart;
+  for (int n = is_one_part ? 1 : num_bytes_; n > 0; --n) *text += kReplacement;
+  num_bytes_ = 0;
 }
 
 void IncrementalDetokenizer::FeedText(TokenSpelling spelling,

@@ -5,8 +5,9 @@
 // Law: for any tokens, the pieces that Feed and Finish give, one after the
 // other, are Tokenizer::Decode of all tokens, byte for byte; and each piece is
 // whole characters. So
-//  - byte tokens become a character with the token that completes it, and
-//    U+FFFD each where they make none, as soon as that is certain;
+//  - bytes become a character with the token that completes it, and U+FFFD
+//    where they make none, as soon as that is certain: one for each byte, or
+//    one for each beginning of a character (BrokenCharacters);
 //  - control symbols spell nothing, yet bytes do not join across them;
 //  - numbers outside the vocabulary spell nothing, and bytes join across them;
 //  - the spaces that open a text fall where the tokenizer drops them.
@@ -37,7 +38,7 @@ class IncrementalDetokenizer {
   // Appends to `text` what `token` makes certain; in time of what it appends.
   void Feed(TokenId token, std::string* text);
 
-  // Appends the rest: U+FFFD for each byte that waits. The text is over then.
+  // Appends the rest: U+FFFD for the bytes that wait. The text is over then.
   void Finish(std::string* text) { FlushBytes(text); }
 
  private:
@@ -46,7 +47,8 @@ class IncrementalDetokenizer {
   void FeedText(TokenSpelling spelling, std::string* text);
 
   const TokenSpellings* spellings_;
-  // Whether a space in front of the next kSpacedText falls.
+  // Whether a space in front of the next kSpacedText falls, or the next token
+  // has its own spelling as the first.
   bool drops_space_;
   // The begin of a character: bytes_[0 .. num_bytes_).
   uint8_t num_bytes_ = 0;

@@ -18,14 +18,14 @@ namespace espalier {
 enum class SpellingKind : uint8_t {
   kOutside,     // no token of the vocabulary: as if it were not there
   kNothing,     // no text, but bytes before it and after it do not join
-  kByte,        // one byte, which with its neighbours makes a character
+  kBytes,       // bytes, which with their neighbours make characters
   kText,        // text that is the same everywhere
   kSpacedText,  // text with a space in front that may fall at the opening
 };
 
 struct TokenSpelling {
   SpellingKind kind = SpellingKind::kOutside;
-  // UTF-8; of a kByte the byte; empty where there is none. Belongs to the
+  // UTF-8; of kBytes the bytes; empty where there is none. Belongs to the
   // table.
   std::string_view text;
 };
@@ -37,6 +37,13 @@ enum class OpeningSpaces : uint8_t {
   kKept,
   kFirstDropped,  // that of the first kSpacedText
   kAllDropped,    // one of each kSpacedText
+  kOwnSpelling,   // the first token has a spelling of its own, AddOpening's
+};
+
+// What becomes of bytes that make no character.
+enum class BrokenCharacters : uint8_t {
+  kEachByte,  // U+FFFD for each
+  kEachPart,  // U+FFFD for each longest beginning of a character
 };
 
 class TokenSpellings {
@@ -49,6 +56,10 @@ class TokenSpellings {
   // Bytes of the longest.
   size_t max_bytes() const { return max_bytes_; }
   void set_opening_spaces(OpeningSpaces spaces) { opening_spaces_ = spaces; }
+  void set_broken_characters(BrokenCharacters broken) { broken_ = broken; }
+  // How `token` is spelt where it is the first of a text.
+  // REQUIRES: after the one before, in the order of tokens.
+  void AddOpening(TokenId token, SpellingKind kind, std::string_view text);
 
   // Of any number; outside [0, vocab_size()) it is kOutside.
   TokenSpelling Of(TokenId token) const {
@@ -58,15 +69,25 @@ class TokenSpellings {
     return {kinds_[idx], std::string_view(text_).substr(
                              begins_[idx], begins_[idx + 1] - begins_[idx])};
   }
+  // As the first of a text; without an AddOpening as anywhere.
+  TokenSpelling OpeningOf(TokenId token) const;
   OpeningSpaces opening_spaces() const { return opening_spaces_; }
+  BrokenCharacters broken_characters() const { return broken_; }
   int vocab_size() const { return static_cast<int>(kinds_.size()); }
 
  private:
   std::string text_;                    // of all tokens, one after the other
   std::vector<uint32_t> begins_ = {0};  // [vocab_size + 1], into text_
   std::vector<SpellingKind> kinds_;     // [vocab_size]
+  struct Opening {
+    TokenId token;
+    SpellingKind kind;
+    std::string text;
+  };
+  std::vector<Opening> openings_;  // ascending
   size_t max_bytes_ = 0;
   OpeningSpaces opening_spaces_ = OpeningSpaces::kKept;
+  BrokenCharacters broken_ = BrokenCharacters::kEachByte;
 };
 
 }  // namespace espalier

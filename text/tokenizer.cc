@@ -81,7 +81,7 @@ absl::Status AddSpelling(const Processor& processor, TokenId token,
     spellings->Add(SpellingKind::kNothing, "");
   } else if (processor.IsByte(id)) {
     ASSIGN_OR_RETURN(const char byte, ByteOf(piece));
-    spellings->Add(SpellingKind::kByte, {&byte, 1});
+    spellings->Add(SpellingKind::kBytes, {&byte, 1});
   } else if (processor.IsUnknown(id)) {
     // Spelt as the model says, not as its piece.
     ASSIGN_OR_RETURN(const std::string text, LibraryDecode(processor, {id}));

@@ -18,11 +18,12 @@ namespace {
 
 PromptTemplate DefaultTemplate(const ModelText& text) {
   if (text.templates.has_value()) return text.templates->default_template();
-  PromptTemplate bos_and_text;
-  if (text.tokenizer != nullptr && text.tokenizer->bos_id().has_value()) {
-    bos_and_text.before_text.push_back(*text.tokenizer->bos_id());
+  PromptTemplate text_alone;
+  if (text.tokenizer != nullptr) {
+    text_alone.before_text = text.tokenizer->before_text();
+    text_alone.after_text = text.tokenizer->after_text();
   }
-  return bos_and_text;
+  return text_alone;
 }
 
 std::thread ThreadOf(asio::io_context& context) {

@@ -1,7 +1,5 @@
 #include "espalier/model_text.h"
 
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "base/json.h"
@@ -14,14 +12,9 @@
 namespace espalier {
 
 absl::StatusOr<ModelText> ModelText::Load(const std::string& directory) {
-  const std::string path = directory + "/tokenizer.model";
-  std::error_code error;
-  const bool is_there = std::filesystem::exists(path, error);
-  if (error) {
-    return FailedPrecondition("cannot read ", path, ": ", error.message());
-  }
-  if (!is_there) return ModelText();
-  ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Load(path));
+  ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+                   Tokenizer::LoadDirectory(directory));
+  if (tokenizer == nullptr) return ModelText();
   ASSIGN_OR_RETURN(PromptTemplates templates,
                    PromptTemplates::Load(directory, *tokenizer));
   tokenizer->MarkSpecial(templates.tokens());

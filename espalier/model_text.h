@@ -21,9 +21,8 @@ namespace espalier {
 struct Generation;  // espalier/generator.h
 
 struct ModelText {
-  // A directory without tokenizer.model has no text: both are empty.
-  // Errors: as Tokenizer::Load and PromptTemplates::Load; kFailedPrecondition
-  // if it cannot be told whether there is one.
+  // A directory without a tokenizer has no text: both are empty.
+  // Errors: as Tokenizer::LoadDirectory and PromptTemplates::Load.
   static absl::StatusOr<ModelText> Load(const std::string& directory);
 
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;

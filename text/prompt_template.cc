@@ -29,10 +29,11 @@ std::string DescribeAll(const std::vector<PromptTemplate>& templates) {
   return all;
 }
 
-PromptTemplate BosAndText(const Tokenizer& tokenizer) {
+PromptTemplate TextAlone(const Tokenizer& tokenizer) {
   PromptTemplate prompt;
   prompt.name = "default";
-  if (const auto bos = tokenizer.bos_id()) prompt.before_text.push_back(*bos);
+  prompt.before_text = tokenizer.before_text();
+  prompt.after_text = tokenizer.after_text();
   return prompt;
 }
 
@@ -44,7 +45,8 @@ absl::StatusOr<std::vector<TokenId>> PromptTemplate::Apply(
       text.find_first_not_of(" \t\r\n") == std::string_view::npos;
   std::vector<TokenId> pieces;
   if (!is_blank) {
-    ASSIGN_OR_RETURN(pieces, tokenizer.Encode(text, max_tokens));
+    ASSIGN_OR_RETURN(pieces,
+                     tokenizer.Encode(text, {.max_tokens = max_tokens}));
   }
   if (pieces.empty()) {
     return InvalidArgument("prompt must not be blank, got ",
@@ -61,7 +63,7 @@ absl::StatusOr<PromptTemplates> PromptTemplates::Load(
   const std::string path = dir + "/" + kFileName;
   const absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
   if (absl::IsNotFound(text.status())) {
-    return PromptTemplates({BosAndText(tokenizer)}, 0);
+    return PromptTemplates({TextAlone(tokenizer)}, 0);
   }
   if (!text.ok()) return text.status();
   absl::StatusOr<PromptTemplates> templates = Parse(*text, tokenizer);

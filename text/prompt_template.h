@@ -54,8 +54,8 @@ struct PromptTemplate {
 class PromptTemplates {
  public:
   // Those of the model directory `dir`. A directory without
-  // prompt_template.json has one template, named "default": BOS, if the
-  // tokenizer has one, and the text.
+  // prompt_template.json has one template, named "default": the text between
+  // the tokenizer's before_text(), BOS as a rule, and its after_text().
   // Errors: as ReadFile, but for a missing file; as Parse, naming the file.
   static absl::StatusOr<PromptTemplates> Load(const std::string& dir,
                                               const Tokenizer& tokenizer);

@@ -1,18 +1,17 @@
-// Tokenizer: text to token ids and back, by a SentencePiece model
-// (tokenizer.model). The only door to that library: its statuses and
-// exceptions become absl::Status here.
+// Tokenizer: text to token ids and back, whatever kind the model's vocabulary
+// is of: a SentencePiece model (tokenizer.model).
 //
-// Three kinds of vocabulary entries behave differently. Ordinary pieces (byte
-// pieces among them) spell text. User-defined symbols (<en>, <fr>) spell
-// themselves and are recognised wherever they stand in a text. Control symbols
-// (<s>, </s>, <pad>) spell nothing and are never recognised in a text: a
-// sentence cannot smuggle one in.
+// Vocabulary entries behave in three ways. Ordinary pieces, single bytes among
+// them, spell text. Added tokens (a SentencePiece model's user-defined symbols,
+// such as <en>) spell themselves and are recognised wherever they stand in a
+// text. Special tokens (<s>, </s>, <pad>, <|im_end|>) spell nothing in what is
+// generated, and a text does not become one: no sentence can smuggle one in,
+// unless its caller asks for that (EncodeOptions::parse_special).
 //
-// A user-defined symbol may be text, a run of spaces or a line end, or a mark
-// of the model's prompts; the model file does not say which. Those of its
-// prompt templates are marks: special tokens (MarkSpecial), which spell nothing
-// in what is generated, as transformers' skip_special_tokens leaves out control
-// symbols and what its user declared special.
+// An added token may be text, a run of spaces or a line end, or a mark of the
+// model's prompts; the model's files do not always say which. Those of its
+// prompt templates are marks: special tokens (MarkSpecial), as transformers'
+// skip_special_tokens leaves out what its user declared special.
 //
 // Thread safety: constant after Load and MarkSpecial; any thread may then call
 // any member.
@@ -21,6 +20,7 @@
 //   ASSIGN_OR_RETURN(auto tokens, tokenizer->Encode("How old are you?"));
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,92 +32,140 @@
 #include "base/ids.h"
 #include "text/token_spellings.h"
 
-namespace sentencepiece {
-class SentencePieceProcessor;
-}  // namespace sentencepiece
-
 namespace espalier {
 
-struct SentencePieceFacts;  // text/sentencepiece_check.h
+struct EncodeOptions {
+  // Whether before_text() and after_text() stand around the text's tokens.
+  bool add_special_tokens = false;
+  // Whether a special token's spelling in the text becomes that token. Never
+  // for what a user wrote.
+  bool parse_special = false;
+  // A text of far more tokens is refused without the cost of its length.
+  int max_tokens = std::numeric_limits<int>::max();
+};
+
+struct DecodeOptions {
+  // Whether special tokens are spelt out, as the vocabulary calls them.
+  bool show_special = false;
+};
+
+// The tokens that have a role in any text; nullopt if the model has none.
+struct SpecialTokens {
+  std::optional<TokenId> bos;  // begins a sequence
+  std::optional<TokenId> eos;  // ends it
+  std::optional<TokenId> pad;
+  std::optional<TokenId> unk;  // what no other token spells
+};
 
 class Tokenizer {
  public:
-  // Reads the model at `path`, of 64 MiB at most. The file need not be trusted
-  // (text/sentencepiece_check.h).
-  // Errors: as ReadFile; kInvalidArgument naming the file if it holds no
-  // SentencePiece model, one that the library is not safe with, or one with
-  // rules that change the text of several tokens together (denormalizer_spec).
+  // Reads the SentencePiece model at `path`. It need not be trusted.
+  // Errors: as ReadFile; kInvalidArgument naming the file and what is wrong
+  // with it.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       const std::string& path);
 
-  ~Tokenizer();
+  // The tokenizer of a model directory: its tokenizer.model; null if it has
+  // none.
+  // Errors: as Load; kFailedPrecondition naming the file that cannot be looked
+  // at.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectory(
+      const std::string& directory);
+
+  virtual ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // The pieces of `text` by itself: no BOS, no EOS. Runs of spaces count as
-  // one and outer spaces not at all, where the model was trained that way.
-  // Errors: kInvalidArgument if `text` is not UTF-8.
-  absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text) const;
+  // The tokens of `text` by itself: no BOS, no EOS, unless they are asked for.
+  //
+  // With `max_tokens` one that cannot have so few tokens is refused by its
+  // bytes, or by the tokens of its beginning; another may still have more.
+  // Errors: kInvalidArgument if `text` is not UTF-8; kOutOfRange with the
+  // figures if it is refused for its length.
+  absl::StatusOr<std::vector<TokenId>> Encode(
+      std::string_view text, const EncodeOptions& options = {}) const;
 
-  // The same of a text that may be far longer than `max_tokens`, in time of
-  // what those can spell: the library takes a microsecond and 240 bytes of
-  // memory a byte. Long runs of spaces cost a pass over them, where the model
-  // takes no account of them. One that cannot have so few tokens is refused by
-  // its bytes, Unicode's spaces aside, or by the tokens of its beginning;
-  // another may still have more. So is one of few tokens if its bytes are a
-  // long run of characters that the vocabulary cannot spell, which the library
-  // makes one unknown token, or that normalization rules of the model drop
-  // beside spaces. Errors: kOutOfRange with the figures; as Encode.
-  absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
-                                              int max_tokens) const;
-
-  // Makes the user-defined symbols among `tokens` special: they spell nothing
-  // from now on, as if they were not there. Other tokens stay what they are.
+  // Makes the added tokens among `tokens` special: they spell nothing from now
+  // on, as if they were not there. Other tokens stay what they are.
   // REQUIRES: the tokenizer is not in use yet, and nor are its spellings.
   void MarkSpecial(std::span<const TokenId> tokens);
 
   // The text that `tokens` spell: UTF-8, bytes that make no character as
-  // U+FFFD. Tokens are read as a whole text, so the space that opens the first
-  // piece is dropped: the texts of two halves do not concatenate. Tokens of
-  // vocab_size() or more spell nothing: models pad their vocabularies.
+  // U+FFFD. Tokens are read as a whole text, so a space that only opens the
+  // first piece is dropped: the texts of two halves do not concatenate. Tokens
+  // of vocab_size() or more spell nothing: models pad their vocabularies.
   // Errors: kInvalidArgument naming the first token that is negative.
-  absl::StatusOr<std::string> Decode(std::span<const TokenId> tokens) const;
+  absl::StatusOr<std::string> Decode(std::span<const TokenId> tokens,
+                                     const DecodeOptions& options = {}) const;
 
-  // The entry spelled exactly `piece`, of any kind; nullopt if there is none.
-  std::optional<TokenId> PieceToId(std::string_view piece) const;
+  // The entry that the vocabulary calls exactly `piece`, of any kind; nullopt
+  // if there is none.
+  virtual std::optional<TokenId> PieceToId(std::string_view piece) const = 0;
 
-  // What the vocabulary calls `token`: its piece, "▁" for a space, or its
+  // What the vocabulary calls `token`: its piece, "▁the" or "Ġthe", or its
   // symbol. Empty if there is no such entry.
-  std::string Piece(TokenId token) const;
+  virtual std::string Piece(TokenId token) const = 0;
+
+  // `token` for people to read, in traces and tables: of a SentencePiece model
+  // its piece, else the text that it spells, bytes that make no character as
+  // <0xE2>; of a special token its name. Empty if there is no such entry.
+  virtual std::string Spelling(TokenId token) const { return Piece(token); }
 
   // Encode's token ids are [0, vocab_size).
-  int vocab_size() const;
+  int vocab_size() const { return spellings_.vocab_size(); }
 
   // Whether a model with a vocabulary of `model_vocab_size` knows all tokens of
   // this tokenizer; it may have more, as padding.
   // Errors: kInvalidArgument naming both sizes.
   absl::Status CheckFits(int model_vocab_size) const;
 
-  // The symbol that begins a sequence; nullopt if the model has none.
-  std::optional<TokenId> bos_id() const;
+  bool is_special(TokenId token) const;
+  const SpecialTokens& special_tokens() const { return special_tokens_; }
+  std::optional<TokenId> bos_id() const { return special_tokens_.bos; }
+
+  // What stands around a text that is a whole sequence, as the model was
+  // trained: BOS in front, as a rule.
+  const std::vector<TokenId>& before_text() const { return before_text_; }
+  const std::vector<TokenId>& after_text() const { return after_text_; }
 
   // What each token adds to a text, for text/incremental_detokenizer.h.
   const TokenSpellings& spellings() const { return spellings_; }
 
+ protected:
+  struct Parts {
+    TokenSpellings spellings;
+    std::vector<TokenId> special;  // all of them
+    SpecialTokens special_tokens;
+    std::vector<TokenId> before_text;
+    std::vector<TokenId> after_text;
+  };
+  explicit Tokenizer(Parts parts);
+
+  // Refuses a text if the tokens of a beginning are far more than `max_tokens`,
+  // in time of what those can spell. `remark` is about the text.
+  // Errors: kOutOfRange with the figures; as EncodeText.
+  absl::Status CheckBeginnings(std::string_view text, bool parse_special,
+                               int max_tokens, std::string_view remark) const;
+
  private:
-  Tokenizer(std::unique_ptr<sentencepiece::SentencePieceProcessor> processor,
-            TokenSpellings spellings, const SentencePieceFacts& facts);
+  // REQUIRES: `text` is UTF-8. Errors: as Encode.
+  virtual absl::StatusOr<std::vector<TokenId>> EncodeText(
+      std::string_view text, bool parse_special) const = 0;
+  virtual absl::StatusOr<std::vector<TokenId>> EncodeText(
+      std::string_view text, bool parse_special, int max_tokens) const = 0;
 
-  // `text`, or a copy in `*shortened` that encodes to the same tokens and has
-  // no run of spaces of more than max_spaces_.
-  std::string_view ShortenSpaces(std::string_view text,
-                                 std::string* shortened) const;
+  // REQUIRES: every token is in [0, vocab_size) and is there.
+  virtual absl::StatusOr<std::string> DecodeText(
+      const std::vector<TokenId>& tokens) const = 0;
 
-  // Constant after construction.
-  std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
+  virtual bool IsAdded(TokenId token) const = 0;
+
+  // Constant after construction and MarkSpecial.
   TokenSpellings spellings_;
-  std::vector<std::string> user_defined_;  // ascending
-  std::optional<size_t> max_spaces_;       // as SentencePieceFacts has it
+  std::vector<TokenId> special_;  // ascending
+  const SpecialTokens special_tokens_;
+  const std::vector<TokenId> before_text_;
+  const std::vector<TokenId> after_text_;
 };
 
 }  // namespace espalier

@@ -14,7 +14,7 @@ std::string Named(TokenId token, const Tokenizer& tokenizer) {
   const bool has_text = spelling.kind == SpellingKind::kText ||
                         spelling.kind == SpellingKind::kSpacedText;
   if (has_text) return WriteJson(json::value(spelling.text));
-  const std::string piece = tokenizer.Piece(token);
+  const std::string piece = tokenizer.Spelling(token);
   return piece.empty() ? Concat("#", token) : piece;
 }
 

@@ -13,7 +13,7 @@ void AddText(const Tokenizer& tokenizer, TraceRequest* event) {
 }
 
 void AddText(const Tokenizer& tokenizer, TraceCandidate* event) {
-  event->text = tokenizer.Piece(event->token);
+  event->text = tokenizer.Spelling(event->token);
 }
 
 void AddText(const Tokenizer&, TracePages*) {}

@@ -111,13 +111,13 @@ TEST(TokenizerTest, ATextThatCannotBeSoFewTokensIsRefusedAtOnce) {
   const Tokenizer& tokenizer = EnFrTokenizer();
   std::string words, one_word(2 << 20, 'a');
   while (words.size() < one_word.size()) words += "It rains, je crois. ";
-  EXPECT_THAT(tokenizer.Encode(one_word, 100),
+  EXPECT_THAT(tokenizer.Encode(one_word, {.max_tokens = 100}),
               StatusIs(kTooLong, HasSubstr("2097152 bytes beside its spaces")));
-  EXPECT_THAT(tokenizer.Encode(words, 100),
+  EXPECT_THAT(tokenizer.Encode(words, {.max_tokens = 100}),
               StatusIs(kTooLong, HasSubstr("beside its spaces; 100 tokens")));
   words.resize(7000);
   EXPECT_THAT(
-      tokenizer.Encode(words, 100),
+      tokenizer.Encode(words, {.max_tokens = 100}),
       StatusIs(kTooLong, AllOf(HasSubstr(" of 7000 bytes of the text are "),
                                HasSubstr(" tokens, more than 100"))));
 }
@@ -137,7 +137,7 @@ int CheckRefusals(const Tokenizer& tokenizer,
     }
     const std::vector<TokenId> all = tokenizer.Encode(text).value();
     for (const int max_tokens : {1, 10, 60, 400}) {
-      const auto tokens = tokenizer.Encode(text, max_tokens);
+      const auto tokens = tokenizer.Encode(text, {.max_tokens = max_tokens});
       if (tokens.ok()) {
         EXPECT_EQ(*tokens, all);
       } else {
@@ -169,7 +169,9 @@ TEST(TokenizerTest, OnlyWhatIsLongerIsRefusedForItsLength) {
   EXPECT_GT(CheckRefusals(tokenizer, parts), 100);
   const std::string spaces(1 << 20, ' ');
   EXPECT_EQ(
-      tokenizer.Encode(spaces + "It" + spaces + "rains" + spaces, 3).value(),
+      tokenizer
+          .Encode(spaces + "It" + spaces + "rains" + spaces, {.max_tokens = 3})
+          .value(),
       tokenizer.Encode("It rains").value());
 }
 
@@ -189,7 +191,7 @@ TEST(TokenizerTest, LongRunsOfSpacesChangeNoToken) {
       for (const std::string& before : parts) {
         for (const std::string& after : parts) {
           const std::string text = before + spaces + after + spaces + before;
-          EXPECT_EQ(tokenizer->Encode(text, 1000).value(),
+          EXPECT_EQ(tokenizer->Encode(text, {.max_tokens = 1000}).value(),
                     tokenizer->Encode(text).value())
               << before << " " << length << " " << after;
         }
@@ -209,8 +211,9 @@ TEST(TokenizerTest, SpacesOfOtherScriptsAreNoLength) {
       100);
   std::string spaces;
   for (int i = 0; i < 10'000; ++i) spaces += "\u3000";
-  EXPECT_EQ(tokenizer->Encode("fine" + spaces + "cab", 2).value(),
-            tokenizer->Encode("fine cab").value());
+  EXPECT_EQ(
+      tokenizer->Encode("fine" + spaces + "cab", {.max_tokens = 2}).value(),
+      tokenizer->Encode("fine cab").value());
 }
 
 TEST(TokenizerTest, ControlSymbolsVanishAnywhereFromText) {
@@ -275,8 +278,9 @@ TEST(TokenizerTest, TextThatIsNotUtf8IsAnError) {
               StatusIs(kInvalid, HasSubstr("not UTF-8")));
   // Of a length that is judged by the beginning, and of one by the bytes.
   for (const int length : {1, 100, 500, 1 << 20}) {
-    EXPECT_THAT(EnFrTokenizer().Encode(std::string(length, '\x80'), 10),
-                StatusIs(kInvalid, HasSubstr("not UTF-8")));
+    EXPECT_THAT(
+        EnFrTokenizer().Encode(std::string(length, '\x80'), {.max_tokens = 10}),
+        StatusIs(kInvalid, HasSubstr("not UTF-8")));
   }
 }
 

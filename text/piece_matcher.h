@@ -1,0 +1,53 @@
+// PieceMatcher: which of some pieces stands at a place of a text, the longest
+// of them. For added and special tokens, of which a vocabulary may have a
+// million.
+//
+// The pieces lie in order, and a look-up narrows them byte by byte: a place
+// where no piece begins costs one look at a table, another a binary search a
+// byte of the longest piece that begins like the text.
+//
+// Thread safety: constant after construction; any thread may read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace espalier {
+
+class PieceMatcher {
+ public:
+  struct Match {
+    TokenId token;
+    size_t size;  // bytes
+  };
+
+  PieceMatcher() = default;
+  // REQUIRES: no piece is empty, and no two are equal.
+  explicit PieceMatcher(std::vector<std::pair<std::string, TokenId>> pieces);
+
+  // The longest piece that text.substr(begin) begins with.
+  // REQUIRES: begin < text.size().
+  std::optional<Match> At(std::string_view text, size_t begin) const {
+    const auto lead = static_cast<uint8_t>(text[begin]);
+    if (begins_[lead] == begins_[lead + 1]) return std::nullopt;
+    return Find(text.substr(begin), lead);
+  }
+
+  bool empty() const { return pieces_.empty(); }
+
+ private:
+  std::optional<Match> Find(std::string_view text, uint8_t lead) const;
+
+  std::vector<std::pair<std::string, TokenId>> pieces_;  // ascending by bytes
+  // Those of lead byte b are pieces_[begins_[b] .. begins_[b + 1]).
+  std::array<uint32_t, 257> begins_ = {};
+};
+
+}  // namespace espalier

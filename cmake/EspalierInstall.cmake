@@ -44,7 +44,8 @@ foreach(library IN ITEMS espalier_static espalier_shared)
 endforeach()
 
 # What the objects call besides.
-set(link_only PkgConfig::HIGHWAY PkgConfig::SENTENCEPIECE)
+set(link_only PkgConfig::HIGHWAY PkgConfig::PCRE2 PkgConfig::SENTENCEPIECE
+  PkgConfig::UTF8PROC)
 if(ESPALIER_CUDA)
   list(APPEND link_only CUDA::cudart_static CUDA::cublasLt)
 endif()
@@ -142,6 +143,8 @@ string(JOIN ", " CPACK_DEBIAN_PACKAGE_DEPENDS
   libboost${boost_version}-dev
   libboost-json${boost_version}-dev
   libhwy-dev
+  libpcre2-dev
   libsentencepiece-dev
+  libutf8proc-dev
   pkg-config)
 include(CPack)

@@ -26,11 +26,13 @@ program     make                     runs the two commands
 program     cmake                    configures the build
 program     ninja-build              runs the build
 program     ccache                   makes the next build fast
-program     pkg-config               finds sentencepiece and highway
+program     pkg-config               finds libraries without CMake files
 program     libboost%BOOST%-dev      Boost.Asio: coroutines and timers
 program     libboost-json%BOOST%-dev Boost.JSON: requests and configurations
 program     libabsl-dev              Abseil: statuses
-program     libsentencepiece-dev     the tokenizer
+program     libsentencepiece-dev     tokenizers: tokenizer.model
+program     libpcre2-dev             tokenizers: expressions of tokenizer.json
+program     libutf8proc-dev          tokenizers: Unicode's normal forms
 program     libcli11-dev             the command line
 program     libhwy-dev               Highway: vector instructions
 tests       libgtest-dev             GoogleTest

@@ -1,0 +1,87 @@
+// Regex: a regular expression over UTF-8, as tokenizer.json files have them,
+// run by PCRE2's just-in-time compiler.
+//
+// Such patterns are written for Oniguruma (syntax Ruby). What PCRE2 reads
+// otherwise is rewritten (text/regex_syntax.h), and what has no equal there is
+// refused: a pattern never matches other than its author saw it match, but for
+// characters that one of the two libraries does not know yet: PCRE2 10.42 has
+// the tables of Unicode 14.
+//
+// A match that takes more than kMaxSteps backtracking steps ends in an error:
+// a pattern such as (a+)+b would run for years.
+//
+// Thread safety: constant after Compile; any thread may search.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+struct pcre2_real_code_8;
+
+namespace espalier {
+
+class Regex {
+ public:
+  static constexpr uint32_t kMaxSteps = 5'000'000;
+  static constexpr size_t kMaxPatternBytes = 65536;
+
+  struct Match {
+    size_t begin;
+    size_t end;
+  };
+
+  // Of a pattern in Oniguruma's syntax.
+  // Errors: kInvalidArgument saying what is wrong, or not supported, and where.
+  static absl::StatusOr<Regex> Compile(std::string_view pattern);
+
+  // Of a pattern in PCRE2's own syntax.
+  static absl::StatusOr<Regex> CompilePcre2(std::string_view pattern);
+
+  // All matches in `text` that do not overlap, from the left, through
+  // on_match(Match); an empty one not at the end of the one before it.
+  // REQUIRES: well-formed UTF-8.
+  // Errors: kInvalidArgument if a match takes too many steps or too deep a
+  // stack.
+  template <typename OnMatch>
+  absl::Status ForEachMatch(std::string_view text,
+                            const OnMatch& on_match) const {
+    size_t begin = 0;
+    std::optional<size_t> last_end;
+    while (begin <= text.size()) {
+      Match match;
+      absl::Status error;
+      if (!Find(text, begin, &match, &error)) return error;
+      if (match.begin == match.end && match.end == last_end) {
+        begin = NextCharacter(text, begin);
+        continue;
+      }
+      begin = match.end;
+      last_end = match.end;
+      on_match(match);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Free {
+    void operator()(pcre2_real_code_8* code) const;
+  };
+
+  explicit Regex(pcre2_real_code_8* code);
+
+  // Whether there is a match that begins at `begin` or later. If not, `error`
+  // is set where the search failed.
+  bool Find(std::string_view text, size_t begin, Match* match,
+            absl::Status* error) const;
+  static size_t NextCharacter(std::string_view text, size_t begin);
+
+  std::unique_ptr<pcre2_real_code_8, Free> code_;
+  bool is_jit_ = false;
+};
+
+}  // namespace espalier

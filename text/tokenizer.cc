@@ -8,10 +8,13 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "text/incremental_detokenizer.h"
+#include "text/json_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
 
 namespace espalier {
 namespace {
+
+constexpr std::string_view kJsonName = "tokenizer.json";
 
 absl::StatusOr<bool> IsThere(const std::string& path) {
   std::error_code error;
@@ -47,15 +50,18 @@ Tokenizer::~Tokenizer() = default;
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
     const std::string& path) {
+  if (path.ends_with(kJsonName)) return JsonTokenizer::Load(path);
   return SentencePieceTokenizer::Load(path);
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::LoadDirectory(
     const std::string& directory) {
-  const std::string path = directory + "/tokenizer.model";
-  ASSIGN_OR_RETURN(const bool is_there, IsThere(path));
-  if (!is_there) return nullptr;
-  return Load(path);
+  for (const std::string_view name : {"tokenizer.model", kJsonName.data()}) {
+    const std::string path = Concat(directory, "/", name);
+    ASSIGN_OR_RETURN(const bool is_there, IsThere(path));
+    if (is_there) return Load(path);
+  }
+  return nullptr;
 }
 
 absl::StatusOr<std::vector<TokenId>> Tokenizer::Encode(

@@ -1,5 +1,7 @@
 // Tokenizer: text to token ids and back, whatever kind the model's vocabulary
-// is of: a SentencePiece model (tokenizer.model).
+// is of. Two kinds are known: a SentencePiece model (tokenizer.model) and the
+// file of Hugging Face's tokenizers library (tokenizer.json);
+// docs/tokenizers.md says what of the latter is supported.
 //
 // Vocabulary entries behave in three ways. Ordinary pieces, single bytes among
 // them, spell text. Added tokens (a SentencePiece model's user-defined symbols,
@@ -59,14 +61,15 @@ struct SpecialTokens {
 
 class Tokenizer {
  public:
-  // Reads the SentencePiece model at `path`. It need not be trusted.
+  // Reads the file at `path`: a tokenizer.json if its name ends so, else a
+  // SentencePiece model. It need not be trusted.
   // Errors: as ReadFile; kInvalidArgument naming the file and what is wrong
-  // with it.
+  // with it, of a tokenizer.json the field and its value.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       const std::string& path);
 
-  // The tokenizer of a model directory: its tokenizer.model; null if it has
-  // none.
+  // The tokenizer of a model directory: its tokenizer.model, or else its
+  // tokenizer.json; null if it has neither.
   // Errors: as Load; kFailedPrecondition naming the file that cannot be looked
   // at.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> LoadDirectory(

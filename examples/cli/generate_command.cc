@@ -20,9 +20,9 @@ absl::StatusOr<std::unique_ptr<Runtime>> LoadWithText(
     const RuntimeOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Runtime> runtime, Runtime::Load(options));
   if (runtime->tokenizer() != nullptr) return runtime;
-  return FailedPrecondition(
-      "--model: ", options.model,
-      " has no tokenizer.model: use espalier batch with prompt_tokens");
+  return FailedPrecondition("--model: ", options.model,
+                            " has no tokenizer.model or tokenizer.json: use "
+                            "espalier batch with prompt_tokens");
 }
 
 // Texts that are arguments leave stdin alone.

@@ -20,8 +20,9 @@ absl::StatusOr<std::optional<PromptTemplate>> ChooseTemplate(
   const bool by_name = !options.template_name.empty();
   if (!text.templates.has_value()) {
     if (!by_name && !by_language) return std::nullopt;
-    return InvalidArgument("--template, --from and --to need ", options.model,
-                           "/tokenizer.model, which is not there");
+    return InvalidArgument(
+        "--template, --from and --to need ", options.model,
+        "/tokenizer.model or tokenizer.json, and there is neither");
   }
   if (by_name && by_language) {
     return InvalidArgument("--template and --from/--to exclude each other");
@@ -134,7 +135,8 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
   }
   if (tokenizer_ == nullptr) {
     return FailedPrecondition("prompt needs a tokenizer, and ", directory_,
-                              " has no tokenizer.model; use prompt_tokens");
+                              " has no tokenizer.model or tokenizer.json; use "
+                              "prompt_tokens");
   }
   ASSIGN_OR_RETURN(request.prompt_tokens,
                    PromptTokens(*body.prompt, *template_, *tokenizer_,

@@ -179,7 +179,7 @@ TEST(BatchTest, AModelWithoutTokenizerServesTokens) {
   EXPECT_FALSE(hypothesis.as_object().contains("text"));
   EXPECT_FALSE(hypothesis.at("tokens").as_array().empty());
   EXPECT_THAT(std::string(lines.at(1).at("error").at("message").as_string()),
-              HasSubstr("has no tokenizer.model; use prompt_tokens"));
+              HasSubstr("has no tokenizer.model or tokenizer.json; use prompt_tokens"));
 }
 
 TEST(BatchTest, WhatCannotRunExitsWithTwo) {

@@ -1,0 +1,49 @@
+// Normalizer: what tokenizer.json does to a text before it is cut into pieces
+// ("normalizer"). A list of steps, each from text to text.
+//
+// Thread safety: constant after Read; any thread may then call Apply.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/json.h"
+
+namespace espalier {
+
+class Normalizer {
+ public:
+  struct Text {
+    explicit Text(std::string_view original);
+
+    std::string text;
+    // Bytes in front that the first character of the original text has become:
+    // pre-tokenizers ask whether anything of it is still there.
+    size_t beginning;
+  };
+
+  // None: text stays what it is.
+  Normalizer() = default;
+
+  // What `value`, at `place` of a tokenizer.json, describes; null is none.
+  // Errors: kInvalidArgument naming the field and its value.
+  static absl::StatusOr<Normalizer> Read(const json::value& value,
+                                         const std::string& place);
+
+  bool empty() const { return steps_.empty(); }
+
+  // REQUIRES: UTF-8.
+  // Errors: as Regex::ForEachMatch, naming the field of the pattern.
+  absl::Status Apply(Text* text) const;
+
+ private:
+  using Step = std::function<absl::Status(Text*)>;
+  friend class NormalizerReader;
+
+  std::vector<Step> steps_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,27 @@
+// What stands around the tokens of a text, as a tokenizer.json has it
+// ("post_processor"): TemplateProcessing for single texts, BertProcessing,
+// RobertaProcessing, ByteLevel, which adds nothing, and sequences of those.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "base/json.h"
+
+namespace espalier {
+
+struct TokensAround {
+  std::vector<TokenId> before;
+  std::vector<TokenId> after;
+};
+
+// What `value`, at `place` of a tokenizer.json, describes; null is none.
+// Errors: kInvalidArgument naming the field and its value; a token is in
+// [0, vocab_size).
+absl::StatusOr<TokensAround> ReadPostProcessor(const json::value& value,
+                                               const std::string& place,
+                                               int vocab_size);
+
+}  // namespace espalier

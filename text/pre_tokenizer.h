@@ -1,0 +1,65 @@
+// PreTokenizer: how tokenizer.json cuts a normalized text into the pieces that
+// the model gets ("pre_tokenizer"): a list of steps, each of which cuts every
+// piece further, or rewrites it (a space as "▁").
+//
+// Thread safety: constant after Read; any thread may then call Apply.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/json.h"
+
+namespace espalier {
+
+class PreTokenizer {
+ public:
+  struct Span {
+    uint32_t begin;
+    uint32_t end;
+  };
+
+  // The pieces of a text. Not copied: `text` may lie in `rewritten`.
+  struct Pieces {
+    Pieces() = default;
+    Pieces(const Pieces&) = delete;
+    Pieces& operator=(const Pieces&) = delete;
+
+    std::string_view text;
+    std::vector<Span> spans;  // of `text`; none is empty
+    // Whether `text` opens what the caller gave to be encoded.
+    bool is_beginning = true;
+    std::string rewritten;
+    std::vector<Span> scratch;
+  };
+
+  // None: a text is one piece.
+  PreTokenizer() = default;
+
+  // What `value`, at `place` of a tokenizer.json, describes; null is none.
+  // Errors: kInvalidArgument naming the field and its value.
+  static absl::StatusOr<PreTokenizer> Read(const json::value& value,
+                                           const std::string& place);
+
+  // Whether the model's vocabulary spells bytes (text/byte_level.h). The pieces
+  // are the bytes themselves.
+  bool is_byte_level() const { return is_byte_level_; }
+
+  // Cuts pieces->text, which stays where it is, into pieces->spans.
+  // REQUIRES: UTF-8 of less than 2^31 bytes.
+  // Errors: as Regex::ForEachMatch, naming the field of the pattern.
+  absl::Status Apply(Pieces* pieces) const;
+
+ private:
+  using Step = std::function<absl::Status(Pieces*)>;
+  friend class PreTokenizerReader;
+
+  std::vector<Step> steps_;
+  bool is_byte_level_ = false;
+};
+
+}  // namespace espalier

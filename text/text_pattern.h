@@ -1,0 +1,48 @@
+// TextPattern: the "pattern" of a Split or a Replace in tokenizer.json: a text
+// that is looked for as it stands ({"String": ...}), or a regular expression
+// ({"Regex": ...}).
+//
+// Thread safety: constant after Read; any thread may then search.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "text/json_fields.h"
+#include "text/regex.h"
+
+namespace espalier {
+
+class TextPattern {
+ public:
+  // The field "pattern" of `fields`.
+  // Errors: kInvalidArgument naming it and its value.
+  static absl::StatusOr<TextPattern> Read(const JsonFields& fields);
+
+  // As Regex::ForEachMatch. Errors name the pattern's place in the file.
+  template <typename OnMatch>
+  absl::Status ForEachMatch(std::string_view text,
+                            const OnMatch& on_match) const {
+    if (regex_ != nullptr) {
+      const absl::Status status = regex_->ForEachMatch(text, on_match);
+      return status.ok() ? status : Annotate(status, place_);
+    }
+    for (size_t at = text.find(literal_); at != std::string_view::npos;) {
+      on_match(Regex::Match{at, at + literal_.size()});
+      at = text.find(literal_, at + literal_.size());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  TextPattern() = default;
+
+  std::string place_;
+  std::string literal_;                 // not empty without regex_
+  std::shared_ptr<const Regex> regex_;  // shared by copies; or null
+};
+
+}  // namespace espalier

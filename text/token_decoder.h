@@ -1,0 +1,55 @@
+// TokenDecoder: what each token of a tokenizer.json adds to a text ("decoder").
+// Its steps are for whole lists of tokens; here each is applied to one token by
+// itself, so that text can be made token by token. Steps for which that would
+// not be the same are refused.
+//
+// Thread safety: constant after Read; any thread may then call Spell.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/json.h"
+#include "text/token_spellings.h"
+
+namespace espalier {
+
+class TokenDecoder {
+ public:
+  struct Spelling {
+    SpellingKind kind;  // kText or kBytes
+    std::string text;
+
+    bool operator==(const Spelling&) const = default;
+  };
+
+  // What `value`, at `place` of a tokenizer.json, describes. Null puts a space
+  // between tokens.
+  // Errors: kInvalidArgument naming the field and its value.
+  static absl::StatusOr<TokenDecoder> Read(const json::value& value,
+                                           const std::string& place);
+
+  // What `piece` adds to a text, as its first token or later.
+  // Errors: as Regex::ForEachMatch, naming the field of the pattern.
+  absl::StatusOr<Spelling> Spell(std::string_view piece, bool is_first) const;
+
+  BrokenCharacters broken_characters() const { return broken_; }
+
+ private:
+  struct Piece {
+    std::string text;
+    bool is_bytes = false;
+    bool is_first = false;
+  };
+  using Step = std::function<absl::Status(Piece*)>;
+  friend class TokenDecoderReader;
+
+  std::vector<Step> steps_;
+  BrokenCharacters broken_ = BrokenCharacters::kEachByte;
+};
+
+}  // namespace espalier

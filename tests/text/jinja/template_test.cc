@@ -1,0 +1,181 @@
+#include "text/jinja/template.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/status_matchers.h"
+
+namespace espalier::jinja {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::StatusIs;
+
+absl::StatusOr<Text> RenderText(std::string_view source,
+                                std::string_view inputs = "{}") {
+  ASSIGN_OR_RETURN(const auto parsed, Template::Parse(source));
+  ASSIGN_OR_RETURN(const json::value values, ParseJson(inputs));
+  Inputs named;
+  for (const auto& [name, value] : values.get_object()) {
+    RETURN_IF_ERROR(named.Set(std::string(name), value));
+  }
+  RenderOptions options;
+  options.now = absl::FromUnixSeconds(1'784'000'000);
+  return parsed->Render(named, options);
+}
+
+std::string Render(std::string_view source, std::string_view inputs = "{}") {
+  const absl::StatusOr<Text> text = RenderText(source, inputs);
+  return text.ok() ? text->bytes() : Concat("ERROR ", Message(text.status()));
+}
+
+// What a part of the bytes comes from, a letter each.
+std::string Marks(const Text& text) {
+  std::string marks;
+  for (const Text::Run& run : text.Runs()) {
+    marks.append(run.end - run.begin, run.is_input ? 'i' : 't');
+  }
+  return marks;
+}
+
+TEST(TemplateTest, ChatMlIsRendered) {
+  constexpr char kChatMl[] = R"({% for m in messages %}
+{{ '<|im_start|>' + m.role + '\n' + m['content'] | trim + '<|im_end|>\n' }}
+{%- endfor %}
+{% if add_generation_prompt %}
+<|im_start|>assistant
+{% endif %}
+)";
+  EXPECT_EQ(Render(kChatMl, R"({"messages": [
+      {"role": "user", "content": " Hi "}], "add_generation_prompt": true})"),
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(TemplateTest, BlocksTakeTheirLineAndItsIndention) {
+  EXPECT_EQ(Render("a\n  {% if 1 %}\n  b\n  {% endif %}\nc\n"), "a\n  b\nc");
+  EXPECT_EQ(Render("a {%- if 1 -%} b {%- endif +%}\nc"), "ab\nc");
+  EXPECT_EQ(Render("  {%+ if 1 %}x{% endif %}"), "  x");
+  EXPECT_EQ(Render("{# a #}\nb{#- c -#}  d"), "bd");
+  EXPECT_EQ(Render("{% raw %}{{ x }}{% endraw %}"), "{{ x }}");
+  EXPECT_EQ(Render("a\r\nb\n\n"), "a\nb\n");
+}
+
+TEST(TemplateTest, ValuesPrintAsPythonPrintsThem) {
+  EXPECT_EQ(Render("{{ [1, 2.0, 'a\\n', none, true, (1,), {'k': \"it's\"}] }}"),
+            R"([1, 2.0, 'a\n', None, True, (1,), {'k': "it's"}])");
+  EXPECT_EQ(Render("{{ 1e16 }} {{ 0.1 + 0.2 }} {{ 7 / 2 }} {{ -7 // 2 }}"),
+            "1e+16 0.30000000000000004 3.5 -4");
+  EXPECT_EQ(Render("{{ missing }}{{ none }}{{ false }}"), "NoneFalse");
+}
+
+TEST(TemplateTest, ToJsonIsJsonDumps) {
+  EXPECT_EQ(Render(R"({{ {"a": [1, "é<\n"], "b": {}}|tojson }})"),
+            R"({"a": [1, "é<\n"], "b": {}})");
+  EXPECT_EQ(Render(R"({{ {"a": [1]}|tojson(indent=2) }})"),
+            "{\n  \"a\": [\n    1\n  ]\n}");
+  EXPECT_EQ(Render(R"({{ "é🙂"|tojson(ensure_ascii=true) }})"),
+            R"("\u00e9\ud83d\ude42")");
+}
+
+TEST(TemplateTest, WhatALoopSetsIsGoneAfterItButInANamespace) {
+  EXPECT_EQ(Render("{% set x = 1 %}{% set ns = namespace(x=1) %}"
+                   "{% for i in [1, 2] %}{% set x = i %}{% set ns.x = i %}"
+                   "{% endfor %}{{ x }}{{ ns.x }}"),
+            "12");
+  EXPECT_EQ(Render("{% for i in 'abc' if i != 'b' %}{{ loop.index }}{{ i }}"
+                   "{{ ',' if not loop.last }}{% endfor %}"),
+            "1a,2c");
+  EXPECT_EQ(Render("{% for i in range(9) %}{% if i == 1 %}{% continue %}"
+                   "{% endif %}{% if i > 3 %}{% break %}{% endif %}{{ i }}"
+                   "{% endfor %}"),
+            "023");
+}
+
+TEST(TemplateTest, MacrosTakeDefaultsNamesAndCallers) {
+  EXPECT_EQ(Render("{% macro m(a, b=2) %}{{ a }}{{ b }}{% endmacro %}"
+                   "{{ m(1) }} {{ m(b=3, a=4) }}"),
+            "12 43");
+  EXPECT_EQ(Render("{% macro m() %}<{{ caller(1) }}>{% endmacro %}"
+                   "{% call(x) m() %}in {{ x }}{% endcall %}"),
+            "<in 1>");
+  EXPECT_EQ(Render("{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}"
+                   "{% endmacro %}{{ f(3) }}"),
+            "3210");
+}
+
+TEST(TemplateTest, FiltersAndMethodsDoWhatPythonDoes) {
+  EXPECT_EQ(Render("{{ [3, 1]|sort }} {{ ' x '|trim }} {{ 'a-b'|title }}"),
+            "[1, 3] x A-B");
+  EXPECT_EQ(Render("{{ 'a b c'.split(' ', 1) }} {{ 'straße'.upper() }}"),
+            "['a', 'b c'] STRASSE");
+  EXPECT_EQ(Render("{{ 'héllo'[::-1] }} {{ 'héllo'|length }}"), "olléh 5");
+  EXPECT_EQ(Render("{{ messages|selectattr('r', 'eq', 'u')|map(attribute='c')"
+                   "|join('/') }}",
+                   R"({"messages": [{"r": "u", "c": "1"}, {"r": "a"},
+                                    {"r": "u", "c": "2"}]})"),
+            "1/2");
+}
+
+TEST(TemplateTest, TheClockIsTheOptions) {
+  EXPECT_THAT(Render("{{ strftime_now('%Y') }}"), HasSubstr("2026"));
+}
+
+// Marks follow each byte, so that text from outside is known in the prompt.
+TEST(TemplateTest, MarksSayWhichBytesAreInputs) {
+  const auto marks = [](std::string_view source) {
+    const absl::StatusOr<Text> text = RenderText(source, R"({"x": "ab cd"})");
+    return text.ok() ? text->bytes() + "|" + Marks(*text)
+                     : Message(text.status());
+  };
+  EXPECT_EQ(marks("<{{ x }}>"), "<ab cd>|tiiiiit");
+  EXPECT_EQ(marks("{{ '<' + x[1:4] + '>' }}"), "<b c>|tiiit");
+  EXPECT_EQ(marks("{{ ('<' ~ x ~ '>').split(' ')|join('-') }}"),
+            "<ab-cd>|tiitiit");
+  EXPECT_EQ(marks("{{ x|replace('b', '[B]') }}"), "a[B] cd|itttiii");
+  EXPECT_EQ(marks("{{ (' ' ~ x ~ ' ')|trim }}"), "ab cd|iiiii");
+  EXPECT_EQ(marks("{{ x|upper }}{{ [x]|tojson }}"),
+            "AB CD[\"ab cd\"]|iiiiiiiiiiiiii");
+  EXPECT_EQ(marks("{% set y %}({{ x }}){% endset %}{{ y }}"),
+            "(ab cd)|tiiiiit");
+  EXPECT_EQ(marks("{{ '%s!' % x }}{{ '{}?'.format(x) }}"),
+            "ab cd!ab cd?|iiiiitiiiiit");
+}
+
+TEST(TemplateTest, MarksDoNotChangeWhatIsEqual) {
+  EXPECT_EQ(
+      Render("{{ x == 'a' }}{{ 'a' in x }}{{ {'a': 1}[x] }}", R"({"x": "a"})"),
+      "TrueTrue1");
+}
+
+TEST(TemplateTest, TrustedStringsAreNotInputs) {
+  const auto parsed = Template::Parse("{{ eos }}{{ m.role }}{{ m.content }}");
+  ASSERT_TRUE(parsed.ok());
+  Inputs inputs;
+  inputs.SetTrusted("eos", "</s>");
+  const json::value message = {{"role", "user"}, {"content", "hi"}};
+  ASSERT_TRUE(inputs
+                  .Set("m", message,
+                       [](std::string_view key, std::string_view) {
+                         return key == "role";
+                       })
+                  .ok());
+  const absl::StatusOr<Text> text = (*parsed)->Render(inputs);
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(Marks(*text), "ttttttttii");
+}
+
+TEST(TemplateTest, InputsThatAreTooDeepOrNoUtf8AreRefused) {
+  Inputs inputs;
+  EXPECT_THAT(inputs.Set("x", json::value("\xff")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("x: ")));
+  json::value deep = 1;
+  for (int i = 0; i < 100; ++i) deep = json::array{deep};
+  EXPECT_THAT(inputs.Set("x", deep),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("x: is nested more than 50 deep")));
+}
+
+}  // namespace
+}  // namespace espalier::jinja

@@ -1,0 +1,54 @@
+// Budget: what one rendering may cost, so that a hostile template ends in an
+// error soon. Costs add up and are never given back: what was made and dropped
+// has taken its time, too.
+//
+// Thread safety: one rendering's own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "text/jinja/error.h"
+
+namespace espalier::jinja {
+
+struct RenderLimits {
+  // Nodes of the template that are evaluated, and elements that are visited.
+  int64_t steps = 60'000;
+  // Bytes of strings that are read or made.
+  int64_t bytes = 4 << 20;
+  // Both for each byte of the inputs, besides: long conversations take longer.
+  int64_t steps_per_input_byte = 20;
+  int64_t bytes_per_input_byte = 1'000;
+};
+
+// Of expressions and statements that are evaluated within each other, macros'
+// calls included. Each takes some hundred bytes of stack.
+inline constexpr int kMaxEvaluationDepth = 500;
+// Of lists and dictionaries within each other.
+inline constexpr int kMaxValueDepth = 100;
+
+class Budget {
+ public:
+  Budget(const RenderLimits& limits, int64_t input_bytes)
+      : steps_(limits.steps + limits.steps_per_input_byte * input_bytes),
+        bytes_(limits.bytes + limits.bytes_per_input_byte * input_bytes) {}
+
+  void TakeSteps(int64_t steps) {
+    if (steps > steps_) throw TemplateError::OutOf("takes too many steps");
+    steps_ -= steps;
+  }
+  int64_t steps_left() const { return steps_; }
+  void TakeBytes(size_t bytes) {
+    if (bytes > static_cast<size_t>(bytes_)) {
+      throw TemplateError::OutOf("takes too much memory");
+    }
+    bytes_ -= static_cast<int64_t>(bytes);
+  }
+
+ private:
+  int64_t steps_;
+  int64_t bytes_;
+};
+
+}  // namespace espalier::jinja

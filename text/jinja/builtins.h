@@ -1,0 +1,48 @@
+// What templates find without defining it: filters, tests, functions, and the
+// methods of strings and dictionaries. Those of jinja2 and of transformers that
+// make text of values (docs/chat.md lists them).
+#pragma once
+
+#include <string_view>
+
+#include "text/jinja/arguments.h"
+#include "text/jinja/value.h"
+
+namespace espalier::jinja {
+
+class Evaluator;
+
+// What stands before "|" is `value`. All of them throw TemplateError.
+using Filter = Value (*)(Evaluator& evaluator, const Value& value,
+                         const Arguments& arguments);
+using Test = bool (*)(Evaluator& evaluator, const Value& value,
+                      const Arguments& arguments);
+using Method = Value (*)(Evaluator& evaluator, const Value& object,
+                         const Arguments& arguments);
+using GlobalFunction = Value (*)(Evaluator& evaluator,
+                                 const Arguments& arguments);
+
+struct NamedFilter {
+  std::string_view name;
+  Filter filter;
+};
+struct NamedMethod {
+  std::string_view name;
+  Method method;
+};
+
+// Null if there is none.
+Filter FindFilter(std::string_view name);
+Test FindTest(std::string_view name);
+GlobalFunction FindFunction(std::string_view name);
+Method FindMethod(const Value& object, std::string_view name);
+// Whether the sandbox refuses the method, which would change `object`.
+bool IsRefusedMethod(const Value& object, std::string_view name);
+
+// Parts of the above, a file each.
+Filter FindTextFilter(std::string_view name);
+Filter FindSequenceFilter(std::string_view name);
+Filter FindSelectionFilter(std::string_view name);
+Method FindTextMethod(std::string_view name);
+
+}  // namespace espalier::jinja

@@ -1,0 +1,60 @@
+// TemplateError: what is wrong with a template or its evaluation. Thrown within
+// text/jinja/ alone, as a template may fail in any operator of any expression;
+// Template (template.h) makes a status of it, so that none leaves this room.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+
+namespace espalier::jinja {
+
+// A place in a template's source; both count from 1, columns in bytes.
+struct Position {
+  int line = 1;
+  int column = 1;
+};
+
+class TemplateError : public std::exception {
+ public:
+  // Of an evaluation: the evaluator knows where it is.
+  explicit TemplateError(std::string message) : message_(std::move(message)) {}
+  TemplateError(Position position, std::string message)
+      : message_(std::move(message)), position_(position), is_placed_(true) {}
+  // A bound was reached, rather than something being wrong.
+  static TemplateError OutOf(std::string message) {
+    TemplateError error(std::move(message));
+    error.is_bound_ = true;
+    return error;
+  }
+
+  // The same error, at this place.
+  TemplateError At(Position position) const {
+    TemplateError error = *this;
+    error.position_ = position;
+    error.is_placed_ = true;
+    return error;
+  }
+
+  const char* what() const noexcept override { return message_.c_str(); }
+  const std::string& message() const { return message_; }
+  Position position() const { return position_; }
+  bool is_placed() const { return is_placed_; }
+  bool is_bound() const { return is_bound_; }
+
+ private:
+  std::string message_;
+  Position position_;
+  bool is_placed_ = false;
+  bool is_bound_ = false;
+};
+
+// Throws one whose message is the concatenated arguments.
+template <typename... Args>
+[[noreturn]] void Fail(const Args&... args) {
+  throw TemplateError(Concat(args...));
+}
+
+}  // namespace espalier::jinja

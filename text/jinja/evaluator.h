@@ -1,0 +1,120 @@
+// Evaluator: renders a template once. It walks the syntax tree, with the scopes
+// of names, the budget and the output.
+//
+// Names are found as jinja2 finds them: in the scopes around, then in the
+// inputs, then among the functions. A for statement's body has a scope for each
+// iteration, so that what it sets is gone after it; an if has none. Macros see
+// what stands around their definition, as it is when they are called.
+//
+// Thread safety: one thread; the template and the inputs are only read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "text/jinja/arguments.h"
+#include "text/jinja/budget.h"
+#include "text/jinja/syntax.h"
+#include "text/jinja/text.h"
+#include "text/jinja/value.h"
+
+namespace espalier::jinja {
+
+class Evaluator {
+ public:
+  // All outlive this. `inputs` is by name; `now` is what strftime_now shows.
+  Evaluator(const Names& names, const Dict& inputs, Budget* budget,
+            absl::Time now);
+  ~Evaluator();
+  Evaluator(const Evaluator&) = delete;
+  Evaluator& operator=(const Evaluator&) = delete;
+
+  // Errors (thrown): what went wrong, with its place.
+  Text Render(const Body& body);
+
+  // What functions and filters need.
+  Budget& budget() { return budget_; }
+  absl::Time now() const { return now_; }
+  Value Call(const Value& callee, const Arguments& arguments);
+  // object.name and object[key]: undefined if there is none.
+  Value Attribute(const Value& object, const std::string& name);
+  Value Item(const Value& object, const Value& key);
+  // The elements that a for statement visits.
+  std::vector<Value> Iterate(const Value& value);
+  // str(value), and what it takes to make it.
+  Text ToText(const Value& value);
+  // Lets a namespace live as long as this.
+  void Keep(std::shared_ptr<Namespace> attributes) {
+    namespaces_.push_back(std::move(attributes));
+  }
+
+ private:
+  struct Scope;
+  enum class Flow { kNext, kBreak, kContinue };
+  class Nested;
+  class ScopeGuard;
+
+  // evaluator.cc
+  Value Evaluate(const Expression& expression);
+  Value EvaluateInner(const Expression& expression);
+  Value EvaluateName(NameId name);
+  Value EvaluateDict(const Expression& expression);
+  Value EvaluateConditional(const Expression& expression);
+  Value EvaluateConcat(const Expression& expression);
+  Value EvaluateCompare(const Expression& expression);
+  Value EvaluateSlice(const Expression& expression);
+  Value EvaluateCall(const Expression& expression);
+  Value EvaluateCallWith(const Expression& expression, Arguments arguments);
+  Value EvaluateFilter(const Expression& expression, const Value* operand);
+  Value EvaluateTest(const Expression& expression);
+  std::vector<Value> EvaluateAll(const std::vector<ExpressionPtr>& expressions);
+  Arguments EvaluateArguments(const CallArguments& arguments);
+  Value LoopAttribute(const Value& value, const std::string& name);
+  Value MethodOf(const Value& object, const std::string& name);
+
+  // statements.cc
+  Flow Execute(const Body& body, Text* out);
+  Flow Execute(const Statement& statement, Text* out);
+  void ExecuteOutput(const Statement& statement, Text* out);
+  Flow ExecuteIf(const Statement& statement, Text* out);
+  Flow ExecuteFor(const Statement& statement, Text* out);
+  // Whether the body ran at all.
+  bool ExecuteLoop(const Statement& statement, std::vector<Value> items,
+                   Text* out);
+  bool PassesFilter(const Statement& statement, const Value& item);
+  Flow ExecuteSetBlock(const Statement& statement);
+  void ExecuteCallBlock(const Statement& statement, Text* out);
+  Flow ExecuteFilterBlock(const Statement& statement, Text* out);
+  Flow ExecuteWith(const Statement& statement, Text* out);
+  void Assign(const Target& target, const Value& value);
+  Value MakeMacro(const Macro& macro);
+  Value CallMacro(const Macro& macro, Scope* parent,
+                  const Arguments& arguments);
+  void BindArguments(const Macro& macro, const Arguments& arguments);
+  void BindNamed(const Macro& macro, const Arguments& arguments);
+
+  void Set(NameId name, Value value);
+  // Does nothing if the template has no such name.
+  void SetByName(std::string_view name, Value value);
+  void Append(const Text& text, Text* out);
+
+  const Names& names_;
+  const Dict& inputs_;
+  Budget& budget_;
+  const absl::Time now_;
+  std::vector<const Value*> input_of_;  // [names]; null if there is none
+  Scope* scope_ = nullptr;              // the innermost
+  Position at_;                         // what is evaluated
+  int depth_ = 0;                       // of Evaluate and Execute in themselves
+  // What macros and namespaces refer to lives as long as the evaluator, and is
+  // emptied before it goes: it may refer to itself.
+  std::vector<std::shared_ptr<Scope>> kept_scopes_;
+  std::vector<std::shared_ptr<Namespace>> namespaces_;
+};
+
+}  // namespace espalier::jinja

@@ -1,0 +1,151 @@
+// Filters of values, and where all filters are found.
+#include <cmath>
+#include <limits>
+
+#include "text/jinja/builtins.h"
+#include "text/jinja/evaluator.h"
+#include "text/jinja/number.h"
+#include "text/jinja/operators.h"
+#include "text/jinja/printing.h"
+
+namespace espalier::jinja {
+namespace {
+
+Value Abs(Evaluator&, const Value& value, const Arguments& arguments) {
+  const ArgumentReader args("abs", arguments, {});
+  if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
+  if (value.is(Kind::kFloat)) return Value::Float(std::fabs(value.number()));
+  if (!value.is_integer()) Fail("abs() needs a number, got ", TypeName(value));
+  return value.integer() < 0 ? ApplyUnary("-", value)
+                             : Value::Int(value.integer());
+}
+
+Value Default(Evaluator&, const Value& value, const Arguments& arguments) {
+  const ArgumentReader args("default", arguments, {"default_value", "boolean"});
+  const bool takes_default =
+      value.is(Kind::kUndefined) || (args.BoolOr(1, false) && !IsTrue(value));
+  if (!takes_default) return value;
+  return args.Has(0) ? args[0] : Value::String("");
+}
+
+Value ToInt(Evaluator&, const Value& value, const Arguments& arguments) {
+  const ArgumentReader args("int", arguments, {"default", "base"});
+  if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
+  const Value otherwise = args.Has(0) ? args[0] : Value::Int(0);
+  if (value.is_integer()) return Value::Int(value.integer());
+  std::optional<int64_t> number;
+  if (value.is(Kind::kFloat)) number = TruncatedInteger(value.number());
+  if (value.is(Kind::kString)) {
+    number = ReadInteger(value.bytes(), static_cast<int>(args.IntOr(1, 10)));
+    if (!number) {
+      const std::optional<double> real = ReadFloat(value.bytes());
+      if (real) number = TruncatedInteger(*real);
+    }
+  }
+  return number ? Value::Int(*number) : otherwise;
+}
+
+Value ToFloat(Evaluator&, const Value& value, const Arguments& arguments) {
+  const ArgumentReader args("float", arguments, {"default"});
+  if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
+  if (value.is_number()) return Value::Float(value.number());
+  std::optional<double> number;
+  if (value.is(Kind::kString)) number = ReadFloat(value.bytes());
+  if (number) return Value::Float(*number);
+  return args.Has(0) ? args[0] : Value::Float(0);
+}
+
+Value Round(Evaluator&, const Value& value, const Arguments& arguments) {
+  const ArgumentReader args("round", arguments, {"precision", "method"});
+  if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
+  if (!value.is_number()) {
+    Fail("round() needs a number, got ", TypeName(value));
+  }
+  const int64_t precision = args.IntOr(0, 0);
+  const std::string method =
+      args.Has(1) && args[1].is(Kind::kString) ? args[1].bytes() : "common";
+  if (method != "common" && method != "ceil" && method != "floor") {
+    Fail("method must be common, ceil or floor");
+  }
+  if (method == "common") {
+    if (value.is_integer() && precision >= 0) {
+      return Value::Int(value.integer());
+    }
+    if (value.is_integer()) {
+      Fail("round() of an integer needs a precision of at least 0");
+    }
+    return Value::Float(RoundHalfEven(value.number(), precision));
+  }
+  const double scale = std::pow(10.0, static_cast<double>(precision));
+  const double scaled = value.number() * scale;
+  return Value::Float(
+      (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
+}
+
+Value ToJsonFilter(Evaluator& evaluator, const Value& value,
+                   const Arguments& arguments) {
+  const ArgumentReader args(
+      "tojson", arguments,
+      {"ensure_ascii", "indent", "separators", "sort_keys"});
+  JsonFormat format;
+  format.ensure_ascii = args.BoolOr(0, false);
+  format.sort_keys = args.BoolOr(3, false);
+  if (args.Has(1) && !args[1].is(Kind::kNone)) {
+    constexpr int64_t kMostSpaces = 1000;
+    if (args[1].is(Kind::kString)) {
+      format.indent = args[1].bytes();
+    } else {
+      const int64_t width = args.IntOr(1, 0);
+      if (width > kMostSpaces) {
+        Fail("indent may be ", kMostSpaces, " at most, got ", width);
+      }
+      format.indent = std::string(std::max<int64_t>(width, 0), ' ');
+    }
+    format.item_separator = ",";
+  }
+  if (args.Has(2) && !args[2].is(Kind::kNone)) {
+    const std::vector<Value> separators = evaluator.Iterate(args[2]);
+    if (separators.size() != 2 || !separators[0].is(Kind::kString) ||
+        !separators[1].is(Kind::kString)) {
+      Fail("separators must be two strings");
+    }
+    format.item_separator = separators[0].bytes();
+    format.key_separator = separators[1].bytes();
+  }
+  return Value::String(ToJson(value, format, evaluator.budget()));
+}
+
+Value ToStringFilter(Evaluator& evaluator, const Value& value,
+                     const Arguments& arguments) {
+  const ArgumentReader args("string", arguments, {});
+  if (value.is(Kind::kString)) return value;
+  return Value::String(evaluator.ToText(value));
+}
+
+Value GetAttribute(Evaluator& evaluator, const Value& value,
+                   const Arguments& arguments) {
+  const ArgumentReader args("attr", arguments, {"name"}, 1);
+  // Unlike value.name it finds no elements of dictionaries.
+  if (value.is(Kind::kDict) || !args[0].is(Kind::kString)) {
+    return Value::Undefined("there is no such attribute");
+  }
+  return evaluator.Attribute(value, args[0].bytes());
+}
+
+constexpr NamedFilter kFilters[] = {
+    {"abs", Abs},         {"attr", GetAttribute},     {"d", Default},
+    {"default", Default}, {"float", ToFloat},         {"int", ToInt},
+    {"round", Round},     {"string", ToStringFilter}, {"tojson", ToJsonFilter}};
+
+}  // namespace
+
+Filter FindFilter(std::string_view name) {
+  for (const NamedFilter& named : kFilters) {
+    if (named.name == name) return named.filter;
+  }
+  if (const Filter filter = FindTextFilter(name)) return filter;
+  if (const Filter filter = FindSequenceFilter(name)) return filter;
+  return FindSelectionFilter(name);
+}
+
+}  // namespace espalier::jinja

@@ -1,0 +1,152 @@
+// Filters that choose among elements, or apply a filter to each.
+#include <algorithm>
+#include <utility>
+
+#include "text/jinja/attribute_path.h"
+#include "text/jinja/builtins.h"
+#include "text/jinja/evaluator.h"
+#include "text/jinja/generator.h"
+#include "text/jinja/operators.h"
+
+namespace espalier::jinja {
+namespace {
+
+const std::string& NameOf(const Value& name, std::string_view what) {
+  if (!name.is(Kind::kString)) {
+    Fail("the name of a ", what, " must be a string, got ", TypeName(name));
+  }
+  return name.bytes();
+}
+
+// The arguments behind the first `count`.
+Arguments Rest(const Arguments& arguments, size_t count) {
+  Arguments rest = arguments;
+  rest.positional.erase(rest.positional.begin(),
+                        rest.positional.begin() + static_cast<int64_t>(count));
+  return rest;
+}
+
+// As in jinja2 what is not true has no elements, even if it could have none.
+std::vector<Value> Elements(Evaluator& evaluator, const Value& value) {
+  return IsTrue(value) ? evaluator.Iterate(value) : std::vector<Value>();
+}
+
+// select(test, ...) and its kind: by what the test says of the element or of
+// its attribute, or by whether that is true.
+template <bool kByAttribute, bool kKeeps>
+Value Choose(Evaluator& evaluator, const Value& value,
+             const Arguments& arguments) {
+  constexpr std::string_view kName =
+      kByAttribute ? (kKeeps ? "selectattr" : "rejectattr")
+                   : (kKeeps ? "select" : "reject");
+  constexpr size_t kNumOwn = kByAttribute ? 1 : 0;
+  const size_t num_given = arguments.positional.size();
+  if (num_given < kNumOwn) Fail(kName, "() lacks the name of an attribute");
+  const AttributePath path =
+      kByAttribute ? AttributePath(arguments.positional[0]) : AttributePath();
+  Test test = nullptr;
+  Arguments rest;
+  if (num_given > kNumOwn) {
+    const std::string& name = NameOf(arguments.positional[kNumOwn], "test");
+    test = FindTest(name);
+    if (test == nullptr) Fail("unknown test \"", name, "\"");
+    rest = Rest(arguments, kNumOwn + 1);
+  }
+  std::vector<Value> chosen;
+  for (Value& item : Elements(evaluator, value)) {
+    evaluator.budget().TakeSteps(1);
+    const Value looked_at = path.Get(evaluator, item);
+    const bool passes =
+        test == nullptr ? IsTrue(looked_at) : test(evaluator, looked_at, rest);
+    if (passes == kKeeps) chosen.push_back(std::move(item));
+  }
+  return MakeGenerator("select_or_reject", std::move(chosen));
+}
+
+Value MapAttribute(Evaluator& evaluator, const Value& value,
+                   const Arguments& arguments) {
+  const ArgumentReader args("map", arguments, {"", "attribute", "default"});
+  const AttributePath path(args[1]);
+  const bool has_default = args.Has(2) && !args[2].is(Kind::kNone);
+  std::vector<Value> mapped;
+  for (const Value& item : Elements(evaluator, value)) {
+    mapped.push_back(has_default ? path.GetOr(evaluator, item, args[2])
+                                 : path.Get(evaluator, item));
+  }
+  return MakeGenerator("sync_do_map", std::move(mapped));
+}
+
+Value Map(Evaluator& evaluator, const Value& value,
+          const Arguments& arguments) {
+  if (arguments.positional.empty()) {
+    const bool has_attribute = std::ranges::any_of(
+        arguments.named,
+        [](const auto& named) { return named.first == "attribute"; });
+    if (!has_attribute) Fail("map() needs a filter or an attribute");
+    return MapAttribute(evaluator, value, arguments);
+  }
+  const std::string& name = NameOf(arguments.positional[0], "filter");
+  const Filter filter = FindFilter(name);
+  if (filter == nullptr) Fail("unknown filter \"", name, "\"");
+  const Arguments rest = Rest(arguments, 1);
+  std::vector<Value> mapped;
+  for (const Value& item : Elements(evaluator, value)) {
+    evaluator.budget().TakeSteps(1);
+    mapped.push_back(filter(evaluator, item, rest));
+  }
+  return MakeGenerator("sync_do_map", std::move(mapped));
+}
+
+// Pairs of what elements have in common and a list of them, in order of that.
+Value GroupBy(Evaluator& evaluator, const Value& value,
+              const Arguments& arguments) {
+  const ArgumentReader args("groupby", arguments,
+                            {"attribute", "default", "case_sensitive"}, 1);
+  const AttributePath path(args[0]);
+  const Value otherwise = args.Has(1) ? args[1] : Value();
+  std::vector<std::pair<Value, Value>> keyed;  // and the element
+  for (Value& item : evaluator.Iterate(value)) {
+    Value key = args.Has(1) ? path.GetOr(evaluator, item, otherwise)
+                            : path.Get(evaluator, item);
+    keyed.emplace_back(std::move(key), std::move(item));
+  }
+  const bool keeps_case = args.BoolOr(2, false);
+  const auto key_of = [&](const auto& element) {
+    return SortKey(evaluator, element.first, keeps_case);
+  };
+  std::ranges::stable_sort(keyed, [&](const auto& left, const auto& right) {
+    evaluator.budget().TakeSteps(1);
+    return IsLess(key_of(left), key_of(right));
+  });
+  std::vector<Value> groups;
+  for (size_t i = 0; i < keyed.size();) {
+    const size_t first = i;
+    std::vector<Value> group;
+    while (i < keyed.size() &&
+           AreEqual(key_of(keyed[i]), key_of(keyed[first]))) {
+      group.push_back(keyed[i++].second);
+    }
+    groups.push_back(
+        Value::Tuple({keyed[first].first, Value::List(std::move(group))}));
+  }
+  return Value::List(std::move(groups));
+}
+
+constexpr NamedFilter kSelectionFilters[] = {
+    {"groupby", GroupBy},
+    {"map", Map},
+    {"reject", Choose<false, false>},
+    {"rejectattr", Choose<true, false>},
+    {"select", Choose<false, true>},
+    {"selectattr", Choose<true, true>}};
+
+}  // namespace
+
+Filter FindSelectionFilter(std::string_view name) {
+  for (const NamedFilter& named : kSelectionFilters) {
+    if (named.name == name) return named.filter;
+  }
+  return nullptr;
+}
+
+}  // namespace espalier::jinja

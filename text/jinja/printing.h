@@ -1,0 +1,39 @@
+// Values as text: what Python's str(), repr() and json.dumps() give.
+//
+// All take what they write from the budget, as far as it is not of `value`'s
+// own size, and throw TemplateError.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "text/jinja/budget.h"
+#include "text/jinja/text.h"
+#include "text/jinja/value.h"
+
+namespace espalier::jinja {
+
+// str(): a string as it is, marks included; undefined is empty. Another value
+// is an input where one of its strings is.
+Text ToText(const Value& value, Budget& budget);
+
+// repr() of a string.
+std::string ReprOfString(std::string_view text);
+// repr() of a value; sets `*has_input` if one of its strings is an input.
+std::string Repr(const Value& value, Budget& budget, bool* has_input);
+
+// The fewest digits that read back to the same value, as Python writes them:
+// 1.0, 0.1, 1e+16, inf.
+std::string FormatFloat(double value);
+
+struct JsonFormat {
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+  std::optional<std::string> indent;  // of one level; unset: one line
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+// json.dumps(), which transformers' tojson is.
+Text ToJson(const Value& value, const JsonFormat& format, Budget& budget);
+
+}  // namespace espalier::jinja

@@ -1,0 +1,62 @@
+// Text: a string of a template that knows where its bytes come from: the
+// template and what its operator wrote, or an input, such as what a user says.
+// Strings keep their marks through concatenation, slices, trimming, splitting,
+// joining and replacing; what is made of an input in another way (upper case,
+// JSON) is an input as a whole. So that in a rendered prompt each byte says
+// whether it may be part of a special token (text/chat/chat_template.h).
+//
+// Marks change no result of a template: two texts with the same bytes are
+// equal.
+//
+// Thread safety: a plain value.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace espalier::jinja {
+
+class Text {
+ public:
+  Text() = default;
+  explicit Text(std::string bytes, bool is_input = false)
+      : bytes_(std::move(bytes)), first_is_input_(is_input) {}
+
+  const std::string& bytes() const { return bytes_; }  // UTF-8
+  size_t size() const { return bytes_.size(); }
+  bool empty() const { return bytes_.empty(); }
+  // Whether some byte is of an input.
+  bool has_input() const {
+    return !bytes_.empty() && (first_is_input_ || !changes_.empty());
+  }
+
+  void Append(std::string_view bytes, bool is_input = false);
+  void Append(const Text& other) { AppendPart(other, 0, other.size()); }
+  // Appends `size` bytes of `other` from `begin` on.
+  // REQUIRES: it has them.
+  void AppendPart(const Text& other, size_t begin, size_t size);
+  Text Part(size_t begin, size_t size) const;
+
+  // Bytes that stand together and are of one kind.
+  struct Run {
+    size_t begin = 0;
+    size_t end = 0;
+    bool is_input = false;
+  };
+  // In order; they cover the text, and neighbours differ.
+  std::vector<Run> Runs() const;
+
+ private:
+  bool last_is_input() const {
+    return first_is_input_ != (changes_.size() % 2 == 1);
+  }
+
+  std::string bytes_;
+  bool first_is_input_ = false;
+  std::vector<size_t> changes_;  // where the kind changes; ascending
+};
+
+}  // namespace espalier::jinja

@@ -1,0 +1,239 @@
+#include "text/jinja/text_operations.h"
+
+#include <algorithm>
+
+#include "text/jinja/error.h"
+#include "text/jinja/unicode.h"
+
+namespace espalier::jinja {
+namespace {
+
+// The byte at which the last character before `end` begins.
+size_t PreviousCharacter(std::string_view text, size_t end) {
+  --end;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+    --end;
+  }
+  return end;
+}
+
+bool IsLineBreak(uint32_t c) {
+  return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 ||
+         c == 0x2028 || c == 0x2029;
+}
+
+std::vector<Text> SplitAtSpaces(const Text& text, int64_t max_splits) {
+  const std::string_view bytes = text.bytes();
+  std::vector<Text> parts;
+  size_t i = LeadingSpace(bytes);
+  while (i < bytes.size()) {
+    if (max_splits >= 0 && static_cast<int64_t>(parts.size()) >= max_splits) {
+      parts.push_back(text.Part(i, bytes.size() - i));
+      break;
+    }
+    size_t end = i;
+    while (end < bytes.size() && !IsSpace(FirstCodePoint(bytes.substr(end)))) {
+      end += CharacterSize(bytes[end]);
+    }
+    parts.push_back(text.Part(i, end - i));
+    i = end + LeadingSpace(bytes.substr(end));
+  }
+  return parts;
+}
+
+std::vector<Text> SplitAtSpacesFromEnd(const Text& text, int64_t max_splits) {
+  const std::string_view bytes = text.bytes();
+  std::vector<Text> parts;
+  size_t end = bytes.size() - TrailingSpace(bytes);
+  while (end > 0) {
+    if (max_splits >= 0 && static_cast<int64_t>(parts.size()) >= max_splits) {
+      parts.push_back(text.Part(0, end));
+      break;
+    }
+    size_t begin = end;
+    while (begin > 0) {
+      const size_t previous = PreviousCharacter(bytes, begin);
+      if (IsSpace(FirstCodePoint(bytes.substr(previous)))) break;
+      begin = previous;
+    }
+    parts.push_back(text.Part(begin, end - begin));
+    end = begin - TrailingSpace(bytes.substr(0, begin));
+  }
+  std::ranges::reverse(parts);
+  return parts;
+}
+
+std::vector<Text> SplitAt(const Text& text, std::string_view separator,
+                          int64_t max_splits) {
+  const std::string_view bytes = text.bytes();
+  std::vector<Text> parts;
+  size_t begin = 0;
+  while (max_splits < 0 || static_cast<int64_t>(parts.size()) < max_splits) {
+    const size_t end = bytes.find(separator, begin);
+    if (end == bytes.npos) break;
+    parts.push_back(text.Part(begin, end - begin));
+    begin = end + separator.size();
+  }
+  parts.push_back(text.Part(begin, bytes.size() - begin));
+  return parts;
+}
+
+std::vector<Text> SplitAtFromEnd(const Text& text, std::string_view separator,
+                                 int64_t max_splits) {
+  const std::string_view bytes = text.bytes();
+  std::vector<Text> parts;
+  size_t end = bytes.size();
+  while (max_splits < 0 || static_cast<int64_t>(parts.size()) < max_splits) {
+    const size_t begin = bytes.substr(0, end).rfind(separator);
+    if (begin == bytes.npos) break;
+    parts.push_back(
+        text.Part(begin + separator.size(), end - begin - separator.size()));
+    end = begin;
+  }
+  parts.push_back(text.Part(0, end));
+  std::ranges::reverse(parts);
+  return parts;
+}
+
+}  // namespace
+
+Text Strip(const Text& text, const std::optional<std::string>& characters,
+           bool at_begin, bool at_end) {
+  const std::string_view bytes = text.bytes();
+  const auto is_dropped = [&](size_t i) {
+    const std::string_view character = bytes.substr(i, CharacterSize(bytes[i]));
+    return characters ? characters->find(character) != std::string::npos
+                      : IsSpace(FirstCodePoint(character));
+  };
+  size_t begin = 0;
+  size_t end = bytes.size();
+  while (at_begin && begin < end && is_dropped(begin)) {
+    begin += CharacterSize(bytes[begin]);
+  }
+  while (at_end && end > begin) {
+    const size_t previous = PreviousCharacter(bytes, end);
+    if (!is_dropped(previous)) break;
+    end = previous;
+  }
+  return text.Part(begin, end - begin);
+}
+
+Text Replace(const Text& text, std::string_view old, const Text& replacement,
+             int64_t count, Budget& budget) {
+  const std::string_view bytes = text.bytes();
+  budget.TakeBytes(bytes.size());
+  Text result;
+  size_t i = 0;
+  const auto add_replacement = [&] {
+    budget.TakeBytes(replacement.size() + 1);
+    result.Append(replacement);
+    --count;
+  };
+  if (old.empty()) {  // stands between all characters, and at both ends
+    while (count != 0 && i < bytes.size()) {
+      add_replacement();
+      const size_t size = CharacterSize(bytes[i]);
+      result.AppendPart(text, i, size);
+      i += size;
+    }
+    if (count != 0) add_replacement();
+  }
+  while (!old.empty() && count != 0) {
+    const size_t found = bytes.find(old, i);
+    if (found == bytes.npos) break;
+    result.AppendPart(text, i, found - i);
+    add_replacement();
+    i = found + old.size();
+  }
+  result.AppendPart(text, i, bytes.size() - i);
+  return result;
+}
+
+Text EscapeHtml(const Value& value, Budget& budget) {
+  if (value.is_markup()) return value.text();
+  constexpr std::pair<const char*, const char*> kEntities[] = {{"&", "&amp;"},
+                                                               {">", "&gt;"},
+                                                               {"<", "&lt;"},
+                                                               {"'", "&#39;"},
+                                                               {"\"", "&#34;"}};
+  Text text = value.text();
+  for (const auto& [character, entity] : kEntities) {
+    text = Replace(text, character, Text(entity), -1, budget);
+  }
+  return text;
+}
+
+std::vector<Text> Split(const Text& text,
+                        const std::optional<std::string>& separator,
+                        int64_t max_splits, bool from_end, Budget& budget) {
+  if (separator && separator->empty()) Fail("empty separator");
+  budget.TakeBytes(2 * text.size());
+  std::vector<Text> parts;
+  if (!separator) {
+    parts = from_end ? SplitAtSpacesFromEnd(text, max_splits)
+                     : SplitAtSpaces(text, max_splits);
+  } else {
+    parts = from_end ? SplitAtFromEnd(text, *separator, max_splits)
+                     : SplitAt(text, *separator, max_splits);
+  }
+  budget.TakeSteps(static_cast<int64_t>(parts.size()));
+  return parts;
+}
+
+std::vector<Text> SplitLines(const Text& text, bool keeps_ends,
+                             Budget& budget) {
+  const std::string_view bytes = text.bytes();
+  budget.TakeBytes(2 * bytes.size());
+  std::vector<Text> lines;
+  size_t begin = 0;
+  for (size_t i = 0; i < bytes.size();) {
+    const size_t size = CharacterSize(bytes[i]);
+    if (!IsLineBreak(FirstCodePoint(bytes.substr(i)))) {
+      i += size;
+      continue;
+    }
+    const size_t next = bytes.substr(i).starts_with("\r\n") ? i + 2 : i + size;
+    lines.push_back(text.Part(begin, (keeps_ends ? next : i) - begin));
+    begin = i = next;
+  }
+  if (begin < bytes.size()) {
+    lines.push_back(text.Part(begin, bytes.size() - begin));
+  }
+  budget.TakeSteps(static_cast<int64_t>(lines.size()));
+  return lines;
+}
+
+bool EndsInLineBreak(std::string_view text) {
+  if (text.empty() || text.back() == '\r') return false;
+  return IsLineBreak(
+      FirstCodePoint(text.substr(PreviousCharacter(text, text.size()))));
+}
+
+std::string Capitalize(std::string_view text) {
+  if (text.empty()) return "";
+  const size_t first = CharacterSize(text[0]);
+  return ToTitleCharacter(text.substr(0, first)) + ToLower(text.substr(first));
+}
+
+std::string Title(std::string_view text) {
+  std::string title;
+  bool follows_letter = false;
+  for (size_t i = 0; i < text.size(); i += CharacterSize(text[i])) {
+    const std::string_view character = text.substr(i, CharacterSize(text[i]));
+    title += follows_letter ? ToLower(character) : ToTitleCharacter(character);
+    follows_letter = IsCased(character);
+  }
+  return title;
+}
+
+std::string SwapCase(std::string_view text) {
+  std::string swapped;
+  for (size_t i = 0; i < text.size(); i += CharacterSize(text[i])) {
+    const std::string_view character = text.substr(i, CharacterSize(text[i]));
+    swapped +=
+        IsUpperCharacter(character) ? ToLower(character) : ToUpper(character);
+  }
+  return swapped;
+}
+
+}  // namespace espalier::jinja

@@ -1,0 +1,43 @@
+// What Python's str does, on texts with marks. Positions are bytes; the budget
+// is taken where a result can be larger than what it is made of.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/jinja/budget.h"
+#include "text/jinja/text.h"
+#include "text/jinja/value.h"
+
+namespace espalier::jinja {
+
+// Drops these characters, or white space, from the ends.
+Text Strip(const Text& text, const std::optional<std::string>& characters,
+           bool at_begin, bool at_end);
+
+// The first `count` occurrences; all if it is negative.
+Text Replace(const Text& text, std::string_view old, const Text& replacement,
+             int64_t count, Budget& budget);
+
+// By a separator, or by runs of white space; at most `max_splits` times if it
+// is not negative, from the end on if `from_end`.
+// Errors (thrown): an empty separator.
+std::vector<Text> Split(const Text& text,
+                        const std::optional<std::string>& separator,
+                        int64_t max_splits, bool from_end, Budget& budget);
+
+// What HTML writes for a string that is no markup yet.
+Text EscapeHtml(const Value& value, Budget& budget);
+
+std::vector<Text> SplitLines(const Text& text, bool keeps_ends, Budget& budget);
+// A line break that "\n" behind it would not be a part of.
+bool EndsInLineBreak(std::string_view text);
+
+std::string Capitalize(std::string_view text);
+std::string Title(std::string_view text);
+std::string SwapCase(std::string_view text);
+
+}  // namespace espalier::jinja

@@ -1,0 +1,41 @@
+// What templates ask of characters, as Python's str does: code points, white
+// space, case. UTF-8 in and out; case is that of Unicode 14, with the
+// characters that become several ("ß".upper() is "SS"), without those that
+// depend on their neighbours (a final sigma).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace espalier::jinja {
+
+// All take well-formed UTF-8.
+
+// Bytes of the character that begins with `byte`.
+size_t CharacterSize(char byte);
+// The first character; `text` is not empty.
+uint32_t FirstCodePoint(std::string_view text);
+void AppendCodePoint(uint32_t code_point, std::string* out);
+int64_t CountCharacters(std::string_view text);
+// The byte at which the character of this index begins; the size if there are
+// not as many.
+size_t ByteOfCharacter(std::string_view text, int64_t index);
+
+// str.isspace() of one character.
+bool IsSpace(uint32_t code_point);
+// Bytes of white space that `text` begins or ends with.
+size_t LeadingSpace(std::string_view text);
+size_t TrailingSpace(std::string_view text);
+
+std::string ToUpper(std::string_view text);
+std::string ToLower(std::string_view text);
+std::string ToTitleCharacter(std::string_view character);
+bool IsUpperCharacter(std::string_view character);
+bool IsLowerCharacter(std::string_view character);
+bool IsCased(std::string_view character);
+// Whether repr() shows the character itself.
+bool IsPrintable(uint32_t code_point);
+
+}  // namespace espalier::jinja

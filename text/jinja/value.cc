@@ -1,0 +1,350 @@
+#include "text/jinja/value.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "text/jinja/budget.h"
+#include "text/jinja/error.h"
+
+namespace espalier::jinja {
+namespace {
+
+struct StringObject : Object {
+  StringObject(Text t, bool m) : text(std::move(t)), is_markup(m) {}
+  Text text;
+  bool is_markup;
+};
+
+struct UndefinedObject : Object {
+  explicit UndefinedObject(std::string w) : why(std::move(w)) {}
+  std::string why;
+};
+
+int CheckDepth(int depth) {
+  if (depth > kMaxValueDepth) {
+    throw TemplateError::OutOf(
+        Concat("values are nested more than ", kMaxValueDepth, " deep"));
+  }
+  return depth;
+}
+
+bool AreEqualItems(const std::vector<Value>& left,
+                   const std::vector<Value>& right) {
+  return std::ranges::equal(left, right, AreEqual);
+}
+
+bool AreEqualSequences(const Sequence& left, const Sequence& right) {
+  if (left.form != right.form) return false;
+  if (left.form == SequenceForm::kGenerator) return &left == &right;
+  return AreEqualItems(left.items, right.items);
+}
+
+bool AreEqualDicts(const Dict& left, const Dict& right) {
+  return left.items.size() == right.items.size() &&
+         std::ranges::all_of(left.items, [&](const auto& item) {
+           const Value* const other = right.Find(item.first);
+           return other != nullptr && AreEqual(item.second, *other);
+         });
+}
+
+void CheckHashable(const Value& key) {
+  if (!IsHashable(key)) Fail("a ", TypeName(key), " cannot be a key");
+}
+
+bool IsLessItems(const std::vector<Value>& left,
+                 const std::vector<Value>& right) {
+  const size_t size = std::min(left.size(), right.size());
+  for (size_t i = 0; i < size; ++i) {
+    if (!AreEqual(left[i], right[i])) return IsLess(left[i], right[i]);
+  }
+  return left.size() < right.size();
+}
+
+}  // namespace
+
+bool IsHashable(const Value& value) {
+  if (value.is(Kind::kDict)) return false;
+  if (!value.is(Kind::kSequence)) return true;
+  const Sequence& sequence = value.sequence();
+  if (sequence.form == SequenceForm::kGenerator) return true;
+  return (sequence.form == SequenceForm::kTuple ||
+          sequence.form == SequenceForm::kRange) &&
+         std::ranges::all_of(sequence.items, IsHashable);
+}
+
+int DepthAround(const std::vector<Value>& items) {
+  int depth = 0;
+  for (const Value& item : items) depth = std::max(depth, item.depth());
+  return CheckDepth(depth + 1);
+}
+
+Value Value::Undefined(std::string why) {
+  return Value(Kind::kUndefined,
+               std::make_shared<UndefinedObject>(std::move(why)));
+}
+
+Value Value::Bool(bool value) {
+  Value result(Kind::kBool);
+  result.int_ = value ? 1 : 0;
+  return result;
+}
+
+Value Value::Int(int64_t value) {
+  Value result(Kind::kInt);
+  result.int_ = value;
+  return result;
+}
+
+Value Value::Float(double value) {
+  Value result(Kind::kFloat);
+  result.float_ = value;
+  return result;
+}
+
+Value Value::String(Text text) {
+  return Value(Kind::kString,
+               std::make_shared<StringObject>(std::move(text), false));
+}
+
+Value Value::Markup(Text text) {
+  return Value(Kind::kString,
+               std::make_shared<StringObject>(std::move(text), true));
+}
+
+Value Value::List(std::vector<Value> items) {
+  auto sequence = std::make_shared<Sequence>();
+  sequence->items = std::move(items);
+  return Of(std::move(sequence));
+}
+
+Value Value::Tuple(std::vector<Value> items) {
+  auto sequence = std::make_shared<Sequence>();
+  sequence->form = SequenceForm::kTuple;
+  sequence->items = std::move(items);
+  return Of(std::move(sequence));
+}
+
+Value Value::Of(std::shared_ptr<Sequence> sequence) {
+  sequence->depth = DepthAround(sequence->items);
+  return Value(Kind::kSequence, std::move(sequence));
+}
+
+Value Value::Of(std::shared_ptr<Dict> dict) {
+  int depth = 0;
+  for (const auto& [key, value] : dict->items) {
+    depth = std::max({depth, key.depth(), value.depth()});
+  }
+  dict->depth = CheckDepth(depth + 1);
+  return Value(Kind::kDict, std::move(dict));
+}
+
+// What a namespace holds is let go of before the namespace is, so that it is
+// no deeper than one (Evaluator).
+Value Value::Of(std::shared_ptr<Namespace> attributes) {
+  attributes->depth = 1;
+  return Value(Kind::kNamespace, std::move(attributes));
+}
+
+Value Value::Of(std::shared_ptr<Loop> loop) {
+  loop->depth = DepthAround(loop->items);
+  return Value(Kind::kLoop, std::move(loop));
+}
+
+Value Value::Of(std::shared_ptr<Function> function) {
+  CheckDepth(function->depth);
+  return Value(Kind::kFunction, std::move(function));
+}
+
+const Text& Value::text() const {
+  return static_cast<const StringObject&>(*object_).text;
+}
+bool Value::is_markup() const {
+  return static_cast<const StringObject&>(*object_).is_markup;
+}
+const Sequence& Value::sequence() const {
+  return static_cast<const Sequence&>(*object_);
+}
+const Dict& Value::dict() const { return static_cast<const Dict&>(*object_); }
+Namespace& Value::attributes() const {
+  return static_cast<Namespace&>(*object_);
+}
+Loop& Value::loop() const { return static_cast<Loop&>(*object_); }
+const Function& Value::function() const {
+  return static_cast<const Function&>(*object_);
+}
+
+std::string Value::why() const {
+  return object_ == nullptr ? "value is undefined"
+                            : static_cast<const UndefinedObject&>(*object_).why;
+}
+
+const Value* Dict::Find(std::string_view key) const {
+  const auto found = strings_.find(key);
+  return found == strings_.end() ? nullptr : &items[found->second].second;
+}
+
+const Value* Dict::Find(const Value& key) const {
+  if (key.is(Kind::kString)) return Find(key.bytes());
+  CheckHashable(key);
+  for (const auto& [other, value] : items) {
+    if (!other.is(Kind::kString) && AreEqual(other, key)) return &value;
+  }
+  return nullptr;
+}
+
+void Dict::Set(Value key, Value value) {
+  if (const Value* const old = Find(key)) {
+    const_cast<Value&>(*old) = std::move(value);
+    return;
+  }
+  items.emplace_back(std::move(key), std::move(value));
+  const Value& added = items.back().first;
+  if (added.is(Kind::kString)) strings_[added.bytes()] = items.size() - 1;
+}
+
+const Value* Namespace::Find(std::string_view name) const {
+  for (const auto& [attribute, value] : attributes) {
+    if (attribute == name) return &value;
+  }
+  return nullptr;
+}
+
+void Namespace::Set(std::string_view name, Value value) {
+  for (auto& [attribute, old] : attributes) {
+    if (attribute == name) {
+      old = std::move(value);
+      return;
+    }
+  }
+  attributes.emplace_back(name, std::move(value));
+}
+
+std::string TypeName(const Value& value) {
+  switch (value.kind()) {
+    case Kind::kUndefined:
+      return "Undefined";
+    case Kind::kNone:
+      return "NoneType";
+    case Kind::kBool:
+      return "bool";
+    case Kind::kInt:
+      return "int";
+    case Kind::kFloat:
+      return "float";
+    case Kind::kString:
+      return "str";
+    case Kind::kDict:
+      return "dict";
+    case Kind::kNamespace:
+      return "Namespace";
+    case Kind::kLoop:
+      return "LoopContext";
+    case Kind::kFunction:
+      return "function";
+    case Kind::kSequence:
+      break;
+  }
+  switch (value.sequence().form) {
+    case SequenceForm::kList:
+      return "list";
+    case SequenceForm::kTuple:
+      return "tuple";
+    case SequenceForm::kRange:
+      return "range";
+    case SequenceForm::kGenerator:
+      return "generator";
+    case SequenceForm::kView:
+      break;
+  }
+  return std::string(value.sequence().name);
+}
+
+bool IsTrue(const Value& value) {
+  switch (value.kind()) {
+    case Kind::kUndefined:
+    case Kind::kNone:
+      return false;
+    case Kind::kBool:
+    case Kind::kInt:
+      return value.integer() != 0;
+    case Kind::kFloat:
+      return value.number() != 0;
+    case Kind::kString:
+      return !value.text().empty();
+    case Kind::kDict:
+      return !value.dict().items.empty();
+    case Kind::kSequence:
+      return value.sequence().form == SequenceForm::kGenerator ||
+             !value.sequence().items.empty();
+    case Kind::kNamespace:
+    case Kind::kLoop:
+    case Kind::kFunction:
+      break;
+  }
+  return true;
+}
+
+bool AreEqual(const Value& left, const Value& right) {
+  if (left.is_number() && right.is_number()) {
+    return left.is(Kind::kFloat) || right.is(Kind::kFloat)
+               ? left.number() == right.number()
+               : left.integer() == right.integer();
+  }
+  if (left.kind() != right.kind()) return false;
+  switch (left.kind()) {
+    case Kind::kUndefined:
+    case Kind::kNone:
+      return true;
+    case Kind::kString:
+      return left.bytes() == right.bytes();
+    case Kind::kSequence:
+      return left.object() == right.object() ||
+             AreEqualSequences(left.sequence(), right.sequence());
+    case Kind::kDict:
+      return left.object() == right.object() ||
+             AreEqualDicts(left.dict(), right.dict());
+    default:
+      return left.object() == right.object();
+  }
+}
+
+bool IsLess(const Value& left, const Value& right) {
+  if (left.is_number() && right.is_number()) {
+    return left.is(Kind::kFloat) || right.is(Kind::kFloat)
+               ? left.number() < right.number()
+               : left.integer() < right.integer();
+  }
+  if (left.is(Kind::kUndefined)) throw TemplateError(left.why());
+  if (right.is(Kind::kUndefined)) throw TemplateError(right.why());
+  if (left.is(Kind::kString) && right.is(Kind::kString)) {
+    return left.bytes() < right.bytes();  // UTF-8 has code points' order
+  }
+  if (left.is(Kind::kSequence) && right.is(Kind::kSequence)) {
+    const SequenceForm form = left.sequence().form;
+    const bool is_ordered =
+        form == SequenceForm::kList || form == SequenceForm::kTuple;
+    if (is_ordered && right.sequence().form == form) {
+      return IsLessItems(left.sequence().items, right.sequence().items);
+    }
+  }
+  Fail("'", TypeName(left), "' and '", TypeName(right),
+       "' have no order to compare by");
+}
+
+int64_t CountValues(const Value& value, int64_t most) {
+  int64_t count = 1;
+  if (value.is(Kind::kSequence)) {
+    for (const Value& item : value.sequence().items) {
+      if (count > most) break;
+      count += CountValues(item, most - count);
+    }
+  } else if (value.is(Kind::kDict)) {
+    for (const auto& [key, item] : value.dict().items) {
+      if (count > most) break;
+      count += 1 + CountValues(item, most - count);
+    }
+  }
+  return count;
+}
+
+}  // namespace espalier::jinja

@@ -1,0 +1,186 @@
+// Value: what an expression of a template comes to, with Python's meaning:
+// None, numbers, strings, lists, tuples, dictionaries, and what only templates
+// have: undefined values, namespaces, loops and macros.
+//
+// Strings and containers are shared and never change, as transformers' sandbox
+// refuses to change them; so a container cannot hold itself. Namespaces alone
+// change. Containers nest kMaxValueDepth deep at most (budget.h), so that
+// whatever walks through a value may recurse.
+//
+// Differences to Python: integers have 64 bits, and an overflow is an error.
+//
+// Thread safety: one rendering's own, but for inputs, which are only read.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "text/jinja/text.h"
+
+namespace espalier::jinja {
+
+enum class Kind : uint8_t {
+  kUndefined,
+  kNone,
+  kBool,
+  kInt,
+  kFloat,
+  kString,
+  kSequence,  // lists, tuples and what else has elements in an order
+  kDict,
+  kNamespace,
+  kLoop,
+  kFunction,
+};
+
+class Evaluator;
+struct Arguments;
+struct Sequence;
+struct Dict;
+struct Namespace;
+struct Loop;
+struct Function;
+
+// What a value shares.
+struct Object {
+  virtual ~Object() = default;
+  int depth = 0;  // of containers in it, itself included
+};
+
+class Value {
+ public:
+  Value() = default;  // undefined, without a name
+  // Undefined: `why` is the error of what cannot be done with it.
+  static Value Undefined(std::string why);
+  static Value None() { return Value(Kind::kNone); }
+  static Value Bool(bool value);
+  static Value Int(int64_t value);
+  static Value Float(double value);
+  static Value String(Text text);
+  static Value String(std::string_view bytes) {
+    return String(Text(std::string(bytes)));
+  }
+  // HTML, which "safe" and "escape" make: what is added to it is escaped.
+  static Value Markup(Text text);
+  // Errors (thrown): too deep.
+  static Value List(std::vector<Value> items);
+  static Value Tuple(std::vector<Value> items);
+  static Value Of(std::shared_ptr<Sequence> sequence);
+  static Value Of(std::shared_ptr<Dict> dict);
+  static Value Of(std::shared_ptr<Namespace> attributes);
+  static Value Of(std::shared_ptr<Loop> loop);
+  static Value Of(std::shared_ptr<Function> function);
+
+  Kind kind() const { return kind_; }
+  bool is(Kind kind) const { return kind_ == kind; }
+  bool is_number() const {
+    return is(Kind::kBool) || is(Kind::kInt) || is(Kind::kFloat);
+  }
+  // Bools are integers, too.
+  bool is_integer() const { return is(Kind::kBool) || is(Kind::kInt); }
+
+  // REQUIRES: the kind.
+  bool boolean() const { return int_ != 0; }
+  int64_t integer() const { return int_; }  // of bools, too
+  double number() const {                   // of any number
+    return is(Kind::kFloat) ? float_ : static_cast<double>(int_);
+  }
+  const Text& text() const;
+  const std::string& bytes() const { return text().bytes(); }
+  bool is_markup() const;
+  const Sequence& sequence() const;
+  const Dict& dict() const;
+  Namespace& attributes() const;
+  Loop& loop() const;
+  const Function& function() const;
+  // Why an undefined value cannot be used.
+  std::string why() const;
+
+  int depth() const { return object_ == nullptr ? 0 : object_->depth; }
+  const Object* object() const { return object_.get(); }
+
+ private:
+  explicit Value(Kind kind) : kind_(kind) {}
+  Value(Kind kind, std::shared_ptr<Object> object)
+      : kind_(kind), object_(std::move(object)) {}
+
+  Kind kind_ = Kind::kUndefined;
+  union {
+    int64_t int_ = 0;
+    double float_;
+  };
+  std::shared_ptr<Object> object_;
+};
+
+enum class SequenceForm : uint8_t {
+  kList,
+  kTuple,
+  kRange,
+  kView,       // of a dictionary: keys(), values(), items()
+  kGenerator,  // of a filter: gone once it is read
+};
+
+struct Sequence : Object {
+  SequenceForm form = SequenceForm::kList;
+  std::string_view name;  // of a view's type, or of a generator's
+  std::vector<Value> items;
+  mutable bool is_read = false;  // of a generator
+};
+
+// In the order of insertion.
+struct Dict : Object {
+  std::vector<std::pair<Value, Value>> items;
+
+  // Null if there is none. Errors (thrown): a key that cannot be one.
+  const Value* Find(const Value& key) const;
+  const Value* Find(std::string_view key) const;
+  // Replaces one with the same key. Errors (thrown): as Find.
+  void Set(Value key, Value value);
+
+ private:
+  std::unordered_map<std::string_view, size_t> strings_;  // into items
+};
+
+struct Namespace : Object {
+  std::vector<std::pair<std::string, Value>> attributes;
+
+  const Value* Find(std::string_view name) const;
+  void Set(std::string_view name, Value value);
+};
+
+// The `loop` of a for statement.
+struct Loop : Object {
+  std::vector<Value> items;
+  int64_t index0 = 0;
+};
+
+// What can be called: a function, a method with its object, or a macro.
+struct Function : Object {
+  std::string name;
+  std::function<Value(Evaluator&, const Arguments&)> call;
+};
+
+// "str", "dict" and so on.
+std::string TypeName(const Value& value);
+bool IsTrue(const Value& value);
+// ==. Errors (thrown): none; values of unlike kinds are not equal.
+bool AreEqual(const Value& left, const Value& right);
+// <. Errors (thrown): kinds that have no order, as TypeError.
+bool IsLess(const Value& left, const Value& right);
+// How many values `value` is, those within it included: the steps of walking
+// through it, up to `most`.
+int64_t CountValues(const Value& value, int64_t most);
+
+// Whether it can be a key: no list or dictionary, nor a tuple with one.
+bool IsHashable(const Value& value);
+
+// 1 + the deepest of `items`. Errors (thrown): too deep.
+int DepthAround(const std::vector<Value>& items);
+
+}  // namespace espalier::jinja

@@ -14,7 +14,8 @@
 // of attention whose bounds are passed, edits of scores. Graphs are kept by the
 // shape of a batch (rows and candidates, rounded up), never by request, and
 // captured on first use, up to a bound; where there is none for a step, and
-// where it feeds prompts, the same functions run one by one.
+// where it feeds prompts, the same functions run one by one. Tokens of drafts
+// to verify are padded as rows are, and part of a shape.
 //
 // Thread safety: as StepExecutor. The caller's thread hands plans over and
 // returns; it never waits for the device. Executors of one process, on one

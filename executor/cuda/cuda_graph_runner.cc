@@ -58,7 +58,7 @@ CudaMemoryParts CudaGraphRunner::memory() const {
 }
 
 absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
-  if (!step.only_beams) return EnqueueAll(step.shape);
+  if (!step.is_replayable) return EnqueueAll(step.shape);
   const CudaStepShape shape = ShapeOfGraph(step.shape);
   ASSIGN_OR_RETURN(const CudaGraph* const graph,
                    graphs_.Get(shape, [&] { return Capture(shape); }));

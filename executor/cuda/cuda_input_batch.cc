@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -394,10 +395,25 @@ CudaLogprobPlace CudaInputBatch::AddPromptLogprobRows(
 }
 
 void CudaInputBatch::Pad(int padded_rows, int padding_table) {
-  CHECK(prompt_tokens.empty()) << "a batch with prompts needs no padding";
+  CHECK(prompt_tokens.empty()) << "rows of beams come before prompts";
   AddLogitsRows(padded_rows - num_rows);
   num_rows = padded_rows;
   token_tables.resize(padded_rows, padding_table);
+}
+
+void CudaInputBatch::PadPrompts(int padded_tokens, int padding_table) {
+  CHECK_EQ(num_tokens(), num_logits_rows()) << "tokens with a line each";
+  const int num_new = padded_tokens - num_tokens();
+  AddLogitsRows(num_new);
+  for (int token = num_tokens(); token < padded_tokens; ++token) {
+    prompt_logits_tokens.push_back(token);
+  }
+  // As the device writes rows of nobody.
+  prompt_tokens.resize(prompt_tokens.size() + num_new, 0);
+  prompt_positions.resize(prompt_positions.size() + num_new, 0);
+  prompt_cum_log_probs.resize(prompt_cum_log_probs.size() + num_new,
+                              -std::numeric_limits<float>::infinity());
+  token_tables.resize(padded_tokens, padding_table);
 }
 
 }  // namespace espalier

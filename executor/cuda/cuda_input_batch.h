@@ -91,9 +91,13 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   CudaLogprobPlace AddPromptLogprobRows(int first_token,
                                         std::span<const TokenId> next,
                                         int num_logprobs);
-  // Rows of nobody, up to `padded_rows`.
-  // REQUIRES: there are no prompts.
+  // Rows of nobody behind those of beams, up to `padded_rows`.
+  // REQUIRES: there are no prompts yet.
   void Pad(int padded_rows, int padding_table);
+  // Tokens of nobody behind those of prompts, up to `padded_tokens` of the
+  // batch, with a line each. After all other lines.
+  // REQUIRES: each token has a line.
+  void PadPrompts(int padded_tokens, int padding_table);
 
   int num_tokens() const { return static_cast<int>(token_tables.size()); }
   int num_logits_rows() const { return static_cast<int>(row_groups.size()); }

@@ -42,7 +42,7 @@ CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
 std::string FaultOf(const CudaInputBatch& batch, const CudaStep& step,
                     const CudaStepLimits& limits) {
   return ScratchFault(
-      batch, step.only_beams ? GraphShape(step.shape, limits) : step.shape,
+      batch, step.is_replayable ? GraphShape(step.shape, limits) : step.shape,
       limits);
 }
 
@@ -180,22 +180,46 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
     step->answers[entry.answer].parts =
         batch->AddBeams(*entry.group, entry.request);
   }
+  const int num_padded = NumReplayableRows(plan, *batch);
+  if (num_padded >= 0) batch->Pad(num_padded, memory_->padding_table());
   RETURN_IF_ERROR(LayOutPrompts(plan, batch, step));
-  // A graph has room for a copy a row. Rows of continuations have one each at
-  // most, of a child that moved; so the plan's own, be they for its rows or for
-  // prompts that it feeds nothing of, are no more than its rows.
-  const int num_copies = static_cast<int>(plan.page_copies.size());
-  step->only_beams = batch->prompt_tokens.empty() && batch->num_rows > 0 &&
-                     num_copies <= static_cast<int>(plan.rows.size());
-  if (step->only_beams) {
-    batch->Pad(PaddedRows(batch->num_rows, memory_->limits().max_rows),
-               memory_->padding_table());
+  // Drafts that found no room have no rows of logits.
+  step->is_replayable = num_padded >= 0 && IsReplayable(*batch);
+  if (step->is_replayable && !batch->prompt_tokens.empty()) {
+    batch->PadPrompts(
+        PaddedRows(batch->num_tokens(), memory_->limits().max_rows),
+        memory_->padding_table());
   }
-  step->shape = ShapeOf(*batch, step->only_beams ? 0 : num_copies);
+  step->shape = ShapeOf(
+      *batch,
+      step->is_replayable ? 0 : static_cast<int>(plan.page_copies.size()));
   RETURN_IF_ERROR(CheckLimits(*batch, *step));
   DCHECK(FaultOf(*batch, *step, memory_->limits()).empty())
       << FaultOf(*batch, *step, memory_->limits());
   return absl::OkStatus();
+}
+
+int CudaStepBuilder::NumReplayableRows(const StepPlan& plan,
+                                       const CudaInputBatch& batch) const {
+  // Tokens of prompts seldom have rows of logits. Where all of them do because
+  // a prompt is scored, there are as many numbers of them as there are prompts.
+  if (plan.num_logits != std::ssize(plan.tokens) || !plan.scorings.empty()) {
+    return -1;
+  }
+  // A graph has room for a copy a row. Rows of continuations have one each at
+  // most, of a child that moved; so the plan's own, be they for its rows or for
+  // prompts that it feeds nothing of, are no more than its rows.
+  if (plan.page_copies.size() > plan.rows.size()) return -1;
+  const int max_rows = memory_->limits().max_rows;
+  const int num_padded =
+      batch.num_rows == 0 ? 0 : PaddedRows(batch.num_rows, max_rows);
+  // Padding takes no room from drafts.
+  int num_others = static_cast<int>(plan.tokens.size());
+  for (const Entry& entry : beams_) {
+    num_others -= static_cast<int>(entry.rows.size());
+  }
+  const bool fits = num_others == 0 || num_padded + num_others <= max_rows;
+  return fits ? num_padded : -1;
 }
 
 void CudaStepBuilder::PutPageTokens(const StepPlan& plan, size_t row) {

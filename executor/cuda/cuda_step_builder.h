@@ -7,7 +7,9 @@
 // nothing else can be replayed from a graph. Other rows, those of prompts, set
 // the tables, and selection makes the beams. Samples are beams in all this.
 // Rows with drafts are fed as prompts are, and verified as far as a step has
-// room for their rows of logits and edits beside what others need.
+// room for their rows of logits and edits beside what others need. A step each
+// of whose tokens has a row of logits, as all of these have, is padded and can
+// be replayed from a graph as well.
 //
 // Thread safety: plain state, of one thread.
 #pragma once
@@ -33,7 +35,8 @@ namespace espalier {
 // The shape of a step, and who asked for what.
 struct CudaStep {
   CudaStepShape shape;
-  bool only_beams = false;  // so that a graph of its shape can run it
+  // Whether it is padded, so that a graph of its shape can run it.
+  bool is_replayable = false;
 
   std::vector<CudaGroupMove> moves;  // before the delta
 
@@ -110,6 +113,10 @@ class CudaStepBuilder {
 
   absl::Status LayOut(const StepPlan& plan, CudaInputBatch* batch,
                       CudaStep* step);
+  // How many rows the batch of the plan's beams, in `batch`, is padded to; -1
+  // if no graph can run the plan.
+  int NumReplayableRows(const StepPlan& plan,
+                        const CudaInputBatch& batch) const;
   // What the row feeds becomes part of its history.
   void PutPageTokens(const StepPlan& plan, size_t row);
   absl::Status LayOutPrompts(const StepPlan& plan, CudaInputBatch* batch,

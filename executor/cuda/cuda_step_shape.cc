@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "executor/cuda/cuda_input_batch.h"
 
@@ -133,6 +135,23 @@ std::string ArraysFault(const CudaInputBatch& batch,
   return fault;
 }
 
+// Counts by which all groups are updated, tokens fed and log-probabilities
+// reported.
+std::string CountsFault(const CudaInputBatch& batch,
+                        const CudaStepShape& shape) {
+  const std::pair<const char*, std::pair<int, int>> counts[] = {
+      {"groups", {batch.num_groups(), shape.max_groups}},
+      {"tokens", {batch.num_tokens(), shape.num_tokens}},
+      {"rows of logits", {batch.num_logits_rows(), shape.num_logits_rows}},
+      {"tokens asked about", {batch.num_logprob_queries(), shape.max_asked}},
+  };
+  for (const auto& [what, count] : counts) {
+    if (count.first <= count.second) continue;
+    return Concat(count.first, " ", what, ", the bound is ", count.second);
+  }
+  return "";
+}
+
 // Draws of prompts, which the host lists: each of a row of the group that has
 // its candidate, in its own place. The others the device makes of first_draw.
 std::string DrawsFault(const CudaInputBatch& batch,
@@ -196,10 +215,18 @@ CudaStepShape ShapeOf(const CudaInputBatch& batch, int num_copies) {
           .has_device_edits = batch.has_device_edits()};
 }
 
+bool IsReplayable(const CudaInputBatch& batch) {
+  return batch.num_tokens() > 0 &&
+         batch.num_tokens() == batch.num_logits_rows() &&
+         batch.num_draws() <= batch.num_tokens();
+}
+
 CudaStepShape GraphShape(const CudaStepShape& step,
                          const CudaStepLimits& limits) {
+  DCHECK(step.num_tokens == step.num_logits_rows &&
+         step.max_draws <= step.num_tokens);
   CudaStepShape shape = step;
-  shape.num_tokens = shape.num_logits_rows = shape.max_copies = step.num_rows;
+  shape.max_copies = step.num_tokens;
   shape.max_candidates = GraphBound(step.max_candidates, limits.max_candidates);
   // Blocks of groups that are not there cost little, graphs more; but few
   // groups, and wide ones, are selected for by many blocks each.
@@ -207,9 +234,9 @@ CudaStepShape GraphShape(const CudaStepShape& step,
   const int max_groups =
       few_groups || shape.max_candidates > kMaxNarrowCudaSelect
           ? PowerOfTwoFrom(step.max_groups)
-          : step.num_rows;
+          : step.num_tokens;
   shape.max_groups = std::min(max_groups, limits.max_rows);
-  shape.max_draws = step.max_draws > 0 ? step.num_rows : 0;
+  shape.max_draws = step.max_draws > 0 ? step.num_tokens : 0;
   shape.max_gumbel_top_k =
       GraphBound(step.max_gumbel_top_k, limits.max_candidates);
   shape.max_asked = GraphBound(step.max_asked, limits.max_asked_tokens());
@@ -263,9 +290,9 @@ std::string ScratchFault(const CudaInputBatch& batch,
                          const CudaStepLimits& limits) {
   const int vocab_size = batch.shape.vocab_size;
   const CudaStepScratch scratch(limits, vocab_size);
-  std::vector<std::string> faults = {CandidatesFault(batch, limits),
-                                     EditsFault(batch, limits),
-                                     ArraysFault(batch, limits)};
+  std::vector<std::string> faults = {
+      CountsFault(batch, shape), CandidatesFault(batch, limits),
+      EditsFault(batch, limits), ArraysFault(batch, limits)};
   const auto add_selection = [&](const std::vector<CudaSelectGroup>& groups,
                                  const CudaSelectBounds& bounds, size_t bytes) {
     faults.push_back(
@@ -279,7 +306,7 @@ std::string ScratchFault(const CudaInputBatch& batch,
     add_selection(batch.best_groups, BestBounds(shape, limits, vocab_size),
                   scratch.choice_bytes);
   }
-  if (shape.max_draws > 0) {
+  if (batch.num_draws() > 0) {
     faults.push_back(SampleFault(batch, shape, limits, scratch.choice_bytes));
   }
   if (shape.max_gumbel_top_k > 0) {

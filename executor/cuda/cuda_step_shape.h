@@ -19,8 +19,8 @@ namespace espalier {
 struct CudaInputBatch;
 
 struct CudaStepShape {
-  int num_rows = 0;         // of beams; padded, if there is nothing else
-  int num_tokens = 0;       // with those of prompts
+  int num_rows = 0;         // of beams; padded for a graph
+  int num_tokens = 0;       // with those of prompts; padded for a graph
   int num_logits_rows = 0;  // of logits
   int max_groups = 1;
   int max_candidates = 0;  // of a group that is selected for; 0: none is
@@ -39,7 +39,12 @@ struct CudaStepShape {
 // Of the batch, before attention is planned: without has_partials. `num_copies`
 // is of the plan, beside those that rows of beams may need.
 CudaStepShape ShapeOf(const CudaInputBatch& batch, int num_copies);
-// Of the graph that a step of that shape, of beams alone, can be replayed from.
+// Whether a graph can run the batch, once it is padded: each token has a row of
+// logits, and there are no more draws than these. (A prompt's one row may be
+// drawn from many times.)
+bool IsReplayable(const CudaInputBatch& batch);
+// Of the graph that a step of that shape can be replayed from.
+// REQUIRES: IsReplayable; rows and tokens are padded.
 CudaStepShape GraphShape(const CudaStepShape& step,
                          const CudaStepLimits& limits);
 

@@ -135,10 +135,14 @@ CudaInputBatch AnyInputBatch::Make() {
   }
   if (Below(2) == 0) {
     batch.Pad(batch.num_rows + Below(4), /*padding_table=*/kMaxSlots);
-    return batch;
+    if (Below(2) == 0) return batch;
   }
   for (int i = Below(4); i > 0; --i) AddPrompt(&batch);
   if (Below(2) == 0) AddKnown(&batch);
+  if (!batch.prompt_tokens.empty() &&
+      batch.num_tokens() == batch.num_logits_rows()) {
+    batch.PadPrompts(batch.num_tokens() + Below(4), kMaxSlots);
+  }
   return batch;
 }
 

@@ -1,6 +1,6 @@
-// Batches of any composition that a step can have: groups that go on
-// by themselves and rows of every kind, then padding, or prompts and logits
-// that are scored.
+// Batches of any composition that a step can have: groups that go on by
+// themselves and rows of every kind, padding, then prompts and logits that are
+// scored, with padding where each token has a row of logits.
 #pragma once
 
 #include <cstdint>

@@ -94,6 +94,10 @@ TEST(CudaInputBatchLawsTest, GroupsShareNoPlaceAndLeaveNone) {
       const CudaSelectGroup& selection = batch.selections[g];
       const CudaSelectGroup& gumbel_top_k = batch.gumbel_selections[g];
       const CudaResidentGroup& group = batch.groups[g];
+      // Padding of beams is ahead of prompts.
+      while (next_row < selection.first_row) {
+        ASSERT_EQ(batch.row_groups[next_row++], -1);
+      }
       ASSERT_EQ(selection.first_row, next_row);
       ASSERT_EQ(selection.first_candidate, next_place);
       ASSERT_EQ(gumbel_top_k.first_candidate, next_place);
@@ -169,6 +173,10 @@ TEST(CudaInputBatchLawsTest, EveryTokenAttends) {
   ForAnyBatch([](const CudaInputBatch& batch) {
     int next_query = 0;
     for (const CudaAttentionRow& row : batch.attention_rows) {
+      // Padding of beams is ahead of prompts.
+      for (; next_query < row.first_query; ++next_query) {
+        ASSERT_EQ(batch.token_tables[next_query], AnyInputBatch::kMaxSlots);
+      }
       ASSERT_EQ(row.first_query, next_query);
       for (int i = 0; i < row.num_queries; ++i) {
         ASSERT_EQ(batch.token_tables[next_query + i], row.table);

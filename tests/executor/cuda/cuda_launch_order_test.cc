@@ -73,22 +73,22 @@ CudaStep AnyStep() {
     return upto(1) == 0 ? 0 : 1 + upto(bound - 1);
   };
   CudaStep step;
-  step.only_beams = upto(1) == 0;
+  step.is_replayable = upto(1) == 0;
   CudaStepShape& shape = step.shape;
-  shape.num_rows = 1 + upto(kMaxRows - 1);
-  shape.num_tokens = step.only_beams
-                         ? shape.num_rows
-                         : std::min(kMaxTokens, shape.num_rows + upto(100));
-  shape.num_logits_rows =
-      step.only_beams ? shape.num_rows : std::min(kMaxRows, shape.num_tokens);
-  shape.max_groups = 1 + upto(shape.num_rows - 1);
+  // None, with a row at least, where all tokens are of drafts.
+  shape.num_rows = upto(kMaxRows);
+  const int most = step.is_replayable ? kMaxRows : kMaxTokens;
+  shape.num_tokens =
+      std::clamp(shape.num_rows + std::max(0, upto(120) - 20), 1, most);
+  shape.num_logits_rows = std::min(kMaxRows, shape.num_tokens);
+  shape.max_groups = 1 + upto(shape.num_logits_rows - 1);
   shape.max_candidates = maybe(100);
-  shape.max_group_rows = 1 + upto(shape.num_rows - 1);
-  shape.max_draws = maybe(shape.num_rows);
+  shape.max_group_rows = 1 + upto(shape.num_logits_rows - 1);
+  shape.max_draws = maybe(shape.num_logits_rows);
   shape.max_gumbel_top_k = maybe(40);
   shape.max_asked = maybe(100);
   shape.max_best = shape.max_asked > 0 ? maybe(5) : 0;
-  shape.max_copies = maybe(shape.num_rows);
+  shape.max_copies = maybe(shape.num_logits_rows);
   shape.has_edits = upto(1) == 0;
   shape.has_device_edits = shape.has_edits && upto(1) == 0;
   shape.has_partials = upto(1) == 0;

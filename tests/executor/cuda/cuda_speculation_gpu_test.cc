@@ -190,6 +190,48 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(tested.param.name);
     });
 
+// By rejection, where how many tokens are drafted does not depend on the clock.
+TEST_F(CudaExecutorTest, StepsThatVerifyDraftsAreReplayedFromGraphs) {
+  const OnDevice replaying = Load(Float32());
+  const OnDevice eager = Load(Float32(), *device_, {.max_graphs = 0});
+  ASSERT_NE(replaying.steps, nullptr);
+  ASSERT_NE(eager.steps, nullptr);
+  const int num_requests = Cases(12, 4);
+  int64_t num_drafted = 0;
+  for (int i = 0; i < num_requests; ++i) {
+    Request request;
+    for (int t = 0; t < 24; ++t) request.prompt_tokens.push_back(5 + t % 6);
+    GenerationParams& params = request.params;
+    params.max_new_tokens = 40;
+    params.min_new_tokens = 40;
+    params.do_sample = true;
+    params.temperature = i % 2 == 0 ? 0.4 : 0.8;
+    params.seed = i;
+    params.num_return_sequences = 1 + i % 4;
+    if (i % 3 == 1) params.frequency_penalty = 0.1;
+    if (i % 4 == 2) params.logprobs = 2;
+    params.speculate = {.method = SpeculationMethod::kNgram,
+                        .num_tokens = 1 + i % 5,
+                        .mode = SpeculationMode::kRejection};
+    ASSERT_OK(ValidateRequest(eager.steps->description(), &request));
+    const Answers expected = Drive(*eager.steps, {request}, {});
+    const int64_t num_steps = replaying.steps->figures().num_steps;
+    const int64_t num_launches = replaying.steps->figures().num_graph_launches;
+    const Answers actual = Drive(*replaying.steps, {request}, {});
+    ExpectEqual(expected, actual);
+    // All but the prompt's.
+    const CudaExecutorFigures figures = replaying.steps->figures();
+    EXPECT_EQ(figures.num_graph_launches - num_launches,
+              figures.num_steps - num_steps - 1);
+    ASSERT_OK(actual[0].status());
+    num_drafted += actual[0]->usage.num_drafted_tokens;
+  }
+  PrintFigures(*replaying.steps);
+  EXPECT_GT(num_drafted, 20 * num_requests);
+  EXPECT_EQ(eager.steps->figures().num_graph_launches, 0);
+  EXPECT_LT(replaying.steps->figures().num_graphs, 40);
+}
+
 // The model on the device, run plan by plan in calls that are smaller than the
 // plans, against the one on the host.
 class CudaBlockingModelTest : public CudaExecutorTest {};

@@ -154,11 +154,74 @@ TEST_F(CudaStepBuilderDraftsTest, EveryRowOfADraftDraws) {
   AddPrompt(2, PlanSelection::DefaultParams());
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
-  EXPECT_FALSE(step->only_beams);
+  EXPECT_FALSE(step->is_replayable);
   EXPECT_EQ(step->shape.max_draws, 25);
   EXPECT_EQ(step->shape.num_logits_rows, 26);
   EXPECT_EQ(step->answers[0].logits_rows.size(), 10u);
   EXPECT_EQ(step->answers[1].logits_rows.size(), 15u);
+}
+
+// So one graph serves any such step of as many tokens or a few more.
+TEST_F(CudaStepBuilderDraftsTest, StepsThatVerifyArePaddedToTheShapesOfGraphs) {
+  for (const int num_samples : {4, 5, 6}) {  // 21 to 31 tokens
+    AddDrafted(num_samples, num_samples, {});
+    source_.AddRow(std::vector<TokenId>{8}, 1);
+    PlanSelection& beam = source_.AddSelection(
+        RequestId{100 + num_samples}, 1, 1, PlanSelection::DefaultParams());
+    beam.num_generated = 1;
+    beam.num_candidates = 4;
+    const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+    ASSERT_OK(step.status());
+    EXPECT_TRUE(step->is_replayable);
+    EXPECT_EQ(step->shape.num_rows, 1);
+    EXPECT_EQ(step->shape.num_tokens, num_samples == 4 ? 24 : 32);
+    EXPECT_EQ(step->shape.num_logits_rows, step->shape.num_tokens);
+    EXPECT_EQ(step->shape.max_draws, 5 * num_samples);
+  }
+}
+
+// Of a prompt of one token: more than a graph of its one row would draw.
+TEST_F(CudaStepBuilderDraftsTest, ManySamplesOfOneRowTakeNoGraph) {
+  auto drawing = std::make_shared<SelectionParams>();
+  drawing->kind = SelectionKind::kDraws;
+  source_.AddRow(std::vector<TokenId>{8}, 1);
+  source_.AddSelection(RequestId{0}, 1, 4, drawing).samples = {0, 1, 2, 3};
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  EXPECT_FALSE(step->is_replayable);
+  EXPECT_EQ(step->shape.max_draws, 4);
+}
+
+// Three beams are padded to four rows, ahead of the tokens of drafts.
+TEST_F(CudaStepBuilderDraftsTest, BeamsBesideDraftsArePadded) {
+  AddDrafted(0, 1, {});
+  for (int i = 0; i < 3; ++i) source_.AddRow(std::vector<TokenId>{8}, 1);
+  PlanSelection& beams =
+      source_.AddSelection(RequestId{1}, 3, 3, PlanSelection::DefaultParams());
+  beams.num_generated = 1;
+  beams.num_candidates = 6;
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  EXPECT_TRUE(step->is_replayable);
+  EXPECT_EQ(step->shape.num_rows, 4);
+  EXPECT_EQ(step->shape.num_tokens, 16);
+}
+
+// Where padding would leave drafts without room, there is none.
+TEST_F(CudaStepBuilderDraftsTest, PaddingTakesNoRoomFromDrafts) {
+  AddDrafted(0, 10, {});
+  for (int i = 0; i < 78; ++i) {  // 96, padded
+    source_.AddRow(std::vector<TokenId>{8}, 1);
+    PlanSelection& beam = source_.AddSelection(RequestId{1 + i}, 1, 1,
+                                               PlanSelection::DefaultParams());
+    beam.num_generated = 1;
+    beam.num_candidates = 4;
+  }
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  EXPECT_FALSE(step->is_replayable);
+  EXPECT_EQ(step->shape.num_logits_rows, 128);
+  EXPECT_EQ(step->answers[0].logits_rows.size(), 50u);
 }
 
 // 100 samples are 100 rows of logits; of 400 drafts 28 have room.

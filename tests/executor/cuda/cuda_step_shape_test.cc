@@ -56,12 +56,15 @@ class AnyStep {
     num_slots_ = 0;
     for (int i = Below(12); i > 0; --i) AddRequest(&batch);
     if (Below(2) == 0) {
-      const int most = std::min(limits_.max_rows, batch.num_rows + 8);
-      batch.Pad(std::max(1, batch.num_rows + Below(most - batch.num_rows + 1)),
-                limits_.num_slots);
+      batch.Pad(std::max(1, AnyPadded(batch.num_rows)), limits_.num_slots);
+      for (int i = Below(12); i > 0; --i) {
+        Below(4) == 0 ? AddPrompt(&batch, 1) : AddDrafted(&batch);
+      }
+      if (batch.prompt_tokens.empty() || !IsReplayable(batch)) return batch;
+      batch.PadPrompts(AnyPadded(batch.num_tokens()), limits_.num_slots);
       return batch;
     }
-    for (int i = Below(12); i > 0; --i) AddPrompt(&batch);
+    for (int i = Below(12); i > 0; --i) AddPrompt(&batch, 3);
     return batch;
   }
 
@@ -69,6 +72,12 @@ class AnyStep {
   int Below(int limit) { return static_cast<int>(random_() % limit); }
   int OneOf(std::initializer_list<int> values) {
     return values.begin()[Below(static_cast<int>(values.size()))];
+  }
+
+  // From `count` on.
+  int AnyPadded(int count) {
+    const int most = std::min(limits_.max_rows, count + 8);
+    return count + Below(most - count + 1);
   }
 
   // What fits beside what is there; 0: nothing.
@@ -136,12 +145,12 @@ class AnyStep {
   }
 
   // One row of logits, of which all beams or samples come.
-  void AddPrompt(CudaInputBatch* batch) {
+  void AddPrompt(CudaInputBatch* batch, int num_tokens) {
     if (batch->num_tokens() + 3 > limits_.max_tokens ||
         batch->num_logits_rows() + 3 > limits_.max_rows) {
       return;
     }
-    const std::vector<TokenId> tokens(3, 7);
+    const std::vector<TokenId> tokens(num_tokens, 7);
     const int last = batch->AddPrompt(tokens, 0, num_slots_);
     if (Below(5) == 0) return;
     const int width = AnyWidth(*batch);
@@ -154,6 +163,33 @@ class AnyStep {
     num_slots_ += width;
   }
 
+  // A sample's row of three tokens, each of which draws.
+  void AddDrafted(CudaInputBatch* batch) {
+    constexpr int kNumTokens = 3;
+    Asked asked;
+    if (batch->num_tokens() + kNumTokens > limits_.max_rows ||
+        batch->num_draws() + kNumTokens > limits_.max_rows ||
+        num_slots_ == limits_.max_rows ||
+        !Ask(*batch, kNumTokens, kNumTokens, &asked)) {
+      return;
+    }
+    asked.params.kind = SelectionKind::kDraws;
+    asked.params.gumbel_top_k = false;
+    const int last =
+        batch->AddPrompt(std::vector<TokenId>(kNumTokens, 7), 5, num_slots_++);
+    std::vector<SelectionRow> logits_rows;
+    std::vector<int> tokens;
+    for (int i = 0; i < kNumTokens; ++i) {
+      logits_rows.push_back({.draft_idx = i, .num_generated = 3 + i});
+      logits_rows.back().history.assign(4 + i, 7);
+      tokens.push_back(last + 1 - kNumTokens + i);
+    }
+    CudaGroupRequest request = asked.request();
+    request.logits_rows = logits_rows;
+    const float zeros[kNumTokens] = {};
+    batch->AddPromptLogitsRows(asked.group, request, tokens, zeros);
+  }
+
   std::mt19937 random_;
   CudaStepLimits limits_;
   CudaInputBatch::Shape batch_shape_;
@@ -161,7 +197,8 @@ class AnyStep {
 };
 
 TEST(CudaStepShapeTest, WhatKernelsIndexIsTheirsInEveryMixture) {
-  int num_wide_beside_draws = 0, num_wide_gumbel = 0, num_graphs = 0;
+  int num_wide_beside_draws = 0, num_wide_perturbed = 0, num_graphs = 0,
+      num_with_drafts = 0;
   for (int seed = 0; seed < Cases(6000, 600); ++seed) {
     AnyStep any(seed);
     const CudaInputBatch batch = any.Make();
@@ -170,16 +207,18 @@ TEST(CudaStepShapeTest, WhatKernelsIndexIsTheirsInEveryMixture) {
     ASSERT_EQ(ScratchFault(batch, shape, any.limits()), "") << "seed " << seed;
     const bool wide = shape.max_candidates > kMaxNarrowCudaSelect;
     num_wide_beside_draws += wide && shape.max_draws > 0;
-    num_wide_gumbel += shape.max_gumbel_top_k > kMaxNarrowCudaSelect;
-    if (!batch.prompt_tokens.empty() || batch.num_rows == 0) continue;
+    num_wide_perturbed += shape.max_gumbel_top_k > kMaxNarrowCudaSelect;
+    if (!IsReplayable(batch)) continue;
     ++num_graphs;
+    num_with_drafts += !batch.prompt_tokens.empty();
     ASSERT_EQ(
         ScratchFault(batch, GraphShape(shape, any.limits()), any.limits()), "")
         << "seed " << seed;
   }
   EXPECT_GT(num_wide_beside_draws, Cases(500, 50));
-  EXPECT_GT(num_wide_gumbel, Cases(500, 50));
+  EXPECT_GT(num_wide_perturbed, Cases(500, 50));
   EXPECT_GT(num_graphs, Cases(500, 50));
+  EXPECT_GT(num_with_drafts, Cases(500, 50));
 }
 
 // Two groups of 40 and 64 beams behind 300 samples.

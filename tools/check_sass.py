@@ -25,7 +25,7 @@ import sys
 BARRIERS = {"NormRow<EmbeddedRow>", "AddGumbelNoise"}
 READ_EARLY = {
     "RotateAndStore", "Attend", "Merge", "ReadTiles", "SelectGroups",
-    "MergeGroups", "DrawRows", "CutRows", "DrawInClusters",
+    "MergeGroups", "DrawRows", "CutRows", "DrawInClusters", "JudgeDrafts",
 }
 # Weights.
 READ_CONSTANTS = {"NormRow", "NormRow<EmbeddedRow>", "SkinnyMatMulKernel",

@@ -8,7 +8,7 @@
 // decides: the most that there is to do. Columns: microseconds a call (median
 // of replays); of a kernel that reads the same rows and does nothing else; of
 // CudaSample, one draw a row with the same params; and the ratio of the first
-// to the second.
+// to the second. Verification is told what of a case it need not do.
 #include <cstdio>
 #include <vector>
 
@@ -139,6 +139,7 @@ class Bench {
     row_sequences_ = Get(Upload(row_sequences));
     drafts_ = Get(Upload(drafts));
     const int num_tokens = num_sequences * (num_drafts + 1);
+    counters_ = Get(Upload(std::vector<unsigned>(num_sequences)));
     tokens_ = Get(DeviceBuffer<TokenId>::Create(num_tokens));
     log_probs_ = Get(DeviceBuffer<float>::Create(num_tokens));
     accepted_ = Get(DeviceBuffer<int>::Create(num_sequences));
@@ -151,6 +152,9 @@ class Bench {
     verify_.drafts = drafts_.data();
     verify_.row_params = sample_.inputs().row_params;
     verify_.params = sample_.inputs().params;
+    verify_.counters = counters_.data();
+    verify_.has_filters = HasFilters(c.params);
+    verify_.has_draft_rows = c.has_rows;
     verify_scratch_ =
         Get(DeviceBuffer<char>::Create(CudaVerifyScratchBytes(verify_)));
   }
@@ -166,6 +170,7 @@ class Bench {
   DeviceBuffer<float> log_probs_;
   DeviceBuffer<CudaVerifySequence> sequences_;
   DeviceBuffer<TokenId> drafts_, tokens_;
+  DeviceBuffer<unsigned> counters_;
   DeviceBuffer<char> verify_scratch_;
 };
 

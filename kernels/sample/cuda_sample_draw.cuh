@@ -116,6 +116,22 @@ class Sampler : public RowFilter<T, Policy> {
     return LeaderResult(copy.DrawFiltered(params, task.uniform));
   }
 
+  // The same of a row that nothing filters (KeepsAll), or that is greedy.
+  __device__ Drawn DrawUnfiltered(const DrawTask& task) {
+    scale_ = task.options.scale;
+    max_ = ReadMaxima();
+    SumRaw();
+    if (!(max_ > MinusInf())) {
+      __syncthreads();
+      return LeaderResult(kNoToken);
+    }
+    if (task.options.params.temperature == 0.0f) {
+      return LeaderResult(ArgMax(), max_);
+    }
+    if (num_tiles_ <= Policy::kThreads) return DrawFromFewTiles(task.uniform);
+    return LeaderResult(DrawFromAll(task.uniform));
+  }
+
   // What the filters leave of the row, to all threads.
   __device__ RowCut Cut(const RowOptions& options) {
     const SamplingParams& params = options.params;
@@ -142,6 +158,55 @@ class Sampler : public RowFilter<T, Policy> {
       cut.mean = mean_;
     }
     return cut;
+  }
+
+ protected:
+  // From all tokens of a row but `without`, if its tiles all have a thread:
+  // mass_of(tile) is what they weigh without that. `without` if that is
+  // nothing.
+  template <typename MassOf>
+  __device__ __forceinline__ Drawn DrawByTiles(const MassOf& mass_of,
+                                               double uniform,
+                                               TokenId without) {
+    const int own_tile = threadIdx.x;
+    const Mass own = own_tile < num_tiles_ ? mass_of(own_tile) : 0;
+    Mass total;
+    const Mass up_to =
+        BlockInclusiveScan<Policy>(own, SharedStorage().sums, total);
+    if (total == 0) return LeaderResult(without);
+    const Mass target = Target(uniform, total);
+    if (up_to - own <= target && target < up_to) {
+      SharedStorage().tile = own_tile;
+      SharedStorage().before_tile = up_to - own;
+      SharedStorage().of_tile = own;
+    }
+    __syncthreads();
+    return DrawInTile(SharedStorage().tile,
+                      target - SharedStorage().before_tile,
+                      SharedStorage().of_tile, without);
+  }
+
+  // What this thread's tokens of a tile weigh, `without` nothing; their logits
+  // are in `x`, after edits. Returns the sum.
+  template <int kEach>
+  __device__ Mass WeightsInTile(int tile, TokenId without, float (&x)[kEach],
+                                Mass (&weights)[kEach]) const {
+    const int first = FirstInTile<kEach>(tile);
+    const auto token_of = [first](int i) { return first + i; };
+    logits_.Logits(token_of, x);
+    if (edits_.any()) {
+      EditWindow window(edits_, first_edits_[tile]);
+      window.Apply((tile + 1) * kTileSize, token_of, x);
+    }
+    Mass sum = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const uint32_t distance = DistanceOf(x[i]);
+      const bool weighs = distance != kNever && first + i != without;
+      weights[i] = weighs ? WeightOf(distance) : 0;
+      sum += weights[i];
+    }
+    return sum;
   }
 
  private:
@@ -278,41 +343,22 @@ class Sampler : public RowFilter<T, Policy> {
   // From all tokens of a row whose tiles all have a thread.
   __device__ __forceinline__ Drawn DrawFromFewTiles(double uniform) {
     if (BlockRank<Policy>() != 0) return {};
-    const int own_tile = threadIdx.x;
-    const Mass own = own_tile < num_tiles_ ? MassOfTile(own_tile) : 0;
-    Mass total;
-    const Mass up_to =
-        BlockInclusiveScan<Policy>(own, SharedStorage().sums, total);
-    const Mass target = Target(uniform, total);
-    if (up_to - own <= target && target < up_to) {
-      SharedStorage().tile = own_tile;
-      SharedStorage().before_tile = up_to - own;
-      SharedStorage().of_tile = own;
-    }
-    __syncthreads();
-    return DrawInTile(SharedStorage().tile,
-                      target - SharedStorage().before_tile,
-                      SharedStorage().of_tile);
+    return DrawByTiles([this](int tile) { return MassOfTile(tile); }, uniform,
+                       kNoToken);
   }
 
-  __device__ Drawn DrawInTile(int tile, Mass target, Mass of_tile) {
+  template <int kEach>
+  __device__ static int FirstInTile(int tile) {
+    return tile * kTileSize + static_cast<int>(threadIdx.x) * kEach;
+  }
+
+  __device__ Drawn DrawInTile(int tile, Mass target, Mass of_tile,
+                              TokenId without) {
     constexpr int kEach = kTileSize / Policy::kThreads;
-    const int first = tile * kTileSize + static_cast<int>(threadIdx.x) * kEach;
-    const auto token_of = [first](int i) { return first + i; };
+    const int first = FirstInTile<kEach>(tile);
     float x[kEach];
-    logits_.Logits(token_of, x);
-    if (edits_.any()) {
-      EditWindow window(edits_, first_edits_[tile]);
-      window.Apply((tile + 1) * kTileSize, token_of, x);
-    }
     Mass weights[kEach];
-    Mass sum = 0;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const uint32_t distance = DistanceOf(x[i]);
-      weights[i] = distance == kNever ? 0 : WeightOf(distance);
-      sum += weights[i];
-    }
+    const Mass sum = WeightsInTile(tile, without, x, weights);
     Mass total;
     Mass before =
         BlockInclusiveScan<Policy>(sum, SharedStorage().more_sums, total) - sum;

@@ -1,17 +1,22 @@
-// Verification in three launches:
+// Verification in two launches, or in three:
 //
 //   ReadTiles     of sampling: reads all rows once, and leaves what tiles come
 //                 to (kernels/sample/cuda_sample_read.cu);
 //   JudgeDrafts   one block a row. Where chance decides: what the filters leave
-//                 of the row, and the probability of the drafted token. Else
-//                 what plain sampling draws: bonus, greedy and coupled tokens;
+//                 of the row, the probability of the drafted token, and where
+//                 nothing filters what follows if that is rejected. Else what
+//                 plain sampling draws: bonus, greedy and coupled tokens. Where
+//                 no sequence needs more, the last row of each answers it;
 //   RecoverRows   each block finds for itself where its sequence's draft ends.
-//                 If that is by a rejection, the sequence's blocks read its two
-//                 rows again, a tile a warp, and sum max(p - q, 0) up; the last
-//                 one to arrive finds the tile, and the token in it.
+//                 If that is by a rejection that its row alone does not decide,
+//                 because the draft has one, too, or filters cut it, the
+//                 sequence's blocks read both rows again, a tile a warp, and
+//                 sum max(p - q, 0) up; the last one to arrive finds the tile,
+//                 and the token in it.
 //
 // So all rows are read once, and of each sequence that rejects two rows again,
-// from the second-level cache where they fit.
+// from the second-level cache where they fit; none where the draft has no rows
+// and nothing filters, for p without the draft is the row's tiles without it.
 #include "base/status.h"
 #include "kernels/verify/cuda_verify.h"
 #include "kernels/verify/cuda_verify_row.cuh"
@@ -73,6 +78,7 @@ absl::Status CudaVerify(const CudaVerifyInputs& inputs,
   RETURN_IF_ERROR(cuda_sample::CheckShapes(p.sample.in));
   RETURN_IF_ERROR(cuda_sample::ReadRows(p.sample, device, stream));
   RETURN_IF_ERROR(cuda_sample::JudgeRows(p, device, stream));
+  if (!p.needs_recovery()) return absl::OkStatus();
   return cuda_sample::AcceptAndRecover(p, stream);
 }
 

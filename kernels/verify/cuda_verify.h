@@ -1,6 +1,6 @@
 // Verification on the device: what VerifyDrafts (verify.h) does on the host,
-// for all sequences of a step, whose drafts may be of different lengths. Three
-// launches; nothing goes to the host in between, and offsets, drafts and
+// for all sequences of a step, whose drafts may be of different lengths. Two or
+// three launches; nothing goes to the host in between, and offsets, drafts and
 // answers stay in device memory, so that a captured graph serves any
 // composition of a batch. cuda_verify.cu says what they do.
 //
@@ -23,6 +23,7 @@
 #include "base/cuda.h"
 #include "base/dtype.h"
 #include "base/ids.h"
+#include "kernels/logits/candidate.h"
 #include "kernels/logits/cuda_row_edits.h"
 #include "kernels/sample/sample.h"
 #include "kernels/verify/cuda_verify_layout.h"
@@ -38,10 +39,17 @@ struct CudaVerifySequence {
   int first_draft = 0;  // in `drafts`
   int num_drafts = 0;
   int first_token = 0;  // of num_drafts + 1 places for answers
+  int first_beam = 0;   // what the first of these says, of candidates
   uint32_t sample = 0;
   uint32_t position = 0;  // of its first target row
   VerifyMode mode = VerifyMode::kRejection;
 };
+
+// Whether more than the temperature shapes what is drawn.
+inline bool HasFilters(const SamplingParams& params) {
+  return !params.greedy() && (params.min_p > 0.0f || params.top_k > 0 ||
+                              params.top_p < 1.0f || params.typical_p < 1.0f);
+}
 
 struct CudaVerifyInputs {
   // Host values: they size the launches.
@@ -49,6 +57,9 @@ struct CudaVerifyInputs {
   int num_rows = 0;               // a bound, as captured
   int vocab_size = 0;
   int max_sequences = 0;  // bound of *num_sequences
+  // What rows may ask for; less takes fewer launches.
+  bool has_filters = true;     // HasFilters() of some params
+  bool has_draft_rows = true;  // of some sequence
 
   // Device memory.
   // Target rows and rows of drafts, in any order but that of a sequence.
@@ -62,13 +73,20 @@ struct CudaVerifyInputs {
   const SamplingParams* params = nullptr;   // what row_params points into
   const CudaRowEdits* row_edits = nullptr;  // [num_rows], or null: none
   const TokenEdit* edits = nullptr;
+  // [max_sequences], 0 before the first call, and again behind each; of one
+  // call at a time. Null: there are always three launches.
+  unsigned* counters = nullptr;
 };
 
-// Device memory. As VerifiedTokens has it, at each sequence's first_token.
+// Device memory. As VerifiedTokens has it, at each sequence's first_token; or
+// as candidates, as CudaSample's: their sums are the tokens' own
+// log-probabilities, -inf where there is no token, and their beams first_beam
+// and on. Behind the last token of a sequence a beam is -1.
 struct CudaVerifyOutputs {
   TokenId* tokens = nullptr;
   float* log_probs = nullptr;
-  int* num_accepted = nullptr;  // [max_sequences]: length - 1
+  int* num_accepted = nullptr;      // [max_sequences]: length - 1
+  Candidate* candidates = nullptr;  // instead of all of these, unless null
 };
 
 // Bytes of scratch that CudaVerify needs, aligned to 256. Nothing is kept there
@@ -77,8 +95,8 @@ size_t CudaVerifyScratchBytes(const CudaVerifyInputs& inputs);
 
 // Verifies all drafts. Enqueues on `stream` and returns; never allocates, may
 // be captured.
-// REQUIRES: row_params, params, row_edits and edits are complete at the last
-// barrier of the stream (GridDependency::kReadsEarly); the rest is waited for.
+// REQUIRES: all inputs but the logits are complete at the last barrier of the
+// stream, as in a step (GridDependency::kReadsEarly).
 // All rows of a sequence that exists have params.
 // Errors: kInvalidArgument if a shape is impossible, as CudaSample's, or there
 // are more than kMaxCudaLogitsRows sequences; kInternal if a launch is refused.

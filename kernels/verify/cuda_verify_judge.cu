@@ -1,12 +1,13 @@
 // A block a row: what the filters leave of it and how likely the drafted token
-// is, or what plain sampling draws (cuda_verify.cu).
+// is, or what plain sampling draws; and what follows the drafted token if that
+// is rejected, where no more than this row decides it (cuda_verify.cu).
 #include "kernels/sample/cuda_sample_draw.cuh"
-#include "kernels/verify/cuda_verify_row.cuh"
+#include "kernels/verify/cuda_verify_answer.cuh"
 
 namespace espalier::cuda_sample {
 namespace {
 
-// What a row is for.
+// What a row is for, as all threads know it before the row is there.
 struct RowTask {
   bool exists = false;
   int sequence_idx = 0;
@@ -16,6 +17,8 @@ struct RowTask {
   TokenId draft = kNoToken;
   bool by_chance = false;
   RowOptions options;
+  // What accepts its draft; or what draws, where no chance does that.
+  double uniform = 0;
 
   __device__ RowTask(const VerifyParams& p, int row)
       : sequence_idx(p.in.row_sequences[row]) {
@@ -31,22 +34,48 @@ struct RowTask {
     by_chance = IsByChance(p, sequence, index, draft);
     // A row of a draft is asked for its probability alone.
     exists = is_target || by_chance;
-    if (exists) options = RowOptions(p.in.params[p.in.row_params[row]]);
+    if (!exists) return;
+    options = RowOptions(p.in.params[p.in.row_params[row]]);
+    uniform =
+        NoiseOf(p, sequence, index,
+                by_chance ? RandomPurpose::kAccept : RandomPurpose::kDraw);
   }
 };
 
-template <typename T, typename Policy>
-class RowJudge : public RowFilter<T, Policy> {
+// If `kFilters`, options may have filters.
+template <typename T, typename Policy, bool kFilters>
+class RowJudge : public Sampler<T, Policy> {
  public:
-  using Base = RowFilter<T, Policy>;
+  using Base = Sampler<T, Policy>;
   using Base::Base;
+  using Row = RowFilter<T, Policy>;
 
-  // The verdict, to the first thread. A NaN is passed over until then.
-  __device__ void Judge(const RowOptions& options, TokenId draft,
-                        RowVerdict* verdict) {
+  // All threads: what the draft's row has to say, and what a target's has by
+  // itself.
+  __device__ void Judge(const VerifyParams& p, const RowTask& task, int row) {
+    RowVerdict found = Judged(task.options, task.draft);
+    // Where the draft has a row, that has a say, too.
+    const bool alone = task.is_target && task.sequence.first_draft_row < 0 &&
+                       found.token >= 0 && p.recovers_alone() &&
+                       KeepsAll(task.options.params, vocab_size_);
+    if (!alone || found.probability >= task.uniform) {
+      if (threadIdx.x == 0) p.verdicts[row] = found;
+      return;
+    }
+    const Drawn drawn = DrawWithout(
+        task.draft,
+        NoiseOf(p, task.sequence, task.index, RandomPurpose::kRecover));
+    if (drawn.token == kNotLeader) return;
+    found.recovered = drawn.token;
+    found.recovered_log_prob = found.raw.LogProb(drawn.logit);
+    p.verdicts[row] = found;
+  }
+
+ private:
+  // A NaN is passed over until then.
+  __device__ RowVerdict Judged(const RowOptions& options, TokenId draft) {
     RowVerdict found;
     Cut(options, found);
-    if (threadIdx.x != 0) return;
     const RawRow raw = {SharedStorage().raw_max, SharedStorage().log_sum};
     if (raw.log_sum != raw.log_sum) found.cut.token = kNotANumber;
     found.raw = raw;
@@ -61,26 +90,40 @@ class RowJudge : public RowFilter<T, Policy> {
       const float weight = WeightIn(found.cut, edited, draft);
       found.probability = weight >= 1 / kUnit ? weight / found.total : 0;
     }
-    *verdict = found;
+    return found;
   }
 
- private:
-  using Base::ArgMax;
-  using Base::BoundFew;
-  using Base::cut_;
-  using Base::edits_;
-  using Base::Filter;
-  using Base::is_typical_;
-  using Base::Kept;
-  using Base::logits_;
-  using Base::MassOfTiles;
-  using Base::max_;
-  using Base::mean_;
-  using Base::ReadMaxima;
-  using Base::scale_;
-  using Base::SumRaw;
-  using Base::typical_cut_;
-  using Base::vocab_size_;
+  // The token drawn of all others than `draft`, to one thread. Of the tile that
+  // has `draft` its tokens are summed, so that what that leaves is exact.
+  __device__ Drawn DrawWithout(TokenId draft, double uniform) {
+    constexpr int kEach = kTileSize / Policy::kThreads;
+    const int its_tile = draft / kTileSize;
+    float x[kEach];
+    Mass weights[kEach];
+    const Mass rest = SumOverBlock<Policy>(
+        WeightsInTile(its_tile, draft, x, weights), SharedStorage().more_sums);
+    return DrawByTiles(
+        [&](int tile) { return tile == its_tile ? rest : MassOfTile(tile); },
+        uniform, draft);
+  }
+
+  using Row::ArgMax;
+  using Row::BoundFew;
+  using Row::cut_;
+  using Row::edits_;
+  using Row::Filter;
+  using Row::is_typical_;
+  using Row::Kept;
+  using Row::logits_;
+  using Row::MassOfTile;
+  using Row::MassOfTiles;
+  using Row::max_;
+  using Row::mean_;
+  using Row::ReadMaxima;
+  using Row::scale_;
+  using Row::SumRaw;
+  using Row::typical_cut_;
+  using Row::vocab_size_;
 
   // All threads: what the filters leave.
   __device__ void Cut(const RowOptions& options, RowVerdict& found) {
@@ -99,12 +142,15 @@ class RowJudge : public RowFilter<T, Policy> {
       cut.is_greedy = true;
       return;
     }
-    const bool few = KeepsFew(params, vocab_size_);
-    const bool all = !few && params.top_p == 1.0f && params.typical_p == 1.0f;
-    if (few) BoundFew(options);
-    if (!all) Filter(params);
-    // Where nothing is left out, tiles' sums say it.
-    const Mass total = all ? MassOfTiles() : Kept();
+    Mass total = 0;
+    if (!kFilters || KeepsAll(params, vocab_size_)) {
+      // Nothing is left out: tiles' sums say it.
+      total = MassOfTiles();
+    } else if constexpr (kFilters) {
+      if (KeepsFew(params, vocab_size_)) BoundFew(options);
+      Filter(params);
+      total = Kept();
+    }
     found.total = static_cast<double>(total) / kUnit;
     cut.cut = cut_;
     cut.is_typical = is_typical_;
@@ -113,13 +159,17 @@ class RowJudge : public RowFilter<T, Policy> {
   }
 };
 
-template <typename T, typename Policy>
+template <typename T, typename Policy, bool kFilters>
 __device__ __noinline__ void DrawPlainly(const VerifyParams& p,
                                          const RowTask& task, int row) {
-  const double uniform =
-      NoiseOf(p, task.sequence, task.index, RandomPurpose::kDraw);
   Sampler<T, Policy> sampler(p.sample, {.row = row}, TilesOf(p.sample, row));
-  const Drawn drawn = sampler.Draw(DrawTask(task.options, uniform));
+  const DrawTask draw(task.options, task.uniform);
+  Drawn drawn;
+  if constexpr (kFilters) {
+    drawn = sampler.Draw(draw);
+  } else {
+    drawn = sampler.DrawUnfiltered(draw);
+  }
   if (drawn.token == kNotLeader) return;
   RowVerdict found;
   found.raw = {SharedStorage().raw_max, SharedStorage().log_sum};
@@ -129,36 +179,73 @@ __device__ __noinline__ void DrawPlainly(const VerifyParams& p,
   p.verdicts[row] = found;
 }
 
-template <typename T, typename Policy>
+// A block: the verdict on a row that has been read.
+template <typename T, typename Policy, bool kFilters>
+__device__ void JudgeRow(const VerifyParams& p, const RowTask& task, int row) {
+  if (task.is_target && task.index == 0 && threadIdx.x == 0) {
+    p.arrivals[task.sequence_idx] = 0;
+  }
+  if (!task.by_chance) return DrawPlainly<T, Policy, kFilters>(p, task, row);
+  RowJudge<T, Policy, kFilters> judge(p.sample, {.row = row},
+                                      TilesOf(p.sample, row));
+  judge.Judge(p, task, row);
+}
+
+// A block: whether it is the last of `count` that come here, and sees what they
+// have all written. The counter is 0 again then.
+__device__ bool IsLast(unsigned* counter, unsigned count) {
+  __shared__ bool is_last;
+  __threadfence();  // before it says so
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    is_last = atomicInc(counter, count - 1) == count - 1;
+    __threadfence();  // before others' is read
+  }
+  __syncthreads();
+  return is_last;
+}
+
+// The last row of a sequence answers it, where verdicts say all.
+template <typename T, typename Policy, bool kFilters>
 __global__
 __launch_bounds__(Policy::kThreads, Policy::kMinBlocks) void JudgeDrafts(
     const __grid_constant__ VerifyParams p) {
   LaunchDependents();
-  Clear<Policy>(p.in.vocab_size);
-  GridDependencyWait();
   const int row = static_cast<int>(blockIdx.x);
   const RowTask task(p, row);
+  Clear<Policy>(p.in.vocab_size);
+  GridDependencyWait();
   if (!task.exists) return;
-  if (task.is_target && task.index == 0 && threadIdx.x == 0) {
-    p.arrivals[task.sequence_idx] = 0;
+  JudgeRow<T, Policy, kFilters>(p, task, row);
+  if (p.needs_recovery() || !task.is_target) return;
+  const CudaVerifySequence& sequence = task.sequence;
+  if (!IsLast(p.in.counters + task.sequence_idx, sequence.num_drafts + 1)) {
+    return;
   }
-  if (!task.by_chance) return DrawPlainly<T, Policy>(p, task, row);
-  RowJudge<T, Policy> judge(p.sample, {.row = row}, TilesOf(p.sample, row));
-  judge.Judge(task.options, task.draft, p.verdicts + row);
+  AnswerAtEnd(p, task.sequence_idx, sequence, FindEnd(p, sequence));
+}
+
+template <typename T, bool kFilters>
+absl::Status LaunchJudge(const VerifyParams& p, const CudaDevice& device,
+                         cudaStream_t stream) {
+  const auto shape = [&p](int num_threads) -> LaunchConfig {
+    return {.grid = dim3(p.in.num_rows),
+            .block = dim3(num_threads),
+            .dependency = GridDependency::kReadsEarly};
+  };
+  if (p.in.num_rows <= device.num_sms) {
+    return Launch(JudgeDrafts<T, SmallBatchPolicy, kFilters>,
+                  shape(SmallBatchPolicy::kThreads), stream, p);
+  }
+  return Launch(JudgeDrafts<T, LargeBatchPolicy, kFilters>,
+                shape(LargeBatchPolicy::kThreads), stream, p);
 }
 
 template <typename T>
 absl::Status LaunchJudge(const VerifyParams& p, const CudaDevice& device,
                          cudaStream_t stream) {
-  const dim3 grid(p.in.num_rows);
-  if (p.in.num_rows <= device.num_sms) {
-    return Launch(JudgeDrafts<T, SmallBatchPolicy>,
-                  {.grid = grid, .block = dim3(SmallBatchPolicy::kThreads)},
-                  stream, p);
-  }
-  return Launch(JudgeDrafts<T, LargeBatchPolicy>,
-                {.grid = grid, .block = dim3(LargeBatchPolicy::kThreads)},
-                stream, p);
+  return p.in.has_filters ? LaunchJudge<T, true>(p, device, stream)
+                          : LaunchJudge<T, false>(p, device, stream);
 }
 
 }  // namespace

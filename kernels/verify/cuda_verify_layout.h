@@ -13,7 +13,7 @@ struct CudaVerifyLayout {
   CudaVerifyLayout(int num_rows, int vocab_size, int max_sequences,
                    bool has_edits);
 
-  static constexpr size_t kVerdictBytes = 72;
+  static constexpr size_t kVerdictBytes = 80;
 
   DeviceLayout layout;
   DeviceRange verdicts;     // [num_rows]

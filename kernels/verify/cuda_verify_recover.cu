@@ -1,5 +1,5 @@
 // Where drafts end, and what follows (cuda_verify.cu).
-#include "kernels/verify/cuda_verify_row.cuh"
+#include "kernels/verify/cuda_verify_answer.cuh"
 
 namespace espalier::cuda_sample {
 namespace {
@@ -14,43 +14,6 @@ struct RecoverPolicy {
 constexpr float kResidualUnit = 0x1p50f;
 // Tokens that a warp has on their way.
 constexpr int kLoads = 8;
-
-// Where a sequence's draft ends.
-struct DraftEnd {
-  int num_accepted = 0;
-  bool recovers = false;
-};
-
-// A warp.
-__device__ DraftEnd FindEnd(const VerifyParams& p,
-                            const CudaVerifySequence& sequence) {
-#pragma unroll 1
-  for (int first = 0;; first += kWarpSize) {
-    const int index = first + Lane();
-    bool ends = false;
-    bool recovers = false;
-    if (index <= sequence.num_drafts) {
-      const RowVerdict& own = p.verdicts[sequence.first_row + index];
-      const TokenId draft = DraftAt(p, sequence, index);
-      if (!IsByChance(p, sequence, index, draft)) {
-        ends = draft < 0 || own.token != draft;
-      } else if (own.token < 0) {
-        ends = true;
-      } else {
-        const double q =
-            sequence.first_draft_row < 0
-                ? 1.0
-                : p.verdicts[sequence.first_draft_row + index].probability;
-        const double u = NoiseOf(p, sequence, index, RandomPurpose::kAccept);
-        ends = recovers = !(q > 0 && own.probability >= u * q);
-      }
-    }
-    const unsigned lanes = __ballot_sync(kAllLanes, ends);
-    if (lanes == 0) continue;  // the last target row always ends it
-    const int end = __ffs(lanes) - 1;
-    return {first + end, __shfl_sync(kAllLanes, recovers ? 1 : 0, end) != 0};
-  }
-}
 
 // One row of the two whose difference is drawn from.
 template <typename T>
@@ -226,25 +189,6 @@ __device__ TokenId Recover(Residual<T>& residual, Mass* masses, int num_tiles,
   return shared.token;
 }
 
-// A block: the tokens of a sequence, the last one with its log-probability.
-__device__ void Answer(const VerifyParams& p, int sequence_idx,
-                       const CudaVerifySequence& sequence, int num_accepted,
-                       TokenId token, float log_prob) {
-  for (int i = threadIdx.x; i <= sequence.num_drafts;
-       i += RecoverPolicy::kThreads) {
-    const bool accepted = i < num_accepted;
-    const bool is_last = i == num_accepted;
-    p.out.tokens[sequence.first_token + i] = accepted  ? DraftAt(p, sequence, i)
-                                             : is_last ? token
-                                                       : kNoToken;
-    p.out.log_probs[sequence.first_token + i] =
-        accepted  ? p.verdicts[sequence.first_row + i].log_prob
-        : is_last ? log_prob
-                  : 0.0f;
-  }
-  if (threadIdx.x == 0) p.out.num_accepted[sequence_idx] = num_accepted;
-}
-
 // The blocks of row blockIdx.y share a sequence's tiles out.
 template <typename T>
 __global__ __launch_bounds__(RecoverPolicy::kThreads) void RecoverRows(
@@ -256,11 +200,9 @@ __global__ __launch_bounds__(RecoverPolicy::kThreads) void RecoverRows(
   const CudaVerifySequence sequence = p.in.sequences[sequence_idx];
   const DraftEnd end = FindEnd(p, sequence);
   const RowVerdict& last = p.verdicts[sequence.first_row + end.num_accepted];
-  if (!end.recovers) {
+  if (!end.recovers || last.recovered != kNotLeader) {
     if (blockIdx.x != 0) return;
-    const bool has_token = last.token >= 0;
-    return Answer(p, sequence_idx, sequence, end.num_accepted, last.token,
-                  has_token ? last.log_prob : 0.0f);
+    return AnswerAtEnd(p, sequence_idx, sequence, end);
   }
   __shared__ RecoverShared shared;
   Residual<T> residual(p, sequence, end.num_accepted);

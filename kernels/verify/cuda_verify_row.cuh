@@ -22,6 +22,10 @@ struct RowVerdict {
   // relative to the best.
   double probability = 0;
   double total = 1;
+  // What follows where the drafted token is rejected, if that is known without
+  // reading the row again; else kNotLeader.
+  TokenId recovered = kNotLeader;
+  float recovered_log_prob = 0;
 };
 
 struct VerifyParams {
@@ -31,6 +35,17 @@ struct VerifyParams {
   Mass* tile_masses;     // [max_sequences, tiles]
   unsigned* arrivals;    // [max_sequences]
   Params sample;         // as sampling sees the rows
+
+  // Whether a row that nothing filters says by itself what follows a rejection:
+  // its tiles have a thread each.
+  __host__ __device__ bool recovers_alone() const {
+    return sample.num_tiles <= LargeBatchPolicy::kThreads;
+  }
+  // Whether there may be more to answer than verdicts say.
+  __host__ __device__ bool needs_recovery() const {
+    return in.has_filters || in.has_draft_rows || in.counters == nullptr ||
+           !recovers_alone();
+  }
 };
 
 __device__ inline double NoiseOf(const VerifyParams& p,
@@ -76,7 +91,14 @@ __device__ inline float WeightIn(const RowCut& cut, float edited,
   return Exp2(-exponent);
 }
 
-// Judges each row (cuda_verify_judge.cu).
+// Whether nothing but the temperature shapes what is drawn from a row.
+__device__ inline bool KeepsAll(const SamplingParams& params, int vocab_size) {
+  return !KeepsFew(params, vocab_size) && params.top_p == 1.0f &&
+         params.typical_p == 1.0f;
+}
+
+// Judges each row that has been read; where verdicts say all, answers
+// (cuda_verify_judge.cu).
 absl::Status JudgeRows(const VerifyParams& p, const CudaDevice& device,
                        cudaStream_t stream);
 

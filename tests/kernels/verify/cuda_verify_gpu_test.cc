@@ -97,6 +97,35 @@ TEST_P(CudaVerifyTest, ASequenceDoesNotDependOnItsBatch) {
   }
 }
 
+// What nothing filters and has no rows of drafts is answered in two launches; or
+// in three, to the bit. The tokens are the twin's.
+TEST_P(CudaVerifyTest, FewerLaunchesGiveTheSameTokens) {
+  for (const int vocab_size :
+       Cases(std::vector{1, 2, 700, 1025, 9000, 128256, 300000},
+             std::vector{1025, 32003})) {
+    SCOPED_TRACE("rows of " + std::to_string(vocab_size));
+    for (const bool has_draft_rows : {false, true}) {
+      std::vector<RandomDraft> batch = RandomBatch(
+          vocab_size > 100000 ? 6 : Cases(60, 12), vocab_size, GetParam(), 11);
+      int seed = 0;
+      for (RandomDraft& c : batch) {
+        if (!has_draft_rows) c.draft_rows.clear();
+        for (std::vector<VerifyRow>* rows : {&c.target_rows, &c.draft_rows}) {
+          for (VerifyRow& row : *rows) {
+            const SamplingParams& old = row.options.params;
+            row.options.params = {.temperature = old.temperature,
+                                  .seed = static_cast<uint64_t>(++seed)};
+          }
+        }
+      }
+      ASSERT_NO_FATAL_FAILURE(ExpectBatchEqualsTwin(batch, GetParam()));
+      const std::vector<VerifyInputs> inputs = InputsOf(batch);
+      EXPECT_EQ(VerifyOnDevice(inputs, GetParam()),
+                VerifyOnDevice(inputs, GetParam(), 0, /*has_hints=*/false));
+    }
+  }
+}
+
 // Twice in one graph and with other drafts: nothing is kept between calls.
 TEST_P(CudaVerifyTest, AGraphTakesOtherDrafts) {
   std::vector<RandomDraft> batch = RandomBatch(20, 1500, GetParam(), 9);

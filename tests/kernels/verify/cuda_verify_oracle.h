@@ -40,6 +40,7 @@ struct VerifyBatch {
       sequences.push_back({.first_draft = static_cast<int>(drafts.size()),
                            .num_drafts = static_cast<int>(inputs.drafts.size()),
                            .first_token = num_tokens,
+                           .first_beam = 3,
                            .sample = first.options.sample,
                            .position = first.options.position,
                            .mode = inputs.mode});
@@ -78,8 +79,10 @@ struct VerifyBatch {
 // A batch on the device, which can be verified again and again.
 class DeviceVerifyBatch {
  public:
-  // `max_more` is how many rows and sequences more the launch is sized for.
-  DeviceVerifyBatch(VerifyBatch batch, DType dtype, int max_more = 0)
+  // `max_more` is how many rows and sequences more the launch is sized for. If
+  // `has_hints`, the launch is told what it need not do for this batch.
+  DeviceVerifyBatch(VerifyBatch batch, DType dtype, int max_more = 0,
+                    bool has_hints = true)
       : batch_(std::move(batch)),
         num_sequences_(static_cast<int>(batch_.sequences.size())),
         max_sequences_(num_sequences_ + max_more) {
@@ -105,6 +108,7 @@ class DeviceVerifyBatch {
     in_.params = params_->data();
     in_.row_edits = row_edits_->data();
     in_.edits = edits_->data();
+    if (has_hints) GiveHints();
     auto scratch = DeviceBuffer<char>::Create(CudaVerifyScratchBytes(in_));
     EXPECT_TRUE(scratch.ok());
     scratch_.emplace(*std::move(scratch));
@@ -123,6 +127,27 @@ class DeviceVerifyBatch {
                        .log_probs = log_probs_->data(),
                        .num_accepted = accepted_->data()},
                       scratch_->data(), device, stream);
+  }
+
+  // The answers as candidates, which say the same.
+  absl::Status EnqueueCandidates(const CudaDevice& device,
+                                 cudaStream_t stream) {
+    return CudaVerify(in_, {.candidates = candidates_->data()},
+                      scratch_->data(), device, stream);
+  }
+  void ExpectCandidates(const std::vector<VerifiedTokens>& answers) const {
+    const std::vector<Candidate> found = testing::Download(*candidates_);
+    for (int s = 0; s < num_sequences_; ++s) {
+      const CudaVerifySequence& sequence = batch_.sequences[s];
+      for (int i = 0; i <= sequence.num_drafts; ++i) {
+        const TokenId token = answers[s].tokens[i];
+        const Candidate expected = {
+            i < answers[s].length ? sequence.first_beam + i : -1, token,
+            token < 0 ? -HUGE_VALF : answers[s].log_probs[i]};
+        EXPECT_EQ(found[sequence.first_token + i], expected);
+      }
+    }
+    EXPECT_EQ(found.back().token, -77);
   }
 
   // After the stream is synchronised. Places of nobody are as they were.
@@ -144,6 +169,9 @@ class DeviceVerifyBatch {
       EXPECT_EQ(accepted[s], -77);
     }
     EXPECT_EQ(tokens.back(), -77);
+    for (const unsigned count : testing::Download(*counters_)) {
+      EXPECT_EQ(count, 0u);
+    }
     return answers;
   }
 
@@ -174,6 +202,18 @@ class DeviceVerifyBatch {
     tokens_.emplace(Upload(std::vector<TokenId>(batch_.num_tokens + 1, -77)));
     log_probs_.emplace(Upload(std::vector<float>(batch_.num_tokens + 1, kNan)));
     accepted_.emplace(Upload(std::vector<int>(max_sequences_, -77)));
+    candidates_.emplace(
+        Upload(std::vector<Candidate>(batch_.num_tokens + 1, {.token = -77})));
+    counters_.emplace(Upload(std::vector<unsigned>(max_sequences_)));
+  }
+
+  void GiveHints() {
+    in_.has_filters = std::ranges::any_of(batch_.params, HasFilters);
+    in_.has_draft_rows = std::ranges::any_of(
+        batch_.sequences, [](const CudaVerifySequence& sequence) {
+          return sequence.first_draft_row >= 0;
+        });
+    in_.counters = counters_->data();
   }
 
   VerifyBatch batch_;
@@ -189,18 +229,24 @@ class DeviceVerifyBatch {
   std::optional<DeviceBuffer<CudaRowEdits>> row_edits_;
   std::optional<DeviceBuffer<TokenEdit>> edits_;
   std::optional<DeviceBuffer<float>> log_probs_;
+  std::optional<DeviceBuffer<unsigned>> counters_;
+  std::optional<DeviceBuffer<Candidate>> candidates_;
 };
 
 inline std::vector<VerifiedTokens> VerifyOnDevice(
-    const std::vector<VerifyInputs>& inputs, DType dtype, int max_more = 0) {
+    const std::vector<VerifyInputs>& inputs, DType dtype, int max_more = 0,
+    bool has_hints = true) {
   const auto device = CudaDevice::Open(0);
   EXPECT_TRUE(device.ok());
   const auto stream = CudaStream::Create();
   EXPECT_TRUE(stream.ok());
-  DeviceVerifyBatch batch(VerifyBatch(inputs), dtype, max_more);
+  DeviceVerifyBatch batch(VerifyBatch(inputs), dtype, max_more, has_hints);
   EXPECT_TRUE(batch.Enqueue(*device, stream->get()).ok());
+  EXPECT_TRUE(batch.EnqueueCandidates(*device, stream->get()).ok());
   EXPECT_EQ(cudaStreamSynchronize(stream->get()), cudaSuccess);
-  return batch.Answers();
+  const std::vector<VerifiedTokens> answers = batch.Answers();
+  batch.ExpectCandidates(answers);
+  return answers;
 }
 
 // What one sequence's answers may be.

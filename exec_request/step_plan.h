@@ -358,7 +358,7 @@ struct DraftedTokens {
   // it, to where it was pruned. None is the beginning of another.
   std::vector<DraftPath> paths = {};
   // What they were drawn from, [tokens, vocab_size] f32; empty unless
-  // NeedsDraftLogits, and where the executor verifies without.
+  // NeedsDraftLogits.
   std::vector<float> logits = {};
   // It has no draft because there is more of the sequence to feed than
   // StepPlan::max_draft_step_tokens.

@@ -11,6 +11,14 @@ bool HasDifferentRows(const PlanSelection& selection) {
   return !selection.drafts.empty() || !selection.row_num_generated.empty();
 }
 
+bool IsByRejection(const PlanSelection& selection) {
+  return !selection.drafts.empty() && NeedsDraftLogits(*selection.params);
+}
+
+bool HasDraftRows(const PlanSelection& selection) {
+  return IsByRejection(selection) && selection.draft_logits != nullptr;
+}
+
 std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
                                           bool verifies) {
   CHECK(selection.params->kind == SelectionKind::kDraws &&
@@ -65,7 +73,7 @@ SelectionResult MergeSelectionRows(const PlanSelection& selection,
     if (draft_idx == 0) {
       sum = selection.cum_log_probs[row];
       if (!selection.drafts.empty()) result.num_tokens.push_back(0);
-    } else if (!goes_on) {
+    } else if (!goes_on || drawn[i].beam < 0) {
       continue;
     }
     sum += drawn[i].cum_log_prob;

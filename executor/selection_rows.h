@@ -4,13 +4,11 @@
 // its own, as a sample that had generated the drafted tokens before it would.
 // The draws are all there is to verification that is coupled
 // (docs/speculation.md), so an executor that draws needs nothing else for it.
+// Where rejection verifies (IsByRejection), what verification says of a place
+// stands for the draw of its row of logits.
 //
 //   row 0 feeds   a  d0 d1   logits 0 1 2 draw   d0 x -    d0 and x go on
 //   row 1 feeds   b          logits 3     draws  y         so does y
-//
-// The tokens of a run are those that plain draws would give, whether drafts
-// were drawn or found, and whatever their mode is: where that is rejection
-// their distribution is the one that is asked for.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -36,6 +34,12 @@ struct SelectionRow {
 // Whether the rows of logits of the selection differ in more than their logits.
 bool HasDifferentRows(const PlanSelection& selection);
 
+// Whether the drafts of the selection are accepted by chance, p / q, and not
+// because they are what is drawn.
+bool IsByRejection(const PlanSelection& selection);
+// Whether these come with what they were drawn from, and verification asks.
+bool HasDraftRows(const PlanSelection& selection);
+
 // The rows of logits that draw, by row: all of them, or the first of each row,
 // which verifies nothing: the draft's first token may be what it draws.
 // REQUIRES: a selection of kDraws with a sample for each row, which outlives
@@ -51,7 +55,8 @@ int64_t MaxEditsOf(const PlanSelection& selection,
 // and there is a row of logits behind it; without any behind the first ones it
 // says that nothing was verified (SelectionResult::has_unverified_drafts).
 //   drawn     [logits_rows]  what each has drawn; its sum is the token's own
-//                      log-probability
+//                      log-probability. A negative beam: verification came to
+//                      an end before it
 //   logprobs  [logits_rows], or empty: of these
 SelectionResult MergeSelectionRows(const PlanSelection& selection,
                                    std::span<const SelectionRow> logits_rows,

@@ -31,6 +31,7 @@
 #include "kernels/resident/cuda_step_logprobs.h"
 #include "kernels/sample/cuda_sample.h"
 #include "kernels/select/cuda_select.h"
+#include "kernels/verify/cuda_verify.h"
 
 namespace espalier {
 
@@ -51,6 +52,7 @@ enum class CudaArrayReaders {
   kWithDraws,
   kWithGumbelTopK,  // rows
   kWithLogprobs,    // asked for
+  kWithVerified,    // drafts, by rejection
 };
 
 struct CudaArrayInfo {
@@ -108,6 +110,15 @@ struct CudaBatchArrays {
   Array<CudaLogprobGroup> asking_groups{};
   Array<CudaSelectGroup> best_groups{};  // a row each
   Array<int> best_row_groups{};          // by row of logits
+
+  // Drafts that are verified by rejection (cuda_verify_rows.h). Their rows are
+  // all rows of logits of the step, and those of drafts behind them.
+  Array<int, 1> verify_count{};
+  Array<CudaVerifySequence> verify_sequences{};
+  Array<TokenId> verify_drafts{};
+  Array<int> verify_row_sequences{};       // by row
+  Array<int> verify_row_params{};          // by row
+  Array<CudaRowEdits> verify_row_edits{};  // by row
 };
 
 // The work list of attention, as CudaAttentionWork has it.
@@ -158,6 +169,17 @@ constexpr void ForEachBatchArray(const Fn& fn, All&&... all) {
   fn(Info{"groups that ask", kRows, 0, kWithLogprobs}, all.asking_groups...);
   fn(Info{"rows of best tokens", kRows, 0, kWithLogprobs}, all.best_groups...);
   fn(by_row("rows that ask", kWithLogprobs), all.best_row_groups...);
+
+  fn(Info{"counts of drafts", nullptr, 1, kWithVerified}, all.verify_count...);
+  fn(Info{"rows with drafts", kRows, 0, kWithVerified},
+     all.verify_sequences...);
+  fn(Info{"drafted tokens", kRows, 0, kWithVerified}, all.verify_drafts...);
+  fn(Info{"rows to verify", kRows, 0, kWithVerified},
+     all.verify_row_sequences...);
+  fn(Info{"parameters of rows to verify", kRows, 0, kWithVerified},
+     all.verify_row_params...);
+  fn(Info{"edits of rows to verify", kRows, 0, kWithVerified},
+     all.verify_row_edits...);
 }
 
 template <typename Fn, typename... All>

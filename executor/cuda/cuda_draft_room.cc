@@ -42,7 +42,20 @@ bool CudaDraftRoom::Take(const PlanSelection& selection) {
 CudaDraftRoom::Needs CudaDraftRoom::NeedsOf(const PlanSelection& selection,
                                             bool of_drafts) const {
   Needs needs;
+  const bool has_rows = HasDraftRows(selection);
   for (const SelectionRow& logits_row : SelectionRowsOf(selection)) {
+    const bool is_drafted =
+        has_rows &&
+        logits_row.draft_idx < std::ssize(selection.drafts[logits_row.row]);
+    if (of_drafts && is_drafted) {
+      // The row that the drafted token was drawn from.
+      ++needs.num_logits_rows;
+      if (logits_row.allowed != nullptr) {
+        SelectionRow unrestricted = logits_row;
+        unrestricted.allowed = nullptr;
+        needs.num_edits += MaxEditsOf(selection, unrestricted, vocab_size_);
+      }
+    }
     if ((logits_row.draft_idx > 0) != of_drafts) continue;
     ++needs.num_logits_rows;
     needs.num_edits += MaxEditsOf(selection, logits_row, vocab_size_);

@@ -58,6 +58,7 @@ CudaMemoryParts CudaGraphRunner::memory() const {
 }
 
 absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
+  RETURN_IF_ERROR(SendDraftLogits(step));
   if (!step.is_replayable) return EnqueueAll(step.shape);
   const CudaStepShape shape = ShapeOfGraph(step.shape);
   ASSIGN_OR_RETURN(const CudaGraph* const graph,
@@ -68,6 +69,18 @@ absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
   }
   ++num_graph_launches_;
   return CudaStatus(cudaGraphLaunch(graph->get(), stream_), "cudaGraphLaunch");
+}
+
+// Behind all rows of logits that the step writes; earlier steps have
+// read them.
+absl::Status CudaGraphRunner::SendDraftLogits(const CudaStep& step) {
+  for (const CudaStep::DraftLogits& rows : step.draft_logits) {
+    RETURN_IF_CUDA_ERROR(
+        cudaMemcpyAsync(logits_.data() + size_t(rows.first_row) * vocab_size(),
+                        rows.logits.data(), rows.logits.size_bytes(),
+                        cudaMemcpyHostToDevice, stream_));
+  }
+  return absl::OkStatus();
 }
 
 // With all the memory it needs on the device, so that no launch fails for it.
@@ -119,9 +132,14 @@ absl::Status CudaGraphRunner::EnqueueChoice(const CudaStepShape& shape) {
         GumbelTopKInputs(shape), {arrays.candidates, arrays.num_candidates},
         gumbel_scratch_.data(), model_->device(), stream_));
   }
-  if (shape.max_draws == 0) return absl::OkStatus();
-  return CudaSample(SampleInputs(shape), arrays.candidates, scratch_.data(),
-                    model_->device(), stream_);
+  if (shape.max_draws > 0) {
+    RETURN_IF_ERROR(CudaSample(SampleInputs(shape), arrays.candidates,
+                               scratch_.data(), model_->device(), stream_));
+  }
+  // Of what is verified, sampling says that nothing was drawn.
+  if (shape.max_verified == 0) return absl::OkStatus();
+  return CudaVerify(VerifyInputs(shape), {.candidates = arrays.candidates},
+                    scratch_.data(), model_->device(), stream_);
 }
 
 absl::Status CudaGraphRunner::EnqueueLogprobs(const CudaStepShape& shape) {
@@ -224,6 +242,26 @@ CudaSampleInputs CudaGraphRunner::SampleInputs(
           .cum_log_probs = arrays.state.batch_cum_log_probs,
           .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
           .edits = arrays.edits};
+}
+
+CudaVerifyInputs CudaGraphRunner::VerifyInputs(
+    const CudaStepShape& shape) const {
+  const CudaStepArrays& arrays = memory_->arrays();
+  return {.num_rows = shape.num_verify_rows,
+          .vocab_size = vocab_size(),
+          .max_sequences = shape.max_verified,
+          .has_filters = shape.verifies_filtered,
+          .has_draft_rows = shape.verifies_draft_rows,
+          .logits = logits_.data(),
+          .num_sequences = arrays.verify_count,
+          .sequences = arrays.verify_sequences,
+          .row_sequences = arrays.verify_row_sequences,
+          .drafts = arrays.verify_drafts,
+          .row_params = arrays.verify_row_params,
+          .params = arrays.params,
+          .row_edits = shape.has_edits ? arrays.verify_row_edits : nullptr,
+          .edits = arrays.edits,
+          .counters = arrays.verify_counters};
 }
 
 CudaGumbelTopKInputs CudaGraphRunner::GumbelTopKInputs(

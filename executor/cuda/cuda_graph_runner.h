@@ -76,8 +76,10 @@ class CudaGraphRunner {
   CudaSelectInputs InputsWithin(const CudaSelectBounds& bounds) const;
   CudaSelectInputs SelectInputs(const CudaStepShape& shape) const;
   CudaSampleInputs SampleInputs(const CudaStepShape& shape) const;
+  CudaVerifyInputs VerifyInputs(const CudaStepShape& shape) const;
   CudaGumbelTopKInputs GumbelTopKInputs(const CudaStepShape& shape) const;
   CudaSelectInputs BestInputs(const CudaStepShape& shape) const;
+  absl::Status SendDraftLogits(const CudaStep& step);
   absl::Status EnqueueChoice(const CudaStepShape& shape);
   absl::Status EnqueueLogprobs(const CudaStepShape& shape);
 

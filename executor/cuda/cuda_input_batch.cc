@@ -145,8 +145,11 @@ void CudaInputBatch::AddDraws(const CudaGroup& group,
                               const CudaGroupRequest& request,
                               const LogitsRows& logits_rows) {
   AddReaders(CudaArrayReaders::kWithDraws);
-  std::fill_n(row_params.begin() + logits_rows.first_logits_row,
-              logits_rows.num_logits_rows, static_cast<int>(params.size()));
+  if (request.drafts.empty()) {
+    std::fill_n(row_params.begin() + logits_rows.first_logits_row,
+                logits_rows.num_logits_rows, static_cast<int>(params.size()));
+    num_sampled += logits_rows.num_draws;
+  }
   params.push_back(request.params->sampling);
   groups.back().first_draw = num_draws();
   groups.back().num_draws = logits_rows.num_draws;
@@ -355,6 +358,9 @@ std::vector<CudaAnswerPart> CudaInputBatch::AddPromptLogitsRows(
     AddPromptDraws(request, first_logits_row, num_new_rows,
                    parts[0].first_candidate);
   }
+  if (!request.drafts.empty()) {
+    AddVerified(request, first_logits_row, parts[0].first_candidate);
+  }
   return parts;
 }
 
@@ -380,6 +386,37 @@ void CudaInputBatch::AddPromptDraws(const CudaGroupRequest& request,
          .sample = static_cast<uint32_t>(request.samples[i]),
          .position = static_cast<uint32_t>(request.num_generated)});
   }
+}
+
+// A draft model draws by the edits of the row, but knows nothing of what alone
+// is allowed there.
+void CudaInputBatch::AddVerified(const CudaGroupRequest& request,
+                                 int first_logits_row, int first_candidate) {
+  AddReaders(CudaArrayReaders::kWithVerified);
+  const std::shared_ptr<const ScoreEdits> all = EditsOf(*request.params);
+  const auto edits_of_draft = [&](int i) {
+    const SelectionRow& row = request.logits_rows[i];
+    if (row.allowed == nullptr) {
+      return has_edits() ? row_edits[first_logits_row + i] : CudaRowEdits();
+    }
+    std::vector<TokenEdit> storage;
+    return AddView(request, all->OfRow({.tail = row.history,
+                                        .num_generated = row.num_generated,
+                                        .vocab_size = shape.vocab_size},
+                                       &storage));
+  };
+  verified.Add({.logits_rows = request.logits_rows,
+                .drafts = request.drafts,
+                .has_draft_rows = request.has_draft_rows,
+                .has_filters = HasFilters(request.params->sampling),
+                .first_logits_row = first_logits_row,
+                .first_candidate = first_candidate,
+                .params = static_cast<int>(params.size()) - 1},
+               edits_of_draft, this);
+}
+
+void CudaInputBatch::PlaceDraftRows(int padded_rows) {
+  verified.PlaceRows(num_logits_rows(), padded_rows, this);
 }
 
 CudaLogprobPlace CudaInputBatch::AddPromptLogprobRows(

@@ -29,6 +29,7 @@
 #include "executor/cuda/cuda_batch_arrays.h"
 #include "executor/cuda/cuda_batch_logprobs.h"
 #include "executor/cuda/cuda_groups.h"
+#include "executor/cuda/cuda_verify_rows.h"
 #include "executor/selection_rows.h"
 #include "kernels/attention/cuda_attention.h"
 
@@ -49,6 +50,10 @@ struct CudaGroupRequest {
   // Where its rows of logits differ: what each draws, in place of `samples`,
   // and with its own edits. The group keeps no beams then.
   std::span<const SelectionRow> logits_rows = {};
+  // By row of the plan: the drafts of these, if rejection verifies them; and
+  // whether there are rows of logits that they were drawn from.
+  std::span<const std::vector<TokenId>> drafts = {};
+  bool has_draft_rows = false;
 };
 
 // Where an answer will be, or a part of it: of kRows there is a part a row.
@@ -98,11 +103,20 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   // batch, with a line each. After all other lines.
   // REQUIRES: each token has a line.
   void PadPrompts(int padded_tokens, int padding_table);
+  // Rows of logits of drafts, `padded_rows` of them, behind all others. Last.
+  // REQUIRES: padded_rows >= verified.num_draft_rows().
+  void PlaceDraftRows(int padded_rows);
 
   int num_tokens() const { return static_cast<int>(token_tables.size()); }
   int num_logits_rows() const { return static_cast<int>(row_groups.size()); }
   int num_groups() const { return group_count[0]; }
   int num_draws() const { return draw_count[0]; }
+  // Sequences whose drafts rejection verifies, and all rows of logits that
+  // these are among.
+  int num_verified() const { return verify_count[0]; }
+  int num_verify_rows() const {
+    return static_cast<int>(verify_row_sequences.size());
+  }
   int num_logprob_queries() const {
     return logprob_counts[0].num_logprob_queries;
   }
@@ -122,7 +136,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   int num_candidates = 0;  // and tokens drawn
   int max_candidates = 0;  // of a group that is selected for; 0: there is none
   int max_group_rows = 0;  // of a group that is selected for
-  int max_gumbel_top_k = 0;      // of a row with noise; 0: there is none
+  int max_gumbel_top_k = 0;  // of a row with noise; 0: there is none
+  int num_sampled = 0;  // draws but those of drafts that rejection verifies
   int64_t num_device_edits = 0;  // room for those that the device makes
 
   // What attention is planned for.
@@ -137,6 +152,7 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   std::vector<CudaDraw> prompt_draws;  // the last of num_draws()
 
   CudaBatchLogprobs log_probs;
+  CudaVerifyRows verified;
 
  private:
   // Rows of logits of the group's beams of ranks [first_rank, first_rank +
@@ -174,6 +190,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   CudaRowEdits AddList(const CudaGroupRequest& request, int rank);
   // Of request.logits_rows. Those that follow each other share equal lists.
   void AddRowEdits(const CudaGroupRequest& request, int first_logits_row);
+  void AddVerified(const CudaGroupRequest& request, int first_logits_row,
+                   int first_candidate);
   void AddDeviceEdits(const CudaGroup& group, const CudaGroupRequest& request,
                       const LogitsRows& logits_rows);
   CudaEditParams AddEditParams(const CudaGroup& group,

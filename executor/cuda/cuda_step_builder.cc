@@ -38,6 +38,15 @@ CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
   return request;
 }
 
+int64_t NumDraftRows(const StepPlan& plan) {
+  int64_t count = 0;
+  for (const PlanSelection& selection : plan.selections) {
+    if (!HasDraftRows(selection)) continue;
+    for (const auto& draft : selection.drafts) count += std::ssize(draft);
+  }
+  return count;
+}
+
 // Of the step as it will run.
 std::string FaultOf(const CudaInputBatch& batch, const CudaStep& step,
                     const CudaStepLimits& limits) {
@@ -186,10 +195,12 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
   // Drafts that found no room have no rows of logits.
   step->is_replayable = num_padded >= 0 && IsReplayable(*batch);
   if (step->is_replayable && !batch->prompt_tokens.empty()) {
-    batch->PadPrompts(
-        PaddedRows(batch->num_tokens(), memory_->limits().max_rows),
-        memory_->padding_table());
+    const int most =
+        memory_->limits().max_rows - batch->verified.num_draft_rows();
+    batch->PadPrompts(PaddedRows(batch->num_tokens(), most),
+                      memory_->padding_table());
   }
+  PlaceDraftRows(batch, step);
   step->shape = ShapeOf(
       *batch,
       step->is_replayable ? 0 : static_cast<int>(plan.page_copies.size()));
@@ -214,9 +225,9 @@ int CudaStepBuilder::NumReplayableRows(const StepPlan& plan,
   const int num_padded =
       batch.num_rows == 0 ? 0 : PaddedRows(batch.num_rows, max_rows);
   // Padding takes no room from drafts.
-  int num_others = static_cast<int>(plan.tokens.size());
+  int64_t num_others = std::ssize(plan.tokens) + NumDraftRows(plan);
   for (const Entry& entry : beams_) {
-    num_others -= static_cast<int>(entry.rows.size());
+    num_others -= std::ssize(entry.rows);
   }
   const bool fits = num_others == 0 || num_padded + num_others <= max_rows;
   return fits ? num_padded : -1;
@@ -291,10 +302,31 @@ void CudaStepBuilder::LayOutDifferentRows(const StepPlan& plan,
   }
   CudaGroupRequest request = entry.request;
   request.logits_rows = answer.logits_rows;
+  if (verifies && IsByRejection(*entry.selection)) {
+    request.drafts = entry.selection->drafts;
+    request.has_draft_rows = HasDraftRows(*entry.selection);
+    if (request.has_draft_rows) {
+      step->draft_logits.push_back(
+          {*entry.selection->draft_logits, batch->verified.num_draft_rows()});
+    }
+  }
   // What is drawn has its own log-probability for a sum.
   const std::vector<float> zeros(tokens.size());
   answer.parts =
       batch->AddPromptLogitsRows(*entry.group, request, tokens, zeros);
+}
+
+void CudaStepBuilder::PlaceDraftRows(CudaInputBatch* batch,
+                                     CudaStep* step) const {
+  const int first_row = batch->num_logits_rows();
+  for (CudaStep::DraftLogits& rows : step->draft_logits) {
+    rows.first_row += first_row;
+  }
+  const int num_rows = batch->verified.num_draft_rows();
+  batch->PlaceDraftRows(
+      step->is_replayable
+          ? PaddedDraftRows(num_rows, memory_->limits().max_rows - first_row)
+          : num_rows);
 }
 
 absl::Status CudaStepBuilder::LayOutScorings(const StepPlan& plan,

@@ -40,6 +40,14 @@ struct CudaStep {
 
   std::vector<CudaGroupMove> moves;  // before the delta
 
+  // What drafts were drawn from, of the plan, which lives as long; goes to rows
+  // of logits from `first_row` on, before the step.
+  struct DraftLogits {
+    std::span<const float> logits = {};
+    int first_row = 0;
+  };
+  std::vector<DraftLogits> draft_logits;
+
   // One for every selection and continuation of the plan, in its order.
   struct Answer {
     RequestId request = {};
@@ -127,6 +135,8 @@ class CudaStepBuilder {
   void LayOutDifferentRows(const StepPlan& plan, const Entry& entry,
                            std::span<const int> first_tokens, bool verifies,
                            CudaInputBatch* batch, CudaStep* step) const;
+  // Rows of drafts behind all rows of logits, padded if the step is.
+  void PlaceDraftRows(CudaInputBatch* batch, CudaStep* step) const;
   absl::Status LayOutScorings(const StepPlan& plan,
                               std::span<const int> first_tokens,
                               CudaInputBatch* batch, CudaStep* step);

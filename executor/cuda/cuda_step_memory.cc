@@ -86,6 +86,7 @@ int64_t LayOut(const CudaStepLimits& limits, int page_size, int* words,
   layout.Add(&state.scratch, int64_t{3} * limits.num_slots);
   layout.Add(&arrays->candidates, limits.max_candidates);
   layout.Add(&arrays->num_candidates, limits.max_rows);
+  layout.Add(&arrays->verify_counters, limits.max_rows);
   const auto add = [&](const CudaArrayInfo& info, auto*& array) {
     layout.Add(&array, info.max_size(limits));
   };

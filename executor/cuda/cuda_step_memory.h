@@ -23,6 +23,7 @@ struct CudaStepArrays : CudaBatchArrays<DeviceArray>,
   Candidate* candidates = nullptr;  // [max_candidates]
   int* num_candidates = nullptr;    // [max_rows]  by group
   CudaStepLogprobs log_probs;
+  unsigned* verify_counters = nullptr;  // [max_rows]  0 between steps
 };
 
 class CudaStepMemory {

@@ -35,6 +35,8 @@ CudaStepShape LargestShape(const CudaStepLimits& limits) {
           .max_draws = limits.max_rows,
           .max_gumbel_top_k = limits.max_candidates,
           .max_best = limits.max_best_tokens,
+          .max_verified = limits.max_rows,
+          .num_verify_rows = limits.max_rows,
           .has_edits = true};
 }
 
@@ -178,6 +180,42 @@ std::string DrawsFault(const CudaInputBatch& batch,
   return audit.fault();
 }
 
+// Sequences of drafts: each with rows of logits of its own, and rows of drafts
+// behind all of these; what is answered are the candidates of the former.
+std::string VerifyFault(const CudaInputBatch& batch, const CudaStepShape& shape,
+                        const CudaStepLimits& limits, size_t bytes) {
+  const CudaVerifyLayout layout(shape.num_verify_rows, batch.shape.vocab_size,
+                                shape.max_verified, shape.has_edits);
+  std::string fault = SizeFault(layout.layout, bytes);
+  if (!fault.empty()) return fault;
+  if (batch.num_verify_rows() > shape.num_verify_rows ||
+      shape.num_verify_rows > limits.max_rows ||
+      batch.num_verified() > shape.max_verified) {
+    return Concat(batch.num_verified(), " sequences of drafts with ",
+                  batch.num_verify_rows(), " rows, the bounds are ",
+                  shape.max_verified, " and ", shape.num_verify_rows);
+  }
+  DeviceLayout arrays;
+  const DeviceRange rows =
+      arrays.Add("rows to verify", limits.max_rows, sizeof(float));
+  const DeviceRange candidates =
+      arrays.Add("candidates", limits.max_candidates, sizeof(Candidate));
+  const DeviceRange drafts =
+      arrays.Add("drafts", batch.verify_drafts.size(), sizeof(TokenId));
+  LayoutAudit audit;
+  for (const CudaVerifySequence& sequence : batch.verify_sequences) {
+    audit.Use(rows, sequence.first_row, sequence.num_drafts + 1);
+    audit.Use(candidates, sequence.first_token, sequence.num_drafts + 1);
+    audit.Use(drafts, sequence.first_draft, sequence.num_drafts);
+    if (sequence.first_draft_row < 0) continue;
+    if (sequence.first_draft_row < batch.num_logits_rows()) {
+      return "a draft's row among those of the step";
+    }
+    audit.Use(rows, sequence.first_draft_row, sequence.num_drafts);
+  }
+  return audit.fault();
+}
+
 std::string SampleFault(const CudaInputBatch& batch, const CudaStepShape& shape,
                         const CudaStepLimits& limits, size_t bytes) {
   const CudaSampleLayout layout(shape.num_logits_rows, batch.shape.vocab_size,
@@ -206,11 +244,15 @@ CudaStepShape ShapeOf(const CudaInputBatch& batch, int num_copies) {
           .max_groups = std::max(batch.num_groups(), 1),
           .max_candidates = batch.max_candidates,
           .max_group_rows = batch.max_group_rows,
-          .max_draws = batch.num_draws(),
+          .max_draws = batch.num_sampled > 0 ? batch.num_draws() : 0,
           .max_gumbel_top_k = batch.max_gumbel_top_k,
           .max_asked = batch.num_logprob_queries(),
           .max_best = batch.log_probs.max_best,
           .max_copies = batch.num_rows + num_copies,
+          .max_verified = batch.num_verified(),
+          .num_verify_rows = batch.num_verify_rows(),
+          .verifies_draft_rows = batch.verified.num_draft_rows() > 0,
+          .verifies_filtered = batch.verified.has_filters,
           .has_edits = batch.has_edits(),
           .has_device_edits = batch.has_device_edits()};
 }
@@ -241,7 +283,15 @@ CudaStepShape GraphShape(const CudaStepShape& step,
       GraphBound(step.max_gumbel_top_k, limits.max_candidates);
   shape.max_asked = GraphBound(step.max_asked, limits.max_asked_tokens());
   shape.max_best = GraphBound(step.max_best, limits.max_best_tokens);
+  if (step.max_verified > 0) {
+    shape.max_verified =
+        std::min(PowerOfTwoFrom(step.max_verified), step.num_tokens);
+  }
   return shape;
+}
+
+int PaddedDraftRows(int num_rows, int max_rows) {
+  return num_rows == 0 ? 0 : std::min(PowerOfTwoFrom(num_rows), max_rows);
 }
 
 CudaSelectBounds SelectBounds(const CudaStepShape& shape,
@@ -279,9 +329,11 @@ CudaStepScratch::CudaStepScratch(const CudaStepLimits& limits, int vocab_size) {
   const CudaSampleLayout sample(largest.num_logits_rows, vocab_size, true);
   const CudaGumbelTopKLayout gumbel(
       GumbelTopKBounds(largest, limits, vocab_size), true);
+  const CudaVerifyLayout verify(largest.num_verify_rows, vocab_size,
+                                largest.max_verified, true);
   logits_bytes = size_t(limits.max_rows) * vocab_size * sizeof(float);
-  choice_bytes = std::max(
-      {select.layout.bytes(), best.layout.bytes(), sample.layout.bytes()});
+  choice_bytes = std::max({select.layout.bytes(), best.layout.bytes(),
+                           sample.layout.bytes(), verify.layout.bytes()});
   gumbel_bytes = gumbel.layout.bytes();
 }
 
@@ -306,8 +358,11 @@ std::string ScratchFault(const CudaInputBatch& batch,
     add_selection(batch.best_groups, BestBounds(shape, limits, vocab_size),
                   scratch.choice_bytes);
   }
-  if (batch.num_draws() > 0) {
+  if (batch.num_sampled > 0) {
     faults.push_back(SampleFault(batch, shape, limits, scratch.choice_bytes));
+  }
+  if (shape.max_verified > 0) {
+    faults.push_back(VerifyFault(batch, shape, limits, scratch.choice_bytes));
   }
   if (shape.max_gumbel_top_k > 0) {
     const CudaSelectBounds bounds = GumbelTopKBounds(shape, limits, vocab_size);

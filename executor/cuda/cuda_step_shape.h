@@ -13,6 +13,7 @@
 #include "kernels/gumbel_topk/cuda_gumbel_topk_layout.h"
 #include "kernels/sample/cuda_sample_layout.h"
 #include "kernels/select/cuda_select_layout.h"
+#include "kernels/verify/cuda_verify_layout.h"
 
 namespace espalier {
 
@@ -30,6 +31,12 @@ struct CudaStepShape {
   int max_asked = 0;         // log-probabilities
   int max_best = 0;          // tokens of a row of logits
   int max_copies = 0;        // of tails
+  // Drafts that rejection verifies: sequences, and rows of logits with those of
+  // drafts; 0: there are none.
+  int max_verified = 0;
+  int num_verify_rows = 0;
+  bool verifies_draft_rows = false;  // drafts have rows
+  bool verifies_filtered = false;    // some row is filtered
   bool has_edits = false;
   bool has_device_edits = false;  // of histories
   bool has_partials = false;      // without any, attention is one launch
@@ -47,6 +54,9 @@ bool IsReplayable(const CudaInputBatch& batch);
 // REQUIRES: IsReplayable; rows and tokens are padded.
 CudaStepShape GraphShape(const CudaStepShape& step,
                          const CudaStepLimits& limits);
+
+// Rows of logits of drafts, padded for a graph: few shapes. At most max_rows.
+int PaddedDraftRows(int num_rows, int max_rows);
 
 // Bounds of the selections of a step. That of Gumbel top-k has a group a row,
 // of the batch's groups, as CudaSelect's own; that of best tokens a group a

@@ -49,15 +49,6 @@ ModelDescription WithDraftModel(ModelDescription description,
   return description;
 }
 
-// How drafts are drawn that plain draws verify.
-std::shared_ptr<const SelectionParams> Coupled(
-    const std::shared_ptr<const SelectionParams>& params) {
-  if (!NeedsDraftLogits(*params)) return params;
-  auto coupled = std::make_shared<SelectionParams>(*params);
-  coupled->verify_mode = VerifyMode::kCoupled;
-  return coupled;
-}
-
 }  // namespace
 
 // The draft model with its thread, which has a part in it and so can outlive
@@ -97,7 +88,7 @@ class DraftingExecutor::Drafts {
     });
     if (started->is_drafting) {
       drafts->Post([drafts = drafts.get(), asked, started] {
-        drafts->Draft(asked.get(), started.get());
+        drafts->Draft(*asked, started.get());
       });
     } else if (!asked->ended.empty()) {
       drafts->Post([drafts = drafts.get(), asked] {
@@ -122,16 +113,13 @@ class DraftingExecutor::Drafts {
   }
 
   // On the thread.
-  void Draft(StepPlan* asked, PlanOnItsWay* plan) {
+  void Draft(const StepPlan& asked, PlanOnItsWay* plan) {
     const Stopwatch watch;
     Drafted result;
     result.drafts = UntilThereIsMemory(
-        [&] { return std::vector<DraftedTokens>(asked->drafting.size()); });
+        [&] { return std::vector<DraftedTokens>(asked.drafting.size()); });
     try {
-      for (DraftSequence& sequence : asked->drafting) {
-        sequence.params = Coupled(sequence.params);
-      }
-      absl::StatusOr<std::vector<DraftedTokens>> drafted = model_->Run(*asked);
+      absl::StatusOr<std::vector<DraftedTokens>> drafted = model_->Run(asked);
       if (drafted.ok()) {
         result.drafts = *std::move(drafted);
         result.num_rows = model_->num_rows();

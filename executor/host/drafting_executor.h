@@ -5,12 +5,6 @@
 //   plan ──> rows, groups that go on ──> the executor ──┬──> result, in order
 //        └─> drafting, ended ──────────> DraftModel ────┘
 //
-// For executors that verify by plain draws (selection_rows.h): drafts are
-// drawn with the noise of plain sampling and come without logits, whatever the
-// mode of their request is. One that verifies by rejection would not do: where
-// the model drafts an EOS id the draft ends before it, and what is drawn there
-// has the noise of that very draft.
-//
 // A plan that drafts nothing has nothing to wait for but those before it. They
 // do not wait long: the draft model, too, feeds no more of a prompt in a plan
 // than a step has room for (draft_model.h). The time to draft is reported

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <random>
 #include <vector>
@@ -196,6 +197,31 @@ TEST(SelectionRowsTest, DrawWhatVerificationOnTheHostGives) {
   }
   EXPECT_GT(num_accepted, testing::Cases(500, 50));
   EXPECT_GT(num_rejected, testing::Cases(200, 15));
+}
+
+// Rejection may give the token that it rejected, where that is all there is.
+TEST(SelectionRowsTest, RunsEndWhereVerificationDid) {
+  PlanSelection selection;
+  auto params = std::make_shared<SelectionParams>();
+  params->kind = SelectionKind::kDraws;
+  params->verify_mode = VerifyMode::kRejection;
+  selection.params = params;
+  selection.num_rows = 2;
+  selection.samples = {0, 1};
+  selection.cum_log_probs = {-1, -2};
+  selection.drafts = {{5, 6, 7}, {8}};
+  EXPECT_TRUE(IsByRejection(selection));
+  EXPECT_FALSE(HasDraftRows(selection));
+  const std::vector<SelectionRow> logits_rows = SelectionRowsOf(selection);
+  const Candidate behind = {-1, kNoToken, -INFINITY};
+  const std::vector<Candidate> drawn = {
+      {0, 5, -0.5f}, {1, 6, -0.25f}, behind, behind, {4, 8, -1}, {5, 3, -1}};
+  const SelectionResult merged =
+      MergeSelectionRows(selection, logits_rows, drawn, {});
+  EXPECT_THAT(merged.num_tokens, ElementsAre(2, 2));
+  EXPECT_THAT(merged.candidates,
+              ElementsAre(Candidate{0, 5, -1.5f}, Candidate{0, 6, -1.75f},
+                          Candidate{1, 8, -3}, Candidate{1, 3, -4}));
 }
 
 TEST(SelectionRowsTest, WithoutVerificationRunsHaveTheFirstTokenAlone) {

@@ -98,11 +98,14 @@ void AnyInputBatch::AddDifferentRows(const CudaGroup& group, int num_rows,
                                      CudaInputBatch* batch) {
   std::vector<SelectionRow> logits_rows;
   std::vector<int> tokens;
+  std::vector<std::vector<TokenId>> drafts;
   for (int row = 0; row < num_rows; ++row) {
     const int num_tokens = 1 + Below(5);
     const int last = batch->AddPrompt(AnyTokens(num_tokens), Below(20),
                                       group.first_slot + row);
-    for (int i = 0; i <= Below(num_tokens); ++i) {
+    const int num_logits_rows = 1 + Below(num_tokens);
+    drafts.push_back(AnyTokens(num_logits_rows - 1));
+    for (int i = 0; i < num_logits_rows; ++i) {
       logits_rows.push_back({.row = row,
                              .sample = row,
                              .draft_idx = i,
@@ -115,6 +118,10 @@ void AnyInputBatch::AddDifferentRows(const CudaGroup& group, int num_rows,
   }
   CudaGroupRequest request = asked.view();
   request.logits_rows = logits_rows;
+  if (Below(2) == 0) {
+    request.drafts = drafts;
+    request.has_draft_rows = Below(2) == 0;
+  }
   batch->AddPromptLogitsRows(group, request, tokens,
                              std::vector<float>(tokens.size()));
 }
@@ -143,6 +150,7 @@ CudaInputBatch AnyInputBatch::Make() {
       batch.num_tokens() == batch.num_logits_rows()) {
     batch.PadPrompts(batch.num_tokens() + Below(4), kMaxSlots);
   }
+  batch.PlaceDraftRows(batch.verified.num_draft_rows() + Below(4));
   return batch;
 }
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "executor/cuda/cuda_input_batch.h"
@@ -64,7 +66,7 @@ int EntryOf(const std::vector<int>& array, int logits_row) {
   return array.empty() ? -1 : array[logits_row];
 }
 
-// Selected for, given noise, drawn from, or nothing of these.
+// Selected for, given noise, drawn from, verified, or nothing of these.
 TEST(CudaInputBatchLawsTest, ARowOfLogitsIsChosenForInOneWay) {
   ForAnyBatch([](const CudaInputBatch& batch) {
     const int num_params = static_cast<int>(batch.params.size());
@@ -72,17 +74,59 @@ TEST(CudaInputBatchLawsTest, ARowOfLogitsIsChosenForInOneWay) {
          ++logits_row) {
       const int drawn = EntryOf(batch.row_params, logits_row);
       const int gumbel_top_k = EntryOf(batch.gumbel_params, logits_row);
-      ASSERT_LT(std::max(drawn, gumbel_top_k), num_params);
+      const int verified = EntryOf(batch.verify_row_params, logits_row);
+      ASSERT_LT(std::max({drawn, gumbel_top_k, verified}), num_params);
       const int group_idx = batch.row_groups[logits_row];
       const bool selects =
           group_idx >= 0 && batch.selections[group_idx].num_candidates > 0;
-      ASSERT_EQ(selects + (drawn >= 0) + (gumbel_top_k >= 0), group_idx >= 0)
+      ASSERT_EQ(selects + (drawn >= 0) + (gumbel_top_k >= 0) + (verified >= 0),
+                group_idx >= 0)
           << "row " << logits_row;
       ASSERT_EQ(gumbel_top_k >= 0,
                 group_idx >= 0 &&
                     batch.gumbel_selections[group_idx].num_candidates > 0);
     }
   });
+}
+
+// LogitsRows one behind the other, and as many rows of drafts but one behind
+// all others, or none; with the edits of theirs where nothing else is
+// allowed.
+TEST(CudaInputBatchLawsTest, DraftsThatAreVerifiedHaveRowsOfTheirOwn) {
+  int num_with_draft_rows = 0;
+  ForAnyBatch([&](const CudaInputBatch& batch) {
+    std::vector<int> expected(batch.num_verify_rows(), -1);
+    for (int s = 0; s < batch.num_verified(); ++s) {
+      const CudaVerifySequence& sequence = batch.verify_sequences[s];
+      ASSERT_LE(sequence.first_draft + sequence.num_drafts,
+                std::ssize(batch.verify_drafts));
+      ASSERT_LE(sequence.first_row + sequence.num_drafts + 1,
+                batch.num_logits_rows());
+      for (int i = 0; i <= sequence.num_drafts; ++i) {
+        ASSERT_EQ(std::exchange(expected[sequence.first_row + i], s), -1);
+      }
+      if (sequence.first_draft_row < 0) continue;
+      ASSERT_GE(sequence.first_draft_row, batch.num_logits_rows());
+      ASSERT_LE(sequence.first_draft_row + sequence.num_drafts,
+                batch.num_verify_rows());
+      for (int i = 0; i < sequence.num_drafts; ++i) {
+        const int row = sequence.first_draft_row + i;
+        ASSERT_EQ(std::exchange(expected[row], s), -1);
+        ASSERT_EQ(batch.verify_row_params[row],
+                  batch.verify_row_params[sequence.first_row]);
+        ++num_with_draft_rows;
+      }
+    }
+    ASSERT_EQ(batch.verify_row_sequences, expected);
+    for (int row = 0; batch.has_edits() && batch.num_verified() > 0 &&
+                      row < batch.num_logits_rows();
+         ++row) {
+      ASSERT_EQ(std::memcmp(&batch.verify_row_edits[row], &batch.row_edits[row],
+                            sizeof(CudaRowEdits)),
+                0);
+    }
+  });
+  EXPECT_GT(num_with_draft_rows, 50);
 }
 
 TEST(CudaInputBatchLawsTest, GroupsShareNoPlaceAndLeaveNone) {

@@ -89,6 +89,13 @@ CudaStep AnyStep() {
   shape.max_asked = maybe(100);
   shape.max_best = shape.max_asked > 0 ? maybe(5) : 0;
   shape.max_copies = maybe(shape.num_logits_rows);
+  shape.max_verified = maybe(shape.num_logits_rows);
+  shape.num_verify_rows =
+      shape.max_verified == 0
+          ? 0
+          : std::min(kMaxRows, shape.num_logits_rows + upto(20));
+  shape.verifies_draft_rows = upto(1) == 0;
+  shape.verifies_filtered = upto(1) == 0;
   shape.has_edits = upto(1) == 0;
   shape.has_device_edits = shape.has_edits && upto(1) == 0;
   shape.has_partials = upto(1) == 0;
@@ -126,6 +133,9 @@ CudaStep StepOfEverything() {
                 .max_asked = 3,
                 .max_best = 2,
                 .max_copies = 2,
+                .max_verified = 2,
+                .num_verify_rows = 6,
+                .verifies_draft_rows = true,
                 .has_partials = true};
   return step;
 }

@@ -128,7 +128,8 @@ TEST_F(CudaStepBuilderTest, RequestsThatCanDrawAreAnswered) {
 // Samples that have generated three tokens and feed four drafts each.
 class CudaStepBuilderDraftsTest : public CudaStepBuilderTest {
  protected:
-  void AddDrafted(int request, int num_samples, ScoreProcessors processors) {
+  PlanSelection& AddDrafted(int request, int num_samples,
+                            ScoreProcessors processors) {
     const std::vector<TokenId> tokens = {4, 5, 6, 7, 8};
     for (int i = 0; i < num_samples; ++i) source_.AddRow(tokens, 5);
     auto params = std::make_shared<SelectionParams>();
@@ -145,6 +146,14 @@ class CudaStepBuilderDraftsTest : public CudaStepBuilderTest {
       if (!selection.params->processors.needs_history()) continue;
       selection.histories.push_back({2, 3, 4});
     }
+    return selection;
+  }
+  // What a draft model has drawn them from.
+  void AddDraftLogits(PlanSelection* selection) {
+    size_t count = 0;
+    for (const auto& draft : selection->drafts) count += draft.size();
+    selection->draft_logits =
+        std::make_shared<const std::vector<float>>(count * 1000);
   }
 };
 
@@ -155,7 +164,8 @@ TEST_F(CudaStepBuilderDraftsTest, EveryRowOfADraftDraws) {
   const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
   ASSERT_OK(step.status());
   EXPECT_FALSE(step->is_replayable);
-  EXPECT_EQ(step->shape.max_draws, 25);
+  EXPECT_EQ(step->shape.num_verify_rows, 26);
+  EXPECT_EQ(step->shape.max_verified, 5);
   EXPECT_EQ(step->shape.num_logits_rows, 26);
   EXPECT_EQ(step->answers[0].logits_rows.size(), 10u);
   EXPECT_EQ(step->answers[1].logits_rows.size(), 15u);
@@ -176,7 +186,7 @@ TEST_F(CudaStepBuilderDraftsTest, StepsThatVerifyArePaddedToTheShapesOfGraphs) {
     EXPECT_EQ(step->shape.num_rows, 1);
     EXPECT_EQ(step->shape.num_tokens, num_samples == 4 ? 24 : 32);
     EXPECT_EQ(step->shape.num_logits_rows, step->shape.num_tokens);
-    EXPECT_EQ(step->shape.max_draws, 5 * num_samples);
+    EXPECT_EQ(step->shape.max_verified, num_samples);
   }
 }
 
@@ -222,6 +232,57 @@ TEST_F(CudaStepBuilderDraftsTest, PaddingTakesNoRoomFromDrafts) {
   EXPECT_FALSE(step->is_replayable);
   EXPECT_EQ(step->shape.num_logits_rows, 128);
   EXPECT_EQ(step->answers[0].logits_rows.size(), 50u);
+}
+
+// Behind all logits_rows, padded as these are: three samples are 15
+// logits_rows, 12 drafts.
+TEST_F(CudaStepBuilderDraftsTest,
+       RowsThatDraftsWereDrawnFromAreBehindAllOthers) {
+  AddDrafted(0, 2, {});
+  AddDraftLogits(&AddDrafted(1, 3, {}));
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  EXPECT_TRUE(step->is_replayable);
+  EXPECT_EQ(step->shape.num_logits_rows, 32);
+  ASSERT_EQ(step->draft_logits.size(), 1u);
+  EXPECT_EQ(step->draft_logits[0].first_row, 32);
+  EXPECT_EQ(step->draft_logits[0].logits.size(), 12'000u);
+  EXPECT_EQ(step->shape.num_verify_rows, 32 + 16);
+  EXPECT_EQ(step->shape.max_verified, 5);
+  EXPECT_TRUE(step->shape.verifies_draft_rows);
+  EXPECT_FALSE(step->shape.verifies_filtered);
+  EXPECT_EQ(step->shape.max_draws, 0);  // none is plain
+}
+
+// Greedy and coupled drafts are verified by plain draws.
+TEST_F(CudaStepBuilderDraftsTest, WhatTakesNoChanceIsDrawn) {
+  PlanSelection& coupled = AddDrafted(0, 2, {});
+  auto params = std::make_shared<SelectionParams>(*coupled.params);
+  params->verify_mode = VerifyMode::kCoupled;
+  coupled.params = params;
+  PlanSelection& greedy = AddDrafted(1, 1, {});
+  params = std::make_shared<SelectionParams>(*greedy.params);
+  params->sampling.temperature = 0;
+  greedy.params = params;
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  EXPECT_EQ(step->shape.max_verified, 0);
+  EXPECT_EQ(step->shape.num_verify_rows, 0);
+  EXPECT_EQ(step->shape.max_draws, 15);
+}
+
+// 65 logits_rows have room, and 52 rows of drafts have not: there are 128.
+TEST_F(CudaStepBuilderDraftsTest, WithoutRoomForTheirRowsDraftsAreNotVerified) {
+  AddDraftLogits(&AddDrafted(0, 2, {}));
+  AddDraftLogits(&AddDrafted(1, 13, {}));
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  EXPECT_FALSE(step->is_replayable);
+  EXPECT_EQ(step->answers[0].logits_rows.size(), 10u);
+  EXPECT_EQ(step->answers[1].logits_rows.size(), 13u);
+  EXPECT_EQ(step->shape.max_verified, 2);
+  EXPECT_EQ(step->shape.num_verify_rows, 23 + 8);
+  EXPECT_EQ(step->draft_logits.size(), 1u);
 }
 
 // 100 samples are 100 rows of logits; of 400 drafts 28 have room.

@@ -60,8 +60,15 @@ class AnyStep {
       for (int i = Below(12); i > 0; --i) {
         Below(4) == 0 ? AddPrompt(&batch, 1) : AddDrafted(&batch);
       }
-      if (batch.prompt_tokens.empty() || !IsReplayable(batch)) return batch;
-      batch.PadPrompts(AnyPadded(batch.num_tokens()), limits_.num_slots);
+      if (batch.prompt_tokens.empty() || !IsReplayable(batch)) {
+        batch.PlaceDraftRows(NumDraftRows(batch));
+        return batch;
+      }
+      batch.PadPrompts(AnyPadded(batch.num_tokens() + NumDraftRows(batch)) -
+                           NumDraftRows(batch),
+                       limits_.num_slots);
+      const int room = limits_.max_rows - batch.num_logits_rows();
+      batch.PlaceDraftRows(PaddedDraftRows(NumDraftRows(batch), room));
       return batch;
     }
     for (int i = Below(12); i > 0; --i) AddPrompt(&batch, 3);
@@ -72,6 +79,10 @@ class AnyStep {
   int Below(int limit) { return static_cast<int>(random_() % limit); }
   int OneOf(std::initializer_list<int> values) {
     return values.begin()[Below(static_cast<int>(values.size()))];
+  }
+
+  static int NumDraftRows(const CudaInputBatch& batch) {
+    return batch.verified.num_draft_rows();
   }
 
   // From `count` on.
@@ -147,7 +158,8 @@ class AnyStep {
   // One row of logits, of which all beams or samples come.
   void AddPrompt(CudaInputBatch* batch, int num_tokens) {
     if (batch->num_tokens() + 3 > limits_.max_tokens ||
-        batch->num_logits_rows() + 3 > limits_.max_rows) {
+        batch->num_logits_rows() + NumDraftRows(*batch) + 3 >
+            limits_.max_rows) {
       return;
     }
     const std::vector<TokenId> tokens(num_tokens, 7);
@@ -167,7 +179,8 @@ class AnyStep {
   void AddDrafted(CudaInputBatch* batch) {
     constexpr int kNumTokens = 3;
     Asked asked;
-    if (batch->num_tokens() + kNumTokens > limits_.max_rows ||
+    const int num_rows = batch->num_tokens() + NumDraftRows(*batch);
+    if (num_rows + 2 * kNumTokens > limits_.max_rows ||
         batch->num_draws() + kNumTokens > limits_.max_rows ||
         num_slots_ == limits_.max_rows ||
         !Ask(*batch, kNumTokens, kNumTokens, &asked)) {
@@ -186,6 +199,12 @@ class AnyStep {
     }
     CudaGroupRequest request = asked.request();
     request.logits_rows = logits_rows;
+    const std::vector<std::vector<TokenId>> drafts = {
+        std::vector<TokenId>(kNumTokens - 1, 7)};
+    if (Below(2) == 0) {
+      request.drafts = drafts;
+      request.has_draft_rows = Below(2) == 0;
+    }
     const float zeros[kNumTokens] = {};
     batch->AddPromptLogitsRows(asked.group, request, tokens, zeros);
   }
@@ -198,7 +217,7 @@ class AnyStep {
 
 TEST(CudaStepShapeTest, WhatKernelsIndexIsTheirsInEveryMixture) {
   int num_wide_beside_draws = 0, num_wide_perturbed = 0, num_graphs = 0,
-      num_with_drafts = 0;
+      num_with_drafts = 0, num_verified = 0;
   for (int seed = 0; seed < Cases(6000, 600); ++seed) {
     AnyStep any(seed);
     const CudaInputBatch batch = any.Make();
@@ -211,6 +230,7 @@ TEST(CudaStepShapeTest, WhatKernelsIndexIsTheirsInEveryMixture) {
     if (!IsReplayable(batch)) continue;
     ++num_graphs;
     num_with_drafts += !batch.prompt_tokens.empty();
+    num_verified += batch.num_verified() > 0;
     ASSERT_EQ(
         ScratchFault(batch, GraphShape(shape, any.limits()), any.limits()), "")
         << "seed " << seed;
@@ -219,6 +239,7 @@ TEST(CudaStepShapeTest, WhatKernelsIndexIsTheirsInEveryMixture) {
   EXPECT_GT(num_wide_perturbed, Cases(500, 50));
   EXPECT_GT(num_graphs, Cases(500, 50));
   EXPECT_GT(num_with_drafts, Cases(500, 50));
+  EXPECT_GT(num_verified, Cases(200, 20));
 }
 
 // Two groups of 40 and 64 beams behind 300 samples.

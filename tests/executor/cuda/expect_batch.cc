@@ -82,6 +82,17 @@ void ExpectPrompts(const CudaInputBatch& batch, const CudaBeamState& state,
   expect.At(state.batch_cum_log_probs + first, batch.prompt_cum_log_probs);
 }
 
+void ExpectVerified(const CudaInputBatch& batch, const CudaStepArrays& arrays,
+                    const ArrayExpectation& expect) {
+  if (batch.num_verified() == 0) return;
+  expect.At(arrays.verify_count, std::vector{batch.num_verified()});
+  expect.At(arrays.verify_sequences, batch.verify_sequences);
+  expect.At(arrays.verify_drafts, batch.verify_drafts);
+  expect.At(arrays.verify_row_sequences, batch.verify_row_sequences);
+  expect.At(arrays.verify_row_params, batch.verify_row_params);
+  expect.At(arrays.verify_row_edits, batch.verify_row_edits);
+}
+
 }  // namespace
 
 bool IsMadeByTheStep(const CudaInputBatch& batch, int logits_row) {
@@ -101,6 +112,7 @@ void ExpectBatch(const CudaInputBatch& batch, const CudaStepArrays& arrays,
   ExpectEdits(batch, arrays, expect);
   ExpectChoice(batch, arrays, expect);
   ExpectLogProbs(batch, arrays, expect);
+  ExpectVerified(batch, arrays, expect);
   ExpectPrompts(batch, state, expect);
 }
 

@@ -106,7 +106,6 @@ TEST_F(DraftingExecutorTest, ChangesNoResult) {
   EXPECT_GT(num_accepted_of_beams, Cases(100, 20));
 }
 
-// Its drafts come without logits.
 TEST_F(DraftingExecutorTest, DraftsWhereRejectionVerifies) {
   std::vector<Request> requests = AnyRequests(40, 7);
   Speculate(SpeculationMode::kRejection, &requests);
@@ -115,6 +114,30 @@ TEST_F(DraftingExecutorTest, DraftsWhereRejectionVerifies) {
     if (answer.ok()) num_accepted += answer->usage.num_accepted_tokens;
   }
   EXPECT_GT(num_accepted, 50);
+}
+
+// An executor with a draft model of its own gives the same tokens: drafts come
+// with what they were drawn from.
+TEST_F(DraftingExecutorTest, RejectionIsThatOfAnExecutorThatDraftsItself) {
+  ToyModel model(DraftedModel());
+  const auto other =
+      MakeExecutor(&model, 1,
+                   {.run_ahead = true,
+                    .draft_model = std::make_shared<ToyModel>(DraftedModel())});
+  std::vector<Request> requests = AnyRequests(40, 9);
+  Speculate(SpeculationMode::kRejection, &requests);
+  int64_t num_drafted = 0;
+  for (const Request& request : requests) {
+    const auto expected = Drive(*other, {request}, {})[0];
+    const auto actual = Drive(*steps_, {request}, {})[0];
+    ASSERT_EQ(expected.status(), actual.status());
+    if (!expected.ok()) continue;
+    EXPECT_TRUE(SameHypotheses(*expected, *actual));
+    EXPECT_EQ(expected->usage.num_accepted_tokens,
+              actual->usage.num_accepted_tokens);
+    num_drafted += actual->usage.num_drafted_tokens;
+  }
+  EXPECT_GT(num_drafted, 100);
 }
 
 // A plan that drafts, and one behind it that has nothing to do.

@@ -21,31 +21,8 @@
 namespace espalier::testing {
 namespace {
 
-// Verifies by plain draws, whatever the mode is, as a GPU does.
-class PlainDraws : public StepExecutor {
- public:
-  explicit PlainDraws(std::shared_ptr<StepExecutor> steps)
-      : steps_(std::move(steps)) {}
-  const ModelDescription& description() const override {
-    return steps_->description();
-  }
-  void Execute(StepPlan plan, Done done) override {
-    for (PlanSelection& selection : plan.selections) {
-      auto rule = std::make_shared<SelectionParams>(*selection.rule);
-      rule->verify_mode = VerifyMode::kCoupled;
-      selection.rule = std::move(rule);
-    }
-    steps_->Execute(std::move(plan), std::move(done));
-  }
-
- private:
-  const std::shared_ptr<StepExecutor> steps_;
-};
-
-// With the draft model in itself, which verifies with its logits; or beside
-// itself, where plain draws verify; or where, against what DraftingExecutor
-// says, rejection does.
-enum class Where { kInside, kBeside, kBesideRejection };
+// With the draft model in itself, or beside itself.
+enum class Where { kInside, kBeside };
 
 std::shared_ptr<StepExecutor> MakeExecutor(Where where) {
   const auto pool = *ThreadPool::Create(1);
@@ -55,9 +32,6 @@ std::shared_ptr<StepExecutor> MakeExecutor(Where where) {
   }
   std::shared_ptr<StepExecutor> steps =
       *ModelExecutor::Create(MakeTextModel(), pool);
-  if (where == Where::kBeside) {
-    steps = std::make_shared<PlainDraws>(std::move(steps));
-  }
   auto draft = *DraftModel::Create(MakeTextDraftModel(), pool);
   return *DraftingExecutor::Create(std::move(steps), std::move(draft));
 }
@@ -96,14 +70,15 @@ TEST_P(RejectionStatisticsTest, TextsAreDistributedAsTheModelHasThem) {
   EXPECT_LT(num_accepted, num_drafted * 9 / 10);
 }
 
-// With its logits more drafts are accepted than by plain draws.
-TEST(RejectionTest, WhatVerifiesWithLogitsAcceptsMore) {
+// More drafts are accepted than are what is drawn.
+TEST(RejectionTest, AcceptsMoreThanCoupledDrafts) {
   TextCase c = RejectionCase(8);
   c.num_texts = 1000;
-  const TextCounts inside = CountTextsOn(*MakeExecutor(Where::kInside), c);
-  const TextCounts beside = CountTextsOn(*MakeExecutor(Where::kBeside), c);
-  EXPECT_GT(1.0 * inside.num_accepted / inside.num_drafted,
-            1.02 * beside.num_accepted / beside.num_drafted);
+  const TextCounts rejection = CountTextsOn(*MakeExecutor(Where::kBeside), c);
+  c.params.speculate->mode = SpeculationMode::kCoupled;
+  const TextCounts coupled = CountTextsOn(*MakeExecutor(Where::kBeside), c);
+  EXPECT_GT(1.0 * rejection.num_accepted / rejection.num_drafted,
+            1.02 * coupled.num_accepted / coupled.num_drafted);
 }
 
 // All are accepted, at the first place.
@@ -136,14 +111,14 @@ void ShiftLogits(StepPlan* plan) {
 // Drafts drawn hotter than they are judged.
 void DraftHotter(StepPlan* plan) {
   for (DraftSequence& sequence : plan->drafting) {
-    auto rule = std::make_shared<SelectionParams>(*sequence.rule);
-    rule->sampling.temperature *= 3;
-    sequence.rule = std::move(rule);
+    auto params = std::make_shared<SelectionParams>(*sequence.params);
+    params->sampling.temperature *= 3;
+    sequence.params = std::move(params);
   }
 }
 
 TEST(RejectionTest, EveryPlantedFaultIsSeen) {
-  ExecutorFault accepts, shifts, hotter, none;
+  ExecutorFault accepts, shifts, hotter;
   accepts.change_result = AcceptFirst;
   shifts.change_plan = ShiftLogits;
   hotter.change_plan = DraftHotter;
@@ -151,17 +126,14 @@ TEST(RejectionTest, EveryPlantedFaultIsSeen) {
     const char* name;
     Where where;
     const ExecutorFault& fault;
-    int num_tokens = 3;
   } cases[] = {{"accepts all", Where::kInside, accepts},
                {"accepts all, beside", Where::kBeside, accepts},
                {"logits of another row", Where::kInside, shifts},
-               {"drawn from other logits", Where::kInside, hotter},
-               // Where an EOS was drafted nothing is: what is drawn there has
-               // the noise of that draft.
-               {"rejection without logits", Where::kBesideRejection, none, 4}};
-  for (const auto& [name, where, fault, num_tokens] : cases) {
+               {"logits of another row, beside", Where::kBeside, shifts},
+               {"drawn from other logits", Where::kInside, hotter}};
+  for (const auto& [name, where, fault] : cases) {
     SCOPED_TRACE(name);
-    TextCase c = RejectionCase(num_tokens);
+    TextCase c = RejectionCase(3);
     c.num_texts = 12000;
     EXPECT_LT(CountTextsOn(*MakeExecutor(where), c, fault).p_value,
               kLeastPValue);

@@ -76,7 +76,7 @@ class SpeculationCountsTest : public ::testing::Test {
     for (size_t i = 0; i < plan.selections.size(); ++i) {
       const PlanSelection& selection = plan.selections[i];
       const bool is_counted = speculates_[selection.request.value] &&
-                              selection.rule->kind == SelectionKind::kDraws;
+                              selection.params->kind == SelectionKind::kDraws;
       if (!is_counted || selection.num_generated == 0) continue;
       for (int row = 0; row < selection.num_rows; ++row) {
         const int num_drafted =

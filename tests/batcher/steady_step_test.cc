@@ -85,7 +85,7 @@ class SteadyRequests {
   static StepResult AnswerTo(const StepPlan& plan) {
     StepResult result;
     for (const PlanSelection& selection : plan.selections) {
-      const bool draws = selection.rule->kind == SelectionKind::kDraws;
+      const bool draws = selection.params->kind == SelectionKind::kDraws;
       const int count = draws ? static_cast<int>(selection.samples.size())
                               : selection.num_candidates;
       result.selections.push_back(

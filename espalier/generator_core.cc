@@ -215,6 +215,7 @@ absl::Status GeneratorCore::Drain(absl::Duration timeout) {
     return absl::UnavailableError(
         "the generator drains and takes no more requests");
   });
+  std::optional<int64_t> num_late;  // that did not end in time
   {
     std::unique_lock<std::mutex> lock(mutex_);
     if (!drained_by_.has_value()) drained_by_ = std::move(drained_by);
@@ -228,9 +229,13 @@ absl::Status GeneratorCore::Drain(absl::Duration timeout) {
     if (deadline == Deadline::max()) {
       changed_.wait(lock, is_over);
     } else if (!changed_.wait_until(lock, deadline, is_over)) {
-      return TooLate(Pluralize(num_left(), "request"), timeout);
+      num_late = num_left();
     }
     if (closed_by_.has_value()) return absl::OkStatus();
+  }
+  if (num_late.has_value()) {
+    return UntilThereIsMemory(
+        [&] { return TooLate(Pluralize(*num_late, "request"), timeout); });
   }
   const absl::Status status = UntilThereIsMemory([&] {
     return Call::Make(shared_from_this(), {.timeout = timeout}, deadline)

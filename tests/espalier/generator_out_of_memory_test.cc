@@ -23,11 +23,14 @@ std::atomic<int> num_failures_left = 0;
 // Until there is memory again, threads that are short of it get none.
 std::atomic<bool> there_is_memory = true;
 thread_local bool is_short_of_memory = false;
+thread_local int num_before_shortage = 0;  // allocations that it gets yet
 
 }  // namespace
 
 void espalier::testing::OnAllocation() {
-  if (is_short_of_memory && !there_is_memory) throw std::bad_alloc();
+  if (is_short_of_memory && !there_is_memory && num_before_shortage-- <= 0) {
+    throw std::bad_alloc();
+  }
   if (num_failures_left > 0 && --num_allocations_left <= 0 &&
       num_failures_left-- > 0) {
     throw std::bad_alloc();
@@ -162,13 +165,16 @@ TEST_F(GeneratorOutOfMemoryTest, CreateIsRefused) {
   EXPECT_GT(count, 20);
 }
 
-// Runs `waiting` on a thread that gets no memory, and `other` on one that does.
+// Runs `waiting` on a thread that gets no memory, after so many allocations,
+// and `other` on one that does.
 template <typename Waiting, typename Other>
-void ExpectOnlyOneWaits(const Waiting& waiting, const Other& other) {
+void ExpectOnlyOneWaits(const Waiting& waiting, const Other& other,
+                        int num_allocations = 0) {
   there_is_memory = false;
   std::promise<void> begins;
   std::jthread thread([&] {
     is_short_of_memory = true;
+    num_before_shortage = num_allocations;
     begins.set_value();
     waiting();
   });
@@ -204,6 +210,29 @@ TEST_F(GeneratorOutOfMemoryTest, AShutdownThatWaitsForMemoryKeepsNoneWaiting) {
       [&] { EXPECT_OK(generator_->Generate(Simple())); });
   EXPECT_THAT(generator_->Generate(Simple()),
               StatusIs(kCancelled, ::testing::HasSubstr("too long to be")));
+}
+
+TEST_F(GeneratorOutOfMemoryTest, ADrainThatWaitsForMemoryKeepsNoneWaiting) {
+  for (int num_allocations = 0; num_allocations < 8; ++num_allocations) {
+    Make({.num_threads = 1});
+    model_->Hold(true);
+    auto future = generator_->GenerateAsync(Simple());
+    ExpectOnlyOneWaits(
+        [&] {
+          const absl::Status late = generator_->Drain(absl::Milliseconds(1));
+          is_short_of_memory = false;
+          EXPECT_THAT(late, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                     ::testing::HasSubstr("drain's timeout")));
+        },
+        [&] {
+          EXPECT_FALSE(
+              generator_->Generate(Simple(), {.timeout = absl::Milliseconds(1)})
+                  .ok());
+        },
+        num_allocations);
+    model_->Hold(false);
+    EXPECT_OK(future.get());
+  }
 }
 
 }  // namespace

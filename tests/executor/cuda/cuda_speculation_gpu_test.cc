@@ -40,13 +40,16 @@ struct CudaSpeculationCase {
 
 constexpr CudaSpeculationCase kSpeculationCases[] = {
     {.name = "Ngram"},
-    {.name = "NgramByRejection", .mode = SpeculationMode::kRejection},
+    {.name = "NgramByRejection",
+     .mode = SpeculationMode::kRejection,
+     .max_step_tokens = 1024},
     {.name = "NgramWithLittleRoom", .max_step_tokens = 72, .kv_cache_mb = 12},
     {.name = "Suffix", .method = SpeculationMethod::kSuffix},
     {.name = "Draft", .method = SpeculationMethod::kDraft},
     {.name = "DraftByRejection",
      .method = SpeculationMethod::kDraft,
-     .mode = SpeculationMode::kRejection},
+     .mode = SpeculationMode::kRejection,
+     .max_step_tokens = 1024},
     {.name = "DraftWithLittleRoom",
      .method = SpeculationMethod::kDraft,
      .max_step_tokens = 72,
@@ -60,6 +63,11 @@ class CudaSpeculationTest
     CudaLlamaOptions options = Float32();
     options.max_tokens = GetParam().max_step_tokens;
     options.max_logits = GetParam().max_step_tokens;
+    if (GetParam().mode == SpeculationMode::kRejection) {
+      // All drafts have room, with the rows that they were drawn from: what is
+      // drawn depends on which are verified.
+      options.max_tokens = options.max_logits *= 2;
+    }
     options.kv_cache_bytes = GetParam().kv_cache_mb << 20;
     return options;
   }
@@ -154,6 +162,7 @@ class CudaSpeculationTest
   // Of the host, with a draft model of its own.
   static Answers RunOnHost(const std::vector<Request>& requests) {
     ModelExecutorOptions options;
+    options.run_ahead = true;
     if (GetParam().method == SpeculationMethod::kDraft) {
       auto draft = LlamaModel::Load(SourcePath("models/en-fr"), {}, *pool_);
       EXPECT_OK(draft.status());

@@ -27,8 +27,9 @@ PlanInFlight StepBesideGroups(int num_prompt_tokens, int num_groups) {
   StepPlan plan;
   plan.tokens.resize(num_prompt_tokens);
   for (int i = 0; i < num_groups; ++i) {
-    plan.continuations.push_back(
-        {.request = RequestId{i}, .tail_pages = std::vector<PageId>(4)});
+    GroupContinuation& group = plan.continuations.emplace_back();
+    group.request = RequestId{i};
+    group.tail_pages.resize(4);
   }
   PlansInFlight plans;
   PlanInFlight& step = plans.Push(plan, {});

@@ -150,11 +150,6 @@ void MakeTight(Dice& dice, SimCase* sim_case) {
   sim_case->cancellations = dice.OneOf({0, 20});
 }
 
-bool CanSpeculate(const GenerationParams& params) {
-  return !IsBeamSearch(params) ||
-         !(params.do_sample || params.stochastic || params.num_beam_groups > 1);
-}
-
 // By dice of its own: without drafts the case is the same.
 void Speculate(Dice dice, SimCase* sim_case) {
   sim_case->draft_model = sim_case->model;

@@ -41,7 +41,8 @@ struct Asked {
 };
 
 constexpr char kNanAtOnce[] = "NaN) after 0 generated";
-constexpr char kNanAfterOne[] = "NaN) after 1 generated";
+// Of several samples, each of which may have come another way.
+constexpr char kNanOfASample[] = "NaN) for a sample";
 constexpr char kNoTokenAtOnce[] = "no token is possible after 0 generated";
 
 Request Prompt(std::vector<TokenId> tokens) {
@@ -109,7 +110,7 @@ std::vector<Asked> AllAsked() {
       {Samples(poisoned, 3), kNanAtOnce},
       {Beams(Healthy(1), 4)},
       {Beams(poisoned, 4), kNoTokenAtOnce},
-      {Samples(FirstPoison(Healthy(2)), 2), kNanAfterOne},
+      {Samples(FirstPoison(Healthy(2)), 2), kNanOfASample},
       {Stochastic(Healthy(3), 3)},
       {Stochastic(poisoned, 3), kNanAtOnce},
       {DiverseBeams(Healthy(4))},

@@ -34,11 +34,6 @@ ToyModelOptions DraftedModel() {
   return options;
 }
 
-bool CanSpeculate(const GenerationParams& params) {
-  return !IsBeamSearch(params) ||
-         !(params.do_sample || params.stochastic || params.num_beam_groups > 1);
-}
-
 class DraftingExecutorTest : public ::testing::Test {
  protected:
   DraftingExecutorTest() {

@@ -42,7 +42,7 @@ bool GroupDrafts::MayPay(const GenerationParams& params) {
 
 void GroupDrafts::Take(std::span<DraftedTokens> drafts) {
   CountAnswer(std::ranges::all_of(drafts, [](const DraftedTokens& draft) {
-    return draft.tokens.empty() && draft.paths.empty();
+    return draft.tokens.empty() && draft.paths.empty() && !draft.is_behind;
   }));
   ready_.assign(asked_.empty() ? 0 : asked_.back() + 1, {});
   for (size_t i = 0; i < asked_.size(); ++i) {

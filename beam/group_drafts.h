@@ -83,7 +83,8 @@ class GroupDrafts {
   // Whether a draft model is to be asked before the next step. Where it
   // has nothing for any sequence, because it failed or lacks pages, it is left
   // alone for more and more steps: none the first time, then 1, 2, 4 and so on
-  // up to kMaxStepsAlone.
+  // up to kMaxStepsAlone. One that is behind (DraftedTokens::is_behind) is
+  // asked on.
   bool has_to_ask() const {
     return is_by_model_ && is_on() && state_ == State::kIdle &&
            num_steps_alone_ == 0;

@@ -51,7 +51,8 @@ struct DraftingRun {
 // Runs one request; `report` may change what a step reports.
 DraftingRun RunDrafting(
     Request request,
-    const std::function<void(const StepPlan&, StepResult*)>& report) {
+    const std::function<void(const StepPlan&, StepResult*)>& report,
+    int max_step_tokens = 256) {
   ToyModel model(LoopingModel());
   const auto draft = *DraftModel::Create(
       std::make_shared<ToyModel>(LoopingModel()), *ThreadPool::Create(1));
@@ -60,7 +61,8 @@ DraftingRun RunDrafting(
   description.verifies_beam_drafts = true;
   description.has_draft_model = true;
   EXPECT_OK(ValidateRequest(description, &request));
-  Scheduler scheduler(description, {.validate_steps = true});
+  Scheduler scheduler(description, {.max_step_tokens = max_step_tokens,
+                                    .validate_steps = true});
   scheduler.Submit(RequestId{0}, PreparedRequest(std::move(request)),
                    [](const auto& result) { EXPECT_OK(result.status()); });
   DraftingRun run;
@@ -110,6 +112,24 @@ TEST(DraftDecisionsTest, RowsOfPathsAreNotTakenForSequences) {
       RunDrafting(DraftingRequest(SpeculationMethod::kDraft, 4),
                   StepsThatTake(absl::Microseconds(50), absl::Nanoseconds(1)));
   EXPECT_LE(run.num_steps, kNumTokens / 3);
+}
+
+// In as many plans as chunks, without the pauses that a draft model gets which
+// has nothing.
+TEST(DraftDecisionsTest, ADraftModelThatIsBehindIsAskedOn) {
+  Request request = DraftingRequest(SpeculationMethod::kDraft, 1);
+  request.prompt_tokens.resize(150, 1);
+  int num_behind = 0;
+  const DraftingRun run = RunDrafting(
+      request,
+      [&](const StepPlan& plan, StepResult* result) {
+        EXPECT_LE(plan.max_draft_step_tokens, 20);
+        if (!plan.drafting.empty()) num_behind += result->drafts[0].is_behind;
+      },
+      20);
+  EXPECT_GE(num_behind, 7);
+  EXPECT_LE(num_behind, 9);
+  EXPECT_GE(run.num_plans_with_drafts, 6);
 }
 
 // Leaves drafts unverified, as an executor does whose step is full.

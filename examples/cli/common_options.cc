@@ -88,6 +88,30 @@ std::string ByDevice(int64_t cpu, int64_t cuda) {
   return Concat("default ", cpu, ", on a GPU ", cuda);
 }
 
+// Pages on the device, and on the host.
+void AddMemoryOptions(CLI::App* command, RuntimeOptions* options,
+                      const char* group) {
+  command
+      ->add_option("--kv-cache-mib", options->kv_cache_mib,
+                   "key/value memory in MiB: on the CPU touched only as "
+                   "needed, on a GPU taken at once; " +
+                       ByDevice(kCpuDefaults.kv_cache_bytes >> 20,
+                                kCudaDefaults.kv_cache_bytes >> 20))
+      ->transform(InRange(1, 1 << 20))
+      ->option_text("N")
+      ->group(group);
+  command
+      ->add_option("--host-cache-mib", options->host_cache_mib,
+                   "host memory in MiB for pages of requests that are "
+                   "preempted, to bring them back instead of computing them "
+                   "again; 0: none; " +
+                       ByDevice(kCpuDefaults.host_cache_bytes >> 20,
+                                kCudaDefaults.host_cache_bytes >> 20))
+      ->transform(InRange(0, 1 << 20))
+      ->option_text("N")
+      ->group(group);
+}
+
 void AddDeviceOptions(CLI::App* command, RuntimeOptions* options) {
   constexpr char kGroup[] = "Device";
   command
@@ -109,25 +133,7 @@ void AddDeviceOptions(CLI::App* command, RuntimeOptions* options) {
       ->transform(InRange(0, 1024))
       ->option_text("N")
       ->group(kGroup);
-  command
-      ->add_option("--kv-cache-mib", options->kv_cache_mib,
-                   "key/value memory in MiB: on the CPU touched only as "
-                   "needed, on a GPU taken at once; " +
-                       ByDevice(kCpuDefaults.kv_cache_bytes >> 20,
-                                kCudaDefaults.kv_cache_bytes >> 20))
-      ->transform(InRange(1, 1 << 20))
-      ->option_text("N")
-      ->group(kGroup);
-  command
-      ->add_option("--host-cache-mib", options->host_cache_mib,
-                   "host memory in MiB for pages of requests that are "
-                   "preempted, to bring them back instead of computing them "
-                   "again; 0: none; " +
-                       ByDevice(kCpuDefaults.host_cache_bytes >> 20,
-                                kCudaDefaults.host_cache_bytes >> 20))
-      ->transform(InRange(0, 1 << 20))
-      ->option_text("N")
-      ->group(kGroup);
+  AddMemoryOptions(command, options, kGroup);
 }
 
 void AddSchedulingOptions(CLI::App* command, RuntimeOptions* options) {

@@ -53,6 +53,9 @@ class IntArrays {
 
 // One call of the model, in vectors of the host.
 struct CudaBlockingModel::Call {
+  // [tables, stride]
+  std::vector<int> FlatTables() const;
+
   std::vector<int> tokens;
   std::vector<int> positions;
   std::vector<int> token_tables;
@@ -194,19 +197,30 @@ CudaBlockingModel::Call CudaBlockingModel::NextCall(const StepPlan& plan,
   return call;
 }
 
-absl::Status CudaBlockingModel::Run(const Call& call, std::span<float> logits) {
+std::vector<int> CudaBlockingModel::Call::FlatTables() const {
+  std::vector<int> flat(tables.size() * stride);
+  for (size_t i = 0; i < tables.size(); ++i) {
+    for (size_t page = 0; page < tables[i].size(); ++page) {
+      flat[i * stride + page] = tables[i][page].value;
+    }
+  }
+  return flat;
+}
+
+// What is in staging memory, and the batch that it will be on the device.
+struct CudaBlockingModel::Staged {
+  CudaBatch batch;
+  size_t num_ints = 0;
+  size_t num_items = 0;
+};
+
+CudaBlockingModel::Staged CudaBlockingModel::Stage(const Call& call) const {
   const CudaCallBounds& bounds = model_->bounds();
   const int num_tokens = static_cast<int>(call.tokens.size());
   const CudaAttentionWork work =
       PlanCudaAttention(call.rows, {}, num_tokens, model_->attention_shape(),
                         bounds.max_attention_items,
                         bounds.max_attention_partials, model_->device());
-  std::vector<int> tables(call.tables.size() * call.stride);
-  for (size_t i = 0; i < call.tables.size(); ++i) {
-    for (size_t page = 0; page < call.tables[i].size(); ++page) {
-      tables[i * call.stride + page] = call.tables[i][page].value;
-    }
-  }
   IntArrays staged(staged_.data());
   const int* const ints = ints_.data();
   CudaBatch batch;
@@ -223,18 +237,24 @@ absl::Status CudaBlockingModel::Run(const Call& call, std::span<float> logits) {
                      .max_items = static_cast<int>(work.items.size()),
                      .max_partials = work.partial_indptr.back(),
                      .positions = batch.positions,
-                     .tables = ints + staged.Add(tables),
+                     .tables = ints + staged.Add(call.FlatTables()),
                      .table_stride = call.stride};
   std::ranges::copy(work.items, staged_items_.data());
+  return {.batch = batch,
+          .num_ints = static_cast<size_t>(staged.size()),
+          .num_items = work.items.size()};
+}
+
+absl::Status CudaBlockingModel::Run(const Call& call, std::span<float> logits) {
+  const Staged staged = Stage(call);
   const cudaStream_t stream = stream_.get();
   RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(ints_.data(), staged_.data(),
-                                       staged.size() * sizeof(int),
+                                       staged.num_ints * sizeof(int),
                                        cudaMemcpyDefault, stream));
-  RETURN_IF_CUDA_ERROR(
-      cudaMemcpyAsync(items_.data(), staged_items_.data(),
-                      work.items.size() * sizeof(CudaAttentionItem),
-                      cudaMemcpyDefault, stream));
-  RETURN_IF_ERROR(model_->Enqueue(batch, logits_.data(), stream));
+  RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
+      items_.data(), staged_items_.data(),
+      staged.num_items * sizeof(CudaAttentionItem), cudaMemcpyDefault, stream));
+  RETURN_IF_ERROR(model_->Enqueue(staged.batch, logits_.data(), stream));
   RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(host_logits_.data(), logits_.data(),
                                        logits.size_bytes(), cudaMemcpyDefault,
                                        stream));

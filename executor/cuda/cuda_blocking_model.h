@@ -41,6 +41,9 @@ class CudaBlockingModel : public Model {
   // Takes tokens from where `*row` and `*num_fed` are, as many as fit a call.
   Call NextCall(const StepPlan& plan, size_t* row, int* num_fed) const;
   absl::Status Run(const Call& call, std::span<float> logits);
+  // Puts the arrays of the call into staging memory.
+  struct Staged;
+  Staged Stage(const Call& call) const;
 
   const std::shared_ptr<CudaModel> model_;
   int max_logits_rows_ = 1;  // rows of logits of a call

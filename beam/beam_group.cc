@@ -117,7 +117,9 @@ absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
   asked_.ranks.clear();
   if (!drafted_.empty()) strategy_->DescribeDrafts(drafted_, &asked_);
   if (replay_ != nullptr) DescribePaths(&asked_);
-  return espalier::ValidateResult(asked_, result, vocab_size);
+  return espalier::ValidateResult(
+      asked_, result, vocab_size,
+      replay_ != nullptr ? &replay_->tree() : nullptr);
 }
 
 absl::Status BeamGroup::Advance(const SelectionResult& result,

@@ -25,6 +25,7 @@ class DraftReplay {
 
   // What the step verifies.
   const DraftRows& drafts() const { return drafts_; }
+  const DraftTree& tree() const { return tree_; }
   // Steps that it may decide behind its first, and tokens that it drafts, each
   // once.
   int num_steps_drafted() const { return tree_.max_depth(); }

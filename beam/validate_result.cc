@@ -196,8 +196,7 @@ absl::Status CheckRanked(const PlanSelection& asked,
 // The steps of a search whose beams feed paths: each is of the beams that the
 // one before makes, which are all on paths.
 absl::Status CheckReplayed(PlanSelection asked, const SelectionResult& answer,
-                           int vocab_size) {
-  const DraftTree tree(asked);
+                           int vocab_size, const DraftTree& tree) {
   std::vector<int> nodes = tree.Roots();
   asked.drafts.clear();
   asked.ranks.clear();
@@ -221,14 +220,19 @@ absl::Status CheckReplayed(PlanSelection asked, const SelectionResult& answer,
 }  // namespace
 
 absl::Status ValidateResult(const PlanSelection& asked,
-                            const SelectionResult& answer, int vocab_size) {
+                            const SelectionResult& answer, int vocab_size,
+                            const DraftTree* paths) {
   const bool verifies_runs = !asked.drafts.empty() && asked.ranks.empty();
   if (verifies_runs) {
     RETURN_IF_ERROR(CheckRuns(asked, answer));
   } else if (!answer.num_tokens.empty()) {
     return Internal("a step verified drafts that there were not");
   }
-  if (!asked.ranks.empty()) return CheckReplayed(asked, answer, vocab_size);
+  if (!asked.ranks.empty()) {
+    return paths != nullptr
+               ? CheckReplayed(asked, answer, vocab_size, *paths)
+               : CheckReplayed(asked, answer, vocab_size, DraftTree(asked));
+  }
   if (!answer.further.empty()) {
     return Internal("a step answered for steps behind it without drafts");
   }

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "base/ids.h"
+#include "exec_request/draft_tree.h"
 #include "exec_request/step_plan.h"
 
 namespace espalier {
@@ -18,10 +19,12 @@ namespace espalier {
 // they are reported, that log-probabilities are of these tokens. Not whether
 // scores are right.
 //   asked  as DecodeStrategy::DescribeSelection sets it, and the params
+//   paths  of the drafts of beams, DraftTree(asked); null: it is made
 // Costs O(candidates * log(tokens that may follow)).
 // Errors: kInternal saying what is wrong.
 absl::Status ValidateResult(const PlanSelection& asked,
-                            const SelectionResult& answer, int vocab_size);
+                            const SelectionResult& answer, int vocab_size,
+                            const DraftTree* paths = nullptr);
 
 // Whether `logprobs` are of `tokens`, with at most `num_best` others each.
 // Errors: as above.

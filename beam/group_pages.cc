@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -478,9 +479,11 @@ bool GroupPages::holds_pages() const {
 }
 
 std::vector<HeldPages> GroupPages::PagesBySlot() const {
+  const std::set<int> live(slots_by_rank_.begin(), slots_by_rank_.end());
   std::vector<HeldPages> held;
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     HeldPages pages = {.slot = static_cast<int>(slot), .pages = {}};
+    pages.is_draft = has_rows() && !live.contains(pages.slot);
     if (slots_[slot].sequence.has_value()) {
       for (const PageRef& page : slots_[slot].sequence->pages.pages()) {
         pages.pages.push_back(page.id());

@@ -68,6 +68,8 @@ namespace espalier {
 struct HeldPages {
   int slot = 0;
   std::vector<PageId> pages;
+  // Of a row of the step that no live sequence stands on: it verifies drafts.
+  bool is_draft = false;
 };
 
 class GroupPages {

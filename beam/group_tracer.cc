@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "beam/selection_options.h"
+
 namespace espalier {
 namespace {
 
@@ -42,7 +44,7 @@ std::set<PageId> PagesOf(std::span<const HeldPages> slots) {
 }  // namespace
 
 GroupTracer::GroupTracer(RequestId id, const Request& request, TraceSink* sink)
-    : id_(id), sink_(sink) {
+    : id_(id), num_slots_(NumSlots(request.params)), sink_(sink) {
   sink_->On(DescribeRequest(id, request));
 }
 
@@ -76,6 +78,7 @@ void GroupTracer::RecordPreemption(std::span<const HeldPages> slots,
                        .step = step_ + 1,
                        .num_pages = std::ssize(PagesOf(slots))};
   const std::map<int, int> lived = std::exchange(living_, {});
+  told_.clear();
   for (size_t rank = 0; rank < slots_by_rank.size(); ++rank) {
     const auto node = lived.find(slots_by_rank[rank]);
     if (node == lived.end()) continue;  // within the prompt
@@ -114,10 +117,15 @@ void GroupTracer::RecordPages(std::span<const HeldPages> slots,
   }
   for (const HeldPages& slot : slots) {
     const auto living = living_.find(slot.slot);
+    std::vector<PageId> own(slot.pages.begin() + shared, slot.pages.end());
+    if (slot.is_draft) {
+      event.drafts.push_back(std::move(own));
+      continue;
+    }
     event.slots.push_back(
-        {.slot = slot.slot,
+        {.slot = ToldSlot(slot.slot),
          .node = living == living_.end() ? kTraceRoot : living->second,
-         .pages = {slot.pages.begin() + shared, slot.pages.end()}});
+         .pages = std::move(own)});
   }
   // What was released since may have been given out again, for another use.
   const std::set<PageId> held = PagesOf(slots);
@@ -156,6 +164,9 @@ void GroupTracer::RecordStep(const SelectionResult& answer,
                              std::span<const Continuation> sequences,
                              std::span<const int> slots) {
   living_.clear();
+  std::vector<int> told_parents;
+  for (const int slot : parents) told_parents.push_back(ToldSlot(slot));
+  told_ = TellSlots(told_parents, sequences, slots);
   Slots free;
   for (size_t rank = 0; rank < sequences.size(); ++rank) {
     const Continuation& sequence = sequences[rank];
@@ -164,7 +175,7 @@ void GroupTracer::RecordStep(const SelectionResult& answer,
   for (const Decision& decision : decisions) {
     const Candidate& candidate = answer.candidates[decision.candidate_idx];
     TraceCandidate event = Describe(candidate, decision);
-    event.parent_slot = parents[candidate.beam];
+    event.parent_slot = told_parents[candidate.beam];
     if (decision.is_followed) {
       event.slot = event.parent_slot;
     } else if (event.fate == CandidateFate::kKept) {
@@ -173,6 +184,30 @@ void GroupTracer::RecordStep(const SelectionResult& answer,
     Remember(event, decision);
     sink_->On(event);
   }
+}
+
+int GroupTracer::ToldSlot(int slot) const {
+  const auto told = told_.find(slot);
+  return told == told_.end() ? slot : told->second;
+}
+
+std::map<int, int> GroupTracer::TellSlots(
+    std::span<const int> parents, std::span<const Continuation> sequences,
+    std::span<const int> slots) const {
+  std::set<int> taken;
+  for (size_t rank = 0; rank < sequences.size(); ++rank) {
+    if (slots[rank] < num_slots_) taken.insert(slots[rank]);
+  }
+  std::map<int, int> told;
+  for (size_t rank = 0; rank < sequences.size(); ++rank) {
+    if (slots[rank] < num_slots_) continue;
+    int slot = parents[sequences[rank].parent_rank];
+    if (taken.contains(slot)) slot = 0;
+    while (taken.contains(slot)) ++slot;
+    taken.insert(slot);
+    told[slots[rank]] = slot;
+  }
+  return told;
 }
 
 void GroupTracer::TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
@@ -184,7 +219,7 @@ void GroupTracer::TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
     event->why = "the search is over";
     return;
   }
-  event->slot = slot->second;
+  event->slot = ToldSlot(slot->second);
   living_[slot->second] = event->node;
   free->erase(slot);
 }

@@ -65,6 +65,15 @@ class GroupTracer {
 
   TraceCandidate Describe(const Candidate& candidate,
                           const Decision& decision) const;
+  // What is told as the slot of each sequence that lives on. One that stands on
+  // a row of drafts has a slot behind those of the search (GroupPages) until
+  // the step's last answer; it is told to live in one that is free, its
+  // parent's if that is.
+  //   parents  [rows]  slots told, by rank
+  std::map<int, int> TellSlots(std::span<const int> parents,
+                               std::span<const Continuation> sequences,
+                               std::span<const int> slots) const;
+  int ToldSlot(int slot) const;
   // Gives a candidate that was kept the slot its sequence lives in.
   void TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
                 TraceCandidate* event);
@@ -83,6 +92,7 @@ class GroupTracer {
   };
 
   const RequestId id_;
+  const int num_slots_;
   TraceSink* const sink_;
   int step_ = 0;             // of the longest path
   int pages_step_ = 0;       // of the last event of pages
@@ -93,6 +103,7 @@ class GroupTracer {
   std::vector<Node> nodes_;
   std::vector<int> tree_nodes_;  // by the strategy's node
   std::map<int, int> living_;    // slot to node
+  std::map<int, int> told_;      // slot to slot told, where they differ
   std::vector<TraceHypothesis> finished_;
 };
 

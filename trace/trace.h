@@ -95,6 +95,9 @@ struct TracePages {
   int step = 1;                     // the step whose candidates follow
   std::vector<PageId> shared = {};  // every slot's table begins with these
   std::vector<TraceSlotPages> slots = {};  // of live sequences
+  // Of each row beside these that verifies drafts (docs/speculation.md,
+  // "Beams"): its pages behind `shared`, in order.
+  std::vector<std::vector<PageId>> drafts = {};
   // Of these pages: found in the prefix tree, not filled by this request.
   std::vector<PageId> cached = {};
   // Made since the step before. Those that a device makes by itself, for steps

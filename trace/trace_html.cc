@@ -69,6 +69,10 @@ json::object PagesData(const TracePages& pages) {
   for (const TraceSlotPages& slot : pages.slots) {
     slots.push_back(json::array{slot.slot, slot.node, PageIds(slot.pages)});
   }
+  json::array drafts;
+  for (const std::vector<PageId>& draft : pages.drafts) {
+    drafts.push_back(PageIds(draft));
+  }
   json::array copied;
   for (const TraceCopy& copy : pages.copied) {
     copied.push_back(
@@ -76,8 +80,8 @@ json::object PagesData(const TracePages& pages) {
   }
   return {{"step", pages.step},          {"cached", PageIds(pages.cached)},
           {"copied", std::move(copied)}, {"shared", PageIds(pages.shared)},
-          {"slots", std::move(slots)},   {"held", pages.num_held},
-          {"total", pages.num_pages}};
+          {"slots", std::move(slots)},   {"drafts", std::move(drafts)},
+          {"held", pages.num_held},      {"total", pages.num_pages}};
 }
 
 json::object TreeData(const TraceTree& tree) {

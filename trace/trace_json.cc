@@ -82,6 +82,11 @@ json::object Fields(const TracePages& event) {
                          {"num_held", event.num_held},
                          {"num_pages", event.num_pages}};
   if (!event.cached.empty()) object["cached"] = Pages(event.cached);
+  json::array drafts;
+  for (const std::vector<PageId>& pages : event.drafts) {
+    drafts.push_back(Pages(pages));
+  }
+  if (!drafts.empty()) object["drafts"] = std::move(drafts);
   if (event.copied.empty()) return object;
   json::array copied;
   for (const TraceCopy& copy : event.copied) {
@@ -297,6 +302,7 @@ absl::Status ReadFields(Reader& reader, TracePages* event) {
       .Field("step", &event->step)
       .Field("shared", &event->shared)
       .Field("slots", &event->slots)
+      .OptionalField("drafts", &event->drafts)
       .OptionalField("cached", &event->cached)
       .OptionalField("copied", &event->copied)
       .Field("num_held", &event->num_held)

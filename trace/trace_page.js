@@ -200,12 +200,17 @@
     const page = Number(cell.dataset.p);
     const pages =
       shown.data.pages.find((p) => p.step === Number(cell.dataset.s));
-    const holders = pages.slots.filter(
-      ([, , own]) => pages.shared.includes(page) || own.includes(page));
+    const holds = (own) => pages.shared.includes(page) || own.includes(page);
+    const slots = pages.slots.filter(([, , own]) => holds(own))
+      .map(([slot]) => slot);
+    const drafts = pages.drafts.filter(holds).length;
+    const holders = [];
+    if (slots.length > 0) {
+      holders.push(`slot${slots.length === 1 ? "" : "s"} ${slots.join(", ")}`);
+    }
+    if (drafts > 0) holders.push(`${drafts} draft${drafts === 1 ? "" : "s"}`);
     tip.replaceChildren(make("p",
-      `Page ${page}, step ${pages.step}: held by slot` +
-      `${holders.length === 1 ? "" : "s"} ` +
-      holders.map(([slot]) => slot).join(", ") +
+      `Page ${page}, step ${pages.step}: held by ${holders.join(" and ")}` +
       (pages.cached.includes(page) ? "; found in the prefix tree" : "") +
       pages.copied.filter(([, to]) => to === page)
         .map(([from, , count]) => `; ${count} tokens copied of page ${from}`)

@@ -16,11 +16,15 @@ constexpr double kRowHeight = 15;
 constexpr int kMaxTallRows = 96;
 constexpr double kThinRowHeight = 4;
 
-// How many of a request's sequences hold each of its pages.
+// How many of a request's sequences hold each of its pages, rows of drafts
+// included.
 std::map<PageId, int> Holders(const TracePages& pages) {
   std::map<PageId, int> holders;
   for (const PageId page : pages.shared) {
-    holders[page] += static_cast<int>(pages.slots.size());
+    holders[page] += static_cast<int>(pages.slots.size() + pages.drafts.size());
+  }
+  for (const std::vector<PageId>& draft : pages.drafts) {
+    for (const PageId page : draft) ++holders[page];
   }
   for (const TraceSlotPages& slot : pages.slots) {
     for (const PageId page : slot.pages) ++holders[page];

@@ -68,6 +68,7 @@ std::vector<TraceEvent> AllKinds() {
                  .shared = {{0}, {3}},
                  .slots = {{.slot = 0, .node = 2, .pages = {{9}, {1}}},
                            {.slot = 3, .node = kTraceRoot, .pages = {}}},
+                 .drafts = {{{9}, {2}}, {}},
                  .num_held = 17,
                  .num_pages = 4096},
       TracePages{},

@@ -181,6 +181,24 @@ TEST(TracePicturesTest, ThePageMapHasACellForEachPageHeld) {
   EXPECT_EQ(map.max_holders, 4);
 }
 
+TEST(TracePicturesTest, RowsOfDraftsHoldPagesToo) {
+  TraceTrees trees;
+  for (const TraceEvent& event :
+       std::vector<TraceEvent>{TraceRequest{.request = {0}},
+                               TracePages{.shared = {{1}},
+                               .slots = {{.slot = 0, .pages = {{2}}}},
+                               .drafts = {{{2}}, {{3}}}},
+                               TraceCandidate{.slot = 0}}) {
+    ASSERT_OK(trees.Add(event));
+  }
+  const TraceTree& tree = trees.trees().front();
+  const PageMap map = DrawPageMap(tree, Layout(tree));
+  EXPECT_EQ(map.num_pages, 3);
+  EXPECT_EQ(map.max_holders, 3);
+  EXPECT_EQ(Count(map.drawing, "data-p=\"3\""), 1);
+  EXPECT_EQ(tree.num_slots, 1);
+}
+
 // Texts that would be markup, script, a string's end or an address.
 std::vector<std::string> Hostile() {
   return {"</script><script>alert(1)</script>",

@@ -83,9 +83,12 @@ absl::StatusOr<StoredTensor> ReadEntry(const json::value& value,
                            Shown(entry->if_contains("data_offsets")));
   }
   const int64_t begin = offsets[0], end = offsets[1];
-  if (begin > end || static_cast<uint64_t>(end) > data.size()) {
-    return InvalidArgument("data_offsets [", begin, ", ", end,
-                           "] must ascend within ", data.size(),
+  if (begin > end) {
+    return InvalidArgument("data_offsets [", begin, ", ", end, "] must ascend");
+  }
+  if (static_cast<uint64_t>(end) > data.size()) {
+    return InvalidArgument("the file breaks off: data_offsets [", begin, ", ",
+                           end, "] are not within ", data.size(),
                            " bytes of data");
   }
   ASSIGN_OR_RETURN(const int64_t needed, NeededBytes(tensor));
@@ -151,10 +154,14 @@ absl::Status SafetensorsFile::ReadHeader() {
     return InvalidArgument("file of ", bytes.size(), " bytes has no header");
   }
   std::memcpy(&length, bytes.data(), kLengthBytes);
-  if (length > kMaxHeaderBytes || length > bytes.size() - kLengthBytes) {
-    return InvalidArgument("header length ", length, " must be within ",
-                           bytes.size() - kLengthBytes, " bytes and ",
+  if (length > kMaxHeaderBytes) {
+    return InvalidArgument("header length ", length, " must be at most ",
                            kMaxHeaderBytes);
+  }
+  if (length > bytes.size() - kLengthBytes) {
+    return InvalidArgument("the file breaks off: its header has ", length,
+                           " bytes, and ", bytes.size() - kLengthBytes,
+                           " follow its length");
   }
   const std::string_view text(
       reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);

@@ -394,19 +394,25 @@ TraceWriter::~TraceWriter() {
 }
 
 void TraceWriter::On(const TraceEvent& event) {
-  if (file_ == nullptr || failed_) return;
-  if (std::exchange(is_first_, false)) failed_ = !CutToNothing(fileno(file_));
-  if (failed_) return;
+  if (file_ == nullptr || error_ != 0) return;
+  if (std::exchange(is_first_, false) && !CutToNothing(fileno(file_))) {
+    error_ = errno;
+    return;
+  }
   const std::string line = WriteTraceLine(event) + "\n";
-  failed_ = std::fwrite(line.data(), 1, line.size(), file_) != line.size();
+  if (std::fwrite(line.data(), 1, line.size(), file_) != line.size()) {
+    error_ = errno;
+  }
 }
 
 absl::Status TraceWriter::Close() {
-  if (file_ != nullptr && std::fclose(std::exchange(file_, nullptr)) != 0) {
-    failed_ = true;
+  if (file_ != nullptr && std::fclose(std::exchange(file_, nullptr)) != 0 &&
+      error_ == 0) {
+    error_ = errno;
   }
-  if (failed_) return Internal("cannot write ", path_, " to its end");
-  return absl::OkStatus();
+  if (error_ == 0) return absl::OkStatus();
+  return Internal("cannot write ", path_,
+                  " to its end: ", std::strerror(error_));
 }
 
 }  // namespace espalier

@@ -40,7 +40,8 @@ class TraceWriter : public TraceSink {
 
   // Writes what is buffered and closes the file; events that come later are
   // dropped.
-  // Errors: kInternal naming the file, if anything could not be written.
+  // Errors: kInternal naming the file and the reason, if anything could not be
+  // written.
   absl::Status Close();
 
  private:
@@ -49,7 +50,7 @@ class TraceWriter : public TraceSink {
   FILE* file_;  // null once closed
   const std::string path_;
   bool is_first_ = true;  // no event came yet
-  bool failed_ = false;
+  int error_ = 0;         // of the first write that failed, as errno has it
 };
 
 }  // namespace espalier

@@ -1,6 +1,7 @@
 #include "request/json/read_json.h"
 
 #include <charconv>
+#include <cmath>
 #include <initializer_list>
 #include <limits>
 
@@ -20,6 +21,16 @@ bool TakeNamed(const json::value& value, std::initializer_list<T> values,
   return false;
 }
 
+constexpr std::string_view kIntegerWanted = "an integer";
+
+// Whether it is a number too large for an int64_t; all of these are whole.
+bool IsBeyondIntegers(std::string_view text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && rest == end && std::abs(number) >= 0x1p63;
+}
+
 }  // namespace
 
 absl::Status WrongType(std::string_view field, std::string_view wanted,
@@ -29,6 +40,9 @@ absl::Status WrongType(std::string_view field, std::string_view wanted,
 
 absl::Status WrongType(std::string_view field, std::string_view wanted,
                        std::string_view text) {
+  if (wanted == kIntegerWanted && IsBeyondIntegers(text)) {
+    return WrongType(field, "an integer in [-2^63, 2^63)", text);
+  }
   return InvalidArgument(field, " must be ", wanted, ", got ", Shown(text));
 }
 
@@ -44,7 +58,7 @@ bool Take(const json::value& value, int64_t* out) {
   *out = value.get_int64();
   return true;
 }
-std::string_view Wanted(const int64_t*) { return "an integer"; }
+std::string_view Wanted(const int64_t*) { return kIntegerWanted; }
 
 bool Take(const json::value& value, uint64_t* out) {
   const bool is_natural = value.is_int64() && value.get_int64() >= 0;

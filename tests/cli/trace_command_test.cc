@@ -234,7 +234,9 @@ TEST(TraceCommandTest, GenerateAndBatchWriteWhatItDraws) {
 TEST(TraceCommandTest, ATraceThatCannotBeWrittenLeavesTheAnswers) {
   const ProgramRun run = Generate("/dev/full", "It rains.");
   EXPECT_THAT(run.out, HasSubstr("Il pleut."));
-  EXPECT_EQ(run.err, "espalier: cannot write /dev/full to its end\n");
+  EXPECT_EQ(run.err,
+            "espalier: cannot write /dev/full to its end: No space left on "
+            "device\n");
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(Generate("/nowhere/t", "It rains.").err,
               HasSubstr("cannot write /nowhere/t: No such file"));

@@ -93,7 +93,8 @@ std::vector<WrongValue> WrongValues() {
        "--speculate.num_tokens must be at most 32, got 33"},
       {{"--deadline-ms", "null"}, "--deadline-ms must be an integer, got null"},
       {{"--deadline-ms", "0"}, "--deadline-ms must be at least 1, got 0"},
-      {{"--deadline-ms", "1e300"}, "--deadline-ms must be an integer, got 1e"},
+      {{"--deadline-ms", "1e300"},
+       "--deadline-ms must be an integer in [-2^63, 2^63), got 1e"},
       {{"--deadline-ms", "nan"},
        "--deadline-ms must be an integer, got \"nan\""},
       {{"--speculate", "{\"method\": \"ngram\", \"n\": 3}"},
@@ -101,6 +102,8 @@ std::vector<WrongValue> WrongValues() {
       // Ranges, and options that have no meaning together.
       {{"--num-beams", "0"}, "--num-beams must be at least 1, got 0"},
       {{"--num-beams", "-3"}, "--num-beams must be at least 1, got -3"},
+      {{"--num-beams", "99999999999999999999"},
+       "--num-beams must be an integer in [-2^63, 2^63), got 1e+20"},
       {{"--num-beams", "1048577"}, "--num-beams must be at most "},
       {{"-n", "3"},
        "-n must be 1 in greedy search (--num-beams is 1 and "

@@ -78,9 +78,10 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       {R"({"prompt_tokens": [4294967297]})",
        "prompt_tokens[0] must be a token id, got 4294967297"},
       {R"({"prompt_tokens": [1e300]})",
-       "prompt_tokens[0] must be an integer, got 1e300"},
+       "prompt_tokens[0] must be an integer in [-2^63, 2^63), got 1e300"},
       {R"({"prompt_tokens": [1, 9223372036854775808]})",
-       "prompt_tokens[1] must be an integer, got 9223372036854775808"},
+       "prompt_tokens[1] must be an integer in [-2^63, 2^63), got "
+       "9223372036854775808"},
       {R"({"prompt": "a", "params": []})", "params must be an object, got []"},
       {R"({"prompt": "a", "params": null})",
        "params must be an object, got null"},
@@ -109,7 +110,8 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       params(R"({"num_beams": true})",
              "num_beams must be an integer, got true"),
       params(R"({"num_beams": 18446744073709551615})",
-             "num_beams must be an integer, got 18446744073709551615"),
+             "num_beams must be an integer in [-2^63, 2^63), got "
+             "18446744073709551615"),
       params(R"({"length_penalty": "1"})",
              "length_penalty must be a number, got \"1\""),
       params(R"({"early_stopping": "always"})",
@@ -157,7 +159,8 @@ inline std::vector<MalformedRequest> MalformedRequests() {
              "seed must be an integer in [0, 2^64), got "
              "18446744073709551616"),
       params(R"({"num_beams": 100000000000000000000001})",
-             "num_beams must be an integer, got 100000000000000000000001"),
+             "num_beams must be an integer in [-2^63, 2^63), got "
+             "100000000000000000000001"),
       params(R"({"frequency_penalty": "1"})",
              "frequency_penalty must be a number, got \"1\""),
       params(R"({"presence_penalty": [1]})",

@@ -149,16 +149,17 @@ absl::Status Resolver::CheckRange() const {
 // What can be said without the model.
 absl::Status Resolver::CheckSpeculation() const {
   if (!options_.speculate.has_value()) return absl::OkStatus();
-  const auto& [method, num_tokens, mode] = *options_.speculate;
-  if (num_tokens < 1 || num_tokens > kMaxDraftTokens) {
-    return InvalidArgument(name_("speculate"), ".num_tokens must be in [1, ",
-                           kMaxDraftTokens, "], got ", num_tokens);
+  const SpeculationParams& speculate = *options_.speculate;
+  if (speculate.num_tokens < 1 || speculate.num_tokens > kMaxDraftTokens) {
+    return InvalidArgument(name_("speculate.num_tokens"), " must be in [1, ",
+                           kMaxDraftTokens, "], got ", speculate.num_tokens);
   }
-  if (method != SpeculationMethod::kDraft || !options_.draft_model.empty()) {
+  if (speculate.method != SpeculationMethod::kDraft ||
+      !options_.draft_model.empty()) {
     return absl::OkStatus();
   }
-  return InvalidArgument(name_("speculate"),
-                         ".method must be \"ngram\", \"suffix\" or \"off\" "
+  return InvalidArgument(name_("speculate.method"),
+                         " must be \"ngram\", \"suffix\" or \"off\" "
                          "without ",
                          name_("draft_model"), ", got \"draft\"");
 }

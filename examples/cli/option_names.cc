@@ -55,6 +55,12 @@ std::string OptionNames::InOptions(std::string_view message) const {
     const bool is_field = field != nullptr && field->name == word;
     text += is_field ? Of(word) : std::string(word);
     message.remove_prefix(word.size());
+    // An option has no fields: "--speculate: method" of "speculate.method".
+    const bool has_part = is_field && message.size() > 1 && message[0] == '.' &&
+                          IsNameCharacter(message[1]);
+    if (!has_part) continue;
+    text += ": ";
+    message.remove_prefix(1);
   }
   return text;
 }

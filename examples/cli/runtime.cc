@@ -61,7 +61,10 @@ std::string OptionName(std::string_view field) {
   if (field == "num_threads") return "--threads";
   if (field == "kv_cache_bytes") return "--kv-cache-mib";
   if (field == "host_cache_bytes") return "--host-cache-mib";
-  return Flag(field);
+  // Options have no fields: "--speculate: method" of "speculate.method".
+  const size_t dot = field.find('.');
+  if (dot == field.npos) return Flag(field);
+  return Concat(Flag(field.substr(0, dot)), ": ", field.substr(dot + 1));
 }
 
 absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {

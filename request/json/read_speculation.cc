@@ -18,6 +18,12 @@ constexpr std::string_view kSpeculateWanted =
 constexpr std::array<std::string_view, 3> kKeys = {"method", "num_tokens",
                                                    "mode"};
 
+// What a part of the value is called: "speculate.method", and of an option,
+// which has no fields, "--speculate: method".
+std::string NameOfPart(std::string_view field, std::string_view key) {
+  return Concat(field, field.starts_with("--") ? ": " : ".", key);
+}
+
 // Values of the keys; of a key given twice the last.
 template <typename Json>
 using Fields = std::array<std::optional<Json>, kKeys.size()>;
@@ -36,12 +42,12 @@ absl::Status SetField(std::string_view field, std::string_view key,
 
 absl::Status BesideOff(std::string_view field, std::string_view key,
                        const json::value& value) {
-  return WrongType(Concat(field, ".", key), "left out with method \"off\"",
+  return WrongType(NameOfPart(field, key), "left out with method \"off\"",
                    value);
 }
 absl::Status BesideOff(std::string_view field, std::string_view key,
                        const JsonText& json) {
-  return WrongType(Concat(field, ".", key), "left out with method \"off\"",
+  return WrongType(NameOfPart(field, key), "left out with method \"off\"",
                    json.text);
 }
 
@@ -54,17 +60,17 @@ absl::Status ReadFields(std::string_view field, const Fields<Json>& fields,
     return InvalidArgument(field, " must have a method, ",
                            Wanted(&params.method), ", got none");
   }
-  RETURN_IF_ERROR(Read(Concat(field, ".method"), *method, &params.method));
+  RETURN_IF_ERROR(Read(NameOfPart(field, "method"), *method, &params.method));
   for (size_t i = 1; i < kKeys.size(); ++i) {
     if (params.method != SpeculationMethod::kNone || !fields[i]) continue;
     return BesideOff(field, kKeys[i], *fields[i]);
   }
   if (num_tokens) {
     RETURN_IF_ERROR(
-        Read(Concat(field, ".num_tokens"), *num_tokens, &params.num_tokens));
+        Read(NameOfPart(field, "num_tokens"), *num_tokens, &params.num_tokens));
   }
   if (mode) {
-    RETURN_IF_ERROR(Read(Concat(field, ".mode"), *mode, &params.mode));
+    RETURN_IF_ERROR(Read(NameOfPart(field, "mode"), *mode, &params.mode));
   }
   *out = params;
   return absl::OkStatus();
@@ -90,7 +96,10 @@ absl::Status ReadShort(std::string_view field, std::string_view text,
     }
     const size_t end = text.find(':', begin);
     const std::string_view part = text.substr(begin, end - begin);
-    fields[i] = i == 1 ? NumberOrText(part) : json::value(part);
+    // ngram::coupled leaves it at its default.
+    const bool is_left_out = i == 1 && part.empty() && end != text.npos;
+    if (!is_left_out)
+      fields[i] = i == 1 ? NumberOrText(part) : json::value(part);
     begin = end == text.npos ? end : end + 1;
   }
   return ReadFields(field, fields, out);

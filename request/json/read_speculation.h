@@ -1,7 +1,7 @@
 // The field `speculate` of the request format:
 //
 //   false, null, "off"       off, also where the engine has a default
-//   "ngram:8:coupled"        METHOD[:NUM_TOKENS[:MODE]]
+//   "ngram:8:coupled"        METHOD[:NUM_TOKENS[:MODE]], or METHOD::MODE
 //   {"method": "ngram", "num_tokens": 8, "mode": "coupled"}
 //
 // where all but the method may be left out, and nothing may stand beside "off".
@@ -17,7 +17,7 @@
 
 namespace espalier {
 
-// Sets `*out`. Errors: kInvalidArgument naming the field, as in
+// Sets `*out`. Errors: kInvalidArgument naming the part, as in
 // speculate.method, and the value. Ranges are checked later, by ValidateParams.
 absl::Status ReadSpeculation(std::string_view field, const json::value& value,
                              std::optional<SpeculationParams>* out);

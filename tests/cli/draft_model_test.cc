@@ -74,22 +74,22 @@ TEST(SpeculateOptionTest, RequestsOfABatchThatDoNotSaySpeculateSo) {
 TEST(SpeculateOptionTest, WhatIsWrongWithItIsOneErrorBeforeAnythingRuns) {
   const std::pair<const char*, const char*> cases[] = {
       {"foo",
-       "--speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
+       "--speculate: method must be \"ngram\", \"suffix\", \"draft\" or "
        "\"off\", "
        "got \"foo\""},
       {"none", "\"draft\" or \"off\", got \"none\""},
       {"off:5",
-       "--speculate.num_tokens must be left out with method \"off\", got 5"},
-      {"ngram:0", "--speculate.num_tokens must be in [1, 32], got 0"},
-      {"ngram:33", "--speculate.num_tokens must be in [1, 32], got 33"},
-      {"ngram:1.5", "--speculate.num_tokens must be an integer, got \"1.5\""},
-      {"ngram:1e99", "--speculate.num_tokens must be an integer"},
-      {"ngram:\"3\"", "--speculate.num_tokens must be an integer"},
+       "--speculate: num_tokens must be left out with method \"off\", got 5"},
+      {"ngram:0", "--speculate: num_tokens must be in [1, 32], got 0"},
+      {"ngram:33", "--speculate: num_tokens must be in [1, 32], got 33"},
+      {"ngram:1.5", "--speculate: num_tokens must be an integer, got \"1.5\""},
+      {"ngram:1e99", "--speculate: num_tokens must be an integer"},
+      {"ngram:\"3\"", "--speculate: num_tokens must be an integer"},
       {"ngram:3:exact",
-       "--speculate.mode must be \"rejection\" or \"coupled\""},
+       "--speculate: mode must be \"rejection\" or \"coupled\""},
       {"\xff", "--speculate is not UTF-8"},
       {"draft",
-       "--speculate.method must be \"ngram\", \"suffix\" or \"off\" without "
+       "--speculate: method must be \"ngram\", \"suffix\" or \"off\" without "
        "--draft-model, got \"draft\""}};
   for (const auto& [value, message] : cases) {
     const ProgramRun run = RunEspalier(

@@ -102,7 +102,7 @@ TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
        "\"off\" without a draft model, got \"draft\""},
       {kGood,
        {"--speculate", "draft"},
-       "--speculate.method must be \"ngram\", \"suffix\" or \"off\" without "
+       "--speculate: method must be \"ngram\", \"suffix\" or \"off\" without "
        "--draft-model, got \"draft\""},
       {kGood,
        {"--speculate", "off"},
@@ -110,10 +110,10 @@ TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
        "\"off\""},
       {kGood,
        {"--speculate", "ngram:33"},
-       "--speculate.num_tokens must be in [1, 32], got 33"},
+       "--speculate: num_tokens must be in [1, 32], got 33"},
       {kGood,
        {"--speculate", "ngram:0"},
-       "--speculate.num_tokens must be in [1, 32], got 0"},
+       "--speculate: num_tokens must be in [1, 32], got 0"},
       {kGood,
        {"--speculate", "guess"},
        "must be \"ngram\", \"suffix\", \"draft\" or \"off\", got \"guess\""},

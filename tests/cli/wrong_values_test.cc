@@ -81,16 +81,16 @@ std::vector<WrongValue> WrongValues() {
       {{"--num-beams", "2", "--num-beams", "3"},
        "--num-beams is given 2 times"},
       {{"--speculate", "eagle"},
-       "--speculate.method must be \"ngram\", \"suffix\", \"draft\" or "
+       "--speculate: method must be \"ngram\", \"suffix\", \"draft\" or "
        "\"off\", "
        "got \"eagle\""},
       {{"--speculate", "none"}, "\"draft\" or \"off\", got \"none\""},
       {{"--speculate", "off:5"},
-       "--speculate.num_tokens must be left out with method \"off\", got 5"},
+       "--speculate: num_tokens must be left out with method \"off\", got 5"},
       {{"--speculate", "ngram:1e99"},
-       "--speculate.num_tokens must be an integer, got \"1e99\""},
+       "--speculate: num_tokens must be an integer, got \"1e99\""},
       {{"--speculate", "ngram:33"},
-       "--speculate.num_tokens must be at most 32, got 33"},
+       "--speculate: num_tokens must be at most 32, got 33"},
       {{"--deadline-ms", "null"}, "--deadline-ms must be an integer, got null"},
       {{"--deadline-ms", "0"}, "--deadline-ms must be at least 1, got 0"},
       {{"--deadline-ms", "1e300"},
@@ -135,11 +135,11 @@ std::vector<WrongValue> WrongValues() {
        "--priority must be at most 4503599627370496, got 9007199254740992"},
       {{"--logprobs", "65"}, "--logprobs must be at most 64, got 65"},
       {{"--speculate", "ngram:33"},
-       "--speculate.num_tokens must be at most 32, got 33"},
+       "--speculate: num_tokens must be at most 32, got 33"},
       // The model.
       {{"--speculate", "draft"},
-       "--speculate.method must be \"ngram\", \"suffix\" or \"off\" without a "
-       "draft model, got \"draft\""},
+       "--speculate: method must be \"ngram\", \"suffix\" or \"off\" without a "
+       "draft model, got \"draft\"; give one, by --draft-model DIR or "},
       {{"--max-new-tokens", "5000"},
        "--max-new-tokens must be at most 1023, as the prompt and what is "
        "generated fit into the model's context of 1024 together, got 5000\n"},

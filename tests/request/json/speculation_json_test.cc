@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "request/json/param_fields.h"
+#include "request/json/read_speculation.h"
 #include "request/json/request_json.h"
 #include "request/request.h"
 #include "tests/request/json/check_line.h"
@@ -39,6 +40,8 @@ TEST(SpeculationJsonTest, SpeculateHasItsShortForms) {
            Form{R"("draft:9")", SpeculationParams{kDraft, 9, kCoupled}},
            Form{R"("suffix:3:rejection")",
                 SpeculationParams{kSuffix, 3, kRejection}},
+           Form{R"("ngram::rejection")",
+                SpeculationParams{kNgram, 5, kRejection}},
            Form{R"({"method": "ngram"})",
                 SpeculationParams{kNgram, 5, kCoupled}},
            Form{R"({"mode": 5, "m\u0065thod": "draft", "mode": "rejection"})",
@@ -87,8 +90,44 @@ TEST(SpeculationJsonTest, ADraftModelIsNeededToDraftWithIt) {
   Request request{{1, 4}, {}};
   request.params.speculate = {SpeculationMethod::kDraft};
   EXPECT_OK(ValidateRequest(model, &request));
-  EXPECT_EQ(ValidateRequest(EnFr(), &request).code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      ValidateRequest(EnFr(), &request),
+      StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          HasSubstr("without a draft model, got \"draft\"; give one, by "
+                    "--draft-model DIR or GeneratorOptions::draft_model")));
+}
+
+// Options have no fields; what is wrong with a part of one names the option.
+TEST(SpeculationJsonTest, PartsAreNamedByTheFieldOrTheOption) {
+  struct Wrong {
+    const char* json;
+    const char* part;
+    const char* message;
+  };
+  for (const Wrong& wrong : {
+           Wrong{R"("guess:5")", "method", "\"off\", got \"guess\""},
+           Wrong{R"(":5")", "method", "got \"\""},
+           Wrong{R"("ngram:")", "num_tokens", "an integer, got \"\""},
+           Wrong{R"("ngram:x")", "num_tokens", "an integer, got \"x\""},
+           Wrong{R"("ngram:5:")", "mode", "\"coupled\", got \"\""},
+           Wrong{R"("ngram::both")", "mode", "\"coupled\", got \"both\""},
+           Wrong{R"({"method": 5})", "method", ", got 5"},
+       }) {
+    SCOPED_TRACE(wrong.json);
+    ASSERT_OK_AND_ASSIGN(const json::value value, ParseJson(wrong.json));
+    std::optional<SpeculationParams> params;
+    for (const auto& [field, name] :
+         {std::pair("speculate", "speculate."),
+          std::pair("--speculate", "--speculate: ")}) {
+      EXPECT_THAT(
+          ReadSpeculation(field, value, &params),
+          StatusIs(absl::StatusCode::kInvalidArgument,
+                   ::testing::AllOf(::testing::StartsWith(
+                                        Concat(name, wrong.part, " must be ")),
+                                    ::testing::EndsWith(wrong.message))));
+    }
+  }
 }
 
 TEST(SpeculationJsonTest, NothingStandsBesideOff) {

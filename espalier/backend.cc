@@ -215,6 +215,17 @@ absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options,
   return Resolver(options, name).Resolve();
 }
 
+absl::Status CheckPreemptedPages(const BackendOptions& options,
+                                 OptionNamer name) {
+  if (options.preempted_pages != PreemptedPages::kHost ||
+      options.host_cache_bytes > 0) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(
+      name("preempted_pages"), " host needs host memory: ", "give ",
+      name("host_cache_bytes"), ", which is 0 here, as much as pages may take");
+}
+
 EngineOptions EngineOptionsOf(const BackendOptions& options,
                               std::shared_ptr<const Tokenizer> tokenizer) {
   EngineOptions engine;

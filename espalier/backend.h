@@ -87,6 +87,12 @@ std::string FieldName(std::string_view field);
 absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options,
                                        OptionNamer name = FieldName);
 
+// Of a model that has no host memory for pages but what host_cache_bytes says.
+// Errors: kInvalidArgument where all preempted pages have to go there and there
+// is none.
+absl::Status CheckPreemptedPages(const BackendOptions& options,
+                                 OptionNamer name = FieldName);
+
 EngineOptions EngineOptionsOf(const BackendOptions& options,
                               std::shared_ptr<const Tokenizer> tokenizer);
 

@@ -39,6 +39,7 @@ absl::Status CheckUnset(const GeneratorOptions& options) {
 absl::StatusOr<Generator> Generator::Load(const std::string& directory,
                                           const GeneratorOptions& options) {
   ASSIGN_OR_RETURN(const BackendOptions resolved, Resolve(options));
+  RETURN_IF_ERROR(CheckPreemptedPages(resolved));
   RETURN_IF_ERROR(CheckModelDirectory(directory));
   ASSIGN_OR_RETURN(ModelText text, ModelText::Load(directory));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,

@@ -171,7 +171,8 @@ void AddSchedulingOptions(CLI::App* command, RuntimeOptions* options) {
       ->add_option("--preempted-pages", options->generator.preempted_pages,
                    "which of their pages go to host memory: auto, those that "
                    "come back sooner than they are computed, the default; "
-                   "host, all; or drop, none")
+                   "host, all, which needs --host-cache-mib above 0; or "
+                   "drop, none")
       ->option_text("auto|host|drop")
       ->group(kGroup);
 }

@@ -75,7 +75,9 @@ absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {
   if (options.host_cache_mib.has_value()) {
     generator.host_cache_bytes = int64_t{*options.host_cache_mib} << 20;
   }
-  return Resolve(generator, OptionName);
+  ASSIGN_OR_RETURN(BackendOptions resolved, Resolve(generator, OptionName));
+  RETURN_IF_ERROR(CheckPreemptedPages(resolved, OptionName));
+  return resolved;
 }
 
 }  // namespace

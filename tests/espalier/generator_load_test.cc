@@ -71,6 +71,9 @@ TEST(GeneratorLoadTest, WrongOptionsAreNamed) {
   EXPECT_THAT(LoadStatus({.preempted_pages = "disk"}),
               named("preempted_pages must be auto, host or drop, got "
                     "\"disk\""));
+  EXPECT_THAT(LoadStatus({.preempted_pages = "host"}),
+              named("preempted_pages host needs host memory: give "
+                    "host_cache_bytes, which is 0 here"));
   EXPECT_THAT(LoadStatus({.page_size = 5000}), named("page_size"));
   EXPECT_THAT(LoadStatus({.max_step_tokens = 0}), named("max_step_tokens"));
   EXPECT_THAT(LoadStatus({.max_beams = -3}), named("max_beams"));

@@ -255,6 +255,14 @@ void PrintFigures(Runtime& runtime, const Batch& batch,
       runtime.backend().FormatFigures());
 }
 
+// Where they are not seen to fail.
+void PrintFailed(const Batch& batch, const BatchOptions& options) {
+  const bool is_hidden = options.output != "-" || options.common.figures;
+  if (!is_hidden || batch.num_failed() == 0) return;
+  PrintToStderr(Concat("espalier: ", batch.num_failed(), " of ",
+                       Pluralize(batch.num_lines(), "request"), " failed\n"));
+}
+
 void PrintInterrupted(const Batch& batch) {
   PrintToStderr(
       Concat("espalier: interrupted: ", Pluralize(batch.num_lines(), "request"),
@@ -286,6 +294,7 @@ absl::StatusOr<int> RunBatch(const BatchOptions& options) {
   ASSIGN_OR_RETURN(const BatchEnd end, RunToEnd(batch, *runtime, *output));
   const absl::Status written = output->Close();
   if (end.signal != 0) PrintInterrupted(batch);
+  PrintFailed(batch, options);
   if (options.common.figures) {
     PrintFigures(*runtime, batch, watch.Elapsed());
   }

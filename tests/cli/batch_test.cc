@@ -50,6 +50,19 @@ TEST(BatchTest, AMalformedLineGetsItsErrorAndDisturbsNobody) {
   }
 }
 
+TEST(BatchTest, LinesThatFailOutOfSightAreCountedOnStderr) {
+  const ScratchDirectory scratch;
+  const std::string input =
+      "{\"prompt\": \"No.\"}\n{\"prompt\": 5}\n\n{\"prompt\": 6}\n";
+  const std::vector<std::string> to_file = {"--output", scratch.path("out")};
+  for (const auto& options : {to_file, std::vector<std::string>{"--figures"}}) {
+    const ProgramRun run = RunBatch(input, options);
+    EXPECT_EQ(run.exit_code, 1);
+    EXPECT_THAT(run.err, HasSubstr("espalier: 2 of 3 requests failed\n"));
+  }
+  EXPECT_EQ(RunBatch("{\"prompt\": \"No.\"}", to_file).err, "");
+}
+
 TEST(BatchTest, AnswersComeInInputOrderWithTheirIds) {
   const ProgramRun run = RunBatch(
       R"({"id": "long", "prompt": "It rains and it rains and it rains.",)"

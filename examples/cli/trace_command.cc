@@ -39,7 +39,8 @@ const std::map<std::string, Render>& Renderers() {
 }
 
 // By the ending of the output's name where it is not given.
-std::string FormatOf(const TraceOptions& options) {
+// Errors: kInvalidArgument for one that Graphviz writes.
+absl::StatusOr<std::string> FormatOf(const TraceOptions& options) {
   constexpr std::pair<std::string_view, std::string_view> kEndings[] = {
       {".svg", "svg"}, {".html", "html"}, {".htm", "html"},
       {".dot", "dot"}, {".gv", "dot"},    {".txt", "text"}};
@@ -47,6 +48,15 @@ std::string FormatOf(const TraceOptions& options) {
   const std::string name = absl::AsciiStrToLower(options.output);
   for (const auto& [ending, format] : kEndings) {
     if (name.ends_with(ending)) return std::string(format);
+  }
+  for (const std::string_view ending :
+       {"bmp", "eps", "gif", "jpeg", "jpg", "pdf", "png", "ps", "tif", "tiff",
+        "webp"}) {
+    if (!name.ends_with(Concat(".", ending))) continue;
+    return InvalidArgument(
+        "--output must end in .svg, .html, .dot or .txt, got ",
+        InQuotes(options.output), "; Graphviz writes others: espalier trace ",
+        "FILE --to dot | dot -T", ending, " -o OUTPUT");
   }
   return "text";
 }
@@ -172,7 +182,7 @@ absl::StatusOr<TraceTrees> ReadTrace(const TraceOptions& options) {
 }  // namespace
 
 absl::Status DrawTrace(const TraceOptions& options) {
-  const std::string format = FormatOf(options);
+  ASSIGN_OR_RETURN(const std::string format, FormatOf(options));
   const auto render = Renderers().find(format);
   if (render == Renderers().end()) {
     return InvalidArgument("--to must be text, svg, html or dot, got ",

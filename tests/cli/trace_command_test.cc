@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "tests/cli/program.h"
@@ -85,6 +86,24 @@ TEST(TraceCommandTest, TheNameOfTheOutputChoosesTheFormat) {
   EXPECT_EQ(Trace(file, {"-o", scratch.path("b.svg"), "--to", "dot"}).exit_code,
             0);
   EXPECT_THAT(ReadText(scratch.path("b.svg")), StartsWith("digraph "));
+}
+
+TEST(TraceCommandTest, APictureOfGraphvizIsNoTextOfOurs) {
+  const ScratchDirectory scratch;
+  const std::string file =
+      scratch.Write("trace.jsonl", TraceLines(MakeUpTrace({})));
+  for (const char* ending : {"pdf", "PNG", "jpeg"}) {
+    const std::string output = scratch.path(std::string("a.") + ending);
+    const ProgramRun run = Trace(file, {"-o", output});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr("--output must end in .svg, .html, .dot or "
+                                   ".txt, got \"" +
+                                   output + "\"; "));
+    EXPECT_THAT(run.err, HasSubstr("espalier trace FILE --to dot | dot -T"));
+    EXPECT_FALSE(std::filesystem::exists(output));
+  }
+  const std::string chosen = scratch.path("b.pdf");
+  EXPECT_EQ(Trace(file, {"-o", chosen, "--to", "dot"}).exit_code, 0);
 }
 
 // A trace of requests with these ids, numbered from 0.

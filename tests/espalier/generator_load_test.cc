@@ -7,9 +7,11 @@
 #include <memory>
 #include <string>
 
+#include "base/file.h"
 #include "espalier/generator.h"
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
+#include "tests/text/sentencepiece_as_json.h"
 #include "tests/text/test_tokenizer.h"
 #include "tests/toy_model.h"
 
@@ -46,6 +48,43 @@ TEST(GeneratorLoadTest, TextsAreThoseOfTheEmbeddedTranslator) {
     ASSERT_OK(answer);
     EXPECT_EQ(answer->texts[0], "Where is the station?");
   }
+}
+
+// A directory as TextsAreThoseOfTheEmbeddedTranslator has it, but with a
+// tokenizer.json of the same vocabulary in the place of tokenizer.model.
+TEST(GeneratorLoadTest, ATokenizerJsonServesTheSameTexts) {
+  const ScratchDirectory scratch;
+  for (const std::string file : {"config.json", "generation_config.json",
+                                 "model.safetensors", "prompt_template.json"}) {
+    std::filesystem::create_symlink(EnFrDir() + "/" + file, scratch.path(file));
+  }
+  scratch.Write(
+      "tokenizer.json",
+      SentencePieceAsJson(
+          ReadFile(EnFrDir() + "/tokenizer.model", size_t{1} << 20).value()));
+  auto generator =
+      Generator::Load(scratch.path(), {.device = "cpu", .dtype = "f32"});
+  ASSERT_OK(generator);
+  GenerationRequest request{"How old are you?"};
+  request.params.num_beams = 5;
+  request.params.num_return_sequences = 3;
+  auto answer = generator->Generate(request);
+  ASSERT_OK(answer);
+  EXPECT_THAT(answer->texts,
+              ElementsAre("Quel âge avez-vous ?", "Quel âge as-tu ?",
+                          "De quel âge as-tu ?"));
+  std::string streamed;
+  request.params.num_return_sequences = 1;
+  request.params.stop = {" as", " avez"};
+  answer = generator->Stream(request, [&](const StreamEvent& event) {
+    if (const auto* prefix = std::get_if<StablePrefixEvent>(&event)) {
+      streamed += prefix->text;
+    }
+    return true;
+  });
+  ASSERT_OK(answer);
+  EXPECT_EQ(answer->texts[0], "Quel âge");
+  EXPECT_EQ(streamed, answer->texts[0]);
 }
 
 TEST(GeneratorLoadTest, WrongOptionsAreNamed) {

@@ -7,19 +7,25 @@
 
 #include <boost/json/value_to.hpp>
 #include <filesystem>
+#include <sstream>
 #include <thread>
 
 #include "base/file.h"
 #include "tests/scratch_directory.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
+#include "tests/text/sentencepiece_as_json.h"
+#include "tests/text/test_tokenizer.h"
 #include "tests/text/tokenizer_file.h"
 #include "text/incremental_detokenizer.h"
 
 namespace espalier {
 namespace {
 
+using ::espalier::testing::EnFrDir;
+using ::espalier::testing::EnFrTokenizer;
 using ::espalier::testing::ScratchDirectory;
+using ::espalier::testing::SentencePieceAsJson;
 using ::espalier::testing::StatusIs;
 using ::espalier::testing::TokenizerFile;
 using ::testing::Contains;
@@ -117,6 +123,32 @@ TEST(JsonTokenizerTest, TextThatGrowsIsWholeCharactersOfTheWholeText) {
       }
     }
   }
+}
+
+// The embedded translator's vocabulary, read both ways.
+TEST(JsonTokenizerTest, AConvertedModelMakesTheTokensOfTheModel) {
+  const auto model =
+      ReadFile(EnFrDir() + "/tokenizer.model", size_t{1} << 20).value();
+  TokenizerConfig config;
+  config.bos_token = "<s>";
+  config.add_bos_token = true;
+  const auto converted =
+      JsonTokenizer::Parse(SentencePieceAsJson(model), config).value();
+  EXPECT_EQ(converted->before_text(), EnFrTokenizer().before_text());
+  const auto lines =
+      ReadFile(SourcePath("tests/data/beam_search.jsonl"), size_t{1} << 20);
+  std::istringstream stream(lines.value());
+  int num_texts = 0;
+  for (std::string line; std::getline(stream, line); ++num_texts) {
+    const std::string sentence(ParseJson(line)->at("prompt_text").as_string());
+    for (const std::string& text : {sentence, "  " + sentence + "  漢 🎈  "}) {
+      const auto tokens = EnFrTokenizer().Encode(text).value();
+      EXPECT_EQ(converted->Encode(text).value(), tokens) << text;
+      EXPECT_EQ(converted->Decode(tokens).value(),
+                EnFrTokenizer().Decode(tokens).value());
+    }
+  }
+  EXPECT_EQ(num_texts, 300);
 }
 
 TEST(JsonTokenizerTest, ManyThreadsMakeTheSameTokens) {

@@ -191,8 +191,9 @@ TEST(BatchTest, AModelWithoutTokenizerServesTokens) {
   const json::value& hypothesis = lines.at(0).at("hypotheses").at(0);
   EXPECT_FALSE(hypothesis.as_object().contains("text"));
   EXPECT_FALSE(hypothesis.at("tokens").as_array().empty());
-  EXPECT_THAT(std::string(lines.at(1).at("error").at("message").as_string()),
-              HasSubstr("has no tokenizer.model or tokenizer.json; use prompt_tokens"));
+  EXPECT_THAT(
+      std::string(lines.at(1).at("error").at("message").as_string()),
+      HasSubstr("has no tokenizer.model or tokenizer.json; use prompt_tokens"));
 }
 
 TEST(BatchTest, WhatCannotRunExitsWithTwo) {

@@ -213,7 +213,8 @@ TEST(WrongValuesTest, WhatIsWrongWithTheModelNamesTheOption) {
     std::filesystem::create_symlink(ModelDirectory("en-fr") + "/" + file,
                                     model.path(file));
   }
-  expect(model.path(), "no tokenizer.model or tokenizer.json: use espalier batch");
+  expect(model.path(),
+         "no tokenizer.model or tokenizer.json: use espalier batch");
   std::filesystem::remove(model.path("model.safetensors"));
   expect(model.path(), " has neither model.safetensors nor ");
 }

@@ -1,5 +1,6 @@
 // Reads a translation while it is searched for, and one when it is there, with
 // the installed headers alone.
+#include <espalier/chat.h>
 #include <espalier/engine.h>
 #include <espalier/executor.h>
 #include <espalier/model.h>
@@ -102,6 +103,23 @@ awaitable<absl::Status> Translate(const Translator& translator,
   co_return absl::OkStatus();
 }
 
+// A prompt that a chat template makes.
+absl::Status CheckChat(const espalier::Tokenizer& tokenizer) {
+  const auto chat = espalier::ChatTemplate::Parse(
+      "{{ bos_token }}{{ messages[0].content }}", {{"bos_token", "<s>"}});
+  if (!chat.ok()) return chat.status();
+  espalier::ChatInputs inputs;
+  inputs.messages.push_back(
+      espalier::json::object{{"role", "user"}, {"content", "It rains."}});
+  const auto text = (*chat)->Render(inputs);
+  if (!text.ok()) return text.status();
+  const auto tokens = espalier::EncodeChat(
+      *text, tokenizer, espalier::SpecialTokenNames(tokenizer));
+  if (!tokens.ok()) return tokens.status();
+  return tokens->front() == tokenizer.bos_id() ? absl::OkStatus()
+                                               : absl::InternalError("no BOS");
+}
+
 absl::Status Run(const std::string& directory) {
   const absl::StatusOr<Translator> translator = Load(directory);
   if (!translator.ok()) return translator.status();
@@ -116,6 +134,9 @@ absl::Status Run(const std::string& directory) {
       context, Translate(*translator, *engine),
       [&](std::exception_ptr, const absl::Status& result) { status = result; });
   context.run();
+  if (const absl::Status chat = CheckChat(*translator->tokenizer); !chat.ok()) {
+    return chat;
+  }
   if (counter->num_events() == 0) return absl::InternalError("no trace");
   return status;
 }

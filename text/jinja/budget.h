@@ -9,18 +9,9 @@
 #include <cstdint>
 
 #include "text/jinja/error.h"
+#include "text/jinja/limits.h"
 
 namespace espalier::jinja {
-
-struct RenderLimits {
-  // Nodes of the template that are evaluated, and elements that are visited.
-  int64_t steps = 60'000;
-  // Bytes of strings that are read or made.
-  int64_t bytes = 4 << 20;
-  // Both for each byte of the inputs, besides: long conversations take longer.
-  int64_t steps_per_input_byte = 20;
-  int64_t bytes_per_input_byte = 1'000;
-};
 
 // Of expressions and statements that are evaluated within each other, macros'
 // calls included. Each takes some hundred bytes of stack.

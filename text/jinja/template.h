@@ -4,7 +4,7 @@
 // escapes, raise_exception, strftime_now). docs/chat.md lists what there is.
 //
 // A template comes from a file that need not be trusted: what it may cost is
-// bounded (budget.h), and it reads nothing but its inputs and the clock.
+// bounded (limits.h), and it reads nothing but its inputs and the clock.
 //
 //   ASSIGN_OR_RETURN(const auto greeting, Template::Parse("Hi {{ name }}!"));
 //   Inputs inputs;
@@ -25,7 +25,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/json.h"
-#include "text/jinja/budget.h"
+#include "text/jinja/limits.h"
 #include "text/jinja/text.h"
 
 namespace espalier::jinja {

@@ -1,0 +1,5 @@
+// Conversations as prompts, by a model's chat template (docs/chat.md).
+#pragma once
+
+#include "text/chat/chat_prompt.h"
+#include "text/chat/chat_template.h"

@@ -1,0 +1,142 @@
+#include "text/chat/chat_prompt.h"
+
+#include <algorithm>
+
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+using Match = SpecialTokenNames::Match;
+
+// The texts between `matches`, each by itself, and these.
+absl::StatusOr<std::vector<TokenId>> EncodeAround(
+    std::string_view text, const std::vector<Match>& matches,
+    const Tokenizer& tokenizer, int max_tokens) {
+  std::vector<TokenId> tokens;
+  const auto add_text = [&](size_t begin, size_t end) -> absl::Status {
+    if (begin == end) return absl::OkStatus();
+    const int64_t left = int64_t{max_tokens} - std::ssize(tokens);
+    if (left <= 0) {
+      return MakeError(absl::StatusCode::kOutOfRange, "more than ", max_tokens,
+                       " tokens");
+    }
+    ASSIGN_OR_RETURN(const std::vector<TokenId> more,
+                     tokenizer.Encode(text.substr(begin, end - begin),
+                                      {.max_tokens = static_cast<int>(left)}));
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    return absl::OkStatus();
+  };
+  size_t begin = 0;
+  for (const Match& match : matches) {
+    RETURN_IF_ERROR(add_text(begin, match.begin));
+    tokens.push_back(match.token);
+    begin = match.begin + match.size;
+  }
+  RETURN_IF_ERROR(add_text(begin, text.size()));
+  return tokens;
+}
+
+// All of it at once, if that finds the special tokens that `matches` are; else
+// nothing: a tokenizer may find names where their bytes are not.
+absl::StatusOr<std::vector<TokenId>> EncodeWhole(
+    std::string_view text, const std::vector<Match>& matches,
+    const Tokenizer& tokenizer, int max_tokens) {
+  ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
+                   tokenizer.Encode(text, {.parse_special = true,
+                                           .max_tokens = max_tokens}));
+  auto match = matches.begin();
+  for (const TokenId token : tokens) {
+    if (!tokenizer.is_special(token)) continue;
+    if (match == matches.end() || match->token != token)
+      return std::vector<TokenId>();
+    ++match;
+  }
+  if (match != matches.end()) tokens.clear();
+  return tokens;
+}
+
+}  // namespace
+
+SpecialTokenNames::SpecialTokenNames(const Tokenizer& tokenizer)
+    : by_first_byte_(256, {0, 0}) {
+  for (TokenId token = 0; token < tokenizer.vocab_size(); ++token) {
+    if (!tokenizer.is_special(token)) continue;
+    std::string name = tokenizer.Piece(token);
+    if (!name.empty()) names_.emplace_back(std::move(name), token);
+  }
+  std::ranges::stable_sort(names_, [](const auto& left, const auto& right) {
+    if (left.first[0] != right.first[0]) return left.first[0] < right.first[0];
+    return left.first.size() > right.first.size();
+  });
+  for (size_t i = 0; i < names_.size(); ++i) {
+    auto& [begin, end] =
+        by_first_byte_[static_cast<unsigned char>(names_[i].first[0])];
+    if (end == 0) begin = i;
+    end = i + 1;
+  }
+}
+
+SpecialTokenNames::Match SpecialTokenNames::Find(std::string_view text,
+                                                 size_t begin) const {
+  for (size_t i = begin; i < text.size(); ++i) {
+    const auto [first, last] =
+        by_first_byte_[static_cast<unsigned char>(text[i])];
+    for (size_t n = first; n < last; ++n) {
+      const auto& [name, token] = names_[n];
+      if (text.substr(i).starts_with(name)) return {i, name.size(), token};
+    }
+  }
+  return {};
+}
+
+std::vector<Match> SpecialTokenNames::FindInTemplate(
+    const jinja::Text& text) const {
+  std::vector<Match> matches;
+  for (const jinja::Text::Run& run : text.Runs()) {
+    if (run.is_input) continue;
+    // A name must end before the run does.
+    const std::string_view upto =
+        std::string_view(text.bytes()).substr(0, run.end);
+    for (Match match = Find(upto, run.begin); match.size > 0;
+         match = Find(upto, match.begin + match.size)) {
+      matches.push_back(match);
+    }
+  }
+  return matches;
+}
+
+bool SpecialTokenNames::AnyTouchesInput(const jinja::Text& text) const {
+  const std::vector<jinja::Text::Run> runs = text.Runs();
+  auto run = runs.begin();
+  const std::string_view bytes = text.bytes();
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    while (run->end <= i) ++run;
+    const auto [first, last] =
+        by_first_byte_[static_cast<unsigned char>(bytes[i])];
+    for (size_t n = first; n < last; ++n) {
+      const std::string& name = names_[n].first;
+      const bool is_within = !run->is_input && i + name.size() <= run->end;
+      if (!is_within && bytes.substr(i).starts_with(name)) return true;
+    }
+  }
+  return false;
+}
+
+absl::StatusOr<std::vector<TokenId>> EncodeChat(const jinja::Text& text,
+                                                const Tokenizer& tokenizer,
+                                                const SpecialTokenNames& names,
+                                                int max_tokens) {
+  if (text.empty()) {
+    return InvalidArgument("the chat template makes an empty prompt");
+  }
+  const std::vector<Match> matches = names.FindInTemplate(text);
+  if (!names.AnyTouchesInput(text)) {
+    ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
+                     EncodeWhole(text.bytes(), matches, tokenizer, max_tokens));
+    if (!tokens.empty()) return tokens;
+  }
+  return EncodeAround(text.bytes(), matches, tokenizer, max_tokens);
+}
+
+}  // namespace espalier

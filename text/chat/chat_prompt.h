@@ -1,0 +1,67 @@
+// The tokens of a rendered chat.
+//
+// Special tokens come from the template alone: a special token's name in the
+// rendering becomes that token if every byte of it was written by the template,
+// the model's special tokens among it (jinja::Text marks the bytes). Where a
+// byte of it is of an input, be it the whole name in what a user says or a half
+// that the template completes, the name is text and is encoded as such. Added
+// tokens that are not special, user-defined symbols of a SentencePiece model
+// among them, are found in all text alike, as in the tokenizer's own Encode;
+// and text that the vocabulary cannot spell becomes its unknown token, wherever
+// it stands.
+//
+// A rendering whose inputs hold no such name gives the tokens that transformers
+// gives. In one with such a name the texts between special tokens are encoded
+// each by itself.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "text/jinja/text.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+
+// The special tokens of a tokenizer by their names: found once, then looked for
+// in any number of texts.
+//
+// Thread safety: constant after construction; any thread may then call.
+class SpecialTokenNames {
+ public:
+  explicit SpecialTokenNames(const Tokenizer& tokenizer);
+
+  struct Match {
+    size_t begin = 0;  // a byte
+    size_t size = 0;   // 0: none
+    TokenId token = 0;
+  };
+  // The first name in `text` from `begin` on, and of those that begin there the
+  // longest.
+  Match Find(std::string_view text, size_t begin) const;
+  // Those in the parts of `text` that the template wrote, in order.
+  std::vector<Match> FindInTemplate(const jinja::Text& text) const;
+  // Whether a name stands somewhere that is an input's at least in part.
+  bool AnyTouchesInput(const jinja::Text& text) const;
+
+ private:
+  // Those with the same first byte are neighbours, longest first.
+  std::vector<std::pair<std::string, TokenId>> names_;
+  std::vector<std::pair<size_t, size_t>> by_first_byte_;  // ranges of names_
+};
+
+// The prompt that `text` is: no BOS and no EOS but those that the template
+// writes. One that is far more than `max_tokens` is refused without the cost of
+// its length.
+// Errors: as Tokenizer::Encode; kInvalidArgument if there is no token at all.
+absl::StatusOr<std::vector<TokenId>> EncodeChat(
+    const jinja::Text& text, const Tokenizer& tokenizer,
+    const SpecialTokenNames& names,
+    int max_tokens = std::numeric_limits<int>::max());
+
+}  // namespace espalier

@@ -1,0 +1,18 @@
+// RenderLimits: what one rendering of a template may cost (budget.h).
+#pragma once
+
+#include <cstdint>
+
+namespace espalier::jinja {
+
+struct RenderLimits {
+  // Nodes of the template that are evaluated, and elements that are visited.
+  int64_t steps = 60'000;
+  // Bytes of strings that are read or made.
+  int64_t bytes = 4 << 20;
+  // Both for each byte of the inputs, besides: long conversations take longer.
+  int64_t steps_per_input_byte = 20;
+  int64_t bytes_per_input_byte = 1'000;
+};
+
+}  // namespace espalier::jinja

@@ -12,6 +12,7 @@ DraftLengthOptions LengthOptions(const GenerationParams& params) {
   DraftLengthOptions options;
   if (params.speculate.has_value()) {
     options.max_tokens = SaturateToInt(params.speculate->num_tokens);
+    options.is_fixed = params.speculate->always_drafts;
     // All beams have to be on drafts: the guess is worth less.
     if (IsBeamSearch(params)) options.prior_weight = 2;
   }
@@ -35,6 +36,9 @@ GroupDrafts::GroupDrafts(const GenerationParams& params, bool supports_drafts,
 }
 
 bool GroupDrafts::MayPay(const GenerationParams& params) {
+  if (params.speculate.has_value() && params.speculate->always_drafts) {
+    return true;
+  }
   constexpr double kAlwaysAccepted[] = {1.0};
   const int64_t num_rows = IsBeamSearch(params) ? NumSequences(params) : 1;
   return BestDraftLength(kAlwaysAccepted, {.row = kRowCost * num_rows}) > 0;

@@ -59,7 +59,8 @@ class GroupDrafts {
               std::unique_ptr<Drafter> drafter);
 
   // Whether a token ahead of all sequences can be worth its cost, as far as
-  // that is known before any step; where not, nothing is drafted.
+  // that is known before any step, or the request drafts always; where not,
+  // nothing is drafted.
   static bool MayPay(const GenerationParams& params);
 
   // Whether steps may ever have drafts; and whether the next one may. If not,

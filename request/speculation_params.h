@@ -42,6 +42,10 @@ struct SpeculationParams {
   // step, 5 give 95% of what any number gives at acceptances up to 0.8.
   int64_t num_tokens = 5;
   SpeculationMode mode = SpeculationMode::kCoupled;
+  // Drafts num_tokens in every step that has room for them, whether they pay or
+  // not, so that something is verified: for comparisons with and without. The
+  // request format does not have it.
+  bool always_drafts = false;
 
   friend bool operator==(const SpeculationParams&,
                          const SpeculationParams&) = default;

@@ -45,7 +45,9 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
     constexpr SpeculationParams kOff;
     RETURN_IF_ERROR(CheckOff("speculate.num_tokens", speculate.num_tokens,
                              kOff.num_tokens, kWhenOff));
-    return CheckOff("speculate.mode", NameOf(speculate.mode), NameOf(kOff.mode),
+    RETURN_IF_ERROR(CheckOff("speculate.mode", NameOf(speculate.mode),
+                             NameOf(kOff.mode), kWhenOff));
+    return CheckOff("speculate.always_drafts", speculate.always_drafts, false,
                     kWhenOff);
   }
   if (!model.verifies_drafts) {

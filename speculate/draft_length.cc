@@ -53,6 +53,7 @@ std::vector<double> DraftLength::Acceptance() const {
 }
 
 int DraftLength::Next(const DraftCost& cost) {
+  if (options_.is_fixed) return options_.max_tokens;
   const int best = BestDraftLength(Acceptance(), cost);
   if (best > 0) {
     num_idle_steps_ = 0;

@@ -41,7 +41,8 @@ struct DraftCost {
 int BestDraftLength(std::span<const double> acceptance, const DraftCost& cost);
 
 struct DraftLengthOptions {
-  int max_tokens = 5;  // in [1, kMaxDraftTokens]
+  int max_tokens = 5;     // in [1, kMaxDraftTokens]
+  bool is_fixed = false;  // max_tokens in every step, whatever pays
   // The guess, and how many observations it counts for.
   double prior_acceptance = 0.8;
   double prior_weight = 4;

@@ -25,6 +25,16 @@ void SpeculationFigures::Add(const SpeculationFigures& other) {
   }
 }
 
+void SpeculationFigures::Subtract(const SpeculationFigures& earlier) {
+  num_target_steps -= earlier.num_target_steps;
+  num_drafted_tokens -= earlier.num_drafted_tokens;
+  num_accepted_tokens -= earlier.num_accepted_tokens;
+  for (size_t i = 0; i < num_drafted_at.size(); ++i) {
+    num_drafted_at[i] -= earlier.num_drafted_at[i];
+    num_accepted_at[i] -= earlier.num_accepted_at[i];
+  }
+}
+
 double SpeculationFigures::AcceptanceRate() const {
   if (num_drafted_tokens == 0) return 0;
   return static_cast<double>(num_accepted_tokens) / num_drafted_tokens;

@@ -22,6 +22,8 @@ struct SpeculationFigures {
   // <= kMaxDraftTokens.
   void Record(int num_drafted, int num_accepted);
   void Add(const SpeculationFigures& other);
+  // What came after `earlier`, which these figures were once.
+  void Subtract(const SpeculationFigures& earlier);
 
   // Of the tokens drafted, those that were accepted, in [0, 1]; 0 of none.
   double AcceptanceRate() const;

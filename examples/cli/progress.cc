@@ -17,16 +17,29 @@ void Progress::Erase() {
   if (std::exchange(is_shown_, false)) std::fputs("\r\033[K", stderr);
 }
 
+void Progress::Begin(std::string what, int total) {
+  what_ = std::move(what) + ": ";
+  total_ = total;
+  num_done_ = 0;
+  since_start_.Lap();
+  if (enabled_) Show();
+}
+
 void Progress::Step() {
   ++num_done_;
   if (!enabled_ || since_print_.Elapsed() < absl::Milliseconds(100)) return;
+  Show();
+}
+
+void Progress::Show() {
   since_print_.Lap();
   const std::string done =
       total_ > 0 ? Concat(num_done_, "/", Pluralize(total_, "request"))
                  : Pluralize(num_done_, "request");
   is_shown_ = true;
-  std::fprintf(stderr, "\r\033[K%s, %.0f/s", done.c_str(),
-               num_done_ / absl::ToDoubleSeconds(since_start_.Elapsed()));
+  const double seconds = absl::ToDoubleSeconds(since_start_.Elapsed());
+  std::fprintf(stderr, "\r\033[K%s%s, %.0f/s", what_.c_str(), done.c_str(),
+               seconds > 0 ? num_done_ / seconds : 0);
 }
 
 }  // namespace espalier::cli

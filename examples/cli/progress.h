@@ -1,6 +1,7 @@
 // Progress: one line on stderr that overwrites itself, only when stderr is a
 // terminal, and at most ten times a second:
 //   142/3000 requests, 68/s
+//   timing, run 2 of 6: 142/3000 requests, 68/s
 #pragma once
 
 #include <string>
@@ -17,13 +18,18 @@ class Progress {
   ~Progress() { Erase(); }
 
   void SetTotal(int total) { total_ = total; }
+  // Begins anew, with a part of the work that is called `what`, and shows it.
+  void Begin(std::string what, int total);
   // Counts one more request as done.
   void Step();
   // Erases the line, until the next step.
   void Erase();
 
  private:
+  void Show();
+
   const bool enabled_;
+  std::string what_;  // or ""
   bool is_shown_ = false;
   int total_;
   int num_done_ = 0;

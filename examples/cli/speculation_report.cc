@@ -87,10 +87,33 @@ std::string FormatSampled(const std::vector<SampleComparison>& sampled) {
   return text + Lines(lines);
 }
 
-std::string FormatFigures(const SpeculationFigures& figures) {
+std::string FormatDrafts(const SpeculationReport& report) {
+  const auto num_sampled = std::ranges::count_if(
+      report.sampled, [](const auto& request) { return request.has_drafts; });
+  return Concat(
+      "drafts were verified in ", report.exact.num_with_drafts + num_sampled,
+      " of ",
+      Pluralize(report.exact.num_requests + report.sampled.size(), "request"),
+      "\n");
+}
+
+std::string FormatVerdict(SpeculationVerdict verdict) {
+  switch (verdict) {
+    case SpeculationVerdict::kEqual:
+      return "verdict: equal\n";
+    case SpeculationVerdict::kDifferent:
+      return "verdict: DIFFERENT\n";
+    case SpeculationVerdict::kNothingShown:
+      return "verdict: none: no draft was verified, so nothing was shown\n";
+  }
+  return "";
+}
+
+std::string FormatFigures(const char* runs, const SpeculationFigures& figures) {
   std::string text = absl::StrFormat(
-      "drafted %d tokens, accepted %d (%.1f%%); %.2f tokens per target step\n",
-      figures.num_drafted_tokens, figures.num_accepted_tokens,
+      "%s: drafted %d tokens, accepted %d (%.1f%%); %.2f tokens per target "
+      "step\n",
+      runs, figures.num_drafted_tokens, figures.num_accepted_tokens,
       100 * figures.AcceptanceRate(), figures.TokensPerStep());
   std::string places = "place   ", drafted = "drafted ", accepted = "accepted";
   for (size_t i = 0; i < figures.num_drafted_at.size(); ++i) {
@@ -111,6 +134,7 @@ void ExactComparison::Compare(int64_t line, const Generation& without,
                               const Generation& with) {
   ++num_requests;
   num_hypotheses += static_cast<int>(without.hypotheses.size());
+  if (with.usage.num_drafted_tokens > 0) ++num_with_drafts;
   if (without.hypotheses.size() != with.hypotheses.size()) {
     differences.push_back(Concat("line ", line, ": ", without.hypotheses.size(),
                                  " hypotheses without and ",
@@ -130,20 +154,29 @@ void ExactComparison::Compare(int64_t line, const Generation& without,
   }
 }
 
-bool SpeculationReport::is_equal() const {
-  return exact.differences.empty() &&
-         std::ranges::none_of(sampled, [&](const SampleComparison& request) {
-           return request.differs(sampled.size());
-         });
+SpeculationVerdict SpeculationReport::verdict() const {
+  const auto differs = [&](const SampleComparison& request) {
+    return request.differs(sampled.size());
+  };
+  if (!exact.differences.empty() || std::ranges::any_of(sampled, differs)) {
+    return SpeculationVerdict::kDifferent;
+  }
+  const bool has_drafts = std::ranges::any_of(
+      sampled, [](const auto& request) { return request.has_drafts; });
+  return exact.num_with_drafts > 0 || has_drafts
+             ? SpeculationVerdict::kEqual
+             : SpeculationVerdict::kNothingShown;
 }
 
 std::string Format(const SpeculationReport& report) {
-  std::string text = FormatExact(report.exact) + FormatSampled(report.sampled);
+  std::string text = FormatExact(report.exact) + FormatSampled(report.sampled) +
+                     FormatDrafts(report);
   if (!report.left_out.empty()) {
     text += "left out: " + Pluralize(report.left_out.size(), "request") + "\n" +
             Lines(report.left_out);
   }
-  text += FormatFigures(report.figures);
+  text += FormatFigures("compared, with drafts in every step", report.compared);
+  text += FormatFigures("timed, with drafts as they pay", report.timed);
   if (!report.times_with.empty()) {
     const double without = MedianSeconds(report.times_without);
     const double with = MedianSeconds(report.times_with);
@@ -153,8 +186,7 @@ std::string Format(const SpeculationReport& report) {
         without, with, without / with,
         Pluralize(report.times_with.size(), "run"));
   }
-  return text +
-         (report.is_equal() ? "verdict: equal\n" : "verdict: DIFFERENT\n");
+  return text + FormatVerdict(report.verdict());
 }
 
 }  // namespace espalier::cli

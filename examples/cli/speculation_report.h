@@ -15,6 +15,7 @@ namespace espalier::cli {
 struct ExactComparison {
   int num_requests = 0;
   int num_hypotheses = 0;
+  int num_with_drafts = 0;               // requests in which some were verified
   std::vector<std::string> differences;  // one line each
 
   // Both are what the request of line `line` came to.
@@ -27,22 +28,30 @@ struct SampleComparison {
   static constexpr double kFalseAlarms = 0.001;
 
   int64_t line = 0;
-  int num_samples = 0;  // with, and as many without
-  double p_value = 1;   // of all its tables together
+  int num_samples = 0;      // with, and as many without
+  bool has_drafts = false;  // some were verified
+  double p_value = 1;       // of all its tables together
 
   bool differs(size_t num_requests) const {
     return p_value * num_requests < kFalseAlarms;
   }
 };
 
+enum class SpeculationVerdict {
+  kEqual,
+  kDifferent,
+  kNothingShown,  // nothing differs, and no draft was verified
+};
+
 struct SpeculationReport {
   ExactComparison exact;
   std::vector<SampleComparison> sampled;
   std::vector<std::string> left_out;  // why, one line each
-  SpeculationFigures figures;
+  SpeculationFigures compared;        // with drafts in every step
+  SpeculationFigures timed;           // with drafts as they pay
   std::vector<absl::Duration> times_without, times_with;  // [rounds]
 
-  bool is_equal() const;
+  SpeculationVerdict verdict() const;
 };
 
 std::string Format(const SpeculationReport& report);

@@ -12,14 +12,15 @@
 
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "examples/cli/beginning_tables.h"
 #include "examples/cli/cut_short.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/line_reader.h"
 #include "examples/cli/options.h"
 #include "examples/cli/output.h"
+#include "examples/cli/progress.h"
 #include "examples/cli/runtime.h"
 #include "examples/cli/speculation_report.h"
-#include "examples/cli/two_sample_test.h"
 #include "examples/cli/wakeup.h"
 #include "request/json/request_json.h"
 
@@ -37,10 +38,6 @@ struct Pair {
   RequestBody with;
   bool by_distribution = false;  // else the two give the same, to the bit
 };
-
-// The tokens at the beginning of a text that are compared as distributions. No
-// draft is verified at the first place, which a prompt's step draws.
-constexpr int kCountedTokens = 4;
 
 absl::Status OnLine(const absl::Status& status, const std::string& file,
                     int64_t line) {
@@ -124,7 +121,8 @@ absl::Status Requests::Add(const std::string& text, int64_t line) {
 
 // Runs all together.
 asio::awaitable<Answers> RunAll(Runtime* runtime,
-                                std::vector<RequestBody> bodies) {
+                                std::vector<RequestBody> bodies,
+                                Progress* progress) {
   Answers answers(bodies.size());
   size_t num_left = bodies.size();
   Wakeup answered(runtime->context());
@@ -137,51 +135,13 @@ asio::awaitable<Answers> RunAll(Runtime* runtime,
             answers[i] = ResourceExhausted("not enough memory for a request");
           }
           --num_left;
+          progress->Step();
           answered.Notify();
         });
   }
   while (num_left > 0) co_await answered.Wait();
   co_return answers;
 }
-
-// What the first tokens of samples were: one observation of each table for each
-// sample.
-class BeginningTables {
- public:
-  // Each place behind the first, and each pair of neighbours.
-  static constexpr int kNumTables = 2 * (kCountedTokens - 1);
-
-  void Add(const Generation& generation) {
-    for (const Hypothesis& hypothesis : generation.hypotheses) {
-      const auto token = [&](size_t place) -> int64_t {
-        const auto& tokens = hypothesis.tokens;
-        return place < tokens.size() ? tokens[place] : -1;  // behind the end
-      };
-      for (int i = 1; i < kCountedTokens; ++i) {
-        tables_[2 * i - 2].push_back(token(i));
-        tables_[2 * i - 1].push_back(token(i - 1) * (int64_t{1} << 32) +
-                                     token(i));
-      }
-    }
-  }
-  int num_samples() const { return static_cast<int>(tables_[0].size()); }
-
-  // That all tables of both come from one distribution: the least p-value,
-  // times how many there are (Bonferroni). `least` need not be told from less.
-  double PValue(const BeginningTables& other, double least) const {
-    const auto max_rounds =
-        static_cast<int64_t>(2 * TwoSampleTest::kEnough * kNumTables / least);
-    double p_value = 1;
-    for (int i = 0; i < kNumTables; ++i) {
-      const TwoSampleTest test(tables_[i], other.tables_[i]);
-      p_value = std::min(p_value, kNumTables * test.PValue(max_rounds, i + 1));
-    }
-    return p_value;
-  }
-
- private:
-  std::vector<int64_t> tables_[kNumTables];
-};
 
 class Verification {
  public:
@@ -196,31 +156,42 @@ class Verification {
   // Errors: of a request that fails without speculation, or cannot have it.
   asio::awaitable<absl::Status> Run() {
     absl::Status status = co_await Compare();
-    for (int64_t i = 0; status.ok() && i < options_.num_rounds; ++i) {
-      co_await Time(/*with_first=*/i % 2 == 1);
-    }
+    if (status.ok()) co_await TimeAll();
     for (const Pair& pair : pairs_) {
       if (status.ok() && pair.by_distribution) status = co_await Sample(pair);
     }
+    progress_.Erase();
     co_return status;
   }
 
   const SpeculationReport& report() const { return report_; }
 
  private:
-  std::vector<RequestBody> Bodies(bool with) const {
+  // How requests run.
+  enum class Drafts {
+    kNone,
+    kWherePaying,  // as they do elsewhere
+    kAlways,       // so that there is something to compare
+  };
+
+  static RequestBody Body(const Pair& pair, Drafts drafts) {
+    RequestBody body = drafts == Drafts::kNone ? pair.without : pair.with;
+    body.params.speculate->always_drafts = drafts == Drafts::kAlways;
+    return body;
+  }
+
+  asio::awaitable<Answers> RunPairs(std::string what, Drafts drafts) {
     std::vector<RequestBody> bodies;
-    for (const Pair& pair : pairs_) {
-      bodies.push_back(with ? pair.with : pair.without);
-    }
-    return bodies;
+    for (const Pair& pair : pairs_) bodies.push_back(Body(pair, drafts));
+    progress_.Begin(std::move(what), static_cast<int>(bodies.size()));
+    return RunAll(runtime_, std::move(bodies), &progress_);
   }
 
   asio::awaitable<absl::Status> Compare() {
-    const Answers without = co_await RunAll(runtime_, Bodies(false));
-    const Answers with = co_await RunAll(runtime_, Bodies(true));
-    const EngineStats stats = co_await runtime_->engine().Stats();
-    report_.figures = stats.speculation;
+    const Answers without =
+        co_await RunPairs("comparing, without speculation", Drafts::kNone);
+    const Answers with =
+        co_await RunPairs("comparing, with speculation", Drafts::kAlways);
     for (size_t i = 0; i < pairs_.size(); ++i) {
       const int64_t line = pairs_[i].line;
       for (const auto* answer : {&without[i], &with[i]}) {
@@ -234,14 +205,22 @@ class Verification {
     co_return absl::OkStatus();
   }
 
-  asio::awaitable<void> Time(bool with_first) {
-    for (const bool with : {with_first, !with_first}) {
-      std::vector<RequestBody> bodies = Bodies(with);
+  asio::awaitable<void> TimeAll() {
+    const EngineStats before = co_await runtime_->engine().Stats();
+    report_.compared = before.speculation;
+    const int64_t num_runs = 2 * options_.num_rounds;
+    for (int64_t i = 0; i < num_runs; ++i) {
+      // Without and with, with and without, and so on.
+      const bool with = i % 4 == 1 || i % 4 == 2;
       const Stopwatch watch;
-      co_await RunAll(runtime_, std::move(bodies));
+      co_await RunPairs(Concat("timing, run ", i + 1, " of ", num_runs),
+                        with ? Drafts::kWherePaying : Drafts::kNone);
       (with ? report_.times_with : report_.times_without)
           .push_back(watch.Elapsed());
     }
+    const EngineStats after = co_await runtime_->engine().Stats();
+    report_.timed = after.speculation;
+    report_.timed.Subtract(before.speculation);
   }
 
   // The request's beginnings, each with a seed of its own.
@@ -265,27 +244,36 @@ class Verification {
   }
 
   asio::awaitable<absl::Status> Sample(const Pair& pair) {
+    const auto num_sampled = std::ranges::count_if(
+        pairs_, [](const Pair& p) { return p.by_distribution; });
+    const auto number = report_.sampled.size() + 1;
+    SampleComparison& sampled = report_.sampled.emplace_back();
+    sampled.line = pair.line;
     BeginningTables tables[2];
     for (const bool with : {false, true}) {
       // Seeds that both had would give both the same first token.
       const int64_t first_seed =
           options_.seed + (with ? options_.num_samples : 0);
-      const Answers answers = co_await RunAll(
-          runtime_, Beginnings(with ? pair.with : pair.without, first_seed));
+      std::vector<RequestBody> bodies = Beginnings(
+          Body(pair, with ? Drafts::kAlways : Drafts::kNone), first_seed);
+      progress_.Begin(
+          Concat("sampling line ", pair.line, ", ", number, " of ", num_sampled,
+                 with ? ", with" : ", without", " speculation"),
+          static_cast<int>(bodies.size()));
+      const Answers answers =
+          co_await RunAll(runtime_, std::move(bodies), &progress_);
       for (const auto& answer : answers) {
         if (!answer.ok()) {
           co_return OnLine(answer.status(), options_.file, pair.line);
         }
         tables[with].Add(*answer);
+        sampled.has_drafts |= answer->usage.num_drafted_tokens > 0;
       }
     }
-    const auto num_sampled = std::ranges::count_if(
-        pairs_, [](const Pair& p) { return p.by_distribution; });
-    report_.sampled.push_back(
-        {.line = pair.line,
-         .num_samples = tables[0].num_samples(),
-         .p_value = tables[0].PValue(
-             tables[1], SampleComparison::kFalseAlarms / num_sampled)});
+    progress_.Begin("comparing distributions", 0);
+    sampled.num_samples = tables[0].num_samples();
+    sampled.p_value = tables[0].PValue(
+        tables[1], SampleComparison::kFalseAlarms / num_sampled);
     co_return absl::OkStatus();
   }
 
@@ -293,7 +281,20 @@ class Verification {
   const VerifySpeculationOptions& options_;
   std::vector<Pair> pairs_;
   SpeculationReport report_;
+  Progress progress_{0};
 };
+
+int ExitCodeOfVerdict(SpeculationVerdict verdict) {
+  switch (verdict) {
+    case SpeculationVerdict::kEqual:
+      return kAllSucceeded;
+    case SpeculationVerdict::kDifferent:
+      return kSomeFailed;
+    case SpeculationVerdict::kNothingShown:
+      return kNothingShown;
+  }
+  return kSomeFailed;
+}
 
 absl::StatusOr<SpeculationParams> DefaultSpeculation(
     const VerifySpeculationOptions& options) {
@@ -334,7 +335,7 @@ absl::StatusOr<int> VerifySpeculation(const VerifySpeculationOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   output->Write(Format(verification.report()));
   RETURN_IF_ERROR(output->Close());
-  return verification.report().is_equal() ? kAllSucceeded : kSomeFailed;
+  return ExitCodeOfVerdict(verification.report().verdict());
 }
 
 const char kVerifySpeculationExamples[] =
@@ -344,8 +345,15 @@ const char kVerifySpeculationExamples[] =
   espalier verify-speculation -m models/en-fr --speculate ngram:8 \
     --max-running 1 requests.jsonl
 
-FILE has a request a line, as espalier batch takes it. Each runs without
-speculation and with: as its own "speculate" says, or else as --speculate does.
+FILE has a request a line, as espalier batch takes it:
+  {"prompt": "It rains.", "params": {"num_beams": 4}}
+  {"prompt": "No.", "params": {"do_sample": true, "speculate": "ngram:8"}}
+Each runs without speculation and with: as its own "speculate" says, or else as
+--speculate does.
+
+For the comparison every step has drafts for which there is room, also where
+they do not pay and would be turned off. Where no draft was verified all the
+same, as ngram finds none in texts that do not repeat, nothing was shown.
 
 What must be equal to the bit is compared so, token for token and score for
 score: greedy search, beams, and samples in mode "coupled".
@@ -360,10 +368,14 @@ probability differs by about 5 / sqrt(samples), 0.11 with 2,000; it does not see
 what is smaller, nor what is only in later tokens or in rare ones: for that there
 are the exact comparisons, and the tests of this project.
 
-Times are of all requests together, both ways in turn; --max-running 1 has them
-run one by one.
+Times are of all requests together, both ways in turn, with drafts as they pay;
+--max-running 1 has them run one by one.
+
+It takes 2 + 2 * --rounds runs of FILE, and of each request in mode rejection
+2 * --samples more, of up to 36 tokens: 4,000 runs unless --samples says
+otherwise. A terminal shows on stderr how far it is.
 
 Exit code: 0 if the verdict is equal, 1 if it is different, 2 if it could not
-run, or a request of FILE is wrong.)";
+run, or a request of FILE is wrong, 3 if nothing was shown.)";
 
 }  // namespace espalier::cli

@@ -15,6 +15,7 @@
 namespace espalier::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -111,19 +112,46 @@ TEST(ExactComparisonTest, EveryFieldCounts) {
 TEST(SpeculationReportTest, OneDifferenceIsEnoughForTheVerdict) {
   SpeculationReport report;
   report.exact.num_requests = 3;
+  report.exact.num_with_drafts = 2;
   report.sampled = {{.line = 4, .num_samples = 100, .p_value = 0.0008},
                     {.line = 9, .num_samples = 100, .p_value = 0.2}};
-  EXPECT_TRUE(report.is_equal());  // one of two requests may be so low
+  EXPECT_EQ(report.verdict(),
+            SpeculationVerdict::kEqual);  // one of two requests may be so low
   EXPECT_THAT(Format(report), HasSubstr("verdict: equal\n"));
+  EXPECT_THAT(Format(report),
+              HasSubstr("drafts were verified in 2 of 5 requests\n"));
   report.sampled[1].p_value = 0.0004;
-  EXPECT_FALSE(report.is_equal());
+  EXPECT_EQ(report.verdict(), SpeculationVerdict::kDifferent);
   EXPECT_THAT(Format(report),
               HasSubstr("line 9: p 0.0004 of 100 samples with and without: "
                         "differs\n"));
   report.sampled.clear();
   report.exact.differences = {"line 1: something"};
-  EXPECT_FALSE(report.is_equal());
+  EXPECT_EQ(report.verdict(), SpeculationVerdict::kDifferent);
   EXPECT_THAT(Format(report), HasSubstr("verdict: DIFFERENT\n"));
+}
+
+TEST(SpeculationReportTest, WithoutDraftsNothingWasShown) {
+  SpeculationReport report;
+  report.exact.Compare(1, GenerationOf({5, 6}), GenerationOf({5, 6}));
+  report.sampled = {{.line = 2, .num_samples = 100}};
+  EXPECT_EQ(report.verdict(), SpeculationVerdict::kNothingShown);
+  EXPECT_THAT(
+      Format(report),
+      AllOf(HasSubstr("drafts were verified in 0 of 2 requests\n"),
+            HasSubstr("verdict: none: no draft was verified, so nothing "
+                      "was shown\n")));
+  report.sampled[0].has_drafts = true;
+  EXPECT_EQ(report.verdict(), SpeculationVerdict::kEqual);
+  report.sampled.clear();
+  Generation with = GenerationOf({5, 6});
+  with.usage.num_drafted_tokens = 1;
+  report.exact.Compare(3, GenerationOf({5, 6}), with);
+  EXPECT_EQ(report.verdict(), SpeculationVerdict::kEqual);
+  // A difference without drafts is one.
+  report.exact = {};
+  report.exact.Compare(4, GenerationOf({5, 6}), GenerationOf({5, 7}));
+  EXPECT_EQ(report.verdict(), SpeculationVerdict::kDifferent);
 }
 
 }  // namespace

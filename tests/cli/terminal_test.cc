@@ -123,5 +123,25 @@ TEST(TerminalTest, LongRunsTellHowFarTheyAreAndEraseItAgain) {
   EXPECT_EQ(program.Wait().exit_code, 0);
 }
 
+TEST(TerminalTest, AComparisonTellsItsPhases) {
+  const ScratchDirectory scratch;
+  const std::string input =
+      scratch.Write("in",
+                    "{\"prompt\": \"No.\"}\n"
+                    "{\"prompt\": \"No.\", \"params\": {\"do_sample\": true, "
+                    "\"speculate\": \"ngram::rejection\"}}\n");
+  const ProgramRun run =
+      RunOnTerminal({"verify-speculation", "-m", ModelDirectory("en-fr"),
+                     "--rounds", "1", "--samples", "100", input});
+  for (const char* what :
+       {"comparing, without speculation: 0/2 requests, 0/s\r",
+        "comparing, with speculation: 0/2 requests, 0/s\r",
+        "timing, run 2 of 2: 0/2 requests, 0/s\r",
+        "sampling line 2, 1 of 1, with speculation: 0/100 requests, 0/s\r"}) {
+    EXPECT_THAT(run.out, HasSubstr(what));
+  }
+  EXPECT_THAT(WithoutErasing(run.out), Not(HasSubstr(kEscape)));
+}
+
 }  // namespace
 }  // namespace espalier::testing

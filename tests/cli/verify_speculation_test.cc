@@ -55,9 +55,11 @@ TEST(VerifySpeculationTest, SpeculationIsEqualAndToldOf) {
                               "  line 6: speculate must be false with")));
   EXPECT_THAT(
       run.out,
-      AllOf(HasSubstr("drafted "), HasSubstr(" tokens per target step\n"),
-            HasSubstr("place "), HasSubstr("medians of 1 run each"),
-            HasSubstr("verdict: equal\n")));
+      AllOf(HasSubstr("drafts were verified in 3 of 3 requests\n"),
+            HasSubstr("compared, with drafts in every step: drafted "),
+            HasSubstr("timed, with drafts as they pay: drafted "),
+            HasSubstr(" tokens per target step\n"), HasSubstr("place "),
+            HasSubstr("medians of 1 run each"), HasSubstr("verdict: equal\n")));
 }
 
 TEST(VerifySpeculationTest, WithoutADraftModelHistoryDrafts) {
@@ -79,6 +81,26 @@ TEST(VerifySpeculationTest, DeadlinesAreLeftOut) {
              {"--rounds", "1"});
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("1 request, 1 hypothesis: all equal"));
+}
+
+TEST(VerifySpeculationTest, WithoutADraftNothingIsShown) {
+  // The step of the prompt gives all there is.
+  const ProgramRun run =
+      Verify(R"({"prompt": "Yes.", "params": {"max_new_tokens": 1}})",
+             {"--rounds", "1"});
+  EXPECT_EQ(run.exit_code, 3) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("drafts were verified in 0 of 1 request\n"));
+  EXPECT_THAT(run.out, HasSubstr("verdict: none: no draft was verified"));
+}
+
+// From as many beams drafts never pay, and are off but for the comparison.
+TEST(VerifySpeculationTest, WhatDoesNotPayIsComparedAllTheSame) {
+  const ProgramRun run = Verify(
+      R"({"prompt": "Where is the station?", "params": {"num_beams": 24}})",
+      WithDraftModel({"--rounds", "1"}));
+  EXPECT_EQ(run.exit_code, 0) << run.err << run.out;
+  EXPECT_THAT(run.out, HasSubstr("drafts were verified in 1 of 1 request\n"));
+  EXPECT_THAT(run.out, HasSubstr("as they pay: drafted 0 tokens"));
 }
 
 TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
@@ -138,6 +160,8 @@ TEST(VerifySpeculationTest, ItsHelpSaysWhatItSees) {
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("permutation test"), HasSubstr("it does not see"),
                     HasSubstr("Exit code: 0 if the verdict is"),
+                    HasSubstr("3 if nothing was shown"),
+                    HasSubstr("4,000 runs unless --samples says"),
                     Not(HasSubstr("--trace"))));
 }
 

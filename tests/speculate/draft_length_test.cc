@@ -57,6 +57,14 @@ TEST(DraftLengthTest, TheBestLengthIsTheFormulas) {
   }
 }
 
+TEST(DraftLengthTest, AFixedLengthIsThatOfEveryStep) {
+  DraftLength length({.max_tokens = 3, .is_fixed = true});
+  for (int step = 0; step < 100; ++step) {
+    EXPECT_EQ(length.Next({.row = 2}), 3);
+    length.Record(3, 0);
+  }
+}
+
 TEST(DraftLengthTest, APlaceThatIsNeverAcceptedEndsTheDraft) {
   EXPECT_EQ(BestDraftLength({{0.9, 0.9, 0.0, 0.9}}, {.row = 0.01}), 2);
   EXPECT_EQ(BestDraftLength({{0.3, 1.0, 1.0}}, {.row = 0.29}), 3);

@@ -37,8 +37,11 @@ TEST(SpeculationFiguresTest, SumsAreThoseOfAllSteps) {
   for (const auto& [drafted, accepted] : {std::pair(3, 1), {5, 5}, {1, 0}}) {
     both.Record(drafted, accepted);
   }
+  const SpeculationFigures earlier = first;
   first.Add(second);
   EXPECT_EQ(first, both);
+  first.Subtract(earlier);
+  EXPECT_EQ(first, second);
 }
 
 }  // namespace

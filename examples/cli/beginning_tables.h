@@ -1,0 +1,56 @@
+// BeginningTables: what the first tokens of samples were, to be compared as
+// distributions.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "espalier/generator.h"
+#include "examples/cli/two_sample_test.h"
+
+namespace espalier::cli {
+
+// The tokens at the beginning of a text that are compared as distributions. No
+// draft is verified at the first place, which a prompt's step draws.
+inline constexpr int kCountedTokens = 4;
+
+// One observation of each table for each sample.
+class BeginningTables {
+ public:
+  // Each place behind the first, and each pair of neighbours.
+  static constexpr int kNumTables = 2 * (kCountedTokens - 1);
+
+  void Add(const Generation& generation) {
+    for (const Hypothesis& hypothesis : generation.hypotheses) {
+      const auto token = [&](size_t place) -> int64_t {
+        const auto& tokens = hypothesis.tokens;
+        return place < tokens.size() ? tokens[place] : -1;  // behind the end
+      };
+      for (int i = 1; i < kCountedTokens; ++i) {
+        tables_[2 * i - 2].push_back(token(i));
+        tables_[2 * i - 1].push_back(token(i - 1) * (int64_t{1} << 32) +
+                                     token(i));
+      }
+    }
+  }
+  int num_samples() const { return static_cast<int>(tables_[0].size()); }
+
+  // That all tables of both come from one distribution: the least p-value,
+  // times how many there are (Bonferroni). `least` need not be told from less.
+  double PValue(const BeginningTables& other, double least) const {
+    const auto max_rounds =
+        static_cast<int64_t>(2 * TwoSampleTest::kEnough * kNumTables / least);
+    double p_value = 1;
+    for (int i = 0; i < kNumTables; ++i) {
+      const TwoSampleTest test(tables_[i], other.tables_[i]);
+      p_value = std::min(p_value, kNumTables * test.PValue(max_rounds, i + 1));
+    }
+    return p_value;
+  }
+
+ private:
+  std::vector<int64_t> tables_[kNumTables];
+};
+
+}  // namespace espalier::cli

@@ -2,7 +2,7 @@
 // which a piece has one place, and the last of those that share it stays: words
 // of a language are few, and most come again.
 //
-// A place is a cache line: pieces of up to 30 bytes and 7 tokens.
+// A place is a cache line: pieces of up to 30 bytes and 8 tokens.
 //
 // Thread safety: none; each thread has its own.
 #pragma once

@@ -17,8 +17,10 @@
 #include "examples/cli/common_options.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/generate_command.h"
+#include "examples/cli/inspect_command.h"
 #include "examples/cli/options.h"
 #include "examples/cli/output.h"
+#include "examples/cli/tokenize_command.h"
 #include "examples/cli/trace_command.h"
 #include "examples/cli/usage_error.h"
 #include "examples/cli/verify_speculation_command.h"
@@ -119,6 +121,16 @@ void AddGenerateCommand(CLI::App* app, std::span<char* const> args,
   AddTexts(command, &options->texts);
   command->add_option("-f,--file", options->file, "one text a line; - is stdin")
       ->option_text("FILE");
+  AddFlag(command, "--chat",
+          "texts are what a user says, which the model's chat template makes "
+          "prompts of",
+          &options->common.runtime.chat)
+      ->group("Model");
+  command
+      ->add_option("--system", options->common.runtime.system,
+                   "what stands before the user's text in a chat; needs --chat")
+      ->option_text("TEXT")
+      ->group("Model");
   AddFlag(command, "--stream",
           "print text while it is generated; of beams, what all of them agree "
           "on so far",
@@ -165,6 +177,52 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
   command->footer(kBatchExamples);
   command->callback([options, exit_code] {
     const absl::StatusOr<int> code = RunBatch(*options);
+    *exit_code = code.ok() ? *code : Refuse(code.status());
+  });
+}
+
+void AddTokenizeCommand(CLI::App* app, int* exit_code) {
+  CLI::App* command =
+      app->add_subcommand("tokenize", "texts as tokens of a model, and back");
+  const auto options = std::make_shared<TokenizeOptions>();
+  command
+      ->add_option("-m,--model", options->model,
+                   "required: a directory with tokenizer.model or "
+                   "tokenizer.json")
+      ->required()
+      ->option_text("DIR");
+  command
+      ->add_option("-i,--input", options->input,
+                   "JSON lines; -, the default, is stdin")
+      ->option_text("FILE");
+  AddFlag(command, "--special",
+          "names of special tokens in a text are those tokens",
+          &options->special);
+  AddFlag(command, "--decode", "tokens to texts, special tokens shown",
+          &options->decode);
+  command->footer(kTokenizeExamples);
+  command->callback([options, exit_code] {
+    const absl::StatusOr<int> code = Tokenize(*options);
+    *exit_code = code.ok() ? *code : Refuse(code.status());
+  });
+}
+
+void AddInspectCommand(CLI::App* app, int* exit_code) {
+  CLI::App* command = app->add_subcommand(
+      "inspect", "what a model directory is, and what it needs");
+  const auto options = std::make_shared<InspectOptions>();
+  command->add_option("model", options->model, "a directory with config.json")
+      ->required()
+      ->option_text(" ");
+  command
+      ->add_option("--num-beams", options->num_beams,
+                   Concat("of the widest search in the table; default ",
+                          options->num_beams))
+      ->transform(InRange(1, 100000))
+      ->option_text("N");
+  command->footer(kInspectExamples);
+  command->callback([options, exit_code] {
+    const absl::StatusOr<int> code = Inspect(*options);
     *exit_code = code.ok() ? *code : Refuse(code.status());
   });
 }
@@ -256,6 +314,8 @@ int ParseAndRun(std::span<char* const> args) {
   int exit_code = kAllSucceeded;
   AddGenerateCommand(&app, args, &exit_code);
   AddBatchCommand(&app, &exit_code);
+  AddTokenizeCommand(&app, &exit_code);
+  AddInspectCommand(&app, &exit_code);
   AddTraceCommand(&app, &exit_code);
   AddVerifySpeculationCommand(&app, &exit_code);
   for (CLI::App* command : app.get_subcommands(nullptr)) {

@@ -34,6 +34,18 @@ absl::Status CheckFilesOfTexts(const GenerateOptions& options) {
   return CheckFiles(options.common, "stdout", OutputPath("-"));
 }
 
+absl::Status CheckChat(const RuntimeOptions& options) {
+  if (!options.chat) {
+    if (options.system.empty()) return absl::OkStatus();
+    return InvalidArgument("--system needs --chat");
+  }
+  const bool has_template = !options.template_name.empty() ||
+                            !options.from.empty() || !options.to.empty();
+  if (!has_template) return absl::OkStatus();
+  return InvalidArgument("--chat and --template, --from or --to exclude each ",
+                         "other");
+}
+
 void PrintFigures(Runtime& runtime, int64_t num_requests,
                   absl::Duration wall_time) {
   PrintToStderr("\n" + FormatFigures(runtime.Stats(), num_requests, wall_time) +
@@ -56,6 +68,7 @@ int ExitCodeFor(const Outcome& outcome) {
 absl::StatusOr<int> Generate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const GenerationParams params,
                    ReadParams(options.params, options.names));
+  RETURN_IF_ERROR(CheckChat(options.common.runtime));
   RETURN_IF_ERROR(CheckFilesOfTexts(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<TextSource> source,
                    TextSource::Open(options.texts, options.file));
@@ -104,6 +117,11 @@ Each text gives its hypotheses, best first, with their scores: the
 log-probability divided by length^length_penalty, or with one beam the mean.
 Without --from and --to the model's default template is taken; that of
 models/en-fr is English to French. What begins with [ or { is JSON.
+
+With --chat each text is one message of a user: the model's chat template
+(chat_template.jinja, or chat_template in tokenizer_config.json) makes a prompt
+of it, with --system before it and the beginning of the answer behind it. Names
+of special tokens in the text or in --system stay text.
 
 With --stream one sample's text, or what all beams agree on so far, grows on a
 line of its own. Several samples come piece by piece, each on a line after its

@@ -108,6 +108,7 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
   ASSIGN_OR_RETURN(const ModelText text, ModelText::Load(directory_));
   tokenizer_ = text.tokenizer;
   ASSIGN_OR_RETURN(template_, ChooseTemplate(options, text));
+  ASSIGN_OR_RETURN(chat_, ChatPrompts::Load(options, tokenizer_));
   ASSIGN_OR_RETURN(backend_, Backend::Load(directory_, resolved));
   return CheckFits(tokenizer_.get(), *backend_->steps());
 }
@@ -143,10 +144,15 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
                               " has no tokenizer.model or tokenizer.json; use "
                               "prompt_tokens");
   }
-  ASSIGN_OR_RETURN(request.prompt_tokens,
-                   PromptTokens(*body.prompt, *template_, *tokenizer_,
-                                backend_->steps()->description().max_context));
+  ASSIGN_OR_RETURN(request.prompt_tokens, MakePrompt(*body.prompt));
   return request;
+}
+
+absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
+    const std::string& text) const {
+  const int max_context = backend_->steps()->description().max_context;
+  if (chat_ != nullptr) return chat_->Make(text, max_context);
+  return PromptTokens(text, *template_, *tokenizer_, max_context);
 }
 
 absl::StatusOr<Generation> Runtime::MakeAnswer(

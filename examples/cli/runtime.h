@@ -18,6 +18,7 @@
 #include "espalier/backend.h"
 #include "espalier/generator.h"
 #include "espalier/model_text.h"
+#include "examples/cli/chat_prompts.h"
 #include "examples/cli/runtime_options.h"
 #include "examples/cli/stats_file.h"
 #include "examples/cli/trace_recorder.h"
@@ -84,12 +85,15 @@ class Runtime {
   absl::Status LoadModel(const RuntimeOptions& options,
                          const BackendOptions& resolved);
   absl::StatusOr<Request> MakeRequest(RequestBody body) const;
+  absl::StatusOr<std::vector<TokenId>> MakePrompt(
+      const std::string& text) const;
   boost::asio::awaitable<void> KeepStats();
 
   boost::asio::io_context context_{1};
   std::string directory_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // null if there is none
   std::optional<PromptTemplate> template_;      // unset without a tokenizer
+  std::unique_ptr<const ChatPrompts> chat_;     // null without --chat
   std::unique_ptr<Backend> backend_;
   std::shared_ptr<TraceRecorder> trace_;  // null if there is none
   std::optional<Engine> engine_;

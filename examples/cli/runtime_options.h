@@ -14,6 +14,10 @@ struct RuntimeOptions {
   std::string template_name;
   std::string from;
   std::string to;
+  // Texts are what a user says in a chat, which the model's chat template makes
+  // a prompt of; `system` stands before them, empty: nothing does.
+  bool chat = false;
+  std::string system;
   // But for max_waiting, and kv_cache_bytes and host_cache_bytes, which are in
   // MiB here.
   GeneratorOptions generator;

@@ -32,6 +32,8 @@ class ExamplesTest : public ::testing::Test {
     std::filesystem::create_symlink(
         ESPALIER_PROGRAM, scratch_.path("build/release/bin/espalier"));
     scratch_.Write("letter.txt", "It rains.\n\nI am hungry.\n");
+    scratch_.Write("texts.jsonl", "{\"text\": \"It rains.\"}\n");
+    scratch_.Write("tokens.jsonl", "{\"tokens\": [1, 300]}\n");
     scratch_.Write("requests.jsonl", "{\"prompt\": \"It rains.\"}\n");
   }
 
@@ -65,7 +67,8 @@ std::vector<std::string> WholeLines(const std::string& text) {
 
 TEST_F(ExamplesTest, HelpShowsWhatRuns) {
   int num_examples = 0;
-  for (const char* subcommand : {"generate", "batch", "trace"}) {
+  for (const char* subcommand :
+       {"generate", "batch", "tokenize", "inspect", "trace"}) {
     const ProgramRun help = RunEspalier({subcommand, "--help"});
     for (std::string line : WholeLines(help.out)) {
       if (!line.starts_with("  espalier ")) continue;
@@ -80,7 +83,7 @@ TEST_F(ExamplesTest, HelpShowsWhatRuns) {
       }
     }
   }
-  EXPECT_GE(num_examples, 14);
+  EXPECT_GE(num_examples, 19);
 }
 
 TEST_F(ExamplesTest, TheSamplesOfTheHelpDiffer) {

@@ -34,13 +34,13 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
     const char* message;
   } cases[] = {
       {{},
-       "a command is needed. The commands are generate, batch, trace and "
-       "verify-speculation."},
+       "a command is needed. The commands are generate, batch, "
+       "tokenize, inspect, trace and verify-speculation."},
       {{"genrate", "It rains."},
        "no command \"genrate\"; did you mean generate? The commands are"},
       {{"translate"},
-       "no command \"translate\". The commands are generate, batch, trace and "
-       "verify-speculation."},
+       "no command \"translate\". The commands are generate, batch, "
+       "tokenize, inspect, trace and verify-speculation."},
       {{"--versoin"},
        "no option --versoin before the command; did you mean --version?"},
       {{"--model", "x", "generate"}, "no option --model before the command"},

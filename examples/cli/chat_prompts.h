@@ -1,0 +1,45 @@
+// ChatPrompts: what --chat makes of a user's text: the model's chat template
+// around it, and the tokens of that.
+//
+// Thread safety: constant after Load; any thread may call.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "examples/cli/runtime_options.h"
+#include "text/chat/chat_prompt.h"
+#include "text/chat/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace espalier::cli {
+
+class ChatPrompts {
+ public:
+  // Null without --chat.
+  // Errors: kFailedPrecondition if the model has no tokenizer or no chat
+  // template; as ChatTemplate::Load.
+  static absl::StatusOr<std::unique_ptr<const ChatPrompts>> Load(
+      const RuntimeOptions& options,
+      std::shared_ptr<const Tokenizer> tokenizer);
+
+  // The prompt of a conversation of `text` alone, behind the system's words.
+  // Errors: kInvalidArgument if it is not UTF-8, if the template refuses it, or
+  // if the prompt is longer than `max_context` tokens.
+  absl::StatusOr<std::vector<TokenId>> Make(const std::string& text,
+                                            int max_context) const;
+
+ private:
+  ChatPrompts(std::unique_ptr<ChatTemplate> chat, std::string system,
+              std::shared_ptr<const Tokenizer> tokenizer);
+
+  const std::unique_ptr<const ChatTemplate> template_;
+  const std::string system_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;
+  const SpecialTokenNames names_;
+};
+
+}  // namespace espalier::cli

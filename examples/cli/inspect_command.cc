@@ -1,0 +1,292 @@
+#include "examples/cli/inspect_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/dtype.h"
+#include "base/status.h"
+#include "base/wording.h"
+#include "espalier/backend.h"
+#include "espalier/model_text.h"
+#include "examples/cli/exit_code.h"
+#include "examples/cli/output.h"
+#include "model/checkpoint.h"
+#include "model/llama_config.h"
+#include "model/llama_tensors.h"
+#include "text/chat/chat_template.h"
+
+namespace espalier::cli {
+namespace {
+
+std::string FormatBytes(int64_t bytes) {
+  constexpr int64_t kKib = 1 << 10;
+  constexpr int64_t kMib = 1 << 20;
+  constexpr int64_t kGib = 1 << 30;
+  const auto in = [&](int64_t unit, const char* name) {
+    return absl::StrFormat("%.1f %s", static_cast<double>(bytes) / unit, name);
+  };
+  if (bytes >= kGib) return in(kGib, "GiB");
+  if (bytes >= kMib) return in(kMib, "MiB");
+  return in(kKib, "KiB");
+}
+
+std::string FormatCount(int64_t count) {
+  const auto in = [&](double unit, const char* name) {
+    return absl::StrFormat("%.1f %s", static_cast<double>(count) / unit, name);
+  };
+  if (count >= 1'000'000'000) return in(1e9, "billion");
+  if (count >= 1'000'000) return in(1e6, "million");
+  return std::to_string(count);
+}
+
+// A line of the report.
+std::string Line(std::string_view name, const std::string& what) {
+  return absl::StrFormat("  %-15s%s\n", std::string(name), what);
+}
+
+std::string NameOfDType(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return "f32";
+    case DType::kBFloat16:
+      return "bf16";
+    case DType::kFloat16:
+      return "f16";
+  }
+  return "";
+}
+
+// The weights' parts, all of them.
+std::vector<LlamaTensor> AllParts(const LlamaTensors& tensors) {
+  std::vector<LlamaTensor> parts = {tensors.embedding, tensors.head,
+                                    tensors.final_norm};
+  for (const LlamaLayerTensors& layer : tensors.layers) {
+    parts.insert(parts.end(),
+                 {layer.attention_norm, layer.q, layer.k, layer.v, layer.output,
+                  layer.mlp_norm, layer.gate, layer.up, layer.down});
+  }
+  return parts;
+}
+
+// What the weights are, and take in the memory of each device.
+struct WeightFigures {
+  int64_t num_parameters = 0;
+  int64_t stored_bytes = 0;
+  int64_t cpu_bytes = 0;   // f16 is widened
+  int64_t cuda_bytes = 0;  // in bf16
+  std::string dtypes;      // "bf16", "f32 and bf16"
+};
+
+WeightFigures FiguresOf(const LlamaTensors& tensors) {
+  WeightFigures figures;
+  std::vector<std::string> dtypes;
+  for (const LlamaTensor& part : AllParts(tensors)) {
+    if (part.data.empty()) continue;
+    const auto bytes = static_cast<int64_t>(part.data.size());
+    const int64_t count = bytes / NumBytes(part.dtype);
+    figures.num_parameters += count;
+    figures.stored_bytes += bytes;
+    figures.cpu_bytes +=
+        count * (part.dtype == DType::kBFloat16 ? 2 : sizeof(float));
+    figures.cuda_bytes += 2 * count;
+    const std::string name = NameOfDType(part.dtype);
+    if (std::ranges::count(dtypes, name) == 0) dtypes.push_back(name);
+  }
+  figures.dtypes = JoinWithAnd(dtypes);
+  return figures;
+}
+
+// Bytes of the keys and values of one token.
+int64_t KvBytesOfToken(const LlamaConfig& config, int64_t element_bytes) {
+  return int64_t{2} * config.num_layers * config.kv_size() * element_bytes;
+}
+
+std::string DescribeShape(const LlamaConfig& config) {
+  return Concat(config.num_layers, " layers, hidden ", config.hidden_size,
+                ", feed-forward ", config.intermediate_size, ", ",
+                config.num_heads, " heads of ", config.head_dim, ", ",
+                config.num_kv_heads, " of keys and values");
+}
+
+bool IsThere(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+// The report, line by line. What is wrong with a part is said in its place.
+class Inspection {
+ public:
+  explicit Inspection(const InspectOptions& options) : options_(options) {}
+
+  std::string Run();
+  bool runs() const { return runs_; }
+
+ private:
+  void AddWeights();
+  void AddText();
+  void AddChat();
+  void AddMemory();
+  void AddDevices();
+  void AddFault(std::string_view name, const absl::Status& status) {
+    report_ += Line(name, Message(status));
+    runs_ = false;
+  }
+
+  const InspectOptions& options_;
+  std::string report_;
+  bool runs_ = true;
+  LlamaConfig config_;
+  WeightFigures weights_;
+};
+
+std::string Inspection::Run() {
+  report_ = options_.model + "\n";
+  const absl::StatusOr<LlamaConfig> config = ReadLlamaConfig(options_.model);
+  if (!config.ok()) {
+    AddFault("does not run", config.status());
+    return report_;
+  }
+  config_ = *config;
+  report_ += Line("family", "Llama: " + DescribeShape(config_));
+  AddWeights();
+  report_ += Line("vocabulary", Pluralize(config_.vocab_size, "token"));
+  report_ += Line("context", Pluralize(config_.max_context, "token"));
+  AddText();
+  AddChat();
+  if (!runs_) return report_;
+  AddMemory();
+  AddDevices();
+  return report_;
+}
+
+void Inspection::AddWeights() {
+  const absl::StatusOr<Checkpoint> checkpoint =
+      Checkpoint::Open(options_.model);
+  if (!checkpoint.ok()) return AddFault("does not run", checkpoint.status());
+  const absl::StatusOr<LlamaTensors> tensors =
+      FindLlamaTensors(*checkpoint, config_);
+  if (!tensors.ok()) return AddFault("does not run", tensors.status());
+  weights_ = FiguresOf(*tensors);
+  report_ += Line("weights", Concat(FormatCount(weights_.num_parameters),
+                                    " parameters in ", weights_.dtypes, ", ",
+                                    FormatBytes(weights_.stored_bytes)));
+}
+
+void Inspection::AddText() {
+  const absl::StatusOr<ModelText> text = ModelText::Load(options_.model);
+  if (!text.ok()) return AddFault("tokenizer", text.status());
+  if (text->tokenizer == nullptr) {
+    report_ += Line("tokenizer", "none: prompts and results are token ids");
+    return;
+  }
+  const Tokenizer& tokenizer = *text->tokenizer;
+  const bool is_sentencepiece = IsThere(options_.model + "/tokenizer.model");
+  report_ +=
+      Line("tokenizer",
+           Concat(is_sentencepiece ? "tokenizer.model, SentencePiece"
+                                   : "tokenizer.json",
+                  ", ", Pluralize(tokenizer.vocab_size(), "entry", "entries")));
+  const absl::Status fits = tokenizer.CheckFits(config_.vocab_size);
+  if (!fits.ok()) AddFault("does not run", fits);
+  const bool has_templates = IsThere(options_.model + "/prompt_template.json");
+  report_ += Line("prompts", has_templates
+                                 ? "prompt_template.json, default " +
+                                       text->templates->default_template().name
+                                 : "no templates: BOS, if there is one, and "
+                                   "the text");
+}
+
+// A chat template that is wrong stops generate --chat alone.
+void Inspection::AddChat() {
+  const absl::StatusOr<std::unique_ptr<ChatTemplate>> chat =
+      ChatTemplate::Load(options_.model);
+  if (!chat.ok()) {
+    report_ +=
+        Line("chat template", "cannot be used: " + Message(chat.status()));
+  } else {
+    report_ += Line("chat template", *chat == nullptr ? "no" : (*chat)->path());
+  }
+}
+
+void Inspection::AddMemory() {
+  report_ +=
+      Line("memory", "of weights: " + FormatBytes(weights_.cpu_bytes) +
+                         " on the CPU, " + FormatBytes(weights_.cuda_bytes) +
+                         " on a GPU in bf16");
+  const int64_t cpu = KvBytesOfToken(config_, sizeof(float));
+  const int64_t cuda = cpu / 2;
+  report_ += Line("", "of keys and values, a token: " + FormatBytes(cpu) +
+                          " on the CPU, " + FormatBytes(cuda) + " on a GPU");
+  report_ += Line("", "of one request at most, where its beams share nothing:");
+  report_ += absl::StrFormat("    %8s %6s %12s %12s\n", "context", "beams",
+                             "CPU", "GPU");
+  std::vector<int> contexts = {std::min(2048, config_.max_context)};
+  if (contexts[0] < config_.max_context) {
+    contexts.push_back(config_.max_context);
+  }
+  for (const int context : contexts) {
+    for (const int num_beams : {1, options_.num_beams}) {
+      const int64_t tokens = int64_t{context} * num_beams;
+      report_ += absl::StrFormat("    %8d %6d %12s %12s\n", context, num_beams,
+                                 FormatBytes(tokens * cpu),
+                                 FormatBytes(tokens * cuda));
+      if (options_.num_beams == 1) break;
+    }
+  }
+}
+
+void Inspection::AddDevices() {
+  const int64_t memory =
+      static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  const int64_t least =
+      weights_.cpu_bytes + KvBytesOfToken(config_, 4) * kDefaultPageSize * 2;
+  if (least > memory) {
+    report_ += Line(
+        "CPU", Concat("does not run: it needs ", FormatBytes(least),
+                      " of memory, this machine has ", FormatBytes(memory)));
+    runs_ = false;
+  } else {
+    report_ += Line("CPU", "runs, in f32; this machine has " +
+                               FormatBytes(memory) + " of memory");
+  }
+  if (HasCudaDevice(0)) {
+    report_ += Line("GPU",
+                    "runs with --device cuda, if there is memory for "
+                    "the weights and --kv-cache-mib");
+    runs_ = true;
+  } else {
+    report_ += Line("GPU", "does not run here: no GPU that this build can use");
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<int> Inspect(const InspectOptions& options) {
+  RETURN_IF_ERROR(CheckModelDirectory(options.model));
+  Inspection inspection(options);
+  const std::string report = inspection.Run();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
+  output->Write(report);
+  RETURN_IF_ERROR(output->Close());
+  return inspection.runs() ? kAllSucceeded : kNothingRan;
+}
+
+const char kInspectExamples[] =
+    R"(Examples:
+  espalier inspect models/en-fr
+  espalier inspect models/en-fr --num-beams 64
+
+Reads the directory's files as a run does, but computes nothing: what the model
+is, its tokenizer and templates, what it takes of memory, and whether it runs on
+this machine, or why not. What is wrong stands in its place. Beams of a request
+share the pages of their prompt and of what they have in common, so that a
+search takes less than the table's upper bound. Exit code: 0 if it runs here, 2
+if it does not.)";
+
+}  // namespace espalier::cli

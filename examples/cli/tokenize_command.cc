@@ -1,0 +1,191 @@
+#include "examples/cli/tokenize_command.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "espalier/model_text.h"
+#include "examples/cli/exit_code.h"
+#include "examples/cli/line_reader.h"
+#include "examples/cli/output.h"
+
+namespace espalier::cli {
+namespace {
+
+// The only field of a line, which has this name.
+absl::StatusOr<const json::value*> OnlyField(const json::value& line,
+                                             const char* field) {
+  if (!line.is_object()) {
+    return InvalidArgument("a line must be {\"", field, "\": ...}, got ",
+                           Shown(&line));
+  }
+  const json::object& object = line.get_object();
+  for (const auto& [key, value] : object) {
+    if (std::string_view(key) != field) {
+      return InvalidArgument("unknown field ", ShownInQuotes(key),
+                             "; the field is \"", field, "\"");
+    }
+  }
+  const json::value* const value = object.if_contains(field);
+  if (value == nullptr) {
+    return InvalidArgument("field \"", field, "\" is missing");
+  }
+  return value;
+}
+
+absl::StatusOr<TokenId> ReadToken(const json::value& value, size_t index,
+                                  const Tokenizer& tokenizer) {
+  const int64_t token = value.is_int64() ? value.get_int64()
+                                         : std::numeric_limits<int64_t>::min();
+  if (token < 0 || token >= tokenizer.vocab_size()) {
+    return InvalidArgument("tokens[", index, "] must be in [0, ",
+                           tokenizer.vocab_size() - 1, "], got ",
+                           Shown(&value));
+  }
+  return static_cast<TokenId>(token);
+}
+
+// What becomes of each line.
+class LineConverter {
+ public:
+  LineConverter(const TokenizeOptions& options, const Tokenizer& tokenizer)
+      : options_(options), tokenizer_(tokenizer) {}
+
+  absl::StatusOr<json::value> Convert(const std::string& line) const {
+    if (line.size() > kMaxLineBytes) {
+      return InvalidArgument("a line may have ", kMaxLineBytes,
+                             " bytes, this one has more");
+    }
+    ASSIGN_OR_RETURN(const json::value value, ParseJson(line));
+    return options_.decode ? Decode(value) : Encode(value);
+  }
+
+ private:
+  absl::StatusOr<json::value> Encode(const json::value& line) const {
+    ASSIGN_OR_RETURN(const json::value* text, OnlyField(line, "text"));
+    if (!text->is_string()) {
+      return InvalidArgument("text must be a string, got ", Shown(text));
+    }
+    ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                     tokenizer_.Encode(std::string_view(text->get_string()),
+                                       {.parse_special = options_.special}));
+    return json::value{{"tokens", json::array(tokens.begin(), tokens.end())}};
+  }
+
+  absl::StatusOr<json::value> Decode(const json::value& line) const {
+    ASSIGN_OR_RETURN(const json::value* list, OnlyField(line, "tokens"));
+    if (!list->is_array()) {
+      return InvalidArgument("tokens must be a list of integers, got ",
+                             Shown(list));
+    }
+    const json::array& array = list->get_array();
+    std::vector<TokenId> tokens;
+    for (size_t i = 0; i < array.size(); ++i) {
+      ASSIGN_OR_RETURN(const TokenId token, ReadToken(array[i], i, tokenizer_));
+      tokens.push_back(token);
+    }
+    ASSIGN_OR_RETURN(const std::string text,
+                     tokenizer_.Decode(tokens, {.show_special = true}));
+    return json::value{{"text", text}};
+  }
+
+  const TokenizeOptions& options_;
+  const Tokenizer& tokenizer_;
+};
+
+bool IsBlank(const std::string& line) {
+  return line.find_first_not_of(" \t\r") == line.npos;
+}
+
+// Goes through all lines, and writes what becomes of them.
+class TokenizeRun {
+ public:
+  TokenizeRun(const LineConverter& converter, LineReader& reader,
+              Output& output)
+      : converter_(converter), reader_(reader), output_(output) {}
+
+  absl::Status Run() {
+    while (!output_.failed()) {
+      ASSIGN_OR_RETURN(const std::vector<std::string> lines, reader_.Read());
+      if (lines.empty()) break;
+      for (const std::string& line : lines) ConvertLine(line);
+      output_.Flush();
+    }
+    return output_.Close();
+  }
+
+  int exit_code() const {
+    if (num_failed_ == 0) return kAllSucceeded;
+    return num_failed_ < num_read_ ? kSomeFailed : kNothingRan;
+  }
+
+ private:
+  void ConvertLine(const std::string& line) {
+    ++line_number_;
+    if (IsBlank(line)) return;
+    ++num_read_;
+    const absl::StatusOr<json::value> result = converter_.Convert(line);
+    if (result.ok()) {
+      output_.Write(WriteJson(*result) + "\n");
+      return;
+    }
+    ++num_failed_;
+    // In its place, so that line n of the output is of line n of the input.
+    output_.Write(WriteJson(json::object{{"error", Message(result.status())}}) +
+                  "\n");
+    PrintToStderr(Concat("espalier: ", reader_.name(), ":", line_number_, ": ",
+                         Message(result.status()), "\n"));
+  }
+
+  const LineConverter& converter_;
+  LineReader& reader_;
+  Output& output_;
+  int64_t line_number_ = 0;
+  int64_t num_read_ = 0;
+  int64_t num_failed_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<int> Tokenize(const TokenizeOptions& options) {
+  if (options.decode && options.special) {
+    return InvalidArgument(
+        "--decode shows special tokens anyway, and --special is of the other "
+        "way");
+  }
+  absl::StatusOr<ModelText> text = ModelText::Load(options.model);
+  if (!text.ok()) return Annotate(text.status(), "--model");
+  if (text->tokenizer == nullptr) {
+    return FailedPrecondition("--model: ", options.model,
+                              " has no tokenizer.model or tokenizer.json");
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
+                   LineReader::Open(options.input));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
+  const LineConverter converter(options, *text->tokenizer);
+  TokenizeRun run(converter, *reader, *output);
+  RETURN_IF_ERROR(run.Run());
+  return run.exit_code();
+}
+
+const char kTokenizeExamples[] =
+    R"(Examples:
+  espalier tokenize -m models/en-fr < texts.jsonl
+  espalier tokenize -m models/en-fr --special --input texts.jsonl
+  espalier tokenize -m models/en-fr --decode --input tokens.jsonl
+
+A line {"text": "..."} becomes {"tokens": [...]}, and with --decode the other
+way round. A text is encoded by itself: no BOS, no EOS, no template. Names of
+special tokens in it, such as </s>, are text, but with --special they are those
+tokens. --decode shows special tokens by their names.
+
+A bad line becomes {"error": "..."}, and is told on stderr. Exit code: 0 if
+every line succeeded, 1 if some failed, 2 if none did, or the model or the input
+cannot be read, or the output not be written.)";
+
+}  // namespace espalier::cli

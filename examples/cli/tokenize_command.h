@@ -1,0 +1,27 @@
+// espalier tokenize: texts as tokens of a model, and back.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace espalier::cli {
+
+struct TokenizeOptions {
+  std::string model;  // directory; its weights are not looked at
+  std::string input = "-";
+  // Whether names of special tokens in a text become those tokens, as they
+  // never do in what a user says.
+  bool special = false;
+  // The other way: tokens to texts, special tokens shown.
+  bool decode = false;
+};
+
+// Runs the subcommand and returns the program's exit code.
+// Errors: why it could not run.
+absl::StatusOr<int> Tokenize(const TokenizeOptions& options);
+
+// The end of its help.
+extern const char kTokenizeExamples[];
+
+}  // namespace espalier::cli

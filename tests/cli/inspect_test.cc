@@ -1,0 +1,89 @@
+// espalier inspect: what a model directory is, and whether it runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tests/cli/program.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// The translator's files, of which a test changes some.
+class InspectTest : public ::testing::Test {
+ protected:
+  InspectTest() {
+    for (const auto& file :
+         std::filesystem::directory_iterator(ModelDirectory("en-fr"))) {
+      std::filesystem::create_symlink(
+          file.path(), model_.path(file.path().filename().string()));
+    }
+  }
+
+  ProgramRun Inspect() const { return RunEspalier({"inspect", model_.path()}); }
+
+  const ScratchDirectory model_;
+};
+
+TEST_F(InspectTest, AModelThatRunsIsDescribed) {
+  const ProgramRun run = Inspect();
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_EQ(run.err, "");
+  for (const char* part :
+       {"family         Llama: ", "parameters in ",
+        "vocabulary     6000 tokens",
+        "tokenizer.model, SentencePiece, 6000 entries",
+        "prompt_template.json, default en-fr", "chat template  no",
+        "of keys and values, a token: ", "CPU            runs"}) {
+    EXPECT_THAT(run.out, HasSubstr(part));
+  }
+}
+
+TEST_F(InspectTest, AChatTemplateIsNamedOrItsFault) {
+  model_.Write("chat_template.jinja", "{{ messages }}");
+  EXPECT_THAT(Inspect().out, HasSubstr("chat template  " + model_.path() +
+                                       "/chat_template.jinja"));
+  model_.Write("chat_template.jinja", "{{ messages");
+  const ProgramRun run = Inspect();
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.out, HasSubstr("cannot be used: "));
+  EXPECT_THAT(run.out, HasSubstr("line 1, column 1"));
+}
+
+TEST_F(InspectTest, WithoutATokenizerItRunsOnTokens) {
+  std::filesystem::remove(model_.path("tokenizer.model"));
+  const ProgramRun run = Inspect();
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  EXPECT_THAT(run.out, HasSubstr("none: prompts and results are token ids"));
+}
+
+TEST_F(InspectTest, WhatDoesNotRunSaysWhy) {
+  model_.Write("model.safetensors", "none");
+  ProgramRun run = Inspect();
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.out, HasSubstr("does not run   " + model_.path() +
+                                 "/model.safetensors"));
+  EXPECT_THAT(run.out, Not(HasSubstr("CPU   ")));
+  std::filesystem::remove(model_.path("config.json"));
+  model_.Write("config.json", "{\"model_type\": \"mamba\"}");
+  run = Inspect();
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.out, HasSubstr("mamba"));
+}
+
+TEST_F(InspectTest, WhatIsNoModelIsAnError) {
+  for (const char* path : {"/nowhere", "/etc/passwd"}) {
+    const ProgramRun run = RunEspalier({"inspect", path});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, HasSubstr(path));
+  }
+  EXPECT_THAT(RunEspalier({"inspect"}).err, HasSubstr("model"));
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -92,7 +92,7 @@ class SteadyRequests {
           Candidates(selection.request, draws, selection.num_rows, count));
     }
     for (const GroupContinuation& continuation : plan.continuations) {
-      const bool draws = continuation.rule->kind == SelectionKind::kDraws;
+      const bool draws = continuation.params->kind == SelectionKind::kDraws;
       const int num_rows = static_cast<int>(continuation.tail_pages.size());
       result.selections.push_back(
           Candidates(continuation.request, draws, num_rows,

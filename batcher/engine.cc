@@ -45,24 +45,12 @@ absl::Status Validate(const EngineCore& core, Request* request) {
   return CheckStops(request->params, core.tokenizer.get());
 }
 
-// Has a request that says nothing of it speculate as the engine's options do.
-// False if it speaks for itself, or cannot.
-bool SpeculateByDefault(const EngineCore& core, GenerationParams* params) {
-  const bool is_open = !params->speculate.has_value() && CanSpeculate(*params);
-  if (!is_open || !core.speculate.has_value()) return false;
-  params->speculate = core.speculate;
-  return true;
-}
-
-// No request is refused for drafts that it did not ask for.
-void DropDraftsWithoutRoom(const ModelDescription& model,
-                           PreparedRequest* prepared) {
-  if (MaxCandidates(*prepared, model.vocab_size) <=
-      model.limits.max_candidates) {
-    return;
+// Has a request that says nothing of it, and can, speculate as the engine's
+// options do.
+void SpeculateByDefault(const EngineCore& core, GenerationParams* params) {
+  if (!params->speculate.has_value() && CanSpeculate(*params)) {
+    params->speculate = core.speculate;
   }
-  prepared->request.params.speculate.reset();
-  prepared->drafter.reset();
 }
 
 absl::Status TooLittleMemory() {
@@ -86,7 +74,7 @@ struct OpenRequest {
 asio::awaitable<absl::StatusOr<OpenRequest>> Prepare(
     std::shared_ptr<EngineCore> core, Request request) {
   const auto submitted = std::chrono::steady_clock::now();
-  const bool by_default = SpeculateByDefault(*core, &request.params);
+  SpeculateByDefault(*core, &request.params);
   const absl::Status valid = Validate(*core, &request);
   if (!valid.ok()) co_return valid;
   const absl::Status can_wait = co_await CheckCanWait();
@@ -96,7 +84,6 @@ asio::awaitable<absl::StatusOr<OpenRequest>> Prepare(
   GiveSeed(&request);
   OpenRequest open = {PreparedRequest(std::move(request), core->tokenizer),
                       *std::move(place)};
-  if (by_default) DropDraftsWithoutRoom(core->description, &open.prepared);
   open.prepared.submitted = submitted;
   open.prepared.while_waiting = std::shared_ptr<const void>(
       nullptr, [place = open.place](const void*) { place->LeaveQueue(); });

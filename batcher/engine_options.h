@@ -72,8 +72,7 @@ struct EngineOptions {
   // is waited for as long as it takes. See docs/step.md, "Faults".
   absl::Duration step_timeout = absl::InfiniteDuration();
   // How requests speculate that do not say (GenerationParams::speculate is
-  // unset) and can (CanSpeculate). Where there is no room for the candidates of
-  // their drafts they do without. Unset: not at all. See docs/speculation.md.
+  // unset) and can (CanSpeculate). Unset: not at all. See docs/speculation.md.
   std::optional<SpeculationParams> speculate = std::nullopt;
   // Requests that wait until others end; >= 0. One that comes when
   // scheduler.max_running + max_waiting are open, from their submission until

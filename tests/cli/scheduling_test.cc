@@ -125,9 +125,12 @@ TEST(SchedulingTest, GenerateHasTheFieldsAsOptions) {
   }
 }
 
-// No step is as fast. The program does not wait for it.
+// No step is as fast, and that of a long prompt is not over either when the
+// program looks. It does not wait for it.
 TEST(StepTimeoutTest, ALateStepEndsAllRequestsAndTheProgram) {
-  const std::string line = R"({"prompt_tokens": [1, 2, 3]})";
+  std::string line = R"({"prompt_tokens": [1)";
+  for (int i = 0; i < 100; ++i) line += ", 3";
+  line += "]}";
   for (int i = 0; i < 5; ++i) {
     const ProgramRun run = RunBatchOf(line + "\n" + line + "\n",
                                       {"--step-timeout", "0.000000001"});

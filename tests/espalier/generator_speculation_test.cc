@@ -114,7 +114,7 @@ TEST(SpeculationDefaultTest, NoRequestIsRefusedForItsDrafts) {
   request.params.speculate = SpeculationParams{SpeculationMethod::kNgram};
   ASSERT_OK_AND_ASSIGN(const Generation asked, drafting.Generate(request));
   EXPECT_EQ(asked.texts, answer.texts);
-  EXPECT_EQ(asked.usage.num_drafted_tokens, answer.usage.num_drafted_tokens);
+  EXPECT_GT(asked.usage.num_drafted_tokens, 0);
 }
 
 TEST(SpeculationDefaultTest, ItIsCheckedOnceAtTheStart) {

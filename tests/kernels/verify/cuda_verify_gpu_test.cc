@@ -97,8 +97,8 @@ TEST_P(CudaVerifyTest, ASequenceDoesNotDependOnItsBatch) {
   }
 }
 
-// What nothing filters and has no rows of drafts is answered in two launches; or
-// in three, to the bit. The tokens are the twin's.
+// What nothing filters and has no rows of drafts is answered in two launches;
+// or in three, to the bit. The tokens are the twin's.
 TEST_P(CudaVerifyTest, FewerLaunchesGiveTheSameTokens) {
   for (const int vocab_size :
        Cases(std::vector{1, 2, 700, 1025, 9000, 128256, 300000},

@@ -324,6 +324,7 @@ void BeamGroup::AddSelection(int first_logits,
   if (!drafts.empty()) {
     drafted_ = drafts;
     selection.draft_logits = drafts_.Logits(drafts);
+    selection.max_draft_tokens = drafts_.num_tokens();
     strategy_->DescribeDrafts(std::move(drafts), &selection);
   }
   if (replay_ != nullptr) DescribePaths(&selection);

@@ -58,9 +58,8 @@ void GroupDrafts::Take(std::span<DraftedTokens> drafts) {
 void GroupDrafts::CountAnswer(bool is_empty) {
   num_empty_answers_ = is_empty ? num_empty_answers_ + 1 : 0;
   if (num_empty_answers_ < 2) return;
-  const int doubled = 1 << std::min(num_empty_answers_ - 2, 6);
-  // The step of this answer is one besides.
-  num_steps_alone_ = 1 + std::min(doubled, kMaxStepsAlone);
+  const int doubled = 1 << std::min(num_empty_answers_ - 2, kMaxDoublings);
+  num_steps_alone_ = 1 + doubled;  // the step of this answer is one besides
 }
 
 void GroupDrafts::CountStep() {
@@ -75,7 +74,7 @@ std::vector<std::vector<TokenId>> GroupDrafts::Draft(
     if (count <= 0) continue;
     if (!is_by_model_) {
       drafters_[rank]->Draft(count, &drafts[rank]);
-    } else if (rank < ready_.size()) {
+    } else if (has_answer() && rank < ready_.size()) {
       drafts[rank] = ready_[rank].tokens;
       if (std::ssize(drafts[rank]) > count) drafts[rank].resize(count);
     }

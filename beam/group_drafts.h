@@ -51,7 +51,8 @@ class GroupDrafts {
   // what a draft model's does.
   static constexpr double kRowCost = 0.05;
   static constexpr double kModelCost = 0.1;
-  static constexpr int kMaxStepsAlone = 64;
+  static constexpr int kMaxDoublings = 6;
+  static constexpr int kMaxStepsAlone = 1 << kMaxDoublings;
 
   // For a strategy that supports drafts; nothing is drafted for others.
   //   drafter  has the prompt; null: nothing is drafted from history

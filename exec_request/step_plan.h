@@ -161,6 +161,10 @@ struct PlanSelection {
   // What a draft model drew these from, [sum of drafts, vocab_size] f32 host,
   // in their order. Null: they were not drawn (verify.h).
   std::shared_ptr<const std::vector<float>> draft_logits = nullptr;
+  // Tokens that each draft could have; drawn ones end early at the end of a
+  // text. Room for these is counted by this: were it by what was drawn, short
+  // drafts would be verified more often, and tokens have another distribution.
+  int max_draft_tokens = 0;
   // Tokens that each row has generated, where they differ: [num_rows], or empty
   // for num_generated. Of kDraws.
   SmallVector<int> row_num_generated = {};
@@ -361,7 +365,7 @@ struct DraftedTokens {
   // NeedsDraftLogits.
   std::vector<float> logits = {};
   // It has no draft because there is more of the sequence to feed than
-  // StepPlan::max_draft_step_tokens.
+  // StepPlan::max_draft_step_tokens and those that lack less leave.
   bool is_behind = false;
 };
 

@@ -41,24 +41,33 @@ bool CudaDraftRoom::Take(const PlanSelection& selection) {
 
 CudaDraftRoom::Needs CudaDraftRoom::NeedsOf(const PlanSelection& selection,
                                             bool of_drafts) const {
+  if (of_drafts && HasDraftRows(selection)) return NeedsOfDrawn(selection);
   Needs needs;
-  const bool has_rows = HasDraftRows(selection);
   for (const SelectionRow& logits_row : SelectionRowsOf(selection)) {
-    const bool is_drafted =
-        has_rows &&
-        logits_row.draft_idx < std::ssize(selection.drafts[logits_row.row]);
-    if (of_drafts && is_drafted) {
-      // The row that the drafted token was drawn from.
-      ++needs.num_logits_rows;
-      if (logits_row.allowed != nullptr) {
-        SelectionRow unrestricted = logits_row;
-        unrestricted.allowed = nullptr;
-        needs.num_edits += MaxEditsOf(selection, unrestricted, vocab_size_);
-      }
-    }
     if ((logits_row.draft_idx > 0) != of_drafts) continue;
     ++needs.num_logits_rows;
     needs.num_edits += MaxEditsOf(selection, logits_row, vocab_size_);
+  }
+  return needs;
+}
+
+CudaDraftRoom::Needs CudaDraftRoom::NeedsOfDrawn(
+    const PlanSelection& selection) const {
+  Needs needs;
+  for (SelectionRow& logits_row : SelectionRowsOf(selection, false)) {
+    const std::vector<TokenId>& draft = selection.drafts[logits_row.row];
+    if (draft.empty()) continue;
+    const size_t count =
+        std::max<size_t>(draft.size(), selection.max_draft_tokens);
+    if (!selection.histories.empty()) {
+      logits_row.history.resize(logits_row.history.size() + count);
+    }
+    logits_row.allowed = nullptr;  // which is less
+    // Of each token: the row that verifies it, and the one that it was drawn
+    // from.
+    needs.num_logits_rows += 2 * count;
+    needs.num_edits +=
+        2 * count * MaxEditsOf(selection, logits_row, vocab_size_);
   }
   return needs;
 }

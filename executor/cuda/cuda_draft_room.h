@@ -33,6 +33,9 @@ class CudaDraftRoom {
     int64_t num_edits = 0;
   };
   Needs NeedsOf(const PlanSelection& selection, bool of_drafts) const;
+  // Of drafts that a model has drawn: as if none had ended early
+  // (PlanSelection::max_draft_tokens).
+  Needs NeedsOfDrawn(const PlanSelection& selection) const;
 
   const int vocab_size_;
   Needs left_;

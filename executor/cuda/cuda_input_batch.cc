@@ -439,7 +439,8 @@ void CudaInputBatch::Pad(int padded_rows, int padding_table) {
 }
 
 void CudaInputBatch::PadPrompts(int padded_tokens, int padding_table) {
-  CHECK_EQ(num_tokens(), num_logits_rows()) << "tokens with a line each";
+  CHECK_EQ(num_tokens(), num_logits_rows())
+      << "tokens with a row of logits each";
   const int num_new = padded_tokens - num_tokens();
   AddLogitsRows(num_new);
   for (int token = num_tokens(); token < padded_tokens; ++token) {

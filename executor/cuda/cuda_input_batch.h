@@ -100,8 +100,8 @@ struct CudaInputBatch : CudaBatchArrays<HostArray> {
   // REQUIRES: there are no prompts yet.
   void Pad(int padded_rows, int padding_table);
   // Tokens of nobody behind those of prompts, up to `padded_tokens` of the
-  // batch, with a line each. After all other lines.
-  // REQUIRES: each token has a line.
+  // batch, with a row of logits each, behind all others.
+  // REQUIRES: each token has a row of logits.
   void PadPrompts(int padded_tokens, int padding_table);
   // Rows of logits of drafts, `padded_rows` of them, behind all others. Last.
   // REQUIRES: padded_rows >= verified.num_draft_rows().

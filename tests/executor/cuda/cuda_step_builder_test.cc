@@ -125,24 +125,28 @@ TEST_F(CudaStepBuilderTest, RequestsThatCanDrawAreAnswered) {
   EXPECT_EQ(step->answers[99].parts.size(), 1u);
 }
 
-// Samples that have generated three tokens and feed four drafts each.
+// Samples that have generated three tokens and feed drafts, of four at most.
 class CudaStepBuilderDraftsTest : public CudaStepBuilderTest {
  protected:
   PlanSelection& AddDrafted(int request, int num_samples,
-                            ScoreProcessors processors) {
-    const std::vector<TokenId> tokens = {4, 5, 6, 7, 8};
-    for (int i = 0; i < num_samples; ++i) source_.AddRow(tokens, 5);
+                            ScoreProcessors processors, int num_drafts = 4) {
+    std::vector<TokenId> tokens = {4, 5, 6, 7, 8};
+    tokens.resize(1 + num_drafts);
+    for (int i = 0; i < num_samples; ++i) {
+      source_.AddRow(tokens, 1 + num_drafts);
+    }
     auto params = std::make_shared<SelectionParams>();
     params->kind = SelectionKind::kDraws;
     params->processors = std::move(processors);
     PlanSelection& selection = source_.AddSelection(
         RequestId{request}, num_samples, num_samples, std::move(params));
-    selection.first_logits = source_.plan.num_logits - 5 * num_samples;
+    selection.first_logits =
+        source_.plan.num_logits - (1 + num_drafts) * num_samples;
     selection.num_generated = 3;
     selection.row_num_generated.assign(num_samples, 3);
     for (int i = 0; i < num_samples; ++i) {
       selection.samples.push_back(i);
-      selection.drafts.push_back({5, 6, 7, 8});
+      selection.drafts.emplace_back(tokens.begin() + 1, tokens.end());
       if (!selection.params->processors.needs_history()) continue;
       selection.histories.push_back({2, 3, 4});
     }
@@ -154,6 +158,7 @@ class CudaStepBuilderDraftsTest : public CudaStepBuilderTest {
     for (const auto& draft : selection->drafts) count += draft.size();
     selection->draft_logits =
         std::make_shared<const std::vector<float>>(count * 1000);
+    selection->max_draft_tokens = 4;
   }
 };
 
@@ -283,6 +288,17 @@ TEST_F(CudaStepBuilderDraftsTest, WithoutRoomForTheirRowsDraftsAreNotVerified) {
   EXPECT_EQ(step->shape.max_verified, 2);
   EXPECT_EQ(step->shape.num_verify_rows, 23 + 8);
   EXPECT_EQ(step->draft_logits.size(), 1u);
+}
+
+// Whether they are verified must not depend on what was drawn: drafts that end
+// at once find no more room than others.
+TEST_F(CudaStepBuilderDraftsTest, ShortDraftsHaveNoMoreRoomThanLongOnes) {
+  AddDraftLogits(&AddDrafted(0, 2, {}));
+  AddDraftLogits(&AddDrafted(1, 13, {}, /*num_drafts=*/1));
+  const absl::StatusOr<CudaStep> step = Build(absl::OkStatus());
+  ASSERT_OK(step.status());
+  EXPECT_EQ(step->answers[0].logits_rows.size(), 10u);
+  EXPECT_EQ(step->answers[1].logits_rows.size(), 13u);
 }
 
 // 100 samples are 100 rows of logits; of 400 drafts 28 have room.

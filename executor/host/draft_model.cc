@@ -208,16 +208,19 @@ void DraftModel::Advance(Searching* searching) {
 absl::Status DraftModel::FeedStems(std::span<Drafting* const> all,
                                    std::stop_token stop) {
   const std::map<RequestId, Stem> stems = StemsOf(all);
+  size_t num_tokens_for_stems = NumTokensForStems(all);
   StepPlan step;
   for (const auto& [request, stem] : stems) {
     const size_t begin = num_fed(*stem.first);
     if (begin >= stem.num_tokens) continue;
-    const size_t count = std::min(stem.num_tokens - begin, num_tokens_left_);
+    const size_t count =
+        std::min(stem.num_tokens - begin, num_tokens_for_stems);
     if (count == 0) continue;
     if (!AddRow(*stem.first, begin + count, 0, &step)) {
       stem.first->is_done = true;
       continue;
     }
+    num_tokens_for_stems -= count;
     num_tokens_left_ -= count;
   }
   if (!step.empty()) {
@@ -271,32 +274,53 @@ void DraftModel::ShareStems(const std::map<RequestId, Stem>& stems,
 }
 
 void DraftModel::LeaveBehind(Work* work, StepPlan* step) {
-  for (Drafting& drafting : work->samples) {
-    if (drafting.is_done) continue;
-    const size_t num_lacking_tokens = num_lacking(drafting);
-    if (num_lacking_tokens <= num_tokens_left_) {
-      num_tokens_left_ -= num_lacking_tokens;
-      continue;
-    }
-    drafting.draft.is_behind = AddChunk(drafting, step);
-    drafting.is_done = true;
+  struct Waiting {
+    size_t num_lacking = 0;
+    Drafting* sample = nullptr;  // or
+    Searching* search = nullptr;
+  };
+  std::vector<Waiting> all;
+  for (Drafting& sample : work->samples) {
+    if (!sample.is_done) all.push_back({num_lacking(sample), &sample, nullptr});
   }
-  for (Searching& searching : work->searches) {
-    if (searching.is_done) continue;
-    size_t num_lacking_tokens = 0;
-    for (const Drafting& beam : searching.beams) {
-      num_lacking_tokens += num_lacking(beam);
+  for (Searching& search : work->searches) {
+    if (search.is_done) continue;
+    Waiting& waiting = all.emplace_back(Waiting{.search = &search});
+    for (const Drafting& beam : search.beams) {
+      waiting.num_lacking += num_lacking(beam);
     }
-    if (num_lacking_tokens <= num_tokens_left_) {
-      num_tokens_left_ -= num_lacking_tokens;
-      continue;
-    }
-    searching.is_behind = true;
-    for (const Drafting& beam : searching.beams) {
-      searching.is_behind = AddChunk(beam, step) && searching.is_behind;
-    }
-    searching.is_done = true;
   }
+  std::ranges::stable_sort(all, {}, &Waiting::num_lacking);
+  for (const Waiting& waiting : all) {
+    if (waiting.num_lacking <= num_tokens_left_) {
+      num_tokens_left_ -= waiting.num_lacking;
+    } else if (waiting.sample != nullptr) {
+      waiting.sample->draft.is_behind = AddChunk(*waiting.sample, step);
+      waiting.sample->is_done = true;
+    } else {
+      LeaveSearchBehind(waiting.search, step);
+    }
+  }
+}
+
+void DraftModel::LeaveSearchBehind(Searching* search, StepPlan* step) {
+  search->is_behind = true;
+  for (const Drafting& beam : search->beams) {
+    search->is_behind = AddChunk(beam, step) && search->is_behind;
+  }
+  search->is_done = true;
+}
+
+size_t DraftModel::NumTokensForStems(std::span<Drafting* const> all) const {
+  constexpr size_t kUsual = 2;  // tokens that one lacks: after a bonus, two
+  size_t num_usual = 0;
+  for (const Drafting* const drafting : all) {
+    if (drafting->is_done) continue;
+    const size_t num_tokens = num_lacking(*drafting);
+    if (num_tokens <= kUsual) num_usual += num_tokens;
+  }
+  // A part is for stems in any case, so that they end.
+  return num_tokens_left_ - std::min(num_usual, num_tokens_left_ / 4 * 3);
 }
 
 bool DraftModel::AddChunk(const Drafting& drafting, StepPlan* step) {

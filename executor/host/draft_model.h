@@ -13,8 +13,9 @@
 //
 // What sequences lack is fed up to StepPlan::max_draft_step_tokens a plan, so
 // that a long prompt, or what a long pause left, holds no step up. One that
-// lacks more is fed in chunks, by as many plans as that takes, and is answered
-// without a draft until then (DraftedTokens::is_behind).
+// lacks more is fed in chunks, of what those that lack less leave, by as many
+// plans as that takes, and is answered without a draft until then
+// (DraftedTokens::is_behind).
 //
 // Samples of one request share the pages of what they have in common. The beams
 // of a search, which it searches on from (draft_search.h), begin with what is
@@ -136,9 +137,14 @@ class DraftModel {
                   std::span<Drafting* const> all);
   // What a sequence has in common with the one that feeds its stem.
   size_t LengthOfStem(const Drafting& first, const Drafting& other) const;
+  // How many tokens stems may have: they leave what those need that lack no
+  // more than usual.
+  size_t NumTokensForStems(std::span<Drafting* const> all) const;
   // Adds to `*step` as much as may be fed of those that lack more than that,
-  // and leaves them behind.
+  // and leaves them behind. Those that lack least are served first, so that a
+  // long prompt takes drafts from nobody else.
   void LeaveBehind(Work* work, StepPlan* step);
+  void LeaveSearchBehind(Searching* search, StepPlan* step);
   // The same of one sequence; false if there are no pages for it.
   bool AddChunk(const Drafting& drafting, StepPlan* step);
   // Feeds what `step` has, and what each lacks of its text, with logits of the

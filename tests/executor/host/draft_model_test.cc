@@ -119,22 +119,30 @@ TEST_P(DraftModelTest, ALongPromptIsFedInChunks) {
 }
 
 TEST_P(DraftModelTest, OneThatIsBehindLeavesRoomForOthers) {
-  ChunkedDraftModel model;
-  const StepPlan caught_up = PlanOfThreeSequences(GetParam(), 1);
-  model.Run(caught_up);
-  StepPlan both = caught_up;
-  for (const DraftSequence& other :
-       PlanOfThreeSequences(GetParam(), 2).drafting) {
-    both.drafting.push_back(other);
+  // Whichever came first.
+  for (const int request : {1, 2}) {
+    ChunkedDraftModel model;
+    const StepPlan caught_up = PlanOfThreeSequences(GetParam(), request);
+    model.Run(caught_up);
+    const StepPlan behind = PlanOfThreeSequences(GetParam(), 3 - request);
+    StepPlan both;
+    for (const StepPlan* plan : {request == 1 ? &caught_up : &behind,
+                                 request == 1 ? &behind : &caught_up}) {
+      both.drafting.insert(both.drafting.end(), plan->drafting.begin(),
+                           plan->drafting.end());
+    }
+    both.max_draft_step_tokens = 20;
+    model.steps->largest = 0;
+    for (int i = 0; i < 3; ++i) {
+      const std::vector<DraftedTokens> drafts = model.Run(both);
+      const std::span first = std::span(drafts).first(3);
+      const std::span last = std::span(drafts).last(3);
+      EXPECT_TRUE(std::ranges::all_of(request == 1 ? first : last, HasDraft));
+      EXPECT_TRUE(std::ranges::all_of(request == 1 ? last : first,
+                                      &DraftedTokens::is_behind));
+    }
+    EXPECT_LE(model.steps->largest, 20);
   }
-  both.max_draft_step_tokens = 20;
-  model.steps->largest = 0;
-  for (int i = 0; i < 3; ++i) {
-    const std::vector<DraftedTokens> drafts = model.Run(both);
-    EXPECT_TRUE(std::ranges::all_of(std::span(drafts).last(3),
-                                    &DraftedTokens::is_behind));
-  }
-  EXPECT_LE(model.steps->largest, 20);
 }
 
 TEST_P(DraftModelTest, RowsOfLogitsAreCounted) {

@@ -42,7 +42,6 @@ struct SchedulerStats {
   int64_t num_prompt_tokens = 0;     // fed
   int64_t num_tokens_fed_again = 0;  // by groups that had been preempted
   int64_t num_decode_rows = 0;       // live beams fed, one token each
-
   int64_t num_draft_tokens_fed = 0;  // beside those of live beams
 
   // Verified, and accepted of these, counted when the step is answered; as in

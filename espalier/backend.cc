@@ -177,8 +177,10 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
       options_.kv_cache_bytes.value_or(defaults.kv_cache_bytes);
   resolved.host_cache_bytes =
       options_.host_cache_bytes.value_or(defaults.host_cache_bytes);
-  resolved.requires_host_cache = options_.host_cache_bytes.has_value();
   ASSIGN_OR_RETURN(resolved.preempted_pages, ParsePreemptedPages());
+  resolved.requires_host_cache =
+      options_.host_cache_bytes.has_value() ||
+      resolved.preempted_pages == PreemptedPages::kHost;
   resolved.max_step_tokens =
       options_.max_step_tokens.value_or(defaults.max_step_tokens);
   if (resolved.device.is_cuda) RETURN_IF_ERROR(CheckOfCpu());

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "tests/status_matchers.h"
 
 namespace espalier {
@@ -78,12 +79,14 @@ TEST(ThreadPoolTest, ALoopEndsThoughAWorkerNeverWakes) {
                          // The first one is there from the beginning.
                          if (num_started++ > 0) wakes.wait();
                        }));
+  // Before the pool ends, also where an assertion fails.
+  absl::Cleanup wake = [&] { wakes.count_down(); };
   for (int loop = 0; loop < 2000; ++loop) {
     std::vector<std::atomic<int>> calls(loop % 17);
     pool->ParallelFor(loop % 17, [&](int i) { ++calls[i]; });
     for (const auto& n : calls) ASSERT_EQ(n.load(), 1);
   }
-  wakes.count_down();
+  std::move(wake).Invoke();
   std::latch all(4);  // one index each
   pool->ParallelFor(4, [&](int) { all.arrive_and_wait(); });
 }

@@ -40,9 +40,13 @@ Simulation::Simulation(uint32_t seed, const SimOptions& options)
   }
   scheduler_ = std::make_unique<Scheduler>(description, scheduling);
   for (const Request& request : case_.requests) {
-    const int64_t size =
-        std::ssize(request.prompt_tokens) +
-        NumSequences(request.params) * *request.params.max_new_tokens;
+    // A step that only asks a draft model may come before each token.
+    const bool asks =
+        request.params.speculate.has_value() &&
+        request.params.speculate->method == SpeculationMethod::kDraft;
+    const int64_t size = std::ssize(request.prompt_tokens) +
+                         (asks ? 2 : 1) * NumSequences(request.params) *
+                             *request.params.max_new_tokens;
     max_steps_as_first_ = std::max(max_steps_as_first_, 50 + 2 * size);
   }
 }

@@ -22,12 +22,13 @@ ArgumentReader::ArgumentReader(
     values_[i] = &arguments.positional[i];
   }
   for (const auto& [name, value] : arguments.named) {
-    const auto found = std::ranges::find(parameters_, std::string_view(name));
+    const auto found =
+        std::ranges::find(parameters_, std::string_view(name.bytes()));
     if (found == parameters_.end()) {
-      Fail(function, "() has no parameter \"", name, "\"");
+      Fail(function, "() has no parameter \"", name.bytes(), "\"");
     }
     const Value*& place = values_[found - parameters_.begin()];
-    if (place != nullptr) Fail(function, "() got \"", name, "\" twice");
+    if (place != nullptr) Fail(function, "() got \"", name.bytes(), "\" twice");
     place = &value;
   }
   for (size_t i = 0; i < num_required; ++i) {

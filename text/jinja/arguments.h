@@ -17,7 +17,8 @@ namespace espalier::jinja {
 
 struct Arguments {
   std::vector<Value> positional;
-  std::vector<std::pair<std::string, Value>> named;
+  // Names that ** passes keep the marks of the keys they were.
+  std::vector<std::pair<Text, Value>> named;
 };
 
 // Gives the parameters of a function their arguments, by place or by name.

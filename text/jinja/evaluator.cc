@@ -209,7 +209,7 @@ Arguments Evaluator::EvaluateArguments(const CallArguments& arguments) {
   Arguments values;
   values.positional = EvaluateAll(arguments.positional);
   for (const auto& [name, argument] : arguments.named) {
-    values.named.emplace_back(name, Evaluate(*argument));
+    values.named.emplace_back(Text(name), Evaluate(*argument));
   }
   if (arguments.more_positional != nullptr) {
     for (Value& value : Iterate(Evaluate(*arguments.more_positional))) {
@@ -221,7 +221,7 @@ Arguments Evaluator::EvaluateArguments(const CallArguments& arguments) {
     if (!more.is(Kind::kDict)) Fail("** needs a dict, got ", TypeName(more));
     for (const auto& [name, value] : more.dict().items) {
       if (!name.is(Kind::kString)) Fail("** needs strings as keys");
-      values.named.emplace_back(name.bytes(), value);
+      values.named.emplace_back(name.text(), value);
     }
     budget_.TakeSteps(static_cast<int64_t>(more.dict().items.size()));
   }

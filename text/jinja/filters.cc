@@ -94,6 +94,7 @@ Value ToJsonFilter(Evaluator& evaluator, const Value& value,
     constexpr int64_t kMostSpaces = 1000;
     if (args[1].is(Kind::kString)) {
       format.indent = args[1].bytes();
+      format.has_input = args[1].text().has_input();
     } else {
       const int64_t width = args.IntOr(1, 0);
       if (width > kMostSpaces) {
@@ -111,6 +112,8 @@ Value ToJsonFilter(Evaluator& evaluator, const Value& value,
     }
     format.item_separator = separators[0].bytes();
     format.key_separator = separators[1].bytes();
+    format.has_input = format.has_input || separators[0].text().has_input() ||
+                       separators[1].text().has_input();
   }
   return Value::String(ToJson(value, format, evaluator.budget()));
 }

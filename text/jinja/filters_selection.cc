@@ -81,7 +81,7 @@ Value Map(Evaluator& evaluator, const Value& value,
   if (arguments.positional.empty()) {
     const bool has_attribute = std::ranges::any_of(
         arguments.named,
-        [](const auto& named) { return named.first == "attribute"; });
+        [](const auto& named) { return named.first.bytes() == "attribute"; });
     if (!has_attribute) Fail("map() needs a filter or an attribute");
     return MapAttribute(evaluator, value, arguments);
   }

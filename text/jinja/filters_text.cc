@@ -109,7 +109,7 @@ Value Indent(Evaluator& evaluator, const Value& value,
       lines.size() + (ends_in_line || lines.empty() ? 1 : 0);
   for (size_t i = 0; i < num_lines; ++i) {
     const Text line = i < lines.size() ? lines[i] : Text();
-    if (i > 0) result.Append("\n");
+    if (i > 0) result.Append("\n", value.text().has_input());
     const bool indents = (i > 0 || args.BoolOr(1, false)) &&
                          (!line.empty() || args.BoolOr(2, false) || i == 0);
     if (indents) {

@@ -225,7 +225,8 @@ size_t BraceFormatter::AddField(size_t begin) {
     std::string repr = Repr(value, evaluator_.budget(), &has_input);
     value = Value::String(Text(std::move(repr), has_input));
   }
-  out_.Append(ApplyFormat(ReadSpec(spec), value, evaluator_.budget()));
+  out_.Append(MadeBy(format_.Part(begin, end + 1 - begin),
+                     ApplyFormat(ReadSpec(spec), value, evaluator_.budget())));
   return end;
 }
 
@@ -238,7 +239,7 @@ Value BraceFormatter::FindFirst(std::string_view name) {
     place = static_cast<size_t>(*number);
   } else {
     for (const auto& [other, value] : arguments_.named) {
-      if (other == name) return value;
+      if (other.bytes() == name) return value;
     }
     Fail("format() has no argument \"", name, "\"");
   }
@@ -307,6 +308,10 @@ Text ApplyFormat(const FormatSpec& spec, const Value& value, Budget& budget) {
     text = text.Part(0, ByteOfCharacter(text.bytes(), *spec.precision));
   }
   return Pad(spec, "", std::move(text), '<', budget);
+}
+
+Text MadeBy(const Text& field, Text text) {
+  return field.has_input() ? Text(text.bytes(), true) : std::move(text);
 }
 
 Text FormatBraces(Evaluator& evaluator, const Text& format,

@@ -42,4 +42,8 @@ bool TakeFormatCharacter(std::string_view* rest, char c);
 // `value` as `spec` says.
 Text ApplyFormat(const FormatSpec& spec, const Value& value, Budget& budget);
 
+// `text`, which a format's `field` made: an input as a whole if the field has
+// one, of which its fill, sign and digits are then.
+Text MadeBy(const Text& field, Text text);
+
 }  // namespace espalier::jinja

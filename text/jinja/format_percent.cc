@@ -114,8 +114,9 @@ Value FormatPercent(const Text& format, const Value& arguments,
     std::string_view rest = bytes.substr(plain + 1);
     const Conversion conversion = TakeConversion(&rest);
     i = bytes.size() - rest.size();
+    const Text field = format.Part(plain, i - plain);
     if (conversion.spec.type == '%') {
-      out.Append("%");
+      out.Append(MadeBy(field, Text("%")));
       continue;
     }
     if (conversion.key) {
@@ -123,7 +124,8 @@ Value FormatPercent(const Text& format, const Value& arguments,
       has_keys = true;
       const Value* const value = arguments.dict().Find(*conversion.key);
       if (value == nullptr) Fail("no value for %(", *conversion.key, ")");
-      out.Append(ApplyConversion(conversion.spec, *value, budget));
+      out.Append(
+          MadeBy(field, ApplyConversion(conversion.spec, *value, budget)));
       continue;
     }
     if (num_used >= num_values) {
@@ -132,7 +134,7 @@ Value FormatPercent(const Text& format, const Value& arguments,
     const Value& value =
         is_tuple ? arguments.sequence().items[num_used] : arguments;
     ++num_used;
-    out.Append(ApplyConversion(conversion.spec, value, budget));
+    out.Append(MadeBy(field, ApplyConversion(conversion.spec, value, budget)));
   }
   const bool may_be_left = has_keys || arguments.is(Kind::kDict) ||
                            (arguments.is(Kind::kSequence) && !is_tuple);

@@ -54,7 +54,7 @@ Value MakeNamespace(Evaluator& evaluator, const Arguments& arguments) {
     }
   }
   for (const auto& [name, value] : arguments.named) {
-    attributes->Set(name, value);
+    attributes->Set(name.bytes(), value);
   }
   evaluator.Keep(attributes);
   return Value::Of(std::move(attributes));
@@ -107,7 +107,7 @@ Value StrftimeNow(Evaluator& evaluator, const Arguments& arguments) {
   text.resize(std::strftime(text.data(), text.size(), with_end.c_str(), &time));
   if (text.empty()) Fail("strftime_now() cannot write this format");
   text.pop_back();
-  return Value::String(text);
+  return Value::String(Text(std::move(text), args[0].text().has_input()));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 class JsonWriter {
  public:
   JsonWriter(const JsonFormat& format, Budget& budget)
-      : format_(format), budget_(budget) {}
+      : format_(format), budget_(budget), has_input_(format.has_input) {}
 
   void Write(const Value& value);
   Text Take() { return Text(std::move(out_), has_input_); }
@@ -31,7 +31,7 @@ class JsonWriter {
   const JsonFormat& format_;
   Budget& budget_;
   std::string out_;
-  bool has_input_ = false;
+  bool has_input_;
   int level_ = 0;
 };
 

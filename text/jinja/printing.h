@@ -32,6 +32,7 @@ struct JsonFormat {
   std::optional<std::string> indent;  // of one level; unset: one line
   std::string item_separator = ", ";
   std::string key_separator = ": ";
+  bool has_input = false;  // whether the indent or a separator is one
 };
 // json.dumps(), which transformers' tojson is.
 Text ToJson(const Value& value, const JsonFormat& format, Budget& budget);

@@ -144,7 +144,7 @@ Evaluator::Flow Evaluator::ExecuteSetBlock(const Statement& statement) {
 
 void Evaluator::ExecuteCallBlock(const Statement& statement, Text* out) {
   Arguments more;
-  more.named.emplace_back("caller", MakeMacro(*statement.macro));
+  more.named.emplace_back(Text("caller"), MakeMacro(*statement.macro));
   Append(ToText(EvaluateCallWith(*statement.expressions[0], std::move(more))),
          out);
 }
@@ -230,7 +230,7 @@ void Evaluator::BindArguments(const Macro& macro, const Arguments& arguments) {
   for (size_t i = num_positional; i < num_parameters; ++i) {
     const NameId name = macro.parameters[i];
     const auto is_bound = [&](const auto& named) {
-      return named.first == names_[name];
+      return named.first.bytes() == names_[name];
     };
     if (std::ranges::any_of(arguments.named, is_bound)) continue;
     Set(name, i >= first_default
@@ -250,22 +250,22 @@ void Evaluator::BindNamed(const Macro& macro, const Arguments& arguments) {
   auto rest = std::make_shared<Dict>();
   Value caller = Value::Undefined("No caller defined");
   for (const auto& [name, value] : arguments.named) {
-    const auto is_this = [&, &text = name](NameId parameter) {
+    const auto is_this = [&, &text = name.bytes()](NameId parameter) {
       return names_[parameter] == text;
     };
     const auto found = std::ranges::find_if(macro.parameters, is_this);
     if (found != macro.parameters.end()) {
       const size_t place = found - macro.parameters.begin();
       if (place < arguments.positional.size()) {
-        Fail("macro '", macro.name, "' got '", name, "' twice");
+        Fail("macro '", macro.name, "' got '", name.bytes(), "' twice");
       }
       Set(*found, value);
-    } else if (name == "caller" && macro.uses_caller) {
+    } else if (name.bytes() == "caller" && macro.uses_caller) {
       caller = value;
     } else if (macro.uses_kwargs) {
       rest->Set(Value::String(name), value);
     } else {
-      Fail("macro '", macro.name, "' has no parameter '", name, "'");
+      Fail("macro '", macro.name, "' has no parameter '", name.bytes(), "'");
     }
   }
   if (macro.uses_caller) SetByName("caller", std::move(caller));

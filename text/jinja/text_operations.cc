@@ -156,11 +156,15 @@ Text EscapeHtml(const Value& value, Budget& budget) {
                                                                {"<", "&lt;"},
                                                                {"'", "&#39;"},
                                                                {"\"", "&#34;"}};
-  Text text = value.text();
-  for (const auto& [character, entity] : kEntities) {
-    text = Replace(text, character, Text(entity), -1, budget);
+  Text escaped;
+  for (const Text::Run& run : value.text().Runs()) {
+    Text text = value.text().Part(run.begin, run.end - run.begin);
+    for (const auto& [character, entity] : kEntities) {
+      text = Replace(text, character, Text(entity, run.is_input), -1, budget);
+    }
+    escaped.Append(text);
   }
-  return text;
+  return escaped;
 }
 
 std::vector<Text> Split(const Text& text,

@@ -143,6 +143,37 @@ TEST(TemplateTest, MarksSayWhichBytesAreInputs) {
             "ab cd!ab cd?|iiiiitiiiiit");
 }
 
+// Also where an input is no operand, but says how something is written.
+TEST(TemplateTest, WhatAnInputShapesIsAnInput) {
+  const auto unmarked = [](std::string_view source) {
+    const absl::StatusOr<Text> text = RenderText(source, R"({
+        "name": "</s>", "fill": "{:<>6}{0:x}", "percents": "%%%5s%%",
+        "map": {"</s>": 1}, "two": "</s>\n</s>"})");
+    if (!text.ok()) return Message(text.status());
+    std::string bytes;
+    for (const Text::Run& run : text->Runs()) {
+      if (run.is_input) continue;
+      bytes += text->bytes().substr(run.begin, run.end - run.begin);
+    }
+    return bytes;
+  };
+  EXPECT_EQ(unmarked("{{ strftime_now(name) }}"), "");
+  EXPECT_EQ(unmarked("{{ dict(**map) }}{{ dict(**map)|list|first }}"), "");
+  EXPECT_EQ(unmarked("{% macro m() %}{{ kwargs }}{% endmacro %}{{ m(**map) }}"),
+            "");
+  EXPECT_EQ(unmarked("{{ '%s'|format(**map) }}"), "");
+  EXPECT_EQ(unmarked("{{ [1, 2]|tojson(separators=(name, '')) }}"), "");
+  EXPECT_EQ(unmarked("{{ {1: 2}|tojson(separators=('', name)) }}"), "");
+  EXPECT_EQ(unmarked("{{ [1, 2]|tojson(indent=name) }}"), "");
+  EXPECT_EQ(unmarked("{{ fill.format(12) }}"), "");
+  EXPECT_EQ(unmarked("{{ percents % 'a' }}{{ percents|format(1) }}"), "");
+  EXPECT_EQ(unmarked("{{ ('(%s)' ~ percents) % (1, 2) }}"), "(1)");
+  EXPECT_EQ(unmarked("{{ ('({})' ~ '{:' ~ '<>3' ~ '}').format(1, 2) }}"),
+            "(1)<<2");
+  EXPECT_EQ(unmarked("{{ name|e }}{{ name|forceescape }}{{ two|indent(0) }}"),
+            "");
+}
+
 TEST(TemplateTest, MarksDoNotChangeWhatIsEqual) {
   EXPECT_EQ(
       Render("{{ x == 'a' }}{{ 'a' in x }}{{ {'a': 1}[x] }}", R"({"x": "a"})"),

@@ -56,35 +56,32 @@ absl::StatusOr<std::vector<TokenId>> EncodeWhole(
   return tokens;
 }
 
-}  // namespace
-
-SpecialTokenNames::SpecialTokenNames(const Tokenizer& tokenizer)
-    : by_first_byte_(256, {0, 0}) {
+// The special tokens by their names; of those with one name the first.
+std::vector<std::pair<std::string, TokenId>> NamesOf(
+    const Tokenizer& tokenizer) {
+  std::vector<std::pair<std::string, TokenId>> names;
   for (TokenId token = 0; token < tokenizer.vocab_size(); ++token) {
     if (!tokenizer.is_special(token)) continue;
     std::string name = tokenizer.Piece(token);
-    if (!name.empty()) names_.emplace_back(std::move(name), token);
+    if (!name.empty()) names.emplace_back(std::move(name), token);
   }
-  std::ranges::stable_sort(names_, [](const auto& left, const auto& right) {
-    if (left.first[0] != right.first[0]) return left.first[0] < right.first[0];
-    return left.first.size() > right.first.size();
-  });
-  for (size_t i = 0; i < names_.size(); ++i) {
-    auto& [begin, end] =
-        by_first_byte_[static_cast<unsigned char>(names_[i].first[0])];
-    if (end == 0) begin = i;
-    end = i + 1;
-  }
+  std::ranges::sort(names);
+  const auto rest =
+      std::ranges::unique(names, {}, &std::pair<std::string, TokenId>::first);
+  names.erase(rest.begin(), rest.end());
+  return names;
 }
+
+}  // namespace
+
+SpecialTokenNames::SpecialTokenNames(const Tokenizer& tokenizer)
+    : names_(NamesOf(tokenizer)) {}
 
 SpecialTokenNames::Match SpecialTokenNames::Find(std::string_view text,
                                                  size_t begin) const {
   for (size_t i = begin; i < text.size(); ++i) {
-    const auto [first, last] =
-        by_first_byte_[static_cast<unsigned char>(text[i])];
-    for (size_t n = first; n < last; ++n) {
-      const auto& [name, token] = names_[n];
-      if (text.substr(i).starts_with(name)) return {i, name.size(), token};
+    if (const auto name = names_.At(text, i)) {
+      return {i, name->size, name->token};
     }
   }
   return {};
@@ -112,13 +109,10 @@ bool SpecialTokenNames::AnyTouchesInput(const jinja::Text& text) const {
   const std::string_view bytes = text.bytes();
   for (size_t i = 0; i < bytes.size(); ++i) {
     while (run->end <= i) ++run;
-    const auto [first, last] =
-        by_first_byte_[static_cast<unsigned char>(bytes[i])];
-    for (size_t n = first; n < last; ++n) {
-      const std::string& name = names_[n].first;
-      const bool is_within = !run->is_input && i + name.size() <= run->end;
-      if (!is_within && bytes.substr(i).starts_with(name)) return true;
-    }
+    // Where the longest is the template's, all that begin here are.
+    const auto name = names_.At(bytes, i);
+    if (!name) continue;
+    if (run->is_input || i + name->size > run->end) return true;
   }
   return false;
 }

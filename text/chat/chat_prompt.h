@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "text/jinja/text.h"
+#include "text/piece_matcher.h"
 #include "text/tokenizer.h"
 
 namespace espalier {
@@ -50,9 +51,7 @@ class SpecialTokenNames {
   bool AnyTouchesInput(const jinja::Text& text) const;
 
  private:
-  // Those with the same first byte are neighbours, longest first.
-  std::vector<std::pair<std::string, TokenId>> names_;
-  std::vector<std::pair<size_t, size_t>> by_first_byte_;  // ranges of names_
+  PieceMatcher names_;
 };
 
 // The prompt that `text` is: no BOS and no EOS but those that the template

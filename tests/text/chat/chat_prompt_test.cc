@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/status.h"
 #include "tests/scratch_directory.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
@@ -147,6 +148,37 @@ TEST(ChatPromptTest, TheLongestNameIsFoundFirst) {
   EXPECT_EQ(match.size, 4);
   EXPECT_EQ(names.Find("ab</s", 0).size, 0);
   EXPECT_EQ(names.Find("</s>", 1).size, 0);
+}
+
+// Also of names that begin with one another, and of many with one beginning.
+TEST(ChatPromptTest, OfManyNamesTheLongestIsFound) {
+  json::object vocab{{"<", 0}};
+  json::array added;
+  for (int i = 1; i <= 2000; ++i) {
+    const std::string name = Concat("<u", i);
+    vocab[name] = i;
+    added.push_back(
+        json::object{{"id", i}, {"content", name}, {"special", true}});
+  }
+  const json::object model{
+      {"type", "BPE"}, {"vocab", vocab}, {"merges", json::array()}};
+  const testing::ScratchDirectory directory;
+  const auto tokenizer = Tokenizer::Load(directory.Write(
+      "tokenizer.json",
+      WriteJson(json::object{{"model", model}, {"added_tokens", added}})));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const SpecialTokenNames names(**tokenizer);
+  for (int i = 1; i <= 2000; ++i) {
+    const auto match = names.Find(Concat("<<u", i, "<"), 0);
+    EXPECT_EQ(match.begin, 1);
+    EXPECT_EQ(match.token, i);
+  }
+  EXPECT_EQ(names.Find("<u0<v1", 0).size, 0);
+  EXPECT_EQ(names.Find("<u20001", 0).token, 2000);
+  EXPECT_TRUE(names.AnyTouchesInput(Rendered("<u12", "3", "")));
+  EXPECT_FALSE(names.AnyTouchesInput(Rendered("<u2000", "0", "")));
+  EXPECT_TRUE(names.AnyTouchesInput(Rendered("<u200", "0", "")));
+  EXPECT_TRUE(names.AnyTouchesInput(Rendered("<", "u", "9")));
 }
 
 TEST(ChatPromptTest, TooManyTokensAndNoneAreRefused) {

@@ -1,0 +1,166 @@
+// No filter, function or method makes text of an input that has no mark: all of
+// them, with an input at each place in turn.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/status_matchers.h"
+#include "text/jinja/template.h"
+
+namespace espalier::jinja {
+namespace {
+
+// Those of docs/chat.md.
+constexpr std::string_view kFilterNames[] = {
+    "abs",     "attr",        "batch",    "capitalize", "center",     "count",
+    "d",       "default",     "dictsort", "e",          "escape",     "first",
+    "float",   "forceescape", "format",   "groupby",    "indent",     "int",
+    "items",   "join",        "last",     "length",     "list",       "lower",
+    "map",     "max",         "min",      "reject",     "rejectattr", "replace",
+    "reverse", "round",       "safe",     "select",     "selectattr", "sort",
+    "string",  "sum",         "title",    "tojson",     "trim",       "unique",
+    "upper",   "wordcount"};
+constexpr std::string_view kMethodNames[] = {
+    "capitalize", "copy",     "count",     "endswith",     "find",
+    "format",     "get",      "index",     "isalnum",      "isalpha",
+    "isdecimal",  "isdigit",  "islower",   "isnumeric",    "isspace",
+    "isupper",    "items",    "join",      "keys",         "ljust",
+    "lower",      "lstrip",   "partition", "removeprefix", "removesuffix",
+    "replace",    "rfind",    "rindex",    "rjust",        "rpartition",
+    "rsplit",     "rstrip",   "split",     "splitlines",   "startswith",
+    "strip",      "swapcase", "title",     "upper",        "values"};
+constexpr std::string_view kFunctionNames[] = {"dict", "namespace", "range",
+                                               "strftime_now"};
+// Parameters, of whichever function has them.
+constexpr std::string_view kParameterNames[] = {
+    "attribute", "chars",      "d",      "default", "default_value",
+    "fill_with", "fillchar",   "indent", "new",     "old",
+    "sep",       "separators", "start",  "width"};
+
+// What the templates below have none of, so that it is an input's where it
+// stands: bytes beyond ASCII, a special token's and what is made of them.
+bool IsOfInput(char byte) {
+  return (static_cast<unsigned char>(byte) & 0x80) != 0 ||
+         std::string_view("/&;#\n").find(byte) != std::string_view::npos;
+}
+
+class MarksTest : public ::testing::Test {
+ protected:
+  MarksTest() {
+    const json::array texts{"§", "</§>\n</§>", "{:/>9}{0!r}", "%%%9s%%"};
+    for (const json::value& text : texts) {
+      Inputs inputs;
+      EXPECT_TRUE(inputs.Set("x", text).ok());
+      EXPECT_TRUE(
+          inputs.Set("map", json::object{{text.get_string(), text}}).ok());
+      inputs_.push_back(std::move(inputs));
+    }
+  }
+
+  // Of an expression with `x`, `map` or both; one that fails is no text.
+  void Expect(const std::string& expression) {
+    const auto parsed = Template::Parse("{{ " + expression + " }}");
+    ASSERT_TRUE(parsed.ok()) << expression << parsed.status();
+    for (const Inputs& inputs : inputs_) {
+      const absl::StatusOr<Text> text = (*parsed)->Render(inputs);
+      if (!text.ok()) continue;
+      ++num_rendered_;
+      for (const Text::Run& run : text->Runs()) {
+        if (run.is_input) continue;
+        const std::string part =
+            text->bytes().substr(run.begin, run.end - run.begin);
+        EXPECT_TRUE(std::ranges::none_of(part, IsOfInput))
+            << expression << " gives " << text->bytes() << " with " << part;
+      }
+    }
+  }
+
+  // `call` is all but the arguments' end: "x|join(" or "'a'.join(".
+  void ExpectWithArguments(const std::string& call, bool is_input) {
+    for (const std::string_view value :
+         {"x", "(x, '')", "('', x)", "[x, x]", "map"}) {
+      Expect(Concat(call, value, ")"));
+      Expect(Concat(call, "3, ", value, ")"));
+      Expect(Concat(call, "'a', ", value, ")"));
+    }
+    for (const std::string_view name : kParameterNames) {
+      Expect(Concat(call, name, "=x)"));
+      Expect(Concat(call, name, "=(x, ''))"));
+      Expect(Concat(call, "3, ", name, "=x)"));
+    }
+    Expect(call + "true, x)");
+    Expect(call + "x, x)");
+    Expect(call + "1, 2, x)");
+    Expect(call + "**map)");
+    Expect(call + "'a', **map)");
+    if (!is_input) return;
+    Expect(call + ")");
+    Expect(call + "3)");
+    Expect(call + "9, true, true)");
+    Expect(call + "'a')");
+    Expect(call + "'a', 'b')");
+    Expect(call + "1, 2)");
+  }
+
+  std::vector<Inputs> inputs_;
+  int64_t num_rendered_ = 0;
+};
+
+constexpr std::string_view kOwn[] = {"'a b'",      "'{} {a}'",
+                                     "'(%s)'",     "['b', 'a']",
+                                     "{'a': 'b'}", "[[1, 2], {1: 2}]"};
+constexpr std::string_view kOfInput[] = {
+    "x", "('a' ~ x ~ 'b')", "[x, 'a']", "map", "[map]", "[{'a': x}]"};
+
+TEST_F(MarksTest, FiltersMark) {
+  for (const std::string_view name : kFilterNames) {
+    const int64_t before = num_rendered_;
+    for (const std::string_view value : kOwn) {
+      ExpectWithArguments(Concat(value, "|", name, "("), false);
+    }
+    for (const std::string_view value : kOfInput) {
+      ExpectWithArguments(Concat(value, "|", name, "("), true);
+    }
+    // Its elements, where it is a generator.
+    Expect(Concat("(x|", name, ")|list"));
+    Expect(Concat("([x, 'a']|", name, ")|join('-')"));
+    Expect(Concat("[3]|", name));
+    if (name != "abs" && name != "round") {
+      EXPECT_GT(num_rendered_, before) << name;
+    }
+  }
+}
+
+TEST_F(MarksTest, MethodsMark) {
+  for (const std::string_view name : kMethodNames) {
+    const int64_t before = num_rendered_;
+    for (const std::string_view value : kOwn) {
+      ExpectWithArguments(Concat(value, ".", name, "("), false);
+    }
+    for (const std::string_view value : kOfInput) {
+      ExpectWithArguments(Concat(value, ".", name, "("), true);
+    }
+    EXPECT_GT(num_rendered_, before) << name;
+  }
+}
+
+TEST_F(MarksTest, FunctionsAndOperatorsMark) {
+  for (const std::string_view name : kFunctionNames) {
+    ExpectWithArguments(Concat(name, "("), false);
+  }
+  for (const std::string_view op : {"+", "~", "*", "%", "and", "or"}) {
+    for (const std::string_view own : {"'a'", "3", "('a', 3)", "'%s%%r'[:2]"}) {
+      Expect(Concat("x ", op, " ", own));
+      Expect(Concat(own, " ", op, " x"));
+    }
+    Expect(Concat("x ", op, " x"));
+  }
+  Expect("x[::-1] ~ x[1:] ~ x[0]");
+  Expect("map[x] ~ map.missing");
+}
+
+}  // namespace
+}  // namespace espalier::jinja

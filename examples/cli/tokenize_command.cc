@@ -135,7 +135,8 @@ class TokenizeRun {
       return;
     }
     ++num_failed_;
-    // In its place, so that line n of the output is of line n of the input.
+    // In its place, so that line n of the output is of line n of the input,
+    // blank lines not counted.
     output_.Write(WriteJson(json::object{{"error", Message(result.status())}}) +
                   "\n");
     PrintToStderr(Concat("espalier: ", reader_.name(), ":", line_number_, ": ",
@@ -184,8 +185,8 @@ way round. A text is encoded by itself: no BOS, no EOS, no template. Names of
 special tokens in it, such as </s>, are text, but with --special they are those
 tokens. --decode shows special tokens by their names.
 
-A bad line becomes {"error": "..."}, and is told on stderr. Exit code: 0 if
-every line succeeded, 1 if some failed, 2 if none did, or the model or the input
-cannot be read, or the output not be written.)";
+A bad line becomes {"error": "..."}, and is told on stderr; blank lines are
+skipped. Exit code: 0 if every line succeeded, 1 if some failed, 2 if none did,
+or the model or the input cannot be read, or the output not be written.)";
 
 }  // namespace espalier::cli

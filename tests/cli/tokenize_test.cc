@@ -63,6 +63,17 @@ TEST(TokenizeTest, ABadLineIsAnsweredInItsPlace) {
   EXPECT_THAT(run.err, HasSubstr("espalier: stdin:1: text must be"));
 }
 
+// Those of the output are of the others, and errors count them nonetheless.
+TEST(TokenizeTest, BlankLinesAreSkipped) {
+  const ProgramRun run = Tokenize({}, "\n{\"text\": \"\"}\n \t\r\n{}\n");
+  EXPECT_EQ(run.exit_code, 1);
+  const std::vector<std::string> lines = SplitLines(run.out);
+  ASSERT_EQ(lines.size(), 2);
+  EXPECT_EQ(lines[0], "{\"tokens\": []}");
+  EXPECT_THAT(lines[1], HasSubstr("field \\\"text\\\" is missing"));
+  EXPECT_THAT(run.err, HasSubstr("espalier: stdin:4: field"));
+}
+
 TEST(TokenizeTest, TokensThatAreNoneAreRefused) {
   for (const char* list : {"[-1]", "[1, 6000000]", "[1.5]", "[\"a\"]"}) {
     const ProgramRun run =

@@ -13,7 +13,9 @@
 // An added token may be text, a run of spaces or a line end, or a mark of the
 // model's prompts; the model's files do not always say which. Those of its
 // prompt templates are marks: special tokens (MarkSpecial), as transformers'
-// skip_special_tokens leaves out what its user declared special.
+// skip_special_tokens leaves out what its user declared special. Those that are
+// a SentencePiece model's user-defined symbols are the exception to the above:
+// they spell nothing either, but are still recognised in any text.
 //
 // Thread safety: constant after Load and MarkSpecial; any thread may then call
 // any member.

@@ -121,7 +121,8 @@ models/en-fr is English to French. What begins with [ or { is JSON.
 With --chat each text is one message of a user: the model's chat template
 (chat_template.jinja, or chat_template in tokenizer_config.json) makes a prompt
 of it, with --system before it and the beginning of the answer behind it. Names
-of special tokens in the text or in --system stay text.
+of special tokens in the text or in --system stay text, but for marks that a
+tokenizer.model has as user-defined symbols, such as <en>: any text finds them.
 
 With --stream one sample's text, or what all beams agree on so far, grows on a
 line of its own. Several samples come piece by piece, each on a line after its

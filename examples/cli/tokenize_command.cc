@@ -183,7 +183,9 @@ const char kTokenizeExamples[] =
 A line {"text": "..."} becomes {"tokens": [...]}, and with --decode the other
 way round. A text is encoded by itself: no BOS, no EOS, no template. Names of
 special tokens in it, such as </s>, are text, but with --special they are those
-tokens. --decode shows special tokens by their names.
+tokens. Marks of prompt templates that a tokenizer.model has as user-defined
+symbols, such as <en>, are tokens in any text. --decode shows special tokens by
+their names.
 
 A bad line becomes {"error": "..."}, and is told on stderr; blank lines are
 skipped. Exit code: 0 if every line succeeded, 1 if some failed, 2 if none did,

@@ -246,9 +246,15 @@ void Lexer::ReadToken() {
   ReadOperator();
 }
 
+// What is done with a name takes one step, however long it is.
+constexpr size_t kMostBytesOfName = 1'000;
+
 void Lexer::ReadName() {
   size_t end = position_;
   while (ContinuesName(At(end))) ++end;
+  if (end - position_ > kMostBytesOfName) {
+    FailHere(Concat("a name has more than ", kMostBytesOfName, " bytes"));
+  }
   Add(TokenKind::kName, source_.substr(position_, end - position_), Here());
   Advance(end);
 }
@@ -358,6 +364,17 @@ std::string NormalizeLineEnds(std::string_view source) {
   return text;
 }
 
+// 60 bytes at most, of whole characters.
+std::string_view Beginning(std::string_view text) {
+  constexpr size_t kMostBytes = 60;
+  if (text.size() <= kMostBytes) return text;
+  size_t size = kMostBytes;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) {
+    --size;
+  }
+  return text.substr(0, size);
+}
+
 }  // namespace
 
 std::vector<Token> Tokenize(std::string_view source) {
@@ -377,7 +394,7 @@ std::string Describe(const Token& token) {
     case TokenKind::kData:
       return "text";
     default:
-      return Concat("\"", token.text.substr(0, 60), "\"");
+      return Concat("\"", Beginning(token.text), "\"");
   }
 }
 

@@ -91,7 +91,7 @@ double RoundHalfEven(double value, int64_t precision) {
     return value;
   }
   const double scale =
-      std::pow(10.0, static_cast<double>(std::min(-precision, kMostDigits)));
+      std::pow(10.0, static_cast<double>(-std::max(precision, -kMostDigits)));
   return std::nearbyint(value / scale) * scale;
 }
 

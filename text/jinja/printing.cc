@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_format.h"
 #include "text/jinja/unicode.h"
@@ -26,7 +27,11 @@ std::string ReprOfRange(const Sequence& range) {
   if (items.empty()) return "range(0, 0)";
   const int64_t first = items[0].integer();
   const int64_t step = items.size() > 1 ? items[1].integer() - first : 1;
-  const int64_t end = items.back().integer() + step;
+  int64_t end = 0;
+  if (__builtin_add_overflow(items.back().integer(), step, &end)) {
+    end = step < 0 ? std::numeric_limits<int64_t>::min()
+                   : std::numeric_limits<int64_t>::max();
+  }
   return step == 1 ? Concat("range(", first, ", ", end, ")")
                    : Concat("range(", first, ", ", end, ", ", step, ")");
 }

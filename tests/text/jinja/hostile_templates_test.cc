@@ -245,6 +245,12 @@ TEST(TemplateBoundsTest, WhatIsNestedTooDeepIsRefused) {
               nested);
 }
 
+TEST(TemplateBoundsTest, AnErrorQuotesWholeCharacters) {
+  const std::string name = std::string(59, 'x') + Repeat("\xC3\xA9", 9);
+  const std::string error = ErrorOf("{{ 1 " + name + " }}");
+  EXPECT_TRUE(CheckUtf8(error).ok()) << error;
+}
+
 TEST(TemplateBoundsTest, ALongSourceIsRefused) {
   EXPECT_THAT(
       Template::Parse(Repeat("x", Template::kMaxSourceBytes + 1)),

@@ -30,7 +30,7 @@ bool IsAllDigits(const std::string& text) {
 
 }  // namespace
 
-AttributePath::AttributePath(const Value& attribute) {
+AttributePath::AttributePath(const Value& attribute, Budget& budget) {
   if (attribute.is(Kind::kNone)) return;
   if (!attribute.is(Kind::kString)) {
     if (!attribute.is_integer()) {
@@ -40,6 +40,7 @@ AttributePath::AttributePath(const Value& attribute) {
     keys_.push_back(attribute);
     return;
   }
+  budget.TakeSteps(static_cast<int64_t>(attribute.text().size()) / 16);
   for (const std::string& part : SplitAtCharacter(attribute.bytes(), '.')) {
     const std::optional<int64_t> number =
         IsAllDigits(part) ? ReadInteger(part, 10) : std::nullopt;
@@ -47,11 +48,13 @@ AttributePath::AttributePath(const Value& attribute) {
   }
 }
 
-std::vector<AttributePath> AttributePath::Several(const Value& attribute) {
-  if (!attribute.is(Kind::kString)) return {AttributePath(attribute)};
+std::vector<AttributePath> AttributePath::Several(const Value& attribute,
+                                                  Budget& budget) {
+  if (!attribute.is(Kind::kString)) return {AttributePath(attribute, budget)};
   std::vector<AttributePath> paths;
+  budget.TakeSteps(static_cast<int64_t>(attribute.text().size()) / 16);
   for (const std::string& part : SplitAtCharacter(attribute.bytes(), ',')) {
-    paths.emplace_back(Value::String(part));
+    paths.emplace_back(Value::String(part), budget);
   }
   return paths;
 }

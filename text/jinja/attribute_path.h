@@ -13,9 +13,10 @@ class AttributePath {
  public:
   AttributePath() = default;  // the element itself
   // Errors (thrown): neither a string nor an integer.
-  explicit AttributePath(const Value& attribute);
+  AttributePath(const Value& attribute, Budget& budget);
   // Of "age,name": the paths between commas.
-  static std::vector<AttributePath> Several(const Value& attribute);
+  static std::vector<AttributePath> Several(const Value& attribute,
+                                            Budget& budget);
 
   // Undefined where there is none. Errors (thrown): of what is undefined.
   Value Get(Evaluator& evaluator, const Value& item) const;

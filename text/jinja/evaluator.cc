@@ -61,6 +61,7 @@ Text Evaluator::Render(const Body& body) {
 }
 
 Text Evaluator::ToText(const Value& value) {
+  if (value.is(Kind::kString)) budget_.TakeBytes(value.text().size());
   return jinja::ToText(value, budget_);
 }
 
@@ -135,6 +136,7 @@ Value Evaluator::EvaluateInner(const Expression& expression) {
 }
 
 Value Evaluator::EvaluateName(NameId name) {
+  budget_.TakeSteps(scope_->level / 16);
   if (const Value* const value = scope_->Find(name)) return *value;
   if (input_of_[name] != nullptr) return *input_of_[name];
   if (const GlobalFunction function = FindFunction(names_[name])) {
@@ -159,7 +161,7 @@ Value Evaluator::EvaluateDict(const Expression& expression) {
     Value key = Evaluate(*expression.children[i]);
     Value value = Evaluate(*expression.children[i + 1]);
     at_ = expression.at;
-    dict->Set(std::move(key), std::move(value));
+    dict->Set(std::move(key), std::move(value), budget_);
   }
   return Value::Of(std::move(dict));
 }
@@ -177,7 +179,7 @@ Value Evaluator::EvaluateConditional(const Expression& expression) {
 Value Evaluator::EvaluateConcat(const Expression& expression) {
   Text text;
   for (const ExpressionPtr& child : expression.children) {
-    Append(ToText(Evaluate(*child)), &text);
+    Append(jinja::ToText(Evaluate(*child), budget_), &text);
   }
   return Value::String(std::move(text));
 }
@@ -262,6 +264,12 @@ Value Evaluator::Call(const Value& callee, const Arguments& arguments) {
   return callee.function().call(*this, arguments);
 }
 
+Value Evaluator::Apply(Filter filter, const Value& value,
+                       const Arguments& arguments) {
+  const Nested nested(this, at_);
+  return filter(*this, value, arguments);
+}
+
 Value Evaluator::EvaluateFilter(const Expression& expression,
                                 const Value* operand) {
   const Filter filter = FindFilter(expression.text);
@@ -337,6 +345,7 @@ Value Evaluator::MethodOf(const Value& object, const std::string& name) {
 
 Value Evaluator::Attribute(const Value& object, const std::string& name) {
   if (object.is(Kind::kUndefined)) throw TemplateError(object.why());
+  budget_.TakeBytes(name.size());
   if (object.is(Kind::kLoop)) return LoopAttribute(object, name);
   if (object.is(Kind::kNamespace)) {
     const Value* const value = object.attributes().Find(name);
@@ -354,7 +363,7 @@ Value Evaluator::Item(const Value& object, const Value& key) {
   if (object.is(Kind::kUndefined)) throw TemplateError(object.why());
   if (object.is(Kind::kDict)) {
     const Value* const value =
-        IsHashable(key) ? object.dict().Find(key) : nullptr;
+        IsHashable(key) ? object.dict().Find(key, budget_) : nullptr;
     if (value != nullptr) return *value;
   } else if (object.is(Kind::kSequence) && key.is_integer()) {
     const SequenceForm form = object.sequence().form;
@@ -364,10 +373,12 @@ Value Evaluator::Item(const Value& object, const Value& key) {
       if (value != nullptr) return *value;
     }
   } else if (object.is(Kind::kString) && key.is_integer()) {
-    const Value end =
-        key.integer() == -1 ? Value::None() : Value::Int(key.integer() + 1);
-    const Value character = Slice(object, key, end, Value::None(), budget_);
-    if (!character.text().empty()) return character;
+    int64_t next = 0;
+    if (!__builtin_add_overflow(key.integer(), 1, &next)) {
+      const Value end = next == 0 ? Value::None() : Value::Int(next);
+      const Value character = Slice(object, key, end, Value::None(), budget_);
+      if (!character.text().empty()) return character;
+    }
   }
   if (!key.is(Kind::kString)) {
     bool has_input = false;

@@ -46,7 +46,10 @@ class Evaluator {
   Value Item(const Value& object, const Value& key);
   // The elements that a for statement visits.
   std::vector<Value> Iterate(const Value& value);
-  // str(value), and what it takes to make it.
+  // What a filter gives that a filter applies: evaluated within it.
+  Value Apply(Value (*filter)(Evaluator&, const Value&, const Arguments&),
+              const Value& value, const Arguments& arguments);
+  // str(value), and what it takes to make and read it.
   Text ToText(const Value& value);
   // Lets a namespace live as long as this.
   void Keep(std::shared_ptr<Namespace> attributes) {
@@ -96,7 +99,8 @@ class Evaluator {
   Value CallMacro(const Macro& macro, Scope* parent,
                   const Arguments& arguments);
   void BindArguments(const Macro& macro, const Arguments& arguments);
-  void BindNamed(const Macro& macro, const Arguments& arguments);
+  // Which parameters have got their arguments by name.
+  std::vector<bool> BindNamed(const Macro& macro, const Arguments& arguments);
 
   void Set(NameId name, Value value);
   // Does nothing if the template has no such name.

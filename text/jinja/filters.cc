@@ -28,7 +28,8 @@ Value Default(Evaluator&, const Value& value, const Arguments& arguments) {
   return args.Has(0) ? args[0] : Value::String("");
 }
 
-Value ToInt(Evaluator&, const Value& value, const Arguments& arguments) {
+Value ToInt(Evaluator& evaluator, const Value& value,
+            const Arguments& arguments) {
   const ArgumentReader args("int", arguments, {"default", "base"});
   if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
   const Value otherwise = args.Has(0) ? args[0] : Value::Int(0);
@@ -36,6 +37,7 @@ Value ToInt(Evaluator&, const Value& value, const Arguments& arguments) {
   std::optional<int64_t> number;
   if (value.is(Kind::kFloat)) number = TruncatedInteger(value.number());
   if (value.is(Kind::kString)) {
+    evaluator.budget().TakeBytes(2 * value.text().size());
     number = ReadInteger(value.bytes(), static_cast<int>(args.IntOr(1, 10)));
     if (!number) {
       const std::optional<double> real = ReadFloat(value.bytes());
@@ -45,12 +47,16 @@ Value ToInt(Evaluator&, const Value& value, const Arguments& arguments) {
   return number ? Value::Int(*number) : otherwise;
 }
 
-Value ToFloat(Evaluator&, const Value& value, const Arguments& arguments) {
+Value ToFloat(Evaluator& evaluator, const Value& value,
+              const Arguments& arguments) {
   const ArgumentReader args("float", arguments, {"default"});
   if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
   if (value.is_number()) return Value::Float(value.number());
   std::optional<double> number;
-  if (value.is(Kind::kString)) number = ReadFloat(value.bytes());
+  if (value.is(Kind::kString)) {
+    evaluator.budget().TakeBytes(value.text().size());
+    number = ReadFloat(value.bytes());
+  }
   if (number) return Value::Float(*number);
   return args.Has(0) ? args[0] : Value::Float(0);
 }
@@ -62,8 +68,9 @@ Value Round(Evaluator&, const Value& value, const Arguments& arguments) {
     Fail("round() needs a number, got ", TypeName(value));
   }
   const int64_t precision = args.IntOr(0, 0);
-  const std::string method =
-      args.Has(1) && args[1].is(Kind::kString) ? args[1].bytes() : "common";
+  const std::string_view method = args.Has(1) && args[1].is(Kind::kString)
+                                      ? std::string_view(args[1].bytes())
+                                      : "common";
   if (method != "common" && method != "ceil" && method != "floor") {
     Fail("method must be common, ceil or floor");
   }

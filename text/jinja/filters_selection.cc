@@ -19,7 +19,9 @@ const std::string& NameOf(const Value& name, std::string_view what) {
 }
 
 // The arguments behind the first `count`.
-Arguments Rest(const Arguments& arguments, size_t count) {
+Arguments Rest(const Arguments& arguments, size_t count, Budget& budget) {
+  budget.TakeSteps(static_cast<int64_t>(arguments.positional.size()) / 4 +
+                   static_cast<int64_t>(arguments.named.size()));
   Arguments rest = arguments;
   rest.positional.erase(rest.positional.begin(),
                         rest.positional.begin() + static_cast<int64_t>(count));
@@ -43,14 +45,15 @@ Value Choose(Evaluator& evaluator, const Value& value,
   const size_t num_given = arguments.positional.size();
   if (num_given < kNumOwn) Fail(kName, "() lacks the name of an attribute");
   const AttributePath path =
-      kByAttribute ? AttributePath(arguments.positional[0]) : AttributePath();
+      kByAttribute ? AttributePath(arguments.positional[0], evaluator.budget())
+                   : AttributePath();
   Test test = nullptr;
   Arguments rest;
   if (num_given > kNumOwn) {
     const std::string& name = NameOf(arguments.positional[kNumOwn], "test");
     test = FindTest(name);
     if (test == nullptr) Fail("unknown test \"", name, "\"");
-    rest = Rest(arguments, kNumOwn + 1);
+    rest = Rest(arguments, kNumOwn + 1, evaluator.budget());
   }
   std::vector<Value> chosen;
   for (Value& item : Elements(evaluator, value)) {
@@ -66,7 +69,7 @@ Value Choose(Evaluator& evaluator, const Value& value,
 Value MapAttribute(Evaluator& evaluator, const Value& value,
                    const Arguments& arguments) {
   const ArgumentReader args("map", arguments, {"", "attribute", "default"});
-  const AttributePath path(args[1]);
+  const AttributePath path(args[1], evaluator.budget());
   const bool has_default = args.Has(2) && !args[2].is(Kind::kNone);
   std::vector<Value> mapped;
   for (const Value& item : Elements(evaluator, value)) {
@@ -88,46 +91,53 @@ Value Map(Evaluator& evaluator, const Value& value,
   const std::string& name = NameOf(arguments.positional[0], "filter");
   const Filter filter = FindFilter(name);
   if (filter == nullptr) Fail("unknown filter \"", name, "\"");
-  const Arguments rest = Rest(arguments, 1);
+  const Arguments rest = Rest(arguments, 1, evaluator.budget());
   std::vector<Value> mapped;
   for (const Value& item : Elements(evaluator, value)) {
     evaluator.budget().TakeSteps(1);
-    mapped.push_back(filter(evaluator, item, rest));
+    mapped.push_back(evaluator.Apply(filter, item, rest));
   }
   return MakeGenerator("sync_do_map", std::move(mapped));
 }
+
+// An element with what it is grouped by, as it is and as it is compared.
+struct Keyed {
+  Value key;
+  Value sort_key;
+  Value item;
+};
 
 // Pairs of what elements have in common and a list of them, in order of that.
 Value GroupBy(Evaluator& evaluator, const Value& value,
               const Arguments& arguments) {
   const ArgumentReader args("groupby", arguments,
                             {"attribute", "default", "case_sensitive"}, 1);
-  const AttributePath path(args[0]);
+  const AttributePath path(args[0], evaluator.budget());
   const Value otherwise = args.Has(1) ? args[1] : Value();
-  std::vector<std::pair<Value, Value>> keyed;  // and the element
+  const bool keeps_case = args.BoolOr(2, false);
+  std::vector<Keyed> keyed;
   for (Value& item : evaluator.Iterate(value)) {
     Value key = args.Has(1) ? path.GetOr(evaluator, item, otherwise)
                             : path.Get(evaluator, item);
-    keyed.emplace_back(std::move(key), std::move(item));
+    Value sort_key = SortKey(evaluator, key, keeps_case);
+    keyed.push_back({std::move(key), std::move(sort_key), std::move(item)});
   }
-  const bool keeps_case = args.BoolOr(2, false);
-  const auto key_of = [&](const auto& element) {
-    return SortKey(evaluator, element.first, keeps_case);
-  };
-  std::ranges::stable_sort(keyed, [&](const auto& left, const auto& right) {
-    evaluator.budget().TakeSteps(1);
-    return IsLess(key_of(left), key_of(right));
+  Budget& budget = evaluator.budget();
+  std::ranges::stable_sort(keyed, [&](const Keyed& left, const Keyed& right) {
+    budget.TakeSteps(1);
+    return IsLess(left.sort_key, right.sort_key, budget);
   });
   std::vector<Value> groups;
   for (size_t i = 0; i < keyed.size();) {
     const size_t first = i;
     std::vector<Value> group;
     while (i < keyed.size() &&
-           AreEqual(key_of(keyed[i]), key_of(keyed[first]))) {
-      group.push_back(keyed[i++].second);
+           AreEqual(keyed[i].sort_key, keyed[first].sort_key, budget)) {
+      group.push_back(keyed[i++].item);
     }
+    if (group.empty()) group.push_back(keyed[i++].item);  // NaN is not itself
     groups.push_back(
-        Value::Tuple({keyed[first].first, Value::List(std::move(group))}));
+        Value::Tuple({keyed[first].key, Value::List(std::move(group))}));
   }
   return Value::List(std::move(groups));
 }

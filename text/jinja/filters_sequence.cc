@@ -11,12 +11,14 @@
 namespace espalier::jinja {
 namespace {
 
-Value Length(Evaluator&, const Value& value, const Arguments& arguments) {
+Value Length(Evaluator& evaluator, const Value& value,
+             const Arguments& arguments) {
   const ArgumentReader args("length", arguments, {});
   switch (value.kind()) {
     case Kind::kUndefined:
       return Value::Int(0);
     case Kind::kString:
+      evaluator.budget().TakeBytes(value.text().size());
       return Value::Int(CountCharacters(value.bytes()));
     case Kind::kDict:
       return Value::Int(static_cast<int64_t>(value.dict().items.size()));
@@ -34,8 +36,9 @@ Value JoinFilter(Evaluator& evaluator, const Value& value,
                  const Arguments& arguments) {
   const ArgumentReader args("join", arguments, {"d", "attribute"});
   const Text separator = args.Has(0) ? evaluator.ToText(args[0]) : Text();
-  const AttributePath path =
-      args.Has(1) ? AttributePath(args[1]) : AttributePath();
+  const AttributePath path = args.Has(1)
+                                 ? AttributePath(args[1], evaluator.budget())
+                                 : AttributePath();
   Text joined;
   bool is_first = true;
   for (const Value& item : evaluator.Iterate(value)) {
@@ -98,9 +101,8 @@ void SortByKeys(Evaluator& evaluator, bool is_descending,
                 std::vector<std::pair<Value, Value>>* keyed) {
   const auto is_before = [&](const auto& left, const auto& right) {
     evaluator.budget().TakeSteps(1);
-    TakeComparison(left.first, right.first, evaluator.budget());
-    return is_descending ? IsLess(right.first, left.first)
-                         : IsLess(left.first, right.first);
+    return is_descending ? IsLess(right.first, left.first, evaluator.budget())
+                         : IsLess(left.first, right.first, evaluator.budget());
   };
   std::ranges::stable_sort(*keyed, is_before);
 }
@@ -110,9 +112,9 @@ Value Sort(Evaluator& evaluator, const Value& value,
   const ArgumentReader args("sort", arguments,
                             {"reverse", "case_sensitive", "attribute"});
   const bool keeps_case = args.BoolOr(1, false);
-  const std::vector<AttributePath> paths = args.Has(2)
-                                               ? AttributePath::Several(args[2])
-                                               : std::vector<AttributePath>(1);
+  const std::vector<AttributePath> paths =
+      args.Has(2) ? AttributePath::Several(args[2], evaluator.budget())
+                  : std::vector<AttributePath>(1);
   std::vector<std::pair<Value, Value>> keyed;
   for (Value& item : evaluator.Iterate(value)) {
     std::vector<Value> keys;
@@ -140,6 +142,8 @@ Value DictSort(Evaluator& evaluator, const Value& value,
   if (by != "key" && by != "value") {
     Fail("You can only sort by either \"key\" or \"value\"");
   }
+  evaluator.budget().TakeSteps(static_cast<int64_t>(value.dict().items.size()) /
+                               4);
   std::vector<std::pair<Value, Value>> keyed;
   for (const auto& [key, item] : value.dict().items) {
     keyed.emplace_back(
@@ -152,13 +156,16 @@ Value DictSort(Evaluator& evaluator, const Value& value,
   return Value::List(std::move(sorted));
 }
 
-Value ItemsFilter(Evaluator&, const Value& value, const Arguments& arguments) {
+Value ItemsFilter(Evaluator& evaluator, const Value& value,
+                  const Arguments& arguments) {
   const ArgumentReader args("items", arguments, {});
   std::vector<Value> items;
   if (value.is(Kind::kUndefined)) return MakeGenerator("do_items", {});
   if (!value.is(Kind::kDict)) {
     Fail("Can only get item pairs from a mapping.");
   }
+  evaluator.budget().TakeSteps(static_cast<int64_t>(value.dict().items.size()) /
+                               4);
   for (const auto& [key, item] : value.dict().items) {
     items.push_back(Value::Tuple({key, item}));
   }
@@ -169,17 +176,17 @@ Value Unique(Evaluator& evaluator, const Value& value,
              const Arguments& arguments) {
   const ArgumentReader args("unique", arguments,
                             {"case_sensitive", "attribute"});
-  const AttributePath path =
-      args.Has(1) ? AttributePath(args[1]) : AttributePath();
+  const AttributePath path = args.Has(1)
+                                 ? AttributePath(args[1], evaluator.budget())
+                                 : AttributePath();
   Dict seen;
   std::vector<Value> items;
   for (Value& item : evaluator.Iterate(value)) {
     const Value key =
         SortKey(evaluator, path.Get(evaluator, item), args.BoolOr(0, false));
-    evaluator.budget().TakeSteps(
-        key.is(Kind::kString) ? 1 : 1 + static_cast<int64_t>(items.size()));
-    if (seen.Find(key) != nullptr) continue;
-    seen.Set(key, Value());
+    evaluator.budget().TakeSteps(1);
+    if (seen.Find(key, evaluator.budget()) != nullptr) continue;
+    seen.Set(key, Value(), evaluator.budget());
     items.push_back(std::move(item));
   }
   return MakeGenerator("unique", std::move(items));
@@ -190,8 +197,9 @@ Value Extreme(Evaluator& evaluator, const Value& value,
               const Arguments& arguments) {
   const ArgumentReader args(kMax ? "max" : "min", arguments,
                             {"case_sensitive", "attribute"});
-  const AttributePath path =
-      args.Has(1) ? AttributePath(args[1]) : AttributePath();
+  const AttributePath path = args.Has(1)
+                                 ? AttributePath(args[1], evaluator.budget())
+                                 : AttributePath();
   const auto key_of = [&](const Value& item) {
     return SortKey(evaluator, path.Get(evaluator, item), args.BoolOr(0, false));
   };
@@ -204,8 +212,9 @@ Value Extreme(Evaluator& evaluator, const Value& value,
   for (size_t i = 1; i < items.size(); ++i) {
     evaluator.budget().TakeSteps(1);
     Value key = key_of(items[i]);
-    TakeComparison(key, best_key, evaluator.budget());
-    if (!(kMax ? IsLess(best_key, key) : IsLess(key, best_key))) continue;
+    const bool is_better = kMax ? IsLess(best_key, key, evaluator.budget())
+                                : IsLess(key, best_key, evaluator.budget());
+    if (!is_better) continue;
     best = i;
     best_key = std::move(key);
   }
@@ -215,8 +224,9 @@ Value Extreme(Evaluator& evaluator, const Value& value,
 Value Sum(Evaluator& evaluator, const Value& value,
           const Arguments& arguments) {
   const ArgumentReader args("sum", arguments, {"attribute", "start"});
-  const AttributePath path =
-      args.Has(0) ? AttributePath(args[0]) : AttributePath();
+  const AttributePath path = args.Has(0)
+                                 ? AttributePath(args[0], evaluator.budget())
+                                 : AttributePath();
   Value sum = args.Has(1) ? args[1] : Value::Int(0);
   if (sum.is(Kind::kString)) Fail("sum() cannot sum strings");
   for (const Value& item : evaluator.Iterate(value)) {

@@ -13,9 +13,7 @@ namespace {
 
 // The value as a string, with the cost of reading it.
 Text TextOf(Evaluator& evaluator, const Value& value) {
-  Text text = evaluator.ToText(value);
-  evaluator.budget().TakeBytes(text.size());
-  return text;
+  return evaluator.ToText(value);
 }
 
 // A string made as a whole: an input if what it is made of has one.
@@ -69,6 +67,7 @@ Value Trim(Evaluator& evaluator, const Value& value,
   std::optional<std::string> characters;
   if (args.Has(0) && !args[0].is(Kind::kNone)) {
     if (!args[0].is(Kind::kString)) Fail("trim() needs a string of characters");
+    evaluator.budget().TakeBytes(args[0].text().size());
     characters = args[0].bytes();
   }
   Text trimmed = Strip(text, characters, true, true);
@@ -95,6 +94,7 @@ Value Indent(Evaluator& evaluator, const Value& value,
   Budget& budget = evaluator.budget();
   Text indention;
   if (args.Has(0) && args[0].is(Kind::kString)) {
+    budget.TakeBytes(args[0].text().size());
     indention = args[0].text();
   } else {
     const int64_t width = std::max<int64_t>(args.IntOr(0, 4), 0);
@@ -181,11 +181,12 @@ Value Center(Evaluator& evaluator, const Value& value,
              const Arguments& arguments) {
   const ArgumentReader args("center", arguments, {"width"});
   const Text text = TextOf(evaluator, value);
-  const int64_t spaces = args.IntOr(0, 80) - CountCharacters(text.bytes());
+  const int64_t width = std::max<int64_t>(args.IntOr(0, 80), 0);
+  const int64_t spaces = width - CountCharacters(text.bytes());
   if (spaces <= 0) return Value::String(text);
   evaluator.budget().TakeBytes(static_cast<size_t>(spaces));
   // Where it is odd, Python puts the one more by the width's parity.
-  const int64_t left = spaces / 2 + (spaces & args.IntOr(0, 80) & 1);
+  const int64_t left = spaces / 2 + (spaces & width & 1);
   Text centered(std::string(static_cast<size_t>(left), ' '));
   centered.Append(text);
   centered.Append(std::string(static_cast<size_t>(spaces - left), ' '));

@@ -48,9 +48,10 @@ Value MakeNamespace(Evaluator& evaluator, const Arguments& arguments) {
       Fail("namespace() needs a dict, got ", TypeName(values));
     }
     for (const auto& [key, value] : values.dict().items) {
-      evaluator.budget().TakeSteps(
-          1 + static_cast<int64_t>(attributes->attributes.size()) / 8);
-      if (key.is(Kind::kString)) attributes->Set(key.bytes(), value);
+      evaluator.budget().TakeSteps(1);
+      if (!key.is(Kind::kString)) continue;
+      evaluator.budget().TakeBytes(key.text().size());
+      attributes->Set(key.bytes(), value);
     }
   }
   for (const auto& [name, value] : arguments.named) {
@@ -69,14 +70,14 @@ Value MakeDict(Evaluator& evaluator, const Arguments& arguments) {
       arguments.positional[0].is(Kind::kDict)) {
     for (const auto& [key, value] : arguments.positional[0].dict().items) {
       evaluator.budget().TakeSteps(1);
-      dict->Set(key, value);
+      dict->Set(key, value, evaluator.budget());
     }
   } else if (!arguments.positional.empty()) {
     for (const Value& pair : evaluator.Iterate(arguments.positional[0])) {
       evaluator.budget().TakeSteps(1);
       const std::vector<Value> items = evaluator.Iterate(pair);
       if (items.size() != 2) Fail("dict() needs pairs of a key and a value");
-      dict->Set(items[0], items[1]);
+      dict->Set(items[0], items[1], evaluator.budget());
     }
   }
   for (const auto& [name, value] : arguments.named) {

@@ -100,8 +100,8 @@ void JsonWriter::WriteDict(const Dict& dict) {
   for (const auto& item : dict.items) items.push_back(&item);
   if (format_.sort_keys) {
     budget_.TakeSteps(static_cast<int64_t>(items.size()) * 10);
-    std::ranges::stable_sort(items, [](const auto* left, const auto* right) {
-      return IsLess(left->first, right->first);
+    std::ranges::stable_sort(items, [&](const auto* left, const auto* right) {
+      return IsLess(left->first, right->first, budget_);
     });
   }
   out_ += '{';

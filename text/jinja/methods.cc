@@ -56,7 +56,7 @@ Value Get(Evaluator& evaluator, const Value& object,
           const Arguments& arguments) {
   const ArgumentReader args("get", arguments, {"key", "default"}, 1);
   evaluator.budget().TakeSteps(1);
-  const Value* const value = object.dict().Find(args[0]);
+  const Value* const value = object.dict().Find(args[0], evaluator.budget());
   if (value != nullptr) return *value;
   return args.Has(1) ? args[1] : Value::None();
 }
@@ -72,8 +72,7 @@ Value IndexOf(Evaluator& evaluator, const Value& object,
   const std::vector<Value>& items = object.sequence().items;
   for (size_t i = 0; i < items.size(); ++i) {
     evaluator.budget().TakeSteps(1);
-    TakeComparison(items[i], args[0], evaluator.budget());
-    if (AreEqual(items[i], args[0])) {
+    if (AreEqual(items[i], args[0], evaluator.budget())) {
       return Value::Int(static_cast<int64_t>(i));
     }
   }
@@ -86,8 +85,7 @@ Value CountOf(Evaluator& evaluator, const Value& object,
   int64_t count = 0;
   for (const Value& item : object.sequence().items) {
     evaluator.budget().TakeSteps(1);
-    TakeComparison(item, args[0], evaluator.budget());
-    if (AreEqual(item, args[0])) ++count;
+    if (AreEqual(item, args[0], evaluator.budget())) ++count;
   }
   return Value::Int(count);
 }

@@ -30,10 +30,13 @@ const Text& StringOf(const Value& value, std::string_view function) {
 }
 
 // The argument, unless it is missing or none.
-std::optional<std::string> OptionalString(const ArgumentReader& args, size_t i,
+std::optional<std::string> OptionalString(Evaluator& evaluator,
+                                          const ArgumentReader& args, size_t i,
                                           std::string_view function) {
   if (!args.Has(i) || args[i].is(Kind::kNone)) return std::nullopt;
-  return StringOf(args[i], function).bytes();
+  const Text& text = StringOf(args[i], function);
+  evaluator.budget().TakeBytes(text.size());
+  return text.bytes();
 }
 
 template <bool kAtBegin, bool kAtEnd>
@@ -44,8 +47,9 @@ Value StripMethod(Evaluator& evaluator, const Value& object,
                                                         : "rstrip";
   const ArgumentReader args(kName, arguments, {"chars"});
   evaluator.budget().TakeBytes(object.text().size());
-  return Value::String(
-      Strip(object.text(), OptionalString(args, 0, kName), kAtBegin, kAtEnd));
+  return Value::String(Strip(object.text(),
+                             OptionalString(evaluator, args, 0, kName),
+                             kAtBegin, kAtEnd));
 }
 
 template <bool kFromEnd>
@@ -53,7 +57,7 @@ Value SplitMethod(Evaluator& evaluator, const Value& object,
                   const Arguments& arguments) {
   constexpr std::string_view kName = kFromEnd ? "rsplit" : "split";
   const ArgumentReader args(kName, arguments, {"sep", "maxsplit"});
-  return ListOf(Split(object.text(), OptionalString(args, 0, kName),
+  return ListOf(Split(object.text(), OptionalString(evaluator, args, 0, kName),
                       args.IntOr(1, -1), kFromEnd, evaluator.budget()));
 }
 
@@ -92,6 +96,7 @@ Value StartsOrEndsWith(Evaluator& evaluator, const Value& object,
   const std::string_view text = Within(object, args, evaluator).second;
   const auto matches = [&](const Value& affix) {
     const std::string& bytes = StringOf(affix, kName).bytes();
+    evaluator.budget().TakeSteps(1);
     evaluator.budget().TakeBytes(bytes.size());
     if (text.data() == nullptr) return false;
     return kAtEnd ? text.ends_with(bytes) : text.starts_with(bytes);
@@ -128,7 +133,9 @@ Value FindSubstring(Evaluator& evaluator, const Value& object,
   const auto [begin, text] = Within(object, args, evaluator);
   const std::string& sub = StringOf(args[0], "find").bytes();
   if (text.data() == nullptr) return Value::Int(-1);
-  const size_t found = kLast ? text.rfind(sub) : text.find(sub);
+  evaluator.budget().TakeBytes(sub.size());
+  const size_t found =
+      kLast ? LastFinder(sub).Find(text) : FindFirst(text, sub);
   if (found == text.npos) return Value::Int(-1);
   return Value::Int(CountCharacters(
       std::string_view(object.bytes()).substr(0, begin + found)));
@@ -150,8 +157,8 @@ Value CountMethod(Evaluator& evaluator, const Value& object,
   if (text.data() == nullptr) return Value::Int(0);
   if (sub.empty()) return Value::Int(CountCharacters(text) + 1);
   int64_t count = 0;
-  for (size_t i = text.find(sub); i != text.npos;
-       i = text.find(sub, i + sub.size())) {
+  for (size_t i = FindFirst(text, sub); i != text.npos;
+       i = FindFirst(text, sub, i + sub.size())) {
     ++count;
   }
   return Value::Int(count);
@@ -246,16 +253,17 @@ Value Justify(Evaluator& evaluator, const Value& object,
   const ArgumentReader args(kLeft ? "ljust" : "rjust", arguments,
                             {"width", "fillchar"}, 1);
   const Text fill = args.Has(1) ? StringOf(args[1], "ljust") : Text(" ");
+  evaluator.budget().TakeBytes(fill.size() + object.text().size());
   if (CountCharacters(fill.bytes()) != 1) {
     Fail("the fill character must be one character");
   }
-  const int64_t width = args.IntOr(0, 0) - CountCharacters(object.bytes());
+  const int64_t width =
+      std::max<int64_t>(args.IntOr(0, 0), 0) - CountCharacters(object.bytes());
   Text padding;
   for (int64_t i = 0; i < width; ++i) {
     evaluator.budget().TakeBytes(fill.size());
     padding.Append(fill);
   }
-  evaluator.budget().TakeBytes(object.text().size());
   Text text = kLeft ? object.text() : padding;
   text.Append(kLeft ? padding : object.text());
   return Value::String(std::move(text));
@@ -268,9 +276,9 @@ Value Partition(Evaluator& evaluator, const Value& object,
   const Text& text = object.text();
   const Text& separator = StringOf(args[0], "partition");
   if (separator.empty()) Fail("empty separator");
-  evaluator.budget().TakeBytes(2 * text.size());
-  const size_t at = kFromEnd ? text.bytes().rfind(separator.bytes())
-                             : text.bytes().find(separator.bytes());
+  evaluator.budget().TakeBytes(2 * text.size() + separator.size());
+  const size_t at = kFromEnd ? LastFinder(separator.bytes()).Find(text.bytes())
+                             : FindFirst(text.bytes(), separator.bytes());
   const Value empty = Value::String(Text());
   if (at == std::string::npos) {
     return kFromEnd ? Value::Tuple({empty, empty, object})

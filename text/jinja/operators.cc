@@ -219,18 +219,6 @@ Value SliceText(const Text& text, const Value& begin, const Value& end,
 
 }  // namespace
 
-void TakeComparison(const Value& left, const Value& right, Budget& budget) {
-  if (left.is(Kind::kString) && right.is(Kind::kString)) {
-    budget.TakeBytes(std::min(left.text().size(), right.text().size()));
-    return;
-  }
-  const bool is_large = (left.is(Kind::kSequence) || left.is(Kind::kDict)) &&
-                        left.kind() == right.kind();
-  if (!is_large) return;
-  budget.TakeSteps(CountValues(left, budget.steps_left()));
-  budget.TakeSteps(CountValues(right, budget.steps_left()));
-}
-
 Value ApplyBinary(std::string_view op, const Value& left, const Value& right,
                   Budget& budget) {
   if (op == "%" && left.is(Kind::kString)) {
@@ -270,18 +258,14 @@ bool Contains(const Value& container, const Value& item, Budget& budget) {
              TypeName(item));
       }
       budget.TakeBytes(container.text().size());
-      return container.bytes().find(item.bytes()) != std::string::npos;
+      return FindFirst(container.bytes(), item.bytes()) != std::string::npos;
     case Kind::kDict:
       budget.TakeSteps(1);
-      if (!item.is(Kind::kString)) {
-        budget.TakeSteps(static_cast<int64_t>(container.dict().items.size()));
-      }
-      return container.dict().Find(item) != nullptr;
+      return container.dict().Find(item, budget) != nullptr;
     case Kind::kSequence:
       for (const Value& other : container.sequence().items) {
         budget.TakeSteps(1);
-        TakeComparison(item, other, budget);
-        if (AreEqual(item, other)) return true;
+        if (AreEqual(item, other, budget)) return true;
       }
       return false;
     case Kind::kUndefined:
@@ -295,17 +279,16 @@ bool ApplyComparison(std::string_view op, const Value& left, const Value& right,
                      Budget& budget) {
   if (op == "in") return Contains(right, left, budget);
   if (op == "not in") return !Contains(right, left, budget);
-  TakeComparison(left, right, budget);
-  if (op == "==") return AreEqual(left, right);
-  if (op == "!=") return !AreEqual(left, right);
+  if (op == "==") return AreEqual(left, right, budget);
+  if (op == "!=") return !AreEqual(left, right, budget);
   const bool is_ordered =
       !(left.is(Kind::kFloat) || right.is(Kind::kFloat)) ||
       !(left.is_number() && right.is_number()) ||
       !(std::isnan(left.number()) || std::isnan(right.number()));
-  if (op == "<") return IsLess(left, right);
-  if (op == ">") return IsLess(right, left);
-  if (op == "<=") return !IsLess(right, left) && is_ordered;
-  return !IsLess(left, right) && is_ordered;
+  if (op == "<") return IsLess(left, right, budget);
+  if (op == ">") return IsLess(right, left, budget);
+  if (op == "<=") return !IsLess(right, left, budget) && is_ordered;
+  return !IsLess(left, right, budget) && is_ordered;
 }
 
 Value Slice(const Value& object, const Value& begin, const Value& end,

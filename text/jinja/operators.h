@@ -21,7 +21,5 @@ Value Slice(const Value& object, const Value& begin, const Value& end,
             const Value& step, Budget& budget);
 // format % arguments.
 Value FormatPercent(const Text& format, const Value& arguments, Budget& budget);
-// Takes what it costs to compare both.
-void TakeComparison(const Value& left, const Value& right, Budget& budget);
 
 }  // namespace espalier::jinja

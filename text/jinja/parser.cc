@@ -247,7 +247,7 @@ void Parser::ParseSignature(Macro* macro) {
   while (!IsOperator(")")) {
     if (!macro->parameters.empty()) ExpectOperator(",");
     const NameId name = names_.Intern(TakeName());
-    if (std::ranges::count(macro->parameters, name) > 0) {
+    if (!macro->places.try_emplace(name, macro->parameters.size()).second) {
       FailHere(Concat("parameter \"", names_[name], "\" is there twice"));
     }
     macro->parameters.push_back(name);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -11,25 +12,38 @@ namespace espalier::jinja {
 
 struct Evaluator::Scope : std::enable_shared_from_this<Scope> {
   Scope* parent = nullptr;
+  int level = 0;         // how many are around it
   bool is_kept = false;  // a macro was defined within it
   std::vector<std::pair<NameId, Value>> values;
+  // Where the values are, once they are more than kFew.
+  static constexpr size_t kFew = 8;
+  std::unordered_map<NameId, size_t> places;
 
   const Value* Find(NameId name) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
-      for (const auto& [other, value] : scope->values) {
-        if (other == name) return &value;
-      }
+      if (const Value* const value = scope->FindHere(name)) return value;
+    }
+    return nullptr;
+  }
+  const Value* FindHere(NameId name) const {
+    if (values.size() > kFew) {
+      const auto found = places.find(name);
+      return found == places.end() ? nullptr : &values[found->second].second;
+    }
+    for (const auto& [other, value] : values) {
+      if (other == name) return &value;
     }
     return nullptr;
   }
   void Set(NameId name, Value value) {
-    for (auto& [other, old] : values) {
-      if (other == name) {
-        old = std::move(value);
-        return;
-      }
+    if (const Value* const old = FindHere(name)) {
+      const_cast<Value&>(*old) = std::move(value);
+      return;
     }
     values.emplace_back(name, std::move(value));
+    if (values.size() <= kFew) return;
+    const size_t first = places.empty() ? 0 : values.size() - 1;
+    for (size_t i = first; i < values.size(); ++i) places[values[i].first] = i;
   }
 };
 
@@ -41,6 +55,7 @@ class Evaluator::ScopeGuard {
         previous_(evaluator->scope_),
         scope_(std::make_shared<Scope>()) {
     scope_->parent = parent;
+    scope_->level = parent == nullptr ? 0 : parent->level + 1;
     evaluator_.scope_ = scope_.get();
   }
   ~ScopeGuard() { evaluator_.scope_ = previous_; }

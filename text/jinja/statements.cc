@@ -1,8 +1,10 @@
 // The statements of Evaluator.
 #include <algorithm>
+#include <optional>
 
 #include "base/wording.h"
 #include "text/jinja/evaluator.h"
+#include "text/jinja/printing.h"
 #include "text/jinja/scope.h"
 
 namespace espalier::jinja {
@@ -17,9 +19,8 @@ void Evaluator::Set(NameId name, Value value) {
 }
 
 void Evaluator::SetByName(std::string_view name, Value value) {
-  for (NameId id = 0; id < names_.size(); ++id) {
-    if (names_[id] == name) return Set(id, std::move(value));
-  }
+  const std::optional<NameId> id = names_.Find(name);
+  if (id) Set(*id, std::move(value));
 }
 
 Evaluator::Flow Evaluator::Execute(const Body& body, Text* out) {
@@ -73,7 +74,7 @@ Evaluator::Flow Evaluator::Execute(const Statement& statement, Text* out) {
 
 void Evaluator::ExecuteOutput(const Statement& statement, Text* out) {
   for (const ExpressionPtr& expression : statement.expressions) {
-    Append(ToText(Evaluate(*expression)), out);
+    Append(jinja::ToText(Evaluate(*expression), budget_), out);
   }
 }
 
@@ -208,6 +209,9 @@ Value Evaluator::CallMacro(const Macro& macro, Scope* parent,
                            const Arguments& arguments) {
   const ScopeGuard scope(this, parent);
   const Nested nested(this, at_);
+  budget_.TakeSteps(static_cast<int64_t>(arguments.positional.size() +
+                                         arguments.named.size()) /
+                    4);
   BindArguments(macro, arguments);
   Text text;
   Execute(macro.body, &text);
@@ -225,14 +229,12 @@ void Evaluator::BindArguments(const Macro& macro, const Arguments& arguments) {
   for (size_t i = 0; i < std::min(num_parameters, num_positional); ++i) {
     Set(macro.parameters[i], arguments.positional[i]);
   }
-  BindNamed(macro, arguments);
+  const std::vector<bool> is_bound = BindNamed(macro, arguments);
   const size_t first_default = num_parameters - macro.defaults.size();
   for (size_t i = num_positional; i < num_parameters; ++i) {
     const NameId name = macro.parameters[i];
-    const auto is_bound = [&](const auto& named) {
-      return named.first.bytes() == names_[name];
-    };
-    if (std::ranges::any_of(arguments.named, is_bound)) continue;
+    if (is_bound[i]) continue;
+    budget_.TakeSteps(1);
     Set(name, i >= first_default
                   ? Evaluate(*macro.defaults[i - first_default])
                   : Value::Undefined(Concat("parameter '", names_[name],
@@ -246,20 +248,21 @@ void Evaluator::BindArguments(const Macro& macro, const Arguments& arguments) {
   SetByName("varargs", Value::Tuple(std::move(rest)));
 }
 
-void Evaluator::BindNamed(const Macro& macro, const Arguments& arguments) {
+std::vector<bool> Evaluator::BindNamed(const Macro& macro,
+                                       const Arguments& arguments) {
+  std::vector<bool> is_bound(macro.parameters.size());
   auto rest = std::make_shared<Dict>();
   Value caller = Value::Undefined("No caller defined");
   for (const auto& [name, value] : arguments.named) {
-    const auto is_this = [&, &text = name.bytes()](NameId parameter) {
-      return names_[parameter] == text;
-    };
-    const auto found = std::ranges::find_if(macro.parameters, is_this);
-    if (found != macro.parameters.end()) {
-      const size_t place = found - macro.parameters.begin();
+    const std::optional<NameId> id = names_.Find(name.bytes());
+    const auto found = id ? macro.places.find(*id) : macro.places.end();
+    if (found != macro.places.end()) {
+      const size_t place = found->second;
+      is_bound[place] = true;
       if (place < arguments.positional.size()) {
         Fail("macro '", macro.name, "' got '", name.bytes(), "' twice");
       }
-      Set(*found, value);
+      Set(*id, value);
     } else if (name.bytes() == "caller" && macro.uses_caller) {
       caller = value;
     } else if (macro.uses_kwargs) {
@@ -270,6 +273,7 @@ void Evaluator::BindNamed(const Macro& macro, const Arguments& arguments) {
   }
   if (macro.uses_caller) SetByName("caller", std::move(caller));
   if (macro.uses_kwargs) SetByName("kwargs", Value::Of(std::move(rest)));
+  return is_bound;
 }
 
 }  // namespace espalier::jinja

@@ -4,10 +4,11 @@
 // Thread safety: constant once parsed; any thread may then read.
 #pragma once
 
-#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -22,16 +23,23 @@ using NameId = int;
 class Names {
  public:
   NameId Intern(std::string_view name) {
-    const auto found = std::ranges::find(names_, name);
-    if (found != names_.end()) return static_cast<int>(found - names_.begin());
-    names_.emplace_back(name);
-    return static_cast<int>(names_.size()) - 1;
+    const auto [place, is_new] =
+        ids_.try_emplace(std::string(name), static_cast<NameId>(names_.size()));
+    if (is_new) names_.push_back(place->first);
+    return place->second;
+  }
+  // Nothing if the template has no such name.
+  std::optional<NameId> Find(std::string_view name) const {
+    const auto found = ids_.find(std::string(name));
+    if (found == ids_.end()) return std::nullopt;
+    return found->second;
   }
   const std::string& operator[](NameId id) const { return names_[id]; }
   int size() const { return static_cast<int>(names_.size()); }
 
  private:
   std::vector<std::string> names_;
+  std::unordered_map<std::string, NameId> ids_;
 };
 
 enum class ExpressionKind {
@@ -109,6 +117,7 @@ struct Target {
 struct Macro {
   std::string name;
   std::vector<NameId> parameters;
+  std::unordered_map<NameId, size_t> places;  // among the parameters
   // Of the last parameters.
   std::vector<ExpressionPtr> defaults;
   Body body;

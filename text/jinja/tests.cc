@@ -94,7 +94,6 @@ bool HasCase(Evaluator& evaluator, const Value& value,
              const Arguments& arguments) {
   TakeNone("a test of case", arguments);
   const Text text = evaluator.ToText(value);
-  evaluator.budget().TakeBytes(text.size());
   bool has_cased = false;
   const std::string_view bytes = text.bytes();
   for (size_t i = 0; i < bytes.size(); i += CharacterSize(bytes[i])) {

@@ -1,6 +1,8 @@
 #include "text/jinja/text_operations.h"
 
 #include <algorithm>
+#include <cstring>
+#include <unordered_set>
 
 #include "text/jinja/error.h"
 #include "text/jinja/unicode.h"
@@ -69,7 +71,7 @@ std::vector<Text> SplitAt(const Text& text, std::string_view separator,
   std::vector<Text> parts;
   size_t begin = 0;
   while (max_splits < 0 || static_cast<int64_t>(parts.size()) < max_splits) {
-    const size_t end = bytes.find(separator, begin);
+    const size_t end = FindFirst(bytes, separator, begin);
     if (end == bytes.npos) break;
     parts.push_back(text.Part(begin, end - begin));
     begin = end + separator.size();
@@ -82,9 +84,10 @@ std::vector<Text> SplitAtFromEnd(const Text& text, std::string_view separator,
                                  int64_t max_splits) {
   const std::string_view bytes = text.bytes();
   std::vector<Text> parts;
+  const LastFinder finder(separator);
   size_t end = bytes.size();
   while (max_splits < 0 || static_cast<int64_t>(parts.size()) < max_splits) {
-    const size_t begin = bytes.substr(0, end).rfind(separator);
+    const size_t begin = finder.Find(bytes.substr(0, end));
     if (begin == bytes.npos) break;
     parts.push_back(
         text.Part(begin + separator.size(), end - begin - separator.size()));
@@ -95,14 +98,61 @@ std::vector<Text> SplitAtFromEnd(const Text& text, std::string_view separator,
   return parts;
 }
 
+std::unordered_set<std::string_view> CharactersOf(std::string_view text) {
+  std::unordered_set<std::string_view> characters;
+  for (size_t i = 0; i < text.size(); i += CharacterSize(text[i])) {
+    characters.insert(text.substr(i, CharacterSize(text[i])));
+  }
+  return characters;
+}
+
 }  // namespace
+
+size_t FindFirst(std::string_view text, std::string_view part, size_t begin) {
+  if (begin > text.size()) return text.npos;
+  if (part.empty()) return begin;
+  const void* const found = memmem(text.data() + begin, text.size() - begin,
+                                   part.data(), part.size());
+  return found == nullptr ? text.npos
+                          : static_cast<const char*>(found) - text.data();
+}
+
+LastFinder::LastFinder(std::string_view part) : part_(part) {
+  const size_t size = part.size();
+  borders_.resize(size);
+  uint32_t border = 0;
+  for (size_t i = 1; i < size; ++i) {  // bytes from the right
+    const char byte = part[size - 1 - i];
+    while (border > 0 && byte != part[size - 1 - border]) {
+      border = borders_[border - 1];
+    }
+    if (byte == part[size - 1 - border]) ++border;
+    borders_[i] = border;
+  }
+}
+
+size_t LastFinder::Find(std::string_view text) const {
+  const size_t size = part_.size();
+  if (size == 0) return text.size();
+  size_t matched = 0;
+  for (size_t i = text.size(); i-- > 0;) {
+    while (matched > 0 && text[i] != part_[size - 1 - matched]) {
+      matched = borders_[matched - 1];
+    }
+    if (text[i] == part_[size - 1 - matched]) ++matched;
+    if (matched == size) return i;
+  }
+  return text.npos;
+}
 
 Text Strip(const Text& text, const std::optional<std::string>& characters,
            bool at_begin, bool at_end) {
   const std::string_view bytes = text.bytes();
+  const std::unordered_set<std::string_view> dropped =
+      CharactersOf(characters ? *characters : std::string_view());
   const auto is_dropped = [&](size_t i) {
     const std::string_view character = bytes.substr(i, CharacterSize(bytes[i]));
-    return characters ? characters->find(character) != std::string::npos
+    return characters ? dropped.contains(character)
                       : IsSpace(FirstCodePoint(character));
   };
   size_t begin = 0;
@@ -127,7 +177,7 @@ Text Replace(const Text& text, std::string_view old, const Text& replacement,
   const auto add_replacement = [&] {
     budget.TakeBytes(replacement.size() + 1);
     result.Append(replacement);
-    --count;
+    if (count > 0) --count;  // less than 0: without end
   };
   if (old.empty()) {  // stands between all characters, and at both ends
     while (count != 0 && i < bytes.size()) {
@@ -139,7 +189,7 @@ Text Replace(const Text& text, std::string_view old, const Text& replacement,
     if (count != 0) add_replacement();
   }
   while (!old.empty() && count != 0) {
-    const size_t found = bytes.find(old, i);
+    const size_t found = FindFirst(bytes, old, i);
     if (found == bytes.npos) break;
     result.AppendPart(text, i, found - i);
     add_replacement();

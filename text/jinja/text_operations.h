@@ -14,6 +14,23 @@
 
 namespace espalier::jinja {
 
+// Where `part` is first or last in `text`, or npos; in time linear in both, as
+// std::string::find is not.
+size_t FindFirst(std::string_view text, std::string_view part,
+                 size_t begin = 0);
+class LastFinder {
+ public:
+  // `part` outlives this.
+  explicit LastFinder(std::string_view part);
+  size_t Find(std::string_view text) const;
+
+ private:
+  std::string_view part_;
+  // For each size of an end of `part`: how many bytes at its beginning are also
+  // its end, itself aside (Knuth, Morris and Pratt, from the right).
+  std::vector<uint32_t> borders_;
+};
+
 // Drops these characters, or white space, from the ends.
 Text Strip(const Text& text, const std::optional<std::string>& characters,
            bool at_begin, bool at_end);

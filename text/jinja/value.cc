@@ -29,21 +29,26 @@ int CheckDepth(int depth) {
 }
 
 bool AreEqualItems(const std::vector<Value>& left,
-                   const std::vector<Value>& right) {
-  return std::ranges::equal(left, right, AreEqual);
+                   const std::vector<Value>& right, Budget& budget) {
+  return std::ranges::equal(left, right, [&](const Value& l, const Value& r) {
+    budget.TakeSteps(1);
+    return AreEqual(l, r, budget);
+  });
 }
 
-bool AreEqualSequences(const Sequence& left, const Sequence& right) {
+bool AreEqualSequences(const Sequence& left, const Sequence& right,
+                       Budget& budget) {
   if (left.form != right.form) return false;
   if (left.form == SequenceForm::kGenerator) return &left == &right;
-  return AreEqualItems(left.items, right.items);
+  return AreEqualItems(left.items, right.items, budget);
 }
 
-bool AreEqualDicts(const Dict& left, const Dict& right) {
+bool AreEqualDicts(const Dict& left, const Dict& right, Budget& budget) {
   return left.items.size() == right.items.size() &&
          std::ranges::all_of(left.items, [&](const auto& item) {
-           const Value* const other = right.Find(item.first);
-           return other != nullptr && AreEqual(item.second, *other);
+           budget.TakeSteps(1);
+           const Value* const other = right.Find(item.first, budget);
+           return other != nullptr && AreEqual(item.second, *other, budget);
          });
 }
 
@@ -52,24 +57,30 @@ void CheckHashable(const Value& key) {
 }
 
 bool IsLessItems(const std::vector<Value>& left,
-                 const std::vector<Value>& right) {
+                 const std::vector<Value>& right, Budget& budget) {
   const size_t size = std::min(left.size(), right.size());
   for (size_t i = 0; i < size; ++i) {
-    if (!AreEqual(left[i], right[i])) return IsLess(left[i], right[i]);
+    budget.TakeSteps(1);
+    if (!AreEqual(left[i], right[i], budget)) {
+      return IsLess(left[i], right[i], budget);
+    }
   }
   return left.size() < right.size();
+}
+
+// Its elements know already, so that what they share is not walked through.
+bool IsHashableSequence(const Sequence& sequence) {
+  if (sequence.form == SequenceForm::kGenerator) return true;
+  return (sequence.form == SequenceForm::kTuple ||
+          sequence.form == SequenceForm::kRange) &&
+         std::ranges::all_of(sequence.items, IsHashable);
 }
 
 }  // namespace
 
 bool IsHashable(const Value& value) {
   if (value.is(Kind::kDict)) return false;
-  if (!value.is(Kind::kSequence)) return true;
-  const Sequence& sequence = value.sequence();
-  if (sequence.form == SequenceForm::kGenerator) return true;
-  return (sequence.form == SequenceForm::kTuple ||
-          sequence.form == SequenceForm::kRange) &&
-         std::ranges::all_of(sequence.items, IsHashable);
+  return !value.is(Kind::kSequence) || value.sequence().is_hashable;
 }
 
 int DepthAround(const std::vector<Value>& items) {
@@ -126,6 +137,7 @@ Value Value::Tuple(std::vector<Value> items) {
 
 Value Value::Of(std::shared_ptr<Sequence> sequence) {
   sequence->depth = DepthAround(sequence->items);
+  sequence->is_hashable = IsHashableSequence(*sequence);
   return Value(Kind::kSequence, std::move(sequence));
 }
 
@@ -183,40 +195,48 @@ const Value* Dict::Find(std::string_view key) const {
   return found == strings_.end() ? nullptr : &items[found->second].second;
 }
 
-const Value* Dict::Find(const Value& key) const {
-  if (key.is(Kind::kString)) return Find(key.bytes());
+const Value* Dict::Find(const Value& key, Budget& budget) const {
+  if (key.is(Kind::kString)) {
+    budget.TakeBytes(key.text().size());
+    return Find(key.bytes());
+  }
   CheckHashable(key);
+  budget.TakeSteps(static_cast<int64_t>(items.size() - strings_.size()) / 16);
   for (const auto& [other, value] : items) {
-    if (!other.is(Kind::kString) && AreEqual(other, key)) return &value;
+    if (!other.is(Kind::kString) && AreEqual(other, key, budget)) return &value;
   }
   return nullptr;
 }
 
-void Dict::Set(Value key, Value value) {
-  if (const Value* const old = Find(key)) {
+void Dict::Set(Value key, Value value, Budget& budget) {
+  if (const Value* const old = Find(key, budget)) {
     const_cast<Value&>(*old) = std::move(value);
     return;
   }
+  Add(std::move(key), std::move(value));
+}
+
+void Dict::Set(Value key, Value value) {
+  if (const Value* const old = Find(key.bytes())) {
+    const_cast<Value&>(*old) = std::move(value);
+    return;
+  }
+  Add(std::move(key), std::move(value));
+}
+
+void Dict::Add(Value key, Value value) {
   items.emplace_back(std::move(key), std::move(value));
   const Value& added = items.back().first;
   if (added.is(Kind::kString)) strings_[added.bytes()] = items.size() - 1;
 }
 
-const Value* Namespace::Find(std::string_view name) const {
-  for (const auto& [attribute, value] : attributes) {
-    if (attribute == name) return &value;
-  }
-  return nullptr;
+const Value* Namespace::Find(const std::string& name) const {
+  const auto found = attributes.find(name);
+  return found == attributes.end() ? nullptr : &found->second;
 }
 
-void Namespace::Set(std::string_view name, Value value) {
-  for (auto& [attribute, old] : attributes) {
-    if (attribute == name) {
-      old = std::move(value);
-      return;
-    }
-  }
-  attributes.emplace_back(name, std::move(value));
+void Namespace::Set(const std::string& name, Value value) {
+  attributes.insert_or_assign(name, std::move(value));
 }
 
 std::string TypeName(const Value& value) {
@@ -284,7 +304,7 @@ bool IsTrue(const Value& value) {
   return true;
 }
 
-bool AreEqual(const Value& left, const Value& right) {
+bool AreEqual(const Value& left, const Value& right, Budget& budget) {
   if (left.is_number() && right.is_number()) {
     return left.is(Kind::kFloat) || right.is(Kind::kFloat)
                ? left.number() == right.number()
@@ -296,19 +316,21 @@ bool AreEqual(const Value& left, const Value& right) {
     case Kind::kNone:
       return true;
     case Kind::kString:
+      if (left.text().size() != right.text().size()) return false;
+      budget.TakeBytes(left.text().size());
       return left.bytes() == right.bytes();
     case Kind::kSequence:
       return left.object() == right.object() ||
-             AreEqualSequences(left.sequence(), right.sequence());
+             AreEqualSequences(left.sequence(), right.sequence(), budget);
     case Kind::kDict:
       return left.object() == right.object() ||
-             AreEqualDicts(left.dict(), right.dict());
+             AreEqualDicts(left.dict(), right.dict(), budget);
     default:
       return left.object() == right.object();
   }
 }
 
-bool IsLess(const Value& left, const Value& right) {
+bool IsLess(const Value& left, const Value& right, Budget& budget) {
   if (left.is_number() && right.is_number()) {
     return left.is(Kind::kFloat) || right.is(Kind::kFloat)
                ? left.number() < right.number()
@@ -317,6 +339,7 @@ bool IsLess(const Value& left, const Value& right) {
   if (left.is(Kind::kUndefined)) throw TemplateError(left.why());
   if (right.is(Kind::kUndefined)) throw TemplateError(right.why());
   if (left.is(Kind::kString) && right.is(Kind::kString)) {
+    budget.TakeBytes(std::min(left.text().size(), right.text().size()));
     return left.bytes() < right.bytes();  // UTF-8 has code points' order
   }
   if (left.is(Kind::kSequence) && right.is(Kind::kSequence)) {
@@ -324,27 +347,11 @@ bool IsLess(const Value& left, const Value& right) {
     const bool is_ordered =
         form == SequenceForm::kList || form == SequenceForm::kTuple;
     if (is_ordered && right.sequence().form == form) {
-      return IsLessItems(left.sequence().items, right.sequence().items);
+      return IsLessItems(left.sequence().items, right.sequence().items, budget);
     }
   }
   Fail("'", TypeName(left), "' and '", TypeName(right),
        "' have no order to compare by");
-}
-
-int64_t CountValues(const Value& value, int64_t most) {
-  int64_t count = 1;
-  if (value.is(Kind::kSequence)) {
-    for (const Value& item : value.sequence().items) {
-      if (count > most) break;
-      count += CountValues(item, most - count);
-    }
-  } else if (value.is(Kind::kDict)) {
-    for (const auto& [key, item] : value.dict().items) {
-      if (count > most) break;
-      count += 1 + CountValues(item, most - count);
-    }
-  }
-  return count;
 }
 
 }  // namespace espalier::jinja

@@ -39,6 +39,7 @@ enum class Kind : uint8_t {
   kFunction,
 };
 
+class Budget;
 class Evaluator;
 struct Arguments;
 struct Sequence;
@@ -131,27 +132,33 @@ struct Sequence : Object {
   std::string_view name;  // of a view's type, or of a generator's
   std::vector<Value> items;
   mutable bool is_read = false;  // of a generator
+  bool is_hashable = false;      // known once it is a value (Value::Of)
 };
 
 // In the order of insertion.
 struct Dict : Object {
   std::vector<std::pair<Value, Value>> items;
 
-  // Null if there is none. Errors (thrown): a key that cannot be one.
-  const Value* Find(const Value& key) const;
+  // Null if there is none. A key that is no string is compared with all such
+  // keys. Errors (thrown): a key that cannot be one; the budget is out.
+  const Value* Find(const Value& key, Budget& budget) const;
   const Value* Find(std::string_view key) const;
   // Replaces one with the same key. Errors (thrown): as Find.
+  void Set(Value key, Value value, Budget& budget);
+  // REQUIRES: the key is a string.
   void Set(Value key, Value value);
 
  private:
+  void Add(Value key, Value value);
+
   std::unordered_map<std::string_view, size_t> strings_;  // into items
 };
 
 struct Namespace : Object {
-  std::vector<std::pair<std::string, Value>> attributes;
+  std::unordered_map<std::string, Value> attributes;
 
-  const Value* Find(std::string_view name) const;
-  void Set(std::string_view name, Value value);
+  const Value* Find(const std::string& name) const;
+  void Set(const std::string& name, Value value);
 };
 
 // The `loop` of a for statement.
@@ -169,13 +176,13 @@ struct Function : Object {
 // "str", "dict" and so on.
 std::string TypeName(const Value& value);
 bool IsTrue(const Value& value);
-// ==. Errors (thrown): none; values of unlike kinds are not equal.
-bool AreEqual(const Value& left, const Value& right);
-// <. Errors (thrown): kinds that have no order, as TypeError.
-bool IsLess(const Value& left, const Value& right);
-// How many values `value` is, those within it included: the steps of walking
-// through it, up to `most`.
-int64_t CountValues(const Value& value, int64_t most);
+// == and <. Both take what they walk through from the budget: containers may
+// share their elements, so that few of them can be very many values.
+// Values of unlike kinds are not equal.
+// Errors (thrown): the budget is out.
+bool AreEqual(const Value& left, const Value& right, Budget& budget);
+// Errors (thrown): kinds that have no order, as TypeError; the budget is out.
+bool IsLess(const Value& left, const Value& right, Budget& budget);
 
 // Whether it can be a key: no list or dictionary, nor a tuple with one.
 bool IsHashable(const Value& value);

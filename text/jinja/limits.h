@@ -1,6 +1,7 @@
 // RenderLimits: what one rendering of a template may cost (budget.h).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 namespace espalier::jinja {
@@ -13,6 +14,9 @@ struct RenderLimits {
   // Both for each byte of the inputs, besides: long conversations take longer.
   int64_t steps_per_input_byte = 20;
   int64_t bytes_per_input_byte = 1'000;
+  // How long it may take, should some step take long: looked at now and then.
+  // What a rendering costs is bounded by the above, the same on any machine.
+  std::chrono::milliseconds time{2'000};
 };
 
 }  // namespace espalier::jinja

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -349,6 +350,19 @@ TEST(TemplateBoundsTest, FiltersThatApplyFiltersAreNested) {
               HasSubstr("evaluation is nested more than 500 deep"));
   EXPECT_THAT(ErrorOf("{% set x = ['map'] * 9000 %}{{ 'a'|map(*x)|list }}"),
               HasSubstr(kSteps));
+}
+
+TEST(TemplateBoundsTest, WhatTakesLongIsEnded) {
+  const auto parsed = Template::Parse(
+      "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}"
+      "{% endfor %}");
+  ASSERT_TRUE(parsed.ok());
+  RenderOptions options;
+  options.limits.steps = std::numeric_limits<int64_t>::max() / 2;
+  options.limits.time = std::chrono::milliseconds(0);
+  EXPECT_THAT((*parsed)->Render(Inputs(), options),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("takes more than 0 ms")));
 }
 
 std::string Rendered(const std::string& source) {

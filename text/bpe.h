@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "text/hash.h"
 #include "text/subword_model.h"
 #include "text/vocabulary.h"
 
@@ -87,9 +88,7 @@ class BpeModel : public SubwordModel {
       return uint64_t{static_cast<uint32_t>(left)} << 32 |
              static_cast<uint32_t>(right);
     }
-    size_t SlotOf(uint64_t pair) const {
-      return (pair * 0x9E3779B97F4A7C15) >> shift_;
-    }
+    size_t SlotOf(uint64_t pair) const { return HashOf(pair) >> shift_; }
     std::vector<Entry> entries_;  // a power of two, half of them empty
     size_t mask_;
     int shift_;

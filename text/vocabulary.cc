@@ -13,11 +13,13 @@ PieceIndex::PieceIndex(size_t num_pieces)
 
 void PieceIndex::Add(std::string_view piece, TokenId id) {
   const uint64_t hash = HashOf(piece);
+  const auto tag = static_cast<uint32_t>(hash >> 32);
   size_t slot = hash & mask_;
-  while (slots_[slot].id >= 0 && slots_[slot].piece != piece) {
+  while (slots_[slot].id >= 0 &&
+         (slots_[slot].tag != tag || slots_[slot].piece != piece)) {
     slot = (slot + 1) & mask_;
   }
-  slots_[slot] = {piece, static_cast<uint32_t>(hash >> 32), id};
+  slots_[slot] = {piece, tag, id};
 }
 
 absl::StatusOr<Vocabulary> Vocabulary::Create(

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,25 +13,9 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "text/hash.h"
 
 namespace espalier {
-
-// A hash of few bytes: multiply and fold, eight at a time.
-inline uint64_t HashOf(std::string_view bytes) {
-  constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15;
-  uint64_t hash = bytes.size() * kMultiplier;
-  const char* at = bytes.data();
-  size_t left = bytes.size();
-  for (;; at += sizeof(uint64_t), left -= sizeof(uint64_t)) {
-    uint64_t word = 0;
-    std::memcpy(&word, at, left < sizeof word ? left : sizeof word);
-    const unsigned __int128 product =
-        static_cast<unsigned __int128>(word ^ hash) * kMultiplier;
-    hash =
-        static_cast<uint64_t>(product >> 64) ^ static_cast<uint64_t>(product);
-    if (left <= sizeof word) return hash;
-  }
-}
 
 class PieceIndex {
  public:

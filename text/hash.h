@@ -1,0 +1,45 @@
+// Hashes of strings and numbers for the tables of vocabularies.
+//
+// Vocabularies need not be trusted, and a hash that everyone can compute is
+// one that all pieces of a file may share: each process draws a key of its own.
+// Nothing but the places in tables depends on it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace espalier {
+
+struct HashKey {
+  uint64_t start = 0;
+  uint64_t multiplier = 1;  // odd
+
+  static HashKey Random();
+};
+
+// Of this process.
+inline const HashKey kHashKey = HashKey::Random();
+
+// Multiply and fold.
+inline uint64_t HashOf(uint64_t word, const HashKey& key = kHashKey) {
+  const unsigned __int128 product =
+      static_cast<unsigned __int128>(word ^ key.start) * key.multiplier;
+  return static_cast<uint64_t>(product >> 64) ^ static_cast<uint64_t>(product);
+}
+
+// Of few bytes: eight at a time.
+inline uint64_t HashOf(std::string_view bytes, const HashKey& key = kHashKey) {
+  uint64_t hash = bytes.size() * key.multiplier;
+  const char* at = bytes.data();
+  size_t left = bytes.size();
+  for (;; at += sizeof(uint64_t), left -= sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, at, left < sizeof word ? left : sizeof word);
+    hash = HashOf(word ^ hash, key);
+    if (left <= sizeof word) return hash;
+  }
+}
+
+}  // namespace espalier

@@ -89,23 +89,31 @@ absl::StatusOr<Regex> Regex::Compile(std::string_view pattern) {
                            " bytes, more than ", kMaxPatternBytes);
   }
   ASSIGN_OR_RETURN(const std::string rewritten, OnigurumaToPcre2(pattern));
-  return CompilePcre2(rewritten);
+  return CompileAs(rewritten, pattern);
 }
 
 absl::StatusOr<Regex> Regex::CompilePcre2(std::string_view pattern) {
+  return CompileAs(pattern, pattern);
+}
+
+absl::StatusOr<Regex> Regex::CompileAs(std::string_view rewritten,
+                                       std::string_view pattern) {
   int error = 0;
   PCRE2_SIZE offset = 0;
   pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
   if (context == nullptr) throw std::bad_alloc();
   pcre2_set_newline(context, PCRE2_NEWLINE_LF);
   pcre2_code* code =
-      pcre2_compile(Units(pattern), pattern.size(),
+      pcre2_compile(Units(rewritten), rewritten.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error,
                     &offset, context);
   pcre2_compile_context_free(context);
   if (code == nullptr) {
-    return InvalidArgument("pattern ", ShownInQuotes(pattern), ", byte ",
-                           offset, ": ", ErrorText(error));
+    // The offset is one into what the pattern was rewritten to.
+    const std::string place =
+        rewritten == pattern ? Concat(", byte ", offset) : "";
+    return InvalidArgument("pattern ", ShownInQuotes(pattern), place, ": ",
+                           ErrorText(error));
   }
   return Regex(code);
 }

@@ -8,7 +8,9 @@
 // the tables of Unicode 14.
 //
 // A match that takes more than kMaxSteps backtracking steps ends in an error:
-// a pattern such as (a+)+b would run for years.
+// a pattern such as (a+)+b would run for years. Steps are counted for each
+// match, not for a text, and a repeated character such as a* is one step
+// however far it goes: a*b|a takes the square of a text's length.
 //
 // Thread safety: constant after Compile; any thread may search.
 #pragma once
@@ -73,6 +75,10 @@ class Regex {
   };
 
   explicit Regex(pcre2_real_code_8* code);
+
+  // Of `rewritten`, in PCRE2's syntax; errors show `pattern`.
+  static absl::StatusOr<Regex> CompileAs(std::string_view rewritten,
+                                         std::string_view pattern);
 
   // Whether there is a match that begins at `begin` or later. If not, `error`
   // is set where the search failed.

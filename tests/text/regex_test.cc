@@ -116,6 +116,15 @@ TEST(RegexTest, AMatchThatTakesForeverIsAnError) {
       StatusIs(kBadPattern, HasSubstr("from byte 0 of the text")));
 }
 
+// PCRE2's error is about what the pattern was rewritten to.
+TEST(RegexTest, ErrorsShowThePatternAsItIsWritten) {
+  EXPECT_THAT(
+      Regex::Compile("(?<=\\s+)b"),
+      StatusIs(kBadPattern, HasSubstr(R"(pattern "(?<=\\s+)b": lookbehind)")));
+  EXPECT_THAT(Regex::CompilePcre2("a("),
+              StatusIs(kBadPattern, HasSubstr("\"a(\", byte 2: missing")));
+}
+
 TEST(RegexTest, PatternsAreLimited) {
   EXPECT_THAT(Regex::Compile(std::string(Regex::kMaxPatternBytes + 1, 'a')),
               StatusIs(kBadPattern, HasSubstr("65537 bytes")));

@@ -17,6 +17,9 @@ namespace {
 // Longer ones would make looking for them slow.
 constexpr size_t kMaxContentBytes = 4096;
 
+// Of what the normalizer makes of all of them.
+constexpr size_t kMaxNormalizedBytes = size_t{256} << 20;
+
 // Whether `character` is one of a word, as Rust's regex has it.
 bool IsWordCharacter(std::string_view character) {
   static const Regex* const regex = [] {
@@ -84,10 +87,17 @@ absl::StatusOr<AddedTokens> AddedTokens::Read(const json::value& value,
   }
   const json::array& list = value.get_array();
   added.tokens_.reserve(list.size());
+  size_t normalized_bytes = 0;
   for (size_t i = 0; i < list.size(); ++i) {
     ASSIGN_OR_RETURN(const JsonFields fields,
                      JsonFields::Of(list[i], Concat(place, "[", i, "]")));
     ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(fields, normalizer));
+    normalized_bytes += token.normalized_content.size();
+    if (normalized_bytes > kMaxNormalizedBytes) {
+      return InvalidArgument(place, " must be normalized to at most ",
+                             kMaxNormalizedBytes, " bytes, got more by ", place,
+                             "[", i, "]");
+    }
     added.tokens_.push_back(std::move(token));
   }
   std::ranges::sort(added.tokens_, {}, &AddedToken::id);

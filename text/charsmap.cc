@@ -93,11 +93,12 @@ void Charsmap::AppendGrapheme(std::string_view grapheme,
   }
 }
 
-std::string Charsmap::Apply(std::string_view text, size_t* first_bytes) const {
+std::string Charsmap::Apply(std::string_view text, size_t max_bytes,
+                            size_t* first_bytes) const {
   std::string out;
   out.reserve(text.size());
   bool is_first = true;
-  while (!text.empty()) {
+  while (!text.empty() && out.size() <= max_bytes) {
     const bool is_alone =
         static_cast<uint8_t>(text[0]) < 0x80 && text[0] != '\r' &&
         (text.size() == 1 || static_cast<uint8_t>(text[1]) < 0x80);

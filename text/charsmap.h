@@ -28,9 +28,11 @@ class Charsmap {
   // Errors: kInvalidArgument saying what is wrong.
   static absl::StatusOr<Charsmap> Create(std::string_view map);
 
-  // Sets `first_bytes` to the bytes that the first cluster has become.
+  // Sets `first_bytes` to the bytes that the first cluster has become. Stops
+  // once there are more than `max_bytes`.
   // REQUIRES: `text` is UTF-8.
-  std::string Apply(std::string_view text, size_t* first_bytes) const;
+  std::string Apply(std::string_view text, size_t max_bytes,
+                    size_t* first_bytes) const;
 
  private:
   Charsmap() = default;

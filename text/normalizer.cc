@@ -1,6 +1,8 @@
 #include "text/normalizer.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -23,7 +25,8 @@ std::string_view BeginningOf(const Normalizer::Text& text) {
 
 Normalizer::Text::Text(std::string_view original)
     : text(original),
-      beginning(text.empty() ? 0 : CharacterSize(text.front())) {}
+      beginning(text.empty() ? 0 : CharacterSize(text.front())),
+      max_bytes(std::min<size_t>(32 * text.size() + 1024, INT32_MAX)) {}
 
 // Adds the steps of "normalizer", those of sequences in their place.
 class NormalizerReader {
@@ -31,6 +34,7 @@ class NormalizerReader {
   absl::Status Add(const json::value& value, const std::string& place) {
     ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, place));
     ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
+    place_ = place;
     using Method = absl::Status (NormalizerReader::*)(const JsonFields&);
     constexpr std::pair<std::string_view, Method> kMethods[] = {
         {"Sequence", &NormalizerReader::AddSequence},
@@ -60,8 +64,8 @@ class NormalizerReader {
     return std::nullopt;
   }
 
-  absl::Status AddStep(Normalizer::Step step) {
-    normalizer_.steps_.push_back(std::move(step));
+  absl::Status AddStep(std::function<absl::Status(Text*)> run) {
+    normalizer_.steps_.push_back({place_, std::move(run)});
     return absl::OkStatus();
   }
 
@@ -113,12 +117,14 @@ class NormalizerReader {
     });
   }
 
+  // Of what would be too large only the beginning is made: too much as well.
   static absl::Status Replace(const TextPattern& pattern,
                               const std::string& content, Text* text) {
     std::string replaced;
     size_t copied = 0;
     RETURN_IF_ERROR(
         pattern.ForEachMatch(text->text, [&](const Regex::Match& match) {
+          if (replaced.size() > text->max_bytes) return;
           replaced.append(text->text, copied, match.begin - copied);
           replaced += content;
           copied = match.end;
@@ -192,13 +198,14 @@ class NormalizerReader {
     return AddStep([shared = std::make_shared<const Charsmap>(
                         *std::move(charsmap))](Text* value) {
       size_t first_bytes = 0;
-      value->text = shared->Apply(value->text, &first_bytes);
+      value->text = shared->Apply(value->text, value->max_bytes, &first_bytes);
       if (value->beginning > 0) value->beginning = first_bytes;
       return absl::OkStatus();
     });
   }
 
   Normalizer normalizer_;
+  std::string place_;  // of the step that is read
 };
 
 absl::StatusOr<Normalizer> Normalizer::Read(const json::value& value,
@@ -209,7 +216,14 @@ absl::StatusOr<Normalizer> Normalizer::Read(const json::value& value,
 }
 
 absl::Status Normalizer::Apply(Text* text) const {
-  for (const Step& step : steps_) RETURN_IF_ERROR(step(text));
+  const size_t original_bytes = text->text.size();
+  for (const Step& step : steps_) {
+    RETURN_IF_ERROR(step.run(text));
+    if (text->text.size() > text->max_bytes) {
+      return InvalidArgument(step.place, " makes more than ", text->max_bytes,
+                             " bytes of a text of ", original_bytes);
+    }
+  }
   return absl::OkStatus();
 }
 

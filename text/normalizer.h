@@ -1,6 +1,10 @@
 // Normalizer: what tokenizer.json does to a text before it is cut into pieces
 // ("normalizer"). A list of steps, each from text to text.
 //
+// Files need not be trusted: a step that doubles a text is harmless, thirty of
+// them are not. So a text may grow to 32 times its bytes and 1 KiB, far more
+// than any script's normal forms need (11 times).
+//
 // Thread safety: constant after Read; any thread may then call Apply.
 #pragma once
 
@@ -23,6 +27,8 @@ class Normalizer {
     // Bytes in front that the first character of the original text has become:
     // pre-tokenizers ask whether anything of it is still there.
     size_t beginning;
+    // That steps may make of it; less than 2^31.
+    size_t max_bytes;
   };
 
   // None: text stays what it is.
@@ -36,11 +42,15 @@ class Normalizer {
   bool empty() const { return steps_.empty(); }
 
   // REQUIRES: UTF-8.
-  // Errors: as Regex::ForEachMatch, naming the field of the pattern.
+  // Errors: as Regex::ForEachMatch, naming the field of the pattern;
+  // kInvalidArgument naming the step after which the text is too large.
   absl::Status Apply(Text* text) const;
 
  private:
-  using Step = std::function<absl::Status(Text*)>;
+  struct Step {
+    std::string place;  // in the file
+    std::function<absl::Status(Text*)> run;
+  };
   friend class NormalizerReader;
 
   std::vector<Step> steps_;

@@ -1,5 +1,8 @@
 #include "text/pre_tokenizer.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -68,11 +71,13 @@ absl::Status SplitAtCharacters(SplitBehavior behavior, const IsMatch& is_match,
 }
 
 // Puts what rewrite(piece, is_first, &out) appends in the place of each piece.
+// Of what would be too large only the beginning is made: too much as well.
 template <typename Rewrite>
 void RewriteAll(const Rewrite& rewrite, PrePieces* pieces) {
   std::string out;
   out.reserve(pieces->text.size());
   for (PieceSpan& span : pieces->spans) {
+    if (out.size() > pieces->max_bytes) break;
     const auto begin = static_cast<uint32_t>(out.size());
     const bool is_first = pieces->is_beginning && span.begin == 0;
     rewrite(pieces->text.substr(span.begin, span.end - span.begin), is_first,
@@ -98,6 +103,7 @@ class PreTokenizerReader {
   absl::Status Add(const json::value& value, const std::string& place) {
     ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, place));
     ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
+    place_ = place;
     using Method = absl::Status (PreTokenizerReader::*)(const JsonFields&);
     constexpr std::pair<std::string_view, Method> kMethods[] = {
         {"Sequence", &PreTokenizerReader::AddSequence},
@@ -120,14 +126,14 @@ class PreTokenizerReader {
     if (spells_bytes_ && *spells_bytes_ + 1 == steps.size()) {
       steps.pop_back();
     } else if (spells_bytes_) {
-      steps.push_back(ToBytes);
+      steps.push_back({steps[*spells_bytes_].place, ToBytes});
     }
     return std::move(result_);
   }
 
  private:
-  absl::Status AddStep(PreTokenizer::Step step) {
-    result_.steps_.push_back(std::move(step));
+  absl::Status AddStep(std::function<absl::Status(PrePieces*)> run) {
+    result_.steps_.push_back({place_, std::move(run)});
     return absl::OkStatus();
   }
 
@@ -267,6 +273,7 @@ class PreTokenizerReader {
   }
 
   PreTokenizer result_;
+  std::string place_;                   // of the step that is read
   std::optional<size_t> spells_bytes_;  // the step that does
 };
 
@@ -281,7 +288,15 @@ absl::Status PreTokenizer::Apply(PrePieces* pieces) const {
   pieces->spans.clear();
   if (pieces->text.empty()) return absl::OkStatus();
   pieces->spans.push_back({0, static_cast<uint32_t>(pieces->text.size())});
-  for (const Step& step : steps_) RETURN_IF_ERROR(step(pieces));
+  const size_t original_bytes = pieces->text.size();
+  pieces->max_bytes = std::min<size_t>(32 * original_bytes + 1024, INT32_MAX);
+  for (const Step& step : steps_) {
+    RETURN_IF_ERROR(step.run(pieces));
+    if (pieces->text.size() > pieces->max_bytes) {
+      return InvalidArgument(step.place, " makes more than ", pieces->max_bytes,
+                             " bytes of a text of ", original_bytes);
+    }
+  }
   return absl::OkStatus();
 }
 

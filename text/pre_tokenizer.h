@@ -35,6 +35,7 @@ class PreTokenizer {
     bool is_beginning = true;
     std::string rewritten;
     std::vector<Span> scratch;
+    size_t max_bytes = 0;  // that steps may make of `text`
   };
 
   // None: a text is one piece.
@@ -51,11 +52,16 @@ class PreTokenizer {
 
   // Cuts pieces->text, which stays where it is, into pieces->spans.
   // REQUIRES: UTF-8 of less than 2^31 bytes.
-  // Errors: as Regex::ForEachMatch, naming the field of the pattern.
+  // Errors: as Regex::ForEachMatch, naming the field of the pattern;
+  // kInvalidArgument naming the step that makes more than 32 times the bytes
+  // and 1 KiB of a text, or 2^31.
   absl::Status Apply(Pieces* pieces) const;
 
  private:
-  using Step = std::function<absl::Status(Pieces*)>;
+  struct Step {
+    std::string place;  // in the file
+    std::function<absl::Status(Pieces*)> run;
+  };
   friend class PreTokenizerReader;
 
   std::vector<Step> steps_;

@@ -1,0 +1,101 @@
+// A file that makes much of little is refused, or its texts are, by the step
+// that does so.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/status_matchers.h"
+#include "tests/text/tokenizer_file.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::StatusIs;
+using ::espalier::testing::TokenizerFile;
+using ::testing::HasSubstr;
+
+constexpr auto kTooLarge = absl::StatusCode::kInvalidArgument;
+
+json::value Replacing(std::string_view pattern, std::string_view content) {
+  return {{"type", "Replace"},
+          {"pattern", {{"String", pattern}}},
+          {"content", content}};
+}
+
+json::value Sequence(const char* list, size_t num_steps,
+                     const json::value& step) {
+  return {{"type", "Sequence"}, {list, json::array(num_steps, step)}};
+}
+
+TokenizerFile FileWithoutSteps() {
+  TokenizerFile file;
+  file.At("/normalizer") = nullptr;
+  file.At("/pre_tokenizer") = nullptr;
+  return file;
+}
+
+TEST(JsonTokenizerGrowthTest, StepsThatDoubleATextEndInAnError) {
+  TokenizerFile file = FileWithoutSteps();
+  file.At("/normalizer") = Sequence("normalizers", 32, Replacing("a", "aa"));
+  const auto tokenizer = file.Parse().value();
+  EXPECT_THAT(tokenizer->Encode("a"),
+              StatusIs(kTooLarge, HasSubstr("normalizer.normalizers[10] makes "
+                                            "more than 1056 bytes of a text "
+                                            "of 1")));
+  EXPECT_OK(tokenizer->Encode("b"));
+}
+
+TEST(JsonTokenizerGrowthTest, StepsThatGrowATextWithinReasonAreRun) {
+  TokenizerFile file = FileWithoutSteps();
+  file.At("/normalizer") = Sequence("normalizers", 5, Replacing("a", "aa"));
+  const auto tokenizer = file.Parse().value();
+  EXPECT_EQ(tokenizer->Encode(std::string(1000, 'a'))->size(), 32'000);
+}
+
+TEST(JsonTokenizerGrowthTest, EachKindOfStepIsBounded) {
+  const std::string large(2000, 'a');
+  const json::value steps[] = {
+      Replacing("b", large),
+      {{"type", "Replace"}, {"pattern", {{"Regex", ""}}}, {"content", large}},
+      {{"type", "Prepend"}, {"prepend", large}}};
+  for (const json::value& step : steps) {
+    TokenizerFile file = FileWithoutSteps();
+    file.At("/normalizer") = step;
+    EXPECT_THAT(file.Parse().value()->Encode("b"),
+                StatusIs(kTooLarge, HasSubstr("normalizer makes more than")))
+        << json::serialize(step);
+  }
+}
+
+TEST(JsonTokenizerGrowthTest, AnAddedTokenThatGrowsIsRefused) {
+  TokenizerFile file = FileWithoutSteps();
+  file.At("/normalizer") = Sequence("normalizers", 32, Replacing("o", "oo"));
+  file.At("/added_tokens/2/normalized") = true;
+  EXPECT_THAT(file.Parse(),
+              StatusIs(kTooLarge, HasSubstr("normalizers[9] makes more")));
+}
+
+// Each step cuts a text into its characters and puts a sign before them.
+TEST(JsonTokenizerGrowthTest, PreTokenizersThatDoubleATextEndInAnError) {
+  TokenizerFile file = FileWithoutSteps();
+  json::array steps;
+  for (int i = 0; i < 20; ++i) {
+    steps.push_back({{"type", "Split"},
+                     {"pattern", {{"Regex", "."}}},
+                     {"behavior", "Isolated"},
+                     {"invert", false}});
+    steps.push_back({{"type", "Metaspace"},
+                     {"replacement", i % 2 == 0 ? "x" : "y"},
+                     {"prepend_scheme", "always"},
+                     {"split", false}});
+  }
+  file.At("/pre_tokenizer") = {{"type", "Sequence"}, {"pretokenizers", steps}};
+  EXPECT_THAT(file.Parse().value()->Encode(std::string(1000, 'a')),
+              StatusIs(kTooLarge, HasSubstr("makes more than 33024 bytes of a "
+                                            "text of 1000")));
+}
+
+}  // namespace
+}  // namespace espalier

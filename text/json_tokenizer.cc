@@ -21,6 +21,9 @@ constexpr size_t kMaxTokenizerJsonBytes = size_t{256} << 20;
 // Spans and lists of a piece count bytes in 31 bits.
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
+// Of what all tokens spell, each as the first and as a later one.
+constexpr size_t kMaxSpellingBytes = size_t{512} << 20;
+
 // A worker that is kept does not keep more than this of one kind.
 constexpr size_t kMaxKeptEntries = 65536;
 
@@ -56,6 +59,7 @@ absl::StatusOr<TokenSpellings> SpellAll(const Vocabulary& vocabulary,
   if (!added.tokens().empty()) {
     size = std::max(size, added.tokens().back().id + 1);
   }
+  size_t num_bytes = 0;
   for (TokenId token = 0; token < size; ++token) {
     const AddedToken* entry = added.Find(token);
     const bool is_text =
@@ -68,6 +72,12 @@ absl::StatusOr<TokenSpellings> SpellAll(const Vocabulary& vocabulary,
         entry == nullptr ? vocabulary.Piece(token) : entry->spelt();
     ASSIGN_OR_RETURN(const auto later, decoder.Spell(piece, false));
     ASSIGN_OR_RETURN(const auto first, decoder.Spell(piece, true));
+    num_bytes += later.text.size() + first.text.size();
+    if (num_bytes > kMaxSpellingBytes) {
+      return InvalidArgument("decoder must spell all tokens in at most ",
+                             kMaxSpellingBytes, " bytes, got more by token ",
+                             token);
+    }
     spellings.Add(later.kind, later.text);
     if (first != later) spellings.AddOpening(token, first.kind, first.text);
   }

@@ -1,5 +1,6 @@
 #include "text/token_decoder.h"
 
+#include <functional>
 #include <utility>
 
 #include "base/status.h"
@@ -33,6 +34,7 @@ class TokenDecoderReader {
   absl::Status Add(const json::value& value, const std::string& place) {
     ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, place));
     ASSIGN_OR_RETURN(const std::string type, fields.String("type"));
+    place_ = place;
     using Method = absl::Status (TokenDecoderReader::*)(const JsonFields&);
     constexpr std::pair<std::string_view, Method> kMethods[] = {
         {"Sequence", &TokenDecoderReader::AddSequence},
@@ -49,11 +51,13 @@ class TokenDecoderReader {
   }
 
   // Tokens that no step joins.
-  void AddSpaces() {
-    decoder_.steps_.push_back([](Piece* piece) {
-      if (!piece->is_first) piece->text.insert(0, " ");
-      return absl::OkStatus();
-    });
+  void AddSpaces(const std::string& place) {
+    decoder_.steps_.push_back({place, [](Piece* piece) {
+                                 if (!piece->is_first) {
+                                   piece->text.insert(0, " ");
+                                 }
+                                 return absl::OkStatus();
+                               }});
   }
 
   TokenDecoder Take() { return std::move(decoder_); }
@@ -61,8 +65,8 @@ class TokenDecoderReader {
  private:
   using Piece = TokenDecoder::Piece;
 
-  absl::Status AddStep(TokenDecoder::Step step) {
-    decoder_.steps_.push_back(std::move(step));
+  absl::Status AddStep(std::function<absl::Status(Piece*)> run) {
+    decoder_.steps_.push_back({place_, std::move(run)});
     return absl::OkStatus();
   }
 
@@ -147,6 +151,7 @@ class TokenDecoderReader {
       size_t copied = 0;
       RETURN_IF_ERROR(
           pattern.ForEachMatch(piece->text, [&](const Regex::Match& match) {
+            if (replaced.size() > TokenDecoder::kMaxBytes) return;
             replaced.append(piece->text, copied, match.begin - copied);
             replaced += content;
             copied = match.end;
@@ -182,6 +187,7 @@ class TokenDecoderReader {
   }
 
   TokenDecoder decoder_;
+  std::string place_;  // of the step that is read
   bool has_bytes_ = false;
   bool is_joined_ = false;
 };
@@ -190,7 +196,7 @@ absl::StatusOr<TokenDecoder> TokenDecoder::Read(const json::value& value,
                                                 const std::string& place) {
   TokenDecoderReader reader;
   if (value.is_null()) {
-    reader.AddSpaces();
+    reader.AddSpaces(place);
   } else {
     RETURN_IF_ERROR(reader.Add(value, place));
   }
@@ -200,7 +206,14 @@ absl::StatusOr<TokenDecoder> TokenDecoder::Read(const json::value& value,
 absl::StatusOr<TokenDecoder::Spelling> TokenDecoder::Spell(
     std::string_view text, bool is_first) const {
   Piece piece{std::string(text), false, is_first};
-  for (const Step& step : steps_) RETURN_IF_ERROR(step(&piece));
+  for (const Step& step : steps_) {
+    RETURN_IF_ERROR(step.run(&piece));
+    if (piece.text.size() > kMaxBytes) {
+      return InvalidArgument(step.place, " must spell tokens in at most ",
+                             kMaxBytes, " bytes, got more for ",
+                             ShownInQuotes(text));
+    }
+  }
   // Whole characters join with nothing: they are the same as text.
   const bool is_text = !piece.is_bytes || IsUtf8(piece.text);
   // A byte of ASCII as "<0x41>" parts bytes as any character does.

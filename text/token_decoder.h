@@ -20,6 +20,8 @@ namespace espalier {
 
 class TokenDecoder {
  public:
+  static constexpr size_t kMaxBytes = 65536;
+
   struct Spelling {
     SpellingKind kind;  // kText or kBytes
     std::string text;
@@ -34,7 +36,8 @@ class TokenDecoder {
                                            const std::string& place);
 
   // What `piece` adds to a text, as its first token or later.
-  // Errors: as Regex::ForEachMatch, naming the field of the pattern.
+  // Errors: as Regex::ForEachMatch, naming the field of the pattern;
+  // kInvalidArgument naming the step that makes more than kMaxBytes of it.
   absl::StatusOr<Spelling> Spell(std::string_view piece, bool is_first) const;
 
   BrokenCharacters broken_characters() const { return broken_; }
@@ -45,7 +48,10 @@ class TokenDecoder {
     bool is_bytes = false;
     bool is_first = false;
   };
-  using Step = std::function<absl::Status(Piece*)>;
+  struct Step {
+    std::string place;  // in the file
+    std::function<absl::Status(Piece*)> run;
+  };
   friend class TokenDecoderReader;
 
   std::vector<Step> steps_;

@@ -97,5 +97,29 @@ TEST(JsonTokenizerGrowthTest, PreTokenizersThatDoubleATextEndInAnError) {
                                             "text of 1000")));
 }
 
+TEST(JsonTokenizerGrowthTest, ATokenOfALargeSpellingIsRefused) {
+  TokenizerFile file = FileWithoutSteps();
+  file.At("/decoder") = Replacing("a", std::string(2'000'000, 'a'));
+  EXPECT_THAT(file.Parse(),
+              StatusIs(kTooLarge, HasSubstr("decoder must spell tokens in "
+                                            "at most 65536 bytes, got more "
+                                            "for \"a\"")));
+  file.At("/decoder") = Sequence("decoders", 40, Replacing("a", "aa"));
+  EXPECT_THAT(file.Parse(),
+              StatusIs(kTooLarge, HasSubstr("decoder.decoders[16] must")));
+}
+
+TEST(JsonTokenizerGrowthTest, SpellingsAreBoundedTogether) {
+  TokenizerFile file = FileWithoutSteps();
+  json::object& vocab = file.At("/model/vocab").as_object();
+  for (int i = 0; i < 5000; ++i) {
+    vocab["d" + std::to_string(i)] = 1000 + i;
+  }
+  file.At("/decoder") = Replacing("d", std::string(65000, 'd'));
+  EXPECT_THAT(file.Parse(),
+              StatusIs(kTooLarge, HasSubstr("decoder must spell all tokens in "
+                                            "at most 536870912 bytes")));
+}
+
 }  // namespace
 }  // namespace espalier

@@ -139,17 +139,21 @@ bool AddedTokens::StandsAlone(const AddedToken& token, std::string_view text,
 }
 
 void AddedTokens::Widen(const AddedToken& token, std::string_view text,
-                        size_t done, size_t* begin, size_t* end) {
+                        size_t done, size_t* begin, size_t* end,
+                        size_t* widened) {
   while (token.lstrip && *begin > done) {
     const std::string_view character = CharacterBefore(text, *begin);
     if (!IsSpace(character)) break;
     *begin -= character.size();
   }
-  while (token.rstrip && *end < text.size()) {
+  if (!token.rstrip) return;
+  *end = std::max(*end, *widened);
+  while (*end < text.size()) {
     const size_t size = CharacterSize(text[*end]);
     if (!IsSpace(text.substr(*end, size))) break;
     *end += size;
   }
+  *widened = *end;
 }
 
 }  // namespace espalier

@@ -66,6 +66,7 @@ class AddedTokens {
                      const OnToken& on_token) const {
     const PieceMatcher& matcher = MatcherOf(normalized);
     size_t done = 0;
+    size_t widened = 0;  // the end of the whitespace that was taken last
     for (size_t at = 0; at < text.size();) {
       const auto match = matcher.At(text, at);
       if (!match) {
@@ -78,7 +79,7 @@ class AddedTokens {
       if (!is_wanted(token.id) || !StandsAlone(token, text, begin, end)) {
         continue;
       }
-      Widen(token, text, done, &begin, &end);
+      Widen(token, text, done, &begin, &end, &widened);
       if (done < begin) {
         if (absl::Status s = on_text(done, begin); !s.ok()) return s;
       }
@@ -95,9 +96,10 @@ class AddedTokens {
   }
   static bool StandsAlone(const AddedToken& token, std::string_view text,
                           size_t begin, size_t end);
-  // Takes whitespace, in front not before `done`.
+  // Takes whitespace, in front not before `done`. What lies between the end of
+  // an earlier token and `widened` is whitespace and is not looked at again.
   static void Widen(const AddedToken& token, std::string_view text, size_t done,
-                    size_t* begin, size_t* end);
+                    size_t* begin, size_t* end, size_t* widened);
 
   std::vector<AddedToken> tokens_;
   PieceMatcher verbatim_;

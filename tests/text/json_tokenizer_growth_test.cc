@@ -121,5 +121,29 @@ TEST(JsonTokenizerGrowthTest, SpellingsAreBoundedTogether) {
                                             "at most 536870912 bytes")));
 }
 
+// Each line end takes those after it: they are looked at once.
+TEST(JsonTokenizerGrowthTest, WhitespaceThatTokensTakeIsLookedAtOnce) {
+  constexpr size_t kNumLines = 1'000'000;
+  TokenizerFile file = FileWithoutSteps();
+  file.At("/added_tokens")
+      .as_array()
+      .push_back({{"id", 10},
+                  {"content", "\n"},
+                  {"rstrip", true},
+                  {"normalized", false}});
+  file.At("/added_tokens")
+      .as_array()
+      .push_back({{"id", 11}, {"content", "\t"}, {"normalized", false}});
+  const auto tokenizer = file.Parse().value();
+  EXPECT_EQ(tokenizer->Encode(std::string(kNumLines, '\n') + "a").value(), [] {
+    std::vector<TokenId> tokens(kNumLines, 10);
+    tokens.push_back(3);
+    return tokens;
+  }());
+  std::string text;
+  for (size_t i = 0; i < kNumLines / 2; ++i) text += "\n\t";
+  EXPECT_EQ(tokenizer->Encode(text)->size(), kNumLines);
+}
+
 }  // namespace
 }  // namespace espalier

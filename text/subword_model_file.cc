@@ -192,7 +192,15 @@ absl::StatusOr<SubwordModelFile> ReadUnigram(const JsonFields& fields,
                              Vocabulary::kMaxTokens,
                              " pieces with its score, got ", Shown(&value));
     }
-    entries.emplace_back((*pair)[0].get_string(), static_cast<TokenId>(i));
+    const auto token = static_cast<TokenId>(i);
+    const size_t num_bytes = (*pair)[0].get_string().size();
+    if (num_bytes > UnigramModel::kMaxPieceBytes &&
+        added.Find(token) == nullptr) {
+      return InvalidArgument(
+          fields.Place("vocab"), "[", i, "] must be a piece of at most ",
+          UnigramModel::kMaxPieceBytes, " bytes, got one of ", num_bytes);
+    }
+    entries.emplace_back((*pair)[0].get_string(), token);
     scores.push_back((*pair)[1].to_number<double>());
   }
   if (entries.empty()) return fields.Wrong("vocab", "a list with entries");

@@ -31,7 +31,12 @@ struct UnigramOptions {
 
 class UnigramModel : public SubwordModel {
  public:
-  // `scores` by token; none is NaN. `vocabulary` must outlive this, and its ids
+  // At each character all pieces that may begin there are looked at, so the
+  // longest bounds the time of a text. Trained ones have tens of bytes.
+  static constexpr size_t kMaxPieceBytes = 256;
+
+  // `scores` by token; none is NaN. Pieces that are reachable are of
+  // kMaxPieceBytes at most. `vocabulary` must outlive this, and its ids
   // are [0, scores.size()).
   UnigramModel(const Vocabulary& vocabulary, std::vector<double> scores,
                const UnigramOptions& options);

@@ -145,5 +145,24 @@ TEST(JsonTokenizerGrowthTest, WhitespaceThatTokensTakeIsLookedAtOnce) {
   EXPECT_EQ(tokenizer->Encode(text)->size(), kNumLines);
 }
 
+TEST(JsonTokenizerGrowthTest, PiecesOfUnigramAreBounded) {
+  const auto file = [](size_t num_bytes) {
+    return json::serialize(json::value(
+        {{"model",
+          {{"type", "Unigram"},
+           {"unk_id", 0},
+           {"vocab",
+            json::array{json::array{"<unk>", 0.0}, json::array{"a", -1.0},
+                        json::array{std::string(num_bytes, 'a'), -2.0}}}}}}));
+  };
+  EXPECT_THAT(JsonTokenizer::Parse(file(257), {}),
+              StatusIs(kTooLarge, HasSubstr("model.vocab[2] must be a piece of "
+                                            "at most 256 bytes, got one of "
+                                            "257")));
+  const auto tokenizer = JsonTokenizer::Parse(file(256), {}).value();
+  EXPECT_EQ(tokenizer->Encode(std::string(256 * 2000, 'a')).value(),
+            std::vector<TokenId>(2000, 2));
+}
+
 }  // namespace
 }  // namespace espalier

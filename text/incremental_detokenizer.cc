@@ -44,9 +44,11 @@ bool Fits(std::string_view bytes, const CharacterForm& form) {
 
 }  // namespace
 
-IncrementalDetokenizer::IncrementalDetokenizer(const Tokenizer& tokenizer)
+IncrementalDetokenizer::IncrementalDetokenizer(const Tokenizer& tokenizer,
+                                               bool is_opening)
     : spellings_(&tokenizer.spellings()),
-      drops_space_(spellings_->opening_spaces() != OpeningSpaces::kKept) {}
+      drops_space_(is_opening &&
+                   spellings_->opening_spaces() != OpeningSpaces::kKept) {}
 
 void IncrementalDetokenizer::Feed(TokenId token, std::string* text) {
   const bool has_own_spelling = drops_space_ && spellings_->opening_spaces() ==

@@ -32,8 +32,10 @@ namespace espalier {
 
 class IncrementalDetokenizer {
  public:
-  // At the opening of a text. `tokenizer` must outlive this and its copies.
-  explicit IncrementalDetokenizer(const Tokenizer& tokenizer);
+  // At the opening of a text, or behind something that it began with.
+  // `tokenizer` must outlive this and its copies.
+  explicit IncrementalDetokenizer(const Tokenizer& tokenizer,
+                                  bool is_opening = true);
 
   // Appends to `text` what `token` makes certain; in time of what it appends.
   void Feed(TokenId token, std::string* text);

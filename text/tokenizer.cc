@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -117,19 +118,27 @@ absl::StatusOr<std::string> Tokenizer::Decode(
     return InvalidArgument("token ", *bad, " at index ", bad - tokens.begin(),
                            " is negative");
   }
-  std::string text;
-  std::vector<TokenId> run;
-  for (const TokenId token : tokens) {
-    if (options.show_special && is_special(token)) {
-      ASSIGN_OR_RETURN(const std::string before, DecodeText(run));
-      text += before + Piece(token);
-      run.clear();
-    } else if (spellings_.Of(token).kind != SpellingKind::kOutside) {
-      run.push_back(token);
+  const auto is_shown = [&](TokenId token) {
+    return options.show_special && is_special(token);
+  };
+  const auto first_shown = std::ranges::find_if(tokens, is_shown);
+  std::vector<TokenId> opening;
+  std::copy_if(tokens.begin(), first_shown, std::back_inserter(opening),
+               [&](TokenId token) {
+                 return spellings_.Of(token).kind != SpellingKind::kOutside;
+               });
+  ASSIGN_OR_RETURN(std::string text, DecodeText(opening));
+  IncrementalDetokenizer detokenizer(*this, /*is_opening=*/false);
+  for (auto token = first_shown; token != tokens.end(); ++token) {
+    if (is_shown(*token)) {
+      detokenizer.Finish(&text);
+      text += Piece(*token);
+    } else {
+      detokenizer.Feed(*token, &text);
     }
   }
-  ASSIGN_OR_RETURN(const std::string rest, DecodeText(run));
-  return text + rest;
+  detokenizer.Finish(&text);
+  return text;
 }
 
 absl::Status Tokenizer::CheckFits(int model_vocab_size) const {

@@ -49,7 +49,8 @@ struct EncodeOptions {
 };
 
 struct DecodeOptions {
-  // Whether special tokens are spelt out, as the vocabulary calls them.
+  // Whether special tokens are spelt out, as the vocabulary calls them. They
+  // are of the text: no space behind one opens it.
   bool show_special = false;
 };
 

@@ -212,7 +212,19 @@ TEST(JsonTokenizerTest, SpecialTokensAreSpeltOutIfAskedFor) {
   const std::vector<TokenId> tokens = {1, 8, 0, 7};
   EXPECT_EQ(tokenizer->Decode(tokens).value(), "abcabc");
   EXPECT_EQ(tokenizer->Decode(tokens, {.show_special = true}).value(),
-            "<s>abc<unk>abc");
+            "<s> abc<unk>abc");
+}
+
+// Only the first token of all opens the text, as in the library.
+TEST(JsonTokenizerTest, SpacesBehindShownSpecialTokensStay) {
+  const auto tokenizer = TokenizerFile().Parse().value();
+  const auto shown = [&](const std::vector<TokenId>& tokens) {
+    return tokenizer->Decode(tokens, {.show_special = true}).value();
+  };
+  EXPECT_EQ(shown({8, 1, 8, 1, 8}), "abc<s> abc<s> abc");
+  EXPECT_EQ(shown({1, 8, 8}), "<s> abc abc");
+  EXPECT_EQ(shown({8, 8}), "abc abc");
+  EXPECT_EQ(shown({1, 1}), "<s><s>");
 }
 
 TEST(JsonTokenizerTest, TokensOutsideOfTheVocabularySpellNothing) {

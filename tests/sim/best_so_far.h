@@ -36,8 +36,11 @@ class StepCounter final : public SearchWatcher {
 // Why `result` is not the best of what the request has alone after so many
 // steps; "" if it is. Of groups of beams, each of which keeps its own best,
 // only that it is of these, best first; and of a request that speculates, whose
-// steps may each be several of those alone, that it is of some step's.
+// steps may each be several of those alone, that it is of some step's. Alone
+// such a request may fail (`fails_alone`) when one of its samples has no token,
+// which others have not waited for: these begin with what they have alone.
 std::string CheckBestSoFar(const GenerationParams& params, const Result& result,
-                           const SearchStates& alone, int num_steps);
+                           const SearchStates& alone, bool fails_alone,
+                           int num_steps);
 
 }  // namespace espalier::testing

@@ -79,9 +79,10 @@ void Simulation::CheckAtDeadline(RequestId id, const LiveRequest& live,
   std::string fault;
   if (result.ok()) {
     ++report_.figures.num_early_results;
-    (void)Alone(live.kind);
-    fault = CheckBestSoFar(case_.requests[live.kind].params, *result,
-                           states_alone_[live.kind], live.num_decided);
+    const bool fails_alone = !Alone(live.kind).ok();
+    fault =
+        CheckBestSoFar(case_.requests[live.kind].params, *result,
+                       states_alone_[live.kind], fails_alone, live.num_decided);
   } else {
     ++report_.figures.num_too_late;
     if (!absl::IsDeadlineExceeded(result.status())) {

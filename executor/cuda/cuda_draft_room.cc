@@ -62,12 +62,17 @@ CudaDraftRoom::Needs CudaDraftRoom::NeedsOfDrawn(
     if (!selection.histories.empty()) {
       logits_row.history.resize(logits_row.history.size() + count);
     }
-    logits_row.allowed = nullptr;  // which is less
+    logits_row.allowed = nullptr;
     // Of each token: the row that verifies it, and the one that it was drawn
     // from.
     needs.num_logits_rows += 2 * count;
     needs.num_edits +=
         2 * count * MaxEditsOf(selection, logits_row, vocab_size_);
+  }
+  // Lists of tokens that alone may follow are edits of the rows that verify.
+  for (const SelectionRow& logits_row : SelectionRowsOf(selection)) {
+    if (logits_row.draft_idx == 0 || logits_row.allowed == nullptr) continue;
+    needs.num_edits += MaxEditsOf(selection, logits_row, vocab_size_);
   }
   return needs;
 }

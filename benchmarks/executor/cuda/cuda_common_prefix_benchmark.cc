@@ -52,16 +52,7 @@ Request CommonRequest(const DecodeCase& c, int i,
       RandomTokens(kNumOwnTokens, c.shape().vocab_size, 1 + i);
   request.prompt_tokens.insert(request.prompt_tokens.end(), own.begin(),
                                own.end());
-  GenerationParams& params = request.params;
-  if (c.samples) {
-    params.do_sample = true;
-    params.seed = i;
-    params.num_return_sequences = c.num_beams;
-  } else {
-    params.num_beams = c.num_beams;
-  }
-  params.max_new_tokens = kNumNewTokens;
-  params.ignore_eos = true;
+  request.params = c.Params(i, kNumNewTokens);
   Check(ValidateRequest(model, &request));
   return request;
 }

@@ -148,16 +148,7 @@ double MedianStep(CudaExecutor& steps, const DecodeCase& c, Beside beside) {
     for (int t = 0; t < c.num_prompt_tokens; ++t) {
       request.prompt_tokens.push_back(random() % c.shape().vocab_size);
     }
-    GenerationParams& params = request.params;
-    if (c.samples) {
-      params.do_sample = true;
-      params.seed = i;
-      params.num_return_sequences = c.num_beams;
-    } else {
-      params.num_beams = c.num_beams;
-    }
-    params.max_new_tokens = kNumNewTokens;
-    params.ignore_eos = true;
+    request.params = c.Params(i, kNumNewTokens);
     Check(ValidateRequest(steps.description(), &request));
     scheduler.Submit(
         RequestId{i}, PreparedRequest(request),

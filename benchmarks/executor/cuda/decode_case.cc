@@ -57,6 +57,20 @@ absl::StatusOr<DecodeCase> DecodeCase::Parse(const std::string& text) {
 
 const LlamaConfig& DecodeCase::shape() const { return Shapes().at(model); }
 
+GenerationParams DecodeCase::Params(int i, int num_new_tokens) const {
+  GenerationParams params;
+  if (samples) {
+    params.do_sample = true;
+    params.seed = i;
+    params.num_return_sequences = num_beams;
+  } else {
+    params.num_beams = num_beams;
+  }
+  params.max_new_tokens = num_new_tokens;
+  params.ignore_eos = true;
+  return params;
+}
+
 double DecodeCase::NumWeights() const {
   const LlamaConfig& config = shape();
   const double projections =

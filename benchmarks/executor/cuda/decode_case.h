@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/llama_config.h"
+#include "request/generation_params.h"
 
 namespace espalier {
 
@@ -25,6 +26,10 @@ struct DecodeCase {
 
   const LlamaConfig& shape() const;
   int num_rows() const { return num_requests * num_beams; }
+
+  // Of request `i`: its beams, or samples with a seed; it ends at that many new
+  // tokens and no earlier.
+  GenerationParams Params(int i, int num_new_tokens) const;
 
   // Bytes that a step reads at least, in 2-byte numbers, when each beam has
   // `num_generated` tokens: all weights but the table of embeddings (or that,

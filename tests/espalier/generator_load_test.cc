@@ -25,21 +25,31 @@ absl::Status LoadStatus(const GeneratorOptions& options) {
   return Generator::Load(EnFrDir(), options).status();
 }
 
+// Whose three best translations are known.
+GenerationRequest HowOldAreYou() {
+  GenerationRequest request{"How old are you?"};
+  request.params.num_beams = 5;
+  request.params.num_return_sequences = 3;
+  return request;
+}
+
+void ExpectTranslated(Generator& generator) {
+  const auto answer = generator.Generate(HowOldAreYou());
+  ASSERT_OK(answer);
+  EXPECT_THAT(answer->texts,
+              ElementsAre("Quel âge avez-vous ?", "Quel âge as-tu ?",
+                          "De quel âge as-tu ?"));
+}
+
 TEST(GeneratorLoadTest, TextsAreThoseOfTheEmbeddedTranslator) {
   for (const std::string device : {"cpu", "auto"}) {
     auto generator =
         Generator::Load(EnFrDir(), {.device = device, .dtype = "f32"});
     ASSERT_OK(generator);
-    GenerationRequest request{"How old are you?"};
-    request.params.num_beams = 5;
-    request.params.num_return_sequences = 3;
-    auto answer = generator->Generate(request);
-    ASSERT_OK(answer);
-    EXPECT_THAT(answer->texts,
-                ElementsAre("Quel âge avez-vous ?", "Quel âge as-tu ?",
-                            "De quel âge as-tu ?"));
+    ExpectTranslated(*generator);
+    GenerationRequest request = HowOldAreYou();
     request.params.stop = {" âge"};
-    answer = generator->Generate(request);
+    auto answer = generator->Generate(request);
     ASSERT_OK(answer);
     EXPECT_EQ(answer->texts[0], "Quel");
     request = {Prompt::Templated("Où est la gare ?", "fr-en")};
@@ -65,18 +75,12 @@ TEST(GeneratorLoadTest, ATokenizerJsonServesTheSameTexts) {
   auto generator =
       Generator::Load(scratch.path(), {.device = "cpu", .dtype = "f32"});
   ASSERT_OK(generator);
-  GenerationRequest request{"How old are you?"};
-  request.params.num_beams = 5;
-  request.params.num_return_sequences = 3;
-  auto answer = generator->Generate(request);
-  ASSERT_OK(answer);
-  EXPECT_THAT(answer->texts,
-              ElementsAre("Quel âge avez-vous ?", "Quel âge as-tu ?",
-                          "De quel âge as-tu ?"));
+  ExpectTranslated(*generator);
+  GenerationRequest request = HowOldAreYou();
   std::string streamed;
   request.params.num_return_sequences = 1;
   request.params.stop = {" as", " avez"};
-  answer = generator->Stream(request, [&](const StreamEvent& event) {
+  const auto answer = generator->Stream(request, [&](const StreamEvent& event) {
     if (const auto* prefix = std::get_if<StablePrefixEvent>(&event)) {
       streamed += prefix->text;
     }

@@ -1,4 +1,4 @@
-// Simulates seeds, one after the other, until so many events have been:
+// Simulates seeds on all cores until so many events have been:
 //
 //   soak [EVENTS]               from seed 0; the default is 1e6
 //   soak [EVENTS] FIRST_SEED    from another one
@@ -7,13 +7,18 @@
 // Where a law is broken it says which, and the command that repeats it.
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/sim/sim_case.h"
 #include "tests/sim/simulation.h"
@@ -21,15 +26,15 @@
 namespace espalier::testing {
 namespace {
 
-// What repeats the seed that runs; made before it, for signal handlers.
-char repeat_command[512];
-size_t repeat_length = 0;
+// What repeats the seed that this thread runs: made before it, for the signal
+// handler, which runs on the thread that failed.
+thread_local char repeat_command[512];
+thread_local size_t repeat_length = 0;
 
-void SetSeed(const char* program, uint32_t seed, int64_t num_events) {
-  repeat_length = std::snprintf(
-      repeat_command, sizeof(repeat_command),
-      "after %lld events of other seeds; repeat it with: %s --seed=%u\n",
-      static_cast<long long>(num_events), program, seed);
+void SetSeed(const char* program, uint32_t seed) {
+  repeat_length =
+      std::snprintf(repeat_command, sizeof(repeat_command),
+                    "repeat it with: %s --seed=%u\n", program, seed);
 }
 
 extern "C" void TellSeed(int signal) {
@@ -38,29 +43,82 @@ extern "C" void TellSeed(int signal) {
   std::raise(signal);
 }
 
-int Run(const char* program, uint32_t first_seed, double num_events,
-        bool is_one) {
-  const auto start = std::chrono::steady_clock::now();
-  SimFigures total;
-  uint32_t seed = first_seed;
-  do {
-    SetSeed(program, seed, total.num_events);
-    if (is_one)
-      std::printf("%s\n", Describe(MakeSimCase(seed)).c_str()),
-          std::fflush(stdout);
-    const SimReport report = Simulate(seed, {});
-    total += report.figures;
-    if (!report.fault.empty()) {
-      std::fprintf(stderr, "seed %u, event %lld: %s\n%s", seed,
-                   static_cast<long long>(report.figures.num_events),
-                   report.fault.c_str(), repeat_command);
-      return 1;
+// Whether no law was broken.
+bool Tell(uint32_t seed, const SimReport& report) {
+  if (report.fault.empty()) return true;
+  std::fprintf(stderr, "seed %u, event %lld: %s\n%s", seed,
+               static_cast<long long>(report.figures.num_events),
+               report.fault.c_str(), repeat_command);
+  return false;
+}
+
+int RunOne(const char* program, uint32_t seed) {
+  SetSeed(program, seed);
+  std::printf("%s\n", Describe(MakeSimCase(seed)).c_str());
+  std::fflush(stdout);
+  const SimReport report = Simulate(seed, {});
+  if (!Tell(seed, report)) return 1;
+  std::printf("hash %016llx\n", static_cast<unsigned long long>(report.hash));
+  return 0;
+}
+
+// Seeds in ascending order, each run by the thread that is free first.
+class Soak {
+ public:
+  Soak(const char* program, uint32_t first_seed, double num_events)
+      : program_(program), num_events_(num_events), next_seed_(first_seed) {}
+
+  // Returns at the first broken law, or when there have been enough events.
+  void Run() {
+    std::vector<std::thread> threads;
+    const unsigned num_threads =
+        std::max(1U, std::thread::hardware_concurrency());
+    for (unsigned i = 0; i < num_threads; ++i) {
+      threads.emplace_back([this] { RunSeeds(); });
     }
-    if (is_one) std::printf("hash %016llx\n", (unsigned long long)report.hash);
-    ++seed;
-  } while (!is_one && static_cast<double>(total.num_events) < num_events);
-  const std::chrono::duration<double> time =
-      std::chrono::steady_clock::now() - start;
+    for (std::thread& thread : threads) thread.join();
+    if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "\r\033[K");
+  }
+
+  bool is_broken() const { return is_broken_; }
+  uint32_t num_seeds() const { return num_seeds_; }
+  const SimFigures& total() const { return total_; }
+
+ private:
+  void RunSeeds() {
+    while (!is_done_) {
+      const uint32_t seed = next_seed_++;
+      SetSeed(program_, seed);
+      const SimReport report = Simulate(seed, {});
+      std::scoped_lock lock(mutex_);
+      ++num_seeds_;
+      total_ += report.figures;
+      if (!Tell(seed, report)) is_broken_ = true;
+      if (is_broken_ || static_cast<double>(total_.num_events) >= num_events_) {
+        is_done_ = true;
+      }
+      ShowProgress();
+    }
+  }
+
+  void ShowProgress() const {
+    if (isatty(STDERR_FILENO) == 0) return;
+    std::fprintf(stderr, "\r%u seeds, %.0f of %.0f million events", num_seeds_,
+                 static_cast<double>(total_.num_events) / 1e6,
+                 num_events_ / 1e6);
+  }
+
+  const char* const program_;
+  const double num_events_;
+  std::atomic<uint32_t> next_seed_;
+  std::atomic<bool> is_done_ = false;
+  std::mutex mutex_;  // of what follows
+  SimFigures total_;
+  uint32_t num_seeds_ = 0;
+  bool is_broken_ = false;
+};
+
+void PrintFigures(const SimFigures& total) {
   std::printf(
       "%lld requests in %lld steps: %lld results as alone, %lld cancelled, "
       "%lld refused\n%lld steps failed, %lld answers were wrong, %lld groups "
@@ -77,8 +135,19 @@ int Run(const char* program, uint32_t first_seed, double num_events,
       (long long)total.num_cached_tokens, (long long)total.num_evicted,
       (long long)total.num_swapped_out, (long long)total.num_swapped_in,
       total.max_first_share);
+}
+
+int RunAll(const char* program, uint32_t first_seed, double num_events) {
+  const auto start = std::chrono::steady_clock::now();
+  Soak soak(program, first_seed, num_events);
+  soak.Run();
+  if (soak.is_broken()) return 1;
+  const std::chrono::duration<double> time =
+      std::chrono::steady_clock::now() - start;
+  PrintFigures(soak.total());
   std::printf("%lld events of %u seeds in %.1f s: no law is broken\n",
-              (long long)total.num_events, seed - first_seed, time.count());
+              static_cast<long long>(soak.total().num_events), soak.num_seeds(),
+              time.count());
   return 0;
 }
 
@@ -91,7 +160,7 @@ int main(int argc, char** argv) {
     std::signal(signal, TellSeed);
   }
   if (argc == 2 && std::strncmp(argv[1], "--seed=", 7) == 0) {
-    return Run(argv[0], std::strtoul(argv[1] + 7, nullptr, 10), 0, true);
+    return RunOne(argv[0], std::strtoul(argv[1] + 7, nullptr, 10));
   }
   const double num_events = argc > 1 ? std::strtod(argv[1], nullptr) : 1e6;
   const uint32_t first = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 0;
@@ -100,5 +169,5 @@ int main(int argc, char** argv) {
                  argv[0]);
     return 2;
   }
-  return Run(argv[0], first, num_events, false);
+  return RunAll(argv[0], first, num_events);
 }

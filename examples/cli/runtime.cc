@@ -39,23 +39,6 @@ absl::StatusOr<std::optional<PromptTemplate>> ChooseTemplate(
   return *chosen;
 }
 
-// The same error; one of the model's directory, or of a file in it, names the
-// option, too.
-absl::Status OfModel(const std::string& directory, const absl::Status& error) {
-  const std::string message = Message(error);
-  constexpr std::string_view kDraft = "draft_model: ";
-  if (message.starts_with(kDraft)) {
-    return MakeError(error.code(),
-                     "--draft-model: ", message.substr(kDraft.size()));
-  }
-  const bool is_of_model =
-      message.starts_with("no such directory: ") ||
-      (message.starts_with(directory) && message.size() > directory.size() &&
-       std::string_view("/: ").find(message[directory.size()]) !=
-           std::string_view::npos);
-  return is_of_model ? Annotate(error, "--model") : error;
-}
-
 // What the fields of GeneratorOptions are called on the command line.
 std::string OptionName(std::string_view field) {
   if (field == "num_threads") return "--threads";
@@ -65,6 +48,29 @@ std::string OptionName(std::string_view field) {
   const size_t dot = field.find('.');
   if (dot == field.npos) return Flag(field);
   return Concat(Flag(field.substr(0, dot)), ": ", field.substr(dot + 1));
+}
+
+// The same error, with the option it is about: of the model's directory or a
+// file in it, or of the memory for pages.
+absl::Status OfModel(const std::string& directory, const absl::Status& error) {
+  const std::string message = Message(error);
+  constexpr std::string_view kDraft = "draft_model: ";
+  if (message.starts_with(kDraft)) {
+    return MakeError(error.code(),
+                     "--draft-model: ", message.substr(kDraft.size()));
+  }
+  for (const std::string_view field : {"kv_cache_bytes", "host_cache_bytes"}) {
+    if (message.starts_with(Concat(field, " "))) {
+      return MakeError(error.code(), OptionName(field),
+                       message.substr(field.size()));
+    }
+  }
+  const bool is_of_model =
+      message.starts_with("no such directory: ") ||
+      (message.starts_with(directory) && message.size() > directory.size() &&
+       std::string_view("/: ").find(message[directory.size()]) !=
+           std::string_view::npos);
+  return is_of_model ? Annotate(error, "--model") : error;
 }
 
 absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {

@@ -150,6 +150,9 @@ std::vector<WrongValue> WrongValues() {
        "--logit-bias must name token ids in"},
       // The memory.
       {{"--kv-cache-mib", "1"}, "lower --max-new-tokens, or raise --kv-cache-"},
+      {{"--host-cache-mib", "1", "--page-size", "4096"},
+       "espalier: --host-cache-mib must hold a page of 25165824 bytes, got "
+       "1048576\n"},
       // What the search comes to.
       {{"--suppress-tokens", *kAllTokens},
        "--suppress-tokens leaves none to ",

@@ -35,9 +35,19 @@ BpeModel::MergeTable::MergeTable(const std::vector<Merge>& merges)
   }
 }
 
+void BpeModel::MergeTable::Remove(const std::vector<bool>& is_reachable) {
+  // Their pairs stay, so that those behind them are found.
+  for (Entry& entry : entries_) {
+    if (entry.joined >= 0 && !is_reachable[entry.joined]) entry.rank = kNoRank;
+  }
+}
+
 BpeModel::BpeModel(const Vocabulary& vocabulary,
                    const std::vector<Merge>& merges, const BpeOptions& options)
-    : vocabulary_(vocabulary), merges_(merges), options_(options) {
+    : vocabulary_(vocabulary),
+      merges_(merges),
+      options_(options),
+      is_reachable_(vocabulary.size(), true) {
   for (int byte = 0; byte < 256; ++byte) {
     std::string piece;
     if (options_.is_byte_level || byte < 0x80) {
@@ -57,10 +67,7 @@ void BpeModel::IndexWholePieces() {
   whole_pieces_.resize(vocabulary_.size());
   by_whole_piece_ = PieceIndex(vocabulary_.num_pieces());
   for (TokenId token = 0; token < vocabulary_.size(); ++token) {
-    if (!vocabulary_.Has(token) ||
-        std::ranges::binary_search(options_.unreachable, token)) {
-      continue;
-    }
+    if (!vocabulary_.Has(token)) continue;
     const std::string_view piece = vocabulary_.Piece(token);
     std::optional<std::string> whole =
         options_.is_byte_level ? FromByteAlphabet(piece) : std::string(piece);
@@ -68,6 +75,13 @@ void BpeModel::IndexWholePieces() {
     whole_pieces_[token] = *std::move(whole);
     by_whole_piece_.Add(whole_pieces_[token], token);
   }
+}
+
+void BpeModel::MakeUnreachable(std::span<const TokenId> tokens) {
+  for (const TokenId token : tokens) {
+    if (token < vocabulary_.size()) is_reachable_[token] = false;
+  }
+  merges_.Remove(is_reachable_);
 }
 
 bool BpeModel::SeesSignsOnlyInFront() const {
@@ -126,7 +140,7 @@ absl::Status BpeModel::Encode(std::string_view piece, SubwordScratch* scratch,
                               std::vector<TokenId>* tokens) const {
   if (options_.ignore_merges) {
     const auto token = by_whole_piece_.Find(piece);
-    if (token) {
+    if (token && is_reachable_[*token]) {
       tokens->push_back(*token);
       return absl::OkStatus();
     }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -36,8 +37,6 @@ struct BpeOptions {
   std::optional<TokenId> unk;
   // Unknown neighbours are one.
   bool fuse_unk = false;
-  // Tokens that ignore_merges does not see. Ascending.
-  std::vector<TokenId> unreachable = {};
 };
 
 class BpeModel : public SubwordModel {
@@ -59,6 +58,7 @@ class BpeModel : public SubwordModel {
   // Words that begin with "▁", where no token has that sign after another
   // character.
   size_t FirstPartSize(std::string_view piece) const override;
+  void MakeUnreachable(std::span<const TokenId> tokens) override;
 
  private:
   // From a pair of tokens to its merge.
@@ -72,6 +72,8 @@ class BpeModel : public SubwordModel {
     static constexpr uint32_t kNoRank = UINT32_MAX;
 
     explicit MergeTable(const std::vector<Merge>& merges);
+    // Those whose joined token is not reachable.
+    void Remove(const std::vector<bool>& is_reachable);
     // One of kNoRank if there is none.
     const Entry& Find(TokenId left, TokenId right) const {
       const uint64_t pair = PairOf(left, right);
@@ -104,7 +106,7 @@ class BpeModel : public SubwordModel {
   void PushMerge(int32_t left, int32_t right, SubwordScratch* scratch) const;
 
   const Vocabulary& vocabulary_;
-  const MergeTable merges_;
+  MergeTable merges_;
   const BpeOptions options_;
   // Of a byte, or of a character of ASCII; -1 if it is no token.
   std::array<TokenId, 256> byte_tokens_;
@@ -114,6 +116,7 @@ class BpeModel : public SubwordModel {
   // ids.
   std::vector<std::string> whole_pieces_;
   PieceIndex by_whole_piece_;
+  std::vector<bool> is_reachable_;  // by token
   bool signs_only_in_front_ = false;
 };
 

@@ -218,6 +218,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> JsonTokenizer::Parse(
   for (const AddedToken& token : steps.added.tokens()) {
     if (token.special) parts.special.push_back(token.id);
   }
+  steps.subwords.model->MakeUnreachable(parts.special);
   return std::unique_ptr<Tokenizer>(
       new JsonTokenizer(std::move(parts), std::move(steps)));
 }
@@ -344,6 +345,10 @@ absl::StatusOr<std::string> JsonTokenizer::DecodeText(
 
 bool JsonTokenizer::IsAdded(TokenId token) const {
   return steps_.added.Find(token) != nullptr;
+}
+
+void JsonTokenizer::OnMarkedSpecial(std::span<const TokenId> tokens) {
+  steps_.subwords.model->MakeUnreachable(tokens);
 }
 
 std::optional<TokenId> JsonTokenizer::PieceToId(std::string_view piece) const {

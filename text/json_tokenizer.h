@@ -78,6 +78,7 @@ class JsonTokenizer : public Tokenizer {
   absl::StatusOr<std::string> DecodeText(
       const std::vector<TokenId>& tokens) const override;
   bool IsAdded(TokenId token) const override;
+  void OnMarkedSpecial(std::span<const TokenId> tokens) override;
 
   absl::Status EncodeInto(std::string_view text, bool parse_special,
                           Worker* worker, std::vector<TokenId>* tokens) const;
@@ -91,7 +92,7 @@ class JsonTokenizer : public Tokenizer {
   std::unique_ptr<Worker> TakeWorker() const;
   void GiveBack(std::unique_ptr<Worker> worker) const;
 
-  // Constant after construction.
+  // Constant after construction and OnMarkedSpecial.
   const Steps steps_;
   PieceIndex added_by_content_;
 

@@ -64,6 +64,8 @@ class SentencePieceTokenizer : public Tokenizer {
       const std::vector<TokenId>& tokens) const override;
 
   bool IsAdded(TokenId token) const override;
+  // They are recognised in any text still.
+  void OnMarkedSpecial(std::span<const TokenId>) override {}
 
   // `text`, or a copy in `*shortened` that encodes to the same tokens and has
   // no run of spaces of more than max_spaces_.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -44,6 +45,10 @@ class SubwordModel {
   virtual size_t FirstPartSize(std::string_view piece) const {
     return piece.size();
   }
+
+  // No piece becomes one of `tokens` from now on: one pass over the model.
+  // REQUIRES: the model is not in use yet.
+  virtual void MakeUnreachable(std::span<const TokenId> tokens) = 0;
 };
 
 }  // namespace espalier

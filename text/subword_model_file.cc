@@ -16,12 +16,6 @@ namespace {
 
 using BpeMerge = BpeModel::Merge;
 
-std::vector<TokenId> IdsOf(const AddedTokens& added) {
-  std::vector<TokenId> ids;
-  for (const AddedToken& token : added.tokens()) ids.push_back(token.id);
-  return ids;
-}
-
 // Where byte fallback is on, every byte must have its token.
 absl::Status CheckByteTokens(const JsonFields& fields,
                              const Vocabulary& vocabulary) {
@@ -87,8 +81,7 @@ std::optional<std::pair<std::string_view, std::string_view>> SidesOf(
 }
 
 absl::StatusOr<std::vector<BpeMerge>> ReadMerges(const JsonFields& fields,
-                                                 const Vocabulary& vocabulary,
-                                                 const AddedTokens& added) {
+                                                 const Vocabulary& vocabulary) {
   ASSIGN_OR_RETURN(const json::array* list, fields.Array("merges"));
   std::vector<BpeMerge> merges;
   merges.reserve(list->size());
@@ -120,7 +113,6 @@ absl::StatusOr<std::vector<BpeMerge>> ReadMerges(const JsonFields& fields,
                              ", which ", fields.Place("vocab"),
                              " does not have");
     }
-    if (added.Find(*joined_id) != nullptr) continue;
     merges.push_back({*left_id, *right_id, *joined_id});
   }
   return merges;
@@ -145,12 +137,10 @@ absl::Status CheckBpeFields(const JsonFields& fields) {
 }
 
 absl::StatusOr<SubwordModelFile> ReadBpe(const JsonFields& fields,
-                                         bool is_byte_level,
-                                         const AddedTokens& added) {
+                                         bool is_byte_level) {
   RETURN_IF_ERROR(CheckBpeFields(fields));
   BpeOptions options;
   options.is_byte_level = is_byte_level;
-  options.unreachable = IdsOf(added);
   ASSIGN_OR_RETURN(options.fuse_unk, fields.Bool("fuse_unk", false));
   ASSIGN_OR_RETURN(options.ignore_merges, fields.Bool("ignore_merges", false));
   ASSIGN_OR_RETURN(options.byte_fallback, fields.Bool("byte_fallback", false));
@@ -168,8 +158,8 @@ absl::StatusOr<SubwordModelFile> ReadBpe(const JsonFields& fields,
     if (!options.unk) return fields.Wrong("unk_token", "a piece of the vocab");
   }
   ASSIGN_OR_RETURN(const std::vector<BpeMerge> merges,
-                   ReadMerges(fields, *vocabulary, added));
-  auto model = std::make_unique<const BpeModel>(*vocabulary, merges, options);
+                   ReadMerges(fields, *vocabulary));
+  auto model = std::make_unique<BpeModel>(*vocabulary, merges, options);
   return SubwordModelFile{std::move(vocabulary), std::move(model), options.unk};
 }
 
@@ -194,8 +184,9 @@ absl::StatusOr<SubwordModelFile> ReadUnigram(const JsonFields& fields,
     }
     const auto token = static_cast<TokenId>(i);
     const size_t num_bytes = (*pair)[0].get_string().size();
-    if (num_bytes > UnigramModel::kMaxPieceBytes &&
-        added.Find(token) == nullptr) {
+    const AddedToken* const is_added = added.Find(token);
+    const bool is_reachable = is_added == nullptr || !is_added->special;
+    if (is_reachable && num_bytes > UnigramModel::kMaxPieceBytes) {
       return InvalidArgument(
           fields.Place("vocab"), "[", i, "] must be a piece of at most ",
           UnigramModel::kMaxPieceBytes, " bytes, got one of ", num_bytes);
@@ -207,7 +198,6 @@ absl::StatusOr<SubwordModelFile> ReadUnigram(const JsonFields& fields,
   ASSIGN_OR_RETURN(Vocabulary read, MakeVocabulary(fields, std::move(entries)));
   auto vocabulary = std::make_unique<const Vocabulary>(std::move(read));
   UnigramOptions options;
-  options.unreachable = IdsOf(added);
   ASSIGN_OR_RETURN(options.byte_fallback, fields.Bool("byte_fallback", false));
   if (options.byte_fallback) {
     RETURN_IF_ERROR(CheckByteTokens(fields, *vocabulary));
@@ -219,8 +209,8 @@ absl::StatusOr<SubwordModelFile> ReadUnigram(const JsonFields& fields,
     }
     options.unk = static_cast<TokenId>(id);
   }
-  auto model = std::make_unique<const UnigramModel>(*vocabulary,
-                                                    std::move(scores), options);
+  auto model =
+      std::make_unique<UnigramModel>(*vocabulary, std::move(scores), options);
   return SubwordModelFile{std::move(vocabulary), std::move(model), options.unk};
 }
 
@@ -238,7 +228,7 @@ absl::StatusOr<SubwordModelFile> ReadSubwordModel(const json::value& value,
     // Old files tell it by their fields.
     type = fields.Find("merges") != nullptr ? "BPE" : "";
   }
-  if (type == "BPE") return ReadBpe(fields, is_byte_level, added);
+  if (type == "BPE") return ReadBpe(fields, is_byte_level);
   if (type == "Unigram") return ReadUnigram(fields, is_byte_level, added);
   return fields.Wrong("type", "BPE or Unigram");
 }

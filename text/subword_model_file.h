@@ -16,15 +16,15 @@ namespace espalier {
 
 struct SubwordModelFile {
   std::unique_ptr<const Vocabulary> vocabulary;
-  std::unique_ptr<const SubwordModel> model;  // over `vocabulary`
+  std::unique_ptr<SubwordModel> model;  // over `vocabulary`
   std::optional<TokenId> unk;
 };
 
 // What `value`, at `place` of the file, describes. `is_byte_level`: whether the
-// pre-tokenizer makes pieces bytes. No piece becomes one of `added`, which the
-// vocabulary may have too: those are found in the text itself, or are not to be
-// found; but for characters, without which a text could not be spelt.
-// Errors: kInvalidArgument naming the field and its value.
+// pre-tokenizer makes pieces bytes. No piece becomes a special token of
+// `added`, which the vocabulary may have too; but for characters, without which
+// a text could not be spelt. Errors: kInvalidArgument naming the field and its
+// value.
 absl::StatusOr<SubwordModelFile> ReadSubwordModel(const json::value& value,
                                                   const std::string& place,
                                                   bool is_byte_level,

@@ -103,11 +103,14 @@ absl::Status Tokenizer::CheckBeginnings(std::string_view text,
 }
 
 void Tokenizer::MarkSpecial(std::span<const TokenId> tokens) {
+  std::vector<TokenId> marked;
   for (const TokenId token : tokens) {
     if (is_special(token) || !IsAdded(token)) continue;
     spellings_.Remove(token);
     special_.insert(std::ranges::upper_bound(special_, token), token);
+    marked.push_back(token);
   }
+  OnMarkedSpecial(marked);
 }
 
 absl::StatusOr<std::string> Tokenizer::Decode(

@@ -166,6 +166,9 @@ class Tokenizer {
 
   virtual bool IsAdded(TokenId token) const = 0;
 
+  // `tokens` have become special.
+  virtual void OnMarkedSpecial(std::span<const TokenId> tokens) = 0;
+
   // Constant after construction and MarkSpecial.
   TokenSpellings spellings_;
   std::vector<TokenId> special_;  // ascending

@@ -20,7 +20,10 @@ constexpr double kUnkPenalty = 10;
 UnigramModel::UnigramModel(const Vocabulary& vocabulary,
                            std::vector<double> scores,
                            const UnigramOptions& options)
-    : vocabulary_(vocabulary), scores_(std::move(scores)), options_(options) {
+    : vocabulary_(vocabulary),
+      scores_(std::move(scores)),
+      options_(options),
+      is_reachable_(vocabulary.size(), true) {
   unk_score_ = std::numeric_limits<double>::infinity();
   for (const double score : scores_) unk_score_ = std::min(unk_score_, score);
   unk_score_ -= kUnkPenalty;
@@ -32,9 +35,17 @@ UnigramModel::UnigramModel(const Vocabulary& vocabulary,
 
 std::optional<TokenId> UnigramModel::Find(std::string_view piece) const {
   const auto token = vocabulary_.Find(piece);
-  const bool is_reachable =
-      token && !std::ranges::binary_search(options_.unreachable, *token);
+  const bool is_reachable = token && is_reachable_[*token];
   return is_reachable ? token : std::nullopt;
+}
+
+void UnigramModel::MakeUnreachable(std::span<const TokenId> tokens) {
+  for (const TokenId token : tokens) {
+    if (token < vocabulary_.size()) is_reachable_[token] = false;
+  }
+  for (Node& node : nodes_) {
+    if (node.token >= 0 && !is_reachable_[node.token]) node.token = -1;
+  }
 }
 
 void UnigramModel::MakeTrie() {

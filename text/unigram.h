@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -25,8 +26,6 @@ struct UnigramOptions {
   // What would be unknown becomes its bytes' tokens, <0xE2>.
   // REQUIRES: the vocabulary has all of them.
   bool byte_fallback = false;
-  // Tokens that no piece becomes. Ascending.
-  std::vector<TokenId> unreachable = {};
 };
 
 class UnigramModel : public SubwordModel {
@@ -43,6 +42,7 @@ class UnigramModel : public SubwordModel {
 
   absl::Status Encode(std::string_view piece, SubwordScratch* scratch,
                       std::vector<TokenId>* tokens) const override;
+  void MakeUnreachable(std::span<const TokenId> tokens) override;
 
  private:
   // A prefix of pieces. The children of a node follow each other, ascending.
@@ -68,6 +68,7 @@ class UnigramModel : public SubwordModel {
   double unk_score_;
   std::vector<Node> nodes_;  // the root first
   std::array<TokenId, 256> byte_tokens_;
+  std::vector<bool> is_reachable_;  // by token
 };
 
 }  // namespace espalier

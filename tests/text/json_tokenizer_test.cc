@@ -207,6 +207,39 @@ TEST(JsonTokenizerTest, AddedTokensMarkedSpecialAreNoTextOfAUser) {
               ElementsAre(2, 0, 0, 0, 0, 0, 0));
 }
 
+// An added token that is a word stands in the vocabulary, too; where it is not
+// recognised by itself, what the model makes of the text may still be it.
+TEST(JsonTokenizerTest, AddedTokensThatAreTextAreMergedToo) {
+  TokenizerFile file;
+  file.At("/added_tokens")
+      .as_array()
+      .push_back({{"id", 6}, {"content", "ab"}, {"single_word", true}});
+  for (const bool ignores_merges : {false, true}) {
+    file.At("/model/ignore_merges") = ignores_merges;
+    EXPECT_THAT(file.Parse().value()->Encode("abab|ab|abc").value(),
+                ElementsAre(2, 6, 6, 0, 6, 0, 7));
+    const auto tokenizer = file.Parse().value();
+    tokenizer->MarkSpecial(std::vector<TokenId>{6});
+    EXPECT_THAT(tokenizer->Encode("abab|ab").value(),
+                ElementsAre(2, 3, 4, 3, 4, 0, 3, 4));
+  }
+}
+
+TEST(JsonTokenizerTest, AddedTokensThatAreTextArePiecesOfUnigramToo) {
+  TokenizerFile file;
+  file.At("/added_tokens")
+      .as_array()
+      .push_back({{"id", 6}, {"content", "ab"}, {"single_word", true}});
+  file.At("/model") = json::parse(R"({"type": "Unigram", "unk_id": 0,
+      "vocab": [["<unk>", 0], ["<s>", 0], ["▁", -1], ["a", -2], ["b", -2],
+                ["c", -2], ["ab", -1], ["abc", -9], ["▁abc", -9]]})");
+  EXPECT_THAT(file.Parse().value()->Encode("abab").value(),
+              ElementsAre(2, 6, 6));
+  const auto tokenizer = file.Parse().value();
+  tokenizer->MarkSpecial(std::vector<TokenId>{6});
+  EXPECT_THAT(tokenizer->Encode("abab").value(), ElementsAre(2, 3, 4, 3, 4));
+}
+
 TEST(JsonTokenizerTest, SpecialTokensAreSpeltOutIfAskedFor) {
   const auto tokenizer = TokenizerFile().Parse().value();
   const std::vector<TokenId> tokens = {1, 8, 0, 7};

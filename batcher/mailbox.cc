@@ -31,15 +31,14 @@ void Mailbox::Schedule() {
 // As a strand does: what comes meanwhile waits for its turn among the other
 // handlers of the context.
 void Mailbox::Run() {
-  std::vector<Work> batch;
+  std::list<Work> batch;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     batch.swap(posted_);
   }
-  for (Work& work : batch) {
-    // What it refers to is gone before the next runs.
-    Work now = std::move(work);
-    now();
+  while (!batch.empty()) {
+    batch.front()();
+    batch.pop_front();  // what it refers to is gone before the next runs
   }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -50,7 +49,7 @@ void Mailbox::Run() {
 }
 
 void Mailbox::OnContextEnd() {
-  std::vector<Work> dropped;
+  std::list<Work> dropped;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     has_ended_ = true;

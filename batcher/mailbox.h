@@ -7,10 +7,10 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
@@ -57,15 +57,18 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
   std::mutex mutex_;
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_scheduled_ ABSL_GUARDED_BY(mutex_) = false;  // or runs
-  std::vector<Work> posted_ ABSL_GUARDED_BY(mutex_);
+  std::list<Work> posted_ ABSL_GUARDED_BY(mutex_);
 };
 
 template <typename F>
 void Mailbox::Post(F work) noexcept {
+  // Who waits for memory holds no lock: what runs may be what gives some back.
+  std::list<Work> one;
+  UntilThereIsMemory([&] { one.emplace_back(std::move(work)); });
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (has_ended_) return;
-    UntilThereIsMemory([&] { posted_.emplace_back(std::move(work)); });
+    posted_.splice(posted_.end(), one);
     if (std::exchange(is_scheduled_, true)) return;
   }
   Schedule();

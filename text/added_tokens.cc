@@ -29,8 +29,9 @@ bool IsWordCharacter(std::string_view character) {
     return new Regex(*std::move(compiled));
   }();
   bool is_word = false;
+  RegexBudget budget(character.size());
   CHECK(regex
-            ->ForEachMatch(character,
+            ->ForEachMatch(character, &budget,
                            [&](const Regex::Match&) { is_word = true; })
             .ok());
   return is_word;
@@ -48,7 +49,8 @@ bool IsSpace(std::string_view character) {
 }
 
 absl::StatusOr<AddedToken> ReadAddedToken(const JsonFields& fields,
-                                          const Normalizer& normalizer) {
+                                          const Normalizer& normalizer,
+                                          RegexBudget* budget) {
   RETURN_IF_ERROR(fields.CheckKnown({"id", "content", "single_word", "lstrip",
                                      "rstrip", "normalized", "special"}));
   AddedToken token;
@@ -68,7 +70,7 @@ absl::StatusOr<AddedToken> ReadAddedToken(const JsonFields& fields,
   ASSIGN_OR_RETURN(token.special, fields.Bool("special", false));
   ASSIGN_OR_RETURN(token.normalized, fields.Bool("normalized", !token.special));
   if (token.normalized) {
-    Normalizer::Text text(token.content);
+    Normalizer::Text text(token.content, budget);
     RETURN_IF_ERROR(normalizer.Apply(&text));
     token.normalized_content = std::move(text.text);
   }
@@ -79,7 +81,8 @@ absl::StatusOr<AddedToken> ReadAddedToken(const JsonFields& fields,
 
 absl::StatusOr<AddedTokens> AddedTokens::Read(const json::value& value,
                                               const std::string& place,
-                                              const Normalizer& normalizer) {
+                                              const Normalizer& normalizer,
+                                              RegexBudget* budget) {
   AddedTokens added;
   if (value.is_null()) return added;
   if (!value.is_array()) {
@@ -91,7 +94,8 @@ absl::StatusOr<AddedTokens> AddedTokens::Read(const json::value& value,
   for (size_t i = 0; i < list.size(); ++i) {
     ASSIGN_OR_RETURN(const JsonFields fields,
                      JsonFields::Of(list[i], Concat(place, "[", i, "]")));
-    ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(fields, normalizer));
+    ASSIGN_OR_RETURN(AddedToken token,
+                     ReadAddedToken(fields, normalizer, budget));
     normalized_bytes += token.normalized_content.size();
     if (normalized_bytes > kMaxNormalizedBytes) {
       return InvalidArgument(place, " must be normalized to at most ",

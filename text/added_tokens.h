@@ -45,7 +45,8 @@ class AddedTokens {
   // Errors: kInvalidArgument naming the field and its value.
   static absl::StatusOr<AddedTokens> Read(const json::value& value,
                                           const std::string& place,
-                                          const Normalizer& normalizer);
+                                          const Normalizer& normalizer,
+                                          RegexBudget* budget);
 
   // Ascending by id.
   const std::vector<AddedToken>& tokens() const { return tokens_; }

@@ -51,7 +51,8 @@ absl::Status CheckAddedTokens(const AddedTokens& added,
 
 absl::StatusOr<TokenSpellings> SpellAll(const Vocabulary& vocabulary,
                                         const AddedTokens& added,
-                                        const TokenDecoder& decoder) {
+                                        const TokenDecoder& decoder,
+                                        RegexBudget* budget) {
   TokenSpellings spellings;
   spellings.set_broken_characters(decoder.broken_characters());
   spellings.set_opening_spaces(OpeningSpaces::kOwnSpelling);
@@ -70,8 +71,8 @@ absl::StatusOr<TokenSpellings> SpellAll(const Vocabulary& vocabulary,
     }
     const std::string_view piece =
         entry == nullptr ? vocabulary.Piece(token) : entry->spelt();
-    ASSIGN_OR_RETURN(const auto later, decoder.Spell(piece, false));
-    ASSIGN_OR_RETURN(const auto first, decoder.Spell(piece, true));
+    ASSIGN_OR_RETURN(const auto later, decoder.Spell(piece, false, budget));
+    ASSIGN_OR_RETURN(const auto first, decoder.Spell(piece, true, budget));
     num_bytes += later.text.size() + first.text.size();
     if (num_bytes > kMaxSpellingBytes) {
       return InvalidArgument("decoder must spell all tokens in at most ",
@@ -175,26 +176,30 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> JsonTokenizer::Load(
   const std::string directory = path.substr(0, path.find_last_of('/') + 1);
   ASSIGN_OR_RETURN(const TokenizerConfig config,
                    TokenizerConfig::Load(directory + "tokenizer_config.json"));
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Parse(text, config);
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
+      Parse(text, config, path);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), path);
   return tokenizer;
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> JsonTokenizer::Parse(
-    std::string_view text, const TokenizerConfig& config) {
+    std::string_view text, const TokenizerConfig& config,
+    const std::string& path) {
   ASSIGN_OR_RETURN(const json::value file, ParseJson(text));
   ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(file, ""));
   RETURN_IF_ERROR(CheckFile(fields));
+  RegexBudget budget(text.size());
   Steps steps;
+  steps.path = path;
   ASSIGN_OR_RETURN(
       steps.normalizer,
       Normalizer::Read(FieldOrNull(file, "normalizer"), "normalizer"));
   ASSIGN_OR_RETURN(
       steps.pre_tokenizer,
       PreTokenizer::Read(FieldOrNull(file, "pre_tokenizer"), "pre_tokenizer"));
-  ASSIGN_OR_RETURN(steps.added,
-                   AddedTokens::Read(FieldOrNull(file, "added_tokens"),
-                                     "added_tokens", steps.normalizer));
+  ASSIGN_OR_RETURN(steps.added, AddedTokens::Read(
+                                    FieldOrNull(file, "added_tokens"),
+                                    "added_tokens", steps.normalizer, &budget));
   ASSIGN_OR_RETURN(
       steps.subwords,
       ReadSubwordModel(FieldOrNull(file, "model"), "model",
@@ -204,7 +209,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> JsonTokenizer::Parse(
   ASSIGN_OR_RETURN(const TokenDecoder decoder,
                    TokenDecoder::Read(FieldOrNull(file, "decoder"), "decoder"));
   Parts parts;
-  ASSIGN_OR_RETURN(parts.spellings, SpellAll(vocabulary, steps.added, decoder));
+  ASSIGN_OR_RETURN(parts.spellings,
+                   SpellAll(vocabulary, steps.added, decoder, &budget));
   ASSIGN_OR_RETURN(
       TokensAround around,
       ReadPostProcessor(FieldOrNull(file, "post_processor"), "post_processor",
@@ -252,11 +258,16 @@ absl::StatusOr<std::vector<TokenId>> JsonTokenizer::EncodeText(
                            kMaxTextBytes);
   }
   std::unique_ptr<Worker> worker = TakeWorker();
+  RegexBudget budget(text.size());
+  worker->pieces.budget = &budget;
   std::vector<TokenId> tokens;
   const absl::Status status =
       EncodeInto(text, parse_special, worker.get(), &tokens);
+  worker->pieces.budget = nullptr;
   GiveBack(std::move(worker));
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    return steps_.path.empty() ? status : Annotate(status, steps_.path);
+  }
   return tokens;
 }
 
@@ -281,7 +292,7 @@ absl::Status JsonTokenizer::EncodeInto(std::string_view text,
     if (steps_.normalizer.empty()) {
       return EncodeNormalized(part, begin == 0, parse_special, worker, tokens);
     }
-    Normalizer::Text normalized(part);
+    Normalizer::Text normalized(part, worker->pieces.budget);
     RETURN_IF_ERROR(steps_.normalizer.Apply(&normalized));
     return EncodeNormalized(normalized.text,
                             begin == 0 && normalized.beginning > 0,

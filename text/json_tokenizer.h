@@ -43,9 +43,11 @@ class JsonTokenizer : public Tokenizer {
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       const std::string& path);
 
-  // Of the file's content.
+  // Of the file's content. Errors of EncodeText name `path`, unless it is
+  // empty.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(
-      std::string_view text, const TokenizerConfig& config);
+      std::string_view text, const TokenizerConfig& config,
+      const std::string& path = "");
 
   ~JsonTokenizer() override;
 
@@ -56,6 +58,7 @@ class JsonTokenizer : public Tokenizer {
  private:
   // What the file describes, but for what Tokenizer has.
   struct Steps {
+    std::string path;
     Normalizer normalizer;
     PreTokenizer pre_tokenizer;
     SubwordModelFile subwords;

@@ -23,10 +23,11 @@ std::string_view BeginningOf(const Normalizer::Text& text) {
 
 }  // namespace
 
-Normalizer::Text::Text(std::string_view original)
+Normalizer::Text::Text(std::string_view original, RegexBudget* regex_budget)
     : text(original),
       beginning(text.empty() ? 0 : CharacterSize(text.front())),
-      max_bytes(std::min<size_t>(32 * text.size() + 1024, INT32_MAX)) {}
+      max_bytes(std::min<size_t>(32 * text.size() + 1024, INT32_MAX)),
+      budget(regex_budget) {}
 
 // Adds the steps of "normalizer", those of sequences in their place.
 class NormalizerReader {
@@ -122,8 +123,8 @@ class NormalizerReader {
                               const std::string& content, Text* text) {
     std::string replaced;
     size_t copied = 0;
-    RETURN_IF_ERROR(
-        pattern.ForEachMatch(text->text, [&](const Regex::Match& match) {
+    RETURN_IF_ERROR(pattern.ForEachMatch(
+        text->text, text->budget, [&](const Regex::Match& match) {
           if (replaced.size() > text->max_bytes) return;
           replaced.append(text->text, copied, match.begin - copied);
           replaced += content;

@@ -15,13 +15,15 @@
 
 #include "absl/status/statusor.h"
 #include "base/json.h"
+#include "text/regex_budget.h"
 
 namespace espalier {
 
 class Normalizer {
  public:
   struct Text {
-    explicit Text(std::string_view original);
+    // `regex_budget` outlives this.
+    Text(std::string_view original, RegexBudget* regex_budget);
 
     std::string text;
     // Bytes in front that the first character of the original text has become:
@@ -29,6 +31,7 @@ class Normalizer {
     size_t beginning;
     // That steps may make of it; less than 2^31.
     size_t max_bytes;
+    RegexBudget* budget;
   };
 
   // None: text stays what it is.

@@ -144,7 +144,7 @@ class PreTokenizerReader {
       const absl::Status status = SplitAll(
           behavior, is_inverted,
           [&](std::string_view text, const auto& on_match) {
-            return shared->ForEachMatch(text, on_match);
+            return shared->ForEachMatch(text, pieces->budget, on_match);
           },
           pieces);
       return status.ok() ? status : Annotate(status, place);
@@ -211,7 +211,7 @@ class PreTokenizerReader {
       return SplitAll(
           behavior, is_inverted,
           [&](std::string_view text, const auto& on_match) {
-            return pattern.ForEachMatch(text, on_match);
+            return pattern.ForEachMatch(text, pieces->budget, on_match);
           },
           pieces);
     });

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/json.h"
+#include "text/regex_budget.h"
 
 namespace espalier {
 
@@ -36,6 +37,7 @@ class PreTokenizer {
     std::string rewritten;
     std::vector<Span> scratch;
     size_t max_bytes = 0;  // that steps may make of `text`
+    RegexBudget* budget = nullptr;
   };
 
   // None: a text is one piece.
@@ -51,7 +53,7 @@ class PreTokenizer {
   bool is_byte_level() const { return is_byte_level_; }
 
   // Cuts pieces->text, which stays where it is, into pieces->spans.
-  // REQUIRES: UTF-8 of less than 2^31 bytes.
+  // REQUIRES: UTF-8 of less than 2^31 bytes; a budget.
   // Errors: as Regex::ForEachMatch, naming the field of the pattern;
   // kInvalidArgument naming the step that makes more than 32 times the bytes
   // and 1 KiB of a text, or 2^31.

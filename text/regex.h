@@ -7,10 +7,10 @@
 // characters that one of the two libraries does not know yet: PCRE2 10.42 has
 // the tables of Unicode 14.
 //
-// A match that takes more than kMaxSteps backtracking steps ends in an error:
-// a pattern such as (a+)+b would run for years. Steps are counted for each
-// match, not for a text, and a repeated character such as a* is one step
-// however far it goes: a*b|a takes the square of a text's length.
+// A pattern such as (a+)+b would run for years, and one such as a*b|a takes the
+// square of a text's length. So the steps of all matches are taken from a
+// budget (text/regex_budget.h), which is proportional to the text; beyond it is
+// an error.
 //
 // Thread safety: constant after Compile; any thread may search.
 #pragma once
@@ -22,6 +22,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "text/regex_budget.h"
+#include "text/regex_cost.h"
 
 struct pcre2_real_code_8;
 
@@ -29,7 +31,6 @@ namespace espalier {
 
 class Regex {
  public:
-  static constexpr uint32_t kMaxSteps = 5'000'000;
   static constexpr size_t kMaxPatternBytes = 65536;
 
   struct Match {
@@ -47,17 +48,17 @@ class Regex {
   // All matches in `text` that do not overlap, from the left, through
   // on_match(Match); an empty one not at the end of the one before it.
   // REQUIRES: well-formed UTF-8.
-  // Errors: kInvalidArgument if a match takes too many steps or too deep a
-  // stack.
+  // Errors: kInvalidArgument naming the pattern and the limit if the budget has
+  // too few steps, or if a match takes too deep a stack.
   template <typename OnMatch>
-  absl::Status ForEachMatch(std::string_view text,
+  absl::Status ForEachMatch(std::string_view text, RegexBudget* budget,
                             const OnMatch& on_match) const {
     size_t begin = 0;
     std::optional<size_t> last_end;
     while (begin <= text.size()) {
       Match match;
       absl::Status error;
-      if (!Find(text, begin, &match, &error)) return error;
+      if (!Find(text, begin, budget, &match, &error)) return error;
       if (match.begin == match.end && match.end == last_end) {
         begin = NextCharacter(text, begin);
         continue;
@@ -74,7 +75,7 @@ class Regex {
     void operator()(pcre2_real_code_8* code) const;
   };
 
-  explicit Regex(pcre2_real_code_8* code);
+  Regex(pcre2_real_code_8* code, std::string_view pattern, RegexCost cost);
 
   // Of `rewritten`, in PCRE2's syntax; errors show `pattern`.
   static absl::StatusOr<Regex> CompileAs(std::string_view rewritten,
@@ -82,11 +83,15 @@ class Regex {
 
   // Whether there is a match that begins at `begin` or later. If not, `error`
   // is set where the search failed.
-  bool Find(std::string_view text, size_t begin, Match* match,
-            absl::Status* error) const;
+  bool Find(std::string_view text, size_t begin, RegexBudget* budget,
+            Match* match, absl::Status* error) const;
+  absl::Status SearchError(int code, size_t begin,
+                           const RegexBudget& budget) const;
   static size_t NextCharacter(std::string_view text, size_t begin);
 
   std::unique_ptr<pcre2_real_code_8, Free> code_;
+  std::string pattern_;  // for errors
+  RegexCost cost_;
   bool is_jit_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include "text/text_pattern.h"
 
+#include <cstring>
 #include <utility>
 
 namespace espalier {
@@ -30,6 +31,14 @@ absl::StatusOr<TextPattern> TextPattern::Read(const JsonFields& fields) {
   if (!regex.ok()) return kind.WrongAs("Regex", regex.status());
   pattern.regex_ = std::make_shared<const Regex>(*std::move(regex));
   return pattern;
+}
+
+size_t TextPattern::FindLiteral(std::string_view text, size_t begin) const {
+  // std::string_view's takes the product of both lengths.
+  const void* const found = memmem(text.data() + begin, text.size() - begin,
+                                   literal_.data(), literal_.size());
+  return found == nullptr ? std::string_view::npos
+                          : static_cast<const char*>(found) - text.data();
 }
 
 }  // namespace espalier

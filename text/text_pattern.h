@@ -24,21 +24,24 @@ class TextPattern {
 
   // As Regex::ForEachMatch. Errors name the pattern's place in the file.
   template <typename OnMatch>
-  absl::Status ForEachMatch(std::string_view text,
+  absl::Status ForEachMatch(std::string_view text, RegexBudget* budget,
                             const OnMatch& on_match) const {
     if (regex_ != nullptr) {
-      const absl::Status status = regex_->ForEachMatch(text, on_match);
+      const absl::Status status = regex_->ForEachMatch(text, budget, on_match);
       return status.ok() ? status : Annotate(status, place_);
     }
-    for (size_t at = text.find(literal_); at != std::string_view::npos;) {
+    for (size_t at = FindLiteral(text, 0); at != std::string_view::npos;) {
       on_match(Regex::Match{at, at + literal_.size()});
-      at = text.find(literal_, at + literal_.size());
+      at = FindLiteral(text, at + literal_.size());
     }
     return absl::OkStatus();
   }
 
  private:
   TextPattern() = default;
+
+  // Where literal_ is, from `begin` on; npos if nowhere. In linear time.
+  size_t FindLiteral(std::string_view text, size_t begin) const;
 
   std::string place_;
   std::string literal_;                 // not empty without regex_

@@ -149,8 +149,8 @@ class TokenDecoderReader {
     return AddStep([pattern, content](Piece* piece) {
       std::string replaced;
       size_t copied = 0;
-      RETURN_IF_ERROR(
-          pattern.ForEachMatch(piece->text, [&](const Regex::Match& match) {
+      RETURN_IF_ERROR(pattern.ForEachMatch(
+          piece->text, piece->budget, [&](const Regex::Match& match) {
             if (replaced.size() > TokenDecoder::kMaxBytes) return;
             replaced.append(piece->text, copied, match.begin - copied);
             replaced += content;
@@ -204,8 +204,8 @@ absl::StatusOr<TokenDecoder> TokenDecoder::Read(const json::value& value,
 }
 
 absl::StatusOr<TokenDecoder::Spelling> TokenDecoder::Spell(
-    std::string_view text, bool is_first) const {
-  Piece piece{std::string(text), false, is_first};
+    std::string_view text, bool is_first, RegexBudget* budget) const {
+  Piece piece{std::string(text), false, is_first, budget};
   for (const Step& step : steps_) {
     RETURN_IF_ERROR(step.run(&piece));
     if (piece.text.size() > kMaxBytes) {

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/json.h"
+#include "text/regex_budget.h"
 #include "text/token_spellings.h"
 
 namespace espalier {
@@ -38,7 +39,8 @@ class TokenDecoder {
   // What `piece` adds to a text, as its first token or later.
   // Errors: as Regex::ForEachMatch, naming the field of the pattern;
   // kInvalidArgument naming the step that makes more than kMaxBytes of it.
-  absl::StatusOr<Spelling> Spell(std::string_view piece, bool is_first) const;
+  absl::StatusOr<Spelling> Spell(std::string_view piece, bool is_first,
+                                 RegexBudget* budget) const;
 
   BrokenCharacters broken_characters() const { return broken_; }
 
@@ -47,6 +49,7 @@ class TokenDecoder {
     std::string text;
     bool is_bytes = false;
     bool is_first = false;
+    RegexBudget* budget = nullptr;
   };
   struct Step {
     std::string place;  // in the file

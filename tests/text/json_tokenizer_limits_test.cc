@@ -80,13 +80,33 @@ TEST(JsonTokenizerLimitsTest, ACatastrophicPatternEndsInAnError) {
   TokenizerFile file;
   file.At("/pre_tokenizer/pretokenizers/0/pattern") = {
       {"Regex", "(?:[ab]+)+[^ab]"}};
-  const auto tokenizer = file.Parse().value();
+  const auto tokenizer = file.Parse({}, "models/m/tokenizer.json").value();
   EXPECT_OK(tokenizer->Encode("abcab"));
   EXPECT_THAT(
       tokenizer->Encode(Repeated("ab", 10000)),
       StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("pre_tokenizer.pretokenizers[0].pattern.Regex: a "
-                         "match from byte 0 of the text on takes more than")));
+               HasSubstr("models/m/tokenizer.json: "
+                         "pre_tokenizer.pretokenizers[0].pattern.Regex: "
+                         "pattern \"(?:[ab]+)+[^ab]\" takes more than the "
+                         "11000000 steps that a text of 10000 bytes may")));
+}
+
+// Each match alone is cheap. All pieces, steps and parts between added tokens
+// share one budget.
+TEST(JsonTokenizerLimitsTest, TheStepsOfAPatternAreThoseOfTheWholeText) {
+  TokenizerFile file;
+  file.At("/pre_tokenizer/pretokenizers/0/pattern") = {{"Regex", "a*b|a"}};
+  const auto tokenizer = file.Parse().value();
+  EXPECT_OK(tokenizer->Encode(Repeated("a", 1000)));
+  const std::string part = Repeated("a", 2500);
+  std::string text = part;
+  for (int i = 0; i < 60; ++i) text += "<s>" + part;
+  EXPECT_OK(tokenizer->Encode(part));
+  for (const std::string& hostile : {Repeated("a", 80'000), text}) {
+    EXPECT_THAT(tokenizer->Encode(hostile, {.parse_special = true}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("takes more than the ")));
+  }
 }
 
 TEST(JsonTokenizerLimitsTest, AMillionAddedTokensAreFound) {

@@ -24,7 +24,8 @@ std::vector<std::string> Matches(std::string_view pattern,
   const auto regex = Regex::Compile(pattern);
   if (!regex.ok()) return {std::string(regex.status().message())};
   std::vector<std::string> matches;
-  EXPECT_OK(regex->ForEachMatch(text, [&](const Regex::Match& match) {
+  RegexBudget budget(text.size());
+  EXPECT_OK(regex->ForEachMatch(text, &budget, [&](const Regex::Match& match) {
     matches.emplace_back(text.substr(match.begin, match.end - match.begin));
   }));
   return matches;
@@ -106,14 +107,15 @@ TEST(RegexTest, WhatHasNoEqualIsRefused) {
 }
 
 TEST(RegexTest, AMatchThatTakesForeverIsAnError) {
-  const auto regex = Regex::Compile("(?:a+)+[^a]").value();
-  const absl::Status status =
-      regex.ForEachMatch(std::string(1000, 'a'), [](const Regex::Match&) {});
-  EXPECT_THAT(status, StatusIs(kBadPattern, HasSubstr("takes more than")));
-  const auto deep = Regex::Compile("(?:(?:a|b)*c|[ab])").value();
-  EXPECT_THAT(
-      deep.ForEachMatch(std::string(1 << 20, 'a'), [](const Regex::Match&) {}),
-      StatusIs(kBadPattern, HasSubstr("from byte 0 of the text")));
+  const auto find_all = [](std::string_view pattern, std::string_view text) {
+    RegexBudget budget(text.size());
+    return Regex::Compile(pattern)->ForEachMatch(text, &budget,
+                                                 [](const Regex::Match&) {});
+  };
+  EXPECT_THAT(find_all("(?:a+)+[^a]", std::string(1000, 'a')),
+              StatusIs(kBadPattern, HasSubstr("takes more than")));
+  EXPECT_THAT(find_all("(?:(?:a|b)*c|[ab])", std::string(1 << 20, 'a')),
+              StatusIs(kBadPattern, HasSubstr("from byte 0 of the text")));
 }
 
 // PCRE2's error is about what the pattern was rewritten to.

@@ -55,8 +55,8 @@ struct TokenizerFile {
   }
 
   absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(
-      const TokenizerConfig& config = {}) const {
-    return JsonTokenizer::Parse(json::serialize(value), config);
+      const TokenizerConfig& config = {}, const std::string& path = "") const {
+    return JsonTokenizer::Parse(json::serialize(value), config, path);
   }
 
   json::value value;

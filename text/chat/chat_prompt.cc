@@ -37,8 +37,31 @@ absl::StatusOr<std::vector<TokenId>> EncodeAround(
   return tokens;
 }
 
-// All of it at once, if that finds the special tokens that `matches` are; else
-// nothing: a tokenizer may find names where their bytes are not.
+// Whether the tokenizer finds a special token in what lies between `matches`:
+// of another spelling that the normalizer makes one of, say.
+absl::StatusOr<bool> AnySpecialBetween(std::string_view text,
+                                       const std::vector<Match>& matches,
+                                       const Tokenizer& tokenizer,
+                                       int max_tokens) {
+  size_t begin = 0;
+  for (size_t i = 0; i <= matches.size(); ++i) {
+    const size_t end = i < matches.size() ? matches[i].begin : text.size();
+    ASSIGN_OR_RETURN(
+        const std::vector<TokenId> tokens,
+        tokenizer.Encode(text.substr(begin, end - begin),
+                         {.parse_special = true, .max_tokens = max_tokens}));
+    const auto is_special = [&](TokenId token) {
+      return tokenizer.is_special(token);
+    };
+    if (std::ranges::any_of(tokens, is_special)) return true;
+    if (i < matches.size()) begin = end + matches[i].size;
+  }
+  return false;
+}
+
+// All of it at once, if that finds the special tokens that `matches` are, and
+// these alone; else nothing: a tokenizer may find names where their bytes are
+// not. As many names, one there and another not here, are not enough.
 absl::StatusOr<std::vector<TokenId>> EncodeWhole(
     std::string_view text, const std::vector<Match>& matches,
     const Tokenizer& tokenizer, int max_tokens) {
@@ -52,7 +75,10 @@ absl::StatusOr<std::vector<TokenId>> EncodeWhole(
       return std::vector<TokenId>();
     ++match;
   }
-  if (match != matches.end()) tokens.clear();
+  if (match != matches.end()) return std::vector<TokenId>();
+  ASSIGN_OR_RETURN(const bool has_others,
+                   AnySpecialBetween(text, matches, tokenizer, max_tokens));
+  if (has_others) tokens.clear();
   return tokens;
 }
 

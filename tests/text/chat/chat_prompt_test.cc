@@ -16,6 +16,7 @@
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 #include "tests/text/test_tokenizer.h"
+#include "tests/text/tokenizer_file.h"
 #include "text/chat/chat_template.h"
 
 namespace espalier {
@@ -91,6 +92,39 @@ TEST(ChatPromptTest, ATemplateThatQuotesAUserKeepsItText) {
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   EXPECT_EQ(std::ranges::count(*tokens, *EnFrTokenizer().PieceToId("<s>")), 1)
       << Shown(*tokens);
+}
+
+// The user's "cc" is "CC" in normalized text, and the template's, which
+// is no single word there, does not: as many special tokens, at another place.
+TEST(ChatPromptTest, PlacesOfNormalizedNamesCountAndNotTheirNumber) {
+  testing::TokenizerFile file;
+  file.At("/normalizer") = {{"type", "Lowercase"}};
+  file.At("/added_tokens")
+      .as_array()
+      .push_back({{"id", 10},
+                  {"content", "CC"},
+                  {"special", true},
+                  {"normalized", true},
+                  {"single_word", true}});
+  const auto tokenizer = file.Parse().value();
+  const SpecialTokenNames names(*tokenizer);
+  const auto encode = [&](std::string_view before, std::string_view input,
+                          std::string_view after) {
+    return EncodeChat(Rendered(before, input, after), *tokenizer, names, 100)
+        .value();
+  };
+  const auto text_of = [&](std::string_view text) {
+    return tokenizer->Encode(text).value();
+  };
+  const auto joined = [](std::vector<TokenId> first,
+                         const std::vector<TokenId>& second) {
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+  };
+  EXPECT_THAT(tokenizer->Encode("CCa cc ", {.parse_special = true}).value(),
+              Contains(10).Times(1));
+  EXPECT_EQ(encode("CCa", " cc ", ""), joined({10}, text_of("a cc ")));
+  EXPECT_EQ(encode("", " cc ", "aCC"), joined(text_of(" cc a"), {10}));
 }
 
 // The tokenizer of a file that has it beside expected results.

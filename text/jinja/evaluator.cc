@@ -399,11 +399,11 @@ std::vector<Value> Evaluator::Iterate(const Value& value) {
           std::exchange(sequence.is_read, true)) {
         return items;
       }
-      budget_.TakeSteps(static_cast<int64_t>(sequence.items.size()) / 16);
+      budget_.TakeSteps(static_cast<int64_t>(sequence.items.size()) / 4);
       return sequence.items;
     }
     case Kind::kDict:
-      budget_.TakeSteps(static_cast<int64_t>(value.dict().items.size()) / 16);
+      budget_.TakeSteps(static_cast<int64_t>(value.dict().items.size()) / 4);
       for (const auto& item : value.dict().items) items.push_back(item.first);
       return items;
     case Kind::kString: {

@@ -67,7 +67,7 @@ Value Trim(Evaluator& evaluator, const Value& value,
   std::optional<std::string> characters;
   if (args.Has(0) && !args[0].is(Kind::kNone)) {
     if (!args[0].is(Kind::kString)) Fail("trim() needs a string of characters");
-    evaluator.budget().TakeBytes(args[0].text().size());
+    evaluator.budget().TakeBytes(4 * args[0].text().size());
     characters = args[0].bytes();
   }
   Text trimmed = Strip(text, characters, true, true);

@@ -30,7 +30,7 @@ Value Range(Evaluator& evaluator, const Arguments& arguments) {
       throw TemplateError::OutOf(
           Concat("range() gives more than ", kMaxRange, " numbers"));
     }
-    if (range->items.size() % 16 == 0) evaluator.budget().TakeSteps(1);
+    if (range->items.size() % 4 == 0) evaluator.budget().TakeSteps(1);
     range->items.push_back(Value::Int(i));
     if (__builtin_add_overflow(i, step, &i)) break;
   }

@@ -47,9 +47,10 @@ Value StripMethod(Evaluator& evaluator, const Value& object,
                                                         : "rstrip";
   const ArgumentReader args(kName, arguments, {"chars"});
   evaluator.budget().TakeBytes(object.text().size());
-  return Value::String(Strip(object.text(),
-                             OptionalString(evaluator, args, 0, kName),
-                             kAtBegin, kAtEnd));
+  const std::optional<std::string> characters =
+      OptionalString(evaluator, args, 0, kName);
+  if (characters) evaluator.budget().TakeBytes(3 * characters->size());
+  return Value::String(Strip(object.text(), characters, kAtBegin, kAtEnd));
 }
 
 template <bool kFromEnd>
@@ -259,11 +260,13 @@ Value Justify(Evaluator& evaluator, const Value& object,
   }
   const int64_t width =
       std::max<int64_t>(args.IntOr(0, 0), 0) - CountCharacters(object.bytes());
-  Text padding;
-  for (int64_t i = 0; i < width; ++i) {
-    evaluator.budget().TakeBytes(fill.size());
-    padding.Append(fill);
+  if (width > 0) {
+    // The first so that the second does not overflow.
+    evaluator.budget().TakeBytes(static_cast<size_t>(width));
+    evaluator.budget().TakeBytes(static_cast<size_t>(width) * fill.size());
   }
+  Text padding;
+  for (int64_t i = 0; i < width; ++i) padding.Append(fill);
   Text text = kLeft ? object.text() : padding;
   text.Append(kLeft ? padding : object.text());
   return Value::String(std::move(text));

@@ -234,7 +234,7 @@ void Evaluator::BindArguments(const Macro& macro, const Arguments& arguments) {
   for (size_t i = num_positional; i < num_parameters; ++i) {
     const NameId name = macro.parameters[i];
     if (is_bound[i]) continue;
-    budget_.TakeSteps(1);
+    budget_.TakeSteps(4);
     Set(name, i >= first_default
                   ? Evaluate(*macro.defaults[i - first_default])
                   : Value::Undefined(Concat("parameter '", names_[name],

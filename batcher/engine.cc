@@ -22,6 +22,7 @@
 #include "beam/prepared_request.h"
 #include "beam/stopping_criteria.h"
 #include "exec_request/step_executor.h"
+#include "request/bad_words.h"
 #include "text/tokenizer.h"
 
 namespace espalier {
@@ -41,6 +42,7 @@ std::function<void()> Canceller(
 }
 
 absl::Status Validate(const EngineCore& core, Request* request) {
+  RETURN_IF_ERROR(ResolveBadWords(core.tokenizer.get(), &request->params));
   RETURN_IF_ERROR(ValidateRequest(core.description, request));
   return CheckStops(request->params, core.tokenizer.get());
 }

@@ -90,6 +90,9 @@ struct GenerationParams {
   int64_t no_repeat_ngram_size = 0;
   std::vector<std::pair<int64_t, double>> logit_bias;  // token, bias
   std::vector<std::vector<int64_t>> bad_words_ids;
+  // The same as text: an engine with a tokenizer makes bad_words_ids of them
+  // (request/bad_words.h).
+  std::vector<std::string> bad_words;
   std::vector<int64_t> suppress_tokens;
   std::optional<std::vector<int64_t>> allowed_token_ids;
   // The output is one of these; none empty.

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "base/wording.h"
+#include "request/bad_words.h"
 #include "request/param_checks.h"
 #include "request/validate_params.h"
 #include "text/stop_strings.h"
@@ -183,6 +184,8 @@ absl::Status ValidateConstraints(const ModelDescription& model,
   RETURN_IF_ERROR(ValidateBias(model, params));
   RETURN_IF_ERROR(
       CheckSequences("bad_words_ids", params->bad_words_ids, model.vocab_size));
+  RETURN_IF_ERROR(CheckBadWords(params->bad_words));
+  if (!params->bad_words.empty()) return NoTokensOfBadWords(*params);
   RETURN_IF_ERROR(CheckTokens("suppress_tokens", params->suppress_tokens,
                               model.vocab_size));
   if (params->allowed_token_ids) {

@@ -51,7 +51,9 @@ absl::Status ParamReader::NotJson(const std::string& text,
   std::string message = Concat(option_, " ", Shown(text), ": ", Message(error));
   if (field_.value == "TEXT") {
     const json::array as_list = {json::value(text)};
-    message += Concat("; to stop at this very text, give ", option_, " ",
+    const bool is_stop = field_.name == "stop";
+    message += Concat("; to ", is_stop ? "stop at" : "ban",
+                      " this very text, give ", option_, " ",
                       Quoted(WriteJson(as_list)));
   }
   return InvalidArgument(message);

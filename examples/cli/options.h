@@ -29,8 +29,8 @@ using ParamTexts = std::map<std::string, std::vector<std::string>>;
 // letters. Nothing if it is none of these.
 std::optional<bool> ReadTrueOrFalse(std::string_view text);
 
-// --stop may be given several times, and its values come together; any other
-// option once. Where a field may be true or false, any spelling of it will do.
+// --stop and --bad-words may be given several times, and their values come
+// together; any other option once. Where a field may be true or false, any spelling of it will do.
 // Errors: kInvalidArgument naming the option as `names` has it, and the value.
 absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
                                             const OptionNames& names);

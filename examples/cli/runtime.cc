@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "beam/stopping_criteria.h"
 #include "examples/cli/option_names.h"
+#include "request/bad_words.h"
 
 namespace espalier::cli {
 namespace {
@@ -121,6 +122,7 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
 
 absl::Status Runtime::CheckParams(GenerationParams params) const {
   constexpr int kShortestPrompt = 1;  // tokens
+  RETURN_IF_ERROR(ResolveBadWords(tokenizer_.get(), &params));
   const ModelDescription& model = backend_->steps()->description();
   const int64_t most = model.max_context - kShortestPrompt;
   if (params.max_new_tokens.value_or(0) > most) {

@@ -31,12 +31,14 @@ absl::Status SetEosFrom(std::string_view field, const Json& json, P* params) {
 }
 constexpr ParamReader kSetEos = {SetEosFrom<json::value>, SetEosFrom<JsonText>};
 
-template <typename Json>
-absl::Status SetStopFrom(std::string_view field, const Json& json, P* params) {
-  return ReadTexts(field, json, &params->stop);
+// A string, or a list of them.
+template <auto Member, typename Json>
+absl::Status SetTextsFrom(std::string_view field, const Json& json, P* params) {
+  return ReadTexts(field, json, &(params->*Member));
 }
-constexpr ParamReader kSetStop = {SetStopFrom<json::value>,
-                                  SetStopFrom<JsonText>};
+template <auto Member>
+constexpr ParamReader SetTexts = {SetTextsFrom<Member, json::value>,
+                                  SetTextsFrom<Member, JsonText>};
 
 template <typename Json>
 absl::Status SetSpeculateFrom(std::string_view field, const Json& json,
@@ -136,6 +138,10 @@ constexpr ParamField kFields[] = {
      "added to the scores of tokens: {\"7\": -2.5, \"9\": 1}",
      Set<&P::logit_bias>},
     // Constraints.
+    {"bad_words", "", kConstraints, "TEXT",
+     "word that may not appear where a text or a word begins; several: give it "
+     "several times, or as a JSON list",
+     SetTexts<&P::bad_words>},
     {"bad_words_ids", "", kConstraints, "JSON",
      "sequences of token ids that may not appear: [[7], [8, 9]]",
      Set<&P::bad_words_ids>},
@@ -164,7 +170,7 @@ constexpr ParamField kFields[] = {
     {"stop", "", kStopping, "TEXT",
      "text that ends the output, which is cut before it; several: give it "
      "several times, or as a JSON list",
-     kSetStop},
+     SetTexts<&P::stop>},
     {"include_stop", "", kStopping, "", "cut after the stop text, not before",
      Set<&P::include_stop>},
     {"deadline_ms", "", kStopping, "MS",

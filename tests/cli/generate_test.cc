@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 ProgramRun Generate(std::vector<std::string> args,
@@ -174,6 +175,31 @@ TEST(GenerateTest, WhatBeginsLikeJsonHasToBeJson) {
   EXPECT_THAT(error("--bad-words-ids", "[[7]"), HasSubstr("not JSON at byte"));
   // As it is advised.
   EXPECT_EQ(Generate({"--stop", R"(["[\"x\""])", "It rains."}).exit_code, 0);
+}
+
+TEST(GenerateTest, BadWordsAreGivenOneByOneOrAsAList) {
+  const std::string free = Generate({"It rains."}).out;
+  EXPECT_THAT(free, HasSubstr("pleut"));
+  const ProgramRun one_by_one =
+      Generate({"--bad-words", "pleut", "--bad-words", "Il", "It rains."});
+  EXPECT_EQ(one_by_one.exit_code, 0) << one_by_one.err;
+  EXPECT_THAT(one_by_one.out, Not(HasSubstr("pleut")));
+  EXPECT_THAT(one_by_one.out, Not(HasSubstr("Il ")));
+  EXPECT_EQ(Generate({"--bad-words", R"(["pleut", "Il"])", "It rains."}).out,
+            one_by_one.out);
+  const auto error = [](std::vector<std::string> args) {
+    args.push_back("It rains.");
+    const ProgramRun run = Generate(args);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_EQ(run.out, "");
+    return run.err;
+  };
+  EXPECT_THAT(error({"--bad-words", R"(["a", ""])"}),
+              HasSubstr(R"(--bad-words[1] must not be empty, got "")"));
+  EXPECT_THAT(error({"--bad-words", "\xff"}),
+              HasSubstr("--bad-words is not UTF-8"));
+  EXPECT_THAT(error({"--bad-words", "[x"}),
+              HasSubstr(R"(to ban this very text, give --bad-words '["[x"]')"));
 }
 
 TEST(GenerateTest, OptionsButStopAreGivenOnce) {

@@ -46,6 +46,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
         "early_stopping": "never", "max_tokens": 40, "min_tokens": 2,
         "eos_token_id": [2, 9], "repetition_penalty": 1.5,
         "no_repeat_ngram_size": 3, "bad_words_ids": [[7], [8, 9]],
+        "bad_words": ["damn", "New York"],
         "suppress_tokens": [11], "do_sample": true,
         "length_penalty_form": "wu", "patience": 1.5, "num_beam_groups": 5,
         "diversity_penalty": 0.25, "stochastic": true, "best_of": 7,
@@ -76,6 +77,7 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   EXPECT_EQ(params.no_repeat_ngram_size, 3);
   EXPECT_THAT(params.bad_words_ids,
               ElementsAre(ElementsAre(7), ElementsAre(8, 9)));
+  EXPECT_THAT(params.bad_words, ElementsAre("damn", "New York"));
   EXPECT_THAT(params.suppress_tokens, ElementsAre(11));
   EXPECT_TRUE(params.do_sample);
   EXPECT_EQ(params.length_penalty_form, LengthPenaltyForm::kWu);

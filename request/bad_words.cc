@@ -1,0 +1,98 @@
+#include "request/bad_words.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "text/tokenizer.h"
+
+namespace espalier {
+namespace {
+
+using TokenIds = std::vector<int64_t>;
+
+std::string WithoutLeadingSpaces(const std::string& word) {
+  return word.substr(std::min(word.find_first_not_of(' '), word.size()));
+}
+
+absl::StatusOr<TokenIds> Encode(const Tokenizer& tokenizer,
+                                const std::string& text) {
+  ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, tokenizer.Encode(text));
+  return TokenIds(tokens.begin(), tokens.end());
+}
+
+bool EndsIn(const TokenIds& tokens, const TokenIds& ending) {
+  return tokens.size() >= ending.size() &&
+         std::equal(ending.rbegin(), ending.rend(), tokens.rbegin());
+}
+
+// Appends the forms of `word`; none if it has no tokens.
+absl::Status AppendForms(const Tokenizer& tokenizer, const std::string& word,
+                         std::vector<TokenIds>* forms) {
+  ASSIGN_OR_RETURN(TokenIds first, Encode(tokenizer, word));
+  if (first.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(TokenIds behind_space, Encode(tokenizer, " " + word));
+  const bool is_banned = EndsIn(behind_space, first);
+  forms->push_back(std::move(first));
+  if (!is_banned) forms->push_back(std::move(behind_space));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckBadWords(const std::vector<std::string>& words) {
+  if (words.size() > kMaxBadWords) {
+    return InvalidArgument("bad_words must have at most ", kMaxBadWords,
+                           " words, got ", words.size());
+  }
+  size_t num_bytes = 0;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (!IsUtf8(word)) {
+      return InvalidArgument("bad_words[", i, "] is not UTF-8");
+    }
+    if (WithoutLeadingSpaces(word).empty()) {
+      return InvalidArgument("bad_words[", i, "] must not be ",
+                             word.empty() ? "empty" : "spaces alone", ", got ",
+                             ShownInQuotes(word));
+    }
+    num_bytes += word.size();
+  }
+  if (num_bytes <= kMaxBadWordBytes) return absl::OkStatus();
+  return InvalidArgument("bad_words must have at most ", kMaxBadWordBytes,
+                         " bytes together, got ", num_bytes);
+}
+
+absl::Status ResolveBadWords(const Tokenizer* tokenizer,
+                             GenerationParams* params) {
+  const std::vector<std::string>& words = params->bad_words;
+  if (words.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckBadWords(words));
+  if (tokenizer == nullptr) return NoTokensOfBadWords(*params);
+  std::vector<TokenIds> forms;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t num_before = forms.size();
+    RETURN_IF_ERROR(
+        AppendForms(*tokenizer, WithoutLeadingSpaces(words[i]), &forms));
+    if (forms.size() > num_before) continue;
+    return InvalidArgument("bad_words[", i,
+                           "] must have a token in the model's vocabulary, "
+                           "got ",
+                           ShownInQuotes(words[i]));
+  }
+  std::ranges::move(forms, std::back_inserter(params->bad_words_ids));
+  params->bad_words.clear();
+  return absl::OkStatus();
+}
+
+absl::Status NoTokensOfBadWords(const GenerationParams& params) {
+  return InvalidArgument(
+      "bad_words must be empty without a tokenizer (EngineOptions::tokenizer), "
+      "which makes bad_words_ids of it, got ",
+      ShownInQuotes(params.bad_words.front()));
+}
+
+}  // namespace espalier

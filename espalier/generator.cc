@@ -207,6 +207,10 @@ GeneratorStats Generator::Stats() {
   return stats;
 }
 
+const GenerationDefaults& Generator::defaults() const {
+  return core_->defaults();
+}
+
 const ModelDescription& Generator::description() const {
   return core_->description();
 }
@@ -219,7 +223,8 @@ Engine& Generator::engine() { return core_->engine(); }
 
 absl::StatusOr<Request> Generator::MakeRequest(
     GenerationRequest request) const {
-  return core_->MakeRequest(std::move(request));
+  NamedValues taken;
+  return core_->MakeRequest(std::move(request), &taken);
 }
 
 }  // namespace espalier

@@ -49,6 +49,7 @@
 #include "base/ids.h"
 #include "espalier/generator_options.h"
 #include "espalier/generator_stats.h"
+#include "request/generation_defaults.h"
 #include "request/request.h"
 #include "request/stream_event.h"
 
@@ -97,6 +98,10 @@ class Prompt {
 struct GenerationRequest {
   Prompt prompt;
   GenerationParams params = {};
+  // Whether params that differ in nothing from GenerationParams() are open, and
+  // take the model's defaults (Generator::defaults); false: all are as they
+  // stand.
+  bool takes_defaults = true;
 };
 
 struct CallOptions {
@@ -189,6 +194,10 @@ class Generator {
 
   // Waits for no step. All zero where there is no memory for it.
   GeneratorStats Stats();
+
+  // Of requests that leave params open, and what of the model's
+  // generation_config.json is left out of account (UnsupportedWarning).
+  const GenerationDefaults& defaults() const;
 
   // The limits of the model.
   const ModelDescription& description() const;

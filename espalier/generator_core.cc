@@ -179,15 +179,9 @@ absl::StatusOr<const PromptTemplate*> GeneratorCore::FindTemplate(
                   "\": a model of one's own has the default alone");
 }
 
-absl::StatusOr<Request> GeneratorCore::MakeRequest(
-    GenerationRequest from) const {
-  Request request;
-  request.params = std::move(from.params);
-  Prompt& prompt = from.prompt;
-  if (prompt.kind_ == Prompt::Kind::kTokens) {
-    request.prompt_tokens = std::move(prompt.tokens_);
-    return request;
-  }
+absl::StatusOr<std::vector<TokenId>> GeneratorCore::MakePrompt(
+    Prompt prompt) const {
+  if (prompt.kind_ == Prompt::Kind::kTokens) return std::move(prompt.tokens_);
   if (tokenizer() == nullptr) {
     return FailedPrecondition(
         "prompt is text, and there is no tokenizer; give tokens");
@@ -197,9 +191,19 @@ absl::StatusOr<Request> GeneratorCore::MakeRequest(
   if (prompt.kind_ == Prompt::Kind::kText) {
     ASSIGN_OR_RETURN(prompt_template, FindTemplate(prompt.template_name_));
   }
-  ASSIGN_OR_RETURN(request.prompt_tokens,
-                   PromptTokens(prompt.text_, *prompt_template, *tokenizer(),
-                                description().max_context));
+  return PromptTokens(prompt.text_, *prompt_template, *tokenizer(),
+                      description().max_context);
+}
+
+absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,
+                                                   NamedValues* taken) const {
+  Request request;
+  ASSIGN_OR_RETURN(request.prompt_tokens, MakePrompt(std::move(from.prompt)));
+  request.params = std::move(from.params);
+  const std::vector<std::string_view> given =
+      from.takes_defaults ? DifferingParams(request.params) : DefaultParams();
+  *taken = TakeDefaults(defaults(), given, description(),
+                        std::ssize(request.prompt_tokens), &request.params);
   return request;
 }
 

@@ -42,6 +42,7 @@ struct GeneratorParts {
   std::shared_ptr<StepExecutor> steps;
   ModelText text;
   EngineOptions engine;
+  GenerationDefaults defaults;
   int max_waiting = 0;
   // What could be done where pages are too few: ", or ...".
   std::string advice = {};
@@ -87,7 +88,9 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   absl::StatusOr<Place> WaitForPlace(const CallOptions& options,
                                      const Deadline& deadline);
 
-  absl::StatusOr<Request> MakeRequest(GenerationRequest request) const;
+  // `*taken` are the defaults that it has.
+  absl::StatusOr<Request> MakeRequest(GenerationRequest request,
+                                      NamedValues* taken) const;
 
   // What is counted here.
   void CountRequests(GeneratorStats* stats);
@@ -109,6 +112,7 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
   const std::shared_ptr<const Tokenizer>& tokenizer() const {
     return parts_.text.tokenizer;
   }
+  const GenerationDefaults& defaults() const { return parts_.defaults; }
   const std::string& advice() const { return parts_.advice; }
   boost::asio::io_context& calls_context() { return calls_context_; }
 
@@ -121,6 +125,7 @@ class GeneratorCore : public std::enable_shared_from_this<GeneratorCore> {
  private:
   // Throws where there is no thread, descriptor or memory to be had.
   absl::Status Start();
+  absl::StatusOr<std::vector<TokenId>> MakePrompt(Prompt prompt) const;
   absl::StatusOr<const PromptTemplate*> FindTemplate(
       const std::string& name) const;
   void GivePlaceBack(bool awaits_callback);

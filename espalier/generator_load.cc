@@ -7,6 +7,7 @@
 #include "espalier/backend.h"
 #include "espalier/generator.h"
 #include "espalier/generator_core.h"
+#include "espalier/model_defaults.h"
 #include "espalier/model_text.h"
 #include "executor/host/model_executor.h"
 
@@ -41,16 +42,19 @@ absl::StatusOr<Generator> Generator::Load(const std::string& directory,
   ASSIGN_OR_RETURN(const BackendOptions resolved, Resolve(options));
   RETURN_IF_ERROR(CheckPreemptedPages(resolved));
   RETURN_IF_ERROR(CheckModelDirectory(directory));
+  ASSIGN_OR_RETURN(GenerationDefaults defaults,
+                   LoadModelDefaults(options.generation_config, directory));
   ASSIGN_OR_RETURN(ModelText text, ModelText::Load(directory));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    Backend::Load(directory, resolved));
   RETURN_IF_ERROR(CheckFits(text.tokenizer.get(), *backend->steps()));
+  RETURN_IF_ERROR(CheckDefaults(defaults, backend->steps()->description()));
   EngineOptions engine = EngineOptionsOf(resolved, text.tokenizer);
   engine.max_waiting = resolved.max_waiting;
-  ASSIGN_OR_RETURN(auto core,
-                   GeneratorCore::Create({backend->steps(), std::move(text),
-                                          engine, resolved.max_waiting,
-                                          ", or raise kv_cache_bytes"}));
+  ASSIGN_OR_RETURN(auto core, GeneratorCore::Create(
+                                  {backend->steps(), std::move(text), engine,
+                                   std::move(defaults), resolved.max_waiting,
+                                   ", or raise kv_cache_bytes"}));
   return Generator(std::move(core));
 }
 
@@ -58,6 +62,8 @@ absl::StatusOr<Generator> Generator::Create(
     std::shared_ptr<Model> model, std::shared_ptr<const Tokenizer> tokenizer,
     const GeneratorOptions& options) {
   RETURN_IF_ERROR(CheckUnset(options));
+  ASSIGN_OR_RETURN(GenerationDefaults defaults,
+                   LoadModelDefaults(options.generation_config, ""));
   ASSIGN_OR_RETURN(const BackendOptions resolved, Resolve(options));
   ASSIGN_OR_RETURN(auto threads, ThreadPool::Create(resolved.num_threads));
   ASSIGN_OR_RETURN(
@@ -67,12 +73,13 @@ absl::StatusOr<Generator> Generator::Create(
                              .max_candidates = resolved.max_candidates,
                              .max_score_edits = resolved.max_score_edits}));
   RETURN_IF_ERROR(CheckFits(tokenizer.get(), *steps));
+  RETURN_IF_ERROR(CheckDefaults(defaults, steps->description()));
   EngineOptions engine = EngineOptionsOf(resolved, tokenizer);
   engine.max_waiting = resolved.max_waiting;
   ASSIGN_OR_RETURN(
-      auto core,
-      GeneratorCore::Create({std::move(steps), ModelText{std::move(tokenizer)},
-                             engine, resolved.max_waiting}));
+      auto core, GeneratorCore::Create(
+                     {std::move(steps), ModelText{std::move(tokenizer)}, engine,
+                      std::move(defaults), resolved.max_waiting}));
   return Generator(std::move(core));
 }
 

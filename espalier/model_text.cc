@@ -43,13 +43,15 @@ GenerationParams OnlyOfText(const GenerationParams& params) {
 
 absl::StatusOr<Generation> MakeGeneration(
     absl::StatusOr<Result> result, const GenerationParams& params,
-    std::shared_ptr<const Tokenizer> tokenizer, const std::string& advice) {
+    const NamedValues& defaults, std::shared_ptr<const Tokenizer> tokenizer,
+    const std::string& advice) {
   if (result.status().GetPayload(kTooFewPages).has_value()) {
     return MakeError(result.status().code(), Message(result.status()), advice);
   }
   RETURN_IF_ERROR(result.status());
   Generation generation;
   static_cast<Result&>(generation) = *std::move(result);
+  generation.usage.defaults = defaults;
   if (tokenizer == nullptr) return generation;
   const RequestText text(params, std::move(tokenizer));
   for (const Hypothesis& hypothesis : generation.hypotheses) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "request/generation_defaults.h"
 #include "request/generation_params.h"
 #include "request/request.h"
 #include "text/prompt_template.h"
@@ -41,11 +42,13 @@ absl::StatusOr<std::vector<TokenId>> PromptTokens(
 GenerationParams OnlyOfText(const GenerationParams& params);
 
 // The answer that `result` is, with the text of each hypothesis, cut at stops;
-// none without a tokenizer. `params` are the request's, or OnlyOfText of them.
+// none without a tokenizer. `params` are the request's, or OnlyOfText of them;
+// `defaults` those that they have taken.
 // Where pages were too few the error ends in `advice`: ", or ...". Throws
 // std::bad_alloc.
 absl::StatusOr<Generation> MakeGeneration(
     absl::StatusOr<Result> result, const GenerationParams& params,
-    std::shared_ptr<const Tokenizer> tokenizer, const std::string& advice);
+    const NamedValues& defaults, std::shared_ptr<const Tokenizer> tokenizer,
+    const std::string& advice);
 
 }  // namespace espalier

@@ -13,18 +13,21 @@ namespace {
 absl::StatusOr<OpenRequest> OpenAt(GeneratorCore::Place place,
                                    const GeneratorCore& core,
                                    GenerationRequest from) {
-  ASSIGN_OR_RETURN(Request request, core.MakeRequest(std::move(from)));
+  NamedValues defaults;
+  ASSIGN_OR_RETURN(Request request,
+                   core.MakeRequest(std::move(from), &defaults));
   GenerationParams params = OnlyOfText(request.params);
   return OpenRequest{std::move(place),
                      std::move(request),
-                     {std::move(params), core.tokenizer(), core.advice()}};
+                     {std::move(params), std::move(defaults), core.tokenizer(),
+                      core.advice()}};
 }
 
 }  // namespace
 
 absl::StatusOr<Generation> Finisher::operator()(
     absl::StatusOr<Result> result) const try {
-  return MakeGeneration(std::move(result), params, tokenizer, advice);
+  return MakeGeneration(std::move(result), params, defaults, tokenizer, advice);
 } catch (const std::bad_alloc&) {
   return OutOfMemory();
 }

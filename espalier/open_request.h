@@ -19,6 +19,7 @@ struct Finisher {
   absl::StatusOr<Generation> operator()(absl::StatusOr<Result> result) const;
 
   GenerationParams params;  // OnlyOfText
+  NamedValues defaults;     // that they have taken
   std::shared_ptr<const Tokenizer> tokenizer;
   std::string advice;
 };

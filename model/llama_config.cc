@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "model/config_fields.h"
+#include "request/json/generation_config.h"
 
 namespace espalier {
 namespace {
@@ -121,7 +122,7 @@ absl::Status ReadModel(const std::string& path, LlamaConfig* config) {
 }
 
 absl::Status ReadGeneration(const std::string& path, LlamaConfig* config) {
-  ASSIGN_OR_RETURN(const json::object json, ReadObject(path));
+  ASSIGN_OR_RETURN(const json::object json, ReadGenerationConfig(path));
   ASSIGN_OR_RETURN(config->default_max_new_tokens,
                    ReadInt(json, "max_new_tokens", 1, kMaxContext,
                            config->default_max_new_tokens));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -61,6 +62,10 @@ struct Usage {
   // them that were accepted.
   int64_t num_drafted_tokens = 0;
   int64_t num_accepted_tokens = 0;
+  // Params that the request left open and the model's generation_config.json
+  // gave: names of the request format, and values as JSON. None where an engine
+  // was asked without a Generator.
+  std::vector<std::pair<std::string, std::string>> defaults = {};
 };
 
 struct Result {

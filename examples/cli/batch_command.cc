@@ -319,7 +319,9 @@ A line out:  {"id": 1, "hypotheses": [{"tokens": [...], "text": ...,
               "score": ...}], "usage": {...}}
   or         {"id": 1, "error": {"code": ..., "message": ...}}.
 params are the options of espalier generate, with _ for -;
-docs/request_format.md has them all.
+docs/request_format.md has them all. What a request leaves open the model's
+generation_config.json decides, if it has that field (--generation-config);
+espalier inspect DIR lists what it has.
 
 Exit code: 0 if every line succeeded, 1 if some failed, 2 if it could not run,
 or not read its input, or write its output, its trace or its statistics, to the

@@ -69,6 +69,13 @@ void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
       ->option_text("DIR")
       ->group(kGroup);
   command
+      ->add_option("--generation-config", options->generator.generation_config,
+                   "defaults of requests: auto, the default, those of DIR's "
+                   "generation_config.json; strict, an error where that has "
+                   "more than is supported; none; or another such file")
+      ->option_text("auto|strict|none|FILE")
+      ->group(kGroup);
+  command
       ->add_option("--from", options->from,
                    "language of the prompt, as the model's template names it")
       ->option_text("LANGUAGE")

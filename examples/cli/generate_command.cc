@@ -68,20 +68,22 @@ int ExitCodeFor(const Outcome& outcome) {
 absl::StatusOr<int> Generate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const GenerationParams params,
                    ReadParams(options.params, options.names));
+  const std::vector<std::string_view> given = GivenParams(options.params);
   RETURN_IF_ERROR(CheckChat(options.common.runtime));
   RETURN_IF_ERROR(CheckFilesOfTexts(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<TextSource> source,
                    TextSource::Open(options.texts, options.file));
   ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime,
                    LoadWithText(options.common.runtime));
-  RETURN_IF_ERROR(options.names.InOptions(runtime->CheckParams(params)));
+  RETURN_IF_ERROR(options.names.InOptions(runtime->CheckParams(params, given)));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
   RETURN_IF_ERROR(runtime->OpenTrace());
   RETURN_IF_ERROR(runtime->OpenStats());
   const Stopwatch watch;
-  ASSIGN_OR_RETURN(const RunOutcome run,
-                   RunTexts({*runtime, *source, params, options.names, *output},
-                            options.stream));
+  ASSIGN_OR_RETURN(
+      const RunOutcome run,
+      RunTexts({*runtime, *source, params, given, options.names, *output},
+               options.stream));
   const absl::Duration wall_time = watch.Elapsed();
   const absl::Status written = output->Close();
   if (run.signal != 0) PrintInterrupted(run.texts);
@@ -123,6 +125,10 @@ With --chat each text is one message of a user: the model's chat template
 of it, with --system before it and the beginning of the answer behind it. Names
 of special tokens in the text or in --system stay text, but for marks that a
 tokenizer.model has as user-defined symbols, such as <en>: any text finds them.
+
+Where an option is left out the model's generation_config.json decides, if it
+has that field, then the default above: espalier inspect DIR lists what it has,
+and --generation-config none leaves it out of account.
 
 With --stream one sample's text, or what all beams agree on so far, grows on a
 line of its own. Several samples come piece by piece, each on a line after its

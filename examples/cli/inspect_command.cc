@@ -10,9 +10,11 @@
 
 #include "absl/strings/str_format.h"
 #include "base/dtype.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "base/wording.h"
 #include "espalier/backend.h"
+#include "espalier/model_defaults.h"
 #include "espalier/model_text.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/output.h"
@@ -131,6 +133,7 @@ class Inspection {
   void AddWeights();
   void AddText();
   void AddChat();
+  void AddDefaults();
   void AddMemory();
   void AddDevices();
   void AddFault(std::string_view name, const absl::Status& status) {
@@ -159,6 +162,7 @@ std::string Inspection::Run() {
   report_ += Line("context", Pluralize(config_.max_context, "token"));
   AddText();
   AddChat();
+  AddDefaults();
   if (!runs_) return report_;
   AddMemory();
   AddDevices();
@@ -211,6 +215,36 @@ void Inspection::AddChat() {
         Line("chat template", "cannot be used: " + Message(chat.status()));
   } else {
     report_ += Line("chat template", *chat == nullptr ? "no" : (*chat)->path());
+  }
+}
+
+// "temperature 0.6, top_p 0.9"
+std::string ListOf(const NamedValues& fields) {
+  std::string list;
+  for (const auto& [name, value] : fields) {
+    list += Concat(list.empty() ? "" : ", ", name, " ", Shown(value));
+  }
+  return list;
+}
+
+// Of requests that leave params open.
+void Inspection::AddDefaults() {
+  absl::StatusOr<GenerationDefaults> defaults =
+      LoadModelDefaults("auto", options_.model);
+  if (!defaults.ok()) return AddFault("does not run", defaults.status());
+  ModelDescription model;
+  model.vocab_size = config_.vocab_size;
+  model.max_context = config_.max_context;
+  model.eos_token_ids = config_.eos_token_ids;
+  const absl::Status checked = CheckDefaults(*defaults, model);
+  if (!checked.ok()) return AddFault("does not run", checked);
+  if (!defaults->fields.empty()) {
+    report_ += Line("defaults", Concat("generation_config.json: ",
+                                       ListOf(defaults->fields)));
+  }
+  if (!defaults->unsupported.empty()) {
+    report_ += Line("", "not supported, and left out of account: " +
+                            ListOf(defaults->unsupported));
   }
 }
 
@@ -283,8 +317,9 @@ const char kInspectExamples[] =
   espalier inspect models/en-fr --num-beams 64
 
 Reads the directory's files as a run does, but computes nothing: what the model
-is, its tokenizer and templates, what it takes of memory, and whether it runs on
-this machine, or why not. What is wrong stands in its place. Beams of a request
+is, its tokenizer and templates, the defaults that its generation_config.json
+gives to requests, what it takes of memory, and whether it runs on this machine,
+or why not. What is wrong stands in its place. Beams of a request
 share the pages of their prompt and of what they have in common, so that a
 search takes less than the table's upper bound. Exit code: 0 if it runs here, 2
 if it does not.)";

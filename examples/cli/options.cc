@@ -52,9 +52,9 @@ absl::Status ParamReader::NotJson(const std::string& text,
   if (field_.value == "TEXT") {
     const json::array as_list = {json::value(text)};
     const bool is_stop = field_.name == "stop";
-    message += Concat("; to ", is_stop ? "stop at" : "ban",
-                      " this very text, give ", option_, " ",
-                      Quoted(WriteJson(as_list)));
+    message +=
+        Concat("; to ", is_stop ? "stop at" : "ban", " this very text, give ",
+               option_, " ", Quoted(WriteJson(as_list)));
   }
   return InvalidArgument(message);
 }
@@ -137,6 +137,14 @@ absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
     RETURN_IF_ERROR(reader.ReadInto(&params));
   }
   return params;
+}
+
+std::vector<std::string_view> GivenParams(const ParamTexts& texts) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, values] : texts) {
+    names.push_back(FindParamField(name)->name);
+  }
+  return names;
 }
 
 absl::StatusOr<SpeculationParams> ReadSpeculate(const std::string& text) {

@@ -30,10 +30,14 @@ using ParamTexts = std::map<std::string, std::vector<std::string>>;
 std::optional<bool> ReadTrueOrFalse(std::string_view text);
 
 // --stop and --bad-words may be given several times, and their values come
-// together; any other option once. Where a field may be true or false, any spelling of it will do.
-// Errors: kInvalidArgument naming the option as `names` has it, and the value.
+// together; any other option once. Where a field may be true or false, any
+// spelling of it will do. Errors: kInvalidArgument naming the option as `names`
+// has it, and the value.
 absl::StatusOr<GenerationParams> ReadParams(const ParamTexts& texts,
                                             const OptionNames& names);
+
+// RequestBody::given of these.
+std::vector<std::string_view> GivenParams(const ParamTexts& texts);
 
 // What --speculate was given: METHOD[:N[:MODE]], or off.
 // Errors: kInvalidArgument naming the option and the value.

@@ -7,9 +7,13 @@
 #include <utility>
 
 #include "base/status.h"
+#include "beam/selection_options.h"
 #include "beam/stopping_criteria.h"
+#include "espalier/model_defaults.h"
 #include "examples/cli/option_names.h"
+#include "examples/cli/output.h"
 #include "request/bad_words.h"
+#include "request/json/param_fields.h"
 
 namespace espalier::cli {
 namespace {
@@ -95,6 +99,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
   std::unique_ptr<Runtime> runtime(new Runtime());
   const absl::Status loaded = runtime->LoadModel(options, resolved);
   if (!loaded.ok()) return OfModel(options.model, loaded);
+  const std::string warning = UnsupportedWarning(runtime->defaults_);
+  if (!warning.empty()) {
+    PrintToStderr(Concat("espalier: warning: ", warning, "\n"));
+  }
   runtime->stats_path_ = options.stats;
   EngineOptions engine = EngineOptionsOf(resolved, runtime->tokenizer_);
   if (!options.trace.empty()) {
@@ -112,18 +120,24 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
                                 const BackendOptions& resolved) {
   directory_ = options.model;
   RETURN_IF_ERROR(CheckModelDirectory(directory_));
+  ASSIGN_OR_RETURN(defaults_,
+                   LoadModelDefaults(options.generator.generation_config,
+                                     directory_, OptionName));
   ASSIGN_OR_RETURN(const ModelText text, ModelText::Load(directory_));
   tokenizer_ = text.tokenizer;
   ASSIGN_OR_RETURN(template_, ChooseTemplate(options, text));
   ASSIGN_OR_RETURN(chat_, ChatPrompts::Load(options, tokenizer_));
   ASSIGN_OR_RETURN(backend_, Backend::Load(directory_, resolved));
-  return CheckFits(tokenizer_.get(), *backend_->steps());
+  RETURN_IF_ERROR(CheckFits(tokenizer_.get(), *backend_->steps()));
+  return CheckDefaults(defaults_, backend_->steps()->description());
 }
 
-absl::Status Runtime::CheckParams(GenerationParams params) const {
+absl::Status Runtime::CheckParams(
+    GenerationParams params, std::span<const std::string_view> given) const {
   constexpr int kShortestPrompt = 1;  // tokens
   RETURN_IF_ERROR(ResolveBadWords(tokenizer_.get(), &params));
   const ModelDescription& model = backend_->steps()->description();
+  TakeDefaults(defaults_, given, model, kShortestPrompt, &params);
   const int64_t most = model.max_context - kShortestPrompt;
   if (params.max_new_tokens.value_or(0) > most) {
     return InvalidArgument("max_new_tokens must be at most ", most,
@@ -139,33 +153,48 @@ absl::Status Runtime::CheckParams(GenerationParams params) const {
   return CheckStops(params, tokenizer_.get());
 }
 
-absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body) const {
+absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body,
+                                             NamedValues* taken) const {
   Request request;
+  request.prompt_tokens = std::move(body.prompt_tokens);
+  if (body.prompt) {
+    ASSIGN_OR_RETURN(request.prompt_tokens, MakePrompt(*body.prompt));
+  }
   request.params = std::move(body.params);
   request.caller_id = std::move(body.caller_id);
-  if (!body.prompt) {
-    request.prompt_tokens = std::move(body.prompt_tokens);
-    return request;
-  }
+  *taken = TakeDefaults(defaults_, body.given, backend_->steps()->description(),
+                        std::ssize(request.prompt_tokens), &request.params);
+  return request;
+}
+
+absl::StatusOr<RequestBody> Runtime::Complete(RequestBody body) const {
+  if (defaults_.empty()) return body;
+  NamedValues taken;
+  ASSIGN_OR_RETURN(Request request, MakeRequest(std::move(body), &taken));
+  RequestBody complete;
+  complete.prompt_tokens = std::move(request.prompt_tokens);
+  complete.params = std::move(request.params);
+  complete.caller_id = std::move(request.caller_id);
+  complete.given = ParamNames();
+  return complete;
+}
+
+absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
+    const std::string& text) const {
   if (tokenizer_ == nullptr) {
     return FailedPrecondition("prompt needs a tokenizer, and ", directory_,
                               " has no tokenizer.model or tokenizer.json; use "
                               "prompt_tokens");
   }
-  ASSIGN_OR_RETURN(request.prompt_tokens, MakePrompt(*body.prompt));
-  return request;
-}
-
-absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
-    const std::string& text) const {
   const int max_context = backend_->steps()->description().max_context;
   if (chat_ != nullptr) return chat_->Make(text, max_context);
   return PromptTokens(text, *template_, *tokenizer_, max_context);
 }
 
 absl::StatusOr<Generation> Runtime::MakeAnswer(
-    const GenerationParams& params, absl::StatusOr<Result> result) const {
-  return MakeGeneration(std::move(result), params, tokenizer_,
+    const GenerationParams& params, const NamedValues& defaults,
+    absl::StatusOr<Result> result) const {
+  return MakeGeneration(std::move(result), params, defaults, tokenizer_,
                         ", or raise --kv-cache-mib");
 }
 
@@ -220,20 +249,27 @@ EngineStats Runtime::Stats() {
 
 boost::asio::awaitable<absl::StatusOr<Generation>> Runtime::Run(
     RequestBody body) {
-  absl::StatusOr<Request> request = MakeRequest(std::move(body));
+  NamedValues taken;
+  absl::StatusOr<Request> request = MakeRequest(std::move(body), &taken);
   if (!request.ok()) co_return request.status();
   const GenerationParams params = OnlyOfText(request->params);
-  co_return MakeAnswer(params, co_await engine_->Generate(*std::move(request)));
+  co_return MakeAnswer(params, taken,
+                       co_await engine_->Generate(*std::move(request)));
 }
 
-boost::asio::awaitable<absl::StatusOr<ResultStream>> Runtime::Stream(
+boost::asio::awaitable<absl::StatusOr<Runtime::Streamed>> Runtime::Stream(
     RequestBody body) {
-  absl::StatusOr<Request> request = MakeRequest(std::move(body));
+  NamedValues taken;
+  absl::StatusOr<Request> request = MakeRequest(std::move(body), &taken);
   if (!request.ok()) co_return request.status();
+  GenerationParams params = OnlyOfText(request->params);
+  const int num_samples =
+      IsBeamSearch(request->params) ? 0 : NumSequences(request->params);
   absl::StatusOr<ResultStream> stream =
       co_await engine_->Stream(*std::move(request));
-  if (!stream.ok()) co_return MakeAnswer({}, stream.status()).status();
-  co_return std::move(stream);
+  if (!stream.ok()) co_return MakeAnswer({}, {}, stream.status()).status();
+  co_return Streamed{*std::move(stream), num_samples, std::move(params),
+                     std::move(taken)};
 }
 
 void Runtime::EndRequests(std::string_view why) {

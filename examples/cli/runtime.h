@@ -10,6 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,7 @@
 #include "examples/cli/runtime_options.h"
 #include "examples/cli/stats_file.h"
 #include "examples/cli/trace_recorder.h"
+#include "request/generation_defaults.h"
 #include "request/json/request_json.h"
 #include "text/prompt_template.h"
 #include "text/tokenizer.h"
@@ -37,7 +39,14 @@ class Runtime {
   // Whether `params` are good for some prompt: what is wrong with all of them
   // is found before there is one.
   // Errors: as Engine::Generate.
-  absl::Status CheckParams(GenerationParams params) const;
+  // `given` are those that are not left open (RequestBody::given).
+  absl::Status CheckParams(GenerationParams params,
+                           std::span<const std::string_view> given) const;
+
+  // The request that leaves nothing open: its prompt as tokens, its params with
+  // the model's defaults.
+  // Errors: what is wrong with its prompt.
+  absl::StatusOr<RequestBody> Complete(RequestBody body) const;
 
   // Runs one request; text goes through the prompt template. On any executor:
   // what it takes to read the request and to make texts of its result is done
@@ -45,9 +54,16 @@ class Runtime {
   boost::asio::awaitable<absl::StatusOr<Generation>> Run(RequestBody body);
 
   // The same, to be read while it runs; MakeAnswer then makes texts of what it
-  // came to. `params` are the request's.
-  boost::asio::awaitable<absl::StatusOr<ResultStream>> Stream(RequestBody body);
+  // came to.
+  struct Streamed {
+    ResultStream stream;
+    int num_samples = 0;      // 0: they are beams
+    GenerationParams params;  // OnlyOfText
+    NamedValues defaults;     // that were taken
+  };
+  boost::asio::awaitable<absl::StatusOr<Streamed>> Stream(RequestBody body);
   absl::StatusOr<Generation> MakeAnswer(const GenerationParams& params,
+                                        const NamedValues& defaults,
                                         absl::StatusOr<Result> result) const;
   // Ends all requests, which are answered with kCancelled and `why`, and
   // refuses others. Returns at once; the context runs out of work when the step
@@ -84,7 +100,9 @@ class Runtime {
 
   absl::Status LoadModel(const RuntimeOptions& options,
                          const BackendOptions& resolved);
-  absl::StatusOr<Request> MakeRequest(RequestBody body) const;
+  // `*taken` are the model's defaults that it has.
+  absl::StatusOr<Request> MakeRequest(RequestBody body,
+                                      NamedValues* taken) const;
   absl::StatusOr<std::vector<TokenId>> MakePrompt(
       const std::string& text) const;
   boost::asio::awaitable<void> KeepStats();
@@ -95,6 +113,7 @@ class Runtime {
   std::optional<PromptTemplate> template_;      // unset without a tokenizer
   std::unique_ptr<const ChatPrompts> chat_;     // null without --chat
   std::unique_ptr<Backend> backend_;
+  GenerationDefaults defaults_;
   std::shared_ptr<TraceRecorder> trace_;  // null if there is none
   std::optional<Engine> engine_;
   std::string stats_path_;          // empty: none

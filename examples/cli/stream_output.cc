@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "beam/selection_options.h"
 #include "examples/cli/printing.h"
 #include "examples/cli/wakeup.h"
 
@@ -98,13 +97,12 @@ asio::awaitable<absl::StatusOr<Result>> PrintUntilResult(ResultStream& stream,
 
 // Returns what became of a text that has begun.
 asio::awaitable<absl::Status> PrintStream(const TextRun& run,
-                                          ResultStream& stream) {
+                                          Runtime::Streamed& streamed) {
   run.output.Flush();
-  const bool is_samples =
-      !IsBeamSearch(run.params) && NumSequences(run.params) > 1;
-  StreamPrinter printer(is_samples, &run.output);
+  StreamPrinter printer(streamed.num_samples > 1, &run.output);
   const absl::StatusOr<Generation> answer = run.runtime.MakeAnswer(
-      run.params, co_await PrintUntilResult(stream, printer, run.output));
+      streamed.params, streamed.defaults,
+      co_await PrintUntilResult(streamed.stream, printer, run.output));
   printer.EndLine();
   if (!answer.ok()) co_return answer.status();
   run.output.Write(FormatHypotheses(*answer, *run.runtime.tokenizer(),
@@ -128,7 +126,7 @@ class TextStreamer : public std::enable_shared_from_this<TextStreamer> {
  private:
   struct Open {
     std::string text;
-    absl::StatusOr<ResultStream> stream;
+    absl::StatusOr<Runtime::Streamed> stream;
   };
 
   // Opens streams until the texts end, or nobody wants more.
@@ -193,12 +191,12 @@ bool TextStreamer::IsFull() const {
 }
 
 asio::awaitable<void> TextStreamer::OpenNext(std::string text) {
-  absl::StatusOr<ResultStream> stream;
+  absl::StatusOr<Runtime::Streamed> stream;
   if (absl::Status bad = CheckText(text); !bad.ok()) {
     stream = std::move(bad);
   } else {
     // GCC 12 destroys a braced temporary in an awaited call twice.
-    RequestBody body = {text, {}, run_.params};
+    RequestBody body = {text, {}, run_.params, "", run_.given};
     stream = co_await run_.runtime.Stream(std::move(body));
   }
   if (run_.source.stopped()) co_return;

@@ -29,7 +29,7 @@ using Answer = absl::StatusOr<Generation>;
 asio::awaitable<Answer> RunText(const TextRun& run, std::string text) {
   if (absl::Status bad = CheckText(text); !bad.ok()) co_return bad;
   // GCC 12 destroys a braced temporary in an awaited call twice.
-  RequestBody body = {std::move(text), {}, run.params};
+  RequestBody body = {std::move(text), {}, run.params, "", run.given};
   co_return co_await run.runtime.Run(std::move(body));
 }
 

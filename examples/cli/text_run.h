@@ -7,6 +7,8 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,7 +30,8 @@ struct TextRun {
   Runtime& runtime;
   TextSource& source;
   const GenerationParams& params;
-  const OptionNames& names;  // of errors
+  const std::vector<std::string_view>& given;  // RequestBody::given
+  const OptionNames& names;                    // of errors
   Output& output;
 };
 

@@ -89,6 +89,7 @@ absl::Status Requests::Read(const std::string& path) {
 
 absl::Status Requests::Add(const std::string& text, int64_t line) {
   ASSIGN_OR_RETURN(RequestBody body, ParseRequestLine(text).body);
+  ASSIGN_OR_RETURN(body, runtime_.Complete(std::move(body)));
   GenerationParams& params = body.params;
   const bool says_so = params.speculate.has_value();
   if (params.do_sample || params.stochastic) {
@@ -103,8 +104,10 @@ absl::Status Requests::Add(const std::string& text, int64_t line) {
   pair.without.params.speculate = SpeculationParams();
   if (!says_so) pair.with.params.speculate = default_;
   const SpeculationParams& speculate = *pair.with.params.speculate;
-  RETURN_IF_ERROR(runtime_.CheckParams(pair.without.params));
-  const absl::Status checked = runtime_.CheckParams(pair.with.params);
+  RETURN_IF_ERROR(
+      runtime_.CheckParams(pair.without.params, pair.without.given));
+  const absl::Status checked =
+      runtime_.CheckParams(pair.with.params, pair.with.given);
   if (!checked.ok() && says_so) return checked;
   if (!checked.ok()) {
     LeaveOut(line, Message(checked));

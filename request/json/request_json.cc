@@ -94,8 +94,7 @@ absl::Status CheckSize(std::string_view field, const JsonText& json,
 
 // Parameters of a line; a field and its alias together are one too many.
 absl::Status ReadParams(const JsonText& json, const ObjectFields& fields,
-                        const RequestLineLimits& limits,
-                        GenerationParams* params) {
+                        const RequestLineLimits& limits, RequestBody* body) {
   if (!json.is_object()) return WrongType("params", "an object", json.text);
   std::set<const ParamField*> seen;
   for (const auto& [key, value] : fields) {
@@ -106,7 +105,8 @@ absl::Status ReadParams(const JsonText& json, const ObjectFields& fields,
                              " are the same field, got both");
     }
     RETURN_IF_ERROR(CheckSize(key, value, limits));
-    RETURN_IF_ERROR(field->read(key, value, params));
+    RETURN_IF_ERROR(field->read(key, value, &body->params));
+    body->given.push_back(field->name);
   }
   return absl::OkStatus();
 }
@@ -147,7 +147,7 @@ absl::StatusOr<RequestBody> ReadBody(const LineFields& fields,
   for (const auto& [key, value] : fields.request) {
     if (key == "id") continue;  // read by ParseRequestLine
     if (key == "params") {
-      RETURN_IF_ERROR(ReadParams(value, fields.params, limits, &body.params));
+      RETURN_IF_ERROR(ReadParams(value, fields.params, limits, &body));
     } else if (key == "prompt") {
       RETURN_IF_ERROR(ReadPrompt(value, &body));
     } else if (key == "prompt_tokens") {

@@ -26,6 +26,9 @@ struct RequestBody {
   GenerationParams params;
   std::string caller_id =
       {};  // Request::caller_id: the line's id, if it has one
+  // The params that it gives, by their names; what it leaves open the model's
+  // defaults fill in (request/generation_defaults.h).
+  std::vector<std::string_view> given = {};
 };
 
 struct RequestLine {

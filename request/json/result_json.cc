@@ -81,6 +81,19 @@ void AppendHypotheses(const Result& result, std::span<const std::string> texts,
       out);
 }
 
+void AppendDefaults(std::span<const std::pair<std::string, std::string>> fields,
+                    std::string* out) {
+  *out += R"(, "defaults": {)";
+  bool is_first = true;
+  for (const auto& [name, value] : fields) {
+    if (!is_first) *out += ", ";
+    is_first = false;
+    AppendJson(std::string_view(name), out);
+    *out += ": " + value;
+  }
+  *out += '}';
+}
+
 void AppendUsage(const Usage& usage, std::string* out) {
   AppendField(R"({"prompt_tokens": )", usage.num_prompt_tokens, out);
   AppendField(R"(, "cached_tokens": )", usage.num_cached_tokens, out);
@@ -90,6 +103,7 @@ void AppendUsage(const Usage& usage, std::string* out) {
     AppendField(R"(, "drafted_tokens": )", usage.num_drafted_tokens, out);
     AppendField(R"(, "accepted_tokens": )", usage.num_accepted_tokens, out);
   }
+  if (!usage.defaults.empty()) AppendDefaults(usage.defaults, out);
   *out += '}';
 }
 

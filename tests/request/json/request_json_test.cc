@@ -79,6 +79,9 @@ TEST(RequestJsonTest, EveryFieldOfALineArrives) {
               ElementsAre(ElementsAre(7), ElementsAre(8, 9)));
   EXPECT_THAT(params.bad_words, ElementsAre("damn", "New York"));
   EXPECT_THAT(params.suppress_tokens, ElementsAre(11));
+  EXPECT_THAT(line.body->given, ::testing::SizeIs(ParamFields().size()));
+  EXPECT_THAT(line.body->given,
+              ::testing::IsSupersetOf({"num_return_sequences", "tenant"}));
   EXPECT_TRUE(params.do_sample);
   EXPECT_EQ(params.length_penalty_form, LengthPenaltyForm::kWu);
   EXPECT_EQ(params.patience, 1.5);

@@ -49,6 +49,15 @@ TEST(ResultJsonTest, WhatWasAskedForIsWrittenBesideTheResult) {
       R"("rank": 3, "top": []}]})");
 }
 
+TEST(ResultJsonTest, DefaultsOfTheModelAreThereWhereSomeWereTaken) {
+  Result result;
+  result.usage = {.defaults = {{"temperature", "0.6"}, {"top_k", "20"}}};
+  EXPECT_EQ(WriteResultLine("1", result, {}),
+            R"({"id": 1, "hypotheses": [], "usage": {"prompt_tokens": 0, )"
+            R"("cached_tokens": 0, "generated_tokens": 0, "steps": 0, )"
+            R"("defaults": {"temperature": 0.6, "top_k": 20}}})");
+}
+
 TEST(ResultJsonTest, DraftsAreCountedWhereThereWereAny) {
   Result result;
   result.usage = {.num_drafted_tokens = 9, .num_accepted_tokens = 4};

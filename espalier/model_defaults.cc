@@ -1,0 +1,70 @@
+#include "espalier/model_defaults.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "base/status.h"
+#include "request/json/generation_config.h"
+
+namespace espalier {
+namespace {
+
+constexpr char kFileName[] = "/generation_config.json";
+
+// The error, naming the file once.
+absl::Status OfFile(const absl::Status& status, const std::string& path) {
+  const bool is_named = Message(status).find(path) != std::string::npos;
+  return is_named ? status : Annotate(status, path);
+}
+
+absl::StatusOr<GenerationDefaults> ReadDefaults(const std::string& path,
+                                                EosOf eos) {
+  const absl::StatusOr<json::object> config = ReadGenerationConfig(path);
+  if (!config.ok()) return OfFile(config.status(), path);
+  return ReadGenerationDefaults(*config, path, eos);
+}
+
+// The model's own; none if it has no such file.
+absl::StatusOr<GenerationDefaults> ReadModels(const std::string& directory) {
+  if (directory.empty()) return GenerationDefaults();
+  absl::StatusOr<GenerationDefaults> defaults =
+      ReadDefaults(directory + kFileName, EosOf::kModel);
+  if (absl::IsNotFound(defaults.status())) return GenerationDefaults();
+  return defaults;
+}
+
+absl::StatusOr<GenerationDefaults> ReadGiven(const std::string& path,
+                                             std::string_view option) {
+  std::error_code error;
+  const bool is_directory = std::filesystem::is_directory(path, error);
+  absl::StatusOr<GenerationDefaults> defaults =
+      ReadDefaults(is_directory ? path + kFileName : path, EosOf::kFile);
+  if (!defaults.ok()) return Annotate(defaults.status(), option);
+  defaults->replaces_models = true;
+  return defaults;
+}
+
+}  // namespace
+
+absl::StatusOr<GenerationDefaults> LoadModelDefaults(
+    const std::string& generation_config, const std::string& directory,
+    OptionNamer name) {
+  const std::string option = name("generation_config");
+  if (generation_config.empty()) {
+    return InvalidArgument(option,
+                           " must be auto, strict, none or a file, got \"\"");
+  }
+  if (generation_config == "none") {
+    return GenerationDefaults{.replaces_models = true};
+  }
+  const bool is_strict = generation_config == "strict";
+  if (!is_strict && generation_config != "auto") {
+    return ReadGiven(generation_config, option);
+  }
+  ASSIGN_OR_RETURN(GenerationDefaults defaults, ReadModels(directory));
+  if (!is_strict || defaults.unsupported.empty()) return defaults;
+  return InvalidArgument(NameUnsupported(defaults), "; ", option,
+                         " auto goes on without");
+}
+
+}  // namespace espalier

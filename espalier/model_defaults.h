@@ -1,0 +1,20 @@
+// The defaults of a model's requests: which file they are read from.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "espalier/backend.h"
+#include "request/generation_defaults.h"
+
+namespace espalier {
+
+// By GeneratorOptions::generation_config, for the model in `directory`, which
+// is empty for a model of one's own. CheckDefaults is left to be done.
+// Errors: kInvalidArgument naming the option, or file, field and value;
+// kNotFound for a file that is named and is not there; as ReadFile.
+absl::StatusOr<GenerationDefaults> LoadModelDefaults(
+    const std::string& generation_config, const std::string& directory,
+    OptionNamer name = FieldName);
+
+}  // namespace espalier

@@ -1,0 +1,242 @@
+#include "request/generation_defaults.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/status.h"
+#include "base/wording.h"
+
+namespace espalier {
+namespace {
+
+// The prompt that the defaults are for.
+struct PromptRoom {
+  int64_t num_tokens = 0;
+  int64_t num_left = 0;  // of the model's context; >= 1
+};
+
+// A field of generation_config.json.
+struct DefaultField {
+  std::string_view name;
+  std::string_view param;  // that it sets, in the request format
+  bool (*differs)(const GenerationParams&);
+  void (*set)(const GenerationDefaults&, const PromptRoom&, GenerationParams*);
+  // Without which it means nothing.
+  void (*enable)(GenerationParams*) = [](GenerationParams*) {};
+};
+
+using P = GenerationParams;
+
+template <auto Member>
+bool Differs(const P& params) {
+  return params.*Member != P().*Member;
+}
+
+template <auto Member>
+void Copy(const GenerationDefaults& defaults, const PromptRoom&, P* params) {
+  params->*Member = defaults.params.*Member;
+}
+
+void Sample(P* params) { params->do_sample = true; }
+void HaveABeamAGroup(P* params) {
+  params->num_beams = std::max<int64_t>(1, params->num_beam_groups);
+}
+void HaveGroups(P* params) { params->num_beams = params->num_beam_groups = 2; }
+
+void SetMaxNewTokens(const GenerationDefaults& defaults, const PromptRoom& room,
+                     P* params) {
+  params->max_new_tokens =
+      std::min(*defaults.params.max_new_tokens, room.num_left);
+}
+
+void SetMaxLength(const GenerationDefaults& defaults, const PromptRoom& room,
+                  P* params) {
+  const int64_t wanted =
+      std::max<int64_t>(1, *defaults.max_length - room.num_tokens);
+  params->max_new_tokens = std::min(wanted, room.num_left);
+}
+
+void SetMinLength(const GenerationDefaults& defaults, const PromptRoom& room,
+                  P* params) {
+  params->min_new_tokens =
+      std::max<int64_t>(0, *defaults.min_length - room.num_tokens);
+}
+
+template <auto Member>
+constexpr DefaultField Field(std::string_view name,
+                             std::string_view param = "") {
+  return {name, param.empty() ? name : param, Differs<Member>, Copy<Member>};
+}
+template <auto Member>
+constexpr DefaultField SamplingField(std::string_view name) {
+  return {name, name, Differs<Member>, Copy<Member>, Sample};
+}
+
+// What others depend on comes first.
+constexpr DefaultField kFields[] = {
+    Field<&P::eos_token_id>("eos_token_id"),
+    Field<&P::stop>("stop_strings", "stop"),
+    Field<&P::do_sample>("do_sample"),
+    Field<&P::num_beams>("num_beams"),
+    {"num_beam_groups", "num_beam_groups", Differs<&P::num_beam_groups>,
+     Copy<&P::num_beam_groups>, HaveABeamAGroup},
+    {"diversity_penalty", "diversity_penalty", Differs<&P::diversity_penalty>,
+     Copy<&P::diversity_penalty>, HaveGroups},
+    SamplingField<&P::num_return_sequences>("num_return_sequences"),
+    Field<&P::length_penalty>("length_penalty"),
+    Field<&P::early_stopping>("early_stopping"),
+    SamplingField<&P::temperature>("temperature"),
+    SamplingField<&P::top_k>("top_k"),
+    SamplingField<&P::top_p>("top_p"),
+    SamplingField<&P::min_p>("min_p"),
+    SamplingField<&P::typical_p>("typical_p"),
+    Field<&P::repetition_penalty>("repetition_penalty"),
+    Field<&P::no_repeat_ngram_size>("no_repeat_ngram_size"),
+    Field<&P::bad_words_ids>("bad_words_ids"),
+    Field<&P::suppress_tokens>("suppress_tokens"),
+    {"max_new_tokens", "max_new_tokens", Differs<&P::max_new_tokens>,
+     SetMaxNewTokens},
+    {"max_length", "max_new_tokens", Differs<&P::max_new_tokens>, SetMaxLength},
+    Field<&P::min_new_tokens>("min_new_tokens"),
+    {"min_length", "min_new_tokens", Differs<&P::min_new_tokens>, SetMinLength},
+};
+
+// Null if there is none.
+const DefaultField* FindField(std::string_view name) {
+  const auto* const field =
+      std::ranges::find(kFields, name, &DefaultField::name);
+  return field == std::end(kFields) ? nullptr : field;
+}
+
+bool Has(const GenerationDefaults& defaults, std::string_view name) {
+  return std::ranges::any_of(
+      defaults.fields, [&](const auto& field) { return field.first == name; });
+}
+
+// What may be large, and no default depends on.
+void SwapLargeParams(P* a, P* b) {
+  a->stop_token_ids.swap(b->stop_token_ids);
+  a->stop.swap(b->stop);
+  std::swap(a->include_stop, b->include_stop);
+  a->eos_token_id.swap(b->eos_token_id);
+  a->logit_bias.swap(b->logit_bias);
+  a->bad_words_ids.swap(b->bad_words_ids);
+  a->bad_words.swap(b->bad_words);
+  a->suppress_tokens.swap(b->suppress_tokens);
+  a->allowed_token_ids.swap(b->allowed_token_ids);
+  a->allowed_sequences.swap(b->allowed_sequences);
+  a->cache_salt.swap(b->cache_salt);
+  a->tenant.swap(b->tenant);
+}
+
+// What `params` are without that.
+P WithoutLargeParams(P* params) {
+  P large;
+  SwapLargeParams(params, &large);
+  P rest = *params;
+  SwapLargeParams(params, &large);
+  return rest;
+}
+
+bool IsList(std::string_view param) {
+  return param == "eos_token_id" || param == "stop" ||
+         param == "bad_words_ids" || param == "suppress_tokens";
+}
+
+// Whether `params`, which have allowed sequences, have no use for it: these
+// say what ends the output, and how long it can be.
+bool IsOfAllowedSequences(std::string_view param) {
+  return param == "stop" || param == "max_new_tokens";
+}
+
+absl::Status CheckDefault(const DefaultField& field,
+                          const GenerationDefaults& defaults,
+                          const ModelDescription& model) {
+  P probe;
+  field.set(defaults, {1, std::max(1, model.max_context - 1)}, &probe);
+  field.enable(&probe);
+  return ValidateParams(model, 1, &probe);
+}
+
+}  // namespace
+
+std::string NameUnsupported(const GenerationDefaults& defaults) {
+  std::vector<std::string> fields;
+  for (const auto& [name, value] : defaults.unsupported) {
+    fields.push_back(Concat(name, " ", value));
+  }
+  return Concat(defaults.path, ": ", JoinWithAnd(fields),
+                fields.size() == 1 ? " is" : " are", " not supported");
+}
+
+std::string UnsupportedWarning(const GenerationDefaults& defaults) {
+  if (defaults.unsupported.empty()) return "";
+  return NameUnsupported(defaults) + ", and left out of account";
+}
+
+std::vector<DefaultName> DefaultNames() {
+  std::vector<DefaultName> names;
+  for (const DefaultField& field : kFields) {
+    names.push_back({field.name, field.param});
+  }
+  return names;
+}
+
+std::vector<std::string_view> DefaultParams() {
+  std::vector<std::string_view> names;
+  for (const DefaultField& field : kFields) names.push_back(field.param);
+  return names;
+}
+
+std::vector<std::string_view> DifferingParams(const GenerationParams& params) {
+  std::vector<std::string_view> names;
+  for (const DefaultField& field : kFields) {
+    if (field.differs(params)) names.push_back(field.param);
+  }
+  return names;
+}
+
+absl::Status CheckDefaults(const GenerationDefaults& defaults,
+                           const ModelDescription& model) {
+  for (const DefaultField& field : kFields) {
+    if (!Has(defaults, field.name)) continue;
+    RETURN_IF_ERROR(
+        Annotate(CheckDefault(field, defaults, model), defaults.path));
+  }
+  return absl::OkStatus();
+}
+
+NamedValues TakeDefaults(const GenerationDefaults& defaults,
+                         std::span<const std::string_view> given,
+                         const ModelDescription& model,
+                         int64_t num_prompt_tokens, GenerationParams* params) {
+  NamedValues taken;
+  const PromptRoom room = {num_prompt_tokens,
+                           model.max_context - num_prompt_tokens};
+  if (defaults.empty() || room.num_left < 1) return taken;
+  P rest = WithoutLargeParams(params);
+  for (const auto& [name, value] : defaults.fields) {
+    const DefaultField* const field = FindField(name);
+    if (std::ranges::find(given, field->param) != given.end()) continue;
+    if (params->allowed_sequences && IsOfAllowedSequences(field->param)) {
+      continue;
+    }
+    if (!IsList(field->param)) {
+      P with = rest;
+      field->set(defaults, room, &with);
+      P checked = with;
+      if (!ValidateParams(model, num_prompt_tokens, &checked).ok()) continue;
+      rest = std::move(with);
+    }
+    field->set(defaults, room, params);
+    taken.emplace_back(name, value);
+  }
+  if (defaults.replaces_models && !params->max_new_tokens &&
+      !params->allowed_sequences) {
+    params->max_new_tokens = std::min<int64_t>(
+        ModelDescription().default_max_new_tokens, room.num_left);
+  }
+  return taken;
+}
+
+}  // namespace espalier

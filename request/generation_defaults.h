@@ -1,0 +1,87 @@
+// GenerationDefaults: the values that a model's maker gives for params that a
+// request leaves open, as generation_config.json has them
+// (request/json/generation_config.h reads it). In order of precedence:
+//
+//   what the request says
+//   generation_config.json
+//   the defaults of GenerationParams
+//
+// A default is taken where it means something beside the rest of the request:
+// as long as the request with it passes ValidateParams. So temperature and
+// top_p of a file are taken by requests that sample, as transformers does, and
+// no default makes a good request a bad one.
+//
+// Thread safety: a value; functions without state.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "exec_request/model_description.h"
+#include "request/generation_params.h"
+
+namespace espalier {
+
+// Fields by their names in generation_config.json, and values as JSON.
+using NamedValues = std::vector<std::pair<std::string, std::string>>;
+
+struct GenerationDefaults {
+  // The file that they are of; empty if none was read.
+  std::string path = {};
+  // Those that differ from the defaults of GenerationParams, in the order of
+  // DefaultNames; of `params` these count alone.
+  NamedValues fields = {};
+  GenerationParams params = {};
+  // Prompt and generated tokens together; they count where the file has no
+  // max_new_tokens, or min_new_tokens.
+  std::optional<int64_t> max_length = {};
+  std::optional<int64_t> min_length = {};
+  // Fields that would change results and that there is nothing for here.
+  NamedValues unsupported = {};
+  // Whether the model's own file is not to count, whose max_new_tokens is in
+  // its ModelDescription.
+  bool replaces_models = false;
+
+  // Whether no request can take any.
+  bool empty() const { return fields.empty() && !replaces_models; }
+};
+
+// The fields of generation_config.json that are taken, those first that others
+// depend on, and the param of the request format that each sets.
+struct DefaultName {
+  std::string_view name;
+  std::string_view param;
+};
+std::vector<DefaultName> DefaultNames();
+
+// "FILE: FIELD VALUE is not supported", of all there are.
+// REQUIRES: there are some.
+std::string NameUnsupported(const GenerationDefaults& defaults);
+// The same as a warning that they count for nothing; empty if there are none.
+std::string UnsupportedWarning(const GenerationDefaults& defaults);
+
+// The params that defaults are for.
+std::vector<std::string_view> DefaultParams();
+// Of these, those that differ from the defaults of GenerationParams: what a
+// caller in C++ has given.
+std::vector<std::string_view> DifferingParams(const GenerationParams& params);
+
+// Whether every default is one that a request of `model` can have.
+// Errors: kInvalidArgument naming file, field and value.
+absl::Status CheckDefaults(const GenerationDefaults& defaults,
+                           const ModelDescription& model);
+
+// Sets what `*params` leave open and returns which defaults that were; `given`
+// are the params that were not left open, by their names in the request format.
+NamedValues TakeDefaults(const GenerationDefaults& defaults,
+                         std::span<const std::string_view> given,
+                         const ModelDescription& model,
+                         int64_t num_prompt_tokens, GenerationParams* params);
+
+}  // namespace espalier

@@ -1,0 +1,144 @@
+#include "request/json/generation_config.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "request/json/param_fields.h"
+#include "request/json/read_json.h"
+#include "request/param_checks.h"
+
+namespace espalier {
+namespace {
+
+constexpr size_t kMaxConfigBytes = 16 << 20;
+
+// Fields that change results, and their neutral number, if they have one; null,
+// false and nothing in a list or object are neutral, too.
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+struct UnsupportedField {
+  std::string_view name;
+  double neutral = kNone;
+};
+constexpr UnsupportedField kUnsupported[] = {
+    {"begin_suppress_tokens"},
+    {"constraints"},
+    {"dola_layers"},
+    {"encoder_no_repeat_ngram_size", 0},
+    {"encoder_repetition_penalty", 1},
+    {"epsilon_cutoff", 0},
+    {"eta_cutoff", 0},
+    {"exponential_decay_length_penalty"},
+    {"force_words_ids"},
+    {"forced_bos_token_id"},
+    {"forced_eos_token_id"},
+    {"guidance_scale", 1},
+    {"max_time"},
+    {"penalty_alpha", 0},
+    {"renormalize_logits"},
+    {"sequence_bias"},
+    {"token_healing"},
+    {"top_h"},
+    {"watermarking_config"},
+};
+
+// What transformers takes for no max_length at all.
+constexpr int64_t kLibraryMaxLength = 20;
+
+bool IsNeutral(const json::value& value, double neutral) {
+  if (value.is_null()) return true;
+  if (value.is_bool()) return !value.get_bool();
+  if (value.is_array()) return value.get_array().empty();
+  if (value.is_object()) return value.get_object().empty();
+  return value.is_number() && value.to_number<double>() == neutral;
+}
+
+// Null if the field is missing or null.
+const json::value* Find(const json::object& config, std::string_view name) {
+  const json::value* const value = config.if_contains(name);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+void Add(std::string_view name, const json::value& value, NamedValues* fields) {
+  fields->emplace_back(name, WriteJson(value));
+}
+
+// A length of prompt and generated tokens together, which counts without
+// `instead`, that of generated ones.
+struct LengthField {
+  std::string_view name;
+  std::string_view instead;
+  int64_t low;
+  int64_t neutral;
+  std::optional<int64_t> GenerationDefaults::*member;
+};
+constexpr LengthField kLengths[] = {
+    {"max_length", "max_new_tokens", 1, kLibraryMaxLength,
+     &GenerationDefaults::max_length},
+    {"min_length", "min_new_tokens", 0, 0, &GenerationDefaults::min_length},
+};
+
+absl::Status ReadLength(const json::object& config, const LengthField& field,
+                        const json::value& value,
+                        GenerationDefaults* defaults) {
+  int64_t number = 0;
+  RETURN_IF_ERROR(Read(field.name, value, &number));
+  RETURN_IF_ERROR(CheckAtLeast(field.name, number, field.low));
+  if (number == field.neutral || Find(config, field.instead) != nullptr) {
+    return absl::OkStatus();
+  }
+  defaults->*field.member = number;
+  Add(field.name, value, &defaults->fields);
+  return absl::OkStatus();
+}
+
+absl::Status ReadParam(const DefaultName& field, const json::value& value,
+                       GenerationDefaults* defaults) {
+  const GenerationParams before = defaults->params;
+  RETURN_IF_ERROR(
+      FindParamField(field.param)->read(field.name, value, &defaults->params));
+  if (defaults->params != before) Add(field.name, value, &defaults->fields);
+  return absl::OkStatus();
+}
+
+absl::Status ReadInto(const json::object& config, EosOf eos,
+                      GenerationDefaults* defaults) {
+  for (const DefaultName& field : DefaultNames()) {
+    const json::value* const value = Find(config, field.name);
+    const bool is_models = field.name == "eos_token_id" && eos == EosOf::kModel;
+    if (value == nullptr || is_models) continue;
+    const auto* const length =
+        std::ranges::find(kLengths, field.name, &LengthField::name);
+    RETURN_IF_ERROR(length == std::end(kLengths)
+                        ? ReadParam(field, *value, defaults)
+                        : ReadLength(config, *length, *value, defaults));
+  }
+  for (const UnsupportedField& field : kUnsupported) {
+    const json::value* const value = Find(config, field.name);
+    if (value == nullptr || IsNeutral(*value, field.neutral)) continue;
+    Add(field.name, *value, &defaults->unsupported);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<json::object> ReadGenerationConfig(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
+  ASSIGN_OR_RETURN(json::value value, ParseJson(text));
+  if (!value.is_object()) return InvalidArgument("must be a JSON object");
+  return std::move(value.get_object());
+}
+
+absl::StatusOr<GenerationDefaults> ReadGenerationDefaults(
+    const json::object& config, const std::string& path, EosOf eos) {
+  GenerationDefaults defaults;
+  defaults.path = path;
+  RETURN_IF_ERROR(Annotate(ReadInto(config, eos, &defaults), path));
+  return defaults;
+}
+
+}  // namespace espalier

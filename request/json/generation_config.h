@@ -1,0 +1,35 @@
+// A model's generation_config.json, under the names transformers gives its
+// fields, as defaults of requests (request/generation_defaults.h). One table
+// has the fields that are taken, another those that would change results and
+// that there is nothing for; all others, of caches, reports and the like, say
+// nothing about what is generated.
+//
+// Null is as if the field were missing, and so is the value that a field has
+// without the file. transformers' own defaults for missing fields, top_k 50
+// among them, are not taken.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/json.h"
+#include "request/generation_defaults.h"
+
+namespace espalier {
+
+// The object that the file at `path` holds.
+// Errors: as ReadFile; kInvalidArgument saying what is wrong with it, without
+// its name.
+absl::StatusOr<json::object> ReadGenerationConfig(const std::string& path);
+
+// Whether eos_token_id is among the defaults. That of the model's own file is
+// not: it is the model's (ModelDescription::eos_token_ids).
+enum class EosOf { kModel, kFile };
+
+// The defaults in `config`, the object of the file at `path`. Ranges are
+// checked by CheckDefaults.
+// Errors: kInvalidArgument naming file, field and value.
+absl::StatusOr<GenerationDefaults> ReadGenerationDefaults(
+    const json::object& config, const std::string& path, EosOf eos);
+
+}  // namespace espalier

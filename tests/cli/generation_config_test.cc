@@ -1,0 +1,161 @@
+// Where the defaults of requests come from: the model's generation_config.json
+// behind the command line and the requests themselves.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class GenerationConfigTest : public ::testing::Test {
+ protected:
+  GenerationConfigTest() {
+    for (const auto& file :
+         std::filesystem::directory_iterator(ModelDirectory("en-fr"))) {
+      std::filesystem::create_symlink(
+          file.path(), model_.path(file.path().filename().string()));
+    }
+  }
+
+  void WriteConfig(const std::string& config) {
+    model_.Write("generation_config.json", config);
+  }
+  ProgramRun Run(std::vector<std::string> args, const std::string& input = "") {
+    args.insert(args.begin() + 1, {"-m", model_.path()});
+    return RunEspalier(args, input);
+  }
+  json::value Answer(const std::string& params,
+                     const std::vector<std::string>& options = {}) {
+    std::vector<std::string> args = {"batch"};
+    args.insert(args.end(), options.begin(), options.end());
+    const ProgramRun run = Run(
+        args, R"({"prompt": "How old are you?", "params": )" + params + "}\n");
+    EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+    EXPECT_EQ(run.err, "");
+    return ParseLines(run.out).at(0);
+  }
+
+  const ScratchDirectory model_;
+};
+
+json::value DefaultsOf(const json::value& answer) {
+  const json::object& usage = answer.at("usage").as_object();
+  return usage.contains("defaults") ? usage.at("defaults") : nullptr;
+}
+
+TEST_F(GenerationConfigTest, RequestsGoBeforeIt) {
+  const json::value plain = Answer("{}");
+  EXPECT_EQ(DefaultsOf(plain), nullptr);
+  WriteConfig(R"({"num_beams": 3, "num_return_sequences": 2,
+                  "length_penalty": 0.5, "eos_token_id": 2})");
+  const json::value taken = Answer("{}");
+  EXPECT_EQ(DefaultsOf(taken), (json::value{{"num_beams", 3},
+                                            {"num_return_sequences", 2},
+                                            {"length_penalty", 0.5}}));
+  EXPECT_EQ(taken.at("hypotheses").as_array().size(), 2u);
+  const json::value said =
+      Answer(R"({"num_beams": 3, "n": 2, "length_penalty": 0.5})");
+  EXPECT_EQ(DefaultsOf(said), nullptr);
+  EXPECT_EQ(said.at("hypotheses"), taken.at("hypotheses"));
+  // Also where it is what it would be without the file.
+  const json::value one = Answer(R"({"num_beams": 1})");
+  EXPECT_EQ(one.at("hypotheses"), plain.at("hypotheses"));
+  EXPECT_EQ(Answer("{}", {"--generation-config", "none"}).at("hypotheses"),
+            plain.at("hypotheses"));
+}
+
+TEST_F(GenerationConfigTest, OptionsGoBeforeIt) {
+  const auto generate = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), "generate");
+    options.push_back("How old are you?");
+    const ProgramRun run = Run(options);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(run.err, "");
+    return run.out;
+  };
+  const std::string greedy = generate({});
+  const std::string beams = generate({"--num-beams", "5", "-n", "3"});
+  WriteConfig(R"({"num_beams": 5, "num_return_sequences": 3})");
+  EXPECT_EQ(generate({}), beams);
+  EXPECT_EQ(generate({"--num-beams", "1"}), greedy);
+  EXPECT_EQ(generate({"--generation-config", "none"}), greedy);
+  EXPECT_EQ(generate({"--generation-config", "strict"}), beams);
+  // Several samples are numbered in a stream, whoever wanted several.
+  WriteConfig(R"({"do_sample": true, "num_return_sequences": 2})");
+  EXPECT_THAT(generate({"--stream"}), HasSubstr("  [1] "));
+  EXPECT_EQ(generate({"--do-sample=false"}), greedy);
+  const std::string file =
+      model_.Write("other.json", R"({"stop_strings": [" âge"]})");
+  EXPECT_EQ(generate({"--generation-config", file}),
+            generate({"--stop", " âge", "--do-sample=false"}));
+  EXPECT_THAT(generate({"--stream", "--generation-config", file}),
+              Not(HasSubstr("âge")));
+}
+
+TEST_F(GenerationConfigTest, WhatIsNotSupportedIsToldOnce) {
+  WriteConfig(R"({"forced_eos_token_id": 2, "epsilon_cutoff": 0.1})");
+  const std::string told =
+      model_.path() +
+      "/generation_config.json: epsilon_cutoff 0.1 and forced_eos_token_id 2 "
+      "are not supported";
+  const ProgramRun run = Run({"generate", "It rains.", "It snows."});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.err,
+            "espalier: warning: " + told + ", and left out of account\n");
+  const ProgramRun strict =
+      Run({"generate", "--generation-config", "strict", "It rains."});
+  EXPECT_EQ(strict.exit_code, 2);
+  EXPECT_THAT(strict.err,
+              HasSubstr(told + "; --generation-config auto goes on without"));
+  EXPECT_EQ(Run({"generate", "--generation-config", "none", "It rains."}).err,
+            "");
+}
+
+TEST_F(GenerationConfigTest, WrongValuesAreNamedBeforeAnythingRuns) {
+  WriteConfig(R"({"top_p": 1.5})");
+  const ProgramRun run = Run({"generate", "It rains."});
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err,
+              HasSubstr("--model: " + model_.path() +
+                        "/generation_config.json: top_p must be in (0, 1], "
+                        "got 1.5"));
+  const ProgramRun missing =
+      Run({"generate", "--generation-config", "no.json", "It rains."});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("--generation-config: "));
+}
+
+TEST_F(GenerationConfigTest, InspectListsThem) {
+  EXPECT_THAT(RunEspalier({"inspect", model_.path()}).out,
+              Not(HasSubstr("\n  defaults")));
+  WriteConfig(R"({"do_sample": true, "temperature": 0.6, "top_h": 0.4})");
+  const ProgramRun run = RunEspalier({"inspect", model_.path()});
+  EXPECT_THAT(run.out, HasSubstr("  defaults       generation_config.json: "
+                                 "do_sample true, temperature 0.6\n"));
+  EXPECT_THAT(run.out, HasSubstr("not supported, and left out of account: "
+                                 "top_h 0.4\n"));
+  WriteConfig(R"({"temperature": "hot"})");
+  EXPECT_EQ(RunEspalier({"inspect", model_.path()}).exit_code, 2);
+}
+
+// Whatever the model would have them do both runs of it do.
+TEST_F(GenerationConfigTest, SpeculationIsVerifiedWithThem) {
+  WriteConfig(R"({"do_sample": true, "temperature": 0.5})");
+  const std::string file =
+      model_.Write("requests.jsonl", R"({"prompt": "It rains.", "params": {}})"
+                                     "\n");
+  const ProgramRun run = Run({"verify-speculation", file, "--rounds", "1"});
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+}
+
+}  // namespace
+}  // namespace espalier::testing

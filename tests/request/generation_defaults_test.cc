@@ -1,0 +1,297 @@
+// What generation_config.json gives to requests that leave params open.
+#include "request/generation_defaults.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "request/json/generation_config.h"
+#include "request/json/param_fields.h"
+#include "request/json/request_json.h"
+#include "tests/request/json/check_line.h"
+#include "tests/scratch_directory.h"
+#include "tests/status_matchers.h"
+
+namespace espalier::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Optional;
+using ::testing::Pair;
+
+constexpr auto kWrongValue = absl::StatusCode::kInvalidArgument;
+
+absl::StatusOr<GenerationDefaults> ReadDefaults(const std::string& config,
+                                                EosOf eos = EosOf::kModel) {
+  ASSIGN_OR_RETURN(const json::value value, ParseJson(config));
+  ASSIGN_OR_RETURN(
+      GenerationDefaults defaults,
+      ReadGenerationDefaults(value.get_object(), "DIR/gen.json", eos));
+  RETURN_IF_ERROR(CheckDefaults(defaults, EnFr()));
+  return defaults;
+}
+
+// The params of a request line for which the file is `config`, as they run.
+struct Filled {
+  GenerationParams params;
+  NamedValues taken;
+};
+Filled FillIn(const std::string& config, const std::string& params,
+              int num_prompt_tokens = 3) {
+  const absl::StatusOr<GenerationDefaults> defaults = ReadDefaults(config);
+  EXPECT_OK(defaults) << config;
+  RequestLine line =
+      ParseRequestLine(R"({"prompt": "a", "params": )" + params + "}");
+  EXPECT_OK(line.body);
+  Filled filled = {line.body->params, {}};
+  filled.taken = TakeDefaults(*defaults, line.body->given, EnFr(),
+                              num_prompt_tokens, &filled.params);
+  GenerationParams valid = filled.params;
+  EXPECT_OK(ValidateParams(EnFr(), num_prompt_tokens, &valid))
+      << config << params;
+  return filled;
+}
+
+constexpr char kSampling[] =
+    R"({"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95,
+        "repetition_penalty": 1.05})";
+
+TEST(GenerationDefaultsTest, WhatARequestLeavesOpenIsTheFiles) {
+  const Filled filled = FillIn(kSampling, "{}");
+  EXPECT_TRUE(filled.params.do_sample);
+  EXPECT_EQ(filled.params.temperature, 0.6);
+  EXPECT_EQ(filled.params.top_k, 20);
+  EXPECT_EQ(filled.params.top_p, 0.95);
+  EXPECT_EQ(filled.params.repetition_penalty, 1.05);
+  EXPECT_THAT(filled.taken,
+              ElementsAre(Pair("do_sample", "true"), Pair("temperature", "0.6"),
+                          Pair("top_k", "20"), Pair("top_p", "0.95"),
+                          Pair("repetition_penalty", "1.05")));
+}
+
+TEST(GenerationDefaultsTest, WhatARequestSaysCountsAlsoIfItIsTheUsualDefault) {
+  const Filled filled =
+      FillIn(kSampling,
+             R"({"temperature": 1.0, "top_k": 0, "repetition_penalty": 2})");
+  EXPECT_TRUE(filled.params.do_sample);
+  EXPECT_EQ(filled.params.temperature, 1.0);
+  EXPECT_EQ(filled.params.top_k, 0);
+  EXPECT_EQ(filled.params.repetition_penalty, 2);
+  EXPECT_THAT(filled.taken,
+              ElementsAre(Pair("do_sample", "true"), Pair("top_p", "0.95")));
+}
+
+// As transformers, for which they are no more than a warning then.
+TEST(GenerationDefaultsTest, FieldsOfSamplingAreOfRequestsThatSample) {
+  for (const char* params :
+       {R"({"do_sample": false})", R"({"do_sample": false, "num_beams": 4})"}) {
+    EXPECT_THAT(FillIn(kSampling, params).taken,
+                ElementsAre(Pair("repetition_penalty", "1.05")));
+  }
+  const char* const greedy = R"({"temperature": 0.6, "top_p": 0.9})";
+  EXPECT_THAT(FillIn(greedy, "{}").taken, IsEmpty());
+  EXPECT_THAT(FillIn(greedy, R"({"do_sample": true})").taken,
+              ElementsAre(Pair("temperature", "0.6"), Pair("top_p", "0.9")));
+}
+
+// Files with everything beside requests of every kind: FillIn checks that each
+// is still good.
+TEST(GenerationDefaultsTest, NoDefaultMakesAGoodRequestABadOne) {
+  const char* const files[] = {
+      kSampling,
+      R"({"num_beams": 4, "num_return_sequences": 4, "early_stopping": true,
+          "length_penalty": 2.0, "max_length": 512, "min_length": 9})",
+      R"({"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5})",
+      R"({"do_sample": true, "num_beams": 3, "num_return_sequences": 2,
+          "temperature": 0.7, "max_new_tokens": 5000, "min_p": 0.1,
+          "typical_p": 0.9, "stop_strings": ["x"], "bad_words_ids": [[7]],
+          "suppress_tokens": [8], "no_repeat_ngram_size": 3})"};
+  for (const char* file : files) {
+    for (const char* params :
+         {"{}", R"({"num_beams": 2})", R"({"num_beams": 1})", R"({"n": 1})",
+          R"({"do_sample": true, "n": 7})",
+          R"({"do_sample": true, "n": 2, "best_of": 9})",
+          R"({"temperature": 0})", R"({"temperature": 0, "num_beams": 5})",
+          R"({"stochastic": true, "num_beams": 3})",
+          R"({"num_beams": 6, "num_beam_groups": 3})",
+          R"({"num_beams": 3, "early_stopping": true, "patience": 2})",
+          R"({"num_beams": 3, "speculate": "ngram"})",
+          R"({"do_sample": true, "speculate": "ngram"})",
+          R"({"allowed_sequences": [[5, 6, 7]]})", R"({"ignore_eos": true})",
+          R"({"stop": "a", "include_stop": true})",
+          R"({"max_new_tokens": 1})"}) {
+      FillIn(file, params);
+    }
+  }
+}
+
+TEST(GenerationDefaultsTest, LengthsAreOfThePromptAndTheContext) {
+  const auto length = [](const char* config, int num_prompt_tokens,
+                         const char* params = "{}") {
+    return FillIn(config, params, num_prompt_tokens).params.max_new_tokens;
+  };
+  EXPECT_THAT(length(R"({"max_new_tokens": 50})", 3), Optional(50));
+  EXPECT_THAT(length(R"({"max_new_tokens": 5000})", 24), Optional(1000));
+  EXPECT_THAT(length(R"({"max_length": 50})", 3), Optional(47));
+  EXPECT_THAT(length(R"({"max_length": 50})", 60), Optional(1));
+  EXPECT_THAT(length(R"({"max_length": 4096})", 24), Optional(1000));
+  EXPECT_THAT(length(R"({"max_length": 50, "max_new_tokens": 9})", 3),
+              Optional(9));
+  EXPECT_THAT(length(R"({"max_length": 50})", 3, R"({"max_tokens": 8})"),
+              Optional(8));
+  // transformers' own, which is no choice of the model's maker.
+  EXPECT_EQ(length(R"({"max_length": 20})", 3), std::nullopt);
+  EXPECT_EQ(
+      length(R"({"max_length": 50})", 3, R"({"allowed_sequences": [[5, 6]]})"),
+      std::nullopt);
+  EXPECT_EQ(FillIn(R"({"min_length": 9})", "{}").params.min_new_tokens, 6);
+  EXPECT_EQ(FillIn(R"({"min_length": 9, "min_new_tokens": 2})", "{}")
+                .params.min_new_tokens,
+            2);
+  EXPECT_EQ(FillIn(R"({"min_length": 2})", "{}").params.min_new_tokens, 0);
+}
+
+TEST(GenerationDefaultsTest, WhatIsNeutralOrOfNoConcernIsNoDefault) {
+  ASSERT_OK_AND_ASSIGN(const GenerationDefaults defaults, ReadDefaults(R"({
+      "_from_model_config": true, "bos_token_id": 1, "pad_token_id": 3,
+      "eos_token_id": [2, 5], "decoder_start_token_id": 3, "use_cache": true,
+      "transformers_version": "4.40.0", "cache_implementation": "hybrid",
+      "chat_format": "chatml", "temperature": 1.0, "top_p": 1, "top_k": null,
+      "do_sample": false, "num_beams": 1, "repetition_penalty": 1.0,
+      "bad_words_ids": null, "suppress_tokens": [], "min_length": 0,
+      "epsilon_cutoff": 0.0, "eta_cutoff": 0, "encoder_repetition_penalty": 1,
+      "renormalize_logits": false, "forced_eos_token_id": null,
+      "sequence_bias": {}, "begin_suppress_tokens": [], "guidance_scale": 1})"));
+  EXPECT_THAT(defaults.fields, IsEmpty());
+  EXPECT_THAT(defaults.unsupported, IsEmpty());
+  EXPECT_EQ(UnsupportedWarning(defaults), "");
+  EXPECT_TRUE(defaults.empty());
+}
+
+TEST(GenerationDefaultsTest, WhatThereIsNothingForIsNamed) {
+  const auto warning = [](const char* config) {
+    return UnsupportedWarning(ReadDefaults(config).value());
+  };
+  EXPECT_EQ(warning(R"({"forced_eos_token_id": 0})"),
+            "DIR/gen.json: forced_eos_token_id 0 is not supported, and left "
+            "out of account");
+  EXPECT_EQ(warning(R"({"epsilon_cutoff": 0.001, "renormalize_logits": true,
+                        "sequence_bias": [[[7], -1.0]], "top_p": 0.9})"),
+            "DIR/gen.json: epsilon_cutoff 0.001, renormalize_logits true and "
+            "sequence_bias [[[7], -1.0]] are not supported, and left out of "
+            "account");
+}
+
+TEST(GenerationDefaultsTest, EosIsTheFilesOnlyWhereItIsNotTheModels) {
+  const char* const config = R"({"eos_token_id": [2, 5]})";
+  EXPECT_THAT(ReadDefaults(config, EosOf::kModel)->fields, IsEmpty());
+  ASSERT_OK_AND_ASSIGN(const GenerationDefaults defaults,
+                       ReadDefaults(config, EosOf::kFile));
+  GenerationParams params;
+  EXPECT_THAT(TakeDefaults(defaults, {}, EnFr(), 3, &params),
+              ElementsAre(Pair("eos_token_id", "[2, 5]")));
+  EXPECT_THAT(params.eos_token_id, Optional(ElementsAre(2, 5)));
+}
+
+TEST(GenerationDefaultsTest, EveryFieldIsAParamOfTheFormat) {
+  for (const DefaultName& field : DefaultNames()) {
+    ASSERT_NE(FindParamField(field.param), nullptr) << field.name;
+    EXPECT_EQ(FindParamField(field.param)->name, field.param);
+  }
+}
+
+TEST(GenerationDefaultsTest, InCWhatDiffersIsGiven) {
+  ASSERT_OK_AND_ASSIGN(const GenerationDefaults defaults,
+                       ReadDefaults(kSampling));
+  GenerationParams params;
+  params.temperature = 0.5;
+  const auto given = DifferingParams(params);
+  EXPECT_THAT(given, ElementsAre("temperature"));
+  TakeDefaults(defaults, given, EnFr(), 3, &params);
+  EXPECT_TRUE(params.do_sample);
+  EXPECT_EQ(params.temperature, 0.5);
+  EXPECT_EQ(params.top_k, 20);
+}
+
+TEST(GenerationDefaultsTest, WrongValuesAreNamedWithTheirFile) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"temperature": "hot"})",
+       "temperature must be a number, got \"hot\""},
+      {R"({"temperature": -1})", "temperature must be at least 0, got -1"},
+      {R"({"top_p": 1.5})", "top_p must be in (0, 1], got 1.5"},
+      {R"({"top_p": 0})", "top_p must be in (0, 1], got 0"},
+      {R"({"min_p": 2})", "min_p must be in [0, 1], got 2"},
+      {R"({"typical_p": 0})", "typical_p must be in (0, 1], got 0"},
+      {R"({"top_k": -1})", "top_k must be at least 0, got -1"},
+      {R"({"top_k": 2.5})", "top_k must be an integer, got 2.5"},
+      {R"({"do_sample": 1})", "do_sample must be true or false, got 1"},
+      {R"({"num_beams": 0})", "num_beams must be at least 1, got 0"},
+      {R"({"num_beam_groups": 0})",
+       "num_beam_groups must be at least 1, got 0"},
+      {R"({"diversity_penalty": -1})",
+       "diversity_penalty must be at least 0, got -1"},
+      {R"({"num_return_sequences": 0})",
+       "num_return_sequences must be at least 1, got 0"},
+      {R"({"early_stopping": "now"})",
+       "early_stopping must be true, false or \"never\", got \"now\""},
+      {R"({"repetition_penalty": 0})",
+       "repetition_penalty must be positive and within float32, got 0"},
+      {R"({"no_repeat_ngram_size": -2})",
+       "no_repeat_ngram_size must be at least 0, got -2"},
+      {R"({"bad_words_ids": [[7], []]})",
+       "bad_words_ids[1] must not be empty, got []"},
+      {R"({"bad_words_ids": [[6000]]})",
+       "bad_words_ids[0][0] must be a token id in [0, 6000), got 6000"},
+      {R"({"suppress_tokens": [-1]})",
+       "suppress_tokens[0] must be a token id in [0, 6000), got -1"},
+      {R"({"stop_strings": 7})",
+       "stop_strings must be a string or a list of strings, got 7"},
+      {R"({"max_new_tokens": 0})", "max_new_tokens must be at least 1, got 0"},
+      {R"({"max_length": 0})", "max_length must be at least 1, got 0"},
+      {R"({"max_length": "long"})",
+       "max_length must be an integer, got \"long\""},
+      {R"({"min_length": -1})", "min_length must be at least 0, got -1"},
+      {R"({"min_new_tokens": -1})",
+       "min_new_tokens must be at least 0, got -1"},
+  };
+  for (const auto& [config, message] : cases) {
+    EXPECT_THAT(ReadDefaults(config),
+                StatusIs(kWrongValue, Concat("DIR/gen.json: ", message)))
+        << config;
+  }
+}
+
+TEST(GenerationDefaultsTest, WrongFilesAreRefused) {
+  const ScratchDirectory scratch;
+  const auto error = [&](std::string_view text) {
+    return ReadGenerationConfig(scratch.Write("gen.json", text)).status();
+  };
+  EXPECT_THAT(error("nope"),
+              StatusIs(kWrongValue, "not JSON at byte 0: syntax error"));
+  EXPECT_THAT(error("[1]"), StatusIs(kWrongValue, "must be a JSON object"));
+  EXPECT_EQ(ReadGenerationConfig(scratch.path("none.json")).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(GenerationDefaultsTest, AnotherFileTakesThePlaceOfTheModels) {
+  ModelDescription model = EnFr();
+  model.default_max_new_tokens = 77;  // of the model's own file
+  GenerationParams params;
+  TakeDefaults({.replaces_models = true}, {}, model, 3, &params);
+  EXPECT_THAT(params.max_new_tokens, Optional(256));
+  params.max_new_tokens = 5;
+  TakeDefaults({.replaces_models = true}, {}, model, 3, &params);
+  EXPECT_THAT(params.max_new_tokens, Optional(5));
+  GenerationParams open;
+  TakeDefaults({}, {}, model, 3, &open);
+  EXPECT_EQ(open, GenerationParams());
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -314,7 +314,9 @@ const char kBatchExamples[] =
     --input requests.jsonl
 
 A line in:   {"id": 1, "prompt": "It rains.", "params": {"num_beams": 4}}
-  or with "prompt_tokens": [1, 4, 337, 5] instead of "prompt".
+  or with "prompt_tokens": [1, 4, 337, 5] instead of "prompt", or with
+  "messages": [{"role": "user", "content": "Hello!"}], a conversation that the
+  model's chat template makes a prompt of.
 A line out:  {"id": 1, "hypotheses": [{"tokens": [...], "text": ...,
               "score": ...}], "usage": {...}}
   or         {"id": 1, "error": {"code": ..., "message": ...}}.

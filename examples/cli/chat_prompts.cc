@@ -9,22 +9,22 @@
 namespace espalier::cli {
 
 absl::StatusOr<std::unique_ptr<const ChatPrompts>> ChatPrompts::Load(
-    const RuntimeOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
-  if (!options.chat) return std::unique_ptr<const ChatPrompts>();
+    const std::string& directory, std::shared_ptr<const Tokenizer> tokenizer,
+    std::string_view wanted_by, const std::string& system) {
   if (tokenizer == nullptr) {
-    return FailedPrecondition("--chat needs a tokenizer, and ", options.model,
+    return FailedPrecondition(wanted_by, " needs a tokenizer, and ", directory,
                               " has none");
   }
   ASSIGN_OR_RETURN(std::unique_ptr<ChatTemplate> chat,
-                   ChatTemplate::Load(options.model));
+                   ChatTemplate::Load(directory));
   if (chat == nullptr) {
     return FailedPrecondition(
-        "--chat needs a chat template, and ", options.model,
+        wanted_by, " needs a chat template, and ", directory,
         " has neither chat_template.jinja nor chat_template in ",
         "tokenizer_config.json");
   }
   return std::unique_ptr<const ChatPrompts>(
-      new ChatPrompts(std::move(chat), options.system, std::move(tokenizer)));
+      new ChatPrompts(std::move(chat), system, std::move(tokenizer)));
 }
 
 ChatPrompts::ChatPrompts(std::unique_ptr<ChatTemplate> chat, std::string system,
@@ -38,12 +38,18 @@ absl::StatusOr<std::vector<TokenId>> ChatPrompts::Make(const std::string& text,
                                                        int max_context) const {
   if (!IsUtf8(text)) return InvalidArgument("prompt is not UTF-8");
   if (!IsUtf8(system_)) return InvalidArgument("--system is not UTF-8");
-  ChatInputs inputs;
+  json::array messages;
   if (!system_.empty()) {
-    inputs.messages.push_back(
-        json::object{{"role", "system"}, {"content", system_}});
+    messages.push_back(json::object{{"role", "system"}, {"content", system_}});
   }
-  inputs.messages.push_back(json::object{{"role", "user"}, {"content", text}});
+  messages.push_back(json::object{{"role", "user"}, {"content", text}});
+  return Make(std::move(messages), max_context);
+}
+
+absl::StatusOr<std::vector<TokenId>> ChatPrompts::Make(json::array messages,
+                                                       int max_context) const {
+  ChatInputs inputs;
+  inputs.messages = std::move(messages);
   ASSIGN_OR_RETURN(const jinja::Text rendered, template_->Render(inputs));
   absl::StatusOr<std::vector<TokenId>> tokens =
       EncodeChat(rendered, *tokenizer_, names_, max_context);

@@ -206,7 +206,7 @@ void Inspection::AddText() {
                                    "the text");
 }
 
-// A chat template that is wrong stops generate --chat alone.
+// A chat template that is wrong stops chats alone.
 void Inspection::AddChat() {
   const absl::StatusOr<std::unique_ptr<ChatTemplate>> chat =
       ChatTemplate::Load(options_.model);

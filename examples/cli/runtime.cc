@@ -126,7 +126,10 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
   ASSIGN_OR_RETURN(const ModelText text, ModelText::Load(directory_));
   tokenizer_ = text.tokenizer;
   ASSIGN_OR_RETURN(template_, ChooseTemplate(options, text));
-  ASSIGN_OR_RETURN(chat_, ChatPrompts::Load(options, tokenizer_));
+  if (options.chat) {
+    ASSIGN_OR_RETURN(chat_, ChatPrompts::Load(directory_, tokenizer_, "--chat",
+                                              options.system));
+  }
   ASSIGN_OR_RETURN(backend_, Backend::Load(directory_, resolved));
   RETURN_IF_ERROR(CheckFits(tokenizer_.get(), *backend_->steps()));
   return CheckDefaults(defaults_, backend_->steps()->description());
@@ -159,6 +162,9 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body,
   request.prompt_tokens = std::move(body.prompt_tokens);
   if (body.prompt) {
     ASSIGN_OR_RETURN(request.prompt_tokens, MakePrompt(*body.prompt));
+  } else if (body.messages) {
+    ASSIGN_OR_RETURN(request.prompt_tokens,
+                     MakeChatPrompt(*std::move(body.messages)));
   }
   request.params = std::move(body.params);
   request.caller_id = std::move(body.caller_id);
@@ -189,6 +195,16 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
   const int max_context = backend_->steps()->description().max_context;
   if (chat_ != nullptr) return chat_->Make(text, max_context);
   return PromptTokens(text, *template_, *tokenizer_, max_context);
+}
+
+absl::StatusOr<std::vector<TokenId>> Runtime::MakeChatPrompt(
+    json::array messages) const {
+  std::call_once(messages_flag_, [&] {
+    messages_ = ChatPrompts::Load(directory_, tokenizer_, "messages");
+  });
+  RETURN_IF_ERROR(messages_.status());
+  return (*messages_)
+      ->Make(std::move(messages), backend_->steps()->description().max_context);
 }
 
 absl::StatusOr<Generation> Runtime::MakeAnswer(

@@ -9,6 +9,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -105,6 +106,8 @@ class Runtime {
                                       NamedValues* taken) const;
   absl::StatusOr<std::vector<TokenId>> MakePrompt(
       const std::string& text) const;
+  absl::StatusOr<std::vector<TokenId>> MakeChatPrompt(
+      json::array messages) const;
   boost::asio::awaitable<void> KeepStats();
 
   boost::asio::io_context context_{1};
@@ -112,6 +115,9 @@ class Runtime {
   std::shared_ptr<const Tokenizer> tokenizer_;  // null if there is none
   std::optional<PromptTemplate> template_;      // unset without a tokenizer
   std::unique_ptr<const ChatPrompts> chat_;     // null without --chat
+  // Of messages: read when the first request has some.
+  mutable std::once_flag messages_flag_;
+  mutable absl::StatusOr<std::unique_ptr<const ChatPrompts>> messages_;
   std::unique_ptr<Backend> backend_;
   GenerationDefaults defaults_;
   std::shared_ptr<TraceRecorder> trace_;  // null if there is none

@@ -41,7 +41,7 @@ struct ParamField {
 
 // The fields of a request beside those of `params`.
 inline constexpr std::string_view kRequestFields[] = {
-    "id", "prompt", "prompt_tokens", "params"};
+    "id", "prompt", "prompt_tokens", "messages", "params"};
 
 // Groups stand together.
 std::span<const ParamField> ParamFields();

@@ -9,6 +9,7 @@
 #include "base/json_scan.h"
 #include "base/spelling.h"
 #include "base/status.h"
+#include "base/wording.h"
 #include "request/json/param_fields.h"
 #include "request/json/read_json_text.h"
 
@@ -130,6 +131,45 @@ absl::Status ReadPrompt(const JsonText& json, RequestBody* body) {
   return InvalidArgument("prompt must not be empty, got \"\"");
 }
 
+// A value of a message's, as an error shows it.
+absl::Status WrongMessage(size_t index, std::string_view what,
+                          const json::value* value) {
+  return InvalidArgument("messages[", index, "]", what, ", got ", Shown(value));
+}
+
+absl::Status ReadMessages(const JsonText& json, RequestBody* body) {
+  if (!json.is_array()) return WrongType("messages", "a list", json.text);
+  json::value value = ParseChecked(json.text);
+  json::array& messages = value.get_array();
+  if (messages.empty()) {
+    return InvalidArgument("messages must not be empty, got []");
+  }
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (!messages[i].is_object()) {
+      return WrongMessage(i, " must be an object", &messages[i]);
+    }
+    const json::value* const role =
+        messages[i].get_object().if_contains("role");
+    if (role == nullptr || !role->is_string()) {
+      return WrongMessage(i, ".role must be a string", role);
+    }
+  }
+  body->messages = std::move(messages);
+  return absl::OkStatus();
+}
+
+// Of what a request goes on from there is one.
+absl::Status CheckOnePrompt(const ObjectFields& request) {
+  std::vector<std::string> names;
+  for (const char* name : {"prompt", "prompt_tokens", "messages"}) {
+    if (request.Find(name) != nullptr) names.push_back(name);
+  }
+  if (names.size() == 1) return absl::OkStatus();
+  return InvalidArgument(
+      "a request needs one of prompt, prompt_tokens and messages, got ",
+      names.empty() ? "none" : JoinWithAnd(names));
+}
+
 absl::Status UnknownField(std::string_view key) {
   std::string hint = DidYouMean(key, kRequestFields);
   const std::string within = ClosestName(key, ParamNames());
@@ -153,16 +193,14 @@ absl::StatusOr<RequestBody> ReadBody(const LineFields& fields,
     } else if (key == "prompt_tokens") {
       RETURN_IF_ERROR(CheckSize(key, value, limits));
       RETURN_IF_ERROR(ReadPromptTokens(value, &body.prompt_tokens));
+    } else if (key == "messages") {
+      RETURN_IF_ERROR(CheckSize(key, value, limits));
+      RETURN_IF_ERROR(ReadMessages(value, &body));
     } else {
       return UnknownField(key);
     }
   }
-  const bool has_prompt = fields.request.Find("prompt") != nullptr;
-  const bool has_tokens = fields.request.Find("prompt_tokens") != nullptr;
-  if (has_prompt == has_tokens) {
-    return InvalidArgument("a request needs one of prompt and prompt_tokens, ",
-                           has_prompt ? "got both" : "got neither");
-  }
+  RETURN_IF_ERROR(CheckOnePrompt(fields.request));
   return body;
 }
 

@@ -15,11 +15,12 @@
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "base/json.h"
 #include "request/generation_params.h"
 
 namespace espalier {
 
-// What a line asks for: a text or tokens, one of the two.
+// What a line asks for: a text, tokens or a conversation, one of the three.
 struct RequestBody {
   std::optional<std::string> prompt;
   std::vector<TokenId> prompt_tokens;
@@ -29,6 +30,9 @@ struct RequestBody {
   // The params that it gives, by their names; what it leaves open the model's
   // defaults fill in (request/generation_defaults.h).
   std::vector<std::string_view> given = {};
+  // Objects with a "role", at least one; the rest is for the model's chat
+  // template to look at (text/chat/chat_template.h).
+  std::optional<json::array> messages = {};
 };
 
 struct RequestLine {

@@ -46,6 +46,48 @@ TEST_F(ChatTest, ATemplateLikeTheModelsPromptGivesTheSameResults) {
   EXPECT_EQ(chat.out, Generate({"It rains.", "I am hungry."}).out);
 }
 
+TEST_F(ChatTest, MessagesOfARequestAreAConversation) {
+  model_.Write("chat_template.jinja",
+               "{{ bos_token }}{% for m in messages %}{{ m.content }}"
+               "{{ ' ' if not loop.last }}{% endfor %}");
+  const ProgramRun run = RunEspalier(
+      {"batch", "-m", model_.path()},
+      R"({"messages": [{"role": "system", "content": "It rains."}, )"
+      R"({"role": "user", "content": "I am hungry."}]})"
+      "\n"
+      R"({"prompt": "It rains. I am hungry."})"
+      "\n");
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  const std::vector<json::value> answers = ParseLines(run.out);
+  EXPECT_EQ(answers.at(0).at("hypotheses"), answers.at(1).at("hypotheses"));
+  EXPECT_EQ(answers.at(0).at("usage").at("prompt_tokens"),
+            answers.at(1).at("usage").at("prompt_tokens"));
+}
+
+TEST_F(ChatTest, MessagesThatMakeNoPromptFailTheirLineAlone) {
+  constexpr char kLines[] =
+      R"({"messages": [{"role": "user", "content": "It rains."}]})"
+      "\n"
+      R"({"prompt": "It rains."})"
+      "\n";
+  const auto messages = [&] {
+    const ProgramRun run = RunEspalier({"batch", "-m", model_.path()}, kLines);
+    EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+    const std::vector<json::value> answers = ParseLines(run.out);
+    EXPECT_TRUE(answers.at(1).as_object().contains("hypotheses"));
+    return std::string(answers.at(0).at("error").at("message").as_string());
+  };
+  model_.Write("chat_template.jinja", "{{ raise_exception('not so') }}");
+  EXPECT_THAT(messages(), HasSubstr("not so"));
+  model_.Write("chat_template.jinja", "{{ messages");
+  EXPECT_THAT(messages(), HasSubstr("chat_template.jinja: line 1"));
+  std::filesystem::remove(model_.path("chat_template.jinja"));
+  EXPECT_EQ(messages(),
+            "messages needs a chat template, and " + model_.path() +
+                " has neither chat_template.jinja nor chat_template in "
+                "tokenizer_config.json");
+}
+
 TEST_F(ChatTest, TheSystemsWordsComeFirst) {
   model_.Write("chat_template.jinja",
                "{{ bos_token }}{% for m in messages %}{{ m.content }}"

@@ -39,6 +39,19 @@ using ::testing::Optional;
 using ::testing::Pair;
 using ::testing::StartsWith;
 
+TEST(RequestJsonTest, MessagesArriveAsTheyAre) {
+  const std::string messages =
+      R"([{"role": "system", "content": "Be brief."}, )"
+      R"({"role": "user", "content": [{"type": "text", "text": "caf\u00e9"}]}, )"
+      R"({"role": "assistant", "tool_calls": [{"id": 1.5}]}])";
+  const RequestLine line =
+      ParseRequestLine(R"({"messages": )" + messages + "}");
+  ASSERT_OK(line.body);
+  EXPECT_EQ(line.body->prompt, std::nullopt);
+  ASSERT_TRUE(line.body->messages.has_value());
+  EXPECT_EQ(json::value(*line.body->messages), ParseJson(messages).value());
+}
+
 TEST(RequestJsonTest, EveryFieldOfALineArrives) {
   const RequestLine line = ParseRequestLine(R"({
       "id": "a-1", "prompt_tokens": [1, 4, 5],

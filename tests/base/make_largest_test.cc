@@ -58,6 +58,15 @@ TEST(MakeLargestTest, NothingIsNoError) {
   EXPECT_THAT(*made, IsNull());
 }
 
+// As a default that holds no page of this model.
+TEST(MakeLargestTest, ASizeThatIsTooSmallIsNothing) {
+  std::vector<int64_t> tried;
+  const MadeSize made = MakeLargest(9, SizeMaker{100, &tried});
+  ASSERT_OK(made.status());
+  EXPECT_THAT(*made, IsNull());
+  EXPECT_THAT(tried, ElementsAre(9));
+}
+
 TEST(MakeLargestTest, OtherErrorsAreReturned) {
   const auto fail = [](int64_t) -> MadeSize { return Internal("broken"); };
   EXPECT_THAT(MakeLargest(100, fail).status(),

@@ -9,7 +9,7 @@
 namespace espalier {
 namespace {
 
-// Of one of the two pieces of staging memory: a copy of 16 MiB runs at the
+// At least this of each piece of staging memory: a copy of 16 MiB runs at the
 // link's rate.
 constexpr int64_t kStagingBytes = int64_t{16} << 20;
 constexpr int kMeasurements = 3;
@@ -46,8 +46,8 @@ absl::Status CudaPageSwapper::Allocate(int64_t host_bytes) {
                            record_bytes_, " bytes, got ", host_bytes);
   }
   batch_size_ = static_cast<int>(
-      std::clamp<int64_t>(kStagingBytes / record_bytes_, 1,
-                          std::min(num_slots_, CudaPageList::kMaxPages)));
+      std::min({(kStagingBytes + record_bytes_ - 1) / record_bytes_,
+                int64_t{num_slots_}, int64_t{CudaPageList::kMaxPages}}));
   auto slots = PinnedBuffer<std::byte>::Create(num_slots_ * record_bytes_);
   if (!slots.ok()) {
     return ResourceExhausted(
@@ -178,8 +178,7 @@ CudaMemoryParts CudaPageSwapper::memory() const {
     return static_cast<int64_t>(buffer.size_bytes());
   };
   return {{"preempted pages", bytes(slots_), true},
-          {"swapping pages",
-           bytes(staging_[0].records) + bytes(staging_[1].records)}};
+          {"swapping pages", kNumStaging * bytes(staging_[0].records)}};
 }
 
 }  // namespace espalier

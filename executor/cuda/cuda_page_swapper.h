@@ -11,8 +11,9 @@
 // kernel reads it. What goes over the link is on a stream of its own. A save
 // holds no step up, unless there is more of it than staging has room for. A
 // load begins when its plan is there, beside the step that runs; the step that
-// it is for waits. There are two pieces of staging memory in turn, so that the
-// link and the kernels work at the same time.
+// it is for waits. Pieces of staging memory are used in turn, so that the link
+// and the kernels work at the same time: a step that swaps as many pages as all
+// of them hold waits for no copy of its own.
 //
 // All copies over the link are in order, so a slot that was given back may be
 // saved to while the load from it is on its way.
@@ -64,6 +65,8 @@ class CudaPageSwapper {
   CudaMemoryParts memory() const;
 
  private:
+  static constexpr int kNumStaging = 4;
+
   struct Staging {
     DeviceBuffer<std::byte> records;  // [batch_size_] of them
     CudaEvent used;                   // by the steps' stream, the last time
@@ -82,7 +85,7 @@ class CudaPageSwapper {
   absl::Status Allocate(int64_t host_bytes);
   absl::Status MeasureLink();
   absl::Status Check(PageId page, HostSlotId slot) const;
-  Staging& NextStaging() { return staging_[next_staging_++ % 2]; }
+  Staging& NextStaging() { return staging_[next_staging_++ % kNumStaging]; }
   absl::Status Save(const Batch& batch, cudaStream_t steps);
   absl::Status Load(const Batch& batch, cudaStream_t steps);
   // Between the slots of `batch` and staging, as few copies as there are runs
@@ -99,7 +102,7 @@ class CudaPageSwapper {
   int batch_size_ = 0;
   double host_bandwidth_ = 0;
   PinnedBuffer<std::byte> slots_;  // [num_slots_] records
-  std::array<Staging, 2> staging_;
+  std::array<Staging, kNumStaging> staging_;
   CudaStream link_;
 
   unsigned next_staging_ = 0;

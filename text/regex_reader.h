@@ -1,0 +1,43 @@
+// OnigurumaReader: a place in a pattern of Oniguruma, and the escapes there, as
+// PCRE2 writes them. The part of OnigurumaToPcre2 (regex_syntax.h) that reads.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace espalier {
+
+// \w: characters of a class, without its brackets.
+inline constexpr char kWordCharacters[] = R"(\p{Alphabetic}\p{M}\p{N}\p{Pc})";
+
+class OnigurumaReader {
+ public:
+  // `pattern` is UTF-8 and outlives this.
+  explicit OnigurumaReader(std::string_view pattern) : pattern_(pattern) {}
+
+ protected:
+  // What an error says of what stands here.
+  absl::Status Unsupported(std::string_view what) const;
+
+  // Whether `text` stands here; if so, moves past it.
+  bool Take(std::string_view text);
+
+  // The characters of an escape that is a class, without brackets; empty if it
+  // is none. Moves past it.
+  absl::StatusOr<std::string> TakeClassEscape(bool* is_negated);
+
+  // The one character that an escape stands for. Moves past it.
+  absl::StatusOr<std::string> TakeCharacterEscape();
+
+  const std::string_view pattern_;
+  size_t at_ = 0;
+
+ private:
+  absl::StatusOr<std::string> TakeProperty();
+  absl::StatusOr<std::string> TakeHexEscape();
+};
+
+}  // namespace espalier

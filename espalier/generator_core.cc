@@ -200,6 +200,7 @@ absl::StatusOr<Request> GeneratorCore::MakeRequest(GenerationRequest from,
   Request request;
   ASSIGN_OR_RETURN(request.prompt_tokens, MakePrompt(std::move(from.prompt)));
   request.params = std::move(from.params);
+  if (defaults().empty()) return request;
   const std::vector<std::string_view> given =
       from.takes_defaults ? DifferingParams(request.params) : DefaultParams();
   *taken = TakeDefaults(defaults(), given, description(),

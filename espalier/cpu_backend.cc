@@ -6,7 +6,7 @@
 #include "base/thread_pool.h"
 #include "espalier/backend.h"
 #include "executor/host/model_executor.h"
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 
 namespace espalier {
 namespace {
@@ -15,22 +15,24 @@ class CpuBackend : public Backend {
  public:
   absl::Status LoadModel(const std::string& directory,
                          const BackendOptions& options) {
-    const LlamaOptions llama = {.page_size = options.page_size,
-                                .kv_cache_bytes = options.kv_cache_bytes,
-                                .host_cache_bytes = options.host_cache_bytes};
+    const TransformerOptions transformer = {
+        .page_size = options.page_size,
+        .kv_cache_bytes = options.kv_cache_bytes,
+        .host_cache_bytes = options.host_cache_bytes};
     ModelExecutorOptions bounds = {.max_beams = options.max_beams,
                                    .max_candidates = options.max_candidates,
                                    .max_score_edits = options.max_score_edits};
     ASSIGN_OR_RETURN(const auto threads,
                      ThreadPool::Create(options.num_threads));
-    ASSIGN_OR_RETURN(auto model, LlamaModel::Load(directory, llama, threads));
+    ASSIGN_OR_RETURN(auto model,
+                     TransformerModel::Load(directory, transformer, threads));
     if (!options.draft_model.empty()) {
       // A small model's keys and values are small.
-      LlamaOptions draft = llama;
+      TransformerOptions draft = transformer;
       draft.kv_cache_bytes =
           std::max<int64_t>(options.kv_cache_bytes / 4, int64_t{1} << 20);
       draft.host_cache_bytes = 0;
-      auto loaded = LlamaModel::Load(options.draft_model, draft, threads);
+      auto loaded = TransformerModel::Load(options.draft_model, draft, threads);
       if (!loaded.ok()) return Annotate(loaded.status(), "draft_model");
       bounds.draft_model = *std::move(loaded);
     }

@@ -6,4 +6,4 @@
 #include "base/cuda_resources.h"
 #include "exec_request/cuda_model.h"
 #include "executor/cuda/cuda_executor.h"
-#include "model/cuda/cuda_llama.h"
+#include "model/cuda/cuda_transformer.h"

@@ -11,7 +11,7 @@
 #include "executor/cuda/cuda_executor.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/drafting_executor.h"
-#include "model/cuda/cuda_llama.h"
+#include "model/cuda/cuda_transformer.h"
 
 namespace espalier {
 namespace {
@@ -21,12 +21,14 @@ class CudaBackend : public Backend {
   absl::Status LoadModel(const std::string& directory,
                          const BackendOptions& options) {
     ASSIGN_OR_RETURN(device_, CudaDevice::Open(options.device.ordinal));
-    const CudaLlamaOptions llama = {.page_size = options.page_size,
-                                    .kv_cache_bytes = options.kv_cache_bytes,
-                                    .dtype = options.dtype,
-                                    .max_tokens = options.max_step_tokens,
-                                    .max_logits = options.max_beams};
-    ASSIGN_OR_RETURN(auto model, CudaLlama::Load(directory, llama, device_));
+    const CudaTransformerOptions transformer = {
+        .page_size = options.page_size,
+        .kv_cache_bytes = options.kv_cache_bytes,
+        .dtype = options.dtype,
+        .max_tokens = options.max_step_tokens,
+        .max_logits = options.max_beams};
+    ASSIGN_OR_RETURN(auto model,
+                     CudaTransformer::Load(directory, transformer, device_));
     ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutor> executor,
                      CudaExecutor::Create(
                          std::move(model),
@@ -38,7 +40,7 @@ class CudaBackend : public Backend {
     executor_ = executor.get();
     steps_ = std::move(executor);
     if (options.draft_model.empty()) return absl::OkStatus();
-    return AddDraftModel(options, llama);
+    return AddDraftModel(options, transformer);
   }
 
   std::shared_ptr<StepExecutor> steps() override { return steps_; }
@@ -60,12 +62,13 @@ class CudaBackend : public Backend {
  private:
   // Beside the model, on the same device.
   absl::Status AddDraftModel(const BackendOptions& options,
-                             CudaLlamaOptions llama) {
-    llama.kv_cache_bytes = std::max<int64_t>(
+                             CudaTransformerOptions transformer) {
+    transformer.kv_cache_bytes = std::max<int64_t>(
         options.kv_cache_bytes / kDraftCacheShare, int64_t{1} << 20);
     ASSIGN_OR_RETURN(const auto threads,
                      ThreadPool::Create(options.num_threads));
-    auto model = CudaLlama::Load(options.draft_model, llama, device_);
+    auto model =
+        CudaTransformer::Load(options.draft_model, transformer, device_);
     if (!model.ok()) return Annotate(model.status(), "draft_model");
     ASSIGN_OR_RETURN(auto blocking,
                      CudaBlockingModel::Create(*std::move(model)));

@@ -3,4 +3,4 @@
 #pragma once
 
 #include "exec_request/model.h"
-#include "model/llama_model.h"
+#include "model/transformer_model.h"

@@ -1,7 +1,7 @@
 // CudaModel: a model on a GPU as an executor for GPUs sees it
 // (executor/cuda/cuda_executor.h): what it is, where its keys and values are,
-// and one forward pass over a batch in device memory. CudaLlama
-// (model/cuda/cuda_llama.h) is one. A caller's own model implements this
+// and one forward pass over a batch in device memory. CudaTransformer
+// (model/cuda/cuda_transformer.h) is one. A caller's own model implements this
 // interface; the executor does everything around the forward pass: page
 // tables, work lists of attention, selection, sampling, graphs.
 //

@@ -61,11 +61,11 @@ readonly failing_calls=CudaGpuTest.OutOfMemoryIsAStatusAndTheDeviceGoesOn:\
 CudaGpuTest.AnOrdinalThatIsNotThereIsRefused:\
 CudaGpuTest.AScopeOfADeviceThatIsNotThereIsRefused:\
 CudaExecutorMemoryTest.DrawnBeamsWithoutMemoryEndAlone:\
-CudaLlamaTest.WhatTheDeviceCannotDoIsNamed
+CudaTransformerTest.WhatTheDeviceCannotDoIsNamed
 # Products of 16 bits and more than 16 rows, or tests that cannot be parted from
 # those: bf16 and f16 are the first twenty of CudaMatMulSizesGpuTest.
 readonly many_rows_of_16_bits='CudaMatMulGpuTest.*:Sizes/*/?:Sizes/*/1?:'\
-'CudaLlamaTest.SixteenBits*:CudaLlamaTest.RandomWeights*:'\
+'CudaTransformerTest.SixteenBits*:CudaTransformerTest.RandomWeights*:'\
 '*/CudaExecutorDTypeTest.*'
 readonly own='--kernel-name kernel_substring=8espalier'
 
@@ -75,7 +75,7 @@ readonly only_by_themselves='--kernel-name-exclude kernel_substring=Attend '\
 
 # Those that take 20 s and more under some tool, slowest first.
 readonly slow_tests=(
-  'CudaLlamaTest.MatchesTheTwin*'
+  'CudaTransformerTest.MatchesTheTwin*'
   '*/CudaExecutorDTypeTest.SixteenBit*'
   '*/CudaSelectTest.GroupsAreTheSame*'
   'CudaExecutorTest.EveryHypothesis*'
@@ -89,9 +89,9 @@ readonly slow_tests=(
   'CudaExecutorTest.RequestsOfLikeWidths*'
   '*/CudaSelectTest.EqualsTheTwinIn*'
   'CudaExecutorChoiceTest.EveryKind*'
-  'CudaLlamaTest.SixteenBits*'
+  'CudaTransformerTest.SixteenBits*'
   'CudaMatMulGpuTest.WhatIsAddedLater*'
-  'CudaLlamaTest.LogProbs*'
+  'CudaTransformerTest.LogProbs*'
   'CudaMatMulGpuTest.ARowHasTheSameBits*'
   'CudaMatMulGpuTest.Chains*'
   '*/CudaSelectTest.EqualsTheTwinInGroups*'

@@ -24,7 +24,7 @@
 #include "base/cpu_count.h"
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 #include "tests/source_tree.h"
 #include "text/prompt_template.h"
 #include "text/tokenizer.h"
@@ -49,8 +49,8 @@ T Must(absl::StatusOr<T> value) {
 struct Bench {
   std::shared_ptr<ThreadPool> threads =
       Must(ThreadPool::Create(NumUsableCpus()));
-  std::shared_ptr<LlamaModel> model =
-      Must(LlamaModel::Load(kModel, LlamaOptions(), threads));
+  std::shared_ptr<TransformerModel> model =
+      Must(TransformerModel::Load(kModel, TransformerOptions(), threads));
   std::shared_ptr<const Tokenizer> tokenizer =
       Must(Tokenizer::Load(kModel + "/tokenizer.model"));
   PromptTemplates templates = Must(PromptTemplates::Load(kModel, *tokenizer));

@@ -31,8 +31,8 @@
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/kv_cache/cuda_rotate_and_store.h"
 #include "kernels/matmul/cuda_matmul.h"
-#include "model/cuda/cuda_llama.h"
-#include "model/cuda/cuda_llama_weights.h"
+#include "model/cuda/cuda_transformer.h"
+#include "model/cuda/cuda_transformer_weights.h"
 #include "tests/model/cuda/cuda_plan_batch.h"
 
 namespace espalier {
@@ -60,8 +60,8 @@ constexpr int kPrompts[] = {128, 512, 2048};
 constexpr Case kCases[] = {
     {5, 1, 128}, {1, 4, 128}, {8, 4, 512}, {1, 8, 8192}, {16, 8, 512}};
 
-LlamaConfig ConfigOf(const Shape& shape) {
-  LlamaConfig config;
+TransformerConfig ConfigOf(const Shape& shape) {
+  TransformerConfig config;
   config.vocab_size = shape.vocab_size;
   config.hidden_size = shape.hidden_size;
   config.intermediate_size = shape.intermediate_size;
@@ -152,9 +152,9 @@ double Bytes(const CudaMatrix& w) {
 }
 
 // What a step reads of the weights.
-double WeightBytes(const CudaLlamaWeights& weights) {
+double WeightBytes(const CudaTransformerWeights& weights) {
   double bytes = Bytes(weights.head);
-  for (const CudaLlamaLayer& layer : weights.layers) {
+  for (const CudaTransformerLayer& layer : weights.layers) {
     bytes += Bytes(layer.qkv) + Bytes(layer.output) + Bytes(layer.gate_up) +
              Bytes(layer.down);
   }
@@ -164,10 +164,11 @@ double WeightBytes(const CudaLlamaWeights& weights) {
 // Each family of a step's kernels, on buffers of its own.
 class Profile {
  public:
-  Profile(const CudaLlamaWeights& weights, const CudaLlama& llama,
-          const CudaDevice& device, int num_rows)
+  Profile(const CudaTransformerWeights& weights,
+          const CudaTransformer& transformer, const CudaDevice& device,
+          int num_rows)
       : weights_(weights),
-        llama_(llama),
+        transformer_(transformer),
         device_(device),
         num_rows_(num_rows),
         matmul_(Get(CudaMatMul::Create(device, num_rows,
@@ -189,7 +190,7 @@ class Profile {
   }
 
   void Print(const CudaBatch& batch, cudaStream_t stream) {
-    using Layer = CudaLlamaLayer;
+    using Layer = CudaTransformerLayer;
     double sum = 0;
     const auto print = [&](const char* name, double ms) {
       std::printf("    %-10s %8.4f ms\n", name, ms);
@@ -215,8 +216,8 @@ class Profile {
     print("norms", TimeCaptured(stream, [&] { return Norms(stream); }));
     print("rotate",
           TimeCaptured(stream, [&] { return Rotate(batch, stream); }));
-    scratch_ = Get(DeviceBuffer<char>::Create(
-        CudaAttentionScratchBytes(batch.attention, llama_.attention_shape())));
+    scratch_ = Get(DeviceBuffer<char>::Create(CudaAttentionScratchBytes(
+        batch.attention, transformer_.attention_shape())));
     print("attention",
           TimeCaptured(stream, [&] { return Attend(batch, stream); }));
     std::printf("    %-10s %8.4f ms\n", "sum", sum);
@@ -224,8 +225,8 @@ class Profile {
 
  private:
   absl::Status Norms(cudaStream_t stream) {
-    const int size = llama_.config().hidden_size;
-    for (const CudaLlamaLayer& layer : weights_.layers) {
+    const int size = transformer_.config().hidden_size;
+    for (const CudaTransformerLayer& layer : weights_.layers) {
       for (const float* weight : {layer.attention_norm, layer.mlp_norm}) {
         RETURN_IF_ERROR(CudaRmsNorm(
             x_.data(), num_rows_, {weight, size, weights_.hidden_width, 1e-5f},
@@ -240,31 +241,31 @@ class Profile {
     const CudaTokenSlots slots = {batch.positions, batch.token_tables,
                                   batch.attention.tables,
                                   batch.attention.table_stride};
-    const LlamaConfig& config = llama_.config();
+    const TransformerConfig& config = transformer_.config();
     for (int i = 0; i < config.num_layers; ++i) {
       RETURN_IF_ERROR(CudaRotateAndStore(
           out_.data(), num_rows_, config.num_heads,
           {static_cast<const float*>(weights_.embedding.data),
            static_cast<const float*>(weights_.embedding.data)},
-          slots, llama_.cache(), i, stream));
+          slots, transformer_.cache(), i, stream));
     }
     return absl::OkStatus();
   }
 
   absl::Status Attend(const CudaBatch& batch, cudaStream_t stream) {
-    const CudaAttentionShape shape = llama_.attention_shape();
-    const LlamaConfig& config = llama_.config();
+    const CudaAttentionShape shape = transformer_.attention_shape();
+    const TransformerConfig& config = transformer_.config();
     for (int i = 0; i < config.num_layers; ++i) {
       RETURN_IF_ERROR(CudaAttention(batch.attention, shape, x_.data(),
                                     config.q_size() + 2 * config.kv_size(),
-                                    llama_.cache(), i, out_.data(),
+                                    transformer_.cache(), i, out_.data(),
                                     scratch_.data(), device_, stream));
     }
     return absl::OkStatus();
   }
 
-  const CudaLlamaWeights& weights_;
-  const CudaLlama& llama_;
+  const CudaTransformerWeights& weights_;
+  const CudaTransformer& transformer_;
   const CudaDevice device_;
   const int num_rows_;
   std::unique_ptr<CudaMatMul> matmul_;
@@ -284,32 +285,34 @@ void FillCache(const CudaKvCache& cache) {
 
 void RunShape(const Shape& shape, bool profile, double read_rate,
               const CudaDevice& device, cudaStream_t stream) {
-  const LlamaConfig config = ConfigOf(shape);
-  const CudaLlamaOptions options = {.page_size = kPageSize,
-                                    .kv_cache_bytes = int64_t{4} << 30,
-                                    .dtype = DType::kBFloat16,
-                                    .max_tokens = 2048};
-  const auto llama = Get(CudaLlama::Random(config, options, device));
-  FillCache(llama->cache());
+  const TransformerConfig config = ConfigOf(shape);
+  const CudaTransformerOptions options = {.page_size = kPageSize,
+                                          .kv_cache_bytes = int64_t{4} << 30,
+                                          .dtype = DType::kBFloat16,
+                                          .max_tokens = 2048};
+  const auto transformer =
+      Get(CudaTransformer::Random(config, options, device));
+  FillCache(transformer->cache());
   // Of its own for the profile, and to count bytes.
-  const CudaLlamaWeights weights =
-      Get(RandomCudaLlamaWeights(config, options.dtype));
+  const CudaTransformerWeights weights =
+      Get(RandomCudaTransformerWeights(config, options.dtype));
   const double limit = WeightBytes(weights) / read_rate * 1e3;
   const auto time = [&](const StepPlan& plan, const CudaBatch& batch) {
     const auto logits = Get(DeviceBuffer<float>::Create(
         size_t(plan.num_logits) * shape.vocab_size));
-    return TimeCaptured(
-        stream, [&] { return llama->Enqueue(batch, logits.data(), stream); });
+    return TimeCaptured(stream, [&] {
+      return transformer->Enqueue(batch, logits.data(), stream);
+    });
   };
   for (const Case& c : kCases) {
     const StepPlan plan = PlanOf(c);
     const auto batch =
-        Get(testing::CudaPlanBatch::Create(plan, *llama, device, {}));
+        Get(testing::CudaPlanBatch::Create(plan, *transformer, device, {}));
     const double ms = time(plan, batch.view());
     std::printf("%-5s %3d x %d %6d  %9.4f  %9.4f  %5.2f\n", shape.name.data(),
                 c.num_groups, c.num_beams, c.prompt, ms, limit, limit / ms);
     if (profile) {
-      Profile(weights, *llama, device, plan.num_logits)
+      Profile(weights, *transformer, device, plan.num_logits)
           .Print(batch.view(), stream);
     }
     std::fflush(stdout);
@@ -318,7 +321,7 @@ void RunShape(const Shape& shape, bool profile, double read_rate,
   for (const int num_tokens : kPrompts) {
     const StepPlan plan = PromptPlanOf(num_tokens);
     const auto batch =
-        Get(testing::CudaPlanBatch::Create(plan, *llama, device, {}));
+        Get(testing::CudaPlanBatch::Create(plan, *transformer, device, {}));
     const double ms = time(plan, batch.view());
     // Two bytes and two operations a weight.
     std::printf("%-5s prompt of %4d  %9.4f  %9.0f TFLOP/s\n", shape.name.data(),

@@ -19,8 +19,8 @@
 #include "examples/cli/exit_code.h"
 #include "examples/cli/output.h"
 #include "model/checkpoint.h"
-#include "model/llama_config.h"
-#include "model/llama_tensors.h"
+#include "model/transformer_config.h"
+#include "model/transformer_tensors.h"
 #include "text/chat/chat_template.h"
 
 namespace espalier::cli {
@@ -65,10 +65,10 @@ std::string NameOfDType(DType dtype) {
 }
 
 // The weights' parts, all of them.
-std::vector<LlamaTensor> AllParts(const LlamaTensors& tensors) {
-  std::vector<LlamaTensor> parts = {tensors.embedding, tensors.head,
-                                    tensors.final_norm};
-  for (const LlamaLayerTensors& layer : tensors.layers) {
+std::vector<TransformerTensor> AllParts(const TransformerTensors& tensors) {
+  std::vector<TransformerTensor> parts = {tensors.embedding, tensors.head,
+                                          tensors.final_norm};
+  for (const TransformerLayerTensors& layer : tensors.layers) {
     parts.insert(parts.end(),
                  {layer.attention_norm, layer.q, layer.k, layer.v, layer.output,
                   layer.mlp_norm, layer.gate, layer.up, layer.down});
@@ -85,10 +85,10 @@ struct WeightFigures {
   std::string dtypes;      // "bf16", "f32 and bf16"
 };
 
-WeightFigures FiguresOf(const LlamaTensors& tensors) {
+WeightFigures FiguresOf(const TransformerTensors& tensors) {
   WeightFigures figures;
   std::vector<std::string> dtypes;
-  for (const LlamaTensor& part : AllParts(tensors)) {
+  for (const TransformerTensor& part : AllParts(tensors)) {
     if (part.data.empty()) continue;
     const auto bytes = static_cast<int64_t>(part.data.size());
     const int64_t count = bytes / NumBytes(part.dtype);
@@ -105,11 +105,11 @@ WeightFigures FiguresOf(const LlamaTensors& tensors) {
 }
 
 // Bytes of the keys and values of one token.
-int64_t KvBytesOfToken(const LlamaConfig& config, int64_t element_bytes) {
+int64_t KvBytesOfToken(const TransformerConfig& config, int64_t element_bytes) {
   return int64_t{2} * config.num_layers * config.kv_size() * element_bytes;
 }
 
-std::string DescribeShape(const LlamaConfig& config) {
+std::string DescribeShape(const TransformerConfig& config) {
   return Concat(config.num_layers, " layers, hidden ", config.hidden_size,
                 ", feed-forward ", config.intermediate_size, ", ",
                 config.num_heads, " heads of ", config.head_dim, ", ",
@@ -144,13 +144,14 @@ class Inspection {
   const InspectOptions& options_;
   std::string report_;
   bool runs_ = true;
-  LlamaConfig config_;
+  TransformerConfig config_;
   WeightFigures weights_;
 };
 
 std::string Inspection::Run() {
   report_ = options_.model + "\n";
-  const absl::StatusOr<LlamaConfig> config = ReadLlamaConfig(options_.model);
+  const absl::StatusOr<TransformerConfig> config =
+      ReadTransformerConfig(options_.model);
   if (!config.ok()) {
     AddFault("does not run", config.status());
     return report_;
@@ -173,8 +174,8 @@ void Inspection::AddWeights() {
   const absl::StatusOr<Checkpoint> checkpoint =
       Checkpoint::Open(options_.model);
   if (!checkpoint.ok()) return AddFault("does not run", checkpoint.status());
-  const absl::StatusOr<LlamaTensors> tensors =
-      FindLlamaTensors(*checkpoint, config_);
+  const absl::StatusOr<TransformerTensors> tensors =
+      FindTransformerTensors(*checkpoint, config_);
   if (!tensors.ok()) return AddFault("does not run", tensors.status());
   weights_ = FiguresOf(*tensors);
   report_ += Line("weights", Concat(FormatCount(weights_.num_parameters),

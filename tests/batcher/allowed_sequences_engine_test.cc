@@ -19,7 +19,7 @@
 #include "base/cpu_count.h"
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
@@ -64,8 +64,8 @@ class AllowedSequencesEngineTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto model =
-        LlamaModel::Load(SourcePath("models/en-fr"),
-                         {.kv_cache_bytes = int64_t{64} << 20}, threads_);
+        TransformerModel::Load(SourcePath("models/en-fr"),
+                               {.kv_cache_bytes = int64_t{64} << 20}, threads_);
     ASSERT_OK(model);
     model_ = *std::move(model);
   }
@@ -90,7 +90,7 @@ class AllowedSequencesEngineTest : public ::testing::Test {
   }
 
   const std::shared_ptr<ThreadPool> threads_ = MakePool(NumUsableCpus());
-  std::unique_ptr<LlamaModel> model_;
+  std::unique_ptr<TransformerModel> model_;
 };
 
 TEST_F(AllowedSequencesEngineTest, HundredsOfBeamsOverManySequencesAreLegal) {

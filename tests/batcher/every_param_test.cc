@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "batcher/scheduler.h"
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 #include "request/json/param_fields.h"
 #include "request/json/request_json.h"
 #include "request/json/result_json.h"
@@ -255,17 +255,18 @@ TEST(EveryParamTest, TogetherIsAsAloneOfALanguageModel) {
   Runner runner;
   const std::shared_ptr<ThreadPool> threads = MakePool(2);
   const auto load = [&](int page_size) {
-    LlamaOptions options;
+    TransformerOptions options;
     options.page_size = page_size;
     options.kv_cache_bytes = int64_t{64} << 20;
-    return *LlamaModel::Load(SourcePath("models/en-fr"), options, threads);
+    return *TransformerModel::Load(SourcePath("models/en-fr"), options,
+                                   threads);
   };
-  const std::unique_ptr<LlamaModel> roomy = load(16);
+  const std::unique_ptr<TransformerModel> roomy = load(16);
   const std::vector<Request> requests = AllRequests(roomy->description());
   const std::vector<std::string> alone = runner.RunEachAlone(*roomy, requests);
   for (const int page_size : {1, 64}) {
     SCOPED_TRACE(page_size);
-    const std::unique_ptr<LlamaModel> model = load(page_size);
+    const std::unique_ptr<TransformerModel> model = load(page_size);
     const int plans_in_flight = page_size == 1 ? 2 : 1;
     ExpectSame(runner.Run(*model, Twice(requests), {.max_step_tokens = 150},
                           plans_in_flight),

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "batcher/scheduler.h"
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/model/logprobs_examples.h"
 #include "tests/source_tree.h"
@@ -252,11 +252,11 @@ void ExpectLikeReference(const TokenLogProb& report,
 
 TEST(LogProbsTest, PromptsOfTheReferenceAreReportedAsItDoes) {
   const auto threads = MakePool(2);
-  LlamaOptions options;
+  TransformerOptions options;
   options.kv_cache_bytes = int64_t{16} << 20;
   ASSERT_OK_AND_ASSIGN(
-      const std::unique_ptr<LlamaModel> model,
-      LlamaModel::Load(SourcePath("models/en-fr"), options, threads));
+      const std::unique_ptr<TransformerModel> model,
+      TransformerModel::Load(SourcePath("models/en-fr"), options, threads));
   const std::vector<LogProbsExample> examples = ReadLogProbsExamples();
   ASSERT_THAT(examples, SizeIs(24));
   Scheduler scheduler(model->description(), {.max_step_tokens = 50});

@@ -46,7 +46,7 @@ class MemoryTest : public ::testing::Test {
   std::vector<std::optional<absl::StatusOr<Result>>> answers_;
 };
 
-// A model that says that its pages can be shared, as LlamaModel does.
+// A model that says that its pages can be shared, as TransformerModel does.
 class SharingModel : public ToyModel {
  public:
   explicit SharingModel(const ToyModelOptions& options)

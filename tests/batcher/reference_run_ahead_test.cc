@@ -18,7 +18,7 @@
 #include "base/json.h"
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 #include "request/json/request_json.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
@@ -110,12 +110,12 @@ std::vector<absl::StatusOr<Result>> RunAll(
 TEST(ReferenceRunAheadTest, RunningAheadGivesTheReferencesHypotheses) {
   const std::vector<ReferenceTokens> references = ReadReferenceTokens();
   const auto threads = MakePool(NumUsableCpus());
-  LlamaOptions options;
+  TransformerOptions options;
   options.page_size = 3;  // pages begin, and tails are copied, all the time
   options.kv_cache_bytes = int64_t{32} << 20;
   ASSERT_OK_AND_ASSIGN(
-      const std::unique_ptr<LlamaModel> model,
-      LlamaModel::Load(SourcePath("models/en-fr"), options, threads));
+      const std::unique_ptr<TransformerModel> model,
+      TransformerModel::Load(SourcePath("models/en-fr"), options, threads));
   const auto waiting = RunAll(*model, threads, references, false);
   const auto ahead = RunAll(*model, threads, references, true);
   for (size_t i = 0; i < references.size(); ++i) {

@@ -18,7 +18,7 @@
 #include "base/json.h"
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 #include "request/json/request_json.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
@@ -60,13 +60,14 @@ class ReferenceSpeculationTest : public ::testing::Test {
   ReferenceSpeculationTest()
       : threads_(MakePool(NumUsableCpus())),
         requests_(ReadSpeculatingRequests()) {
-    LlamaOptions options;
+    TransformerOptions options;
     options.page_size = 3;
     options.kv_cache_bytes = int64_t{48} << 20;
-    model_ = *LlamaModel::Load(SourcePath("models/en-fr"), options, threads_);
+    model_ =
+        *TransformerModel::Load(SourcePath("models/en-fr"), options, threads_);
     options.page_size = 4;
-    draft_ =
-        *LlamaModel::Load(SourcePath("models/en-fr-draft"), options, threads_);
+    draft_ = *TransformerModel::Load(SourcePath("models/en-fr-draft"), options,
+                                     threads_);
   }
 
   std::vector<absl::StatusOr<Result>> RunAll(
@@ -92,8 +93,8 @@ class ReferenceSpeculationTest : public ::testing::Test {
 
   const std::shared_ptr<ThreadPool> threads_;
   const std::vector<Request> requests_;
-  std::unique_ptr<LlamaModel> model_;
-  std::unique_ptr<LlamaModel> draft_;
+  std::unique_ptr<TransformerModel> model_;
+  std::unique_ptr<TransformerModel> draft_;
 };
 
 TEST_F(ReferenceSpeculationTest, ResultsAreThoseWithoutDrafts) {

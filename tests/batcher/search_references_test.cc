@@ -19,7 +19,7 @@
 #include "base/json.h"
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 #include "request/json/request_json.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/source_tree.h"
@@ -92,8 +92,8 @@ std::vector<absl::StatusOr<Result>> RunAll(
     const std::vector<Reference>& references) {
   const auto threads = MakePool(NumUsableCpus());
   const auto model =
-      LlamaModel::Load(SourcePath("models/en-fr"),
-                       {.kv_cache_bytes = int64_t{32} << 20}, threads);
+      TransformerModel::Load(SourcePath("models/en-fr"),
+                             {.kv_cache_bytes = int64_t{32} << 20}, threads);
   EXPECT_OK(model);
   boost::asio::io_context context(1);
   Engine engine =

@@ -10,7 +10,7 @@
 
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/few_cases.h"
@@ -48,8 +48,9 @@ std::vector<Request> AnyRequests(int count, uint32_t seed) {
 
 std::shared_ptr<StepExecutor> LoadExecutor(
     const std::shared_ptr<ThreadPool>& pool) {
-  const LlamaOptions options = {.kv_cache_bytes = int64_t{32} << 20};
-  auto model = LlamaModel::Load(SourcePath("models/en-fr"), options, pool);
+  const TransformerOptions options = {.kv_cache_bytes = int64_t{32} << 20};
+  auto model =
+      TransformerModel::Load(SourcePath("models/en-fr"), options, pool);
   return ModelExecutor::Create(*std::move(model), pool).value();
 }
 

@@ -19,8 +19,8 @@ absl::Status Run(const std::string& directory) {
     return absl::OkStatus();
   }
   if (!device.ok()) return device.status();
-  auto model = espalier::CudaLlama::Load(directory,
-                                         {.kv_cache_bytes = 64 << 20}, *device);
+  auto model = espalier::CudaTransformer::Load(
+      directory, {.kv_cache_bytes = 64 << 20}, *device);
   if (!model.ok()) return model.status();
   const auto steps = espalier::CudaExecutor::Create(*std::move(model));
   if (!steps.ok()) return steps.status();

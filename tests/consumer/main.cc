@@ -47,7 +47,7 @@ struct Translator {
 absl::StatusOr<Translator> Load(const std::string& directory) {
   auto threads = espalier::ThreadPool::Create(2);
   if (!threads.ok()) return threads.status();
-  auto model = espalier::LlamaModel::Load(directory, {}, *threads);
+  auto model = espalier::TransformerModel::Load(directory, {}, *threads);
   if (!model.ok()) return model.status();
   auto steps = espalier::ModelExecutor::Create(*std::move(model), *threads);
   if (!steps.ok()) return steps.status();

@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "executor/host/model_executor.h"
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 #include "tests/executor/answer_comparison.h"
 #include "tests/executor/answer_log.h"
 #include "tests/executor/drive.h"
@@ -100,7 +100,7 @@ class NoisyModel : public Model {
 class MixtureTest : public ::testing::Test {
  protected:
   MixtureTest() : pool_(MakePool(1)) {
-    auto model = LlamaModel::Load(SourcePath("models/en-fr"), {}, pool_);
+    auto model = TransformerModel::Load(SourcePath("models/en-fr"), {}, pool_);
     EXPECT_OK(model.status());
     model_ = *std::move(model);
     auto tokenizer =
@@ -140,7 +140,7 @@ class MixtureTest : public ::testing::Test {
   }
 
   const std::shared_ptr<ThreadPool> pool_;
-  std::unique_ptr<LlamaModel> model_;
+  std::unique_ptr<TransformerModel> model_;
   std::shared_ptr<Tokenizer> tokenizer_;
 };
 

@@ -2,7 +2,7 @@
 // float64: 24 sequences, the 12 best tokens after every position.
 #include <gtest/gtest.h>
 
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 #include "tests/model/feeder.h"
 #include "tests/model/logprobs_examples.h"
 #include "tests/source_tree.h"
@@ -22,8 +22,9 @@ constexpr double kTolerance = 1e-4;
 
 TEST(LogProbsTest, EveryPositionOfEveryReferenceSequenceMatches) {
   const auto pool = ::espalier::testing::MakePool(2);
-  ASSERT_OK_AND_ASSIGN(const auto model,
-                       LlamaModel::Load(SourcePath("models/en-fr"), {}, pool));
+  ASSERT_OK_AND_ASSIGN(
+      const auto model,
+      TransformerModel::Load(SourcePath("models/en-fr"), {}, pool));
   const auto examples = ReadLogProbsExamples();
   ASSERT_EQ(examples.size(), 24u);
   for (const LogProbsExample& example : examples) {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "model/checkpoint.h"
-#include "model/llama_config.h"
-#include "model/llama_model.h"
-#include "model/llama_weights.h"
+#include "model/transformer_config.h"
+#include "model/transformer_model.h"
+#include "model/transformer_weights.h"
 #include "tests/model/feeder.h"
 #include "tests/model/tiny_model.h"
 #include "tests/status_matchers.h"
@@ -54,14 +54,16 @@ TinyModel SmallModel() {
 absl::Status LoadFiles(const ModelFiles& files) {
   const TempDirectory directory(files);
   const auto pool = ::espalier::testing::MakePool(1);
-  return LlamaModel::Load(directory.path(), {.kv_cache_bytes = 1 << 20}, pool)
+  return TransformerModel::Load(directory.path(), {.kv_cache_bytes = 1 << 20},
+                                pool)
       .status();
 }
 
 absl::Status LoadWeights(const std::string& directory) {
-  ASSIGN_OR_RETURN(const LlamaConfig config, ReadLlamaConfig(directory));
+  ASSIGN_OR_RETURN(const TransformerConfig config,
+                   ReadTransformerConfig(directory));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
-  return LoadLlamaWeights(checkpoint, config).status();
+  return LoadTransformerWeights(checkpoint, config).status();
 }
 
 // What LoadWeights says of the files, with DIR for the directory.
@@ -409,8 +411,8 @@ void Fuzz(int num_rounds,
     std::string damaged = bytes;
     damage(round, damaged);
     directory.Write(name, damaged);
-    const auto model =
-        LlamaModel::Load(directory.path(), {.kv_cache_bytes = 1 << 20}, pool);
+    const auto model = TransformerModel::Load(
+        directory.path(), {.kv_cache_bytes = 1 << 20}, pool);
     if (model.ok()) espalier::testing::FeedAlone(model->get(), {0}, 1);
     directory.Write(name, bytes);
   }

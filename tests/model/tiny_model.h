@@ -4,7 +4,7 @@
 //   ModelFiles files = FilesOf(MakeTinyModel({.num_layers = 1}, /*seed=*/1));
 //   files["config.json"] = "{";
 //   const TempDirectory directory(files);
-//   LlamaModel::Load(directory.path(), {}, &pool);
+//   TransformerModel::Load(directory.path(), {}, &pool);
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 #include "tests/few_cases.h"
 #include "tests/model/feeder.h"
-#include "tests/model/llama_reference.h"
+#include "tests/model/transformer_reference.h"
 
 namespace espalier::testing {
 namespace {

@@ -1,5 +1,5 @@
-// What any model of the Llama family must compute, wherever it runs: the logits
-// of its twin (llama_reference.h).
+// What any transformer must compute, wherever it runs: the logits
+// of its twin (transformer_reference.h).
 #pragma once
 
 #include <functional>

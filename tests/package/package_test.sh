@@ -59,11 +59,11 @@ grep -q 'call_stack.*::top_$' "$scratch/state" || fail "no state of Asio's"
 if hidden=$(grep -vxFf "$scratch/exported" "$scratch/state"); then
   fail "state of Asio's that programs would have a second one of: $hidden"
 fi
-if grep -E 'espalier::(Scheduler|BeamGroup|PagePool|LlamaPass|reference)\b' \
+if grep -E 'espalier::(Scheduler|BeamGroup|PagePool|TransformerPass|reference)\b' \
     "$scratch/exported"; then
   fail "exported, and no part of the API"
 fi
-for name in 'Engine::Generate(' 'Tokenizer::Load(' 'LlamaModel::Load('; do
+for name in 'Engine::Generate(' 'Tokenizer::Load(' 'TransformerModel::Load('; do
   grep -qF "T espalier::$name" "$scratch/exported" || fail "no $name exported"
 done
 

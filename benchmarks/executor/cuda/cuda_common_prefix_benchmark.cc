@@ -26,7 +26,7 @@
 #include "benchmarks/executor/cuda/decode_case.h"
 #include "benchmarks/median.h"
 #include "executor/cuda/cuda_executor.h"
-#include "model/cuda/cuda_llama.h"
+#include "model/cuda/cuda_transformer.h"
 
 namespace espalier {
 namespace {
@@ -140,13 +140,13 @@ void Run(const std::string& text, const CudaDevice& device) {
       int64_t{c.num_requests} *
       (2 + (c.num_prompt_tokens + kNumOwnTokens) / kPageSize +
        c.num_beams * (2 + kNumNewTokens / kPageSize));
-  const CudaLlamaOptions options = {
+  const CudaTransformerOptions options = {
       .page_size = kPageSize,
       .kv_cache_bytes = (num_pages + 1) * page_bytes,
       .max_tokens = 2048,
       .max_logits = std::max(c.num_rows(), 64)};
   const std::shared_ptr<CudaModel> model =
-      Get(CudaLlama::Random(c.shape(), options, device));
+      Get(CudaTransformer::Random(c.shape(), options, device));
   const auto steps = Get(CudaExecutor::Create(model));
   const Times without = MedianTimes(*steps, c, false);
   const Times with = MedianTimes(*steps, c, true);

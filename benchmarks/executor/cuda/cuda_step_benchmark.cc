@@ -46,7 +46,7 @@
 #include "benchmarks/device_roofline.h"
 #include "benchmarks/executor/cuda/decode_case.h"
 #include "executor/cuda/cuda_executor.h"
-#include "model/cuda/cuda_llama.h"
+#include "model/cuda/cuda_transformer.h"
 
 namespace espalier {
 namespace {
@@ -182,7 +182,7 @@ Measured RunOnce(const DecodeCase& c,
 }
 
 // The worst case of pages that the scheduler promises, and some.
-int64_t KvBytes(const DecodeCase& c, const LlamaConfig& config,
+int64_t KvBytes(const DecodeCase& c, const TransformerConfig& config,
                 int num_new_tokens) {
   const int64_t pages =
       c.num_requests *
@@ -194,15 +194,16 @@ int64_t KvBytes(const DecodeCase& c, const LlamaConfig& config,
 
 absl::StatusOr<Measured> Measure(const DecodeCase& c, const CudaDevice& device,
                                  const Options& options) {
-  const LlamaConfig& config = c.shape();
+  const TransformerConfig& config = c.shape();
   const int max_step_tokens = std::max(4096, c.num_rows());
-  const CudaLlamaOptions llama = {
+  const CudaTransformerOptions transformer = {
       .page_size = kPageSize,
       .kv_cache_bytes = KvBytes(c, config, options.num_new_tokens),
       .dtype = DType::kBFloat16,
       .max_tokens = max_step_tokens,
       .max_logits = c.num_rows()};
-  ASSIGN_OR_RETURN(auto model, CudaLlama::Random(config, llama, device));
+  ASSIGN_OR_RETURN(auto model,
+                   CudaTransformer::Random(config, transformer, device));
   ASSIGN_OR_RETURN(const std::shared_ptr<CudaExecutor> steps,
                    CudaExecutor::Create(std::move(model)));
   RunOnce(c, steps, max_step_tokens, options);

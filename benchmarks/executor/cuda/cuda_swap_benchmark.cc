@@ -36,7 +36,7 @@
 #include "benchmarks/median.h"
 #include "executor/cuda/cuda_executor.h"
 #include "executor/cuda/cuda_page_swapper.h"
-#include "model/cuda/cuda_llama.h"
+#include "model/cuda/cuda_transformer.h"
 
 namespace espalier {
 namespace {
@@ -226,13 +226,13 @@ void Run(const std::string& text, const CudaDevice& device, const Rates& link) {
   const int64_t num_pages =
       kNumSwapped + int64_t{c.num_requests} * c.num_beams *
                         (2 + (c.num_prompt_tokens + kNumNewTokens) / kPageSize);
-  const CudaLlamaOptions options = {
+  const CudaTransformerOptions options = {
       .page_size = kPageSize,
       .kv_cache_bytes = (num_pages + 1) * page_bytes,
       .max_tokens = 2048,
       .max_logits = std::max(c.num_rows(), 64)};
   const std::shared_ptr<CudaModel> model =
-      Get(CudaLlama::Random(c.shape(), options, device));
+      Get(CudaTransformer::Random(c.shape(), options, device));
   std::printf("\n%s\n", text.c_str());
   RunSwaps(*model, link);
   RunSteps(model, c, link);

@@ -21,7 +21,7 @@
 #include "base/stopwatch.h"
 #include "benchmarks/executor/cuda/decode_case.h"
 #include "executor/cuda/cuda_executor.h"
-#include "model/cuda/cuda_llama.h"
+#include "model/cuda/cuda_transformer.h"
 #include "pages/page_table.h"
 
 namespace espalier {
@@ -106,14 +106,14 @@ void Measure(const DecodeCase& c, int num_drafts, const CudaDevice& device) {
       c.num_requests *
           NumPages(c.num_prompt_tokens + 1 + num_drafts, kPageSize) +
       64;
-  const LlamaConfig& config = c.shape();
-  const CudaLlamaOptions options = {
+  const TransformerConfig& config = c.shape();
+  const CudaTransformerOptions options = {
       .page_size = kPageSize,
       .kv_cache_bytes =
           num_pages * kPageSize * 4 * config.num_layers * config.kv_size(),
       .max_tokens = std::max(256, num_tokens),
       .max_logits = std::max(256, num_tokens)};
-  auto model = CudaLlama::Random(config, options, device);
+  auto model = CudaTransformer::Random(config, options, device);
   CHECK(model.ok()) << model.status().ToString();
   auto steps = CudaExecutor::Create(*std::move(model));
   CHECK(steps.ok()) << steps.status().ToString();

@@ -10,9 +10,9 @@ namespace {
 
 constexpr int kMaxContext = 16384;
 
-LlamaConfig Shape(int hidden, int layers, int heads, int kv_heads, int head_dim,
-                  int ffn, int vocab, bool tied) {
-  LlamaConfig config;
+TransformerConfig Shape(int hidden, int layers, int heads, int kv_heads,
+                        int head_dim, int ffn, int vocab, bool tied) {
+  TransformerConfig config;
   config.hidden_size = hidden;
   config.num_layers = layers;
   config.num_heads = heads;
@@ -26,12 +26,13 @@ LlamaConfig Shape(int hidden, int layers, int heads, int kv_heads, int head_dim,
 }
 
 // Those of benchmarks/peers/torch_graph.py.
-const std::map<std::string, LlamaConfig>& Shapes() {
-  static const auto* const shapes = new std::map<std::string, LlamaConfig>{
-      {"68m", Shape(768, 2, 12, 12, 64, 3072, 32000, false)},
-      {"0.6b", Shape(1024, 28, 16, 8, 128, 3072, 151936, true)},
-      {"1b", Shape(2048, 16, 32, 8, 64, 8192, 128256, true)},
-      {"8b", Shape(4096, 32, 32, 8, 128, 14336, 128256, false)}};
+const std::map<std::string, TransformerConfig>& Shapes() {
+  static const auto* const shapes =
+      new std::map<std::string, TransformerConfig>{
+          {"68m", Shape(768, 2, 12, 12, 64, 3072, 32000, false)},
+          {"0.6b", Shape(1024, 28, 16, 8, 128, 3072, 151936, true)},
+          {"1b", Shape(2048, 16, 32, 8, 64, 8192, 128256, true)},
+          {"8b", Shape(4096, 32, 32, 8, 128, 14336, 128256, false)}};
   return *shapes;
 }
 
@@ -55,7 +56,9 @@ absl::StatusOr<DecodeCase> DecodeCase::Parse(const std::string& text) {
   return parsed;
 }
 
-const LlamaConfig& DecodeCase::shape() const { return Shapes().at(model); }
+const TransformerConfig& DecodeCase::shape() const {
+  return Shapes().at(model);
+}
 
 GenerationParams DecodeCase::Params(int i, int num_new_tokens) const {
   GenerationParams params;
@@ -72,7 +75,7 @@ GenerationParams DecodeCase::Params(int i, int num_new_tokens) const {
 }
 
 double DecodeCase::NumWeights() const {
-  const LlamaConfig& config = shape();
+  const TransformerConfig& config = shape();
   const double projections =
       double(config.hidden_size) * (2 * config.q_size() + 2 * config.kv_size());
   const double mlp = 3.0 * config.hidden_size * config.intermediate_size;

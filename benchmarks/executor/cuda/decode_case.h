@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "model/llama_config.h"
+#include "model/transformer_config.h"
 #include "request/generation_params.h"
 
 namespace espalier {
@@ -24,7 +24,7 @@ struct DecodeCase {
   // Errors: kInvalidArgument quoting the text.
   static absl::StatusOr<DecodeCase> Parse(const std::string& text);
 
-  const LlamaConfig& shape() const;
+  const TransformerConfig& shape() const;
   int num_rows() const { return num_requests * num_beams; }
 
   // Of request `i`: its beams, or samples with a seed; it ends at that many new

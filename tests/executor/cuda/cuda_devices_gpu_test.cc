@@ -109,7 +109,7 @@ TEST_F(CudaDevicesTest, TheSecondDeviceHasAllOfItsExecutorsMemory) {
   };
   const int64_t before = free_bytes();
   {
-    const CudaLlamaOptions options = Float32();
+    const CudaTransformerOptions options = Float32();
     const OnDevice loaded = Load(options, devices[1]);
     ASSERT_NE(loaded.steps, nullptr);
     EXPECT_LT(before - free_bytes(), options.kv_cache_bytes / 4);

@@ -150,8 +150,8 @@ TEST(CudaExecutorFaultsTest, WhoGetsNanOrNoTokenEndsAloneAsOnTheHost) {
   constexpr int64_t kKvCacheBytes = 64 * 2048;
   const auto pool = MakePool(1);
   ASSERT_OK_AND_ASSIGN(
-      const std::unique_ptr<LlamaModel> on_host,
-      LlamaModel::Load(
+      const std::unique_ptr<TransformerModel> on_host,
+      TransformerModel::Load(
           directory.path(),
           {.page_size = kPageSize, .kv_cache_bytes = kKvCacheBytes}, pool));
   std::vector<Asked> asked = AllAsked();
@@ -163,14 +163,15 @@ TEST(CudaExecutorFaultsTest, WhoGetsNanOrNoTokenEndsAloneAsOnTheHost) {
   const auto host = MakeExecutor(on_host.get(), pool);
   const Answers expected = Drive(*host, requests, {});
 
-  CudaLlamaOptions options = {.page_size = kPageSize,
-                              .kv_cache_bytes = kKvCacheBytes,
-                              .dtype = DType::kFloat32,
-                              .max_tokens = 256,
-                              .max_logits = 64};
+  CudaTransformerOptions options = {.page_size = kPageSize,
+                                    .kv_cache_bytes = kKvCacheBytes,
+                                    .dtype = DType::kFloat32,
+                                    .max_tokens = 256,
+                                    .max_logits = 64};
   ASSERT_OK_AND_ASSIGN(const CudaDevice device, CudaDevice::Open(0));
-  ASSERT_OK_AND_ASSIGN(std::unique_ptr<CudaLlama> model,
-                       CudaLlama::Load(directory.path(), options, device));
+  ASSERT_OK_AND_ASSIGN(
+      std::unique_ptr<CudaTransformer> model,
+      CudaTransformer::Load(directory.path(), options, device));
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<CudaExecutor> steps,
                        CudaExecutor::Create(std::move(model)));
   using Counts = std::vector<int>;

@@ -71,14 +71,14 @@ void Comparison::Print(const char* name) const {
 
 CudaDevice* CudaExecutorTest::device_ = nullptr;
 std::shared_ptr<ThreadPool>* CudaExecutorTest::pool_ = nullptr;
-LlamaModel* CudaExecutorTest::host_ = nullptr;
+TransformerModel* CudaExecutorTest::host_ = nullptr;
 
 void CudaExecutorTest::SetUpTestSuite() {
   auto device = CudaDevice::Open(0);
   ASSERT_OK(device.status());
   device_ = new CudaDevice(*device);
   pool_ = new std::shared_ptr<ThreadPool>(MakePool(Cases(NumUsableCpus(), 1)));
-  auto host = LlamaModel::Load(SourcePath("models/en-fr"), {}, *pool_);
+  auto host = TransformerModel::Load(SourcePath("models/en-fr"), {}, *pool_);
   ASSERT_OK(host.status());
   host_ = host->release();
 }
@@ -89,8 +89,8 @@ void CudaExecutorTest::TearDownTestSuite() {
   delete std::exchange(device_, nullptr);
 }
 
-CudaLlamaOptions CudaExecutorTest::Float32() {
-  CudaLlamaOptions options;
+CudaTransformerOptions CudaExecutorTest::Float32() {
+  CudaTransformerOptions options;
   options.dtype = DType::kFloat32;
   options.max_tokens = 1024;
   options.max_logits = 512;
@@ -99,10 +99,11 @@ CudaLlamaOptions CudaExecutorTest::Float32() {
 }
 
 CudaExecutorTest::OnDevice CudaExecutorTest::Load(
-    const CudaLlamaOptions& options, const CudaDevice& device,
+    const CudaTransformerOptions& options, const CudaDevice& device,
     const CudaExecutorOptions& executor) {
   OnDevice on_device;
-  auto model = CudaLlama::Load(SourcePath("models/en-fr"), options, device);
+  auto model =
+      CudaTransformer::Load(SourcePath("models/en-fr"), options, device);
   EXPECT_OK(model.status());
   if (!model.ok()) return on_device;
   on_device.model = *std::move(model);

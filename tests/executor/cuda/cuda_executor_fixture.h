@@ -11,8 +11,8 @@
 
 #include "base/thread_pool.h"
 #include "executor/cuda/cuda_executor.h"
-#include "model/cuda/cuda_llama.h"
-#include "model/llama_model.h"
+#include "model/cuda/cuda_transformer.h"
+#include "model/transformer_model.h"
 #include "request/request.h"
 #include "tests/executor/drive.h"
 
@@ -39,12 +39,12 @@ class CudaExecutorTest : public ::testing::Test {
 
   // A model on the device with its executor.
   struct OnDevice {
-    std::shared_ptr<CudaLlama> model;
+    std::shared_ptr<CudaTransformer> model;
     std::unique_ptr<CudaExecutor> steps;
   };
-  static CudaLlamaOptions Float32();
+  static CudaTransformerOptions Float32();
   // Null where it failed; that is a failure of the test.
-  static OnDevice Load(const CudaLlamaOptions& options,
+  static OnDevice Load(const CudaTransformerOptions& options,
                        const CudaDevice& device = *device_,
                        const CudaExecutorOptions& executor = {});
 
@@ -66,7 +66,7 @@ class CudaExecutorTest : public ::testing::Test {
 
   static CudaDevice* device_;
   static std::shared_ptr<ThreadPool>* pool_;
-  static LlamaModel* host_;
+  static TransformerModel* host_;
 };
 
 }  // namespace espalier::testing

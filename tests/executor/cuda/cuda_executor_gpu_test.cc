@@ -54,7 +54,7 @@ TEST_F(CudaExecutorTest, MixturesGetWhatTheHostGives) {
   const Answers expected = OnHost(requests);
   for (const int page_size :
        Cases(std::vector<int>{16, 1, 32}, std::vector<int>{16, 1})) {
-    CudaLlamaOptions options = Float32();
+    CudaTransformerOptions options = Float32();
     options.page_size = page_size;
     const OnDevice device = Load(options);
     ASSERT_NE(device.steps, nullptr);
@@ -91,7 +91,7 @@ TEST_F(CudaExecutorTest, EveryStrategyGetsWhatTheHostGives) {
 TEST_F(CudaExecutorTest, ChunksAndScarcePagesGiveWhatTheHostGives) {
   const std::vector<Request> requests = AnyRequests(Cases(60, 4), 99);
   const Answers expected = OnHost(requests);
-  CudaLlamaOptions options = Float32();
+  CudaTransformerOptions options = Float32();
   options.page_size = 3;
   options.kv_cache_bytes = 6 << 20;
   const OnDevice device = Load(options);
@@ -190,7 +190,7 @@ StepPlan PlanOfOneToken(int num_slots) {
 }
 
 TEST_F(CudaExecutorTest, WhatARequestExceedsIsRefusedWhenItIsSubmitted) {
-  CudaLlamaOptions options = Float32();
+  CudaTransformerOptions options = Float32();
   options.max_logits = 16;
   const OnDevice device = Load(options);
   ASSERT_NE(device.steps, nullptr);
@@ -214,7 +214,7 @@ TEST_F(CudaExecutorTest, WhatARequestExceedsIsRefusedWhenItIsSubmitted) {
 
 // At every limit at once: as many beams, EOS ids and edits as one may have.
 TEST_F(CudaExecutorTest, WhatARequestMayAskForRuns) {
-  CudaLlamaOptions options = Float32();
+  CudaTransformerOptions options = Float32();
   options.max_logits = 16;
   const OnDevice device = Load(options);
   ASSERT_NE(device.steps, nullptr);
@@ -238,7 +238,7 @@ TEST_F(CudaExecutorTest, WhatARequestMayAskForRuns) {
 // The scheduler may feed 256 tokens in a step, but only 24 rows can select; the
 // first six requests have 25 beams.
 TEST_F(CudaExecutorTest, RequestsWaitWhereTheirBeamsDoNotFitTogether) {
-  CudaLlamaOptions options = Float32();
+  CudaTransformerOptions options = Float32();
   options.max_logits = 24;
   const OnDevice device = Load(options);
   ASSERT_NE(device.steps, nullptr);
@@ -252,7 +252,7 @@ TEST_F(CudaExecutorTest, RequestsWaitWhereTheirBeamsDoNotFitTogether) {
 }
 
 TEST_F(CudaExecutorTest, APlanThatIsTooLargeFailsAlone) {
-  CudaLlamaOptions options = Float32();
+  CudaTransformerOptions options = Float32();
   options.max_logits = 16;
   const OnDevice device = Load(options);
   ASSERT_NE(device.steps, nullptr);
@@ -265,9 +265,10 @@ TEST_F(CudaExecutorTest, APlanThatIsTooLargeFailsAlone) {
 }
 
 TEST_F(CudaExecutorTest, AttentionHasRoomForEveryStep) {
-  CudaLlamaOptions options = Float32();
+  CudaTransformerOptions options = Float32();
   options.max_attention_items = options.max_tokens;
-  auto model = CudaLlama::Load(SourcePath("models/en-fr"), options, *device_);
+  auto model =
+      CudaTransformer::Load(SourcePath("models/en-fr"), options, *device_);
   ASSERT_OK(model.status());
   EXPECT_THAT(CudaExecutor::Create(*std::move(model)).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -331,7 +332,7 @@ INSTANTIATE_TEST_SUITE_P(SixteenBits, CudaExecutorDTypeTest,
                          ::testing::Values(DType::kBFloat16, DType::kFloat16));
 
 TEST_P(CudaExecutorDTypeTest, SixteenBitModelsAnswerEverything) {
-  CudaLlamaOptions options = Float32();
+  CudaTransformerOptions options = Float32();
   options.dtype = GetParam();
   const OnDevice device = Load(options);
   ASSERT_NE(device.steps, nullptr);

@@ -88,7 +88,7 @@ TEST_F(CudaHistoryTest, MixturesGetWhatTheHostGives) {
   const Answers expected = OnHost(requests);
   for (const int page_size :
        Cases(std::vector<int>{16, 1, 5}, std::vector<int>{1})) {
-    CudaLlamaOptions options = Float32();
+    CudaTransformerOptions options = Float32();
     options.page_size = page_size;
     const OnDevice device = Load(options);
     ASSERT_NE(device.steps, nullptr);
@@ -122,7 +122,7 @@ TEST_F(CudaHistoryTest, ChunksScarcePagesAndCancellingLeaveTheOthersAlone) {
   const int num_requests = Cases(40, 3);
   std::vector<Request> requests = RequestsWithProcessors(num_requests, 77);
   Answers expected = OnHost(requests);
-  CudaLlamaOptions options = Float32();
+  CudaTransformerOptions options = Float32();
   options.page_size = 3;
   options.kv_cache_bytes = 12 << 20;
   const OnDevice device = Load(options);

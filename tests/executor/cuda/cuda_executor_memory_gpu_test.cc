@@ -74,7 +74,7 @@ std::vector<DeviceBuffer<std::byte>> FillDevice(size_t left) {
 
 TEST_F(CudaExecutorMemoryTest, DrawnBeamsWithoutMemoryEndAlone) {
   if (FewCases()) GTEST_SKIP() << "others may share the device";
-  CudaLlamaOptions options = Float32();
+  CudaTransformerOptions options = Float32();
   options.max_tokens = 8192;
   options.max_logits = 8192;
   const OnDevice device = Load(options);

@@ -173,21 +173,24 @@ TEST_F(CudaExecutorModelTest, AnswersAreThoseOfTheSameModelOnTheHost) {
 // As a model and its draft: on one device, from two threads.
 TEST_F(CudaExecutorModelTest, TwoModelsOfOneDeviceAnswerAsAlone) {
   const std::vector<Request> bigram_requests = BigramRequests();
-  const std::vector<Request> llama_requests = AnyRequests(Cases(30, 4), 23);
+  const std::vector<Request> transformer_requests =
+      AnyRequests(Cases(30, 4), 23);
   const auto bigrams = MakeBigramExecutor();
-  const OnDevice llama = Load(Float32());
+  const OnDevice transformer = Load(Float32());
   ASSERT_NE(bigrams, nullptr);
-  ASSERT_NE(llama.steps, nullptr);
+  ASSERT_NE(transformer.steps, nullptr);
   const DriveOptions drive = {.num_in_flight = 2};
   const Answers bigram_answers = Drive(*bigrams, bigram_requests, drive);
-  const Answers llama_answers = Drive(*llama.steps, llama_requests, drive);
+  const Answers transformer_answers =
+      Drive(*transformer.steps, transformer_requests, drive);
   std::thread other([&] {
     for (int i = 0; i < Cases(5, 1); ++i) {
       ExpectEqual(bigram_answers, Drive(*bigrams, bigram_requests, drive));
     }
   });
   for (int i = 0; i < Cases(5, 1); ++i) {
-    ExpectEqual(llama_answers, Drive(*llama.steps, llama_requests, drive));
+    ExpectEqual(transformer_answers,
+                Drive(*transformer.steps, transformer_requests, drive));
   }
   other.join();
 }

@@ -27,7 +27,7 @@ class CudaExecutorSwapTest : public CudaExecutorTest {
   // An executor with so many pages, and slots for as many.
   static OnDevice LoadPages(int page_size, int64_t num_pages,
                             int64_t num_slots) {
-    CudaLlamaOptions options = Float32();
+    CudaTransformerOptions options = Float32();
     options.page_size = page_size;
     const OnDevice any = Load(options);
     const CudaKvCache& cache = any.model->cache();

@@ -8,13 +8,13 @@
 #include "executor/cuda/cuda_step_limits.h"
 #include "executor/cuda/cuda_step_shape.h"
 #include "kernels/select/cuda_select.h"
-#include "model/cuda/cuda_llama.h"
+#include "model/cuda/cuda_transformer.h"
 
 namespace espalier {
 namespace {
 
 int SelectionRowsOf(int max_tokens, int vocab_size, int max_logits = 0) {
-  CudaLlamaOptions options;
+  CudaTransformerOptions options;
   options.max_tokens = max_tokens;
   options.max_logits = max_logits;
   return WithBounds(options, vocab_size).max_logits;
@@ -22,7 +22,7 @@ int SelectionRowsOf(int max_tokens, int vocab_size, int max_logits = 0) {
 
 // 4.2 GB and 10 GB if every token of a step had logits; the latter are more
 // than selection takes.
-TEST(CudaLlamaOptionsTest, LogitsTakeAGibibyteUnlessMoreAreAskedFor) {
+TEST(CudaTransformerOptionsTest, LogitsTakeAGibibyteUnlessMoreAreAskedFor) {
   EXPECT_EQ(SelectionRowsOf(8192, 128256), 2092);
   EXPECT_EQ(SelectionRowsOf(16384, 151936), 1766);
   EXPECT_LE(int64_t{SelectionRowsOf(16384, 151936)} * 151936, kMaxCudaLogits);

@@ -148,7 +148,7 @@ class CudaMixtureTest : public CudaExecutorTest,
   }
 
   static OnDevice LoadFor(const Mixture& mixture) {
-    CudaLlamaOptions options = Float32();
+    CudaTransformerOptions options = Float32();
     options.max_tokens = mixture.max_step_tokens;
     options.max_logits = mixture.max_step_tokens;
     options.page_size = mixture.page_size;

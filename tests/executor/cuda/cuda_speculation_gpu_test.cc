@@ -59,8 +59,8 @@ class CudaSpeculationTest
     : public CudaExecutorTest,
       public ::testing::WithParamInterface<CudaSpeculationCase> {
  protected:
-  static CudaLlamaOptions Options() {
-    CudaLlamaOptions options = Float32();
+  static CudaTransformerOptions Options() {
+    CudaTransformerOptions options = Float32();
     options.max_tokens = GetParam().max_step_tokens;
     options.max_logits = GetParam().max_step_tokens;
     if (GetParam().mode == SpeculationMode::kRejection) {
@@ -75,12 +75,13 @@ class CudaSpeculationTest
   // The model drafts for itself, in calls of few tokens.
   static std::shared_ptr<StepExecutor> WithDraftModel(
       std::shared_ptr<StepExecutor> steps) {
-    CudaLlamaOptions options = Options();
+    CudaTransformerOptions options = Options();
     options.max_tokens = 48;
     options.max_logits = 5;
-    auto llama = CudaLlama::Load(SourcePath("models/en-fr"), options, *device_);
-    EXPECT_OK(llama.status());
-    auto model = CudaBlockingModel::Create(*std::move(llama));
+    auto transformer =
+        CudaTransformer::Load(SourcePath("models/en-fr"), options, *device_);
+    EXPECT_OK(transformer.status());
+    auto model = CudaBlockingModel::Create(*std::move(transformer));
     EXPECT_OK(model.status());
     auto draft = DraftModel::Create(*std::move(model), *pool_);
     EXPECT_OK(draft.status());
@@ -164,7 +165,8 @@ class CudaSpeculationTest
     ModelExecutorOptions options;
     options.run_ahead = true;
     if (GetParam().method == SpeculationMethod::kDraft) {
-      auto draft = LlamaModel::Load(SourcePath("models/en-fr"), {}, *pool_);
+      auto draft =
+          TransformerModel::Load(SourcePath("models/en-fr"), {}, *pool_);
       EXPECT_OK(draft.status());
       options.draft_model = *std::move(draft);
     }
@@ -268,12 +270,13 @@ TEST_F(CudaExecutorTest, StepsThatVerifyDraftsAreReplayedFromGraphs) {
 class CudaBlockingModelTest : public CudaExecutorTest {};
 
 TEST_F(CudaBlockingModelTest, LogitsAreThoseOfTheHost) {
-  CudaLlamaOptions options = Float32();
+  CudaTransformerOptions options = Float32();
   options.max_tokens = 7;
   options.max_logits = 3;
-  auto llama = CudaLlama::Load(SourcePath("models/en-fr"), options, *device_);
-  ASSERT_OK(llama.status());
-  auto model = CudaBlockingModel::Create(*std::move(llama));
+  auto transformer =
+      CudaTransformer::Load(SourcePath("models/en-fr"), options, *device_);
+  ASSERT_OK(transformer.status());
+  auto model = CudaBlockingModel::Create(*std::move(transformer));
   ASSERT_OK(model.status());
   const int vocab_size = host_->description().vocab_size;
   std::mt19937 random(1);

@@ -120,17 +120,16 @@ absl::StatusOr<DeviceBuffer<T>> Upload(std::span<const T> values) {
 
 }  // namespace
 
-absl::StatusOr<CudaPlanBatch> CudaPlanBatch::Create(const StepPlan& plan,
-                                                    const CudaLlama& llama,
-                                                    const CudaDevice& device,
-                                                    const Options& options) {
+absl::StatusOr<CudaPlanBatch> CudaPlanBatch::Create(
+    const StepPlan& plan, const CudaTransformer& transformer,
+    const CudaDevice& device, const Options& options) {
   const int num_tokens = static_cast<int>(plan.tokens.size());
   AttentionTask task = TaskOf(plan);
   if (options.share_runs) {
-    ShareRuns(plan, llama.description().page_size, task);
+    ShareRuns(plan, transformer.description().page_size, task);
   }
   const CudaAttentionWork work = PlanCudaAttention(
-      task.rows, task.runs, num_tokens, llama.attention_shape(),
+      task.rows, task.runs, num_tokens, transformer.attention_shape(),
       options.max_items, options.max_partials, device);
 
   const int stride = TableStride(plan);

@@ -1,15 +1,17 @@
-// CudaPlanBatch: a StepPlan in device memory, as CudaLlama takes it. Row r's
-// pages are table r. Where rows that follow each other feed one token each and
-// begin with the same full pages, attention reads those once, as a shared run.
+// CudaPlanBatch: a StepPlan in device memory, as CudaTransformer takes it. Row
+// r's pages are table r. Where rows that follow each other feed one token each
+// and begin with the same full pages, attention reads those once, as a shared
+// run.
 //
-//   ASSIGN_OR_RETURN(auto batch, CudaPlanBatch::Create(plan, llama, device));
-//   RETURN_IF_ERROR(llama.Enqueue(batch.view(), logits, stream));
+//   ASSIGN_OR_RETURN(auto batch, CudaPlanBatch::Create(plan, transformer,
+//   device)); RETURN_IF_ERROR(transformer.Enqueue(batch.view(), logits,
+//   stream));
 #pragma once
 
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
 #include "exec_request/step_plan.h"
-#include "model/cuda/cuda_llama.h"
+#include "model/cuda/cuda_transformer.h"
 
 namespace espalier::testing {
 
@@ -22,10 +24,9 @@ class CudaPlanBatch {
   };
 
   // REQUIRES: plan is not empty.
-  static absl::StatusOr<CudaPlanBatch> Create(const StepPlan& plan,
-                                              const CudaLlama& llama,
-                                              const CudaDevice& device,
-                                              const Options& options);
+  static absl::StatusOr<CudaPlanBatch> Create(
+      const StepPlan& plan, const CudaTransformer& transformer,
+      const CudaDevice& device, const Options& options);
 
   // Lives as long as this.
   const CudaBatch& view() const { return view_; }

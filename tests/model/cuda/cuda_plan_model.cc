@@ -16,7 +16,7 @@ absl::Status CudaPlanModel::CopyTails(const std::vector<PageCopy>& copies) {
   RETURN_IF_CUDA_ERROR(
       cudaMemcpy(num_copies.data(), &count, sizeof(count), cudaMemcpyDefault));
   RETURN_IF_ERROR(CudaCopyTails(on_device.data(), num_copies.data(), count,
-                                llama_->cache(), {}, device_, nullptr));
+                                transformer_->cache(), {}, device_, nullptr));
   RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   return absl::OkStatus();
 }
@@ -25,14 +25,16 @@ absl::Status CudaPlanModel::Forward(const StepPlan& plan,
                                     std::span<float> logits) {
   RETURN_IF_ERROR(CopyTails(plan.page_copies));
   if (plan.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const CudaPlanBatch batch,
-                   CudaPlanBatch::Create(plan, *llama_, device_, options_));
+  ASSIGN_OR_RETURN(
+      const CudaPlanBatch batch,
+      CudaPlanBatch::Create(plan, *transformer_, device_, options_));
   // 0xFF bytes are NaN: what is not written is seen.
   ASSIGN_OR_RETURN(auto logits_rows,
                    DeviceBuffer<float>::Create(logits.size()));
   RETURN_IF_CUDA_ERROR(
       cudaMemset(logits_rows.data(), 0xFF, logits_rows.size_bytes()));
-  RETURN_IF_ERROR(llama_->Enqueue(batch.view(), logits_rows.data(), nullptr));
+  RETURN_IF_ERROR(
+      transformer_->Enqueue(batch.view(), logits_rows.data(), nullptr));
   RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   RETURN_IF_CUDA_ERROR(cudaMemcpy(logits.data(), logits_rows.data(),
                                   logits.size_bytes(), cudaMemcpyDefault));

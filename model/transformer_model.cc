@@ -1,4 +1,4 @@
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "model/llama_pass.h"
+#include "model/transformer_pass.h"
 
 namespace espalier {
 namespace {
@@ -25,7 +25,7 @@ constexpr int kMaxPassPercent = 120;
 // stays near, and a step can be given up soon.
 constexpr int kMaxPieceTokens = 512;
 
-KvCacheShape CacheShape(const LlamaConfig& config, int page_size) {
+KvCacheShape CacheShape(const TransformerConfig& config, int page_size) {
   return {.num_layers = config.num_layers,
           .page_size = page_size,
           .num_kv_heads = config.num_kv_heads,
@@ -34,15 +34,15 @@ KvCacheShape CacheShape(const LlamaConfig& config, int page_size) {
 
 // No sequence gets further than the pages reach; so the table stays small
 // against the key/value memory, whatever a config claims.
-int NumPositions(const LlamaConfig& config, const PagedKvCache& cache) {
+int NumPositions(const TransformerConfig& config, const PagedKvCache& cache) {
   const int64_t num_slots =
       int64_t{cache.num_pages()} * cache.shape().page_size;
   return static_cast<int>(std::min<int64_t>(config.max_context, num_slots));
 }
 
-ModelDescription Describe(const LlamaNetwork& network,
+ModelDescription Describe(const TransformerNetwork& network,
                           const std::optional<PagedKvCache>& host) {
-  const LlamaConfig& config = network.config;
+  const TransformerConfig& config = network.config;
   return {.vocab_size = config.vocab_size,
           .max_context = config.max_context,
           .eos_token_ids = config.eos_token_ids,
@@ -56,7 +56,7 @@ ModelDescription Describe(const LlamaNetwork& network,
 
 // Slots for pages; nothing if there are to be none.
 absl::StatusOr<std::optional<PagedKvCache>> MakeHostCache(
-    const PagedKvCache& cache, const LlamaOptions& options) {
+    const PagedKvCache& cache, const TransformerOptions& options) {
   if (options.host_cache_bytes == 0) return std::nullopt;
   ASSIGN_OR_RETURN(PagedKvCache host,
                    PagedKvCache::Create(cache.shape(), options.host_cache_bytes,
@@ -64,18 +64,19 @@ absl::StatusOr<std::optional<PagedKvCache>> MakeHostCache(
   return host;
 }
 
-absl::StatusOr<LlamaNetwork> LoadNetwork(const std::string& directory,
-                                         const LlamaOptions& options) {
-  ASSIGN_OR_RETURN(LlamaConfig config, ReadLlamaConfig(directory));
+absl::StatusOr<TransformerNetwork> LoadNetwork(
+    const std::string& directory, const TransformerOptions& options) {
+  ASSIGN_OR_RETURN(TransformerConfig config, ReadTransformerConfig(directory));
   ASSIGN_OR_RETURN(PagedKvCache cache,
                    PagedKvCache::Create(CacheShape(config, options.page_size),
                                         options.kv_cache_bytes));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
-  ASSIGN_OR_RETURN(LlamaWeights weights, LoadLlamaWeights(checkpoint, config));
+  ASSIGN_OR_RETURN(TransformerWeights weights,
+                   LoadTransformerWeights(checkpoint, config));
   RotaryTable rotary(InverseFrequencies(config.rope, config.head_dim),
                      NumPositions(config, cache));
-  return LlamaNetwork{std::move(config), std::move(weights), std::move(cache),
-                      std::move(rotary)};
+  return TransformerNetwork{std::move(config), std::move(weights),
+                            std::move(cache), std::move(rotary)};
 }
 
 // Rows in runs of at most kMaxPieceTokens tokens, unless one has more.
@@ -95,9 +96,9 @@ std::vector<RowRange> Pieces(const StepPlan& plan, RowRange rows) {
 
 }  // namespace
 
-class LlamaModel::Impl {
+class TransformerModel::Impl {
  public:
-  Impl(LlamaNetwork network, std::optional<PagedKvCache> host,
+  Impl(TransformerNetwork network, std::optional<PagedKvCache> host,
        std::shared_ptr<ThreadPool> pool);
 
   const ModelDescription& description() const { return description_; }
@@ -111,26 +112,27 @@ class LlamaModel::Impl {
   std::vector<RowRange> Divide(const StepPlan& plan) const;
 
   // Constant after construction.
-  const LlamaNetwork network_;
+  const TransformerNetwork network_;
   const std::optional<PagedKvCache> host_;
   const ModelDescription description_;
   const std::shared_ptr<ThreadPool> pool_;
   ThreadPool one_thread_;  // of passes that run side by side
 
-  std::vector<LlamaPass> passes_;  // [pool's threads]
+  std::vector<TransformerPass> passes_;  // [pool's threads]
 };
 
-LlamaModel::Impl::Impl(LlamaNetwork network, std::optional<PagedKvCache> host,
-                       std::shared_ptr<ThreadPool> pool)
+TransformerModel::Impl::Impl(TransformerNetwork network,
+                             std::optional<PagedKvCache> host,
+                             std::shared_ptr<ThreadPool> pool)
     : network_(std::move(network)),
       host_(std::move(host)),
       description_(Describe(network_, host_)),
       pool_(std::move(pool)),
-      passes_(pool_->num_threads(), LlamaPass(&network_)) {}
+      passes_(pool_->num_threads(), TransformerPass(&network_)) {}
 
 // Whether the plan keeps within this model's tokens, positions and pages, and
 // its rows follow each other.
-bool LlamaModel::Impl::IsSound(const StepPlan& plan) const {
+bool TransformerModel::Impl::IsSound(const StepPlan& plan) const {
   const auto in_vocabulary = [&](TokenId token) {
     return token >= 0 && token < description_.vocab_size;
   };
@@ -158,7 +160,8 @@ bool LlamaModel::Impl::IsSound(const StepPlan& plan) const {
          std::ranges::all_of(plan.page_indices, is_page);
 }
 
-std::vector<RowRange> LlamaModel::Impl::Divide(const StepPlan& plan) const {
+std::vector<RowRange> TransformerModel::Impl::Divide(
+    const StepPlan& plan) const {
   const int num_rows = static_cast<int>(plan.rows.size());
   const int64_t num_tokens = static_cast<int64_t>(plan.tokens.size());
   const int num_passes = static_cast<int>(passes_.size());
@@ -184,7 +187,7 @@ std::vector<RowRange> LlamaModel::Impl::Divide(const StepPlan& plan) const {
   return passes;
 }
 
-void LlamaModel::Impl::MovePages(const StepPlan& plan) {
+void TransformerModel::Impl::MovePages(const StepPlan& plan) {
   pool_->ParallelFor(network_.config.num_layers, [&](int i) {
     KvLayer layer = network_.cache.layer(i);
     if (host_) {
@@ -196,8 +199,8 @@ void LlamaModel::Impl::MovePages(const StepPlan& plan) {
   });
 }
 
-absl::Status LlamaModel::Impl::Forward(const StepPlan& plan,
-                                       std::span<float> logits) {
+absl::Status TransformerModel::Impl::Forward(const StepPlan& plan,
+                                             std::span<float> logits) {
   CHECK_EQ(logits.size(), size_t(plan.num_logits) * description_.vocab_size);
   DCHECK(IsSound(plan)) << "a plan of " << plan.rows.size() << " rows";
   MovePages(plan);
@@ -227,30 +230,33 @@ absl::Status LlamaModel::Impl::Forward(const StepPlan& plan,
                            plan.tokens.size(), " tokens");
 }
 
-absl::StatusOr<std::unique_ptr<LlamaModel>> LlamaModel::Load(
-    const std::string& directory, const LlamaOptions& options,
+absl::StatusOr<std::unique_ptr<TransformerModel>> TransformerModel::Load(
+    const std::string& directory, const TransformerOptions& options,
     std::shared_ptr<ThreadPool> pool) {
   if (pool == nullptr) return InvalidArgument("pool must not be null");
   try {
-    ASSIGN_OR_RETURN(LlamaNetwork network, LoadNetwork(directory, options));
+    ASSIGN_OR_RETURN(TransformerNetwork network,
+                     LoadNetwork(directory, options));
     ASSIGN_OR_RETURN(std::optional<PagedKvCache> host,
                      MakeHostCache(network.cache, options));
-    return std::unique_ptr<LlamaModel>(new LlamaModel(std::make_unique<Impl>(
-        std::move(network), std::move(host), std::move(pool))));
+    return std::unique_ptr<TransformerModel>(
+        new TransformerModel(std::make_unique<Impl>(
+            std::move(network), std::move(host), std::move(pool))));
   } catch (const std::bad_alloc&) {
     return ResourceExhausted(directory, ": not enough memory for the model");
   }
 }
 
-LlamaModel::LlamaModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-LlamaModel::~LlamaModel() = default;
+TransformerModel::TransformerModel(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+TransformerModel::~TransformerModel() = default;
 
-const ModelDescription& LlamaModel::description() const {
+const ModelDescription& TransformerModel::description() const {
   return impl_->description();
 }
 
-absl::Status LlamaModel::Forward(const StepPlan& plan,
-                                 std::span<float> logits) {
+absl::Status TransformerModel::Forward(const StepPlan& plan,
+                                       std::span<float> logits) {
   return impl_->Forward(plan, logits);
 }
 

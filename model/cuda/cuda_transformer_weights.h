@@ -1,4 +1,4 @@
-// CudaLlamaWeights: a Llama-family model's weights in device memory, one
+// CudaTransformerWeights: a model's weights in device memory, one
 // allocation, in the layout in which the forward pass reads them:
 //
 //   qkv      q, k and v of a layer stacked, as on the host
@@ -19,11 +19,11 @@
 #include "base/dtype.h"
 #include "kernels/matmul/cuda_matmul.h"
 #include "model/checkpoint.h"
-#include "model/llama_config.h"
+#include "model/transformer_config.h"
 
 namespace espalier {
 
-struct CudaLlamaLayer {
+struct CudaTransformerLayer {
   float* attention_norm = nullptr;  // [hidden_width]
   CudaMatrix qkv;                   // [q_size + 2 * kv_size, hidden_width]
   CudaMatrix output;                // [hidden_width, q_size]
@@ -32,13 +32,13 @@ struct CudaLlamaLayer {
   CudaMatrix down;                  // [hidden_width, intermediate_width]
 };
 
-struct CudaLlamaWeights {
+struct CudaTransformerWeights {
   int hidden_width = 0;
   int intermediate_width = 0;
   CudaMatrix embedding;  // [vocab_size, hidden_width]
   CudaMatrix head;       // the same; the same memory if tied
   float* final_norm = nullptr;
-  std::vector<CudaLlamaLayer> layers;
+  std::vector<CudaTransformerLayer> layers;
 
   DeviceBuffer<std::byte> memory;  // what all of these point into
 };
@@ -46,14 +46,14 @@ struct CudaLlamaWeights {
 // Converts the tensors to `dtype`, rounding to nearest even, and uploads them.
 // Throws std::bad_alloc.
 // REQUIRES: q_size and kv_size are multiples of 8.
-// Errors: as FindLlamaTensors; kInvalidArgument naming the tensor and the value
-// if one that is finite has no finite place in float16; kResourceExhausted,
-// naming the bytes, if device memory runs out.
-absl::StatusOr<CudaLlamaWeights> LoadCudaLlamaWeights(
-    const Checkpoint& checkpoint, const LlamaConfig& config, DType dtype);
+// Errors: as FindTransformerTensors; kInvalidArgument naming the tensor and the
+// value if one that is finite has no finite place in float16;
+// kResourceExhausted, naming the bytes, if device memory runs out.
+absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
+    const Checkpoint& checkpoint, const TransformerConfig& config, DType dtype);
 
 // Normally distributed weights of deviation 0.02, norms of 1.
-absl::StatusOr<CudaLlamaWeights> RandomCudaLlamaWeights(
-    const LlamaConfig& config, DType dtype);
+absl::StatusOr<CudaTransformerWeights> RandomCudaTransformerWeights(
+    const TransformerConfig& config, DType dtype);
 
 }  // namespace espalier

@@ -1,13 +1,13 @@
 // One decode step of models/en-fr: rows that feed a token each, at position
 // 64 of sequences of their own; and a prompt of as many tokens in one row.
 //
-//   llama_benchmark --benchmark_filter=Decode
+//   transformer_benchmark --benchmark_filter=Decode
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
 #include <vector>
 
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 #include "tests/source_tree.h"
 
 namespace espalier {
@@ -17,12 +17,13 @@ constexpr int kPosition = 64;
 
 struct Loaded {
   explicit Loaded(int num_threads) {
-    auto loaded = LlamaModel::Load(SourcePath("models/en-fr"), {},
-                                   ThreadPool::Create(num_threads).value());
+    auto loaded =
+        TransformerModel::Load(SourcePath("models/en-fr"), {},
+                               ThreadPool::Create(num_threads).value());
     if (!loaded.ok()) std::abort();
     model = *std::move(loaded);
   }
-  std::unique_ptr<LlamaModel> model;
+  std::unique_ptr<TransformerModel> model;
 };
 
 // `num_rows` rows of `num_tokens` tokens each, the last of which wants logits.

@@ -1,4 +1,4 @@
-// The twin of LlamaModel: the forward pass of a whole sequence in obvious
+// The twin of TransformerModel: the forward pass of a whole sequence in obvious
 // loops and double arithmetic, without pages, batches or shared code.
 #pragma once
 

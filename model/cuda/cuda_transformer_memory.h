@@ -1,6 +1,6 @@
-// The device memory of a CudaLlama besides its weights: keys and values, the
-// rotary table, and what a pass writes on its way. All of it is allocated at
-// load.
+// The device memory of a CudaTransformer besides its weights: keys and values,
+// the rotary table, and what a pass writes on its way. All of it is allocated
+// at load.
 //
 // Errors: kResourceExhausted, naming what and how many bytes, if device memory
 // runs out; kInternal if the device fails.
@@ -15,8 +15,8 @@
 #include "kernels/attention/cuda_attention.h"
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/kv_cache/cuda_rotate_and_store.h"
-#include "model/cuda/cuda_llama.h"
-#include "model/llama_config.h"
+#include "model/cuda/cuda_transformer.h"
+#include "model/transformer_config.h"
 
 namespace espalier {
 
@@ -46,7 +46,7 @@ struct CudaKvMemory {
 // As many pages as options.kv_cache_bytes holds.
 // Errors: also kInvalidArgument if those are fewer than two.
 absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
-    const LlamaConfig& config, const CudaLlamaOptions& options);
+    const TransformerConfig& config, const CudaTransformerOptions& options);
 
 struct CudaRotaryMemory {
   DeviceBuffer<float> cosines;  // [num_positions, head_dim / 2]
@@ -56,11 +56,11 @@ struct CudaRotaryMemory {
 };
 
 // For all positions that a sequence with pages in `cache` can have.
-absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const LlamaConfig& config,
+absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const TransformerConfig& config,
                                                 const CudaKvCache& cache);
 
 // Rows are tokens; those of T are of the options' dtype.
-struct CudaLlamaScratch {
+struct CudaTransformerScratch {
   float* x = nullptr;        // [max_tokens, hidden_width]  residual stream
   void* normed = nullptr;    // [max_tokens, hidden_width]  T
   void* qkv = nullptr;       // [max_tokens, q_size + 2 * kv_size]  T
@@ -74,8 +74,8 @@ struct CudaLlamaScratch {
   DeviceBuffer<std::byte> memory;
 };
 
-absl::StatusOr<CudaLlamaScratch> AllocateCudaLlamaScratch(
-    const LlamaConfig& config, const CudaLlamaOptions& options,
+absl::StatusOr<CudaTransformerScratch> AllocateCudaTransformerScratch(
+    const TransformerConfig& config, const CudaTransformerOptions& options,
     int hidden_width, int intermediate_width,
     const CudaAttentionShape& attention_shape);
 

@@ -8,14 +8,14 @@
 #include <span>
 #include <vector>
 
-#include "model/cuda/cuda_llama.h"
-#include "model/llama_model.h"
+#include "model/cuda/cuda_transformer.h"
+#include "model/transformer_model.h"
 #include "tests/few_cases.h"
 #include "tests/model/cuda/cuda_plan_model.h"
 #include "tests/model/feeder.h"
-#include "tests/model/llama_reference.h"
 #include "tests/model/logprobs_examples.h"
 #include "tests/model/tiny_model.h"
+#include "tests/model/transformer_reference.h"
 #include "tests/model/twin_checks.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
@@ -54,7 +54,7 @@ CudaDevice Device() {
   return *device;
 }
 
-CudaLlamaOptions SmallOptions(DType dtype, int page_size = 16) {
+CudaTransformerOptions SmallOptions(DType dtype, int page_size = 16) {
   return {.page_size = page_size,
           .kv_cache_bytes = 8 << 20,
           .dtype = dtype,
@@ -65,16 +65,17 @@ CudaLlamaOptions SmallOptions(DType dtype, int page_size = 16) {
 }
 
 std::unique_ptr<CudaPlanModel> LoadTiny(const TinyModel& tiny,
-                                        const CudaLlamaOptions& options,
+                                        const CudaTransformerOptions& options,
                                         bool share_runs = true) {
   const TempDirectory directory(FilesOf(tiny));
-  auto llama = CudaLlama::Load(directory.path(), options, Device());
-  EXPECT_OK(llama);
+  auto transformer = CudaTransformer::Load(directory.path(), options, Device());
+  EXPECT_OK(transformer);
   const CudaPlanBatch::Options batch = {
       .share_runs = share_runs,
       .max_items = options.max_attention_items,
       .max_partials = options.max_attention_partials};
-  return std::make_unique<CudaPlanModel>(*std::move(llama), Device(), batch);
+  return std::make_unique<CudaPlanModel>(*std::move(transformer), Device(),
+                                         batch);
 }
 
 // With sizes that are no multiples of 8; heads are on a device.
@@ -96,7 +97,7 @@ std::vector<TinyShape> AllShapes() {
   return shapes;
 }
 
-TEST(CudaLlamaTest, MatchesTheTwinForEveryShapePageSizeAndChunk) {
+TEST(CudaTransformerTest, MatchesTheTwinForEveryShapePageSizeAndChunk) {
   ExpectMatchesTwin(AllShapes(), [](const TinyModel& tiny, int page_size) {
     return LoadTiny(tiny, SmallOptions(DType::kFloat32, page_size));
   });
@@ -117,7 +118,7 @@ double Distance(const LogitsRows& logits_rows, const Expected& expected) {
 }
 
 // An activation is rounded some six times a layer, by up to half a unit each.
-TEST(CudaLlamaTest, SixteenBitsComeAsNearAsTheirRoundingAllows) {
+TEST(CudaTransformerTest, SixteenBitsComeAsNearAsTheirRoundingAllows) {
   const std::vector<TinyShape> shapes = AllShapes();
   // Few: heads of 64 and of 128.
   for (size_t s = Cases(0, 5); s < shapes.size(); s += Cases(1, 2)) {
@@ -153,15 +154,16 @@ void ExpectNear(const std::vector<LogitsRows>& got,
 
 // Sequences join, grow by chunks or single tokens, fork and pause at random,
 // with logits for some of the tokens; the CPU's model does the same.
-TEST(CudaLlamaTest, MixedBatchesMatchTheCpu) {
+TEST(CudaTransformerTest, MixedBatchesMatchTheCpu) {
   const auto pool = MakePool(1);
   const TinyModel tiny = MakeTinyModel({.dtype = "BF16"}, 7);
   const TempDirectory directory(FilesOf(tiny));
   for (const bool share_runs : {false, true}) {
     ASSERT_OK_AND_ASSIGN(
         const auto on_cpu,
-        LlamaModel::Load(directory.path(),
-                         {.page_size = 4, .kv_cache_bytes = 8 << 20}, pool));
+        TransformerModel::Load(directory.path(),
+                               {.page_size = 4, .kv_cache_bytes = 8 << 20},
+                               pool));
     const auto on_device =
         LoadTiny(tiny, SmallOptions(DType::kFloat32, 4), share_runs);
     Feeder cpu(on_cpu.get());
@@ -197,13 +199,14 @@ TEST(CudaLlamaTest, MixedBatchesMatchTheCpu) {
 }
 
 // Beams of one prompt, each a token a step: what the decoding of a group is.
-TEST(CudaLlamaTest, BeamsThatShareAPromptMatchTheCpu) {
+TEST(CudaTransformerTest, BeamsThatShareAPromptMatchTheCpu) {
   const auto pool = MakePool(1);
   const TinyModel tiny = MakeTinyModel({.max_context = 512}, 9);
   const TempDirectory directory(FilesOf(tiny));
   ASSERT_OK_AND_ASSIGN(
       const auto on_cpu,
-      LlamaModel::Load(directory.path(), {.kv_cache_bytes = 8 << 20}, pool));
+      TransformerModel::Load(directory.path(), {.kv_cache_bytes = 8 << 20},
+                             pool));
   const auto on_device = LoadTiny(tiny, SmallOptions(DType::kFloat32));
   Feeder cpu(on_cpu.get());
   Feeder device(on_device.get());
@@ -225,13 +228,13 @@ TEST(CudaLlamaTest, BeamsThatShareAPromptMatchTheCpu) {
   }
 }
 
-TEST(CudaLlamaTest, LogProbsOfReferenceSequencesMatch) {
-  auto llama = CudaLlama::Load(
+TEST(CudaTransformerTest, LogProbsOfReferenceSequencesMatch) {
+  auto transformer = CudaTransformer::Load(
       SourcePath("models/en-fr"),
       {.kv_cache_bytes = 64 << 20, .dtype = DType::kFloat32, .max_tokens = 512},
       Device());
-  ASSERT_OK(llama);
-  CudaPlanModel model(*std::move(llama), Device());
+  ASSERT_OK(transformer);
+  CudaPlanModel model(*std::move(transformer), Device());
   const auto examples = ReadLogProbsExamples();
   ASSERT_EQ(examples.size(), 24u);
   for (const auto& example :
@@ -264,7 +267,7 @@ StepPlan DecodePlan(int num_rows, int position, int page_size) {
   return plan;
 }
 
-TEST(CudaLlamaTest, ACapturedCallReplaysToTheSameBits) {
+TEST(CudaTransformerTest, ACapturedCallReplaysToTheSameBits) {
   const auto model =
       LoadTiny(MakeTinyModel({}, 11), SmallOptions(DType::kBFloat16));
   const StepPlan plan = DecodePlan(5, 37, 16);
@@ -273,11 +276,11 @@ TEST(CudaLlamaTest, ACapturedCallReplaysToTheSameBits) {
 
   ASSERT_OK_AND_ASSIGN(
       const CudaPlanBatch batch,
-      CudaPlanBatch::Create(plan, model->llama(), Device(), {}));
+      CudaPlanBatch::Create(plan, model->transformer(), Device(), {}));
   ASSERT_OK_AND_ASSIGN(const auto logits, DeviceBuffer<float>::Create(5 * 23));
   ASSERT_OK_AND_ASSIGN(const CudaStream stream, CudaStream::Create());
   ASSERT_OK_AND_ASSIGN(const CudaGraph graph, CaptureGraph(stream.get(), [&] {
-                         return model->llama().Enqueue(
+                         return model->transformer().Enqueue(
                              batch.view(), logits.data(), stream.get());
                        }));
   for (int replay = 0; replay < 3; ++replay) {
@@ -294,7 +297,7 @@ TEST(CudaLlamaTest, ACapturedCallReplaysToTheSameBits) {
   }
 }
 
-TEST(CudaLlamaTest, TheDescriptionIsWhatConfigsAndOptionsSay) {
+TEST(CudaTransformerTest, TheDescriptionIsWhatConfigsAndOptionsSay) {
   TinyModel tiny = MakeTinyModel({}, 13);
   tiny.generation_config["max_new_tokens"] = 77;
   const auto model = LoadTiny(tiny, SmallOptions(DType::kFloat16, 8));
@@ -307,17 +310,18 @@ TEST(CudaLlamaTest, TheDescriptionIsWhatConfigsAndOptionsSay) {
   // Two layers of keys and values, 8 tokens of 2 heads of 16 numbers.
   const int num_pages = (8 << 20) / (2 * 2 * 8 * 2 * 16 * 2);
   EXPECT_EQ(description.num_pages, num_pages - 1);
-  EXPECT_EQ(model->llama().null_page(), PageId{num_pages - 1});
-  EXPECT_EQ(model->llama().cache().num_pages, num_pages);
+  EXPECT_EQ(model->transformer().null_page(), PageId{num_pages - 1});
+  EXPECT_EQ(model->transformer().cache().num_pages, num_pages);
 }
 
-TEST(CudaLlamaTest, WhatTheDeviceCannotDoIsNamed) {
-  const auto load = [](const TinyModel& tiny, const CudaLlamaOptions& options) {
+TEST(CudaTransformerTest, WhatTheDeviceCannotDoIsNamed) {
+  const auto load = [](const TinyModel& tiny,
+                       const CudaTransformerOptions& options) {
     const TempDirectory directory(FilesOf(tiny));
-    return CudaLlama::Load(directory.path(), options, Device()).status();
+    return CudaTransformer::Load(directory.path(), options, Device()).status();
   };
   const TinyModel tiny = MakeTinyModel({}, 14);
-  CudaLlamaOptions options = SmallOptions(DType::kFloat32);
+  CudaTransformerOptions options = SmallOptions(DType::kFloat32);
   EXPECT_THAT(
       load(MakeTinyModel({.head_dim = 12}, 14), options),
       StatusIs(kInvalid, HasSubstr("head_dim must be a multiple of 8 up to")));
@@ -341,20 +345,20 @@ TEST(CudaLlamaTest, WhatTheDeviceCannotDoIsNamed) {
   EXPECT_OK(load(large, SmallOptions(DType::kBFloat16)));
 }
 
-TEST(CudaLlamaTest, ACallBeyondTheBoundsIsRefused) {
+TEST(CudaTransformerTest, ACallBeyondTheBoundsIsRefused) {
   const auto model =
       LoadTiny(MakeTinyModel({}, 15), SmallOptions(DType::kFloat32));
   CudaBatch batch = {.num_tokens = 257};
-  EXPECT_THAT(model->llama().Enqueue(batch, nullptr, nullptr),
+  EXPECT_THAT(model->transformer().Enqueue(batch, nullptr, nullptr),
               StatusIs(kInvalid, HasSubstr("257 tokens, the limit is 256")));
   batch = {.num_tokens = 1, .num_logits = 300};
-  EXPECT_THAT(model->llama().Enqueue(batch, nullptr, nullptr),
+  EXPECT_THAT(model->transformer().Enqueue(batch, nullptr, nullptr),
               StatusIs(kInvalid, HasSubstr("300 rows of logits")));
-  EXPECT_OK(model->llama().Enqueue({}, nullptr, nullptr));
+  EXPECT_OK(model->transformer().Enqueue({}, nullptr, nullptr));
 }
 
-TEST(CudaLlamaTest, RandomWeightsComputeTheSameEveryTime) {
-  LlamaConfig config;
+TEST(CudaTransformerTest, RandomWeightsComputeTheSameEveryTime) {
+  TransformerConfig config;
   config.vocab_size = 100;
   config.hidden_size = 72;
   config.intermediate_size = 100;
@@ -365,10 +369,10 @@ TEST(CudaLlamaTest, RandomWeightsComputeTheSameEveryTime) {
   config.max_context = 128;
   std::vector<LogitsRows> results;
   for (int i = 0; i < 2; ++i) {
-    auto llama =
-        CudaLlama::Random(config, SmallOptions(DType::kBFloat16), Device());
-    ASSERT_OK(llama);
-    CudaPlanModel model(*std::move(llama), Device());
+    auto transformer = CudaTransformer::Random(
+        config, SmallOptions(DType::kBFloat16), Device());
+    ASSERT_OK(transformer);
+    CudaPlanModel model(*std::move(transformer), Device());
     results.push_back(FeedAlone(&model, RandomTokens(20, 100, 16), 20));
   }
   EXPECT_EQ(results[0], results[1]);

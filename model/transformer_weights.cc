@@ -1,21 +1,22 @@
-#include "model/llama_weights.h"
+#include "model/transformer_weights.h"
 
 #include <initializer_list>
 #include <new>
 
 #include "base/load_as_float.h"
 #include "base/status.h"
-#include "model/llama_tensors.h"
+#include "model/transformer_tensors.h"
 
 namespace espalier {
 namespace {
 
 // The tensors, each [num_rows, num_cols], stacked.
-PackedMatrix Stack(std::initializer_list<LlamaTensor> parts, int num_cols) {
+PackedMatrix Stack(std::initializer_list<TransformerTensor> parts,
+                   int num_cols) {
   return PackedMatrix::Pack({parts.begin(), parts.size()}, num_cols);
 }
 
-std::vector<float> Widen(const LlamaTensor& norm) {
+std::vector<float> Widen(const TransformerTensor& norm) {
   std::vector<float> result;
   result.reserve(norm.num_rows);
   for (int i = 0; i < norm.num_rows; ++i) {
@@ -25,8 +26,8 @@ std::vector<float> Widen(const LlamaTensor& norm) {
   return result;
 }
 
-LlamaLayerWeights PackLayer(const LlamaLayerTensors& layer,
-                            const LlamaConfig& config) {
+TransformerLayerWeights PackLayer(const TransformerLayerTensors& layer,
+                                  const TransformerConfig& config) {
   const int hidden_size = config.hidden_size;
   return {.attention_norm = Widen(layer.attention_norm),
           .qkv = Stack({layer.q, layer.k, layer.v}, hidden_size),
@@ -36,17 +37,17 @@ LlamaLayerWeights PackLayer(const LlamaLayerTensors& layer,
           .down = Stack({layer.down}, config.intermediate_size)};
 }
 
-absl::StatusOr<LlamaWeights> Load(const Checkpoint& checkpoint,
-                                  const LlamaConfig& config) {
-  ASSIGN_OR_RETURN(const LlamaTensors tensors,
-                   FindLlamaTensors(checkpoint, config));
-  LlamaWeights weights;
+absl::StatusOr<TransformerWeights> Load(const Checkpoint& checkpoint,
+                                        const TransformerConfig& config) {
+  ASSIGN_OR_RETURN(const TransformerTensors tensors,
+                   FindTransformerTensors(checkpoint, config));
+  TransformerWeights weights;
   weights.embedding = Stack({tensors.embedding}, config.hidden_size);
   if (!config.tie_word_embeddings) {
     weights.untied_head = Stack({tensors.head}, config.hidden_size);
   }
   weights.final_norm = Widen(tensors.final_norm);
-  for (const LlamaLayerTensors& layer : tensors.layers) {
+  for (const TransformerLayerTensors& layer : tensors.layers) {
     weights.layers.push_back(PackLayer(layer, config));
   }
   return weights;
@@ -54,8 +55,8 @@ absl::StatusOr<LlamaWeights> Load(const Checkpoint& checkpoint,
 
 }  // namespace
 
-absl::StatusOr<LlamaWeights> LoadLlamaWeights(const Checkpoint& checkpoint,
-                                              const LlamaConfig& config) {
+absl::StatusOr<TransformerWeights> LoadTransformerWeights(
+    const Checkpoint& checkpoint, const TransformerConfig& config) {
   try {
     return Load(checkpoint, config);
   } catch (const std::bad_alloc&) {

@@ -1,4 +1,4 @@
-#include "model/llama_model.h"
+#include "model/transformer_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,13 +33,14 @@ using ::espalier::testing::TinyShape;
 using ::espalier::testing::TinyShapes;
 using ::testing::HasSubstr;
 
-std::unique_ptr<LlamaModel> LoadTiny(const TinyModel& tiny,
-                                     std::shared_ptr<ThreadPool> pool,
-                                     int page_size = 16, int num_shards = 1) {
+std::unique_ptr<TransformerModel> LoadTiny(const TinyModel& tiny,
+                                           std::shared_ptr<ThreadPool> pool,
+                                           int page_size = 16,
+                                           int num_shards = 1) {
   const TempDirectory directory(FilesOf(tiny, num_shards));
-  const LlamaOptions options = {.page_size = page_size,
-                                .kv_cache_bytes = 8 << 20};
-  auto model = LlamaModel::Load(directory.path(), options, pool);
+  const TransformerOptions options = {.page_size = page_size,
+                                      .kv_cache_bytes = 8 << 20};
+  auto model = TransformerModel::Load(directory.path(), options, pool);
   EXPECT_OK(model);
   return *std::move(model);
 }
@@ -56,7 +57,7 @@ std::vector<TinyShape> AllShapes() {
   return shapes;
 }
 
-TEST(LlamaModelTest, MatchesTheTwinForEveryShapePageSizeAndChunk) {
+TEST(TransformerModelTest, MatchesTheTwinForEveryShapePageSizeAndChunk) {
   const auto pool = MakePool(1);
   ExpectMatchesTwin(AllShapes(), [&](const TinyModel& tiny, int page_size) {
     return LoadTiny(tiny, pool, page_size);
@@ -65,18 +66,18 @@ TEST(LlamaModelTest, MatchesTheTwinForEveryShapePageSizeAndChunk) {
 
 // Pages of 4 tokens are saved by the plan that overwrites them, and loaded into
 // others by the plan that goes on from them.
-TEST(LlamaModelTest, SwappedPagesHaveTheSameBits) {
+TEST(TransformerModelTest, SwappedPagesHaveTheSameBits) {
   const TinyShape shape = TinyShapes().front();
   const TinyModel tiny = MakeTinyModel(shape, 5);
   const TempDirectory directory(FilesOf(tiny, 1));
   const auto tokens = RandomTokens(11, shape.vocab_size, 6);
   const auto others = RandomTokens(10, shape.vocab_size, 7);
   for (const int num_threads : {1, 2}) {
-    const auto model = *LlamaModel::Load(directory.path(),
-                                         {.page_size = 4,
-                                          .kv_cache_bytes = 1 << 20,
-                                          .host_cache_bytes = 1 << 16},
-                                         MakePool(num_threads));
+    const auto model = *TransformerModel::Load(directory.path(),
+                                               {.page_size = 4,
+                                                .kv_cache_bytes = 1 << 20,
+                                                .host_cache_bytes = 1 << 16},
+                                               MakePool(num_threads));
     EXPECT_GT(model->description().num_host_slots, 3);
     const auto feed = [&](std::span<const TokenId> fed, int first,
                           std::vector<PageId> pages, StepPlan plan) {
@@ -105,7 +106,7 @@ TEST(LlamaModelTest, SwappedPagesHaveTheSameBits) {
   }
 }
 
-TEST(LlamaModelTest, PageSizesChunksAndThreadsChangeNoBits) {
+TEST(TransformerModelTest, PageSizesChunksAndThreadsChangeNoBits) {
   for (const TinyShape& shape : AllShapes()) {
     const TinyModel tiny = MakeTinyModel(shape, 5);
     const auto tokens = RandomTokens(90, shape.vocab_size, 6);
@@ -128,7 +129,7 @@ TEST(LlamaModelTest, PageSizesChunksAndThreadsChangeNoBits) {
 
 // Sequences join, grow by a few tokens and pause at random; whatever happens
 // around them, their logits are those they have alone.
-TEST(LlamaModelTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
+TEST(TransformerModelTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
   const TinyShape shape = {.dtype = "BF16"};
   const auto pool = MakePool(2);
   const auto model = LoadTiny(MakeTinyModel(shape, 7), pool, 3);
@@ -168,7 +169,7 @@ TEST(LlamaModelTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
 }
 
 // Many rows are divided among threads, a few sequences through all layers each.
-TEST(LlamaModelTest, AStepDividedByRowsChangesNoBits) {
+TEST(TransformerModelTest, AStepDividedByRowsChangesNoBits) {
   const TinyShape shape = {.dtype = "BF16"};
   const TinyModel tiny = MakeTinyModel(shape, 15);
   constexpr int kNumSequences = 90;
@@ -193,7 +194,7 @@ TEST(LlamaModelTest, AStepDividedByRowsChangesNoBits) {
 }
 
 // More than go through the layers together.
-TEST(LlamaModelTest, AStepOfManySequencesIsThatOfEach) {
+TEST(TransformerModelTest, AStepOfManySequencesIsThatOfEach) {
   const TinyShape shape;
   const auto pool = MakePool(2);
   const auto model = LoadTiny(MakeTinyModel(shape, 15), pool, 3);
@@ -208,7 +209,7 @@ TEST(LlamaModelTest, AStepOfManySequencesIsThatOfEach) {
   EXPECT_EQ(feeder.Step(rows), alone);
 }
 
-TEST(LlamaModelTest, AStepThatNobodyWaitsForIsGivenUp) {
+TEST(TransformerModelTest, AStepThatNobodyWaitsForIsGivenUp) {
   const auto pool = MakePool(2);
   const auto model = LoadTiny(MakeTinyModel({}, 15), pool);
   StepPlan plan;
@@ -227,7 +228,7 @@ TEST(LlamaModelTest, AStepThatNobodyWaitsForIsGivenUp) {
   EXPECT_OK(model->Forward(plan, logits));
 }
 
-TEST(LlamaModelTest, ACopiedTailPageCarriesItsTokensOn) {
+TEST(TransformerModelTest, ACopiedTailPageCarriesItsTokensOn) {
   const TinyShape shape;
   const auto pool = MakePool(1);
   const auto model = LoadTiny(MakeTinyModel(shape, 9), pool, 4);
@@ -250,7 +251,7 @@ TEST(LlamaModelTest, ACopiedTailPageCarriesItsTokensOn) {
   }
 }
 
-TEST(LlamaModelTest, ShardsGiveTheModelTheSingleFileGives) {
+TEST(TransformerModelTest, ShardsGiveTheModelTheSingleFileGives) {
   const auto pool = MakePool(1);
   const TinyModel tiny = MakeTinyModel({}, 10);
   const auto tokens = RandomTokens(20, 23, 11);
@@ -262,13 +263,13 @@ TEST(LlamaModelTest, ShardsGiveTheModelTheSingleFileGives) {
   }
 }
 
-TEST(LlamaModelTest, APlanWithNothingToFeedIsFine) {
+TEST(TransformerModelTest, APlanWithNothingToFeedIsFine) {
   const auto pool = MakePool(1);
   const auto model = LoadTiny(MakeTinyModel({}, 12), pool);
   EXPECT_OK(model->Forward({}, {}));
 }
 
-TEST(LlamaModelTest, TheDescriptionIsWhatConfigsAndOptionsSay) {
+TEST(TransformerModelTest, TheDescriptionIsWhatConfigsAndOptionsSay) {
   const auto pool = MakePool(1);
   TinyModel tiny = MakeTinyModel({}, 13);
   tiny.generation_config["max_new_tokens"] = 77;
@@ -283,24 +284,25 @@ TEST(LlamaModelTest, TheDescriptionIsWhatConfigsAndOptionsSay) {
   EXPECT_EQ(description.num_pages, (8 << 20) / (2 * 2 * 8 * 2 * 16 * 4));
 }
 
-TEST(LlamaModelTest, OptionsOutOfRangeAreNamed) {
+TEST(TransformerModelTest, OptionsOutOfRangeAreNamed) {
   const auto pool = MakePool(1);
   const TempDirectory directory(FilesOf(MakeTinyModel({}, 14)));
   for (const int page_size : {0, -1, 4097}) {
     EXPECT_THAT(
-        LlamaModel::Load(directory.path(), {.page_size = page_size}, pool),
+        TransformerModel::Load(directory.path(), {.page_size = page_size},
+                               pool),
         StatusIs(kInvalid, HasSubstr("page_size must be in [1, 4096], got")));
   }
   for (const int64_t bytes : {int64_t{0}, int64_t{-5}, int64_t{8191}}) {
-    EXPECT_THAT(
-        LlamaModel::Load(directory.path(), {.kv_cache_bytes = bytes}, pool),
-        StatusIs(kInvalid, HasSubstr("must hold a page of 8192")));
+    EXPECT_THAT(TransformerModel::Load(directory.path(),
+                                       {.kv_cache_bytes = bytes}, pool),
+                StatusIs(kInvalid, HasSubstr("must hold a page of 8192")));
   }
   // 2^31 pages of 2 MiB are more than an address space.
-  const LlamaOptions huge = {.page_size = 4096,
-                             .kv_cache_bytes = int64_t{1} << 62};
+  const TransformerOptions huge = {.page_size = 4096,
+                                   .kv_cache_bytes = int64_t{1} << 62};
   EXPECT_THAT(
-      LlamaModel::Load(directory.path(), huge, pool),
+      TransformerModel::Load(directory.path(), huge, pool),
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("bytes")));
 }
 

@@ -1,4 +1,4 @@
-// LlamaWeights: the weights of a Llama-family model, packed for its forward
+// TransformerWeights: the weights of a transformer, packed for its forward
 // pass: q, k, v of a layer as one matrix, gate and up as one. Matrices keep
 // bf16; norms are widened to float32.
 //
@@ -10,11 +10,11 @@
 #include "absl/status/statusor.h"
 #include "kernels/matmul/packed_matrix.h"
 #include "model/checkpoint.h"
-#include "model/llama_config.h"
+#include "model/transformer_config.h"
 
 namespace espalier {
 
-struct LlamaLayerWeights {
+struct TransformerLayerWeights {
   std::vector<float> attention_norm;  // [hidden_size]
   PackedMatrix qkv;                   // [q_size + 2 * kv_size, hidden_size]
   PackedMatrix output;                // [hidden_size, q_size]
@@ -23,9 +23,9 @@ struct LlamaLayerWeights {
   PackedMatrix down;                  // [hidden_size, intermediate_size]
 };
 
-struct LlamaWeights {
+struct TransformerWeights {
   PackedMatrix embedding;  // [vocab_size, hidden_size]
-  std::vector<LlamaLayerWeights> layers;
+  std::vector<TransformerLayerWeights> layers;
   std::vector<float> final_norm;  // [hidden_size]
   PackedMatrix untied_head;       // [vocab_size, hidden_size]; empty if tied
 
@@ -34,7 +34,7 @@ struct LlamaWeights {
   }
 };
 
-// Finds and checks the tensors (llama_tensors.h) and packs them.
+// Finds and checks the tensors (transformer_tensors.h) and packs them.
 //
 // Allocates as many bytes as the tensors have in the files, and twice those of
 // f16, of bf16 norms and of bf16 that is stacked with another type, which all
@@ -42,8 +42,8 @@ struct LlamaWeights {
 // which next to nothing is in real models. So what a damaged file can ask for
 // is at most 64 times its size (f16 matrices of one row).
 //
-// Errors: as FindLlamaTensors; kResourceExhausted if memory runs out.
-absl::StatusOr<LlamaWeights> LoadLlamaWeights(const Checkpoint& checkpoint,
-                                              const LlamaConfig& config);
+// Errors: as FindTransformerTensors; kResourceExhausted if memory runs out.
+absl::StatusOr<TransformerWeights> LoadTransformerWeights(
+    const Checkpoint& checkpoint, const TransformerConfig& config);
 
 }  // namespace espalier

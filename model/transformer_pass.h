@@ -1,4 +1,4 @@
-// LlamaPass: the layers of a Llama-family model, run over some rows of a plan,
+// TransformerPass: the layers of a transformer, run over some rows of a plan,
 // with the scratch this takes.
 //
 //   embed -> [ norm, q k v, rotate, store k v, attend, output, +,
@@ -18,15 +18,15 @@
 #include "kernels/attention/attention.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/kv_cache/paged_kv_cache.h"
-#include "model/llama_config.h"
-#include "model/llama_weights.h"
+#include "model/transformer_config.h"
+#include "model/transformer_weights.h"
 
 namespace espalier {
 
 // What passes share: constant, but for the keys and values behind `cache`.
-struct LlamaNetwork {
-  LlamaConfig config;
-  LlamaWeights weights;
+struct TransformerNetwork {
+  TransformerConfig config;
+  TransformerWeights weights;
   PagedKvCache cache;
   RotaryTable rotary;
 };
@@ -37,10 +37,11 @@ struct RowRange {
   int end = 0;
 };
 
-class LlamaPass {
+class TransformerPass {
  public:
   // `network` outlives the pass.
-  explicit LlamaPass(const LlamaNetwork* network) : network_(*network) {}
+  explicit TransformerPass(const TransformerNetwork* network)
+      : network_(*network) {}
 
   // Feeds the rows' tokens and fills their rows of logits; or gives up before
   // some layer, once plan.stop is requested. Throws std::bad_alloc.
@@ -58,12 +59,12 @@ class LlamaPass {
 
   Batch TokensOf(const StepPlan& plan, RowRange rows) const;
   void Embed(std::span<const TokenId> tokens);
-  void StoreProjections(const LlamaLayerWeights& layer, const Batch& batch,
-                        KvLayer& kv_layer);
+  void StoreProjections(const TransformerLayerWeights& layer,
+                        const Batch& batch, KvLayer& kv_layer);
   Batch KeepLogitsTokens(const StepPlan& plan, RowRange rows);
-  void AttendAndAdd(const LlamaLayerWeights& layer, const Batch& batch,
+  void AttendAndAdd(const TransformerLayerWeights& layer, const Batch& batch,
                     const KvLayer& kv_layer);
-  void FeedForwardAndAdd(const LlamaLayerWeights& layer, int num_tokens,
+  void FeedForwardAndAdd(const TransformerLayerWeights& layer, int num_tokens,
                          std::span<const float> next_norm);
 
   // Calls body(begin, end) for blocks of rows [0, num_rows), on the pool.
@@ -75,7 +76,7 @@ class LlamaPass {
   void AddAndNormalise(std::span<const float> branch,
                        std::span<const float> weight, int num_tokens);
 
-  const LlamaNetwork& network_;
+  const TransformerNetwork& network_;
   ThreadPool* pool_ = nullptr;  // of the present Run
 
   // Scratch of one Run, kept for the next; each grows to the largest step so

@@ -1,6 +1,7 @@
-// CudaLlama: the forward pass of Llama-family models on the device, over paged
-// keys and values. It computes what LlamaModel does, in bf16, f16 or f32; the
-// residual stream, norms, softmax and logits are float32 in all of them.
+// CudaTransformer: the forward pass of transformer models on the device, over
+// paged keys and values. It computes what TransformerModel does, in bf16, f16
+// or f32; the residual stream, norms, softmax and logits are float32 in all of
+// them.
 //
 // One entry point takes rows of any length: prompt chunks, decoding rows, many
 // at once (exec_request/cuda_model.h).
@@ -24,11 +25,11 @@
 #include "base/cuda_resources.h"
 #include "base/dtype.h"
 #include "exec_request/cuda_model.h"
-#include "model/llama_config.h"
+#include "model/transformer_config.h"
 
 namespace espalier {
 
-struct CudaLlamaOptions {
+struct CudaTransformerOptions {
   int page_size = 16;  // tokens; 16, 32 or 64 are fast
   // Key/value memory; description().num_pages is what it holds, less one page
   // that rows without a beam write to.
@@ -46,26 +47,27 @@ struct CudaLlamaOptions {
 };
 
 // `options` for a model of so many tokens, with its zeros filled in.
-CudaLlamaOptions WithBounds(CudaLlamaOptions options, int vocab_size);
+CudaTransformerOptions WithBounds(CudaTransformerOptions options,
+                                  int vocab_size);
 
-class CudaLlama : public CudaModel {
+class CudaTransformer : public CudaModel {
  public:
-  // Loads a model directory as LlamaModel does, converting weights to
+  // Loads a model directory as TransformerModel does, converting weights to
   // options.dtype.
-  // Errors: as LlamaModel::Load; kInvalidArgument naming the value if an option
-  // is out of range, the model has a head_dim or hidden_size the kernels do
-  // not take, or a weight that float16 cannot hold; kResourceExhausted, naming
-  // the bytes, if device memory runs out.
-  static absl::StatusOr<std::unique_ptr<CudaLlama>> Load(
-      const std::string& directory, const CudaLlamaOptions& options,
+  // Errors: as TransformerModel::Load; kInvalidArgument naming the value if an
+  // option is out of range, the model has a head_dim or hidden_size the kernels
+  // do not take, or a weight that float16 cannot hold; kResourceExhausted,
+  // naming the bytes, if device memory runs out.
+  static absl::StatusOr<std::unique_ptr<CudaTransformer>> Load(
+      const std::string& directory, const CudaTransformerOptions& options,
       const CudaDevice& device);
   // The same with normally distributed weights made on the device, to measure
   // shapes that no weights exist for.
-  static absl::StatusOr<std::unique_ptr<CudaLlama>> Random(
-      const LlamaConfig& config, const CudaLlamaOptions& options,
+  static absl::StatusOr<std::unique_ptr<CudaTransformer>> Random(
+      const TransformerConfig& config, const CudaTransformerOptions& options,
       const CudaDevice& device);
 
-  virtual const LlamaConfig& config() const = 0;
+  virtual const TransformerConfig& config() const = 0;
 };
 
 }  // namespace espalier

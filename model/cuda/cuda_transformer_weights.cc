@@ -1,4 +1,4 @@
-#include "model/cuda/cuda_llama_weights.h"
+#include "model/cuda/cuda_transformer_weights.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -13,8 +13,8 @@
 #include "base/load_as_float.h"
 #include "base/status.h"
 #include "kernels/elementwise/cuda_elementwise.h"
-#include "model/cuda/cuda_llama_memory.h"
-#include "model/llama_tensors.h"
+#include "model/cuda/cuda_transformer_memory.h"
+#include "model/transformer_tensors.h"
 
 namespace espalier {
 namespace {
@@ -28,8 +28,8 @@ constexpr float kRandomDeviation = 0.02f;
 int RoundUp8(int size) { return (size + 7) / 8 * 8; }
 
 // Fills in all pointers and shapes of `weights`; returns the bytes it takes.
-size_t Place(const LlamaConfig& config, DType dtype, std::byte* base,
-             CudaLlamaWeights* weights) {
+size_t Place(const TransformerConfig& config, DType dtype, std::byte* base,
+             CudaTransformerWeights* weights) {
   DeviceArena placer(base);
   const auto matrix = [&](int num_rows, int num_cols) {
     const size_t bytes = size_t(num_rows) * num_cols * NumBytes(dtype);
@@ -45,7 +45,7 @@ size_t Place(const LlamaConfig& config, DType dtype, std::byte* base,
                       : matrix(config.vocab_size, hidden);
   weights->final_norm = placer.Take<float>(hidden);
   weights->layers.resize(config.num_layers);
-  for (CudaLlamaLayer& layer : weights->layers) {
+  for (CudaTransformerLayer& layer : weights->layers) {
     layer.attention_norm = placer.Take<float>(hidden);
     layer.qkv = matrix(config.q_size() + 2 * config.kv_size(), hidden);
     layer.output = matrix(hidden, config.q_size());
@@ -57,9 +57,9 @@ size_t Place(const LlamaConfig& config, DType dtype, std::byte* base,
 }
 
 // What is past a tensor's rows and columns stays zero.
-absl::StatusOr<CudaLlamaWeights> Allocate(const LlamaConfig& config,
-                                          DType dtype) {
-  CudaLlamaWeights weights;
+absl::StatusOr<CudaTransformerWeights> Allocate(const TransformerConfig& config,
+                                                DType dtype) {
+  CudaTransformerWeights weights;
   const size_t bytes = Place(config, dtype, nullptr, &weights);
   ASSIGN_OR_RETURN(weights.memory, ZeroedDeviceMemory("weights", bytes));
   Place(config, dtype, weights.memory.data(), &weights);
@@ -86,7 +86,7 @@ class Uploader {
     return uploader;
   }
 
-  absl::Status Upload(std::string_view name, const LlamaTensor& tensor,
+  absl::Status Upload(std::string_view name, const TransformerTensor& tensor,
                       const CudaMatrix& to, RowPlace place = {}) {
     const size_t row_bytes = size_t(to.num_cols) * NumBytes(to.dtype);
     const int most_rows = static_cast<int>(
@@ -102,7 +102,7 @@ class Uploader {
     return absl::OkStatus();
   }
 
-  absl::Status UploadNorm(const LlamaTensor& tensor, float* to) {
+  absl::Status UploadNorm(const TransformerTensor& tensor, float* to) {
     for (int i = 0; i < tensor.num_rows; ++i) {
       const float value = LoadAsFloat(
           &tensor.data[size_t(i) * NumBytes(tensor.dtype)], tensor.dtype);
@@ -116,7 +116,7 @@ class Uploader {
 
  private:
   // Row `row` of the tensor, as a row of `matrix` with zeros past its end.
-  static absl::Status ConvertRow(const LlamaTensor& tensor, int row,
+  static absl::Status ConvertRow(const TransformerTensor& tensor, int row,
                                  const CudaMatrix& matrix, std::byte* to) {
     const size_t from_bytes = NumBytes(tensor.dtype);
     const size_t to_bytes = NumBytes(matrix.dtype);
@@ -176,9 +176,9 @@ class Uploader {
   PinnedBuffer<std::byte> staging_;
 };
 
-absl::Status UploadLayer(const LlamaLayerTensors& from,
-                         const LlamaConfig& config, const CudaLlamaLayer& to,
-                         Uploader& uploader) {
+absl::Status UploadLayer(const TransformerLayerTensors& from,
+                         const TransformerConfig& config,
+                         const CudaTransformerLayer& to, Uploader& uploader) {
   const int q = config.q_size();
   const int kv = config.kv_size();
   const int pair = 2 * kBlockRows;
@@ -196,8 +196,9 @@ absl::Status UploadLayer(const LlamaLayerTensors& from,
   return uploader.Upload("down_proj", from.down, to.down);
 }
 
-absl::Status UploadAll(const LlamaTensors& from, const LlamaConfig& config,
-                       const CudaLlamaWeights& to, Uploader& uploader) {
+absl::Status UploadAll(const TransformerTensors& from,
+                       const TransformerConfig& config,
+                       const CudaTransformerWeights& to, Uploader& uploader) {
   RETURN_IF_ERROR(
       uploader.Upload("embed_tokens", from.embedding, to.embedding));
   if (!config.tie_word_embeddings) {
@@ -233,7 +234,8 @@ class RandomFiller {
 
 // Rows of gate_up past the real ones get numbers too; the columns of `down`
 // that would read them are zero.
-absl::Status FillLayer(const LlamaConfig& config, const CudaLlamaLayer& layer,
+absl::Status FillLayer(const TransformerConfig& config,
+                       const CudaTransformerLayer& layer,
                        RandomFiller& filler) {
   const int hidden = config.hidden_size;
   RETURN_IF_ERROR(filler.FillNorm(layer.attention_norm, hidden));
@@ -246,11 +248,12 @@ absl::Status FillLayer(const LlamaConfig& config, const CudaLlamaLayer& layer,
 
 }  // namespace
 
-absl::StatusOr<CudaLlamaWeights> LoadCudaLlamaWeights(
-    const Checkpoint& checkpoint, const LlamaConfig& config, DType dtype) {
-  ASSIGN_OR_RETURN(const LlamaTensors tensors,
-                   FindLlamaTensors(checkpoint, config));
-  ASSIGN_OR_RETURN(CudaLlamaWeights weights, Allocate(config, dtype));
+absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
+    const Checkpoint& checkpoint, const TransformerConfig& config,
+    DType dtype) {
+  ASSIGN_OR_RETURN(const TransformerTensors tensors,
+                   FindTransformerTensors(checkpoint, config));
+  ASSIGN_OR_RETURN(CudaTransformerWeights weights, Allocate(config, dtype));
   const int widest_row = std::max(
       {weights.hidden_width, weights.intermediate_width, config.q_size()});
   ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(widest_row));
@@ -259,9 +262,9 @@ absl::StatusOr<CudaLlamaWeights> LoadCudaLlamaWeights(
   return weights;
 }
 
-absl::StatusOr<CudaLlamaWeights> RandomCudaLlamaWeights(
-    const LlamaConfig& config, DType dtype) {
-  ASSIGN_OR_RETURN(CudaLlamaWeights weights, Allocate(config, dtype));
+absl::StatusOr<CudaTransformerWeights> RandomCudaTransformerWeights(
+    const TransformerConfig& config, DType dtype) {
+  ASSIGN_OR_RETURN(CudaTransformerWeights weights, Allocate(config, dtype));
   RandomFiller filler;
   RETURN_IF_ERROR(
       filler.Fill(weights.embedding, config.vocab_size, config.hidden_size));
@@ -270,7 +273,7 @@ absl::StatusOr<CudaLlamaWeights> RandomCudaLlamaWeights(
         filler.Fill(weights.head, config.vocab_size, config.hidden_size));
   }
   RETURN_IF_ERROR(filler.FillNorm(weights.final_norm, config.hidden_size));
-  for (const CudaLlamaLayer& layer : weights.layers) {
+  for (const CudaTransformerLayer& layer : weights.layers) {
     RETURN_IF_ERROR(FillLayer(config, layer, filler));
   }
   RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());

@@ -1,4 +1,4 @@
-#include "model/cuda/cuda_llama_memory.h"
+#include "model/cuda/cuda_transformer_memory.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -22,15 +22,16 @@ absl::StatusOr<DeviceBuffer<float>> Upload(std::span<const float> values) {
 
 // No sequence gets further than the pages reach; so the table stays small
 // against the key/value memory, whatever a config claims.
-int NumPositions(const LlamaConfig& config, const CudaKvCache& cache) {
+int NumPositions(const TransformerConfig& config, const CudaKvCache& cache) {
   const int64_t num_slots = int64_t{cache.num_pages} * cache.page_size;
   return static_cast<int>(std::min<int64_t>(config.max_context, num_slots));
 }
 
 // Fills in all pointers of `scratch`; returns the bytes it takes.
-size_t Place(const LlamaConfig& config, const CudaLlamaOptions& options,
-             int hidden_width, int intermediate_width, size_t attention_bytes,
-             std::byte* base, CudaLlamaScratch* scratch) {
+size_t Place(const TransformerConfig& config,
+             const CudaTransformerOptions& options, int hidden_width,
+             int intermediate_width, size_t attention_bytes, std::byte* base,
+             CudaTransformerScratch* scratch) {
   const size_t item = NumBytes(options.dtype);
   const size_t tokens = options.max_tokens;
   const size_t logits = options.max_logits;
@@ -50,7 +51,7 @@ size_t Place(const LlamaConfig& config, const CudaLlamaOptions& options,
 }  // namespace
 
 absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
-    const LlamaConfig& config, const CudaLlamaOptions& options) {
+    const TransformerConfig& config, const CudaTransformerOptions& options) {
   CudaKvMemory kv;
   kv.cache = {.dtype = options.dtype,
               .num_layers = config.num_layers,
@@ -72,7 +73,7 @@ absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
   return kv;
 }
 
-absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const LlamaConfig& config,
+absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const TransformerConfig& config,
                                                 const CudaKvCache& cache) {
   const RotaryTable table(InverseFrequencies(config.rope, config.head_dim),
                           NumPositions(config, cache));
@@ -82,8 +83,8 @@ absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const LlamaConfig& config,
   return rotary;
 }
 
-absl::StatusOr<CudaLlamaScratch> AllocateCudaLlamaScratch(
-    const LlamaConfig& config, const CudaLlamaOptions& options,
+absl::StatusOr<CudaTransformerScratch> AllocateCudaTransformerScratch(
+    const TransformerConfig& config, const CudaTransformerOptions& options,
     int hidden_width, int intermediate_width,
     const CudaAttentionShape& attention_shape) {
   CudaAttentionInputs bounds;
@@ -92,11 +93,11 @@ absl::StatusOr<CudaLlamaScratch> AllocateCudaLlamaScratch(
   bounds.max_partials = options.max_attention_partials;
   const size_t attention_bytes =
       CudaAttentionScratchBytes(bounds, attention_shape);
-  const auto place = [&](std::byte* base, CudaLlamaScratch* scratch) {
+  const auto place = [&](std::byte* base, CudaTransformerScratch* scratch) {
     return Place(config, options, hidden_width, intermediate_width,
                  attention_bytes, base, scratch);
   };
-  CudaLlamaScratch scratch;
+  CudaTransformerScratch scratch;
   ASSIGN_OR_RETURN(scratch.memory,
                    ZeroedDeviceMemory("scratch", place(nullptr, &scratch)));
   place(scratch.memory.data(), &scratch);

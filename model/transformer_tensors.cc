@@ -1,4 +1,4 @@
-#include "model/llama_tensors.h"
+#include "model/transformer_tensors.h"
 
 #include <cstdint>
 #include <optional>
@@ -35,9 +35,9 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-absl::StatusOr<LlamaTensor> Find(const Checkpoint& checkpoint,
-                                 const std::string& name,
-                                 const std::vector<int64_t>& shape) {
+absl::StatusOr<TransformerTensor> Find(const Checkpoint& checkpoint,
+                                       const std::string& name,
+                                       const std::vector<int64_t>& shape) {
   ASSIGN_OR_RETURN(const LocatedTensor located, checkpoint.Find(name));
   const auto& [tensor, path] = located;
   if (tensor->shape != shape) {
@@ -51,17 +51,17 @@ absl::StatusOr<LlamaTensor> Find(const Checkpoint& checkpoint,
                            " must have dtype BF16, F16 or F32, got ",
                            tensor->dtype);
   }
-  return LlamaTensor{tensor->data, *dtype, static_cast<int>(shape[0])};
+  return TransformerTensor{tensor->data, *dtype, static_cast<int>(shape[0])};
 }
 
-absl::StatusOr<LlamaLayerTensors> FindLayer(const Checkpoint& checkpoint,
-                                            const LlamaConfig& config, int i) {
+absl::StatusOr<TransformerLayerTensors> FindLayer(
+    const Checkpoint& checkpoint, const TransformerConfig& config, int i) {
   struct Wanted {
-    LlamaTensor LlamaLayerTensors::*member;
+    TransformerTensor TransformerLayerTensors::*member;
     std::string_view name;
     std::vector<int64_t> shape;
   };
-  using Layer = LlamaLayerTensors;
+  using Layer = TransformerLayerTensors;
   const int hidden = config.hidden_size;
   const int intermediate = config.intermediate_size;
   const int q = config.q_size();
@@ -77,7 +77,7 @@ absl::StatusOr<LlamaLayerTensors> FindLayer(const Checkpoint& checkpoint,
       {&Layer::up, "mlp.up_proj", {intermediate, hidden}},
       {&Layer::down, "mlp.down_proj", {hidden, intermediate}},
   };
-  LlamaLayerTensors layer;
+  TransformerLayerTensors layer;
   for (const Wanted& wanted : all) {
     ASSIGN_OR_RETURN(layer.*wanted.member,
                      Find(checkpoint, LayerName(i, wanted.name), wanted.shape));
@@ -87,10 +87,10 @@ absl::StatusOr<LlamaLayerTensors> FindLayer(const Checkpoint& checkpoint,
 
 }  // namespace
 
-absl::StatusOr<LlamaTensors> FindLlamaTensors(const Checkpoint& checkpoint,
-                                              const LlamaConfig& config) {
+absl::StatusOr<TransformerTensors> FindTransformerTensors(
+    const Checkpoint& checkpoint, const TransformerConfig& config) {
   const std::vector<int64_t> table = {config.vocab_size, config.hidden_size};
-  LlamaTensors tensors;
+  TransformerTensors tensors;
   ASSIGN_OR_RETURN(tensors.embedding, Find(checkpoint, kEmbedding, table));
   if (!config.tie_word_embeddings) {
     ASSIGN_OR_RETURN(tensors.head, Find(checkpoint, kHead, table));
@@ -98,7 +98,8 @@ absl::StatusOr<LlamaTensors> FindLlamaTensors(const Checkpoint& checkpoint,
   ASSIGN_OR_RETURN(tensors.final_norm,
                    Find(checkpoint, kFinalNorm, {config.hidden_size}));
   for (int i = 0; i < config.num_layers; ++i) {
-    ASSIGN_OR_RETURN(LlamaLayerTensors layer, FindLayer(checkpoint, config, i));
+    ASSIGN_OR_RETURN(TransformerLayerTensors layer,
+                     FindLayer(checkpoint, config, i));
     tensors.layers.push_back(layer);
   }
   return tensors;

@@ -1,4 +1,4 @@
-#include "model/llama_config.h"
+#include "model/transformer_config.h"
 
 #include <algorithm>
 #include <utility>
@@ -57,7 +57,7 @@ absl::Status CheckFeatures(const json::object& config) {
   return absl::OkStatus();
 }
 
-absl::Status ReadHeads(const json::object& json, LlamaConfig* config) {
+absl::Status ReadHeads(const json::object& json, TransformerConfig* config) {
   ASSIGN_OR_RETURN(config->num_heads,
                    ReadInt(json, "num_attention_heads", 1, kMaxHeads));
   ASSIGN_OR_RETURN(config->num_kv_heads, ReadInt(json, "num_key_value_heads", 1,
@@ -77,7 +77,7 @@ absl::Status ReadHeads(const json::object& json, LlamaConfig* config) {
   return absl::OkStatus();
 }
 
-absl::Status ReadSizes(const json::object& json, LlamaConfig* config) {
+absl::Status ReadSizes(const json::object& json, TransformerConfig* config) {
   ASSIGN_OR_RETURN(config->vocab_size,
                    ReadInt(json, "vocab_size", 1, kMaxVocabulary));
   ASSIGN_OR_RETURN(config->hidden_size,
@@ -91,7 +91,8 @@ absl::Status ReadSizes(const json::object& json, LlamaConfig* config) {
   return ReadHeads(json, config);
 }
 
-absl::Status ReadEosTokenIds(const json::object& json, LlamaConfig* config) {
+absl::Status ReadEosTokenIds(const json::object& json,
+                             TransformerConfig* config) {
   const json::value* value = FindField(json, "eos_token_id");
   if (value == nullptr) return absl::OkStatus();
   const json::array ids =
@@ -108,7 +109,7 @@ absl::Status ReadEosTokenIds(const json::object& json, LlamaConfig* config) {
   return absl::OkStatus();
 }
 
-absl::Status ReadModel(const std::string& path, LlamaConfig* config) {
+absl::Status ReadModel(const std::string& path, TransformerConfig* config) {
   ASSIGN_OR_RETURN(const json::object json, ReadObject(path));
   RETURN_IF_ERROR(CheckArchitecture(json));
   RETURN_IF_ERROR(CheckFeatures(json));
@@ -121,7 +122,8 @@ absl::Status ReadModel(const std::string& path, LlamaConfig* config) {
   return ReadEosTokenIds(json, config);
 }
 
-absl::Status ReadGeneration(const std::string& path, LlamaConfig* config) {
+absl::Status ReadGeneration(const std::string& path,
+                             TransformerConfig* config) {
   ASSIGN_OR_RETURN(const json::object json, ReadGenerationConfig(path));
   ASSIGN_OR_RETURN(config->default_max_new_tokens,
                    ReadInt(json, "max_new_tokens", 1, kMaxContext,
@@ -131,8 +133,9 @@ absl::Status ReadGeneration(const std::string& path, LlamaConfig* config) {
 
 }  // namespace
 
-absl::StatusOr<LlamaConfig> ReadLlamaConfig(const std::string& directory) {
-  LlamaConfig config;
+absl::StatusOr<TransformerConfig> ReadTransformerConfig(
+    const std::string& directory) {
+  TransformerConfig config;
   const std::string model_path = directory + "/config.json";
   RETURN_IF_ERROR(Annotate(ReadModel(model_path, &config), model_path));
   const std::string generation_path = directory + "/generation_config.json";

@@ -1,4 +1,4 @@
-// LlamaConfig: the shape of a Llama-family model and its generation defaults,
+// TransformerConfig: the shape of a transformer and its generation defaults,
 // read from a model directory's config.json and generation_config.json under
 // the names transformers gives them.
 //
@@ -16,7 +16,7 @@
 
 namespace espalier {
 
-struct LlamaConfig {
+struct TransformerConfig {
   int vocab_size = 0;
   int hidden_size = 0;
   int intermediate_size = 0;
@@ -43,6 +43,7 @@ struct LlamaConfig {
 // weights, whose shapes must agree.
 // Errors: kNotFound if there is no config.json, kInvalidArgument naming file,
 // field and value.
-absl::StatusOr<LlamaConfig> ReadLlamaConfig(const std::string& directory);
+absl::StatusOr<TransformerConfig> ReadTransformerConfig(
+    const std::string& directory);
 
 }  // namespace espalier

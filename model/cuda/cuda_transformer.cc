@@ -1,4 +1,4 @@
-#include "model/cuda/cuda_llama.h"
+#include "model/cuda/cuda_transformer.h"
 
 #include <algorithm>
 #include <memory>
@@ -14,8 +14,8 @@
 #include "kernels/matmul/cuda_matmul.h"
 #include "kernels/select/cuda_select.h"
 #include "model/checkpoint.h"
-#include "model/cuda/cuda_llama_memory.h"
-#include "model/cuda/cuda_llama_weights.h"
+#include "model/cuda/cuda_transformer_memory.h"
+#include "model/cuda/cuda_transformer_weights.h"
 
 namespace espalier {
 namespace {
@@ -24,7 +24,7 @@ constexpr int kMaxPageSize = 4096;
 constexpr int kMaxHeadDim = 256;  // CudaAttention's
 
 // What the kernels take.
-absl::Status CheckConfig(const LlamaConfig& config) {
+absl::Status CheckConfig(const TransformerConfig& config) {
   if (config.head_dim % 8 != 0 || config.head_dim > kMaxHeadDim) {
     return InvalidArgument("head_dim must be a multiple of 8 up to ",
                            kMaxHeadDim, " on a CUDA device, got ",
@@ -37,7 +37,7 @@ absl::Status CheckConfig(const LlamaConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status CheckOptions(const CudaLlamaOptions& options) {
+absl::Status CheckOptions(const CudaTransformerOptions& options) {
   if (options.page_size < 1 || options.page_size > kMaxPageSize) {
     return InvalidArgument("page_size must be in [1, ", kMaxPageSize, "], got ",
                            options.page_size);
@@ -53,14 +53,15 @@ absl::Status CheckOptions(const CudaLlamaOptions& options) {
   return absl::OkStatus();
 }
 
-CudaCallBounds BoundsOf(const CudaLlamaOptions& options) {
+CudaCallBounds BoundsOf(const CudaTransformerOptions& options) {
   return {.max_tokens = options.max_tokens,
           .max_logits = options.max_logits,
           .max_attention_items = options.max_attention_items,
           .max_attention_partials = options.max_attention_partials};
 }
 
-ModelDescription Describe(const LlamaConfig& config, const CudaKvCache& cache) {
+ModelDescription Describe(const TransformerConfig& config,
+                          const CudaKvCache& cache) {
   return {.vocab_size = config.vocab_size,
           .max_context = config.max_context,
           .eos_token_ids = config.eos_token_ids,
@@ -70,19 +71,19 @@ ModelDescription Describe(const LlamaConfig& config, const CudaKvCache& cache) {
           .has_shareable_pages = true};
 }
 
-class LoadedCudaLlama : public CudaLlama {
+class LoadedCudaTransformer : public CudaTransformer {
  public:
   // Everything but the weights.
-  static absl::StatusOr<std::unique_ptr<CudaLlama>> Create(
-      const LlamaConfig& config, const CudaLlamaOptions& options,
-      const CudaDevice& device, CudaLlamaWeights weights);
+  static absl::StatusOr<std::unique_ptr<CudaTransformer>> Create(
+      const TransformerConfig& config, const CudaTransformerOptions& options,
+      const CudaDevice& device, CudaTransformerWeights weights);
 
-  ~LoadedCudaLlama() override {
+  ~LoadedCudaTransformer() override {
     freeing_.emplace(CudaDeviceScope::EnterIfPossible(device_.ordinal));
   }
 
   const ModelDescription& description() const override { return description_; }
-  const LlamaConfig& config() const override { return config_; }
+  const TransformerConfig& config() const override { return config_; }
   const CudaDevice& device() const override { return device_; }
   const CudaCallBounds& bounds() const override { return bounds_; }
   const CudaKvCache& cache() const override { return kv_.cache; }
@@ -108,8 +109,10 @@ class LoadedCudaLlama : public CudaLlama {
     void* attended = nullptr;
   };
 
-  LoadedCudaLlama(const LlamaConfig& config, const CudaLlamaOptions& options,
-                  const CudaDevice& device, CudaLlamaWeights weights)
+  LoadedCudaTransformer(const TransformerConfig& config,
+                        const CudaTransformerOptions& options,
+                        const CudaDevice& device,
+                        CudaTransformerWeights weights)
       : config_(config),
         options_(options),
         bounds_(BoundsOf(options)),
@@ -118,41 +121,43 @@ class LoadedCudaLlama : public CudaLlama {
 
   absl::Status CheckBounds(const CudaBatch& batch) const;
   CudaNorm Norm(const float* weight) const;
-  absl::Status StoreProjections(const CudaLlamaLayer& layer, int layer_idx,
-                                const CudaBatch& batch, cudaStream_t stream);
+  absl::Status StoreProjections(const CudaTransformerLayer& layer,
+                                int layer_idx, const CudaBatch& batch,
+                                cudaStream_t stream);
   absl::Status Attend(int layer_idx, const CudaBatch& batch,
                       cudaStream_t stream);
   absl::StatusOr<TokenRows> KeepLogitsTokens(const CudaBatch& batch,
                                              cudaStream_t stream);
-  absl::Status FinishLayer(const CudaLlamaLayer& layer, const TokenRows& rows,
-                           const float* next_norm, cudaStream_t stream);
+  absl::Status FinishLayer(const CudaTransformerLayer& layer,
+                           const TokenRows& rows, const float* next_norm,
+                           cudaStream_t stream);
 
   // First, so that it is left last: what is owned below is freed on its device.
   std::optional<CudaDeviceScope> freeing_;
-  const LlamaConfig config_;
-  const CudaLlamaOptions options_;
+  const TransformerConfig config_;
+  const CudaTransformerOptions options_;
   const CudaCallBounds bounds_;
   const CudaDevice device_;
-  const CudaLlamaWeights weights_;
+  const CudaTransformerWeights weights_;
   ModelDescription description_;
   CudaKvMemory kv_;
   CudaRotaryMemory rotary_;
-  CudaLlamaScratch scratch_;
+  CudaTransformerScratch scratch_;
   std::unique_ptr<CudaMatMul> matmul_;
 };
 
-absl::StatusOr<std::unique_ptr<CudaLlama>> LoadedCudaLlama::Create(
-    const LlamaConfig& config, const CudaLlamaOptions& options,
-    const CudaDevice& device, CudaLlamaWeights weights) {
-  std::unique_ptr<LoadedCudaLlama> model(
-      new LoadedCudaLlama(config, options, device, std::move(weights)));
+absl::StatusOr<std::unique_ptr<CudaTransformer>> LoadedCudaTransformer::Create(
+    const TransformerConfig& config, const CudaTransformerOptions& options,
+    const CudaDevice& device, CudaTransformerWeights weights) {
+  std::unique_ptr<LoadedCudaTransformer> model(
+      new LoadedCudaTransformer(config, options, device, std::move(weights)));
   RETURN_IF_ERROR(PrepareCudaAttention(model->attention_shape(), device));
   const int hidden_width = model->weights_.hidden_width;
   const int intermediate_width = model->weights_.intermediate_width;
-  ASSIGN_OR_RETURN(
-      model->scratch_,
-      AllocateCudaLlamaScratch(config, options, hidden_width,
-                               intermediate_width, model->attention_shape()));
+  ASSIGN_OR_RETURN(model->scratch_,
+                   AllocateCudaTransformerScratch(config, options, hidden_width,
+                                                  intermediate_width,
+                                                  model->attention_shape()));
   ASSIGN_OR_RETURN(model->matmul_,
                    CudaMatMul::Create(
                        device, std::max(options.max_tokens, options.max_logits),
@@ -164,7 +169,7 @@ absl::StatusOr<std::unique_ptr<CudaLlama>> LoadedCudaLlama::Create(
   return model;
 }
 
-CudaMemoryParts LoadedCudaLlama::memory() const {
+CudaMemoryParts LoadedCudaTransformer::memory() const {
   const auto bytes = [](const auto& buffer) {
     return static_cast<int64_t>(buffer.size_bytes());
   };
@@ -174,7 +179,7 @@ CudaMemoryParts LoadedCudaLlama::memory() const {
           {"positions", bytes(rotary_.cosines) + bytes(rotary_.sines)}};
 }
 
-absl::Status LoadedCudaLlama::CheckBounds(const CudaBatch& batch) const {
+absl::Status LoadedCudaTransformer::CheckBounds(const CudaBatch& batch) const {
   struct Bound {
     const char* name;
     int value;
@@ -196,7 +201,7 @@ absl::Status LoadedCudaLlama::CheckBounds(const CudaBatch& batch) const {
   return absl::OkStatus();
 }
 
-CudaNorm LoadedCudaLlama::Norm(const float* weight) const {
+CudaNorm LoadedCudaTransformer::Norm(const float* weight) const {
   return {.weight = weight,
           .size = config_.hidden_size,
           .width = weights_.hidden_width,
@@ -205,8 +210,9 @@ CudaNorm LoadedCudaLlama::Norm(const float* weight) const {
 
 // Between the parts of a layer x is the residual stream, and normed what the
 // next part reads.
-absl::Status LoadedCudaLlama::Enqueue(const CudaBatch& batch, float* logits,
-                                      cudaStream_t stream) {
+absl::Status LoadedCudaTransformer::Enqueue(const CudaBatch& batch,
+                                            float* logits,
+                                            cudaStream_t stream) {
   RETURN_IF_ERROR(CheckBounds(batch));
   if (batch.num_tokens == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const CudaDeviceScope scope,
@@ -234,10 +240,9 @@ absl::Status LoadedCudaLlama::Enqueue(const CudaBatch& batch, float* logits,
 }
 
 // Leaves rotated q in qkv, and k and v in their pages.
-absl::Status LoadedCudaLlama::StoreProjections(const CudaLlamaLayer& layer,
-                                               int layer_idx,
-                                               const CudaBatch& batch,
-                                               cudaStream_t stream) {
+absl::Status LoadedCudaTransformer::StoreProjections(
+    const CudaTransformerLayer& layer, int layer_idx, const CudaBatch& batch,
+    cudaStream_t stream) {
   RETURN_IF_ERROR(matmul_->Run(scratch_.normed, batch.num_tokens, layer.qkv,
                                CudaEpilogue::kStore, scratch_.qkv, stream));
   const CudaTokenSlots slots = {.positions = batch.positions,
@@ -249,8 +254,9 @@ absl::Status LoadedCudaLlama::StoreProjections(const CudaLlamaLayer& layer,
                             stream);
 }
 
-absl::Status LoadedCudaLlama::Attend(int layer_idx, const CudaBatch& batch,
-                                     cudaStream_t stream) {
+absl::Status LoadedCudaTransformer::Attend(int layer_idx,
+                                           const CudaBatch& batch,
+                                           cudaStream_t stream) {
   return CudaAttention(batch.attention, attention_shape(), scratch_.qkv,
                        config_.q_size() + 2 * config_.kv_size(), kv_.cache,
                        layer_idx, scratch_.attended, scratch_.attention,
@@ -258,8 +264,9 @@ absl::Status LoadedCudaLlama::Attend(int layer_idx, const CudaBatch& batch,
 }
 
 // The rows that go on to the head, in the order of the logits.
-absl::StatusOr<LoadedCudaLlama::TokenRows> LoadedCudaLlama::KeepLogitsTokens(
-    const CudaBatch& batch, cudaStream_t stream) {
+absl::StatusOr<LoadedCudaTransformer::TokenRows>
+LoadedCudaTransformer::KeepLogitsTokens(const CudaBatch& batch,
+                                        cudaStream_t stream) {
   if (batch.logits_tokens == nullptr) {
     return TokenRows{batch.num_logits, scratch_.x, scratch_.attended};
   }
@@ -278,10 +285,9 @@ absl::StatusOr<LoadedCudaLlama::TokenRows> LoadedCudaLlama::KeepLogitsTokens(
 // slower (the sums of squares are one more round trip before a product begins);
 // blocks of the small kernels that bring the next weights into L2 made them
 // between 4 % faster and 3 % slower, by model and by how much was brought.
-absl::Status LoadedCudaLlama::FinishLayer(const CudaLlamaLayer& layer,
-                                          const TokenRows& rows,
-                                          const float* next_norm,
-                                          cudaStream_t stream) {
+absl::Status LoadedCudaTransformer::FinishLayer(
+    const CudaTransformerLayer& layer, const TokenRows& rows,
+    const float* next_norm, cudaStream_t stream) {
   const int n = rows.num_rows;
   ASSIGN_OR_RETURN(
       SplitKPartials addends,
@@ -296,35 +302,40 @@ absl::Status LoadedCudaLlama::FinishLayer(const CudaLlamaLayer& layer,
                         scratch_.normed, stream);
 }
 
-absl::StatusOr<std::unique_ptr<CudaLlama>> LoadDirectory(
-    const std::string& directory, const CudaLlamaOptions& given,
+absl::StatusOr<std::unique_ptr<CudaTransformer>> LoadDirectory(
+    const std::string& directory, const CudaTransformerOptions& given,
     const CudaDevice& device) {
-  ASSIGN_OR_RETURN(const LlamaConfig config, ReadLlamaConfig(directory));
-  const CudaLlamaOptions options = WithBounds(given, config.vocab_size);
+  ASSIGN_OR_RETURN(const TransformerConfig config,
+                   ReadTransformerConfig(directory));
+  const CudaTransformerOptions options = WithBounds(given, config.vocab_size);
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(Annotate(CheckConfig(config), directory));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
-  ASSIGN_OR_RETURN(CudaLlamaWeights weights,
-                   LoadCudaLlamaWeights(checkpoint, config, options.dtype));
-  return LoadedCudaLlama::Create(config, options, device, std::move(weights));
+  ASSIGN_OR_RETURN(
+      CudaTransformerWeights weights,
+      LoadCudaTransformerWeights(checkpoint, config, options.dtype));
+  return LoadedCudaTransformer::Create(config, options, device,
+                                       std::move(weights));
 }
 
-absl::StatusOr<std::unique_ptr<CudaLlama>> MakeRandom(
-    const LlamaConfig& config, const CudaLlamaOptions& given,
+absl::StatusOr<std::unique_ptr<CudaTransformer>> MakeRandom(
+    const TransformerConfig& config, const CudaTransformerOptions& given,
     const CudaDevice& device) {
-  const CudaLlamaOptions options = WithBounds(given, config.vocab_size);
+  const CudaTransformerOptions options = WithBounds(given, config.vocab_size);
   RETURN_IF_ERROR(CheckOptions(options));
   RETURN_IF_ERROR(CheckConfig(config));
-  ASSIGN_OR_RETURN(CudaLlamaWeights weights,
-                   RandomCudaLlamaWeights(config, options.dtype));
-  return LoadedCudaLlama::Create(config, options, device, std::move(weights));
+  ASSIGN_OR_RETURN(CudaTransformerWeights weights,
+                   RandomCudaTransformerWeights(config, options.dtype));
+  return LoadedCudaTransformer::Create(config, options, device,
+                                       std::move(weights));
 }
 
 }  // namespace
 
 // Each token may be in a shared run and have positions of its own: two items.
 // More, for small calls, let chunks be short enough to fill a device.
-CudaLlamaOptions WithBounds(CudaLlamaOptions options, int vocab_size) {
+CudaTransformerOptions WithBounds(CudaTransformerOptions options,
+                                  int vocab_size) {
   constexpr int kEnoughItems = 8192;
   constexpr int64_t kEnoughLogits = (int64_t{1} << 30) / sizeof(float);
   constexpr int64_t kFewestRows = 256;
@@ -341,8 +352,8 @@ CudaLlamaOptions WithBounds(CudaLlamaOptions options, int vocab_size) {
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<CudaLlama>> CudaLlama::Load(
-    const std::string& directory, const CudaLlamaOptions& options,
+absl::StatusOr<std::unique_ptr<CudaTransformer>> CudaTransformer::Load(
+    const std::string& directory, const CudaTransformerOptions& options,
     const CudaDevice& device) {
   try {
     ASSIGN_OR_RETURN(const CudaDeviceScope scope,
@@ -353,8 +364,8 @@ absl::StatusOr<std::unique_ptr<CudaLlama>> CudaLlama::Load(
   }
 }
 
-absl::StatusOr<std::unique_ptr<CudaLlama>> CudaLlama::Random(
-    const LlamaConfig& config, const CudaLlamaOptions& options,
+absl::StatusOr<std::unique_ptr<CudaTransformer>> CudaTransformer::Random(
+    const TransformerConfig& config, const CudaTransformerOptions& options,
     const CudaDevice& device) {
   try {
     ASSIGN_OR_RETURN(const CudaDeviceScope scope,

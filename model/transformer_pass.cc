@@ -1,4 +1,4 @@
-#include "model/llama_pass.h"
+#include "model/transformer_pass.h"
 
 #include <algorithm>
 #include <utility>
@@ -39,16 +39,16 @@ int FirstLogitsRow(const StepPlan& plan, RowRange rows) {
 
 // Between the parts of a layer x_ is the residual stream, and normed_ what the
 // next part reads.
-void LlamaPass::Run(const StepPlan& plan, RowRange rows,
-                    std::span<float> logits, ThreadPool& pool) {
+void TransformerPass::Run(const StepPlan& plan, RowRange rows,
+                          std::span<float> logits, ThreadPool& pool) {
   pool_ = &pool;
-  const LlamaWeights& weights = network_.weights;
+  const TransformerWeights& weights = network_.weights;
   Batch batch = TokensOf(plan, rows);
   const int first_token = plan.rows[rows.begin].first_token;
   Embed(std::span(plan.tokens).subspan(first_token, batch.num_tokens));
   const int last = network_.config.num_layers - 1;
   for (int i = 0; i <= last; ++i) {
-    const LlamaLayerWeights& layer = weights.layers[i];
+    const TransformerLayerWeights& layer = weights.layers[i];
     KvLayer kv_layer = network_.cache.layer(i);
     if (plan.stop.stop_requested()) return;
     StoreProjections(layer, batch, kv_layer);
@@ -68,8 +68,8 @@ void LlamaPass::Run(const StepPlan& plan, RowRange rows,
 
 // The tokens of the rows, as attention rows of at most kRowBlock tokens: a
 // long chunk of a prompt is work for several threads.
-LlamaPass::Batch LlamaPass::TokensOf(const StepPlan& plan,
-                                     RowRange rows) const {
+TransformerPass::Batch TransformerPass::TokensOf(const StepPlan& plan,
+                                                 RowRange rows) const {
   Batch batch;
   for (int i = rows.begin; i < rows.end; ++i) {
     const PlanRow& row = plan.rows[i];
@@ -85,7 +85,7 @@ LlamaPass::Batch LlamaPass::TokensOf(const StepPlan& plan,
   return batch;
 }
 
-void LlamaPass::Embed(std::span<const TokenId> tokens) {
+void TransformerPass::Embed(std::span<const TokenId> tokens) {
   const int size = network_.config.hidden_size;
   const int num_tokens = static_cast<int>(tokens.size());
   const auto x = FirstRows(x_, num_tokens, size);
@@ -103,8 +103,8 @@ void LlamaPass::Embed(std::span<const TokenId> tokens) {
 }
 
 // Leaves the tokens' rotated q, k and v in qkv_, and k and v in their pages.
-void LlamaPass::StoreProjections(const LlamaLayerWeights& layer,
-                                 const Batch& batch, KvLayer& kv_layer) {
+void TransformerPass::StoreProjections(const TransformerLayerWeights& layer,
+                                       const Batch& batch, KvLayer& kv_layer) {
   const int stride = layer.qkv.num_rows();
   const auto qkv = FirstRows(qkv_, batch.num_tokens, stride);
   MatMul(Normed(batch.num_tokens), layer.qkv, qkv, *pool_);
@@ -127,8 +127,8 @@ void LlamaPass::StoreProjections(const LlamaLayerWeights& layer,
 
 // Moves the rows of x_ and qkv_ whose tokens want logits together, in the
 // order of the logits, and returns them as a batch.
-LlamaPass::Batch LlamaPass::KeepLogitsTokens(const StepPlan& plan,
-                                             RowRange rows) {
+TransformerPass::Batch TransformerPass::KeepLogitsTokens(const StepPlan& plan,
+                                                         RowRange rows) {
   Batch kept;
   for (int i = rows.begin; i < rows.end; ++i) {
     const PlanRow& row = plan.rows[i];
@@ -151,14 +151,15 @@ LlamaPass::Batch LlamaPass::KeepLogitsTokens(const StepPlan& plan,
     }
     std::swap(buffer, kept_);
   };
-  const LlamaConfig& config = network_.config;
+  const TransformerConfig& config = network_.config;
   keep_rows(x_, config.hidden_size);
   keep_rows(qkv_, config.q_size() + 2 * config.kv_size());
   return kept;
 }
 
-void LlamaPass::AttendAndAdd(const LlamaLayerWeights& layer, const Batch& batch,
-                             const KvLayer& kv_layer) {
+void TransformerPass::AttendAndAdd(const TransformerLayerWeights& layer,
+                                   const Batch& batch,
+                                   const KvLayer& kv_layer) {
   const auto attended =
       FirstRows(attended_, batch.num_tokens, network_.config.q_size());
   Attention(batch.rows, qkv_.data(), layer.qkv.num_rows(),
@@ -169,9 +170,9 @@ void LlamaPass::AttendAndAdd(const LlamaLayerWeights& layer, const Batch& batch,
   AddAndNormalise(branch, layer.mlp_norm, batch.num_tokens);
 }
 
-void LlamaPass::FeedForwardAndAdd(const LlamaLayerWeights& layer,
-                                  int num_tokens,
-                                  std::span<const float> next_norm) {
+void TransformerPass::FeedForwardAndAdd(const TransformerLayerWeights& layer,
+                                        int num_tokens,
+                                        std::span<const float> next_norm) {
   const int size = network_.config.intermediate_size;
   const auto gate_up = FirstRows(gate_up_, num_tokens, 2 * size);
   MatMul(Normed(num_tokens), layer.gate_up, gate_up, *pool_);
@@ -187,7 +188,7 @@ void LlamaPass::FeedForwardAndAdd(const LlamaLayerWeights& layer,
 }
 
 template <typename Body>
-void LlamaPass::ForRowBlocks(int num_rows, const Body& body) {
+void TransformerPass::ForRowBlocks(int num_rows, const Body& body) {
   const int num_blocks = (num_rows + kRowBlock - 1) / kRowBlock;
   pool_->ParallelFor(num_blocks, [&](int block) {
     const int begin = block * kRowBlock;
@@ -195,13 +196,14 @@ void LlamaPass::ForRowBlocks(int num_rows, const Body& body) {
   });
 }
 
-std::span<const float> LlamaPass::Normed(int num_tokens) const {
+std::span<const float> TransformerPass::Normed(int num_tokens) const {
   return std::span(normed_).first(size_t(num_tokens) *
                                   network_.config.hidden_size);
 }
 
-void LlamaPass::AddAndNormalise(std::span<const float> branch,
-                                std::span<const float> weight, int num_tokens) {
+void TransformerPass::AddAndNormalise(std::span<const float> branch,
+                                      std::span<const float> weight,
+                                      int num_tokens) {
   const int size = network_.config.hidden_size;
   const auto x = FirstRows(x_, num_tokens, size);
   const auto normed = FirstRows(normed_, num_tokens, size);

@@ -1,4 +1,4 @@
-// LlamaModel: the forward pass of Llama-family models on the CPU, over paged
+// TransformerModel: the forward pass of transformers on the CPU, over paged
 // keys and values.
 //
 // Arithmetic is float32 whatever the weights are. Each token is computed alone
@@ -17,8 +17,8 @@
 // pool that was passed in, which others may use at the same time.
 //
 //   ASSIGN_OR_RETURN(auto pool, ThreadPool::Create(2));
-//   ASSIGN_OR_RETURN(auto model, LlamaModel::Load("models/en-fr", {}, pool));
-//   RETURN_IF_ERROR(model->Forward(plan, logits));
+//   ASSIGN_OR_RETURN(auto model, TransformerModel::Load("models/en-fr", {},
+//   pool)); RETURN_IF_ERROR(model->Forward(plan, logits));
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@
 
 namespace espalier {
 
-struct LlamaOptions {
+struct TransformerOptions {
   int page_size = 16;  // tokens; in [1, 4096]
   // Key/value memory; description().num_pages is what it holds.
   int64_t kv_cache_bytes = 256 << 20;
@@ -40,18 +40,18 @@ struct LlamaOptions {
   int64_t host_cache_bytes = 0;
 };
 
-class LlamaModel : public Model {
+class TransformerModel : public Model {
  public:
   // Loads a model directory as transformers writes it: config.json,
   // generation_config.json, model.safetensors or its shards.
   // Errors: kNotFound if a file is missing; kInvalidArgument naming the file,
   // field, tensor or option and the value; kResourceExhausted if memory runs
   // out.
-  static absl::StatusOr<std::unique_ptr<LlamaModel>> Load(
-      const std::string& directory, const LlamaOptions& options,
+  static absl::StatusOr<std::unique_ptr<TransformerModel>> Load(
+      const std::string& directory, const TransformerOptions& options,
       std::shared_ptr<ThreadPool> pool);
 
-  ~LlamaModel() override;
+  ~TransformerModel() override;
 
   const ModelDescription& description() const override;
 
@@ -63,7 +63,7 @@ class LlamaModel : public Model {
 
  private:
   class Impl;
-  explicit LlamaModel(std::unique_ptr<Impl> impl);
+  explicit TransformerModel(std::unique_ptr<Impl> impl);
 
   std::unique_ptr<Impl> impl_;
 };

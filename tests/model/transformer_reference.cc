@@ -1,4 +1,4 @@
-#include "tests/model/llama_reference.h"
+#include "tests/model/transformer_reference.h"
 
 #include <cmath>
 #include <string>

@@ -1,4 +1,4 @@
-#include "model/llama_config.h"
+#include "model/transformer_config.h"
 
 #include <gtest/gtest.h>
 
@@ -19,24 +19,25 @@ using ::espalier::testing::TempDirectory;
 using Tokens = std::vector<TokenId>;
 
 // The config of a tiny model, with fields replaced; null stands for missing.
-LlamaConfig Read(const json::object& changes, const std::string& generation) {
+TransformerConfig Read(const json::object& changes,
+                       const std::string& generation) {
   json::object config = MakeTinyModel({}, 1).config;
   for (const auto& [key, value] : changes) config[key] = value;
   ModelFiles files = {{"config.json", WriteJson(config)}};
   if (!generation.empty()) files["generation_config.json"] = generation;
   const TempDirectory directory(files);
-  const auto result = ReadLlamaConfig(directory.path());
+  const auto result = ReadTransformerConfig(directory.path());
   EXPECT_OK(result);
   return *result;
 }
 
-TEST(LlamaConfigTest, FieldsThatMayBeMissingHaveTheirDefaults) {
-  const LlamaConfig config = Read({{"num_key_value_heads", nullptr},
-                                   {"head_dim", nullptr},
-                                   {"rms_norm_eps", nullptr},
-                                   {"tie_word_embeddings", nullptr},
-                                   {"eos_token_id", nullptr}},
-                                  "");
+TEST(TransformerConfigTest, FieldsThatMayBeMissingHaveTheirDefaults) {
+  const TransformerConfig config = Read({{"num_key_value_heads", nullptr},
+                                         {"head_dim", nullptr},
+                                         {"rms_norm_eps", nullptr},
+                                         {"tie_word_embeddings", nullptr},
+                                         {"eos_token_id", nullptr}},
+                                        "");
   EXPECT_EQ(config.num_kv_heads, 4);
   EXPECT_EQ(config.head_dim, 6);  // hidden_size 24, 4 heads
   EXPECT_EQ(config.rms_norm_eps, 1e-6);
@@ -45,7 +46,7 @@ TEST(LlamaConfigTest, FieldsThatMayBeMissingHaveTheirDefaults) {
   EXPECT_EQ(config.default_max_new_tokens, 256);
 }
 
-TEST(LlamaConfigTest, TheGenerationConfigsEosIdsReplaceTheModels) {
+TEST(TransformerConfigTest, TheGenerationConfigsEosIdsReplaceTheModels) {
   const json::object both = {{"eos_token_id", {3, 4}}};
   EXPECT_EQ(Read(both, "").eos_token_ids, (Tokens{3, 4}));
   EXPECT_EQ(Read(both, "{}").eos_token_ids, (Tokens{3, 4}));
@@ -57,9 +58,9 @@ TEST(LlamaConfigTest, TheGenerationConfigsEosIdsReplaceTheModels) {
   EXPECT_EQ(Read(both, R"({"eos_token_id": []})").eos_token_ids, Tokens());
 }
 
-TEST(LlamaConfigTest, EmbeddedModelsReadAsTheyWereTrained) {
-  ASSERT_OK_AND_ASSIGN(const LlamaConfig config,
-                       ReadLlamaConfig(SourcePath("models/en-fr")));
+TEST(TransformerConfigTest, EmbeddedModelsReadAsTheyWereTrained) {
+  ASSERT_OK_AND_ASSIGN(const TransformerConfig config,
+                       ReadTransformerConfig(SourcePath("models/en-fr")));
   EXPECT_EQ(config.vocab_size, 6000);
   EXPECT_EQ(config.num_layers, 6);
   EXPECT_EQ(config.q_size(), 256);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "base/check.h"
@@ -29,9 +30,12 @@ std::vector<QueryToken> ListTokens(std::span<const PagedRow> rows) {
   return tokens;
 }
 
-int64_t NumPositions(std::span<const QueryToken> tokens) {
+int64_t NumPositions(std::span<const QueryToken> tokens,
+                     const AttentionOptions& options) {
   int64_t sum = 0;
-  for (const QueryToken& token : tokens) sum += token.position + 1;
+  for (const QueryToken& token : tokens) {
+    sum += token.position + 1 - options.FirstSeen(token.position);
+  }
   return sum;
 }
 
@@ -39,11 +43,14 @@ int64_t NumPositions(std::span<const QueryToken> tokens) {
 
 void Attention(std::span<const PagedRow> rows, const float* q, int q_stride,
                int num_heads, const KvLayer& layer, std::span<float> out,
-               ThreadPool& pool) {
+               ThreadPool& pool, const AttentionOptions& options) {
   CHECK_EQ(num_heads % layer.num_kv_heads, 0);
   const std::vector<QueryToken> tokens = ListTokens(rows);
   CHECK_GE(out.size(), tokens.size() * num_heads * layer.head_dim);
   const int group_size = num_heads / layer.num_kv_heads;
+  const float scale =
+      options.scale > 0 ? options.scale
+                        : 1.0f / std::sqrt(static_cast<float>(layer.head_dim));
   auto attend = [&](int task) {
     const QueryToken& token = tokens[task / layer.num_kv_heads];
     const int kv_head = task % layer.num_kv_heads;
@@ -54,7 +61,10 @@ void Attention(std::span<const PagedRow> rows, const float* q, int q_stride,
                head_offset,
         .num_queries = group_size,
         .head_dim = layer.head_dim,
+        .first_position = options.FirstSeen(token.position),
         .num_positions = token.position + 1,
+        .scale = scale,
+        .soft_cap = options.soft_cap,
         .pages = token.row->pages,
         .page_size = layer.page_size,
         .keys = layer.keys.data() + kv_head * layer.head_dim,
@@ -63,7 +73,8 @@ void Attention(std::span<const PagedRow> rows, const float* q, int q_stride,
     });
   };
   const int num_tasks = static_cast<int>(tokens.size()) * layer.num_kv_heads;
-  if (NumPositions(tokens) * num_heads * layer.head_dim < kMinParallelWork) {
+  if (NumPositions(tokens, options) * num_heads * layer.head_dim <
+      kMinParallelWork) {
     for (int task = 0; task < num_tasks; ++task) attend(task);
   } else {
     pool.ParallelFor(num_tasks, attend);

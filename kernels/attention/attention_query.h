@@ -1,7 +1,7 @@
 // AttendOne: the SIMD core of Attention: the queries of one token that share a
-// key/value head, against all positions of its sequence up to its own.
+// key/value head, against the positions of its sequence that it sees.
 //
-// Positions are taken in blocks at absolute positions, with a running maximum
+// Positions are taken in blocks from the first one seen, with a running maximum
 // and sum (online softmax), so the order of operations depends on positions
 // only. Inside a block, keys and values are found through a small table of
 // offsets; nothing else knows about pages.
@@ -20,7 +20,11 @@ struct AttentionQuery {
   float* out = nullptr;      // [num_queries, head_dim]
   int num_queries = 0;       // query heads that share the key/value head
   int head_dim = 0;
-  int num_positions = 0;  // >= 1; positions [0, num_positions) are attended to
+  // Positions [first_position, num_positions) are attended to; one at least.
+  int first_position = 0;
+  int num_positions = 0;
+  float scale = 0;     // as in AttentionOptions, but never 0
+  float soft_cap = 0;  // as in AttentionOptions
   std::span<const PageId> pages;
   int page_size = 0;
   const float* keys = nullptr;  // this head's keys in slot 0 of page 0

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/attention/attention_query.h"
+#include "kernels/elementwise/elementwise_rows.h"
 
 // Compiles what follows once for each instruction set; the order matters.
 // clang-format off
@@ -35,13 +36,14 @@ class Attender {
       : query_(query),
         q_(query.q + first_query * query.head_dim),
         out_(query.out + first_query * query.head_dim),
-        scale_(1.0f / std::sqrt(static_cast<float>(query.head_dim))) {
+        scale_(query.scale) {
     std::fill_n(out_, kQueries * query.head_dim, 0.0f);
     std::fill_n(maxima_, kQueries, kMinusInf);
   }
 
   void Run() {
-    for (int begin = 0; begin < query_.num_positions; begin += kBlock) {
+    for (int begin = query_.first_position; begin < query_.num_positions;
+         begin += kBlock) {
       count_ = std::min(kBlock, query_.num_positions - begin);
       FindSlots(begin);
       for (int i = 0; i < count_; ++i) ScoreKey(i);
@@ -108,6 +110,7 @@ class Attender {
     const Floats d;
     const int lanes = hn::MaxLanes(d);
     float* weights = scores_[h];
+    if (query_.soft_cap > 0) SoftCapRow(query_.soft_cap, count_, weights);
     const float maximum =
         std::max(maxima_[h], *std::max_element(weights, weights + count_));
     // As long as all scores are -inf they are taken relative to 0.
@@ -180,7 +183,7 @@ class Attender {
   const AttentionQuery& query_;
   const float* q_;
   float* out_;
-  float scale_;
+  const float scale_;
   int count_ = 0;                               // positions of the block
   size_t offsets_[kBlock];                      // of their slots
   alignas(64) float scores_[kQueries][kBlock];  // then weights

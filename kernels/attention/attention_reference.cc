@@ -7,15 +7,28 @@ namespace espalier::reference {
 
 std::vector<double> Attention(std::span<const float> q,
                               std::span<const float> keys,
-                              std::span<const float> values) {
+                              std::span<const float> values,
+                              const AttentionOptions& options) {
   const size_t head_dim = q.size();
+  if (options.window > 0) {
+    const size_t num_seen =
+        std::min(keys.size(), size_t(options.window) * head_dim);
+    keys = keys.last(num_seen);
+    values = values.last(num_seen);
+  }
+  const double scale = options.scale > 0
+                           ? double{options.scale}
+                           : 1 / std::sqrt(static_cast<double>(head_dim));
   const size_t num_positions = keys.size() / head_dim;
   std::vector<double> scores(num_positions, 0.0);
   for (size_t p = 0; p < num_positions; ++p) {
     for (size_t i = 0; i < head_dim; ++i) {
       scores[p] += double{q[i]} * double{keys[p * head_dim + i]};
     }
-    scores[p] /= std::sqrt(static_cast<double>(head_dim));
+    scores[p] *= scale;
+    if (options.soft_cap > 0) {
+      scores[p] = options.soft_cap * std::tanh(scores[p] / options.soft_cap);
+    }
   }
   // A NaN comes through the exponential, whether or not it is the maximum.
   const double maximum = *std::max_element(scores.begin(), scores.end());

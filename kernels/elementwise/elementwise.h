@@ -1,6 +1,6 @@
-// The small kernels of a Llama layer, on float32 rows. Each output depends on
-// its own row alone, in a fixed order of operations. They run on the caller's
-// thread; a caller with many rows divides them.
+// The small kernels of a transformer's layer, on float32 rows. Each output
+// depends on its own row alone, in a fixed order of operations. They run on the
+// caller's thread; a caller with many rows divides them.
 //
 // NaN and infinities propagate as in the formulas: nothing is dropped, and a
 // NaN in an input is a NaN in every output that depends on it.
@@ -19,22 +19,34 @@ namespace espalier {
 void RmsNorm(std::span<const float> x, std::span<const float> weight,
              float epsilon, std::span<float> out);
 
-// Rotary position embedding, Llama's half-split layout: dimension i pairs with
-// i + head_dim / 2. Immutable after construction.
+// out = (x - mean(x)) / sqrt(variance(x) + epsilon) * weight + bias, row by
+// row, the variance that of the row's numbers alone.
+//   x, out  [n, weight.size()]; may be the same memory
+// A NaN or an infinity makes its row NaN.
+// REQUIRES: bias.size() == weight.size().
+void LayerNorm(std::span<const float> x, std::span<const float> weight,
+               std::span<const float> bias, float epsilon,
+               std::span<float> out);
+
+// Rotary position embedding in the half-split layout: of a head's first
+// rotary_dim dimensions, all or some of them, i pairs with i + rotary_dim / 2.
+// Immutable after construction.
 class RotaryTable {
  public:
   RotaryTable() = default;
-  // cos and sin of position * inverse_frequencies[i], for all positions.
-  //   inverse_frequencies  [head_dim / 2]
-  RotaryTable(std::span<const double> inverse_frequencies, int num_positions);
+  // cos and sin of position * inverse_frequencies[i], for all positions, times
+  // `scale`.
+  //   inverse_frequencies  [rotary_dim / 2]
+  RotaryTable(std::span<const double> inverse_frequencies, int num_positions,
+              double scale = 1.0);
 
   // Rotates `num_heads` heads in place.
   //   x  [num_heads, head_dim]
   // A NaN makes both numbers of its pair NaN.
-  // REQUIRES: 0 <= position < num_positions.
+  // REQUIRES: 0 <= position < num_positions; rotary_dim <= head_dim.
   void Rotate(std::span<float> x, int num_heads, int position) const;
 
-  // [num_positions, head_dim / 2] each.
+  // [num_positions, rotary_dim / 2] each.
   std::span<const float> cosines() const { return cos_; }
   std::span<const float> sines() const { return sin_; }
 
@@ -51,14 +63,38 @@ class RotaryTable {
 // an infinite `up` gives NaN there.
 void SiluMul(std::span<const float> gate_up, int size, std::span<float> out);
 
+// The same with gelu in the form of the tanh, which is
+//   gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+// gelu(+inf) is +inf, gelu(-inf) NaN.
+void GeluMul(std::span<const float> gate_up, int size, std::span<float> out);
+
+// x = gelu(x).
+void GeluInPlace(std::span<float> x);
+
 // x += y.
 void AddInPlace(std::span<const float> y, std::span<float> x);
+
+// Adds `bias` to each row of x.
+//   x  [n, bias.size()]
+void AddToRows(std::span<const float> bias, std::span<float> x);
+
+// x *= factor.
+void ScaleInPlace(float factor, std::span<float> x);
+
+// x = cap * tanh(x / cap).
+// REQUIRES: cap > 0.
+void SoftCapInPlace(float cap, std::span<float> x);
 
 namespace reference {
 
 std::vector<double> RmsNorm(std::span<const float> x,
                             std::span<const float> weight, double epsilon);
+std::vector<double> LayerNorm(std::span<const float> x,
+                              std::span<const float> weight,
+                              std::span<const float> bias, double epsilon);
 std::vector<double> SiluMul(std::span<const float> gate_up, int size);
+std::vector<double> GeluMul(std::span<const float> gate_up, int size);
+double Gelu(double x);
 
 }  // namespace reference
 }  // namespace espalier

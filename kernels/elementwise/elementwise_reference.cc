@@ -1,4 +1,5 @@
 #include <cmath>
+#include <numbers>
 
 #include "kernels/elementwise/elementwise.h"
 
@@ -14,6 +15,42 @@ std::vector<double> RmsNorm(std::span<const float> x,
     const double rms = std::sqrt(sum / size + epsilon);
     for (size_t i = 0; i < size; ++i) {
       out[row + i] = x[row + i] / rms * weight[i];
+    }
+  }
+  return out;
+}
+
+std::vector<double> LayerNorm(std::span<const float> x,
+                              std::span<const float> weight,
+                              std::span<const float> bias, double epsilon) {
+  const size_t size = weight.size();
+  std::vector<double> out(x.size());
+  for (size_t row = 0; row < x.size(); row += size) {
+    double sum = 0;
+    for (size_t i = 0; i < size; ++i) sum += double{x[row + i]};
+    const double mean = sum / size;
+    double squares = 0;
+    for (size_t i = 0; i < size; ++i) {
+      squares += (x[row + i] - mean) * (x[row + i] - mean);
+    }
+    const double deviation = std::sqrt(squares / size + epsilon);
+    for (size_t i = 0; i < size; ++i) {
+      out[row + i] = (x[row + i] - mean) / deviation * weight[i] + bias[i];
+    }
+  }
+  return out;
+}
+
+double Gelu(double x) {
+  const double slope = std::sqrt(2 / std::numbers::pi);
+  return x / 2 * (1 + std::tanh(slope * (x + 0.044715 * x * x * x)));
+}
+
+std::vector<double> GeluMul(std::span<const float> gate_up, int size) {
+  std::vector<double> out;
+  for (size_t row = 0; row < gate_up.size(); row += 2 * size) {
+    for (int i = 0; i < size; ++i) {
+      out.push_back(Gelu(gate_up[row + i]) * gate_up[row + size + i]);
     }
   }
   return out;

@@ -7,8 +7,18 @@ namespace espalier {
 void RmsNormRow(const float* x, const float* weight, int size, float epsilon,
                 float* out);
 
+//   x, weight, bias, out  [size]
+void LayerNormRow(const float* x, const float* weight, const float* bias,
+                  int size, float epsilon, float* out);
+
 //   gate, up, out  [size]
 void SiluMulRow(const float* gate, const float* up, int size, float* out);
+void GeluMulRow(const float* gate, const float* up, int size, float* out);
+
+//   x  [size], in place
+void GeluRow(int size, float* x);
+void ScaleRow(float factor, int size, float* x);
+void SoftCapRow(float cap, int size, float* x);
 
 //   cosines, sines  [half_dim]
 //   x               [2 * half_dim], in place

@@ -61,16 +61,90 @@ void RmsNormRow(const float* x, const float* weight, int size, float epsilon,
   });
 }
 
-// silu(x) = x * sigmoid(x); of exp only arguments <= 0 are taken, so nothing
+float SumOf(const float* x, int size) {
+  const Floats d;
+  const int lanes = hn::MaxLanes(d);
+  auto sums = hn::Zero(d);
+  int i = 0;
+  for (; i + lanes <= size; i += lanes) {
+    sums = hn::Add(sums, hn::LoadU(d, x + i));
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(d, sums));
+  for (; i < size; ++i) sum += x[i];
+  return sum;
+}
+
+// The mean is taken off first, so that squares of small deviations from a large
+// mean keep their digits.
+void LayerNormRow(const float* x, const float* weight, const float* bias,
+                  int size, float epsilon, float* out) {
+  const float mean = SumOf(x, size) / static_cast<float>(size);
+  ForEachVector(size, [=](auto d, int i) HWY_ATTR {
+    hn::StoreU(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean)), d, out + i);
+  });
+  const float variance = SumOfSquares(out, size) / static_cast<float>(size);
+  const float factor = 1.0f / std::sqrt(variance + epsilon);
+  ForEachVector(size, [=](auto d, int i) HWY_ATTR {
+    const auto scaled = hn::Mul(hn::LoadU(d, out + i), hn::Set(d, factor));
+    const auto weighted = hn::Mul(scaled, hn::LoadU(d, weight + i));
+    hn::StoreU(hn::Add(weighted, hn::LoadU(d, bias + i)), d, out + i);
+  });
+}
+
+// 1 / (1 + exp(-x)); of exp only arguments <= 0 are taken, so nothing
 // overflows.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Sigmoid(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  const V t = hn::Exp(d, hn::Neg(hn::Abs(x)));
+  const V numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), t, one);
+  return hn::Div(numerator, hn::Add(one, t));
+}
+
+// silu(x) = x * sigmoid(x).
 void SiluMulRow(const float* gate, const float* up, int size, float* out) {
   ForEachVector(size, [=](auto d, int i) HWY_ATTR {
-    const auto one = hn::Set(d, 1.0f);
     const auto x = hn::LoadU(d, gate + i);
-    const auto t = hn::Exp(d, hn::Neg(hn::Abs(x)));
-    const auto numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), t, one);
-    const auto sigmoid = hn::Div(numerator, hn::Add(one, t));
-    hn::StoreU(hn::Mul(hn::Mul(x, sigmoid), hn::LoadU(d, up + i)), d, out + i);
+    hn::StoreU(hn::Mul(hn::Mul(x, Sigmoid(d, x)), hn::LoadU(d, up + i)), d,
+               out + i);
+  });
+}
+
+// (1 + tanh(y)) / 2 is sigmoid(2 y).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Gelu(D d, V x) {
+  const V slope = hn::Set(d, 1.5957691216057308f);  // 2 sqrt(2 / pi)
+  const V cubic = hn::Set(d, 0.044715f * 1.5957691216057308f);
+  const V y = hn::Mul(x, hn::MulAdd(hn::Mul(x, x), cubic, slope));
+  return hn::Mul(x, Sigmoid(d, y));
+}
+
+void GeluMulRow(const float* gate, const float* up, int size, float* out) {
+  ForEachVector(size, [=](auto d, int i) HWY_ATTR {
+    const auto x = hn::LoadU(d, gate + i);
+    hn::StoreU(hn::Mul(Gelu(d, x), hn::LoadU(d, up + i)), d, out + i);
+  });
+}
+
+void GeluRow(int size, float* x) {
+  ForEachVector(size, [=](auto d, int i) HWY_ATTR {
+    hn::StoreU(Gelu(d, hn::LoadU(d, x + i)), d, x + i);
+  });
+}
+
+void ScaleRow(float factor, int size, float* x) {
+  ForEachVector(size, [=](auto d, int i) HWY_ATTR {
+    hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)), d, x + i);
+  });
+}
+
+// NaN stays NaN, whatever Highway's tanh makes of it.
+void SoftCapRow(float cap, int size, float* x) {
+  const float inverse = 1.0f / cap;
+  ForEachVector(size, [=](auto d, int i) HWY_ATTR {
+    const auto scaled = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, inverse));
+    const auto capped = hn::Mul(hn::Tanh(d, scaled), hn::Set(d, cap));
+    hn::StoreU(hn::IfThenElse(hn::IsNaN(scaled), scaled, capped), d, x + i);
   });
 }
 
@@ -100,7 +174,12 @@ HWY_AFTER_NAMESPACE();
 namespace espalier {
 
 HWY_EXPORT(RmsNormRow);
+HWY_EXPORT(LayerNormRow);
 HWY_EXPORT(SiluMulRow);
+HWY_EXPORT(GeluMulRow);
+HWY_EXPORT(GeluRow);
+HWY_EXPORT(ScaleRow);
+HWY_EXPORT(SoftCapRow);
 HWY_EXPORT(RotateRow);
 HWY_EXPORT(AddRow);
 
@@ -108,8 +187,22 @@ void RmsNormRow(const float* x, const float* weight, int size, float epsilon,
                 float* out) {
   HWY_DYNAMIC_DISPATCH(RmsNormRow)(x, weight, size, epsilon, out);
 }
+void LayerNormRow(const float* x, const float* weight, const float* bias,
+                  int size, float epsilon, float* out) {
+  HWY_DYNAMIC_DISPATCH(LayerNormRow)(x, weight, bias, size, epsilon, out);
+}
 void SiluMulRow(const float* gate, const float* up, int size, float* out) {
   HWY_DYNAMIC_DISPATCH(SiluMulRow)(gate, up, size, out);
+}
+void GeluMulRow(const float* gate, const float* up, int size, float* out) {
+  HWY_DYNAMIC_DISPATCH(GeluMulRow)(gate, up, size, out);
+}
+void GeluRow(int size, float* x) { HWY_DYNAMIC_DISPATCH(GeluRow)(size, x); }
+void ScaleRow(float factor, int size, float* x) {
+  HWY_DYNAMIC_DISPATCH(ScaleRow)(factor, size, x);
+}
+void SoftCapRow(float cap, int size, float* x) {
+  HWY_DYNAMIC_DISPATCH(SoftCapRow)(cap, size, x);
 }
 void RotateRow(const float* cosines, const float* sines, int half_dim,
                float* x) {

@@ -81,6 +81,7 @@ struct AttendOptions {
   int page_size = 16;
   int chunk = 1 << 20;  // tokens of a sequence fed at once
   int num_threads = 1;
+  AttentionOptions attention = {};
 };
 
 // The tokens [begin, end) of a tensor with `size` numbers a token.
@@ -89,11 +90,13 @@ std::span<const float> TokenSpan(const std::vector<float>& x, int begin,
   return std::span(x).subspan(begin * size, (end - begin) * size);
 }
 
-// One step: tokens [begin, begin + chunk) of all sequences that have them.
+// One step: tokens [begin, begin + options.chunk) of all sequences that have
+// them.
 void AttendStep(const std::vector<Sequence>& sequences,
                 const std::vector<std::vector<PageId>>& pages,
-                const Heads& heads, int begin, int chunk, Cache& cache,
-                ThreadPool& pool, std::vector<std::vector<float>>& outputs) {
+                const Heads& heads, int begin, const AttendOptions& options,
+                Cache& cache, ThreadPool& pool,
+                std::vector<std::vector<float>>& outputs) {
   const int q_size = heads.num_heads * heads.head_dim;
   const int kv_size = heads.num_kv_heads * heads.head_dim;
   std::vector<PagedRow> rows;
@@ -101,7 +104,7 @@ void AttendStep(const std::vector<Sequence>& sequences,
   std::vector<float> qkv;
   int num_tokens = 0;
   for (size_t s = 0; s < sequences.size(); ++s) {
-    const int end = std::min(sequences[s].num_tokens, begin + chunk);
+    const int end = std::min(sequences[s].num_tokens, begin + options.chunk);
     if (begin >= end) continue;
     rows.push_back({num_tokens, end - begin, begin, pages[s]});
     owners.push_back(s);
@@ -118,8 +121,8 @@ void AttendStep(const std::vector<Sequence>& sequences,
   StoreKeyValues(rows, &qkv[q_size], &qkv[q_size + kv_size], stride,
                  cache.layer());
   std::vector<float> out(num_tokens * q_size, NAN);
-  Attention(rows, qkv.data(), stride, heads.num_heads, cache.layer(), out,
-            pool);
+  Attention(rows, qkv.data(), stride, heads.num_heads, cache.layer(), out, pool,
+            options.attention);
   for (size_t r = 0; r < rows.size(); ++r) {
     const int first = rows[r].first_token;
     const auto part = TokenSpan(out, first, first + rows[r].num_tokens, q_size);
@@ -143,8 +146,7 @@ std::vector<std::vector<float>> Attend(const std::vector<Sequence>& sequences,
   for (const Sequence& s : sequences) pages.push_back(cache.Take(s.num_tokens));
   std::vector<std::vector<float>> outputs(sequences.size());
   for (int begin = 0; begin < longest; begin += options.chunk) {
-    AttendStep(sequences, pages, heads, begin, options.chunk, cache, *pool,
-               outputs);
+    AttendStep(sequences, pages, heads, begin, options, cache, *pool, outputs);
   }
   return outputs;
 }
@@ -186,7 +188,8 @@ double SumTolerance(std::span<const float> q, const std::vector<float>& keys,
 }
 
 void ExpectMatchesTwin(const Sequence& s, const Heads& heads,
-                       const std::vector<float>& out) {
+                       const std::vector<float>& out,
+                       const AttentionOptions& options = {}) {
   const int group = heads.num_heads / heads.num_kv_heads;
   for (int t = 0; t < s.num_tokens; ++t) {
     for (int h = 0; h < heads.num_heads; ++h) {
@@ -196,7 +199,7 @@ void ExpectMatchesTwin(const Sequence& s, const Heads& heads,
           Head(s.k, t + 1, heads.num_kv_heads, h / group, heads.head_dim);
       const auto values =
           Head(s.v, t + 1, heads.num_kv_heads, h / group, heads.head_dim);
-      const auto expected = reference::Attention(q, keys, values);
+      const auto expected = reference::Attention(q, keys, values, options);
       const double tolerance = SumTolerance(q, keys, values, t + 1);
       for (int i = 0; i < heads.head_dim; ++i) {
         ASSERT_NEAR(out[at + i], expected[i], tolerance)
@@ -300,6 +303,90 @@ TEST_P(AttentionTest, ANanValueMakesItsDimensionNanWhateverItsWeight) {
     for (int t = position + 1; t < 100; ++t) {
       for (int d = 0; d < 20; ++d) {
         EXPECT_EQ(std::isnan(out[t * 20 + d]), d == 3) << t << " " << d;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, AWindowHidesWhatIsBeforeIt) {
+  for (const Heads& heads : {Heads{4, 2, 64}, Heads{7, 1, 22}}) {
+    const Sequence s = RandomSequence(200, heads, 21);
+    for (const int window : {1, 2, 16, 63, 64, 65, 130, 199, 200, 1000}) {
+      const AttentionOptions options = {.window = window};
+      const auto out = Attend({s}, heads, {.attention = options})[0];
+      ExpectMatchesTwin(s, heads, out, options);
+    }
+  }
+}
+
+// The first position inside the window decides, the one before it does not.
+TEST_P(AttentionTest, AWindowEndsWhereItSays) {
+  const Heads heads = {1, 1, 16};
+  constexpr int kWindow = 40;
+  const Sequence s = RandomSequence(100, heads, 22);
+  const AttendOptions options = {.attention = {.window = kWindow}};
+  const std::vector<float> plain = Attend({s}, heads, options)[0];
+  for (const int position : {0, 1, 30, 59, 60}) {
+    Sequence changed = s;
+    changed.k[position * 16] += 3;
+    changed.v[position * 16] = NAN;
+    const std::vector<float> out = Attend({changed}, heads, options)[0];
+    for (int t = 0; t < 100; ++t) {
+      const bool sees = position <= t && position > t - kWindow;
+      EXPECT_EQ(std::isnan(out[t * 16]), sees) << position << " by " << t;
+      if (!sees) {
+        EXPECT_EQ(out[t * 16 + 1], plain[t * 16 + 1]);
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, MatchesTheTwinWithAnyScaleAndSoftCap) {
+  const Heads heads = {4, 2, 24};
+  const Sequence s = RandomSequence(150, heads, 23, 4.0f);
+  for (const float scale : {0.0f, 0.05f, 0.4f}) {
+    for (const float soft_cap : {0.0f, 2.0f, 50.0f}) {
+      const AttentionOptions options = {
+          .scale = scale, .soft_cap = soft_cap, .window = 70};
+      const auto out = Attend({s}, heads, {.attention = options})[0];
+      ExpectMatchesTwin(s, heads, out, options);
+    }
+  }
+}
+
+TEST_P(AttentionTest, AScoreThatIsNanStaysSoUnderASoftCap) {
+  const Heads heads = {1, 1, 16};
+  for (const float score : {NAN, INFINITY, -INFINITY}) {
+    const Sequence s = WithScore(heads, 3, score);
+    const AttentionOptions options = {.soft_cap = 5};
+    const auto out = Attend({s}, heads, {.attention = options})[0];
+    for (int t = 0; t < s.num_tokens; ++t) {
+      EXPECT_EQ(std::isnan(out[t * 16]), std::isnan(score) && t >= 3);
+    }
+  }
+}
+
+TEST_P(AttentionTest, WithAWindowPagesChunksAndBatchMatesChangeNoBits) {
+  const Heads heads = {6, 2, 20};
+  std::vector<Sequence> sequences;
+  for (int i = 0; i < 7; ++i) {
+    sequences.push_back(RandomSequence(1 + 23 * i, heads, i));
+  }
+  for (const int window : {1, 17, 64, 100}) {
+    const AttentionOptions options = {.soft_cap = 20, .window = window};
+    std::vector<std::vector<float>> alone;
+    for (const Sequence& s : sequences) {
+      alone.push_back(Attend({s}, heads, {.attention = options})[0]);
+    }
+    for (const int page_size : {1, 3, 64}) {
+      for (const int chunk : {1, 7, 200}) {
+        EXPECT_EQ(Attend(sequences, heads,
+                         {.page_size = page_size,
+                          .chunk = chunk,
+                          .num_threads = 2,
+                          .attention = options}),
+                  alone)
+            << window << " pages of " << page_size << " chunks of " << chunk;
       }
     }
   }

@@ -1,25 +1,22 @@
 #include "model/transformer_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "base/wording.h"
 #include "model/config_fields.h"
+#include "model/family_fields.h"
+#include "model/model_family.h"
 #include "request/json/generation_config.h"
 
 namespace espalier {
 namespace {
 
 constexpr size_t kMaxFileBytes = 16 << 20;
-// Far above any model's.
-constexpr int kMaxWidth = 1 << 20;
-constexpr int kMaxLayers = 1 << 12;
-constexpr int kMaxHeads = 1 << 14;
-constexpr int kMaxHeadDim = 1 << 12;
-constexpr int kMaxVocabulary = 1 << 26;
-constexpr int kMaxContext = 1 << 26;
 
 absl::StatusOr<json::object> ReadObject(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
@@ -28,67 +25,23 @@ absl::StatusOr<json::object> ReadObject(const std::string& path) {
   return std::move(value.get_object());
 }
 
-absl::Status CheckArchitecture(const json::object& config) {
-  const json::value* type = FindField(config, "model_type");
-  if (type == nullptr || *type != "llama") {
-    return InvalidArgument("model_type must be llama, got ", Shown(type));
-  }
-  const json::value* names = FindField(config, "architectures");
-  if (names == nullptr || *names != json::array{"LlamaForCausalLM"}) {
-    return InvalidArgument("architectures must be [\"LlamaForCausalLM\"], got ",
-                           Shown(names));
-  }
-  return absl::OkStatus();
-}
-
-// Refuses what would change the computation.
+// Refuses what would change the computation in any family.
 absl::Status CheckFeatures(const json::object& config) {
-  const json::value* activation = FindField(config, "hidden_act");
-  if (activation != nullptr && *activation != "silu") {
-    return InvalidArgument("hidden_act must be silu, got ", Shown(activation));
+  for (const char* key : {"add_cross_attention", "is_encoder_decoder",
+                          "use_bidirectional_attention"}) {
+    ASSIGN_OR_RETURN(const bool is_set, ReadBool(config, key, false));
+    if (is_set) return InvalidArgument(key, " true is not supported");
   }
-  for (const char* key : {"attention_bias", "mlp_bias"}) {
-    ASSIGN_OR_RETURN(const bool bias, ReadBool(config, key, false));
-    if (bias) return InvalidArgument(key, " true is not supported");
-  }
+  ASSIGN_OR_RETURN(const bool is_causal, ReadBool(config, "is_causal", true));
+  if (!is_causal) return InvalidArgument("is_causal false is not supported");
   if (FindField(config, "quantization_config") != nullptr) {
     return InvalidArgument("quantization_config is not supported");
   }
-  return absl::OkStatus();
-}
-
-absl::Status ReadHeads(const json::object& json, TransformerConfig* config) {
-  ASSIGN_OR_RETURN(config->num_heads,
-                   ReadInt(json, "num_attention_heads", 1, kMaxHeads));
-  ASSIGN_OR_RETURN(config->num_kv_heads, ReadInt(json, "num_key_value_heads", 1,
-                                                 kMaxHeads, config->num_heads));
-  if (config->num_heads % config->num_kv_heads != 0) {
-    return InvalidArgument("num_attention_heads ", config->num_heads,
-                           " must be a multiple of num_key_value_heads ",
-                           config->num_kv_heads);
-  }
-  ASSIGN_OR_RETURN(config->head_dim,
-                   ReadInt(json, "head_dim", 1, kMaxHeadDim,
-                           config->hidden_size / config->num_heads));
-  if (config->head_dim < 2 || config->head_dim % 2 != 0) {
-    return InvalidArgument("head_dim must be even and at least 2, got ",
-                           config->head_dim);
+  const json::value* pruned = FindField(config, "pruned_heads");
+  if (pruned != nullptr && *pruned != json::object()) {
+    return InvalidArgument("pruned_heads must be {}, got ", Shown(pruned));
   }
   return absl::OkStatus();
-}
-
-absl::Status ReadSizes(const json::object& json, TransformerConfig* config) {
-  ASSIGN_OR_RETURN(config->vocab_size,
-                   ReadInt(json, "vocab_size", 1, kMaxVocabulary));
-  ASSIGN_OR_RETURN(config->hidden_size,
-                   ReadInt(json, "hidden_size", 1, kMaxWidth));
-  ASSIGN_OR_RETURN(config->intermediate_size,
-                   ReadInt(json, "intermediate_size", 1, kMaxWidth));
-  ASSIGN_OR_RETURN(config->num_layers,
-                   ReadInt(json, "num_hidden_layers", 1, kMaxLayers));
-  ASSIGN_OR_RETURN(config->max_context,
-                   ReadInt(json, "max_position_embeddings", 1, kMaxContext));
-  return ReadHeads(json, config);
 }
 
 absl::Status ReadEosTokenIds(const json::object& json,
@@ -111,19 +64,15 @@ absl::Status ReadEosTokenIds(const json::object& json,
 
 absl::Status ReadModel(const std::string& path, TransformerConfig* config) {
   ASSIGN_OR_RETURN(const json::object json, ReadObject(path));
-  RETURN_IF_ERROR(CheckArchitecture(json));
+  ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(json));
   RETURN_IF_ERROR(CheckFeatures(json));
-  RETURN_IF_ERROR(ReadSizes(json, config));
-  ASSIGN_OR_RETURN(config->rms_norm_eps,
-                   ReadNumber(json, "rms_norm_eps", 0, 1, 1e-6));
-  ASSIGN_OR_RETURN(config->tie_word_embeddings,
-                   ReadBool(json, "tie_word_embeddings", false));
-  ASSIGN_OR_RETURN(config->rope, ReadRopeParameters(json, config->max_context));
+  config->family = family->name;
+  RETURN_IF_ERROR(family->read(json, config));
   return ReadEosTokenIds(json, config);
 }
 
 absl::Status ReadGeneration(const std::string& path,
-                             TransformerConfig* config) {
+                            TransformerConfig* config) {
   ASSIGN_OR_RETURN(const json::object json, ReadGenerationConfig(path));
   ASSIGN_OR_RETURN(config->default_max_new_tokens,
                    ReadInt(json, "max_new_tokens", 1, kMaxContext,
@@ -132,6 +81,12 @@ absl::Status ReadGeneration(const std::string& path,
 }
 
 }  // namespace
+
+float TransformerConfig::attention_scale() const {
+  const double scalar =
+      query_pre_attn_scalar > 0 ? query_pre_attn_scalar : head_dim;
+  return 1.0f / std::sqrt(static_cast<float>(scalar));
+}
 
 absl::StatusOr<TransformerConfig> ReadTransformerConfig(
     const std::string& directory) {

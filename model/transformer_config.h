@@ -1,32 +1,80 @@
-// TransformerConfig: the shape of a transformer and its generation defaults,
-// read from a model directory's config.json and generation_config.json under
-// the names transformers gives them.
+// TransformerConfig: the sizes and features of a decoder-only transformer and
+// its generation defaults, read from a model directory's config.json and
+// generation_config.json under the names transformers gives them.
 //
-// What changes the computation and is not supported (biases, other
-// activations, quantised weights, other rotary scalings) is refused by name:
-// a model that loads is computed exactly.
+// One forward pass computes what the features say, on each device; a family
+// (model_family.h) is a reader of config.json and a table of tensor names. What
+// a family's config.json may ask for and is not among the features is refused
+// by name: a model that loads is computed exactly.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "model/rope.h"
+#include "model/tensor_names.h"
 
 namespace espalier {
 
+enum class NormKind {
+  kRms,    // x / sqrt(mean(x^2) + epsilon) * weight
+  kLayer,  // (x - mean(x)) / sqrt(variance(x) + epsilon) * weight + bias
+};
+
+enum class Activation {
+  kSilu,
+  kGeluTanh,  // gelu_new and gelu_pytorch_tanh
+};
+
+// What tells a token where it is.
+enum class PositionKind {
+  kRotary,   // queries and keys are rotated
+  kLearned,  // a table is added to the embeddings
+};
+
 struct TransformerConfig {
+  std::string_view family = "Llama";  // for people
+  TensorNames names;
+
   int vocab_size = 0;
   int hidden_size = 0;
   int intermediate_size = 0;
   int num_layers = 0;
   int num_heads = 0;     // a multiple of num_kv_heads
   int num_kv_heads = 0;  // default: num_heads
-  int head_dim = 0;      // even; default: hidden_size / num_heads
-  int max_context = 0;   // max_position_embeddings
-  double rms_norm_eps = 1e-6;
+  int head_dim = 0;      // even, if rotated; default: hidden_size / num_heads
+  // max_position_embeddings, or less (rope.h).
+  int max_context = 0;
+
+  NormKind norm = NormKind::kRms;
+  double norm_eps = 1e-6;
+  bool norm_adds_one = false;   // norms multiply by 1 + weight
+  bool has_post_norms = false;  // a norm of what is added, after each part
+  bool has_qk_norms = false;    // queries and keys have a norm, head by head
+  bool has_qkv_bias = false;
+  bool has_output_bias = false;  // of the attention's output
+  bool has_mlp_bias = false;     // of all of the feed-forward part
+
+  Activation activation = Activation::kSilu;
+  bool has_gate = true;  // activation(gate) * up, else gelu(up)
+
+  PositionKind positions = PositionKind::kRotary;
   RopeParameters rope;
+  std::optional<RopeParameters> local_rope =
+      std::nullopt;  // of layers with a window
+
+  // Layers' windows: a token sees the last so many positions, its own among
+  // them; 0: all of them. Empty stands for zeros.
+  std::vector<int> windows;
+  // Scores are divided by its root; 0: head_dim.
+  double query_pre_attn_scalar = 0;
+  double attention_soft_cap = 0;   // of scores; 0: none
+  double logit_soft_cap = 0;       // of logits; 0: none
+  bool scales_embeddings = false;  // by the root of hidden_size
   bool tie_word_embeddings = false;
 
   // generation_config.json's where it has them, else config.json's.
@@ -35,6 +83,8 @@ struct TransformerConfig {
 
   int q_size() const { return num_heads * head_dim; }
   int kv_size() const { return num_kv_heads * head_dim; }
+  int window(int layer) const { return windows.empty() ? 0 : windows[layer]; }
+  float attention_scale() const;
 };
 
 // Reads `directory`/config.json and, if there is one, generation_config.json.
@@ -45,5 +95,9 @@ struct TransformerConfig {
 // field and value.
 absl::StatusOr<TransformerConfig> ReadTransformerConfig(
     const std::string& directory);
+
+// What is special about the model, for people: "biases of q, k and v", "a
+// window of 4096 tokens in 16 of 32 layers".
+std::vector<std::string> DescribeFeatures(const TransformerConfig& config);
 
 }  // namespace espalier

@@ -40,6 +40,12 @@ int NumPositions(const TransformerConfig& config, const PagedKvCache& cache) {
   return static_cast<int>(std::min<int64_t>(config.max_context, num_slots));
 }
 
+RotaryTable MakeRotary(const TransformerConfig& config,
+                       const RopeParameters& rope, const PagedKvCache& cache) {
+  return RotaryTable(InverseFrequencies(rope, config.head_dim),
+                     NumPositions(config, cache), rope.attention_factor);
+}
+
 ModelDescription Describe(const TransformerNetwork& network,
                           const std::optional<PagedKvCache>& host) {
   const TransformerConfig& config = network.config;
@@ -73,10 +79,16 @@ absl::StatusOr<TransformerNetwork> LoadNetwork(
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
   ASSIGN_OR_RETURN(TransformerWeights weights,
                    LoadTransformerWeights(checkpoint, config));
-  RotaryTable rotary(InverseFrequencies(config.rope, config.head_dim),
-                     NumPositions(config, cache));
+  RotaryTable rotary, local_rotary;
+  if (config.positions == PositionKind::kRotary) {
+    rotary = MakeRotary(config, config.rope, cache);
+    if (config.local_rope) {
+      local_rotary = MakeRotary(config, *config.local_rope, cache);
+    }
+  }
   return TransformerNetwork{std::move(config), std::move(weights),
-                            std::move(cache), std::move(rotary)};
+                            std::move(cache), std::move(rotary),
+                            std::move(local_rotary)};
 }
 
 // Rows in runs of at most kMaxPieceTokens tokens, unless one has more.

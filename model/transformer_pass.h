@@ -4,6 +4,10 @@
 //   embed -> [ norm, q k v, rotate, store k v, attend, output, +,
 //              norm, gate up, silu * up, down, + ] x layers -> norm -> head
 //
+// That is Llama; features of TransformerConfig change its parts: biases after
+// products, norms of q and k, norms before additions, windows and caps of
+// attention, another activation, learned positions in place of rotation.
+//
 // Rows are sequences, and sequences do not read what others write in the same
 // step; so passes over different rows of one plan may run at the same time.
 // A pass itself divides its loops among the threads of the pool it is given.
@@ -29,6 +33,7 @@ struct TransformerNetwork {
   TransformerWeights weights;
   PagedKvCache cache;
   RotaryTable rotary;
+  RotaryTable local_rotary;  // of layers with a window, if it is another
 };
 
 // Rows [begin, end) of a plan.
@@ -58,23 +63,34 @@ class TransformerPass {
   };
 
   Batch TokensOf(const StepPlan& plan, RowRange rows) const;
-  void Embed(std::span<const TokenId> tokens);
-  void StoreProjections(const TransformerLayerWeights& layer,
-                        const Batch& batch, KvLayer& kv_layer);
+  void Embed(const Batch& batch, std::span<const TokenId> tokens);
+  void StoreProjections(int layer_idx, const Batch& batch, KvLayer& kv_layer);
+  // Norms, rotates: what q and k of a token at `position` become before they
+  // are used, in place.
+  //   qk  [num_heads + num_kv_heads, head_dim]
+  void FinishQueriesAndKeys(int layer_idx, int position, std::span<float> qk);
   Batch KeepLogitsTokens(const StepPlan& plan, RowRange rows);
-  void AttendAndAdd(const TransformerLayerWeights& layer, const Batch& batch,
-                    const KvLayer& kv_layer);
+  void AttendAndAdd(int layer_idx, const Batch& batch, const KvLayer& kv_layer);
   void FeedForwardAndAdd(const TransformerLayerWeights& layer, int num_tokens,
-                         std::span<const float> next_norm);
+                         const NormWeights& next_norm);
+  // gated = activation(gate) * up; or activation(up) in place, a gelu.
+  void Activate(std::span<float> gate_up, std::span<float> gated) const;
+  void WriteLogits(std::span<float> logits, int num_tokens);
 
   // Calls body(begin, end) for blocks of rows [0, num_rows), on the pool.
   template <typename Body>
   void ForRowBlocks(int num_rows, const Body& body);
   // The first rows of normed_.
   std::span<const float> Normed(int num_tokens) const;
-  // x_ += branch; normed_ = RmsNorm(x_).
-  void AddAndNormalise(std::span<const float> branch,
-                       std::span<const float> weight, int num_tokens);
+  // y = x * product's matrix, plus its bias.
+  void Multiply(std::span<const float> x, const ProductWeights& product,
+                std::span<float> y);
+  void Normalise(std::span<const float> x, const NormWeights& norm,
+                 std::span<float> out) const;
+  // x_ += branch, which goes through `post_norm` before, if there is one;
+  // normed_ = next_norm of x_.
+  void AddAndNormalise(std::span<float> branch, const NormWeights& post_norm,
+                       const NormWeights& next_norm, int num_tokens);
 
   const TransformerNetwork& network_;
   ThreadPool* pool_ = nullptr;  // of the present Run

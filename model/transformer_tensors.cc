@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -11,14 +12,7 @@
 namespace espalier {
 namespace {
 
-// Names are those of LlamaForCausalLM's parameters.
-constexpr char kEmbedding[] = "model.embed_tokens.weight";
-constexpr char kFinalNorm[] = "model.norm.weight";
-constexpr char kHead[] = "lm_head.weight";
-
-std::string LayerName(int layer, std::string_view part) {
-  return Concat("model.layers.", layer, ".", part, ".weight");
-}
+using Tensor = TransformerTensor;
 
 std::optional<DType> ParseDType(std::string_view dtype) {
   if (dtype == "F32") return DType::kFloat32;
@@ -35,9 +29,9 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-absl::StatusOr<TransformerTensor> Find(const Checkpoint& checkpoint,
-                                       const std::string& name,
-                                       const std::vector<int64_t>& shape) {
+absl::StatusOr<Tensor> Find(const Checkpoint& checkpoint,
+                            const std::string& name,
+                            const std::vector<int64_t>& shape) {
   ASSIGN_OR_RETURN(const LocatedTensor located, checkpoint.Find(name));
   const auto& [tensor, path] = located;
   if (tensor->shape != shape) {
@@ -51,58 +45,199 @@ absl::StatusOr<TransformerTensor> Find(const Checkpoint& checkpoint,
                            " must have dtype BF16, F16 or F32, got ",
                            tensor->dtype);
   }
-  return TransformerTensor{tensor->data, *dtype, static_cast<int>(shape[0])};
+  return Tensor{tensor->data, *dtype, static_cast<int>(shape[0])};
 }
 
-absl::StatusOr<TransformerLayerTensors> FindLayer(
-    const Checkpoint& checkpoint, const TransformerConfig& config, int i) {
-  struct Wanted {
-    TransformerTensor TransformerLayerTensors::*member;
-    std::string_view name;
-    std::vector<int64_t> shape;
-  };
-  using Layer = TransformerLayerTensors;
-  const int hidden = config.hidden_size;
-  const int intermediate = config.intermediate_size;
-  const int q = config.q_size();
-  const int kv = config.kv_size();
-  const Wanted all[] = {
-      {&Layer::attention_norm, "input_layernorm", {hidden}},
-      {&Layer::q, "self_attn.q_proj", {q, hidden}},
-      {&Layer::k, "self_attn.k_proj", {kv, hidden}},
-      {&Layer::v, "self_attn.v_proj", {kv, hidden}},
-      {&Layer::output, "self_attn.o_proj", {hidden, q}},
-      {&Layer::mlp_norm, "post_attention_layernorm", {hidden}},
-      {&Layer::gate, "mlp.gate_proj", {intermediate, hidden}},
-      {&Layer::up, "mlp.up_proj", {intermediate, hidden}},
-      {&Layer::down, "mlp.down_proj", {hidden, intermediate}},
-  };
-  TransformerLayerTensors layer;
-  for (const Wanted& wanted : all) {
-    ASSIGN_OR_RETURN(layer.*wanted.member,
-                     Find(checkpoint, LayerName(i, wanted.name), wanted.shape));
+// The tensor's first `num_rows` rows, and the rest.
+std::pair<Tensor, Tensor> Split(const Tensor& tensor, int num_rows) {
+  const size_t row_bytes = tensor.data.size() / tensor.num_rows;
+  Tensor first = tensor, second = tensor;
+  first.num_rows = num_rows;
+  first.data = tensor.data.first(num_rows * row_bytes);
+  second.num_rows = tensor.num_rows - num_rows;
+  second.data = tensor.data.subspan(num_rows * row_bytes);
+  return {first, second};
+}
+
+// Finds the tensors of one layer.
+class LayerFinder {
+ public:
+  LayerFinder(const Checkpoint& checkpoint, const TransformerConfig& config,
+              std::string prefix)
+      : checkpoint_(checkpoint),
+        config_(config),
+        names_(config.names),
+        prefix_(std::move(prefix)) {}
+
+  absl::StatusOr<TransformerLayerTensors> Run() {
+    RETURN_IF_ERROR(FindAttention());
+    RETURN_IF_ERROR(FindFeedForward());
+    return std::move(layer_);
   }
-  return layer;
+
+ private:
+  absl::Status FindAttention() {
+    const int q = config_.q_size(), kv = config_.kv_size();
+    const int hidden = config_.hidden_size;
+    RETURN_IF_ERROR(Norm(names_.attention_norm, &layer_.attention_norm,
+                         &layer_.attention_norm_bias));
+    if (!names_.qkv.empty()) {
+      RETURN_IF_ERROR(Stacked(names_.qkv, q + 2 * kv, hidden,
+                              config_.has_qkv_bias, &layer_.qkv,
+                              &layer_.qkv_bias));
+    } else {
+      for (const auto& [name, rows] :
+           {std::pair(names_.q, q), std::pair(names_.k, kv),
+            std::pair(names_.v, kv)}) {
+        RETURN_IF_ERROR(Stacked(name, rows, hidden, config_.has_qkv_bias,
+                                &layer_.qkv, &layer_.qkv_bias));
+      }
+    }
+    if (config_.has_qk_norms) {
+      ASSIGN_OR_RETURN(layer_.q_norm,
+                       Vector(names_.q_norm, ".weight", config_.head_dim));
+      ASSIGN_OR_RETURN(layer_.k_norm,
+                       Vector(names_.k_norm, ".weight", config_.head_dim));
+    }
+    RETURN_IF_ERROR(Product(names_.output, hidden, q, config_.has_output_bias,
+                            &layer_.output, &layer_.output_bias));
+    if (!config_.has_post_norms) return absl::OkStatus();
+    return Norm(names_.post_attention_norm, &layer_.post_attention_norm,
+                nullptr);
+  }
+
+  absl::Status FindFeedForward() {
+    const int size = config_.intermediate_size;
+    const int hidden = config_.hidden_size;
+    const bool bias = config_.has_mlp_bias;
+    RETURN_IF_ERROR(
+        Norm(names_.mlp_norm, &layer_.mlp_norm, &layer_.mlp_norm_bias));
+    if (!names_.gate_up.empty()) {
+      RETURN_IF_ERROR(Stacked(names_.gate_up, 2 * size, hidden, bias,
+                              &layer_.gate_up, &layer_.gate_up_bias));
+      const auto [gate, up] = Split(layer_.gate_up[0], size);
+      layer_.gate_up = {gate, up};
+    } else {
+      if (config_.has_gate) {
+        RETURN_IF_ERROR(Stacked(names_.gate, size, hidden, bias,
+                                &layer_.gate_up, &layer_.gate_up_bias));
+      }
+      RETURN_IF_ERROR(Stacked(names_.up, size, hidden, bias, &layer_.gate_up,
+                              &layer_.gate_up_bias));
+    }
+    RETURN_IF_ERROR(Product(names_.down, hidden, size, bias, &layer_.down,
+                            &layer_.down_bias));
+    if (!config_.has_post_norms) return absl::OkStatus();
+    return Norm(names_.post_mlp_norm, &layer_.post_mlp_norm, nullptr);
+  }
+
+  absl::StatusOr<Tensor> Vector(std::string_view name, std::string_view suffix,
+                                int size) const {
+    return Find(checkpoint_, Concat(prefix_, name, suffix), {size});
+  }
+
+  absl::Status Norm(std::string_view name, Tensor* weight, Tensor* bias) const {
+    ASSIGN_OR_RETURN(*weight, Vector(name, ".weight", config_.hidden_size));
+    if (config_.norm != NormKind::kLayer) return absl::OkStatus();
+    ASSIGN_OR_RETURN(*bias, Vector(name, ".bias", config_.hidden_size));
+    return absl::OkStatus();
+  }
+
+  absl::Status Product(std::string_view name, int num_rows, int num_cols,
+                       bool has_bias, Tensor* weight, Tensor* bias) const {
+    const std::string whole = Concat(prefix_, name, ".weight");
+    if (names_.are_transposed) {
+      ASSIGN_OR_RETURN(*weight, Find(checkpoint_, whole, {num_cols, num_rows}));
+      weight->num_rows = num_rows;
+      weight->is_transposed = true;
+    } else {
+      ASSIGN_OR_RETURN(*weight, Find(checkpoint_, whole, {num_rows, num_cols}));
+    }
+    if (!has_bias) return absl::OkStatus();
+    ASSIGN_OR_RETURN(*bias, Vector(name, ".bias", num_rows));
+    return absl::OkStatus();
+  }
+
+  absl::Status Stacked(std::string_view name, int num_rows, int num_cols,
+                       bool has_bias, std::vector<Tensor>* weights,
+                       std::vector<Tensor>* biases) const {
+    Tensor weight, bias;
+    RETURN_IF_ERROR(
+        Product(name, num_rows, num_cols, has_bias, &weight, &bias));
+    weights->push_back(weight);
+    if (has_bias) biases->push_back(bias);
+    return absl::OkStatus();
+  }
+
+  const Checkpoint& checkpoint_;
+  const TransformerConfig& config_;
+  const TensorNames& names_;
+  const std::string prefix_;
+  TransformerLayerTensors layer_;
+};
+
+// What all names but the head's begin with in this checkpoint.
+std::string_view BaseOf(const Checkpoint& checkpoint,
+                        const TensorNames& names) {
+  const bool is_bare =
+      !checkpoint.Find(Concat(names.base, names.embedding, ".weight")).ok() &&
+      checkpoint.Find(Concat(names.embedding, ".weight")).ok();
+  return is_bare ? "" : names.base;
 }
 
 }  // namespace
 
 absl::StatusOr<TransformerTensors> FindTransformerTensors(
     const Checkpoint& checkpoint, const TransformerConfig& config) {
-  const std::vector<int64_t> table = {config.vocab_size, config.hidden_size};
+  const TensorNames& names = config.names;
+  const int hidden = config.hidden_size;
+  const std::vector<int64_t> table = {config.vocab_size, hidden};
+  const std::string base(BaseOf(checkpoint, names));
+  const auto find = [&](std::string_view name, std::string_view suffix,
+                        const std::vector<int64_t>& shape) {
+    return Find(checkpoint, Concat(base, name, suffix), shape);
+  };
   TransformerTensors tensors;
-  ASSIGN_OR_RETURN(tensors.embedding, Find(checkpoint, kEmbedding, table));
+  ASSIGN_OR_RETURN(tensors.embedding, find(names.embedding, ".weight", table));
+  if (config.positions == PositionKind::kLearned) {
+    ASSIGN_OR_RETURN(tensors.positions, find(names.positions, ".weight",
+                                             {config.max_context, hidden}));
+  }
   if (!config.tie_word_embeddings) {
-    ASSIGN_OR_RETURN(tensors.head, Find(checkpoint, kHead, table));
+    ASSIGN_OR_RETURN(tensors.head,
+                     Find(checkpoint, Concat(names.head, ".weight"), table));
   }
   ASSIGN_OR_RETURN(tensors.final_norm,
-                   Find(checkpoint, kFinalNorm, {config.hidden_size}));
+                   find(names.final_norm, ".weight", {hidden}));
+  if (config.norm == NormKind::kLayer) {
+    ASSIGN_OR_RETURN(tensors.final_norm_bias,
+                     find(names.final_norm, ".bias", {hidden}));
+  }
   for (int i = 0; i < config.num_layers; ++i) {
-    ASSIGN_OR_RETURN(TransformerLayerTensors layer,
-                     FindLayer(checkpoint, config, i));
-    tensors.layers.push_back(layer);
+    LayerFinder finder(checkpoint, config, Concat(base, names.layers, i, "."));
+    ASSIGN_OR_RETURN(TransformerLayerTensors layer, finder.Run());
+    tensors.layers.push_back(std::move(layer));
   }
   return tensors;
+}
+
+std::vector<TransformerTensor> AllTensors(const TransformerTensors& tensors) {
+  std::vector<TransformerTensor> all = {tensors.embedding, tensors.positions,
+                                        tensors.head, tensors.final_norm,
+                                        tensors.final_norm_bias};
+  for (const TransformerLayerTensors& layer : tensors.layers) {
+    for (const auto& stack :
+         {layer.qkv, layer.qkv_bias, layer.gate_up, layer.gate_up_bias}) {
+      all.insert(all.end(), stack.begin(), stack.end());
+    }
+    all.insert(all.end(),
+               {layer.attention_norm, layer.attention_norm_bias, layer.q_norm,
+                layer.k_norm, layer.output, layer.output_bias,
+                layer.post_attention_norm, layer.mlp_norm, layer.mlp_norm_bias,
+                layer.down, layer.down_bias, layer.post_mlp_norm});
+  }
+  std::erase_if(all, [](const Tensor& tensor) { return tensor.data.empty(); });
+  return all;
 }
 
 }  // namespace espalier

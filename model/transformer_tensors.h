@@ -1,38 +1,58 @@
-// TransformerTensors: the tensors of a checkpoint, each found under its
-// transformers name and checked against config.json, before anything is made
-// of them. Nothing is copied: parts point into the checkpoint's files.
+// TransformerTensors: the tensors of a checkpoint, each found under its name of
+// the model's family (tensor_names.h) and checked against config.json, before
+// anything is made of them. Nothing is copied: parts point into the
+// checkpoint's files.
 //
 // Tensors the architecture does not name are not looked at, as in transformers.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/matmul/packed_matrix.h"
+#include "base/dtype.h"
 #include "model/checkpoint.h"
 #include "model/transformer_config.h"
 
 namespace espalier {
 
-// Row-major, in one of the dtypes of DType; a norm has num_rows numbers.
-using TransformerTensor = PackedMatrix::Part;
+// A matrix, row-major; a norm or a bias has num_rows numbers. No rows: absent.
+struct TransformerTensor {
+  std::span<const std::byte> data;
+  DType dtype = DType::kFloat32;
+  int num_rows = 0;
+  bool is_transposed = false;  // stored [num_cols, num_rows]
+};
 
+// Sizes as in TransformerConfig; what a model does not have is empty.
 struct TransformerLayerTensors {
   TransformerTensor attention_norm;  // [hidden_size]
-  TransformerTensor q;               // [q_size, hidden_size]
-  TransformerTensor k;               // [kv_size, hidden_size]
-  TransformerTensor v;               // [kv_size, hidden_size]
-  TransformerTensor output;          // [hidden_size, q_size]
-  TransformerTensor mlp_norm;        // [hidden_size]
-  TransformerTensor gate;            // [intermediate_size, hidden_size]
-  TransformerTensor up;              // [intermediate_size, hidden_size]
-  TransformerTensor down;            // [hidden_size, intermediate_size]
+  TransformerTensor attention_norm_bias;
+  // In one piece or three: [q_size + 2 * kv_size, hidden_size].
+  std::vector<TransformerTensor> qkv;
+  std::vector<TransformerTensor> qkv_bias;
+  TransformerTensor q_norm;  // [head_dim]
+  TransformerTensor k_norm;
+  TransformerTensor output;  // [hidden_size, q_size]
+  TransformerTensor output_bias;
+  TransformerTensor post_attention_norm;  // [hidden_size]
+  TransformerTensor mlp_norm;             // [hidden_size]
+  TransformerTensor mlp_norm_bias;
+  // The gate, if there is one, and up: [intermediate_size, hidden_size] each.
+  std::vector<TransformerTensor> gate_up;
+  std::vector<TransformerTensor> gate_up_bias;
+  TransformerTensor down;  // [hidden_size, intermediate_size]
+  TransformerTensor down_bias;
+  TransformerTensor post_mlp_norm;  // [hidden_size]
 };
 
 struct TransformerTensors {
   TransformerTensor embedding;   // [vocab_size, hidden_size]
+  TransformerTensor positions;   // [max_context, hidden_size]
   TransformerTensor head;        // [vocab_size, hidden_size]; no rows if tied
   TransformerTensor final_norm;  // [hidden_size]
+  TransformerTensor final_norm_bias;
   std::vector<TransformerLayerTensors> layers;
 };
 
@@ -42,5 +62,8 @@ struct TransformerTensors {
 // is missing or its shape or dtype (BF16, F16, F32) is wrong.
 absl::StatusOr<TransformerTensors> FindTransformerTensors(
     const Checkpoint& checkpoint, const TransformerConfig& config);
+
+// All of them that there are.
+std::vector<TransformerTensor> AllTensors(const TransformerTensors& tensors);
 
 }  // namespace espalier

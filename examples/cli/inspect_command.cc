@@ -47,6 +47,14 @@ std::string FormatCount(int64_t count) {
   return std::to_string(count);
 }
 
+std::string JoinFeatures(const std::vector<std::string>& parts) {
+  std::string list;
+  for (const std::string& part : parts) {
+    list += (list.empty() ? "" : "; ") + part;
+  }
+  return list;
+}
+
 // A line of the report.
 std::string Line(std::string_view name, const std::string& what) {
   return absl::StrFormat("  %-15s%s\n", std::string(name), what);
@@ -64,18 +72,6 @@ std::string NameOfDType(DType dtype) {
   return "";
 }
 
-// The weights' parts, all of them.
-std::vector<TransformerTensor> AllParts(const TransformerTensors& tensors) {
-  std::vector<TransformerTensor> parts = {tensors.embedding, tensors.head,
-                                          tensors.final_norm};
-  for (const TransformerLayerTensors& layer : tensors.layers) {
-    parts.insert(parts.end(),
-                 {layer.attention_norm, layer.q, layer.k, layer.v, layer.output,
-                  layer.mlp_norm, layer.gate, layer.up, layer.down});
-  }
-  return parts;
-}
-
 // What the weights are, and take in the memory of each device.
 struct WeightFigures {
   int64_t num_parameters = 0;
@@ -88,8 +84,7 @@ struct WeightFigures {
 WeightFigures FiguresOf(const TransformerTensors& tensors) {
   WeightFigures figures;
   std::vector<std::string> dtypes;
-  for (const TransformerTensor& part : AllParts(tensors)) {
-    if (part.data.empty()) continue;
+  for (const TransformerTensor& part : AllTensors(tensors)) {
     const auto bytes = static_cast<int64_t>(part.data.size());
     const int64_t count = bytes / NumBytes(part.dtype);
     figures.num_parameters += count;
@@ -157,7 +152,9 @@ std::string Inspection::Run() {
     return report_;
   }
   config_ = *config;
-  report_ += Line("family", "Llama: " + DescribeShape(config_));
+  report_ +=
+      Line("family", Concat(config_.family, ": ", DescribeShape(config_)));
+  report_ += Line("features", JoinFeatures(DescribeFeatures(config_)));
   AddWeights();
   report_ += Line("vocabulary", Pluralize(config_.vocab_size, "token"));
   report_ += Line("context", Pluralize(config_.max_context, "token"));

@@ -16,6 +16,7 @@
 #include "model/checkpoint.h"
 #include "model/cuda/cuda_transformer_memory.h"
 #include "model/cuda/cuda_transformer_weights.h"
+#include "model/device_features.h"
 
 namespace espalier {
 namespace {
@@ -25,6 +26,7 @@ constexpr int kMaxHeadDim = 256;  // CudaAttention's
 
 // What the kernels take.
 absl::Status CheckConfig(const TransformerConfig& config) {
+  RETURN_IF_ERROR(CheckCudaFeatures(config));
   if (config.head_dim % 8 != 0 || config.head_dim > kMaxHeadDim) {
     return InvalidArgument("head_dim must be a multiple of 8 up to ",
                            kMaxHeadDim, " on a CUDA device, got ",
@@ -205,7 +207,7 @@ CudaNorm LoadedCudaTransformer::Norm(const float* weight) const {
   return {.weight = weight,
           .size = config_.hidden_size,
           .width = weights_.hidden_width,
-          .epsilon = static_cast<float>(config_.rms_norm_eps)};
+          .epsilon = static_cast<float>(config_.norm_eps)};
 }
 
 // Between the parts of a layer x is the residual stream, and normed what the

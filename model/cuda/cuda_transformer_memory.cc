@@ -76,7 +76,8 @@ absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
 absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const TransformerConfig& config,
                                                 const CudaKvCache& cache) {
   const RotaryTable table(InverseFrequencies(config.rope, config.head_dim),
-                          NumPositions(config, cache));
+                          NumPositions(config, cache),
+                          config.rope.attention_factor);
   CudaRotaryMemory rotary;
   ASSIGN_OR_RETURN(rotary.cosines, Upload(table.cosines()));
   ASSIGN_OR_RETURN(rotary.sines, Upload(table.sines()));

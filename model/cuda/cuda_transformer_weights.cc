@@ -177,21 +177,22 @@ class Uploader {
 };
 
 absl::Status UploadLayer(const TransformerLayerTensors& from,
-                         const TransformerConfig& config,
                          const CudaTransformerLayer& to, Uploader& uploader) {
-  const int q = config.q_size();
-  const int kv = config.kv_size();
   const int pair = 2 * kBlockRows;
   RETURN_IF_ERROR(uploader.UploadNorm(from.attention_norm, to.attention_norm));
-  RETURN_IF_ERROR(uploader.Upload("q_proj", from.q, to.qkv));
-  RETURN_IF_ERROR(uploader.Upload("k_proj", from.k, to.qkv, {.first_row = q}));
-  RETURN_IF_ERROR(
-      uploader.Upload("v_proj", from.v, to.qkv, {.first_row = q + kv}));
+  constexpr const char* kQkvNames[] = {"q_proj", "k_proj", "v_proj"};
+  int row = 0;
+  for (size_t i = 0; i < from.qkv.size(); ++i) {
+    RETURN_IF_ERROR(
+        uploader.Upload(from.qkv.size() == 1 ? "qkv_proj" : kQkvNames[i],
+                        from.qkv[i], to.qkv, {.first_row = row}));
+    row += from.qkv[i].num_rows;
+  }
   RETURN_IF_ERROR(uploader.Upload("o_proj", from.output, to.output));
   RETURN_IF_ERROR(uploader.UploadNorm(from.mlp_norm, to.mlp_norm));
-  RETURN_IF_ERROR(uploader.Upload("gate_proj", from.gate, to.gate_up,
+  RETURN_IF_ERROR(uploader.Upload("gate_proj", from.gate_up[0], to.gate_up,
                                   {.first_row = 0, .row_step = pair}));
-  RETURN_IF_ERROR(uploader.Upload("up_proj", from.up, to.gate_up,
+  RETURN_IF_ERROR(uploader.Upload("up_proj", from.gate_up[1], to.gate_up,
                                   {.first_row = kBlockRows, .row_step = pair}));
   return uploader.Upload("down_proj", from.down, to.down);
 }
@@ -207,7 +208,7 @@ absl::Status UploadAll(const TransformerTensors& from,
   RETURN_IF_ERROR(uploader.UploadNorm(from.final_norm, to.final_norm));
   for (int i = 0; i < config.num_layers; ++i) {
     RETURN_IF_ERROR(
-        Annotate(UploadLayer(from.layers[i], config, to.layers[i], uploader),
+        Annotate(UploadLayer(from.layers[i], to.layers[i], uploader),
                  Concat("layer ", i)));
   }
   return absl::OkStatus();

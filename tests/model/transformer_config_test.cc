@@ -40,7 +40,7 @@ TEST(TransformerConfigTest, FieldsThatMayBeMissingHaveTheirDefaults) {
                                         "");
   EXPECT_EQ(config.num_kv_heads, 4);
   EXPECT_EQ(config.head_dim, 6);  // hidden_size 24, 4 heads
-  EXPECT_EQ(config.rms_norm_eps, 1e-6);
+  EXPECT_EQ(config.norm_eps, 1e-6);
   EXPECT_FALSE(config.tie_word_embeddings);
   EXPECT_EQ(config.eos_token_ids, Tokens());
   EXPECT_EQ(config.default_max_new_tokens, 256);

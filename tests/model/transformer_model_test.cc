@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <random>
 #include <span>
 #include <stop_token>
 #include <vector>
 
+#include "tests/model/batch_checks.h"
 #include "tests/model/feeder.h"
 #include "tests/model/tiny_model.h"
 #include "tests/model/twin_checks.h"
@@ -19,6 +19,7 @@ namespace espalier {
 namespace {
 
 using ::espalier::testing::ExpectMatchesTwin;
+using ::espalier::testing::ExpectSameBitsInAnyBatch;
 using ::espalier::testing::FeedAlone;
 using ::espalier::testing::Feeder;
 using ::espalier::testing::FilesOf;
@@ -127,45 +128,11 @@ TEST(TransformerModelTest, PageSizesChunksAndThreadsChangeNoBits) {
   }
 }
 
-// Sequences join, grow by a few tokens and pause at random; whatever happens
-// around them, their logits are those they have alone.
 TEST(TransformerModelTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
   const TinyShape shape = {.dtype = "BF16"};
   const auto pool = MakePool(2);
   const auto model = LoadTiny(MakeTinyModel(shape, 7), pool, 3);
-  constexpr int kNumSequences = 12;
-  std::vector<std::vector<TokenId>> tokens;
-  std::vector<LogitsRows> alone;
-  for (int i = 0; i < kNumSequences; ++i) {
-    tokens.push_back(RandomTokens(5 + 6 * i, shape.vocab_size, i));
-    alone.push_back(FeedAlone(model.get(), tokens[i], 1000));
-  }
-  std::mt19937 random(8);
-  Feeder feeder(model.get());
-  std::vector<size_t> done(kNumSequences, 0);
-  for (int i = 0; i < kNumSequences; ++i) feeder.Add();
-  for (int step = 0; step < 60; ++step) {
-    std::vector<Feeder::Row> rows;
-    for (int i = 0; i < kNumSequences; ++i) {
-      const size_t count =
-          std::min<size_t>(random() % 5, tokens[i].size() - done[i]);
-      if (count == 0) continue;
-      const auto begin = tokens[i].begin() + done[i];
-      rows.push_back({i,
-                      {begin, begin + count},
-                      static_cast<int>(random() % (count + 1))});
-    }
-    std::shuffle(rows.begin(), rows.end(), random);
-    const std::vector<LogitsRows> results = feeder.Step(rows);
-    for (size_t r = 0; r < rows.size(); ++r) {
-      size_t& position = done[rows[r].sequence];
-      position += rows[r].tokens.size();
-      for (size_t i = 0; i < results[r].size(); ++i) {
-        ASSERT_EQ(results[r][i],
-                  alone[rows[r].sequence][position - results[r].size() + i]);
-      }
-    }
-  }
+  ExpectSameBitsInAnyBatch(model.get(), /*longest=*/71, /*seed=*/8);
 }
 
 // Many rows are divided among threads, a few sequences through all layers each.

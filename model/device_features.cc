@@ -1,0 +1,56 @@
+#include "model/device_features.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/status.h"
+
+namespace espalier {
+namespace {
+
+// Whether a window hides anything within the context.
+bool HasWindow(const TransformerConfig& config) {
+  return std::ranges::any_of(config.windows, [&](int window) {
+    return window > 0 && window < config.max_context;
+  });
+}
+
+}  // namespace
+
+absl::Status CheckCudaFeatures(const TransformerConfig& config) {
+  struct Feature {
+    bool is_wanted;
+    const char* name;
+  };
+  const Feature features[] = {
+      {HasWindow(config), "a sliding window of attention"},
+      {config.local_rope.has_value(),
+       "rotary positions of their own for "
+       "layers with a window"},
+      {config.rope.partial_rotary_factor < 1,
+       "a partial_rotary_factor below 1"},
+      {config.positions == PositionKind::kLearned, "learned positions"},
+      {config.norm == NormKind::kLayer, "LayerNorm"},
+      {config.has_post_norms, "norms after attention and feed-forward"},
+      {config.has_qk_norms, "norms of queries and keys"},
+      {config.has_qkv_bias, "biases of q, k and v"},
+      {config.has_output_bias, "a bias of the attention's output"},
+      {config.has_mlp_bias, "biases of the feed-forward part"},
+      {!config.has_gate, "a feed-forward part without a gate"},
+      {config.activation != Activation::kSilu, "GELU"},
+      {config.query_pre_attn_scalar > 0 &&
+           config.query_pre_attn_scalar != config.head_dim,
+       "a query_pre_attn_scalar other than head_dim"},
+      {config.attention_soft_cap > 0, "a soft cap of attention scores"},
+      {config.logit_soft_cap > 0, "a soft cap of logits"},
+      {config.scales_embeddings, "scaled embeddings"},
+  };
+  for (const Feature& feature : features) {
+    if (!feature.is_wanted) continue;
+    return InvalidArgument(config.family, ": ", feature.name,
+                           " is not supported on CUDA yet; use --device cpu");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace espalier

@@ -1,0 +1,38 @@
+// ModelFamily: a `model_type` of config.json: a reader that says which features
+// of TransformerConfig its models have, and under which names their tensors
+// are. There is one in each file of model/families/.
+//
+// A reader takes fields and their defaults as transformers' configuration class
+// of the same name does, and refuses what changes the computation and is not a
+// feature.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/json.h"
+#include "model/transformer_config.h"
+
+namespace espalier {
+
+struct ModelFamily {
+  std::string_view model_type;    // "llama"
+  std::string_view name;          // "Llama": for people
+  std::string_view architecture;  // "LlamaForCausalLM"
+  // Fills in everything but generation defaults.
+  // Errors: kInvalidArgument naming field and value.
+  absl::Status (*read)(const json::object& json, TransformerConfig* config);
+};
+
+extern const ModelFamily kLlamaFamily;
+
+// All of them, by model_type.
+std::span<const ModelFamily* const> ModelFamilies();
+
+// That of a config.json.
+// Errors: kInvalidArgument naming model_type or architectures and the value.
+absl::StatusOr<const ModelFamily*> FindModelFamily(const json::object& json);
+
+}  // namespace espalier

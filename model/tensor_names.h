@@ -1,0 +1,43 @@
+// TensorNames: where a family's checkpoints keep the weights, by the names of
+// transformers. A family whose names are Llama's but for two says those two.
+#pragma once
+
+#include <string_view>
+
+namespace espalier {
+
+// Each is followed by ".weight", or by ".bias" for what has one. An empty name
+// stands for a tensor that the family does not have.
+struct TensorNames {
+  // Before all names but the head's. A checkpoint of the model without its head
+  // lacks it, and is read all the same, as transformers does.
+  std::string_view base = "model.";
+  std::string_view embedding = "embed_tokens";
+  std::string_view positions = "";  // learned ones
+  std::string_view final_norm = "norm";
+  std::string_view head = "lm_head";
+
+  std::string_view layers = "layers.";  // then a layer's number and a dot
+  std::string_view attention_norm = "input_layernorm";
+  // Three tensors, or one with the rows of all three.
+  std::string_view q = "self_attn.q_proj";
+  std::string_view k = "self_attn.k_proj";
+  std::string_view v = "self_attn.v_proj";
+  std::string_view qkv = "";
+  std::string_view q_norm = "";  // of each head
+  std::string_view k_norm = "";
+  std::string_view output = "self_attn.o_proj";
+  std::string_view post_attention_norm = "";  // of what is added
+  std::string_view mlp_norm = "post_attention_layernorm";
+  // Two tensors, or one with the rows of both; `up` alone without a gate.
+  std::string_view gate = "mlp.gate_proj";
+  std::string_view up = "mlp.up_proj";
+  std::string_view gate_up = "";
+  std::string_view down = "mlp.down_proj";
+  std::string_view post_mlp_norm = "";  // of what is added
+
+  // Whether layers' matrices are stored [inputs, outputs].
+  bool are_transposed = false;
+};
+
+}  // namespace espalier

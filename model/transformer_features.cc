@@ -1,0 +1,67 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/status.h"
+#include "base/wording.h"
+#include "model/transformer_config.h"
+
+namespace espalier {
+namespace {
+
+std::string DescribeRope(const TransformerConfig& config) {
+  const RopeParameters& rope = config.rope;
+  std::string text = "rotary positions";
+  if (rope.type != RopeType::kDefault) text += Concat(", ", NameOf(rope.type));
+  if (rope.partial_rotary_factor < 1) {
+    text += Concat(", of ", rope.RotaryDim(config.head_dim), " of ",
+                   config.head_dim, " dimensions");
+  }
+  if (config.local_rope) text += ", others in layers with a window";
+  return text;
+}
+
+std::string DescribeBiases(const TransformerConfig& config) {
+  std::vector<std::string> parts;
+  if (config.has_qkv_bias) parts.push_back("q, k, v");
+  if (config.has_output_bias) parts.push_back("the attention's output");
+  if (config.has_mlp_bias) parts.push_back("feed-forward");
+  return parts.empty() ? "" : "biases of " + JoinWithAnd(parts);
+}
+
+std::string DescribeWindow(const TransformerConfig& config) {
+  if (config.windows.empty()) return "";
+  const auto num_local =
+      config.windows.size() - std::ranges::count(config.windows, 0);
+  return Concat("a window of ", *std::ranges::max_element(config.windows),
+                " tokens in ", num_local, " of ",
+                Pluralize(config.num_layers, "layer"));
+}
+
+}  // namespace
+
+std::vector<std::string> DescribeFeatures(const TransformerConfig& config) {
+  std::vector<std::string> features = {
+      config.positions == PositionKind::kLearned ? "learned positions"
+                                                 : DescribeRope(config),
+      config.norm == NormKind::kLayer ? "LayerNorm" : "RMSNorm",
+      Concat(config.has_gate ? "gated " : "",
+             config.activation == Activation::kSilu ? "SiLU" : "GELU (tanh)"),
+      DescribeBiases(config), DescribeWindow(config)};
+  const auto add_if = [&](bool has, std::string feature) {
+    if (has) features.push_back(std::move(feature));
+  };
+  add_if(config.has_qk_norms, "norms of queries and keys");
+  add_if(config.has_post_norms, "norms after each part");
+  add_if(config.query_pre_attn_scalar > 0,
+         Concat("scores over the root of ", config.query_pre_attn_scalar));
+  add_if(config.attention_soft_cap > 0,
+         Concat("scores capped at ", config.attention_soft_cap));
+  add_if(config.logit_soft_cap > 0,
+         Concat("logits capped at ", config.logit_soft_cap));
+  add_if(config.scales_embeddings, "scaled embeddings");
+  add_if(config.tie_word_embeddings, "tied embeddings");
+  std::erase(features, "");
+  return features;
+}
+
+}  // namespace espalier

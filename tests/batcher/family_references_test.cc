@@ -1,0 +1,203 @@
+// Greedy and beam search of the small models of each family against `generate`
+// of transformers, token for token; and the same requests among others, with
+// pages shared, taken away and given back.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "batcher/scheduler.h"
+#include "model/transformer_model.h"
+#include "request/json/request_json.h"
+#include "tests/batcher/toy_requests.h"
+#include "tests/family_models.h"
+#include "tests/few_cases.h"
+#include "tests/status_matchers.h"
+#include "tests/unowned.h"
+
+namespace espalier {
+namespace {
+
+using namespace ::espalier::testing;  // NOLINT
+
+constexpr double kFamilyScoreTolerance = 1e-4;
+
+struct FamilyHypothesis {
+  std::vector<TokenId> tokens;
+  double score = NAN;  // of beams
+};
+
+struct FamilyReference {
+  Request request;
+  std::vector<FamilyHypothesis> hypotheses;  // best first
+};
+
+FamilyReference ParseFamilyReference(const std::string& text) {
+  const json::value line = *ParseJson(text);
+  FamilyReference reference;
+  for (const json::value& from : line.at("hypotheses").as_array()) {
+    FamilyHypothesis& to = reference.hypotheses.emplace_back();
+    for (const json::value& token : from.at("tokens").as_array()) {
+      to.tokens.push_back(token.to_number<TokenId>());
+    }
+    const json::value& score = from.at("score");
+    if (!score.is_null()) to.score = score.to_number<double>();
+  }
+  json::object params = line.at("params").as_object();
+  params["num_return_sequences"] = reference.hypotheses.size();
+  const RequestLine request = ParseRequestLine(WriteJson(
+      {{"prompt_tokens", line.at("prompt_tokens")}, {"params", params}}));
+  EXPECT_OK(request.body);
+  reference.request = {request.body->prompt_tokens, request.body->params};
+  return reference;
+}
+
+std::vector<FamilyReference> ReadFamilyReferences(const std::string& model) {
+  std::ifstream file(FamilyPath(model) + "/requests.jsonl");
+  std::vector<FamilyReference> references;
+  for (std::string line; std::getline(file, line);) {
+    references.push_back(ParseFamilyReference(line));
+  }
+  return references;
+}
+
+// Loads a model with so many pages.
+std::unique_ptr<TransformerModel> LoadWithPages(const std::string& name,
+                                                int page_size, int num_pages,
+                                                int num_host_slots = 0) {
+  TransformerOptions options = {.page_size = page_size};
+  const auto pool = MakePool(2);
+  auto model = TransformerModel::Load(FamilyPath(name), options, pool);
+  EXPECT_OK(model);
+  const int64_t page_bytes = (*model)->description().page_bytes;
+  options.kv_cache_bytes = num_pages * page_bytes;
+  options.host_cache_bytes = num_host_slots * page_bytes;
+  model = TransformerModel::Load(FamilyPath(name), options, pool);
+  EXPECT_OK(model);
+  return *std::move(model);
+}
+
+struct FamilyRun {
+  std::vector<absl::StatusOr<Result>> results;
+  SchedulerStats stats;
+};
+
+// The results of requests of which ten arrive before each step.
+FamilyRun RunFamily(Model& model, const std::vector<Request>& requests,
+                    const SchedulerOptions& options, int plans_in_flight = 1) {
+  Scheduler scheduler(model.description(), options);
+  FamilyRun run;
+  run.results.resize(requests.size());
+  size_t next = 0;
+  const auto arrive = [&](int) {
+    for (int i = 0; i < 10 && next < requests.size(); ++i, ++next) {
+      Request request = requests[next];
+      EXPECT_OK(ValidateRequest(model.description(), &request));
+      scheduler.Submit(RequestId{static_cast<int64_t>(next)},
+                       PreparedRequest(request),
+                       [&to = run.results[next]](absl::StatusOr<Result> from) {
+                         to = std::move(from);
+                       });
+    }
+  };
+  RunToEnd(scheduler, model, arrive, plans_in_flight);
+  run.stats = scheduler.stats();
+  return run;
+}
+
+class FamilyReferencesTest : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Models, FamilyReferencesTest,
+                         ::testing::ValuesIn(FamilyModels()),
+                         [](const auto& model) { return model.param; });
+
+TEST_P(FamilyReferencesTest, HypothesesAreThoseOfTransformers) {
+  const auto references = ReadFamilyReferences(GetParam());
+  ASSERT_GE(references.size(), 10u);
+  std::vector<Request> requests;
+  for (const FamilyReference& reference : references) {
+    requests.push_back(reference.request);
+  }
+  const auto model = LoadWithPages(GetParam(), 4, 3000);
+  const FamilyRun run = RunFamily(
+      *model, requests, {.max_step_tokens = 60, .validate_steps = true});
+  for (size_t i = 0; i < references.size(); ++i) {
+    ASSERT_OK(run.results[i]) << "line " << i;
+    const std::vector<Hypothesis>& actual = run.results[i]->hypotheses;
+    ASSERT_EQ(actual.size(), references[i].hypotheses.size()) << "line " << i;
+    for (size_t rank = 0; rank < actual.size(); ++rank) {
+      const FamilyHypothesis& expected = references[i].hypotheses[rank];
+      EXPECT_EQ(actual[rank].tokens, expected.tokens)
+          << "line " << i << ", rank " << rank;
+      if (std::isnan(expected.score)) continue;
+      EXPECT_NEAR(actual[rank].score, expected.score,
+                  kFamilyScoreTolerance * std::max(1.0, -expected.score))
+          << "line " << i << ", rank " << rank;
+    }
+  }
+}
+
+// Requests that begin alike and go on long, the references', and random ones of
+// every kind.
+std::vector<Request> MixedRequests(const std::string& name,
+                                   const ModelDescription& model) {
+  std::vector<Request> requests;
+  std::mt19937 random(19);
+  std::vector<TokenId> trunk;
+  for (int i = 0; i < 21; ++i) trunk.push_back(1 + random() % 60);
+  for (int i = 0; i < 12; ++i) {
+    Request& request = requests.emplace_back();
+    request.prompt_tokens = trunk;
+    request.prompt_tokens.push_back(10 + i / 2);
+    request.params.max_new_tokens = 20;
+    request.params.ignore_eos = true;
+    request.params.num_beams = 2 + i % 4;
+  }
+  for (const FamilyReference& reference : ReadFamilyReferences(name)) {
+    requests.push_back(reference.request);
+  }
+  for (const Request& request : RandomRequests(Cases(30, 8), 17, model)) {
+    requests.push_back(request);
+  }
+  return requests;
+}
+
+TEST_P(FamilyReferencesTest, TogetherPreemptedAndSharedIsAsAlone) {
+  const auto roomy = LoadWithPages(GetParam(), 16, 500);
+  const std::vector<Request> requests =
+      MixedRequests(GetParam(), roomy->description());
+  std::vector<Result> alone;
+  for (const Request& request : requests) {
+    FamilyRun run = RunFamily(*roomy, {request}, {.prefix_cache = false});
+    ASSERT_OK(run.results[0]);
+    alone.push_back(*std::move(run.results[0]));
+  }
+  struct Way {
+    int page_size;
+    int num_pages;
+    int num_host_slots;
+    int plans_in_flight;
+  };
+  for (const Way& way : {Way{3, 80, 0, 1}, Way{1, 240, 600, 2}}) {
+    SCOPED_TRACE(way.page_size);
+    const auto model = LoadWithPages(GetParam(), way.page_size, way.num_pages,
+                                     way.num_host_slots);
+    const FamilyRun run = RunFamily(
+        *model, requests, {.max_step_tokens = 70, .validate_steps = true},
+        way.plans_in_flight);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_OK(run.results[i]) << i;
+      EXPECT_TRUE(SameHypotheses(*run.results[i], alone[i])) << i;
+    }
+    EXPECT_GT(run.stats.num_preemptions, 0);
+    EXPECT_GT(run.stats.num_cached_tokens, 0);
+    EXPECT_EQ(run.stats.num_swapped_pages_in > 0, way.num_host_slots > 0);
+  }
+}
+
+}  // namespace
+}  // namespace espalier

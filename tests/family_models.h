@@ -1,0 +1,29 @@
+// The small random models of each family and what transformers makes of them
+// (tests/data/families/, made by tools/make_family_models.py).
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/source_tree.h"
+
+namespace espalier::testing {
+
+inline std::string FamilyPath(const std::string& model) {
+  return SourcePath("tests/data/families/" + model);
+}
+
+// Their names, in order.
+inline std::vector<std::string> FamilyModels() {
+  std::vector<std::string> names;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(FamilyPath(""))) {
+    if (entry.is_directory()) names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace espalier::testing

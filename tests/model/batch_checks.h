@@ -1,0 +1,14 @@
+// What any model on the CPU promises of its bits: a sequence's logits are the
+// same alone and in any batch.
+#pragma once
+
+#include "exec_request/model.h"
+
+namespace espalier::testing {
+
+// Twelve sequences of up to `longest` tokens join, grow by a few tokens and
+// pause at random; whatever happens around them, their logits are those they
+// have alone.
+void ExpectSameBitsInAnyBatch(Model* model, int longest, int seed);
+
+}  // namespace espalier::testing

@@ -1,0 +1,124 @@
+// The forward pass of each family against the logits of transformers, which
+// computed them in float64.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "model/model_family.h"
+#include "model/safetensors.h"
+#include "model/transformer_model.h"
+#include "tests/family_models.h"
+#include "tests/model/batch_checks.h"
+#include "tests/model/feeder.h"
+#include "tests/status_matchers.h"
+#include "tests/unowned.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::ExpectSameBitsInAnyBatch;
+using ::espalier::testing::FamilyModels;
+using ::espalier::testing::FamilyPath;
+using ::espalier::testing::FeedAlone;
+using ::espalier::testing::LogitsRows;
+using ::espalier::testing::MakePool;
+
+constexpr double kLogitsTolerance = 1e-4;
+
+std::unique_ptr<TransformerModel> LoadFamily(const std::string& name,
+                                             int page_size,
+                                             int num_threads = 1) {
+  auto model = TransformerModel::Load(
+      FamilyPath(name), {.page_size = page_size, .kv_cache_bytes = 8 << 20},
+      MakePool(num_threads));
+  EXPECT_OK(model);
+  return *std::move(model);
+}
+
+template <typename T>
+std::vector<T> ValuesOf(const SafetensorsFile& file, const std::string& name) {
+  const StoredTensor* tensor = *file.Find(name);
+  std::vector<T> values(tensor->data.size() / sizeof(T));
+  std::memcpy(values.data(), tensor->data.data(), tensor->data.size());
+  return values;
+}
+
+// The largest difference from the reference's logits.
+double Distance(const LogitsRows& logits_rows, const std::vector<float>& all) {
+  double distance = 0;
+  size_t at = 0;
+  for (const std::vector<float>& row : logits_rows) {
+    for (const float logit : row) {
+      distance = std::max(distance, std::abs(double{logit} - all.at(at++)));
+      if (std::isnan(logit)) return NAN;
+    }
+  }
+  EXPECT_EQ(at, all.size());
+  return distance;
+}
+
+class FamiliesTest : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Models, FamiliesTest,
+                         ::testing::ValuesIn(FamilyModels()),
+                         [](const auto& model) { return model.param; });
+
+TEST_P(FamiliesTest, LogitsAreThoseOfTransformers) {
+  ASSERT_OK_AND_ASSIGN(
+      const SafetensorsFile file,
+      SafetensorsFile::Open(FamilyPath(GetParam()) + "/logits.safetensors"));
+  const int num_sequences = static_cast<int>(file.tensors().size()) / 2;
+  ASSERT_GE(num_sequences, 3);
+  double worst = 0;
+  for (const int page_size : {1, 3, 16}) {
+    const auto model = LoadFamily(GetParam(), page_size);
+    for (int i = 0; i < num_sequences; ++i) {
+      const auto tokens = ValuesOf<TokenId>(file, Concat("tokens.", i));
+      const auto expected = ValuesOf<float>(file, Concat("logits.", i));
+      const LogitsRows whole = FeedAlone(model.get(), tokens, 1000);
+      const double distance = Distance(whole, expected);
+      ASSERT_LE(distance, kLogitsTolerance) << "sequence " << i;
+      worst = std::max(worst, distance);
+      for (const int chunk : {1, 5}) {
+        EXPECT_EQ(FeedAlone(model.get(), tokens, chunk), whole) << chunk;
+      }
+    }
+  }
+  RecordProperty("distance", std::to_string(worst));
+}
+
+TEST_P(FamiliesTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
+  const auto model = LoadFamily(GetParam(), 3, /*num_threads=*/2);
+  ExpectSameBitsInAnyBatch(model.get(), /*longest=*/48, /*seed=*/1);
+}
+
+TEST_P(FamiliesTest, DescribesItself) {
+  ASSERT_OK_AND_ASSIGN(const TransformerConfig config,
+                       ReadTransformerConfig(FamilyPath(GetParam())));
+  const std::vector<std::string> features = DescribeFeatures(config);
+  EXPECT_GE(features.size(), 3u);
+  EXPECT_EQ(std::set<std::string>(features.begin(), features.end()).size(),
+            features.size());
+}
+
+TEST(FamiliesCoverageTest, EveryFamilyHasAModel) {
+  std::set<std::string_view> present;
+  for (const std::string& name : FamilyModels()) {
+    const auto config = ReadTransformerConfig(FamilyPath(name));
+    ASSERT_OK(config);
+    present.insert(config->family);
+  }
+  for (const ModelFamily* family : ModelFamilies()) {
+    EXPECT_EQ(present.count(family->name), 1) << family->name;
+  }
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,266 @@
+"""The small models of each family that the C++ tests compare with transformers.
+
+Each has what makes its family special at a size where it shows: windows shorter
+than the prompts, caps that cut, biases and norms that are not nothing.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+VOCAB_SIZE = 64
+EOS = [2, 5, 9]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One model: a directory's name, its configuration, how many requests."""
+
+    name: str
+    model_type: str
+    config: dict[str, Any]
+    num_requests: int
+    max_length: int = 60  # of a prompt and what follows it
+    dtype: str = "bfloat16"
+    has_no_base_prefix: bool = False  # as a checkpoint without its head
+    weights: dict[str, float] = field(default_factory=dict)
+
+
+def _decoder(**changes: Any) -> dict[str, Any]:
+    return {
+        "vocab_size": VOCAB_SIZE,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 64,
+        "bos_token_id": 1,
+        "eos_token_id": EOS,
+        "pad_token_id": 0,
+    } | changes
+
+
+def _rope(rope_type: str, **fields: Any) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": rope_type} | fields}
+
+
+_GEMMA = {
+    "hidden_size": 40,
+    "head_dim": 12,
+    "num_attention_heads": 4,
+    "query_pre_attn_scalar": 20,
+}
+
+SHAPES = [
+    Shape(
+        "llama_linear",
+        "llama",
+        _decoder(attention_bias=True, tie_word_embeddings=True)
+        | _rope("linear", factor=2.0, rope_theta=500.0),
+        12,
+    ),
+    Shape(
+        "llama_dynamic",
+        "llama",
+        _decoder(mlp_bias=True, num_key_value_heads=4)
+        | _rope("dynamic", factor=4.0, rope_theta=300.0),
+        10,
+        dtype="float16",
+    ),
+    Shape(
+        "llama_llama3",
+        "llama",
+        _decoder(num_key_value_heads=1, head_dim=16)
+        | _rope(
+            "llama3",
+            factor=8.0,
+            rope_theta=1000.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_max_position_embeddings=32,
+        ),
+        12,
+    ),
+    Shape(
+        "llama_yarn",
+        "llama",
+        _decoder(hidden_act="gelu_pytorch_tanh")
+        | _rope(
+            "yarn",
+            factor=4.0,
+            rope_theta=1000.0,
+            beta_fast=8.0,
+            original_max_position_embeddings=16,
+        ),
+        12,
+    ),
+    Shape(
+        "mistral",
+        "mistral",
+        _decoder(sliding_window=7, num_hidden_layers=3)
+        | _rope("default", rope_theta=1000.0),
+        30,
+    ),
+    Shape(
+        "mistral_full",
+        "mistral",
+        _decoder(sliding_window=None, head_dim=12, tie_word_embeddings=True)
+        | _rope("default", rope_theta=1000.0),
+        12,
+    ),
+    Shape(
+        "qwen2",
+        "qwen2",
+        _decoder(tie_word_embeddings=True) | _rope("default", rope_theta=1000.0),
+        20,
+    ),
+    Shape(
+        "qwen2_window",
+        "qwen2",
+        _decoder(
+            num_hidden_layers=3,
+            use_sliding_window=True,
+            sliding_window=6,
+            max_window_layers=1,
+        )
+        | _rope(
+            "yarn",
+            factor=2.0,
+            rope_theta=1000.0,
+            original_max_position_embeddings=32,
+        ),
+        22,
+    ),
+    Shape(
+        "qwen3",
+        "qwen3",
+        _decoder(hidden_size=40, head_dim=16, tie_word_embeddings=True)
+        | _rope("default", rope_theta=5000.0),
+        20,
+    ),
+    Shape(
+        "qwen3_window",
+        "qwen3",
+        _decoder(
+            num_hidden_layers=3,
+            head_dim=8,
+            attention_bias=True,
+            use_sliding_window=True,
+            sliding_window=9,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        )
+        | _rope("default", rope_theta=1000.0),
+        22,
+    ),
+    Shape(
+        "gemma2",
+        "gemma2",
+        _decoder(
+            **_GEMMA,
+            num_hidden_layers=4,
+            sliding_window=6,
+            attn_logit_softcapping=3.0,
+            final_logit_softcapping=6.0,
+        )
+        | _rope("default", rope_theta=1000.0),
+        24,
+        dtype="float32",
+    ),
+    Shape(
+        "gemma2_uncapped",
+        "gemma2",
+        _decoder(
+            **_GEMMA,
+            num_hidden_layers=2,
+            sliding_window=10,
+            attn_logit_softcapping=None,
+            final_logit_softcapping=None,
+            attention_bias=True,
+            tie_word_embeddings=False,
+        )
+        | _rope("default", rope_theta=1000.0),
+        18,
+    ),
+    Shape(
+        "gemma3",
+        "gemma3_text",
+        _decoder(
+            **_GEMMA,
+            num_hidden_layers=6,
+            sliding_window=5,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention"]
+            * 2,
+            rope_parameters={
+                "full_attention": {
+                    "rope_type": "linear",
+                    "factor": 8.0,
+                    "rope_theta": 20000.0,
+                },
+                "sliding_attention": {"rope_type": "default", "rope_theta": 200.0},
+            },
+        ),
+        42,
+    ),
+    Shape(
+        "phi3",
+        "phi3",
+        _decoder(sliding_window=7, num_key_value_heads=4)
+        | _rope("default", rope_theta=1000.0),
+        20,
+    ),
+    Shape(
+        "phi3_longrope",
+        "phi3",
+        _decoder(
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            original_max_position_embeddings=48,
+            max_position_embeddings=192,
+            rope_parameters={
+                "rope_type": "longrope",
+                "rope_theta": 1000.0,
+                "partial_rotary_factor": 0.75,
+                "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
+                "long_factor": [1.0, 2.0, 4.0, 8.0, 16.0, 32.0],
+            },
+        ),
+        22,
+        max_length=48,
+    ),
+    Shape(
+        "gpt2",
+        "gpt2",
+        {
+            "vocab_size": VOCAB_SIZE,
+            "n_positions": 64,
+            "n_embd": 30,
+            "n_layer": 3,
+            "n_head": 3,
+            "bos_token_id": 1,
+            "eos_token_id": EOS,
+            "pad_token_id": 0,
+        },
+        24,
+        dtype="float32",
+    ),
+    Shape(
+        "gpt2_bare",
+        "gpt2",
+        {
+            "vocab_size": VOCAB_SIZE,
+            "n_positions": 64,
+            "n_embd": 32,
+            "n_layer": 2,
+            "n_head": 4,
+            "n_inner": 40,
+            "activation_function": "gelu_pytorch_tanh",
+            "scale_attn_weights": False,
+            "layer_norm_epsilon": 1e-3,
+            "bos_token_id": 1,
+            "eos_token_id": EOS,
+            "pad_token_id": 0,
+        },
+        18,
+        has_no_base_prefix=True,
+    ),
+]

@@ -1,0 +1,232 @@
+"""Makes small random models of each family, and what transformers makes of them.
+
+    python -m tools.make_family_models tests/data/families
+    python -m tools.make_family_models tests/data/families --check
+
+Each directory gets a model as transformers saves it, `logits.safetensors` (the
+logits after every token of a few sequences) and `requests.jsonl` (prompts,
+parameters and the hypotheses of `generate`, greedy and beam search). The weights
+run in float64. `--check` makes the references of the models that are there anew
+and fails if they differ from the files.
+
+A request is kept only if noise on the logits of a thousandth changes none of its
+hypotheses: what is compared token for token must not hang on a rounding.
+"""
+
+import argparse
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    LogitsProcessor,
+    LogitsProcessorList,
+)
+from transformers.utils import logging
+
+from tools.embedded_model import read_jsonl, up_to_end, write_jsonl
+from tools.family_shapes import EOS, SHAPES, VOCAB_SIZE, Shape
+
+Row = dict[str, Any]
+
+NOISE = 1e-3
+NUM_NOISY_RUNS = 3
+SEQUENCE_LENGTHS = [1, 17, 40]
+TOLERANCE = 1e-5
+# The rotary angles are float32 in any case; nothing else is.
+DTYPE = torch.float64
+
+
+def fill(model: torch.nn.Module, shape: Shape, seed: int) -> None:
+    """Random weights under which attention, norms and biases all matter."""
+    generator = torch.Generator().manual_seed(seed)
+    is_gemma = shape.model_type.startswith("gemma")
+    for name, weight in sorted(model.named_parameters()):
+        values = torch.randn(weight.shape, generator=generator, dtype=DTYPE)
+        if name.endswith(".bias"):
+            values *= 0.4
+        elif weight.dim() == 1:
+            values = values * 0.4 + (0.0 if is_gemma else 1.0)
+        elif "embed_tokens" in name or "wte" in name or "wpe" in name:
+            values *= 0.5
+        elif "lm_head" in name:
+            values *= 3.0 / weight.shape[1] ** 0.5
+        else:
+            is_conv = shape.model_type == "gpt2"
+            values *= 1.4 / weight.shape[0 if is_conv else 1] ** 0.5
+        weight.data.copy_(values.to(getattr(torch, shape.dtype)))
+
+
+def make_model(shape: Shape, seed: int, directory: Path) -> None:
+    config = AutoConfig.for_model(shape.model_type, **shape.config)
+    dtype = getattr(torch, shape.dtype)
+    model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    fill(model, shape, seed)
+    directory.mkdir(parents=True, exist_ok=True)
+    model.generation_config.eos_token_id = EOS
+    model.generation_config.pad_token_id = 0
+    model.save_pretrained(directory)
+    if shape.has_no_base_prefix:
+        path = directory / "model.safetensors"
+        prefix = model.base_model_prefix + "."
+        tensors = {
+            name.removeprefix(prefix): tensor
+            for name, tensor in load_file(path).items()
+        }
+        save_file(tensors, path, metadata={"format": "pt"})
+    for path in directory.glob("*.json"):
+        config_text = json.loads(path.read_text())
+        config_text.pop("transformers_version", None)
+        path.write_text(json.dumps(config_text, indent=1, sort_keys=True) + "\n")
+
+
+class Noise(LogitsProcessor):
+    def __init__(self, seed: int):
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        unit = torch.rand(scores.shape, generator=self.generator, dtype=scores.dtype)
+        return scores + NOISE * (2 * unit - 1)
+
+
+class Reference:
+    def __init__(self, directory: Path):
+        self.model = AutoModelForCausalLM.from_pretrained(
+            directory, dtype=DTYPE, attn_implementation="eager"
+        )
+        self.model.eval()
+
+    def logits(self, tokens: list[int]) -> torch.Tensor:
+        with torch.no_grad():
+            return self.model(torch.tensor([tokens])).logits[0].float()
+
+    def hypotheses(
+        self, prompt: list[int], params: Row, noise: Noise | None = None
+    ) -> list[Row]:
+        out = self.model.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            do_sample=False,
+            num_return_sequences=params["num_beams"],
+            return_dict_in_generate=True,
+            output_scores=True,
+            logits_processor=LogitsProcessorList([noise] if noise else []),
+            **params,
+        )
+        sequences = out.sequences.tolist()
+        tokens = [up_to_end(sequence[len(prompt) :], EOS) for sequence in sequences]
+        scores = getattr(out, "sequences_scores", None)
+        scores = [None] * len(tokens) if scores is None else scores.tolist()
+        return [
+            {"tokens": t, "score": s if s is None else round(s, 7)}
+            for t, s in zip(tokens, scores)
+        ]
+
+    def is_stable(self, prompt: list[int], params: Row, expected: list[Row]) -> bool:
+        tokens = [hypothesis["tokens"] for hypothesis in expected]
+        for seed in range(NUM_NOISY_RUNS):
+            noisy = self.hypotheses(prompt, params, Noise(seed))
+            if [hypothesis["tokens"] for hypothesis in noisy] != tokens:
+                return False
+        return True
+
+
+def draw_request(rng: random.Random, shape: Shape) -> tuple[list[int], Row]:
+    params = {
+        "num_beams": rng.choice([1, 2, 3, 4, 5]),
+        "max_new_tokens": rng.choice([4, 10, 16]),
+    }
+    if params["num_beams"] > 1:
+        params["length_penalty"] = rng.choice([0.0, 0.6, 1.0, 2.0])
+        params["early_stopping"] = rng.choice([False, True, "never"])
+    longest = shape.max_length - params["max_new_tokens"]
+    length = rng.randint(1, min(30, longest))
+    return [rng.randrange(1, VOCAB_SIZE) for _ in range(length)], params
+
+
+def make_requests(shape: Shape, reference: Reference, seed: int) -> list[Row]:
+    rng = random.Random(seed)
+    rows: list[Row] = []
+    num_drawn = 0
+    while len(rows) < shape.num_requests:
+        prompt, params = draw_request(rng, shape)
+        num_drawn += 1
+        hypotheses = reference.hypotheses(prompt, params)
+        if reference.is_stable(prompt, params, hypotheses):
+            rows.append(
+                {"prompt_tokens": prompt, "params": params, "hypotheses": hypotheses}
+            )
+    print(f"{shape.name}: {len(rows)} of {num_drawn} requests are stable")
+    return rows
+
+
+def make_logits(shape: Shape, reference: Reference, seed: int) -> dict[str, Any]:
+    rng = random.Random(seed)
+    tensors = {}
+    for i, length in enumerate(SEQUENCE_LENGTHS):
+        tokens = [rng.randrange(VOCAB_SIZE) for _ in range(length)]
+        tensors[f"tokens.{i}"] = torch.tensor(tokens, dtype=torch.int32)
+        tensors[f"logits.{i}"] = reference.logits(tokens)
+    return tensors
+
+
+def check(directory: Path, reference: Reference) -> bool:
+    """Whether the references in the directory are what transformers says."""
+    tensors = load_file(directory / "logits.safetensors")
+    worst = 0.0
+    for i in range(len(SEQUENCE_LENGTHS)):
+        logits = reference.logits(tensors[f"tokens.{i}"].tolist())
+        worst = max(worst, (logits - tensors[f"logits.{i}"]).abs().max().item())
+    rows = read_jsonl(directory / "requests.jsonl")
+    num_same = 0
+    for row in rows:
+        actual = reference.hypotheses(row["prompt_tokens"], row["params"])
+        num_same += all(
+            e["tokens"] == a["tokens"]
+            and abs((e["score"] or 0) - (a["score"] or 0)) <= TOLERANCE
+            for e, a in zip(row["hypotheses"], actual, strict=True)
+        )
+    print(f"{directory.name}: logits within {worst:.1e}, {num_same} of {len(rows)}")
+    return worst <= TOLERANCE and num_same == len(rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("output", type=Path, help="a directory for one each model")
+    parser.add_argument("--only", help="one model's name")
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    is_right = True
+    for seed, shape in enumerate(SHAPES):
+        if args.only not in (None, shape.name):
+            continue
+        directory = args.output / shape.name
+        if args.check:
+            is_right &= check(directory, Reference(directory))
+            continue
+        make_model(shape, seed, directory)
+        reference = Reference(directory)
+        save_file(
+            make_logits(shape, reference, seed), directory / "logits.safetensors"
+        )
+        write_jsonl(
+            directory / "requests.jsonl", make_requests(shape, reference, seed)
+        )
+        for path in directory.iterdir():
+            path.chmod(0o644)
+    return 0 if is_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -8,7 +8,8 @@
 namespace espalier {
 namespace {
 
-constexpr const ModelFamily* kFamilies[] = {&kLlamaFamily};
+constexpr const ModelFamily* kFamilies[] = {&kLlamaFamily, &kMistralFamily,
+                                            &kQwen2Family, &kQwen3Family};
 
 std::string ModelTypes() {
   std::string list;

@@ -27,6 +27,9 @@ struct ModelFamily {
 };
 
 extern const ModelFamily kLlamaFamily;
+extern const ModelFamily kMistralFamily;
+extern const ModelFamily kQwen2Family;
+extern const ModelFamily kQwen3Family;
 
 // All of them, by model_type.
 std::span<const ModelFamily* const> ModelFamilies();

@@ -8,8 +8,9 @@
 namespace espalier {
 namespace {
 
-constexpr const ModelFamily* kFamilies[] = {&kLlamaFamily, &kMistralFamily,
-                                            &kQwen2Family, &kQwen3Family};
+constexpr const ModelFamily* kFamilies[] = {&kGemma2Family, &kGemma3Family,
+                                            &kLlamaFamily,  &kMistralFamily,
+                                            &kQwen2Family,  &kQwen3Family};
 
 std::string ModelTypes() {
   std::string list;

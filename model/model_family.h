@@ -26,6 +26,8 @@ struct ModelFamily {
   absl::Status (*read)(const json::object& json, TransformerConfig* config);
 };
 
+extern const ModelFamily kGemma2Family;
+extern const ModelFamily kGemma3Family;
 extern const ModelFamily kLlamaFamily;
 extern const ModelFamily kMistralFamily;
 extern const ModelFamily kQwen2Family;

@@ -30,6 +30,7 @@ extern const ModelFamily kGemma2Family;
 extern const ModelFamily kGemma3Family;
 extern const ModelFamily kLlamaFamily;
 extern const ModelFamily kMistralFamily;
+extern const ModelFamily kPhi3Family;
 extern const ModelFamily kQwen2Family;
 extern const ModelFamily kQwen3Family;
 

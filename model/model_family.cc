@@ -9,8 +9,8 @@ namespace espalier {
 namespace {
 
 constexpr const ModelFamily* kFamilies[] = {
-    &kGemma2Family, &kGemma3Family, &kLlamaFamily, &kMistralFamily,
-    &kPhi3Family,   &kQwen2Family,  &kQwen3Family};
+    &kGemma2Family,  &kGemma3Family, &kGpt2Family,  &kLlamaFamily,
+    &kMistralFamily, &kPhi3Family,   &kQwen2Family, &kQwen3Family};
 
 std::string ModelTypes() {
   std::string list;

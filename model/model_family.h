@@ -28,6 +28,7 @@ struct ModelFamily {
 
 extern const ModelFamily kGemma2Family;
 extern const ModelFamily kGemma3Family;
+extern const ModelFamily kGpt2Family;
 extern const ModelFamily kLlamaFamily;
 extern const ModelFamily kMistralFamily;
 extern const ModelFamily kPhi3Family;

@@ -1,0 +1,89 @@
+// GPT-2: learned positions, LayerNorm, biases everywhere, a feed-forward part
+// without a gate, matrices stored transposed.
+#include "base/status.h"
+#include "model/config_fields.h"
+#include "model/family_fields.h"
+#include "model/model_family.h"
+
+namespace espalier {
+namespace {
+
+constexpr TensorNames kGpt2Names = {.base = "transformer.",
+                                    .embedding = "wte",
+                                    .positions = "wpe",
+                                    .final_norm = "ln_f",
+                                    .layers = "h.",
+                                    .attention_norm = "ln_1",
+                                    .qkv = "attn.c_attn",
+                                    .output = "attn.c_proj",
+                                    .mlp_norm = "ln_2",
+                                    .up = "mlp.c_fc",
+                                    .down = "mlp.c_proj",
+                                    .are_transposed = true};
+
+absl::Status ReadGpt2Sizes(const json::object& json,
+                           TransformerConfig* config) {
+  ASSIGN_OR_RETURN(config->vocab_size,
+                   ReadInt(json, "vocab_size", 1, kMaxVocabulary));
+  ASSIGN_OR_RETURN(config->hidden_size, ReadInt(json, "n_embd", 1, kMaxWidth));
+  ASSIGN_OR_RETURN(config->num_layers, ReadInt(json, "n_layer", 1, kMaxLayers));
+  ASSIGN_OR_RETURN(config->max_context,
+                   ReadInt(json, "n_positions", 1, kMaxContext));
+  ASSIGN_OR_RETURN(config->num_heads, ReadInt(json, "n_head", 1, kMaxHeads));
+  if (config->hidden_size % config->num_heads != 0) {
+    return InvalidArgument("n_embd ", config->hidden_size,
+                           " must be a multiple of n_head ", config->num_heads);
+  }
+  config->num_kv_heads = config->num_heads;
+  config->head_dim = config->hidden_size / config->num_heads;
+  if (config->head_dim > kMaxHeadDim) {
+    return InvalidArgument("n_embd / n_head must be at most ", kMaxHeadDim,
+                           ", got ", config->head_dim);
+  }
+  ASSIGN_OR_RETURN(
+      config->intermediate_size,
+      ReadInt(json, "n_inner", 1, kMaxWidth, 4 * config->hidden_size));
+  return absl::OkStatus();
+}
+
+absl::Status ReadGpt2(const json::object& json, TransformerConfig* config) {
+  RETURN_IF_ERROR(ReadGpt2Sizes(json, config));
+  config->names = kGpt2Names;
+  ASSIGN_OR_RETURN(
+      config->activation,
+      ReadActivation(json, "activation_function", Activation::kGeluTanh));
+  if (config->activation != Activation::kGeluTanh) {
+    return InvalidArgument(
+        "activation_function must be gelu_new or gelu_pytorch_tanh, got ",
+        Shown(FindField(json, "activation_function")));
+  }
+  config->positions = PositionKind::kLearned;
+  config->norm = NormKind::kLayer;
+  config->has_qkv_bias = true;
+  config->has_output_bias = true;
+  config->has_mlp_bias = true;
+  config->has_gate = false;
+  ASSIGN_OR_RETURN(const bool by_layer,
+                   ReadBool(json, "scale_attn_by_inverse_layer_idx", false));
+  if (by_layer) {
+    return InvalidArgument(
+        "scale_attn_by_inverse_layer_idx true is not supported");
+  }
+  ASSIGN_OR_RETURN(const bool scales_scores,
+                   ReadBool(json, "scale_attn_weights", true));
+  if (!scales_scores) config->query_pre_attn_scalar = 1;
+  ASSIGN_OR_RETURN(config->norm_eps,
+                   ReadNumber(json, "layer_norm_epsilon", 0, 1, 1e-5));
+  ASSIGN_OR_RETURN(config->tie_word_embeddings,
+                   ReadBool(json, "tie_word_embeddings", true));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+constexpr ModelFamily kGpt2Family = {.model_type = "gpt2",
+                                     .name = "GPT-2",
+                                     .architecture = "GPT2LMHeadModel",
+                                     .read = ReadGpt2};
+
+}  // namespace espalier

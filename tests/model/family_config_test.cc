@@ -1,0 +1,390 @@
+// config.json of each family: what is missing has the defaults of transformers'
+// configuration classes, and what would change the computation unseen is
+// refused by field and value.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "model/device_features.h"
+#include "model/transformer_config.h"
+#include "tests/family_models.h"
+#include "tests/scratch_directory.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+using ::espalier::testing::FamilyModels;
+using ::espalier::testing::FamilyPath;
+using ::espalier::testing::ScratchDirectory;
+using ::espalier::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Fields of a config.json that are replaced; "missing" stands for none.
+using Changes = std::vector<std::pair<std::string, std::string>>;
+constexpr char kAbsent[] = "missing";
+
+absl::StatusOr<TransformerConfig> ReadChanged(const std::string& model,
+                                              const Changes& changes) {
+  json::object config =
+      ParseJson(*ReadFile(FamilyPath(model) + "/config.json", 1 << 20))
+          ->as_object();
+  for (const auto& [key, value] : changes) {
+    config.erase(key);
+    if (value != kAbsent) config[key] = *ParseJson(value);
+  }
+  const ScratchDirectory directory;
+  directory.Write("config.json", WriteJson(config));
+  return ReadTransformerConfig(directory.path());
+}
+
+struct BadConfig {
+  const char* model;
+  Changes changes;
+  const char* message;
+};
+
+void ExpectAllRefused(const std::vector<BadConfig>& cases) {
+  for (const BadConfig& bad : cases) {
+    ASSERT_OK(ReadChanged(bad.model, {}));
+    EXPECT_THAT(ReadChanged(bad.model, bad.changes),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(std::string("config.json: ") + bad.message)))
+        << bad.model;
+  }
+}
+
+TEST(FamilyConfigTest, WhatNoFamilyHasIsRefused) {
+  ExpectAllRefused({
+      {"qwen2",
+       {{"model_type", "\"qwen2_moe\""}},
+       "model_type must be gemma2, gemma3_text, gpt2, llama, mistral, phi3, "
+       "qwen2 or qwen3, got \"qwen2_moe\""},
+      {"gemma3", {{"model_type", "\"gemma3\""}}, "model_type must be gemma2, "},
+      {"phi3", {{"model_type", "[\"phi3\"]"}}, "model_type must be gemma2, "},
+      {"qwen3",
+       {{"architectures", "[\"Qwen3ForSequenceClassification\"]"}},
+       "architectures must be [\"Qwen3ForCausalLM\"], got [\"Qwen3ForSeq"},
+      {"gpt2",
+       {{"architectures", "[\"GPT2Model\"]"}},
+       "architectures must be [\"GPT2LMHeadModel\"], got [\"GPT2Model\"]"},
+      {"mistral",
+       {{"architectures", kAbsent}},
+       "architectures must be [\"MistralForCausalLM\"], got nothing"},
+      {"gemma2",
+       {{"use_bidirectional_attention", "true"}},
+       "use_bidirectional_attention true is not supported"},
+      {"gemma3",
+       {{"use_bidirectional_attention", "true"}},
+       "use_bidirectional_attention true is not supported"},
+      {"qwen3", {{"is_causal", "false"}}, "is_causal false is not supported"},
+      {"gpt2",
+       {{"add_cross_attention", "true"}},
+       "add_cross_attention true is not supported"},
+      {"gpt2",
+       {{"is_encoder_decoder", "true"}},
+       "is_encoder_decoder true is not supported"},
+      {"gpt2",
+       {{"pruned_heads", "{\"1\": [0]}"}},
+       "pruned_heads must be {}, got {\"1\""},
+      {"mistral",
+       {{"quantization_config", "{\"bits\": 4}"}},
+       "quantization_config is not supported"},
+  });
+}
+
+TEST(FamilyConfigTest, FieldsOutOfRangeAreRefused) {
+  ExpectAllRefused({
+      {"mistral",
+       {{"hidden_act", "\"gelu\""}},
+       "hidden_act must be silu, gelu_new or gelu_pytorch_tanh, got \"gelu\""},
+      {"gemma2",
+       {{"hidden_activation", "\"relu\""}},
+       "hidden_activation must be silu, gelu_new or gelu_pytorch_tanh, got "},
+      {"gpt2",
+       {{"activation_function", "\"relu\""}},
+       "activation_function must be silu, gelu_new or gelu_pytorch_tanh, got "},
+      {"gpt2",
+       {{"activation_function", "\"silu\""}},
+       "activation_function must be gelu_new or gelu_pytorch_tanh, got "},
+      {"gpt2",
+       {{"scale_attn_by_inverse_layer_idx", "true"}},
+       "scale_attn_by_inverse_layer_idx true is not supported"},
+      {"gpt2",
+       {{"scale_attn_weights", "1"}},
+       "scale_attn_weights must be true or false, got 1"},
+      {"gpt2", {{"n_embd", kAbsent}}, "n_embd is missing"},
+      {"gpt2", {{"n_embd", "31"}}, "n_embd 31 must be a multiple of n_head 3"},
+      {"gpt2",
+       {{"n_positions", "0"}},
+       "n_positions must be an integer in [1, "},
+      {"gpt2", {{"n_layer", "1e9"}}, "n_layer must be an integer in [1, 4096]"},
+      {"gpt2", {{"n_head", "0.5"}}, "n_head must be an integer in [1, 16384]"},
+      {"gpt2", {{"n_inner", "-4"}}, "n_inner must be an integer in [1, "},
+      {"gpt2",
+       {{"n_embd", "1048575"}, {"n_head", "1"}},
+       "n_embd / n_head must be at most 4096, got 1048575"},
+      {"gpt2",
+       {{"layer_norm_epsilon", "0"}},
+       "layer_norm_epsilon must be a number in (0, 1], got 0"},
+      {"gpt2", {{"vocab_size", "5"}}, "eos_token_id must be in [0, 5), got 5"},
+      {"qwen3",
+       {{"attention_bias", "\"yes\""}},
+       "attention_bias must be true or false, got \"yes\""},
+      {"llama_dynamic",
+       {{"mlp_bias", "0"}},
+       "mlp_bias must be true or false, got 0"},
+      {"qwen3", {{"head_dim", "7"}}, "head_dim must be even and at least 2"},
+      {"qwen3",
+       {{"num_key_value_heads", "3"}},
+       "num_attention_heads 4 must be a multiple of num_key_value_heads 3"},
+      {"mistral",
+       {{"num_key_value_heads", kAbsent}},
+       "num_attention_heads 4 must be a multiple of num_key_value_heads 8"},
+      {"qwen2",
+       {{"tie_word_embeddings", "1"}},
+       "tie_word_embeddings must be true or false, got 1"},
+      {"phi3", {{"rms_norm_eps", "2"}}, "rms_norm_eps must be a number in (0"},
+      {"gemma2",
+       {{"query_pre_attn_scalar", "0"}},
+       "query_pre_attn_scalar must be a number in (0, "},
+      {"gemma2",
+       {{"attn_logit_softcapping", "-1"}},
+       "attn_logit_softcapping must be a number in (0, "},
+      {"gemma3",
+       {{"attn_logit_softcapping", "\"50\""}},
+       "attn_logit_softcapping must be a number in (0, "},
+      {"gemma2",
+       {{"final_logit_softcapping", "0"}},
+       "final_logit_softcapping must be a number in (0, "},
+      {"gemma3",
+       {{"final_logit_softcapping", "1e300"}},
+       "final_logit_softcapping must be a number in (0, "},
+  });
+}
+
+TEST(FamilyConfigTest, WindowsThatAreNotMeantAreRefused) {
+  ExpectAllRefused({
+      {"mistral",
+       {{"sliding_window", "0"}},
+       "sliding_window must be an integer in [1, "},
+      {"mistral",
+       {{"sliding_window", "\"4096\""}},
+       "sliding_window must be an integer in [1, "},
+      {"mistral",
+       {{"layer_types",
+         R"(["full_attention", "sliding_attention", "sliding_attention"])"}},
+       "layer_types must all be sliding_attention, got [\"full_attention\""},
+      {"mistral_full",
+       {{"layer_types", R"(["full_attention", "sliding_attention"])"}},
+       "layer 1 is sliding_attention and no sliding_window is in use, got "
+       "null"},
+      {"qwen2",
+       {{"layer_types", R"(["full_attention", "chunked_attention"])"}},
+       "layer_types must be sliding_attention or full_attention, got "
+       "\"chunked_attention\""},
+      {"qwen2",
+       {{"layer_types", R"(["full_attention"])"}},
+       "layer_types must be a list of 2 names, got [\"full_attention\"]"},
+      {"qwen2",
+       {{"layer_types", "\"full_attention\""}},
+       "layer_types must be a list of 2 names, got \"full_attention\""},
+      {"qwen2",
+       {{"layer_types", R"(["full_attention", 3])"}},
+       "layer_types must be sliding_attention or full_attention, got 3"},
+      {"qwen2",
+       {{"layer_types", R"(["full_attention", "sliding_attention"])"},
+        {"sliding_window", "7"}},
+       "layer 1 is sliding_attention and no sliding_window is in use, got 7"},
+      {"qwen2_window",
+       {{"use_sliding_window", "\"no\""}},
+       "use_sliding_window must be true or false, got \"no\""},
+      {"qwen2_window",
+       {{"sliding_window", "-1"}},
+       "sliding_window must be an integer in [1, "},
+      {"qwen2_window",
+       {{"max_window_layers", "-1"}},
+       "max_window_layers must be an integer in [0, 4096], got -1"},
+      {"qwen3_window",
+       {{"layer_types", "[]"}},
+       "layer_types must be a list of 3 names, got []"},
+      {"qwen3_window",
+       {{"use_sliding_window", "false"}},
+       "layer 0 is sliding_attention and no sliding_window is in use, got 9"},
+      {"gemma2",
+       {{"sliding_window", "null"}},
+       "layer 0 is sliding_attention and no sliding_window is in use, got "
+       "null"},
+      {"gemma2",
+       {{"sliding_window", "4.5"}},
+       "sliding_window must be an integer in [1, "},
+      {"gemma3",
+       {{"sliding_window", "0"}},
+       "sliding_window must be an integer in [1, "},
+      {"gemma3",
+       {{"layer_types", kAbsent}, {"sliding_window_pattern", "0"}},
+       "sliding_window_pattern must be an integer in [1, 4096], got 0"},
+      {"phi3",
+       {{"sliding_window", "true"}},
+       "sliding_window must be an integer in [1, "},
+  });
+}
+
+TEST(FamilyConfigTest, RotaryPositionsThatAreNotComputedAreRefused) {
+  ExpectAllRefused({
+      {"mistral",
+       {{"rope_parameters", R"({"rope_type": "axial"})"}},
+       "rope_type must be default, linear, dynamic, llama3, yarn or longrope, "
+       "got \"axial\""},
+      {"qwen2",
+       {{"rope_scaling", R"({"type": "mrope", "mrope_section": [1, 1, 2]})"}},
+       "rope_type must be default, linear, dynamic, llama3, yarn or longrope, "
+       "got \"mrope\""},
+      {"qwen3",
+       {{"partial_rotary_factor", "0.5"}},
+       "partial_rotary_factor must be 1, got 0.5"},
+      {"llama_yarn", {{"rope_parameters", "[]"}}, "rope_parameters must be an"},
+      {"llama_yarn",
+       {{"rope_parameters", R"({"rope_type": "yarn"})"}},
+       "factor is missing"},
+      {"llama_llama3",
+       {{"rope_parameters", R"({"rope_type": "llama3", "factor": 8})"}},
+       "low_freq_factor is missing"},
+      {"llama_linear",
+       {{"rope_parameters", R"({"rope_type": "linear", "factor": 0})"}},
+       "factor must be a number in (0, "},
+      {"gemma3",
+       {{"rope_parameters", R"({"rope_type": "linear", "factor": 8})"}},
+       "rope_parameters must have an object full_attention, got {"},
+      {"gemma3",
+       {{"rope_parameters", R"({"full_attention": {"rope_type": "default"}})"}},
+       "rope_parameters must have an object sliding_attention, got {"},
+      {"gemma3",
+       {{"rope_scaling", R"({"rope_type": "yarn", "factor": 8})"}},
+       "rope_type must be default or linear, got \"yarn\""},
+      {"gemma3",
+       {{"rope_parameters", kAbsent}, {"rope_local_base_freq", "0"}},
+       "rope_local_base_freq must be a number in (0, "},
+      {"gemma3", {{"rope_scaling", "8"}}, "rope_scaling must be an object"},
+      {"phi3",
+       {{"rope_scaling", R"({"type": "linear", "factor": 2})"}},
+       "rope_type must be default or longrope, got \"linear\""},
+      {"phi3",
+       {{"rope_scaling", R"({"type": "su"})"}},
+       "short_factor must be a list of 4 numbers, got nothing"},
+      {"phi3_longrope",
+       {{"original_max_position_embeddings", "0"}},
+       "original_max_position_embeddings must be an integer in [1, "},
+      {"phi3_longrope",
+       {{"rope_parameters",
+         R"({"rope_type": "longrope", "partial_rotary_factor": 0.1})"}},
+       "partial_rotary_factor 0.1 of a head of 16 must be an even number of "
+       "dimensions"},
+      {"phi3_longrope",
+       {{"rope_parameters", R"({"rope_type": "longrope",
+          "partial_rotary_factor": 0.25, "short_factor": [1, 2],
+          "long_factor": [1, -2]})"}},
+       "long_factor must hold numbers in (0, 1e+06], got -2"},
+  });
+}
+
+TEST(FamilyConfigTest, MissingFieldsHaveTheDefaultsOfTransformers) {
+  TransformerConfig config =
+      *ReadChanged("mistral", {{"sliding_window", kAbsent}});
+  EXPECT_THAT(config.windows, ElementsAre(4096, 4096, 4096));
+  config = *ReadChanged("mistral", {{"sliding_window", "null"}});
+  EXPECT_THAT(config.windows, ElementsAre());
+  config = *ReadChanged("qwen2_window", {{"layer_types", kAbsent},
+                                         {"max_window_layers", "2"},
+                                         {"sliding_window", kAbsent}});
+  EXPECT_THAT(config.windows, ElementsAre(0, 0, 4096));
+  config = *ReadChanged("qwen2_window", {{"layer_types", kAbsent},
+                                         {"max_window_layers", kAbsent}});
+  EXPECT_THAT(config.windows, ElementsAre());
+  config = *ReadChanged("qwen3", {{"head_dim", kAbsent}});
+  EXPECT_EQ(config.head_dim, 128);
+  config = *ReadChanged("gemma2", {{"layer_types", kAbsent},
+                                   {"attn_logit_softcapping", kAbsent},
+                                   {"final_logit_softcapping", kAbsent},
+                                   {"query_pre_attn_scalar", kAbsent},
+                                   {"tie_word_embeddings", kAbsent},
+                                   {"hidden_activation", kAbsent},
+                                   {"head_dim", kAbsent}});
+  EXPECT_THAT(config.windows, ElementsAre(6, 0, 6, 0));
+  EXPECT_EQ(config.attention_soft_cap, 50);
+  EXPECT_EQ(config.logit_soft_cap, 30);
+  EXPECT_EQ(config.query_pre_attn_scalar, 256);
+  EXPECT_EQ(config.activation, Activation::kGeluTanh);
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_TRUE(config.tie_word_embeddings);
+  config = *ReadChanged("gemma3", {{"layer_types", kAbsent},
+                                   {"rope_parameters", kAbsent},
+                                   {"num_hidden_layers", "7"}});
+  EXPECT_THAT(config.windows, ElementsAre(5, 5, 5, 5, 5, 0, 5));
+  EXPECT_EQ(config.rope.theta, 1e6);
+  EXPECT_EQ(config.local_rope->theta, 1e4);
+  EXPECT_EQ(config.attention_soft_cap, 0);
+  config = *ReadChanged("gpt2", {{"layer_norm_epsilon", kAbsent},
+                                 {"activation_function", kAbsent}});
+  EXPECT_EQ(config.norm_eps, 1e-5);
+  EXPECT_EQ(config.intermediate_size, 120);
+  config = *ReadChanged("phi3", {{"rms_norm_eps", kAbsent}});
+  EXPECT_EQ(config.norm_eps, 1e-5);
+}
+
+// As Gemma 3's first checkpoints write it, before rope_parameters.
+TEST(FamilyConfigTest, GemmasOlderFieldsOfRotaryPositionsAreRead) {
+  const TransformerConfig config = *ReadChanged(
+      "gemma3", {{"rope_parameters", kAbsent},
+                 {"rope_theta", "5000"},
+                 {"rope_local_base_freq", "70"},
+                 {"rope_scaling", R"({"rope_type": "linear", "factor": 8})"}});
+  EXPECT_EQ(config.rope.theta, 5000);
+  EXPECT_EQ(config.rope.type, RopeType::kLinear);
+  EXPECT_EQ(config.rope.factor, 8);
+  EXPECT_EQ(config.local_rope->theta, 70);
+  EXPECT_EQ(config.local_rope->type, RopeType::kDefault);
+}
+
+TEST(FamilyConfigTest, LongRopeEndsTheContextWhereItsFactorsChange) {
+  EXPECT_EQ(ReadChanged("phi3_longrope", {})->max_context, 48);
+  EXPECT_EQ(ReadChanged("phi3_longrope",
+                        {{"original_max_position_embeddings", kAbsent}})
+                ->max_context,
+            192);
+}
+
+TEST(DeviceFeaturesTest, WhatCudaDoesNotComputeIsNamed) {
+  struct Case {
+    const char* model;
+    const char* feature;
+  };
+  for (const Case& c :
+       {Case{"mistral", "Mistral: a sliding window of attention"},
+        Case{"qwen2_window", "Qwen2: a sliding window of attention"},
+        Case{"gemma2", "Gemma 2: a sliding window of attention"},
+        Case{"gemma3", "Gemma 3: a sliding window of attention"},
+        Case{"phi3_longrope", "Phi-3: a partial_rotary_factor below 1"},
+        Case{"gpt2", "GPT-2: learned positions"},
+        Case{"llama_dynamic", "Llama: biases of the feed-forward part"}}) {
+    EXPECT_THAT(CheckCudaFeatures(*ReadChanged(c.model, {})),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(std::string(c.feature) +
+                                   " is not supported on CUDA yet; use "
+                                   "--device cpu")));
+  }
+  for (const char* model : {"llama_llama3", "mistral_full"}) {
+    EXPECT_OK(CheckCudaFeatures(*ReadChanged(model, {})));
+  }
+  // A window that hides nothing within the context is none.
+  EXPECT_OK(
+      CheckCudaFeatures(*ReadChanged("mistral", {{"sliding_window", "64"}})));
+}
+
+}  // namespace
+}  // namespace espalier

@@ -6,6 +6,7 @@
 #include "text/jinja/number.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/printing.h"
+#include "text/jinja/unicode.h"
 
 namespace espalier::jinja {
 namespace {
@@ -42,6 +43,11 @@ Conversion TakeConversion(std::string_view* rest) {
   }
   if (rest->empty()) Fail("incomplete format");
   spec.type = (*rest)[0];
+  // Types are of ASCII; an error shows the whole character.
+  const size_t size = CharacterSize(spec.type);
+  if (size > 1) {
+    Fail("unsupported format character '", rest->substr(0, size), "'");
+  }
   rest->remove_prefix(1);
   return conversion;
 }

@@ -231,6 +231,10 @@ TEST(TemplateBoundsTest, AnErrorQuotesWholeCharacters) {
   const std::string name = std::string(59, 'x') + Repeat("\xC3\xA9", 9);
   const std::string error = ErrorOf("{{ 1 " + name + " }}");
   EXPECT_TRUE(CheckUtf8(error).ok()) << error;
+  EXPECT_THAT(ErrorOf("{{ '%és' % 'a' }}"),
+              HasSubstr("unsupported format character 'é'"));
+  EXPECT_THAT(ErrorOf("{{ '{:é}'.format('a') }}"),
+              HasSubstr("Invalid format specifier"));
 }
 
 TEST(TemplateBoundsTest, ALongSourceIsRefused) {

@@ -71,6 +71,12 @@ bool IsSpelling(std::vector<TokenId> tokens, const std::string& text) {
   return tokens == EnFrTokenizer().Encode(text).value();
 }
 
+// How many drafts pay depends on how long steps take.
+std::string LineWithoutCost(Generation output) {
+  output.usage = {};
+  return WriteResultLine("0", output, output.texts);
+}
+
 TEST(GeneratorBadWordsTest, WordsAreBannedAsTheirTokensAreAndDoNotCome) {
   ASSERT_OK_AND_ASSIGN(Generator generator, Generator::Load(EnFrDir()));
   const std::vector<std::string> words = {"gare", "Où est", "où",
@@ -88,8 +94,7 @@ TEST(GeneratorBadWordsTest, WordsAreBannedAsTheirTokensAreAndDoNotCome) {
       request.params.bad_words_ids = IdsOf(words);
       ASSERT_OK_AND_ASSIGN(const Generation by_ids,
                            generator.Generate(request));
-      EXPECT_EQ(WriteResultLine("0", banned, banned.texts),
-                WriteResultLine("0", by_ids, by_ids.texts));
+      EXPECT_EQ(LineWithoutCost(banned), LineWithoutCost(by_ids));
       num_changed += banned.texts != free.texts;
       for (size_t i = 0; i < banned.texts.size(); ++i) {
         const std::vector<TokenId>& tokens = banned.hypotheses[i].tokens;

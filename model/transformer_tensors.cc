@@ -1,6 +1,7 @@
 #include "model/transformer_tensors.h"
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -176,6 +177,23 @@ class LayerFinder {
   TransformerLayerTensors layer_;
 };
 
+// A head that is tied to the embedding may be there too, if it is the same.
+// transformers uses one that is not, whatever the config says.
+absl::Status CheckTiedHead(const Checkpoint& checkpoint,
+                           const TensorNames& names, const Tensor& embedding) {
+  const std::string name = Concat(names.head, ".weight");
+  const auto head = checkpoint.Find(name);
+  if (!head.ok()) return absl::OkStatus();
+  const std::span<const std::byte> data = head->tensor->data;
+  if (data.size() == embedding.data.size() &&
+      std::memcmp(data.data(), embedding.data.data(), data.size()) == 0) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(head->path, ": tensor ", name, " is not ",
+                         names.embedding, ".weight, and config.json has ",
+                         "tie_word_embeddings true");
+}
+
 // What all names but the head's begin with in this checkpoint.
 std::string_view BaseOf(const Checkpoint& checkpoint,
                         const TensorNames& names) {
@@ -203,7 +221,9 @@ absl::StatusOr<TransformerTensors> FindTransformerTensors(
     ASSIGN_OR_RETURN(tensors.positions, find(names.positions, ".weight",
                                              {config.max_context, hidden}));
   }
-  if (!config.tie_word_embeddings) {
+  if (config.tie_word_embeddings) {
+    RETURN_IF_ERROR(CheckTiedHead(checkpoint, names, tensors.embedding));
+  } else {
     ASSIGN_OR_RETURN(tensors.head,
                      Find(checkpoint, Concat(names.head, ".weight"), table));
   }

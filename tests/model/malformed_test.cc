@@ -326,6 +326,9 @@ TEST(MalformedWeightsTest, TensorsMustBeWhatTheConfigSays) {
       {"DIR/model.safetensors: tensor model.layers.0.mlp.gate_proj.weight must "
        "have shape [13, 8] by config.json, got [12, 8]",
        SetConfig("intermediate_size", "13")},
+      {"DIR/model.safetensors: tensor lm_head.weight is not "
+       "embed_tokens.weight, and config.json has tie_word_embeddings true",
+       SetConfig("tie_word_embeddings", "true")},
       {"DIR/model.safetensors: tensor model.norm.weight must have shape [8] by "
        "config.json, got [1, 8]",
        SetEntry("shape", "[1, 8]")},

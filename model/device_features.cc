@@ -32,8 +32,6 @@ absl::Status CheckCudaFeatures(const TransformerConfig& config) {
       {config.positions == PositionKind::kLearned, "learned positions"},
       {config.norm == NormKind::kLayer, "LayerNorm"},
       {config.has_post_norms, "norms after attention and feed-forward"},
-      {config.has_qk_norms, "norms of queries and keys"},
-      {config.has_qkv_bias, "biases of q, k and v"},
       {config.has_output_bias, "a bias of the attention's output"},
       {config.has_mlp_bias, "biases of the feed-forward part"},
       {!config.has_gate, "a feed-forward part without a gate"},

@@ -28,8 +28,8 @@ READ_EARLY = {
     "MergeGroups", "DrawRows", "CutRows", "DrawInClusters", "JudgeDrafts",
 }
 # Weights.
-READ_CONSTANTS = {"NormRow", "NormRow<EmbeddedRow>", "SkinnyMatMulKernel",
-                  "MultiplyGated"}
+READ_CONSTANTS = {"NormRow", "NormRow<EmbeddedRow>", "FinishHeads",
+                  "SkinnyMatMulKernel", "MultiplyGated"}
 
 LOAD = re.compile(r"\b(LDG|LDGSTS|UTMALDG|LD)\b")
 STORE = re.compile(r"\b(STG|ST|RED|REDG|ATOM|ATOMG)\b")

@@ -104,7 +104,7 @@ SHAPES = [
     Shape(
         "mistral_full",
         "mistral",
-        _decoder(sliding_window=None, head_dim=12, tie_word_embeddings=True)
+        _decoder(sliding_window=None, head_dim=16, tie_word_embeddings=True)
         | _rope("default", rope_theta=1000.0),
         12,
     ),
@@ -262,5 +262,22 @@ SHAPES = [
         },
         18,
         has_no_base_prefix=True,
+    ),
+    Shape(
+        "phi3_full",
+        "phi3",
+        _decoder(
+            sliding_window=64,
+            original_max_position_embeddings=48,
+            max_position_embeddings=192,
+            rope_parameters={
+                "rope_type": "longrope",
+                "rope_theta": 1000.0,
+                "short_factor": [1.0, 1.2, 1.5, 2.0],
+                "long_factor": [1.0, 4.0, 16.0, 32.0],
+            },
+        ),
+        22,
+        max_length=48,
     ),
 ]

@@ -1,4 +1,4 @@
-// The small kernels of a Llama layer on the device: what stands between matrix
+// The small kernels of a layer on the device: what stands between matrix
 // products and attention. A row's result depends on that row alone, in a fixed
 // order of operations, whatever else is in the call.
 //

@@ -1,5 +1,5 @@
 // Matrix products of activations with weights on the device: y = x * w^T with
-// what follows it in a Llama layer done on the way out.
+// what follows it in a layer done on the way out.
 //
 // Few rows are bound by reading the weights, many by the multipliers: up to 16
 // rows our own kernel streams the weights (cuda_skinny_matmul.h), beginning

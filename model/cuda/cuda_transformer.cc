@@ -10,6 +10,7 @@
 #include "base/cuda_device_scope.h"
 #include "base/status.h"
 #include "kernels/elementwise/cuda_elementwise.h"
+#include "kernels/elementwise/cuda_finish_heads.h"
 #include "kernels/kv_cache/cuda_rotate_and_store.h"
 #include "kernels/matmul/cuda_matmul.h"
 #include "kernels/select/cuda_select.h"
@@ -247,6 +248,18 @@ absl::Status LoadedCudaTransformer::StoreProjections(
     cudaStream_t stream) {
   RETURN_IF_ERROR(matmul_->Run(scratch_.normed, batch.num_tokens, layer.qkv,
                                CudaEpilogue::kStore, scratch_.qkv, stream));
+  const CudaHeadShape shape = {.num_heads = config_.num_heads,
+                               .num_kv_heads = config_.num_kv_heads,
+                               .head_dim = config_.head_dim};
+  const CudaHeadWeights heads = {
+      .bias = layer.qkv_bias,
+      .q_norm = layer.q_norm,
+      .k_norm = layer.k_norm,
+      .epsilon = static_cast<float>(config_.norm_eps)};
+  if (!heads.empty()) {
+    RETURN_IF_ERROR(CudaFinishHeads(scratch_.qkv, options_.dtype,
+                                    batch.num_tokens, shape, heads, stream));
+  }
   const CudaTokenSlots slots = {.positions = batch.positions,
                                 .token_tables = batch.token_tables,
                                 .tables = batch.attention.tables,

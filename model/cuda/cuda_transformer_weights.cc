@@ -47,7 +47,13 @@ size_t Place(const TransformerConfig& config, DType dtype, std::byte* base,
   weights->layers.resize(config.num_layers);
   for (CudaTransformerLayer& layer : weights->layers) {
     layer.attention_norm = placer.Take<float>(hidden);
-    layer.qkv = matrix(config.q_size() + 2 * config.kv_size(), hidden);
+    const int qkv_size = config.q_size() + 2 * config.kv_size();
+    layer.qkv = matrix(qkv_size, hidden);
+    if (config.has_qkv_bias) layer.qkv_bias = placer.Take<float>(qkv_size);
+    if (config.has_qk_norms) {
+      layer.q_norm = placer.Take<float>(config.head_dim);
+      layer.k_norm = placer.Take<float>(config.head_dim);
+    }
     layer.output = matrix(hidden, config.q_size());
     layer.mlp_norm = placer.Take<float>(hidden);
     layer.gate_up = matrix(2 * intermediate, hidden);
@@ -102,10 +108,14 @@ class Uploader {
     return absl::OkStatus();
   }
 
-  absl::Status UploadNorm(const TransformerTensor& tensor, float* to) {
+  // As float32, each number plus `addend`.
+  absl::Status UploadVector(const TransformerTensor& tensor, float* to,
+                            float addend = 0) {
     for (int i = 0; i < tensor.num_rows; ++i) {
-      const float value = LoadAsFloat(
-          &tensor.data[size_t(i) * NumBytes(tensor.dtype)], tensor.dtype);
+      const float value =
+          LoadAsFloat(&tensor.data[size_t(i) * NumBytes(tensor.dtype)],
+                      tensor.dtype) +
+          addend;
       std::memcpy(&staging_[i * sizeof(float)], &value, sizeof(value));
     }
     RETURN_IF_CUDA_ERROR(cudaMemcpy(to, staging_.data(),
@@ -176,20 +186,38 @@ class Uploader {
   PinnedBuffer<std::byte> staging_;
 };
 
-absl::Status UploadLayer(const TransformerLayerTensors& from,
+// q, k and v, and what is done to them.
+absl::Status UploadHeads(const TransformerLayerTensors& from,
+                         const TransformerConfig& config,
                          const CudaTransformerLayer& to, Uploader& uploader) {
-  const int pair = 2 * kBlockRows;
-  RETURN_IF_ERROR(uploader.UploadNorm(from.attention_norm, to.attention_norm));
   constexpr const char* kQkvNames[] = {"q_proj", "k_proj", "v_proj"};
   int row = 0;
   for (size_t i = 0; i < from.qkv.size(); ++i) {
     RETURN_IF_ERROR(
         uploader.Upload(from.qkv.size() == 1 ? "qkv_proj" : kQkvNames[i],
                         from.qkv[i], to.qkv, {.first_row = row}));
+    if (config.has_qkv_bias) {
+      RETURN_IF_ERROR(
+          uploader.UploadVector(from.qkv_bias[i], to.qkv_bias + row));
+    }
     row += from.qkv[i].num_rows;
   }
+  if (!config.has_qk_norms) return absl::OkStatus();
+  const float one = config.norm_adds_one ? 1.0f : 0.0f;
+  RETURN_IF_ERROR(uploader.UploadVector(from.q_norm, to.q_norm, one));
+  return uploader.UploadVector(from.k_norm, to.k_norm, one);
+}
+
+absl::Status UploadLayer(const TransformerLayerTensors& from,
+                         const TransformerConfig& config,
+                         const CudaTransformerLayer& to, Uploader& uploader) {
+  const int pair = 2 * kBlockRows;
+  const float one = config.norm_adds_one ? 1.0f : 0.0f;
+  RETURN_IF_ERROR(
+      uploader.UploadVector(from.attention_norm, to.attention_norm, one));
+  RETURN_IF_ERROR(UploadHeads(from, config, to, uploader));
   RETURN_IF_ERROR(uploader.Upload("o_proj", from.output, to.output));
-  RETURN_IF_ERROR(uploader.UploadNorm(from.mlp_norm, to.mlp_norm));
+  RETURN_IF_ERROR(uploader.UploadVector(from.mlp_norm, to.mlp_norm, one));
   RETURN_IF_ERROR(uploader.Upload("gate_proj", from.gate_up[0], to.gate_up,
                                   {.first_row = 0, .row_step = pair}));
   RETURN_IF_ERROR(uploader.Upload("up_proj", from.gate_up[1], to.gate_up,
@@ -205,10 +233,11 @@ absl::Status UploadAll(const TransformerTensors& from,
   if (!config.tie_word_embeddings) {
     RETURN_IF_ERROR(uploader.Upload("lm_head", from.head, to.head));
   }
-  RETURN_IF_ERROR(uploader.UploadNorm(from.final_norm, to.final_norm));
+  RETURN_IF_ERROR(uploader.UploadVector(from.final_norm, to.final_norm,
+                                        config.norm_adds_one ? 1.0f : 0.0f));
   for (int i = 0; i < config.num_layers; ++i) {
     RETURN_IF_ERROR(
-        Annotate(UploadLayer(from.layers[i], to.layers[i], uploader),
+        Annotate(UploadLayer(from.layers[i], config, to.layers[i], uploader),
                  Concat("layer ", i)));
   }
   return absl::OkStatus();
@@ -242,6 +271,10 @@ absl::Status FillLayer(const TransformerConfig& config,
   RETURN_IF_ERROR(filler.FillNorm(layer.attention_norm, hidden));
   RETURN_IF_ERROR(filler.Fill(layer.qkv, layer.qkv.num_rows, hidden));
   RETURN_IF_ERROR(filler.Fill(layer.output, hidden, config.q_size()));
+  if (config.has_qk_norms) {
+    RETURN_IF_ERROR(filler.FillNorm(layer.q_norm, config.head_dim));
+    RETURN_IF_ERROR(filler.FillNorm(layer.k_norm, config.head_dim));
+  }
   RETURN_IF_ERROR(filler.FillNorm(layer.mlp_norm, hidden));
   RETURN_IF_ERROR(filler.Fill(layer.gate_up, layer.gate_up.num_rows, hidden));
   return filler.Fill(layer.down, hidden, config.intermediate_size);

@@ -4,6 +4,7 @@
 //   qkv      q, k and v of a layer stacked, as on the host
 //   gate_up  blocks of 16 rows, eight gates and then their eight ups, so that a
 //            product holds both halves of silu(gate) * up at once
+//   norms    f32, with the 1 that some models add to them
 //   widths   hidden_size and intermediate_size rounded up to multiples of 8,
 //            the rows and columns past them zero: they stay zero through the
 //            whole pass
@@ -26,10 +27,14 @@ namespace espalier {
 struct CudaTransformerLayer {
   float* attention_norm = nullptr;  // [hidden_width]
   CudaMatrix qkv;                   // [q_size + 2 * kv_size, hidden_width]
-  CudaMatrix output;                // [hidden_width, q_size]
-  float* mlp_norm = nullptr;        // [hidden_width]
-  CudaMatrix gate_up;               // [2 * intermediate_width, hidden_width]
-  CudaMatrix down;                  // [hidden_width, intermediate_width]
+  // Null where the model has none.
+  float* qkv_bias = nullptr;  // [q_size + 2 * kv_size]
+  float* q_norm = nullptr;    // [head_dim]
+  float* k_norm = nullptr;    // [head_dim]
+  CudaMatrix output;          // [hidden_width, q_size]
+  float* mlp_norm = nullptr;  // [hidden_width]
+  CudaMatrix gate_up;         // [2 * intermediate_width, hidden_width]
+  CudaMatrix down;            // [hidden_width, intermediate_width]
 };
 
 struct CudaTransformerWeights {
@@ -52,7 +57,7 @@ struct CudaTransformerWeights {
 absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
     const Checkpoint& checkpoint, const TransformerConfig& config, DType dtype);
 
-// Normally distributed weights of deviation 0.02, norms of 1.
+// Normally distributed weights of deviation 0.02, norms of 1, no biases.
 absl::StatusOr<CudaTransformerWeights> RandomCudaTransformerWeights(
     const TransformerConfig& config, DType dtype);
 

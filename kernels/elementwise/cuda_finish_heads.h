@@ -1,0 +1,49 @@
+// What queries, keys and values become between the product that makes them and
+// their rotation, in models that have biases of them or norms of queries and
+// keys.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "absl/status/status.h"
+#include "base/dtype.h"
+
+namespace espalier {
+
+// The widest head that CudaFinishHeads takes: it is held in a warp's registers.
+inline constexpr int kMaxCudaFinishedHeadDim = 256;
+
+struct CudaHeadShape {
+  int num_heads = 0;
+  int num_kv_heads = 0;
+  int head_dim = 0;
+};
+
+// Constants of a layer, in device memory; null where the model has none.
+struct CudaHeadWeights {
+  const float* bias = nullptr;    // [(num_heads + 2 * num_kv_heads) * head_dim]
+  const float* q_norm = nullptr;  // [head_dim]
+  const float* k_norm = nullptr;  // [head_dim]
+  float epsilon = 1e-6f;          // of the norms
+
+  bool empty() const {
+    return bias == nullptr && q_norm == nullptr && k_norm == nullptr;
+  }
+};
+
+// Adds the bias; then each head of q and of k becomes
+// x / sqrt(mean(x^2) + epsilon) * norm. In place:
+//   qkv  [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim]  dtype  device
+//            q then k then v
+// A head's result depends on that head alone, in a fixed order of operations.
+// Arithmetic is float32 in every dtype, rounded once on the way out. NaN and
+// infinities propagate as in kernels/elementwise/elementwise.h. Enqueues on
+// `stream` and returns; never allocates, may be captured.
+// Errors: kInvalidArgument if head_dim is no multiple of 8 up to
+// kMaxCudaFinishedHeadDim, kInternal if the launch is refused.
+absl::Status CudaFinishHeads(void* qkv, DType dtype, int num_tokens,
+                             const CudaHeadShape& shape,
+                             const CudaHeadWeights& weights,
+                             cudaStream_t stream);
+
+}  // namespace espalier

@@ -19,6 +19,7 @@
 #include "examples/cli/exit_code.h"
 #include "examples/cli/output.h"
 #include "model/checkpoint.h"
+#include "model/device_features.h"
 #include "model/transformer_config.h"
 #include "model/transformer_tensors.h"
 #include "text/chat/chat_template.h"
@@ -287,7 +288,10 @@ void Inspection::AddDevices() {
     report_ += Line("CPU", "runs, in f32; this machine has " +
                                FormatBytes(memory) + " of memory");
   }
-  if (HasCudaDevice(0)) {
+  const absl::Status cuda = CheckCudaFeatures(config_);
+  if (!cuda.ok()) {
+    report_ += Line("GPU", "does not run: " + Message(cuda));
+  } else if (HasCudaDevice(0)) {
     report_ += Line("GPU",
                     "runs with --device cuda, if there is memory for "
                     "the weights and --kv-cache-mib");

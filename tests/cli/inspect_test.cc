@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/cli/program.h"
+#include "tests/family_models.h"
 
 namespace espalier::testing {
 namespace {
@@ -41,6 +42,33 @@ TEST_F(InspectTest, AModelThatRunsIsDescribed) {
         "of keys and values, a token: ", "CPU            runs"}) {
     EXPECT_THAT(run.out, HasSubstr(part));
   }
+}
+
+TEST_F(InspectTest, FamiliesAndTheirFeaturesAreNamed) {
+  const auto inspect = [](const std::string& model) {
+    return RunEspalier({"inspect", FamilyPath(model)});
+  };
+  ProgramRun run = inspect("gemma3");
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  for (const char* part :
+       {"family         Gemma 3: 6 layers, hidden 40",
+        "features       rotary positions, linear, others in layers with a "
+        "window; RMSNorm; gated GELU (tanh); a window of 5 tokens in 4 of 6 "
+        "layers; norms of queries and keys; norms after each part; scores over "
+        "the root of 20; scaled embeddings; tied embeddings\n",
+        "CPU            runs",
+        "GPU            does not run: Gemma 3: a sliding window of attention "
+        "is not supported on CUDA yet; use --device cpu"}) {
+    EXPECT_THAT(run.out, HasSubstr(part));
+  }
+  run = inspect("gpt2");
+  EXPECT_THAT(run.out,
+              HasSubstr("features       learned positions; LayerNorm; GELU "
+                        "(tanh); biases of q, k, v, the attention's output and "
+                        "feed-forward; tied embeddings\n"));
+  run = inspect("qwen3");
+  EXPECT_THAT(run.out, HasSubstr("family         Qwen3: "));
+  EXPECT_THAT(run.out, Not(HasSubstr("not supported on CUDA")));
 }
 
 TEST_F(InspectTest, AChatTemplateIsNamedOrItsFault) {

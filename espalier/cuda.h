@@ -1,6 +1,6 @@
 // Engines on NVIDIA GPUs, where the library is built for them: the interface
-// that a caller's own model on a GPU implements, the Llama-family model, and
-// the executor that runs steps of either.
+// that a caller's own model on a GPU implements, the transformers that load
+// from a directory, and the executor that runs steps of either.
 #pragma once
 
 #include "base/cuda_resources.h"

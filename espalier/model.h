@@ -1,5 +1,5 @@
 // Models: the interface that a caller's own model implements, and the
-// Llama-family model on the CPU.
+// transformers that load from a directory, on the CPU.
 #pragma once
 
 #include "exec_request/model.h"

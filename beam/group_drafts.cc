@@ -103,17 +103,14 @@ std::vector<BeamPath> GroupDrafts::DraftPaths(int num_beams,
   return paths;
 }
 
-std::shared_ptr<const std::vector<float>> GroupDrafts::Logits(
+std::vector<DraftLogits> GroupDrafts::Logits(
     std::span<const std::vector<TokenId>> drafts) const {
-  if (!are_drawn()) return nullptr;
-  auto logits = std::make_shared<std::vector<float>>();
+  if (!are_drawn()) return {};
+  std::vector<DraftLogits> logits(drafts.size());
   for (size_t rank = 0; rank < drafts.size(); ++rank) {
     if (drafts[rank].empty()) continue;
-    const DraftedTokens& draft = ready_[rank];
-    if (draft.logits.empty()) return nullptr;
-    const size_t vocab_size = draft.logits.size() / draft.tokens.size();
-    logits->insert(logits->end(), draft.logits.begin(),
-                   draft.logits.begin() + drafts[rank].size() * vocab_size);
+    if (ready_[rank].logits.empty()) return {};
+    logits[rank] = ready_[rank].logits;
   }
   return logits;
 }

@@ -121,9 +121,9 @@ class GroupDrafts {
   //   num_beams  that live
   std::vector<BeamPath> DraftPaths(int num_beams, int max_tokens) const;
   // The logits that these drafts were drawn from (PlanSelection::draft_logits);
-  // null if they were not drawn, or came without. REQUIRES: Draft gave them,
+  // none if they were not drawn, or came without. REQUIRES: Draft gave them,
   // but for what was cut at their ends.
-  std::shared_ptr<const std::vector<float>> Logits(
+  std::vector<DraftLogits> Logits(
       std::span<const std::vector<TokenId>> drafts) const;
   // The step is planned.
   void OnPlan() {

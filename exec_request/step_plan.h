@@ -35,6 +35,7 @@
 #include "base/page_copy.h"
 #include "base/small_vector.h"
 #include "base/token_log_prob.h"
+#include "exec_request/draft_logits.h"
 #include "kernels/logits/score_edits.h"
 #include "kernels/logits/score_processors.h"
 #include "kernels/sample/sample.h"
@@ -158,9 +159,9 @@ struct PlanSelection {
   std::vector<std::vector<TokenId>> drafts = {};
   // Of kBeams with drafts: [drafts], ascending, each beam at least once.
   SmallVector<int> ranks = {};
-  // What a draft model drew these from, [sum of drafts, vocab_size] f32 host,
-  // in their order. Null: they were not drawn (verify.h).
-  std::shared_ptr<const std::vector<float>> draft_logits = nullptr;
+  // What a draft model drew these from: [num_rows], of each row for its drafts
+  // at least; or empty: they were not drawn (verify.h).
+  std::vector<DraftLogits> draft_logits = {};
   // Tokens that each draft could have; drawn ones end early at the end of a
   // text. Room for these is counted by this: were it by what was drawn, short
   // drafts would be verified more often, and tokens have another distribution.
@@ -361,9 +362,9 @@ struct DraftedTokens {
   // Of a beam, instead: every path that the search of the draft model took from
   // it, to where it was pruned. None is the beginning of another.
   std::vector<DraftPath> paths = {};
-  // What they were drawn from, [tokens, vocab_size] f32; empty unless
+  // What they were drawn from, [tokens, vocab_size]; empty unless
   // NeedsDraftLogits.
-  std::vector<float> logits = {};
+  DraftLogits logits = {};
   // It has no draft because there is more of the sequence to feed than
   // StepPlan::max_draft_step_tokens and those that lack less leave.
   bool is_behind = false;

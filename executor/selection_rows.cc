@@ -16,7 +16,7 @@ bool IsByRejection(const PlanSelection& selection) {
 }
 
 bool HasDraftRows(const PlanSelection& selection) {
-  return IsByRejection(selection) && selection.draft_logits != nullptr;
+  return IsByRejection(selection) && !selection.draft_logits.empty();
 }
 
 std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,

@@ -74,11 +74,11 @@ absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
 // Behind all rows of logits that the step writes; earlier steps have
 // read them.
 absl::Status CudaGraphRunner::SendDraftLogits(const CudaStep& step) {
-  for (const CudaStep::DraftLogits& rows : step.draft_logits) {
+  for (const CudaStep::DraftRows& rows : step.draft_rows) {
     RETURN_IF_CUDA_ERROR(
         cudaMemcpyAsync(logits_.data() + size_t(rows.first_row) * vocab_size(),
-                        rows.logits.data(), rows.logits.size_bytes(),
-                        cudaMemcpyHostToDevice, stream_));
+                        rows.logits.data(), rows.logits.size() * sizeof(float),
+                        cudaMemcpyDefault, stream_));
   }
   return absl::OkStatus();
 }

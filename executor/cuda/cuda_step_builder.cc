@@ -306,8 +306,7 @@ void CudaStepBuilder::LayOutDifferentRows(const StepPlan& plan,
     request.drafts = entry.selection->drafts;
     request.has_draft_rows = HasDraftRows(*entry.selection);
     if (request.has_draft_rows) {
-      step->draft_logits.push_back(
-          {*entry.selection->draft_logits, batch->verified.num_draft_rows()});
+      AddDraftRows(*entry.selection, batch->verified.num_draft_rows(), step);
     }
   }
   // What is drawn has its own log-probability for a sum.
@@ -316,10 +315,22 @@ void CudaStepBuilder::LayOutDifferentRows(const StepPlan& plan,
       batch->AddPromptLogitsRows(*entry.group, request, tokens, zeros);
 }
 
+void CudaStepBuilder::AddDraftRows(const PlanSelection& selection,
+                                   int first_row, CudaStep* step) const {
+  for (int row = 0; row < selection.num_rows; ++row) {
+    const int num_drafts = static_cast<int>(selection.drafts[row].size());
+    if (num_drafts == 0) continue;
+    step->draft_rows.push_back({selection.draft_logits[row].First(
+                                    size_t(num_drafts) * shape_.vocab_size),
+                                first_row});
+    first_row += num_drafts;
+  }
+}
+
 void CudaStepBuilder::PlaceDraftRows(CudaInputBatch* batch,
                                      CudaStep* step) const {
   const int first_row = batch->num_logits_rows();
-  for (CudaStep::DraftLogits& rows : step->draft_logits) {
+  for (CudaStep::DraftRows& rows : step->draft_rows) {
     rows.first_row += first_row;
   }
   const int num_rows = batch->verified.num_draft_rows();

@@ -40,13 +40,13 @@ struct CudaStep {
 
   std::vector<CudaGroupMove> moves;  // before the delta
 
-  // What drafts were drawn from, of the plan, which lives as long; goes to rows
-  // of logits from `first_row` on, before the step.
-  struct DraftLogits {
-    std::span<const float> logits = {};
+  // What a draft was drawn from; goes to rows of logits from `first_row` on,
+  // before the step.
+  struct DraftRows {
+    DraftLogits logits = {};
     int first_row = 0;
   };
-  std::vector<DraftLogits> draft_logits;
+  std::vector<DraftRows> draft_rows;
 
   // One for every selection and continuation of the plan, in its order.
   struct Answer {
@@ -135,6 +135,10 @@ class CudaStepBuilder {
   void LayOutDifferentRows(const StepPlan& plan, const Entry& entry,
                            std::span<const int> first_tokens, bool verifies,
                            CudaInputBatch* batch, CudaStep* step) const;
+  // What the selection's drafts were drawn from, counted from the first rows
+  // of drafts.
+  void AddDraftRows(const PlanSelection& selection, int first_row,
+                    CudaStep* step) const;
   // Rows of drafts behind all rows of logits, padded if the step is.
   void PlaceDraftRows(CudaInputBatch* batch, CudaStep* step) const;
   absl::Status LayOutScorings(const StepPlan& plan,

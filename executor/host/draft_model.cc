@@ -96,7 +96,11 @@ absl::StatusOr<std::vector<DraftedTokens>> DraftModel::RunAll(
   }
   std::vector<DraftedTokens> drafts(plan.drafting.size());
   for (size_t i = 0; i < work.samples.size(); ++i) {
-    drafts[work.places[i]] = std::move(work.samples[i].draft);
+    Drafting& drafting = work.samples[i];
+    if (!drafting.logits.empty()) {
+      drafting.draft.logits = DraftLogits(std::move(drafting.logits));
+    }
+    drafts[work.places[i]] = std::move(drafting.draft);
   }
   for (const Searching& searching : work.searches) {
     const auto own = std::span(drafts).subspan(searching.first);
@@ -454,7 +458,8 @@ void DraftModel::Draw(std::span<const float> logits, Drafting* drafting) const {
   }
   draft.tokens.push_back(token);
   if (NeedsDraftLogits(params)) {
-    draft.logits.insert(draft.logits.end(), logits.begin(), logits.end());
+    drafting->logits.insert(drafting->logits.end(), logits.begin(),
+                            logits.end());
   }
   drafting->text.Append(token);
   drafting->is_done = ends || std::ssize(draft.tokens) == asked.num_tokens;

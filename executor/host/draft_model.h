@@ -91,6 +91,7 @@ class DraftModel {
     Key key = {};
     DraftText text = {};  // with what it has drafted
     DraftedTokens draft = {};
+    std::vector<float> logits = {};  // of these, where the host draws
     bool is_done = false;
   };
   // A search while it drafts.

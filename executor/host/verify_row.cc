@@ -31,7 +31,7 @@ class LogitsRows {
         asked.allowed = &selection.allowed[first_ - selection.first_logits + i];
       }
       edits_.push_back(edits.OfRow(asked, &storage_[i]));
-      if (selection.draft_logits != nullptr) {
+      if (!selection.draft_logits.empty()) {
         // What the draft model drew from: it knows nothing of allowed tokens.
         asked.allowed = nullptr;
         draft_edits_.push_back(
@@ -48,9 +48,8 @@ class LogitsRows {
 
   // Of the draft model; none if there is none.
   std::vector<VerifyRow> Draft() const {
-    if (selection_.draft_logits == nullptr) return {};
-    const int first = first_ - selection_.first_logits - row_;
-    return RowsOf(std::span(*selection_.draft_logits).subspan(Offset(first)),
+    if (selection_.draft_logits.empty()) return {};
+    return RowsOf(selection_.draft_logits[row_].values(),
                   std::span(draft_edits_).first(edits_.size() - 1));
   }
 

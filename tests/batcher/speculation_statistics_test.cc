@@ -163,11 +163,12 @@ void DraftBeforeFilters(StepPlan* plan) {
 // Each draft is judged with the logits of the one behind it.
 void ShiftDraftLogits(StepPlan* plan) {
   for (PlanSelection& selection : plan->selections) {
-    if (selection.draft_logits == nullptr) continue;
-    std::vector<float> logits = *selection.draft_logits;
-    std::ranges::rotate(logits, logits.begin() + kToyVocabSize);
-    selection.draft_logits =
-        std::make_shared<const std::vector<float>>(std::move(logits));
+    for (DraftLogits& of_row : selection.draft_logits) {
+      if (of_row.empty()) continue;
+      std::vector<float> logits(of_row.values().begin(), of_row.values().end());
+      std::ranges::rotate(logits, logits.begin() + kToyVocabSize);
+      of_row = DraftLogits(std::move(logits));
+    }
   }
 }
 
@@ -175,7 +176,7 @@ void LeaveOutEos(const StepPlan&, std::span<const float>, StepResult* result) {
   for (DraftedTokens& draft : result->drafts) {
     if (draft.tokens.empty() || draft.tokens.back() != 0) continue;
     draft.tokens.pop_back();
-    draft.logits.resize(draft.logits.size() - kToyVocabSize);
+    draft.logits = draft.logits.First(draft.logits.size() - kToyVocabSize);
   }
 }
 
@@ -196,7 +197,7 @@ void RecoverWith(RandomPurpose purpose, const StepPlan& plan,
                  std::span<const float> logits, StepResult* result) {
   for (size_t i = 0; i < plan.selections.size(); ++i) {
     const PlanSelection& selection = plan.selections[i];
-    if (selection.draft_logits == nullptr) continue;
+    if (selection.draft_logits.empty()) continue;
     const SmallVector<int> first_logits = selection.FirstLogits();
     int end = 0;  // of the row's candidates
     for (int row = 0; row < selection.num_rows; ++row) {
@@ -211,7 +212,7 @@ void RecoverWith(RandomPurpose purpose, const StepPlan& plan,
       const int first = first_logits[row] + length - 1;
       const VerifyRow target = line(logits, first);
       const VerifyRow draft =
-          line(*selection.draft_logits, first - selection.first_logits - row);
+          line(selection.draft_logits[row].values(), length - 1);
       const RandomKey key = {
           .seed = selection.params->sampling.seed,
           .sample = static_cast<uint32_t>(selection.samples[row]),

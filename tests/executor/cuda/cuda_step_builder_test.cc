@@ -154,10 +154,10 @@ class CudaStepBuilderDraftsTest : public CudaStepBuilderTest {
   }
   // What a draft model has drawn them from.
   void AddDraftLogits(PlanSelection* selection) {
-    size_t count = 0;
-    for (const auto& draft : selection->drafts) count += draft.size();
-    selection->draft_logits =
-        std::make_shared<const std::vector<float>>(count * 1000);
+    for (const auto& draft : selection->drafts) {
+      selection->draft_logits.push_back(
+          DraftLogits(std::vector<float>(draft.size() * 1000)));
+    }
     selection->max_draft_tokens = 4;
   }
 };
@@ -249,9 +249,11 @@ TEST_F(CudaStepBuilderDraftsTest,
   ASSERT_OK(step.status());
   EXPECT_TRUE(step->is_replayable);
   EXPECT_EQ(step->shape.num_logits_rows, 32);
-  ASSERT_EQ(step->draft_logits.size(), 1u);
-  EXPECT_EQ(step->draft_logits[0].first_row, 32);
-  EXPECT_EQ(step->draft_logits[0].logits.size(), 12'000u);
+  ASSERT_EQ(step->draft_rows.size(), 3u);
+  for (int row = 0; row < 3; ++row) {
+    EXPECT_EQ(step->draft_rows[row].first_row, 32 + 4 * row);
+    EXPECT_EQ(step->draft_rows[row].logits.size(), 4'000u);
+  }
   EXPECT_EQ(step->shape.num_verify_rows, 32 + 16);
   EXPECT_EQ(step->shape.max_verified, 5);
   EXPECT_TRUE(step->shape.verifies_draft_rows);
@@ -287,7 +289,7 @@ TEST_F(CudaStepBuilderDraftsTest, WithoutRoomForTheirRowsDraftsAreNotVerified) {
   EXPECT_EQ(step->answers[1].logits_rows.size(), 13u);
   EXPECT_EQ(step->shape.max_verified, 2);
   EXPECT_EQ(step->shape.num_verify_rows, 23 + 8);
-  EXPECT_EQ(step->draft_logits.size(), 1u);
+  EXPECT_EQ(step->draft_rows.size(), 2u);
 }
 
 // Whether they are verified must not depend on what was drawn: drafts that end

@@ -100,11 +100,12 @@ void AcceptFirst(const StepPlan& plan, std::span<const float>,
 // Each draft is verified with the logits of the one behind it.
 void ShiftLogits(StepPlan* plan) {
   for (PlanSelection& selection : plan->selections) {
-    if (selection.draft_logits == nullptr) continue;
-    std::vector<float> logits = *selection.draft_logits;
-    std::ranges::rotate(logits, logits.begin() + kToyVocabSize);
-    selection.draft_logits =
-        std::make_shared<const std::vector<float>>(std::move(logits));
+    for (DraftLogits& of_row : selection.draft_logits) {
+      if (of_row.empty()) continue;
+      std::vector<float> logits(of_row.values().begin(), of_row.values().end());
+      std::ranges::rotate(logits, logits.begin() + kToyVocabSize);
+      of_row = DraftLogits(std::move(logits));
+    }
   }
 }
 

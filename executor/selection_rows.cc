@@ -2,10 +2,24 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "base/check.h"
 
 namespace espalier {
+namespace {
+
+void SetText(std::span<const TokenId> history, std::span<const TokenId> draft,
+             SelectionRow* row) {
+  auto text = std::make_shared<std::vector<TokenId>>();
+  text->reserve(history.size() + draft.size());
+  text->insert(text->end(), history.begin(), history.end());
+  text->insert(text->end(), draft.begin(), draft.end());
+  row->text = std::move(text);
+  row->num_history = static_cast<int>(history.size());
+}
+
+}  // namespace
 
 bool HasDifferentRows(const PlanSelection& selection) {
   return !selection.drafts.empty() || !selection.row_num_generated.empty();
@@ -31,18 +45,23 @@ std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
         .row = row,
         .sample = selection.samples[row],
         .num_generated = selection.num_generated_of(row)};
-    if (!selection.histories.empty())
-      logits_row.history = selection.histories[row];
+    const bool has_drafts = verifies && !selection.drafts.empty();
+    if (!selection.histories.empty()) {
+      SetText(selection.histories[row],
+              has_drafts ? std::span(selection.drafts[row])
+                         : std::span<const TokenId>(),
+              &logits_row);
+    }
     if (!selection.allowed.empty()) {
       logits_row.allowed =
           &selection.allowed[first_logits[row] - selection.first_logits];
     }
     logits_rows.push_back(logits_row);
-    if (!verifies || selection.drafts.empty()) continue;
-    for (const TokenId token : selection.drafts[row]) {
+    if (!has_drafts) continue;
+    for (size_t i = 0; i < selection.drafts[row].size(); ++i) {
       ++logits_row.draft_idx;
       ++logits_row.num_generated;
-      if (!selection.histories.empty()) logits_row.history.push_back(token);
+      ++logits_row.num_history;
       if (logits_row.allowed != nullptr) ++logits_row.allowed;
       logits_rows.push_back(logits_row);
     }
@@ -53,9 +72,13 @@ std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
 int64_t MaxEditsOf(const PlanSelection& selection,
                    const SelectionRow& logits_row, int vocab_size) {
   if (logits_row.allowed != nullptr) return std::ssize(*logits_row.allowed);
-  const size_t num_prompt = EditsOf(*selection.params)->prompt().size();
-  return MaxEdits(selection.params->processors,
-                  static_cast<int64_t>(num_prompt + logits_row.history.size()),
+  return MaxEditsOf(selection, std::ssize(logits_row.history()), vocab_size);
+}
+
+int64_t MaxEditsOf(const PlanSelection& selection, int64_t num_history,
+                   int vocab_size) {
+  const int64_t num_prompt = std::ssize(EditsOf(*selection.params)->prompt());
+  return MaxEdits(selection.params->processors, num_prompt + num_history,
                   vocab_size);
 }
 

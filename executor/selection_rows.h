@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -24,9 +25,16 @@ namespace espalier {
 struct SelectionRow {
   int row = 0;  // its rank
   int sample = 0;
-  int draft_idx = 0;                  // drafted tokens of its row before it
-  int num_generated = 0;              // tokens before it, those included
-  std::vector<TokenId> history = {};  // as PlanSelection::histories; with those
+  int draft_idx = 0;      // drafted tokens of its row before it
+  int num_generated = 0;  // tokens before it, those included
+  // As PlanSelection::histories; with those. The rows of a sequence share it.
+  std::span<const TokenId> history() const {
+    if (text == nullptr) return {};
+    return std::span(*text).first(num_history);
+  }
+  // The history with all of the draft; null where there is no history.
+  std::shared_ptr<const std::vector<TokenId>> text = nullptr;
+  int num_history = 0;
   // The tokens that alone may follow, of PlanSelection::allowed; null: any may.
   const std::span<const TokenId>* allowed = nullptr;
 };
@@ -47,9 +55,12 @@ bool HasDraftRows(const PlanSelection& selection);
 std::vector<SelectionRow> SelectionRowsOf(const PlanSelection& selection,
                                           bool verifies = true);
 
-// How many edits of scores a row of logits has at most.
+// How many edits of scores a row of logits has at most; and one whose history
+// has so many tokens, if any token may follow.
 int64_t MaxEditsOf(const PlanSelection& selection,
                    const SelectionRow& logits_row, int vocab_size);
+int64_t MaxEditsOf(const PlanSelection& selection, int64_t num_history,
+                   int vocab_size);
 
 // The answer to the selection. A run goes on while what is drawn is the draft
 // and there is a row of logits behind it; without any behind the first ones it

@@ -54,20 +54,20 @@ CudaDraftRoom::Needs CudaDraftRoom::NeedsOf(const PlanSelection& selection,
 CudaDraftRoom::Needs CudaDraftRoom::NeedsOfDrawn(
     const PlanSelection& selection) const {
   Needs needs;
-  for (SelectionRow& logits_row : SelectionRowsOf(selection, false)) {
-    const std::vector<TokenId>& draft = selection.drafts[logits_row.row];
+  for (int row = 0; row < selection.num_rows; ++row) {
+    const std::vector<TokenId>& draft = selection.drafts[row];
     if (draft.empty()) continue;
-    const size_t count =
-        std::max<size_t>(draft.size(), selection.max_draft_tokens);
-    if (!selection.histories.empty()) {
-      logits_row.history.resize(logits_row.history.size() + count);
-    }
-    logits_row.allowed = nullptr;
+    const int64_t count =
+        std::max<int64_t>(std::ssize(draft), selection.max_draft_tokens);
+    const int64_t num_history =
+        selection.histories.empty()
+            ? 0
+            : std::ssize(selection.histories[row]) + count;
     // Of each token: the row that verifies it, and the one that it was drawn
     // from.
     needs.num_logits_rows += 2 * count;
     needs.num_edits +=
-        2 * count * MaxEditsOf(selection, logits_row, vocab_size_);
+        2 * count * MaxEditsOf(selection, num_history, vocab_size_);
   }
   // Lists of tokens that alone may follow are edits of the rows that verify.
   for (const SelectionRow& logits_row : SelectionRowsOf(selection)) {

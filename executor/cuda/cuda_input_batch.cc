@@ -225,7 +225,7 @@ void CudaInputBatch::AddRowEdits(const CudaGroupRequest& request,
   CudaRowEdits last;
   for (int i = 0; i < std::ssize(request.logits_rows); ++i) {
     const ScoreEdits::Row row = {
-        .tail = request.logits_rows[i].history,
+        .tail = request.logits_rows[i].history(),
         .num_generated = request.logits_rows[i].num_generated,
         .vocab_size = shape.vocab_size,
         .allowed = request.logits_rows[i].allowed};
@@ -400,7 +400,7 @@ void CudaInputBatch::AddVerified(const CudaGroupRequest& request,
       return has_edits() ? row_edits[first_logits_row + i] : CudaRowEdits();
     }
     std::vector<TokenEdit> storage;
-    return AddView(request, all->OfRow({.tail = row.history,
+    return AddView(request, all->OfRow({.tail = row.history(),
                                         .num_generated = row.num_generated,
                                         .vocab_size = shape.vocab_size},
                                        &storage));

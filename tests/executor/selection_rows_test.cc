@@ -150,7 +150,10 @@ PlanSelection PlainSelection(const PlanSelection& selection,
   plain.params = selection.params;
   plain.samples = {logits_row.sample};
   plain.slots = {0};
-  if (!selection.histories.empty()) plain.histories = {logits_row.history};
+  if (!selection.histories.empty()) {
+    plain.histories = {
+        {logits_row.history().begin(), logits_row.history().end()}};
+  }
   if (logits_row.allowed != nullptr) plain.allowed = {*logits_row.allowed};
   return plain;
 }
@@ -268,7 +271,9 @@ TEST(SelectionRowsTest, ARowHasWhatItsDraftsAddToTheText) {
   EXPECT_EQ(logits_rows[2].sample, 7);
   EXPECT_EQ(logits_rows[2].draft_idx, 2);
   EXPECT_EQ(logits_rows[2].num_generated, 4);
-  EXPECT_THAT(logits_rows[2].history, ElementsAre(5, 6, 8, 9));
+  EXPECT_THAT(logits_rows[2].history(), ElementsAre(5, 6, 8, 9));
+  // One copy of the text.
+  EXPECT_EQ(logits_rows[2].history().data(), logits_rows[0].history().data());
   EXPECT_EQ(MaxEditsOf(selection, logits_rows[2], 100), 5);
   EXPECT_EQ(MaxEditsOf(selection, logits_rows[2], 4), 4);
   const std::vector<TokenId> allowed = {1, 2};

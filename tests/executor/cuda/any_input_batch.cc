@@ -106,11 +106,13 @@ void AnyInputBatch::AddDifferentRows(const CudaGroup& group, int num_rows,
     const int num_logits_rows = 1 + Below(num_tokens);
     drafts.push_back(AnyTokens(num_logits_rows - 1));
     for (int i = 0; i < num_logits_rows; ++i) {
-      logits_rows.push_back({.row = row,
-                             .sample = row,
-                             .draft_idx = i,
-                             .num_generated = Below(9) + i,
-                             .history = AnyTokens(3 + i)});
+      logits_rows.push_back(
+          {.row = row,
+           .sample = row,
+           .draft_idx = i,
+           .num_generated = Below(9) + i,
+           .text = std::make_shared<std::vector<TokenId>>(AnyTokens(3 + i)),
+           .num_history = 3 + i});
       if (!asked.allowed.empty())
         logits_rows.back().allowed = &asked.allowed[row];
       tokens.push_back(last + 1 - num_tokens + i);

@@ -193,8 +193,11 @@ class AnyStep {
     std::vector<SelectionRow> logits_rows;
     std::vector<int> tokens;
     for (int i = 0; i < kNumTokens; ++i) {
-      logits_rows.push_back({.draft_idx = i, .num_generated = 3 + i});
-      logits_rows.back().history.assign(4 + i, 7);
+      logits_rows.push_back(
+          {.draft_idx = i,
+           .num_generated = 3 + i,
+           .text = std::make_shared<std::vector<TokenId>>(4 + i, 7),
+           .num_history = 4 + i});
       tokens.push_back(last + 1 - kNumTokens + i);
     }
     CudaGroupRequest request = asked.request();

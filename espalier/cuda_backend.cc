@@ -8,6 +8,7 @@
 #include "base/wording.h"
 #include "espalier/backend.h"
 #include "executor/cuda/cuda_blocking_model.h"
+#include "executor/cuda/cuda_draft_sampler.h"
 #include "executor/cuda/cuda_executor.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/drafting_executor.h"
@@ -67,13 +68,15 @@ class CudaBackend : public Backend {
         options.kv_cache_bytes / kDraftCacheShare, int64_t{1} << 20);
     ASSIGN_OR_RETURN(const auto threads,
                      ThreadPool::Create(options.num_threads));
-    auto model =
+    auto loaded =
         CudaTransformer::Load(options.draft_model, transformer, device_);
-    if (!model.ok()) return Annotate(model.status(), "draft_model");
-    ASSIGN_OR_RETURN(auto blocking,
-                     CudaBlockingModel::Create(*std::move(model)));
-    ASSIGN_OR_RETURN(auto draft,
-                     DraftModel::Create(std::move(blocking), threads));
+    if (!loaded.ok()) return Annotate(loaded.status(), "draft_model");
+    const std::shared_ptr<CudaModel> model = *std::move(loaded);
+    ASSIGN_OR_RETURN(auto blocking, CudaBlockingModel::Create(model));
+    ASSIGN_OR_RETURN(auto sampler, CudaDraftSampler::Create(model));
+    ASSIGN_OR_RETURN(
+        auto draft,
+        DraftModel::Create(std::move(blocking), threads, std::move(sampler)));
     ASSIGN_OR_RETURN(
         steps_, DraftingExecutor::Create(std::move(steps_), std::move(draft)));
     return absl::OkStatus();

@@ -1,5 +1,7 @@
 #include "executor/cuda/cuda_graph_runner.h"
 
+#include <cstdint>
+#include <span>
 #include <utility>
 
 #include "base/status.h"
@@ -31,6 +33,9 @@ absl::StatusOr<std::unique_ptr<CudaGraphRunner>> CudaGraphRunner::Create(
                    TakeDeviceMemory<float>("logits", num_logits));
   ASSIGN_OR_RETURN(runner->scratch_, TakeDeviceMemory<std::byte>(
                                          "selection", scratch.choice_bytes));
+  ASSIGN_OR_RETURN(runner->row_copies_,
+                   PinnedBuffer<CudaRowsCopy>::Create(
+                       size_t(reports.num_reports) * limits.max_rows));
   // Selection loads the sums of dead rows, which nobody has written, before it
   // knows that they are dead; it makes nothing of them, but tools cannot tell.
   RETURN_IF_CUDA_ERROR(cudaMemsetAsync(runner->scratch_.data(), 0,
@@ -74,13 +79,27 @@ absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
 // Behind all rows of logits that the step writes; earlier steps have
 // read them.
 absl::Status CudaGraphRunner::SendDraftLogits(const CudaStep& step) {
-  for (const CudaStep::DraftRows& rows : step.draft_rows) {
-    RETURN_IF_CUDA_ERROR(
-        cudaMemcpyAsync(logits_.data() + size_t(rows.first_row) * vocab_size(),
-                        rows.logits.data(), rows.logits.size() * sizeof(float),
-                        cudaMemcpyDefault, stream_));
+  if (step.draft_rows.empty()) return absl::OkStatus();
+  const int max_rows = memory_->limits().max_rows;
+  const std::span copies =
+      std::span(row_copies_.data(), row_copies_.size())
+          .subspan(num_row_copies_++ % reports_.num_reports * max_rows,
+                   max_rows);
+  int num_copies = 0;
+  for (const auto& [logits, first_row] : step.draft_rows) {
+    float* const to = logits_.data() + size_t(first_row) * vocab_size();
+    if (logits.device() == model_->device().ordinal) {
+      copies[num_copies++] = {
+          .from = reinterpret_cast<uintptr_t>(logits.data()),
+          .to = reinterpret_cast<uintptr_t>(to),
+          .num_floats = static_cast<int64_t>(logits.size())};
+      continue;
+    }
+    RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(to, logits.data(),
+                                         logits.size() * sizeof(float),
+                                         cudaMemcpyDefault, stream_));
   }
-  return absl::OkStatus();
+  return CudaCopyRows(copies.data(), num_copies, stream_);
 }
 
 // With all the memory it needs on the device, so that no launch fails for it.

@@ -24,6 +24,7 @@
 #include "executor/cuda/cuda_step_builder.h"
 #include "executor/cuda/cuda_step_memory.h"
 #include "executor/cuda/cuda_step_shape.h"
+#include "kernels/verify/cuda_draft_steps.h"
 
 namespace espalier {
 
@@ -97,6 +98,10 @@ class CudaGraphRunner {
   CudaGraphCache<CudaStepShape, CudaGraph> graphs_;
   int64_t num_graph_launches_ = 0;
   int64_t num_without_graph_ = 0;
+
+  // Where rows of drafts come from, read in place: [reports, max_rows].
+  PinnedBuffer<CudaRowsCopy> row_copies_;
+  int64_t num_row_copies_ = 0;  // steps that had some
 };
 
 }  // namespace espalier

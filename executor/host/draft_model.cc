@@ -19,7 +19,8 @@ constexpr auto kGoesOn = [](const auto& work) { return !work.is_done; };
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(
-    std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool) {
+    std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
+    std::shared_ptr<DraftSampler> sampler) {
   if (model == nullptr) return InvalidArgument("draft_model must not be null");
   RETURN_IF_ERROR(CheckDescription(model->description()));
   if (!model->description().has_shareable_pages) {
@@ -33,13 +34,15 @@ absl::StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(
   std::shared_ptr<Model> taken(
       model.get(), [model](Model* used) { used->sole_use().GiveBack(); });
   return std::unique_ptr<DraftModel>(
-      new DraftModel(std::move(taken), std::move(pool)));
+      new DraftModel(std::move(taken), std::move(pool), std::move(sampler)));
 }
 
 DraftModel::DraftModel(std::shared_ptr<Model> model,
-                       std::shared_ptr<ThreadPool> pool)
+                       std::shared_ptr<ThreadPool> pool,
+                       std::shared_ptr<DraftSampler> sampler)
     : model_(std::move(model)),
       threads_(std::move(pool)),
+      sampler_(std::move(sampler)),
       pool_(model_->description().num_pages, model_->description().page_size) {}
 
 int DraftModel::max_tokens() const {
@@ -89,6 +92,7 @@ absl::StatusOr<std::vector<DraftedTokens>> DraftModel::RunAll(
   RETURN_IF_ERROR(FeedStems(all, plan.stop));
   StepPlan step;
   LeaveBehind(&work, &step);
+  RETURN_IF_ERROR(SampleDrafts(&work, &step, plan.stop));
   RETURN_IF_ERROR(FeedAndDraw(&work, std::move(step), plan.stop));
   while (std::ranges::any_of(work.samples, kGoesOn) ||
          std::ranges::any_of(work.searches, kGoesOn)) {
@@ -335,6 +339,70 @@ bool DraftModel::AddChunk(const Drafting& drafting, StepPlan* step) {
   return true;
 }
 
+absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
+                                      std::stop_token stop) {
+  if (sampler_ == nullptr) return absl::OkStatus();
+  std::vector<Drafting*> sampling;
+  for (Drafting& drafting : work->samples) {
+    if (drafting.is_done || !sampler_->CanSample(*drafting.asked)) continue;
+    // It feeds few tokens; what comes before those is fed as a prompt is.
+    const size_t most = sampler_->max_row_tokens();
+    if (num_lacking(drafting) > most &&
+        !AddRow(drafting, drafting.text.size() - 1, 0, step)) {
+      drafting.is_done = true;
+      continue;
+    }
+    sampling.push_back(&drafting);
+  }
+  if (sampling.empty()) return absl::OkStatus();
+  if (!step->empty()) {
+    step->stop = stop;
+    RETURN_IF_ERROR(model_->Forward(*step, {}));
+  }
+  *step = {};
+  StepPlan rows;
+  rows.stop = stop;
+  std::erase_if(sampling, [&](Drafting* drafting) {
+    return !AddSamplingRow(drafting, &rows);
+  });
+  if (sampling.empty()) return absl::OkStatus();
+  std::vector<const DraftSequence*> sequences;
+  for (const Drafting* const drafting : sampling) {
+    sequences.push_back(drafting->asked);
+    num_rows_ += drafting->asked->num_tokens;
+  }
+  ASSIGN_OR_RETURN(std::vector<SampledDraft> drafts,
+                   sampler_->Sample(rows, sequences));
+  for (size_t i = 0; i < sampling.size(); ++i) {
+    TakeSampled(std::move(drafts[i]), sampling[i]);
+  }
+  return absl::OkStatus();
+}
+
+bool DraftModel::AddSamplingRow(Drafting* drafting, StepPlan* step) {
+  const int num_ahead = drafting->asked->num_tokens - 1;
+  drafting->is_done = true;
+  return AddRow(*drafting, drafting->text.size(), 1, step, num_ahead);
+}
+
+void DraftModel::TakeSampled(SampledDraft sampled, Drafting* drafting) {
+  drafting->is_done = false;
+  for (const TokenId token : sampled.tokens) {
+    if (!drafting->is_done) Take(token, drafting);
+  }
+  drafting->is_done = true;
+  DraftedTokens& draft = drafting->draft;
+  if (!sampled.logits.empty()) {
+    const size_t vocab_size = description().vocab_size;
+    draft.logits = sampled.logits.First(draft.tokens.size() * vocab_size);
+  }
+  // The last one was not fed, nor is anything kept behind it.
+  State& state = states_.at(drafting->key);
+  const size_t num_unfed = draft.tokens.empty() ? 0 : 1;
+  state.fed.GrowTo(drafting->text.size() - num_unfed, drafting->text);
+  state.pages.Truncate(static_cast<int>(state.fed.size()));
+}
+
 absl::Status DraftModel::FeedAndDraw(Work* work, StepPlan step,
                                      std::stop_token stop) {
   const std::vector<Reader> readers = AddRows(work, &step);
@@ -387,15 +455,15 @@ void DraftModel::Read(const Reader& reader,
 }
 
 bool DraftModel::AddRow(const Drafting& drafting, size_t num_fed,
-                        int num_logits, StepPlan* step) {
+                        int num_logits, StepPlan* step, int num_ahead) {
   State& state = states_.at(drafting.key);
   const int first = static_cast<int>(state.fed.size());
   const int count = static_cast<int>(num_fed) - first;
   const int64_t num_needed =
-      NumPages(static_cast<int64_t>(num_fed), pool_.page_size()) -
+      NumPages(static_cast<int64_t>(num_fed) + num_ahead, pool_.page_size()) -
       std::ssize(state.pages.pages()) + 1;  // of a tail that is shared
   if (!MakeRoom(num_needed) ||
-      !state.pages.Append(count, &step->page_copies).ok()) {
+      !state.pages.Append(count + num_ahead, &step->page_copies).ok()) {
     state.fed.Truncate(0);
     state.pages.Clear();
     return false;
@@ -432,11 +500,12 @@ void DraftModel::Draw(std::span<const float> logits, Drafting* drafting) const {
   const SelectionParams& params = *asked.params;
   const std::span<const TokenId> tail = drafting->text.generated();
   std::vector<TokenEdit> storage;
+  const std::shared_ptr<const ScoreEdits> all = EditsOf(params);
   const ScoreEdits::View edits =
-      EditsOf(params)->OfRow({.tail = tail,
-                              .num_generated = static_cast<int>(tail.size()),
-                              .vocab_size = static_cast<int>(logits.size())},
-                             &storage);
+      all->OfRow({.tail = tail,
+                  .num_generated = static_cast<int>(tail.size()),
+                  .vocab_size = static_cast<int>(logits.size())},
+                 &storage);
   const VerifyRow row = {
       .logits = logits,
       .options = {.params = params.sampling,
@@ -445,7 +514,18 @@ void DraftModel::Draw(std::span<const float> logits, Drafting* drafting) const {
                   .repetition_penalty = params.processors.repetition_penalty,
                   .edits = edits.edits,
                   .is_allow_list = edits.is_allow_list}};
-  const TokenId token = DrawDraft(row, params.verify_mode).token;
+  Take(DrawDraft(row, params.verify_mode).token, drafting);
+  // Of what it took.
+  if (NeedsDraftLogits(params) &&
+      drafting->logits.size() < drafting->draft.tokens.size() * logits.size()) {
+    drafting->logits.insert(drafting->logits.end(), logits.begin(),
+                            logits.end());
+  }
+}
+
+void DraftModel::Take(TokenId token, Drafting* drafting) const {
+  const DraftSequence& asked = *drafting->asked;
+  const SelectionParams& params = *asked.params;
   DraftedTokens& draft = drafting->draft;
   const bool ends =
       std::ranges::binary_search(params.processors.eos_token_ids, token);
@@ -457,10 +537,6 @@ void DraftModel::Draw(std::span<const float> logits, Drafting* drafting) const {
     return;
   }
   draft.tokens.push_back(token);
-  if (NeedsDraftLogits(params)) {
-    drafting->logits.insert(drafting->logits.end(), logits.begin(),
-                            logits.end());
-  }
   drafting->text.Append(token);
   drafting->is_done = ends || std::ssize(draft.tokens) == asked.num_tokens;
 }

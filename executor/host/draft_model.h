@@ -23,6 +23,9 @@
 // the paths that the other search takes are fed already. Where
 // pages run out, sequences that drafted least recently lose theirs; a sequence
 // that finds none drafts nothing.
+// Samples draft on the device of the model where it has a DraftSampler that can
+// draw for them: then the model's steps for them are one call of that. For the
+// others, and for beams, each step's logits come to the host, which draws.
 //
 // One thread at a time.
 #pragma once
@@ -38,6 +41,7 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "base/thread_pool.h"
+#include "exec_request/draft_sampler.h"
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
 #include "executor/host/draft_search.h"
@@ -52,8 +56,10 @@ class DraftModel {
   // Errors: kInvalidArgument if the model keeps more of a sequence than pages
   // (ModelDescription::has_shareable_pages), or its description is not one to
   // run with; kFailedPrecondition if it runs on an executor.
+  //   sampler  of the model, if it has one; works on its pages
   static absl::StatusOr<std::unique_ptr<DraftModel>> Create(
-      std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool);
+      std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
+      std::shared_ptr<DraftSampler> sampler = nullptr);
 
   const ModelDescription& description() const { return model_->description(); }
   // The most tokens of a sequence that it can feed, were it alone: what its
@@ -122,7 +128,8 @@ class DraftModel {
     std::vector<Searching> searches;
   };
 
-  DraftModel(std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool);
+  DraftModel(std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
+             std::shared_ptr<DraftSampler> sampler);
 
   absl::StatusOr<std::vector<DraftedTokens>> RunAll(const StepPlan& plan);
   Work WorkOf(const StepPlan& plan) const;
@@ -148,6 +155,12 @@ class DraftModel {
   void LeaveSearchBehind(Searching* search, StepPlan* step);
   // The same of one sequence; false if there are no pages for it.
   bool AddChunk(const Drafting& drafting, StepPlan* step);
+  // Has the sampler draft for the samples that it can draw for, behind what
+  // `*step` has, which is fed, too, if there are some; then it is empty.
+  absl::Status SampleDrafts(Work* work, StepPlan* step, std::stop_token stop);
+  // Adds the row to `*step` from which the sampler drafts; false as AddRow.
+  bool AddSamplingRow(Drafting* drafting, StepPlan* step);
+  void TakeSampled(SampledDraft sampled, Drafting* drafting);
   // Feeds what `step` has, and what each lacks of its text, with logits of the
   // last token, and draws or searches on from there.
   absl::Status FeedAndDraw(Work* work, StepPlan step, std::stop_token stop);
@@ -156,10 +169,11 @@ class DraftModel {
   void Read(const Reader& reader, std::span<const float> logits) const;
   // The next beams of a search begin with what their parents have.
   void Advance(Searching* searching);
-  // Adds a row that feeds text[fed, num_fed) to `*step`; false if there are no
-  // pages for it, and then nothing is kept of the sequence.
+  // Adds a row that feeds text[fed, num_fed) to `*step`, with pages for as many
+  // tokens behind it as `num_ahead`; false if there are no pages for it, and
+  // then nothing is kept of the sequence.
   bool AddRow(const Drafting& drafting, size_t num_fed, int num_logits,
-              StepPlan* step);
+              StepPlan* step, int num_ahead = 0);
   size_t num_fed(const Drafting& drafting) const {
     return states_.at(drafting.key).fed.size();
   }
@@ -168,10 +182,13 @@ class DraftModel {
   }
   bool MakeRoom(int64_t num_pages);
   void Draw(std::span<const float> logits, Drafting* drafting) const;
+  // The draft goes on by `token`, or has come to its end.
+  void Take(TokenId token, Drafting* drafting) const;
   void Forget(RequestId request);
 
   const std::shared_ptr<Model> model_;
   const std::shared_ptr<ThreadPool> threads_;
+  const std::shared_ptr<DraftSampler> sampler_;  // or null
   PagePool pool_;
   std::map<Key, State> states_;
   int64_t num_runs_ = 0;

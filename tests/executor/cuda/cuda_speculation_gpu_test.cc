@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "executor/cuda/cuda_blocking_model.h"
+#include "executor/cuda/cuda_draft_sampler.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/drafting_executor.h"
 #include "executor/host/model_executor.h"
@@ -36,6 +37,7 @@ struct CudaSpeculationCase {
   // Few: drafts find no room in many steps.
   int max_step_tokens = 512;
   int64_t kv_cache_mb = 256;
+  bool drafts_on_host = false;  // draws there, from logits of the device
 };
 
 constexpr CudaSpeculationCase kSpeculationCases[] = {
@@ -53,7 +55,15 @@ constexpr CudaSpeculationCase kSpeculationCases[] = {
     {.name = "DraftWithLittleRoom",
      .method = SpeculationMethod::kDraft,
      .max_step_tokens = 72,
-     .kv_cache_mb = 12}};
+     .kv_cache_mb = 12},
+    {.name = "DraftOnTheHost",
+     .method = SpeculationMethod::kDraft,
+     .drafts_on_host = true},
+    {.name = "DraftOnTheHostByRejection",
+     .method = SpeculationMethod::kDraft,
+     .mode = SpeculationMode::kRejection,
+     .max_step_tokens = 1024,
+     .drafts_on_host = true}};
 
 class CudaSpeculationTest
     : public CudaExecutorTest,
@@ -81,9 +91,16 @@ class CudaSpeculationTest
     auto transformer =
         CudaTransformer::Load(SourcePath("models/en-fr"), options, *device_);
     EXPECT_OK(transformer.status());
-    auto model = CudaBlockingModel::Create(*std::move(transformer));
+    const std::shared_ptr<CudaModel> loaded = *std::move(transformer);
+    auto model = CudaBlockingModel::Create(loaded);
     EXPECT_OK(model.status());
-    auto draft = DraftModel::Create(*std::move(model), *pool_);
+    std::shared_ptr<DraftSampler> sampler;
+    if (!GetParam().drafts_on_host) {
+      auto created = CudaDraftSampler::Create(loaded);
+      EXPECT_OK(created.status());
+      sampler = *std::move(created);
+    }
+    auto draft = DraftModel::Create(*std::move(model), *pool_, sampler);
     EXPECT_OK(draft.status());
     auto drafting =
         DraftingExecutor::Create(std::move(steps), *std::move(draft));

@@ -1,0 +1,386 @@
+// What speculation gains on a GPU, whole: an engine, a target model and a draft
+// model beside it, both of random weights, with drafts that are accepted at a
+// given rate (synthetic_acceptance.h).
+//
+//   cuda_speculation_benchmark [--rate A] [--target M] [--draft M]
+//       [--modes coupled,rejection] [--batches 1,8,32] [--tokens 1,2,4,8]
+//   cuda_speculation_benchmark --rate 0.8
+//
+// Every request has a prompt of 512 tokens and a sample. Without speculation
+// first, then with k drafted tokens a step. All figures are of steps in which
+// all requests decode, and of one run. Prints a line of a markdown table a
+// combination:
+//
+//   ms/token     of a sequence without speculation: a decode step
+//   c            a step of the draft model, in decode steps: the slope of a
+//                sampler's time over the tokens that it drafts
+//   v            a step that verifies k drafts, in decode steps, by the
+//                device's clock
+//   tokens       a step and sequence; E = (1 - a^(k+1)) / (1 - a) is expected
+//   speed-up     tokens a second with and without
+//   E/(ck+1)     what it would be if verification cost a decode step
+//   E/(ck+v)     and at its own cost; then measured / these
+//   rows         sequences in a step that verifies, on average
+//   away ms      of a step and its drafts, neither model's time on the device
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "base/stopwatch.h"
+#include "batcher/engine.h"
+#include "benchmarks/executor/cuda/decode_case.h"
+#include "benchmarks/executor/cuda/synthetic_acceptance.h"
+#include "executor/cuda/cuda_blocking_model.h"
+#include "executor/cuda/cuda_draft_sampler.h"
+#include "executor/cuda/cuda_executor.h"
+#include "executor/host/draft_model.h"
+#include "executor/host/drafting_executor.h"
+#include "model/cuda/cuda_transformer.h"
+#include "pages/page_table.h"
+
+namespace espalier {
+namespace {
+
+constexpr int kPageSize = 16;
+constexpr int kNumPromptTokens = 512;
+constexpr int kNumSteps = 150;  // that verify, about
+constexpr int kMaxStepTokens = 4096;
+
+struct Options {
+  double rate = 0.8;
+  std::string target = "8b";
+  std::string draft = "68m";
+  std::vector<std::string> modes = {"coupled", "rejection"};
+  std::vector<int> batches = {1, 8, 32};
+  std::vector<int> tokens = {1, 2, 3, 4, 6, 8};
+};
+
+// What the steps in which all sequences decode took.
+struct Steps {
+  double seconds = 0;  // from the first one's end to the last one's
+  int64_t num_tokens = 0;
+  int64_t num_steps = 0;
+  int64_t num_rows = 0;       // sequences
+  double device_seconds = 0;  // of the target
+  double drafting_seconds = 0;
+
+  double tokens_per_second() const { return num_tokens / seconds; }
+};
+
+// Notes what steps take that decode; from when all requests do until one ends.
+class StepWatch : public StepExecutor {
+ public:
+  StepWatch(std::shared_ptr<StepExecutor> steps, int num_requests)
+      : steps_(std::move(steps)), num_requests_(num_requests) {}
+
+  const ModelDescription& description() const override {
+    return steps_->description();
+  }
+  int max_plans_in_flight() const override {
+    return steps_->max_plans_in_flight();
+  }
+  void Execute(StepPlan plan, Done done) override {
+    if (!plan.ended.empty()) has_ended_ = true;
+    const bool is_prompt = plan.tokens.size() > 32u * (num_requests_ + 1) ||
+                           (plan.num_logits < std::ssize(plan.tokens));
+    if (is_prompt)
+      num_since_prompt_ = 0;
+    else
+      ++num_since_prompt_;
+    const bool counts = !has_ended_ && num_since_prompt_ > kNumWarmups;
+    steps_->Execute(std::move(plan), [this, counts, done = std::move(done)](
+                                         absl::StatusOr<StepResult> result) {
+      if (counts && result.ok()) Note(*result);
+      done(std::move(result));
+    });
+  }
+  const Steps& steps() const { return total_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr int kNumWarmups = 40;
+
+  void Note(const StepResult& result) {
+    total_.drafting_seconds += absl::ToDoubleSeconds(result.draft_time);
+    int64_t num_tokens = 0;
+    for (const SelectionResult& selection : result.selections) {
+      num_tokens += std::ssize(selection.candidates);
+    }
+    if (num_tokens == 0) return;
+    const Clock::time_point now = Clock::now();
+    if (!has_begun_) {
+      has_begun_ = true;
+      first_ = now;
+      total_.drafting_seconds = 0;
+      return;
+    }
+    total_.seconds = std::chrono::duration<double>(now - first_).count();
+    total_.num_tokens += num_tokens;
+    total_.num_rows += std::ssize(result.selections);
+    total_.device_seconds += absl::ToDoubleSeconds(result.forward_time);
+    ++total_.num_steps;
+  }
+
+  const std::shared_ptr<StepExecutor> steps_;
+  const int num_requests_;
+  bool has_ended_ = false;
+  int num_since_prompt_ = 0;
+  bool has_begun_ = false;
+  Clock::time_point first_;
+  Steps total_;
+};
+
+Request RequestOf(int seed, int vocab_size, int num_new_tokens) {
+  std::mt19937 random(seed);
+  Request request;
+  for (int i = 0; i < kNumPromptTokens; ++i) {
+    request.prompt_tokens.push_back(random() % vocab_size);
+  }
+  request.params.do_sample = true;
+  request.params.seed = seed;
+  request.params.max_new_tokens = num_new_tokens;
+  request.params.eos_token_id.emplace();
+  return request;
+}
+
+Steps RunRequests(const std::shared_ptr<StepExecutor>& steps, int num_requests,
+                  int num_new_tokens,
+                  const std::optional<SpeculationParams>& speculate) {
+  boost::asio::io_context context(1);
+  const auto watch = std::make_shared<StepWatch>(steps, num_requests);
+  EngineOptions options;
+  options.scheduler.max_step_tokens = kMaxStepTokens;
+  Engine engine =
+      Engine::Create(context.get_executor(), watch, options).value();
+  for (int i = 0; i < num_requests; ++i) {
+    Request request =
+        RequestOf(i, steps->description().vocab_size, num_new_tokens);
+    request.params.speculate = speculate;
+    boost::asio::co_spawn(
+        context, engine.Generate(std::move(request)),
+        [](std::exception_ptr, const absl::StatusOr<Result>& result) {
+          CHECK(result.ok()) << result.status().ToString();
+        });
+  }
+  context.run();
+  return watch->steps();
+}
+
+CudaTransformerOptions OptionsOf(const TransformerConfig& config,
+                                 int num_requests, int max_new_tokens) {
+  const int64_t num_pages =
+      num_requests *
+          (NumPages(kNumPromptTokens + max_new_tokens, kPageSize) + 4) +
+      64;
+  return {.page_size = kPageSize,
+          .kv_cache_bytes =
+              num_pages * kPageSize * 4 * config.num_layers * config.kv_size(),
+          .dtype = DType::kBFloat16,
+          .max_tokens = kMaxStepTokens,
+          .max_logits = 1024};
+}
+
+// Of a shape, with the vocabulary of another.
+absl::StatusOr<std::shared_ptr<CudaModel>> MakeModel(
+    const std::string& shape, int vocab_size, int num_requests,
+    int max_new_tokens, double agreement, const CudaDevice& device) {
+  ASSIGN_OR_RETURN(const DecodeCase c, DecodeCase::Parse(shape + ":1s1/1"));
+  TransformerConfig config = c.shape();
+  config.vocab_size = vocab_size;
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<CudaModel> transformer,
+      CudaTransformer::Random(
+          config, OptionsOf(config, num_requests, max_new_tokens), device));
+  return std::make_shared<SyntheticModel>(std::move(transformer), agreement);
+}
+
+// The time of a step of the draft model, of so many sequences behind their
+// prompts: the slope over the tokens that they draft.
+double DraftStepSeconds(DraftSampler& sampler, int num_requests,
+                        bool by_rejection) {
+  const auto time_of = [&](int num_tokens) {
+    auto params = std::make_shared<SelectionParams>();
+    params->kind = SelectionKind::kDraws;
+    params->verify_mode =
+        by_rejection ? VerifyMode::kRejection : VerifyMode::kCoupled;
+    const int num_pages =
+        static_cast<int>(NumPages(kNumPromptTokens + 32, kPageSize));
+    std::vector<DraftSequence> sequences(num_requests,
+                                         {.request = {},
+                                          .prompt = nullptr,
+                                          .generated = {1},
+                                          .num_tokens = num_tokens,
+                                          .params = params});
+    StepPlan plan;
+    std::vector<const DraftSequence*> asked;
+    for (int i = 0; i < num_requests; ++i) {
+      plan.rows.push_back({.first_token = i,
+                           .num_tokens = 1,
+                           .first_position = kNumPromptTokens,
+                           .num_logits = 1});
+      plan.tokens.push_back(5 + i);
+      for (int page = 0; page < num_pages; ++page) {
+        plan.page_indices.push_back(PageId{i * num_pages + page});
+      }
+      plan.page_indptr.push_back(static_cast<int>(plan.page_indices.size()));
+      asked.push_back(&sequences[i]);
+    }
+    std::vector<double> times;
+    for (int round = 0; round < 25; ++round) {
+      const Stopwatch watch;
+      const auto drafts = sampler.Sample(plan, asked);
+      CHECK(drafts.ok()) << drafts.status().ToString();
+      if (round >= 5) times.push_back(absl::ToDoubleSeconds(watch.Elapsed()));
+    }
+    std::ranges::nth_element(times, times.begin() + times.size() / 2);
+    return times[times.size() / 2];
+  };
+  return (time_of(12) - time_of(4)) / 8;
+}
+
+absl::Status MeasureBatch(const Options& options, int num_requests,
+                          const CudaDevice& device) {
+  const int max_tokens = *std::ranges::max_element(options.tokens);
+  const int max_new_tokens = (kNumSteps + 80) * (max_tokens + 1);
+  ASSIGN_OR_RETURN(const DecodeCase c,
+                   DecodeCase::Parse(options.target + ":1s1/1"));
+  const int vocab_size = c.shape().vocab_size;
+  ASSIGN_OR_RETURN(auto target,
+                   MakeModel(options.target, vocab_size, num_requests,
+                             max_new_tokens, 1, device));
+  ASSIGN_OR_RETURN(auto draft,
+                   MakeModel(options.draft, vocab_size, num_requests,
+                             max_new_tokens, options.rate, device));
+  ASSIGN_OR_RETURN(std::shared_ptr<StepExecutor> plain,
+                   CudaExecutor::Create(std::move(target)));
+  ASSIGN_OR_RETURN(auto blocking, CudaBlockingModel::Create(draft));
+  ASSIGN_OR_RETURN(std::shared_ptr<DraftSampler> sampler,
+                   CudaDraftSampler::Create(draft));
+  ASSIGN_OR_RETURN(const auto threads, ThreadPool::Create(4));
+  // What is measured first must not be what the sampler runs beside.
+  std::vector<double> draft_steps;
+  for (const std::string& mode : options.modes) {
+    draft_steps.push_back(
+        DraftStepSeconds(*sampler, num_requests, mode == "rejection"));
+  }
+  ASSIGN_OR_RETURN(auto model,
+                   DraftModel::Create(std::move(blocking), threads, sampler));
+  ASSIGN_OR_RETURN(std::shared_ptr<StepExecutor> steps,
+                   DraftingExecutor::Create(plain, std::move(model)));
+  RunRequests(steps, num_requests, 60, std::nullopt);
+  const Steps decode = RunRequests(steps, num_requests, 240, std::nullopt);
+  const double decode_ms = 1e3 * num_requests / decode.tokens_per_second();
+  for (size_t m = 0; m < options.modes.size(); ++m) {
+    for (const int k : options.tokens) {
+      const double expected =
+          (1 - std::pow(options.rate, k + 1)) / (1 - options.rate);
+      const SpeculationParams speculate = {
+          .method = SpeculationMethod::kDraft,
+          .num_tokens = k,
+          .mode = options.modes[m] == "rejection" ? SpeculationMode::kRejection
+                                                  : SpeculationMode::kCoupled,
+          .always_drafts = true};
+      const int num_new = static_cast<int>((kNumSteps + 60) * expected);
+      const Steps steps_of_k =
+          RunRequests(steps, num_requests, num_new, speculate);
+      const double away = 1e3 *
+                              (steps_of_k.seconds - steps_of_k.device_seconds) /
+                              steps_of_k.num_steps -
+                          1e3 * draft_steps[m] * k;
+      const double c_of_draft = 1e3 * draft_steps[m] / decode_ms;
+      const double v =
+          1e3 * steps_of_k.device_seconds / steps_of_k.num_steps / decode_ms;
+      const double speedup =
+          steps_of_k.tokens_per_second() / decode.tokens_per_second();
+      const double ideal = expected / (c_of_draft * k + 1);
+      const double ideal_of_v = expected / (c_of_draft * k + v);
+      std::printf(
+          "| %d | %s | %d | %.3f | %.4f | %.3f | %.2f (%.2f) | %.3f | %.3f | "
+          "%.3f | %.1f%% | %.1f%% | %.1f | %.3f | %.3f |\n",
+          num_requests, options.modes[m].c_str(), k, decode_ms, c_of_draft, v,
+          double(steps_of_k.num_tokens) / steps_of_k.num_rows, expected,
+          speedup, ideal, ideal_of_v, 100 * speedup / ideal,
+          100 * speedup / ideal_of_v,
+          double(steps_of_k.num_rows) / steps_of_k.num_steps, away,
+          1e3 * steps_of_k.drafting_seconds / steps_of_k.num_steps);
+      std::fflush(stdout);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(const Options& options) {
+  ASSIGN_OR_RETURN(const CudaDevice device, CudaDevice::Open(0));
+  std::printf(
+      "%s, target %s, draft %s, rate of acceptance %.2f\n\n"
+      "| batch | mode | k | ms/token | c | v | tokens (E) | speed-up | "
+      "E/(ck+1) | E/(ck+v) | of it | of it | rows | away ms | drafting ms |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+      device.name.c_str(), options.target.c_str(), options.draft.c_str(),
+      options.rate);
+  for (const int num_requests : options.batches) {
+    RETURN_IF_ERROR(MeasureBatch(options, num_requests, device));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int>> ParseInts(const std::string& text) {
+  std::vector<int> values;
+  for (const auto part : absl::StrSplit(text, ',')) {
+    if (!absl::SimpleAtoi(part, &values.emplace_back()) || values.back() < 1) {
+      return InvalidArgument("not numbers: ", text);
+    }
+  }
+  return values;
+}
+
+absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    const std::string value = argv[i + 1];
+    if (name == "--rate") {
+      options.rate = std::atof(value.c_str());
+    } else if (name == "--target") {
+      options.target = value;
+    } else if (name == "--draft") {
+      options.draft = value;
+    } else if (name == "--modes") {
+      options.modes = absl::StrSplit(value, ',');
+    } else if (name == "--batches") {
+      ASSIGN_OR_RETURN(options.batches, ParseInts(value));
+    } else if (name == "--tokens") {
+      ASSIGN_OR_RETURN(options.tokens, ParseInts(value));
+    } else {
+      return InvalidArgument("not an option: ", name);
+    }
+  }
+  if (argc % 2 == 0 || !(options.rate >= 0 && options.rate < 1)) {
+    return InvalidArgument("options come with values, --rate below 1");
+  }
+  return options;
+}
+
+}  // namespace
+}  // namespace espalier
+
+int main(int argc, char** argv) {
+  const auto options = espalier::ParseOptions(argc, argv);
+  const absl::Status status =
+      options.ok() ? espalier::Run(*options) : options.status();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "cuda_speculation_benchmark: %s\n",
+               espalier::Message(status).c_str());
+  return 1;
+}

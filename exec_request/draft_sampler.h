@@ -1,0 +1,56 @@
+// DraftSampler: samples drafts where a draft model computes its logits: feeds
+// sequences, and then draws token after token of each and feeds it, with nobody
+// else between two steps. On a GPU that is one run of the device, and neither
+// logits nor tokens cross the link until all tokens are drawn.
+//
+//   Sample   a b | c     ->  d e f      three tokens of a sequence that feeds
+//   c;
+//            behind what             of a second one two
+//            is fed
+//
+// Works on the pages of a Model (model.h), which may feed other plans between
+// two calls; so it is used by the one thread that the model is used by.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "exec_request/draft_logits.h"
+#include "exec_request/step_plan.h"
+
+namespace espalier {
+
+// What was drawn for a sequence.
+struct SampledDraft {
+  // As many as were asked for, also behind the end of a text. A token that
+  // could not be drawn is negative, and what follows it means nothing.
+  std::vector<TokenId> tokens = {};
+  // Of these, where NeedsDraftLogits; empty where there was no room for them.
+  DraftLogits logits = {};
+};
+
+class DraftSampler {
+ public:
+  virtual ~DraftSampler() = default;
+
+  // Whether it can draw for the sequence: what its processors do to scores must
+  // not depend on the tokens that it drafts.
+  virtual bool CanSample(const DraftSequence& sequence) const = 0;
+  // Tokens that a row of Sample may feed, at least 1.
+  virtual int max_row_tokens() const = 0;
+  // Tokens that it draws for a sequence at most.
+  virtual int max_draft_tokens() const = 0;
+
+  // Makes plan.page_copies, feeds plan.rows, one of each of `sequences`, whose
+  // last token has a row of logits, and draws sequence.num_tokens of each, as
+  // DrawDraft does (kernels/verify/verify.h).
+  // REQUIRES: CanSample; rows and tokens within the limits; a row's pages have
+  // room for all tokens that are fed, all but the last one that is drawn.
+  // Errors: as Model::Forward.
+  virtual absl::StatusOr<std::vector<SampledDraft>> Sample(
+      const StepPlan& plan,
+      std::span<const DraftSequence* const> sequences) = 0;
+};
+
+}  // namespace espalier

@@ -1,0 +1,49 @@
+// CudaDraftLogitsPool: device memory for the rows of logits that drafts were
+// drawn from, from when they are drawn until verification has read them. A
+// draft's rows are one behind the other. They are given back with the last copy
+// of their DraftLogits, whose owner waits for the device first.
+//
+//   std::optional<CudaDraftLogitsPool::Rows> rows = pool.Take(num_tokens);
+//   ... kernels write rows->logits, from pool.data() + first * vocab_size on
+//
+// Thread safety: rows may be taken and given back on any thread, also when the
+// pool itself has gone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "base/cuda_resources.h"
+#include "exec_request/draft_logits.h"
+
+namespace espalier {
+
+class CudaDraftLogitsPool {
+ public:
+  struct Rows {
+    int first = 0;
+    DraftLogits logits = {};
+  };
+
+  // On the thread's device. Errors: kResourceExhausted.
+  static absl::StatusOr<CudaDraftLogitsPool> Create(int num_rows,
+                                                    int vocab_size,
+                                                    const CudaDevice& device);
+
+  // Rows one behind the other; nothing where there are not as many.
+  std::optional<Rows> Take(int num_rows);
+  // [num_rows, vocab_size]  f32  device
+  float* data() const;
+  int num_free() const;
+
+ private:
+  class Memory;
+  explicit CudaDraftLogitsPool(std::shared_ptr<Memory> memory)
+      : memory_(std::move(memory)) {}
+
+  std::shared_ptr<Memory> memory_;
+};
+
+}  // namespace espalier

@@ -1,0 +1,334 @@
+#include "executor/cuda/cuda_draft_sampler.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/check.h"
+#include "base/cuda.h"
+#include "base/cuda_device_scope.h"
+#include "base/cuda_memory.h"
+#include "base/status.h"
+#include "executor/cuda/cuda_step_builder.h"
+#include "kernels/kv_cache/cuda_copy_tails.h"
+#include "kernels/sample/cuda_sample.h"
+
+namespace espalier {
+namespace {
+
+bool SameRows(const std::vector<CudaAttentionRow>& a,
+              const std::vector<CudaAttentionRow>& b) {
+  return std::ranges::equal(
+      a, b, [](const CudaAttentionRow& x, const CudaAttentionRow& y) {
+        return x.first_query == y.first_query &&
+               x.num_queries == y.num_queries && x.table == y.table &&
+               x.kv_begin == y.kv_begin && x.max_positions == y.max_positions;
+      });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaDraftSampler>> CudaDraftSampler::Create(
+    std::shared_ptr<CudaModel> model, const CudaDraftSamplerOptions& options) {
+  ASSIGN_OR_RETURN(const CudaDeviceScope scope,
+                   CudaDeviceScope::Enter(model->device().ordinal));
+  std::unique_ptr<CudaDraftSampler> created(
+      new CudaDraftSampler(std::move(model)));
+  RETURN_IF_ERROR(created->Init(options));
+  return created;
+}
+
+CudaDraftSampler::~CudaDraftSampler() {
+  const auto scope = CudaDeviceScope::EnterIfPossible(model_->device().ordinal);
+  if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
+  graphs_.reset();
+  scratch_ = {};
+  logits_ = {};
+  drafted_ = {};
+  delta_buffer_ = {};
+  kept_.reset();
+  memory_.reset();
+  stream_ = {};
+}
+
+absl::Status CudaDraftSampler::Init(const CudaDraftSamplerOptions& options) {
+  graphs_.emplace(options.max_graphs);
+  ASSIGN_OR_RETURN(stream_, CudaStream::Create());
+  ASSIGN_OR_RETURN(memory_,
+                   CudaDraftMemory::Create(CudaDraftLimits::Of(*model_),
+                                           model_->null_page()));
+  const int max_rows = limits().max_rows;
+  // A draft of each row is more than wait, where tokens are few.
+  const int64_t num_kept = std::min<int64_t>(
+      options.kept_logits_bytes / sizeof(float) / vocab_size(),
+      int64_t{max_rows} * kMaxDraftTokens);
+  ASSIGN_OR_RETURN(kept_,
+                   CudaDraftLogitsPool::Create(static_cast<int>(num_kept),
+                                               vocab_size(), model_->device()));
+  ASSIGN_OR_RETURN(delta_buffer_, CudaDeltaBuffer::Create());
+  ASSIGN_OR_RETURN(drafted_, PinnedBuffer<TokenId>::Create(
+                                 size_t{kMaxDraftTokens} * max_rows));
+  ASSIGN_OR_RETURN(logits_, TakeDeviceMemory<float>(
+                                "drafting", size_t(max_rows) * vocab_size()));
+  const Shape largest = {.num_rows = max_rows, .has_edits = true};
+  ASSIGN_OR_RETURN(
+      scratch_, TakeDeviceMemory<std::byte>(
+                    "drafting", CudaSampleScratchBytes(SampleInputs(largest))));
+  delta_.emplace(memory_->words());
+  sent_tables_.resize(max_rows);
+  return absl::OkStatus();
+}
+
+bool CudaDraftSampler::CanSample(const DraftSequence& sequence) const {
+  return CanDraftOnDevice(sequence, limits(), vocab_size());
+}
+
+int CudaDraftSampler::max_row_tokens() const { return limits().max_row_tokens; }
+
+absl::StatusOr<std::vector<SampledDraft>> CudaDraftSampler::Sample(
+    const StepPlan& plan, std::span<const DraftSequence* const> sequences) {
+  CHECK_EQ(plan.rows.size(), sequences.size()) << "sequences that draft";
+  ASSIGN_OR_RETURN(const CudaDeviceScope scope,
+                   CudaDeviceScope::Enter(model_->device().ordinal));
+  std::vector<SampledDraft> drafts;
+  const auto run = [&]() -> absl::Status {
+    RETURN_IF_ERROR(CopyTails(plan.page_copies));
+    const size_t most = limits().max_rows;
+    for (size_t first = 0; first < sequences.size(); first += most) {
+      if (plan.stop.stop_requested()) {
+        return MakeError(absl::StatusCode::kCancelled, "the step was given up");
+      }
+      const size_t count = std::min(most, sequences.size() - first);
+      RETURN_IF_ERROR(
+          SampleRows(plan, first, sequences.subspan(first, count), &drafts));
+    }
+    return absl::OkStatus();
+  };
+  try {
+    if (absl::Status status = run(); !status.ok()) {
+      // What was enqueued may still write.
+      cudaStreamSynchronize(stream_.get());
+      Forget();
+      return status;
+    }
+  } catch (const std::bad_alloc&) {
+    cudaStreamSynchronize(stream_.get());
+    Forget();
+    throw;
+  }
+  return drafts;
+}
+
+absl::Status CudaDraftSampler::SampleRows(
+    const StepPlan& plan, size_t first,
+    std::span<const DraftSequence* const> sequences,
+    std::vector<SampledDraft>* drafts) {
+  drafts->resize(first + sequences.size());
+  const std::span<SampledDraft> own = std::span(*drafts).subspan(first);
+  const CudaDraftBatch batch = LayOut(plan, first, sequences, own);
+  RETURN_IF_ERROR(Send(plan, first, batch));
+  RETURN_IF_ERROR(RunSteps(batch));
+  ++counts_.num_runs;
+  RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
+  for (size_t row = 0; row < sequences.size(); ++row) {
+    for (int i = 0; i < sequences[row]->num_tokens; ++i) {
+      own[row].tokens.push_back(drafted_[size_t(i) * limits().max_rows + row]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+CudaDraftBatch CudaDraftSampler::LayOut(
+    const StepPlan& plan, size_t first,
+    std::span<const DraftSequence* const> sequences,
+    std::span<SampledDraft> drafts) {
+  CudaDraftBatch batch(limits(), model_->description().page_size, vocab_size());
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const DraftSequence& sequence = *sequences[i];
+    int first_kept = -1;
+    if (NeedsDraftLogits(*sequence.params)) {
+      if (auto rows = kept_->Take(sequence.num_tokens); rows.has_value()) {
+        first_kept = rows->first;
+        drafts[i].logits = std::move(rows->logits);
+      }
+    }
+    const PlanRow& row = plan.rows[first + i];
+    batch.Add(sequence, plan.row_tokens(row), row.first_position, first_kept);
+  }
+  batch.Pad(PaddedRows(batch.num_rows(), limits().max_rows));
+  return batch;
+}
+
+absl::Status CudaDraftSampler::Send(const StepPlan& plan, size_t first,
+                                    const CudaDraftBatch& batch) {
+  const CudaDraftArrays& arrays = memory_->arrays();
+  delta_->Clear();
+  for (int row = 0; row < batch.num_sequences; ++row) {
+    sent_tables_[row].Update(Words(plan.row_pages(first + row)),
+                             memory_->table(row), &*delta_);
+  }
+  if (batch.feeds_two) {
+    SendTokens(batch.first, arrays.first, &sent_first_);
+    delta_->Put<int>(arrays.first_logits_tokens, batch.first_logits_tokens);
+  }
+  SendTokens(batch.next, arrays.next, &sent_next_);
+  delta_->Put<CudaDraftRow>(arrays.rows, batch.rows);
+  delta_->Put(arrays.num_draws, batch.num_sequences);
+  delta_->Put<CudaDraw>(arrays.draws, batch.draws);
+  delta_->Put<int>(arrays.row_params, batch.row_params);
+  delta_->Put<SamplingParams>(arrays.params, batch.params);
+  if (batch.has_edits()) {
+    delta_->Put<CudaRowEdits>(arrays.row_edits, batch.row_edits);
+    sent_edits_.Update(batch.edits, arrays.edits, &*delta_);
+  }
+  return delta_buffer_.Send(*delta_, memory_->words(), arrays.clock,
+                            stream_.get());
+}
+
+void CudaDraftSampler::SendTokens(const CudaDraftTokens& tokens,
+                                  const CudaDraftInputs& inputs,
+                                  SentWork* sent) {
+  delta_->Put<int>(inputs.tokens, tokens.tokens);
+  delta_->Put<int>(inputs.positions, tokens.positions);
+  delta_->Put<int>(inputs.token_tables, tokens.token_tables);
+  const int num_queries = static_cast<int>(tokens.tokens.size());
+  if (sent->num_queries == num_queries &&
+      SameRows(sent->planned, tokens.attention_rows)) {
+    return;
+  }
+  const CudaAttentionWork work = PlanCudaAttention(
+      tokens.attention_rows, {}, num_queries, model_->attention_shape(),
+      limits().max_items, limits().max_partials, model_->device());
+  ForEachAttentionArray(
+      [&](const CudaArrayInfo&, auto& array, const auto* on_device,
+          const auto& values) { array.Update(values, on_device, &*delta_); },
+      sent->arrays, inputs, work);
+  sent->planned = tokens.attention_rows;
+  sent->num_queries = num_queries;
+  sent->has_partials = work.partial_indptr.back() > 0;
+}
+
+absl::Status CudaDraftSampler::CopyTails(std::span<const PageCopy> copies) {
+  const CudaDraftArrays& arrays = memory_->arrays();
+  while (!copies.empty()) {
+    const size_t count =
+        std::min<size_t>(copies.size(), CudaDraftMemory::kMaxCopies);
+    delta_->Clear();
+    delta_->Put<PageCopy>(arrays.copies, copies.first(count));
+    delta_->Put(arrays.num_copies, static_cast<int>(count));
+    RETURN_IF_ERROR(delta_buffer_.Send(*delta_, memory_->words(), arrays.clock,
+                                       stream_.get()));
+    RETURN_IF_ERROR(CudaCopyTails(arrays.copies, arrays.num_copies,
+                                  static_cast<int>(count), model_->cache(), {},
+                                  model_->device(), stream_.get()));
+    // The buffer is used again.
+    RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
+    copies = copies.subspan(count);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaDraftSampler::RunSteps(const CudaDraftBatch& batch) {
+  Shape shape = {.num_rows = batch.num_rows(),
+                 .has_edits = batch.has_edits(),
+                 .keeps_logits = batch.keeps_logits};
+  for (int step = 0; step < batch.num_steps; ++step) {
+    shape.is_first = step == 0 && batch.feeds_two;
+    shape.has_partials =
+        (shape.is_first ? sent_first_ : sent_next_).has_partials;
+    RETURN_IF_ERROR(EnqueueStep(shape));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaDraftSampler::EnqueueStep(const Shape& shape) {
+  const auto capture = [&]() -> absl::StatusOr<CudaGraph> {
+    ASSIGN_OR_RETURN(CudaGraph graph, CaptureGraph(stream_.get(), [&] {
+                       return EnqueueAll(shape);
+                     }));
+    RETURN_IF_CUDA_ERROR(cudaGraphUpload(graph.get(), stream_.get()));
+    return graph;
+  };
+  ASSIGN_OR_RETURN(const CudaGraph* const graph, graphs_->Get(shape, capture));
+  counts_.num_graphs = graphs_->size();
+  if (graph == nullptr) return EnqueueAll(shape);
+  ++counts_.num_graph_launches;
+  return CudaStatus(cudaGraphLaunch(graph->get(), stream_.get()),
+                    "cudaGraphLaunch");
+}
+
+absl::Status CudaDraftSampler::EnqueueAll(const Shape& shape) {
+  const CudaDraftArrays& arrays = memory_->arrays();
+  const cudaStream_t stream = stream_.get();
+  RETURN_IF_ERROR(model_->Enqueue(BatchOf(shape), logits_.data(), stream));
+  RETURN_IF_ERROR(CudaSample(SampleInputs(shape), arrays.candidates,
+                             scratch_.data(), model_->device(), stream));
+  if (shape.keeps_logits) {
+    RETURN_IF_ERROR(CudaKeepDraftLogits(arrays.rows, shape.num_rows,
+                                        vocab_size(), logits_.data(),
+                                        kept_->data(), stream));
+  }
+  return CudaAdvanceDrafts({.rows = arrays.rows,
+                            .tokens = arrays.next.tokens,
+                            .positions = arrays.next.positions,
+                            .token_tables = arrays.next.token_tables,
+                            .draws = arrays.draws,
+                            .row_edits = arrays.row_edits,
+                            .candidates = arrays.candidates,
+                            .drafted = drafted_.data(),
+                            .max_rows = limits().max_rows,
+                            .null_table = memory_->null_table()},
+                           shape.num_rows, stream);
+}
+
+CudaBatch CudaDraftSampler::BatchOf(const Shape& shape) const {
+  const CudaDraftArrays& arrays = memory_->arrays();
+  const CudaDraftInputs& inputs = shape.is_first ? arrays.first : arrays.next;
+  const int num_tokens =
+      shape.num_rows * (shape.is_first ? limits().max_row_tokens : 1);
+  return {
+      .num_tokens = num_tokens,
+      .tokens = inputs.tokens,
+      .positions = inputs.positions,
+      .token_tables = inputs.token_tables,
+      .attention = {.items = inputs.items,
+                    .item_counts = inputs.item_counts,
+                    .partial_indptr = inputs.partial_indptr,
+                    .max_queries = num_tokens,
+                    .max_items = limits().max_items,
+                    .max_partials =
+                        shape.has_partials ? limits().max_partials : 0,
+                    .positions = inputs.positions,
+                    .tables = arrays.tables,
+                    .table_stride = limits().table_stride},
+      .num_logits = shape.num_rows,
+      .logits_tokens = shape.is_first ? arrays.first_logits_tokens : nullptr};
+}
+
+CudaSampleInputs CudaDraftSampler::SampleInputs(const Shape& shape) const {
+  const CudaDraftArrays& arrays = memory_->arrays();
+  return {.num_rows = shape.num_rows,
+          .vocab_size = vocab_size(),
+          .max_draws = shape.num_rows,
+          .logits = logits_.data(),
+          .num_draws = arrays.num_draws,
+          .draws = arrays.draws,
+          .row_params = arrays.row_params,
+          .params = arrays.params,
+          .cum_log_probs = arrays.cum_log_probs,
+          .row_edits = shape.has_edits ? arrays.row_edits : nullptr,
+          .edits = arrays.edits};
+}
+
+void CudaDraftSampler::Forget() {
+  for (ShadowedArray<int>& table : sent_tables_) table.Forget();
+  sent_edits_.Forget();
+  for (SentWork* const work : {&sent_first_, &sent_next_}) {
+    ForEachAttentionArray(
+        [](const CudaArrayInfo&, auto& array) { array.Forget(); },
+        work->arrays);
+    work->num_queries = -1;
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,130 @@
+// CudaDraftSampler: samples drafts on a GPU (exec_request/draft_sampler.h): the
+// host sends what some sequences feed and how they draw; then each step of the
+// draft model, its draws and the inputs of the step behind it are a replay of
+// one graph, and the host gets the tokens of all steps in pinned memory.
+//
+//   delta ─> tail copies ─> first step ─> next step ─> ... ─> tokens
+//                           [ forward pass, draw, keep logits, advance ]
+//
+// Graphs are kept by shape: rows, padded, and what the step does beside; not by
+// how many tokens are drafted. Rows of logits that rejection will ask for stay
+// in device memory (cuda_draft_logits.h).
+//
+// Thread safety: one thread, that of the model's other calls.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/cuda_resources.h"
+#include "exec_request/cuda_model.h"
+#include "exec_request/draft_sampler.h"
+#include "executor/cuda/cuda_delta.h"
+#include "executor/cuda/cuda_delta_buffer.h"
+#include "executor/cuda/cuda_draft_batch.h"
+#include "executor/cuda/cuda_draft_logits.h"
+#include "executor/cuda/cuda_draft_memory.h"
+#include "executor/cuda/cuda_graph_cache.h"
+
+namespace espalier {
+
+struct CudaDraftSamplerOptions {
+  // Graphs of steps to keep; 0: none.
+  int max_graphs = 64;
+  // For rows of logits that wait for verification, at most.
+  int64_t kept_logits_bytes = int64_t{256} << 20;
+};
+
+class CudaDraftSampler : public DraftSampler {
+ public:
+  // `model` runs nothing while Sample does.
+  // Errors: kResourceExhausted if memory runs out, else as base/cuda.h.
+  static absl::StatusOr<std::unique_ptr<CudaDraftSampler>> Create(
+      std::shared_ptr<CudaModel> model,
+      const CudaDraftSamplerOptions& options = {});
+  ~CudaDraftSampler() override;
+
+  bool CanSample(const DraftSequence& sequence) const override;
+  int max_row_tokens() const override;
+  int max_draft_tokens() const override { return kMaxDraftTokens; }
+  absl::StatusOr<std::vector<SampledDraft>> Sample(
+      const StepPlan& plan,
+      std::span<const DraftSequence* const> sequences) override;
+
+  struct Counts {
+    int64_t num_runs = 0;
+    int64_t num_graph_launches = 0;
+    int num_graphs = 0;
+  };
+  const Counts& counts() const { return counts_; }
+  // Of the rows of logits that can be kept.
+  int num_free_rows() const { return kept_->num_free(); }
+
+ private:
+  static constexpr int kMaxDraftTokens = 64;
+
+  // What launches of a step are sized by.
+  struct Shape {
+    int num_rows = 1;
+    bool is_first = false;  // of rows that feed two tokens
+    bool has_edits = false;
+    bool keeps_logits = false;
+    bool has_partials = false;
+    friend auto operator<=>(const Shape&, const Shape&) = default;
+  };
+  // What the device has of a step's work list.
+  struct SentWork {
+    CudaAttentionArrays<SentArray> arrays;
+    std::vector<CudaAttentionRow> planned;
+    int num_queries = -1;
+    bool has_partials = false;
+  };
+
+  explicit CudaDraftSampler(std::shared_ptr<CudaModel> model)
+      : model_(std::move(model)) {}
+  absl::Status Init(const CudaDraftSamplerOptions& options);
+
+  // Rows [first, first + sequences) of the plan.
+  absl::Status SampleRows(const StepPlan& plan, size_t first,
+                          std::span<const DraftSequence* const> sequences,
+                          std::vector<SampledDraft>* drafts);
+  CudaDraftBatch LayOut(const StepPlan& plan, size_t first,
+                        std::span<const DraftSequence* const> sequences,
+                        std::span<SampledDraft> drafts);
+  absl::Status Send(const StepPlan& plan, size_t first,
+                    const CudaDraftBatch& batch);
+  void SendTokens(const CudaDraftTokens& tokens, const CudaDraftInputs& inputs,
+                  SentWork* sent);
+  absl::Status CopyTails(std::span<const PageCopy> copies);
+  absl::Status RunSteps(const CudaDraftBatch& batch);
+  absl::Status EnqueueStep(const Shape& shape);
+  absl::Status EnqueueAll(const Shape& shape);
+  CudaBatch BatchOf(const Shape& shape) const;
+  CudaSampleInputs SampleInputs(const Shape& shape) const;
+  // What the device has is not known.
+  void Forget();
+
+  const CudaDraftLimits& limits() const { return memory_->limits(); }
+  int vocab_size() const { return model_->description().vocab_size; }
+
+  const std::shared_ptr<CudaModel> model_;
+  CudaStream stream_;
+  std::optional<CudaDraftMemory> memory_;
+  std::optional<CudaDraftLogitsPool> kept_;
+  CudaDeltaBuffer delta_buffer_;
+  PinnedBuffer<TokenId> drafted_;  // [kMaxDraftTokens, max_rows]
+  DeviceBuffer<float> logits_;     // [max_rows, vocab_size]
+  DeviceBuffer<std::byte> scratch_;
+  std::optional<CudaGraphCache<Shape, CudaGraph>> graphs_;
+  std::optional<CudaDelta> delta_;
+  std::vector<ShadowedArray<int>> sent_tables_;  // by row
+  ShadowedArray<TokenEdit> sent_edits_;
+  SentWork sent_first_;
+  SentWork sent_next_;
+  Counts counts_;
+};
+
+}  // namespace espalier

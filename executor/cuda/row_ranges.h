@@ -1,0 +1,58 @@
+// RowRanges: which rows of an array are free. Rows are taken in runs, from the
+// lowest place that has room, and given back so.
+//
+// Thread safety: plain state, of one thread.
+#pragma once
+
+#include <iterator>
+#include <map>
+#include <optional>
+
+#include "base/check.h"
+
+namespace espalier {
+
+class RowRanges {
+ public:
+  explicit RowRanges(int num_rows) : num_free_(num_rows) {
+    if (num_rows > 0) free_[0] = num_rows;
+  }
+
+  int num_free() const { return num_free_; }
+
+  // The first of `count` free rows that follow each other, taken.
+  std::optional<int> Take(int count) {
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+      const auto [first, end] = *it;
+      if (end - first < count) continue;
+      free_.erase(it);
+      if (first + count < end) free_[first + count] = end;
+      num_free_ -= count;
+      return first;
+    }
+    return std::nullopt;
+  }
+
+  // REQUIRES: Take gave them.
+  void GiveBack(int first, int count) {
+    int end = first + count;
+    auto next = free_.lower_bound(first);
+    CHECK(next == free_.end() || next->first >= end) << "rows that are free";
+    if (next != free_.end() && next->first == end) {
+      end = next->second;
+      next = free_.erase(next);
+    }
+    num_free_ += count;
+    if (next != free_.begin() && std::prev(next)->second == first) {
+      std::prev(next)->second = end;
+    } else {
+      free_[first] = end;
+    }
+  }
+
+ private:
+  std::map<int, int> free_;  // first row -> end, none beside another
+  int num_free_ = 0;
+};
+
+}  // namespace espalier

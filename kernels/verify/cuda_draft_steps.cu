@@ -1,0 +1,111 @@
+// CudaAdvanceDrafts is bound by latency: one thread a sequence. The copies are
+// bound by bytes: each row is read and written once.
+#include <algorithm>
+
+#include "base/cuda_launch.cuh"
+#include "base/status.h"
+#include "kernels/verify/cuda_draft_steps.h"
+
+namespace espalier {
+namespace {
+
+constexpr int kAdvanceThreads = 128;
+// Of a row of 128,256 logits each thread has eight pieces of 16 bytes.
+constexpr int kCopyThreads = 256;
+constexpr int kCopyBlocks = 16;  // a row, or some rows
+
+__global__ void AdvanceDrafts(CudaDraftState state, int num_rows) {
+  LaunchDependents();
+  GridDependencyWait();
+  const int r = blockIdx.x * kAdvanceThreads + threadIdx.x;
+  if (r >= num_rows) return;
+  const CudaDraftRow row = state.rows[r];
+  if (row.num_drafted >= row.num_tokens) return;
+  const TokenId token = state.candidates[r].token;
+  state.drafted[row.num_drafted * state.max_rows + r] = token;
+  const int num_drafted = row.num_drafted + 1;
+  state.rows[r].num_drafted = num_drafted;
+  if (num_drafted == row.num_tokens) {
+    state.tokens[r] = 0;
+    state.positions[r] = 0;
+    state.token_tables[r] = state.null_table;
+    return;
+  }
+  state.tokens[r] = token < 0 ? 0 : token;
+  ++state.positions[r];
+  ++state.draws[r].position;
+  if (num_drafted == row.first_with_later_edits) {
+    state.row_edits[r] = row.later_edits;
+  }
+}
+
+// Block x of kCopyBlocks copies its part.
+__device__ void CopyFloats(const float* from, float* to, int64_t count) {
+  const int64_t first = blockIdx.x * kCopyThreads + threadIdx.x;
+  constexpr int64_t kStride = int64_t{kCopyBlocks} * kCopyThreads;
+  const auto addresses =
+      reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to);
+  int64_t num_copied = 0;
+  if (addresses % sizeof(float4) == 0) {
+    const int64_t num_pieces = count / 4;
+    for (int64_t i = first; i < num_pieces; i += kStride) {
+      reinterpret_cast<float4*>(to)[i] =
+          reinterpret_cast<const float4*>(from)[i];
+    }
+    num_copied = 4 * num_pieces;
+  }
+  for (int64_t i = num_copied + first; i < count; i += kStride) to[i] = from[i];
+}
+
+__global__ void __launch_bounds__(kCopyThreads)
+    KeepDraftLogits(const CudaDraftRow* rows, int vocab_size,
+                    const float* logits, float* kept) {
+  LaunchDependents();
+  GridDependencyWait();
+  const CudaDraftRow row = rows[blockIdx.y];
+  if (row.first_kept < 0 || row.num_drafted >= row.num_tokens) return;
+  CopyFloats(logits + int64_t{blockIdx.y} * vocab_size,
+             kept + int64_t{row.first_kept + row.num_drafted} * vocab_size,
+             vocab_size);
+}
+
+__global__ void __launch_bounds__(kCopyThreads)
+    CopyRows(const CudaRowsCopy* copies) {
+  LaunchDependents();
+  GridDependencyWait();
+  const CudaRowsCopy copy = copies[blockIdx.y];
+  CopyFloats(reinterpret_cast<const float*>(copy.from),
+             reinterpret_cast<float*>(copy.to), copy.num_floats);
+}
+
+LaunchConfig BlocksEach(int count) {
+  return {.grid = {kCopyBlocks, static_cast<unsigned>(count)},
+          .block = {kCopyThreads}};
+}
+
+}  // namespace
+
+absl::Status CudaAdvanceDrafts(const CudaDraftState& state, int num_rows,
+                               cudaStream_t stream) {
+  const unsigned blocks = (num_rows + kAdvanceThreads - 1) / kAdvanceThreads;
+  return Launch(AdvanceDrafts,
+                {.grid = {blocks},
+                 .block = {kAdvanceThreads},
+                 .dependency = GridDependency::kWritesEarlyRead},
+                stream, state, num_rows);
+}
+
+absl::Status CudaKeepDraftLogits(const CudaDraftRow* rows, int num_rows,
+                                 int vocab_size, const float* logits,
+                                 float* kept, cudaStream_t stream) {
+  return Launch(KeepDraftLogits, BlocksEach(num_rows), stream, rows, vocab_size,
+                logits, kept);
+}
+
+absl::Status CudaCopyRows(const CudaRowsCopy* copies, int num_copies,
+                          cudaStream_t stream) {
+  if (num_copies == 0) return absl::OkStatus();
+  return Launch(CopyRows, BlocksEach(num_copies), stream, copies);
+}
+
+}  // namespace espalier

@@ -1,0 +1,81 @@
+// Drafting on the device: what is between two steps of a draft model, so that
+// it drafts several tokens of each sequence without the host, and where the
+// rows of logits go that these tokens were drawn from.
+//
+//   forward pass ─> CudaSample ─> CudaKeepDraftLogits ─> CudaAdvanceDrafts ─┐
+//        ^            a token         to their places       the next inputs │
+//        └──────────────────────────────────────────────────────────────────┘
+//
+// All memory is device memory unless it says otherwise. Nothing here allocates
+// or waits; all of it may be captured.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "kernels/logits/candidate.h"
+#include "kernels/logits/cuda_row_edits.h"
+#include "kernels/sample/cuda_sample.h"
+
+namespace espalier {
+
+// A sequence that drafts; or a row of nobody, which drafts 0 tokens.
+struct CudaDraftRow {
+  int num_tokens = 0;   // to draft
+  int num_drafted = 0;  // counted here
+  // Where the rows of logits of its tokens go, one behind the other: a row of
+  // `kept`; -1: nowhere.
+  int first_kept = -1;
+  // Its edits from the token with this number on; -1: they stay what they are.
+  int first_with_later_edits = -1;
+  CudaRowEdits later_edits = {};
+};
+
+struct CudaDraftState {
+  CudaDraftRow* rows = nullptr;  // [num_rows]
+  // [num_rows]  what each feeds next, and draws
+  int* tokens = nullptr;
+  int* positions = nullptr;
+  int* token_tables = nullptr;
+  CudaDraw* draws = nullptr;
+  CudaRowEdits* row_edits = nullptr;
+  const Candidate* candidates =
+      nullptr;  // [num_rows]  as CudaSample wrote them
+  // [tokens, max_rows]  pinned host memory: what was drawn
+  TokenId* drafted = nullptr;
+
+  // Values.
+  int max_rows = 0;
+  int null_table = 0;  // of rows that have drafted all their tokens
+};
+
+// Rows that go on feed what they have drawn, at the next position; a token that
+// is none as 0. Others feed token 0 at position 0 of the null table.
+// Errors: kInternal if the launch is refused.
+absl::Status CudaAdvanceDrafts(const CudaDraftState& state, int num_rows,
+                               cudaStream_t stream);
+
+// Before CudaAdvanceDrafts.
+//   logits  [num_rows, vocab_size]  f32
+//   kept    [rows, vocab_size]      f32
+absl::Status CudaKeepDraftLogits(const CudaDraftRow* rows, int num_rows,
+                                 int vocab_size, const float* logits,
+                                 float* kept, cudaStream_t stream);
+
+// Some rows that follow each other, in device memory. An address is a number,
+// so that copies are sent as words.
+struct CudaRowsCopy {
+  uint64_t from = 0;
+  uint64_t to = 0;
+  int64_t num_floats = 0;
+};
+
+// Copies rows of logits from where they were kept, in one launch.
+//   copies  [num_copies]
+absl::Status CudaCopyRows(const CudaRowsCopy* copies, int num_copies,
+                          cudaStream_t stream);
+
+}  // namespace espalier

@@ -1,0 +1,238 @@
+// A draft model with a sampler drafts what it drafts without: over texts that
+// go on by some of the drafts, for samples that share prompts and stand at
+// different lengths, with processors that the sampler can draw with and others.
+#include "exec_request/draft_sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "executor/host/draft_model.h"
+#include "kernels/verify/verify.h"
+#include "pages/page_table.h"
+#include "tests/executor/growing_texts.h"
+#include "tests/few_cases.h"
+#include "tests/status_matchers.h"
+#include "tests/toy_model.h"
+
+namespace espalier::testing {
+namespace {
+
+constexpr int kToyPageSize = 3;
+
+// Draws as a device would, but step by step, with the model itself.
+class StepwiseSampler : public DraftSampler {
+ public:
+  explicit StepwiseSampler(std::shared_ptr<Model> model)
+      : model_(std::move(model)) {}
+
+  bool CanSample(const DraftSequence& sequence) const override {
+    return sequence.search == nullptr &&
+           !sequence.params->processors.needs_history();
+  }
+  int max_row_tokens() const override { return 2; }
+  int max_draft_tokens() const override { return 4; }
+
+  absl::StatusOr<std::vector<SampledDraft>> Sample(
+      const StepPlan& plan,
+      std::span<const DraftSequence* const> sequences) override {
+    std::vector<SampledDraft> drafts(sequences.size());
+    StepPlan step = plan;
+    int longest = 0;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      const PlanRow& row = plan.rows[i];
+      EXPECT_LE(row.num_tokens, max_row_tokens());
+      EXPECT_EQ(row.num_logits, 1);
+      const int num_fed =
+          row.first_position + row.num_tokens + sequences[i]->num_tokens - 1;
+      EXPECT_EQ(plan.row_pages(i).size(),
+                static_cast<size_t>(NumPages(num_fed, kToyPageSize)));
+      longest = std::max(longest, sequences[i]->num_tokens);
+    }
+    for (int drafted = 0; drafted < longest; ++drafted) {
+      std::vector<float> logits(step.num_logits * vocab_size());
+      TakePages(plan, &step);
+      RETURN_IF_ERROR(model_->Forward(step, logits));
+      step.page_copies.clear();
+      Draw(sequences, drafted, logits, &step, &drafts);
+    }
+    ++num_calls;
+    num_sampled += sequences.size();
+    return drafts;
+  }
+
+  int num_calls = 0;
+  size_t num_sampled = 0;
+
+ private:
+  int vocab_size() const { return model_->description().vocab_size; }
+
+  // The pages that each row needs.
+  static void TakePages(const StepPlan& plan, StepPlan* step) {
+    step->page_indices.clear();
+    step->page_indptr = {0};
+    for (size_t i = 0; i < plan.rows.size(); ++i) {
+      const PlanRow& row = step->rows[i];
+      const auto pages = plan.row_pages(i).first(
+          NumPages(row.first_position + row.num_tokens, kToyPageSize));
+      step->page_indices.insert(step->page_indices.end(), pages.begin(),
+                                pages.end());
+      step->page_indptr.push_back(static_cast<int>(step->page_indices.size()));
+    }
+  }
+
+  // A token of each that goes on, which the next step feeds. One that has all
+  // of its own feeds the last one again, where it was.
+  void Draw(std::span<const DraftSequence* const> sequences, int drafted,
+            std::span<const float> logits, StepPlan* step,
+            std::vector<SampledDraft>* drafts) {
+    std::vector<TokenId> tokens;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      PlanRow& row = step->rows[i];
+      TokenId token = step->row_tokens(row).back();
+      row.first_position += row.num_tokens - 1;
+      if (drafted < sequences[i]->num_tokens) {
+        token = DrawFor(*sequences[i], drafted,
+                        logits.subspan(i * vocab_size(), vocab_size()));
+        (*drafts)[i].tokens.push_back(token);
+        if (drafted + 1 < sequences[i]->num_tokens)
+          ++row.first_position;
+        else
+          token = step->row_tokens(row).back();
+      }
+      row.num_tokens = 1;
+      row.first_token = static_cast<int>(i);
+      tokens.push_back(std::max(token, 0));
+      if (!NeedsDraftLogits(*sequences[i]->params) ||
+          drafted >= sequences[i]->num_tokens) {
+        continue;
+      }
+      kept_[i].insert(kept_[i].end(), logits.begin() + i * vocab_size(),
+                      logits.begin() + (i + 1) * vocab_size());
+      if (drafted + 1 == sequences[i]->num_tokens) {
+        (*drafts)[i].logits = DraftLogits(std::exchange(kept_[i], {}));
+      }
+    }
+    step->tokens = std::move(tokens);
+  }
+
+  TokenId DrawFor(const DraftSequence& sequence, int drafted,
+                  std::span<const float> logits) const {
+    const SelectionParams& params = *sequence.params;
+    const int num_generated =
+        static_cast<int>(sequence.generated.size()) + drafted;
+    std::vector<TokenEdit> storage;
+    const std::shared_ptr<const ScoreEdits> all = EditsOf(params);
+    const ScoreEdits::View edits = all->OfRow(
+        {.num_generated = num_generated, .vocab_size = vocab_size()}, &storage);
+    const DrawOptions options = {
+        .params = params.sampling,
+        .sample = static_cast<uint32_t>(sequence.sample),
+        .position = static_cast<uint32_t>(num_generated),
+        .repetition_penalty = params.processors.repetition_penalty,
+        .edits = edits.edits,
+        .is_allow_list = edits.is_allow_list};
+    return DrawDraft({logits, options}, params.verify_mode).token;
+  }
+
+  const std::shared_ptr<Model> model_;
+  std::vector<float> kept_[64];
+};
+
+// A draft model, with a sampler or without.
+struct SampledModel {
+  SampledModel(bool has_sampler, int num_pages)
+      : toy(std::make_shared<ToyModel>(
+            ToyModelOptions{.num_tokens_read = 4,
+                            .page_size = kToyPageSize,
+                            .num_pages = num_pages,
+                            .has_shareable_pages = true})),
+        sampler(has_sampler ? std::make_shared<StepwiseSampler>(toy) : nullptr),
+        drafts(*DraftModel::Create(toy, *ThreadPool::Create(1), sampler)) {}
+
+  std::vector<DraftedTokens> Run(const StepPlan& plan) {
+    auto answer = drafts->Run(plan);
+    EXPECT_OK(answer.status());
+    return *std::move(answer);
+  }
+
+  std::shared_ptr<ToyModel> toy;
+  std::shared_ptr<StepwiseSampler> sampler;
+  std::unique_ptr<DraftModel> drafts;
+};
+
+TEST(DraftSamplerTest, DraftsAreThoseOfTheHost) {
+  size_t num_sampled = 0;
+  for (int seed = 0; seed < Cases(60, 20); ++seed) {
+    SCOPED_TRACE(seed);
+    GrowingTexts texts(seed, 11);
+    SampledModel plain(false, 400);
+    SampledModel sampled(true, 400);
+    for (int step = 0; step < 12; ++step) {
+      const StepPlan plan = texts.Plan();
+      const std::vector<DraftedTokens> expected = plain.Run(plan);
+      const std::vector<DraftedTokens> actual = sampled.Run(plan);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_EQ(actual[i].tokens, expected[i].tokens);
+        ASSERT_EQ(actual[i].is_behind, expected[i].is_behind);
+        ASSERT_TRUE(std::ranges::equal(actual[i].logits.values(),
+                                       expected[i].logits.values()));
+      }
+      texts.Grow(expected);
+    }
+    num_sampled += sampled.sampler->num_sampled;
+    EXPECT_EQ(sampled.drafts->num_sequences(), plain.drafts->num_sequences());
+  }
+  EXPECT_GT(num_sampled, 400u);
+}
+
+// One that finds no pages for all of its draft has none, and others what they
+// would have.
+TEST(DraftSamplerTest, WithoutPagesThereIsNoDraft) {
+  int num_without = 0;
+  int num_drafted = 0;
+  for (int seed = 0; seed < Cases(60, 20); ++seed) {
+    SCOPED_TRACE(seed);
+    GrowingTexts texts(seed, 11);
+    SampledModel plain(false, 400);
+    SampledModel sampled(true, 24);
+    for (int step = 0; step < 12; ++step) {
+      const StepPlan plan = texts.Plan();
+      const std::vector<DraftedTokens> expected = plain.Run(plan);
+      const std::vector<DraftedTokens> actual = sampled.Run(plan);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const bool is_sampled = sampled.sampler->CanSample(plan.drafting[i]);
+        if (!is_sampled || actual[i].tokens == expected[i].tokens) {
+          num_drafted += !actual[i].tokens.empty();
+          continue;
+        }
+        ASSERT_TRUE(actual[i].tokens.empty() || expected[i].is_behind ||
+                    actual[i].is_behind);
+        ++num_without;
+      }
+      texts.Grow(expected);
+    }
+  }
+  EXPECT_GT(num_without, 10);
+  EXPECT_GT(num_drafted, 10);
+}
+
+TEST(DraftSamplerTest, RowsOfLogitsAreCounted) {
+  GrowingTexts texts(1, 11);
+  SampledModel plain(false, 400);
+  SampledModel sampled(true, 400);
+  StepPlan plan = texts.Plan();
+  plan.max_draft_step_tokens = 1000;
+  plain.Run(plan);
+  sampled.Run(plan);
+  EXPECT_GE(sampled.drafts->num_rows(), plain.drafts->num_rows());
+  EXPECT_GT(sampled.sampler->num_calls, 0);
+}
+
+}  // namespace
+}  // namespace espalier::testing

@@ -162,6 +162,7 @@ class CudaExecutor::Impl {
   std::unique_ptr<CudaPageSwapper> swapper_;  // null: no host slots
   std::optional<CudaDelta> delta_;
   int64_t num_launched_ = 0;
+  size_t num_pinned_bytes_ = 0;  // of the runner, as in figures_
 
   // Written on the thread, read by anybody: the one thing that is shared.
   mutable std::mutex mutex_;
@@ -364,6 +365,9 @@ void CudaExecutor::Impl::CountLaunch() {
   figures_.num_without_graph = counts.num_without_graph;
   figures_.num_captures = counts.num_captured;
   figures_.num_graphs = counts.num_graphs;
+  if (runner_->num_pinned_bytes() == num_pinned_bytes_) return;
+  num_pinned_bytes_ = runner_->num_pinned_bytes();
+  figures_.memory = MemoryParts();
 }
 
 absl::StatusOr<StepResult> CudaExecutor::Impl::Finish(

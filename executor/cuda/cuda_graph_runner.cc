@@ -57,9 +57,11 @@ CudaMemoryParts CudaGraphRunner::memory() const {
   const auto bytes = [](const auto& buffer) {
     return static_cast<int64_t>(buffer.size_bytes());
   };
-  return {{"logits", bytes(logits_)},
-          {"selection", bytes(scratch_)},
-          {"drawn beams", bytes(gumbel_scratch_)}};
+  return {
+      {"logits", bytes(logits_)},
+      {"selection", bytes(scratch_)},
+      {"drawn beams", bytes(gumbel_scratch_)},
+      {"logits of drafts", static_cast<int64_t>(uploads_.num_bytes()), true}};
 }
 
 absl::Status CudaGraphRunner::Enqueue(const CudaStep& step) {
@@ -88,16 +90,18 @@ absl::Status CudaGraphRunner::SendDraftLogits(const CudaStep& step) {
   int num_copies = 0;
   for (const auto& [logits, first_row] : step.draft_rows) {
     float* const to = logits_.data() + size_t(first_row) * vocab_size();
-    if (logits.device() == model_->device().ordinal) {
+    if (logits.device() == DraftLogits::kHost) {
+      RETURN_IF_ERROR(uploads_.Send(logits.values(), to, stream_));
+    } else if (logits.device() == model_->device().ordinal) {
       copies[num_copies++] = {
           .from = reinterpret_cast<uintptr_t>(logits.data()),
           .to = reinterpret_cast<uintptr_t>(to),
           .num_floats = static_cast<int64_t>(logits.size())};
-      continue;
+    } else {
+      RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(to, logits.data(),
+                                           logits.size() * sizeof(float),
+                                           cudaMemcpyDefault, stream_));
     }
-    RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(to, logits.data(),
-                                         logits.size() * sizeof(float),
-                                         cudaMemcpyDefault, stream_));
   }
   return CudaCopyRows(copies.data(), num_copies, stream_);
 }

@@ -24,6 +24,7 @@
 #include "executor/cuda/cuda_step_builder.h"
 #include "executor/cuda/cuda_step_memory.h"
 #include "executor/cuda/cuda_step_shape.h"
+#include "executor/cuda/cuda_upload_ring.h"
 #include "kernels/verify/cuda_draft_steps.h"
 
 namespace espalier {
@@ -62,8 +63,10 @@ class CudaGraphRunner {
             graphs_.size()};
   }
 
-  // What it holds now, and for what.
+  // What it holds now, and for what. Of pinned memory, the bytes: some is taken
+  // by the first step that needs it.
   CudaMemoryParts memory() const;
+  size_t num_pinned_bytes() const { return uploads_.num_bytes(); }
 
  private:
   explicit CudaGraphRunner(int max_graphs) : graphs_(max_graphs) {}
@@ -102,6 +105,8 @@ class CudaGraphRunner {
   // Where rows of drafts come from, read in place: [reports, max_rows].
   PinnedBuffer<CudaRowsCopy> row_copies_;
   int64_t num_row_copies_ = 0;  // steps that had some
+  // Of rows that the host has.
+  CudaUploadRing uploads_;
 };
 
 }  // namespace espalier

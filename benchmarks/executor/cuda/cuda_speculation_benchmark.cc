@@ -21,7 +21,14 @@
 //   E/(ck+1)     what it would be if verification cost a decode step
 //   E/(ck+v)     and at its own cost; then measured / these
 //   rows         sequences in a step that verifies, on average
-//   away ms      of a step and its drafts, neither model's time on the device
+//
+// and, in microseconds a step, what neither model's steps take, as clocks of
+// the engine's thread and of the device tell it apart:
+//
+//   ask      from a step's answer to the plan that drafts
+//   draft    from that to its answer, but k steps of the draft model
+//   plan     from there to the plan that verifies
+//   verify   from that to its answer, but the target's time on the device
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
@@ -73,7 +80,11 @@ struct Steps {
   int64_t num_steps = 0;
   int64_t num_rows = 0;       // sequences
   double device_seconds = 0;  // of the target
-  double drafting_seconds = 0;
+  // Between plans and answers.
+  double ask_seconds = 0;
+  double draft_seconds = 0;
+  double plan_seconds = 0;
+  double verify_seconds = 0;
 
   double tokens_per_second() const { return num_tokens / seconds; }
 };
@@ -99,11 +110,14 @@ class StepWatch : public StepExecutor {
     else
       ++num_since_prompt_;
     const bool counts = !has_ended_ && num_since_prompt_ > kNumWarmups;
-    steps_->Execute(std::move(plan), [this, counts, done = std::move(done)](
-                                         absl::StatusOr<StepResult> result) {
-      if (counts && result.ok()) Note(*result);
-      done(std::move(result));
-    });
+    const Clock::time_point begin = Clock::now();
+    const bool drafts = !plan.drafting.empty();
+    steps_->Execute(std::move(plan),
+                    [this, counts, begin, drafts, done = std::move(done)](
+                        absl::StatusOr<StepResult> result) {
+                      if (counts && result.ok()) Note(*result, begin, drafts);
+                      done(std::move(result));
+                    });
   }
   const Steps& steps() const { return total_; }
 
@@ -111,21 +125,30 @@ class StepWatch : public StepExecutor {
   using Clock = std::chrono::steady_clock;
   static constexpr int kNumWarmups = 40;
 
-  void Note(const StepResult& result) {
-    total_.drafting_seconds += absl::ToDoubleSeconds(result.draft_time);
+  static double Seconds(Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  }
+
+  void Note(const StepResult& result, Clock::time_point begin, bool drafts) {
+    const Clock::time_point now = Clock::now();
+    if (has_begun_) {
+      (drafts ? total_.ask_seconds : total_.plan_seconds) +=
+          Seconds(last_, begin);
+      (drafts ? total_.draft_seconds : total_.verify_seconds) +=
+          Seconds(begin, now);
+    }
+    last_ = now;
     int64_t num_tokens = 0;
     for (const SelectionResult& selection : result.selections) {
       num_tokens += std::ssize(selection.candidates);
     }
     if (num_tokens == 0) return;
-    const Clock::time_point now = Clock::now();
     if (!has_begun_) {
       has_begun_ = true;
       first_ = now;
-      total_.drafting_seconds = 0;
       return;
     }
-    total_.seconds = std::chrono::duration<double>(now - first_).count();
+    total_.seconds = Seconds(first_, now);
     total_.num_tokens += num_tokens;
     total_.num_rows += std::ssize(result.selections);
     total_.device_seconds += absl::ToDoubleSeconds(result.forward_time);
@@ -138,6 +161,7 @@ class StepWatch : public StepExecutor {
   int num_since_prompt_ = 0;
   bool has_begun_ = false;
   Clock::time_point first_;
+  Clock::time_point last_;
   Steps total_;
 };
 
@@ -205,17 +229,16 @@ absl::StatusOr<std::shared_ptr<CudaModel>> MakeModel(
   return std::make_shared<SyntheticModel>(std::move(transformer), agreement);
 }
 
-// The time of a step of the draft model, of so many sequences behind their
-// prompts: the slope over the tokens that they draft.
-double DraftStepSeconds(DraftSampler& sampler, int num_requests,
+// The time of a step of the draft model, of so many sequences at a position:
+// the slope over the tokens that they draft.
+double DraftStepSeconds(DraftSampler& sampler, int num_requests, int position,
                         bool by_rejection) {
   const auto time_of = [&](int num_tokens) {
     auto params = std::make_shared<SelectionParams>();
     params->kind = SelectionKind::kDraws;
     params->verify_mode =
         by_rejection ? VerifyMode::kRejection : VerifyMode::kCoupled;
-    const int num_pages =
-        static_cast<int>(NumPages(kNumPromptTokens + 32, kPageSize));
+    const int num_pages = static_cast<int>(NumPages(position + 16, kPageSize));
     std::vector<DraftSequence> sequences(num_requests,
                                          {.request = {},
                                           .prompt = nullptr,
@@ -227,7 +250,7 @@ double DraftStepSeconds(DraftSampler& sampler, int num_requests,
     for (int i = 0; i < num_requests; ++i) {
       plan.rows.push_back({.first_token = i,
                            .num_tokens = 1,
-                           .first_position = kNumPromptTokens,
+                           .first_position = position,
                            .num_logits = 1});
       plan.tokens.push_back(5 + i);
       for (int page = 0; page < num_pages; ++page) {
@@ -249,6 +272,47 @@ double DraftStepSeconds(DraftSampler& sampler, int num_requests,
   return (time_of(12) - time_of(4)) / 8;
 }
 
+// One line: the same numbers of tokens with drafts and without, so that lengths
+// are the same.
+void MeasureTokens(const Options& options, const std::string& mode,
+                   int num_requests, int k, DraftSampler& sampler,
+                   const std::shared_ptr<StepExecutor>& steps) {
+  const double expected =
+      (1 - std::pow(options.rate, k + 1)) / (1 - options.rate);
+  const bool by_rejection = mode == "rejection";
+  const SpeculationParams speculate = {.method = SpeculationMethod::kDraft,
+                                       .num_tokens = k,
+                                       .mode = by_rejection
+                                                   ? SpeculationMode::kRejection
+                                                   : SpeculationMode::kCoupled,
+                                       .always_drafts = true};
+  const int num_new = static_cast<int>((kNumSteps + 60) * expected);
+  // Nothing else runs meanwhile.
+  const double draft_ms =
+      1e3 * DraftStepSeconds(sampler, num_requests,
+                             kNumPromptTokens + num_new / 2, by_rejection);
+  const Steps decode = RunRequests(steps, num_requests, num_new, std::nullopt);
+  const Steps run = RunRequests(steps, num_requests, num_new, speculate);
+  const double decode_ms = 1e3 * num_requests / decode.tokens_per_second();
+  const double c = draft_ms / decode_ms;
+  const double device_ms = 1e3 * run.device_seconds / run.num_steps;
+  const double v = device_ms / decode_ms;
+  const double speedup = run.tokens_per_second() / decode.tokens_per_second();
+  const double ideal = expected / (c * k + 1);
+  const double ideal_of_v = expected / (c * k + v);
+  const auto us = [&](double seconds) { return 1e6 * seconds / run.num_steps; };
+  std::printf(
+      "| %d | %s | %d | %.3f | %.4f | %.3f | %.2f (%.2f) | %.3f | %.3f | %.3f "
+      "| %.1f%% | %.1f%% | %.1f | %.0f | %.0f | %.0f | %.0f |\n",
+      num_requests, mode.c_str(), k, decode_ms, c, v,
+      double(run.num_tokens) / run.num_rows, expected, speedup, ideal,
+      ideal_of_v, 100 * speedup / ideal, 100 * speedup / ideal_of_v,
+      double(run.num_rows) / run.num_steps, us(run.ask_seconds),
+      us(run.draft_seconds) - 1e3 * draft_ms * k, us(run.plan_seconds),
+      us(run.verify_seconds) - 1e3 * device_ms);
+  std::fflush(stdout);
+}
+
 absl::Status MeasureBatch(const Options& options, int num_requests,
                           const CudaDevice& device) {
   const int max_tokens = *std::ranges::max_element(options.tokens);
@@ -268,53 +332,14 @@ absl::Status MeasureBatch(const Options& options, int num_requests,
   ASSIGN_OR_RETURN(std::shared_ptr<DraftSampler> sampler,
                    CudaDraftSampler::Create(draft));
   ASSIGN_OR_RETURN(const auto threads, ThreadPool::Create(4));
-  // What is measured first must not be what the sampler runs beside.
-  std::vector<double> draft_steps;
-  for (const std::string& mode : options.modes) {
-    draft_steps.push_back(
-        DraftStepSeconds(*sampler, num_requests, mode == "rejection"));
-  }
   ASSIGN_OR_RETURN(auto model,
                    DraftModel::Create(std::move(blocking), threads, sampler));
   ASSIGN_OR_RETURN(std::shared_ptr<StepExecutor> steps,
                    DraftingExecutor::Create(plain, std::move(model)));
   RunRequests(steps, num_requests, 60, std::nullopt);
-  const Steps decode = RunRequests(steps, num_requests, 240, std::nullopt);
-  const double decode_ms = 1e3 * num_requests / decode.tokens_per_second();
-  for (size_t m = 0; m < options.modes.size(); ++m) {
+  for (const std::string& mode : options.modes) {
     for (const int k : options.tokens) {
-      const double expected =
-          (1 - std::pow(options.rate, k + 1)) / (1 - options.rate);
-      const SpeculationParams speculate = {
-          .method = SpeculationMethod::kDraft,
-          .num_tokens = k,
-          .mode = options.modes[m] == "rejection" ? SpeculationMode::kRejection
-                                                  : SpeculationMode::kCoupled,
-          .always_drafts = true};
-      const int num_new = static_cast<int>((kNumSteps + 60) * expected);
-      const Steps steps_of_k =
-          RunRequests(steps, num_requests, num_new, speculate);
-      const double away = 1e3 *
-                              (steps_of_k.seconds - steps_of_k.device_seconds) /
-                              steps_of_k.num_steps -
-                          1e3 * draft_steps[m] * k;
-      const double c_of_draft = 1e3 * draft_steps[m] / decode_ms;
-      const double v =
-          1e3 * steps_of_k.device_seconds / steps_of_k.num_steps / decode_ms;
-      const double speedup =
-          steps_of_k.tokens_per_second() / decode.tokens_per_second();
-      const double ideal = expected / (c_of_draft * k + 1);
-      const double ideal_of_v = expected / (c_of_draft * k + v);
-      std::printf(
-          "| %d | %s | %d | %.3f | %.4f | %.3f | %.2f (%.2f) | %.3f | %.3f | "
-          "%.3f | %.1f%% | %.1f%% | %.1f | %.3f | %.3f |\n",
-          num_requests, options.modes[m].c_str(), k, decode_ms, c_of_draft, v,
-          double(steps_of_k.num_tokens) / steps_of_k.num_rows, expected,
-          speedup, ideal, ideal_of_v, 100 * speedup / ideal,
-          100 * speedup / ideal_of_v,
-          double(steps_of_k.num_rows) / steps_of_k.num_steps, away,
-          1e3 * steps_of_k.drafting_seconds / steps_of_k.num_steps);
-      std::fflush(stdout);
+      MeasureTokens(options, mode, num_requests, k, *sampler, steps);
     }
   }
   return absl::OkStatus();
@@ -325,8 +350,9 @@ absl::Status Run(const Options& options) {
   std::printf(
       "%s, target %s, draft %s, rate of acceptance %.2f\n\n"
       "| batch | mode | k | ms/token | c | v | tokens (E) | speed-up | "
-      "E/(ck+1) | E/(ck+v) | of it | of it | rows | away ms | drafting ms |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+      "E/(ck+1) | E/(ck+v) | of it | of it | rows | ask | draft | plan | "
+      "verify |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
       device.name.c_str(), options.target.c_str(), options.draft.c_str(),
       options.rate);
   for (const int num_requests : options.batches) {

@@ -88,6 +88,12 @@ absl::Status Checkpoint::OpenShards(const std::string& directory) {
   return absl::OkStatus();
 }
 
+std::vector<std::string_view> Checkpoint::names() const {
+  std::vector<std::string_view> names;
+  for (const auto& [name, file] : owners_) names.push_back(name);
+  return names;
+}
+
 absl::StatusOr<LocatedTensor> Checkpoint::Find(const std::string& name) const {
   const auto owner = owners_.find(name);
   if (owner == owners_.end()) {

@@ -38,6 +38,9 @@ class Checkpoint {
   // Errors: kInvalidArgument naming path() and the tensor, if it is missing.
   absl::StatusOr<LocatedTensor> Find(const std::string& name) const;
 
+  // Of all tensors, ascending.
+  std::vector<std::string_view> names() const;
+
   // Of the one file, or of the index.
   const std::string& path() const { return path_; }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -194,6 +195,41 @@ absl::Status CheckTiedHead(const Checkpoint& checkpoint,
                          "tie_word_embeddings true");
 }
 
+// What transformers writes beside weights: masks, and rotary tables that it
+// makes of the config.
+bool IsNoWeight(std::string_view name) {
+  for (const std::string_view end :
+       {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"}) {
+    if (name.ends_with(end)) return true;
+  }
+  return false;
+}
+
+// A tensor that nothing reads is of another model than config.json describes:
+// of further layers, or biases that it does not speak of.
+absl::Status CheckAllAreUsed(const Checkpoint& checkpoint,
+                             const TransformerConfig& config,
+                             const TransformerTensors& tensors) {
+  std::set<const std::byte*> used;
+  for (const Tensor& tensor : AllTensors(tensors)) {
+    used.insert(tensor.data.data());
+  }
+  const std::string head = Concat(config.names.head, ".weight");
+  for (const std::string_view name : checkpoint.names()) {
+    ASSIGN_OR_RETURN(const LocatedTensor located,
+                     checkpoint.Find(std::string(name)));
+    const bool is_known = used.contains(located.tensor->data.data()) ||
+                          located.tensor->data.empty() || name == head ||
+                          IsNoWeight(name);
+    if (is_known) continue;
+    return InvalidArgument(located.path, ": tensor ", Shown(name),
+                           " is no part of a ", config.family, " model of ",
+                           "num_hidden_layers ", config.num_layers,
+                           ", as config.json describes it");
+  }
+  return absl::OkStatus();
+}
+
 // What all names but the head's begin with in this checkpoint.
 std::string_view BaseOf(const Checkpoint& checkpoint,
                         const TensorNames& names) {
@@ -238,6 +274,7 @@ absl::StatusOr<TransformerTensors> FindTransformerTensors(
     ASSIGN_OR_RETURN(TransformerLayerTensors layer, finder.Run());
     tensors.layers.push_back(std::move(layer));
   }
+  RETURN_IF_ERROR(CheckAllAreUsed(checkpoint, config, tensors));
   return tensors;
 }
 

@@ -59,8 +59,8 @@ struct TransformerTensors {
 // The result lives as long as the checkpoint. Throws std::bad_alloc.
 // Errors: kInvalidArgument naming the file (with shards, the one that has the
 // tensor), the tensor and the value, of which 60 bytes are shown, if a tensor
-// is missing, its shape or dtype (BF16, F16, F32) is wrong, or a tied head has
-// numbers of its own.
+// is missing, its shape or dtype (BF16, F16, F32) is wrong, a tied head has
+// numbers of its own, or there is a weight that nothing reads.
 absl::StatusOr<TransformerTensors> FindTransformerTensors(
     const Checkpoint& checkpoint, const TransformerConfig& config);
 

@@ -462,5 +462,22 @@ TEST(MalformedFuzzTest, NoTruncatedFileCrashesOrLoads) {
   }
 }
 
+TEST(MalformedModelTest, AWeightThatNothingReadsIsRefused) {
+  const auto load_with = [](const std::string& name) {
+    TinyModel model = SmallModel();
+    model.tensors[name] = {.shape = {8}, .values = std::vector<float>(8, 1)};
+    return LoadFiles(FilesOf(model));
+  };
+  for (const std::string name :
+       {"model.layers.1.input_layernorm.weight",
+        "model.layers.0.self_attn.q_proj.bias", "another.weight"}) {
+    EXPECT_THAT(load_with(name),
+                StatusIs(kInvalid, HasSubstr("tensor " + name +
+                                             " is no part of a Llama model of "
+                                             "num_hidden_layers 1")));
+  }
+  EXPECT_OK(load_with("model.layers.0.self_attn.rotary_emb.inv_freq"));
+}
+
 }  // namespace
 }  // namespace espalier

@@ -27,7 +27,7 @@ void RunningGroups::EraseDone() {
   std::erase_if(groups_, [](const RunningGroup& g) { return g.group->done(); });
 }
 
-RunningGroup* RunningGroups::Find(RequestId id) {
+RunningGroup* RunningGroups::Search(RequestId id) {
   const size_t count = groups_.size();
   for (size_t i = 0; i < count; ++i) {
     if (found_ >= count) found_ = 0;

@@ -54,7 +54,13 @@ class RunningGroups {
   void EraseDone();
 
   // Null if it is not here, or done. Fast for ids in the order of plans.
-  RunningGroup* Find(RequestId id);
+  RunningGroup* Find(RequestId id) {
+    if (found_ < groups_.size() && groups_[found_].group->id() == id &&
+        !groups_[found_].group->done()) {
+      return &groups_[found_++];
+    }
+    return Search(id);
+  }
   // Of those that are away, the one whose turn comes first; null if none is.
   RunningGroup* FirstAway();
   // Of those that run the one whose turn comes last; null if none does.
@@ -67,6 +73,8 @@ class RunningGroups {
   int64_t NumPagesSoon() const;
 
  private:
+  RunningGroup* Search(RequestId id);
+
   std::vector<RunningGroup> groups_;
   size_t found_ = 0;  // index behind the one found last
 };

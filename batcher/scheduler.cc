@@ -1,5 +1,5 @@
-// The half of a scheduler that takes requests, applies answers and ends
-// requests. scheduler_plan.cc has the other half: what runs in the next step.
+// The part of a scheduler that takes requests, applies answers and ends
+// requests. scheduler_plan.cc has what runs in the next step.
 #include "batcher/scheduler.h"
 
 #include <algorithm>
@@ -211,9 +211,11 @@ void Scheduler::Advance(RunningGroup& running, const SelectionResult& result) {
     const int64_t num_drafted = group.num_drafted_tokens();
     const int64_t num_accepted = group.num_accepted_tokens();
     status = group.Advance(result, &next_plan_, running.watcher.get());
-    stats_.num_drafted_tokens += group.num_drafted_tokens() - num_drafted;
-    stats_.num_accepted_tokens += group.num_accepted_tokens() - num_accepted;
-    if (speculates) stats_.speculation.Add(group.TakeSpeculation());
+    if (speculates) {
+      stats_.num_drafted_tokens += group.num_drafted_tokens() - num_drafted;
+      stats_.num_accepted_tokens += group.num_accepted_tokens() - num_accepted;
+      stats_.speculation.Add(group.TakeSpeculation());
+    }
   }
   if (!status.ok()) return Finish(running, status);
   running.times.OnToken(now_, &stats_);

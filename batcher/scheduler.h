@@ -160,21 +160,29 @@ class Scheduler {
     bool is_used_up() const { return num_tokens < 1 || num_logits < 1; }
   };
 
-  // Whether a group goes ahead of its answer or feeds its prompt. Where none
-  // does, those whose answer is there wait for the others: a step together is
-  // cheaper than two.
-  bool AnyGroupSchedulable() const;
+  // What the groups could do in the next step.
+  struct Outlook {
+    // Whether a group goes ahead of its answer or feeds its prompt. Where none
+    // does, those whose answer is there wait for the others: a step together is
+    // cheaper than two.
+    bool is_any_schedulable = false;
+    bool is_any_prefilling = false;
+    bool may_any_draft = false;
+    // Beams that feed; a group that runs ahead may have fewer.
+    int num_decode_rows = 0;
+    // Pages that those which decode take, at most.
+    int64_t max_decode_pages = 0;
+  };
+  Outlook FindOutlook() const;
   // Of Plan: throws std::bad_alloc, or an error of the plan, and then
   // AbandonPlan is called.
   void WritePlan(StepPlan* plan);
-  void FillPlan(bool decodes, StepPlan* plan);
+  void FillPlan(bool decodes, const Outlook& outlook, StepPlan* plan);
   // `plan` will not run: all groups that run end with `why`. What ended before
   // is said next.
   void AbandonPlan(StepPlan plan, const absl::Status& why);
   // Whether it is the prompts' turn to have a step alone.
   bool IsForPrefillAlone(int num_decode_rows);
-  // Beams that feed in the next step; a group that runs ahead may have fewer.
-  int NumDecodeRows() const;
   // Puts groups away until all that PlanGroup takes is available; and shares
   // prefixes.
   struct Room {
@@ -192,8 +200,9 @@ class Scheduler {
   int64_t NumPagesNow(const RunningGroup& running, bool decodes) const;
   // Whether the budget has room for the group's next rows.
   bool HasRoomFor(const BeamGroup& group, const Budget& budget) const;
-  // Adds what one group runs next.
+  // Adds what one group runs next; of one that decodes without drafts.
   void PlanGroup(RunningGroup& running, StepPlan* plan, Budget* budget);
+  void PlanDecode(BeamGroup& group, StepPlan* plan, Budget* budget);
   // Groups that resume and requests that start, by turn.
   void Admit(StepPlan* plan, Budget* budget);
   bool AdmitNext(StepPlan* plan, Budget* budget);

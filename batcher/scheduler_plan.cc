@@ -1,6 +1,6 @@
-// The half of a scheduler that writes plans: what runs in the next step, who is
-// put away to make room, and who comes in. scheduler.cc has the other half:
-// requests in, answers applied, ends.
+// The part of a scheduler that writes plans: what runs in the next step, and
+// who comes in. scheduler_room.cc has what there is room for; scheduler.cc the
+// rest: requests in, answers applied, ends.
 #include <algorithm>
 #include <chrono>
 #include <new>
@@ -47,29 +47,58 @@ StepPlan Scheduler::Plan() {
 void Scheduler::WritePlan(StepPlan* plan) {
   may_admit_ = true;
   if (!groups_.empty()) last_sizes_.Reserve(plan);
-  const bool waits = !in_flight_.empty() && !AnyGroupSchedulable();
-  const bool decodes = !waits && !IsForPrefillAlone(NumDecodeRows());
-  FillPlan(decodes, plan);
+  const Outlook outlook = FindOutlook();
+  const bool waits = !in_flight_.empty() && !outlook.is_any_schedulable;
+  const bool decodes = !waits && !IsForPrefillAlone(outlook.num_decode_rows);
+  FillPlan(decodes, outlook, plan);
   // Where no prompt had room after all, the step is the beams'.
-  if (plan->empty() && !waits && !decodes) FillPlan(true, plan);
+  if (plan->empty() && !waits && !decodes) FillPlan(true, FindOutlook(), plan);
 }
 
-void Scheduler::FillPlan(bool decodes, StepPlan* plan) {
+Scheduler::Outlook Scheduler::FindOutlook() const {
+  Outlook outlook;
+  for (const RunningGroup& running : groups_) {
+    const BeamGroup& group = *running.group;
+    outlook.may_any_draft = outlook.may_any_draft || group.may_draft();
+    if (group.prefilling()) {
+      outlook.is_any_prefilling = true;
+      outlook.is_any_schedulable =
+          outlook.is_any_schedulable || !group.is_waiting_for_prefix();
+    } else if (group.can_plan()) {
+      outlook.is_any_schedulable =
+          outlook.is_any_schedulable || group.outstanding();
+      outlook.num_decode_rows += group.num_live_beams();
+      outlook.max_decode_pages += group.max_decode_rows();
+    }
+  }
+  return outlook;
+}
+
+void Scheduler::FillPlan(bool decodes, const Outlook& outlook, StepPlan* plan) {
   Budget budget = {admission_.max_step_tokens(), max_logits_,
                    max_prefill_rows_};
   plan->max_draft_step_tokens = admission_.max_step_tokens();
-  const auto [num_pages, made_room] = MakeRoom(decodes, plan);
+  // Where all decode, and there is a page for each, no room has to be made.
+  const bool has_room = !outlook.is_any_prefilling && !outlook.may_any_draft &&
+                        outlook.max_decode_pages <= pool_.num_available();
+  const Room room = has_room ? Room() : MakeRoom(decodes, plan);
   // Where memory is short drafts would take what others need next.
-  if (decodes && !made_room) budget.drafts = RoomForDrafts(num_pages);
+  if (decodes && !room.was_made && outlook.may_any_draft) {
+    budget.drafts = RoomForDrafts(room.num_pages);
+  }
   if (decodes) {
     for (RunningGroup& running : groups_) {
       const BeamGroup& group = *running.group;
-      if (!group.prefilling() && group.can_plan()) {
+      if (group.prefilling() || !group.can_plan()) continue;
+      if (group.may_draft()) {
         PlanGroup(running, plan, &budget);
+      } else {
+        PlanDecode(*running.group, plan, &budget);
       }
     }
   }
   for (RunningGroup& running : groups_) {
+    if (!outlook.is_any_prefilling) break;
     const BeamGroup& group = *running.group;
     if (group.prefilling() && !group.is_waiting_for_prefix() &&
         HasRoomFor(group, budget)) {
@@ -79,18 +108,7 @@ void Scheduler::FillPlan(bool decodes, StepPlan* plan) {
   // Groups that were put away resume before others start. Those that come in
   // share and load pages, which are no longer there for drafts.
   budget.drafts = {};
-  if (!made_room) Admit(plan, &budget);
-}
-
-int Scheduler::NumDecodeRows() const {
-  int num_rows = 0;
-  for (const RunningGroup& running : groups_) {
-    const BeamGroup& group = *running.group;
-    if (!group.prefilling() && group.can_plan()) {
-      num_rows += group.num_live_beams();
-    }
-  }
-  return num_rows;
+  if (!room.was_made) Admit(plan, &budget);
 }
 
 bool Scheduler::IsForPrefillAlone(int num_decode_rows) {
@@ -111,89 +129,6 @@ bool Scheduler::IsForPrefillAlone(int num_decode_rows) {
       prefill_debt_ >= max_tokens && !was_for_prefill_alone_;
   if (was_for_prefill_alone_) prefill_debt_ -= max_tokens;
   return was_for_prefill_alone_;
-}
-
-int64_t Scheduler::NumPagesNow(const RunningGroup& running,
-                               bool decodes) const {
-  const BeamGroup& group = *running.group;
-  if (group.prefilling()) {
-    return group.is_waiting_for_prefix()
-               ? 0
-               : group.NumPagesForStep(admission_.max_step_tokens());
-  }
-  return decodes && group.can_plan() ? group.NumPagesForStep(1) : 0;
-}
-
-DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
-  const bool drafts = std::any_of(
-      groups_.begin(), groups_.end(),
-      [](const RunningGroup& running) { return running.group->may_draft(); });
-  if (!drafts) return {};
-  bool feeds_prompts = !waiting_.empty();
-  bool verifies = false;
-  int num_rows = 0;  // that decode, at most
-  for (const RunningGroup& running : groups_) {
-    const BeamGroup& group = *running.group;
-    feeds_prompts = feeds_prompts || group.prefilling();
-    if (!group.prefilling() && group.can_plan()) {
-      num_rows += group.max_decode_rows();
-    }
-    verifies = verifies || group.has_drafts();
-  }
-  const int max_tokens = std::min(admission_.max_step_tokens(), max_logits_);
-  int num_tokens = max_tokens;  // of beams and drafts
-  if (feeds_prompts) {
-    const double share = 1 - options_.prefill_share;
-    num_tokens = std::min(static_cast<int>(share * max_tokens), max_tokens - 1);
-  }
-  // Groups that ask a draft model do so together, so that their drafts are
-  // verified together: one that comes in between decodes a token meanwhile.
-  return {.num_tokens = num_tokens - num_rows,
-          .num_pages = pool_.num_available() - num_pages,
-          .may_ask = !verifies,
-          .max_draft_context = max_draft_context_};
-}
-
-Scheduler::Room Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
-  bool made_room = false;
-  const auto put_away = [&](RunningGroup& running) {
-    if (running.group->pages().holds_pages()) {
-      ++stats_.num_preemptions;
-      running.was_preempted = true;
-    }
-    saved_.push_back(running.group->id());
-    running.PutAway({.pool = host_pool_.num_slots() > 0 ? &host_pool_ : nullptr,
-                     .min_tokens = saving_policy_.min_tokens()},
-                    plan);
-    if (!running.group->is_saving()) saved_.pop_back();
-    made_room = true;
-  };
-  int64_t num_needed = 0;
-  for (RunningGroup& running : groups_) {
-    if (running.is_away()) continue;
-    if (running.group->prefilling()) MatchPrefix(running, num_needed, plan);
-    int64_t num_now = NumPagesNow(running, decodes);
-    while (num_needed + num_now > pool_.num_available()) {
-      RunningGroup* const last = groups_.LastRunning();
-      if (last == &running) num_now = 0;
-      put_away(*last);
-      if (last == &running) break;
-    }
-    num_needed += num_now;
-  }
-  return {num_needed, made_room};
-}
-
-void Scheduler::MatchPrefix(RunningGroup& running, int64_t num_promised,
-                            StepPlan* plan) {
-  const PrefillCounts before = running.group->prefill_counts();
-  running.group->MatchPrefix(num_promised, plan);
-  const PrefillCounts& after = running.group->prefill_counts();
-  stats_.num_cached_tokens += after.num_cached - before.num_cached;
-  stats_.num_tokens_shared_again +=
-      after.num_shared_again - before.num_shared_again;
-  stats_.num_tokens_loaded_again +=
-      after.num_loaded_again - before.num_loaded_again;
 }
 
 void Scheduler::AbandonPlan(StepPlan plan, const absl::Status& why) {
@@ -222,15 +157,6 @@ void Scheduler::DropSaves(StepPlan* plan) {
   plan->page_saves.clear();
 }
 
-bool Scheduler::AnyGroupSchedulable() const {
-  return std::any_of(
-      groups_.begin(), groups_.end(), [](const RunningGroup& running) {
-        const BeamGroup& group = *running.group;
-        return group.prefilling() ? !group.is_waiting_for_prefix()
-                                  : group.outstanding() && group.can_plan();
-      });
-}
-
 bool Scheduler::HasRoomFor(const BeamGroup& group, const Budget& budget) const {
   if (!group.prefilling()) {
     return group.num_live_beams() <=
@@ -245,13 +171,13 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
                           Budget* budget) {
   BeamGroup& group = *running.group;
   const bool prefills = group.prefilling();
+  if (!prefills && !group.may_draft()) return PlanDecode(group, plan, budget);
   const size_t num_rows = plan->rows.size();
   const size_t num_selections = plan->selections.size();
   const int64_t num_fed_again = group.prefill_counts().num_fed_again;
   const size_t first_token = plan->tokens.size();
   const int first_logits = plan->num_logits;
   const size_t first_drafting = plan->drafting.size();
-  const size_t num_continuations = plan->continuations.size();
   const bool drafts = !prefills && group.may_draft();
   const int64_t num_pages_left =
       drafts ? pool_.num_available() - group.NumPagesForStep(1) : 0;
@@ -285,17 +211,28 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   if (prefills && plan->selections.size() == num_selections) {
     budget->num_prefill_rows -= static_cast<int>(plan->rows.size() - num_rows);
   }
+}
+
+void Scheduler::PlanDecode(BeamGroup& group, StepPlan* plan, Budget* budget) {
+  const size_t num_continuations = plan->continuations.size();
+  const int num_live = group.num_live_beams();
+  const absl::Status status = group.PlanStep(1, plan);
+  if (!status.ok()) throw PlanError{status};
+  planned_.push_back(group.id());
+  int num_rows = num_live;
   if (plan->continuations.size() > num_continuations) {
     // The result before decides how many of them live.
-    const auto& slots = plan->continuations.back().tail_pages;
-    budget->num_tokens -= static_cast<int>(slots.size());
-    budget->num_logits -= static_cast<int>(slots.size());
+    num_rows = static_cast<int>(plan->continuations.back().tail_pages.size());
+  } else {
+    planned_counts_.num_decode_sequences += num_live;
   }
+  budget->num_tokens -= num_rows;
+  budget->num_logits -= num_rows;
 }
 
 void Scheduler::Remember(const StepPlan& plan) {
   if (plan.is_noop()) return;
-  AddMovers();
+  if (!plan.page_copies.empty() || !plan.page_loads.empty()) AddMovers();
   last_sizes_ = PlanSizes::Of(plan);
   next_plan_.forks.reserve(plan.forks.size());
   next_plan_.finished.reserve(plan.finished.size());
@@ -338,25 +275,6 @@ void Scheduler::Admit(StepPlan* plan, Budget* budget) {
   while (!budget->is_used_up() && AdmitNext(plan, budget)) continue;
 }
 
-RunningGroup* Scheduler::NextToResume() {
-  RunningGroup* const away = groups_.FirstAway();
-  const bool is_first = away != nullptr && (waiting_.empty() ||
-                                            away->turn < waiting_.front_turn());
-  return is_first ? away : nullptr;
-}
-
-bool Scheduler::NextFits() {
-  if (const RunningGroup* away = NextToResume()) {
-    return !away->group->has_plan_in_flight() &&
-           Fits(away->needs, away->group->NumPagesToResume(),
-                away->group->request());
-  }
-  if (waiting_.empty()) return false;
-  const WaitingRequest& next = waiting_.front();
-  return Fits(next.needs, admission_.NumPagesToStart(next.prepared.request),
-              next.prepared.request);
-}
-
 bool Scheduler::AdmitNext(StepPlan* plan, Budget* budget) {
   if (!may_admit_ || !NextFits()) return false;
   RunningGroup* running = NextToResume();
@@ -373,33 +291,6 @@ bool Scheduler::AdmitNext(StepPlan* plan, Budget* budget) {
     PlanGroup(*running, plan, budget);
   }
   return true;
-}
-
-bool Scheduler::Fits(const RequestNeeds& needs, int64_t num_pages,
-                     const Request& request) {
-  const int num_running = groups_.num_running();
-  if (num_running == 0) return true;
-  if (!admission_.CanAdmit(needs, groups_.Needs(), num_running)) return false;
-  const int64_t num_soon = groups_.NumPagesSoon();
-  if (num_pages + num_soon <= pool_.num_available()) return true;
-  if (!has_shareable_pages_ || !request.params.prefix_cache) return false;
-  // What it can share it need not take; nor may it be taken from it meanwhile.
-  // Tokens that need logits are fed: all of a prompt that is scored, or
-  // else its last one.
-  if (request.params.prompt_logprobs) return false;
-  const std::span<const TokenId> prompt = request.prompt_tokens;
-  // Not looked up where finding all of it would not do: while pages are short
-  // this is asked at every step.
-  const int64_t num_found = (std::ssize(prompt) - 1) / pool_.page_size();
-  if (num_pages - num_found + num_soon > pool_.num_available()) return false;
-  try {
-    const PrefixMatch match = tree_.Find(request.params.cache_salt, {},
-                                         {prompt.first(prompt.size() - 1)});
-    return num_pages - std::ssize(match.pages) + num_soon <=
-           pool_.num_available();
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
 }
 
 RunningGroup* Scheduler::Start(WaitingRequest next) {

@@ -38,6 +38,7 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
     : id_(id),
       request_(std::move(prepared.request)),
       selection_params_(std::move(prepared.selection_params)),
+      needs_history_(selection_params_->processors.needs_history()),
       finishing_token_ids_(FinishingTokenIds(request_.params)),
       pages_(NumSlots(request_.params),
              GroupPages::WorstCase(request_, pool->page_size()), pool, ids),
@@ -112,14 +113,95 @@ absl::Status BeamGroup::TakeDrafts(std::span<DraftedTokens> drafts,
 
 absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
                                        int vocab_size) {
-  strategy_->DescribeSelection(&asked_);
-  asked_.drafts.clear();
-  asked_.ranks.clear();
+  const PlanSelection& asked = Asked();
+  if (drafted_.empty() && replay_ == nullptr) {
+    return espalier::ValidateResult(asked, result, vocab_size);
+  }
   if (!drafted_.empty()) strategy_->DescribeDrafts(drafted_, &asked_);
   if (replay_ != nullptr) DescribePaths(&asked_);
-  return espalier::ValidateResult(
-      asked_, result, vocab_size,
-      replay_ != nullptr ? &replay_->tree() : nullptr);
+  is_asked_current_ = false;  // drafts are of this answer alone
+  const absl::Status status =
+      espalier::ValidateResult(asked, result, vocab_size,
+                               replay_ != nullptr ? &replay_->tree() : nullptr);
+  asked_.drafts.clear();
+  asked_.ranks.clear();
+  return status;
+}
+
+inline std::span<const TokenTree::Node> BeamGroup::NodesToKeep() {
+  if (!keeps_pages_ || is_away() || !prefill_.is_filled()) return {};
+  // Before the first answer there is one sequence, however many begin there.
+  if (num_steps_ == 1) {
+    nodes_to_keep_.assign(1, TokenTree::kRoot);
+    return nodes_to_keep_;
+  }
+  const size_t count = num_live_beams();
+  if (nodes_to_keep_.size() != count) nodes_to_keep_.resize(count);
+  for (size_t rank = 0; rank < nodes_to_keep_.size(); ++rank) {
+    nodes_to_keep_[rank] = strategy_->node(static_cast<int>(rank));
+  }
+  return nodes_to_keep_;
+}
+
+inline bool BeamGroup::KeepOrder(std::span<const Continuation> beams) {
+  if (beams.size() != last_tokens_.size() ||
+      std::ssize(beams) != num_live_beams()) {
+    return false;
+  }
+  for (size_t rank = 0; rank < beams.size(); ++rank) {
+    if (beams[rank].parent_rank != static_cast<int>(rank)) return false;
+  }
+  if (!pages_.KeepOrder()) return false;
+  for (size_t rank = 0; rank < beams.size(); ++rank) {
+    last_tokens_[rank] = beams[rank].token;
+  }
+  return true;
+}
+
+inline void BeamGroup::Apply(std::span<const Continuation> beams, bool is_last,
+                             StepPlan* next_plan) {
+  if (replay_ == nullptr && KeepOrder(beams)) return;
+  ApplyToPages(beams, is_last, next_plan);
+  last_tokens_.resize(beams.size());
+  for (size_t rank = 0; rank < beams.size(); ++rank) {
+    last_tokens_[rank] = beams[rank].token;
+  }
+  if (is_last) replay_ = nullptr;
+}
+
+inline absl::Status BeamGroup::Decide(const SelectionResult& result,
+                                      bool is_last,
+                                      std::vector<Decision>* decisions,
+                                      Continuations* beams,
+                                      StepPlan* next_plan) {
+  const std::span<const TokenTree::Node> nodes = NodesToKeep();
+  is_asked_current_ = false;
+  absl::StatusOr<Continuations> live = strategy_->Advance(result, decisions);
+  if (reports_logprobs()) logprobs_.Take(result, *decisions);
+  if (live.ok()) {
+    // Sequences that all go on as themselves have not ended.
+    if (strategy_->done() || live->size() < nodes.size()) {
+      KeepEnded(nodes, *live);
+    }
+    if (drafts_.can_draft()) ApplyDrafts(result, *live, is_last);
+  }
+  if (strategy_->done()) {
+    Drop(next_plan);
+    return ExplainNoToken(live.status(), request_.params);
+  }
+  Apply(*live, is_last, next_plan);
+  if (beams != nullptr) *beams = *std::move(live);
+  return absl::OkStatus();
+}
+
+inline absl::Status BeamGroup::AdvanceStep(const SelectionResult& result,
+                                           bool is_last, StepPlan* next_plan) {
+  if (tracer_ != nullptr) return DecideAndTell(result, is_last, next_plan);
+  if (!reports_logprobs()) {
+    return Decide(result, is_last, nullptr, nullptr, next_plan);
+  }
+  std::vector<Decision> decisions;
+  return Decide(result, is_last, &decisions, nullptr, next_plan);
 }
 
 absl::Status BeamGroup::Advance(const SelectionResult& result,
@@ -140,32 +222,6 @@ absl::Status BeamGroup::Advance(const SelectionResult& result,
   return absl::OkStatus();
 }
 
-absl::Status BeamGroup::AdvanceStep(const SelectionResult& result, bool is_last,
-                                    StepPlan* next_plan) {
-  if (tracer_ != nullptr) return DecideAndTell(result, is_last, next_plan);
-  std::vector<Decision> decisions;
-  Continuations beams;
-  return Decide(result, is_last, reports_logprobs() ? &decisions : nullptr,
-                &beams, next_plan);
-}
-
-absl::Status BeamGroup::Decide(const SelectionResult& result, bool is_last,
-                               std::vector<Decision>* decisions,
-                               Continuations* beams, StepPlan* next_plan) {
-  const std::span<const TokenTree::Node> nodes = NodesToKeep();
-  absl::StatusOr<Continuations> live = strategy_->Advance(result, decisions);
-  if (reports_logprobs()) logprobs_.Take(result, *decisions);
-  if (live.ok()) KeepEnded(nodes, *live);
-  if (live.ok()) ApplyDrafts(result, *live, is_last);
-  if (strategy_->done()) {
-    Drop(next_plan);
-    return ExplainNoToken(live.status(), request_.params);
-  }
-  *beams = *std::move(live);
-  Apply(*beams, is_last, next_plan);
-  return absl::OkStatus();
-}
-
 absl::Status BeamGroup::DecideAndTell(const SelectionResult& result,
                                       bool is_last, StepPlan* next_plan) {
   tracer_->RecordPages(pages_.PagesBySlot(), pages_.pool(), prefill_.counts());
@@ -176,16 +232,6 @@ absl::Status BeamGroup::DecideAndTell(const SelectionResult& result,
       Decide(result, is_last, &decisions, &beams, next_plan);
   tracer_->RecordStep(result, decisions, parents, beams, pages_.slots());
   return status;
-}
-
-void BeamGroup::Apply(std::span<const Continuation> beams, bool is_last,
-                      StepPlan* next_plan) {
-  ApplyToPages(beams, is_last, next_plan);
-  last_tokens_.resize(beams.size());
-  for (size_t rank = 0; rank < beams.size(); ++rank) {
-    last_tokens_[rank] = beams[rank].token;
-  }
-  if (is_last) replay_ = nullptr;
 }
 
 void BeamGroup::ApplyToPages(std::span<const Continuation> beams, bool is_last,
@@ -204,7 +250,6 @@ void BeamGroup::ApplyToPages(std::span<const Continuation> beams, bool is_last,
 
 void BeamGroup::ApplyDrafts(const SelectionResult& result,
                             std::span<const Continuation> beams, bool is_last) {
-  if (!drafts_.can_draft()) return;
   if (is_beam_search()) return ApplyPaths(beams, is_last);
   const std::vector<std::vector<TokenId>> drafted = std::exchange(drafted_, {});
   std::vector<int> accepted;
@@ -268,28 +313,11 @@ std::vector<TokenId> BeamGroup::LastTokens(int rank, int num_tokens) const {
   return tokens;
 }
 
-std::span<const TokenTree::Node> BeamGroup::NodesToKeep() {
-  nodes_to_keep_.clear();
-  if (!keeps_pages_ || is_away() || !prefill_.is_filled()) return {};
-  // Before the first answer there is one sequence, however many begin there.
-  if (num_steps_ == 1) {
-    nodes_to_keep_.push_back(TokenTree::kRoot);
-    return nodes_to_keep_;
-  }
-  for (int rank = 0; rank < num_live_beams(); ++rank) {
-    nodes_to_keep_.push_back(strategy_->node(rank));
-  }
-  return nodes_to_keep_;
-}
-
 // Beams are pruned at every step, and most of what they held lives on in
 // others. A sample that ends is a result.
 void BeamGroup::KeepEnded(std::span<const TokenTree::Node> nodes,
                           std::span<const Continuation> beams) {
-  if (nodes.empty()) return;
   if (IsBeamSearch(request_.params) && !strategy_->done()) return;
-  // Each sample goes on as itself, so none has ended.
-  if (!strategy_->done() && beams.size() >= nodes.size()) return;
   std::vector<bool> goes_on(nodes.size());
   for (const Continuation& beam : beams) goes_on[beam.parent_rank] = true;
   for (size_t rank = 0; rank < nodes.size(); ++rank) {
@@ -374,6 +402,7 @@ void BeamGroup::FinishEarly(FinishReason reason, StepPlan* next_plan) {
   CHECK(!done_ && has_output()) << "request " << id_ << " has no output";
   if (!is_away()) KeepLive();
   strategy_->FinishLive(reason);
+  is_asked_current_ = false;
   Drop(next_plan);
 }
 

@@ -254,9 +254,9 @@ class BeamGroup {
   absl::Status PlanPrefill(int max_tokens, int max_logits, int max_rows,
                            StepPlan* plan);
   absl::Status PlanBeams(const DraftRoom& draft_room, StepPlan* plan);
-  // A token of each sequence, and its draft.
-  //   drafts  by rank, or empty
-  absl::Status PlanTokens(std::vector<std::vector<TokenId>> drafts,
+  // A token of each sequence; and its draft, by rank.
+  absl::Status PlanTokens(StepPlan* plan);
+  absl::Status PlanDrafts(std::vector<std::vector<TokenId>> drafts,
                           StepPlan* plan);
   absl::Status PlanPaths(DraftRows drafts, StepPlan* plan);
   // Whether a draft model drafts for the next step, which is planned then; and
@@ -272,11 +272,15 @@ class BeamGroup {
   // Of beams.
   DraftRows DraftPaths(const DraftRoom& room) const;
   absl::Status PlanNextAsync(StepPlan* plan);
+  // The answer that it asks for next, or that is outstanding.
+  const PlanSelection& Asked();
   void AddRow(const Sequence& sequence, const TokenPath& tokens, int num_logits,
               StepPlan* plan) const;
-  //   drafts  by rank, or empty
-  void AddSelection(int first_logits, std::vector<std::vector<TokenId>> drafts,
-                    StepPlan* plan);
+  // Of a row behind the tokens that the plan has so far.
+  void AddRowOf(const Sequence& sequence, int num_tokens, int num_logits,
+                StepPlan* plan) const;
+  // Returns it, until the plan has another.
+  PlanSelection& AddSelection(int first_logits, StepPlan* plan);
   // Makes `*selection` that of the paths of `*replay_`.
   void DescribePaths(PlanSelection* selection) const;
   // Of the prompt's `num_tokens` tokens from `first` on, those whose next token
@@ -291,7 +295,8 @@ class BeamGroup {
   absl::Status AdvanceStep(const SelectionResult& result, bool is_last,
                            StepPlan* next_plan);
   // Advances the strategy, and drops the group or moves its beams. `decisions`
-  // may be null unless log-probabilities are reported.
+  // may be null unless log-probabilities are reported; `beams` gets the live
+  // ones unless it is null.
   absl::Status Decide(const SelectionResult& result, bool is_last,
                       std::vector<Decision>* decisions, Continuations* beams,
                       StepPlan* next_plan);
@@ -301,7 +306,11 @@ class BeamGroup {
              StepPlan* next_plan);
   void ApplyToPages(std::span<const Continuation> beams, bool is_last,
                     StepPlan* next_plan);
+  // Takes the sequences on where each has one child, of its own rank, and no
+  // page moves. False otherwise, and nothing is done.
+  bool KeepOrder(std::span<const Continuation> beams);
   // Of the drafts of the step that was answered; truncates what was rejected.
+  // REQUIRES: steps may have drafts.
   void ApplyDrafts(const SelectionResult& result,
                    std::span<const Continuation> beams, bool is_last);
   void ApplyPaths(std::span<const Continuation> beams, bool is_last);
@@ -332,6 +341,7 @@ class BeamGroup {
   const RequestId id_;
   const Request request_;
   const std::shared_ptr<const SelectionParams> selection_params_;
+  const bool needs_history_;  // of each row, for its processors
   const std::vector<TokenId> finishing_token_ids_;  // ascending
 
   GroupPages pages_;
@@ -356,7 +366,8 @@ class BeamGroup {
   // Memory for each step, so that it takes none.
   std::vector<TokenTree::Node> nodes_to_keep_;
   mutable std::vector<int> one_each_;
-  PlanSelection asked_;  // of ValidateResult
+  PlanSelection asked_;  // of Asked() and ValidateResult
+  bool is_asked_current_ = false;
 };
 
 }  // namespace espalier

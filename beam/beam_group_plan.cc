@@ -6,10 +6,92 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "beam/assign_each.h"
 #include "beam/beam_group.h"
 #include "beam/selection_options.h"
 
 namespace espalier {
+namespace {
+
+bool IsSet(const RowRanking& ranking) {
+  return ranking.num_first > 0 || !ranking.parent_sums.empty() ||
+         !ranking.groups.empty();
+}
+
+}  // namespace
+
+inline void BeamGroup::AddRowOf(const Sequence& sequence, int num_tokens,
+                                int num_logits, StepPlan* plan) const {
+  plan->rows.push_back({
+      .sequence = sequence.id,
+      .first_token = static_cast<int>(plan->tokens.size()),
+      .num_tokens = num_tokens,
+      .first_position = sequence.num_tokens() - num_tokens,
+      .num_logits = num_logits,
+      .first_logits = plan->num_logits,
+  });
+  plan->num_logits += num_logits;
+  const std::span<const PageId> pages = sequence.pages.page_ids();
+  const size_t first_page = plan->page_indices.size();
+  plan->page_indices.resize(first_page + pages.size());
+  std::copy(pages.begin(), pages.end(), plan->page_indices.data() + first_page);
+  plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
+}
+
+const PlanSelection& BeamGroup::Asked() {
+  if (!std::exchange(is_asked_current_, true)) {
+    strategy_->DescribeSelection(&asked_);
+  }
+  return asked_;
+}
+
+PlanSelection& BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
+  const PlanSelection& asked = Asked();
+  // Made where it stays, because it is large; and of all members, in their
+  // order, because it is cleared first otherwise. Few groups have the rest.
+  PlanSelection& selection = plan->selections.emplace_back(
+      id_, first_logits, asked.num_rows, asked.num_candidates,
+      asked.num_generated, asked.cum_log_probs, selection_params_,
+      asked.samples, /*ranking=*/RowRanking(), /*slots=*/SmallVector<int>(),
+      pages_.num_slots(), /*eos_token_ids=*/SmallVector<TokenId>(),
+      /*histories=*/std::vector<std::vector<TokenId>>(),
+      /*allowed=*/std::vector<std::span<const TokenId>>(),
+      /*drafts=*/std::vector<std::vector<TokenId>>(),
+      /*ranks=*/SmallVector<int>(), /*draft_logits=*/nullptr,
+      /*max_draft_tokens=*/0, asked.row_num_generated);
+  if (IsSet(asked.ranking)) selection.ranking = asked.ranking;
+  if (!asked.allowed.empty()) selection.allowed = asked.allowed;
+  if (replay_ != nullptr) DescribePaths(&selection);
+  if (!finishing_token_ids_.empty()) {
+    selection.eos_token_ids.assign(finishing_token_ids_.begin(),
+                                   finishing_token_ids_.end());
+  }
+  AssignEach(
+      pages_.slots().size(), [&](size_t rank) { return pages_.slots()[rank]; },
+      &selection.slots);
+  if (needs_history_) {
+    selection.histories.resize(num_live_beams());
+    for (int rank = 0; rank < num_live_beams(); ++rank) {
+      strategy_->AppendTokens(rank, &selection.histories[rank]);
+    }
+  }
+  ++num_unanswered_;
+  return selection;
+}
+
+absl::Status BeamGroup::PlanTokens(StepPlan* plan) {
+  RETURN_IF_ERROR(pages_.AppendOneEach(&plan->page_copies));
+  was_planned_ = true;
+  const int first_logits = plan->num_logits;
+  const int num_rows = num_live_beams();
+  for (int rank = 0; rank < num_rows; ++rank) {
+    AddRowOf(pages_.sequence(rank), 1, 1, plan);
+    plan->tokens.push_back(last_tokens_[rank]);
+  }
+  AddSelection(first_logits, plan);
+  drafts_.OnPlan();
+  return absl::OkStatus();
+}
 
 bool BeamGroup::CanPlanAhead() const {
   if (num_unanswered_ > 1) return false;
@@ -27,6 +109,10 @@ absl::Status BeamGroup::PlanStep(int max_tokens, StepPlan* plan, int max_logits,
   CHECK_GE(max_tokens, 1) << "tokens to feed";
   CHECK_GE(max_logits, 1) << "rows of logits";
   prefill_.OnPlan();
+  if (!prefilling() && !outstanding() && !drafts_.is_on() &&
+      tracer_ == nullptr) {
+    return PlanTokens(plan);  // mostly
+  }
   const size_t num_copies = plan->page_copies.size();
   const absl::Status status =
       PlanRows(max_tokens, plan, max_logits, max_prefill_rows, draft_room);
@@ -45,7 +131,8 @@ absl::Status BeamGroup::PlanRows(int max_tokens, StepPlan* plan, int max_logits,
     CHECK_GE(max_rows, 1) << "rows of a prefill";
     return PlanPrefill(max_tokens, max_logits, max_rows, plan);
   }
-  return outstanding() ? PlanNextAsync(plan) : PlanBeams(draft_room, plan);
+  if (outstanding()) return PlanNextAsync(plan);
+  return drafts_.is_on() ? PlanBeams(draft_room, plan) : PlanTokens(plan);
 }
 
 bool BeamGroup::EndsPrompt(int max_tokens, int max_logits) const {
@@ -77,7 +164,7 @@ absl::Status BeamGroup::PlanPrefill(int max_tokens, int max_logits,
   const int num_logits_rows = plan->num_logits - first_logits;
   if (is_scored) AddScoring(first_logits, num_logits_rows, plan);
   if (is_prompt && prefill_.done()) {
-    AddSelection(first_logits + num_logits_rows - 1, {}, plan);
+    AddSelection(first_logits + num_logits_rows - 1, plan);
   }
   return absl::OkStatus();
 }
@@ -135,8 +222,7 @@ void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
     prompt_ =
         std::make_shared<const std::vector<TokenId>>(request_.prompt_tokens);
   }
-  PlanSelection selection;  // which samples these are
-  strategy_->DescribeSelection(&selection);
+  const PlanSelection& selection = Asked();  // which samples these are
   std::shared_ptr<const DraftedSearch> search;
   int max_tokens = drafts_.num_tokens();  // of each
   if (is_beam_search()) {
@@ -171,7 +257,7 @@ void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
 
 absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
   if (drafts_.has_to_ask() && IsTooLongToDraft(draft_room)) drafts_.TurnOff();
-  if (!drafts_.is_on()) return PlanTokens({}, plan);
+  if (!drafts_.is_on()) return PlanTokens(plan);
   if (HasToAskForDrafts(draft_room)) {
     AskForDrafts(draft_room, plan);
     return absl::OkStatus();
@@ -179,26 +265,31 @@ absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
   if (DraftRows paths = DraftPaths(draft_room); !paths.empty()) {
     return PlanPaths(std::move(paths), plan);
   }
-  return PlanTokens(Draft(draft_room), plan);
+  if (auto drafts = Draft(draft_room); !drafts.empty()) {
+    return PlanDrafts(std::move(drafts), plan);
+  }
+  return PlanTokens(plan);
 }
 
-absl::Status BeamGroup::PlanTokens(std::vector<std::vector<TokenId>> drafts,
+absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
                                    StepPlan* plan) {
-  std::span<const int> num_tokens = OneEach();
-  std::vector<int> with_drafts;
+  std::vector<int> num_tokens;
   for (const std::vector<TokenId>& draft : drafts) {
-    with_drafts.push_back(1 + static_cast<int>(draft.size()));
+    num_tokens.push_back(1 + static_cast<int>(draft.size()));
   }
-  if (!drafts.empty()) num_tokens = with_drafts;
   RETURN_IF_ERROR(pages_.Append(num_tokens, &plan->page_copies));
   was_planned_ = true;
   const int first_logits = plan->num_logits;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
-    TokenPath tokens = {std::span(&last_tokens_[rank], 1)};
-    if (!drafts.empty()) tokens.rest = drafts[rank];
-    AddRow(pages_.sequence(rank), tokens, num_tokens[rank], plan);
+    AddRow(pages_.sequence(rank),
+           {std::span(&last_tokens_[rank], 1), drafts[rank]}, num_tokens[rank],
+           plan);
   }
-  AddSelection(first_logits, std::move(drafts), plan);
+  PlanSelection& selection = AddSelection(first_logits, plan);
+  drafted_ = drafts;
+  selection.draft_logits = drafts_.Logits(drafts);
+  selection.max_draft_tokens = drafts_.num_tokens();
+  strategy_->DescribeDrafts(std::move(drafts), &selection);
   drafts_.OnPlan();
   return absl::OkStatus();
 }
@@ -228,7 +319,7 @@ absl::Status BeamGroup::PlanPaths(DraftRows drafts, StepPlan* plan) {
            num_tokens[row], plan);
   }
   replay_ = std::make_unique<DraftReplay>(num_live_beams(), std::move(drafts));
-  AddSelection(first_logits, {}, plan);
+  AddSelection(first_logits, plan);
   drafts_.OnPlan();
   return absl::OkStatus();
 }
@@ -259,8 +350,7 @@ std::vector<std::vector<TokenId>> BeamGroup::Draft(
 }
 
 absl::Status BeamGroup::PlanNextAsync(StepPlan* plan) {
-  PlanSelection selection;  // of the step that is outstanding
-  strategy_->DescribeSelection(&selection);
+  const PlanSelection& selection = Asked();
   GroupContinuation continuation = {
       .request = id_,
       .position = PositionAhead(),
@@ -284,61 +374,11 @@ int BeamGroup::PositionAhead() const {
 
 void BeamGroup::AddRow(const Sequence& sequence, const TokenPath& tokens,
                        int num_logits, StepPlan* plan) const {
-  const int num_tokens = static_cast<int>(tokens.size());
-  plan->rows.push_back({
-      .sequence = sequence.id,
-      .first_token = static_cast<int>(plan->tokens.size()),
-      .num_tokens = num_tokens,
-      .first_position = sequence.num_tokens() - num_tokens,
-      .num_logits = num_logits,
-      .first_logits = plan->num_logits,
-  });
-  if (tokens.head.size() == 1) {
-    plan->tokens.push_back(tokens.head[0]);  // a step that decodes, mostly
-  } else {
-    plan->tokens.insert(plan->tokens.end(), tokens.head.begin(),
-                        tokens.head.end());
-  }
-  if (!tokens.rest.empty()) {
-    plan->tokens.insert(plan->tokens.end(), tokens.rest.begin(),
-                        tokens.rest.end());
-  }
-  plan->num_logits += num_logits;
-  const std::span<const PageRef> pages = sequence.pages.pages();
-  const size_t first_page = plan->page_indices.size();
-  plan->page_indices.resize(first_page + pages.size());
-  for (size_t i = 0; i < pages.size(); ++i) {
-    plan->page_indices[first_page + i] = pages[i].id();
-  }
-  plan->page_indptr.push_back(static_cast<int>(plan->page_indices.size()));
-}
-
-void BeamGroup::AddSelection(int first_logits,
-                             std::vector<std::vector<TokenId>> drafts,
-                             StepPlan* plan) {
-  PlanSelection& selection =
-      plan->selections.emplace_back(PlanSelection{.request = id_,
-                                                  .first_logits = first_logits,
-                                                  .params = selection_params_});
-  strategy_->DescribeSelection(&selection);
-  if (!drafts.empty()) {
-    drafted_ = drafts;
-    selection.draft_logits = drafts_.Logits(drafts);
-    selection.max_draft_tokens = drafts_.num_tokens();
-    strategy_->DescribeDrafts(std::move(drafts), &selection);
-  }
-  if (replay_ != nullptr) DescribePaths(&selection);
-  selection.num_slots = pages_.num_slots();
-  selection.eos_token_ids.assign(finishing_token_ids_.begin(),
-                                 finishing_token_ids_.end());
-  for (const int slot : pages_.slots()) selection.slots.push_back(slot);
-  if (selection_params_->processors.needs_history()) {
-    selection.histories.resize(num_live_beams());
-    for (int rank = 0; rank < num_live_beams(); ++rank) {
-      strategy_->AppendTokens(rank, &selection.histories[rank]);
-    }
-  }
-  ++num_unanswered_;
+  AddRowOf(sequence, static_cast<int>(tokens.size()), num_logits, plan);
+  plan->tokens.insert(plan->tokens.end(), tokens.head.begin(),
+                      tokens.head.end());
+  plan->tokens.insert(plan->tokens.end(), tokens.rest.begin(),
+                      tokens.rest.end());
 }
 
 void BeamGroup::DescribePaths(PlanSelection* selection) const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "beam/assign_each.h"
 #include "beam/stopping_criteria.h"
 #include "exec_request/step_plan.h"
 
@@ -16,10 +17,9 @@ template <typename SequenceOf>
 void DescribeRows(size_t num_rows, const SequenceOf& sequence_of,
                   const StoppingCriteria& criteria, PlanSelection* selection) {
   selection->num_rows = static_cast<int>(num_rows);
-  selection->cum_log_probs.clear();
-  for (size_t row = 0; row < num_rows; ++row) {
-    selection->cum_log_probs.push_back(sequence_of(row).cum_log_prob);
-  }
+  AssignEach(
+      num_rows, [&](size_t row) { return sequence_of(row).cum_log_prob; },
+      &selection->cum_log_probs);
   selection->allowed.clear();
   if (!criteria.restricts()) return;
   for (size_t row = 0; row < num_rows; ++row) {

@@ -38,6 +38,21 @@ absl::Status GroupPages::Append(std::span<const int> num_tokens,
   return AppendToSlots(slots_by_rank_, num_tokens, copies);
 }
 
+absl::Status GroupPages::AppendOneEach(std::vector<PageCopy>* copies) {
+  CHECK(!has_reserved_tails_) << "a step is planned ahead";
+  const size_t num_copies = copies->size();
+  for (size_t rank = slots_by_rank_.size(); rank-- > 0;) {
+    PageTable& table = slots_[slots_by_rank_[rank]].sequence->pages;
+    if (table.AppendInPlace()) continue;
+    const absl::Status status = table.Append(1, copies);
+    if (!status.ok()) {
+      copies->resize(num_copies);
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Last one first: children rank below the one that stays in their parent's
 // slot, so that they copy the tail and it writes in place. So do rows.
 absl::Status GroupPages::AppendToSlots(std::span<const int> slots,
@@ -217,10 +232,9 @@ absl::Status GroupPages::Load(int rank, int saved_rank, int num_tokens,
   return absl::OkStatus();
 }
 
-void GroupPages::OnPlanOut(bool is_filled) {
+void GroupPages::EndMoves() {
   copy_source_ = PageRef();
   has_loads_ = false;
-  if (is_filled && !saved_.empty()) saved_.Clear();
 }
 
 void GroupPages::WithdrawMoves(StepPlan* plan) {
@@ -232,8 +246,7 @@ void GroupPages::WithdrawMoves(StepPlan* plan) {
   std::erase_if(plan->page_copies, [&](const PageCopy& copy) {
     return copy_source_ && copy.from == copy_source_.id() && Holds(copy.to);
   });
-  copy_source_ = PageRef();
-  has_loads_ = false;
+  EndMoves();
 }
 
 bool GroupPages::Holds(PageId page) const {
@@ -283,11 +296,7 @@ void GroupPages::Reorder(std::span<const int> parent_ranks,
     std::iota(slots_by_rank_.begin(), slots_by_rank_.end(), 0);
     return;
   }
-  if (!has_reserved_tails_ && AllStay(parent_ranks)) {
-    for (Slot& slot : slots_) slot.tail = PageRef();
-    num_tail_copies_ahead_ = 0;
-    return;
-  }
+  if (AllStay(parent_ranks) && KeepOrder()) return;
   if (slots_.size() < parent_ranks.size()) slots_.resize(num_children);
   SmallVector<int> parents(num_children);  // slots, by rank of the child
   for (int rank = 0; rank < num_children; ++rank) {
@@ -304,6 +313,15 @@ void GroupPages::Reorder(std::span<const int> parent_ranks,
   ForkChildren(slots, parents, next_plan);
   AttachTails(slots, parents, num_tail_tokens);
   slots_by_rank_.assign(slots.begin(), slots.end());
+}
+
+bool GroupPages::KeepOrder() {
+  if (has_reserved_tails_ || is_away_) return false;
+  for (Slot& slot : slots_) {
+    if (slot.tail) slot.tail = PageRef();
+  }
+  num_tail_copies_ahead_ = 0;
+  return true;
 }
 
 bool GroupPages::AllStay(std::span<const int> parent_ranks) const {

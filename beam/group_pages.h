@@ -103,6 +103,8 @@ class GroupPages {
   // REQUIRES: no tails are reserved.
   absl::Status Append(std::span<const int> num_tokens,
                       std::vector<PageCopy>* copies);
+  // The same of one token each.
+  absl::Status AppendOneEach(std::vector<PageCopy>* copies);
   // Pages that this takes from the pool.
   int64_t NumPagesToAppend(std::span<const int> num_tokens) const;
 
@@ -166,7 +168,10 @@ class GroupPages {
 
   // The plan with copies and loads is out. `is_filled`: nothing is to be loaded
   // any more.
-  void OnPlanOut(bool is_filled);
+  void OnPlanOut(bool is_filled) {
+    if (has_moves()) EndMoves();
+    if (is_filled && !saved_.empty()) saved_.Clear();
+  }
   // Whether a plan that is not out yet copies or loads pages for the group.
   bool has_moves() const { return copy_source_ || has_loads_; }
   // Takes these moves out of the plan.
@@ -179,6 +184,9 @@ class GroupPages {
   // none were reserved. Throws std::bad_alloc; Release is all that may follow.
   // REQUIRES: 1 <= parent_ranks.size() <= num_slots, each a live rank.
   void Reorder(std::span<const int> parent_ranks, StepPlan* next_plan);
+  // Reorder where each sequence has one child, of its own rank, and none moves.
+  // False where there is more to do, and nothing is done.
+  bool KeepOrder();
 
   // Tails that the executor copied for the step whose tables the last Reorder
   // made; 0 if that was not planned ahead.
@@ -226,6 +234,7 @@ class GroupPages {
   };
 
   bool Holds(PageId page) const;
+  void EndMoves();
   bool HasRoomInTail(const Slot& slot) const;
   absl::Status AppendToSlots(std::span<const int> slots,
                              std::span<const int> num_tokens,

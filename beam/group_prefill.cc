@@ -420,8 +420,7 @@ void GroupPrefill::CheckDone() {
   was_fed_ = true;
 }
 
-void GroupPrefill::OnAnswer() {
-  ++num_answered_;
+void GroupPrefill::MarkFilled() {
   while (!filling_.empty() && filling_.front().first <= num_answered_) {
     tree_->MarkReady(filling_.front().second);
     filling_.pop_front();

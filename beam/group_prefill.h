@@ -109,7 +109,10 @@ class GroupPrefill {
   // The group has a part in one more plan, whether it feeds or decodes; and in
   // one more that is answered: what that fed is in the pages.
   void OnPlan() { ++num_planned_; }
-  void OnAnswer();
+  void OnAnswer() {
+    ++num_answered_;
+    if (!filling_.empty()) MarkFilled();
+  }
   // Whether a plan that it has a part in is not answered.
   bool has_plan_in_flight() const { return num_answered_ < num_planned_; }
   // Whether all that was fed is in the pages.
@@ -157,6 +160,8 @@ class GroupPrefill {
   // The full pages of the stem that have been planned since, by the group's
   // plan of this number.
   void Announce(int64_t plan_number);
+  // In the tree, the pages that were filled by plans that are answered.
+  void MarkFilled();
   void CheckDone();
 
   const Request* const request_;

@@ -22,8 +22,16 @@ struct GrowingSequence {
 // Takes `*sequence`, a path of `*tree`, on by `candidate`, whose sum becomes
 // its own. If `is_last`, it ends by its length unless something else ends it.
 // REQUIRES: it lives, and the token may follow.
-void Grow(const Candidate& candidate, bool is_last,
-          const StoppingCriteria& criteria, TokenTree* tree,
-          GrowingSequence* sequence);
+inline void Grow(const Candidate& candidate, bool is_last,
+                 const StoppingCriteria& criteria, TokenTree* tree,
+                 GrowingSequence* sequence) {
+  sequence->node = tree->Append(sequence->node, candidate.token);
+  sequence->cum_log_prob = candidate.cum_log_prob;
+  sequence->finish_reason =
+      criteria.Feed(candidate.token, &sequence->progress).hit;
+  if (is_last && !sequence->finish_reason.has_value()) {
+    sequence->finish_reason = criteria.AtFullLength(sequence->progress);
+  }
+}
 
 }  // namespace espalier

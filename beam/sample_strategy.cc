@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "beam/assign_each.h"
 #include "beam/describe_rows.h"
 #include "beam/length_penalty.h"
 #include "beam/selection_options.h"
@@ -33,17 +34,16 @@ void SampleStrategy::DescribeSelection(PlanSelection* selection) const {
       stopping_criteria_, selection);
   selection->num_candidates = 1;
   selection->num_generated = NumGenerated(live_[0]);
-  selection->row_num_generated.clear();
   const bool differ = std::ranges::any_of(live_, [&](int sample) {
     return NumGenerated(sample) != selection->num_generated;
   });
-  if (differ) {
-    for (const int sample : live_) {
-      selection->row_num_generated.push_back(NumGenerated(sample));
-    }
-  }
-  selection->samples.clear();
-  for (const int sample : live_) selection->samples.push_back(sample);
+  AssignEach(
+      differ ? live_.size() : 0,
+      [&](size_t rank) { return NumGenerated(live_[rank]); },
+      &selection->row_num_generated);
+  AssignEach(
+      live_.size(), [&](size_t rank) { return live_[rank]; },
+      &selection->samples);
 }
 
 int SampleStrategy::max_draft_tokens(int rank) const {
@@ -105,6 +105,9 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
 absl::StatusOr<Continuations> SampleStrategy::Advance(
     const SelectionResult& result, std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
+  if (result.num_tokens.empty() && decisions == nullptr) {
+    return AdvanceByOne(result.candidates);
+  }
   const auto num_tokens_of = [&](size_t rank) {
     return result.num_tokens.empty() ? 1 : result.num_tokens[rank];
   };
@@ -143,6 +146,31 @@ absl::Status SampleStrategy::NoToken(TokenId drawn, int sample_idx) const {
   }
   return drawn == kNotANumber ? NotANumber(num_generated)
                               : AllTokensMasked(num_generated);
+}
+
+absl::StatusOr<Continuations> SampleStrategy::AdvanceByOne(
+    std::span<const Candidate> candidates) {
+  CHECK_EQ(candidates.size(), live_.size()) << "tokens drawn";
+  absl::StatusOr<Continuations> continuations = Continuations();
+  size_t num_live = 0;  // of those so far
+  for (size_t rank = 0; rank < live_.size(); ++rank) {
+    const int idx = live_[rank];
+    const Candidate& candidate = candidates[rank];
+    if (candidate.token < 0) {
+      done_ = true;
+      return NoToken(candidate.token, idx);
+    }
+    Sample& sample = samples_[idx];
+    const bool is_last = tree_.depth(sample.node) + 1 >= max_new_tokens_;
+    Grow(candidate, is_last, stopping_criteria_, &tree_, &sample);
+    if (sample.finish_reason.has_value()) continue;
+    continuations->push_back({candidate.beam, candidate.token, 1});
+    live_[num_live++] = idx;
+  }
+  is_forked_ = true;
+  if (num_live < live_.size()) live_.resize(num_live);
+  done_ = live_.empty();
+  return continuations;
 }
 
 int SampleStrategy::GrowBy(std::span<const Candidate> run, int first_candidate,

@@ -72,6 +72,9 @@ class SampleStrategy : public DecodeStrategy {
   // Why `drawn` is no token. Of several samples it does not say after how many
   // tokens: drafts decide which of them comes to such a place first.
   absl::Status NoToken(TokenId drawn, int sample_idx) const;
+  // Advance of a token each, of which nobody reports.
+  absl::StatusOr<Continuations> AdvanceByOne(
+      std::span<const Candidate> candidates);
   // Takes a sample on by the tokens of `run`, until one ends it; returns how
   // many these are.
   int GrowBy(std::span<const Candidate> run, int first_candidate, int sample,

@@ -36,8 +36,8 @@ StoppingCriteria::Progress StoppingCriteria::Begin() const {
   return progress;
 }
 
-StoppingCriteria::Outcome StoppingCriteria::Feed(TokenId token,
-                                                 Progress* progress) const {
+StoppingCriteria::Outcome StoppingCriteria::FeedAny(TokenId token,
+                                                    Progress* progress) const {
   if (allowed_ != nullptr) return FeedAllowed(token, progress);
   if (std::ranges::binary_search(token_ids_, token)) {
     const bool is_eos = std::ranges::binary_search(eos_token_ids_, token);

@@ -15,6 +15,7 @@
 // copying.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,7 +56,12 @@ class StoppingCriteria {
 
   // What `token` makes of a sequence, whose progress is taken on.
   // REQUIRES: it may follow.
-  Outcome Feed(TokenId token, Progress* progress) const;
+  Outcome Feed(TokenId token, Progress* progress) const {
+    if (is_by_token() && !std::ranges::binary_search(token_ids_, token)) {
+      return {};
+    }
+    return FeedAny(token, progress);
+  }
 
   // As what a sequence ends that nothing ends but its length: "stop" where the
   // text that it ends with, the bytes of a character that never came, completes
@@ -82,6 +88,8 @@ class StoppingCriteria {
 
  private:
   bool has_stops() const { return text_ != nullptr; }
+  // Feed, of any kind of token.
+  Outcome FeedAny(TokenId token, Progress* progress) const;
   Outcome FeedAllowed(TokenId token, Progress* progress) const;
 
   const std::vector<TokenId> eos_token_ids_;  // ascending

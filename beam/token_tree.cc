@@ -1,14 +1,6 @@
 #include "beam/token_tree.h"
 
-#include "base/check.h"
-
 namespace espalier {
-
-TokenTree::Node TokenTree::Append(Node parent, TokenId token) {
-  CHECK(parent >= kRoot && parent < num_nodes()) << "no node " << parent;
-  nodes_.push_back({parent, token, depth(parent) + 1});
-  return num_nodes() - 1;
-}
 
 std::vector<TokenId> TokenTree::Path(Node node) const {
   std::vector<TokenId> tokens;

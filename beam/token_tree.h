@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/check.h"
 #include "base/ids.h"
 
 namespace espalier {
@@ -17,7 +18,11 @@ class TokenTree {
   static constexpr Node kRoot = -1;
 
   // A new node for `token` after `parent`.
-  Node Append(Node parent, TokenId token);
+  Node Append(Node parent, TokenId token) {
+    CHECK(parent >= kRoot && parent < num_nodes()) << "no node " << parent;
+    nodes_.push_back({parent, token, depth(parent) + 1});
+    return num_nodes() - 1;
+  }
 
   TokenId token(Node node) const { return nodes_[node].token; }
   Node parent(Node node) const { return nodes_[node].parent; }

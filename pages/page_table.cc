@@ -1,7 +1,6 @@
 #include "pages/page_table.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -22,6 +21,16 @@ void ReserveAtLeast(size_t size, std::vector<T>* values) {
 
 }  // namespace
 
+void PageTable::Reserve(size_t num_pages) {
+  ReserveAtLeast(num_pages, &pages_);
+  ReserveAtLeast(num_pages, &page_ids_);
+}
+
+void PageTable::PushPage(PageRef page) {
+  page_ids_.push_back(page.id());
+  pages_.push_back(std::move(page));
+}
+
 PageTable PageTable::Fork(int num_tokens) const {
   PageTable child(pool_);
   child.ForkFrom(*this, num_tokens);
@@ -34,6 +43,9 @@ void PageTable::ForkFrom(const PageTable& parent, int num_tokens) {
       << "fork of " << num_tokens << " tokens, there are "
       << parent.num_tokens_;
   const int64_t num_pages = NumPages(num_tokens, pool_->page_size());
+  Reserve(num_pages);  // nothing throws behind it
+  page_ids_.assign(parent.page_ids_.begin(),
+                   parent.page_ids_.begin() + num_pages);
   pages_.assign(parent.pages_.begin(), parent.pages_.begin() + num_pages);
   num_tokens_ = num_tokens;
 }
@@ -56,7 +68,7 @@ absl::Status PageTable::Append(int num_new_tokens,
                              pool_->num_available(), " available");
   }
   const size_t num_pages = pages_.size() + num_new_pages;
-  ReserveAtLeast(num_pages, &pages_);
+  Reserve(num_pages);
   if (copy_tail) ReserveAtLeast(copies->size() + 1, copies);
   // Nothing throws from here on: there is room for all, and a page that a cache
   // releases for this is not lost to it for nothing.
@@ -64,9 +76,10 @@ absl::Status PageTable::Append(int num_new_tokens,
     PageRef fresh = *pool_->Allocate();
     const int num_tail_tokens = pool_->page_size() - num_left;
     copies->push_back({pages_.back().id(), fresh.id(), num_tail_tokens});
+    page_ids_.back() = fresh.id();
     pages_.back() = std::move(fresh);
   }
-  while (pages_.size() < num_pages) pages_.push_back(*pool_->Allocate());
+  while (pages_.size() < num_pages) PushPage(*pool_->Allocate());
   num_tokens_ += num_new_tokens;
   return absl::OkStatus();
 }
@@ -74,12 +87,8 @@ absl::Status PageTable::Append(int num_new_tokens,
 void PageTable::AdoptPages(std::vector<PageRef> pages) {
   CHECK_EQ(num_tokens_ % pool_->page_size(), 0) << "tokens in the tail";
   const int num_tokens = static_cast<int>(pages.size()) * pool_->page_size();
-  if (pages_.empty()) {
-    pages_ = std::move(pages);
-  } else {
-    pages_.insert(pages_.end(), std::make_move_iterator(pages.begin()),
-                  std::make_move_iterator(pages.end()));
-  }
+  Reserve(pages_.size() + pages.size());
+  for (PageRef& page : pages) PushPage(std::move(page));
   num_tokens_ += num_tokens;
 }
 
@@ -89,12 +98,12 @@ absl::Status PageTable::AppendCopy(const PageRef& from, int num_tokens,
   CHECK_EQ(num_tokens_ % page_size, 0) << "tokens in the tail";
   CHECK(num_tokens >= 1 && num_tokens < page_size)
       << num_tokens << " tokens to copy of a page of " << page_size;
-  ReserveAtLeast(pages_.size() + 1, &pages_);
+  Reserve(pages_.size() + 1);
   ReserveAtLeast(copies->size() + 1, copies);
   const PageRef source = from;  // not for reclaiming now
   ASSIGN_OR_RETURN(PageRef fresh, pool_->Allocate());
   copies->push_back({source.id(), fresh.id(), num_tokens});
-  pages_.push_back(std::move(fresh));
+  PushPage(std::move(fresh));
   num_tokens_ += num_tokens;
   return absl::OkStatus();
 }
@@ -104,6 +113,7 @@ PageRef PageTable::DetachTail() {
   if (num_tail_tokens == 0) return PageRef();
   PageRef tail = std::move(pages_.back());
   pages_.pop_back();
+  page_ids_.pop_back();
   num_tokens_ -= num_tail_tokens;
   return tail;
 }
@@ -119,7 +129,8 @@ void PageTable::AdoptTail(PageRef page, int num_tokens) {
   CHECK(num_tokens >= 1 && num_tokens <= page_size)
       << num_tokens << " tokens in a page of " << page_size;
   CHECK(page) << "a page to go on with";
-  pages_.push_back(std::move(page));
+  Reserve(pages_.size() + 1);
+  PushPage(std::move(page));
   num_tokens_ += num_tokens;
 }
 
@@ -128,6 +139,7 @@ void PageTable::Truncate(int num_tokens) {
       << "truncation to " << num_tokens << " tokens, there are " << num_tokens_;
   const int64_t num_pages = NumPages(num_tokens, pool_->page_size());
   pages_.erase(pages_.begin() + num_pages, pages_.end());
+  page_ids_.resize(num_pages);
   num_tokens_ = num_tokens;
 }
 

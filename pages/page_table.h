@@ -64,6 +64,13 @@ class PageTable {
   // they are if it throws std::bad_alloc.
   // REQUIRES: num_new_tokens >= 0.
   absl::Status Append(int num_new_tokens, std::vector<PageCopy>* copies);
+  // Append(1) where that takes no page: the tail has room and one holder. False
+  // otherwise, and nothing is done.
+  bool AppendInPlace() {
+    if (room_in_tail() == 0 || pages_.back().shared()) return false;
+    ++num_tokens_;
+    return true;
+  }
 
   // Grows the table, whose pages are all full, by full pages of another holder,
   // such as a cache. They are never written again.
@@ -109,12 +116,20 @@ class PageTable {
     return static_cast<int>(pages_.size()) * pool_->page_size() - num_tokens_;
   }
   std::span<const PageRef> pages() const { return pages_; }
+  // The same pages, as plans name them.
+  std::span<const PageId> page_ids() const { return page_ids_; }
 
  private:
   friend class PageTablePeer;  // plants faults for the validator's tests
 
+  // For so many pages in all.
+  void Reserve(size_t num_pages);
+  // REQUIRES: there is room for it.
+  void PushPage(PageRef page);
+
   PagePool* pool_;
-  std::vector<PageRef> pages_;  // [ceil(num_tokens_ / page_size)]
+  std::vector<PageRef> pages_;    // [ceil(num_tokens_ / page_size)]
+  std::vector<PageId> page_ids_;  // theirs
   int num_tokens_ = 0;
 };
 

@@ -1,0 +1,136 @@
+// The part of a scheduler that finds out what there is room for: who is put
+// away to make some, what drafts may take, and who fits beside those that run.
+#include <algorithm>
+#include <new>
+#include <span>
+
+#include "batcher/scheduler.h"
+
+namespace espalier {
+
+int64_t Scheduler::NumPagesNow(const RunningGroup& running,
+                               bool decodes) const {
+  const BeamGroup& group = *running.group;
+  if (group.prefilling()) {
+    return group.is_waiting_for_prefix()
+               ? 0
+               : group.NumPagesForStep(admission_.max_step_tokens());
+  }
+  return decodes && group.can_plan() ? group.NumPagesForStep(1) : 0;
+}
+
+DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
+  bool feeds_prompts = !waiting_.empty();
+  bool verifies = false;
+  int num_rows = 0;  // that decode, at most
+  for (const RunningGroup& running : groups_) {
+    const BeamGroup& group = *running.group;
+    feeds_prompts = feeds_prompts || group.prefilling();
+    if (!group.prefilling() && group.can_plan()) {
+      num_rows += group.max_decode_rows();
+    }
+    verifies = verifies || group.has_drafts();
+  }
+  const int max_tokens = std::min(admission_.max_step_tokens(), max_logits_);
+  int num_tokens = max_tokens;  // of beams and drafts
+  if (feeds_prompts) {
+    const double share = 1 - options_.prefill_share;
+    num_tokens = std::min(static_cast<int>(share * max_tokens), max_tokens - 1);
+  }
+  // Groups that ask a draft model do so together, so that their drafts are
+  // verified together: one that comes in between decodes a token meanwhile.
+  return {.num_tokens = num_tokens - num_rows,
+          .num_pages = pool_.num_available() - num_pages,
+          .may_ask = !verifies,
+          .max_draft_context = max_draft_context_};
+}
+
+Scheduler::Room Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
+  bool made_room = false;
+  const auto put_away = [&](RunningGroup& running) {
+    if (running.group->pages().holds_pages()) {
+      ++stats_.num_preemptions;
+      running.was_preempted = true;
+    }
+    saved_.push_back(running.group->id());
+    running.PutAway({.pool = host_pool_.num_slots() > 0 ? &host_pool_ : nullptr,
+                     .min_tokens = saving_policy_.min_tokens()},
+                    plan);
+    if (!running.group->is_saving()) saved_.pop_back();
+    made_room = true;
+  };
+  int64_t num_needed = 0;
+  for (RunningGroup& running : groups_) {
+    if (running.is_away()) continue;
+    if (running.group->prefilling()) MatchPrefix(running, num_needed, plan);
+    int64_t num_now = NumPagesNow(running, decodes);
+    while (num_needed + num_now > pool_.num_available()) {
+      RunningGroup* const last = groups_.LastRunning();
+      if (last == &running) num_now = 0;
+      put_away(*last);
+      if (last == &running) break;
+    }
+    num_needed += num_now;
+  }
+  return {num_needed, made_room};
+}
+
+void Scheduler::MatchPrefix(RunningGroup& running, int64_t num_promised,
+                            StepPlan* plan) {
+  const PrefillCounts before = running.group->prefill_counts();
+  running.group->MatchPrefix(num_promised, plan);
+  const PrefillCounts& after = running.group->prefill_counts();
+  stats_.num_cached_tokens += after.num_cached - before.num_cached;
+  stats_.num_tokens_shared_again +=
+      after.num_shared_again - before.num_shared_again;
+  stats_.num_tokens_loaded_again +=
+      after.num_loaded_again - before.num_loaded_again;
+}
+
+RunningGroup* Scheduler::NextToResume() {
+  RunningGroup* const away = groups_.FirstAway();
+  const bool is_first = away != nullptr && (waiting_.empty() ||
+                                            away->turn < waiting_.front_turn());
+  return is_first ? away : nullptr;
+}
+
+bool Scheduler::NextFits() {
+  if (const RunningGroup* away = NextToResume()) {
+    return !away->group->has_plan_in_flight() &&
+           Fits(away->needs, away->group->NumPagesToResume(),
+                away->group->request());
+  }
+  if (waiting_.empty()) return false;
+  const WaitingRequest& next = waiting_.front();
+  return Fits(next.needs, admission_.NumPagesToStart(next.prepared.request),
+              next.prepared.request);
+}
+
+bool Scheduler::Fits(const RequestNeeds& needs, int64_t num_pages,
+                     const Request& request) {
+  const int num_running = groups_.num_running();
+  if (num_running == 0) return true;
+  if (!admission_.CanAdmit(needs, groups_.Needs(), num_running)) return false;
+  const int64_t num_soon = groups_.NumPagesSoon();
+  if (num_pages + num_soon <= pool_.num_available()) return true;
+  if (!has_shareable_pages_ || !request.params.prefix_cache) return false;
+  // What it can share it need not take; nor may it be taken from it meanwhile.
+  // Tokens that need logits are fed: all of a prompt that is scored, or
+  // else its last one.
+  if (request.params.prompt_logprobs) return false;
+  const std::span<const TokenId> prompt = request.prompt_tokens;
+  // Not looked up where finding all of it would not do: while pages are short
+  // this is asked at every step.
+  const int64_t num_found = (std::ssize(prompt) - 1) / pool_.page_size();
+  if (num_pages - num_found + num_soon > pool_.num_available()) return false;
+  try {
+    const PrefixMatch match = tree_.Find(request.params.cache_salt, {},
+                                         {prompt.first(prompt.size() - 1)});
+    return num_pages - std::ssize(match.pages) + num_soon <=
+           pool_.num_available();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+}  // namespace espalier

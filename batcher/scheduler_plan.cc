@@ -20,6 +20,29 @@ struct PlanError {
   absl::Status status;
 };
 
+// What one group's drafts may take: no more tokens than have rows of logits.
+DraftRoom RoomOf(const BeamGroup& group, DraftRoom room) {
+  room.num_tokens = std::min(
+      room.num_tokens, room.num_logits / group.num_logits_per_draft_token());
+  return room;
+}
+
+// Rows of logits that the drafts of a selection take, `num_drafted` tokens.
+// Those that were drawn count as if none had ended early
+// (PlanSelection::max_draft_tokens).
+int NumDraftLogits(const BeamGroup& group, const PlanSelection& selection,
+                   int num_drafted) {
+  const int num_logits_per_token = group.num_logits_per_draft_token();
+  if (num_logits_per_token == 1) return num_drafted;
+  int num_tokens = 0;
+  for (const std::vector<TokenId>& draft : selection.drafts) {
+    if (draft.empty()) continue;
+    num_tokens +=
+        std::max(static_cast<int>(draft.size()), selection.max_draft_tokens);
+  }
+  return num_tokens * num_logits_per_token;
+}
+
 }  // namespace
 
 StepPlan Scheduler::Plan() {
@@ -185,7 +208,7 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   // that run rather than the program.
   const absl::Status status = group.PlanStep(
       std::max(budget->num_tokens, 1), plan, std::max(budget->num_logits, 1),
-      budget->num_prefill_rows, budget->drafts);
+      budget->num_prefill_rows, RoomOf(group, budget->drafts));
   if (!status.ok()) throw PlanError{status};
   planned_.push_back(group.id());
   const int num_tokens = static_cast<int>(plan->tokens.size() - first_token);
@@ -203,10 +226,17 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
     const int num_drafted = num_tokens - group.num_live_beams();
     planned_counts_.num_draft_tokens_fed += num_drafted;
     budget->drafts.num_tokens -= num_drafted;
+    const int num_logits =
+        NumDraftLogits(group, plan->selections.back(), num_drafted);
+    budget->drafts.num_logits -= num_logits;
+    budget->num_logits -= num_logits - num_drafted;
     budget->drafts.num_pages -= num_pages_left - pool_.num_available();
   }
   for (size_t i = first_drafting; i < plan->drafting.size(); ++i) {
-    budget->drafts.num_tokens -= plan->drafting[i].num_tokens;
+    const int num_to_draft = plan->drafting[i].num_tokens;
+    budget->drafts.num_tokens -= num_to_draft;
+    budget->drafts.num_logits -=
+        num_to_draft * group.num_logits_per_draft_token();
   }
   if (prefills && plan->selections.size() == num_selections) {
     budget->num_prefill_rows -= static_cast<int>(plan->rows.size() - num_rows);

@@ -31,15 +31,16 @@ DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
     }
     verifies = verifies || group.has_drafts();
   }
-  const int max_tokens = std::min(admission_.max_step_tokens(), max_logits_);
-  int num_tokens = max_tokens;  // of beams and drafts
-  if (feeds_prompts) {
+  // Of so many, for beams and drafts.
+  const auto share_of = [&](int count) {
+    if (!feeds_prompts) return count;
     const double share = 1 - options_.prefill_share;
-    num_tokens = std::min(static_cast<int>(share * max_tokens), max_tokens - 1);
-  }
+    return std::min(static_cast<int>(share * count), count - 1);
+  };
   // Groups that ask a draft model do so together, so that their drafts are
   // verified together: one that comes in between decodes a token meanwhile.
-  return {.num_tokens = num_tokens - num_rows,
+  return {.num_tokens = share_of(admission_.max_step_tokens()) - num_rows,
+          .num_logits = share_of(max_logits_) - num_rows,
           .num_pages = pool_.num_available() - num_pages,
           .may_ask = !verifies,
           .max_draft_context = max_draft_context_};

@@ -236,6 +236,9 @@ class BeamGroup {
   // now, for the next.
   bool can_draft() const { return drafts_.can_draft(); }
   bool drafts_by_model() const { return drafts_.is_by_model(); }
+  int num_logits_per_draft_token() const {
+    return drafts_.num_logits_per_token();
+  }
   void SetDraftCost(const DraftCost& cost) { drafts_.SetCost(cost); }
   // So far; and what its drafts came to since the last call.
   int64_t num_drafted_tokens() const { return drafts_.num_drafted(); }

@@ -234,6 +234,7 @@ void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
   }
   std::vector<int> ranks;
   int num_left = room.num_tokens;
+  int most = 0;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     const int count =
         std::min({max_tokens, num_left, MaxTokensToAsk(rank, room)});
@@ -250,9 +251,10 @@ void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
     plan->drafting.push_back(std::move(sequence));
     ranks.push_back(rank);
     num_left -= count;
+    most = std::max(most, count);
   }
   was_planned_ = true;
-  drafts_.OnAsk(std::move(ranks));
+  drafts_.OnAsk(std::move(ranks), most);
 }
 
 absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
@@ -288,7 +290,7 @@ absl::Status BeamGroup::PlanDrafts(std::vector<std::vector<TokenId>> drafts,
   PlanSelection& selection = AddSelection(first_logits, plan);
   drafted_ = drafts;
   selection.draft_logits = drafts_.Logits(drafts);
-  selection.max_draft_tokens = drafts_.num_tokens();
+  selection.max_draft_tokens = drafts_.max_draft_tokens();
   strategy_->DescribeDrafts(std::move(drafts), &selection);
   drafts_.OnPlan();
   return absl::OkStatus();

@@ -17,6 +17,7 @@
 // Belongs to its group's strand.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -38,6 +39,8 @@ namespace espalier {
 // What a step has room for beside a token of each sequence.
 struct DraftRoom {
   int num_tokens = 0;
+  // Rows of logits; GroupDrafts::num_logits_per_token says what one takes.
+  int num_logits = std::numeric_limits<int>::max();
   int64_t num_pages = 0;
   bool may_ask = true;  // a draft model
   // Tokens of a sequence that a draft model can feed
@@ -70,6 +73,9 @@ class GroupDrafts {
   bool is_on() const { return num_tokens_ > 0; }
   // Whether drafts are drawn, from logits that come with them.
   bool are_drawn() const { return is_by_model_ && drafts_count_; }
+  // Rows of logits that it takes to verify a token: where it was drawn, the row
+  // that it was drawn from as well.
+  int num_logits_per_token() const { return are_drawn() ? 2 : 1; }
 
   bool is_by_model() const { return is_by_model_; }
 
@@ -104,10 +110,16 @@ class GroupDrafts {
   bool has_answer() const { return state_ == State::kReady; }
   // Of each sequence, at most.
   int num_tokens() const { return num_tokens_; }
-  // For the sequences of these ranks.
-  void OnAsk(std::vector<int> ranks) {
+  // For the sequences of these ranks, for `max_tokens` tokens each at most.
+  void OnAsk(std::vector<int> ranks, int max_tokens) {
     state_ = State::kAsked;
     asked_ = std::move(ranks);
+    max_asked_tokens_ = max_tokens;
+  }
+  // Tokens that each draft of the next step could have
+  // (PlanSelection::max_draft_tokens).
+  int max_draft_tokens() const {
+    return are_drawn() ? std::min(num_tokens_, max_asked_tokens_) : num_tokens_;
   }
   // The answer, in their order.
   void Take(std::span<DraftedTokens> drafts);
@@ -181,6 +193,7 @@ class GroupDrafts {
   int num_empty_answers_ = 0;
   int num_steps_alone_ = 0;
   std::vector<int> asked_;            // ranks
+  int max_asked_tokens_ = 0;          // of each
   std::vector<DraftedTokens> ready_;  // by rank
   SpeculationFigures figures_;
   int64_t num_drafted_ = 0;

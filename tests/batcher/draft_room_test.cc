@@ -27,19 +27,31 @@ ModelDescription NullModel() {
   return model;
 }
 
-// Accepts every draft.
-StepResult AnswerTo(const StepPlan& plan) {
+// Accepts the drafts of samples below `num_accepting`, and no others. What a
+// model drafts is all that it is asked for.
+StepResult AnswerTo(const StepPlan& plan, int num_accepting = 100) {
   StepResult result;
   for (const PlanSelection& selection : plan.selections) {
     SelectionResult& answer = result.selections.emplace_back();
     answer.request = selection.request;
-    for (int row = 0; row < selection.num_rows; ++row) {
-      const int count =
-          selection.drafts.empty() ? 1 : 1 + std::ssize(selection.drafts[row]);
+    for (int i = 0; i < std::ssize(selection.samples); ++i) {
+      const int row = selection.num_rows == 1 ? 0 : i;
+      const bool accepts =
+          !selection.drafts.empty() && selection.samples[i] < num_accepting;
+      const int count = accepts ? 1 + std::ssize(selection.drafts[row]) : 1;
       answer.candidates.insert(answer.candidates.end(), count,
                                {row, kToken, -1.0f});
       if (!selection.drafts.empty()) answer.num_tokens.push_back(count);
     }
+  }
+  for (const GroupContinuation& continuation : plan.continuations) {
+    SelectionResult& answer = result.selections.emplace_back();
+    answer.request = continuation.request;
+    answer.candidates.push_back({0, kToken, -1.0f});
+  }
+  for (const DraftSequence& sequence : plan.drafting) {
+    DraftedTokens& drafted = result.drafts.emplace_back();
+    drafted.tokens.assign(sequence.num_tokens, kToken);
   }
   return result;
 }
@@ -92,11 +104,23 @@ class DraftRoomTest : public ::testing::Test {
                        [](const absl::StatusOr<Result>&) {});
   }
 
-  StepPlan Step() {
+  // Of samples whose drafts are drawn, or not, by a model.
+  void SubmitDrawing(int id, int num_samples, SpeculationMode mode) {
+    Request request = {{kToken, kToken, kToken, kToken}, {}};
+    request.params.max_new_tokens = 20;
+    request.params.do_sample = true;
+    request.params.num_return_sequences = num_samples;
+    request.params.seed = 1;
+    request.params.speculate = {SpeculationMethod::kDraft, 6, mode};
+    request.params.speculate->always_drafts = true;
+    Submit(id, std::move(request));
+  }
+
+  StepPlan Step(int num_accepting = 100) {
     StepPlan plan = scheduler_->Plan();
     EXPECT_LE(plan.tokens.size(), model_.limits.max_step_tokens);
     EXPECT_LE(plan.num_logits, model_.limits.max_beams);
-    if (!plan.is_noop()) scheduler_->Advance(AnswerTo(plan));
+    if (!plan.is_noop()) scheduler_->Advance(AnswerTo(plan, num_accepting));
     return plan;
   }
   void StepUntilDrafted() {
@@ -133,6 +157,27 @@ TEST_F(DraftRoomTest, APromptHasATokenOfEachStepAlsoWithoutAShare) {
   SubmitPlain(1, 2);
   Step();
   EXPECT_TRUE(Selects(Step(), RequestId{1}));
+}
+
+// The executor reads the rows that drafts were drawn from beside those that
+// verify them, so half as many have room.
+TEST_F(DraftRoomTest, DrawnDraftsTakeTwoRowsOfLogitsATokenEach) {
+  for (const SpeculationMode mode :
+       {SpeculationMode::kCoupled, SpeculationMode::kRejection}) {
+    const bool are_drawn = mode == SpeculationMode::kRejection;
+    ModelDescription model = NullModel();
+    model.has_draft_model = true;
+    model.limits.max_beams = 8;
+    model.limits.max_step_tokens = 100;
+    Make(model, {});
+    SubmitDrawing(0, 1, mode);
+    Step();
+    EXPECT_EQ(Step().drafting.at(0).num_tokens, are_drawn ? 3 : 6);
+    const StepPlan verifies = Step();
+    EXPECT_EQ(NumDrafted(verifies), are_drawn ? 3 : 6);
+    EXPECT_EQ(verifies.selections[0].max_draft_tokens, are_drawn ? 3 : 6);
+    scheduler_->CancelAll(absl::CancelledError());
+  }
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ TEST(GroupDraftsTest, WhatAModelDraftedIsVerifiedOnce) {
   ASSERT_TRUE(drafts.has_to_ask());
   const std::vector<int> most = {5};
   EXPECT_THAT(drafts.Draft(most, 100), ElementsAre(IsEmpty()));
-  drafts.OnAsk({0});
+  drafts.OnAsk({0}, 8);
   EXPECT_TRUE(drafts.is_waiting());
   std::vector<DraftedTokens> answer(1);
   answer[0].tokens = {7, 8, 9};

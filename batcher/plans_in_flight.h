@@ -40,6 +40,7 @@ struct PlanInFlight {
   // Sequences that decode, without those of continuations: several rows may
   // feed paths of one beam.
   int64_t num_decode_sequences = 0;
+  int64_t num_draft_pages = 0;  // that its drafts took
 
   // Of groups that are planned ahead of an answer.
   std::span<const RequestId> continuations() const {
@@ -64,6 +65,14 @@ class PlansInFlight {
   // REQUIRES: !empty().
   const PlanInFlight& oldest() const { return plans_.front(); }
   PlanInFlight TakeOldest();
+
+  // That drafts of these plans took: given back with the answers, but for what
+  // these accept.
+  int64_t num_draft_pages() const {
+    int64_t total = 0;
+    for (const PlanInFlight& plan : plans_) total += plan.num_draft_pages;
+    return total;
+  }
 
  private:
   std::deque<PlanInFlight> plans_;  // oldest first

@@ -149,6 +149,7 @@ class Scheduler {
     int64_t num_fed_again = 0;
     int64_t num_decode_sequences = 0;
     int64_t num_draft_tokens_fed = 0;
+    int64_t num_draft_pages = 0;
   };
 
   // What a step may still take.
@@ -186,13 +187,15 @@ class Scheduler {
   // Puts groups away until all that PlanGroup takes is available; and shares
   // prefixes.
   struct Room {
-    int64_t num_pages = 0;  // that PlanGroup takes
-    bool was_made = false;  // some group was put away
+    int64_t num_pages = 0;          // that PlanGroup takes
+    int64_t num_prefill_pages = 0;  // of these, groups that prefill
+    bool was_made = false;          // some group was put away
   };
   Room MakeRoom(bool decodes, StepPlan* plan);
-  // What is left for drafts of a step in which `num_pages` are taken. Where
+  // What is left for drafts of a step in which so many pages are taken. Where
   // prompts wait to be fed they have their share of the tokens, at least one.
-  DraftRoom RoomForDrafts(int64_t num_pages) const;
+  // Whoever would come in without drafts comes in: they leave its pages.
+  DraftRoom RoomForDrafts(const Room& taken);
   // Shares what the prefix tree has of what the group feeds next, and loads
   // what host memory has. `num_promised` pages are for groups before it.
   void MatchPrefix(RunningGroup& running, int64_t num_promised, StepPlan* plan);
@@ -210,12 +213,17 @@ class Scheduler {
   RunningGroup* Start(WaitingRequest next);
   // The group that resumes before any request starts; null if there is none.
   RunningGroup* NextToResume();
-  // Whether that, or else the request whose turn comes first, may run now.
-  bool NextFits();
-  // Whether a request may run now that takes `num_pages` until it decodes, less
-  // those of its prompt that it can share.
-  bool Fits(const RequestNeeds& needs, int64_t num_pages,
-            const Request& request);
+  // Pages that have to be available so that it, or else the request whose turn
+  // comes first, may run now: what it takes until it decodes, beside what those
+  // that run take soon. Unset: there are more than `num_available`, or it may
+  // not run now for another reason, or there is none.
+  std::optional<int64_t> NumPagesForNext(int64_t num_available);
+  bool NextFits() { return NumPagesForNext(pool_.num_available()).has_value(); }
+  // Of a request that takes `num_pages` until it decodes, less those of its
+  // prompt that it can share.
+  std::optional<int64_t> NumPagesFor(const RequestNeeds& needs,
+                                     int64_t num_pages, const Request& request,
+                                     int64_t num_available);
   void Remember(const StepPlan& plan);
   // Those of whom the plan being written has copies or loads and nothing else,
   // because its tokens were used up, are planned as well: they end if it fails.

@@ -107,7 +107,7 @@ void Scheduler::FillPlan(bool decodes, const Outlook& outlook, StepPlan* plan) {
   const Room room = has_room ? Room() : MakeRoom(decodes, plan);
   // Where memory is short drafts would take what others need next.
   if (decodes && !room.was_made && outlook.may_any_draft) {
-    budget.drafts = RoomForDrafts(room.num_pages);
+    budget.drafts = RoomForDrafts(room);
   }
   if (decodes) {
     for (RunningGroup& running : groups_) {
@@ -230,7 +230,9 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
         NumDraftLogits(group, plan->selections.back(), num_drafted);
     budget->drafts.num_logits -= num_logits;
     budget->num_logits -= num_logits - num_drafted;
-    budget->drafts.num_pages -= num_pages_left - pool_.num_available();
+    const int64_t num_pages = num_pages_left - pool_.num_available();
+    planned_counts_.num_draft_pages += num_pages;
+    budget->drafts.num_pages -= num_pages;
   }
   for (size_t i = first_drafting; i < plan->drafting.size(); ++i) {
     const int num_to_draft = plan->drafting[i].num_tokens;
@@ -276,6 +278,7 @@ void Scheduler::Remember(const StepPlan& plan) {
   remembered.num_prompt_tokens =
       counts.num_prompt_tokens + counts.num_fed_again;
   remembered.num_decode_sequences = counts.num_decode_sequences;
+  remembered.num_draft_pages = counts.num_draft_pages;
   stats_.num_prompt_tokens += counts.num_prompt_tokens;
   stats_.num_tokens_fed_again += counts.num_fed_again;
   stats_.num_decode_rows += counts.num_decode_sequences;

@@ -2,6 +2,7 @@
 // away to make some, what drafts may take, and who fits beside those that run.
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <span>
 
 #include "batcher/scheduler.h"
@@ -19,8 +20,8 @@ int64_t Scheduler::NumPagesNow(const RunningGroup& running,
   return decodes && group.can_plan() ? group.NumPagesForStep(1) : 0;
 }
 
-DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
-  bool feeds_prompts = !waiting_.empty();
+DraftRoom Scheduler::RoomForDrafts(const Room& taken) {
+  bool feeds_prompts = !waiting_.empty() || groups_.FirstAway() != nullptr;
   bool verifies = false;
   int num_rows = 0;  // that decode, at most
   for (const RunningGroup& running : groups_) {
@@ -37,11 +38,19 @@ DraftRoom Scheduler::RoomForDrafts(int64_t num_pages) const {
     const double share = 1 - options_.prefill_share;
     return std::min(static_cast<int>(share * count), count - 1);
   };
+  const int64_t num_left = pool_.num_available() - taken.num_pages;
+  // What groups feed now they do not take soon; and whoever waits for pages
+  // that drafts have comes in when these are back.
+  const int64_t num_without_drafts =
+      num_left + taken.num_prefill_pages + in_flight_.num_draft_pages();
+  const int64_t num_for_next =
+      NumPagesForNext(num_without_drafts).value_or(0) - taken.num_prefill_pages;
   // Groups that ask a draft model do so together, so that their drafts are
   // verified together: one that comes in between decodes a token meanwhile.
   return {.num_tokens = share_of(admission_.max_step_tokens()) - num_rows,
           .num_logits = share_of(max_logits_) - num_rows,
-          .num_pages = pool_.num_available() - num_pages,
+          .num_pages = std::max<int64_t>(
+              num_left - std::max<int64_t>(num_for_next, 0), 0),
           .may_ask = !verifies,
           .max_draft_context = max_draft_context_};
 }
@@ -61,6 +70,7 @@ Scheduler::Room Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
     made_room = true;
   };
   int64_t num_needed = 0;
+  int64_t num_prefill_pages = 0;
   for (RunningGroup& running : groups_) {
     if (running.is_away()) continue;
     if (running.group->prefilling()) MatchPrefix(running, num_needed, plan);
@@ -72,8 +82,9 @@ Scheduler::Room Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
       if (last == &running) break;
     }
     num_needed += num_now;
+    if (running.group->prefilling()) num_prefill_pages += num_now;
   }
-  return {num_needed, made_room};
+  return {num_needed, num_prefill_pages, made_room};
 }
 
 void Scheduler::MatchPrefix(RunningGroup& running, int64_t num_promised,
@@ -95,43 +106,53 @@ RunningGroup* Scheduler::NextToResume() {
   return is_first ? away : nullptr;
 }
 
-bool Scheduler::NextFits() {
+std::optional<int64_t> Scheduler::NumPagesForNext(int64_t num_available) {
   if (const RunningGroup* away = NextToResume()) {
-    return !away->group->has_plan_in_flight() &&
-           Fits(away->needs, away->group->NumPagesToResume(),
-                away->group->request());
+    if (away->group->has_plan_in_flight()) return std::nullopt;
+    return NumPagesFor(away->needs, away->group->NumPagesToResume(),
+                       away->group->request(), num_available);
   }
-  if (waiting_.empty()) return false;
+  if (waiting_.empty()) return std::nullopt;
   const WaitingRequest& next = waiting_.front();
-  return Fits(next.needs, admission_.NumPagesToStart(next.prepared.request),
-              next.prepared.request);
+  const Request& request = next.prepared.request;
+  return NumPagesFor(next.needs, admission_.NumPagesToStart(request), request,
+                     num_available);
 }
 
-bool Scheduler::Fits(const RequestNeeds& needs, int64_t num_pages,
-                     const Request& request) {
+std::optional<int64_t> Scheduler::NumPagesFor(const RequestNeeds& needs,
+                                              int64_t num_pages,
+                                              const Request& request,
+                                              int64_t num_available) {
   const int num_running = groups_.num_running();
-  if (num_running == 0) return true;
-  if (!admission_.CanAdmit(needs, groups_.Needs(), num_running)) return false;
-  const int64_t num_soon = groups_.NumPagesSoon();
-  if (num_pages + num_soon <= pool_.num_available()) return true;
-  if (!has_shareable_pages_ || !request.params.prefix_cache) return false;
+  if (num_running == 0) return 0;
+  if (!admission_.CanAdmit(needs, groups_.Needs(), num_running)) {
+    return std::nullopt;
+  }
+  num_pages += groups_.NumPagesSoon();
+  if (num_pages <= num_available) return num_pages;
+  if (!has_shareable_pages_ || !request.params.prefix_cache) {
+    return std::nullopt;
+  }
   // What it can share it need not take; nor may it be taken from it meanwhile.
   // Tokens that need logits are fed: all of a prompt that is scored, or
   // else its last one.
-  if (request.params.prompt_logprobs) return false;
+  if (request.params.prompt_logprobs) return std::nullopt;
   const std::span<const TokenId> prompt = request.prompt_tokens;
   // Not looked up where finding all of it would not do: while pages are short
   // this is asked at every step.
   const int64_t num_found = (std::ssize(prompt) - 1) / pool_.page_size();
-  if (num_pages - num_found + num_soon > pool_.num_available()) return false;
+  if (num_pages - num_found > num_available) return std::nullopt;
   try {
+    const int64_t num_before = pool_.num_available();
     const PrefixMatch match = tree_.Find(request.params.cache_salt, {},
                                          {prompt.first(prompt.size() - 1)});
-    return num_pages - std::ssize(match.pages) + num_soon <=
-           pool_.num_available();
+    // Idle ones are available until it shares them.
+    const int64_t num_idle = num_before - pool_.num_available();
+    num_pages -= std::ssize(match.pages) - num_idle;
   } catch (const std::bad_alloc&) {
-    return false;
+    return std::nullopt;
   }
+  return num_pages <= num_available ? std::optional(num_pages) : std::nullopt;
 }
 
 }  // namespace espalier

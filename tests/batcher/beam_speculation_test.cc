@@ -233,7 +233,8 @@ INSTANTIATE_TEST_SUITE_P(
         BeamSpeculationCase{.method = Method::kNgram,
                             .impossible_percent = 85,
                             .min_percent_saved = 10},
-        BeamSpeculationCase{.method = Method::kSuffix, .page_size = 1},
+        BeamSpeculationCase{
+            .method = Method::kSuffix, .page_size = 1, .min_percent_saved = 1},
         BeamSpeculationCase{.method = Method::kSuffix,
                             .num_pages = 60,
                             .plans_in_flight = 2,

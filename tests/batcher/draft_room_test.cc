@@ -159,6 +159,26 @@ TEST_F(DraftRoomTest, APromptHasATokenOfEachStepAlsoWithoutAShare) {
   EXPECT_TRUE(Selects(Step(), RequestId{1}));
 }
 
+// Drafts that are never accepted take pages at every step, and more than the
+// request that waits leaves.
+TEST_F(DraftRoomTest, DraftsLeaveThePagesThatAWaitingRequestStartsIn) {
+  ModelDescription model = NullModel();
+  model.num_pages = 62;
+  Make(model, {.prefill_share = 0.25});
+  Request request = {{kToken, kToken, kToken, kToken}, {}};
+  request.params.max_new_tokens = 40;
+  request.params.speculate = {SpeculationMethod::kNgram, 16,
+                              SpeculationMode::kCoupled};
+  request.params.speculate->always_drafts = true;
+  Submit(0, std::move(request));
+  int num_drafted = 0;
+  for (int i = 0; i < 3; ++i) num_drafted += NumDrafted(Step(0));
+  EXPECT_GT(num_drafted, 0);
+  // 41 pages of 62, beside 8 that are held and one that is needed next.
+  SubmitPlain(1, 40);
+  EXPECT_TRUE(Selects(Step(0), RequestId{1}));
+}
+
 // The executor reads the rows that drafts were drawn from beside those that
 // verify them, so half as many have room.
 TEST_F(DraftRoomTest, DrawnDraftsTakeTwoRowsOfLogitsATokenEach) {

@@ -183,7 +183,11 @@ inline absl::Status BeamGroup::Decide(const SelectionResult& result,
     if (strategy_->done() || live->size() < nodes.size()) {
       KeepEnded(nodes, *live);
     }
-    if (drafts_.can_draft()) ApplyDrafts(result, *live, is_last);
+    if (drafts_.can_draft()) {
+      ApplyDrafts(result, *live, is_last);
+    } else if (!have_one_length_) {  // drafts are off since
+      have_one_length_ = HaveOneLength(live->size());
+    }
   }
   if (strategy_->done()) {
     Drop(next_plan);
@@ -266,7 +270,7 @@ void BeamGroup::ApplyDrafts(const SelectionResult& result,
     drafts_.RecordUndrafted(num_live_beams());
   }
   if (strategy_->done()) return;
-  have_one_length_ = true;
+  have_one_length_ = HaveOneLength(beams.size());
   std::vector<int> parents;
   std::vector<std::vector<TokenId>> tokens;
   for (size_t rank = 0; rank < beams.size(); ++rank) {
@@ -279,8 +283,6 @@ void BeamGroup::ApplyDrafts(const SelectionResult& result,
       pages_.Truncate(parent,
                       pages_.sequence(parent).num_tokens() - num_rejected);
     }
-    have_one_length_ =
-        have_one_length_ && LengthOf(static_cast<int>(rank)) == LengthOf(0);
   }
   drafts_.Advance(parents, tokens);
 }
@@ -297,6 +299,13 @@ void BeamGroup::ApplyPaths(std::span<const Continuation> beams, bool is_last) {
     tokens.push_back({beam.token});
   }
   drafts_.Advance(parents, tokens);
+}
+
+bool BeamGroup::HaveOneLength(size_t num_sequences) const {
+  for (size_t rank = 1; rank < num_sequences; ++rank) {
+    if (LengthOf(static_cast<int>(rank)) != LengthOf(0)) return false;
+  }
+  return true;
 }
 
 int BeamGroup::LengthOf(int rank) const {

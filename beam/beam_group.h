@@ -317,6 +317,8 @@ class BeamGroup {
   void ApplyDrafts(const SelectionResult& result,
                    std::span<const Continuation> beams, bool is_last);
   void ApplyPaths(std::span<const Continuation> beams, bool is_last);
+  // Of so many sequences that live on.
+  bool HaveOneLength(size_t num_sequences) const;
   // Tokens that a live sequence has generated; and the last of them.
   int LengthOf(int rank) const;
   std::vector<TokenId> LastTokens(int rank, int num_tokens) const;

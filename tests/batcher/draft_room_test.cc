@@ -200,5 +200,34 @@ TEST_F(DraftRoomTest, DrawnDraftsTakeTwoRowsOfLogitsATokenEach) {
   }
 }
 
+// The draft model can feed no sequence any more, and samples differ in length
+// by what was accepted of them until the longer one ends.
+TEST_F(DraftRoomTest, AGroupOfOneLengthRunsAheadWhenDraftsAreOff) {
+  ModelDescription model = NullModel();
+  model.has_draft_model = true;
+  model.max_draft_context = 8;
+  Make(model, {});
+  SubmitDrawing(0, 2, SpeculationMode::kCoupled);
+  bool differed = false;
+  for (int i = 0; i < 40 && scheduler_->stats().num_generated_tokens == 0;
+       ++i) {
+    StepPlan plan = scheduler_->Plan();
+    ASSERT_FALSE(plan.empty());
+    const bool selects = !plan.selections.empty();
+    differed =
+        differed || (selects && !plan.selections[0].row_num_generated.empty());
+    if (selects && differed && plan.selections[0].num_rows == 1) {
+      // Its answer before this one made it one sequence.
+      StepPlan ahead = scheduler_->Plan();
+      EXPECT_EQ(ahead.continuations.size(), 1);
+      scheduler_->Advance(AnswerTo(plan, 1));
+      if (!ahead.is_noop()) scheduler_->Advance(AnswerTo(ahead, 1));
+      return;
+    }
+    scheduler_->Advance(AnswerTo(plan, 1));
+  }
+  FAIL() << "the samples do not come to differ, or end together";
+}
+
 }  // namespace
 }  // namespace espalier

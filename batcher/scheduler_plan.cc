@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "batcher/scheduler.h"
@@ -56,7 +57,11 @@ StepPlan Scheduler::Plan() {
         std::swap(next_plan_, plan);  // what ended is for the next that runs
         return plan;
       }
-      if (options_.validate_steps) Validate(plan);
+      if (options_.validate_steps) {
+        CHECK(plan.page_copies.empty() || !plan.rows.empty())
+            << plan.page_copies.size() << " page copies in a plan without rows";
+        Validate(plan);
+      }
       Remember(plan);
       return plan;
     } catch (const std::bad_alloc&) {

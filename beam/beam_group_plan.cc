@@ -193,6 +193,8 @@ bool BeamGroup::HasToAskForDrafts(const DraftRoom& room) const {
   if (!drafts_.has_to_ask() || !room.may_ask || room.num_tokens < 1) {
     return false;
   }
+  // A plan that copies pages has rows (StepPlan::page_copies).
+  if (pages_.has_moves()) return false;
   if (is_beam_search() && room.num_tokens < num_live_beams()) return false;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     if (MaxTokensToAsk(rank, room) > 0) return true;

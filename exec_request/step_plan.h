@@ -290,7 +290,8 @@ struct StepPlan {
   // copied to or written by this very plan; one that is loaded may be copied
   // from. Where the executor has host slots
   // (ModelDescription::num_host_slots). If the plan fails, none of them counts
-  // as done.
+  // as done. A plan that copies pages has rows: executors may leave copying to
+  // what runs these.
   std::vector<PageSave> page_saves;
   std::vector<PageLoad> page_loads;
   std::vector<PageCopy> page_copies;

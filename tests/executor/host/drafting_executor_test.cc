@@ -168,6 +168,63 @@ TEST_F(DraftingExecutorTest, AnswersComeInTheOrderOfPlans) {
   for (int i = 0; i < 40; ++i) EXPECT_EQ(done[i], i);
 }
 
+// What the executor beside a draft model gets, without what is drafted.
+class PlanCounter : public StepExecutor {
+ public:
+  explicit PlanCounter(std::shared_ptr<StepExecutor> steps)
+      : steps_(std::move(steps)) {}
+
+  const ModelDescription& description() const override {
+    return steps_->description();
+  }
+  void Execute(StepPlan plan, Done done) override {
+    num_copies += std::ssize(plan.page_copies);
+    num_copying_alone += !plan.page_copies.empty() && plan.rows.empty() ? 1 : 0;
+    steps_->Execute(std::move(plan), std::move(done));
+  }
+
+  int64_t num_copies = 0;
+  int64_t num_copying_alone = 0;  // plans
+
+ private:
+  const std::shared_ptr<StepExecutor> steps_;
+};
+
+// A group that was put away and finds in the prefix tree all that it had fed,
+// the last page by a copy, has nothing to feed before it drafts. Here those
+// that end first leave it.
+TEST_F(DraftingExecutorTest, NoPlanOfItsExecutorCopiesPagesAlone) {
+  const auto pool = MakePool(1);
+  int64_t num_copies = 0;
+  for (int num_pages = 14; num_pages < 40; ++num_pages) {
+    ToyModelOptions options = DraftedModel();
+    options.num_pages = num_pages;
+    options.page_size = 4;
+    auto steps = ModelExecutor::Create(std::make_shared<ToyModel>(options),
+                                       pool, ModelExecutorOptions());
+    ASSERT_OK(steps.status());
+    const auto counter = std::make_shared<PlanCounter>(*std::move(steps));
+    auto draft =
+        DraftModel::Create(std::make_shared<ToyModel>(DraftedModel()), pool);
+    ASSERT_OK(draft.status());
+    auto drafting = DraftingExecutor::Create(counter, *std::move(draft));
+    ASSERT_OK(drafting.status());
+    std::vector<Request> requests(6, Request{{1, 2, 3, 4, 5, 6, 7}, {}});
+    for (Request& request : requests) {
+      request.params.max_new_tokens = 30;
+      request.params.ignore_eos = true;
+      request.params.speculate = {SpeculationMethod::kDraft, 3};
+      EXPECT_OK(ValidateRequest((*drafting)->description(), &request));
+    }
+    for (const auto& answer : Drive(**drafting, requests, {})) {
+      EXPECT_OK(answer.status());
+    }
+    EXPECT_EQ(counter->num_copying_alone, 0) << num_pages << " pages";
+    num_copies += counter->num_copies;
+  }
+  EXPECT_GT(num_copies, 10);
+}
+
 TEST_F(DraftingExecutorTest, WithoutAThreadNothingIsMade) {
   auto draft = DraftModel::Create(std::make_shared<ToyModel>(DraftedModel()),
                                   MakePool(1));

@@ -2,11 +2,12 @@
 
 #include <utf8proc.h>
 
-#include <cstdlib>
-#include <memory>
-#include <new>
+#include <array>
+#include <span>
+#include <vector>
 
 #include "base/check.h"
+#include "text/canonical_order.h"
 
 namespace espalier {
 namespace {
@@ -29,18 +30,45 @@ utf8proc_option_t OptionsOf(NormalizationForm form) {
       (is_compatible ? UTF8PROC_COMPAT : 0));
 }
 
-void AppendForm(std::string_view text, utf8proc_option_t options,
-                std::string* out) {
-  utf8proc_uint8_t* mapped = nullptr;
-  const utf8proc_ssize_t size = utf8proc_map(
-      reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-      static_cast<utf8proc_ssize_t>(text.size()), &mapped, options);
-  if (size == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
-  CHECK(size >= 0) << utf8proc_errmsg(size);
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(
-      mapped, &std::free);
-  out->append(reinterpret_cast<const char*>(mapped), size);
-}
+// As utf8proc_map, but for the time that putting marks in order takes there:
+// the square of how many follow each other.
+class FormWriter {
+ public:
+  explicit FormWriter(NormalizationForm form) : options_(OptionsOf(form)) {}
+
+  void Append(std::string_view text, std::string* out) {
+    characters_.clear();
+    while (!text.empty()) Decompose(TakeCharacter(&text));
+    PutInCanonicalOrder(
+        [](utf8proc_int32_t character) {
+          return utf8proc_get_property(character)->combining_class;
+        },
+        std::span(characters_));
+    const utf8proc_ssize_t size = utf8proc_normalize_utf32(
+        characters_.data(), std::ssize(characters_), options_);
+    CHECK(size >= 0) << utf8proc_errmsg(size);
+    for (utf8proc_ssize_t i = 0; i < size; ++i) {
+      AppendCharacter(static_cast<char32_t>(characters_[i]), out);
+    }
+  }
+
+ private:
+  void Decompose(char32_t character) {
+    // The longest compatibility form has 18.
+    std::array<utf8proc_int32_t, 32> parts;
+    int boundclass = 0;
+    const utf8proc_ssize_t num_parts = utf8proc_decompose_char(
+        static_cast<utf8proc_int32_t>(character), parts.data(),
+        std::ssize(parts), options_, &boundclass);
+    CHECK(num_parts >= 0 && num_parts <= std::ssize(parts))
+        << "U+" << static_cast<uint32_t>(character);
+    characters_.insert(characters_.end(), parts.begin(),
+                       parts.begin() + num_parts);
+  }
+
+  const utf8proc_option_t options_;
+  std::vector<utf8proc_int32_t> characters_;
+};
 
 }  // namespace
 
@@ -113,7 +141,7 @@ std::string ToLowercase(std::string_view text) {
 }
 
 std::string ToForm(std::string_view text, NormalizationForm form) {
-  const utf8proc_option_t options = OptionsOf(form);
+  FormWriter writer(form);
   std::string out;
   out.reserve(text.size());
   // A character of ASCII is in every form, and none joins what stands before
@@ -126,7 +154,7 @@ std::string ToForm(std::string_view text, NormalizationForm form) {
     while (end < text.size() && !IsAscii(text[end])) ++end;
     if (begin > 0) --begin;
     out += text.substr(0, begin);
-    AppendForm(text.substr(begin, end - begin), options, &out);
+    writer.Append(text.substr(begin, end - begin), &out);
     text.remove_prefix(end);
   }
   out += text;

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/hash.h"
 #include "base/ids.h"
-#include "text/hash.h"
 #include "text/subword_model.h"
 #include "text/vocabulary.h"
 

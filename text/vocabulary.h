@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/hash.h"
 #include "base/ids.h"
-#include "text/hash.h"
 
 namespace espalier {
 

@@ -1,13 +1,15 @@
-#include "text/hash.h"
+#include "base/hash.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
-#include "text/vocabulary.h"
+#include "tests/std_hash_collisions.h"
 
 namespace espalier {
 namespace {
@@ -44,15 +46,18 @@ TEST(HashTest, WhatSharesASlotUnderOneKeyDoesNotUnderOthers) {
   EXPECT_GT(of_words.size(), 300);
 }
 
-TEST(HashTest, AnIndexFindsWhatWasAddedLast) {
-  PieceIndex index(3);
-  const std::string pieces[] = {"", "long enough for words", "a"};
-  for (TokenId id = 0; id < 3; ++id) index.Add(pieces[id], id);
-  index.Add(pieces[2], 7);
-  EXPECT_EQ(index.Find(""), 0);
-  EXPECT_EQ(index.Find("long enough for words"), 1);
-  EXPECT_EQ(index.Find("a"), 7);
-  EXPECT_EQ(index.Find("b"), std::nullopt);
+// Neither do keys of a caller's JSON that someone made to share a slot.
+TEST(HashTest, WhatSharesAStdHashDoesNotShareSlots) {
+  const auto strings = testing::StringsOfOneStdHash(2000);
+  if (strings.empty()) GTEST_SKIP() << "std::hash is not that of libstdc++";
+  const std::unordered_set<std::string, KeyedHash> set(strings.begin(),
+                                                       strings.end());
+  ASSERT_EQ(set.size(), strings.size());
+  size_t largest = 0;
+  for (size_t i = 0; i < set.bucket_count(); ++i) {
+    largest = std::max(largest, set.bucket_size(i));
+  }
+  EXPECT_LT(largest, 20);
 }
 
 }  // namespace

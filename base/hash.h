@@ -1,7 +1,8 @@
-// Hashes of strings and numbers for the tables of vocabularies.
+// Hashes of strings and numbers for tables of what need not be trusted, such as
+// the pieces of a vocabulary, or the keys of a caller's JSON.
 //
-// Vocabularies need not be trusted, and a hash that everyone can compute is
-// one that all pieces of a file may share: each process draws a key of its own.
+// A hash that everyone can compute is one that all pieces of a file may share:
+// each process draws a key of its own.
 // Nothing but the places in tables depends on it.
 #pragma once
 
@@ -41,5 +42,12 @@ inline uint64_t HashOf(std::string_view bytes, const HashKey& key = kHashKey) {
     if (left <= sizeof word) return hash;
   }
 }
+
+// For std::unordered_map and its like, also to look for a std::string by what
+// views it.
+struct KeyedHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view bytes) const { return HashOf(bytes); }
+};
 
 }  // namespace espalier

@@ -1,4 +1,4 @@
-#include "text/hash.h"
+#include "base/hash.h"
 
 #include <random>
 

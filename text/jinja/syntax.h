@@ -4,6 +4,7 @@
 // Thread safety: constant once parsed; any thread may then read.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "text/jinja/error.h"
 #include "text/jinja/value.h"
 
@@ -30,7 +32,7 @@ class Names {
   }
   // Nothing if the template has no such name.
   std::optional<NameId> Find(std::string_view name) const {
-    const auto found = ids_.find(std::string(name));
+    const auto found = ids_.find(name);
     if (found == ids_.end()) return std::nullopt;
     return found->second;
   }
@@ -39,7 +41,7 @@ class Names {
 
  private:
   std::vector<std::string> names_;
-  std::unordered_map<std::string, NameId> ids_;
+  std::unordered_map<std::string, NameId, KeyedHash, std::equal_to<>> ids_;
 };
 
 enum class ExpressionKind {

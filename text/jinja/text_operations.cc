@@ -4,6 +4,7 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "base/hash.h"
 #include "text/jinja/error.h"
 #include "text/jinja/unicode.h"
 
@@ -98,8 +99,10 @@ std::vector<Text> SplitAtFromEnd(const Text& text, std::string_view separator,
   return parts;
 }
 
-std::unordered_set<std::string_view> CharactersOf(std::string_view text) {
-  std::unordered_set<std::string_view> characters;
+using Characters = std::unordered_set<std::string_view, KeyedHash>;
+
+Characters CharactersOf(std::string_view text) {
+  Characters characters;
   for (size_t i = 0; i < text.size(); i += CharacterSize(text[i])) {
     characters.insert(text.substr(i, CharacterSize(text[i])));
   }
@@ -148,7 +151,7 @@ size_t LastFinder::Find(std::string_view text) const {
 Text Strip(const Text& text, const std::optional<std::string>& characters,
            bool at_begin, bool at_end) {
   const std::string_view bytes = text.bytes();
-  const std::unordered_set<std::string_view> dropped =
+  const Characters dropped =
       CharactersOf(characters ? *characters : std::string_view());
   const auto is_dropped = [&](size_t i) {
     const std::string_view character = bytes.substr(i, CharacterSize(bytes[i]));

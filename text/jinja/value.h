@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "text/jinja/text.h"
 
 namespace espalier::jinja {
@@ -151,11 +152,12 @@ struct Dict : Object {
  private:
   void Add(Value key, Value value);
 
-  std::unordered_map<std::string_view, size_t> strings_;  // into items
+  // Into items. Keys may be those of a caller's JSON.
+  std::unordered_map<std::string_view, size_t, KeyedHash> strings_;
 };
 
 struct Namespace : Object {
-  std::unordered_map<std::string, Value> attributes;
+  std::unordered_map<std::string, Value, KeyedHash> attributes;
 
   const Value* Find(const std::string& name) const;
   void Set(const std::string& name, Value value);

@@ -77,14 +77,14 @@ TEST(UnicodeTest, OrderingMarksTakesNearlyLinearWork) {
   constexpr size_t kHalf = 100'000;
   Characters characters(2 * kHalf, 0x316);        // class 220
   std::fill_n(characters.begin(), kHalf, 0x315);  // class 232
-  int64_t num_asked = 0;
+  int64_t num_calls = 0;
   PutInCanonicalOrder(
       [&](char32_t character) {
-        ++num_asked;
+        ++num_calls;
         return character == 0x315 ? 232 : 220;
       },
       std::span(characters));
-  EXPECT_EQ(num_asked, 2 * kHalf);
+  EXPECT_EQ(num_calls, 2 * kHalf);
   EXPECT_TRUE(std::ranges::is_sorted(characters, std::ranges::greater()));
   // So that it is the work of the whole, too: 800 kB of marks.
   std::string text = "a";

@@ -57,7 +57,7 @@ PlanSelection& BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
       /*histories=*/std::vector<std::vector<TokenId>>(),
       /*allowed=*/std::vector<std::span<const TokenId>>(),
       /*drafts=*/std::vector<std::vector<TokenId>>(),
-      /*ranks=*/SmallVector<int>(), /*draft_logits=*/nullptr,
+      /*ranks=*/SmallVector<int>(), /*draft_logits=*/std::vector<DraftLogits>(),
       /*max_draft_tokens=*/0, asked.row_num_generated);
   if (IsSet(asked.ranking)) selection.ranking = asked.ranking;
   if (!asked.allowed.empty()) selection.allowed = asked.allowed;

@@ -1,0 +1,75 @@
+// A group that resumes and finds in the prefix tree all that it had fed, the
+// last page by a copy, feeds a token before it asks a draft model: a plan that
+// copies pages has rows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <utility>
+
+#include "beam/beam_group.h"
+#include "tests/status_matchers.h"
+
+namespace espalier {
+namespace {
+
+class ResumedDraftsTest : public ::testing::Test {
+ protected:
+  static PreparedRequest Prepared() {
+    ModelDescription model;
+    model.vocab_size = 100;
+    model.max_context = 100;
+    model.num_pages = 50;
+    model.page_size = 4;
+    model.has_shareable_pages = true;
+    model.verifies_drafts = true;
+    model.has_draft_model = true;
+    Request request = {{1, 2, 3, 4, 5, 6}, {}};
+    request.params.max_new_tokens = 20;
+    request.params.ignore_eos = true;
+    request.params.speculate = {SpeculationMethod::kDraft};
+    EXPECT_OK(ValidateRequest(model, &request));
+    return PreparedRequest(std::move(request));
+  }
+
+  // Feeds the prompt and tokens until `num_generated` are generated, without
+  // room for drafts, and puts the group away.
+  void RunAndPutAway(int num_generated, BeamGroup* group) {
+    StepPlan next;
+    for (int i = 0; i < num_generated; ++i) {
+      StepPlan plan;
+      if (group->prefilling()) group->MatchPrefix(0, &plan);
+      ASSERT_OK(group->PlanStep(100, &plan));
+      group->OnPlanOut();
+      group->OnAnswer();
+      const SelectionResult answer = {.request = group->id(),
+                                      .candidates = {{0, 10 + i, -1.0f}}};
+      ASSERT_OK(group->Advance(answer, &next));
+    }
+    group->PutAway({}, true, &next);
+  }
+
+  PagePool pool_{50, 4};
+  PrefixTree tree_{&pool_};
+  SequenceIdSource ids_;
+};
+
+TEST_F(ResumedDraftsTest, WhereAPageIsCopiedATokenIsFedFirst) {
+  BeamGroup longer(RequestId{0}, Prepared(), &pool_, &ids_, &tree_);
+  RunAndPutAway(8, &longer);  // 13 tokens are fed: three full pages
+  BeamGroup group(RequestId{1}, Prepared(), &pool_, &ids_, &tree_);
+  RunAndPutAway(4, &group);  // 9 tokens are fed, the last in a page of its own
+  group.Resume();
+  StepPlan plan;
+  group.MatchPrefix(0, &plan);
+  ASSERT_FALSE(group.prefilling());
+  ASSERT_EQ(plan.page_copies.size(), 1);
+  const DraftRoom room = {.num_tokens = 8, .num_pages = 8};
+  ASSERT_OK(group.PlanStep(100, &plan, std::numeric_limits<int>::max(),
+                           std::numeric_limits<int>::max(), room));
+  EXPECT_EQ(plan.rows.size(), 1);
+  EXPECT_TRUE(plan.drafting.empty());
+}
+
+}  // namespace
+}  // namespace espalier

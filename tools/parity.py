@@ -2,8 +2,10 @@
 
     python -m tools.parity --espalier build/cuda/bin/espalier
 
-Runs the 300 requests of tests/data/beam_search.jsonl through `espalier batch` on
-the CPU and on a GPU in every dtype, and prints two tables: each run against the
+Runs the 300 requests of tests/data/beam_search.jsonl, or those of another model
+(`--model tests/data/families/qwen2 --reference
+tests/data/families/qwen2/requests.jsonl`), through `espalier batch` on the CPU
+and on a GPU in every dtype, and prints two tables: each run against the
 reference (transformers in float64), and requests alone against the same among
 others. In f32 both ought to agree everywhere; in bf16 and f16 the rounding of
 the forward pass decides near ties, and depends on how many rows are computed
@@ -134,6 +136,7 @@ def parse_args() -> argparse.Namespace:
     add = parser.add_argument
     add("--espalier", type=Path, default=ROOT / "build" / "cuda" / "bin" / "espalier")
     add("--model", type=Path, default=ROOT / "models" / "en-fr")
+    add("--reference", type=Path, default=REFERENCE, help="of the model")
     add("--devices", nargs="+", default=["cpu", "cuda"], help="cpu, cuda, cuda:1")
     add("--dtypes", nargs="+", default=["f32", "bf16", "f16"], help="of GPUs")
     add("--together", type=int, default=64, help="requests that run together")
@@ -142,7 +145,7 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
-    reference = read_rows(REFERENCE)
+    reference = read_rows(args.reference)
     text = requests(reference)
     against_reference, against_alone = [], []
     with tempfile.TemporaryDirectory() as name:

@@ -28,7 +28,8 @@ def _may_swap(a: Row, b: Row) -> bool:
 
 
 def _same(expected: Row, actual: Row) -> bool:
-    return expected["tokens"] == actual["tokens"] and expected["text"] == actual["text"]
+    # Models without a tokenizer have no texts.
+    return all(expected.get(key) == actual.get(key) for key in ("tokens", "text"))
 
 
 def beams_match(expected: Row, actual: Row) -> bool:

@@ -5,11 +5,11 @@
 // Thread safety: one rendering's own.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 
-#include "text/jinja/error.h"
 #include "text/jinja/limits.h"
 
 namespace espalier::jinja {
@@ -22,40 +22,62 @@ inline constexpr int kMaxValueDepth = 100;
 
 class Budget {
  public:
-  Budget(const RenderLimits& limits, int64_t input_bytes)
-      : steps_(limits.steps + limits.steps_per_input_byte * input_bytes),
-        bytes_(limits.bytes + limits.bytes_per_input_byte * input_bytes),
-        time_(limits.time) {}
+  using Clock = std::chrono::steady_clock;
+
+  // Bytes that are taken before the clock is looked at again, of which a step
+  // counts as kBytesOfStep.
+  static constexpr int64_t kWorkBetweenLooks = 64 << 10;
+  static constexpr int64_t kBytesOfStep = 64;
+
+  // `now` is the clock.
+  Budget(const RenderLimits& limits, int64_t input_bytes,
+         Clock::time_point (*now)() = &Clock::now)
+      : input_bytes_(input_bytes),
+        max_steps_(
+            std::min(limits.steps + limits.steps_per_input_byte * input_bytes,
+                     limits.max_steps)),
+        max_bytes_(
+            std::min(limits.bytes + limits.bytes_per_input_byte * input_bytes,
+                     limits.max_bytes)),
+        time_(limits.time),
+        now_(now),
+        begin_(now()) {}
 
   void TakeSteps(int64_t steps) {
-    if (steps > steps_) throw TemplateError::OutOf("takes too many steps");
-    steps_ -= steps;
-    if (++num_taken_ % kTakenBetweenLooks == 0) LookAtClock();
+    if (steps > max_steps_ - steps_) FailSteps();
+    steps_ += steps;
+    CountWork(steps * kBytesOfStep);
   }
   void TakeBytes(size_t bytes) {
-    if (bytes > static_cast<size_t>(bytes_)) {
-      throw TemplateError::OutOf("takes too much memory");
-    }
-    bytes_ -= static_cast<int64_t>(bytes);
-    if (++num_taken_ % kTakenBetweenLooks == 0) LookAtClock();
+    if (bytes > static_cast<size_t>(max_bytes_ - bytes_)) FailBytes();
+    bytes_ += static_cast<int64_t>(bytes);
+    CountWork(static_cast<int64_t>(bytes));
   }
+
+  // Errors of what would take more than there may be.
+  [[noreturn]] void FailSteps() const;
+  [[noreturn]] void FailBytes() const;
+
+  // What was taken.
+  int64_t steps() const { return steps_; }
+  int64_t bytes() const { return bytes_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  static constexpr int64_t kTakenBetweenLooks = 1'000;
-
-  void LookAtClock() const {
-    if (Clock::now() - begin_ > time_) {
-      throw TemplateError::OutOf(
-          Concat("takes more than ", time_.count(), " ms"));
-    }
+  void CountWork(int64_t bytes) {
+    work_ += bytes;
+    if (work_ >= kWorkBetweenLooks) LookAtClock();
   }
+  void LookAtClock();
 
-  int64_t steps_;
-  int64_t bytes_;
+  const int64_t input_bytes_;
+  const int64_t max_steps_;
+  const int64_t max_bytes_;
   const std::chrono::milliseconds time_;
-  const Clock::time_point begin_ = Clock::now();
-  int64_t num_taken_ = 0;
+  Clock::time_point (*const now_)();
+  const Clock::time_point begin_;
+  int64_t steps_ = 0;
+  int64_t bytes_ = 0;
+  int64_t work_ = 0;  // since the clock was looked at
 };
 
 }  // namespace espalier::jinja

@@ -400,6 +400,7 @@ std::vector<Value> Evaluator::Iterate(const Value& value) {
         return items;
       }
       budget_.TakeSteps(static_cast<int64_t>(sequence.items.size()) / 4);
+      budget_.TakeBytes(sizeof(Value) * sequence.items.size() / 4);
       return sequence.items;
     }
     case Kind::kDict:
@@ -409,6 +410,7 @@ std::vector<Value> Evaluator::Iterate(const Value& value) {
     case Kind::kString: {
       const std::string_view bytes = value.bytes();
       budget_.TakeSteps(static_cast<int64_t>(bytes.size()));
+      budget_.TakeBytes(4 * sizeof(Value) * bytes.size());
       for (size_t i = 0; i < bytes.size(); i += CharacterSize(bytes[i])) {
         items.push_back(
             Value::String(value.text().Part(i, CharacterSize(bytes[i]))));

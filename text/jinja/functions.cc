@@ -3,6 +3,7 @@
 #include <string>
 
 #include "text/jinja/builtins.h"
+#include "text/jinja/error.h"
 #include "text/jinja/evaluator.h"
 
 namespace espalier::jinja {

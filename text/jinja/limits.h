@@ -14,8 +14,13 @@ struct RenderLimits {
   // Both for each byte of the inputs, besides: long conversations take longer.
   int64_t steps_per_input_byte = 20;
   int64_t bytes_per_input_byte = 1'000;
-  // How long it may take, should some step take long: looked at now and then.
-  // What a rendering costs is bounded by the above, the same on any machine.
+  // The most that both may be, however many bytes the inputs have: what a
+  // rendering holds in memory is of the order of `max_bytes`.
+  int64_t max_steps = 32'000'000;
+  int64_t max_bytes = 1 << 30;
+  // How long it may take, should some step take long; looked at after every
+  // Budget::kWorkBetweenLooks, so that it ends an operation late at most. What
+  // a rendering costs is bounded by the above, the same on any machine.
   std::chrono::milliseconds time{1'000};
 };
 

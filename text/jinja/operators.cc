@@ -93,7 +93,7 @@ Value RepeatText(const Text& text, int64_t times, Budget& budget) {
   if (times <= 0 || text.empty()) return Value::String(Text());
   const int64_t size = static_cast<int64_t>(text.size());
   if (times > std::numeric_limits<int64_t>::max() / size) {
-    throw TemplateError::OutOf("takes too much memory");
+    budget.FailBytes();
   }
   budget.TakeBytes(text.size() * times);
   Text repeated;
@@ -116,9 +116,10 @@ Value RepeatSequence(const Sequence& sequence, int64_t times, Budget& budget) {
   const int64_t size = static_cast<int64_t>(sequence.items.size());
   if (times <= 0 || size == 0) return MakeLike(sequence, {});
   if (times > std::numeric_limits<int32_t>::max() / size) {
-    throw TemplateError::OutOf("takes too many steps");
+    budget.FailSteps();
   }
   budget.TakeSteps(size * times);
+  budget.TakeBytes(sizeof(Value) * size * times);
   std::vector<Value> items;
   items.reserve(size * times);
   for (int64_t i = 0; i < times; ++i) {
@@ -157,15 +158,26 @@ Value Add(const Value& left, const Value& right, Budget& budget) {
     std::vector<Value> items = left.sequence().items;
     const std::vector<Value>& more = right.sequence().items;
     budget.TakeSteps(static_cast<int64_t>(items.size() + more.size()));
+    budget.TakeBytes(sizeof(Value) * (items.size() + more.size()));
     items.insert(items.end(), more.begin(), more.end());
     return MakeLike(left.sequence(), std::move(items));
   }
   FailTypes("+", left, right);
 }
 
-// The elements that a slice of `size` elements takes.
-std::vector<int64_t> SliceIndices(int64_t size, const Value& begin,
-                                  const Value& end, const Value& step) {
+// The elements that a slice takes: `begin`, and as long as it is before `end`,
+// that plus `stride`, and so on.
+struct SliceRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t stride = 1;
+
+  bool Has(int64_t i) const { return stride > 0 ? i < end : i > end; }
+};
+
+// Of `size` elements.
+SliceRange RangeOfSlice(int64_t size, const Value& begin, const Value& end,
+                        const Value& step) {
   const auto read = [](const Value& bound) -> std::optional<int64_t> {
     if (bound.is(Kind::kNone)) return std::nullopt;
     if (bound.is(Kind::kUndefined)) throw TemplateError(bound.why());
@@ -183,37 +195,42 @@ std::vector<int64_t> SliceIndices(int64_t size, const Value& begin,
     const int64_t index = *bound < 0 ? *bound + size : *bound;
     return std::clamp(index, low, std::max(low, high));
   };
-  const int64_t first = clamp(read(begin), stride > 0 ? 0 : size - 1);
-  const int64_t last = clamp(read(end), stride > 0 ? size : -1);
-  std::vector<int64_t> indices;
-  for (int64_t i = first; stride > 0 ? i < last : i > last;) {
-    indices.push_back(i);
-    if (__builtin_add_overflow(i, stride, &i)) break;
+  return {clamp(read(begin), stride > 0 ? 0 : size - 1),
+          clamp(read(end), stride > 0 ? size : -1), stride};
+}
+
+// Calls `take(i)` with each element.
+template <typename Take>
+void ForEachOfSlice(const SliceRange& range, const Take& take) {
+  for (int64_t i = range.begin; range.Has(i);) {
+    take(i);
+    if (__builtin_add_overflow(i, range.stride, &i)) break;
   }
-  return indices;
 }
 
 Value SliceText(const Text& text, const Value& begin, const Value& end,
                 const Value& step, Budget& budget) {
   const std::string_view bytes = text.bytes();
   budget.TakeBytes(2 * bytes.size());
-  const int64_t size = CountCharacters(bytes);
-  const std::vector<int64_t> indices = SliceIndices(size, begin, end, step);
-  if (indices.empty()) return Value::String(Text());
+  const SliceRange range =
+      RangeOfSlice(CountCharacters(bytes), begin, end, step);
+  if (!range.Has(range.begin)) return Value::String(Text());
+  if (range.stride == 1) {
+    const size_t first = ByteOfCharacter(bytes, range.begin);
+    const size_t size =
+        ByteOfCharacter(bytes.substr(first), range.end - range.begin);
+    return Value::String(text.Part(first, size));
+  }
   std::vector<size_t> begins;  // of characters
+  budget.TakeBytes(sizeof(size_t) * bytes.size());
   for (size_t i = 0; i < bytes.size(); i += CharacterSize(bytes[i])) {
     begins.push_back(i);
   }
   begins.push_back(bytes.size());
-  if (indices.back() - indices.front() + 1 ==
-      static_cast<int64_t>(indices.size())) {
-    const size_t first = begins[indices.front()];
-    return Value::String(text.Part(first, begins[indices.back() + 1] - first));
-  }
   Text slice;
-  for (const int64_t i : indices) {
+  ForEachOfSlice(range, [&](int64_t i) {
     slice.AppendPart(text, begins[i], begins[i + 1] - begins[i]);
-  }
+  });
   return Value::String(std::move(slice));
 }
 
@@ -305,11 +322,12 @@ Value Slice(const Value& object, const Value& begin, const Value& end,
   const Sequence& sequence = object.sequence();
   budget.TakeSteps(static_cast<int64_t>(sequence.items.size()) / 16);
   std::vector<Value> items;
-  for (const int64_t i : SliceIndices(
-           static_cast<int64_t>(sequence.items.size()), begin, end, step)) {
-    items.push_back(sequence.items[i]);
-  }
-  budget.TakeSteps(static_cast<int64_t>(items.size()));
+  ForEachOfSlice(RangeOfSlice(std::ssize(sequence.items), begin, end, step),
+                 [&](int64_t i) {
+                   budget.TakeSteps(1);
+                   budget.TakeBytes(sizeof(Value));
+                   items.push_back(sequence.items[i]);
+                 });
   return MakeLike(sequence, std::move(items));
 }
 

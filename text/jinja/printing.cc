@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "absl/strings/str_format.h"
+#include "text/jinja/error.h"
 #include "text/jinja/unicode.h"
 
 namespace espalier::jinja {

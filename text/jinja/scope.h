@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "text/jinja/error.h"
 #include "text/jinja/evaluator.h"
 
 namespace espalier::jinja {

@@ -25,32 +25,52 @@ bool IsLineBreak(uint32_t c) {
          c == 0x2028 || c == 0x2029;
 }
 
-std::vector<Text> SplitAtSpaces(const Text& text, int64_t max_splits) {
-  const std::string_view bytes = text.bytes();
-  std::vector<Text> parts;
+// The parts of a text. Each costs more than its bytes, and a text may have as
+// many as bytes.
+class Parts {
+ public:
+  // Both outlive this.
+  Parts(const Text& text, Budget& budget) : text_(text), budget_(budget) {}
+
+  void Add(size_t begin, size_t size) {
+    budget_.TakeSteps(1);
+    budget_.TakeBytes(kBytesOfPart);
+    parts_.push_back(text_.Part(begin, size));
+  }
+  int64_t size() const { return std::ssize(parts_); }
+  void Reverse() { std::ranges::reverse(parts_); }
+  std::vector<Text> Take() { return std::move(parts_); }
+
+ private:
+  static constexpr size_t kBytesOfPart = 192;
+
+  const Text& text_;
+  Budget& budget_;
+  std::vector<Text> parts_;
+};
+
+void SplitAtSpaces(std::string_view bytes, int64_t max_splits, Parts* parts) {
   size_t i = LeadingSpace(bytes);
   while (i < bytes.size()) {
-    if (max_splits >= 0 && static_cast<int64_t>(parts.size()) >= max_splits) {
-      parts.push_back(text.Part(i, bytes.size() - i));
+    if (max_splits >= 0 && parts->size() >= max_splits) {
+      parts->Add(i, bytes.size() - i);
       break;
     }
     size_t end = i;
     while (end < bytes.size() && !IsSpace(FirstCodePoint(bytes.substr(end)))) {
       end += CharacterSize(bytes[end]);
     }
-    parts.push_back(text.Part(i, end - i));
+    parts->Add(i, end - i);
     i = end + LeadingSpace(bytes.substr(end));
   }
-  return parts;
 }
 
-std::vector<Text> SplitAtSpacesFromEnd(const Text& text, int64_t max_splits) {
-  const std::string_view bytes = text.bytes();
-  std::vector<Text> parts;
+void SplitAtSpacesFromEnd(std::string_view bytes, int64_t max_splits,
+                          Parts* parts) {
   size_t end = bytes.size() - TrailingSpace(bytes);
   while (end > 0) {
-    if (max_splits >= 0 && static_cast<int64_t>(parts.size()) >= max_splits) {
-      parts.push_back(text.Part(0, end));
+    if (max_splits >= 0 && parts->size() >= max_splits) {
+      parts->Add(0, end);
       break;
     }
     size_t begin = end;
@@ -59,44 +79,36 @@ std::vector<Text> SplitAtSpacesFromEnd(const Text& text, int64_t max_splits) {
       if (IsSpace(FirstCodePoint(bytes.substr(previous)))) break;
       begin = previous;
     }
-    parts.push_back(text.Part(begin, end - begin));
+    parts->Add(begin, end - begin);
     end = begin - TrailingSpace(bytes.substr(0, begin));
   }
-  std::ranges::reverse(parts);
-  return parts;
+  parts->Reverse();
 }
 
-std::vector<Text> SplitAt(const Text& text, std::string_view separator,
-                          int64_t max_splits) {
-  const std::string_view bytes = text.bytes();
-  std::vector<Text> parts;
+void SplitAt(std::string_view bytes, std::string_view separator,
+             int64_t max_splits, Parts* parts) {
   size_t begin = 0;
-  while (max_splits < 0 || static_cast<int64_t>(parts.size()) < max_splits) {
+  while (max_splits < 0 || parts->size() < max_splits) {
     const size_t end = FindFirst(bytes, separator, begin);
     if (end == bytes.npos) break;
-    parts.push_back(text.Part(begin, end - begin));
+    parts->Add(begin, end - begin);
     begin = end + separator.size();
   }
-  parts.push_back(text.Part(begin, bytes.size() - begin));
-  return parts;
+  parts->Add(begin, bytes.size() - begin);
 }
 
-std::vector<Text> SplitAtFromEnd(const Text& text, std::string_view separator,
-                                 int64_t max_splits) {
-  const std::string_view bytes = text.bytes();
-  std::vector<Text> parts;
+void SplitAtFromEnd(std::string_view bytes, std::string_view separator,
+                    int64_t max_splits, Parts* parts) {
   const LastFinder finder(separator);
   size_t end = bytes.size();
-  while (max_splits < 0 || static_cast<int64_t>(parts.size()) < max_splits) {
+  while (max_splits < 0 || parts->size() < max_splits) {
     const size_t begin = finder.Find(bytes.substr(0, end));
     if (begin == bytes.npos) break;
-    parts.push_back(
-        text.Part(begin + separator.size(), end - begin - separator.size()));
+    parts->Add(begin + separator.size(), end - begin - separator.size());
     end = begin;
   }
-  parts.push_back(text.Part(0, end));
-  std::ranges::reverse(parts);
-  return parts;
+  parts->Add(0, end);
+  parts->Reverse();
 }
 
 using Characters = std::unordered_set<std::string_view, KeyedHash>;
@@ -225,23 +237,23 @@ std::vector<Text> Split(const Text& text,
                         int64_t max_splits, bool from_end, Budget& budget) {
   if (separator && separator->empty()) Fail("empty separator");
   budget.TakeBytes(2 * text.size());
-  std::vector<Text> parts;
+  const std::string_view bytes = text.bytes();
+  Parts parts(text, budget);
   if (!separator) {
-    parts = from_end ? SplitAtSpacesFromEnd(text, max_splits)
-                     : SplitAtSpaces(text, max_splits);
+    (from_end ? SplitAtSpacesFromEnd : SplitAtSpaces)(bytes, max_splits,
+                                                      &parts);
   } else {
-    parts = from_end ? SplitAtFromEnd(text, *separator, max_splits)
-                     : SplitAt(text, *separator, max_splits);
+    (from_end ? SplitAtFromEnd : SplitAt)(bytes, *separator, max_splits,
+                                          &parts);
   }
-  budget.TakeSteps(static_cast<int64_t>(parts.size()));
-  return parts;
+  return parts.Take();
 }
 
 std::vector<Text> SplitLines(const Text& text, bool keeps_ends,
                              Budget& budget) {
   const std::string_view bytes = text.bytes();
   budget.TakeBytes(2 * bytes.size());
-  std::vector<Text> lines;
+  Parts lines(text, budget);
   size_t begin = 0;
   for (size_t i = 0; i < bytes.size();) {
     const size_t size = CharacterSize(bytes[i]);
@@ -250,14 +262,11 @@ std::vector<Text> SplitLines(const Text& text, bool keeps_ends,
       continue;
     }
     const size_t next = bytes.substr(i).starts_with("\r\n") ? i + 2 : i + size;
-    lines.push_back(text.Part(begin, (keeps_ends ? next : i) - begin));
+    lines.Add(begin, (keeps_ends ? next : i) - begin);
     begin = i = next;
   }
-  if (begin < bytes.size()) {
-    lines.push_back(text.Part(begin, bytes.size() - begin));
-  }
-  budget.TakeSteps(static_cast<int64_t>(lines.size()));
-  return lines;
+  if (begin < bytes.size()) lines.Add(begin, bytes.size() - begin);
+  return lines.Take();
 }
 
 bool EndsInLineBreak(std::string_view text) {

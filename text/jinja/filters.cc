@@ -14,10 +14,11 @@ namespace {
 Value Abs(Evaluator&, const Value& value, const Arguments& arguments) {
   const ArgumentReader args("abs", arguments, {});
   if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
-  if (value.is(Kind::kFloat)) return Value::Float(std::fabs(value.number()));
+  if (value.is(Kind::kFloat)) {
+    return Value::Float(std::fabs(value.number())).MarkedAs(value.is_input());
+  }
   if (!value.is_integer()) Fail("abs() needs a number, got ", TypeName(value));
-  return value.integer() < 0 ? ApplyUnary("-", value)
-                             : Value::Int(value.integer());
+  return ApplyUnary(value.integer() < 0 ? "-" : "+", value);
 }
 
 Value Default(Evaluator&, const Value& value, const Arguments& arguments) {
@@ -28,12 +29,17 @@ Value Default(Evaluator&, const Value& value, const Arguments& arguments) {
   return args.Has(0) ? args[0] : Value::String("");
 }
 
+// Whether a number that is read of `value` is the input's.
+bool IsOfInput(const Value& value) {
+  return value.is(Kind::kString) ? value.text().has_input() : value.is_input();
+}
+
 Value ToInt(Evaluator& evaluator, const Value& value,
             const Arguments& arguments) {
   const ArgumentReader args("int", arguments, {"default", "base"});
   if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
   const Value otherwise = args.Has(0) ? args[0] : Value::Int(0);
-  if (value.is_integer()) return Value::Int(value.integer());
+  if (value.is_integer()) return ApplyUnary("+", value);
   std::optional<int64_t> number;
   if (value.is(Kind::kFloat)) number = TruncatedInteger(value.number());
   if (value.is(Kind::kString)) {
@@ -44,36 +50,24 @@ Value ToInt(Evaluator& evaluator, const Value& value,
       if (real) number = TruncatedInteger(*real);
     }
   }
-  return number ? Value::Int(*number) : otherwise;
+  return number ? Value::Int(*number).MarkedAs(IsOfInput(value)) : otherwise;
 }
 
 Value ToFloat(Evaluator& evaluator, const Value& value,
               const Arguments& arguments) {
   const ArgumentReader args("float", arguments, {"default"});
   if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
-  if (value.is_number()) return Value::Float(value.number());
   std::optional<double> number;
+  if (value.is_number()) number = value.number();
   if (value.is(Kind::kString)) {
     evaluator.budget().TakeBytes(value.text().size());
     number = ReadFloat(value.bytes());
   }
-  if (number) return Value::Float(*number);
+  if (number) return Value::Float(*number).MarkedAs(IsOfInput(value));
   return args.Has(0) ? args[0] : Value::Float(0);
 }
 
-Value Round(Evaluator&, const Value& value, const Arguments& arguments) {
-  const ArgumentReader args("round", arguments, {"precision", "method"});
-  if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
-  if (!value.is_number()) {
-    Fail("round() needs a number, got ", TypeName(value));
-  }
-  const int64_t precision = args.IntOr(0, 0);
-  const std::string_view method = args.Has(1) && args[1].is(Kind::kString)
-                                      ? std::string_view(args[1].bytes())
-                                      : "common";
-  if (method != "common" && method != "ceil" && method != "floor") {
-    Fail("method must be common, ceil or floor");
-  }
+Value Rounded(const Value& value, int64_t precision, std::string_view method) {
   if (method == "common") {
     if (value.is_integer() && precision >= 0) {
       return Value::Int(value.integer());
@@ -87,6 +81,21 @@ Value Round(Evaluator&, const Value& value, const Arguments& arguments) {
   const double scaled = value.number() * scale;
   return Value::Float(
       (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
+}
+
+Value Round(Evaluator&, const Value& value, const Arguments& arguments) {
+  const ArgumentReader args("round", arguments, {"precision", "method"});
+  if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
+  if (!value.is_number()) {
+    Fail("round() needs a number, got ", TypeName(value));
+  }
+  const std::string_view method = args.Has(1) && args[1].is(Kind::kString)
+                                      ? std::string_view(args[1].bytes())
+                                      : "common";
+  if (method != "common" && method != "ceil" && method != "floor") {
+    Fail("method must be common, ceil or floor");
+  }
+  return Rounded(value, args.IntOr(0, 0), method).MarkedAs(value.is_input());
 }
 
 Value ToJsonFilter(Evaluator& evaluator, const Value& value,

@@ -156,7 +156,8 @@ Text ApplyToNumber(const FormatSpec& spec, const Value& value, Budget& budget) {
   const std::string sign = is_negative        ? "-"
                            : spec.sign == '-' ? ""
                                               : std::string(1, spec.sign);
-  return Pad(spec, sign, Text(std::move(digits)), '>', budget);
+  Text text = Pad(spec, sign, Text(std::move(digits)), '>', budget);
+  return value.is_input() ? Text(text.bytes(), true) : std::move(text);
 }
 
 // One str.format.

@@ -77,7 +77,8 @@ Text ApplyConversion(FormatSpec spec, const Value& value, Budget& budget) {
           value.is_integer() ? value.integer()
                              : TruncatedInteger(value.number());
       if (!integer) Fail("%d cannot write this number");
-      return ApplyFormat(spec, Value::Int(*integer), budget);
+      return ApplyFormat(spec, Value::Int(*integer).MarkedAs(value.is_input()),
+                         budget);
     }
     case 'x':
     case 'X':

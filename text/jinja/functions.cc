@@ -24,6 +24,10 @@ Value Range(Evaluator& evaluator, const Arguments& arguments) {
   const int64_t stop = args.IntOr(has_stop ? 1 : 0, 0);
   const int64_t step = args.IntOr(2, 1);
   if (step == 0) Fail("range() needs a step that is not 0");
+  bool is_input = false;
+  for (size_t i = 0; i < 3; ++i) {
+    is_input = is_input || (args.Has(i) && args[i].is_input());
+  }
   auto range = std::make_shared<Sequence>();
   range->form = SequenceForm::kRange;
   for (int64_t i = start; step > 0 ? i < stop : i > stop;) {
@@ -32,7 +36,7 @@ Value Range(Evaluator& evaluator, const Arguments& arguments) {
           Concat("range() gives more than ", kMaxRange, " numbers"));
     }
     if (range->items.size() % 4 == 0) evaluator.budget().TakeSteps(1);
-    range->items.push_back(Value::Int(i));
+    range->items.push_back(Value::Int(i).MarkedAs(is_input));
     if (__builtin_add_overflow(i, step, &i)) break;
   }
   return Value::Of(std::move(range));

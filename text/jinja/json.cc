@@ -37,6 +37,7 @@ class JsonWriter {
 
 void JsonWriter::Write(const Value& value) {
   budget_.TakeSteps(1);
+  has_input_ = has_input_ || value.is_input();
   const size_t size = out_.size();
   switch (value.kind()) {
     case Kind::kNone:

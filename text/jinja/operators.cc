@@ -241,11 +241,11 @@ Value ApplyBinary(std::string_view op, const Value& left, const Value& right,
   if (op == "%" && left.is(Kind::kString)) {
     return FormatPercent(left.text(), right, budget);
   }
-  if (left.is_integer() && right.is_integer()) {
-    return ApplyToIntegers(op, left.integer(), right.integer());
-  }
   if (left.is_number() && right.is_number()) {
-    return ApplyToFloats(op, left.number(), right.number());
+    Value result = left.is_integer() && right.is_integer()
+                       ? ApplyToIntegers(op, left.integer(), right.integer())
+                       : ApplyToFloats(op, left.number(), right.number());
+    return std::move(result).MarkedAs(left.is_input() || right.is_input());
   }
   if (op == "+") return Add(left, right, budget);
   if (op == "*") return Multiply(left, right, budget);
@@ -256,12 +256,13 @@ Value ApplyUnary(std::string_view op, const Value& operand) {
   if (operand.is(Kind::kUndefined)) throw TemplateError(operand.why());
   if (operand.is_integer()) {
     const int64_t value = operand.integer();
-    if (op == "+") return Value::Int(value);
+    if (op == "+") return Value::Int(value).MarkedAs(operand.is_input());
     if (value == std::numeric_limits<int64_t>::min()) FailOverflow();
-    return Value::Int(-value);
+    return Value::Int(-value).MarkedAs(operand.is_input());
   }
   if (operand.is(Kind::kFloat)) {
-    return Value::Float(op == "-" ? -operand.number() : operand.number());
+    return Value::Float(op == "-" ? -operand.number() : operand.number())
+        .MarkedAs(operand.is_input());
   }
   Fail("\"", op, "\" cannot be applied to ", TypeName(operand));
 }

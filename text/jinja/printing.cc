@@ -39,7 +39,11 @@ std::string ReprOfRange(const Sequence& range) {
 
 std::string ReprOfSequence(const Sequence& sequence, Budget& budget,
                            bool* has_input) {
-  if (sequence.form == SequenceForm::kRange) return ReprOfRange(sequence);
+  if (sequence.form == SequenceForm::kRange) {
+    *has_input =
+        *has_input || (!sequence.items.empty() && sequence.items[0].is_input());
+    return ReprOfRange(sequence);
+  }
   if (sequence.form == SequenceForm::kGenerator) {
     return Concat("<generator object ", sequence.name, ">");
   }
@@ -147,6 +151,7 @@ std::string Repr(const Value& value, Budget& budget, bool* has_input) {
   } else if (value.is(Kind::kDict)) {
     text = ReprOfDict(value.dict(), budget, has_input);
   } else {
+    *has_input = *has_input || value.is_input();
     text = ReprOfScalar(value);
   }
   budget.TakeBytes(text.size());

@@ -14,12 +14,12 @@
 namespace espalier::jinja {
 
 // str(): a string as it is, marks included; undefined is empty. Another value
-// is an input where one of its strings is.
+// is an input where it or something in it is.
 Text ToText(const Value& value, Budget& budget);
 
 // repr() of a string.
 std::string ReprOfString(std::string_view text);
-// repr() of a value; sets `*has_input` if one of its strings is an input.
+// repr() of a value; sets `*has_input` if it or something in it is an input.
 std::string Repr(const Value& value, Budget& budget, bool* has_input);
 
 // The fewest digits that read back to the same value, as Python writes them:

@@ -28,15 +28,16 @@ class Converter {
     num_bytes_ += kBytesOfValue;
     switch (value.kind()) {
       case json::kind::null:
-        return Value::None();
+        return Value::None().MarkedAs(true);
       case json::kind::bool_:
-        return Value::Bool(value.get_bool());
+        return Value::Bool(value.get_bool()).MarkedAs(true);
       case json::kind::int64:
-        return Value::Int(value.get_int64());
+        return Value::Int(value.get_int64()).MarkedAs(true);
       case json::kind::uint64:
-        return Value::Float(static_cast<double>(value.get_uint64()));
+        return Value::Float(static_cast<double>(value.get_uint64()))
+            .MarkedAs(true);
       case json::kind::double_:
-        return Value::Float(value.get_double());
+        return Value::Float(value.get_double()).MarkedAs(true);
       case json::kind::string:
         return ConvertString(key, value.get_string());
       case json::kind::array:

@@ -45,8 +45,8 @@ class Inputs {
   Inputs(Inputs&&) noexcept;
   Inputs& operator=(Inputs&&) noexcept;
 
-  // All strings of `value` are inputs (text.h), but for those that
-  // `is_trusted` names.
+  // All strings, numbers and truth values of `value` are inputs (text.h), but
+  // for the strings that `is_trusted` names.
   // Errors: kInvalidArgument naming what is nested too deep or not UTF-8.
   absl::Status Set(std::string_view name, const json::value& value);
   absl::Status Set(std::string_view name, const json::value& value,

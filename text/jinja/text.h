@@ -2,8 +2,9 @@
 // template and what its operator wrote, or an input, such as what a user says.
 // Strings keep their marks through concatenation, slices, trimming, splitting,
 // joining and replacing; what is made of an input in another way (upper case,
-// JSON) is an input as a whole. So that in a rendered prompt each byte says
-// whether it may be part of a special token (text/chat/chat_template.h).
+// JSON, a number's digits) is an input as a whole. So that in a rendered prompt
+// each byte says whether it may be part of a special token
+// (text/chat/chat_template.h).
 //
 // Marks change no result of a template: two texts with the same bytes are
 // equal.

@@ -87,6 +87,15 @@ class Value {
   // Bools are integers, too.
   bool is_integer() const { return is(Kind::kBool) || is(Kind::kInt); }
 
+  // Whether it is a number, a truth value or none that comes from an input, or
+  // a number that is computed of one: what prints it is an input. Strings have
+  // marks of their own (text.h), and containers those of what they hold.
+  bool is_input() const { return is_input_; }
+  Value MarkedAs(bool is_input) && {
+    is_input_ = is_input;
+    return std::move(*this);
+  }
+
   // REQUIRES: the kind.
   bool boolean() const { return int_ != 0; }
   int64_t integer() const { return int_; }  // of bools, too
@@ -113,6 +122,7 @@ class Value {
       : kind_(kind), object_(std::move(object)) {}
 
   Kind kind_ = Kind::kUndefined;
+  bool is_input_ = false;
   union {
     int64_t int_ = 0;
     double float_;

@@ -47,6 +47,9 @@ bool IsOfInput(char byte) {
          std::string_view("/&;#\n").find(byte) != std::string_view::npos;
 }
 
+// Nor these, which no count and no index has.
+constexpr std::string_view kDigitsOfInput = "888";
+
 class MarksTest : public ::testing::Test {
  protected:
   MarksTest() {
@@ -58,10 +61,21 @@ class MarksTest : public ::testing::Test {
           inputs.Set("map", json::object{{text.get_string(), text}}).ok());
       inputs_.push_back(std::move(inputs));
     }
+    // Numbers: their digits are of the user's choice, too.
+    for (const json::value& number : json::array{8888, -8888.5, "8888"}) {
+      Inputs inputs;
+      EXPECT_TRUE(inputs.Set("x", number).ok());
+      EXPECT_TRUE(inputs.Set("map", json::object{{"a", number}}).ok());
+      inputs_.push_back(std::move(inputs));
+    }
   }
 
   // Of an expression with `x`, `map` or both; one that fails is no text.
   void Expect(const std::string& expression) {
+    const auto is_of_input = [](std::string_view part) {
+      return std::ranges::any_of(part, IsOfInput) ||
+             part.find(kDigitsOfInput) != part.npos;
+    };
     const auto parsed = Template::Parse("{{ " + expression + " }}");
     ASSERT_TRUE(parsed.ok()) << expression << parsed.status();
     for (const Inputs& inputs : inputs_) {
@@ -72,7 +86,7 @@ class MarksTest : public ::testing::Test {
         if (run.is_input) continue;
         const std::string part =
             text->bytes().substr(run.begin, run.end - run.begin);
-        EXPECT_TRUE(std::ranges::none_of(part, IsOfInput))
+        EXPECT_FALSE(is_of_input(part))
             << expression << " gives " << text->bytes() << " with " << part;
       }
     }
@@ -160,6 +174,63 @@ TEST_F(MarksTest, FunctionsAndOperatorsMark) {
   }
   Expect("x[::-1] ~ x[1:] ~ x[0]");
   Expect("map[x] ~ map.missing");
+  for (const std::string_view op : {"+", "-", "*", "/", "//", "%", "**"}) {
+    Expect(Concat("x ", op, " 1"));
+    Expect(Concat("9999 ", op, " x"));
+    Expect(Concat("x|int ", op, " 1"));
+    Expect(Concat("(x|float ", op, " 1)|string"));
+  }
+  Expect("-x");
+  Expect("+x");
+  Expect("range(x, x + 2)");
+  Expect("range(x, x + 2)|list");
+  Expect("range(x - 1, x + 2)|join(',')");
+  Expect("[x, 1]|sum ~ [1, x]|sum");
+  Expect("{x: 1} ~ {x: x}|tojson");
+  for (const std::string_view spec : {"%d", "%5d", "%s", "%r", "%f", "%.1f"}) {
+    Expect(Concat("'a", spec, "b' % x"));
+    Expect(Concat("'a", spec, "b' % (x|float)"));
+  }
+  for (const std::string_view spec : {"", ":d", ":>9", ":f", ":,", "!r"}) {
+    Expect(Concat("'a{", spec, "}b'.format(x)"));
+  }
+}
+
+// With the runs of a rendering in brackets that are an input's.
+std::string Marked(std::string_view source, const json::value& x) {
+  Inputs inputs;
+  EXPECT_TRUE(inputs.Set("x", x).ok());
+  const Text text = Template::Parse(source).value()->Render(inputs).value();
+  std::string marked;
+  for (const Text::Run& run : text.Runs()) {
+    const std::string part =
+        text.bytes().substr(run.begin, run.end - run.begin);
+    marked += run.is_input ? "[" + part + "]" : part;
+  }
+  return marked;
+}
+
+TEST(MarksOfScalarsTest, WhatPrintsANumberOfAnInputIsAnInput) {
+  EXPECT_EQ(Marked("<|{{ x }}|>", 5), "<|[5]|>");
+  EXPECT_EQ(Marked("<|{{ x }}|>{{ x }}", true), "<|[True]|>[True]");
+  EXPECT_EQ(Marked("{{ x }}", nullptr), "[None]");
+  EXPECT_EQ(Marked("{{ x }}", 1.5), "[1.5]");
+  EXPECT_EQ(Marked("{{ x }}", 18446744073709551615u),
+            "[1.8446744073709552e+19]");
+  EXPECT_EQ(Marked("{{ x|tojson }}{{ x }}", {1, {{"a", false}}}),
+            "[[1, {\"a\": false}][1, {'a': False}]]");
+  EXPECT_EQ(Marked("{{ x + 1 }}{{ 1 + 1 }}", 5), "[6]2");
+  EXPECT_EQ(Marked("{{ '%d-%s' % (x, 7) }}", 5), "[5]-7");
+  EXPECT_EQ(Marked("{{ x|int }}{{ '5'|int }}", "5"), "[5]5");
+}
+
+// How many there are, and what a template decides by a number, is its own.
+TEST(MarksOfScalarsTest, WhatATemplateCountsAndDecidesIsItsOwn) {
+  EXPECT_EQ(Marked("{{ x|length }}{{ x[0] > 1 }}{{ x[0] == 5 }}", {5, 6}),
+            "2TrueTrue");
+  EXPECT_EQ(Marked("{% for i in x %}{{ loop.index }}{% endfor %}", {5, 6}),
+            "12");
+  EXPECT_EQ(Marked("{{ 'a' * x }}{{ 1 if x else 2 }}", 3), "aaa1");
 }
 
 }  // namespace

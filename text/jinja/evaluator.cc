@@ -204,6 +204,12 @@ Value Evaluator::EvaluateSlice(const Expression& expression) {
     parts[i] = child == nullptr ? Value::None() : Evaluate(*child);
   }
   at_ = expression.at;
+  // jinja2 computes what is constant before it renders, where what cannot be
+  // had is undefined.
+  if (expression.children[0]->kind == ExpressionKind::kConstant &&
+      !parts[0].is(Kind::kString)) {
+    return MissingAttribute(parts[0], "a slice");
+  }
   return Slice(parts[0], parts[1], parts[2], parts[3], budget_);
 }
 

@@ -318,8 +318,7 @@ Value Slice(const Value& object, const Value& begin, const Value& end,
   const bool can_slice = object.is(Kind::kSequence) &&
                          object.sequence().form != SequenceForm::kGenerator &&
                          object.sequence().form != SequenceForm::kView;
-  if (!can_slice)
-    return Value::Undefined(Concat(TypeName(object), " object has no slices"));
+  if (!can_slice) Fail("'", TypeName(object), "' object has no slices");
   const Sequence& sequence = object.sequence();
   budget.TakeSteps(static_cast<int64_t>(sequence.items.size()) / 16);
   std::vector<Value> items;

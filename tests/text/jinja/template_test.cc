@@ -118,6 +118,20 @@ TEST(TemplateTest, FiltersAndMethodsDoWhatPythonDoes) {
             "1/2");
 }
 
+TEST(TemplateTest, WhatHasNoSlicesHasNone) {
+  EXPECT_THAT(Render("{{ x[1:] }}", R"({"x": null})"),
+              HasSubstr("'NoneType' object has no slices"));
+  EXPECT_THAT(Render("{% set y = x[:2] %}", R"({"x": 5})"),
+              HasSubstr("'int' object has no slices"));
+  EXPECT_THAT(Render("{{ x[:2] }}", R"({"x": {}})"),
+              HasSubstr("'dict' object has no slices"));
+  EXPECT_THAT(Render("{{ {'a': 1}.items()[1:] }}"),
+              HasSubstr("'dict_items' object has no slices"));
+  // jinja2 computes these before it renders.
+  EXPECT_EQ(Render("{{ none[1:] }}{{ 5[1:] }}{{ none[1:] is defined }}"),
+            "False");
+}
+
 TEST(TemplateTest, TheClockIsTheOptions) {
   EXPECT_THAT(Render("{{ strftime_now('%Y') }}"), HasSubstr("2026"));
 }

@@ -34,22 +34,37 @@ bool IsOfInput(const Value& value) {
   return value.is(Kind::kString) ? value.text().has_input() : value.is_input();
 }
 
+// int(), or nothing for what is no number.
+// Errors (thrown): a number of more than 64 bits.
+std::optional<int64_t> ReadAsInteger(const Value& value, int base) {
+  std::optional<double> real;
+  if (value.is(Kind::kFloat)) real = value.number();
+  if (value.is(Kind::kString)) {
+    bool is_too_large = false;
+    const std::optional<int64_t> number =
+        ReadInteger(value.bytes(), base, &is_too_large);
+    if (is_too_large) FailOverflow();
+    if (number) return number;
+    real = ReadFloat(value.bytes());
+    if (real && std::isinf(*real)) return std::nullopt;
+  }
+  if (!real || std::isnan(*real)) return std::nullopt;
+  const std::optional<int64_t> number = TruncatedInteger(*real);
+  if (!number) FailOverflow();
+  return number;
+}
+
 Value ToInt(Evaluator& evaluator, const Value& value,
             const Arguments& arguments) {
   const ArgumentReader args("int", arguments, {"default", "base"});
   if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
   const Value otherwise = args.Has(0) ? args[0] : Value::Int(0);
   if (value.is_integer()) return ApplyUnary("+", value);
-  std::optional<int64_t> number;
-  if (value.is(Kind::kFloat)) number = TruncatedInteger(value.number());
   if (value.is(Kind::kString)) {
     evaluator.budget().TakeBytes(2 * value.text().size());
-    number = ReadInteger(value.bytes(), static_cast<int>(args.IntOr(1, 10)));
-    if (!number) {
-      const std::optional<double> real = ReadFloat(value.bytes());
-      if (real) number = TruncatedInteger(*real);
-    }
   }
+  const std::optional<int64_t> number =
+      ReadAsInteger(value, static_cast<int>(args.IntOr(1, 10)));
   return number ? Value::Int(*number).MarkedAs(IsOfInput(value)) : otherwise;
 }
 
@@ -69,13 +84,9 @@ Value ToFloat(Evaluator& evaluator, const Value& value,
 
 Value Rounded(const Value& value, int64_t precision, std::string_view method) {
   if (method == "common") {
-    if (value.is_integer() && precision >= 0) {
-      return Value::Int(value.integer());
-    }
-    if (value.is_integer()) {
-      Fail("round() of an integer needs a precision of at least 0");
-    }
-    return Value::Float(RoundHalfEven(value.number(), precision));
+    return value.is_integer()
+               ? Value::Int(RoundHalfEven(value.integer(), precision))
+               : Value::Float(RoundHalfEven(value.number(), precision));
   }
   const double scale = std::pow(10.0, static_cast<double>(precision));
   const double scaled = value.number() * scale;

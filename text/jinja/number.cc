@@ -1,12 +1,15 @@
 #include "text/jinja/number.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "text/jinja/error.h"
 #include "text/jinja/unicode.h"
 
 namespace espalier::jinja {
@@ -36,7 +39,10 @@ std::optional<std::string> WithoutUnderscores(std::string_view text) {
 
 }  // namespace
 
-std::optional<int64_t> ReadInteger(std::string_view text, int base) {
+void FailOverflow() { Fail("an integer has more than 64 bits"); }
+
+std::optional<int64_t> ReadInteger(std::string_view text, int base,
+                                   bool* is_too_large) {
   const std::optional<std::string> digits = WithoutUnderscores(Trimmed(text));
   if (!digits || base < 2 || base > 36) return std::nullopt;
   std::string_view rest = *digits;
@@ -52,14 +58,21 @@ std::optional<int64_t> ReadInteger(std::string_view text, int base) {
   if (!prefix.empty() && ToLower(rest.substr(0, 2)) == prefix) {
     rest.remove_prefix(2);
   }
-  if (rest.empty() || rest[0] == '-') return std::nullopt;
-  int64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(rest.data(), rest.data() + rest.size(), value, base);
-  if (error != std::errc() || end != rest.data() + rest.size()) {
+  constexpr size_t kMaxDigits = 4300;  // Python's, which are not of 2's powers
+  if (!std::has_single_bit(static_cast<unsigned>(base)) &&
+      rest.size() > kMaxDigits) {
     return std::nullopt;
   }
-  return is_negative ? -value : value;
+  uint64_t magnitude = 0;
+  const auto [end, error] =
+      std::from_chars(rest.data(), rest.data() + rest.size(), magnitude, base);
+  if (rest.empty() || end != rest.data() + rest.size()) return std::nullopt;
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  if (error != std::errc() || magnitude > kMost + (is_negative ? 1 : 0)) {
+    if (is_too_large != nullptr) *is_too_large = true;
+    return std::nullopt;
+  }
+  return static_cast<int64_t>(is_negative ? 0 - magnitude : magnitude);
 }
 
 std::optional<double> ReadFloat(std::string_view text) {
@@ -93,6 +106,24 @@ double RoundHalfEven(double value, int64_t precision) {
   const double scale =
       std::pow(10.0, static_cast<double>(-std::max(precision, -kMostDigits)));
   return std::nearbyint(value / scale) * scale;
+}
+
+int64_t RoundHalfEven(int64_t value, int64_t precision) {
+  constexpr int64_t kMostDigits = 19;  // of a value
+  if (precision >= 0) return value;
+  if (precision < -kMostDigits) return 0;
+  __int128 scale = 1;
+  for (int64_t i = precision; i < 0; ++i) scale *= 10;
+  __int128 quotient = value / scale;  // towards 0
+  const __int128 rest = 2 * (value - quotient * scale);
+  const __int128 magnitude = rest < 0 ? -rest : rest;
+  if (magnitude > scale || (magnitude == scale && quotient % 2 != 0)) {
+    quotient += value < 0 ? -1 : 1;
+  }
+  const __int128 rounded = quotient * scale;
+  const auto result = static_cast<int64_t>(rounded);
+  if (result != rounded) FailOverflow();
+  return result;
 }
 
 }  // namespace espalier::jinja

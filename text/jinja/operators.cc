@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "text/jinja/error.h"
+#include "text/jinja/number.h"
 #include "text/jinja/text_operations.h"
 #include "text/jinja/unicode.h"
 
@@ -19,8 +20,6 @@ namespace {
   Fail("\"", op, "\" cannot be applied to ", TypeName(left), " and ",
        TypeName(right));
 }
-
-[[noreturn]] void FailOverflow() { Fail("an integer has more than 64 bits"); }
 
 int64_t FloorDivide(int64_t left, int64_t right) {
   if (right == 0) Fail("division by zero");

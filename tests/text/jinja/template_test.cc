@@ -118,6 +118,26 @@ TEST(TemplateTest, FiltersAndMethodsDoWhatPythonDoes) {
             "1/2");
 }
 
+TEST(TemplateTest, IntegersOf64BitsAreReadAndRounded) {
+  EXPECT_EQ(Render("{{ '-9223372036854775808'|int }}"), "-9223372036854775808");
+  EXPECT_EQ(Render("{{ '9223372036854775807'|int }} {{ '0x7f'|int(0, 16) }}"),
+            "9223372036854775807 127");
+  EXPECT_EQ(Render("{{ 'inf'|int }} {{ 'nan'|float|int(3) }} {{ 'x'|int }} "
+                   "{{ ('9' * 5000)|int(4) }}"),
+            "0 3 0 4");
+  EXPECT_EQ(Render("{{ 3|round(-1) }} {{ 15|round(-1) }} {{ 25|round(-1) }} "
+                   "{{ -15|round(-1) }} {{ true|round(-1) }} {{ 7|round(-40) }}"
+                   " {{ 9223372036854775807|round(-18) }}"),
+            "0 20 20 -20 0 0 9000000000000000000");
+  for (const char* const source :
+       {"{{ '9223372036854775808'|int }}", "{{ '-9223372036854775809'|int }}",
+        "{{ '1e300'|int }}", "{{ 1e300|int }}", "{{ ('9' * 99)|int(5) }}",
+        "{{ 9223372036854775807|round(-19) }}"}) {
+    EXPECT_THAT(Render(source), HasSubstr("an integer has more than 64 bits"))
+        << source;
+  }
+}
+
 TEST(TemplateTest, WhatHasNoSlicesHasNone) {
   EXPECT_THAT(Render("{{ x[1:] }}", R"({"x": null})"),
               HasSubstr("'NoneType' object has no slices"));

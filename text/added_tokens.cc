@@ -14,8 +14,9 @@
 namespace espalier {
 namespace {
 
-// Longer ones would make looking for them slow.
-constexpr size_t kMaxContentBytes = 4096;
+// Looking for them may take as much at each place of a text: where many begin
+// alike, and so does the text.
+constexpr size_t kMaxContentBytes = 256;
 
 // Of what the normalizer makes of all of them.
 constexpr size_t kMaxNormalizedBytes = size_t{256} << 20;
@@ -73,6 +74,10 @@ absl::StatusOr<AddedToken> ReadAddedToken(const JsonFields& fields,
     Normalizer::Text text(token.content, budget);
     RETURN_IF_ERROR(normalizer.Apply(&text));
     token.normalized_content = std::move(text.text);
+    if (token.normalized_content.size() > kMaxContentBytes) {
+      return fields.Wrong("content", Concat("normalized to at most ",
+                                            kMaxContentBytes, " bytes"));
+    }
   }
   return token;
 }

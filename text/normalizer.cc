@@ -11,6 +11,7 @@
 #include "text/base64.h"
 #include "text/charsmap.h"
 #include "text/json_fields.h"
+#include "text/sequence_steps.h"
 #include "text/text_pattern.h"
 #include "text/unicode.h"
 
@@ -72,7 +73,8 @@ class NormalizerReader {
 
   absl::Status AddSequence(const JsonFields& fields) {
     RETURN_IF_ERROR(fields.CheckKnown({"type", "normalizers"}));
-    ASSIGN_OR_RETURN(const json::array* list, fields.Array("normalizers"));
+    ASSIGN_OR_RETURN(const json::array* list,
+                     ReadSequenceSteps(fields, "normalizers", &num_steps_));
     for (size_t i = 0; i < list->size(); ++i) {
       RETURN_IF_ERROR(
           Add((*list)[i], Concat(fields.Place("normalizers"), "[", i, "]")));
@@ -206,7 +208,8 @@ class NormalizerReader {
   }
 
   Normalizer normalizer_;
-  std::string place_;  // of the step that is read
+  size_t num_steps_ = 0;  // of sequences
+  std::string place_;     // of the step that is read
 };
 
 absl::StatusOr<Normalizer> Normalizer::Read(const json::value& value,

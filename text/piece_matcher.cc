@@ -1,6 +1,7 @@
 #include "text/piece_matcher.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace espalier {
 namespace {
@@ -34,6 +35,11 @@ std::optional<PieceMatcher::Match> PieceMatcher::Find(std::string_view text,
     }
     if (size == text.size()) break;
     const auto byte = static_cast<uint8_t>(text[size]);
+    // Where all go on alike, there is nothing to search for.
+    if (first != last && ByteAt(*first, size) == byte &&
+        ByteAt(*std::prev(last), size) == byte) {
+      continue;
+    }
     first = std::partition_point(first, last, [&](const auto& piece) {
       return ByteAt(piece, size) < byte;
     });

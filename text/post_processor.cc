@@ -2,6 +2,7 @@
 
 #include "base/status.h"
 #include "text/json_fields.h"
+#include "text/sequence_steps.h"
 
 namespace espalier {
 namespace {
@@ -82,7 +83,9 @@ absl::StatusOr<TokenId> ReadNamedToken(const JsonFields& fields,
 absl::StatusOr<TokensAround> ReadSequenceAround(const JsonFields& fields,
                                                 int vocab_size) {
   RETURN_IF_ERROR(fields.CheckKnown({"type", "processors"}));
-  ASSIGN_OR_RETURN(const json::array* list, fields.Array("processors"));
+  size_t num_steps = 0;
+  ASSIGN_OR_RETURN(const json::array* list,
+                   ReadSequenceSteps(fields, "processors", &num_steps));
   TokensAround all;
   for (size_t i = 0; i < list->size(); ++i) {
     ASSIGN_OR_RETURN(

@@ -12,6 +12,7 @@
 #include "text/json_fields.h"
 #include "text/metaspace.h"
 #include "text/regex.h"
+#include "text/sequence_steps.h"
 #include "text/split_behavior.h"
 #include "text/text_pattern.h"
 #include "text/unicode.h"
@@ -153,7 +154,8 @@ class PreTokenizerReader {
 
   absl::Status AddSequence(const JsonFields& fields) {
     RETURN_IF_ERROR(fields.CheckKnown({"type", "pretokenizers"}));
-    ASSIGN_OR_RETURN(const json::array* list, fields.Array("pretokenizers"));
+    ASSIGN_OR_RETURN(const json::array* list,
+                     ReadSequenceSteps(fields, "pretokenizers", &num_steps_));
     for (size_t i = 0; i < list->size(); ++i) {
       RETURN_IF_ERROR(
           Add((*list)[i], Concat(fields.Place("pretokenizers"), "[", i, "]")));
@@ -273,6 +275,7 @@ class PreTokenizerReader {
   }
 
   PreTokenizer result_;
+  size_t num_steps_ = 0;                // of sequences
   std::string place_;                   // of the step that is read
   std::optional<size_t> spells_bytes_;  // the step that does
 };

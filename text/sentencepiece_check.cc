@@ -15,6 +15,8 @@ namespace {
 
 constexpr size_t kMaxPieces = size_t{1} << 21;
 constexpr size_t kMaxPieceBytes = 4096;
+// Looking for control symbols may take as much at each place of a text.
+constexpr size_t kMaxControlBytes = 256;
 // Results of one look-up that the library has room for: PrefixMatcher's
 // kResultSize, Normalizer's kMaxTrieResultsSize.
 constexpr size_t kMaxNestedSymbols = 64;
@@ -27,6 +29,7 @@ constexpr uint32_t kNormalizerSpec = 3;  // in ModelProto
 constexpr uint32_t kDenormalizerSpec = 5;
 constexpr uint32_t kPiece = 1;  // in SentencePiece
 constexpr uint32_t kType = 3;
+constexpr uint32_t kControl = 3;              // a type
 constexpr uint32_t kUserDefined = 4;          // a type
 constexpr uint32_t kPrecompiledCharsmap = 2;  // in NormalizerSpec
 constexpr uint32_t kRemoveExtraWhitespaces = 4;
@@ -253,6 +256,11 @@ absl::Status CheckPiece(std::string_view message, Pieces* pieces) {
     return InvalidArgument("piece ", pieces->num_pieces - 1, " of ",
                            piece.size(), " bytes must have 1 to ",
                            kMaxPieceBytes, " and no NUL");
+  }
+  if (type == kControl && piece.size() > kMaxControlBytes) {
+    return InvalidArgument("piece ", pieces->num_pieces - 1, " of ",
+                           piece.size(), " bytes is a control symbol, which ",
+                           "has ", kMaxControlBytes, " at most");
   }
   if (!IsUtf8(piece)) {
     return InvalidArgument("piece ", pieces->num_pieces - 1, " is not UTF-8");

@@ -8,6 +8,7 @@
 #include "text/byte_level.h"
 #include "text/json_fields.h"
 #include "text/metaspace.h"
+#include "text/sequence_steps.h"
 #include "text/text_pattern.h"
 #include "text/unicode.h"
 
@@ -79,7 +80,8 @@ class TokenDecoderReader {
 
   absl::Status AddSequence(const JsonFields& fields) {
     RETURN_IF_ERROR(fields.CheckKnown({"type", "decoders"}));
-    ASSIGN_OR_RETURN(const json::array* list, fields.Array("decoders"));
+    ASSIGN_OR_RETURN(const json::array* list,
+                     ReadSequenceSteps(fields, "decoders", &num_steps_));
     for (size_t i = 0; i < list->size(); ++i) {
       RETURN_IF_ERROR(
           Add((*list)[i], Concat(fields.Place("decoders"), "[", i, "]")));
@@ -187,7 +189,8 @@ class TokenDecoderReader {
   }
 
   TokenDecoder decoder_;
-  std::string place_;  // of the step that is read
+  size_t num_steps_ = 0;  // of sequences
+  std::string place_;     // of the step that is read
   bool has_bytes_ = false;
   bool is_joined_ = false;
 };

@@ -78,7 +78,7 @@ const BadFile kBadFiles[] = {
     {"/added_tokens/2/id", "3", "where 3 is \"a\""},
     {"/added_tokens/2/id", "1", "added_tokens: id 1 is that of "},
     {"/added_tokens/0/content", "\"\"",
-     "added_tokens[0].content must be a string of 1 to 4096 bytes, got \"\""},
+     "added_tokens[0].content must be a string of 1 to 256 bytes, got \"\""},
     {"/added_tokens/1/special", "1",
      "added_tokens[1].special must be true or false, got 1"},
     {"/added_tokens/1/color", "1", "added_tokens[1].color is not known, got 1"},

@@ -109,6 +109,68 @@ TEST(JsonTokenizerGrowthTest, ATokenOfALargeSpellingIsRefused) {
               StatusIs(kTooLarge, HasSubstr("decoder.decoders[16] must")));
 }
 
+// Each step reads the whole text, and each token's spelling.
+TEST(JsonTokenizerGrowthTest, StepsOfAPartAreCounted) {
+  struct Part {
+    const char* name;
+    const char* list;
+    json::value step;
+  };
+  const Part parts[] = {
+      {"normalizer", "normalizers", {{"type", "Lowercase"}}},
+      {"pre_tokenizer", "pretokenizers", {{"type", "WhitespaceSplit"}}},
+      {"post_processor",
+       "processors",
+       {{"type", "BertProcessing"}, {"cls", {"a", 3}}, {"sep", {"b", 4}}}},
+      {"decoder",
+       "decoders",
+       {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}};
+  for (const auto& [name, list, step] : parts) {
+    const std::string pointer = Concat("/", name);
+    TokenizerFile file;
+    file.At(pointer) = Sequence(list, 64, step);
+    EXPECT_OK(file.Parse()) << name;
+    file.At(pointer) = Sequence(list, 3000, step);
+    EXPECT_THAT(
+        file.Parse(),
+        StatusIs(kTooLarge,
+                 HasSubstr(Concat(name, ".", list,
+                                  " must have at most 64 steps, with those of "
+                                  "sequences around it, got 3000"))));
+  }
+  // Sequences within sequences: 20 of 10 steps.
+  TokenizerFile file;
+  file.At("/normalizer") = Sequence(
+      "normalizers", 20,
+      Sequence("normalizers", 10, json::object{{"type", "Lowercase"}}));
+  EXPECT_THAT(file.Parse(),
+              StatusIs(kTooLarge,
+                       HasSubstr("normalizer.normalizers[4].normalizers must "
+                                 "have at most 64 steps, with those of "
+                                 "sequences around it, got 70")));
+}
+
+// At each place all of it is compared, but for the last byte.
+TEST(JsonTokenizerGrowthTest, AddedTokensAreBounded) {
+  TokenizerFile file = FileWithoutSteps();
+  file.At("/added_tokens/2/content") = std::string(255, 'a') + "b";
+  const auto tokenizer = file.Parse().value();
+  EXPECT_EQ(tokenizer->Encode(std::string(300, 'a') + "b")->size(), 46);
+  EXPECT_EQ(tokenizer->Encode(std::string(1'000'000, 'a'))->size(), 1'000'000);
+  file.At("/added_tokens/2/content") = std::string(256, 'a') + "b";
+  EXPECT_THAT(file.Parse(),
+              StatusIs(kTooLarge, HasSubstr("added_tokens[2].content must be a "
+                                            "string of 1 to 256 bytes")));
+  // By what the normalizer makes of it, too.
+  file.At("/added_tokens/2/content") = "aaab";
+  file.At("/added_tokens/2/normalized") = true;
+  file.At("/normalizer") = Replacing("a", std::string(100, 'a'));
+  EXPECT_THAT(file.Parse(),
+              StatusIs(kTooLarge,
+                       HasSubstr("added_tokens[2].content must be normalized "
+                                 "to at most 256 bytes, got \"aaab\"")));
+}
+
 TEST(JsonTokenizerGrowthTest, SpellingsAreBoundedTogether) {
   TokenizerFile file = FileWithoutSteps();
   json::object& vocab = file.At("/model/vocab").as_object();

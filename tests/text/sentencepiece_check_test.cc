@@ -105,6 +105,17 @@ TEST(SentencePieceCheckTest, WhatTheLibraryWroteMayPass) {
   }
 }
 
+// They are looked for at each place of a text.
+TEST(SentencePieceCheckTest, AControlSymbolIsShort) {
+  const auto control = [](size_t num_bytes) {
+    return Field(1, Field(1, std::string(num_bytes, 'a')) + "\x18\x03");
+  };
+  EXPECT_OK(CheckSentencePieceModel(control(256)));
+  EXPECT_THAT(CheckSentencePieceModel(control(257)),
+              StatusIs(kInvalid, HasSubstr("piece 0 of 257 bytes is a control "
+                                           "symbol, which has 256 at most")));
+}
+
 TEST(SentencePieceCheckTest, APieceHasALimitedLengthAndNoNul) {
   EXPECT_OK(CheckSentencePieceModel(Piece(std::string(4096, 'a'))));
   EXPECT_THAT(CheckSentencePieceModel(Piece(std::string(4097, 'a'))),

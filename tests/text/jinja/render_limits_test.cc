@@ -65,12 +65,12 @@ std::string ErrorOfTaking(int64_t steps, size_t bytes, int64_t input_bytes) {
 }
 
 TEST_F(BudgetTest, ErrorsNameTheLimit) {
-  EXPECT_EQ(ErrorOfTaking(60'200, 2'102'152, 10), "no error");
+  EXPECT_EQ(ErrorOfTaking(60'200, 2'107'152, 10), "no error");
   EXPECT_EQ(ErrorOfTaking(60'201, 0, 10),
             "takes too many steps: more than the 60200 steps that a rendering "
             "of 10 bytes of inputs may");
-  EXPECT_EQ(ErrorOfTaking(0, 2'102'153, 10),
-            "takes too much memory: more than the 2102152 bytes that a "
+  EXPECT_EQ(ErrorOfTaking(0, 2'107'153, 10),
+            "takes too much memory: more than the 2107152 bytes that a "
             "rendering of 10 bytes of inputs may");
 }
 

@@ -27,8 +27,9 @@ absl::Status CheckCudaFeatures(const TransformerConfig& config) {
       {config.local_rope.has_value(),
        "rotary positions of their own for "
        "layers with a window"},
-      {config.rope.partial_rotary_factor < 1,
-       "a partial_rotary_factor below 1"},
+      {config.rope.partial_rotary_factor < 1 &&
+           (config.has_qkv_bias || config.has_qk_norms),
+       "a partial_rotary_factor below 1 with biases or norms of q and k"},
       {config.positions == PositionKind::kLearned, "learned positions"},
       {config.norm == NormKind::kLayer, "LayerNorm"},
       {config.has_post_norms, "norms after attention and feed-forward"},

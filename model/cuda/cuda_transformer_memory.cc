@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "kernels/elementwise/elementwise.h"
 #include "model/rope.h"
+#include "model/rotary_order.h"
 
 namespace espalier {
 namespace {
@@ -78,9 +79,14 @@ absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const TransformerConfig& config,
   const RotaryTable table(InverseFrequencies(config.rope, config.head_dim),
                           NumPositions(config, cache),
                           config.rope.attention_factor);
+  // The kernel rotates whole heads (model/rotary_order.h).
+  const auto padded = [&](std::span<const float> rows, float padding) {
+    return PadRotaryRows(rows, config.rope.RotaryDim(config.head_dim),
+                         config.head_dim, padding);
+  };
   CudaRotaryMemory rotary;
-  ASSIGN_OR_RETURN(rotary.cosines, Upload(table.cosines()));
-  ASSIGN_OR_RETURN(rotary.sines, Upload(table.sines()));
+  ASSIGN_OR_RETURN(rotary.cosines, Upload(padded(table.cosines(), 1)));
+  ASSIGN_OR_RETURN(rotary.sines, Upload(padded(table.sines(), 0)));
   return rotary;
 }
 

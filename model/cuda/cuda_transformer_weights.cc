@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "base/status.h"
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "model/cuda/cuda_transformer_memory.h"
+#include "model/rotary_order.h"
 #include "model/transformer_tensors.h"
 
 namespace espalier {
@@ -77,6 +79,9 @@ absl::StatusOr<CudaTransformerWeights> Allocate(const TransformerConfig& config,
 struct RowPlace {
   int first_row = 0;
   int row_step = kBlockRows;
+  // Rows of the matrix that those from first_row on come from; empty: as they
+  // are.
+  std::span<const int> order = {};
 };
 
 // Converts and copies tensors through one pinned buffer.
@@ -100,8 +105,11 @@ class Uploader {
     for (int row = 0; row < tensor.num_rows; row += most_rows) {
       const int num_rows = std::min(tensor.num_rows - row, most_rows);
       for (int i = 0; i < num_rows; ++i) {
+        const int from = place.order.empty()
+                             ? row + i
+                             : place.order[row + i] - place.first_row;
         RETURN_IF_ERROR(Annotate(
-            ConvertRow(tensor, row + i, to, &staging_[i * row_bytes]), name));
+            ConvertRow(tensor, from, to, &staging_[i * row_bytes]), name));
       }
       RETURN_IF_ERROR(Copy(row, num_rows, to, place));
     }
@@ -191,11 +199,12 @@ absl::Status UploadHeads(const TransformerLayerTensors& from,
                          const TransformerConfig& config,
                          const CudaTransformerLayer& to, Uploader& uploader) {
   constexpr const char* kQkvNames[] = {"q_proj", "k_proj", "v_proj"};
+  const std::vector<int> order = RotaryRowOrder(config);
   int row = 0;
   for (size_t i = 0; i < from.qkv.size(); ++i) {
-    RETURN_IF_ERROR(
-        uploader.Upload(from.qkv.size() == 1 ? "qkv_proj" : kQkvNames[i],
-                        from.qkv[i], to.qkv, {.first_row = row}));
+    RETURN_IF_ERROR(uploader.Upload(
+        from.qkv.size() == 1 ? "qkv_proj" : kQkvNames[i], from.qkv[i], to.qkv,
+        {.first_row = row, .order = std::span(order).subspan(row)}));
     if (config.has_qkv_bias) {
       RETURN_IF_ERROR(
           uploader.UploadVector(from.qkv_bias[i], to.qkv_bias + row));

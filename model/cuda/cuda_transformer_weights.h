@@ -1,7 +1,9 @@
 // CudaTransformerWeights: a model's weights in device memory, one
 // allocation, in the layout in which the forward pass reads them:
 //
-//   qkv      q, k and v of a layer stacked, as on the host
+//   qkv      q, k and v of a layer stacked, as on the host; where heads are
+//            rotated in part, in an order in which that is rotating all of them
+//            (model/rotary_order.h)
 //   gate_up  blocks of 16 rows, eight gates and then their eight ups, so that a
 //            product holds both halves of silu(gate) * up at once
 //   norms    f32, with the 1 that some models add to them

@@ -369,7 +369,6 @@ TEST(DeviceFeaturesTest, WhatCudaDoesNotComputeIsNamed) {
         Case{"qwen2_window", "Qwen2: a sliding window of attention"},
         Case{"gemma2", "Gemma 2: a sliding window of attention"},
         Case{"gemma3", "Gemma 3: a sliding window of attention"},
-        Case{"phi3_longrope", "Phi-3: a partial_rotary_factor below 1"},
         Case{"gpt2", "GPT-2: learned positions"},
         Case{"llama_linear", "Llama: a bias of the attention's output"},
         Case{"llama_yarn", "Llama: GELU"},
@@ -380,8 +379,8 @@ TEST(DeviceFeaturesTest, WhatCudaDoesNotComputeIsNamed) {
                                    " is not supported on CUDA yet; use "
                                    "--device cpu")));
   }
-  for (const char* model :
-       {"llama_llama3", "mistral_full", "phi3_full", "qwen2", "qwen3"}) {
+  for (const char* model : {"llama_llama3", "mistral_full", "phi3_full",
+                            "phi3_longrope", "qwen2", "qwen3"}) {
     EXPECT_OK(CheckCudaFeatures(*ReadChanged(model, {})));
   }
   // A window that hides nothing within the context is none.

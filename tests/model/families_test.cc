@@ -18,6 +18,7 @@
 #include "tests/family_models.h"
 #include "tests/model/batch_checks.h"
 #include "tests/model/feeder.h"
+#include "tests/model/twin_checks.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
 
@@ -28,8 +29,10 @@ using ::espalier::testing::ExpectSameBitsInAnyBatch;
 using ::espalier::testing::FamilyModels;
 using ::espalier::testing::FamilyPath;
 using ::espalier::testing::FeedAlone;
+using ::espalier::testing::Feeder;
 using ::espalier::testing::LogitsRows;
 using ::espalier::testing::MakePool;
+using ::espalier::testing::RandomTokens;
 
 constexpr double kLogitsTolerance = 1e-4;
 
@@ -97,6 +100,20 @@ TEST_P(FamiliesTest, LogitsAreThoseOfTransformers) {
 TEST_P(FamiliesTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
   const auto model = LoadFamily(GetParam(), 3, /*num_threads=*/2);
   ExpectSameBitsInAnyBatch(model.get(), /*longest=*/48, /*seed=*/1);
+}
+
+// Enough rows that each thread takes some through all layers.
+TEST_P(FamiliesTest, AStepDividedByRowsChangesNoBits) {
+  const auto model = LoadFamily(GetParam(), 4, /*num_threads=*/2);
+  Feeder feeder(model.get());
+  std::vector<Feeder::Row> rows;
+  std::vector<LogitsRows> alone;
+  for (int i = 0; i < 30; ++i) {
+    const auto tokens = RandomTokens(1 + i % 13, 64, i);
+    alone.push_back(FeedAlone(model.get(), tokens, 1000));
+    rows.push_back({feeder.Add(), tokens});
+  }
+  EXPECT_EQ(feeder.Step(rows), alone);
 }
 
 TEST_P(FamiliesTest, DescribesItself) {

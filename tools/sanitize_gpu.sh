@@ -66,6 +66,7 @@ CudaTransformerTest.WhatTheDeviceCannotDoIsNamed
 # those: bf16 and f16 are the first twenty of CudaMatMulSizesGpuTest.
 readonly many_rows_of_16_bits='CudaMatMulGpuTest.*:Sizes/*/?:Sizes/*/1?:'\
 'CudaTransformerTest.SixteenBits*:CudaTransformerTest.RandomWeights*:'\
+'CudaFamiliesTest.SixteenBits*:'\
 '*/CudaExecutorDTypeTest.*'
 readonly own='--kernel-name kernel_substring=8espalier'
 

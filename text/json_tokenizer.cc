@@ -174,8 +174,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> JsonTokenizer::Load(
   ASSIGN_OR_RETURN(const std::string text,
                    ReadFile(path, kMaxTokenizerJsonBytes));
   const std::string directory = path.substr(0, path.find_last_of('/') + 1);
+  ASSIGN_OR_RETURN(
+      const TokenizerConfigFile config_file,
+      TokenizerConfigFile::Load(directory + "tokenizer_config.json"));
   ASSIGN_OR_RETURN(const TokenizerConfig config,
-                   TokenizerConfig::Load(directory + "tokenizer_config.json"));
+                   TokenizerConfig::Of(config_file));
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
       Parse(text, config, path);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), path);

@@ -1,59 +1,70 @@
 #include "text/tokenizer_config.h"
 
+#include <utility>
+
 #include "base/file.h"
-#include "base/json.h"
 #include "base/status.h"
-#include "text/json_fields.h"
 
 namespace espalier {
-namespace {
 
-// Chat templates lie in it.
-constexpr size_t kMaxTokenizerConfigBytes = size_t{32} << 20;
-
-// A token is its spelling, or an object that has it as "content".
-absl::StatusOr<std::optional<std::string>> ReadRoleToken(
-    const JsonFields& fields, std::string_view name) {
-  const json::value* value = fields.Find(name);
-  if (value == nullptr) return std::nullopt;
-  if (value->is_string()) return fields.OptionalString(name);
+absl::StatusOr<TokenizerConfigFile> TokenizerConfigFile::Parse(
+    std::string_view text, const std::string& path) {
+  absl::StatusOr<json::value> value = ParseJson(text);
+  if (!value.ok()) return Annotate(value.status(), path);
   if (!value->is_object()) {
-    return fields.Wrong(name, "a string or an object with \"content\"");
+    return InvalidArgument(path, " must hold an object, got ", Shown(&*value));
   }
-  ASSIGN_OR_RETURN(const JsonFields token, fields.Inner(name));
-  ASSIGN_OR_RETURN(std::string content, token.String("content"));
-  return std::optional(std::move(content));
+  TokenizerConfigFile file;
+  file.path_ = path;
+  file.object_ = std::move(value->get_object());
+  return file;
 }
 
-absl::StatusOr<std::optional<bool>> ReadFlag(const JsonFields& fields,
-                                             std::string_view name) {
-  if (fields.Find(name) == nullptr) return std::nullopt;
-  ASSIGN_OR_RETURN(const bool flag, fields.Bool(name));
-  return std::optional(flag);
-}
-
-}  // namespace
-
-absl::StatusOr<TokenizerConfig> TokenizerConfig::Parse(std::string_view text) {
-  ASSIGN_OR_RETURN(const json::value value, ParseJson(text));
-  ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::Of(value, ""));
-  TokenizerConfig config;
-  ASSIGN_OR_RETURN(config.bos_token, ReadRoleToken(fields, "bos_token"));
-  ASSIGN_OR_RETURN(config.eos_token, ReadRoleToken(fields, "eos_token"));
-  ASSIGN_OR_RETURN(config.pad_token, ReadRoleToken(fields, "pad_token"));
-  ASSIGN_OR_RETURN(config.unk_token, ReadRoleToken(fields, "unk_token"));
-  ASSIGN_OR_RETURN(config.add_bos_token, ReadFlag(fields, "add_bos_token"));
-  ASSIGN_OR_RETURN(config.add_eos_token, ReadFlag(fields, "add_eos_token"));
-  return config;
-}
-
-absl::StatusOr<TokenizerConfig> TokenizerConfig::Load(const std::string& path) {
-  const absl::StatusOr<std::string> text =
-      ReadFile(path, kMaxTokenizerConfigBytes);
-  if (absl::IsNotFound(text.status())) return TokenizerConfig();
+absl::StatusOr<TokenizerConfigFile> TokenizerConfigFile::Load(
+    const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxBytes);
+  if (absl::IsNotFound(text.status())) return Parse("{}", path);
   RETURN_IF_ERROR(text.status());
-  absl::StatusOr<TokenizerConfig> config = Parse(*text);
-  if (!config.ok()) return Annotate(config.status(), path);
+  return Parse(*text, path);
+}
+
+const json::value* TokenizerConfigFile::Find(std::string_view field) const {
+  return object_.if_contains(field);
+}
+
+absl::StatusOr<std::optional<std::string>> TokenizerConfigFile::Token(
+    std::string_view role) const {
+  const json::value* const value = Find(role);
+  if (value == nullptr || value->is_null()) return std::nullopt;
+  const json::value* text = value;
+  if (value->is_object()) text = value->get_object().if_contains("content");
+  if (text == nullptr || !text->is_string()) {
+    return InvalidArgument(path_, ": ", role,
+                           " must be a string, null, or an object with "
+                           "\"content\", got ",
+                           Shown(value));
+  }
+  return std::string(text->get_string());
+}
+
+absl::StatusOr<std::optional<bool>> TokenizerConfigFile::Flag(
+    std::string_view field) const {
+  const json::value* const value = Find(field);
+  if (value == nullptr || value->is_null()) return std::nullopt;
+  if (value->is_bool()) return value->get_bool();
+  return InvalidArgument(path_, ": ", field, " must be true, false or null, ",
+                         "got ", Shown(value));
+}
+
+absl::StatusOr<TokenizerConfig> TokenizerConfig::Of(
+    const TokenizerConfigFile& file) {
+  TokenizerConfig config;
+  ASSIGN_OR_RETURN(config.bos_token, file.Token("bos_token"));
+  ASSIGN_OR_RETURN(config.eos_token, file.Token("eos_token"));
+  ASSIGN_OR_RETURN(config.pad_token, file.Token("pad_token"));
+  ASSIGN_OR_RETURN(config.unk_token, file.Token("unk_token"));
+  ASSIGN_OR_RETURN(config.add_bos_token, file.Flag("add_bos_token"));
+  ASSIGN_OR_RETURN(config.add_eos_token, file.Flag("add_eos_token"));
   return config;
 }
 

@@ -1,7 +1,4 @@
-// TokenizerConfig: what transformers' tokenizer_config.json says of a
-// tokenizer.json beside it: which tokens have a role, and whether a sequence
-// begins with BOS and ends with EOS. The rest of that file is about other
-// things.
+// What transformers' tokenizer_config.json says beside a tokenizer.
 #pragma once
 
 #include <optional>
@@ -9,9 +6,45 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "base/json.h"
 
 namespace espalier {
 
+// A tokenizer_config.json, or a special_tokens_map.json, which names tokens in
+// the same way. Whoever reads something of them reads it here.
+class TokenizerConfigFile {
+ public:
+  // Chat templates lie in it.
+  static constexpr size_t kMaxBytes = size_t{32} << 20;
+
+  // Of the file at `path`, for errors.
+  // Errors: kInvalidArgument naming the file if `text` is no object of JSON.
+  static absl::StatusOr<TokenizerConfigFile> Parse(std::string_view text,
+                                                   const std::string& path);
+  // Of the file at `path`; an empty one if there is no file.
+  // Errors: as ReadFile, but for a missing file; as Parse.
+  static absl::StatusOr<TokenizerConfigFile> Load(const std::string& path);
+
+  const std::string& path() const { return path_; }
+
+  // nullptr if the field is missing; null if it is.
+  const json::value* Find(std::string_view field) const;
+
+  // The spelling of the token that has this role ("bos_token"): a string, or an
+  // object that has it as "content". Nothing if it is missing or null.
+  // Errors: kInvalidArgument naming the file, the field and its value.
+  absl::StatusOr<std::optional<std::string>> Token(std::string_view role) const;
+  // Nothing if it is missing or null.
+  // Errors: as Token.
+  absl::StatusOr<std::optional<bool>> Flag(std::string_view field) const;
+
+ private:
+  std::string path_;
+  json::object object_;
+};
+
+// Which tokens of a tokenizer.json have a role, and whether a sequence begins
+// with BOS and ends with EOS.
 struct TokenizerConfig {
   // By their spelling in the vocabulary.
   std::optional<std::string> bos_token;
@@ -22,13 +55,8 @@ struct TokenizerConfig {
   std::optional<bool> add_bos_token;
   std::optional<bool> add_eos_token;
 
-  // Of the file's content.
-  // Errors: kInvalidArgument naming the field and its value.
-  static absl::StatusOr<TokenizerConfig> Parse(std::string_view text);
-
-  // Of the file at `path`; of none if there is no file.
-  // Errors: as ReadFile, but for a missing file; as Parse, naming the file.
-  static absl::StatusOr<TokenizerConfig> Load(const std::string& path);
+  // Errors: as TokenizerConfigFile::Token.
+  static absl::StatusOr<TokenizerConfig> Of(const TokenizerConfigFile& file);
 };
 
 }  // namespace espalier

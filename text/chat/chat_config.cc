@@ -1,60 +1,29 @@
 #include "text/chat/chat_config.h"
 
-#include <algorithm>
+#include <map>
 #include <string_view>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "text/tokenizer_config.h"
 
 namespace espalier {
 namespace {
 
-constexpr size_t kMaxConfigBytes = 16 << 20;
 constexpr const char* kTokenFields[] = {"bos_token", "eos_token", "unk_token",
                                         "sep_token", "pad_token", "cls_token",
                                         "mask_token"};
 
-// The object that the file holds; an empty one if there is no file.
-absl::StatusOr<json::object> ReadObject(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path, kMaxConfigBytes);
-  if (absl::IsNotFound(text.status())) return json::object();
-  RETURN_IF_ERROR(text.status());
-  absl::StatusOr<json::value> value = ParseJson(*text);
-  if (!value.ok()) return Annotate(value.status(), path);
-  if (!value->is_object()) {
-    return InvalidArgument(path, " must hold an object, got ", Shown(&*value));
-  }
-  return std::move(value->get_object());
-}
+// Of the fields that some file has, null or not.
+using Tokens = std::map<std::string, std::optional<std::string>>;
 
-// A special token is a string, or an object that says how it is matched.
-absl::StatusOr<std::optional<std::string>> ReadToken(const json::value& value,
-                                                     const std::string& where) {
-  const json::value* text = &value;
-  if (value.is_object()) text = value.get_object().if_contains("content");
-  if (value.is_null()) return std::nullopt;
-  if (text == nullptr || !text->is_string()) {
-    return InvalidArgument(where,
-                           " must be a string, null, or an object with "
-                           "\"content\", got ",
-                           Shown(&value));
-  }
-  return std::string(text->get_string());
-}
-
-// Adds the tokens of `object` that `config` has not.
-absl::Status AddTokens(const json::object& object, const std::string& path,
-                       ChatConfig* config) {
+// Adds those of `file` that are not there, or null.
+absl::Status AddTokens(const TokenizerConfigFile& file, Tokens* tokens) {
   for (const char* const field : kTokenFields) {
-    const json::value* const value = object.if_contains(field);
-    const bool is_there = std::ranges::any_of(
-        config->special_tokens,
-        [&](const auto& token) { return token.first == field; });
-    if (value == nullptr || is_there) continue;
-    ASSIGN_OR_RETURN(const std::optional<std::string> text,
-                     ReadToken(*value, Concat(path, ": ", field)));
-    if (text) config->special_tokens.emplace_back(field, *text);
+    if (file.Find(field) == nullptr) continue;
+    ASSIGN_OR_RETURN(std::optional<std::string> text, file.Token(field));
+    std::optional<std::string>& token = (*tokens)[field];
+    if (!token) token = std::move(text);
   }
   return absl::OkStatus();
 }
@@ -89,8 +58,8 @@ absl::StatusOr<std::string> ChooseDefault(const json::array& templates,
                          names.empty() ? "none" : names);
 }
 
-absl::Status ReadTemplate(const json::object& object, ChatConfig* config) {
-  const json::value* const value = object.if_contains("chat_template");
+absl::Status ReadTemplate(const TokenizerConfigFile& file, ChatConfig* config) {
+  const json::value* const value = file.Find("chat_template");
   if (value == nullptr || value->is_null()) return absl::OkStatus();
   const std::string where = config->path + ": chat_template";
   if (value->is_string()) {
@@ -112,12 +81,18 @@ absl::Status ReadTemplate(const json::object& object, ChatConfig* config) {
 absl::StatusOr<ChatConfig> ChatConfig::Load(const std::string& directory) {
   ChatConfig config;
   config.path = directory + "/tokenizer_config.json";
-  ASSIGN_OR_RETURN(const json::object object, ReadObject(config.path));
-  RETURN_IF_ERROR(ReadTemplate(object, &config));
-  RETURN_IF_ERROR(AddTokens(object, config.path, &config));
-  const std::string map_path = directory + "/special_tokens_map.json";
-  ASSIGN_OR_RETURN(const json::object map, ReadObject(map_path));
-  RETURN_IF_ERROR(AddTokens(map, map_path, &config));
+  ASSIGN_OR_RETURN(const TokenizerConfigFile file,
+                   TokenizerConfigFile::Load(config.path));
+  RETURN_IF_ERROR(ReadTemplate(file, &config));
+  Tokens tokens;
+  RETURN_IF_ERROR(AddTokens(file, &tokens));
+  ASSIGN_OR_RETURN(
+      const TokenizerConfigFile map,
+      TokenizerConfigFile::Load(directory + "/special_tokens_map.json"));
+  RETURN_IF_ERROR(AddTokens(map, &tokens));
+  for (auto& [field, text] : tokens) {
+    if (text) config.special_tokens.emplace_back(field, *std::move(text));
+  }
   return config;
 }
 

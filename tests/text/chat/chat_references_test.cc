@@ -36,7 +36,10 @@ class ChatReferencesTest : public ::testing::TestWithParam<const char*> {
         tokenizer_(
             JsonTokenizer::Parse(
                 WriteJson(file_.at("tokenizer")),
-                TokenizerConfig::Parse(WriteJson(file_.at("config"))).value())
+                TokenizerConfig::Of(TokenizerConfigFile::Parse(
+                                        WriteJson(file_.at("config")), "config")
+                                        .value())
+                    .value())
                 .value()),
         names_(*tokenizer_) {
     ChatTemplate::SpecialTokens tokens;

@@ -7,6 +7,8 @@
 
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
+#include "text/chat/chat_config.h"
+#include "text/tokenizer_config.h"
 
 namespace espalier {
 namespace {
@@ -68,6 +70,39 @@ TEST(ChatTemplateTest, SpecialTokensComeFromEitherFile) {
   directory.Write("special_tokens_map.json",
                   R"({"eos_token": "no", "bos_token": {"content": "<s>"}})");
   EXPECT_EQ(RenderFirst(directory), "<s><|user|>Hi</s><|assistant|>");
+}
+
+TEST(ChatTemplateTest, BothReadersOfAConfigReadWhatTheOtherDoes) {
+  const ScratchDirectory directory;
+  const std::string path = directory.path("tokenizer_config.json");
+  for (const char* token : {R"("<s>")", R"({"content": "<s>"})", "null"}) {
+    directory.Write("tokenizer_config.json",
+                    Concat(R"({"bos_token": )", token, "}"));
+    const auto file = TokenizerConfigFile::Load(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto config = ChatConfig::Load(directory.path());
+    ASSERT_TRUE(config.ok()) << config.status();
+    const auto bos = TokenizerConfig::Of(*file)->bos_token;
+    ASSERT_EQ(config->special_tokens.size(), bos ? 1 : 0);
+    if (bos) {
+      EXPECT_EQ(config->special_tokens[0].second, *bos);
+    }
+  }
+  for (const char* token : {"7", R"({"content": 7})", R"({"id": 7})", "[]"}) {
+    directory.Write("tokenizer_config.json",
+                    Concat(R"({"bos_token": )", token, "}"));
+    const std::string error =
+        Message(ChatConfig::Load(directory.path()).status());
+    EXPECT_THAT(error, StartsWith(path + ": bos_token must be a string, null"));
+    EXPECT_EQ(
+        Message(TokenizerConfig::Of(*TokenizerConfigFile::Load(path)).status()),
+        error);
+  }
+  // As large a file as the tokenizer's reader takes.
+  directory.Write("tokenizer_config.json",
+                  Concat(R"({"chat_template": "x", "more": ")",
+                         std::string(20 << 20, 'x'), "\"}"));
+  EXPECT_EQ(RenderFirst(directory), "x");
 }
 
 TEST(ChatTemplateTest, ErrorsNameFileAndField) {

@@ -16,7 +16,7 @@ absl::StatusOr<std::unique_ptr<const ChatPrompts>> ChatPrompts::Load(
                               " has none");
   }
   ASSIGN_OR_RETURN(std::unique_ptr<ChatTemplate> chat,
-                   ChatTemplate::Load(directory));
+                   ChatTemplate::Load(directory, tokenizer.get()));
   if (chat == nullptr) {
     return FailedPrecondition(
         wanted_by, " needs a chat template, and ", directory,

@@ -208,7 +208,7 @@ void Inspection::AddText() {
 // A chat template that is wrong stops chats alone.
 void Inspection::AddChat() {
   const absl::StatusOr<std::unique_ptr<ChatTemplate>> chat =
-      ChatTemplate::Load(options_.model);
+      ChatTemplate::Load(options_.model, nullptr);
   if (!chat.ok()) {
     report_ +=
         Line("chat template", "cannot be used: " + Message(chat.status()));

@@ -28,6 +28,19 @@ absl::Status AddTokens(const TokenizerConfigFile& file, Tokens* tokens) {
   return absl::OkStatus();
 }
 
+// Adds those that no file has.
+void AddTokens(const Tokenizer& tokenizer, Tokens* tokens) {
+  const SpecialTokens& special = tokenizer.special_tokens();
+  const std::pair<const char*, std::optional<TokenId>> ids[] = {
+      {"bos_token", special.bos},
+      {"eos_token", special.eos},
+      {"pad_token", special.pad},
+      {"unk_token", special.unk}};
+  for (const auto& [field, id] : ids) {
+    if (id) tokens->try_emplace(field, tokenizer.Piece(*id));
+  }
+}
+
 absl::StatusOr<std::string> StringField(const json::object& object,
                                         const char* field,
                                         const std::string& where) {
@@ -78,7 +91,8 @@ absl::Status ReadTemplate(const TokenizerConfigFile& file, ChatConfig* config) {
 
 }  // namespace
 
-absl::StatusOr<ChatConfig> ChatConfig::Load(const std::string& directory) {
+absl::StatusOr<ChatConfig> ChatConfig::Load(const std::string& directory,
+                                            const Tokenizer* tokenizer) {
   ChatConfig config;
   config.path = directory + "/tokenizer_config.json";
   ASSIGN_OR_RETURN(const TokenizerConfigFile file,
@@ -90,6 +104,7 @@ absl::StatusOr<ChatConfig> ChatConfig::Load(const std::string& directory) {
       const TokenizerConfigFile map,
       TokenizerConfigFile::Load(directory + "/special_tokens_map.json"));
   RETURN_IF_ERROR(AddTokens(map, &tokens));
+  if (tokenizer != nullptr) AddTokens(*tokenizer, &tokens);
   for (auto& [field, text] : tokens) {
     if (text) config.special_tokens.emplace_back(field, *std::move(text));
   }

@@ -1,6 +1,8 @@
-// What a model's tokenizer_config.json says for its chats: the template, and
-// the special tokens that templates write, which special_tokens_map.json may
-// have, too.
+// What a model's directory says for its chats: the template of its
+// tokenizer_config.json, and the special tokens that templates write. These are
+// those of tokenizer_config.json, or else of special_tokens_map.json, or else,
+// where neither file has the field, not even as null, of the tokenizer itself:
+// a SentencePiece model knows its BOS and EOS without these files.
 #pragma once
 
 #include <optional>
@@ -9,14 +11,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "text/tokenizer.h"
 
 namespace espalier {
 
 struct ChatConfig {
-  // Of a directory without these files it is empty.
+  // `tokenizer` is that of the directory, or null. Of a directory without these
+  // files, and without a tokenizer, it is empty.
   // Errors: as ReadFile, but for missing files; kInvalidArgument naming the
   // file, the field and its value.
-  static absl::StatusOr<ChatConfig> Load(const std::string& directory);
+  static absl::StatusOr<ChatConfig> Load(const std::string& directory,
+                                         const Tokenizer* tokenizer);
 
   std::string path;  // of tokenizer_config.json
   std::optional<std::string> chat_template;

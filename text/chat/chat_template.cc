@@ -38,8 +38,8 @@ absl::Status SetInputs(const ChatInputs& inputs, jinja::Inputs* values) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(
-    const std::string& directory) {
-  ASSIGN_OR_RETURN(ChatConfig config, ChatConfig::Load(directory));
+    const std::string& directory, const Tokenizer* tokenizer) {
+  ASSIGN_OR_RETURN(ChatConfig config, ChatConfig::Load(directory, tokenizer));
   std::string path = directory + "/chat_template.jinja";
   std::string where = path;
   absl::StatusOr<std::string> source =

@@ -6,11 +6,15 @@
 //
 // The files need not be trusted (text/jinja/template.h).
 //
-//   ASSIGN_OR_RETURN(const auto chat, ChatTemplate::Load("models/chat"));
+//   ASSIGN_OR_RETURN(const auto tokenizer,
+//                    Tokenizer::LoadDirectory("models/chat"));
+//   ASSIGN_OR_RETURN(const auto chat,
+//                    ChatTemplate::Load("models/chat", tokenizer.get()));
 //   if (chat == nullptr) ...  // the model has none
-//   ASSIGN_OR_RETURN(const jinja::Text text, chat->Render(
-//       {.messages = {{{"role", "user"}, {"content", "Hello!"}}}}));
-//   ASSIGN_OR_RETURN(auto prompt, EncodeChat(text, *tokenizer));
+//   ChatInputs inputs;
+//   inputs.messages = {{{"role", "user"}, {"content", "Hello!"}}};
+//   ASSIGN_OR_RETURN(const jinja::Text text, chat->Render(inputs));
+//   ASSIGN_OR_RETURN(auto prompt, EncodeChat(text, *tokenizer, names));
 //
 // Thread safety: constant after Load; any thread may render.
 #pragma once
@@ -26,6 +30,7 @@
 #include "absl/time/time.h"
 #include "base/json.h"
 #include "text/jinja/template.h"
+#include "text/tokenizer.h"
 
 namespace espalier {
 
@@ -49,11 +54,14 @@ class ChatTemplate {
   // and its text.
   using SpecialTokens = std::vector<std::pair<std::string, std::string>>;
 
-  // The template of a model directory; null if it has none.
+  // The template of a model directory; null if it has none. `tokenizer`, which
+  // is that of the directory, has the special tokens that the directory's files
+  // say nothing of, such as those of a tokenizer.model; null: templates write
+  // nothing for these.
   // Errors: as ReadFile, but for missing files; kInvalidArgument naming the
   // file and the field, or the line of a template, and what is wrong.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(
-      const std::string& directory);
+      const std::string& directory, const Tokenizer* tokenizer);
 
   // The template that `source` is, with these special tokens.
   // Errors: as jinja::Template::Parse.

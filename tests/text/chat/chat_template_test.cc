@@ -7,6 +7,7 @@
 
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
+#include "tests/text/test_tokenizer.h"
 #include "text/chat/chat_config.h"
 #include "text/tokenizer_config.h"
 
@@ -29,8 +30,9 @@ ChatInputs Saying(std::string_view role, std::string_view content) {
   return inputs;
 }
 
-std::string RenderFirst(const ScratchDirectory& directory) {
-  const auto chat = ChatTemplate::Load(directory.path());
+std::string RenderFirst(const ScratchDirectory& directory,
+                        const Tokenizer* tokenizer = nullptr) {
+  const auto chat = ChatTemplate::Load(directory.path(), tokenizer);
   if (!chat.ok()) return Message(chat.status());
   if (*chat == nullptr) return "no template";
   const auto text = (*chat)->Render(Saying("user", "Hi"));
@@ -72,6 +74,22 @@ TEST(ChatTemplateTest, SpecialTokensComeFromEitherFile) {
   EXPECT_EQ(RenderFirst(directory), "<s><|user|>Hi</s><|assistant|>");
 }
 
+// A tokenizer.model needs no file beside it.
+TEST(ChatTemplateTest, WhatTheFilesDoNotSayTheTokenizerDoes) {
+  const auto tokenizer =
+      Tokenizer::Load(testing::EnFrDir() + "/tokenizer.model").value();
+  const ScratchDirectory directory;
+  directory.Write("chat_template.jinja",
+                  "{{ bos_token }}|{{ eos_token }}|{{ pad_token }}");
+  EXPECT_EQ(RenderFirst(directory), "||");
+  const SpecialTokens& special = tokenizer->special_tokens();
+  const std::string pad = special.pad ? tokenizer->Piece(*special.pad) : "";
+  EXPECT_EQ(RenderFirst(directory, tokenizer.get()), "<s>|</s>|" + pad);
+  directory.Write("tokenizer_config.json",
+                  R"({"bos_token": null, "eos_token": "<end>"})");
+  EXPECT_EQ(RenderFirst(directory, tokenizer.get()), "|<end>|" + pad);
+}
+
 TEST(ChatTemplateTest, BothReadersOfAConfigReadWhatTheOtherDoes) {
   const ScratchDirectory directory;
   const std::string path = directory.path("tokenizer_config.json");
@@ -80,7 +98,7 @@ TEST(ChatTemplateTest, BothReadersOfAConfigReadWhatTheOtherDoes) {
                     Concat(R"({"bos_token": )", token, "}"));
     const auto file = TokenizerConfigFile::Load(path);
     ASSERT_TRUE(file.ok()) << file.status();
-    const auto config = ChatConfig::Load(directory.path());
+    const auto config = ChatConfig::Load(directory.path(), nullptr);
     ASSERT_TRUE(config.ok()) << config.status();
     const auto bos = TokenizerConfig::Of(*file)->bos_token;
     ASSERT_EQ(config->special_tokens.size(), bos ? 1 : 0);
@@ -92,7 +110,7 @@ TEST(ChatTemplateTest, BothReadersOfAConfigReadWhatTheOtherDoes) {
     directory.Write("tokenizer_config.json",
                     Concat(R"({"bos_token": )", token, "}"));
     const std::string error =
-        Message(ChatConfig::Load(directory.path()).status());
+        Message(ChatConfig::Load(directory.path(), nullptr).status());
     EXPECT_THAT(error, StartsWith(path + ": bos_token must be a string, null"));
     EXPECT_EQ(
         Message(TokenizerConfig::Of(*TokenizerConfigFile::Load(path)).status()),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "base/status.h"
 
 namespace espalier {
@@ -156,7 +157,11 @@ absl::StatusOr<std::vector<TokenId>> EncodeChat(const jinja::Text& text,
                      EncodeWhole(text.bytes(), matches, tokenizer, max_tokens));
     if (!tokens.empty()) return tokens;
   }
-  return EncodeAround(text.bytes(), matches, tokenizer, max_tokens);
+  ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
+                   EncodeAround(text.bytes(), matches, tokenizer, max_tokens));
+  if (!tokens.empty()) return tokens;
+  return InvalidArgument("the chat template makes a prompt without a token: ",
+                         ShownInQuotes(text.bytes()));
 }
 
 }  // namespace espalier

@@ -226,6 +226,24 @@ TEST(ChatPromptTest, TooManyTokensAndNoneAreRefused) {
   EXPECT_THAT(
       Encode(jinja::Text()).status(),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("empty prompt")));
+  // What the normalizer leaves nothing of.
+  const json::object tokenizer_file{
+      {"model",
+       {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", json::array()}}},
+      {"normalizer",
+       {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}}}};
+  const testing::ScratchDirectory directory;
+  const auto tokenizer = Tokenizer::Load(
+      directory.Write("tokenizer.json", WriteJson(tokenizer_file)));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  for (const auto& text : {Rendered(" ", "", "\n"), Rendered("", "  ", "")}) {
+    EXPECT_THAT(EncodeChat(text, **tokenizer, SpecialTokenNames(**tokenizer)),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("makes a prompt without a token")));
+  }
+  EXPECT_TRUE(EncodeChat(Rendered(" ", "a", ""), **tokenizer,
+                         SpecialTokenNames(**tokenizer))
+                  .ok());
 }
 
 }  // namespace

@@ -257,6 +257,7 @@ class Scheduler {
   const bool has_shareable_pages_;
   const bool verifies_beam_drafts_;
   const int max_draft_context_;
+  const bool drafts_before_steps_;
   const Admission admission_;
   SequenceIdSource sequence_ids_;
   Deadlines deadlines_;  // before the requests, which have entries

@@ -240,6 +240,8 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
     budget->drafts.num_pages -= num_pages;
   }
   for (size_t i = first_drafting; i < plan->drafting.size(); ++i) {
+    // Of others the rows are counted.
+    if (plan->drafting[i].verified_by.plan_row >= 0) continue;
     const int num_to_draft = plan->drafting[i].num_tokens;
     budget->drafts.num_tokens -= num_to_draft;
     budget->drafts.num_logits -=

@@ -52,7 +52,8 @@ DraftRoom Scheduler::RoomForDrafts(const Room& taken) {
           .num_pages = std::max<int64_t>(
               num_left - std::max<int64_t>(num_for_next, 0), 0),
           .may_ask = !verifies,
-          .max_draft_context = max_draft_context_};
+          .max_draft_context = max_draft_context_,
+          .drafts_before_steps = drafts_before_steps_};
 }
 
 Scheduler::Room Scheduler::MakeRoom(bool decodes, StepPlan* plan) {

@@ -108,7 +108,21 @@ absl::Status BeamGroup::TakeDrafts(std::span<DraftedTokens> drafts,
     }
   }
   drafts_.Take(drafts);
+  if (!drafted_.empty()) TakeDraftsOfStep();
   return absl::OkStatus();
+}
+
+// Pages were planned for as many tokens as were asked for.
+void BeamGroup::TakeDraftsOfStep() {
+  const std::vector<std::vector<TokenId>> planned = std::exchange(
+      drafted_, drafts_.TakeForStep(static_cast<int>(drafted_.size())));
+  if (is_away()) return;
+  for (int rank = 0; rank < std::ssize(planned); ++rank) {
+    const int num_missing =
+        static_cast<int>(planned[rank].size() - drafted_[rank].size());
+    if (num_missing == 0) continue;
+    pages_.Truncate(rank, pages_.sequence(rank).num_tokens() - num_missing);
+  }
 }
 
 absl::Status BeamGroup::ValidateResult(const SelectionResult& result,

@@ -270,6 +270,15 @@ class BeamGroup {
   // Whether it can never feed any of its sequences again: they only grow.
   bool IsTooLongToDraft(const DraftRoom& room) const;
   void AskForDrafts(const DraftRoom& room, StepPlan* plan);
+  // Whether that step is this one: it feeds and verifies what is drafted.
+  bool DraftsBeforeStep(const DraftRoom& room) const;
+  absl::Status PlanDrafted(const DraftRoom& room, StepPlan* plan);
+  // Tokens to draft for each sequence, by rank.
+  std::vector<int> NumTokensToAsk(const DraftRoom& room) const;
+  // What was drafted for the step that runs.
+  void TakeDraftsOfStep();
+  DraftSequence DraftOf(int rank, int num_tokens,
+                        const PlanSelection& selection);
   // By rank; none if there is no room for them.
   std::vector<std::vector<TokenId>> Draft(const DraftRoom& room) const;
   // Of beams.

@@ -190,11 +190,11 @@ void BeamGroup::AddScoring(int first_logits, int num_logits_rows,
 }
 
 bool BeamGroup::HasToAskForDrafts(const DraftRoom& room) const {
-  if (!drafts_.has_to_ask() || !room.may_ask || room.num_tokens < 1) {
+  if (!drafts_.has_to_ask() || room.num_tokens < 1) return false;
+  // A plan that copies pages has rows (StepPlan::page_copies).
+  if (!DraftsBeforeStep(room) && (!room.may_ask || pages_.has_moves())) {
     return false;
   }
-  // A plan that copies pages has rows (StepPlan::page_copies).
-  if (pages_.has_moves()) return false;
   if (is_beam_search() && room.num_tokens < num_live_beams()) return false;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     if (MaxTokensToAsk(rank, room) > 0) return true;
@@ -219,50 +219,100 @@ bool BeamGroup::IsTooLongToDraft(const DraftRoom& room) const {
   return true;
 }
 
-void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
+std::vector<int> BeamGroup::NumTokensToAsk(const DraftRoom& room) const {
+  int max_tokens = drafts_.num_tokens();  // of each
+  if (is_beam_search()) {
+    max_tokens = std::min(max_tokens, room.num_tokens / num_live_beams());
+  }
+  std::vector<int> counts;
+  int num_left = room.num_tokens;
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    const int count =
+        std::min({max_tokens, num_left, MaxTokensToAsk(rank, room)});
+    counts.push_back(std::max(count, 0));
+    num_left -= counts.back();
+  }
+  return counts;
+}
+
+DraftSequence BeamGroup::DraftOf(int rank, int num_tokens,
+                                 const PlanSelection& selection) {
   if (prompt_ == nullptr) {
     prompt_ =
         std::make_shared<const std::vector<TokenId>>(request_.prompt_tokens);
   }
+  DraftSequence sequence = {
+      .request = id_,
+      .sample = is_beam_search() ? rank : selection.samples[rank],
+      .prompt = prompt_,
+      .num_tokens = num_tokens,
+      .params = selection_params_,
+      .cum_log_prob = selection.cum_log_probs[rank]};
+  strategy_->AppendTokens(rank, &sequence.generated);
+  return sequence;
+}
+
+void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
   const PlanSelection& selection = Asked();  // which samples these are
   std::shared_ptr<const DraftedSearch> search;
-  int max_tokens = drafts_.num_tokens();  // of each
   if (is_beam_search()) {
     search = std::make_shared<const DraftedSearch>(
         DraftedSearch{.num_beams = pages_.num_slots(),
                       .num_candidates = selection.num_candidates,
                       .eos_token_ids = finishing_token_ids_});
-    max_tokens = std::min(max_tokens, room.num_tokens / num_live_beams());
   }
+  const std::vector<int> counts = NumTokensToAsk(room);
   std::vector<int> ranks;
-  int num_left = room.num_tokens;
-  int most = 0;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
-    const int count =
-        std::min({max_tokens, num_left, MaxTokensToAsk(rank, room)});
-    if (count <= 0) continue;
-    DraftSequence sequence = {
-        .request = id_,
-        .sample = is_beam_search() ? rank : selection.samples[rank],
-        .prompt = prompt_,
-        .num_tokens = count,
-        .params = selection_params_,
-        .cum_log_prob = selection.cum_log_probs[rank],
-        .search = search};
-    strategy_->AppendTokens(rank, &sequence.generated);
-    plan->drafting.push_back(std::move(sequence));
+    if (counts[rank] == 0) continue;
+    plan->drafting.push_back(DraftOf(rank, counts[rank], selection));
+    plan->drafting.back().search = search;
     ranks.push_back(rank);
-    num_left -= count;
-    most = std::max(most, count);
   }
   was_planned_ = true;
-  drafts_.OnAsk(std::move(ranks), most);
+  drafts_.OnAsk(std::move(ranks), *std::ranges::max_element(counts));
+}
+
+bool BeamGroup::DraftsBeforeStep(const DraftRoom& room) const {
+  // What may follow of allowed sequences depends on what is drafted.
+  return room.drafts_before_steps && !is_beam_search() &&
+         strategy_->supports_late_drafts();
+}
+
+absl::Status BeamGroup::PlanDrafted(const DraftRoom& room, StepPlan* plan) {
+  const std::vector<int> counts = NumTokensToAsk(room);
+  std::vector<std::vector<TokenId>> drafts;
+  std::vector<int> num_tokens;
+  for (const int count : counts) {
+    drafts.emplace_back(count);
+    num_tokens.push_back(1 + count);
+  }
+  if (pages_.NumPagesToAppend(num_tokens) >
+      pages_.NumPagesToAppend(OneEach()) + room.num_pages) {
+    return PlanTokens(plan);
+  }
+  const int first_row = static_cast<int>(plan->rows.size());
+  const int selection_idx = static_cast<int>(plan->selections.size());
+  RETURN_IF_ERROR(PlanDrafts(std::move(drafts), plan));
+  PlanSelection& selection = plan->selections[selection_idx];
+  selection.max_draft_tokens = *std::ranges::max_element(counts);
+  std::vector<int> ranks;
+  for (int rank = 0; rank < num_live_beams(); ++rank) {
+    if (counts[rank] == 0) continue;
+    plan->drafting.push_back(DraftOf(rank, counts[rank], selection));
+    plan->drafting.back().verified_by = {
+        .plan_row = first_row + rank, .selection = selection_idx, .rank = rank};
+    ranks.push_back(rank);
+  }
+  drafts_.OnAsk(std::move(ranks), selection.max_draft_tokens);
+  return absl::OkStatus();
 }
 
 absl::Status BeamGroup::PlanBeams(const DraftRoom& draft_room, StepPlan* plan) {
   if (drafts_.has_to_ask() && IsTooLongToDraft(draft_room)) drafts_.TurnOff();
   if (!drafts_.is_on()) return PlanTokens(plan);
   if (HasToAskForDrafts(draft_room)) {
+    if (DraftsBeforeStep(draft_room)) return PlanDrafted(draft_room, plan);
     AskForDrafts(draft_room, plan);
     return absl::OkStatus();
   }

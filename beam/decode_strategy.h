@@ -74,6 +74,9 @@ class DecodeStrategy {
 
   // Whether drafts of its sequences can be verified. Constant.
   virtual bool supports_drafts() const { return false; }
+  // Whether a step that verifies drafts can be described by their lengths
+  // alone, before it is known what they are. Constant.
+  virtual bool supports_late_drafts() const { return false; }
   // Tokens that may be drafted for the live sequence of rank `rank`, at most:
   // fewer than it has left to generate, since a step adds one more.
   // REQUIRES: supports_drafts().

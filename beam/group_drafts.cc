@@ -55,6 +55,16 @@ void GroupDrafts::Take(std::span<DraftedTokens> drafts) {
   state_ = State::kReady;
 }
 
+std::vector<std::vector<TokenId>> GroupDrafts::TakeForStep(int num_sequences) {
+  std::vector<std::vector<TokenId>> drafts(num_sequences);
+  for (size_t rank = 0; rank < ready_.size(); ++rank) {
+    drafts[rank] = std::move(ready_[rank].tokens);
+  }
+  ready_.clear();
+  state_ = State::kIdle;
+  return drafts;
+}
+
 void GroupDrafts::CountAnswer(bool is_empty) {
   num_empty_answers_ = is_empty ? num_empty_answers_ + 1 : 0;
   if (num_empty_answers_ < 2) return;
@@ -105,7 +115,7 @@ std::vector<BeamPath> GroupDrafts::DraftPaths(int num_beams,
 
 std::vector<DraftLogits> GroupDrafts::Logits(
     std::span<const std::vector<TokenId>> drafts) const {
-  if (!are_drawn()) return {};
+  if (!are_drawn() || !has_answer()) return {};
   std::vector<DraftLogits> logits(drafts.size());
   for (size_t rank = 0; rank < drafts.size(); ++rank) {
     if (drafts[rank].empty()) continue;

@@ -9,6 +9,9 @@
 //                                      Draft(...)   for the next step
 //   Record, Advance                    Record, Advance
 //
+// Where an executor drafts before the step that asks (drafts_before_steps), a
+// step's drafts come with its answer: OnAsk, then Take and TakeForStep, Record.
+//
 // The beams of a search are drafted for together. From history each has a
 // chain, from a draft model the paths that its own search takes; a step then
 // verifies paths (draft_rows.h). A token ahead is one of every beam, and is
@@ -46,6 +49,9 @@ struct DraftRoom {
   // Tokens of a sequence that a draft model can feed
   // (ModelDescription::max_draft_context).
   int max_draft_context = std::numeric_limits<int>::max();
+  // Whether the draft model drafts before the step of the plan that asks, which
+  // then verifies (ModelDescription::drafts_before_steps).
+  bool drafts_before_steps = false;
 };
 
 class GroupDrafts {
@@ -110,6 +116,9 @@ class GroupDrafts {
   bool has_answer() const { return state_ == State::kReady; }
   // Of each sequence, at most.
   int num_tokens() const { return num_tokens_; }
+  // The drafts that came, by rank, of a step that is under way: it was asked
+  // for them itself. REQUIRES: Take.
+  std::vector<std::vector<TokenId>> TakeForStep(int num_sequences);
   // For the sequences of these ranks, for `max_tokens` tokens each at most.
   void OnAsk(std::vector<int> ranks, int max_tokens) {
     state_ = State::kAsked;

@@ -43,6 +43,9 @@ class SampleStrategy : public DecodeStrategy {
     return stopping_criteria_.is_by_token();
   }
   bool supports_drafts() const override { return true; }
+  bool supports_late_drafts() const override {
+    return !stopping_criteria_.restricts();
+  }
   int max_draft_tokens(int rank) const override;
   std::vector<std::vector<TokenId>> CutDrafts(
       std::vector<std::vector<TokenId>> drafts, bool are_drawn) const override;

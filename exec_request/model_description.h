@@ -57,6 +57,9 @@ struct ModelDescription {
   bool verifies_drafts = false;
   bool verifies_beam_drafts = false;
   bool has_draft_model = false;
+  // With a draft model: whether a plan may have it draft what rows of the same
+  // plan verify (DraftSequence::verified_by).
+  bool drafts_before_steps = false;
   // With a draft model: the longest sequence that it can feed, by its context
   // and its pages. Of longer ones nothing is drafted.
   int max_draft_context = std::numeric_limits<int>::max();

@@ -238,9 +238,18 @@ struct DraftedSearch {
   std::vector<TokenId> eos_token_ids;  // ascending
 };
 
+// A row of the plan that verifies what is drafted, and the row of the selection
+// that it is. The row is planned for as many tokens as are asked for, whatever
+// they are planned to be; FillDrafts completes the plan (fill_drafts.h).
+struct DraftTarget {
+  int plan_row = -1;  // none
+  int selection = -1;
+  int rank = 0;
+};
+
 // A sequence to draft tokens for, with the executor's draft model
 // (ModelDescription::has_draft_model; docs/speculation.md). A later step
-// verifies them. The draft model keeps what it has fed of each sequence, by
+// verifies them, or this one. The draft model keeps what it has fed of each sequence, by
 // request and sample, until the request ends, and compares it with the
 // sequence's tokens: nothing is said of what became of the last drafts.
 //
@@ -254,6 +263,9 @@ struct DraftSequence {
   int num_tokens = 1;                   // to draft at most, >= 1
   // How it draws.
   std::shared_ptr<const SelectionParams> params;
+  // Of a sample: what is drafted is fed and verified by this very step, if the
+  // executor does that (ModelDescription::drafts_before_steps).
+  DraftTarget verified_by = {};
   // Of a beam: its sum, and its search; null of a sample. All live beams of a
   // search are drafted for, and to one length.
   float cum_log_prob = 0;

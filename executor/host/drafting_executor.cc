@@ -1,5 +1,7 @@
 #include "executor/host/drafting_executor.h"
 
+#include <algorithm>
+#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -11,6 +13,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "exec_request/fill_drafts.h"
 #include "executor/host/executor_thread.h"
 
 namespace espalier {
@@ -26,6 +29,11 @@ struct Drafted {
 // A plan that was started. It is answered when both threads have written their
 // part, and neither has it then.
 struct PlanOnItsWay {
+  // To be handed on, when it is complete and those before it were.
+  StepPlan plan;
+  bool waits_for_drafts = false;
+  bool was_handed_on = false;
+
   StepExecutor::Done done;
   std::optional<absl::StatusOr<StepResult>> result;
   Drafted drafted;
@@ -45,6 +53,7 @@ struct PlanOnItsWay {
 ModelDescription WithDraftModel(ModelDescription description,
                                 int max_draft_context) {
   description.has_draft_model = true;
+  description.drafts_before_steps = true;
   description.max_draft_context = max_draft_context;
   return description;
 }
@@ -55,55 +64,68 @@ ModelDescription WithDraftModel(ModelDescription description,
 // the executor; and the plans on their way, in their order.
 class DraftingExecutor::Drafts {
  public:
-  explicit Drafts(std::unique_ptr<DraftModel> model)
-      : model_(std::move(model)), max_draft_context_(model_->max_tokens()) {}
+  Drafts(std::shared_ptr<StepExecutor> steps, std::unique_ptr<DraftModel> model)
+      : steps_(std::move(steps)),
+        page_size_(steps_->description().page_size),
+        model_(std::move(model)),
+        max_draft_context_(model_->max_tokens()) {}
 
   // Throws std::system_error.
   static void StartThread(const std::shared_ptr<Drafts>& drafts) {
     drafts->thread_.Start(drafts);
   }
-  void EndThread() { thread_.End(); }
+  // When all plans were handed on.
+  void End() {
+    std::unique_lock lock(mutex_);
+    all_handed_on_.wait(lock, [this] {
+      return !is_handing_on_ &&
+             std::ranges::all_of(
+                 plans_, [](const auto& plan) { return plan->was_handed_on; });
+    });
+    lock.unlock();
+    steps_ = nullptr;  // finishes its plans, which may wait for drafts
+    thread_.End();
+  }
 
+  const ModelDescription& description() const { return steps_->description(); }
+  int max_plans_in_flight() const { return steps_->max_plans_in_flight(); }
   int max_draft_context() const { return max_draft_context_; }
 
-  // Takes what concerns the draft model of `*plan`, and starts that. Where
+  // Takes what concerns the draft model of the plan, and starts that. Where
   // nothing is drafted the plan's answer has no part in it.
-  static std::shared_ptr<PlanOnItsWay> Start(
-      const std::shared_ptr<Drafts>& drafts, StepPlan* plan, Done done) {
+  static void Start(const std::shared_ptr<Drafts>& drafts, StepPlan plan,
+                    Done done) {
     const auto asked = UntilThereIsMemory([&] {
       auto copy = std::make_shared<StepPlan>();
-      copy->ended = plan->ended;
-      copy->stop = plan->stop;
-      copy->max_draft_step_tokens = plan->max_draft_step_tokens;
+      copy->ended = plan.ended;
+      copy->stop = plan.stop;
+      copy->max_draft_step_tokens = plan.max_draft_step_tokens;
+      copy->drafting = plan.drafting;
       return copy;
     });
-    asked->drafting = std::exchange(plan->drafting, {});
     const auto started =
         UntilThereIsMemory([] { return std::make_shared<PlanOnItsWay>(); });
     started->done = std::move(done);
     started->is_drafting = !asked->drafting.empty();
+    started->waits_for_drafts =
+        std::ranges::any_of(asked->drafting, [](const DraftSequence& sequence) {
+          return sequence.verified_by.plan_row >= 0;
+        });
+    started->plan = std::move(plan);
     UntilThereIsMemory([&] {
       const std::lock_guard lock(drafts->mutex_);
       drafts->plans_.push_back(started);
     });
     if (started->is_drafting) {
-      drafts->Post([drafts = drafts.get(), asked, started] {
-        drafts->Draft(*asked, started.get());
+      drafts->Post([drafts, asked, started] {
+        drafts->Draft(drafts, *asked, started.get());
       });
     } else if (!asked->ended.empty()) {
       drafts->Post([drafts = drafts.get(), asked] {
         drafts->model_->ForgetEnded(asked->ended);
       });
     }
-    return started;
-  }
-
-  void OnResult(PlanOnItsWay* plan, absl::StatusOr<StepResult> result) {
-    {
-      const std::lock_guard lock(mutex_);
-      plan->result = std::move(result);
-    }
-    AnswerPlans();
+    HandOnPlans(drafts);
   }
 
  private:
@@ -113,24 +135,73 @@ class DraftingExecutor::Drafts {
   }
 
   // On the thread.
-  void Draft(const StepPlan& asked, PlanOnItsWay* plan) {
+  static void Draft(const std::shared_ptr<Drafts>& drafts,
+                    const StepPlan& asked, PlanOnItsWay* plan) {
     const Stopwatch watch;
     Drafted result;
     result.drafts = UntilThereIsMemory(
         [&] { return std::vector<DraftedTokens>(asked.drafting.size()); });
     try {
-      absl::StatusOr<std::vector<DraftedTokens>> drafted = model_->Run(asked);
+      DraftModel& model = *drafts->model_;
+      absl::StatusOr<std::vector<DraftedTokens>> drafted = model.Run(asked);
       if (drafted.ok()) {
         result.drafts = *std::move(drafted);
-        result.num_rows = model_->num_rows();
+        result.num_rows = model.num_rows();
       }
     } catch (const std::exception&) {  // of the model, or bad_alloc
     }
+    if (plan->waits_for_drafts) {
+      // Nobody else has the plan yet.
+      UntilThereIsMemory([&] {
+        StepPlan filled = plan->plan;
+        FillDrafts(drafts->page_size_, result.drafts, &filled);
+        plan->plan = std::move(filled);
+      });
+    }
     result.time = watch.Elapsed();
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard lock(drafts->mutex_);
       plan->drafted = std::move(result);
       plan->is_drafting = false;
+      plan->waits_for_drafts = false;
+    }
+    HandOnPlans(drafts);
+    drafts->AnswerPlans();
+  }
+
+  // In their order, by one thread at a time, as far as they are complete.
+  static void HandOnPlans(const std::shared_ptr<Drafts>& drafts) {
+    std::unique_lock lock(drafts->mutex_);
+    if (drafts->is_handing_on_) return;
+    drafts->is_handing_on_ = true;
+    while (const std::shared_ptr<PlanOnItsWay> plan = drafts->NextToHandOn()) {
+      plan->was_handed_on = true;
+      lock.unlock();
+      plan->plan.drafting.clear();
+      drafts->steps_->Execute(
+          std::move(plan->plan),
+          [drafts, plan](absl::StatusOr<StepResult> result) {
+            drafts->OnResult(plan.get(), std::move(result));
+          });
+      lock.lock();
+    }
+    drafts->is_handing_on_ = false;
+    drafts->all_handed_on_.notify_all();
+  }
+
+  // Null: there is none, or one that waits is first.
+  std::shared_ptr<PlanOnItsWay> NextToHandOn() const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto next = std::ranges::find_if(
+        plans_, [](const auto& plan) { return !plan->was_handed_on; });
+    if (next == plans_.end() || (*next)->waits_for_drafts) return nullptr;
+    return *next;
+  }
+
+  void OnResult(PlanOnItsWay* plan, absl::StatusOr<StepResult> result) {
+    {
+      const std::lock_guard lock(mutex_);
+      plan->result = std::move(result);
     }
     AnswerPlans();
   }
@@ -150,11 +221,15 @@ class DraftingExecutor::Drafts {
     is_answering_ = false;
   }
 
+  std::shared_ptr<StepExecutor> steps_;
+  const int page_size_;
   const std::unique_ptr<DraftModel> model_;  // touched on the thread
   const int max_draft_context_;
   std::mutex mutex_;
   std::deque<std::shared_ptr<PlanOnItsWay>> plans_ ABSL_GUARDED_BY(mutex_);
   bool is_answering_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_handing_on_ ABSL_GUARDED_BY(mutex_) = false;
+  std::condition_variable all_handed_on_;
   ExecutorThread thread_;
 };
 
@@ -171,9 +246,9 @@ absl::StatusOr<std::shared_ptr<DraftingExecutor>> DraftingExecutor::Create(
                            " tokens, the model one of ", model.vocab_size);
   }
   try {
-    const auto drafts = std::make_shared<Drafts>(std::move(draft));
-    std::unique_ptr<DraftingExecutor> executor(
-        new DraftingExecutor(std::move(steps), drafts));
+    const auto drafts =
+        std::make_shared<Drafts>(std::move(steps), std::move(draft));
+    std::unique_ptr<DraftingExecutor> executor(new DraftingExecutor(drafts));
     Drafts::StartThread(drafts);
     return std::shared_ptr<DraftingExecutor>(std::move(executor));
   } catch (const std::exception& error) {  // of the system, or bad_alloc
@@ -182,24 +257,19 @@ absl::StatusOr<std::shared_ptr<DraftingExecutor>> DraftingExecutor::Create(
   }
 }
 
-DraftingExecutor::DraftingExecutor(std::shared_ptr<StepExecutor> steps,
-                                   std::shared_ptr<Drafts> drafts)
-    : steps_(std::move(steps)),
-      drafts_(std::move(drafts)),
-      description_(WithDraftModel(steps_->description(),
+DraftingExecutor::DraftingExecutor(std::shared_ptr<Drafts> drafts)
+    : drafts_(std::move(drafts)),
+      description_(WithDraftModel(drafts_->description(),
                                   drafts_->max_draft_context())) {}
 
-DraftingExecutor::~DraftingExecutor() {
-  steps_ = nullptr;  // finishes its plans, which may wait for drafts
-  drafts_->EndThread();
+DraftingExecutor::~DraftingExecutor() { drafts_->End(); }
+
+int DraftingExecutor::max_plans_in_flight() const {
+  return drafts_->max_plans_in_flight();
 }
 
 void DraftingExecutor::Execute(StepPlan plan, Done done) {
-  const auto started = Drafts::Start(drafts_, &plan, std::move(done));
-  steps_->Execute(std::move(plan), [drafts = drafts_, started](
-                                       absl::StatusOr<StepResult> result) {
-    drafts->OnResult(started.get(), std::move(result));
-  });
+  Drafts::Start(drafts_, std::move(plan), std::move(done));
 }
 
 }  // namespace espalier

@@ -5,6 +5,11 @@
 //   plan ──> rows, groups that go on ──> the executor ──┬──> result, in order
 //        └─> drafting, ended ──────────> DraftModel ────┘
 //
+// Where rows of the plan verify what it drafts (DraftSequence::verified_by) it
+// is handed on when that is there, filled in (fill_drafts.h), and so are the
+// plans behind it: the drafts of a sequence and the step that verifies them are
+// one plan, with nobody else between them.
+//
 // A plan that drafts nothing has nothing to wait for but those before it. They
 // do not wait long: the draft model, too, feeds no more of a prompt in a plan
 // than a step has room for (draft_model.h). The time to draft is reported
@@ -32,19 +37,15 @@ class DraftingExecutor : public StepExecutor {
 
   // The executor's, with a draft model.
   const ModelDescription& description() const override { return description_; }
-  int max_plans_in_flight() const override {
-    return steps_->max_plans_in_flight();
-  }
+  int max_plans_in_flight() const override;
 
   // Where drafting fails nothing is drafted. Errors: the executor's.
   void Execute(StepPlan plan, Done done) override;
 
  private:
   class Drafts;
-  DraftingExecutor(std::shared_ptr<StepExecutor> steps,
-                   std::shared_ptr<Drafts> drafts);
+  explicit DraftingExecutor(std::shared_ptr<Drafts> drafts);
 
-  std::shared_ptr<StepExecutor> steps_;
   const std::shared_ptr<Drafts> drafts_;
   const ModelDescription description_;
 };

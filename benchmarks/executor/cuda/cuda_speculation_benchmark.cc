@@ -25,10 +25,9 @@
 // and, in microseconds a step, what neither model's steps take, as clocks of
 // the engine's thread and of the device tell it apart:
 //
-//   ask      from a step's answer to the plan that drafts
-//   draft    from that to its answer, but k steps of the draft model
-//   plan     from there to the plan that verifies
-//   verify   from that to its answer, but the target's time on the device
+//   plan     from a step's answer to the next plan
+//   step     from that to its answer, but for k steps of the draft model and
+//            the target's time on the device
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
@@ -80,11 +79,8 @@ struct Steps {
   int64_t num_steps = 0;
   int64_t num_rows = 0;       // sequences
   double device_seconds = 0;  // of the target
-  // Between plans and answers.
-  double ask_seconds = 0;
-  double draft_seconds = 0;
-  double plan_seconds = 0;
-  double verify_seconds = 0;
+  double plan_seconds = 0;    // from answers to plans
+  double step_seconds = 0;    // from plans to answers
 
   double tokens_per_second() const { return num_tokens / seconds; }
 };
@@ -111,11 +107,10 @@ class StepWatch : public StepExecutor {
       ++num_since_prompt_;
     const bool counts = !has_ended_ && num_since_prompt_ > kNumWarmups;
     const Clock::time_point begin = Clock::now();
-    const bool drafts = !plan.drafting.empty();
     steps_->Execute(std::move(plan),
-                    [this, counts, begin, drafts, done = std::move(done)](
+                    [this, counts, begin, done = std::move(done)](
                         absl::StatusOr<StepResult> result) {
-                      if (counts && result.ok()) Note(*result, begin, drafts);
+                      if (counts && result.ok()) Note(*result, begin);
                       done(std::move(result));
                     });
   }
@@ -129,13 +124,11 @@ class StepWatch : public StepExecutor {
     return std::chrono::duration<double>(to - from).count();
   }
 
-  void Note(const StepResult& result, Clock::time_point begin, bool drafts) {
+  void Note(const StepResult& result, Clock::time_point begin) {
     const Clock::time_point now = Clock::now();
     if (has_begun_) {
-      (drafts ? total_.ask_seconds : total_.plan_seconds) +=
-          Seconds(last_, begin);
-      (drafts ? total_.draft_seconds : total_.verify_seconds) +=
-          Seconds(begin, now);
+      total_.plan_seconds += Seconds(last_, begin);
+      total_.step_seconds += Seconds(begin, now);
     }
     last_ = now;
     int64_t num_tokens = 0;
@@ -303,13 +296,12 @@ void MeasureTokens(const Options& options, const std::string& mode,
   const auto us = [&](double seconds) { return 1e6 * seconds / run.num_steps; };
   std::printf(
       "| %d | %s | %d | %.3f | %.4f | %.3f | %.2f (%.2f) | %.3f | %.3f | %.3f "
-      "| %.1f%% | %.1f%% | %.1f | %.0f | %.0f | %.0f | %.0f |\n",
+      "| %.1f%% | %.1f%% | %.1f | %.0f | %.0f |\n",
       num_requests, mode.c_str(), k, decode_ms, c, v,
       double(run.num_tokens) / run.num_rows, expected, speedup, ideal,
       ideal_of_v, 100 * speedup / ideal, 100 * speedup / ideal_of_v,
-      double(run.num_rows) / run.num_steps, us(run.ask_seconds),
-      us(run.draft_seconds) - 1e3 * draft_ms * k, us(run.plan_seconds),
-      us(run.verify_seconds) - 1e3 * device_ms);
+      double(run.num_rows) / run.num_steps, us(run.plan_seconds),
+      us(run.step_seconds) - 1e3 * (draft_ms * k + device_ms));
   std::fflush(stdout);
 }
 
@@ -350,9 +342,8 @@ absl::Status Run(const Options& options) {
   std::printf(
       "%s, target %s, draft %s, rate of acceptance %.2f\n\n"
       "| batch | mode | k | ms/token | c | v | tokens (E) | speed-up | "
-      "E/(ck+1) | E/(ck+v) | of it | of it | rows | ask | draft | plan | "
-      "verify |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+      "E/(ck+1) | E/(ck+v) | of it | of it | rows | plan | step |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
       device.name.c_str(), options.target.c_str(), options.draft.c_str(),
       options.rate);
   for (const int num_requests : options.batches) {

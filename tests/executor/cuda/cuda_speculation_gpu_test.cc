@@ -177,17 +177,23 @@ class CudaSpeculationTest
     return true;
   }
 
-  // Of the host, with a draft model of its own.
+  // Of the host, with a draft model beside it, as on the device: which steps
+  // have drafts decides what is drawn.
   static Answers RunOnHost(const std::vector<Request>& requests) {
-    ModelExecutorOptions options;
-    options.run_ahead = true;
+    std::shared_ptr<StepExecutor> steps =
+        MakeExecutor(host_, *pool_, {.run_ahead = true});
     if (GetParam().method == SpeculationMethod::kDraft) {
-      auto draft =
+      auto loaded =
           TransformerModel::Load(SourcePath("models/en-fr"), {}, *pool_);
+      EXPECT_OK(loaded.status());
+      auto draft = DraftModel::Create(*std::move(loaded), *pool_);
       EXPECT_OK(draft.status());
-      options.draft_model = *std::move(draft);
+      auto drafting =
+          DraftingExecutor::Create(std::move(steps), *std::move(draft));
+      EXPECT_OK(drafting.status());
+      steps = *std::move(drafting);
     }
-    return Run(*MakeExecutor(host_, *pool_, options), requests);
+    return Run(*steps, requests);
   }
 
   // What the answers to `requests` are to be.

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
 #include <memory>
 #include <random>
@@ -223,6 +224,133 @@ TEST_F(DraftingExecutorTest, NoPlanOfItsExecutorCopiesPagesAlone) {
     num_copies += counter->num_copies;
   }
   EXPECT_GT(num_copies, 10);
+}
+
+// Counts the plans that come to it by what they draft.
+class DraftCounter : public StepExecutor {
+ public:
+  explicit DraftCounter(StepExecutor* steps) : steps_(steps) {}
+
+  const ModelDescription& description() const override {
+    return steps_->description();
+  }
+  int max_plans_in_flight() const override {
+    return steps_->max_plans_in_flight();
+  }
+  void Execute(StepPlan plan, Done done) override {
+    for (const DraftSequence& sequence : plan.drafting) {
+      const DraftTarget& target = sequence.verified_by;
+      ++(sequence.search != nullptr ? num_of_beams
+         : target.plan_row >= 0     ? num_verified_at_once
+                                    : num_verified_later);
+      if (target.plan_row < 0) continue;
+      EXPECT_EQ(plan.rows[target.plan_row].num_tokens, 1 + sequence.num_tokens);
+      EXPECT_EQ(plan.selections[target.selection].request, sequence.request);
+    }
+    steps_->Execute(std::move(plan), std::move(done));
+  }
+
+  int num_of_beams = 0;
+  int num_verified_at_once = 0;
+  int num_verified_later = 0;
+
+ private:
+  StepExecutor* const steps_;
+};
+
+TEST_F(DraftingExecutorTest, SamplesDraftAndVerifyInOnePlan) {
+  std::vector<Request> requests = AnyRequests(40, 3);
+  Speculate(SpeculationMode::kCoupled, &requests);
+  DraftCounter counter(steps_.get());
+  Drive(counter, requests, {.num_in_flight = 2});
+  EXPECT_GT(counter.num_verified_at_once, 100);
+  EXPECT_GT(counter.num_of_beams, 20);
+  const auto is_restricted = [](const Request& request) {
+    return request.params.allowed_sequences.has_value() &&
+           request.params.speculate.has_value();
+  };
+  if (std::ranges::none_of(requests, is_restricted)) {
+    EXPECT_EQ(counter.num_verified_later, 0);
+  }
+}
+
+// Its steps fail, some of them.
+class FailingModel : public ToyModel {
+ public:
+  FailingModel() : ToyModel(DraftedModel()) {}
+  absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
+    if (++num_calls_ % 3 == 0) return absl::InternalError("no step");
+    return ToyModel::Forward(plan, logits);
+  }
+
+ private:
+  int num_calls_ = 0;
+};
+
+TEST_F(DraftingExecutorTest, WhereDraftingFailsStepsRunWithoutDrafts) {
+  const auto pool = MakePool(1);
+  auto steps = ModelExecutor::Create(std::make_shared<ToyModel>(DraftedModel()),
+                                     pool, {.run_ahead = true});
+  ASSERT_OK(steps.status());
+  auto draft = DraftModel::Create(std::make_shared<FailingModel>(), pool);
+  ASSERT_OK(draft.status());
+  auto drafting =
+      DraftingExecutor::Create(*std::move(steps), *std::move(draft));
+  ASSERT_OK(drafting.status());
+  std::vector<Request> requests = AnyRequests(40, 5);
+  Speculate(SpeculationMode::kCoupled, &requests);
+  const Answers together = Drive(**drafting, requests, {.num_in_flight = 2});
+  int64_t num_accepted = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].params.speculate.reset();
+    const auto alone = RunAlone(DraftedModel(), requests[i]);
+    ASSERT_EQ(alone.status(), together[i].status());
+    if (!alone.ok()) continue;
+    EXPECT_TRUE(SameHypotheses(*alone, *together[i]));
+    num_accepted += together[i]->usage.num_accepted_tokens;
+  }
+  EXPECT_GT(num_accepted, 0);
+}
+
+// It waits for plans that wait for drafts.
+TEST_F(DraftingExecutorTest, ThatEndsAnswersWhatItHas) {
+  int num_answered = 0;
+  for (int i = 0; i < 10; ++i) {
+    auto params = std::make_shared<SelectionParams>();
+    params->kind = SelectionKind::kDraws;
+    StepPlan plan;
+    plan.rows = {{.num_tokens = 4, .first_position = 9, .num_logits = 4}};
+    plan.tokens = {2, 0, 0, 0};
+    plan.num_logits = 4;
+    for (int page = 0; page < 5; ++page) {
+      plan.page_indices.push_back(PageId{page});
+    }
+    plan.page_indptr = {0, 5};
+    PlanSelection selection = {.request = RequestId{i}, .params = params};
+    selection.num_rows = 1;
+    selection.num_generated = 1;
+    selection.cum_log_probs = {0};
+    selection.samples = {0};
+    selection.slots = {0};
+    selection.drafts = {{0, 0, 0}};
+    plan.selections.push_back(std::move(selection));
+    plan.drafting.push_back(
+        {.request = RequestId{i},
+         .prompt = std::make_shared<const std::vector<TokenId>>(9, 1),
+         .generated = {2},
+         .num_tokens = 3,
+         .params = params,
+         .verified_by = {0, 0, 0}});
+    steps_->Execute(std::move(plan), [&](absl::StatusOr<StepResult> result) {
+      EXPECT_OK(result.status());
+      if (result.ok()) {
+        EXPECT_EQ(result->selections.size(), 1u);
+      }
+      ++num_answered;
+    });
+  }
+  steps_ = nullptr;
+  EXPECT_EQ(num_answered, 10);
 }
 
 TEST_F(DraftingExecutorTest, WithoutAThreadNothingIsMade) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,7 +25,29 @@ namespace {
 // With the draft model in itself, or beside itself.
 enum class Where { kInside, kBeside };
 
-std::shared_ptr<StepExecutor> MakeExecutor(Where where) {
+// Changes what an executor is asked, also where another one asks it.
+class PlanChanger : public StepExecutor {
+ public:
+  PlanChanger(std::shared_ptr<StepExecutor> steps,
+              std::function<void(StepPlan*)> change)
+      : steps_(std::move(steps)), change_(std::move(change)) {}
+
+  const ModelDescription& description() const override {
+    return steps_->description();
+  }
+  void Execute(StepPlan plan, Done done) override {
+    change_(&plan);
+    steps_->Execute(std::move(plan), std::move(done));
+  }
+
+ private:
+  const std::shared_ptr<StepExecutor> steps_;
+  const std::function<void(StepPlan*)> change_;
+};
+
+//   change  of the plans that steps run, beside a draft model
+std::shared_ptr<StepExecutor> MakeExecutor(
+    Where where, std::function<void(StepPlan*)> change = [](StepPlan*) {}) {
   const auto pool = *ThreadPool::Create(1);
   if (where == Where::kInside) {
     return *ModelExecutor::Create(MakeTextModel(), pool,
@@ -32,6 +55,7 @@ std::shared_ptr<StepExecutor> MakeExecutor(Where where) {
   }
   std::shared_ptr<StepExecutor> steps =
       *ModelExecutor::Create(MakeTextModel(), pool);
+  steps = std::make_shared<PlanChanger>(std::move(steps), std::move(change));
   auto draft = *DraftModel::Create(MakeTextDraftModel(), pool);
   return *DraftingExecutor::Create(std::move(steps), std::move(draft));
 }
@@ -119,7 +143,7 @@ void DraftHotter(StepPlan* plan) {
 }
 
 TEST(RejectionTest, EveryPlantedFaultIsSeen) {
-  ExecutorFault accepts, shifts, hotter;
+  ExecutorFault none, accepts, shifts, hotter;
   accepts.change_result = AcceptFirst;
   shifts.change_plan = ShiftLogits;
   hotter.change_plan = DraftHotter;
@@ -127,16 +151,18 @@ TEST(RejectionTest, EveryPlantedFaultIsSeen) {
     const char* name;
     Where where;
     const ExecutorFault& fault;
-  } cases[] = {{"accepts all", Where::kInside, accepts},
-               {"accepts all, beside", Where::kBeside, accepts},
-               {"logits of another row", Where::kInside, shifts},
-               {"logits of another row, beside", Where::kBeside, shifts},
-               {"drawn from other logits", Where::kInside, hotter}};
-  for (const auto& [name, where, fault] : cases) {
+    std::function<void(StepPlan*)> change = [](StepPlan*) {};
+  } cases[] = {
+      {"accepts all", Where::kInside, accepts},
+      {"accepts all, beside", Where::kBeside, accepts},
+      {"logits of another row", Where::kInside, shifts},
+      {"logits of another row, beside", Where::kBeside, none, ShiftLogits},
+      {"drawn from other logits", Where::kInside, hotter}};
+  for (const auto& [name, where, fault, change] : cases) {
     SCOPED_TRACE(name);
     TextCase c = RejectionCase(3);
     c.num_texts = 12000;
-    EXPECT_LT(CountTextsOn(*MakeExecutor(where), c, fault).p_value,
+    EXPECT_LT(CountTextsOn(*MakeExecutor(where, change), c, fault).p_value,
               kLeastPValue);
   }
 }

@@ -1,0 +1,132 @@
+#include "exec_request/fill_drafts.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace espalier {
+namespace {
+
+// Behind what ends the sequence nothing is drafted. That itself the step draws
+// besides; but where its logits decide, to leave it out would be to choose by
+// what was drawn.
+void CutAtEnd(const PlanSelection& selection, DraftedTokens* draft) {
+  const auto end = std::ranges::find_if(draft->tokens, [&](TokenId token) {
+    return std::ranges::binary_search(selection.eos_token_ids, token);
+  });
+  if (end == draft->tokens.end()) return;
+  const bool is_kept = NeedsDraftLogits(*selection.params);
+  const size_t count = (end - draft->tokens.begin()) + (is_kept ? 1 : 0);
+  if (!draft->logits.empty()) {
+    const size_t vocab_size = draft->logits.size() / draft->tokens.size();
+    draft->logits = draft->logits.First(count * vocab_size);
+  }
+  draft->tokens.resize(count);
+}
+
+void FillSelections(std::span<DraftedTokens> drafts, StepPlan* plan) {
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    const DraftTarget& target = plan->drafting[i].verified_by;
+    if (target.plan_row < 0) continue;
+    PlanSelection& selection = plan->selections[target.selection];
+    CutAtEnd(selection, &drafts[i]);
+    std::vector<TokenId>& draft = selection.drafts[target.rank];
+    CHECK_LE(drafts[i].tokens.size(), draft.size()) << "drafted tokens";
+    draft = drafts[i].tokens;
+    if (!NeedsDraftLogits(*selection.params)) continue;
+    selection.draft_logits.resize(selection.num_rows);
+    selection.draft_logits[target.rank] = drafts[i].logits;
+  }
+  // A draft without its logits is verified as one that was found, and so are
+  // all of its request.
+  for (PlanSelection& selection : plan->selections) {
+    for (size_t row = 0; row < selection.draft_logits.size(); ++row) {
+      if (selection.drafts[row].empty()) continue;
+      if (!selection.draft_logits[row].empty()) continue;
+      selection.draft_logits.clear();
+      break;
+    }
+  }
+}
+
+// The arrays of rows, written anew.
+class RowWriter {
+ public:
+  RowWriter(int page_size, StepPlan* plan)
+      : page_size_(page_size), plan_(*plan), removed_(1, 0) {}
+
+  // A row as it is, or with `draft` behind its first token.
+  void Add(size_t row_idx, const std::vector<TokenId>* draft) {
+    PlanRow& row = plan_.rows[row_idx];
+    const int num_planned = row.num_tokens;
+    const auto planned = plan_.row_tokens(row);
+    const auto kept = planned.first(draft == nullptr ? planned.size() : 1);
+    const int first_token = static_cast<int>(tokens_.size());
+    tokens_.insert(tokens_.end(), kept.begin(), kept.end());
+    size_t num_pages = plan_.row_pages(row_idx).size();
+    if (draft != nullptr) {
+      tokens_.insert(tokens_.end(), draft->begin(), draft->end());
+      row.num_tokens = 1 + static_cast<int>(draft->size());
+      row.num_logits = row.num_tokens;
+      const int num_positions = row.first_position + row.num_tokens;
+      num_pages = (num_positions + page_size_ - 1) / page_size_;
+    }
+    const auto pages = plan_.row_pages(row_idx).first(num_pages);
+    page_indices_.insert(page_indices_.end(), pages.begin(), pages.end());
+    page_indptr_.push_back(static_cast<int>(page_indices_.size()));
+    first_logits_.push_back(row.first_logits);
+    row.first_token = first_token;
+    row.first_logits -= removed_.back();
+    removed_.push_back(removed_.back() + num_planned - row.num_tokens);
+  }
+
+  void Finish() {
+    for (PlanSelection& selection : plan_.selections) {
+      selection.first_logits -= RemovedBefore(selection.first_logits);
+    }
+    for (PlanPromptLogprobs& scoring : plan_.scorings) {
+      scoring.first_logits -= RemovedBefore(scoring.first_logits);
+    }
+    plan_.num_logits -= removed_.back();
+    plan_.tokens = std::move(tokens_);
+    plan_.page_indices = std::move(page_indices_);
+    plan_.page_indptr = std::move(page_indptr_);
+  }
+
+ private:
+  // Rows of logits, which are planned ones.
+  int RemovedBefore(int first_logits) const {
+    return removed_[std::ranges::lower_bound(first_logits_, first_logits) -
+                    first_logits_.begin()];
+  }
+
+  const int page_size_;
+  StepPlan& plan_;
+  std::vector<TokenId> tokens_;
+  std::vector<int> page_indptr_ = {0};
+  std::vector<PageId> page_indices_;
+  std::vector<int> first_logits_;  // as planned, by row
+  std::vector<int> removed_;       // rows of logits, before each row
+};
+
+}  // namespace
+
+void FillDrafts(int page_size, std::span<DraftedTokens> drafts,
+                StepPlan* plan) {
+  FillSelections(drafts, plan);
+  std::vector<const std::vector<TokenId>*> by_row(plan->rows.size());
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    const int row = plan->drafting[i].verified_by.plan_row;
+    if (row >= 0) by_row[row] = &drafts[i].tokens;
+  }
+  RowWriter writer(page_size, plan);
+  for (size_t row = 0; row < by_row.size(); ++row) {
+    writer.Add(row, by_row[row]);
+  }
+  writer.Finish();
+}
+
+}  // namespace espalier

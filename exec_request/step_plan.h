@@ -249,9 +249,9 @@ struct DraftTarget {
 
 // A sequence to draft tokens for, with the executor's draft model
 // (ModelDescription::has_draft_model; docs/speculation.md). A later step
-// verifies them, or this one. The draft model keeps what it has fed of each sequence, by
-// request and sample, until the request ends, and compares it with the
-// sequence's tokens: nothing is said of what became of the last drafts.
+// verifies them, or this one. The draft model keeps what it has fed of each
+// sequence, by request and sample, until the request ends, and compares it with
+// the sequence's tokens: nothing is said of what became of the last drafts.
 //
 // The beams of a search are drafted together: the draft model searches on from
 // them, so many tokens ahead.

@@ -44,5 +44,10 @@ Filter FindTextFilter(std::string_view name);
 Filter FindSequenceFilter(std::string_view name);
 Filter FindSelectionFilter(std::string_view name);
 Method FindTextMethod(std::string_view name);
+Method FindLayoutMethod(std::string_view name);
+
+// What was passed for a string.
+// Errors (thrown): another type, naming `function`.
+const Text& StringArgument(const Value& value, std::string_view function);
 
 }  // namespace espalier::jinja

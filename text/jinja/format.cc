@@ -239,6 +239,7 @@ Value BraceFormatter::FindFirst(std::string_view name) {
     if (*number < 0) Fail("a field's number must not be negative");
     place = static_cast<size_t>(*number);
   } else {
+    evaluator_.budget().TakeSteps(std::ssize(arguments_.named) / 8);
     for (const auto& [other, value] : arguments_.named) {
       if (other.bytes() == name) return value;
     }

@@ -21,20 +21,12 @@ Value ListOf(std::vector<Text> parts) {
   return Value::List(std::move(items));
 }
 
-const Text& StringOf(const Value& value, std::string_view function) {
-  if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
-  if (!value.is(Kind::kString)) {
-    Fail(function, "() needs a string, got ", TypeName(value));
-  }
-  return value.text();
-}
-
 // The argument, unless it is missing or none.
 std::optional<std::string> OptionalString(Evaluator& evaluator,
                                           const ArgumentReader& args, size_t i,
                                           std::string_view function) {
   if (!args.Has(i) || args[i].is(Kind::kNone)) return std::nullopt;
-  const Text& text = StringOf(args[i], function);
+  const Text& text = StringArgument(args[i], function);
   evaluator.budget().TakeBytes(text.size());
   return text.bytes();
 }
@@ -96,7 +88,7 @@ Value StartsOrEndsWith(Evaluator& evaluator, const Value& object,
   const ArgumentReader args(kName, arguments, {"affix", "start", "end"}, 1);
   const std::string_view text = Within(object, args, evaluator).second;
   const auto matches = [&](const Value& affix) {
-    const std::string& bytes = StringOf(affix, kName).bytes();
+    const std::string& bytes = StringArgument(affix, kName).bytes();
     evaluator.budget().TakeSteps(1);
     evaluator.budget().TakeBytes(bytes.size());
     if (text.data() == nullptr) return false;
@@ -111,9 +103,10 @@ Value StartsOrEndsWith(Evaluator& evaluator, const Value& object,
 Value ReplaceMethod(Evaluator& evaluator, const Value& object,
                     const Arguments& arguments) {
   const ArgumentReader args("replace", arguments, {"old", "new", "count"}, 2);
-  return Value::String(Replace(
-      object.text(), StringOf(args[0], "replace").bytes(),
-      StringOf(args[1], "replace"), args.IntOr(2, -1), evaluator.budget()));
+  return Value::String(Replace(object.text(),
+                               StringArgument(args[0], "replace").bytes(),
+                               StringArgument(args[1], "replace"),
+                               args.IntOr(2, -1), evaluator.budget()));
 }
 
 template <std::string (*kFunction)(std::string_view)>
@@ -132,7 +125,7 @@ Value FindSubstring(Evaluator& evaluator, const Value& object,
   const ArgumentReader args(kLast ? "rfind" : "find", arguments,
                             {"sub", "start", "end"}, 1);
   const auto [begin, text] = Within(object, args, evaluator);
-  const std::string& sub = StringOf(args[0], "find").bytes();
+  const std::string& sub = StringArgument(args[0], "find").bytes();
   if (text.data() == nullptr) return Value::Int(-1);
   evaluator.budget().TakeBytes(sub.size());
   const size_t found =
@@ -154,7 +147,7 @@ Value CountMethod(Evaluator& evaluator, const Value& object,
                   const Arguments& arguments) {
   const ArgumentReader args("count", arguments, {"sub", "start", "end"}, 1);
   const std::string_view text = Within(object, args, evaluator).second;
-  const std::string& sub = StringOf(args[0], "count").bytes();
+  const std::string& sub = StringArgument(args[0], "count").bytes();
   if (text.data() == nullptr) return Value::Int(0);
   if (sub.empty()) return Value::Int(CountCharacters(text) + 1);
   int64_t count = 0;
@@ -172,7 +165,7 @@ Value JoinMethod(Evaluator& evaluator, const Value& object,
   bool is_first = true;
   for (const Value& item : evaluator.Iterate(args[0])) {
     evaluator.budget().TakeSteps(1);
-    const Text& text = StringOf(item, "join");
+    const Text& text = StringArgument(item, "join");
     evaluator.budget().TakeBytes(text.size() + object.text().size());
     if (!std::exchange(is_first, false)) joined.Append(object.text());
     joined.Append(text);
@@ -185,12 +178,28 @@ Value FormatMethod(Evaluator& evaluator, const Value& object,
   return Value::String(FormatBraces(evaluator, object.text(), arguments));
 }
 
+Value FormatMap(Evaluator& evaluator, const Value& object,
+                const Arguments& arguments) {
+  const ArgumentReader args("format_map", arguments, {"mapping"}, 1);
+  if (!args[0].is(Kind::kDict)) {
+    Fail("format_map() needs a dict, got ", TypeName(args[0]));
+  }
+  Arguments fields;
+  for (const auto& [name, value] : args[0].dict().items) {
+    evaluator.budget().TakeSteps(1);
+    if (!name.is(Kind::kString)) continue;
+    evaluator.budget().TakeBytes(name.text().size());
+    fields.named.emplace_back(name.text(), value);
+  }
+  return Value::String(FormatBraces(evaluator, object.text(), fields));
+}
+
 Value RemovePrefix(Evaluator& evaluator, const Value& object,
                    const Arguments& arguments) {
   const ArgumentReader args("removeprefix", arguments, {"prefix"}, 1);
   const Text& text = object.text();
   evaluator.budget().TakeBytes(text.size());
-  const size_t size = StringOf(args[0], "removeprefix").size();
+  const size_t size = StringArgument(args[0], "removeprefix").size();
   if (!text.bytes().starts_with(args[0].bytes())) return object;
   return Value::String(text.Part(size, text.size() - size));
 }
@@ -200,7 +209,7 @@ Value RemoveSuffix(Evaluator& evaluator, const Value& object,
   const ArgumentReader args("removesuffix", arguments, {"suffix"}, 1);
   const Text& text = object.text();
   evaluator.budget().TakeBytes(text.size());
-  const size_t size = StringOf(args[0], "removesuffix").size();
+  const size_t size = StringArgument(args[0], "removesuffix").size();
   if (!text.bytes().ends_with(args[0].bytes())) return object;
   return Value::String(text.Part(0, text.size() - size));
 }
@@ -218,8 +227,11 @@ bool IsLetterOrDigit(std::string_view c) {
 }
 bool IsSpaceCharacter(std::string_view c) { return IsSpace(FirstCodePoint(c)); }
 
-// Whether it is not empty, and all characters are such.
-template <bool (*kIs)(std::string_view)>
+bool IsAscii(std::string_view c) { return c.size() == 1; }
+bool IsShown(std::string_view c) { return IsPrintable(FirstCodePoint(c)); }
+
+// Whether all characters are such; of an empty text it is `kOfEmpty`.
+template <bool (*kIs)(std::string_view), bool kOfEmpty = false>
 Value AllAre(Evaluator& evaluator, const Value& object,
              const Arguments& arguments) {
   const ArgumentReader args("a test of characters", arguments, {});
@@ -228,7 +240,29 @@ Value AllAre(Evaluator& evaluator, const Value& object,
   for (size_t i = 0; i < text.size(); i += CharacterSize(text[i])) {
     if (!kIs(text.substr(i, CharacterSize(text[i])))) return Value::Bool(false);
   }
-  return Value::Bool(!text.empty());
+  return Value::Bool(!text.empty() || kOfEmpty);
+}
+
+// Whether there are characters with a case, upper where a word of these begins,
+// and lower within it.
+Value IsTitle(Evaluator& evaluator, const Value& object,
+              const Arguments& arguments) {
+  const ArgumentReader args("istitle", arguments, {});
+  const std::string_view text = object.bytes();
+  evaluator.budget().TakeBytes(2 * text.size());
+  bool has_cased = false;
+  bool in_word = false;
+  for (size_t i = 0; i < text.size(); i += CharacterSize(text[i])) {
+    const std::string_view c = text.substr(i, CharacterSize(text[i]));
+    const bool is_lower = IsLowerCharacter(c);
+    const bool is_upper = IsUpperCharacter(c) || ToLower(c) != c;
+    if ((is_lower && !in_word) || (is_upper && in_word)) {
+      return Value::Bool(false);
+    }
+    in_word = is_lower || is_upper;
+    has_cased = has_cased || in_word;
+  }
+  return Value::Bool(has_cased);
 }
 
 // Whether there are characters with a case, and all have this one.
@@ -248,36 +282,12 @@ Value HasCaseMethod(Evaluator& evaluator, const Value& object,
   return Value::Bool(has_cased);
 }
 
-template <bool kLeft>
-Value Justify(Evaluator& evaluator, const Value& object,
-              const Arguments& arguments) {
-  const ArgumentReader args(kLeft ? "ljust" : "rjust", arguments,
-                            {"width", "fillchar"}, 1);
-  const Text fill = args.Has(1) ? StringOf(args[1], "ljust") : Text(" ");
-  evaluator.budget().TakeBytes(fill.size() + object.text().size());
-  if (CountCharacters(fill.bytes()) != 1) {
-    Fail("the fill character must be one character");
-  }
-  const int64_t width =
-      std::max<int64_t>(args.IntOr(0, 0), 0) - CountCharacters(object.bytes());
-  if (width > 0) {
-    // The first so that the second does not overflow.
-    evaluator.budget().TakeBytes(static_cast<size_t>(width));
-    evaluator.budget().TakeBytes(static_cast<size_t>(width) * fill.size());
-  }
-  Text padding;
-  for (int64_t i = 0; i < width; ++i) padding.Append(fill);
-  Text text = kLeft ? object.text() : padding;
-  text.Append(kLeft ? padding : object.text());
-  return Value::String(std::move(text));
-}
-
 template <bool kFromEnd>
 Value Partition(Evaluator& evaluator, const Value& object,
                 const Arguments& arguments) {
   const ArgumentReader args("partition", arguments, {"sep"}, 1);
   const Text& text = object.text();
-  const Text& separator = StringOf(args[0], "partition");
+  const Text& separator = StringArgument(args[0], "partition");
   if (separator.empty()) Fail("empty separator");
   evaluator.budget().TakeBytes(2 * text.size() + separator.size());
   const size_t at = kFromEnd ? LastFinder(separator.bytes()).Find(text.bytes())
@@ -298,17 +308,20 @@ constexpr NamedMethod kTextMethods[] = {{"capitalize", CaseMethod<Capitalize>},
                                         {"endswith", StartsOrEndsWith<true>},
                                         {"find", FindSubstring<false>},
                                         {"format", FormatMethod},
+                                        {"format_map", FormatMap},
                                         {"index", Index<false>},
                                         {"isalnum", AllAre<IsLetterOrDigit>},
                                         {"isalpha", AllAre<IsLetter>},
+                                        {"isascii", AllAre<IsAscii, true>},
                                         {"isdecimal", AllAre<IsAsciiDigit>},
                                         {"isdigit", AllAre<IsAsciiDigit>},
                                         {"islower", HasCaseMethod<false>},
                                         {"isnumeric", AllAre<IsAsciiDigit>},
+                                        {"isprintable", AllAre<IsShown, true>},
                                         {"isspace", AllAre<IsSpaceCharacter>},
+                                        {"istitle", IsTitle},
                                         {"isupper", HasCaseMethod<true>},
                                         {"join", JoinMethod},
-                                        {"ljust", Justify<true>},
                                         {"lower", CaseMethod<ToLower>},
                                         {"lstrip", StripMethod<true, false>},
                                         {"partition", Partition<false>},
@@ -317,7 +330,6 @@ constexpr NamedMethod kTextMethods[] = {{"capitalize", CaseMethod<Capitalize>},
                                         {"replace", ReplaceMethod},
                                         {"rfind", FindSubstring<true>},
                                         {"rindex", Index<true>},
-                                        {"rjust", Justify<false>},
                                         {"rpartition", Partition<true>},
                                         {"rsplit", SplitMethod<true>},
                                         {"rstrip", StripMethod<false, true>},
@@ -331,11 +343,19 @@ constexpr NamedMethod kTextMethods[] = {{"capitalize", CaseMethod<Capitalize>},
 
 }  // namespace
 
+const Text& StringArgument(const Value& value, std::string_view function) {
+  if (value.is(Kind::kUndefined)) throw TemplateError(value.why());
+  if (!value.is(Kind::kString)) {
+    Fail(function, "() needs a string, got ", TypeName(value));
+  }
+  return value.text();
+}
+
 Method FindTextMethod(std::string_view name) {
   for (const NamedMethod& named : kTextMethods) {
     if (named.name == name) return named.method;
   }
-  return nullptr;
+  return FindLayoutMethod(name);
 }
 
 }  // namespace espalier::jinja

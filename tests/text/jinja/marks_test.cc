@@ -24,14 +24,16 @@ constexpr std::string_view kFilterNames[] = {
     "string",  "sum",         "title",    "tojson",     "trim",       "unique",
     "upper",   "wordcount"};
 constexpr std::string_view kMethodNames[] = {
-    "capitalize", "copy",     "count",     "endswith",     "find",
-    "format",     "get",      "index",     "isalnum",      "isalpha",
-    "isdecimal",  "isdigit",  "islower",   "isnumeric",    "isspace",
-    "isupper",    "items",    "join",      "keys",         "ljust",
-    "lower",      "lstrip",   "partition", "removeprefix", "removesuffix",
-    "replace",    "rfind",    "rindex",    "rjust",        "rpartition",
-    "rsplit",     "rstrip",   "split",     "splitlines",   "startswith",
-    "strip",      "swapcase", "title",     "upper",        "values"};
+    "capitalize",   "center",  "copy",      "count",       "endswith",
+    "expandtabs",   "find",    "format",    "format_map",  "get",
+    "index",        "isalnum", "isalpha",   "isascii",     "isdecimal",
+    "isdigit",      "islower", "isnumeric", "isprintable", "isspace",
+    "istitle",      "isupper", "items",     "join",        "keys",
+    "ljust",        "lower",   "lstrip",    "partition",   "removeprefix",
+    "removesuffix", "replace", "rfind",     "rindex",      "rjust",
+    "rpartition",   "rsplit",  "rstrip",    "split",       "splitlines",
+    "startswith",   "strip",   "swapcase",  "title",       "upper",
+    "values",       "zfill"};
 constexpr std::string_view kFunctionNames[] = {"dict", "namespace", "range",
                                                "strftime_now"};
 // Parameters, of whichever function has them.

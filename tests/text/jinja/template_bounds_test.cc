@@ -171,6 +171,18 @@ TEST(TemplateBoundsTest, WhatIsSlowTakesMore) {
       HasSubstr(kMemory));
 }
 
+// Each field is looked for among all arguments.
+TEST(TemplateBoundsTest, LookingForFieldsTakesSteps) {
+  std::string names;
+  for (int i = 0; i < 5'000; ++i) names += Concat(i == 0 ? "p" : ",p", i, "=1");
+  for (const char* const use :
+       {"'{p4999}' * 9000).format(**d)", "'{p4999}' * 9000).format_map(d)"}) {
+    EXPECT_THAT(ErrorOf("{% set d = dict(" + names + ") %}{{ (" + use + " }}"),
+                HasSubstr(kSteps))
+        << use;
+  }
+}
+
 TEST(TemplateBoundsTest, FiltersThatApplyFiltersAreNested) {
   const std::string maps = Repeat("'map',", 510) + "'upper'";
   EXPECT_THAT(ErrorOf("{{ 'a'|map(" + maps + ")|list }}"),

@@ -1,7 +1,8 @@
-// What README.md and docs/cpp_api.md show is what there is.
+// What README.md, docs/cpp_api.md and docs/chat.md show is what there is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "tests/cli/program.h"
@@ -24,12 +25,35 @@ TEST(ReadmeTest, ItsExampleIsTheQuickstartAndPrintsWhatItSays) {
   EXPECT_THAT(readme, HasSubstr("```\n" + run.out + "```"));
 }
 
+// What main() of `program` does from `beginning` on.
+std::string BodyOf(const std::string& program, const std::string& beginning) {
+  const std::string source = ReadText(SourcePath("examples/" + program));
+  const size_t begin = source.find(beginning);
+  EXPECT_NE(begin, source.npos);
+  return source.substr(begin, source.rfind('}') - begin);
+}
+
+TEST(CppApiTest, ItsExampleOfAChatIsOneThatRuns) {
+  const std::string body =
+      BodyOf("conversation/conversation.cc", "  const std::string directory");
+  EXPECT_THAT(ReadText(SourcePath("docs/chat.md")),
+              HasSubstr("```cpp\n" + body + "```"));
+  const ScratchDirectory model;
+  for (const auto& file :
+       std::filesystem::directory_iterator(ModelDirectory("en-fr"))) {
+    std::filesystem::create_symlink(
+        file.path(), model.path(file.path().filename().string()));
+  }
+  model.Write("chat_template.jinja",
+              "{{ bos_token }}<en> {{ messages[-1].content }}<fr>");
+  const ProgramRun run = RunProgram(ESPALIER_CONVERSATION, {model.path()}, "");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.out, "Où se trouve la gare ?\n");
+}
+
 TEST(CppApiTest, ItsExampleOfSpeculationIsOneThatRuns) {
-  const std::string source =
-      ReadText(SourcePath("examples/speculation/speculation.cc"));
-  const size_t begin = source.find("  absl::StatusOr<Generator> generator");
-  ASSERT_NE(begin, source.npos);
-  const std::string body = source.substr(begin, source.rfind('}') - begin);
+  const std::string body = BodyOf("speculation/speculation.cc",
+                                  "  absl::StatusOr<Generator> generator");
   EXPECT_THAT(ReadText(SourcePath("docs/cpp_api.md")),
               HasSubstr("```cpp\n" + body + "```"));
   const ProgramRun run =

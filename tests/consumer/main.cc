@@ -113,8 +113,7 @@ absl::Status CheckChat(const espalier::Tokenizer& tokenizer) {
       espalier::json::object{{"role", "user"}, {"content", "It rains."}});
   const auto text = (*chat)->Render(inputs);
   if (!text.ok()) return text.status();
-  const auto tokens = espalier::EncodeChat(
-      *text, tokenizer, espalier::SpecialTokenNames(tokenizer));
+  const auto tokens = espalier::EncodeChat(*text, tokenizer);
   if (!tokens.ok()) return tokens.status();
   return tokens->front() == tokenizer.bos_id() ? absl::OkStatus()
                                                : absl::InternalError("no BOS");

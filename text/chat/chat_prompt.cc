@@ -164,4 +164,10 @@ absl::StatusOr<std::vector<TokenId>> EncodeChat(const jinja::Text& text,
                          ShownInQuotes(text.bytes()));
 }
 
+absl::StatusOr<std::vector<TokenId>> EncodeChat(const jinja::Text& text,
+                                                const Tokenizer& tokenizer,
+                                                int max_tokens) {
+  return EncodeChat(text, tokenizer, SpecialTokenNames(tokenizer), max_tokens);
+}
+
 }  // namespace espalier

@@ -62,5 +62,10 @@ absl::StatusOr<std::vector<TokenId>> EncodeChat(
     const jinja::Text& text, const Tokenizer& tokenizer,
     const SpecialTokenNames& names,
     int max_tokens = std::numeric_limits<int>::max());
+// The same with the names of `tokenizer`, which it looks up first: for a prompt
+// now and then. Many prompts share a SpecialTokenNames.
+absl::StatusOr<std::vector<TokenId>> EncodeChat(
+    const jinja::Text& text, const Tokenizer& tokenizer,
+    int max_tokens = std::numeric_limits<int>::max());
 
 }  // namespace espalier

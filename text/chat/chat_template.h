@@ -14,7 +14,9 @@
 //   ChatInputs inputs;
 //   inputs.messages = {{{"role", "user"}, {"content", "Hello!"}}};
 //   ASSIGN_OR_RETURN(const jinja::Text text, chat->Render(inputs));
-//   ASSIGN_OR_RETURN(auto prompt, EncodeChat(text, *tokenizer, names));
+//   ASSIGN_OR_RETURN(auto prompt, EncodeChat(text, *tokenizer));
+//
+// examples/conversation/conversation.cc is a whole program.
 //
 // Thread safety: constant after Load; any thread may render.
 #pragma once

@@ -237,13 +237,11 @@ TEST(ChatPromptTest, TooManyTokensAndNoneAreRefused) {
       directory.Write("tokenizer.json", WriteJson(tokenizer_file)));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   for (const auto& text : {Rendered(" ", "", "\n"), Rendered("", "  ", "")}) {
-    EXPECT_THAT(EncodeChat(text, **tokenizer, SpecialTokenNames(**tokenizer)),
+    EXPECT_THAT(EncodeChat(text, **tokenizer),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("makes a prompt without a token")));
   }
-  EXPECT_TRUE(EncodeChat(Rendered(" ", "a", ""), **tokenizer,
-                         SpecialTokenNames(**tokenizer))
-                  .ok());
+  EXPECT_TRUE(EncodeChat(Rendered(" ", "a", ""), **tokenizer).ok());
 }
 
 }  // namespace

@@ -48,15 +48,23 @@ absl::StatusOr<std::vector<TokenId>> ChatPrompts::Make(const std::string& text,
 
 absl::StatusOr<std::vector<TokenId>> ChatPrompts::Make(json::array messages,
                                                        int max_context) const {
-  ChatInputs inputs;
-  inputs.messages = std::move(messages);
-  ASSIGN_OR_RETURN(const jinja::Text rendered, template_->Render(inputs));
-  absl::StatusOr<std::vector<TokenId>> tokens =
-      EncodeChat(rendered, *tokenizer_, names_, max_context);
+  ASSIGN_OR_RETURN(const jinja::Text rendered, Render(std::move(messages)));
+  absl::StatusOr<std::vector<TokenId>> tokens = Encode(rendered, max_context);
   if (!absl::IsOutOfRange(tokens.status())) return tokens;
   return InvalidArgument("prompt must fit into the model's context of ",
                          Pluralize(max_context, "token"), ": ",
                          Message(tokens.status()));
+}
+
+absl::StatusOr<jinja::Text> ChatPrompts::Render(json::array messages) const {
+  ChatInputs inputs;
+  inputs.messages = std::move(messages);
+  return template_->Render(inputs);
+}
+
+absl::StatusOr<std::vector<TokenId>> ChatPrompts::Encode(
+    const jinja::Text& rendered, int max_context) const {
+  return EncodeChat(rendered, *tokenizer_, names_, max_context);
 }
 
 }  // namespace espalier::cli

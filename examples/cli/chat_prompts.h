@@ -4,6 +4,7 @@
 // Thread safety: constant after Load; any thread may call.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -36,6 +37,13 @@ class ChatPrompts {
   // Errors: as Make.
   absl::StatusOr<std::vector<TokenId>> Make(json::array messages,
                                             int max_context) const;
+
+  // The two steps of Make: what the template writes, and the tokens of it.
+  // Errors: as ChatTemplate::Render and EncodeChat.
+  absl::StatusOr<jinja::Text> Render(json::array messages) const;
+  absl::StatusOr<std::vector<TokenId>> Encode(
+      const jinja::Text& rendered,
+      int max_context = std::numeric_limits<int>::max()) const;
 
  private:
   ChatPrompts(std::unique_ptr<ChatTemplate> chat, std::string system,

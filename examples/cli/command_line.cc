@@ -200,6 +200,11 @@ void AddTokenizeCommand(CLI::App* app, int* exit_code) {
           &options->special);
   AddFlag(command, "--decode", "tokens to texts, special tokens shown",
           &options->decode);
+  AddFlag(command, "--chat",
+          "conversations as prompts, by the model's chat template",
+          &options->chat);
+  AddFlag(command, "--rendered", "with --chat: what the template writes, too",
+          &options->rendered);
   command->footer(kTokenizeExamples);
   command->callback([options, exit_code] {
     const absl::StatusOr<int> code = Tokenize(*options);

@@ -10,9 +10,11 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "espalier/model_text.h"
+#include "examples/cli/chat_prompts.h"
 #include "examples/cli/exit_code.h"
 #include "examples/cli/line_reader.h"
 #include "examples/cli/output.h"
+#include "request/json/request_json.h"
 
 namespace espalier::cli {
 namespace {
@@ -50,11 +52,31 @@ absl::StatusOr<TokenId> ReadToken(const json::value& value, size_t index,
   return static_cast<TokenId>(token);
 }
 
+absl::StatusOr<std::string> ReadText(const json::value& line) {
+  ASSIGN_OR_RETURN(const json::value* text, OnlyField(line, "text"));
+  if (text->is_string()) return std::string(text->get_string());
+  return InvalidArgument("text must be a string, got ", Shown(text));
+}
+
+// The messages of a line, as requests have them, or a text as the only one.
+absl::StatusOr<json::array> ReadMessages(const std::string& line,
+                                         const json::value& value) {
+  if (value.is_object() && value.get_object().contains("text")) {
+    ASSIGN_OR_RETURN(const std::string text, ReadText(value));
+    return json::array{{{"role", "user"}, {"content", text}}};
+  }
+  RETURN_IF_ERROR(OnlyField(value, "messages").status());
+  ASSIGN_OR_RETURN(RequestBody body, ParseRequestLine(line).body);
+  return *std::move(body.messages);
+}
+
 // What becomes of each line.
 class LineConverter {
  public:
-  LineConverter(const TokenizeOptions& options, const Tokenizer& tokenizer)
-      : options_(options), tokenizer_(tokenizer) {}
+  // `chat` is null but with --chat. All outlive this.
+  LineConverter(const TokenizeOptions& options, const Tokenizer& tokenizer,
+                const ChatPrompts* chat)
+      : options_(options), tokenizer_(tokenizer), chat_(chat) {}
 
   absl::StatusOr<json::value> Convert(const std::string& line) const {
     if (line.size() > kMaxLineBytes) {
@@ -62,19 +84,29 @@ class LineConverter {
                              " bytes, this one has more");
     }
     ASSIGN_OR_RETURN(const json::value value, ParseJson(line));
+    if (chat_ != nullptr) return EncodeMessages(line, value);
     return options_.decode ? Decode(value) : Encode(value);
   }
 
  private:
   absl::StatusOr<json::value> Encode(const json::value& line) const {
-    ASSIGN_OR_RETURN(const json::value* text, OnlyField(line, "text"));
-    if (!text->is_string()) {
-      return InvalidArgument("text must be a string, got ", Shown(text));
-    }
-    ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                     tokenizer_.Encode(std::string_view(text->get_string()),
-                                       {.parse_special = options_.special}));
+    ASSIGN_OR_RETURN(const std::string text, ReadText(line));
+    ASSIGN_OR_RETURN(
+        const std::vector<TokenId> tokens,
+        tokenizer_.Encode(text, {.parse_special = options_.special}));
     return json::value{{"tokens", json::array(tokens.begin(), tokens.end())}};
+  }
+
+  absl::StatusOr<json::value> EncodeMessages(const std::string& line,
+                                             const json::value& value) const {
+    ASSIGN_OR_RETURN(json::array messages, ReadMessages(line, value));
+    ASSIGN_OR_RETURN(const jinja::Text rendered,
+                     chat_->Render(std::move(messages)));
+    ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                     chat_->Encode(rendered));
+    json::object result{{"tokens", json::array(tokens.begin(), tokens.end())}};
+    if (options_.rendered) result["rendered"] = rendered.bytes();
+    return json::value(std::move(result));
   }
 
   absl::StatusOr<json::value> Decode(const json::value& line) const {
@@ -96,7 +128,25 @@ class LineConverter {
 
   const TokenizeOptions& options_;
   const Tokenizer& tokenizer_;
+  const ChatPrompts* const chat_;
 };
+
+absl::Status CheckOptions(const TokenizeOptions& options) {
+  if (options.decode && options.special) {
+    return InvalidArgument(
+        "--decode shows special tokens anyway, and --special is of the other "
+        "way");
+  }
+  if (options.chat && (options.decode || options.special)) {
+    return InvalidArgument("--chat and ",
+                           options.decode ? "--decode" : "--special",
+                           " exclude each other");
+  }
+  if (options.rendered && !options.chat) {
+    return InvalidArgument("--rendered needs --chat");
+  }
+  return absl::OkStatus();
+}
 
 bool IsBlank(const std::string& line) {
   return line.find_first_not_of(" \t\r") == line.npos;
@@ -154,21 +204,22 @@ class TokenizeRun {
 }  // namespace
 
 absl::StatusOr<int> Tokenize(const TokenizeOptions& options) {
-  if (options.decode && options.special) {
-    return InvalidArgument(
-        "--decode shows special tokens anyway, and --special is of the other "
-        "way");
-  }
+  RETURN_IF_ERROR(CheckOptions(options));
   absl::StatusOr<ModelText> text = ModelText::Load(options.model);
   if (!text.ok()) return Annotate(text.status(), "--model");
   if (text->tokenizer == nullptr) {
     return FailedPrecondition("--model: ", options.model,
                               " has no tokenizer.model or tokenizer.json");
   }
+  std::unique_ptr<const ChatPrompts> chat;
+  if (options.chat) {
+    ASSIGN_OR_RETURN(
+        chat, ChatPrompts::Load(options.model, text->tokenizer, "--chat"));
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader,
                    LineReader::Open(options.input));
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output, Output::Open("-"));
-  const LineConverter converter(options, *text->tokenizer);
+  const LineConverter converter(options, *text->tokenizer, chat.get());
   TokenizeRun run(converter, *reader, *output);
   RETURN_IF_ERROR(run.Run());
   return run.exit_code();
@@ -179,6 +230,7 @@ const char kTokenizeExamples[] =
   espalier tokenize -m models/en-fr < texts.jsonl
   espalier tokenize -m models/en-fr --special --input texts.jsonl
   espalier tokenize -m models/en-fr --decode --input tokens.jsonl
+  espalier tokenize -m models/chat --chat --rendered < conversations.jsonl
 
 A line {"text": "..."} becomes {"tokens": [...]}, and with --decode the other
 way round. A text is encoded by itself: no BOS, no EOS, no template. Names of
@@ -186,6 +238,11 @@ special tokens in it, such as </s>, are text, but with --special they are those
 tokens. Marks of prompt templates that a tokenizer.model has as user-defined
 symbols, such as <en>, are tokens in any text. --decode shows special tokens by
 their names.
+
+With --chat a line is {"messages": [{"role": "user", "content": "..."}, ...]},
+or {"text": "..."} for one message of a user, and becomes the tokens of the
+prompt that the model's chat template makes of it, as generate --chat and the
+messages of a batch do. --rendered adds what the template writes.
 
 A bad line becomes {"error": "..."}, and is told on stderr; blank lines are
 skipped. Exit code: 0 if every line succeeded, 1 if some failed, 2 if none did,

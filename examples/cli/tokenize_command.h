@@ -1,4 +1,4 @@
-// espalier tokenize: texts as tokens of a model, and back.
+// espalier tokenize: texts and conversations as tokens of a model, and back.
 #pragma once
 
 #include <string>
@@ -15,6 +15,10 @@ struct TokenizeOptions {
   bool special = false;
   // The other way: tokens to texts, special tokens shown.
   bool decode = false;
+  // Conversations, as the model's chat template makes prompts of them.
+  bool chat = false;
+  // With `chat`: what the template writes, too.
+  bool rendered = false;
 };
 
 // Runs the subcommand and returns the program's exit code.

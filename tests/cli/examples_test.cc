@@ -26,15 +26,28 @@ const std::string kRoot = SourcePath();
 class ExamplesTest : public ::testing::Test {
  protected:
   ExamplesTest() {
-    std::filesystem::create_directory_symlink(kRoot + "/models",
-                                              scratch_.path("models"));
+    LinkAll(kRoot + "/models", "models");
+    LinkAll(kRoot + "/models/en-fr", "models/chat");
+    scratch_.Write("models/chat/chat_template.jinja",
+                   "{{ bos_token }}{{ messages[-1].content }}");
     std::filesystem::create_directories(scratch_.path("build/release/bin"));
     std::filesystem::create_symlink(
         ESPALIER_PROGRAM, scratch_.path("build/release/bin/espalier"));
     scratch_.Write("letter.txt", "It rains.\n\nI am hungry.\n");
     scratch_.Write("texts.jsonl", "{\"text\": \"It rains.\"}\n");
+    scratch_.Write("conversations.jsonl", "{\"text\": \"It rains.\"}\n");
     scratch_.Write("tokens.jsonl", "{\"tokens\": [1, 300]}\n");
     scratch_.Write("requests.jsonl", "{\"prompt\": \"It rains.\"}\n");
+  }
+
+  // What is in `from`, in a directory of its own.
+  void LinkAll(const std::string& from, const std::string& directory) const {
+    std::filesystem::create_directories(scratch_.path(directory));
+    for (const auto& entry : std::filesystem::directory_iterator(from)) {
+      std::filesystem::create_symlink(
+          entry.path(),
+          scratch_.path(directory + "/" + entry.path().filename().string()));
+    }
   }
 
   ProgramRun Run(const std::string& command) const {
@@ -83,7 +96,7 @@ TEST_F(ExamplesTest, HelpShowsWhatRuns) {
       }
     }
   }
-  EXPECT_GE(num_examples, 19);
+  EXPECT_GE(num_examples, 20);
 }
 
 TEST_F(ExamplesTest, TheSamplesOfTheHelpDiffer) {

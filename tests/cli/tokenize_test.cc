@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -61,6 +63,82 @@ TEST(TokenizeTest, ABadLineIsAnsweredInItsPlace) {
   EXPECT_THAT(lines[3], HasSubstr("field \\\"text\\\" is missing"));
   EXPECT_THAT(lines[4], HasSubstr("a line must be {\\\"text\\\": ...}"));
   EXPECT_THAT(run.err, HasSubstr("espalier: stdin:1: text must be"));
+}
+
+// A model whose chat template shows its parts.
+class TokenizeChatTest : public ::testing::Test {
+ protected:
+  TokenizeChatTest() {
+    for (const char* file : {"config.json", "tokenizer.model"}) {
+      std::filesystem::create_symlink(ModelDirectory("en-fr") + "/" + file,
+                                      model_.path(file));
+    }
+    model_.Write("chat_template.jinja",
+                 "{{ bos_token }}{% for m in messages %}{{ m.role }}: "
+                 "{{ m.content }}{{ eos_token }}{% endfor %}");
+  }
+
+  ProgramRun Run(std::vector<std::string> args, const std::string& input) {
+    args.insert(args.begin(), {"tokenize", "-m", model_.path()});
+    return RunEspalier(args, input);
+  }
+
+  const ScratchDirectory model_;
+};
+
+TEST_F(TokenizeChatTest, AConversationBecomesThePromptsTokens) {
+  const ProgramRun run =
+      Run({"--chat", "--rendered"},
+          "{\"messages\": [{\"role\": \"user\", \"content\": \"It rains.\"}]}\n"
+          "{\"text\": \"It rains.\"}\n"
+          "{\"text\": \"</s>\"}\n");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const auto lines = ParseLines(run.out);
+  ASSERT_EQ(lines.size(), 3);
+  EXPECT_EQ(lines[0], lines[1]);
+  EXPECT_EQ(lines[0].at("rendered"), "<s>user: It rains.</s>");
+  const json::array tokens = lines[0].at("tokens").as_array();
+  const json::array bos = TokensOf("<s>", {"--special"});
+  const json::array eos = TokensOf("</s>", {"--special"});
+  EXPECT_EQ(tokens.front(), bos[0]);
+  EXPECT_EQ(tokens.back(), eos[0]);
+  // What a user says is no special token.
+  EXPECT_EQ(lines[2].at("rendered"), "<s>user: </s></s>");
+  const json::array quoted = lines[2].at("tokens").as_array();
+  EXPECT_EQ(std::ranges::count(quoted, eos[0]), 1);
+  const ProgramRun plain = Run({"--chat"}, "{\"text\": \"It rains.\"}\n");
+  EXPECT_EQ(plain.out, WriteJson(json::object{{"tokens", tokens}}) + "\n");
+}
+
+TEST_F(TokenizeChatTest, WhatIsNoConversationIsAnsweredInItsPlace) {
+  const ProgramRun run = Run({"--chat"},
+                             "{\"messages\": []}\n"
+                             "{\"messages\": [{\"content\": \"a\"}]}\n"
+                             "{\"messages\": 5}\n"
+                             "{\"text\": 5}\n"
+                             "{\"tokens\": [5]}\n"
+                             "{\"text\": \"a\", \"messages\": []}\n");
+  EXPECT_EQ(run.exit_code, 2);
+  const std::vector<std::string> lines = SplitLines(run.out);
+  ASSERT_EQ(lines.size(), 6);
+  EXPECT_THAT(lines[0], HasSubstr("messages must not be empty, got []"));
+  EXPECT_THAT(lines[1], HasSubstr("messages[0].role must be a string"));
+  EXPECT_THAT(lines[2], HasSubstr("messages must be a list, got 5"));
+  EXPECT_THAT(lines[3], HasSubstr("text must be a string, got 5"));
+  EXPECT_THAT(lines[4], HasSubstr("unknown field \\\"tokens\\\"; the field is "
+                                  "\\\"messages\\\""));
+  EXPECT_THAT(lines[5], HasSubstr("unknown field \\\"messages\\\""));
+}
+
+TEST_F(TokenizeChatTest, OptionsThatDoNotFitAreRefused) {
+  EXPECT_EQ(Run({"--chat", "--decode"}, "").err,
+            "espalier: --chat and --decode exclude each other\n");
+  EXPECT_EQ(Run({"--chat", "--special"}, "").err,
+            "espalier: --chat and --special exclude each other\n");
+  EXPECT_EQ(Run({"--rendered"}, "").err, "espalier: --rendered needs --chat\n");
+  const ProgramRun run = Tokenize({"--chat"}, "");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--chat needs a chat template, and "));
 }
 
 // Those of the output are of the others, and errors count them nonetheless.

@@ -71,14 +71,14 @@ void GroupTracer::RecordPreemption(std::span<const HeldPages> slots,
                                    const PrefillCounts& counts) {
   cached_.clear();
   copies_.clear();
-  // Put away again before it had all of its tokens, it is told once.
+  // Put away again before it had all of its tokens, it is recorded once.
   if (preempted_.has_value()) return;
   preempted_ = counts;
   TracePreempted event{.request = id_,
                        .step = step_ + 1,
                        .num_pages = std::ssize(PagesOf(slots))};
   const std::map<int, int> lived = std::exchange(living_, {});
-  told_.clear();
+  trace_slots_.clear();
   for (size_t rank = 0; rank < slots_by_rank.size(); ++rank) {
     const auto node = lived.find(slots_by_rank[rank]);
     if (node == lived.end()) continue;  // within the prompt
@@ -123,7 +123,7 @@ void GroupTracer::RecordPages(std::span<const HeldPages> slots,
       continue;
     }
     event.slots.push_back(
-        {.slot = ToldSlot(slot.slot),
+        {.slot = TraceSlotOf(slot.slot),
          .node = living == living_.end() ? kTraceRoot : living->second,
          .pages = std::move(own)});
   }
@@ -164,9 +164,9 @@ void GroupTracer::RecordStep(const SelectionResult& answer,
                              std::span<const Continuation> sequences,
                              std::span<const int> slots) {
   living_.clear();
-  std::vector<int> told_parents;
-  for (const int slot : parents) told_parents.push_back(ToldSlot(slot));
-  told_ = TellSlots(told_parents, sequences, slots);
+  std::vector<int> parent_slots;
+  for (const int slot : parents) parent_slots.push_back(TraceSlotOf(slot));
+  trace_slots_ = AssignTraceSlots(parent_slots, sequences, slots);
   Slots free;
   for (size_t rank = 0; rank < sequences.size(); ++rank) {
     const Continuation& sequence = sequences[rank];
@@ -175,7 +175,7 @@ void GroupTracer::RecordStep(const SelectionResult& answer,
   for (const Decision& decision : decisions) {
     const Candidate& candidate = answer.candidates[decision.candidate_idx];
     TraceCandidate event = Describe(candidate, decision);
-    event.parent_slot = told_parents[candidate.beam];
+    event.parent_slot = parent_slots[candidate.beam];
     if (decision.is_followed) {
       event.slot = event.parent_slot;
     } else if (event.fate == CandidateFate::kKept) {
@@ -186,28 +186,28 @@ void GroupTracer::RecordStep(const SelectionResult& answer,
   }
 }
 
-int GroupTracer::ToldSlot(int slot) const {
-  const auto told = told_.find(slot);
-  return told == told_.end() ? slot : told->second;
+int GroupTracer::TraceSlotOf(int slot) const {
+  const auto assigned = trace_slots_.find(slot);
+  return assigned == trace_slots_.end() ? slot : assigned->second;
 }
 
-std::map<int, int> GroupTracer::TellSlots(
+std::map<int, int> GroupTracer::AssignTraceSlots(
     std::span<const int> parents, std::span<const Continuation> sequences,
     std::span<const int> slots) const {
   std::set<int> taken;
   for (size_t rank = 0; rank < sequences.size(); ++rank) {
     if (slots[rank] < num_slots_) taken.insert(slots[rank]);
   }
-  std::map<int, int> told;
+  std::map<int, int> assigned;
   for (size_t rank = 0; rank < sequences.size(); ++rank) {
     if (slots[rank] < num_slots_) continue;
     int slot = parents[sequences[rank].parent_rank];
     if (taken.contains(slot)) slot = 0;
     while (taken.contains(slot)) ++slot;
     taken.insert(slot);
-    told[slots[rank]] = slot;
+    assigned[slots[rank]] = slot;
   }
-  return told;
+  return assigned;
 }
 
 void GroupTracer::TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
@@ -219,7 +219,7 @@ void GroupTracer::TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
     event->why = "the search is over";
     return;
   }
-  event->slot = ToldSlot(slot->second);
+  event->slot = TraceSlotOf(slot->second);
   living_[slot->second] = event->node;
   free->erase(slot);
 }

@@ -65,15 +65,14 @@ class GroupTracer {
 
   TraceCandidate Describe(const Candidate& candidate,
                           const Decision& decision) const;
-  // What is told as the slot of each sequence that lives on. One that stands on
-  // a row of drafts has a slot behind those of the search (GroupPages) until
-  // the step's last answer; it is told to live in one that is free, its
-  // parent's if that is.
-  //   parents  [rows]  slots told, by rank
-  std::map<int, int> TellSlots(std::span<const int> parents,
-                               std::span<const Continuation> sequences,
-                               std::span<const int> slots) const;
-  int ToldSlot(int slot) const;
+  // Assigns a slot in the trace to each sequence that lives on a row of drafts:
+  // its own slot is behind those of the search (GroupPages) until the step's
+  // last answer. It gets one that is free, its parent's if that is.
+  //   parents  [rows]  slots in the trace, by rank
+  std::map<int, int> AssignTraceSlots(std::span<const int> parents,
+                                      std::span<const Continuation> sequences,
+                                      std::span<const int> slots) const;
+  int TraceSlotOf(int slot) const;
   // Gives a candidate that was kept the slot its sequence lives in.
   void TakeSlot(const std::pair<int, TokenId>& sequence, Slots* free,
                 TraceCandidate* event);
@@ -101,9 +100,9 @@ class GroupTracer {
   std::optional<PrefillCounts>
       preempted_;  // while away, and until it has pages
   std::vector<Node> nodes_;
-  std::vector<int> tree_nodes_;  // by the strategy's node
-  std::map<int, int> living_;    // slot to node
-  std::map<int, int> told_;      // slot to slot told, where they differ
+  std::vector<int> tree_nodes_;     // by the strategy's node
+  std::map<int, int> living_;       // slot to node
+  std::map<int, int> trace_slots_;  // slot to that in the trace, if it differs
   std::vector<TraceHypothesis> finished_;
 };
 

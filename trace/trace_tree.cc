@@ -82,15 +82,19 @@ absl::Status CheckHypothesis(const TraceTree& tree,
     return InvalidArgument("hypotheses.node must be a candidate that ",
                            "finished or was kept, got ", hypothesis.node);
   }
-  // What was kept ends where the request does, at its deadline.
+  // What was kept ends where the request does, at its deadline: as "stop" where
+  // its text ends with a stop string that is complete if nothing follows.
   const std::string_view deadline = NameOf(FinishReason::kDeadline);
-  const bool is_kept = fate == CandidateFate::kKept;
-  if (is_kept == (hypothesis.finish_reason == deadline)) {
-    return absl::OkStatus();
-  }
+  const bool is_at_deadline = hypothesis.finish_reason == deadline;
+  const bool may_be = fate == CandidateFate::kKept
+                          ? is_at_deadline || hypothesis.finish_reason ==
+                                                  NameOf(FinishReason::kStop)
+                          : !is_at_deadline;
+  if (may_be) return absl::OkStatus();
   return InvalidArgument("hypotheses.finish_reason must be \"", deadline,
-                         "\" exactly if its node was kept; node ",
-                         hypothesis.node, " was ", Name(fate), ", got ",
+                         "\" or \"stop\" if its node was kept, and not \"",
+                         deadline, "\" if it finished; node ", hypothesis.node,
+                         " was ", Name(fate), ", got ",
                          ShownInQuotes(hypothesis.finish_reason));
 }
 

@@ -318,9 +318,8 @@ TEST(TraceTreesTest, EventsThatCannotFollowAreRefused) {
       // Deadlines: what lives ends by them, and nothing else does.
       {{begin, kept,
         TraceEnd{.hypotheses = {{.node = 0, .finish_reason = "eos"}}}},
-       "finish_reason must be \"deadline\" exactly if its node was kept; node "
-       "0 "
-       "was kept, got \"eos\""},
+       "finish_reason must be \"deadline\" or \"stop\" if its node was kept, "
+       "and not \"deadline\" if it finished; node 0 was kept, got \"eos\""},
       {{begin, kept, finished,
         TraceEnd{.hypotheses = {{.node = 1, .finish_reason = "deadline"}}}},
        "node 1 was finished, got \"deadline\""},
@@ -349,6 +348,19 @@ TEST(TraceTreesTest, EventsThatCannotFollowAreRefused) {
     EXPECT_THAT(
         trees.Add(events.back()),
         StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
+  }
+}
+
+// At a deadline a text may end with a stop string that is complete only as
+// nothing follows.
+TEST(TraceTreesTest, WhatWasKeptEndsAtADeadlineOrAStop) {
+  for (const char* reason : {"deadline", "stop"}) {
+    TraceTrees trees;
+    ASSERT_OK(trees.Add(TraceRequest{.strategy = "samples"}));
+    ASSERT_OK(trees.Add(TracePages{.step = 1}));
+    ASSERT_OK(trees.Add(TraceCandidate{.step = 1, .slot = 0}));
+    EXPECT_OK(trees.Add(
+        TraceEnd{.hypotheses = {{.node = 0, .finish_reason = reason}}}));
   }
 }
 

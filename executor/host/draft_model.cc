@@ -14,7 +14,7 @@ namespace espalier {
 namespace {
 
 // Whether a sample, or a search, has not drafted all of what it can.
-constexpr auto kGoesOn = [](const auto& work) { return !work.is_done; };
+constexpr auto kIsDrafting = [](const auto& work) { return !work.is_done; };
 
 }  // namespace
 
@@ -91,11 +91,11 @@ absl::StatusOr<std::vector<DraftedTokens>> DraftModel::RunAll(
   }
   RETURN_IF_ERROR(FeedStems(all, plan.stop));
   StepPlan step;
-  LeaveBehind(&work, &step);
+  DeferToNextPlan(&work, &step);
   RETURN_IF_ERROR(SampleDrafts(&work, &step, plan.stop));
   RETURN_IF_ERROR(FeedAndDraw(&work, std::move(step), plan.stop));
-  while (std::ranges::any_of(work.samples, kGoesOn) ||
-         std::ranges::any_of(work.searches, kGoesOn)) {
+  while (std::ranges::any_of(work.samples, kIsDrafting) ||
+         std::ranges::any_of(work.searches, kIsDrafting)) {
     RETURN_IF_ERROR(FeedAndDraw(&work, {}, plan.stop));
   }
   std::vector<DraftedTokens> drafts(plan.drafting.size());
@@ -281,7 +281,7 @@ void DraftModel::ShareStems(const std::map<RequestId, Stem>& stems,
   }
 }
 
-void DraftModel::LeaveBehind(Work* work, StepPlan* step) {
+void DraftModel::DeferToNextPlan(Work* work, StepPlan* step) {
   struct Waiting {
     size_t num_lacking = 0;
     Drafting* sample = nullptr;  // or
@@ -306,12 +306,12 @@ void DraftModel::LeaveBehind(Work* work, StepPlan* step) {
       waiting.sample->draft.is_behind = AddChunk(*waiting.sample, step);
       waiting.sample->is_done = true;
     } else {
-      LeaveSearchBehind(waiting.search, step);
+      DeferSearch(waiting.search, step);
     }
   }
 }
 
-void DraftModel::LeaveSearchBehind(Searching* search, StepPlan* step) {
+void DraftModel::DeferSearch(Searching* search, StepPlan* step) {
   search->is_behind = true;
   for (const Drafting& beam : search->beams) {
     search->is_behind = AddChunk(beam, step) && search->is_behind;

@@ -149,10 +149,10 @@ class DraftModel {
   // more than usual.
   size_t NumTokensForStems(std::span<Drafting* const> all) const;
   // Adds to `*step` as much as may be fed of those that lack more than that,
-  // and leaves them behind. Those that lack least are served first, so that a
-  // long prompt takes drafts from nobody else.
-  void LeaveBehind(Work* work, StepPlan* step);
-  void LeaveSearchBehind(Searching* search, StepPlan* step);
+  // and defers their drafts to the next plan. Those that lack least are served
+  // first, so that a long prompt takes drafts from nobody else.
+  void DeferToNextPlan(Work* work, StepPlan* step);
+  void DeferSearch(Searching* search, StepPlan* step);
   // The same of one sequence; false if there are no pages for it.
   bool AddChunk(const Drafting& drafting, StepPlan* step);
   // Has the sampler draft for the samples that it can draw for, behind what

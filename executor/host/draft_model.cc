@@ -437,6 +437,7 @@ std::vector<DraftModel::Reader> DraftModel::AddRows(Work* work,
     if (!drafting.is_done && !add_row({&drafting})) drafting.is_done = true;
   }
   for (Searching& searching : work->searches) {
+    if (!searching.is_done && !MakeRoomFor(searching)) GiveUp(&searching);
     const int num_beams = static_cast<int>(searching.beams.size());
     for (int rank = 0; rank < num_beams && !searching.is_done; ++rank) {
       const bool has_pages =
@@ -445,6 +446,21 @@ std::vector<DraftModel::Reader> DraftModel::AddRows(Work* work,
     }
   }
   return readers;
+}
+
+bool DraftModel::MakeRoomFor(const Searching& searching) {
+  int64_t num_needed = 0;
+  for (const Drafting& beam : searching.beams) {
+    num_needed += NumPagesForRow(beam, beam.text.size());
+  }
+  return MakeRoom(num_needed);
+}
+
+void DraftModel::GiveUp(Searching* searching) {
+  searching->is_done = true;
+  for (const Drafting& beam : searching->beams) {
+    states_.at(beam.key).last_run = num_runs_ - 1;
+  }
 }
 
 void DraftModel::Read(const Reader& reader,
@@ -459,10 +475,7 @@ bool DraftModel::AddRow(const Drafting& drafting, size_t num_fed,
   State& state = states_.at(drafting.key);
   const int first = static_cast<int>(state.fed.size());
   const int count = static_cast<int>(num_fed) - first;
-  const int64_t num_needed =
-      NumPages(static_cast<int64_t>(num_fed) + num_ahead, pool_.page_size()) -
-      std::ssize(state.pages.pages()) + 1;  // of a tail that is shared
-  if (!MakeRoom(num_needed) ||
+  if (!MakeRoom(NumPagesForRow(drafting, num_fed + num_ahead)) ||
       !state.pages.Append(count + num_ahead, &step->page_copies).ok()) {
     state.fed.Truncate(0);
     state.pages.Clear();
@@ -483,13 +496,31 @@ bool DraftModel::AddRow(const Drafting& drafting, size_t num_fed,
   return true;
 }
 
+int64_t DraftModel::NumPagesForRow(const Drafting& drafting,
+                                   size_t num_tokens) const {
+  const PageTable& table = states_.at(drafting.key).pages;
+  const bool copies_tail =
+      table.room_in_tail() > 0 && table.pages().back().shared();
+  return NumPages(static_cast<int64_t>(num_tokens), pool_.page_size()) -
+         std::ssize(table.pages()) + (copies_tail ? 1 : 0);
+}
+
+int64_t DraftModel::NumPagesAvailable() const {
+  std::vector<bool> is_kept(pool_.num_pages());
+  for (const auto& [key, state] : states_) {
+    if (state.last_run != num_runs_) continue;
+    for (const PageId page : state.pages.page_ids()) is_kept[page.value] = true;
+  }
+  return std::ranges::count(is_kept, false);
+}
+
 bool DraftModel::MakeRoom(int64_t num_pages) {
+  if (pool_.num_free() >= num_pages) return true;
+  if (NumPagesAvailable() < num_pages) return false;
   while (pool_.num_free() < num_pages) {
     const auto oldest = std::ranges::min_element(
         states_, {}, [](const auto& entry) { return entry.second.last_run; });
-    if (oldest == states_.end() || oldest->second.last_run == num_runs_) {
-      return false;
-    }
+    CHECK(oldest->second.last_run != num_runs_) << "a sequence that drafts";
     states_.erase(oldest);
   }
   return true;

@@ -180,7 +180,17 @@ class DraftModel {
   size_t num_lacking(const Drafting& drafting) const {
     return drafting.text.size() - num_fed(drafting);
   }
+  // Pages that the tables of a row that feeds up to `num_tokens` tokens take.
+  int64_t NumPagesForRow(const Drafting& drafting, size_t num_tokens) const;
+  // Free pages, and those that only sequences hold which do not draft now.
+  int64_t NumPagesAvailable() const;
+  // Sequences that drafted least recently lose theirs until so many are free;
+  // false if they never are, and then none does.
   bool MakeRoom(int64_t num_pages);
+  // For the next row of each beam.
+  bool MakeRoomFor(const Searching& searching);
+  // There is no room for it. Its sequences are as those that do not draft now.
+  void GiveUp(Searching* searching);
   void Draw(std::span<const float> logits, Drafting* drafting) const;
   // The draft goes on by `token`, or has come to its end.
   void Take(TokenId token, Drafting* drafting) const;

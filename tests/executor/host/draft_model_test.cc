@@ -22,10 +22,10 @@ constexpr int kPromptTokens = 200;
 // Keeps the tokens of its largest step, and of all.
 class StepCountingModel : public ToyModel {
  public:
-  StepCountingModel()
+  explicit StepCountingModel(int num_pages = 400)
       : ToyModel({.num_tokens_read = 3,
                   .page_size = 4,
-                  .num_pages = 400,
+                  .num_pages = num_pages,
                   .has_shareable_pages = true}) {}
   absl::Status Forward(const StepPlan& plan, std::span<float> logits) override {
     const int num_tokens = static_cast<int>(plan.tokens.size());
@@ -39,8 +39,10 @@ class StepCountingModel : public ToyModel {
 };
 
 struct ChunkedDraftModel {
-  std::shared_ptr<StepCountingModel> steps =
-      std::make_shared<StepCountingModel>();
+  explicit ChunkedDraftModel(int num_pages = 400)
+      : steps(std::make_shared<StepCountingModel>(num_pages)) {}
+
+  std::shared_ptr<StepCountingModel> steps;
   std::unique_ptr<DraftModel> drafts =
       *DraftModel::Create(steps, *ThreadPool::Create(1));
 
@@ -156,6 +158,57 @@ TEST_P(DraftModelTest, RowsOfLogitsAreCounted) {
   plan.max_draft_step_tokens = 16;
   model.Run(plan);
   EXPECT_EQ(model.drafts->num_rows(), 0);
+}
+
+// Each sequence of the second request takes 26 pages of 70, of which the first
+// one holds 20.
+TEST_P(DraftModelTest, WhatFindsNoPagesTakesThemFromNobody) {
+  ChunkedDraftModel model(70);
+  StepPlan fits = PlanOfThreeSequences(false, 1);
+  fits.drafting.resize(1);
+  fits.drafting[0].prompt = std::make_shared<const std::vector<TokenId>>(74, 3);
+  model.Run(fits);
+  ASSERT_EQ(model.drafts->pages().num_held(), 20);
+  StepPlan large = PlanOfThreeSequences(GetParam(), 2);
+  for (DraftSequence& sequence : large.drafting) {
+    sequence.prompt = std::make_shared<const std::vector<TokenId>>(1, 3);
+    sequence.generated.assign(101, 1 + sequence.sample);
+  }
+  const std::vector<DraftedTokens> drafts = model.Run(large);
+  const int64_t num_drafted = std::ranges::count_if(drafts, HasDraft);
+  if (GetParam()) {
+    EXPECT_EQ(num_drafted, 0);  // of all beams or none
+    model.steps->num_fed = 0;
+    EXPECT_TRUE(HasDraft(model.Run(fits)[0]));
+    EXPECT_LE(model.steps->num_fed, 2 * 3);
+  } else {
+    // The second takes those of the first request, the third finds none.
+    EXPECT_EQ(num_drafted, 2);
+  }
+}
+
+// The first of the second request's sequences leaves too little for the other.
+TEST_P(DraftModelTest, WhatFindsNoPagesBesideOthersTakesThemFromNobody) {
+  ChunkedDraftModel model(70);
+  StepPlan fits = PlanOfThreeSequences(false, 1);
+  fits.drafting.resize(1);
+  fits.drafting[0].prompt = std::make_shared<const std::vector<TokenId>>(74, 3);
+  model.Run(fits);
+  StepPlan large = PlanOfThreeSequences(false, 2);
+  StepPlan larger = PlanOfThreeSequences(GetParam(), 3);
+  large.drafting.resize(1);
+  larger.drafting.resize(1);
+  large.drafting[0].prompt =
+      std::make_shared<const std::vector<TokenId>>(160, 3);
+  larger.drafting[0].prompt =
+      std::make_shared<const std::vector<TokenId>>(180, 3);
+  large.drafting.push_back(larger.drafting[0]);
+  const std::vector<DraftedTokens> drafts = model.Run(large);
+  EXPECT_TRUE(HasDraft(drafts[0]));
+  EXPECT_FALSE(HasDraft(drafts[1]));
+  model.steps->num_fed = 0;
+  EXPECT_TRUE(HasDraft(model.Run(fits)[0]));
+  EXPECT_LE(model.steps->num_fed, 2 * 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DraftModelTest, ::testing::Bool(),

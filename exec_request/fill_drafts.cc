@@ -43,12 +43,14 @@ void FillSelections(std::span<DraftedTokens> drafts, StepPlan* plan) {
   // A draft without its logits is verified as one that was found, and so are
   // all of its request.
   for (PlanSelection& selection : plan->selections) {
+    bool has_drafts = false;
+    bool has_all_logits = true;
     for (size_t row = 0; row < selection.draft_logits.size(); ++row) {
       if (selection.drafts[row].empty()) continue;
-      if (!selection.draft_logits[row].empty()) continue;
-      selection.draft_logits.clear();
-      break;
+      has_drafts = true;
+      has_all_logits = has_all_logits && !selection.draft_logits[row].empty();
     }
+    if (!has_drafts || !has_all_logits) selection.draft_logits.clear();
   }
 }
 

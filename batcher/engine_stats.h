@@ -38,6 +38,10 @@ struct SchedulerStats {
 
   int64_t num_steps = 0;        // of the model
   int64_t num_draft_steps = 0;  // in which a draft model ran, and nothing else
+  // Plans for which the draft model failed: nothing was drafted for them. And
+  // why, of the last one.
+  int64_t num_draft_failures = 0;
+  absl::Status last_draft_failure;
   // Tokens, each in one of these.
   int64_t num_prompt_tokens = 0;     // fed
   int64_t num_tokens_fed_again = 0;  // by groups that had been preempted

@@ -254,6 +254,8 @@ void WriteWork(const EngineStats& s, MetricWriter* out) {
   out->Counter("espalier:steps_total", s.num_steps, "Steps of the model.");
   out->Counter("espalier:draft_steps_total", s.num_draft_steps,
                "Steps in which a draft model ran, and nothing else.");
+  out->Counter("espalier:draft_failures_total", s.num_draft_failures,
+               "Steps for which a draft model failed to draft.");
   out->Family("espalier:tokens_fed_total", "counter",
               "Tokens fed: of prompts, again after preemption, of live beams, "
               "of drafts.");

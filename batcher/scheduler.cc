@@ -130,6 +130,10 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
     stats_.forward_time += result->forward_time;
     stats_.select_time += result->select_time;
     RecordCosts(plan, *result);
+    if (!result->draft_status.ok()) {
+      ++stats_.num_draft_failures;
+      stats_.last_draft_failure = std::move(result->draft_status);
+    }
     for (const RequestId request : plan.requests) {
       RunningGroup* running = groups_.Find(request);
       if (running != nullptr) running->group->OnAnswer();

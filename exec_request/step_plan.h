@@ -401,6 +401,8 @@ struct StepResult {
   // Rows of logits that the draft model computed in it: one for each token that
   // it drew, and for each beam that it searched on from. 0: not known.
   int num_draft_rows = 0;
+  // Why the draft model drafted nothing for any of plan.drafting, if it failed.
+  absl::Status draft_status = absl::OkStatus();
 };
 
 }  // namespace espalier

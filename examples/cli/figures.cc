@@ -40,13 +40,24 @@ std::string Preemptions(const SchedulerStats& s) {
 
 // Nothing where nothing was drafted.
 std::string Drafts(const SchedulerStats& s) {
-  if (s.num_drafted_tokens == 0 && s.num_draft_steps == 0) return "";
+  if (s.num_drafted_tokens == 0 && s.num_draft_steps == 0 &&
+      s.num_draft_failures == 0) {
+    return "";
+  }
+  std::string failures;
+  if (s.num_draft_failures > 0) {
+    failures = absl::StrFormat("the draft model failed in %s, last with %s\n",
+                               Pluralize(s.num_draft_failures, "step"),
+                               s.last_draft_failure.ToString());
+  }
   return absl::StrFormat(
-      "drafted %s, accepted %d (%.1f%%), %.2f tokens per target step; %s\n",
-      Pluralize(s.num_drafted_tokens, "token"), s.num_accepted_tokens,
-      Percent(s.num_accepted_tokens, s.num_drafted_tokens),
-      s.speculation.TokensPerStep(),
-      Pluralize(s.num_draft_steps, "draft step"));
+             "drafted %s, accepted %d (%.1f%%), %.2f tokens per target step; "
+             "%s\n",
+             Pluralize(s.num_drafted_tokens, "token"), s.num_accepted_tokens,
+             Percent(s.num_accepted_tokens, s.num_drafted_tokens),
+             s.speculation.TokensPerStep(),
+             Pluralize(s.num_draft_steps, "draft step")) +
+         failures;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "base/stopwatch.h"
 #include "exec_request/fill_drafts.h"
+#include "executor/host/catch_model_errors.h"
 #include "executor/host/executor_thread.h"
 
 namespace espalier {
@@ -24,6 +25,7 @@ struct Drafted {
   std::vector<DraftedTokens> drafts = {};
   absl::Duration time = {};
   int num_rows = 0;
+  absl::Status status = absl::OkStatus();
 };
 
 // A plan that was started. It is answered when both threads have written their
@@ -45,6 +47,7 @@ struct PlanOnItsWay {
       (*result)->drafts = std::move(drafted.drafts);
       (*result)->draft_time = drafted.time;
       (*result)->num_draft_rows = drafted.num_rows;
+      (*result)->draft_status = std::move(drafted.status);
     }
     done(*std::move(result));
   }
@@ -141,14 +144,15 @@ class DraftingExecutor::Drafts {
     Drafted result;
     result.drafts = UntilThereIsMemory(
         [&] { return std::vector<DraftedTokens>(asked.drafting.size()); });
-    try {
-      DraftModel& model = *drafts->model_;
-      absl::StatusOr<std::vector<DraftedTokens>> drafted = model.Run(asked);
-      if (drafted.ok()) {
-        result.drafts = *std::move(drafted);
-        result.num_rows = model.num_rows();
-      }
-    } catch (const std::exception&) {  // of the model, or bad_alloc
+    absl::StatusOr<std::vector<DraftedTokens>> drafted =
+        CatchModelErrors<std::vector<DraftedTokens>>(
+            "draft model", [&] { return drafts->model_->Run(asked); },
+            [] { return ResourceExhausted("not enough memory to draft"); });
+    if (drafted.ok()) {
+      result.drafts = *std::move(drafted);
+      result.num_rows = drafts->model_->num_rows();
+    } else if (!asked.stop.stop_requested()) {
+      result.status = drafted.status();
     }
     if (plan->waits_for_drafts) {
       // Nobody else has the plan yet.

@@ -39,7 +39,8 @@ class DraftingExecutor : public StepExecutor {
   const ModelDescription& description() const override { return description_; }
   int max_plans_in_flight() const override;
 
-  // Where drafting fails nothing is drafted. Errors: the executor's.
+  // Where drafting fails nothing is drafted, and the result says why
+  // (StepResult::draft_status). Errors: the executor's.
   void Execute(StepPlan plan, Done done) override;
 
  private:

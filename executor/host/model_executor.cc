@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/stopwatch.h"
+#include "executor/host/catch_model_errors.h"
 #include "executor/host/draft_model.h"
 #include "executor/host/executor_thread.h"
 #include "executor/host/persistent_groups.h"
@@ -140,29 +141,13 @@ class ModelExecutor::Worker {
   }
 
   absl::StatusOr<StepResult> RunCatching(StepPlan* plan) {
-    return Catching<StepResult>([&] { return Run(plan); },
-                                [&] {
-                                  return ResourceExhausted(
-                                      "not enough memory for a step of ",
-                                      plan->tokens.size(), " tokens and ",
-                                      plan->num_logits, " rows of logits");
-                                });
-  }
-
-  // What `run` returns; if it throws, an error: `no_memory()` of
-  // std::bad_alloc.
-  template <typename T, typename Run, typename NoMemory>
-  static absl::StatusOr<T> Catching(const Run& run, const NoMemory& no_memory) {
-    try {
-      return run();
-    } catch (const std::bad_alloc&) {
-      return UntilThereIsMemory(no_memory);
-    } catch (const std::exception& error) {
-      return UntilThereIsMemory(
-          [&] { return Internal("the model threw: ", error.what()); });
-    } catch (...) {
-      return UntilThereIsMemory([] { return Internal("the model threw"); });
-    }
+    return CatchModelErrors<StepResult>(
+        "model", [&] { return Run(plan); },
+        [&] {
+          return ResourceExhausted("not enough memory for a step of ",
+                                   plan->tokens.size(), " tokens and ",
+                                   plan->num_logits, " rows of logits");
+        });
   }
 
   absl::StatusOr<StepResult> Run(StepPlan* plan) {
@@ -182,7 +167,7 @@ class ModelExecutor::Worker {
     result.selections = SelectAll(*plan, logits, vocab_size, *pool_);
     result.scorings = ScoreAll(*plan, logits, vocab_size, *pool_);
     const Stopwatch draft_watch;
-    result.drafts = Draft(*plan);
+    result.drafts = Draft(*plan, &result.draft_status);
     if (!plan->drafting.empty()) {
       result.draft_time = draft_watch.Elapsed();
       if (draft_ != nullptr) result.num_draft_rows = draft_->num_rows();
@@ -195,14 +180,15 @@ class ModelExecutor::Worker {
     return result;
   }
 
-  // Without the draft model's, or where it fails, nothing is drafted.
-  std::vector<DraftedTokens> Draft(const StepPlan& plan) {
+  // Without a draft model, or where it fails, nothing is drafted.
+  std::vector<DraftedTokens> Draft(const StepPlan& plan, absl::Status* status) {
     std::vector<DraftedTokens> drafts(plan.drafting.size());
     if (draft_ == nullptr) return drafts;
     absl::StatusOr<std::vector<DraftedTokens>> drafted =
-        Catching<std::vector<DraftedTokens>>(
-            [&] { return draft_->Run(plan); },
+        CatchModelErrors<std::vector<DraftedTokens>>(
+            "draft model", [&] { return draft_->Run(plan); },
             [] { return ResourceExhausted("not enough memory to draft"); });
+    *status = drafted.status();
     if (drafted.ok()) drafts = *std::move(drafted);
     return drafts;
   }

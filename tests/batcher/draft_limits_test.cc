@@ -141,6 +141,8 @@ TEST(DraftLimitsTest, ADraftModelWithoutAnswersIsAskedEverMoreSeldom) {
     EXPECT_GT(with.stats.num_draft_steps, 0);
     // Behind 1, 2, 4, 7, 12, 21, 38 and 71 tokens.
     EXPECT_LE(with.stats.num_draft_steps, 8);
+    EXPECT_EQ(with.stats.num_draft_failures, with.stats.num_draft_steps);
+    EXPECT_FALSE(with.stats.last_draft_failure.ok());
     EXPECT_EQ(with.stats.num_steps, without.stats.num_steps);
     EXPECT_TRUE(SameHypotheses(*with.result, *without.result));
   }
@@ -151,6 +153,7 @@ TEST(DraftLimitsTest, SoItIsWhereItsPagesAreTooFewForAllBeams) {
   const DraftedRun run = RunWith(Draft(256, 64, 3), EveryKind()[1]);
   EXPECT_EQ(run.stats.num_drafted_tokens, 0);
   EXPECT_LE(run.stats.num_draft_steps, 8);
+  EXPECT_EQ(run.stats.num_draft_failures, 0);
 }
 
 }  // namespace

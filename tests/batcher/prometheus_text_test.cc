@@ -54,6 +54,7 @@ EngineStats SomeStats() {
   s.speculation.Record(0, 0);
   s.num_steps = 21;
   s.num_draft_steps = 9;
+  s.num_draft_failures = 4;
   s.plan_time = absl::Microseconds(1500);
   s.time_to_first_token.Add(3 * kMillisecond);
   s.time_to_first_token.Add(5 * kMillisecond);
@@ -126,6 +127,7 @@ TEST(PrometheusTextTest, SpeculationIsThereByPosition) {
   EXPECT_EQ(samples.at("espalier:spec_decode_num_target_steps_total"), 3);
   EXPECT_EQ(samples.at("espalier:steps_total"), 21);
   EXPECT_EQ(samples.at("espalier:draft_steps_total"), 9);
+  EXPECT_EQ(samples.at("espalier:draft_failures_total"), 4);
   EXPECT_EQ(samples.at(R"(espalier:tokens_fed_total{kind="draft"})"), 14);
 }
 

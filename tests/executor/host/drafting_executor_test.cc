@@ -168,6 +168,54 @@ TEST_F(DraftingExecutorTest, AnswersComeInTheOrderOfPlans) {
   for (int i = 0; i < 40; ++i) EXPECT_EQ(done[i], i);
 }
 
+// Fails by a status, or throws what is no std::exception.
+class FailingDraftModel : public ToyModel {
+ public:
+  explicit FailingDraftModel(bool throws)
+      : ToyModel(DraftedModel()), throws_(throws) {}
+  absl::Status Forward(const StepPlan&, std::span<float>) override {
+    if (throws_) throw 7;
+    return absl::DataLossError("no weights");
+  }
+
+ private:
+  const bool throws_;
+};
+
+TEST_F(DraftingExecutorTest, ResultsSayWhyADraftModelFailed) {
+  for (const bool is_beside : {false, true}) {
+    for (const bool throws : {false, true}) {
+      const auto pool = MakePool(1);
+      const auto model = std::make_shared<FailingDraftModel>(throws);
+      std::shared_ptr<StepExecutor> steps = *ModelExecutor::Create(
+          std::make_shared<ToyModel>(DraftedModel()), pool,
+          {.draft_model = is_beside ? nullptr : model});
+      if (is_beside) {
+        steps =
+            *DraftingExecutor::Create(steps, *DraftModel::Create(model, pool));
+      }
+      StepPlan plan;
+      plan.drafting.push_back(
+          {.request = RequestId{1},
+           .prompt = std::make_shared<const std::vector<TokenId>>(9, 1),
+           .generated = {2},
+           .num_tokens = 4,
+           .params = std::make_shared<SelectionParams>()});
+      std::promise<absl::StatusOr<StepResult>> done;
+      steps->Execute(std::move(plan), [&](absl::StatusOr<StepResult> result) {
+        done.set_value(std::move(result));
+      });
+      const absl::StatusOr<StepResult> result = done.get_future().get();
+      ASSERT_OK(result.status());
+      ASSERT_EQ(result->drafts.size(), 1u);
+      EXPECT_TRUE(result->drafts[0].tokens.empty());
+      EXPECT_EQ(result->draft_status,
+                throws ? absl::InternalError("the draft model threw")
+                       : absl::DataLossError("no weights"));
+    }
+  }
+}
+
 // What the executor beside a draft model gets, without what is drafted.
 class PlanCounter : public StepExecutor {
  public:

@@ -204,6 +204,9 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
   resolved.step_timeout = options_.step_timeout;
   resolved.draft_model = options_.draft_model;
   resolved.speculate = options_.speculate;
+  if (!options_.draft_model.empty() && !options_.speculate) {
+    resolved.speculate = {.method = SpeculationMethod::kDraft};
+  }
   resolved.max_waiting_tokens = options_.max_waiting_tokens;
   return resolved;
 }
@@ -219,6 +222,12 @@ absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options,
 
 absl::Status CheckPreemptedPages(const BackendOptions& options,
                                  OptionNamer name) {
+  if (options.preempted_pages == PreemptedPages::kDrop &&
+      options.requires_host_cache && options.host_cache_bytes > 0) {
+    return InvalidArgument(name("host_cache_bytes"), " must be 0, or unset, ",
+                           "with ", name("preempted_pages"),
+                           " drop, which puts no page there");
+  }
   if (options.preempted_pages != PreemptedPages::kHost ||
       options.host_cache_bytes > 0) {
     return absl::OkStatus();

@@ -75,6 +75,7 @@ struct BackendOptions {
   int max_waiting = 0;
   absl::Duration step_timeout = absl::InfiniteDuration();
   std::string draft_model = {};  // a directory; empty: none
+  // With a draft model set.
   std::optional<SpeculationParams> speculate = {};
   int64_t max_waiting_tokens = 0;
 };
@@ -89,7 +90,7 @@ absl::StatusOr<BackendOptions> Resolve(const GeneratorOptions& options,
 
 // Of a model that has no host memory for pages but what host_cache_bytes says.
 // Errors: kInvalidArgument where all preempted pages have to go there and there
-// is none.
+// is none, or where there is some and none is to go there.
 absl::Status CheckPreemptedPages(const BackendOptions& options,
                                  OptionNamer name = FieldName);
 

@@ -33,7 +33,8 @@ struct GeneratorOptions {
   // for a GPU.
   std::optional<int64_t> host_cache_bytes = {};
   // Which pages go there: "auto", those that come back sooner than they are
-  // computed; "host", all, as long as there is room; "drop", none.
+  // computed; "host", all, as long as there is room; "drop", none, which is an
+  // error beside host_cache_bytes above 0.
   std::string preempted_pages = "auto";
 
   // Tokens fed in one step; >= 1. Unset: 128 on the CPU, 2,048 on a GPU.
@@ -54,11 +55,12 @@ struct GeneratorOptions {
   double prefill_share = 0.25;
 
   // A directory with a smaller model of the same vocabulary, which drafts
-  // tokens for requests that ask for it (speculate with method "draft";
-  // docs/speculation.md), on the device of the model. Empty: none.
+  // tokens for requests that speculate with method "draft"
+  // (docs/speculation.md), on the device of the model. Empty: none.
   std::string draft_model = {};
   // How requests speculate that do not say (GenerationParams::speculate is
-  // unset) and can. Unset: not at all.
+  // unset) and can. Unset: by the draft model, if there is one, else not at
+  // all; SpeculationParams() is not at all.
   std::optional<SpeculationParams> speculate = {};
 
   // Where the defaults of requests are read that leave params open

@@ -65,7 +65,7 @@ void AddModelOptions(CLI::App* command, RuntimeOptions* options) {
   command
       ->add_option("--draft-model", options->generator.draft_model,
                    "a smaller model of the same vocabulary, which drafts "
-                   "tokens for --speculate draft")
+                   "tokens: with it --speculate draft is the default")
       ->option_text("DIR")
       ->group(kGroup);
   command
@@ -179,7 +179,7 @@ void AddSchedulingOptions(CLI::App* command, RuntimeOptions* options) {
                    "which of their pages go to host memory: auto, those that "
                    "come back sooner than they are computed, the default; "
                    "host, all, which needs --host-cache-mib above 0; or "
-                   "drop, none")
+                   "drop, none, which needs --host-cache-mib 0")
       ->option_text("auto|host|drop")
       ->group(kGroup);
 }
@@ -296,7 +296,8 @@ void AddDefaultsOfRequests(CLI::App* command, CommonOptions* options) {
   command
       ->add_option("--speculate", options->speculate,
                    "how requests speculate that do not say: METHOD[:N[:MODE]], "
-                   "as of generate; default off")
+                   "as of generate; default off, or draft with "
+                   "--draft-model")
       ->option_text("METHOD")
       ->group("Engine");
 }

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cli/program.h"
@@ -39,9 +40,6 @@ int64_t Drafted(const json::value& line) {
 TEST(SpeculateOptionTest, RequestsOfABatchThatDoNotSaySpeculateSo) {
   const std::string text = std::string(R"({"prompt": ")") + kText + "\"";
   const std::string lines = text + "}\n" + text +
-                            R"(, "params": {"speculate": null}})"
-                            "\n" +
-                            text +
                             R"(, "params": {"speculate": false}})"
                             "\n" +
                             text +
@@ -52,7 +50,8 @@ TEST(SpeculateOptionTest, RequestsOfABatchThatDoNotSaySpeculateSo) {
                             R"( "seed": 1}})"
                             "\n" +
                             text + R"(, "params": {"num_beams": 3}})";
-  const ProgramRun plain = RunEspalier(With("batch", true, {}), lines);
+  const ProgramRun plain =
+      RunEspalier(With("batch", true, {"--speculate", "off"}), lines);
   ASSERT_EQ(plain.exit_code, 0) << plain.err;
   const ProgramRun run = RunEspalier(
       With("batch", true, {"--speculate", "draft:3", "--max-running", "1"}),
@@ -60,15 +59,34 @@ TEST(SpeculateOptionTest, RequestsOfABatchThatDoNotSaySpeculateSo) {
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const auto without = ParseLines(plain.out);
   const auto with = ParseLines(run.out);
-  ASSERT_EQ(with.size(), 6u);
+  ASSERT_EQ(with.size(), 5u);
   for (size_t i = 0; i < with.size(); ++i) {
     EXPECT_EQ(with[i].at("hypotheses"), without[i].at("hypotheses"));
     EXPECT_EQ(Drafted(without[i]), 0);
     // The last one may, if the steps before have shown that it pays.
-    if (i < 5) {
+    if (i < 4) {
       EXPECT_EQ(Drafted(with[i]) > 0, i == 0) << i;
     }
   }
+}
+
+// It is there for nothing else; requests, and the program, may say no.
+TEST(SpeculateOptionTest, ADraftModelDraftsUnlessItIsToldNotTo) {
+  const std::string text = std::string(R"({"prompt": ")") + kText + "\"";
+  const std::string lines =
+      text + "}\n" + text + R"(, "params": {"speculate": "off"}})";
+  const auto drafted = [&](std::vector<std::string> options) {
+    options.insert(options.end(), {"--max-running", "1"});
+    const ProgramRun run = RunEspalier(With("batch", true, options), lines);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    const auto answers = ParseLines(run.out);
+    return std::pair(Drafted(answers.at(0)) > 0, Drafted(answers.at(1)) > 0);
+  };
+  EXPECT_EQ(drafted({}), std::pair(true, false));
+  EXPECT_EQ(drafted({"--speculate", "off"}), std::pair(false, false));
+  const ProgramRun run =
+      RunEspalier(With("generate", true, {"--figures", kText}));
+  EXPECT_THAT(run.err, HasSubstr("drafted "));
 }
 
 TEST(SpeculateOptionTest, WhatIsWrongWithItIsOneErrorBeforeAnythingRuns) {
@@ -109,8 +127,8 @@ TEST(SpeculateOptionTest, FiguresSayWhatDraftsWereWorth) {
                            "drafted [0-9]+ tokens?, accepted [0-9]+ "
                            "\\([0-9.]+%\\), [0-9.]+ tokens per target step; "
                            "[0-9]+ draft steps?\n"));
-  const ProgramRun plain =
-      RunEspalier(With("generate", true, {"--figures", kText}));
+  const ProgramRun plain = RunEspalier(
+      With("generate", true, {"--speculate", "off", "--figures", kText}));
   EXPECT_THAT(plain.err, Not(HasSubstr("draft")));
   EXPECT_EQ(plain.out, run.out);
 }

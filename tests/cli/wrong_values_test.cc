@@ -153,6 +153,9 @@ std::vector<WrongValue> WrongValues() {
       {{"--host-cache-mib", "1", "--page-size", "4096"},
        "espalier: --host-cache-mib must hold a page of 25165824 bytes, got "
        "1048576\n"},
+      {{"--host-cache-mib", "10", "--preempted-pages", "drop"},
+       "espalier: --host-cache-mib must be 0, or unset, with "
+       "--preempted-pages drop, which puts no page there\n"},
       // What the search comes to.
       {{"--suppress-tokens", *kAllTokens},
        "--suppress-tokens leaves none to ",

@@ -117,6 +117,10 @@ TEST(GeneratorLoadTest, WrongOptionsAreNamed) {
   EXPECT_THAT(LoadStatus({.preempted_pages = "host"}),
               named("preempted_pages host needs host memory: give "
                     "host_cache_bytes, which is 0 here"));
+  EXPECT_THAT(
+      LoadStatus({.host_cache_bytes = 1 << 20, .preempted_pages = "drop"}),
+      named("host_cache_bytes must be 0, or unset, with preempted_pages drop"));
+  EXPECT_OK(LoadStatus({.host_cache_bytes = 0, .preempted_pages = "drop"}));
   EXPECT_THAT(LoadStatus({.page_size = 5000}), named("page_size"));
   EXPECT_THAT(LoadStatus({.max_step_tokens = 0}), named("max_step_tokens"));
   EXPECT_THAT(LoadStatus({.max_beams = -3}), named("max_beams"));

@@ -220,6 +220,25 @@ TEST(DraftModelTest, WhatItsDirectoryLacksIsNamed) {
                                HasSubstr("tokenizer.model")));
 }
 
+TEST(DraftModelTest, ItDraftsForRequestsThatDoNotSay) {
+  const auto drafted = [](std::optional<SpeculationParams> of_generator,
+                          std::optional<SpeculationParams> of_request) {
+    auto generator =
+        Generator::Load(EnFrDir(), {.num_threads = 1,
+                                    .draft_model = DraftDirectory(),
+                                    .speculate = of_generator});
+    EXPECT_OK(generator);
+    GenerationRequest request{"It rains a lot in the city where I live."};
+    request.params.speculate = of_request;
+    const auto answer = generator->Generate(request);
+    EXPECT_OK(answer);
+    return answer->usage.num_drafted_tokens > 0;
+  };
+  EXPECT_TRUE(drafted(std::nullopt, std::nullopt));
+  EXPECT_FALSE(drafted(kOff, std::nullopt));
+  EXPECT_FALSE(drafted(std::nullopt, kOff));
+}
+
 // Its context is too short for the prompt: it is never asked.
 TEST(DraftModelTest, AShortContextCostsNothing) {
   const ScratchDirectory scratch;

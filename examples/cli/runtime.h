@@ -95,6 +95,7 @@ class Runtime {
   boost::asio::io_context& context() { return context_; }
   Engine& engine() { return *engine_; }
   const Backend& backend() const { return *backend_; }
+  int max_step_tokens() const { return max_step_tokens_; }
 
  private:
   Runtime() = default;
@@ -127,6 +128,7 @@ class Runtime {
   absl::Status stats_status_;       // of what was written
   boost::asio::steady_timer stats_timer_{context_};
   bool stats_ended_ = false;
+  int max_step_tokens_ = 0;
 };
 
 }  // namespace espalier::cli

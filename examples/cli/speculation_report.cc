@@ -10,6 +10,8 @@ namespace espalier::cli {
 namespace {
 
 constexpr size_t kMostLines = 10;  // of one kind
+// Shorter runs say more of the machine than of speculation.
+constexpr double kLeastSeconds = 0.2;
 
 double MedianSeconds(std::vector<absl::Duration> times) {
   std::sort(times.begin(), times.end());
@@ -74,7 +76,9 @@ std::string FormatSampled(const std::vector<SampleComparison>& sampled) {
   if (sampled.empty()) return "";
   std::string text = Concat(
       "compared as distributions, rejection: ",
-      Pluralize(sampled.size(), "request"), "; one differs below p ",
+      Pluralize(sampled.size(), "request"),
+      sampled.size() == 1 ? "; it" : "; each",
+      " would be called different with a p below ",
       absl::StrFormat("%.2g", SampleComparison::kFalseAlarms / sampled.size()),
       "\n");
   std::vector<std::string> lines;
@@ -87,20 +91,48 @@ std::string FormatSampled(const std::vector<SampleComparison>& sampled) {
   return text + Lines(lines);
 }
 
-std::string FormatDrafts(const SpeculationReport& report) {
-  const auto num_sampled = std::ranges::count_if(
-      report.sampled, [](const auto& request) { return request.has_drafts; });
-  return Concat(
-      "drafts were verified in ", report.exact.num_with_drafts + num_sampled,
-      " of ",
-      Pluralize(report.exact.num_requests + report.sampled.size(), "request"),
-      "\n");
+// Of them drafts were verified.
+int64_t NumWithDrafts(const SpeculationReport& report) {
+  return report.exact.num_with_drafts +
+         std::ranges::count_if(report.sampled, [](const auto& request) {
+           return request.has_drafts;
+         });
 }
 
-std::string FormatVerdict(SpeculationVerdict verdict) {
-  switch (verdict) {
+int64_t NumRequests(const SpeculationReport& report) {
+  return report.exact.num_requests + std::ssize(report.sampled);
+}
+
+std::string FormatDrafts(const SpeculationReport& report) {
+  return Concat("drafts were verified in ", NumWithDrafts(report), " of ",
+                Pluralize(NumRequests(report), "request"), "\n");
+}
+
+std::string FormatTimes(const SpeculationReport& report) {
+  if (report.times_with.empty()) return "";
+  const double without = MedianSeconds(report.times_without);
+  const double with = MedianSeconds(report.times_with);
+  std::string factor;
+  if (std::min(without, with) < kLeastSeconds) {
+    factor =
+        absl::StrFormat(": too short to compare, below %.1f s", kLeastSeconds);
+  } else if (report.timed.num_drafted_tokens > 0) {
+    factor = absl::StrFormat(": %.2f times as fast", without / with);
+  }
+  return absl::StrFormat(
+      "%.3f s without, %.3f s with speculation%s (medians of %s each, in "
+      "turn)\n",
+      without, with, factor, Pluralize(report.times_with.size(), "run"));
+}
+
+std::string FormatVerdict(const SpeculationReport& report) {
+  const int64_t num_without = NumRequests(report) - NumWithDrafts(report);
+  switch (report.verdict()) {
     case SpeculationVerdict::kEqual:
-      return "verdict: equal\n";
+      if (num_without == 0) return "verdict: equal\n";
+      return Concat("verdict: equal; but ", num_without, " of ",
+                    Pluralize(NumRequests(report), "request"),
+                    " had no draft verified: of these nothing was shown\n");
     case SpeculationVerdict::kDifferent:
       return "verdict: DIFFERENT\n";
     case SpeculationVerdict::kNothingShown:
@@ -177,16 +209,7 @@ std::string Format(const SpeculationReport& report) {
   }
   text += FormatFigures("compared, with drafts in every step", report.compared);
   text += FormatFigures("timed, with drafts as they pay", report.timed);
-  if (!report.times_with.empty()) {
-    const double without = MedianSeconds(report.times_without);
-    const double with = MedianSeconds(report.times_with);
-    text += absl::StrFormat(
-        "%.3f s without, %.3f s with speculation: %.2f times as fast "
-        "(medians of %s each, in turn)\n",
-        without, with, without / with,
-        Pluralize(report.times_with.size(), "run"));
-  }
-  return text + FormatVerdict(report.verdict());
+  return text + FormatTimes(report) + FormatVerdict(report);
 }
 
 }  // namespace espalier::cli

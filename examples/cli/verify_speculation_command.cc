@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,8 @@ namespace {
 namespace asio = boost::asio;
 
 using Answers = std::vector<absl::StatusOr<Generation>>;
+
+constexpr int64_t kAllTogether = std::numeric_limits<int64_t>::max();
 
 // A request of the file, twice.
 struct Pair {
@@ -83,8 +86,11 @@ absl::Status Requests::Read(const std::string& path) {
     }
   }
   if (!pairs_.empty()) return absl::OkStatus();
-  return InvalidArgument(reader->name(), " has no request that speculates",
-                         left_out_.empty() ? "" : ": " + left_out_[0]);
+  if (left_out_.empty()) {
+    return InvalidArgument(reader->name(), " has no request");
+  }
+  return InvalidArgument(reader->name(),
+                         " has no request that speculates: ", left_out_[0]);
 }
 
 absl::Status Requests::Add(const std::string& text, int64_t line) {
@@ -122,27 +128,44 @@ absl::Status Requests::Add(const std::string& text, int64_t line) {
   return absl::OkStatus();
 }
 
-// Runs all together.
+// What a request feeds in a step of the model that verifies its drafts.
+int64_t TokensOfAStep(const GenerationParams& params) {
+  const int64_t num_tokens = params.speculate->num_tokens;
+  // Beams have paths that were pruned on the way, too.
+  const int64_t num_paths = IsBeamSearch(params) ? 2 : 1;
+  return NumSequences(params) * (1 + num_paths * num_tokens);
+}
+
+// Runs all, as many together as feed `room` tokens in a step; one at least.
 asio::awaitable<Answers> RunAll(Runtime* runtime,
-                                std::vector<RequestBody> bodies,
+                                std::vector<RequestBody> bodies, int64_t room,
                                 Progress* progress) {
   Answers answers(bodies.size());
-  size_t num_left = bodies.size();
+  int64_t num_running = 0;
+  int64_t num_tokens = 0;  // of those
   Wakeup answered(runtime->context());
   for (size_t i = 0; i < bodies.size(); ++i) {
-    asio::co_spawn(
-        runtime->context(), runtime->Run(std::move(bodies[i])),
-        [&, i](std::exception_ptr error, absl::StatusOr<Generation> answer) {
-          answers[i] = std::move(answer);
-          if (error != nullptr) {
-            answers[i] = ResourceExhausted("not enough memory for a request");
-          }
-          --num_left;
-          progress->Step();
-          answered.Notify();
-        });
+    const int64_t more = TokensOfAStep(bodies[i].params);
+    while (num_running > 0 && num_tokens + more > room) {
+      co_await answered.Wait();
+    }
+    ++num_running;
+    num_tokens += more;
+    asio::co_spawn(runtime->context(), runtime->Run(std::move(bodies[i])),
+                   [&, i, more](std::exception_ptr error,
+                                absl::StatusOr<Generation> answer) {
+                     answers[i] = std::move(answer);
+                     if (error != nullptr) {
+                       answers[i] =
+                           ResourceExhausted("not enough memory for a request");
+                     }
+                     --num_running;
+                     num_tokens -= more;
+                     progress->Step();
+                     answered.Notify();
+                   });
   }
-  while (num_left > 0) co_await answered.Wait();
+  while (num_running > 0) co_await answered.Wait();
   co_return answers;
 }
 
@@ -183,18 +206,23 @@ class Verification {
     return body;
   }
 
-  asio::awaitable<Answers> RunPairs(std::string what, Drafts drafts) {
+  asio::awaitable<Answers> RunPairs(std::string what, Drafts drafts,
+                                    int64_t room) {
     std::vector<RequestBody> bodies;
     for (const Pair& pair : pairs_) bodies.push_back(Body(pair, drafts));
     progress_.Begin(std::move(what), static_cast<int>(bodies.size()));
-    return RunAll(runtime_, std::move(bodies), &progress_);
+    return RunAll(runtime_, std::move(bodies), room, &progress_);
   }
 
+  // So that a step of all that are compared together has room for their drafts,
+  // beside the prompts of those that follow.
+  int64_t RoomToCompare() const { return runtime_->max_step_tokens() / 2; }
+
   asio::awaitable<absl::Status> Compare() {
-    const Answers without =
-        co_await RunPairs("comparing, without speculation", Drafts::kNone);
-    const Answers with =
-        co_await RunPairs("comparing, with speculation", Drafts::kAlways);
+    const Answers without = co_await RunPairs("comparing, without speculation",
+                                              Drafts::kNone, RoomToCompare());
+    const Answers with = co_await RunPairs("comparing, with speculation",
+                                           Drafts::kAlways, RoomToCompare());
     for (size_t i = 0; i < pairs_.size(); ++i) {
       const int64_t line = pairs_[i].line;
       for (const auto* answer : {&without[i], &with[i]}) {
@@ -217,7 +245,8 @@ class Verification {
       const bool with = i % 4 == 1 || i % 4 == 2;
       const Stopwatch watch;
       co_await RunPairs(Concat("timing, run ", i + 1, " of ", num_runs),
-                        with ? Drafts::kWherePaying : Drafts::kNone);
+                        with ? Drafts::kWherePaying : Drafts::kNone,
+                        kAllTogether);
       (with ? report_.times_with : report_.times_without)
           .push_back(watch.Elapsed());
     }
@@ -263,8 +292,8 @@ class Verification {
           Concat("sampling line ", pair.line, ", ", number, " of ", num_sampled,
                  with ? ", with" : ", without", " speculation"),
           static_cast<int>(bodies.size()));
-      const Answers answers =
-          co_await RunAll(runtime_, std::move(bodies), &progress_);
+      const Answers answers = co_await RunAll(runtime_, std::move(bodies),
+                                              RoomToCompare(), &progress_);
       for (const auto& answer : answers) {
         if (!answer.ok()) {
           co_return OnLine(answer.status(), options_.file, pair.line);
@@ -355,8 +384,10 @@ Each runs without speculation and with: as its own "speculate" says, or else as
 --speculate does.
 
 For the comparison every step has drafts for which there is room, also where
-they do not pay and would be turned off. Where no draft was verified all the
-same, as ngram finds none in texts that do not repeat, nothing was shown.
+they do not pay and would be turned off; so that there is room only so many
+requests run together. Where no draft was verified all the same, as ngram finds
+none in texts that do not repeat, nothing was shown; the verdict says of how many
+requests that is so.
 
 What must be equal to the bit is compared so, token for token and score for
 score: greedy search, beams, and samples in mode "coupled".
@@ -372,7 +403,8 @@ what is smaller, nor what is only in later tokens or in rare ones: for that ther
 are the exact comparisons, and the tests of this project.
 
 Times are of all requests together, both ways in turn, with drafts as they pay;
---max-running 1 has them run one by one.
+--max-running 1 has them run one by one. Runs of less than 0.2 s say nothing of
+speed, and are not compared: repeat the lines of FILE.
 
 It takes 2 + 2 * --rounds runs of FILE, and of each request in mode rejection
 2 * --samples more, of up to 36 tokens: 4,000 runs unless --samples says

@@ -18,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // `count` draws of 0 to 7, small numbers likelier; a part of them is moved from
 // 0 to 1.
@@ -117,7 +118,12 @@ TEST(SpeculationReportTest, OneDifferenceIsEnoughForTheVerdict) {
                     {.line = 9, .num_samples = 100, .p_value = 0.2}};
   EXPECT_EQ(report.verdict(),
             SpeculationVerdict::kEqual);  // one of two requests may be so low
-  EXPECT_THAT(Format(report), HasSubstr("verdict: equal\n"));
+  EXPECT_THAT(Format(report),
+              HasSubstr("verdict: equal; but 3 of 5 requests had no draft "
+                        "verified: of these nothing was shown\n"));
+  EXPECT_THAT(Format(report),
+              HasSubstr("rejection: 2 requests; each would be called different "
+                        "with a p below 0.0005\n"));
   EXPECT_THAT(Format(report),
               HasSubstr("drafts were verified in 2 of 5 requests\n"));
   report.sampled[1].p_value = 0.0004;
@@ -129,6 +135,31 @@ TEST(SpeculationReportTest, OneDifferenceIsEnoughForTheVerdict) {
   report.exact.differences = {"line 1: something"};
   EXPECT_EQ(report.verdict(), SpeculationVerdict::kDifferent);
   EXPECT_THAT(Format(report), HasSubstr("verdict: DIFFERENT\n"));
+}
+
+// The middle one of three runs each way.
+TEST(SpeculationReportTest, OnlyTimesThatSaySomethingAreCompared) {
+  const auto times = [](double without, double with, int64_t num_drafted) {
+    SpeculationReport report;
+    report.times_without = {absl::Seconds(without), absl::Seconds(9),
+                            absl::ZeroDuration()};
+    report.times_with = {absl::Seconds(with), absl::ZeroDuration(),
+                         absl::Seconds(9)};
+    report.timed.num_drafted_tokens = num_drafted;
+    return Format(report);
+  };
+  EXPECT_THAT(times(3, 1.5, 10),
+              HasSubstr("3.000 s without, 1.500 s with speculation: 2.00 times "
+                        "as fast (medians of 3 runs each, in turn)\n"));
+  for (const auto& [without, with] : {std::pair(0.19, 0.3), {0.3, 0.19}}) {
+    EXPECT_THAT(times(without, with, 10),
+                AllOf(HasSubstr("s with speculation: too short to compare, "
+                                "below 0.2 s (medians"),
+                      Not(HasSubstr("as fast"))));
+  }
+  // Nothing was drafted: both ways are the same.
+  EXPECT_THAT(times(3, 1.5, 0),
+              HasSubstr("1.500 s with speculation (medians of"));
 }
 
 TEST(SpeculationReportTest, WithoutDraftsNothingWasShown) {

@@ -93,6 +93,22 @@ TEST(VerifySpeculationTest, WithoutADraftNothingIsShown) {
   EXPECT_THAT(run.out, HasSubstr("verdict: none: no draft was verified"));
 }
 
+// Together they would leave a step no room for drafts.
+TEST(VerifySpeculationTest, ManyRequestsLeaveRoomForTheirDrafts) {
+  std::string lines;
+  for (int i = 0; i < 40; ++i) {
+    lines +=
+        R"({"prompt": "Where is the station?", "params": {"do_sample": true,)"
+        R"( "n": 3}})"
+        "\n";
+  }
+  const ProgramRun run = Verify(lines, WithDraftModel({"--rounds", "1"}));
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out,
+              AllOf(HasSubstr("drafts were verified in 40 of 40 requests\n"),
+                    HasSubstr("verdict: equal\n")));
+}
+
 // From as many beams drafts never pay, and are off but for the comparison.
 TEST(VerifySpeculationTest, WhatDoesNotPayIsComparedAllTheSame) {
   const ProgramRun run = Verify(
@@ -110,7 +126,7 @@ TEST(VerifySpeculationTest, WhatIsWrongIsOneError) {
     std::vector<std::string> options;
     const char* error;
   } cases[] = {
-      {"", {}, "stdin has no request that speculates"},
+      {"", {}, "espalier: stdin has no request\n"},
       {R"({"prompt": "Yes.", "params": {"speculate": false}})",
        {},
        "stdin has no request that speculates: line 1: its speculate is off"},

@@ -38,6 +38,15 @@ std::string Preemptions(const SchedulerStats& s) {
                          s.num_tokens_shared_again, s.num_tokens_loaded_again);
 }
 
+// Nothing where all ended by themselves.
+std::string CutOff(const SchedulerStats& s) {
+  const int64_t at_length = s.num_finished_by(FinishReason::kLength);
+  const int64_t at_deadline = s.num_finished_by(FinishReason::kDeadline);
+  if (at_length + at_deadline == 0) return "";
+  return absl::StrFormat("cut off: %s at max_new_tokens, %d at a deadline\n",
+                         Pluralize(at_length, "request"), at_deadline);
+}
+
 // Nothing where nothing was drafted.
 std::string Drafts(const SchedulerStats& s) {
   if (s.num_drafted_tokens == 0 && s.num_draft_steps == 0 &&
@@ -77,7 +86,7 @@ std::string FormatFigures(const EngineStats& s, int num_requests,
              Pluralize(s.num_prompt_tokens, "prompt token"),
              s.num_cached_tokens, Pluralize(s.num_decode_rows, "beam row"),
              Preemptions(s)) +
-         Drafts(s) +
+         CutOff(s) + Drafts(s) +
          absl::StrFormat("%s at most, %d without sharing (%.0f%%)\n",
                          Pluralize(s.peak_pages, "page"), s.peak_unshared_pages,
                          Percent(s.peak_pages, s.peak_unshared_pages)) +

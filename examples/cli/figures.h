@@ -8,7 +8,8 @@
 
 namespace espalier::cli {
 
-// Tokens per second, steps, drafts if there were any, pages against pages
+// Tokens per second, steps, requests whose best hypothesis was cut off and
+// drafts if there were any, pages against pages
 // without sharing, tail copies and the share of time outside the model, a line
 // each. A target step is a step of a sequence that speculates, as in
 // speculation_report.h; steps that draft alone are no steps of the model.

@@ -58,6 +58,16 @@ void PrintInterrupted(const Outcome& outcome) {
              " read, ", outcome.num_answered, " answered\n"));
 }
 
+// A text that was cut off looks like one that ended.
+void PrintCutOff(Runtime& runtime, const Outcome& outcome) {
+  const int64_t num_cut_off =
+      runtime.Stats().num_finished_by(FinishReason::kDeadline);
+  if (num_cut_off == 0) return;
+  PrintToStderr(Concat("espalier: ", num_cut_off, " of ",
+                       Pluralize(outcome.num_read, "text"),
+                       " ended at the deadline, --deadline-ms\n"));
+}
+
 int ExitCodeFor(const Outcome& outcome) {
   if (outcome.num_failed == 0) return kAllSucceeded;
   return outcome.num_failed < outcome.num_read ? kSomeFailed : kNothingRan;
@@ -87,6 +97,7 @@ absl::StatusOr<int> Generate(const GenerateOptions& options) {
   const absl::Duration wall_time = watch.Elapsed();
   const absl::Status written = output->Close();
   if (run.signal != 0) PrintInterrupted(run.texts);
+  PrintCutOff(*runtime, run.texts);
   if (options.common.figures) {
     PrintFigures(*runtime, run.texts.num_answered, wall_time);
   }
@@ -133,6 +144,9 @@ and --generation-config none leaves it out of account.
 With --stream one sample's text, or what all beams agree on so far, grows on a
 line of its own. Several samples come piece by piece, each on a line after its
 sample's number: [0] Il. The list of hypotheses follows, with these numbers.
+
+Where --deadline-ms has cut texts off stderr says how many; --figures says, too,
+how many --max-new-tokens has.
 
 A terminal is shown control characters as \u001b; a file or a pipe gets them as
 they are.

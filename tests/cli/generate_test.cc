@@ -41,6 +41,30 @@ TEST(GenerateTest, PrintsTheHypothesesBestFirst) {
   EXPECT_EQ(run.err, "");
 }
 
+// What was cut off looks like what has ended.
+TEST(GenerateTest, TextsThatAreCutOffAreToldOf) {
+  const std::vector<std::string> endless = {
+      "--ignore-eos", "--num-beams",   "64",  "--max-new-tokens",
+      "1000",         "--deadline-ms", "400", "It rains."};
+  const ProgramRun late = Generate(endless);
+  EXPECT_EQ(late.exit_code, 0);
+  EXPECT_EQ(late.err,
+            "espalier: 1 of 1 text ended at the deadline, --deadline-ms\n");
+  std::vector<std::string> streamed = endless;
+  streamed.insert(streamed.begin(), {"--stream", "--figures"});
+  const ProgramRun run = Generate(streamed);
+  EXPECT_THAT(run.err, HasSubstr("1 of 1 text ended at the deadline"));
+  EXPECT_THAT(run.err, HasSubstr("\ncut off: 0 requests at max_new_tokens, 1 "
+                                 "at a deadline\n"));
+  const ProgramRun length =
+      Generate({"--max-new-tokens", "2", "--figures", "It rains.", "Go on."});
+  EXPECT_THAT(length.err,
+              HasSubstr("\ncut off: 2 requests at max_new_tokens, 0 at a "
+                        "deadline\n"));
+  EXPECT_THAT(Generate({"--figures", "It rains."}).err,
+              Not(HasSubstr("cut off")));
+}
+
 TEST(GenerateTest, LanguagesOrATemplatesNameChooseTheDirection) {
   const std::string text = "Il pleut.";
   const ProgramRun run = Generate({"--from", "fr", "--to", "en", text});

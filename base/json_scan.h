@@ -28,6 +28,7 @@ struct JsonText {
   bool is_array() const { return text.front() == '['; }
   bool is_object() const { return text.front() == '{'; }
   bool is_string() const { return text.front() == '"'; }
+  bool is_null() const { return text.front() == 'n'; }
   bool is_number() const {
     return text.front() == '-' || (text.front() >= '0' && text.front() <= '9');
   }

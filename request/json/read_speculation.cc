@@ -36,7 +36,9 @@ absl::Status SetField(std::string_view field, std::string_view key,
     return InvalidArgument(field, " must have no field ", ShownInQuotes(key),
                            DidYouMean(key, kKeys));
   }
-  (*fields)[found - kKeys.begin()] = value;
+  std::optional<Json>& place = (*fields)[found - kKeys.begin()];
+  place.reset();  // null is as if it were not there
+  if (!value.is_null()) place = value;
   return absl::OkStatus();
 }
 
@@ -111,7 +113,7 @@ bool ReadPlain(std::string_view field, const json::value& value,
                absl::Status* status, std::optional<SpeculationParams>* out) {
   if (value.is_string()) {
     *status = ReadShort(field, std::string_view(value.get_string()), out);
-  } else if (value.is_null() || (value.is_bool() && !value.get_bool())) {
+  } else if (value.is_bool() && !value.get_bool()) {
     out->emplace();
   } else {
     return false;

@@ -46,6 +46,13 @@ class ObjectFields {
     fields_.push_back({std::move(key), value});
   }
 
+  // Null is as if the field were not there; not so of one that is not known.
+  void DropNulls() {
+    std::erase_if(fields_, [&](const Field& field) {
+      return field.value.is_null() && is_known_(field.key);
+    });
+  }
+
   const JsonText* Find(std::string_view key) const {
     const auto found = std::ranges::find(fields_, key, &Field::key);
     return found == fields_.end() ? nullptr : &found->value;
@@ -80,9 +87,16 @@ class FieldTaker {
     fields_.request.Add(quoted_key, value);
   }
 
-  LineFields fields_;
+  // Once all are found.
+  LineFields Finish() {
+    fields_.request.DropNulls();
+    fields_.params.DropNulls();
+    if (fields_.id && fields_.id->is_null()) fields_.id.reset();
+    return std::move(fields_);
+  }
 
  private:
+  LineFields fields_;
   ObjectFields inner_{IsParam};
 };
 
@@ -233,13 +247,14 @@ RequestLine ParseRequestLine(std::string_view line,
   if (!json->is_object()) {
     return {"", WrongType("a request", "a JSON object", json->text)};
   }
+  const LineFields fields = taker.Finish();
   RequestLine result{"", absl::StatusOr<RequestBody>()};
   std::string caller_id;
-  if (const auto& id = taker.fields_.id) {
+  if (const auto& id = fields.id) {
     const absl::Status status = ReadId(*id, &result.id, &caller_id);
     if (!status.ok()) return {"", status};
   }
-  result.body = ReadBody(taker.fields_, limits);
+  result.body = ReadBody(fields, limits);
   if (result.body.ok()) result.body->caller_id = std::move(caller_id);
   return result;
 }

@@ -1,6 +1,7 @@
 // The request format, the way in: one JSON object a line
 // (docs/request_format.md). Every field is known or an error that names it;
-// none is ever ignored. The way out is result_json.h.
+// none is ever ignored, but null is as if its field were not there. The way out
+// is result_json.h.
 //
 // A line is looked at once, and its lists are read straight into the request:
 // some nanoseconds a number, and no memory beside the request's own

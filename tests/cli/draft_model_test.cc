@@ -73,8 +73,10 @@ TEST(SpeculateOptionTest, RequestsOfABatchThatDoNotSaySpeculateSo) {
 // It is there for nothing else; requests, and the program, may say no.
 TEST(SpeculateOptionTest, ADraftModelDraftsUnlessItIsToldNotTo) {
   const std::string text = std::string(R"({"prompt": ")") + kText + "\"";
-  const std::string lines =
-      text + "}\n" + text + R"(, "params": {"speculate": "off"}})";
+  const std::string lines = text +
+                            R"(, "params": {"speculate": null}})"
+                            "\n" +
+                            text + R"(, "params": {"speculate": "off"}})";
   const auto drafted = [&](std::vector<std::string> options) {
     options.insert(options.end(), {"--max-running", "1"});
     const ProgramRun run = RunEspalier(With("batch", true, options), lines);

@@ -273,10 +273,33 @@ TEST(RequestJsonTest, ListsBeyondTheLimitAreRefusedWithTheFigures) {
             "num_beams must have at most 4 elements, got 5");
 }
 
+// Of all fields, so that none can be forgotten.
+TEST(RequestJsonTest, NullIsAsIfTheFieldWereNotThere) {
+  for (const std::string_view name : ParamNames()) {
+    const RequestLine line =
+        ParseRequestLine(WithParams(Concat("{\"", name, "\": null}")));
+    ASSERT_OK(line.body) << name;
+    EXPECT_TRUE(line.body->params == GenerationParams()) << name;
+    EXPECT_TRUE(line.body->given.empty()) << name;
+  }
+  // Of a field given twice the last counts.
+  RequestLine line = ParseRequestLine(
+      WithParams(R"({"num_beams": 4, "n": null, "num_return_sequences": 2,)"
+                 R"( "num_beams": null})"));
+  ASSERT_OK(line.body);
+  EXPECT_EQ(line.body->params.num_beams, 1);
+  EXPECT_EQ(line.body->params.num_return_sequences, 2);
+  line =
+      ParseRequestLine(R"({"id": null, "prompt": "a", "prompt_tokens": null,)"
+                       R"( "messages": null, "params": null})");
+  ASSERT_OK(line.body);
+  EXPECT_EQ(line.id, "");
+  EXPECT_EQ(line.body->prompt, "a");
+}
+
 // Reading a line and reading an option's value are two ways to one thing.
 TEST(RequestJsonTest, ATextReadsAsItsValueDoes) {
-  const char* const kValues[] = {"null",
-                                 "true",
+  const char* const kValues[] = {"true",
                                  "false",
                                  "0",
                                  "-0",

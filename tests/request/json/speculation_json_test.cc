@@ -32,7 +32,8 @@ TEST(SpeculationJsonTest, SpeculateHasItsShortForms) {
     SpeculationParams params;
   };
   for (const Form& form : {
-           Form{"null", SpeculationParams{kNone, 5, kCoupled}},
+           Form{R"({"method": "draft", "num_tokens": null, "mode": null})",
+                SpeculationParams{kDraft, 5, kCoupled}},
            Form{"false", SpeculationParams{kNone, 5, kCoupled}},
            Form{R"("off")", SpeculationParams{kNone, 5, kCoupled}},
            Form{R"({"method": "off"})", SpeculationParams{kNone, 5, kCoupled}},

@@ -1,9 +1,11 @@
 #include "examples/cli/runtime.h"
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <charconv>
 #include <utility>
 
 #include "base/status.h"
@@ -55,6 +57,31 @@ std::string OptionName(std::string_view field) {
   return Concat(Flag(field.substr(0, dot)), ": ", field.substr(dot + 1));
 }
 
+// What is said of memory for pages, in the words and the unit of the option.
+std::string InMib(const std::string& message) {
+  std::string text;
+  std::string_view word;
+  for (std::string_view rest = message; !rest.empty();
+       rest.remove_prefix(word.size())) {
+    word = rest.substr(0, std::max<size_t>(1, rest.find_first_of(" ()")));
+    int64_t bytes = 0;
+    const char* const end = word.data() + word.size();
+    const bool is_number = std::from_chars(word.data(), end, bytes).ptr == end;
+    constexpr int64_t kMib = int64_t{1} << 20;
+    if (word == "page_size") {
+      text += OptionName(word);
+    } else if (is_number && rest.substr(word.size()).starts_with(" bytes")) {
+      word = rest.substr(0, word.size() + std::string_view(" bytes").size());
+      text += Concat((bytes + kMib - 1) / kMib, " MiB");
+    } else if (is_number && text.ends_with(", got ")) {
+      text += std::to_string(bytes / kMib);
+    } else {
+      text += word;
+    }
+  }
+  return text;
+}
+
 // The same error, with the option it is about: of the model's directory or a
 // file in it, or of the memory for pages.
 absl::Status OfModel(const std::string& directory, const absl::Status& error) {
@@ -65,10 +92,9 @@ absl::Status OfModel(const std::string& directory, const absl::Status& error) {
                      "--draft-model: ", message.substr(kDraft.size()));
   }
   for (const std::string_view field : {"kv_cache_bytes", "host_cache_bytes"}) {
-    if (message.starts_with(Concat(field, " "))) {
-      return MakeError(error.code(), OptionName(field),
-                       message.substr(field.size()));
-    }
+    if (!message.starts_with(field)) continue;
+    return MakeError(error.code(), OptionName(field),
+                     InMib(message.substr(field.size())));
   }
   const bool is_of_model =
       message.starts_with("no such directory: ") ||

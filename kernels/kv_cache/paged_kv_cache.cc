@@ -29,14 +29,16 @@ absl::StatusOr<PagedKvCache> PagedKvCache::Create(const KvCacheShape& shape,
       budget_bytes / shape.page_bytes(), std::numeric_limits<int32_t>::max());
   if (num_pages < 1) {
     return InvalidArgument(budget, " must hold a page of ", shape.page_bytes(),
-                           " bytes, got ", budget_bytes);
+                           " bytes (page_size ", shape.page_size, "), got ",
+                           budget_bytes);
   }
   const size_t bytes = num_pages * shape.page_bytes();
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     return ResourceExhausted(
-        "no ", bytes, " bytes of key/value memory: ", std::strerror(errno));
+        budget, ": there is no room for ", bytes,
+        " bytes of keys and values: ", std::strerror(errno));
   }
   return PagedKvCache(shape, static_cast<int>(num_pages),
                       {static_cast<float*>(memory), bytes / sizeof(float)});

@@ -39,7 +39,7 @@ struct KvCacheShape {
 
 class PagedKvCache {
  public:
-  // As many pages as `budget_bytes` holds, which errors call `budget`.
+  // As many pages as `budget_bytes` holds, which errors call `budget`, first.
   // Errors: kInvalidArgument if page_size is not in [1, 4096] or the budget
   // holds no page; kResourceExhausted if the system does not give the address
   // space.

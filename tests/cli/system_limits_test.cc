@@ -79,6 +79,19 @@ TEST(SystemLimitsTest, TooFewDescriptorsAreAnErrorThatSaysSo) {
   }
 }
 
+TEST(SystemLimitsTest, TooLittleMemoryForPagesNamesTheOption) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "its shadow memory is larger than the limit";
+#endif
+  const std::string args =
+      "generate -m '" + ModelDirectory("en-fr") + "' 'It rains.'";
+  const ProgramRun run = RunShell("ulimit -v 600000;", args, "");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.err,
+            "espalier: --kv-cache-mib: there is no room for 1024 MiB of keys "
+            "and values: Cannot allocate memory\n");
+}
+
 TEST(SystemLimitsTest, ClosedStandardStreamsTakeNoFilesPlace) {
   const ScratchDirectory scratch;
   const std::string trace = scratch.path("trace");

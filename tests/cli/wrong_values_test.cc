@@ -151,8 +151,11 @@ std::vector<WrongValue> WrongValues() {
       // The memory.
       {{"--kv-cache-mib", "1"}, "lower --max-new-tokens, or raise --kv-cache-"},
       {{"--host-cache-mib", "1", "--page-size", "4096"},
-       "espalier: --host-cache-mib must hold a page of 25165824 bytes, got "
-       "1048576\n"},
+       "espalier: --host-cache-mib must hold a page of 24 MiB (--page-size "
+       "4096), got 1\n"},
+      {{"--kv-cache-mib", "1", "--page-size", "4096"},
+       "espalier: --kv-cache-mib must hold a page of 24 MiB (--page-size "
+       "4096), got 1\n"},
       {{"--host-cache-mib", "10", "--preempted-pages", "drop"},
        "espalier: --host-cache-mib must be 0, or unset, with "
        "--preempted-pages drop, which puts no page there\n"},

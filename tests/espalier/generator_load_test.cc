@@ -105,7 +105,9 @@ TEST(GeneratorLoadTest, WrongOptionsAreNamed) {
   EXPECT_THAT(LoadStatus({.num_threads = -1}), named("num_threads"));
   EXPECT_THAT(LoadStatus({.num_threads = 1 << 20}), named("num_threads"));
   EXPECT_THAT(LoadStatus({.kv_cache_bytes = 0}), named("kv_cache_bytes"));
-  EXPECT_THAT(LoadStatus({.kv_cache_bytes = 5}), named("kv_cache_bytes"));
+  EXPECT_THAT(LoadStatus({.kv_cache_bytes = 5}),
+              named("kv_cache_bytes must hold a page of 98304 bytes (page_size "
+                    "16), got 5"));
   EXPECT_THAT(LoadStatus({.page_size = 0}), named("page_size"));
   EXPECT_THAT(LoadStatus({.host_cache_bytes = -1}),
               named("host_cache_bytes must be at least 0, got -1"));

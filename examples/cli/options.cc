@@ -105,7 +105,11 @@ absl::StatusOr<json::value> ParamReader::ReadAll() const {
 
 absl::Status ParamReader::ReadInto(GenerationParams* params) const {
   ASSIGN_OR_RETURN(const json::value value, ReadAll());
-  const absl::Status status = field_.read(option_, value, params);
+  // An error shows a number as it was typed.
+  const JsonText typed = {ToStd(absl::StripAsciiWhitespace(texts_.front()))};
+  const absl::Status status = value.is_number()
+                                  ? ReadParam(field_, option_, typed, params)
+                                  : field_.read(option_, value, params);
   const std::optional<bool> truth = ReadTrueOrFalse(texts_.front());
   if (status.ok() || !truth || texts_.size() > 1) return status;
   // Its other spellings are no JSON, or numbers.

@@ -57,15 +57,20 @@ constexpr std::string_view kReports = "Reports";
 constexpr std::string_view kSpeculation = "Speculation";
 constexpr std::string_view kScheduling = "Scheduling";
 
+constexpr std::string_view kSequences = "an integer in [1, 1048576]";
+constexpr std::string_view kNotNegative = "an integer of at least 0";
+constexpr std::string_view kPositive = "an integer of at least 1";
+constexpr std::string_view kLogProbs = "an integer in [0, 64]";
+
 constexpr ParamField kFields[] = {
     // Search.
     {"num_beams", "", kSearch, "N",
      "beams that live at a step; default 1: greedy, or sampling",
-     Set<&P::num_beams>},
+     Set<&P::num_beams>, kSequences},
     {"num_return_sequences", "n", kSearch, "N",
      "hypotheses returned, best first: at most num_beams, or the number of "
      "samples; default 1",
-     Set<&P::num_return_sequences>},
+     Set<&P::num_return_sequences>, kSequences},
     {"length_penalty", "", kSearch, "X",
      "exponent on the length that divides a beam's score: > 0 favours longer "
      "ones; default 1",
@@ -84,7 +89,7 @@ constexpr ParamField kFields[] = {
     {"num_beam_groups", "", kSearch, "N",
      "groups of beams that avoid each other's tokens; divides num_beams; "
      "default 1",
-     Set<&P::num_beam_groups>},
+     Set<&P::num_beam_groups>, kSequences},
     {"diversity_penalty", "", kSearch, "X",
      "what a token costs for each beam of an earlier group that just took it; "
      ">= 0; default 0",
@@ -100,12 +105,12 @@ constexpr ParamField kFields[] = {
     {"best_of", "", kSampling, "N",
      "samples drawn, of which the num_return_sequences best by mean "
      "log-probability are returned",
-     Set<&P::best_of>},
+     Set<&P::best_of>, kSequences},
     {"temperature", "", kSampling, "X",
      "divides the logits; 0 is greedy; default 1", Set<&P::temperature>},
     {"top_k", "", kSampling, "N",
      "only the N likeliest tokens and their equals; 0, the default, is off",
-     Set<&P::top_k>},
+     Set<&P::top_k>, kNotNegative},
     {"top_p", "", kSampling, "P",
      "only the likeliest tokens that have P together; in (0, 1]; default 1",
      Set<&P::top_p>},
@@ -133,7 +138,7 @@ constexpr ParamField kFields[] = {
      Set<&P::presence_penalty>},
     {"no_repeat_ngram_size", "", kPenalties, "N",
      "n-grams of this size appear at most once; 0, the default, is off",
-     Set<&P::no_repeat_ngram_size>},
+     Set<&P::no_repeat_ngram_size>, kNotNegative},
     {"logit_bias", "", kPenalties, "JSON",
      "added to the scores of tokens: {\"7\": -2.5, \"9\": 1}",
      Set<&P::logit_bias>},
@@ -145,25 +150,28 @@ constexpr ParamField kFields[] = {
     {"bad_words_ids", "", kConstraints, "JSON",
      "sequences of token ids that may not appear: [[7], [8, 9]]",
      Set<&P::bad_words_ids>},
-    {"suppress_tokens", "", kConstraints, "JSON",
-     "token ids that may not appear: [7, 8]", Set<&P::suppress_tokens>},
-    {"allowed_token_ids", "", kConstraints, "JSON",
-     "token ids that alone may appear: [2, 7, 8]", Set<&P::allowed_token_ids>},
+    {"suppress_tokens", "", kConstraints, "ID",
+     "token id, or list of ids, that may not appear: [7, 8]",
+     Set<&P::suppress_tokens>},
+    {"allowed_token_ids", "", kConstraints, "ID",
+     "token id, or list of ids, that alone may appear: [2, 7, 8]",
+     Set<&P::allowed_token_ids>},
     {"allowed_sequences", "", kConstraints, "JSON",
      "the output is one of these sequences of token ids: [[7, 8], [7, 9, 9]]",
      Set<&P::allowed_sequences>},
     // Stopping.
     {"max_new_tokens", "max_tokens", kStopping, "N",
      "tokens generated at most; default the model's, or 256",
-     Set<&P::max_new_tokens>},
+     Set<&P::max_new_tokens>, kPositive},
     {"min_new_tokens", "min_tokens", kStopping, "N",
      "tokens before which nothing but max_new_tokens ends the output; "
      "default 0",
-     Set<&P::min_new_tokens>},
+     Set<&P::min_new_tokens>, kNotNegative},
     {"eos_token_id", "", kStopping, "ID",
-     "id, or list of ids, that end a sequence; default the model's", kSetEos},
-    {"stop_token_ids", "", kStopping, "JSON",
-     "more token ids that end it, reported as \"stop\": [7, 8]",
+     "id, or list of ids, that end a sequence; default the model's",
+     kSetEos},
+    {"stop_token_ids", "", kStopping, "ID",
+     "id, or list of ids, that end it, too, reported as \"stop\": [7, 8]",
      Set<&P::stop_token_ids>},
     {"ignore_eos", "", kStopping, "", "eos_token_id ends nothing",
      Set<&P::ignore_eos>},
@@ -176,15 +184,15 @@ constexpr ParamField kFields[] = {
     {"deadline_ms", "", kStopping, "MS",
      "milliseconds after which the request ends with the best result so far; "
      "default: none",
-     Set<&P::deadline_ms>},
+     Set<&P::deadline_ms>, "an integer in [1, 2147483647]"},
     // Reports.
     {"logprobs", "", kReports, "N",
      "log-probability and rank of each token generated, and the N best at its "
      "place; 0 to 64",
-     Set<&P::logprobs>},
+     Set<&P::logprobs>, kLogProbs},
     {"prompt_logprobs", "", kReports, "N",
      "the same of the prompt's tokens, the first excepted; 0 to 64",
-     Set<&P::prompt_logprobs>},
+     Set<&P::prompt_logprobs>, kLogProbs},
     // Speculation.
     {"speculate", "", kSpeculation, "METHOD",
      "verify several drafted tokens in a step: ngram or suffix, from the text "
@@ -201,7 +209,8 @@ constexpr ParamField kFields[] = {
      "share pages only with requests of the same salt; at most 256 bytes",
      Set<&P::cache_salt>},
     {"priority", "", kScheduling, "N",
-     "lower runs first; who waits moves up; default 0", Set<&P::priority>},
+     "lower runs first; who waits moves up; default 0", Set<&P::priority>,
+     "an integer in [-2^52, 2^52]"},
     {"tenant", "", kScheduling, "NAME",
      "whose request it is: tenants that wait share the tokens; at most 256 "
      "bytes",
@@ -228,6 +237,14 @@ std::vector<std::string_view> ParamNames() {
   return names;
 }
 
+absl::Status ReadParam(const ParamField& field, std::string_view name,
+                       const JsonText& json, GenerationParams* params) {
+  if (!field.integers.empty() && IsBeyondIntegers(json.text)) {
+    return WrongType(name, field.integers, json.text);
+  }
+  return field.read(name, json, params);
+}
+
 absl::Status UnknownParam(std::string_view name) {
   std::string hint = DidYouMean(name, ParamNames());
   const std::string beside = ClosestName(name, kRequestFields);
@@ -244,7 +261,9 @@ absl::Status SetParam(std::string_view name, const json::value& value,
                       GenerationParams* params) {
   const ParamField* field = FindParamField(name);
   if (field == nullptr) return UnknownParam(name);
-  return field->read(name, value, params);
+  if (!value.is_number()) return field->read(name, value, params);
+  const std::string text = WriteJson(value);
+  return ReadParam(*field, name, JsonText{text}, params);
 }
 
 }  // namespace espalier

@@ -37,7 +37,15 @@ struct ParamField {
   std::string_view value;  // what it takes: "N"; "" if true or false
   std::string_view help;   // one line, with limits
   ParamReader read;
+  // Of an integer: what it must be whatever the request and the model, as
+  // "an integer in [0, 64]"; "" if nothing is said of that.
+  std::string_view integers = "";
 };
+
+// field.read, but of a number too large for any integer it says what range the
+// field has.
+absl::Status ReadParam(const ParamField& field, std::string_view name,
+                       const JsonText& json, GenerationParams* params);
 
 // The fields of a request beside those of `params`.
 inline constexpr std::string_view kRequestFields[] = {

@@ -23,15 +23,17 @@ bool TakeNamed(const json::value& value, std::initializer_list<T> values,
 
 constexpr std::string_view kIntegerWanted = "an integer";
 
-// Whether it is a number too large for an int64_t; all of these are whole.
+}  // namespace
+
 bool IsBeyondIntegers(std::string_view text) {
-  double number = 0;
   const char* const end = text.data() + text.size();
+  int64_t integer = 0;
+  const auto read = std::from_chars(text.data(), end, integer);
+  if (read.ec == std::errc() && read.ptr == end) return false;
+  double number = 0;
   const auto [rest, error] = std::from_chars(text.data(), end, number);
   return error == std::errc() && rest == end && std::abs(number) >= 0x1p63;
 }
-
-}  // namespace
 
 absl::Status WrongType(std::string_view field, std::string_view wanted,
                        const json::value& value) {

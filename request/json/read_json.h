@@ -28,6 +28,9 @@ absl::Status WrongType(std::string_view field, std::string_view wanted,
 absl::Status WrongType(std::string_view field, std::string_view wanted,
                        std::string_view text);
 
+// Whether it is a number too large for an int64_t; all of these are whole.
+bool IsBeyondIntegers(std::string_view text);
+
 // Sets `*out` to a value of its type; false if it is none.
 bool Take(const json::value& value, bool* out);
 bool Take(const json::value& value, int64_t* out);

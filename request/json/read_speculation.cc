@@ -53,6 +53,15 @@ absl::Status BesideOff(std::string_view field, std::string_view key,
                    json.text);
 }
 
+std::string TextOf(const json::value& value) { return WriteJson(value); }
+std::string_view TextOf(const JsonText& json) { return json.text; }
+
+// A text of a number that is none of int64_t, too.
+absl::Status WrongNumTokens(std::string_view field, std::string_view text) {
+  return WrongType(NameOfPart(field, "num_tokens"),
+                   Concat("an integer in [1, ", kMaxDraftTokens, "]"), text);
+}
+
 template <typename Json>
 absl::Status ReadFields(std::string_view field, const Fields<Json>& fields,
                         std::optional<SpeculationParams>* out) {
@@ -66,6 +75,9 @@ absl::Status ReadFields(std::string_view field, const Fields<Json>& fields,
   for (size_t i = 1; i < kKeys.size(); ++i) {
     if (params.method != SpeculationMethod::kNone || !fields[i]) continue;
     return BesideOff(field, kKeys[i], *fields[i]);
+  }
+  if (num_tokens && IsBeyondIntegers(TextOf(*num_tokens))) {
+    return WrongNumTokens(field, TextOf(*num_tokens));
   }
   if (num_tokens) {
     RETURN_IF_ERROR(
@@ -100,6 +112,7 @@ absl::Status ReadShort(std::string_view field, std::string_view text,
     const std::string_view part = text.substr(begin, end - begin);
     // ngram::coupled leaves it at its default.
     const bool is_left_out = i == 1 && part.empty() && end != text.npos;
+    if (i == 1 && IsBeyondIntegers(part)) return WrongNumTokens(field, part);
     if (!is_left_out)
       fields[i] = i == 1 ? NumberOrText(part) : json::value(part);
     begin = end == text.npos ? end : end + 1;

@@ -120,7 +120,7 @@ absl::Status ReadParams(const JsonText& json, const ObjectFields& fields,
                              " are the same field, got both");
     }
     RETURN_IF_ERROR(CheckSize(key, value, limits));
-    RETURN_IF_ERROR(field->read(key, value, &body->params));
+    RETURN_IF_ERROR(ReadParam(*field, key, value, &body->params));
     body->given.push_back(field->name);
   }
   return absl::OkStatus();

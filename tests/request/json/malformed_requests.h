@@ -124,7 +124,7 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       params(R"({"num_beams": true})",
              "num_beams must be an integer, got true"),
       params(R"({"num_beams": 18446744073709551615})",
-             "num_beams must be an integer in [-2^63, 2^63), got "
+             "num_beams must be an integer in [1, 1048576], got "
              "18446744073709551615"),
       params(R"({"length_penalty": "1"})",
              "length_penalty must be a number, got \"1\""),
@@ -175,8 +175,20 @@ inline std::vector<MalformedRequest> MalformedRequests() {
              "seed must be an integer in [0, 2^64), got "
              "18446744073709551616"),
       params(R"({"num_beams": 100000000000000000000001})",
-             "num_beams must be an integer in [-2^63, 2^63), got "
+             "num_beams must be an integer in [1, 1048576], got "
              "100000000000000000000001"),
+      params(R"({"min_new_tokens": -1e19})",
+             "min_new_tokens must be an integer of at least 0, got -1e19"),
+      params(R"({"max_tokens": 1e300})",
+             "max_tokens must be an integer of at least 1, got 1e300"),
+      params(R"({"priority": 9223372036854775808})",
+             "priority must be an integer in [-2^52, 2^52], got "
+             "9223372036854775808"),
+      params(R"({"speculate": "ngram:99999999999999999999"})",
+             "speculate.num_tokens must be an integer in [1, 32], got "
+             "99999999999999999999"),
+      params(R"({"speculate": {"method": "ngram", "num_tokens": 1e300}})",
+             "speculate.num_tokens must be an integer in [1, 32], got 1e300"),
       params(R"({"frequency_penalty": "1"})",
              "frequency_penalty must be a number, got \"1\""),
       params(R"({"presence_penalty": [1]})",

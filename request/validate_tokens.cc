@@ -27,6 +27,15 @@ bool Contains(const TokenIds& ids, int64_t id) {
   return std::ranges::binary_search(ids, id);
 }
 
+// Of a field that takes one id for a list of it.
+absl::Status CheckIds(std::string_view field, const TokenIds& ids,
+                      int vocab_size) {
+  const absl::Status status = CheckTokens(field, ids, vocab_size);
+  if (status.ok() || ids.size() > 1) return status;
+  return InvalidArgument(field, " must be a token id in [0, ", vocab_size,
+                         "), got ", ids[0]);
+}
+
 int64_t LongestOf(const std::vector<TokenIds>& sequences) {
   int64_t longest = 0;
   for (const TokenIds& sequence : sequences) {
@@ -170,10 +179,10 @@ absl::Status ValidateStops(const ModelDescription& model,
                                  model.eos_token_ids.end());
   }
   TokenIds& ids = *params->eos_token_id;
-  RETURN_IF_ERROR(CheckTokens("eos_token_id", ids, model.vocab_size));
+  RETURN_IF_ERROR(CheckIds("eos_token_id", ids, model.vocab_size));
   MakeSet(&ids);
   RETURN_IF_ERROR(
-      CheckTokens("stop_token_ids", params->stop_token_ids, model.vocab_size));
+      CheckIds("stop_token_ids", params->stop_token_ids, model.vocab_size));
   MakeSet(&params->stop_token_ids);
   RETURN_IF_ERROR(CheckNumStopIds(model, *params));
   return ValidateStopStrings(*params);
@@ -186,14 +195,14 @@ absl::Status ValidateConstraints(const ModelDescription& model,
       CheckSequences("bad_words_ids", params->bad_words_ids, model.vocab_size));
   RETURN_IF_ERROR(CheckBadWords(params->bad_words));
   if (!params->bad_words.empty()) return NoTokensOfBadWords(*params);
-  RETURN_IF_ERROR(CheckTokens("suppress_tokens", params->suppress_tokens,
-                              model.vocab_size));
+  RETURN_IF_ERROR(
+      CheckIds("suppress_tokens", params->suppress_tokens, model.vocab_size));
   if (params->allowed_token_ids) {
     if (params->allowed_token_ids->empty()) {
       return InvalidArgument("allowed_token_ids must not be empty, got []");
     }
-    RETURN_IF_ERROR(CheckTokens("allowed_token_ids", *params->allowed_token_ids,
-                                model.vocab_size));
+    RETURN_IF_ERROR(CheckIds("allowed_token_ids", *params->allowed_token_ids,
+                             model.vocab_size));
   }
   if (params->allowed_sequences) {
     RETURN_IF_ERROR(ValidateAllowedSequences(model, *params));

@@ -25,11 +25,19 @@ template <auto Member>
 constexpr ParamReader Set = {SetFrom<Member, json::value>,
                              SetFrom<Member, JsonText>};
 
-template <typename Json>
-absl::Status SetEosFrom(std::string_view field, const Json& json, P* params) {
-  return ReadIds(field, json, &params->eos_token_id.emplace());
+std::vector<int64_t>* IdsOf(std::vector<int64_t>& ids) { return &ids; }
+std::vector<int64_t>* IdsOf(std::optional<std::vector<int64_t>>& ids) {
+  return &ids.emplace();
 }
-constexpr ParamReader kSetEos = {SetEosFrom<json::value>, SetEosFrom<JsonText>};
+
+// A token id, or a list of them.
+template <auto Member, typename Json>
+absl::Status SetIdsFrom(std::string_view field, const Json& json, P* params) {
+  return ReadIds(field, json, IdsOf(params->*Member));
+}
+template <auto Member>
+constexpr ParamReader SetIds = {SetIdsFrom<Member, json::value>,
+                                SetIdsFrom<Member, JsonText>};
 
 // A string, or a list of them.
 template <auto Member, typename Json>
@@ -152,10 +160,10 @@ constexpr ParamField kFields[] = {
      Set<&P::bad_words_ids>},
     {"suppress_tokens", "", kConstraints, "ID",
      "token id, or list of ids, that may not appear: [7, 8]",
-     Set<&P::suppress_tokens>},
+     SetIds<&P::suppress_tokens>},
     {"allowed_token_ids", "", kConstraints, "ID",
      "token id, or list of ids, that alone may appear: [2, 7, 8]",
-     Set<&P::allowed_token_ids>},
+     SetIds<&P::allowed_token_ids>},
     {"allowed_sequences", "", kConstraints, "JSON",
      "the output is one of these sequences of token ids: [[7, 8], [7, 9, 9]]",
      Set<&P::allowed_sequences>},
@@ -169,10 +177,10 @@ constexpr ParamField kFields[] = {
      Set<&P::min_new_tokens>, kNotNegative},
     {"eos_token_id", "", kStopping, "ID",
      "id, or list of ids, that end a sequence; default the model's",
-     kSetEos},
+     SetIds<&P::eos_token_id>},
     {"stop_token_ids", "", kStopping, "ID",
      "id, or list of ids, that end it, too, reported as \"stop\": [7, 8]",
-     Set<&P::stop_token_ids>},
+     SetIds<&P::stop_token_ids>},
     {"ignore_eos", "", kStopping, "", "eos_token_id ends nothing",
      Set<&P::ignore_eos>},
     {"stop", "", kStopping, "TEXT",

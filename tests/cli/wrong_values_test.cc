@@ -145,8 +145,10 @@ std::vector<WrongValue> WrongValues() {
        "--max-new-tokens must be at most 1023, as the prompt and what is "
        "generated fit into the model's context of 1024 together, got 5000\n"},
       {{"--min-tokens", "-1"}, "--min-tokens must be at least 0, got -1"},
-      {{"--eos-token-id", "6000"}, "--eos-token-id[0] must be a token id in ["},
-      {{"--allowed-token-ids", "[-1]"}, "--allowed-token-ids[0] must be a tok"},
+      {{"--eos-token-id", "6000"},
+       "--eos-token-id must be a token id in [0, 6000), got 6000\n"},
+      {{"--allowed-token-ids", "[-1]"},
+       "--allowed-token-ids must be a token id in ["},
       {{"--logit-bias", "{\"6000\": 1}"},
        "--logit-bias must name token ids in"},
       // The memory.

@@ -179,7 +179,7 @@ TEST_F(GeneratorDefaultsTest, AModelOfOnesOwnHasThemOfAFileAlone) {
       Generator::Create(model(), nullptr,
                         {.generation_config = model_.Write(
                              "gen.json", R"({"suppress_tokens": [11]})")}),
-      StatusIs(kInvalid, HasSubstr("suppress_tokens[0] must be a token id in "
+      StatusIs(kInvalid, HasSubstr("suppress_tokens must be a token id in "
                                    "[0, 11), got 11")));
 }
 

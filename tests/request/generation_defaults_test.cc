@@ -249,7 +249,7 @@ TEST(GenerationDefaultsTest, WrongValuesAreNamedWithTheirFile) {
       {R"({"bad_words_ids": [[6000]]})",
        "bad_words_ids[0][0] must be a token id in [0, 6000), got 6000"},
       {R"({"suppress_tokens": [-1]})",
-       "suppress_tokens[0] must be a token id in [0, 6000), got -1"},
+       "suppress_tokens must be a token id in [0, 6000), got -1"},
       {R"({"stop_strings": 7})",
        "stop_strings must be a string or a list of strings, got 7"},
       {R"({"max_new_tokens": 0})", "max_new_tokens must be at least 1, got 0"},

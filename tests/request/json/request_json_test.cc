@@ -273,6 +273,18 @@ TEST(RequestJsonTest, ListsBeyondTheLimitAreRefusedWithTheFigures) {
             "num_beams must have at most 4 elements, got 5");
 }
 
+TEST(RequestJsonTest, OneIdIsAListOfOne) {
+  const RequestLine line = ParseRequestLine(
+      WithParams(R"({"eos_token_id": 5, "stop_token_ids": 6,)"
+                 R"( "suppress_tokens": 7, "allowed_token_ids": 8})"));
+  ASSERT_OK(line.body);
+  const GenerationParams& params = line.body->params;
+  EXPECT_THAT(params.eos_token_id, Optional(ElementsAre(5)));
+  EXPECT_THAT(params.stop_token_ids, ElementsAre(6));
+  EXPECT_THAT(params.suppress_tokens, ElementsAre(7));
+  EXPECT_THAT(params.allowed_token_ids, Optional(ElementsAre(8)));
+}
+
 // Of all fields, so that none can be forgotten.
 TEST(RequestJsonTest, NullIsAsIfTheFieldWereNotThere) {
   for (const std::string_view name : ParamNames()) {

@@ -65,8 +65,7 @@ absl::Status ValidateSpeculation(const ModelDescription& model,
   if (speculate.method == SpeculationMethod::kDraft && !model.has_draft_model) {
     return InvalidArgument(
         "speculate.method must be \"ngram\", \"suffix\" or \"off\" without a "
-        "draft model, got \"draft\"; give one, by --draft-model DIR or "
-        "GeneratorOptions::draft_model");
+        "draft model, got \"draft\"");
   }
   return CheckRange("speculate.num_tokens", speculate.num_tokens, 1,
                     kMaxDraftTokens);

@@ -45,7 +45,7 @@ asio::awaitable<LineAnswer> RunLine(Runtime* runtime, std::string line,
                                     const BatchOptions& options) {
   RequestLine request = {
       "", InvalidArgument("a line may have ", options.max_line_bytes,
-                          " bytes, this one has more")};
+                          " bytes (--max-line-bytes), this one has more")};
   if (std::ssize(line) <= options.max_line_bytes) {
     request = ParseRequestLine(line, options.limits);
   }

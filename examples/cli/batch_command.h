@@ -17,7 +17,7 @@ struct BatchOptions {
   std::string input = "-";
   std::string output = "-";
   int64_t max_line_bytes = kMaxLineBytes;
-  RequestLineLimits limits;
+  RequestLineLimits limits = {.max_list_elements_name = "--max-list-elements"};
 };
 
 // Runs the subcommand and returns the program's exit code.

@@ -104,6 +104,26 @@ absl::Status OfModel(const std::string& directory, const absl::Status& error) {
   return is_of_model ? Annotate(error, "--model") : error;
 }
 
+// What options of the program have to do with an error of the engine, which
+// does not know them.
+struct OptionOfError {
+  std::string_view said;  // by the engine
+  std::string_view option;
+};
+constexpr OptionOfError kOptionsOfErrors[] = {
+    {"without a draft model, got ", "; give one by --draft-model DIR"},
+    {" candidates in a step at worst ", " (--max-candidates)"},
+    {" scores in a step at worst ", " (--max-score-edits)"},
+};
+
+absl::Status WithOption(const absl::Status& error) {
+  for (const auto& [said, option] : kOptionsOfErrors) {
+    if (error.ok() || Message(error).find(said) == std::string::npos) continue;
+    return MakeError(error.code(), Message(error), option);
+  }
+  return error;
+}
+
 absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {
   GeneratorOptions generator = options.generator;
   if (options.kv_cache_mib.has_value()) {
@@ -179,7 +199,7 @@ absl::Status Runtime::CheckParams(
   if (!params.max_new_tokens && !params.allowed_sequences) {
     params.max_new_tokens = 1;
   }
-  RETURN_IF_ERROR(ValidateParams(model, kShortestPrompt, &params));
+  RETURN_IF_ERROR(WithOption(ValidateParams(model, kShortestPrompt, &params)));
   return CheckStops(params, tokenizer_.get());
 }
 
@@ -237,8 +257,11 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakeChatPrompt(
 absl::StatusOr<Generation> Runtime::MakeAnswer(
     const GenerationParams& params, const NamedValues& defaults,
     absl::StatusOr<Result> result) const {
-  return MakeGeneration(std::move(result), params, defaults, tokenizer_,
-                        ", or raise --kv-cache-mib");
+  absl::StatusOr<Generation> answer =
+      MakeGeneration(std::move(result), params, defaults, tokenizer_,
+                     ", or raise --kv-cache-mib");
+  if (answer.ok()) return answer;
+  return WithOption(answer.status());
 }
 
 absl::Status Runtime::OpenTrace() {

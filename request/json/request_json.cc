@@ -104,7 +104,8 @@ absl::Status CheckSize(std::string_view field, const JsonText& json,
                        const RequestLineLimits& limits) {
   if (json.num_values <= limits.max_list_elements) return absl::OkStatus();
   return InvalidArgument(field, " must have at most ", limits.max_list_elements,
-                         " elements, got ", json.num_values);
+                         " elements (", limits.max_list_elements_name,
+                         "), got ", json.num_values);
 }
 
 // Parameters of a line; a field and its alias together are one too many.

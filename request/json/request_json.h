@@ -47,6 +47,8 @@ struct RequestLine {
 struct RequestLineLimits {
   // Of a list or an object that a field is; of lists in it, and what they hold.
   int64_t max_list_elements = 1 << 20;
+  // What errors call that.
+  std::string_view max_list_elements_name = "max_list_elements";
 };
 
 // Errors, of the body: kInvalidArgument naming the byte or the field, and the

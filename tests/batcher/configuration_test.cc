@@ -151,8 +151,7 @@ TEST(ConfigurationTest, OptionsOfAnEngineAreNamed) {
                   "speculate.num_tokens must be at most 32, got 33"),
         std::pair(SpeculationParams{SpeculationMethod::kDraft},
                   "speculate.method must be \"ngram\", \"suffix\" or \"off\" "
-                  "without a draft model, got \"draft\"; give one, by "
-                  "--draft-model DIR or GeneratorOptions::draft_model")}) {
+                  "without a draft model, got \"draft\"")}) {
     drafting.speculate = speculate;
     EXPECT_THAT(
         Engine::Create(context.get_executor(),

@@ -14,6 +14,8 @@
 namespace espalier::testing {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -106,6 +108,31 @@ TEST(BatchTest, NorOfItsLength) {
                                    " bytes")));
     }
   }
+}
+
+// Each by the option that raises it.
+TEST(BatchTest, LimitsNameTheirOptions) {
+  const auto error = [](const std::string& line,
+                        std::vector<std::string> options) {
+    const json::value answer = ParseLines(RunBatch(line, options).out).at(0);
+    return std::string(answer.at("error").at("message").as_string());
+  };
+  EXPECT_EQ(error(R"({"prompt": "It rains."})", {"--max-line-bytes", "20"}),
+            "a line may have 20 bytes (--max-line-bytes), this one has more");
+  EXPECT_EQ(error(R"({"prompt": "No.", "params": {"stop": ["a", "b", "c"]}})",
+                  {"--max-list-elements", "2"}),
+            "stop must have at most 2 elements (--max-list-elements), got 3");
+  EXPECT_THAT(error(R"({"prompt": "No.", "params": {"num_beams": 9}})",
+                    {"--max-candidates", "17"}),
+              AllOf(HasSubstr("it ranks 18 candidates in a step"),
+                    EndsWith("there is room for 17 (--max-candidates)")));
+  EXPECT_THAT(error(R"({"prompt": "No.", "params": {"num_beams": 9,)"
+                    R"( "repetition_penalty": 1.5}})",
+                    {"--max-score-edits", "5"}),
+              EndsWith("there is room for 5 (--max-score-edits)"));
+  EXPECT_THAT(
+      error(R"({"prompt": "No.", "params": {"speculate": "draft"}})", {}),
+      EndsWith("got \"draft\"; give one by --draft-model DIR"));
 }
 
 TEST(BatchTest, NorIsALineEnd) {
@@ -252,7 +279,8 @@ TEST(BatchTest, AnEndlessLineIsRefusedAndDisturbsNobody) {
   EXPECT_EQ(run.exit_code, 1);
   const std::vector<json::value> lines = ParseLines(run.out);
   EXPECT_EQ(lines.at(0).at("error").at("message"),
-            json::value("a line may have 16777216 bytes, this one has more"));
+            json::value("a line may have 16777216 bytes "
+                        "(--max-line-bytes), this one has more"));
   EXPECT_TRUE(lines.at(1).as_object().contains("hypotheses"));
 }
 
@@ -264,9 +292,11 @@ TEST(BatchTest, TheLimitsOfALineAreOptions) {
           .out);
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0].at("error").at("message"),
-            json::value("prompt_tokens must have at most 3 elements, got 4"));
+            json::value("prompt_tokens must have at most 3 elements "
+                        "(--max-list-elements), got 4"));
   EXPECT_EQ(lines[1].at("error").at("message"),
-            json::value("a line may have 100 bytes, this one has more"));
+            json::value("a line may have 100 bytes (--max-line-bytes), this "
+                        "one has more"));
   EXPECT_TRUE(lines[2].as_object().contains("hypotheses"));
   for (const char* option : {"--max-line-bytes", "--max-list-elements"}) {
     for (const char* value : {"0", "-1", "1073741825", "1e6", "perhaps"}) {

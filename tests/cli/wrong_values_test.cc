@@ -140,7 +140,7 @@ std::vector<WrongValue> WrongValues() {
       // The model.
       {{"--speculate", "draft"},
        "--speculate: method must be \"ngram\", \"suffix\" or \"off\" without a "
-       "draft model, got \"draft\"; give one, by --draft-model DIR or "},
+       "draft model, got \"draft\"; give one by --draft-model DIR\n"},
       {{"--max-new-tokens", "5000"},
        "--max-new-tokens must be at most 1023, as the prompt and what is "
        "generated fit into the model's context of 1024 together, got 5000\n"},

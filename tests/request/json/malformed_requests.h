@@ -347,10 +347,6 @@ inline std::vector<MalformedRequest> MalformedRequests() {
              "speculate.num_tokens must be at least 1, got 0"),
       params(R"({"speculate": {"method": "suffix", "num_tokens": 33}})",
              "speculate.num_tokens must be at most 32, got 33"),
-      params(R"({"speculate": "draft"})",
-             "speculate.method must be \"ngram\", \"suffix\" or \"off\" "
-             "without a draft model, got \"draft\"; give one, by --draft-model "
-             "DIR or GeneratorOptions::draft_model"),
       params(R"({"deadline_ms": 0})", "deadline_ms must be at least 1, got 0"),
       params(R"({"deadline_ms": 2147483648})",
              "deadline_ms must be at most 2147483647, got 2147483648"),

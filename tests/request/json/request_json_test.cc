@@ -259,18 +259,22 @@ TEST(RequestJsonTest, ListsBeyondTheLimitAreRefusedWithTheFigures) {
     return parsed.body.ok() ? "" : Message(parsed.body.status());
   };
   EXPECT_EQ(error(R"({"prompt_tokens": [1, 2, 3, 4]})"), "");
-  EXPECT_EQ(error(R"({"prompt_tokens": [1, 2, 3, 4, 5]})"),
-            "prompt_tokens must have at most 4 elements, got 5");
+  EXPECT_EQ(
+      error(R"({"prompt_tokens": [1, 2, 3, 4, 5]})"),
+      "prompt_tokens must have at most 4 elements (max_list_elements), got 5");
   EXPECT_EQ(error(WithParams(R"({"bad_words_ids": [[7], [8]]})")), "");
-  EXPECT_EQ(error(WithParams(R"({"bad_words_ids": [[7], [8, 9]]})")),
-            "bad_words_ids must have at most 4 elements, got 5");
+  EXPECT_EQ(
+      error(WithParams(R"({"bad_words_ids": [[7], [8, 9]]})")),
+      "bad_words_ids must have at most 4 elements (max_list_elements), got 5");
   EXPECT_EQ(error(WithParams(R"({"stop": ["a", "b", "c", "d", "[,]"]})")),
-            "stop must have at most 4 elements, got 5");
-  EXPECT_EQ(error(WithParams(R"({"logit_bias": {"1": 1, "2": 1, "3": 1,)"
-                             R"( "4": 1, "5": 1}})")),
-            "logit_bias must have at most 4 elements, got 5");
-  EXPECT_EQ(error(WithParams(R"({"num_beams": [1, 2, 3, 4, 5]})")),
-            "num_beams must have at most 4 elements, got 5");
+            "stop must have at most 4 elements (max_list_elements), got 5");
+  EXPECT_EQ(
+      error(WithParams(R"({"logit_bias": {"1": 1, "2": 1, "3": 1,)"
+                       R"( "4": 1, "5": 1}})")),
+      "logit_bias must have at most 4 elements (max_list_elements), got 5");
+  EXPECT_EQ(
+      error(WithParams(R"({"num_beams": [1, 2, 3, 4, 5]})")),
+      "num_beams must have at most 4 elements (max_list_elements), got 5");
 }
 
 TEST(RequestJsonTest, OneIdIsAListOfOne) {

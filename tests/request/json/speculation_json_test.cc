@@ -95,8 +95,8 @@ TEST(SpeculationJsonTest, ADraftModelIsNeededToDraftWithIt) {
       ValidateRequest(EnFr(), &request),
       StatusIs(
           absl::StatusCode::kInvalidArgument,
-          HasSubstr("without a draft model, got \"draft\"; give one, by "
-                    "--draft-model DIR or GeneratorOptions::draft_model")));
+          "speculate.method must be \"ngram\", \"suffix\" or \"off\" without a "
+          "draft model, got \"draft\""));
 }
 
 // Options have no fields; what is wrong with a part of one names the option.

@@ -40,6 +40,11 @@ std::string CheckShare(const std::string& text) {
   return Concat("must be a number in [0, 1], got ", InQuotes(text));
 }
 
+std::string CheckOnOrOff(const std::string& text) {
+  if (ReadTrueOrFalse(text)) return "";
+  return Concat("must be on or off, got ", InQuotes(text));
+}
+
 constexpr double kMaxSeconds = 1e9;
 
 // Of a time limit.
@@ -290,7 +295,7 @@ void AddDefaultsOfRequests(CLI::App* command, CommonOptions* options) {
       ->add_option("--prefix-cache", options->runtime.generator.prefix_cache,
                    "keep pages, and share them among requests that begin "
                    "alike, unless these say no; default on")
-      ->check(CLI::Validator(CheckTrueOrFalse, ""))
+      ->check(CLI::Validator(CheckOnOrOff, ""))
       ->option_text("on|off")
       ->group("Engine");
   command

@@ -55,6 +55,8 @@ absl::Status ParamReader::NotJson(const std::string& text,
     message +=
         Concat("; to ", is_stop ? "stop at" : "ban", " this very text, give ",
                option_, " ", Quoted(WriteJson(as_list)));
+  } else if (text.starts_with('{')) {
+    message += "; keys stand in quotes, as in '{\"7\": -2.5}'";
   }
   return InvalidArgument(message);
 }
@@ -111,6 +113,10 @@ absl::Status ParamReader::ReadInto(GenerationParams* params) const {
                                   ? ReadParam(field_, option_, typed, params)
                                   : field_.read(option_, value, params);
   const std::optional<bool> truth = ReadTrueOrFalse(texts_.front());
+  if (!status.ok() && !truth && field_.value == "on|off") {
+    return InvalidArgument(option_, " must be on or off, got ",
+                           InQuotes(texts_.front()));
+  }
   if (status.ok() || !truth || texts_.size() > 1) return status;
   // Its other spellings are no JSON, or numbers.
   if (field_.read(option_, json::value(*truth), params).ok()) {

@@ -45,7 +45,7 @@ absl::StatusOr<TokenId> ReadToken(const json::value& value, size_t index,
   const int64_t token = value.is_int64() ? value.get_int64()
                                          : std::numeric_limits<int64_t>::min();
   if (token < 0 || token >= tokenizer.vocab_size()) {
-    return InvalidArgument("tokens[", index, "] must be in [0, ",
+    return InvalidArgument("tokens[", index, "] must be an integer in [0, ",
                            tokenizer.vocab_size() - 1, "], got ",
                            Shown(&value));
   }
@@ -70,6 +70,10 @@ absl::StatusOr<json::array> ReadMessages(const std::string& line,
   return *std::move(body.messages);
 }
 
+const char* ExampleOfALine(bool decode) {
+  return decode ? R"({"tokens": [7, 8]})" : R"({"text": "It rains."})";
+}
+
 // What becomes of each line.
 class LineConverter {
  public:
@@ -83,9 +87,14 @@ class LineConverter {
       return InvalidArgument("a line may have ", kMaxLineBytes,
                              " bytes, this one has more");
     }
-    ASSIGN_OR_RETURN(const json::value value, ParseJson(line));
-    if (chat_ != nullptr) return EncodeMessages(line, value);
-    return options_.decode ? Decode(value) : Encode(value);
+    const absl::StatusOr<json::value> value = ParseJson(line);
+    if (!value.ok()) {
+      return MakeError(value.status().code(), Message(value.status()),
+                       "; a line is ", ExampleOfALine(options_.decode),
+                       ", for instance");
+    }
+    if (chat_ != nullptr) return EncodeMessages(line, *value);
+    return options_.decode ? Decode(*value) : Encode(*value);
   }
 
  private:

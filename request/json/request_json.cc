@@ -234,6 +234,15 @@ absl::Status ReadId(const JsonText& json, std::string* echoed,
   return absl::OkStatus();
 }
 
+// Of a line that is no JSON: what begins like none may be meant as a prompt.
+absl::Status NoRequest(std::string_view line, const absl::Status& error) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  const size_t begin = line.find_first_not_of(kSpaces);
+  if (begin == line.npos || line[begin] == '{') return error;
+  return MakeError(error.code(), Message(error),
+                   "; a request is {\"prompt\": \"It rains.\"}, for instance");
+}
+
 }  // namespace
 
 RequestLine ParseRequestLine(std::string_view line,
@@ -244,7 +253,7 @@ RequestLine ParseRequestLine(std::string_view line,
     taker.Take(depth, key, value);
   };
   const absl::StatusOr<JsonText> json = ScanJson(line, 2, take);
-  if (!json.ok()) return {"", json.status()};
+  if (!json.ok()) return {"", NoRequest(line, json.status())};
   if (!json->is_object()) {
     return {"", WrongType("a request", "a JSON object", json->text)};
   }

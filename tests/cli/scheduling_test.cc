@@ -100,8 +100,8 @@ TEST(SchedulingTest, WrongPrefixCacheIsNamed) {
       RunBatchOf(R"({"prompt": "No."})", {"--prefix-cache", "maybe"});
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.err,
-              StartsWith("espalier: batch: --prefix-cache must be true or "
-                         "false, got \"maybe\""));
+              StartsWith("espalier: batch: --prefix-cache must be on or off, "
+                         "got \"maybe\"\n"));
 }
 
 TEST(SchedulingTest, GenerateHasTheFieldsAsOptions) {

@@ -157,10 +157,18 @@ TEST(TokenizeTest, TokensThatAreNoneAreRefused) {
     const ProgramRun run =
         Tokenize({"--decode"}, std::string("{\"tokens\": ") + list + "}\n");
     EXPECT_EQ(run.exit_code, 2) << list;
-    EXPECT_THAT(run.err, HasSubstr("must be in [0, ")) << list;
+    EXPECT_THAT(run.err, HasSubstr("must be an integer in [0, ")) << list;
   }
   const ProgramRun run = Tokenize({"--decode"}, "{\"tokens\": 1}\n");
   EXPECT_THAT(run.err, HasSubstr("tokens must be a list of integers, got 1"));
+}
+
+TEST(TokenizeTest, APlainTextIsToldWhatALineIs) {
+  EXPECT_THAT(Tokenize({}, "It rains.\n").err,
+              HasSubstr("not JSON at byte 0: syntax error; a line is "
+                        "{\"text\": \"It rains.\"}, for instance\n"));
+  EXPECT_THAT(Tokenize({"--decode"}, "7 8\n").err,
+              HasSubstr("; a line is {\"tokens\": [7, 8]}, for instance\n"));
 }
 
 TEST(TokenizeTest, WhatCannotBeReadIsSaid) {

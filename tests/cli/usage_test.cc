@@ -75,6 +75,9 @@ TEST(UsageTest, WhatWasProbablyMeantIsNamed) {
       {{"generate", "No.", "-n"}, "generate: -n needs a value"},
       {{"generate", "-n", "", "No."}, "generate: -n must not be empty"},
       {{"generate", "No.", "--max-tokens"}, "--max-tokens needs a value"},
+      {{"tokenize", "-m", "x", "It rains."},
+       "tokenize has no use for \"It rains.\"; it takes lines as {\"text\": "
+       "\"It rains.\"} from stdin, or from --input FILE\n"},
       {{"trace", "a", "b"},
        "trace has no use for \"b\"; the picture's file is --output b\n"},
       {{"trace", "a", "--html"}, "did you mean --to html?"},

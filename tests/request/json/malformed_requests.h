@@ -26,7 +26,9 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       // The line.
       {"", "not JSON at byte 0: incomplete JSON"},
       {"{", "not JSON at byte 1: incomplete JSON"},
-      {"nonsense", "not JSON at byte 0: syntax error"},
+      {"nonsense",
+       "not JSON at byte 0: syntax error; a request is {\"prompt\": \"It "
+       "rains.\"}, for instance"},
       {R"({"prompt": "a"} x)", "not JSON at byte 16: extra data"},
       {"{\"prompt\": \"\xff\"}", "not UTF-8 at byte 12"},
       {"{\"prompt\": \"\xed\xa0\x80\"}", "not UTF-8 at byte 12"},
@@ -36,7 +38,8 @@ inline std::vector<MalformedRequest> MalformedRequests() {
       {"null", "a request must be a JSON object, got null"},
       {"\"text\"", "a request must be a JSON object, got \"text\""},
       {std::string(50, '[') + std::string(50, ']'),
-       "not JSON at byte 32: too deep"},
+       "not JSON at byte 32: too deep; a request is {\"prompt\": \"It "
+       "rains.\"}, for instance"},
       // Its fields.
       {"{}",
        "a request needs one of prompt, prompt_tokens and messages, got none"},

@@ -130,5 +130,7 @@ absl::StatusOr<std::unique_ptr<Backend>> LoadCpuBackend(
 absl::StatusOr<std::unique_ptr<Backend>> LoadCudaBackend(
     const std::string& directory, const BackendOptions& options);
 bool HasCudaDevice(int ordinal);
+// Whether this build is with ESPALIER_CUDA.
+bool IsBuiltWithCuda();
 
 }  // namespace espalier

@@ -101,4 +101,6 @@ absl::StatusOr<std::unique_ptr<Backend>> LoadCudaBackend(
 
 bool HasCudaDevice(int ordinal) { return CudaDevice::Open(ordinal).ok(); }
 
+bool IsBuiltWithCuda() { return true; }
+
 }  // namespace espalier

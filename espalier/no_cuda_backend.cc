@@ -14,4 +14,6 @@ absl::StatusOr<std::unique_ptr<Backend>> LoadCudaBackend(
 
 bool HasCudaDevice(int) { return false; }
 
+bool IsBuiltWithCuda() { return false; }
+
 }  // namespace espalier

@@ -112,6 +112,21 @@ std::string DescribeShape(const TransformerConfig& config) {
                 config.num_kv_heads, " of keys and values");
 }
 
+// What the tokenizer puts around a text: "<s>, then the text".
+std::string RawPrompt(const Tokenizer& tokenizer) {
+  const auto names = [&](const std::vector<TokenId>& tokens) {
+    std::string list;
+    for (const TokenId token : tokens) {
+      list += (list.empty() ? "" : " ") + tokenizer.Spelling(token);
+    }
+    return list;
+  };
+  const std::string before = names(tokenizer.before_text());
+  const std::string after = names(tokenizer.after_text());
+  return Concat(before.empty() ? "" : before + ", then ", "the text",
+                after.empty() ? "" : ", then " + after);
+}
+
 bool IsThere(const std::string& path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
@@ -201,8 +216,7 @@ void Inspection::AddText() {
   report_ += Line("prompts", has_templates
                                  ? "prompt_template.json, default " +
                                        text->templates->default_template().name
-                                 : "no templates: BOS, if there is one, and "
-                                   "the text");
+                                 : "no templates: " + RawPrompt(tokenizer));
 }
 
 // A chat template that is wrong stops chats alone.
@@ -297,7 +311,11 @@ void Inspection::AddDevices() {
                     "the weights and --kv-cache-mib");
     runs_ = true;
   } else {
-    report_ += Line("GPU", "does not run here: no GPU that this build can use");
+    report_ += Line(
+        "GPU", IsBuiltWithCuda()
+                   ? "does not run here: there is no GPU that it can use"
+                   : "does not run in this build, which is for the CPU alone; "
+                     "preset cuda builds for GPUs too");
   }
 }
 

@@ -11,6 +11,7 @@
 namespace espalier::testing {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -69,6 +70,23 @@ TEST_F(InspectTest, FamiliesAndTheirFeaturesAreNamed) {
   run = inspect("qwen3");
   EXPECT_THAT(run.out, HasSubstr("family         Qwen3: "));
   EXPECT_THAT(run.out, Not(HasSubstr("not supported on CUDA")));
+}
+
+TEST_F(InspectTest, WithoutTemplatesItSaysWhatStandsAroundAText) {
+  std::filesystem::remove(model_.path("prompt_template.json"));
+  EXPECT_THAT(Inspect().out,
+              HasSubstr("prompts        no templates: <s>, then the text\n"));
+}
+
+// A build for the CPU alone finds no GPU wherever it looks.
+TEST_F(InspectTest, ABuildWithoutCudaSaysSo) {
+  EXPECT_THAT(
+      Inspect().out,
+      AnyOf(HasSubstr("GPU            does not run in this build, which is for "
+                      "the CPU alone; preset cuda builds for GPUs too\n"),
+            HasSubstr("GPU            does not run here: there is no GPU that "
+                      "it can use\n"),
+            HasSubstr("GPU            runs with --device cuda")));
 }
 
 TEST_F(InspectTest, AChatTemplateIsNamedOrItsFault) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -311,6 +312,28 @@ int PrintHelp(const CLI::App& app, const CLI::Success& asked_for) {
   return written.ok() ? exit_code : Refuse(written);
 }
 
+// What is asked for in other programs' ways, in those of this one: "help" is
+// --help, "help generate" generate --help, "generate --version" --version.
+std::vector<char*> Translate(std::span<char* const> args) {
+  static char help[] = "--help";
+  static char version[] = "--version";
+  const std::string_view first = args.size() > 1 ? args[1] : "";
+  if (first == "help" && args.size() == 2) return {args[0], help};
+  if (first == "help" && args.size() == 3) return {args[0], args[2], help};
+  if (args.size() == 3 && !first.starts_with('-') &&
+      args[2] == std::string_view(version)) {
+    return {args[0], version};
+  }
+  return {args.begin(), args.end()};
+}
+
+bool IsCommandOrOption(const CLI::App& app, std::string_view word) {
+  const auto has_name = [&](const CLI::App* command) {
+    return command->get_name() == word;
+  };
+  return word.starts_with('-') || !app.get_subcommands(has_name).empty();
+}
+
 int ParseAndRun(std::span<char* const> args) {
   CLI::App app("espalier: beam search over shared, paged memory", "espalier");
   app.formatter(std::make_shared<HelpFormatter>());  // of commands, too
@@ -325,6 +348,9 @@ int ParseAndRun(std::span<char* const> args) {
   AddVerifySpeculationCommand(&app, &exit_code);
   for (CLI::App* command : app.get_subcommands(nullptr)) {
     RefuseEmptyValues(command);
+  }
+  if (args.size() > 2 && !IsCommandOrOption(app, args[1])) {
+    args = args.first(2);  // it is wrong, whatever stands behind it
   }
   app.footer("espalier COMMAND --help explains a command, with examples.");
   const absl::Status arguments = CheckArguments(app, args);
@@ -343,7 +369,7 @@ int ParseAndRun(std::span<char* const> args) {
 
 int RunCommandLine(int argc, char** argv) {
   try {
-    return ParseAndRun({argv, argv + argc});
+    return ParseAndRun(Translate({argv, argv + argc}));
   } catch (const std::exception& error) {  // no memory, no threads
     return Refuse(ResourceExhausted("cannot go on: ", error.what()));
   }

@@ -205,6 +205,20 @@ TEST(UsageTest, WhatIsNoModelIsSaidToBeNone) {
   EXPECT_THAT(run(scratch.path()), HasSubstr(" has no config.json; a model"));
 }
 
+TEST(UsageTest, HelpAndVersionAreUnderstoodWhereverTheyStand) {
+  const std::string help = RunEspalier({"--help"}).out;
+  EXPECT_THAT(help, HasSubstr("verify-speculation"));
+  EXPECT_EQ(RunEspalier({"help"}).out, help);
+  for (const char* command : {"generate", "batch", "tokenize"}) {
+    EXPECT_EQ(RunEspalier({"help", command}).out,
+              RunEspalier({command, "--help"}).out);
+    EXPECT_EQ(RunEspalier({command, "--version"}).out,
+              RunEspalier({"--version"}).out);
+  }
+  EXPECT_THAT(RunEspalier({"help", "genrate"}).err,
+              HasSubstr("did you mean generate?"));
+}
+
 TEST(UsageTest, HelpFitsATerminal) {
   for (const char* command : {"generate", "batch", "trace"}) {
     const ProgramRun help = RunEspalier({command, "--help"});

@@ -327,6 +327,7 @@ espalier inspect DIR lists what it has.
 
 Exit code: 0 if every line succeeded, 1 if some failed, 2 if it could not run,
 or not read its input, or write its output, its trace or its statistics, to the
-end. Ctrl-C writes the answers that are there; the exit code is 130 then.)";
+end. Ctrl-C, SIGTERM and SIGHUP write the answers that are there; then the
+program ends by that signal, which a shell shows as 130, 143 or 129.)";
 
 }  // namespace espalier::cli

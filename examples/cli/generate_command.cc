@@ -157,7 +157,8 @@ way; --dtype f32 keeps them within rounding.
 
 Exit code: 0 if every text succeeded, 1 if some failed, 2 if none succeeded,
 whatever was wrong: an option's name or value, the model, the texts; or if not
-all could be read, or the output or the trace not be written. Ctrl-C prints what
-has finished; the exit code is 130 then.)";
+all could be read, or the output or the trace not be written. Ctrl-C, SIGTERM
+and SIGHUP print what has finished; then the program ends by that signal, which
+a shell shows as 130, 143 or 129.)";
 
 }  // namespace espalier::cli

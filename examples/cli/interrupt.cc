@@ -19,7 +19,7 @@
 namespace espalier::cli {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
 // How much later than the first a signal is another one: a terminal's, of who
 // presses Ctrl-C again; and one that a program sent.

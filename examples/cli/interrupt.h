@@ -1,6 +1,7 @@
-// Interrupt: what Ctrl-C (SIGINT) and SIGTERM do while requests run. The first
-// of them lets the command end its requests at once, write what had finished
-// and return. A second one ends the program there and then, whatever it does.
+// Interrupt: what Ctrl-C (SIGINT), SIGTERM and SIGHUP, of a terminal that is
+// closed, do while requests run. The first of them lets the command end its
+// requests at once, write what had finished and return. A second one ends the
+// program there and then, whatever it does.
 //
 //   ASSIGN_OR_RETURN(const auto interrupt,
 //                    Interrupt::Listen(context, output, [&] {

@@ -39,7 +39,7 @@ std::vector<std::string> Batch(std::vector<std::string> more = {}) {
 }
 
 TEST(InterruptTest, BatchWritesWhatHasFinishedAndEnds) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const ScratchDirectory scratch;
     const std::string trace = scratch.path("trace");
     LiveProgram program(Batch({"--trace", trace}), kPipes);

@@ -17,7 +17,8 @@ namespace {
 // In the child; does not return. Whatever the tests run under ignores, the
 // program starts as a shell at a terminal starts it.
 void Become(const std::vector<std::string>& args) {
-  for (const int sent : {SIGINT, SIGTERM, SIGPIPE}) signal(sent, SIG_DFL);
+  for (const int sent : {SIGINT, SIGTERM, SIGHUP, SIGPIPE})
+    signal(sent, SIG_DFL);
   std::vector<char*> argv = {const_cast<char*>(ESPALIER_PROGRAM)};
   for (const std::string& arg : args) {
     argv.push_back(const_cast<char*>(arg.c_str()));

@@ -314,6 +314,7 @@ const char kBatchExamples[] =
     --input requests.jsonl
 
 A line in:   {"id": 1, "prompt": "It rains.", "params": {"num_beams": 4}}
+  or with "template": NAME beside "prompt", which is --template of that line,
   or with "prompt_tokens": [1, 4, 337, 5] instead of "prompt", or with
   "messages": [{"role": "user", "content": "Hello!"}], a conversation that the
   model's chat template makes a prompt of.

@@ -170,9 +170,10 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
   ASSIGN_OR_RETURN(defaults_,
                    LoadModelDefaults(options.generator.generation_config,
                                      directory_, OptionName));
-  ASSIGN_OR_RETURN(const ModelText text, ModelText::Load(directory_));
+  ASSIGN_OR_RETURN(ModelText text, ModelText::Load(directory_));
   tokenizer_ = text.tokenizer;
   ASSIGN_OR_RETURN(template_, ChooseTemplate(options, text));
+  templates_ = std::move(text.templates);
   if (options.chat) {
     ASSIGN_OR_RETURN(chat_, ChatPrompts::Load(directory_, tokenizer_, "--chat",
                                               options.system));
@@ -208,7 +209,8 @@ absl::StatusOr<Request> Runtime::MakeRequest(RequestBody body,
   Request request;
   request.prompt_tokens = std::move(body.prompt_tokens);
   if (body.prompt) {
-    ASSIGN_OR_RETURN(request.prompt_tokens, MakePrompt(*body.prompt));
+    ASSIGN_OR_RETURN(request.prompt_tokens,
+                     MakePrompt(*body.prompt, body.template_name));
   } else if (body.messages) {
     ASSIGN_OR_RETURN(request.prompt_tokens,
                      MakeChatPrompt(*std::move(body.messages)));
@@ -233,7 +235,7 @@ absl::StatusOr<RequestBody> Runtime::Complete(RequestBody body) const {
 }
 
 absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
-    const std::string& text) const {
+    const std::string& text, const std::string& template_name) const {
   if (tokenizer_ == nullptr) {
     return FailedPrecondition("prompt needs a tokenizer, and ", directory_,
                               " has no tokenizer.model or tokenizer.json; use "
@@ -241,7 +243,14 @@ absl::StatusOr<std::vector<TokenId>> Runtime::MakePrompt(
   }
   const int max_context = backend_->steps()->description().max_context;
   if (chat_ != nullptr) return chat_->Make(text, max_context);
-  return PromptTokens(text, *template_, *tokenizer_, max_context);
+  const PromptTemplate* prompt_template = &*template_;
+  if (!template_name.empty()) {
+    const auto found = templates_->Find(template_name);
+    if (!found.ok())
+      return InvalidArgument("template: ", Message(found.status()));
+    prompt_template = *found;
+  }
+  return PromptTokens(text, *prompt_template, *tokenizer_, max_context);
 }
 
 absl::StatusOr<std::vector<TokenId>> Runtime::MakeChatPrompt(

@@ -106,7 +106,7 @@ class Runtime {
   absl::StatusOr<Request> MakeRequest(RequestBody body,
                                       NamedValues* taken) const;
   absl::StatusOr<std::vector<TokenId>> MakePrompt(
-      const std::string& text) const;
+      const std::string& text, const std::string& template_name) const;
   absl::StatusOr<std::vector<TokenId>> MakeChatPrompt(
       json::array messages) const;
   boost::asio::awaitable<void> KeepStats();
@@ -114,7 +114,8 @@ class Runtime {
   boost::asio::io_context context_{1};
   std::string directory_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // null if there is none
-  std::optional<PromptTemplate> template_;      // unset without a tokenizer
+  std::optional<PromptTemplates> templates_;    // unset without a tokenizer
+  std::optional<PromptTemplate> template_;      // the default; unset as well
   std::unique_ptr<const ChatPrompts> chat_;     // null without --chat
   // Of messages: read when the first request has some.
   mutable std::once_flag messages_flag_;

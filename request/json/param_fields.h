@@ -49,7 +49,7 @@ absl::Status ReadParam(const ParamField& field, std::string_view name,
 
 // The fields of a request beside those of `params`.
 inline constexpr std::string_view kRequestFields[] = {
-    "id", "prompt", "prompt_tokens", "messages", "params"};
+    "id", "prompt", "prompt_tokens", "messages", "template", "params"};
 
 // Groups stand together.
 std::span<const ParamField> ParamFields();

@@ -146,6 +146,12 @@ absl::Status ReadPrompt(const JsonText& json, RequestBody* body) {
   return InvalidArgument("prompt must not be empty, got \"\"");
 }
 
+absl::Status ReadTemplate(const JsonText& json, RequestBody* body) {
+  RETURN_IF_ERROR(Read("template", json, &body->template_name));
+  if (!body->template_name.empty()) return absl::OkStatus();
+  return InvalidArgument("template must not be empty, got \"\"");
+}
+
 // A value of a message's, as an error shows it.
 absl::Status WrongMessage(size_t index, std::string_view what,
                           const json::value* value) {
@@ -211,11 +217,17 @@ absl::StatusOr<RequestBody> ReadBody(const LineFields& fields,
     } else if (key == "messages") {
       RETURN_IF_ERROR(CheckSize(key, value, limits));
       RETURN_IF_ERROR(ReadMessages(value, &body));
+    } else if (key == "template") {
+      RETURN_IF_ERROR(ReadTemplate(value, &body));
     } else {
       return UnknownField(key);
     }
   }
   RETURN_IF_ERROR(CheckOnePrompt(fields.request));
+  if (!body.prompt && !body.template_name.empty()) {
+    return InvalidArgument("template needs prompt, whose text it is for, got ",
+                           ShownInQuotes(body.template_name));
+  }
   return body;
 }
 

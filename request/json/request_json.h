@@ -34,6 +34,9 @@ struct RequestBody {
   // Objects with a "role", at least one; the rest is for the model's chat
   // template to look at (text/chat/chat_template.h).
   std::optional<json::array> messages = {};
+  // Which of the model's prompt templates `prompt` goes into; empty: the
+  // default.
+  std::string template_name = {};
 };
 
 struct RequestLine {

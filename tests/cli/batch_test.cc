@@ -85,6 +85,26 @@ TEST(BatchTest, AnswersComeInInputOrderWithTheirIds) {
   EXPECT_EQ(lines[2].at("hypotheses"), lines[3].at("hypotheses"));
 }
 
+TEST(BatchTest, ALineMayNameItsPromptTemplate) {
+  const std::string line =
+      R"({"prompt": "Il pleut.", "params": {"num_beams": 3}})";
+  const std::string with = R"({"prompt": "Il pleut.", "template": "fr-en",)"
+                           R"( "params": {"num_beams": 3}})";
+  const auto chosen = ParseLines(RunBatch(line, {"--template", "fr-en"}).out);
+  const ProgramRun run =
+      RunBatch(line + "\n" + with + "\n" +
+               R"({"prompt": "Il pleut.", "template": "de-en"})");
+  const auto answers = ParseLines(run.out);
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_NE(answers[0].at("hypotheses"), chosen[0].at("hypotheses"));
+  EXPECT_EQ(answers[1].at("hypotheses"), chosen[0].at("hypotheses"));
+  EXPECT_EQ(answers[2].at("error").at("code"), json::value("INVALID_ARGUMENT"));
+  const json::value& message = answers[2].at("error").at("message");
+  EXPECT_THAT(std::string(message.as_string()),
+              AllOf(StartsWith("template: "), HasSubstr("de-en"),
+                    HasSubstr("en-fr"), HasSubstr("fr-en")));
+}
+
 TEST(BatchTest, AByteOrderMarkIsNoPartOfTheFirstLine) {
   const ProgramRun run =
       RunBatch("\xEF\xBB\xBF" + std::string(kGoodLine) + "\r\n\r\n");

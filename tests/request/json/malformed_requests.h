@@ -100,6 +100,11 @@ inline std::vector<MalformedRequest> MalformedRequests() {
        "messages[1].role must be a string, got nothing"},
       {R"({"messages": [{"role": 7}]})",
        "messages[0].role must be a string, got 7"},
+      {R"({"prompt": "a", "template": 7})", "template must be a string, got 7"},
+      {R"({"prompt": "a", "template": ""})",
+       "template must not be empty, got \"\""},
+      {R"({"prompt_tokens": [1], "template": "fr-en"})",
+       "template needs prompt, whose text it is for, got \"fr-en\""},
       {R"({"prompt": "a", "params": []})", "params must be an object, got []"},
       // Params: names.
       params(R"({"beams": 2})",

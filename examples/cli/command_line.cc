@@ -201,6 +201,8 @@ void AddTokenizeCommand(CLI::App* app, int* exit_code) {
           &options->special);
   AddFlag(command, "--decode", "tokens to texts, special tokens shown",
           &options->decode);
+  AddFlag(command, "--pieces", "beside the tokens a spelling of each",
+          &options->pieces);
   AddFlag(command, "--chat",
           "conversations as prompts, by the model's chat template",
           &options->chat);

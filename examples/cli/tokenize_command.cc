@@ -98,12 +98,25 @@ class LineConverter {
   }
 
  private:
+  // The tokens, and what each stands for, of which not all are characters.
+  json::object Answer(const std::vector<TokenId>& tokens) const {
+    json::object answer = {
+        {"tokens", json::array(tokens.begin(), tokens.end())}};
+    if (!options_.pieces) return answer;
+    json::array pieces;
+    for (const TokenId token : tokens) {
+      pieces.emplace_back(tokenizer_.Spelling(token));
+    }
+    answer["pieces"] = std::move(pieces);
+    return answer;
+  }
+
   absl::StatusOr<json::value> Encode(const json::value& line) const {
     ASSIGN_OR_RETURN(const std::string text, ReadText(line));
     ASSIGN_OR_RETURN(
         const std::vector<TokenId> tokens,
         tokenizer_.Encode(text, {.parse_special = options_.special}));
-    return json::value{{"tokens", json::array(tokens.begin(), tokens.end())}};
+    return json::value(Answer(tokens));
   }
 
   absl::StatusOr<json::value> EncodeMessages(const std::string& line,
@@ -113,7 +126,7 @@ class LineConverter {
                      chat_->Render(std::move(messages)));
     ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
                      chat_->Encode(rendered));
-    json::object result{{"tokens", json::array(tokens.begin(), tokens.end())}};
+    json::object result = Answer(tokens);
     if (options_.rendered) result["rendered"] = rendered.bytes();
     return json::value(std::move(result));
   }
@@ -150,6 +163,10 @@ absl::Status CheckOptions(const TokenizeOptions& options) {
     return InvalidArgument("--chat and ",
                            options.decode ? "--decode" : "--special",
                            " exclude each other");
+  }
+  if (options.decode && options.pieces) {
+    return InvalidArgument("--pieces shows what a text becomes, and --decode ",
+                           "is of the other way");
   }
   if (options.rendered && !options.chat) {
     return InvalidArgument("--rendered needs --chat");
@@ -239,14 +256,15 @@ const char kTokenizeExamples[] =
   espalier tokenize -m models/en-fr < texts.jsonl
   espalier tokenize -m models/en-fr --special --input texts.jsonl
   espalier tokenize -m models/en-fr --decode --input tokens.jsonl
+  espalier tokenize -m models/en-fr --pieces < texts.jsonl
   espalier tokenize -m models/chat --chat --rendered < conversations.jsonl
 
 A line {"text": "..."} becomes {"tokens": [...]}, and with --decode the other
-way round. A text is encoded by itself: no BOS, no EOS, no template. Names of
-special tokens in it, such as </s>, are text, but with --special they are those
-tokens. Marks of prompt templates that a tokenizer.model has as user-defined
-symbols, such as <en>, are tokens in any text. --decode shows special tokens by
-their names.
+way round; --pieces adds "pieces", a spelling of each token. A text is encoded
+by itself: no BOS, no EOS, no template. Names of special tokens in it, such as
+</s>, are text, but with --special they are those tokens. Marks of prompt
+templates that a tokenizer.model has as user-defined symbols, such as <en>, are
+tokens in any text. --decode shows special tokens by their names.
 
 With --chat a line is {"messages": [{"role": "user", "content": "..."}, ...]},
 or {"text": "..."} for one message of a user, and becomes the tokens of the

@@ -15,6 +15,8 @@ struct TokenizeOptions {
   bool special = false;
   // The other way: tokens to texts, special tokens shown.
   bool decode = false;
+  // Beside the tokens of a text a spelling of each.
+  bool pieces = false;
   // Conversations, as the model's chat template makes prompts of them.
   bool chat = false;
   // With `chat`: what the template writes, too.

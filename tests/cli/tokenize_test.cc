@@ -163,6 +163,21 @@ TEST(TokenizeTest, TokensThatAreNoneAreRefused) {
   EXPECT_THAT(run.err, HasSubstr("tokens must be a list of integers, got 1"));
 }
 
+TEST(TokenizeTest, PiecesStandBesideTheirTokens) {
+  const std::string text = "{\"text\": \"It rains.</s>\"}\n";
+  const ProgramRun plain = Tokenize({"--special"}, text);
+  const ProgramRun run = Tokenize({"--special", "--pieces"}, text);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const json::value line = ParseLines(run.out)[0];
+  EXPECT_EQ(line.at("tokens"), ParseLines(plain.out)[0].at("tokens"));
+  const json::array& pieces = line.at("pieces").as_array();
+  ASSERT_EQ(pieces.size(), line.at("tokens").as_array().size());
+  EXPECT_EQ(pieces.front(), json::value("▁It"));
+  EXPECT_EQ(pieces.back(), json::value("</s>"));
+  EXPECT_THAT(Tokenize({"--decode", "--pieces"}, "").err,
+              HasSubstr("--pieces shows what a text becomes"));
+}
+
 TEST(TokenizeTest, APlainTextIsToldWhatALineIs) {
   EXPECT_THAT(Tokenize({}, "It rains.\n").err,
               HasSubstr("not JSON at byte 0: syntax error; a line is "

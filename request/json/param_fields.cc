@@ -191,7 +191,8 @@ constexpr ParamField kFields[] = {
      Set<&P::include_stop>},
     {"deadline_ms", "", kStopping, "MS",
      "milliseconds after which the request ends with the best result so far; "
-     "default: none",
+     "this program waits for the step that runs, which is long where beams are "
+     "many; default: none",
      Set<&P::deadline_ms>, "an integer in [1, 2147483647]"},
     // Reports.
     {"logprobs", "", kReports, "N",

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Fails where a name comes back that docs/glossary.md calls retired.
+"""Fails where a name comes back that tools/retired_names.txt has.
 
     tools/check_words.py [ROOT]
 
-The names are the first column of the last table there. Their plurals are
-retired with them, and so are the tests and the files named after them: `LetGo`
+A line there is `LetGo: Release`, the name and what stands in its place. Plurals
+are retired with their names, and so are the tests and the files named after them: `LetGo`
 retires LetGos, LetGoTest, LetGoGpuTest, let_go.h and let_go_test.cc. It reads
-every file that git knows, and their paths, but for the glossary itself.
+every file that git knows, and their paths, but for the list itself.
 """
 
 import re
@@ -14,16 +14,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-GLOSSARY = "docs/glossary.md"
+RETIRED = "tools/retired_names.txt"
 TEXTS = {".h", ".cc", ".cu", ".cuh", ".md", ".py", ".sh", ".txt", ".cmake"}
-ROW = re.compile(r"^\| `([^`]+)` \| `([^`]+)` \|$", re.MULTILINE)
+LINE = re.compile(r"^([^#: ]+): (.+)$", re.MULTILINE)
 
 SOURCE_ENDS = r"(?:_[a-z0-9_]+)?\.(?:h|cc|cu|cuh|py)\b"
 
 
-def retired_names(glossary: str) -> dict[str, str]:
+def retired_names(text: str) -> dict[str, str]:
     """What each retired name is called now."""
-    return dict(ROW.findall(glossary.split("## Retired names")[1]))
+    return dict(LINE.findall(text))
 
 
 def plural(name: str) -> str:
@@ -48,14 +48,14 @@ def forms(names: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def find_faults(root: Path, files: list[str]) -> list[str]:
-    words, stems = forms(retired_names((root / GLOSSARY).read_text()))
+    words, stems = forms(retired_names((root / RETIRED).read_text()))
     word = re.compile(r"\b(" + "|".join(map(re.escape, words))
                       + r")(?:(?:Gpu|Errors|Invariants)?Test)?\b")
     stem = re.compile(r"(?<![A-Za-z0-9_])(" + "|".join(map(re.escape, stems))
                       + ")(?=" + SOURCE_ENDS + ")")
     faults = []
     for name in files:
-        if name == GLOSSARY:
+        if name == RETIRED:
             continue
         faults += [f"{name}: {old} is called {stems[old]} now"
                    for old in stem.findall(name)]

@@ -66,7 +66,7 @@ def verify(args, name, requests, options):
     if run.returncode not in verdicts:
         raise SystemExit(run.stderr)
     timed = re.search(r"^timed, .*$", run.stdout, re.M)[0]
-    tokens = re.search(r"([\d.]+) tokens per target step", timed)
+    tokens = re.search(r"([\d.]+) tokens per step of a sequence", timed)
     accepted = re.search(r"accepted \d+ \(([\d.]+)%\)", timed)
     times = re.search(r"([\d.]+) s without, ([\d.]+) s with", run.stdout)
     without, with_ = float(times[1]), float(times[2])

@@ -60,12 +60,14 @@ std::string Drafts(const SchedulerStats& s) {
                                s.last_draft_failure.ToString());
   }
   return absl::StrFormat(
-             "drafted %s, accepted %d (%.1f%%), %.2f tokens per target step; "
-             "%s\n",
-             Pluralize(s.num_drafted_tokens, "token"), s.num_accepted_tokens,
+             "drafted %s, accepted %d (%.1f%%), %.2f tokens per step of a "
+             "sequence; %s of the draft model alone
+             ",
+             Pluralize(s.num_drafted_tokens, "token"),
+             s.num_accepted_tokens,
              Percent(s.num_accepted_tokens, s.num_drafted_tokens),
              s.speculation.TokensPerStep(),
-             Pluralize(s.num_draft_steps, "draft step")) +
+             Pluralize(s.num_draft_steps, "step")) +
          failures;
 }
 

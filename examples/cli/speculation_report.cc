@@ -143,8 +143,8 @@ std::string FormatVerdict(const SpeculationReport& report) {
 
 std::string FormatFigures(const char* runs, const SpeculationFigures& figures) {
   std::string text = absl::StrFormat(
-      "%s: drafted %d tokens, accepted %d (%.1f%%); %.2f tokens per target "
-      "step\n",
+      "%s: drafted %d tokens, accepted %d (%.1f%%); %.2f tokens per step "
+      "of a sequence\n",
       runs, figures.num_drafted_tokens, figures.num_accepted_tokens,
       100 * figures.AcceptanceRate(), figures.TokensPerStep());
   std::string places = "place   ", drafted = "drafted ", accepted = "accepted";

@@ -127,8 +127,9 @@ TEST(SpeculateOptionTest, FiguresSayWhatDraftsWereWorth) {
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_THAT(run.err, ::testing::ContainsRegex(
                            "drafted [0-9]+ tokens?, accepted [0-9]+ "
-                           "\\([0-9.]+%\\), [0-9.]+ tokens per target step; "
-                           "[0-9]+ draft steps?\n"));
+                           "\\([0-9.]+%\\), [0-9.]+ tokens per step of a "
+                           "sequence; [0-9]+ steps? of the draft model "
+                           "alone\n"));
   const ProgramRun plain = RunEspalier(
       With("generate", true, {"--speculate", "off", "--figures", kText}));
   EXPECT_THAT(plain.err, Not(HasSubstr("draft")));

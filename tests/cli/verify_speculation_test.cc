@@ -58,7 +58,7 @@ TEST(VerifySpeculationTest, SpeculationIsEqualAndToldOf) {
       AllOf(HasSubstr("drafts were verified in 3 of 3 requests\n"),
             HasSubstr("compared, with drafts in every step: drafted "),
             HasSubstr("timed, with drafts as they pay: drafted "),
-            HasSubstr(" tokens per target step\n"), HasSubstr("place "),
+            HasSubstr(" tokens per step of a sequence\n"), HasSubstr("place "),
             HasSubstr("medians of 1 run each"), HasSubstr("verdict: equal\n")));
 }
 

@@ -1,10 +1,9 @@
 // A conversation: the model's chat template makes the prompt.
-#include "espalier/chat.h"
-
 #include <iostream>
 #include <memory>
 #include <string>
 
+#include "espalier/chat.h"
 #include "espalier/generator.h"
 
 using namespace espalier;

@@ -61,10 +61,8 @@ std::string Drafts(const SchedulerStats& s) {
   }
   return absl::StrFormat(
              "drafted %s, accepted %d (%.1f%%), %.2f tokens per step of a "
-             "sequence; %s of the draft model alone
-             ",
-             Pluralize(s.num_drafted_tokens, "token"),
-             s.num_accepted_tokens,
+             "sequence; %s of the draft model alone\n",
+             Pluralize(s.num_drafted_tokens, "token"), s.num_accepted_tokens,
              Percent(s.num_accepted_tokens, s.num_drafted_tokens),
              s.speculation.TokensPerStep(),
              Pluralize(s.num_draft_steps, "step")) +

@@ -2,11 +2,17 @@
 
 #include <algorithm>
 
+#include "beam/group_drafts.h"
+
 namespace espalier {
 namespace {
 
 constexpr double kDecay = 0.99;     // an observation's worth, a step later
 constexpr double kLeastWeight = 8;  // steps, and rows of a draft model
+// Steps without drafts last so many times as long as the last drafts until
+// drafts are tried again.
+constexpr double kIdleTimes = 50;
+constexpr int kLeastIdleSteps = 64;
 // Tokens squared. Below this all steps were about the same, and noise would
 // make the slope.
 constexpr double kLeastVariance = 0.05;
@@ -17,6 +23,8 @@ void StepCosts::RecordStep(int num_tokens, absl::Duration forward_time) {
   const double x = num_tokens;
   const double y = absl::ToDoubleSeconds(forward_time);
   if (num_tokens < 1 || y <= 0) return;
+  idle_seconds_ += y;
+  ++num_idle_steps_;
   steps_ = {.weight = kDecay * steps_.weight + 1,
             .x = kDecay * steps_.x + x,
             .y = kDecay * steps_.y + y,
@@ -27,8 +35,21 @@ void StepCosts::RecordStep(int num_tokens, absl::Duration forward_time) {
 void StepCosts::RecordDrafts(int num_rows, absl::Duration draft_time) {
   const double seconds = absl::ToDoubleSeconds(draft_time);
   if (num_rows < 1 || seconds <= 0) return;
-  drafted_ = kDecay * drafted_ + num_rows;
-  draft_seconds_ = kDecay * draft_seconds_ + seconds;
+  if (is_draft_cost_old()) {
+    drafted_ = std::max<double>(num_rows, kLeastWeight);
+    draft_seconds_ = seconds / num_rows * drafted_;
+  } else {
+    drafted_ = kDecay * drafted_ + num_rows;
+    draft_seconds_ = kDecay * draft_seconds_ + seconds;
+  }
+  last_draft_seconds_ = seconds;
+  idle_seconds_ = 0;
+  num_idle_steps_ = 0;
+}
+
+bool StepCosts::is_draft_cost_old() const {
+  return drafted_ >= kLeastWeight && num_idle_steps_ >= kLeastIdleSteps &&
+         idle_seconds_ >= kIdleTimes * last_draft_seconds_;
 }
 
 std::optional<DraftCost> StepCosts::At(int num_sequences, bool by_model) const {
@@ -45,7 +66,12 @@ std::optional<DraftCost> StepCosts::At(int num_sequences, bool by_model) const {
   const double start = mean_y - slope * mean_x;
   const double step = start + slope * num_sequences;
   DraftCost cost = {.row = num_sequences * slope / step};
-  if (by_model) cost.draft = num_sequences * draft_seconds_ / drafted_ / step;
+  if (by_model) {
+    cost.draft = num_sequences * draft_seconds_ / drafted_ / step;
+    if (is_draft_cost_old()) {
+      cost.draft = std::min(cost.draft, GroupDrafts::kModelCost);
+    }
+  }
   return cost;
 }
 

@@ -12,13 +12,19 @@
 //
 // R is a number of sequences, though several rows of a step may feed paths of
 // one beam. The time to draft a token is that of a row of logits of the draft
-// model, what it fed to catch up included, whether it drafts for samples or
+// model, without what it fed to catch up, whether it drafts for samples or
 // searches on from beams, on the host or beside a GPU.
+//
+// Who finds drafts too dear asks for none, and learns nothing more. So what
+// they cost is taken to be unknown again when 64 steps or more without any have
+// lasted 50 times as long as the last drafts: 2% of the time is for trying. The
+// next drafts then count alone.
 //
 // Executors that report no times leave the costs unknown. Belongs to its
 // scheduler's strand.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "absl/time/time.h"
@@ -35,11 +41,15 @@ class StepCosts {
   void RecordDrafts(int num_rows, absl::Duration draft_time);
 
   // Beside a step of so many sequences, for a group that drafts from history
-  // or, `by_model`, with a draft model. Nothing while it is not known: too few
-  // steps, or all of the same number of tokens.
+  // or, `by_model`, with a draft model, whose drafts cost no more than
+  // GroupDrafts::kModelCost when what they cost is unknown again. Nothing while
+  // it is not known yet: too few steps, or all of the same number of tokens.
   std::optional<DraftCost> At(int num_sequences, bool by_model) const;
 
  private:
+  // Whether what drafts cost is to be tried again.
+  bool is_draft_cost_old() const;
+
   // Weighted sums over steps, of tokens x and seconds y.
   struct Sums {
     double weight = 0, x = 0, y = 0, xx = 0, xy = 0;
@@ -48,6 +58,9 @@ class StepCosts {
   Sums steps_;
   double drafted_ = 0;  // rows
   double draft_seconds_ = 0;
+  double last_draft_seconds_ = 0;
+  double idle_seconds_ = 0;  // of steps since
+  int64_t num_idle_steps_ = 0;
 };
 
 }  // namespace espalier

@@ -395,11 +395,12 @@ struct StepResult {
   // Where the time went.
   absl::Duration forward_time;
   absl::Duration select_time;
-  // To draft with a model: in select_time where that follows the step, and
-  // beside both where it runs at the same time.
+  // That forward passes of the draft model took, but those that caught up with
+  // a sequence, which feed far more tokens than they draft: in select_time where
+  // drafting follows the step, and beside both where it runs at the same time.
   absl::Duration draft_time = {};
-  // Rows of logits that the draft model computed in it: one for each token that
-  // it drew, and for each beam that it searched on from. 0: not known.
+  // Rows of logits that these passes computed: one for each token that they
+  // drew, and for each beam that they searched on from. 0: not known.
   int num_draft_rows = 0;
   // Why the draft model drafted nothing for any of plan.drafting, if it failed.
   absl::Status draft_status = absl::OkStatus();

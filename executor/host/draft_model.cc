@@ -6,12 +6,16 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "base/stopwatch.h"
 #include "executor/host/allocating_loop.h"
 #include "kernels/logits/score_edits.h"
 #include "kernels/verify/verify.h"
 
 namespace espalier {
 namespace {
+
+// That a sequence lacks: after a bonus token two.
+constexpr size_t kUsualTokens = 2;
 
 // Whether a sample, or a search, has not drafted all of what it can.
 constexpr auto kIsDrafting = [](const auto& work) { return !work.is_done; };
@@ -54,6 +58,7 @@ int DraftModel::max_tokens() const {
 absl::StatusOr<std::vector<DraftedTokens>> DraftModel::Run(
     const StepPlan& plan) {
   num_rows_ = 0;
+  draft_time_ = {};
   ForgetEnded(plan.ended);
   const auto forget_all = [&] {
     for (const DraftSequence& sequence : plan.drafting) {
@@ -320,12 +325,11 @@ void DraftModel::DeferSearch(Searching* search, StepPlan* step) {
 }
 
 size_t DraftModel::NumTokensForStems(std::span<Drafting* const> all) const {
-  constexpr size_t kUsual = 2;  // tokens that one lacks: after a bonus, two
   size_t num_usual = 0;
   for (const Drafting* const drafting : all) {
     if (drafting->is_done) continue;
     const size_t num_tokens = num_lacking(*drafting);
-    if (num_tokens <= kUsual) num_usual += num_tokens;
+    if (num_tokens <= kUsualTokens) num_usual += num_tokens;
   }
   // A part is for stems in any case, so that they end.
   return num_tokens_left_ - std::min(num_usual, num_tokens_left_ / 4 * 3);
@@ -360,6 +364,7 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
     RETURN_IF_ERROR(model_->Forward(*step, {}));
   }
   *step = {};
+  const Stopwatch watch;
   StepPlan rows;
   rows.stop = stop;
   std::erase_if(sampling, [&](Drafting* drafting) {
@@ -367,15 +372,17 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
   });
   if (sampling.empty()) return absl::OkStatus();
   std::vector<const DraftSequence*> sequences;
+  int num_rows = 0;
   for (const Drafting* const drafting : sampling) {
     sequences.push_back(drafting->asked);
-    num_rows_ += drafting->asked->num_tokens;
+    num_rows += drafting->asked->num_tokens;
   }
   ASSIGN_OR_RETURN(std::vector<SampledDraft> drafts,
                    sampler_->Sample(rows, sequences));
   for (size_t i = 0; i < sampling.size(); ++i) {
     TakeSampled(std::move(drafts[i]), sampling[i]);
   }
+  RecordPass(rows.tokens.size(), num_rows, watch.Elapsed());
   return absl::OkStatus();
 }
 
@@ -405,6 +412,7 @@ void DraftModel::TakeSampled(SampledDraft sampled, Drafting* drafting) {
 
 absl::Status DraftModel::FeedAndDraw(Work* work, StepPlan step,
                                      std::stop_token stop) {
+  const Stopwatch watch;
   const std::vector<Reader> readers = AddRows(work, &step);
   if (step.empty()) return absl::OkStatus();
   step.stop = stop;
@@ -414,14 +422,22 @@ absl::Status DraftModel::FeedAndDraw(Work* work, StepPlan step,
   }
   const std::span<float> logits(logits_.data(), readers.size() * vocab_size);
   RETURN_IF_ERROR(model_->Forward(step, logits));
-  num_rows_ += static_cast<int>(readers.size());
   AllocatingLoop(*threads_, static_cast<int>(readers.size()), [&](int i) {
     Read(readers[i], logits.subspan(i * vocab_size, vocab_size));
   });
   for (Searching& searching : work->searches) {
     if (!searching.is_done) Advance(&searching);
   }
+  RecordPass(step.tokens.size(), static_cast<int>(readers.size()),
+             watch.Elapsed());
   return absl::OkStatus();
+}
+
+void DraftModel::RecordPass(size_t num_tokens, int num_rows,
+                            absl::Duration time) {
+  if (num_tokens > kUsualTokens * num_rows) return;  // it caught up
+  num_rows_ += num_rows;
+  draft_time_ += time;
 }
 
 std::vector<DraftModel::Reader> DraftModel::AddRows(Work* work,

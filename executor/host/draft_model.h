@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/ids.h"
 #include "base/thread_pool.h"
 #include "exec_request/draft_sampler.h"
@@ -76,8 +77,10 @@ class DraftModel {
   // fed of these requests.
   absl::StatusOr<std::vector<DraftedTokens>> Run(const StepPlan& plan);
 
-  // Rows of logits that the last Run computed (StepResult::num_draft_rows).
+  // What drafts cost: rows of logits that the last Run computed, and their
+  // time, without passes that caught up (StepResult::num_draft_rows).
   int num_rows() const { return num_rows_; }
+  absl::Duration draft_time() const { return draft_time_; }
 
   // For tests and figures: sequences it keeps, and pages they hold.
   int num_sequences() const { return static_cast<int>(states_.size()); }
@@ -164,6 +167,8 @@ class DraftModel {
   // Feeds what `step` has, and what each lacks of its text, with logits of the
   // last token, and draws or searches on from there.
   absl::Status FeedAndDraw(Work* work, StepPlan step, std::stop_token stop);
+  // A pass fed so many tokens for so many rows of logits.
+  void RecordPass(size_t num_tokens, int num_rows, absl::Duration time);
   // Adds a row for each that is not done.
   std::vector<Reader> AddRows(Work* work, StepPlan* step);
   void Read(const Reader& reader, std::span<const float> logits) const;
@@ -204,6 +209,7 @@ class DraftModel {
   int64_t num_runs_ = 0;
   size_t num_tokens_left_ = 0;  // that the run may feed to catch up
   int num_rows_ = 0;            // of logits, of the run
+  absl::Duration draft_time_;   // theirs
   std::vector<float> logits_;
 };
 

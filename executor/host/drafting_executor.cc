@@ -12,7 +12,6 @@
 #include "absl/base/thread_annotations.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/stopwatch.h"
 #include "exec_request/fill_drafts.h"
 #include "executor/host/catch_model_errors.h"
 #include "executor/host/executor_thread.h"
@@ -140,7 +139,6 @@ class DraftingExecutor::Drafts {
   // On the thread.
   static void Draft(const std::shared_ptr<Drafts>& drafts,
                     const StepPlan& asked, PlanOnItsWay* plan) {
-    const Stopwatch watch;
     Drafted result;
     result.drafts = UntilThereIsMemory(
         [&] { return std::vector<DraftedTokens>(asked.drafting.size()); });
@@ -151,6 +149,7 @@ class DraftingExecutor::Drafts {
     if (drafted.ok()) {
       result.drafts = *std::move(drafted);
       result.num_rows = drafts->model_->num_rows();
+      result.time = drafts->model_->draft_time();
     } else if (!asked.stop.stop_requested()) {
       result.status = drafted.status();
     }
@@ -162,7 +161,6 @@ class DraftingExecutor::Drafts {
         plan->plan = std::move(filled);
       });
     }
-    result.time = watch.Elapsed();
     {
       const std::lock_guard lock(drafts->mutex_);
       plan->drafted = std::move(result);

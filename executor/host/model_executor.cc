@@ -166,11 +166,10 @@ class ModelExecutor::Worker {
     result.forward_time = watch.Lap();
     result.selections = SelectAll(*plan, logits, vocab_size, *pool_);
     result.scorings = ScoreAll(*plan, logits, vocab_size, *pool_);
-    const Stopwatch draft_watch;
     result.drafts = Draft(*plan, &result.draft_status);
-    if (!plan->drafting.empty()) {
-      result.draft_time = draft_watch.Elapsed();
-      if (draft_ != nullptr) result.num_draft_rows = draft_->num_rows();
+    if (!plan->drafting.empty() && draft_ != nullptr) {
+      result.draft_time = draft_->draft_time();
+      result.num_draft_rows = draft_->num_rows();
     }
     if (plan->stop.stop_requested()) {
       return MakeError(absl::StatusCode::kCancelled, "the step was given up");

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "beam/group_drafts.h"
+
 namespace espalier {
 namespace {
 
@@ -39,6 +41,40 @@ TEST(StepCostsTest, DraftsCostWhatTheirModelTakes) {
   EXPECT_NEAR(costs.At(1, true)->draft, 0.25, 1e-9);
   EXPECT_NEAR(costs.At(4, true)->draft, 100.0 / 160, 1e-9);
   EXPECT_NEAR(costs.At(1, true)->row, 0.2, 1e-9);
+}
+
+// Once the draft model took a hundred times as long as it does.
+TEST(StepCostsTest, DraftsThatWereDearAreTriedAgain) {
+  constexpr absl::Duration kDear = absl::Milliseconds(8);
+  StepCosts costs;
+  RecordSteps(100, &costs);
+  costs.RecordDrafts(8, kDear);
+  absl::Duration idle;
+  while (costs.At(1, true)->draft > GroupDrafts::kModelCost) {
+    EXPECT_NEAR(costs.At(1, true)->draft, 10, 1e-9);
+    for (const int num_tokens : {1, 3}) {
+      costs.RecordStep(num_tokens, kStart + num_tokens * kToken);
+      idle += kStart + num_tokens * kToken;
+    }
+    ASSERT_LE(idle, 51 * kDear);
+  }
+  EXPECT_GE(idle, 49 * kDear);
+  EXPECT_EQ(costs.At(1, true)->draft, GroupDrafts::kModelCost);
+  // Fewer than make it known at first.
+  costs.RecordDrafts(4, absl::Microseconds(40));
+  EXPECT_NEAR(costs.At(1, true)->draft, 0.1, 1e-9);
+  costs.RecordDrafts(4, absl::Microseconds(120));
+  EXPECT_GT(costs.At(1, true)->draft, 0.1);
+  EXPECT_LT(costs.At(1, true)->draft, 0.2);
+}
+
+// What is cheap stays so.
+TEST(StepCostsTest, DraftsThatWereCheapAreNotDearerForAPause) {
+  StepCosts costs;
+  RecordSteps(100, &costs);
+  costs.RecordDrafts(8, absl::Nanoseconds(8));
+  RecordSteps(1000, &costs);
+  EXPECT_LT(costs.At(1, true)->draft, 1e-4);
 }
 
 TEST(StepCostsTest, AreUnknownUntilStepsDiffer) {

@@ -160,6 +160,20 @@ TEST_P(DraftModelTest, RowsOfLogitsAreCounted) {
   EXPECT_EQ(model.drafts->num_rows(), 0);
 }
 
+// Drafts would look dear for a prompt that is fed once.
+TEST_P(DraftModelTest, APassThatCatchesUpIsNotInWhatDraftsCost) {
+  ChunkedDraftModel model;
+  StepPlan plan = PlanOfThreeSequences(GetParam(), 1);
+  plan.drafting.resize(1);
+  EXPECT_TRUE(HasDraft(model.Run(plan)[0]));
+  const int num_first_rows = model.drafts->num_rows();
+  EXPECT_GT(model.drafts->draft_time(), absl::ZeroDuration());
+  model.Run(plan);
+  EXPECT_EQ(num_first_rows, model.drafts->num_rows() - 1);
+  model.Run({});
+  EXPECT_EQ(model.drafts->draft_time(), absl::ZeroDuration());
+}
+
 // Each sequence of the second request takes 26 pages of 70, of which the first
 // one holds 20.
 TEST_P(DraftModelTest, WhatFindsNoPagesTakesThemFromNobody) {

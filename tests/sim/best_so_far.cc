@@ -19,10 +19,26 @@ bool BeginsWith(const Hypothesis& longer, const Hypothesis& beginning) {
              std::span(longer.tokens).first(beginning.tokens.size()));
 }
 
+// Whether `hypothesis` goes on from one of `states`, which is taken out: one of
+// a sequence that lived.
+bool TakeBeginning(const Hypothesis& hypothesis,
+                   std::vector<Hypothesis>* states) {
+  const auto found = std::ranges::find_if(*states, [&](const auto& state) {
+    return state.finish_reason == FinishReason::kDeadline &&
+           BeginsWith(hypothesis, state) &&
+           hypothesis.cum_log_prob <= state.cum_log_prob;
+  });
+  if (found == states->end()) return false;
+  states->erase(found);
+  return true;
+}
+
 // Why one of `best` is in no step from `first_step` on.
 std::string CheckOfSomeStep(const std::vector<Hypothesis>& best,
                             const SearchStates& alone, bool fails_alone,
                             int first_step) {
+  std::vector<Hypothesis> last;
+  if (fails_alone) last = alone.back();
   for (const Hypothesis& hypothesis : best) {
     const bool is_there = std::any_of(
         alone.begin() + first_step, alone.end(), [&](const auto& states) {
@@ -30,13 +46,9 @@ std::string CheckOfSomeStep(const std::vector<Hypothesis>& best,
             return IsSame(state, hypothesis);
           });
         });
-    const bool is_ahead =
-        fails_alone &&
-        std::ranges::any_of(alone.back(), [&](const auto& state) {
-          return BeginsWith(hypothesis, state);
-        });
-    if (!is_there && !is_ahead)
+    if (!is_there && !TakeBeginning(hypothesis, &last)) {
       return "a hypothesis that it has at no step alone";
+    }
   }
   const bool is_sorted = std::ranges::is_sorted(
       best, [](const auto& a, const auto& b) { return a.score > b.score; });

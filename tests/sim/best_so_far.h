@@ -38,7 +38,8 @@ class StepCounter final : public SearchWatcher {
 // only that it is of these, best first; and of a request that speculates, whose
 // steps may each be several of those alone, that it is of some step's. Alone
 // such a request may fail (`fails_alone`) when one of its samples has no token,
-// which others have not waited for: these begin with what they have alone.
+// which others have not waited for: each of these goes on from a sequence of
+// its own that lives after the last step alone.
 std::string CheckBestSoFar(const GenerationParams& params, const Result& result,
                            const SearchStates& alone, bool fails_alone,
                            int num_steps);

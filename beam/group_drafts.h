@@ -108,6 +108,7 @@ class GroupDrafts {
     is_by_model_ = false;
     drafters_.clear();
     num_tokens_ = 0;
+    ready_.clear();
     state_ = State::kIdle;
   }
   // Whether it was asked, and has not answered.
@@ -146,9 +147,12 @@ class GroupDrafts {
   // but for what was cut at their ends.
   std::vector<DraftLogits> Logits(
       std::span<const std::vector<TokenId>> drafts) const;
-  // The step is planned.
+  // The step is planned. What a draft model answered, with its logits, is kept
+  // by the plan alone.
   void OnPlan() {
-    if (state_ == State::kReady) state_ = State::kIdle;
+    if (state_ != State::kReady) return;
+    ready_.clear();
+    state_ = State::kIdle;
   }
 
   // A step's answer is there. Of each sequence that it ran, by rank: what it

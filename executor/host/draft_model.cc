@@ -562,9 +562,10 @@ void DraftModel::Draw(std::span<const float> logits, Drafting* drafting) const {
                   .edits = edits.edits,
                   .is_allow_list = edits.is_allow_list}};
   Take(DrawDraft(row, params.verify_mode).token, drafting);
+  if (!NeedsDraftLogits(params)) return;
+  drafting->logits.reserve(asked.num_tokens * logits.size());
   // Of what it took.
-  if (NeedsDraftLogits(params) &&
-      drafting->logits.size() < drafting->draft.tokens.size() * logits.size()) {
+  if (drafting->logits.size() < drafting->draft.tokens.size() * logits.size()) {
     drafting->logits.insert(drafting->logits.end(), logits.begin(),
                             logits.end());
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <vector>
 
 namespace espalier {
@@ -40,6 +41,25 @@ TEST(GroupDraftsTest, WhatAModelDraftedIsVerifiedOnce) {
   drafts.Record(first, accepted);
   EXPECT_FALSE(drafts.has_answer());
   EXPECT_THAT(drafts.Draft(most, 100), ElementsAre(IsEmpty()));
+}
+
+// Rows of logits are large.
+TEST(GroupDraftsTest, LogitsAreKeptUntilAStepIsPlanned) {
+  GroupDrafts drafts(DrawnByModel(), true, nullptr);
+  drafts.OnAsk({0}, 3);
+  const auto owner = std::make_shared<const float>(1.0f);
+  std::vector<DraftedTokens> answer(1);
+  answer[0].tokens = {7};
+  answer[0].logits = DraftLogits(owner, 1, DraftLogits::kHost);
+  drafts.Take(answer);
+  answer.clear();
+  const std::vector<std::vector<TokenId>> tokens = {{7}};
+  std::vector<DraftLogits> planned = drafts.Logits(tokens);
+  EXPECT_EQ(owner.use_count(), 3);
+  drafts.OnPlan();
+  EXPECT_EQ(owner.use_count(), 2);
+  planned.clear();
+  EXPECT_EQ(owner.use_count(), 1);
 }
 
 }  // namespace

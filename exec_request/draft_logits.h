@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
-
 namespace espalier {
 
 class DraftLogits {
@@ -41,10 +39,7 @@ class DraftLogits {
   // Where they are.
   const float* data() const { return logits_.get(); }
   // REQUIRES: they are on the host.
-  std::span<const float> values() const {
-    CHECK(device_ == kHost) << "logits of GPU " << device_;
-    return {logits_.get(), size_};
-  }
+  std::span<const float> values() const;
 
   // Those of the first tokens. REQUIRES: size <= size().
   DraftLogits First(size_t size) const { return {logits_, size, device_}; }

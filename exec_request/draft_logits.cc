@@ -1,0 +1,12 @@
+#include "exec_request/draft_logits.h"
+
+#include "base/check.h"
+
+namespace espalier {
+
+std::span<const float> DraftLogits::values() const {
+  CHECK(device_ == kHost) << "logits of GPU " << device_;
+  return {logits_.get(), size_};
+}
+
+}  // namespace espalier

@@ -139,7 +139,9 @@ void AddGenerateCommand(CLI::App* app, std::span<char* const> args,
       ->group("Output");
   AddParamOptions(command, &options->params);
   AddCommonOptions(command, &options->common);
-  command->footer(kGenerateExamples);
+  command->footer([options] {
+    return kGenerateExamples + HelpOnDefaults(options->common.runtime);
+  });
   command->callback([command, args, options, exit_code] {
     options->names = TypedNames(*command, args);
     const absl::StatusOr<int> code = Generate(*options);
@@ -175,7 +177,9 @@ void AddBatchCommand(CLI::App* app, int* exit_code) {
       ->group("Limits");
   AddCommonOptions(command, &options->common);
   AddDefaultsOfRequests(command, &options->common);
-  command->footer(kBatchExamples);
+  command->footer([options] {
+    return kBatchExamples + HelpOnDefaults(options->common.runtime);
+  });
   command->callback([options, exit_code] {
     const absl::StatusOr<int> code = RunBatch(*options);
     *exit_code = code.ok() ? *code : Refuse(code.status());

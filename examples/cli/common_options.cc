@@ -3,8 +3,10 @@
 #include <charconv>
 #include <system_error>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "espalier/backend.h"
+#include "espalier/model_defaults.h"
 #include "examples/cli/output.h"
 #include "examples/cli/stats_file.h"
 
@@ -305,6 +307,22 @@ void AddDefaultsOfRequests(CLI::App* command, CommonOptions* options) {
                    "--draft-model")
       ->option_text("METHOD")
       ->group("Engine");
+}
+
+std::string HelpOnDefaults(const RuntimeOptions& options) {
+  if (options.model.empty()) return "";
+  const absl::StatusOr<GenerationDefaults> defaults =
+      LoadModelDefaults(options.generator.generation_config, options.model);
+  if (!defaults.ok()) {
+    return Concat("\n\nDefaults of this model: none, for ",
+                  Message(defaults.status()));
+  }
+  if (defaults->fields.empty()) return "";
+  std::string help = "\n\nDefaults of this model, by generation_config.json:";
+  for (const auto& [name, value] : defaults->fields) {
+    help += Concat("\n  ", name, " ", Shown(value));
+  }
+  return help;
 }
 
 }  // namespace espalier::cli

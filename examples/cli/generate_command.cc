@@ -138,8 +138,9 @@ of special tokens in the text or in --system stay text, but for marks that a
 tokenizer.model has as user-defined symbols, such as <en>: any text finds them.
 
 Where an option is left out the model's generation_config.json decides, if it
-has that field, then the default above: espalier inspect DIR lists what it has,
-and --generation-config none leaves it out of account.
+has that field, then the default above: -m DIR --help lists what it has, as
+espalier inspect DIR does, and --generation-config none leaves it out of
+account.
 
 With --stream one sample's text, or what all beams agree on so far, grows on a
 line of its own. Several samples come piece by piece, each on a line after its

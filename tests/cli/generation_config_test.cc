@@ -147,6 +147,22 @@ TEST_F(GenerationConfigTest, InspectListsThem) {
   EXPECT_EQ(RunEspalier({"inspect", model_.path()}).exit_code, 2);
 }
 
+TEST_F(GenerationConfigTest, HelpOnAModelListsThem) {
+  for (const char* command : {"generate", "batch"}) {
+    WriteConfig(R"({"eos_token_id": 2})");
+    const std::string plain = RunEspalier({command, "--help"}).out;
+    EXPECT_EQ(Run({command, "--help"}).out, plain);
+    WriteConfig(R"({"do_sample": true, "temperature": 0.6})");
+    const ProgramRun run = Run({command, "--help"});
+    EXPECT_EQ(run.exit_code, 0);
+    EXPECT_THAT(run.out, HasSubstr("Defaults of this model, by "
+                                   "generation_config.json:\n  do_sample true\n"
+                                   "  temperature 0.6\n"));
+    WriteConfig(R"({"temperature": "hot"})");
+    EXPECT_THAT(Run({command, "--help"}).out, HasSubstr("\"hot\""));
+  }
+}
+
 // Whatever the model would have them do both runs of it do.
 TEST_F(GenerationConfigTest, SpeculationIsVerifiedWithThem) {
   WriteConfig(R"({"do_sample": true, "temperature": 0.5})");

@@ -7,6 +7,7 @@
 // Thread safety: none; each thread has its own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -29,10 +30,7 @@ class PieceCache {
   bool Find(std::string_view piece, std::vector<TokenId>* tokens) const {
     if (piece.size() > kMaxPieceBytes) return false;
     const Slot& slot = slots_[HashOf(piece) % kNumSlots];
-    if (slot.num_bytes != piece.size() ||
-        std::memcmp(slot.bytes, piece.data(), piece.size()) != 0) {
-      return false;
-    }
+    if (std::string_view(slot.bytes, slot.num_bytes) != piece) return false;
     tokens->insert(tokens->end(), slot.tokens, slot.tokens + slot.num_tokens);
     return true;
   }
@@ -44,7 +42,7 @@ class PieceCache {
     slot.num_bytes = static_cast<uint8_t>(piece.size());
     slot.num_tokens = static_cast<uint8_t>(tokens.size());
     std::memcpy(slot.bytes, piece.data(), piece.size());
-    std::memcpy(slot.tokens, tokens.data(), tokens.size_bytes());
+    std::ranges::copy(tokens, slot.tokens);  // there may be none
   }
 
  private:

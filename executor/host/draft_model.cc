@@ -14,9 +14,6 @@
 namespace espalier {
 namespace {
 
-// That a sequence lacks: after a bonus token two.
-constexpr size_t kUsualTokens = 2;
-
 // Whether a sample, or a search, has not drafted all of what it can.
 constexpr auto kIsDrafting = [](const auto& work) { return !work.is_done; };
 
@@ -47,10 +44,12 @@ DraftModel::DraftModel(std::shared_ptr<Model> model,
     : model_(std::move(model)),
       threads_(std::move(pool)),
       sampler_(std::move(sampler)),
-      pool_(model_->description().num_pages, model_->description().page_size) {}
+      sequences_(model_->description().num_pages,
+                 model_->description().page_size) {}
 
 int DraftModel::max_tokens() const {
-  const int64_t num_paged = int64_t{pool_.num_pages() - 1} * pool_.page_size();
+  const int64_t num_paged =
+      int64_t{pages().num_pages() - 1} * pages().page_size();
   return static_cast<int>(
       std::clamp<int64_t>(num_paged, 0, description().max_context));
 }
@@ -62,7 +61,7 @@ absl::StatusOr<std::vector<DraftedTokens>> DraftModel::Run(
   ForgetEnded(plan.ended);
   const auto forget_all = [&] {
     for (const DraftSequence& sequence : plan.drafting) {
-      Forget(sequence.request);
+      sequences_.Forget(sequence.request);
     }
   };
   try {
@@ -76,17 +75,17 @@ absl::StatusOr<std::vector<DraftedTokens>> DraftModel::Run(
 }
 
 void DraftModel::ForgetEnded(std::span<const RequestId> ended) {
-  for (const RequestId request : ended) Forget(request);
+  for (const RequestId request : ended) sequences_.Forget(request);
 }
 
 absl::StatusOr<std::vector<DraftedTokens>> DraftModel::RunAll(
     const StepPlan& plan) {
-  ++num_runs_;
+  sequences_.BeginRun();
   num_tokens_left_ = plan.max_draft_step_tokens;
   Work work = WorkOf(plan);
   std::vector<Drafting*> all;
   for (Drafting& drafting : work.samples) {
-    if (!drafting.is_done) Begin(&drafting);
+    if (!drafting.is_done) sequences_.Begin(drafting.key, drafting.text);
     all.push_back(&drafting);
   }
   for (Searching& searching : work.searches) {
@@ -155,45 +154,14 @@ DraftModel::Work DraftModel::WorkOf(const StepPlan& plan) const {
   return work;
 }
 
-void DraftModel::Begin(Drafting* drafting) {
-  State& state =
-      states_.try_emplace(drafting->key, State{{}, PageTable(&pool_)})
-          .first->second;
-  state.last_run = num_runs_;
-  const size_t num_kept = std::min(
-      CommonLength(state.fed, drafting->text),
-      drafting->text.size() - 1);  // the last one is fed for its logits
-  state.fed.Truncate(num_kept);
-  state.pages.Truncate(static_cast<int>(num_kept));
-}
-
 void DraftModel::Begin(Searching* searching) {
   const RequestId request = searching->beams.front().asked->request;
-  std::vector<State> kept;
-  const auto begin = states_.lower_bound({request, 0});
-  auto end = begin;
-  for (; end != states_.end() && end->first.first == request; ++end) {
-    kept.push_back(std::move(end->second));
-  }
-  states_.erase(begin, end);
+  std::vector<const DraftText*> texts;
   for (Drafting& beam : searching->beams) {
-    State state = {{}, PageTable(&pool_), num_runs_};
-    const State* longest = nullptr;
-    size_t num_kept = 0;
-    for (const State& other : kept) {
-      const size_t length =
-          std::min(CommonLength(other.fed, beam.text), beam.text.size() - 1);
-      if (length <= num_kept) continue;
-      longest = &other;
-      num_kept = length;
-    }
-    if (longest != nullptr) {
-      state.fed = beam.text.First(num_kept);
-      state.pages = longest->pages.Fork(static_cast<int>(num_kept));
-    }
     beam.key = {request, searching->num_keys++};
-    states_.insert_or_assign(beam.key, std::move(state));
+    texts.push_back(&beam.text);
   }
+  sequences_.BeginBeams(request, texts);
 }
 
 void DraftModel::Advance(Searching* searching) {
@@ -205,142 +173,13 @@ void DraftModel::Advance(Searching* searching) {
         .asked = parent.asked, .key = parent.key, .text = parent.text});
     child.text.Append(token);
     if (has_child[parent_rank]) {
-      const State& from = states_.at(parent.key);
-      State fork = {from.fed, from.pages.Fork(from.pages.num_tokens()),
-                    num_runs_};
       child.key.second = searching->num_keys++;
-      states_.insert_or_assign(child.key, std::move(fork));
+      sequences_.Fork(parent.key, child.key);
     }
     has_child[parent_rank] = true;
   }
   searching->beams = std::move(next);
   searching->is_done = searching->search.is_done();
-}
-
-// One row of each sequence: rows of a step do not see each other.
-absl::Status DraftModel::FeedStems(std::span<Drafting* const> all,
-                                   std::stop_token stop) {
-  const std::map<RequestId, Stem> stems = StemsOf(all);
-  size_t num_tokens_for_stems = NumTokensForStems(all);
-  StepPlan step;
-  for (const auto& [request, stem] : stems) {
-    const size_t begin = num_fed(*stem.first);
-    if (begin >= stem.num_tokens) continue;
-    const size_t count =
-        std::min(stem.num_tokens - begin, num_tokens_for_stems);
-    if (count == 0) continue;
-    if (!AddRow(*stem.first, begin + count, 0, &step)) {
-      stem.first->is_done = true;
-      continue;
-    }
-    num_tokens_for_stems -= count;
-    num_tokens_left_ -= count;
-  }
-  if (!step.empty()) {
-    step.stop = stop;
-    RETURN_IF_ERROR(model_->Forward(step, {}));
-  }
-  ShareStems(stems, all);
-  return absl::OkStatus();
-}
-
-std::map<RequestId, DraftModel::Stem> DraftModel::StemsOf(
-    std::span<Drafting* const> all) const {
-  std::map<RequestId, Stem> stems;
-  for (Drafting* const drafting : all) {
-    if (drafting->is_done) continue;
-    Drafting*& first = stems[drafting->asked->request].first;
-    if (first == nullptr || num_fed(*first) < num_fed(*drafting)) {
-      first = drafting;
-    }
-  }
-  for (const Drafting* const drafting : all) {
-    if (drafting->is_done) continue;
-    Stem& stem = stems[drafting->asked->request];
-    const size_t num_common = LengthOfStem(*stem.first, *drafting);
-    if (stem.first == drafting || num_fed(*drafting) >= num_common) continue;
-    stem.num_tokens = std::max(stem.num_tokens, num_common);
-  }
-  return stems;
-}
-
-size_t DraftModel::LengthOfStem(const Drafting& first,
-                                const Drafting& other) const {
-  return std::min(CommonLength(first.text, other.text),
-                  std::min(first.text.size(), other.text.size()) - 1);
-}
-
-void DraftModel::ShareStems(const std::map<RequestId, Stem>& stems,
-                            std::span<Drafting* const> all) {
-  for (const Drafting* const drafting : all) {
-    if (drafting->is_done) continue;
-    const Drafting& first = *stems.at(drafting->asked->request).first;
-    if (&first == drafting || first.is_done) continue;
-    const State& from = states_.at(first.key);
-    const size_t count =
-        std::min(LengthOfStem(first, *drafting), from.fed.size());
-    if (num_fed(*drafting) >= count) continue;
-    State& to = states_.at(drafting->key);
-    to.fed = from.fed.First(count);
-    to.pages = from.pages.Fork(static_cast<int>(count));
-  }
-}
-
-void DraftModel::DeferToNextPlan(Work* work, StepPlan* step) {
-  struct Waiting {
-    size_t num_lacking = 0;
-    Drafting* sample = nullptr;  // or
-    Searching* search = nullptr;
-  };
-  std::vector<Waiting> all;
-  for (Drafting& sample : work->samples) {
-    if (!sample.is_done) all.push_back({num_lacking(sample), &sample, nullptr});
-  }
-  for (Searching& search : work->searches) {
-    if (search.is_done) continue;
-    Waiting& waiting = all.emplace_back(Waiting{.search = &search});
-    for (const Drafting& beam : search.beams) {
-      waiting.num_lacking += num_lacking(beam);
-    }
-  }
-  std::ranges::stable_sort(all, {}, &Waiting::num_lacking);
-  for (const Waiting& waiting : all) {
-    if (waiting.num_lacking <= num_tokens_left_) {
-      num_tokens_left_ -= waiting.num_lacking;
-    } else if (waiting.sample != nullptr) {
-      waiting.sample->draft.is_behind = AddChunk(*waiting.sample, step);
-      waiting.sample->is_done = true;
-    } else {
-      DeferSearch(waiting.search, step);
-    }
-  }
-}
-
-void DraftModel::DeferSearch(Searching* search, StepPlan* step) {
-  search->is_behind = true;
-  for (const Drafting& beam : search->beams) {
-    search->is_behind = AddChunk(beam, step) && search->is_behind;
-  }
-  search->is_done = true;
-}
-
-size_t DraftModel::NumTokensForStems(std::span<Drafting* const> all) const {
-  size_t num_usual = 0;
-  for (const Drafting* const drafting : all) {
-    if (drafting->is_done) continue;
-    const size_t num_tokens = num_lacking(*drafting);
-    if (num_tokens <= kUsualTokens) num_usual += num_tokens;
-  }
-  // A part is for stems in any case, so that they end.
-  return num_tokens_left_ - std::min(num_usual, num_tokens_left_ / 4 * 3);
-}
-
-bool DraftModel::AddChunk(const Drafting& drafting, StepPlan* step) {
-  const size_t count = std::min(num_lacking(drafting), num_tokens_left_);
-  if (count == 0) return true;
-  if (!AddRow(drafting, num_fed(drafting) + count, 0, step)) return false;
-  num_tokens_left_ -= count;
-  return true;
 }
 
 absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
@@ -404,10 +243,9 @@ void DraftModel::TakeSampled(SampledDraft sampled, Drafting* drafting) {
     draft.logits = sampled.logits.First(draft.tokens.size() * vocab_size);
   }
   // The last one was not fed, nor is anything kept behind it.
-  State& state = states_.at(drafting->key);
   const size_t num_unfed = draft.tokens.empty() ? 0 : 1;
-  state.fed.GrowTo(drafting->text.size() - num_unfed, drafting->text);
-  state.pages.Truncate(static_cast<int>(state.fed.size()));
+  sequences_.SetFed(drafting->key, drafting->text,
+                    drafting->text.size() - num_unfed);
 }
 
 absl::Status DraftModel::FeedAndDraw(Work* work, StepPlan step,
@@ -467,15 +305,15 @@ std::vector<DraftModel::Reader> DraftModel::AddRows(Work* work,
 bool DraftModel::MakeRoomFor(const Searching& searching) {
   int64_t num_needed = 0;
   for (const Drafting& beam : searching.beams) {
-    num_needed += NumPagesForRow(beam, beam.text.size());
+    num_needed += sequences_.NumPagesForRow(beam.key, beam.text.size());
   }
-  return MakeRoom(num_needed);
+  return sequences_.MakeRoom(num_needed);
 }
 
 void DraftModel::GiveUp(Searching* searching) {
   searching->is_done = true;
   for (const Drafting& beam : searching->beams) {
-    states_.at(beam.key).last_run = num_runs_ - 1;
+    sequences_.GiveUp(beam.key);
   }
 }
 
@@ -484,62 +322,6 @@ void DraftModel::Read(const Reader& reader,
   if (reader.searching == nullptr) return Draw(logits, reader.drafting);
   reader.searching->search.Choose(reader.rank,
                                   reader.drafting->text.generated(), logits);
-}
-
-bool DraftModel::AddRow(const Drafting& drafting, size_t num_fed,
-                        int num_logits, StepPlan* step, int num_ahead) {
-  State& state = states_.at(drafting.key);
-  const int first = static_cast<int>(state.fed.size());
-  const int count = static_cast<int>(num_fed) - first;
-  if (!MakeRoom(NumPagesForRow(drafting, num_fed + num_ahead)) ||
-      !state.pages.Append(count + num_ahead, &step->page_copies).ok()) {
-    state.fed.Truncate(0);
-    state.pages.Clear();
-    return false;
-  }
-  step->rows.push_back({.first_token = static_cast<int>(step->tokens.size()),
-                        .num_tokens = count,
-                        .first_position = first,
-                        .num_logits = num_logits,
-                        .first_logits = step->num_logits});
-  step->num_logits += num_logits;
-  drafting.text.CopyTo(first, num_fed, &step->tokens);
-  state.fed.GrowTo(num_fed, drafting.text);
-  for (const PageRef& page : state.pages.pages()) {
-    step->page_indices.push_back(page.id());
-  }
-  step->page_indptr.push_back(static_cast<int>(step->page_indices.size()));
-  return true;
-}
-
-int64_t DraftModel::NumPagesForRow(const Drafting& drafting,
-                                   size_t num_tokens) const {
-  const PageTable& table = states_.at(drafting.key).pages;
-  const bool copies_tail =
-      table.room_in_tail() > 0 && table.pages().back().shared();
-  return NumPages(static_cast<int64_t>(num_tokens), pool_.page_size()) -
-         std::ssize(table.pages()) + (copies_tail ? 1 : 0);
-}
-
-int64_t DraftModel::NumPagesAvailable() const {
-  std::vector<bool> is_kept(pool_.num_pages());
-  for (const auto& [key, state] : states_) {
-    if (state.last_run != num_runs_) continue;
-    for (const PageId page : state.pages.page_ids()) is_kept[page.value] = true;
-  }
-  return std::ranges::count(is_kept, false);
-}
-
-bool DraftModel::MakeRoom(int64_t num_pages) {
-  if (pool_.num_free() >= num_pages) return true;
-  if (NumPagesAvailable() < num_pages) return false;
-  while (pool_.num_free() < num_pages) {
-    const auto oldest = std::ranges::min_element(
-        states_, {}, [](const auto& entry) { return entry.second.last_run; });
-    CHECK(oldest->second.last_run != num_runs_) << "a sequence that drafts";
-    states_.erase(oldest);
-  }
-  return true;
 }
 
 void DraftModel::Draw(std::span<const float> logits, Drafting* drafting) const {
@@ -587,13 +369,6 @@ void DraftModel::Take(TokenId token, Drafting* drafting) const {
   draft.tokens.push_back(token);
   drafting->text.Append(token);
   drafting->is_done = ends || std::ssize(draft.tokens) == asked.num_tokens;
-}
-
-void DraftModel::Forget(RequestId request) {
-  const auto begin = states_.lower_bound({request, 0});
-  auto end = begin;
-  while (end != states_.end() && end->first.first == request) ++end;
-  states_.erase(begin, end);
 }
 
 }  // namespace espalier

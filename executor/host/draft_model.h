@@ -21,8 +21,9 @@
 // of a search, which it searches on from (draft_search.h), begin with what is
 // kept of any sequence of that search that goes furthest with theirs, so that
 // the paths that the other search takes are fed already. Where
-// pages run out, sequences that drafted least recently lose theirs; a sequence
-// that finds none drafts nothing.
+// pages run out, sequences that drafted least recently lose theirs
+// (draft_sequences.h); a sequence that finds none drafts nothing.
+//
 // Samples draft on the device of the model where it has a DraftSampler that can
 // draw for them: then the model's steps for them are one call of that. For the
 // others, and for beams, each step's logits come to the host, which draws.
@@ -35,7 +36,6 @@
 #include <memory>
 #include <span>
 #include <stop_token>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -46,9 +46,8 @@
 #include "exec_request/model.h"
 #include "exec_request/step_plan.h"
 #include "executor/host/draft_search.h"
+#include "executor/host/draft_sequences.h"
 #include "executor/host/draft_text.h"
-#include "pages/page_pool.h"
-#include "pages/page_table.h"
 
 namespace espalier {
 
@@ -83,21 +82,17 @@ class DraftModel {
   absl::Duration draft_time() const { return draft_time_; }
 
   // For tests and figures: sequences it keeps, and pages they hold.
-  int num_sequences() const { return static_cast<int>(states_.size()); }
-  const PagePool& pages() const { return pool_; }
+  int num_sequences() const { return sequences_.size(); }
+  const PagePool& pages() const { return sequences_.pool(); }
 
  private:
-  using Key = std::pair<RequestId, int>;  // and sample
-  // What it keeps of a sequence.
-  struct State {
-    DraftText fed;
-    PageTable pages;
-    int64_t last_run = 0;
-  };
+  // That a sequence lacks: after a bonus token two.
+  static constexpr size_t kUsualTokens = 2;
+
   // A sequence, of a sample or a beam, while it drafts.
   struct Drafting {
     const DraftSequence* asked = nullptr;
-    Key key = {};
+    DraftSequences::Key key = {};
     DraftText text = {};  // with what it has drafted
     DraftedTokens draft = {};
     std::vector<float> logits = {};  // of these, where the host draws
@@ -136,9 +131,6 @@ class DraftModel {
 
   absl::StatusOr<std::vector<DraftedTokens>> RunAll(const StepPlan& plan);
   Work WorkOf(const StepPlan& plan) const;
-  // Makes what is kept of a sequence a beginning of its text.
-  void Begin(Drafting* drafting);
-  // The same for the beams of a search.
   void Begin(Searching* searching);
   // Feeds what all sequences of a request have in common once, and has the
   // others share it.
@@ -174,39 +166,30 @@ class DraftModel {
   void Read(const Reader& reader, std::span<const float> logits) const;
   // The next beams of a search begin with what their parents have.
   void Advance(Searching* searching);
-  // Adds a row that feeds text[fed, num_fed) to `*step`, with pages for as many
-  // tokens behind it as `num_ahead`; false if there are no pages for it, and
-  // then nothing is kept of the sequence.
-  bool AddRow(const Drafting& drafting, size_t num_fed, int num_logits,
-              StepPlan* step, int num_ahead = 0);
+  // DraftSequences::AddRow.
+  bool AddRow(const Drafting& drafting, size_t end, int num_logits,
+              StepPlan* step, int num_ahead = 0) {
+    return sequences_.AddRow(drafting.key, drafting.text, end, num_logits, step,
+                             num_ahead);
+  }
   size_t num_fed(const Drafting& drafting) const {
-    return states_.at(drafting.key).fed.size();
+    return sequences_.num_fed(drafting.key);
   }
   size_t num_lacking(const Drafting& drafting) const {
     return drafting.text.size() - num_fed(drafting);
   }
-  // Pages that the tables of a row that feeds up to `num_tokens` tokens take.
-  int64_t NumPagesForRow(const Drafting& drafting, size_t num_tokens) const;
-  // Free pages, and those that only sequences hold which do not draft now.
-  int64_t NumPagesAvailable() const;
-  // Sequences that drafted least recently lose theirs until so many are free;
-  // false if they never are, and then none does.
-  bool MakeRoom(int64_t num_pages);
-  // For the next row of each beam.
+  // Pages for the next row of each beam.
   bool MakeRoomFor(const Searching& searching);
   // There is no room for it. Its sequences are as those that do not draft now.
   void GiveUp(Searching* searching);
   void Draw(std::span<const float> logits, Drafting* drafting) const;
   // The draft goes on by `token`, or has come to its end.
   void Take(TokenId token, Drafting* drafting) const;
-  void Forget(RequestId request);
 
   const std::shared_ptr<Model> model_;
   const std::shared_ptr<ThreadPool> threads_;
   const std::shared_ptr<DraftSampler> sampler_;  // or null
-  PagePool pool_;
-  std::map<Key, State> states_;
-  int64_t num_runs_ = 0;
+  DraftSequences sequences_;
   size_t num_tokens_left_ = 0;  // that the run may feed to catch up
   int num_rows_ = 0;            // of logits, of the run
   absl::Duration draft_time_;   // theirs

@@ -27,6 +27,7 @@ using ::espalier::testing::LogitsRows;
 using ::espalier::testing::MakePool;
 using ::espalier::testing::MakeTinyModel;
 using ::espalier::testing::RandomTokens;
+using ::espalier::testing::SmallestShape;
 using ::espalier::testing::StatusIs;
 using ::espalier::testing::TempDirectory;
 using ::espalier::testing::TinyModel;
@@ -48,13 +49,7 @@ std::unique_ptr<TransformerModel> LoadTiny(const TinyModel& tiny,
 
 std::vector<TinyShape> AllShapes() {
   std::vector<TinyShape> shapes = TinyShapes();
-  shapes.push_back({.vocab_size = 6,
-                    .hidden_size = 1,
-                    .intermediate_size = 1,
-                    .num_layers = 1,
-                    .num_heads = 1,
-                    .num_kv_heads = 1,
-                    .head_dim = 2});
+  shapes.push_back(SmallestShape(2));
   return shapes;
 }
 

@@ -49,6 +49,16 @@ std::vector<TinyShape> TinyShapes() {
            .dtype = "BF16"}};
 }
 
+TinyShape SmallestShape(int head_dim) {
+  return {.vocab_size = 6,
+          .hidden_size = 1,
+          .intermediate_size = 1,
+          .num_layers = 1,
+          .num_heads = 1,
+          .num_kv_heads = 1,
+          .head_dim = head_dim};
+}
+
 void ExpectMatchesTwin(const std::vector<TinyShape>& shapes,
                        const LoadTinyModel& load) {
   for (size_t s = 0; s < shapes.size(); ++s) {

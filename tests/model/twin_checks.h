@@ -20,6 +20,8 @@ std::vector<TokenId> RandomTokens(int count, int vocab_size, int seed);
 
 // Heads to key/value heads 1, 2, 4 and 5, head sizes, tied or not, every dtype.
 std::vector<TinyShape> TinyShapes();
+// One of everything, but for the tokens and the size of its head.
+TinyShape SmallestShape(int head_dim);
 
 // A model on its way to a test: `tiny`, with float32 arithmetic and pages of
 // `page_size` tokens.

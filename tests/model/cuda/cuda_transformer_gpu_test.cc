@@ -39,6 +39,7 @@ using ::espalier::testing::MakeTinyModel;
 using ::espalier::testing::RandomTokens;
 using ::espalier::testing::ReadLogProbsExamples;
 using ::espalier::testing::ReferenceLogits;
+using ::espalier::testing::SmallestShape;
 using ::espalier::testing::StatusIs;
 using ::espalier::testing::TempDirectory;
 using ::espalier::testing::TinyModel;
@@ -81,13 +82,7 @@ std::unique_ptr<CudaPlanModel> LoadTiny(const TinyModel& tiny,
 // With sizes that are no multiples of 8; heads are on a device.
 std::vector<TinyShape> AllShapes() {
   std::vector<TinyShape> shapes = TinyShapes();
-  shapes.push_back({.vocab_size = 6,
-                    .hidden_size = 1,
-                    .intermediate_size = 1,
-                    .num_layers = 1,
-                    .num_heads = 1,
-                    .num_kv_heads = 1,
-                    .head_dim = 8});
+  shapes.push_back(SmallestShape(8));
   shapes.push_back({.vocab_size = 37,
                     .hidden_size = 133,
                     .intermediate_size = 203,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -78,44 +79,48 @@ constexpr const char* kWords[] = {"a",     "the",   "ab",  "New York", "damn",
                                   "hello", "naïve", "été", "1999",     "don't",
                                   "\n",    "日本",  "a b", "end."};
 
-TEST(BadWordsTest, BothFormsOfAWordAreBannedByAnyTokenizer) {
+// Calls `check` with both forms of each word by each tokenizer, and with what
+// is banned for the word.
+void ForEachWord(const std::function<
+                 void(const TokenIds& first, const TokenIds& behind_space,
+                      const std::vector<TokenIds>& banned)>& check) {
   for (const auto& [name, tokenizer] : AllTokenizers()) {
     for (const std::string word : kWords) {
       const TokenIds first = Encode(*tokenizer, word);
-      const TokenIds behind_space = Encode(*tokenizer, " " + word);
       if (first.empty()) continue;
       SCOPED_TRACE(Concat(name, ": ", word));
       ASSERT_OK_AND_ASSIGN(const auto banned, Resolve(*tokenizer, {word}));
-      const auto is_banned = [&](const TokenIds& form) {
-        return std::ranges::any_of(
-            banned, [&](const TokenIds& ban) { return EndsIn(form, ban); });
-      };
-      EXPECT_TRUE(is_banned(first));
-      EXPECT_TRUE(is_banned(behind_space));
-      // Nothing else is.
-      for (const TokenIds& ban : banned) {
-        EXPECT_THAT(ban, AnyOf(first, behind_space));
-      }
+      check(first, Encode(*tokenizer, " " + word), banned);
     }
   }
 }
 
+TEST(BadWordsTest, BothFormsOfAWordAreBannedByAnyTokenizer) {
+  ForEachWord([](const TokenIds& first, const TokenIds& behind_space,
+                 const std::vector<TokenIds>& banned) {
+    const auto is_banned = [&](const TokenIds& form) {
+      return std::ranges::any_of(
+          banned, [&](const TokenIds& ban) { return EndsIn(form, ban); });
+    };
+    EXPECT_TRUE(is_banned(first));
+    EXPECT_TRUE(is_banned(behind_space));
+    // Nothing else is.
+    for (const TokenIds& ban : banned) {
+      EXPECT_THAT(ban, AnyOf(first, behind_space));
+    }
+  });
+}
+
 // As vLLM's SamplingParams.update_from_tokenizer decides.
 TEST(BadWordsTest, WhatVllmBansIsBanned) {
-  for (const auto& [name, tokenizer] : AllTokenizers()) {
-    for (const std::string word : kWords) {
-      const TokenIds first = Encode(*tokenizer, word);
-      const TokenIds behind_space = Encode(*tokenizer, " " + word);
-      if (first.empty()) continue;
-      SCOPED_TRACE(Concat(name, ": ", word));
-      ASSERT_OK_AND_ASSIGN(const auto banned, Resolve(*tokenizer, {word}));
-      EXPECT_THAT(banned, Contains(first));
-      if (behind_space.front() != first.front() &&
-          behind_space.size() == first.size()) {
-        EXPECT_THAT(banned, Contains(behind_space));
-      }
+  ForEachWord([](const TokenIds& first, const TokenIds& behind_space,
+                 const std::vector<TokenIds>& banned) {
+    EXPECT_THAT(banned, Contains(first));
+    if (behind_space.front() != first.front() &&
+        behind_space.size() == first.size()) {
+      EXPECT_THAT(banned, Contains(behind_space));
     }
-  }
+  });
 }
 
 // BPE over "a", "b", "c" without a space in front of texts.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,10 +12,10 @@
 #include "base/json.h"
 #include "batcher/scheduler.h"
 #include "model/transformer_model.h"
-#include "request/json/request_json.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/family_models.h"
 #include "tests/few_cases.h"
+#include "tests/reference_cases.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
 
@@ -37,30 +36,21 @@ struct FamilyReference {
   std::vector<FamilyHypothesis> hypotheses;  // best first
 };
 
-FamilyReference ParseFamilyReference(const std::string& text) {
-  const json::value line = *ParseJson(text);
-  FamilyReference reference;
+FamilyReference ParseFamilyReference(const json::value& line) {
+  FamilyReference reference = {ReferenceRequest(line), {}};
   for (const json::value& from : line.at("hypotheses").as_array()) {
-    FamilyHypothesis& to = reference.hypotheses.emplace_back();
-    for (const json::value& token : from.at("tokens").as_array()) {
-      to.tokens.push_back(token.to_number<TokenId>());
-    }
     const json::value& score = from.at("score");
-    if (!score.is_null()) to.score = score.to_number<double>();
+    reference.hypotheses.push_back(
+        {HypothesisTokens(from),
+         score.is_null() ? NAN : score.to_number<double>()});
   }
-  json::object params = line.at("params").as_object();
-  params["num_return_sequences"] = reference.hypotheses.size();
-  const RequestLine request = ParseRequestLine(WriteJson(
-      {{"prompt_tokens", line.at("prompt_tokens")}, {"params", params}}));
-  EXPECT_OK(request.body);
-  reference.request = {request.body->prompt_tokens, request.body->params};
   return reference;
 }
 
 std::vector<FamilyReference> ReadFamilyReferences(const std::string& model) {
-  std::ifstream file(FamilyPath(model) + "/requests.jsonl");
   std::vector<FamilyReference> references;
-  for (std::string line; std::getline(file, line);) {
+  for (const json::value& line :
+       ReadReferenceLines(FamilyPath(model) + "/requests.jsonl")) {
     references.push_back(ParseFamilyReference(line));
   }
   return references;

@@ -7,11 +7,9 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
-#include <fstream>
 #include <future>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/cpu_count.h"
@@ -19,7 +17,6 @@
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"
-#include "request/json/request_json.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/reference_cases.h"
@@ -40,40 +37,18 @@ struct ReferenceTokens {
   Hypotheses hypotheses;  // ascending: some swap ranks within the tolerance
 };
 
-std::vector<TokenId> TokensOf(const json::value& hypothesis) {
-  std::vector<TokenId> tokens;
-  for (const json::value& token : hypothesis.at("tokens").as_array()) {
-    tokens.push_back(token.to_number<TokenId>());
-  }
-  return tokens;
-}
-
 ReferenceTokens ParseReferenceTokens(const json::value& line) {
-  ReferenceTokens reference;
+  ReferenceTokens reference = {testing::ReferenceRequest(line), {}};
   for (const json::value& hypothesis : line.at("hypotheses").as_array()) {
-    reference.hypotheses.push_back(TokensOf(hypothesis));
+    reference.hypotheses.push_back(testing::HypothesisTokens(hypothesis));
   }
   std::sort(reference.hypotheses.begin(), reference.hypotheses.end());
-  json::object params = line.at("params").as_object();
-  params["num_return_sequences"] = reference.hypotheses.size();
-  const RequestLine request = ParseRequestLine(WriteJson(
-      {{"prompt_tokens", line.at("prompt_tokens")}, {"params", params}}));
-  EXPECT_OK(request.body);
-  reference.request = {request.body->prompt_tokens, request.body->params};
   return reference;
 }
 
 std::vector<ReferenceTokens> ReadReferenceTokens() {
-  std::ifstream file(SourcePath("tests/data/beam_search.jsonl"));
-  std::vector<json::value> lines;
-  for (std::string line; std::getline(file, line);) {
-    const absl::StatusOr<json::value> parsed = ParseJson(line);
-    EXPECT_OK(parsed);
-    lines.push_back(*parsed);
-  }
-  EXPECT_EQ(lines.size(), 300u);
   std::vector<ReferenceTokens> references;
-  for (const json::value& line : testing::ReferenceCases(std::move(lines))) {
+  for (const json::value& line : testing::ReferenceCases()) {
     references.push_back(ParseReferenceTokens(line));
   }
   return references;

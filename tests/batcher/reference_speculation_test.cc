@@ -7,7 +7,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
 #include <cstdio>
-#include <fstream>
 #include <future>
 #include <memory>
 #include <string>
@@ -19,7 +18,6 @@
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"
-#include "request/json/request_json.h"
 #include "tests/batcher/manual_executor.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/reference_cases.h"
@@ -35,19 +33,9 @@ using testing::MakePool;
 using testing::SameHypotheses;
 
 std::vector<Request> ReadSpeculatingRequests() {
-  std::ifstream file(SourcePath("tests/data/beam_search.jsonl"));
-  std::vector<json::value> lines;
-  for (std::string line; std::getline(file, line);) {
-    lines.push_back(*ParseJson(line));
-  }
-  EXPECT_EQ(lines.size(), 300u);
   std::vector<Request> requests;
-  for (const json::value& line : testing::ReferenceCases(std::move(lines))) {
-    const RequestLine request =
-        ParseRequestLine(WriteJson({{"prompt_tokens", line.at("prompt_tokens")},
-                                    {"params", line.at("params")}}));
-    EXPECT_OK(request.body);
-    requests.push_back({request.body->prompt_tokens, request.body->params});
+  for (const json::value& line : testing::ReferenceCases()) {
+    requests.push_back(testing::ReferenceRequest(line));
     GenerationParams& params = requests.back().params;
     params.num_return_sequences = params.num_beams;
     if (requests.size() % 3 == 0) params.logprobs = 2;

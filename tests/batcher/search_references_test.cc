@@ -9,7 +9,6 @@
 #include <boost/asio/use_future.hpp>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <future>
 #include <memory>
 #include <string>
@@ -20,8 +19,8 @@
 #include "batcher/engine.h"
 #include "executor/host/model_executor.h"
 #include "model/transformer_model.h"
-#include "request/json/request_json.h"
 #include "tests/batcher/manual_executor.h"
+#include "tests/reference_cases.h"
 #include "tests/source_tree.h"
 #include "tests/status_matchers.h"
 
@@ -44,46 +43,17 @@ struct Reference {
   std::vector<Expected> hypotheses;  // best first
 };
 
-template <typename T>
-void Take(json::object* params, std::string_view name, T* out) {
-  if (!params->contains(name)) return;
-  *out = params->at(name).to_number<T>();
-  params->erase(name);
-}
-
-Reference ParseReference(const std::string& text) {
-  const absl::StatusOr<json::value> line = ParseJson(text);
-  EXPECT_OK(line);
-  Reference reference;
-  for (const json::value& hypothesis : line->at("hypotheses").as_array()) {
-    Expected expected = {{}, hypothesis.at("score").to_number<double>()};
-    for (const json::value& token : hypothesis.at("tokens").as_array()) {
-      expected.tokens.push_back(token.to_number<TokenId>());
-    }
-    reference.hypotheses.push_back(expected);
-  }
-  json::object params = line->at("params").as_object();
-  GenerationParams own;
-  Take(&params, "num_beam_groups", &own.num_beam_groups);
-  Take(&params, "diversity_penalty", &own.diversity_penalty);
-  Take(&params, "patience", &own.patience);
-  params["num_return_sequences"] = reference.hypotheses.size();
-  const RequestLine request = ParseRequestLine(WriteJson(
-      {{"prompt_tokens", line->at("prompt_tokens")}, {"params", params}}));
-  EXPECT_OK(request.body);
-  reference.request = {request.body->prompt_tokens, request.body->params};
-  GenerationParams& all = reference.request.params;
-  all.num_beam_groups = own.num_beam_groups;
-  all.diversity_penalty = own.diversity_penalty;
-  all.patience = own.patience;
-  return reference;
-}
-
 std::vector<Reference> ReadReferences(const std::string& name) {
-  std::ifstream file(SourcePath("tests/data/" + name));
   std::vector<Reference> references;
-  for (std::string line; std::getline(file, line);) {
-    references.push_back(ParseReference(line));
+  for (const json::value& line :
+       testing::ReadReferenceLines(SourcePath("tests/data/" + name))) {
+    Reference& reference = references.emplace_back();
+    reference.request = testing::ReferenceRequest(line);
+    for (const json::value& hypothesis : line.at("hypotheses").as_array()) {
+      reference.hypotheses.push_back(
+          {testing::HypothesisTokens(hypothesis),
+           hypothesis.at("score").to_number<double>()});
+    }
   }
   return references;
 }

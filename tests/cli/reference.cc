@@ -22,16 +22,9 @@ namespace {
 
 constexpr double kTolerance = 1e-4;  // relative, on scores
 
-std::vector<json::value> ReadReference() {
-  std::vector<json::value> lines =
-      ParseLines(ReadText(SourcePath("tests/data/beam_search.jsonl")));
-  EXPECT_EQ(lines.size(), kAllReferenceLines);
-  return ReferenceCases(std::move(lines));
-}
-
 std::span<const json::value> Reference(size_t most) {
   static const auto* const lines =
-      new std::vector<json::value>(ReadReference());
+      new std::vector<json::value>(ReferenceCases());
   return std::span(*lines).first(std::min(lines->size(), most));
 }
 

@@ -5,14 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
-#include "request/json/request_json.h"
 #include "tests/executor/cuda/cuda_executor_fixture.h"
 #include "tests/few_cases.h"
 #include "tests/reference_cases.h"
@@ -353,28 +351,14 @@ struct Reference {
 
 Reference ReadReference(const ModelDescription& model) {
   Reference reference;
-  std::ifstream file(SourcePath("tests/data/beam_search.jsonl"));
-  std::vector<json::value> lines;
-  for (std::string line; std::getline(file, line);) {
-    lines.push_back(*ParseJson(line));
-  }
-  EXPECT_EQ(lines.size(), 300u);
-  for (const json::value& value : ReferenceCases(std::move(lines))) {
-    json::object params = value.at("params").as_object();
-    const json::array& expected = value.at("hypotheses").as_array();
-    params["num_return_sequences"] = expected.size();
-    const RequestLine parsed = ParseRequestLine(WriteJson(
-        {{"prompt_tokens", value.at("prompt_tokens")}, {"params", params}}));
-    EXPECT_OK(parsed.body.status());
-    Request request = {parsed.body->prompt_tokens, parsed.body->params};
+  for (const json::value& line : ReferenceCases()) {
+    Request request = ReferenceRequest(line);
     EXPECT_OK(ValidateRequest(model, &request));
     reference.requests.push_back(std::move(request));
     std::vector<Hypothesis>& hypotheses = reference.hypotheses.emplace_back();
-    for (const json::value& hypothesis : expected) {
+    for (const json::value& hypothesis : line.at("hypotheses").as_array()) {
       Hypothesis& h = hypotheses.emplace_back();
-      for (const json::value& token : hypothesis.at("tokens").as_array()) {
-        h.tokens.push_back(token.to_number<int>());
-      }
+      h.tokens = HypothesisTokens(hypothesis);
       const json::value& score = hypothesis.at("score");
       h.score = score.is_null() ? std::nanf("") : score.to_number<float>();
     }

@@ -1,21 +1,8 @@
 #include "model/device_features.h"
 
-#include <algorithm>
-#include <string>
-
 #include "base/status.h"
 
 namespace espalier {
-namespace {
-
-// Whether a window hides anything within the context.
-bool HasWindow(const TransformerConfig& config) {
-  return std::ranges::any_of(config.windows, [&](int window) {
-    return window > 0 && window < config.max_context;
-  });
-}
-
-}  // namespace
 
 absl::Status CheckCudaFeatures(const TransformerConfig& config) {
   struct Feature {
@@ -23,10 +10,8 @@ absl::Status CheckCudaFeatures(const TransformerConfig& config) {
     const char* name;
   };
   const Feature features[] = {
-      {HasWindow(config), "a sliding window of attention"},
       {config.local_rope.has_value(),
-       "rotary positions of their own for "
-       "layers with a window"},
+       "rotary positions of their own for layers with a window"},
       {config.rope.partial_rotary_factor < 1 &&
            (config.has_qkv_bias || config.has_qk_norms),
        "a partial_rotary_factor below 1 with biases or norms of q and k"},
@@ -47,7 +32,7 @@ absl::Status CheckCudaFeatures(const TransformerConfig& config) {
   for (const Feature& feature : features) {
     if (!feature.is_wanted) continue;
     return InvalidArgument(config.family, ": ", feature.name,
-                           " is not supported on CUDA yet; use --device cpu");
+                           ": not supported on CUDA yet; use --device cpu");
   }
   return absl::OkStatus();
 }

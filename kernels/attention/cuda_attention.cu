@@ -26,6 +26,9 @@ absl::Status CheckShapes(const CudaAttentionInputs& inputs,
       cache.head_dim != shape.head_dim || shape.page_size < 1) {
     return InvalidArgument("the cache is of another shape");
   }
+  if (shape.window < 0) {
+    return InvalidArgument("window must not be negative, got ", shape.window);
+  }
   if (layer < 0 || layer >= cache.num_layers) {
     return InvalidArgument("layer ", layer, " of ", cache.num_layers);
   }
@@ -68,6 +71,7 @@ Params MakeParams(const CudaAttentionInputs& inputs,
                  layer * cache.layer_stride() * NumBytes(cache.dtype);
   params.score_scale = static_cast<float>(
       1.4426950408889634 / std::sqrt(static_cast<double>(shape.head_dim)));
+  params.window = shape.window;
   params.partials = static_cast<float*>(scratch);
   return params;
 }

@@ -57,6 +57,10 @@ struct CudaAttentionShape {
   int head_dim = 64;  // 64 or 128 are fast; any multiple of 8 up to 256 works
   int page_size = 16;
   DType dtype = DType::kBFloat16;
+  // If > 0, a query sees the last so many positions, its own among them. Such
+  // layers go to the kernel without tensor cores; it reads of an item what its
+  // queries see together. Work is planned without it.
+  int window = 0;
 };
 
 // Some queries against some positions of one table, for every head.
@@ -129,13 +133,14 @@ absl::Status PrepareCudaAttention(const CudaAttentionShape& shape,
 // result depends on that division and on nothing else of the batch.
 // NaN and infinities: as kernels/attention/attention.h has it for the positions
 // that a query attends to; a NaN or infinite value at a later position of the
-// same chunk may make it NaN too. Enqueues on `stream`: one launch, and a
-// second that merges partial results unless max_partials says that there are
-// none. Never allocates, may be captured. REQUIRES: PrepareCudaAttention was
-// called; the work list was planned for this shape. Work list, positions,
-// tables, and the keys and values that earlier steps wrote, are complete at the
-// last barrier (GridDependency::kReadsEarly). Errors: kInvalidArgument if
-// shapes are impossible or disagree; kInternal if the launch fails.
+// same chunk, or at one that a window hides, may make it NaN too. Enqueues on
+// `stream`: one launch, and a second that merges partial results unless
+// max_partials says that there are none. Never allocates, may be captured.
+// REQUIRES: PrepareCudaAttention was called; the work list was planned for this
+// shape, the window aside. Work list, positions, tables, and the keys and
+// values that earlier steps wrote, are complete at the last barrier
+// (GridDependency::kReadsEarly). Errors: kInvalidArgument if shapes are
+// impossible or disagree; kInternal if the launch fails.
 absl::Status CudaAttention(const CudaAttentionInputs& inputs,
                            const CudaAttentionShape& shape, const void* q,
                            int q_stride, const CudaKvCache& cache, int layer,

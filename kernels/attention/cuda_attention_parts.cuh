@@ -54,6 +54,7 @@ struct Params {
   const void* cache = nullptr;  // of the layer
   void* out = nullptr;
   float score_scale = 0;  // of q k^T, to a logarithm to base 2
+  int window = 0;         // as in CudaAttentionShape
   // Scratch. A partial is a query's place in partial_indptr plus the ordinal
   // of an item; its row has the sums, then maximum, sum of weights, 0, 0.
   float* partials = nullptr;  // [max_partials, num_heads, head_dim + 4]

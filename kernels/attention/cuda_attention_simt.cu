@@ -1,7 +1,10 @@
-// Attention without tensor cores: correct for every shape first.
+// Attention without tensor cores: correct for every shape first, and for
+// sliding windows, whose code is compiled apart.
 #include <algorithm>
+#include <climits>
 
 #include "base/cuda_launch.cuh"
+#include "base/status.h"
 #include "kernels/attention/cuda_attention_launch.cuh"
 #include "kernels/cuda_element_type.cuh"
 
@@ -52,10 +55,11 @@ struct Stage {
 template <typename T>
 class Reader {
  public:
-  __device__ Reader(const Params& params, const WorkTile& unit, int limit)
+  __device__ Reader(const Params& params, const WorkTile& unit, int begin,
+                    int limit)
       : params_(params),
         limit_(limit),
-        begin_(unit.item.kv_begin + static_cast<int>(threadIdx.x) % 32),
+        begin_(begin + static_cast<int>(threadIdx.x) % 32),
         table_(params.inputs.tables +
                int64_t{unit.item.table} * params.inputs.table_stride),
         head_(static_cast<const T*>(params.cache) +
@@ -148,13 +152,14 @@ __device__ __forceinline__ void Score(const Params& params,
 // A warp's rows: what they attend to, and of their weights so far the maximum
 // and the sum. The same in all lanes.
 struct WarpRows {
+  int begins[kRowsPerWarp];  // of their windows, if there are any
   int limits[kRowsPerWarp];
   float maxima[kRowsPerWarp];
   float sums[kRowsPerWarp];
 };
 
 // The weights of a warp's rows at 32 positions.
-template <typename T>
+template <bool kHasWindow, typename T>
 __device__ __forceinline__ void UpdateSoftmax(const Params& params,
                                               int position, const T* keys,
                                               WarpRows& rows, Shared& shared) {
@@ -164,9 +169,9 @@ __device__ __forceinline__ void UpdateSoftmax(const Params& params,
   Score(params, shared.q + first, keys, scores);
 #pragma unroll
   for (int r = 0; r < kRowsPerWarp; ++r) {
-    const float score = position + lane < rows.limits[r]
-                            ? scores[r] * params.score_scale
-                            : -INFINITY;
+    bool is_seen = position + lane < rows.limits[r];
+    if constexpr (kHasWindow) is_seen &= position + lane >= rows.begins[r];
+    const float score = is_seen ? scores[r] * params.score_scale : -INFINITY;
     const float maximum = fmaxf(rows.maxima[r], WarpMax(score));
     const float shift = Shift(maximum);
     const float weight = exp2f(score - shift);
@@ -243,14 +248,31 @@ __device__ void StoreRows(const Params& params, const WorkTile& unit,
   }
 }
 
-template <typename T>
+// The first position that a query of the unit has in its window.
+__device__ __forceinline__ int WindowBegin(const Params& params, int query) {
+  return params.inputs.positions[query] + 1 - params.window;
+}
+
+// All lanes of a warp. Where a unit begins of which no query sees anything
+// before: a whole number of steps behind the item's begin, so that a query's
+// sums are added up in the same order whatever other queries the item has.
+__device__ inline int UnitBegin(const Params& params, const WorkTile& unit) {
+  int first = INT_MAX;
+#pragma unroll 1
+  for (int i = threadIdx.x % 32; i < unit.item.num_queries; i += 32) {
+    first = min(first, WindowBegin(params, unit.item.first_query + i));
+  }
+  const int hidden = __reduce_min_sync(~0u, first) - unit.item.kv_begin;
+  return unit.item.kv_begin + max(hidden, 0) / kPositions * kPositions;
+}
+
+template <bool kHasWindow, typename T>
 __device__ void AttendTile(const Params& params, const WorkTile& unit,
-                           int limit, int first_row, int num_stages, T* ring,
-                           Shared& shared) {
+                           int begin, int limit, int first_row, int num_stages,
+                           T* ring, Shared& shared) {
   __syncthreads();  // the last tile is stored
   const Stage<T> stage(params.head_dim);
-  const int begin = unit.item.kv_begin;
-  Reader<T> reader(params, unit, limit);
+  Reader<T> reader(params, unit, begin, limit);
   const auto start = [&](int step) {
     if (begin + step * kPositions < limit) {
       reader.Start(step, ring + step % num_stages * stage.size());
@@ -264,8 +286,11 @@ __device__ void AttendTile(const Params& params, const WorkTile& unit,
 #pragma unroll
   for (int r = 0; r < kRowsPerWarp; ++r) {
     const int row = first_row + warp * kRowsPerWarp + r;
-    rows.limits[r] =
-        shared.queries[warp].limits[RowOf(params, unit, row).query];
+    const int query = RowOf(params, unit, row).query;
+    rows.limits[r] = shared.queries[warp].limits[query];
+    if constexpr (kHasWindow) {
+      rows.begins[r] = WindowBegin(params, unit.item.first_query + query);
+    }
     rows.maxima[r] = -INFINITY;
     rows.sums[r] = 0;
   }
@@ -280,7 +305,8 @@ __device__ void AttendTile(const Params& params, const WorkTile& unit,
     }
     __syncthreads();
     const T* const keys = ring + step % num_stages * stage.size();
-    UpdateSoftmax(params, begin + step * kPositions, keys, rows, shared);
+    UpdateSoftmax<kHasWindow>(params, begin + step * kPositions, keys, rows,
+                              shared);
     __syncthreads();
     AddValues<T>(params, keys + stage.values(), shared, sums);
     __syncthreads();
@@ -296,7 +322,7 @@ __device__ void AttendTile(const Params& params, const WorkTile& unit,
   StoreRows<T>(params, unit, first_row, shared, sums);
 }
 
-template <typename T>
+template <typename T, bool kHasWindow>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     AttendAny(const __grid_constant__ Params params, int num_stages) {
   extern __shared__ __align__(16) char ring[];
@@ -315,10 +341,11 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     unit.num_rows = unit.item.num_queries * params.group;
     const int limit =
         LoadQueries(params, unit, shared.queries[threadIdx.x / 32]);
+    const int begin = kHasWindow ? UnitBegin(params, unit) : unit.item.kv_begin;
 #pragma unroll 1
     for (int row = 0; row < unit.num_rows; row += kTileRows) {
-      AttendTile(params, unit, limit, row, num_stages,
-                 reinterpret_cast<T*>(ring), shared);
+      AttendTile<kHasWindow>(params, unit, begin, limit, row, num_stages,
+                             reinterpret_cast<T*>(ring), shared);
     }
     __syncthreads();
   }
@@ -337,7 +364,7 @@ absl::Status LaunchTyped(const Params& params, const CudaDevice& device,
       int64_t{params.inputs.max_items} * params.num_kv_heads;
   const unsigned grid = static_cast<unsigned>(
       std::min<int64_t>(kBlocksPerSm * device.num_sms, max_units));
-  return Launch(AttendAny<T>,
+  return Launch(params.window > 0 ? AttendAny<T, true> : AttendAny<T, false>,
                 {.grid = grid,
                  .block = kThreads,
                  .shared_bytes = static_cast<size_t>(num_stages * stage_bytes)},
@@ -349,7 +376,8 @@ absl::Status LaunchTyped(const Params& params, const CudaDevice& device,
 absl::Status PrepareSimt(DType dtype, const CudaDevice& device) {
   const int bytes = device.max_shared_bytes - kStaticBytes;
   return WithType(dtype, [&]<typename T>(T) {
-    return SetMaxDynamicSharedMemory(AttendAny<T>, bytes);
+    RETURN_IF_ERROR(SetMaxDynamicSharedMemory(AttendAny<T, true>, bytes));
+    return SetMaxDynamicSharedMemory(AttendAny<T, false>, bytes);
   });
 }
 

@@ -24,7 +24,7 @@ inline int HeadsPerKvHead(const CudaAttentionShape& shape) {
 // Whether the kernel for the tensor cores takes this shape; all others go to
 // the one that multiplies in float32.
 inline bool AttentionUsesTensorCores(const CudaAttentionShape& shape) {
-  return shape.dtype != DType::kFloat32 &&
+  return shape.dtype != DType::kFloat32 && shape.window == 0 &&
          (shape.head_dim == 64 || shape.head_dim == 128) &&
          shape.page_size % 16 == 0 &&
          HeadsPerKvHead(shape) <= kAttentionBlockRows;

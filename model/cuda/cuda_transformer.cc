@@ -123,6 +123,8 @@ class LoadedCudaTransformer : public CudaTransformer {
         weights_(std::move(weights)) {}
 
   absl::Status CheckBounds(const CudaBatch& batch) const;
+  // attention_shape() with the layer's window, if that hides anything.
+  CudaAttentionShape LayerShape(int layer_idx) const;
   CudaNorm Norm(const float* weight) const;
   absl::Status StoreProjections(const CudaTransformerLayer& layer,
                                 int layer_idx, const CudaBatch& batch,
@@ -155,6 +157,12 @@ absl::StatusOr<std::unique_ptr<CudaTransformer>> LoadedCudaTransformer::Create(
   std::unique_ptr<LoadedCudaTransformer> model(
       new LoadedCudaTransformer(config, options, device, std::move(weights)));
   RETURN_IF_ERROR(PrepareCudaAttention(model->attention_shape(), device));
+  for (int i = 0; i < config.num_layers; ++i) {
+    const CudaAttentionShape shape = model->LayerShape(i);
+    if (shape.window == 0) continue;
+    RETURN_IF_ERROR(PrepareCudaAttention(shape, device));
+    break;
+  }
   const int hidden_width = model->weights_.hidden_width;
   const int intermediate_width = model->weights_.intermediate_width;
   ASSIGN_OR_RETURN(model->scratch_,
@@ -202,6 +210,13 @@ absl::Status LoadedCudaTransformer::CheckBounds(const CudaBatch& batch) const {
                            ", the limit is ", bound.limit);
   }
   return absl::OkStatus();
+}
+
+CudaAttentionShape LoadedCudaTransformer::LayerShape(int layer_idx) const {
+  CudaAttentionShape shape = attention_shape();
+  const int window = config_.window(layer_idx);
+  if (window < config_.max_context) shape.window = window;
+  return shape;
 }
 
 CudaNorm LoadedCudaTransformer::Norm(const float* weight) const {
@@ -272,7 +287,7 @@ absl::Status LoadedCudaTransformer::StoreProjections(
 absl::Status LoadedCudaTransformer::Attend(int layer_idx,
                                            const CudaBatch& batch,
                                            cudaStream_t stream) {
-  return CudaAttention(batch.attention, attention_shape(), scratch_.qkv,
+  return CudaAttention(batch.attention, LayerShape(layer_idx), scratch_.qkv,
                        config_.q_size() + 2 * config_.kv_size(), kv_.cache,
                        layer_idx, scratch_.attended, scratch_.attention,
                        device_, stream);

@@ -9,8 +9,8 @@
 //   embed + norm -> [ q k v, rotate and store k v, attend, output +=, norm,
 //                     gate up silu, down +=, norm ] x layers -> head
 //
-// Of the features of TransformerConfig it computes some, biases and norms of q
-// and k among them; a model that has another is refused by name
+// Of the features of TransformerConfig it computes some, windows, biases and
+// norms of q and k among them; a model that has another is refused by name
 // (model/device_features.h).
 //
 // In the last layer, once keys and values are stored and attention has run,

@@ -58,8 +58,9 @@ TEST_F(InspectTest, FamiliesAndTheirFeaturesAreNamed) {
         "layers; norms of queries and keys; norms after each part; scores over "
         "the root of 20; scaled embeddings; tied embeddings\n",
         "CPU            runs",
-        "GPU            does not run: Gemma 3: a sliding window of attention "
-        "is not supported on CUDA yet; use --device cpu"}) {
+        "GPU            does not run: Gemma 3: rotary positions of their own "
+        "for layers with a window: not supported on CUDA yet; use --device "
+        "cpu"}) {
     EXPECT_THAT(run.out, HasSubstr(part));
   }
   run = inspect("gpt2");

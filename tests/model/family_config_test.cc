@@ -365,10 +365,11 @@ TEST(DeviceFeaturesTest, WhatCudaDoesNotComputeIsNamed) {
     const char* feature;
   };
   for (const Case& c :
-       {Case{"mistral", "Mistral: a sliding window of attention"},
-        Case{"qwen2_window", "Qwen2: a sliding window of attention"},
-        Case{"gemma2", "Gemma 2: a sliding window of attention"},
-        Case{"gemma3", "Gemma 3: a sliding window of attention"},
+       {Case{"gemma2", "Gemma 2: norms after attention and feed-forward"},
+        Case{"gemma3",
+             "Gemma 3: rotary positions of their own for layers "
+             "with a window"},
+        Case{"qwen3_window", "Qwen3: a bias of the attention's output"},
         Case{"gpt2", "GPT-2: learned positions"},
         Case{"llama_linear", "Llama: a bias of the attention's output"},
         Case{"llama_yarn", "Llama: GELU"},
@@ -376,16 +377,14 @@ TEST(DeviceFeaturesTest, WhatCudaDoesNotComputeIsNamed) {
     EXPECT_THAT(CheckCudaFeatures(*ReadChanged(c.model, {})),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr(std::string(c.feature) +
-                                   " is not supported on CUDA yet; use "
+                                   ": not supported on CUDA yet; use "
                                    "--device cpu")));
   }
-  for (const char* model : {"llama_llama3", "mistral_full", "phi3_full",
-                            "phi3_longrope", "qwen2", "qwen3"}) {
+  for (const char* model :
+       {"llama_llama3", "mistral", "mistral_full", "phi3", "phi3_full",
+        "phi3_longrope", "qwen2", "qwen2_window", "qwen3"}) {
     EXPECT_OK(CheckCudaFeatures(*ReadChanged(model, {})));
   }
-  // A window that hides nothing within the context is none.
-  EXPECT_OK(
-      CheckCudaFeatures(*ReadChanged("mistral", {{"sliding_window", "64"}})));
 }
 
 }  // namespace

@@ -77,6 +77,8 @@ class Batch {
     runs_.push_back({first, num_beams, num_tables() - 1, 0, shared});
   }
 
+  void SetWindow(int window) { window_ = window; }
+
   // Makes a number of a key (0) or value (1) of the last row's head 0 NaN.
   void Spoil(int position, int which, int dim) {
     cache_.At(tables_.back(), position, 0, which, dim) = NAN;
@@ -89,7 +91,9 @@ class Batch {
   // the same scratch.
   std::vector<std::vector<float>> Run(int max_partials = 1 << 16) {
     auto device = CudaDevice::Open(0);
-    EXPECT_OK(PrepareCudaAttention(shape_, *device));
+    CudaAttentionShape shape = shape_;
+    shape.window = window_;
+    EXPECT_OK(PrepareCudaAttention(shape, *device));
     const CudaAttentionWork work = PlanCudaAttention(
         rows_, runs_, num_queries(), shape_, 1 << 14, max_partials, *device);
     EXPECT_LE(work.partial_indptr.back(), max_partials);
@@ -123,7 +127,7 @@ class Batch {
       const auto out =
           Upload(ToBytes(std::vector<float>(size, NAN), shape_.dtype));
       auto stream = CudaStream::Create();
-      EXPECT_OK(CudaAttention(inputs, shape_, q.data(), QStride(), layout,
+      EXPECT_OK(CudaAttention(inputs, shape, q.data(), QStride(), layout,
                               Cache::kLayer, out.data(), scratch.data(),
                               *device, stream->get()));
       EXPECT_EQ(cudaStreamSynchronize(stream->get()), cudaSuccess);
@@ -148,7 +152,8 @@ class Batch {
         const auto values = cache_.Gather(table, count, h / group, 1);
         const auto q = std::span(q_).subspan(
             size_t(t) * QStride() + h * shape_.head_dim, shape_.head_dim);
-        const auto expected = reference::Attention(q, keys, values);
+        const auto expected =
+            reference::Attention(q, keys, values, {.window = window_});
         const double tolerance = Tolerance(q, keys, values, count);
         for (int i = 0; i < shape_.head_dim; ++i) {
           const size_t at =
@@ -223,6 +228,7 @@ class Batch {
   }
 
   const CudaAttentionShape shape_;
+  int window_ = 0;
   Cache cache_;
   std::vector<CudaAttentionRow> rows_;
   std::vector<CudaSharedPrefix> runs_;
@@ -287,6 +293,17 @@ TEST_P(CudaAttentionTest, MatchesTheTwinForMixedBatches) {
   Batch batch(GetParam(), 9000 / page_size + 200);
   AddMixture(batch, page_size);
   ExpectRight(batch);
+}
+
+TEST_P(CudaAttentionTest, MatchesTheTwinWithWindows) {
+  const int page_size = GetParam().page_size;
+  for (const int window : {1, 2, 31, 64, 130, 5000}) {
+    SCOPED_TRACE(window);
+    Batch batch(GetParam(), 9000 / page_size + 200);
+    batch.SetWindow(window);
+    AddMixture(batch, page_size);
+    ExpectRight(batch, Cases(1, 5));
+  }
 }
 
 TEST_P(CudaAttentionTest, MatchesTheTwinForLongRuns) {

@@ -29,6 +29,10 @@ absl::Status CheckShapes(const CudaAttentionInputs& inputs,
   if (shape.window < 0) {
     return InvalidArgument("window must not be negative, got ", shape.window);
   }
+  if (!(shape.scale >= 0) || !(shape.soft_cap >= 0)) {
+    return InvalidArgument("scale and soft_cap must not be negative, got ",
+                           shape.scale, " and ", shape.soft_cap);
+  }
   if (layer < 0 || layer >= cache.num_layers) {
     return InvalidArgument("layer ", layer, " of ", cache.num_layers);
   }
@@ -69,8 +73,15 @@ Params MakeParams(const CudaAttentionInputs& inputs,
   params.page_stride = cache.page_stride();
   params.cache = static_cast<const char*>(cache.data) +
                  layer * cache.layer_stride() * NumBytes(cache.dtype);
+  constexpr double kLog2E = 1.4426950408889634;
+  const double default_scale = std::sqrt(static_cast<double>(shape.head_dim));
   params.score_scale = static_cast<float>(
-      1.4426950408889634 / std::sqrt(static_cast<double>(shape.head_dim)));
+      shape.scale > 0 ? kLog2E * shape.scale : kLog2E / default_scale);
+  if (shape.soft_cap > 0) {
+    const double scale = shape.scale > 0 ? shape.scale : 1 / default_scale;
+    params.score_scale = static_cast<float>(scale / shape.soft_cap);
+    params.soft_cap = static_cast<float>(kLog2E * shape.soft_cap);
+  }
   params.window = shape.window;
   params.partials = static_cast<float*>(scratch);
   return params;

@@ -57,10 +57,12 @@ struct CudaAttentionShape {
   int head_dim = 64;  // 64 or 128 are fast; any multiple of 8 up to 256 works
   int page_size = 16;
   DType dtype = DType::kBFloat16;
-  // If > 0, a query sees the last so many positions, its own among them. Such
-  // layers go to the kernel without tensor cores; it reads of an item what its
-  // queries see together. Work is planned without it.
-  int window = 0;
+  double scale = 0;  // of q k^T; 0: 1 / sqrt(head_dim)
+  // As AttentionOptions has them (kernels/attention/attention.h). With either,
+  // a layer goes to the kernel without tensor cores.
+  float soft_cap = 0;  // of scores; 0: none
+  int window = 0;      // 0: none. Of an item is read what its queries see
+                       // together.
 };
 
 // Some queries against some positions of one table, for every head.
@@ -124,7 +126,8 @@ size_t CudaAttentionScratchBytes(const CudaAttentionInputs& inputs,
 absl::Status PrepareCudaAttention(const CudaAttentionShape& shape,
                                   const CudaDevice& device);
 
-// out = softmax(q k^T / sqrt(head_dim)) v for every query that an item names.
+// out = softmax(scale * q k^T) v for every query that an item names, as
+// shape.soft_cap and shape.window change it.
 //   q    [max_queries, q_stride >= num_heads * head_dim]  dtype  device
 //   out  [max_queries, num_heads * head_dim]              dtype  device
 // Accumulates in float32, scores and weights of f32 inputs in float32 too (no
@@ -137,10 +140,11 @@ absl::Status PrepareCudaAttention(const CudaAttentionShape& shape,
 // `stream`: one launch, and a second that merges partial results unless
 // max_partials says that there are none. Never allocates, may be captured.
 // REQUIRES: PrepareCudaAttention was called; the work list was planned for this
-// shape, the window aside. Work list, positions, tables, and the keys and
-// values that earlier steps wrote, are complete at the last barrier
-// (GridDependency::kReadsEarly). Errors: kInvalidArgument if shapes are
-// impossible or disagree; kInternal if the launch fails.
+// shape, or one that differs in its scale, soft cap and window alone. Work
+// list, positions, tables, and the keys and values that earlier steps wrote,
+// are complete at the last barrier (GridDependency::kReadsEarly). Errors:
+// kInvalidArgument if shapes are impossible or disagree; kInternal if the
+// launch fails.
 absl::Status CudaAttention(const CudaAttentionInputs& inputs,
                            const CudaAttentionShape& shape, const void* q,
                            int q_stride, const CudaKvCache& cache, int layer,

@@ -54,7 +54,11 @@ struct Params {
   const void* cache = nullptr;  // of the layer
   void* out = nullptr;
   float score_scale = 0;  // of q k^T, to a logarithm to base 2
-  int window = 0;         // as in CudaAttentionShape
+  // As CudaAttentionShape has them, for code that is compiled for them. With a
+  // cap score_scale goes to the argument of the tanh, whose factor this is, to
+  // a logarithm to base 2.
+  float soft_cap = 0;
+  int window = 0;
   // Scratch. A partial is a query's place in partial_indptr plus the ordinal
   // of an item; its row has the sums, then maximum, sum of weights, 0, 0.
   float* partials = nullptr;  // [max_partials, num_heads, head_dim + 4]

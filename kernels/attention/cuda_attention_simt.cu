@@ -1,5 +1,5 @@
 // Attention without tensor cores: correct for every shape first, and for
-// sliding windows, whose code is compiled apart.
+// sliding windows and soft caps, whose code is compiled apart.
 #include <algorithm>
 #include <climits>
 
@@ -152,14 +152,14 @@ __device__ __forceinline__ void Score(const Params& params,
 // A warp's rows: what they attend to, and of their weights so far the maximum
 // and the sum. The same in all lanes.
 struct WarpRows {
-  int begins[kRowsPerWarp];  // of their windows, if there are any
+  int begins[kRowsPerWarp];  // of their windows, with kHasOptions
   int limits[kRowsPerWarp];
   float maxima[kRowsPerWarp];
   float sums[kRowsPerWarp];
 };
 
 // The weights of a warp's rows at 32 positions.
-template <bool kHasWindow, typename T>
+template <bool kHasOptions, typename T>
 __device__ __forceinline__ void UpdateSoftmax(const Params& params,
                                               int position, const T* keys,
                                               WarpRows& rows, Shared& shared) {
@@ -170,8 +170,12 @@ __device__ __forceinline__ void UpdateSoftmax(const Params& params,
 #pragma unroll
   for (int r = 0; r < kRowsPerWarp; ++r) {
     bool is_seen = position + lane < rows.limits[r];
-    if constexpr (kHasWindow) is_seen &= position + lane >= rows.begins[r];
-    const float score = is_seen ? scores[r] * params.score_scale : -INFINITY;
+    float score = scores[r] * params.score_scale;
+    if constexpr (kHasOptions) {
+      is_seen &= position + lane >= rows.begins[r];
+      if (params.soft_cap > 0) score = params.soft_cap * tanhf(score);
+    }
+    if (!is_seen) score = -INFINITY;
     const float maximum = fmaxf(rows.maxima[r], WarpMax(score));
     const float shift = Shift(maximum);
     const float weight = exp2f(score - shift);
@@ -248,9 +252,10 @@ __device__ void StoreRows(const Params& params, const WorkTile& unit,
   }
 }
 
-// The first position that a query of the unit has in its window.
+// The first position that a query has in its window.
 __device__ __forceinline__ int WindowBegin(const Params& params, int query) {
-  return params.inputs.positions[query] + 1 - params.window;
+  return params.window > 0 ? params.inputs.positions[query] + 1 - params.window
+                           : 0;
 }
 
 // All lanes of a warp. Where a unit begins of which no query sees anything
@@ -266,7 +271,7 @@ __device__ inline int UnitBegin(const Params& params, const WorkTile& unit) {
   return unit.item.kv_begin + max(hidden, 0) / kPositions * kPositions;
 }
 
-template <bool kHasWindow, typename T>
+template <bool kHasOptions, typename T>
 __device__ void AttendTile(const Params& params, const WorkTile& unit,
                            int begin, int limit, int first_row, int num_stages,
                            T* ring, Shared& shared) {
@@ -288,7 +293,7 @@ __device__ void AttendTile(const Params& params, const WorkTile& unit,
     const int row = first_row + warp * kRowsPerWarp + r;
     const int query = RowOf(params, unit, row).query;
     rows.limits[r] = shared.queries[warp].limits[query];
-    if constexpr (kHasWindow) {
+    if constexpr (kHasOptions) {
       rows.begins[r] = WindowBegin(params, unit.item.first_query + query);
     }
     rows.maxima[r] = -INFINITY;
@@ -305,8 +310,8 @@ __device__ void AttendTile(const Params& params, const WorkTile& unit,
     }
     __syncthreads();
     const T* const keys = ring + step % num_stages * stage.size();
-    UpdateSoftmax<kHasWindow>(params, begin + step * kPositions, keys, rows,
-                              shared);
+    UpdateSoftmax<kHasOptions>(params, begin + step * kPositions, keys, rows,
+                               shared);
     __syncthreads();
     AddValues<T>(params, keys + stage.values(), shared, sums);
     __syncthreads();
@@ -322,7 +327,7 @@ __device__ void AttendTile(const Params& params, const WorkTile& unit,
   StoreRows<T>(params, unit, first_row, shared, sums);
 }
 
-template <typename T, bool kHasWindow>
+template <typename T, bool kHasOptions>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     AttendAny(const __grid_constant__ Params params, int num_stages) {
   extern __shared__ __align__(16) char ring[];
@@ -341,11 +346,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     unit.num_rows = unit.item.num_queries * params.group;
     const int limit =
         LoadQueries(params, unit, shared.queries[threadIdx.x / 32]);
-    const int begin = kHasWindow ? UnitBegin(params, unit) : unit.item.kv_begin;
+    const int begin =
+        kHasOptions ? UnitBegin(params, unit) : unit.item.kv_begin;
 #pragma unroll 1
     for (int row = 0; row < unit.num_rows; row += kTileRows) {
-      AttendTile<kHasWindow>(params, unit, begin, limit, row, num_stages,
-                             reinterpret_cast<T*>(ring), shared);
+      AttendTile<kHasOptions>(params, unit, begin, limit, row, num_stages,
+                              reinterpret_cast<T*>(ring), shared);
     }
     __syncthreads();
   }
@@ -364,7 +370,8 @@ absl::Status LaunchTyped(const Params& params, const CudaDevice& device,
       int64_t{params.inputs.max_items} * params.num_kv_heads;
   const unsigned grid = static_cast<unsigned>(
       std::min<int64_t>(kBlocksPerSm * device.num_sms, max_units));
-  return Launch(params.window > 0 ? AttendAny<T, true> : AttendAny<T, false>,
+  const bool has_options = params.window > 0 || params.soft_cap > 0;
+  return Launch(has_options ? AttendAny<T, true> : AttendAny<T, false>,
                 {.grid = grid,
                  .block = kThreads,
                  .shared_bytes = static_cast<size_t>(num_stages * stage_bytes)},

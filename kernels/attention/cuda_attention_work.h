@@ -21,10 +21,15 @@ inline int HeadsPerKvHead(const CudaAttentionShape& shape) {
   return shape.num_heads / shape.num_kv_heads;
 }
 
+// Whether there is more to scores than their scale.
+inline bool HasAttentionOptions(const CudaAttentionShape& shape) {
+  return shape.window > 0 || shape.soft_cap > 0;
+}
+
 // Whether the kernel for the tensor cores takes this shape; all others go to
 // the one that multiplies in float32.
 inline bool AttentionUsesTensorCores(const CudaAttentionShape& shape) {
-  return shape.dtype != DType::kFloat32 && shape.window == 0 &&
+  return shape.dtype != DType::kFloat32 && !HasAttentionOptions(shape) &&
          (shape.head_dim == 64 || shape.head_dim == 128) &&
          shape.page_size % 16 == 0 &&
          HeadsPerKvHead(shape) <= kAttentionBlockRows;

@@ -77,7 +77,8 @@ class Batch {
     runs_.push_back({first, num_beams, num_tables() - 1, 0, shared});
   }
 
-  void SetWindow(int window) { window_ = window; }
+  // Work is planned with a soft cap, and without a window alone.
+  void SetOptions(const AttentionOptions& options) { options_ = options; }
 
   // Makes a number of a key (0) or value (1) of the last row's head 0 NaN.
   void Spoil(int position, int which, int dim) {
@@ -92,10 +93,13 @@ class Batch {
   std::vector<std::vector<float>> Run(int max_partials = 1 << 16) {
     auto device = CudaDevice::Open(0);
     CudaAttentionShape shape = shape_;
-    shape.window = window_;
+    shape.scale = options_.scale;
+    shape.soft_cap = options_.soft_cap;
+    shape.window = options_.window;
     EXPECT_OK(PrepareCudaAttention(shape, *device));
     const CudaAttentionWork work = PlanCudaAttention(
-        rows_, runs_, num_queries(), shape_, 1 << 14, max_partials, *device);
+        rows_, runs_, num_queries(), options_.soft_cap > 0 ? shape : shape_,
+        1 << 14, max_partials, *device);
     EXPECT_LE(work.partial_indptr.back(), max_partials);
     FillQueries();
     const auto q = Upload(ToBytes(q_, shape_.dtype));
@@ -152,8 +156,7 @@ class Batch {
         const auto values = cache_.Gather(table, count, h / group, 1);
         const auto q = std::span(q_).subspan(
             size_t(t) * QStride() + h * shape_.head_dim, shape_.head_dim);
-        const auto expected =
-            reference::Attention(q, keys, values, {.window = window_});
+        const auto expected = reference::Attention(q, keys, values, options_);
         const double tolerance = Tolerance(q, keys, values, count);
         for (int i = 0; i < shape_.head_dim; ++i) {
           const size_t at =
@@ -201,6 +204,11 @@ class Batch {
     return packed;
   }
 
+  double Scale() const {
+    return options_.scale > 0 ? double{options_.scale}
+                              : 1 / std::sqrt(double(shape_.head_dim));
+  }
+
   // float32: a score of head_dim products is off by that many roundings of its
   // size, which is a relative error of its weight; sums over positions add one
   // rounding a position. 16 bits: weights and the result are rounded once.
@@ -214,9 +222,11 @@ class Batch {
         sum += std::abs(double{q[i]} * double{keys[p * q.size() + i]});
         value_size = std::max(value_size, value);
       }
-      score_size = std::max(score_size, sum / std::sqrt(double(q.size())));
+      score_size = std::max(score_size, sum * Scale());
     }
-    const double score_error = (q.size() + 2) * score_size;
+    // A soft cap's slope is 1 at most, and its tanh good to some roundings.
+    const double score_error =
+        (q.size() + 2) * score_size + 8 * options_.soft_cap;
     const double float_error = 0x1p-24 * (2 * score_error + 2 * count + 32);
     // Small f16 weights have fewer bits.
     const double rounding = shape_.dtype == DType::kFloat32    ? 0
@@ -228,7 +238,7 @@ class Batch {
   }
 
   const CudaAttentionShape shape_;
-  int window_ = 0;
+  AttentionOptions options_;
   Cache cache_;
   std::vector<CudaAttentionRow> rows_;
   std::vector<CudaSharedPrefix> runs_;
@@ -300,7 +310,33 @@ TEST_P(CudaAttentionTest, MatchesTheTwinWithWindows) {
   for (const int window : {1, 2, 31, 64, 130, 5000}) {
     SCOPED_TRACE(window);
     Batch batch(GetParam(), 9000 / page_size + 200);
-    batch.SetWindow(window);
+    batch.SetOptions({.window = window});
+    AddMixture(batch, page_size);
+    ExpectRight(batch, Cases(1, 5));
+  }
+}
+
+// Caps that bend every score, some, and none by much.
+TEST_P(CudaAttentionTest, MatchesTheTwinWithSoftCaps) {
+  const int page_size = GetParam().page_size;
+  for (const AttentionOptions& options :
+       {AttentionOptions{.soft_cap = 0.25f}, AttentionOptions{.soft_cap = 50},
+        AttentionOptions{.scale = 0.75f, .soft_cap = 2},
+        AttentionOptions{.scale = 0.3f, .soft_cap = 3, .window = 70}}) {
+    SCOPED_TRACE(options.soft_cap);
+    Batch batch(GetParam(), 9000 / page_size + 200);
+    batch.SetOptions(options);
+    AddMixture(batch, page_size);
+    ExpectRight(batch, Cases(1, 5));
+  }
+}
+
+TEST_P(CudaAttentionTest, MatchesTheTwinWithAnotherScale) {
+  const int page_size = GetParam().page_size;
+  for (const float scale : {0.01f, 0.2f}) {
+    SCOPED_TRACE(scale);
+    Batch batch(GetParam(), 9000 / page_size + 200);
+    batch.SetOptions({.scale = scale});
     AddMixture(batch, page_size);
     ExpectRight(batch, Cases(1, 5));
   }
@@ -380,6 +416,23 @@ TEST(CudaAttentionLawTest, ImpossibleShapesAreRefused) {
                             nullptr, *device, nullptr),
               testing::StatusIs(absl::StatusCode::kInvalidArgument,
                                 ::testing::HasSubstr("cannot share")));
+}
+
+TEST(CudaAttentionLawTest, ImpossibleOptionsAreRefused) {
+  auto device = CudaDevice::Open(0);
+  CudaAttentionInputs inputs;
+  inputs.max_items = 1;
+  const CudaKvCache cache;  // of one head of 64
+  const auto run = [&](const CudaAttentionShape& shape) {
+    return CudaAttention(inputs, shape, nullptr, 64, cache, 0, nullptr, nullptr,
+                         *device, nullptr);
+  };
+  EXPECT_THAT(run({.window = -1}),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                ::testing::HasSubstr("got -1")));
+  EXPECT_THAT(run({.soft_cap = NAN}),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                ::testing::HasSubstr("soft_cap")));
 }
 
 }  // namespace

@@ -17,11 +17,12 @@ struct CudaMatrix {
   int num_cols = 0;                // inputs
 };
 
-// What a product has left for CudaAddRmsNorm to add to the residual stream, in
-// the scratch of its CudaMatMul: good until that one's next call.
+// What a product has left for CudaAddRmsNorm or CudaAddBranch to add to the
+// residual stream, in the scratch of its CudaMatMul: good until that one's next
+// call.
 struct SplitKPartials {
   const float* data = nullptr;  // [count, n, num_rows]
-  int count = 0;                // 2 or 4; 0: nothing is left to add
+  int count = 0;                // 1, 2 or 4; 0: nothing is left to add
 };
 
 }  // namespace espalier

@@ -22,7 +22,10 @@ import subprocess
 import sys
 
 # By GridDependency, as their launches declare it.
-BARRIERS = {"NormRow<EmbeddedRow>", "AddGumbelNoise"}
+BARRIERS = {
+    "NormRow<EmbeddedRow>", "NormResidualRow<EmbeddedTokenRow>",
+    "AddGumbelNoise",
+}
 READ_EARLY = {
     "RotateAndStore", "Attend", "Merge", "ReadTiles", "SelectGroups",
     "MergeGroups", "DrawRows", "CutRows", "DrawInClusters", "JudgeDrafts",
@@ -38,8 +41,10 @@ STORE = re.compile(r"\b(STG|ST|RED|REDG|ATOM|ATOMG)\b")
 def kernel_name(symbol):
     """`NormRow<EmbeddedRow>` of a demangled or mangled function."""
     name = re.sub(r"\(anonymous namespace\)::", "", symbol)
-    if "NormRow" in name and "EmbeddedRow" in name:
-        return "NormRow<EmbeddedRow>"
+    for norm, row in (("NormRow", "EmbeddedRow"),
+                      ("NormResidualRow", "EmbeddedTokenRow")):
+        if norm in name and row in name:
+            return f"{norm}<{row}>"
     match = re.search(r"(\w+)(<.*>)?\(", name)
     return match.group(1) if match else name
 

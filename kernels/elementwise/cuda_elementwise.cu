@@ -169,9 +169,12 @@ absl::Status LaunchNorm(const Row& source, int num_rows, const CudaNorm& norm,
   return Launch(NormRow<kVectors, Row, T>, shape, stream, source, norm, out);
 }
 
-absl::Status CheckWidth(int width) {
-  if (width > 0 && width % 8 == 0) return absl::OkStatus();
-  return InvalidArgument("a width of ", width, " is not a multiple of 8");
+absl::Status CheckNorm(const CudaNorm& norm) {
+  if (norm.bias != nullptr) {
+    return InvalidArgument("a LayerNorm, where only an RMSNorm is taken");
+  }
+  if (norm.width > 0 && norm.width % 8 == 0) return absl::OkStatus();
+  return InvalidArgument("a width of ", norm.width, " is not a multiple of 8");
 }
 
 // --- gather ---
@@ -200,6 +203,30 @@ __global__ void __launch_bounds__(GatherPolicy::kThreads)
     static_cast<uint4*>(b.to)[to_row * b_units + unit] =
         static_cast<const uint4*>(b.from)[from_row * b_units + unit];
   }
+}
+
+// --- soft caps ---
+
+// A vector a thread: with few rows every load is in flight at once.
+struct SoftCapPolicy {
+  static constexpr int kThreads = 256;
+  static constexpr int kBlockSize = kThreads * kVector;
+};
+
+// Reads and writes all logits once: 8 bytes each, of which few rows are in L2.
+__global__ void __launch_bounds__(SoftCapPolicy::kThreads)
+    SoftCap(float cap, int64_t size, float* x) {
+  LaunchDependents();
+  GridDependencyWait();
+  const int64_t i = int64_t{blockIdx.x} * SoftCapPolicy::kBlockSize +
+                    int64_t{threadIdx.x} * kVector;
+  const auto capped = [cap](float value) { return cap * tanhf(value / cap); };
+  if (i + kVector <= size) {
+    const float4 v = LoadFour(x + i);
+    StoreFour({capped(v.x), capped(v.y), capped(v.z), capped(v.w)}, x + i);
+    return;
+  }
+  for (int64_t j = i; j < size; ++j) x[j] = capped(x[j]);
 }
 
 // --- random weights ---
@@ -244,7 +271,7 @@ __global__ void __launch_bounds__(FillPolicy::kThreads)
 
 absl::Status CudaRmsNorm(const float* x, int num_rows, const CudaNorm& norm,
                          DType dtype, void* out, cudaStream_t stream) {
-  RETURN_IF_ERROR(CheckWidth(norm.width));
+  RETURN_IF_ERROR(CheckNorm(norm));
   if (num_rows == 0) return absl::OkStatus();
   return WithType(dtype, [&]<typename T>(T) {
     return LaunchNorm(ResidualRow{x}, num_rows, norm, static_cast<T*>(out),
@@ -258,7 +285,7 @@ absl::Status CudaAddRmsNorm(float* x, const SplitKPartials& addends,
   if (addends.count == 0) {
     return CudaRmsNorm(x, num_rows, norm, dtype, out, stream);
   }
-  RETURN_IF_ERROR(CheckWidth(norm.width));
+  RETURN_IF_ERROR(CheckNorm(norm));
   if (num_rows == 0) return absl::OkStatus();
   return WithType(dtype, [&]<typename T>(T) {
     const auto launch = [&]<int kCount>(std::integral_constant<int, kCount>) {
@@ -279,7 +306,7 @@ absl::Status CudaAddRmsNorm(float* x, const SplitKPartials& addends,
 absl::Status CudaEmbed(const int* tokens, int num_tokens,
                        const CudaMatrix& embedding, const CudaNorm& norm,
                        float* x, void* normed, cudaStream_t stream) {
-  RETURN_IF_ERROR(CheckWidth(norm.width));
+  RETURN_IF_ERROR(CheckNorm(norm));
   if (embedding.num_cols != norm.width) {
     return InvalidArgument("an embedding of ", embedding.num_cols,
                            " columns before a norm of ", norm.width);
@@ -304,6 +331,17 @@ absl::Status CudaGatherRows(const int* rows, int num_rows, const CudaGather& a,
       .grid = dim3(num_rows, CeilDiv(num_units, GatherPolicy::kThreads)),
       .block = GatherPolicy::kThreads};
   return Launch(GatherRows, shape, stream, rows, a, b);
+}
+
+absl::Status CudaSoftCap(float cap, int64_t size, float* x,
+                         cudaStream_t stream) {
+  if (!(cap > 0)) return InvalidArgument("a soft cap of ", cap);
+  if (size == 0) return absl::OkStatus();
+  const LaunchConfig shape = {
+      .grid = dim3(static_cast<unsigned>(
+          (size + SoftCapPolicy::kBlockSize - 1) / SoftCapPolicy::kBlockSize)),
+      .block = SoftCapPolicy::kThreads};
+  return Launch(SoftCap, shape, stream, cap, size, x);
 }
 
 absl::Status CudaFillNormal(void* data, DType dtype, int num_rows, int num_cols,

@@ -32,6 +32,9 @@ struct CudaNorm {
   int size = 0;                   // what the mean divides by
   int width = 0;                  // `size` rounded up to a multiple of 8
   float epsilon = 1e-6f;
+  // [width], as `weight`; with it this is a LayerNorm, else an RMSNorm. Only
+  // cuda_residual.h takes it.
+  const float* bias = nullptr;
 };
 
 // out = x / sqrt(mean(x^2) + epsilon) * weight, row by row.
@@ -71,6 +74,12 @@ struct CudaGather {
 //   rows  [num_rows]  device
 absl::Status CudaGatherRows(const int* rows, int num_rows, const CudaGather& a,
                             const CudaGather& b, cudaStream_t stream);
+
+// x = cap * tanh(x / cap), of `size` numbers.
+//   x  [size]  f32  device, 16-byte aligned
+// REQUIRES: cap > 0.
+absl::Status CudaSoftCap(float cap, int64_t size, float* x,
+                         cudaStream_t stream);
 
 // Columns [0, num_cols) of w become independent numbers of a normal
 // distribution around 0, functions of (seed, row, column) alone; columns past

@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(FinishHeadsPolicy::kThreads)
   }
   float factor = 1;
   if (norm != nullptr) {
-    const float mean = SumOverWarp(sum) / static_cast<float>(shape.head_dim);
+    const float mean = SumOverWarp(sum) / static_cast<float>(shape.norm_size);
     factor = 1.0f / sqrtf(mean + weights.epsilon);
   }
 #pragma unroll
@@ -99,9 +99,11 @@ __global__ void __launch_bounds__(FinishHeadsPolicy::kThreads)
 }  // namespace
 
 absl::Status CudaFinishHeads(void* qkv, DType dtype, int num_tokens,
-                             const CudaHeadShape& shape,
+                             const CudaHeadShape& given,
                              const CudaHeadWeights& weights,
                              cudaStream_t stream) {
+  CudaHeadShape shape = given;
+  if (shape.norm_size == 0) shape.norm_size = shape.head_dim;
   if (shape.head_dim < 8 || shape.head_dim % 8 != 0 ||
       shape.head_dim > kMaxCudaFinishedHeadDim) {
     return InvalidArgument("a head of ", shape.head_dim,

@@ -16,7 +16,9 @@ inline constexpr int kMaxCudaFinishedHeadDim = 256;
 struct CudaHeadShape {
   int num_heads = 0;
   int num_kv_heads = 0;
-  int head_dim = 0;
+  int head_dim = 0;   // numbers from one head to the next
+  int norm_size = 0;  // what a norm's mean divides by; 0: head_dim. The other
+                      // numbers of a head are zero and stay zero.
 };
 
 // Constants of a layer, in device memory; null where the model has none.

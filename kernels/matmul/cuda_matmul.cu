@@ -96,19 +96,46 @@ class CudaMatMul::Impl {
     return absl::OkStatus();
   }
 
+  // `epilogue` is kAddFloat or kStoreFloat: what becomes of one part.
   absl::StatusOr<SplitKPartials> RunSplitK(const void* x, int num_rows,
-                                           const CudaMatrix& w, float* residual,
+                                           const CudaMatrix& w,
+                                           CudaEpilogue epilogue, float* out,
                                            cudaStream_t stream) {
-    RETURN_IF_ERROR(Check(num_rows, w, CudaEpilogue::kAddFloat));
+    RETURN_IF_ERROR(Check(num_rows, w, epilogue));
     const int num_parts = NumParts(num_rows, w);
     if (num_parts == 1) {
-      RETURN_IF_ERROR(
-          Run(x, num_rows, w, CudaEpilogue::kAddFloat, residual, stream));
-      return SplitKPartials{};
+      RETURN_IF_ERROR(Run(x, num_rows, w, epilogue, out, stream));
+      if (epilogue == CudaEpilogue::kAddFloat) return SplitKPartials{};
+      return SplitKPartials{out, 1};
     }
     RETURN_IF_ERROR(
         blas_->RunParts(x, num_rows, w, num_parts, scratch_.data(), stream));
     return SplitKPartials{scratch_.data(), num_parts};
+  }
+
+  absl::Status RunActivated(const void* x, int num_rows, const CudaMatrix& w,
+                            const CudaActivation& activation, void* out,
+                            cudaStream_t stream) {
+    RETURN_IF_ERROR(Check(num_rows, w, CudaEpilogue::kStore));
+    RETURN_IF_ERROR(CheckActivation(activation, w.num_rows));
+    if (w.num_rows > max_outputs_) {
+      return InvalidArgument("a feed-forward part of ", w.num_rows,
+                             " rows, at most ", max_outputs_,
+                             " were planned for");
+    }
+    const int bytes = NumBytes(w.dtype);
+    const int64_t width =
+        activation.has_gate ? int64_t{w.num_rows} / 2 : w.num_rows;
+    for (int row = 0; row < num_rows; row += silu_rows_) {
+      const int n = std::min(silu_rows_, num_rows - row);
+      RETURN_IF_ERROR(
+          Run(static_cast<const char*>(x) + int64_t{row} * w.num_cols * bytes,
+              n, w, CudaEpilogue::kStore, scratch_.data(), stream));
+      RETURN_IF_ERROR(
+          CudaActivate(scratch_.data(), w.dtype, n, w.num_rows, activation,
+                       static_cast<char*>(out) + row * width * bytes, stream));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Run(const void* x, int num_rows, const CudaMatrix& w,
@@ -219,7 +246,24 @@ absl::StatusOr<SplitKPartials> CudaMatMul::RunSplitK(const void* x,
                                                      const CudaMatrix& w,
                                                      float* residual,
                                                      cudaStream_t stream) {
-  return impl_->RunSplitK(x, num_rows, w, residual, stream);
+  return impl_->RunSplitK(x, num_rows, w, CudaEpilogue::kAddFloat, residual,
+                          stream);
+}
+
+absl::StatusOr<SplitKPartials> CudaMatMul::RunPartials(const void* x,
+                                                       int num_rows,
+                                                       const CudaMatrix& w,
+                                                       float* out,
+                                                       cudaStream_t stream) {
+  return impl_->RunSplitK(x, num_rows, w, CudaEpilogue::kStoreFloat, out,
+                          stream);
+}
+
+absl::Status CudaMatMul::RunActivated(const void* x, int num_rows,
+                                      const CudaMatrix& w,
+                                      const CudaActivation& activation,
+                                      void* out, cudaStream_t stream) {
+  return impl_->RunActivated(x, num_rows, w, activation, out, stream);
 }
 
 }  // namespace espalier

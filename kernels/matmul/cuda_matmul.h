@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
 #include "kernels/cuda_matrix.h"
+#include "kernels/matmul/cuda_activate.h"
 
 namespace espalier {
 
@@ -54,6 +55,15 @@ class CudaMatMul {
   absl::Status Run(const void* x, int num_rows, const CudaMatrix& w,
                    CudaEpilogue epilogue, void* out, cudaStream_t stream);
 
+  // out = activation(x * w^T + bias), where kSiluMul is not all of it
+  // (cuda_activate.h): a product, rounded to the weights' dtype, and a kernel.
+  //   out  [num_rows, w.num_rows / 2]  the weights' dtype; without a gate
+  //        [num_rows, w.num_rows]
+  // Shapes and errors as with kSiluMul; w.num_rows % 8 == 0 without a gate.
+  absl::Status RunActivated(const void* x, int num_rows, const CudaMatrix& w,
+                            const CudaActivation& activation, void* out,
+                            cudaStream_t stream);
+
   // residual += x * w^T, as with kAddFloat, or all of it is left to be added:
   // some tens of rows keep a whole device busy only if the inputs are divided
   // among its multiprocessors too, and the sums of the parts are cheaper to add
@@ -61,6 +71,13 @@ class CudaMatMul {
   absl::StatusOr<SplitKPartials> RunSplitK(const void* x, int num_rows,
                                            const CudaMatrix& w, float* residual,
                                            cudaStream_t stream);
+
+  // The same where nothing is added to: the sums are those of all partials, at
+  // least one. `out` holds it if it is one.
+  //   out  [num_rows, w.num_rows]  f32
+  absl::StatusOr<SplitKPartials> RunPartials(const void* x, int num_rows,
+                                             const CudaMatrix& w, float* out,
+                                             cudaStream_t stream);
 
  private:
   class Impl;

@@ -210,6 +210,31 @@ TEST(CudaGatherRowsTest, CopiesNamedRowsOfBoth) {
   }
 }
 
+TEST(CudaSoftCapTest, CapsEveryNumberAndNoOther) {
+  for (const size_t size : {1, 3, 4, 1023, 1024, 1025, 70001}) {
+    std::vector<float> x = RandomFloats(size, 12);
+    for (size_t i = 0; i < size; i += 7) x[i] *= 100;
+    x[size / 2] = size % 2 == 0 ? INFINITY : NAN;
+    std::vector<float> padded = x;
+    padded.resize(size + 5, kPoison);
+    for (const float cap : {0.5f, 30.0f}) {
+      const DeviceArray array(padded, DType::kFloat32);
+      ASSERT_OK(CudaSoftCap(cap, size, array.floats(), nullptr));
+      const std::vector<float> got = array.Read();
+      for (size_t i = 0; i < size; ++i) {
+        if (std::isnan(x[i])) {
+          ASSERT_TRUE(std::isnan(got[i]));
+          continue;
+        }
+        const double expected = cap * std::tanh(double{x[i]} / cap);
+        ASSERT_NEAR(got[i], expected, std::abs(expected) * 0x1p-21) << x[i];
+      }
+      EXPECT_THAT(std::vector<float>(got.begin() + size, got.end()),
+                  Each(kPoison));
+    }
+  }
+}
+
 TEST(CudaFillNormalTest, FillsColumnsWithAReproducibleNormalDistribution) {
   const int num_rows = 5000, num_cols = 60, stride = 64;
   for (const DType dtype : kDTypes) {

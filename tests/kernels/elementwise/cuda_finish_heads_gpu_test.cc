@@ -97,6 +97,42 @@ TEST(CudaFinishHeadsTest, MatchesTheTwinAtAnyShapeAndDType) {
   }
 }
 
+// Heads of 12 in places of 16, as two halves of six and two zeros.
+TEST(CudaFinishHeadsTest, AMeanIsOfTheNumbersThatAHeadHas) {
+  const CudaHeadShape shape = {3, 1, 16, 12};
+  const std::vector<float> narrow = RandomFloats(2 * 5 * 12, 13);
+  const std::vector<float> norm = RandomFloats(12, 14);
+  const auto padded = [](const std::vector<float>& heads) {
+    std::vector<float> wide;
+    for (size_t i = 0; i < heads.size(); ++i) {
+      wide.push_back(heads[i]);
+      if (i % 6 == 5) wide.insert(wide.end(), 2, 0.0f);
+    }
+    return wide;
+  };
+  const DeviceArray array(padded(narrow), DType::kFloat32);
+  const DeviceArray norm_array(padded(norm), DType::kFloat32);
+  ASSERT_OK(CudaFinishHeads(array.data(), DType::kFloat32, 2, shape,
+                            {.q_norm = norm_array.floats(),
+                             .k_norm = norm_array.floats(),
+                             .epsilon = 1e-5f},
+                            nullptr));
+  std::vector<float> expected;
+  for (size_t head = 0; head < 10; ++head) {
+    const std::vector<float> x(narrow.begin() + head * 12,
+                               narrow.begin() + (head + 1) * 12);
+    const auto normed = reference::RmsNorm(x, norm, 1e-5);
+    for (int i = 0; i < 12; ++i) {
+      expected.push_back(head % 5 == 4 ? x[i] : static_cast<float>(normed[i]));
+    }
+  }
+  const std::vector<float> wide = padded(expected);
+  const std::vector<float> got = array.Read();
+  for (size_t i = 0; i < wide.size(); ++i) {
+    ASSERT_NEAR(got[i], wide[i], std::abs(wide[i]) * 0x1p-20) << i;
+  }
+}
+
 TEST(CudaFinishHeadsTest, ANanStaysInItsHead) {
   std::vector<float> qkv = RandomFloats(3 * 4 * 16, 5);
   qkv[4 * 16 + 16 + 3] = NAN;  // token 1, head 1 of two, one of k, one of v

@@ -213,6 +213,88 @@ TEST_F(CudaMatMulGpuTest, ManyRowsOfGatesAndUps) {
   ExpectSiluMul(ExactSums(c), c.matrix, Product(c, CudaEpilogue::kSiluMul));
 }
 
+// RunActivated is the product and what becomes of it, at any number of rows.
+TEST_F(CudaMatMulGpuTest, ActivationsAreOfTheStoredProduct) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    const Weights weights(96, 72, dtype);
+    const MatrixNumbers bias =
+        testing::RandomNumbers(96, 1, DType::kFloat32, 4);
+    const DeviceBuffer<std::byte> device_bias = Upload(bias.bytes);
+    for (const bool has_gate : {false, true}) {
+      const CudaActivation activation = {
+          .has_gate = has_gate,
+          .is_gelu = true,
+          .bias = reinterpret_cast<const float*>(device_bias.data())};
+      for (const int n : {1, 16, 17, 100, 1024}) {
+        const Case c(n, weights);
+        const size_t bytes = size_t(n) * (has_gate ? 48 : 96) * NumBytes(dtype);
+        const std::vector<std::byte> poison(bytes + 64, std::byte{0xFF});
+        const DeviceBuffer<std::byte> out = Upload(poison);
+        ASSERT_OK(matmul_->RunActivated(c.device_x.data(), n, c.matrix,
+                                        activation, out.data(), stream_.get()));
+        const DeviceBuffer<std::byte> sums =
+            Upload(std::vector<std::byte>(size_t(n) * 96 * NumBytes(dtype)));
+        const DeviceBuffer<std::byte> expected = Upload(poison);
+        ASSERT_OK(matmul_->Run(c.device_x.data(), n, c.matrix,
+                               CudaEpilogue::kStore, sums.data(),
+                               stream_.get()));
+        ASSERT_OK(CudaActivate(sums.data(), dtype, n, 96, activation,
+                               expected.data(), stream_.get()));
+        ASSERT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
+        ASSERT_EQ(Download(out), Download(expected)) << n;
+      }
+    }
+  }
+}
+
+TEST_F(CudaMatMulGpuTest, ManyRowsAreActivatedInRuns) {
+  const Weights weights(96, 72, DType::kBFloat16);
+  const Case c(kMaxRows, weights);
+  const DeviceBuffer<std::byte> out =
+      Upload(std::vector<std::byte>(size_t{kMaxRows} * 48 * 2));
+  ASSERT_OK(matmul_->RunActivated(c.device_x.data(), kMaxRows, c.matrix, {},
+                                  out.data(), stream_.get()));
+  ASSERT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
+  ExpectSiluMul(ExactSums(c), c.matrix,
+                Widened(Download(out), DType::kBFloat16));
+}
+
+// What RunPartials leaves adds up to the product, and nothing else is needed.
+TEST_F(CudaMatMulGpuTest, PartialsMakeTheProduct) {
+  int most = 0;
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    for (const auto& [num_outputs, num_cols] :
+         {Size{768, 3072}, Size{1040, 1024}, Size{104, 40}}) {
+      const Weights weights(num_outputs, num_cols, dtype);
+      for (const int n : Cases(Rows{1, 16, 17, 128, 300}, Rows{8, 32})) {
+        SCOPED_TRACE(Concat(n, " x ", num_cols, " x ", num_outputs));
+        const Case c(n, weights);
+        const size_t size = size_t(n) * num_outputs;
+        const DeviceBuffer<std::byte> out =
+            Upload(std::vector<std::byte>(4 * size, std::byte{0xFF}));
+        const auto partials = matmul_->RunPartials(
+            c.device_x.data(), n, c.matrix,
+            reinterpret_cast<float*>(out.data()), stream_.get());
+        ASSERT_OK(partials);
+        ASSERT_GE(partials->count, 1);
+        most = std::max(most, partials->count);
+        std::vector<float> addends(partials->count * size);
+        ASSERT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
+        ASSERT_EQ(cudaMemcpy(addends.data(), partials->data, 4 * addends.size(),
+                             cudaMemcpyDefault),
+                  cudaSuccess);
+        std::vector<float> sums(size);
+        for (size_t i = 0; i < addends.size(); ++i) {
+          sums[i % size] += addends[i];
+        }
+        ExpectSums(ExactSums(c), num_outputs, DType::kFloat32, 0, sums);
+        if (HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(most, 1);
+}
+
 TEST_F(CudaMatMulGpuTest, ARowHasTheSameBitsAtAnyPlaceAndInEveryCall) {
   for (const DType dtype :
        {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {

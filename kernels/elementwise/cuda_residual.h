@@ -1,0 +1,60 @@
+// The residual stream of models that do more to it than CudaEmbed and
+// CudaAddRmsNorm (cuda_elementwise.h): LayerNorm, biases of products, norms of
+// what is added, embeddings that are scaled or have positions. Models without
+// any of them keep those kernels, which know what they have when they are
+// compiled; here it is known when they are launched.
+//
+// Rows, arithmetic, NaN and infinities, streams and errors: as in
+// cuda_elementwise.h; LayerNorm's as in kernels/elementwise/elementwise.h.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "absl/status/status.h"
+#include "base/dtype.h"
+#include "kernels/cuda_matrix.h"
+#include "kernels/elementwise/cuda_elementwise.h"
+
+namespace espalier {
+
+// What a part of a layer adds to the residual stream: the sum of `partials`
+// plus `bias`, or the RMSNorm of that.
+struct CudaBranch {
+  // [num_rows, width] each; none: their sum is in the stream already.
+  SplitKPartials partials = {};
+  // Constant, [width], zero padded; null where the model has none. The norm is
+  // of the size and epsilon of the one that follows.
+  const float* bias = nullptr;
+  const float* post_norm = nullptr;
+};
+
+// x += branch, and out = norm(x).
+//   x    [num_rows, width]  f32    device
+//   out  [num_rows, width]  dtype  device
+// Errors: also kInvalidArgument for a post_norm without partials.
+absl::Status CudaAddBranch(float* x, const CudaBranch& branch, int num_rows,
+                           const CudaNorm& norm, DType dtype, void* out,
+                           cudaStream_t stream);
+
+// What tokens begin with: their rows of a table times `scale`, plus the rows of
+// their positions in another.
+struct CudaEmbedding {
+  CudaMatrix tokens;  // [vocab_size, width]
+  float scale = 1;
+  CudaMatrix positions = {};  // [num_positions, width]; no data: none
+
+  bool is_plain() const { return scale == 1 && positions.data == nullptr; }
+};
+
+// x = the tokens' embeddings, and normed = norm(x). The forward pass's
+// GridDependency::kBarrier, as CudaEmbed.
+//   tokens, positions  [num_tokens]         device, within their tables
+//   x                  [num_tokens, width]  f32              device
+//   normed             [num_tokens, width]  the tables' dtype  device
+// REQUIRES: both tables have norm.width columns and one dtype.
+absl::Status CudaEmbedTokens(const int* tokens, const int* positions,
+                             int num_tokens, const CudaEmbedding& embedding,
+                             const CudaNorm& norm, float* x, void* normed,
+                             cudaStream_t stream);
+
+}  // namespace espalier

@@ -1,0 +1,103 @@
+// Moves 3 numbers an output (2 without a gate), mostly from L2.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "base/cuda_launch.cuh"
+#include "base/status.h"
+#include "kernels/cuda_element_type.cuh"
+#include "kernels/matmul/cuda_activate.h"
+
+namespace espalier {
+namespace {
+
+// A thread has eight outputs: loads of 16 or 32 bytes. 256 threads fill a
+// multiprocessor eight times.
+constexpr int kActivateThreads = 256;
+
+template <typename T>
+struct alignas(16) EightOf {
+  T values[8];
+};
+
+struct Floats8 {
+  float values[8];
+};
+
+template <typename T>
+__device__ __forceinline__ Floats8 LoadSums(const EightOf<T>* sums,
+                                            const float* bias) {
+  const EightOf<T> eight = *sums;
+  Floats8 result;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    result.values[j] = static_cast<float>(eight.values[j]);
+    if (bias != nullptr) result.values[j] += bias[j];
+  }
+  return result;
+}
+
+// Exact to some roundings, so that f32 gives the tokens that transformers does.
+__device__ __forceinline__ float Activated(float x, bool is_gelu) {
+  if (!is_gelu) return x / (1 + expf(-x));
+  constexpr float kSlope = 0.7978845608028654f;  // sqrt(2 / pi)
+  return 0.5f * x * (1 + tanhf(kSlope * (x + 0.044715f * x * x * x)));
+}
+
+// Of a row the i-th eight outputs.
+template <bool kHasGate, typename T>
+__global__ void __launch_bounds__(kActivateThreads)
+    Activate(const EightOf<T>* sums, int64_t num_eights, int row_eights,
+             const float* bias, bool is_gelu, EightOf<T>* out) {
+  LaunchDependents();
+  GridDependencyWait();
+  const int64_t i = int64_t{blockIdx.x} * kActivateThreads + threadIdx.x;
+  if (i >= num_eights) return;
+  constexpr int kParts = kHasGate ? 2 : 1;
+  const float* const first_bias =
+      bias == nullptr ? nullptr : bias + i % row_eights * (8 * kParts);
+  Floats8 result = LoadSums(sums + i * kParts, first_bias);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    result.values[j] = Activated(result.values[j], is_gelu);
+  }
+  if constexpr (kHasGate) {
+    const Floats8 ups = LoadSums(sums + i * kParts + 1,
+                                 bias == nullptr ? nullptr : first_bias + 8);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) result.values[j] *= ups.values[j];
+  }
+  EightOf<T> rounded;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) rounded.values[j] = T(result.values[j]);
+  out[i] = rounded;
+}
+
+}  // namespace
+
+absl::Status CheckActivation(const CudaActivation& activation, int num_sums) {
+  const int unit = activation.has_gate ? 16 : 8;
+  if (num_sums >= unit && num_sums % unit == 0) return absl::OkStatus();
+  return InvalidArgument("a feed-forward part of ", num_sums,
+                         " rows, not a multiple of ", unit);
+}
+
+absl::Status CudaActivate(const void* sums, DType dtype, int num_rows,
+                          int num_sums, const CudaActivation& activation,
+                          void* out, cudaStream_t stream) {
+  RETURN_IF_ERROR(CheckActivation(activation, num_sums));
+  if (num_rows == 0) return absl::OkStatus();
+  const int row_eights = num_sums / (activation.has_gate ? 16 : 8);
+  const int64_t num_eights = int64_t{num_rows} * row_eights;
+  const LaunchConfig shape = {
+      .grid = dim3(static_cast<unsigned>((num_eights + kActivateThreads - 1) /
+                                         kActivateThreads)),
+      .block = kActivateThreads};
+  return WithType(dtype, [&]<typename T>(T) {
+    return Launch(activation.has_gate ? Activate<true, T> : Activate<false, T>,
+                  shape, stream, static_cast<const EightOf<T>*>(sums),
+                  num_eights, row_eights, activation.bias, activation.is_gelu,
+                  static_cast<EightOf<T>*>(out));
+  });
+}
+
+}  // namespace espalier

@@ -1,0 +1,37 @@
+// What a feed-forward part makes of its first product in models of another form
+// than silu(gate) * up without biases (CudaEpilogue::kSiluMul, which is made of
+// the sums on their way out): GELU, biases, no gate.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "absl/status/status.h"
+#include "base/dtype.h"
+
+namespace espalier {
+
+struct CudaActivation {
+  // activation(gate) * up, rows of the product in blocks of 16, eight gates,
+  // then their eight ups; else activation(up), rows as they are.
+  bool has_gate = true;
+  bool is_gelu = false;         // in the form of the tanh; else silu
+  const float* bias = nullptr;  // [num_sums], as the rows; null: none
+};
+
+// out = activation(sums + bias), row by row.
+//   sums  [num_rows, num_sums]      dtype  device
+//   out   [num_rows, num_sums / 2]  dtype  device; without a gate
+//         [num_rows, num_sums]
+// All 16-byte aligned; `out` does not overlap `sums`. Arithmetic is float32 in
+// every dtype, rounded once on the way out; NaN and infinities propagate as in
+// kernels/elementwise/elementwise.h. Enqueues on `stream` and returns; never
+// allocates, may be captured.
+// Errors: as CheckActivation; kInternal if the launch is refused.
+absl::Status CudaActivate(const void* sums, DType dtype, int num_rows,
+                          int num_sums, const CudaActivation& activation,
+                          void* out, cudaStream_t stream);
+
+// kInvalidArgument if num_sums is no multiple of 16, or of 8 without a gate.
+absl::Status CheckActivation(const CudaActivation& activation, int num_sums);
+
+}  // namespace espalier

@@ -172,7 +172,7 @@ class Profile {
         device_(device),
         num_rows_(num_rows),
         matmul_(Get(CudaMatMul::Create(device, num_rows,
-                                       2 * weights.intermediate_width))) {
+                                       2 * weights.widths.intermediate))) {
     int widest = weights.head.num_rows;
     for (const CudaMatrix& w :
          {weights.layers[0].gate_up, weights.layers[0].qkv}) {
@@ -227,10 +227,12 @@ class Profile {
   absl::Status Norms(cudaStream_t stream) {
     const int size = transformer_.config().hidden_size;
     for (const CudaTransformerLayer& layer : weights_.layers) {
-      for (const float* weight : {layer.attention_norm, layer.mlp_norm}) {
-        RETURN_IF_ERROR(CudaRmsNorm(
-            x_.data(), num_rows_, {weight, size, weights_.hidden_width, 1e-5f},
-            DType::kBFloat16, out_.data(), stream));
+      for (const CudaNormWeights& weights :
+           {layer.attention_norm, layer.mlp_norm}) {
+        RETURN_IF_ERROR(
+            CudaRmsNorm(x_.data(), num_rows_,
+                        {weights.weight, size, weights_.widths.hidden, 1e-5f},
+                        DType::kBFloat16, out_.data(), stream));
       }
     }
     return absl::OkStatus();

@@ -19,7 +19,7 @@
 #include "examples/cli/exit_code.h"
 #include "examples/cli/output.h"
 #include "model/checkpoint.h"
-#include "model/device_features.h"
+#include "model/cuda_limits.h"
 #include "model/transformer_config.h"
 #include "model/transformer_tensors.h"
 #include "text/chat/chat_template.h"
@@ -267,7 +267,8 @@ void Inspection::AddMemory() {
                          " on the CPU, " + FormatBytes(weights_.cuda_bytes) +
                          " on a GPU in bf16");
   const int64_t cpu = KvBytesOfToken(config_, sizeof(float));
-  const int64_t cuda = cpu / 2;
+  const int64_t cuda =
+      cpu / 2 / config_.head_dim * CudaHeadWidth(config_.head_dim);
   report_ += Line("", "of keys and values, a token: " + FormatBytes(cpu) +
                           " on the CPU, " + FormatBytes(cuda) + " on a GPU");
   report_ += Line("", "of one request at most, where its beams share nothing:");
@@ -302,7 +303,7 @@ void Inspection::AddDevices() {
     report_ += Line("CPU", "runs, in f32; this machine has " +
                                FormatBytes(memory) + " of memory");
   }
-  const absl::Status cuda = CheckCudaFeatures(config_);
+  const absl::Status cuda = CheckCudaLimits(config_);
   if (!cuda.ok()) {
     report_ += Line("GPU", "does not run: " + Message(cuda));
   } else if (HasCudaDevice(0)) {

@@ -6,12 +6,9 @@
 // One entry point takes rows of any length: prompt chunks, decoding rows, many
 // at once (exec_request/cuda_model.h).
 //
-//   embed + norm -> [ q k v, rotate and store k v, attend, output +=, norm,
-//                     gate up silu, down +=, norm ] x layers -> head
-//
-// Of the features of TransformerConfig it computes some, windows, biases and
-// norms of q and k among them; a model that has another is refused by name
-// (model/device_features.h).
+// It computes every feature of TransformerConfig, as TransformerModel does
+// (model/cuda/cuda_transformer_pass.h); models that are too large for its
+// kernels are refused by name (model/cuda_limits.h).
 //
 // In the last layer, once keys and values are stored and attention has run,
 // only the tokens that have logits go on.
@@ -59,8 +56,8 @@ class CudaTransformer : public CudaModel {
   // Loads a model directory as TransformerModel does, converting weights to
   // options.dtype.
   // Errors: as TransformerModel::Load; kInvalidArgument naming the value if an
-  // option is out of range, the model has a head_dim or hidden_size the kernels
-  // do not take, or a weight that float16 cannot hold; kResourceExhausted,
+  // option is out of range, the model is too large (model/cuda_limits.h), or a
+  // weight that float16 cannot hold; kResourceExhausted,
   // naming the bytes, if device memory runs out.
   static absl::StatusOr<std::unique_ptr<CudaTransformer>> Load(
       const std::string& directory, const CudaTransformerOptions& options,

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "kernels/elementwise/elementwise.h"
+#include "model/cuda/cuda_transformer_weights.h"
 #include "model/rope.h"
 #include "model/rotary_order.h"
 
@@ -30,21 +31,23 @@ int NumPositions(const TransformerConfig& config, const CudaKvCache& cache) {
 
 // Fills in all pointers of `scratch`; returns the bytes it takes.
 size_t Place(const TransformerConfig& config,
-             const CudaTransformerOptions& options, int hidden_width,
-             int intermediate_width, size_t attention_bytes, std::byte* base,
-             CudaTransformerScratch* scratch) {
+             const CudaTransformerOptions& options, size_t attention_bytes,
+             std::byte* base, CudaTransformerScratch* scratch) {
+  const CudaTransformerWidths widths = WidthsOf(config);
   const size_t item = NumBytes(options.dtype);
   const size_t tokens = options.max_tokens;
   const size_t logits = options.max_logits;
-  const size_t q = config.q_size();
   DeviceArena placer(base);
-  scratch->x = placer.Take<float>(tokens * hidden_width);
-  scratch->normed = placer.TakeBytes(tokens * hidden_width * item);
-  scratch->qkv = placer.TakeBytes(tokens * (q + 2 * config.kv_size()) * item);
-  scratch->attended = placer.TakeBytes(tokens * q * item);
-  scratch->gated = placer.TakeBytes(tokens * intermediate_width * item);
-  scratch->kept_x = placer.Take<float>(logits * hidden_width);
-  scratch->kept_attended = placer.TakeBytes(logits * q * item);
+  scratch->x = placer.Take<float>(tokens * widths.hidden);
+  scratch->normed = placer.TakeBytes(tokens * widths.hidden * item);
+  scratch->qkv = placer.TakeBytes(tokens * widths.qkv * item);
+  scratch->attended = placer.TakeBytes(tokens * widths.q * item);
+  scratch->gated = placer.TakeBytes(tokens * widths.intermediate * item);
+  scratch->kept_x = placer.Take<float>(logits * widths.hidden);
+  scratch->kept_attended = placer.TakeBytes(logits * widths.q * item);
+  if (config.has_post_norms) {
+    scratch->branch = placer.Take<float>(tokens * widths.hidden);
+  }
   scratch->attention = placer.TakeBytes(attention_bytes);
   return placer.size();
 }
@@ -58,7 +61,7 @@ absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
               .num_layers = config.num_layers,
               .page_size = options.page_size,
               .num_kv_heads = config.num_kv_heads,
-              .head_dim = config.head_dim};
+              .head_dim = WidthsOf(config).head};
   const int64_t page_bytes =
       kv.cache.page_stride() * config.num_layers * NumBytes(options.dtype);
   const int64_t num_pages = std::min<int64_t>(
@@ -75,14 +78,17 @@ absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
 }
 
 absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const TransformerConfig& config,
+                                                const RopeParameters* rope,
                                                 const CudaKvCache& cache) {
-  const RotaryTable table(InverseFrequencies(config.rope, config.head_dim),
-                          NumPositions(config, cache),
-                          config.rope.attention_factor);
+  const int num_positions = NumPositions(config, cache);
+  RotaryTable table;
+  if (rope != nullptr) {
+    table = RotaryTable(InverseFrequencies(*rope, config.head_dim),
+                        num_positions, rope->attention_factor);
+  }
   // The kernel rotates whole heads (model/rotary_order.h).
   const auto padded = [&](std::span<const float> rows, float padding) {
-    return PadRotaryRows(rows, config.rope.RotaryDim(config.head_dim),
-                         config.head_dim, padding);
+    return PadRotaryRows(rows, num_positions, cache.head_dim, padding);
   };
   CudaRotaryMemory rotary;
   ASSIGN_OR_RETURN(rotary.cosines, Upload(padded(table.cosines(), 1)));
@@ -92,7 +98,6 @@ absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const TransformerConfig& config,
 
 absl::StatusOr<CudaTransformerScratch> AllocateCudaTransformerScratch(
     const TransformerConfig& config, const CudaTransformerOptions& options,
-    int hidden_width, int intermediate_width,
     const CudaAttentionShape& attention_shape) {
   CudaAttentionInputs bounds;
   bounds.max_queries = options.max_tokens;
@@ -101,8 +106,7 @@ absl::StatusOr<CudaTransformerScratch> AllocateCudaTransformerScratch(
   const size_t attention_bytes =
       CudaAttentionScratchBytes(bounds, attention_shape);
   const auto place = [&](std::byte* base, CudaTransformerScratch* scratch) {
-    return Place(config, options, hidden_width, intermediate_width,
-                 attention_bytes, base, scratch);
+    return Place(config, options, attention_bytes, base, scratch);
   };
   CudaTransformerScratch scratch;
   ASSIGN_OR_RETURN(scratch.memory,

@@ -16,6 +16,7 @@
 #include "kernels/elementwise/cuda_elementwise.h"
 #include "kernels/kv_cache/cuda_rotate_and_store.h"
 #include "model/cuda/cuda_transformer.h"
+#include "model/rope.h"
 #include "model/transformer_config.h"
 
 namespace espalier {
@@ -49,34 +50,40 @@ absl::StatusOr<CudaKvMemory> AllocateCudaKvCache(
     const TransformerConfig& config, const CudaTransformerOptions& options);
 
 struct CudaRotaryMemory {
-  DeviceBuffer<float> cosines;  // [num_positions, head_dim / 2]
+  DeviceBuffer<float> cosines;  // [num_positions, cache.head_dim / 2]
   DeviceBuffer<float> sines;
 
   CudaRotary view() const { return {cosines.data(), sines.data()}; }
+  size_t size_bytes() const {
+    return cosines.size_bytes() + sines.size_bytes();
+  }
 };
 
-// For all positions that a sequence with pages in `cache` can have.
+// For all positions that a sequence with pages in `cache` can have. Without
+// `rope` no position turns anything.
 absl::StatusOr<CudaRotaryMemory> MakeCudaRotary(const TransformerConfig& config,
+                                                const RopeParameters* rope,
                                                 const CudaKvCache& cache);
 
-// Rows are tokens; those of T are of the options' dtype.
+// Rows are tokens, sizes widths; those of T are of the options' dtype.
 struct CudaTransformerScratch {
-  float* x = nullptr;        // [max_tokens, hidden_width]  residual stream
-  void* normed = nullptr;    // [max_tokens, hidden_width]  T
-  void* qkv = nullptr;       // [max_tokens, q_size + 2 * kv_size]  T
-  void* attended = nullptr;  // [max_tokens, q_size]  T
-  void* gated = nullptr;     // [max_tokens, intermediate_width]  T
+  float* x = nullptr;        // [max_tokens, hidden]  residual stream
+  void* normed = nullptr;    // [max_tokens, hidden]  T
+  void* qkv = nullptr;       // [max_tokens, qkv]  T
+  void* attended = nullptr;  // [max_tokens, q]  T
+  void* gated = nullptr;     // [max_tokens, intermediate]  T
   // Rows of the tokens that have logits, where not all have.
-  float* kept_x = nullptr;        // [max_logits, hidden_width]
-  void* kept_attended = nullptr;  // [max_logits, q_size]  T
-  void* attention = nullptr;      // CudaAttention's
+  float* kept_x = nullptr;        // [max_logits, hidden]
+  void* kept_attended = nullptr;  // [max_logits, q]  T
+  // What a part adds to the stream, where it has a norm of its own.
+  float* branch = nullptr;    // [max_tokens, hidden]
+  void* attention = nullptr;  // CudaAttention's
 
   DeviceBuffer<std::byte> memory;
 };
 
 absl::StatusOr<CudaTransformerScratch> AllocateCudaTransformerScratch(
     const TransformerConfig& config, const CudaTransformerOptions& options,
-    int hidden_width, int intermediate_width,
     const CudaAttentionShape& attention_shape);
 
 }  // namespace espalier

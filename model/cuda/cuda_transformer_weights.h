@@ -1,15 +1,17 @@
 // CudaTransformerWeights: a model's weights in device memory, one
 // allocation, in the layout in which the forward pass reads them:
 //
-//   qkv      q, k and v of a layer stacked, as on the host; where heads are
-//            rotated in part, in an order in which that is rotating all of them
-//            (model/rotary_order.h)
+//   qkv      q, k and v of a layer stacked, as on the host, their heads as
+//            model/rotary_order.h has them
 //   gate_up  blocks of 16 rows, eight gates and then their eight ups, so that a
-//            product holds both halves of silu(gate) * up at once
-//   norms    f32, with the 1 that some models add to them
-//   widths   hidden_size and intermediate_size rounded up to multiples of 8,
-//            the rows and columns past them zero: they stay zero through the
-//            whole pass
+//            product holds both halves of silu(gate) * up at once; without a
+//            gate the ups
+//   vectors  norms and biases, f32, in the order of the rows that they belong
+//            to; norms with the 1 that some models add to them
+//   widths   hidden_size, intermediate_size and head_dim rounded up to
+//   multiples
+//            of 8, the rows and columns past them zero: they stay zero through
+//            the whole pass
 //
 // Thread safety: immutable after loading.
 #pragma once
@@ -20,31 +22,53 @@
 #include "absl/status/statusor.h"
 #include "base/cuda.h"
 #include "base/dtype.h"
-#include "kernels/matmul/cuda_matmul.h"
+#include "kernels/cuda_matrix.h"
 #include "model/checkpoint.h"
 #include "model/transformer_config.h"
 
 namespace espalier {
 
+// A model's sizes, as wide as its rows are in device memory.
+struct CudaTransformerWidths {
+  int hidden = 0;
+  int intermediate = 0;
+  int head = 0;
+  int q = 0;    // of all heads
+  int qkv = 0;  // of q, k and v
+};
+CudaTransformerWidths WidthsOf(const TransformerConfig& config);
+
+// [hidden]; null where the model has none.
+struct CudaNormWeights {
+  float* weight = nullptr;
+  float* bias = nullptr;
+};
+
+// Sizes are widths; a vector that the model does not have is null.
 struct CudaTransformerLayer {
-  float* attention_norm = nullptr;  // [hidden_width]
-  CudaMatrix qkv;                   // [q_size + 2 * kv_size, hidden_width]
-  // Null where the model has none.
-  float* qkv_bias = nullptr;  // [q_size + 2 * kv_size]
-  float* q_norm = nullptr;    // [head_dim]
-  float* k_norm = nullptr;    // [head_dim]
-  CudaMatrix output;          // [hidden_width, q_size]
-  float* mlp_norm = nullptr;  // [hidden_width]
-  CudaMatrix gate_up;         // [2 * intermediate_width, hidden_width]
-  CudaMatrix down;            // [hidden_width, intermediate_width]
+  CudaNormWeights attention_norm;
+  CudaMatrix qkv;                        // [qkv, hidden]
+  float* qkv_bias = nullptr;             // [qkv]
+  float* q_norm = nullptr;               // [head]
+  float* k_norm = nullptr;               // [head]
+  CudaMatrix output;                     // [hidden, q]
+  float* output_bias = nullptr;          // [hidden]
+  float* post_attention_norm = nullptr;  // [hidden]
+  CudaNormWeights mlp_norm;
+  CudaMatrix gate_up;  // [2 * intermediate, hidden]; no gate: [intermediate,
+                       // hidden]
+  float* gate_up_bias = nullptr;   // [gate_up.num_rows]
+  CudaMatrix down;                 // [hidden, intermediate]
+  float* down_bias = nullptr;      // [hidden]
+  float* post_mlp_norm = nullptr;  // [hidden]
 };
 
 struct CudaTransformerWeights {
-  int hidden_width = 0;
-  int intermediate_width = 0;
-  CudaMatrix embedding;  // [vocab_size, hidden_width]
-  CudaMatrix head;       // the same; the same memory if tied
-  float* final_norm = nullptr;
+  CudaTransformerWidths widths;
+  CudaMatrix embedding;  // [vocab_size, hidden]
+  CudaMatrix positions;  // [max_context, hidden]; no data: none
+  CudaMatrix head;       // [vocab_size, hidden]; the embedding's memory if tied
+  CudaNormWeights final_norm;
   std::vector<CudaTransformerLayer> layers;
 
   DeviceBuffer<std::byte> memory;  // what all of these point into
@@ -52,14 +76,13 @@ struct CudaTransformerWeights {
 
 // Converts the tensors to `dtype`, rounding to nearest even, and uploads them.
 // Throws std::bad_alloc.
-// REQUIRES: q_size and kv_size are multiples of 8.
 // Errors: as FindTransformerTensors; kInvalidArgument naming the tensor and the
 // value if one that is finite has no finite place in float16;
 // kResourceExhausted, naming the bytes, if device memory runs out.
 absl::StatusOr<CudaTransformerWeights> LoadCudaTransformerWeights(
     const Checkpoint& checkpoint, const TransformerConfig& config, DType dtype);
 
-// Normally distributed weights of deviation 0.02, norms of 1, no biases.
+// Normally distributed weights of deviation 0.02, norms of 1, biases of 0.
 absl::StatusOr<CudaTransformerWeights> RandomCudaTransformerWeights(
     const TransformerConfig& config, DType dtype);
 

@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "model/device_features.h"
+#include "model/cuda_limits.h"
 #include "model/transformer_config.h"
 #include "tests/family_models.h"
 #include "tests/scratch_directory.h"
@@ -359,32 +359,22 @@ TEST(FamilyConfigTest, LongRopeEndsTheContextWhereItsFactorsChange) {
             192);
 }
 
-TEST(DeviceFeaturesTest, WhatCudaDoesNotComputeIsNamed) {
-  struct Case {
-    const char* model;
-    const char* feature;
-  };
-  for (const Case& c :
-       {Case{"gemma2", "Gemma 2: norms after attention and feed-forward"},
-        Case{"gemma3",
-             "Gemma 3: rotary positions of their own for layers "
-             "with a window"},
-        Case{"qwen3_window", "Qwen3: a bias of the attention's output"},
-        Case{"gpt2", "GPT-2: learned positions"},
-        Case{"llama_linear", "Llama: a bias of the attention's output"},
-        Case{"llama_yarn", "Llama: GELU"},
-        Case{"llama_dynamic", "Llama: biases of the feed-forward part"}}) {
-    EXPECT_THAT(CheckCudaFeatures(*ReadChanged(c.model, {})),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr(std::string(c.feature) +
-                                   ": not supported on CUDA yet; use "
-                                   "--device cpu")));
+TEST(CudaLimitsTest, EveryFamilyRunsAndWhatIsTooLargeIsNamed) {
+  for (const std::string& model : FamilyModels()) {
+    EXPECT_OK(CheckCudaLimits(*ReadChanged(model, {}))) << model;
   }
-  for (const char* model :
-       {"llama_llama3", "mistral", "mistral_full", "phi3", "phi3_full",
-        "phi3_longrope", "qwen2", "qwen2_window", "qwen3"}) {
-    EXPECT_OK(CheckCudaFeatures(*ReadChanged(model, {})));
-  }
+  TransformerConfig config = *ReadChanged("gemma2", {});
+  config.head_dim = 258;
+  EXPECT_THAT(CheckCudaLimits(config),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("head_dim must be at most 256 on a CUDA "
+                                 "device, got 258")));
+  config.head_dim = 256;
+  EXPECT_OK(CheckCudaLimits(config));
+  config.hidden_size = 16400;
+  EXPECT_THAT(CheckCudaLimits(config),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("hidden_size must be at most 16384")));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "model/device_features.h"
+#include "model/cuda_limits.h"
 #include "model/transformer_config.h"
 #include "tests/scratch_directory.h"
 #include "tests/status_matchers.h"
@@ -41,7 +41,7 @@ TEST(PublishedConfigTest, Llama32) {
   EXPECT_EQ(config.rope.type, RopeType::kLlama3);
   EXPECT_EQ(config.rope.original_context, 8192);
   EXPECT_EQ(config.max_context, 131072);
-  EXPECT_OK(CheckCudaFeatures(config));
+  EXPECT_OK(CheckCudaLimits(config));
 }
 
 TEST(PublishedConfigTest, Mistral) {
@@ -55,11 +55,11 @@ TEST(PublishedConfigTest, Mistral) {
     "tie_word_embeddings": false, "vocab_size": 32000, "sliding_window": )";
   const TransformerConfig first = ReadPublished(form + "4096}");
   EXPECT_EQ(std::ranges::count(first.windows, 4096), 32);
-  EXPECT_OK(CheckCudaFeatures(first));
+  EXPECT_OK(CheckCudaLimits(first));
   const TransformerConfig later = ReadPublished(form + "null}");
   EXPECT_TRUE(later.windows.empty());
   EXPECT_EQ(later.head_dim, 128);
-  EXPECT_OK(CheckCudaFeatures(later));
+  EXPECT_OK(CheckCudaLimits(later));
 }
 
 TEST(PublishedConfigTest, Qwen25) {
@@ -77,7 +77,7 @@ TEST(PublishedConfigTest, Qwen25) {
   EXPECT_FALSE(config.has_output_bias);
   EXPECT_TRUE(config.windows.empty());
   EXPECT_EQ(config.head_dim, 64);
-  EXPECT_OK(CheckCudaFeatures(config));
+  EXPECT_OK(CheckCudaLimits(config));
 }
 
 TEST(PublishedConfigTest, Qwen3) {
@@ -94,7 +94,7 @@ TEST(PublishedConfigTest, Qwen3) {
   EXPECT_TRUE(config.has_qk_norms);
   EXPECT_FALSE(config.has_qkv_bias);
   EXPECT_EQ(config.q_size(), 2048);  // not hidden_size
-  EXPECT_OK(CheckCudaFeatures(config));
+  EXPECT_OK(CheckCudaLimits(config));
 }
 
 TEST(PublishedConfigTest, Gemma2) {
@@ -163,7 +163,7 @@ TEST(PublishedConfigTest, Phi3WithALongContext) {
   EXPECT_EQ(config.max_context, 4096);
   EXPECT_EQ(config.head_dim, 96);
   EXPECT_NEAR(config.rope.attention_factor, 1.1902380714238083, 1e-12);
-  EXPECT_OK(CheckCudaFeatures(config));
+  EXPECT_OK(CheckCudaLimits(config));
 }
 
 TEST(PublishedConfigTest, Phi4Mini) {

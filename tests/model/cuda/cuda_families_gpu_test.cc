@@ -1,6 +1,4 @@
-// The small models of each family on a device: the logits of transformers, or
-// a refusal that names the feature.
-#include <gmock/gmock.h>
+// The small models of each family on a device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +10,6 @@
 
 #include "base/status.h"
 #include "model/cuda/cuda_transformer.h"
-#include "model/device_features.h"
 #include "model/safetensors.h"
 #include "model/transformer_model.h"
 #include "tests/family_models.h"
@@ -32,8 +29,6 @@ using ::espalier::testing::FeedAlone;
 using ::espalier::testing::Feeder;
 using ::espalier::testing::LogitsRows;
 using ::espalier::testing::RandomTokens;
-using ::espalier::testing::StatusIs;
-using ::testing::HasSubstr;
 
 // Sums are added in other orders than on the host, and logits are up to 20.
 constexpr double kDeviceLogitsTolerance = 1e-4;
@@ -88,12 +83,6 @@ LogitsDistance DistanceOf(const LogitsRows& logits_rows,
   return distance;
 }
 
-bool RunsOnCuda(const std::string& name) {
-  const auto config = ReadTransformerConfig(FamilyPath(name));
-  EXPECT_OK(config);
-  return CheckCudaFeatures(*config).ok();
-}
-
 struct LogitsBound {
   DType dtype;
   double largest;
@@ -122,26 +111,16 @@ void ExpectLogitsOfTransformers(const std::string& name,
   }
 }
 
-TEST(CudaFamiliesTest, LogitsAreThoseOfTransformersOrTheFeatureIsNamed) {
-  int num_run = 0;
+TEST(CudaFamiliesTest, LogitsAreThoseOfTransformers) {
   for (const std::string& name : FamilyModels()) {
-    if (RunsOnCuda(name)) {
-      ++num_run;
-      ExpectLogitsOfTransformers(
-          name, {DType::kFloat32, kDeviceLogitsTolerance, 1e-5});
-    } else {
-      EXPECT_THAT(LoadOnDevice(name, DType::kFloat32, 16),
-                  StatusIs(absl::StatusCode::kInvalidArgument,
-                           HasSubstr("not supported on CUDA yet")));
-    }
+    ExpectLogitsOfTransformers(name,
+                               {DType::kFloat32, kDeviceLogitsTolerance, 1e-5});
   }
-  EXPECT_GE(num_run, 9);
 }
 
 // transformers' own passes in 16 bits are half as far off.
 TEST(CudaFamiliesTest, SixteenBitsComeNear) {
   for (const std::string& name : FamilyModels()) {
-    if (!RunsOnCuda(name)) continue;
     for (const LogitsBound& bound :
          {LogitsBound{DType::kBFloat16, INFINITY, 5e-2},
           LogitsBound{DType::kFloat16, INFINITY, 6e-3}}) {
@@ -153,7 +132,6 @@ TEST(CudaFamiliesTest, SixteenBitsComeNear) {
 // Beams of one prompt, each a token a step, beside the CPU's.
 TEST(CudaFamiliesTest, BeamsThatShareAPromptMatchTheCpu) {
   for (const std::string& name : FamilyModels()) {
-    if (!RunsOnCuda(name)) continue;
     auto on_cpu =
         TransformerModel::Load(FamilyPath(name), {.kv_cache_bytes = 8 << 20},
                                ::espalier::testing::MakePool(1));

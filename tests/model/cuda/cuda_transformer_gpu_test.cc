@@ -79,7 +79,7 @@ std::unique_ptr<CudaPlanModel> LoadTiny(const TinyModel& tiny,
                                          batch);
 }
 
-// With sizes that are no multiples of 8; heads are on a device.
+// With sizes that are no multiples of 8.
 std::vector<TinyShape> AllShapes() {
   std::vector<TinyShape> shapes = TinyShapes();
   shapes.push_back(SmallestShape(8));
@@ -89,6 +89,8 @@ std::vector<TinyShape> AllShapes() {
                     .num_heads = 2,
                     .num_kv_heads = 1,
                     .head_dim = 128});
+  shapes.push_back(
+      {.hidden_size = 18, .num_heads = 3, .num_kv_heads = 1, .head_dim = 6});
   return shapes;
 }
 
@@ -317,9 +319,8 @@ TEST(CudaTransformerTest, WhatTheDeviceCannotDoIsNamed) {
   };
   const TinyModel tiny = MakeTinyModel({}, 14);
   CudaTransformerOptions options = SmallOptions(DType::kFloat32);
-  EXPECT_THAT(
-      load(MakeTinyModel({.head_dim = 12}, 14), options),
-      StatusIs(kInvalid, HasSubstr("head_dim must be a multiple of 8 up to")));
+  EXPECT_THAT(load(MakeTinyModel({.head_dim = 258}, 14), options),
+              StatusIs(kInvalid, HasSubstr("head_dim must be at most 256")));
   options.page_size = 0;
   EXPECT_THAT(load(tiny, options),
               StatusIs(kInvalid, HasSubstr("page_size must be in [1, 4096]")));

@@ -1,0 +1,23 @@
+#include "model/cuda_limits.h"
+
+#include "base/status.h"
+
+namespace espalier {
+
+absl::Status CheckCudaLimits(const TransformerConfig& config) {
+  struct Limit {
+    const char* name;
+    int value;
+    int most;
+  };
+  for (const Limit& limit :
+       {Limit{"head_dim", config.head_dim, kMaxCudaHeadDim},
+        Limit{"hidden_size", config.hidden_size, kMaxCudaHiddenSize}}) {
+    if (limit.value <= limit.most) continue;
+    return InvalidArgument(limit.name, " must be at most ", limit.most,
+                           " on a CUDA device, got ", limit.value);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace espalier

@@ -1,21 +1,20 @@
 // Greedy and beam search of the small models of each family against `generate`
 // of transformers, token for token; and the same requests among others, with
 // pages shared, taken away and given back.
+#include "tests/family_references.h"
+
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "batcher/scheduler.h"
 #include "model/transformer_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/family_models.h"
 #include "tests/few_cases.h"
-#include "tests/reference_cases.h"
 #include "tests/status_matchers.h"
 #include "tests/unowned.h"
 
@@ -23,38 +22,6 @@ namespace espalier {
 namespace {
 
 using namespace ::espalier::testing;  // NOLINT
-
-constexpr double kFamilyScoreTolerance = 1e-4;
-
-struct FamilyHypothesis {
-  std::vector<TokenId> tokens;
-  double score = NAN;  // of beams
-};
-
-struct FamilyReference {
-  Request request;
-  std::vector<FamilyHypothesis> hypotheses;  // best first
-};
-
-FamilyReference ParseFamilyReference(const json::value& line) {
-  FamilyReference reference = {ReferenceRequest(line), {}};
-  for (const json::value& from : line.at("hypotheses").as_array()) {
-    const json::value& score = from.at("score");
-    reference.hypotheses.push_back(
-        {HypothesisTokens(from),
-         score.is_null() ? NAN : score.to_number<double>()});
-  }
-  return reference;
-}
-
-std::vector<FamilyReference> ReadFamilyReferences(const std::string& model) {
-  std::vector<FamilyReference> references;
-  for (const json::value& line :
-       ReadReferenceLines(FamilyPath(model) + "/requests.jsonl")) {
-    references.push_back(ParseFamilyReference(line));
-  }
-  return references;
-}
 
 // Loads a model with so many pages.
 std::unique_ptr<TransformerModel> LoadWithPages(const std::string& name,
@@ -108,26 +75,14 @@ INSTANTIATE_TEST_SUITE_P(Models, FamilyReferencesTest,
 TEST_P(FamilyReferencesTest, HypothesesAreThoseOfTransformers) {
   const auto references = ReadFamilyReferences(GetParam());
   ASSERT_GE(references.size(), 10u);
-  std::vector<Request> requests;
-  for (const FamilyReference& reference : references) {
-    requests.push_back(reference.request);
-  }
+  const std::vector<Request> requests = RequestsOf(references);
   const auto model = LoadWithPages(GetParam(), 4, 3000);
   const FamilyRun run = RunFamily(
       *model, requests, {.max_step_tokens = 60, .validate_steps = true});
   for (size_t i = 0; i < references.size(); ++i) {
-    ASSERT_OK(run.results[i]) << "line " << i;
-    const std::vector<Hypothesis>& actual = run.results[i]->hypotheses;
-    ASSERT_EQ(actual.size(), references[i].hypotheses.size()) << "line " << i;
-    for (size_t rank = 0; rank < actual.size(); ++rank) {
-      const FamilyHypothesis& expected = references[i].hypotheses[rank];
-      EXPECT_EQ(actual[rank].tokens, expected.tokens)
-          << "line " << i << ", rank " << rank;
-      if (std::isnan(expected.score)) continue;
-      EXPECT_NEAR(actual[rank].score, expected.score,
-                  kFamilyScoreTolerance * std::max(1.0, -expected.score))
-          << "line " << i << ", rank " << rank;
-    }
+    SCOPED_TRACE(i);
+    ASSERT_OK(run.results[i]);
+    ExpectFamilyHypotheses(run.results[i]->hypotheses, references[i]);
   }
 }
 
@@ -147,8 +102,8 @@ std::vector<Request> MixedRequests(const std::string& name,
     request.params.ignore_eos = true;
     request.params.num_beams = 2 + i % 4;
   }
-  for (const FamilyReference& reference : ReadFamilyReferences(name)) {
-    requests.push_back(reference.request);
+  for (const Request& request : RequestsOf(ReadFamilyReferences(name))) {
+    requests.push_back(request);
   }
   for (const Request& request : RandomRequests(Cases(30, 8), 17, model)) {
     requests.push_back(request);

@@ -6,7 +6,8 @@
 //   cuda_step_benchmark 8b:8x4/512      8 requests, 4 beams, 512 prompt tokens
 //   cuda_step_benchmark 8b:64s1/512     64 requests, a sample each
 //
-// Models: 68m, 0.6b, 1b, 8b. Prompts are random, no token ends a sequence, all
+// Models: 68m, 0.6b, 1b, 8b, and of other families mistral-7b, gemma2-2b,
+// gemma3-1b and gpt2. Prompts are random, no token ends a sequence, all
 // requests come at once; the first of two runs warms up. With --processors all
 // have a repetition penalty and repeat no n-gram of three tokens. Prints a line
 // of a markdown table a case:

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <map>
+#include <vector>
 
 #include "base/status.h"
 
@@ -25,14 +26,73 @@ TransformerConfig Shape(int hidden, int layers, int heads, int kv_heads,
   return config;
 }
 
-// Those of benchmarks/peers/torch_graph.py.
+// `local` layers with a window, then one without, and so on; all if 0.
+std::vector<int> Windows(int num_layers, int window, int local) {
+  std::vector<int> windows(num_layers, window);
+  for (int i = local; local > 0 && i < num_layers; i += local + 1) {
+    windows[i] = 0;
+  }
+  return windows;
+}
+
+TransformerConfig Mistral7b() {
+  TransformerConfig config =
+      Shape(4096, 32, 32, 8, 128, 14336, 32000, /*tied=*/false);
+  config.windows = Windows(config.num_layers, 4096, 0);
+  return config;
+}
+
+TransformerConfig Gemma(TransformerConfig config) {
+  config.norm_adds_one = true;
+  config.has_post_norms = true;
+  config.activation = Activation::kGeluTanh;
+  config.query_pre_attn_scalar = 256;
+  config.scales_embeddings = true;
+  return config;
+}
+
+TransformerConfig Gemma2Of2b() {
+  TransformerConfig config =
+      Gemma(Shape(2304, 26, 8, 4, 256, 9216, 256000, /*tied=*/true));
+  config.windows = Windows(config.num_layers, 4096, 1);
+  config.attention_soft_cap = 50;
+  config.logit_soft_cap = 30;
+  return config;
+}
+
+TransformerConfig Gemma3Of1b() {
+  TransformerConfig config =
+      Gemma(Shape(1152, 26, 4, 1, 256, 6912, 262144, /*tied=*/true));
+  config.windows = Windows(config.num_layers, 512, 5);
+  config.has_qk_norms = true;
+  config.local_rope = config.rope;
+  return config;
+}
+
+TransformerConfig Gpt2() {
+  TransformerConfig config =
+      Shape(768, 12, 12, 12, 64, 3072, 50257, /*tied=*/true);
+  config.norm = NormKind::kLayer;
+  config.positions = PositionKind::kLearned;
+  config.activation = Activation::kGeluTanh;
+  config.has_gate = false;
+  config.has_qkv_bias = config.has_output_bias = config.has_mlp_bias = true;
+  return config;
+}
+
+// Those of benchmarks/peers/torch_graph.py, and one of each family whose
+// features Llama has not.
 const std::map<std::string, TransformerConfig>& Shapes() {
   static const auto* const shapes =
       new std::map<std::string, TransformerConfig>{
           {"68m", Shape(768, 2, 12, 12, 64, 3072, 32000, false)},
           {"0.6b", Shape(1024, 28, 16, 8, 128, 3072, 151936, true)},
           {"1b", Shape(2048, 16, 32, 8, 64, 8192, 128256, true)},
-          {"8b", Shape(4096, 32, 32, 8, 128, 14336, 128256, false)}};
+          {"8b", Shape(4096, 32, 32, 8, 128, 14336, 128256, false)},
+          {"mistral-7b", Mistral7b()},
+          {"gemma2-2b", Gemma2Of2b()},
+          {"gemma3-1b", Gemma3Of1b()},
+          {"gpt2", Gpt2()}};
   return *shapes;
 }
 
@@ -78,7 +138,8 @@ double DecodeCase::NumWeights() const {
   const TransformerConfig& config = shape();
   const double projections =
       double(config.hidden_size) * (2 * config.q_size() + 2 * config.kv_size());
-  const double mlp = 3.0 * config.hidden_size * config.intermediate_size;
+  const double mlp = (config.has_gate ? 3.0 : 2.0) * config.hidden_size *
+                     config.intermediate_size;
   return config.num_layers * (projections + mlp) +
          double(config.vocab_size) * config.hidden_size;
 }

@@ -15,7 +15,8 @@ namespace espalier {
 
 struct DecodeCase {
   std::string name;   // as above
-  std::string model;  // 68m, 0.6b, 1b or 8b
+  std::string model;  // 68m, 0.6b, 1b, 8b, mistral-7b, gemma2-2b, gemma3-1b
+                      // or gpt2
   int num_requests = 1;
   int num_beams = 1;  // or samples
   bool samples = false;

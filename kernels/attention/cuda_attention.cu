@@ -99,7 +99,8 @@ size_t CudaAttentionScratchBytes(const CudaAttentionInputs& inputs,
 absl::Status PrepareCudaAttention(const CudaAttentionShape& shape,
                                   const CudaDevice& device) {
   return AttentionUsesTensorCores(shape)
-             ? cuda_attention::PrepareTensorCores(shape.dtype, shape.head_dim)
+             ? cuda_attention::PrepareTensorCores(shape.dtype, shape.head_dim,
+                                                  HasAttentionOptions(shape))
              : cuda_attention::PrepareSimt(shape.dtype, device);
 }
 

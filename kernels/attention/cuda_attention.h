@@ -58,11 +58,10 @@ struct CudaAttentionShape {
   int page_size = 16;
   DType dtype = DType::kBFloat16;
   double scale = 0;  // of q k^T; 0: 1 / sqrt(head_dim)
-  // As AttentionOptions has them (kernels/attention/attention.h). With either,
-  // a layer goes to the kernel without tensor cores.
+  // As AttentionOptions has them (kernels/attention/attention.h).
   float soft_cap = 0;  // of scores; 0: none
   int window = 0;      // 0: none. Of an item is read what its queries see
-                       // together.
+                       // together; work is planned without it.
 };
 
 // Some queries against some positions of one table, for every head.

@@ -10,7 +10,7 @@
 namespace espalier::cuda_attention {
 
 // 16-bit types and heads of 64 or 128 (AttentionUsesTensorCores).
-absl::Status PrepareTensorCores(DType dtype, int head_dim);
+absl::Status PrepareTensorCores(DType dtype, int head_dim, bool has_options);
 absl::Status LaunchTensorCores(DType dtype, const Params& params,
                                const CudaDevice& device, cudaStream_t stream);
 

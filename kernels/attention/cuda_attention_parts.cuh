@@ -13,6 +13,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <climits>
 #include <cstdint>
 
 #include "kernels/attention/cuda_attention.h"
@@ -59,6 +60,7 @@ struct Params {
   // a logarithm to base 2.
   float soft_cap = 0;
   int window = 0;
+  bool has_options() const { return window > 0 || soft_cap > 0; }
   // Scratch. A partial is a query's place in partial_indptr plus the ordinal
   // of an item; its row has the sums, then maximum, sum of weights, 0, 0.
   float* partials = nullptr;  // [max_partials, num_heads, head_dim + 4]
@@ -109,6 +111,26 @@ __device__ inline Row RowOf(const Params& params, const WorkTile& unit,
   row = min(row, unit.num_rows - 1);
   const int query = params.by_group.Divide(row);
   return {query, unit.kv_head * params.group + row - query * params.group};
+}
+
+// The first position that a query has in its window.
+__device__ __forceinline__ int WindowBegin(const Params& params, int query) {
+  return params.window > 0 ? params.inputs.positions[query] + 1 - params.window
+                           : 0;
+}
+
+// All lanes of a warp. Where a unit begins of which no query sees anything
+// before: whole runs of kPositions behind the item's begin, so that a query's
+// sums are added up in the same order whatever other queries the item has.
+template <int kPositions>
+__device__ inline int UnitBegin(const Params& params, const WorkTile& unit) {
+  int first = INT_MAX;
+#pragma unroll 1
+  for (int i = threadIdx.x % 32; i < unit.item.num_queries; i += 32) {
+    first = min(first, WindowBegin(params, unit.item.first_query + i));
+  }
+  const int hidden = __reduce_min_sync(~0u, first) - unit.item.kv_begin;
+  return unit.item.kv_begin + max(hidden, 0) / kPositions * kPositions;
 }
 
 // What weights are relative to: a maximum of -inf would make them NaN.

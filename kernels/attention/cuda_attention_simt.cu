@@ -1,7 +1,6 @@
 // Attention without tensor cores: correct for every shape first, and for
 // sliding windows and soft caps, whose code is compiled apart.
 #include <algorithm>
-#include <climits>
 
 #include "base/cuda_launch.cuh"
 #include "base/status.h"
@@ -252,25 +251,6 @@ __device__ void StoreRows(const Params& params, const WorkTile& unit,
   }
 }
 
-// The first position that a query has in its window.
-__device__ __forceinline__ int WindowBegin(const Params& params, int query) {
-  return params.window > 0 ? params.inputs.positions[query] + 1 - params.window
-                           : 0;
-}
-
-// All lanes of a warp. Where a unit begins of which no query sees anything
-// before: a whole number of steps behind the item's begin, so that a query's
-// sums are added up in the same order whatever other queries the item has.
-__device__ inline int UnitBegin(const Params& params, const WorkTile& unit) {
-  int first = INT_MAX;
-#pragma unroll 1
-  for (int i = threadIdx.x % 32; i < unit.item.num_queries; i += 32) {
-    first = min(first, WindowBegin(params, unit.item.first_query + i));
-  }
-  const int hidden = __reduce_min_sync(~0u, first) - unit.item.kv_begin;
-  return unit.item.kv_begin + max(hidden, 0) / kPositions * kPositions;
-}
-
 template <bool kHasOptions, typename T>
 __device__ void AttendTile(const Params& params, const WorkTile& unit,
                            int begin, int limit, int first_row, int num_stages,
@@ -347,7 +327,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     const int limit =
         LoadQueries(params, unit, shared.queries[threadIdx.x / 32]);
     const int begin =
-        kHasOptions ? UnitBegin(params, unit) : unit.item.kv_begin;
+        kHasOptions ? UnitBegin<kPositions>(params, unit) : unit.item.kv_begin;
 #pragma unroll 1
     for (int row = 0; row < unit.num_rows; row += kTileRows) {
       AttendTile<kHasOptions>(params, unit, begin, limit, row, num_stages,
@@ -370,8 +350,7 @@ absl::Status LaunchTyped(const Params& params, const CudaDevice& device,
       int64_t{params.inputs.max_items} * params.num_kv_heads;
   const unsigned grid = static_cast<unsigned>(
       std::min<int64_t>(kBlocksPerSm * device.num_sms, max_units));
-  const bool has_options = params.window > 0 || params.soft_cap > 0;
-  return Launch(has_options ? AttendAny<T, true> : AttendAny<T, false>,
+  return Launch(params.has_options() ? AttendAny<T, true> : AttendAny<T, false>,
                 {.grid = grid,
                  .block = kThreads,
                  .shared_bytes = static_cast<size_t>(num_stages * stage_bytes)},

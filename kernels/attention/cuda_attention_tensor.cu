@@ -107,7 +107,7 @@ __device__ __forceinline__ int StartOldSpans(
 // Reads the unit's positions and attends to them. A step is a span of every
 // warp that shares the unit. In its first unit a warp waits for the previous
 // kernel when the first copies are on their way.
-template <typename T, int kHeadDim>
+template <bool kHasOptions, typename T, int kHeadDim>
 __device__ __forceinline__ void AttendToUnit(const Params& params,
                                              const WorkTile& unit,
                                              Division division, int first_row,
@@ -140,7 +140,7 @@ __device__ __forceinline__ void AttendToUnit(const Params& params,
     GridDependencyWait();
   }
   tile.LoadRows(params, unit, first_row);
-  tile.SetLimits(shared.queries[warp]);
+  tile.template SetLimits<kHasOptions>(params, unit, shared.queries[warp]);
 #pragma unroll 1
   for (int step = num_started - num_ahead; step < num_steps; ++step) {
     const int stage = (step + kStages) % kStages * R::kSpanBytes;
@@ -151,8 +151,8 @@ __device__ __forceinline__ void AttendToUnit(const Params& params,
       } else {
         CpAsyncWaitGroup<kStages - 1>();
         __syncwarp();
-        tile.template Attend<1, 0>(params, own_spans + stage,
-                                   reader.position(step));
+        tile.template Attend<1, 0, kHasOptions>(params, own_spans + stage,
+                                                reader.position(step));
         __syncwarp();
       }
     }
@@ -164,18 +164,18 @@ __device__ __forceinline__ void AttendToUnit(const Params& params,
     if (!together || step < 0 || first_row >= unit.num_rows) continue;
     const int position = begin + step * step_positions;
     if (division == Division::kRows) {
-      tile.template Attend<kWarps, R::kWarpBytes>(params, spans + stage,
-                                                  position);
+      tile.template Attend<kWarps, R::kWarpBytes, kHasOptions>(
+          params, spans + stage, position);
     } else {
       const int half = warp / 2 * 2;  // the first of its two spans
-      tile.template Attend<2, R::kWarpBytes>(
+      tile.template Attend<2, R::kWarpBytes, kHasOptions>(
           params, spans + half * R::kWarpBytes + stage,
           position + half * kKvTile);
     }
   }
 }
 
-template <typename T, int kHeadDim>
+template <bool kHasOptions, typename T, int kHeadDim>
 __device__ __forceinline__ void DoUnit(const Params& params,
                                        const WorkTile& unit, Division division,
                                        bool is_first, char* ring,
@@ -186,7 +186,8 @@ __device__ __forceinline__ void DoUnit(const Params& params,
                                                         : 1;
   const int first_row = warp % num_tiles * kAttentionWarpRows;
   RowTile<T, kHeadDim> tile;
-  AttendToUnit(params, unit, division, first_row, is_first, tile, ring, shared);
+  AttendToUnit<kHasOptions>(params, unit, division, first_row, is_first, tile,
+                            ring, shared);
   tile.SumOverLanes();
   if (division == Division::kWarpUnits || division == Division::kRows) {
     tile.Store(params, unit, shared.queries[warp], first_row);
@@ -251,7 +252,7 @@ __device__ __forceinline__ Division DivisionOf(const Turn& turn,
                                                    : Division::kRows;
 }
 
-template <typename T, int kHeadDim>
+template <typename T, int kHeadDim, bool kHasOptions>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     Attend(const __grid_constant__ Params params) {
   extern __shared__ __align__(128) char ring[];
@@ -267,28 +268,39 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   for (int round = 1; !next.is_none; ++round) {
     const Turn turn = next;
     next = FindTurn(params, units, round);
-    const WorkTile unit = {turn.item, turn.kv_head,
-                           turn.item.num_queries * params.group};
-    DoUnit<T, kHeadDim>(params, unit, DivisionOf(turn, unit), round == 1, ring,
-                        shared);
+    WorkTile unit = {turn.item, turn.kv_head,
+                     turn.item.num_queries * params.group};
+    if constexpr (kHasOptions) {
+      // A step of all warps: each has the positions that it would have.
+      unit.item.kv_begin = UnitBegin<kKvTile * kWarps>(params, unit);
+    }
+    DoUnit<kHasOptions, T, kHeadDim>(params, unit, DivisionOf(turn, unit),
+                                     round == 1, ring, shared);
   }
 }
 
 using Kernel = void (*)(Params);
 
+template <bool kHasOptions>
 Kernel KernelOf(DType dtype, int head_dim) {
   const bool wide = head_dim == 128;
   if (dtype == DType::kFloat16) {
-    return wide ? Attend<__half, 128> : Attend<__half, 64>;
+    return wide ? Attend<__half, 128, kHasOptions>
+                : Attend<__half, 64, kHasOptions>;
   }
-  return wide ? Attend<__nv_bfloat16, 128> : Attend<__nv_bfloat16, 64>;
+  return wide ? Attend<__nv_bfloat16, 128, kHasOptions>
+              : Attend<__nv_bfloat16, 64, kHasOptions>;
+}
+Kernel KernelOf(DType dtype, int head_dim, bool has_options) {
+  return has_options ? KernelOf<true>(dtype, head_dim)
+                     : KernelOf<false>(dtype, head_dim);
 }
 
 }  // namespace
 
 // The ring, twice a multiprocessor.
-absl::Status PrepareTensorCores(DType dtype, int head_dim) {
-  const Kernel kernel = KernelOf(dtype, head_dim);
+absl::Status PrepareTensorCores(DType dtype, int head_dim, bool has_options) {
+  const Kernel kernel = KernelOf(dtype, head_dim, has_options);
   RETURN_IF_ERROR(SetMaxDynamicSharedMemory(kernel, kRingBytes));
   return CudaStatus(cudaFuncSetAttribute(
                         kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
@@ -302,7 +314,7 @@ absl::Status LaunchTensorCores(DType dtype, const Params& params,
       int64_t{params.inputs.max_items} * params.num_kv_heads;
   const unsigned grid = static_cast<unsigned>(
       std::min<int64_t>(kBlocksPerSm * device.num_sms, max_units));
-  return Launch(KernelOf(dtype, params.head_dim),
+  return Launch(KernelOf(dtype, params.head_dim, params.has_options()),
                 {.grid = grid,
                  .block = kThreads,
                  .shared_bytes = kRingBytes,

@@ -167,23 +167,42 @@ class RowTile {
   }
 
   // Before the first Attend.
-  __device__ void SetLimits(const Queries& queries) {
+  template <bool kHasOptions>
+  __device__ __forceinline__ void SetLimits(const Params& params,
+                                            const WorkTile& unit,
+                                            const Queries& queries) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) limits_[r] = queries.limits[rows_[r].query];
     min_limit_ = __reduce_min_sync(~0u, min(limits_[0], limits_[1]));
+    if constexpr (kHasOptions) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        begins_[r] =
+            WindowBegin(params, unit.item.first_query + rows_[r].query);
+      }
+      max_begin_ = __reduce_max_sync(~0u, max(begins_[0], begins_[1]));
+    }
   }
 
   // Attends to kSpans spans of positions, `stride` bytes from each other, of
   // which the first begins with `position`, in shared memory at `spans`.
-  template <int kSpans, int kStride>
+  template <int kSpans, int kStride, bool kHasOptions>
   __device__ __forceinline__ void Attend(const Params& params, uint32_t spans,
                                          int position) {
     float scores[2 * kSpans][4] = {};
     Score<kSpans, kStride>(spans, scores);
+    float scale = params.score_scale;
+    if constexpr (kHasOptions) {
+      if (params.soft_cap > 0) {
+        Cap<kSpans>(params, scores);
+        scale = 1;
+      }
+      if (position < max_begin_) MaskBefore<kSpans>(position, scores);
+    }
     if (position + kKvTile * kSpans > min_limit_) {
       Mask<kSpans>(position, scores);
     }
-    UpdateSoftmax<kSpans>(params.score_scale, scores);
+    UpdateSoftmax<kSpans>(scale, scores);
     AddValues<kSpans, kStride>(spans + Ring<kHeadDim>::kKeysBytes, scores);
   }
 
@@ -274,6 +293,37 @@ class RowTile {
     }
   }
 
+  // What is before a row's window.
+  template <int kSpans>
+  __device__ __forceinline__ void MaskBefore(
+      int position, float (&scores)[2 * kSpans][4]) const {
+    const int first = position + 2 * (threadIdx.x % 4);
+#pragma unroll
+    for (int t = 0; t < 2 * kSpans; ++t) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (first + 8 * t + i % 2 < begins_[i / 2]) scores[t][i] = -INFINITY;
+      }
+    }
+  }
+
+  // Scores become logarithms to base 2 of capped ones. The tanh, of an
+  // approximate power and quotient, is off by some 2^-22: with a cap of 50
+  // weights are by 1e-5 of themselves, before they are rounded to 16 bits.
+  template <int kSpans>
+  __device__ __forceinline__ void Cap(const Params& params,
+                                      float (&scores)[2 * kSpans][4]) const {
+    const float to_power = 2 * 1.44269504f * params.score_scale;
+#pragma unroll
+    for (int t = 0; t < 2 * kSpans; ++t) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float power = Exp2(scores[t][i] * to_power);
+        scores[t][i] = params.soft_cap * (1 - __fdividef(2.0f, 1.0f + power));
+      }
+    }
+  }
+
   // Scores become weights.
   template <int kSpans>
   __device__ __forceinline__ void UpdateSoftmax(
@@ -342,6 +392,8 @@ class RowTile {
   float sum_[2] = {0, 0};  // this lane's part
   int limits_[2];
   int min_limit_;
+  int begins_[2];  // of windows, with kHasOptions
+  int max_begin_;
 };
 
 }  // namespace espalier::cuda_attention

@@ -78,18 +78,7 @@ CudaMemoryParts CudaTransformerPass::memory() const {
           {"positions", bytes(rotary_) + bytes(local_rotary_)}};
 }
 
-// A work list is of one kind, with tensor cores or without: the layers' that
-// have a window are planned for where all have one.
 CudaAttentionShape CudaTransformerPass::attention_shape() const {
-  CudaAttentionShape shape = LayerShape(0);
-  for (int i = 1; i < config_.num_layers; ++i) {
-    shape.window = std::min(shape.window, LayerShape(i).window);
-  }
-  return shape;
-}
-
-// With the layer's window, if that hides anything.
-CudaAttentionShape CudaTransformerPass::LayerShape(int layer_idx) const {
   const int head_width = weights_.widths.head;
   CudaAttentionShape shape = {
       .num_heads = config_.num_heads,
@@ -102,6 +91,12 @@ CudaAttentionShape CudaTransformerPass::LayerShape(int layer_idx) const {
                             ? config_.query_pre_attn_scalar
                             : config_.head_dim;
   if (scalar != head_width) shape.scale = 1 / std::sqrt(scalar);
+  return shape;
+}
+
+// With the layer's window, if that hides anything.
+CudaAttentionShape CudaTransformerPass::LayerShape(int layer_idx) const {
+  CudaAttentionShape shape = attention_shape();
   const int window = config_.window(layer_idx);
   if (window < config_.max_context) shape.window = window;
   return shape;

@@ -41,7 +41,7 @@ class CudaTransformerPass {
                        cudaStream_t stream);
 
   const CudaKvCache& cache() const { return kv_.cache; }
-  // For planning: what all layers have.
+  // Of every layer, its window aside.
   CudaAttentionShape attention_shape() const;
   CudaMemoryParts memory() const;
 

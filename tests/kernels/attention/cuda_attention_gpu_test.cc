@@ -77,7 +77,6 @@ class Batch {
     runs_.push_back({first, num_beams, num_tables() - 1, 0, shared});
   }
 
-  // Work is planned with a soft cap, and without a window alone.
   void SetOptions(const AttentionOptions& options) { options_ = options; }
 
   // Makes a number of a key (0) or value (1) of the last row's head 0 NaN.
@@ -98,8 +97,7 @@ class Batch {
     shape.window = options_.window;
     EXPECT_OK(PrepareCudaAttention(shape, *device));
     const CudaAttentionWork work = PlanCudaAttention(
-        rows_, runs_, num_queries(), options_.soft_cap > 0 ? shape : shape_,
-        1 << 14, max_partials, *device);
+        rows_, runs_, num_queries(), shape_, 1 << 14, max_partials, *device);
     EXPECT_LE(work.partial_indptr.back(), max_partials);
     FillQueries();
     const auto q = Upload(ToBytes(q_, shape_.dtype));
@@ -392,17 +390,21 @@ TEST_P(CudaAttentionTest, NanReachesWhatAttendsToItAndNothingElse) {
 
 TEST(CudaAttentionLawTest, BatchMatesChangeNoBitsInFloat32) {
   const CudaAttentionShape shape = {4, 2, 64, 16, kF32};
-  Batch alone(shape);
-  alone.AddRow(1200, 1);
-  alone.AddGroup(5, 40, 3);
-  Batch together(shape);
-  together.AddRow(1200, 1);
-  together.AddGroup(5, 40, 3);
-  AddMixture(together, 16);
-  const auto expected = alone.Run()[0];
-  auto result = together.Run()[0];
-  result.resize(expected.size());
-  EXPECT_EQ(result, expected);
+  for (const int window : {0, 5, 300}) {
+    Batch alone(shape);
+    alone.AddRow(1200, 1);
+    alone.AddGroup(5, 40, 3);
+    Batch together(shape);
+    together.AddRow(1200, 1);
+    together.AddGroup(5, 40, 3);
+    AddMixture(together, 16);
+    alone.SetOptions({.window = window});
+    together.SetOptions({.window = window});
+    const auto expected = alone.Run()[0];
+    auto result = together.Run()[0];
+    result.resize(expected.size());
+    EXPECT_EQ(result, expected) << window;
+  }
 }
 
 TEST(CudaAttentionLawTest, ImpossibleShapesAreRefused) {

@@ -23,14 +23,6 @@ void ReserveOneMore(std::vector<T>* values) {
   }
 }
 
-absl::Status CheckDrafted(std::span<const TokenId> tokens, int vocab_size) {
-  for (const TokenId token : tokens) {
-    if (token >= 0 && token < vocab_size) continue;
-    return Internal("a step drafted token ", token, " of ", vocab_size);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
@@ -95,18 +87,7 @@ absl::Status BeamGroup::TakeScoring(const PromptLogprobsResult& result,
 
 absl::Status BeamGroup::TakeDrafts(std::span<DraftedTokens> drafts,
                                    int vocab_size) {
-  for (const DraftedTokens& draft : drafts) {
-    const size_t num_logits =
-        drafts_.are_drawn() ? draft.tokens.size() * vocab_size : 0;
-    if (!draft.logits.empty() && draft.logits.size() != num_logits) {
-      return Internal("a step drafted ", draft.tokens.size(), " tokens with ",
-                      draft.logits.size(), " logits");
-    }
-    RETURN_IF_ERROR(CheckDrafted(draft.tokens, vocab_size));
-    for (const DraftPath& path : draft.paths) {
-      RETURN_IF_ERROR(CheckDrafted(path.tokens, vocab_size));
-    }
-  }
+  RETURN_IF_ERROR(drafts_.Validate(drafts, vocab_size));
   drafts_.Take(drafts);
   if (!drafted_.empty()) TakeDraftsOfStep();
   return absl::OkStatus();

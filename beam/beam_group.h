@@ -154,8 +154,8 @@ class BeamGroup {
                            size_t num_tokens, int vocab_size);
 
   // Takes what the draft model drafted for its sequences, before Advance.
-  // Errors: kInternal if a token is none of the vocabulary; the group must be
-  // dropped then.
+  // Errors: kInternal if it is not what was asked for (GroupDrafts::Validate);
+  // the group must be dropped then.
   absl::Status TakeDrafts(std::span<DraftedTokens> drafts, int vocab_size);
 
   // Whether its steps may have drafts at present.

@@ -262,15 +262,15 @@ void BeamGroup::AskForDrafts(const DraftRoom& room, StepPlan* plan) {
                       .eos_token_ids = finishing_token_ids_});
   }
   const std::vector<int> counts = NumTokensToAsk(room);
-  std::vector<int> ranks;
+  std::vector<AskedDraft> asked;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     if (counts[rank] == 0) continue;
     plan->drafting.push_back(DraftOf(rank, counts[rank], selection));
     plan->drafting.back().search = search;
-    ranks.push_back(rank);
+    asked.push_back({rank, counts[rank]});
   }
   was_planned_ = true;
-  drafts_.OnAsk(std::move(ranks), *std::ranges::max_element(counts));
+  drafts_.OnAsk(std::move(asked));
 }
 
 bool BeamGroup::DraftsBeforeStep(const DraftRoom& room) const {
@@ -296,15 +296,15 @@ absl::Status BeamGroup::PlanDrafted(const DraftRoom& room, StepPlan* plan) {
   RETURN_IF_ERROR(PlanDrafts(std::move(drafts), plan));
   PlanSelection& selection = plan->selections[selection_idx];
   selection.max_draft_tokens = *std::ranges::max_element(counts);
-  std::vector<int> ranks;
+  std::vector<AskedDraft> asked;
   for (int rank = 0; rank < num_live_beams(); ++rank) {
     if (counts[rank] == 0) continue;
     plan->drafting.push_back(DraftOf(rank, counts[rank], selection));
     plan->drafting.back().verified_by = {
         .plan_row = first_row + rank, .selection = selection_idx, .rank = rank};
-    ranks.push_back(rank);
+    asked.push_back({rank, counts[rank]});
   }
-  drafts_.OnAsk(std::move(ranks), selection.max_draft_tokens);
+  drafts_.OnAsk(std::move(asked));
   return absl::OkStatus();
 }
 

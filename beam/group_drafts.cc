@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status.h"
 #include "beam/selection_options.h"
 
 namespace espalier {
@@ -17,6 +18,19 @@ DraftLengthOptions LengthOptions(const GenerationParams& params) {
     if (IsBeamSearch(params)) options.prior_weight = 2;
   }
   return options;
+}
+
+absl::Status ValidateTokens(std::span<const TokenId> tokens,
+                            const AskedDraft& asked, int vocab_size) {
+  if (std::ssize(tokens) > asked.num_tokens) {
+    return Internal("a step drafted ", tokens.size(), " tokens for sequence ",
+                    asked.rank, ", which asked for ", asked.num_tokens);
+  }
+  for (const TokenId token : tokens) {
+    if (token >= 0 && token < vocab_size) continue;
+    return Internal("a step drafted token ", token, " of ", vocab_size);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -44,13 +58,39 @@ bool GroupDrafts::MayPay(const GenerationParams& params) {
   return BestDraftLength(kAlwaysAccepted, {.row = kRowCost * num_rows}) > 0;
 }
 
+int GroupDrafts::max_asked_tokens() const {
+  int count = 0;
+  for (const AskedDraft& asked : asked_) {
+    count = std::max(count, asked.num_tokens);
+  }
+  return count;
+}
+
+absl::Status GroupDrafts::Validate(std::span<const DraftedTokens> drafts,
+                                   int vocab_size) const {
+  for (size_t i = 0; i < asked_.size(); ++i) {
+    const DraftedTokens& draft = drafts[i];
+    const size_t num_logits =
+        are_drawn() ? draft.tokens.size() * vocab_size : 0;
+    if (!draft.logits.empty() && draft.logits.size() != num_logits) {
+      return Internal("a step drafted ", draft.tokens.size(), " tokens with ",
+                      draft.logits.size(), " logits");
+    }
+    RETURN_IF_ERROR(ValidateTokens(draft.tokens, asked_[i], vocab_size));
+    for (const DraftPath& path : draft.paths) {
+      RETURN_IF_ERROR(ValidateTokens(path.tokens, asked_[i], vocab_size));
+    }
+  }
+  return absl::OkStatus();
+}
+
 void GroupDrafts::Take(std::span<DraftedTokens> drafts) {
   CountAnswer(std::ranges::all_of(drafts, [](const DraftedTokens& draft) {
     return draft.tokens.empty() && draft.paths.empty() && !draft.is_behind;
   }));
-  ready_.assign(asked_.empty() ? 0 : asked_.back() + 1, {});
+  ready_.assign(asked_.empty() ? 0 : asked_.back().rank + 1, {});
   for (size_t i = 0; i < asked_.size(); ++i) {
-    ready_[asked_[i]] = std::move(drafts[i]);
+    ready_[asked_[i].rank] = std::move(drafts[i]);
   }
   state_ = State::kReady;
 }

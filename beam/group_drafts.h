@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "base/ids.h"
 #include "beam/draft_replay.h"
 #include "beam/draft_rows.h"
@@ -52,6 +53,12 @@ struct DraftRoom {
   // Whether the draft model drafts before the step of the plan that asks, which
   // then verifies (ModelDescription::drafts_before_steps).
   bool drafts_before_steps = false;
+};
+
+// A draft that a step is asked for.
+struct AskedDraft {
+  int rank = 0;
+  int num_tokens = 0;  // at most
 };
 
 class GroupDrafts {
@@ -120,18 +127,22 @@ class GroupDrafts {
   // The drafts that came, by rank, of a step that is under way: it was asked
   // for them itself. REQUIRES: Take.
   std::vector<std::vector<TokenId>> TakeForStep(int num_sequences);
-  // For the sequences of these ranks, for `max_tokens` tokens each at most.
-  void OnAsk(std::vector<int> ranks, int max_tokens) {
+  // By rank, ascending.
+  void OnAsk(std::vector<AskedDraft> asked) {
     state_ = State::kAsked;
-    asked_ = std::move(ranks);
-    max_asked_tokens_ = max_tokens;
+    asked_ = std::move(asked);
   }
   // Tokens that each draft of the next step could have
   // (PlanSelection::max_draft_tokens).
   int max_draft_tokens() const {
-    return are_drawn() ? std::min(num_tokens_, max_asked_tokens_) : num_tokens_;
+    return are_drawn() ? std::min(num_tokens_, max_asked_tokens())
+                       : num_tokens_;
   }
-  // The answer, in their order.
+  // Whether the answer, in their order, is one to what was asked.
+  // Errors: kInternal if it is not; it comes from the executor.
+  absl::Status Validate(std::span<const DraftedTokens> drafts,
+                        int vocab_size) const;
+  // The answer. REQUIRES: Validate.
   void Take(std::span<DraftedTokens> drafts);
 
   // Tokens to feed behind the last one of each sequence.
@@ -181,6 +192,7 @@ class GroupDrafts {
  private:
   enum class State { kIdle, kAsked, kReady };  // of a draft model's drafts
 
+  int max_asked_tokens() const;  // of each
   // Of a draft model; and a step is answered.
   void CountAnswer(bool is_empty);
   void CountStep();
@@ -205,8 +217,7 @@ class GroupDrafts {
   // asked again.
   int num_empty_answers_ = 0;
   int num_steps_alone_ = 0;
-  std::vector<int> asked_;            // ranks
-  int max_asked_tokens_ = 0;          // of each
+  std::vector<AskedDraft> asked_;
   std::vector<DraftedTokens> ready_;  // by rank
   SpeculationFigures figures_;
   int64_t num_drafted_ = 0;

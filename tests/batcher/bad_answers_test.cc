@@ -5,13 +5,17 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "batcher/scheduler.h"
+#include "exec_request/fill_drafts.h"
+#include "executor/host/draft_model.h"
 #include "tests/batcher/toy_requests.h"
 #include "tests/status_matchers.h"
+#include "tests/unowned.h"
 
 namespace espalier {
 namespace {
@@ -205,6 +209,122 @@ TEST(BadAnswersTest, ScoresOfOtherTokensEndTheirRequestAndNoOther) {
                   StatusIs(absl::StatusCode::kInternal, HasSubstr("answered")));
       EXPECT_EQ(scheduler.pool().num_held(), 0);
     }
+  }
+}
+
+Request Drafted(Request request) {
+  request.params.max_new_tokens = 12;
+  request.params.speculate = {SpeculationMethod::kDraft, 3,
+                              SpeculationMode::kCoupled};
+  request.params.speculate->always_drafts = true;
+  return request;
+}
+
+Request DrawnDrafts() {
+  Request request = Drafted(Samples());
+  request.params.speculate->mode = SpeculationMode::kRejection;
+  return request;
+}
+
+// What an answer has for a sequence that asked for some tokens.
+struct BadDraft {
+  std::string name;
+  Request request;
+  std::function<void(const DraftSequence&, DraftedTokens*)> spoil;
+  std::string message;
+};
+
+void DraftTooMany(const DraftSequence& asked, DraftedTokens* draft) {
+  draft->tokens.resize(asked.num_tokens + 1, 1);
+}
+void DraftFarTooMany(const DraftSequence&, DraftedTokens* draft) {
+  draft->tokens.resize(1000, 1);
+}
+void SearchTooFar(const DraftSequence& asked, DraftedTokens* draft) {
+  draft->paths.push_back({});
+  draft->paths.back().tokens.resize(asked.num_tokens + 1, 1);
+}
+void DraftUnknown(const DraftSequence&, DraftedTokens* draft) {
+  draft->tokens.assign(1, 11);
+}
+void DraftNegative(const DraftSequence&, DraftedTokens* draft) {
+  draft->tokens.assign(1, -1);
+}
+void SearchUnknown(const DraftSequence&, DraftedTokens* draft) {
+  draft->paths.push_back({});
+  draft->paths.back().tokens.assign(1, 11);
+}
+void AddLogits(const DraftSequence&, DraftedTokens* draft) {
+  draft->tokens.assign(1, 1);
+  draft->logits = DraftLogits(std::vector<float>(2 * 11));
+}
+
+std::vector<BadDraft> BadDrafts() {
+  const Request samples = Drafted(Samples());
+  const Request beams = Drafted(Beams());
+  return {
+      {"TooMany", samples, DraftTooMany, "which asked for"},
+      {"FarTooMany", samples, DraftFarTooMany, "which asked for"},
+      {"TooManyOfBeams", beams, DraftTooMany, "which asked for"},
+      {"PathTooLong", beams, SearchTooFar, "which asked for"},
+      {"TokenUnknown", samples, DraftUnknown, "drafted token 11 of 11"},
+      {"TokenNegative", samples, DraftNegative, "drafted token -1 of 11"},
+      {"PathUnknown", beams, SearchUnknown, "drafted token 11 of 11"},
+      {"LogitsOfNone", samples, AddLogits, "1 tokens with 22 logits"},
+      {"LogitsOfOthers", DrawnDrafts(), AddLogits, "1 tokens with 22 logits"}};
+}
+
+// Drafts follow the step that asks for them, or come before it, which verifies
+// them then.
+class BadDraftsTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void Run(const BadDraft& bad) {
+    ToyModel model({.has_shareable_pages = true});
+    ToyModel draft_model({.has_shareable_pages = true});
+    ASSERT_OK_AND_ASSIGN(
+        const std::unique_ptr<DraftModel> draft,
+        DraftModel::Create(Unowned(&draft_model), MakePool(1)));
+    ModelDescription description = model.description();
+    description.verifies_drafts = true;
+    description.verifies_beam_drafts = true;
+    description.has_draft_model = true;
+    description.drafts_before_steps = GetParam();
+    Scheduler scheduler(description, {.validate_steps = true});
+    for (int i = 0; i < 2; ++i) {
+      Request request = bad.request;
+      ASSERT_OK(ValidateRequest(description, &request));
+      scheduler.Submit(
+          RequestId{i}, PreparedRequest(request),
+          [this, i](auto result) { results_[i] = std::move(result); });
+    }
+    while (true) {
+      StepPlan plan = scheduler.Plan();
+      if (plan.is_noop()) break;
+      ASSERT_OK_AND_ASSIGN(std::vector<DraftedTokens> drafts, draft->Run(plan));
+      if (GetParam()) FillDrafts(description.page_size, drafts, &plan);
+      ASSERT_OK_AND_ASSIGN(StepResult result, RunPlan(model, plan));
+      for (size_t i = 0; i < drafts.size(); ++i) {
+        if (plan.drafting[i].request != kVictim) continue;
+        bad.spoil(plan.drafting[i], &drafts[i]);
+      }
+      result.drafts = std::move(drafts);
+      scheduler.Advance(std::move(result));
+    }
+    ExpectNothingHeld(scheduler);
+  }
+
+  absl::StatusOr<Result> results_[2];
+};
+
+INSTANTIATE_TEST_SUITE_P(BeforeSteps, BadDraftsTest, ::testing::Bool());
+
+TEST_P(BadDraftsTest, EndTheirRequestAndNoOther) {
+  for (const BadDraft& bad : BadDrafts()) {
+    SCOPED_TRACE(bad.name);
+    Run(bad);
+    EXPECT_OK(results_[0]);
+    EXPECT_THAT(results_[1],
+                StatusIs(absl::StatusCode::kInternal, HasSubstr(bad.message)));
   }
 }
 

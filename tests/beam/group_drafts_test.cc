@@ -29,7 +29,7 @@ TEST(GroupDraftsTest, WhatAModelDraftedIsVerifiedOnce) {
   ASSERT_TRUE(drafts.has_to_ask());
   const std::vector<int> most = {5};
   EXPECT_THAT(drafts.Draft(most, 100), ElementsAre(IsEmpty()));
-  drafts.OnAsk({0}, 8);
+  drafts.OnAsk({{.rank = 0, .num_tokens = 8}});
   EXPECT_TRUE(drafts.is_waiting());
   std::vector<DraftedTokens> answer(1);
   answer[0].tokens = {7, 8, 9};
@@ -46,7 +46,7 @@ TEST(GroupDraftsTest, WhatAModelDraftedIsVerifiedOnce) {
 // Rows of logits are large.
 TEST(GroupDraftsTest, LogitsAreKeptUntilAStepIsPlanned) {
   GroupDrafts drafts(DrawnByModel(), true, nullptr);
-  drafts.OnAsk({0}, 3);
+  drafts.OnAsk({{.rank = 0, .num_tokens = 3}});
   const auto owner = std::make_shared<const float>(1.0f);
   std::vector<DraftedTokens> answer(1);
   answer[0].tokens = {7};

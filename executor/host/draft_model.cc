@@ -291,7 +291,9 @@ std::vector<DraftModel::Reader> DraftModel::AddRows(Work* work,
     if (!drafting.is_done && !add_row({&drafting})) drafting.is_done = true;
   }
   for (Searching& searching : work->searches) {
-    if (!searching.is_done && !MakeRoomFor(searching)) GiveUp(&searching);
+    if (!searching.is_done && !MakeRoomFor(searching, *step)) {
+      GiveUp(&searching);
+    }
     const int num_beams = static_cast<int>(searching.beams.size());
     for (int rank = 0; rank < num_beams && !searching.is_done; ++rank) {
       const bool has_pages =
@@ -302,12 +304,12 @@ std::vector<DraftModel::Reader> DraftModel::AddRows(Work* work,
   return readers;
 }
 
-bool DraftModel::MakeRoomFor(const Searching& searching) {
+bool DraftModel::MakeRoomFor(const Searching& searching, const StepPlan& step) {
   int64_t num_needed = 0;
   for (const Drafting& beam : searching.beams) {
     num_needed += sequences_.NumPagesForRow(beam.key, beam.text.size());
   }
-  return sequences_.MakeRoom(num_needed);
+  return sequences_.MakeRoom(num_needed, step);
 }
 
 void DraftModel::GiveUp(Searching* searching) {

@@ -179,7 +179,7 @@ class DraftModel {
     return drafting.text.size() - num_fed(drafting);
   }
   // Pages for the next row of each beam.
-  bool MakeRoomFor(const Searching& searching);
+  bool MakeRoomFor(const Searching& searching, const StepPlan& step);
   // There is no room for it. Its sequences are as those that do not draft now.
   void GiveUp(Searching* searching);
   void Draw(std::span<const float> logits, Drafting* drafting) const;

@@ -187,7 +187,7 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
   if (sampler_ == nullptr) return absl::OkStatus();
   std::vector<Drafting*> sampling;
   for (Drafting& drafting : work->samples) {
-    if (drafting.is_done || !sampler_->CanSample(*drafting.asked)) continue;
+    if (drafting.is_done || !CanSample(*drafting.asked)) continue;
     // It feeds few tokens; what comes before those is fed as a prompt is.
     const size_t most = sampler_->max_row_tokens();
     if (num_lacking(drafting) > most &&
@@ -223,6 +223,11 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
   }
   RecordPass(rows.tokens.size(), num_rows, watch.Elapsed());
   return absl::OkStatus();
+}
+
+bool DraftModel::CanSample(const DraftSequence& asked) const {
+  return asked.num_tokens <= sampler_->max_draft_tokens() &&
+         sampler_->CanSample(asked);
 }
 
 bool DraftModel::AddSamplingRow(Drafting* drafting, StepPlan* step) {

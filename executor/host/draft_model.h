@@ -153,6 +153,7 @@ class DraftModel {
   // Has the sampler draft for the samples that it can draw for, behind what
   // `*step` has, which is fed, too, if there are some; then it is empty.
   absl::Status SampleDrafts(Work* work, StepPlan* step, std::stop_token stop);
+  bool CanSample(const DraftSequence& asked) const;
   // Adds the row to `*step` from which the sampler drafts; false as AddRow.
   bool AddSamplingRow(Drafting* drafting, StepPlan* step);
   void TakeSampled(SampledDraft sampled, Drafting* drafting);

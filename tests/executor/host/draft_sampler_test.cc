@@ -36,7 +36,7 @@ class StepwiseSampler : public DraftSampler {
            !sequence.params->processors.needs_history();
   }
   int max_row_tokens() const override { return 2; }
-  int max_draft_tokens() const override { return 4; }
+  int max_draft_tokens() const override { return 3; }
 
   absl::StatusOr<std::vector<SampledDraft>> Sample(
       const StepPlan& plan,
@@ -48,6 +48,7 @@ class StepwiseSampler : public DraftSampler {
       const PlanRow& row = plan.rows[i];
       EXPECT_LE(row.num_tokens, max_row_tokens());
       EXPECT_EQ(row.num_logits, 1);
+      EXPECT_LE(sequences[i]->num_tokens, max_draft_tokens());
       const int num_fed =
           row.first_position + row.num_tokens + sequences[i]->num_tokens - 1;
       EXPECT_EQ(plan.row_pages(i).size(),
@@ -64,6 +65,11 @@ class StepwiseSampler : public DraftSampler {
     ++num_calls;
     num_sampled += sequences.size();
     return drafts;
+  }
+
+  // Whether the draft model has it draw for this one.
+  bool DrawsFor(const DraftSequence& sequence) const {
+    return CanSample(sequence) && sequence.num_tokens <= max_draft_tokens();
   }
 
   int num_calls = 0;
@@ -206,7 +212,7 @@ TEST(DraftSamplerTest, WithoutPagesThereIsNoDraft) {
       const std::vector<DraftedTokens> expected = plain.Run(plan);
       const std::vector<DraftedTokens> actual = sampled.Run(plan);
       for (size_t i = 0; i < expected.size(); ++i) {
-        const bool is_sampled = sampled.sampler->CanSample(plan.drafting[i]);
+        const bool is_sampled = sampled.sampler->DrawsFor(plan.drafting[i]);
         if (!is_sampled || actual[i].tokens == expected[i].tokens) {
           num_drafted += !actual[i].tokens.empty();
           continue;

@@ -221,7 +221,8 @@ absl::Status DraftModel::SampleDrafts(Work* work, StepPlan* step,
   for (size_t i = 0; i < sampling.size(); ++i) {
     TakeSampled(std::move(drafts[i]), sampling[i]);
   }
-  RecordPass(rows.tokens.size(), num_rows, watch.Elapsed());
+  num_rows_ += num_rows;
+  draft_time_ += watch.Elapsed();
   return absl::OkStatus();
 }
 
@@ -271,16 +272,12 @@ absl::Status DraftModel::FeedAndDraw(Work* work, StepPlan step,
   for (Searching& searching : work->searches) {
     if (!searching.is_done) Advance(&searching);
   }
-  RecordPass(step.tokens.size(), static_cast<int>(readers.size()),
-             watch.Elapsed());
+  if (step.tokens.size() > kUsualTokens * readers.size()) {
+    return absl::OkStatus();  // it caught up
+  }
+  num_rows_ += static_cast<int>(readers.size());
+  draft_time_ += watch.Elapsed();
   return absl::OkStatus();
-}
-
-void DraftModel::RecordPass(size_t num_tokens, int num_rows,
-                            absl::Duration time) {
-  if (num_tokens > kUsualTokens * num_rows) return;  // it caught up
-  num_rows_ += num_rows;
-  draft_time_ += time;
 }
 
 std::vector<DraftModel::Reader> DraftModel::AddRows(Work* work,

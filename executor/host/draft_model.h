@@ -160,8 +160,6 @@ class DraftModel {
   // Feeds what `step` has, and what each lacks of its text, with logits of the
   // last token, and draws or searches on from there.
   absl::Status FeedAndDraw(Work* work, StepPlan step, std::stop_token stop);
-  // A pass fed so many tokens for so many rows of logits.
-  void RecordPass(size_t num_tokens, int num_rows, absl::Duration time);
   // Adds a row for each that is not done.
   std::vector<Reader> AddRows(Work* work, StepPlan* step);
   void Read(const Reader& reader, std::span<const float> logits) const;

@@ -228,16 +228,44 @@ TEST(DraftSamplerTest, WithoutPagesThereIsNoDraft) {
   EXPECT_GT(num_drafted, 10);
 }
 
+// One for each token that is drawn, whoever draws it. Of a pass that catches up
+// only what the sampler draws counts: what was missing it has fed before.
 TEST(DraftSamplerTest, RowsOfLogitsAreCounted) {
-  GrowingTexts texts(1, 11);
+  auto params = std::make_shared<SelectionParams>();
+  params->kind = SelectionKind::kDraws;
+  params->sampling.temperature = 1;
+  StepPlan plan;
+  const auto ask = [&](int request, std::vector<TokenId> generated, int count) {
+    plan.drafting.push_back({.request = RequestId{request},
+                             .prompt = std::make_shared<std::vector<TokenId>>(
+                                 20, TokenId{3 + request}),
+                             .generated = std::move(generated),
+                             .num_tokens = count,
+                             .params = params});
+  };
+  ask(0, {1}, 1);
+  ask(1, {1}, 3);
+  ask(2, {1}, 3);
   SampledModel plain(false, 400);
   SampledModel sampled(true, 400);
-  StepPlan plan = texts.Plan();
-  plan.max_draft_step_tokens = 1000;
   plain.Run(plan);
   sampled.Run(plan);
-  EXPECT_GE(sampled.drafts->num_rows(), plain.drafts->num_rows());
-  EXPECT_GT(sampled.sampler->num_calls, 0);
+  EXPECT_EQ(plain.drafts->num_rows(), 1 + 3 + 3 - 3);
+  EXPECT_EQ(sampled.drafts->num_rows(), 1 + 3 + 3);
+
+  // Nothing is missing.
+  plain.Run(plan);
+  sampled.Run(plan);
+  EXPECT_EQ(plain.drafts->num_rows(), 1 + 3 + 3);
+  EXPECT_EQ(sampled.drafts->num_rows(), 1 + 3 + 3);
+
+  // One catches up.
+  ask(3, {1}, 2);
+  plain.Run(plan);
+  sampled.Run(plan);
+  EXPECT_EQ(plain.drafts->num_rows(), 1 + 3 + 3 + 2 - 4);
+  EXPECT_EQ(sampled.drafts->num_rows(), 1 + 3 + 3 + 2);
+  EXPECT_EQ(sampled.sampler->num_sampled, 3u + 3u + 4u);
 }
 
 }  // namespace

@@ -47,6 +47,7 @@
 #include "batcher/engine.h"
 #include "benchmarks/executor/cuda/decode_case.h"
 #include "benchmarks/executor/cuda/synthetic_acceptance.h"
+#include "benchmarks/executor/cuda/wrapped_executor.h"
 #include "executor/cuda/cuda_blocking_model.h"
 #include "executor/cuda/cuda_draft_sampler.h"
 #include "executor/cuda/cuda_executor.h"
@@ -86,17 +87,11 @@ struct Steps {
 };
 
 // Notes what steps take that decode; from when all requests do until one ends.
-class StepWatch : public StepExecutor {
+class StepWatch : public WrappedExecutor {
  public:
   StepWatch(std::shared_ptr<StepExecutor> steps, int num_requests)
-      : steps_(std::move(steps)), num_requests_(num_requests) {}
+      : WrappedExecutor(std::move(steps)), num_requests_(num_requests) {}
 
-  const ModelDescription& description() const override {
-    return steps_->description();
-  }
-  int max_plans_in_flight() const override {
-    return steps_->max_plans_in_flight();
-  }
   void Execute(StepPlan plan, Done done) override {
     if (!plan.ended.empty()) has_ended_ = true;
     const bool is_prompt = plan.tokens.size() > 32u * (num_requests_ + 1) ||
@@ -107,14 +102,14 @@ class StepWatch : public StepExecutor {
       ++num_since_prompt_;
     const bool counts = !has_ended_ && num_since_prompt_ > kNumWarmups;
     const Clock::time_point begin = Clock::now();
-    steps_->Execute(std::move(plan),
+    steps().Execute(std::move(plan),
                     [this, counts, begin, done = std::move(done)](
                         absl::StatusOr<StepResult> result) {
                       if (counts && result.ok()) Note(*result, begin);
                       done(std::move(result));
                     });
   }
-  const Steps& steps() const { return total_; }
+  const Steps& total() const { return total_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -148,7 +143,6 @@ class StepWatch : public StepExecutor {
     ++total_.num_steps;
   }
 
-  const std::shared_ptr<StepExecutor> steps_;
   const int num_requests_;
   bool has_ended_ = false;
   int num_since_prompt_ = 0;
@@ -191,7 +185,7 @@ Steps RunRequests(const std::shared_ptr<StepExecutor>& steps, int num_requests,
         });
   }
   context.run();
-  return watch->steps();
+  return watch->total();
 }
 
 CudaTransformerOptions OptionsOf(const TransformerConfig& config,

@@ -46,6 +46,7 @@
 #include "batcher/engine.h"
 #include "benchmarks/device_roofline.h"
 #include "benchmarks/executor/cuda/decode_case.h"
+#include "benchmarks/executor/cuda/wrapped_executor.h"
 #include "executor/cuda/cuda_executor.h"
 #include "model/cuda/cuda_transformer.h"
 
@@ -57,20 +58,14 @@ constexpr int kPageSize = 16;
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 // Notes when steps end whose every row is a beam that decodes.
-class StepClock : public StepExecutor {
+class StepClock : public WrappedExecutor {
  public:
   StepClock(std::shared_ptr<StepExecutor> steps, int num_rows)
-      : steps_(std::move(steps)), num_rows_(num_rows) {}
+      : WrappedExecutor(std::move(steps)), num_rows_(num_rows) {}
 
-  const ModelDescription& description() const override {
-    return steps_->description();
-  }
-  int max_plans_in_flight() const override {
-    return steps_->max_plans_in_flight();
-  }
   void Execute(StepPlan plan, Done done) override {
     const bool full = IsFull(plan);
-    steps_->Execute(std::move(plan), [this, full, done = std::move(done)](
+    steps().Execute(std::move(plan), [this, full, done = std::move(done)](
                                          absl::StatusOr<StepResult> result) {
       if (full && result.ok()) Note(*result);
       done(std::move(result));
@@ -99,7 +94,6 @@ class StepClock : public StepExecutor {
     busy_ += result.forward_time + result.select_time;
   }
 
-  const std::shared_ptr<StepExecutor> steps_;
   const size_t num_rows_;
   std::vector<Clock::time_point> ends_;
   absl::Duration busy_;

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "executor/cuda/cuda_draft_room.h"
 #include "executor/cuda/cuda_group_init.h"
+#include "executor/cuda/cuda_step_drafts.h"
 
 namespace espalier {
 namespace {
@@ -36,15 +37,6 @@ CudaGroupRequest RequestOfRows(const PlanSelection& selection) {
   request.slots = selection.slots;
   request.samples = selection.samples;
   return request;
-}
-
-int64_t NumDraftRows(const StepPlan& plan) {
-  int64_t count = 0;
-  for (const PlanSelection& selection : plan.selections) {
-    if (!HasDraftRows(selection)) continue;
-    for (const auto& draft : selection.drafts) count += std::ssize(draft);
-  }
-  return count;
 }
 
 // Of the step as it will run.
@@ -200,7 +192,7 @@ absl::Status CudaStepBuilder::LayOut(const StepPlan& plan,
     batch->PadPrompts(PaddedRows(batch->num_tokens(), most),
                       memory_->padding_table());
   }
-  PlaceDraftRows(batch, step);
+  PlaceDraftRows(memory_->limits(), batch, step);
   step->shape = ShapeOf(
       *batch,
       step->is_replayable ? 0 : static_cast<int>(plan.page_copies.size()));
@@ -280,64 +272,15 @@ void CudaStepBuilder::LayOutLogitsRows(const StepPlan& plan,
   CudaDraftRoom room(plan, memory_->limits(), *batch);
   for (const Entry& entry : prompts_) {
     if (!HasDifferentRows(*entry.selection)) continue;
-    LayOutDifferentRows(plan, entry, first_tokens, room.Take(*entry.selection),
-                        batch, step);
+    AddDifferentRows({.plan = &plan,
+                      .selection = entry.selection,
+                      .rows = entry.rows,
+                      .first_tokens = first_tokens,
+                      .group = entry.group,
+                      .request = entry.request,
+                      .verifies = room.Take(*entry.selection)},
+                     batch, step, &step->answers[entry.answer]);
   }
-}
-
-void CudaStepBuilder::LayOutDifferentRows(const StepPlan& plan,
-                                          const Entry& entry,
-                                          std::span<const int> first_tokens,
-                                          bool verifies, CudaInputBatch* batch,
-                                          CudaStep* step) const {
-  CudaStep::Answer& answer = step->answers[entry.answer];
-  answer.runs = entry.selection;
-  answer.logits_rows = SelectionRowsOf(*entry.selection, verifies);
-  std::vector<int> tokens;
-  for (const SelectionRow& logits_row : answer.logits_rows) {
-    const int row_idx = entry.rows[logits_row.row];
-    const PlanRow& row = plan.rows[row_idx];
-    tokens.push_back(first_tokens[row_idx] + row.num_tokens - row.num_logits +
-                     logits_row.draft_idx);
-  }
-  CudaGroupRequest request = entry.request;
-  request.logits_rows = answer.logits_rows;
-  if (verifies && IsByRejection(*entry.selection)) {
-    request.drafts = entry.selection->drafts;
-    request.has_draft_rows = HasDraftRows(*entry.selection);
-    if (request.has_draft_rows) {
-      AddDraftRows(*entry.selection, batch->verified.num_draft_rows(), step);
-    }
-  }
-  // What is drawn has its own log-probability for a sum.
-  const std::vector<float> zeros(tokens.size());
-  answer.parts =
-      batch->AddPromptLogitsRows(*entry.group, request, tokens, zeros);
-}
-
-void CudaStepBuilder::AddDraftRows(const PlanSelection& selection,
-                                   int first_row, CudaStep* step) const {
-  for (int row = 0; row < selection.num_rows; ++row) {
-    const int num_drafts = static_cast<int>(selection.drafts[row].size());
-    if (num_drafts == 0) continue;
-    step->draft_rows.push_back({selection.draft_logits[row].First(
-                                    size_t(num_drafts) * shape_.vocab_size),
-                                first_row});
-    first_row += num_drafts;
-  }
-}
-
-void CudaStepBuilder::PlaceDraftRows(CudaInputBatch* batch,
-                                     CudaStep* step) const {
-  const int first_row = batch->num_logits_rows();
-  for (CudaStep::DraftRows& rows : step->draft_rows) {
-    rows.first_row += first_row;
-  }
-  const int num_rows = batch->verified.num_draft_rows();
-  batch->PlaceDraftRows(
-      step->is_replayable
-          ? PaddedDraftRows(num_rows, memory_->limits().max_rows - first_row)
-          : num_rows);
 }
 
 absl::Status CudaStepBuilder::LayOutScorings(const StepPlan& plan,

@@ -27,51 +27,10 @@
 #include "executor/cuda/cuda_delta.h"
 #include "executor/cuda/cuda_groups.h"
 #include "executor/cuda/cuda_input_batch.h"
+#include "executor/cuda/cuda_step.h"
 #include "executor/cuda/cuda_step_memory.h"
-#include "executor/cuda/cuda_step_shape.h"
 
 namespace espalier {
-
-// The shape of a step, and who asked for what.
-struct CudaStep {
-  CudaStepShape shape;
-  // Whether it is padded, so that a graph of its shape can run it.
-  bool is_replayable = false;
-
-  std::vector<CudaGroupMove> moves;  // before the delta
-
-  // What a draft was drawn from; goes to rows of logits from `first_row` on,
-  // before the step.
-  struct DraftRows {
-    DraftLogits logits = {};
-    int first_row = 0;
-  };
-  std::vector<DraftRows> draft_rows;
-
-  // One for every selection and continuation of the plan, in its order.
-  struct Answer {
-    RequestId request = {};
-    // Whether there are log-probabilities of candidates.
-    bool has_log_probs = false;
-    // Of kRows, by which rows are ranked; of the plan, which lives as long.
-    const PlanSelection* rows = nullptr;
-    // Of draws whose rows of logits differ: these, and the selection, of the
-    // plan.
-    const PlanSelection* runs = nullptr;
-    std::vector<SelectionRow> logits_rows = {};
-    std::vector<CudaAnswerPart> parts = {};  // none: was not fed
-    absl::Status error = absl::OkStatus();
-  };
-  std::vector<Answer> answers;
-
-  // One for every scoring of the plan, in its order.
-  struct Scored {
-    RequestId request = {};
-    std::vector<TokenId> tokens = {};
-    CudaLogprobPlace place = {};
-  };
-  std::vector<Scored> scorings;
-};
 
 class CudaStepBuilder {
  public:
@@ -132,15 +91,6 @@ class CudaStepBuilder {
   // Of prompts_; `first_tokens` of rows in the batch; -1: fed as beams.
   void LayOutLogitsRows(const StepPlan& plan, std::span<const int> first_tokens,
                         CudaInputBatch* batch, CudaStep* step);
-  void LayOutDifferentRows(const StepPlan& plan, const Entry& entry,
-                           std::span<const int> first_tokens, bool verifies,
-                           CudaInputBatch* batch, CudaStep* step) const;
-  // What the selection's drafts were drawn from, counted from the first rows
-  // of drafts.
-  void AddDraftRows(const PlanSelection& selection, int first_row,
-                    CudaStep* step) const;
-  // Rows of drafts behind all rows of logits, padded if the step is.
-  void PlaceDraftRows(CudaInputBatch* batch, CudaStep* step) const;
   absl::Status LayOutScorings(const StepPlan& plan,
                               std::span<const int> first_tokens,
                               CudaInputBatch* batch, CudaStep* step);

@@ -1,0 +1,62 @@
+// CudaStep: a step that was built (cuda_step_builder.h): what is enqueued for
+// it, and where its answers will be.
+//
+// Thread safety: a plain value.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "exec_request/step_plan.h"
+#include "executor/cuda/cuda_batch_logprobs.h"
+#include "executor/cuda/cuda_groups.h"
+#include "executor/cuda/cuda_input_batch.h"
+#include "executor/cuda/cuda_step_shape.h"
+#include "executor/selection_rows.h"
+
+namespace espalier {
+
+// The shape of a step, and who asked for what.
+struct CudaStep {
+  CudaStepShape shape;
+  // Whether it is padded, so that a graph of its shape can run it.
+  bool is_replayable = false;
+
+  std::vector<CudaGroupMove> moves;  // before the delta
+
+  // What a draft was drawn from; goes to rows of logits from `first_row` on,
+  // before the step.
+  struct DraftRows {
+    DraftLogits logits = {};
+    int first_row = 0;
+  };
+  std::vector<DraftRows> draft_rows;
+
+  // One for every selection and continuation of the plan, in its order.
+  struct Answer {
+    RequestId request = {};
+    // Whether there are log-probabilities of candidates.
+    bool has_log_probs = false;
+    // Of kRows, by which rows are ranked; of the plan, which lives as long.
+    const PlanSelection* rows = nullptr;
+    // Of draws whose rows of logits differ: these, and the selection, of the
+    // plan.
+    const PlanSelection* runs = nullptr;
+    std::vector<SelectionRow> logits_rows = {};
+    std::vector<CudaAnswerPart> parts = {};  // none: was not fed
+    absl::Status error = absl::OkStatus();
+  };
+  std::vector<Answer> answers;
+
+  // One for every scoring of the plan, in its order.
+  struct Scored {
+    RequestId request = {};
+    std::vector<TokenId> tokens = {};
+    CudaLogprobPlace place = {};
+  };
+  std::vector<Scored> scorings;
+};
+
+}  // namespace espalier

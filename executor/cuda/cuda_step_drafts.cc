@@ -1,0 +1,84 @@
+#include "executor/cuda/cuda_step_drafts.h"
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "executor/selection_rows.h"
+
+namespace espalier {
+namespace {
+
+// What the selection's drafts were drawn from, counted from the first rows of
+// drafts.
+void AddDraftRows(const PlanSelection& selection, int first_row, int vocab_size,
+                  CudaStep* step) {
+  for (int row = 0; row < selection.num_rows; ++row) {
+    const int num_drafts = static_cast<int>(selection.drafts[row].size());
+    if (num_drafts == 0) continue;
+    step->draft_rows.push_back(
+        {selection.draft_logits[row].First(size_t(num_drafts) * vocab_size),
+         first_row});
+    first_row += num_drafts;
+  }
+}
+
+// The token of the batch that a row feeds behind `num_before` of those with
+// rows of logits.
+int TokenOf(const CudaDifferentRows& rows, int rank, int num_before) {
+  const int row_idx = rows.rows[rank];
+  const PlanRow& row = rows.plan->rows[row_idx];
+  return rows.first_tokens[row_idx] + row.num_tokens - row.num_logits +
+         num_before;
+}
+
+}  // namespace
+
+void AddDifferentRows(const CudaDifferentRows& rows, CudaInputBatch* batch,
+                      CudaStep* step, CudaStep::Answer* answer) {
+  const PlanSelection& selection = *rows.selection;
+  answer->runs = &selection;
+  answer->logits_rows = SelectionRowsOf(selection, rows.verifies);
+  std::vector<int> tokens;
+  for (const SelectionRow& row : answer->logits_rows) {
+    tokens.push_back(TokenOf(rows, row.row, row.draft_idx));
+  }
+  CudaGroupRequest request = rows.request;
+  request.logits_rows = answer->logits_rows;
+  if (rows.verifies && IsByRejection(selection)) {
+    request.drafts = selection.drafts;
+    request.has_draft_rows = HasDraftRows(selection);
+    if (request.has_draft_rows) {
+      AddDraftRows(selection, batch->verified.num_draft_rows(),
+                   batch->shape.vocab_size, step);
+    }
+  }
+  // What is drawn has its own log-probability for a sum.
+  const std::vector<float> zeros(tokens.size());
+  answer->parts =
+      batch->AddPromptLogitsRows(*rows.group, request, tokens, zeros);
+}
+
+int64_t NumDraftRows(const StepPlan& plan) {
+  int64_t count = 0;
+  for (const PlanSelection& selection : plan.selections) {
+    if (!HasDraftRows(selection)) continue;
+    for (const auto& draft : selection.drafts) count += std::ssize(draft);
+  }
+  return count;
+}
+
+void PlaceDraftRows(const CudaStepLimits& limits, CudaInputBatch* batch,
+                    CudaStep* step) {
+  const int first_row = batch->num_logits_rows();
+  for (CudaStep::DraftRows& rows : step->draft_rows) {
+    rows.first_row += first_row;
+  }
+  const int num_rows = batch->verified.num_draft_rows();
+  batch->PlaceDraftRows(
+      step->is_replayable
+          ? PaddedDraftRows(num_rows, limits.max_rows - first_row)
+          : num_rows);
+}
+
+}  // namespace espalier

@@ -74,9 +74,6 @@ absl::Status ReadModel(const std::string& path, TransformerConfig* config) {
 absl::Status ReadGeneration(const std::string& path,
                             TransformerConfig* config) {
   ASSIGN_OR_RETURN(const json::object json, ReadGenerationConfig(path));
-  ASSIGN_OR_RETURN(config->default_max_new_tokens,
-                   ReadInt(json, "max_new_tokens", 1, kMaxContext,
-                           config->default_max_new_tokens));
   return ReadEosTokenIds(json, config);
 }
 

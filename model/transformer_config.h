@@ -79,7 +79,6 @@ struct TransformerConfig {
 
   // generation_config.json's where it has them, else config.json's.
   std::vector<TokenId> eos_token_ids;
-  int default_max_new_tokens = 256;
 
   int q_size() const { return num_heads * head_dim; }
   int kv_size() const { return num_kv_heads * head_dim; }

@@ -53,7 +53,6 @@ ModelDescription Describe(const TransformerConfig& config,
   return {.vocab_size = config.vocab_size,
           .max_context = config.max_context,
           .eos_token_ids = config.eos_token_ids,
-          .default_max_new_tokens = config.default_max_new_tokens,
           .num_pages = cache.num_pages - 1,
           .page_size = cache.page_size,
           .has_shareable_pages = true};

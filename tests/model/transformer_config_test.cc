@@ -43,7 +43,6 @@ TEST(TransformerConfigTest, FieldsThatMayBeMissingHaveTheirDefaults) {
   EXPECT_EQ(config.norm_eps, 1e-6);
   EXPECT_FALSE(config.tie_word_embeddings);
   EXPECT_EQ(config.eos_token_ids, Tokens());
-  EXPECT_EQ(config.default_max_new_tokens, 256);
 }
 
 TEST(TransformerConfigTest, TheGenerationConfigsEosIdsReplaceTheModels) {
@@ -56,6 +55,9 @@ TEST(TransformerConfigTest, TheGenerationConfigsEosIdsReplaceTheModels) {
   EXPECT_EQ(Read(both, R"({"eos_token_id": [7, 8]})").eos_token_ids,
             (Tokens{7, 8}));
   EXPECT_EQ(Read(both, R"({"eos_token_id": []})").eos_token_ids, Tokens());
+  // The rest is of requests (request/generation_defaults.h).
+  EXPECT_EQ(Read(both, R"({"max_new_tokens": 0})").eos_token_ids,
+            (Tokens{3, 4}));
 }
 
 TEST(TransformerConfigTest, EmbeddedModelsReadAsTheyWereTrained) {

@@ -296,13 +296,11 @@ TEST(CudaTransformerTest, ACapturedCallReplaysToTheSameBits) {
 
 TEST(CudaTransformerTest, TheDescriptionIsWhatConfigsAndOptionsSay) {
   TinyModel tiny = MakeTinyModel({}, 13);
-  tiny.generation_config["max_new_tokens"] = 77;
   const auto model = LoadTiny(tiny, SmallOptions(DType::kFloat16, 8));
   const ModelDescription& description = model->description();
   EXPECT_EQ(description.vocab_size, 23);
   EXPECT_EQ(description.max_context, 128);
   EXPECT_EQ(description.eos_token_ids, (std::vector<TokenId>{2, 5}));
-  EXPECT_EQ(description.default_max_new_tokens, 77);
   EXPECT_EQ(description.page_size, 8);
   // Two layers of keys and values, 8 tokens of 2 heads of 16 numbers.
   const int num_pages = (8 << 20) / (2 * 2 * 8 * 2 * 16 * 2);

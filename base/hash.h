@@ -37,7 +37,9 @@ inline uint64_t HashOf(std::string_view bytes, const HashKey& key = kHashKey) {
   size_t left = bytes.size();
   for (;; at += sizeof(uint64_t), left -= sizeof(uint64_t)) {
     uint64_t word = 0;
-    std::memcpy(&word, at, left < sizeof word ? left : sizeof word);
+    if (left > 0) {  // a default string_view is of nowhere
+      std::memcpy(&word, at, left < sizeof word ? left : sizeof word);
+    }
     hash = HashOf(word ^ hash, key);
     if (left <= sizeof word) return hash;
   }

@@ -60,5 +60,9 @@ TEST(HashTest, WhatSharesAStdHashDoesNotShareSlots) {
   EXPECT_LT(largest, 20);
 }
 
+TEST(HashTest, TheEmptyStringOfNowhereIsTheEmptyString) {
+  EXPECT_EQ(HashOf(std::string_view()), HashOf(std::string_view("")));
+}
+
 }  // namespace
 }  // namespace espalier

@@ -20,25 +20,25 @@ struct Evaluator::Scope : std::enable_shared_from_this<Scope> {
   static constexpr size_t kFew = 8;
   std::unordered_map<NameId, size_t> places;
 
-  const Value* Find(NameId name) const {
-    for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
+  const Value* Find(NameId name) {
+    for (Scope* scope = this; scope != nullptr; scope = scope->parent) {
       if (const Value* const value = scope->FindHere(name)) return value;
     }
     return nullptr;
   }
-  const Value* FindHere(NameId name) const {
+  Value* FindHere(NameId name) {
     if (values.size() > kFew) {
       const auto found = places.find(name);
       return found == places.end() ? nullptr : &values[found->second].second;
     }
-    for (const auto& [other, value] : values) {
+    for (auto& [other, value] : values) {
       if (other == name) return &value;
     }
     return nullptr;
   }
   void Set(NameId name, Value value) {
-    if (const Value* const old = FindHere(name)) {
-      const_cast<Value&>(*old) = std::move(value);
+    if (Value* const old = FindHere(name)) {
+      *old = std::move(value);
       return;
     }
     values.emplace_back(name, std::move(value));

@@ -190,35 +190,47 @@ std::string Value::why() const {
                             : static_cast<const UndefinedObject&>(*object_).why;
 }
 
-const Value* Dict::Find(std::string_view key) const {
+std::optional<size_t> Dict::Place(std::string_view key) const {
   const auto found = strings_.find(key);
-  return found == strings_.end() ? nullptr : &items[found->second].second;
+  if (found == strings_.end()) return std::nullopt;
+  return found->second;
 }
 
-const Value* Dict::Find(const Value& key, Budget& budget) const {
+std::optional<size_t> Dict::Place(const Value& key, Budget& budget) const {
   if (key.is(Kind::kString)) {
     budget.TakeBytes(key.text().size());
-    return Find(key.bytes());
+    return Place(key.bytes());
   }
   CheckHashable(key);
   budget.TakeSteps(static_cast<int64_t>(items.size() - strings_.size()) / 16);
-  for (const auto& [other, value] : items) {
-    if (!other.is(Kind::kString) && AreEqual(other, key, budget)) return &value;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Value& other = items[i].first;
+    if (!other.is(Kind::kString) && AreEqual(other, key, budget)) return i;
   }
-  return nullptr;
+  return std::nullopt;
+}
+
+const Value* Dict::Find(std::string_view key) const {
+  const std::optional<size_t> place = Place(key);
+  return place ? &items[*place].second : nullptr;
+}
+
+const Value* Dict::Find(const Value& key, Budget& budget) const {
+  const std::optional<size_t> place = Place(key, budget);
+  return place ? &items[*place].second : nullptr;
 }
 
 void Dict::Set(Value key, Value value, Budget& budget) {
-  if (const Value* const old = Find(key, budget)) {
-    const_cast<Value&>(*old) = std::move(value);
+  if (const std::optional<size_t> place = Place(key, budget)) {
+    items[*place].second = std::move(value);
     return;
   }
   Add(std::move(key), std::move(value));
 }
 
 void Dict::Set(Value key, Value value) {
-  if (const Value* const old = Find(key.bytes())) {
-    const_cast<Value&>(*old) = std::move(value);
+  if (const std::optional<size_t> place = Place(key.bytes())) {
+    items[*place].second = std::move(value);
     return;
   }
   Add(std::move(key), std::move(value));

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -160,6 +161,9 @@ struct Dict : Object {
   void Set(Value key, Value value);
 
  private:
+  // Into items.
+  std::optional<size_t> Place(const Value& key, Budget& budget) const;
+  std::optional<size_t> Place(std::string_view key) const;
   void Add(Value key, Value value);
 
   // Into items. Keys may be those of a caller's JSON.

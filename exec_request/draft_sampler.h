@@ -3,10 +3,10 @@
 // else between two steps. On a GPU that is one run of the device, and neither
 // logits nor tokens cross the link until all tokens are drawn.
 //
-//   Sample   a b | c     ->  d e f      three tokens of a sequence that feeds
-//   c;
-//            behind what             of a second one two
-//            is fed
+//   a b  c      fed before: a b; feeds c, draws d, feeds it, draws e
+//   a b  c  d
+//   p q  r s    the other row of the same call feeds two tokens and draws t
+//   p q  r s t
 //
 // Works on the pages of a Model (model.h), which may feed other plans between
 // two calls; so it is used by the one thread that the model is used by.

@@ -17,8 +17,9 @@
 // pool that was passed in, which others may use at the same time.
 //
 //   ASSIGN_OR_RETURN(auto pool, ThreadPool::Create(2));
-//   ASSIGN_OR_RETURN(auto model, TransformerModel::Load("models/en-fr", {},
-//   pool)); RETURN_IF_ERROR(model->Forward(plan, logits));
+//   ASSIGN_OR_RETURN(
+//       auto model, TransformerModel::Load("models/en-fr", {}, pool));
+//   RETURN_IF_ERROR(model->Forward(plan, logits));
 #pragma once
 
 #include <cstdint>

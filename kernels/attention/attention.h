@@ -18,8 +18,8 @@ namespace espalier {
 // How scores are made of q k^T, and which keys a token sees.
 struct AttentionOptions {
   float scale = 0;  // scores are scale * q k^T; 0: 1 / sqrt(head_dim)
-  float soft_cap =
-      0;  // if > 0, a score s becomes soft_cap * tanh(s / soft_cap)
+  // If > 0, a score s becomes soft_cap * tanh(s / soft_cap).
+  float soft_cap = 0;
   // If > 0, a token sees the last `window` positions, its own among them.
   int window = 0;
 

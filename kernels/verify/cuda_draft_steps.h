@@ -42,8 +42,8 @@ struct CudaDraftState {
   int* token_tables = nullptr;
   CudaDraw* draws = nullptr;
   CudaRowEdits* row_edits = nullptr;
-  const Candidate* candidates =
-      nullptr;  // [num_rows]  as CudaSample wrote them
+  // [num_rows]  as CudaSample wrote them
+  const Candidate* candidates = nullptr;
   // [tokens, max_rows]  pinned host memory: what was drawn
   TokenId* drafted = nullptr;
 

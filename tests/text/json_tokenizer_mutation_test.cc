@@ -28,15 +28,12 @@ std::vector<json::value> ValidFiles() {
     files.push_back(std::move(file.value));
   };
   add("", "");
-  add("/pre_tokenizer", R"json({"type": "Sequence", "pretokenizers": [
-      {"type": "Split", "pattern": {"Regex": "\\p{N}{1,3}|\\s+(?!\\S)"
-}
-, "behavior" : "MergedWithPrevious", "invert" : true
-},
+  add("/pre_tokenizer", R"tokenizer({"type": "Sequence", "pretokenizers": [
+      {"type": "Split", "pattern": {"Regex": "\\p{N}{1,3}|\\s+(?!\\S)"},
+       "behavior": "MergedWithPrevious", "invert": true},
       {"type": "Digits", "individual_digits": true},
       {"type": "Punctuation", "behavior": "Contiguous"},
-      {"type": "WhitespaceSplit"}, {"type": "Whitespace"}]
-})json");
+      {"type": "WhitespaceSplit"}, {"type": "Whitespace"}]})tokenizer");
   add("/pre_tokenizer", R"json({"type": "ByteLevel", "add_prefix_space": true,
       "trim_offsets": true, "use_regex": true})json");
   add("/normalizer", R"json({"type": "Sequence", "normalizers": [

@@ -3,9 +3,10 @@
 // and begin with the same full pages, attention reads those once, as a shared
 // run.
 //
-//   ASSIGN_OR_RETURN(auto batch, CudaPlanBatch::Create(plan, transformer,
-//   device)); RETURN_IF_ERROR(transformer.Enqueue(batch.view(), logits,
-//   stream));
+//   ASSIGN_OR_RETURN(
+//       auto batch, CudaPlanBatch::Create(plan, transformer, device));
+//   RETURN_IF_ERROR(
+//       transformer.Enqueue(batch.view(), logits, stream));
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -3,7 +3,8 @@
 // anything is made of them. Nothing is copied: parts point into the
 // checkpoint's files.
 //
-// Tensors the architecture does not name are not looked at, as in transformers.
+// A tensor that the model's config.json does not speak of is an error
+// (docs/models.md): what is left unread would be missing from the results.
 #pragma once
 
 #include <cstddef>

@@ -48,7 +48,9 @@ absl::StatusOr<Generator> Generator::Load(const std::string& directory,
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    Backend::Load(directory, resolved));
   RETURN_IF_ERROR(CheckFits(text.tokenizer.get(), *backend->steps()));
-  RETURN_IF_ERROR(CheckDefaults(defaults, backend->steps()->description()));
+  RETURN_IF_ERROR(FitDefaults(options.generation_config,
+                              backend->steps()->description(),
+                              text.tokenizer != nullptr, &defaults));
   EngineOptions engine = EngineOptionsOf(resolved, text.tokenizer);
   engine.max_waiting = resolved.max_waiting;
   ASSIGN_OR_RETURN(auto core, GeneratorCore::Create(
@@ -73,7 +75,8 @@ absl::StatusOr<Generator> Generator::Create(
                              .max_candidates = resolved.max_candidates,
                              .max_score_edits = resolved.max_score_edits}));
   RETURN_IF_ERROR(CheckFits(tokenizer.get(), *steps));
-  RETURN_IF_ERROR(CheckDefaults(defaults, steps->description()));
+  RETURN_IF_ERROR(FitDefaults(options.generation_config, steps->description(),
+                              tokenizer != nullptr, &defaults));
   EngineOptions engine = EngineOptionsOf(resolved, tokenizer);
   engine.max_waiting = resolved.max_waiting;
   ASSIGN_OR_RETURN(

@@ -40,8 +40,17 @@ absl::StatusOr<GenerationDefaults> ReadGiven(const std::string& path,
   absl::StatusOr<GenerationDefaults> defaults =
       ReadDefaults(is_directory ? path + kFileName : path, EosOf::kFile);
   if (!defaults.ok()) return Annotate(defaults.status(), option);
-  defaults->replaces_models = true;
   return defaults;
+}
+
+absl::Status CheckSupported(const std::string& generation_config,
+                            const GenerationDefaults& defaults,
+                            std::string_view option) {
+  if (generation_config != "strict" || defaults.unsupported.empty()) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(NameUnsupported(defaults), "; ", option,
+                         " auto goes on without");
 }
 
 }  // namespace
@@ -54,17 +63,22 @@ absl::StatusOr<GenerationDefaults> LoadModelDefaults(
     return InvalidArgument(option,
                            " must be auto, strict, none or a file, got \"\"");
   }
-  if (generation_config == "none") {
-    return GenerationDefaults{.replaces_models = true};
-  }
-  const bool is_strict = generation_config == "strict";
-  if (!is_strict && generation_config != "auto") {
+  if (generation_config == "none") return GenerationDefaults();
+  if (generation_config != "strict" && generation_config != "auto") {
     return ReadGiven(generation_config, option);
   }
   ASSIGN_OR_RETURN(GenerationDefaults defaults, ReadModels(directory));
-  if (!is_strict || defaults.unsupported.empty()) return defaults;
-  return InvalidArgument(NameUnsupported(defaults), "; ", option,
-                         " auto goes on without");
+  RETURN_IF_ERROR(CheckSupported(generation_config, defaults, option));
+  return defaults;
+}
+
+absl::Status FitDefaults(const std::string& generation_config,
+                         const ModelDescription& model, bool has_tokenizer,
+                         GenerationDefaults* defaults, OptionNamer name) {
+  RETURN_IF_ERROR(CheckDefaults(*defaults, model));
+  if (!has_tokenizer) LeaveOutText(defaults);
+  return CheckSupported(generation_config, *defaults,
+                        name("generation_config"));
 }
 
 }  // namespace espalier

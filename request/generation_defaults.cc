@@ -113,7 +113,8 @@ bool Has(const GenerationDefaults& defaults, std::string_view name) {
       defaults.fields, [&](const auto& field) { return field.first == name; });
 }
 
-// What may be large, and no default depends on.
+// What may be large, and no default depends on: defaults that are lists come
+// last, beside all that the request has then.
 void SwapLargeParams(P* a, P* b) {
   a->stop_token_ids.swap(b->stop_token_ids);
   a->stop.swap(b->stop);
@@ -146,7 +147,23 @@ bool IsList(std::string_view param) {
 // Whether `params`, which have allowed sequences, have no use for it: these
 // say what ends the output, and how long it can be.
 bool IsOfAllowedSequences(std::string_view param) {
-  return param == "stop" || param == "max_new_tokens";
+  return param == "stop" || param == "max_new_tokens" ||
+         param == "min_new_tokens";
+}
+
+// Whether a request may leave `field` to the defaults.
+bool IsOpen(const DefaultField& field, std::span<const std::string_view> given,
+            const P& params) {
+  if (std::ranges::find(given, field.param) != given.end()) return false;
+  return !params.allowed_sequences || !IsOfAllowedSequences(field.param);
+}
+
+// Whether a request for which `params` have become these is a good one.
+bool IsValid(const ModelDescription& model, int64_t num_prompt_tokens,
+             P params) {
+  params.bad_words.clear();     // has no tokens yet
+  params.include_stop = false;  // may be of a stop that is open yet
+  return ValidateParams(model, num_prompt_tokens, &params).ok();
 }
 
 absl::Status CheckDefault(const DefaultField& field,
@@ -196,6 +213,16 @@ std::vector<std::string_view> DifferingParams(const GenerationParams& params) {
   return names;
 }
 
+void LeaveOutText(GenerationDefaults* defaults) {
+  const auto acts_on_text = [](const auto& field) {
+    return FindField(field.first)->param == "stop";
+  };
+  std::ranges::copy_if(defaults->fields,
+                       std::back_inserter(defaults->unsupported), acts_on_text);
+  std::erase_if(defaults->fields, acts_on_text);
+  defaults->params.stop.clear();
+}
+
 absl::Status CheckDefaults(const GenerationDefaults& defaults,
                            const ModelDescription& model) {
   for (const DefaultField& field : kFields) {
@@ -210,31 +237,31 @@ NamedValues TakeDefaults(const GenerationDefaults& defaults,
                          std::span<const std::string_view> given,
                          const ModelDescription& model,
                          int64_t num_prompt_tokens, GenerationParams* params) {
-  NamedValues taken;
   const PromptRoom room = {num_prompt_tokens,
                            model.max_context - num_prompt_tokens};
-  if (defaults.empty() || room.num_left < 1) return taken;
+  if (defaults.empty() || room.num_left < 1) return {};
+  std::vector<bool> is_taken(defaults.fields.size());
+  const auto take_all = [&](bool are_lists, P* rest) {
+    for (size_t i = 0; i < defaults.fields.size(); ++i) {
+      const DefaultField& field = *FindField(defaults.fields[i].first);
+      if (IsList(field.param) != are_lists || !IsOpen(field, given, *params)) {
+        continue;
+      }
+      P with = *rest;
+      field.set(defaults, room, &with);
+      if (!IsValid(model, num_prompt_tokens, with)) continue;
+      *rest = std::move(with);
+      is_taken[i] = true;
+    }
+  };
   P rest = WithoutLargeParams(params);
-  for (const auto& [name, value] : defaults.fields) {
-    const DefaultField* const field = FindField(name);
-    if (std::ranges::find(given, field->param) != given.end()) continue;
-    if (params->allowed_sequences && IsOfAllowedSequences(field->param)) {
-      continue;
-    }
-    if (!IsList(field->param)) {
-      P with = rest;
-      field->set(defaults, room, &with);
-      P checked = with;
-      if (!ValidateParams(model, num_prompt_tokens, &checked).ok()) continue;
-      rest = std::move(with);
-    }
-    field->set(defaults, room, params);
-    taken.emplace_back(name, value);
-  }
-  if (defaults.replaces_models && !params->max_new_tokens &&
-      !params->allowed_sequences) {
-    params->max_new_tokens = std::min<int64_t>(
-        ModelDescription().default_max_new_tokens, room.num_left);
+  take_all(/*are_lists=*/false, &rest);
+  SwapLargeParams(params, &rest);
+  *params = std::move(rest);
+  take_all(/*are_lists=*/true, params);
+  NamedValues taken;
+  for (size_t i = 0; i < is_taken.size(); ++i) {
+    if (is_taken[i]) taken.push_back(defaults.fields[i]);
   }
   return taken;
 }

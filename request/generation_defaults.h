@@ -9,7 +9,9 @@
 // A default is taken where it means something beside the rest of the request:
 // as long as the request with it passes ValidateParams. So temperature and
 // top_p of a file are taken by requests that sample, as transformers does, and
-// no default makes a good request a bad one.
+// no default makes a good request a bad one. What only a search can tell is
+// left: suppress_tokens and bad_words_ids may leave no token of those that a
+// request allows.
 //
 // Thread safety: a value; functions without state.
 #pragma once
@@ -44,12 +46,9 @@ struct GenerationDefaults {
   std::optional<int64_t> min_length = {};
   // Fields that would change results and that there is nothing for here.
   NamedValues unsupported = {};
-  // Whether the model's own file is not to count, whose max_new_tokens is in
-  // its ModelDescription.
-  bool replaces_models = false;
 
   // Whether no request can take any.
-  bool empty() const { return fields.empty() && !replaces_models; }
+  bool empty() const { return fields.empty(); }
 };
 
 // The fields of generation_config.json that are taken, those first that others
@@ -71,6 +70,9 @@ std::vector<std::string_view> DefaultParams();
 // Of these, those that differ from the defaults of GenerationParams: what a
 // caller in C++ has given.
 std::vector<std::string_view> DifferingParams(const GenerationParams& params);
+
+// Of a model without a tokenizer: those that act on text are unsupported.
+void LeaveOutText(GenerationDefaults* defaults);
 
 // Whether every default is one that a request of `model` can have.
 // Errors: kInvalidArgument naming file, field and value.

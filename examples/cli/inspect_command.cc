@@ -155,6 +155,7 @@ class Inspection {
   const InspectOptions& options_;
   std::string report_;
   bool runs_ = true;
+  bool has_tokenizer_ = true;
   TransformerConfig config_;
   WeightFigures weights_;
 };
@@ -199,7 +200,8 @@ void Inspection::AddWeights() {
 void Inspection::AddText() {
   const absl::StatusOr<ModelText> text = ModelText::Load(options_.model);
   if (!text.ok()) return AddFault("tokenizer", text.status());
-  if (text->tokenizer == nullptr) {
+  has_tokenizer_ = text->tokenizer != nullptr;
+  if (!has_tokenizer_) {
     report_ += Line("tokenizer", "none: prompts and results are token ids");
     return;
   }
@@ -249,7 +251,8 @@ void Inspection::AddDefaults() {
   model.vocab_size = config_.vocab_size;
   model.max_context = config_.max_context;
   model.eos_token_ids = config_.eos_token_ids;
-  const absl::Status checked = CheckDefaults(*defaults, model);
+  const absl::Status checked =
+      FitDefaults("auto", model, has_tokenizer_, &*defaults);
   if (!checked.ok()) return AddFault("does not run", checked);
   if (!defaults->fields.empty()) {
     report_ += Line("defaults", Concat("generation_config.json: ",

@@ -180,7 +180,9 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
   }
   ASSIGN_OR_RETURN(backend_, Backend::Load(directory_, resolved));
   RETURN_IF_ERROR(CheckFits(tokenizer_.get(), *backend_->steps()));
-  return CheckDefaults(defaults_, backend_->steps()->description());
+  return FitDefaults(options.generator.generation_config,
+                     backend_->steps()->description(), tokenizer_ != nullptr,
+                     &defaults_, OptionName);
 }
 
 absl::Status Runtime::CheckParams(

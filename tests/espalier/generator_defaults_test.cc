@@ -108,7 +108,7 @@ TEST_F(GeneratorDefaultsTest, NoneIsAsAModelWithoutTheFile) {
   EXPECT_THAT(output.usage.defaults, IsEmpty());
   EXPECT_THAT(greedy.usage.defaults, IsEmpty());
   ASSERT_OK_AND_ASSIGN(const Request request, none.MakeRequest(Seeded()));
-  EXPECT_EQ(request.params.max_new_tokens, 256);  // not the file's 40
+  EXPECT_EQ(request.params.max_new_tokens, std::nullopt);  // not the file's
 }
 
 TEST_F(GeneratorDefaultsTest, AnotherFileOrDirectoryTakesItsPlace) {
@@ -151,6 +151,11 @@ TEST_F(GeneratorDefaultsTest, WrongValuesAndFilesAreNamed) {
   EXPECT_THAT(Load("[]"), StatusIs(kInvalid, path + "must be a JSON object"));
   // Nobody asked for it.
   EXPECT_OK(Load(R"({"temperature": -2})", "none"));
+  EXPECT_OK(Load(R"({"max_new_tokens": 0})", "none"));
+  EXPECT_THAT(
+      Load(R"({"max_new_tokens": 0})"),
+      StatusIs(kInvalid, path + "max_new_tokens must be at least 1, got "
+                                "0"));
   EXPECT_THAT(Load("{}", ""),
               StatusIs(kInvalid,
                        "generation_config must be auto, strict, none or a "
@@ -158,6 +163,22 @@ TEST_F(GeneratorDefaultsTest, WrongValuesAndFilesAreNamed) {
   EXPECT_THAT(
       Load("{}", model_.path("no.json")),
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("generation_config: ")));
+}
+
+// Stop strings are found in text.
+TEST_F(GeneratorDefaultsTest, WithoutATokenizerStopStringsAreLeftOut) {
+  const GenerationRequest request{std::vector<TokenId>{1, 4, 264, 5}};
+  constexpr char kStops[] = R"({"stop_strings": ["x"], "max_new_tokens": 3})";
+  std::filesystem::remove(model_.path("tokenizer.model"));
+  ASSERT_OK_AND_ASSIGN(Generator generator, Load(kStops));
+  EXPECT_THAT(UnsupportedWarning(generator.defaults()),
+              HasSubstr("stop_strings [\"x\"] is not supported"));
+  ASSERT_OK_AND_ASSIGN(const Generation output, generator.Generate(request));
+  EXPECT_THAT(output.usage.defaults, ElementsAre(Pair("max_new_tokens", "3")));
+  EXPECT_THAT(Load(kStops, "strict"),
+              StatusIs(kInvalid, HasSubstr("stop_strings [\"x\"] is not "
+                                           "supported; generation_config auto "
+                                           "goes on without")));
 }
 
 TEST_F(GeneratorDefaultsTest, AModelOfOnesOwnHasThemOfAFileAlone) {

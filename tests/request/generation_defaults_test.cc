@@ -43,8 +43,8 @@ struct Filled {
   NamedValues taken;
 };
 Filled FillIn(const std::string& config, const std::string& params,
-              int num_prompt_tokens = 3) {
-  const absl::StatusOr<GenerationDefaults> defaults = ReadDefaults(config);
+              int num_prompt_tokens = 3, EosOf eos = EosOf::kModel) {
+  const absl::StatusOr<GenerationDefaults> defaults = ReadDefaults(config, eos);
   EXPECT_OK(defaults) << config;
   RequestLine line =
       ParseRequestLine(R"({"prompt": "a", "params": )" + params + "}");
@@ -53,6 +53,7 @@ Filled FillIn(const std::string& config, const std::string& params,
   filled.taken = TakeDefaults(*defaults, line.body->given, EnFr(),
                               num_prompt_tokens, &filled.params);
   GenerationParams valid = filled.params;
+  valid.bad_words.clear();  // has no tokens without a tokenizer
   EXPECT_OK(ValidateParams(EnFr(), num_prompt_tokens, &valid))
       << config << params;
   return filled;
@@ -114,21 +115,87 @@ TEST(GenerationDefaultsTest, NoDefaultMakesAGoodRequestABadOne) {
           "suppress_tokens": [8], "no_repeat_ngram_size": 3})"};
   for (const char* file : files) {
     for (const char* params :
-         {"{}", R"({"num_beams": 2})", R"({"num_beams": 1})", R"({"n": 1})",
+         {"{}",
+          R"({"num_beams": 2})",
+          R"({"num_beams": 1})",
+          R"({"n": 1})",
           R"({"do_sample": true, "n": 7})",
           R"({"do_sample": true, "n": 2, "best_of": 9})",
-          R"({"temperature": 0})", R"({"temperature": 0, "num_beams": 5})",
+          R"({"temperature": 0})",
+          R"({"temperature": 0, "num_beams": 5})",
           R"({"stochastic": true, "num_beams": 3})",
           R"({"num_beams": 6, "num_beam_groups": 3})",
           R"({"num_beams": 3, "early_stopping": true, "patience": 2})",
           R"({"num_beams": 3, "speculate": "ngram"})",
           R"({"do_sample": true, "speculate": "ngram"})",
-          R"({"allowed_sequences": [[5, 6, 7]]})", R"({"ignore_eos": true})",
+          R"({"allowed_sequences": [[5, 6, 7]]})",
+          R"({"ignore_eos": true})",
+          R"({"allowed_token_ids": [5, 6]})",
+          R"({"stop_token_ids": [5, 6, 7]})",
+          R"({"bad_words": ["a b"]})",
+          R"({"eos_token_id": []})",
+          R"({"suppress_tokens": [5]})",
           R"({"stop": "a", "include_stop": true})",
           R"({"max_new_tokens": 1})"}) {
       FillIn(file, params);
+      FillIn(file, params, 3, EosOf::kFile);
     }
   }
+}
+
+// The EOS ids of a file end none of the sequences that a request allows, and
+// are no more beside its own than a step has room for.
+TEST(GenerationDefaultsTest, ListsAreTakenWhereTheRequestHasRoomForThem) {
+  const char* const config =
+      R"({"eos_token_id": [6, 7], "suppress_tokens": [9], "do_sample": true})";
+  const auto taken = [&](const char* params) {
+    return FillIn(config, params, 3, EosOf::kFile).taken;
+  };
+  const auto eos = Pair("eos_token_id", "[6, 7]");
+  const auto suppressed = Pair("suppress_tokens", "[9]");
+  const auto sampling = Pair("do_sample", "true");
+  EXPECT_THAT(taken("{}"), ElementsAre(eos, sampling, suppressed));
+  EXPECT_THAT(taken(R"({"allowed_sequences": [[5, 6, 8]]})"),
+              ElementsAre(sampling, suppressed));
+  EXPECT_THAT(
+      taken(R"({"allowed_sequences": [[5, 6, 8]], "ignore_eos": true})"),
+      ElementsAre(eos, sampling, suppressed));
+  EXPECT_THAT(taken(R"({"temperature": 0.5, "bad_words": ["a"]})"),
+              ElementsAre(eos, sampling, suppressed));
+
+  ModelDescription model = EnFr();
+  model.limits.max_eos_token_ids = 3;
+  ASSERT_OK_AND_ASSIGN(const GenerationDefaults defaults,
+                       ReadDefaults(config, EosOf::kFile));
+  for (const int num_stops : {1, 2}) {
+    GenerationParams params;
+    for (int i = 0; i < num_stops; ++i) params.stop_token_ids.push_back(20 + i);
+    const auto given = DifferingParams(params);
+    TakeDefaults(defaults, given, model, 3, &params);
+    EXPECT_EQ(params.eos_token_id.has_value(), num_stops == 1);
+    EXPECT_OK(ValidateParams(model, 3, &params));
+  }
+}
+
+TEST(GenerationDefaultsTest, AllowedSequencesAreAsLongAsTheyAre) {
+  const Filled filled =
+      FillIn(R"({"min_length": 9, "max_length": 40, "stop_strings": "x"})",
+             R"({"allowed_sequences": [[5], [6, 7]]})");
+  EXPECT_THAT(filled.taken, IsEmpty());
+  EXPECT_EQ(filled.params.min_new_tokens, 0);
+}
+
+TEST(GenerationDefaultsTest, WithoutATokenizerStopStringsAreUnsupported) {
+  ASSERT_OK_AND_ASSIGN(
+      GenerationDefaults defaults,
+      ReadDefaults(R"({"stop_strings": ["x"], "suppress_tokens": [9]})"));
+  LeaveOutText(&defaults);
+  EXPECT_THAT(defaults.fields, ElementsAre(Pair("suppress_tokens", "[9]")));
+  EXPECT_EQ(NameUnsupported(defaults),
+            "DIR/gen.json: stop_strings [\"x\"] is not supported");
+  GenerationParams params;
+  TakeDefaults(defaults, {}, EnFr(), 3, &params);
+  EXPECT_THAT(params.stop, IsEmpty());
 }
 
 TEST(GenerationDefaultsTest, LengthsAreOfThePromptAndTheContext) {
@@ -277,20 +344,6 @@ TEST(GenerationDefaultsTest, WrongFilesAreRefused) {
   EXPECT_THAT(error("[1]"), StatusIs(kWrongValue, "must be a JSON object"));
   EXPECT_EQ(ReadGenerationConfig(scratch.path("none.json")).status().code(),
             absl::StatusCode::kNotFound);
-}
-
-TEST(GenerationDefaultsTest, AnotherFileTakesThePlaceOfTheModels) {
-  ModelDescription model = EnFr();
-  model.default_max_new_tokens = 77;  // of the model's own file
-  GenerationParams params;
-  TakeDefaults({.replaces_models = true}, {}, model, 3, &params);
-  EXPECT_THAT(params.max_new_tokens, Optional(256));
-  params.max_new_tokens = 5;
-  TakeDefaults({.replaces_models = true}, {}, model, 3, &params);
-  EXPECT_THAT(params.max_new_tokens, Optional(5));
-  GenerationParams open;
-  TakeDefaults({}, {}, model, 3, &open);
-  EXPECT_EQ(open, GenerationParams());
 }
 
 }  // namespace

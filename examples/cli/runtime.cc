@@ -188,9 +188,9 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
 absl::Status Runtime::CheckParams(
     GenerationParams params, std::span<const std::string_view> given) const {
   constexpr int kShortestPrompt = 1;  // tokens
-  RETURN_IF_ERROR(ResolveBadWords(tokenizer_.get(), &params));
   const ModelDescription& model = backend_->steps()->description();
   TakeDefaults(defaults_, given, model, kShortestPrompt, &params);
+  RETURN_IF_ERROR(ResolveBadWords(tokenizer_.get(), &params));
   const int64_t most = model.max_context - kShortestPrompt;
   if (params.max_new_tokens.value_or(0) > most) {
     return InvalidArgument("max_new_tokens must be at most ", most,

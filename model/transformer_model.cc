@@ -70,14 +70,18 @@ absl::StatusOr<std::optional<PagedKvCache>> MakeHostCache(
 }
 
 absl::StatusOr<TransformerNetwork> LoadNetwork(
-    const std::string& directory, const TransformerOptions& options) {
+    const std::string& directory, const TransformerOptions& options,
+    ThreadPool* pool) {
   ASSIGN_OR_RETURN(TransformerConfig config, ReadTransformerConfig(directory));
   ASSIGN_OR_RETURN(PagedKvCache cache,
                    PagedKvCache::Create(CacheShape(config, options.page_size),
                                         options.kv_cache_bytes));
-  ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
-  ASSIGN_OR_RETURN(TransformerWeights weights,
-                   LoadTransformerWeights(checkpoint, config));
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(directory));
+  ASSIGN_OR_RETURN(
+      TransformerWeights weights,
+      LoadTransformerWeights(
+          std::make_shared<const Checkpoint>(std::move(checkpoint)), config,
+          {.pool = pool, .progress = options.progress}));
   RotaryTable rotary, local_rotary;
   if (config.positions == PositionKind::kRotary) {
     rotary = MakeRotary(config, config.rope, cache);
@@ -247,7 +251,7 @@ absl::StatusOr<std::unique_ptr<TransformerModel>> TransformerModel::Load(
   if (pool == nullptr) return InvalidArgument("pool must not be null");
   try {
     ASSIGN_OR_RETURN(TransformerNetwork network,
-                     LoadNetwork(directory, options));
+                     LoadNetwork(directory, options, pool.get()));
     ASSIGN_OR_RETURN(std::optional<PagedKvCache> host,
                      MakeHostCache(network.cache, options));
     return std::unique_ptr<TransformerModel>(

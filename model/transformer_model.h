@@ -30,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "base/thread_pool.h"
 #include "exec_request/model.h"
+#include "model/load_progress.h"
 
 namespace espalier {
 
@@ -39,6 +40,7 @@ struct TransformerOptions {
   int64_t kv_cache_bytes = 256 << 20;
   // Memory for pages of preempted groups, as much as is touched; 0: none.
   int64_t host_cache_bytes = 0;
+  LoadProgress progress = nullptr;  // null: nothing is called
 };
 
 class TransformerModel : public Model {

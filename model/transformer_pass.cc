@@ -246,7 +246,7 @@ void TransformerPass::Activate(std::span<float> gate_up,
 }
 
 void TransformerPass::WriteLogits(std::span<float> logits, int num_tokens) {
-  MatMul(Normed(num_tokens), network_.weights.head(), logits, *pool_);
+  MatMul(Normed(num_tokens), network_.weights.head, logits, *pool_);
   const auto cap = static_cast<float>(network_.config.logit_soft_cap);
   if (cap == 0) return;
   ForRowBlocks(num_tokens, [&](int begin, int end) {

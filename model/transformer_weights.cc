@@ -1,8 +1,9 @@
 #include "model/transformer_weights.h"
 
-#include <cstring>
+#include <cstdint>
 #include <new>
 #include <span>
+#include <utility>
 
 #include "base/load_as_float.h"
 #include "base/status.h"
@@ -13,36 +14,51 @@ namespace {
 
 using Tensor = TransformerTensor;
 
-// The rows of a matrix that is stored [num_cols, num_rows].
-std::vector<std::byte> Transpose(const Tensor& tensor, int num_cols) {
-  const size_t item = NumBytes(tensor.dtype);
-  const size_t num_rows = tensor.num_rows;
-  std::vector<std::byte> rows(tensor.data.size());
-  for (size_t row = 0; row < num_rows; ++row) {
-    for (size_t col = 0; col < size_t(num_cols); ++col) {
-      std::memcpy(&rows[(row * num_cols + col) * item],
-                  &tensor.data[(col * num_rows + row) * item], item);
-    }
-  }
-  return rows;
-}
+// Packs matrices, and says how far it is.
+class MatrixPacker {
+ public:
+  MatrixPacker(const WeightOptions& options, int64_t total_bytes)
+      : pool_(options.pool != nullptr ? *options.pool : one_thread_),
+        progress_(options.progress),
+        total_bytes_(total_bytes) {}
 
-// The tensors, each [num_rows, num_cols], stacked.
-PackedMatrix Stack(std::span<const Tensor> tensors, int num_cols) {
-  std::vector<std::vector<std::byte>> transposed;
-  std::vector<PackedMatrix::Part> parts;
-  for (const Tensor& tensor : tensors) {
-    std::span<const std::byte> data = tensor.data;
-    if (tensor.is_transposed) {
-      data = transposed.emplace_back(Transpose(tensor, num_cols));
+  // The tensors, each [num_rows, num_cols], stacked.
+  PackedMatrix Stack(std::span<const Tensor> tensors, int num_cols) {
+    std::vector<PackedMatrix::Part> parts;
+    for (const Tensor& tensor : tensors) {
+      parts.push_back(
+          {tensor.data, tensor.dtype, tensor.num_rows, tensor.is_transposed});
+      done_bytes_ += static_cast<int64_t>(tensor.data.size());
     }
-    parts.push_back({data, tensor.dtype, tensor.num_rows});
+    PackedMatrix matrix = PackedMatrix::Pack(parts, num_cols, pool_);
+    if (progress_) progress_(done_bytes_, total_bytes_);
+    return matrix;
   }
-  return PackedMatrix::Pack(parts, num_cols);
-}
 
-PackedMatrix Pack(const Tensor& tensor, int num_cols) {
-  return Stack(std::span(&tensor, 1), num_cols);
+  PackedMatrix Pack(const Tensor& tensor, int num_cols) {
+    return Stack(std::span(&tensor, 1), num_cols);
+  }
+
+ private:
+  ThreadPool one_thread_;
+  ThreadPool& pool_;
+  const LoadProgress& progress_;
+  const int64_t total_bytes_;
+  int64_t done_bytes_ = 0;
+};
+
+// Of the tensors that are packed.
+int64_t NumPackedBytes(const TransformerTensors& tensors) {
+  const Tensor& head =
+      tensors.head.num_rows > 0 ? tensors.head : tensors.embedding;
+  size_t sum = head.data.size();
+  for (const TransformerLayerTensors& layer : tensors.layers) {
+    for (const auto& stack : {layer.qkv, layer.gate_up}) {
+      for (const Tensor& tensor : stack) sum += tensor.data.size();
+    }
+    sum += layer.output.data.size() + layer.down.data.size();
+  }
+  return static_cast<int64_t>(sum);
 }
 
 void AppendWidened(const Tensor& tensor, std::vector<float>* to) {
@@ -61,19 +77,21 @@ std::vector<float> Widen(std::span<const Tensor> tensors) {
 // Makes the parts of a layer of its tensors.
 class LayerPacker {
  public:
-  explicit LayerPacker(const TransformerConfig& config) : config_(config) {}
+  LayerPacker(const TransformerConfig& config, MatrixPacker* matrices)
+      : config_(config), matrices_(*matrices) {}
 
-  TransformerLayerWeights Run(const TransformerLayerTensors& layer) const {
+  TransformerLayerWeights Run(const TransformerLayerTensors& layer) {
     const int hidden = config_.hidden_size;
     return {
         .attention_norm = Norm(layer.attention_norm, layer.attention_norm_bias),
-        .qkv = {Stack(layer.qkv, hidden), Widen(layer.qkv_bias)},
+        .qkv = {matrices_.Stack(layer.qkv, hidden), Widen(layer.qkv_bias)},
         .q_norm = Norm(layer.q_norm),
         .k_norm = Norm(layer.k_norm),
         .output = Product(layer.output, layer.output_bias, config_.q_size()),
         .post_attention_norm = Norm(layer.post_attention_norm),
         .mlp_norm = Norm(layer.mlp_norm, layer.mlp_norm_bias),
-        .gate_up = {Stack(layer.gate_up, hidden), Widen(layer.gate_up_bias)},
+        .gate_up = {matrices_.Stack(layer.gate_up, hidden),
+                    Widen(layer.gate_up_bias)},
         .down = Product(layer.down, layer.down_bias, config_.intermediate_size),
         .post_mlp_norm = Norm(layer.post_mlp_norm)};
   }
@@ -88,42 +106,51 @@ class LayerPacker {
   }
 
  private:
-  static ProductWeights Product(const Tensor& matrix, const Tensor& bias,
-                                int num_cols) {
-    return {Pack(matrix, num_cols), Widen(std::span(&bias, 1))};
+  ProductWeights Product(const Tensor& matrix, const Tensor& bias,
+                         int num_cols) {
+    return {matrices_.Pack(matrix, num_cols), Widen(std::span(&bias, 1))};
   }
 
   const TransformerConfig& config_;
+  MatrixPacker& matrices_;
 };
 
-absl::StatusOr<TransformerWeights> Load(const Checkpoint& checkpoint,
-                                        const TransformerConfig& config) {
+EmbeddingTable Table(const Tensor& tensor, int num_cols) {
+  return EmbeddingTable(tensor.data, tensor.dtype, num_cols);
+}
+
+absl::StatusOr<TransformerWeights> Load(
+    std::shared_ptr<const Checkpoint> checkpoint,
+    const TransformerConfig& config, const WeightOptions& options) {
   ASSIGN_OR_RETURN(const TransformerTensors tensors,
-                   FindTransformerTensors(checkpoint, config));
-  const LayerPacker packer(config);
+                   FindTransformerTensors(*checkpoint, config));
+  const int hidden = config.hidden_size;
+  MatrixPacker matrices(options, NumPackedBytes(tensors));
+  LayerPacker packer(config, &matrices);
   TransformerWeights weights;
-  weights.embedding = Pack(tensors.embedding, config.hidden_size);
+  weights.checkpoint = std::move(checkpoint);
+  weights.embedding = Table(tensors.embedding, hidden);
   if (config.positions == PositionKind::kLearned) {
-    weights.positions = Pack(tensors.positions, config.hidden_size);
+    weights.positions = Table(tensors.positions, hidden);
   }
-  if (!config.tie_word_embeddings) {
-    weights.untied_head = Pack(tensors.head, config.hidden_size);
-  }
-  weights.final_norm = packer.Norm(tensors.final_norm, tensors.final_norm_bias);
   for (const TransformerLayerTensors& layer : tensors.layers) {
     weights.layers.push_back(packer.Run(layer));
   }
+  weights.final_norm = packer.Norm(tensors.final_norm, tensors.final_norm_bias);
+  weights.head = matrices.Pack(
+      config.tie_word_embeddings ? tensors.embedding : tensors.head, hidden);
   return weights;
 }
 
 }  // namespace
 
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(
-    const Checkpoint& checkpoint, const TransformerConfig& config) {
+    std::shared_ptr<const Checkpoint> checkpoint,
+    const TransformerConfig& config, const WeightOptions& options) {
   try {
-    return Load(checkpoint, config);
+    return Load(checkpoint, config, options);
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted(checkpoint.path(),
+    return ResourceExhausted(checkpoint->path(),
                              ": not enough memory for the weights");
   }
 }

@@ -1,15 +1,22 @@
 // TransformerWeights: the weights of a transformer, packed for its forward
 // pass: q, k, v of a layer as one matrix, gate and up as one. Matrices keep
-// bf16; norms and biases are widened to float32.
+// bf16 and f16; norms and biases are widened to float32. Embeddings stay in the
+// checkpoint's files, which are mapped as long as there is a model: files may
+// be removed or replaced by others under their names, but not written to or cut
+// short.
 //
 // Thread safety: immutable after loading.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/thread_pool.h"
 #include "kernels/matmul/packed_matrix.h"
 #include "model/checkpoint.h"
+#include "model/embedding_table.h"
+#include "model/load_progress.h"
 #include "model/transformer_config.h"
 
 namespace espalier {
@@ -42,28 +49,30 @@ struct TransformerLayerWeights {
 };
 
 struct TransformerWeights {
-  PackedMatrix embedding;  // [vocab_size, hidden_size]
-  PackedMatrix positions;  // [max_context, hidden_size]
+  std::shared_ptr<const Checkpoint> checkpoint;  // of the embeddings
+  EmbeddingTable embedding;                      // [vocab_size, hidden_size]
+  EmbeddingTable positions;                      // [max_context, hidden_size]
   std::vector<TransformerLayerWeights> layers;
   NormWeights final_norm;
-  PackedMatrix untied_head;  // [vocab_size, hidden_size]; empty if tied
+  PackedMatrix head;  // [vocab_size, hidden_size]; of the embedding, if tied
+};
 
-  const PackedMatrix& head() const {
-    return untied_head.num_rows() > 0 ? untied_head : embedding;
-  }
+struct WeightOptions {
+  ThreadPool* pool = nullptr;  // null: the caller's thread alone
+  LoadProgress progress = nullptr;
 };
 
 // Finds and checks the tensors (transformer_tensors.h) and packs them.
 //
-// Allocates as many bytes as the tensors have in the files, and twice those of
-// f16, of bf16 norms and biases and of bf16 that is stacked with another type,
-// which all become f32; and a packed matrix has its rows rounded up to a
-// multiple of 32, which next to nothing is in real models. So what a damaged
-// file can ask for is at most 64 times its size (f16 matrices of one row).
-// Matrices that are stored transposed are copied, one at a time.
+// Allocates as many bytes as the tensors but the embeddings have in the files,
+// and twice those of 16-bit norms and biases and of 16-bit matrices that are
+// stacked with those of another type, which all become f32; and a packed matrix
+// has its rows rounded up to a multiple of 32, which next to nothing is in real
+// models. So what a damaged file can ask for is at most 64 times its size.
 //
 // Errors: as FindTransformerTensors; kResourceExhausted if memory runs out.
 absl::StatusOr<TransformerWeights> LoadTransformerWeights(
-    const Checkpoint& checkpoint, const TransformerConfig& config);
+    std::shared_ptr<const Checkpoint> checkpoint,
+    const TransformerConfig& config, const WeightOptions& options = {});
 
 }  // namespace espalier

@@ -29,7 +29,8 @@ PackedMatrix RandomMatrix(int num_rows, int num_cols, DType dtype) {
     std::memcpy(&data[i], bytes + 4 - num_bytes, num_bytes);
   }
   const PackedMatrix::Part part = {data, dtype, num_rows};
-  return PackedMatrix::Pack({&part, 1}, num_cols);
+  ThreadPool pool;
+  return PackedMatrix::Pack({&part, 1}, num_cols, pool);
 }
 
 void RunMatMul(benchmark::State& state, DType dtype) {

@@ -77,7 +77,6 @@ std::string NameOfDType(DType dtype) {
 struct WeightFigures {
   int64_t num_parameters = 0;
   int64_t stored_bytes = 0;
-  int64_t cpu_bytes = 0;   // f16 is widened
   int64_t cuda_bytes = 0;  // in bf16
   std::string dtypes;      // "bf16", "f32 and bf16"
 };
@@ -90,8 +89,6 @@ WeightFigures FiguresOf(const TransformerTensors& tensors) {
     const int64_t count = bytes / NumBytes(part.dtype);
     figures.num_parameters += count;
     figures.stored_bytes += bytes;
-    figures.cpu_bytes +=
-        count * (part.dtype == DType::kBFloat16 ? 2 : sizeof(float));
     figures.cuda_bytes += 2 * count;
     const std::string name = NameOfDType(part.dtype);
     if (std::ranges::count(dtypes, name) == 0) dtypes.push_back(name);
@@ -266,7 +263,7 @@ void Inspection::AddDefaults() {
 
 void Inspection::AddMemory() {
   report_ +=
-      Line("memory", "of weights: " + FormatBytes(weights_.cpu_bytes) +
+      Line("memory", "of weights: " + FormatBytes(weights_.stored_bytes) +
                          " on the CPU, " + FormatBytes(weights_.cuda_bytes) +
                          " on a GPU in bf16");
   const int64_t cpu = KvBytesOfToken(config_, sizeof(float));
@@ -296,7 +293,7 @@ void Inspection::AddDevices() {
   const int64_t memory =
       static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   const int64_t least =
-      weights_.cpu_bytes + KvBytesOfToken(config_, 4) * kDefaultPageSize * 2;
+      weights_.stored_bytes + KvBytesOfToken(config_, 4) * kDefaultPageSize * 2;
   if (least > memory) {
     report_ += Line(
         "CPU", Concat("does not run: it needs ", FormatBytes(least),

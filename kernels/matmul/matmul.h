@@ -1,10 +1,11 @@
 // Matrix products of activations with weights: y = x * w^T, the one heavy
 // operation of a forward pass.
 //
-// Weights are packed once at load (packed_matrix.h); bf16 is widened in
-// registers, which is exact. Every output is one float32 chain of fused
-// multiply-adds over k in ascending order, whatever the number of rows or
-// threads: a row's result is the same bits alone and among others.
+// Weights are packed once at load (packed_matrix.h); bf16 and f16 are widened
+// in registers, which is exact: y is the same bits as that of the same weights
+// in f32. Every output is one float32 chain of fused multiply-adds over k in
+// ascending order, whatever the number of rows or threads: a row's result is
+// the same bits alone and among others.
 //
 //   const PackedMatrix qkv = PackedMatrix::Pack(parts, hidden_size);
 //   MatMul(x, qkv, y, pool);  // n rows of x give n rows of y

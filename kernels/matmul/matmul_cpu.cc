@@ -87,7 +87,7 @@ class Product {
     tile.panels =
         w_.panels() +
         (panel_size_ * panels.begin + size_t{kPanelWidth} * k) * element_bytes_;
-    tile.is_bfloat16 = w_.dtype() == DType::kBFloat16;
+    tile.dtype = w_.dtype();
     tile.panel_size = panel_size_;
     const int num_full_panels = w_.num_rows() / kPanelWidth;
     tile.num_panels = std::min(panels.end, num_full_panels) - panels.begin;

@@ -10,6 +10,8 @@
 
 #include <cstddef>
 
+#include "base/dtype.h"
+
 namespace espalier {
 
 // Outputs in a panel: two vectors of AVX-512, four of AVX2.
@@ -28,7 +30,7 @@ struct MatMulTile {
   // The first panel at the first k of the block; the next panel is
   // `panel_size` elements further.
   const std::byte* panels = nullptr;
-  bool is_bfloat16 = false;  // elements are bf16, else f32
+  DType dtype = DType::kFloat32;  // of an element
   size_t panel_size = 0;
   int num_panels = 0;
   float* y = nullptr;  // [num_rows, y_stride], num_panels * kPanelWidth wide

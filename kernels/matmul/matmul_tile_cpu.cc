@@ -42,6 +42,30 @@ HWY_INLINE hn::Vec<Floats> LoadWeights(const hwy::bfloat16_t* w) {
   const hn::Rebind<hwy::bfloat16_t, Floats> bfloats;
   return hn::PromoteTo(Floats(), hn::LoadU(bfloats, w));
 }
+HWY_INLINE hn::Vec<Floats> LoadWeights(const hwy::float16_t* w) {
+#if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2
+  // Without F16C Highway's own takes infinities and NaN for numbers. As
+  // HalfToFloat (base/load_as_float.h).
+  const Floats d;
+  const hn::RebindToUnsigned<Floats> bits;
+  const hn::Rebind<uint16_t, Floats> halves;
+  const auto half = hn::PromoteTo(
+      bits, hn::LoadU(halves, reinterpret_cast<const uint16_t*>(w)));
+  const auto sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(bits, 0x8000u)));
+  const auto magnitude =
+      hn::ShiftLeft<13>(hn::And(half, hn::Set(bits, 0x7FFFu)));
+  const auto scaled = hn::Mul(hn::BitCast(d, magnitude), hn::Set(d, 0x1p112f));
+  const auto special =
+      hn::BitCast(d, hn::Or(magnitude, hn::Set(bits, 0x7F800000u)));
+  const auto is_special = hn::RebindMask(
+      d, hn::Eq(hn::And(half, hn::Set(bits, 0x7C00u)), hn::Set(bits, 0x7C00u)));
+  return hn::Or(hn::IfThenElse(is_special, special, scaled),
+                hn::BitCast(d, sign));
+#else
+  const hn::Rebind<hwy::float16_t, Floats> halves;
+  return hn::PromoteTo(Floats(), hn::LoadU(halves, w));
+#endif
+}
 
 // kRows rows times kVectors vectors of outputs, from `column` of the tile on.
 template <int kRows, int kVectors, typename W>
@@ -113,10 +137,13 @@ int MaxTileRows() { return kMaxRows; }
 
 void MultiplyTile(const MatMulTile& tile) {
   const std::make_integer_sequence<int, kMaxRows> indices;
-  if (tile.is_bfloat16) {
-    MultiplyAnyRows<hwy::bfloat16_t>(tile, indices);
-  } else {
-    MultiplyAnyRows<float>(tile, indices);
+  switch (tile.dtype) {
+    case DType::kFloat32:
+      return MultiplyAnyRows<float>(tile, indices);
+    case DType::kBFloat16:
+      return MultiplyAnyRows<hwy::bfloat16_t>(tile, indices);
+    case DType::kFloat16:
+      return MultiplyAnyRows<hwy::float16_t>(tile, indices);
   }
 }
 

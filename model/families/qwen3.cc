@@ -1,5 +1,6 @@
 // Qwen 3: Qwen 2 without biases (unless asked for), with norms of queries and
 // keys head by head.
+#include "base/status.h"
 #include "model/families/qwen_fields.h"
 #include "model/family_fields.h"
 #include "model/model_family.h"

@@ -62,8 +62,10 @@ absl::Status LoadFiles(const ModelFiles& files) {
 absl::Status LoadWeights(const std::string& directory) {
   ASSIGN_OR_RETURN(const TransformerConfig config,
                    ReadTransformerConfig(directory));
-  ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(directory));
-  return LoadTransformerWeights(checkpoint, config).status();
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(directory));
+  return LoadTransformerWeights(
+             std::make_shared<const Checkpoint>(std::move(checkpoint)), config)
+      .status();
 }
 
 // What LoadWeights says of the files, with DIR for the directory.

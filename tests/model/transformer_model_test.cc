@@ -123,6 +123,23 @@ TEST(TransformerModelTest, PageSizesChunksAndThreadsChangeNoBits) {
   }
 }
 
+// Also where matrices that are packed as one differ in type.
+TEST(TransformerModelTest, ResultsAreThoseOfTheSameWeightsInF32) {
+  const auto pool = MakePool(2);
+  for (const std::string dtype : {"BF16", "F16"}) {
+    for (const bool tied : {false, true}) {
+      TinyModel tiny = MakeTinyModel({.tied = tied, .dtype = dtype}, 5);
+      tiny.tensors["model.layers.1.mlp.up_proj.weight"].dtype = "F32";
+      const auto tokens = RandomTokens(40, 23, 6);
+      const LogitsRows stored =
+          FeedAlone(LoadTiny(tiny, pool).get(), tokens, 7);
+      for (auto& [name, tensor] : tiny.tensors) tensor.dtype = "F32";
+      EXPECT_EQ(stored, FeedAlone(LoadTiny(tiny, pool).get(), tokens, 7))
+          << dtype << (tied ? ", tied" : "");
+    }
+  }
+}
+
 TEST(TransformerModelTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
   const TinyShape shape = {.dtype = "BF16"};
   const auto pool = MakePool(2);

@@ -6,15 +6,20 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <tuple>
 #include <vector>
 
 #include "base/load_as_float.h"
+#include "kernels/matmul/matmul_tile.h"
 #include "tests/kernels/each_target.h"
 
 namespace espalier {
 namespace {
+
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16,
+                             DType::kFloat16};
 
 // A weight matrix in three forms: as in a file, packed, and widened.
 struct Weights {
@@ -32,6 +37,11 @@ void AppendNumber(float value, DType dtype, std::vector<std::byte>& bytes) {
   bytes.insert(bytes.end(), begin, begin + NumBytes(dtype));
 }
 
+PackedMatrix PackAlone(const PackedMatrix::Part& part, int num_cols) {
+  ThreadPool pool;
+  return PackedMatrix::Pack({&part, 1}, num_cols, pool);
+}
+
 Weights RandomWeights(int num_rows, int num_cols, DType dtype, int seed = 1) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
@@ -42,7 +52,7 @@ Weights RandomWeights(int num_rows, int num_cols, DType dtype, int seed = 1) {
         LoadAsFloat(&w.bytes[size_t(i) * NumBytes(dtype)], dtype));
   }
   const PackedMatrix::Part part = {w.bytes, dtype, num_rows};
-  w.packed = PackedMatrix::Pack({&part, 1}, num_cols);
+  w.packed = PackAlone(part, num_cols);
   return w;
 }
 
@@ -129,7 +139,7 @@ TEST_P(MatMulTest, EveryOutputIsOneChainOfMultiplyAdds) {
 }
 
 TEST_P(MatMulLawsTest, ARowAloneHasTheBitsOfThatRowAmongOthers) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+  for (const DType dtype : kDTypes) {
     const int num_cols = 300, num_outputs = 70;
     const Weights w = RandomWeights(num_outputs, num_cols, dtype);
     for (int n = 1; n <= 40; ++n) {
@@ -160,7 +170,7 @@ TEST_P(MatMulLawsTest, NonFiniteNumbersStayInTheirOwnRowsAndOutputs) {
   Weights w = RandomWeights(40, 64, DType::kFloat32);
   std::memcpy(&w.bytes[(5 * 64 + 3) * 4], &inf, 4);
   const PackedMatrix::Part part = {w.bytes, DType::kFloat32, 40};
-  const PackedMatrix packed = PackedMatrix::Pack({&part, 1}, 64);
+  const PackedMatrix packed = PackAlone(part, 64);
   std::vector<float> x = RandomInputs(3 * 64);
   x[64 + 10] = NAN;
   const std::vector<float> y = Multiply(x, packed);
@@ -175,18 +185,6 @@ TEST_P(MatMulLawsTest, NoRowsAreNoWork) {
   EXPECT_TRUE(Multiply({}, w.packed).empty());
 }
 
-TEST(PackedMatrixTest, RowsComeBackAsTheyWere) {
-  for (const DType dtype :
-       {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-    const Weights w = RandomWeights(67, 19, dtype);
-    std::vector<float> row(19);
-    for (int i = 0; i < 67; ++i) {
-      w.packed.CopyRow(i, row);
-      EXPECT_EQ(row, Slice(w.widened, i * 19, 19));
-    }
-  }
-}
-
 TEST(PackedMatrixTest, StackedPartsOfAnyTypeGiveTheirOutputsSideBySide) {
   const int num_cols = 50;
   const Weights a = RandomWeights(20, num_cols, DType::kBFloat16, 1);
@@ -195,7 +193,8 @@ TEST(PackedMatrixTest, StackedPartsOfAnyTypeGiveTheirOutputsSideBySide) {
   const PackedMatrix::Part parts[] = {{a.bytes, DType::kBFloat16, 20},
                                       {b.bytes, DType::kFloat16, 45},
                                       {c.bytes, DType::kBFloat16, 3}};
-  const PackedMatrix stacked = PackedMatrix::Pack(parts, num_cols);
+  ThreadPool pool;
+  const PackedMatrix stacked = PackedMatrix::Pack(parts, num_cols, pool);
   EXPECT_EQ(stacked.num_rows(), 68);
   const std::vector<float> x = RandomInputs(num_cols);
   std::vector<float> expected = Multiply(x, a.packed);
@@ -213,8 +212,82 @@ TEST(PackedMatrixTest, DataNeedNotBeAligned) {
   const PackedMatrix::Part part = {std::span(shifted).subspan(1),
                                    DType::kFloat32, 10};
   const std::vector<float> x = RandomInputs(10);
-  EXPECT_EQ(Multiply(x, PackedMatrix::Pack({&part, 1}, 10)),
-            Multiply(x, w.packed));
+  EXPECT_EQ(Multiply(x, PackAlone(part, 10)), Multiply(x, w.packed));
+}
+
+std::vector<std::byte> PanelsOf(const PackedMatrix& w) {
+  const size_t num_panels = (w.num_rows() + kPanelWidth - 1) / kPanelWidth;
+  const size_t num_bytes =
+      num_panels * kPanelWidth * w.num_cols() * NumBytes(w.dtype());
+  return {w.panels(), w.panels() + num_bytes};
+}
+
+TEST(PackedMatrixTest, PanelsHaveTheWeightsColumnByColumnAndZerosBehindThem) {
+  for (const DType dtype : kDTypes) {
+    const int num_rows = 75, num_cols = 21;
+    const Weights w = RandomWeights(num_rows, num_cols, dtype);
+    EXPECT_EQ(w.packed.dtype(), dtype);
+    const std::vector<std::byte> panels = PanelsOf(w.packed);
+    for (size_t i = 0; i < panels.size() / NumBytes(dtype); ++i) {
+      const int row = static_cast<int>(
+          i / (kPanelWidth * num_cols) * kPanelWidth + i % kPanelWidth);
+      const size_t k = i / kPanelWidth % num_cols;
+      EXPECT_EQ(LoadAsFloat(&panels[i * NumBytes(dtype)], dtype),
+                row < num_rows ? w.widened[row * num_cols + k] : 0.0f)
+          << "row " << row << ", k " << k;
+    }
+  }
+}
+
+TEST(PackedMatrixTest, ThreadsPackTheSamePanels) {
+  const Weights w = RandomWeights(500, 77, DType::kFloat16);
+  const auto pool = ThreadPool::Create(3).value();
+  const PackedMatrix::Part part = {w.bytes, DType::kFloat16, 500};
+  EXPECT_EQ(PanelsOf(PackedMatrix::Pack({&part, 1}, 77, *pool)),
+            PanelsOf(w.packed));
+}
+
+TEST(PackedMatrixTest, TransposedPartsGiveThePanelsOfTheirRows) {
+  for (const DType dtype : kDTypes) {
+    const int num_rows = 75, num_cols = 21, element = NumBytes(dtype);
+    const Weights w = RandomWeights(num_rows, num_cols, dtype);
+    std::vector<std::byte> transposed(w.bytes.size());
+    for (int i = 0; i < num_rows * num_cols; ++i) {
+      const int to = i % num_cols * num_rows + i / num_cols;
+      std::copy_n(&w.bytes[size_t(i) * element], element,
+                  &transposed[size_t(to) * element]);
+    }
+    const PackedMatrix::Part part = {transposed, dtype, num_rows, true};
+    EXPECT_EQ(PanelsOf(PackAlone(part, num_cols)), PanelsOf(w.packed));
+    // Widened, because of the part beside it.
+    const float one_row[num_cols] = {};
+    const PackedMatrix::Part parts[] = {
+        part, {std::as_bytes(std::span(one_row)), DType::kFloat32, 1}};
+    ThreadPool pool;
+    const PackedMatrix widened = PackedMatrix::Pack(parts, num_cols, pool);
+    const std::vector<float> x = RandomInputs(num_cols);
+    std::vector<float> expected = Multiply(x, w.packed);
+    expected.push_back(0);
+    EXPECT_EQ(Multiply(x, widened), expected);
+  }
+}
+
+// All of them: zeros, denormals, infinities.
+TEST_P(MatMulLawsTest, EverySixteenBitNumberIsWidenedExactly) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    constexpr int kNum = 1 << 16;
+    std::vector<uint16_t> bits(kNum);
+    std::iota(bits.begin(), bits.end(), uint16_t{0});
+    const auto bytes = std::as_bytes(std::span(bits));
+    const PackedMatrix w = PackAlone({bytes, dtype, kNum}, 1);
+    const std::vector<float> y = Multiply(std::vector<float>{1.0f}, w);
+    for (int i = 0; i < kNum; ++i) {
+      const float expected = LoadAsFloat(&bytes[size_t{2} * i], dtype);
+      ASSERT_TRUE(y[i] == expected ||
+                  (std::isnan(y[i]) && std::isnan(expected)))
+          << "bits " << i << ": " << y[i] << ", not " << expected;
+    }
+  }
 }
 
 }  // namespace

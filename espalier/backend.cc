@@ -208,6 +208,7 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
     resolved.speculate = {.method = SpeculationMethod::kDraft};
   }
   resolved.max_waiting_tokens = options_.max_waiting_tokens;
+  resolved.load_progress = options_.load_progress;
   return resolved;
 }
 

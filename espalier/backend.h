@@ -24,6 +24,7 @@
 #include "espalier/generator_options.h"
 #include "exec_request/step_executor.h"
 #include "executor/host/model_executor.h"
+#include "model/load_progress.h"
 #include "text/tokenizer.h"
 
 namespace espalier {
@@ -78,6 +79,7 @@ struct BackendOptions {
   // With a draft model set.
   std::optional<SpeculationParams> speculate = {};
   int64_t max_waiting_tokens = 0;
+  LoadProgress load_progress = nullptr;  // of the CPU
 };
 
 // What an option is called in errors, by its field in GeneratorOptions.

@@ -18,7 +18,8 @@ class CpuBackend : public Backend {
     const TransformerOptions transformer = {
         .page_size = options.page_size,
         .kv_cache_bytes = options.kv_cache_bytes,
-        .host_cache_bytes = options.host_cache_bytes};
+        .host_cache_bytes = options.host_cache_bytes,
+        .progress = options.load_progress};
     ModelExecutorOptions bounds = {.max_beams = options.max_beams,
                                    .max_candidates = options.max_candidates,
                                    .max_score_edits = options.max_score_edits};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -84,6 +85,11 @@ struct GeneratorOptions {
   // Prompt tokens of requests that wait; one whose prompt does not fit beside
   // these is refused as well. >= 0; 0: no limit.
   int64_t max_waiting_tokens = 0;
+
+  // Called by the thread that loads with how many bytes of a model's weights
+  // are loaded, as `done` rises to `total`; for a draft model after the model.
+  // Of the CPU: loading to a GPU does not call it. Null: nothing is called.
+  std::function<void(int64_t done, int64_t total)> load_progress = nullptr;
 };
 
 }  // namespace espalier

@@ -12,6 +12,7 @@
 #include "beam/selection_options.h"
 #include "beam/stopping_criteria.h"
 #include "espalier/model_defaults.h"
+#include "examples/cli/loading_progress.h"
 #include "examples/cli/option_names.h"
 #include "examples/cli/output.h"
 #include "request/bad_words.h"
@@ -137,6 +138,16 @@ absl::StatusOr<BackendOptions> ResolveBackend(const RuntimeOptions& options) {
   return resolved;
 }
 
+// Says on a terminal how far it is.
+absl::StatusOr<std::unique_ptr<Backend>> LoadBackend(
+    const std::string& directory, BackendOptions options) {
+  LoadingProgress progress;
+  options.load_progress = [&](int64_t done, int64_t total) {
+    progress.Update(done, total);
+  };
+  return Backend::Load(directory, options);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Load(
@@ -178,7 +189,7 @@ absl::Status Runtime::LoadModel(const RuntimeOptions& options,
     ASSIGN_OR_RETURN(chat_, ChatPrompts::Load(directory_, tokenizer_, "--chat",
                                               options.system));
   }
-  ASSIGN_OR_RETURN(backend_, Backend::Load(directory_, resolved));
+  ASSIGN_OR_RETURN(backend_, LoadBackend(directory_, resolved));
   RETURN_IF_ERROR(CheckFits(tokenizer_.get(), *backend_->steps()));
   return FitDefaults(options.generator.generation_config,
                      backend_->steps()->description(), tokenizer_ != nullptr,

@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "espalier/generator.h"
@@ -89,6 +92,23 @@ TEST(GeneratorLoadTest, ATokenizerJsonServesTheSameTexts) {
   ASSERT_OK(answer);
   EXPECT_EQ(answer->texts[0], "Quel âge");
   EXPECT_EQ(streamed, answer->texts[0]);
+}
+
+TEST(GeneratorLoadTest, ProgressRisesToAllBytesOfTheWeights) {
+  std::vector<int64_t> done;
+  int64_t all = 0;
+  ASSERT_OK(LoadStatus({.load_progress = [&](int64_t d, int64_t total) {
+    done.push_back(d);
+    all = total;
+  }}));
+  EXPECT_TRUE(std::ranges::is_sorted(done));
+  EXPECT_GT(done.size(), 6);
+  ASSERT_FALSE(done.empty());
+  EXPECT_EQ(done.back(), all);
+  // In bf16; but norms.
+  const auto file =
+      std::filesystem::file_size(EnFrDir() + "/model.safetensors");
+  EXPECT_NEAR(static_cast<double>(all), static_cast<double>(file), 0.01 * file);
 }
 
 TEST(GeneratorLoadTest, WrongOptionsAreNamed) {

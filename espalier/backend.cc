@@ -33,6 +33,7 @@ class Resolver {
   absl::StatusOr<DeviceChoice> ChooseDevice() const;
   absl::StatusOr<DType> ParseDType() const;
   absl::StatusOr<DType> ChooseDType(const DeviceChoice& device) const;
+  absl::StatusOr<WeightFormat> ChooseWeights(const DeviceChoice& device) const;
   absl::StatusOr<PreemptedPages> ParsePreemptedPages() const;
   // Errors: kInvalidArgument naming an option that is given though the device
   // decides. What is "auto" may be the CPU.
@@ -81,6 +82,22 @@ absl::StatusOr<DType> Resolver::ChooseDType(const DeviceChoice& device) const {
                            name_("device"), " cuda; the CPU computes in f32");
   }
   return dtype;
+}
+
+absl::StatusOr<WeightFormat> Resolver::ChooseWeights(
+    const DeviceChoice& device) const {
+  const std::string& text = options_.weights;
+  if (text == "stored") return WeightFormat::kAsStored;
+  if (text != "int8" && text != "int4") {
+    return InvalidArgument(name_("weights"), " must be stored, int8 or int4, ",
+                           "got ", InQuotes(text));
+  }
+  if (device.is_cuda) {
+    return InvalidArgument(
+        name_("weights"), " ", text, " needs ", name_("device"),
+        " cpu; a GPU has them in the type of ", name_("dtype"));
+  }
+  return text == "int8" ? WeightFormat::kInt8 : WeightFormat::kInt4;
 }
 
 absl::StatusOr<PreemptedPages> Resolver::ParsePreemptedPages() const {
@@ -170,6 +187,7 @@ absl::StatusOr<BackendOptions> Resolver::Resolve() const {
   BackendOptions resolved;
   ASSIGN_OR_RETURN(resolved.device, ChooseDevice());
   ASSIGN_OR_RETURN(resolved.dtype, ChooseDType(resolved.device));
+  ASSIGN_OR_RETURN(resolved.weights, ChooseWeights(resolved.device));
   const DeviceDefaults& defaults =
       resolved.device.is_cuda ? kCudaDefaults : kCpuDefaults;
   resolved.page_size = options_.page_size.value_or(kDefaultPageSize);

@@ -24,6 +24,7 @@
 #include "espalier/generator_options.h"
 #include "exec_request/step_executor.h"
 #include "executor/host/model_executor.h"
+#include "kernels/matmul/weight_format.h"
 #include "model/load_progress.h"
 #include "text/tokenizer.h"
 
@@ -57,9 +58,10 @@ struct DeviceChoice {
 struct BackendOptions {
   DeviceChoice device;
   DType dtype = DType::kFloat32;
-  int page_size = kDefaultPageSize;  // tokens
-  int64_t kv_cache_bytes = 0;        // on the CPU touched only as needed
-  int64_t host_cache_bytes = 0;      // as well
+  WeightFormat weights = WeightFormat::kAsStored;  // of the CPU
+  int page_size = kDefaultPageSize;                // tokens
+  int64_t kv_cache_bytes = 0;    // on the CPU touched only as needed
+  int64_t host_cache_bytes = 0;  // as well
   // Whether it was given: a default that the machine has no room for is not an
   // error.
   bool requires_host_cache = false;

@@ -19,6 +19,7 @@ class CpuBackend : public Backend {
         .page_size = options.page_size,
         .kv_cache_bytes = options.kv_cache_bytes,
         .host_cache_bytes = options.host_cache_bytes,
+        .weights = options.weights,
         .progress = options.load_progress};
     ModelExecutorOptions bounds = {.max_beams = options.max_beams,
                                    .max_candidates = options.max_candidates,

@@ -22,6 +22,7 @@ absl::Status CheckUnset(const GeneratorOptions& options) {
   }
   const std::pair<const char*, bool> given[] = {
       {"dtype", !options.dtype.empty()},
+      {"weights", options.weights != "stored"},
       {"kv_cache_bytes", options.kv_cache_bytes.has_value()},
       {"host_cache_bytes", options.host_cache_bytes.has_value()},
       {"page_size", options.page_size.has_value()},

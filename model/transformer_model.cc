@@ -81,7 +81,9 @@ absl::StatusOr<TransformerNetwork> LoadNetwork(
       TransformerWeights weights,
       LoadTransformerWeights(
           std::make_shared<const Checkpoint>(std::move(checkpoint)), config,
-          {.pool = pool, .progress = options.progress}));
+          {.format = options.weights,
+           .pool = pool,
+           .progress = options.progress}));
   RotaryTable rotary, local_rotary;
   if (config.positions == PositionKind::kRotary) {
     rotary = MakeRotary(config, config.rope, cache);

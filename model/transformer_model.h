@@ -1,7 +1,8 @@
 // TransformerModel: the forward pass of transformers on the CPU, over paged
 // keys and values.
 //
-// Arithmetic is float32 whatever the weights are. Each token is computed alone
+// Arithmetic is float32 whatever the weights are, but for products of quantised
+// ones (kernels/matmul/weight_format.h). Each token is computed alone
 // in a fixed order of operations: its logits are the same bits in any batch,
 // at any page size, and however its sequence is divided among plans. All that
 // a token without logits leaves behind is keys and values, so the last layer
@@ -30,6 +31,7 @@
 #include "absl/status/statusor.h"
 #include "base/thread_pool.h"
 #include "exec_request/model.h"
+#include "kernels/matmul/weight_format.h"
 #include "model/load_progress.h"
 
 namespace espalier {
@@ -40,6 +42,7 @@ struct TransformerOptions {
   int64_t kv_cache_bytes = 256 << 20;
   // Memory for pages of preempted groups, as much as is touched; 0: none.
   int64_t host_cache_bytes = 0;
+  WeightFormat weights = WeightFormat::kAsStored;
   LoadProgress progress = nullptr;  // null: nothing is called
 };
 

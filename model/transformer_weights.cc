@@ -20,29 +20,43 @@ class MatrixPacker {
   MatrixPacker(const WeightOptions& options, int64_t total_bytes)
       : pool_(options.pool != nullptr ? *options.pool : one_thread_),
         progress_(options.progress),
+        format_(options.format),
         total_bytes_(total_bytes) {}
 
   // The tensors, each [num_rows, num_cols], stacked.
   PackedMatrix Stack(std::span<const Tensor> tensors, int num_cols) {
+    return PackAs(format_, tensors, num_cols);
+  }
+
+  PackedMatrix Pack(const Tensor& tensor, int num_cols) {
+    return PackAs(format_, std::span(&tensor, 1), num_cols);
+  }
+
+  // What it decides is a choice among thousands, for which 4 bits are few.
+  PackedMatrix PackHead(const Tensor& tensor, int num_cols) {
+    const WeightFormat format =
+        format_ == WeightFormat::kInt4 ? WeightFormat::kInt8 : format_;
+    return PackAs(format, std::span(&tensor, 1), num_cols);
+  }
+
+ private:
+  PackedMatrix PackAs(WeightFormat format, std::span<const Tensor> tensors,
+                      int num_cols) {
     std::vector<PackedMatrix::Part> parts;
     for (const Tensor& tensor : tensors) {
       parts.push_back(
           {tensor.data, tensor.dtype, tensor.num_rows, tensor.is_transposed});
       done_bytes_ += static_cast<int64_t>(tensor.data.size());
     }
-    PackedMatrix matrix = PackedMatrix::Pack(parts, num_cols, pool_);
+    PackedMatrix matrix = PackedMatrix::Pack(parts, num_cols, pool_, format);
     if (progress_) progress_(done_bytes_, total_bytes_);
     return matrix;
   }
 
-  PackedMatrix Pack(const Tensor& tensor, int num_cols) {
-    return Stack(std::span(&tensor, 1), num_cols);
-  }
-
- private:
   ThreadPool one_thread_;
   ThreadPool& pool_;
   const LoadProgress& progress_;
+  const WeightFormat format_;
   const int64_t total_bytes_;
   int64_t done_bytes_ = 0;
 };
@@ -137,7 +151,7 @@ absl::StatusOr<TransformerWeights> Load(
     weights.layers.push_back(packer.Run(layer));
   }
   weights.final_norm = packer.Norm(tensors.final_norm, tensors.final_norm_bias);
-  weights.head = matrices.Pack(
+  weights.head = matrices.PackHead(
       config.tie_word_embeddings ? tensors.embedding : tensors.head, hidden);
   return weights;
 }

@@ -1,9 +1,9 @@
 // TransformerWeights: the weights of a transformer, packed for its forward
 // pass: q, k, v of a layer as one matrix, gate and up as one. Matrices keep
-// bf16 and f16; norms and biases are widened to float32. Embeddings stay in the
-// checkpoint's files, which are mapped as long as there is a model: files may
-// be removed or replaced by others under their names, but not written to or cut
-// short.
+// bf16 and f16, or are quantised; norms and biases are widened to float32.
+// Embeddings stay in the checkpoint's files, which are mapped as long as there
+// is a model: files may be removed or replaced by others under their names, but
+// not written to or cut short.
 //
 // Thread safety: immutable after loading.
 #pragma once
@@ -58,6 +58,8 @@ struct TransformerWeights {
 };
 
 struct WeightOptions {
+  // Of layers' matrices and the head, which is kInt8 where layers are kInt4.
+  WeightFormat format = WeightFormat::kAsStored;
   ThreadPool* pool = nullptr;  // null: the caller's thread alone
   LoadProgress progress = nullptr;
 };

@@ -142,6 +142,13 @@ void AddDeviceOptions(CLI::App* command, RuntimeOptions* options) {
       ->option_text("DTYPE")
       ->group(kGroup);
   command
+      ->add_option("--weights", options->generator.weights,
+                   "of the CPU: stored, the default, as they are in the file; "
+                   "int8 or int4, quantised when they are loaded, which makes "
+                   "steps faster and results less exact")
+      ->option_text("stored|int8|int4")
+      ->group(kGroup);
+  command
       ->add_option("--threads", options->generator.num_threads,
                    "of the CPU; 0, the default, is one for each CPU it may use")
       ->transform(InRange(0, 1024))

@@ -4,10 +4,11 @@
 // Weights are packed once at load (packed_matrix.h); bf16 and f16 are widened
 // in registers, which is exact: y is the same bits as that of the same weights
 // in f32. Every output is one float32 chain of fused multiply-adds over k in
-// ascending order, whatever the number of rows or threads: a row's result is
-// the same bits alone and among others.
+// ascending order, or with quantised weights what weight_format.h says,
+// whatever the number of rows or threads: a row's result is the same bits alone
+// and among others.
 //
-//   const PackedMatrix qkv = PackedMatrix::Pack(parts, hidden_size);
+//   const PackedMatrix qkv = PackedMatrix::Pack(parts, hidden_size, pool);
 //   MatMul(x, qkv, y, pool);  // n rows of x give n rows of y
 #pragma once
 
@@ -39,6 +40,11 @@ namespace reference {
 //   w  [num_rows, num_cols]
 std::vector<double> MatMul(std::span<const float> x, std::span<const float> w,
                            int num_cols);
+
+// That of quantised weights (weight_format.h): the same bits.
+std::vector<float> QuantizedMatMul(std::span<const float> x,
+                                   std::span<const float> w, int num_cols,
+                                   WeightFormat format);
 
 }  // namespace reference
 }  // namespace espalier

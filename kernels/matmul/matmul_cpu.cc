@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/matmul_tile.h"
+#include "kernels/matmul/quantized_tile.h"
 
 namespace espalier {
 namespace {
@@ -31,6 +32,11 @@ Range EvenPart(int count, int num_parts, int part) {
           static_cast<int>(int64_t{count} * (part + 1) / num_parts)};
 }
 
+int MaxRowsOf(WeightFormat format) {
+  return format == WeightFormat::kAsStored ? MaxTileRows()
+                                           : MaxQuantizedTileRows();
+}
+
 // One product, divided into tasks: a run of row blocks times a run of panels
 // each, so that the panels are reused from the second-level cache.
 class Product {
@@ -41,9 +47,7 @@ class Product {
         num_rows_(num_rows),
         w_(w),
         y_(y),
-        element_bytes_(NumBytes(w.dtype())),
-        panel_size_(size_t{kPanelWidth} * w.num_cols()),
-        num_blocks_(CeilDiv(num_rows, MaxTileRows())),
+        num_blocks_(CeilDiv(num_rows, MaxRowsOf(w.format()))),
         num_panels_(CeilDiv(w.num_rows(), kPanelWidth)) {
     const int64_t work = int64_t{num_rows} * w.num_rows() * w.num_cols();
     const int64_t most = num_threads == 1 ? 1 : kTasksPerThread * num_threads;
@@ -75,20 +79,46 @@ class Product {
  private:
   // A few rows times some panels, at the block of k that begins at `k`.
   void RunBlock(Range rows, Range panels, int k) const {
+    if (w_.format() == WeightFormat::kAsStored) {
+      RunStored(rows, panels, k);
+    } else {
+      RunQuantized(rows, panels, k);
+    }
+  }
+
+  void RunStored(Range rows, Range panels, int k) const {
     alignas(64) float x_copy[kTileRowsLimit * kTileStride];
     MatMulTile tile;
     tile.x = x_copy;
-    tile.num_rows = rows.end - rows.begin;
-    tile.depth = std::min(kBlockDepth, w_.num_cols() - k);
-    for (int r = 0; r < tile.num_rows; ++r) {
-      std::copy_n(x_ + int64_t{rows.begin + r} * w_.num_cols() + k, tile.depth,
-                  x_copy + r * kTileStride);
-    }
-    tile.panels =
-        w_.panels() +
-        (panel_size_ * panels.begin + size_t{kPanelWidth} * k) * element_bytes_;
     tile.dtype = w_.dtype();
-    tile.panel_size = panel_size_;
+    tile.depth = std::min(kBlockDepth, w_.num_cols() - k);
+    for (int r = rows.begin; r < rows.end; ++r) {
+      std::copy_n(x_ + int64_t{r} * w_.num_cols() + k, tile.depth,
+                  x_copy + (r - rows.begin) * kTileStride);
+    }
+    Run(tile, rows, panels, k);
+  }
+
+  void RunQuantized(Range rows, Range panels, int k) const {
+    QuantizedInputs x[kQuantTileRowsLimit];
+    QuantizedTile tile;
+    tile.x = x;
+    tile.format = w_.format();
+    tile.depth = std::min(kBlockDepth, w_.num_cols() - k);
+    for (int r = rows.begin; r < rows.end; ++r) {
+      QuantizeInputs(x_ + int64_t{r} * w_.num_cols() + k, tile.depth,
+                     tile.format, &x[r - rows.begin]);
+    }
+    Run(tile, rows, panels, k);
+  }
+
+  // A tile of which the weights and the outputs are still open.
+  template <typename Tile>
+  void Run(Tile tile, Range rows, Range panels, int k) const {
+    tile.num_rows = rows.end - rows.begin;
+    tile.panels =
+        w_.panels() + w_.panel_bytes() * panels.begin + w_.bytes_before(k);
+    tile.panel_bytes = w_.panel_bytes();
     const int num_full_panels = w_.num_rows() / kPanelWidth;
     tile.num_panels = std::min(panels.end, num_full_panels) - panels.begin;
     tile.y = y_ + int64_t{rows.begin} * w_.num_rows() +
@@ -100,12 +130,13 @@ class Product {
   }
 
   // The panel after those of `tile`, of which y has only some columns.
-  void RunRaggedPanel(MatMulTile tile) const {
+  template <typename Tile>
+  void RunRaggedPanel(Tile tile) const {
     alignas(64) float y_copy[kTileRowsLimit * kPanelWidth] = {};
     const int num_columns = w_.num_rows() % kPanelWidth;
     const size_t y_stride = std::exchange(tile.y_stride, kPanelWidth);
     float* y = std::exchange(tile.y, y_copy) + tile.num_panels * kPanelWidth;
-    tile.panels += panel_size_ * tile.num_panels * element_bytes_;
+    tile.panels += tile.panel_bytes * tile.num_panels;
     tile.num_panels = 1;
     for (int r = 0; tile.accumulate && r < tile.num_rows; ++r) {
       std::copy_n(y + r * y_stride, num_columns, y_copy + r * kPanelWidth);
@@ -120,9 +151,7 @@ class Product {
   int num_rows_;
   const PackedMatrix& w_;
   float* y_;
-  size_t element_bytes_;
-  size_t panel_size_;  // in elements
-  int num_blocks_;     // of at most MaxTileRows() rows
+  int num_blocks_;  // of at most as many rows as a tile has
   int num_panels_;
   int num_panel_tasks_ = 1;
   int num_block_tasks_ = 1;

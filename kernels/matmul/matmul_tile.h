@@ -24,14 +24,14 @@ inline constexpr int kTileStride = kBlockDepth + 16;
 inline constexpr int kTileRowsLimit = 12;
 
 struct MatMulTile {
-  const float* x = nullptr;  // [num_rows, kTileStride]
-  int num_rows = 0;          // in [1, MaxTileRows()]
-  int depth = 0;             // steps of k, in [1, kBlockDepth]
+  const float* x = nullptr;       // [num_rows, kTileStride]
+  int num_rows = 0;               // in [1, MaxTileRows()]
+  int depth = 0;                  // steps of k, in [1, kBlockDepth]
+  DType dtype = DType::kFloat32;  // of a weight
   // The first panel at the first k of the block; the next panel is
-  // `panel_size` elements further.
+  // `panel_bytes` further.
   const std::byte* panels = nullptr;
-  DType dtype = DType::kFloat32;  // of an element
-  size_t panel_size = 0;
+  size_t panel_bytes = 0;
   int num_panels = 0;
   float* y = nullptr;  // [num_rows, y_stride], num_panels * kPanelWidth wide
   size_t y_stride = 0;

@@ -76,8 +76,9 @@ void MultiplyColumns(const MatMulTile& tile, int column) {
   HWY_UNROLL(8)
   for (int v = 0; v < kVectors; ++v) {
     const int c = column + v * kLanes;
-    w[v] = reinterpret_cast<const W*>(tile.panels) +
-           c / kPanelWidth * tile.panel_size + c % kPanelWidth;
+    w[v] = reinterpret_cast<const W*>(tile.panels +
+                                      c / kPanelWidth * tile.panel_bytes) +
+           c % kPanelWidth;
     HWY_UNROLL(16)
     for (int r = 0; r < kRows; ++r) {
       sums[r][v] = tile.accumulate

@@ -1,7 +1,7 @@
 // PackedMatrix: a weight matrix w in the order in which MatMul (matmul.h) reads
-// it. Weights are packed once at load, as they come: bf16 stays bf16 and f16
-// stays f16. Several matrices that are multiplied by the same input are packed
-// as one.
+// it. Weights are packed once at load, as they come, bf16 as bf16 and f16 as
+// f16, or quantised. Several matrices that are multiplied by the same input are
+// packed as one.
 //
 //   const PackedMatrix::Part parts[] = {{q_bytes, DType::kBFloat16, q_size},
 //                                       {k_bytes, DType::kBFloat16, kv_size}};
@@ -15,6 +15,7 @@
 
 #include "base/dtype.h"
 #include "base/thread_pool.h"
+#include "kernels/matmul/weight_format.h"
 #include "kernels/panel_memory.h"
 
 namespace espalier {
@@ -37,24 +38,33 @@ class PackedMatrix {
     bool is_transposed = false;  // data is [num_cols, num_rows]
   };
   // Packed in the type of the parts if that is one, else as f32, which is
-  // exact; by the threads of `pool`, which read each byte once. Throws
+  // exact, or quantised (weight_format.h); by the threads of `pool`. Throws
   // std::bad_alloc.
   // REQUIRES: num_cols >= 1; every part has num_rows * num_cols elements.
   static PackedMatrix Pack(std::span<const Part> parts, int num_cols,
-                           ThreadPool& pool);
+                           ThreadPool& pool,
+                           WeightFormat format = WeightFormat::kAsStored);
 
   int num_rows() const { return num_rows_; }  // outputs
   int num_cols() const { return num_cols_; }  // inputs
 
   // What MatMul reads: panels of kPanelWidth rows (matmul_tile.h), k-major
-  // inside a panel, zero padded; of dtype().
+  // inside a panel, zero padded; of dtype(), or as quantized_panel.h has it.
   const std::byte* panels() const { return panels_.data(); }
+  WeightFormat format() const { return format_; }
   DType dtype() const { return dtype_; }
+  size_t panel_bytes() const { return bytes_before(num_cols_); }
+  // Where inside a panel the weights of column `k` begin, which begins a group
+  // if they are quantised.
+  size_t bytes_before(int k) const;
+  size_t num_bytes() const { return num_bytes_; }
 
  private:
   int num_rows_ = 0;
   int num_cols_ = 0;
-  DType dtype_ = DType::kFloat32;
+  WeightFormat format_ = WeightFormat::kAsStored;
+  DType dtype_ = DType::kFloat32;  // if kAsStored
+  size_t num_bytes_ = 0;
   PanelMemory panels_;
 };
 

@@ -51,6 +51,9 @@ TEST(DeviceTest, OptionsOfTheOtherDeviceAreRefused) {
         Generate({"--dtype", dtype}),
         "--dtype " + dtype + " needs --device cuda; the CPU computes in f32");
   }
+  ExpectRefused(Generate({"--device", "cuda", "--weights", "int4"}),
+                "--weights int4 needs --device cpu; a GPU has them in the type "
+                "of --dtype");
   ExpectRefused(Generate({"--device", "cuda", "--threads", "2"}),
                 "--threads is of --device cpu");
   for (const std::string option : {"--max-candidates", "--max-score-edits"}) {

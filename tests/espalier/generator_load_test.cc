@@ -122,6 +122,10 @@ TEST(GeneratorLoadTest, WrongOptionsAreNamed) {
               named("dtype must be f32, f16 or bf16, got \"int8\""));
   EXPECT_THAT(LoadStatus({.dtype = "bf16"}),
               named("dtype bf16 needs device cuda"));
+  EXPECT_THAT(LoadStatus({.weights = "int2"}),
+              named("weights must be stored, int8 or int4, got \"int2\""));
+  EXPECT_THAT(LoadStatus({.device = "cuda", .weights = "int8"}),
+              named("weights int8 needs device cpu"));
   EXPECT_THAT(LoadStatus({.num_threads = -1}), named("num_threads"));
   EXPECT_THAT(LoadStatus({.num_threads = 1 << 20}), named("num_threads"));
   EXPECT_THAT(LoadStatus({.kv_cache_bytes = 0}), named("kv_cache_bytes"));

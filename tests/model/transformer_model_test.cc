@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -38,10 +39,11 @@ using ::testing::HasSubstr;
 std::unique_ptr<TransformerModel> LoadTiny(const TinyModel& tiny,
                                            std::shared_ptr<ThreadPool> pool,
                                            int page_size = 16,
-                                           int num_shards = 1) {
+                                           int num_shards = 1,
+                                           WeightFormat weights = {}) {
   const TempDirectory directory(FilesOf(tiny, num_shards));
-  const TransformerOptions options = {.page_size = page_size,
-                                      .kv_cache_bytes = 8 << 20};
+  const TransformerOptions options = {
+      .page_size = page_size, .kv_cache_bytes = 8 << 20, .weights = weights};
   auto model = TransformerModel::Load(directory.path(), options, pool);
   EXPECT_OK(model);
   return *std::move(model);
@@ -143,8 +145,38 @@ TEST(TransformerModelTest, ResultsAreThoseOfTheSameWeightsInF32) {
 TEST(TransformerModelTest, ASequenceHasTheSameBitsAloneAndInAnyBatch) {
   const TinyShape shape = {.dtype = "BF16"};
   const auto pool = MakePool(2);
-  const auto model = LoadTiny(MakeTinyModel(shape, 7), pool, 3);
-  ExpectSameBitsInAnyBatch(model.get(), /*longest=*/71, /*seed=*/8);
+  for (const WeightFormat weights :
+       {WeightFormat::kAsStored, WeightFormat::kInt8, WeightFormat::kInt4}) {
+    const auto model = LoadTiny(MakeTinyModel(shape, 7), pool, 3, 1, weights);
+    ExpectSameBitsInAnyBatch(model.get(), /*longest=*/71, /*seed=*/8);
+  }
+}
+
+// The head, too, and of a tied one the embedding stays what it is: else int4
+// would be further away.
+TEST(TransformerModelTest, QuantizedWeightsGiveLogitsNearTheirOwn) {
+  const TinyShape shape = {.hidden_size = 64, .tied = true, .dtype = "BF16"};
+  const TinyModel tiny = MakeTinyModel(shape, 9);
+  const auto pool = MakePool(2);
+  const auto tokens = RandomTokens(60, shape.vocab_size, 10);
+  const LogitsRows exact = FeedAlone(LoadTiny(tiny, pool).get(), tokens, 7);
+  double last_error = 0;
+  for (const WeightFormat weights :
+       {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    const auto model = LoadTiny(tiny, pool, 16, 1, weights);
+    const LogitsRows near = FeedAlone(model.get(), tokens, 7);
+    double error = 0, size = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      for (size_t j = 0; j < exact[i].size(); ++j) {
+        error += std::pow(near[i][j] - exact[i][j], 2);
+        size += std::pow(exact[i][j], 2);
+      }
+    }
+    const double relative = std::sqrt(error / size);
+    EXPECT_GT(relative, last_error);
+    EXPECT_LT(relative, weights == WeightFormat::kInt8 ? 0.05 : 0.6);
+    last_error = relative;
+  }
 }
 
 // Many rows are divided among threads, a few sequences through all layers each.

@@ -8,6 +8,7 @@
 // those of a small model do from one step to the next.
 #include <benchmark/benchmark.h>
 
+#include <cstdint>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -55,6 +56,22 @@ void RunMatMul(benchmark::State& state, DType dtype,
       benchmark::Counter(1e-9 * static_cast<double>(w.num_bytes()),
                          benchmark::Counter::kIsIterationInvariantRate);
 }
+
+// What reading alone takes.
+void Read(benchmark::State& state) {
+  const std::vector<uint64_t> words(size_t{1} << 24, 3);
+  for (auto _ : state) {
+    uint64_t sums[8] = {};
+    for (size_t i = 0; i < words.size(); i += 8) {
+      for (int j = 0; j < 8; ++j) sums[j] += words[i + j];
+    }
+    benchmark::DoNotOptimize(sums);
+  }
+  state.counters["GB/s"] =
+      benchmark::Counter(8e-9 * static_cast<double>(words.size()),
+                         benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(Read);
 
 // {inputs, outputs} of the products of a layer of models/en-fr, its language
 // model head, and the gates and ups of a layer of 1 billion parameters, which

@@ -116,9 +116,8 @@ class Product {
   template <typename Tile>
   void Run(Tile tile, Range rows, Range panels, int k) const {
     tile.num_rows = rows.end - rows.begin;
-    tile.panels =
-        w_.panels() + w_.panel_bytes() * panels.begin + w_.bytes_before(k);
-    tile.panel_bytes = w_.panel_bytes();
+    tile.panels = w_.panel(k, panels.begin);
+    tile.panel_bytes = w_.panel_bytes(k);
     const int num_full_panels = w_.num_rows() / kPanelWidth;
     tile.num_panels = std::min(panels.end, num_full_panels) - panels.begin;
     tile.y = y_ + int64_t{rows.begin} * w_.num_rows() +

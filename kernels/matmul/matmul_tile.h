@@ -22,6 +22,11 @@ inline constexpr int kBlockDepth = 256;
 inline constexpr int kTileStride = kBlockDepth + 16;
 // No CPU's MaxTileRows() is larger.
 inline constexpr int kTileRowsLimit = 12;
+// How far ahead weights are fetched, in bytes. The processor's own prefetching
+// ends with a page, and what is computed of a weight with several rows keeps it
+// from getting far ahead.
+inline constexpr int kPrefetchDistance = 4096;
+inline constexpr int kCacheLineBytes = 64;
 
 struct MatMulTile {
   const float* x = nullptr;       // [num_rows, kTileStride]

@@ -10,6 +10,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul/matmul_tile_cpu.cc"
 #include "hwy/foreach_target.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 // clang-format on
 
@@ -91,6 +92,10 @@ void MultiplyColumns(const MatMulTile& tile, int column) {
     HWY_UNROLL(8)
     for (int v = 0; v < kVectors; ++v) {
       weights[v] = LoadWeights(w[v] + k * kPanelWidth);
+      // Once a cache line.
+      if (v * kLanes * sizeof(W) % kCacheLineBytes == 0) {
+        hwy::Prefetch(w[v] + k * kPanelWidth + kPrefetchDistance / sizeof(W));
+      }
     }
     HWY_UNROLL(16)
     for (int r = 0; r < kRows; ++r) {

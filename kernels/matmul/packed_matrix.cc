@@ -19,66 +19,64 @@ static_assert(std::endian::native == std::endian::little,
 
 using Part = PackedMatrix::Part;
 
-// Some rows of a part, as columns of a panel.
-struct PanelColumns {
+// Columns [begin, end) of a panel's rows.
+struct PanelBlock {
+  int panel_idx;
+  int begin;
+  int end;
+
+  int depth() const { return end - begin; }
+};
+
+// Those of a panel's rows that are of one part.
+struct PanelRows {
   const Part& part;
   int first_row;  // of the part
   int num_rows;
   int num_cols;  // of the part
-  int column;    // of the panel
+  int lane;      // of the panel, that of first_row
+
+  size_t element(int row, int k) const {
+    return part.is_transposed ? size_t(k) * part.num_rows + first_row + row
+                              : size_t(first_row + row) * num_cols + k;
+  }
 };
 
 // As they are stored.
 template <typename T>
-void CopyColumns(const PanelColumns& columns, T* panel) {
-  const auto& [part, first_row, num_rows, num_cols, column] = columns;
-  const std::byte* from = part.data.data();
-  if (!part.is_transposed) {
-    const size_t stride = num_cols * sizeof(T);
-    TransposeRows(from + first_row * stride, stride, num_rows, num_cols,
-                  panel + column, kPanelWidth);
+void CopyRows(const PanelRows& rows, PanelBlock block, T* panel) {
+  const std::byte* from = rows.part.data.data();
+  if (!rows.part.is_transposed) {
+    TransposeRows(from + rows.element(0, block.begin) * sizeof(T),
+                  rows.num_cols * sizeof(T), rows.num_rows, block.depth(),
+                  panel + rows.lane, kPanelWidth);
     return;
   }
-  for (int k = 0; k < num_cols; ++k) {
-    const size_t element = size_t(k) * part.num_rows + first_row;
-    std::memcpy(panel + size_t{kPanelWidth} * k + column,
-                from + element * sizeof(T), num_rows * sizeof(T));
+  for (int k = 0; k < block.depth(); ++k) {
+    std::memcpy(panel + k * kPanelWidth + rows.lane,
+                from + rows.element(0, block.begin + k) * sizeof(T),
+                rows.num_rows * sizeof(T));
   }
 }
 
-// Numbers [begin, end) of each row as float32, the next row's `row_stride` and
-// the next number `stride` further.
-void Widen(const PanelColumns& columns, int begin, int end, float* to,
-           size_t row_stride, size_t stride) {
-  const Part& part = columns.part;
-  for (int r = 0; r < columns.num_rows; ++r) {
-    for (int k = begin; k < end; ++k) {
-      const size_t row = columns.first_row + r;
-      const size_t element = part.is_transposed
-                                 ? size_t(k) * part.num_rows + row
-                                 : row * columns.num_cols + k;
-      to[r * row_stride + (k - begin) * stride] = LoadAsFloat(
-          part.data.data() + element * NumBytes(part.dtype), part.dtype);
+// As float32, the next row `row_stride` and the next column `stride` further.
+void WidenRows(const PanelRows& rows, PanelBlock block, float* to,
+               size_t row_stride, size_t stride) {
+  const auto [data, dtype, num_rows, is_transposed] = rows.part;
+  for (int r = 0; r < rows.num_rows; ++r) {
+    for (int k = 0; k < block.depth(); ++k) {
+      const size_t element = rows.element(r, block.begin + k);
+      to[r * row_stride + k * stride] =
+          LoadAsFloat(data.data() + element * NumBytes(dtype), dtype);
     }
   }
 }
 
-void PackColumns(const PanelColumns& columns, DType dtype, std::byte* panel) {
-  if (columns.part.dtype != dtype) {
-    Widen(columns, 0, columns.num_cols,
-          reinterpret_cast<float*>(panel) + columns.column, 1, kPanelWidth);
-  } else if (dtype == DType::kFloat32) {
-    CopyColumns(columns, reinterpret_cast<uint32_t*>(panel));
-  } else {
-    CopyColumns(columns, reinterpret_cast<uint16_t*>(panel));
-  }
-}
-
-// Calls visit(PanelColumns) for each part that has columns of the panel, and
-// returns how many there are.
+// Calls visit(PanelRows) for each part that has rows of the panel, and returns
+// how many there are.
 template <typename Visit>
-int ForColumns(std::span<const Part> parts, int num_cols, int panel_idx,
-               const Visit& visit) {
+int ForRows(std::span<const Part> parts, int num_cols, int panel_idx,
+            const Visit& visit) {
   const int begin = panel_idx * kPanelWidth;
   const int end = begin + kPanelWidth;
   int part_begin = 0;
@@ -87,39 +85,48 @@ int ForColumns(std::span<const Part> parts, int num_cols, int panel_idx,
     const int first = std::max(begin, part_begin);
     const int last = std::min(end, part_end);
     if (first < last) {
-      visit(PanelColumns{part, first - part_begin, last - first, num_cols,
-                         first - begin});
+      visit(PanelRows{part, first - part_begin, last - first, num_cols,
+                      first - begin});
     }
     part_begin = part_end;
   }
   return std::min(end, part_begin) - begin;
 }
 
-void PackPanel(std::span<const Part> parts, int num_cols, int panel_idx,
+void PackPanel(std::span<const Part> parts, int num_cols, PanelBlock block,
                DType dtype, std::byte* panel) {
-  const int width = ForColumns(
-      parts, num_cols, panel_idx,
-      [&](const PanelColumns& columns) { PackColumns(columns, dtype, panel); });
+  const int width =
+      ForRows(parts, num_cols, block.panel_idx, [&](const PanelRows& rows) {
+        if (rows.part.dtype != dtype) {
+          WidenRows(rows, block, reinterpret_cast<float*>(panel) + rows.lane, 1,
+                    kPanelWidth);
+        } else if (dtype == DType::kFloat32) {
+          CopyRows(rows, block, reinterpret_cast<uint32_t*>(panel));
+        } else {
+          CopyRows(rows, block, reinterpret_cast<uint16_t*>(panel));
+        }
+      });
   const size_t element = NumBytes(dtype);
-  for (int k = 0; width < kPanelWidth && k < num_cols; ++k) {
-    std::memset(panel + (size_t{kPanelWidth} * k + width) * element, 0,
+  for (int k = 0; width < kPanelWidth && k < block.depth(); ++k) {
+    std::memset(panel + (size_t(k) * kPanelWidth + width) * element, 0,
                 (kPanelWidth - width) * element);
   }
 }
 
-void QuantizePanel(std::span<const Part> parts, int num_cols, int panel_idx,
+void QuantizePanel(std::span<const Part> parts, int num_cols, PanelBlock block,
                    WeightFormat format, std::byte* panel) {
-  const int group = QuantGroupSize(format);
+  const int group_size = QuantGroupSize(format);
   float weights[kPanelWidth * kMaxQuantGroupSize];
-  for (int begin = 0; begin < num_cols; begin += group) {
-    const int end = std::min(begin + group, num_cols);
-    const int width = ForColumns(
-        parts, num_cols, panel_idx, [&](const PanelColumns& columns) {
-          Widen(columns, begin, end, weights + columns.column * group, group,
-                1);
+  for (int begin = block.begin; begin < block.end; begin += group_size) {
+    const PanelBlock group = {block.panel_idx, begin,
+                              std::min(begin + group_size, block.end)};
+    const int width =
+        ForRows(parts, num_cols, block.panel_idx, [&](const PanelRows& rows) {
+          WidenRows(rows, group, weights + rows.lane * group_size, group_size,
+                    1);
         });
-    QuantizeGroup(weights, width, end - begin, group, format, panel);
-    panel += QuantGroupBytes(format, end - begin);
+    QuantizeGroup(weights, width, group.depth(), group_size, format, panel);
+    panel += QuantGroupBytes(format, group.depth());
   }
 }
 
@@ -146,24 +153,38 @@ PackedMatrix PackedMatrix::Pack(std::span<const Part> parts, int num_cols,
              size_t(part.num_rows) * num_cols * NumBytes(part.dtype));
     w.num_rows_ += part.num_rows;
   }
-  const int num_panels = (w.num_rows_ + kPanelWidth - 1) / kPanelWidth;
-  w.num_bytes_ = num_panels * w.panel_bytes();
-  w.panels_ = PanelMemory(w.num_bytes_);
-  pool.ParallelFor(num_panels, [&](int i) {
-    std::byte* const panel = w.panels_.data() + w.panel_bytes() * i;
-    if (format == WeightFormat::kAsStored) {
-      PackPanel(parts, num_cols, i, w.dtype_, panel);
-    } else {
-      QuantizePanel(parts, num_cols, i, format, panel);
+  w.panels_ = PanelMemory(w.num_bytes());
+  pool.ParallelFor(w.num_panels(), [&](int i) {
+    for (int begin = 0; begin < num_cols; begin += kBlockDepth) {
+      const PanelBlock block = {i, begin,
+                                std::min(begin + kBlockDepth, num_cols)};
+      std::byte* const panel = w.panels_.data() + w.PanelOffset(begin, i);
+      if (format == WeightFormat::kAsStored) {
+        PackPanel(parts, num_cols, block, w.dtype_, panel);
+      } else {
+        QuantizePanel(parts, num_cols, block, format, panel);
+      }
     }
   });
   return w;
 }
 
-size_t PackedMatrix::bytes_before(int k) const {
+int PackedMatrix::num_panels() const {
+  return (num_rows_ + kPanelWidth - 1) / kPanelWidth;
+}
+
+size_t PackedMatrix::panel_bytes(int k) const {
+  return BytesBefore(std::min(k + kBlockDepth, num_cols_)) - BytesBefore(k);
+}
+
+size_t PackedMatrix::PanelOffset(int k, int panel) const {
+  return num_panels() * BytesBefore(k) + panel * panel_bytes(k);
+}
+
+size_t PackedMatrix::BytesBefore(int k) const {
   return format_ == WeightFormat::kAsStored
              ? size_t{kPanelWidth} * k * NumBytes(dtype_)
-             : QuantPanelBytes(format_, k);
+             : QuantBytesBefore(format_, k);
 }
 
 }  // namespace espalier

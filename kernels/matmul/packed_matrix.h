@@ -48,23 +48,29 @@ class PackedMatrix {
   int num_rows() const { return num_rows_; }  // outputs
   int num_cols() const { return num_cols_; }  // inputs
 
-  // What MatMul reads: panels of kPanelWidth rows (matmul_tile.h), k-major
-  // inside a panel, zero padded; of dtype(), or as quantized_panel.h has it.
-  const std::byte* panels() const { return panels_.data(); }
+  // What MatMul reads, in its order: for each block of kBlockDepth columns
+  // (matmul_tile.h) panels of kPanelWidth rows, zero padded. A panel is k-major
+  // and of dtype(), or as quantized_panel.h has it.
   WeightFormat format() const { return format_; }
   DType dtype() const { return dtype_; }
-  size_t panel_bytes() const { return bytes_before(num_cols_); }
-  // Where inside a panel the weights of column `k` begin, which begins a group
-  // if they are quantised.
-  size_t bytes_before(int k) const;
-  size_t num_bytes() const { return num_bytes_; }
+  // The panel `panel` of the block that begins at column `k`.
+  const std::byte* panel(int k, int panel) const {
+    return panels_.data() + PanelOffset(k, panel);
+  }
+  // From one panel of the block to the next.
+  size_t panel_bytes(int k) const;
+  size_t num_bytes() const { return PanelOffset(num_cols_, 0); }
 
  private:
+  int num_panels() const;
+  size_t PanelOffset(int k, int panel) const;
+  // Of the columns before `k` in one panel of each of their blocks.
+  size_t BytesBefore(int k) const;
+
   int num_rows_ = 0;
   int num_cols_ = 0;
   WeightFormat format_ = WeightFormat::kAsStored;
   DType dtype_ = DType::kFloat32;  // if kAsStored
-  size_t num_bytes_ = 0;
   PanelMemory panels_;
 };
 

@@ -38,12 +38,11 @@ constexpr size_t QuantGroupBytes(WeightFormat format, int depth) {
   return (format == WeightFormat::kInt4 ? codes / 2 : codes) + 2 * kPanelWidth;
 }
 
-// Of the groups of `num_cols` inputs; so also where input `num_cols` begins, if
-// it begins a group.
-constexpr size_t QuantPanelBytes(WeightFormat format, int num_cols) {
+// Of the groups of the first `num_inputs` inputs.
+constexpr size_t QuantBytesBefore(WeightFormat format, int num_inputs) {
   const int group = QuantGroupSize(format);
-  const int rest = num_cols % group;
-  return num_cols / group * QuantGroupBytes(format, group) +
+  const int rest = num_inputs % group;
+  return num_inputs / group * QuantGroupBytes(format, group) +
          (rest > 0 ? QuantGroupBytes(format, rest) : 0);
 }
 

@@ -14,6 +14,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul/quantized_tile_cpu.cc"
 #include "hwy/foreach_target.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 // clang-format on
 
@@ -110,6 +111,10 @@ HWY_INLINE void SumGroup(const QuantizedInputs* x, int begin, int end,
     for (int v = 0; v < kQuantVectors; ++v) {
       weights[v] = hn::LoadU(
           d, reinterpret_cast<const uint32_t*>(codes) + v * kQuantLanes);
+      // Once a cache line.
+      if (4 * v * kQuantLanes % kCacheLineBytes == 0) {
+        hwy::Prefetch(codes + 4 * v * kQuantLanes + kPrefetchDistance);
+      }
     }
     if constexpr (kIsInt4) {
       hn::Vec<QuantUints> next[kQuantVectors];

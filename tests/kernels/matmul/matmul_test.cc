@@ -216,26 +216,33 @@ TEST(PackedMatrixTest, DataNeedNotBeAligned) {
 }
 
 std::vector<std::byte> PanelsOf(const PackedMatrix& w) {
-  const size_t num_panels = (w.num_rows() + kPanelWidth - 1) / kPanelWidth;
-  const size_t num_bytes =
-      num_panels * kPanelWidth * w.num_cols() * NumBytes(w.dtype());
-  return {w.panels(), w.panels() + num_bytes};
+  return {w.panel(0, 0), w.panel(0, 0) + w.num_bytes()};
 }
 
+// Block by block of columns.
 TEST(PackedMatrixTest, PanelsHaveTheWeightsColumnByColumnAndZerosBehindThem) {
+  const int num_rows = 75, num_cols = kBlockDepth + 21;
   for (const DType dtype : kDTypes) {
-    const int num_rows = 75, num_cols = 21;
     const Weights w = RandomWeights(num_rows, num_cols, dtype);
     EXPECT_EQ(w.packed.dtype(), dtype);
-    const std::vector<std::byte> panels = PanelsOf(w.packed);
-    for (size_t i = 0; i < panels.size() / NumBytes(dtype); ++i) {
-      const int row = static_cast<int>(
-          i / (kPanelWidth * num_cols) * kPanelWidth + i % kPanelWidth);
-      const size_t k = i / kPanelWidth % num_cols;
-      EXPECT_EQ(LoadAsFloat(&panels[i * NumBytes(dtype)], dtype),
-                row < num_rows ? w.widened[row * num_cols + k] : 0.0f)
-          << "row " << row << ", k " << k;
+    const std::byte* next = w.packed.panel(0, 0);
+    for (int k = 0; k < num_cols; ++k) {
+      for (int row = 0; k % kBlockDepth == 0 && row < num_rows;
+           row += kPanelWidth) {
+        EXPECT_EQ(w.packed.panel(k, row / kPanelWidth), next);
+        next += w.packed.panel_bytes(k);
+      }
+      for (int row = 0; row < 3 * kPanelWidth; ++row) {
+        const int k_in_block = k % kBlockDepth;
+        const std::byte* weight =
+            w.packed.panel(k - k_in_block, row / kPanelWidth) +
+            (k_in_block * kPanelWidth + row % kPanelWidth) * NumBytes(dtype);
+        ASSERT_EQ(LoadAsFloat(weight, dtype),
+                  row < num_rows ? w.widened[row * num_cols + k] : 0.0f)
+            << "row " << row << ", k " << k;
+      }
     }
+    EXPECT_EQ(next, w.packed.panel(0, 0) + w.packed.num_bytes());
   }
 }
 

@@ -34,6 +34,10 @@ struct PlanInFlight {
   // it feeds, drafts included.
   int num_decode_only_tokens = 0;
   bool only_drafts = false;  // it feeds nothing
+  // All of `requests` decode without drafts: each has one answer, and no more.
+  bool only_decodes = false;
+  // Those of StepCounts, where the plan names them all; otherwise -1.
+  int64_t num_unshared_pages = -1;
   int num_page_copies = 0;
   int64_t num_tokens = 0;  // fed, of continuations as many as there are slots
   int64_t num_prompt_tokens = 0;  // of these, what is fed again among them

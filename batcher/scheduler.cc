@@ -135,6 +135,7 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
       stats_.last_draft_failure = std::move(result->draft_status);
     }
     for (const RequestId request : plan.requests) {
+      if (plan.only_decodes) break;  // below
       RunningGroup* running = groups_.Find(request);
       if (running != nullptr) running->group->OnAnswer();
     }
@@ -143,7 +144,7 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
     }
     TakeDrafts(plan, result->drafts);
     for (const SelectionResult& selection : result->selections) {
-      AdvanceGroup(selection);
+      AdvanceGroup(selection, plan.only_decodes);
     }
   } else {
     for (const RequestId request : plan.requests) {
@@ -151,7 +152,7 @@ void Scheduler::Advance(absl::StatusOr<StepResult> result) {
       if (running != nullptr) Finish(*running, result.status());
     }
   }
-  groups_.EraseDone();
+  EraseDone();
   if (!in_flight_.empty()) CountStep();
   if (options_.validate_steps) {
     IfThereIsMemory([this] { Validate(next_plan_); });
@@ -192,10 +193,11 @@ void Scheduler::TakeDrafts(const PlanInFlight& plan,
   }
 }
 
-void Scheduler::AdvanceGroup(const SelectionResult& result) {
+void Scheduler::AdvanceGroup(const SelectionResult& result, bool answers_plan) {
   // It may have been cancelled, or have ended a step before.
   RunningGroup* running = groups_.Find(result.request);
   if (running == nullptr) return;
+  if (answers_plan) running->group->OnAnswer();
   try {
     Advance(*running, result);
   } catch (const std::bad_alloc&) {
@@ -239,6 +241,11 @@ void Scheduler::Finish(RunningGroup& running, absl::StatusOr<Result> result) {
   }
   CountEnd(result);
   running.done(std::move(result));
+  has_done_groups_ = true;
+}
+
+void Scheduler::EraseDone() {
+  if (std::exchange(has_done_groups_, false)) groups_.EraseDone();
 }
 
 void Scheduler::CountEnd(const absl::StatusOr<Result>& result) {
@@ -260,7 +267,7 @@ void Scheduler::Cancel(RequestId id, const absl::Status& why) {
   RunningGroup* running = groups_.Find(id);
   if (running == nullptr) return;
   Finish(*running, why);
-  groups_.EraseDone();
+  EraseDone();
 }
 
 void Scheduler::CancelAll(const absl::Status& why) {
@@ -269,7 +276,7 @@ void Scheduler::CancelAll(const absl::Status& why) {
     waiting.done(why);
   }
   for (RunningGroup& running : groups_) Finish(running, why);
-  groups_.EraseDone();
+  EraseDone();
 }
 
 void Scheduler::ExpireDeadlines(Deadlines::Time now) {
@@ -286,7 +293,7 @@ void Scheduler::ExpireDeadlines(Deadlines::Time now) {
       FinishAtDeadline(*running);
     }
   }
-  groups_.EraseDone();
+  EraseDone();
 }
 
 void Scheduler::FinishAtDeadline(RunningGroup& running) {
@@ -315,9 +322,13 @@ void Scheduler::CountStep() {
     return;
   }
   StepCounts step = {.num_pages = pool_.num_in_use(),
+                     .num_unshared_pages = plan.num_unshared_pages,
                      .num_tail_copies = plan.num_page_copies};
-  for (const RunningGroup& running : groups_) {
-    step.num_unshared_pages += running.group->pages().NumUnsharedPages();
+  if (step.num_unshared_pages < 0) {
+    step.num_unshared_pages = 0;
+    for (const RunningGroup& running : groups_) {
+      step.num_unshared_pages += running.group->pages().NumUnsharedPages();
+    }
   }
   for (const RequestId request : plan.continuations()) {
     RunningGroup* running = groups_.Find(request);

@@ -148,6 +148,7 @@ class Scheduler {
     int64_t num_prompt_tokens = 0;
     int64_t num_fed_again = 0;
     int64_t num_decode_sequences = 0;
+    int num_decode_groups = 0;  // without drafts
     int64_t num_draft_tokens_fed = 0;
     int64_t num_draft_pages = 0;
   };
@@ -169,6 +170,7 @@ class Scheduler {
     bool is_any_schedulable = false;
     bool is_any_prefilling = false;
     bool may_any_draft = false;
+    bool is_any_away = false;
     // Beams that feed; a group that runs ahead may have fewer.
     int num_decode_rows = 0;
     // Pages that those which decode take, at most.
@@ -205,7 +207,7 @@ class Scheduler {
   bool HasRoomFor(const BeamGroup& group, const Budget& budget) const;
   // Adds what one group runs next; of one that decodes without drafts.
   void PlanGroup(RunningGroup& running, StepPlan* plan, Budget* budget);
-  void PlanDecode(BeamGroup& group, StepPlan* plan, Budget* budget);
+  void PlanDecode(RunningGroup& running, StepPlan* plan, Budget* budget);
   // Groups that resume and requests that start, by turn.
   void Admit(StepPlan* plan, Budget* budget);
   bool AdmitNext(StepPlan* plan, Budget* budget);
@@ -235,9 +237,11 @@ class Scheduler {
   void RecordCosts(const PlanInFlight& plan, const StepResult& result);
   void TakeScoring(const PromptLogprobsResult& result, size_t num_tokens);
   void TakeDrafts(const PlanInFlight& plan, std::span<DraftedTokens> drafts);
-  void AdvanceGroup(const SelectionResult& result);
+  // `answers_plan`: it is all that the group has in the plan.
+  void AdvanceGroup(const SelectionResult& result, bool answers_plan);
   void Advance(RunningGroup& running, const SelectionResult& result);
   void Finish(RunningGroup& running, absl::StatusOr<Result> result);
+  void EraseDone();
   void CountEnd(const absl::StatusOr<Result>& result);
   void FinishAtDeadline(RunningGroup& running);
   // Counts the step that runs now, when all answers before it are there.
@@ -272,6 +276,10 @@ class Scheduler {
   std::vector<RequestId> planned_;  // requests of the plan being written
   std::vector<RequestId> saved_;    // whose pages it saves
   PlanCounts planned_counts_;       // of it; its continuations are not in
+  // Whether some group changes when the plan is out: it is named for the first
+  // time, or may have pages to copy or to load.
+  bool changes_groups_ = false;
+  bool has_done_groups_ = false;
   PlansInFlight in_flight_;
   StepCosts costs_;
   int num_decode_sequences_ = 1;  // of the last step that had any

@@ -88,6 +88,7 @@ Scheduler::Outlook Scheduler::FindOutlook() const {
   for (const RunningGroup& running : groups_) {
     const BeamGroup& group = *running.group;
     outlook.may_any_draft = outlook.may_any_draft || group.may_draft();
+    outlook.is_any_away = outlook.is_any_away || group.is_away();
     if (group.prefilling()) {
       outlook.is_any_prefilling = true;
       outlook.is_any_schedulable =
@@ -121,7 +122,7 @@ void Scheduler::FillPlan(bool decodes, const Outlook& outlook, StepPlan* plan) {
       if (group.may_draft()) {
         PlanGroup(running, plan, &budget);
       } else {
-        PlanDecode(*running.group, plan, &budget);
+        PlanDecode(running, plan, &budget);
       }
     }
   }
@@ -136,7 +137,8 @@ void Scheduler::FillPlan(bool decodes, const Outlook& outlook, StepPlan* plan) {
   // Groups that were put away resume before others start. Those that come in
   // share and load pages, which are no longer there for drafts.
   budget.drafts = {};
-  if (!room.was_made) Admit(plan, &budget);
+  const bool may_come_in = !waiting_.empty() || outlook.is_any_away;
+  if (!room.was_made && may_come_in) Admit(plan, &budget);
 }
 
 bool Scheduler::IsForPrefillAlone(int num_decode_rows) {
@@ -173,7 +175,7 @@ void Scheduler::AbandonPlan(StepPlan plan, const absl::Status& why) {
   for (RunningGroup& running : groups_) {
     if (!running.is_away()) Finish(running, why);
   }
-  groups_.EraseDone();
+  EraseDone();
 }
 
 void Scheduler::DropSaves(StepPlan* plan) {
@@ -199,7 +201,8 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
                           Budget* budget) {
   BeamGroup& group = *running.group;
   const bool prefills = group.prefilling();
-  if (!prefills && !group.may_draft()) return PlanDecode(group, plan, budget);
+  if (!prefills && !group.may_draft()) return PlanDecode(running, plan, budget);
+  changes_groups_ = true;
   const size_t num_rows = plan->rows.size();
   const size_t num_selections = plan->selections.size();
   const int64_t num_fed_again = group.prefill_counts().num_fed_again;
@@ -252,12 +255,16 @@ void Scheduler::PlanGroup(RunningGroup& running, StepPlan* plan,
   }
 }
 
-void Scheduler::PlanDecode(BeamGroup& group, StepPlan* plan, Budget* budget) {
+void Scheduler::PlanDecode(RunningGroup& running, StepPlan* plan,
+                           Budget* budget) {
+  BeamGroup& group = *running.group;
+  changes_groups_ = changes_groups_ || !running.is_known;
   const size_t num_continuations = plan->continuations.size();
   const int num_live = group.num_live_beams();
   const absl::Status status = group.PlanStep(1, plan);
   if (!status.ok()) throw PlanError{status};
   planned_.push_back(group.id());
+  ++planned_counts_.num_decode_groups;
   int num_rows = num_live;
   if (plan->continuations.size() > num_continuations) {
     // The result before decides how many of them live.
@@ -279,6 +286,12 @@ void Scheduler::Remember(const StepPlan& plan) {
   const bool runs_now = in_flight_.empty();
   PlanInFlight& remembered = in_flight_.Push(plan, planned_, saved_);
   // Nothing fails from here on.
+  const size_t num_decode_groups = planned_counts_.num_decode_groups;
+  remembered.only_decodes = num_decode_groups == planned_.size();
+  if (runs_now && num_decode_groups == groups_.size() &&
+      plan.continuations.empty()) {
+    remembered.num_unshared_pages = std::ssize(plan.page_indices);
+  }
   planned_.clear();
   saved_.clear();
   const PlanCounts counts = std::exchange(planned_counts_, {});
@@ -292,9 +305,11 @@ void Scheduler::Remember(const StepPlan& plan) {
   stats_.num_draft_tokens_fed += counts.num_draft_tokens_fed;
   stats_.num_swapped_pages_out += std::ssize(plan.page_saves);
   stats_.num_swapped_pages_in += std::ssize(plan.page_loads);
-  for (RunningGroup& running : groups_) {
-    running.is_known = running.is_known || running.group->was_planned();
-    running.group->OnPlanOut();
+  if (std::exchange(changes_groups_, false)) {
+    for (RunningGroup& running : groups_) {
+      running.is_known = running.is_known || running.group->was_planned();
+      running.group->OnPlanOut();
+    }
   }
   if (runs_now) CountStep();
 }

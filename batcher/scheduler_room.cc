@@ -90,6 +90,7 @@ Scheduler::Room Scheduler::MakeRoom(bool decodes, StepPlan* plan) {
 
 void Scheduler::MatchPrefix(RunningGroup& running, int64_t num_promised,
                             StepPlan* plan) {
+  changes_groups_ = true;
   const PrefillCounts before = running.group->prefill_counts();
   running.group->MatchPrefix(num_promised, plan);
   const PrefillCounts& after = running.group->prefill_counts();

@@ -13,7 +13,7 @@ namespace espalier {
 template <typename T, typename ValueOf>
 void AssignEach(size_t count, const ValueOf& value_of, SmallVector<T>* values) {
   if (values->size() != count) {
-    values->clear();
+    if (!values->empty()) values->resize(0);  // clear() gives memory back
     if (count > values->capacity()) values->reserve(count);
     for (size_t i = 0; i < count; ++i) values->push_back(value_of(i));
     return;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "beam/assign_each.h"
 #include "beam/selection_options.h"
 
 namespace espalier {
@@ -159,11 +160,11 @@ int NumCandidates(std::span<const LiveBeam> beams,
       std::clamp<int64_t>(count, 1, std::max<int64_t>(1, num_next)));
 }
 
-Continuations ContinuationsOf(std::span<const LiveBeam> beams) {
-  Continuations continuations;
-  continuations.reserve(beams.size());
-  for (const LiveBeam& beam : beams) continuations.push_back(beam.from);
-  return continuations;
+void AssignContinuations(std::span<const LiveBeam> beams,
+                         Continuations* continuations) {
+  AssignEach(
+      beams.size(), [&](size_t rank) { return beams[rank].from; },
+      continuations);
 }
 
 std::vector<Hypothesis> HypothesesOf(std::span<const FinishedBeam> beams,

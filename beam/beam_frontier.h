@@ -93,7 +93,9 @@ class BeamFrontier {
 int NumCandidates(std::span<const LiveBeam> beams,
                   const StoppingCriteria& criteria, int num_beams);
 
-Continuations ContinuationsOf(std::span<const LiveBeam> beams);
+// What `beams` go on from, by rank.
+void AssignContinuations(std::span<const LiveBeam> beams,
+                         Continuations* continuations);
 
 // The first `count` of a pool, as a result has them.
 std::vector<Hypothesis> HypothesesOf(std::span<const FinishedBeam> beams,

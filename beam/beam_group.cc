@@ -167,29 +167,26 @@ inline void BeamGroup::Apply(std::span<const Continuation> beams, bool is_last,
 inline absl::Status BeamGroup::Decide(const SelectionResult& result,
                                       bool is_last,
                                       std::vector<Decision>* decisions,
-                                      Continuations* beams,
                                       StepPlan* next_plan) {
   const std::span<const TokenTree::Node> nodes = NodesToKeep();
   is_asked_current_ = false;
-  absl::StatusOr<Continuations> live = strategy_->Advance(result, decisions);
+  const absl::Status status = strategy_->Advance(result, decisions);
+  const std::span<const Continuation> live = strategy_->continuations();
   if (reports_logprobs()) logprobs_.Take(result, *decisions);
-  if (live.ok()) {
+  if (status.ok()) {
     // Sequences that all go on as themselves have not ended.
-    if (strategy_->done() || live->size() < nodes.size()) {
-      KeepEnded(nodes, *live);
-    }
+    if (live.size() < nodes.size()) KeepEnded(nodes, live);
     if (drafts_.can_draft()) {
-      ApplyDrafts(result, *live, is_last);
+      ApplyDrafts(result, live, is_last);
     } else if (!have_one_length_) {  // drafts are off since
-      have_one_length_ = HaveOneLength(live->size());
+      have_one_length_ = HaveOneLength(live.size());
     }
   }
-  if (strategy_->done()) {
+  if (live.empty()) {
     Drop(next_plan);
-    return ExplainNoToken(live.status(), request_.params);
+    return ExplainNoToken(status, request_.params);
   }
-  Apply(*live, is_last, next_plan);
-  if (beams != nullptr) *beams = *std::move(live);
+  Apply(live, is_last, next_plan);
   return absl::OkStatus();
 }
 
@@ -197,10 +194,10 @@ inline absl::Status BeamGroup::AdvanceStep(const SelectionResult& result,
                                            bool is_last, StepPlan* next_plan) {
   if (tracer_ != nullptr) return DecideAndTell(result, is_last, next_plan);
   if (!reports_logprobs()) {
-    return Decide(result, is_last, nullptr, nullptr, next_plan);
+    return Decide(result, is_last, nullptr, next_plan);
   }
   std::vector<Decision> decisions;
-  return Decide(result, is_last, &decisions, nullptr, next_plan);
+  return Decide(result, is_last, &decisions, next_plan);
 }
 
 absl::Status BeamGroup::Advance(const SelectionResult& result,
@@ -226,10 +223,9 @@ absl::Status BeamGroup::DecideAndTell(const SelectionResult& result,
   tracer_->RecordPages(pages_.PagesBySlot(), pages_.pool(), prefill_.counts());
   const std::vector<int> parents = pages_.slots();
   std::vector<Decision> decisions;
-  Continuations beams;
-  const absl::Status status =
-      Decide(result, is_last, &decisions, &beams, next_plan);
-  tracer_->RecordStep(result, decisions, parents, beams, pages_.slots());
+  const absl::Status status = Decide(result, is_last, &decisions, next_plan);
+  tracer_->RecordStep(result, decisions, parents, strategy_->continuations(),
+                      pages_.slots());
   return status;
 }
 

@@ -307,11 +307,9 @@ class BeamGroup {
   absl::Status AdvanceStep(const SelectionResult& result, bool is_last,
                            StepPlan* next_plan);
   // Advances the strategy, and drops the group or moves its beams. `decisions`
-  // may be null unless log-probabilities are reported; `beams` gets the live
-  // ones unless it is null.
+  // may be null unless log-probabilities are reported.
   absl::Status Decide(const SelectionResult& result, bool is_last,
-                      std::vector<Decision>* decisions, Continuations* beams,
-                      StepPlan* next_plan);
+                      std::vector<Decision>* decisions, StepPlan* next_plan);
   absl::Status DecideAndTell(const SelectionResult& result, bool is_last,
                              StepPlan* next_plan);
   void Apply(std::span<const Continuation> beams, bool is_last,

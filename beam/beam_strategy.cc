@@ -52,9 +52,10 @@ void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
   selection->num_generated = num_generated_;
 }
 
-absl::StatusOr<Continuations> BeamStrategy::Advance(
-    const SelectionResult& result, std::vector<Decision>* decisions) {
+absl::Status BeamStrategy::Advance(const SelectionResult& result,
+                                   std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
+  continuations_.resize(0);
   done_ = true;  // unless it goes on, below
   RETURN_IF_ERROR(CheckNumbers(result.candidates, num_generated_));
   if (result.candidates.empty() && frontier_.finished().size() == 0) {
@@ -69,8 +70,8 @@ absl::StatusOr<Continuations> BeamStrategy::Advance(
   done_ = live.empty() ||
           search_termination_.Ends(frontier_.finished(),
                                    live.front().cum_log_prob, num_generated_);
-  if (done_) return Continuations();
-  return ContinuationsOf(live);
+  if (!done_) AssignContinuations(live, &continuations_);
+  return absl::OkStatus();
 }
 
 void BeamStrategy::FinishLive(FinishReason reason) {

@@ -48,8 +48,8 @@ class BeamStrategy : public DecodeStrategy {
   // Where the executor can go on by itself, drafts can be verified.
   bool supports_drafts() const override { return supports_async_scheduling(); }
   int max_draft_tokens(int rank) const override;
-  absl::StatusOr<Continuations> Advance(
-      const SelectionResult& result, std::vector<Decision>* decisions) override;
+  absl::Status Advance(const SelectionResult& result,
+                       std::vector<Decision>* decisions) override;
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
   TokenTree::Node node(int rank) const override;

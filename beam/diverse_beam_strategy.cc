@@ -76,9 +76,10 @@ std::vector<LiveBeam> DiverseBeamStrategy::LiveBeams() const {
   return beams;
 }
 
-absl::StatusOr<Continuations> DiverseBeamStrategy::Advance(
-    const SelectionResult& result, std::vector<Decision>* decisions) {
+absl::Status DiverseBeamStrategy::Advance(const SelectionResult& result,
+                                          std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
+  continuations_.resize(0);
   const std::vector<RowRanking::Group> rows_of_groups = RowsOfGroups();
   ++num_generated_;
   TokenChoices choices;
@@ -92,7 +93,8 @@ absl::StatusOr<Continuations> DiverseBeamStrategy::Advance(
   const std::vector<LiveBeam> live = LiveBeams();
   done_ = live.empty();
   if (done_ && Hypotheses().empty()) return AllTokensMasked(num_generated_ - 1);
-  return ContinuationsOf(live);
+  AssignContinuations(live, &continuations_);
+  return absl::OkStatus();
 }
 
 // The answer is by rows.

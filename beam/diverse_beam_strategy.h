@@ -46,8 +46,8 @@ class DiverseBeamStrategy : public DecodeStrategy {
   // next; at the first step all begin in one row.
   void DescribeSelection(PlanSelection* selection) const override;
   bool supports_async_scheduling() const override { return false; }
-  absl::StatusOr<Continuations> Advance(
-      const SelectionResult& result, std::vector<Decision>* decisions) override;
+  absl::Status Advance(const SelectionResult& result,
+                       std::vector<Decision>* decisions) override;
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
   TokenTree::Node node(int rank) const override;

@@ -14,6 +14,7 @@ namespace espalier {
 
 struct GrowingSequence {
   TokenTree::Node node = TokenTree::kRoot;
+  int length = 0;  // tokens, the depth of `node`
   float cum_log_prob = 0;
   StoppingCriteria::Progress progress = {};
   std::optional<FinishReason> finish_reason = {};  // unset: it lives
@@ -26,9 +27,12 @@ inline void Grow(const Candidate& candidate, bool is_last,
                  const StoppingCriteria& criteria, TokenTree* tree,
                  GrowingSequence* sequence) {
   sequence->node = tree->Append(sequence->node, candidate.token);
+  ++sequence->length;
   sequence->cum_log_prob = candidate.cum_log_prob;
-  sequence->finish_reason =
-      criteria.Feed(candidate.token, &sequence->progress).hit;
+  if (!criteria.IsIdle(candidate.token)) {
+    sequence->finish_reason =
+        criteria.Feed(candidate.token, &sequence->progress).hit;
+  }
   if (is_last && !sequence->finish_reason.has_value()) {
     sequence->finish_reason = criteria.AtFullLength(sequence->progress);
   }

@@ -102,17 +102,16 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
   selection->drafts = std::move(drafts);
 }
 
-absl::StatusOr<Continuations> SampleStrategy::Advance(
-    const SelectionResult& result, std::vector<Decision>* decisions) {
+absl::Status SampleStrategy::Advance(const SelectionResult& result,
+                                     std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
+  continuations_.resize(0);
   if (result.num_tokens.empty() && decisions == nullptr) {
     return AdvanceByOne(result.candidates);
   }
   const auto num_tokens_of = [&](size_t rank) {
     return result.num_tokens.empty() ? 1 : result.num_tokens[rank];
   };
-  Continuations continuations;
-  continuations.reserve(live_.size());
   size_t num_live = 0;  // of those so far
   size_t first = 0;     // candidate
   for (size_t rank = 0; rank < live_.size(); ++rank) {
@@ -125,10 +124,11 @@ absl::StatusOr<Continuations> SampleStrategy::Advance(
     if (samples_[sample].finish_reason.has_value()) continue;
     if (num_taken < run.size()) {
       done_ = true;
+      continuations_.resize(0);
       if (decisions != nullptr) decisions->clear();
       return NoToken(run[num_taken].token, sample);
     }
-    continuations.push_back(
+    continuations_.push_back(
         {run.back().beam, run.back().token, static_cast<int>(num_taken)});
     live_[num_live++] = sample;
   }
@@ -136,7 +136,7 @@ absl::StatusOr<Continuations> SampleStrategy::Advance(
   is_forked_ = true;
   live_.resize(num_live);
   done_ = live_.empty();
-  return continuations;
+  return absl::OkStatus();
 }
 
 absl::Status SampleStrategy::NoToken(TokenId drawn, int sample_idx) const {
@@ -148,29 +148,29 @@ absl::Status SampleStrategy::NoToken(TokenId drawn, int sample_idx) const {
                               : AllTokensMasked(num_generated);
 }
 
-absl::StatusOr<Continuations> SampleStrategy::AdvanceByOne(
+absl::Status SampleStrategy::AdvanceByOne(
     std::span<const Candidate> candidates) {
   CHECK_EQ(candidates.size(), live_.size()) << "tokens drawn";
-  absl::StatusOr<Continuations> continuations = Continuations();
   size_t num_live = 0;  // of those so far
   for (size_t rank = 0; rank < live_.size(); ++rank) {
     const int idx = live_[rank];
     const Candidate& candidate = candidates[rank];
     if (candidate.token < 0) {
       done_ = true;
+      continuations_.resize(0);
       return NoToken(candidate.token, idx);
     }
     Sample& sample = samples_[idx];
-    const bool is_last = tree_.depth(sample.node) + 1 >= max_new_tokens_;
+    const bool is_last = sample.length + 1 >= max_new_tokens_;
     Grow(candidate, is_last, stopping_criteria_, &tree_, &sample);
     if (sample.finish_reason.has_value()) continue;
-    continuations->push_back({candidate.beam, candidate.token, 1});
+    continuations_.push_back({candidate.beam, candidate.token, 1});
     live_[num_live++] = idx;
   }
   is_forked_ = true;
   if (num_live < live_.size()) live_.resize(num_live);
   done_ = live_.empty();
-  return continuations;
+  return absl::OkStatus();
 }
 
 int SampleStrategy::GrowBy(std::span<const Candidate> run, int first_candidate,

@@ -51,8 +51,8 @@ class SampleStrategy : public DecodeStrategy {
       std::vector<std::vector<TokenId>> drafts, bool are_drawn) const override;
   void DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
                       PlanSelection* selection) const override;
-  absl::StatusOr<Continuations> Advance(
-      const SelectionResult& result, std::vector<Decision>* decisions) override;
+  absl::Status Advance(const SelectionResult& result,
+                       std::vector<Decision>* decisions) override;
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
   TokenTree::Node node(int rank) const override;
@@ -65,9 +65,7 @@ class SampleStrategy : public DecodeStrategy {
   using Sample = GrowingSequence;
 
   // Tokens that a live sample has generated.
-  int NumGenerated(int sample) const {
-    return tree_.depth(samples_[sample].node);
-  }
+  int NumGenerated(int sample) const { return samples_[sample].length; }
   // How many tokens of a draft stand before one that ends the sample or may not
   // follow.
   size_t LengthOfDraft(const Sample& sample,
@@ -76,8 +74,7 @@ class SampleStrategy : public DecodeStrategy {
   // tokens: drafts decide which of them comes to such a place first.
   absl::Status NoToken(TokenId drawn, int sample_idx) const;
   // Advance of a token each, of which nobody reports.
-  absl::StatusOr<Continuations> AdvanceByOne(
-      std::span<const Candidate> candidates);
+  absl::Status AdvanceByOne(std::span<const Candidate> candidates);
   // Takes a sample on by the tokens of `run`, until one ends it; returns how
   // many these are.
   int GrowBy(std::span<const Candidate> run, int first_candidate, int sample,

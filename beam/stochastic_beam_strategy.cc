@@ -41,9 +41,10 @@ void StochasticBeamStrategy::DescribeSelection(PlanSelection* selection) const {
   }
 }
 
-absl::StatusOr<Continuations> StochasticBeamStrategy::Advance(
-    const SelectionResult& result, std::vector<Decision>* decisions) {
+absl::Status StochasticBeamStrategy::Advance(const SelectionResult& result,
+                                             std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
+  continuations_.resize(0);
   done_ = true;  // unless it goes on, below
   RETURN_IF_ERROR(CheckNumbers(result.candidates, num_generated_));
   const std::vector<Contender> contenders = Contenders(result.candidates);
@@ -66,7 +67,8 @@ absl::StatusOr<Continuations> StochasticBeamStrategy::Advance(
         DecisionOn(result, contender.idx, is_cut ? nullptr : &next.back()));
   }
   beam_ = std::move(next);
-  return GoOn();
+  GoOn();
+  return absl::OkStatus();
 }
 
 std::vector<StochasticBeamStrategy::Contender>
@@ -138,16 +140,14 @@ Decision StochasticBeamStrategy::DecisionOn(const SelectionResult& result,
   return decision;
 }
 
-Continuations StochasticBeamStrategy::GoOn() {
-  Continuations continuations;
+void StochasticBeamStrategy::GoOn() {
   live_.clear();
   for (size_t i = 0; i < beam_.size(); ++i) {
     if (beam_[i].finish_reason.has_value()) continue;
     live_.push_back(static_cast<int>(i));
-    continuations.push_back(beam_[i].from);
+    continuations_.push_back(beam_[i].from);
   }
   done_ = live_.empty();
-  return continuations;
 }
 
 // A sum of a prefix is the highest of the sequences that begin with it, so

@@ -50,8 +50,8 @@ class StochasticBeamStrategy : public DecodeStrategy {
 
   void DescribeSelection(PlanSelection* selection) const override;
   bool supports_async_scheduling() const override { return false; }
-  absl::StatusOr<Continuations> Advance(
-      const SelectionResult& result, std::vector<Decision>* decisions) override;
+  absl::Status Advance(const SelectionResult& result,
+                       std::vector<Decision>* decisions) override;
   void FinishLive(FinishReason reason) override;
   bool done() const override { return done_; }
   TokenTree::Node node(int rank) const override;
@@ -82,7 +82,7 @@ class StochasticBeamStrategy : public DecodeStrategy {
   Decision DecisionOn(const SelectionResult& result, int candidate_idx,
                       const Sequence* child) const;
   // The beams that live on, now that the beam is the next one.
-  Continuations GoOn();
+  void GoOn();
 
   // Constant after construction.
   const int num_beams_;

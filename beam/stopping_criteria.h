@@ -57,10 +57,12 @@ class StoppingCriteria {
   // What `token` makes of a sequence, whose progress is taken on.
   // REQUIRES: it may follow.
   Outcome Feed(TokenId token, Progress* progress) const {
-    if (is_by_token() && !std::ranges::binary_search(token_ids_, token)) {
-      return {};
-    }
-    return FeedAny(token, progress);
+    return IsIdle(token) ? Outcome() : FeedAny(token, progress);
+  }
+
+  // Whether `token` ends no sequence, and Feed would do nothing more.
+  bool IsIdle(TokenId token) const {
+    return is_by_token() && !std::ranges::binary_search(token_ids_, token);
   }
 
   // As what a sequence ends that nothing ends but its length: "stop" where the

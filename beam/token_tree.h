@@ -20,7 +20,11 @@ class TokenTree {
   // A new node for `token` after `parent`.
   Node Append(Node parent, TokenId token) {
     CHECK(parent >= kRoot && parent < num_nodes()) << "no node " << parent;
-    nodes_.push_back({parent, token, depth(parent) + 1});
+    // Where a path grows, its end is not read again: of many trees that grow in
+    // turn it would have to come from memory.
+    const bool grows = parent == num_nodes() - 1;
+    last_depth_ = (grows ? last_depth_ : depth(parent)) + 1;
+    nodes_.push_back({parent, token, last_depth_});
     return num_nodes() - 1;
   }
 
@@ -42,6 +46,7 @@ class TokenTree {
     int depth;  // tokens on its path
   };
   std::vector<Entry> nodes_;
+  int last_depth_ = 0;  // of the last node
 };
 
 }  // namespace espalier

@@ -411,9 +411,9 @@ TEST(BeamGroupSlotsTest, TheFirstChildOfABeamKeepsItsSequence) {
       const std::vector<SequenceId> before = SequencesOf(driver.last_plan());
       const std::vector<Candidate> candidates =
           driver.last_result().selections.at(0).candidates;
-      ASSERT_OK_AND_ASSIGN(
-          const auto beams,
+      ASSERT_OK(
           strategy.Advance(SelectionResult{.candidates = candidates}, nullptr));
+      const std::span<const Continuation> beams = strategy.continuations();
       ASSERT_OK(driver.Step());
       const StepPlan& plan = driver.last_plan();
       const std::vector<SequenceId> after = SequencesOf(plan);

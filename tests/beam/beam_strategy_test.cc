@@ -34,10 +34,10 @@ GenerationParams Params(int64_t num_beams,
 
 // Advances and returns the beams that live on.
 Continuations Step(BeamStrategy& strategy, std::vector<Candidate> candidates) {
-  const auto beams = strategy.Advance({.candidates = candidates}, nullptr);
-  EXPECT_OK(beams);
-  EXPECT_EQ(beams->empty(), strategy.done());
-  return *beams;
+  EXPECT_OK(strategy.Advance({.candidates = candidates}, nullptr));
+  const auto beams = strategy.continuations();
+  EXPECT_EQ(beams.empty(), strategy.done());
+  return {beams.begin(), beams.end()};
 }
 
 std::vector<std::vector<TokenId>> TokensOf(const BeamStrategy& strategy) {

@@ -36,9 +36,9 @@ GenerationParams DiverseParams(int64_t num_beams, int64_t num_groups,
 
 Continuations Step(DiverseBeamStrategy& strategy,
                    std::vector<Candidate> candidates) {
-  const auto beams = strategy.Advance({.candidates = candidates}, nullptr);
-  EXPECT_OK(beams);
-  return *beams;
+  EXPECT_OK(strategy.Advance({.candidates = candidates}, nullptr));
+  const auto beams = strategy.continuations();
+  return {beams.begin(), beams.end()};
 }
 
 PlanSelection Selection(const DiverseBeamStrategy& strategy) {

@@ -140,7 +140,7 @@ Outcome RunSearch(const AnySearch& search, bool ranks) {
                 Left(asked.selection, CandidatesOfRows(asked)));
     }
     outcome.num_candidates += answer.candidates.size();
-    outcome.status = strategy->Advance(answer).status();
+    outcome.status = strategy->Advance(answer);
     if (!outcome.status.ok()) return outcome;
   }
   outcome.hypotheses = strategy->Hypotheses();

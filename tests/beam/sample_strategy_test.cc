@@ -41,14 +41,12 @@ TEST(GreedySearchTest, AsksForOneToken) {
 
 TEST(GreedySearchTest, EndsAtAnyEosAndReturnsIt) {
   SampleStrategy strategy(SampleParams(10));
-  ASSERT_OK_AND_ASSIGN(const auto beams,
-                       strategy.Advance(Best(5, -0.5f), nullptr));
-  EXPECT_THAT(beams, ElementsAre(Continuation{0, 5}));
+  ASSERT_OK(strategy.Advance(Best(5, -0.5f), nullptr));
+  EXPECT_THAT(strategy.continuations(), ElementsAre(Continuation{0, 5}));
   EXPECT_FALSE(strategy.done());
   EXPECT_THAT(strategy.Hypotheses(), IsEmpty());
-  ASSERT_OK_AND_ASSIGN(const auto none,
-                       strategy.Advance(Best(9, -1.5f), nullptr));
-  EXPECT_THAT(none, IsEmpty());
+  ASSERT_OK(strategy.Advance(Best(9, -1.5f), nullptr));
+  EXPECT_THAT(strategy.continuations(), IsEmpty());
   EXPECT_TRUE(strategy.done());
   ASSERT_EQ(strategy.Hypotheses().size(), 1);
   const Hypothesis hypothesis = strategy.Hypotheses()[0];
@@ -85,6 +83,7 @@ TEST(GreedySearchTest, NoPossibleTokenIsAnErrorThatSaysWhere) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("no token is possible after 1 generated")));
   EXPECT_TRUE(strategy.done());
+  EXPECT_THAT(strategy.continuations(), IsEmpty());
   EXPECT_THAT(strategy.Hypotheses(), IsEmpty());
 }
 
@@ -110,18 +109,17 @@ TEST(SampleStrategyTest, TheErrorIsTheSameWhicheverSampleIsAhead) {
     SampleStrategy plain(params);
     ASSERT_OK(plain.Advance(first, nullptr));
     const absl::Status error =
-        plain.Advance({.candidates = {{0, 6, -2}, {1, drawn, 0}}}, nullptr)
-            .status();
+        plain.Advance({.candidates = {{0, 6, -2}, {1, drawn, 0}}}, nullptr);
+    EXPECT_THAT(plain.continuations(), IsEmpty());
     SampleStrategy drafted(params);
     ASSERT_OK(drafted.Advance(first, nullptr));
     EXPECT_EQ(
-        drafted
-            .Advance({.candidates =
-                          {{0, 6, -2}, {0, 7, -3}, {0, drawn, 0}, {1, 5, -2}},
-                      .num_tokens = {3, 1}},
-                     nullptr)
-            .status(),
+        drafted.Advance(
+            {.candidates = {{0, 6, -2}, {0, 7, -3}, {0, drawn, 0}, {1, 5, -2}},
+             .num_tokens = {3, 1}},
+            nullptr),
         error);
+    EXPECT_THAT(drafted.continuations(), IsEmpty());
   }
 }
 

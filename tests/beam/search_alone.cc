@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/status.h"
 #include "base/thread_pool.h"
 #include "beam/make_strategy.h"
 #include "beam/selection_options.h"
@@ -87,9 +88,8 @@ absl::StatusOr<int> SearchAlone(const LanguageModel& model,
                                 DecodeStrategy* strategy) {
   int num_steps = 0;
   for (; !strategy->done(); ++num_steps) {
-    const auto beams =
-        strategy->Advance({.candidates = NextCandidates(*strategy, model)});
-    if (!beams.ok()) return beams.status();
+    RETURN_IF_ERROR(
+        strategy->Advance({.candidates = NextCandidates(*strategy, model)}));
   }
   return num_steps;
 }
@@ -148,8 +148,7 @@ absl::StatusOr<Result> SearchAsTheEngine(
                    RequestText::Make(request.params, std::move(tokenizer)));
   Result result;
   for (; !strategy->done(); ++result.usage.num_steps) {
-    const auto beams = strategy->Advance(NextAnswer(*strategy, model, request));
-    if (!beams.ok()) return beams.status();
+    RETURN_IF_ERROR(strategy->Advance(NextAnswer(*strategy, model, request)));
   }
   result.hypotheses = strategy->Hypotheses();
   result.threshold = strategy->threshold();

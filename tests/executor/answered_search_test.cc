@@ -60,7 +60,7 @@ AnsweredRequest RunOf(const PreparedRequest& request, const Edit& edit) {
     SelectionResult answer = NextAnswer(*strategy, model, request.request);
     if (edit) edit(run.steps.size(), selection, &answer.candidates);
     run.steps.push_back(answer.candidates);
-    EXPECT_OK(strategy->Advance(answer).status());
+    EXPECT_OK(strategy->Advance(answer));
   }
   run.result.hypotheses = strategy->Hypotheses();
   run.result.threshold = strategy->threshold();

@@ -30,14 +30,17 @@ BeamGroup::BeamGroup(RequestId id, PreparedRequest prepared, PagePool* pool,
     : id_(id),
       request_(std::move(prepared.request)),
       selection_params_(std::move(prepared.selection_params)),
-      needs_history_(selection_params_->processors.needs_history()),
       finishing_token_ids_(FinishingTokenIds(request_.params)),
+      needs_history_(selection_params_->processors.needs_history()),
+      keeps_pages_(tree != nullptr && request_.params.prefix_cache),
+      reports_logprobs_(selection_params_->num_logprobs >= 0),
+      draws_plainly_(selection_params_->kind == SelectionKind::kDraws &&
+                     prepared.allowed == nullptr && !reports_logprobs_),
+      strategy_(MakeStrategy(request_.params, std::move(prepared.allowed),
+                             std::move(prepared.text))),
       pages_(NumSlots(request_.params),
              GroupPages::WorstCase(request_, pool->page_size()), pool, ids),
       prefill_(&request_, &pages_, tree),
-      keeps_pages_(tree != nullptr && request_.params.prefix_cache),
-      strategy_(MakeStrategy(request_.params, std::move(prepared.allowed),
-                             std::move(prepared.text))),
       drafts_(request_.params, strategy_->supports_drafts(),
               std::move(prepared.drafter)),
       asked_({.request = id_, .params = selection_params_}) {
@@ -108,6 +111,9 @@ void BeamGroup::TakeDraftsOfStep() {
 
 absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
                                        int vocab_size) {
+  if (draws_plainly_ && drafted_.empty() && IsSoundDraw(result, vocab_size)) {
+    return absl::OkStatus();
+  }
   const PlanSelection& asked = Asked();
   if (drafted_.empty() && replay_ == nullptr) {
     return espalier::ValidateResult(asked, result, vocab_size);
@@ -121,6 +127,13 @@ absl::Status BeamGroup::ValidateResult(const SelectionResult& result,
   asked_.drafts.clear();
   asked_.ranks.clear();
   return status;
+}
+
+inline bool BeamGroup::IsSoundDraw(const SelectionResult& result,
+                                   int vocab_size) const {
+  const int num_samples =
+      num_steps_ == 0 ? NumSequences(request_.params) : num_live_beams();
+  return AreSoundDraws(result, num_live_beams(), num_samples, vocab_size);
 }
 
 inline std::span<const TokenTree::Node> BeamGroup::NodesToKeep() {
@@ -172,7 +185,7 @@ inline absl::Status BeamGroup::Decide(const SelectionResult& result,
   is_asked_current_ = false;
   const absl::Status status = strategy_->Advance(result, decisions);
   const std::span<const Continuation> live = strategy_->continuations();
-  if (reports_logprobs()) logprobs_.Take(result, *decisions);
+  if (reports_logprobs_) logprobs_.Take(result, *decisions);
   if (status.ok()) {
     // Sequences that all go on as themselves have not ended.
     if (live.size() < nodes.size()) KeepEnded(nodes, live);
@@ -193,7 +206,7 @@ inline absl::Status BeamGroup::Decide(const SelectionResult& result,
 inline absl::Status BeamGroup::AdvanceStep(const SelectionResult& result,
                                            bool is_last, StepPlan* next_plan) {
   if (tracer_ != nullptr) return DecideAndTell(result, is_last, next_plan);
-  if (!reports_logprobs()) {
+  if (!reports_logprobs_) {
     return Decide(result, is_last, nullptr, next_plan);
   }
   std::vector<Decision> decisions;
@@ -221,7 +234,7 @@ absl::Status BeamGroup::Advance(const SelectionResult& result,
 absl::Status BeamGroup::DecideAndTell(const SelectionResult& result,
                                       bool is_last, StepPlan* next_plan) {
   tracer_->RecordPages(pages_.PagesBySlot(), pages_.pool(), prefill_.counts());
-  const std::vector<int> parents = pages_.slots();
+  const std::vector<int> parents(pages_.slots().begin(), pages_.slots().end());
   std::vector<Decision> decisions;
   const absl::Status status = Decide(result, is_last, &decisions, next_plan);
   tracer_->RecordStep(result, decisions, parents, strategy_->continuations(),
@@ -441,7 +454,7 @@ Result BeamGroup::TakeResult() const {
     result.prompt_logprobs = prompt_logprobs_;
   }
   for (Hypothesis& hypothesis : result.hypotheses) {
-    if (reports_logprobs()) {
+    if (reports_logprobs_) {
       hypothesis.logprobs = logprobs_.Of(hypothesis.tokens);
     }
     result.usage.num_generated_tokens += hypothesis.tokens.size();

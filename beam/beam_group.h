@@ -293,6 +293,8 @@ class BeamGroup {
                 StepPlan* plan) const;
   // Returns it, until the plan has another.
   PlanSelection& AddSelection(int first_logits, StepPlan* plan);
+  // With what the strategy asks for.
+  PlanSelection& EmplaceSelection(int first_logits, StepPlan* plan);
   // Makes `*selection` that of the paths of `*replay_`.
   void DescribePaths(PlanSelection* selection) const;
   // Of the prompt's `num_tokens` tokens from `first` on, those whose next token
@@ -302,7 +304,8 @@ class BeamGroup {
   void AddScoring(int first_logits, int num_logits_rows, StepPlan* plan) const;
 
   bool is_beam_search() const { return IsBeamSearch(request_.params); }
-  bool reports_logprobs() const { return selection_params_->num_logprobs >= 0; }
+  // As ValidateResult, of most requests that draw: nothing is described for it.
+  bool IsSoundDraw(const SelectionResult& result, int vocab_size) const;
   // Takes one step of an answer, which `is_last` or not.
   absl::Status AdvanceStep(const SelectionResult& result, bool is_last,
                            StepPlan* next_plan);
@@ -353,33 +356,37 @@ class BeamGroup {
   const RequestId id_;
   const Request request_;
   const std::shared_ptr<const SelectionParams> selection_params_;
-  const bool needs_history_;  // of each row, for its processors
   const std::vector<TokenId> finishing_token_ids_;  // ascending
-
-  GroupPages pages_;
-  GroupPrefill prefill_;  // behind the pages: it releases its own first
+  const bool needs_history_;  // of each row, for its processors
   const bool keeps_pages_;
-  std::unique_ptr<DecodeStrategy> strategy_;
-  std::unique_ptr<GroupTracer> tracer_;  // null without a trace
-  GroupDrafts drafts_;
-  std::shared_ptr<const std::vector<TokenId>> prompt_;  // of a draft model
-  std::vector<std::vector<TokenId>> drafted_;  // by rank, in the step that runs
-  // Of beams, instead; null if the step that runs has no paths.
-  std::unique_ptr<DraftReplay> replay_;
-  bool have_one_length_ = true;       // the live sequences
-  std::vector<TokenId> last_tokens_;  // by rank: generated, and not fed yet
-  std::vector<TokenLogProb> prompt_logprobs_;  // so far, if reported
-  TokenLogProbs logprobs_;                     // as well
-  int64_t num_steps_ = 0;                      // answered
-  int num_unanswered_ = 0;                     // selections, at most 2
+  const bool reports_logprobs_;
+  // Draws that no list of allowed tokens restricts, and that are not reported.
+  const bool draws_plainly_;
+
+  // What each step reads lies together, as far as may be.
   bool is_saving_ = false;
   bool was_planned_ = false;
   bool done_ = false;
-  // Memory for each step, so that it takes none.
-  std::vector<TokenTree::Node> nodes_to_keep_;
-  mutable std::vector<int> one_each_;
-  PlanSelection asked_;  // of Asked() and ValidateResult
   bool is_asked_current_ = false;
+  bool have_one_length_ = true;       // the live sequences
+  int num_unanswered_ = 0;            // selections, at most 2
+  int64_t num_steps_ = 0;             // answered
+  SmallVector<TokenId> last_tokens_;  // by rank: generated, and not fed yet
+  SmallVector<TokenTree::Node> nodes_to_keep_;  // memory for each step
+  std::vector<std::vector<TokenId>> drafted_;  // by rank, in the step that runs
+  // Of beams, instead; null if the step that runs has no paths.
+  std::unique_ptr<DraftReplay> replay_;
+  std::unique_ptr<GroupTracer> tracer_;  // null without a trace
+  std::unique_ptr<DecodeStrategy> strategy_;
+  GroupPages pages_;
+  GroupPrefill prefill_;  // behind the pages: it releases its own first
+  GroupDrafts drafts_;
+
+  std::shared_ptr<const std::vector<TokenId>> prompt_;  // of a draft model
+  std::vector<TokenLogProb> prompt_logprobs_;           // so far, if reported
+  TokenLogProbs logprobs_;                              // as well
+  mutable std::vector<int> one_each_;                   // memory for each step
+  PlanSelection asked_;  // of Asked() and ValidateResult
 };
 
 }  // namespace espalier

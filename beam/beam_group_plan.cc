@@ -45,22 +45,33 @@ const PlanSelection& BeamGroup::Asked() {
   return asked_;
 }
 
-PlanSelection& BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
+// Made where it stays, because it is large.
+inline PlanSelection& BeamGroup::EmplaceSelection(int first_logits,
+                                                  StepPlan* plan) {
+  if (draws_plainly_) {
+    // The answer is checked without what was asked.
+    PlanSelection& selection = plan->selections.emplace_back(
+        id_, first_logits, /*num_rows=*/0, /*num_candidates=*/0,
+        /*num_generated=*/0, SmallVector<float>(), selection_params_);
+    strategy_->DescribeSelection(&selection);
+    return selection;
+  }
   const PlanSelection& asked = Asked();
-  // Made where it stays, because it is large; and of all members, in their
-  // order, because it is cleared first otherwise. Few groups have the rest.
   PlanSelection& selection = plan->selections.emplace_back(
       id_, first_logits, asked.num_rows, asked.num_candidates,
       asked.num_generated, asked.cum_log_probs, selection_params_,
-      asked.samples, /*ranking=*/RowRanking(), /*slots=*/SmallVector<int>(),
-      pages_.num_slots(), /*eos_token_ids=*/SmallVector<TokenId>(),
-      /*histories=*/std::vector<std::vector<TokenId>>(),
-      /*allowed=*/std::vector<std::span<const TokenId>>(),
-      /*drafts=*/std::vector<std::vector<TokenId>>(),
-      /*ranks=*/SmallVector<int>(), /*draft_logits=*/std::vector<DraftLogits>(),
-      /*max_draft_tokens=*/0, asked.row_num_generated);
+      asked.samples);
+  if (!asked.row_num_generated.empty()) {
+    selection.row_num_generated = asked.row_num_generated;
+  }
   if (IsSet(asked.ranking)) selection.ranking = asked.ranking;
   if (!asked.allowed.empty()) selection.allowed = asked.allowed;
+  return selection;
+}
+
+PlanSelection& BeamGroup::AddSelection(int first_logits, StepPlan* plan) {
+  PlanSelection& selection = EmplaceSelection(first_logits, plan);
+  selection.num_slots = pages_.num_slots();
   if (replay_ != nullptr) DescribePaths(&selection);
   if (!finishing_token_ids_.empty()) {
     selection.eos_token_ids.assign(finishing_token_ids_.begin(),

@@ -202,6 +202,8 @@ class GroupDrafts {
   }
 
   std::vector<std::unique_ptr<Drafter>> drafters_;  // by rank
+  int num_tokens_ = 0;  // that each sequence drafts next
+  State state_ = State::kIdle;
   bool is_by_model_ = false;
   bool drafts_count_ = false;  // for what is drawn
   double row_cost_ = kRowCost;
@@ -211,8 +213,6 @@ class GroupDrafts {
   double rows_per_token_ = 1;
   double rows_at_first_ = 1;
   DraftLength length_;
-  int num_tokens_ = 0;  // that each sequence drafts next
-  State state_ = State::kIdle;
   // Of a draft model that had nothing: answers in a row, and steps until it is
   // asked again.
   int num_empty_answers_ = 0;

@@ -115,6 +115,7 @@ bool GroupPages::HasRoomInTail(const Slot& slot) const {
 absl::StatusOr<SmallVector<PageId>> GroupPages::ReserveTails() {
   CHECK(!has_reserved_tails_) << "a step is planned ahead";
   slots_.resize(num_slots_);
+  may_have_tails_ = true;
   SmallVector<PageId> tails;
   tails.reserve(num_slots_);
   for (Slot& slot : slots_) {
@@ -168,11 +169,14 @@ void GroupPages::Reorder(std::span<const int> parent_ranks,
 
 bool GroupPages::KeepOrder() {
   if (has_reserved_tails_ || is_away_) return false;
-  for (Slot& slot : slots_) {
-    if (slot.tail) slot.tail = PageRef();
-  }
+  DropTails();
   num_tail_copies_ahead_ = 0;
   return true;
+}
+
+void GroupPages::DropTails() {
+  if (!std::exchange(may_have_tails_, false)) return;
+  for (Slot& slot : slots_) slot.tail = PageRef();
 }
 
 bool GroupPages::AllStay(std::span<const int> parent_ranks) const {
@@ -247,10 +251,7 @@ void GroupPages::AttachTails(std::span<const int> slots,
                              std::span<const int> parents,
                              std::span<const int> num_tail_tokens) {
   num_tail_copies_ahead_ = 0;
-  if (!std::exchange(has_reserved_tails_, false)) {
-    for (Slot& slot : slots_) slot.tail = PageRef();
-    return;
-  }
+  if (!std::exchange(has_reserved_tails_, false)) return DropTails();
   for (size_t rank = 0; rank < slots.size(); ++rank) {
     Slot& slot = slots_[slots[rank]];
     const int num_tokens = num_tail_tokens[parents[rank]];
@@ -280,6 +281,7 @@ void GroupPages::ReleasePages(std::vector<SequenceId>* finished) {
   num_pages_of_rows_ = 0;
   copy_source_ = PageRef();
   has_loads_ = false;
+  may_have_tails_ = false;
   has_reserved_tails_ = false;
   num_tail_copies_ahead_ = 0;
   is_away_ = false;

@@ -88,7 +88,7 @@ class GroupPages {
   // Live sequences; none after Release.
   int num_sequences() const { return static_cast<int>(slots_by_rank_.size()); }
   // The slot each of them lives in, by rank.
-  const std::vector<int>& slots() const { return slots_by_rank_; }
+  std::span<const int> slots() const { return slots_by_rank_; }
   // REQUIRES: 0 <= rank < num_sequences().
   const Sequence& sequence(int rank) const {
     return *slots_[slots_by_rank_[rank]].sequence;
@@ -258,6 +258,8 @@ class GroupPages {
   void EndSequence(std::optional<Sequence>* sequence, StepPlan* next_plan);
   // An empty one. Throws std::bad_alloc.
   PageTable TakeTable();
+  // Of all slots.
+  void DropTails();
   void AttachTails(std::span<const int> slots, std::span<const int> parents,
                    std::span<const int> num_tail_tokens);
 
@@ -268,17 +270,18 @@ class GroupPages {
   // At most num_slots_; grown as sequences come alive, since a request may ask
   // for more than there ever are continuations. All once tails are reserved.
   std::vector<Slot> slots_;
-  // Empty ones of sequences that were pruned: forks take their memory.
-  std::vector<PageTable> spare_tables_;
-  std::vector<int> slots_by_rank_;
-  std::vector<int> slots_by_row_;  // between AppendRows and MergeRows
-  int64_t num_pages_of_rows_ = 0;  // that its forks may hold, at most
+  SmallVector<int> slots_by_rank_;
+  bool may_have_tails_ = false;  // in slots
   bool has_reserved_tails_ = false;
+  bool has_loads_ = false;  // in a plan that is not out
+  bool is_away_ = false;
   int num_tail_copies_ahead_ = 0;
   PageRef copy_source_;
   SavedPages saved_;
-  bool has_loads_ = false;  // in a plan that is not out
-  bool is_away_ = false;
+  // Empty ones of sequences that were pruned: forks take their memory.
+  std::vector<PageTable> spare_tables_;
+  std::vector<int> slots_by_row_;  // between AppendRows and MergeRows
+  int64_t num_pages_of_rows_ = 0;  // that its forks may hold, at most
 };
 
 }  // namespace espalier

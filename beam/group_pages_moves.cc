@@ -75,7 +75,7 @@ bool GroupPages::Holds(PageId page) const {
 // Of tails that are reserved only the executor knows what they will hold.
 bool GroupPages::PutAway(int num_ranks, const PageSaving& saving,
                          bool names_end, StepPlan* plan) {
-  std::vector<int> ranks(num_ranks);
+  SmallVector<int> ranks(num_ranks);
   std::iota(ranks.begin(), ranks.end(), 0);
   bool has_saved = false;
   if (has_moves()) {

@@ -168,12 +168,15 @@ class GroupPrefill {
   GroupPages* const pages_;
   PrefixTree* const tree_;  // null: not used
 
-  int64_t stem_length_ = 0;
-  std::vector<std::vector<TokenId>> branches_;  // by rank; of a prompt: none
-  bool is_forked_ = false;
   bool is_done_ = false;
   bool is_waiting_ = false;
-  bool was_fed_ = false;    // the prompt, once
+  bool is_forked_ = false;
+  bool was_fed_ = false;  // the prompt, once
+  int64_t num_planned_ = 0;
+  int64_t num_answered_ = 0;
+  int64_t last_fed_ = 0;  // the plan that fed last
+  int64_t stem_length_ = 0;
+  std::vector<std::vector<TokenId>> branches_;  // by rank; of a prompt: none
   int64_t prompt_fed_ = 0;  // of its tokens, with those shared, at most so far
   PrefillCounts counts_;
   // In the tree, of the stem: the place behind its first num_announced_ pages.
@@ -182,9 +185,6 @@ class GroupPrefill {
   bool may_announce_ = true;
   // Pages being filled, each with the number of its plan among the group's.
   std::deque<std::pair<int64_t, PrefixTree::Cursor>> filling_;
-  int64_t num_planned_ = 0;
-  int64_t num_answered_ = 0;
-  int64_t last_fed_ = 0;  // the plan that fed last
 };
 
 }  // namespace espalier

@@ -37,10 +37,12 @@ void SampleStrategy::DescribeSelection(PlanSelection* selection) const {
   const bool differ = std::ranges::any_of(live_, [&](int sample) {
     return NumGenerated(sample) != selection->num_generated;
   });
-  AssignEach(
-      differ ? live_.size() : 0,
-      [&](size_t rank) { return NumGenerated(live_[rank]); },
-      &selection->row_num_generated);
+  if (differ || !selection->row_num_generated.empty()) {
+    AssignEach(
+        differ ? live_.size() : 0,
+        [&](size_t rank) { return NumGenerated(live_[rank]); },
+        &selection->row_num_generated);
+  }
   AssignEach(
       live_.size(), [&](size_t rank) { return live_[rank]; },
       &selection->samples);
@@ -105,10 +107,10 @@ void SampleStrategy::DescribeDrafts(std::vector<std::vector<TokenId>> drafts,
 absl::Status SampleStrategy::Advance(const SelectionResult& result,
                                      std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
-  continuations_.resize(0);
   if (result.num_tokens.empty() && decisions == nullptr) {
     return AdvanceByOne(result.candidates);
   }
+  continuations_.resize(0);
   const auto num_tokens_of = [&](size_t rank) {
     return result.num_tokens.empty() ? 1 : result.num_tokens[rank];
   };
@@ -151,6 +153,9 @@ absl::Status SampleStrategy::NoToken(TokenId drawn, int sample_idx) const {
 absl::Status SampleStrategy::AdvanceByOne(
     std::span<const Candidate> candidates) {
   CHECK_EQ(candidates.size(), live_.size()) << "tokens drawn";
+  if (continuations_.size() != live_.size()) {
+    continuations_.resize(live_.size());
+  }
   size_t num_live = 0;  // of those so far
   for (size_t rank = 0; rank < live_.size(); ++rank) {
     const int idx = live_[rank];
@@ -164,11 +169,14 @@ absl::Status SampleStrategy::AdvanceByOne(
     const bool is_last = sample.length + 1 >= max_new_tokens_;
     Grow(candidate, is_last, stopping_criteria_, &tree_, &sample);
     if (sample.finish_reason.has_value()) continue;
-    continuations_.push_back({candidate.beam, candidate.token, 1});
+    continuations_[num_live] = {candidate.beam, candidate.token, 1};
     live_[num_live++] = idx;
   }
   is_forked_ = true;
-  if (num_live < live_.size()) live_.resize(num_live);
+  if (num_live < live_.size()) {
+    live_.resize(num_live);
+    continuations_.resize(num_live);
+  }
   done_ = live_.empty();
   return absl::OkStatus();
 }

@@ -90,7 +90,7 @@ class SampleStrategy : public DecodeStrategy {
 
   TokenTree tree_;
   std::vector<Sample> samples_;
-  std::vector<int> live_;   // samples, ascending
+  SmallVector<int> live_;   // samples, ascending
   bool is_forked_ = false;  // the first step is answered
   bool done_ = false;
 };

@@ -22,15 +22,6 @@ TokenId LowestToken(const SelectionParams& params) {
   return may_lack ? kNotANumber : 0;
 }
 
-// Whether nothing can be wrong with a candidate of a selection that has no list
-// of allowed tokens.
-bool IsSound(const PlanSelection& asked, const Candidate& candidate,
-             int vocab_size) {
-  return candidate.beam >= 0 && candidate.beam < asked.num_rows &&
-         candidate.token >= 0 && candidate.token < vocab_size &&
-         std::isfinite(candidate.cum_log_prob);
-}
-
 //   logits_row  of the selection's
 absl::Status CheckCandidate(const PlanSelection& asked,
                             const Candidate& candidate, int logits_row,
@@ -55,25 +46,6 @@ absl::Status CheckCandidate(const PlanSelection& asked,
   }
   return Internal("a step answered with token ", token, " after beam ", row,
                   ", which may not follow");
-}
-
-// Whether nothing can be wrong with an answer to a selection that draws, and
-// has neither drafts nor lists of allowed tokens: a token for each sample.
-bool AreSoundDraws(const PlanSelection& asked, const SelectionResult& answer,
-                   int vocab_size) {
-  const std::span<const Candidate> drawn = answer.candidates;
-  if (asked.params->kind != SelectionKind::kDraws || !asked.drafts.empty() ||
-      !asked.allowed.empty() || asked.params->num_logprobs >= 0 ||
-      drawn.size() != asked.samples.size() || !answer.num_tokens.empty() ||
-      !answer.further.empty()) {
-    return false;
-  }
-  for (size_t i = 0; i < drawn.size(); ++i) {
-    if (!IsSound(asked, drawn[i], vocab_size)) return false;
-    if (asked.num_rows > 1 && drawn[i].beam != static_cast<int>(i))
-      return false;
-  }
-  return true;
 }
 
 // One for each sample, in the order of samples.
@@ -245,9 +217,11 @@ absl::Status CheckReplayed(PlanSelection asked, const SelectionResult& answer,
   return absl::OkStatus();
 }
 
-absl::Status ValidateAny(const PlanSelection& asked,
-                         const SelectionResult& answer, int vocab_size,
-                         const DraftTree* paths) {
+}  // namespace
+
+absl::Status ValidateResult(const PlanSelection& asked,
+                            const SelectionResult& answer, int vocab_size,
+                            const DraftTree* paths) {
   const bool verifies_runs = !asked.drafts.empty() && asked.ranks.empty();
   if (verifies_runs) {
     RETURN_IF_ERROR(CheckRuns(asked, answer));
@@ -272,13 +246,20 @@ absl::Status ValidateAny(const PlanSelection& asked,
   return CheckDraws(asked, answer.candidates);
 }
 
-}  // namespace
-
-absl::Status ValidateResult(const PlanSelection& asked,
-                            const SelectionResult& answer, int vocab_size,
-                            const DraftTree* paths) {
-  if (AreSoundDraws(asked, answer, vocab_size)) return absl::OkStatus();
-  return ValidateAny(asked, answer, vocab_size, paths);
+bool AreSoundDraws(const SelectionResult& answer, int num_rows, int num_samples,
+                   int vocab_size) {
+  const std::span<const Candidate> drawn = answer.candidates;
+  if (std::ssize(drawn) != num_samples || !answer.num_tokens.empty() ||
+      !answer.further.empty()) {
+    return false;
+  }
+  for (int i = 0; i < num_samples; ++i) {
+    const auto [row, token, cum_log_prob] = drawn[i];
+    const bool is_sound = row == (num_rows > 1 ? i : 0) && token >= 0 &&
+                          token < vocab_size && std::isfinite(cum_log_prob);
+    if (!is_sound) return false;
+  }
+  return true;
 }
 
 absl::Status CheckLogProbs(std::span<const TokenLogProb> logprobs,

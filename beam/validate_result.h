@@ -26,6 +26,13 @@ absl::Status ValidateResult(const PlanSelection& asked,
                             const SelectionResult& answer, int vocab_size,
                             const DraftTree* paths = nullptr);
 
+// Whether nothing can be wrong with an answer to draws that have no drafts, no
+// lists of allowed tokens and no log-probabilities to report: it is a token for
+// each of `num_samples` samples, of as many rows or of one. Costs O(samples),
+// and no PlanSelection.
+bool AreSoundDraws(const SelectionResult& answer, int num_rows, int num_samples,
+                   int vocab_size);
+
 // Whether `logprobs` are of `tokens`, with at most `num_best` others each.
 // Errors: as above.
 absl::Status CheckLogProbs(std::span<const TokenLogProb> logprobs,

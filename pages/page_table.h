@@ -67,7 +67,9 @@ class PageTable {
   // Append(1) where that takes no page: the tail has room and one holder. False
   // otherwise, and nothing is done.
   bool AppendInPlace() {
-    if (room_in_tail() == 0 || pages_.back().shared()) return false;
+    if (room_in_tail() == 0 || pool_->ref_count(page_ids_.back()) > 1) {
+      return false;
+    }
     ++num_tokens_;
     return true;
   }
@@ -113,7 +115,8 @@ class PageTable {
   int num_tokens() const { return num_tokens_; }
   // Tokens that its last page has room for.
   int room_in_tail() const {
-    return static_cast<int>(pages_.size()) * pool_->page_size() - num_tokens_;
+    return static_cast<int>(page_ids_.size()) * pool_->page_size() -
+           num_tokens_;
   }
   std::span<const PageRef> pages() const { return pages_; }
   // The same pages, as plans name them.

@@ -57,7 +57,8 @@ class GroupPagesWorld {
     RC_ASSERT(Message(tails.status()) == "");
     RC_ASSERT(Message(ValidateTails(pool_, *tails)) == "");
     Check();
-    const std::vector<int> old_slots = pages_.slots();
+    const std::vector<int> old_slots(pages_.slots().begin(),
+                                     pages_.slots().end());
     StepPlan plan;
     pages_.Reorder(parent_ranks, &plan);
     RC_ASSERT(plan.forks.empty());

@@ -337,7 +337,7 @@ struct SelectionResult {
   // kBeams: best first. kRows: by row, best first. No continuation of either
   // comes twice. kDraws: one for each sample, whose token may be kNoToken or
   // kNotANumber. `beam` is the row's rank.
-  std::vector<Candidate> candidates = {};
+  SmallVector<Candidate> candidates = {};
   std::vector<TokenLogProb> logprobs = {};  // [candidates] or empty
   // Where drafts were verified: how many of `candidates` are of each sample,
   // one behind the other. They are those of its drafts that were accepted, from

@@ -28,9 +28,12 @@ SelectionResult CudaReportReader::Read(const CudaStep::Answer& answer) const {
     for (const CudaAnswerPart& row : answer.parts) {
       contenders.Add(row.first_rank, CandidatesOf(answer, row));
     }
-    result.candidates = contenders.Take();
+    const std::vector<Candidate> best = contenders.Take();
+    result.candidates.assign(best.begin(), best.end());
   } else if (!answer.parts.empty()) {
-    result.candidates = CandidatesOf(answer, answer.parts.front());
+    const std::vector<Candidate> best =
+        CandidatesOf(answer, answer.parts.front());
+    result.candidates.assign(best.begin(), best.end());
   }
   if (answer.has_log_probs) {
     result.logprobs = LogProbsOf(answer, result.candidates);

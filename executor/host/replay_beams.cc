@@ -52,8 +52,8 @@ void BeamReplay::Take(SelectionResult* result) const {
   std::vector<int> nodes = tree_.Roots();
   std::vector<float> sums(selection_.cum_log_probs.begin(),
                           selection_.cum_log_probs.end());
-  result->candidates = CandidatesAt(nodes, sums);
-  std::vector<Candidate> candidates = result->candidates;
+  std::vector<Candidate> candidates = CandidatesAt(nodes, sums);
+  result->candidates.assign(candidates.begin(), candidates.end());
   while (true) {
     const std::vector<int> surviving = SurvivingCandidates(
         candidates, selection_.num_slots, selection_.eos_token_ids);
@@ -63,7 +63,8 @@ void BeamReplay::Take(SelectionResult* result) const {
     for (const int i : surviving) sums.push_back(candidates[i].cum_log_prob);
     candidates = CandidatesAt(nodes, sums);
     result->further.push_back(
-        {.request = selection_.request, .candidates = candidates});
+        {.request = selection_.request,
+         .candidates = {candidates.begin(), candidates.end()}});
   }
 }
 

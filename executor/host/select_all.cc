@@ -97,12 +97,15 @@ class GroupWork {
 
   // When all items have run.
   void Take(SelectionResult* result) {
+    const auto assign = [&](const std::vector<Candidate>& candidates) {
+      result->candidates.assign(candidates.begin(), candidates.end());
+    };
     if (replay_ != nullptr) {
       replay_->Take(result);
     } else if (best_ != nullptr) {
-      result->candidates = best_->Take();
+      assign(best_->Take());
     } else if (contenders_ != nullptr) {
-      result->candidates = contenders_->Take();
+      assign(contenders_->Take());
     } else {
       result->candidates = std::move(drawn_);
     }
@@ -194,7 +197,7 @@ class GroupWork {
   std::unique_ptr<BeamReplay> replay_;
   std::unique_ptr<BestCandidates> best_;
   std::unique_ptr<Contenders> contenders_;
-  std::vector<Candidate> drawn_;              // [samples]
+  SmallVector<Candidate> drawn_;              // [samples]
   std::vector<std::vector<Candidate>> runs_;  // [rows], verified
   SmallVector<int> first_logits_;             // of these
 };

@@ -49,7 +49,7 @@ class BeamGroupTest : public ::testing::Test {
     EXPECT_OK(group.PlanStep(max_tokens, &plan));
     return plan;
   }
-  absl::Status Answer(BeamGroup& group, std::vector<Candidate> candidates) {
+  absl::Status Answer(BeamGroup& group, SmallVector<Candidate> candidates) {
     return group.Advance({RequestId{7}, std::move(candidates)}, &next_);
   }
 
@@ -409,7 +409,7 @@ TEST(BeamGroupSlotsTest, TheFirstChildOfABeamKeepsItsSequence) {
     ASSERT_OK(driver.Step());
     while (!driver.done()) {
       const std::vector<SequenceId> before = SequencesOf(driver.last_plan());
-      const std::vector<Candidate> candidates =
+      const SmallVector<Candidate> candidates =
           driver.last_result().selections.at(0).candidates;
       ASSERT_OK(
           strategy.Advance(SelectionResult{.candidates = candidates}, nullptr));

@@ -33,7 +33,7 @@ GenerationParams Params(int64_t num_beams,
 }
 
 // Advances and returns the beams that live on.
-Continuations Step(BeamStrategy& strategy, std::vector<Candidate> candidates) {
+Continuations Step(BeamStrategy& strategy, SmallVector<Candidate> candidates) {
   EXPECT_OK(strategy.Advance({.candidates = candidates}, nullptr));
   const auto beams = strategy.continuations();
   EXPECT_EQ(beams.empty(), strategy.done());
@@ -337,7 +337,7 @@ TEST(BeamStrategyTest, WusFormDividesScores) {
 
 TEST(BeamStrategyDeathTest, ACandidateBelongsToALiveBeam) {
   BeamStrategy strategy(Params(2));
-  const std::vector<Candidate> candidates = {{1, kA, -1}};
+  const SmallVector<Candidate> candidates = {{1, kA, -1}};
   EXPECT_DEATH((void)strategy.Advance({.candidates = candidates}, nullptr),
                "candidate of beam 1 of 1");
 }

@@ -35,7 +35,7 @@ GenerationParams DiverseParams(int64_t num_beams, int64_t num_groups,
 }
 
 Continuations Step(DiverseBeamStrategy& strategy,
-                   std::vector<Candidate> candidates) {
+                   SmallVector<Candidate> candidates) {
   EXPECT_OK(strategy.Advance({.candidates = candidates}, nullptr));
   const auto beams = strategy.continuations();
   return {beams.begin(), beams.end()};

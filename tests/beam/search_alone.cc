@@ -36,10 +36,10 @@ LanguageModel ToyLanguageModel(const ToyModelOptions& options,
   };
 }
 
-std::vector<Candidate> SelectBySort(
+SmallVector<Candidate> SelectBySort(
     const std::vector<std::vector<float>>& log_probs,
     std::span<const float> cum_log_probs, int num_candidates) {
-  std::vector<Candidate> candidates;
+  SmallVector<Candidate> candidates;
   for (size_t beam = 0; beam < log_probs.size(); ++beam) {
     for (size_t token = 0; token < log_probs[beam].size(); ++token) {
       const float cum = cum_log_probs[beam] + log_probs[beam][token];
@@ -59,10 +59,10 @@ std::vector<Candidate> SelectBySort(
   return candidates;
 }
 
-std::vector<Candidate> AnswerBySort(
+SmallVector<Candidate> AnswerBySort(
     const PlanSelection& selection,
     const std::vector<std::vector<float>>& log_probs) {
-  std::vector<Candidate> candidates = SelectBySort(
+  SmallVector<Candidate> candidates = SelectBySort(
       log_probs, selection.cum_log_probs, selection.num_candidates);
   if (!selection.samples.empty() && selection.num_rows > 0 &&
       candidates.empty()) {
@@ -71,7 +71,7 @@ std::vector<Candidate> AnswerBySort(
   return candidates;
 }
 
-std::vector<Candidate> NextCandidates(const DecodeStrategy& strategy,
+SmallVector<Candidate> NextCandidates(const DecodeStrategy& strategy,
                                       const LanguageModel& model) {
   PlanSelection selection;
   strategy.DescribeSelection(&selection);

@@ -27,17 +27,17 @@ LanguageModel ToyLanguageModel(const ToyModelOptions& options,
 
 // The best `num_candidates` of all continuations: by score, then the lower
 // beam, then the lower token; none of -inf.
-std::vector<Candidate> SelectBySort(
+SmallVector<Candidate> SelectBySort(
     const std::vector<std::vector<float>>& log_probs,
     std::span<const float> cum_log_probs, int num_candidates);
 
 // The answer to a selection of beams, or of one greedy sample.
-std::vector<Candidate> AnswerBySort(
+SmallVector<Candidate> AnswerBySort(
     const PlanSelection& selection,
     const std::vector<std::vector<float>>& log_probs);
 
 // The candidates of the strategy's next step.
-std::vector<Candidate> NextCandidates(const DecodeStrategy& strategy,
+SmallVector<Candidate> NextCandidates(const DecodeStrategy& strategy,
                                       const LanguageModel& model);
 
 // Runs `*strategy` to its end; returns how many steps it took.

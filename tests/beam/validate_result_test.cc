@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,7 +44,7 @@ TokenLogProb Of(TokenId token, std::vector<TokenScore> best = {}) {
 }
 
 absl::Status Check(const PlanSelection& asked,
-                   std::vector<Candidate> candidates,
+                   SmallVector<Candidate> candidates,
                    std::vector<TokenLogProb> logprobs = {}) {
   return ValidateResult(asked,
                         {.request = {},
@@ -147,7 +149,7 @@ TEST(ValidateResultTest, TokensAreAmongThoseThatMayFollow) {
 
 TEST(ValidateResultTest, LogProbabilitiesAreThoseOfTheCandidates) {
   const PlanSelection asked = Asked(SelectionKind::kBeams, false, 1);
-  const std::vector<Candidate> candidates = {{0, 5, -1}, {1, 4, -2}};
+  const SmallVector<Candidate> candidates = {{0, 5, -1}, {1, 4, -2}};
   EXPECT_OK(Check(asked, candidates, {Of(5, {{9, -0.5f}}), Of(4)}));
   ExpectRefused(Check(asked, candidates), "0 log-probabilities of 2 tokens");
   ExpectRefused(Check(asked, candidates, {Of(4), Of(5)}),
@@ -168,7 +170,7 @@ PlanSelection AskedWithPaths(int num_logprobs = -1) {
   return asked;
 }
 
-SelectionResult Replayed(std::vector<std::vector<Candidate>> steps) {
+SelectionResult Replayed(std::vector<SmallVector<Candidate>> steps) {
   SelectionResult answer = {.candidates = steps[0]};
   for (size_t i = 1; i < steps.size(); ++i) {
     answer.further.push_back({.candidates = steps[i]});
@@ -178,7 +180,7 @@ SelectionResult Replayed(std::vector<std::vector<Candidate>> steps) {
 
 TEST(ValidateResultTest, StepsBehindOneAreOfTheBeamsThatItMakes) {
   const PlanSelection asked = AskedWithPaths();
-  const auto check = [&](std::vector<std::vector<Candidate>> steps) {
+  const auto check = [&](std::vector<SmallVector<Candidate>> steps) {
     return ValidateResult(asked, Replayed(std::move(steps)), kNumAnswerTokens);
   };
   EXPECT_OK(check({{{0, 5, -1}, {1, 3, -2}}}));
@@ -216,6 +218,41 @@ TEST(ValidateResultTest, StepsBehindOneReportLogProbabilitiesToo) {
                 "0 log-probabilities of 1 tokens");
   answer.further[0].logprobs = {Of(6)};
   EXPECT_OK(ValidateResult(AskedWithPaths(0), answer, kNumAnswerTokens));
+}
+
+// The short check of draws passes nothing that the long one refuses.
+TEST(ValidateResultTest, SoundDrawsAreValid) {
+  int num_sound = 0, num_refused = 0;
+  std::mt19937 random(1);
+  const auto any = [&](int end) { return static_cast<int>(random() % end); };
+  for (int i = 0; i < 20000; ++i) {
+    PlanSelection asked;
+    SelectionParams params;
+    params.kind = SelectionKind::kDraws;
+    asked.params = std::make_shared<const SelectionParams>(params);
+    const int num_samples = 1 + any(3);
+    asked.num_rows = any(2) == 0 ? 1 : num_samples;
+    for (int s = 0; s < num_samples; ++s) asked.samples.push_back(s);
+    SelectionResult answer;
+    const int count = any(8) == 0 ? any(4) : num_samples;
+    for (int s = 0; s < count; ++s) {
+      const int row = any(10) == 0 ? any(5) - 1 : (asked.num_rows > 1 ? s : 0);
+      const TokenId token =
+          any(10) == 0 ? any(kNumAnswerTokens + 6) - 3 : any(kNumAnswerTokens);
+      const float sum = any(10) == 0 ? std::nanf("") : -1.0f;
+      answer.candidates.push_back({row, token, sum});
+    }
+    if (any(10) == 0) answer.num_tokens = {1};
+    if (any(10) == 0) answer.further.emplace_back();
+    const bool is_valid = ValidateResult(asked, answer, kNumAnswerTokens).ok();
+    const bool is_sound =
+        AreSoundDraws(answer, asked.num_rows, num_samples, kNumAnswerTokens);
+    ASSERT_TRUE(is_valid || !is_sound) << i;
+    num_sound += is_sound;
+    num_refused += !is_valid;
+  }
+  EXPECT_GT(num_sound, 3000);
+  EXPECT_GT(num_refused, 3000);
 }
 
 }  // namespace

@@ -8,7 +8,8 @@ void AnswerLog::Execute(StepPlan plan, Done done) {
     if (result.ok()) {
       const std::lock_guard lock(mutex_);
       for (const SelectionResult& selection : result->selections) {
-        answers_[selection.request].push_back(selection.candidates);
+        answers_[selection.request].emplace_back(selection.candidates.begin(),
+                                                 selection.candidates.end());
       }
     }
     done(std::move(result));

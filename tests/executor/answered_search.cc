@@ -236,7 +236,7 @@ AnsweredSearch::AnsweredSearch(const PreparedRequest& request,
     if (DrawsAtRandom(params_)) AddSums(steps[i], &step);
     steps_.push_back(std::move(step));
     SelectionResult answer;
-    answer.candidates = steps[i];
+    answer.candidates.assign(steps[i].begin(), steps[i].end());
     if (!strategy_->Advance(answer).ok()) return;
   }
   ended_ = strategy_->done() && steps_.size() == steps.size();

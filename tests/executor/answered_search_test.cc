@@ -58,8 +58,11 @@ AnsweredRequest RunOf(const PreparedRequest& request, const Edit& edit) {
     PlanSelection selection;
     strategy->DescribeSelection(&selection);
     SelectionResult answer = NextAnswer(*strategy, model, request.request);
-    if (edit) edit(run.steps.size(), selection, &answer.candidates);
-    run.steps.push_back(answer.candidates);
+    std::vector<Candidate> candidates(answer.candidates.begin(),
+                                      answer.candidates.end());
+    if (edit) edit(run.steps.size(), selection, &candidates);
+    answer.candidates.assign(candidates.begin(), candidates.end());
+    run.steps.push_back(std::move(candidates));
     EXPECT_OK(strategy->Advance(answer));
   }
   run.result.hypotheses = strategy->Hypotheses();

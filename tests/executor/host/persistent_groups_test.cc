@@ -64,7 +64,7 @@ StepPlan Continuation(int position, std::vector<int> tails) {
   return plan;
 }
 
-StepResult Answer(std::vector<Candidate> candidates) {
+StepResult Answer(SmallVector<Candidate> candidates) {
   return {.selections = {{kGroup, std::move(candidates)}},
           .forward_time = {},
           .select_time = {}};

@@ -106,11 +106,14 @@ bool BeamFrontier::Take(const RankedCandidate& ranked, const Step& step,
                                          step.length, *outcome.hit)));
   }
   if (lives) {
-    next->push_back({.node = node,
-                     .cum_log_prob = candidate.cum_log_prob,
-                     .progress = std::move(progress),
-                     .from = {candidate.beam, candidate.token},
-                     .candidate_idx = candidate_idx});
+    // Made where it stays: moved there, it would be loaded in wider pieces than
+    // it is stored in, for which the processor waits.
+    LiveBeam& live = next->emplace_back();
+    live.node = node;
+    live.cum_log_prob = candidate.cum_log_prob;
+    live.progress = std::move(progress);
+    live.from = {candidate.beam, candidate.token};
+    live.candidate_idx = candidate_idx;
     if (step.decisions != nullptr) {
       Record(step, KeptDecision(candidate_idx, parent, node));
     }

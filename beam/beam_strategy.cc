@@ -55,11 +55,13 @@ void BeamStrategy::DescribeSelection(PlanSelection* selection) const {
 absl::Status BeamStrategy::Advance(const SelectionResult& result,
                                    std::vector<Decision>* decisions) {
   CHECK(!done_) << "the request is done";
-  continuations_.resize(0);
   done_ = true;  // unless it goes on, below
-  RETURN_IF_ERROR(CheckNumbers(result.candidates, num_generated_));
-  if (result.candidates.empty() && frontier_.finished().size() == 0) {
-    return AllTokensMasked(num_generated_);
+  const absl::Status numbers = CheckNumbers(result.candidates, num_generated_);
+  const bool is_masked =
+      result.candidates.empty() && frontier_.finished().size() == 0;
+  if (!numbers.ok() || is_masked) {
+    continuations_.resize(0);
+    return numbers.ok() ? AllTokensMasked(num_generated_) : numbers;
   }
   order_->Rank(result.candidates, num_generated_, NumCandidates(), &ranked_);
   ++num_generated_;
@@ -70,7 +72,11 @@ absl::Status BeamStrategy::Advance(const SelectionResult& result,
   done_ = live.empty() ||
           search_termination_.Ends(frontier_.finished(),
                                    live.front().cum_log_prob, num_generated_);
-  if (!done_) AssignContinuations(live, &continuations_);
+  if (done_) {
+    continuations_.resize(0);
+  } else {
+    AssignContinuations(live, &continuations_);
+  }
   return absl::OkStatus();
 }
 

@@ -30,6 +30,11 @@ ScoreProcessors MakeProcessors(const GenerationParams& params) {
     processors.bad_words.push_back(ToTokens(words));
   }
   processors.suppress_tokens = ToTokens(params.suppress_tokens);
+  if (params.forced_bos_token_id) {
+    processors.forced_first_tokens = ToTokens({*params.forced_bos_token_id});
+  }
+  processors.forced_last_tokens = ToTokens(params.forced_eos_token_id);
+  processors.max_new_tokens = SaturateToInt(params.max_new_tokens.value_or(0));
   processors.eos_token_ids = FinishingTokenIds(params);
   processors.min_new_tokens = SaturateToInt(params.min_new_tokens);
   if (params.allowed_token_ids.has_value()) {

@@ -94,6 +94,8 @@ constexpr DefaultField kFields[] = {
     Field<&P::no_repeat_ngram_size>("no_repeat_ngram_size"),
     Field<&P::bad_words_ids>("bad_words_ids"),
     Field<&P::suppress_tokens>("suppress_tokens"),
+    Field<&P::forced_bos_token_id>("forced_bos_token_id"),
+    Field<&P::forced_eos_token_id>("forced_eos_token_id"),
     {"max_new_tokens", "max_new_tokens", Differs<&P::max_new_tokens>,
      SetMaxNewTokens},
     {"max_length", "max_new_tokens", Differs<&P::max_new_tokens>, SetMaxLength},
@@ -145,10 +147,11 @@ bool IsList(std::string_view param) {
 }
 
 // Whether `params`, which have allowed sequences, have no use for it: these
-// say what ends the output, and how long it can be.
+// say what begins and ends the output, and how long it can be.
 bool IsOfAllowedSequences(std::string_view param) {
   return param == "stop" || param == "max_new_tokens" ||
-         param == "min_new_tokens";
+         param == "min_new_tokens" || param == "forced_bos_token_id" ||
+         param == "forced_eos_token_id";
 }
 
 // Whether a request may leave `field` to the defaults.

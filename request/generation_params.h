@@ -94,6 +94,10 @@ struct GenerationParams {
   // (request/bad_words.h).
   std::vector<std::string> bad_words;
   std::vector<int64_t> suppress_tokens;
+  // The token that alone may come first, and those that alone may come as the
+  // last of max_new_tokens, each with a score of 0, whatever else is said.
+  std::optional<int64_t> forced_bos_token_id;
+  std::vector<int64_t> forced_eos_token_id;
   std::optional<std::vector<int64_t>> allowed_token_ids;
   // The output is one of these; none empty.
   std::optional<std::vector<std::vector<int64_t>>> allowed_sequences;

@@ -146,6 +146,30 @@ absl::Status ValidateAllowedSequences(const ModelDescription& model,
   return CheckEndings(params);
 }
 
+absl::Status ValidateForced(const ModelDescription& model,
+                            GenerationParams* params) {
+  TokenIds first;
+  if (params->forced_bos_token_id) {
+    first.push_back(*params->forced_bos_token_id);
+  }
+  for (const auto& [field, ids] :
+       {std::pair("forced_bos_token_id", &first),
+        std::pair("forced_eos_token_id", &params->forced_eos_token_id)}) {
+    if (ids->empty()) continue;
+    RETURN_IF_ERROR(CheckIds(field, *ids, model.vocab_size));
+    MakeSet(ids);
+    if (!model.forces_tokens) {
+      return InvalidArgument(field, " is not supported on this device yet, ",
+                             "got ", ids->front());
+    }
+    if (params->allowed_sequences) {
+      return InvalidArgument(field, " must be unset with allowed_sequences, ",
+                             "got ", ids->front());
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ValidateLengths(const ModelDescription& model,
@@ -210,7 +234,7 @@ absl::Status ValidateConstraints(const ModelDescription& model,
   MakeSet(&params->bad_words_ids);
   MakeSet(&params->suppress_tokens);
   if (params->allowed_token_ids) MakeSet(&*params->allowed_token_ids);
-  return absl::OkStatus();
+  return ValidateForced(model, params);
 }
 
 }  // namespace espalier

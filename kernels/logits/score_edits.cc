@@ -22,6 +22,14 @@ std::vector<TokenId> Distinct(std::span<const TokenId> tokens) {
   return distinct;
 }
 
+std::vector<TokenEdit> ForceAll(std::span<const TokenId> tokens) {
+  std::vector<TokenEdit> edits;
+  for (const TokenId token : tokens) {
+    edits.push_back({.token = token, .forced = true});
+  }
+  return edits;
+}
+
 // Two edits of one token as one. A ban says all there is to say.
 TokenEdit Together(const TokenEdit& a, const TokenEdit& b) {
   if (a.banned || b.banned) return {.token = a.token, .banned = true};
@@ -158,7 +166,10 @@ ScoreEdits::ScoreEdits(const ScoreProcessors& processors,
                   ? std::vector<TokenId>(prompt.begin(), prompt.end())
                   : std::vector<TokenId>()),
       prompt_has_edits_(!prompt_.empty() &&
-                        (repetition_penalty_ != 1.0f || ngram_size_ == 1)) {
+                        (repetition_penalty_ != 1.0f || ngram_size_ == 1)),
+      forced_first_(ForceAll(processors.forced_first_tokens)),
+      forced_last_(ForceAll(processors.forced_last_tokens)),
+      max_new_tokens_(processors.max_new_tokens) {
   for (const std::vector<TokenId>& word : processors.bad_words) {
     DCHECK(!word.empty()) << "an empty bad word";
     if (word.size() > 1) words_.Add(word);
@@ -212,14 +223,27 @@ const ScoreEdits::Shared& ScoreEdits::SharedAt(int num_generated) const {
   return num_generated < min_new_tokens_ ? before_min_ : after_min_;
 }
 
+const std::vector<TokenEdit>* ScoreEdits::ForcedAt(int num_generated) const {
+  if (!forced_last_.empty() && num_generated + 1 == max_new_tokens_) {
+    return &forced_last_;
+  }
+  return forced_first_.empty() || num_generated > 0 ? nullptr : &forced_first_;
+}
+
 ScoreEdits::View ScoreEdits::WithoutText(int num_generated,
                                          int vocab_size) const {
+  if (const auto* const forced = ForcedAt(num_generated)) {
+    return {InVocabulary(*forced, vocab_size), /*is_allow_list=*/true};
+  }
   return {InVocabulary(SharedAt(num_generated).without_text, vocab_size),
           restricts_};
 }
 
 ScoreEdits::View ScoreEdits::OfRow(const Row& row,
                                    std::vector<TokenEdit>* storage) const {
+  if (ForcedAt(row.num_generated) != nullptr) {
+    return WithoutText(row.num_generated, row.vocab_size);
+  }
   const Shared& shared = SharedAt(row.num_generated);
   const std::span<const TokenEdit> common =
       InVocabulary(prompt_has_edits_ ? shared.with_prompt : shared.without_text,

@@ -62,6 +62,8 @@ class ScoreEdits {
     std::vector<TokenEdit> with_prompt;  // empty if they are the same
   };
   Shared MakeShared(const ScoreProcessors& processors, bool bans_eos) const;
+  // Those of a place whose tokens are forced; null: another place.
+  const std::vector<TokenEdit>* ForcedAt(int num_generated) const;
   const Shared& SharedAt(int num_generated) const;
 
   // Of a row's own tokens, each token once.
@@ -82,6 +84,10 @@ class ScoreEdits {
   BadWordTrie words_;
   Shared before_min_;  // while min_new_tokens bans the EOS ids
   Shared after_min_;
+  // Of the first place, and of the last of max_new_tokens; empty: none.
+  std::vector<TokenEdit> forced_first_;
+  std::vector<TokenEdit> forced_last_;
+  const int max_new_tokens_;
 };
 
 }  // namespace espalier

@@ -31,8 +31,10 @@ RowEdits CollectEdits(const ScoreProcessors& processors,
 
 int64_t MaxEdits(const ScoreProcessors& processors, int64_t num_tokens,
                  int vocab_size) {
+  const int64_t num_forced = std::max(processors.forced_first_tokens.size(),
+                                      processors.forced_last_tokens.size());
   if (processors.allowed_tokens.has_value()) {
-    return processors.allowed_tokens->size();
+    return std::max<int64_t>(processors.allowed_tokens->size(), num_forced);
   }
   int64_t count = processors.logit_bias.size() + processors.bad_words.size();
   count += processors.suppress_tokens.size();
@@ -44,7 +46,7 @@ int64_t MaxEdits(const ScoreProcessors& processors, int64_t num_tokens,
       processors.no_repeat_ngram_size > 0) {
     count += num_tokens;
   }
-  return std::min<int64_t>(count, vocab_size);
+  return std::min<int64_t>(std::max(count, num_forced), vocab_size);
 }
 
 }  // namespace espalier

@@ -51,6 +51,13 @@ struct ScoreProcessors {
   int min_new_tokens = 0;
   // If set, all others are banned always. Ascending, each once, not empty.
   std::optional<std::vector<TokenId>> allowed_tokens;
+  // Tokens that alone may come at a place, with a score of 0 whatever else is
+  // said: first, and as the last of `max_new_tokens`; where both are, the last
+  // ones. Each ascending, each token once; empty is off. (transformers'
+  // ForcedBOSTokenLogitsProcessor and ForcedEOSTokenLogitsProcessor.)
+  std::vector<TokenId> forced_first_tokens;
+  std::vector<TokenId> forced_last_tokens;
+  int max_new_tokens = 0;  // of forced_last_tokens
 
   // Whether edits depend on the tokens so far. A bad word of one token does
   // not: it is banned wherever it would stand.
@@ -62,7 +69,8 @@ struct TokenEdit {
   TokenId token = 0;
   bool banned = false;    // the score becomes -inf, whatever else is said
   bool repeated = false;  // the row's repetition penalty applies
-  uint16_t padding = 0;   // 0: lists are compared as bytes
+  bool forced = false;    // else the score becomes 0, whatever else is said
+  uint8_t padding = 0;    // 0: lists are compared as bytes
   float bias = 0.0f;      // added first
   float penalty = 0.0f;   // subtracted last
 
@@ -111,6 +119,7 @@ ESPALIER_HOST_DEVICE inline float Penalise(float score,
 ESPALIER_HOST_DEVICE inline float EditedScore(float score,
                                               const TokenEdit& edit,
                                               float repetition_penalty) {
+  if (edit.forced) return 0.0f;
   score += edit.bias;
   if (edit.repeated) score = Penalise(score, repetition_penalty);
   return score - edit.penalty;

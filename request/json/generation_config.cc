@@ -33,8 +33,6 @@ constexpr UnsupportedField kUnsupported[] = {
     {"eta_cutoff", 0},
     {"exponential_decay_length_penalty"},
     {"force_words_ids"},
-    {"forced_bos_token_id"},
-    {"forced_eos_token_id"},
     {"guidance_scale", 1},
     {"max_time"},
     {"penalty_alpha", 0},

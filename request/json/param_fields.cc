@@ -161,6 +161,13 @@ constexpr ParamField kFields[] = {
     {"suppress_tokens", "", kConstraints, "ID",
      "token id, or list of ids, that may not appear: [7, 8]",
      SetIds<&P::suppress_tokens>},
+    {"forced_bos_token_id", "", kConstraints, "ID",
+     "token id that alone may come first, with a score of 0",
+     Set<&P::forced_bos_token_id>},
+    {"forced_eos_token_id", "", kConstraints, "ID",
+     "token id, or list of ids, that alone may come as the last of "
+     "max_new_tokens, with a score of 0",
+     SetIds<&P::forced_eos_token_id>},
     {"allowed_token_ids", "", kConstraints, "ID",
      "token id, or list of ids, that alone may appear: [2, 7, 8]",
      SetIds<&P::allowed_token_ids>},

@@ -53,6 +53,9 @@ TEST(MakeSelectionParamsTest, EveryOptionArrives) {
   params.suppress_tokens = {8, 4};
   params.eos_token_id = {5, 2};
   params.min_new_tokens = 6;
+  params.forced_bos_token_id = 7;
+  params.forced_eos_token_id = {2, 5};
+  params.max_new_tokens = 9;
   const auto selection = MakeSelectionParams(params);
   const ScoreProcessors* const processors = &selection->processors;
   EXPECT_EQ(processors->repetition_penalty, 1.25f);
@@ -62,6 +65,9 @@ TEST(MakeSelectionParamsTest, EveryOptionArrives) {
   EXPECT_THAT(processors->suppress_tokens, ElementsAre(8, 4));
   EXPECT_THAT(processors->eos_token_ids, ElementsAre(2, 5));
   EXPECT_EQ(processors->min_new_tokens, 6);
+  EXPECT_THAT(processors->forced_first_tokens, ElementsAre(7));
+  EXPECT_THAT(processors->forced_last_tokens, ElementsAre(2, 5));
+  EXPECT_EQ(processors->max_new_tokens, 9);
 }
 
 TEST(SaturateToIntTest, MoreThanIntCountsIsTheMost) {

@@ -112,7 +112,8 @@ TEST(GenerationDefaultsTest, NoDefaultMakesAGoodRequestABadOne) {
       R"({"do_sample": true, "num_beams": 3, "num_return_sequences": 2,
           "temperature": 0.7, "max_new_tokens": 5000, "min_p": 0.1,
           "typical_p": 0.9, "stop_strings": ["x"], "bad_words_ids": [[7]],
-          "suppress_tokens": [8], "no_repeat_ngram_size": 3})"};
+          "suppress_tokens": [8], "no_repeat_ngram_size": 3})",
+      R"({"forced_bos_token_id": 3, "forced_eos_token_id": [2, 8]})"};
   for (const char* file : files) {
     for (const char* params :
          {"{}",
@@ -136,7 +137,7 @@ TEST(GenerationDefaultsTest, NoDefaultMakesAGoodRequestABadOne) {
           R"({"eos_token_id": []})",
           R"({"suppress_tokens": [5]})",
           R"({"stop": "a", "include_stop": true})",
-          R"({"max_new_tokens": 1})"}) {
+          R"({"suppress_tokens": [2, 3]})", R"({"max_new_tokens": 1})"}) {
       FillIn(file, params);
       FillIn(file, params, 3, EosOf::kFile);
     }
@@ -245,9 +246,9 @@ TEST(GenerationDefaultsTest, WhatThereIsNothingForIsNamed) {
   const auto warning = [](const char* config) {
     return UnsupportedWarning(ReadDefaults(config).value());
   };
-  EXPECT_EQ(warning(R"({"forced_eos_token_id": 0})"),
-            "DIR/gen.json: forced_eos_token_id 0 is not supported, and left "
-            "out of account");
+  EXPECT_EQ(warning(R"({"encoder_no_repeat_ngram_size": 3})"),
+            "DIR/gen.json: encoder_no_repeat_ngram_size 3 is not supported, "
+            "and left out of account");
   EXPECT_EQ(warning(R"({"epsilon_cutoff": 0.001, "renormalize_logits": true,
                         "sequence_bias": [[[7], -1.0]], "top_p": 0.9})"),
             "DIR/gen.json: epsilon_cutoff 0.001, renormalize_logits true and "
@@ -315,6 +316,10 @@ TEST(GenerationDefaultsTest, WrongValuesAreNamedWithTheirFile) {
        "bad_words_ids[1] must not be empty, got []"},
       {R"({"bad_words_ids": [[6000]]})",
        "bad_words_ids[0][0] must be a token id in [0, 6000), got 6000"},
+      {R"({"forced_bos_token_id": 6000})",
+       "forced_bos_token_id must be a token id in [0, 6000), got 6000"},
+      {R"({"forced_eos_token_id": [2, -1]})",
+       "forced_eos_token_id[1] must be a token id in [0, 6000), got -1"},
       {R"({"suppress_tokens": [-1]})",
        "suppress_tokens must be a token id in [0, 6000), got -1"},
       {R"({"stop_strings": 7})",

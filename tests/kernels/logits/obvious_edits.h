@@ -131,6 +131,19 @@ inline RowEdits ObviousEdits(const ScoreProcessors& processors,
                              const std::span<const TokenId>* allowed) {
   RowEdits row;
   std::vector<TokenEdit>& edits = row.edits;
+  std::vector<TokenId> forced;
+  if (num_generated == 0) forced = processors.forced_first_tokens;
+  if (num_generated + 1 == processors.max_new_tokens &&
+      !processors.forced_last_tokens.empty()) {
+    forced = processors.forced_last_tokens;
+  }
+  if (!forced.empty()) {
+    for (const TokenId token : forced) {
+      if (token < vocab_size) edits.push_back({.token = token, .forced = true});
+    }
+    row.is_allow_list = true;
+    return row;
+  }
   for (const TokenBias& bias : processors.logit_bias) {
     edits.push_back({.token = bias.token, .bias = bias.bias});
   }

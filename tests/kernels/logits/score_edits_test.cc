@@ -60,6 +60,9 @@ class AnyEdits {
       p.allowed_tokens = Ascending(SomeTokens(6, end));
       if (p.allowed_tokens->empty()) p.allowed_tokens->push_back(Below(end));
     }
+    if (Sometimes()) p.forced_first_tokens = Ascending(SomeTokens(2, end));
+    if (Sometimes()) p.forced_last_tokens = Ascending(SomeTokens(3, end));
+    p.max_new_tokens = 1 + Below(9);
     return p;
   }
 

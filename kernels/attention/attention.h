@@ -1,6 +1,8 @@
-// Attention over paged keys and values: many-query, causal, grouped-query, over
-// the whole sequence or a sliding window of it. A row may bring one token
-// (decode) or many (a chunk of a prompt); there is one function for both.
+// Attention over paged keys and values: many-query, grouped-query, over all of
+// the sequence so far or a sliding window of it; or, of encoders and across to
+// them, over given keys whatever the query's position (PagedRow::num_keys). A
+// row may bring one token (decode) or many (a chunk of a prompt); there is one
+// function for both.
 //
 // Every query is computed alone, over positions in ascending order in a way
 // that does not see page boundaries: the same bits at any page size, chunking
@@ -22,6 +24,12 @@ struct AttentionOptions {
   float soft_cap = 0;
   // If > 0, a token sees the last `window` positions, its own among them.
   int window = 0;
+  // Added to scores, by the key's position less the query's: of head h and
+  // distance d it is biases[h * (2 * max_distance + 1) + max_distance + d], d
+  // taken to [-max_distance, max_distance]. Null: nothing is added.
+  //   biases  [num_heads, 2 * max_distance + 1]
+  const float* biases = nullptr;
+  int max_distance = 0;
 
   // The first position that a token at `position` sees.
   int FirstSeen(int position) const {
@@ -47,15 +55,16 @@ void Attention(std::span<const PagedRow> rows, const float* q, int q_stride,
 
 namespace reference {
 
-// The twin: unpaged, double, one query, that of the last position; NaN and
-// infinities as above.
+// The twin: unpaged, double, one query of head 0, that of the last position or
+// of `position`, which sees all keys; NaN and infinities as above.
 //   q       [head_dim]
 //   keys    [num_positions, head_dim], values the same
 //   result  [head_dim]
 std::vector<double> Attention(std::span<const float> q,
                               std::span<const float> keys,
                               std::span<const float> values,
-                              const AttentionOptions& options = {});
+                              const AttentionOptions& options = {},
+                              int position = -1);
 
 }  // namespace reference
 }  // namespace espalier

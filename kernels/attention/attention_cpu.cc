@@ -18,6 +18,9 @@ struct QueryToken {
   const PagedRow* row;
   int token;  // index in the packed batch
   int position;
+
+  // It sees positions up to here.
+  int end() const { return row->num_keys > 0 ? row->num_keys : position + 1; }
 };
 
 std::vector<QueryToken> ListTokens(std::span<const PagedRow> rows) {
@@ -34,7 +37,7 @@ int64_t NumPositions(std::span<const QueryToken> tokens,
                      const AttentionOptions& options) {
   int64_t sum = 0;
   for (const QueryToken& token : tokens) {
-    sum += token.position + 1 - options.FirstSeen(token.position);
+    sum += token.end() - options.FirstSeen(token.position);
   }
   return sum;
 }
@@ -45,6 +48,9 @@ void Attention(std::span<const PagedRow> rows, const float* q, int q_stride,
                int num_heads, const KvLayer& layer, std::span<float> out,
                ThreadPool& pool, const AttentionOptions& options) {
   CHECK_EQ(num_heads % layer.num_kv_heads, 0);
+  for (const PagedRow& row : rows) {
+    CHECK(row.num_keys == 0 || options.window == 0) << "a window of given keys";
+  }
   const std::vector<QueryToken> tokens = ListTokens(rows);
   CHECK_GE(out.size(), tokens.size() * num_heads * layer.head_dim);
   const int group_size = num_heads / layer.num_kv_heads;
@@ -62,9 +68,15 @@ void Attention(std::span<const PagedRow> rows, const float* q, int q_stride,
         .num_queries = group_size,
         .head_dim = layer.head_dim,
         .first_position = options.FirstSeen(token.position),
-        .num_positions = token.position + 1,
+        .num_positions = token.end(),
         .scale = scale,
         .soft_cap = options.soft_cap,
+        .biases = options.biases == nullptr
+                      ? nullptr
+                      : options.biases + size_t(kv_head) * group_size *
+                                             (2 * options.max_distance + 1),
+        .max_distance = options.max_distance,
+        .position = token.position,
         .pages = token.row->pages,
         .page_size = layer.page_size,
         .keys = layer.keys.data() + kv_head * layer.head_dim,

@@ -25,6 +25,10 @@ struct AttentionQuery {
   int num_positions = 0;
   float scale = 0;     // as in AttentionOptions, but never 0
   float soft_cap = 0;  // as in AttentionOptions
+  // As in AttentionOptions, of the first head; null: none.
+  const float* biases = nullptr;
+  int max_distance = 0;
+  int position = 0;  // of the query
   std::span<const PageId> pages;
   int page_size = 0;
   const float* keys = nullptr;  // this head's keys in slot 0 of page 0

@@ -34,6 +34,7 @@ class Attender {
  public:
   Attender(const AttentionQuery& query, int first_query)
       : query_(query),
+        first_query_(first_query),
         q_(query.q + first_query * query.head_dim),
         out_(query.out + first_query * query.head_dim),
         scale_(query.scale) {
@@ -45,6 +46,7 @@ class Attender {
     for (int begin = query_.first_position; begin < query_.num_positions;
          begin += kBlock) {
       count_ = std::min(kBlock, query_.num_positions - begin);
+      begin_ = begin;
       FindSlots(begin);
       for (int i = 0; i < count_; ++i) ScoreKey(i);
       for (int h = 0; h < kQueries; ++h) WeighBlock(h);
@@ -104,12 +106,23 @@ class Attender {
     for (int h = 0; h < kQueries; ++h) scores_[h][i] = scores[h] * scale_;
   }
 
+  void AddBiases(int h, float* scores) const {
+    const int most = query_.max_distance;
+    const float* const biases =
+        query_.biases + size_t(first_query_ + h) * (2 * most + 1) + most;
+    for (int i = 0; i < count_; ++i) {
+      scores[i] +=
+          biases[std::clamp(begin_ + i - query_.position, -most, most)];
+    }
+  }
+
   // Turns the block's scores of query h into weights, relative to the maximum
   // so far, and rescales what was summed relative to the maximum before.
   void WeighBlock(int h) {
     const Floats d;
     const int lanes = hn::MaxLanes(d);
     float* weights = scores_[h];
+    if (query_.biases != nullptr) AddBiases(h, weights);
     if (query_.soft_cap > 0) SoftCapRow(query_.soft_cap, count_, weights);
     const float maximum =
         std::max(maxima_[h], *std::max_element(weights, weights + count_));
@@ -181,9 +194,11 @@ class Attender {
   }
 
   const AttentionQuery& query_;
+  const int first_query_;
   const float* q_;
   float* out_;
   const float scale_;
+  int begin_ = 0;                               // of the block
   int count_ = 0;                               // positions of the block
   size_t offsets_[kBlock];                      // of their slots
   alignas(64) float scores_[kQueries][kBlock];  // then weights

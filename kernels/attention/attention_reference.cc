@@ -8,7 +8,7 @@ namespace espalier::reference {
 std::vector<double> Attention(std::span<const float> q,
                               std::span<const float> keys,
                               std::span<const float> values,
-                              const AttentionOptions& options) {
+                              const AttentionOptions& options, int position) {
   const size_t head_dim = q.size();
   if (options.window > 0) {
     const size_t num_seen =
@@ -26,6 +26,13 @@ std::vector<double> Attention(std::span<const float> q,
       scores[p] += double{q[i]} * double{keys[p * head_dim + i]};
     }
     scores[p] *= scale;
+    if (options.biases != nullptr) {
+      const int most = options.max_distance;
+      const int query =
+          position < 0 ? static_cast<int>(num_positions) - 1 : position;
+      scores[p] += options.biases[most + std::clamp(static_cast<int>(p) - query,
+                                                    -most, most)];
+    }
     if (options.soft_cap > 0) {
       scores[p] = options.soft_cap * std::tanh(scores[p] / options.soft_cap);
     }

@@ -71,6 +71,16 @@ void GeluMul(std::span<const float> gate_up, int size, std::span<float> out);
 // x = gelu(x).
 void GeluInPlace(std::span<float> x);
 
+// x = silu(x): silu(-inf) is NaN.
+void SiluInPlace(std::span<float> x);
+
+// x = x / 2 * (1 + erf(x / sqrt(2))): the gelu that is no approximation. Of
+// -inf it is NaN.
+void ExactGeluInPlace(std::span<float> x);
+
+// x = max(x, 0).
+void ReluInPlace(std::span<float> x);
+
 // x += y.
 void AddInPlace(std::span<const float> y, std::span<float> x);
 
@@ -95,6 +105,8 @@ std::vector<double> LayerNorm(std::span<const float> x,
 std::vector<double> SiluMul(std::span<const float> gate_up, int size);
 std::vector<double> GeluMul(std::span<const float> gate_up, int size);
 double Gelu(double x);
+double Silu(double x);
+double ExactGelu(double x);
 
 }  // namespace reference
 }  // namespace espalier

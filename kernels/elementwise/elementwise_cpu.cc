@@ -77,6 +77,22 @@ void GeluInPlace(std::span<float> x) {
   GeluRow(static_cast<int>(x.size()), x.data());
 }
 
+void SiluInPlace(std::span<float> x) {
+  SiluRow(static_cast<int>(x.size()), x.data());
+}
+
+void ExactGeluInPlace(std::span<float> x) {
+  constexpr float kRootOfHalf = 0.70710678118654752f;
+  for (float& value : x) {
+    value = 0.5f * value * (1.0f + std::erf(value * kRootOfHalf));
+  }
+}
+
+// NaN stays NaN.
+void ReluInPlace(std::span<float> x) {
+  for (float& value : x) value = value < 0.0f ? 0.0f : value;
+}
+
 void AddInPlace(std::span<const float> y, std::span<float> x) {
   CHECK_EQ(y.size(), x.size());
   AddRow(y.data(), static_cast<int>(y.size()), x.data());

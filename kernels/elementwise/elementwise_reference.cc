@@ -46,6 +46,12 @@ double Gelu(double x) {
   return x / 2 * (1 + std::tanh(slope * (x + 0.044715 * x * x * x)));
 }
 
+double Silu(double x) { return x / (1.0 + std::exp(-x)); }
+
+double ExactGelu(double x) {
+  return x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
+}
+
 std::vector<double> GeluMul(std::span<const float> gate_up, int size) {
   std::vector<double> out;
   for (size_t row = 0; row < gate_up.size(); row += 2 * size) {

@@ -17,6 +17,7 @@ void GeluMulRow(const float* gate, const float* up, int size, float* out);
 
 //   x  [size], in place
 void GeluRow(int size, float* x);
+void SiluRow(int size, float* x);
 void ScaleRow(float factor, int size, float* x);
 void SoftCapRow(float cap, int size, float* x);
 

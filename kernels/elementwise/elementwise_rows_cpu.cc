@@ -132,6 +132,13 @@ void GeluRow(int size, float* x) {
   });
 }
 
+void SiluRow(int size, float* x) {
+  ForEachVector(size, [=](auto d, int i) HWY_ATTR {
+    const auto value = hn::LoadU(d, x + i);
+    hn::StoreU(hn::Mul(value, Sigmoid(d, value)), d, x + i);
+  });
+}
+
 void ScaleRow(float factor, int size, float* x) {
   ForEachVector(size, [=](auto d, int i) HWY_ATTR {
     hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)), d, x + i);
@@ -178,6 +185,7 @@ HWY_EXPORT(LayerNormRow);
 HWY_EXPORT(SiluMulRow);
 HWY_EXPORT(GeluMulRow);
 HWY_EXPORT(GeluRow);
+HWY_EXPORT(SiluRow);
 HWY_EXPORT(ScaleRow);
 HWY_EXPORT(SoftCapRow);
 HWY_EXPORT(RotateRow);
@@ -198,6 +206,7 @@ void GeluMulRow(const float* gate, const float* up, int size, float* out) {
   HWY_DYNAMIC_DISPATCH(GeluMulRow)(gate, up, size, out);
 }
 void GeluRow(int size, float* x) { HWY_DYNAMIC_DISPATCH(GeluRow)(size, x); }
+void SiluRow(int size, float* x) { HWY_DYNAMIC_DISPATCH(SiluRow)(size, x); }
 void ScaleRow(float factor, int size, float* x) {
   HWY_DYNAMIC_DISPATCH(ScaleRow)(factor, size, x);
 }

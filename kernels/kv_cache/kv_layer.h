@@ -30,6 +30,9 @@ struct PagedRow {
   int num_tokens = 0;
   int first_position = 0;
   std::span<const PageId> pages;
+  // In attention: > 0: each token sees the keys of positions [0, num_keys)
+  // instead of those up to its own.
+  int num_keys = 0;
 };
 
 // Writes keys and values of the batch's tokens into their slots.

@@ -102,6 +102,30 @@ TEST_P(GeluTest, MatchesTheTwinAtAnySizeAndMagnitude) {
   }
 }
 
+TEST_P(GeluTest, OtherActivationsMatchTheirFormulas) {
+  for (const int size : kRowSizes) {
+    for (const float deviation : {0.01f, 1.0f, 30.0f}) {
+      const std::vector<float> x = NormalFloats(size, size, deviation);
+      std::vector<float> silu = x, gelu = x, relu = x;
+      SiluInPlace(silu);
+      ExactGeluInPlace(gelu);
+      ReluInPlace(relu);
+      for (int i = 0; i < size; ++i) {
+        const double scale = std::abs(double{x[i]}) * kRounding;
+        ASSERT_NEAR(silu[i], reference::Silu(x[i]), 140 * scale + 1e-10);
+        ASSERT_NEAR(gelu[i], reference::ExactGelu(x[i]), 8 * scale);
+        ASSERT_EQ(relu[i], std::max(x[i], 0.0f));
+      }
+    }
+  }
+  for (const auto activate : {SiluInPlace, ExactGeluInPlace, ReluInPlace}) {
+    std::vector<float> x = {NAN, INFINITY};
+    activate(x);
+    EXPECT_TRUE(std::isnan(x[0]));
+    EXPECT_EQ(x[1], INFINITY);
+  }
+}
+
 TEST_P(GeluTest, NanAndInfinities) {
   for (const int size : {1, 17, 40}) {
     std::vector<float> x(size, INFINITY);
